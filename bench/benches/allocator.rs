@@ -8,11 +8,11 @@
 use bench::IdleMachine;
 use buddy_system_allocator::{FrameAllocator, LockedFrameAllocator};
 use divan::{Bencher, black_box, counter::ItemsCount};
-use mm::alloc::{Allocator, Mark, Request, Reserve};
+use mm::alloc::{AllocRequest, Allocator, Reserve, Watermark};
 use mm::frame::Mobility;
-use mm::ground::Ground;
 use mm::knobs::Knobs;
 use mm::machine::ZoneKind;
+use mm::mmu::Mmu;
 use mm::units::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -33,20 +33,20 @@ trait Frames {
 }
 
 struct Pagefold {
-    base: Ground<IdleMachine>,
+    base: Mmu<IdleMachine>,
     allocator: Allocator,
 }
 
 impl Frames for Pagefold {
     fn new() -> Self {
-        let base = Ground::new(IdleMachine::new(FRAMES), Knobs::default());
+        let base = Mmu::new(IdleMachine::new(FRAMES), Knobs::default());
         let allocator = Allocator::new(&base).expect("one zone from frame 0");
         Pagefold { base, allocator }
     }
 
     #[inline]
     fn take(&mut self, order: u8) -> u32 {
-        let request = Request {
+        let request = AllocRequest {
             order: Order(order),
             mobility: Mobility::Movable,
             node: NodeId(0),
@@ -57,7 +57,11 @@ impl Frames for Pagefold {
             mixes: true,
             among: Nodes::ALL,
         };
-        self.allocator.take(&self.base, black_box(&request), Mark::Low).expect("memory is left").into_pfn().0
+        self.allocator
+            .take(&self.base, black_box(&request), Watermark::Low)
+            .expect("memory is left")
+            .into_pfn()
+            .0
     }
 
     #[inline]

@@ -7,14 +7,14 @@
 
 use bench::IdleMachine;
 use divan::{Bencher, counter::ItemsCount};
-use mm::alloc::{Mark, Means, Reserve};
+use mm::alloc::{Means, Reserve, Watermark};
 use mm::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
 use mm::frame::{FolioPages, FrameFlags, Owner};
 use mm::knobs::{Knob, Knobs};
 use mm::memory::Gfp;
 use mm::rmap::UnmapMode;
 use mm::table::{Resident, Rights};
-use mm::tlb::Batch;
+use mm::tlb::UnmapBatch;
 use mm::units::*;
 use mm::{Config, Mm};
 
@@ -46,7 +46,7 @@ impl World {
         let mm = Mm::new(IdleMachine::new(FRAMES), Config { knobs, swap: Vec::new(), custom: None })
             .expect("enough memory");
         let space = mm.create_space(GROUP).expect("memory is left");
-        let file = mm.store().cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);
+        let file = mm.core().cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);
         let shown = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
         let backing = if of_file { shown } else { Backing::Anonymous };
         let prot = Prot::READ | Prot::WRITE;
@@ -59,7 +59,7 @@ impl World {
 
     /// Map folios that are in nobody's hands but their entries', and with `held` in the caller's, who has them locked.
     fn map_folios(&self, order: Order, held: bool) -> Vec<Pfn> {
-        let (st, base) = (self.mm.store(), self.mm.ground());
+        let (st, base) = (self.mm.core(), self.mm.mmu());
         let folios = PAGES >> order.0;
         let map = |i: u64| {
             let at = i << order.0;
@@ -71,7 +71,8 @@ impl World {
             st.rmap.add_range(base, pages);
             st.lru.add(base, head, false);
             let mut tables = st.tables.lock(base, self.space);
-            let slot = tables.reserve(&st.alloc, Vpn(START.0 + at), Means::new(Mark::Min, Reserve::None));
+            let slot =
+                tables.reserve(&st.alloc, Vpn(START.0 + at), Means::new(Watermark::Min, Reserve::None));
             let (slot, page) = (slot.expect("memory is left"), Vpn(START.0 + at));
             tables.install_unchanged(slot, page, pages, Rights::USER | Rights::YOUNG);
             tables.counts().add(Resident::Shmem, i64::from(pages.count));
@@ -94,7 +95,7 @@ impl World {
 #[divan::bench(args = CASES, sample_size = 1, sample_count = 1000)]
 fn reclaim(bencher: Bencher, (order, batch): (u8, u64)) {
     let world = World::new(batch, true);
-    let (st, base) = (world.mm.store(), world.mm.ground());
+    let (st, base) = (world.mm.core(), world.mm.mmu());
     // What an iteration leaves is freed before the next.
     let put = |folios: &[Pfn]| {
         for &pfn in folios {
@@ -111,7 +112,7 @@ fn reclaim(bencher: Bencher, (order, batch): (u8, u64)) {
             last.clone()
         })
         .bench_local_values(|folios| {
-            let mut unmaps = Batch::new(base);
+            let mut unmaps = UnmapBatch::new(base);
             for &pfn in &folios {
                 assert!(st.rmap.try_to_unmap(st.memory(), pfn, UnmapMode::default(), &mut unmaps).all);
             }

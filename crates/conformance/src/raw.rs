@@ -6,7 +6,7 @@
 use crate::harness::Harness;
 use crate::kit::{Kit, ensure};
 use crate::report::{Stop, Verdict};
-use mm::alloc::{Mark, Request, Reserve};
+use mm::alloc::{AllocRequest, Reserve, Watermark};
 use mm::frame::Mobility;
 use mm::lock::Lock;
 use mm::machine::{Asid, Flush, Machine, ZoneKind};
@@ -38,10 +38,10 @@ impl<'k, H: Harness> Frames<'k, H> {
     /// A block of frames; what it holds is not known.
     pub fn take(&self, order: Order) -> Result<Pfn, Stop> {
         let mm = self.kit.harness.mm();
-        let request = Request {
+        let request = AllocRequest {
             order,
             mobility: Mobility::Unmovable,
-            node: mm.ground().node(),
+            node: mm.mmu().node(),
             highest: ZoneKind::Normal,
             reserve: Reserve::None,
             this_node_only: false,
@@ -50,7 +50,7 @@ impl<'k, H: Harness> Frames<'k, H> {
             mixes: true,
         };
         let short = |_| Stop::Failed(format!("no free block of {} pages", order.frames()));
-        let pfn = mm.store().alloc.take(mm.ground(), &request, Mark::Min).map_err(short)?.into_pfn();
+        let pfn = mm.core().alloc.take(mm.mmu(), &request, Watermark::Min).map_err(short)?.into_pfn();
         self.taken.lock().push(pfn);
         Ok(pfn)
     }
@@ -74,8 +74,8 @@ impl<H: Harness> Drop for Frames<'_, H> {
         let mm = self.kit.harness.mm();
         let taken = core::mem::take(&mut *self.taken.lock());
         for pfn in taken {
-            assert!(mm.ground().frames[pfn].put(1), "a frame of the suite is used by somebody else");
-            mm.store().alloc.free(mm.ground(), &[pfn]);
+            assert!(mm.mmu().frames[pfn].put(1), "a frame of the suite is used by somebody else");
+            mm.core().alloc.free(mm.mmu(), &[pfn]);
         }
     }
 }

@@ -323,11 +323,11 @@ pub(crate) fn swap<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
 }
 
 fn in_swap<H: Harness>(kit: &Kit<'_, H>, group: GroupId, each: u64) -> Verdict {
-    let free = kit.harness.mm().store().swap.free_slots();
+    let free = kit.harness.mm().core().swap.free_slots();
     if free < each * kit.machine().cpus() as u64 {
         return Err(Stop::Skipped("there is not enough swap space"));
     }
-    let stats = &kit.harness.mm().ground().stats;
+    let stats = &kit.harness.mm().mmu().stats;
     let before = stats.read(Stat::PswpOut);
     fill_and_read(kit, group, each, &|_| Backing::Anonymous)?;
     ensure!(stats.read(Stat::PswpOut) > before, "nothing was swapped out: there was room for it all");
@@ -353,7 +353,7 @@ pub(crate) fn short_of_memory_swap<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
 
 /// When all spaces have ended, nothing of them is left.
 pub(crate) fn nothing_left<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
-    let stats = &kit.harness.mm().ground().stats;
+    let stats = &kit.harness.mm().mmu().stats;
     for stat in [Stat::NrAnonPages, Stat::NrMapped, Stat::NrPageTablePages, Stat::NrDirty, Stat::NrWriteback]
     {
         ensure!(kit.until(|| stats.read(stat) == 0), "{stat:?} is {} when nothing is left", stats.read(stat));

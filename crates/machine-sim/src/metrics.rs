@@ -17,7 +17,7 @@ pub(crate) fn collect<P>(sim: &Simulation<'_, P>) -> Outcome {
     let machine = sim.machine();
     let observers = &machine.observers;
     let totals = sim.kernel.totals();
-    let stats = &sim.mm().ground().stats;
+    let stats = &sim.mm().mmu().stats;
     let work = |&work: &Work| {
         let count = machine.work[work as usize].get();
         WorkDone { work, count, nanos: count * machine.spec().costs().work(work) / 1000 }
@@ -102,7 +102,7 @@ fn metrics<P>(sim: &Simulation<'_, P>) -> Vec<Metric> {
     flushes(&mut metrics, machine);
     cpu_time(&mut metrics, machine);
     devices(&mut metrics, machine);
-    for (size, stat, value) in sim.mm().ground().sizes.moved() {
+    for (size, stat, value) in sim.mm().mmu().sizes.moved() {
         metrics.count(&format!("{size}/{}", stat.name()), value, "", stat.help());
     }
     let Observers { placement, moves, program, .. } = &machine.observers;
@@ -140,7 +140,7 @@ fn translation(metrics: &mut Metrics, cpus: &[Cpu]) {
 }
 
 fn slow_memory<P>(metrics: &mut Metrics, sim: &Simulation<'_, P>) {
-    let tiers = &sim.mm().ground().tiers;
+    let tiers = &sim.mm().mmu().tiers;
     if !tiers.many() {
         return;
     }

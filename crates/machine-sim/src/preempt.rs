@@ -28,7 +28,7 @@
 mod order;
 
 use crate::coroutine;
-use mm::lock::{self, Held};
+use mm::lock::{self, HeldLocks};
 use order::Order;
 use program::rng::Rng;
 use std::cell::{Cell, RefCell};
@@ -76,7 +76,7 @@ impl LockWatch {
     /// Starts to watch locks, if CPUs may stop.
     pub(crate) fn new(stops: Option<&Rc<Preempt>>) -> Option<LockWatch> {
         STOPS.set(Some(stops?.clone()));
-        lock::watch(Some(lock::Watch { passed, wanted, taken }));
+        lock::watch(Some(lock::Watch { lock_point, wanted, taken }));
         Some(LockWatch)
     }
 }
@@ -85,12 +85,12 @@ impl Drop for LockWatch {
     fn drop(&mut self) {
         lock::watch(None);
         // A run that has failed leaves tasks that hold locks.
-        lock::go_over(Held::default());
+        lock::switch_cpu(HeldLocks::default());
         STOPS.set(None);
     }
 }
 
-fn passed() {
+fn lock_point() {
     // A panic may be unwinding through the holder.
     if !std::thread::panicking()
         && let Some(stops) = STOPS.with_borrow(Option::clone)
@@ -99,7 +99,7 @@ fn passed() {
     }
 }
 
-fn wanted(held: &Held, kind: &'static str) {
+fn wanted(held: &HeldLocks, kind: &'static str) {
     let _ = STOPS.with_borrow(|stops| stops.as_ref().map(|stops| stops.check_order(held, kind)));
 }
 
@@ -159,14 +159,14 @@ impl Preempt {
 
     /// Lets others run for `picos` at least; locks are kept.
     fn leave(&self, picos: u64) {
-        let held = lock::go_over(Held::default());
+        let held = lock::switch_cpu(HeldLocks::default());
         let count = held.count();
         self.kept.set(self.kept.get() + count);
         self.stop.set(Some(picos));
         coroutine::suspend();
         self.tries.set(0);
         self.kept.set(self.kept.get() - count);
-        lock::go_over(held);
+        lock::switch_cpu(held);
     }
 
     /// For how long the task stops that was left last, if it does. Forgets it.
@@ -176,7 +176,7 @@ impl Preempt {
 
     /// A task waits for a lock of this kind and holds others. Where no task is stopped no other task can run, so the
     /// order does not matter.
-    fn check_order(&self, held: &Held, kind: &'static str) {
+    fn check_order(&self, held: &HeldLocks, kind: &'static str) {
         if self.open.get() {
             let noted = self.order.borrow_mut().note(held.names(), kind);
             noted.unwrap_or_else(|cycle| panic!("{cycle}"));

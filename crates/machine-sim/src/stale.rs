@@ -104,7 +104,7 @@ impl<P> Simulation<'_, P> {
         cached: Cached,
         fault: &str,
     ) -> String {
-        let frame = &self.mm().ground().frames[cached.pfn()];
+        let frame = &self.mm().mmu().frames[cached.pfn()];
         format!(
             "cpu {number}, {space}: stale TLB entry of page {page} ({:#x}) for frame {} of age {} us: {fault}; the frame \
              has {:?}, {:?}",

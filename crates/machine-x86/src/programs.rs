@@ -64,7 +64,7 @@ pub fn run(run: Run) -> ! {
     }
     kernel().wait_for_end();
     let totals = kernel().totals();
-    report::counters(&mm().ground().stats);
+    report::counters(&mm().mmu().stats);
     report::metrics();
     kernel().group_outcomes().iter().for_each(report::group);
     kernel().signals().iter().for_each(report::signal);

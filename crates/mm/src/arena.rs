@@ -22,11 +22,11 @@ const CHUNKS: usize = 23;
 pub struct Arena<T> {
     first: Box<[T; 1 << FIRST]>,
     chunks: [Cell<Box<[T]>>; CHUNKS],
-    slots: Lock<Slots>,
+    slots: Lock<ArenaSlots>,
 }
 
 #[derive(Default)]
-struct Slots {
+struct ArenaSlots {
     len: u32,
     free: Vec<u32>,
 }

@@ -12,9 +12,9 @@
 //!     migrate/                            folios to other frames
 //!  6  folio/     cache/     rmap/          a folio's life; files' pages; who maps a folio, and unmapping it
 //!  5  alloc/     table/     lru/           zones, buddy, per-CPU lists; page tables; list vectors and groups
-//!  4  tlb/                                 generations, debts, flushes   (with the floors below: `ground`)
+//!  4  tlb/                                 generations, debts, flushes   (with the floors below: `mmu`)
 //!  3  swap/      lock      policy/         swap space; locks; replacement policies that propose
-//!  2  frame/     machine  knobs  stat  event  work  scope   (together: `base`)
+//!  2  frame/     machine  knobs  stat  event  work  scope   (together: `platform`)
 //!  1  units      primitive  linear     published
 //! ```
 #![no_std]
@@ -38,13 +38,11 @@ compile_error!("features one-thread, loom and shuttle exclude each other");
 pub mod alloc;
 pub mod api;
 pub mod arena;
-pub mod base;
 pub mod cache;
 pub mod compact;
 pub mod event;
 pub mod folio;
 pub mod frame;
-pub mod ground;
 pub mod hot;
 pub mod knobs;
 pub(crate) mod linear;
@@ -55,6 +53,9 @@ pub mod memory;
 pub mod mempolicy;
 pub mod migrate;
 pub mod mm;
+pub mod mm_core;
+pub mod mmu;
+pub mod platform;
 pub mod policy;
 pub mod primitive;
 pub mod promote;
@@ -65,7 +66,6 @@ pub mod scope;
 pub mod semaphore;
 pub mod space;
 pub mod stat;
-pub mod store;
 pub mod swap;
 pub mod table;
 mod table_macro;

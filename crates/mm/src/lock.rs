@@ -29,15 +29,15 @@ mod inner {
     use std_alloc::vec::Vec;
 
     std::thread_local! {
-        static HELD_HERE: RefCell<Held> = const { RefCell::new(Held(Vec::new())) };
+        static HELD_HERE: RefCell<HeldLocks> = const { RefCell::new(HeldLocks(Vec::new())) };
         static WATCH: Cell<Option<Watch>> = const { Cell::new(None) };
     }
 
     /// The watched locks that a CPU holds, by the names of what they protect, in the order in which they were taken.
     #[derive(Default)]
-    pub struct Held(Vec<&'static str>);
+    pub struct HeldLocks(Vec<&'static str>);
 
-    impl Held {
+    impl HeldLocks {
         /// How many they are.
         pub fn count(&self) -> u32 {
             self.0.len() as u32
@@ -53,10 +53,10 @@ mod inner {
     #[derive(Clone, Copy)]
     pub struct Watch {
         /// A lock is about to be taken, or has been released.
-        pub passed: fn(),
+        pub lock_point: fn(),
         /// These locks are held by who now waits for one around what is named, until it is free. (Who only tries for a
         /// lock does not wait.)
-        pub wanted: fn(&Held, &'static str),
+        pub wanted: fn(&HeldLocks, &'static str),
         /// A lock that is wanted is held: let its holder go on. It is tried again then.
         pub taken: fn(),
     }
@@ -68,11 +68,11 @@ mod inner {
 
     /// Locks that are watched and that the CPU that runs now holds.
     pub fn held() -> u32 {
-        HELD_HERE.with_borrow(Held::count)
+        HELD_HERE.with_borrow(HeldLocks::count)
     }
 
     /// Another CPU runs now, which holds these locks; returns those that the one before holds.
-    pub fn go_over(held: Held) -> Held {
+    pub fn switch_cpu(held: HeldLocks) -> HeldLocks {
         HELD_HERE.replace(held)
     }
 
@@ -83,9 +83,9 @@ mod inner {
         }
     }
 
-    fn passed() {
+    fn lock_point() {
         if let Some(watch) = WATCH.get() {
-            (watch.passed)();
+            (watch.lock_point)();
         }
     }
 
@@ -128,7 +128,7 @@ mod inner {
             let at = held.0.iter().rposition(|&name| name == type_name::<T>());
             at.map(|at| held.0.remove(at));
         });
-        passed();
+        lock_point();
     }
 
     impl<T> Deref for Guard<'_, T> {
@@ -197,7 +197,7 @@ mod inner {
             match self.asked() {
                 FREE => return self.take(HELD),
                 HELD => panic!("a lock is taken that is held: on one thread nobody could ever release it"),
-                _ => passed(),
+                _ => lock_point(),
             }
             wanted::<T>();
             loop {
@@ -214,7 +214,7 @@ mod inner {
             match self.asked() {
                 FREE => return Some(self.take(HELD)),
                 HELD => return None,
-                _ => passed(),
+                _ => lock_point(),
             }
             self.take_watched()
         }
@@ -300,7 +300,7 @@ mod inner {
 
 pub use inner::{Guard, Lock};
 #[cfg(feature = "one-thread")]
-pub use inner::{Held, Watch, go_over, held, watch};
+pub use inner::{HeldLocks, Watch, held, switch_cpu, watch};
 
 #[cfg(all(test, feature = "one-thread"))]
 mod tests {
@@ -310,7 +310,7 @@ mod tests {
     fn who_holds_locks_is_known_to_hold_them() {
         let (unseen, one, two) = (Lock::new(0), Lock::new(1), Lock::new(2));
         drop(unseen.lock());
-        watch(Some(Watch { passed: || {}, wanted: |_, _| {}, taken: || {} }));
+        watch(Some(Watch { lock_point: || {}, wanted: |_, _| {}, taken: || {} }));
         let _unseen = unseen.lock();
         assert_eq!(held(), 0);
         let first = one.lock();

@@ -1,16 +1,16 @@
 //! Floors 3 to 5 in one hand: the ground that files, mappings and reclaim stand on.
 
-use crate::alloc::{Allocator, Mark, Means, NeedsReclaim, Reserve};
+use crate::alloc::{Allocator, Means, NeedsReclaim, Reserve, Watermark};
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
-use crate::ground::Ground;
 use crate::knobs::{Knobs, ThpDefrag};
 use crate::lru::Lru;
 use crate::machine::{Machine, Work};
-use crate::mempolicy::Place;
+use crate::mempolicy::NodePreference;
+use crate::mmu::Mmu;
 use crate::swap::Swap;
 use crate::table::{Landing, Tables};
-use crate::tlb::{Batch, FileSettled};
+use crate::tlb::{FileSettled, UnmapBatch};
 use crate::units::*;
 
 /// What an operation could not get. It leaves nothing half done; the facade makes room and runs it again.
@@ -66,7 +66,7 @@ impl From<NeedsReclaim> for Shortage {
 
 /// What memory is asked for by, as far as it says something about the use of what was there before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
+pub enum AllocCause {
     /// A call, or a fault in a range where accesses say nothing about what will be used next.
     Other,
     /// A fault in another range.
@@ -80,11 +80,11 @@ pub enum Cause {
 #[derive(Clone, Copy, Debug)]
 pub struct Gfp {
     /// Where it is to come from.
-    pub place: Place,
+    pub place: NodePreference,
     /// The group that pays.
     pub group: GroupId,
     /// The watermark that must stay.
-    pub mark: Mark,
+    pub mark: Watermark,
     /// How much of the reserves may be used.
     pub reserve: Reserve,
     /// May pages be read that nobody has asked for yet?
@@ -94,7 +94,7 @@ pub struct Gfp {
     /// May mobility groups be mixed whatever `vm.defrag_mode` says? Nothing else has helped.
     pub mixes: bool,
     /// What asks.
-    pub cause: Cause,
+    pub cause: AllocCause,
 }
 
 const _: () = assert!(size_of::<Gfp>() == 16);
@@ -103,21 +103,21 @@ impl Gfp {
     /// The first try of an ordinary request of `group`.
     pub const fn user(group: GroupId) -> Gfp {
         Gfp {
-            place: Place::NEAR,
+            place: NodePreference::NEAR,
             group,
-            mark: Mark::Low,
+            mark: Watermark::Low,
             reserve: Reserve::None,
             read_ahead: true,
             given_up: Order(MAX_ORDER.0 + 1),
             mixes: false,
-            cause: Cause::Other,
+            cause: AllocCause::Other,
         }
     }
 
     /// Is it for a fault, in a range where accesses say something about what will be used next?
     #[inline]
     pub fn is_faulted(self) -> bool {
-        self.cause == Cause::Fault
+        self.cause == AllocCause::Fault
     }
 
     /// What it may do to get memory.
@@ -128,7 +128,7 @@ impl Gfp {
 
 /// State of floors 3 to 5.
 pub struct Memory<M> {
-    ground: Ground<M>,
+    mmu: Mmu<M>,
     /// Swap space.
     pub swap: Swap,
     /// Free memory.
@@ -140,46 +140,46 @@ pub struct Memory<M> {
 }
 
 impl<M> core::ops::Deref for Memory<M> {
-    type Target = Ground<M>;
+    type Target = Mmu<M>;
 
     #[inline]
-    fn deref(&self) -> &Ground<M> {
-        &self.ground
+    fn deref(&self) -> &Mmu<M> {
+        &self.mmu
     }
 }
 
 impl<M: Machine> Memory<M> {
     /// Put the rooms together.
-    pub fn new(ground: Ground<M>, swap: Swap, alloc: Allocator, lru: Lru) -> Memory<M> {
-        Memory { ground, swap, alloc, tables: Tables::default(), lru }
+    pub fn new(mmu: Mmu<M>, swap: Swap, alloc: Allocator, lru: Lru) -> Memory<M> {
+        Memory { mmu, swap, alloc, tables: Tables::default(), lru }
     }
 
     /// Floors 1 to 4.
     #[inline]
-    pub fn ground(&self) -> &Ground<M> {
-        &self.ground
+    pub fn mmu(&self) -> &Mmu<M> {
+        &self.mmu
     }
 
     /// Zero pages of a folio that nobody sees yet.
     #[expect(clippy::disallowed_methods, reason = "nobody sees the pages")]
     pub fn zero(&self, first: Pfn, count: u32) {
         self.assert_unseen(first);
-        self.ground.machine.zero(first, count);
-        self.ground.charge(Work::ZeroPage, u64::from(count));
+        self.mmu.machine.zero(first, count);
+        self.mmu.charge(Work::ZeroPage, u64::from(count));
     }
 
     /// Copy pages to some of a folio that nobody sees yet.
     #[expect(clippy::disallowed_methods, reason = "nobody sees the pages that are written")]
     pub fn copy(&self, to: Pfn, from: Pfn, count: u32) {
         self.assert_unseen(to);
-        self.ground.machine.copy(to, from, count);
-        self.ground.charge(Work::CopyPage, u64::from(count));
+        self.mmu.machine.copy(to, from, count);
+        self.mmu.charge(Work::CopyPage, u64::from(count));
     }
 
     /// Copy a folio that is moved to a new one of its size. Nobody maps it, and `batch`, in which the loss of its
     /// entries was noted, owes nothing for those that allowed stores; it is locked, so that it stays so.
     #[expect(clippy::disallowed_methods, reason = "it is a copy")]
-    pub fn copy_folio(&self, from: Pfn, to: Pfn, batch: &Batch) -> Landing {
+    pub fn copy_folio(&self, from: Pfn, to: Pfn, batch: &UnmapBatch) -> Landing {
         let frame = &self.frames[from];
         assert!(
             frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
@@ -202,7 +202,7 @@ impl<M: Machine> Memory<M> {
     /// A folio was copied while it was in use, and the entries that were then taken away say that it was not written
     /// since: as [`Self::copy_folio`], without the copy.
     #[expect(clippy::disallowed_methods, reason = "it is a copy, and nobody has written since")]
-    pub fn copied_in_use(&self, from: Pfn, to: Pfn, batch: &Batch) -> Landing {
+    pub fn copied_in_use(&self, from: Pfn, to: Pfn, batch: &UnmapBatch) -> Landing {
         let frame = &self.frames[from];
         assert!(frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0, "{from} is in use after its copy");
         assert!(!batch.owes_for_writable(), "{from} counts as copied while CPUs may store to it");
@@ -216,8 +216,8 @@ impl<M: Machine> Memory<M> {
     pub fn zero_in_file(&self, first: Pfn, count: u32, settled: &FileSettled) {
         let head = &self.frames[self.frames.head(first)];
         assert_eq!(head.owner(), Owner::File(settled.file()), "{first} is of another file");
-        self.ground.machine.zero(first, count);
-        self.ground.charge(Work::ZeroPage, u64::from(count));
+        self.mmu.machine.zero(first, count);
+        self.mmu.charge(Work::ZeroPage, u64::from(count));
     }
 
     /// Is a page mapped by nobody, and in no cache, or without content there yet? What others can see changes with a

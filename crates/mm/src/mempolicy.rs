@@ -14,7 +14,7 @@ use abi::{Errno, PolicyMode};
 /// Bits of the nodes in a policy's word.
 const NODE_BITS: u32 = 40;
 
-/// Bits of the mode above them. What is left of a word is for the page of a [`Place`].
+/// Bits of the mode above them. What is left of a word is for the page of a [`NodePreference`].
 const MODE_BITS: u32 = 4;
 
 /// A mode and its nodes, in one word.
@@ -72,15 +72,15 @@ impl TryFrom<abi::MemPolicy> for MemPolicy {
 /// Where memory for a request is to come from: a policy, and above it, cut off, the number of the page that it is for,
 /// in one word. After each 4 GiB nodes that are not a power of two begin anew with their turns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place(u64);
+pub struct NodePreference(u64);
 
-impl Place {
+impl NodePreference {
     /// From the CPU's node first.
-    pub const NEAR: Place = Place(0);
+    pub const NEAR: NodePreference = NodePreference(0);
 
     /// As a policy says, which is not the default.
-    pub const fn by(policy: MemPolicy, index: u64) -> Place {
-        Place(policy.0 | index << (NODE_BITS + MODE_BITS))
+    pub const fn by(policy: MemPolicy, index: u64) -> NodePreference {
+        NodePreference(policy.0 | index << (NODE_BITS + MODE_BITS))
     }
 
     /// From the CPU's node first?
@@ -147,7 +147,7 @@ mod tests {
         let machine = TestMachine::new(&[0, 1, 2], &memory);
         let choose = |mode, nodes, index, order| {
             let policy = MemPolicy::new(mode, Nodes(nodes)).unwrap();
-            Place::by(policy, index).choose(&machine, NodeId(1), Order(order))
+            NodePreference::by(policy, index).choose(&machine, NodeId(1), Order(order))
         };
         assert_eq!(choose(PolicyMode::Preferred, 0b110, 7, 0), (NodeId(1), Nodes::ALL));
         assert_eq!(choose(PolicyMode::Bind, 0b101, 7, 0), (NodeId(0), Nodes(0b101)));

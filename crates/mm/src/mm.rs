@@ -19,26 +19,26 @@ pub use groups::GroupAccount;
 pub use migrate::Moved;
 pub use oom::OomReport;
 
-use crate::alloc::{Allocator, Mark, Request, Reserve};
+use crate::alloc::{AllocRequest, Allocator, Reserve, Watermark};
 use crate::api::*;
 use crate::arena::Arena;
 use crate::cache::Cache;
 use crate::compact;
 use crate::frame::{FrameFlags, Mobility};
-use crate::ground::Ground;
 use crate::hot;
 use crate::knobs::{Knob, Knobs};
 use crate::lock::Lock;
 use crate::lru::Lru;
 use crate::machine::{Io, Machine, Scope, WaitKey, Work, ZoneKind};
 use crate::memory::Memory;
+use crate::mm_core::MmCore;
+use crate::mmu::Mmu;
 use crate::policy::MakePolicy;
 use crate::promote;
 use crate::reclaim::{self, ReclaimState};
 use crate::semaphore::Semaphore;
 use crate::space::{FaultStop, Remap, Spaces, Stop, TaskScan};
 use crate::stat::{GroupStat, Stat};
-use crate::store::Store;
 use crate::swap::Swap;
 use crate::units::*;
 use crate::writeback::{self, Writeback};
@@ -58,7 +58,7 @@ pub struct Config {
 
 /// The memory manager of a machine.
 pub struct Mm<M> {
-    store: Store<M>,
+    core: MmCore<M>,
     spaces: Spaces,
     reclaim: ReclaimState,
     writeback: Writeback,
@@ -70,17 +70,17 @@ pub struct Mm<M> {
 impl<M: Machine> Mm<M> {
     /// Take over the memory of `machine`. Fails, with a reason for people, if it is too small or described badly.
     pub fn new(machine: M, config: Config) -> Result<Mm<M>, String> {
-        let base = Ground::new(machine, config.knobs);
-        let alloc = Allocator::new(&base).map_err(|error| error.to_string())?;
-        let lru = Lru::new(&base.machine).with_custom(config.custom);
-        let swap = Swap::new(&config.swap, base.machine.cpus());
-        let zero = take_zero_page(&base, &alloc)?;
-        let memory = Memory::new(base, swap, alloc, lru);
+        let mmu = Mmu::new(machine, config.knobs);
+        let alloc = Allocator::new(&mmu).map_err(|error| error.to_string())?;
+        let lru = Lru::new(&mmu.machine).with_custom(config.custom);
+        let swap = Swap::new(&config.swap, mmu.machine.cpus());
+        let zero = take_zero_page(&mmu, &alloc)?;
+        let memory = Memory::new(mmu, swap, alloc, lru);
         let reclaim = ReclaimState::new(&memory);
         policy::choose_at_start(&memory)?;
-        let store = Store::new(memory, Cache::new(), zero);
+        let core = MmCore::new(memory, Cache::new(), zero);
         Ok(Mm {
-            store,
+            core,
             spaces: Spaces::default(),
             reclaim,
             writeback: Writeback::default(),
@@ -91,12 +91,12 @@ impl<M: Machine> Mm<M> {
 
     /// The machine below.
     pub fn machine(&self) -> &M {
-        &self.store.machine
+        &self.core.machine
     }
 
     /// Floors 1 to 4: frames, knobs, counters, translations.
-    pub fn ground(&self) -> &Ground<M> {
-        self.store.memory().ground()
+    pub fn mmu(&self) -> &Mmu<M> {
+        &self.core
     }
 
     /// Change a knob while the machine runs, as a write to sysctl or sysfs does.
@@ -108,13 +108,13 @@ impl<M: Machine> Mm<M> {
             self.compact_memory();
             return Ok(());
         }
-        self.ground().knobs.set(knob, value).map_err(|_| Error::Invalid)?;
+        self.mmu().knobs.set(knob, value).map_err(|_| Error::Invalid)?;
         self.follow_policy(knob)?;
         if crate::alloc::sets_watermarks(knob) {
-            self.store.alloc.set_watermarks(self.ground());
+            self.core.alloc.set_watermarks(self.mmu());
         }
         // kcompactd sleeps for ever where there was nothing to look after.
-        for node in 0..self.store.alloc.nodes() as u8 {
+        for node in 0..self.core.alloc.nodes() as u8 {
             self.machine().wake(WaitKey::Kcompactd(NodeId(node)));
         }
         if knob == Knob::DirtyWritebackCentisecs {
@@ -126,7 +126,7 @@ impl<M: Machine> Mm<M> {
 
     /// Move all that can be moved, so that free memory is in one piece: what a write to `vm.compact_memory` does.
     pub fn compact_memory(&self) {
-        compact::everything(&self.store);
+        compact::everything(&self.core);
     }
 
     // --- spaces -------------------------------------------------------------------------------------------
@@ -134,104 +134,104 @@ impl<M: Machine> Mm<M> {
     /// A new, empty address space charged to `group` (GroupId(0) is the root group).
     pub fn create_space(&self, group: GroupId) -> Result<SpaceId, Error> {
         let made =
-            self.with_room(None, group, |gfp| self.spaces.create(&self.store, gfp).map_err(Stop::Shortage))?;
+            self.with_room(None, group, |gfp| self.spaces.create(&self.core, gfp).map_err(Stop::Shortage))?;
         self.enter_group(made);
         Ok(made)
     }
 
     /// A copy of `parent`: private memory is shared until written.
     pub fn fork(&self, parent: SpaceId) -> Result<SpaceId, Error> {
-        let _scope = self.ground().scope(Scope::DupMmap);
-        let child = self.on_space(parent, |gfp| self.spaces.fork(&self.store, parent, gfp))?;
+        let _scope = self.mmu().scope(Scope::DupMmap);
+        let child = self.on_space(parent, |gfp| self.spaces.fork(&self.core, parent, gfp))?;
         self.enter_group(child);
         Ok(child)
     }
 
     /// Unmap everything and forget the space. No task may be in a call of it; CPUs may still have it loaded lazily.
     pub fn exit_space(&self, space: SpaceId) {
-        let _scope = self.ground().scope(Scope::ExitMmap);
+        let _scope = self.mmu().scope(Scope::ExitMmap);
         let group = self.group_of(space);
-        self.spaces.exit(&self.store, space);
-        self.store.lru.groups.leave(group);
+        self.spaces.exit(&self.core, space);
+        self.core.lru.groups.leave(group);
     }
 
     /// This CPU goes over to `space`; `None`: to a kernel task, which keeps the last space loaded lazily.
     pub fn switch(&self, space: Option<SpaceId>) {
-        let base = self.ground();
+        let mmu = self.mmu();
         match space {
             Some(space) => {
-                let _scope = base.scope(Scope::SwitchMm);
-                base.charge(Work::Switch, 1);
-                self.store.tlb.switch(base, space, self.store.tables.root(space));
-                if self.store.lru.may_have_generations() {
+                let _scope = mmu.scope(Scope::SwitchMm);
+                mmu.charge(Work::Switch, 1);
+                self.core.tlb.switch(mmu, space, self.core.tables.root(space));
+                if self.core.lru.may_have_generations() {
                     self.note_run(space);
                 }
             }
-            None => self.store.tlb.enter_lazy(base),
+            None => self.core.tlb.enter_lazy(mmu),
         }
     }
 
     /// The clock of this CPU ticks. To be called often enough for `tlb.age_limit_ms` to mean something, some hundred
     /// times a second, on CPUs that run programs; others need no tick.
     pub fn tick(&self) {
-        self.store.tlb.tick(self.ground());
+        self.core.tlb.tick(self.mmu());
     }
 
     /// A task of `space` goes back to its program, after a tick: time for work that each space does for itself. The
     /// task holds nothing, and is in no call. It has run for `ran`, by a clock that stands still while it waits.
     pub fn task_work(&self, space: SpaceId, scan: &TaskScan, ran: Nanos) {
         if self.balances_nodes() {
-            self.spaces.mark_for_numa(&self.store, space, scan, ran);
+            self.spaces.mark_for_numa(&self.core, space, scan, ran);
         }
     }
 
     /// Do ticks do anything now? A machine may leave them out while they do not.
     pub fn wants_ticks(&self) -> bool {
-        self.store.tlb.wants_ticks(self.ground()) || self.balances_nodes()
+        self.core.tlb.wants_ticks(self.mmu()) || self.balances_nodes()
     }
 
     fn balances_nodes(&self) -> bool {
-        self.ground().knobs.get(Knob::NumaBalancing) != 0 && self.ground().tiers.nodes() > 1
+        self.mmu().knobs.get(Knob::NumaBalancing) != 0 && self.mmu().tiers.nodes() > 1
     }
 
     /// Pages of `space` are flushed at once when reclaim unmaps them, for programs that cannot bear that their threads
     /// read a page, unchanged, for a while after it was taken away (`false`: as the policy says).
     pub fn set_never_deferred(&self, space: SpaceId, never: bool) {
-        self.store.tlb.set_never_deferred(space, never);
+        self.core.tlb.set_never_deferred(space, never);
     }
 
     /// A translation of `space` is missing or forbids `access` at `page`. On success the access is to be retried.
     pub fn fault(&self, space: SpaceId, page: Vpn, access: AccessKind) -> Result<FaultDone, FaultError> {
-        let base = self.ground();
-        let _scope = base.scope(Scope::ExcPageFault);
-        base.charge(Work::FaultEntry, 1);
-        base.count(Stat::Pgfault, 1);
+        let mmu = self.mmu();
+        let _scope = mmu.scope(Scope::ExcPageFault);
+        mmu.charge(Work::FaultEntry, 1);
+        mmu.count(Stat::Pgfault, 1);
         let found = self.spaces.get(space).ok_or(FaultError::Segv)?;
         let group = found.group();
-        self.store.lru.groups.count(group, GroupStat::Pgfault, 1);
+        self.core.lru.groups.count(group, GroupStat::Pgfault, 1);
         // Before and not after: else what the fault maps may be gone again when the access is tried, time after time.
         self.stay_below_high(group);
         let served =
-            self.with_room(Some(space), group, |gfp| found.fault(&self.store, space, page, access, gfp))?;
+            self.with_room(Some(space), group, |gfp| found.fault(&self.core, space, page, access, gfp))?;
         if served.done == FaultDone::Major {
-            base.count(Stat::Pgmajfault, 1);
-            self.store.lru.groups.count(group, GroupStat::Pgmajfault, 1);
+            mmu.count(Stat::Pgmajfault, 1);
+            self.core.lru.groups.count(group, GroupStat::Pgmajfault, 1);
         }
         if let Some(file) = served.dirtied
-            && writeback::balance_dirty(&self.store, &self.writeback, file)
+            && writeback::balance_dirty(&self.core, &self.writeback, file)
         {
             // Meanwhile the page may have been written, and forbid the store again. With a folio as large as all that
             // may be dirty that happens each time; so it is made dirty once more, and nobody waits between that and the
             // store.
-            self.with_room(Some(space), group, |gfp| found.fault(&self.store, space, page, access, gfp))?;
+            self.with_room(Some(space), group, |gfp| found.fault(&self.core, space, page, access, gfp))?;
         }
         Ok(served.done)
     }
 
     /// mmap; returns the first page.
     pub fn mmap(&self, space: SpaceId, request: &MapRequest) -> Result<Vpn, Error> {
-        let _scope = self.ground().scope(Scope::DoMmap);
-        let start = self.on_space(space, |_| self.spaces.mmap(&self.store, space, request))?;
+        let _scope = self.mmu().scope(Scope::DoMmap);
+        let start = self.on_space(space, |_| self.spaces.mmap(&self.core, space, request))?;
         if request.populate || request.locked {
             self.populate(space, start, request.pages);
         }
@@ -240,14 +240,14 @@ impl<M: Machine> Mm<M> {
 
     /// munmap; holes are fine.
     pub fn munmap(&self, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
-        let _scope = self.ground().scope(Scope::DoMunmap);
-        self.on_space(space, |_| self.spaces.munmap(&self.store, space, start, pages))
+        let _scope = self.mmu().scope(Scope::DoMunmap);
+        self.on_space(space, |_| self.spaces.munmap(&self.core, space, start, pages))
     }
 
     /// mprotect.
     pub fn mprotect(&self, space: SpaceId, start: Vpn, pages: u64, prot: Prot) -> Result<(), Error> {
-        let _scope = self.ground().scope(Scope::DoMprotect);
-        self.on_space(space, |_| self.spaces.mprotect(&self.store, space, start, pages, prot))
+        let _scope = self.mmu().scope(Scope::DoMprotect);
+        self.on_space(space, |_| self.spaces.mprotect(&self.core, space, start, pages, prot))
     }
 
     /// mremap: returns the first page of the mapping's new place. `fixed`: move exactly there.
@@ -260,9 +260,9 @@ impl<M: Machine> Mm<M> {
         may_move: bool,
         fixed: Option<Vpn>,
     ) -> Result<Vpn, Error> {
-        let _scope = self.ground().scope(Scope::DoMremap);
+        let _scope = self.mmu().scope(Scope::DoMremap);
         let remap = Remap { start, old: old_pages, new: new_pages, may_move, fixed };
-        self.on_space(space, |gfp| self.spaces.mremap(&self.store, space, remap, gfp))
+        self.on_space(space, |gfp| self.spaces.mremap(&self.core, space, remap, gfp))
     }
 
     /// madvise.
@@ -270,11 +270,11 @@ impl<M: Machine> Mm<M> {
         if advice == Advice::Collapse {
             return self.collapse(space, start, pages).map(drop);
         }
-        let _scope = self.ground().scope(Scope::DoMadvise);
+        let _scope = self.mmu().scope(Scope::DoMadvise);
         let advised =
-            self.on_space(space, |_| self.spaces.madvise(&self.store, space, start, pages, advice))?;
+            self.on_space(space, |_| self.spaces.madvise(&self.core, space, start, pages, advice))?;
         if !advised.page_out.is_empty() {
-            reclaim::pageout(&self.store, &self.reclaim, self, &advised.page_out);
+            reclaim::pageout(&self.core, &self.reclaim, self, &advised.page_out);
         }
         for (file, index, pages) in advised.will_need {
             self.read_in(file, index, pages, self.group_of(space));
@@ -289,14 +289,14 @@ impl<M: Machine> Mm<M> {
     /// [`Error::Again`] if somebody uses a page just now,
     /// [`Error::NotMapped`] if part of the range is not mapped and all else was done.
     pub fn collapse(&self, space: SpaceId, start: Vpn, pages: u64) -> Result<u64, Error> {
-        let _scope = self.ground().scope(Scope::DoMadvise);
-        self.on_space(space, |gfp| self.spaces.collapse(&self.store, space, start, pages, gfp))
+        let _scope = self.mmu().scope(Scope::DoMadvise);
+        self.on_space(space, |gfp| self.spaces.collapse(&self.core, space, start, pages, gfp))
     }
 
     /// mlock (`lock`) or munlock.
     pub fn mlock(&self, space: SpaceId, start: Vpn, pages: u64, lock: bool) -> Result<(), Error> {
-        let _scope = self.ground().scope(Scope::DoMlock);
-        self.on_space(space, |_| self.spaces.mlock(&self.store, space, start, pages, lock))?;
+        let _scope = self.mmu().scope(Scope::DoMlock);
+        self.on_space(space, |_| self.spaces.mlock(&self.core, space, start, pages, lock))?;
         if lock {
             self.populate(space, start, pages);
         }
@@ -305,10 +305,10 @@ impl<M: Machine> Mm<M> {
 
     /// msync(MS_SYNC).
     pub fn msync(&self, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
-        let _scope = self.ground().scope(Scope::DoMsync);
-        let parts = self.on_space(space, |_| self.spaces.shared_parts(&self.store, space, start, pages))?;
+        let _scope = self.mmu().scope(Scope::DoMsync);
+        let parts = self.on_space(space, |_| self.spaces.shared_parts(&self.core, space, start, pages))?;
         for (file, index, pages) in parts {
-            writeback::sync_range(&self.store, &self.writeback, file, index, PageIndex(index.0 + pages));
+            writeback::sync_range(&self.core, &self.writeback, file, index, PageIndex(index.0 + pages));
         }
         Ok(())
     }
@@ -331,38 +331,38 @@ impl<M: Machine> Mm<M> {
 
     /// A transfer that was submitted has ended. Called from an interrupt.
     pub fn io_done(&self, io: &Io) {
-        self.store.cache.io_done(self.store.memory(), io);
+        self.core.cache.io_done(&self.core, io);
     }
 
     /// The background tasks that want to run.
     pub fn daemons(&self) -> Vec<Daemon> {
-        let nodes = self.store.alloc.nodes() as u8;
-        let collapse = self.ground().knobs.get(Knob::ThpKhugepaged) == 1;
+        let nodes = self.core.alloc.nodes() as u8;
+        let collapse = self.mmu().knobs.get(Knob::ThpKhugepaged) == 1;
         let kswapds = (0..nodes).map(|node| Daemon::Kswapd(NodeId(node)));
         // Where all folios are single pages there is nothing for it to do.
-        let compact = if self.ground().knobs.wants_blocks() { nodes } else { 0 };
+        let compact = if self.mmu().knobs.wants_blocks() { nodes } else { 0 };
         let kcompactds = (0..compact).map(|node| Daemon::Kcompactd(NodeId(node)));
         let background = kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged));
-        let promotes = self.ground().tiers.many() && hot::wants_daemon(&self.ground().knobs);
+        let promotes = self.mmu().tiers.many() && hot::wants_daemon(&self.mmu().knobs);
         background.chain(kcompactds).chain(promotes.then_some(Daemon::Kpromoted)).collect()
     }
 
     /// Run a background task until the machine stops.
     pub fn daemon(&self, daemon: Daemon) {
         match daemon {
-            Daemon::Kswapd(node) => reclaim::kswapd(&self.store, &self.reclaim, self, node),
-            Daemon::Kcompactd(node) => compact::daemon(&self.store, node),
-            Daemon::Flusher => writeback::flusher(&self.store, &self.writeback),
-            Daemon::Khugepaged => self.spaces.khugepaged(&self.store),
-            Daemon::Kpromoted => promote::daemon(&self.store, &self.reclaim, self),
+            Daemon::Kswapd(node) => reclaim::kswapd(&self.core, &self.reclaim, self, node),
+            Daemon::Kcompactd(node) => compact::daemon(&self.core, node),
+            Daemon::Flusher => writeback::flusher(&self.core, &self.writeback),
+            Daemon::Khugepaged => self.spaces.khugepaged(&self.core),
+            Daemon::Kpromoted => promote::daemon(&self.core, &self.reclaim, self),
         }
     }
 }
 
 /// The page of zeroes that every space may map.
 #[expect(clippy::disallowed_methods, reason = "nobody has it yet")]
-fn take_zero_page<M: Machine>(base: &Ground<M>, alloc: &Allocator) -> Result<Pfn, String> {
-    let request = Request {
+fn take_zero_page<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator) -> Result<Pfn, String> {
+    let request = AllocRequest {
         order: Order::ZERO,
         mobility: Mobility::Unmovable,
         node: NodeId(0),
@@ -373,9 +373,10 @@ fn take_zero_page<M: Machine>(base: &Ground<M>, alloc: &Allocator) -> Result<Pfn
         atomic: false,
         mixes: true,
     };
-    let zero = alloc.take(base, &request, Mark::Min).map_err(|_| "no memory at all".to_string())?.into_pfn();
-    base.machine.zero(zero, 1);
-    base.frames[zero].set(FrameFlags::RESERVED | FrameFlags::UPTODATE);
+    let zero =
+        alloc.take(mmu, &request, Watermark::Min).map_err(|_| "no memory at all".to_string())?.into_pfn();
+    mmu.machine.zero(zero, 1);
+    mmu.frames[zero].set(FrameFlags::RESERVED | FrameFlags::UPTODATE);
     Ok(zero)
 }
 

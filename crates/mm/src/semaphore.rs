@@ -14,7 +14,7 @@ pub struct Semaphore {
 }
 
 /// The semaphore is held until this is dropped.
-pub struct Held<'a, M: Machine> {
+pub struct SemaphoreGuard<'a, M: Machine> {
     semaphore: &'a Semaphore,
     machine: &'a M,
     key: WaitKey,
@@ -23,14 +23,14 @@ pub struct Held<'a, M: Machine> {
 
 impl Semaphore {
     /// Hold it together with other readers.
-    pub fn read<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> Held<'a, M> {
+    pub fn read<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> SemaphoreGuard<'a, M> {
         self.acquire(machine, key, || self.take_shared());
-        Held { semaphore: self, machine, key, by: 1 }
+        SemaphoreGuard { semaphore: self, machine, key, by: 1 }
     }
 
     /// Hold it together with other readers, if nobody holds it alone or waits for that.
-    pub fn try_read<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> Option<Held<'a, M>> {
-        self.take_shared().then(|| Held { semaphore: self, machine, key, by: 1 })
+    pub fn try_read<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> Option<SemaphoreGuard<'a, M>> {
+        self.take_shared().then(|| SemaphoreGuard { semaphore: self, machine, key, by: 1 })
     }
 
     fn take_shared(&self) -> bool {
@@ -41,21 +41,25 @@ impl Semaphore {
     }
 
     /// Hold it alone.
-    pub fn write<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> Held<'a, M> {
+    pub fn write<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> SemaphoreGuard<'a, M> {
         let free = || self.state.compare_exchange(0, -1, SeqCst, SeqCst).is_ok();
         if !free() {
             self.writers.fetch_add(1, AcqRel);
             self.acquire(machine, key, free);
             self.writers.fetch_sub(1, AcqRel);
         }
-        Held { semaphore: self, machine, key, by: -1 }
+        SemaphoreGuard { semaphore: self, machine, key, by: -1 }
     }
 
     /// Hold it alone, if nobody holds it.
-    pub fn try_write<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> Option<Held<'a, M>> {
+    pub fn try_write<'a, M: Machine>(
+        &'a self,
+        machine: &'a M,
+        key: WaitKey,
+    ) -> Option<SemaphoreGuard<'a, M>> {
         let free = self.state.compare_exchange(0, -1, SeqCst, SeqCst).is_ok();
         // Not made in vain: dropping it releases.
-        free.then(|| Held { semaphore: self, machine, key, by: -1 })
+        free.then(|| SemaphoreGuard { semaphore: self, machine, key, by: -1 })
     }
 
     fn acquire<M: Machine>(&self, machine: &M, key: WaitKey, mut try_once: impl FnMut() -> bool) {
@@ -80,7 +84,7 @@ impl Semaphore {
     }
 }
 
-impl<M: Machine> Drop for Held<'_, M> {
+impl<M: Machine> Drop for SemaphoreGuard<'_, M> {
     fn drop(&mut self) {
         let last = self.semaphore.state.fetch_sub(self.by, SeqCst) == self.by;
         if last && self.semaphore.waiters.load(SeqCst) != 0 {

@@ -28,7 +28,7 @@ pub fn distance_of(latency: u64, bandwidth: u64, dram_latency: u64, dram_bandwid
 
 /// What is known of a node.
 #[derive(Default)]
-struct Node {
+struct TierNode {
     /// Has it memory?
     present: bool,
     /// Is nothing promoted from it?
@@ -43,7 +43,7 @@ struct Node {
 
 /// The tiers of a machine.
 pub struct Tiers {
-    nodes: Box<[Node]>,
+    nodes: Box<[TierNode]>,
     /// The node with memory that is the nearest of the top tiers', by node.
     nearest_top: Box<[NodeId]>,
     many: bool,
@@ -62,10 +62,10 @@ impl Tiers {
         // Of a machine whose CPUs sit on nodes without memory, all memory is the same to them.
         let slowest_top = cpus.filter(|&node| has_memory(node)).map(tier).max().unwrap_or(u32::MAX);
         let with_memory: Vec<NodeId> = ids().filter(|&node| has_memory(node)).collect();
-        let nodes: Box<[Node]> = ids()
+        let nodes: Box<[TierNode]> = ids()
             .map(|node| {
                 if !has_memory(node) {
-                    return Node::default();
+                    return TierNode::default();
                 }
                 let mut lower: Vec<NodeId> =
                     with_memory.iter().copied().filter(|&other| tier(other) > tier(node)).collect();
@@ -73,7 +73,7 @@ impl Tiers {
                 let next_tier = lower.iter().map(|&other| tier(other)).min();
                 let next = || lower.iter().copied().filter(|&other| Some(tier(other)) == next_tier);
                 let best = next().map(|other| machine.distance(node, other)).min();
-                Node {
+                TierNode {
                     present: true,
                     top: tier(node) <= slowest_top,
                     next: next().filter(|&other| Some(machine.distance(node, other)) == best).collect(),
@@ -111,7 +111,7 @@ impl Tiers {
     /// Where what is cold on a node goes first, if anywhere: the nearest nodes of the next lower tier in turn. (Linux
     /// draws one by lot.)
     pub fn demotion_target(&self, node: NodeId) -> Option<NodeId> {
-        let Node { next, turn, .. } = &self.nodes[node.index()];
+        let TierNode { next, turn, .. } = &self.nodes[node.index()];
         match &**next {
             [] => None,
             [only] => Some(*only),

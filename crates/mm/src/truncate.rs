@@ -9,24 +9,24 @@
 use crate::event::{Concern, Event};
 use crate::frame::Owner;
 use crate::machine::Machine;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::units::*;
 
 /// The file ends before page `first` now: see to it that no folio holds pages from before and from behind, or that it
 /// holds zeroes behind. The pages behind are not mapped, but for those that a fault that saw the old size is mapping
 /// just now.
-pub fn cut_astride<M: Machine>(st: &Store<M>, file: FileId, first: PageIndex) {
-    while let Some(pfn) = st.cache.astride(st.memory(), file, first) {
-        st.lock_folio(pfn);
-        st.wait_writeback(pfn);
-        let frame = &st.frames[pfn];
+pub fn cut_astride<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex) {
+    while let Some(pfn) = core.cache.astride(core, file, first) {
+        core.lock_folio(pfn);
+        core.wait_writeback(pfn);
+        let frame = &core.frames[pfn];
         let start = frame.page_index();
         let held = frame.owner() == Owner::File(file) && start < first;
         if held {
-            cut(st, file, pfn, start, first);
+            cut(core, file, pfn, start, first);
         }
-        st.unlock_folio(pfn);
-        st.put(pfn);
+        core.unlock_folio(pfn);
+        core.put(pfn);
         if held {
             return;
         }
@@ -34,15 +34,15 @@ pub fn cut_astride<M: Machine>(st: &Store<M>, file: FileId, first: PageIndex) {
 }
 
 /// Cut one folio, which begins at `start` and is locked.
-fn cut<M: Machine>(st: &Store<M>, file: FileId, pfn: Pfn, start: PageIndex, first: PageIndex) {
-    let memory = st.memory();
+fn cut<M: Machine>(core: &MmCore<M>, file: FileId, pfn: Pfn, start: PageIndex, first: PageIndex) {
+    let memory = core;
     let before = (first.0 - start.0) as u32;
-    if st.split_file_folio(pfn, Order(before.trailing_zeros() as u8), None) {
+    if core.split_file_folio(pfn, Order(before.trailing_zeros() as u8), None) {
         return;
     }
-    let (behind, pages) = (pfn.add(before), st.frames[pfn].pages() - before);
-    let settled = st.tlb.settle_file(memory.ground(), file);
+    let (behind, pages) = (pfn.add(before), core.frames[pfn].pages() - before);
+    let settled = core.tlb.settle_file(memory, file);
     let concern = Concern::File { file: settled.file(), first, count: pages as u64 };
-    st.event(Event::TlbHazard, concern.args());
-    st.zero_in_file(behind, pages, &settled);
+    core.event(Event::TlbHazard, concern.args());
+    core.zero_in_file(behind, pages, &settled);
 }

@@ -61,10 +61,10 @@ pub fn run(rounds: u64) -> Found<String> {
     let shared = Arc::new(Shared::new(kernel::mm().create_file(kind, pages * PAGE_SIZE), pages));
     let all = shared.clone();
     together(tasks, move |number| Task::live(all.clone(), number, rounds))?;
-    let stat = |stat| kernel::mm().ground().stats.read(stat);
+    let stat = |stat| kernel::mm().mmu().stats.read(stat);
     Ok(format!(
         "{tasks} tasks on {cpus} CPUs under '{}' made {} accesses, {} faults, {} flush rounds; {} pages were swapped out",
-        Knob::TlbUnmap.info().words[kernel::mm().ground().knobs.get(Knob::TlbUnmap) as usize],
+        Knob::TlbUnmap.info().words[kernel::mm().mmu().knobs.get(Knob::TlbUnmap) as usize],
         shared.accesses.load(Relaxed),
         stat(Stat::Pgfault),
         stat(Stat::NrTlbRemoteFlush),

@@ -1,4 +1,4 @@
-use mm::policy::{Judgement, Past, Replace, Spot, View, Why};
+use mm::policy::{InsertReason, Judgement, Past, Replace, Spot, View};
 
 /// What was used in memory goes round once more; what comes back soon after it was evicted has a list of its own, which
 /// is left alone while it is the shorter one.
@@ -12,9 +12,9 @@ impl Replace for Twice {
         2
     }
 
-    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+    fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
         // The use that brings a folio says nothing of the next.
-        if matches!(why, Why::New { .. }) {
+        if matches!(why, InsertReason::New { .. }) {
             folio.take_uses();
         }
         Spot { list: usize::from(folio.mark()), end: why.end() }

@@ -17,7 +17,7 @@ pub use state::{MemoryState, ZoneState};
 
 use crate::machine::SimMachine;
 use mm::Mm;
-use mm::alloc::{Mark, Zone};
+use mm::alloc::{Watermark, Zone};
 use mm::api::{AccessKind, Advice, Backing, MapRequest, Prot};
 use mm::frame::Mobility;
 use mm::machine::ZoneKind;
@@ -54,7 +54,7 @@ pub(crate) fn fragment(mm: &Mm<SimMachine>, target: &Fragmentation, seed: u64) -
     let fails = |why: String| format!("fragment: {target} cannot be reached: {why}");
     mm.drain_lists();
     let before = MemoryState::of(mm);
-    let stats = &mm.ground().stats;
+    let stats = &mm.mmu().stats;
     let counted: Vec<(Stat, i64)> =
         Stat::ALL.iter().filter(|stat| !stat.is_level()).map(|&stat| (stat, stats.read(stat))).collect();
     let mut maker = Maker::new(mm, target, seed);
@@ -62,7 +62,7 @@ pub(crate) fn fragment(mm: &Mm<SimMachine>, target: &Fragmentation, seed: u64) -
     mm.drain_lists();
     let after = MemoryState::of(mm);
     maker.check(&after).map_err(fails)?;
-    counted.iter().for_each(|&(stat, count)| mm.ground().count(stat, count - stats.read(stat)));
+    counted.iter().for_each(|&(stat, count)| mm.mmu().count(stat, count - stats.read(stat)));
     Ok(Fragmented { asked: target.text().to_owned(), before, after, held: maker.held })
 }
 
@@ -127,7 +127,7 @@ impl<'a> Maker<'a> {
         if free > there as f64 {
             return Err(format!("{free:.0} pages are to be free, and at start {there} are"));
         }
-        let least: u64 = zones(self.mm).iter().map(|zone| zone.mark(Mark::High)).sum();
+        let least: u64 = zones(self.mm).iter().map(|zone| zone.mark(Watermark::High)).sum();
         if free < least as f64 {
             return Err(format!(
                 "{free:.0} pages are to be free, which is below the high watermarks, {least}"
@@ -208,7 +208,7 @@ impl<'a> Maker<'a> {
         for (zone, &first) in zones(self.mm).iter().zip(&self.firsts) {
             let mut at = zone.start();
             while at < zone.end() {
-                let order = self.mm.store().alloc.free_block_at(self.mm.ground(), zone.id(), at);
+                let order = self.mm.core().alloc.free_block_at(self.mm.mmu(), zone.id(), at);
                 let pages = order.map_or(1, |order| order.frames()) as usize;
                 let place = first + (at.0 - zone.start().0) as usize;
                 busy[place..place + pages].fill(order.is_none());
@@ -284,7 +284,7 @@ impl<'a> Maker<'a> {
 
     /// Whether a frame of this page block is in use.
     fn has_used(&self, zone: &Zone, block: Pfn) -> bool {
-        let free = |pfn: Pfn| self.mm.store().alloc.free_block_at(self.mm.ground(), zone.id(), pfn);
+        let free = |pfn: Pfn| self.mm.core().alloc.free_block_at(self.mm.mmu(), zone.id(), pfn);
         free(block).is_none_or(|order| order < PAGEBLOCK_ORDER)
             && free(block.align_down(mm::units::MAX_ORDER)).is_none_or(|order| order < mm::units::MAX_ORDER)
     }
@@ -355,5 +355,5 @@ impl<'a> Maker<'a> {
 }
 
 fn zones(mm: &Mm<SimMachine>) -> &[Zone] {
-    mm.store().alloc.zones()
+    mm.core().alloc.zones()
 }

@@ -38,7 +38,7 @@ impl ZoneState {
 impl MemoryState {
     /// The current state, without pages on per-CPU lists.
     pub(crate) fn of(mm: &Mm<SimMachine>) -> MemoryState {
-        let lines = mm.store().alloc.pagetypeinfo();
+        let lines = mm.core().alloc.pagetypeinfo();
         let zone = |lines: &[PageTypeInfo]| ZoneState {
             node: lines[0].node.0,
             name: match lines[0].kind {

@@ -85,7 +85,7 @@ impl<P: Program> SimOs<'_, P> {
     /// Tells the observers that the program read memory of the page that is in this frame.
     #[cold]
     fn note_read(&self, pfn: Pfn, lines: u64) {
-        let frames = &self.sim.mm().ground().frames;
+        let frames = &self.sim.mm().mmu().frames;
         let head = frames.head(pfn);
         if let Some(name) = PageName::of(&frames[head]) {
             let page = name.and_page(pfn.0 - head.0);
@@ -137,7 +137,7 @@ impl<P: Program> SimOs<'_, P> {
         match self.machine.look_up(self.sim.mm().root(self.space), vpn) {
             None => "its table maps nothing".into(),
             Some((pfn, writable)) => {
-                let frame = &self.sim.mm().ground().frames[pfn];
+                let frame = &self.sim.mm().mmu().frames[pfn];
                 let rights = if writable { "for writing" } else { "for reading" };
                 format!(
                     "its table maps {pfn} {rights}: {:?}, {:?}, {} references, {} mappings",
@@ -182,15 +182,15 @@ impl<P: Program> SimOs<'_, P> {
                 vpn.addr(),
                 cached.pfn(),
                 cached.age(now) / 1000,
-                self.sim.mm().ground().frames[cached.pfn()].owner(),
-                self.sim.mm().ground().frames[cached.pfn()].flags(),
+                self.sim.mm().mmu().frames[cached.pfn()].owner(),
+                self.sim.mm().mmu().frames[cached.pfn()].flags(),
             ));
         }
     }
 
     /// What a store to a frame changes, in the oracle's terms.
     fn store_target(&self, pfn: Pfn) -> StoreTarget {
-        let frames = &self.sim.mm().ground().frames;
+        let frames = &self.sim.mm().mmu().frames;
         let head = &frames[frames.head(pfn)];
         let Owner::File(id) = head.owner() else {
             let swapped = head.owner() == Owner::None && head.has(FrameFlags::SWAPCACHE);

@@ -107,7 +107,7 @@ impl<P: Program> SimOs<'_, P> {
         self.machine.observers.used(pfn, How::Syscall);
         let Some(content) = &self.machine.observers.content else { return };
         let Copying { id, file, first, next, since, .. } = *call;
-        let frames = &self.sim.mm().ground().frames;
+        let frames = &self.sim.mm().mmu().frames;
         // A page that is read may be truncated during the copy: it then was the next one.
         let owned = frames[frames.head(pfn)].owner() == Owner::File(id);
         let page = if owned || write { frames.index_of(pfn).0 } else { next };

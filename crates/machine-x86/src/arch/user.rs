@@ -42,12 +42,12 @@ pub fn enter(entry: Entry, stack: u64, args: [u64; 4]) -> ! {
 }
 
 /// A line of limited length.
-struct Short {
+struct TruncatedText {
     bytes: [u8; 400],
     len: usize,
 }
 
-impl Write for Short {
+impl Write for TruncatedText {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         let room = self.bytes.len() - self.len;
         let taken = text.len().min(room);
@@ -59,7 +59,7 @@ impl Write for Short {
 
 /// A program panics: the kernel ends the run. Called in ring 3.
 pub fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    let mut text = Short { bytes: [0; 400], len: 0 };
+    let mut text = TruncatedText { bytes: [0; 400], len: 0 };
     let _ = write!(text, "{info}");
     // SAFETY: the text lies on this thread's stack, and the call does not come back.
     unsafe { system_call(call::PANIC, [text.bytes.as_ptr() as u64, text.len as u64, 0, 0, 0, 0]) };

@@ -52,7 +52,7 @@ pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
     match number {
         RESTED => Some([sched::rested(), 0]),
         TICKS => Some([cpu::all().iter().map(|cpu| cpu.counts.ticks.load(Relaxed)).sum(), 0]),
-        MIGRATED => Some([mm().ground().stats.read(Stat::PgmigrateSuccess) as u64, 0]),
+        MIGRATED => Some([mm().mmu().stats.read(Stat::PgmigrateSuccess) as u64, 0]),
         YOUNGEST => {
             let generations = mm().lru_gen(false);
             let youngest = generations.lines().last().and_then(|line| line.split_whitespace().next());

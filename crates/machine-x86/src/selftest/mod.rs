@@ -46,7 +46,7 @@ pub fn run(swap: u32) -> ! {
         report::failed(format_args!("selftest: validate: {fault}"));
     }
     log!("selftest: all well on {} cpus", mm.machine().cpus());
-    report::counters(&mm.ground().stats);
+    report::counters(&mm.mmu().stats);
     report::metrics();
     report::done(clock::now() - start, accesses, threads, threads);
     report::end_ok()

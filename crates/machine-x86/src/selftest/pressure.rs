@@ -50,7 +50,7 @@ pub fn run(swap: u32) -> (u64, u64) {
     let pages = pages / 3 * 3 + 1;
     let program = Program { entry: thread, threads, own: pages, shared: 0, spaces: SPACES };
     let accesses = run_all(&program, |_, _| {});
-    let stat = |stat| mm.ground().stats.read(stat);
+    let stat = |stat| mm.mmu().stats.read(stat);
     check!(stat(Stat::PswpOut) > 0, "nothing was swapped out");
     log!(
         "selftest: {} pages swapped out, {} in, {} flushes of others",

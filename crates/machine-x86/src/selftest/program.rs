@@ -45,7 +45,7 @@ impl Hooks for Kernel {
             && !trap::end_probe(frame)
         {
             let name = sched::current().name();
-            report::counters(&machine::mm().ground().stats);
+            report::counters(&machine::mm().mmu().stats);
             fail(&format!("{name}: {access:?} of {address:#x} at {:#x}", frame.rip), error);
         }
     }
@@ -144,7 +144,7 @@ pub fn run() -> (u64, u64) {
         mm.madvise(space, shared, SHARED, Advice::DontNeed).unwrap_or_else(|error| fail("madvise", error));
         changes += 1;
     });
-    let faults = mm.ground().stats.read(Stat::Pgfault);
+    let faults = mm.mmu().stats.read(Stat::Pgfault);
     log!("selftest: {threads} threads in ring 3, {faults} faults, {changes} changes of their mappings");
     (accesses, threads)
 }

@@ -264,7 +264,7 @@ pub fn run(setup: &Setup) -> Report {
     host.baton.stop();
     host.resume();
     kernel.mm().validate().expect("all structures agree");
-    let stats = mm::stat::Stat::ALL.iter().map(|&stat| (stat.name(), kernel.mm().ground().stats.read(stat)));
+    let stats = mm::stat::Stat::ALL.iter().map(|&stat| (stat.name(), kernel.mm().mmu().stats.read(stat)));
     Report {
         totals: kernel.totals(),
         signals: kernel.signals(),

@@ -26,14 +26,14 @@
 
 use super::dense::Dense;
 use super::owing::Owing;
-use super::watermark::{Mark, max_boost};
+use super::watermark::{Watermark, max_boost};
 use super::zone::{BLOCK_FRAMES, Zone};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, FrameTable, FreeBlock, List, Mobility, Owner};
-use crate::ground::Ground;
 use crate::knobs::Knob;
 use crate::lock::Guard;
 use crate::machine::{Machine, Work};
+use crate::mmu::Mmu;
 use crate::published::{self, Published::*};
 use crate::stat::Stat;
 use crate::tlb::Generation;
@@ -55,10 +55,10 @@ const FALLBACKS: [[Mobility; 2]; Mobility::COUNT] = [
     [Mobility::Unmovable, Mobility::Movable],
 ];
 
-/// The free blocks of a zone. Changed through [`Area`].
+/// The free blocks of a zone. Changed through [`LockedZone`].
 pub(super) struct FreeLists {
-    clean: Lists,
-    pending: Lists,
+    clean: OrderLists,
+    pending: OrderLists,
     /// Pages in all blocks.
     free: u64,
     /// Pages on pending lists.
@@ -73,13 +73,13 @@ pub(super) struct FreeLists {
 
 /// One list for each order and group.
 #[derive(Default)]
-struct Lists {
+struct OrderLists {
     lists: [[List; Mobility::COUNT]; ORDERS],
     /// For each mobility, bit n: the list of order n is not empty.
     occupied: [u32; Mobility::COUNT],
 }
 
-impl Lists {
+impl OrderLists {
     fn list(&self, order: Order, mobility: Mobility) -> &List {
         &self.lists[order.0 as usize][mobility as usize]
     }
@@ -117,7 +117,7 @@ impl Lists {
 impl FreeLists {
     /// No blocks.
     pub fn new() -> FreeLists {
-        let (clean, pending) = (Lists::default(), Lists::default());
+        let (clean, pending) = (OrderLists::default(), OrderLists::default());
         let (newest, cleared) = (Generation::NONE, Generation::NONE);
         FreeLists { clean, pending, free: 0, owing: 0, newest, cleared, dense: None }
     }
@@ -182,8 +182,8 @@ pub(super) enum Mixing {
 }
 
 /// A zone whose lock is held.
-pub(super) struct Area<'a, M: Machine> {
-    base: &'a Ground<M>,
+pub(super) struct LockedZone<'a, M: Machine> {
+    mmu: &'a Mmu<M>,
     zone: &'a Zone,
     lists: Guard<'a, FreeLists>,
     free_before: u64,
@@ -191,24 +191,24 @@ pub(super) struct Area<'a, M: Machine> {
     debts: Debts,
 }
 
-impl<M: Machine> Drop for Area<'_, M> {
+impl<M: Machine> Drop for LockedZone<'_, M> {
     /// Lock-free readers see the new numbers, and `nr_free_pages` follows.
     fn drop(&mut self) {
         let free = self.lists.free;
         self.zone.publish(free, self.lists.occupied());
         let change = free as i64 - self.free_before as i64;
         if change != 0 {
-            self.base.count(Stat::NrFreePages, change);
+            self.mmu.count(Stat::NrFreePages, change);
         }
     }
 }
 
-impl<'a, M: Machine> Area<'a, M> {
+impl<'a, M: Machine> LockedZone<'a, M> {
     /// Take the zone's lock.
-    pub fn lock(base: &'a Ground<M>, zone: &'a Zone) -> Area<'a, M> {
+    pub fn lock(mmu: &'a Mmu<M>, zone: &'a Zone) -> LockedZone<'a, M> {
         let lists = zone.lists.lock();
         let free_before = lists.free;
-        let mut area = Area { base, zone, lists, free_before, boosted: false, debts: Debts::Allowed };
+        let mut area = LockedZone { mmu, zone, lists, free_before, boosted: false, debts: Debts::Allowed };
         area.clear_paid();
         area
     }
@@ -216,11 +216,11 @@ impl<'a, M: Machine> Area<'a, M> {
     /// If all that is pending has been paid, it is no longer pending.
     fn clear_paid(&mut self) {
         let FreeLists { clean, pending, owing, newest, cleared, .. } = &mut *self.lists;
-        if *owing == 0 || *newest > self.base.tlb.paid_up_to(self.zone.id()) {
+        if *owing == 0 || *newest > self.mmu.tlb.paid_up_to(self.zone.id()) {
             return;
         }
         for (lists, paid) in clean.lists.iter_mut().flatten().zip(pending.lists.iter_mut().flatten()) {
-            lists.splice_tail(&self.base.frames, paid);
+            lists.splice_tail(&self.mmu.frames, paid);
         }
         for (occupied, more) in clean.occupied.iter_mut().zip(&mut pending.occupied) {
             *occupied |= core::mem::take(more);
@@ -298,7 +298,7 @@ impl<'a, M: Machine> Area<'a, M> {
     pub fn put(&mut self, pfn: Pfn, order: Order) {
         let frame = self.frame(pfn);
         frame.assign(FrameFlags::empty());
-        let mut generation = self.base.tlb.owed_by_tag(self.zone.id(), frame.debt());
+        let mut generation = self.mmu.tlb.owed_by_tag(self.zone.id(), frame.debt());
         frame.set_debt(0);
         if published::is(F1) {
             generation = Generation(order.0 as u64);
@@ -384,7 +384,7 @@ impl<'a, M: Machine> Area<'a, M> {
     /// The last `count` blocks of the movable list of an order, from `first` on, which owe nothing or (`pending`) do,
     /// become the first.
     pub fn tail_to_head(&mut self, (order, pending): (Order, bool), first: Pfn, count: usize) {
-        let frames = &self.base.frames;
+        let frames = &self.mmu.frames;
         let list = self.movable(order, pending);
         let mut part = list.split_tail(frames, first, count);
         list.splice_head(frames, &mut part);
@@ -392,7 +392,7 @@ impl<'a, M: Machine> Area<'a, M> {
 
     /// The first `count` blocks, to `last`, become the last.
     pub fn head_to_tail(&mut self, (order, pending): (Order, bool), last: Pfn, count: usize) {
-        let frames = &self.base.frames;
+        let frames = &self.mmu.frames;
         let list = self.movable(order, pending);
         let mut rest = list.split_tail(frames, frames[last].next(), list.len() - count);
         list.splice_head(frames, &mut rest);
@@ -409,12 +409,12 @@ impl<'a, M: Machine> Area<'a, M> {
     }
 
     /// The ground below.
-    pub fn base(&self) -> &'a Ground<M> {
-        self.base
+    pub fn base(&self) -> &'a Mmu<M> {
+        self.mmu
     }
 
     fn frame(&self, pfn: Pfn) -> &'a Frame {
-        &self.base.frames[pfn]
+        &self.mmu.frames[pfn]
     }
 
     /// Is this the head of a free block of exactly this order, in this zone?
@@ -429,7 +429,7 @@ impl<'a, M: Machine> Area<'a, M> {
         let frame = self.frame(pfn);
         frame.set_free(FreeBlock { order, owed: generation.0 });
         frame.assign(FrameFlags::BUDDY);
-        let frames = &self.base.frames;
+        let frames = &self.mmu.frames;
         if order < PAGEBLOCK_ORDER
             && let Some(dense) = &mut self.lists.dense
         {
@@ -454,9 +454,9 @@ impl<'a, M: Machine> Area<'a, M> {
         }
         let generation = self.lists.debt_of(frame);
         if generation == Generation::NONE {
-            self.lists.clean.remove(&self.base.frames, pfn, order, mobility);
+            self.lists.clean.remove(&self.mmu.frames, pfn, order, mobility);
         } else {
-            self.lists.pending.remove(&self.base.frames, pfn, order, mobility);
+            self.lists.pending.remove(&self.mmu.frames, pfn, order, mobility);
             self.lists.owing -= order.frames() as u64;
         }
         frame.assign(FrameFlags::empty());
@@ -470,7 +470,7 @@ impl<'a, M: Machine> Area<'a, M> {
         let clean = self.lists.clean.fitting(order, mobility);
         let pending = &self.lists.pending;
         let pending = pending.all_fitting(order, mobility).find(|&order| self.may_take(order, mobility));
-        let spare = (self.lists.free - self.lists.owing).saturating_sub(self.zone.bare_mark(Mark::Min));
+        let spare = (self.lists.free - self.lists.owing).saturating_sub(self.zone.bare_mark(Watermark::Min));
         let scarce = spare == 0;
         let from = if scarce { pending.or(clean) } else { clean.or(pending) }?;
         let owing = if scarce { pending.is_some() } else { clean.is_none() };
@@ -503,7 +503,7 @@ impl<'a, M: Machine> Area<'a, M> {
         let blocks =
             dense.fullest(mobility, order.frames()).filter(|&block| suits(block, dense.free_in(block)));
         let found = blocks.take(FULLEST).find_map(in_block);
-        self.base.charge(Work::CompactScan, looked);
+        self.mmu.charge(Work::CompactScan, looked);
         found.map(|(size, pfn)| (pfn, size))
     }
 
@@ -629,7 +629,7 @@ impl<'a, M: Machine> Area<'a, M> {
 
     /// Does this frame hold user memory? A guess: its holder may be changing it.
     fn is_movable(&self, pfn: Pfn) -> bool {
-        let head = self.base.frames.get(self.base.frames.head(pfn));
+        let head = self.mmu.frames.get(self.mmu.frames.head(pfn));
         head.is_some_and(|head| head.has(FrameFlags::LRU) || head.owner() != Owner::None)
     }
 
@@ -662,13 +662,13 @@ impl<'a, M: Machine> Area<'a, M> {
 
     fn mixed(&self, pfn: Pfn, order: Order, from: Mobility, to: Mobility) {
         let args = [pfn.0 as u64, order.0 as u64, from as u64, to as u64];
-        self.base.event(Event::MmPageAllocExtfrag, args);
+        self.mmu.event(Event::MmPageAllocExtfrag, args);
     }
 
     /// Raise the watermarks by a page block, unless the zone is too small to gain from it.
     fn boost(&mut self) {
         let most =
-            max_boost(self.zone.bare_mark(Mark::High), self.base.knobs.get(Knob::WatermarkBoostFactor));
+            max_boost(self.zone.bare_mark(Watermark::High), self.mmu.knobs.get(Knob::WatermarkBoostFactor));
         if most != 0 && self.zone.managed() >= 4 * BLOCK_FRAMES as u64 {
             self.zone.set_boost(most.min(self.zone.boost() + BLOCK_FRAMES as u64));
             self.boosted = true;

@@ -1,7 +1,7 @@
 //! How fragmented free memory is: what decides whether compaction is any use.
 
 use super::buddy::ORDERS;
-use super::watermark::{Mark, Reserve};
+use super::watermark::{Reserve, Watermark};
 use super::zone::Zone;
 use crate::frame::Mobility;
 use crate::knobs::{Knob, Knobs};
@@ -72,7 +72,7 @@ impl Zone {
 
     /// If the zone had `free` pages free: would compaction have enough to move folios into?
     pub fn compactable_with(&self, order: Order, highest: ZoneKind, free: u64) -> bool {
-        let mark = if order > COSTLY_ORDER { Mark::Low } else { Mark::Min };
+        let mark = if order > COSTLY_ORDER { Watermark::Low } else { Watermark::Min };
         let mark = self.mark(mark) + compact_gap(order);
         super::watermark::above(free, Order::ZERO, mark, self.lowmem_reserve(highest))
     }
@@ -88,7 +88,7 @@ impl Zone {
     }
 
     /// Does its free memory in whole page blocks, as only such are for others to take, reach above a mark?
-    pub fn whole_blocks_ok(&self, order: Order, mark: Mark, highest: ZoneKind) -> bool {
+    pub fn whole_blocks_ok(&self, order: Order, mark: Watermark, highest: ZoneKind) -> bool {
         let whole = self.blocks().suitable(PAGEBLOCK_ORDER) << PAGEBLOCK_ORDER.0;
         super::watermark::above(whole, order, self.mark(mark), self.lowmem_reserve(highest))
     }
@@ -98,10 +98,10 @@ impl Zone {
     pub fn suits_kcompactd(&self, knobs: &Knobs, order: Order, highest: ZoneKind) -> bool {
         let threshold = knobs.get(Knob::ExtfragThreshold);
         if knobs.get(Knob::DefragMode) != 0 {
-            return !self.whole_blocks_ok(order, Mark::High, highest)
+            return !self.whole_blocks_ok(order, Watermark::High, highest)
                 && self.compaction_suitable(order, highest, threshold);
         }
-        self.suits_allocation(order, Mark::Min, highest, threshold) == Some(false)
+        self.suits_allocation(order, Watermark::Min, highest, threshold) == Some(false)
     }
 
     /// Is a block of `order` there for a request that may go down to `mark` (`Some(true)`), or could compaction make
@@ -109,7 +109,7 @@ impl Zone {
     pub fn suits_allocation(
         &self,
         order: Order,
-        mark: Mark,
+        mark: Watermark,
         highest: ZoneKind,
         threshold: u64,
     ) -> Option<bool> {

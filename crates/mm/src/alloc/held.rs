@@ -9,15 +9,15 @@
 //! there and is held, the private word how large it is, and the index by whom. Only the holder changes them, so what
 //! says "mine" is true.
 
-use super::buddy::{Area, ORDERS};
+use super::buddy::{LockedZone, ORDERS};
 use super::owing::{Clean, Fresh, settle};
-use super::watermark::{Mark, above};
+use super::watermark::{Watermark, above};
 use super::zone::{BLOCK_FRAMES, Zone};
 use super::{Allocator, pcp};
 use crate::frame::{FrameFlags, FrameTable, FreeBlock, List, Mobility, Owner};
-use crate::ground::Ground;
 use crate::linear::linear;
 use crate::machine::{Machine, Work};
+use crate::mmu::Mmu;
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
 use crate::tlb::Generation;
@@ -53,7 +53,7 @@ impl HeldBlocks {
     /// is larger.
     pub fn take<M: Machine>(
         &mut self,
-        base: &Ground<M>,
+        mmu: &Mmu<M>,
         zone: &Zone,
         order: Order,
         split: bool,
@@ -61,25 +61,25 @@ impl HeldBlocks {
         let most = if split { ORDERS as u8 } else { order.0 + 1 };
         let from = (order.0..most).map(Order).find(|from| !self.lists[from.0 as usize].is_empty())?;
         let pfn = self.lists[from.0 as usize].head()?;
-        let generation = self.remove(&base.frames, pfn, from);
+        let generation = self.remove(&mmu.frames, pfn, from);
         for half in (order.0..from.0).rev().map(Order) {
             let rest = pfn.add(half.frames());
-            base.frames[rest].place(zone.node(), zone.id(), zone.mobility_of(rest));
-            self.push(&base.frames, rest, half, generation, false);
+            mmu.frames[rest].place(zone.node(), zone.id(), zone.mobility_of(rest));
+            self.push(&mmu.frames, rest, half, generation, false);
         }
-        settle(base, zone, generation, pfn, order);
-        base.charge(Work::AllocBuddy, 1);
-        Some(formed(base, zone, pfn, order))
+        settle(mmu, zone, generation, pfn, order);
+        mmu.charge(Work::AllocBuddy, 1);
+        Some(formed(mmu, zone, pfn, order))
     }
 
     /// A folio that was taken is a block again.
-    pub fn give_back<M: Machine>(&mut self, base: &Ground<M>, unused: Fresh) {
+    pub fn give_back<M: Machine>(&mut self, mmu: &Mmu<M>, unused: Fresh) {
         let order = unused.order();
         let pfn = unused.into_pfn();
-        let last = base.frames[pfn].put(1);
+        let last = mmu.frames[pfn].put(1);
         assert!(last, "{pfn} has been given away and cannot be taken back");
-        base.frames[pfn].wipe(FrameFlags::empty());
-        self.push(&base.frames, pfn, order, Generation::NONE, false);
+        mmu.frames[pfn].wipe(FrameFlags::empty());
+        self.push(&mmu.frames, pfn, order, Generation::NONE, false);
     }
 
     /// Add a block whose record says nothing of it yet, at the head or the tail of its list.
@@ -131,10 +131,10 @@ impl HeldBlocks {
 /// Make a block that owes nothing a folio, with one reference. It does not count as allocated: the folio that moves
 /// here did.
 #[expect(clippy::disallowed_methods, reason = "it has just been settled")]
-pub(super) fn formed<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order) -> Fresh {
-    let block = pcp::form(base, zone, Clean::of_list(pfn), order, FrameFlags::empty());
-    base.frames[pfn].set_debt(0);
-    base.frames[pfn].unfreeze(1);
+pub(super) fn formed<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Order) -> Fresh {
+    let block = pcp::form(mmu, zone, Clean::of_list(pfn), order, FrameFlags::empty());
+    mmu.frames[pfn].set_debt(0);
+    mmu.frames[pfn].unfreeze(1);
     block.into_fresh(order)
 }
 
@@ -161,7 +161,7 @@ impl Allocator {
     /// looked at, as long as nothing is found.
     pub fn isolate_free<M: Machine>(
         &self,
-        base: &Ground<M>,
+        mmu: &Mmu<M>,
         held: &mut HeldBlocks,
         at: &mut Pfn,
         end: Pfn,
@@ -169,12 +169,12 @@ impl Allocator {
     ) -> Isolation {
         let zone = self.zone(held.zone);
         let mut out = Isolation::default();
-        let mut area: Option<Area<'_, M>> = None;
+        let mut area: Option<LockedZone<'_, M>> = None;
         while *at < end {
             if at.0.is_multiple_of(CLUSTER) {
                 area = None;
             }
-            let frame = &base.frames[*at];
+            let frame = &mmu.frames[*at];
             if !frame.has(FrameFlags::BUDDY) {
                 let head = frame.has(FrameFlags::HEAD).then(|| frame.pages()).filter(|_| frame.refs() > 0);
                 let step = head.unwrap_or(stride);
@@ -182,7 +182,7 @@ impl Allocator {
                 *at = Pfn(at.0 + step);
                 continue;
             }
-            let area = area.get_or_insert_with(|| Area::lock(base, zone));
+            let area = area.get_or_insert_with(|| LockedZone::lock(mmu, zone));
             out.scanned += 1;
             let Some(order) = area.free_order(*at) else {
                 // It was taken meanwhile.
@@ -202,7 +202,7 @@ impl Allocator {
             }
         }
         *at = (*at).min(end);
-        base.charge(Work::CompactScan, out.scanned.min(BLOCK_FRAMES as u64));
+        mmu.charge(Work::CompactScan, out.scanned.min(BLOCK_FRAMES as u64));
         out
     }
 
@@ -211,22 +211,22 @@ impl Allocator {
     /// What was looked at goes to the other end of the list. Returns the block, and how many were looked at.
     pub fn isolate_by_list<M: Machine>(
         &self,
-        base: &Ground<M>,
+        mmu: &Mmu<M>,
         held: &mut HeldBlocks,
         order: Order,
         mut look: impl FnMut(Pfn) -> Search,
-    ) -> (Found, u64) {
+    ) -> (SearchOutcome, u64) {
         let zone = self.zone(held.zone);
         if zone.free_orders() >> order.0 & 1 == 0 {
-            return (Found::Nothing, 0);
+            return (SearchOutcome::Nothing, 0);
         }
-        let mut area = Area::lock(base, zone);
+        let mut area = LockedZone::lock(mmu, zone);
         let (chosen, looked) = area.search(order, &mut look);
-        base.charge(Work::CompactScan, looked);
+        mmu.charge(Work::CompactScan, looked);
         let found = match chosen {
-            None => Found::Nothing,
-            Some(pfn) if area.isolate(held, pfn, order) => Found::Block(pfn),
-            Some(_) => Found::Refused,
+            None => SearchOutcome::Nothing,
+            Some(pfn) if area.isolate(held, pfn, order) => SearchOutcome::Block(pfn),
+            Some(_) => SearchOutcome::Refused,
         };
         (found, looked)
     }
@@ -234,7 +234,7 @@ impl Allocator {
     /// The same for a block that stays where it is, from the head of the list.
     pub fn find_in_list<M: Machine>(
         &self,
-        base: &Ground<M>,
+        mmu: &Mmu<M>,
         zone: &Zone,
         order: Order,
         mut look: impl FnMut(Pfn) -> Search,
@@ -242,9 +242,9 @@ impl Allocator {
         if zone.free_orders() >> order.0 & 1 == 0 {
             return (None, 0);
         }
-        let mut area = Area::lock(base, zone);
+        let mut area = LockedZone::lock(mmu, zone);
         let (chosen, looked) = area.search_from_head(order, &mut look);
-        base.charge(Work::CompactScan, looked);
+        mmu.charge(Work::CompactScan, looked);
         (chosen, looked)
     }
 
@@ -252,12 +252,12 @@ impl Allocator {
     /// many free pages, `suits`: where it is known how full page blocks are.
     pub fn isolate_in_fullest<M: Machine>(
         &self,
-        base: &Ground<M>,
+        mmu: &Mmu<M>,
         held: &mut HeldBlocks,
         order: Order,
         suits: impl Fn(Pfn, u32) -> bool,
     ) -> Isolation {
-        let mut area = Area::lock(base, self.zone(held.zone));
+        let mut area = LockedZone::lock(mmu, self.zone(held.zone));
         let Some((pfn, size)) = area.in_fullest(order, Mobility::Movable, suits) else {
             return Isolation::default();
         };
@@ -269,42 +269,42 @@ impl Allocator {
     /// pages are free in all others that are free in part.
     pub fn emptiest<M: Machine>(
         &self,
-        base: &Ground<M>,
+        mmu: &Mmu<M>,
         zone: ZoneId,
         tried: impl Fn(Pfn) -> bool,
     ) -> Option<(Pfn, u64)> {
-        let area = Area::lock(base, self.zone(zone));
+        let area = LockedZone::lock(mmu, self.zone(zone));
         area.lists().dense.as_ref()?.emptiest(Mobility::Movable, tried)
     }
 
     /// If movable page blocks are emptied into fuller ones, the emptiest first: the fewest free pages of one that is
     /// emptied.
-    pub fn emptied_from<M: Machine>(&self, base: &Ground<M>, zone: ZoneId) -> u32 {
-        let area = Area::lock(base, self.zone(zone));
+    pub fn emptied_from<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId) -> u32 {
+        let area = LockedZone::lock(mmu, self.zone(zone));
         area.lists().dense.as_ref().map_or(u32::MAX, |dense| dense.emptied_from(Mobility::Movable))
     }
 
     /// Give all back to the zone. Returns the highest block.
-    pub fn release<M: Machine>(&self, base: &Ground<M>, held: &mut HeldBlocks) -> Option<Pfn> {
+    pub fn release<M: Machine>(&self, mmu: &Mmu<M>, held: &mut HeldBlocks) -> Option<Pfn> {
         if held.pages == 0 {
             return None;
         }
-        let mut area = Area::lock(base, self.zone(held.zone));
+        let mut area = LockedZone::lock(mmu, self.zone(held.zone));
         let (mut highest, mut blocks) = (None, 0);
         for order in (0..ORDERS as u8).map(Order) {
             while let Some(pfn) = held.lists[order.0 as usize].head() {
-                let generation = held.remove(&base.frames, pfn, order);
+                let generation = held.remove(&mmu.frames, pfn, order);
                 if order > PAGEBLOCK_ORDER {
                     // Merged of page blocks that may have gone to different groups before they were whole.
                     area.zone().set_mobility(pfn, order, area.zone().mobility_of(pfn));
                 }
                 area.put_block(pfn, order, generation);
                 highest = highest.max(Some(pfn));
-                base.count(Stat::Pgfree, order.frames() as i64);
+                mmu.count(Stat::Pgfree, order.frames() as i64);
                 blocks += 1;
             }
         }
-        base.charge(Work::FreeBuddy, blocks);
+        mmu.charge(Work::FreeBuddy, blocks);
         highest
     }
 }
@@ -324,7 +324,7 @@ pub enum Search {
 
 /// What a search isolated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum SearchOutcome {
     /// This block.
     Block(Pfn),
     /// There was one, but the zone has nothing to spare.
@@ -333,11 +333,11 @@ pub enum Found {
     Nothing,
 }
 
-impl<M: Machine> Area<'_, M> {
+impl<M: Machine> LockedZone<'_, M> {
     /// Take a block off the lists to hold it. `false`: the zone would fall below its min mark.
     fn isolate(&mut self, held: &mut HeldBlocks, pfn: Pfn, order: Order) -> bool {
         let zone = self.zone();
-        let mark = zone.mark(Mark::Min) + order.frames() as u64;
+        let mark = zone.mark(Watermark::Min) + order.frames() as u64;
         if !above(self.lists().free(), Order::ZERO, mark, 0) {
             return false;
         }

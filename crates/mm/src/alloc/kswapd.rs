@@ -6,11 +6,11 @@
 //! its [`Ticket`](crate::machine::Ticket) and sleeping: while a record lies there, no further wake-up is sent for less.
 
 use super::zone::{KINDS, RECLAIM_ACTIVE, Zone};
-use super::{Allocator, Mark, Request, Reserve};
+use super::{AllocRequest, Allocator, Reserve, Watermark};
 use crate::event::Event;
-use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::machine::{Machine, WaitKey, Work, ZoneKind};
+use crate::mmu::Mmu;
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
 use crate::units::*;
 
@@ -46,14 +46,14 @@ impl KswapdRequest {
 
 /// What the allocator keeps of a node.
 #[derive(Default)]
-pub(super) struct NodeState {
+pub(super) struct NodeRequests {
     request: AtomicU32,
     /// What kcompactd was asked for.
     compaction: AtomicU32,
     hopeless: AtomicBool,
 }
 
-impl NodeState {
+impl NodeRequests {
     /// Record a request for kswapd; `true` if it asks for more than was recorded.
     fn record(&self, request: KswapdRequest) -> bool {
         record(&self.request, request)
@@ -76,8 +76,8 @@ fn record(cell: &AtomicU32, request: KswapdRequest) -> bool {
 }
 
 /// The mark up to which kswapd reclaims: one step higher if it is to make room for promotions.
-pub fn kswapd_mark(knobs: &Knobs) -> Mark {
-    if crate::hot::promotes(knobs) { Mark::Promo } else { Mark::High }
+pub fn kswapd_mark(knobs: &Knobs) -> Watermark {
+    if crate::hot::promotes(knobs) { Watermark::Promo } else { Watermark::High }
 }
 
 impl Allocator {
@@ -86,7 +86,7 @@ impl Allocator {
         &self,
         zone: ZoneId,
         order: Order,
-        mark: Mark,
+        mark: Watermark,
         highest: ZoneKind,
         reserve: Reserve,
     ) -> bool {
@@ -95,7 +95,7 @@ impl Allocator {
 
     /// Would a request that no boost holds back find memory above the min mark of the zone?
     pub fn allows_last(&self, zone: ZoneId, order: Order, highest: ZoneKind) -> bool {
-        self.zone(zone).allows(order, Mark::Min, highest, Reserve::Boost)
+        self.zone(zone).allows(order, Watermark::Min, highest, Reserve::Boost)
     }
 
     /// Does some zone of the node, up to kind `highest`, have memory above kswapd's mark? (For a block, under
@@ -168,29 +168,23 @@ impl Allocator {
     }
 
     /// Have a node's kcompactd make blocks of an order, if that is larger than a page, and if it can.
-    pub fn wake_kcompactd<M: Machine>(&self, base: &Ground<M>, node: NodeId, wanted: KswapdRequest) {
+    pub fn wake_kcompactd<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId, wanted: KswapdRequest) {
         let KswapdRequest { order, highest } = wanted;
-        let suits = |zone: &Zone| zone.suits_kcompactd(&base.knobs, order, highest);
+        let suits = |zone: &Zone| zone.suits_kcompactd(&mmu.knobs, order, highest);
         if order == Order::ZERO
             || !self.zones_of(node, highest).any(suits)
             || !record(&self.nodes[node.index()].compaction, wanted)
         {
             return;
         }
-        base.event(Event::MmCompactionWakeupKcompactd, [node.0 as u64, order.0 as u64, highest as u64, 0]);
-        base.charge(Work::DaemonWake, 1);
-        base.machine.wake(WaitKey::Kcompactd(node));
+        mmu.event(Event::MmCompactionWakeupKcompactd, [node.0 as u64, order.0 as u64, highest as u64, 0]);
+        mmu.charge(Work::DaemonWake, 1);
+        mmu.machine.wake(WaitKey::Kcompactd(node));
     }
 
     /// Somebody who does not reclaim would like a block: wake the kswapds of the nodes that could have it, or, where
     /// those have nothing to do, kcompactd.
-    pub fn wake_for_block<M: Machine>(
-        &self,
-        base: &Ground<M>,
-        node: NodeId,
-        order: Order,
-        highest: ZoneKind,
-    ) {
+    pub fn wake_for_block<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId, order: Order, highest: ZoneKind) {
         let wanted = KswapdRequest { order, highest };
         let mut last = None;
         for &id in self.zonelist(node, highest) {
@@ -198,21 +192,21 @@ impl Allocator {
             if last.replace(node) == Some(node) {
                 continue;
             }
-            let balanced = self.balanced(&base.knobs, node, wanted.order, wanted.highest);
+            let balanced = self.balanced(&mmu.knobs, node, wanted.order, wanted.highest);
             let idle = balanced && !self.boosted(node, wanted.highest);
             if idle || self.nodes[node.index()].hopeless.load(Acquire) {
-                self.wake_kcompactd(base, node, wanted);
+                self.wake_kcompactd(mmu, node, wanted);
             } else {
-                self.wake_kswapd(base, self.zone(id), wanted.order, wanted.highest);
+                self.wake_kswapd(mmu, self.zone(id), wanted.order, wanted.highest);
             }
         }
     }
 
     /// Wake the kswapd of each node that a request could have used.
-    pub(super) fn wake_kswapds<M: Machine>(&self, base: &Ground<M>, request: &Request) {
+    pub(super) fn wake_kswapds<M: Machine>(&self, mmu: &Mmu<M>, request: &AllocRequest) {
         let mut last = None;
         // Where groups are kept apart, any request can come to need a whole page block.
-        let whole = base.knobs.get(Knob::DefragMode) != 0;
+        let whole = mmu.knobs.get(Knob::DefragMode) != 0;
         let order = if whole { request.order.max(PAGEBLOCK_ORDER) } else { request.order };
         for &id in self.zonelist(request.node, request.highest) {
             let zone = self.zone(id);
@@ -221,38 +215,32 @@ impl Allocator {
             // The zones of a node stand next to each other.
             if wanted && last != Some(zone.node()) {
                 last = Some(zone.node());
-                self.wake_kswapd(base, zone, order, request.highest);
+                self.wake_kswapd(mmu, zone, order, request.highest);
             }
         }
     }
 
     /// Wake the kswapd of a node that is to take in a folio of `order`.
-    pub fn wake_kswapd_of<M: Machine>(&self, base: &Ground<M>, node: NodeId, order: Order) {
+    pub fn wake_kswapd_of<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId, order: Order) {
         if let Some(zone) = self.zones_of(node, ZoneKind::Movable).last() {
-            self.wake_kswapd(base, zone, order, ZoneKind::Movable);
+            self.wake_kswapd(mmu, zone, order, ZoneKind::Movable);
         }
     }
 
     /// Wake a node's kswapd, unless it has given up, there is nothing to do, or it knows already.
-    pub(super) fn wake_kswapd<M: Machine>(
-        &self,
-        base: &Ground<M>,
-        zone: &Zone,
-        order: Order,
-        highest: ZoneKind,
-    ) {
+    pub(super) fn wake_kswapd<M: Machine>(&self, mmu: &Mmu<M>, zone: &Zone, order: Order, highest: ZoneKind) {
         let node = zone.node();
         let state = &self.nodes[node.index()];
         if state.hopeless.load(Acquire)
-            || (self.balanced(&base.knobs, node, order, highest) && !self.boosted(node, highest))
+            || (self.balanced(&mmu.knobs, node, order, highest) && !self.boosted(node, highest))
             || !state.record(KswapdRequest { order, highest })
         {
             return;
         }
         let args = [node.0 as u64, zone.id().0 as u64, order.0 as u64, 0];
-        base.event(Event::MmVmscanWakeupKswapd, args);
-        base.charge(Work::DaemonWake, 1);
-        base.machine.wake(WaitKey::Kswapd(node));
+        mmu.event(Event::MmVmscanWakeupKswapd, args);
+        mmu.charge(Work::DaemonWake, 1);
+        mmu.machine.wake(WaitKey::Kswapd(node));
     }
 }
 

@@ -35,27 +35,27 @@ mod zonelist;
 
 pub use compaction::ZoneCompaction;
 pub use fragmentation::{COSTLY_ORDER, FreeBlocks, compact_gap};
-pub use held::{CLUSTER, Found, HeldBlocks, Isolation, Search};
+pub use held::{CLUSTER, HeldBlocks, Isolation, Search, SearchOutcome};
 pub use kswapd::{KswapdRequest, kswapd_mark};
 pub use owing::Fresh;
 pub use setup::{LayoutError, sets_watermarks};
 pub use validate::{BuddyInfo, PageTypeInfo};
-pub use watermark::{Mark, Means, Reserve};
+pub use watermark::{Means, Reserve, Watermark};
 pub use zone::{PcpSizes, Zone};
 
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Mobility};
-use crate::ground::Ground;
 use crate::knobs::Knob;
 use crate::lock::Lock;
 use crate::machine::{Machine, Scope, Work, ZoneKind};
+use crate::mmu::Mmu;
 use crate::primitive::AtomicU64;
 use crate::published::{self, Published::F5};
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
-use buddy::{Area, Debts, Mixing};
-use kswapd::NodeState;
+use buddy::{Debts, LockedZone, Mixing};
+use kswapd::NodeRequests;
 use owing::Clean;
 use pcp::Pcp;
 use std_alloc::boxed::Box;
@@ -63,7 +63,7 @@ use zonelist::Zonelists;
 
 /// What is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Request {
+pub struct AllocRequest {
     /// Size.
     pub order: Order,
     /// Whether it can be moved or taken back later.
@@ -85,7 +85,7 @@ pub struct Request {
     pub mixes: bool,
 }
 
-impl Request {
+impl AllocRequest {
     fn debts(&self) -> Debts {
         if self.atomic && !published::is(F5) { Debts::UpTo(Generation::NONE) } else { Debts::Allowed }
     }
@@ -117,7 +117,7 @@ pub struct Allocator {
     /// Lists of CPU c in zone z at c * zones + z.
     pcps: Box<[Lock<Pcp>]>,
     zonelists: Zonelists,
-    nodes: Box<[NodeState]>,
+    nodes: Box<[NodeRequests]>,
     /// Number of the next who holds free blocks.
     holders: AtomicU64,
 }
@@ -164,26 +164,26 @@ impl Allocator {
     #[inline]
     pub fn take<M: Machine>(
         &self,
-        base: &Ground<M>,
-        request: &Request,
-        mark: Mark,
+        mmu: &Mmu<M>,
+        request: &AllocRequest,
+        mark: Watermark,
     ) -> Result<Fresh, NeedsReclaim> {
         if request.order == Order::ZERO
-            && let Some(fresh) = self.take_hot(base, request)
+            && let Some(fresh) = self.take_hot(mmu, request)
         {
             return Ok(fresh);
         }
-        self.take_by_zonelist(base, request, mark)
+        self.take_by_zonelist(mmu, request, mark)
     }
 
     #[inline]
-    fn free_to_pcp<M: Machine>(&self, base: &Ground<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn) {
-        let frame = &base.frames[pfn];
+    fn free_to_pcp<M: Machine>(&self, mmu: &Mmu<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn) {
+        let frame = &mmu.frames[pfn];
         frame.wipe(FrameFlags::PCP);
-        base.charge(Work::FreePcp, 1);
+        mmu.charge(Work::FreePcp, 1);
         let mut pcp = self.pcp(cpu, zone).lock();
         if !pcp.push_stack(frame.mobility(), pfn) {
-            pcp.push(base, self.zone(zone), pfn, Order::ZERO);
+            pcp.push(mmu, self.zone(zone), pfn, Order::ZERO);
         }
     }
 
@@ -192,56 +192,56 @@ impl Allocator {
     ///
     /// # Panics
     /// If one is still referred to, mapped, on a list, locked, being written, or no folio's head.
-    pub fn free<M: Machine>(&self, base: &Ground<M>, pfns: &[Pfn]) {
-        let cpu = base.machine.cpu();
+    pub fn free<M: Machine>(&self, mmu: &Mmu<M>, pfns: &[Pfn]) {
+        let cpu = mmu.machine.cpu();
         let mut rest = pfns;
         while let [first, behind @ ..] = rest {
-            let record = &base.frames[*first];
+            let record = &mmu.frames[*first];
             if record.order() != Order::ZERO || record.debt() != 0 {
                 check_unused(record, *first);
-                self.free_slow(base, *first);
+                self.free_slow(mmu, *first);
                 rest = behind;
                 continue;
             }
-            let (kin, id, mut count) = (record.kin(), record.zone(), 0);
+            let (order_zone_node, id, mut count) = (record.order_zone_node(), record.zone(), 0);
             let mut pcp = self.pcp(cpu, id).lock();
             while let [pfn, behind @ ..] = rest
-                && let frame = &base.frames[*pfn]
-                && frame.kin() == kin
+                && let frame = &mmu.frames[*pfn]
+                && frame.order_zone_node() == order_zone_node
                 && frame.debt() == 0
             {
                 check_unused(frame, *pfn);
-                base.event(Event::MmPageFree, [pfn.0 as u64, 0, id.0 as u64, 0]);
+                mmu.event(Event::MmPageFree, [pfn.0 as u64, 0, id.0 as u64, 0]);
                 frame.wipe(FrameFlags::PCP);
                 if !pcp.push_stack(frame.mobility(), *pfn) {
-                    pcp.push(base, self.zone(id), *pfn, Order::ZERO);
+                    pcp.push(mmu, self.zone(id), *pfn, Order::ZERO);
                 }
                 count += 1;
                 rest = behind;
             }
-            base.charge(Work::FreePcp, count);
-            base.stats.add(cpu, Stat::Pgfree, count as i64);
+            mmu.charge(Work::FreePcp, count);
+            mmu.stats.add(cpu, Stat::Pgfree, count as i64);
         }
     }
 
     /// Give all pages on a CPU's lists back to their zones.
-    pub fn drain_cpu<M: Machine>(&self, base: &Ground<M>, cpu: CpuId) {
+    pub fn drain_cpu<M: Machine>(&self, mmu: &Mmu<M>, cpu: CpuId) {
         for zone in &self.zones {
-            self.drain(base, cpu, zone);
+            self.drain(mmu, cpu, zone);
         }
     }
 
     /// Give all pages on all CPUs' lists of one zone back to it.
-    pub fn drain_zone<M: Machine>(&self, base: &Ground<M>, zone: ZoneId) {
+    pub fn drain_zone<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId) {
         for cpu in 0..self.cpus() {
-            self.drain(base, CpuId(cpu as u16), self.zone(zone));
+            self.drain(mmu, CpuId(cpu as u16), self.zone(zone));
         }
     }
 
     /// Give all pages on all CPUs' lists back.
-    pub fn drain_all<M: Machine>(&self, base: &Ground<M>) {
+    pub fn drain_all<M: Machine>(&self, mmu: &Mmu<M>) {
         for zone in &self.zones {
-            self.drain_zone(base, zone.id());
+            self.drain_zone(mmu, zone.id());
         }
     }
 
@@ -259,45 +259,45 @@ impl Allocator {
         &self.pcps[cpu.index() * self.zones.len() + zone.index()]
     }
 
-    fn drain<M: Machine>(&self, base: &Ground<M>, cpu: CpuId, zone: &Zone) {
-        self.pcp(cpu, zone.id()).lock().drain(base, zone);
+    fn drain<M: Machine>(&self, mmu: &Mmu<M>, cpu: CpuId, zone: &Zone) {
+        self.pcp(cpu, zone.id()).lock().drain(mmu, zone);
     }
 
     /// Give all pages on this CPU's lists of one zone back to it.
-    pub fn drain_here<M: Machine>(&self, base: &Ground<M>, zone: ZoneId) {
-        self.drain(base, base.machine.cpu(), self.zone(zone));
+    pub fn drain_here<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId) {
+        self.drain(mmu, mmu.machine.cpu(), self.zone(zone));
     }
 
     /// The common case: one page, plenty of memory in the first zone of the preferred node, a page on the CPU's list.
     #[inline]
-    fn take_hot<M: Machine>(&self, base: &Ground<M>, request: &Request) -> Option<Fresh> {
+    fn take_hot<M: Machine>(&self, mmu: &Mmu<M>, request: &AllocRequest) -> Option<Fresh> {
         let id = self.zonelists.near(request.node, request.highest)?;
         let zone = self.zone(id);
         if !zone.above_high(request.highest) {
             return None;
         }
-        let cpu = base.machine.cpu();
+        let cpu = mmu.machine.cpu();
         let mut pcp = self.pcp(cpu, id).lock();
         let page = pcp.pop_stack(request.mobility)?;
         let local = pcp.is_local();
         drop(pcp);
-        base.charge(Work::AllocPcp, 1);
-        let stats = base.stats.cpu(cpu);
+        mmu.charge(Work::AllocPcp, 1);
+        let stats = mmu.stats.cpu(cpu);
         stats.add(Stat::NumaHit, 1);
         stats.add(if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
-        Some(hand_out(base, cpu, zone, page, request))
+        Some(hand_out(mmu, cpu, zone, page, request))
     }
 
     /// All other cases of [`Allocator::take`].
     #[cold]
     fn take_by_zonelist<M: Machine>(
         &self,
-        base: &Ground<M>,
-        request: &Request,
-        mark: Mark,
+        mmu: &Mmu<M>,
+        request: &AllocRequest,
+        mark: Watermark,
     ) -> Result<Fresh, NeedsReclaim> {
-        let _scope = base.scope(Scope::GetPageFromFreelist);
-        let &Request { order, node, highest, among, .. } = request;
+        let _scope = mmu.scope(Scope::GetPageFromFreelist);
+        let &AllocRequest { order, node, highest, among, .. } = request;
         assert!(order <= MAX_ORDER, "no block is of {order}");
         assert!(
             highest < ZoneKind::Movable || request.mobility == Mobility::Movable,
@@ -307,18 +307,18 @@ impl Allocator {
         // Where ordinary memory comes first and the node has a lower kind too, spread into that before mixing
         // mobility groups.
         let near = zones.iter().take_while(|&&id| self.zone(id).node() == self.zone(zones[0]).node()).count();
-        let apart = !request.mixes && base.knobs.get(Knob::DefragMode) != 0;
+        let apart = !request.mixes && mmu.knobs.get(Knob::DefragMode) != 0;
         let last = if apart { Mixing::WholeBlocks } else { Mixing::Allowed };
         let spread = !apart && near > 1 && self.zone(zones[0]).kind() == ZoneKind::Normal;
         let taken = spread
-            .then(|| self.take_from(base, &zones[..near], request, mark, Mixing::WholeBlocks))
+            .then(|| self.take_from(mmu, &zones[..near], request, mark, Mixing::WholeBlocks))
             .flatten()
-            .or_else(|| self.take_from(base, zones, request, mark, last));
+            .or_else(|| self.take_from(mmu, zones, request, mark, last));
         match taken {
             Some(fresh) => Ok(fresh),
             None => {
-                if mark == Mark::Low {
-                    self.wake_kswapds(base, request);
+                if mark == Watermark::Low {
+                    self.wake_kswapds(mmu, request);
                 }
                 Err(NeedsReclaim { order, node, highest, among })
             }
@@ -328,28 +328,28 @@ impl Allocator {
     /// Take from the first of these zones that may and can give.
     fn take_from<M: Machine>(
         &self,
-        base: &Ground<M>,
+        mmu: &Mmu<M>,
         zones: &[ZoneId],
-        request: &Request,
-        mark: Mark,
+        request: &AllocRequest,
+        mark: Watermark,
         mixing: Mixing,
     ) -> Option<Fresh> {
-        let &Request { order, node, highest, reserve, among, .. } = request;
+        let &AllocRequest { order, node, highest, reserve, among, .. } = request;
         for &id in zones {
             let zone = self.zone(id);
             if (request.this_node_only && zone.node() != node) || !among.contains(zone.node()) {
                 continue;
             }
-            if !zone.allows(order, Mark::High, highest, reserve) {
+            if !zone.allows(order, Watermark::High, highest, reserve) {
                 zone.set_pressure(zone::BELOW_HIGH, true);
                 if !zone.allows(order, mark, highest, reserve) {
                     continue;
                 }
             }
-            let cpu = base.machine.cpu();
-            if let Some(block) = self.take_from_zone(base, cpu, zone, request, mixing) {
-                self.count_numa(base, cpu, zone, request);
-                return Some(hand_out(base, cpu, zone, block, request));
+            let cpu = mmu.machine.cpu();
+            if let Some(block) = self.take_from_zone(mmu, cpu, zone, request, mixing) {
+                self.count_numa(mmu, cpu, zone, request);
+                return Some(hand_out(mmu, cpu, zone, block, request));
             }
         }
         None
@@ -358,96 +358,102 @@ impl Allocator {
     /// Take from a zone, whatever its watermarks. The folio is formed, its flags are clear but for HEAD and PCP.
     fn take_from_zone<M: Machine>(
         &self,
-        base: &Ground<M>,
+        mmu: &Mmu<M>,
         cpu: CpuId,
         zone: &Zone,
-        request: &Request,
+        request: &AllocRequest,
         mixing: Mixing,
     ) -> Option<Clean> {
-        let &Request { order, mobility, .. } = request;
+        let &AllocRequest { order, mobility, .. } = request;
         let debts = request.debts();
         let (taken, boosted) = if pcp::holds(order) {
-            base.charge(Work::AllocPcp, 1);
+            mmu.charge(Work::AllocPcp, 1);
             let mut pcp = self.pcp(cpu, zone.id()).lock();
-            if let Some(block) = pcp.pop(&base.frames, order, mobility) {
+            if let Some(block) = pcp.pop(&mmu.frames, order, mobility) {
                 return Some(block);
             }
             let want = pcp.refill_size(zone, order);
             drop(pcp);
-            let (blocks, boosted) = pcp::fetch(base, zone, (order, mobility), (mixing, debts), want);
+            let (blocks, boosted) = pcp::fetch(mmu, zone, (order, mobility), (mixing, debts), want);
             // No lock is held: this may send interrupts.
-            let mut blocks = blocks.settle(base, zone);
-            let first = blocks.pop(&base.frames);
-            let taken = first.map(|block| pcp::form(base, zone, block, order, FrameFlags::PCP));
-            self.pcp(cpu, zone.id()).lock().accept(base, (order, mobility), blocks);
+            let mut blocks = blocks.settle(mmu, zone);
+            let first = blocks.pop(&mmu.frames);
+            let taken = first.map(|block| pcp::form(mmu, zone, block, order, FrameFlags::PCP));
+            self.pcp(cpu, zone.id()).lock().accept(mmu, (order, mobility), blocks);
             (taken, boosted)
         } else {
-            let mut area = Area::lock(base, zone);
+            let mut area = LockedZone::lock(mmu, zone);
             let taken = area.take(order, mobility, mixing, debts);
             let boosted = area.boosted();
             drop(area);
             let taken = taken.map(|block| {
-                base.charge(Work::AllocBuddy, 1);
-                pcp::form(base, zone, block.settle(base, zone), order, FrameFlags::empty())
+                mmu.charge(Work::AllocBuddy, 1);
+                pcp::form(mmu, zone, block.settle(mmu, zone), order, FrameFlags::empty())
             });
             (taken, boosted)
         };
         if boosted {
-            self.wake_kswapd(base, zone, Order::ZERO, zone.kind());
+            self.wake_kswapd(mmu, zone, Order::ZERO, zone.kind());
         }
         taken
     }
 
     /// Count on which node a request was served, as seen from the preferred zone and from the CPU.
-    fn count_numa<M: Machine>(&self, base: &Ground<M>, cpu: CpuId, zone: &Zone, request: &Request) {
+    fn count_numa<M: Machine>(&self, mmu: &Mmu<M>, cpu: CpuId, zone: &Zone, request: &AllocRequest) {
         let preferred = self.zone(self.zonelist(request.node, request.highest)[0]).node();
         if zone.node() == preferred {
-            base.stats.add(cpu, Stat::NumaHit, 1);
+            mmu.stats.add(cpu, Stat::NumaHit, 1);
         } else {
-            base.stats.add(cpu, Stat::NumaMiss, 1);
-            base.stats.add(cpu, Stat::NumaForeign, 1);
+            mmu.stats.add(cpu, Stat::NumaMiss, 1);
+            mmu.stats.add(cpu, Stat::NumaForeign, 1);
         }
-        let local = base.machine.node_of(cpu) == zone.node();
-        base.stats.add(cpu, if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
+        let local = mmu.machine.node_of(cpu) == zone.node();
+        mmu.stats.add(cpu, if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
     }
 
     /// Free a folio of more than one page, or one that owes: to the CPU's list if that holds the order and nothing is
     /// owed, else to the buddy.
     #[cold]
     #[expect(clippy::disallowed_methods, reason = "what it owed has been paid")]
-    fn free_slow<M: Machine>(&self, base: &Ground<M>, pfn: Pfn) {
-        let (frame, cpu) = (&base.frames[pfn], base.machine.cpu());
+    fn free_slow<M: Machine>(&self, mmu: &Mmu<M>, pfn: Pfn) {
+        let (frame, cpu) = (&mmu.frames[pfn], mmu.machine.cpu());
         let (order, zone) = (frame.order(), self.zone(frame.zone()));
-        count_free(base, cpu, zone.id(), pfn, order);
-        let owes = base.tlb.owed_by_tag(zone.id(), frame.debt()) != Generation::NONE;
+        count_free(mmu, cpu, zone.id(), pfn, order);
+        let owes = mmu.tlb.owed_by_tag(zone.id(), frame.debt()) != Generation::NONE;
         if !owes {
             frame.set_debt(0);
         }
         if !owes && order == Order::ZERO {
-            self.free_to_pcp(base, cpu, zone.id(), pfn);
+            self.free_to_pcp(mmu, cpu, zone.id(), pfn);
         } else if !owes && pcp::holds(order) {
             frame.wipe(FrameFlags::PCP | FrameFlags::HEAD);
-            base.charge(Work::FreePcp, 1);
-            self.pcp(cpu, zone.id()).lock().push(base, zone, pfn, order);
+            mmu.charge(Work::FreePcp, 1);
+            self.pcp(cpu, zone.id()).lock().push(mmu, zone, pfn, order);
         } else {
             frame.wipe(FrameFlags::empty());
-            base.charge(Work::FreeBuddy, 1);
-            Area::lock(base, zone).put(pfn, order);
+            mmu.charge(Work::FreeBuddy, 1);
+            LockedZone::lock(mmu, zone).put(pfn, order);
         }
     }
 }
 
 #[inline]
-fn count_free<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn, order: Order) {
-    base.stats.add(cpu, Stat::Pgfree, order.frames() as i64);
-    base.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.0 as u64, 0]);
+fn count_free<M: Machine>(mmu: &Mmu<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn, order: Order) {
+    mmu.stats.add(cpu, Stat::Pgfree, order.frames() as i64);
+    mmu.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.0 as u64, 0]);
 }
 
 /// The last step of every take: one reference, no flags but HEAD, and the books.
 #[inline]
-fn hand_out<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: &Zone, block: Clean, request: &Request) -> Fresh {
+fn hand_out<M: Machine>(
+    mmu: &Mmu<M>,
+    cpu: CpuId,
+    zone: &Zone,
+    block: Clean,
+    request: &AllocRequest,
+) -> Fresh {
     let (pfn, order) = (block.pfn(), request.order);
-    let frame = &base.frames[pfn];
+    let frame = &mmu.frames[pfn];
     assert_eq!(frame.debt(), 0, "{pfn} is handed out and owes a flush");
     frame.assign(if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD });
     frame.unfreeze(1);
@@ -456,9 +462,9 @@ fn hand_out<M: Machine>(base: &Ground<M>, cpu: CpuId, zone: &Zone, block: Clean,
         ZoneKind::Normal => Stat::PgallocNormal,
         ZoneKind::Movable => Stat::PgallocMovable,
     };
-    base.stats.add(cpu, stat, order.frames() as i64);
+    mmu.stats.add(cpu, stat, order.frames() as i64);
     let args = [pfn.0 as u64, order.0 as u64, zone.id().0 as u64, request.mobility as u64];
-    base.event(Event::MmPageAlloc, args);
+    mmu.event(Event::MmPageAlloc, args);
     block.into_fresh(order)
 }
 

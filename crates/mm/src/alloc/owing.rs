@@ -8,9 +8,9 @@
 use super::zone::Zone;
 use crate::event::{Concern, Event};
 use crate::frame::{FrameTable, List};
-use crate::ground::Ground;
 use crate::linear::linear;
 use crate::machine::Machine;
+use crate::mmu::Mmu;
 use crate::published::{self, Point, Published::*};
 use crate::stat::Stat;
 use crate::tlb::Generation;
@@ -48,8 +48,8 @@ impl Owing {
     }
 
     /// Pay what it owes, if that has not been done.
-    pub fn settle<M: Machine>(self, ground: &Ground<M>, zone: &Zone) -> Clean {
-        settle(ground, zone, self.generation, self.pfn, self.order);
+    pub fn settle<M: Machine>(self, mmu: &Mmu<M>, zone: &Zone) -> Clean {
+        settle(mmu, zone, self.generation, self.pfn, self.order);
         let clean = Clean { pfn: self.pfn };
         self.spend();
         clean
@@ -139,14 +139,14 @@ impl OwingList {
     }
 
     /// Pay what they owe, with one payment.
-    pub fn settle<M: Machine>(self, ground: &Ground<M>, zone: &Zone) -> CleanList {
+    pub fn settle<M: Machine>(self, mmu: &Mmu<M>, zone: &Zone) -> CleanList {
         if let Some(first) = self.blocks.head() {
-            settle(ground, zone, self.newest, first, self.order);
+            settle(mmu, zone, self.newest, first, self.order);
         }
         if self.newest != Generation::NONE {
-            for pfn in self.blocks.iter(&ground.frames) {
+            for pfn in self.blocks.iter(&mmu.frames) {
                 let concern = Concern::Frames { first: pfn, count: self.order.frames() };
-                ground.event(Event::TlbSettle, concern.args());
+                mmu.event(Event::TlbSettle, concern.args());
             }
         }
         CleanList(self.blocks)
@@ -168,20 +168,14 @@ impl CleanList {
 }
 
 /// Pay what a block owes, if that has not been done. With no lock held: this may send interrupts.
-pub(super) fn settle<M: Machine>(
-    ground: &Ground<M>,
-    zone: &Zone,
-    generation: Generation,
-    pfn: Pfn,
-    order: Order,
-) {
+pub(super) fn settle<M: Machine>(mmu: &Mmu<M>, zone: &Zone, generation: Generation, pfn: Pfn, order: Order) {
     published::here(Point::Settle);
     let generation = if published::is(F4) { Generation(published::task_debt(0)) } else { generation };
     if generation == Generation::NONE || (published::is(F16) && published::claimed_before()) {
         return;
     }
-    ground.count(Stat::TlbPendingTaken, 1);
-    if generation > ground.tlb.paid_up_to(zone.id()) {
-        ground.tlb.settle_zone(ground, zone.id(), generation, pfn, order);
+    mmu.count(Stat::TlbPendingTaken, 1);
+    if generation > mmu.tlb.paid_up_to(zone.id()) {
+        mmu.tlb.settle_zone(mmu, zone.id(), generation, pfn, order);
     }
 }

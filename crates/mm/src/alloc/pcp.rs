@@ -17,14 +17,14 @@
 //! limit; one that keeps giving empties in larger steps. While the zone is short of memory, or reclaim works on it, the
 //! limit goes down again.
 
-use super::buddy::{Area, Debts, Mixing};
+use super::buddy::{Debts, LockedZone, Mixing};
 use super::owing::{Clean, CleanList, OwingList};
-use super::watermark::{Mark, Reserve};
+use super::watermark::{Reserve, Watermark};
 use super::zone::{BELOW_HIGH, PcpSizes, RECLAIM_ACTIVE, Zone};
 use crate::event::Event;
 use crate::frame::{FrameFlags, FrameTable, List, Mobility};
-use crate::ground::Ground;
 use crate::machine::{Machine, Work, ZoneKind};
+use crate::mmu::Mmu;
 use crate::tlb::Generation;
 use crate::units::*;
 
@@ -153,9 +153,9 @@ impl Pcp {
 
     /// Add a block whose flags already say PCP, and give back what is too much.
     #[cold]
-    pub fn push<M: Machine>(&mut self, base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order) {
-        let mobility = base.frames[pfn].mobility();
-        let frames = &base.frames;
+    pub fn push<M: Machine>(&mut self, mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Order) {
+        let mobility = mmu.frames[pfn].mobility();
+        let frames = &mmu.frames;
         let pages = if order == Order::ZERO {
             self.empty_stack(frames, mobility, self.depth.div_ceil(2)) + 1
         } else {
@@ -168,7 +168,7 @@ impl Pcp {
         self.freed += pages;
         self.scale = 0;
         if self.count >= self.high || zone.pressure() != 0 {
-            self.trim(base, zone);
+            self.trim(mmu, zone);
         }
     }
 
@@ -208,22 +208,22 @@ impl Pcp {
     /// Take in blocks that were fetched from the buddy for this list.
     pub fn accept<M: Machine>(
         &mut self,
-        base: &Ground<M>,
+        mmu: &Mmu<M>,
         (order, mobility): (Order, Mobility),
         blocks: CleanList,
     ) {
         let mut blocks = blocks.into_list();
-        for (pfn, frame) in blocks.records(&base.frames) {
+        for (pfn, frame) in blocks.records(&mmu.frames) {
             frame.assign(FrameFlags::PCP);
-            base.frames.make_folio(pfn, order);
+            mmu.frames.make_folio(pfn, order);
         }
         self.count += blocks.len() as u32 * order.frames();
         // Behind what is there: blocks come in ascending order and leave in it.
-        self.lists[list_of(order, mobility)].splice_tail(&base.frames, &mut blocks);
+        self.lists[list_of(order, mobility)].splice_tail(&mmu.frames, &mut blocks);
     }
 
     /// Give back what lies beyond the limit.
-    fn trim<M: Machine>(&mut self, base: &Ground<M>, zone: &Zone) {
+    fn trim<M: Machine>(&mut self, mmu: &Mmu<M>, zone: &Zone) {
         let sizes = zone.pcp_sizes();
         self.freed = self.freed.min(sizes.batch << SCALE_MAX);
         let limit = self.limit(zone, sizes);
@@ -231,35 +231,35 @@ impl Pcp {
             // No less than a stack that runs full brings.
             let least = sizes.batch.max(self.depth.div_ceil(2));
             let most = limit.saturating_sub(sizes.batch).max(least);
-            self.spill(base, zone, self.freed.clamp(least, most));
+            self.spill(mmu, zone, self.freed.clamp(least, most));
         }
         if zone.pressure() & BELOW_HIGH != 0
-            && zone.watermark_ok(Order::ZERO, Mark::High, ZoneKind::Movable, Reserve::None)
+            && zone.watermark_ok(Order::ZERO, Watermark::High, ZoneKind::Movable, Reserve::None)
         {
             zone.set_pressure(BELOW_HIGH, false);
         }
     }
 
     /// Give back everything.
-    pub fn drain<M: Machine>(&mut self, base: &Ground<M>, zone: &Zone) {
+    pub fn drain<M: Machine>(&mut self, mmu: &Mmu<M>, zone: &Zone) {
         for mobility in Mobility::ALL {
-            self.empty_stack(&base.frames, mobility, STACK as u32);
+            self.empty_stack(&mmu.frames, mobility, STACK as u32);
         }
-        self.spill(base, zone, u32::MAX);
+        self.spill(mmu, zone, u32::MAX);
     }
 
     /// Give back at least `pages` pages, the oldest of each list in turn, or all that lists hold.
-    fn spill<M: Machine>(&mut self, base: &Ground<M>, zone: &Zone, pages: u32) {
+    fn spill<M: Machine>(&mut self, mmu: &Mmu<M>, zone: &Zone, pages: u32) {
         if self.count == 0 {
             return;
         }
-        let mut area = Area::lock(base, zone);
+        let mut area = LockedZone::lock(mmu, zone);
         let (mut freed, mut blocks, mut at) = (0, 0, 0);
         // By bit: lists that may hold something still.
         let mut left = (1u32 << LISTS) - 1;
         while freed < pages && self.count > 0 {
             at = (at + 1 + left.rotate_right(at + 1).trailing_zeros()) % u32::BITS;
-            let Some(pfn) = self.lists[at as usize].pop_tail(&base.frames) else {
+            let Some(pfn) = self.lists[at as usize].pop_tail(&mmu.frames) else {
                 left &= !(1 << at);
                 continue;
             };
@@ -269,8 +269,8 @@ impl Pcp {
             freed += order.frames();
             blocks += 1;
         }
-        base.charge(Work::FreeBuddy, blocks);
-        base.event(Event::MmPagePcpuDrain, [zone.id().0 as u64, freed as u64, 0, 0]);
+        mmu.charge(Work::FreeBuddy, blocks);
+        mmu.event(Event::MmPagePcpuDrain, [zone.id().0 as u64, freed as u64, 0, 0]);
     }
 
     /// How many blocks to fetch at once. Each refill without a page given back in between doubles the next.
@@ -323,45 +323,45 @@ fn holds_many(order: Order) -> bool {
 
 /// What may be fetched beside the block that is wanted now: nothing that would make a round necessary which that block
 /// does not.
-fn beside<M: Machine>(base: &Ground<M>, zone: &Zone, generation: Generation) -> Debts {
-    let free = base.tlb.free_up_to(base, zone.id());
+fn beside<M: Machine>(mmu: &Mmu<M>, zone: &Zone, generation: Generation) -> Debts {
+    let free = mmu.tlb.free_up_to(mmu, zone.id());
     if generation > free { Debts::Allowed } else { Debts::UpTo(free) }
 }
 
 /// Fetch up to `want` blocks for a CPU's list from the buddy, and whether that boosted the zone's watermarks.
 #[cold]
 pub(super) fn fetch<M: Machine>(
-    base: &Ground<M>,
+    mmu: &Mmu<M>,
     zone: &Zone,
     (order, mobility): (Order, Mobility),
     (mixing, mut debts): (Mixing, Debts),
     want: u32,
 ) -> (OwingList, bool) {
     let mut blocks = OwingList::new(order);
-    let mut area = Area::lock(base, zone);
+    let mut area = LockedZone::lock(mmu, zone);
     while let left @ 1.. = (want as usize).saturating_sub(blocks.len())
         && let most = Order(order.0 + left.ilog2() as u8)
         && let Some(block) = area.take_up_to(order, most, mobility, mixing, debts)
     {
         if debts == Debts::Allowed && blocks.len() == 0 {
-            debts = beside(base, zone, block.generation());
+            debts = beside(mmu, zone, block.generation());
         }
         area.cut(&block, order);
-        blocks.push(&base.frames, block);
+        blocks.push(&mmu.frames, block);
     }
-    base.charge(Work::AllocBuddy, blocks.len() as u64);
+    mmu.charge(Work::AllocBuddy, blocks.len() as u64);
     (blocks, area.boosted())
 }
 
 /// Make a block that owes nothing one folio under `flags` (HEAD is added where due).
 pub(super) fn form<M: Machine>(
-    base: &Ground<M>,
+    mmu: &Mmu<M>,
     zone: &Zone,
     block: Clean,
     order: Order,
     flags: FrameFlags,
 ) -> Clean {
-    shape(base, zone, block.pfn(), order, flags);
+    shape(mmu, zone, block.pfn(), order, flags);
     block
 }
 
@@ -372,8 +372,8 @@ fn clean(pfn: Pfn) -> Clean {
     Clean::of_list(pfn)
 }
 
-fn shape<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order, flags: FrameFlags) {
-    base.frames[pfn].assign(flags);
-    base.frames[pfn].set_mobility(zone.mobility_of(pfn));
-    base.frames.make_folio(pfn, order);
+fn shape<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Order, flags: FrameFlags) {
+    mmu.frames[pfn].assign(flags);
+    mmu.frames[pfn].set_mobility(zone.mobility_of(pfn));
+    mmu.frames.make_folio(pfn, order);
 }

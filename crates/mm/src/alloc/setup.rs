@@ -1,18 +1,18 @@
 //! Building the zones from the machine's memory, and the numbers that follow from knobs.
 
 use super::Allocator;
-use super::buddy::Area;
+use super::buddy::LockedZone;
 use super::dense::Dense;
-use super::kswapd::NodeState;
+use super::kswapd::NodeRequests;
 use super::pcp::Pcp;
-use super::watermark::{Mark, MarkInput, default_min_free_kbytes, marks, pcp_sizes};
+use super::watermark::{MarkInput, Watermark, default_min_free_kbytes, marks, pcp_sizes};
 use super::zone::{KINDS, PcpSizes, Zone};
 use super::zonelist::Zonelists;
 use crate::frame::FrameFlags;
-use crate::ground::Ground;
 use crate::knobs::{AllocPlacement, Knob};
 use crate::lock::Lock;
 use crate::machine::{Machine, MemoryRange, ZoneKind};
+use crate::mmu::Mmu;
 use crate::primitive::AtomicU64;
 use crate::units::*;
 use core::fmt;
@@ -90,40 +90,40 @@ pub fn sets_watermarks(knob: Knob) -> bool {
 impl Allocator {
     /// Take charge of all memory of the machine. Frames that belong to no range are marked RESERVED; of the others only
     /// one record in 1024 is written.
-    pub fn new<M: Machine>(base: &Ground<M>) -> Result<Allocator, LayoutError> {
-        let ranges = base.machine.memory();
+    pub fn new<M: Machine>(mmu: &Mmu<M>) -> Result<Allocator, LayoutError> {
+        let ranges = mmu.machine.memory();
         check(ranges)?;
         let zones: Box<[Zone]> =
             ranges.iter().enumerate().map(|(i, range)| Zone::new(ZoneId(i as u8), range)).collect();
         let mut hole = Pfn(0);
         for zone in &zones {
             for pfn in (hole.0..zone.start().0).map(Pfn) {
-                base.frames[pfn].assign(FrameFlags::RESERVED);
+                mmu.frames[pfn].assign(FrameFlags::RESERVED);
             }
             hole = zone.end();
-            if base.knobs.placement() == AllocPlacement::Densest {
+            if mmu.knobs.placement() == AllocPlacement::Densest {
                 zone.lists.lock().dense = Some(Box::new(Dense::new(zone.start(), zone.managed() as u32)));
             }
-            Area::lock(base, zone).populate();
+            LockedZone::lock(mmu, zone).populate();
         }
-        let cpus = || (0..base.machine.cpus()).map(|cpu| base.machine.node_of(CpuId(cpu as u16)));
+        let cpus = || (0..mmu.machine.cpus()).map(|cpu| mmu.machine.node_of(CpuId(cpu as u16)));
         let nodes = zones.iter().map(Zone::node).chain(cpus()).max().map_or(0, |node| node.index() + 1);
         let pcps =
             cpus().flat_map(|node| zones.iter().map(move |zone| Lock::new(Pcp::new(zone.node() == node))));
         let allocator = Allocator {
             pcps: pcps.collect(),
-            zonelists: Zonelists::new(&base.machine, &zones, nodes),
-            nodes: (0..nodes).map(|_| NodeState::default()).collect(),
+            zonelists: Zonelists::new(&mmu.machine, &zones, nodes),
+            nodes: (0..nodes).map(|_| NodeRequests::default()).collect(),
             holders: AtomicU64::new(1),
             zones,
         };
-        allocator.set_watermarks(base);
+        allocator.set_watermarks(mmu);
         Ok(allocator)
     }
 
     /// Compute watermarks, lowmem reserves and the sizes of CPUs' lists from the knobs. To be called again after one
     /// that [`sets_watermarks`] changed. Boosts end.
-    pub fn set_watermarks<M: Machine>(&self, base: &Ground<M>) {
+    pub fn set_watermarks<M: Machine>(&self, mmu: &Mmu<M>) {
         let total: u64 = self.zones.iter().map(Zone::managed).sum();
         let low_zones = self.zones.iter().filter(|zone| zone.kind() < ZoneKind::Movable);
         // A machine of Movable zones only still needs a share to compute gaps from.
@@ -131,31 +131,31 @@ impl Allocator {
             0 => total,
             pages => pages,
         };
-        let min_free_kbytes = match base.knobs.get(Knob::MinFreeKbytes) {
+        let min_free_kbytes = match mmu.knobs.get(Knob::MinFreeKbytes) {
             0 => default_min_free_kbytes(lowmem * (PAGE_SIZE / 1024)),
             set => set,
         };
-        let fraction = base.knobs.get(Knob::PercpuPagelistHighFraction);
+        let fraction = mmu.knobs.get(Knob::PercpuPagelistHighFraction);
         for zone in &self.zones {
             let input = MarkInput {
                 kind: zone.kind(),
                 managed: zone.managed(),
                 lowmem,
                 min_free: min_free_kbytes / (PAGE_SIZE / 1024),
-                scale: base.knobs.get(Knob::WatermarkScaleFactor),
+                scale: mmu.knobs.get(Knob::WatermarkScaleFactor),
             };
             let held = zone.lists.lock();
             zone.set_marks(marks(input));
-            zone.set_lowmem_reserve(self.lowmem_reserve_of(zone, base.knobs.get(Knob::LowmemReserveRatio)));
+            zone.set_lowmem_reserve(self.lowmem_reserve_of(zone, mmu.knobs.get(Knob::LowmemReserveRatio)));
             drop(held);
-            let cpus = self.cpus_near(base, zone.node());
-            let sizes = pcp_sizes(zone.managed(), zone.bare_mark(Mark::Low), cpus, fraction);
+            let cpus = self.cpus_near(mmu, zone.node());
+            let sizes = pcp_sizes(zone.managed(), zone.bare_mark(Watermark::Low), cpus, fraction);
             // What lies on a CPU's list is taken again wherever it is: with the fullest page blocks first, that is to
             // be little.
             let short = PcpSizes { high_min: sizes.batch * 2, high_max: sizes.batch * 2, ..sizes };
             zone.set_pcp_sizes(if zone.lists.lock().dense.is_some() { short } else { sizes });
             for cpu in 0..self.cpus() {
-                self.pcp(CpuId(cpu as u16), zone.id()).lock().resize(&base.frames, zone.pcp_sizes());
+                self.pcp(CpuId(cpu as u16), zone.id()).lock().resize(&mmu.frames, zone.pcp_sizes());
             }
         }
     }
@@ -171,8 +171,8 @@ impl Allocator {
     }
 
     /// CPUs that share a node's memory: its own, or all if it has none.
-    fn cpus_near<M: Machine>(&self, base: &Ground<M>, node: NodeId) -> u64 {
-        let own = (0..self.cpus()).filter(|&cpu| base.machine.node_of(CpuId(cpu as u16)) == node).count();
+    fn cpus_near<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId) -> u64 {
+        let own = (0..self.cpus()).filter(|&cpu| mmu.machine.node_of(CpuId(cpu as u16)) == node).count();
         (if own == 0 { self.cpus() } else { own }) as u64
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Allocator;
 use crate::frame::FrameFlags;
-use crate::ground::Ground;
 use crate::machine::Machine;
+use crate::mmu::Mmu;
 use crate::units::*;
 
 impl Allocator {
@@ -17,8 +17,8 @@ impl Allocator {
     /// If `head` is not a folio's head, `to` is not smaller than its order, it is on a list, in the swap cache, mapped
     /// or referred to by anybody else.
     #[expect(clippy::disallowed_methods, reason = "each part owes what the folio owed")]
-    pub fn split<M: Machine>(&self, base: &Ground<M>, head: Pfn, to: Order) {
-        let (frames, frame) = (&base.frames, &base.frames[head]);
+    pub fn split<M: Machine>(&self, mmu: &Mmu<M>, head: Pfn, to: Order) {
+        let (frames, frame) = (&mmu.frames, &mmu.frames[head]);
         let order = frame.order();
         assert!(frame.has(FrameFlags::HEAD) && to < order, "cannot split {head} of {order} to {to}");
         assert!(frame.refs() == 1 && frame.mapcount() == 0, "{head} is shared and cannot be split");

@@ -5,7 +5,7 @@ use crate::frame::Owner;
 use crate::knobs::{FlushPolicy, Knob, Knobs};
 use crate::machine::WaitKey;
 use crate::testing::{TestMachine, range};
-use crate::tlb::{Batch, Cleared};
+use crate::tlb::{Cleared, UnmapBatch};
 use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
@@ -14,16 +14,16 @@ mod dense;
 mod exact;
 mod held;
 
-type TestBase = Ground<TestMachine>;
+type TestBase = Mmu<TestMachine>;
 
 fn world(machine: TestMachine) -> (TestBase, Allocator) {
-    let base = Ground::new(machine, Knobs::default());
-    let allocator = Allocator::new(&base).unwrap();
-    (base, allocator)
+    let mmu = Mmu::new(machine, Knobs::default());
+    let allocator = Allocator::new(&mmu).unwrap();
+    (mmu, allocator)
 }
 
-fn request(order: u8) -> Request {
-    Request {
+fn request(order: u8) -> AllocRequest {
+    AllocRequest {
         order: Order(order),
         mobility: Mobility::Movable,
         node: NodeId(0),
@@ -36,33 +36,30 @@ fn request(order: u8) -> Request {
     }
 }
 
-fn take(base: &TestBase, allocator: &Allocator, request: &Request) -> Option<Pfn> {
-    let pfn = allocator.take(base, request, Mark::Min).ok()?.into_pfn();
-    let frame = &base.frames[pfn];
+fn take(mmu: &TestBase, allocator: &Allocator, request: &AllocRequest) -> Option<Pfn> {
+    let pfn = allocator.take(mmu, request, Watermark::Min).ok()?.into_pfn();
+    let frame = &mmu.frames[pfn];
     let shape = if request.order.0 == 0 { FrameFlags::empty() } else { FrameFlags::HEAD };
     assert_eq!((frame.flags(), frame.refs(), frame.mapcount()), (shape, 1, 0));
     assert_eq!((frame.order(), frame.owner(), frame.private()), (request.order, Owner::None, 0));
     let zone = allocator.zone(frame.zone());
     for i in 0..request.order.frames() {
         assert!((zone.start()..zone.end()).contains(&pfn.add(i)));
-        assert_eq!(base.frames.head(pfn.add(i)), pfn);
-        assert_eq!(
-            (base.frames[pfn.add(i)].node(), base.frames[pfn.add(i)].zone()),
-            (zone.node(), zone.id())
-        );
+        assert_eq!(mmu.frames.head(pfn.add(i)), pfn);
+        assert_eq!((mmu.frames[pfn.add(i)].node(), mmu.frames[pfn.add(i)].zone()), (zone.node(), zone.id()));
     }
     Some(pfn)
 }
 
-fn free(base: &TestBase, allocator: &Allocator, pfn: Pfn) {
-    assert!(base.frames[pfn].put(1));
-    allocator.free(base, &[pfn]);
+fn free(mmu: &TestBase, allocator: &Allocator, pfn: Pfn) {
+    assert!(mmu.frames[pfn].put(1));
+    allocator.free(mmu, &[pfn]);
 }
 
 /// All memory is free and in blocks as large as they can be.
-fn assert_whole(base: &TestBase, allocator: &Allocator) {
-    allocator.drain_all(base);
-    allocator.validate(base).unwrap();
+fn assert_whole(mmu: &TestBase, allocator: &Allocator) {
+    allocator.drain_all(mmu);
+    allocator.validate(mmu).unwrap();
     for (zone, info) in allocator.zones().iter().zip(allocator.buddyinfo()) {
         let rest = zone.managed() % 1024;
         let whole: Vec<u64> = (0..10).map(|bit| rest >> bit & 1).chain([zone.managed() / 1024]).collect();
@@ -78,7 +75,7 @@ fn every_short_history_of_a_tiny_zone() {
         let zone = &allocator.zones()[0];
         let mut live: Vec<(Pfn, Order)> = Vec::new();
         for &step in history {
-            let mut area = Area::lock(&base, zone);
+            let mut area = LockedZone::lock(&base, zone);
             if step < 4 {
                 let order = Order(step as u8);
                 let room = area.lists().free() >= order.frames() as u64;
@@ -102,7 +99,7 @@ fn every_short_history_of_a_tiny_zone() {
         }
         let choices = 4 + live.len();
         for (pfn, order) in live {
-            Area::lock(&base, zone).put(pfn, order);
+            LockedZone::lock(&base, zone).put(pfn, order);
         }
         assert_whole(&base, &allocator);
         choices
@@ -171,7 +168,7 @@ proptest! {
                 Step::Take { cpu, order, mobility, node, reserve, only } => {
                     base.machine.run_on(cpu);
                     let mobility = Mobility::ALL[mobility];
-                    let request = Request {
+                    let request = AllocRequest {
                         order: Order(order),
                         mobility,
                         node: NodeId(node),
@@ -234,8 +231,8 @@ fn only_the_heads_of_the_largest_blocks_are_written_at_start() {
 #[test]
 fn memory_that_cannot_be_managed_is_refused() {
     let error = |memory: &[_]| {
-        let base = Ground::new(TestMachine::new(&[0], memory), Knobs::default());
-        Allocator::new(&base).err()
+        let mmu = Mmu::new(TestMachine::new(&[0], memory), Knobs::default());
+        Allocator::new(&mmu).err()
     };
     let (odd, empty) = (range(0, ZoneKind::Normal, 512, 1024), range(0, ZoneKind::Normal, 0, 0));
     let (low, high) = (range(0, ZoneKind::Normal, 0, 2048), range(0, ZoneKind::Normal, 1024, 1024));
@@ -247,24 +244,24 @@ fn memory_that_cannot_be_managed_is_refused() {
 }
 
 /// CPU 1 runs a space, and holds translations of pages that reclaim has unmapped. Returns a tag for a frame.
-fn owe(base: &TestBase, space: SpaceId) -> u32 {
-    base.machine.run_on(1);
-    base.tlb.switch(base, space, Pfn(1));
-    base.machine.run_on(0);
-    base.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
-    let mut batch = Batch::new(base.base());
+fn owe(mmu: &TestBase, space: SpaceId) -> u32 {
+    mmu.machine.run_on(1);
+    mmu.tlb.switch(mmu, space, Pfn(1));
+    mmu.machine.run_on(0);
+    mmu.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
+    let mut batch = UnmapBatch::new(mmu.base());
     let cleared = Cleared::page(space, Vpn(9), Pfn(0));
-    let before = base.frames[Pfn(0)].debt();
-    let _ = batch.note_cleared(base, &base.tlb, &cleared);
-    let tag = base.frames[Pfn(0)].debt();
-    base.frames[Pfn(0)].set_debt(before);
-    batch.settle(base, &base.tlb);
+    let before = mmu.frames[Pfn(0)].debt();
+    let _ = batch.note_cleared(mmu, &mmu.tlb, &cleared);
+    let tag = mmu.frames[Pfn(0)].debt();
+    mmu.frames[Pfn(0)].set_debt(before);
+    batch.settle(mmu, &mmu.tlb);
     assert_ne!(tag, 0);
     tag
 }
 
-fn shootdowns(base: &TestBase) -> usize {
-    base.machine.shootdowns.lock().drain(..).count()
+fn shootdowns(mmu: &TestBase) -> usize {
+    mmu.machine.shootdowns.lock().drain(..).count()
 }
 
 /// What a folio owes is not lost on the way through merges and splits, whatever its order, and a folio that owes is
@@ -283,7 +280,7 @@ fn a_debt_makes_the_round_trip() {
         allocator.validate(&base).unwrap();
         // All of its largest block owes now; the other block owes nothing.
         let block = pfn.align_down(MAX_ORDER);
-        let area = || Area::lock(&base, &allocator.zones()[0]);
+        let area = || LockedZone::lock(&base, &allocator.zones()[0]);
         assert_eq!(area().lists().owing(), 1024, "order {order}: merged");
         let mut parts = Vec::new();
         while let Some(part) = area().take(Order(order), Mobility::Movable, Mixing::Allowed, Debts::Allowed) {
@@ -336,10 +333,10 @@ fn an_atomic_request_never_pays() {
         base.frames[pfn].set_debt(tag);
         free(&base, &allocator, pfn);
     }
-    let atomic = Request { atomic: true, reserve: Reserve::Atomic, ..request(0) };
+    let atomic = AllocRequest { atomic: true, reserve: Reserve::Atomic, ..request(0) };
     // The pages below the mark owe nothing; then there are only pending ones.
     while take(&base, &allocator, &atomic).is_some() {}
-    let pending = Area::lock(&base, &allocator.zones()[0]).lists().owing();
+    let pending = LockedZone::lock(&base, &allocator.zones()[0]).lists().owing();
     assert_eq!((pending, shootdowns(&base)), (allocator.zones()[0].free_pages(), 0));
     // Once anybody else has paid, all of them will do.
     assert!(take(&base, &allocator, &request(0)).is_some());
@@ -426,20 +423,20 @@ fn freeing_twice_panics() {
 fn each_mark_stops_takes_where_it_stands() {
     let (base, allocator) = world(TestMachine::simple(1, 65536));
     let zone = &allocator.zones()[0];
-    let [min, low] = [Mark::Min, Mark::Low].map(|mark| zone.mark(mark));
+    let [min, low] = [Watermark::Min, Watermark::Low].map(|mark| zone.mark(mark));
     // By blocks that no CPU's list holds, down to the low mark; then to min; then through the reserve.
     let take_all =
-        |reserve, mark| while allocator.take(&base, &Request { reserve, ..request(4) }, mark).is_ok() {};
-    take_all(Reserve::None, Mark::Low);
+        |reserve, mark| while allocator.take(&base, &AllocRequest { reserve, ..request(4) }, mark).is_ok() {};
+    take_all(Reserve::None, Watermark::Low);
     assert!(zone.free_pages() <= low + 16 + 15 && zone.free_pages() + 16 > low);
     assert!(!allocator.balanced(&base.knobs, NodeId(0), Order(0), ZoneKind::Normal));
-    take_all(Reserve::None, Mark::Min);
+    take_all(Reserve::None, Watermark::Min);
     assert!(zone.free_pages() <= min + 31 && zone.free_pages() + 16 > min);
-    take_all(Reserve::High, Mark::Min);
+    take_all(Reserve::High, Watermark::Min);
     assert!(zone.free_pages() <= min / 2 + 31 && zone.free_pages() + 16 > min / 2);
-    take_all(Reserve::Atomic, Mark::Min);
+    take_all(Reserve::Atomic, Watermark::Min);
     assert!(zone.free_pages() <= min * 3 / 8 + 31 && zone.free_pages() + 16 > min * 3 / 8);
-    take_all(Reserve::All, Mark::Min);
+    take_all(Reserve::All, Watermark::Min);
     assert_eq!(zone.free_pages(), 0);
     allocator.validate(&base).unwrap();
 }
@@ -449,25 +446,25 @@ fn a_failed_take_at_low_wakes_kswapd_once() {
     let (base, allocator) = world(TestMachine::simple(1, 16384));
     let key = WaitKey::Kswapd(NodeId(0));
     let mut held = Vec::new();
-    while let Ok(fresh) = allocator.take(&base, &request(0), Mark::Low) {
+    while let Ok(fresh) = allocator.take(&base, &request(0), Watermark::Low) {
         held.push(fresh.into_pfn());
     }
     assert_eq!(base.machine.wakes(key), 1);
     let recorded = |order| Some(KswapdRequest { order: Order(order), highest: ZoneKind::Movable });
     assert_eq!(allocator.kswapd_request(NodeId(0)), recorded(0));
-    let needs = allocator.take(&base, &request(0), Mark::Low).unwrap_err();
+    let needs = allocator.take(&base, &request(0), Watermark::Low).unwrap_err();
     assert_eq!(
         needs,
         NeedsReclaim { order: Order(0), node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL }
     );
     assert_eq!(base.machine.wakes(key), 1);
     // A larger order is news, a smaller one after it is not.
-    assert!(allocator.take(&base, &request(5), Mark::Low).is_err());
-    assert!(allocator.take(&base, &request(2), Mark::Low).is_err());
+    assert!(allocator.take(&base, &request(5), Watermark::Low).is_err());
+    assert!(allocator.take(&base, &request(2), Watermark::Low).is_err());
     assert_eq!((base.machine.wakes(key), allocator.take_kswapd_request(NodeId(0))), (2, recorded(5)));
     assert_eq!(allocator.kswapd_request(NodeId(0)), None);
     allocator.set_hopeless(NodeId(0), true);
-    assert!(allocator.take(&base, &request(0), Mark::Low).is_err());
+    assert!(allocator.take(&base, &request(0), Watermark::Low).is_err());
     assert_eq!(base.machine.wakes(key), 2);
     // At min, there is still some.
     assert!(take(&base, &allocator, &request(0)).is_some());
@@ -481,13 +478,13 @@ fn requests_go_to_the_nearest_node_that_has_memory() {
     let order = |node| allocator.zonelist(NodeId(node), ZoneKind::Normal).to_vec();
     assert_eq!(order(0), [0, 1, 2].map(ZoneId));
     assert_eq!(order(1), [1, 2, 0].map(ZoneId));
-    let normal = Request { highest: ZoneKind::Normal, ..request(10) };
-    let on_two = Request { node: NodeId(2), this_node_only: true, ..normal };
-    while allocator.take(&base, &on_two, Mark::Min).is_ok() {}
+    let normal = AllocRequest { highest: ZoneKind::Normal, ..request(10) };
+    let on_two = AllocRequest { node: NodeId(2), this_node_only: true, ..normal };
+    while allocator.take(&base, &on_two, Watermark::Min).is_ok() {}
     let read = |stat| base.stats.read(stat);
     let (hits, local) = (read(Stat::NumaHit), read(Stat::NumaLocal));
     assert!(hits > 0 && hits == local && read(Stat::NumaMiss) == 0);
-    let pfn = take(&base, &allocator, &Request { node: NodeId(2), ..normal }).unwrap();
+    let pfn = take(&base, &allocator, &AllocRequest { node: NodeId(2), ..normal }).unwrap();
     assert_eq!(base.frames[pfn].node(), NodeId(1));
     assert_eq!([Stat::NumaMiss, Stat::NumaForeign, Stat::NumaOther].map(read), [1, 1, 1]);
     assert_eq!(read(Stat::PgallocNormal), (hits + 1) * 1024);
@@ -500,29 +497,30 @@ fn lower_zones_keep_a_reserve_from_requests_that_could_use_higher_ones() {
     assert_eq!(dma32.lowmem_reserve(ZoneKind::Dma32), 0);
     assert_eq!(dma32.lowmem_reserve(ZoneKind::Normal), 2348 / 256);
     assert_eq!(normal.lowmem_reserve(ZoneKind::Movable), 0);
-    assert_eq!(movable.mark(Mark::Min), 32);
+    assert_eq!(movable.mark(Watermark::Min), 32);
     base.knobs.set(Knob::LowmemReserveRatio, 4).unwrap();
     base.knobs.set(Knob::MinFreeKbytes, 400).unwrap();
     allocator.set_watermarks(&base);
     assert_eq!(dma32.lowmem_reserve(ZoneKind::Movable), 2348 / 4);
-    assert_eq!(dma32.mark(Mark::Min) + normal.mark(Mark::Min), 99);
-    let (free, min) = (dma32.free_pages(), dma32.mark(Mark::Min));
+    assert_eq!(dma32.mark(Watermark::Min) + normal.mark(Watermark::Min), 99);
+    let (free, min) = (dma32.free_pages(), dma32.mark(Watermark::Min));
     assert!(
-        free > min && allocator.watermark_ok(ZoneId(0), Order(0), Mark::Min, ZoneKind::Dma32, Reserve::None)
+        free > min
+            && allocator.watermark_ok(ZoneId(0), Order(0), Watermark::Min, ZoneKind::Dma32, Reserve::None)
     );
     assert_eq!(allocator.zonelist(NodeId(0), ZoneKind::Movable), [1, 0, 2].map(ZoneId));
     // Plenty is more than the high mark, and than what is kept.
-    let high = dma32.mark(Mark::High);
+    let high = dma32.mark(Watermark::High);
     while dma32.free_pages() > high + dma32.lowmem_reserve(ZoneKind::Movable) {
-        assert!(allocator.take(&base, &request(0), Mark::Min).is_ok());
+        assert!(allocator.take(&base, &request(0), Watermark::Min).is_ok());
     }
     assert!(dma32.above_high(ZoneKind::Dma32) && !dma32.above_high(ZoneKind::Movable));
     // Both are kept: the mark, and what requests that could go higher leave to those that cannot.
     let kept = min + dma32.lowmem_reserve(ZoneKind::Movable);
-    while allocator.take(&base, &request(0), Mark::Min).is_ok() {}
+    while allocator.take(&base, &request(0), Watermark::Min).is_ok() {}
     assert!(dma32.free_pages() == kept && dma32.free_pages() > min, "{} of {kept}", dma32.free_pages());
-    let low_only = Request { highest: ZoneKind::Dma32, ..request(0) };
-    while allocator.take(&base, &low_only, Mark::Min).is_ok() {}
+    let low_only = AllocRequest { highest: ZoneKind::Dma32, ..request(0) };
+    while allocator.take(&base, &low_only, Watermark::Min).is_ok() {}
     assert_eq!(dma32.free_pages(), min);
     allocator.validate(&base).unwrap();
 }
@@ -532,7 +530,7 @@ fn lower_zones_keep_a_reserve_from_requests_that_could_use_higher_ones() {
 #[test]
 fn other_groups_give_whole_page_blocks_first() {
     let (base, allocator) = world(TestMachine::simple(1, 8192));
-    let unmovable = Request { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..request(0) };
+    let unmovable = AllocRequest { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..request(0) };
     let zone = &allocator.zones()[0];
     let first = take(&base, &allocator, &unmovable).unwrap();
     assert_eq!(zone.mobility_of(first), Mobility::Unmovable);
@@ -550,21 +548,21 @@ fn other_groups_give_whole_page_blocks_first() {
 fn mixing_groups_boosts_the_watermarks() {
     let (base, allocator) = world(TestMachine::simple(1, 8192));
     let zone = &allocator.zones()[0];
-    let everything = Request { reserve: Reserve::All, ..request(5) };
+    let everything = AllocRequest { reserve: Reserve::All, ..request(5) };
     let mut held: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &everything)).collect();
     for &pfn in &held {
         base.frames[pfn].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
     }
     free(&base, &allocator, held.pop().unwrap());
-    let high = zone.mark(Mark::High);
-    let unmovable = Request { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..everything };
-    let stolen = take(&base, &allocator, &Request { order: Order(0), ..unmovable }).unwrap();
+    let high = zone.mark(Watermark::High);
+    let unmovable = AllocRequest { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..everything };
+    let stolen = take(&base, &allocator, &AllocRequest { order: Order(0), ..unmovable }).unwrap();
     // Less than half of the page block is free: it stays movable, and the two groups are mixed in it.
     assert_eq!(zone.mobility_of(stolen), Mobility::Movable);
-    assert_eq!((zone.boost(), zone.mark(Mark::High)), (512, high + 512));
+    assert_eq!((zone.boost(), zone.mark(Watermark::High)), (512, high + 512));
     assert_eq!(base.machine.wakes(WaitKey::Kswapd(NodeId(0))), 1);
     allocator.subtract_boost(zone.id(), 600);
-    assert_eq!((zone.boost(), zone.mark(Mark::High)), (0, high));
+    assert_eq!((zone.boost(), zone.mark(Watermark::High)), (0, high));
     free(&base, &allocator, stolen);
     held.drain(..).for_each(|pfn| free(&base, &allocator, pfn));
     assert_whole(&base, &allocator);
@@ -575,20 +573,20 @@ fn mixing_groups_boosts_the_watermarks() {
 #[test]
 fn groups_can_be_kept_apart() {
     let (base, allocator) = world(TestMachine::simple(1, 8192));
-    let everything = Request { reserve: Reserve::All, ..request(5) };
+    let everything = AllocRequest { reserve: Reserve::All, ..request(5) };
     let held: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &everything)).collect();
     held.iter().step_by(2).for_each(|&pfn| free(&base, &allocator, pfn));
     let balanced = || allocator.balanced(&base.knobs, NodeId(0), Order(5), ZoneKind::Normal);
     assert!(balanced());
     base.knobs.set(Knob::DefragMode, 1).unwrap();
     assert!(!balanced());
-    let mixes = Request { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..request(0) };
-    let apart = Request { mixes: false, ..mixes };
-    assert!(allocator.take(&base, &apart, Mark::Low).is_err());
+    let mixes = AllocRequest { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..request(0) };
+    let apart = AllocRequest { mixes: false, ..mixes };
+    assert!(allocator.take(&base, &apart, Watermark::Low).is_err());
     let wanted = allocator.take_kswapd_request(NodeId(0)).unwrap();
     assert_eq!(wanted.order, PAGEBLOCK_ORDER, "kswapd is to make a block that can go over");
     assert!(
-        take(&base, &allocator, &Request { mixes: false, ..request(0) }).is_some(),
+        take(&base, &allocator, &AllocRequest { mixes: false, ..request(0) }).is_some(),
         "its own group has some"
     );
     assert!(take(&base, &allocator, &mixes).is_some());
@@ -600,14 +598,14 @@ fn groups_can_be_kept_apart() {
 #[test]
 fn ordinary_memory_spreads_into_dma32_before_it_mixes_groups() {
     let (base, allocator) = world(three_zones());
-    let node_0 = Request { highest: ZoneKind::Normal, this_node_only: true, ..request(9) };
+    let node_0 = AllocRequest { highest: ZoneKind::Normal, this_node_only: true, ..request(9) };
     // Break every page block of the Normal zone.
     let normal: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &node_0))
         .take_while(|&pfn| base.frames[pfn].zone() == ZoneId(1))
         .collect();
     assert!(!normal.is_empty());
-    let unmovable = Request { mobility: Mobility::Unmovable, ..node_0 };
-    let pfn = take(&base, &allocator, &Request { order: Order(0), ..unmovable }).unwrap();
+    let unmovable = AllocRequest { mobility: Mobility::Unmovable, ..node_0 };
+    let pfn = take(&base, &allocator, &AllocRequest { order: Order(0), ..unmovable }).unwrap();
     assert_eq!(base.frames[pfn].zone(), ZoneId(0));
 }
 

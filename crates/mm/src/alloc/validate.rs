@@ -2,10 +2,10 @@
 
 use super::buddy::{FreeLists, ORDERS};
 use super::zone::Zone;
-use super::{Allocator, buddy::Area};
+use super::{Allocator, buddy::LockedZone};
 use crate::frame::{FrameFlags, Mobility};
-use crate::ground::Ground;
 use crate::machine::{Machine, ZoneKind};
+use crate::mmu::Mmu;
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
@@ -45,12 +45,12 @@ pub struct PageTypeInfo {
 }
 
 /// Which frames of a zone were seen free.
-struct Seen {
+struct FreeFrames {
     start: Pfn,
     free: Vec<bool>,
 }
 
-impl Seen {
+impl FreeFrames {
     fn mark(&mut self, pfn: Pfn, order: Order) -> Result<(), String> {
         for i in 0..order.frames() {
             let at = pfn.add(i);
@@ -110,18 +110,18 @@ impl Allocator {
 
     /// Check everything against everything else: lists, flags, orders, groups, merges, counts. No CPU may use the
     /// allocator meanwhile. Visits every frame, so it is for tests.
-    pub fn validate<M: Machine>(&self, base: &Ground<M>) -> Result<(), String> {
+    pub fn validate<M: Machine>(&self, mmu: &Mmu<M>) -> Result<(), String> {
         for zone in &self.zones {
-            self.validate_zone(base, zone).map_err(|what| format!("zone {}: {what}", zone.id()))?;
+            self.validate_zone(mmu, zone).map_err(|what| format!("zone {}: {what}", zone.id()))?;
         }
         let (free, stat) =
-            (self.zones.iter().map(Zone::free_pages).sum::<u64>(), base.stats.read(Stat::NrFreePages));
+            (self.zones.iter().map(Zone::free_pages).sum::<u64>(), mmu.stats.read(Stat::NrFreePages));
         ensure(free as i64 == stat, || format!("nr_free_pages {stat}, the zones have {free}"))
     }
 
-    fn validate_zone<M: Machine>(&self, base: &Ground<M>, zone: &Zone) -> Result<(), String> {
-        let mut seen = Seen { start: zone.start(), free: vec![false; zone.managed() as usize] };
-        let area = Area::lock(base, zone);
+    fn validate_zone<M: Machine>(&self, mmu: &Mmu<M>, zone: &Zone) -> Result<(), String> {
+        let mut seen = FreeFrames { start: zone.start(), free: vec![false; zone.managed() as usize] };
+        let area = LockedZone::lock(mmu, zone);
         let mut pages = 0;
         let mut owing = 0;
         let mut occupied = 0;
@@ -130,10 +130,10 @@ impl Allocator {
             for mobility in Mobility::ALL {
                 let lists = area.lists().both(order, mobility).into_iter().zip([false, true]);
                 for (list, pending) in lists {
-                    list.validate(&base.frames)?;
-                    for pfn in list.iter(&base.frames) {
-                        check_free_block(base, zone, pfn, order, mobility)?;
-                        let generation = area.lists().debt_of(&base.frames[pfn]);
+                    list.validate(&mmu.frames)?;
+                    for pfn in list.iter(&mmu.frames) {
+                        check_free_block(mmu, zone, pfn, order, mobility)?;
+                        let generation = area.lists().debt_of(&mmu.frames[pfn]);
                         ensure((generation != Generation::NONE) == pending, || {
                             format!(
                                 "{pfn} waits for {generation:?} and is on the wrong list (pending: {pending})"
@@ -161,29 +161,29 @@ impl Allocator {
         ensure(zone.free_orders() == occupied, || {
             format!("orders {occupied:b} are free, {:b} are shown", zone.free_orders())
         })?;
-        self.validate_pcps(base, zone, &mut seen)?;
-        check_flags(base, zone, &seen)
+        self.validate_pcps(mmu, zone, &mut seen)?;
+        check_flags(mmu, zone, &seen)
     }
 
     fn validate_pcps<M: Machine>(
         &self,
-        base: &Ground<M>,
+        mmu: &Mmu<M>,
         zone: &Zone,
-        seen: &mut Seen,
+        seen: &mut FreeFrames,
     ) -> Result<(), String> {
         for cpu in 0..self.cpus() {
             let pcp = self.pcp(CpuId(cpu as u16), zone.id()).lock();
             let mut pages = 0;
             for (order, list) in pcp.lists() {
-                list.validate(&base.frames)?;
-                for pfn in list.iter(&base.frames) {
-                    check_pcp_block(base, zone, pfn, order)?;
+                list.validate(&mmu.frames)?;
+                for pfn in list.iter(&mmu.frames) {
+                    check_pcp_block(mmu, zone, pfn, order)?;
                     seen.mark(pfn, order)?;
                     pages += order.frames();
                 }
             }
             for pfn in pcp.stacked() {
-                check_pcp_block(base, zone, pfn, Order::ZERO)?;
+                check_pcp_block(mmu, zone, pfn, Order::ZERO)?;
                 seen.mark(pfn, Order::ZERO)?;
                 pages += 1;
             }
@@ -197,13 +197,13 @@ impl Allocator {
 
 /// A block on a buddy list: its record, its page blocks' group, and that its buddy is not free too.
 fn check_free_block<M: Machine>(
-    base: &Ground<M>,
+    mmu: &Mmu<M>,
     zone: &Zone,
     pfn: Pfn,
     order: Order,
     mobility: Mobility,
 ) -> Result<(), String> {
-    let frame = &base.frames[pfn];
+    let frame = &mmu.frames[pfn];
     ensure(pfn.align_down(order) == pfn, || format!("free block {pfn} is not aligned to {order}"))?;
     ensure(
         frame.flags() == FrameFlags::BUDDY && frame.as_free().order == order && frame.refs() == 0,
@@ -212,7 +212,7 @@ fn check_free_block<M: Machine>(
             format!("free block {pfn} of {order} has {flags:?}, {size}, {refs} references")
         },
     )?;
-    check_place(base, zone, pfn)?;
+    check_place(mmu, zone, pfn)?;
     ensure(frame.debt() == 0, || format!("free block {pfn} has the tag {} of a folio in use", frame.debt()))?;
     for block in (0..order.frames()).step_by(PAGEBLOCK_ORDER.frames() as usize) {
         let group = zone.mobility_of(pfn.add(block));
@@ -221,32 +221,32 @@ fn check_free_block<M: Machine>(
     let buddy = pfn.buddy(order);
     let unmerged = order < MAX_ORDER
         && buddy < zone.end()
-        && base.frames[buddy].has(FrameFlags::BUDDY)
-        && base.frames[buddy].as_free().order == order;
+        && mmu.frames[buddy].has(FrameFlags::BUDDY)
+        && mmu.frames[buddy].as_free().order == order;
     ensure(!unmerged, || format!("{pfn} and {buddy} of {order} are both free and not merged"))
 }
 
 /// A block on a CPU's list: its record, which says that it is a folio.
-fn check_pcp_block<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn, order: Order) -> Result<(), String> {
-    let frame = &base.frames[pfn];
+fn check_pcp_block<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Order) -> Result<(), String> {
+    let frame = &mmu.frames[pfn];
     let head = if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD };
     ensure(frame.flags() == FrameFlags::PCP | head && frame.order() == order && frame.refs() == 0, || {
         let (flags, own, refs) = (frame.flags(), frame.order(), frame.refs());
         format!("{pfn} on a CPU's list of {order} has {flags:?}, {own}, {refs} references")
     })?;
     ensure(frame.debt() == 0, || format!("{pfn} on a CPU's list owes a flush"))?;
-    check_place(base, zone, pfn)
+    check_place(mmu, zone, pfn)
 }
 
-fn check_place<M: Machine>(base: &Ground<M>, zone: &Zone, pfn: Pfn) -> Result<(), String> {
-    let place = (base.frames[pfn].node(), base.frames[pfn].zone());
+fn check_place<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn) -> Result<(), String> {
+    let place = (mmu.frames[pfn].node(), mmu.frames[pfn].zone());
     ensure(place == (zone.node(), zone.id()), || format!("{pfn} says it is in {place:?}"))
 }
 
 /// Frames that no list led to must not say that they are free, and frames in a free block must not be in use.
-fn check_flags<M: Machine>(base: &Ground<M>, zone: &Zone, seen: &Seen) -> Result<(), String> {
+fn check_flags<M: Machine>(mmu: &Mmu<M>, zone: &Zone, seen: &FreeFrames) -> Result<(), String> {
     for pfn in (zone.start().0..zone.end().0).map(Pfn) {
-        let frame = &base.frames[pfn];
+        let frame = &mmu.frames[pfn];
         let says_free = frame.has_any(FrameFlags::BUDDY | FrameFlags::PCP | FrameFlags::HELD);
         ensure(!says_free || seen.has(pfn), || format!("{pfn} has {:?} but is on no list", frame.flags()))?;
         ensure(!seen.has(pfn) || frame.refs() == 0, || {

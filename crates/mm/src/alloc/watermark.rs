@@ -11,7 +11,7 @@ use crate::units::*;
 /// One of a zone's watermarks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Mark {
+pub enum Watermark {
     /// Kept for those who cannot wait.
     Min,
     /// kswapd is woken here.
@@ -22,7 +22,7 @@ pub enum Mark {
     Promo,
 }
 
-impl Mark {
+impl Watermark {
     /// Number of marks.
     pub const COUNT: usize = 4;
 }
@@ -31,7 +31,7 @@ impl Mark {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Means {
     /// The mark that must stay.
-    pub mark: Mark,
+    pub mark: Watermark,
     /// How far below it it may go.
     pub reserve: Reserve,
     /// May it mix mobility groups even where `vm.defrag_mode` keeps them apart?
@@ -40,7 +40,7 @@ pub struct Means {
 
 impl Means {
     /// Those of somebody who tries nothing else.
-    pub const fn new(mark: Mark, reserve: Reserve) -> Means {
+    pub const fn new(mark: Watermark, reserve: Reserve) -> Means {
         Means { mark, reserve, mixes: true }
     }
 }
@@ -105,7 +105,7 @@ pub struct MarkInput {
 }
 
 /// The marks min, low, high and promo of a zone, in pages.
-pub fn marks(input: MarkInput) -> [u64; Mark::COUNT] {
+pub fn marks(input: MarkInput) -> [u64; Watermark::COUNT] {
     let MarkInput { kind, managed, lowmem, min_free, scale } = input;
     let share = min_free * managed / lowmem.max(1);
     let min = match kind {

@@ -2,7 +2,7 @@
 
 use super::buddy::FreeLists;
 use super::compaction::ZoneCompaction;
-use super::watermark::{Mark, Reserve, above};
+use super::watermark::{Reserve, Watermark, above};
 use crate::frame::Mobility;
 use crate::lock::Lock;
 use crate::machine::{MemoryRange, ZoneKind};
@@ -44,7 +44,7 @@ pub struct Zone {
     pressure: AtomicU32,
     /// For each highest kind, the count of free pages beyond which an order-0 request needs no closer look.
     bars: [AtomicU64; KINDS],
-    marks: [AtomicU64; Mark::COUNT],
+    marks: [AtomicU64; Watermark::COUNT],
     boost: AtomicU64,
     lowmem_reserve: [AtomicU64; KINDS],
     batch: AtomicU32,
@@ -138,13 +138,13 @@ impl Zone {
 
     /// A watermark in pages, boost included.
     #[inline]
-    pub fn mark(&self, mark: Mark) -> u64 {
+    pub fn mark(&self, mark: Watermark) -> u64 {
         self.bare_mark(mark) + self.boost()
     }
 
     /// A watermark in pages without the boost.
     #[inline]
-    pub fn bare_mark(&self, mark: Mark) -> u64 {
+    pub fn bare_mark(&self, mark: Watermark) -> u64 {
         self.marks[mark as usize].load(Relaxed)
     }
 
@@ -171,21 +171,27 @@ impl Zone {
     }
 
     /// Would a request find free memory above the mark, and a block that is large enough?
-    pub fn watermark_ok(&self, order: Order, mark: Mark, highest: ZoneKind, reserve: Reserve) -> bool {
+    pub fn watermark_ok(&self, order: Order, mark: Watermark, highest: ZoneKind, reserve: Reserve) -> bool {
         self.ok_above(order, self.mark(mark), highest, reserve)
     }
 
     /// Would a request of one page find that much free memory on top of the mark?
-    pub fn watermark_ok_above(&self, more: u64, mark: Mark, highest: ZoneKind, reserve: Reserve) -> bool {
+    pub fn watermark_ok_above(
+        &self,
+        more: u64,
+        mark: Watermark,
+        highest: ZoneKind,
+        reserve: Reserve,
+    ) -> bool {
         self.ok_above(Order::ZERO, self.mark(mark) + more, highest, reserve)
     }
 
     /// As [`Zone::watermark_ok`], but an order-0 request that may use the reserve, or at least what a boost asks for,
     /// is not held back by a boost: at the min mark, kswapd has long been woken.
-    pub(super) fn allows(&self, order: Order, mark: Mark, highest: ZoneKind, reserve: Reserve) -> bool {
+    pub(super) fn allows(&self, order: Order, mark: Watermark, highest: ZoneKind, reserve: Reserve) -> bool {
         self.watermark_ok(order, mark, highest, reserve)
             || (order == Order::ZERO
-                && mark == Mark::Min
+                && mark == Watermark::Min
                 && matches!(reserve, Reserve::Boost | Reserve::High | Reserve::Atomic)
                 && self.boost() != 0
                 && self.ok_above(order, self.bare_mark(mark), highest, reserve))
@@ -245,7 +251,7 @@ impl Zone {
     }
 
     /// Set the watermarks; a boost ends. Under the zone's lock.
-    pub(super) fn set_marks(&self, marks: [u64; Mark::COUNT]) {
+    pub(super) fn set_marks(&self, marks: [u64; Watermark::COUNT]) {
         for (cell, value) in self.marks.iter().zip(marks) {
             cell.store(value, Relaxed);
         }
@@ -271,7 +277,7 @@ impl Zone {
     pub(super) fn set_boost(&self, boost: u64) {
         self.boost.store(boost, Relaxed);
         for (bar, reserve) in self.bars.iter().zip(&self.lowmem_reserve) {
-            bar.store(self.mark(Mark::High) + reserve.load(Relaxed), Relaxed);
+            bar.store(self.mark(Watermark::High) + reserve.load(Relaxed), Relaxed);
         }
     }
 

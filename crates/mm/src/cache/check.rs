@@ -1,6 +1,6 @@
 //! Consistency of files, folios and counters.
 
-use super::tree::{Entry, Folio, MAX_INDEX, Mark};
+use super::tree::{CachedFolio, MAX_INDEX, TreeEntry, TreeMark};
 use super::{Cache, File};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
@@ -12,7 +12,7 @@ use std_alloc::string::String;
 
 /// What the counters ought to say.
 #[derive(Default)]
-struct Found {
+struct CountedPages {
     file: i64,
     shmem: i64,
     dirty: i64,
@@ -25,7 +25,7 @@ impl Cache {
     /// Check trees against frames, the swap cache against frames, and both against the counters. Only when no task is
     /// inside a call; I/O may be under way. Returns the first fault.
     pub fn validate<M: Machine>(&self, memory: &Memory<M>) -> Result<(), String> {
-        let mut found = Found::default();
+        let mut found = CountedPages::default();
         for id in self.ids() {
             self.check_file(memory, id, &mut found).map_err(|fault| format!("{id}: {fault}"))?;
         }
@@ -58,14 +58,14 @@ impl Cache {
         &self,
         memory: &Memory<M>,
         id: FileId,
-        found: &mut Found,
+        found: &mut CountedPages,
     ) -> Result<(), String> {
         let f = self.file(id);
         let tree = f.tree.lock();
         tree.validate()?;
         found.leaves += tree.count_shadow_leaves() as i64;
-        for (index, folio) in tree.folios_in(Mark::Folio, 0..MAX_INDEX) {
-            let marks = [Mark::Dirty, Mark::Writeback].map(|mark| tree.has_mark(index, mark));
+        for (index, folio) in tree.folios_in(TreeMark::Folio, 0..MAX_INDEX) {
+            let marks = [TreeMark::Dirty, TreeMark::Writeback].map(|mark| tree.has_mark(index, mark));
             check_folio(memory, f, id, index, folio, marks)
                 .map_err(|fault| format!("page {index}: {fault}"))?;
             let pages = folio.pages() as i64;
@@ -74,11 +74,11 @@ impl Cache {
             found.dirty += pages * i64::from(marks[0]);
             found.writeback += pages * i64::from(marks[1]);
         }
-        for (index, entry) in tree.iter(Mark::Swap, 0..MAX_INDEX) {
+        for (index, entry) in tree.iter(TreeMark::Swap, 0..MAX_INDEX) {
             if !f.is_shmem() {
                 return Err(format!("page {index} of a disk file is in swap"));
             }
-            if matches!(entry, Entry::Swap(slot) if memory.swap.entries(slot) == 0) {
+            if matches!(entry, TreeEntry::Swap(slot) if memory.swap.entries(slot) == 0) {
                 return Err(format!("page {index} refers to a slot without entries"));
             }
         }
@@ -91,7 +91,7 @@ fn check_folio<M: Machine>(
     f: &File,
     id: FileId,
     index: PageIndex,
-    folio: Folio,
+    folio: CachedFolio,
     [dirty, writeback]: [bool; 2],
 ) -> Result<(), String> {
     let pfn = folio.head;
@@ -124,7 +124,7 @@ fn check_folio<M: Machine>(
     Ok(())
 }
 
-fn check_swap_cache<M: Machine>(memory: &Memory<M>, found: &mut Found) -> Result<(), String> {
+fn check_swap_cache<M: Machine>(memory: &Memory<M>, found: &mut CountedPages) -> Result<(), String> {
     let mut fault = Ok(());
     memory.swap.for_cached(&mut |slot, pfn| {
         let frame = &memory.frames[pfn];

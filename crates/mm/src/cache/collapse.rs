@@ -8,7 +8,7 @@
 
 use super::Cache;
 use super::split::CACHE_AND_CALLER;
-use super::tree::{Mark, PageTree};
+use super::tree::{PageTree, TreeMark};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::memory::Memory;
@@ -34,8 +34,8 @@ impl Cache {
     /// Where are the 2 MiB of a file from `first` on?
     pub fn survey(&self, file: FileId, first: PageIndex) -> Survey {
         let tree = self.file(file).tree.lock();
-        let cached = tree.folios_in(Mark::Folio, place(first)).map(|(_, folio)| folio.pages()).sum();
-        Survey { cached, swapped: tree.iter(Mark::Swap, place(first)).count() as u64 }
+        let cached = tree.folios_in(TreeMark::Folio, place(first)).map(|(_, folio)| folio.pages()).sum();
+        Survey { cached, swapped: tree.iter(TreeMark::Swap, place(first)).count() as u64 }
     }
 
     /// The first page of a range of a file that is not in memory, from `from` on; for shmem, the first that is in swap.
@@ -43,10 +43,10 @@ impl Cache {
         let f = self.file(file);
         let tree = f.tree.lock();
         if f.is_shmem() {
-            return tree.iter(Mark::Swap, range).next().map(|(index, _)| index);
+            return tree.iter(TreeMark::Swap, range).next().map(|(index, _)| index);
         }
         let mut at = range.start;
-        for (index, folio) in tree.folios_in(Mark::Folio, range.clone()) {
+        for (index, folio) in tree.folios_in(TreeMark::Folio, range.clone()) {
             if index.0 > at {
                 break;
             }
@@ -68,7 +68,7 @@ impl Cache {
         let mut at = first.0;
         while let Some((index, folio)) = {
             let tree = f.tree.lock();
-            let mut folios = tree.folios_in(Mark::Folio, at..place(first).end);
+            let mut folios = tree.folios_in(TreeMark::Folio, at..place(first).end);
             folios.next().filter(|(_, folio)| memory.frames[folio.head].try_get())
         } {
             let (pfn, frame) = (folio.head, &memory.frames[folio.head]);
@@ -86,7 +86,7 @@ impl Cache {
             }
             at = folio.end(index);
         }
-        let rest = f.tree.lock().folios_in(Mark::Folio, at..place(first).end).next();
+        let rest = f.tree.lock().folios_in(TreeMark::Folio, at..place(first).end).next();
         if rest.is_some() || parts.is_empty() {
             self.unlock_parts(memory, &parts);
             return None;
@@ -154,8 +154,8 @@ impl Cache {
         }
         zero(at, range.end);
         let fits = |tree: &PageTree| {
-            let same = tree.folios_in(Mark::Folio, range.clone()).count() == parts.len();
-            same && tree.iter(Mark::Swap, range.clone()).next().is_none() && range.end <= f.pages()
+            let same = tree.folios_in(TreeMark::Folio, range.clone()).count() == parts.len();
+            same && tree.iter(TreeMark::Swap, range.clone()).next().is_none() && range.end <= f.pages()
         };
         let ready = || {
             let mut flags = FrameFlags::UPTODATE;
@@ -171,7 +171,7 @@ impl Cache {
         for &part in parts {
             frames[part].set_owner(Owner::None, PageIndex(0));
         }
-        memory.lru.add(memory.ground(), whole, false);
+        memory.lru.add(memory, whole, false);
         true
     }
 }

@@ -1,6 +1,6 @@
 //! Dropping pages: because the file ends before them, or because somebody asked.
 
-use super::tree::{Entry, Mark};
+use super::tree::{TreeEntry, TreeMark};
 use super::{Cache, drop_swap_entry};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Scope};
@@ -14,7 +14,7 @@ use core::ops::Range;
 const BATCH: usize = 16;
 
 /// Folios that a walk holds references of, with their first indices.
-struct Batch {
+struct EvictBatch {
     folios: [(PageIndex, Pfn); BATCH],
     len: usize,
 }
@@ -32,17 +32,20 @@ impl Cache {
         let first = PageIndex(astride.map_or(first.0, |folio| folio.end(first)));
         let rest = first.0..super::tree::MAX_INDEX;
         loop {
-            let batch = self.gather(memory, file, Mark::Folio, rest.clone());
+            let batch = self.gather(memory, file, TreeMark::Folio, rest.clone());
             for &(_, pfn) in &batch.folios[..batch.len] {
                 self.truncate_folio(memory, file, first, pfn);
             }
             let swapped = self.forget_entries(memory, file, rest.clone());
-            if batch.len == 0 && !swapped && self.file(file).tree.lock().next(Mark::Folio, first).is_none() {
+            if batch.len == 0
+                && !swapped
+                && self.file(file).tree.lock().next(TreeMark::Folio, first).is_none()
+            {
                 break;
             }
         }
         // Used by the change that was just made; pages may be gone from the cache and still be in a TLB.
-        let _used: FileSettled = memory.tlb.settle_file(memory.ground(), file);
+        let _used: FileSettled = memory.tlb.settle_file(memory, file);
     }
 
     /// The folio that holds page `first` and pages before it, with a reference.
@@ -73,21 +76,21 @@ impl Cache {
     fn forget_entries<M: Machine>(&self, memory: &Memory<M>, id: FileId, range: Range<u64>) -> bool {
         let mut swapped = false;
         loop {
-            let (slot, news) = {
+            let (slot, changes) = {
                 let mut tree = self.file(id).tree.lock();
-                while let Some((index, _)) = tree.next(Mark::Shadow, PageIndex(range.start)) {
+                while let Some((index, _)) = tree.next(TreeMark::Shadow, PageIndex(range.start)) {
                     tree.remove(index);
                 }
-                let slot = match tree.next(Mark::Swap, PageIndex(range.start)) {
-                    Some((index, Entry::Swap(slot))) => {
+                let slot = match tree.next(TreeMark::Swap, PageIndex(range.start)) {
+                    Some((index, TreeEntry::Swap(slot))) => {
                         tree.remove(index);
                         Some(slot)
                     }
                     _ => None,
                 };
-                (slot, tree.take_news())
+                (slot, tree.take_node_changes())
             };
-            self.heed(memory, id, news);
+            self.apply_node_changes(memory, id, changes);
             let Some(slot) = slot else { return swapped };
             swapped = true;
             drop_swap_entry(memory, slot);
@@ -109,7 +112,7 @@ impl Cache {
             return 0;
         }
         loop {
-            let batch = self.gather(memory, file, Mark::Folio, from..end.0);
+            let batch = self.gather(memory, file, TreeMark::Folio, from..end.0);
             for &(index, pfn) in &batch.folios[..batch.len] {
                 let pages = memory.frames[pfn].pages() as u64;
                 from = index.0 + pages;
@@ -118,7 +121,7 @@ impl Cache {
                 } else if self.invalidate_folio(memory, pfn) {
                     dropped += pages;
                 } else {
-                    memory.lru.deactivate_file(memory.ground(), pfn);
+                    memory.lru.deactivate_file(memory, pfn);
                     memory.put(pfn);
                 }
             }
@@ -160,8 +163,14 @@ impl Cache {
     }
 
     /// Take references of the first few folios of a range that have a mark.
-    fn gather<M: Machine>(&self, memory: &Memory<M>, file: FileId, mark: Mark, range: Range<u64>) -> Batch {
-        let mut batch = Batch { folios: [(PageIndex(0), Pfn::NONE); BATCH], len: 0 };
+    fn gather<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        file: FileId,
+        mark: TreeMark,
+        range: Range<u64>,
+    ) -> EvictBatch {
+        let mut batch = EvictBatch { folios: [(PageIndex(0), Pfn::NONE); BATCH], len: 0 };
         let tree = self.file(file).tree.lock();
         let held = tree.folios_in(mark, range).filter(|(_, folio)| memory.frames[folio.head].try_get());
         for (index, folio) in held.take(BATCH) {
@@ -176,7 +185,7 @@ impl Cache {
         &self,
         memory: &Memory<M>,
         file: FileId,
-        mark: Mark,
+        mark: TreeMark,
         range: Range<u64>,
     ) -> Option<(PageIndex, Pfn)> {
         let tree = self.file(file).tree.lock();
@@ -192,9 +201,9 @@ impl Cache {
         let mut from = range.start;
         let mut chosen = 0;
         while chosen < most {
-            let next = tree.folios_in(Mark::Dirty, from..range.end).next();
+            let next = tree.folios_in(TreeMark::Dirty, from..range.end).next();
             let Some((index, folio)) = next else { break };
-            tree.set_mark(index, Mark::ToWrite);
+            tree.set_mark(index, TreeMark::ToWrite);
             chosen += folio.pages();
             from = folio.end(index);
         }
@@ -203,11 +212,11 @@ impl Cache {
 
     /// The folio is not to be written after all.
     pub fn unchoose(&self, file: FileId, index: PageIndex) {
-        self.file(file).tree.lock().clear_mark(index, Mark::ToWrite);
+        self.file(file).tree.lock().clear_mark(index, TreeMark::ToWrite);
     }
 
     /// Has the file dirty pages?
     pub fn is_dirty(&self, file: FileId) -> bool {
-        self.file(file).tree.lock().any(Mark::Dirty)
+        self.file(file).tree.lock().any(TreeMark::Dirty)
     }
 }

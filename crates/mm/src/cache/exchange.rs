@@ -1,8 +1,8 @@
 //! Putting a folio in the place of others that hold the same pages of a file: of those that it is a collapse of, or of
-//! the one whose content was moved ([`Store::replace_folio`](crate::store::Store::replace_folio)).
+//! the one whose content was moved ([`Store::replace_folio`](crate::mm_core::Store::replace_folio)).
 
 use super::Cache;
-use super::tree::{Folio, PageTree};
+use super::tree::{CachedFolio, PageTree};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::units::*;
@@ -20,7 +20,7 @@ impl Cache {
         ready: impl FnOnce(&PageTree) -> bool,
     ) -> bool {
         let (f, frames) = (self.file(id), &memory.frames);
-        let folio = Folio { head: whole, order: frames[whole].order() };
+        let folio = CachedFolio { head: whole, order: frames[whole].order() };
         let mut tree = f.tree.lock();
         if !ready(&tree) {
             return false;
@@ -42,9 +42,9 @@ impl Cache {
             tree.insert_folio(frames[whole].page_index(), folio).expect("its place was just emptied");
         }
         frames[whole].get(1);
-        let news = tree.take_news();
+        let changes = tree.take_node_changes();
         drop(tree);
-        self.heed(memory, id, news);
+        self.apply_node_changes(memory, id, changes);
         self.count_added(memory, f, -(pages as i64));
         self.count_added(memory, f, folio.pages() as i64);
         true

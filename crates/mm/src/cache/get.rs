@@ -1,7 +1,7 @@
 //! The way to a page that is needed now.
 
 use super::file::File;
-use super::tree::Folio;
+use super::tree::CachedFolio;
 use super::{Cache, CacheError, Page, ReadHint, is_page_of, lookup};
 use crate::frame::FrameFlags;
 use crate::machine::Machine;
@@ -79,7 +79,7 @@ impl Cache {
                 if let Some(pfn) = added {
                     self.fill(memory, f, pfn);
                 }
-                found = added.map(Folio::single);
+                found = added.map(CachedFolio::single);
             }
             let Some(folio) = found else { continue };
             let frame = &memory.frames[folio.head];

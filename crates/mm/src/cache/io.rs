@@ -6,7 +6,7 @@
 
 use super::Cache;
 use super::readahead::count_read;
-use super::tree::Mark;
+use super::tree::TreeMark;
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Io, Machine, Scope, WaitKey, Work};
@@ -70,9 +70,9 @@ impl Cache {
             if frame.test_and_clear(FrameFlags::DIRTY) {
                 memory.count(Stat::NrDirty, -(pages as i64));
             }
-            tree.clear_mark(index, Mark::Dirty);
-            tree.clear_mark(index, Mark::ToWrite);
-            tree.set_mark(index, Mark::Writeback);
+            tree.clear_mark(index, TreeMark::Dirty);
+            tree.clear_mark(index, TreeMark::ToWrite);
+            tree.set_mark(index, TreeMark::Writeback);
             frame.set(FrameFlags::WRITEBACK);
         }
         let mut extents = f.extents.lock();
@@ -101,14 +101,14 @@ impl Cache {
         // As soon as WRITEBACK is clear, reclaim may free the folio.
         frame.get(1);
         if frame.test_and_clear(FrameFlags::RECLAIM) {
-            memory.lru.rotate_reclaimable(memory.ground(), pfn);
+            memory.lru.rotate_reclaimable(memory, pfn);
         }
         memory.count(Stat::NrWriteback, -(frame.pages() as i64));
         memory.count(Stat::NrWritten, frame.pages() as i64);
         let before = match frame.owner() {
             Owner::File(id) if !frame.has(FrameFlags::SWAPCACHE) => {
                 let mut tree = self.file(id).tree.lock();
-                tree.clear_mark(frame.page_index(), Mark::Writeback);
+                tree.clear_mark(frame.page_index(), TreeMark::Writeback);
                 frame.clear(FrameFlags::WRITEBACK)
             }
             _ => {

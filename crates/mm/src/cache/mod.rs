@@ -50,7 +50,7 @@ pub use file::File;
 pub use readahead::Readahead;
 pub use split::CACHE_AND_CALLER;
 pub use swapin::{
-    Look, Nearby, SwappedIn, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot,
+    Nearby, SwapCacheLookup, SwappedIn, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot,
     remove_from_swap_cache, swapin, swapin_near,
 };
 
@@ -58,12 +58,12 @@ use crate::api::{FileAdvice, FileKind};
 use crate::arena::Arena;
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Scope, WaitKey, Work};
-use crate::memory::{Cause, Gfp, Memory, Shortage};
+use crate::memory::{AllocCause, Gfp, Memory, Shortage};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::units::*;
 use shadows::Shadows;
-use tree::{Entry, Folio, Mark};
+use tree::{CachedFolio, TreeEntry, TreeMark};
 
 /// Why a page could not be had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +95,7 @@ pub struct Page {
 
 /// Cached pages of a file that follow each other in one folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct CachedRun {
     /// Index of the first.
     pub index: PageIndex,
     /// Head of their folio.
@@ -192,7 +192,12 @@ impl Cache {
 
     /// The folio of a page, with a reference to it; it may be locked or not up to date.
     #[inline]
-    pub fn lookup<M: Machine>(&self, memory: &Memory<M>, file: FileId, index: PageIndex) -> Option<Folio> {
+    pub fn lookup<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        file: FileId,
+        index: PageIndex,
+    ) -> Option<CachedFolio> {
         lookup(memory, self.file(file), index)
     }
 
@@ -205,7 +210,7 @@ impl Cache {
         file: FileId,
         first: PageIndex,
         count: u64,
-        mut found: impl FnMut(Run),
+        mut found: impl FnMut(CachedRun),
     ) {
         let f = self.file(file);
         memory.charge(Work::CacheLookup, 1);
@@ -213,7 +218,7 @@ impl Cache {
         let end = first.0.saturating_add(count).min(f.pages());
         {
             let tree = f.tree.lock();
-            for (start, folio) in tree.folios_in(Mark::Folio, first.0..end) {
+            for (start, folio) in tree.folios_in(TreeMark::Folio, first.0..end) {
                 let frame = &memory.frames[folio.head];
                 let flags = frame.flags();
                 let unfit = FrameFlags::LOCKED | FrameFlags::READAHEAD;
@@ -224,7 +229,7 @@ impl Cache {
                     let pages = (folio.end(index).min(end) - index.0) as u32;
                     frame.get(pages);
                     fresh += if flags.contains(FrameFlags::WORKINGSET) { 0 } else { pages };
-                    found(Run { index, folio: folio.head, pfn: folio.frame(index), pages });
+                    found(CachedRun { index, folio: folio.head, pfn: folio.frame(index), pages });
                 }
             }
         }
@@ -284,7 +289,7 @@ impl Cache {
         let index = frame.page_index();
         let still_there = tree.folio(index).is_some_and(|folio| folio.head == pfn);
         if still_there && frame.test_and_set(FrameFlags::DIRTY) {
-            tree.set_mark(index, Mark::Dirty);
+            tree.set_mark(index, TreeMark::Dirty);
             f.note_dirtied(Some(memory.machine.now()));
             memory.count(Stat::NrDirty, frame.pages() as i64);
             memory.count(Stat::NrDirtied, frame.pages() as i64);
@@ -309,7 +314,7 @@ impl Cache {
         let shmem = if f.is_shmem() { FrameFlags::SWAPBACKED } else { FrameFlags::empty() };
         frame.set(FrameFlags::LOCKED | shmem);
         frame.set_owner(File::owner(id), first);
-        let folio = Folio { head: pfn, order };
+        let folio = CachedFolio { head: pfn, order };
         let mut tree = f.tree.lock();
         let fits = folio.end(first) <= limit(f);
         let Some(shadow) = fits.then(|| tree.insert_folio(first, folio).ok()).flatten() else {
@@ -319,15 +324,15 @@ impl Cache {
             return Ok(None);
         };
         frame.get(1);
-        let news = tree.take_news();
+        let changes = tree.take_node_changes();
         drop(tree);
-        self.heed(memory, id, news);
+        self.apply_node_changes(memory, id, changes);
         self.count_added(memory, f, folio.pages() as i64);
-        if let Some(shadow) = shadow.filter(|_| gfp.cause != Cause::Overwrite) {
+        if let Some(shadow) = shadow.filter(|_| gfp.cause != AllocCause::Overwrite) {
             let free = || memory.swap.free_slots();
-            memory.lru.refault(memory.ground(), &[(pfn, shadow)], free, gfp.is_faulted());
+            memory.lru.refault(memory, &[(pfn, shadow)], free, gfp.is_faulted());
         }
-        memory.lru.add(memory.ground(), pfn, gfp.is_faulted());
+        memory.lru.add(memory, pfn, gfp.is_faulted());
         Ok(Some(pfn))
     }
 
@@ -349,11 +354,11 @@ impl Cache {
             "{pfn} leaves its cache while it is written, or unlocked"
         );
         if frame.has(FrameFlags::SWAPCACHE) {
-            memory.swap.cache_remove(memory.ground(), frame.swap_slot(), shadow);
+            memory.swap.cache_remove(memory, frame.swap_slot(), shadow);
             return;
         }
         let Owner::File(id) = frame.owner() else { unreachable!("{pfn} is in no cache") };
-        self.take_out(memory, id, pfn, shadow.map(Entry::Shadow));
+        self.take_out(memory, id, pfn, shadow.map(TreeEntry::Shadow));
     }
 
     /// Sleep until a write ends, or until `deadline`.
@@ -378,17 +383,17 @@ impl Cache {
     }
 
     /// Put `replacement` in the place of a folio of a file.
-    fn take_out<M: Machine>(&self, memory: &Memory<M>, id: FileId, pfn: Pfn, replacement: Option<Entry>) {
+    fn take_out<M: Machine>(&self, memory: &Memory<M>, id: FileId, pfn: Pfn, replacement: Option<TreeEntry>) {
         let frame = &memory.frames[pfn];
         let f = self.file(id);
         let mut tree = f.tree.lock();
         let old = tree.replace_folio(frame.page_index(), replacement);
-        assert_eq!(old, Folio { head: pfn, order: frame.order() }, "another stood where {pfn} belongs");
+        assert_eq!(old, CachedFolio { head: pfn, order: frame.order() }, "another stood where {pfn} belongs");
         let was_dirty = !f.is_shmem() && frame.test_and_clear(FrameFlags::DIRTY);
         frame.set_owner(Owner::None, PageIndex(0));
-        let news = tree.take_news();
+        let changes = tree.take_node_changes();
         drop(tree);
-        self.heed(memory, id, news);
+        self.apply_node_changes(memory, id, changes);
         if was_dirty {
             memory.count(Stat::NrDirty, -(frame.pages() as i64));
         }
@@ -398,7 +403,7 @@ impl Cache {
 
 /// The folio of a page, with a reference to it; it may be locked or not up to date.
 #[inline]
-fn lookup<M: Machine>(memory: &Memory<M>, file: &File, index: PageIndex) -> Option<Folio> {
+fn lookup<M: Machine>(memory: &Memory<M>, file: &File, index: PageIndex) -> Option<CachedFolio> {
     memory.charge(Work::CacheLookup, 1);
     let tree = file.tree.lock();
     tree.folio(index).filter(|folio| memory.frames[folio.head].try_get())

@@ -8,7 +8,7 @@ use super::Cache;
 use super::file::File;
 use super::readahead::count_read;
 use super::tree::Occupied;
-use crate::alloc::Mark;
+use crate::alloc::Watermark;
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Io, Machine, Scope, Work};
 use crate::memory::{Gfp, Memory, Shortage};
@@ -117,9 +117,9 @@ impl Cache {
             leaf.finish();
         }
         places.truncate(kept);
-        let news = tree.take_news();
+        let changes = tree.take_node_changes();
         drop(tree);
-        self.heed(memory, id, news);
+        self.apply_node_changes(memory, id, changes);
         for pfn in refused {
             memory.frames[pfn].clear(FrameFlags::LOCKED);
             memory.put(pfn);
@@ -129,8 +129,8 @@ impl Cache {
         if f.is_shmem() {
             memory.count(Stat::NrShmem, places.len() as i64);
         }
-        memory.lru.refault(memory.ground(), &back, || memory.swap.free_slots(), gfp.is_faulted());
-        memory.lru.add_pages(memory.ground(), places.iter().map(|&(_, pfn)| pfn), gfp.is_faulted());
+        memory.lru.refault(memory, &back, || memory.swap.free_slots(), gfp.is_faulted());
+        memory.lru.add_pages(memory, places.iter().map(|&(_, pfn)| pfn), gfp.is_faulted());
         result
     }
 
@@ -185,9 +185,9 @@ impl Cache {
                 out |= 1 << at;
             }
             leaf.finish();
-            let news = tree.take_news();
+            let changes = tree.take_node_changes();
             drop(tree);
-            self.heed(memory, id, news);
+            self.apply_node_changes(memory, id, changes);
         }
         if out != 0 {
             let pages = out.count_ones();
@@ -203,8 +203,8 @@ impl Cache {
 #[inline]
 fn new_page<M: Machine>(memory: &Memory<M>, gfp: &mut Gfp) -> Result<Pfn, Shortage> {
     match memory.new_folio(Order::ZERO, *gfp) {
-        Err(Shortage::Zone(_)) if gfp.mark == Mark::Low => {
-            gfp.mark = Mark::Min;
+        Err(Shortage::Zone(_)) if gfp.mark == Watermark::Low => {
+            gfp.mark = Watermark::Min;
             memory.new_folio(Order::ZERO, *gfp)
         }
         other => other,

@@ -30,8 +30,8 @@
 use super::Cache;
 use super::file::File;
 use super::get::Need;
-use super::tree::{Folio, Mark};
-use crate::alloc::Mark as Watermark;
+use super::tree::{CachedFolio, TreeMark};
+use crate::alloc::Watermark;
 use crate::api::FileAdvice;
 use crate::frame::FrameFlags;
 use crate::knobs::Knob;
@@ -73,7 +73,7 @@ impl Default for Readahead {
 
 /// What to read now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Window {
+pub(super) struct ReadaheadWindow {
     pub(super) start: u64,
     pub(super) count: u64,
     /// The last so many pages are for later: the first of them is marked.
@@ -113,8 +113,8 @@ impl Readahead {
     }
 
     /// The window that was decided on becomes the last one.
-    fn window(&self) -> Window {
-        Window { start: self.start, count: self.size, lookahead: self.async_size }
+    fn window(&self) -> ReadaheadWindow {
+        ReadaheadWindow { start: self.start, count: self.size, lookahead: self.async_size }
     }
 
     /// A read of `wanted` pages missed at `index`. `cached_before` counts the cached pages just before it, up to a
@@ -125,7 +125,7 @@ impl Readahead {
         wanted: u64,
         max: u64,
         cached_before: impl FnOnce(u64) -> (u64, bool),
-    ) -> Window {
+    ) -> ReadaheadWindow {
         let prev_index = self.prev_pos >> PAGE_SHIFT;
         if index == 0 || wanted > max || index.wrapping_sub(prev_index) <= 1 {
             self.start = index;
@@ -135,7 +135,7 @@ impl Readahead {
         }
         let (mut history, from_start) = cached_before(max);
         if history <= wanted {
-            return Window { start: index, count: wanted, lookahead: 0 };
+            return ReadaheadWindow { start: index, count: wanted, lookahead: 0 };
         }
         if from_start {
             history *= 2;
@@ -154,7 +154,7 @@ impl Readahead {
         wanted: u64,
         max: u64,
         next_hole: impl FnOnce(u64, u64) -> Option<u64>,
-    ) -> Option<Window> {
+    ) -> Option<ReadaheadWindow> {
         let marked = (self.start + self.size).wrapping_sub(self.async_size);
         if index >> order.0 == marked >> order.0 {
             self.start += self.size;
@@ -173,7 +173,7 @@ impl Readahead {
 
     /// A window of a sequence was decided on, and folios of at most `most` may be made: how large shall they be? The
     /// end of a window that nobody waits for goes back to the end of such a folio.
-    fn fit(&mut self, most: Order) -> Window {
+    fn fit(&mut self, most: Order) -> ReadaheadWindow {
         let room = Order(self.size.checked_ilog2().unwrap_or(0) as u8);
         self.order = self.order.min(most).min(room);
         let end = (self.start + self.size) >> self.order.0 << self.order.0;
@@ -185,7 +185,7 @@ impl Readahead {
     }
 
     /// A fault missed at `index`.
-    fn on_fault_miss(&mut self, index: u64, max: u64) -> Option<Window> {
+    fn on_fault_miss(&mut self, index: u64, max: u64) -> Option<ReadaheadWindow> {
         self.mmap_miss = (self.mmap_miss + 1).min(MMAP_LOTSAMISS * 10);
         if self.mmap_miss > MMAP_LOTSAMISS {
             return None;
@@ -239,7 +239,7 @@ impl Cache {
             if hint.random || max == 0 { None } else { state.on_fault_miss(index.0, max) }
         } else if hint.random || state.advice == FileAdvice::Random || max == 0 {
             let count = if max == 0 { 1 } else { wanted };
-            Some(Window { start: index.0, count, lookahead: 0 })
+            Some(ReadaheadWindow { start: index.0, count, lookahead: 0 })
         } else {
             let wanted = if hint.fault { max } else { wanted };
             Some(state.on_miss(index.0, wanted, max, |most| history(f, index.0, most)))
@@ -266,7 +266,7 @@ impl Cache {
         &self,
         memory: &Memory<M>,
         f: &File,
-        window: Option<Window>,
+        window: Option<ReadaheadWindow>,
         order: Order,
         gfp: Gfp,
     ) -> Result<(), Shortage> {
@@ -286,7 +286,7 @@ impl Cache {
     pub(super) fn read_on_hit<M: Machine>(
         &self,
         memory: &Memory<M>,
-        folio: Folio,
+        folio: CachedFolio,
         need: Need,
     ) -> Result<(), Shortage> {
         if memory.frames[folio.head].has(FrameFlags::READAHEAD) {
@@ -298,7 +298,12 @@ impl Cache {
     }
 
     #[cold]
-    fn read_on_mark<M: Machine>(&self, memory: &Memory<M>, folio: Folio, need: Need) -> Result<(), Shortage> {
+    fn read_on_mark<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        folio: CachedFolio,
+        need: Need,
+    ) -> Result<(), Shortage> {
         let Need { index, wanted, hint, .. } = need;
         let f = self.file(need.file);
         let mut state = *f.readahead.lock();
@@ -328,7 +333,7 @@ impl Cache {
         &self,
         memory: &Memory<M>,
         id: FileId,
-        window: Window,
+        window: ReadaheadWindow,
         order: Order,
         gfp: Gfp,
     ) {
@@ -426,7 +431,7 @@ impl Cache {
             self.read_ahead_shmem(memory, id, first.0..first.0.saturating_add(pages), gfp);
         } else {
             memory.charge(Work::CacheLookup, 1);
-            let window = Window { start: first.0, count: pages, lookahead: 0 };
+            let window = ReadaheadWindow { start: first.0, count: pages, lookahead: 0 };
             self.read_window(memory, id, window, Order::ZERO, gfp);
         }
         Ok(())
@@ -437,7 +442,7 @@ impl File {
     /// The order, at most `largest`, of the folio that can begin at `index`, where nothing is cached: it ends before
     /// `end` and before the next folio, and is all on the device or all in a hole.
     pub(super) fn order_at(&self, index: u64, largest: Order, end: u64) -> Order {
-        let next = self.tree.lock().folios_in(Mark::Folio, index..end).next();
+        let next = self.tree.lock().folios_in(TreeMark::Folio, index..end).next();
         let end = next.map_or(end, |(next, _)| next.0);
         let room = end.saturating_sub(index).checked_ilog2().unwrap_or(0);
         let order = largest.0.min(index.trailing_zeros().min(room) as u8);
@@ -514,14 +519,14 @@ mod tests {
     fn a_sequence_grows_and_a_jump_reads_alone() {
         let mut state = Readahead::default();
         let none = |_| (0, false);
-        assert_eq!(state.on_miss(0, 1, 32, none), Window { start: 0, count: 4, lookahead: 3 });
+        assert_eq!(state.on_miss(0, 1, 32, none), ReadaheadWindow { start: 0, count: 4, lookahead: 3 });
         let next = |state: &mut Readahead, at| state.on_mark((at, Order::ZERO), 1, 32, |_, _| None).unwrap();
-        assert_eq!(next(&mut state, 1), Window { start: 4, count: 8, lookahead: 8 });
-        assert_eq!(next(&mut state, 4), Window { start: 12, count: 16, lookahead: 16 });
-        assert_eq!(next(&mut state, 12), Window { start: 28, count: 32, lookahead: 32 });
-        assert_eq!(next(&mut state, 28), Window { start: 60, count: 32, lookahead: 32 });
+        assert_eq!(next(&mut state, 1), ReadaheadWindow { start: 4, count: 8, lookahead: 8 });
+        assert_eq!(next(&mut state, 4), ReadaheadWindow { start: 12, count: 16, lookahead: 16 });
+        assert_eq!(next(&mut state, 12), ReadaheadWindow { start: 28, count: 32, lookahead: 32 });
+        assert_eq!(next(&mut state, 28), ReadaheadWindow { start: 60, count: 32, lookahead: 32 });
         let before = state;
-        assert_eq!(state.on_miss(1000, 1, 32, none), Window { start: 1000, count: 1, lookahead: 0 });
+        assert_eq!(state.on_miss(1000, 1, 32, none), ReadaheadWindow { start: 1000, count: 1, lookahead: 0 });
         assert_eq!(state, before);
     }
 
@@ -529,23 +534,26 @@ mod tests {
     fn cached_pages_before_a_miss_are_the_trace_of_a_sequence() {
         let mut state = Readahead::default();
         let window = state.on_miss(500, 1, 32, |_| (6, false));
-        assert_eq!(window, Window { start: 500, count: 7, lookahead: 1 });
+        assert_eq!(window, ReadaheadWindow { start: 500, count: 7, lookahead: 1 });
         let window = state.on_miss(10, 1, 32, |_| (10, true));
-        assert_eq!(window, Window { start: 10, count: 21, lookahead: 1 });
+        assert_eq!(window, ReadaheadWindow { start: 10, count: 21, lookahead: 1 });
     }
 
     #[test]
     fn an_unexpected_mark_starts_at_the_next_hole() {
         let mut state = Readahead { start: 900, size: 8, async_size: 8, ..Readahead::default() };
         let window = state.on_mark((100, Order::ZERO), 1, 32, |from, _| Some(from + 7)).unwrap();
-        assert_eq!(window, Window { start: 108, count: 18, lookahead: 18 });
+        assert_eq!(window, ReadaheadWindow { start: 108, count: 18, lookahead: 18 });
         assert_eq!(state.on_mark((100, Order::ZERO), 1, 32, |_, _| None), None);
     }
 
     #[test]
     fn faults_read_around_until_it_does_not_pay() {
         let mut state = Readahead::default();
-        assert_eq!(state.on_fault_miss(100, 32), Some(Window { start: 84, count: 32, lookahead: 8 }));
+        assert_eq!(
+            state.on_fault_miss(100, 32),
+            Some(ReadaheadWindow { start: 84, count: 32, lookahead: 8 })
+        );
         for _ in 1..MMAP_LOTSAMISS {
             assert!(state.on_fault_miss(5, 32).is_some());
         }

@@ -3,12 +3,12 @@
 use super::file::File;
 use super::get::Need;
 use super::readahead::{has_block, max_order};
-use super::tree::Folio;
+use super::tree::CachedFolio;
 use super::{Cache, CacheError, ReadHint, is_page_of, lookup};
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
-use crate::memory::{Cause, Gfp, Memory};
+use crate::memory::{AllocCause, Gfp, Memory};
 use crate::tlb::FileSettled;
 use crate::units::*;
 
@@ -17,7 +17,7 @@ const BATCH_PAGES: u64 = 32;
 
 /// Pages of one folio that a request is about, and the bytes in them.
 #[derive(Clone, Copy)]
-struct Part {
+struct FolioSpan {
     /// Head of the folio.
     folio: Pfn,
     order: Order,
@@ -25,10 +25,10 @@ struct Part {
     first: PageIndex,
 }
 
-impl Part {
+impl FolioSpan {
     #[inline]
-    fn of(folio: Folio, index: PageIndex) -> Part {
-        Part { folio: folio.head, order: folio.order, first: folio.first(index) }
+    fn of(folio: CachedFolio, index: PageIndex) -> FolioSpan {
+        FolioSpan { folio: folio.head, order: folio.order, first: folio.first(index) }
     }
 
     /// Where the folio ends in its file, in bytes.
@@ -90,7 +90,7 @@ impl Cache {
                 Err(_) => break,
             };
             let order = memory.frames[page.folio].order();
-            let part = Part::of(Folio { head: page.folio, order }, index);
+            let part = FolioSpan::of(CachedFolio { head: page.folio, order }, index);
             let wanted = end.min(part.end());
             // The file may have become shorter while we waited.
             let got = wanted.min(f.size()).max(pos);
@@ -113,13 +113,13 @@ impl Cache {
     }
 
     /// Bytes of a folio were read: it was used, once for each run of reads that stays in it.
-    fn note_read<M: Machine>(&self, memory: &Memory<M>, f: &File, part: Part, pos: u64, bytes: u64) {
+    fn note_read<M: Machine>(&self, memory: &Memory<M>, f: &File, part: FolioSpan, pos: u64, bytes: u64) {
         let mut readahead = f.readahead.lock();
         let used = !readahead.continues_folio(pos, part.order) && !readahead.is_once();
         readahead.note_read(pos + bytes);
         drop(readahead);
         if used {
-            memory.lru.mark_accessed(memory.ground(), part.folio);
+            memory.lru.mark_accessed(memory, part.folio);
         }
     }
 
@@ -146,7 +146,7 @@ impl Cache {
                 Err(_) => break,
             };
             let until = end.min(part.end());
-            let settled = memory.tlb.settle_file(memory.ground(), id);
+            let settled = memory.tlb.settle_file(memory, id);
             change_content(memory, settled, part, (pos, until), source);
             memory.frames[part.folio].set(FrameFlags::UPTODATE);
             pos = until;
@@ -168,7 +168,7 @@ impl Cache {
         (pos, end): (u64, u64),
         largest: Order,
         gfp: Gfp,
-    ) -> Result<Part, CacheError> {
+    ) -> Result<FolioSpan, CacheError> {
         let f = self.file(id);
         let index = PageIndex(pos / PAGE_SIZE);
         loop {
@@ -179,17 +179,17 @@ impl Cache {
                 Some(folio) => folio,
                 None if f.is_shmem() => {
                     let page = self.get_page(memory, id, index, ReadHint::default(), gfp)?;
-                    Folio { head: page.folio, order: memory.frames[page.folio].order() }
+                    CachedFolio { head: page.folio, order: memory.frames[page.folio].order() }
                 }
                 None => match self.new_folio_for_write(memory, id, (pos, end), largest, gfp)? {
-                    Some(folio) => return Ok(Part::of(folio, index)),
+                    Some(folio) => return Ok(FolioSpan::of(folio, index)),
                     None => continue,
                 },
             };
             memory.lock_folio(folio.head);
             let uptodate = memory.frames[folio.head].has(FrameFlags::UPTODATE);
             if uptodate && is_page_of(memory, folio.head, id, index) {
-                return Ok(Part::of(folio, index));
+                return Ok(FolioSpan::of(folio, index));
             }
             memory.unlock_folio(folio.head);
             memory.put(folio.head);
@@ -205,10 +205,10 @@ impl Cache {
         (pos, end): (u64, u64),
         largest: Order,
         gfp: Gfp,
-    ) -> Result<Option<Folio>, CacheError> {
+    ) -> Result<Option<CachedFolio>, CacheError> {
         let f = self.file(id);
         let index = PageIndex(pos / PAGE_SIZE);
-        let gfp = Gfp { cause: Cause::Overwrite, ..gfp };
+        let gfp = Gfp { cause: AllocCause::Overwrite, ..gfp };
         let whole_pages = if pos.is_multiple_of(PAGE_SIZE) { end / PAGE_SIZE - index.0 } else { 0 };
         let mut order = match largest {
             Order::ZERO => largest,
@@ -218,13 +218,13 @@ impl Cache {
             if has_block(memory, order, gfp)?
                 && let Ok(Some(head)) = self.add(memory, id, (index, order), |_| u64::MAX, gfp)
             {
-                return Ok(Some(Folio { head, order }));
+                return Ok(Some(CachedFolio { head, order }));
             }
             order = Order(order.0 / 2);
         }
         let Some(pfn) = self.add(memory, id, (index, order), |_| u64::MAX, gfp)? else { return Ok(None) };
         if whole_pages > 0 {
-            return Ok(Some(Folio::single(pfn)));
+            return Ok(Some(CachedFolio::single(pfn)));
         }
         if f.extents.lock().contains(index.0) {
             self.fill(memory, f, pfn);
@@ -232,7 +232,7 @@ impl Cache {
             return Ok(None);
         }
         super::shmem::fill_with_zeroes(memory, pfn);
-        Ok(Some(Folio::single(pfn)))
+        Ok(Some(CachedFolio::single(pfn)))
     }
 }
 
@@ -247,7 +247,7 @@ fn batch_end(page: u64, largest: Order) -> u64 {
 fn change_content<M: Machine>(
     memory: &Memory<M>,
     settled: FileSettled,
-    part: Part,
+    part: FolioSpan,
     (pos, end): (u64, u64),
     source: &mut dyn FnMut(Pfn, u32, u32),
 ) {

@@ -5,7 +5,7 @@
 //! shadows a leaf, that is eight times what memory holds); beyond that the oldest are dropped.
 
 use super::Cache;
-use super::tree::{News, ShadowLeaf};
+use super::tree::{NodeChanges, ShadowLeaf};
 use crate::lock::Lock;
 use crate::lru::LruList;
 use crate::machine::Machine;
@@ -32,19 +32,24 @@ pub(super) struct Shadows {
 impl Cache {
     /// A tree of `file` was changed; its lock is released again.
     #[inline]
-    pub(super) fn heed<M: Machine>(&self, memory: &Memory<M>, file: FileId, news: News) {
-        if !news.is_none() {
-            self.heed_shadows(memory, file, news);
+    pub(super) fn apply_node_changes<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        file: FileId,
+        changes: NodeChanges,
+    ) {
+        if !changes.is_none() {
+            self.apply_shadow_changes(memory, file, changes);
         }
     }
 
     #[cold]
-    fn heed_shadows<M: Machine>(&self, memory: &Memory<M>, file: FileId, news: News) {
-        let live = (self.shadows.live.fetch_add(news.change, Relaxed) + news.change).max(0) as u64;
-        memory.count(Stat::WorkingsetNodes, news.change);
-        if !news.leaves.is_empty() {
+    fn apply_shadow_changes<M: Machine>(&self, memory: &Memory<M>, file: FileId, changes: NodeChanges) {
+        let live = (self.shadows.live.fetch_add(changes.change, Relaxed) + changes.change).max(0) as u64;
+        memory.count(Stat::WorkingsetNodes, changes.change);
+        if !changes.leaves.is_empty() {
             let mut queue = self.shadows.queue.lock();
-            queue.extend(news.leaves.iter().map(|&leaf| (file, leaf)));
+            queue.extend(changes.leaves.iter().map(|&leaf| (file, leaf)));
             let stale = queue.len() as u64 > 2 * live + LEAST;
             drop(queue);
             if stale {
@@ -64,9 +69,9 @@ impl Cache {
             let Some((id, leaf)) = self.shadows.queue.lock().pop_front() else { return };
             let mut tree = self.file(id).tree.lock();
             if tree.drop_shadow_leaf(leaf) > 0 {
-                let news = tree.take_news();
-                self.shadows.live.fetch_add(news.change, Relaxed);
-                memory.count(Stat::WorkingsetNodes, news.change);
+                let changes = tree.take_node_changes();
+                self.shadows.live.fetch_add(changes.change, Relaxed);
+                memory.count(Stat::WorkingsetNodes, changes.change);
                 memory.count(Stat::WorkingsetNodereclaim, 1);
                 left -= 1;
             }

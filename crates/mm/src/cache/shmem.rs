@@ -6,7 +6,7 @@
 //! cache to the tree; the slot is then given up, since memory holds the newest copy.
 
 use super::file::File;
-use super::tree::{Entry, Folio, Mark};
+use super::tree::{CachedFolio, TreeEntry, TreeMark};
 use super::{Cache, CacheError, Page, drop_swap_entry, is_page_of, remove_from_swap_cache, swapin};
 use crate::frame::{FrameFlags, Owner};
 use crate::knobs::Knob;
@@ -17,9 +17,9 @@ use crate::units::*;
 use core::ops::Range;
 
 /// What stands for a page in its file's tree.
-enum Found {
+enum ShmemEntry {
     /// A folio; `true`: with a reference for us. Else somebody takes it out just now.
-    Folio(Folio, bool),
+    Folio(CachedFolio, bool),
     /// A slot that is kept for us.
     Swap(SwapSlot),
     /// Nothing.
@@ -47,18 +47,20 @@ impl Cache {
             let found = {
                 let tree = f.tree.lock();
                 match tree.get(index) {
-                    Some(Entry::Folio(folio)) => Found::Folio(folio, memory.frames[folio.head].try_get()),
-                    Some(Entry::Swap(slot)) => {
+                    Some(TreeEntry::Folio(folio)) => {
+                        ShmemEntry::Folio(folio, memory.frames[folio.head].try_get())
+                    }
+                    Some(TreeEntry::Swap(slot)) => {
                         // Keeps the slot if the page is cut off while we read.
                         memory.swap.dup(slot);
-                        Found::Swap(slot)
+                        ShmemEntry::Swap(slot)
                     }
-                    Some(Entry::Shadow(_)) | None => Found::Nothing,
+                    Some(TreeEntry::Shadow(_)) | None => ShmemEntry::Nothing,
                 }
             };
             match found {
-                Found::Folio(_, false) => memory.charge(Work::CacheLookup, 1),
-                Found::Folio(folio, true) => {
+                ShmemEntry::Folio(_, false) => memory.charge(Work::CacheLookup, 1),
+                ShmemEntry::Folio(folio, true) => {
                     // Whoever made it has yet to fill it with zeroes.
                     if !memory.frames[folio.head].has(FrameFlags::UPTODATE) {
                         memory.wait_unlocked(folio.head);
@@ -69,7 +71,7 @@ impl Cache {
                     // Cut off, or on its way to swap, while we waited.
                     memory.put(folio.head);
                 }
-                Found::Swap(slot) => {
+                ShmemEntry::Swap(slot) => {
                     let page = swapin(memory, slot, gfp);
                     if let Ok(page) = page {
                         major |= page.major;
@@ -79,7 +81,7 @@ impl Cache {
                     drop_swap_entry(memory, slot);
                     page?;
                 }
-                Found::Nothing => {
+                ShmemEntry::Nothing => {
                     if let Some(folio) = self.add_shmem(memory, id, index, gfp)? {
                         self.fill(memory, f, folio.head);
                         // Clean: until it is written it can be dropped and made again.
@@ -99,7 +101,7 @@ impl Cache {
         id: FileId,
         index: PageIndex,
         gfp: Gfp,
-    ) -> Result<Option<Folio>, Shortage> {
+    ) -> Result<Option<CachedFolio>, Shortage> {
         let f = self.file(id);
         let most = memory.knobs.get(Knob::ShmemMaxOrder) as u8;
         for order in (1..=most).rev().map(Order) {
@@ -112,10 +114,10 @@ impl Cache {
                 memory.sizes.count(SizeStat::ShmemFallback, order, 1);
             } else if let Ok(Some(head)) = self.add(memory, id, (first, order), File::pages, gfp) {
                 memory.sizes.count(SizeStat::ShmemAlloc, order, 1);
-                return Ok(Some(Folio { head, order }));
+                return Ok(Some(CachedFolio { head, order }));
             }
         }
-        Ok(self.add(memory, id, (index, Order::ZERO), File::pages, gfp)?.map(Folio::single))
+        Ok(self.add(memory, id, (index, Order::ZERO), File::pages, gfp)?.map(CachedFolio::single))
     }
 
     /// The content of the slot that stands at `index` is in `pfn`, which the caller holds: put it there, unless
@@ -136,14 +138,14 @@ impl Cache {
         let cached = frame.has(FrameFlags::SWAPCACHE) && frame.swap_slot() == slot;
         if cached {
             let mut tree = f.tree.lock();
-            let still_there = tree.get(index) == Some(Entry::Swap(slot));
+            let still_there = tree.get(index) == Some(TreeEntry::Swap(slot));
             if still_there {
                 frame.get(1);
                 frame.set_owner(File::owner(id), index);
-                tree.insert(index, Entry::Folio(Folio::single(pfn)));
+                tree.insert(index, TreeEntry::Folio(CachedFolio::single(pfn)));
                 drop(tree);
                 self.count_added(memory, f, 1);
-                memory.swap.free_entry(memory.ground(), slot);
+                memory.swap.free_entry(memory, slot);
                 remove_from_swap_cache(memory, pfn, None);
                 frame.set(FrameFlags::DIRTY);
             }
@@ -156,11 +158,11 @@ impl Cache {
         let frame = &memory.frames[pfn];
         assert!(frame.mapcount() == 0 && frame.order() == Order::ZERO, "{pfn} is mapped, or not a page");
         let Owner::File(id) = frame.owner() else { unreachable!("{pfn} belongs to no file") };
-        let Some(slot) = memory.swap.alloc(memory.ground(), frame.group()) else { return false };
+        let Some(slot) = memory.swap.alloc(memory, frame.group()) else { return false };
         memory.swap.dup(slot);
         // In the cache before the tree leads to the slot.
-        memory.swap.cache_insert(memory.ground(), slot, pfn);
-        self.take_out(memory, id, pfn, Some(Entry::Swap(slot)));
+        memory.swap.cache_insert(memory, slot, pfn);
+        self.take_out(memory, id, pfn, Some(TreeEntry::Swap(slot)));
         // The tree's reference. The caller and the swap cache hold others.
         let last = frame.put(1);
         assert!(!last, "the caller holds {pfn}");
@@ -178,8 +180,8 @@ impl Cache {
         let f = self.file(id);
         let mut from = range.start;
         loop {
-            let next = f.tree.lock().iter(Mark::Swap, from..range.end).next();
-            let Some((index, Entry::Swap(slot))) = next else { return };
+            let next = f.tree.lock().iter(TreeMark::Swap, from..range.end).next();
+            let Some((index, TreeEntry::Swap(slot))) = next else { return };
             match super::swapin::read_ahead(memory, slot, gfp) {
                 Ok(true) => memory.count(Stat::SwapRa, 1),
                 Ok(false) => {}

@@ -48,7 +48,7 @@ impl Cache {
             frame.unfreeze(1);
             // What says something about the whole only.
             frame.clear(FrameFlags::READAHEAD | FrameFlags::RECLAIM);
-            memory.lru.split(memory.ground(), pfn, to, || memory.alloc.split(memory.ground(), pfn, to));
+            memory.lru.split(memory, pfn, to, || memory.alloc.split(memory, pfn, to));
             tree.split_folio(first, to);
             frame.get(1);
         }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 /// What a look into the swap cache for a slot brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Look {
+pub enum SwapCacheLookup {
     /// A page; `ahead`: it had been read ahead, and nobody had asked for it since.
     Found {
         /// See there.
@@ -37,24 +37,24 @@ pub fn swapin_near<M: Machine>(
     memory: &Memory<M>,
     slot: SwapSlot,
     gfp: Gfp,
-    near: impl FnOnce(Look) -> Nearby,
+    near: impl FnOnce(SwapCacheLookup) -> Nearby,
 ) -> Result<SwappedIn, CacheError> {
     let _scope = memory.scope(Scope::SwapinReadahead);
     memory.charge(Work::CacheLookup, 1);
-    let mut found = memory.swap.cache_get(memory.ground(), slot);
+    let mut found = memory.swap.cache_get(memory, slot);
     match found {
         // What has come back in a larger folio says nothing.
         Some(pfn) if memory.frames[pfn].order() > Order::ZERO => {}
         Some(pfn) => {
             let ahead = memory.frames[pfn].test_and_clear(FrameFlags::READAHEAD);
             memory.count(Stat::SwapRaHit, i64::from(ahead));
-            near(Look::Found { ahead });
+            near(SwapCacheLookup::Found { ahead });
         }
-        None => read_nearby(memory, near(Look::Missed), slot, gfp),
+        None => read_nearby(memory, near(SwapCacheLookup::Missed), slot, gfp),
     }
     let major = found.is_none();
     loop {
-        let pfn = match found.take().or_else(|| memory.swap.cache_get(memory.ground(), slot)) {
+        let pfn = match found.take().or_else(|| memory.swap.cache_get(memory, slot)) {
             Some(pfn) => pfn,
             None => match read_slot(memory, slot, gfp)? {
                 Some(pfn) => pfn,
@@ -92,8 +92,8 @@ pub fn page_of_slot<M: Machine>(memory: &Memory<M>, folio: Pfn, slot: SwapSlot) 
 }
 
 /// The aligned cluster around a slot.
-fn in_cluster<M: Machine>(memory: &Memory<M>, wanted: SwapSlot, look: Look) -> Nearby {
-    if let Look::Found { ahead } = look {
+fn in_cluster<M: Machine>(memory: &Memory<M>, wanted: SwapSlot, look: SwapCacheLookup) -> Nearby {
+    if let SwapCacheLookup::Found { ahead } = look {
         if ahead {
             memory.swap.readahead.hit();
         }
@@ -138,16 +138,16 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
     let pfn = memory.new_folio(Order::ZERO, gfp)?;
     let frame = &memory.frames[pfn];
     frame.set(FrameFlags::LOCKED | FrameFlags::SWAPBACKED);
-    let Some(shadow) = memory.swap.cache_try_insert(memory.ground(), slot, pfn) else {
+    let Some(shadow) = memory.swap.cache_try_insert(memory, slot, pfn) else {
         frame.clear(FrameFlags::LOCKED);
         memory.put(pfn);
         return Ok(None);
     };
     if let Some(shadow) = shadow {
         let free = || memory.swap.free_slots();
-        memory.lru.refault(memory.ground(), &[(pfn, shadow)], free, gfp.is_faulted());
+        memory.lru.refault(memory, &[(pfn, shadow)], free, gfp.is_faulted());
     }
-    memory.lru.add(memory.ground(), pfn, gfp.is_faulted());
+    memory.lru.add(memory, pfn, gfp.is_faulted());
     let (device, block) = memory.swap.place(slot);
     memory.count(Stat::PswpIn, 1);
     submit_read(memory, pfn, device, block);
@@ -159,8 +159,8 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
 pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     let _scope = memory.scope(Scope::AddToSwap);
     let (order, group) = (memory.frames[pfn].order(), memory.frames[pfn].group());
-    let Some(slot) = memory.swap.alloc_run(memory.ground(), group, order) else { return false };
-    memory.swap.cache_insert(memory.ground(), slot, pfn);
+    let Some(slot) = memory.swap.alloc_run(memory, group, order) else { return false };
+    memory.swap.cache_insert(memory, slot, pfn);
     memory.frames[pfn].set(FrameFlags::DIRTY);
     true
 }
@@ -170,13 +170,13 @@ pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
 pub fn remove_from_swap_cache<M: Machine>(memory: &Memory<M>, pfn: Pfn, shadow: Option<Shadow>) {
     let frame = &memory.frames[pfn];
     debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
-    memory.swap.cache_remove(memory.ground(), frame.swap_slot(), shadow);
+    memory.swap.cache_remove(memory, frame.swap_slot(), shadow);
     let last = frame.put(1);
     debug_assert!(!last, "the caller holds {pfn}");
     let mapped = memory.frames.pages_mapped(pfn);
     if mapped > 0 && mapped < frame.pages() {
         // No page comes back any more.
-        memory.lru.defer_split(memory.ground(), pfn);
+        memory.lru.defer_split(memory, pfn);
     }
 }
 
@@ -210,10 +210,10 @@ pub fn drop_unmapped<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
 /// more use: it goes now, if nobody is at it. One that is mapped again keeps the slot, unless slots are scarce: as long
 /// as it is not stored to, it can be evicted again without a write.
 pub fn drop_swap_entry<M: Machine>(memory: &Memory<M>, slot: SwapSlot) {
-    if memory.swap.free_entry(memory.ground(), slot) > 0 {
+    if memory.swap.free_entry(memory, slot) > 0 {
         return;
     }
-    let Some(pfn) = memory.swap.cache_get(memory.ground(), slot) else { return };
+    let Some(pfn) = memory.swap.cache_get(memory, slot) else { return };
     if memory.try_lock_folio(pfn) {
         let useless = memory.frames[pfn].mapcount() == 0 || memory.swap.is_half_full();
         if useless && page_of_slot(memory, pfn, slot).is_some() {

@@ -8,13 +8,13 @@ use super::*;
 use crate::alloc::Allocator;
 use crate::api::SwapArea;
 use crate::event::Event;
-use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::lock::Lock;
 use crate::lru::Lru;
 use crate::machine::*;
+use crate::mm_core::MmCore;
+use crate::mmu::Mmu;
 use crate::primitive::AtomicU64;
-use crate::store::Store;
 use crate::swap::Swap;
 use crate::testing::TestMachine;
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ use std_alloc::vec::Vec;
 use tree::MAX_INDEX;
 
 /// What happens while somebody waits.
-type Meanwhile = fn(&Store<Disks>);
+type Meanwhile = fn(&MmCore<Disks>);
 
 /// A machine that has disks: whoever waits makes transfers end.
 pub(crate) struct Disks {
@@ -39,7 +39,7 @@ pub(crate) struct Disks {
 }
 
 std::thread_local! {
-    static STORE: RefCell<Option<Rc<Store<Disks>>>> = const { RefCell::new(None) };
+    static STORE: RefCell<Option<Rc<MmCore<Disks>>>> = const { RefCell::new(None) };
 }
 
 /// What a device holds before anything is written.
@@ -92,7 +92,7 @@ impl Disks {
             }
         }
         let store = STORE.with_borrow(|store| store.clone()).expect("a store was made");
-        store.cache.io_done(store.memory(), &io);
+        store.cache.io_done(store, &io);
         true
     }
 }
@@ -184,7 +184,7 @@ const SWAP: DeviceId = DeviceId(1);
 /// Nobody makes blocks here.
 pub(crate) const ROOT: Gfp = Gfp { given_up: Order::ZERO, ..Gfp::user(GroupId(0)) };
 
-pub(crate) fn store(frames: u32, slots: u32) -> Rc<Store<Disks>> {
+pub(crate) fn store(frames: u32, slots: u32) -> Rc<MmCore<Disks>> {
     let inner = TestMachine::simple(1, frames);
     let machine = Disks {
         inner,
@@ -193,30 +193,30 @@ pub(crate) fn store(frames: u32, slots: u32) -> Rc<Store<Disks>> {
         lasts: AtomicU64::new(u64::MAX),
         meanwhile: Lock::default(),
     };
-    let base = Ground::new(machine, Knobs::default());
-    let alloc = Allocator::new(&base).unwrap();
-    let lru = Lru::new(&base.machine);
+    let mmu = Mmu::new(machine, Knobs::default());
+    let alloc = Allocator::new(&mmu).unwrap();
+    let lru = Lru::new(&mmu.machine);
     let swap = Swap::new(&[SwapArea { device: SWAP, pages: slots, priority: 0 }], 1);
-    let store = Rc::new(Store::new(Memory::new(base, swap, alloc, lru), Cache::new(), Pfn::NONE));
+    let store = Rc::new(MmCore::new(Memory::new(mmu, swap, alloc, lru), Cache::new(), Pfn::NONE));
     STORE.with_borrow_mut(|place| *place = Some(store.clone()));
     store
 }
 
-pub(crate) fn disk_file(st: &Store<Disks>, block: u64, pages: u64) -> FileId {
-    st.cache.create(FileKind::Disk { device: DISK, block }, pages * PAGE_SIZE)
+pub(crate) fn disk_file(core: &MmCore<Disks>, block: u64, pages: u64) -> FileId {
+    core.cache.create(FileKind::Disk { device: DISK, block }, pages * PAGE_SIZE)
 }
 
-pub(crate) fn check(st: &Store<Disks>) {
-    st.cache.validate(st.memory()).unwrap();
-    st.swap.validate().unwrap();
-    st.alloc.validate(st.memory().ground()).unwrap();
-    st.lru.validate(st.memory().ground()).unwrap();
+pub(crate) fn check(core: &MmCore<Disks>) {
+    core.cache.validate(core).unwrap();
+    core.swap.validate().unwrap();
+    core.alloc.validate(core).unwrap();
+    core.lru.validate(core).unwrap();
 }
 
 /// Do to a folio what reclaim does: write it if it is dirty, else take it out of its cache. Returns whether it is gone.
-fn reclaim(st: &Store<Disks>, pfn: Pfn) -> bool {
-    let memory = st.memory();
-    let frame = &st.frames[pfn];
+fn reclaim(core: &MmCore<Disks>, pfn: Pfn) -> bool {
+    let memory = core;
+    let frame = &core.frames[pfn];
     if !frame.try_get() {
         return false;
     }
@@ -227,17 +227,17 @@ fn reclaim(st: &Store<Disks>, pfn: Pfn) -> bool {
     }
     let mut gone = false;
     let large = frame.order() > Order::ZERO && frame.has(FrameFlags::SWAPBACKED);
-    let split = large && !frame.has_any(busy) && st.cache.split(memory, pfn, Order::ZERO, None);
+    let split = large && !frame.has_any(busy) && core.cache.split(memory, pfn, Order::ZERO, None);
     if large && !split {
         // Somebody uses it.
     } else if frame.has(FrameFlags::DIRTY) && !frame.has_any(busy) {
         frame.set(FrameFlags::RECLAIM);
-        if !st.cache.write_page_start(memory, pfn) {
+        if !core.cache.write_page_start(memory, pfn) {
             frame.clear(FrameFlags::RECLAIM);
         }
     } else if !frame.has_any(busy) && frame.freeze(2) {
-        let shadow = memory.lru.eviction(memory.ground(), pfn, GroupId(0));
-        st.cache.remove(memory, pfn, Some(shadow));
+        let shadow = memory.lru.eviction(memory, pfn, GroupId(0));
+        core.cache.remove(memory, pfn, Some(shadow));
         gone = true;
     }
     memory.unlock_folio(pfn);
@@ -249,42 +249,42 @@ fn reclaim(st: &Store<Disks>, pfn: Pfn) -> bool {
     gone
 }
 
-fn read(st: &Store<Disks>, file: FileId, first: u64, pages: u64) -> Vec<u64> {
+fn read(core: &MmCore<Disks>, file: FileId, first: u64, pages: u64) -> Vec<u64> {
     let mut stamps = Vec::new();
     let (offset, len) = (first * PAGE_SIZE, pages * PAGE_SIZE);
-    st.cache
-        .read(st.memory(), file, offset, len, ROOT, &mut |pfn, _, _| stamps.push(st.machine.stamp(pfn)))
+    core.cache
+        .read(core, file, offset, len, ROOT, &mut |pfn, _, _| stamps.push(core.machine.stamp(pfn)))
         .unwrap();
     stamps
 }
 
-pub(crate) fn write(st: &Store<Disks>, file: FileId, offset: u64, len: u64, stamp: u64) {
+pub(crate) fn write(core: &MmCore<Disks>, file: FileId, offset: u64, len: u64, stamp: u64) {
     let mut done = 0;
     while done < len {
-        let source = &mut |pfn, _, _| st.machine.set_stamp(pfn, stamp);
-        done += st.cache.write(st.memory(), file, offset + done, len - done, ROOT, source).unwrap();
+        let source = &mut |pfn, _, _| core.machine.set_stamp(pfn, stamp);
+        done += core.cache.write(core, file, offset + done, len - done, ROOT, source).unwrap();
     }
 }
 
 /// What ftruncate does, but for mappings.
-fn truncate(st: &Store<Disks>, file: FileId, pages: u64) {
-    st.cache.set_size(file, pages * PAGE_SIZE);
-    crate::truncate::cut_astride(st, file, PageIndex(pages));
-    st.cache.truncate(st.memory(), file, PageIndex(pages));
+fn truncate(core: &MmCore<Disks>, file: FileId, pages: u64) {
+    core.cache.set_size(file, pages * PAGE_SIZE);
+    crate::truncate::cut_astride(core, file, PageIndex(pages));
+    core.cache.truncate(core, file, PageIndex(pages));
 }
 
 /// Write what is dirty of pages `[first, end)`.
-fn sync(st: &Store<Disks>, file: FileId, first: u64, end: u64) {
+fn sync(core: &MmCore<Disks>, file: FileId, first: u64, end: u64) {
     let state = crate::writeback::Writeback::default();
-    crate::writeback::sync_range(st, &state, file, PageIndex(first), PageIndex(end));
+    crate::writeback::sync_range(core, &state, file, PageIndex(first), PageIndex(end));
 }
 
-fn any_cached(st: &Store<Disks>, file: FileId, from: u64) -> Option<Pfn> {
-    let tree = st.cache.file(file).tree.lock();
+fn any_cached(core: &MmCore<Disks>, file: FileId, from: u64) -> Option<Pfn> {
+    let tree = core.cache.file(file).tree.lock();
     let found = tree
-        .folios_in(Mark::Folio, from..MAX_INDEX)
+        .folios_in(TreeMark::Folio, from..MAX_INDEX)
         .next()
-        .or_else(|| tree.folios_in(Mark::Folio, 0..from).next());
+        .or_else(|| tree.folios_in(TreeMark::Folio, 0..from).next());
     found.map(|(_, folio)| folio.head)
 }
 
@@ -325,15 +325,15 @@ proptest! {
         ops in prop::collection::vec(op(), 1..120),
         (order, window) in (0u64..=6, prop_oneof![Just(128u64), Just(256)]),
     ) {
-        let st = store(2048, 64);
-        st.knobs.set(Knob::FileMaxOrder, order).unwrap();
-        st.knobs.set(Knob::ShmemMaxOrder, order).unwrap();
-        st.knobs.set(Knob::ReadAheadKb, window).unwrap();
+        let core = store(2048, 64);
+        core.knobs.set(Knob::FileMaxOrder, order).unwrap();
+        core.knobs.set(Knob::ShmemMaxOrder, order).unwrap();
+        core.knobs.set(Knob::ReadAheadKb, window).unwrap();
         let mut held: Option<Pfn> = None;
         let files = [
-            disk_file(&st, 0, 40),
-            disk_file(&st, 1000, 7),
-            st.cache.create(FileKind::Shmem, 30 * PAGE_SIZE),
+            disk_file(&core, 0, 40),
+            disk_file(&core, 1000, 7),
+            core.cache.create(FileKind::Shmem, 30 * PAGE_SIZE),
         ];
         let mut model: [Vec<u64>; 3] = [
             (0..40).map(|i| virgin(DISK, i)).collect(),
@@ -345,199 +345,200 @@ proptest! {
                 Op::Read(f, first, pages) => {
                     let end = ((first + pages) as usize).min(model[f].len());
                     let expected = model[f].get(first as usize..end).unwrap_or(&[]);
-                    prop_assert_eq!(&read(&st, files[f], first, pages), expected);
+                    prop_assert_eq!(&read(&core, files[f], first, pages), expected);
                 }
                 Op::Write(f, first, pages, whole) => {
                     let (offset, len) = (first * PAGE_SIZE, pages * PAGE_SIZE);
                     let end = (first + pages) as usize;
-                    if whole { write(&st, files[f], offset, len, stamp) } else { write(&st, files[f], offset + 9, len - 99, stamp) }
+                    if whole { write(&core, files[f], offset, len, stamp) } else { write(&core, files[f], offset + 9, len - 99, stamp) }
                     if model[f].len() < end {
                         model[f].resize(end, 0);
                     }
                     model[f][first as usize..end].fill(stamp);
                 }
                 Op::Truncate(f, pages) => {
-                    truncate(&st, files[f], pages);
+                    truncate(&core, files[f], pages);
                     model[f].resize(pages as usize, 0);
                 }
                 Op::Sync(f) => {
-                    sync(&st, files[f], 0, u64::MAX);
-                    let base = if f == 0 { 0 } else { 1000 };
-                    let f_ = st.cache.file(files[f]);
-                    prop_assert!(f_.is_shmem() || !st.cache.is_dirty(files[f]));
+                    sync(&core, files[f], 0, u64::MAX);
+                    let platform = if f == 0 { 0 } else { 1000 };
+                    let f_ = core.cache.file(files[f]);
+                    prop_assert!(f_.is_shmem() || !core.cache.is_dirty(files[f]));
                     for (i, &stamp) in model[f].iter().enumerate().filter(|_| f < 2) {
                         let on_device = f_.extents.lock().contains(i as u64);
-                        prop_assert_eq!(if on_device { st.machine.block(DISK, base + i as u64) } else { 0 }, stamp);
+                        prop_assert_eq!(if on_device { core.machine.block(DISK, platform + i as u64) } else { 0 }, stamp);
                     }
                 }
-                Op::Reclaim(f, index) => if let Some(pfn) = any_cached(&st, files[f], index) {
-                    reclaim(&st, pfn);
+                Op::Reclaim(f, index) => if let Some(pfn) = any_cached(&core, files[f], index) {
+                    reclaim(&core, pfn);
                 },
                 Op::ReclaimSwapped(n) => {
                     let mut cached = Vec::new();
-                    st.swap.for_cached(&mut |_, pfn| cached.push(pfn));
+                    core.swap.for_cached(&mut |_, pfn| cached.push(pfn));
                     if let Some(&pfn) = cached.get(n as usize) {
-                        reclaim(&st, pfn);
+                        reclaim(&core, pfn);
                     }
                 }
-                Op::EndIo(n) => { (0..n).all(|_| st.machine.end_one()); }
-                Op::DropClean => { st.cache.drop_clean(st.memory()); }
+                Op::EndIo(n) => { (0..n).all(|_| core.machine.end_one()); }
+                Op::DropClean => { core.cache.drop_clean(core); }
                 Op::Hold(f, index) => match held.take() {
-                    Some(pfn) => st.put(pfn),
+                    Some(pfn) => core.put(pfn),
                     None => {
-                        held = any_cached(&st, files[f], index);
-                        held.into_iter().for_each(|pfn| st.frames[pfn].get(1));
+                        held = any_cached(&core, files[f], index);
+                        held.into_iter().for_each(|pfn| core.frames[pfn].get(1));
                     }
                 },
             }
-            check(&st);
+            check(&core);
         }
-        held.into_iter().for_each(|pfn| st.put(pfn));
-        while st.machine.end_one() {}
+        held.into_iter().for_each(|pfn| core.put(pfn));
+        while core.machine.end_one() {}
         for file in files {
-            st.cache.destroy(st.memory(), file);
+            core.cache.destroy(core, file);
         }
-        check(&st);
+        check(&core);
         // Slots that lost their last entry while they were written: the folio is reclaim's to find.
         let mut orphans = Vec::new();
-        st.swap.for_cached(&mut |_, pfn| orphans.push(pfn));
+        core.swap.for_cached(&mut |_, pfn| orphans.push(pfn));
         for pfn in orphans {
-            prop_assert!(reclaim(&st, pfn));
+            prop_assert!(reclaim(&core, pfn));
         }
-        check(&st);
-        prop_assert_eq!((st.swap.free_slots(), st.stats.read(Stat::NrFilePages)), (64, 0));
+        check(&core);
+        prop_assert_eq!((core.swap.free_slots(), core.stats.read(Stat::NrFilePages)), (64, 0));
     }
 }
 
 #[test]
 fn a_sequential_reader_waits_less_and_less() {
-    let st = store(4096, 8);
-    let file = disk_file(&st, 0, 200);
+    let core = store(4096, 8);
+    let file = disk_file(&core, 0, 200);
     let mut waits = 0;
     for index in 0..200 {
-        let page = st.cache.get_page(st.memory(), file, PageIndex(index), ReadHint::default(), ROOT).unwrap();
+        let page = core.cache.get_page(core, file, PageIndex(index), ReadHint::default(), ROOT).unwrap();
         waits += u32::from(page.major);
-        st.put(page.folio);
+        core.put(page.folio);
         // The device is fast: what was submitted arrives before the next page is wanted.
-        while st.machine.end_one() {}
-        st.cache.file(file).readahead.lock().note_read((index + 1) * PAGE_SIZE);
+        while core.machine.end_one() {}
+        core.cache.file(file).readahead.lock().note_read((index + 1) * PAGE_SIZE);
     }
-    assert_eq!((waits, st.machine.submitted()), (1, 200));
-    assert_eq!(st.stats.read(Stat::PgpgIn), 800);
-    check(&st);
+    assert_eq!((waits, core.machine.submitted()), (1, 200));
+    assert_eq!(core.stats.read(Stat::PgpgIn), 800);
+    check(&core);
 }
 
 #[test]
 fn a_random_reader_reads_what_it_asks_for() {
-    let st = store(4096, 8);
-    let file = disk_file(&st, 0, 2000);
+    let core = store(4096, 8);
+    let file = disk_file(&core, 0, 2000);
     for index in [700, 50, 1200, 333, 999] {
-        assert_eq!(read(&st, file, index, 1), [virgin(DISK, index)]);
+        assert_eq!(read(&core, file, index, 1), [virgin(DISK, index)]);
     }
-    assert_eq!(st.machine.submitted(), 5);
-    st.cache.advise(file, FileAdvice::Random);
-    read(&st, file, 0, 1);
-    assert_eq!(st.machine.submitted(), 6);
+    assert_eq!(core.machine.submitted(), 5);
+    core.cache.advise(file, FileAdvice::Random);
+    read(&core, file, 0, 1);
+    assert_eq!(core.machine.submitted(), 6);
 }
 
 #[test]
 fn a_fault_reads_around_itself() {
-    let st = store(4096, 8);
-    let file = disk_file(&st, 0, 2000);
+    let core = store(4096, 8);
+    let file = disk_file(&core, 0, 2000);
     let hint = ReadHint { fault: true, ..ReadHint::default() };
-    let page = st.cache.get_page(st.memory(), file, PageIndex(100), hint, ROOT).unwrap();
+    let page = core.cache.get_page(core, file, PageIndex(100), hint, ROOT).unwrap();
     assert!(page.major);
-    st.put(page.folio);
-    while st.machine.end_one() {}
+    core.put(page.folio);
+    while core.machine.end_one() {}
     let mut seen = Vec::new();
-    st.cache.resident(st.memory(), file, PageIndex(0), 2000, |run| {
+    core.cache.resident(core, file, PageIndex(0), 2000, |run| {
         seen.extend((0..run.pages as u64).map(|i| run.index.0 + i));
-        st.unlock_folio(run.folio);
-        st.put_many(run.folio, run.pages);
+        core.unlock_folio(run.folio);
+        core.put_many(run.folio, run.pages);
     });
     // The marked page, 8 before the end, must go through get_page.
     assert_eq!(seen, (84..116).filter(|&index| index != 108).collect::<Vec<_>>());
-    let page = st.cache.get_page(st.memory(), file, PageIndex(108), hint, ROOT).unwrap();
+    let page = core.cache.get_page(core, file, PageIndex(108), hint, ROOT).unwrap();
     assert!(!page.major);
-    st.put(page.folio);
-    assert_eq!(st.machine.submitted(), 64);
-    check(&st);
+    core.put(page.folio);
+    assert_eq!(core.machine.submitted(), 64);
+    check(&core);
 }
 
 #[test]
 fn overwriting_whole_pages_reads_nothing() {
-    let st = store(4096, 8);
-    let file = disk_file(&st, 0, 10);
-    write(&st, file, 0, 4 * PAGE_SIZE, 1);
-    write(&st, file, 10 * PAGE_SIZE + 1, 10, 2);
-    assert_eq!(st.machine.submitted(), 0);
-    write(&st, file, 5 * PAGE_SIZE, 100, 3);
-    assert_eq!(st.machine.submitted(), 1);
-    assert_eq!((st.cache.file(file).size(), st.stats.read(Stat::NrDirty)), (10 * PAGE_SIZE + 11, 6));
-    check(&st);
+    let core = store(4096, 8);
+    let file = disk_file(&core, 0, 10);
+    write(&core, file, 0, 4 * PAGE_SIZE, 1);
+    write(&core, file, 10 * PAGE_SIZE + 1, 10, 2);
+    assert_eq!(core.machine.submitted(), 0);
+    write(&core, file, 5 * PAGE_SIZE, 100, 3);
+    assert_eq!(core.machine.submitted(), 1);
+    assert_eq!((core.cache.file(file).size(), core.stats.read(Stat::NrDirty)), (10 * PAGE_SIZE + 11, 6));
+    check(&core);
 }
 
 /// An anonymous folio that was swapped out: written, and gone from memory.
-fn swapped_out(st: &Store<Disks>, stamp: u64) -> SwapSlot {
-    let memory = st.memory();
+fn swapped_out(core: &MmCore<Disks>, stamp: u64) -> SwapSlot {
+    let memory = core;
     let pfn = memory.new_folio(Order::ZERO, ROOT).unwrap();
     let frame = &memory.frames[pfn];
     frame.set_owner(Owner::Anon(AnonId(0)), PageIndex(0));
     frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-    memory.lru.add(memory.ground(), pfn, false);
-    st.machine.set_stamp(pfn, stamp);
+    memory.lru.add(memory, pfn, false);
+    core.machine.set_stamp(pfn, stamp);
     memory.lock_folio(pfn);
     assert!(add_to_swap(memory, pfn));
     let slot = frame.swap_slot();
     memory.swap.dup(slot);
-    assert!(st.cache.write_page_start(memory, pfn));
+    assert!(core.cache.write_page_start(memory, pfn));
     memory.unlock_folio(pfn);
-    while st.machine.end_one() {}
+    while core.machine.end_one() {}
     memory.put(pfn);
-    assert!(reclaim(st, pfn));
+    assert!(reclaim(core, pfn));
     slot
 }
 
 #[test]
 fn swap_comes_back_in_clusters() {
-    let st = store(4096, 64);
-    let slots: Vec<SwapSlot> = (0..32).map(|stamp| swapped_out(&st, stamp + 500)).collect();
+    let core = store(4096, 64);
+    let slots: Vec<SwapSlot> = (0..32).map(|stamp| swapped_out(&core, stamp + 500)).collect();
     assert_eq!(slots, (0..32).map(SwapSlot).collect::<Vec<_>>());
     let mut majors = 0;
     for &slot in &slots {
-        let page = swapin(st.memory(), slot, ROOT).unwrap();
-        assert_eq!(st.machine.stamp(page.folio), slot.0 as u64 + 500);
+        let page = swapin(core, slot, ROOT).unwrap();
+        assert_eq!(core.machine.stamp(page.folio), slot.0 as u64 + 500);
         majors += u64::from(page.major);
-        while st.machine.end_one() {}
-        check(&st);
-        drop_swap_entry(st.memory(), slot);
-        st.put(page.folio);
+        while core.machine.end_one() {}
+        check(&core);
+        drop_swap_entry(core, slot);
+        core.put(page.folio);
     }
     let reads = [Stat::PswpIn, Stat::PswpOut, Stat::SwapRa, Stat::SwapRaHit, Stat::WorkingsetRefaultAnon];
-    let [pswpin, pswpout, ra, hits, refaults] = reads.map(|stat| st.stats.read(stat));
+    let [pswpin, pswpout, ra, hits, refaults] = reads.map(|stat| core.stats.read(stat));
     assert_eq!((pswpin, pswpout, refaults), (32, 32, 32));
     assert_eq!((ra, hits), (32 - majors as i64, ra));
     assert!(majors < 10, "{majors} of 32 neighbours were waited for");
-    assert_eq!(st.swap.free_slots(), 64);
-    check(&st);
+    assert_eq!(core.swap.free_slots(), 64);
+    check(&core);
 }
 
 #[test]
 fn shadows_of_more_than_memory_are_forgotten() {
-    let st = store(2048, 8);
-    let file = disk_file(&st, 0, 64 * 400);
+    let core = store(2048, 8);
+    let file = disk_file(&core, 0, 64 * 400);
     for leaf in 0..400 {
-        assert_eq!(read(&st, file, leaf * 64 + 3, 1).len(), 1);
-        while st.machine.end_one() {}
-        let pfn = any_cached(&st, file, leaf * 64).unwrap();
-        assert!(reclaim(&st, pfn));
+        assert_eq!(read(&core, file, leaf * 64 + 3, 1).len(), 1);
+        while core.machine.end_one() {}
+        let pfn = any_cached(&core, file, leaf * 64).unwrap();
+        assert!(reclaim(&core, pfn));
     }
-    check(&st);
-    let (nodes, freed) = (st.stats.read(Stat::WorkingsetNodes), st.stats.read(Stat::WorkingsetNodereclaim));
+    check(&core);
+    let (nodes, freed) =
+        (core.stats.read(Stat::WorkingsetNodes), core.stats.read(Stat::WorkingsetNodereclaim));
     assert_eq!(nodes + freed, 400);
     assert!(nodes <= 64, "{nodes} leaves of shadows for empty lists");
-    read(&st, file, 399 * 64 + 3, 1);
-    assert_eq!(st.stats.read(Stat::WorkingsetRefaultFile), 1);
-    read(&st, file, 3, 1);
-    assert_eq!(st.stats.read(Stat::WorkingsetRefaultFile), 1);
+    read(&core, file, 399 * 64 + 3, 1);
+    assert_eq!(core.stats.read(Stat::WorkingsetRefaultFile), 1);
+    read(&core, file, 3, 1);
+    assert_eq!(core.stats.read(Stat::WorkingsetRefaultFile), 1);
 }

@@ -7,14 +7,14 @@
 
 use super::zone::{compact_zone, score_mark};
 use super::{Control, Outcome};
-use crate::alloc::{KswapdRequest, Mark, Zone};
+use crate::alloc::{KswapdRequest, Watermark, Zone};
 use crate::event::Event;
 use crate::frame::Mobility;
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, WaitKey, ZoneKind};
 use crate::migrate::Mode;
+use crate::mm_core::MmCore;
 use crate::stat::Stat;
-use crate::store::Store;
 use crate::units::*;
 
 /// Between two looks at how much memory is in pieces.
@@ -23,22 +23,22 @@ const INTERVAL: Nanos = 500_000_000;
 const LATER: u32 = 6;
 
 /// Run the daemon of a node until the machine stops.
-pub fn daemon<M: Machine>(st: &Store<M>, node: NodeId) {
-    let machine = &st.machine;
+pub fn daemon<M: Machine>(core: &MmCore<M>, node: NodeId) {
+    let machine = &core.machine;
     let mut interval = INTERVAL;
     while !machine.stopping() {
         let ticket = machine.ticket(WaitKey::Kcompactd(node));
-        if st.alloc.kcompactd_request(node).is_none() {
-            let deadline = is_proactive(st).then(|| machine.now() + interval);
+        if core.alloc.kcompactd_request(node).is_none() {
+            let deadline = is_proactive(core).then(|| machine.now() + interval);
             machine.wait(ticket, deadline);
         }
         if machine.stopping() {
             return;
         }
         interval = INTERVAL;
-        match st.alloc.take_kcompactd_request(node) {
-            Some(wanted) => work(st, node, wanted),
-            None if is_proactive(st) && !st.alloc.reclaim_active(node) && !proactive(st, node) => {
+        match core.alloc.take_kcompactd_request(node) {
+            Some(wanted) => work(core, node, wanted),
+            None if is_proactive(core) && !core.alloc.reclaim_active(node) && !proactive(core, node) => {
                 interval = INTERVAL << LATER;
             }
             None => {}
@@ -47,41 +47,41 @@ pub fn daemon<M: Machine>(st: &Store<M>, node: NodeId) {
 }
 
 /// Does free memory in pieces concern anybody?
-fn is_proactive<M: Machine>(st: &Store<M>) -> bool {
-    st.knobs.get(Knob::CompactionProactiveness) > 0 && st.knobs.wants_blocks()
+fn is_proactive<M: Machine>(core: &MmCore<M>) -> bool {
+    core.knobs.get(Knob::CompactionProactiveness) > 0 && core.knobs.wants_blocks()
 }
 
 /// Make a block of the order that was wanted in each zone of the node.
-pub(super) fn work<M: Machine>(st: &Store<M>, node: NodeId, wanted: KswapdRequest) {
-    let _scope = st.scope(Scope::Kcompactd);
+pub(super) fn work<M: Machine>(core: &MmCore<M>, node: NodeId, wanted: KswapdRequest) {
+    let _scope = core.scope(Scope::Kcompactd);
     let KswapdRequest { order, highest } = wanted;
-    st.event(Event::MmCompactionKcompactdWake, [node.0 as u64, order.0 as u64, highest as u64, 0]);
-    st.count(Stat::CompactDaemonWake, 1);
-    for zone in st.alloc.zones_of(node, highest) {
-        if zone.compaction.deferred(order) || !zone.suits_kcompactd(&st.knobs, order, zone.kind()) {
+    core.event(Event::MmCompactionKcompactdWake, [node.0 as u64, order.0 as u64, highest as u64, 0]);
+    core.count(Stat::CompactDaemonWake, 1);
+    for zone in core.alloc.zones_of(node, highest) {
+        if zone.compaction.deferred(order) || !zone.suits_kcompactd(&core.knobs, order, zone.kind()) {
             continue;
         }
-        if st.machine.stopping() {
+        if core.machine.stopping() {
             return;
         }
         let how = Control {
             order: Some(order),
             mobility: Mobility::Movable,
             highest,
-            mark: Mark::Min,
+            mark: Watermark::Min,
             mode: Mode::SyncLight,
             direct: false,
             proactive: false,
             whole_zone: false,
             ignore_skip: false,
             ignore_suitable: false,
-            whole_blocks: st.knobs.get(Knob::DefragMode) != 0,
+            whole_blocks: core.knobs.get(Knob::DefragMode) != 0,
         };
-        match compact(st, zone, how) {
+        match compact(core, zone, how) {
             Outcome::Success => zone.compaction.succeeded(order, false),
             Outcome::Complete | Outcome::PartialSkipped => {
                 // Pages that would make a block may lie on CPUs' lists.
-                st.alloc.drain_zone(st.memory().ground(), zone.id());
+                core.alloc.drain_zone(core, zone.id());
                 zone.compaction.defer(order);
             }
             _ => {}
@@ -89,43 +89,43 @@ pub(super) fn work<M: Machine>(st: &Store<M>, node: NodeId, wanted: KswapdReques
     }
 }
 
-fn compact<M: Machine>(st: &Store<M>, zone: &Zone, how: Control) -> Outcome {
-    let ended = compact_zone(st, zone, how);
-    st.count(Stat::CompactDaemonMigrateScanned, ended.migrate_scanned as i64);
-    st.count(Stat::CompactDaemonFreeScanned, ended.free_scanned as i64);
+fn compact<M: Machine>(core: &MmCore<M>, zone: &Zone, how: Control) -> Outcome {
+    let ended = compact_zone(core, zone, how);
+    core.count(Stat::CompactDaemonMigrateScanned, ended.migrate_scanned as i64);
+    core.count(Stat::CompactDaemonFreeScanned, ended.free_scanned as i64);
     ended.outcome
 }
 
 /// Compact the node if too much of its free memory is in pieces. `false`: that was of no use.
-pub(super) fn proactive<M: Machine>(st: &Store<M>, node: NodeId) -> bool {
-    let high = (score_mark(st.knobs.get(Knob::CompactionProactiveness)) + 10).min(100);
-    let before = score(st, node);
+pub(super) fn proactive<M: Machine>(core: &MmCore<M>, node: NodeId) -> bool {
+    let high = (score_mark(core.knobs.get(Knob::CompactionProactiveness)) + 10).min(100);
+    let before = score(core, node);
     if before <= high {
         return true;
     }
-    let _scope = st.scope(Scope::Kcompactd);
-    for zone in st.alloc.zones_of(node, ZoneKind::Movable) {
-        compact(st, zone, Control::everything(true));
+    let _scope = core.scope(Scope::Kcompactd);
+    for zone in core.alloc.zones_of(node, ZoneKind::Movable) {
+        compact(core, zone, Control::everything(true));
     }
-    score(st, node) < before
+    score(core, node) < before
 }
 
 /// How much of a node's free memory is of no use for blocks of 2 MiB, in per cent, each zone weighted by its size.
-fn score<M: Machine>(st: &Store<M>, node: NodeId) -> u64 {
-    let zones = || st.alloc.zones_of(node, ZoneKind::Movable);
+fn score<M: Machine>(core: &MmCore<M>, node: NodeId) -> u64 {
+    let zones = || core.alloc.zones_of(node, ZoneKind::Movable);
     let present: u64 = zones().map(Zone::spanned).sum();
     let weighted = |zone: &Zone| zone.spanned() * zone.blocks().external_fragmentation(PAGEBLOCK_ORDER);
     zones().map(|zone| weighted(zone) / (present + 1)).sum()
 }
 
 /// Compact all memory, as far as anything can be moved: what a write to `vm.compact_memory` does.
-pub fn everything<M: Machine>(st: &Store<M>) {
-    everything_by(st, Mode::Sync);
+pub fn everything<M: Machine>(core: &MmCore<M>) {
+    everything_by(core, Mode::Sync);
 }
 
-pub(crate) fn everything_by<M: Machine>(st: &Store<M>, mode: Mode) {
-    for zone in st.alloc.zones() {
-        compact_zone(st, zone, Control { mode, ..Control::everything(false) });
+pub(crate) fn everything_by<M: Machine>(core: &MmCore<M>, mode: Mode) {
+    for zone in core.alloc.zones() {
+        compact_zone(core, zone, Control { mode, ..Control::everything(false) });
     }
 }
 

@@ -2,13 +2,13 @@
 
 use super::zone::compact_zone;
 use super::{Control, Outcome};
-use crate::alloc::{COSTLY_ORDER, Mark, NeedsReclaim, Reserve, Zone};
+use crate::alloc::{COSTLY_ORDER, NeedsReclaim, Reserve, Watermark, Zone};
 use crate::frame::Mobility;
 use crate::machine::{Machine, Scope};
 use crate::migrate::Mode;
+use crate::mm_core::MmCore;
 use crate::reclaim;
 use crate::stat::Stat;
-use crate::store::Store;
 
 /// How hard to try; the next one is greater.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
@@ -31,35 +31,35 @@ pub struct Made {
 }
 
 /// Compact the zones that a request could use until one has a block for it above its min mark.
-pub fn direct<M: Machine>(st: &Store<M>, needs: &NeedsReclaim, priority: Priority) -> Made {
-    let _scope = st.scope(Scope::TryToCompactPages);
-    let outcome = try_zones(st, needs, priority);
+pub fn direct<M: Machine>(core: &MmCore<M>, needs: &NeedsReclaim, priority: Priority) -> Made {
+    let _scope = core.scope(Scope::TryToCompactPages);
+    let outcome = try_zones(core, needs, priority);
     if outcome == Outcome::Skipped {
         return Made { outcome, there: false };
     }
-    st.count(Stat::CompactStall, 1);
-    let with_block = zones(st, needs).find(|zone| allows(zone, needs));
+    core.count(Stat::CompactStall, 1);
+    let with_block = zones(core, needs).find(|zone| allows(zone, needs));
     if let Some(zone) = with_block {
         zone.compaction.set_flush(false);
         zone.compaction.succeeded(needs.order, true);
     }
-    st.count(if with_block.is_some() { Stat::CompactSuccess } else { Stat::CompactFail }, 1);
-    st.machine.resched();
+    core.count(if with_block.is_some() { Stat::CompactSuccess } else { Stat::CompactFail }, 1);
+    core.machine.resched();
     Made { outcome, there: with_block.is_some() }
 }
 
-fn zones<'a, M: Machine>(st: &'a Store<M>, needs: &NeedsReclaim) -> impl Iterator<Item = &'a Zone> {
-    let zones = st.alloc.zonelist(needs.node, needs.highest).iter().map(|&id| st.alloc.zone(id));
+fn zones<'a, M: Machine>(core: &'a MmCore<M>, needs: &NeedsReclaim) -> impl Iterator<Item = &'a Zone> {
+    let zones = core.alloc.zonelist(needs.node, needs.highest).iter().map(|&id| core.alloc.zone(id));
     zones.filter(|zone| needs.could_use(zone))
 }
 
 /// Is there a block for a request, above some zone's min mark?
-pub fn has_block<M: Machine>(st: &Store<M>, needs: &NeedsReclaim) -> bool {
-    zones(st, needs).any(|zone| allows(zone, needs))
+pub fn has_block<M: Machine>(core: &MmCore<M>, needs: &NeedsReclaim) -> bool {
+    zones(core, needs).any(|zone| allows(zone, needs))
 }
 
 fn allows(zone: &Zone, needs: &NeedsReclaim) -> bool {
-    zone.watermark_ok(needs.order, Mark::Min, needs.highest, Reserve::None)
+    zone.watermark_ok(needs.order, Watermark::Min, needs.highest, Reserve::None)
 }
 
 fn control(needs: &NeedsReclaim, priority: Priority) -> Control {
@@ -68,7 +68,7 @@ fn control(needs: &NeedsReclaim, priority: Priority) -> Control {
         order: Some(needs.order),
         mobility: Mobility::Movable,
         highest: needs.highest,
-        mark: Mark::Min,
+        mark: Watermark::Min,
         mode: if priority == Priority::Async { Mode::Async } else { Mode::SyncLight },
         direct: true,
         proactive: false,
@@ -79,15 +79,15 @@ fn control(needs: &NeedsReclaim, priority: Priority) -> Control {
     }
 }
 
-fn try_zones<M: Machine>(st: &Store<M>, needs: &NeedsReclaim, priority: Priority) -> Outcome {
+fn try_zones<M: Machine>(core: &MmCore<M>, needs: &NeedsReclaim, priority: Priority) -> Outcome {
     let full = priority == Priority::SyncFull;
     let mut best = Outcome::Skipped;
-    for zone in zones(st, needs) {
+    for zone in zones(core, needs) {
         if !full && zone.compaction.deferred(needs.order) {
             best = best.max(Outcome::Deferred);
             continue;
         }
-        let outcome = compact_zone(st, zone, control(needs, priority)).outcome;
+        let outcome = compact_zone(core, zone, control(needs, priority)).outcome;
         best = best.max(outcome);
         match outcome {
             // Whether it is had is not certain yet.
@@ -129,12 +129,12 @@ impl Attempts {
     }
 
     /// After one that came to `outcome`: is there any point in another one?
-    pub fn again<M: Machine>(&mut self, st: &Store<M>, needs: &NeedsReclaim, outcome: Outcome) -> bool {
+    pub fn again<M: Machine>(&mut self, core: &MmCore<M>, needs: &NeedsReclaim, outcome: Outcome) -> bool {
         let costly = needs.order > COSTLY_ORDER;
         if outcome == Outcome::Skipped {
             // Where reclaim could free enough to move folios to.
-            return zones(st, needs).any(|zone| {
-                let reclaimable = reclaim::reclaimable(st, zone.node(), zone.kind()) / needs.order.0 as u64;
+            return zones(core, needs).any(|zone| {
+                let reclaimable = reclaim::reclaimable(core, zone.node(), zone.kind()) / needs.order.0 as u64;
                 zone.compactable_with(needs.order, needs.highest, zone.free_pages() + reclaimable)
             });
         }

@@ -5,7 +5,7 @@
 //! next: the fewest moves for each block that becomes whole. It ends where what is in the next one finds no room in
 //! fuller ones.
 
-use super::{Outcome, Run};
+use super::{Compaction, Outcome};
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, Work};
 use crate::stat::Stat;
@@ -14,11 +14,11 @@ use std_alloc::collections::BTreeSet;
 
 const BLOCK: u32 = PAGEBLOCK_ORDER.frames();
 
-impl<M: Machine> Run<'_, M> {
+impl<M: Machine> Compaction<'_, M> {
     /// Empty page block after page block.
     pub(super) fn go_by_fullness(&mut self) -> Outcome {
         let mut tried = BTreeSet::new();
-        self.emptied_from = self.st.alloc.emptied_from(self.st.memory().ground(), self.zone.id());
+        self.emptied_from = self.core.alloc.emptied_from(&self.core, self.zone.id());
         loop {
             let enough = self.enough_by_fullness();
             if enough != Outcome::Continue {
@@ -41,7 +41,7 @@ impl<M: Machine> Run<'_, M> {
     }
 
     fn enough_by_fullness(&self) -> Outcome {
-        if self.st.machine.stopping() {
+        if self.core.machine.stopping() {
             return Outcome::Contended;
         }
         if self.how.proactive { self.proactive_enough() } else { Outcome::Continue }
@@ -50,7 +50,7 @@ impl<M: Machine> Run<'_, M> {
     /// The page block with the fewest pages in use that has not been tried, and the free pages of all others that are
     /// free in part.
     fn emptiest(&self, tried: &BTreeSet<Pfn>) -> Option<(Pfn, u64)> {
-        self.st.alloc.emptiest(self.st.memory().ground(), self.zone.id(), |block| tried.contains(&block))
+        self.core.alloc.emptiest(&self.core, self.zone.id(), |block| tried.contains(&block))
     }
 
     /// Pages in use in a page block, if it can be emptied as far as can be seen.
@@ -60,9 +60,9 @@ impl<M: Machine> Run<'_, M> {
             return None;
         }
         while at < end {
-            let frame = &self.st.frames[at];
+            let frame = &self.core.frames[at];
             self.migrate_scanned += 1;
-            self.st.charge(Work::CompactScan, 1);
+            self.core.charge(Work::CompactScan, 1);
             let flags = frame.flags();
             if flags.contains(FrameFlags::BUDDY) {
                 at = at.add(frame.guess_free_order().frames());
@@ -89,18 +89,18 @@ impl<M: Machine> Run<'_, M> {
             self.isolate_from(at, end);
             room = self.waiting == 0 || !self.move_sources().no_room;
         }
-        self.st.alloc.drain_here(self.st.memory().ground(), self.zone.id());
+        self.core.alloc.drain_here(&self.core, self.zone.id());
         room
     }
 
     /// Isolate a free block of at least `order` in the fullest page block that has one, but in none that is emptied or
     /// will be: what is moved there would be moved again.
     pub(super) fn isolate_in_fullest(&mut self, order: Order, emptying: Pfn) {
-        let ground = self.st.memory().ground();
-        let done = self.st.alloc.isolate_in_fullest(ground, &mut self.held, order, |block, free| {
+        let mmu = &self.core;
+        let done = self.core.alloc.isolate_in_fullest(mmu, &mut self.held, order, |block, free| {
             block != emptying && free <= self.emptied_from
         });
         self.free_scanned += done.scanned;
-        self.st.count(Stat::CompactIsolated, done.pages as i64);
+        self.core.count(Stat::CompactIsolated, done.pages as i64);
     }
 }

@@ -3,42 +3,42 @@
 //! Free blocks are looked for in the zone's lists first, high in what lies between the scanners; if that brings
 //! nothing, page block by page block downwards. They are kept as they are, by size (`alloc::HeldBlocks`).
 
-use super::{Run, end_of};
-use crate::alloc::{CLUSTER, Found, Fresh, Search};
+use super::{Compaction, end_of};
+use crate::alloc::{CLUSTER, Fresh, Search, SearchOutcome};
 use crate::frame::{FrameFlags, Mobility};
 use crate::machine::Machine;
 use crate::migrate::Target;
+use crate::mm_core::MmCore;
 use crate::stat::Stat;
-use crate::store::Store;
 use crate::units::*;
 
 const BLOCK: u32 = PAGEBLOCK_ORDER.frames();
 
-impl<M: Machine> Target<M> for Run<'_, M> {
-    fn take(&mut self, st: &Store<M>, _from: Pfn, order: Order) -> Option<Fresh> {
+impl<M: Machine> Target<M> for Compaction<'_, M> {
+    fn take(&mut self, core: &MmCore<M>, _from: Pfn, order: Order) -> Option<Fresh> {
         if !self.folios.keeps(order) {
             return None;
         }
         let split = self.folios.splits_free();
-        let ground = st.memory().ground();
-        let taken = self.held.take(ground, self.zone, order, split).or_else(|| {
+        let mmu = core;
+        let taken = self.held.take(mmu, self.zone, order, split).or_else(|| {
             match self.emptying {
                 Some(block) => self.isolate_in_fullest(order, block),
                 None => self.isolate_free(),
             }
-            self.held.take(ground, self.zone, order, split)
+            self.held.take(mmu, self.zone, order, split)
         })?;
         self.waiting = self.waiting.saturating_sub(order.frames() as u64);
         Some(taken)
     }
 
-    fn give_back(&mut self, st: &Store<M>, unused: Fresh) {
+    fn give_back(&mut self, core: &MmCore<M>, unused: Fresh) {
         self.waiting += unused.order().frames() as u64;
-        self.held.give_back(st.memory().ground(), unused);
+        self.held.give_back(core, unused);
     }
 }
 
-impl<M: Machine> Run<'_, M> {
+impl<M: Machine> Compaction<'_, M> {
     fn has_enough(&self) -> bool {
         self.held.pages() >= self.waiting
     }
@@ -55,7 +55,7 @@ impl<M: Machine> Run<'_, M> {
         let mut at = self.free_at;
         while block >= lowest {
             if block.0.is_multiple_of(CLUSTER * BLOCK) {
-                self.st.machine.resched();
+                self.core.machine.resched();
             }
             let end = Pfn((block.0 + BLOCK).min(self.zone.end().0));
             let below = Pfn(block.0 - BLOCK);
@@ -89,16 +89,16 @@ impl<M: Machine> Run<'_, M> {
 
     /// Isolate free pages of one page block, from `at` on, which moves. Returns how many.
     fn isolate_block(&mut self, at: &mut Pfn, end: Pfn, stride: u32) -> u64 {
-        let ground = self.st.memory().ground();
-        let done = self.st.alloc.isolate_free(ground, &mut self.held, at, end, (stride, self.waiting));
+        let mmu = &self.core;
+        let done = self.core.alloc.isolate_free(mmu, &mut self.held, at, end, (stride, self.waiting));
         self.free_scanned += done.scanned;
-        self.st.count(Stat::CompactIsolated, done.pages as i64);
+        self.core.count(Stat::CompactIsolated, done.pages as i64);
         done.pages
     }
 
     /// May pages be moved to a page block? Not if that breaks a free block that is large enough already.
     fn is_target(&self, block: Pfn) -> bool {
-        let frame = &self.st.frames[block];
+        let frame = &self.core.frames[block];
         let most = self.how.order.filter(|order| order.0 > 0).unwrap_or(PAGEBLOCK_ORDER);
         if frame.has(FrameFlags::BUDDY) && frame.guess_free_order() >= most {
             return false;
@@ -145,9 +145,9 @@ impl<M: Machine> Run<'_, M> {
 
     /// Search the list of one order. `false`: that was enough.
     fn search_list(&mut self, order: Order, search: &mut ListSearch) -> bool {
-        let ground = self.st.memory().ground();
+        let mmu = &self.core;
         let (mut looked, mut best) = (0, Pfn(0));
-        let (found, scanned) = self.st.alloc.isolate_by_list(ground, &mut self.held, order, |pfn| {
+        let (found, scanned) = self.core.alloc.isolate_by_list(mmu, &mut self.held, order, |pfn| {
             looked += 1;
             search.highest = search.highest.max(pfn.align_down(PAGEBLOCK_ORDER));
             if pfn >= search.low {
@@ -168,18 +168,18 @@ impl<M: Machine> Run<'_, M> {
         });
         self.free_scanned += scanned;
         match found {
-            Found::Block(pfn) => {
+            SearchOutcome::Block(pfn) => {
                 if pfn >= search.low {
                     self.search_failed = 0;
                     self.search_order = order.0;
                 }
                 self.free_scanned += order.frames() as u64 - 1;
-                self.st.count(Stat::CompactIsolated, order.frames() as i64);
+                self.core.count(Stat::CompactIsolated, order.frames() as i64);
                 search.found = Some(pfn);
                 return false;
             }
-            Found::Refused => return false,
-            Found::Nothing => {}
+            SearchOutcome::Refused => return false,
+            SearchOutcome::Nothing => {}
         }
         if looked >= search.limit {
             search.limit = (search.limit / 2).max(1);

@@ -26,12 +26,12 @@ pub(crate) use daemon::everything_by;
 pub use daemon::{daemon, everything};
 pub use direct::{Attempts, Made, Priority, direct, has_block};
 
-use crate::alloc::{HeldBlocks, Mark, Zone};
+use crate::alloc::{HeldBlocks, Watermark, Zone};
 use crate::frame::{List, Mobility};
 pub use crate::knobs::CompactionFolios as Folios;
 use crate::machine::{Machine, ZoneKind};
 use crate::migrate::Mode;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::units::*;
 
 impl Folios {
@@ -80,7 +80,7 @@ struct Control {
     /// Highest kind of zone that will do.
     highest: ZoneKind,
     /// The mark that must stay when the block is taken.
-    mark: Mark,
+    mark: Watermark,
     mode: Mode,
     /// An allocation waits for it.
     direct: bool,
@@ -103,7 +103,7 @@ impl Control {
             order: None,
             mobility: Mobility::Movable,
             highest: ZoneKind::Movable,
-            mark: Mark::Min,
+            mark: Watermark::Min,
             mode: if proactive { Mode::SyncLight } else { Mode::Sync },
             direct: false,
             proactive,
@@ -116,8 +116,8 @@ impl Control {
 }
 
 /// A compaction of one zone, on its way.
-struct Run<'a, M> {
-    st: &'a Store<M>,
+struct Compaction<'a, M> {
+    core: &'a MmCore<M>,
     zone: &'a Zone,
     how: Control,
     folios: Folios,
@@ -162,7 +162,7 @@ fn end_of(pfn: Pfn, order: Order) -> Pfn {
     pfn.align_down(order).add(order.frames())
 }
 
-impl<M: Machine> Run<'_, M> {
+impl<M: Machine> Compaction<'_, M> {
     /// Have the scanners come to the same page block?
     fn scanners_met(&self) -> bool {
         self.free_at.align_down(PAGEBLOCK_ORDER) <= self.migrate_at.align_down(PAGEBLOCK_ORDER)

@@ -5,7 +5,7 @@
 //! before it goes on. Where an allocation waits, asynchronously, a block of the wanted order that holds one page
 //! which cannot be moved is left as it is.
 
-use super::{FastStart, Run, end_of};
+use super::{Compaction, FastStart, end_of};
 use crate::alloc::{CLUSTER, COSTLY_ORDER, Search};
 use crate::frame::{FrameFlags, List, Mobility};
 use crate::knobs::Knob;
@@ -15,7 +15,7 @@ use crate::stat::Stat;
 use crate::units::*;
 
 /// What a frame is to the scanner.
-enum Met {
+enum Scanned {
     /// The head of a free block of so many pages.
     Free(u32),
     /// Nothing that can be moved; so many pages may be passed.
@@ -27,7 +27,7 @@ enum Met {
 }
 
 /// A look at one page block.
-struct Look {
+struct BlockScan {
     /// A wanted block ends here: what was isolated is moved before the next one. `None`: it does not matter.
     boundary: Option<Pfn>,
     /// The block's skip bit has been asked for, and set.
@@ -38,7 +38,7 @@ struct Look {
     scanned: u64,
 }
 
-impl<M: Machine> Run<'_, M> {
+impl<M: Machine> Compaction<'_, M> {
     /// Isolate what can be moved from the first page block that suits, beginning where the scanner is. `false`: there
     /// was nothing.
     pub(super) fn isolate_sources(&mut self) -> bool {
@@ -47,7 +47,7 @@ impl<M: Machine> Run<'_, M> {
         let mut end = end_of(low, PAGEBLOCK_ORDER);
         while end <= self.free_at {
             if low.0.is_multiple_of(CLUSTER * PAGEBLOCK_ORDER.frames()) {
-                self.st.machine.resched();
+                self.core.machine.resched();
             }
             let begins = low.align_down(PAGEBLOCK_ORDER) == low || low == self.zone.start();
             let skipped = begins && !fast && self.skips(low);
@@ -74,7 +74,7 @@ impl<M: Machine> Run<'_, M> {
     /// nobody looks at one that is one folio.
     fn is_source(&self, pfn: Pfn) -> bool {
         let block = pfn.align_down(PAGEBLOCK_ORDER).max(self.zone.start());
-        let first = &self.st.frames[block];
+        let first = &self.core.frames[block];
         if first.refs() > 0 && first.has(FrameFlags::HEAD) && first.order() >= PAGEBLOCK_ORDER {
             return false;
         }
@@ -102,8 +102,8 @@ impl<M: Machine> Run<'_, M> {
             if looked >= limit {
                 break;
             }
-            let ground = self.st.memory().ground();
-            let (found, scanned) = self.st.alloc.find_in_list(ground, self.zone, order, |pfn| {
+            let mmu = &self.core;
+            let (found, scanned) = self.core.alloc.find_in_list(mmu, self.zone, order, |pfn| {
                 looked += 1;
                 match () {
                     () if looked > limit => Search::Stop,
@@ -132,10 +132,10 @@ impl<M: Machine> Run<'_, M> {
 
     /// Isolate folios of one page block, from `low` on.
     pub(super) fn isolate_from(&mut self, low: Pfn, end: Pfn) {
-        self.st.machine.resched();
+        self.core.machine.resched();
         let wanted = self.how.order.filter(|_| self.how.direct && self.is_async());
         let begins = low.align_down(PAGEBLOCK_ORDER) == low || low == self.zone.start();
-        let mut look = Look {
+        let mut look = BlockScan {
             boundary: wanted.map(|order| end_of(low, order)),
             marked: false,
             from_start: begins,
@@ -153,26 +153,26 @@ impl<M: Machine> Run<'_, M> {
                 look.boundary = Some(end_of(at, order));
             }
             if at.0.is_multiple_of(CLUSTER) {
-                self.st.machine.resched();
+                self.core.machine.resched();
             }
-            self.st.charge(Work::CompactScan, 1);
+            self.core.charge(Work::CompactScan, 1);
             match self.meet(at, &mut look) {
-                Met::Others => {
+                Scanned::Others => {
                     look.scanned += 1;
                     at = end;
                 }
-                Met::Free(pages) => {
+                Scanned::Free(pages) => {
                     look.scanned += pages as u64;
                     at = at.add(pages);
                 }
-                Met::Isolated(pages) => {
+                Scanned::Isolated(pages) => {
                     look.scanned += pages as u64;
                     at = at.add(pages);
                     if self.waiting >= CLUSTER as u64 && !self.finish_block {
                         break;
                     }
                 }
-                Met::Fixed(pages) => {
+                Scanned::Fixed(pages) => {
                     look.scanned += pages as u64;
                     at = at.add(pages);
                     if let (Some(boundary), Some(order)) = (look.boundary, wanted) {
@@ -191,7 +191,7 @@ impl<M: Machine> Run<'_, M> {
     }
 
     /// Note how far a look at a page block came.
-    fn end_look(&mut self, at: Pfn, end: Pfn, look: Look) {
+    fn end_look(&mut self, at: Pfn, end: Pfn, look: BlockScan) {
         if at == end && (look.isolated == 0 || self.finish_block) {
             if look.from_start && !look.marked {
                 self.zone.compaction.set_skip(Pfn(end.0 - 1));
@@ -199,42 +199,42 @@ impl<M: Machine> Run<'_, M> {
             self.note_migrate(end);
         }
         self.migrate_scanned += look.scanned;
-        self.st.count(Stat::CompactIsolated, look.isolated as i64);
+        self.core.count(Stat::CompactIsolated, look.isolated as i64);
         self.migrate_at = at;
     }
 
     /// What is at this frame? If it is a folio that can be moved, isolate it.
-    fn meet(&mut self, at: Pfn, look: &mut Look) -> Met {
-        let st = self.st;
-        let frame = &st.frames[at];
+    fn meet(&mut self, at: Pfn, look: &mut BlockScan) -> Scanned {
+        let core = self.core;
+        let frame = &core.frames[at];
         let flags = frame.flags();
         if flags.contains(FrameFlags::BUDDY) {
             // Read without the zone's lock: another may be taking the block.
-            return Met::Free(frame.guess_free_order().frames());
+            return Scanned::Free(frame.guess_free_order().frames());
         }
         if flags.contains(FrameFlags::HEAD) && frame.refs() > 0 && self.too_large(frame.order()) {
-            return Met::Fixed(frame.pages());
+            return Scanned::Fixed(frame.pages());
         }
         let movable = flags.contains(FrameFlags::LRU) && self.suits(flags);
         if !movable {
-            return Met::Fixed(1);
+            return Scanned::Fixed(1);
         }
         if look.from_start && !look.marked {
             look.marked = true;
             let set = !self.how.ignore_skip && self.zone.compaction.set_skip(at);
             if set && !self.finish_block {
-                return Met::Others;
+                return Scanned::Others;
             }
         }
-        let Ok(order) = migrate::isolate(st, at) else { return Met::Fixed(1) };
+        let Ok(order) = migrate::isolate(core, at) else { return Scanned::Fixed(1) };
         if self.too_large(order) {
-            migrate::put_back(st, at);
-            return Met::Fixed(order.frames());
+            migrate::put_back(core, at);
+            return Scanned::Fixed(order.frames());
         }
-        self.sources.push_tail(&st.frames, at);
+        self.sources.push_tail(&core.frames, at);
         self.waiting += order.frames() as u64;
         look.isolated += order.frames() as u64;
-        Met::Isolated(order.frames())
+        Scanned::Isolated(order.frames())
     }
 
     /// Is it no use to move folios of this size? There is no free block for those that are as large as what is
@@ -248,15 +248,15 @@ impl<M: Machine> Run<'_, M> {
     /// May a folio with these flags be moved now?
     pub(super) fn suits(&self, flags: FrameFlags) -> bool {
         let unevictable = flags.contains(FrameFlags::UNEVICTABLE)
-            && self.st.knobs.get(Knob::CompactUnevictableAllowed) == 0;
+            && self.core.knobs.get(Knob::CompactUnevictableAllowed) == 0;
         let busy = flags.contains(FrameFlags::WRITEBACK) && self.how.mode != Mode::Sync;
         !unevictable && !busy
     }
 
     /// Put all isolated folios back on their lists.
     fn put_back_sources(&mut self) {
-        while let Some(pfn) = self.sources.pop_tail(&self.st.frames) {
-            migrate::put_back(self.st, pfn);
+        while let Some(pfn) = self.sources.pop_tail(&self.core.frames) {
+            migrate::put_back(self.core, pfn);
         }
         self.waiting = 0;
     }
@@ -267,7 +267,7 @@ impl<M: Machine> Run<'_, M> {
         if !largest_first {
             return sources;
         }
-        let frames = &self.st.frames;
+        let frames = &self.core.frames;
         let mut by_order = [const { List::new() }; PAGEBLOCK_ORDER.0 as usize + 1];
         while let Some(pfn) = sources.pop_head(frames) {
             by_order[frames[pfn].order().0 as usize].push_tail(frames, pfn);

@@ -9,8 +9,8 @@ use crate::knobs::Knob;
 use crate::machine::ZoneKind;
 use crate::migrate::Mode;
 use crate::mm::{Config, Mm};
+use crate::mm_core::MmCore;
 use crate::stat::{SizeStat, Stat};
-use crate::store::Store;
 use crate::table::Bits;
 use crate::testing::TestMachine;
 use crate::units::*;
@@ -39,20 +39,20 @@ impl Bench {
         bench
     }
 
-    fn st(&self) -> &Store<TestMachine> {
-        self.mm.store()
+    fn core(&self) -> &MmCore<TestMachine> {
+        self.mm.core()
     }
 
     fn zone(&self) -> &Zone {
-        &self.st().alloc.zones()[0]
+        &self.core().alloc.zones()[0]
     }
 
     fn set(&self, knob: Knob, value: u64) {
-        self.mm.ground().knobs.set(knob, value).unwrap();
+        self.mm.mmu().knobs.set(knob, value).unwrap();
     }
 
     fn stat(&self, stat: Stat) -> i64 {
-        self.mm.ground().stats.read(stat)
+        self.mm.mmu().stats.read(stat)
     }
 
     fn map(&self, at: u64, pages: u64) {
@@ -69,7 +69,7 @@ impl Bench {
 
     /// The frame that a page is mapped to.
     fn frame(&self, at: u64) -> Option<Pfn> {
-        let tables = self.st().tables.lock(self.mm.ground(), self.space);
+        let tables = self.core().tables.lock(self.mm.mmu(), self.space);
         let run = tables.find(Vpn(AT.0 + at)).filter(|run| run.entry.bits().contains(Bits::PRESENT))?;
         Some(run.entry.pfn().add((AT.0 + at - run.page.0) as u32))
     }
@@ -118,7 +118,7 @@ impl Bench {
         for at in (0..pages).step_by(step as usize).filter(|&at| number(at) % keep != 0) {
             self.forget(at, step);
         }
-        self.st().alloc.drain_all(self.mm.ground());
+        self.core().alloc.drain_all(self.mm.mmu());
         self.check();
     }
 
@@ -127,14 +127,14 @@ impl Bench {
     }
 
     fn direct(&self, order: Order, priority: Priority) -> Outcome {
-        let made = direct(self.st(), &self.needs(order), priority);
+        let made = direct(self.core(), &self.needs(order), priority);
         assert_eq!(made.there, made.outcome == Outcome::Success, "{made:?}");
         made.outcome
     }
 
     /// Have somebody take all blocks of 2 MiB for good.
     fn take_huge(&self) {
-        let request = crate::alloc::Request {
+        let request = crate::alloc::AllocRequest {
             order: HUGE,
             mobility: Mobility::Unmovable,
             node: NodeId(0),
@@ -145,10 +145,10 @@ impl Bench {
             atomic: false,
             mixes: true,
         };
-        let alloc = &self.st().alloc;
+        let alloc = &self.core().alloc;
         while self.huge() > 0 {
-            alloc.take(self.mm.ground(), &request, crate::alloc::Mark::Min).unwrap().into_pfn();
-            alloc.drain_all(self.mm.ground());
+            alloc.take(self.mm.mmu(), &request, crate::alloc::Watermark::Min).unwrap().into_pfn();
+            alloc.drain_all(self.mm.mmu());
         }
     }
 
@@ -183,7 +183,7 @@ fn all_that_can_be_moved_is() {
     bench.fragment(0, 4);
     let FreeBlocks(before) = bench.zone().blocks();
     bench.mm.compact_memory();
-    bench.st().alloc.drain_all(bench.mm.ground());
+    bench.core().alloc.drain_all(bench.mm.mmu());
     let free = bench.zone().free_pages();
     // As many blocks as fit, but where the scanners met.
     assert!(bench.huge() >= free / 512 - 2, "{} of {free} pages, before {before:?}", bench.huge());
@@ -200,11 +200,11 @@ fn each_step_of_the_knob_does_with_large_folios_what_it_says() {
     for &folios in Folios::ALL {
         let mut bench = Bench::new(folios);
         bench.fragment(4, 2);
-        let before = bench.mm.ground().sizes.read(SizeStat::NrAnon, Order(4));
+        let before = bench.mm.mmu().sizes.read(SizeStat::NrAnon, Order(4));
         let huge = bench.huge();
         bench.mm.compact_memory();
         bench.check();
-        let sizes = &bench.mm.ground().sizes;
+        let sizes = &bench.mm.mmu().sizes;
         let (after, split) = (sizes.read(SizeStat::NrAnon, Order(4)), sizes.read(SizeStat::Split, Order(4)));
         let moved = bench.stat(Stat::PgmigrateSuccess);
         match folios {
@@ -221,7 +221,7 @@ fn each_step_of_the_knob_does_with_large_folios_what_it_says() {
                 assert_eq!((after, split), (before, 0), "{folios:?}");
             }
         }
-        assert_eq!(bench.mm.ground().knobs.compaction_folios(), folios);
+        assert_eq!(bench.mm.mmu().knobs.compaction_folios(), folios);
     }
 }
 
@@ -232,10 +232,10 @@ fn free_blocks_are_split_for_folios_that_are_smaller() {
     for (folios, kept) in [(Folios::Whole, false), (Folios::FreeSplit, true), (Folios::Merge, true)] {
         let mut bench = Bench::new(folios);
         bench.fragment(4, 16);
-        let before = bench.mm.ground().sizes.read(SizeStat::NrAnon, Order(4));
+        let before = bench.mm.mmu().sizes.read(SizeStat::NrAnon, Order(4));
         bench.mm.compact_memory();
         bench.check();
-        let sizes = &bench.mm.ground().sizes;
+        let sizes = &bench.mm.mmu().sizes;
         assert_eq!(sizes.read(SizeStat::NrAnon, Order(4)) == before, kept, "{folios:?}");
         assert_eq!(sizes.read(SizeStat::Split, Order(4)) == 0, kept, "{folios:?}");
     }
@@ -251,7 +251,7 @@ fn large_folios_are_moved_for_a_larger_block() {
         order: Some(order),
         mobility: Mobility::Movable,
         highest: ZoneKind::Movable,
-        mark: crate::alloc::Mark::Min,
+        mark: crate::alloc::Watermark::Min,
         mode: Mode::SyncLight,
         whole_blocks: false,
         direct: true,
@@ -261,11 +261,11 @@ fn large_folios_are_moved_for_a_larger_block() {
         ignore_suitable: true,
     };
     // A free block of that order is there already.
-    assert_eq!(compact_zone(bench.st(), bench.zone(), how(Order(4))).outcome, Outcome::Success);
+    assert_eq!(compact_zone(bench.core(), bench.zone(), how(Order(4))).outcome, Outcome::Success);
     assert_eq!(bench.stat(Stat::CompactIsolated), isolated);
-    let folios = bench.mm.ground().sizes.read(SizeStat::NrAnon, Order(4));
-    assert_eq!(compact_zone(bench.st(), bench.zone(), how(HUGE)).outcome, Outcome::Success);
-    assert_eq!((bench.huge() > 0, bench.mm.ground().sizes.read(SizeStat::NrAnon, Order(4))), (true, folios));
+    let folios = bench.mm.mmu().sizes.read(SizeStat::NrAnon, Order(4));
+    assert_eq!(compact_zone(bench.core(), bench.zone(), how(HUGE)).outcome, Outcome::Success);
+    assert_eq!((bench.huge() > 0, bench.mm.mmu().sizes.read(SizeStat::NrAnon, Order(4))), (true, folios));
     bench.check();
 }
 
@@ -274,7 +274,7 @@ fn without_memory_to_move_to_compaction_is_left_out() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.set(Knob::WatermarkBoostFactor, 0);
     bench.map(0, u64::from(FRAMES));
-    let low = bench.zone().mark(crate::alloc::Mark::Low);
+    let low = bench.zone().mark(crate::alloc::Watermark::Low);
     let mut at = 0;
     while bench.zone().free_pages() > low + 64 {
         bench.store(at);
@@ -283,7 +283,7 @@ fn without_memory_to_move_to_compaction_is_left_out() {
     for page in (0..at).step_by(2).take(400) {
         bench.forget(page, 1);
     }
-    bench.st().alloc.drain_all(bench.mm.ground());
+    bench.core().alloc.drain_all(bench.mm.mmu());
     assert_eq!(bench.direct(HUGE, Priority::SyncLight), Outcome::Skipped);
     assert_eq!([Stat::CompactStall, Stat::CompactMigrateScanned].map(|stat| bench.stat(stat)), [0, 0]);
 }
@@ -352,7 +352,7 @@ fn a_block_between_the_marks_is_had_without_compaction() {
     bench.mm.set_knob(Knob::WatermarkScaleFactor, 3000).unwrap();
     bench.map(0, u64::from(FRAMES));
     let mut at = 0;
-    while bench.zone().free_pages() > bench.zone().mark(crate::alloc::Mark::Low) {
+    while bench.zone().free_pages() > bench.zone().mark(crate::alloc::Watermark::Low) {
         bench.store(at);
         at += 1;
     }
@@ -387,7 +387,7 @@ fn other_cpus_give_back_what_makes_a_block_whole() {
         bench.forget(page, 1);
     }
     bench.mm.machine().run_on(0);
-    bench.st().alloc.drain_cpu(bench.mm.ground(), CpuId(0));
+    bench.core().alloc.drain_cpu(bench.mm.mmu(), CpuId(0));
     // Something for reclaim.
     let free: Vec<u64> = (0..at).filter(|page| !gone.contains(page)).take(128).collect();
     for page in free {
@@ -411,16 +411,16 @@ fn kcompactd_makes_the_block_that_it_was_woken_for() {
     bench.fragment(0, 4);
     bench.take_huge();
     let wanted = crate::alloc::KswapdRequest { order: HUGE, highest: ZoneKind::Movable };
-    bench.st().alloc.wake_kcompactd(bench.mm.ground(), NodeId(0), wanted);
-    assert_eq!(bench.st().alloc.take_kcompactd_request(NodeId(0)), Some(wanted));
-    daemon::work(bench.st(), NodeId(0), wanted);
+    bench.core().alloc.wake_kcompactd(bench.mm.mmu(), NodeId(0), wanted);
+    assert_eq!(bench.core().alloc.take_kcompactd_request(NodeId(0)), Some(wanted));
+    daemon::work(bench.core(), NodeId(0), wanted);
     assert!(bench.huge() >= 1);
     assert_eq!(bench.stat(Stat::CompactDaemonWake), 1);
     assert_eq!(bench.stat(Stat::CompactDaemonMigrateScanned), bench.stat(Stat::CompactMigrateScanned));
     assert_eq!(bench.stat(Stat::CompactDaemonFreeScanned), bench.stat(Stat::CompactFreeScanned));
     // Now there is nothing to do for it.
-    bench.st().alloc.wake_kcompactd(bench.mm.ground(), NodeId(0), wanted);
-    assert_eq!(bench.st().alloc.kcompactd_request(NodeId(0)), None);
+    bench.core().alloc.wake_kcompactd(bench.mm.mmu(), NodeId(0), wanted);
+    assert_eq!(bench.core().alloc.kcompactd_request(NodeId(0)), None);
     bench.check();
 }
 
@@ -434,9 +434,9 @@ fn kcompactd_keeps_whole_blocks_up_to_the_mark() {
         bench.mm.set_knob(Knob::WatermarkScaleFactor, 1000).unwrap();
         bench.set(Knob::DefragMode, mode);
         let wanted = crate::alloc::KswapdRequest { order: HUGE, highest: ZoneKind::Movable };
-        daemon::work(bench.st(), NodeId(0), wanted);
+        daemon::work(bench.core(), NodeId(0), wanted);
         bench.check();
-        (bench.huge() * 512, bench.zone().mark(crate::alloc::Mark::High))
+        (bench.huge() * 512, bench.zone().mark(crate::alloc::Watermark::High))
     });
     assert!(made[0].0 < made[0].1 && made[1].0 > made[1].1, "{made:?}");
 }
@@ -466,12 +466,12 @@ fn free_memory_in_pieces_is_put_together_unasked() {
     bench.set(Knob::CompactionProactiveness, 50);
     let score = |bench: &Bench| bench.zone().blocks().external_fragmentation(HUGE);
     assert!(score(&bench) > 60);
-    assert!(daemon::proactive(bench.st(), NodeId(0)));
+    assert!(daemon::proactive(bench.core(), NodeId(0)));
     assert!(score(&bench) <= 50, "{}", score(&bench));
     assert!(bench.stat(Stat::CompactDaemonMigrateScanned) > 0);
     bench.check();
     let scanned = bench.stat(Stat::CompactMigrateScanned);
-    assert!(daemon::proactive(bench.st(), NodeId(0)));
+    assert!(daemon::proactive(bench.core(), NodeId(0)));
     assert_eq!(bench.stat(Stat::CompactMigrateScanned), scanned, "it is whole enough");
 }
 
@@ -483,7 +483,7 @@ fn single_pages_never_compact() {
         bench.set(knob, if knob == Knob::ThpDefrag { 0 } else { 100 });
     }
     bench.fragment(0, 4);
-    assert!(!bench.mm.ground().knobs.wants_blocks());
+    assert!(!bench.mm.mmu().knobs.wants_blocks());
     assert_eq!(
         [Stat::CompactStall, Stat::CompactMigrateScanned, Stat::CompactDaemonWake].map(|s| bench.stat(s)),
         [0; 3]
@@ -509,11 +509,11 @@ proptest! {
         bench.mm.set_knob(Knob::ReclaimPolicy, replacement).unwrap();
         bench.fragment(order, keep);
         bench.take_huge();
-        let min = bench.zone().mark(crate::alloc::Mark::Min);
+        let min = bench.zone().mark(crate::alloc::Watermark::Min);
         let free = bench.zone().free_pages();
         for (order, priority) in wants {
             let priority = [Priority::Async, Priority::SyncLight, Priority::SyncFull][priority];
-            let made = direct(bench.st(), &bench.needs(Order(order)), priority);
+            let made = direct(bench.core(), &bench.needs(Order(order)), priority);
             prop_assert!(!made.there || bench.zone().free_orders() >> order != 0);
             prop_assert!(bench.zone().free_pages() >= min.min(free));
             bench.check();

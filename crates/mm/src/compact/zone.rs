@@ -1,14 +1,14 @@
 //! One zone: when it is worth compacting, when that has come to an end, and the loop between.
 
-use super::{Control, FastStart, Folios, Outcome, Run};
-use crate::alloc::{Mark, Zone};
+use super::{Compaction, Control, FastStart, Folios, Outcome};
+use crate::alloc::{Watermark, Zone};
 use crate::event::Event;
 use crate::frame::{FrameFlags, List, Mobility};
 use crate::knobs::{AllocPlacement, Knob};
 use crate::machine::{Compacted, FrameUse, Machine, Scope, ZoneSight};
-use crate::migrate::{self, Mode, Why};
+use crate::migrate::{self, MigrateReason, Mode};
+use crate::mm_core::MmCore;
 use crate::stat::Stat;
-use crate::store::Store;
 use crate::units::*;
 
 /// What a compaction of a zone came to.
@@ -20,13 +20,13 @@ pub(super) struct Ended {
 }
 
 /// Compact a zone.
-pub(super) fn compact_zone<M: Machine>(st: &Store<M>, zone: &Zone, how: Control) -> Ended {
+pub(super) fn compact_zone<M: Machine>(core: &MmCore<M>, zone: &Zone, how: Control) -> Ended {
     let none = |outcome| Ended { outcome, migrate_scanned: 0, free_scanned: 0 };
-    let _scope = st.scope(Scope::CompactZone);
+    let _scope = core.scope(Scope::CompactZone);
     if let Some(order) = how.order {
         let suits = match how.whole_blocks {
-            true => zone.suits_kcompactd(&st.knobs, order, how.highest).then_some(false),
-            false => zone.suits_allocation(order, how.mark, how.highest, extfrag_threshold(st)),
+            true => zone.suits_kcompactd(&core.knobs, order, how.highest).then_some(false),
+            false => zone.suits_allocation(order, how.mark, how.highest, extfrag_threshold(core)),
         };
         match suits {
             Some(true) => return none(Outcome::Success),
@@ -34,34 +34,34 @@ pub(super) fn compact_zone<M: Machine>(st: &Store<M>, zone: &Zone, how: Control)
             Some(false) => {}
         }
         if zone.compaction.restarts(order) {
-            zone.compaction.forget_if_wanted(&st.frames);
+            zone.compaction.forget_if_wanted(&core.frames);
         }
     }
-    show(st, zone, how.order, None);
-    let mut run = Run::new(st, zone, how);
+    show(core, zone, how.order, None);
+    let mut run = Compaction::new(core, zone, how);
     let order = how.order.map_or(u64::MAX, |order| order.0 as u64);
-    st.event(
+    core.event(
         Event::MmCompactionBegin,
         [zone.id().0 as u64, order, run.migrate_at.0 as u64, run.free_at.0 as u64],
     );
-    let by_fullness = how.order.is_none() && st.knobs.placement() == AllocPlacement::Densest;
+    let by_fullness = how.order.is_none() && core.knobs.placement() == AllocPlacement::Densest;
     let outcome = if by_fullness { run.go_by_fullness() } else { run.go() };
     run.end(outcome);
-    show(st, zone, how.order, Some(Compacted { moved: run.moved, made: outcome == Outcome::Success }));
+    show(core, zone, how.order, Some(Compacted { moved: run.moved, made: outcome == Outcome::Success }));
     Ended { outcome, migrate_scanned: run.migrate_scanned, free_scanned: run.free_scanned }
 }
 
 /// Show a zone to a machine that wants to see it.
-fn show<M: Machine>(st: &Store<M>, zone: &Zone, order: Option<Order>, ended: Option<Compacted>) {
-    if !st.machine.looks_at_zones() {
+fn show<M: Machine>(core: &MmCore<M>, zone: &Zone, order: Option<Order>, ended: Option<Compacted>) {
+    if !core.machine.looks_at_zones() {
         return;
     }
     let mut stays = FrameFlags::TABLE | FrameFlags::RESERVED;
-    if st.knobs.get(Knob::CompactUnevictableAllowed) == 0 {
+    if core.knobs.get(Knob::CompactUnevictableAllowed) == 0 {
         stays |= FrameFlags::UNEVICTABLE;
     }
     let look = |pfn: Pfn| {
-        let frame = &st.frames[pfn];
+        let frame = &core.frames[pfn];
         let flags = frame.flags();
         if flags.intersects(stays) {
             (FrameUse::Fixed, Order::ZERO)
@@ -74,12 +74,12 @@ fn show<M: Machine>(st: &Store<M>, zone: &Zone, order: Option<Order>, ended: Opt
         }
     };
     let (start, frames) = (zone.start(), zone.end().0 - zone.start().0);
-    st.machine.sees_zone(&ZoneSight { zone: zone.id(), start, frames, order, ended, look: &look });
+    core.machine.sees_zone(&ZoneSight { zone: zone.id(), start, frames, order, ended, look: &look });
 }
 
 /// The largest fragmentation index at which compaction for a costly order is no use.
-pub(super) fn extfrag_threshold<M: Machine>(st: &Store<M>) -> u64 {
-    st.knobs.get(Knob::ExtfragThreshold)
+pub(super) fn extfrag_threshold<M: Machine>(core: &MmCore<M>) -> u64 {
+    core.knobs.get(Knob::ExtfragThreshold)
 }
 
 /// The fragmentation, in per cent, that proactive compaction leaves alone when it has begun; it begins ten above that.
@@ -87,22 +87,22 @@ pub(super) fn score_mark(proactiveness: u64) -> u64 {
     (100u64.saturating_sub(proactiveness)).max(5)
 }
 
-impl<'a, M: Machine> Run<'a, M> {
-    fn new(st: &'a Store<M>, zone: &'a Zone, how: Control) -> Run<'a, M> {
-        let (known, folios) = (&zone.compaction, st.knobs.compaction_folios());
+impl<'a, M: Machine> Compaction<'a, M> {
+    fn new(core: &'a MmCore<M>, zone: &'a Zone, how: Control) -> Compaction<'a, M> {
+        let (known, folios) = (&zone.compaction, core.knobs.compaction_folios());
         let (migrate_at, free_at) = if how.whole_zone {
             (zone.start(), known.last_block())
         } else {
             (known.cached_migrate(how.mode != Mode::Async), known.cached_free())
         };
         let migrate_at = if migrate_at < zone.end() { migrate_at } else { zone.start() };
-        Run {
-            st,
+        Compaction {
+            core,
             zone,
             how,
             folios,
             whole_zone: how.whole_zone || migrate_at <= known.first_migrate(),
-            held: st.alloc.hold(zone.id(), folios == Folios::Merge),
+            held: core.alloc.hold(zone.id(), folios == Folios::Merge),
             free_at,
             migrate_at,
             sources: List::new(),
@@ -163,14 +163,14 @@ impl<'a, M: Machine> Run<'a, M> {
 
     /// Have what was isolated moved.
     pub(super) fn move_sources(&mut self) -> migrate::Done {
-        let st = self.st;
+        let core = self.core;
         let pages = self.waiting;
         let sources = self.take_sources(self.folios >= Folios::Sort);
         let mode = self.how.mode;
-        let done = migrate::folios(st, sources, self, mode, Why::Compaction);
+        let done = migrate::folios(core, sources, self, mode, MigrateReason::Compaction);
         self.waiting = 0;
         self.moved += done.moved;
-        st.event(Event::MmCompactionMigratepages, [pages, done.moved, done.failed, 0]);
+        core.event(Event::MmCompactionMigratepages, [pages, done.moved, done.failed, 0]);
         done
     }
 
@@ -179,7 +179,7 @@ impl<'a, M: Machine> Run<'a, M> {
     fn drain_if_left(&mut self, last: &mut Option<Pfn>) {
         let (Some(order), Some(block)) = (self.how.order, *last) else { return };
         if block < self.migrate_at.align_down(order) {
-            self.st.alloc.drain_here(self.st.memory().ground(), self.zone.id());
+            self.core.alloc.drain_here(&self.core, self.zone.id());
             *last = None;
         }
     }
@@ -194,7 +194,7 @@ impl<'a, M: Machine> Run<'a, M> {
             }
             return if self.whole_zone { Outcome::Complete } else { Outcome::PartialSkipped };
         }
-        if self.st.machine.stopping() {
+        if self.core.machine.stopping() {
             return Outcome::Contended;
         }
         if self.how.proactive {
@@ -206,7 +206,7 @@ impl<'a, M: Machine> Run<'a, M> {
             return Outcome::Continue;
         }
         let enough = match self.how.whole_blocks {
-            true => self.zone.whole_blocks_ok(order, Mark::High, self.how.highest),
+            true => self.zone.whole_blocks_ok(order, Watermark::High, self.how.highest),
             false => self.has_block(order),
         };
         if enough { Outcome::Success } else { Outcome::Continue }
@@ -214,11 +214,11 @@ impl<'a, M: Machine> Run<'a, M> {
 
     /// Is memory less in pieces than proactive compaction leaves it?
     pub(super) fn proactive_enough(&self) -> Outcome {
-        if self.st.alloc.reclaim_active(self.zone.node()) {
+        if self.core.alloc.reclaim_active(self.zone.node()) {
             return Outcome::PartialSkipped;
         }
         let score = self.zone.blocks().external_fragmentation(PAGEBLOCK_ORDER);
-        let mark = score_mark(self.st.knobs.get(Knob::CompactionProactiveness));
+        let mark = score_mark(self.core.knobs.get(Knob::CompactionProactiveness));
         if score > mark { Outcome::Continue } else { Outcome::Success }
     }
 
@@ -236,13 +236,13 @@ impl<'a, M: Machine> Run<'a, M> {
 
     /// Give back what was not needed, and count.
     fn end(&mut self, outcome: Outcome) {
-        let st = self.st;
-        if let Some(highest) = st.alloc.release(st.memory().ground(), &mut self.held) {
+        let core = self.core;
+        if let Some(highest) = core.alloc.release(core, &mut self.held) {
             self.zone.compaction.note_given_back(highest.align_down(PAGEBLOCK_ORDER));
         }
-        st.count(Stat::CompactMigrateScanned, self.migrate_scanned as i64);
-        st.count(Stat::CompactFreeScanned, self.free_scanned as i64);
+        core.count(Stat::CompactMigrateScanned, self.migrate_scanned as i64);
+        core.count(Stat::CompactFreeScanned, self.free_scanned as i64);
         let places = [self.migrate_at.0 as u64, self.free_at.0 as u64];
-        st.event(Event::MmCompactionEnd, [self.zone.id().0 as u64, places[0], places[1], outcome as u64]);
+        core.event(Event::MmCompactionEnd, [self.zone.id().0 as u64, places[0], places[1], outcome as u64]);
     }
 }

@@ -5,9 +5,9 @@
 //!   after their flush.
 //! - *Locked* ([`Memory::lock_folio`]): its owner and index, its size, its place in a cache and in swap stand still for
 //!   who has the lock.
-//! - *Split* ([`Store::split_folio`](crate::store::Store::split_folio)): of anonymous memory where it is mapped, of a
+//! - *Split* ([`Store::split_folio`](crate::mm_core::Store::split_folio)): of anonymous memory where it is mapped, of a
 //!   file when it is not.
-//! - *Replaced* ([`Store::replace_folio`](crate::store::Store::replace_folio)): another one is what it was.
+//! - *Replaced* ([`Store::replace_folio`](crate::mm_core::Store::replace_folio)): another one is what it was.
 //!
 //! What each of these means for a file, for page tables and for lists is done there (`cache`, `rmap`, `lru`): a room
 //! that wants it done to a folio asks here.
@@ -17,11 +17,11 @@ mod put;
 mod replace;
 mod split;
 
-use crate::alloc::{NeedsReclaim, Request};
+use crate::alloc::{AllocRequest, NeedsReclaim};
 use crate::frame::{FolioPages, FrameFlags, Mobility, Owner};
 use crate::machine::{Machine, ZoneKind};
 use crate::memory::{Gfp, Memory, Shortage, Worth};
-use crate::mempolicy::Place;
+use crate::mempolicy::NodePreference;
 use crate::stat::{SizeStat, Stat};
 use crate::units::*;
 
@@ -30,12 +30,9 @@ impl<M: Machine> Memory<M> {
     /// there: zero it or read into it.
     #[inline(always)]
     pub fn new_folio(&self, order: Order, gfp: Gfp) -> Result<Pfn, Shortage> {
-        self.lru
-            .groups
-            .try_charge(self.ground(), gfp.group, order.frames() as u64)
-            .map_err(Shortage::Group)?;
+        self.lru.groups.try_charge(self, gfp.group, order.frames() as u64).map_err(Shortage::Group)?;
         let (node, among) = self.place(gfp.place, order);
-        let request = Request {
+        let request = AllocRequest {
             order,
             mobility: Mobility::Movable,
             node,
@@ -46,7 +43,7 @@ impl<M: Machine> Memory<M> {
             atomic: false,
             mixes: gfp.mixes,
         };
-        match self.alloc.take(self.ground(), &request, gfp.mark) {
+        match self.alloc.take(self, &request, gfp.mark) {
             Ok(fresh) => {
                 let pfn = fresh.into_pfn();
                 self.frames[pfn].set_group(gfp.group);
@@ -56,7 +53,7 @@ impl<M: Machine> Memory<M> {
                 Ok(pfn)
             }
             Err(needs) => {
-                self.lru.groups.uncharge(self.ground(), gfp.group, 1, order.frames() as u64);
+                self.lru.groups.uncharge(self, gfp.group, 1, order.frames() as u64);
                 Err(needs.into())
             }
         }
@@ -65,7 +62,7 @@ impl<M: Machine> Memory<M> {
     /// Count what came from the node whose turn it was.
     #[cold]
     #[inline(never)]
-    fn note_turn(&self, place: Place, turn: NodeId, pfn: Pfn) {
+    fn note_turn(&self, place: NodePreference, turn: NodeId, pfn: Pfn) {
         let frame = &self.frames[pfn];
         if place.is_interleaved() && frame.node() == turn {
             self.count(Stat::NumaInterleave, i64::from(frame.pages()));
@@ -74,7 +71,7 @@ impl<M: Machine> Memory<M> {
 
     /// The node that memory of an order is wanted from, and those that will do.
     #[inline]
-    fn place(&self, place: Place, order: Order) -> (NodeId, Nodes) {
+    fn place(&self, place: NodePreference, order: Order) -> (NodeId, Nodes) {
         let here = self.node();
         if place.is_near() { (here, Nodes::ALL) } else { place.choose(&self.machine, here, order) }
     }
@@ -117,7 +114,7 @@ impl<M: Machine> Memory<M> {
             return Ok(self.alloc.zonelist(needs.node, needs.highest).iter().any(suits));
         }
         if worth.wake {
-            self.alloc.wake_for_block(self.ground(), needs.node, needs.order, needs.highest);
+            self.alloc.wake_for_block(self, needs.node, needs.order, needs.highest);
         }
         if worth.wait { Err(Shortage::Block { needs, hard: worth.hard }) } else { Ok(false) }
     }

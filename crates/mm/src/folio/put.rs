@@ -52,10 +52,10 @@ impl<M: Machine> Memory<M> {
     /// counted once for all that follow each other.
     pub fn free_folios(&self, folios: &[Pfn]) {
         let _scope = self.scope(Scope::FolioPut);
-        if self.lru.remove(self.ground(), folios) {
+        if self.lru.remove(self, folios) {
             folios.iter().for_each(|&pfn| self.unmake_large_anon(pfn));
         }
-        self.alloc.free(self.ground(), folios);
+        self.alloc.free(self, folios);
     }
 
     /// If a folio that is about to be freed is one of [`Memory::make_large_anon`], it is one no more.
@@ -63,7 +63,7 @@ impl<M: Machine> Memory<M> {
     fn unmake_large_anon(&self, pfn: Pfn) {
         let frame = &self.frames[pfn];
         if frame.order() > Order::ZERO && frame.is_anon() {
-            self.lru.forget_split(self.ground(), pfn);
+            self.lru.forget_split(self, pfn);
             self.sizes.drop_from(SizeStat::NrAnon, frame.order(), 1);
             // The records of tails stay as they are until the block takes another shape.
             for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
@@ -78,9 +78,9 @@ impl<M: Machine> Memory<M> {
     ///
     /// `change` must not hold the lock of the space's tables when it returns.
     pub fn gather<R>(&self, space: SpaceId, change: impl FnOnce(&mut Gather) -> R) -> R {
-        self.tlb.gather(self.ground(), space, change, |Finished { folios, tables }| {
+        self.tlb.gather(self, space, change, |Finished { folios, tables }| {
             self.put_folios(folios.iter().copied());
-            self.tables.free_tables(self.ground(), &self.alloc, tables);
+            self.tables.free_tables(self, &self.alloc, tables);
         })
     }
 

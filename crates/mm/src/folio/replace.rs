@@ -6,7 +6,7 @@
 use crate::cache::CACHE_AND_CALLER;
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::machine::Machine;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::units::*;
 
 /// What is known of a folio's content, and goes with it.
@@ -16,13 +16,13 @@ const OF_CONTENT: FrameFlags = FrameFlags::UPTODATE
     .union(FrameFlags::READAHEAD)
     .union(FrameFlags::RECLAIM);
 
-impl<M: Machine> Store<M> {
+impl<M: Machine> MmCore<M> {
     /// Make `to`, a new folio of the same size that nobody sees, what `from` is: for its cache, if it is in one, for
     /// its list and its group. Its content has been copied. Both are locked, `from` is not mapped, and the caller holds
     /// a reference of each. On return nobody can get a reference of `from` any more; its owner it keeps for those who
     /// look for its entries. `false`: somebody uses it, and nothing has changed.
     pub fn replace_folio(&self, from: Pfn, to: Pfn) -> bool {
-        let base = self.memory().ground();
+        let platform = self;
         let (frame, new) = (&self.frames[from], &self.frames[to]);
         assert!(
             frame.has(FrameFlags::LOCKED) && new.has(FrameFlags::LOCKED),
@@ -35,17 +35,15 @@ impl<M: Machine> Store<M> {
             }
             new.set(frame.flags() & OF_CONTENT);
             new.set_owner(frame.owner(), frame.page_index());
-            self.lru.succeed(base, from, to);
+            self.lru.succeed(platform, from, to);
             true
         };
         if frame.has(FrameFlags::SWAPCACHE) {
-            return self.swap.cache_exchange(base, from, to, || take(CACHE_AND_CALLER));
+            return self.swap.cache_exchange(platform, from, to, || take(CACHE_AND_CALLER));
         }
         match frame.owner() {
             Owner::Anon(_) => take(1),
-            Owner::File(file) => {
-                self.cache.put_in_place(self.memory(), file, &[from], to, |_| take(CACHE_AND_CALLER))
-            }
+            Owner::File(file) => self.cache.put_in_place(self, file, &[from], to, |_| take(CACHE_AND_CALLER)),
             // It was cut off its file.
             Owner::None => false,
         }

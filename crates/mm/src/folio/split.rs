@@ -2,19 +2,19 @@
 
 use crate::frame::List;
 use crate::machine::Machine;
+use crate::mm_core::MmCore;
 use crate::rmap::UnmapMode;
-use crate::store::Store;
-use crate::tlb::Batch;
+use crate::tlb::UnmapBatch;
 use crate::units::*;
 
-impl<M: Machine> Store<M> {
+impl<M: Machine> MmCore<M> {
     /// Split a folio, which the caller has locked and isolated, into pages. Afterwards the caller has the first page
     /// locked, and the others come in `isolated`, with a reference each, the second page at the tail. Returns how many
     /// were freed, as nobody mapped them, or as they lie behind the end of their file. `None`: somebody uses the folio.
     pub fn split_folio(&self, head: Pfn, isolated: &mut List) -> Option<u64> {
         let frame = &self.frames[head];
         if frame.is_anon() {
-            return self.rmap.split_anon(self.memory(), head, Some(isolated));
+            return self.rmap.split_anon(self, head, Some(isolated));
         }
         let (pages, before) = (u64::from(frame.pages()), isolated.len() as u64);
         let split = self.split_file_folio(head, Order::ZERO, Some(isolated));
@@ -25,13 +25,13 @@ impl<M: Machine> Store<M> {
     /// [`Cache::split`](crate::cache::Cache::split) does, after it has been unmapped. Who uses its pages faults them in
     /// again.
     pub fn split_file_folio(&self, head: Pfn, to: Order, isolated: Option<&mut List>) -> bool {
-        let memory = self.memory();
-        let mut batch = Batch::new(memory.ground());
+        let memory = self;
+        let mut batch = UnmapBatch::new(memory);
         let unmapped = self.rmap.try_to_unmap(memory, head, UnmapMode { ignore_mlock: true }, &mut batch);
         if unmapped.dirty {
             self.cache.mark_dirty(memory, head);
         }
-        batch.settle(memory.ground(), &self.tlb);
+        batch.settle(memory, &self.tlb);
         self.cache.split(memory, head, to, isolated)
     }
 }

@@ -65,19 +65,19 @@ const USES_SHIFT: u32 = 26;
 /// A slot in a vector's window of generations: a generation's sequence number, modulo as many as there can be at a
 /// time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Generation(u8);
+pub struct LruGen(u8);
 
-impl Generation {
+impl LruGen {
     /// Generations that a vector can have at a time.
     pub const COUNT: usize = 4;
 
     /// The slot of a sequence number.
     #[inline]
-    pub const fn of(seq: u64) -> Generation {
-        Generation((seq % Generation::COUNT as u64) as u8)
+    pub const fn of(seq: u64) -> LruGen {
+        LruGen((seq % LruGen::COUNT as u64) as u8)
     }
 
-    /// Its number, less than [`Generation::COUNT`].
+    /// Its number, less than [`LruGen::COUNT`].
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -90,16 +90,16 @@ impl FrameFlags {
 
     /// The generation that the folio belongs to; `None`: it is not on a list of generations.
     #[inline]
-    pub const fn generation(self) -> Option<Generation> {
+    pub const fn generation(self) -> Option<LruGen> {
         match (self.bits() & FrameFlags::GENERATION.bits()) >> GENERATION_SHIFT {
             0 => None,
-            number => Some(Generation(number as u8 - 1)),
+            number => Some(LruGen(number as u8 - 1)),
         }
     }
 
     /// The same flags, in another generation.
     #[inline]
-    pub const fn with_generation(self, generation: Option<Generation>) -> FrameFlags {
+    pub const fn with_generation(self, generation: Option<LruGen>) -> FrameFlags {
         let number = match generation {
             None => 0,
             Some(generation) => generation.0 as u32 + 1,
@@ -133,8 +133,8 @@ mod tests {
         let mut flags = FrameFlags::EXCLUSIVE | FrameFlags::LOCKED;
         assert_eq!(flags.generation(), None);
         for seq in 0..9 {
-            flags = flags.with_generation(Some(Generation::of(seq)));
-            assert_eq!(flags.generation(), Some(Generation::of(seq)));
+            flags = flags.with_generation(Some(LruGen::of(seq)));
+            assert_eq!(flags.generation(), Some(LruGen::of(seq)));
         }
         for uses in [1, 2, 3, 3] {
             flags = flags.with_one_more_use();

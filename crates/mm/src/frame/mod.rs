@@ -10,7 +10,7 @@ mod mapcount;
 mod private;
 mod split;
 
-pub use flags::{FrameFlags, Generation};
+pub use flags::{FrameFlags, LruGen};
 pub use list::List;
 pub use mapcount::{FolioPages, Remapped};
 pub use private::FreeBlock;
@@ -273,7 +273,7 @@ impl Frame {
 
     /// Order, zone and node in one word: folios that agree in it are counted and freed alike.
     #[inline]
-    pub(crate) fn kin(&self) -> u32 {
+    pub(crate) fn order_zone_node(&self) -> u32 {
         self.shape.load(Relaxed) & 0x00ff_ffff
     }
 

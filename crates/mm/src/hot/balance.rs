@@ -13,14 +13,14 @@ use crate::machine::Reads;
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// A share of reads, in parts of [`ALL`].
-pub type Share = u64;
+pub type ReadShare = u64;
 
 /// All reads.
-pub const ALL: Share = 1 << 20;
+pub const ALL: ReadShare = 1 << 20;
 /// Latencies that differ by less than one part in so many are the same.
 const SAME: u64 = 20;
 /// The least interval in which the share is searched.
-const NARROW: Share = ALL / 100;
+const NARROW: ReadShare = ALL / 100;
 /// Fewer reads tell nothing.
 const FEW: u64 = 100;
 
@@ -28,9 +28,9 @@ const FEW: u64 = 100;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shift {
     /// Pages that so much of the reads go to, up.
-    Up(Share),
+    Up(ReadShare),
     /// The same, down.
-    Down(Share),
+    Down(ReadShare),
     /// Nothing.
     None,
 }
@@ -64,7 +64,7 @@ impl Balance {
         Reads { count: now.count.wrapping_sub(before[0]), nanos: now.nanos.wrapping_sub(before[1]), ..now }
     }
 
-    fn shift(&self, share: Share, near: u64, far: u64) -> Shift {
+    fn shift(&self, share: ReadShare, near: u64, far: u64) -> Shift {
         if near.abs_diff(far) * SAME < near {
             return Shift::None;
         }
@@ -94,7 +94,7 @@ mod tests {
 
     /// Two memories that serve 1000 reads a round, of which the near one takes longer the more it is asked for: the
     /// share after so many rounds.
-    fn settled(far: u64, near: impl Fn(Share) -> u64, rounds: u32) -> Share {
+    fn settled(far: u64, near: impl Fn(ReadShare) -> u64, rounds: u32) -> ReadShare {
         let balance = Balance::default();
         let at_rest = |idle| Reads { idle, ..Reads::default() };
         let (mut share, mut top, mut below) = (ALL, at_rest(near(0)), at_rest(far));

@@ -9,20 +9,20 @@
 //! twice within a window is promoted).
 
 use super::table::Table;
-use super::{HotPolicy, PageName, Used, Verdict};
+use super::{HotAccess, HotPolicy, PageName, PromoteVerdict};
 use crate::knobs::Knobs;
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
 
 /// What is known of young bits.
-pub struct Generations {
+pub struct HotGenerations {
     /// The round in which a page was last found young.
     seen: Table,
     round: AtomicU32,
 }
 
-impl Generations {
-    pub(super) fn new(frames: u64) -> Generations {
-        Generations { seen: Table::new(frames), round: AtomicU32::new(1) }
+impl HotGenerations {
+    pub(super) fn new(frames: u64) -> HotGenerations {
+        HotGenerations { seen: Table::new(frames), round: AtomicU32::new(1) }
     }
 
     fn note(&self, name: PageName) -> bool {
@@ -33,10 +33,10 @@ impl Generations {
     }
 }
 
-impl HotPolicy for Generations {
-    fn used(&self, used: &Used) -> Verdict {
+impl HotPolicy for HotGenerations {
+    fn used(&self, used: &HotAccess) -> PromoteVerdict {
         let hot = used.name.is_some_and(|name| self.note(name));
-        Verdict { promote: hot, candidate: hot }
+        PromoteVerdict { promote: hot, candidate: hot }
     }
 
     fn round(&self, _fast: u64, _knobs: &Knobs) {
@@ -47,17 +47,18 @@ impl HotPolicy for Generations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hot::{Limits, PageName};
+    use crate::hot::{HotLimits, PageName};
     use crate::units::*;
 
     #[test]
     fn what_is_used_in_two_rounds_in_a_row_is_hot() {
-        let generations = Generations::new(64);
+        let generations = HotGenerations::new(64);
         let knobs = Knobs::default();
-        let limits = Limits::of(&knobs);
+        let limits = HotLimits::of(&knobs);
         let used = |page: u64| {
             let name = Some(PageName(page << 32 | page));
-            let used = Used { page: Pfn(1), name, pages: 1, to: NodeId(0), ample: false, now_ms: 0, limits };
+            let used =
+                HotAccess { page: Pfn(1), name, pages: 1, to: NodeId(0), ample: false, now_ms: 0, limits };
             generations.used(&used).promote
         };
         let rounds: std_alloc::vec::Vec<[bool; 2]> = (0..4)

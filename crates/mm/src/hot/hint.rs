@@ -10,7 +10,7 @@
 //!
 //! Source: kernel/sched/fair.c of Linux 6.12 (`should_numa_migrate_memory`).
 
-use super::{HotPolicy, Limits, Used, Verdict};
+use super::{HotAccess, HotLimits, HotPolicy, PromoteVerdict};
 use crate::arena::Arena;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::*;
@@ -34,7 +34,7 @@ pub struct User {
 
 /// What is known of promotions to a node.
 #[derive(Default)]
-struct Node {
+struct PromotionLimit {
     /// Pages that were hot enough, so far.
     candidates: AtomicU64,
     /// The threshold, in ms; 0: as the knob says.
@@ -47,7 +47,7 @@ struct Node {
 
 /// What is known of all pages that were marked, and of all promotions.
 pub struct Hints {
-    nodes: Box<[Node]>,
+    nodes: Box<[PromotionLimit]>,
     /// By frame, when it was marked (ms) or who used it last; made as far as any was marked.
     marks: Arena<AtomicU32>,
 }
@@ -55,7 +55,7 @@ pub struct Hints {
 impl Hints {
     /// For `nodes` nodes.
     pub(super) fn new(nodes: usize) -> Hints {
-        Hints { nodes: (0..nodes).map(|_| Node::default()).collect(), marks: Arena::default() }
+        Hints { nodes: (0..nodes).map(|_| PromotionLimit::default()).collect(), marks: Arena::default() }
     }
 
     /// How long ago a page was marked last, in ms; it is marked anew with the time of this use.
@@ -82,21 +82,21 @@ impl HotPolicy for Hints {
         self.marks.ensure(page.0).store(now_ms as u32, Relaxed);
     }
 
-    fn used(&self, used: &Used) -> Verdict {
-        let Used { page, pages, now_ms, limits, .. } = *used;
+    fn used(&self, used: &HotAccess) -> PromoteVerdict {
+        let HotAccess { page, pages, now_ms, limits, .. } = *used;
         let node = &self.nodes[used.to.index()];
         if used.ample {
             node.threshold.store(0, Relaxed);
-            return Verdict { promote: true, candidate: false };
+            return PromoteVerdict { promote: true, candidate: false };
         }
         node.adjust(now_ms, limits);
         let candidate = self.latency(page, now_ms) < node.threshold(limits);
         let promote = candidate && node.allows(pages, now_ms, limits.pages_per_second);
-        Verdict { promote, candidate }
+        PromoteVerdict { promote, candidate }
     }
 }
 
-impl Node {
+impl PromotionLimit {
     /// Begin again, if `after` ms have passed. Returns what has come since it began.
     fn restart(&self, at: &[AtomicU64; 2], now_ms: u64, after: u64) -> Option<u64> {
         let start = at[0].load(Relaxed);
@@ -109,7 +109,7 @@ impl Node {
         Some(since(candidates, at[1].swap(candidates, Relaxed)))
     }
 
-    fn threshold(&self, limits: Limits) -> u64 {
+    fn threshold(&self, limits: HotLimits) -> u64 {
         match self.threshold.load(Relaxed) {
             0 => limits.threshold_ms,
             adjusted => adjusted,
@@ -117,7 +117,7 @@ impl Node {
     }
 
     /// Have about as many candidates as may be promoted.
-    fn adjust(&self, now_ms: u64, limits: Limits) {
+    fn adjust(&self, now_ms: u64, limits: HotLimits) {
         let Some(found) = self.restart(&self.adjusted, now_ms, limits.adjust_ms) else { return };
         let wanted = limits.pages_per_second * limits.adjust_ms / WINDOW_MS;
         let (reference, unit) = (limits.threshold_ms, (limits.threshold_ms * 2 / STEPS).max(1));
@@ -152,14 +152,14 @@ mod tests {
 
     const PAGE: Pfn = Pfn(3);
     const TO: NodeId = NodeId(0);
-    const LIMITS: Limits = Limits { threshold_ms: 1000, pages_per_second: 100, adjust_ms: 60_000 };
+    const LIMITS: HotLimits = HotLimits { threshold_ms: 1000, pages_per_second: 100, adjust_ms: 60_000 };
 
     fn hot() -> Hints {
         Hints::new(2)
     }
 
-    fn judged(hot: &Hints, now_ms: u64, ample: bool) -> Verdict {
-        hot.used(&Used { page: PAGE, name: None, pages: 1, to: TO, ample, now_ms, limits: LIMITS })
+    fn judged(hot: &Hints, now_ms: u64, ample: bool) -> PromoteVerdict {
+        hot.used(&HotAccess { page: PAGE, name: None, pages: 1, to: TO, ample, now_ms, limits: LIMITS })
     }
 
     fn used(hot: &Hints, now_ms: u64) -> bool {
@@ -181,7 +181,7 @@ mod tests {
         let hot = hot();
         hot.marked(PAGE, 5000);
         let verdict = judged(&hot, 50_000, true);
-        assert_eq!(verdict, Verdict { promote: true, candidate: false });
+        assert_eq!(verdict, PromoteVerdict { promote: true, candidate: false });
     }
 
     #[test]

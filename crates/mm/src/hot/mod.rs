@@ -24,8 +24,8 @@ use crate::frame::{Frame, Owner};
 use crate::knobs::{Knob, Knobs, TierMigration, TierPolicy, numa_balancing};
 use crate::lock::Lock;
 use crate::units::*;
-use balance::{Balance, Share};
-use generations::Generations;
+use balance::{Balance, ReadShare};
+use generations::HotGenerations;
 use hint::Hints;
 use sampled::Sampled;
 use std_alloc::boxed::Box;
@@ -68,7 +68,7 @@ impl PageName {
 
 /// What is allowed.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct HotLimits {
     /// `numa_balancing.hot_threshold_ms`.
     pub threshold_ms: u64,
     /// `kernel.numa_balancing_promote_rate_limit_MBps`, in pages a second.
@@ -77,10 +77,10 @@ pub struct Limits {
     pub adjust_ms: u64,
 }
 
-impl Limits {
+impl HotLimits {
     /// As the knobs say.
-    pub fn of(knobs: &Knobs) -> Limits {
-        Limits {
+    pub fn of(knobs: &Knobs) -> HotLimits {
+        HotLimits {
             threshold_ms: knobs.get(Knob::NumaHotThresholdMs),
             pages_per_second: (knobs.get(Knob::NumaPromoteRateLimit) << 20) / PAGE_SIZE,
             adjust_ms: knobs.get(Knob::NumaScanPeriodMaxMs),
@@ -90,7 +90,7 @@ impl Limits {
 
 /// A use of a folio of a slower tier.
 #[derive(Clone, Copy, Debug)]
-pub struct Used {
+pub struct HotAccess {
     /// Its head.
     pub page: Pfn,
     /// Its name, if it has one.
@@ -104,12 +104,12 @@ pub struct Used {
     /// The time, in ms.
     pub now_ms: u64,
     /// What is allowed.
-    pub limits: Limits,
+    pub limits: HotLimits,
 }
 
 /// What becomes of a page of a slower tier that was used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Verdict {
+pub struct PromoteVerdict {
     /// It goes up.
     pub promote: bool,
     /// It is hot; that there is room for it is another question.
@@ -127,7 +127,7 @@ pub trait HotPolicy {
     fn marked(&self, _page: Pfn, _now_ms: u64) {}
 
     /// A folio of a slower tier was used. Is it worth a place in a fast one?
-    fn used(&self, used: &Used) -> Verdict;
+    fn used(&self, used: &HotAccess) -> PromoteVerdict;
 
     /// Reclaim is about to move a folio down. Is it too hot for that?
     fn keeps(&self, _name: PageName) -> bool {
@@ -135,7 +135,7 @@ pub trait HotPolicy {
     }
 
     /// How much of all reads goes to a folio, in parts of [`balance::ALL`], as far as that is known.
-    fn share(&self, _name: PageName) -> Share {
+    fn share(&self, _name: PageName) -> ReadShare {
         0
     }
 
@@ -158,7 +158,7 @@ pub struct Asked {
 pub struct Hot {
     /// Faults at marked entries.
     pub hints: Hints,
-    generations: Generations,
+    generations: HotGenerations,
     sampled: Sampled,
     /// Which of the tiers answers faster.
     pub balance: Balance,
@@ -170,7 +170,7 @@ impl Hot {
     pub fn new(nodes: usize, frames: u64) -> Hot {
         Hot {
             hints: Hints::new(nodes),
-            generations: Generations::new(frames),
+            generations: HotGenerations::new(frames),
             sampled: Sampled::new(frames),
             balance: Balance::default(),
             asked: Lock::default(),

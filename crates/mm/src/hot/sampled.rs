@@ -14,9 +14,9 @@
 //! 199 reads, adaptation after 100,000 samples, cooling after 2,000,000, promotion every 500 ms). Not here: its split
 //! of huge pages.
 
-use super::balance::{ALL, Share};
+use super::balance::{ALL, ReadShare};
 use super::table::Table;
-use super::{HotPolicy, PageName, Used, Verdict};
+use super::{HotAccess, HotPolicy, PageName, PromoteVerdict};
 use crate::knobs::{Knob, Knobs};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -105,16 +105,16 @@ impl Sampled {
 }
 
 impl HotPolicy for Sampled {
-    fn used(&self, used: &Used) -> Verdict {
+    fn used(&self, used: &HotAccess) -> PromoteVerdict {
         let hot = used.name.is_some_and(|name| self.is_hot(self.count(name)));
-        Verdict { promote: hot, candidate: hot }
+        PromoteVerdict { promote: hot, candidate: hot }
     }
 
     fn keeps(&self, name: PageName) -> bool {
         self.counts.place(name).own().is_some_and(|count| self.is_hot(count))
     }
 
-    fn share(&self, name: PageName) -> Share {
+    fn share(&self, name: PageName) -> ReadShare {
         let count = u64::from(self.counts.place(name).own().unwrap_or(0));
         ALL * count / self.weight.load(Relaxed).max(count).max(1)
     }

@@ -14,7 +14,7 @@ pub(super) struct Table {
 }
 
 /// A place in the table.
-pub(super) struct Place<'a> {
+pub(super) struct TableSlot<'a> {
     cell: &'a AtomicU64,
     tag: u64,
 }
@@ -26,10 +26,10 @@ impl Table {
     }
 
     /// Where a page's number is, or would be.
-    pub(super) fn place(&self, name: PageName) -> Place<'_> {
+    pub(super) fn place(&self, name: PageName) -> TableSlot<'_> {
         let cell = self.cells.ensure((name.0 & self.mask) as u32);
         // Never 0.
-        Place { cell, tag: name.0 >> 32 << 32 | 1 << 63 }
+        TableSlot { cell, tag: name.0 >> 32 << 32 | 1 << 63 }
     }
 
     /// Change all numbers; who is left with 0 is forgotten.
@@ -45,7 +45,7 @@ impl Table {
     }
 }
 
-impl Place<'_> {
+impl TableSlot<'_> {
     /// The page's number, if the place is its.
     pub(super) fn own(&self) -> Option<u32> {
         let value = self.cell.load(Relaxed);

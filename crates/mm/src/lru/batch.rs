@@ -1,19 +1,19 @@
 //! Batches: what reclaim takes off a list under one hold of the lock, and puts back under another.
 
-use super::policy::{End, Leave, Policy, PolicyKind, Why};
-use super::proposed::Proposer;
-use super::vec::{ByKind, Lists, PROPOSED, ZONE_KINDS};
-use super::{Held, Lru, LruList, queue_of, settle_evictable};
-use crate::base::Base;
+use super::policy::{End, InsertReason, Leave, Policy, PolicyKind};
+use super::proposed::ProposedPolicy;
+use super::vec::{ByKind, LruLists, PROPOSED, ZONE_KINDS};
+use super::{LockedVec, Lru, LruList, queue_of, settle_evictable};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
 use crate::machine::{Machine, Scope, Work, ZoneKind};
+use crate::platform::Platform;
 use crate::stat::Stat;
 use crate::units::*;
 
 /// What to take from the tail of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Scan {
+pub struct IsolateScan {
     /// The list.
     pub list: LruList,
     /// Pages to look at; those in zones that are not wanted do not count.
@@ -56,13 +56,13 @@ impl Lru {
     /// list, so that the next batch does not meet them again; folios that somebody else is about to move go there too.
     pub fn isolate_batch<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         node: NodeId,
         group: GroupId,
-        scan: &Scan,
+        scan: &IsolateScan,
     ) -> Isolated {
-        let _scope = base.scope(Scope::IsolateLruFolios);
-        let frames = &base.frames;
+        let _scope = platform.scope(Scope::IsolateLruFolios);
+        let frames = &platform.frames;
         let mut out = Isolated::default();
         let mut skipped = List::new();
         let (mut taken, mut skips): (ByKind, ByKind) = ([0; ZONE_KINDS], [0; ZONE_KINDS]);
@@ -98,48 +98,53 @@ impl Lru {
         }
         out.folios.splice_head(frames, &mut list.split_tail(frames, first, run));
         list.splice_head(frames, &mut skipped);
-        self.account(base, &mut lists, (node, group), scan.list, &taken.map(|pages| -pages));
+        self.account(platform, &mut lists, (node, group), scan.list, &taken.map(|pages| -pages));
         drop(lists);
-        self.count_skips(base, &skips);
+        self.count_skips(platform, &skips);
         out.taken = taken.iter().sum::<i64>() as u64;
-        base.charge(Work::LruMove, out.folios.len() as u64);
-        base.event(Event::MmVmscanLruIsolate, [scan.list as u64, scan.pages, out.scanned, out.taken]);
+        platform.charge(Work::LruMove, out.folios.len() as u64);
+        platform.event(Event::MmVmscanLruIsolate, [scan.list as u64, scan.pages, out.scanned, out.taken]);
         out
     }
 
     /// [`Lru::add`] for new folios. A vector is locked, and its sizes are changed, once for all that follow each other.
-    pub fn add_pages<M: Machine>(&self, base: &Base<M>, pfns: impl Iterator<Item = Pfn>, faulted: bool) {
+    pub fn add_pages<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        pfns: impl Iterator<Item = Pfn>,
+        faulted: bool,
+    ) {
         let mut rest = pfns.peekable();
-        let why = Why::New { faulted, task: base.machine.task() };
+        let why = InsertReason::New { faulted, task: platform.machine.task() };
         while let Some(&first) = rest.peek() {
-            let frame = &base.frames[first];
+            let frame = &platform.frames[first];
             let policy = self.policy_of(frame);
             let place = (frame.node(), frame.group());
-            let Held { vec, mut lists } = self.lock_of(frame);
+            let LockedVec { vec, mut lists } = self.lock_of(frame);
             if lists.dead {
                 drop(lists);
-                self.add(base, first, faulted);
+                self.add(platform, first, faulted);
                 rest.next();
                 continue;
             }
             let mut moved: [ByKind; LruList::COUNT] = Default::default();
             let mut count = 0;
-            let alike = |pfn: &Pfn| (base.frames[*pfn].node(), base.frames[*pfn].group()) == place;
+            let alike = |pfn: &Pfn| (platform.frames[*pfn].node(), platform.frames[*pfn].group()) == place;
             while let Some(pfn) = rest.next_if(alike) {
-                let frame = &base.frames[pfn];
+                let frame = &platform.frames[pfn];
                 assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
                 if policy != PolicyKind::Classic {
                     policy.admit(frame, faulted);
                 }
-                settle_evictable(base, frame);
-                let place = self.place(base, (vec, &mut lists), frame, why);
+                settle_evictable(platform, frame);
+                let place = self.place(platform, (vec, &mut lists), frame, why);
                 frame.set(FrameFlags::LRU);
-                push(base, &mut lists.lists[place.queue as usize], pfn, place.end);
+                push(platform, &mut lists.lists[place.queue as usize], pfn, place.end);
                 moved[place.list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
                 count += 1;
             }
-            self.account_moved(base, &mut lists, place, &moved);
-            base.charge(Work::LruAdd, count);
+            self.account_moved(platform, &mut lists, place, &moved);
+            platform.charge(Work::LruAdd, count);
         }
     }
 
@@ -147,8 +152,8 @@ impl Lru {
     /// ones.
     fn account_moved<M: Machine>(
         &self,
-        base: &Base<M>,
-        lists: &mut Lists,
+        platform: &Platform<M>,
+        lists: &mut LruLists,
         place: (NodeId, GroupId),
         moved: &[ByKind; LruList::COUNT],
     ) -> (u64, u64) {
@@ -156,7 +161,7 @@ impl Lru {
         for list in LruList::ALL {
             let pages: i64 = moved[list as usize].iter().sum();
             if pages > 0 {
-                self.account(base, lists, place, list, &moved[list as usize]);
+                self.account(platform, lists, place, list, &moved[list as usize]);
                 all += pages as u64;
                 active += if list.is_active() { pages as u64 } else { 0 };
             }
@@ -164,10 +169,10 @@ impl Lru {
         (all, active)
     }
 
-    pub(super) fn count_skips<M: Machine>(&self, base: &Base<M>, skips: &ByKind) {
+    pub(super) fn count_skips<M: Machine>(&self, platform: &Platform<M>, skips: &ByKind) {
         for (kind, &pages) in [Stat::PgskipDma32, Stat::PgskipNormal, Stat::PgskipMovable].iter().zip(skips) {
             if pages != 0 {
-                base.count(*kind, pages);
+                platform.count(*kind, pages);
             }
         }
     }
@@ -175,31 +180,32 @@ impl Lru {
     /// The last references of some folios are gone: take each off its list, if it is on one, clear what belongs to
     /// lists, and undo its charge. What is done for those that follow each other and are alike is done once for all of
     /// them. Returns whether there are folios of several pages.
-    pub fn remove<M: Machine>(&self, base: &Base<M>, folios: &[Pfn]) -> bool {
+    pub fn remove<M: Machine>(&self, platform: &Platform<M>, folios: &[Pfn]) -> bool {
         let mut any_large = false;
         let mut rest = folios.iter().copied().peekable();
-        while let Some(first) = rest.peek().map(|&pfn| &base.frames[pfn]) {
+        while let Some(first) = rest.peek().map(|&pfn| &platform.frames[pfn]) {
             let listed = first.has(FrameFlags::LRU);
             let mut held = listed.then(|| self.lock_of(first));
             // Of a folio that nobody refers to, LRU stays as it is, and so does what names its list; under the lock its
             // group, too.
             let names = first.flags() & NAMES;
-            let (queue, kin, place) = (queue_of(first), first.kin(), first.group_and_queue());
+            let (queue, order_zone_node, place) =
+                (queue_of(first), first.order_zone_node(), first.group_and_queue());
             let proposed = queue as usize >= PROPOSED;
             let mut count = 0;
             while let Some(&pfn) = rest.peek()
-                && let frame = &base.frames[pfn]
+                && let frame = &platform.frames[pfn]
                 && frame.flags() & NAMES == names
-                && frame.kin() == kin
+                && frame.order_zone_node() == order_zone_node
                 && frame.group_and_queue() == place
             {
                 if let Some(held) = &mut held {
-                    held.lists.lists[queue as usize].remove(&base.frames, pfn);
+                    held.lists.lists[queue as usize].remove(&platform.frames, pfn);
                     if proposed {
-                        Proposer.leave((held.vec, &mut held.lists), self.folio(frame), Leave::Other);
+                        ProposedPolicy.leave((held.vec, &mut held.lists), self.folio(frame), Leave::Other);
                     }
                 }
-                self.forget_list(base, frame);
+                self.forget_list(platform, frame);
                 count += 1;
                 rest.next();
             }
@@ -216,29 +222,31 @@ impl Lru {
                         generations.list(generation, file)
                     }
                 };
-                self.account_one(base, &mut held, first, list, -(pages as i64));
+                self.account_one(platform, &mut held, first, list, -(pages as i64));
             }
-            self.groups.uncharge(base, first.group(), count, pages);
+            self.groups.uncharge(platform, first.group(), count, pages);
         }
         any_large
     }
 
     /// Put isolated folios of one node back, each on the list that its flags now name, and drop their references. The
     /// list's tail goes first. Active ones make the refault clock advance.
-    pub fn putback_batch<M: Machine>(&self, base: &Base<M>, folios: &mut List) -> Putback {
+    pub fn putback_batch<M: Machine>(&self, platform: &Platform<M>, folios: &mut List) -> Putback {
         let mut out = Putback::default();
-        base.charge(Work::LruMove, folios.len() as u64);
+        platform.charge(Work::LruMove, folios.len() as u64);
         while let Some(first) = folios.tail() {
-            let (node, group) = (base.frames[first].node(), base.frames[first].group());
+            let (node, group) = (platform.frames[first].node(), platform.frames[first].group());
             let vec = self.vec(node, group);
             let mut lists = vec.lock();
             if lists.dead {
                 drop(lists);
-                self.putback_one(base, folios, &mut out);
+                self.putback_one(platform, folios, &mut out);
                 continue;
             }
             if vec.policy() != PolicyKind::Classic {
-                self.putback_placed(base, Held { vec, lists }, folios, &mut out, |_| Why::Back);
+                self.putback_placed(platform, LockedVec { vec, lists }, folios, &mut out, |_| {
+                    InsertReason::Back
+                });
                 continue;
             }
             let mut moved: [ByKind; LruList::COUNT] = Default::default();
@@ -246,31 +254,31 @@ impl Lru {
             let (mut goal, mut first, mut run) = (LruList::InactiveFile, Pfn::NONE, 0);
             let mut at = folios.tail();
             while let Some(pfn) = at {
-                let frame = &base.frames[pfn];
+                let frame = &platform.frames[pfn];
                 if frame.group() != group || frame.node() != node {
                     break;
                 }
                 at = Some(frame.prev()).filter(|prev| prev.is_some());
-                settle_evictable(base, frame);
+                settle_evictable(platform, frame);
                 let list = LruList::of(frame.set(FrameFlags::LRU));
                 let dead = frame.put(1);
                 if dead || list != goal {
-                    let mut run = folios.split_tail(&base.frames, first, core::mem::take(&mut run));
-                    lists.lists[goal as usize].splice_head(&base.frames, &mut run);
+                    let mut run = folios.split_tail(&platform.frames, first, core::mem::take(&mut run));
+                    lists.lists[goal as usize].splice_head(&platform.frames, &mut run);
                     goal = list;
                 }
                 if dead {
                     frame.clear(FrameFlags::LRU);
-                    folios.pop_tail(&base.frames);
-                    out.dead.push_head(&base.frames, pfn);
+                    folios.pop_tail(&platform.frames);
+                    out.dead.push_head(&platform.frames, pfn);
                     continue;
                 }
                 moved[list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
                 (first, run) = (pfn, run + 1);
             }
-            let mut run = folios.split_tail(&base.frames, first, run);
-            lists.lists[goal as usize].splice_head(&base.frames, &mut run);
-            let (pages, active) = self.account_moved(base, &mut lists, (node, group), &moved);
+            let mut run = folios.split_tail(&platform.frames, first, run);
+            lists.lists[goal as usize].splice_head(&platform.frames, &mut run);
+            let (pages, active) = self.account_moved(platform, &mut lists, (node, group), &moved);
             out.pages += pages;
             drop(lists);
             if active > 0 {
@@ -283,49 +291,54 @@ impl Lru {
     /// Put back folios of one vector that stand at the tail, each where the policy wants it.
     pub(super) fn putback_placed<M: Machine>(
         &self,
-        base: &Base<M>,
-        mut held: Held<'_>,
+        platform: &Platform<M>,
+        mut held: LockedVec<'_>,
         folios: &mut List,
         out: &mut Putback,
-        why: impl Fn(&Frame) -> Why,
+        why: impl Fn(&Frame) -> InsertReason,
     ) {
-        let place_of = |pfn: Pfn| (base.frames[pfn].node(), base.frames[pfn].group());
+        let place_of = |pfn: Pfn| (platform.frames[pfn].node(), platform.frames[pfn].group());
         let Some(place) = folios.tail().map(place_of) else { return };
         let mut moved: [ByKind; LruList::COUNT] = Default::default();
         while let Some(pfn) = folios.tail()
             && place_of(pfn) == place
         {
-            folios.pop_tail(&base.frames);
-            let frame = &base.frames[pfn];
-            settle_evictable(base, frame);
+            folios.pop_tail(&platform.frames);
+            let frame = &platform.frames[pfn];
+            settle_evictable(platform, frame);
             // Who drops the last reference from here on waits for the lock.
             frame.set(FrameFlags::LRU);
             if frame.put(1) {
                 frame.clear(FrameFlags::LRU);
-                out.dead.push_head(&base.frames, pfn);
+                out.dead.push_head(&platform.frames, pfn);
                 continue;
             }
             let why = why(frame);
-            let to = self.place(base, (held.vec, &mut held.lists), frame, why);
-            push(base, &mut held.lists.lists[to.queue as usize], pfn, to.end);
+            let to = self.place(platform, (held.vec, &mut held.lists), frame, why);
+            push(platform, &mut held.lists.lists[to.queue as usize], pfn, to.end);
             moved[to.list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
         }
-        out.pages += self.account_moved(base, &mut held.lists, place, &moved).0;
+        out.pages += self.account_moved(platform, &mut held.lists, place, &moved).0;
     }
 
     /// Put back a folio whose group was removed meanwhile.
-    pub(super) fn putback_one<M: Machine>(&self, base: &Base<M>, folios: &mut List, out: &mut Putback) {
-        let Some(pfn) = folios.pop_tail(&base.frames) else { return };
-        let frame = &base.frames[pfn];
-        self.insert(base, pfn, Why::Back);
+    pub(super) fn putback_one<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        folios: &mut List,
+        out: &mut Putback,
+    ) {
+        let Some(pfn) = folios.pop_tail(&platform.frames) else { return };
+        let frame = &platform.frames[pfn];
+        self.insert(platform, pfn, InsertReason::Back);
         if frame.has(FrameFlags::ACTIVE) {
             self.age_nonresident(frame.node(), frame.group(), frame.pages() as u64);
         }
         if frame.put(1) {
             if frame.test_and_clear(FrameFlags::LRU) {
-                self.unlink(base, &mut self.lock_of(frame), pfn, Leave::Other);
+                self.unlink(platform, &mut self.lock_of(frame), pfn, Leave::Other);
             }
-            out.dead.push_head(&base.frames, pfn);
+            out.dead.push_head(&platform.frames, pfn);
         } else {
             out.pages += frame.pages() as u64;
         }
@@ -334,10 +347,10 @@ impl Lru {
 
 /// Put a folio at an end.
 #[inline(always)]
-pub(super) fn push<M: Machine>(base: &Base<M>, list: &mut List, pfn: Pfn, end: End) {
+pub(super) fn push<M: Machine>(platform: &Platform<M>, list: &mut List, pfn: Pfn, end: End) {
     match end {
-        End::Head => list.push_head(&base.frames, pfn),
-        End::Tail => list.push_tail(&base.frames, pfn),
+        End::Head => list.push_head(&platform.frames, pfn),
+        End::Tail => list.push_tail(&platform.frames, pfn),
     }
 }
 

@@ -1,24 +1,30 @@
 //! The classic lists: a second chance, and an active list that feeds the inactive one.
 
 use super::LruList;
-use super::policy::{Folio, Leave, Locked, Place, Policy, Used, Why};
-use crate::base::Base;
+use super::policy::{AccessEffect, InsertReason, Leave, ListPosition, LockedLists, Policy, PolicyFolio};
 use crate::frame::{Frame, FrameFlags};
 use crate::machine::Machine;
+use crate::platform::Platform;
 
 /// Active and inactive lists.
-pub(super) struct Classic;
+pub(super) struct ClassicPolicy;
 
-impl Policy for Classic {
+impl Policy for ClassicPolicy {
     /// The list follows from the flags.
     #[inline]
-    fn place<M: Machine>(&self, _base: &Base<M>, _at: Locked<'_>, folio: Folio<'_>, why: Why) -> Place {
+    fn place<M: Machine>(
+        &self,
+        _base: &Platform<M>,
+        _at: LockedLists<'_>,
+        folio: PolicyFolio<'_>,
+        why: InsertReason,
+    ) -> ListPosition {
         let list = LruList::of(folio.frame.flags());
-        Place { queue: list as u8, end: why.end(), list }
+        ListPosition { queue: list as u8, end: why.end(), list }
     }
 
     #[inline]
-    fn leave(&self, _at: Locked<'_>, folio: Folio<'_>, _why: Leave) -> LruList {
+    fn leave(&self, _at: LockedLists<'_>, folio: PolicyFolio<'_>, _why: Leave) -> LruList {
         LruList::of(folio.frame.flags())
     }
 
@@ -30,14 +36,14 @@ impl Policy for Classic {
     ///
     /// inactive → inactive, referenced → active → active, referenced
     #[inline]
-    fn used<M: Machine>(&self, _base: &Base<M>, frame: &Frame) -> Used {
+    fn used<M: Machine>(&self, _base: &Platform<M>, frame: &Frame) -> AccessEffect {
         let flags = frame.flags();
         if !flags.contains(FrameFlags::REFERENCED) {
             frame.set(FrameFlags::REFERENCED);
         } else if !flags.intersects(FrameFlags::UNEVICTABLE | FrameFlags::ACTIVE) {
-            return Used::Activate;
+            return AccessEffect::Activate;
         }
-        Used::Noted
+        AccessEffect::Noted
     }
 
     fn deactivates_all(&self) -> bool {

@@ -10,10 +10,10 @@
 //! first.
 
 use super::Lru;
-use crate::base::Base;
 use crate::frame::{FrameFlags, List};
 use crate::lock::Lock;
 use crate::machine::Machine;
+use crate::platform::Platform;
 use crate::stat::SizeStat;
 use crate::units::*;
 use std_alloc::boxed::Box;
@@ -32,44 +32,44 @@ impl Deferred {
 }
 
 /// The folio that a queue's entry stands for.
-fn head_of<M: Machine>(base: &Base<M>, tail: Pfn) -> Pfn {
-    base.frames[tail].as_tail()
+fn head_of<M: Machine>(platform: &Platform<M>, tail: Pfn) -> Pfn {
+    platform.frames[tail].as_tail()
 }
 
 impl Lru {
     /// A folio has lost its last mappings of some pages, and keeps others. If it is worth splitting, it is queued for
     /// that: a file's is not, nor one in the swap cache, whose other pages may come back. The caller holds a reference.
     #[cold]
-    pub fn defer_split<M: Machine>(&self, base: &Base<M>, head: Pfn) {
-        let frame = &base.frames[head];
+    pub fn defer_split<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
+        let frame = &platform.frames[head];
         if frame.order() == Order::ZERO || !frame.is_anon() {
             return;
         }
         if frame.has(FrameFlags::MLOCKED) {
             // It may have been locked for the part that is gone. If the rest is, too, reclaim finds out.
-            self.munlock(base, head);
+            self.munlock(platform, head);
         }
         if frame.has_any(FrameFlags::PARTIALLY_MAPPED | FrameFlags::SWAPCACHE) {
             return;
         }
         let mut queue = self.deferred.nodes[frame.node().index()].lock();
         if frame.test_and_set(FrameFlags::PARTIALLY_MAPPED) {
-            queue.push_tail(&base.frames, head.add(1));
-            base.sizes.count(SizeStat::SplitDeferred, frame.order(), 1);
-            base.sizes.count(SizeStat::NrAnonPartiallyMapped, frame.order(), 1);
+            queue.push_tail(&platform.frames, head.add(1));
+            platform.sizes.count(SizeStat::SplitDeferred, frame.order(), 1);
+            platform.sizes.count(SizeStat::NrAnonPartiallyMapped, frame.order(), 1);
         }
     }
 
     /// A large anonymous folio is about to be freed, or split: it is not to be split later.
-    pub fn forget_split<M: Machine>(&self, base: &Base<M>, head: Pfn) {
-        let frame = &base.frames[head];
+    pub fn forget_split<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
+        let frame = &platform.frames[head];
         if !frame.has(FrameFlags::PARTIALLY_MAPPED) {
             return;
         }
         let mut queue = self.deferred.nodes[frame.node().index()].lock();
         if frame.test_and_clear(FrameFlags::PARTIALLY_MAPPED) {
-            queue.remove(&base.frames, head.add(1));
-            base.sizes.drop_from(SizeStat::NrAnonPartiallyMapped, frame.order(), 1);
+            queue.remove(&platform.frames, head.add(1));
+            platform.sizes.drop_from(SizeStat::NrAnonPartiallyMapped, frame.order(), 1);
         }
     }
 
@@ -80,22 +80,22 @@ impl Lru {
 
     /// The folio of a node that has waited longest, with a reference. It goes to the queue's end. `None`: there is
     /// none, or it is being freed.
-    pub fn next_deferred<M: Machine>(&self, base: &Base<M>, node: NodeId) -> Option<Pfn> {
+    pub fn next_deferred<M: Machine>(&self, platform: &Platform<M>, node: NodeId) -> Option<Pfn> {
         let mut queue = self.deferred.nodes[node.index()].lock();
-        let tail = queue.pop_head(&base.frames)?;
-        queue.push_tail(&base.frames, tail);
-        let head = head_of(base, tail);
-        base.frames[head].try_get().then_some(head)
+        let tail = queue.pop_head(&platform.frames)?;
+        queue.push_tail(&platform.frames, tail);
+        let head = head_of(platform, tail);
+        platform.frames[head].try_get().then_some(head)
     }
 
     /// The queues hold the folios that have the flag, and the levels count them and all large anonymous folios.
-    pub(super) fn check_deferred<M: Machine>(&self, base: &Base<M>) -> Result<(), String> {
+    pub(super) fn check_deferred<M: Machine>(&self, platform: &Platform<M>) -> Result<(), String> {
         let mut queued = [0; PAGEBLOCK_ORDER.0 as usize + 1];
         for (node, queue) in self.deferred.nodes.iter().enumerate() {
             let queue = queue.lock();
-            queue.validate(&base.frames)?;
-            for head in queue.iter(&base.frames).map(|tail| head_of(base, tail)) {
-                let frame = &base.frames[head];
+            queue.validate(&platform.frames)?;
+            for head in queue.iter(&platform.frames).map(|tail| head_of(platform, tail)) {
+                let frame = &platform.frames[head];
                 let wanted = FrameFlags::HEAD | FrameFlags::PARTIALLY_MAPPED;
                 if !frame.has(wanted) || !frame.is_anon() || frame.node().index() != node || frame.refs() == 0
                 {
@@ -106,7 +106,7 @@ impl Lru {
         }
         let mut folios = [0; PAGEBLOCK_ORDER.0 as usize + 1];
         let mut flagged = 0;
-        for frame in (0..base.frames.len() as u32).map(|i| &base.frames[Pfn(i)]) {
+        for frame in (0..platform.frames.len() as u32).map(|i| &platform.frames[Pfn(i)]) {
             if frame.refs() > 0 && frame.has(FrameFlags::HEAD) && frame.is_anon() {
                 folios[frame.order().0 as usize] += 1;
             }
@@ -118,7 +118,7 @@ impl Lru {
         let levels = [(SizeStat::NrAnon, folios), (SizeStat::NrAnonPartiallyMapped, queued)];
         for (level, found) in levels {
             for (order, found) in (0..).map(Order).zip(found).skip(1) {
-                let counted = base.sizes.read(level, order);
+                let counted = platform.sizes.read(level, order);
                 if counted != found {
                     return Err(format!("{} of {order} is {counted}, there are {found}", level.name()));
                 }

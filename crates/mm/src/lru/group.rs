@@ -9,9 +9,9 @@ use super::PolicyKind;
 use super::protect::Claim;
 use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
-use crate::base::Base;
 use crate::lock::Lock;
 use crate::machine::{Machine, Work};
+use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use crate::stat::GroupStat;
 use crate::units::*;
@@ -336,11 +336,16 @@ impl Groups {
     }
 
     /// Charge `pages`, or say which group, this one or one above, would exceed its maximum; nothing is charged then.
-    pub fn try_charge<M: Machine>(&self, base: &Base<M>, group: GroupId, pages: u64) -> Result<(), GroupId> {
+    pub fn try_charge<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        group: GroupId,
+        pages: u64,
+    ) -> Result<(), GroupId> {
         if group == ROOT {
             return Ok(());
         }
-        base.charge(Work::GroupCharge, 1);
+        platform.charge(Work::GroupCharge, 1);
         for (done, level) in self.upwards(group).enumerate() {
             let counter = self.at(level);
             let now = counter.usage.fetch_add(pages as i64, AcqRel) + pages as i64;
@@ -363,9 +368,9 @@ impl Groups {
     }
 
     /// Undo the charges of some folios, which have so many pages together.
-    pub fn uncharge<M: Machine>(&self, base: &Base<M>, group: GroupId, folios: u64, pages: u64) {
+    pub fn uncharge<M: Machine>(&self, platform: &Platform<M>, group: GroupId, folios: u64, pages: u64) {
         if group != ROOT && folios > 0 {
-            base.charge(Work::GroupCharge, folios);
+            platform.charge(Work::GroupCharge, folios);
             for level in self.upwards(group) {
                 self.change(level, -(pages as i64));
             }
@@ -373,7 +378,7 @@ impl Groups {
     }
 
     /// Move a charge from a tomb to a group above it: the groups from there on have counted it already.
-    pub(super) fn hand_up(&self, from: GroupId, to: GroupId, pages: u64) {
+    pub(super) fn transfer_charge(&self, from: GroupId, to: GroupId, pages: u64) {
         for level in self.upwards(from).take_while(|&level| level != to) {
             self.change(level, -(pages as i64));
         }

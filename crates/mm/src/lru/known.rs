@@ -13,9 +13,9 @@
 
 use super::vec::{LruList, LruVec};
 use super::{Lru, ROOT};
-use crate::base::Base;
 use crate::knobs::Knob;
 use crate::machine::Machine;
+use crate::platform::Platform;
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::units::*;
 
@@ -81,12 +81,12 @@ impl AddedUp {
 
 impl Lru {
     /// What is known of a group's vector on a node (`memcg.flush_ms`).
-    pub fn known<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId) -> Known {
+    pub fn known<M: Machine>(&self, platform: &Platform<M>, node: NodeId, group: GroupId) -> Known {
         let vec = self.vec(node, group);
-        match base.knobs.get(Knob::MemcgFlushMs) * MILLISECOND {
+        match platform.knobs.get(Knob::MemcgFlushMs) * MILLISECOND {
             0 => Known::now(vec),
             period => {
-                self.add_up_if_due(base.machine.now(), period);
+                self.add_up_if_due(platform.machine.now(), period);
                 vec.added_up.get()
             }
         }

@@ -31,7 +31,7 @@ mod validate;
 mod vec;
 mod workingset;
 
-pub use batch::{Isolated, Putback, Scan};
+pub use batch::{IsolateScan, Isolated, Putback};
 pub use group::{Groups, Protection, ROOT};
 pub use known::Known;
 pub use policy::{Evicted, PolicyKind};
@@ -42,27 +42,27 @@ pub use workingset::{Competitors, refault_distance};
 
 use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
-use crate::base::Base;
 use crate::frame::{Frame, FrameFlags};
 use crate::lock::Guard;
 use crate::machine::{Machine, Work, ZoneKind};
+use crate::platform::Platform;
 use crate::policy::MakePolicy;
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::stat::Stat;
 use crate::units::*;
 use batch::take;
-use classic::Classic;
-use policy::{End, Folio, Leave, Locked, Place, Policy, PolicyCell, Why};
+use classic::ClassicPolicy;
+use policy::{End, InsertReason, Leave, ListPosition, LockedLists, Policy, PolicyCell, PolicyFolio};
 use std_alloc::boxed::Box;
-use vec::{ByKind, Lists};
+use vec::{ByKind, LruLists};
 
 /// Largest value of `vm.swappiness`.
 pub const MAX_SWAPPINESS: u64 = 200;
 
 /// A vector whose lock is held.
-struct Held<'a> {
+struct LockedVec<'a> {
     vec: &'a LruVec,
-    lists: Guard<'a, Lists>,
+    lists: Guard<'a, LruLists>,
 }
 
 /// All list vectors and groups.
@@ -160,31 +160,31 @@ impl Lru {
 
     /// Remove a group other than the root, with none below it and no space in it. Its folios and their charges go to
     /// its parent.
-    pub fn remove_group<M: Machine>(&self, base: &Base<M>, group: GroupId) -> Result<(), Error> {
+    pub fn remove_group<M: Machine>(&self, platform: &Platform<M>, group: GroupId) -> Result<(), Error> {
         let _tree = self.groups.tree.lock();
         let parent = self.groups.unlink(group)?;
         for node in 0..self.nodes {
-            self.reparent(base, NodeId(node as u8), group, parent);
+            self.reparent(platform, NodeId(node as u8), group, parent);
         }
         Ok(())
     }
 
-    fn reparent<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId, parent: GroupId) {
+    fn reparent<M: Machine>(&self, platform: &Platform<M>, node: NodeId, group: GroupId, parent: GroupId) {
         let (from, to) = (self.vec(node, group), self.vec(node, parent));
-        let mut from = Held { vec: from, lists: from.lock() };
-        let mut to = Held { vec: to, lists: to.lock() };
+        let mut from = LockedVec { vec: from, lists: from.lock() };
+        let mut to = LockedVec { vec: to, lists: to.lock() };
         from.lists.dead = true;
-        self.reparent_placed(base, group, parent, (&mut from, &mut to));
+        self.reparent_placed(platform, group, parent, (&mut from, &mut to));
         for list in LruList::ALL {
             let i = list as usize;
             if to.vec.policy() != PolicyKind::Classic && LruList::EVICTABLE.contains(&list) {
-                self.reparent_queue(base, (group, i), parent, (&mut from, &mut to));
+                self.reparent_queue(platform, (group, i), parent, (&mut from, &mut to));
             }
-            while let Some(pfn) = from.lists.lists[i].pop_head(&base.frames) {
-                let frame = &base.frames[pfn];
-                self.groups.hand_up(group, parent, frame.pages() as u64);
+            while let Some(pfn) = from.lists.lists[i].pop_head(&platform.frames) {
+                let frame = &platform.frames[pfn];
+                self.groups.transfer_charge(group, parent, frame.pages() as u64);
                 frame.set_group(parent);
-                to.lists.lists[i].push_tail(&base.frames, pfn);
+                to.lists.lists[i].push_tail(&platform.frames, pfn);
             }
             let pages = core::mem::take(&mut from.lists.pages[i]);
             for (kind, pages) in pages.iter().enumerate() {
@@ -201,60 +201,60 @@ impl Lru {
 
     /// Put a new folio, that is on no list, where the policy wants it. `faulted`: it is what a fault needs, or is read
     /// by it, in a range where accesses say something about the future. The caller holds a reference.
-    pub fn add<M: Machine>(&self, base: &Base<M>, pfn: Pfn, faulted: bool) {
-        base.charge(Work::LruAdd, 1);
-        let policy = self.policy_of(&base.frames[pfn]);
+    pub fn add<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, faulted: bool) {
+        platform.charge(Work::LruAdd, 1);
+        let policy = self.policy_of(&platform.frames[pfn]);
         if policy != PolicyKind::Classic {
-            policy.admit(&base.frames[pfn], faulted);
+            policy.admit(&platform.frames[pfn], faulted);
         }
-        self.insert(base, pfn, Why::New { faulted, task: base.machine.task() });
+        self.insert(platform, pfn, InsertReason::New { faulted, task: platform.machine.task() });
     }
 
     /// Clear what says something of a folio on a list only.
     #[inline]
-    fn forget_list<M: Machine>(&self, base: &Base<M>, frame: &Frame) {
+    fn forget_list<M: Machine>(&self, platform: &Platform<M>, frame: &Frame) {
         if frame.has(FrameFlags::MLOCKED) {
-            base.count(Stat::NrMlock, -(frame.pages() as i64));
+            platform.count(Stat::NrMlock, -(frame.pages() as i64));
         }
         frame.clear(FrameFlags::LRU | LIST_FLAGS);
     }
 
     /// Take a folio off its list, with a reference of its own. `false` if somebody else has it. The caller holds a
     /// reference.
-    pub fn isolate<M: Machine>(&self, base: &Base<M>, pfn: Pfn) -> bool {
-        self.isolate_if(base, pfn, |_, _, _| ())
+    pub fn isolate<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) -> bool {
+        self.isolate_if(platform, pfn, |_, _, _| ())
     }
 
     /// The same, because the folio's content is going to be moved: when that, or the folio, is put back, it has the
     /// generation that it had.
-    pub fn isolate_to_move<M: Machine>(&self, base: &Base<M>, pfn: Pfn) -> bool {
-        self.isolate_if(base, pfn, mglru::note_age)
+    pub fn isolate_to_move<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) -> bool {
+        self.isolate_if(platform, pfn, mglru::note_age)
     }
 
     #[inline]
     fn isolate_if<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         pfn: Pfn,
         note: impl FnOnce(&mglru::Generations, &Frame, FrameFlags),
     ) -> bool {
-        let frame = &base.frames[pfn];
+        let frame = &platform.frames[pfn];
         if !frame.test_and_clear(FrameFlags::LRU) {
             return false;
         }
         frame.get(1);
-        base.charge(Work::LruMove, 1);
+        platform.charge(Work::LruMove, 1);
         let mut held = self.lock_of(frame);
         let flags = frame.flags();
-        self.unlink(base, &mut held, pfn, Leave::Other);
+        self.unlink(platform, &mut held, pfn, Leave::Other);
         note(&held.vec.generations, frame, flags);
         true
     }
 
     /// An isolated folio's content has been moved to another, to which nobody can come yet: its charge, and what is
     /// known of its use, go along. That it is locked in memory, those say who lock it ([`Lru::keep_locked`]).
-    pub fn succeed<M: Machine>(&self, base: &Base<M>, from: Pfn, to: Pfn) {
-        let (from, to) = (&base.frames[from], &base.frames[to]);
+    pub fn succeed<M: Machine>(&self, platform: &Platform<M>, from: Pfn, to: Pfn) {
+        let (from, to) = (&platform.frames[from], &platform.frames[to]);
         let known = FrameFlags::ACTIVE
             | FrameFlags::UNEVICTABLE
             | FrameFlags::WORKINGSET
@@ -268,94 +268,101 @@ impl Lru {
     }
 
     /// Put an isolated folio back on the list that its flags now name. The caller still has to drop its reference.
-    pub fn putback<M: Machine>(&self, base: &Base<M>, pfn: Pfn) {
-        base.charge(Work::LruMove, 1);
-        self.insert(base, pfn, Why::Back);
+    pub fn putback<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
+        platform.charge(Work::LruMove, 1);
+        self.insert(platform, pfn, InsertReason::Back);
     }
 
     /// A folio to which nobody else can get a reference becomes folios of order `to`, by `split`: they take its place
     /// on its list. If it is on none, neither are they.
-    pub fn split<M: Machine>(&self, base: &Base<M>, pfn: Pfn, to: Order, split: impl FnOnce()) {
-        let (frame, pages) = (&base.frames[pfn], base.frames[pfn].pages());
+    pub fn split<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, to: Order, split: impl FnOnce()) {
+        let (frame, pages) = (&platform.frames[pfn], platform.frames[pfn].pages());
         if !frame.test_and_clear(FrameFlags::LRU) {
             split();
             let parts = (to.frames()..pages).step_by(to.frames() as usize);
-            parts.for_each(|i| base.frames[pfn.add(i)].set_mark(frame.mark()));
+            parts.for_each(|i| platform.frames[pfn.add(i)].set_mark(frame.mark()));
             return;
         }
-        base.charge(Work::LruMove, 1);
+        platform.charge(Work::LruMove, 1);
         let mut held = self.lock_of(frame);
         let queue = queue_of(frame);
         split();
         frame.set(FrameFlags::LRU);
         let mut last = pfn;
         for part in (to.frames()..pages).step_by(to.frames() as usize).map(|i| pfn.add(i)) {
-            held.lists.lists[queue as usize].insert_behind(&base.frames, last, part);
-            base.frames[part].set_queue(frame.queue());
-            base.frames[part].set_mark(frame.mark());
-            base.frames[part].set(FrameFlags::LRU);
+            held.lists.lists[queue as usize].insert_behind(&platform.frames, last, part);
+            platform.frames[part].set_queue(frame.queue());
+            platform.frames[part].set_mark(frame.mark());
+            platform.frames[part].set(FrameFlags::LRU);
             last = part;
         }
     }
 
-    fn insert<M: Machine>(&self, base: &Base<M>, pfn: Pfn, why: Why) {
-        let frame = &base.frames[pfn];
+    fn insert<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, why: InsertReason) {
+        let frame = &platform.frames[pfn];
         assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
         loop {
             let mut held = self.lock_of(frame);
             if !held.lists.dead {
-                self.link(base, &mut held, pfn, frame, why);
+                self.link(platform, &mut held, pfn, frame, why);
                 frame.set(FrameFlags::LRU);
                 return;
             }
             drop(held);
             let (tomb, group) = (frame.group(), self.groups.nearest_live(frame.group()));
-            self.groups.hand_up(tomb, group, frame.pages() as u64);
+            self.groups.transfer_charge(tomb, group, frame.pages() as u64);
             frame.set_group(group);
         }
     }
 
     /// Move a folio whose LRU flag the caller has cleared: to the list that its flags name once those of `set` are set
     /// and those of `clear` are cleared.
-    fn relink<M: Machine>(&self, base: &Base<M>, pfn: Pfn, why: Why, set: FrameFlags, clear: FrameFlags) {
-        base.charge(Work::LruMove, 1);
-        let frame = &base.frames[pfn];
+    fn relink<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        pfn: Pfn,
+        why: InsertReason,
+        set: FrameFlags,
+        clear: FrameFlags,
+    ) {
+        platform.charge(Work::LruMove, 1);
+        let frame = &platform.frames[pfn];
         let mut held = self.lock_of(frame);
-        self.unlink(base, &mut held, pfn, Leave::Other);
+        self.unlink(platform, &mut held, pfn, Leave::Other);
         frame.set(set);
         frame.clear(clear);
-        self.link(base, &mut held, pfn, frame, why);
+        self.link(platform, &mut held, pfn, frame, why);
         frame.set(FrameFlags::LRU);
     }
 
     /// Lock the vector that the folio belongs to.
     #[inline(always)]
-    fn lock_of(&self, frame: &Frame) -> Held<'_> {
+    fn lock_of(&self, frame: &Frame) -> LockedVec<'_> {
         loop {
             let group = frame.group();
             let vec = self.vec(frame.node(), group);
             let lists = vec.lock();
             if frame.group() == group {
-                return Held { vec, lists };
+                return LockedVec { vec, lists };
             }
         }
     }
 
     #[inline]
-    fn folio<'a>(&self, frame: &'a Frame) -> Folio<'a> {
-        Folio { frame, kind: self.kind(frame.zone()), pages: frame.pages() as i64 }
+    fn folio<'a>(&self, frame: &'a Frame) -> PolicyFolio<'a> {
+        PolicyFolio { frame, kind: self.kind(frame.zone()), pages: frame.pages() as i64 }
     }
 
     /// Take a folio off its queue.
-    fn unlink<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, why: Leave) {
-        let frame = &base.frames[pfn];
+    fn unlink<M: Machine>(&self, platform: &Platform<M>, held: &mut LockedVec<'_>, pfn: Pfn, why: Leave) {
+        let frame = &platform.frames[pfn];
         match PolicyKind::of(frame, frame.flags()) {
             PolicyKind::Classic => {
-                let list = Classic.leave((held.vec, &mut held.lists), self.folio(frame), why);
-                held.lists.lists[list as usize].remove(&base.frames, pfn);
-                self.account_one(base, held, frame, list, -(frame.pages() as i64));
+                let list = ClassicPolicy.leave((held.vec, &mut held.lists), self.folio(frame), why);
+                held.lists.lists[list as usize].remove(&platform.frames, pfn);
+                self.account_one(platform, held, frame, list, -(frame.pages() as i64));
             }
-            policy => self.unlink_placed(base, held, (pfn, frame), policy, why),
+            policy => self.unlink_placed(platform, held, (pfn, frame), policy, why),
         }
     }
 
@@ -363,36 +370,49 @@ impl Lru {
     #[inline(never)]
     fn unlink_placed<M: Machine>(
         &self,
-        base: &Base<M>,
-        held: &mut Held<'_>,
+        platform: &Platform<M>,
+        held: &mut LockedVec<'_>,
         (pfn, frame): (Pfn, &Frame),
         policy: PolicyKind,
         why: Leave,
     ) {
-        held.lists.lists[frame.queue() as usize].remove(&base.frames, pfn);
+        held.lists.lists[frame.queue() as usize].remove(&platform.frames, pfn);
         let list = policy.leave((held.vec, &mut held.lists), self.folio(frame), why);
         frame.set_queue(0);
-        self.account_one(base, held, frame, list, -(frame.pages() as i64));
+        self.account_one(platform, held, frame, list, -(frame.pages() as i64));
     }
 
     /// Put a folio on a queue. One that must stay in memory goes to the unevictable list whatever it was before.
-    fn link<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn, frame: &Frame, why: Why) {
-        settle_evictable(base, frame);
-        let place = self.place(base, (held.vec, &mut held.lists), frame, why);
+    fn link<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        held: &mut LockedVec<'_>,
+        pfn: Pfn,
+        frame: &Frame,
+        why: InsertReason,
+    ) {
+        settle_evictable(platform, frame);
+        let place = self.place(platform, (held.vec, &mut held.lists), frame, why);
         let queue = &mut held.lists.lists[place.queue as usize];
         match place.end {
-            End::Head => queue.push_head(&base.frames, pfn),
-            End::Tail => queue.push_tail(&base.frames, pfn),
+            End::Head => queue.push_head(&platform.frames, pfn),
+            End::Tail => queue.push_tail(&platform.frames, pfn),
         }
-        self.account_one(base, held, frame, place.list, frame.pages() as i64);
+        self.account_one(platform, held, frame, place.list, frame.pages() as i64);
     }
 
     /// Where a folio goes; its record is told.
     #[inline(always)]
-    fn place<M: Machine>(&self, base: &Base<M>, at: Locked<'_>, frame: &Frame, why: Why) -> Place {
+    fn place<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        at: LockedLists<'_>,
+        frame: &Frame,
+        why: InsertReason,
+    ) -> ListPosition {
         match at.0.policy() {
-            PolicyKind::Classic => Classic.place(base, at, self.folio(frame), why),
-            policy => self.place_by(policy, base, at, (frame, why)),
+            PolicyKind::Classic => ClassicPolicy.place(platform, at, self.folio(frame), why),
+            policy => self.place_by(policy, platform, at, (frame, why)),
         }
     }
 
@@ -400,15 +420,15 @@ impl Lru {
     fn place_by<M: Machine>(
         &self,
         policy: PolicyKind,
-        base: &Base<M>,
-        at: Locked<'_>,
-        (frame, why): (&Frame, Why),
-    ) -> Place {
+        platform: &Platform<M>,
+        at: LockedLists<'_>,
+        (frame, why): (&Frame, InsertReason),
+    ) -> ListPosition {
         if frame.has(FrameFlags::UNEVICTABLE) {
             let list = LruList::Unevictable;
-            return Place { queue: list as u8, end: why.end(), list };
+            return ListPosition { queue: list as u8, end: why.end(), list };
         }
-        let place = policy.place(base, at, self.folio(frame), why);
+        let place = policy.place(platform, at, self.folio(frame), why);
         frame.set_queue(place.queue);
         place
     }
@@ -416,8 +436,8 @@ impl Lru {
     #[inline]
     fn account_one<M: Machine>(
         &self,
-        base: &Base<M>,
-        held: &mut Held<'_>,
+        platform: &Platform<M>,
+        held: &mut LockedVec<'_>,
         frame: &Frame,
         list: LruList,
         by: i64,
@@ -428,15 +448,15 @@ impl Lru {
         for group in self.groups.above(frame.group()) {
             self.vec(node, group).add_subtree_of(list, kind, by);
         }
-        base.count(list.stat(), by);
+        platform.count(list.stat(), by);
     }
 
     /// `by` pages came to, or left, a list of the vector whose lock is held.
     #[inline]
     fn account<M: Machine>(
         &self,
-        base: &Base<M>,
-        lists: &mut Lists,
+        platform: &Platform<M>,
+        lists: &mut LruLists,
         (node, group): (NodeId, GroupId),
         list: LruList,
         by: &ByKind,
@@ -447,7 +467,7 @@ impl Lru {
         for group in self.groups.upwards(group) {
             self.vec(node, group).add_subtree(list, by);
         }
-        base.count(list.stat(), by.iter().sum());
+        platform.count(list.stat(), by.iter().sum());
     }
 
     // --- walks ---
@@ -507,7 +527,7 @@ pub fn evictable(frame: &Frame) -> bool {
 
 /// Make UNEVICTABLE agree with MLOCKED. The folio is off its list.
 #[inline]
-fn settle_evictable<M: Machine>(base: &Base<M>, frame: &Frame) {
+fn settle_evictable<M: Machine>(platform: &Platform<M>, frame: &Frame) {
     let flags = frame.flags();
     let (locked, listed) = (flags.contains(FrameFlags::MLOCKED), flags.contains(FrameFlags::UNEVICTABLE));
     if locked {
@@ -516,11 +536,11 @@ fn settle_evictable<M: Machine>(base: &Base<M>, frame: &Frame) {
         }
         if !listed {
             frame.set(FrameFlags::UNEVICTABLE);
-            base.count(Stat::UnevictablePgsCulled, frame.pages() as i64);
+            platform.count(Stat::UnevictablePgsCulled, frame.pages() as i64);
         }
     } else if listed {
         frame.clear(FrameFlags::UNEVICTABLE);
-        base.count(Stat::UnevictablePgsRescued, frame.pages() as i64);
+        platform.count(Stat::UnevictablePgsRescued, frame.pages() as i64);
     }
 }
 

@@ -10,23 +10,23 @@
 //! MGLRU's; of the others, one whose record names a queue was placed by a policy that proposes ([`crate::policy`]), and
 //! the rest stand on classic lists.
 
-use super::classic::Classic;
-use super::mglru::MgLru;
-use super::proposed::Proposer;
-use super::vec::Lists;
+use super::classic::ClassicPolicy;
+use super::mglru::MglruPolicy;
+use super::proposed::ProposedPolicy;
+use super::vec::LruLists;
 use super::{LruList, LruVec};
-use crate::base::Base;
 use crate::frame::{Frame, FrameFlags};
 use crate::machine::{Machine, ZoneKind};
+use crate::platform::Platform;
 use crate::policy::{MakePolicy, RIVALS};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
 use crate::units::*;
 
-pub use crate::policy::{End, Why};
+pub use crate::policy::{End, InsertReason};
 
 /// Where a folio goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ListPosition {
     /// The queue of the vector.
     pub queue: u8,
     /// Its end.
@@ -46,7 +46,7 @@ pub enum Leave {
 
 /// What an access through a file descriptor asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Used {
+pub enum AccessEffect {
     /// Nothing more: it was noted in the folio's flags.
     Noted,
     /// Move the folio to where used ones are.
@@ -55,7 +55,7 @@ pub enum Used {
 
 /// A folio on its way between queues: its record, the kind of its zone, and its pages.
 #[derive(Clone, Copy)]
-pub struct Folio<'a> {
+pub struct PolicyFolio<'a> {
     /// The head's record.
     pub frame: &'a Frame,
     /// Kind of its zone.
@@ -65,22 +65,28 @@ pub struct Folio<'a> {
 }
 
 /// A vector, and what its lock guards.
-pub type Locked<'a> = (&'a LruVec, &'a mut Lists);
+pub type LockedLists<'a> = (&'a LruVec, &'a mut LruLists);
 
 /// What a page-replacement policy decides.
 pub trait Policy {
     /// A folio that may be reclaimed comes to the vector, whose lock is held.
-    fn place<M: Machine>(&self, base: &Base<M>, at: Locked<'_>, folio: Folio<'_>, why: Why) -> Place;
+    fn place<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        at: LockedLists<'_>,
+        folio: PolicyFolio<'_>,
+        why: InsertReason,
+    ) -> ListPosition;
 
     /// A folio leaves the vector, whose lock is held. Returns the list that it counted on.
-    fn leave(&self, at: Locked<'_>, folio: Folio<'_>, why: Leave) -> LruList;
+    fn leave(&self, at: LockedLists<'_>, folio: PolicyFolio<'_>, why: Leave) -> LruList;
 
     /// A new folio is about to come to the vector. `faulted`: an access that says something about the future needs it
     /// now.
     fn admit(&self, frame: &Frame, faulted: bool);
 
     /// The folio was used through a file descriptor. No lock is held.
-    fn used<M: Machine>(&self, base: &Base<M>, frame: &Frame) -> Used;
+    fn used<M: Machine>(&self, platform: &Platform<M>, frame: &Frame) -> AccessEffect;
 
     /// Does [`Policy::place`] treat a folio that is marked neither active nor used as one to be evicted soon, wherever
     /// it was?
@@ -200,15 +206,15 @@ macro_rules! with_policy {
     ($kind:expr, $policy:ident => $call:expr) => {
         match $kind {
             PolicyKind::Classic => {
-                let $policy = &Classic;
+                let $policy = &ClassicPolicy;
                 $call
             }
             PolicyKind::MgLru => {
-                let $policy = &MgLru;
+                let $policy = &MglruPolicy;
                 $call
             }
             PolicyKind::Proposed(_) => {
-                let $policy = &Proposer;
+                let $policy = &ProposedPolicy;
                 $call
             }
         }
@@ -217,12 +223,18 @@ macro_rules! with_policy {
 
 impl Policy for PolicyKind {
     #[inline]
-    fn place<M: Machine>(&self, base: &Base<M>, at: Locked<'_>, folio: Folio<'_>, why: Why) -> Place {
-        with_policy!(self, policy => policy.place(base, at, folio, why))
+    fn place<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        at: LockedLists<'_>,
+        folio: PolicyFolio<'_>,
+        why: InsertReason,
+    ) -> ListPosition {
+        with_policy!(self, policy => policy.place(platform, at, folio, why))
     }
 
     #[inline]
-    fn leave(&self, at: Locked<'_>, folio: Folio<'_>, why: Leave) -> LruList {
+    fn leave(&self, at: LockedLists<'_>, folio: PolicyFolio<'_>, why: Leave) -> LruList {
         with_policy!(self, policy => policy.leave(at, folio, why))
     }
 
@@ -232,8 +244,8 @@ impl Policy for PolicyKind {
     }
 
     #[inline]
-    fn used<M: Machine>(&self, base: &Base<M>, frame: &Frame) -> Used {
-        with_policy!(self, policy => policy.used(base, frame))
+    fn used<M: Machine>(&self, platform: &Platform<M>, frame: &Frame) -> AccessEffect {
+        with_policy!(self, policy => policy.used(platform, frame))
     }
 
     #[inline]

@@ -5,14 +5,14 @@
 //! which it is.
 
 use super::mglru::LARGE_BATCH;
-use super::policy::{Leave, Why};
+use super::policy::{InsertReason, Leave};
 use super::proposed::Proposed;
 use super::vec::{PROPOSED, QUEUES};
-use super::{Held, Lru, LruList, PolicyKind};
+use super::{LockedVec, Lru, LruList, PolicyKind};
 use crate::api::Error;
-use crate::base::Base;
 use crate::frame::{Frame, FrameFlags};
 use crate::machine::{Machine, Work};
+use crate::platform::Platform;
 use crate::units::*;
 use core::ops::Range;
 use std_alloc::boxed::Box;
@@ -50,7 +50,7 @@ impl Lru {
     /// folios. Fails as [`Lru::set_policy`] does.
     pub fn set_group_policy<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         group: GroupId,
         policy: PolicyKind,
     ) -> Result<(), Error> {
@@ -61,14 +61,14 @@ impl Lru {
         }
         self.policy.mix();
         if self.policy_in(group).is_proposed() && policy.is_proposed() {
-            self.switch_group(base, group, PolicyKind::Classic);
+            self.switch_group(platform, group, PolicyKind::Classic);
         }
         {
             // A group that is made below it has the old policy or the new one.
             let _tree = self.groups.tree.lock();
             self.groups.set_policy(group, policy);
         }
-        self.switch_group(base, group, policy);
+        self.switch_group(platform, group, policy);
         self.policy.end();
         Ok(())
     }
@@ -80,21 +80,21 @@ impl Lru {
 
     /// Change the policy of all vectors but those of groups that have one of their own, and move their folios. Fails if
     /// somebody else does so now, or if there is no such policy.
-    pub fn set_policy<M: Machine>(&self, base: &Base<M>, policy: PolicyKind) -> Result<(), Error> {
+    pub fn set_policy<M: Machine>(&self, platform: &Platform<M>, policy: PolicyKind) -> Result<(), Error> {
         self.check_policy(policy)?;
         if !self.policy.begin() {
             return Err(Error::Busy);
         }
         if self.policy().is_proposed() && policy.is_proposed() {
             // Both use the same queues.
-            self.switch_all(base, PolicyKind::Classic);
+            self.switch_all(platform, PolicyKind::Classic);
         }
-        self.switch_all(base, policy);
+        self.switch_all(platform, policy);
         self.policy.end();
         Ok(())
     }
 
-    fn switch_all<M: Machine>(&self, base: &Base<M>, policy: PolicyKind) {
+    fn switch_all<M: Machine>(&self, platform: &Platform<M>, policy: PolicyKind) {
         // Groups that come from here on have the new policy.
         let groups = {
             let _tree = self.groups.tree.lock();
@@ -104,14 +104,14 @@ impl Lru {
         // A group comes before the one above, which may get its folios, as they are, when it is removed meanwhile.
         for group in (0..groups).rev().map(|group| GroupId(group as u16)) {
             if self.groups.policy(group).is_none() {
-                self.switch_group(base, group, policy);
+                self.switch_group(platform, group, policy);
             }
         }
     }
 
-    fn switch_group<M: Machine>(&self, base: &Base<M>, group: GroupId, policy: PolicyKind) {
+    fn switch_group<M: Machine>(&self, platform: &Platform<M>, group: GroupId, policy: PolicyKind) {
         for node in (0..self.nodes()).map(|node| NodeId(node as u8)) {
-            self.switch_vec(base, node, group, policy);
+            self.switch_vec(platform, node, group, policy);
         }
     }
 
@@ -124,13 +124,13 @@ impl Lru {
     /// that were used last to where used ones are. Both vectors are locked.
     pub(super) fn reparent_placed<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         group: GroupId,
         parent: GroupId,
-        (from, to): (&mut Held<'_>, &mut Held<'_>),
+        (from, to): (&mut LockedVec<'_>, &mut LockedVec<'_>),
     ) {
         for queue in LruList::COUNT..QUEUES {
-            self.reparent_queue(base, (group, queue), parent, (from, to));
+            self.reparent_queue(platform, (group, queue), parent, (from, to));
         }
         from.lists.proposed = None;
     }
@@ -138,22 +138,28 @@ impl Lru {
     /// The folios of one queue go to where the policy of the parent's vector wants them.
     pub(super) fn reparent_queue<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         (group, queue): (GroupId, usize),
         parent: GroupId,
-        (from, to): (&mut Held<'_>, &mut Held<'_>),
+        (from, to): (&mut LockedVec<'_>, &mut LockedVec<'_>),
     ) {
         while let Some(pfn) = from.lists.lists[queue].tail() {
-            let frame = &base.frames[pfn];
+            let frame = &platform.frames[pfn];
             debug_assert_eq!(frame.group(), group);
-            self.unlink(base, from, pfn, Leave::Other);
-            self.groups.hand_up(group, parent, frame.pages() as u64);
+            self.unlink(platform, from, pfn, Leave::Other);
+            self.groups.transfer_charge(group, parent, frame.pages() as u64);
             frame.set_group(parent);
-            self.link_foreign(base, to, pfn);
+            self.link_foreign(platform, to, pfn);
         }
     }
 
-    fn switch_vec<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId, policy: PolicyKind) {
+    fn switch_vec<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        node: NodeId,
+        group: GroupId,
+        policy: PolicyKind,
+    ) {
         let vec = self.vec(node, group);
         let new = self.new_proposed(policy);
         {
@@ -169,8 +175,8 @@ impl Lru {
             PolicyKind::MgLru => [classic, PROPOSED..QUEUES],
             PolicyKind::Proposed(_) => [classic, generations],
         };
-        while from.iter().any(|queues| self.move_some(base, (node, group), queues.clone())) {
-            base.machine.resched();
+        while from.iter().any(|queues| self.move_some(platform, (node, group), queues.clone())) {
+            platform.machine.resched();
         }
         if !policy.is_proposed() {
             vec.lock().proposed = None;
@@ -178,16 +184,21 @@ impl Lru {
     }
 
     /// Move folios of some queues to where the policy of their vector wants them. Returns whether there are more.
-    fn move_some<M: Machine>(&self, base: &Base<M>, place: (NodeId, GroupId), from: Range<usize>) -> bool {
+    fn move_some<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        place: (NodeId, GroupId),
+        from: Range<usize>,
+    ) -> bool {
         let vec = self.vec(place.0, place.1);
-        let mut held = Held { vec, lists: vec.lock() };
+        let mut held = LockedVec { vec, lists: vec.lock() };
         let mut left = LARGE_BATCH;
         for queue in from {
             // Those that were used last come last, to the head.
             while let Some(pfn) = held.lists.lists[queue].tail() {
-                self.unlink(base, &mut held, pfn, Leave::Other);
-                self.link_foreign(base, &mut held, pfn);
-                base.charge(Work::LruMove, 1);
+                self.unlink(platform, &mut held, pfn, Leave::Other);
+                self.link_foreign(platform, &mut held, pfn);
+                platform.charge(Work::LruMove, 1);
                 left -= 1;
                 if left == 0 {
                     return true;
@@ -198,9 +209,15 @@ impl Lru {
     }
 
     /// Put a folio on a queue that another policy, or the policy of another vector, has placed until now.
-    fn link_foreign<M: Machine>(&self, base: &Base<M>, held: &mut Held<'_>, pfn: Pfn) {
-        let frame = &base.frames[pfn];
+    fn link_foreign<M: Machine>(&self, platform: &Platform<M>, held: &mut LockedVec<'_>, pfn: Pfn) {
+        let frame = &platform.frames[pfn];
         frame.set_mark(0);
-        self.link(base, held, pfn, frame, Why::New { faulted: frame.has(FrameFlags::ACTIVE), task: 0 });
+        self.link(
+            platform,
+            held,
+            pfn,
+            frame,
+            InsertReason::New { faulted: frame.has(FrameFlags::ACTIVE), task: 0 },
+        );
     }
 }

@@ -11,55 +11,61 @@ use std_alloc::vec::Vec;
 pub(super) const FRAMES: u32 = 24;
 
 /// Two nodes; node 0 has a DMA32 and a Normal zone.
-fn base() -> Base<TestMachine> {
+fn base() -> Platform<TestMachine> {
     let memory = [
         range(0, ZoneKind::Dma32, 0, 8),
         range(0, ZoneKind::Normal, 8, 8),
         range(1, ZoneKind::Normal, 16, 8),
     ];
-    let base = Base::new(TestMachine::new(&[0, 1], &memory), Knobs::default());
+    let platform = Platform::new(TestMachine::new(&[0, 1], &memory), Knobs::default());
     for (zone, range) in memory.iter().enumerate() {
         for i in 0..range.frames {
-            base.frames[range.start.add(i)].place(
+            platform.frames[range.start.add(i)].place(
                 range.node,
                 ZoneId(zone as u8),
                 crate::frame::Mobility::Movable,
             );
         }
     }
-    base
+    platform
 }
 
-pub(super) fn setup() -> (Base<TestMachine>, Lru) {
-    let base = base();
-    let lru = Lru::new(&base.machine);
-    (base, lru)
+pub(super) fn setup() -> (Platform<TestMachine>, Lru) {
+    let platform = base();
+    let lru = Lru::new(&platform.machine);
+    (platform, lru)
 }
 
 /// A folio in use, charged to `group`, on its list.
-pub(super) fn new_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn, group: GroupId, flags: FrameFlags) {
-    let frame = &base.frames[pfn];
+pub(super) fn new_folio(
+    platform: &Platform<TestMachine>,
+    lru: &Lru,
+    pfn: Pfn,
+    group: GroupId,
+    flags: FrameFlags,
+) {
+    let frame = &platform.frames[pfn];
     frame.get(1);
     frame.set(flags);
-    lru.groups.try_charge(base, group, 1).unwrap();
+    lru.groups.try_charge(platform, group, 1).unwrap();
     frame.set_group(group);
-    lru.add(base, pfn, false);
+    lru.add(platform, pfn, false);
 }
 
-pub(super) fn free_folio(base: &Base<TestMachine>, lru: &Lru, pfn: Pfn) {
-    let frame = &base.frames[pfn];
+pub(super) fn free_folio(platform: &Platform<TestMachine>, lru: &Lru, pfn: Pfn) {
+    let frame = &platform.frames[pfn];
     assert!(frame.put(1));
-    lru.remove(base, &[pfn]);
+    lru.remove(platform, &[pfn]);
     frame.wipe(FrameFlags::empty());
 }
 
-fn order(base: &Base<TestMachine>, lru: &Lru, node: u8, group: GroupId, list: LruList) -> Vec<u32> {
+fn order(platform: &Platform<TestMachine>, lru: &Lru, node: u8, group: GroupId, list: LruList) -> Vec<u32> {
     let lists = lru.vec(NodeId(node), group).lock();
-    lists.lists[list as usize].iter(&base.frames).map(|pfn| pfn.0).collect()
+    lists.lists[list as usize].iter(&platform.frames).map(|pfn| pfn.0).collect()
 }
 
-const TAKE_ALL: Scan =
-    Scan { list: LruList::InactiveFile, pages: 100, highest: ZoneKind::Movable, may_unmap: true };
+const TAKE_ALL: IsolateScan =
+    IsolateScan { list: LruList::InactiveFile, pages: 100, highest: ZoneKind::Movable, may_unmap: true };
 
 #[test]
 fn the_second_use_activates() {
@@ -87,7 +93,7 @@ fn zones_that_are_not_wanted_are_skipped_to_the_head() {
     for pfn in [1, 9, 2, 10] {
         new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::empty());
     }
-    let scan = Scan { highest: ZoneKind::Dma32, pages: 1, ..TAKE_ALL };
+    let scan = IsolateScan { highest: ZoneKind::Dma32, pages: 1, ..TAKE_ALL };
     let got = lru.isolate_batch(&base, NodeId(0), ROOT, &scan);
     assert_eq!((got.scanned, got.taken, got.folios.tail()), (1, 1, Some(Pfn(1))));
     let got = lru.isolate_batch(&base, NodeId(0), ROOT, &scan);
@@ -103,7 +109,7 @@ fn mapped_folios_stay_when_they_may_not_be_unmapped() {
         new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::empty());
     }
     base.frames[Pfn(1)].mapcount_add(1);
-    let got = lru.isolate_batch(&base, NodeId(0), ROOT, &Scan { may_unmap: false, ..TAKE_ALL });
+    let got = lru.isolate_batch(&base, NodeId(0), ROOT, &IsolateScan { may_unmap: false, ..TAKE_ALL });
     assert_eq!(got.folios.iter(&base.frames).collect::<Vec<_>>(), [Pfn(2)]);
     lru.validate(&base).unwrap();
 }
@@ -367,7 +373,7 @@ proptest! {
                 }
                 Op::Batch { list, node, group, pages } => {
                     let group = groups[group % groups.len()];
-                    let scan = Scan { list: LruList::ALL[list], pages, ..TAKE_ALL };
+                    let scan = IsolateScan { list: LruList::ALL[list], pages, ..TAKE_ALL };
                     let mut got = lru.isolate_batch(&base, NodeId(node), group, &scan);
                     let expected = model.lists.entry((node, group.0, list)).or_default();
                     let n = expected.len().min(pages as usize);
@@ -447,7 +453,8 @@ fn movers_on_many_threads_do_not_lose_a_folio() {
                     let list = LruList::EVICTABLE[(random >> 4) as usize % 4];
                     let node = NodeId((random >> 6) as u8 % 2);
                     let from = if random & 1 == 0 { ROOT } else { group };
-                    let mut got = lru.isolate_batch(&base, node, from, &Scan { list, pages: 4, ..TAKE_ALL });
+                    let mut got =
+                        lru.isolate_batch(&base, node, from, &IsolateScan { list, pages: 4, ..TAKE_ALL });
                     lru.putback_batch(&base, &mut got.folios);
                 }
             }

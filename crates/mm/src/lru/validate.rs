@@ -2,9 +2,9 @@
 
 use super::vec::{ByKind, PROPOSED, ZONE_KINDS};
 use super::{Lru, LruList, ROOT, mglru};
-use crate::base::Base;
-use crate::frame::{FrameFlags, Generation};
+use crate::frame::{FrameFlags, LruGen};
 use crate::machine::Machine;
+use crate::platform::Platform;
 use crate::units::*;
 use std_alloc::format;
 use std_alloc::string::String;
@@ -13,7 +13,7 @@ use std_alloc::vec;
 impl Lru {
     /// Every folio on a list has LRU and the flags, node and group that match the list; sizes and counters are those of
     /// the lists; charges are those of the folios. Returns the first fault.
-    pub fn validate<M: Machine>(&self, base: &Base<M>) -> Result<(), String> {
+    pub fn validate<M: Machine>(&self, platform: &Platform<M>) -> Result<(), String> {
         let mut totals = [0; LruList::COUNT];
         let mut listed = 0;
         for node in 0..self.nodes() {
@@ -22,12 +22,12 @@ impl Lru {
             for (group, sizes) in own.iter_mut().enumerate() {
                 let group = GroupId(group as u16);
                 for list in LruList::ALL {
-                    let (pages, folios) = self.check_list(base, node, group, list)?;
+                    let (pages, folios) = self.check_list(platform, node, group, list)?;
                     sizes[list as usize] = pages;
                     listed += folios;
                 }
-                listed += self.check_generations(base, node, group, sizes)?;
-                listed += self.check_proposed(base, node, group, sizes)?;
+                listed += self.check_generations(platform, node, group, sizes)?;
+                listed += self.check_proposed(platform, node, group, sizes)?;
                 self.check_sizes(node, group, sizes)?;
                 for list in LruList::ALL {
                     totals[list as usize] += sizes[list as usize].iter().sum::<i64>();
@@ -36,24 +36,24 @@ impl Lru {
             self.check_subtrees(node, &own)?;
         }
         for list in LruList::ALL {
-            let counted = base.stats.read(list.stat());
+            let counted = platform.stats.read(list.stat());
             if counted != totals[list as usize] {
                 let name = list.stat().name();
                 return Err(format!("{name} is {counted}, the lists hold {} pages", totals[list as usize]));
             }
         }
-        let frames = || (0..base.frames.len() as u32).map(|i| &base.frames[Pfn(i)]);
+        let frames = || (0..platform.frames.len() as u32).map(|i| &platform.frames[Pfn(i)]);
         let flagged = frames().filter(|frame| frame.has(FrameFlags::LRU)).count();
         if flagged != listed {
             return Err(format!("{flagged} frames have LRU, {listed} are on lists"));
         }
-        self.check_deferred(base)?;
-        self.check_charges(base)
+        self.check_deferred(platform)?;
+        self.check_charges(platform)
     }
 
     fn check_list<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         node: NodeId,
         group: GroupId,
         list: LruList,
@@ -61,10 +61,10 @@ impl Lru {
         let lists = self.vec(node, group).lock();
         let at = || format!("{list:?} of {group} on {node}");
         let source = &lists.lists[list as usize];
-        source.validate(&base.frames).map_err(|fault| format!("{}: {fault}", at()))?;
+        source.validate(&platform.frames).map_err(|fault| format!("{}: {fault}", at()))?;
         let mut pages = [0; ZONE_KINDS];
-        for pfn in source.iter(&base.frames) {
-            let frame = &base.frames[pfn];
+        for pfn in source.iter(&platform.frames) {
+            let frame = &platform.frames[pfn];
             let flags = frame.flags();
             let placed = flags.generation().is_none() && frame.queue() == 0 && LruList::of(flags) == list;
             if !flags.contains(FrameFlags::LRU) || !placed {
@@ -89,7 +89,7 @@ impl Lru {
     /// those of the generations in the folios' flags. Adds what counts on classic lists to `own`; returns the folios.
     fn check_generations<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         node: NodeId,
         group: GroupId,
         own: &mut [ByKind; LruList::COUNT],
@@ -97,13 +97,13 @@ impl Lru {
         let vec = self.vec(node, group);
         let generations = &vec.generations;
         let lists = vec.lock();
-        let mut sizes = [[[0; ZONE_KINDS]; 2]; Generation::COUNT];
+        let mut sizes = [[[0; ZONE_KINDS]; 2]; LruGen::COUNT];
         let mut folios = 0;
         for (at, source) in lists.lists[..PROPOSED].iter().enumerate().skip(LruList::COUNT) {
             let fault = |what: String| format!("queue {at} of {group} on {node}: {what}");
-            source.validate(&base.frames).map_err(fault)?;
+            source.validate(&platform.frames).map_err(fault)?;
             folios += source.len();
-            for (pfn, frame) in source.records(&base.frames) {
+            for (pfn, frame) in source.records(&platform.frames) {
                 let (flags, kind) = (frame.flags(), self.kind(frame.zone()));
                 let file = !flags.contains(FrameFlags::SWAPBACKED);
                 let Some(generation) = flags.generation() else {
@@ -121,7 +121,7 @@ impl Lru {
                 own[generations.list(generation, file) as usize][kind as usize] += pages;
             }
         }
-        for generation in (0..Generation::COUNT as u64).map(Generation::of) {
+        for generation in (0..LruGen::COUNT as u64).map(LruGen::of) {
             for file in [false, true] {
                 let (held, told) =
                     (sizes[generation.index()][file as usize], generations.by_kind(generation, file));
@@ -143,7 +143,7 @@ impl Lru {
     /// told the sizes of its lists rightly. Adds what counts on classic lists to `own`; returns the folios.
     fn check_proposed<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         node: NodeId,
         group: GroupId,
         own: &mut [ByKind; LruList::COUNT],
@@ -152,10 +152,10 @@ impl Lru {
         let mut folios = 0;
         for (list, source) in lists.lists[PROPOSED..].iter().enumerate() {
             let fault = |what: String| format!("list {list} of {group} on {node}: {what}");
-            source.validate(&base.frames).map_err(fault)?;
+            source.validate(&platform.frames).map_err(fault)?;
             folios += source.len();
             let mut size = 0;
-            for (pfn, frame) in source.records(&base.frames) {
+            for (pfn, frame) in source.records(&platform.frames) {
                 let flags = frame.flags();
                 let gone = FrameFlags::ACTIVE | FrameFlags::UNEVICTABLE | FrameFlags::GENERATION;
                 let listed = flags.contains(FrameFlags::LRU) && !flags.intersects(gone);
@@ -219,10 +219,10 @@ impl Lru {
         Ok(())
     }
 
-    fn check_charges<M: Machine>(&self, base: &Base<M>) -> Result<(), String> {
+    fn check_charges<M: Machine>(&self, platform: &Platform<M>) -> Result<(), String> {
         let mut sums = vec![0; self.groups.bound() as usize];
-        for pfn in (0..base.frames.len() as u32).map(Pfn) {
-            let frame = &base.frames[pfn];
+        for pfn in (0..platform.frames.len() as u32).map(Pfn) {
+            let frame = &platform.frames[pfn];
             if frame.group() != ROOT && !frame.has(FrameFlags::TAIL) {
                 for above in self.groups.upwards(frame.group()) {
                     sums[above.index()] += frame.pages() as u64;

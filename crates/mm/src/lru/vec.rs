@@ -128,7 +128,7 @@ pub(super) const QUEUES: usize = PROPOSED + MAX_LISTS;
 pub(super) const PROPOSED: usize = LruList::COUNT + mglru::QUEUES;
 
 /// What stands under a vector's lock.
-pub(crate) struct Lists {
+pub(crate) struct LruLists {
     /// Folios by queue: of the first ones, the number is that of a [`LruList`].
     pub(crate) lists: [List; QUEUES],
     /// Pages that count on each list, by kind of zone.
@@ -140,10 +140,10 @@ pub(crate) struct Lists {
     pub(crate) dead: bool,
 }
 
-impl Default for Lists {
-    fn default() -> Lists {
+impl Default for LruLists {
+    fn default() -> LruLists {
         let lists = [const { List::new() }; QUEUES];
-        Lists { lists, pages: Default::default(), cost: Cost::default(), proposed: None, dead: false }
+        LruLists { lists, pages: Default::default(), cost: Cost::default(), proposed: None, dead: false }
     }
 }
 
@@ -153,7 +153,7 @@ impl Default for Lists {
 /// of every group above.
 #[derive(Default)]
 pub struct LruVec {
-    inner: Lock<Lists>,
+    inner: Lock<LruLists>,
     /// Pages on the lists of this vector and of those of the groups below.
     subtree: [[AtomicI64; ZONE_KINDS]; LruList::COUNT],
     /// Evictions and activations so far, in pages: the clock of refault distances.
@@ -179,7 +179,7 @@ pub struct LruVec {
 impl LruVec {
     /// Take the lock.
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, Lists> {
+    pub(crate) fn lock(&self) -> Guard<'_, LruLists> {
         self.inner.lock()
     }
 

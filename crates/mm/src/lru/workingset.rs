@@ -12,9 +12,9 @@
 
 use super::policy::{Evicted, PolicyKind, STAMP_BITS};
 use super::{Known, Lru, LruList, LruVec};
-use crate::base::Base;
 use crate::frame::FrameFlags;
 use crate::machine::Machine;
+use crate::platform::Platform;
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::{GroupStat, Stat};
 use crate::units::*;
@@ -100,7 +100,7 @@ struct Rivals<'a> {
 impl<'a> Rivals<'a> {
     /// `None`: the vector is gone.
     fn of<M: Machine>(
-        base: &Base<M>,
+        platform: &Platform<M>,
         lru: &'a Lru,
         evicted: Evicted,
         file: bool,
@@ -110,7 +110,7 @@ impl<'a> Rivals<'a> {
             return None;
         }
         let vec = lru.vec(evicted.node, evicted.group);
-        let known = lru.known(base, evicted.node, evicted.group);
+        let known = lru.known(platform, evicted.node, evicted.group);
         Some(Rivals { vec, size: Competitors::of(&known).size(file, swap_free() > 0) })
     }
 
@@ -138,12 +138,12 @@ impl Lru {
     /// A folio leaves memory under the pressure of `group` ([`GroupId`] 0: of the node). Returns what it leaves behind.
     /// The caller has frozen the folio's references.
     #[inline]
-    pub fn eviction<M: Machine>(&self, base: &Base<M>, pfn: Pfn, group: GroupId) -> Shadow {
-        let frame = &base.frames[pfn];
+    pub fn eviction<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, group: GroupId) -> Shadow {
+        let frame = &platform.frames[pfn];
         match self.policy_of(frame) {
             PolicyKind::Classic => {}
-            PolicyKind::MgLru => return self.evict_generation(base, pfn),
-            PolicyKind::Proposed(_) => return self.evict_proposed(base, pfn),
+            PolicyKind::MgLru => return self.evict_generation(platform, pfn),
+            PolicyKind::Proposed(_) => return self.evict_proposed(platform, pfn),
         }
         let (node, pages) = (frame.node(), frame.pages() as u64);
         let age = self.vec(node, group).nonresident_age.fetch_add(pages, Relaxed);
@@ -158,73 +158,80 @@ impl Lru {
     /// held against is asked once for as many as follow each other. `swap_free` is the number of free swap slots.
     pub fn refault<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         back: &[(Pfn, Shadow)],
         swap_free: impl Fn() -> u64,
         faulted: bool,
     ) {
         let Some(&(first, _)) = back.first() else { return };
-        match self.policy_of(&base.frames[first]) {
+        match self.policy_of(&platform.frames[first]) {
             PolicyKind::Classic => {}
             PolicyKind::MgLru => {
                 return back
                     .iter()
-                    .for_each(|&(pfn, shadow)| self.refault_generation(base, pfn, shadow, faulted));
+                    .for_each(|&(pfn, shadow)| self.refault_generation(platform, pfn, shadow, faulted));
             }
             PolicyKind::Proposed(_) => {
-                return back.iter().for_each(|&(pfn, shadow)| self.refault_proposed(base, pfn, shadow));
+                return back.iter().for_each(|&(pfn, shadow)| self.refault_proposed(platform, pfn, shadow));
             }
         }
-        let file = !base.frames[first].has(FrameFlags::SWAPBACKED);
-        let alike = |pfn: Pfn| base.frames[pfn].has(FrameFlags::SWAPBACKED) != file;
+        let file = !platform.frames[first].has(FrameFlags::SWAPBACKED);
+        let alike = |pfn: Pfn| platform.frames[pfn].has(FrameFlags::SWAPBACKED) != file;
         debug_assert!(back.iter().all(|&(pfn, _)| alike(pfn)), "files and others come back together");
         let mut rivals: Option<(GroupId, NodeId, Option<Rivals<'_>>)> = None;
         let mut refaulted = 0;
         for &(pfn, shadow) in back {
             let evicted = Evicted::unpack(shadow);
-            refaulted += base.frames[pfn].pages() as u64;
+            refaulted += platform.frames[pfn].pages() as u64;
             if rivals.as_ref().is_none_or(|&(group, node, _)| (group, node) != (evicted.group, evicted.node))
             {
-                let found = Rivals::of(base, self, evicted, file, &swap_free);
+                let found = Rivals::of(platform, self, evicted, file, &swap_free);
                 rivals = Some((evicted.group, evicted.node, found));
             }
             let (_, _, found) = rivals.as_ref().expect("just set");
             if found.as_ref().is_some_and(|rivals| rivals.has_room_for(shadow)) {
-                self.activate_refaulted(base, pfn, evicted, file);
+                self.activate_refaulted(platform, pfn, evicted, file);
             }
         }
-        self.count_refault(base, base.frames[first].group(), file, refaulted);
+        self.count_refault(platform, platform.frames[first].group(), file, refaulted);
     }
 
     /// Pages of a group are back.
-    pub(super) fn count_refault<M: Machine>(&self, base: &Base<M>, group: GroupId, file: bool, pages: u64) {
-        base.count([Stat::WorkingsetRefaultAnon, Stat::WorkingsetRefaultFile][file as usize], pages as i64);
+    pub(super) fn count_refault<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        group: GroupId,
+        file: bool,
+        pages: u64,
+    ) {
+        platform
+            .count([Stat::WorkingsetRefaultAnon, Stat::WorkingsetRefaultFile][file as usize], pages as i64);
         let stat = [GroupStat::WorkingsetRefaultAnon, GroupStat::WorkingsetRefaultFile][file as usize];
         self.groups.count(group, stat, pages);
     }
 
     /// A page of the working set is back.
     #[inline(never)]
-    fn activate_refaulted<M: Machine>(&self, base: &Base<M>, pfn: Pfn, evicted: Evicted, file: bool) {
-        let frame = &base.frames[pfn];
+    fn activate_refaulted<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, evicted: Evicted, file: bool) {
+        let frame = &platform.frames[pfn];
         let (node, group, pages) = (frame.node(), frame.group(), frame.pages() as i64);
         frame.set(FrameFlags::ACTIVE);
         self.age_nonresident(node, group, pages as u64);
         for group in self.groups.upwards(group) {
             self.vec(node, group).activations[file as usize].fetch_add(pages as u64, Relaxed);
         }
-        base.count([Stat::WorkingsetActivateAnon, Stat::WorkingsetActivateFile][file as usize], pages);
+        platform.count([Stat::WorkingsetActivateAnon, Stat::WorkingsetActivateFile][file as usize], pages);
         if evicted.workingset {
             frame.set(FrameFlags::WORKINGSET);
-            self.note_cost(base, (node, group), file, pages as u64, 0);
-            base.count([Stat::WorkingsetRestoreAnon, Stat::WorkingsetRestoreFile][file as usize], pages);
+            self.note_cost(platform, (node, group), file, pages as u64, 0);
+            platform.count([Stat::WorkingsetRestoreAnon, Stat::WorkingsetRestoreFile][file as usize], pages);
         }
     }
 
     /// Reclaim of the group's folios has cost something; all groups above bear it too.
     pub fn note_cost<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         (node, group): (NodeId, GroupId),
         file: bool,
         nr_io: u64,
@@ -234,7 +241,7 @@ impl Lru {
             return;
         }
         for group in self.groups.upwards(group) {
-            let size = self.known(base, node, group).evictable();
+            let size = self.known(platform, node, group).evictable();
             self.vec(node, group).lock().cost.note(file, nr_io, nr_rotated, size);
         }
     }

@@ -4,10 +4,10 @@ use super::{Done, Mode, Target, note_isolated};
 use crate::alloc::Fresh;
 use crate::frame::{FrameFlags, List, Owner};
 use crate::machine::Machine;
+use crate::mm_core::MmCore;
 use crate::stat::{SizeStat, Stat};
-use crate::store::Store;
 use crate::table::Landing;
-use crate::tlb::Batch;
+use crate::tlb::UnmapBatch;
 use crate::units::*;
 use smallvec::SmallVec;
 
@@ -45,7 +45,7 @@ enum Stay {
 
 /// Moves folios.
 struct Mover<'a, 't, M> {
-    st: &'a Store<M>,
+    core: &'a MmCore<M>,
     target: &'t mut dyn Target<M>,
     /// Are folios copied while they are in use, if they can be? Then each is a batch: none waits while others are
     /// copied.
@@ -61,13 +61,13 @@ struct Mover<'a, 't, M> {
 
 /// Move isolated folios; returns those that are not moved, too: still isolated, the first at the tail.
 pub(super) fn run<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     mut isolated: List,
     target: &mut dyn Target<M>,
     (mode, in_use): (Mode, bool),
 ) -> (Done, List) {
     let (done, parts, untried, stay) = (Done::default(), List::new(), List::new(), List::new());
-    let mut mover = Mover { st, target, in_use, done, parts, untried, stay };
+    let mut mover = Mover { core, target, in_use, done, parts, untried, stay };
     while !isolated.is_empty() && !mover.done.no_room {
         let mut batch = mover.cut_batch(&mut isolated);
         if mode == Mode::Async {
@@ -87,9 +87,9 @@ pub(super) fn run<M: Machine>(
         mover.fail(batch);
     }
     for mut left in [core::mem::take(&mut mover.untried), isolated, core::mem::take(&mut mover.parts)] {
-        while let Some(head) = left.pop_tail(&st.frames) {
-            mover.done.left += u64::from(st.frames[head].pages());
-            mover.stay.push_head(&st.frames, head);
+        while let Some(head) = left.pop_tail(&core.frames) {
+            mover.done.left += u64::from(core.frames[head].pages());
+            mover.stay.push_head(&core.frames, head);
         }
     }
     (mover.done, mover.stay)
@@ -98,7 +98,7 @@ pub(super) fn run<M: Machine>(
 impl<M: Machine> Mover<'_, '_, M> {
     /// Take as many folios from a list's tail as make a batch.
     fn cut_batch(&self, from: &mut List) -> List {
-        let frames = &self.st.frames;
+        let frames = &self.core.frames;
         let (mut batch, mut pages) = (List::new(), 0);
         while let Some(head) = from.tail() {
             pages += u64::from(frames[head].pages());
@@ -121,8 +121,8 @@ impl<M: Machine> Mover<'_, '_, M> {
             }
             self.pass(batch, &mut failed, mode);
         }
-        while let Some(head) = failed.pop_tail(&self.st.frames) {
-            batch.push_head(&self.st.frames, head);
+        while let Some(head) = failed.pop_tail(&self.core.frames) {
+            batch.push_head(&self.core.frames, head);
         }
     }
 
@@ -131,7 +131,7 @@ impl<M: Machine> Mover<'_, '_, M> {
         if self.done.no_room {
             return;
         }
-        let frames = &self.st.frames;
+        let frames = &self.core.frames;
         let mut failed = List::new();
         while let Some(head) = folios.pop_tail(frames) {
             let mut alone = List::new();
@@ -149,20 +149,20 @@ impl<M: Machine> Mover<'_, '_, M> {
 
     /// Give up on folios.
     fn fail(&mut self, mut folios: List) {
-        while let Some(head) = folios.pop_tail(&self.st.frames) {
-            let order = self.st.frames[head].order();
+        while let Some(head) = folios.pop_tail(&self.core.frames) {
+            let order = self.core.frames[head].order();
             self.done.failed += u64::from(order.frames());
             self.done.large_failed += u64::from(order > Order::ZERO);
-            self.st.count(Stat::ThpMigrationFail, i64::from(order == PAGEBLOCK_ORDER));
-            self.stay.push_head(&self.st.frames, head);
+            self.core.count(Stat::ThpMigrationFail, i64::from(order == PAGEBLOCK_ORDER));
+            self.stay.push_head(&self.core.frames, head);
         }
     }
 
     /// Try once to move all folios of a list, with one payment for all of them. What may be tried again stays in the
     /// list.
     fn pass(&mut self, folios: &mut List, failed: &mut List, mode: Mode) {
-        let (st, frames) = (self.st, &self.st.frames);
-        let mut batch = Batch::new(st.memory().ground());
+        let (core, frames) = (self.core, &self.core.frames);
+        let mut batch = UnmapBatch::new(core);
         let mut flights: SmallVec<[Flight; 32]> = SmallVec::new();
         let mut retry = List::new();
         while let Some(head) = folios.pop_tail(frames) {
@@ -178,7 +178,7 @@ impl<M: Machine> Mover<'_, '_, M> {
                 }
             }
         }
-        batch.settle(st.memory().ground(), &st.tlb);
+        batch.settle(core, &core.tlb);
         let mut dead: SmallVec<[Pfn; 32]> = SmallVec::new();
         for flight in flights {
             let from = flight.from;
@@ -187,35 +187,35 @@ impl<M: Machine> Mover<'_, '_, M> {
                 Err(()) => retry.push_head(frames, from),
             }
         }
-        st.free_folios(&dead);
+        core.free_folios(&dead);
         while let Some(head) = retry.pop_head(frames) {
             folios.push_tail(frames, head);
         }
     }
 
     /// Lock a folio, have a frame for it, and take its entries away. Else it is unlocked.
-    fn take_off(&mut self, head: Pfn, mode: Mode, batch: &mut Batch) -> Result<Flight, Stay> {
-        let st = self.st;
+    fn take_off(&mut self, head: Pfn, mode: Mode, batch: &mut UnmapBatch) -> Result<Flight, Stay> {
+        let core = self.core;
         self.lock(head, mode)?;
         let begun = self.begin(head, mode, batch);
         if !matches!(begun, Ok(_) | Err(Stay::Split)) {
-            st.unlock_folio(head);
+            core.unlock_folio(head);
         }
         if begun.as_ref().is_err_and(|&stay| stay == Stay::Gone) {
-            self.count_gone(head, u64::from(st.frames[head].pages()));
-            st.put(head);
+            self.count_gone(head, u64::from(core.frames[head].pages()));
+            core.put(head);
         }
         begun
     }
 
     fn count_gone(&mut self, head: Pfn, pages: u64) {
-        note_isolated(self.st, head, -(pages as i64));
+        note_isolated(self.core, head, -(pages as i64));
         self.done.moved += pages;
     }
 
     fn lock(&self, head: Pfn, mode: Mode) -> Result<(), Stay> {
-        let (st, frame) = (self.st, &self.st.frames[head]);
-        if st.try_lock_folio(head) {
+        let (core, frame) = (self.core, &self.core.frames[head]);
+        if core.try_lock_folio(head) {
             return Ok(());
         }
         let waits = match mode {
@@ -227,13 +227,13 @@ impl<M: Machine> Mover<'_, '_, M> {
         if !waits {
             return Err(Stay::Retry);
         }
-        st.lock_folio(head);
+        core.lock_folio(head);
         Ok(())
     }
 
     /// What follows the lock.
-    fn begin(&mut self, head: Pfn, mode: Mode, batch: &mut Batch) -> Result<Flight, Stay> {
-        let (st, frame) = (self.st, &self.st.frames[head]);
+    fn begin(&mut self, head: Pfn, mode: Mode, batch: &mut UnmapBatch) -> Result<Flight, Stay> {
+        let (core, frame) = (self.core, &self.core.frames[head]);
         if frame.refs() == 1 {
             return Err(Stay::Gone);
         }
@@ -241,9 +241,9 @@ impl<M: Machine> Mover<'_, '_, M> {
             if mode != Mode::Sync {
                 return Err(Stay::Failed);
             }
-            st.wait_writeback(head);
+            core.wait_writeback(head);
         }
-        let Some(cached) = cache_refs(st, head) else { return Err(Stay::Failed) };
+        let Some(cached) = cache_refs(core, head) else { return Err(Stay::Failed) };
         if !frame.has(FrameFlags::UPTODATE) {
             return Err(Stay::Failed);
         }
@@ -254,7 +254,7 @@ impl<M: Machine> Mover<'_, '_, M> {
             return Err(Stay::Split);
         }
         let order = frame.order();
-        let Some(fresh) = self.target.take(st, head, order) else {
+        let Some(fresh) = self.target.take(core, head, order) else {
             return Err(match order {
                 Order::ZERO => Stay::NoRoom,
                 _ if self.split(head) => Stay::Split,
@@ -263,9 +263,9 @@ impl<M: Machine> Mover<'_, '_, M> {
         };
         assert_eq!(fresh.order(), order, "a frame of another size for {head}");
         let copied = self.in_use && self.copy_in_use(head, fresh.pfn());
-        let unmapped = st.rmap.begin_move(st.memory(), head, batch);
+        let unmapped = core.rmap.begin_move(core, head, batch);
         if unmapped.dirty && !frame.is_anon() {
-            st.cache.mark_dirty(st.memory(), head);
+            core.cache.mark_dirty(core, head);
         }
         let flight = Flight { from: head, fresh, copied };
         if !unmapped.all {
@@ -274,7 +274,7 @@ impl<M: Machine> Mover<'_, '_, M> {
             return Err(Stay::Retry);
         }
         if copied && unmapped.dirty {
-            st.count(Stat::TierMoveAborted, i64::from(order.frames()));
+            core.count(Stat::TierMoveAborted, i64::from(order.frames()));
             self.turn_back(flight);
             return Err(Stay::Failed);
         }
@@ -283,109 +283,105 @@ impl<M: Machine> Mover<'_, '_, M> {
 
     /// Copy a page that is one process's own while it is used. From then on its entry tells whether it is written.
     fn copy_in_use(&self, head: Pfn, to: Pfn) -> bool {
-        let (st, frame) = (self.st, &self.st.frames[head]);
+        let (core, frame) = (self.core, &self.core.frames[head]);
         let own = FrameFlags::EXCLUSIVE | FrameFlags::SWAPBACKED;
         let fits = frame.order() == Order::ZERO && frame.is_anon() && frame.mapcount() == 1;
-        if !fits
-            || !frame.has(own)
-            || frame.has(FrameFlags::SWAPCACHE)
-            || !st.rmap.clean_anon(st.memory(), head)
-        {
+        if !fits || !frame.has(own) || frame.has(FrameFlags::SWAPCACHE) || !core.rmap.clean_anon(core, head) {
             return false;
         }
-        st.copy_in_use(head, to);
+        core.copy_in_use(head, to);
         // Time for who writes to it.
-        st.machine.resched();
+        core.machine.resched();
         true
     }
 
     /// Copy a folio whose entries wait, and have the copy take its place. `Err`: somebody uses it, it is as it was.
-    fn land(&mut self, flight: Flight, batch: &Batch) -> Result<(), ()> {
-        let (st, from, to) = (self.st, flight.from, flight.fresh.pfn());
-        let (frame, new) = (&st.frames[from], &st.frames[to]);
-        let expected = cache_refs(st, from).map(|cached| cached + 1);
+    fn land(&mut self, flight: Flight, batch: &UnmapBatch) -> Result<(), ()> {
+        let (core, from, to) = (self.core, flight.from, flight.fresh.pfn());
+        let (frame, new) = (&core.frames[from], &core.frames[to]);
+        let expected = cache_refs(core, from).map(|cached| cached + 1);
         let moved = (expected == Some(frame.refs())).then(|| {
             new.set(FrameFlags::LOCKED);
-            st.lru.forget_split(st.memory().ground(), from);
+            core.lru.forget_split(core, from);
             let landing = if flight.copied {
-                st.copied_in_use(from, to, batch)
+                core.copied_in_use(from, to, batch)
             } else {
-                st.copy_folio(from, to, batch)
+                core.copy_folio(from, to, batch)
             };
-            let exchanged = st.replace_folio(from, to);
+            let exchanged = core.replace_folio(from, to);
             exchanged.then_some(landing)
         });
         let Some(landing) = moved.flatten() else {
             new.clear(FrameFlags::LOCKED);
             self.turn_back(flight);
-            st.unlock_folio(from);
+            core.unlock_folio(from);
             return Err(());
         };
         let to = flight.fresh.into_pfn();
-        st.rmap.end_move(st.memory(), &landing);
-        note_isolated(st, from, -i64::from(frame.pages()));
-        st.leave_replaced(from);
+        core.rmap.end_move(core, &landing);
+        note_isolated(core, from, -i64::from(frame.pages()));
+        core.leave_replaced(from);
         self.settle_in(to);
-        st.unlock_folio(from);
+        core.unlock_folio(from);
         self.count_moved(frame.order());
         Ok(())
     }
 
     /// The new folio is where it belongs, and mapped: let it go.
     fn settle_in(&self, to: Pfn) {
-        let st = self.st;
-        st.lru.putback(st.memory().ground(), to);
+        let core = self.core;
+        core.lru.putback(core, to);
         self.note_parts(to);
-        st.unlock_folio(to);
-        st.put(to);
+        core.unlock_folio(to);
+        core.put(to);
     }
 
     /// The entries of a folio that is not moved after all map it again.
     fn turn_back(&mut self, flight: Flight) {
-        let st = self.st;
-        st.rmap.end_move(st.memory(), &Landing::back(flight.from));
+        let core = self.core;
+        core.rmap.end_move(core, &Landing::back(flight.from));
         self.note_parts(flight.from);
-        self.target.give_back(st, flight.fresh);
+        self.target.give_back(core, flight.fresh);
     }
 
     /// Entries may have gone while they waited: is the folio mapped only in part?
     fn note_parts(&self, head: Pfn) {
-        let st = self.st;
-        let mapped = st.frames.pages_mapped(head);
-        if mapped > 0 && mapped < st.frames[head].pages() {
-            st.lru.defer_split(st.memory().ground(), head);
+        let core = self.core;
+        let mapped = core.frames.pages_mapped(head);
+        if mapped > 0 && mapped < core.frames[head].pages() {
+            core.lru.defer_split(core, head);
         }
     }
 
     fn count_moved(&mut self, order: Order) {
         self.done.moved += u64::from(order.frames());
         self.done.large_moved += u64::from(order > Order::ZERO);
-        self.st.sizes.count(SizeStat::MovedWhole, order, 1);
-        self.st.count(Stat::ThpMigrationSuccess, i64::from(order == PAGEBLOCK_ORDER));
+        self.core.sizes.count(SizeStat::MovedWhole, order, 1);
+        self.core.count(Stat::ThpMigrationSuccess, i64::from(order == PAGEBLOCK_ORDER));
     }
 
     /// Split a locked folio of several pages; they are parts, and unlocked. `false`: somebody uses it.
     fn split(&mut self, head: Pfn) -> bool {
-        let (st, frame) = (self.st, &self.st.frames[head]);
+        let (core, frame) = (self.core, &self.core.frames[head]);
         let order = frame.order();
         let mut parts = List::new();
-        let Some(freed) = st.split_folio(head, &mut parts) else { return false };
+        let Some(freed) = core.split_folio(head, &mut parts) else { return false };
         self.count_gone(head, freed);
-        st.unlock_folio(head);
-        while let Some(part) = parts.pop_tail(&st.frames) {
-            self.parts.push_head(&st.frames, part);
+        core.unlock_folio(head);
+        while let Some(part) = parts.pop_tail(&core.frames) {
+            self.parts.push_head(&core.frames, part);
         }
-        self.parts.push_tail(&st.frames, head);
+        self.parts.push_tail(&core.frames, head);
         self.done.split += 1;
-        st.sizes.count(SizeStat::MovedSplit, order, 1);
-        st.count(Stat::ThpMigrationSplit, i64::from(order == PAGEBLOCK_ORDER));
+        core.sizes.count(SizeStat::MovedSplit, order, 1);
+        core.count(Stat::ThpMigrationSplit, i64::from(order == PAGEBLOCK_ORDER));
         true
     }
 }
 
 /// References that a folio's cache holds of it. `None`: it was cut off its file.
-fn cache_refs<M: Machine>(st: &Store<M>, head: Pfn) -> Option<u32> {
-    let frame = &st.frames[head];
+fn cache_refs<M: Machine>(core: &MmCore<M>, head: Pfn) -> Option<u32> {
+    let frame = &core.frames[head];
     match frame.owner() {
         _ if frame.has(FrameFlags::SWAPCACHE) => Some(1),
         Owner::Anon(_) => Some(0),

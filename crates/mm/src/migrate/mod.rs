@@ -1,6 +1,6 @@
 //! Migration: the content of folios goes to other frames, and everything that knew the old ones knows the new ones.
 //!
-//! Who wants it says why ([`Why`]) and how hard to try ([`Mode`]): it isolates folios ([`isolate`]), and has them moved
+//! Who wants it says why ([`MigrateReason`]) and how hard to try ([`Mode`]): it isolates folios ([`isolate`]), and has them moved
 //! ([`folios`]) to frames that a [`Target`] of its own chooses. What could not be moved is back on its list afterwards,
 //! as it was.
 //!
@@ -12,7 +12,7 @@
 //!    so where the policy of flushes says so ([`crate::tlb::Batch`]): it reads what the copy says, and the old frame
 //!    carries the debt.
 //! 4. It is copied. Then its references are frozen, if they are those of its cache and of who isolated it, and the new
-//!    folio takes its place in its cache, its group, and later on its list ([`Store::replace_folio`]).
+//!    folio takes its place in its cache, its group, and later on its list ([`MmCore::replace_folio`]).
 //! 5. The entries that wait map the new folio ([`Rmap::end_move`](crate::rmap::Rmap::end_move)); the old one is
 //!    unlocked and free.
 //!
@@ -27,12 +27,12 @@
 
 mod batch;
 
-use crate::alloc::{Fresh, Mark, Request, Reserve};
+use crate::alloc::{AllocRequest, Fresh, Reserve, Watermark};
 use crate::event::Event;
 use crate::frame::{FrameFlags, List, Mobility};
 use crate::machine::{Machine, Scope, ZoneKind};
+use crate::mm_core::MmCore;
 use crate::stat::Stat;
-use crate::store::Store;
 use crate::units::*;
 
 /// How hard to try, and what may be waited for.
@@ -48,7 +48,7 @@ pub enum Mode {
 
 /// On whose behalf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum MigrateReason {
     /// To make free blocks of free pages.
     Compaction,
     /// A program asked for it (move_pages, migrate_pages).
@@ -63,15 +63,15 @@ pub enum Why {
 pub trait Target<M> {
     /// A folio of `order` for the content of the one at `from`. `None`: there is none; a folio of several pages is
     /// split then, and its pages are asked for one by one, and for a page nothing more is moved.
-    fn take(&mut self, st: &Store<M>, from: Pfn, order: Order) -> Option<Fresh>;
+    fn take(&mut self, core: &MmCore<M>, from: Pfn, order: Order) -> Option<Fresh>;
 
     /// One that was taken is not needed after all.
-    fn give_back(&mut self, st: &Store<M>, unused: Fresh);
+    fn give_back(&mut self, core: &MmCore<M>, unused: Fresh);
 }
 
 /// A folio of one node for content that is moved there, above a mark; nothing is reclaimed for it.
-pub fn frame_on<M: Machine>(st: &Store<M>, node: NodeId, order: Order, mark: Mark) -> Option<Fresh> {
-    let request = Request {
+pub fn frame_on<M: Machine>(core: &MmCore<M>, node: NodeId, order: Order, mark: Watermark) -> Option<Fresh> {
+    let request = AllocRequest {
         order,
         mobility: Mobility::Movable,
         node,
@@ -82,7 +82,7 @@ pub fn frame_on<M: Machine>(st: &Store<M>, node: NodeId, order: Order, mark: Mar
         atomic: false,
         mixes: true,
     };
-    st.alloc.take(st.memory().ground(), &request, mark).ok()
+    core.alloc.take(core, &request, mark).ok()
 }
 
 /// What came of it. A folio that was split on the way counts as its parts from then on.
@@ -106,7 +106,7 @@ pub struct Done {
 
 /// Why a folio was not isolated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum IsolateError {
     /// It is free, a page table, on no list, or somebody else has isolated it.
     NotListed,
     /// Somebody holds references beside its entries and its cache: for longer, perhaps.
@@ -115,71 +115,71 @@ pub enum Refused {
 
 /// Take the folio whose first frame is `head` off its list, with a reference, so that it can be moved. Returns its
 /// order, which does not change any more until it is moved or put back. Asks for no lock: any frame's number will do.
-pub fn isolate<M: Machine>(st: &Store<M>, head: Pfn) -> Result<Order, Refused> {
-    let Some(frame) = st.frames.get(head).filter(|frame| frame.has(FrameFlags::LRU)) else {
-        return Err(Refused::NotListed);
+pub fn isolate<M: Machine>(core: &MmCore<M>, head: Pfn) -> Result<Order, IsolateError> {
+    let Some(frame) = core.frames.get(head).filter(|frame| frame.has(FrameFlags::LRU)) else {
+        return Err(IsolateError::NotListed);
     };
     if !frame.try_get() {
-        return Err(Refused::NotListed);
+        return Err(IsolateError::NotListed);
     }
     // The reference keeps its size. One more for the cache, if it is in one, and one is ours.
     let cached = u32::from(frame.has(FrameFlags::SWAPCACHE) || !frame.is_anon());
     let refused = if frame.refs() > frame.mapcount() + cached + 1 {
-        Some(Refused::Pinned)
-    } else if !st.lru.isolate_to_move(st.memory().ground(), head) {
-        Some(Refused::NotListed)
+        Some(IsolateError::Pinned)
+    } else if !core.lru.isolate_to_move(core, head) {
+        Some(IsolateError::NotListed)
     } else {
         None
     };
     let order = frame.order();
     if refused.is_none() {
-        note_isolated(st, head, i64::from(order.frames()));
+        note_isolated(core, head, i64::from(order.frames()));
     }
-    st.put(head);
+    core.put(head);
     refused.map_or(Ok(order), Err)
 }
 
 /// Put an isolated folio back on its list after all, and drop its reference.
-pub fn put_back<M: Machine>(st: &Store<M>, head: Pfn) {
-    note_isolated(st, head, -i64::from(st.frames[head].pages()));
-    st.lru.putback(st.memory().ground(), head);
-    st.put(head);
+pub fn put_back<M: Machine>(core: &MmCore<M>, head: Pfn) {
+    note_isolated(core, head, -i64::from(core.frames[head].pages()));
+    core.lru.putback(core, head);
+    core.put(head);
 }
 
 /// Pages of a folio are isolated, or no longer.
-fn note_isolated<M: Machine>(st: &Store<M>, head: Pfn, by: i64) {
-    let file = !st.frames[head].has(FrameFlags::SWAPBACKED);
-    st.count([Stat::NrIsolatedAnon, Stat::NrIsolatedFile][file as usize], by);
+fn note_isolated<M: Machine>(core: &MmCore<M>, head: Pfn, by: i64) {
+    let file = !core.frames[head].has(FrameFlags::SWAPBACKED);
+    core.count([Stat::NrIsolatedAnon, Stat::NrIsolatedFile][file as usize], by);
 }
 
 /// Move isolated folios, the list's tail first. What is not moved is put back on its list. Nobody's locks may be held,
 /// and no folio's.
 pub fn folios<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     isolated: List,
     target: &mut dyn Target<M>,
     mode: Mode,
-    why: Why,
+    why: MigrateReason,
 ) -> Done {
-    move_or_put_back(st, isolated, target, (mode, false), why)
+    move_or_put_back(core, isolated, target, (mode, false), why)
 }
 
 /// The same for folios that go up, if those that are one process's own can be used until they have been copied. Who
 /// writes to one meanwhile keeps it from being moved.
-pub fn folios_in_use<M: Machine>(st: &Store<M>, isolated: List, target: &mut dyn Target<M>) -> Done {
-    move_or_put_back(st, isolated, target, (Mode::Async, true), Why::Promotion)
+pub fn folios_in_use<M: Machine>(core: &MmCore<M>, isolated: List, target: &mut dyn Target<M>) -> Done {
+    move_or_put_back(core, isolated, target, (Mode::Async, true), MigrateReason::Promotion)
 }
 
 fn move_or_put_back<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     isolated: List,
     target: &mut dyn Target<M>,
     how: (Mode, bool),
-    why: Why,
+    why: MigrateReason,
 ) -> Done {
-    let (done, mut stay) = run(st, isolated, target, how, why);
-    while let Some(head) = stay.pop_tail(&st.frames) {
-        put_back(st, head);
+    let (done, mut stay) = run(core, isolated, target, how, why);
+    while let Some(head) = stay.pop_tail(&core.frames) {
+        put_back(core, head);
     }
     done
 }
@@ -187,33 +187,33 @@ fn move_or_put_back<M: Machine>(
 /// The same for folios that reclaim has isolated and counted. Returns what is not moved, too: still isolated, in the
 /// same order.
 pub fn folios_of_reclaim<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     isolated: List,
     target: &mut dyn Target<M>,
-    why: Why,
+    why: MigrateReason,
 ) -> (Done, List) {
     let note = |folios: &List, sign: i64| {
-        for (head, frame) in folios.records(&st.frames) {
-            note_isolated(st, head, sign * i64::from(frame.pages()));
+        for (head, frame) in folios.records(&core.frames) {
+            note_isolated(core, head, sign * i64::from(frame.pages()));
         }
     };
     note(&isolated, 1);
-    let (done, stay) = run(st, isolated, target, (Mode::Async, false), why);
+    let (done, stay) = run(core, isolated, target, (Mode::Async, false), why);
     note(&stay, -1);
     (done, stay)
 }
 
 fn run<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     isolated: List,
     target: &mut dyn Target<M>,
     (mode, in_use): (Mode, bool),
-    why: Why,
+    why: MigrateReason,
 ) -> (Done, List) {
-    let _scope = st.scope(Scope::MigratePages);
-    let (done, stay) = batch::run(st, isolated, target, (mode, in_use));
-    st.count(Stat::PgmigrateSuccess, done.moved as i64);
-    st.count(Stat::PgmigrateFail, done.failed as i64);
-    st.event(Event::MmMigratePages, [done.moved, done.failed, mode as u64, why as u64]);
+    let _scope = core.scope(Scope::MigratePages);
+    let (done, stay) = batch::run(core, isolated, target, (mode, in_use));
+    core.count(Stat::PgmigrateSuccess, done.moved as i64);
+    core.count(Stat::PgmigrateFail, done.failed as i64);
+    core.event(Event::MmMigratePages, [done.moved, done.failed, mode as u64, why as u64]);
     (done, stay)
 }

@@ -22,12 +22,12 @@ impl From<CacheError> for Error {
 impl<M: Machine> Mm<M> {
     /// A file of `size` bytes. Disk files start with the device's content; shmem files with zeroes.
     pub fn create_file(&self, kind: FileKind, size: u64) -> FileId {
-        self.store.cache.create(kind, size)
+        self.core.cache.create(kind, size)
     }
 
     /// Size in bytes.
     pub fn file_size(&self, file: FileId) -> u64 {
-        self.store.cache.file(file).size()
+        self.core.cache.file(file).size()
     }
 
     /// Read `len` bytes at `offset` through the page cache. `sink(frame, offset_in_page, bytes)` is called for every
@@ -40,11 +40,11 @@ impl<M: Machine> Mm<M> {
         group: GroupId,
         sink: &mut dyn FnMut(Pfn, u32, u32),
     ) -> Result<u64, Error> {
-        let _scope = self.ground().scope(Scope::FilemapRead);
+        let _scope = self.mmu().scope(Scope::FilemapRead);
         let mut done = 0;
         while done < len {
             let got = self.with_room(None, group, |gfp| {
-                self.store.cache.read(self.store.memory(), file, offset + done, len - done, gfp, sink)
+                self.core.cache.read(&self.core, file, offset + done, len - done, gfp, sink)
             })?;
             if got == 0 {
                 break;
@@ -64,46 +64,46 @@ impl<M: Machine> Mm<M> {
         group: GroupId,
         source: &mut dyn FnMut(Pfn, u32, u32),
     ) -> Result<u64, Error> {
-        let _scope = self.ground().scope(Scope::GenericPerformWrite);
-        let _held = self.inodes.ensure(file.0).write(&self.ground().machine, WaitKey::File(file));
+        let _scope = self.mmu().scope(Scope::GenericPerformWrite);
+        let _held = self.inodes.ensure(file.0).write(&self.mmu().machine, WaitKey::File(file));
         let mut done = 0;
         while done < len {
             done += self.with_room(None, group, |gfp| {
-                self.store.cache.write(self.store.memory(), file, offset + done, len - done, gfp, source)
+                self.core.cache.write(&self.core, file, offset + done, len - done, gfp, source)
             })?;
-            writeback::balance_dirty(&self.store, &self.writeback, file);
+            writeback::balance_dirty(&self.core, &self.writeback, file);
         }
         Ok(done)
     }
 
     /// Write the file's dirty pages and wait.
     pub fn fsync(&self, file: FileId) -> Result<(), Error> {
-        let _scope = self.ground().scope(Scope::DoFsync);
-        writeback::sync_range(&self.store, &self.writeback, file, PageIndex(0), PageIndex(u64::MAX));
+        let _scope = self.mmu().scope(Scope::DoFsync);
+        writeback::sync_range(&self.core, &self.writeback, file, PageIndex(0), PageIndex(u64::MAX));
         Ok(())
     }
 
     /// Set the size; pages beyond it are unmapped everywhere and dropped.
     pub fn ftruncate(&self, file: FileId, size: u64) -> Result<(), Error> {
-        let _scope = self.ground().scope(Scope::TruncatePagecache);
-        let _held = self.inodes.ensure(file.0).write(&self.ground().machine, WaitKey::File(file));
+        let _scope = self.mmu().scope(Scope::TruncatePagecache);
+        let _held = self.inodes.ensure(file.0).write(&self.mmu().machine, WaitKey::File(file));
         let old = self.file_size(file);
-        self.store.cache.set_size(file, size);
+        self.core.cache.set_size(file, size);
         if size < old {
             let first = PageIndex(pages_of(size));
             // Unmapped before and after: a fault that saw the old size may map a page in between.
-            zap_file(&self.store, file, first);
-            truncate::cut_astride(&self.store, file, first);
-            self.store.cache.truncate(self.store.memory(), file, first);
-            zap_file(&self.store, file, first);
-            self.ground().event(Event::TlbHazard, Concern::file_from(file, first).args());
+            zap_file(&self.core, file, first);
+            truncate::cut_astride(&self.core, file, first);
+            self.core.cache.truncate(&self.core, file, first);
+            zap_file(&self.core, file, first);
+            self.mmu().event(Event::TlbHazard, Concern::file_from(file, first).args());
         }
         Ok(())
     }
 
     /// posix_fadvise on `[offset, offset + len)`; `len` 0 = to the end.
     pub fn fadvise(&self, file: FileId, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Error> {
-        let _scope = self.ground().scope(Scope::GenericFadvise);
+        let _scope = self.mmu().scope(Scope::GenericFadvise);
         let end = if len == 0 { self.file_size(file) } else { offset.saturating_add(len) };
         match advice {
             FileAdvice::WillNeed => {
@@ -115,11 +115,11 @@ impl<M: Machine> Mm<M> {
                 let (first, last) = (PageIndex(pages_of(offset)), PageIndex(end / PAGE_SIZE));
                 let last = if end >= self.file_size(file) { PageIndex(pages_of(end)) } else { last };
                 if first < last {
-                    writeback::sync_range(&self.store, &self.writeback, file, first, last);
-                    self.store.cache.invalidate(self.store.memory(), file, first, last);
+                    writeback::sync_range(&self.core, &self.writeback, file, first, last);
+                    self.core.cache.invalidate(&self.core, file, first, last);
                 }
             }
-            _ => self.store.cache.advise(file, advice),
+            _ => self.core.cache.advise(file, advice),
         }
         Ok(())
     }
@@ -128,10 +128,7 @@ impl<M: Machine> Mm<M> {
     pub(super) fn read_in(&self, file: FileId, first: PageIndex, pages: u64, group: GroupId) {
         // Read-ahead is a favour.
         self.with_room(None, group, |gfp| {
-            self.store
-                .cache
-                .read_ahead(self.store.memory(), file, first, pages, gfp)
-                .map(|()| ReadHint::default())
+            self.core.cache.read_ahead(&self.core, file, first, pages, gfp).map(|()| ReadHint::default())
         })
         .ok();
     }

@@ -38,7 +38,7 @@ impl GroupAccount {
 impl<M: Machine> Mm<M> {
     /// What the files of a group tell of it. One that was removed keeps what was counted until then.
     pub fn group_account(&self, group: GroupId) -> Option<GroupAccount> {
-        let (lru, swap) = (&self.store.lru, &self.store.swap.groups);
+        let (lru, swap) = (&self.core.lru, &self.core.swap.groups);
         if u32::from(group.0) >= lru.groups.bound() {
             return None;
         }
@@ -55,34 +55,34 @@ impl<M: Machine> Mm<M> {
 
     /// A control group below `parent` (GroupId(0) is the root group).
     pub fn create_group(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, Error> {
-        self.store.lru.create_group(parent, limits, |group| {
-            self.store.swap.groups.insert(group, parent, limits.swap_max);
+        self.core.lru.create_group(parent, limits, |group| {
+            self.core.swap.groups.insert(group, parent, limits.swap_max);
         })
     }
 
     /// The limits of a group.
     pub fn group_limits(&self, group: GroupId) -> Result<GroupLimits, Error> {
-        let limits = self.store.lru.group_limits(group)?;
-        Ok(GroupLimits { swap_max: self.store.swap.groups.max(group), ..limits })
+        let limits = self.core.lru.group_limits(group)?;
+        Ok(GroupLimits { swap_max: self.core.swap.groups.max(group), ..limits })
     }
 
     /// Change the limits of a group other than the root. What it has beyond them is reclaimed, as far as that can be
     /// done: beyond memory.max until nothing more goes, and then its processes do; beyond memory.high once.
     pub fn set_group_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
-        self.store.lru.groups.set_limits(group, limits)?;
-        self.store.swap.groups.set_max(group, limits.swap_max);
-        if let Some((over, pages)) = self.store.lru.groups.over_high(group) {
-            reclaim::group(&self.store, &self.reclaim, self, over, pages);
+        self.core.lru.groups.set_limits(group, limits)?;
+        self.core.swap.groups.set_max(group, limits.swap_max);
+        if let Some((over, pages)) = self.core.lru.groups.over_high(group) {
+            reclaim::group(&self.core, &self.reclaim, self, over, pages);
         }
         let mut retries = Retries::default();
         loop {
-            let over = self.store.lru.groups.usage(group).saturating_sub(limits.max);
-            if over == 0 || !self.store.lru.groups.is_live(group) {
+            let over = self.core.lru.groups.usage(group).saturating_sub(limits.max);
+            if over == 0 || !self.core.lru.groups.is_live(group) {
                 return Ok(());
             }
-            let freed = reclaim::group(&self.store, &self.reclaim, self, group, over);
+            let freed = reclaim::group(&self.core, &self.reclaim, self, group, over);
             let wanted = "the limit of a control group was lowered";
-            if !reclaim::should_retry_group(&self.store, freed, &mut retries)
+            if !reclaim::should_retry_group(&self.core, freed, &mut retries)
                 && !self.out_of_memory(wanted, Some(group), &mut retries)
             {
                 return Ok(());
@@ -97,9 +97,9 @@ impl<M: Machine> Mm<M> {
             return Err(Error::Invalid);
         }
         match knob {
-            Knob::Swappiness => self.store.lru.groups.set_swappiness(group, value),
+            Knob::Swappiness => self.core.lru.groups.set_swappiness(group, value),
             Knob::ReclaimPolicy => {
-                self.store.lru.set_group_policy(self.ground(), group, PolicyKind::new(value as u8))
+                self.core.lru.set_group_policy(self.mmu(), group, PolicyKind::new(value as u8))
             }
             _ => Err(Error::Invalid),
         }
@@ -108,23 +108,23 @@ impl<M: Machine> Mm<M> {
     /// Pages and swap slots that are charged to a group and those below it (the root: to all others; its slots are not
     /// counted).
     pub fn group_usage(&self, group: GroupId) -> (u64, u64) {
-        (self.store.lru.groups.usage(group), self.store.swap.groups.usage(group))
+        (self.core.lru.groups.usage(group), self.core.swap.groups.usage(group))
     }
 
     /// Remove a group without spaces and groups in it. What is charged to it is its parent's from now on.
     pub fn remove_group(&self, group: GroupId) -> Result<(), Error> {
-        self.store.lru.remove_group(self.store.memory(), group)?;
-        self.store.swap.groups.set_max(group, u64::MAX);
+        self.core.lru.remove_group(&self.core, group)?;
+        self.core.swap.groups.set_max(group, u64::MAX);
         Ok(())
     }
 
     /// A space moves to a group: it is charged there from now on. What was charged before stays where it is.
     pub fn move_space(&self, space: SpaceId, group: GroupId) -> Result<(), Error> {
-        self.store.lru.groups.enter(group)?;
-        match self.spaces.move_to(&self.store, space, group) {
-            Some(old) => self.store.lru.groups.leave(old),
+        self.core.lru.groups.enter(group)?;
+        match self.spaces.move_to(&self.core, space, group) {
+            Some(old) => self.core.lru.groups.leave(old),
             None => {
-                self.store.lru.groups.leave(group);
+                self.core.lru.groups.leave(group);
                 return Err(Error::NotFound);
             }
         }
@@ -139,9 +139,9 @@ impl<M: Machine> Mm<M> {
     /// A space was made in a group, which may have been removed since: then it is in the nearest one above.
     pub(super) fn enter_group(&self, space: SpaceId) {
         let meant = self.group_of(space);
-        let group = self.store.lru.groups.enter_nearest(meant);
+        let group = self.core.lru.groups.enter_nearest(meant);
         if group != meant {
-            self.spaces.move_to(&self.store, space, group);
+            self.spaces.move_to(&self.core, space, group);
         }
     }
 }

@@ -11,13 +11,13 @@ use std_alloc::string::String;
 impl<M: Machine> Mm<M> {
     /// Carry out commands that age a group's pages or evict its oldest ones; see [`reclaim::command`].
     pub fn lru_gen_command(&self, text: &str) -> Result<(), CommandError> {
-        reclaim::command(&self.store, &self.reclaim, self, text)
+        reclaim::command(&self.core, &self.reclaim, self, text)
     }
 
     /// All generations of all groups and nodes: number, age in ms, anonymous pages, file pages. `full`: with what tiers
     /// and walks have counted.
     pub fn lru_gen(&self, full: bool) -> String {
-        let (lru, mut text) = (&self.store.lru, String::new());
+        let (lru, mut text) = (&self.core.lru, String::new());
         for group in lru.groups.subtree(crate::lru::ROOT) {
             writeln!(text, "memcg {:5} {}", group.0, self.group_path(group)).expect("a string takes all");
             for node in (0..lru.nodes()).map(|node| NodeId(node as u8)) {
@@ -31,14 +31,14 @@ impl<M: Machine> Mm<M> {
     /// Numbers of the groups from below the root down to this one.
     fn group_path(&self, group: GroupId) -> String {
         let mut path = String::new();
-        for above in self.store.lru.groups.upwards(group).filter(|&above| above != crate::lru::ROOT) {
+        for above in self.core.lru.groups.upwards(group).filter(|&above| above != crate::lru::ROOT) {
             path.insert_str(0, &std_alloc::format!("/{}", above.0));
         }
         if path.is_empty() { String::from("/") } else { path }
     }
 
     fn show_vec(&self, text: &mut String, node: NodeId, group: GroupId, full: bool) -> core::fmt::Result {
-        let generations = &self.store.lru.vec(node, group).generations;
+        let generations = &self.core.lru.vec(node, group).generations;
         let max = generations.max_seq();
         let first = if full { (max + 1).saturating_sub(MAX_GENERATIONS) } else { generations.min_seq(false) };
         for seq in first..=max {
@@ -58,7 +58,7 @@ impl<M: Machine> Mm<M> {
     }
 
     fn show_tiers(&self, text: &mut String, node: NodeId, group: GroupId, seq: u64) -> core::fmt::Result {
-        let generations = &self.store.lru.vec(node, group).generations;
+        let generations = &self.core.lru.vec(node, group).generations;
         let youngest = seq == generations.max_seq();
         for tier in 0..TIERS {
             write!(text, "            {tier:10}")?;

@@ -4,12 +4,12 @@
 mod tests;
 
 use super::Mm;
-use crate::alloc::{Fresh, Mark};
+use crate::alloc::{Fresh, Watermark};
 use crate::api::Error;
 use crate::machine::Machine;
-use crate::mempolicy::{MemPolicy, Place};
-use crate::migrate::{self, Done, Mode, Target, Why};
-use crate::store::Store;
+use crate::mempolicy::{MemPolicy, NodePreference};
+use crate::migrate::{self, Done, MigrateReason, Mode, Target};
+use crate::mm_core::MmCore;
 use crate::table::USER_END;
 use crate::units::*;
 use abi::PolicyMode;
@@ -32,15 +32,16 @@ pub struct Moved {
 struct OnNode(Option<NodeId>);
 
 impl<M: Machine> Target<M> for OnNode {
-    fn take(&mut self, st: &Store<M>, from: Pfn, order: Order) -> Option<Fresh> {
-        let node = self.0.unwrap_or(st.frames[from].node());
+    fn take(&mut self, core: &MmCore<M>, from: Pfn, order: Order) -> Option<Fresh> {
+        let node = self.0.unwrap_or(core.frames[from].node());
         // kswapd is woken. For a page what lies between the marks is for the meantime.
-        let page = || (order == Order::ZERO).then(|| migrate::frame_on(st, node, order, Mark::Min)).flatten();
-        migrate::frame_on(st, node, order, Mark::Low).or_else(page)
+        let page =
+            || (order == Order::ZERO).then(|| migrate::frame_on(core, node, order, Watermark::Min)).flatten();
+        migrate::frame_on(core, node, order, Watermark::Low).or_else(page)
     }
 
-    fn give_back(&mut self, st: &Store<M>, unused: Fresh) {
-        st.put(unused.into_pfn());
+    fn give_back(&mut self, core: &MmCore<M>, unused: Fresh) {
+        core.put(unused.into_pfn());
     }
 }
 
@@ -102,12 +103,12 @@ impl<M: Machine> Mm<M> {
     ) -> Result<u64, Error> {
         self.check_policy(policy)?;
         let end = start.0.checked_add(pages).filter(|&end| end <= USER_END.0).ok_or(Error::Invalid)?;
-        self.on_space(space, |_| self.spaces.mbind(&self.store, space, (start, Vpn(end)), policy))?;
+        self.on_space(space, |_| self.spaces.mbind(&self.core, space, (start, Vpn(end)), policy))?;
         if !moving || policy.is_default() {
             return Ok(0);
         }
-        let here = self.ground().node();
-        let target = |index| Place::by(policy, index).choose(self.machine(), here, Order::ZERO).0;
+        let here = self.mmu().node();
+        let target = |index| NodePreference::by(policy, index).choose(self.machine(), here, Order::ZERO).0;
         if policy.mode() != PolicyMode::Interleave {
             let there = policy.nodes();
             let moved = self.move_range(space, (start.0, end), Some(target(0)), |on| !there.contains(on))?;
@@ -134,7 +135,7 @@ impl<M: Machine> Mm<M> {
     }
 
     fn has_memory(&self, node: NodeId) -> bool {
-        self.store.alloc.zones().iter().any(|zone| zone.node() == node)
+        self.core.alloc.zones().iter().any(|zone| zone.node() == node)
     }
 
     fn move_range(
@@ -149,9 +150,10 @@ impl<M: Machine> Mm<M> {
         while at < end {
             let next = ((at | (WINDOW - 1)) + 1).min(end);
             let range = (Vpn(at), Vpn(next));
-            let found = self.on_space(space, |_| self.spaces.collect(&self.store, space, range, &wanted))?;
+            let found = self.on_space(space, |_| self.spaces.collect(&self.core, space, range, &wanted))?;
             let mut target = OnNode(node);
-            let done = migrate::folios(&self.store, found.folios, &mut target, Mode::Sync, Why::Call);
+            let done =
+                migrate::folios(&self.core, found.folios, &mut target, Mode::Sync, MigrateReason::Call);
             let Done { moved, failed, left, no_room, .. } = done;
             sum.mapped += found.mapped;
             sum.moved += moved;

@@ -10,47 +10,47 @@ impl<M: Machine> Mm<M> {
     /// For the machine's page walker: the root table of a space.
     #[inline]
     pub fn root(&self, space: SpaceId) -> Pfn {
-        self.store.tables.root(space)
+        self.core.tables.root(space)
     }
 
     /// Resident pages of a space.
     pub fn rss(&self, space: SpaceId) -> u64 {
-        self.store.tables.lock(self.ground(), space).counts().rss()
+        self.core.tables.lock(self.mmu(), space).counts().rss()
     }
 
     /// All free frames, those on CPUs' lists included.
     pub fn free_pages(&self) -> u64 {
-        self.store
+        self.core
             .alloc
             .zones()
             .iter()
-            .map(|zone| zone.free_pages() + self.store.alloc.pcp_pages(zone.id()))
+            .map(|zone| zone.free_pages() + self.core.alloc.pcp_pages(zone.id()))
             .sum()
     }
 
     /// Floors 3 to 6, for tests and tools that look inside.
-    pub fn store(&self) -> &crate::store::Store<M> {
-        &self.store
+    pub fn core(&self) -> &crate::mm_core::MmCore<M> {
+        &self.core
     }
 
     /// Check every structure against every other. Only when no task is inside a call. Returns the first fault.
     pub fn validate(&self) -> Result<(), String> {
-        let st = &self.store;
-        st.alloc.validate(self.ground())?;
-        st.lru.validate(self.ground())?;
-        st.swap.validate()?;
-        st.cache.validate(st.memory())?;
-        self.spaces.validate(st, st.tlb.bound())?;
-        self.reclaim.validate(st.memory())?;
+        let core = &self.core;
+        core.alloc.validate(self.mmu())?;
+        core.lru.validate(self.mmu())?;
+        core.swap.validate()?;
+        core.cache.validate(core)?;
+        self.spaces.validate(core, core.tlb.bound())?;
+        self.reclaim.validate(core)?;
         self.validate_frames()
     }
 
     /// Every frame that is in use: its references and mappings add up.
     fn validate_frames(&self) -> Result<(), String> {
-        let st = &self.store;
-        for zone in st.alloc.zones() {
+        let core = &self.core;
+        for zone in core.alloc.zones() {
             for pfn in (zone.start().0..zone.start().0 + zone.spanned() as u32).map(Pfn) {
-                let frame = &st.frames[pfn];
+                let frame = &core.frames[pfn];
                 let unused = FrameFlags::BUDDY | FrameFlags::PCP | FrameFlags::TAIL | FrameFlags::RESERVED;
                 if frame.refs() == 0 || frame.has_any(unused) {
                     continue;
@@ -61,7 +61,7 @@ impl<M: Machine> Mm<M> {
                     let text = std_alloc::format!("{pfn} has {} references, needs {least}", frame.refs());
                     return Err(text);
                 }
-                st.rmap.validate_folio(st.memory(), pfn)?;
+                core.rmap.validate_folio(core, pfn)?;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Out of memory: who has to go, and a report for people.
 
 use super::Mm;
-use crate::alloc::Mark;
+use crate::alloc::Watermark;
 use crate::event::Event;
 use crate::machine::{Machine, Scope};
 use crate::reclaim::Retries;
@@ -40,20 +40,20 @@ impl<M: Machine> Mm<M> {
     /// Choose the largest space (in `group`, if given), take its private memory and mark it to die. `false`: there is
     /// nobody left to choose.
     pub(super) fn out_of_memory(&self, wanted: &str, group: Option<GroupId>, retries: &mut Retries) -> bool {
-        let _scope = self.ground().scope(Scope::OutOfMemory);
+        let _scope = self.mmu().scope(Scope::OutOfMemory);
         *retries = Retries::default();
         let mut candidates: Vec<(u64, SpaceId)> = self.oom_candidates(group);
         candidates.sort_by_key(|&(badness, id)| (core::cmp::Reverse(badness), id));
         let Some(&(_, victim)) = candidates.first() else { return false };
         if let Some(group) = group {
-            self.store.lru.groups.count(group, GroupStat::Oom, 1);
+            self.core.lru.groups.count(group, GroupStat::Oom, 1);
         }
         let rss = self.rss(victim);
         let text = self.oom_text(wanted, &candidates);
-        if self.spaces.kill(&self.store, victim) {
-            self.ground().count(Stat::OomKill, 1);
-            self.store.lru.groups.count(self.group_of(victim), GroupStat::OomKill, 1);
-            self.ground().event(Event::MarkVictim, [victim.0 as u64, 0, 0, 0]);
+        if self.spaces.kill(&self.core, victim) {
+            self.mmu().count(Stat::OomKill, 1);
+            self.core.lru.groups.count(self.group_of(victim), GroupStat::OomKill, 1);
+            self.mmu().event(Event::MarkVictim, [victim.0 as u64, 0, 0, 0]);
             self.oom.lock().push(OomReport { victim, rss, text });
         }
         // Else its memory has come free without us.
@@ -65,29 +65,29 @@ impl<M: Machine> Mm<M> {
         let may = |id: &SpaceId| {
             // One that was listed may have ended since.
             let Some(space) = self.spaces.get(*id) else { return false };
-            let inside = group.is_none_or(|group| self.store.lru.groups.is_below(space.group(), group));
+            let inside = group.is_none_or(|group| self.core.lru.groups.is_below(space.group(), group));
             !space.is_killed() && inside
         };
         let badness = |id: SpaceId| {
-            let mut tables = self.store.tables.lock(self.ground(), id);
+            let mut tables = self.core.tables.lock(self.mmu(), id);
             let counts = tables.counts();
             counts.rss() + counts.get(Resident::Swap).max(0) as u64 + counts.tables() as u64
         };
-        self.spaces.ids(self.store.tlb.bound()).filter(may).map(|id| (badness(id), id)).collect()
+        self.spaces.ids(self.core.tlb.bound()).filter(may).map(|id| (badness(id), id)).collect()
     }
 
     fn oom_text(&self, wanted: &str, candidates: &[(u64, SpaceId)]) -> String {
         let mut text = String::new();
         text += &format!("out of memory: {wanted}\n");
-        for zone in self.store.alloc.zones() {
+        for zone in self.core.alloc.zones() {
             text += &format!(
                 "  zone {} node {}: free {} min {} low {} high {} managed {}\n",
                 zone.id(),
                 zone.node(),
                 zone.free_pages(),
-                zone.mark(Mark::Min),
-                zone.mark(Mark::Low),
-                zone.mark(Mark::High),
+                zone.mark(Watermark::Min),
+                zone.mark(Watermark::Low),
+                zone.mark(Watermark::High),
                 zone.managed()
             );
         }
@@ -101,10 +101,10 @@ impl<M: Machine> Mm<M> {
             Stat::NrWriteback,
             Stat::NrPageTablePages,
         ] {
-            text += &format!("  {} {}\n", stat.name(), self.ground().stats.read(stat));
+            text += &format!("  {} {}\n", stat.name(), self.mmu().stats.read(stat));
         }
         text +=
-            &format!("  swap: {} of {} slots free\n", self.store.swap.free_slots(), self.store.swap.total());
+            &format!("  swap: {} of {} slots free\n", self.core.swap.free_slots(), self.core.swap.total());
         for (badness, id) in candidates.iter().take(CANDIDATES_SHOWN) {
             text += &format!("  space {id}: {badness} pages with swap and tables\n");
         }

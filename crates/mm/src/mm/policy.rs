@@ -19,7 +19,7 @@ pub(super) fn choose_at_start<M: Machine>(memory: &Memory<M>) -> Result<(), Stri
     for knob in changed.into_iter().filter(|&knob| knobs.get(knob) != knob.info().default) {
         let policy = wanted(knobs, knob, memory.lru.policy());
         agree(knobs, policy);
-        let set = memory.lru.set_policy(memory.ground(), policy);
+        let set = memory.lru.set_policy(memory, policy);
         set.map_err(|_| "reclaim.policy=custom: no policy was registered (Config::custom)")?;
     }
     Ok(())
@@ -51,7 +51,7 @@ fn tells_use(vma: &VmaView) -> bool {
 
 impl<M: Machine> Mm<M> {
     fn walk_range(&self, vma: &VmaView) -> WalkRange {
-        let swapbacked = vma.file.is_none_or(|(file, _)| self.store.cache.file(file).is_shmem());
+        let swapbacked = vma.file.is_none_or(|(file, _)| self.core.cache.file(file).is_shmem());
         WalkRange { start: vma.start, end: vma.end(), swapbacked }
     }
 
@@ -60,9 +60,9 @@ impl<M: Machine> Mm<M> {
         if !matches!(knob, Knob::ReclaimPolicy | Knob::LruGenEnabled) {
             return Ok(());
         }
-        let (knobs, lru) = (&self.ground().knobs, &self.store.lru);
+        let (knobs, lru) = (&self.mmu().knobs, &self.core.lru);
         let policy = wanted(knobs, knob, lru.policy());
-        let changed = if policy == lru.policy() { Ok(()) } else { lru.set_policy(self.ground(), policy) };
+        let changed = if policy == lru.policy() { Ok(()) } else { lru.set_policy(self.mmu(), policy) };
         agree(knobs, lru.policy());
         changed
     }
@@ -77,7 +77,7 @@ impl<M: Machine> Mm<M> {
 
 impl<M: Machine> AddressSpaces for Mm<M> {
     fn bound(&self) -> u32 {
-        self.store.tlb.bound()
+        self.core.tlb.bound()
     }
 
     fn member(&self, space: SpaceId) -> Option<Member> {
@@ -92,7 +92,7 @@ impl<M: Machine> AddressSpaces for Mm<M> {
     fn take_ran(&self, space: SpaceId, node: NodeId) -> bool {
         let ran = self.spaces.get(space).is_some_and(|space| space.take_ran(node));
         // One that is never interrupted does not begin to run again.
-        ran || self.store.tlb.is_running(space)
+        ran || self.core.tlb.is_running(space)
     }
 
     fn next_range(&self, space: SpaceId, from: Vpn) -> Option<WalkRange> {

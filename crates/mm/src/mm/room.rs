@@ -4,7 +4,7 @@
 mod tests;
 
 use super::Mm;
-use crate::alloc::{COSTLY_ORDER, Mark, NeedsReclaim, Reserve};
+use crate::alloc::{COSTLY_ORDER, NeedsReclaim, Reserve, Watermark};
 use crate::api::Error;
 use crate::cache::CacheError;
 use crate::compact::{self, Attempts, Outcome, Priority};
@@ -17,11 +17,11 @@ use crate::stat::GroupStat;
 use crate::units::*;
 
 /// An error that may mean "make room and run me again".
-pub(super) trait Short {
+pub(super) trait HasShortage {
     fn shortage(&self) -> Option<Shortage>;
 }
 
-impl Short for Stop {
+impl HasShortage for Stop {
     fn shortage(&self) -> Option<Shortage> {
         match *self {
             Stop::Shortage(shortage) => Some(shortage),
@@ -30,7 +30,7 @@ impl Short for Stop {
     }
 }
 
-impl Short for FaultStop {
+impl HasShortage for FaultStop {
     fn shortage(&self) -> Option<Shortage> {
         match *self {
             FaultStop::Shortage(shortage) => Some(shortage),
@@ -39,7 +39,7 @@ impl Short for FaultStop {
     }
 }
 
-impl Short for CacheError {
+impl HasShortage for CacheError {
     fn shortage(&self) -> Option<Shortage> {
         match *self {
             CacheError::Shortage(shortage) => Some(shortage),
@@ -65,7 +65,7 @@ impl<M: Machine> Mm<M> {
     /// Run `op`; when it is short of memory, make room and run it again. The shortage comes through only if no room
     /// can be made, or if `space` was chosen to die meanwhile.
     #[inline]
-    pub(super) fn with_room<R, E: Short>(
+    pub(super) fn with_room<R, E: HasShortage>(
         &self,
         space: Option<SpaceId>,
         group: GroupId,
@@ -79,7 +79,7 @@ impl<M: Machine> Mm<M> {
     }
 
     #[cold]
-    fn with_room_slow<R, E: Short>(
+    fn with_room_slow<R, E: HasShortage>(
         &self,
         space: Option<SpaceId>,
         gfp: &mut Gfp,
@@ -91,19 +91,19 @@ impl<M: Machine> Mm<M> {
         while let Some(shortage) = error.shortage() {
             let may_retry = match shortage {
                 // kswapd has been woken. What lies between the marks is for the meantime.
-                Shortage::Zone(_) if gfp.mark == Mark::Low => {
-                    gfp.mark = Mark::Min;
+                Shortage::Zone(_) if gfp.mark == Watermark::Low => {
+                    gfp.mark = Watermark::Min;
                     true
                 }
                 // What was reclaimed may lie on CPUs' lists, where no zone counts it as free.
                 Shortage::Zone(_) if freed > 0 => {
                     freed = 0;
-                    self.store.alloc.drain_all(self.ground());
+                    self.core.alloc.drain_all(self.mmu());
                     true
                 }
                 Shortage::Zone(needs) => {
-                    freed = reclaim::direct(&self.store, &self.reclaim, self, &needs);
-                    reclaim::should_retry(&self.store, &needs, freed, &mut zone_retries)
+                    freed = reclaim::direct(&self.core, &self.reclaim, self, &needs);
+                    reclaim::should_retry(&self.core, &needs, freed, &mut zone_retries)
                         || freed > 0
                         || self.may_mix(gfp)
                         || self.has_hidden_room(&needs, gfp)
@@ -113,7 +113,7 @@ impl<M: Machine> Mm<M> {
                     // One that was made may be taken from what lies between the marks. If there is none, smaller folios
                     // are had as usual.
                     if self.make_block(&needs, hard) {
-                        gfp.mark = Mark::Min;
+                        gfp.mark = Watermark::Min;
                     }
                     gfp.given_up = needs.order;
                     true
@@ -121,10 +121,10 @@ impl<M: Machine> Mm<M> {
                 Shortage::Group(group) => {
                     // The room that is made is for what is needed: what is read ahead of it might fill it each time.
                     gfp.read_ahead = false;
-                    self.store.lru.groups.count(group, GroupStat::Max, 1);
-                    let freed = reclaim::group(&self.store, &self.reclaim, self, group, 1);
+                    self.core.lru.groups.count(group, GroupStat::Max, 1);
+                    let freed = reclaim::group(&self.core, &self.reclaim, self, group, 1);
                     let wanted = "a control group is at its limit";
-                    reclaim::should_retry_group(&self.store, freed, &mut group_retries)
+                    reclaim::should_retry_group(&self.core, freed, &mut group_retries)
                         || self.out_of_memory(wanted, Some(group), &mut group_retries)
                 }
             };
@@ -146,11 +146,11 @@ impl<M: Machine> Mm<M> {
     /// for either.) Asked once: an operation that needs two pages where one was hidden would ask for ever.
     fn has_hidden_room(&self, needs: &NeedsReclaim, gfp: &mut Gfp) -> bool {
         let &NeedsReclaim { order, node, highest, among } = needs;
-        let alloc = &self.store.alloc;
+        let alloc = &self.core.alloc;
         if gfp.reserve == Reserve::Boost {
             return false;
         }
-        alloc.drain_all(self.ground());
+        alloc.drain_all(self.mmu());
         let enough = |&zone: &ZoneId| {
             among.contains(alloc.zone(zone).node()) && alloc.allows_last(zone, order, highest)
         };
@@ -160,22 +160,22 @@ impl<M: Machine> Mm<M> {
 
     /// Reclaim was of no use. Where mobility groups are kept apart, they are mixed now; `false`: they have been.
     fn may_mix(&self, gfp: &mut Gfp) -> bool {
-        let apart = self.store.knobs.get(Knob::DefragMode) != 0;
+        let apart = self.core.knobs.get(Knob::DefragMode) != 0;
         apart && !core::mem::replace(&mut gfp.mixes, true)
     }
 
     /// Somebody would like a block of this size, but can do without: compact and reclaim for it. `hard`: more than
     /// once, and wait for others. Is there one then?
     fn make_block(&self, needs: &NeedsReclaim, hard: bool) -> bool {
-        let (st, costly) = (&self.store, needs.order > COSTLY_ORDER);
+        let (core, costly) = (&self.core, needs.order > COSTLY_ORDER);
         // It was looked for above the low mark. What lies between the marks is for the meantime.
-        if compact::has_block(st, needs) {
+        if compact::has_block(core, needs) {
             return true;
         }
         let mut attempts = Attempts::default();
         if costly {
             // There is likely to be enough free memory, in pieces.
-            let made = compact::direct(st, needs, Priority::Async);
+            let made = compact::direct(core, needs, Priority::Async);
             let no_use = matches!(made.outcome, Outcome::Skipped | Outcome::Deferred);
             if made.there || !hard && no_use {
                 return made.there;
@@ -186,19 +186,19 @@ impl<M: Machine> Mm<M> {
         }
         let mut drained = false;
         for _ in 0..MAX_RECLAIM_RETRIES {
-            let freed = reclaim::direct(st, &self.reclaim, self, needs);
-            if compact::has_block(st, needs) {
+            let freed = reclaim::direct(core, &self.reclaim, self, needs);
+            if compact::has_block(core, needs) {
                 return true;
             }
             if freed > 0 && !core::mem::replace(&mut drained, true) {
                 // Parts of a block may lie on other CPUs' lists.
-                st.alloc.drain_all(st.memory().ground());
-                if compact::has_block(st, needs) {
+                core.alloc.drain_all(core);
+                if compact::has_block(core, needs) {
                     return true;
                 }
             }
-            let made = compact::direct(st, needs, attempts.priority());
-            if made.there || !hard || costly || freed == 0 || !attempts.again(st, needs, made.outcome) {
+            let made = compact::direct(core, needs, attempts.priority());
+            if made.there || !hard || costly || freed == 0 || !attempts.again(core, needs, made.outcome) {
                 return made.there;
             }
         }
@@ -209,9 +209,9 @@ impl<M: Machine> Mm<M> {
     /// found there need not: else each fault of a group that nothing can be taken from would look through all of it.
     #[inline]
     pub(super) fn stay_below_high(&self, group: GroupId) {
-        if let Some((over, pages)) = self.store.lru.groups.taken_over_high(group) {
-            self.store.lru.groups.count(over, GroupStat::High, 1);
-            reclaim::group(&self.store, &self.reclaim, self, over, pages);
+        if let Some((over, pages)) = self.core.lru.groups.taken_over_high(group) {
+            self.core.lru.groups.count(over, GroupStat::High, 1);
+            reclaim::group(&self.core, &self.reclaim, self, over, pages);
         }
     }
 }

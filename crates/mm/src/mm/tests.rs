@@ -1,13 +1,13 @@
 //! Spaces that share memory: what each must read, whatever is mapped, forked, written and taken away.
 
 mod asks;
-mod cut_off;
 mod ending;
 mod flushes;
 mod kept;
 mod large;
 mod served;
 mod shortage;
+mod truncated;
 
 use super::*;
 use crate::knobs::FlushPolicy;
@@ -182,7 +182,7 @@ impl Bench {
         let access = if store { AccessKind::Store } else { AccessKind::Load };
         for _ in 0..4 {
             {
-                let mut tables = self.mm.store.tables.lock(self.mm.ground(), space);
+                let mut tables = self.mm.core.tables.lock(self.mm.mmu(), space);
                 if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
                     tables.mark_used(leaf.slot, store);
                     return Some(leaf.entry.pfn());
@@ -215,7 +215,7 @@ proptest! {
         bench.mm.ftruncate(bench.file, 0).unwrap();
         bench.mm.validate().unwrap();
         for stat in [Stat::NrAnonPages, Stat::NrMapped, Stat::NrFilePages, Stat::NrPageTablePages] {
-            prop_assert_eq!(bench.mm.ground().stats.read(stat), 0, "{:?}", stat);
+            prop_assert_eq!(bench.mm.mmu().stats.read(stat), 0, "{:?}", stat);
         }
     }
 }
@@ -237,7 +237,7 @@ fn a_page_is_paged_out_before_a_hole() {
         assert_eq!(bench.mm.madvise(space, Vpn(BASE), 2, Advice::PageOut), Err(refused));
         // There is no swap.
         let pfn = bench.reach(0, BASE, false).unwrap();
-        let frame = &bench.mm.store.frames[pfn];
+        let frame = &bench.mm.core.frames[pfn];
         assert_eq!((frame.refs(), frame.has(FrameFlags::LRU)), (1, true));
     }
 }
@@ -253,7 +253,7 @@ fn a_memory_manager_can_be_shared_between_threads() {
 #[test]
 fn a_knob_that_changes_while_the_machine_runs_takes_effect_or_is_refused() {
     let mm = Mm::new(TestMachine::simple(1, 4096), Config::default()).unwrap();
-    let mark = || mm.store.alloc.zones()[0].mark(Mark::Min);
+    let mark = || mm.core.alloc.zones()[0].mark(Watermark::Min);
     let before = mark();
     mm.set_knob(Knob::MinFreeKbytes, 4096).unwrap();
     assert!(mark() > before);
@@ -263,5 +263,5 @@ fn a_knob_that_changes_while_the_machine_runs_takes_effect_or_is_refused() {
         Err(Error::Access),
         "what is cleared under one policy is paid under it"
     );
-    assert_eq!(mm.ground().knobs.get(Knob::Swappiness), 60);
+    assert_eq!(mm.mmu().knobs.get(Knob::Swappiness), 60);
 }

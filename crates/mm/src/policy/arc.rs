@@ -6,7 +6,7 @@
 //! What was evicted is known to a directory as long as memory holds as many pages as have been evicted since; how many
 //! of either kind that are is estimated.
 
-use super::{FIRST, Judgement, Past, Replace, Spot, View, Why, hits};
+use super::{FIRST, InsertReason, Judgement, Past, Replace, Spot, View, hits};
 
 /// Used once, and more often.
 const ONCE: usize = 0;
@@ -33,14 +33,14 @@ impl Replace for Arc {
         2
     }
 
-    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+    fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
         match why {
-            Why::New { .. } => folio.set_mark(folio.mark() & IS_OFTEN | FIRST),
-            Why::Used if folio.mark() & FIRST != 0 => folio.set_mark(folio.mark() & !FIRST),
-            Why::Used => folio.set_mark(IS_OFTEN),
-            Why::Cold => folio.set_mark(0),
-            Why::Wanted => return Spot::tail(list(folio)),
-            Why::Kept | Why::Back => {}
+            InsertReason::New { .. } => folio.set_mark(folio.mark() & IS_OFTEN | FIRST),
+            InsertReason::Used if folio.mark() & FIRST != 0 => folio.set_mark(folio.mark() & !FIRST),
+            InsertReason::Used => folio.set_mark(IS_OFTEN),
+            InsertReason::Cold => folio.set_mark(0),
+            InsertReason::Wanted => return Spot::tail(list(folio)),
+            InsertReason::Kept | InsertReason::Back => {}
         }
         Spot::head(list(folio))
     }

@@ -1,15 +1,15 @@
 //! First in, first out: what came first goes first, used or not.
 
-use super::{Replace, Spot, View, Why};
+use super::{InsertReason, Replace, Spot, View};
 
 pub(super) struct Fifo;
 
 impl Replace for Fifo {
-    fn heeds_use(&self) -> bool {
+    fn checks_references(&self) -> bool {
         false
     }
 
-    fn added(&mut self, _folio: View<'_>, why: Why) -> Spot {
+    fn added(&mut self, _folio: View<'_>, why: InsertReason) -> Spot {
         Spot { list: 0, end: why.end() }
     }
 

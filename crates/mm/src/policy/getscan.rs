@@ -6,7 +6,7 @@
 //! Source: the workload and the idea are cache_ext's (Zussman and others, SOSP 2025, section 5.3), where the program
 //! says which of its threads scan. Here they are recognised.
 
-use super::{FIRST, Judgement, Replace, Spot, View, Why, hits};
+use super::{FIRST, InsertReason, Judgement, Replace, Spot, View, hits};
 use crate::frame::Owner;
 
 const GET: usize = 0;
@@ -50,13 +50,13 @@ impl Replace for GetScan {
         2
     }
 
-    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+    fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
         let list = match why {
-            Why::New { task, .. } => {
+            InsertReason::New { task, .. } => {
                 folio.set_mark(FIRST);
                 if !folio.is_anon() && self.scans(folio, task) { SCAN } else { GET }
             }
-            Why::Cold => SCAN,
+            InsertReason::Cold => SCAN,
             _ => GET,
         };
         Spot { list, end: why.end() }

@@ -23,7 +23,7 @@ impl Replace for Random {
         4
     }
 
-    fn added(&mut self, folio: View<'_>, _why: Why) -> Spot {
+    fn added(&mut self, folio: View<'_>, _why: InsertReason) -> Spot {
         folio.set_mark(self.draw(256) as u8);
         self.spot()
     }
@@ -50,7 +50,7 @@ impl Replace for Miser {
         0
     }
 
-    fn added(&mut self, _folio: View<'_>, _why: Why) -> Spot {
+    fn added(&mut self, _folio: View<'_>, _why: InsertReason) -> Spot {
         Spot::tail(0)
     }
 
@@ -71,8 +71,12 @@ impl Replace for Stubborn {
         usize::MAX
     }
 
-    fn added(&mut self, _folio: View<'_>, why: Why) -> Spot {
-        if matches!(why, Why::New { .. }) { Spot::head(MAX_LISTS - 1) } else { Spot::tail(MAX_LISTS - 1) }
+    fn added(&mut self, _folio: View<'_>, why: InsertReason) -> Spot {
+        if matches!(why, InsertReason::New { .. }) {
+            Spot::head(MAX_LISTS - 1)
+        } else {
+            Spot::tail(MAX_LISTS - 1)
+        }
     }
 
     fn next(&mut self, _sizes: &[u64]) -> Spot {
@@ -84,7 +88,7 @@ impl Replace for Stubborn {
 struct Blind(Random);
 
 impl Replace for Blind {
-    fn heeds_use(&self) -> bool {
+    fn checks_references(&self) -> bool {
         false
     }
 
@@ -92,7 +96,7 @@ impl Replace for Blind {
         Some(Sample { of: usize::MAX, take: 0 })
     }
 
-    fn added(&mut self, _folio: View<'_>, _why: Why) -> Spot {
+    fn added(&mut self, _folio: View<'_>, _why: InsertReason) -> Spot {
         self.0.spot()
     }
 

@@ -3,7 +3,7 @@
 //! Source: Coffman, Denning: Operating Systems Theory, 1973, section 6.3; taken from a sample as cache_ext's does
 //! (Zussman and others, SOSP 2025, section 5.1). Of mapped folios one use in each look is seen.
 
-use super::{Replace, Sample, Spot, View, Why};
+use super::{InsertReason, Replace, Sample, Spot, View};
 
 pub(super) struct Lfu;
 
@@ -18,10 +18,10 @@ impl Replace for Lfu {
         Some(Sample { of: 128, take: 32 })
     }
 
-    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+    fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
         match why {
-            Why::Used => _ = count(folio, 1),
-            Why::Cold => folio.set_mark(0),
+            InsertReason::Used => _ = count(folio, 1),
+            InsertReason::Cold => folio.set_mark(0),
             _ => {}
         }
         Spot { list: 0, end: why.end() }

@@ -8,7 +8,7 @@
 //! Time is counted in evictions, and ages in sixteenths of the time in which all of memory is replaced once. Classes
 //! are the two types.
 
-use super::{Replace, Sample, Spot, View, Why};
+use super::{InsertReason, Replace, Sample, Spot, View};
 
 /// Ages that are told apart; what is older has the last.
 const AGES: usize = 64;
@@ -91,12 +91,12 @@ impl Replace for Lhd {
         Some(Sample { of: 128, take: 32 })
     }
 
-    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+    fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
         match why {
-            Why::New { .. } => folio.set_mark(self.now),
-            Why::Used => self.event(folio, true),
+            InsertReason::New { .. } => folio.set_mark(self.now),
+            InsertReason::Used => self.event(folio, true),
             // As old as can be.
-            Why::Cold => folio.set_mark(self.now.wrapping_sub(AGES as u8)),
+            InsertReason::Cold => folio.set_mark(self.now.wrapping_sub(AGES as u8)),
             _ => {}
         }
         Spot { list: 0, end: why.end() }

@@ -7,15 +7,15 @@
 //! and dirty ones stand in the same lists.
 //!
 //! # What happens to a folio
-//! 1. It comes: [`Replace::added`] says where to, with [`Why::New`]. If it was evicted before, [`Replace::returned`]
+//! 1. It comes: [`Replace::added`] says where to, with [`InsertReason::New`]. If it was evicted before, [`Replace::returned`]
 //!    was asked first and may have left a mark on it.
 //! 2. Uses through file descriptors are counted on the folio without anybody's lock ([`View::uses`]); the policy sees
 //!    them when it sees the folio. Uses through page tables are seen only when somebody looks.
 //! 3. Reclaim wants memory. [`Replace::next`] names a place, and [`Replace::judge`] says whether the folio there is to
 //!    go, or where it belongs instead. With [`Replace::sample`] many folios are scored, and the lowest go.
-//! 4. A folio that is to go is looked up in page tables (unless [`Replace::heeds_use`] says no). One that was used
-//!    comes back with [`Why::Used`]. One that cannot be evicted now comes back with [`Why::Kept`], and once its write
-//!    has ended with [`Why::Wanted`].
+//! 4. A folio that is to go is looked up in page tables (unless [`Replace::checks_references`] says no). One that was used
+//!    comes back with [`InsertReason::Used`]. One that cannot be evicted now comes back with [`InsertReason::Kept`], and once its write
+//!    has ended with [`InsertReason::Wanted`].
 //! 5. It is evicted: [`Replace::evicted`] leaves eight bits behind, for when it returns.
 //!
 //! # What is checked
@@ -104,7 +104,7 @@ impl Spot {
 
 /// Why a folio comes to a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum InsertReason {
     /// It is new in memory, or was another policy's or another group's until now.
     New {
         /// An access that says something about the future needs it now; else it was read ahead, or through a file
@@ -125,11 +125,11 @@ pub enum Why {
     Back,
 }
 
-impl Why {
+impl InsertReason {
     /// The end of an ordinary list that it goes to.
     #[inline]
     pub const fn end(self) -> End {
-        if matches!(self, Why::Wanted) { End::Tail } else { End::Head }
+        if matches!(self, InsertReason::Wanted) { End::Tail } else { End::Head }
     }
 }
 
@@ -249,7 +249,7 @@ pub trait Replace: Send {
 
     /// Does it matter to the policy whether page tables were used? If not, they are not looked at before a folio goes.
     /// Asked once.
-    fn heeds_use(&self) -> bool {
+    fn checks_references(&self) -> bool {
         true
     }
 
@@ -260,7 +260,7 @@ pub trait Replace: Send {
     }
 
     /// A folio comes: where to? It may be one that the policy knows nothing of, whatever the reason.
-    fn added(&mut self, folio: View<'_>, why: Why) -> Spot;
+    fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot;
 
     /// A folio is about to come that was evicted before. It has no mark yet.
     fn returned(&mut self, _folio: View<'_>, _past: Past) {}

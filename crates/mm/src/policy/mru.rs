@@ -4,23 +4,23 @@
 //! section 3.1. What was read ahead and not used yet is not the most recently *used*: it is passed over once. Uses do
 //! not move a folio.
 
-use super::{FIRST, Judgement, Replace, Spot, View, Why};
+use super::{FIRST, InsertReason, Judgement, Replace, Spot, View};
 
 pub(super) struct Mru;
 
 impl Replace for Mru {
-    fn heeds_use(&self) -> bool {
+    fn checks_references(&self) -> bool {
         false
     }
 
-    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+    fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
         match why {
-            Why::New { faulted, .. } => {
+            InsertReason::New { faulted, .. } => {
                 folio.set_mark(if faulted { 0 } else { FIRST });
                 Spot::head(0)
             }
-            Why::Wanted | Why::Cold => Spot::head(0),
-            Why::Used | Why::Kept | Why::Back => Spot::tail(0),
+            InsertReason::Wanted | InsertReason::Cold => Spot::head(0),
+            InsertReason::Used | InsertReason::Kept | InsertReason::Back => Spot::tail(0),
         }
     }
 

@@ -9,7 +9,7 @@
 //! algorithm 1. The ghost queue is the framework's memory: what left the small queue fewer evictions ago than the main
 //! queue has pages. Of mapped folios one use in each round is seen, and the first is the one that brought them.
 
-use super::{FIRST, Judgement, Past, Replace, Spot, View, Why, hits};
+use super::{FIRST, InsertReason, Judgement, Past, Replace, Spot, View, hits};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
@@ -30,14 +30,14 @@ impl Replace for S3Fifo {
         2
     }
 
-    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+    fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
         match why {
-            Why::New { .. } => folio.set_mark(folio.mark() & IN_MAIN | FIRST),
-            Why::Used if folio.mark() & FIRST != 0 => folio.set_mark(folio.mark() & !FIRST),
-            Why::Used => folio.set_mark(IN_MAIN),
-            Why::Cold => folio.set_mark(0),
-            Why::Wanted => return Spot::tail(list(folio)),
-            Why::Kept | Why::Back => {}
+            InsertReason::New { .. } => folio.set_mark(folio.mark() & IN_MAIN | FIRST),
+            InsertReason::Used if folio.mark() & FIRST != 0 => folio.set_mark(folio.mark() & !FIRST),
+            InsertReason::Used => folio.set_mark(IN_MAIN),
+            InsertReason::Cold => folio.set_mark(0),
+            InsertReason::Wanted => return Spot::tail(list(folio)),
+            InsertReason::Kept | InsertReason::Back => {}
         }
         Spot::head(list(folio))
     }

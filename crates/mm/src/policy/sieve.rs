@@ -7,7 +7,7 @@
 //! Source: Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is Simpler than LRU, NSDI 2024, section 3.1. A mapped folio's bit
 //! is what its entries show when the hand meets it.
 
-use super::{FIRST, Judgement, Replace, Spot, View, Why, hits};
+use super::{FIRST, InsertReason, Judgement, Replace, Spot, View, hits};
 
 #[derive(Default)]
 pub(super) struct Sieve {
@@ -32,12 +32,12 @@ impl Replace for Sieve {
         2
     }
 
-    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
+    fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
         match why {
-            Why::New { .. } => folio.set_mark(FIRST),
-            Why::Used | Why::Kept => return Spot::head(1 - self.ahead),
-            Why::Wanted | Why::Cold => return Spot::tail(self.ahead),
-            Why::Back => {}
+            InsertReason::New { .. } => folio.set_mark(FIRST),
+            InsertReason::Used | InsertReason::Kept => return Spot::head(1 - self.ahead),
+            InsertReason::Wanted | InsertReason::Cold => return Spot::tail(self.ahead),
+            InsertReason::Back => {}
         }
         Spot::head(self.ahead)
     }

@@ -11,16 +11,16 @@
 //! moved. Source: Nomad (Xiang et al., OSDI 2024). Its shadows (the frame that a page has left is kept, and taken again
 //! if the page goes down unwritten) are not here: they need memory that belongs to a page of another frame.
 
-use crate::alloc::{Fresh, Mark};
+use crate::alloc::{Fresh, Watermark};
 use crate::frame::List;
-use crate::hot::balance::{ALL, Share, Shift};
-use crate::hot::{Asked, Limits, PageName, Used};
+use crate::hot::balance::{ALL, ReadShare, Shift};
+use crate::hot::{Asked, HotAccess, HotLimits, PageName};
 use crate::knobs::{Knob, TierMigration, TierPolicy};
 use crate::machine::{Machine, Reads, Scope, WaitKey, Work, ZoneKind};
-use crate::migrate::{self, Mode, Target, Why};
+use crate::migrate::{self, MigrateReason, Mode, Target};
+use crate::mm_core::MmCore;
 use crate::reclaim::{self, AddressSpaces, ReclaimState, Slower};
 use crate::stat::Stat;
-use crate::store::Store;
 use crate::units::*;
 
 /// Folios that are moved together.
@@ -35,45 +35,45 @@ const SELDOM: u64 = 256;
 struct Faster(NodeId);
 
 impl<M: Machine> Target<M> for Faster {
-    fn take(&mut self, st: &Store<M>, _from: Pfn, order: Order) -> Option<Fresh> {
-        migrate::frame_on(st, self.0, order, Mark::High)
+    fn take(&mut self, core: &MmCore<M>, _from: Pfn, order: Order) -> Option<Fresh> {
+        migrate::frame_on(core, self.0, order, Watermark::High)
     }
 
-    fn give_back(&mut self, st: &Store<M>, unused: Fresh) {
-        st.put(unused.into_pfn());
+    fn give_back(&mut self, core: &MmCore<M>, unused: Fresh) {
+        core.put(unused.into_pfn());
     }
 }
 
 /// Promote until the machine stops.
-pub fn daemon<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
-    let policy = st.knobs.tier_policy();
-    let mut rate = Rate::new(st, policy == TierPolicy::Sampled);
-    let (mut next, mut shift) = (0, Shift::Up(Share::MAX));
-    while !st.machine.stopping() {
-        let ticket = st.machine.ticket(WaitKey::Kpromoted);
-        let now = st.machine.now();
+pub fn daemon<M: Machine>(core: &MmCore<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
+    let policy = core.knobs.tier_policy();
+    let mut rate = Rate::new(core, policy == TierPolicy::Sampled);
+    let (mut next, mut shift) = (0, Shift::Up(ReadShare::MAX));
+    while !core.machine.stopping() {
+        let ticket = core.machine.ticket(WaitKey::Kpromoted);
+        let now = core.machine.now();
         let due = policy == TierPolicy::Hint || now >= next;
         if due {
-            let period = st.knobs.get(Knob::TierPeriodMs) * MILLISECOND;
+            let period = core.knobs.get(Knob::TierPeriodMs) * MILLISECOND;
             next = now + period;
-            rate.adjust(st, period);
-            shift = begin_round(st);
-            st.hot.policy(&st.knobs).round(fast_pages(st), &st.knobs);
+            rate.adjust(core, period);
+            shift = begin_round(core);
+            core.hot.policy(&core.knobs).round(fast_pages(core), &core.knobs);
         }
         match policy {
-            TierPolicy::Generations if due => reclaim::look_at_slow_tiers(st, state, spaces),
+            TierPolicy::Generations if due => reclaim::look_at_slow_tiers(core, state, spaces),
             TierPolicy::Sampled => {
-                let begun = st.machine.now();
-                look_at_samples(st, shift);
-                rate.spent += st.machine.now().saturating_sub(begun);
+                let begun = core.machine.now();
+                look_at_samples(core, shift);
+                rate.spent += core.machine.now().saturating_sub(begun);
             }
             _ => {}
         }
         if due {
-            move_asked(st, shift);
+            move_asked(core, shift);
         }
         // Who is told of uses by faults is woken by them.
-        st.machine.wait(ticket, (policy != TierPolicy::Hint).then_some(next));
+        core.machine.wait(ticket, (policy != TierPolicy::Hint).then_some(next));
     }
 }
 
@@ -86,17 +86,17 @@ struct Rate {
 }
 
 impl Rate {
-    fn new<M: Machine>(st: &Store<M>, samples: bool) -> Rate {
-        let every = if samples { st.knobs.get(Knob::TierSamplePeriod) } else { 0 };
+    fn new<M: Machine>(core: &MmCore<M>, samples: bool) -> Rate {
+        let every = if samples { core.knobs.get(Knob::TierSamplePeriod) } else { 0 };
         if samples {
-            st.machine.sample(every);
+            core.machine.sample(every);
         }
         Rate { every, spent: 0 }
     }
 
     /// A round of so many nanoseconds has ended.
-    fn adjust<M: Machine>(&mut self, st: &Store<M>, round: Nanos) {
-        let (least, spent) = (st.knobs.get(Knob::TierSamplePeriod), core::mem::take(&mut self.spent));
+    fn adjust<M: Machine>(&mut self, core: &MmCore<M>, round: Nanos) {
+        let (least, spent) = (core.knobs.get(Knob::TierSamplePeriod), core::mem::take(&mut self.spent));
         let most = round * SAMPLING_PERCENT / 100;
         let every = match () {
             () if self.every == 0 => return,
@@ -106,56 +106,56 @@ impl Rate {
         };
         if every != self.every {
             self.every = every;
-            st.machine.sample(every);
+            core.machine.sample(every);
         }
     }
 }
 
 /// Nodes of the top tiers, or of the others.
-fn nodes<M: Machine>(st: &Store<M>, top: bool) -> impl Iterator<Item = NodeId> + '_ {
-    let nodes = (0..st.tiers.nodes() as u8).map(NodeId);
-    nodes.filter(move |&node| st.tiers.has_memory(node) && st.tiers.is_top(node) == top)
+fn nodes<M: Machine>(core: &MmCore<M>, top: bool) -> impl Iterator<Item = NodeId> + '_ {
+    let nodes = (0..core.tiers.nodes() as u8).map(NodeId);
+    nodes.filter(move |&node| core.tiers.has_memory(node) && core.tiers.is_top(node) == top)
 }
 
-fn fast_pages<M: Machine>(st: &Store<M>) -> u64 {
-    let zones = nodes(st, true).flat_map(|node| st.alloc.zones_of(node, ZoneKind::Movable));
+fn fast_pages<M: Machine>(core: &MmCore<M>) -> u64 {
+    let zones = nodes(core, true).flat_map(|node| core.alloc.zones_of(node, ZoneKind::Movable));
     zones.map(|zone| zone.managed()).sum()
 }
 
 /// What may be moved where in this round.
-fn begin_round<M: Machine>(st: &Store<M>) -> Shift {
-    let everything_up = Shift::Up(Share::MAX);
-    if st.knobs.get(Knob::TierBalance) == 0 {
+fn begin_round<M: Machine>(core: &MmCore<M>) -> Shift {
+    let everything_up = Shift::Up(ReadShare::MAX);
+    if core.knobs.get(Knob::TierBalance) == 0 {
         return everything_up;
     }
     let reads = |top| {
-        nodes(st, top).try_fold(Reads::default(), |sum, node| Some(sum.and(st.machine.reads_of(node)?)))
+        nodes(core, top).try_fold(Reads::default(), |sum, node| Some(sum.and(core.machine.reads_of(node)?)))
     };
     match (reads(true), reads(false)) {
-        (Some(top), Some(below)) => st.hot.balance.round(top, below),
+        (Some(top), Some(below)) => core.hot.balance.round(top, below),
         _ => everything_up,
     }
 }
 
 /// Tell the policy of each page that was sampled, and ask for those that it finds hot where they should not be.
-fn look_at_samples<M: Machine>(st: &Store<M>, shift: Shift) {
-    let _scope = st.scope(Scope::Kpromoted);
-    let (policy, limits) = (st.hot.policy(&st.knobs), Limits::of(&st.knobs));
-    let now_ms = st.machine.now() / MILLISECOND;
+fn look_at_samples<M: Machine>(core: &MmCore<M>, shift: Shift) {
+    let _scope = core.scope(Scope::Kpromoted);
+    let (policy, limits) = (core.hot.policy(&core.knobs), HotLimits::of(&core.knobs));
+    let now_ms = core.machine.now() / MILLISECOND;
     let mut taken = 0;
-    let lost = st.machine.take_samples(&mut |page| {
+    let lost = core.machine.take_samples(&mut |page| {
         taken += 1;
-        let head = st.frames.head(page);
-        let frame = &st.frames[head];
+        let head = core.frames.head(page);
+        let frame = &core.frames[head];
         let Some(name) = PageName::of(frame) else { return };
         let (node, pages) = (frame.node(), u64::from(frame.pages()));
-        let top = st.tiers.is_top(node);
-        let to = if top { st.tiers.demotion_target(node) } else { Some(st.tiers.nearest_top(node)) };
+        let top = core.tiers.is_top(node);
+        let to = if top { core.tiers.demotion_target(node) } else { Some(core.tiers.nearest_top(node)) };
         let Some(to) = to else { return };
-        let used = Used { page: head, name: Some(name), pages, to, ample: false, now_ms, limits };
+        let used = HotAccess { page: head, name: Some(name), pages, to, ample: false, now_ms, limits };
         let verdict = policy.used(&used);
         if verdict.candidate && !top {
-            st.count(Stat::PgpromoteCandidate, pages as i64);
+            core.count(Stat::PgpromoteCandidate, pages as i64);
         }
         let wanted = match shift {
             Shift::Up(_) => !top,
@@ -163,74 +163,74 @@ fn look_at_samples<M: Machine>(st: &Store<M>, shift: Shift) {
             Shift::None => false,
         };
         if verdict.promote && wanted {
-            st.hot.ask(Asked { page: head, name, to });
+            core.hot.ask(Asked { page: head, name, to });
         }
     });
     // As who finds a page by its address does.
-    st.charge(Work::TableLevel, 4 * taken);
-    st.count(Stat::TierSamples, taken as i64);
-    st.count(Stat::TierSamplesLost, lost as i64);
+    core.charge(Work::TableLevel, 4 * taken);
+    core.count(Stat::TierSamples, taken as i64);
+    core.count(Stat::TierSamplesLost, lost as i64);
 }
 
 /// Move what was asked for, as far as the shift goes.
-fn move_asked<M: Machine>(st: &Store<M>, shift: Shift) {
-    let _scope = st.scope(Scope::Kpromoted);
+fn move_asked<M: Machine>(core: &MmCore<M>, shift: Shift) {
+    let _scope = core.scope(Scope::Kpromoted);
     let (mut left, up) = match shift {
         Shift::Up(share) => (share, true),
         Shift::Down(share) => (share, false),
-        Shift::None => return drop(st.hot.take_asked()),
+        Shift::None => return drop(core.hot.take_asked()),
     };
-    let policy = st.hot.policy(&st.knobs);
-    let mut batch = Batch { to: NodeId(0), up, count: 0, folios: List::new() };
-    for asked in st.hot.take_asked() {
-        let Some(frame) = st.frames.get(asked.page) else { continue };
+    let policy = core.hot.policy(&core.knobs);
+    let mut batch = PromoteBatch { to: NodeId(0), up, count: 0, folios: List::new() };
+    for asked in core.hot.take_asked() {
+        let Some(frame) = core.frames.get(asked.page) else { continue };
         let (from, share) = (frame.node(), policy.share(asked.name).min(ALL));
         let stays =
-            PageName::of(frame) != Some(asked.name) || from == asked.to || st.tiers.is_top(from) == up;
-        if stays || share > left || migrate::isolate(st, asked.page).is_err() {
+            PageName::of(frame) != Some(asked.name) || from == asked.to || core.tiers.is_top(from) == up;
+        if stays || share > left || migrate::isolate(core, asked.page).is_err() {
             continue;
         }
         left -= share;
         if batch.to != asked.to || batch.count == BATCH {
-            batch.go(st);
+            batch.go(core);
             batch.to = asked.to;
         }
-        batch.folios.push_head(&st.frames, asked.page);
+        batch.folios.push_head(&core.frames, asked.page);
         batch.count += 1;
     }
-    batch.go(st);
+    batch.go(core);
 }
 
 /// Isolated folios for one node.
-struct Batch {
+struct PromoteBatch {
     to: NodeId,
     up: bool,
     count: u32,
     folios: List,
 }
 
-impl Batch {
-    fn go<M: Machine>(&mut self, st: &Store<M>) {
+impl PromoteBatch {
+    fn go<M: Machine>(&mut self, core: &MmCore<M>) {
         let (to, folios) = (self.to, core::mem::take(&mut self.folios));
         if core::mem::take(&mut self.count) == 0 {
             return;
         }
         if !self.up {
-            let from = st.frames[folios.tail().expect("it is not empty")].node();
+            let from = core.frames[folios.tail().expect("it is not empty")].node();
             let mut target = Slower { first: to, from };
-            let done = migrate::folios(st, folios, &mut target, Mode::Async, Why::Demotion);
-            return st.count(Stat::TierBalanced, done.moved as i64);
+            let done = migrate::folios(core, folios, &mut target, Mode::Async, MigrateReason::Demotion);
+            return core.count(Stat::TierBalanced, done.moved as i64);
         }
-        let in_use = st.knobs.tier_migration() == TierMigration::Transactional;
+        let in_use = core.knobs.tier_migration() == TierMigration::Transactional;
         let moves = if in_use { migrate::folios_in_use } else { move_exclusively };
-        let done = moves(st, folios, &mut Faster(to));
-        st.count(Stat::PgpromoteSuccess, done.moved as i64);
+        let done = moves(core, folios, &mut Faster(to));
+        core.count(Stat::PgpromoteSuccess, done.moved as i64);
         if done.no_room {
-            st.alloc.wake_kswapd_of(st.memory().ground(), to, Order::ZERO);
+            core.alloc.wake_kswapd_of(core, to, Order::ZERO);
         }
     }
 }
 
-fn move_exclusively<M: Machine>(st: &Store<M>, folios: List, target: &mut dyn Target<M>) -> migrate::Done {
-    migrate::folios(st, folios, target, Mode::Async, Why::Promotion)
+fn move_exclusively<M: Machine>(core: &MmCore<M>, folios: List, target: &mut dyn Target<M>) -> migrate::Done {
+    migrate::folios(core, folios, target, Mode::Async, MigrateReason::Promotion)
 }

@@ -4,17 +4,17 @@
 //! policy: no CPU reads a frame that is handed out for a new use, or a page that has changed.
 
 use super::*;
-use crate::alloc::{Allocator, Mark, Means, Request, Reserve};
-use crate::base::Base;
+use crate::alloc::{AllocRequest, Allocator, Means, Reserve, Watermark};
 use crate::frame::{FolioPages, Mobility, Owner};
-use crate::ground::Ground;
 use crate::knobs::{FlushPolicy, Knob, Knobs};
 use crate::machine::{Machine, ZoneKind};
+use crate::mmu::Mmu;
+use crate::platform::Platform;
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
 use crate::table::{Absent, Bits, Rights, Tables, Writes};
 use crate::testing::TestMachine;
-use crate::tlb::{Batch, Cleared, Generation, Range};
+use crate::tlb::{Cleared, Generation, Range, UnmapBatch};
 use crate::units::*;
 use Published::*;
 use core::ops::Deref;
@@ -31,34 +31,34 @@ const ROOT: Pfn = Pfn(5);
 
 /// Four CPUs, 1024 frames and the rooms up to page tables. It is never given back, so that hooks can keep it.
 struct World {
-    ground: Ground<TestMachine>,
+    mmu: Mmu<TestMachine>,
     alloc: Allocator,
     tables: Tables,
 }
 
 impl Deref for World {
-    type Target = Ground<TestMachine>;
+    type Target = Mmu<TestMachine>;
 
-    fn deref(&self) -> &Ground<TestMachine> {
-        &self.ground
+    fn deref(&self) -> &Mmu<TestMachine> {
+        &self.mmu
     }
 }
 
 impl World {
     fn new() -> &'static World {
-        let ground = Ground::new(TestMachine::simple(4, 1024), Knobs::default());
-        ground.knobs.set(Knob::TlbUnmap, LAZY).unwrap();
-        let alloc = Allocator::new(&ground).unwrap();
-        std::boxed::Box::leak(std::boxed::Box::new(World { ground, alloc, tables: Tables::default() }))
+        let mmu = Mmu::new(TestMachine::simple(4, 1024), Knobs::default());
+        mmu.knobs.set(Knob::TlbUnmap, LAZY).unwrap();
+        let alloc = Allocator::new(&mmu).unwrap();
+        std::boxed::Box::leak(std::boxed::Box::new(World { mmu, alloc, tables: Tables::default() }))
     }
 
-    fn base(&self) -> &Base<TestMachine> {
-        self.ground.base()
+    fn base(&self) -> &Platform<TestMachine> {
+        &self.mmu
     }
 
     fn space(&self) -> SpaceId {
         let space = self.tlb.create();
-        self.tables.create(self, &self.alloc, space, Means::new(Mark::Min, Reserve::All)).unwrap();
+        self.tables.create(self, &self.alloc, space, Means::new(Watermark::Min, Reserve::All)).unwrap();
         space
     }
 
@@ -82,8 +82,8 @@ impl World {
         self.on(cpu, || self.machine.hold(page, pfn, false));
     }
 
-    fn request(&self, order: u8) -> Request {
-        Request {
+    fn request(&self, order: u8) -> AllocRequest {
+        AllocRequest {
             order: Order(order),
             mobility: Mobility::Movable,
             node: NodeId(0),
@@ -97,8 +97,8 @@ impl World {
     }
 
     /// Take a folio, which nobody can read any more.
-    fn take(&self, request: &Request) -> Option<Pfn> {
-        let pfn = self.alloc.take(self, request, Mark::Min).ok()?.into_pfn();
+    fn take(&self, request: &AllocRequest) -> Option<Pfn> {
+        let pfn = self.alloc.take(self, request, Watermark::Min).ok()?.into_pfn();
         let readers = self.machine.readers(pfn, request.order.frames());
         assert!(readers.is_empty(), "{pfn} is handed out and read by {readers:?}");
         Some(pfn)
@@ -116,7 +116,7 @@ impl World {
 
     /// The same. Returns what its table is to be marked with.
     fn settle(&self, cleared: &Cleared) -> Option<Generation> {
-        let mut batch = Batch::new(self.base());
+        let mut batch = UnmapBatch::new(self.base());
         let generation = batch.note_cleared(self.base(), &self.tlb, cleared);
         batch.settle(self.base(), &self.tlb);
         generation
@@ -204,7 +204,7 @@ fn f2_the_rest_of_a_split_block_owes_nothing() {
             world.free(held[0]);
             at(Point::Shootdown, move || {
                 // As an interrupt, or somewhere else, where nothing can be sent: what owes nothing, or nothing.
-                let atomic = Request { atomic: true, ..world.request(0) };
+                let atomic = AllocRequest { atomic: true, ..world.request(0) };
                 world.on(cpu, || while world.take(&atomic).is_some() {});
             });
             assert!(world.take(&world.request(0)).is_some());
@@ -254,7 +254,7 @@ fn f5_a_payment_with_interrupts_off() {
         let space = world.tlb.create();
         let held = world.take_all(0);
         world.free_owing(1, space, PAGE, held[0]);
-        let atomic = Request { atomic: true, ..world.request(0) };
+        let atomic = AllocRequest { atomic: true, ..world.request(0) };
         world.machine.interrupts_off.store(true, Relaxed);
         assert_eq!(world.take(&atomic), None);
         world.machine.interrupts_off.store(false, Relaxed);
@@ -270,7 +270,7 @@ fn f6_a_cpu_that_owes_for_later_is_dropped() {
         world.knobs.set(Knob::TlbUnmap, BATCH).unwrap();
         let space = world.tlb.create();
         let [first, second] = [0, 1].map(|_| world.take(&world.request(0)).unwrap());
-        let mut batch = Batch::new(world.base());
+        let mut batch = UnmapBatch::new(world.base());
         world.read(1, space, PAGE, first);
         let _ = batch.note_cleared(world.base(), &world.tlb, &Cleared::page(space, PAGE, first));
         // Something else makes it catch up, and it goes on.
@@ -353,7 +353,7 @@ fn change_what_a_page_shows(at: bool) {
     let space = world.space();
     let [old, new] = [0, 1].map(|_| world.take(&world.request(0)).unwrap());
     let mut tables = world.tables.lock(world, space);
-    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Mark::Min, Reserve::All)).unwrap();
+    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Watermark::Min, Reserve::All)).unwrap();
     world.frames[old].set_owner(Owner::File(FileId(3)), PageIndex(0));
     tables.install_unchanged(slot, PAGE, FolioPages::one(&world.frames, old), Rights::USER);
     drop(tables);
@@ -361,14 +361,14 @@ fn change_what_a_page_shows(at: bool) {
     let mut tables = world.tables.lock(world, space);
     let run = tables.find(PAGE).unwrap();
     let emptied = tables.empty_run(&run, |_| Absent::None);
-    let mut batch = Batch::new(world.base());
+    let mut batch = UnmapBatch::new(world.base());
     let _ = batch.take(world.base(), &world.tlb, emptied).into_parts();
     batch.settle(world.base(), &world.tlb);
     drop(tables);
     // A store by the other thread.
     world.frames[new].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
     let mut tables = world.tables.lock(world, space);
-    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Mark::Min, Reserve::All)).unwrap();
+    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Watermark::Min, Reserve::All)).unwrap();
     let mut tables = if at { tables.settle_at(slot, PAGE) } else { tables.settle() };
     let pages = FolioPages::one(&world.frames, new);
     tables.install(slot, PAGE, pages, Rights::USER, Writes::Private);
@@ -447,12 +447,12 @@ fn f14_an_entry_is_used_after_its_tree_was_unlocked() {
     let world = World::new();
     let space = world.space();
     let lock = || world.tables.lock(world, space);
-    let slot = lock().reserve(&world.alloc, PAGE, Means::new(Mark::Min, Reserve::All)).unwrap();
+    let slot = lock().reserve(&world.alloc, PAGE, Means::new(Watermark::Min, Reserve::All)).unwrap();
     let late = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| lock().read(slot)));
     let said = *late.unwrap_err().downcast::<String>().unwrap();
     assert!(said.contains("was found before the tree was unlocked"), "{said}");
     let mut tables = lock();
-    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Mark::Min, Reserve::All)).unwrap();
+    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Watermark::Min, Reserve::All)).unwrap();
     assert!(tables.read(slot).is_none());
 }
 

@@ -30,27 +30,27 @@ pub enum ScanBalance {
     Anon,
     /// File lists only.
     File,
-    /// Both, by [`Share`].
-    Fract(Share),
+    /// Both, by [`ScanWeights`].
+    Fract(ScanWeights),
 }
 
 /// Weights of the types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Share {
+pub struct ScanWeights {
     /// Of anonymous lists.
     pub anon: u64,
     /// Of file lists.
     pub file: u64,
 }
 
-impl Share {
+impl ScanWeights {
     /// Pressure in inverse proportion to what reclaiming each type has cost, and weighted by swappiness. A type gets at
     /// least a third of the pressure before swappiness, so that none is left behind.
-    pub fn new(cost: Cost, swappiness: u64) -> Share {
+    pub fn new(cost: Cost, swappiness: u64) -> ScanWeights {
         let total = cost.anon + cost.file;
         let (anon, file) = (total + cost.anon, total + cost.file);
         let total = anon + file;
-        Share {
+        ScanWeights {
             anon: swappiness * (total + 1) / (anon + 1),
             file: (MAX_SWAPPINESS - swappiness) * (total + 1) / (file + 1),
         }
@@ -93,7 +93,7 @@ impl Situation {
         } else if self.cache_trim_mode {
             ScanBalance::File
         } else {
-            ScanBalance::Fract(Share::new(self.cost, self.swappiness))
+            ScanBalance::Fract(ScanWeights::new(self.cost, self.swappiness))
         }
     }
 }
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn anonymous_share() {
         let share = |anon, file, swappiness| {
-            let Share { anon, file } = Share::new(Cost { anon, file }, swappiness);
+            let ScanWeights { anon, file } = ScanWeights::new(Cost { anon, file }, swappiness);
             (1000 * anon + (anon + file) / 2) / (anon + file)
         };
         assert_eq!(share(0, 0, 60), 300);
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(Situation { swappiness: 0, ..all }.balance(), ScanBalance::Anon);
         assert_eq!(Situation { priority: 1, ..all }.balance(), ScanBalance::Anon);
         assert_eq!(Situation { priority: 1, file_is_tiny: false, ..all }.balance(), ScanBalance::File);
-        assert_eq!(usual.balance(), ScanBalance::Fract(Share { anon: 60, file: 140 }));
+        assert_eq!(usual.balance(), ScanBalance::Fract(ScanWeights { anon: 60, file: 140 }));
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
         /// No type is left behind completely unless swappiness says so.
         #[test]
         fn each_type_gets_its_share(anon in 0u64..1 << 30, file in 0u64..1 << 30, swappiness in 1u64..200) {
-            let share = Share::new(Cost { anon, file }, swappiness);
+            let share = ScanWeights::new(Cost { anon, file }, swappiness);
             prop_assert!(share.anon > 0 && share.file > 0);
         }
     }

@@ -13,7 +13,7 @@ pub const MAX_RECLAIM_RETRIES: u32 = 16;
 
 /// What the batches of one pass over a node met, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Met {
+pub struct DirtyCounts {
     /// Dirty or being written.
     pub dirty: u64,
     /// Dirty, and nobody writes them.
@@ -30,7 +30,7 @@ pub struct Met {
     pub file_taken: u64,
 }
 
-impl Met {
+impl DirtyCounts {
     /// Is most of what stands at the lists' ends being written? Then a harder look brings nothing, and time does.
     pub fn waits_for_devices(&self) -> bool {
         self.taken > 0 && 2 * (self.writeback + self.immediate) >= self.taken
@@ -89,7 +89,7 @@ pub struct ScanControl {
     /// Pages reclaimed.
     pub nr_reclaimed: u64,
     /// What the pass over the current node met.
-    pub met: Met,
+    pub dirty_counts: DirtyCounts,
 }
 
 impl ScanControl {
@@ -120,7 +120,7 @@ impl ScanControl {
             cost: crate::lru::Cost::default(),
             nr_scanned: 0,
             nr_reclaimed: 0,
-            met: Met::default(),
+            dirty_counts: DirtyCounts::default(),
         }
     }
 

@@ -2,16 +2,16 @@
 //!
 //! Source: mm/vmscan.c of Linux 6.12 (`can_demote`, `demote_folio_list`).
 
-use super::shrink::Fate;
+use super::shrink::ReclaimFate;
 use super::{DEF_PRIORITY, Reclaim, ScanControl};
-use crate::alloc::{Fresh, Mark};
+use crate::alloc::{Fresh, Watermark};
 use crate::frame::List;
 use crate::hot::PageName;
 use crate::knobs::Knob;
 use crate::machine::Machine;
-use crate::migrate::{self, Target, Why, frame_on};
+use crate::migrate::{self, MigrateReason, Target, frame_on};
+use crate::mm_core::MmCore;
 use crate::stat::Stat;
-use crate::store::Store;
 use crate::units::*;
 
 /// From this priority of reclaim on nothing is too hot to be demoted.
@@ -26,18 +26,18 @@ pub struct Slower {
 }
 
 impl<M: Machine> Target<M> for Slower {
-    fn take(&mut self, st: &Store<M>, _from: Pfn, order: Order) -> Option<Fresh> {
+    fn take(&mut self, core: &MmCore<M>, _from: Pfn, order: Order) -> Option<Fresh> {
         // If there is too little above the low mark, the node's kswapd is woken: what is cold there goes on to the next
         // tier.
-        let first = frame_on(st, self.first, order, Mark::Low);
-        first.or_else(|| frame_on(st, self.first, order, Mark::Min)).or_else(|| {
-            let others = st.tiers.lower(self.from).iter().filter(|&&node| node != self.first);
-            others.copied().find_map(|node| frame_on(st, node, order, Mark::Min))
+        let first = frame_on(core, self.first, order, Watermark::Low);
+        first.or_else(|| frame_on(core, self.first, order, Watermark::Min)).or_else(|| {
+            let others = core.tiers.lower(self.from).iter().filter(|&&node| node != self.first);
+            others.copied().find_map(|node| frame_on(core, node, order, Watermark::Min))
         })
     }
 
-    fn give_back(&mut self, st: &Store<M>, unused: Fresh) {
-        st.put(unused.into_pfn());
+    fn give_back(&mut self, core: &MmCore<M>, unused: Fresh) {
+        core.put(unused.into_pfn());
     }
 }
 
@@ -45,33 +45,37 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Does what is cold on a node go to a slower tier?
     #[inline]
     pub(super) fn demotes(self, node: NodeId) -> bool {
-        demotes(self.st, node)
+        demotes(self.core, node)
     }
 
     /// What is cold to reclaim may be hot to who decides about promotion: it stays, as long as there is no distress.
     #[cold]
-    pub(super) fn demote_or_keep(self, pfn: Pfn, sc: &ScanControl) -> Fate {
-        let (st, frame) = (self.st, &self.st.frames[pfn]);
+    pub(super) fn demote_or_keep(self, pfn: Pfn, sc: &ScanControl) -> ReclaimFate {
+        let (core, frame) = (self.core, &self.core.frames[pfn]);
         let name = PageName::of(frame).filter(|_| sc.priority > DISTRESS);
-        if name.is_some_and(|name| st.hot.policy(&st.knobs).keeps(name)) {
-            st.count(Stat::TierKept, i64::from(frame.pages()));
-            return Fate::Activate;
+        if name.is_some_and(|name| core.hot.policy(&core.knobs).keeps(name)) {
+            core.count(Stat::TierKept, i64::from(frame.pages()));
+            return ReclaimFate::Activate;
         }
-        Fate::Demote
+        ReclaimFate::Demote
     }
 
     /// Move cold folios of a node to slower tiers. Returns the pages moved, and what is not moved.
     pub(super) fn demote(self, node: NodeId, cold: List, sc: &ScanControl) -> (u64, List) {
-        let st = self.st;
-        let Some(first) = st.tiers.demotion_target(node) else { return (0, cold) };
-        let (done, stay) =
-            migrate::folios_of_reclaim(st, cold, &mut Slower { first, from: node }, Why::Demotion);
-        st.count(if sc.kswapd { Stat::PgdemoteKswapd } else { Stat::PgdemoteDirect }, done.moved as i64);
+        let core = self.core;
+        let Some(first) = core.tiers.demotion_target(node) else { return (0, cold) };
+        let (done, stay) = migrate::folios_of_reclaim(
+            core,
+            cold,
+            &mut Slower { first, from: node },
+            MigrateReason::Demotion,
+        );
+        core.count(if sc.kswapd { Stat::PgdemoteKswapd } else { Stat::PgdemoteDirect }, done.moved as i64);
         (done.moved, stay)
     }
 }
 
 /// Does reclaim of a node demote?
-pub(super) fn demotes<M: Machine>(st: &Store<M>, node: NodeId) -> bool {
-    st.tiers.many() && st.knobs.get(Knob::DemotionEnabled) != 0 && st.tiers.has_lower(node)
+pub(super) fn demotes<M: Machine>(core: &MmCore<M>, node: NodeId) -> bool {
+    core.tiers.many() && core.knobs.get(Knob::DemotionEnabled) != 0 && core.tiers.has_lower(node)
 }

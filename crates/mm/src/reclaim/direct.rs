@@ -1,87 +1,87 @@
 //! Reclaim by those who need the memory: allocations, groups at their limit, and programs that give pages away.
 
-use super::references::Heed;
+use super::references::ReferenceRule;
 use super::throttle::{STUCK, wait_for_writes};
 use super::*;
-use crate::alloc::{COSTLY_ORDER, Mark, NeedsReclaim, Reserve, Zone, compact_gap};
+use crate::alloc::{COSTLY_ORDER, NeedsReclaim, Reserve, Watermark, Zone, compact_gap};
 use crate::event::Event;
 use crate::frame::{FrameFlags, List};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope};
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use smallvec::SmallVec;
 
 /// Reclaim for an allocation that found no memory above the min mark. Returns the pages reclaimed; more than 0 also if
 /// a large block has turned up meanwhile.
 pub fn direct<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     state: &ReclaimState,
     spaces: &dyn AddressSpaces,
     needs: &NeedsReclaim,
 ) -> u64 {
-    let _scope = st.scope(Scope::TryToFreePages);
-    let cx = Reclaim { st, state, spaces };
-    let zones: SmallVec<[ZoneId; 16]> = usable_zones(st, needs).map(Zone::id).collect();
+    let _scope = core.scope(Scope::TryToFreePages);
+    let cx = Reclaim { core, state, spaces };
+    let zones: SmallVec<[ZoneId; 16]> = usable_zones(core, needs).map(Zone::id).collect();
     cx.throttle_direct(&zones);
-    st.event(Event::MmVmscanDirectReclaimBegin, [needs.order.0 as u64, 0, 0, 0]);
+    core.event(Event::MmVmscanDirectReclaimBegin, [needs.order.0 as u64, 0, 0, 0]);
     let mut sc = ScanControl::new(SWAP_CLUSTER_MAX, needs.order, needs.highest);
     let reclaimed = cx.try_to_free(&zones, &mut sc);
-    st.event(Event::MmVmscanDirectReclaimEnd, [reclaimed, 0, 0, 0]);
+    core.event(Event::MmVmscanDirectReclaimEnd, [reclaimed, 0, 0, 0]);
     reclaimed
 }
 
 /// The zones that a request could use, in its order.
-fn usable_zones<'a, M: Machine>(st: &'a Store<M>, needs: &NeedsReclaim) -> impl Iterator<Item = &'a Zone> {
-    let zones = st.alloc.zonelist(needs.node, needs.highest).iter().map(|&id| st.alloc.zone(id));
+fn usable_zones<'a, M: Machine>(core: &'a MmCore<M>, needs: &NeedsReclaim) -> impl Iterator<Item = &'a Zone> {
+    let zones = core.alloc.zonelist(needs.node, needs.highest).iter().map(|&id| core.alloc.zone(id));
     zones.filter(|zone| needs.could_use(zone))
 }
 
 /// Reclaim `pages` from a group and those below it. Returns the pages reclaimed.
 pub fn group<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     state: &ReclaimState,
     spaces: &dyn AddressSpaces,
     group: GroupId,
     pages: u64,
 ) -> u64 {
-    let _scope = st.scope(Scope::TryToFreeMemCgroupPages);
-    let cx = Reclaim { st, state, spaces };
-    st.event(Event::MmVmscanMemcgReclaimBegin, [group.0 as u64, 0, 0, 0]);
+    let _scope = core.scope(Scope::TryToFreeMemCgroupPages);
+    let cx = Reclaim { core, state, spaces };
+    core.event(Event::MmVmscanMemcgReclaimBegin, [group.0 as u64, 0, 0, 0]);
     let mut sc = ScanControl::new(pages.max(SWAP_CLUSTER_MAX), Order::ZERO, ZoneKind::Movable);
     sc.target = Some(group);
-    let zones = st.alloc.zonelist(st.node(), ZoneKind::Movable);
+    let zones = core.alloc.zonelist(core.node(), ZoneKind::Movable);
     let reclaimed = cx.try_to_free(zones, &mut sc);
-    st.event(Event::MmVmscanMemcgReclaimEnd, [reclaimed, 0, 0, 0]);
+    core.event(Event::MmVmscanMemcgReclaimEnd, [reclaimed, 0, 0, 0]);
     reclaimed
 }
 
 /// Reclaim these folios, used or not (MADV_PAGEOUT). They are isolated, each with a reference of the caller's, which is
 /// taken over. Returns the pages reclaimed; the others go back to their lists.
 pub fn pageout<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     state: &ReclaimState,
     spaces: &dyn AddressSpaces,
     pfns: &[Pfn],
 ) -> u64 {
-    let _scope = st.scope(Scope::ReclaimPages);
-    let cx = Reclaim { st, state, spaces };
+    let _scope = core.scope(Scope::ReclaimPages);
+    let cx = Reclaim { core, state, spaces };
     let mut reclaimed = 0;
-    for run in pfns.chunk_by(|a, b| st.frames[*a].node() == st.frames[*b].node()) {
+    for run in pfns.chunk_by(|a, b| core.frames[*a].node() == core.frames[*b].node()) {
         for batch in run.chunks(SWAP_CLUSTER_MAX as usize) {
             let mut folios = List::new();
             for &pfn in batch {
-                st.frames[pfn].clear(FrameFlags::ACTIVE);
-                folios.push_head(&st.frames, pfn);
+                core.frames[pfn].clear(FrameFlags::ACTIVE);
+                folios.push_head(&core.frames, pfn);
             }
             if cx.too_many_writes() {
-                cx.throttle(st.frames[batch[0]].node(), Throttle::Writeback);
+                cx.throttle(core.frames[batch[0]].node(), Throttle::Writeback);
             }
             let mut sc = ScanControl::new(0, Order::ZERO, ZoneKind::Movable);
             reclaimed += cx
-                .shrink_folio_list(st.frames[batch[0]].node(), &mut folios, &mut sc, Heed::Nothing)
+                .shrink_folio_list(core.frames[batch[0]].node(), &mut folios, &mut sc, ReferenceRule::Nothing)
                 .reclaimed;
             cx.put_back(&mut folios);
-            st.machine.resched();
+            core.machine.resched();
         }
     }
     reclaimed
@@ -117,7 +117,7 @@ impl<M: Machine> Reclaim<'_, M> {
     fn rising_priorities(self, zones: &[ZoneId], sc: &mut ScanControl) {
         if !sc.is_group() {
             let stalls = [Stat::AllocstallDma32, Stat::AllocstallNormal, Stat::AllocstallMovable];
-            self.st.count(stalls[sc.reclaim_idx as usize], 1);
+            self.core.count(stalls[sc.reclaim_idx as usize], 1);
         }
         for priority in (0..=DEF_PRIORITY).rev() {
             sc.priority = priority;
@@ -133,7 +133,7 @@ impl<M: Machine> Reclaim<'_, M> {
         self.each_node(zones, |node| {
             self.front(sc.top()).finish(self, node, sc.top());
             if sc.is_group() {
-                self.st.lru.vec(node, sc.top()).set_congested(false);
+                self.core.lru.vec(node, sc.top()).set_congested(false);
             }
         });
     }
@@ -142,7 +142,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let mut first = None;
         let mut last = None;
         for &id in zones {
-            let zone = self.st.alloc.zone(id);
+            let zone = self.core.alloc.zone(id);
             if !sc.is_group() && sc.order > COSTLY_ORDER && self.may_compact(zone, sc) {
                 sc.compaction_ready = true;
                 continue;
@@ -160,14 +160,19 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Is there a block, or enough free memory to make one of, with some to spare?
     fn may_compact(self, zone: &Zone, sc: &ScanControl) -> bool {
-        zone.watermark_ok(sc.order, Mark::Min, sc.reclaim_idx, Reserve::None)
+        zone.watermark_ok(sc.order, Watermark::Min, sc.reclaim_idx, Reserve::None)
             || self.suits_compaction(zone, sc)
-                && zone.watermark_ok_above(compact_gap(sc.order), Mark::High, sc.reclaim_idx, Reserve::None)
+                && zone.watermark_ok_above(
+                    compact_gap(sc.order),
+                    Watermark::High,
+                    sc.reclaim_idx,
+                    Reserve::None,
+                )
     }
 
     /// Could compaction make what reclaim is for?
     pub(super) fn suits_compaction(self, zone: &Zone, sc: &ScanControl) -> bool {
-        let threshold = self.st.knobs.get(Knob::ExtfragThreshold);
+        let threshold = self.core.knobs.get(Knob::ExtfragThreshold);
         zone.compaction_suitable(sc.order, sc.reclaim_idx, threshold)
     }
 
@@ -175,7 +180,7 @@ impl<M: Machine> Reclaim<'_, M> {
     fn each_node(self, zones: &[ZoneId], mut visit: impl FnMut(NodeId)) {
         let mut last = None;
         for &zone in zones {
-            let node = self.st.alloc.zone(zone).node();
+            let node = self.core.alloc.zone(zone).node();
             if last.replace(node) != Some(node) {
                 visit(node);
             }
@@ -198,9 +203,10 @@ pub struct Retries {
 impl Retries {
     /// A round brought nothing. It counts only if what was being written when the last one was counted has arrived, and
     /// was of no use, or if devices seem to be stuck. Waits for what is being written. `false`: that was often enough.
-    fn failed<M: Machine>(&mut self, st: &Store<M>) -> bool {
-        let (written, under_way) = (st.stats.read(Stat::NrWritten), st.stats.read(Stat::NrWriteback).max(0));
-        let now = st.machine.now();
+    fn failed<M: Machine>(&mut self, core: &MmCore<M>) -> bool {
+        let (written, under_way) =
+            (core.stats.read(Stat::NrWritten), core.stats.read(Stat::NrWriteback).max(0));
+        let now = core.machine.now();
         if written != self.written {
             (self.written, self.since) = (written, now);
         }
@@ -208,7 +214,7 @@ impl Retries {
             self.no_progress += 1;
             (self.awaited, self.since) = (written + under_way, now);
         }
-        wait_for_writes(st, SWAP_CLUSTER_MAX);
+        wait_for_writes(core, SWAP_CLUSTER_MAX);
         self.no_progress <= MAX_RECLAIM_RETRIES
     }
 }
@@ -217,30 +223,30 @@ impl Retries {
 /// progress, or while what is being written may be free soon; else for 16 rounds, if some zone would be above its min
 /// mark if everything reclaimable in it were free. If not, memory is out.
 pub fn should_retry<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     needs: &NeedsReclaim,
     freed: u64,
     retries: &mut Retries,
 ) -> bool {
     if freed > 0 && needs.order <= COSTLY_ORDER {
         *retries = Retries::default();
-    } else if !retries.failed(st) {
+    } else if !retries.failed(core) {
         return false;
     }
-    let hope = usable_zones(st, needs).any(|zone| {
-        let available = reclaimable(st, zone.node(), zone.kind()) + zone.free_pages();
-        let reserve = zone.mark(Mark::Min) + zone.lowmem_reserve(needs.highest);
+    let hope = usable_zones(core, needs).any(|zone| {
+        let available = reclaimable(core, zone.node(), zone.kind()) + zone.free_pages();
+        let reserve = zone.mark(Watermark::Min) + zone.lowmem_reserve(needs.highest);
         available > reserve + needs.order.frames() as u64 - 1
     });
-    st.machine.resched();
+    core.machine.resched();
     hope
 }
 
 /// The same after a reclaim in a group that is at its limit.
-pub fn should_retry_group<M: Machine>(st: &Store<M>, freed: u64, retries: &mut Retries) -> bool {
+pub fn should_retry_group<M: Machine>(core: &MmCore<M>, freed: u64, retries: &mut Retries) -> bool {
     if freed > 0 {
         *retries = Retries::default();
         return true;
     }
-    retries.failed(st)
+    retries.failed(core)
 }

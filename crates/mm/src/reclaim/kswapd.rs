@@ -6,34 +6,34 @@
 //! before it sleeps.
 
 use super::*;
-use crate::alloc::{KswapdRequest, Mark, compact_gap};
+use crate::alloc::{KswapdRequest, Watermark, compact_gap};
 use crate::event::Event;
 use crate::lru::ROOT;
 use crate::machine::{Machine, Scope, WaitKey};
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use std_alloc::vec::Vec;
 
 /// Length of the nap.
 const NAP: Nanos = 100_000_000;
 
 /// Run the daemon of a node until the machine stops.
-pub fn kswapd<M: Machine>(st: &Store<M>, state: &ReclaimState, spaces: &dyn AddressSpaces, node: NodeId) {
-    let cx = Reclaim { st, state, spaces };
+pub fn kswapd<M: Machine>(core: &MmCore<M>, state: &ReclaimState, spaces: &dyn AddressSpaces, node: NodeId) {
+    let cx = Reclaim { core, state, spaces };
     let mut wanted = KswapdRequest { order: Order::ZERO, highest: ZoneKind::Movable };
     let mut asked = Order::ZERO;
-    while !st.machine.stopping() {
+    while !core.machine.stopping() {
         cx.try_to_sleep(node, wanted, asked);
-        if st.machine.stopping() {
+        if core.machine.stopping() {
             return;
         }
         let again = KswapdRequest { order: Order::ZERO, ..wanted };
-        wanted = st.alloc.take_kswapd_request(node).unwrap_or(again);
+        wanted = core.alloc.take_kswapd_request(node).unwrap_or(again);
         asked = wanted.order;
         let reached = cx.balance(node, wanted);
         if reached < wanted.order {
             // A block of that order could not be made: be content with less before sleeping.
             wanted.order = reached;
-        } else if let Some(newer) = st.alloc.kswapd_request(node) {
+        } else if let Some(newer) = core.alloc.kswapd_request(node) {
             wanted = newer;
         }
     }
@@ -43,27 +43,27 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Sleep if the node is balanced for what was wanted: first a nap, then for good. A block of the order that was
     /// `asked` for is left to kcompactd.
     pub(super) fn try_to_sleep(self, node: NodeId, wanted: KswapdRequest, asked: Order) {
-        let (st, machine) = (self.st, &self.st.machine);
-        let pending = || st.alloc.kswapd_request(node).is_some() || machine.stopping();
+        let (core, machine) = (self.core, &self.core.machine);
+        let pending = || core.alloc.kswapd_request(node).is_some() || machine.stopping();
         let mut woken_early = false;
         if self.may_sleep(node, wanted) {
-            for zone in st.alloc.zones_of(node, ZoneKind::Movable) {
-                zone.compaction.forget_if_wanted(&st.frames);
+            for zone in core.alloc.zones_of(node, ZoneKind::Movable) {
+                zone.compaction.forget_if_wanted(&core.frames);
             }
-            st.alloc.wake_kcompactd(st.memory().ground(), node, KswapdRequest { order: asked, ..wanted });
+            core.alloc.wake_kcompactd(core, node, KswapdRequest { order: asked, ..wanted });
             let ticket = machine.ticket(WaitKey::Kswapd(node));
             woken_early = pending() || machine.wait(ticket, Some(machine.now() + NAP));
         }
         if !woken_early && self.may_sleep(node, wanted) {
             let ticket = machine.ticket(WaitKey::Kswapd(node));
             if !pending() {
-                st.event(Event::MmVmscanKswapdSleep, [node.0 as u64, 0, 0, 0]);
+                core.event(Event::MmVmscanKswapdSleep, [node.0 as u64, 0, 0, 0]);
                 machine.wait(ticket, None);
             }
         } else if woken_early {
-            st.count(Stat::KswapdLowWmarkHitQuickly, 1);
+            core.count(Stat::KswapdLowWmarkHitQuickly, 1);
         } else {
-            st.count(Stat::KswapdHighWmarkHitQuickly, 1);
+            core.count(Stat::KswapdHighWmarkHitQuickly, 1);
         }
     }
 
@@ -73,7 +73,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if self.state.is_hopeless(node) {
             return true;
         }
-        let balanced = self.st.alloc.balanced(&self.st.knobs, node, wanted.order, wanted.highest);
+        let balanced = self.core.alloc.balanced(&self.core.knobs, node, wanted.order, wanted.highest);
         if balanced {
             self.clear_congested(node);
         }
@@ -82,33 +82,33 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Reclaim until the node is balanced. Returns the order for which it was at the end.
     pub(super) fn balance(self, node: NodeId, wanted: KswapdRequest) -> Order {
-        let _scope = self.st.scope(Scope::BalancePgdat);
-        let st = self.st;
-        st.event(Event::MmVmscanKswapdWake, [node.0 as u64, wanted.order.0 as u64, 0, 0]);
-        st.count(Stat::Pageoutrun, 1);
+        let _scope = self.core.scope(Scope::BalancePgdat);
+        let core = self.core;
+        core.event(Event::MmVmscanKswapdWake, [node.0 as u64, wanted.order.0 as u64, 0, 0]);
+        core.count(Stat::Pageoutrun, 1);
         let mut sc = ScanControl::new(0, wanted.order, wanted.highest);
         sc.kswapd = true;
         // The boost stays in place meanwhile, so that allocations near the mark wait until kswapd has done.
-        let boosts: Vec<(ZoneId, u64)> = st
+        let boosts: Vec<(ZoneId, u64)> = core
             .alloc
             .zones_of(node, wanted.highest)
             .filter(|zone| zone.boost() > 0)
             .map(|zone| (zone.id(), zone.boost()))
             .collect();
         let boost: u64 = boosts.iter().map(|(_, pages)| pages).sum();
-        st.alloc.set_reclaim_active(node, wanted.highest, true);
+        core.alloc.set_reclaim_active(node, wanted.highest, true);
         if !self.balance_passes(node, &mut sc, boost) && sc.nr_reclaimed == 0 {
             let failures = self.node(node).failures.fetch_add(1, Relaxed) + 1;
-            st.alloc.set_hopeless(node, failures >= MAX_RECLAIM_RETRIES);
+            core.alloc.set_hopeless(node, failures >= MAX_RECLAIM_RETRIES);
         }
-        st.alloc.set_reclaim_active(node, wanted.highest, false);
+        core.alloc.set_reclaim_active(node, wanted.highest, false);
         for &(zone, pages) in &boosts {
-            st.alloc.subtract_boost(zone, pages);
+            core.alloc.subtract_boost(zone, pages);
         }
-        if !boosts.is_empty() && st.knobs.wants_blocks() {
+        if !boosts.is_empty() && core.knobs.wants_blocks() {
             // Mobility groups were mixed: there is likely to be room now to make page blocks whole.
             let whole = KswapdRequest { order: PAGEBLOCK_ORDER, ..wanted };
-            st.alloc.wake_kcompactd(st.memory().ground(), node, whole);
+            core.alloc.wake_kcompactd(core, node, whole);
         }
         self.front(ROOT).finish(self, node, ROOT);
         sc.order
@@ -117,12 +117,12 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Passes with rising priority; `true` if they ended with the node balanced. `boost` is what the raised marks ask
     /// for on top: as long as it is all that is asked for, nothing is written or swapped for it.
     fn balance_passes(self, node: NodeId, sc: &mut ScanControl, mut boost: u64) -> bool {
-        let st = self.st;
+        let core = self.core;
         'restart: loop {
             sc.priority = DEF_PRIORITY;
             while sc.priority >= 1 {
                 let before = sc.nr_reclaimed;
-                let balanced = st.alloc.balanced(&st.knobs, node, sc.order, sc.reclaim_idx);
+                let balanced = core.alloc.balanced(&core.knobs, node, sc.order, sc.reclaim_idx);
                 if !balanced && boost > 0 {
                     boost = 0;
                     continue 'restart;
@@ -141,8 +141,8 @@ impl<M: Machine> Reclaim<'_, M> {
                 if self.allow_direct(node) {
                     self.unthrottle(node, Throttle::Pfmemalloc);
                 }
-                st.machine.resched();
-                if st.machine.stopping() {
+                core.machine.resched();
+                if core.machine.stopping() {
                     break;
                 }
                 let reclaimed = sc.nr_reclaimed - before;
@@ -166,8 +166,8 @@ impl<M: Machine> Reclaim<'_, M> {
     /// One pass. `true` if so much was scanned that a higher priority is not needed.
     fn kswapd_shrink_node(self, node: NodeId, sc: &mut ScanControl) -> bool {
         let before = sc.nr_reclaimed;
-        let zones = self.st.alloc.zones_of(node, sc.reclaim_idx);
-        sc.nr_to_reclaim = zones.map(|zone| zone.mark(Mark::High).max(SWAP_CLUSTER_MAX)).sum();
+        let zones = self.core.alloc.zones_of(node, sc.reclaim_idx);
+        sc.nr_to_reclaim = zones.map(|zone| zone.mark(Watermark::High).max(SWAP_CLUSTER_MAX)).sum();
         self.shrink_node(node, sc);
         if sc.order > Order::ZERO && sc.nr_reclaimed >= compact_gap(sc.order) {
             // Enough for a block of that order, were it in one piece.

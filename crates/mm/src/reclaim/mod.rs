@@ -45,9 +45,9 @@ use crate::knobs::Knob;
 use crate::lru::{LruList, PolicyKind};
 use crate::machine::{Machine, ZoneKind};
 use crate::memory::Memory;
+use crate::mm_core::MmCore;
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
 use crate::stat::Stat;
-use crate::store::Store;
 use crate::units::*;
 use std_alloc::boxed::Box;
 use std_alloc::format;
@@ -128,7 +128,7 @@ impl ReclaimState {
 
 /// Everything that one reclaim works on.
 struct Reclaim<'a, M> {
-    st: &'a Store<M>,
+    core: &'a MmCore<M>,
     state: &'a ReclaimState,
     spaces: &'a dyn AddressSpaces,
 }
@@ -170,17 +170,17 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// The front end for a group's folios; for the root, also that of nodes as a whole.
     fn front(&self, group: GroupId) -> &dyn Front<M> {
-        match self.st.lru.policy_in(group) {
-            PolicyKind::Classic => &classic::Classic,
-            PolicyKind::MgLru => &mglru::MgLru,
-            PolicyKind::Proposed(_) => &proposed::Proposer,
+        match self.core.lru.policy_in(group) {
+            PolicyKind::Classic => &classic::ClassicFront,
+            PolicyKind::MgLru => &mglru::MglruFront,
+            PolicyKind::Proposed(_) => &proposed::ProposedFront,
         }
     }
 
     /// Reclaim from one group's vector on a node, on the way through the groups below the reclaim's target.
     fn shrink_vec(self, node: NodeId, group: GroupId, sc: &mut ScanControl) {
         let front = self.front(group);
-        if group != sc.top() && self.st.lru.policy_in(group) != self.st.lru.policy_in(sc.top()) {
+        if group != sc.top() && self.core.lru.policy_in(group) != self.core.lru.policy_in(sc.top()) {
             // Another front end looked at the whole.
             front.prepare(self, node, sc);
         }
@@ -189,8 +189,8 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// How much swapping is wanted of a group's memory.
     fn wanted_swappiness(&self, group: GroupId, sc: &ScanControl) -> u64 {
-        let of_group = || self.st.lru.groups.swappiness(group);
-        let of_all = || self.st.knobs.get(Knob::Swappiness);
+        let of_group = || self.core.lru.groups.swappiness(group);
+        let of_all = || self.core.knobs.get(Knob::Swappiness);
         sc.swappiness.or_else(of_group).unwrap_or_else(of_all)
     }
 
@@ -198,41 +198,41 @@ impl<M: Machine> Reclaim<'_, M> {
     fn made_progress(&self, node: NodeId) {
         if self.node(node).failures.load(Relaxed) != 0 {
             self.node(node).failures.store(0, Relaxed);
-            self.st.alloc.set_hopeless(node, false);
+            self.core.alloc.set_hopeless(node, false);
         }
     }
 
     /// Pages are held by reclaim, or no longer.
     fn note_isolated(&self, node: NodeId, file: bool, by: i64) {
         self.node(node).isolated[file as usize].fetch_add(by, Relaxed);
-        self.st.count([Stat::NrIsolatedAnon, Stat::NrIsolatedFile][file as usize], by);
+        self.core.count([Stat::NrIsolatedAnon, Stat::NrIsolatedFile][file as usize], by);
     }
 
     /// Is there anywhere to put a group's anonymous pages of a node, or are some there already?
     fn can_swap(&self, node: NodeId, group: GroupId) -> bool {
-        self.st.swap.free_for(group) > 0 || in_swap_cache(self.st) > 0 || self.demotes(node)
+        self.core.swap.free_for(group) > 0 || in_swap_cache(self.core) > 0 || self.demotes(node)
     }
 
     /// Is it any use to keep anonymous pages of a node in order of age?
     fn can_age_anon(&self, node: NodeId) -> bool {
-        self.st.swap.total() > 0 || self.demotes(node)
+        self.core.swap.total() > 0 || self.demotes(node)
     }
 }
 
 /// Pages of a kind of zone that reclaim could free, at best.
-pub fn reclaimable<M: Machine>(st: &Store<M>, node: NodeId, kind: ZoneKind) -> u64 {
-    let vec = st.lru.node_vec(node);
+pub fn reclaimable<M: Machine>(core: &MmCore<M>, node: NodeId, kind: ZoneKind) -> u64 {
+    let vec = core.lru.node_vec(node);
     let file = vec.pages_in(LruList::InactiveFile, kind) + vec.pages_in(LruList::ActiveFile, kind);
     let anon = vec.pages_in(LruList::InactiveAnon, kind) + vec.pages_in(LruList::ActiveAnon, kind);
-    if st.swap.free_slots() > 0 || demote::demotes(st, node) {
+    if core.swap.free_slots() > 0 || demote::demotes(core, node) {
         file + anon
     } else {
-        file + anon.min(in_swap_cache(st))
+        file + anon.min(in_swap_cache(core))
     }
 }
 
 /// Pages that have a slot: they can be freed, some after a write, also when swap is full. (Linux leaves them alone
 /// then, and may run out of memory while they are being written.)
-fn in_swap_cache<M: Machine>(st: &Store<M>) -> u64 {
-    st.stats.read(Stat::NrSwapcached).max(0) as u64
+fn in_swap_cache<M: Machine>(core: &MmCore<M>) -> u64 {
+    core.stats.read(Stat::NrSwapcached).max(0) as u64
 }

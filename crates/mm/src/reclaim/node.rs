@@ -1,7 +1,7 @@
 //! One pass over a node: its groups one after the other, then what the whole of it says about the disks.
 
-use super::{DEF_PRIORITY, Met, Reclaim, ScanControl, Throttle};
-use crate::alloc::{COSTLY_ORDER, Mark, Reserve, Zone, compact_gap};
+use super::{DEF_PRIORITY, DirtyCounts, Reclaim, ScanControl, Throttle};
+use crate::alloc::{COSTLY_ORDER, Reserve, Watermark, Zone, compact_gap};
 use crate::lru::LruList;
 use crate::machine::{Machine, Scope};
 use crate::primitive::Ordering::Relaxed;
@@ -11,20 +11,20 @@ use crate::units::*;
 impl<M: Machine> Reclaim<'_, M> {
     /// Reclaim from a node, or from what a group and those below it have there, with the priority of `sc`.
     pub(super) fn shrink_node(self, node: NodeId, sc: &mut ScanControl) {
-        let _scope = self.st.scope(Scope::ShrinkNode);
+        let _scope = self.core.scope(Scope::ShrinkNode);
         if self.front(sc.top()).shrink_node(self, node, sc) {
             return;
         }
         let mut reclaimable = false;
         loop {
-            sc.met = Met::default();
+            sc.dirty_counts = DirtyCounts::default();
             let before = sc.nr_reclaimed;
             self.front(sc.top()).prepare(self, node, sc);
             self.shrink_groups(node, sc);
             sc.nr_reclaimed += self.split_deferred(node, sc);
             let reclaimed = sc.nr_reclaimed - before;
             reclaimable |= reclaimed > 0;
-            self.heed_disks(node, reclaimed, sc);
+            self.respond_to_dirty(node, reclaimed, sc);
             if !self.should_continue(node, reclaimed, sc) {
                 break;
             }
@@ -37,13 +37,13 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     fn shrink_groups(self, node: NodeId, sc: &mut ScanControl) {
-        let (lru, groups, top) = (&self.st.lru, &self.st.lru.groups, sc.top());
+        let (lru, groups, top) = (&self.core.lru, &self.core.lru.groups, sc.top());
         // kswapd needs steady progress; others may stop early and leave the next groups to the next reclaimer.
         let partial = !sc.kswapd && !sc.memcg_full_walk;
         let mut cycle = None;
         let mut at = if partial { lru.next_shared(top, node, &mut cycle) } else { groups.next(top, None) };
         while let Some(group) = at {
-            self.st.machine.resched();
+            self.core.machine.resched();
             groups.calculate_protection(top, group);
             if !groups.below_min(top, group) {
                 let is_low = groups.below_low(top, group);
@@ -64,34 +64,37 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// Say what the pass, which reclaimed so much, tells of the disks, and wait for them if need be.
-    pub(super) fn heed_disks(self, node: NodeId, reclaimed: u64, sc: &ScanControl) {
+    pub(super) fn respond_to_dirty(self, node: NodeId, reclaimed: u64, sc: &ScanControl) {
         if sc.kswapd {
-            self.judge_disks(node, &sc.met);
+            self.update_node_writeback(node, &sc.dirty_counts);
         }
         self.consider_congestion(node, sc);
-        if !sc.kswapd && reclaimed == 0 && sc.met.waits_for_devices() {
+        if !sc.kswapd && reclaimed == 0 && sc.dirty_counts.waits_for_devices() {
             self.throttle(node, Throttle::Writeback);
         }
     }
 
     /// kswapd: what does the pass say about writing?
-    fn judge_disks(self, node: NodeId, met: &Met) {
+    fn update_node_writeback(self, node: NodeId, dirty_counts: &DirtyCounts) {
         let state = self.node(node);
-        if met.writeback > 0 && met.writeback == met.taken {
+        if dirty_counts.writeback > 0 && dirty_counts.writeback == dirty_counts.taken {
             state.writeback.store(true, Relaxed);
         }
-        if met.unqueued_dirty == met.file_taken {
+        if dirty_counts.unqueued_dirty == dirty_counts.file_taken {
             state.dirty.store(true, Relaxed);
         }
-        if met.immediate > 0 {
+        if dirty_counts.immediate > 0 {
             self.throttle(node, Throttle::Writeback);
         }
     }
 
     /// If every dirty page is already on its way, direct reclaimers wait a little for the disks.
     fn consider_congestion(self, node: NodeId, sc: &ScanControl) {
-        let vec = self.st.lru.vec(node, sc.top());
-        if sc.met.dirty > 0 && sc.met.dirty == sc.met.congested && (sc.is_group() || sc.kswapd) {
+        let vec = self.core.lru.vec(node, sc.top());
+        if sc.dirty_counts.dirty > 0
+            && sc.dirty_counts.dirty == sc.dirty_counts.congested
+            && (sc.is_group() || sc.kswapd)
+        {
             vec.set_congested(true);
         }
         if !sc.kswapd && vec.congested() {
@@ -104,7 +107,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let state = self.node(node);
         state.dirty.store(false, Relaxed);
         state.writeback.store(false, Relaxed);
-        self.st.lru.node_vec(node).set_congested(false);
+        self.core.lru.node_vec(node).set_congested(false);
     }
 
     /// For a large block: go on until there is room to make one, or nothing more is to be had.
@@ -113,12 +116,12 @@ impl<M: Machine> Reclaim<'_, M> {
         if !large || reclaimed == 0 {
             return false;
         }
-        let mut zones = self.st.alloc.zones_of(node, sc.reclaim_idx);
-        let there = |zone: &Zone| zone.watermark_ok(sc.order, Mark::Min, sc.reclaim_idx, Reserve::None);
+        let mut zones = self.core.alloc.zones_of(node, sc.reclaim_idx);
+        let there = |zone: &Zone| zone.watermark_ok(sc.order, Watermark::Min, sc.reclaim_idx, Reserve::None);
         if zones.any(|zone| there(zone) || self.suits_compaction(zone, sc)) {
             return false;
         }
-        let vec = self.st.lru.node_vec(node);
+        let vec = self.core.lru.node_vec(node);
         let mut inactive = vec.pages(LruList::InactiveFile);
         if self.can_swap(node, sc.top()) {
             inactive += vec.pages(LruList::InactiveAnon);

@@ -1,7 +1,7 @@
 //! Where a folio's content goes before the folio is freed: swap, its file, or nowhere.
 
-use super::references::Verdict;
-use super::shrink::{Fate, Pass};
+use super::references::ReferenceVerdict;
+use super::shrink::{Pass, ReclaimFate};
 use super::{Reclaim, ScanControl};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Owner};
@@ -20,22 +20,22 @@ impl<M: Machine> Reclaim<'_, M> {
     pub(super) fn write_dirty(
         self,
         pfn: Pfn,
-        verdict: Verdict,
+        verdict: ReferenceVerdict,
         pages: u64,
         pass: &mut Pass<'_>,
-    ) -> Result<(), Fate> {
-        let frame = &self.st.frames[pfn];
+    ) -> Result<(), ReclaimFate> {
+        let frame = &self.core.frames[pfn];
         if !frame.has(FrameFlags::SWAPBACKED) && !self.may_write_file(frame, pass.sc, pass.node) {
             // The flushers write in better order. It is freed first once they have.
-            self.st.count(Stat::NrVmscanImmediateReclaim, pages as i64);
+            self.core.count(Stat::NrVmscanImmediateReclaim, pages as i64);
             frame.set(FrameFlags::RECLAIM);
-            return Err(Fate::Activate);
+            return Err(ReclaimFate::Activate);
         }
-        if verdict == Verdict::ReclaimClean || !pass.sc.may_writepage {
-            return Err(Fate::Keep);
+        if verdict == ReferenceVerdict::ReclaimClean || !pass.sc.may_writepage {
+            return Err(ReclaimFate::Keep);
         }
         if pass.batch.defers() && pass.batch.owes_for_writable() {
-            return Err(Fate::Write);
+            return Err(ReclaimFate::Write);
         }
         self.write(pfn, pages, pass)
     }
@@ -48,42 +48,42 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Write a dirty folio through which no CPU can store any more, once the batch is settled. `Ok`: it is clean
     /// already.
-    pub(super) fn write(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Result<(), Fate> {
-        let _scope = self.st.scope(Scope::Pageout);
-        let (st, frame) = (self.st, &self.st.frames[pfn]);
+    pub(super) fn write(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
+        let _scope = self.core.scope(Scope::Pageout);
+        let (core, frame) = (self.core, &self.core.frames[pfn]);
         assert!(
             frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
             "{pfn} is written out while it can be stored to"
         );
-        pass.batch.settle_dirty(st.memory().ground(), &st.tlb);
+        pass.batch.settle_dirty(core, &core.tlb);
         let cached = frame.has(FrameFlags::SWAPCACHE) || matches!(frame.owner(), Owner::File(_));
         // More may come, but whoever has one must lock the folio to map it, and looks then whose it is.
         if frame.refs() != CACHE_AND_ISOLATION || !cached {
-            return Err(Fate::Keep);
+            return Err(ReclaimFate::Keep);
         }
         frame.set(FrameFlags::RECLAIM);
-        if !st.cache.write_page_start(st.memory(), pfn) {
+        if !core.cache.write_page_start(core, pfn) {
             frame.clear(FrameFlags::RECLAIM);
-            return Err(Fate::Activate);
+            return Err(ReclaimFate::Activate);
         }
-        st.unlock_folio(pfn);
+        core.unlock_folio(pfn);
         pass.out.pageout += pages;
-        st.count(Stat::NrVmscanWrite, pages as i64);
-        st.event(Event::MmVmscanWriteFolio, [pfn.0 as u64, frame.is_anon() as u64, 0, 0]);
+        core.count(Stat::NrVmscanWrite, pages as i64);
+        core.event(Event::MmVmscanWriteFolio, [pfn.0 as u64, frame.is_anon() as u64, 0, 0]);
         let busy = FrameFlags::WRITEBACK | FrameFlags::DIRTY;
-        if frame.has_any(busy) || !st.try_lock_folio(pfn) {
-            return Err(Fate::KeepUnlocked);
+        if frame.has_any(busy) || !core.try_lock_folio(pfn) {
+            return Err(ReclaimFate::KeepUnlocked);
         }
         // The device was fast enough.
         frame.clear(FrameFlags::RECLAIM);
-        if frame.has_any(busy) { Err(Fate::Keep) } else { Ok(()) }
+        if frame.has_any(busy) { Err(ReclaimFate::Keep) } else { Ok(()) }
     }
 
     /// Take a clean folio out of its cache, if nobody but the cache and the caller refers to it; what `top`, the
     /// driving group, must know when the page returns is left in its place.
     pub(super) fn remove_mapping(self, pfn: Pfn, top: GroupId) -> bool {
-        let _scope = self.st.scope(Scope::RemoveMapping);
-        let (st, frame) = (self.st, &self.st.frames[pfn]);
+        let _scope = self.core.scope(Scope::RemoveMapping);
+        let (core, frame) = (self.core, &self.core.frames[pfn]);
         let (swap, file) = (frame.has(FrameFlags::SWAPCACHE), matches!(frame.owner(), Owner::File(_)));
         if !(swap || file) || !frame.freeze(CACHE_AND_ISOLATION) {
             return false;
@@ -92,14 +92,14 @@ impl<M: Machine> Reclaim<'_, M> {
             frame.unfreeze(CACHE_AND_ISOLATION);
             return false;
         }
-        let base = st.memory().ground();
+        let mmu = core;
         if swap {
-            let shadow = st.lru.eviction(base, pfn, top);
-            st.swap.cache_remove(base, frame.swap_slot(), Some(shadow));
+            let shadow = core.lru.eviction(mmu, pfn, top);
+            core.swap.cache_remove(mmu, frame.swap_slot(), Some(shadow));
         } else {
             let evicted = !frame.has(FrameFlags::SWAPBACKED);
-            let shadow = evicted.then(|| st.lru.eviction(base, pfn, top));
-            st.cache.remove(st.memory(), pfn, shadow);
+            let shadow = evicted.then(|| core.lru.eviction(mmu, pfn, top));
+            core.cache.remove(core, pfn, shadow);
         }
         true
     }
@@ -110,9 +110,9 @@ impl<M: Machine> Reclaim<'_, M> {
         if wanted == 0 {
             return 0;
         }
-        let _scope = self.st.scope(Scope::RemoveMapping);
-        let (st, base) = (self.st, self.st.memory().ground());
-        let shadow = |pfn| st.lru.eviction(base, pfn, top);
-        st.cache.evict_pages(st.memory(), pages.file, pages.pfns, wanted, CACHE_AND_ISOLATION, shadow)
+        let _scope = self.core.scope(Scope::RemoveMapping);
+        let (core, base) = (self.core, &self.core);
+        let shadow = |pfn| core.lru.eviction(base, pfn, top);
+        core.cache.evict_pages(core, pages.file, pages.pfns, wanted, CACHE_AND_ISOLATION, shadow)
     }
 }

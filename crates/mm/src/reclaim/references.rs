@@ -11,7 +11,7 @@ use crate::units::*;
 
 /// The verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum ReferenceVerdict {
     /// To the active list (or, if locked in memory, to the unevictable one).
     Activate,
     /// One more round on the inactive list.
@@ -24,7 +24,7 @@ pub(super) enum Verdict {
 
 /// What the look at a folio's accesses is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Heed {
+pub(super) enum ReferenceRule {
     /// Nothing: take it, used or not.
     Nothing,
     /// The second chance.
@@ -34,27 +34,27 @@ pub(super) enum Heed {
 }
 
 /// Decide. `was_referenced`: the flag stood from the last round. Also says whether the flag is to be set.
-fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (Verdict, bool) {
+fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (ReferenceVerdict, bool) {
     if found.locked {
-        (Verdict::Activate, false)
+        (ReferenceVerdict::Activate, false)
     } else if found.vmas < 0 {
-        (Verdict::Keep, false)
+        (ReferenceVerdict::Keep, false)
     } else if found.vmas > 0 {
         // Every page that was faulted in starts with a young entry, so one use says little; a second one, or use
         // through two mappings, does. Program text is activated at once.
         let hot = was_referenced || found.vmas > 1 || (found.exec && file);
-        (if hot { Verdict::Activate } else { Verdict::Keep }, true)
+        (if hot { ReferenceVerdict::Activate } else { ReferenceVerdict::Keep }, true)
     } else if was_referenced && file {
-        (Verdict::ReclaimClean, false)
+        (ReferenceVerdict::ReclaimClean, false)
     } else {
-        (Verdict::Reclaim, false)
+        (ReferenceVerdict::Reclaim, false)
     }
 }
 
 impl<M: Machine> Reclaim<'_, M> {
     /// Look at an isolated, locked folio's accesses, and clear their traces.
-    pub(super) fn check_references(self, pfn: Pfn, pass: &mut Pass<'_>) -> Verdict {
-        let found = self.st.rmap.referenced(self.st.memory(), pfn, pass.sc.target, pass.look.as_mut());
+    pub(super) fn check_references(self, pfn: Pfn, pass: &mut Pass<'_>) -> ReferenceVerdict {
+        let found = self.core.rmap.referenced(&self.core, pfn, pass.sc.target, pass.look.as_mut());
         self.judge(pfn, found, pass)
     }
 
@@ -64,27 +64,27 @@ impl<M: Machine> Reclaim<'_, M> {
         self,
         pages: Pages<'_>,
         pass: &mut Pass<'_>,
-        mut others: impl FnMut(usize, Verdict),
+        mut others: impl FnMut(usize, ReferenceVerdict),
     ) -> (u32, u32) {
         let look = pass.look.as_mut();
-        let found = self.st.rmap.referenced_pages(self.st.memory(), pages, pass.sc.target, look);
+        let found = self.core.rmap.referenced_pages(&self.core, pages, pass.sc.target, look);
         let (mut wanted, mut if_clean) = (0, 0);
         for (at, &pfn) in pages.pfns.iter().enumerate() {
             let verdict = self.judge(pfn, found[at], pass);
             match verdict {
-                Verdict::Reclaim | Verdict::ReclaimClean => {
+                ReferenceVerdict::Reclaim | ReferenceVerdict::ReclaimClean => {
                     wanted |= 1 << at;
-                    if_clean |= u32::from(verdict == Verdict::ReclaimClean) << at;
+                    if_clean |= u32::from(verdict == ReferenceVerdict::ReclaimClean) << at;
                 }
-                Verdict::Activate | Verdict::Keep => others(at, verdict),
+                ReferenceVerdict::Activate | ReferenceVerdict::Keep => others(at, verdict),
             }
         }
         (wanted, if_clean)
     }
 
     #[inline(always)]
-    fn judge(self, pfn: Pfn, found: Referenced, pass: &Pass<'_>) -> Verdict {
-        if pass.heed == Heed::AnyUse {
+    fn judge(self, pfn: Pfn, found: Referenced, pass: &Pass<'_>) -> ReferenceVerdict {
+        if pass.rule == ReferenceRule::AnyUse {
             return self.judge_any(pfn, found);
         }
         if pass.look.as_ref().is_some_and(|look| look.promotions.is_reworked()) {
@@ -94,17 +94,17 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     #[inline(always)]
-    fn second_chance(self, pfn: Pfn, found: Referenced, generations: bool) -> Verdict {
-        let frame = &self.st.frames[pfn];
+    fn second_chance(self, pfn: Pfn, found: Referenced, generations: bool) -> ReferenceVerdict {
+        let frame = &self.core.frames[pfn];
         let flags = frame.flags();
         let was = flags.contains(FrameFlags::REFERENCED);
         if generations && was && !found.locked && frame.mapcount() > 0 {
             // Somebody saw that it was used since it was isolated.
-            return Verdict::Keep;
+            return ReferenceVerdict::Keep;
         }
         let (verdict, mark) = verdict(found, was, !flags.contains(FrameFlags::SWAPBACKED));
         if found.locked {
-            self.st.lru.mlock(self.st.memory().ground(), pfn);
+            self.core.lru.mlock(&self.core, pfn);
         }
         if mark && !was {
             frame.set(FrameFlags::REFERENCED);
@@ -117,31 +117,31 @@ impl<M: Machine> Reclaim<'_, M> {
     /// For generations in the form of 6.14: what was not used goes; the first use that is seen marks the folio, from
     /// the second on it goes to the youngest generation.
     #[inline(never)]
-    fn second_use(self, pfn: Pfn, found: Referenced) -> Verdict {
+    fn second_use(self, pfn: Pfn, found: Referenced) -> ReferenceVerdict {
         if found.locked {
-            self.st.lru.mlock(self.st.memory().ground(), pfn);
-            return Verdict::Activate;
+            self.core.lru.mlock(&self.core, pfn);
+            return ReferenceVerdict::Activate;
         }
         if found.vmas <= 0 {
-            return if found.vmas == 0 { Verdict::Reclaim } else { Verdict::Keep };
+            return if found.vmas == 0 { ReferenceVerdict::Reclaim } else { ReferenceVerdict::Keep };
         }
-        let before = self.st.frames[pfn].update(|flags| Some(after_look(flags).0));
-        if after_look(before).1 { Verdict::Activate } else { Verdict::Keep }
+        let before = self.core.frames[pfn].update(|flags| Some(after_look(flags).0));
+        if after_look(before).1 { ReferenceVerdict::Activate } else { ReferenceVerdict::Keep }
     }
 
     /// For a policy that proposes. Uses through file descriptors, which the flags tell, are its own business.
     #[inline(never)]
-    fn judge_any(self, pfn: Pfn, found: Referenced) -> Verdict {
+    fn judge_any(self, pfn: Pfn, found: Referenced) -> ReferenceVerdict {
         if found.locked {
-            self.st.lru.mlock(self.st.memory().ground(), pfn);
+            self.core.lru.mlock(&self.core, pfn);
         } else if found.vmas > 0 {
-            note_used(&self.st.frames[pfn]);
+            note_used(&self.core.frames[pfn]);
         } else if found.vmas == 0 {
-            return Verdict::Reclaim;
+            return ReferenceVerdict::Reclaim;
         } else {
-            return Verdict::Keep;
+            return ReferenceVerdict::Keep;
         }
-        Verdict::Activate
+        ReferenceVerdict::Activate
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn second_chance() {
         let seen = |vmas, exec, locked| Referenced { vmas, exec, locked };
-        use Verdict::*;
+        use ReferenceVerdict::*;
         let table = [
             // found, flag before, file -> verdict, flag after
             (seen(0, false, false), false, true, (Reclaim, false)),

@@ -7,8 +7,8 @@
 //! page was taken by itself.
 
 use super::Reclaim;
-use super::references::{Heed, Verdict};
-use super::shrink::{Fate, Lists, Pass};
+use super::references::{ReferenceRule, ReferenceVerdict};
+use super::shrink::{Pass, ReclaimFate, ShrinkLists};
 use crate::frame::{Frame, FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::rmap::{Pages, TOGETHER, bits};
@@ -16,18 +16,18 @@ use crate::units::*;
 
 /// Where a page that may join others stands.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct FilePosition {
     file: FileId,
     index: PageIndex,
 }
 
-impl Place {
+impl FilePosition {
     /// `None`: the folio is to be taken by itself.
     #[inline]
-    pub fn of(frame: &Frame) -> Option<Place> {
+    pub fn of(frame: &Frame) -> Option<FilePosition> {
         match frame.owner() {
             Owner::File(file) if frame.order() == Order::ZERO && !frame.has(FrameFlags::SWAPBACKED) => {
-                Some(Place { file, index: frame.page_index() })
+                Some(FilePosition { file, index: frame.page_index() })
             }
             _ => None,
         }
@@ -38,7 +38,7 @@ impl Place {
 pub(super) struct Stretch {
     pfns: [Pfn; TOGETHER],
     len: usize,
-    last: Option<Place>,
+    last: Option<FilePosition>,
 }
 
 impl Default for Stretch {
@@ -50,7 +50,7 @@ impl Default for Stretch {
 impl Stretch {
     /// Add a page, unless there are `room` already, or it does not stand behind the last.
     #[inline]
-    pub fn push(&mut self, page: Place, pfn: Pfn, room: usize) -> bool {
+    pub fn push(&mut self, page: FilePosition, pfn: Pfn, room: usize) -> bool {
         let follows = self.last.is_none_or(|last| last.file == page.file && last.index < page.index);
         let joins = follows && self.len < room.min(TOGETHER);
         if joins {
@@ -64,8 +64,8 @@ impl Stretch {
 
 impl<M: Machine> Reclaim<'_, M> {
     /// The steps behind the first ones, for all pages of a stretch, which is empty afterwards.
-    pub(super) fn finish(self, stretch: &mut Stretch, pass: &mut Pass<'_>, lists: &mut Lists) {
-        let Some(Place { file, .. }) = stretch.last.take() else { return };
+    pub(super) fn finish(self, stretch: &mut Stretch, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
+        let Some(FilePosition { file, .. }) = stretch.last.take() else { return };
         let pages = Pages { file, pfns: &stretch.pfns[..stretch.len] };
         let fates = self.decide_pages(pages, pass);
         for (&pfn, fate) in pages.pfns.iter().zip(fates) {
@@ -74,28 +74,36 @@ impl<M: Machine> Reclaim<'_, M> {
         stretch.len = 0;
     }
 
-    fn decide_pages(self, pages: Pages<'_>, pass: &mut Pass<'_>) -> [Fate; TOGETHER] {
-        let st = self.st;
-        let mut fates = [Fate::Keep; TOGETHER];
+    fn decide_pages(self, pages: Pages<'_>, pass: &mut Pass<'_>) -> [ReclaimFate; TOGETHER] {
+        let core = self.core;
+        let mut fates = [ReclaimFate::Keep; TOGETHER];
         let all = u32::MAX >> (TOGETHER - pages.pfns.len());
-        let (wanted, if_clean) = if pass.heed == Heed::Nothing {
+        let (wanted, if_clean) = if pass.rule == ReferenceRule::Nothing {
             (all, 0)
         } else {
             self.check_references_of(pages, pass, |at, verdict| {
-                fates[at] = if verdict == Verdict::Activate { Fate::Activate } else { Fate::Keep };
+                fates[at] = if verdict == ReferenceVerdict::Activate {
+                    ReclaimFate::Activate
+                } else {
+                    ReclaimFate::Keep
+                };
             })
         };
-        let dirty = st.rmap.unmap_pages(st.memory(), pages, wanted, &mut pass.batch);
-        bits(dirty).for_each(|at| st.cache.mark_dirty(st.memory(), pages.pfns[at]));
+        let dirty = core.rmap.unmap_pages(core, pages, wanted, &mut pass.batch);
+        bits(dirty).for_each(|at| core.cache.mark_dirty(core, pages.pfns[at]));
         let mut clean = 0;
         for at in bits(wanted) {
-            let verdict = if if_clean >> at & 1 != 0 { Verdict::ReclaimClean } else { Verdict::Reclaim };
+            let verdict = if if_clean >> at & 1 != 0 {
+                ReferenceVerdict::ReclaimClean
+            } else {
+                ReferenceVerdict::Reclaim
+            };
             match self.make_clean(pages.pfns[at], 1, verdict, pass) {
                 Ok(_) => clean |= 1 << at,
                 Err(fate) => fates[at] = fate,
             }
         }
-        bits(self.remove_pages(pages, clean, pass.sc.top())).for_each(|at| fates[at] = Fate::Free);
+        bits(self.remove_pages(pages, clean, pass.sc.top())).for_each(|at| fates[at] = ReclaimFate::Free);
         fates
     }
 }

@@ -4,15 +4,15 @@ mod large;
 
 use super::spaces::NoSpaces;
 use super::*;
-use crate::alloc::{Allocator, KswapdRequest, Mark, Means, NeedsReclaim, Reserve};
+use crate::alloc::{Allocator, KswapdRequest, Means, NeedsReclaim, Reserve, Watermark};
 use crate::api::{FileKind, GroupLimits, SwapArea};
 use crate::cache::Cache;
 use crate::frame::{FrameFlags, Owner};
-use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::lru::{Lru, ROOT};
 use crate::machine::{WaitKey, Work};
 use crate::memory::Gfp;
+use crate::mmu::Mmu;
 use crate::rmap::{Span, SpanFlags};
 use crate::stat::SizeStat;
 use crate::swap::Swap;
@@ -24,7 +24,7 @@ const SWAP_DEVICE: DeviceId = DeviceId(1);
 pub(super) const START: Vpn = Vpn(0x1000);
 
 pub(super) struct Bench {
-    pub(super) st: Store<TestMachine>,
+    pub(super) core: MmCore<TestMachine>,
     pub(super) state: ReclaimState,
     pub(super) space: SpaceId,
     set: AnonId,
@@ -37,22 +37,20 @@ impl Bench {
         let knobs = Knobs::default();
         // The first unmovable page in a movable zone would raise the marks by a page block, a quarter of this zone.
         knobs.set(Knob::WatermarkBoostFactor, 0).unwrap();
-        let base = Ground::new(TestMachine::simple(1, 2048), knobs);
-        let alloc = Allocator::new(&base).unwrap();
-        let lru = Lru::new(&base.machine);
+        let mmu = Mmu::new(TestMachine::simple(1, 2048), knobs);
+        let alloc = Allocator::new(&mmu).unwrap();
+        let lru = Lru::new(&mmu.machine);
         let areas = [SwapArea { device: SWAP_DEVICE, pages: swap, priority: 0 }];
         let swap = Swap::new(if swap > 0 { &areas } else { &[] }, 1);
-        let memory = Memory::new(base, swap, alloc, lru);
+        let memory = Memory::new(mmu, swap, alloc, lru);
         let state = ReclaimState::new(&memory);
         let zero = memory.new_folio(Order::ZERO, Gfp::user(ROOT)).unwrap();
-        let st = Store::new(memory, Cache::new(), zero);
-        let space = st.tlb.create();
-        st.tables
-            .create(st.memory().ground(), &st.alloc, space, Means::new(Mark::Min, Reserve::None))
-            .unwrap();
-        let set = st.rmap.create_anon();
-        let file = st.cache.create(FileKind::Disk { device: DeviceId(0), block: 0 }, 0);
-        let bench = Bench { st, state, space, set, file };
+        let core = MmCore::new(memory, Cache::new(), zero);
+        let space = core.tlb.create();
+        core.tables.create(core, &core.alloc, space, Means::new(Watermark::Min, Reserve::None)).unwrap();
+        let set = core.rmap.create_anon();
+        let file = core.cache.create(FileKind::Disk { device: DeviceId(0), block: 0 }, 0);
+        let bench = Bench { core, state, space, set, file };
         bench.link(ROOT, SpanFlags::empty());
         bench
     }
@@ -63,25 +61,26 @@ impl Bench {
     }
 
     fn link(&self, group: GroupId, flags: SpanFlags) {
-        self.st.rmap.link(Owner::Anon(self.set), self.span(group, flags));
+        self.core.rmap.link(Owner::Anon(self.set), self.span(group, flags));
     }
 
     /// An anonymous page of the space, mapped with these bits and on the inactive list.
     fn anon(&self, index: u64, group: GroupId, bits: Bits) -> Pfn {
-        let st = &self.st;
-        let base = st.memory().ground();
-        let pfn = st.memory().new_folio(Order::ZERO, Gfp::user(group)).unwrap();
-        let frame = &st.frames[pfn];
+        let core = &self.core;
+        let mmu = core;
+        let pfn = core.new_folio(Order::ZERO, Gfp::user(group)).unwrap();
+        let frame = &core.frames[pfn];
         frame.set_owner(Owner::Anon(self.set), PageIndex(index));
         frame.set(FrameFlags::SWAPBACKED | FrameFlags::UPTODATE | FrameFlags::EXCLUSIVE);
-        st.rmap.add_range(base, crate::frame::FolioPages::one(&st.frames, pfn));
-        let mut tables = st.tables.lock(base, self.space);
-        let slot =
-            tables.reserve(&st.alloc, Vpn(START.0 + index), Means::new(Mark::Min, Reserve::None)).unwrap();
+        core.rmap.add_range(mmu, crate::frame::FolioPages::one(&core.frames, pfn));
+        let mut tables = core.tables.lock(mmu, self.space);
+        let slot = tables
+            .reserve(&core.alloc, Vpn(START.0 + index), Means::new(Watermark::Min, Reserve::None))
+            .unwrap();
         tables.place(slot, pfn, Bits::PRESENT | Bits::USER | Bits::WRITE | bits);
         tables.counts().add(Resident::Anon, 1);
         drop(tables);
-        st.lru.add(base, pfn, false);
+        core.lru.add(mmu, pfn, false);
         pfn
     }
 
@@ -90,7 +89,7 @@ impl Bench {
     }
 
     fn entry(&self, index: u64) -> Entry {
-        let tables = self.st.tables.lock(self.st.memory().ground(), self.space);
+        let tables = self.core.tables.lock(&self.core, self.space);
         tables.find(Vpn(START.0 + index)).map_or(Entry::NONE, |leaf| leaf.entry)
     }
 
@@ -99,7 +98,7 @@ impl Bench {
         for page in pages {
             let gfp = Gfp::user(group);
             let at = page * PAGE_SIZE;
-            self.st.cache.write(self.st.memory(), self.file, at, PAGE_SIZE, gfp, &mut |_, _, _| ()).unwrap();
+            self.core.cache.write(&self.core, self.file, at, PAGE_SIZE, gfp, &mut |_, _, _| ()).unwrap();
         }
     }
 
@@ -108,24 +107,24 @@ impl Bench {
         self.write(pages.clone(), group);
         for page in pages {
             let pfn = self.folio(page).expect("just written");
-            self.st.frames[pfn].clear(FrameFlags::REFERENCED);
-            self.st.lock_folio(pfn);
-            assert!(self.st.cache.write_page_start(self.st.memory(), pfn));
-            self.st.unlock_folio(pfn);
+            self.core.frames[pfn].clear(FrameFlags::REFERENCED);
+            self.core.lock_folio(pfn);
+            assert!(self.core.cache.write_page_start(&self.core, pfn));
+            self.core.unlock_folio(pfn);
         }
         self.finish_io();
     }
 
     /// A page of the file is read.
     fn read(&self, page: u64) {
-        let read = self.st.cache.read_ahead(self.st.memory(), self.file, PageIndex(page), 1, Gfp::user(ROOT));
+        let read = self.core.cache.read_ahead(&self.core, self.file, PageIndex(page), 1, Gfp::user(ROOT));
         read.unwrap();
         self.finish_io();
     }
 
     pub(super) fn folio(&self, page: u64) -> Option<Pfn> {
-        let pfn = self.st.cache.lookup(self.st.memory(), self.file, PageIndex(page))?.head;
-        self.st.put(pfn);
+        let pfn = self.core.cache.lookup(&self.core, self.file, PageIndex(page))?.head;
+        self.core.put(pfn);
         Some(pfn)
     }
 
@@ -137,9 +136,9 @@ impl Bench {
     pub(super) fn finish_io(&self) -> u32 {
         let mut written = 0;
         loop {
-            let Some(io) = self.st.machine.ios.lock().pop_front() else { return written };
+            let Some(io) = self.core.machine.ios.lock().pop_front() else { return written };
             written += if io.write { io.pages } else { 0 };
-            self.st.cache.io_done(self.st.memory(), &io);
+            self.core.cache.io_done(&self.core, &io);
         }
     }
 
@@ -148,26 +147,26 @@ impl Bench {
     }
 
     fn direct(&self) -> u64 {
-        direct(&self.st, &self.state, &NoSpaces, &self.needs())
+        direct(&self.core, &self.state, &NoSpaces, &self.needs())
     }
 
     fn stat(&self, stat: Stat) -> i64 {
-        self.st.stats.read(stat)
+        self.core.stats.read(stat)
     }
 
     fn validate(&self) {
-        let base = self.st.memory().ground();
-        self.st.lru.validate(base).unwrap();
-        self.st.alloc.validate(base).unwrap();
-        self.st.swap.validate().unwrap();
-        self.state.validate(self.st.memory()).unwrap();
+        let mmu = &self.core;
+        self.core.lru.validate(mmu).unwrap();
+        self.core.alloc.validate(mmu).unwrap();
+        self.core.swap.validate().unwrap();
+        self.state.validate(&self.core).unwrap();
     }
 }
 
 #[test]
 fn clean_file_pages_go_first_and_leave_shadows() {
     let bench = Bench::new(64);
-    bench.st.knobs.set(Knob::MemcgFlushMs, 0).unwrap();
+    bench.core.knobs.set(Knob::MemcgFlushMs, 0).unwrap();
     bench.clean_file(0..200, ROOT);
     bench.anons(200, ROOT, Bits::empty());
     assert!(bench.direct() >= 32);
@@ -185,29 +184,29 @@ fn clean_file_pages_go_first_and_leave_shadows() {
 #[test]
 fn a_large_folio_of_a_file_goes_whole_and_counts_as_its_pages() {
     let bench = Bench::new(0);
-    let st = &bench.st;
-    st.knobs.set(Knob::FileMaxOrder, 6).unwrap();
-    let group = st.lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
+    let core = &bench.core;
+    core.knobs.set(Knob::FileMaxOrder, 6).unwrap();
+    let group = core.lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
     for at in (0..256).step_by(64).map(|page| page * PAGE_SIZE) {
         let (len, gfp) = (64 * PAGE_SIZE, Gfp::user(group));
-        assert_eq!(st.cache.write(st.memory(), bench.file, at, len, gfp, &mut |_, _, _| ()).unwrap(), len);
+        assert_eq!(core.cache.write(core, bench.file, at, len, gfp, &mut |_, _, _| ()).unwrap(), len);
         let pfn = bench.folio(at / PAGE_SIZE).unwrap();
-        assert_eq!(st.frames[pfn].order(), Order(6));
-        st.lock_folio(pfn);
-        assert!(st.cache.write_page_start(st.memory(), pfn));
-        st.unlock_folio(pfn);
+        assert_eq!(core.frames[pfn].order(), Order(6));
+        core.lock_folio(pfn);
+        assert!(core.cache.write_page_start(core, pfn));
+        core.unlock_folio(pfn);
     }
-    assert_eq!((bench.finish_io(), st.lru.groups.usage(group)), (256, 256));
+    assert_eq!((bench.finish_io(), core.lru.groups.usage(group)), (256, 256));
     bench.validate();
     let freed = bench.direct();
     assert!(freed >= 64 && freed.is_multiple_of(64), "{freed}");
     let stats = [Stat::PgscanDirect, Stat::PgstealDirect, Stat::PgstealFile].map(|stat| bench.stat(stat));
     assert_eq!(stats, [freed as i64; 3]);
-    assert_eq!((bench.resident(0..256) as u64, st.lru.groups.usage(group)), (256 - freed, 256 - freed));
-    assert_eq!(st.lru.node_vec(NodeId(0)).pages(LruList::InactiveFile), 256 - freed);
+    assert_eq!((bench.resident(0..256) as u64, core.lru.groups.usage(group)), (256 - freed, 256 - freed));
+    assert_eq!(core.lru.node_vec(NodeId(0)).pages(LruList::InactiveFile), 256 - freed);
     bench.validate();
     // Each of its pages is recognised when it returns.
-    st.knobs.set(Knob::FileMaxOrder, 0).unwrap();
+    core.knobs.set(Knob::FileMaxOrder, 0).unwrap();
     bench.read(63);
     assert_eq!(bench.stat(Stat::WorkingsetRefaultFile), 1);
     bench.validate();
@@ -216,19 +215,19 @@ fn a_large_folio_of_a_file_goes_whole_and_counts_as_its_pages() {
 #[test]
 fn a_large_folio_of_shmem_is_split_and_swapped_out_in_one_pass() {
     let bench = Bench::new(64);
-    let st = &bench.st;
-    st.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
-    let file = st.cache.create(FileKind::Shmem, 16 * PAGE_SIZE);
+    let core = &bench.core;
+    core.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
+    let file = core.cache.create(FileKind::Shmem, 16 * PAGE_SIZE);
     let len = 16 * PAGE_SIZE;
-    st.cache.write(st.memory(), file, 0, len, Gfp::user(ROOT), &mut |_, _, _| ()).unwrap();
-    let head = st.cache.lookup(st.memory(), file, PageIndex(0)).unwrap().head;
-    assert!(st.lru.isolate(st.memory().ground(), head));
-    st.put(head);
-    assert_eq!((st.frames[head].order(), bench.stat(Stat::NrShmem)), (Order(4), 16));
-    pageout(st, &bench.state, &NoSpaces, &[head]);
+    core.cache.write(core, file, 0, len, Gfp::user(ROOT), &mut |_, _, _| ()).unwrap();
+    let head = core.cache.lookup(core, file, PageIndex(0)).unwrap().head;
+    assert!(core.lru.isolate(core, head));
+    core.put(head);
+    assert_eq!((core.frames[head].order(), bench.stat(Stat::NrShmem)), (Order(4), 16));
+    pageout(core, &bench.state, &NoSpaces, &[head]);
     assert_eq!((bench.stat(Stat::PswpOut), bench.stat(Stat::NrShmem)), (16, 0));
-    let fallback = st.sizes.read(SizeStat::SwpoutFallback, Order(4));
-    assert_eq!((fallback, st.sizes.read(SizeStat::Split, Order(4))), (1, 1));
+    let fallback = core.sizes.read(SizeStat::SwpoutFallback, Order(4));
+    assert_eq!((fallback, core.sizes.read(SizeStat::Split, Order(4))), (1, 1));
     bench.validate();
     assert_eq!(bench.finish_io(), 16);
     bench.validate();
@@ -239,7 +238,7 @@ fn work_is_charged_and_events_are_told() {
     let bench = Bench::new(0);
     bench.clean_file(0..64, ROOT);
     let freed = bench.direct();
-    let machine = &bench.st.machine;
+    let machine = &bench.core.machine;
     assert_eq!(machine.work(Work::ReclaimFolio), bench.stat(Stat::PgscanDirect) as u64);
     assert!(machine.work(Work::ReclaimBatch) >= freed / 32);
     use crate::event::Event::*;
@@ -265,11 +264,11 @@ fn anonymous_pages_get_a_second_chance_then_go_to_swap() {
     assert!(bench.stat(Stat::Pgrotated) > 0, "written pages come to the tail");
     let swapped = (0..256).filter(|&index| bench.entry(index).as_swap().is_some()).count() as u64;
     assert!(swapped >= 64);
-    let used = bench.st.swap.total() - bench.st.swap.free_slots();
+    let used = bench.core.swap.total() - bench.core.swap.free_slots();
     assert_eq!(used, swapped, "each swapped page has one slot");
-    let mapped: Vec<_> = pfns.iter().filter(|&&pfn| bench.st.frames[pfn].mapcount() > 0).collect();
+    let mapped: Vec<_> = pfns.iter().filter(|&&pfn| bench.core.frames[pfn].mapcount() > 0).collect();
     assert_eq!(mapped.len() as u64, 256 - swapped);
-    assert!(!bench.st.machine.flushes.lock().is_empty() || bench.st.machine.roots.lock().is_empty());
+    assert!(!bench.core.machine.flushes.lock().is_empty() || bench.core.machine.roots.lock().is_empty());
 }
 
 #[test]
@@ -277,32 +276,32 @@ fn dirty_file_pages_are_left_to_the_flusher() {
     let bench = Bench::new(0);
     bench.write(0..64, ROOT);
     for page in 0..64 {
-        bench.st.frames[bench.folio(page).unwrap()].clear(FrameFlags::REFERENCED);
+        bench.core.frames[bench.folio(page).unwrap()].clear(FrameFlags::REFERENCED);
     }
     assert_eq!(bench.direct(), 0);
     assert!(bench.stat(Stat::NrVmscanImmediateReclaim) >= 64);
-    assert!(bench.st.machine.wakes(WaitKey::Flusher) > 0);
-    assert!(bench.st.machine.ios.lock().is_empty(), "a direct reclaimer writes no file pages");
-    assert!(bench.st.frames[bench.folio(0).unwrap()].has(FrameFlags::RECLAIM | FrameFlags::DIRTY));
+    assert!(bench.core.machine.wakes(WaitKey::Flusher) > 0);
+    assert!(bench.core.machine.ios.lock().is_empty(), "a direct reclaimer writes no file pages");
+    assert!(bench.core.frames[bench.folio(0).unwrap()].has(FrameFlags::RECLAIM | FrameFlags::DIRTY));
     bench.validate();
 }
 
 #[test]
 fn lazily_freed_pages_are_dropped_unless_written_since() {
     let bench = Bench::new(64);
-    let base = bench.st.memory().ground();
+    let mmu = &bench.core;
     for pfn in bench.anons(64, ROOT, Bits::empty()) {
-        bench.st.lru.lazyfree(base, pfn);
+        bench.core.lru.lazyfree(mmu, pfn);
     }
     let written = bench.anon(64, ROOT, Bits::DIRTY);
-    bench.st.lru.lazyfree(base, written);
+    bench.core.lru.lazyfree(mmu, written);
     while bench.stat(Stat::Pglazyfreed) < 64 {
         assert!(bench.direct() > 0);
     }
     assert_eq!(bench.stat(Stat::PswpOut), 0);
     bench.direct();
     assert!(bench.entry(0).is_none());
-    assert!(bench.st.frames[written].has(FrameFlags::SWAPBACKED), "it is ordinary memory again");
+    assert!(bench.core.frames[written].has(FrameFlags::SWAPBACKED), "it is ordinary memory again");
     assert!(!bench.entry(64).is_none(), "its content is mapped, or in swap");
     bench.validate();
 }
@@ -310,7 +309,7 @@ fn lazily_freed_pages_are_dropped_unless_written_since() {
 #[test]
 fn locked_pages_are_culled() {
     let bench = Bench::new(256);
-    bench.st.rmap.relink(Owner::Anon(bench.set), bench.span(ROOT, SpanFlags::LOCKED));
+    bench.core.rmap.relink(Owner::Anon(bench.set), bench.span(ROOT, SpanFlags::LOCKED));
     bench.anons(64, ROOT, Bits::YOUNG);
     assert_eq!(bench.direct(), 0);
     assert_eq!(bench.stat(Stat::NrUnevictable), 64);
@@ -322,15 +321,15 @@ fn locked_pages_are_culled() {
 #[test]
 fn a_group_reclaims_from_itself_and_those_below() {
     let bench = Bench::new(0);
-    let groups = &bench.st.lru;
+    let groups = &bench.core.lru;
     let limit = |max| GroupLimits { max, ..GroupLimits::default() };
     let top = groups.create_group(ROOT, limit(100), drop).unwrap();
     let child = groups.create_group(top, limit(u64::MAX), drop).unwrap();
     bench.clean_file(0..60, ROOT);
     bench.clean_file(60..100, top);
     bench.clean_file(100..160, child);
-    assert_eq!(groups.groups.try_charge(bench.st.memory().ground(), child, 1), Err(top));
-    assert!(group(&bench.st, &bench.state, &NoSpaces, top, 1) >= 32);
+    assert_eq!(groups.groups.try_charge(&bench.core, child, 1), Err(top));
+    assert!(group(&bench.core, &bench.state, &NoSpaces, top, 1) >= 32);
     assert_eq!(bench.resident(0..60), 60);
     assert!(groups.groups.usage(top) <= 68);
     assert_eq!(bench.stat(Stat::PgscanDirect), 0, "not the node's reclaim");
@@ -340,7 +339,7 @@ fn a_group_reclaims_from_itself_and_those_below() {
 #[test]
 fn memory_low_spares_a_group_as_long_as_others_have_something() {
     let bench = Bench::new(0);
-    let lru = &bench.st.lru;
+    let lru = &bench.core.lru;
     let low = GroupLimits { low: 64, ..GroupLimits::default() };
     let min = GroupLimits { min: 64, ..GroupLimits::default() };
     let (soft, hard) =
@@ -359,7 +358,7 @@ fn memory_low_spares_a_group_as_long_as_others_have_something() {
     assert_eq!(bench.resident(64..128), 64, "memory.min holds whatever happens");
     let mut retries = Retries::default();
     let mut rounds = 0;
-    while should_retry(&bench.st, &bench.needs(), 0, &mut retries) {
+    while should_retry(&bench.core, &bench.needs(), 0, &mut retries) {
         rounds += 1;
     }
     assert_eq!(rounds, 16);
@@ -371,14 +370,14 @@ fn memory_low_spares_a_group_as_long_as_others_have_something() {
 fn memory_is_not_out_while_pages_are_being_written() {
     let bench = Bench::new(256);
     let pfns = bench.anons(40, ROOT, Bits::YOUNG | Bits::DIRTY);
-    let base = bench.st.memory().ground();
-    let isolated: Vec<_> = pfns.iter().copied().filter(|&pfn| bench.st.lru.isolate(base, pfn)).collect();
-    assert_eq!(pageout(&bench.st, &bench.state, &NoSpaces, &isolated), 0);
+    let mmu = &bench.core;
+    let isolated: Vec<_> = pfns.iter().copied().filter(|&pfn| bench.core.lru.isolate(mmu, pfn)).collect();
+    assert_eq!(pageout(&bench.core, &bench.state, &NoSpaces, &isolated), 0);
     let mut retries = Retries::default();
-    let mut again = || should_retry(&bench.st, &bench.needs(), 0, &mut retries);
-    let before = bench.st.machine.now();
+    let mut again = || should_retry(&bench.core, &bench.needs(), 0, &mut retries);
+    let before = bench.core.machine.now();
     assert!((0..50).all(|_| again()), "the device has had 5 seconds");
-    assert!(bench.st.machine.now() - before >= 5_000_000_000, "nobody has waited");
+    assert!(bench.core.machine.now() - before >= 5_000_000_000, "nobody has waited");
     // What has arrived, and is of no use, is waited for no more.
     assert_eq!(bench.finish_io(), 40);
     assert!((0..MAX_RECLAIM_RETRIES - 1).all(|_| again()) && !again());
@@ -388,11 +387,11 @@ fn memory_is_not_out_while_pages_are_being_written() {
 fn a_device_that_is_stuck_is_not_waited_for_for_ever() {
     let bench = Bench::new(256);
     let pfn = bench.anon(0, ROOT, Bits::YOUNG | Bits::DIRTY);
-    assert!(bench.st.lru.isolate(bench.st.memory().ground(), pfn));
-    pageout(&bench.st, &bench.state, &NoSpaces, &[pfn]);
+    assert!(bench.core.lru.isolate(&bench.core, pfn));
+    pageout(&bench.core, &bench.state, &NoSpaces, &[pfn]);
     let mut retries = Retries::default();
-    while should_retry_group(&bench.st, 0, &mut retries) {}
-    assert!(bench.st.machine.now() >= 16 * throttle::STUCK);
+    while should_retry_group(&bench.core, 0, &mut retries) {}
+    assert!(bench.core.machine.now() >= 16 * throttle::STUCK);
 }
 
 /// More than a share of memory is not sent to swap at once: who wants to send more waits.
@@ -403,7 +402,7 @@ fn writes_under_way_to_swap_are_bounded() {
     for _ in 0..8 {
         let _ = bench.direct();
     }
-    let under_way = bench.st.swap.under_way();
+    let under_way = bench.core.swap.under_way();
     assert!((64..=2048 / 16 + 32).contains(&under_way), "{under_way} of 2048 pages are being written");
     assert_eq!(bench.finish_io(), under_way);
     assert!(bench.direct() > 0);
@@ -417,15 +416,15 @@ fn who_meets_nothing_but_writes_waits_for_some() {
     bench.write(0..200, ROOT);
     for page in 0..200 {
         let pfn = bench.folio(page).expect("just written");
-        bench.st.frames[pfn].clear(FrameFlags::REFERENCED);
-        bench.st.lock_folio(pfn);
-        assert!(bench.st.cache.write_page_start(bench.st.memory(), pfn));
-        bench.st.unlock_folio(pfn);
+        bench.core.frames[pfn].clear(FrameFlags::REFERENCED);
+        bench.core.lock_folio(pfn);
+        assert!(bench.core.cache.write_page_start(&bench.core, pfn));
+        bench.core.unlock_folio(pfn);
     }
-    let before = bench.st.machine.now();
+    let before = bench.core.machine.now();
     assert_eq!(bench.direct(), 0);
     assert!(
-        bench.st.machine.now() - before >= 100_000_000,
+        bench.core.machine.now() - before >= 100_000_000,
         "it has looked at {}",
         bench.stat(Stat::PgscanDirect)
     );
@@ -438,10 +437,10 @@ fn who_meets_nothing_but_writes_waits_for_some() {
 fn what_is_in_swap_already_can_go_when_swap_is_full() {
     let bench = Bench::new(40);
     let pfns = bench.anons(60, ROOT, Bits::DIRTY);
-    let base = bench.st.memory().ground();
-    let isolated: Vec<_> = pfns.iter().copied().filter(|&pfn| bench.st.lru.isolate(base, pfn)).collect();
-    assert_eq!(pageout(&bench.st, &bench.state, &NoSpaces, &isolated), 0);
-    assert_eq!((bench.finish_io(), bench.st.swap.free_slots()), (40, 0));
+    let mmu = &bench.core;
+    let isolated: Vec<_> = pfns.iter().copied().filter(|&pfn| bench.core.lru.isolate(mmu, pfn)).collect();
+    assert_eq!(pageout(&bench.core, &bench.state, &NoSpaces, &isolated), 0);
+    assert_eq!((bench.finish_io(), bench.core.swap.free_slots()), (40, 0));
     assert!(bench.direct() > 0);
     bench.validate();
 }
@@ -449,31 +448,31 @@ fn what_is_in_swap_already_can_go_when_swap_is_full() {
 #[test]
 fn pages_given_away_go_whether_or_not_they_were_used() {
     let bench = Bench::new(256);
-    let base = bench.st.memory().ground();
+    let mmu = &bench.core;
     let pfns = bench.anons(40, ROOT, Bits::YOUNG | Bits::DIRTY);
-    let isolate = || pfns.iter().copied().filter(|&pfn| bench.st.lru.isolate(base, pfn)).collect::<Vec<_>>();
-    assert_eq!(pageout(&bench.st, &bench.state, &NoSpaces, &isolate()), 0, "they are on their way to swap");
+    let isolate = || pfns.iter().copied().filter(|&pfn| bench.core.lru.isolate(mmu, pfn)).collect::<Vec<_>>();
+    assert_eq!(pageout(&bench.core, &bench.state, &NoSpaces, &isolate()), 0, "they are on their way to swap");
     assert_eq!(bench.finish_io(), 40);
     bench.validate();
-    assert_eq!(pageout(&bench.st, &bench.state, &NoSpaces, &isolate()), 40);
+    assert_eq!(pageout(&bench.core, &bench.state, &NoSpaces, &isolate()), 40);
     bench.validate();
 }
 
 #[test]
 fn kswapd_restores_the_high_mark() {
     let bench = Bench::new(0);
-    let zone = &bench.st.alloc.zones()[0];
+    let zone = &bench.core.alloc.zones()[0];
     // Down to the low mark: this leaves a request for kswapd.
     bench.clean_file(0..1800, ROOT);
-    let fill = || bench.st.memory().new_folio(Order::ZERO, Gfp::user(ROOT)).ok();
+    let fill = || bench.core.new_folio(Order::ZERO, Gfp::user(ROOT)).ok();
     let filled = core::iter::from_fn(fill).count();
     assert!(filled > 0 && filled < 248);
-    assert!(!bench.st.alloc.balanced(&bench.st.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
-    let wanted = bench.st.alloc.take_kswapd_request(NodeId(0)).unwrap();
-    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
+    assert!(!bench.core.alloc.balanced(&bench.core.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
+    let wanted = bench.core.alloc.take_kswapd_request(NodeId(0)).unwrap();
+    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
     assert_eq!(cx.balance(NodeId(0), wanted), Order::ZERO);
-    assert!(bench.st.alloc.balanced(&bench.st.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
-    assert!(zone.free_pages() > zone.mark(Mark::High));
+    assert!(bench.core.alloc.balanced(&bench.core.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
+    assert!(zone.free_pages() > zone.mark(Watermark::High));
     assert_eq!(bench.stat(Stat::Pageoutrun), 1);
     assert!(bench.stat(Stat::PgstealKswapd) > 0 && bench.stat(Stat::PgscanDirect) == 0);
     bench.validate();
@@ -482,10 +481,10 @@ fn kswapd_restores_the_high_mark() {
 #[test]
 fn kswapd_gives_a_hopeless_node_up_and_progress_revives_it() {
     let bench = Bench::new(0);
-    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
+    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
     let pinned: Vec<_> =
-        core::iter::from_fn(|| bench.st.memory().new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
-    let wanted = bench.st.alloc.take_kswapd_request(NodeId(0)).unwrap();
+        core::iter::from_fn(|| bench.core.new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
+    let wanted = bench.core.alloc.take_kswapd_request(NodeId(0)).unwrap();
     for round in 1..=16 {
         assert!(!bench.state.is_hopeless(NodeId(0)), "round {round}");
         cx.balance(NodeId(0), wanted);
@@ -493,7 +492,7 @@ fn kswapd_gives_a_hopeless_node_up_and_progress_revives_it() {
     assert!(bench.state.is_hopeless(NodeId(0)));
     assert!(cx.may_sleep(NodeId(0), wanted), "direct reclaimers take over");
     for pfn in pinned {
-        bench.st.put(pfn);
+        bench.core.put(pfn);
     }
     bench.clean_file(0..64, ROOT);
     assert!(bench.direct() > 0);
@@ -503,7 +502,7 @@ fn kswapd_gives_a_hopeless_node_up_and_progress_revives_it() {
 #[test]
 fn swappiness_0_keeps_anonymous_memory() {
     let bench = Bench::new(2048);
-    bench.st.knobs.set(Knob::Swappiness, 0).unwrap();
+    bench.core.knobs.set(Knob::Swappiness, 0).unwrap();
     bench.anons(128, ROOT, Bits::empty());
     bench.clean_file(0..512, ROOT);
     for _ in 0..8 {
@@ -516,33 +515,33 @@ fn swappiness_0_keeps_anonymous_memory() {
 #[test]
 fn kswapd_naps_before_it_sleeps() {
     let bench = Bench::new(0);
-    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
+    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
     let wanted = KswapdRequest { order: Order::ZERO, highest: ZoneKind::Normal };
     let pinned: Vec<_> =
-        core::iter::from_fn(|| bench.st.memory().new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
+        core::iter::from_fn(|| bench.core.new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
     cx.try_to_sleep(NodeId(0), wanted, Order::ZERO);
     assert_eq!(bench.stat(Stat::KswapdHighWmarkHitQuickly), 1, "the node is not balanced: no sleep");
     for pfn in pinned {
-        bench.st.put(pfn);
+        bench.core.put(pfn);
     }
-    assert!(bench.st.alloc.balanced(&bench.st.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
-    let before = bench.st.machine.now();
+    assert!(bench.core.alloc.balanced(&bench.core.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
+    let before = bench.core.machine.now();
     cx.try_to_sleep(NodeId(0), wanted, Order::ZERO);
     assert_eq!(bench.stat(Stat::KswapdLowWmarkHitQuickly), 1, "the request from before lies there still");
-    assert_eq!(bench.st.machine.now(), before, "so it does not nap");
-    assert_eq!(bench.st.machine.events(crate::event::Event::MmVmscanKswapdSleep), 0);
+    assert_eq!(bench.core.machine.now(), before, "so it does not nap");
+    assert_eq!(bench.core.machine.events(crate::event::Event::MmVmscanKswapdSleep), 0);
 }
 
 #[test]
 fn reclaimers_wait_their_turn_when_too_many_pages_are_held() {
     let bench = Bench::new(0);
-    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
+    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
     bench.clean_file(0..64, ROOT);
     cx.note_isolated(NodeId(0), true, 9);
-    let (before, needs) = (bench.st.machine.now(), bench.needs());
-    assert_eq!(direct(&bench.st, &bench.state, &NoSpaces, &needs), 0, "9 pages held, 64 / 8 allowed");
-    assert!(bench.st.machine.now() - before >= 20_000_000);
-    assert!(bench.st.machine.events(crate::event::Event::MmVmscanThrottled) > 0);
+    let (before, needs) = (bench.core.machine.now(), bench.needs());
+    assert_eq!(direct(&bench.core, &bench.state, &NoSpaces, &needs), 0, "9 pages held, 64 / 8 allowed");
+    assert!(bench.core.machine.now() - before >= 20_000_000);
+    assert!(bench.core.machine.events(crate::event::Event::MmVmscanThrottled) > 0);
     cx.note_isolated(NodeId(0), true, -9);
     assert!(bench.direct() > 0);
     bench.validate();
@@ -552,14 +551,15 @@ fn reclaimers_wait_their_turn_when_too_many_pages_are_held() {
 #[test]
 fn a_reclaimer_may_wake_before_it_went_to_sleep() {
     let bench: &'static Bench = Box::leak(Box::new(Bench::new(0)));
-    bench.st.machine.advance(1000);
-    *bench.st.machine.idle.lock() = Some(Box::new(|machine| {
+    bench.core.machine.advance(1000);
+    *bench.core.machine.idle.lock() = Some(Box::new(|machine| {
         machine.set_clock(900);
-        Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces }
+        Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces }
             .unthrottle(NodeId(0), Throttle::Isolated);
     }));
-    Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces }.throttle(NodeId(0), Throttle::Isolated);
-    assert_eq!(bench.st.machine.now(), 900);
+    Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces }
+        .throttle(NodeId(0), Throttle::Isolated);
+    assert_eq!(bench.core.machine.now(), 900);
 }
 
 #[test]
@@ -567,13 +567,13 @@ fn direct_reclaimers_leave_the_reserve_to_kswapd() {
     let bench = Bench::new(0);
     bench.clean_file(0..64, ROOT);
     let reserve = |mark, reserve| Gfp { mark, reserve, ..Gfp::user(ROOT) };
-    while bench.st.memory().new_folio(Order::ZERO, reserve(Mark::Min, Reserve::All)).is_ok() {}
-    let wakes = bench.st.machine.wakes(WaitKey::Kswapd(NodeId(0)));
-    let before = bench.st.machine.now();
+    while bench.core.new_folio(Order::ZERO, reserve(Watermark::Min, Reserve::All)).is_ok() {}
+    let wakes = bench.core.machine.wakes(WaitKey::Kswapd(NodeId(0)));
+    let before = bench.core.machine.now();
     assert!(bench.direct() > 0, "it goes on when its time is over");
     assert_eq!(bench.stat(Stat::PgscanDirectThrottle), 1);
-    assert!(bench.st.machine.wakes(WaitKey::Kswapd(NodeId(0))) > wakes);
-    assert!(bench.st.machine.now() - before >= 1_000_000_000);
+    assert!(bench.core.machine.wakes(WaitKey::Kswapd(NodeId(0))) > wakes);
+    assert!(bench.core.machine.now() - before >= 1_000_000_000);
 }
 
 /// Random reclaims against random memory: lists, charges and swap stay consistent, and no content is lost.
@@ -614,10 +614,10 @@ mod random {
         #[test]
         fn nothing_is_lost(ops in prop::collection::vec(op(), 1..160)) {
             let bench = Bench::new(96);
-            let lru = &bench.st.lru;
+            let lru = &bench.core.lru;
             let below = lru.create_group(ROOT, GroupLimits { low: 16, ..GroupLimits::default() }, drop).unwrap();
-            let base = bench.st.memory().ground();
-            let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
+            let mmu = &bench.core;
+            let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
             let mut count = 0;
             let mut lazy = std_alloc::collections::BTreeSet::new();
             for op in ops {
@@ -633,22 +633,22 @@ mod random {
                     Op::Write(page) => bench.write(page..page + 1, below),
                     Op::Touch(page) => {
                         if let Some(pfn) = bench.folio(page) {
-                            lru.mark_accessed(base, pfn);
+                            lru.mark_accessed(mmu, pfn);
                         }
                     }
                     Op::Direct => {
                         let _ = bench.direct();
                     }
                     Op::Group => {
-                        let _ = group(&bench.st, &bench.state, &NoSpaces, below, 8);
+                        let _ = group(&bench.core, &bench.state, &NoSpaces, below, 8);
                     }
                     Op::Kswapd => {
                         let highest = ZoneKind::Normal;
                         let _ = cx.balance(NodeId(0), KswapdRequest { order: Order::ZERO, highest });
                     }
                     Op::Pageout(i) => {
-                        if let Some(pfn) = present(i).filter(|&pfn| lru.isolate(base, pfn)) {
-                            pageout(&bench.st, &bench.state, &NoSpaces, &[pfn]);
+                        if let Some(pfn) = present(i).filter(|&pfn| lru.isolate(mmu, pfn)) {
+                            pageout(&bench.core, &bench.state, &NoSpaces, &[pfn]);
                         }
                     }
                     Op::FinishIo => {
@@ -656,7 +656,7 @@ mod random {
                     }
                     Op::Lazyfree(i) => {
                         if let Some(pfn) = present(i) {
-                            lru.lazyfree(base, pfn);
+                            lru.lazyfree(mmu, pfn);
                             lazy.insert(i as u64);
                         }
                     }

@@ -2,13 +2,13 @@
 
 use super::control::ScanControl;
 use super::{Reclaim, SWAP_CLUSTER_MAX, reclaimable};
-use crate::alloc::Mark;
+use crate::alloc::Watermark;
 use crate::event::Event;
 use crate::lru::LruList;
 use crate::machine::{Machine, Scope, WaitKey, Work, ZoneKind};
+use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;
 use crate::stat::Stat;
-use crate::store::Store;
 use crate::units::*;
 
 /// The tick in which Linux counts these waits (HZ = 250).
@@ -56,8 +56,8 @@ impl Throttle {
 impl<M: Machine> Reclaim<'_, M> {
     /// Sleep until the reason is gone or its time is over.
     pub(super) fn throttle(self, node: NodeId, reason: Throttle) {
-        let _scope = self.st.scope(Scope::ReclaimThrottle);
-        let (machine, state) = (&self.st.machine, self.node(node));
+        let _scope = self.core.scope(Scope::ReclaimThrottle);
+        let (machine, state) = (&self.core.machine, self.node(node));
         let vain = matches!(reason, Throttle::NoProgress | Throttle::Congested);
         if vain && self.need_not_throttle(node) {
             machine.resched();
@@ -66,7 +66,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let start = machine.now();
         if reason == Throttle::Writeback {
             let throttled = state.writeback_throttled.fetch_add(1, Relaxed) + 1;
-            wait_for_writes(self.st, throttled as u64 * SWAP_CLUSTER_MAX);
+            wait_for_writes(self.core, throttled as u64 * SWAP_CLUSTER_MAX);
             state.writeback_throttled.fetch_sub(1, Relaxed);
         } else {
             let seen = state.wakes[reason as usize].load(Acquire);
@@ -83,15 +83,15 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         // The wait may have ended on another CPU, whose clock may be behind.
         let args = [node.0 as u64, machine.now().saturating_sub(start), reason as u64, 0];
-        self.st.event(Event::MmVmscanThrottled, args);
+        self.core.event(Event::MmVmscanThrottled, args);
     }
 
     /// Is so much on its way to swap that reclaim must wait before it sends more? Linux's reclaimers wait for room in
     /// the device's queue at that point, with the pages in their hands.
     pub(super) fn too_many_writes(self) -> bool {
-        let memory: u64 = self.st.alloc.zones().iter().map(|zone| zone.managed()).sum();
+        let memory: u64 = self.core.alloc.zones().iter().map(|zone| zone.managed()).sum();
         let most = (memory / SWAP_WRITES_SHARE).clamp(2 * SWAP_CLUSTER_MAX, SWAP_WRITES_MAX);
-        u64::from(self.st.swap.under_way()) > most
+        u64::from(self.core.swap.under_way()) > most
     }
 
     /// Wake those who wait for this reason, if there are any.
@@ -100,7 +100,7 @@ impl<M: Machine> Reclaim<'_, M> {
             return;
         }
         self.node(node).wakes[reason as usize].fetch_add(1, AcqRel);
-        self.st.machine.wake(WaitKey::Reclaim(node));
+        self.core.machine.wake(WaitKey::Reclaim(node));
     }
 
     /// A lack of progress is worth a wait only if writes are what stands in the way. A node that kswapd has given up is
@@ -110,8 +110,8 @@ impl<M: Machine> Reclaim<'_, M> {
             return true;
         }
         let kinds = [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable];
-        let open: u64 = kinds.iter().map(|&kind| reclaimable(self.st, node, kind)).sum();
-        let pending = self.st.stats.read(Stat::NrDirty) + self.st.stats.read(Stat::NrWriteback);
+        let open: u64 = kinds.iter().map(|&kind| reclaimable(self.core, node, kind)).sum();
+        let pending = self.core.stats.read(Stat::NrDirty) + self.core.stats.read(Stat::NrWriteback);
         2 * pending.max(0) as u64 <= open
     }
 
@@ -120,7 +120,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if sc.kswapd {
             return false;
         }
-        let inactive = self.st.lru.node_vec(node).pages(LruList::new(file, false)) >> 3;
+        let inactive = self.core.lru.node_vec(node).pages(LruList::new(file, false)) >> 3;
         let isolated = self.node(node).isolated[file as usize].load(Relaxed).max(0) as u64;
         let too_many = isolated > inactive;
         if !too_many {
@@ -140,14 +140,14 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Before direct reclaim: while free memory is so low that kswapd itself may run out, leave the rest to it.
     pub(super) fn throttle_direct(self, zones: &[ZoneId]) {
-        let _scope = self.st.scope(Scope::ReclaimThrottle);
-        let zones = zones.iter().map(|&zone| self.st.alloc.zone(zone));
+        let _scope = self.core.scope(Scope::ReclaimThrottle);
+        let zones = zones.iter().map(|&zone| self.core.alloc.zone(zone));
         let Some(zone) = zones.into_iter().find(|zone| zone.kind() <= ZoneKind::Normal) else { return };
         let node = zone.node();
         if self.allow_direct(node) {
             return;
         }
-        self.st.count(Stat::PgscanDirectThrottle, 1);
+        self.core.count(Stat::PgscanDirectThrottle, 1);
         self.throttle(node, Throttle::Pfmemalloc);
     }
 
@@ -157,26 +157,26 @@ impl<M: Machine> Reclaim<'_, M> {
             return true;
         }
         let (mut reserve, mut free) = (0, 0);
-        for zone in self.st.alloc.zones_of(node, ZoneKind::Normal) {
-            if reclaimable(self.st, node, zone.kind()) > 0 {
-                reserve += zone.mark(Mark::Min);
+        for zone in self.core.alloc.zones_of(node, ZoneKind::Normal) {
+            if reclaimable(self.core, node, zone.kind()) > 0 {
+                reserve += zone.mark(Watermark::Min);
                 free += zone.free_pages();
             }
         }
         let allowed = reserve == 0 || free > reserve / 2;
         if !allowed {
-            self.st.charge(Work::DaemonWake, 1);
-            self.st.machine.wake(WaitKey::Kswapd(node));
+            self.core.charge(Work::DaemonWake, 1);
+            self.core.machine.wake(WaitKey::Kswapd(node));
         }
         allowed
     }
 }
 
 /// Sleep until so many pages have been written, none is under way any more, or a tenth of a second is over.
-pub(super) fn wait_for_writes<M: Machine>(st: &Store<M>, pages: u64) {
-    let written = || st.stats.read(Stat::NrWritten);
-    let (enough, deadline) = (written() + pages as i64, st.machine.now() + Throttle::Writeback.timeout());
-    while written() < enough && st.stats.read(Stat::NrWriteback) > 0 && st.machine.now() < deadline {
-        st.cache.wait_for_a_write(st.memory(), deadline);
+pub(super) fn wait_for_writes<M: Machine>(core: &MmCore<M>, pages: u64) {
+    let written = || core.stats.read(Stat::NrWritten);
+    let (enough, deadline) = (written() + pages as i64, core.machine.now() + Throttle::Writeback.timeout());
+    while written() < enough && core.stats.read(Stat::NrWriteback) > 0 && core.machine.now() < deadline {
+        core.cache.wait_for_a_write(core, deadline);
     }
 }

@@ -1,10 +1,10 @@
 //! Noting which pages are mapped, and the statistics of it.
 
 use super::Rmap;
-use crate::base::Base;
 use crate::frame::{FolioPages, Frame, FrameFlags, Remapped};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
+use crate::platform::Platform;
 use crate::stat::Stat;
 use crate::units::*;
 
@@ -21,33 +21,33 @@ pub struct Tally {
 
 impl Tally {
     /// Nothing yet.
-    pub fn new<M: Machine>(base: &Base<M>) -> Tally {
-        Tally { anon: 0, file: 0, at_once: base.knobs.get(Knob::RmapBatch) == 0 }
+    pub fn new<M: Machine>(platform: &Platform<M>) -> Tally {
+        Tally { anon: 0, file: 0, at_once: platform.knobs.get(Knob::RmapBatch) == 0 }
     }
 
     #[inline]
-    fn note<M: Machine>(&mut self, base: &Base<M>, anon: bool, pages: i64) {
+    fn note<M: Machine>(&mut self, platform: &Platform<M>, anon: bool, pages: i64) {
         *if anon { &mut self.anon } else { &mut self.file } += pages;
         if self.at_once && pages != 0 {
-            self.flush(base);
+            self.flush(platform);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn flush<M: Machine>(&mut self, base: &Base<M>) {
+    fn flush<M: Machine>(&mut self, platform: &Platform<M>) {
         for (stat, pages) in [(Stat::NrAnonPages, &mut self.anon), (Stat::NrMapped, &mut self.file)] {
             let pages = core::mem::take(pages);
             if pages != 0 {
-                base.charge(Work::StatUpdate, 1);
-                base.count(stat, pages);
+                platform.charge(Work::StatUpdate, 1);
+                platform.count(stat, pages);
             }
         }
     }
 
     /// Tell the counters.
-    pub fn settle<M: Machine>(mut self, base: &Base<M>) {
-        self.flush(base);
+    pub fn settle<M: Machine>(mut self, platform: &Platform<M>) {
+        self.flush(platform);
     }
 }
 
@@ -55,95 +55,95 @@ impl Rmap {
     /// Note one more entry for each of some pages of a folio, with one update of the statistics. The caller has taken a
     /// reference for each.
     #[inline]
-    pub fn add_range<M: Machine>(&self, base: &Base<M>, pages: FolioPages) {
-        base.charge(Work::RmapAdd, pages.count as u64);
-        let change = base.frames.map_pages(pages);
-        count_pages(base, &base.frames[pages.head], change, 1);
+    pub fn add_range<M: Machine>(&self, platform: &Platform<M>, pages: FolioPages) {
+        platform.charge(Work::RmapAdd, pages.count as u64);
+        let change = platform.frames.map_pages(pages);
+        count_pages(platform, &platform.frames[pages.head], change, 1);
     }
 
     /// Forget one entry for each of some pages of a folio, with one update of the statistics. The caller drops a
     /// reference for each afterwards. Returns whether this left the folio partly mapped.
     #[inline]
-    pub fn remove_range<M: Machine>(&self, base: &Base<M>, pages: FolioPages) -> bool {
-        let _scope = base.scope(Scope::FolioRemoveRmap);
-        base.charge(Work::RmapRemove, pages.count as u64);
-        let change = base.frames.unmap_pages(pages);
-        count_pages(base, &base.frames[pages.head], change, -1);
+    pub fn remove_range<M: Machine>(&self, platform: &Platform<M>, pages: FolioPages) -> bool {
+        let _scope = platform.scope(Scope::FolioRemoveRmap);
+        platform.charge(Work::RmapRemove, pages.count as u64);
+        let change = platform.frames.unmap_pages(pages);
+        count_pages(platform, &platform.frames[pages.head], change, -1);
         change.partly
     }
 
     /// As [`Rmap::add_range`]; the statistics wait in `tally`.
     #[inline]
-    pub fn add_tallied<M: Machine>(&self, base: &Base<M>, pages: FolioPages, tally: &mut Tally) {
-        base.charge(Work::RmapAdd, pages.count as u64);
-        let change = base.frames.map_pages(pages);
-        tally.note(base, base.frames[pages.head].is_anon(), i64::from(change.pages));
+    pub fn add_tallied<M: Machine>(&self, platform: &Platform<M>, pages: FolioPages, tally: &mut Tally) {
+        platform.charge(Work::RmapAdd, pages.count as u64);
+        let change = platform.frames.map_pages(pages);
+        tally.note(platform, platform.frames[pages.head].is_anon(), i64::from(change.pages));
     }
 
     /// As [`Rmap::remove_range`], of a folio that is anonymous or not; the statistics wait in `tally`.
     #[inline]
     pub fn remove_tallied<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         anon: bool,
         pages: FolioPages,
         tally: &mut Tally,
     ) -> bool {
-        let _scope = base.scope(Scope::FolioRemoveRmap);
-        base.charge(Work::RmapRemove, pages.count as u64);
-        let change = base.frames.unmap_pages(pages);
-        tally.note(base, anon, -i64::from(change.pages));
+        let _scope = platform.scope(Scope::FolioRemoveRmap);
+        platform.charge(Work::RmapRemove, pages.count as u64);
+        let change = platform.frames.unmap_pages(pages);
+        tally.note(platform, anon, -i64::from(change.pages));
         change.partly
     }
 
     /// Note a 2 MiB entry that maps a whole folio. The caller has taken the one reference that it holds.
-    pub fn add_large<M: Machine>(&self, base: &Base<M>, head: Pfn) {
-        base.charge(Work::RmapAdd, 1);
-        let change = base.frames.map_entirely(head);
-        count_pages(base, &base.frames[head], change, 1);
-        count_large(base, &base.frames[head], change, 1);
+    pub fn add_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
+        platform.charge(Work::RmapAdd, 1);
+        let change = platform.frames.map_entirely(head);
+        count_pages(platform, &platform.frames[head], change, 1);
+        count_large(platform, &platform.frames[head], change, 1);
     }
 
     /// Forget a 2 MiB entry that mapped a whole folio. The caller drops its reference afterwards. Returns whether this
     /// left the folio partly mapped.
-    pub fn remove_large<M: Machine>(&self, base: &Base<M>, head: Pfn) -> bool {
-        let _scope = base.scope(Scope::FolioRemoveRmap);
-        base.charge(Work::RmapRemove, 1);
-        let change = base.frames.unmap_entirely(head);
-        count_pages(base, &base.frames[head], change, -1);
-        count_large(base, &base.frames[head], change, -1);
+    pub fn remove_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) -> bool {
+        let _scope = platform.scope(Scope::FolioRemoveRmap);
+        platform.charge(Work::RmapRemove, 1);
+        let change = platform.frames.unmap_entirely(head);
+        count_pages(platform, &platform.frames[head], change, -1);
+        count_large(platform, &platform.frames[head], change, -1);
         change.partly
     }
 
     /// A 2 MiB entry that mapped a whole folio has become one for each of its pages. Each of these holds a reference.
-    pub fn split_large<M: Machine>(&self, base: &Base<M>, head: Pfn) {
-        let pages = FolioPages::all(&base.frames, head);
+    pub fn split_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
+        let pages = FolioPages::all(&platform.frames, head);
         assert_eq!(pages.count, TABLE_ENTRIES as u32, "{head} does not fill the entry that is split");
-        base.frames[head].get(pages.count - 1);
+        platform.frames[head].get(pages.count - 1);
         // In this order the folio is mapped all the time.
-        self.add_range(base, pages);
-        self.remove_large(base, head);
-        base.count(Stat::ThpSplitPmd, 1);
+        self.add_range(platform, pages);
+        self.remove_large(platform, head);
+        platform.count(Stat::ThpSplitPmd, 1);
     }
 }
 
 #[inline]
-fn count_pages<M: Machine>(base: &Base<M>, head: &Frame, change: Remapped, sign: i64) {
+fn count_pages<M: Machine>(platform: &Platform<M>, head: &Frame, change: Remapped, sign: i64) {
     if change.pages > 0 {
-        base.charge(Work::StatUpdate, 1);
+        platform.charge(Work::StatUpdate, 1);
         let stat = if head.is_anon() { Stat::NrAnonPages } else { Stat::NrMapped };
-        base.count(stat, sign * i64::from(change.pages));
+        platform.count(stat, sign * i64::from(change.pages));
     }
 }
 
-fn count_large<M: Machine>(base: &Base<M>, head: &Frame, change: Remapped, sign: i64) {
+fn count_large<M: Machine>(platform: &Platform<M>, head: &Frame, change: Remapped, sign: i64) {
     if change.large > 0 {
         let stat = match (head.is_anon(), head.has(FrameFlags::SWAPBACKED)) {
             (true, _) => Stat::NrAnonTransparentHugepages,
             (false, true) => Stat::NrShmemPmdmapped,
             (false, false) => Stat::NrFilePmdmapped,
         };
-        base.charge(Work::StatUpdate, 1);
-        base.count(stat, sign * i64::from(change.large));
+        platform.charge(Work::StatUpdate, 1);
+        platform.count(stat, sign * i64::from(change.large));
     }
 }

@@ -6,10 +6,10 @@
 
 use super::Span;
 use crate::frame::Frame;
-use crate::lru::mglru::{BATCH, Look, is_dense};
+use crate::lru::mglru::{BATCH, LookAround, is_dense};
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
-use crate::table::{Bits, Locked};
+use crate::table::{Bits, LockedTables};
 use crate::units::*;
 
 /// The pages around one of a span, in its table: at most [`BATCH`], with the page in the middle, or nearer to an end of
@@ -25,11 +25,11 @@ fn around(span: &Span, page: Vpn) -> (Vpn, Vpn) {
 /// Look at the entries around that of `page`, which was used to reach `target`.
 pub(super) fn look_around<M: Machine>(
     memory: &Memory<M>,
-    tables: &mut Locked<'_, M>,
+    tables: &mut LockedTables<'_, M>,
     span: &Span,
     page: Vpn,
     target: &Frame,
-    look: &mut Look,
+    look: &mut LookAround,
 ) {
     let (start, end) = around(span, page);
     if !look.around || end.0 - start.0 <= 1 {

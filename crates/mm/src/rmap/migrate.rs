@@ -10,15 +10,15 @@ use super::{Rmap, SpanFlags, Unmapped, shown};
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
-use crate::table::{Bits, Landing, Locked, Migrating, Run, Writes};
-use crate::tlb::Batch;
+use crate::table::{Bits, EntryRun, Landing, LockedTables, Migrating, Writes};
+use crate::tlb::UnmapBatch;
 use crate::units::*;
 
 impl Rmap {
     /// Have all entries of a folio, which the caller has locked and holds a reference of, wait for its pages. Each is
     /// noted in `batch`, which the caller settles before the content is copied. Locks on memory do not keep a page in
     /// its frame.
-    pub fn begin_move<M: Machine>(&self, memory: &Memory<M>, head: Pfn, batch: &mut Batch) -> Unmapped {
+    pub fn begin_move<M: Machine>(&self, memory: &Memory<M>, head: Pfn, batch: &mut UnmapBatch) -> Unmapped {
         let _scope = memory.scope(Scope::TryToMigrateOne);
         let frame = &memory.frames[head];
         assert!(frame.has(FrameFlags::LOCKED), "a folio is moved by who has not locked it");
@@ -28,11 +28,11 @@ impl Rmap {
                 let emptied = tables.begin_move(run);
                 memory.charge(Work::EntryClear, run.count as u64);
                 dirty |= emptied.entry().has(Bits::DIRTY);
-                let refs = batch.take(memory.ground(), &memory.tlb, emptied);
+                let refs = batch.take(memory, &memory.tlb, emptied);
                 if run.is_large() {
-                    self.remove_large(memory.ground(), head);
+                    self.remove_large(memory, head);
                 } else {
-                    self.remove_range(memory.ground(), run.mapped(&memory.frames));
+                    self.remove_range(memory, run.mapped(&memory.frames));
                 }
                 // The caller's own reference keeps the folio.
                 refs.put_held(&memory.frames);
@@ -55,7 +55,7 @@ impl Rmap {
             let (mut page, end) = shown(frame, span);
             while page < end {
                 // A payment settles the lock for a table.
-                let mut tables = memory.tables.lock(memory.ground(), span.space);
+                let mut tables = memory.tables.lock(memory, span.space);
                 let Some(next) = self.land_in_table(memory, &mut tables, (page, end), span, landing) else {
                     page = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
                     continue;
@@ -74,11 +74,11 @@ impl Rmap {
     fn land_in_table<M: Machine>(
         &self,
         memory: &Memory<M>,
-        tables: &mut Locked<'_, M>,
+        tables: &mut LockedTables<'_, M>,
         (mut page, end): (Vpn, Vpn),
         span: &Span,
         landing: &Landing,
-    ) -> Option<(Option<(Run, Migrating)>, Vpn)> {
+    ) -> Option<(Option<(EntryRun, Migrating)>, Vpn)> {
         let index = memory.frames[landing.from()].page_index().0;
         let behind = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1).min(end);
         while page < behind {
@@ -99,12 +99,12 @@ impl Rmap {
     fn land<M: Machine>(
         &self,
         memory: &Memory<M>,
-        mut tables: Locked<'_, M>,
+        mut tables: LockedTables<'_, M>,
         span: &Span,
-        (run, migrating): (&Run, Migrating),
+        (run, migrating): (&EntryRun, Migrating),
         landing: &Landing,
     ) {
-        let (base, head) = (memory.ground(), landing.to());
+        let (base, head) = (memory, landing.to());
         let frame = &memory.frames[head];
         let left = FolioPages { head: landing.from(), first: migrating.page(), count: run.pages() as u32 };
         if frame.is_anon() {

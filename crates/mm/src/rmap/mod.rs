@@ -40,7 +40,7 @@ use crate::frame::{FolioPages, Frame, Owner};
 use crate::lock::Lock;
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
-use crate::table::{Locked, Run};
+use crate::table::{EntryRun, LockedTables};
 use crate::units::*;
 use spans::Spans;
 
@@ -115,7 +115,7 @@ impl Rmap {
         &self,
         memory: &Memory<M>,
         pfn: Pfn,
-        visit: impl FnMut(&mut Locked<'_, M>, &Span, &Run) -> bool,
+        visit: impl FnMut(&mut LockedTables<'_, M>, &Span, &EntryRun) -> bool,
     ) {
         if let Some(list) = self.spans(memory.frames[pfn].owner()) {
             walk_spans(memory, pfn, &list.lock(), visit);
@@ -167,13 +167,13 @@ fn walk_spans<M: Machine>(
     memory: &Memory<M>,
     pfn: Pfn,
     spans: &Spans,
-    mut visit: impl FnMut(&mut Locked<'_, M>, &Span, &Run) -> bool,
+    mut visit: impl FnMut(&mut LockedTables<'_, M>, &Span, &EntryRun) -> bool,
 ) {
     let frame = &memory.frames[pfn];
     let (index, pages) = (frame.page_index(), frame.pages() as u64);
     for span in spans.holding(index, pages) {
         memory.charge(Work::RmapVma, 1);
-        let mut tables = memory.tables.lock(memory.ground(), span.space);
+        let mut tables = memory.tables.lock(memory, span.space);
         let (mut page, end) = shown(frame, span);
         while page < end {
             let Some(run) = tables.find_run(page, end) else {

@@ -5,21 +5,21 @@
 //! neighbour's way is the same.
 //!
 //! Rule: who has several single pages of one file, in the order of their places there, asks for all of them in one
-//! walk. A span's tables are locked once, each of its tables is found once ([`Window`]), and what is owed for all
+//! walk. A span's tables are locked once, each of its tables is found once ([`TableWindow`]), and what is owed for all
 //! entries of a table is noted in one step, after the last of them was cleared and before the lock goes.
 //!
 //! Folios of several pages are looked up one by one: their runs do for them what this does for single pages. So is
-//! everything that must be flushed, or is counted, by itself ([`Batch::joins`]).
+//! everything that must be flushed, or is counted, by itself ([`UnmapBatch::joins`]).
 
 use super::look::look_around;
 use super::spans::Spans;
 use super::{Referenced, Rmap, Span, SpanFlags, Tally, UnmapMode};
 use crate::frame::{FolioPages, FrameFlags, Owner};
-use crate::lru::mglru::Look;
+use crate::lru::mglru::LookAround;
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
-use crate::table::{Bits, Entry, Resident, Window};
-use crate::tlb::{Batch, EmptiedPages};
+use crate::table::{Bits, Entry, Resident, TableWindow};
+use crate::tlb::{EmptiedPages, UnmapBatch};
 use crate::units::*;
 
 /// Most pages that one walk looks for.
@@ -51,7 +51,7 @@ impl Rmap {
         memory: &Memory<M>,
         pages: Pages<'_>,
         group: Option<GroupId>,
-        look: Option<&mut Look>,
+        look: Option<&mut LookAround>,
     ) -> [Referenced; TOGETHER] {
         let _scope = memory.scope(Scope::FolioReferenced);
         let mut looking = Looking {
@@ -84,7 +84,7 @@ impl Rmap {
         memory: &Memory<M>,
         pages: Pages<'_>,
         wanted: u32,
-        batch: &mut Batch,
+        batch: &mut UnmapBatch,
     ) -> u32 {
         if !batch.joins() {
             let unmap = |at| {
@@ -114,14 +114,20 @@ impl Rmap {
 /// What a walk does with the entries that it finds.
 trait Visit<M: Machine> {
     /// The entry at `place` of a window maps page number `at`. Returns whether that is enough of this page.
-    fn entry(&mut self, window: &mut Window<'_, '_, M>, span: &Span, at: usize, found: Found) -> bool;
+    fn entry(
+        &mut self,
+        window: &mut TableWindow<'_, '_, M>,
+        span: &Span,
+        at: usize,
+        found: MappedPage,
+    ) -> bool;
 
     /// The last entry of a window was visited.
-    fn leave(&mut self, _window: &mut Window<'_, '_, M>) {}
+    fn leave(&mut self, _window: &mut TableWindow<'_, '_, M>) {}
 }
 
 /// A page, and the entry that maps it.
-struct Found {
+struct MappedPage {
     pfn: Pfn,
     place: usize,
     entry: Entry,
@@ -139,7 +145,7 @@ fn walk<M: Machine>(
     let index = |at: u32| memory.frames[pages.pfns[at as usize]].page_index();
     let (first, last) = (index(wanted.trailing_zeros()), index(u32::BITS - 1 - wanted.leading_zeros()));
     for span in spans.holding(first, last.0 - first.0 + 1) {
-        let mut tables = memory.tables.lock(memory.ground(), span.space);
+        let mut tables = memory.tables.lock(memory, span.space);
         let mut rest = wanted;
         while rest != 0 {
             let from = index(rest.trailing_zeros());
@@ -150,7 +156,7 @@ fn walk<M: Machine>(
             let mut window = tables.window(page, span.start.0 + span.pages - page.0);
             // Where there is no table, those that would share it are passed over.
             let room =
-                window.as_ref().map_or(TABLE_ENTRIES - page.0 as usize % TABLE_ENTRIES, Window::places);
+                window.as_ref().map_or(TABLE_ENTRIES - page.0 as usize % TABLE_ENTRIES, TableWindow::places);
             while rest != 0 {
                 let at = rest.trailing_zeros();
                 let place = (index(at).0 - from.0) as usize;
@@ -162,7 +168,7 @@ fn walk<M: Machine>(
                 let Some(window) = &mut window else { continue };
                 let (pfn, entry) = (pages.pfns[at as usize], window.read(place));
                 let maps = entry.is_present() && entry.pfn() == pfn;
-                if maps && visitor.entry(window, span, at as usize, Found { pfn, place, entry }) {
+                if maps && visitor.entry(window, span, at as usize, MappedPage { pfn, place, entry }) {
                     wanted &= !(1 << at);
                 }
             }
@@ -180,7 +186,7 @@ fn walk<M: Machine>(
 struct Looking<'a, M> {
     memory: &'a Memory<M>,
     group: Option<GroupId>,
-    look: Option<&'a mut Look>,
+    look: Option<&'a mut LookAround>,
     pages: Pages<'a>,
     found: [Referenced; TOGETHER],
     /// Entries of each page that have not been seen yet.
@@ -189,7 +195,13 @@ struct Looking<'a, M> {
 
 impl<M: Machine> Visit<M> for Looking<'_, M> {
     #[inline]
-    fn entry(&mut self, window: &mut Window<'_, '_, M>, span: &Span, at: usize, entry: Found) -> bool {
+    fn entry(
+        &mut self,
+        window: &mut TableWindow<'_, '_, M>,
+        span: &Span,
+        at: usize,
+        entry: MappedPage,
+    ) -> bool {
         let (found, left) = (&mut self.found[at], &mut self.left[at]);
         *left = left.saturating_sub(1);
         if span.flags.contains(SpanFlags::LOCKED) {
@@ -217,7 +229,7 @@ impl<M: Machine> Visit<M> for Looking<'_, M> {
 struct Unmapping<'a, M> {
     rmap: &'a Rmap,
     memory: &'a Memory<M>,
-    batch: &'a mut Batch,
+    batch: &'a mut UnmapBatch,
     /// Pages whose entries in this window were taken, and that neither the batch nor their counts know of yet.
     taken: EmptiedPages,
     /// Bit i: an entry of page i was dirty.
@@ -226,7 +238,13 @@ struct Unmapping<'a, M> {
 
 impl<M: Machine> Visit<M> for Unmapping<'_, M> {
     #[inline]
-    fn entry(&mut self, window: &mut Window<'_, '_, M>, span: &Span, at: usize, found: Found) -> bool {
+    fn entry(
+        &mut self,
+        window: &mut TableWindow<'_, '_, M>,
+        span: &Span,
+        at: usize,
+        found: MappedPage,
+    ) -> bool {
         if span.flags.contains(SpanFlags::LOCKED) {
             return true;
         }
@@ -240,7 +258,7 @@ impl<M: Machine> Visit<M> for Unmapping<'_, M> {
     }
 
     #[inline]
-    fn leave(&mut self, window: &mut Window<'_, '_, M>) {
+    fn leave(&mut self, window: &mut TableWindow<'_, '_, M>) {
         if !self.taken.is_empty() {
             self.note(window);
         }
@@ -249,16 +267,16 @@ impl<M: Machine> Visit<M> for Unmapping<'_, M> {
 
 impl<M: Machine> Unmapping<'_, M> {
     /// Leave the debt for what was taken, then count it off.
-    fn note(&mut self, window: &mut Window<'_, '_, M>) {
-        let (memory, ground) = (self.memory, self.memory.ground());
-        self.batch.take_pages(ground, &memory.tlb, &mut self.taken);
+    fn note(&mut self, window: &mut TableWindow<'_, '_, M>) {
+        let (memory, mmu) = (self.memory, &self.memory);
+        self.batch.take_pages(mmu, &memory.tlb, &mut self.taken);
         window.tables().counts().add(Resident::File, -(self.taken.len() as i64));
-        let mut tally = Tally::new(ground);
+        let mut tally = Tally::new(mmu);
         // The caller's own references keep the folios.
         let rmap = self.rmap;
         self.taken.put_held(&memory.frames, |page| {
-            rmap.remove_tallied(ground, false, FolioPages { head: page, first: page, count: 1 }, &mut tally);
+            rmap.remove_tallied(mmu, false, FolioPages { head: page, first: page, count: 1 }, &mut tally);
         });
-        tally.settle(ground);
+        tally.settle(mmu);
     }
 }

@@ -23,7 +23,7 @@ use crate::frame::{FolioPages, FrameFlags, List};
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
 use crate::stat::SizeStat;
-use crate::table::{Locked, Run};
+use crate::table::{EntryRun, LockedTables};
 use crate::units::*;
 use smallvec::SmallVec;
 
@@ -72,7 +72,7 @@ impl Rmap {
         memory: &Memory<M>,
         head: Pfn,
         spans: &Spans,
-        tables: &mut [Locked<'_, M>],
+        tables: &mut [LockedTables<'_, M>],
     ) {
         let index = memory.frames[head].page_index();
         for span in spans.holding(index, memory.frames[head].pages() as u64) {
@@ -80,10 +80,10 @@ impl Rmap {
             let Some(page) = span.page_of(index) else { continue };
             let mut of_space = tables.iter_mut().filter(|locked| locked.space() == span.space);
             let Some(locked) = of_space.next() else { continue };
-            let maps = |run: &Run| run.is_large() && run.entry.pfn() == head;
+            let maps = |run: &EntryRun| run.is_large() && run.entry.pfn() == head;
             if let Some(run) = locked.find(page).filter(maps) {
                 locked.split_large(&run);
-                self.split_large(memory.ground(), head);
+                self.split_large(memory, head);
             }
         }
     }
@@ -95,7 +95,7 @@ impl Rmap {
             return false;
         }
         let spans = self.spans(frame.owner()).map(|list| list.lock());
-        let mut tables: SmallVec<[Locked<'_, M>; 4]> = SmallVec::new();
+        let mut tables: SmallVec<[LockedTables<'_, M>; 4]> = SmallVec::new();
         let showing = spans.iter().flat_map(|spans| spans.holding(frame.page_index(), frame.pages() as u64));
         for span in showing {
             memory.charge(Work::RmapVma, 1);
@@ -103,8 +103,8 @@ impl Rmap {
                 continue;
             }
             let locked = match tables.is_empty() {
-                true => Some(memory.tables.lock(memory.ground(), span.space)),
-                false => memory.tables.try_lock(memory.ground(), span.space),
+                true => Some(memory.tables.lock(memory, span.space)),
+                false => memory.tables.try_lock(memory, span.space),
             };
             let Some(locked) = locked else { return false };
             tables.push(locked);
@@ -115,9 +115,9 @@ impl Rmap {
         if !frame.freeze(frame.mapcount() + 1) {
             return false;
         }
-        memory.lru.forget_split(memory.ground(), head);
+        memory.lru.forget_split(memory, head);
         frame.clear(FrameFlags::READAHEAD | FrameFlags::RECLAIM);
-        memory.lru.split(memory.ground(), head, Order::ZERO, || frames.split_to_pages(head));
+        memory.lru.split(memory, head, Order::ZERO, || frames.split_to_pages(head));
         true
     }
 }

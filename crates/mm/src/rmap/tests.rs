@@ -1,19 +1,19 @@
 //! Folios mapped by hand in two spaces.
 
 use super::*;
-use crate::alloc::{Allocator, Mark, Means, Reserve};
+use crate::alloc::{Allocator, Means, Reserve, Watermark};
 use crate::api::SwapArea;
 use crate::event::Event;
 use crate::frame::FrameFlags;
-use crate::ground::Ground;
 use crate::knobs::{FlushPolicy, Knob, Knobs};
 use crate::lru::Lru;
 use crate::memory::Gfp;
+use crate::mmu::Mmu;
 use crate::stat::Stat;
 use crate::swap::Swap;
 use crate::table::{Bits, Entry, Resident};
 use crate::testing::TestMachine;
-use crate::tlb::Batch;
+use crate::tlb::UnmapBatch;
 use proptest::prelude::*;
 use std_alloc::vec::Vec;
 
@@ -27,17 +27,17 @@ struct Bench {
 impl Bench {
     /// Two spaces, each with a range of 8 pages at page 100 (second: 200) of one anonymous set.
     fn new() -> Bench {
-        let base = Ground::new(TestMachine::simple(2, 2048), Knobs::default());
-        let alloc = Allocator::new(&base).unwrap();
-        let lru = Lru::new(&base.machine);
+        let mmu = Mmu::new(TestMachine::simple(2, 2048), Knobs::default());
+        let alloc = Allocator::new(&mmu).unwrap();
+        let lru = Lru::new(&mmu.machine);
         let swap = Swap::new(&[SwapArea { device: DeviceId(1), pages: 64, priority: 0 }], 2);
-        let memory = Memory::new(base, swap, alloc, lru);
+        let memory = Memory::new(mmu, swap, alloc, lru);
         let rmap = Rmap::default();
         let spaces = [memory.tlb.create(), memory.tlb.create()];
         for space in spaces {
             memory
                 .tables
-                .create(memory.ground(), &memory.alloc, space, Means::new(Mark::Min, Reserve::None))
+                .create(memory, &memory.alloc, space, Means::new(Watermark::Min, Reserve::None))
                 .unwrap();
         }
         let set = rmap.create_anon();
@@ -79,23 +79,23 @@ impl Bench {
 
     fn map(&self, i: usize, page: u64, pfn: Pfn, bits: Bits) {
         self.memory.frames[self.memory.frames.head(pfn)].get(1);
-        self.rmap.add_range(self.memory.ground(), FolioPages::one(&self.memory.frames, pfn));
-        let mut tables = self.memory.tables.lock(self.memory.ground(), self.spaces[i]);
+        self.rmap.add_range(&self.memory, FolioPages::one(&self.memory.frames, pfn));
+        let mut tables = self.memory.tables.lock(&self.memory, self.spaces[i]);
         let slot =
-            tables.reserve(&self.memory.alloc, Vpn(page), Means::new(Mark::Min, Reserve::None)).unwrap();
+            tables.reserve(&self.memory.alloc, Vpn(page), Means::new(Watermark::Min, Reserve::None)).unwrap();
         tables.place(slot, pfn, Bits::PRESENT | Bits::USER | bits);
         tables.counts().add(Resident::Anon, 1);
     }
 
     fn entry(&self, i: usize, page: u64) -> Entry {
-        let tables = self.memory.tables.lock(self.memory.ground(), self.spaces[i]);
+        let tables = self.memory.tables.lock(&self.memory, self.spaces[i]);
         tables.find(Vpn(page)).unwrap().entry
     }
 
     fn unmap(&self, pfn: Pfn) -> Unmapped {
-        let mut batch = Batch::new(self.memory.ground());
+        let mut batch = UnmapBatch::new(&self.memory);
         let outcome = self.rmap.try_to_unmap(&self.memory, pfn, UnmapMode::default(), &mut batch);
-        batch.settle(self.memory.ground(), &self.memory.tlb);
+        batch.settle(&self.memory, &self.memory.tlb);
         outcome
     }
 }
@@ -124,20 +124,20 @@ fn a_range_without_recency_does_not_count() {
 #[test]
 fn anonymous_pages_leave_swap_entries_behind() {
     let bench = Bench::new();
-    let base = bench.memory.ground();
+    let mmu = &bench.memory;
     let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED);
     bench.map(0, 101, pfn, Bits::DIRTY);
     bench.map(1, 201, pfn, Bits::empty());
-    let slot = bench.memory.swap.alloc(base, GroupId(0)).unwrap();
+    let slot = bench.memory.swap.alloc(mmu, GroupId(0)).unwrap();
     bench.memory.frames[pfn].get(1);
-    bench.memory.swap.cache_insert(base, slot, pfn);
+    bench.memory.swap.cache_insert(mmu, slot, pfn);
     assert_eq!(bench.unmap(pfn), Unmapped { all: true, dirty: true });
     assert_eq!(bench.entry(0, 101).as_swap(), Some((slot, false)));
     assert_eq!(bench.entry(1, 201).as_swap(), Some((slot, false)));
     assert_eq!(bench.memory.swap.entries(slot), 2);
     assert!(bench.memory.frames[pfn].has(FrameFlags::DIRTY));
-    assert_eq!(base.stats.read(Stat::NrAnonPages), 0);
-    let mut tables = bench.memory.tables.lock(base, bench.spaces[0]);
+    assert_eq!(mmu.stats.read(Stat::NrAnonPages), 0);
+    let mut tables = bench.memory.tables.lock(mmu, bench.spaces[0]);
     assert_eq!((tables.counts().get(Resident::Anon), tables.counts().get(Resident::Swap)), (0, 1));
 }
 
@@ -146,9 +146,9 @@ fn that_a_page_is_shared_with_nobody_moves_to_its_swap_entry() {
     let bench = Bench::new();
     let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
     bench.map(0, 101, pfn, Bits::DIRTY);
-    let slot = bench.memory.swap.alloc(bench.memory.ground(), GroupId(0)).unwrap();
+    let slot = bench.memory.swap.alloc(&bench.memory, GroupId(0)).unwrap();
     bench.memory.frames[pfn].get(1);
-    bench.memory.swap.cache_insert(bench.memory.ground(), slot, pfn);
+    bench.memory.swap.cache_insert(&bench.memory, slot, pfn);
     assert!(bench.unmap(pfn).all);
     assert_eq!(bench.entry(0, 101).as_swap(), Some((slot, true)));
     // The folio is still in the swap cache. A fork now shares the entry and does not see the folio: it must not be
@@ -198,7 +198,7 @@ fn writing_back_takes_the_right_to_write_and_flushes() {
     bench.map(0, 105, pfn, Bits::WRITE | Bits::DIRTY);
     bench.map(1, 205, pfn, Bits::empty());
     bench.memory.machine.run_on(1);
-    bench.memory.tlb.switch(bench.memory.ground(), bench.spaces[0], Pfn(1));
+    bench.memory.tlb.switch(&bench.memory, bench.spaces[0], Pfn(1));
     bench.memory.machine.run_on(0);
     assert!(bench.rmap.mkclean(&bench.memory, pfn));
     assert!(!bench.entry(0, 105).bits().intersects(Bits::WRITE | Bits::DIRTY));
@@ -238,19 +238,19 @@ fn a_set_whose_last_range_goes_is_used_again() {
 #[test]
 fn a_folio_goes_to_slots_that_follow_each_other() {
     let bench = Bench::new();
-    let base = bench.memory.ground();
+    let mmu = &bench.memory;
     let pfn = bench.large_folio(FrameFlags::SWAPBACKED);
     bench.memory.frames[pfn.add(2)].set(FrameFlags::EXCLUSIVE);
     let slots: std_alloc::vec::Vec<_> =
-        (0..4).map(|_| bench.memory.swap.alloc(base, GroupId(0)).unwrap()).collect();
+        (0..4).map(|_| bench.memory.swap.alloc(mmu, GroupId(0)).unwrap()).collect();
     assert!(slots.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0));
-    bench.memory.swap.cache_insert(base, slots[0], pfn);
+    bench.memory.swap.cache_insert(mmu, slots[0], pfn);
     assert_eq!(bench.unmap(pfn), Unmapped { all: true, dirty: false });
     assert_eq!(bench.entry(0, 102).as_swap(), Some((slots[2], true)), "the first that took it");
     assert_eq!(bench.entry(1, 202).as_swap(), Some((slots[2], false)));
     assert_eq!(bench.entry(1, 203).as_swap(), Some((slots[3], false)));
-    assert_eq!((bench.memory.frames[pfn].refs(), base.machine.events(Event::TlbStale)), (2, 2));
-    let mut tables = bench.memory.tables.lock(base, bench.spaces[0]);
+    assert_eq!((bench.memory.frames[pfn].refs(), mmu.machine.events(Event::TlbStale)), (2, 2));
+    let mut tables = bench.memory.tables.lock(mmu, bench.spaces[0]);
     assert_eq!((tables.counts().get(Resident::Anon), tables.counts().get(Resident::Swap)), (0, 4));
 }
 
@@ -271,7 +271,7 @@ fn a_run_with_one_page_written_after_madv_free_is_kept_whole() {
     let bench = Bench::new();
     let pfn = bench.large_folio(FrameFlags::empty());
     {
-        let mut tables = bench.memory.tables.lock(bench.memory.ground(), bench.spaces[0]);
+        let mut tables = bench.memory.tables.lock(&bench.memory, bench.spaces[0]);
         let slot = tables.find(Vpn(102)).unwrap().slot;
         tables.mark_used(slot, true);
     }
@@ -313,14 +313,14 @@ impl FileBench {
             }
         }
         for (i, &space) in file_bench.bench.spaces.iter().enumerate() {
-            let mut tables = file_bench.bench.memory.tables.lock(file_bench.bench.memory.ground(), space);
+            let mut tables = file_bench.bench.memory.tables.lock(&file_bench.bench.memory, space);
             let anon = tables.counts().get(Resident::Anon);
             tables.counts().add(Resident::Anon, -anon);
             tables.counts().add(Resident::File, anon);
             drop(tables);
             file_bench.bench.memory.machine.run_on(i as u16);
             let root = file_bench.bench.memory.tables.root(space);
-            file_bench.bench.memory.tlb.switch(file_bench.bench.memory.ground(), space, root);
+            file_bench.bench.memory.tlb.switch(&file_bench.bench.memory, space, root);
         }
         file_bench
     }
@@ -345,7 +345,7 @@ impl FileBench {
 
     fn entries(&self) -> Vec<Option<Entry>> {
         let entry = |i: usize, index| {
-            let tables = self.bench.memory.tables.lock(self.bench.memory.ground(), self.bench.spaces[i]);
+            let tables = self.bench.memory.tables.lock(&self.bench.memory, self.bench.spaces[i]);
             tables.find(Vpn(Self::page(i, index)?)).map(|run| run.entry)
         };
         (0..8).flat_map(|index| [entry(0, index), entry(1, index)]).collect()
@@ -356,7 +356,7 @@ impl FileBench {
         let memory = &self.bench.memory;
         let owes = |i: usize| memory.tlb.space_owes(self.bench.spaces[i], CpuId(i as u16));
         let resident =
-            |i: usize| memory.tables.lock(memory.ground(), self.bench.spaces[i]).counts().get(Resident::File);
+            |i: usize| memory.tables.lock(memory, self.bench.spaces[i]).counts().get(Resident::File);
         let stale = memory.machine.events(Event::TlbStale);
         ([owes(0), owes(1)], [resident(0), resident(1)], memory.stats.read(Stat::NrMapped), stale)
     }
@@ -397,10 +397,10 @@ proptest! {
         }
         prop_assert_eq!(together.entries(), apart.entries());
         let wanted = u32::from(wanted);
-        let mut batch = Batch::new(together.bench.memory.ground());
+        let mut batch = UnmapBatch::new(&together.bench.memory);
         let dirty =
             together.bench.rmap.unmap_pages(&together.bench.memory, together.pages(), wanted, &mut batch);
-        let mut other = Batch::new(apart.bench.memory.ground());
+        let mut other = UnmapBatch::new(&apart.bench.memory);
         for at in bits(wanted) {
             let (memory, mode) = (&apart.bench.memory, UnmapMode::default());
             let unmapped = apart.bench.rmap.try_to_unmap(memory, apart.pfns[at], mode, &mut other);
@@ -411,7 +411,7 @@ proptest! {
         prop_assert_eq!(together.state(), apart.state());
         prop_assert_eq!(together.books(), apart.books());
         for (batch, of) in [(&mut batch, &together), (&mut other, &apart)] {
-            batch.settle(of.bench.memory.ground(), &of.bench.memory.tlb);
+            batch.settle(&of.bench.memory, &of.bench.memory.tlb);
         }
         prop_assert_eq!(together.books(), apart.books());
         for &pfn in &together.pfns {

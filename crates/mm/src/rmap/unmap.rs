@@ -4,8 +4,8 @@ use super::{Rmap, Span, SpanFlags};
 use crate::frame::{FolioPages, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
-use crate::table::{Absent, Bits, Entry, Locked, Resident, Run};
-use crate::tlb::Batch;
+use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Resident};
+use crate::tlb::UnmapBatch;
 use crate::units::*;
 
 /// How hard to try.
@@ -35,7 +35,7 @@ impl Rmap {
         memory: &Memory<M>,
         pfn: Pfn,
         mode: UnmapMode,
-        batch: &mut Batch,
+        batch: &mut UnmapBatch,
     ) -> Unmapped {
         let _scope = memory.scope(Scope::TryToUnmapOne);
         let frame = &memory.frames[pfn];
@@ -64,13 +64,13 @@ impl Rmap {
     fn unmap_split<M: Machine>(
         &self,
         memory: &Memory<M>,
-        tables: &mut Locked<'_, M>,
-        large: &Run,
-        batch: &mut Batch,
+        tables: &mut LockedTables<'_, M>,
+        large: &EntryRun,
+        batch: &mut UnmapBatch,
         dirty: &mut bool,
     ) -> bool {
         tables.split_large(large);
-        self.split_large(memory.ground(), large.entry.pfn());
+        self.split_large(memory, large.entry.pfn());
         let mut page = large.page;
         while page < large.end() {
             let run = tables.find_run(page, large.end()).expect("it has just been split");
@@ -85,14 +85,14 @@ impl Rmap {
     fn unmap_run<M: Machine>(
         &self,
         memory: &Memory<M>,
-        tables: &mut Locked<'_, M>,
-        run: &Run,
-        batch: &mut Batch,
+        tables: &mut LockedTables<'_, M>,
+        run: &EntryRun,
+        batch: &mut UnmapBatch,
     ) -> Option<Entry> {
         let pages = run.mapped(&memory.frames);
         let frame = &memory.frames[pages.head];
-        let fate = Fate::of(frame)?;
-        let slot = (fate == Fate::Swapped).then(|| slots_of(memory, pages));
+        let fate = UnmappedTo::of(frame)?;
+        let slot = (fate == UnmappedTo::Swapped).then(|| slots_of(memory, pages));
         let mut emptied = tables.empty_run(run, |i| match slot {
             Some(first) => leave_in_swap(memory, pages.first.add(i), SwapSlot(first.0 + i)),
             None => Absent::None,
@@ -101,34 +101,34 @@ impl Rmap {
         memory.charge(Work::EntryClear, run.count as u64);
         if old.has(Bits::DIRTY) {
             match fate {
-                Fate::Dropped => {
+                UnmappedTo::Dropped => {
                     // Written after MADV_FREE, perhaps between our look and the exchange: it must be kept.
                     tables.restore(run, emptied);
                     frame.set(FrameFlags::SWAPBACKED);
                     return None;
                 }
-                Fate::Swapped => {
+                UnmappedTo::Swapped => {
                     frame.set(FrameFlags::DIRTY);
                 }
-                Fate::InFile(_) => {}
+                UnmappedTo::InFile(_) => {}
             }
         }
         let count = i64::from(pages.count);
         tables.counts().add(fate.was(), -count);
-        if fate == Fate::Swapped {
+        if fate == UnmappedTo::Swapped {
             tables.counts().add(Resident::Swap, count);
         }
-        if fate == Fate::Dropped {
+        if fate == UnmappedTo::Dropped {
             emptied = emptied.dropping_content();
         }
-        let refs = batch.take(memory.ground(), &memory.tlb, emptied);
+        let refs = batch.take(memory, &memory.tlb, emptied);
         let partly = if run.is_large() {
-            self.remove_large(memory.ground(), pages.head)
+            self.remove_large(memory, pages.head)
         } else {
-            self.remove_range(memory.ground(), pages)
+            self.remove_range(memory, pages)
         };
         if partly {
-            memory.lru.defer_split(memory.ground(), pages.head);
+            memory.lru.defer_split(memory, pages.head);
         }
         // The caller's own reference keeps the folio.
         refs.put_held(&memory.frames);
@@ -155,7 +155,7 @@ impl Rmap {
 
 /// Where the content of a folio is once it is not mapped any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+enum UnmappedTo {
     /// In its slots, which take the entries' place.
     Swapped,
     /// Nowhere: MADV_FREE gave it up.
@@ -164,23 +164,23 @@ enum Fate {
     InFile(Resident),
 }
 
-impl Fate {
+impl UnmappedTo {
     /// `None`: there is nowhere to swap it to.
-    fn of(frame: &Frame) -> Option<Fate> {
+    fn of(frame: &Frame) -> Option<UnmappedTo> {
         let swapbacked = frame.has(FrameFlags::SWAPBACKED);
         match (frame.owner(), swapbacked) {
-            (Owner::Anon(_), false) => Some(Fate::Dropped),
-            (Owner::Anon(_), true) => frame.has(FrameFlags::SWAPCACHE).then_some(Fate::Swapped),
-            (_, true) => Some(Fate::InFile(Resident::Shmem)),
-            (_, false) => Some(Fate::InFile(Resident::File)),
+            (Owner::Anon(_), false) => Some(UnmappedTo::Dropped),
+            (Owner::Anon(_), true) => frame.has(FrameFlags::SWAPCACHE).then_some(UnmappedTo::Swapped),
+            (_, true) => Some(UnmappedTo::InFile(Resident::Shmem)),
+            (_, false) => Some(UnmappedTo::InFile(Resident::File)),
         }
     }
 
     /// As what the space loses its pages.
     fn was(self) -> Resident {
         match self {
-            Fate::Swapped | Fate::Dropped => Resident::Anon,
-            Fate::InFile(kind) => kind,
+            UnmappedTo::Swapped | UnmappedTo::Dropped => Resident::Anon,
+            UnmappedTo::InFile(kind) => kind,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::look::look_around;
 use super::{Rmap, SpanFlags, shown, walk_spans};
 use crate::frame::{FrameFlags, Owner};
-use crate::lru::mglru::Look;
+use crate::lru::mglru::LookAround;
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
 use crate::table::Bits;
@@ -34,7 +34,7 @@ impl Rmap {
         memory: &Memory<M>,
         pfn: Pfn,
         group: Option<GroupId>,
-        mut look: Option<&mut Look>,
+        mut look: Option<&mut LookAround>,
     ) -> Referenced {
         let _scope = memory.scope(Scope::FolioReferenced);
         let frame = &memory.frames[pfn];
@@ -101,7 +101,7 @@ impl Rmap {
         for span in spans.holding(frame.page_index(), frame.pages() as u64) {
             if memory.tlb.is_tightening(span.space) {
                 let (first, end) = shown(frame, span);
-                memory.tlb.flush(memory.ground(), span.space, Range::pages(first, end.0 - first.0));
+                memory.tlb.flush(memory, span.space, Range::pages(first, end.0 - first.0));
             }
         }
         dirty

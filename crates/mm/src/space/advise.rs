@@ -1,6 +1,6 @@
 //! madvise.
 
-use super::passed::Passed;
+use super::partial_folios::PartialFolios;
 use super::split::split_entry_at;
 use super::unmap::{resident_kind, zap};
 use super::vma::{VmaFlags, VmaView};
@@ -9,8 +9,8 @@ use crate::api::{Advice, Error};
 use crate::cache::{drop_swap_entry, free_swap};
 use crate::frame::{FolioPages, FrameFlags};
 use crate::machine::{Machine, WaitKey, Work};
-use crate::store::Store;
-use crate::table::{Absent, Bits, Locked, Resident, Run};
+use crate::mm_core::MmCore;
+use crate::table::{Absent, Bits, EntryRun, LockedTables, Resident};
 use crate::tlb::{Gather, Tightening};
 use crate::units::*;
 use std_alloc::vec::Vec;
@@ -30,7 +30,7 @@ impl Spaces {
     /// madvise, but for the reading and reclaiming that it asks for.
     pub fn madvise<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         start: Vpn,
         pages: u64,
@@ -40,9 +40,9 @@ impl Spaces {
         let space = self.at(id);
         let mut advised = Advised::default();
         if let Some((clear, set)) = lasting(advice) {
-            let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
+            let _held = space.mapping.write(&core.machine, WaitKey::Space(id));
             let covered = space.vmas.lock().covers(start, end);
-            self.change_ranges(st, id, start, end, |vmas, at| {
+            self.change_ranges(core, id, start, end, |vmas, at| {
                 vmas.update(at, |vma| {
                     vma.view.flags.remove(clear);
                     vma.view.flags.insert(set);
@@ -51,15 +51,15 @@ impl Spaces {
             advised.refused = (!covered).then_some(Error::NotMapped);
             return Ok(advised);
         }
-        let _held = space.mapping.read(&st.machine, WaitKey::Space(id));
+        let _held = space.mapping.read(&core.machine, WaitKey::Space(id));
         let (views, covered) = {
             let vmas = space.vmas.lock();
             (vmas.overlapping(start, end).map(|vma| vma.view).collect::<Vec<_>>(), vmas.covers(start, end))
         };
         let mut parts = views.iter().map(|view| (view, (start.max(view.start), end.min(view.end()))));
         let served = match advice {
-            Advice::DontNeed | Advice::Free => st.gather(id, |gather| {
-                parts.try_for_each(|(view, range)| give_up_range(st, view, range, advice, gather))
+            Advice::DontNeed | Advice::Free => core.gather(id, |gather| {
+                parts.try_for_each(|(view, range)| give_up_range(core, view, range, advice, gather))
             }),
             Advice::WillNeed => {
                 let file = |(view, (from, to)): (&VmaView, (Vpn, Vpn))| {
@@ -70,9 +70,10 @@ impl Spaces {
             }
             _ => {
                 let mut out = (advice == Advice::PageOut).then_some(&mut advised.page_out);
-                st.tlb.tighten(st.memory().ground(), id, |tightening| {
-                    parts
-                        .try_for_each(|(view, range)| age_range(st, space, view, range, tightening, &mut out))
+                core.tlb.tighten(core, id, |tightening| {
+                    parts.try_for_each(|(view, range)| {
+                        age_range(core, space, view, range, tightening, &mut out)
+                    })
                 })
             }
         };
@@ -98,7 +99,7 @@ fn lasting(advice: Advice) -> Option<(VmaFlags, VmaFlags)> {
 
 /// MADV_DONTNEED and MADV_FREE of a part of a mapped range.
 fn give_up_range<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     vma: &VmaView,
     (from, to): (Vpn, Vpn),
     advice: Advice,
@@ -110,26 +111,26 @@ fn give_up_range<M: Machine>(
     }
     if advice == Advice::DontNeed {
         gather.changes(from, to);
-        zap(st, gather.space(), vma, from, to, gather);
+        zap(core, gather.space(), vma, from, to, gather);
         return Ok(());
     }
-    let passed = free_mapped(st, (from, to), gather);
-    passed.split_parts(st, |part| free_mapped(st, part, gather).give_up(st));
+    let partial = free_mapped(core, (from, to), gather);
+    partial.split_parts(core, |part| free_mapped(core, part, gather).give_up(core));
     Ok(())
 }
 
 /// MADV_FREE of the folios that lie in a range whole; returns what was passed.
-fn free_mapped<M: Machine>(st: &Store<M>, range: (Vpn, Vpn), gather: &mut Gather) -> Passed {
-    let mut tables = st.tables.lock(st.memory().ground(), gather.space());
-    let mut passed = Passed::new(range);
+fn free_mapped<M: Machine>(core: &MmCore<M>, range: (Vpn, Vpn), gather: &mut Gather) -> PartialFolios {
+    let mut tables = core.tables.lock(core, gather.space());
+    let mut partial = PartialFolios::new(range);
     tables.for_each(range.0, range.1, |tables, run| {
-        if let Some(folio) = passed.pass(st, &run) {
-            lazyfree_folio(st, tables, folio, run.end(), gather);
+        if let Some(folio) = partial.pass(core, &run) {
+            lazyfree_folio(core, tables, folio, run.end(), gather);
         }
-        lazyfree_swapped(st, tables, &run);
+        lazyfree_swapped(core, tables, &run);
     });
-    passed.end(st);
-    passed
+    partial.end(core);
+    partial
 }
 
 /// Where folios go that are to be reclaimed now, isolated; `None`: none are.
@@ -137,7 +138,7 @@ type Out<'a> = Option<&'a mut Vec<Pfn>>;
 
 /// MADV_COLD and MADV_PAGEOUT of a part of a mapped range.
 fn age_range<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     space: &Space,
     vma: &VmaView,
     (from, to): (Vpn, Vpn),
@@ -148,124 +149,129 @@ fn age_range<M: Machine>(
         return Err(Error::Invalid);
     }
     if vma.file.is_some() {
-        split_entry_at(st, space, tightening.space(), from);
-        split_entry_at(st, space, tightening.space(), to);
+        split_entry_at(core, space, tightening.space(), from);
+        split_entry_at(core, space, tightening.space(), to);
     }
-    let passed = age_mapped(st, (from, to), tightening, out);
-    passed.split_parts(st, |part| age_mapped(st, part, tightening, out).give_up(st));
+    let partial = age_mapped(core, (from, to), tightening, out);
+    partial.split_parts(core, |part| age_mapped(core, part, tightening, out).give_up(core));
     Ok(())
 }
 
 /// Forget that the folios that lie in a range whole were used; returns what was passed.
 fn age_mapped<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     range: (Vpn, Vpn),
     tightening: &mut Tightening,
     out: &mut Out<'_>,
-) -> Passed {
-    let mut tables = st.tables.lock(st.memory().ground(), tightening.space());
-    let mut passed = Passed::new(range);
+) -> PartialFolios {
+    let mut tables = core.tables.lock(core, tightening.space());
+    let mut partial = PartialFolios::new(range);
     tables.for_each(range.0, range.1, |tables, run| {
-        let whole = passed.pass(st, &run);
+        let whole = partial.pass(core, &run);
         // A folio of a file is cold where a part of it is, and where others map it, too.
-        let waits = is_of_large_anon(st, &run);
+        let waits = is_of_large_anon(core, &run);
         match whole {
             Some(folio) if waits => {
-                for_runs(tables, folio, run.end(), |tables, run| cold_run(st, tables, run, tightening));
+                for_runs(tables, folio, run.end(), |tables, run| cold_run(core, tables, run, tightening));
             }
-            None if waits || passed.reaches_out(&run) => {}
-            _ => cold_run(st, tables, &run, tightening),
+            None if waits || partial.reaches_out(&run) => {}
+            _ => cold_run(core, tables, &run, tightening),
         }
-        let base = st.memory().ground();
+        let mmu = core;
         match (out.as_deref_mut(), whole) {
             (Some(out), Some(folio)) => {
-                if st.frames[folio.head].has(FrameFlags::ACTIVE) {
-                    st.frames[folio.head].set(FrameFlags::WORKINGSET);
+                if core.frames[folio.head].has(FrameFlags::ACTIVE) {
+                    core.frames[folio.head].set(FrameFlags::WORKINGSET);
                 }
-                out.extend(Some(folio.head).filter(|&pfn| st.lru.isolate(base, pfn)));
+                out.extend(Some(folio.head).filter(|&pfn| core.lru.isolate(mmu, pfn)));
             }
-            (None, Some(folio)) => st.lru.deactivate(base, folio.head),
+            (None, Some(folio)) => core.lru.deactivate(mmu, folio.head),
             // A part of a file's folio: of what was not split.
-            (_, None) if !waits && !passed.reaches_out(&run) && maps_folio(st, &run) => {
-                st.lru.deactivate(base, run.mapped(&st.frames).head);
+            (_, None) if !waits && !partial.reaches_out(&run) && maps_folio(core, &run) => {
+                core.lru.deactivate(mmu, run.mapped(&core.frames).head);
             }
             _ => {}
         }
     });
-    passed.end(st);
-    passed
+    partial.end(core);
+    partial
 }
 
 /// Does a run map pages of a larger folio of anonymous memory?
-fn is_of_large_anon<M: Machine>(st: &Store<M>, run: &Run) -> bool {
-    let folio = |run: &Run| &st.frames[run.mapped(&st.frames).head];
+fn is_of_large_anon<M: Machine>(core: &MmCore<M>, run: &EntryRun) -> bool {
+    let folio = |run: &EntryRun| &core.frames[run.mapped(&core.frames).head];
     run.entry.is_present() && folio(run).is_anon() && folio(run).order() > Order::ZERO
 }
 
 /// Visit the runs that map pages of a folio up to `end`.
 fn for_runs<M: Machine>(
-    tables: &mut Locked<'_, M>,
+    tables: &mut LockedTables<'_, M>,
     pages: FolioPages,
     end: Vpn,
-    mut visit: impl FnMut(&mut Locked<'_, M>, &Run),
+    mut visit: impl FnMut(&mut LockedTables<'_, M>, &EntryRun),
 ) {
     tables.for_each(Vpn(end.0 - pages.count as u64), end, |tables, run| visit(tables, &run));
 }
 
 /// Forget that pages were used, and let their folio go first when memory is wanted.
-fn cold_run<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run, tightening: &mut Tightening) {
-    if !maps_folio(st, run) {
+fn cold_run<M: Machine>(
+    core: &MmCore<M>,
+    tables: &mut LockedTables<'_, M>,
+    run: &EntryRun,
+    tightening: &mut Tightening,
+) {
+    if !maps_folio(core, run) {
         return;
     }
-    let pages = run.mapped(&st.frames);
+    let pages = run.mapped(&core.frames);
     if run.entry.has(Bits::YOUNG) {
         tables.clear_young(run);
-        st.charge(Work::EntryClear, run.count as u64);
+        core.charge(Work::EntryClear, run.count as u64);
         tightening.aged(run.page, run.pages(), run.order);
     }
-    st.frames[pages.head].clear(FrameFlags::REFERENCED);
+    core.frames[pages.head].clear(FrameFlags::REFERENCED);
 }
 
 /// Does a run map pages that have an age?
-fn maps_folio<M: Machine>(st: &Store<M>, run: &Run) -> bool {
-    run.entry.is_present() && run.entry.pfn() != st.zero
+fn maps_folio<M: Machine>(core: &MmCore<M>, run: &EntryRun) -> bool {
+    run.entry.is_present() && run.entry.pfn() != core.zero
 }
 
 /// MADV_FREE of what is in swap.
-fn lazyfree_swapped<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run) {
+fn lazyfree_swapped<M: Machine>(core: &MmCore<M>, tables: &mut LockedTables<'_, M>, run: &EntryRun) {
     if let Some((slot, _)) = run.entry.as_swap() {
         tables.set_absent(run.slot, Absent::None);
         tables.counts().add(Resident::Swap, -1);
-        drop_swap_entry(st.memory(), slot);
+        drop_swap_entry(core, slot);
     }
 }
 
 /// MADV_FREE of a folio whose pages are mapped up to `end`, and nowhere else: its content may be dropped until it is
 /// written again.
 fn lazyfree_folio<M: Machine>(
-    st: &Store<M>,
-    tables: &mut Locked<'_, M>,
+    core: &MmCore<M>,
+    tables: &mut LockedTables<'_, M>,
     pages: FolioPages,
     end: Vpn,
     gather: &mut Gather,
 ) {
-    let (pfn, frame) = (pages.head, &st.frames[pages.head]);
-    if resident_kind(st, pfn) != Resident::Anon || !st.try_lock_folio(pfn) {
+    let (pfn, frame) = (pages.head, &core.frames[pages.head]);
+    if resident_kind(core, pfn) != Resident::Anon || !core.try_lock_folio(pfn) {
         return;
     }
-    let in_swap_cache = frame.has(FrameFlags::SWAPCACHE) && !free_swap(st.memory(), pfn);
+    let in_swap_cache = frame.has(FrameFlags::SWAPCACHE) && !free_swap(core, pfn);
     if !in_swap_cache {
         frame.clear(FrameFlags::DIRTY);
         // The flush comes before a store can set the bit again unseen: a CPU that holds a dirty translation does not
         // set it in the entry.
         for_runs(tables, pages, end, |tables, run| {
             let tightened = tables.clear_young_and_dirty(run);
-            st.charge(Work::EntryClear, run.count as u64);
-            gather.tightened(st.memory().ground(), tightened);
+            core.charge(Work::EntryClear, run.count as u64);
+            gather.tightened(core, tightened);
         });
         if frame.has(FrameFlags::SWAPBACKED) {
-            st.lru.lazyfree(st.memory().ground(), pfn);
+            core.lru.lazyfree(core, pfn);
         }
     }
-    st.unlock_folio(pfn);
+    core.unlock_folio(pfn);
 }

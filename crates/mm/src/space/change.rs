@@ -5,7 +5,7 @@ use super::vma::{Vma, VmaFlags, rights_of};
 use super::{Space, Spaces, Stop, VmaTree};
 use crate::api::{Error, Prot};
 use crate::machine::{Machine, WaitKey, Work};
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::table::Bits;
 use crate::tlb::Gather;
 use crate::units::*;
@@ -13,9 +13,9 @@ use std_alloc::vec::Vec;
 
 impl Spaces {
     /// Make `page` a border between ranges. The caller holds the mapping semaphore alone.
-    pub(super) fn split_at<M: Machine>(&self, st: &Store<M>, id: SpaceId, page: Vpn) {
+    pub(super) fn split_at<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, page: Vpn) {
         let space = self.at(id);
-        split_entry_at(st, space, id, page);
+        split_entry_at(core, space, id, page);
         let mut vmas = space.vmas.lock();
         let Some(whole) = vmas.range_of(page) else { return };
         if whole.view.start == page {
@@ -27,54 +27,54 @@ impl Spaces {
         upper.view.id = self.new_vma_id();
         upper.view.begin_at(page);
         // The upper part is registered before the lower one shrinks: no page is ever out of every span.
-        upper.link(st, id, space.group());
+        upper.link(core, id, space.group());
         vmas.update(start, |lower| {
             lower.view.pages = below;
-            lower.relink(st, id, space.group());
+            lower.relink(core, id, space.group());
         });
         vmas.insert(upper);
-        st.charge(Work::VmaChange, 1);
+        core.charge(Work::VmaChange, 1);
     }
 
     /// Join the ranges on both sides of `page` if one continues the other. Semaphore held alone.
-    pub(super) fn merge_at<M: Machine>(&self, st: &Store<M>, id: SpaceId, page: Vpn) {
+    pub(super) fn merge_at<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, page: Vpn) {
         let space = self.at(id);
-        let joined = space.vmas.lock().join(page, |lower, upper| grow(st, id, space, lower, upper));
+        let joined = space.vmas.lock().join(page, |lower, upper| grow(core, id, space, lower, upper));
         if let Some(upper) = joined {
-            upper.unlink(st);
-            st.charge(Work::VmaChange, 1);
+            upper.unlink(core);
+            core.charge(Work::VmaChange, 1);
         }
     }
 
     /// Change properties of all ranges in `[start, end)`, which become ranges of their own, and join what then fits.
     pub(super) fn change_ranges<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         start: Vpn,
         end: Vpn,
         mut change: impl FnMut(&mut VmaTree, Vpn),
     ) {
-        self.split_at(st, id, start);
-        self.split_at(st, id, end);
+        self.split_at(core, id, start);
+        self.split_at(core, id, end);
         let space = self.at(id);
         let starts = space.vmas.lock().starts(start, end);
         for &at in &starts {
             let mut vmas = space.vmas.lock();
             change(&mut vmas, at);
-            vmas.update(at, |vma| vma.relink(st, id, space.group()));
+            vmas.update(at, |vma| vma.relink(core, id, space.group()));
             drop(vmas);
-            st.charge(Work::VmaChange, 1);
+            core.charge(Work::VmaChange, 1);
         }
         for at in starts.into_iter().chain([end]) {
-            self.merge_at(st, id, at);
+            self.merge_at(core, id, at);
         }
     }
 
     /// mprotect.
     pub fn mprotect<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         start: Vpn,
         pages: u64,
@@ -82,7 +82,7 @@ impl Spaces {
     ) -> Result<(), Stop> {
         let end = Vpn(start.0 + pages);
         let space = self.at(id);
-        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
+        let _held = space.mapping.write(&core.machine, WaitKey::Space(id));
         {
             let vmas = space.vmas.lock();
             if !vmas.covers(start, end) {
@@ -95,37 +95,37 @@ impl Spaces {
             }
         }
         let mut forbidden = false;
-        st.gather(id, |gather| {
-            self.change_ranges(st, id, start, end, |vmas, at| {
+        core.gather(id, |gather| {
+            self.change_ranges(core, id, start, end, |vmas, at| {
                 vmas.protect(at, prot, gather);
             });
-            forbidden = change_entries(st, id, start, end, prot, gather);
+            forbidden = change_entries(core, id, start, end, prot, gather);
         });
         if forbidden && prot.contains(Prot::WRITE) {
-            allow_exclusive(st, space, id, start, end);
+            allow_exclusive(core, space, id, start, end);
         }
         Ok(())
     }
 }
 
 /// `lower` takes `upper`'s pages over.
-fn grow<M: Machine>(st: &Store<M>, id: SpaceId, space: &Space, lower: &mut Vma, upper: &Vma) {
+fn grow<M: Machine>(core: &MmCore<M>, id: SpaceId, space: &Space, lower: &mut Vma, upper: &Vma) {
     let adopts_sets = lower.sets.is_empty() && !upper.sets.is_empty();
     lower.view.pages += upper.view.pages;
-    lower.relink(st, id, space.group());
+    lower.relink(core, id, space.group());
     if adopts_sets {
         lower.sets = upper.sets.clone();
         lower.view.anon = upper.view.anon;
         let mut anonymous_part = lower.clone();
         anonymous_part.view.file = None;
-        anonymous_part.link(st, id, space.group());
+        anonymous_part.link(core, id, space.group());
     }
 }
 
 /// Give present entries the rights of `prot`. The right to write is only taken here. Returns whether there are present
 /// entries that do not have it.
 fn change_entries<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     id: SpaceId,
     start: Vpn,
     end: Vpn,
@@ -137,7 +137,7 @@ fn change_entries<M: Machine>(
     let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights.bits_of_entry());
     forbidden.set(Bits::WRITE, read_only);
     let mut without = false;
-    let mut tables = st.tables.lock(st.memory().ground(), id);
+    let mut tables = core.tables.lock(core, id);
     tables.for_each(start, end, |tables, run| {
         without |= run.entry.is_present() && !run.entry.has(Bits::WRITE);
         if !run.entry.is_present() {
@@ -150,8 +150,8 @@ fn change_entries<M: Machine>(
         let old = run.entry.bits();
         if old.intersects(forbidden) || !old.contains(rights.bits_of_entry()) {
             let tightened = tables.change_rights(&run, rights, read_only);
-            st.charge(Work::EntrySet, run.count as u64);
-            gather.tightened(st.memory().ground(), tightened);
+            core.charge(Work::EntrySet, run.count as u64);
+            gather.tightened(core, tightened);
         }
     });
     without
@@ -160,7 +160,7 @@ fn change_entries<M: Machine>(
 /// Let the process write to those pages that are its own, in private ranges, without a fault for each: what once was
 /// exclusive stays so while it is protected. All that is owed for the space is paid first, once for all of them. Pages
 /// that others may see, and those of files, wait for the fault that copies them, or tells the file.
-fn allow_exclusive<M: Machine>(st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
+fn allow_exclusive<M: Machine>(core: &MmCore<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
     let private: Vec<(Vpn, Vpn)> = {
         let vmas = space.vmas.lock();
         let own = vmas.overlapping(start, end).filter(|vma| !vma.view.is_shared());
@@ -169,9 +169,9 @@ fn allow_exclusive<M: Machine>(st: &Store<M>, space: &Space, id: SpaceId, start:
     if private.is_empty() {
         return;
     }
-    let mut tables = st.tables.lock(st.memory().ground(), id).settle();
+    let mut tables = core.tables.lock(core, id).settle();
     for (start, end) in private {
         let allowed = tables.allow_exclusive_writes(start, end);
-        st.charge(Work::EntrySet, allowed);
+        core.charge(Work::EntrySet, allowed);
     }
 }

@@ -5,29 +5,29 @@ use super::{Spaces, Stop};
 use crate::frame::{FolioPages, FrameFlags};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
+use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;
 use crate::rmap::Tally;
-use crate::store::Store;
-use crate::table::{Absent, Bits, Locked, Migrating, Resident, Rights, Run, Settled, Slot};
+use crate::table::{Absent, Bits, EntryRun, LockedTables, Migrating, Resident, Rights, Settled, Slot};
 use crate::tlb::Tightening;
 use crate::units::*;
 use std_alloc::vec::Vec;
 
 impl Spaces {
     /// A copy of `parent`.
-    pub fn fork<M: Machine>(&self, st: &Store<M>, parent: SpaceId, gfp: Gfp) -> Result<SpaceId, Stop> {
-        let child = self.create(st, gfp)?;
+    pub fn fork<M: Machine>(&self, core: &MmCore<M>, parent: SpaceId, gfp: Gfp) -> Result<SpaceId, Stop> {
+        let child = self.create(core, gfp)?;
         self.at(child).set_policy(self.at(parent).policy());
-        let held = self.at(parent).mapping.write(&st.machine, WaitKey::Space(parent));
+        let held = self.at(parent).mapping.write(&core.machine, WaitKey::Space(parent));
         let ranges: Vec<Vma> = self.at(parent).vmas.lock().iter().cloned().collect();
         // The parent loses the right to write to its private pages. Before it goes on, no CPU may still have it.
-        let outcome = st.tlb.tighten(st.memory().ground(), parent, |tightening| {
+        let outcome = core.tlb.tighten(core, parent, |tightening| {
             tightening.everything();
-            ranges.iter().try_for_each(|range| self.copy_range(st, child, range, gfp, tightening))
+            ranges.iter().try_for_each(|range| self.copy_range(core, child, range, gfp, tightening))
         });
         drop(held);
         if let Err(stop) = outcome {
-            self.exit(st, child);
+            self.exit(core, child);
             return Err(stop);
         }
         Ok(child)
@@ -35,7 +35,7 @@ impl Spaces {
 
     fn copy_range<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         child: SpaceId,
         source: &Vma,
         gfp: Gfp,
@@ -48,49 +48,51 @@ impl Spaces {
         copy.view.anon = None;
         // Locks on memory are not inherited.
         copy.view.flags.remove(super::VmaFlags::LOCKED);
-        copy.link(st, child, space.group());
+        copy.link(core, child, space.group());
         space.vmas.lock().insert(copy);
-        st.charge(Work::VmaChange, 1);
+        core.charge(Work::VmaChange, 1);
         // Pages of files that no private copy was made of can be faulted in again.
         if source.sets.is_empty() {
             return Ok(());
         }
         self.at(child).large.store(self.at(tightening.space()).large.load(Relaxed), Relaxed);
-        self.copy_entries(st, child, source, gfp, tightening)
+        self.copy_entries(core, child, source, gfp, tightening)
     }
 
     fn copy_entries<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         child: SpaceId,
         range: &Vma,
         gfp: Gfp,
         tightening: &mut Tightening,
     ) -> Result<(), Stop> {
-        let base = st.memory().ground();
-        let mut from = st.tables.lock(base, tightening.space());
-        let mut to = st.tables.lock(base, child).settle();
+        let mmu = core;
+        let mut from = core.tables.lock(mmu, tightening.space());
+        let mut to = core.tables.lock(mmu, child).settle();
         let mut outcome = Ok(());
-        let mut changes = Changes { tally: Tally::new(base), tightening };
+        let mut changes = Changes { tally: Tally::new(mmu), tightening };
         from.for_each(range.view.start, range.view.end(), |from, run| {
             if let Some(migrating) = run.entry.as_migrating() {
                 if outcome.is_ok() {
                     let what = (&run, migrating, range.view.is_shared());
-                    outcome = copy_migrating(st, from, &mut to, what, gfp);
+                    outcome = copy_migrating(core, from, &mut to, what, gfp);
                 }
             } else if run.is_large() {
                 // One of a file can be faulted in again.
-                if outcome.is_ok() && st.frames[run.entry.pfn()].is_anon() {
-                    outcome = copy_large(st, from, &mut to, &run, gfp, changes.tightening);
+                if outcome.is_ok() && core.frames[run.entry.pfn()].is_anon() {
+                    outcome = copy_large(core, from, &mut to, &run, gfp, changes.tightening);
                 }
             } else if outcome.is_ok() {
                 outcome = to
-                    .reserve(&st.alloc, run.page, gfp.means())
-                    .map(|slot| copy_run(st, from, &mut to, &run, slot, range.view.is_shared(), &mut changes))
+                    .reserve(&core.alloc, run.page, gfp.means())
+                    .map(|slot| {
+                        copy_run(core, from, &mut to, &run, slot, range.view.is_shared(), &mut changes)
+                    })
                     .map_err(Stop::from);
             }
         });
-        changes.tally.settle(base);
+        changes.tally.settle(mmu);
         outcome
     }
 }
@@ -104,26 +106,26 @@ struct Changes<'a> {
 /// Share a 2 MiB entry of anonymous memory. The child's has a table in reserve as the parent's has.
 #[cold]
 fn copy_large<M: Machine>(
-    st: &Store<M>,
-    from: &mut Locked<'_, M>,
+    core: &MmCore<M>,
+    from: &mut LockedTables<'_, M>,
     to: &mut Settled<'_, M>,
-    run: &Run,
+    run: &EntryRun,
     gfp: Gfp,
     tightening: &mut Tightening,
 ) -> Result<(), Stop> {
-    let base = st.memory().ground();
-    let slot = to.reserve_large(&st.alloc, run.page, gfp.means())?.expect("the child has nothing there");
-    to.deposit(&st.alloc, gfp.means())?;
-    st.charge(Work::EntrySet, 1);
-    let pages = run.mapped(&st.frames);
+    let mmu = core;
+    let slot = to.reserve_large(&core.alloc, run.page, gfp.means())?.expect("the child has nothing there");
+    to.deposit(&core.alloc, gfp.means())?;
+    core.charge(Work::EntrySet, 1);
+    let pages = run.mapped(&core.frames);
     if run.entry.has(Bits::WRITE) {
-        tightening.tightened(base, from.forbid_writes(run));
+        tightening.tightened(mmu, from.forbid_writes(run));
     }
     for page in pages.iter() {
-        st.frames[page].clear(FrameFlags::EXCLUSIVE);
+        core.frames[page].clear(FrameFlags::EXCLUSIVE);
     }
-    st.frames[pages.head].get(1);
-    st.rmap.add_large(base, pages.head);
+    core.frames[pages.head].get(1);
+    core.rmap.add_large(mmu, pages.head);
     to.counts().add(Resident::Anon, i64::from(pages.count));
     to.inherit(slot, from, run, Rights::YOUNG);
     Ok(())
@@ -133,25 +135,25 @@ fn copy_large<M: Machine>(
 /// of the whole parent.
 #[cold]
 fn copy_migrating<M: Machine>(
-    st: &Store<M>,
-    from: &mut Locked<'_, M>,
+    core: &MmCore<M>,
+    from: &mut LockedTables<'_, M>,
     to: &mut Settled<'_, M>,
-    (run, migrating, shared): (&Run, Migrating, bool),
+    (run, migrating, shared): (&EntryRun, Migrating, bool),
     gfp: Gfp,
 ) -> Result<(), Stop> {
-    let head = st.frames.head(migrating.page());
-    let anon = st.frames[head].is_anon();
+    let head = core.frames.head(migrating.page());
+    let anon = core.frames[head].is_anon();
     let slot = if !run.is_large() {
-        to.reserve(&st.alloc, run.page, gfp.means())?
+        to.reserve(&core.alloc, run.page, gfp.means())?
     } else if anon {
-        let slot = to.reserve_large(&st.alloc, run.page, gfp.means())?;
-        to.deposit(&st.alloc, gfp.means())?;
+        let slot = to.reserve_large(&core.alloc, run.page, gfp.means())?;
+        to.deposit(&core.alloc, gfp.means())?;
         slot.expect("the child has nothing there")
     } else {
         // It can be faulted in again.
         return Ok(());
     };
-    st.charge(Work::EntrySet, 1);
+    core.charge(Work::EntrySet, 1);
     let mut forget = Rights::YOUNG;
     if shared {
         forget |= Rights::DIRTY;
@@ -160,48 +162,48 @@ fn copy_migrating<M: Machine>(
     if anon {
         let pages = FolioPages { head, first: migrating.page(), count: run.pages() as u32 };
         for page in pages.iter() {
-            st.frames[page].clear(FrameFlags::EXCLUSIVE);
+            core.frames[page].clear(FrameFlags::EXCLUSIVE);
         }
     }
     to.set_absent(slot, Absent::Moving(kept.forgetting(forget)));
-    to.counts().add(super::unmap::resident_kind(st, head), run.pages() as i64);
+    to.counts().add(super::unmap::resident_kind(core, head), run.pages() as i64);
     Ok(())
 }
 
 /// Share a run of pages, or one slot of swap, between parent and child.
 fn copy_run<M: Machine>(
-    st: &Store<M>,
-    from: &mut Locked<'_, M>,
+    core: &MmCore<M>,
+    from: &mut LockedTables<'_, M>,
     to: &mut Settled<'_, M>,
-    run: &Run,
+    run: &EntryRun,
     slot: Slot,
     shared: bool,
     changes: &mut Changes<'_>,
 ) {
-    let base = st.memory().ground();
-    st.charge(Work::EntrySet, run.count as u64);
+    let mmu = core;
+    core.charge(Work::EntrySet, run.count as u64);
     if let Some((swap, _)) = run.entry.as_swap() {
-        st.swap.dup(swap);
+        core.swap.dup(swap);
         let shared = Absent::Swap { slot: swap, exclusive: false };
         from.set_absent(run.slot, shared);
         to.set_absent(slot, shared);
         to.counts().add(Resident::Swap, 1);
         return;
     }
-    let pages = run.mapped(&st.frames);
+    let pages = run.mapped(&core.frames);
     if !shared && run.entry.has(Bits::WRITE) {
-        changes.tightening.tightened(base, from.forbid_writes(run));
+        changes.tightening.tightened(mmu, from.forbid_writes(run));
     }
-    if pages.head != st.zero {
-        let frame = &st.frames[pages.head];
+    if pages.head != core.zero {
+        let frame = &core.frames[pages.head];
         if frame.is_anon() {
             for page in pages.iter() {
-                st.frames[page].clear(FrameFlags::EXCLUSIVE);
+                core.frames[page].clear(FrameFlags::EXCLUSIVE);
             }
         }
         frame.get(pages.count);
-        st.rmap.add_tallied(base, pages, &mut changes.tally);
-        to.counts().add(super::unmap::resident_kind(st, pages.head), i64::from(pages.count));
+        core.rmap.add_tallied(mmu, pages, &mut changes.tally);
+        to.counts().add(super::unmap::resident_kind(core, pages.head), i64::from(pages.count));
     }
     // The child has not used it. That a private page was written must be told by either entry, whichever is left: the
     // page may not be dropped as if MADV_FREE had been the last word on it.

@@ -6,109 +6,115 @@
 //!
 //! Of anonymous memory it takes the ranges that may have folios of 2 MiB by `hugepages-2048kB.enabled`; of files all.
 
-use super::collapse::{CollapseLimits, Collapsed, LARGE, Refused, collapse_at, may_collapse, suits};
+use super::collapse::{CollapseError, CollapseLimits, Collapsed, LARGE, collapse_at, may_collapse, suits};
 use super::{Spaces, Vma, VmaFlags};
 use crate::knobs::Knob;
 use crate::machine::{Machine, WaitKey};
 use crate::memory::Gfp;
+use crate::mm_core::MmCore;
 use crate::stat::Stat;
-use crate::store::Store;
 use crate::units::*;
 
 /// Where the next look is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Cursor {
+pub(super) struct ScanCursor {
     space: u32,
     page: u64,
 }
 
 /// Why khugepaged left a space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Left {
+enum ScanStop {
     /// It has been passed.
-    Passed,
+    SpaceDone,
     /// It has looked at as many pages as it should.
-    Tired,
+    BudgetSpent,
     /// Memory has no block for it.
     NoBlock,
 }
 
 impl Spaces {
     /// Collapse until the machine stops.
-    pub fn khugepaged<M: Machine>(&self, st: &Store<M>) {
-        let mut cursor = Cursor::default();
-        while !st.machine.stopping() {
-            let ticket = st.machine.ticket(WaitKey::Khugepaged);
-            self.scan(st, &mut cursor);
-            let sleep = st.knobs.get(Knob::KhugepagedScanSleepMillisecs) * MILLISECOND;
-            st.machine.wait(ticket, Some(st.machine.now() + sleep));
+    pub fn khugepaged<M: Machine>(&self, core: &MmCore<M>) {
+        let mut cursor = ScanCursor::default();
+        while !core.machine.stopping() {
+            let ticket = core.machine.ticket(WaitKey::Khugepaged);
+            self.scan(core, &mut cursor);
+            let sleep = core.knobs.get(Knob::KhugepagedScanSleepMillisecs) * MILLISECOND;
+            core.machine.wait(ticket, Some(core.machine.now() + sleep));
         }
     }
 
     /// Look at some pages, but at none a second time.
-    pub(super) fn scan<M: Machine>(&self, st: &Store<M>, cursor: &mut Cursor) {
-        let mut left = st.knobs.get(Knob::KhugepagedPagesToScan);
-        let mut spaces = st.tlb.bound();
+    pub(super) fn scan<M: Machine>(&self, core: &MmCore<M>, cursor: &mut ScanCursor) {
+        let mut left = core.knobs.get(Knob::KhugepagedPagesToScan);
+        let mut spaces = core.tlb.bound();
         let mut slept = false;
-        while left > 0 && spaces > 0 && !st.machine.stopping() {
-            match self.scan_space(st, SpaceId(cursor.space), &mut cursor.page, &mut left) {
-                Left::Passed => {
-                    *cursor = Cursor { space: cursor.space + 1, page: 0 };
+        while left > 0 && spaces > 0 && !core.machine.stopping() {
+            match self.scan_space(core, SpaceId(cursor.space), &mut cursor.page, &mut left) {
+                ScanStop::SpaceDone => {
+                    *cursor = ScanCursor { space: cursor.space + 1, page: 0 };
                     spaces -= 1;
-                    if cursor.space >= st.tlb.bound() {
-                        *cursor = Cursor::default();
-                        st.count(Stat::KhugepagedFullScans, 1);
+                    if cursor.space >= core.tlb.bound() {
+                        *cursor = ScanCursor::default();
+                        core.count(Stat::KhugepagedFullScans, 1);
                     }
                 }
-                Left::Tired => {}
-                Left::NoBlock if slept => return,
-                Left::NoBlock => {
+                ScanStop::BudgetSpent => {}
+                ScanStop::NoBlock if slept => return,
+                ScanStop::NoBlock => {
                     slept = true;
-                    let ticket = st.machine.ticket(WaitKey::Khugepaged);
-                    let sleep = st.knobs.get(Knob::KhugepagedAllocSleepMillisecs) * MILLISECOND;
-                    st.machine.wait(ticket, Some(st.machine.now() + sleep));
+                    let ticket = core.machine.ticket(WaitKey::Khugepaged);
+                    let sleep = core.knobs.get(Knob::KhugepagedAllocSleepMillisecs) * MILLISECOND;
+                    core.machine.wait(ticket, Some(core.machine.now() + sleep));
                 }
             }
         }
     }
 
     /// Go on in a space.
-    fn scan_space<M: Machine>(&self, st: &Store<M>, id: SpaceId, page: &mut u64, left: &mut u64) -> Left {
-        let Some(space) = self.list.get(id.0) else { return Left::Passed };
+    fn scan_space<M: Machine>(
+        &self,
+        core: &MmCore<M>,
+        id: SpaceId,
+        page: &mut u64,
+        left: &mut u64,
+    ) -> ScanStop {
+        let Some(space) = self.list.get(id.0) else { return ScanStop::SpaceDone };
         let held = {
             // While it is held, the space does not end; the semaphore, which its end waits for, keeps it from then on.
             let _life = space.life.lock();
             let runs = space.is_alive() && !space.is_killed();
-            if runs { space.mapping.try_write(&st.machine, WaitKey::Space(id)) } else { None }
+            if runs { space.mapping.try_write(&core.machine, WaitKey::Space(id)) } else { None }
         };
         // Its own tasks are faster.
-        let Some(_held) = held else { return Left::Passed };
+        let Some(_held) = held else { return ScanStop::SpaceDone };
         let gfp = Gfp::user(space.group());
         while *left > 0 {
             let next = {
                 let vmas = space.vmas.lock();
-                let mut places = vmas.from(Vpn(*page)).filter(|vma| wanted(st, vma));
+                let mut places = vmas.from(Vpn(*page)).filter(|vma| wanted(core, vma));
                 places.find_map(|vma| first_place(vma, *page).map(|at| (vma.clone(), at)))
             };
-            let Some((vma, at)) = next else { return Left::Passed };
+            let Some((vma, at)) = next else { return ScanStop::SpaceDone };
             *page = at.0 + LARGE;
             *left = left.saturating_sub(LARGE);
-            let limits = CollapseLimits::of_daemon(st);
-            match collapse_at(st, (id, space), &vma, at, limits, gfp) {
-                Ok(Collapsed::Now) => st.count(Stat::KhugepagedPagesCollapsed, 1),
-                Ok(Collapsed::No(Refused::NoBlock)) => return Left::NoBlock,
+            let limits = CollapseLimits::of_daemon(core);
+            match collapse_at(core, (id, space), &vma, at, limits, gfp) {
+                Ok(Collapsed::Now) => core.count(Stat::KhugepagedPagesCollapsed, 1),
+                Ok(Collapsed::No(CollapseError::NoBlock)) => return ScanStop::NoBlock,
                 // Where memory is short, it is not the time.
                 Ok(Collapsed::Before | Collapsed::No(_)) | Err(_) => {}
             }
         }
-        Left::Tired
+        ScanStop::BudgetSpent
     }
 }
 
 /// Is khugepaged to collapse what a range maps?
-fn wanted<M: Machine>(st: &Store<M>, vma: &Vma) -> bool {
+fn wanted<M: Machine>(core: &MmCore<M>, vma: &Vma) -> bool {
     let asked = vma.view.flags.contains(VmaFlags::HUGEPAGE);
-    let enabled = || st.knobs.anon_sizes().orders(asked).any(|order| order == PAGEBLOCK_ORDER);
+    let enabled = || core.knobs.anon_sizes().orders(asked).any(|order| order == PAGEBLOCK_ORDER);
     may_collapse(vma) && (vma.view.file.is_some() || enabled())
 }
 

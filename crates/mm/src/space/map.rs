@@ -6,7 +6,7 @@ use crate::api::{Backing, Error, FileKind, MapRequest, Prot};
 use crate::knobs::Knob;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::mempolicy::MemPolicy;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::swap::RangeReadahead;
 use crate::table::USER_END;
 use crate::units::*;
@@ -14,23 +14,23 @@ use smallvec::SmallVec;
 
 impl Spaces {
     /// Map memory. Returns the first page. Pages are faulted in by the caller if `populate` or `locked` is asked for.
-    pub fn mmap<M: Machine>(&self, st: &Store<M>, id: SpaceId, request: &MapRequest) -> Result<Vpn, Stop> {
+    pub fn mmap<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, request: &MapRequest) -> Result<Vpn, Stop> {
         if request.pages == 0 || request.pages > USER_END.0 {
             return Err(Error::Invalid.into());
         }
         // Before anything is unmapped for it.
         check_rights(request)?;
         let space = self.at(id);
-        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
+        let _held = space.mapping.write(&core.machine, WaitKey::Space(id));
         let start = match request.at {
             Some(at) if at.0 > USER_END.0 - request.pages => return Err(Error::Invalid.into()),
             Some(at) => {
-                self.unmap_range(st, id, at, Vpn(at.0 + request.pages));
+                self.unmap_range(core, id, at, Vpn(at.0 + request.pages));
                 at
             }
-            None => place(st, &space.vmas.lock(), request).ok_or(Error::NoMemory)?,
+            None => place(core, &space.vmas.lock(), request).ok_or(Error::NoMemory)?,
         };
-        let (file, flags) = self.backing(st, request);
+        let (file, flags) = self.backing(core, request);
         let view = VmaView {
             id: self.new_vma_id(),
             start,
@@ -43,18 +43,18 @@ impl Spaces {
             anon: None,
         };
         let vma = Vma { view, sets: SmallVec::new(), swapped: RangeReadahead::default() };
-        vma.link(st, id, space.group());
+        vma.link(core, id, space.group());
         space.vmas.lock().insert(vma);
-        st.charge(Work::VmaChange, 1);
-        self.merge_at(st, id, Vpn(start.0 + request.pages));
-        self.merge_at(st, id, start);
+        core.charge(Work::VmaChange, 1);
+        self.merge_at(core, id, Vpn(start.0 + request.pages));
+        self.merge_at(core, id, start);
         Ok(start)
     }
 
     /// The file behind a request, if any, and the range's properties.
     fn backing<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         request: &MapRequest,
     ) -> (Option<(FileId, PageIndex)>, VmaFlags) {
         let mut flags = VmaFlags::MAY_WRITE;
@@ -63,7 +63,7 @@ impl Spaces {
             Backing::Anonymous => None,
             Backing::AnonymousShared => {
                 flags |= VmaFlags::SHARED;
-                Some((st.cache.create_nameless(FileKind::Shmem, request.pages * PAGE_SIZE), PageIndex(0)))
+                Some((core.cache.create_nameless(FileKind::Shmem, request.pages * PAGE_SIZE), PageIndex(0)))
             }
             Backing::File { file, offset, shared, writable } => {
                 flags.set(VmaFlags::SHARED, shared);
@@ -88,14 +88,14 @@ fn check_rights(request: &MapRequest) -> Result<(), Error> {
 }
 
 /// Where there is room. What shows 2 MiB of a file or more begins where large entries fit.
-fn place<M: Machine>(st: &Store<M>, vmas: &VmaTree, request: &MapRequest) -> Option<Vpn> {
+fn place<M: Machine>(core: &MmCore<M>, vmas: &VmaTree, request: &MapRequest) -> Option<Vpn> {
     const LARGE: u64 = TABLE_ENTRIES as u64;
     let offset = match request.backing {
         Backing::File { offset, .. } => Some(offset.0),
         Backing::AnonymousShared => Some(0),
         Backing::Anonymous => None,
     };
-    match offset.filter(|_| st.knobs.get(Knob::ThpFilePmd) == 1 && request.pages >= LARGE) {
+    match offset.filter(|_| core.knobs.get(Knob::ThpFilePmd) == 1 && request.pages >= LARGE) {
         Some(offset) => {
             let start = vmas.gap(request.pages + LARGE - 1)?;
             Some(Vpn(start.0 + (offset.wrapping_sub(start.0)) % LARGE))

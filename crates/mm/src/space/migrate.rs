@@ -5,7 +5,7 @@ use crate::api::Error;
 use crate::frame::List;
 use crate::machine::{Machine, WaitKey};
 use crate::migrate;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::units::*;
 
 /// What a walk of a range for [`migrate`](crate::migrate) has found.
@@ -23,32 +23,32 @@ impl Spaces {
     /// Isolate those folios of which a page of `[start, end)` is mapped and that are `wanted`.
     pub fn collect<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         (start, end): (Vpn, Vpn),
         wanted: impl Fn(NodeId) -> bool,
     ) -> Result<Collected, Stop> {
         let space = self.get(id).ok_or(Error::NotFound)?;
-        let _held = space.mapping.read(&st.machine, WaitKey::Space(id));
+        let _held = space.mapping.read(&core.machine, WaitKey::Space(id));
         let mut found = Collected::default();
         let mut last = Pfn::NONE;
-        let mut tables = st.tables.lock(st.memory().ground(), id);
+        let mut tables = core.tables.lock(core, id);
         tables.for_each(start, end, |_, run| {
             let shown = run.end().min(end).0 - run.page.max(start).0;
             if run.entry.as_migrating().is_some() {
                 (found.mapped, found.refused) = (found.mapped + shown, found.refused + shown);
             }
-            if !run.entry.is_present() || run.entry.pfn() == st.zero {
+            if !run.entry.is_present() || run.entry.pfn() == core.zero {
                 return;
             }
             found.mapped += shown;
-            let head = run.mapped(&st.frames).head;
-            if head == last || !wanted(st.frames[head].node()) {
+            let head = run.mapped(&core.frames).head;
+            if head == last || !wanted(core.frames[head].node()) {
                 return;
             }
-            match migrate::isolate(st, head) {
+            match migrate::isolate(core, head) {
                 Ok(_) => {
-                    found.folios.push_head(&st.frames, head);
+                    found.folios.push_head(&core.frames, head);
                     last = head;
                 }
                 Err(_) => found.refused += shown,

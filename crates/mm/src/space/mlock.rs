@@ -4,7 +4,7 @@ use super::vma::VmaFlags;
 use super::{Spaces, Stop};
 use crate::api::Error;
 use crate::machine::{Machine, WaitKey};
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::units::*;
 
 impl Spaces {
@@ -12,7 +12,7 @@ impl Spaces {
     /// a fault in a locked range locks its folio.
     pub fn mlock<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         start: Vpn,
         pages: u64,
@@ -20,26 +20,26 @@ impl Spaces {
     ) -> Result<(), Stop> {
         let end = Vpn(start.0 + pages);
         let space = self.at(id);
-        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
+        let _held = space.mapping.write(&core.machine, WaitKey::Space(id));
         if !space.vmas.lock().covers(start, end) {
             return Err(Error::NotMapped.into());
         }
-        self.change_ranges(st, id, start, end, |vmas, at| {
+        self.change_ranges(core, id, start, end, |vmas, at| {
             vmas.update(at, |vma| vma.view.flags.set(VmaFlags::LOCKED, lock));
         });
-        let mut tables = st.tables.lock(st.memory().ground(), id);
+        let mut tables = core.tables.lock(core, id);
         tables.for_each(start, end, |_, run| {
-            let moving = run.entry.as_migrating().map(|migrating| st.frames.head(migrating.page()));
+            let moving = run.entry.as_migrating().map(|migrating| core.frames.head(migrating.page()));
             if let (false, Some(head)) = (lock, moving) {
                 // Should its content be moved, those ranges lock the new folio that still are locked then.
-                st.lru.munlock(st.memory().ground(), head);
+                core.lru.munlock(core, head);
             }
-            if run.entry.is_present() && run.entry.pfn() != st.zero {
-                let head = run.mapped(&st.frames).head;
+            if run.entry.is_present() && run.entry.pfn() != core.zero {
+                let head = run.mapped(&core.frames).head;
                 if lock {
-                    st.lru.mlock(st.memory().ground(), head);
+                    core.lru.mlock(core, head);
                 } else {
-                    st.lru.munlock(st.memory().ground(), head);
+                    core.lru.munlock(core, head);
                 }
             }
         });
@@ -49,14 +49,14 @@ impl Spaces {
     /// Is every page of the range in a range that is mapped, and which parts of shared files does it show? For msync.
     pub fn shared_parts<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         start: Vpn,
         pages: u64,
     ) -> Result<std_alloc::vec::Vec<(FileId, PageIndex, u64)>, Stop> {
         let end = Vpn(start.0 + pages);
         let space = self.at(id);
-        let _held = space.mapping.read(&st.machine, WaitKey::Space(id));
+        let _held = space.mapping.read(&core.machine, WaitKey::Space(id));
         let vmas = space.vmas.lock();
         if !vmas.covers(start, end) {
             return Err(Error::NotMapped.into());

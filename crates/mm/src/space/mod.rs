@@ -18,7 +18,7 @@ mod map;
 mod migrate;
 mod mlock;
 mod numa;
-mod passed;
+mod partial_folios;
 mod policy;
 mod remap;
 mod split;
@@ -29,7 +29,7 @@ mod unmap;
 mod vma;
 
 pub use advise::Advised;
-pub use collapse::{CollapseLimits, Collapsed, Refused};
+pub use collapse::{CollapseError, CollapseLimits, Collapsed};
 pub use fault::{FaultStop, Served};
 pub use migrate::Collected;
 pub use numa::TaskScan;
@@ -44,9 +44,9 @@ use crate::lock::Lock;
 use crate::machine::{Machine, WaitKey};
 use crate::memory::{Gfp, Shortage};
 use crate::mempolicy::MemPolicy;
+use crate::mm_core::MmCore;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use crate::semaphore::Semaphore;
-use crate::store::Store;
 use crate::units::*;
 
 /// Why an operation on a space stopped.
@@ -87,7 +87,7 @@ pub struct Space {
     /// Bit n: it has run since aging on node n, modulo 64, last asked.
     ran: AtomicU64,
     /// Where its pages are marked, and when.
-    numa: numa::Scan,
+    numa: numa::NumaScan,
     /// Where its memory comes from, if a range does not say: the word of a [`MemPolicy`].
     policy: AtomicU64,
 }
@@ -167,11 +167,11 @@ impl Spaces {
     }
 
     /// A new, empty space.
-    pub fn create<M: Machine>(&self, st: &Store<M>, gfp: Gfp) -> Result<SpaceId, Shortage> {
-        let id = st.tlb.create();
-        if let Err(needs) = st.tables.create(st.memory().ground(), &st.alloc, id, gfp.means()) {
-            st.tlb.destroy(st.memory().ground(), id);
-            st.tlb.release(id);
+    pub fn create<M: Machine>(&self, core: &MmCore<M>, gfp: Gfp) -> Result<SpaceId, Shortage> {
+        let id = core.tlb.create();
+        if let Err(needs) = core.tables.create(core, &core.alloc, id, gfp.means()) {
+            core.tlb.destroy(core, id);
+            core.tlb.release(id);
             return Err(needs.into());
         }
         let space = self.list.ensure(id.0);
@@ -186,13 +186,13 @@ impl Spaces {
     }
 
     /// Charge a space to another group from now on. Returns the one that it was in; `None`: there is no such space.
-    pub fn move_to<M: Machine>(&self, st: &Store<M>, id: SpaceId, group: GroupId) -> Option<GroupId> {
+    pub fn move_to<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, group: GroupId) -> Option<GroupId> {
         let space = self.get(id)?;
         // Ranges tell the reverse map which group uses them.
-        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
+        let _held = space.mapping.write(&core.machine, WaitKey::Space(id));
         let old = GroupId(space.group.swap(group.0 as u32, Relaxed) as u16);
         self.note_arrival(space);
-        space.vmas.lock().iter().for_each(|vma| vma.relink(st, id, group));
+        space.vmas.lock().iter().for_each(|vma| vma.relink(core, id, group));
         Some(old)
     }
 
@@ -208,8 +208,8 @@ impl Spaces {
 
     /// What khugepaged does between two sleeps, from the first space on.
     #[cfg(test)]
-    pub(crate) fn scan_from_start<M: Machine>(&self, st: &Store<M>) {
-        self.scan(st, &mut khugepaged::Cursor::default());
+    pub(crate) fn scan_from_start<M: Machine>(&self, core: &MmCore<M>) {
+        self.scan(core, &mut khugepaged::ScanCursor::default());
     }
 
     fn new_vma_id(&self) -> VmaId {

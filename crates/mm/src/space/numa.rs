@@ -12,16 +12,16 @@
 
 use super::vma::{VmaFlags, VmaView};
 use super::{Space, Spaces};
-use crate::alloc::{Fresh, Mark, Reserve};
+use crate::alloc::{Fresh, Reserve, Watermark};
 use crate::api::Prot;
 use crate::frame::{FolioPages, FrameFlags, List};
 use crate::knobs::{Knob, numa_balancing};
 use crate::machine::{Machine, Scope, WaitKey, Work, ZoneKind};
-use crate::migrate::{self, Mode, Target, Why};
+use crate::migrate::{self, MigrateReason, Mode, Target};
+use crate::mm_core::MmCore;
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 use crate::stat::Stat;
-use crate::store::Store;
-use crate::table::{Bits, Locked, Rights, Run};
+use crate::table::{Bits, EntryRun, LockedTables, Rights};
 use crate::tlb::Gather;
 use crate::units::*;
 
@@ -34,7 +34,7 @@ const MOST_MB_PER_SECOND: u64 = 2560;
 
 /// Where a space's pages are marked, and when.
 #[derive(Default)]
-pub(super) struct Scan {
+pub(super) struct NumaScan {
     /// When it goes on at the earliest; 0: it has not begun.
     next: AtomicU64,
     /// With which page.
@@ -90,7 +90,7 @@ const MOSTLY: u64 = 7;
 
 /// How long a period is next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
+enum NextScan {
     /// So long, after what is under way.
     After(u64),
     /// So long from now on: there is nothing to be learnt for the time being.
@@ -101,12 +101,12 @@ impl Told {
     /// The period after the one that all this was told in: longer where pages are where they are used, or belong to one
     /// task, or cannot be moved; shorter where neither holds. (`update_task_scan_period`; of a space and not of a
     /// task.)
-    fn next_period(&self, period: u64, (least, most): (u64, u64)) -> Next {
+    fn next_period(&self, period: u64, (least, most): (u64, u64)) -> NextScan {
         let taken = |cells: &[AtomicU64; 2]| cells.each_ref().map(|cell| cell.swap(0, Relaxed));
         let ([remote, local], [shared, private]) = (taken(&self.local), taken(&self.private));
         let immobile = self.immobile.swap(0, Relaxed);
         if local + shared == 0 || immobile > 0 {
-            return Next::FromNow((period * 2).min(most));
+            return NextScan::FromNow((period * 2).min(most));
         }
         let slot = period.div_ceil(SLOTS);
         // Who tells adds to the one before the other: one may be there alone.
@@ -120,7 +120,7 @@ impl Told {
         } else {
             period.saturating_sub((MOSTLY - own.max(near)) * slot)
         };
-        Next::After(next.clamp(least, most.max(least)))
+        NextScan::After(next.clamp(least, most.max(least)))
     }
 }
 
@@ -128,37 +128,37 @@ impl Told {
 struct Taken(Option<Fresh>);
 
 impl<M: Machine> Target<M> for Taken {
-    fn take(&mut self, _st: &Store<M>, _from: Pfn, order: Order) -> Option<Fresh> {
+    fn take(&mut self, _st: &MmCore<M>, _from: Pfn, order: Order) -> Option<Fresh> {
         if self.0.as_ref().is_some_and(|fresh| fresh.order() == order) { self.0.take() } else { None }
     }
 
-    fn give_back(&mut self, _st: &Store<M>, unused: Fresh) {
+    fn give_back(&mut self, _st: &MmCore<M>, unused: Fresh) {
         self.0 = Some(unused);
     }
 }
 
 /// Has a node so much room that whatever is used may come to it?
-pub(super) fn has_ample_room<M: Machine>(st: &Store<M>, node: NodeId) -> bool {
+pub(super) fn has_ample_room<M: Machine>(core: &MmCore<M>, node: NodeId) -> bool {
     const GIB: u64 = (1 << 30) / PAGE_SIZE;
-    let present: u64 = st.alloc.zones_of(node, ZoneKind::Movable).map(|zone| zone.managed()).sum();
+    let present: u64 = core.alloc.zones_of(node, ZoneKind::Movable).map(|zone| zone.managed()).sum();
     let room = GIB.max(present / 16);
-    let mut zones = st.alloc.zones_of(node, ZoneKind::Movable);
-    zones.any(|zone| zone.watermark_ok_above(room, Mark::Promo, ZoneKind::Movable, Reserve::None))
+    let mut zones = core.alloc.zones_of(node, ZoneKind::Movable);
+    zones.any(|zone| zone.watermark_ok_above(room, Watermark::Promo, ZoneKind::Movable, Reserve::None))
 }
 
 impl Spaces {
     /// Mark the next part of a space, if it is time. To be called by a task of the space that has run for `ran`, with
     /// nothing held.
-    pub fn mark_for_numa<M: Machine>(&self, st: &Store<M>, id: SpaceId, scan: &TaskScan, ran: Nanos) {
+    pub fn mark_for_numa<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, scan: &TaskScan, ran: Nanos) {
         let Some(space) = self.get(id) else { return };
-        if !space.scan_is_due(st, id, scan, ran) {
+        if !space.scan_is_due(core, id, scan, ran) {
             return;
         }
         scan.put_off(STAND_BACK);
-        let _scope = st.scope(Scope::TaskNumaWork);
-        let Some(_held) = space.mapping.try_read(&st.machine, WaitKey::Space(id)) else { return };
-        let begun = st.machine.now();
-        let size = (st.knobs.get(Knob::NumaScanSizeMb) << 20) / PAGE_SIZE;
+        let _scope = core.scope(Scope::TaskNumaWork);
+        let Some(_held) = space.mapping.try_read(&core.machine, WaitKey::Space(id)) else { return };
+        let begun = core.machine.now();
+        let size = (core.knobs.get(Knob::NumaScanSizeMb) << 20) / PAGE_SIZE;
         let (mut left, mut look) = (size, size * LOOKED_FOR_MARKED);
         let mut at = Vpn(space.numa.cursor.load(Relaxed));
         let next = loop {
@@ -168,8 +168,8 @@ impl Spaces {
             let start = at.max(range.start);
             let end = Vpn((start.0 + left).next_multiple_of(TABLE_ENTRIES as u64)).min(range.end());
             let is_cow = range.flags & (VmaFlags::SHARED | VmaFlags::MAY_WRITE) == VmaFlags::MAY_WRITE;
-            let marked = st.gather(id, |gather| mark(st, id, (start, end), is_cow, gather));
-            st.count(Stat::NumaPteUpdates, marked as i64);
+            let marked = core.gather(id, |gather| mark(core, id, (start, end), is_cow, gather));
+            core.count(Stat::NumaPteUpdates, marked as i64);
             if marked > 0 {
                 left = left.saturating_sub(end.0 - start.0);
             }
@@ -178,26 +178,26 @@ impl Spaces {
             if left == 0 || look == 0 {
                 break at;
             }
-            st.machine.resched();
+            core.machine.resched();
         };
         space.numa.cursor.store(next.0, Relaxed);
         if next == Vpn(0) {
             space.numa.rounds.fetch_add(1, Relaxed);
         }
         // It takes about 3 % of the task's time, at most.
-        scan.put_off(32 * st.machine.now().saturating_sub(begun));
+        scan.put_off(32 * core.machine.now().saturating_sub(begun));
     }
 }
 
 impl Space {
     /// Is it time to mark pages? If so, nobody else does.
-    fn scan_is_due<M: Machine>(&self, st: &Store<M>, id: SpaceId, scan: &TaskScan, ran: Nanos) -> bool {
-        let (now, next) = (st.machine.now(), self.numa.next.load(Relaxed));
-        let delay = st.knobs.get(Knob::NumaScanDelayMs) * MILLISECOND;
+    fn scan_is_due<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, scan: &TaskScan, ran: Nanos) -> bool {
+        let (now, next) = (core.machine.now(), self.numa.next.load(Relaxed));
+        let delay = core.knobs.get(Knob::NumaScanDelayMs) * MILLISECOND;
         if next == 0 {
             self.numa.next.store((now + delay).max(1), Relaxed);
         }
-        let period = || self.scan_period(st, id) * MILLISECOND;
+        let period = || self.scan_period(core, id) * MILLISECOND;
         scan.ask(ran, delay, period)
             && next != 0
             && now >= next
@@ -205,27 +205,27 @@ impl Space {
     }
 
     /// Milliseconds from one part to the next. The first is the shortest.
-    fn scan_period<M: Machine>(&self, st: &Store<M>, id: SpaceId) -> u64 {
+    fn scan_period<M: Machine>(&self, core: &MmCore<M>, id: SpaceId) -> u64 {
         match self.numa.period.load(Relaxed) {
-            0 => scan_periods(st, id).0,
+            0 => scan_periods(core, id).0,
             period => period,
         }
     }
 
     /// If all of the space has been marked once more, make the period longer or shorter.
-    fn adapt_period<M: Machine>(&self, st: &Store<M>, id: SpaceId) {
+    fn adapt_period<M: Machine>(&self, core: &MmCore<M>, id: SpaceId) {
         let rounds = self.numa.rounds.load(Relaxed);
         // Mostly nothing has changed, and faults of several CPUs look.
         if self.numa.adapted.load(Relaxed) == rounds || self.numa.adapted.swap(rounds, Relaxed) == rounds {
             return;
         }
-        let (least, most) = scan_periods(st, id);
+        let (least, most) = scan_periods(core, id);
         let period = self.numa.period.load(Relaxed).max(least);
         let next = self.numa.told.next_period(period, (least, most));
-        let (Next::After(period) | Next::FromNow(period)) = next;
+        let (NextScan::After(period) | NextScan::FromNow(period)) = next;
         self.numa.period.store(period, Relaxed);
-        if next == Next::FromNow(period) {
-            self.numa.next.store(st.machine.now() + period * MILLISECOND, Relaxed);
+        if next == NextScan::FromNow(period) {
+            self.numa.next.store(core.machine.now() + period * MILLISECOND, Relaxed);
         }
     }
 
@@ -233,12 +233,12 @@ impl Space {
     /// just promoted before: it counts as used from elsewhere, and by one task. (`task_numa_fault`)
     pub(super) fn note_locality<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         pages: u64,
         (local, private): (bool, bool),
     ) {
-        self.adapt_period(st, id);
+        self.adapt_period(core, id);
         self.numa.told.local[usize::from(local)].fetch_add(pages, Relaxed);
         self.numa.told.private[usize::from(private)].fetch_add(pages, Relaxed);
     }
@@ -251,46 +251,48 @@ impl Space {
     /// Move a folio that is used from `to`, if that has room and the folio can be moved. Has it been?
     pub(super) fn move_misplaced<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         vma: &VmaView,
         head: Pfn,
         to: NodeId,
     ) -> bool {
-        let frame = &st.frames[head];
+        let frame = &core.frames[head];
         let (from, tiering) =
-            (frame.node(), st.knobs.get(Knob::NumaBalancing) & numa_balancing::TIERING != 0);
+            (frame.node(), core.knobs.get(Knob::NumaBalancing) & numa_balancing::TIERING != 0);
         if !frame.has(FrameFlags::SWAPBACKED) {
             // What several processes run is as near to one as to the other; what is dirty may have to be written first.
-            let code = vma.prot.contains(Prot::EXEC) && st.frames.likely_mapped_shared(head);
+            let code = vma.prot.contains(Prot::EXEC) && core.frames.likely_mapped_shared(head);
             if code || frame.has(FrameFlags::DIRTY) {
                 return false;
             }
         }
         let order = frame.order();
-        let mut zones = st.alloc.zones_of(to, ZoneKind::Movable);
+        let mut zones = core.alloc.zones_of(to, ZoneKind::Movable);
         let pages = u64::from(order.frames());
-        if !zones.any(|zone| zone.watermark_ok_above(pages, Mark::High, ZoneKind::Movable, Reserve::None)) {
+        if !zones
+            .any(|zone| zone.watermark_ok_above(pages, Watermark::High, ZoneKind::Movable, Reserve::None))
+        {
             if tiering {
-                st.alloc.wake_kswapd_of(st.memory().ground(), to, order);
+                core.alloc.wake_kswapd_of(core, to, order);
             }
             return false;
         }
         // A folio for which there is no block stays whole, and where it is.
-        let Some(fresh) = migrate::frame_on(st, to, order, Mark::Low) else { return false };
+        let Some(fresh) = migrate::frame_on(core, to, order, Watermark::Low) else { return false };
         let mut moved = false;
         let mut target = Taken(Some(fresh));
-        if migrate::isolate(st, head).is_ok() {
+        if migrate::isolate(core, head).is_ok() {
             let mut folios = List::new();
-            folios.push_head(&st.frames, head);
-            let done = migrate::folios(st, folios, &mut target, Mode::Async, Why::Promotion);
-            st.count(Stat::NumaPagesMigrated, done.moved as i64);
+            folios.push_head(&core.frames, head);
+            let done = migrate::folios(core, folios, &mut target, Mode::Async, MigrateReason::Promotion);
+            core.count(Stat::NumaPagesMigrated, done.moved as i64);
             moved = done.moved > 0;
-            if !st.tiers.is_top(from) && st.tiers.is_top(to) {
-                st.count(Stat::PgpromoteSuccess, done.moved as i64);
+            if !core.tiers.is_top(from) && core.tiers.is_top(to) {
+                core.count(Stat::PgpromoteSuccess, done.moved as i64);
             }
         }
         if let Some(unused) = target.0 {
-            st.put(unused.into_pfn());
+            core.put(unused.into_pfn());
         }
         moved
     }
@@ -298,13 +300,13 @@ impl Space {
 
 /// Milliseconds between two parts of a space, at least and at most: all of it in the shortest or the longest period,
 /// within what may be marked in a second.
-fn scan_periods<M: Machine>(st: &Store<M>, id: SpaceId) -> (u64, u64) {
-    let size_mb = st.knobs.get(Knob::NumaScanSizeMb);
-    let resident = st.tables.lock(st.memory().ground(), id).counts().pages();
+fn scan_periods<M: Machine>(core: &MmCore<M>, id: SpaceId) -> (u64, u64) {
+    let size_mb = core.knobs.get(Knob::NumaScanSizeMb);
+    let resident = core.tables.lock(core, id).counts().pages();
     let parts = resident.div_ceil((size_mb << 20) / PAGE_SIZE).max(1);
     let floor = 1000 * size_mb / MOST_MB_PER_SECOND;
-    let least = (st.knobs.get(Knob::NumaScanPeriodMinMs) / parts).max(floor);
-    (least, (st.knobs.get(Knob::NumaScanPeriodMaxMs) / parts).max(least))
+    let least = (core.knobs.get(Knob::NumaScanPeriodMinMs) / parts).max(floor);
+    (least, (core.knobs.get(Knob::NumaScanPeriodMaxMs) / parts).max(least))
 }
 
 /// Do uses of a range's pages tell where they should be? (Where a program has said where they are to be, it is not
@@ -316,28 +318,28 @@ fn tells_user(vma: &VmaView) -> bool {
 
 /// Mark the entries of a range whose pages could be elsewhere. Returns how many.
 fn mark<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     id: SpaceId,
     (start, end): (Vpn, Vpn),
     is_cow: bool,
     gather: &mut Gather,
 ) -> u64 {
-    let normal = st.knobs.get(Knob::NumaBalancing) & numa_balancing::NORMAL != 0;
-    let policy = st.hot.policy(&st.knobs);
-    let now_ms = st.machine.now() / MILLISECOND;
+    let normal = core.knobs.get(Knob::NumaBalancing) & numa_balancing::NORMAL != 0;
+    let policy = core.hot.policy(&core.knobs);
+    let now_ms = core.machine.now() / MILLISECOND;
     let mut marked = 0;
-    let mut tables: Locked<'_, M> = st.tables.lock(st.memory().ground(), id);
-    tables.for_each(start, end, |tables, run: Run| {
-        if !run.entry.is_present() || !run.entry.has(Bits::USER) || run.entry.pfn() == st.zero {
+    let mut tables: LockedTables<'_, M> = core.tables.lock(core, id);
+    tables.for_each(start, end, |tables, run: EntryRun| {
+        if !run.entry.is_present() || !run.entry.has(Bits::USER) || run.entry.pfn() == core.zero {
             return;
         }
-        let FolioPages { head, .. } = run.mapped(&st.frames);
-        let frame = &st.frames[head];
-        let top = st.tiers.is_top(frame.node());
+        let FolioPages { head, .. } = run.mapped(&core.frames);
+        let frame = &core.frames[head];
+        let top = core.tiers.is_top(frame.node());
         if !(if top { normal } else { policy.wants_faults() })
             || (!frame.has(FrameFlags::SWAPBACKED) && frame.has(FrameFlags::DIRTY))
             // What spaces share until one of them writes to it is as near to one as to the other.
-            || (is_cow && st.frames.likely_mapped_shared(head))
+            || (is_cow && core.frames.likely_mapped_shared(head))
         {
             return;
         }
@@ -346,8 +348,8 @@ fn mark<M: Machine>(
         }
         let rights = Rights::from_bits_truncate(run.entry.bits().bits()) & Rights::NO_EXEC;
         let tightened = tables.change_rights(&run, rights, false);
-        st.charge(Work::EntrySet, u64::from(run.count));
-        gather.tightened(st.memory().ground(), tightened);
+        core.charge(Work::EntrySet, u64::from(run.count));
+        gather.tightened(core, tightened);
         marked += u64::from(run.count) * u64::from(run.order.frames());
     });
     marked
@@ -384,7 +386,7 @@ mod tests {
             set(&told.private, private);
             told.immobile.store(immobile, Relaxed);
             match told.next_period(1000, (300, 60_000)) {
-                Next::After(period) | Next::FromNow(period) => period,
+                NextScan::After(period) | NextScan::FromNow(period) => period,
             }
         };
         // Each task has its own pages: longer, by the tenths above seven, and at least by one.
@@ -395,13 +397,17 @@ mod tests {
         assert_eq!([next(60, 30, 0), next(20, 40, 0), next(0, 0, 0)], [900, 700, 300]);
         assert_eq!(next(60, 30, 1), 2000, "nothing could be moved");
         let told = Told::default();
-        assert_eq!(told.next_period(1000, (300, 60_000)), Next::FromNow(2000), "nobody has told anything");
+        assert_eq!(
+            told.next_period(1000, (300, 60_000)),
+            NextScan::FromNow(2000),
+            "nobody has told anything"
+        );
         told.local[0].store(1, Relaxed);
         told.private[1].store(1, Relaxed);
         told.immobile.store(1, Relaxed);
         assert_eq!(
             told.next_period(50_000, (300, 60_000)),
-            Next::FromNow(60_000),
+            NextScan::FromNow(60_000),
             "no longer than the longest"
         );
         // What could not be moved in that round says nothing of the next.
@@ -409,6 +415,6 @@ mod tests {
         told.local[1].store(60, Relaxed);
         told.private[0].store(70, Relaxed);
         told.private[1].store(30, Relaxed);
-        assert_eq!(told.next_period(1000, (300, 60_000)), Next::After(900));
+        assert_eq!(told.next_period(1000, (300, 60_000)), NextScan::After(900));
     }
 }

@@ -4,9 +4,9 @@ use super::vma::VmaView;
 use super::{Space, Spaces, Stop};
 use crate::api::Error;
 use crate::machine::{Machine, WaitKey};
-use crate::mempolicy::{MemPolicy, Place};
+use crate::mempolicy::{MemPolicy, NodePreference};
+use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;
-use crate::store::Store;
 use crate::units::*;
 
 impl Space {
@@ -22,9 +22,13 @@ impl Space {
 
     /// Where the memory for a page of a range is to come from.
     #[inline]
-    pub(super) fn place(&self, vma: &VmaView, page: Vpn) -> Place {
+    pub(super) fn place(&self, vma: &VmaView, page: Vpn) -> NodePreference {
         let policy = self.policy_of(vma);
-        if policy.is_default() { Place::NEAR } else { Place::by(policy, vma.anon_index(page).0) }
+        if policy.is_default() {
+            NodePreference::NEAR
+        } else {
+            NodePreference::by(policy, vma.anon_index(page).0)
+        }
     }
 
     /// A range's policy, or else the space's.
@@ -38,17 +42,17 @@ impl Spaces {
     /// Give ranges a policy, without holes. What has memory keeps it.
     pub fn mbind<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         (start, end): (Vpn, Vpn),
         policy: MemPolicy,
     ) -> Result<(), Stop> {
         let space = self.at(id);
-        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
+        let _held = space.mapping.write(&core.machine, WaitKey::Space(id));
         if !space.vmas.lock().covers(start, end) {
             return Err(Error::NotMapped.into());
         }
-        self.change_ranges(st, id, start, end, |vmas, at| vmas.update(at, |vma| vma.view.policy = policy));
+        self.change_ranges(core, id, start, end, |vmas, at| vmas.update(at, |vma| vma.view.policy = policy));
         Ok(())
     }
 }

@@ -6,8 +6,8 @@ use super::{Spaces, Stop};
 use crate::api::Error;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::Gfp;
-use crate::store::Store;
-use crate::table::{Moving, Run, Settled, USER_END};
+use crate::mm_core::MmCore;
+use crate::table::{EntryRun, Moving, Settled, USER_END};
 use crate::tlb::Gather;
 use crate::units::*;
 use std_alloc::vec::Vec;
@@ -31,7 +31,7 @@ impl Spaces {
     /// Move or resize a mapping. Returns its new first page.
     pub fn mremap<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         remap: Remap,
         gfp: Gfp,
@@ -41,7 +41,7 @@ impl Spaces {
             return Err(Error::Invalid.into());
         }
         let space = self.at(id);
-        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
+        let _held = space.mapping.write(&core.machine, WaitKey::Space(id));
         let end = Vpn(start.0 + old);
         match space.vmas.lock().range_of(start) {
             Some(vma) if vma.view.end() >= end => {}
@@ -52,29 +52,36 @@ impl Spaces {
             if overlap || to.0 > USER_END.0 - new {
                 return Err(Error::Invalid.into());
             }
-            self.unmap_range(st, id, to, Vpn(to.0 + new));
-            return self.move_mapping(st, id, Remap { old: old.min(new), ..remap }, to, gfp).map(|()| {
-                self.unmap_range(st, id, Vpn(start.0 + new.min(old)), end);
+            self.unmap_range(core, id, to, Vpn(to.0 + new));
+            return self.move_mapping(core, id, Remap { old: old.min(new), ..remap }, to, gfp).map(|()| {
+                self.unmap_range(core, id, Vpn(start.0 + new.min(old)), end);
                 to
             });
         }
         if new <= old {
-            self.unmap_range(st, id, Vpn(start.0 + new), end);
+            self.unmap_range(core, id, Vpn(start.0 + new), end);
             return Ok(start);
         }
-        if self.grow_in_place(st, id, start, old, new) {
+        if self.grow_in_place(core, id, start, old, new) {
             return Ok(start);
         }
         if !may_move {
             return Err(Error::NoMemory.into());
         }
         let to = space.vmas.lock().gap(new).ok_or(Error::NoMemory)?;
-        self.move_mapping(st, id, remap, to, gfp)?;
+        self.move_mapping(core, id, remap, to, gfp)?;
         Ok(to)
     }
 
     /// Make a range longer if it ends at `start + old` and nothing stands in the way.
-    fn grow_in_place<M: Machine>(&self, st: &Store<M>, id: SpaceId, start: Vpn, old: u64, new: u64) -> bool {
+    fn grow_in_place<M: Machine>(
+        &self,
+        core: &MmCore<M>,
+        id: SpaceId,
+        start: Vpn,
+        old: u64,
+        new: u64,
+    ) -> bool {
         let space = self.at(id);
         let mut vmas = space.vmas.lock();
         let (end, new_end) = (Vpn(start.0 + old), Vpn(start.0 + new));
@@ -84,18 +91,18 @@ impl Spaces {
         }
         vmas.update(view.start, |vma| {
             vma.view.pages += new - old;
-            vma.relink(st, id, space.group());
+            vma.relink(core, id, space.group());
         });
         drop(vmas);
-        self.merge_at(st, id, new_end);
-        st.charge(Work::VmaChange, 1);
+        self.merge_at(core, id, new_end);
+        core.charge(Work::VmaChange, 1);
         true
     }
 
     /// Move a mapping to `to`, where nothing is mapped.
     fn move_mapping<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         Remap { start, old, new, .. }: Remap,
         to: Vpn,
@@ -104,10 +111,10 @@ impl Spaces {
         assert!(old > 0 && old <= new, "{old} pages at {start} become {new}");
         let space = self.at(id);
         let end = Vpn(start.0 + old);
-        self.split_at(st, id, start);
-        self.split_at(st, id, end);
+        self.split_at(core, id, start);
+        self.split_at(core, id, end);
         if !is_in_step(start, to) {
-            split_entries(st, space, id, start, end);
+            split_entries(core, space, id, start, end);
         }
         let source = space.vmas.lock().range_of(start).expect("checked by the caller").clone();
         let mut moved: Vma = source.clone();
@@ -115,18 +122,18 @@ impl Spaces {
         moved.view.start = to;
         moved.view.pages = new;
         // Registered at its new place before the first entry arrives there.
-        moved.link(st, id, space.group());
-        let done = st.gather(id, |gather| {
-            move_entries(st, id, (start, end), to, gfp, gather)?;
+        moved.link(core, id, space.group());
+        let done = core.gather(id, |gather| {
+            move_entries(core, id, (start, end), to, gfp, gather)?;
             let mut vmas = space.vmas.lock();
             vmas.remove(start, gather);
             vmas.insert(moved.clone());
             Ok(())
         });
         let gone = if done.is_ok() { source } else { moved };
-        gone.unlink(st);
+        gone.unlink(core);
         for border in [start, end, to, Vpn(to.0 + new)] {
-            self.merge_at(st, id, border);
+            self.merge_at(core, id, border);
         }
         done
     }
@@ -139,16 +146,16 @@ fn is_in_step(start: Vpn, to: Vpn) -> bool {
 
 /// Move the entries of `[start, end)` to `to`, where no entry is. No large entry reaches out of the range.
 fn move_entries<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     id: SpaceId,
     (start, end): (Vpn, Vpn),
     to: Vpn,
     gfp: Gfp,
     gather: &mut Gather,
 ) -> Result<(), Stop> {
-    let base = st.memory().ground();
+    let mmu = core;
     let target = |page: Vpn| Vpn(to.0 + (page.0 - start.0));
-    let mut tables = st.tables.lock(base, id).settle();
+    let mut tables = core.tables.lock(mmu, id).settle();
     // A table without entries would be in the way of a large one.
     tables.take_empty_tables((to, target(end)), (to, target(end)), gather);
     // All tables first: after this nothing can fail half way, as the tree stays locked.
@@ -159,9 +166,9 @@ fn move_entries<M: Machine>(
         let from = Vpn(start.0 + (at.0 - to.0));
         let (first, last) = (tables.find(from), tables.find(Vpn(from.0 + (next.0 - at.0) - 1)));
         if first.is_some_and(|run| run.is_large()) {
-            tables.reserve_large(&st.alloc, at, gfp.means())?;
+            tables.reserve_large(&core.alloc, at, gfp.means())?;
         } else if first.is_some() || last.is_some() {
-            tables.reserve(&st.alloc, at, gfp.means())?;
+            tables.reserve(&core.alloc, at, gfp.means())?;
         }
         at = next;
     }
@@ -174,9 +181,9 @@ fn move_entries<M: Machine>(
         tables.for_each(from, next, |_, run| runs.push(run));
         for run in runs.drain(..) {
             if run.is_large() {
-                move_large(st, &mut tables, run, target(run.page), &moving);
+                move_large(core, &mut tables, run, target(run.page), &moving);
             } else {
-                move_run(st, &mut tables, run, target, &moving);
+                move_run(core, &mut tables, run, target, &moving);
             }
         }
         from = next;
@@ -187,17 +194,23 @@ fn move_entries<M: Machine>(
 }
 
 /// Move a large entry to `page`, which begins one, too. What lies in reserve for it is the space's, and stays.
-fn move_large<M: Machine>(st: &Store<M>, tables: &mut Settled<'_, M>, run: Run, page: Vpn, moving: &Moving) {
+fn move_large<M: Machine>(
+    core: &MmCore<M>,
+    tables: &mut Settled<'_, M>,
+    run: EntryRun,
+    page: Vpn,
+    moving: &Moving,
+) {
     let slot = tables.large_place(page).expect("the way to it was made, and no table stands there");
     tables.move_run(&run, slot, moving);
-    st.charge(Work::EntrySet, 2);
+    core.charge(Work::EntrySet, 2);
 }
 
 /// Move a run of entries to where `target` says. The places there may lie in two tables.
 fn move_run<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     tables: &mut Settled<'_, M>,
-    run: Run,
+    run: EntryRun,
     target: impl Fn(Vpn) -> Vpn,
     moving: &Moving,
 ) {
@@ -206,7 +219,7 @@ fn move_run<M: Machine>(
         let slot = tables.find(target(run.page)).expect("its table was reserved").slot;
         let (run, behind) = run.split(slot.room());
         tables.move_run(&run, slot, moving);
-        st.charge(Work::EntrySet, 2 * run.count as u64);
+        core.charge(Work::EntrySet, 2 * run.count as u64);
         rest = behind;
     }
 }

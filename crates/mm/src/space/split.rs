@@ -8,9 +8,9 @@
 use super::Space;
 use super::unmap::{split_anon_entry, zap_if};
 use crate::machine::Machine;
+use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;
-use crate::store::Store;
-use crate::table::Run;
+use crate::table::EntryRun;
 use crate::units::*;
 
 const LARGE: u64 = TABLE_ENTRIES as u64;
@@ -18,39 +18,39 @@ const LARGE: u64 = TABLE_ENTRIES as u64;
 /// No large entry reaches across `page` from here on. The caller holds the mapping semaphore alone, or knows that what
 /// a fault maps meanwhile does no harm.
 #[inline]
-pub(super) fn split_entry_at<M: Machine>(st: &Store<M>, space: &Space, id: SpaceId, page: Vpn) {
+pub(super) fn split_entry_at<M: Machine>(core: &MmCore<M>, space: &Space, id: SpaceId, page: Vpn) {
     if !page.0.is_multiple_of(LARGE) && space.large.load(Relaxed) {
-        split_entry(st, id, page);
+        split_entry(core, id, page);
     }
 }
 
 /// No large entry maps a page of `[start, end)` from here on. The mapping semaphore is held alone.
-pub(super) fn split_entries<M: Machine>(st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
+pub(super) fn split_entries<M: Machine>(core: &MmCore<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
     if !space.large.load(Relaxed) {
         return;
     }
     let mut page = start;
     while page < end {
-        split_entry(st, id, page);
+        split_entry(core, id, page);
         page = Vpn((page.0 | (LARGE - 1)) + 1);
     }
 }
 
 /// If a large entry maps `page`, split it.
 #[cold]
-pub(super) fn split_entry<M: Machine>(st: &Store<M>, id: SpaceId, page: Vpn) {
-    let base = st.memory().ground();
+pub(super) fn split_entry<M: Machine>(core: &MmCore<M>, id: SpaceId, page: Vpn) {
+    let mmu = core;
     {
-        let mut tables = st.tables.lock(base, id);
-        let Some(run) = tables.find(page).filter(Run::is_large) else { return };
+        let mut tables = core.tables.lock(mmu, id);
+        let Some(run) = tables.find(page).filter(EntryRun::is_large) else { return };
         let head = run.entry.pfn();
-        if st.frames[head].is_anon() {
-            split_anon_entry(st, &mut tables, &run);
+        if core.frames[head].is_anon() {
+            split_anon_entry(core, &mut tables, &run);
             return;
         }
     }
-    st.gather(id, |gather| {
-        let anon = |run: &Run| st.frames[run.mapped(&st.frames).head].is_anon();
-        zap_if(st, id, (page, Vpn(page.0 + 1)), true, gather, |run| run.is_large() && !anon(run));
+    core.gather(id, |gather| {
+        let anon = |run: &EntryRun| core.frames[run.mapped(&core.frames).head].is_anon();
+        zap_if(core, id, (page, Vpn(page.0 + 1)), true, gather, |run| run.is_large() && !anon(run));
     });
 }

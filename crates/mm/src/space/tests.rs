@@ -10,10 +10,10 @@ use super::*;
 use crate::alloc::Allocator;
 use crate::api::{AccessKind, Advice, Backing, FaultError, FileKind, MapRequest, Prot};
 use crate::cache::Cache;
-use crate::ground::Ground;
 use crate::knobs::Knobs;
 use crate::lru::Lru;
 use crate::memory::Memory;
+use crate::mmu::Mmu;
 use crate::swap::Swap;
 use crate::testing::TestMachine;
 use proptest::prelude::*;
@@ -70,7 +70,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 struct Bench {
-    st: Store<TestMachine>,
+    core: MmCore<TestMachine>,
     spaces: Spaces,
     id: SpaceId,
     files: [FileId; 2],
@@ -79,16 +79,16 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let base = Ground::new(TestMachine::simple(2, 2048), Knobs::default());
-        let alloc = Allocator::new(&base).unwrap();
-        let lru = Lru::new(&base.machine);
-        let memory = Memory::new(base, Swap::new(&[], 2), alloc, lru);
+        let mmu = Mmu::new(TestMachine::simple(2, 2048), Knobs::default());
+        let alloc = Allocator::new(&mmu).unwrap();
+        let lru = Lru::new(&mmu.machine);
+        let memory = Memory::new(mmu, Swap::new(&[], 2), alloc, lru);
         let zero = memory.new_folio(Order::ZERO, Gfp::user(GROUP)).unwrap();
-        let st = Store::new(memory, Cache::new(), zero);
+        let core = MmCore::new(memory, Cache::new(), zero);
         let spaces = Spaces::default();
-        let id = spaces.create(&st, Gfp::user(GROUP)).unwrap();
-        let files = [0; 2].map(|_| st.cache.create(FileKind::Shmem, 24 * PAGE_SIZE));
-        Bench { st, spaces, id, files, model: BTreeMap::new() }
+        let id = spaces.create(&core, Gfp::user(GROUP)).unwrap();
+        let files = [0; 2].map(|_| core.cache.create(FileKind::Shmem, 24 * PAGE_SIZE));
+        Bench { core, spaces, id, files, model: BTreeMap::new() }
     }
 
     /// Do `op`, and to the model what the manual says.
@@ -98,14 +98,14 @@ impl Bench {
                 self.map(at, pages, prot, kind, offset, locked)
             }
             Op::Unmap { at, pages } => {
-                self.spaces.munmap(&self.st, self.id, Vpn(at), pages).unwrap();
+                self.spaces.munmap(&self.core, self.id, Vpn(at), pages).unwrap();
                 self.forget(at, pages);
             }
             Op::Protect { at, pages, prot } => self.protect(at, pages, prot),
             Op::Resize { at, old, new } => self.resize(at, old, new),
             Op::Move { at, old, new, to } => self.move_to(at, old, new, to),
             Op::Advise { at, pages, advice } => {
-                let advised = self.spaces.madvise(&self.st, self.id, Vpn(at), pages, advice).unwrap();
+                let advised = self.spaces.madvise(&self.core, self.id, Vpn(at), pages, advice).unwrap();
                 let refused = advised.refused.map(Stop::from);
                 assert_eq!(refused.map_or(Ok(()), Err), self.if_covered(at, pages));
                 self.change(at, pages, |props| {
@@ -116,7 +116,7 @@ impl Bench {
             }
             Op::Lock { at, pages, lock } => {
                 let expected = self.if_covered(at, pages);
-                assert_eq!(self.spaces.mlock(&self.st, self.id, Vpn(at), pages, lock), expected);
+                assert_eq!(self.spaces.mlock(&self.core, self.id, Vpn(at), pages, lock), expected);
                 if expected.is_ok() {
                     self.change(at, pages, |props| props.flags.set(VmaFlags::LOCKED, lock));
                 }
@@ -132,7 +132,7 @@ impl Bench {
             _ => Backing::File { file, offset: PageIndex(offset), shared, writable },
         };
         let request = MapRequest { at: Some(Vpn(at)), pages, prot, backing, locked, populate: false };
-        let outcome = self.spaces.mmap(&self.st, self.id, &request);
+        let outcome = self.spaces.mmap(&self.core, self.id, &request);
         let mut flags = VmaFlags::MAY_WRITE;
         flags.set(VmaFlags::LOCKED, locked);
         flags.set(VmaFlags::SHARED, kind > 0 && shared);
@@ -160,7 +160,7 @@ impl Bench {
         {
             expected = Err(Error::Access.into());
         }
-        assert_eq!(self.spaces.mprotect(&self.st, self.id, Vpn(at), pages, prot), expected);
+        assert_eq!(self.spaces.mprotect(&self.core, self.id, Vpn(at), pages, prot), expected);
         if expected.is_ok() {
             self.change(at, pages, |props| props.prot = prot);
         }
@@ -169,7 +169,7 @@ impl Bench {
     fn remap(&self, at: u64, old: u64, new: u64, to: Option<u64>) -> Result<Vpn, Stop> {
         let (gfp, to) = (Gfp::user(GROUP), to.map(Vpn));
         self.spaces.mremap(
-            &self.st,
+            &self.core,
             self.id,
             Remap { start: Vpn(at), old, new, may_move: to.is_some(), fixed: to },
             gfp,
@@ -225,7 +225,7 @@ impl Bench {
     fn touch(&mut self, at: u64, store: bool) {
         let access = if store { AccessKind::Store } else { AccessKind::Load };
         let allowed = self.model.get(&at).is_some_and(|props| props.prot.contains(access.needs()));
-        let outcome = self.spaces.fault(&self.st, self.id, Vpn(at), access, Gfp::user(GROUP));
+        let outcome = self.spaces.fault(&self.core, self.id, Vpn(at), access, Gfp::user(GROUP));
         match outcome {
             Ok(_) => assert!(allowed),
             Err(FaultStop::Error(FaultError::Segv)) => assert!(!allowed),
@@ -273,11 +273,11 @@ impl Bench {
     }
 
     fn validate(&self) {
-        let base = self.st.memory().ground();
-        self.spaces.validate(&self.st, self.st.tlb.bound()).unwrap();
-        self.st.alloc.validate(base).unwrap();
-        self.st.lru.validate(base).unwrap();
-        self.st.cache.validate(self.st.memory()).unwrap();
+        let mmu = &self.core;
+        self.spaces.validate(&self.core, self.core.tlb.bound()).unwrap();
+        self.core.alloc.validate(mmu).unwrap();
+        self.core.lru.validate(mmu).unwrap();
+        self.core.cache.validate(&self.core).unwrap();
     }
 }
 
@@ -321,12 +321,12 @@ proptest! {
             prop_assert_eq!(join(bench.found().into_iter()), bench.expected(), "after {:?}", op);
             bench.validate();
         }
-        bench.spaces.exit(&bench.st, bench.id);
-        prop_assert_eq!(bench.st.rmap.links(), 0);
+        bench.spaces.exit(&bench.core, bench.id);
+        prop_assert_eq!(bench.core.rmap.links(), 0);
         for file in bench.files {
-            bench.st.cache.destroy(bench.st.memory(), file);
+            bench.core.cache.destroy(&bench.core, file);
         }
-        bench.st.alloc.validate(bench.st.memory().ground()).unwrap();
+        bench.core.alloc.validate(&bench.core).unwrap();
     }
 }
 
@@ -339,8 +339,8 @@ fn a_table_goes_with_the_last_range_that_lies_in_what_it_spans() {
     }
     bench.touch(one, true);
     let tables = |bench: &Bench| {
-        let base = bench.st.memory().ground();
-        bench.st.tables.lock(base, bench.id).counts().tables()
+        let mmu = &bench.core;
+        bench.core.tables.lock(mmu, bench.id).counts().tables()
     };
     assert_eq!(tables(&bench), 4);
     bench.apply(&Op::Unmap { at: one, pages: 4 });
@@ -361,7 +361,7 @@ fn a_range_that_loses_its_first_pages_stays_itself() {
         bench.apply(&Op::Map { at: BASE, pages: 12, prot, kind, offset: 3, locked: false });
         (BASE..BASE + 12).step_by(2).for_each(|page| bench.touch(page, true));
         // Registered with two sets, if it is private.
-        let child = bench.spaces.fork(&bench.st, bench.id, Gfp::user(GROUP)).unwrap();
+        let child = bench.spaces.fork(&bench.core, bench.id, Gfp::user(GROUP)).unwrap();
         bench.touch(BASE + 6, true);
         let id = |bench: &Bench| {
             bench.spaces.at(bench.id).vmas.lock().range_of(Vpn(BASE + 11)).map(|vma| vma.view.id)
@@ -373,12 +373,12 @@ fn a_range_that_loses_its_first_pages_stays_itself() {
             assert_eq!((id(&bench), bench.range_end(BASE + 11)), (before, Some(BASE + 12)));
             bench.validate();
         }
-        let links = bench.st.rmap.links();
+        let links = bench.core.rmap.links();
         bench.apply(&Op::Unmap { at: BASE + 11, pages: 1 });
         assert_eq!((id(&bench), bench.found()), (None, Vec::new()));
-        assert!(bench.st.rmap.links() < links);
+        assert!(bench.core.rmap.links() < links);
         bench.validate();
-        bench.spaces.exit(&bench.st, child);
+        bench.spaces.exit(&bench.core, child);
         bench.validate();
     }
 }
@@ -395,11 +395,11 @@ fn a_space_may_end_while_its_reverse_maps_are_walked() {
     bench.apply(&map);
     let fault = |id| {
         let gfp = Gfp::user(GROUP);
-        bench.spaces.fault(&bench.st, id, Vpn(BASE), AccessKind::Load, gfp).unwrap();
+        bench.spaces.fault(&bench.core, id, Vpn(BASE), AccessKind::Load, gfp).unwrap();
     };
     fault(bench.id);
     let pfn = {
-        let tables = bench.st.tables.lock(bench.st.memory().ground(), bench.id);
+        let tables = bench.core.tables.lock(&bench.core, bench.id);
         tables.find(Vpn(BASE)).unwrap().entry.pfn()
     };
     let over = AtomicBool::new(false);
@@ -407,15 +407,15 @@ fn a_space_may_end_while_its_reverse_maps_are_walked() {
         scope.spawn(|| {
             while !over.load(Acquire) {
                 // What it finds changes while it looks.
-                let _ = bench.st.rmap.validate_folio(bench.st.memory(), pfn);
+                let _ = bench.core.rmap.validate_folio(&bench.core, pfn);
                 // Not stopped by the host in the middle of it more often than need be: the other thread spins.
                 std::thread::yield_now();
             }
         });
         for _ in 0..10_000 {
-            let child = bench.spaces.fork(&bench.st, bench.id, Gfp::user(GROUP)).unwrap();
+            let child = bench.spaces.fork(&bench.core, bench.id, Gfp::user(GROUP)).unwrap();
             fault(child);
-            bench.spaces.exit(&bench.st, child);
+            bench.spaces.exit(&bench.core, child);
         }
         over.store(true, Release);
     });

@@ -8,10 +8,10 @@ use crate::api::Error;
 use crate::cache::{drop_swap_entry, drop_unmapped};
 use crate::frame::{Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, WaitKey, Work};
+use crate::mm_core::MmCore;
 use crate::rmap::Tally;
 use crate::stat::Stat;
-use crate::store::Store;
-use crate::table::{Absent, Bits, Entry, Locked, Migrating, Resident, Run, USER_END};
+use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Migrating, Resident, USER_END};
 use crate::tlb::{Ascending, Emptied, Gather};
 use crate::units::*;
 use core::cell::Cell;
@@ -19,17 +19,23 @@ use smallvec::SmallVec;
 
 impl Spaces {
     /// munmap.
-    pub fn munmap<M: Machine>(&self, st: &Store<M>, id: SpaceId, start: Vpn, pages: u64) -> Result<(), Stop> {
+    pub fn munmap<M: Machine>(
+        &self,
+        core: &MmCore<M>,
+        id: SpaceId,
+        start: Vpn,
+        pages: u64,
+    ) -> Result<(), Stop> {
         if pages == 0 || pages > USER_END.0 || start.0 > USER_END.0 - pages {
             return Err(Error::Invalid.into());
         }
-        let _held = self.at(id).mapping.write(&st.machine, WaitKey::Space(id));
-        self.unmap_range(st, id, start, Vpn(start.0 + pages));
+        let _held = self.at(id).mapping.write(&core.machine, WaitKey::Space(id));
+        self.unmap_range(core, id, start, Vpn(start.0 + pages));
         Ok(())
     }
 
     /// Unmap `[start, end)`. The mapping semaphore is held alone. When this returns, no CPU can reach the pages.
-    pub(super) fn unmap_range<M: Machine>(&self, st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn) {
+    pub(super) fn unmap_range<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, start: Vpn, end: Vpn) {
         if start >= end {
             // Nothing to do, and nothing to cut in two either.
             return;
@@ -38,53 +44,53 @@ impl Spaces {
         let overlap = space.vmas.lock().overlap(start, end);
         match overlap {
             Overlap::Nothing => {}
-            Overlap::Start { whole: true } => self.unmap_whole(st, space, id, start, end),
-            Overlap::Start { whole: false } => self.unmap_start(st, space, id, start, end),
-            Overlap::Other => self.unmap_ranges(st, space, id, start, end),
+            Overlap::Start { whole: true } => self.unmap_whole(core, space, id, start, end),
+            Overlap::Start { whole: false } => self.unmap_start(core, space, id, start, end),
+            Overlap::Other => self.unmap_ranges(core, space, id, start, end),
         }
     }
 
     /// Unmap `[start, end)`, with which one range begins. Ranges are what they would be had it been cut in two, and the
     /// lower part taken out, but nothing is made only to be taken apart.
-    fn unmap_start<M: Machine>(&self, st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
-        split_entry_at(st, space, id, end);
+    fn unmap_start<M: Machine>(&self, core: &MmCore<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
+        split_entry_at(core, space, id, end);
         // As for a cut, and again for what is taken out.
-        st.charge(Work::VmaChange, 1);
-        let left = st.gather(id, |gather| {
+        core.charge(Work::VmaChange, 1);
+        let left = core.gather(id, |gather| {
             let mut vmas = space.vmas.lock();
             let left = vmas.remove_start(start, end, gather);
             // What lies behind needs the table that it shares with these pages.
             let shares = !end.0.is_multiple_of(TABLE_ENTRIES as u64);
             let hole = (if shares { start } else { vmas.free_below(start) }, end);
             drop(vmas);
-            unmap_entries(st, id, (start, end), hole, &left.view, gather);
+            unmap_entries(core, id, (start, end), hole, &left.view, gather);
             left
         });
         // The entries were found by way of the whole range until now.
-        left.relink(st, id, space.group());
-        st.charge(Work::VmaChange, 1);
+        left.relink(core, id, space.group());
+        core.charge(Work::VmaChange, 1);
     }
 
     /// Unmap `[start, end)`, which is one range.
-    fn unmap_whole<M: Machine>(&self, st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
-        let gone = st.gather(id, |gather| {
+    fn unmap_whole<M: Machine>(&self, core: &MmCore<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
+        let gone = core.gather(id, |gather| {
             let mut vmas = space.vmas.lock();
             let gone = vmas.remove_ending_at(end, gather).expect("it was just seen");
             let hole = vmas.hole(start, end);
             drop(vmas);
-            unmap_entries(st, id, (start, end), hole, &gone.view, gather);
+            unmap_entries(core, id, (start, end), hole, &gone.view, gather);
             gone
         });
-        gone.unlink(st);
-        st.charge(Work::VmaChange, 1);
+        gone.unlink(core);
+        core.charge(Work::VmaChange, 1);
     }
 
     /// Unmap `[start, end)`, however ranges lie in it.
-    fn unmap_ranges<M: Machine>(&self, st: &Store<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
-        self.split_at(st, id, start);
-        self.split_at(st, id, end);
+    fn unmap_ranges<M: Machine>(&self, core: &MmCore<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
+        self.split_at(core, id, start);
+        self.split_at(core, id, end);
         let mut gone: SmallVec<[Vma; 1]> = SmallVec::new();
-        st.gather(id, |gather| {
+        core.gather(id, |gather| {
             let hole = {
                 let mut vmas = space.vmas.lock();
                 while let Some(vma) = vmas.remove_last(end, start, gather) {
@@ -93,13 +99,13 @@ impl Spaces {
                 vmas.hole(start, end)
             };
             for vma in gone.iter().rev() {
-                zap(st, id, &vma.view, vma.view.start, vma.view.end(), gather);
+                zap(core, id, &vma.view, vma.view.start, vma.view.end(), gather);
             }
-            st.tables.lock(st.memory().ground(), id).take_empty_tables((start, end), hole, gather);
+            core.tables.lock(core, id).take_empty_tables((start, end), hole, gather);
         });
         for vma in gone.iter().rev() {
-            vma.unlink(st);
-            st.charge(Work::VmaChange, 1);
+            vma.unlink(core);
+            core.charge(Work::VmaChange, 1);
         }
     }
 }
@@ -107,79 +113,79 @@ impl Spaces {
 /// Clear all entries of `[start, end)`, which lay in `vma` and lies in `hole` now, and take tables out that are empty
 /// then.
 fn unmap_entries<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     id: SpaceId,
     (start, end): (Vpn, Vpn),
     hole: (Vpn, Vpn),
     vma: &VmaView,
     gather: &mut Gather,
 ) {
-    let mut tables = st.tables.lock(st.memory().ground(), id);
-    zap_locked(st, &mut tables, (start, end), vma.has_recency(), gather);
+    let mut tables = core.tables.lock(core, id);
+    zap_locked(core, &mut tables, (start, end), vma.has_recency(), gather);
     tables.take_empty_tables((start, end), hole, gather);
 }
 
 /// Clear all entries of `[start, end)`, which lies in `vma`. Pages wait in `gather` for its flush.
 pub(super) fn zap<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     id: SpaceId,
     vma: &VmaView,
     start: Vpn,
     end: Vpn,
     gather: &mut Gather,
 ) {
-    let mut tables = st.tables.lock(st.memory().ground(), id);
-    zap_locked(st, &mut tables, (start, end), vma.has_recency(), gather);
+    let mut tables = core.tables.lock(core, id);
+    zap_locked(core, &mut tables, (start, end), vma.has_recency(), gather);
 }
 
 /// [`zap`] under the tables' lock. `recency`: that a page was used counts for its folio.
 fn zap_locked<M: Machine>(
-    st: &Store<M>,
-    tables: &mut Locked<'_, M>,
+    core: &MmCore<M>,
+    tables: &mut LockedTables<'_, M>,
     (start, end): (Vpn, Vpn),
     recency: bool,
     gather: &mut Gather,
 ) {
-    let _scope = st.scope(Scope::UnmapPageRange);
-    zap_locked_if(st, tables, (start, end), recency, gather, |_| true);
+    let _scope = core.scope(Scope::UnmapPageRange);
+    zap_locked_if(core, tables, (start, end), recency, gather, |_| true);
 }
 
 /// Clear those entries of `[start, end)` for which `wanted` says so. `recency`: that a page was used counts for its
 /// folio.
 pub(super) fn zap_if<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     id: SpaceId,
     (start, end): (Vpn, Vpn),
     recency: bool,
     gather: &mut Gather,
-    wanted: impl Fn(&Run) -> bool,
+    wanted: impl Fn(&EntryRun) -> bool,
 ) {
-    let mut tables = st.tables.lock(st.memory().ground(), id);
-    zap_locked_if(st, &mut tables, (start, end), recency, gather, wanted);
+    let mut tables = core.tables.lock(core, id);
+    zap_locked_if(core, &mut tables, (start, end), recency, gather, wanted);
 }
 
 /// [`zap_if`] under the tables' lock.
 #[inline]
 fn zap_locked_if<M: Machine>(
-    st: &Store<M>,
-    tables: &mut Locked<'_, M>,
+    core: &MmCore<M>,
+    tables: &mut LockedTables<'_, M>,
     (start, end): (Vpn, Vpn),
     recency: bool,
     gather: &mut Gather,
-    wanted: impl Fn(&Run) -> bool,
+    wanted: impl Fn(&EntryRun) -> bool,
 ) {
-    let base = st.memory().ground();
-    let (mut gather, mut tally) = (gather.ascending(), Tally::new(base));
+    let mmu = core;
+    let (mut gather, mut tally) = (gather.ascending(), Tally::new(mmu));
     let mut from = start;
     loop {
         // A large entry of anonymous memory that reaches out of the range: it is split, and the walk goes on inside it.
         let split = Cell::new(None);
         // Tables that were set aside for large entries whose folios were being moved.
         let unused = Cell::new(0);
-        let wanted = |run: &Run| {
+        let wanted = |run: &EntryRun| {
             if run.is_large()
                 && reaches_out((run.page, run.end()), start, end)
-                && st.frames[run.entry.pfn()].is_anon()
+                && core.frames[run.entry.pfn()].is_anon()
             {
                 // The first: what lies behind it is walked again.
                 split.set(split.get().or(Some(*run)));
@@ -188,9 +194,9 @@ fn zap_locked_if<M: Machine>(
             wanted(run)
         };
         let absent = |tables: &mut _, absent| match absent {
-            Absent::Swap { slot, .. } => forget_swapped(st, tables, slot),
+            Absent::Swap { slot, .. } => forget_swapped(core, tables, slot),
             Absent::Moving(migrating) => {
-                unused.set(unused.get() + u32::from(forget_moving(st, tables, migrating)));
+                unused.set(unused.get() + u32::from(forget_moving(core, tables, migrating)));
             }
             Absent::None => {}
         };
@@ -198,21 +204,21 @@ fn zap_locked_if<M: Machine>(
             if emptied.is_large() {
                 let partly = reaches_out(emptied.range(), start, end);
                 let what = (emptied.mapped().head, emptied.entry());
-                forget_large(st, tables, what, partly, recency, gather.gather());
-                return gather.gather().emptied(base, emptied);
+                forget_large(core, tables, what, partly, recency, gather.gather());
+                return gather.gather().emptied(mmu, emptied);
             }
-            forget_run(st, tables, emptied, recency, &mut gather, &mut tally);
+            forget_run(core, tables, emptied, recency, &mut gather, &mut tally);
         });
         for _ in 0..unused.get() {
             gather.gather().unused_table(tables.withdraw());
         }
         let Some(run) = split.get() else { break };
-        split_anon_entry(st, tables, &run);
+        split_anon_entry(core, tables, &run);
         from = run.page.max(start);
         // What is walked next lies below what was cleared behind the entry.
         gather.descend();
     }
-    tally.settle(base);
+    tally.settle(mmu);
 }
 
 /// Does a large entry for `[from, to)` map more than pages of `[start, end)`?
@@ -222,74 +228,82 @@ fn reaches_out((from, to): (Vpn, Vpn), start: Vpn, end: Vpn) -> bool {
 
 /// An entry whose page is in swap was taken away.
 #[inline]
-fn forget_swapped<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, slot: SwapSlot) {
-    st.charge(Work::EntryClear, 1);
+fn forget_swapped<M: Machine>(core: &MmCore<M>, tables: &mut LockedTables<'_, M>, slot: SwapSlot) {
+    core.charge(Work::EntryClear, 1);
     tables.counts().add(Resident::Swap, -1);
-    drop_swap_entry(st.memory(), slot);
+    drop_swap_entry(core, slot);
 }
 
 /// An entry whose page is being moved was taken away: it held no reference, and whoever moves the page has noted what
 /// it said of its content. What CPUs may still do through its old translation is paid for when the space is settled.
 /// Returns whether a table was set aside for it.
 #[cold]
-fn forget_moving<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, migrating: Migrating) -> bool {
-    st.charge(Work::EntryClear, 1);
-    let kind = resident_kind(st, st.frames.head(migrating.page()));
+fn forget_moving<M: Machine>(
+    core: &MmCore<M>,
+    tables: &mut LockedTables<'_, M>,
+    migrating: Migrating,
+) -> bool {
+    core.charge(Work::EntryClear, 1);
+    let kind = resident_kind(core, core.frames.head(migrating.page()));
     let pages = if migrating.is_large() { TABLE_ENTRIES as i64 } else { 1 };
     tables.counts().add(kind, -pages);
     migrating.is_large() && kind == Resident::Anon
 }
 
 /// Split a 2 MiB entry of anonymous memory, whose folio is there or on its way.
-pub(super) fn split_anon_entry<M: Machine>(st: &Store<M>, tables: &mut Locked<'_, M>, run: &Run) {
+pub(super) fn split_anon_entry<M: Machine>(
+    core: &MmCore<M>,
+    tables: &mut LockedTables<'_, M>,
+    run: &EntryRun,
+) {
     tables.split_large(run);
     if run.entry.is_present() {
-        st.rmap.split_large(st.memory().ground(), run.entry.pfn());
+        core.rmap.split_large(core, run.entry.pfn());
     } else {
-        st.count(Stat::ThpSplitPmd, 1);
+        core.count(Stat::ThpSplitPmd, 1);
     }
 }
 
 /// A run of entries was emptied: see to what it said.
 #[inline(always)]
 fn forget_run<M: Machine>(
-    st: &Store<M>,
-    tables: &mut Locked<'_, M>,
+    core: &MmCore<M>,
+    tables: &mut LockedTables<'_, M>,
     emptied: Emptied,
     recency: bool,
     gather: &mut Ascending<'_>,
     tally: &mut Tally,
 ) {
-    let base = st.memory().ground();
+    let mmu = core;
     let pages = emptied.mapped();
-    st.charge(Work::EntryClear, pages.count as u64);
-    if pages.head == st.zero {
-        return gather.emptied(base, emptied.of_zeroes(st.zero));
+    core.charge(Work::EntryClear, pages.count as u64);
+    if pages.head == core.zero {
+        return gather.emptied(mmu, emptied.of_zeroes(core.zero));
     }
-    let frame = &st.frames[pages.head];
+    let frame = &core.frames[pages.head];
     let kind = kind_of(frame);
     if kind != Resident::Anon {
-        tell_file(st, emptied.entry(), pages.head, recency);
+        tell_file(core, emptied.entry(), pages.head, recency);
     }
     let anon = kind == Resident::Anon;
     tables.counts().add(kind, -i64::from(pages.count));
-    if st.rmap.remove_tallied(base, anon, pages, tally) {
-        st.lru.defer_split(base, pages.head);
+    if core.rmap.remove_tallied(mmu, anon, pages, tally) {
+        core.lru.defer_split(mmu, pages.head);
     }
     if anon {
-        drop_unmapped(st.memory(), pages.head);
+        drop_unmapped(core, pages.head);
     }
-    gather.emptied(base, emptied);
+    gather.emptied(mmu, emptied);
 }
 
 /// A folio of a file learns what hardware marked in its entries.
 #[inline(always)]
-fn tell_file<M: Machine>(st: &Store<M>, entry: Entry, head: Pfn, recency: bool) {
+fn tell_file<M: Machine>(core: &MmCore<M>, entry: Entry, head: Pfn, recency: bool) {
     if entry.has(Bits::DIRTY) {
-        st.cache.mark_dirty(st.memory(), head);
+        core.cache.mark_dirty(core, head);
     }
-    if recency && entry.has(Bits::YOUNG) && matches!(st.frames[head].owner(), Owner::File(_)) {
-        st.lru.mark_accessed(st.memory().ground(), head);
+    if recency && entry.has(Bits::YOUNG) && matches!(core.frames[head].owner(), Owner::File(_)) {
+        core.lru.mark_accessed(core, head);
     }
 }
 
@@ -297,34 +311,34 @@ fn tell_file<M: Machine>(st: &Store<M>, entry: Entry, head: Pfn, recency: bool) 
 /// caller, who keeps it in registers.) `partly`: more went than was to go, as it was not split before.
 #[cold]
 fn forget_large<M: Machine>(
-    st: &Store<M>,
-    tables: &mut Locked<'_, M>,
+    core: &MmCore<M>,
+    tables: &mut LockedTables<'_, M>,
     (head, entry): (Pfn, Entry),
     partly: bool,
     recency: bool,
     gather: &mut Gather,
 ) {
-    let base = st.memory().ground();
-    st.charge(Work::EntryClear, 1);
-    let kind = resident_kind(st, head);
+    let mmu = core;
+    core.charge(Work::EntryClear, 1);
+    let kind = resident_kind(core, head);
     if kind == Resident::Anon {
         assert!(!partly, "a large entry of anonymous memory reaches out of the range and was not split");
         let table = tables.withdraw();
         gather.unused_table(table);
     } else {
-        tell_file(st, entry, head, recency);
-        st.count(Stat::ThpSplitPmd, i64::from(partly));
+        tell_file(core, entry, head, recency);
+        core.count(Stat::ThpSplitPmd, i64::from(partly));
     }
     tables.counts().add(kind, -(TABLE_ENTRIES as i64));
-    if st.rmap.remove_large(base, head) {
-        st.lru.defer_split(base, head);
+    if core.rmap.remove_large(mmu, head) {
+        core.lru.defer_split(mmu, head);
     }
 }
 
 /// What kind of page a folio counts as where it is mapped.
 #[inline]
-pub(super) fn resident_kind<M: Machine>(st: &Store<M>, head: Pfn) -> Resident {
-    kind_of(&st.frames[head])
+pub(super) fn resident_kind<M: Machine>(core: &MmCore<M>, head: Pfn) -> Resident {
+    kind_of(&core.frames[head])
 }
 
 /// The same, for who has the head's record at hand.
@@ -339,11 +353,11 @@ pub(super) fn kind_of(frame: &Frame) -> Resident {
 }
 
 /// Unmap all pages of a file from `first` on, private copies too, wherever they are mapped.
-pub fn zap_file<M: Machine>(st: &Store<M>, file: FileId, first: PageIndex) {
-    st.rmap.for_shown(file, first, PageIndex(u64::MAX), &mut |span, start, end| {
-        st.gather(span.space, |gather| {
+pub fn zap_file<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex) {
+    core.rmap.for_shown(file, first, PageIndex(u64::MAX), &mut |span, start, end| {
+        core.gather(span.space, |gather| {
             gather.changes(start, end);
-            zap_if(st, span.space, (start, end), false, gather, |_| true);
+            zap_if(core, span.space, (start, end), false, gather, |_| true);
         });
     });
 }

@@ -4,8 +4,8 @@ use crate::api::Prot;
 use crate::frame::Owner;
 use crate::machine::Machine;
 use crate::mempolicy::MemPolicy;
+use crate::mm_core::MmCore;
 use crate::rmap::{Span, SpanFlags};
-use crate::store::Store;
 use crate::swap::RangeReadahead;
 use crate::table::Rights;
 use crate::units::*;
@@ -153,28 +153,28 @@ impl Vma {
     }
 
     /// Register it with its owners.
-    pub(super) fn link<M: Machine>(&self, st: &Store<M>, space: SpaceId, group: GroupId) {
+    pub(super) fn link<M: Machine>(&self, core: &MmCore<M>, space: SpaceId, group: GroupId) {
         for (owner, span) in self.spans(space, group) {
-            st.rmap.link(owner, span);
+            core.rmap.link(owner, span);
         }
     }
 
     /// Tell its owners that its place or properties changed.
-    pub(super) fn relink<M: Machine>(&self, st: &Store<M>, space: SpaceId, group: GroupId) {
+    pub(super) fn relink<M: Machine>(&self, core: &MmCore<M>, space: SpaceId, group: GroupId) {
         for (owner, span) in self.spans(space, group) {
-            st.rmap.relink(owner, span);
+            core.rmap.relink(owner, span);
         }
     }
 
     /// Take it off its owners' lists. A nameless file that nothing maps any more goes with its pages.
-    pub(super) fn unlink<M: Machine>(&self, st: &Store<M>) {
+    pub(super) fn unlink<M: Machine>(&self, core: &MmCore<M>) {
         for &set in &self.sets {
-            st.rmap.unlink(Owner::Anon(set), self.view.id);
+            core.rmap.unlink(Owner::Anon(set), self.view.id);
         }
         if let Some((file, _)) = self.view.file {
-            let last = st.rmap.unlink(Owner::File(file), self.view.id);
-            if last && st.cache.is_nameless(file) {
-                st.cache.destroy(st.memory(), file);
+            let last = core.rmap.unlink(Owner::File(file), self.view.id);
+            if last && core.cache.is_nameless(file) {
+                core.cache.destroy(core, file);
             }
         }
     }

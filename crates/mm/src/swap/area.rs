@@ -28,7 +28,7 @@ struct Current {
 }
 
 /// The slots of one area, numbered from 0.
-pub(super) struct Slots {
+pub(super) struct SwapSlots {
     /// [`HAS_CACHE`], [`HAS_SHADOW`] and the number of entries. 0 = the slot is free.
     map: Vec<u32>,
     /// Folio + 1 or shadow, as the map says.
@@ -42,9 +42,9 @@ pub(super) struct Slots {
     free: u64,
 }
 
-impl Slots {
-    pub(super) fn new(slots: u32, cpus: usize) -> Slots {
-        Slots {
+impl SwapSlots {
+    pub(super) fn new(slots: u32, cpus: usize) -> SwapSlots {
+        SwapSlots {
             map: vec![0; slots as usize],
             value: vec![0; slots as usize],
             group: vec![0; slots as usize],
@@ -289,7 +289,7 @@ mod tests {
         /// Slots behave as records of plain fields under any sequence of operations.
         #[test]
         fn slots_follow_a_model(count in 1u32..40, ops in prop::collection::vec((0u8..7, 0u32..40, 0u16..3), 0..300)) {
-            let mut slots = Slots::new(count, 3);
+            let mut slots = SwapSlots::new(count, 3);
             let mut model = vec![Model::default(); count as usize];
             for (op, n, cpu) in ops {
                 let at = (n % count) as usize;
@@ -343,8 +343,8 @@ mod tests {
 
     #[test]
     fn runs_lie_apart_from_single_slots() {
-        let mut slots = Slots::new(4 * CLUSTER_SLOTS + 3, 1);
-        let run = |slots: &mut Slots, order| slots.alloc_run(CpuId(0), Order(order));
+        let mut slots = SwapSlots::new(4 * CLUSTER_SLOTS + 3, 1);
+        let run = |slots: &mut SwapSlots, order| slots.alloc_run(CpuId(0), Order(order));
         assert_eq!([2, 2, 2].map(|order| run(&mut slots, order)), [Some(0), Some(4), Some(8)]);
         assert_eq!(slots.alloc(CpuId(0)), Some(16));
         assert_eq!(run(&mut slots, 4), None, "no two clusters in a row are free");
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn each_cpu_fills_a_cluster_in_order() {
-        let mut slots = Slots::new(4 * CLUSTER_SLOTS, 2);
+        let mut slots = SwapSlots::new(4 * CLUSTER_SLOTS, 2);
         for i in 0..CLUSTER_SLOTS + 2 {
             let second = if i < CLUSTER_SLOTS {
                 CLUSTER_SLOTS + i

@@ -13,14 +13,14 @@ mod groups;
 mod readahead;
 
 use crate::api::SwapArea;
-use crate::base::Base;
 use crate::frame::FrameFlags;
 use crate::lock::{Guard, Lock};
 use crate::machine::{Machine, Work};
+use crate::platform::Platform;
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::units::*;
-use area::Slots;
+use area::SwapSlots;
 pub use groups::SwapGroups;
 pub use readahead::RangeReadahead;
 pub(crate) use readahead::SwapReadahead;
@@ -36,12 +36,12 @@ struct Area {
     info: SwapArea,
     /// Number of its first slot.
     base: u32,
-    slots: Lock<Slots>,
+    slots: Lock<SwapSlots>,
 }
 
 /// All swap areas.
 pub struct Swap {
-    /// Highest priority first; `base` ascending.
+    /// Highest priority first; `platform` ascending.
     areas: Box<[Area]>,
     /// Slots handed out so far, for the turns of areas of equal priority.
     turns: AtomicU32,
@@ -63,7 +63,7 @@ impl Swap {
         sorted.sort_by_key(|area| core::cmp::Reverse(area.priority));
         let mut base = 0;
         let areas = sorted.into_iter().map(|info| {
-            let area = Area { info, base, slots: Lock::new(Slots::new(info.pages, cpus)) };
+            let area = Area { info, base, slots: Lock::new(SwapSlots::new(info.pages, cpus)) };
             base += info.pages;
             area
         });
@@ -74,13 +74,18 @@ impl Swap {
 
     /// A free slot for a page of `group`, held by the cache until [`Swap::cache_remove`]. `None` when swap is full, or
     /// the group may have no more of it.
-    pub fn alloc<M: Machine>(&self, base: &Base<M>, group: GroupId) -> Option<SwapSlot> {
+    pub fn alloc<M: Machine>(&self, base: &Platform<M>, group: GroupId) -> Option<SwapSlot> {
         self.alloc_run(base, group, Order::ZERO)
     }
 
     /// As [`Swap::alloc`], for the pages of a folio of `order`: so many slots that follow each other, from a multiple
     /// of their number on. `None`: no such room was found.
-    pub fn alloc_run<M: Machine>(&self, base: &Base<M>, group: GroupId, order: Order) -> Option<SwapSlot> {
+    pub fn alloc_run<M: Machine>(
+        &self,
+        base: &Platform<M>,
+        group: GroupId,
+        order: Order,
+    ) -> Option<SwapSlot> {
         let count = order.frames() as u64;
         if !self.groups.try_charge(group, count) {
             return None;
@@ -92,7 +97,7 @@ impl Swap {
         found
     }
 
-    fn find_run<M: Machine>(&self, base: &Base<M>, group: GroupId, order: Order) -> Option<SwapSlot> {
+    fn find_run<M: Machine>(&self, base: &Platform<M>, group: GroupId, order: Order) -> Option<SwapSlot> {
         let cpu = base.machine.cpu();
         let turn = self.turns.fetch_add(1, Relaxed) / TURN;
         let mut rest = &self.areas[..];
@@ -141,7 +146,7 @@ impl Swap {
     }
 
     /// An entry that referred to the slot is gone. Returns the entries that are left.
-    pub fn free_entry<M: Machine>(&self, base: &Base<M>, slot: SwapSlot) -> u32 {
+    pub fn free_entry<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot) -> u32 {
         let (mut slots, offset) = self.slots(slot);
         if slots.free_entry(offset) {
             self.groups.uncharge(slots.group(offset), 1);
@@ -152,7 +157,7 @@ impl Swap {
     }
 
     /// An entry of each of some slots of a folio in the cache, which follow each other, is gone.
-    pub fn free_entries<M: Machine>(&self, base: &Base<M>, first: SwapSlot, count: u32) {
+    pub fn free_entries<M: Machine>(&self, base: &Platform<M>, first: SwapSlot, count: u32) {
         let (mut slots, offset) = self.slots(first);
         let freed = (offset..offset + count).filter(|&offset| slots.free_entry(offset)).count();
         self.note_freed(base, slots.group(offset), freed as u64);
@@ -182,14 +187,14 @@ impl Swap {
     }
 
     /// The folio in the swap cache, with a reference. The slot need not be its first.
-    pub fn cache_get<M>(&self, base: &Base<M>, slot: SwapSlot) -> Option<Pfn> {
+    pub fn cache_get<M>(&self, base: &Platform<M>, slot: SwapSlot) -> Option<Pfn> {
         let (slots, offset) = self.slots(slot);
         slots.folio(offset).filter(|&pfn| base.frames[pfn].try_get())
     }
 
     /// Put a locked folio into the swap cache, in the slots from this one on: marks it, takes the cache's one
     /// reference, counts its pages. Returns the shadow that an earlier folio left in the first.
-    pub fn cache_insert<M: Machine>(&self, base: &Base<M>, slot: SwapSlot, pfn: Pfn) -> Option<Shadow> {
+    pub fn cache_insert<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot, pfn: Pfn) -> Option<Shadow> {
         let (mut slots, offset) = self.slots(slot);
         note_cached(base, slot, pfn);
         for offset in (offset + 1..).take(base.frames[pfn].pages() as usize - 1) {
@@ -202,7 +207,7 @@ impl Swap {
     /// is done and the outer `Option` is `None`. The inner one is the shadow.
     pub fn cache_try_insert<M: Machine>(
         &self,
-        base: &Base<M>,
+        base: &Platform<M>,
         slot: SwapSlot,
         pfn: Pfn,
     ) -> Option<Option<Shadow>> {
@@ -219,7 +224,7 @@ impl Swap {
     /// `from` is gone then.
     pub fn cache_exchange<M: Machine>(
         &self,
-        base: &Base<M>,
+        base: &Platform<M>,
         from: Pfn,
         to: Pfn,
         freeze: impl FnOnce() -> bool,
@@ -241,7 +246,7 @@ impl Swap {
 
     /// Take the folio whose first slot this is out of the swap cache, leaving a shadow in each of its slots that
     /// entries still refer to. The cache's reference is the caller's to drop (reclaim has frozen it already).
-    pub fn cache_remove<M: Machine>(&self, base: &Base<M>, slot: SwapSlot, shadow: Option<Shadow>) {
+    pub fn cache_remove<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot, shadow: Option<Shadow>) {
         let (mut slots, offset) = self.slots(slot);
         let mut pages = 1;
         if let Some(pfn) = slots.folio(offset) {
@@ -258,7 +263,7 @@ impl Swap {
     }
 
     /// Slots of one folio, and so of one group, are free.
-    fn note_freed<M: Machine>(&self, base: &Base<M>, group: GroupId, slots: u64) {
+    fn note_freed<M: Machine>(&self, base: &Platform<M>, group: GroupId, slots: u64) {
         if slots > 0 {
             self.groups.uncharge(group, slots);
             base.charge(Work::SwapSlot, 1);
@@ -325,14 +330,14 @@ impl Swap {
         self.areas.iter().rfind(|area| area.base <= slot.0).expect("a slot of some area")
     }
 
-    fn slots(&self, slot: SwapSlot) -> (Guard<'_, Slots>, u32) {
+    fn slots(&self, slot: SwapSlot) -> (Guard<'_, SwapSlots>, u32) {
         let area = self.area(slot);
         (area.slots.lock(), slot.0 - area.base)
     }
 }
 
 /// Mark and count a folio that enters the swap cache.
-fn note_cached<M: Machine>(base: &Base<M>, slot: SwapSlot, pfn: Pfn) {
+fn note_cached<M: Machine>(base: &Platform<M>, slot: SwapSlot, pfn: Pfn) {
     let frame = &base.frames[pfn];
     assert!(frame.has(FrameFlags::LOCKED), "{pfn} enters the swap cache unlocked");
     frame.get(1);

@@ -3,33 +3,33 @@ use super::*;
 use crate::knobs::Knobs;
 use crate::testing::TestMachine;
 
-fn base(cpus: usize) -> Base<TestMachine> {
-    Base::new(TestMachine::simple(cpus, 2048), Knobs::default())
+fn base(cpus: usize) -> Platform<TestMachine> {
+    Platform::new(TestMachine::simple(cpus, 2048), Knobs::default())
 }
 
 fn area(device: u8, pages: u32, priority: i16) -> SwapArea {
     SwapArea { device: DeviceId(device), pages, priority }
 }
 
-fn devices(swap: &Swap, base: &Base<TestMachine>, count: usize) -> Vec<u8> {
-    (0..count).map(|_| swap.place(swap.alloc(base, GroupId(0)).unwrap()).0.0).collect()
+fn devices(swap: &Swap, platform: &Platform<TestMachine>, count: usize) -> Vec<u8> {
+    (0..count).map(|_| swap.place(swap.alloc(platform, GroupId(0)).unwrap()).0.0).collect()
 }
 
 #[test]
 fn areas_of_higher_priority_are_filled_first() {
-    let base = base(1);
+    let platform = base(1);
     let swap = Swap::new(&[area(0, 5, -2), area(1, 3, 7), area(2, 4, 1)], 1);
-    assert_eq!(devices(&swap, &base, 12), [1, 1, 1, 2, 2, 2, 2, 0, 0, 0, 0, 0]);
-    assert_eq!((swap.alloc(&base, GroupId(0)), swap.free_slots(), swap.total()), (None, 0, 12));
-    assert_eq!(base.machine.work(Work::SwapSlot), 12);
+    assert_eq!(devices(&swap, &platform, 12), [1, 1, 1, 2, 2, 2, 2, 0, 0, 0, 0, 0]);
+    assert_eq!((swap.alloc(&platform, GroupId(0)), swap.free_slots(), swap.total()), (None, 0, 12));
+    assert_eq!(platform.machine.work(Work::SwapSlot), 12);
     swap.validate().unwrap();
 }
 
 #[test]
 fn areas_of_equal_priority_take_turns() {
-    let base = base(1);
+    let platform = base(1);
     let swap = Swap::new(&[area(0, 1000, 0), area(1, 1000, 0)], 1);
-    let order = devices(&swap, &base, 4 * TURN as usize);
+    let order = devices(&swap, &platform, 4 * TURN as usize);
     let turns: Vec<u8> = order.chunks(TURN as usize).map(|turn| turn[0]).collect();
     assert_eq!(turns, [0, 1, 0, 1]);
     assert!(order.chunks(TURN as usize).all(|turn| turn.iter().all(|device| *device == turn[0])));
@@ -37,7 +37,7 @@ fn areas_of_equal_priority_take_turns() {
 
 #[test]
 fn slots_name_places_in_their_area() {
-    let base = base(1);
+    let platform = base(1);
     let swap = Swap::new(&[area(3, 10, 0), area(4, 6, 5)], 1);
     assert_eq!(swap.place(SwapSlot(0)), (DeviceId(4), 0));
     assert_eq!(swap.place(SwapSlot(6)), (DeviceId(3), 0));
@@ -45,27 +45,27 @@ fn slots_name_places_in_their_area() {
     assert_eq!(swap.window(SwapSlot(9), 2), 6..10);
     assert_eq!(swap.window(SwapSlot(11), 2), 10..14);
     swap.validate().unwrap();
-    drop(base);
+    drop(platform);
 }
 
 #[test]
 fn a_slot_lives_as_long_as_an_entry_or_the_cache_has_it() {
-    let base = base(1);
+    let platform = base(1);
     let swap = Swap::new(&[area(0, CLUSTER_SLOTS, 0)], 1);
-    let slot = swap.alloc(&base, GroupId(0)).unwrap();
-    base.frames[Pfn(9)].set(FrameFlags::LOCKED);
-    base.frames[Pfn(9)].get(1);
-    assert_eq!(swap.cache_insert(&base, slot, Pfn(9)), None);
+    let slot = swap.alloc(&platform, GroupId(0)).unwrap();
+    platform.frames[Pfn(9)].set(FrameFlags::LOCKED);
+    platform.frames[Pfn(9)].get(1);
+    assert_eq!(swap.cache_insert(&platform, slot, Pfn(9)), None);
     swap.dup(slot);
     assert_eq!((swap.cache_folio(slot), swap.entries(slot)), (Some(Pfn(9)), 1));
-    assert_eq!((base.frames[Pfn(9)].refs(), base.frames[Pfn(9)].swap_slot()), (2, slot));
-    swap.cache_remove(&base, slot, Some(Shadow(77)));
+    assert_eq!((platform.frames[Pfn(9)].refs(), platform.frames[Pfn(9)].swap_slot()), (2, slot));
+    swap.cache_remove(&platform, slot, Some(Shadow(77)));
     assert_eq!((swap.cache_folio(slot), swap.free_slots()), (None, CLUSTER_SLOTS as u64 - 1));
-    assert_eq!(swap.cache_try_insert(&base, slot, Pfn(9)), Some(Some(Shadow(77))));
-    assert_eq!(swap.cache_try_insert(&base, slot, Pfn(9)), None);
-    assert_eq!(swap.free_entry(&base, slot), 0);
+    assert_eq!(swap.cache_try_insert(&platform, slot, Pfn(9)), Some(Some(Shadow(77))));
+    assert_eq!(swap.cache_try_insert(&platform, slot, Pfn(9)), None);
+    assert_eq!(swap.free_entry(&platform, slot), 0);
     assert_eq!(swap.free_slots(), CLUSTER_SLOTS as u64 - 1);
-    swap.cache_remove(&base, slot, Some(Shadow(78)));
-    assert_eq!((swap.free_slots(), base.stats.read(Stat::NrSwapcached)), (CLUSTER_SLOTS as u64, 0));
+    swap.cache_remove(&platform, slot, Some(Shadow(78)));
+    assert_eq!((swap.free_slots(), platform.stats.read(Stat::NrSwapcached)), (CLUSTER_SLOTS as u64, 0));
     swap.validate().unwrap();
 }

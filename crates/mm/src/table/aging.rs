@@ -1,6 +1,6 @@
 //! What aging asks of page tables: where there are tables at all, and whether they were used.
 
-use super::{Bits, LEVELS, Locked, Run, Slot, USER_END};
+use super::{Bits, EntryRun, LEVELS, LockedTables, Slot, USER_END};
 use crate::machine::{Machine, Work};
 use crate::primitive::Ordering::*;
 use crate::units::*;
@@ -11,7 +11,7 @@ pub enum Middle {
     /// Nothing is mapped before this page.
     Hole(Vpn),
     /// One entry maps all of it.
-    Large(Run),
+    Large(EntryRun),
     /// A table of the lowest level.
     Table {
         /// The place of the entry that leads to it.
@@ -23,7 +23,7 @@ pub enum Middle {
     },
 }
 
-impl<M: Machine> Locked<'_, M> {
+impl<M: Machine> LockedTables<'_, M> {
     /// What stands above the entry of a page. Of a space that has ended nothing does.
     pub fn middle(&self, page: Vpn) -> Middle {
         let mut table = self.root;
@@ -33,7 +33,7 @@ impl<M: Machine> Locked<'_, M> {
         for level in (1..LEVELS).rev() {
             let slot = self.slot(table, page, level);
             let entry = self.read(slot);
-            self.base.charge(Work::EntryScan, 1);
+            self.mmu.charge(Work::EntryScan, 1);
             if !entry.is_present() {
                 return Middle::Hole(super::walk::behind(page, level));
             }
@@ -51,6 +51,6 @@ impl<M: Machine> Locked<'_, M> {
     /// Forget that an entry that leads to a table was used.
     pub fn clear_table_young(&mut self, slot: Slot) {
         self.cell(slot).fetch_and(!Bits::YOUNG.bits(), AcqRel);
-        self.base.charge(Work::EntryClear, 1);
+        self.mmu.charge(Work::EntryClear, 1);
     }
 }

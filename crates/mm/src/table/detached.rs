@@ -12,7 +12,7 @@
 //! *Why not otherwise.* To clear the entries where they are would do for the copy. But then the table goes in a second
 //! step, which has to be flushed for its own sake. (x86 Linux: `pmdp_collapse_flush`, `collapse_huge_page`.)
 
-use super::{Bits, Entry, LEVELS, Locked, Rights, Settled, Slot, Writes};
+use super::{Bits, Entry, LEVELS, LockedTables, Rights, Settled, Slot, Writes};
 use crate::event::{Concern, Event};
 use crate::linear::linear;
 use crate::machine::{Machine, Work};
@@ -35,7 +35,7 @@ linear!(
     "a table was taken out of its tree and is lost: put a large entry in its place with `install_for`"
 );
 
-impl<M: Machine> Locked<'_, M> {
+impl<M: Machine> LockedTables<'_, M> {
     /// Where the entry of the table for `page`, or the large entry in its place, stands. `None`: the way does not go so
     /// far.
     fn large_slot(&self, page: Vpn) -> Option<Slot> {
@@ -44,7 +44,7 @@ impl<M: Machine> Locked<'_, M> {
             let entry = self.read(self.slot(table, page, level));
             table = entry.is_present().then(|| entry.pfn())?;
         }
-        self.base.charge(Work::TableLevel, LEVELS as u64 - 1);
+        self.mmu.charge(Work::TableLevel, LEVELS as u64 - 1);
         Some(self.slot(table, page, 1))
     }
 
@@ -52,7 +52,7 @@ impl<M: Machine> Locked<'_, M> {
     /// from making entries for these pages until it has put something in the table's place.
     #[must_use = "the table would be lost"]
     pub fn detach(&mut self, page: Vpn) -> Option<Detached> {
-        let (base, space, pages) = (self.base, self.space, TABLE_ENTRIES as u64);
+        let (mmu, space, pages) = (self.mmu, self.space, TABLE_ENTRIES as u64);
         let slot = self.large_slot(page)?;
         let entry = self.read(slot);
         if !entry.is_present() || entry.has(Bits::LARGE) {
@@ -60,16 +60,16 @@ impl<M: Machine> Locked<'_, M> {
         }
         self.for_each(page, Vpn(page.0 + pages), |tables, run| {
             if run.entry.is_present() {
-                let head = run.mapped(&tables.base.frames).head;
-                stale(tables.base, &run.cleared(space, run.entry, head), true);
+                let head = run.mapped(&tables.mmu.frames).head;
+                stale(tables.mmu, &run.cleared(space, run.entry, head), true);
             }
         });
         self.replace(slot, Entry::NONE);
         self.counts.tables -= 1;
         self.counts.recent.forget();
-        base.tlb.flush(base, space, Range { freed_tables: true, ..Range::ALL });
+        mmu.tlb.flush(mmu, space, Range { freed_tables: true, ..Range::ALL });
         let concern = Concern::FlushedAtOnce { space, first: page, count: pages };
-        base.event(Event::TlbHazard, concern.args());
+        mmu.event(Event::TlbHazard, concern.args());
         Some(Detached { space, page, table: entry.pfn() })
     }
 }
@@ -81,14 +81,14 @@ impl<M: Machine> Settled<'_, M> {
         detached.spend();
         assert_eq!(space, self.space, "the table of another space");
         assert!(head.align_down(PAGEBLOCK_ORDER) == head, "{head} does not fill a 2 MiB entry");
-        let base = self.base;
-        for cell in base.machine.table(table) {
+        let mmu = self.mmu;
+        for cell in mmu.machine.table(table) {
             cell.store(Entry::NONE.raw(), Relaxed);
         }
-        base.charge(Work::EntryClear, TABLE_ENTRIES as u64);
-        base.frames[table].set_table(0);
+        mmu.charge(Work::EntryClear, TABLE_ENTRIES as u64);
+        mmu.frames[table].set_table(0);
         // What was owed for its entries has been paid for the whole space.
-        base.frames[table].set_debt(0);
+        mmu.frames[table].set_debt(0);
         self.counts.deposits.push(table);
         let slot = self.large_slot(page).expect("tables above one that was detached stay");
         self.install_large(slot, page, head, rights, Writes::Private);

@@ -5,7 +5,7 @@
 //!
 //! **Splitting.** Where a part of what it maps is to be treated in another way, it must go first. One of a file is just
 //! cleared: who uses its pages faults them in again. One of anonymous memory becomes a table of 512 entries that say
-//! the same ([`Locked::split_large`]). The table was set aside when the entry was made, so that splitting never fails:
+//! the same ([`LockedTables::split_large`]). The table was set aside when the entry was made, so that splitting never fails:
 //! reclaim and munmap could not handle that.
 //!
 //! *Problem.* To store the table's address over the large entry would be one step, and wrong twice. A CPU that has the
@@ -21,7 +21,7 @@
 //! *Why not otherwise.* Bits that leave the entry present while hardware may not use it exist, but for walkers in
 //! software; ours wait for the lock. (x86 Linux: `__split_huge_pmd_locked`; Intel SDM 3A 4.10.2.3; AMD erratum 383.)
 
-use super::{Bits, Entry, LEVELS, Locked, Rights, Run, Settled, Slot, Writes, new_table};
+use super::{Bits, Entry, EntryRun, LEVELS, LockedTables, Rights, Settled, Slot, Writes, new_table};
 use crate::alloc::{Allocator, Means, NeedsReclaim};
 use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, Owner};
@@ -30,7 +30,7 @@ use crate::primitive::Ordering::*;
 use crate::tlb::Range;
 use crate::units::*;
 
-impl<M: Machine> Locked<'_, M> {
+impl<M: Machine> LockedTables<'_, M> {
     /// Make the way to the place of a large entry for `page`, the first of 512. `None`: there is a table, or such an
     /// entry.
     pub fn reserve_large(
@@ -46,7 +46,7 @@ impl<M: Machine> Locked<'_, M> {
             let entry = self.read(slot);
             table = if entry.is_present() { entry.pfn() } else { self.add_table(alloc, slot, means)? };
         }
-        self.base.charge(Work::TableLevel, LEVELS as u64 - 1);
+        self.mmu.charge(Work::TableLevel, LEVELS as u64 - 1);
         let slot = self.slot(table, page, 1);
         Ok(Some(slot).filter(|&slot| self.read(slot).is_none()))
     }
@@ -65,7 +65,7 @@ impl<M: Machine> Locked<'_, M> {
 
     /// Set a table aside for an entry of anonymous memory that is about to be made.
     pub fn deposit(&mut self, alloc: &Allocator, means: Means) -> Result<(), NeedsReclaim> {
-        let table = new_table(self.base, alloc, means)?;
+        let table = new_table(self.mmu, alloc, means)?;
         self.counts.deposits.push(table);
         Ok(())
     }
@@ -76,16 +76,16 @@ impl<M: Machine> Locked<'_, M> {
     }
 
     /// Map a folio of a file with one entry, where it shows what every old translation of the addresses shows too, as
-    /// [`Locked::install_unchanged`] does.
+    /// [`LockedTables::install_unchanged`] does.
     pub fn install_large_unchanged(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights) {
         self.vacated.check(page, TABLE_ENTRIES as u32);
-        let owner = self.base.frames[head].owner();
+        let owner = self.mmu.frames[head].owner();
         assert!(matches!(owner, Owner::File(_)), "{head} of {owner:?} is mapped as if it were not new");
         self.put_large(slot, head, rights.bits_of_entry());
     }
 
     fn put_large(&mut self, slot: Slot, head: Pfn, bits: Bits) {
-        assert!(self.base.frames[head].order() == PAGEBLOCK_ORDER, "{head} does not fill a large entry");
+        assert!(self.mmu.frames[head].order() == PAGEBLOCK_ORDER, "{head} does not fill a large entry");
         let old = self.replace(slot, Entry::new(head, Bits::PRESENT | Bits::LARGE | bits));
         assert!(old.is_none(), "a large entry over {old:?}");
     }
@@ -93,26 +93,26 @@ impl<M: Machine> Locked<'_, M> {
     /// Put 512 entries that say the same into the place of one of anonymous memory. On return no CPU holds the large
     /// translation. The caller sees to mapcounts and references, unless the folio is being moved: then the entry has
     /// none.
-    pub fn split_large(&mut self, run: &Run) {
+    pub fn split_large(&mut self, run: &EntryRun) {
         assert!(run.is_large());
-        let base = self.base;
+        let mmu = self.mmu;
         let old = self.replace(run.slot, Entry::NONE);
         if old.is_present() {
             // The new entries inherit what the old one held: the caller makes a reference for each of it.
-            let _ = base.tlb.flush_emptied(base, self.emptied(run, old)).into_parts();
+            let _ = mmu.tlb.flush_emptied(mmu, self.emptied(run, old)).into_parts();
         } else {
             // Whoever moves the folio may not have flushed yet.
-            base.tlb.flush(base, self.space, Range::entries(run.page, run.pages(), run.order));
+            mmu.tlb.flush(mmu, self.space, Range::entries(run.page, run.pages(), run.order));
         }
         let concern = Concern::Emptied { space: self.space, first: run.page, count: run.pages() };
-        base.event(Event::TlbHazard, concern.args());
+        mmu.event(Event::TlbHazard, concern.args());
         let table = self.withdraw();
         let first = old.without(Bits::LARGE);
-        for (i, cell) in (0..).zip(base.machine.table(table)) {
+        for (i, cell) in (0..).zip(mmu.machine.table(table)) {
             cell.store(first.ahead(i).raw(), Relaxed);
         }
-        base.frames[table].set_table(TABLE_ENTRIES as u64);
-        base.charge(Work::EntrySet, TABLE_ENTRIES as u64);
+        mmu.frames[table].set_table(TABLE_ENTRIES as u64);
+        mmu.charge(Work::EntrySet, TABLE_ENTRIES as u64);
         self.link_table(run.slot, table);
     }
 }
@@ -120,7 +120,7 @@ impl<M: Machine> Locked<'_, M> {
 impl<M: Machine> Settled<'_, M> {
     /// Map a folio with one entry from `page` on. The place was empty, or has been cleared and flushed under this lock.
     pub fn install_large(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights, writes: Writes) {
-        let pages = FolioPages::all(&self.base.frames, head);
+        let pages = FolioPages::all(&self.mmu.frames, head);
         let mut bits = rights.bits_of_entry();
         bits.set(Bits::WRITE, self.admit(slot.table, pages, writes));
         self.vacated.check(page, pages.count);

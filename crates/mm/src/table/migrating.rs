@@ -10,7 +10,7 @@
 //! comes back under a settled lock, like any other.
 
 use super::run::MARKS;
-use super::{Bits, Entry, Locked, Migrating, Rights, Run, Settled, Slot, Writes};
+use super::{Bits, Entry, EntryRun, LockedTables, Migrating, Rights, Settled, Slot, Writes};
 use crate::frame::FolioPages;
 use crate::machine::Machine;
 use crate::primitive::Ordering::*;
@@ -56,9 +56,9 @@ impl Landing {
     }
 }
 
-impl<M: Machine> Locked<'_, M> {
+impl<M: Machine> LockedTables<'_, M> {
     /// Empty a run of present entries whose pages are about to be moved; each place remembers what it said.
-    pub fn begin_move(&mut self, run: &Run) -> Emptied {
+    pub fn begin_move(&mut self, run: &EntryRun) -> Emptied {
         assert!(run.entry.is_present(), "{run:?} maps nothing");
         let mut first = run.entry;
         let mut marks = Bits::empty();
@@ -79,7 +79,7 @@ impl<M: Machine> Locked<'_, M> {
     }
 
     /// The entry of a page and those that continue it, if they wait for pages of one folio; `most` entries at the most.
-    pub fn find_migrating(&self, page: Vpn, most: u32) -> Option<(Run, Migrating)> {
+    pub fn find_migrating(&self, page: Vpn, most: u32) -> Option<(EntryRun, Migrating)> {
         let mut run = self.find(page)?;
         let migrating = run.entry.as_migrating()?;
         if !run.is_large() {
@@ -100,12 +100,12 @@ impl<M: Machine> Locked<'_, M> {
     }
 
     /// Let entries that waited for their pages, and forbid stores, map them where they are now.
-    pub fn land(&mut self, run: &Run, landing: &Landing) -> FolioPages {
+    pub fn land(&mut self, run: &EntryRun, landing: &Landing) -> FolioPages {
         assert!(!run.entry.has(Bits::WRITE), "{run:?} allows stores: settle the lock");
         self.put_landed(run, landing, Bits::empty())
     }
 
-    fn put_landed(&mut self, run: &Run, landing: &Landing, write: Bits) -> FolioPages {
+    fn put_landed(&mut self, run: &EntryRun, landing: &Landing, write: Bits) -> FolioPages {
         self.vacated.check(run.page, run.pages() as u32);
         let pages = landed(run, landing);
         self.head_of(pages);
@@ -128,8 +128,8 @@ impl<M: Machine> Locked<'_, M> {
 }
 
 impl<M: Machine> Settled<'_, M> {
-    /// As [`Locked::land`], for entries that allow stores.
-    pub fn land_writable(&mut self, run: &Run, landing: &Landing, writes: Writes) -> FolioPages {
+    /// As [`LockedTables::land`], for entries that allow stores.
+    pub fn land_writable(&mut self, run: &EntryRun, landing: &Landing, writes: Writes) -> FolioPages {
         assert!(run.entry.has(Bits::WRITE), "{run:?} forbids stores");
         let pages = landed(run, landing);
         let allowed = self.admit(run.slot.table, pages, writes);
@@ -140,6 +140,6 @@ impl<M: Machine> Settled<'_, M> {
 }
 
 /// The pages that a run will map.
-fn landed(run: &Run, landing: &Landing) -> FolioPages {
+fn landed(run: &EntryRun, landing: &Landing) -> FolioPages {
     FolioPages { head: landing.to, first: landing.place(run.entry.pfn()), count: run.pages() as u32 }
 }

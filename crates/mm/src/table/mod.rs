@@ -30,17 +30,17 @@ pub use aging::Middle;
 pub use detached::Detached;
 pub use entry::{Absent, Bits, Entry, Migrating, Rights};
 pub use migrating::Landing;
-pub use run::Run;
+pub use run::EntryRun;
 pub use settled::{Moving, Settled, Writes};
-pub use window::Window;
+pub use window::TableWindow;
 
-use crate::alloc::{Allocator, Means, NeedsReclaim, Request};
+use crate::alloc::{AllocRequest, Allocator, Means, NeedsReclaim};
 use crate::arena::Arena;
 use crate::event::Event;
 use crate::frame::{FolioPages, Frame, FrameFlags, Mobility, Owner};
-use crate::ground::Ground;
 use crate::lock::{Guard, Lock};
 use crate::machine::{Machine, Work, ZoneKind};
+use crate::mmu::Mmu;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
 use crate::published::{self, Published::F10};
 use crate::stat::Stat;
@@ -154,8 +154,8 @@ impl Default for Tree {
 impl Tree {
     /// Lock it; it is that of `space`.
     #[inline]
-    pub fn lock<'a, M: Machine>(&'a self, base: &'a Ground<M>, space: SpaceId) -> Locked<'a, M> {
-        Locked::new(base, space, self, self.counts.lock())
+    pub fn lock<'a, M: Machine>(&'a self, mmu: &'a Mmu<M>, space: SpaceId) -> LockedTables<'a, M> {
+        LockedTables::new(mmu, space, self, self.counts.lock())
     }
 }
 
@@ -190,8 +190,8 @@ impl Slot {
 }
 
 /// The locked tree of a space.
-pub struct Locked<'a, M> {
-    base: &'a Ground<M>,
+pub struct LockedTables<'a, M> {
+    mmu: &'a Mmu<M>,
     space: SpaceId,
     root: Pfn,
     counts: Guard<'a, Counts>,
@@ -254,21 +254,21 @@ impl Tables {
     /// Give a new space an empty tree.
     pub fn create<M: Machine>(
         &self,
-        base: &Ground<M>,
+        mmu: &Mmu<M>,
         alloc: &Allocator,
         space: SpaceId,
         means: Means,
     ) -> Result<(), NeedsReclaim> {
         let tree = self.trees.ensure(space.0);
-        let root = new_table(base, alloc, means)?;
+        let root = new_table(mmu, alloc, means)?;
         *tree.counts.lock() = Counts { tables: 1, ..Counts::default() };
         tree.root.store(root.0, Release);
         Ok(())
     }
 
     /// Take the tree of a space that ends. All of its entries have been cleared; what tables are left goes to `gather`.
-    pub fn destroy<M: Machine>(&self, base: &Ground<M>, space: SpaceId, gather: &mut Gather) {
-        let mut locked = self.lock(base, space);
+    pub fn destroy<M: Machine>(&self, mmu: &Mmu<M>, space: SpaceId, gather: &mut Gather) {
+        let mut locked = self.lock(mmu, space);
         locked.take_empty_tables((Vpn(0), USER_END), (Vpn(0), USER_END), gather);
         let counts = &*locked.counts;
         assert!(counts.deposits.is_empty(), "{space} ends with tables in reserve for large entries");
@@ -286,14 +286,18 @@ impl Tables {
 
     /// Lock the tree of a space.
     #[inline]
-    pub fn lock<'a, M: Machine>(&'a self, base: &'a Ground<M>, space: SpaceId) -> Locked<'a, M> {
-        self.tree(space).lock(base, space)
+    pub fn lock<'a, M: Machine>(&'a self, mmu: &'a Mmu<M>, space: SpaceId) -> LockedTables<'a, M> {
+        self.tree(space).lock(mmu, space)
     }
 
     /// Lock the tree of a space, if nobody else has.
-    pub fn try_lock<'a, M: Machine>(&'a self, base: &'a Ground<M>, space: SpaceId) -> Option<Locked<'a, M>> {
+    pub fn try_lock<'a, M: Machine>(
+        &'a self,
+        mmu: &'a Mmu<M>,
+        space: SpaceId,
+    ) -> Option<LockedTables<'a, M>> {
         let tree = self.tree(space);
-        tree.counts.try_lock().map(|counts| Locked::new(base, space, tree, counts))
+        tree.counts.try_lock().map(|counts| LockedTables::new(mmu, space, tree, counts))
     }
 
     /// The tree of a space, for who locks it more than once.
@@ -303,11 +307,11 @@ impl Tables {
     }
 
     /// Free tables that a [`Gather`] brought, after its flush.
-    pub fn free_tables<M: Machine>(&self, base: &Ground<M>, alloc: &Allocator, tables: &[Pfn]) {
+    pub fn free_tables<M: Machine>(&self, mmu: &Mmu<M>, alloc: &Allocator, tables: &[Pfn]) {
         if tables.is_empty() {
             return;
         }
-        for frame in tables.iter().map(|&table| &base.frames[table]) {
+        for frame in tables.iter().map(|&table| &mmu.frames[table]) {
             assert!(frame.has(FrameFlags::TABLE), "what is freed as a page table is none");
             frame.clear(FrameFlags::TABLE);
             // The gather that brought it has settled the space, or no CPU runs the space any more.
@@ -315,16 +319,16 @@ impl Tables {
             frame.clear_private();
             assert!(frame.put(1));
         }
-        alloc.free(base, tables);
-        base.count(Stat::NrPageTablePages, -(tables.len() as i64));
+        alloc.free(mmu, tables);
+        mmu.count(Stat::NrPageTablePages, -(tables.len() as i64));
     }
 }
 
-fn new_table<M: Machine>(base: &Ground<M>, alloc: &Allocator, means: Means) -> Result<Pfn, NeedsReclaim> {
-    let request = Request {
+fn new_table<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator, means: Means) -> Result<Pfn, NeedsReclaim> {
+    let request = AllocRequest {
         order: Order::ZERO,
         mobility: Mobility::Unmovable,
-        node: base.node(),
+        node: mmu.node(),
         highest: ZoneKind::Normal,
         reserve: means.reserve,
         this_node_only: false,
@@ -332,15 +336,15 @@ fn new_table<M: Machine>(base: &Ground<M>, alloc: &Allocator, means: Means) -> R
         atomic: false,
         mixes: means.mixes,
     };
-    let table = alloc.take(base, &request, means.mark)?.into_pfn();
-    base.machine.zero(table, 1);
+    let table = alloc.take(mmu, &request, means.mark)?.into_pfn();
+    mmu.machine.zero(table, 1);
     // Reached once before hardware may walk it: a machine that keeps tables apart from other frames now knows it.
-    let _ = base.machine.table(table);
-    base.charge(Work::ZeroPage, 1);
-    base.charge(Work::TableAlloc, 1);
-    base.frames[table].set(FrameFlags::TABLE);
-    base.frames[table].set_table(0);
-    base.count(Stat::NrPageTablePages, 1);
+    let _ = mmu.machine.table(table);
+    mmu.charge(Work::ZeroPage, 1);
+    mmu.charge(Work::TableAlloc, 1);
+    mmu.frames[table].set(FrameFlags::TABLE);
+    mmu.frames[table].set_table(0);
+    mmu.count(Stat::NrPageTablePages, 1);
     Ok(table)
 }
 
@@ -350,12 +354,12 @@ fn not_of_one_folio(pages: FolioPages) -> ! {
     panic!("{pages:?} are no folio's pages");
 }
 
-impl<'a, M: Machine> Locked<'a, M> {
+impl<'a, M: Machine> LockedTables<'a, M> {
     #[inline]
-    fn new(base: &'a Ground<M>, space: SpaceId, tree: &'a Tree, mut counts: Guard<'a, Counts>) -> Self {
+    fn new(mmu: &'a Mmu<M>, space: SpaceId, tree: &'a Tree, mut counts: Guard<'a, Counts>) -> Self {
         counts.hold = counts.hold.wrapping_add(1);
-        Locked {
-            base,
+        LockedTables {
+            mmu,
             space,
             root: Pfn(tree.root.load(Acquire)),
             counts,
@@ -371,7 +375,7 @@ impl<'a, M: Machine> Locked<'a, M> {
 
     #[inline]
     fn at(&self, table: Pfn, index: usize) -> Entry {
-        Entry::from_raw(self.base.machine.table(table)[index].load(Acquire))
+        Entry::from_raw(self.mmu.machine.table(table)[index].load(Acquire))
     }
 
     /// The slot of `page` in its table of `level`.
@@ -389,15 +393,15 @@ impl<'a, M: Machine> Locked<'a, M> {
     #[inline]
     fn cells(&self, slot: Slot, count: u32) -> &'a [AtomicU64] {
         assert_eq!(slot.hold, self.counts.hold, "{slot:?} was found before the tree was unlocked");
-        let (base, first) = (self.base, slot.index as usize);
-        &base.machine.table(slot.table)[first..first + count as usize]
+        let (mmu, first) = (self.mmu, slot.index as usize);
+        &mmu.machine.table(slot.table)[first..first + count as usize]
     }
 
     /// Entries were put into empty places of a table, or taken away.
     #[inline]
     fn count_entries(&mut self, table: Pfn, by: i64) {
         if by != 0 {
-            let frame = &self.base.frames[table];
+            let frame = &self.mmu.frames[table];
             frame.set_table(frame.as_table().checked_add_signed(by).expect("a table counts its entries"));
         }
     }
@@ -405,7 +409,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// The record of the folio that has these pages.
     #[inline]
     fn head_of(&self, pages: FolioPages) -> &'a Frame {
-        let frames = &self.base.frames;
+        let frames = &self.mmu.frames;
         let head = &frames[pages.head];
         if !pages.are_of(frames, head) {
             not_of_one_folio(pages);
@@ -430,19 +434,19 @@ impl<'a, M: Machine> Locked<'a, M> {
     #[inline]
     pub fn settle(self) -> Settled<'a, M> {
         if !published::is(F10) {
-            self.base.tlb.settle_space(self.base, self.space);
+            self.mmu.tlb.settle_space(self.mmu, self.space);
         }
         Settled::new(self, Paid::All)
     }
 
-    /// As [`Locked::settle`], for the entries of the table that holds `slot`, that of `page`. Pays only if a page of
+    /// As [`LockedTables::settle`], for the entries of the table that holds `slot`, that of `page`. Pays only if a page of
     /// this table was unmapped by reclaim and not flushed: elsewhere in the space much may be owed.
     #[inline]
     pub fn settle_at(self, slot: Slot, page: Vpn) -> Settled<'a, M> {
-        let frame = &self.base.frames[slot.table];
+        let frame = &self.mmu.frames[slot.table];
         if frame.debt() != 0 && !published::is(F10) {
             let first = Vpn(page.0 & !(TABLE_ENTRIES as u64 - 1));
-            self.base.tlb.settle_table(self.base, self.space, first, frame.debt());
+            self.mmu.tlb.settle_table(self.mmu, self.space, first, frame.debt());
             frame.set_debt(0);
         }
         Settled::new(self, Paid::Table(slot.table))
@@ -486,20 +490,20 @@ impl<'a, M: Machine> Locked<'a, M> {
 
     /// Let user mode use a run again. Nobody has to be told: who finds the old entry in its TLB faults, and looks
     /// again.
-    pub fn permit_use(&mut self, run: &Run) {
+    pub fn permit_use(&mut self, run: &EntryRun) {
         self.set_bits(run.slot, run.count, Bits::USER);
     }
 
     /// Forget that the pages of a run were used; returns it as it was.
     #[inline]
-    pub fn clear_young(&mut self, run: &Run) -> Entry {
+    pub fn clear_young(&mut self, run: &EntryRun) -> Entry {
         self.set_bits(run.slot, run.count, Bits::AGED);
-        self.base.event(Event::PteClearYoung, [run.entry.pfn().0 as u64, run.pages(), 0, 0]);
+        self.mmu.event(Event::PteClearYoung, [run.entry.pfn().0 as u64, run.pages(), 0, 0]);
         self.clear_bits(run, Bits::YOUNG)
     }
 
     /// Give a run these rights, and take all others but the right to write, which is taken only if `read_only`.
-    pub fn change_rights(&mut self, run: &Run, rights: Rights, read_only: bool) -> Tightened {
+    pub fn change_rights(&mut self, run: &EntryRun, rights: Rights, read_only: bool) -> Tightened {
         // Under the lock, what was found holds but for marks.
         let (found, rights) = (run.entry.bits(), rights.bits_of_entry());
         let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights);
@@ -515,28 +519,28 @@ impl<'a, M: Machine> Locked<'a, M> {
 
     /// Take the right to write from a run.
     #[inline]
-    pub fn forbid_writes(&mut self, run: &Run) -> Tightened {
+    pub fn forbid_writes(&mut self, run: &EntryRun) -> Tightened {
         let old = self.clear_bits(run, Bits::WRITE);
         self.tightened(run, old)
     }
 
     /// Take the right to write and the mark of having been written.
-    pub fn forbid_writes_and_clean(&mut self, run: &Run) -> Tightened {
+    pub fn forbid_writes_and_clean(&mut self, run: &EntryRun) -> Tightened {
         let old = self.clear_bits(run, Bits::WRITE | Bits::DIRTY);
         self.tightened(run, old)
     }
 
     /// Take the mark of having been written.
-    pub fn clean(&mut self, run: &Run) -> Tightened {
+    pub fn clean(&mut self, run: &EntryRun) -> Tightened {
         let old = self.clear_bits(run, Bits::DIRTY);
         self.tightened(run, old)
     }
 
     /// Forget that the pages of a run were used and written. A CPU that holds the entries as dirty would not mark them
     /// again, so that must be flushed before what is written next may be told from what was.
-    pub fn clear_young_and_dirty(&mut self, run: &Run) -> Tightened {
+    pub fn clear_young_and_dirty(&mut self, run: &EntryRun) -> Tightened {
         self.set_bits(run.slot, run.count, Bits::AGED);
-        self.base.event(Event::PteClearYoung, [run.entry.pfn().0 as u64, run.pages(), 0, 0]);
+        self.mmu.event(Event::PteClearYoung, [run.entry.pfn().0 as u64, run.pages(), 0, 0]);
         let old = self.clear_bits(run, Bits::YOUNG | Bits::DIRTY);
         self.tightened(run, old)
     }
@@ -551,7 +555,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// one does.
     pub fn reserve(&mut self, alloc: &Allocator, page: Vpn, means: Means) -> Result<Slot, NeedsReclaim> {
         if let Some(table) = self.counts.recent.get(page) {
-            self.base.charge(Work::TableLevel, LEVELS as u64);
+            self.mmu.charge(Work::TableLevel, LEVELS as u64);
             return Ok(self.slot(table, page, 0));
         }
         let mut table = self.root;
@@ -563,23 +567,23 @@ impl<'a, M: Machine> Locked<'a, M> {
             }
             table = if entry.is_present() { entry.pfn() } else { self.add_table(alloc, slot, means)? };
         }
-        self.base.charge(Work::TableLevel, LEVELS as u64);
+        self.mmu.charge(Work::TableLevel, LEVELS as u64);
         self.counts.recent.set(page, table);
         Ok(self.slot(table, page, 0))
     }
 }
 
-impl<M: Machine> Locked<'_, M> {
+impl<M: Machine> LockedTables<'_, M> {
     /// Put a new table into an empty place. What is owed for entries of the table above, each of which mapped as much
     /// as the new one does, is owed for its own.
     fn add_table(&mut self, alloc: &Allocator, slot: Slot, means: Means) -> Result<Pfn, NeedsReclaim> {
-        let new = new_table(self.base, alloc, means)?;
+        let new = new_table(self.mmu, alloc, means)?;
         self.link_table(slot, new);
         Ok(new)
     }
 
     fn link_table(&mut self, slot: Slot, table: Pfn) {
-        self.base.frames[table].set_debt(self.base.frames[slot.table].debt());
+        self.mmu.frames[table].set_debt(self.mmu.frames[slot.table].debt());
         self.replace(slot, Entry::table(table));
         self.counts.tables += 1;
     }

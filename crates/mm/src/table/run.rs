@@ -10,7 +10,7 @@
 //! An entry of a folio of one page, a swap entry and a 2 MiB entry are runs of one entry. With the knob `rmap.batch`
 //! off every run is. The contract is that of Linux's `folio_pte_batch`.
 
-use super::{Absent, Bits, Entry, Locked, Slot};
+use super::{Absent, Bits, Entry, LockedTables, Slot};
 use crate::frame::{FolioPages, FrameFlags, FrameTable};
 use crate::knobs::Knob;
 use crate::machine::Machine;
@@ -23,7 +23,7 @@ pub(super) const MARKS: Bits = Bits::YOUNG.union(Bits::AGED).union(Bits::DIRTY);
 
 /// Consecutive entries of one table that map consecutive pages of one folio in the same way; or one entry of any kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct EntryRun {
     /// First page that the first entry is for.
     pub page: Vpn,
     /// Where the first entry stands.
@@ -38,11 +38,11 @@ pub struct Run {
     pub(super) head: Pfn,
 }
 
-impl Run {
+impl EntryRun {
     /// A run of one entry.
     #[inline(always)]
-    pub fn one(page: Vpn, slot: Slot, entry: Entry) -> Run {
-        Run { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE }
+    pub fn one(page: Vpn, slot: Slot, entry: Entry) -> EntryRun {
+        EntryRun { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE }
     }
 
     /// Pages of the address space that the run is for.
@@ -72,18 +72,18 @@ impl Run {
     }
 
     /// The first `count` entries, and the others, if there are any.
-    pub fn split(self, count: u32) -> (Run, Option<Run>) {
+    pub fn split(self, count: u32) -> (EntryRun, Option<EntryRun>) {
         if count >= self.count {
             return (self, None);
         }
-        let rest = Run {
+        let rest = EntryRun {
             page: Vpn(self.page.0 + count as u64),
             slot: self.slot.ahead(count),
             entry: self.entry.ahead(count),
             count: self.count - count,
             ..self
         };
-        (Run { count, ..self }, Some(rest))
+        (EntryRun { count, ..self }, Some(rest))
     }
 
     /// The entries of `space`, which mapped pages of the folio at `head`, have been cleared or have lost rights; `old`:
@@ -132,28 +132,28 @@ pub(super) fn exchange(cells: &[AtomicU64], mut new: impl FnMut(u32) -> Entry) -
     first.with(marks)
 }
 
-impl<'a, M: Machine> Locked<'a, M> {
+impl<'a, M: Machine> LockedTables<'a, M> {
     /// The longest run that may be made of entries here: 1 if they are to be taken one by one.
     #[inline]
     pub(super) fn longest_run(&self) -> usize {
-        if self.base.knobs.get(Knob::RmapBatch) == 0 { 1 } else { TABLE_ENTRIES }
+        if self.mmu.knobs.get(Knob::RmapBatch) == 0 { 1 } else { TABLE_ENTRIES }
     }
 
     /// Does a run of one entry map a page of a larger folio? If it maps another page, looks its folio up: it is that
     /// page.
     #[inline(always)]
-    pub(super) fn is_of_large_folio(&self, run: &mut Run) -> bool {
+    pub(super) fn is_of_large_folio(&self, run: &mut EntryRun) -> bool {
         if !run.entry.is_present() {
             return false;
         }
         run.head = run.entry.pfn();
-        self.base.frames[run.head].has_any(FrameFlags::HEAD | FrameFlags::TAIL)
+        self.mmu.frames[run.head].has_any(FrameFlags::HEAD | FrameFlags::TAIL)
     }
 
     /// How many entries of a larger folio continue `first`, the first of `cells`, itself among them; the first with the
     /// marks of all; and the folio's head.
     pub(super) fn lengthen(&self, first: Entry, cells: &[AtomicU64]) -> (u32, Entry, Pfn) {
-        let frames = &self.base.frames;
+        let frames = &self.mmu.frames;
         let head = frames.head(first.pfn());
         let rest = frames[head].pages() - (first.pfn().0 - head.0);
         let (mut count, mut marked) = (1, first);
@@ -169,7 +169,7 @@ impl<'a, M: Machine> Locked<'a, M> {
     }
 
     /// The entry of a page and those that continue it, up to `end`; `None` if there is no table for the page.
-    pub fn find_run(&self, page: Vpn, end: Vpn) -> Option<Run> {
+    pub fn find_run(&self, page: Vpn, end: Vpn) -> Option<EntryRun> {
         let mut run = self.find(page)?;
         if !run.is_large() && self.is_of_large_folio(&mut run) {
             let most = (self.longest_run() as u32).min(run.slot.room()).min((end.0 - page.0) as u32);
@@ -181,21 +181,21 @@ impl<'a, M: Machine> Locked<'a, M> {
 
     /// What was taken from a run, which was `old` with the marks of all: to be flushed.
     #[inline(always)]
-    pub(super) fn emptied(&self, run: &Run, old: Entry) -> Emptied {
-        let head = Run { entry: old, ..*run }.mapped(&self.base.frames).head;
+    pub(super) fn emptied(&self, run: &EntryRun, old: Entry) -> Emptied {
+        let head = EntryRun { entry: old, ..*run }.mapped(&self.mmu.frames).head;
         Emptied::new(run.cleared(self.space, old, head), run.slot.table, old.raw())
     }
 
     /// A run has lost rights or marks, and was `old` with the marks of all: to be flushed.
     #[inline]
-    pub(super) fn tightened(&self, run: &Run, old: Entry) -> Tightened {
-        let head = Run { entry: old, ..*run }.mapped(&self.base.frames).head;
+    pub(super) fn tightened(&self, run: &EntryRun, old: Entry) -> Tightened {
+        let head = EntryRun { entry: old, ..*run }.mapped(&self.mmu.frames).head;
         Tightened::new(run.cleared(self.space, old, head), old.raw())
     }
 
     /// Empty a run of present entries, leaving in the place of each what `rest` says for its number in the run.
     #[inline]
-    pub fn empty_run(&mut self, run: &Run, mut rest: impl FnMut(u32) -> Absent) -> Emptied {
+    pub fn empty_run(&mut self, run: &EntryRun, mut rest: impl FnMut(u32) -> Absent) -> Emptied {
         assert!(run.entry.is_present(), "{run:?} maps nothing");
         let mut gone = 0;
         let entry = exchange(self.cells(run.slot, run.count), |i| {
@@ -208,8 +208,8 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.emptied(run, entry)
     }
 
-    /// Put back what [`Locked::empty_run`] has taken of a run in the same hold of the lock, and left empty.
-    pub fn restore(&mut self, run: &Run, emptied: Emptied) {
+    /// Put back what [`LockedTables::empty_run`] has taken of a run in the same hold of the lock, and left empty.
+    pub fn restore(&mut self, run: &EntryRun, emptied: Emptied) {
         self.put_run(run.slot, emptied.entry(), run.count);
         emptied.put_back();
     }
@@ -217,14 +217,14 @@ impl<'a, M: Machine> Locked<'a, M> {
     /// Flush entries that were emptied. On return no CPU holds what they said, and others may take their place.
     pub fn flush(&mut self, emptied: Emptied) -> Refs {
         let (start, end) = emptied.range();
-        let refs = self.base.tlb.flush_emptied(self.base, emptied);
+        let refs = self.mmu.tlb.flush_emptied(self.mmu, emptied);
         self.vacated.flushed(start, end);
         refs
     }
 
     /// Flush entries that lost rights. On return no CPU has more than these say now.
     pub fn flush_tightened(&mut self, tightened: Tightened) {
-        self.base.tlb.flush_tightened(self.base, tightened);
+        self.mmu.tlb.flush_tightened(self.mmu, tightened);
     }
 
     /// Put `entry`, and those that continue it, into `count` places. Returns whether one of these held a present entry.
@@ -256,7 +256,7 @@ impl<'a, M: Machine> Locked<'a, M> {
 
     /// Clear bits of present entries; returns the first as it was, with the marks of all.
     #[inline]
-    pub(super) fn clear_bits(&mut self, run: &Run, bits: Bits) -> Entry {
+    pub(super) fn clear_bits(&mut self, run: &EntryRun, bits: Bits) -> Entry {
         let mut first = run.entry;
         let mut marks = Bits::empty();
         for (i, cell) in self.cells(run.slot, run.count).iter().enumerate() {

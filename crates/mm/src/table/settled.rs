@@ -1,7 +1,7 @@
 //! A locked tree of a space that nobody holds an old translation of.
 
 use super::run::MARKS;
-use super::{Bits, Entry, Locked, Paid, Rights, Run, Slot};
+use super::{Bits, Entry, EntryRun, LockedTables, Paid, Rights, Slot};
 use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::linear::linear;
@@ -39,15 +39,15 @@ impl Moving {
 }
 
 /// The locked tree of a space, when all that was owed for the space, or for one of its tables, has been paid under this
-/// very lock. Only [`Locked::settle`] and [`Locked::settle_at`] make one. Pages may now change what they show, and be
+/// very lock. Only [`LockedTables::settle`] and [`LockedTables::settle_at`] make one. Pages may now change what they show, and be
 /// written.
-pub struct Settled<'a, M>(Locked<'a, M>);
+pub struct Settled<'a, M>(LockedTables<'a, M>);
 
 impl<'a, M> Deref for Settled<'a, M> {
-    type Target = Locked<'a, M>;
+    type Target = LockedTables<'a, M>;
 
     #[inline]
-    fn deref(&self) -> &Locked<'a, M> {
+    fn deref(&self) -> &LockedTables<'a, M> {
         &self.0
     }
 }
@@ -59,18 +59,18 @@ impl<M> DerefMut for Settled<'_, M> {
     }
 }
 
-impl<M: Machine> Locked<'_, M> {
+impl<M: Machine> LockedTables<'_, M> {
     /// Tells who traces that pages show something else, or allow more, from here on.
     #[inline]
     pub(super) fn means_something_else(&self, page: Vpn, count: u32) {
         let concern = Concern::Pages { space: self.space, first: page, count: count as u64 };
-        self.base.event(Event::TlbHazard, concern.args());
+        self.mmu.event(Event::TlbHazard, concern.args());
     }
 }
 
 impl<'a, M: Machine> Settled<'a, M> {
     #[inline]
-    pub(super) fn new(mut locked: Locked<'a, M>, paid: Paid) -> Settled<'a, M> {
+    pub(super) fn new(mut locked: LockedTables<'a, M>, paid: Paid) -> Settled<'a, M> {
         locked.settled = paid;
         Settled(locked)
     }
@@ -90,7 +90,7 @@ impl<'a, M: Machine> Settled<'a, M> {
     #[inline]
     pub fn allow_writes(&mut self, slot: Slot, page: Vpn, writes: Writes) {
         let entry = self.read(slot);
-        let mut mapped = FolioPages::one(&self.base.frames, entry.pfn());
+        let mut mapped = FolioPages::one(&self.mmu.frames, entry.pfn());
         let mut first = page;
         if entry.has(Bits::LARGE) {
             mapped.count = TABLE_ENTRIES as u32;
@@ -115,7 +115,7 @@ impl<'a, M: Machine> Settled<'a, M> {
             for at in 0..run.count {
                 let (slot, pages) = (run.slot.ahead(at), 1u32 << run.order.0);
                 let first = tables.read(slot).pfn();
-                let frames = &tables.base.frames;
+                let frames = &tables.mmu.frames;
                 let exclusive = |pfn: Pfn| frames[pfn].has(FrameFlags::EXCLUSIVE);
                 if frames[frames.head(first)].is_anon() && (0..pages).all(|i| exclusive(first.add(i))) {
                     tables.means_something_else(Vpn(run.page.0 + (u64::from(at) << run.order.0)), pages);
@@ -144,14 +144,14 @@ impl<'a, M: Machine> Settled<'a, M> {
                 assert_eq!(owner, Owner::File(settled.file()), "{} is of another file", pages.first);
                 let first = PageIndex(head.page_index().0 + pages.offset() as u64);
                 let concern = Concern::File { file: settled.file(), first, count: pages.count as u64 };
-                self.base.event(Event::TlbHazard, concern.args());
+                self.mmu.event(Event::TlbHazard, concern.args());
                 true
             }
         }
     }
 
     /// Move a run of entries, whatever they are, to empty places of one table.
-    pub fn move_run(&mut self, run: &Run, to: Slot, moving: &Moving) {
+    pub fn move_run(&mut self, run: &EntryRun, to: Slot, moving: &Moving) {
         let within = moving.start <= run.page && run.end().0 <= moving.start.0 + moving.pages;
         assert!(within, "{run:?} is not of the range that is moved");
         assert_eq!(self.empty_from(to, run.count), run.count, "{run:?} is moved over other entries");
@@ -162,23 +162,23 @@ impl<'a, M: Machine> Settled<'a, M> {
             moved = if i == 0 { entry } else { moved.with(entry.bits() & MARKS) };
         }
         if moved.is_present() {
-            let head = run.mapped(&self.base.frames).head;
-            stale(self.base, &run.cleared(self.space, moved, head), true);
+            let head = run.mapped(&self.mmu.frames).head;
+            stale(self.mmu, &run.cleared(self.space, moved, head), true);
         }
     }
 
     /// All entries of a range have moved: nobody may find an old place empty while a CPU can still use it.
     pub fn moved(&mut self, moving: Moving) {
         let (start, count) = (moving.start, moving.pages);
-        self.base.tlb.flush(self.base, self.space, Range::pages(start, count));
+        self.mmu.tlb.flush(self.mmu, self.space, Range::pages(start, count));
         let concern = Concern::Emptied { space: self.space, first: start, count };
-        self.base.event(Event::TlbHazard, concern.args());
+        self.mmu.event(Event::TlbHazard, concern.args());
         moving.spend();
     }
 
     /// Let a child's empty entries say what its parent's run says now, without the marks in `forget`. The right to
     /// write goes along: whoever may write to a page through one entry may do so through another.
-    pub fn inherit(&mut self, slot: Slot, parent: &Locked<'_, M>, run: &Run, forget: Rights) {
+    pub fn inherit(&mut self, slot: Slot, parent: &LockedTables<'_, M>, run: &EntryRun, forget: Rights) {
         let mut new = 0;
         for (cell, from) in self.cells(slot, run.count).iter().zip(parent.cells(run.slot, run.count)) {
             let entry = Entry::from_raw(from.load(Acquire)).without(forget.bits_of_entry());

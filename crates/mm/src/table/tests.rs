@@ -1,7 +1,7 @@
 //! Page tables against a map.
 
 use super::*;
-use crate::alloc::{Mark, Reserve};
+use crate::alloc::{Reserve, Watermark};
 use crate::knobs::Knobs;
 use crate::machine::Flush;
 use crate::testing::TestMachine;
@@ -13,43 +13,44 @@ use std_alloc::vec::Vec;
 const SPACE: SpaceId = SpaceId(0);
 
 struct Bench {
-    base: Ground<TestMachine>,
+    mmu: Mmu<TestMachine>,
     alloc: Allocator,
     tables: Tables,
 }
 
 impl Bench {
     fn new() -> Bench {
-        let base = Ground::new(TestMachine::simple(1, 4096), Knobs::default());
-        let alloc = Allocator::new(&base).unwrap();
-        assert_eq!(base.tlb.create(), SPACE);
+        let mmu = Mmu::new(TestMachine::simple(1, 4096), Knobs::default());
+        let alloc = Allocator::new(&mmu).unwrap();
+        assert_eq!(mmu.tlb.create(), SPACE);
         let tables = Tables::default();
-        tables.create(&base, &alloc, SPACE, Means::new(Mark::Min, Reserve::None)).unwrap();
-        Bench { base, alloc, tables }
+        tables.create(&mmu, &alloc, SPACE, Means::new(Watermark::Min, Reserve::None)).unwrap();
+        Bench { mmu, alloc, tables }
     }
 
-    fn lock(&self) -> Locked<'_, TestMachine> {
-        self.tables.lock(&self.base, SPACE)
+    fn lock(&self) -> LockedTables<'_, TestMachine> {
+        self.tables.lock(&self.mmu, SPACE)
     }
 
     fn set(&self, page: Vpn, entry: Entry) -> Entry {
         let mut tables = self.lock();
-        let slot = tables.reserve(&self.alloc, page, Means::new(Mark::Min, Reserve::None)).unwrap();
+        let slot = tables.reserve(&self.alloc, page, Means::new(Watermark::Min, Reserve::None)).unwrap();
         tables.replace(slot, entry)
     }
 
     /// Map a folio that fills a large entry.
     fn map_large(&self, page: Vpn, head: Pfn) {
-        self.base.frames.make_folio(head, PAGEBLOCK_ORDER);
+        self.mmu.frames.make_folio(head, PAGEBLOCK_ORDER);
         let mut tables = self.lock().settle();
-        tables.deposit(&self.alloc, Means::new(Mark::Min, Reserve::None)).unwrap();
-        let slot = tables.reserve_large(&self.alloc, page, Means::new(Mark::Min, Reserve::None)).unwrap();
+        tables.deposit(&self.alloc, Means::new(Watermark::Min, Reserve::None)).unwrap();
+        let slot =
+            tables.reserve_large(&self.alloc, page, Means::new(Watermark::Min, Reserve::None)).unwrap();
         tables.install_large(slot.unwrap(), page, head, Rights::USER, Writes::No);
     }
 
     fn gather(&self, change: impl FnOnce(&mut Gather)) {
-        let free = |finished: Finished<'_>| self.tables.free_tables(&self.base, &self.alloc, finished.tables);
-        self.base.tlb.gather(&self.base, SPACE, change, free);
+        let free = |finished: Finished<'_>| self.tables.free_tables(&self.mmu, &self.alloc, finished.tables);
+        self.mmu.tlb.gather(&self.mmu, SPACE, change, free);
     }
 }
 
@@ -87,22 +88,22 @@ fn a_large_entry_becomes_a_table_that_says_the_same() {
     let page = Vpn(512 * 9);
     bench.map_large(page, Pfn(512));
     let mut tables = bench.lock();
-    assert_eq!(tables.reserve_large(&bench.alloc, page, Means::new(Mark::Min, Reserve::None)), Ok(None));
+    assert_eq!(tables.reserve_large(&bench.alloc, page, Means::new(Watermark::Min, Reserve::None)), Ok(None));
     let leaf = tables.find(Vpn(page.0 + 77)).unwrap();
     tables.mark_used(leaf.slot, true);
     // A page whose flush waits owes for the whole table; a table in its entry's place takes that over.
-    bench.base.frames[leaf.slot.table].set_debt(5);
+    bench.mmu.frames[leaf.slot.table].set_debt(5);
     // No CPU uses the large translation beside the new ones.
-    bench.base.tlb.switch(&bench.base, SPACE, bench.tables.root(SPACE));
-    bench.base.machine.hold(Vpn(page.0 + 300), Pfn(512 + 300), false);
+    bench.mmu.tlb.switch(&bench.mmu, SPACE, bench.tables.root(SPACE));
+    bench.mmu.machine.hold(Vpn(page.0 + 300), Pfn(512 + 300), false);
     tables.split_large(&leaf);
-    assert_eq!(bench.base.machine.held(CpuId(0), Vpn(page.0 + 300)), None);
+    assert_eq!(bench.mmu.machine.held(CpuId(0), Vpn(page.0 + 300)), None);
     let whole = Flush::Pages { start: page, count: 1, stride: PAGEBLOCK_ORDER };
-    assert_eq!(bench.base.machine.flushes.lock().last(), Some(&(CpuId(0), whole)));
+    assert_eq!(bench.mmu.machine.flushes.lock().last(), Some(&(CpuId(0), whole)));
     let leaf = tables.find(Vpn(page.0 + 77)).unwrap();
     assert_eq!((leaf.page, leaf.order, leaf.entry.pfn()), (Vpn(page.0 + 77), Order::ZERO, Pfn(512 + 77)));
     assert_eq!(leaf.entry.bits(), Bits::PRESENT | Bits::USER | Bits::YOUNG | Bits::DIRTY);
-    assert_eq!(bench.base.frames[leaf.slot.table].debt(), 5);
+    assert_eq!(bench.mmu.frames[leaf.slot.table].debt(), 5);
     assert_eq!((tables.validate(), tables.counts().tables()), (Ok(512), 4));
 }
 
@@ -111,8 +112,8 @@ fn a_large_entry_becomes_a_table_that_says_the_same() {
 fn only_a_page_of_a_cache_is_mapped_without_settling() {
     let bench = Bench::new();
     let mut tables = bench.lock();
-    let slot = tables.reserve(&bench.alloc, Vpn(7), Means::new(Mark::Min, Reserve::None)).unwrap();
-    tables.install_unchanged(slot, Vpn(7), FolioPages::one(&bench.base.frames, Pfn(77)), Rights::USER);
+    let slot = tables.reserve(&bench.alloc, Vpn(7), Means::new(Watermark::Min, Reserve::None)).unwrap();
+    tables.install_unchanged(slot, Vpn(7), FolioPages::one(&bench.mmu.frames, Pfn(77)), Rights::USER);
 }
 
 /// The compiler allows to assign through the reference.
@@ -120,12 +121,12 @@ fn only_a_page_of_a_cache_is_mapped_without_settling() {
 #[should_panic(expected = "is not the one that was settled")]
 fn a_lock_in_the_place_of_a_settled_one_is_refused() {
     let bench = Bench::new();
-    let other = bench.base.tlb.create();
-    bench.tables.create(&bench.base, &bench.alloc, other, Means::new(Mark::Min, Reserve::None)).unwrap();
-    let mut settled = bench.tables.lock(&bench.base, other).settle();
+    let other = bench.mmu.tlb.create();
+    bench.tables.create(&bench.mmu, &bench.alloc, other, Means::new(Watermark::Min, Reserve::None)).unwrap();
+    let mut settled = bench.tables.lock(&bench.mmu, other).settle();
     *settled = bench.lock();
-    let slot = settled.reserve(&bench.alloc, Vpn(7), Means::new(Mark::Min, Reserve::None)).unwrap();
-    let pages = FolioPages::one(&bench.base.frames, Pfn(77));
+    let slot = settled.reserve(&bench.alloc, Vpn(7), Means::new(Watermark::Min, Reserve::None)).unwrap();
+    let pages = FolioPages::one(&bench.mmu.frames, Pfn(77));
     settled.install(slot, Vpn(7), pages, Rights::USER, Writes::Private);
 }
 
@@ -166,7 +167,7 @@ proptest! {
     #[test]
     fn tables_are_a_map(ops in prop::collection::vec(op(), 1..120)) {
         let bench = Bench::new();
-        let free = bench.base.stats.read(Stat::NrFreePages);
+        let free = bench.mmu.stats.read(Stat::NrFreePages);
         let mut model = BTreeMap::new();
         for op in ops {
             match op {
@@ -196,18 +197,18 @@ proptest! {
             tables.replace(leaf.slot, Entry::NONE);
         });
         drop(tables);
-        bench.gather(|gather| bench.tables.destroy(&bench.base, SPACE, gather));
-        bench.alloc.drain_all(&bench.base);
+        bench.gather(|gather| bench.tables.destroy(&bench.mmu, SPACE, gather));
+        bench.alloc.drain_all(&bench.mmu);
         // The root was taken before `free` was read; what CPUs' lists held then is back too.
-        prop_assert!(bench.base.stats.read(Stat::NrFreePages) > free);
-        prop_assert_eq!(bench.base.stats.read(Stat::NrPageTablePages), 0);
-        bench.alloc.validate(&bench.base).unwrap();
+        prop_assert!(bench.mmu.stats.read(Stat::NrFreePages) > free);
+        prop_assert_eq!(bench.mmu.stats.read(Stat::NrPageTablePages), 0);
+        bench.alloc.validate(&bench.mmu).unwrap();
     }
 }
 
 /// A folio of 16 pages at frame 512, whose pages from `first` on are mapped from `page` on.
 fn map_folio(bench: &Bench, page: u64, first: u32, count: u32, bits: Bits) {
-    bench.base.frames.make_folio(Pfn(512), Order(4));
+    bench.mmu.frames.make_folio(Pfn(512), Order(4));
     for i in 0..count {
         let entry = Entry::new(Pfn(512 + first + i), Bits::PRESENT | Bits::USER | bits);
         bench.set(Vpn(page + i as u64), entry);
@@ -228,7 +229,7 @@ fn a_run_ends_with_its_folio_its_range_and_its_table() {
     assert_eq!(runs(&bench, 0, 1024), [(504, 8), (512, 8), (520, 1)], "its table, its folio");
     assert_eq!(runs(&bench, 506, 510), [(506, 4)]);
     assert_eq!(bench.lock().find_run(Vpn(509), Vpn(600)).unwrap().count, 3);
-    bench.base.knobs.set(crate::knobs::Knob::RmapBatch, 0).unwrap();
+    bench.mmu.knobs.set(crate::knobs::Knob::RmapBatch, 0).unwrap();
     assert_eq!(runs(&bench, 506, 508), [(506, 1), (507, 1)], "entry by entry if so wanted");
 }
 

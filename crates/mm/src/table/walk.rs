@@ -1,7 +1,7 @@
 //! Finding entries, one or a range.
 
 use super::run::exchange;
-use super::{Absent, Bits, Entry, LEVEL_BITS, LEVELS, Locked, Run, Slot};
+use super::{Absent, Bits, Entry, EntryRun, LEVEL_BITS, LEVELS, LockedTables, Slot};
 use crate::machine::{Machine, Work};
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::{Emptied, Gather};
@@ -37,14 +37,14 @@ fn is_within(page: Vpn, level: u32, hole: (Vpn, Vpn)) -> bool {
     hole.0.0 <= first && first + span(level) <= hole.1.0
 }
 
-impl<'a, M: Machine> Locked<'a, M> {
+impl<'a, M: Machine> LockedTables<'a, M> {
     /// The entry of a page, if there is a table for it.
     #[inline]
-    pub fn find(&self, page: Vpn) -> Option<Run> {
+    pub fn find(&self, page: Vpn) -> Option<EntryRun> {
         if let Some(table) = self.counts.recent.get(page) {
             let slot = self.slot(table, page, 0);
-            self.base.charge(Work::TableLevel, LEVELS as u64);
-            return Some(Run {
+            self.mmu.charge(Work::TableLevel, LEVELS as u64);
+            return Some(EntryRun {
                 page,
                 slot,
                 entry: self.read(slot),
@@ -56,15 +56,15 @@ impl<'a, M: Machine> Locked<'a, M> {
         self.find_from_root(page)
     }
 
-    fn find_from_root(&self, page: Vpn) -> Option<Run> {
+    fn find_from_root(&self, page: Vpn) -> Option<EntryRun> {
         let mut table = self.root;
         for level in (0..LEVELS).rev() {
             let slot = self.slot(table, page, level);
             let entry = self.read(slot);
             if level == 0 {
-                self.base.charge(Work::TableLevel, LEVELS as u64);
+                self.mmu.charge(Work::TableLevel, LEVELS as u64);
                 self.counts.recent.set(page, table);
-                return Some(Run { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE });
+                return Some(EntryRun { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE });
             }
             // One whose folio is being moved, too.
             if entry.has(Bits::LARGE) {
@@ -79,36 +79,36 @@ impl<'a, M: Machine> Locked<'a, M> {
     }
 
     /// The large entry of a page in a table of `level`.
-    pub(super) fn large_run(&self, page: Vpn, level: u32, slot: Slot, entry: Entry) -> Run {
+    pub(super) fn large_run(&self, page: Vpn, level: u32, slot: Slot, entry: Entry) -> EntryRun {
         let page = Vpn(page.0 & !(span(level) - 1));
-        Run { page, slot, entry, order: Order((level * LEVEL_BITS) as u8), count: 1, head: Pfn::NONE }
+        EntryRun { page, slot, entry, order: Order((level * LEVEL_BITS) as u8), count: 1, head: Pfn::NONE }
     }
 
     /// Visit all entries of `[start, end)` that are not empty, in order and in runs. The visitor may change the entries
     /// that it is shown. Whole missing tables are stepped over. A 2 MiB entry is shown whole, wherever the range begins
     /// or ends.
     #[inline]
-    pub fn for_each(&mut self, start: Vpn, end: Vpn, mut visit: impl FnMut(&mut Self, Run)) {
-        let mut visit = |tables: &mut Self, run: Run, _: &[AtomicU64]| {
+    pub fn for_each(&mut self, start: Vpn, end: Vpn, mut visit: impl FnMut(&mut Self, EntryRun)) {
+        let mut visit = |tables: &mut Self, run: EntryRun, _: &[AtomicU64]| {
             visit(tables, run);
             0
         };
         self.visit_range(start, end, &mut visit);
     }
 
-    /// As [`Locked::for_each`], but empty those runs that are `wanted` before they are shown: what those that mapped
+    /// As [`LockedTables::for_each`], but empty those runs that are `wanted` before they are shown: what those that mapped
     /// nothing said, and what else was taken.
     #[inline]
     pub fn take_each(
         &mut self,
         start: Vpn,
         end: Vpn,
-        wanted: impl Fn(&Run) -> bool,
+        wanted: impl Fn(&EntryRun) -> bool,
         mut absent: impl FnMut(&mut Self, Absent),
         mut mapped: impl FnMut(&mut Self, Emptied),
     ) {
         self.vacated.add(start, end.0.saturating_sub(start.0));
-        let mut visit = |tables: &mut Self, run: Run, cells: &[AtomicU64]| {
+        let mut visit = |tables: &mut Self, run: EntryRun, cells: &[AtomicU64]| {
             if !wanted(&run) {
                 return 0;
             }
@@ -130,7 +130,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         &mut self,
         start: Vpn,
         end: Vpn,
-        visit: &mut impl FnMut(&mut Self, Run, &[AtomicU64]) -> u32,
+        visit: &mut impl FnMut(&mut Self, EntryRun, &[AtomicU64]) -> u32,
     ) {
         let longest = self.longest_run();
         match self.counts.recent.get(start) {
@@ -149,10 +149,10 @@ impl<'a, M: Machine> Locked<'a, M> {
         level: u32,
         (start, end): (Vpn, Vpn),
         longest: usize,
-        visit: &mut impl FnMut(&mut Self, Run, &[AtomicU64]) -> u32,
+        visit: &mut impl FnMut(&mut Self, EntryRun, &[AtomicU64]) -> u32,
     ) {
-        let base = self.base;
-        let cells = base.machine.table(table);
+        let mmu = self.mmu;
+        let cells = mmu.machine.table(table);
         let mut page = start;
         while page < end {
             let next = Vpn((page.0 | (span(level) - 1)) + 1).min(end);
@@ -180,11 +180,11 @@ impl<'a, M: Machine> Locked<'a, M> {
         level: u32,
         (start, count): (Vpn, u64),
         longest: usize,
-        visit: &mut impl FnMut(&mut Self, Run, &[AtomicU64]) -> u32,
+        visit: &mut impl FnMut(&mut Self, EntryRun, &[AtomicU64]) -> u32,
     ) {
-        let base = self.base;
+        let mmu = self.mmu;
         let first = index(start, level);
-        let cells = &base.machine.table(table)[first..first + count as usize];
+        let cells = &mmu.machine.table(table)[first..first + count as usize];
         let slot = self.slot(table, start, level);
         let order = Order((level * LEVEL_BITS) as u8);
         let (mut at, mut empty, mut gone) = (0, 0, 0);
@@ -197,7 +197,7 @@ impl<'a, M: Machine> Locked<'a, M> {
             }
             let page = Vpn(start.0 + at as u64);
             let slot = slot.ahead(at as u32);
-            let mut run = Run { page, slot, entry, order, count: 1, head: Pfn::NONE };
+            let mut run = EntryRun { page, slot, entry, order, count: 1, head: Pfn::NONE };
             if level > 0 {
                 run.head = entry.pfn();
             } else if self.is_of_large_folio(&mut run) {
@@ -209,7 +209,7 @@ impl<'a, M: Machine> Locked<'a, M> {
             at += count;
         }
         self.count_entries(table, -i64::from(gone));
-        base.charge(Work::EntryScan, empty);
+        mmu.charge(Work::EntryScan, empty);
     }
 
     /// Take tables out of the tree that lie in `range`, or partly in it, and have no entry left: those that span
@@ -226,7 +226,7 @@ impl<'a, M: Machine> Locked<'a, M> {
 
     /// The same for the tables that lead to one page, from the lowest: none above one that has entries is empty.
     fn take_empty_above(&mut self, page: Vpn, hole: (Vpn, Vpn), gather: &mut Gather) {
-        let is_used = |table: Pfn| self.base.frames[table].as_table() != 0;
+        let is_used = |table: Pfn| self.mmu.frames[table].as_table() != 0;
         if self.counts.recent.get(page).is_some_and(is_used) {
             return;
         }
@@ -243,7 +243,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         }
         for level in lowest + 1..LEVELS {
             let below = way[level as usize - 1];
-            if !is_within(page, level, hole) || self.base.frames[below].as_table() != 0 {
+            if !is_within(page, level, hole) || self.mmu.frames[below].as_table() != 0 {
                 return;
             }
             self.take_table(self.slot(way[level as usize], page, level), below, gather);
@@ -276,7 +276,7 @@ impl<'a, M: Machine> Locked<'a, M> {
                 if level > 1 {
                     self.take_empty_below(below, level - 1, (page, next), hole, gather);
                 }
-                if is_within(page, level, hole) && self.base.frames[below].as_table() == 0 {
+                if is_within(page, level, hole) && self.mmu.frames[below].as_table() == 0 {
                     self.take_table(slot, below, gather);
                 }
             }
@@ -306,7 +306,7 @@ impl<'a, M: Machine> Locked<'a, M> {
         for i in 0..TABLE_ENTRIES {
             let entry = self.at(table, i);
             used += u64::from(!entry.is_none());
-            if entry.is_present() && self.base.frames.get(entry.pfn()).is_none() {
+            if entry.is_present() && self.mmu.frames.get(entry.pfn()).is_none() {
                 return Err(std_alloc::format!("entry {i} of table {table} leads to {}", entry.pfn()));
             }
             leaves += match level {
@@ -316,7 +316,7 @@ impl<'a, M: Machine> Locked<'a, M> {
                 _ => 0,
             };
         }
-        let counted = self.base.frames[table].as_table();
+        let counted = self.mmu.frames[table].as_table();
         if used != counted {
             return Err(std_alloc::format!("table {table} has {used} entries, counted {counted}"));
         }

@@ -1,6 +1,6 @@
 //! A stretch of one table's places, for who looks at many of them: the table is found once.
 
-use super::{Bits, Entry, Locked, Rights, Run, Slot};
+use super::{Bits, Entry, EntryRun, LockedTables, Rights, Slot};
 use crate::event::Event;
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
@@ -9,8 +9,8 @@ use crate::tlb::{EmptiedPages, stale};
 use crate::units::*;
 
 /// Places of one table of the lowest level, by their distance from the first. Good while the tree stays locked.
-pub struct Window<'t, 'a, M: Machine> {
-    tables: &'t mut Locked<'a, M>,
+pub struct TableWindow<'t, 'a, M: Machine> {
+    tables: &'t mut LockedTables<'a, M>,
     page: Vpn,
     first: Slot,
     cells: &'a [AtomicU64],
@@ -18,18 +18,18 @@ pub struct Window<'t, 'a, M: Machine> {
     gone: i64,
 }
 
-impl<'a, M: Machine> Locked<'a, M> {
+impl<'a, M: Machine> LockedTables<'a, M> {
     /// The places of up to `most` pages from `page` on, as far as their table reaches; `None` if no table of the lowest
     /// level holds them.
     #[inline]
-    pub fn window(&mut self, page: Vpn, most: u64) -> Option<Window<'_, 'a, M>> {
+    pub fn window(&mut self, page: Vpn, most: u64) -> Option<TableWindow<'_, 'a, M>> {
         let first = self.find(page).filter(|run| !run.is_large())?.slot;
         let cells = self.cells(first, most.min(first.room() as u64) as u32);
-        Some(Window { tables: self, page, first, cells, gone: 0 })
+        Some(TableWindow { tables: self, page, first, cells, gone: 0 })
     }
 }
 
-impl<'a, M: Machine> Window<'_, 'a, M> {
+impl<'a, M: Machine> TableWindow<'_, 'a, M> {
     /// How many places there are.
     #[inline]
     pub fn places(&self) -> usize {
@@ -50,7 +50,7 @@ impl<'a, M: Machine> Window<'_, 'a, M> {
 
     /// The tables.
     #[inline]
-    pub fn tables(&mut self) -> &mut Locked<'a, M> {
+    pub fn tables(&mut self) -> &mut LockedTables<'a, M> {
         self.tables
     }
 
@@ -66,14 +66,14 @@ impl<'a, M: Machine> Window<'_, 'a, M> {
         let cell = &self.cells[at];
         cell.fetch_or(Bits::AGED.bits(), AcqRel);
         let old = Entry::from_raw(cell.fetch_and(!Bits::YOUNG.bits(), AcqRel));
-        self.tables.base.event(Event::PteClearYoung, [old.pfn().0 as u64, 1, 0, 0]);
+        self.tables.mmu.event(Event::PteClearYoung, [old.pfn().0 as u64, 1, 0, 0]);
     }
 
     /// Map a page, a folio by itself, that shows what every old translation of its address shows too
-    /// ([`Locked::install_unchanged`]), at a place that is empty.
+    /// ([`LockedTables::install_unchanged`]), at a place that is empty.
     #[inline]
     pub fn install_unchanged(&mut self, at: usize, page: Pfn, rights: Rights) {
-        let frame = &self.tables.base.frames[page];
+        let frame = &self.tables.mmu.frames[page];
         let flags = frame.flags();
         let cached = matches!(frame.owner(), Owner::File(_)) || flags.contains(FrameFlags::SWAPCACHE);
         let single = !flags.intersects(FrameFlags::HEAD | FrameFlags::TAIL);
@@ -97,7 +97,7 @@ impl<'a, M: Machine> Window<'_, 'a, M> {
         self.gone += 1;
         let old = Entry::from_raw(self.cells[at].swap(Entry::NONE.raw(), AcqRel));
         emptied.push((self.tables.space, self.first.table), page, old.has(Bits::WRITE));
-        if self.tables.base.machine.listens() {
+        if self.tables.mmu.machine.listens() {
             self.tell(at, page, old);
         }
         old
@@ -106,12 +106,12 @@ impl<'a, M: Machine> Window<'_, 'a, M> {
     /// Tell who traces. Not inlined: on hardware nobody listens.
     #[inline(never)]
     fn tell(&self, at: usize, page: Pfn, old: Entry) {
-        let run = Run::one(Vpn(self.page.0 + at as u64), self.first.ahead(at as u32), old);
-        stale(self.tables.base, &run.cleared(self.tables.space, old, page), false);
+        let run = EntryRun::one(Vpn(self.page.0 + at as u64), self.first.ahead(at as u32), old);
+        stale(self.tables.mmu, &run.cleared(self.tables.space, old, page), false);
     }
 }
 
-impl<M: Machine> Drop for Window<'_, '_, M> {
+impl<M: Machine> Drop for TableWindow<'_, '_, M> {
     #[inline]
     fn drop(&mut self) {
         if self.gone > 0 {

@@ -25,12 +25,12 @@
 use super::debt::{Debt, Generation};
 use super::emptied::{Emptied, Refs};
 use super::{Context, Range, Tlb};
-use crate::base::Base;
 use crate::event::Event;
 use crate::frame::{FrameTable, Owner};
 use crate::knobs::{FlushShape, Knob};
 use crate::linear::linear;
 use crate::machine::{CpuSet, Machine, Scope};
+use crate::platform::Platform;
 use crate::primitive::Ordering::*;
 use crate::published::{self, Point, Published::*};
 use crate::stat::Stat;
@@ -84,7 +84,7 @@ struct Listed {
 }
 
 /// Entries of one space that were cleared, as far as the debt for them goes.
-struct Left<'a> {
+struct ClearedEntries<'a> {
     space: SpaceId,
     /// The file whose pages they mapped.
     file: Option<FileId>,
@@ -102,7 +102,7 @@ struct Left<'a> {
 /// Rules for callers, whatever the policy: the batch is settled before a folio from it is freed, and before the content
 /// of a folio with a writable entry is written to its store. One that ends with something owed panics.
 #[must_use = "debts must be settled"]
-pub struct Batch {
+pub struct UnmapBatch {
     /// When the policy flushes.
     shape: FlushShape,
     /// Flushes of larger folios are not deferred.
@@ -118,48 +118,53 @@ pub struct Batch {
     listed: u64,
 }
 
-linear!(Batch, this => this.owes, "a batch ends with flushes owed: settle it");
+linear!(UnmapBatch, this => this.owes, "a batch ends with flushes owed: settle it");
 
-impl Batch {
+impl UnmapBatch {
     /// No debts.
-    pub fn new<M: Machine>(base: &Base<M>) -> Batch {
-        let shape = base.knobs.flush_policy().shape();
-        let lazy_max_order = Order(base.knobs.get(Knob::TlbLazyMaxOrder) as u8);
+    pub fn new<M: Machine>(platform: &Platform<M>) -> UnmapBatch {
+        let shape = platform.knobs.flush_policy().shape();
+        let lazy_max_order = Order(platform.knobs.get(Knob::TlbLazyMaxOrder) as u8);
         let (debt, list) = (Debt::default(), Vec::new());
-        Batch { shape, lazy_max_order, debt, owes: false, writable: false, list, listed: 0 }
+        UnmapBatch { shape, lazy_max_order, debt, owes: false, writable: false, list, listed: 0 }
     }
 
     /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may go on using them,
     /// their table is marked with the debt that is left.
     #[inline]
-    pub fn take<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, emptied: Emptied) -> Refs {
-        if let Some(generation) = self.note(base, tlb, emptied.what()) {
-            base.frames[emptied.table()].set_debt(generation.tag());
+    pub fn take<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb, emptied: Emptied) -> Refs {
+        if let Some(generation) = self.note(platform, tlb, emptied.what()) {
+            platform.frames[emptied.table()].set_debt(generation.tag());
         }
         emptied.into_refs()
     }
 
     /// A run was cleared. If CPUs may go on using it, returns the generation of the debt that was left.
-    fn note<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, cleared: &Cleared) -> Option<Generation> {
-        stale(base, cleared, false);
+    fn note<M: Machine>(
+        &mut self,
+        platform: &Platform<M>,
+        tlb: &Tlb,
+        cleared: &Cleared,
+    ) -> Option<Generation> {
+        stale(platform, cleared, false);
         match self.shape {
             FlushShape::Now { spares_unused: true } if cleared.never_used => {
-                base.count(Stat::TlbFlushSpared, i64::from(cleared.pages));
+                platform.count(Stat::TlbFlushSpared, i64::from(cleared.pages));
                 return None;
             }
             FlushShape::Now { .. } => {
                 let range = Range::entries(cleared.page, cleared.pages as u64, cleared.order);
-                tlb.flush(base, cleared.space, range);
+                tlb.flush(platform, cleared.space, range);
                 return None;
             }
             FlushShape::Collect { .. } | FlushShape::Defer { .. } => {}
         }
-        let head = &base.frames[cleared.head];
+        let head = &platform.frames[cleared.head];
         let file = match head.owner() {
             Owner::File(file) => Some(file),
             _ => None,
         };
-        let left = Left {
+        let left = ClearedEntries {
             space: cleared.space,
             file,
             pages: cleared.pages,
@@ -167,12 +172,12 @@ impl Batch {
             writable: cleared.writable,
             defers: !cleared.dropped && head.order() <= self.lazy_max_order,
         };
-        let (generation, debt) = self.leave(base, tlb, &left)?;
+        let (generation, debt) = self.leave(platform, tlb, &left)?;
         if self.is_listed() {
             let (page, order) = (cleared.page, cleared.order);
             let context = tlb.contexts[cleared.space.0].id.load(Acquire);
             self.list(
-                base,
+                platform,
                 tlb,
                 Listed { context, page, entries: cleared.pages >> order.0, order, generation },
             );
@@ -184,14 +189,19 @@ impl Batch {
     /// else it is to be paid with the batch. Returns the generations of the space and of the debt; `None`: no CPU has
     /// the space.
     #[inline]
-    fn leave<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, left: &Left<'_>) -> Option<(u64, Generation)> {
+    fn leave<M: Machine>(
+        &mut self,
+        platform: &Platform<M>,
+        tlb: &Tlb,
+        left: &ClearedEntries<'_>,
+    ) -> Option<(u64, Generation)> {
         let context = &tlb.contexts[left.space.0];
         let stores = left.writable || context.may_be_stored_to();
         let may_defer = left.defers && !stores && !context.never_deferred.load(Relaxed);
-        let (generation, debt) = owe(base, tlb, left.space, left.file)?;
+        let (generation, debt) = owe(platform, tlb, left.space, left.file)?;
         if may_defer && self.defers() {
-            self.defer(base, tlb, left.heads, &debt);
-            base.count(Stat::TlbDeferred, i64::from(left.pages));
+            self.defer(platform, tlb, left.heads, &debt);
+            platform.count(Stat::TlbDeferred, i64::from(left.pages));
         } else {
             self.debt.join(&debt, |cpu| tlb.done(cpu));
             self.owes = true;
@@ -200,15 +210,15 @@ impl Batch {
         Some((generation, debt.generation))
     }
 
-    /// [`Batch::take`] of what no table holds.
+    /// [`UnmapBatch::take`] of what no table holds.
     #[cfg(test)]
     pub(crate) fn note_cleared<M: Machine>(
         &mut self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         tlb: &Tlb,
         cleared: &Cleared,
     ) -> Option<Generation> {
-        self.note(base, tlb, cleared)
+        self.note(platform, tlb, cleared)
     }
 
     /// Can pages be taken together (`take_pages`)? Not where each is to be flushed, or spared a flush, by itself, or is
@@ -218,24 +228,29 @@ impl Batch {
         matches!(self.shape, FlushShape::Collect { listed: false } | FlushShape::Defer { .. })
     }
 
-    /// As [`Batch::take`], for some pages. The policy must allow that ([`Batch::joins`]). Their references can be
+    /// As [`UnmapBatch::take`], for some pages. The policy must allow that ([`UnmapBatch::joins`]). Their references can be
     /// dropped from then on.
-    pub(crate) fn take_pages<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, emptied: &mut EmptiedPages) {
-        if let Some(generation) = self.note_pages(base, tlb, emptied) {
-            base.frames[emptied.table].set_debt(generation.tag());
+    pub(crate) fn take_pages<M: Machine>(
+        &mut self,
+        platform: &Platform<M>,
+        tlb: &Tlb,
+        emptied: &mut EmptiedPages,
+    ) {
+        if let Some(generation) = self.note_pages(platform, tlb, emptied) {
+            platform.frames[emptied.table].set_debt(generation.tag());
         }
     }
 
-    /// [`Batch::take_pages`] but for the mark of the table.
+    /// [`UnmapBatch::take_pages`] but for the mark of the table.
     pub(super) fn note_pages<M: Machine>(
         &mut self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         tlb: &Tlb,
         emptied: &mut EmptiedPages,
     ) -> Option<Generation> {
         assert!(self.joins(), "pages are taken together where each is flushed by itself");
         emptied.noted = true;
-        let left = Left {
+        let left = ClearedEntries {
             space: emptied.space,
             file: Some(emptied.file),
             pages: emptied.pages.len() as u32,
@@ -243,24 +258,24 @@ impl Batch {
             writable: emptied.writable,
             defers: true,
         };
-        self.leave(base, tlb, &left).map(|(_, debt)| debt)
+        self.leave(platform, tlb, &left).map(|(_, debt)| debt)
     }
 
     /// The flush waits until one of the frames is used again.
-    fn defer<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, heads: &[Pfn], debt: &Debt) {
-        let zone = |head: Pfn| base.frames[head].zone();
+    fn defer<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb, heads: &[Pfn], debt: &Debt) {
+        let zone = |head: Pfn| platform.frames[head].zone();
         for heads in heads.chunk_by(|&a, &b| zone(a) == zone(b)) {
-            let generation = tlb.owe_frame(base, zone(heads[0]), debt);
-            heads.iter().for_each(|&head| base.frames[head].set_debt(generation.tag()));
+            let generation = tlb.owe_frame(platform, zone(heads[0]), debt);
+            heads.iter().for_each(|&head| platform.frames[head].set_debt(generation.tag()));
         }
     }
 
     /// Note an entry that is to be flushed by itself, and flush all of them once there are enough.
-    fn list<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb, listed: Listed) {
+    fn list<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb, listed: Listed) {
         self.list.push(listed);
         self.listed += listed.entries as u64;
-        if self.listed >= base.knobs.get(Knob::TlbUnmapPages) {
-            self.settle(base, tlb);
+        if self.listed >= platform.knobs.get(Knob::TlbUnmapPages) {
+            self.settle(platform, tlb);
         }
     }
 
@@ -281,22 +296,22 @@ impl Batch {
     }
 
     /// Pay what is owed for entries that were writable.
-    pub fn settle_dirty<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb) {
+    pub fn settle_dirty<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb) {
         if self.writable {
-            self.settle(base, tlb);
+            self.settle(platform, tlb);
         }
     }
 
     /// Pay everything that does not wait for the frame's next use.
-    pub fn settle<M: Machine>(&mut self, base: &Base<M>, tlb: &Tlb) {
+    pub fn settle<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb) {
         if !self.owes {
             return;
         }
-        let _scope = base.scope(Scope::TryToUnmapFlush);
-        if self.is_listed() && self.listed <= base.knobs.get(Knob::TlbSinglePageFlushCeiling) {
-            tlb.pay_list(base, &self.debt, &self.list);
+        let _scope = platform.scope(Scope::TryToUnmapFlush);
+        if self.is_listed() && self.listed <= platform.knobs.get(Knob::TlbSinglePageFlushCeiling) {
+            tlb.pay_list(platform, &self.debt, &self.list);
         } else {
-            tlb.pay(base, tlb.owing(&self.debt));
+            tlb.pay(platform, tlb.owing(&self.debt));
         }
         (self.debt, self.owes, self.writable) = (Debt::default(), false, false);
         self.list.clear();
@@ -394,7 +409,12 @@ impl Context {
 /// Entries of a space were cleared, under the lock of its tables: raise its generation, and leave a debt with it and
 /// with the file whose pages they mapped. Returns both generations; `None`: no CPU has the space.
 #[inline]
-fn owe<M: Machine>(base: &Base<M>, tlb: &Tlb, space: SpaceId, file: Option<FileId>) -> Option<(u64, Debt)> {
+fn owe<M: Machine>(
+    platform: &Platform<M>,
+    tlb: &Tlb,
+    space: SpaceId,
+    file: Option<FileId>,
+) -> Option<(u64, Debt)> {
     let context = &tlb.contexts[space.0];
     let early = published::early(F11, Point::Raise, || tlb.draw());
     let generation = context.generation.fetch_add(1, SeqCst) + 1;
@@ -403,45 +423,45 @@ fn owe<M: Machine>(base: &Base<M>, tlb: &Tlb, space: SpaceId, file: Option<FileI
     if debt.cpus.is_empty() {
         return None;
     }
-    tlb.owe(base, context, file, &debt);
+    tlb.owe(platform, context, file, &debt);
     Some((generation, debt))
 }
 
 impl Tlb {
     /// As [`Tlb::pay`], but each CPU drops only the listed pages if these are all that it owes.
-    fn pay_list<M: Machine>(&self, base: &Base<M>, debt: &Debt, list: &[Listed]) {
+    fn pay_list<M: Machine>(&self, platform: &Platform<M>, debt: &Debt, list: &[Listed]) {
         let mut owing: CpuSet = self.owing(debt);
-        let me = base.machine.cpu();
+        let me = platform.machine.cpu();
         let here = owing.contains(me);
         owing.remove(me);
         let mut local = || {
             if here {
-                self.catch_up_listed(base, me, list);
+                self.catch_up_listed(platform, me, list);
             }
         };
         if owing.is_empty() {
             return local();
         }
-        if base.machine.has_broadcast_flush() {
-            self.pay(base, self.owing(debt));
+        if platform.machine.has_broadcast_flush() {
+            self.pay(platform, self.owing(debt));
             return;
         }
-        base.count(Stat::NrTlbRemoteFlush, 1);
-        base.event(
+        platform.count(Stat::NrTlbRemoteFlush, 1);
+        platform.event(
             Event::TlbFlush,
             [4, list.iter().map(|listed| (listed.entries as u64) << listed.order.0).sum(), 0, 0],
         );
         let remote = |cpu| {
-            base.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
-            self.catch_up_listed(base, cpu, list);
+            platform.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
+            self.catch_up_listed(platform, cpu, list);
         };
-        base.machine.shootdown(&owing, &remote, &mut local);
+        platform.machine.shootdown(&owing, &remote, &mut local);
     }
 
-    fn catch_up_listed<M: Machine>(&self, base: &Base<M>, cpu: CpuId, list: &[Listed]) {
+    fn catch_up_listed<M: Machine>(&self, platform: &Platform<M>, cpu: CpuId, list: &[Listed]) {
         let state = &self.cpus[cpu.index()];
         let (Some(space), false) = (state.space(), state.is_lazy()) else {
-            return self.catch_up_fully(base, cpu);
+            return self.catch_up_fully(platform, cpu);
         };
         let drawn = self.newest();
         let context = &self.contexts[space.0];
@@ -449,48 +469,48 @@ impl Tlb {
         // An interrupt may have come since the line before, and have caught up with more.
         let caught_up = state.generation();
         if caught_up >= newest {
-            return state.set_done(drawn, base.machine.now());
+            return state.set_done(drawn, platform.machine.now());
         }
         let missed = |listed: &&Listed| listed.context == id && listed.generation > caught_up;
         // Every generation that this CPU has missed must be that of a listed run.
         if list.iter().filter(missed).count() as u64 != newest - caught_up {
-            return self.catch_up_fully(base, cpu);
+            return self.catch_up_fully(platform, cpu);
         }
         for listed in list.iter().filter(missed) {
-            self.drop_pages(base, cpu, listed.page, listed.entries, listed.order);
+            self.drop_pages(platform, cpu, listed.page, listed.entries, listed.order);
         }
         state.set_generation(newest);
-        state.set_done(drawn, base.machine.now());
+        state.set_done(drawn, platform.machine.now());
     }
 }
 
 /// Tell who traces that CPUs may now hold translations that are no longer in the table. `sync`: who cleared it flushes.
 /// What the policy `abis` takes for never used is marked: no CPU should hold it.
 #[inline]
-pub(crate) fn stale<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
-    if base.machine.listens() {
-        tell(base, cleared, sync);
+pub(crate) fn stale<M: Machine>(platform: &Platform<M>, cleared: &Cleared, sync: bool) {
+    if platform.machine.listens() {
+        tell(platform, cleared, sync);
     }
 }
 
 /// Not inlined: on hardware nobody listens.
 #[inline(never)]
-fn tell<M: Machine>(base: &Base<M>, cleared: &Cleared, sync: bool) {
-    let frame = &base.frames[cleared.head];
+fn tell<M: Machine>(platform: &Platform<M>, cleared: &Cleared, sync: bool) {
+    let frame = &platform.frames[cleared.head];
     let (file, index) = match frame.owner() {
         Owner::File(file) => {
             (file.0 as u64 + 1, frame.page_index().0 + (cleared.pfn.0 - cleared.head.0) as u64)
         }
         _ => (0, 0),
     };
-    let spared = cleared.never_used && spares_unused(base);
+    let spared = cleared.never_used && spares_unused(platform);
     let flags = u64::from(cleared.writable) << 32 | u64::from(sync) << 33 | u64::from(spared) << 34;
     let flags = flags | u64::from(cleared.pages - 1) << 40;
     let place = cleared.space.0 as u64 | file << 32;
-    base.event(Event::TlbStale, [place, cleared.page.0, cleared.pfn.0 as u64 | flags, index]);
+    platform.event(Event::TlbStale, [place, cleared.page.0, cleared.pfn.0 as u64 | flags, index]);
 }
 
 /// Is no flush sent for what no CPU has used? Then what nobody has asked for must not be marked as used.
-pub fn spares_unused<M: Machine>(base: &Base<M>) -> bool {
-    base.knobs.flush_policy().shape() == FlushShape::Now { spares_unused: true }
+pub fn spares_unused<M: Machine>(platform: &Platform<M>) -> bool {
+    platform.knobs.flush_policy().shape() == FlushShape::Now { spares_unused: true }
 }

@@ -15,7 +15,7 @@ const ARRIVING: u32 = u32::MAX - 1;
 
 /// What stands under one address-space number.
 #[derive(Default)]
-struct Slot {
+struct AsidSlot {
     /// The space's unique id; 0: nothing.
     context: AtomicU64,
     /// The generation that this CPU has caught up with.
@@ -28,7 +28,7 @@ pub(super) struct CpuTlb {
     lazy: AtomicBool,
     /// Index of the slot that is loaded.
     loaded: AtomicU32,
-    slots: Box<[Slot]>,
+    slots: Box<[AsidSlot]>,
     /// The slot to reuse next.
     next: AtomicU32,
     /// Debts up to this generation are paid on this CPU, and when it last caught up.
@@ -42,7 +42,7 @@ impl CpuTlb {
             space: AtomicU32::new(NO_SPACE),
             lazy: AtomicBool::new(false),
             loaded: AtomicU32::new(0),
-            slots: (0..asids.max(1)).map(|_| Slot::default()).collect(),
+            slots: (0..asids.max(1)).map(|_| AsidSlot::default()).collect(),
             next: AtomicU32::new(0),
             done: AtomicU64::new(0),
             done_at: AtomicU64::new(0),
@@ -91,7 +91,7 @@ impl CpuTlb {
         self.lazy.store(lazy, SeqCst);
     }
 
-    fn slot(&self) -> &Slot {
+    fn slot(&self) -> &AsidSlot {
         &self.slots[self.loaded.load(Relaxed) as usize]
     }
 

@@ -3,9 +3,9 @@
 
 use super::emptied::{Emptied, Tightened};
 use super::{Range, Tlb, stale};
-use crate::base::Base;
 use crate::event::{Concern, Event};
 use crate::machine::{Machine, Scope};
+use crate::platform::Platform;
 use crate::units::*;
 use smallvec::SmallVec;
 
@@ -91,8 +91,8 @@ impl Gather {
 
     /// Take entries that were emptied. Their references are dropped after the flush.
     #[inline(always)]
-    pub fn emptied<M: Machine>(&mut self, base: &Base<M>, emptied: Emptied) {
-        self.touch(base, emptied.what());
+    pub fn emptied<M: Machine>(&mut self, platform: &Platform<M>, emptied: Emptied) {
+        self.touch(platform, emptied.what());
         self.drop_later(emptied);
     }
 
@@ -119,15 +119,15 @@ impl Gather {
 
     /// Take entries that lost rights or marks.
     #[inline]
-    pub fn tightened<M: Machine>(&mut self, base: &Base<M>, tightened: Tightened) {
-        self.touch(base, tightened.what());
+    pub fn tightened<M: Machine>(&mut self, platform: &Platform<M>, tightened: Tightened) {
+        self.touch(platform, tightened.what());
         tightened.used_up();
     }
 
     #[inline(always)]
-    fn touch<M: Machine>(&mut self, base: &Base<M>, cleared: &super::Cleared) {
+    fn touch<M: Machine>(&mut self, platform: &Platform<M>, cleared: &super::Cleared) {
         check_space(cleared.space, self.space);
-        stale(base, cleared, true);
+        stale(platform, cleared, true);
         self.touched.add(cleared.page, cleared.pages as u64, cleared.order);
     }
 
@@ -155,10 +155,10 @@ pub struct Ascending<'a> {
 impl Ascending<'_> {
     /// [`Gather::emptied`], of a page-sized entry after those before.
     #[inline(always)]
-    pub fn emptied<M: Machine>(&mut self, base: &Base<M>, emptied: Emptied) {
+    pub fn emptied<M: Machine>(&mut self, platform: &Platform<M>, emptied: Emptied) {
         let what = emptied.what();
         check_space(what.space, self.space);
-        stale(base, what, true);
+        stale(platform, what, true);
         if self.end == Vpn(0) {
             self.first = what.page;
         }
@@ -210,10 +210,10 @@ impl Tightening {
 
     /// Take entries that lost rights or marks.
     #[inline]
-    pub fn tightened<M: Machine>(&mut self, base: &Base<M>, tightened: Tightened) {
+    pub fn tightened<M: Machine>(&mut self, platform: &Platform<M>, tightened: Tightened) {
         let what = tightened.what();
         check_space(what.space, self.space);
-        stale(base, what, true);
+        stale(platform, what, true);
         self.touched.add(what.page, what.pages as u64, what.order);
         tightened.used_up();
     }
@@ -240,7 +240,7 @@ impl Tlb {
     /// what it brought.
     pub fn gather<M: Machine, R>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         space: SpaceId,
         change: impl FnOnce(&mut Gather) -> R,
         release: impl FnOnce(Finished<'_>),
@@ -250,18 +250,18 @@ impl Tlb {
         let mut gather = Gather::new(space);
         let result = change(&mut gather);
         let range = gather.touched.range().filter(|_| alive);
-        let _scope = base.scope(Scope::TlbFinishMmu);
+        let _scope = platform.scope(Scope::TlbFinishMmu);
         if let Some(range) = range {
-            self.flush(base, space, range);
+            self.flush(platform, space, range);
         }
         self.end_tightening(space);
         if alive {
-            self.settle_space(base, space);
+            self.settle_space(platform, space);
         }
-        flushed(base, space, range);
+        flushed(platform, space, range);
         if let Some((start, end)) = gather.changed {
             let concern = Concern::Pages { space, first: start, count: end.0 - start.0 };
-            base.event(Event::TlbHazard, concern.args());
+            platform.event(Event::TlbHazard, concern.args());
         }
         release(Finished { folios: &gather.folios, tables: &gather.tables });
         result
@@ -270,7 +270,7 @@ impl Tlb {
     /// Take rights or marks from entries of a space: `change` notes which. When this returns, that has been flushed.
     pub fn tighten<M: Machine, R>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         space: SpaceId,
         change: impl FnOnce(&mut Tightening) -> R,
     ) -> R {
@@ -278,12 +278,12 @@ impl Tlb {
         let mut tightening = Tightening { space, touched: Touched::NOTHING, all: false };
         let result = change(&mut tightening);
         let range = tightening.range();
-        let _scope = base.scope(Scope::TlbFinishMmu);
+        let _scope = platform.scope(Scope::TlbFinishMmu);
         if let Some(range) = range {
-            self.flush(base, space, range);
+            self.flush(platform, space, range);
         }
         self.end_tightening(space);
-        flushed(base, space, range);
+        flushed(platform, space, range);
         result
     }
 }
@@ -304,9 +304,9 @@ fn not_flushed(space: SpaceId, flushed: SpaceId) -> ! {
 }
 
 /// Tell who traces that nobody holds what a flush was for.
-pub(super) fn flushed<M: Machine>(base: &Base<M>, space: SpaceId, range: Option<Range>) {
+pub(super) fn flushed<M: Machine>(platform: &Platform<M>, space: SpaceId, range: Option<Range>) {
     if let Some(range) = range {
         let concern = Concern::FlushedAtOnce { space, first: range.start, count: range.pages };
-        base.event(Event::TlbHazard, concern.args());
+        platform.event(Event::TlbHazard, concern.args());
     }
 }

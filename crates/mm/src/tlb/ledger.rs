@@ -26,10 +26,10 @@
 
 use super::debt::{Debt, Domain, Generation};
 use super::{Context, Tlb};
-use crate::base::Base;
 use crate::event::{Concern, Event};
 use crate::knobs::{FlushShape, Knob};
 use crate::machine::{CpuSet, Flush, Machine, Scope};
+use crate::platform::Platform;
 use crate::primitive::{Ordering::*, modelled::AtomicU64};
 use crate::published::{self, Published::*};
 use crate::stat::Stat;
@@ -66,29 +66,29 @@ impl FileSettled {
 
 /// What debts were left for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Cause {
+pub(super) enum DebtCause {
     Space(SpaceId),
     File(FileId),
     Frames(Pfn, Order),
     Table(SpaceId, Vpn),
 }
 
-impl Cause {
+impl DebtCause {
     fn concern(self) -> Concern {
         match self {
-            Cause::Space(space) => Concern::space(space),
-            Cause::File(file) => Concern::file_from(file, PageIndex(0)),
-            Cause::Frames(first, order) => Concern::Frames { first, count: order.frames() },
-            Cause::Table(space, first) => Concern::Pages { space, first, count: TABLE_ENTRIES as u64 },
+            DebtCause::Space(space) => Concern::space(space),
+            DebtCause::File(file) => Concern::file_from(file, PageIndex(0)),
+            DebtCause::Frames(first, order) => Concern::Frames { first, count: order.frames() },
+            DebtCause::Table(space, first) => Concern::Pages { space, first, count: TABLE_ENTRIES as u64 },
         }
     }
 
     /// What is counted for a payment that needed a round.
     fn stat(self) -> Stat {
         match self {
-            Cause::Space(_) | Cause::Table(..) => Stat::TlbSettleSpace,
-            Cause::File(_) => Stat::TlbSettleFile,
-            Cause::Frames(..) => Stat::TlbSettleFrame,
+            DebtCause::Space(_) | DebtCause::Table(..) => Stat::TlbSettleSpace,
+            DebtCause::File(_) => Stat::TlbSettleFile,
+            DebtCause::Frames(..) => Stat::TlbSettleFrame,
         }
     }
 }
@@ -117,12 +117,12 @@ impl Tlb {
     /// Leave a debt with a space and, if the page was a file's, with the file.
     pub(super) fn owe<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         context: &Context,
         file: Option<FileId>,
         debt: &Debt,
     ) {
-        let now = base.machine.now();
+        let now = platform.machine.now();
         let done = |cpu| self.done(cpu);
         let as_it_is = |_: &mut Debt| ();
         context.debts.join(&mut debt.clone(), now, done, as_it_is);
@@ -133,7 +133,12 @@ impl Tlb {
 
     /// Leave a debt with the zone of a frame. The frame carries the tag that this returns until it is free and paid
     /// for.
-    pub(super) fn owe_frame<M: Machine>(&self, base: &Base<M>, zone: ZoneId, debt: &Debt) -> Generation {
+    pub(super) fn owe_frame<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        zone: ZoneId,
+        debt: &Debt,
+    ) -> Generation {
         let ledger = &self.zones[zone.index()];
         let mut debt = *debt;
         // Under the lock: what a payment is said to cover does not grow while we arrive.
@@ -142,7 +147,7 @@ impl Tlb {
                 debt.generation = self.draw();
             }
         };
-        ledger.domain.join(&mut debt, base.machine.now(), |cpu| self.done(cpu), arrive);
+        ledger.domain.join(&mut debt, platform.machine.now(), |cpu| self.done(cpu), arrive);
         debt.generation
     }
 
@@ -170,39 +175,39 @@ impl Tlb {
     }
 
     /// CPUs that a round to `targets` should reach as well, because they owe anyway.
-    pub(super) fn widen<M: Machine>(&self, base: &Base<M>, targets: &mut CpuSet) {
-        if base.knobs.get(Knob::TlbPayAll) == 1 {
+    pub(super) fn widen<M: Machine>(&self, platform: &Platform<M>, targets: &mut CpuSet) {
+        if platform.knobs.get(Knob::TlbPayAll) == 1 {
             targets.union(&self.all_owing());
         }
     }
 
     /// Pay: on return, every CPU of `owing` has caught up, or will before it runs user code. Was another CPU asked to?
-    pub(super) fn pay<M: Machine>(&self, base: &Base<M>, mut owing: CpuSet) -> bool {
-        let me = base.machine.cpu();
+    pub(super) fn pay<M: Machine>(&self, platform: &Platform<M>, mut owing: CpuSet) -> bool {
+        let me = platform.machine.cpu();
         let mut here = owing.contains(me);
         owing.remove(me);
         if owing.is_empty() {
             if here {
-                self.catch_up_fully(base, me);
+                self.catch_up_fully(platform, me);
             }
             return false;
         }
-        if base.machine.has_broadcast_flush() {
-            self.pay_by_broadcast(base);
+        if platform.machine.has_broadcast_flush() {
+            self.pay_by_broadcast(platform);
             return true;
         }
-        self.widen(base, &mut owing);
+        self.widen(platform, &mut owing);
         here |= owing.contains(me);
         owing.remove(me);
-        base.count(Stat::NrTlbRemoteFlush, 1);
-        base.event(Event::TlbFlush, [4, u64::MAX, 0, 0]);
+        platform.count(Stat::NrTlbRemoteFlush, 1);
+        platform.event(Event::TlbFlush, [4, u64::MAX, 0, 0]);
         let remote = |cpu| {
-            base.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
-            self.catch_up_fully(base, cpu);
+            platform.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
+            self.catch_up_fully(platform, cpu);
         };
-        base.machine.shootdown(&owing, &remote, &mut || {
+        platform.machine.shootdown(&owing, &remote, &mut || {
             if here {
-                self.catch_up_fully(base, me);
+                self.catch_up_fully(platform, me);
             }
         });
         true
@@ -210,75 +215,81 @@ impl Tlb {
 
     /// All CPUs drop what they hold without being asked. What they note of their spaces' generations is left alone:
     /// only they may write it, so each looks once more at its next turn.
-    fn pay_by_broadcast<M: Machine>(&self, base: &Base<M>) {
+    fn pay_by_broadcast<M: Machine>(&self, platform: &Platform<M>) {
         let drawn = self.newest();
-        base.count(Stat::NrTlbRemoteFlush, 1);
-        base.event(Event::TlbFlush, [4, u64::MAX, 0, 0]);
-        base.machine.flush_everywhere();
-        let now = base.machine.now();
+        platform.count(Stat::NrTlbRemoteFlush, 1);
+        platform.event(Event::TlbFlush, [4, u64::MAX, 0, 0]);
+        platform.machine.flush_everywhere();
+        let now = platform.machine.now();
         self.cpus.iter().for_each(|cpu| cpu.set_done(drawn, now));
     }
 
     /// A CPU, on that CPU, drops all that it holds of its space.
-    pub(super) fn catch_up_fully<M: Machine>(&self, base: &Base<M>, cpu: CpuId) {
-        let _scope = base.scope(Scope::FlushTlbFunc);
+    pub(super) fn catch_up_fully<M: Machine>(&self, platform: &Platform<M>, cpu: CpuId) {
+        let _scope = platform.scope(Scope::FlushTlbFunc);
         let state = &self.cpus[cpu.index()];
         // Before the space's generation is read: what is drawn later may not have been seen.
         let drawn = self.newest();
         if let Some(space) = state.space() {
             if state.is_lazy() {
-                self.leave(base, cpu);
+                self.leave(platform, cpu);
             } else {
                 let newest = self.contexts[space.0].generation.load(SeqCst);
-                base.stats.add(cpu, Stat::NrTlbLocalFlushAll, 1);
-                base.machine.flush(Flush::Current);
+                platform.stats.add(cpu, Stat::NrTlbLocalFlushAll, 1);
+                platform.machine.flush(Flush::Current);
                 state.set_generation(newest);
             }
         }
-        state.set_done(drawn, base.machine.now());
+        state.set_done(drawn, platform.machine.now());
     }
 
-    fn settle<M: Machine>(&self, base: &Base<M>, domain: &Domain, cause: Cause) {
+    fn settle<M: Machine>(&self, platform: &Platform<M>, domain: &Domain, cause: DebtCause) {
         if !domain.owes() {
             return;
         }
         if let Some(sum) = domain.read() {
-            self.pay_sum(base, &sum.debt, sum.since, cause);
+            self.pay_sum(platform, &sum.debt, sum.since, cause);
             domain.forget(&sum.debt, || ());
         }
     }
 
-    pub(super) fn pay_sum<M: Machine>(&self, base: &Base<M>, debt: &Debt, since: Nanos, cause: Cause) {
-        let _scope = base.scope(Scope::SettleDebts);
-        let started = base.machine.now();
+    pub(super) fn pay_sum<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        debt: &Debt,
+        since: Nanos,
+        cause: DebtCause,
+    ) {
+        let _scope = platform.scope(Scope::SettleDebts);
+        let started = platform.machine.now();
         let owing = self.owing(debt);
         // A CPU that caught up after the oldest debt owes only for what came later.
         let oldest = |cpu: CpuId| since.max(self.cpus[cpu.index()].done_at());
         let age = owing.iter().map(|cpu| started.saturating_sub(oldest(cpu))).max().unwrap_or(0);
-        let sent = self.pay(base, owing);
-        base.count(if sent { cause.stat() } else { Stat::TlbSettleFree }, 1);
+        let sent = self.pay(platform, owing);
+        platform.count(if sent { cause.stat() } else { Stat::TlbSettleFree }, 1);
         let args = cause.concern().args();
-        base.event(Event::TlbSettle, args);
-        base.event(Event::TlbPaid, [args[0], base.machine.now() - started, age, sent as u64]);
+        platform.event(Event::TlbSettle, args);
+        platform.event(Event::TlbPaid, [args[0], platform.machine.now() - started, age, sent as u64]);
     }
 
     /// Nobody holds a translation of `space` that was taken away before this was called.
     ///
     /// Callers hold the lock of the space's tables if no new debt may come meanwhile.
     #[inline]
-    pub fn settle_space<M: Machine>(&self, base: &Base<M>, space: SpaceId) {
-        self.settle(base, &self.contexts[space.0].debts, Cause::Space(space));
+    pub fn settle_space<M: Machine>(&self, platform: &Platform<M>, space: SpaceId) {
+        self.settle(platform, &self.contexts[space.0].debts, DebtCause::Space(space));
     }
 
     /// Nobody holds a translation of the pages of `space` from `first` on that one table maps, and that was taken away
     /// before this was called. `tag`: of the newest debt left for one of them. Callers hold the lock of the space's
     /// tables.
-    pub fn settle_table<M: Machine>(&self, base: &Base<M>, space: SpaceId, first: Vpn, tag: u32) {
+    pub fn settle_table<M: Machine>(&self, platform: &Platform<M>, space: SpaceId, first: Vpn, tag: u32) {
         let domain = &self.contexts[space.0].debts;
         let Some(sum) = domain.read() else { return };
         let generation = Generation::of_tag(tag, self.newest()).min(sum.debt.generation);
         let wanted = Debt { cpus: sum.debt.cpus, generation };
-        self.pay_sum(base, &wanted, sum.since, Cause::Table(space, first));
+        self.pay_sum(platform, &wanted, sum.since, DebtCause::Table(space, first));
         if self.owing(&sum.debt).is_empty() {
             domain.forget(&sum.debt, || ());
         }
@@ -289,9 +300,9 @@ impl Tlb {
     /// Callers keep the folio that they are about to change in the file's cache, by its lock or a reference.
     /// Translations of this folio that are taken away later lead to the same frame, and so to the new content.
     #[inline]
-    pub fn settle_file<M: Machine>(&self, base: &Base<M>, file: FileId) -> FileSettled {
+    pub fn settle_file<M: Machine>(&self, platform: &Platform<M>, file: FileId) -> FileSettled {
         if let Some(domain) = self.files.get(file.0) {
-            self.settle(base, domain, Cause::File(file));
+            self.settle(platform, domain, DebtCause::File(file));
         }
         FileSettled(file)
     }
@@ -300,7 +311,7 @@ impl Tlb {
     /// that is wanted. If a round must be sent for it, the whole zone is clean afterwards.
     pub fn settle_zone<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         zone: ZoneId,
         generation: Generation,
         pfn: Pfn,
@@ -310,7 +321,7 @@ impl Tlb {
         let _claim = published::is(F12).then(published::claim);
         let Some(sum) = ledger.domain.read() else { return };
         let wanted = Debt { cpus: sum.debt.cpus, generation: generation.min(sum.debt.generation) };
-        self.pay_sum(base, &wanted, sum.since, Cause::Frames(pfn, order));
+        self.pay_sum(platform, &wanted, sum.since, DebtCause::Frames(pfn, order));
         let all_paid = self.owing(&sum.debt).is_empty();
         let paid = if all_paid { sum.debt.generation } else { wanted.generation };
         let advance = || ledger.paid.fetch_max(paid.0, AcqRel);
@@ -322,13 +333,13 @@ impl Tlb {
     }
 
     /// Frames of a zone with a generation up to this one can be settled by this CPU without asking another.
-    pub fn free_up_to<M: Machine>(&self, base: &Base<M>, zone: ZoneId) -> Generation {
+    pub fn free_up_to<M: Machine>(&self, platform: &Platform<M>, zone: ZoneId) -> Generation {
         let domain = &self.zones[zone.index()].domain;
         // Most zones owe nothing most of the time, and this is asked under the zone's lock.
         let sum = if domain.owes() { domain.read() } else { None };
         let Some(sum) = sum else { return Generation(u64::MAX) };
         let mut others = self.owing(&sum.debt);
-        others.remove(base.machine.cpu());
+        others.remove(platform.machine.cpu());
         others.iter().map(|cpu| Generation(self.done(cpu).0)).min().unwrap_or(Generation(u64::MAX))
     }
 
@@ -353,8 +364,8 @@ impl Tlb {
     }
 
     /// Nanoseconds after which a CPU pays by itself what it owes.
-    fn age_limit<M: Machine>(base: &Base<M>) -> Option<Nanos> {
-        match (base.knobs.flush_policy().shape(), base.knobs.get(Knob::TlbAgeLimitMs)) {
+    fn age_limit<M: Machine>(platform: &Platform<M>) -> Option<Nanos> {
+        match (platform.knobs.flush_policy().shape(), platform.knobs.get(Knob::TlbAgeLimitMs)) {
             (FlushShape::Defer { at_ticks: true }, _) => Some(0),
             (FlushShape::Defer { at_ticks: false }, limit) if limit > 0 => Some(limit * 1_000_000),
             _ => None,
@@ -362,20 +373,20 @@ impl Tlb {
     }
 
     /// Would [`Tlb::tick`] do anything?
-    pub fn wants_ticks<M: Machine>(&self, base: &Base<M>) -> bool {
-        Self::age_limit(base).is_some()
+    pub fn wants_ticks<M: Machine>(&self, platform: &Platform<M>) -> bool {
+        Self::age_limit(platform).is_some()
     }
 
     /// Called on each CPU at every tick of its clock: pay what this CPU owes, if the policy leaves it to ticks, or if
     /// it is older than the limit. No other CPU is asked.
-    pub fn tick<M: Machine>(&self, base: &Base<M>) {
-        let Some(limit) = Self::age_limit(base) else { return };
-        let me = base.machine.cpu();
+    pub fn tick<M: Machine>(&self, platform: &Platform<M>) {
+        let Some(limit) = Self::age_limit(platform) else { return };
+        let me = platform.machine.cpu();
         let state = &self.cpus[me.index()];
         if !state.runs_user_code() {
             return;
         }
-        let now = base.machine.now();
+        let now = platform.machine.now();
         let due = |ledger: &ZoneLedger| {
             ledger.domain.owes()
                 && ledger.domain.read().is_some_and(|sum| {
@@ -385,8 +396,8 @@ impl Tlb {
                 })
         };
         if self.zones.iter().any(due) {
-            self.catch_up_fully(base, me);
-            base.count(Stat::TlbSettleTick, 1);
+            self.catch_up_fully(platform, me);
+            platform.count(Stat::TlbSettleTick, 1);
         }
     }
 

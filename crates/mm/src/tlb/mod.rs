@@ -7,7 +7,7 @@
 //! address-space numbers (ASIDs), the generation that it has caught up with; it catches up at an interrupt, or when it
 //! loads the space. CPUs that run a kernel task on borrowed tables ("lazy") need no interrupt: they catch up on return.
 //!
-//! When the third step happens is policy: [`Batch`] (unmapping by reclaim) and [`Gather`] (unmapping by the process)
+//! When the third step happens is policy: [`UnmapBatch`] (unmapping by reclaim) and [`Gather`] (unmapping by the process)
 //! stand between callers and the flush. A step that is put off is a debt; `ledger` says where debts lie and who pays.
 //!
 //! Source: the scheme of generations is x86 Linux's (arch/x86/mm/tlb.c, since 4.14).
@@ -19,7 +19,7 @@ mod emptied;
 mod gather;
 mod ledger;
 
-pub use batch::{Batch, Cleared, spares_unused};
+pub use batch::{Cleared, UnmapBatch, spares_unused};
 pub(crate) use batch::{EmptiedPages, stale};
 pub use debt::{Debt, Generation};
 pub use emptied::{Emptied, Refs, Tightened};
@@ -27,10 +27,10 @@ pub use gather::{Ascending, Finished, Gather, Tightening};
 pub use ledger::FileSettled;
 
 use crate::arena::Arena;
-use crate::base::Base;
 use crate::event::Event;
 use crate::knobs::Knob;
 use crate::machine::{CpuSet, Flush, MAX_CPUS, Machine, Scope};
+use crate::platform::Platform;
 use crate::primitive::{
     Ordering::*,
     modelled::{AtomicBool, AtomicU32, AtomicU64},
@@ -113,7 +113,7 @@ impl Range {
 }
 
 /// A request to catch up.
-struct Request {
+struct FlushRequest {
     space: SpaceId,
     range: Range,
     generation: u64,
@@ -134,9 +134,9 @@ pub struct Tlb {
 
 impl Tlb {
     /// Nothing loaded anywhere.
-    pub fn new<M: Machine>(base: &Base<M>) -> Tlb {
-        let cpus = (0..base.machine.cpus()).map(|_| CpuTlb::new(base.machine.asids())).collect();
-        let zones = base.machine.memory().iter().map(|_| ZoneLedger::new()).collect();
+    pub fn new<M: Machine>(platform: &Platform<M>) -> Tlb {
+        let cpus = (0..platform.machine.cpus()).map(|_| CpuTlb::new(platform.machine.asids())).collect();
+        let zones = platform.machine.memory().iter().map(|_| ZoneLedger::new()).collect();
         let (contexts, files) = (Arena::default(), Arena::default());
         Tlb { contexts, cpus, last_id: AtomicU64::new(0), drawn: AtomicU64::new(0), files, zones }
     }
@@ -152,11 +152,11 @@ impl Tlb {
     }
 
     /// The space is gone: no task runs it, its tables are about to be freed. CPUs that still borrow them let go.
-    pub fn destroy<M: Machine>(&self, base: &Base<M>, space: SpaceId) {
-        self.flush(base, space, Range { freed_tables: true, ..Range::ALL });
-        let me = base.machine.cpu();
+    pub fn destroy<M: Machine>(&self, platform: &Platform<M>, space: SpaceId) {
+        self.flush(platform, space, Range { freed_tables: true, ..Range::ALL });
+        let me = platform.machine.cpu();
         if self.cpus[me.index()].runs(space) {
-            self.leave(base, me);
+            self.leave(platform, me);
         }
         assert!(self.contexts[space.0].cpus().is_empty(), "{space} ends while a CPU runs it");
         self.contexts[space.0].id.store(0, Release);
@@ -213,12 +213,12 @@ impl Tlb {
     }
 
     /// Make every CPU that may hold translations of `range` drop them, before this returns.
-    pub fn flush<M: Machine>(&self, base: &Base<M>, space: SpaceId, range: Range) {
-        let _scope = base.scope(Scope::FlushTlbMmRange);
+    pub fn flush<M: Machine>(&self, platform: &Platform<M>, space: SpaceId, range: Range) {
+        let _scope = platform.scope(Scope::FlushTlbMmRange);
         let context = &self.contexts[space.0];
         let generation = context.generation.fetch_add(1, SeqCst) + 1;
-        let request = Request { space, range, generation };
-        let me = base.machine.cpu();
+        let request = FlushRequest { space, range, generation };
+        let me = platform.machine.cpu();
         let mut targets = context.cpus();
         let local = targets.contains(me);
         targets.remove(me);
@@ -231,7 +231,7 @@ impl Tlb {
         }
         let mut catch_up_here = || {
             if local {
-                self.catch_up(base, me, &request);
+                self.catch_up(platform, me, &request);
             }
         };
         if targets.is_empty() {
@@ -239,53 +239,53 @@ impl Tlb {
             return;
         }
         let mut others = targets;
-        self.widen(base, &mut others);
+        self.widen(platform, &mut others);
         others.remove(me);
-        base.count(Stat::NrTlbRemoteFlush, 1);
-        base.event(Event::TlbFlush, [4, range.pages, 0, 0]);
+        platform.count(Stat::NrTlbRemoteFlush, 1);
+        platform.event(Event::TlbFlush, [4, range.pages, 0, 0]);
         let remote = |cpu| {
-            base.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
+            platform.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
             if targets.contains(cpu) {
-                self.catch_up(base, cpu, &request);
+                self.catch_up(platform, cpu, &request);
             } else {
-                self.catch_up_fully(base, cpu);
+                self.catch_up_fully(platform, cpu);
             }
         };
-        base.machine.shootdown(&others, &remote, &mut catch_up_here);
+        platform.machine.shootdown(&others, &remote, &mut catch_up_here);
     }
 
     /// Flush entries that were emptied, under the lock of their tree, which is still held. On return no CPU holds what
     /// they said.
-    pub fn flush_emptied<M: Machine>(&self, base: &Base<M>, emptied: Emptied) -> Refs {
-        self.flush_cleared(base, emptied.what());
+    pub fn flush_emptied<M: Machine>(&self, platform: &Platform<M>, emptied: Emptied) -> Refs {
+        self.flush_cleared(platform, emptied.what());
         emptied.into_refs()
     }
 
     /// Flush entries that lost rights. On return no CPU has more than these say now.
-    pub fn flush_tightened<M: Machine>(&self, base: &Base<M>, tightened: Tightened) {
-        self.flush_cleared(base, tightened.what());
+    pub fn flush_tightened<M: Machine>(&self, platform: &Platform<M>, tightened: Tightened) {
+        self.flush_cleared(platform, tightened.what());
         tightened.used_up();
     }
 
-    fn flush_cleared<M: Machine>(&self, base: &Base<M>, cleared: &Cleared) {
-        stale(base, cleared, true);
+    fn flush_cleared<M: Machine>(&self, platform: &Platform<M>, cleared: &Cleared) {
+        stale(platform, cleared, true);
         let range = Range::entries(cleared.page, cleared.pages as u64, cleared.order);
-        self.flush(base, cleared.space, range);
-        gather::flushed(base, cleared.space, Some(range));
+        self.flush(platform, cleared.space, range);
+        gather::flushed(platform, cleared.space, Some(range));
     }
 
     /// One CPU does what a request asks, on that CPU.
-    fn catch_up<M: Machine>(&self, base: &Base<M>, cpu: CpuId, request: &Request) {
-        let _scope = base.scope(Scope::FlushTlbFunc);
+    fn catch_up<M: Machine>(&self, platform: &Platform<M>, cpu: CpuId, request: &FlushRequest) {
+        let _scope = platform.scope(Scope::FlushTlbFunc);
         let state = &self.cpus[cpu.index()];
         if !state.runs(request.space) {
             if published::is(F7) {
-                state.set_done(self.newest(), base.machine.now());
+                state.set_done(self.newest(), platform.machine.now());
             }
             return;
         }
         if state.is_lazy() {
-            self.leave(base, cpu);
+            self.leave(platform, cpu);
             return;
         }
         let drawn = self.newest();
@@ -294,30 +294,37 @@ impl Tlb {
         if caught_up >= request.generation || caught_up == newest {
             return;
         }
-        let ceiling = base.knobs.get(Knob::TlbSinglePageFlushCeiling);
+        let ceiling = platform.knobs.get(Knob::TlbSinglePageFlushCeiling);
         let exactly_next = request.generation == caught_up + 1 && request.generation == newest;
         let range = request.range;
         let entries = range.pages >> range.stride.0;
         if exactly_next && entries <= ceiling {
-            self.drop_pages(base, cpu, range.start, entries as u32, range.stride);
+            self.drop_pages(platform, cpu, range.start, entries as u32, range.stride);
         } else {
-            base.stats.add(cpu, Stat::NrTlbLocalFlushAll, 1);
-            base.machine.flush(Flush::Current);
+            platform.stats.add(cpu, Stat::NrTlbLocalFlushAll, 1);
+            platform.machine.flush(Flush::Current);
         }
         state.set_generation(newest);
-        state.set_done(drawn, base.machine.now());
+        state.set_done(drawn, platform.machine.now());
     }
 
     /// This CPU drops what some entries said of the space that it has loaded.
-    fn drop_pages<M: Machine>(&self, base: &Base<M>, cpu: CpuId, start: Vpn, count: u32, stride: Order) {
-        base.stats.add(cpu, Stat::NrTlbLocalFlushOne, count as i64);
-        base.machine.flush(Flush::Pages { start, count, stride });
+    fn drop_pages<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        cpu: CpuId,
+        start: Vpn,
+        count: u32,
+        stride: Order,
+    ) {
+        platform.stats.add(cpu, Stat::NrTlbLocalFlushOne, count as i64);
+        platform.machine.flush(Flush::Pages { start, count, stride });
     }
 
     /// This CPU goes over to `space`, whose tables stand under `root`. Interrupts are off.
-    pub fn switch<M: Machine>(&self, base: &Base<M>, space: SpaceId, root: Pfn) {
+    pub fn switch<M: Machine>(&self, platform: &Platform<M>, space: SpaceId, root: Pfn) {
         assert!(root.is_some(), "{space} has no tables to be loaded");
-        let me = base.machine.cpu();
+        let me = platform.machine.cpu();
         let state = &self.cpus[me.index()];
         let context = &self.contexts[space.0];
         if state.runs(space) {
@@ -326,11 +333,11 @@ impl Tlb {
             let drawn = self.newest();
             let newest = context.generation.load(SeqCst);
             if state.generation() != newest {
-                base.stats.add(me, Stat::NrTlbLocalFlushAll, 1);
-                base.machine.flush(Flush::Current);
+                platform.stats.add(me, Stat::NrTlbLocalFlushAll, 1);
+                platform.machine.flush(Flush::Current);
                 state.set_generation(newest);
             }
-            state.set_done(drawn, base.machine.now());
+            state.set_done(drawn, platform.machine.now());
             return;
         }
         self.leave_context(me);
@@ -343,20 +350,20 @@ impl Tlb {
         let newest = early.unwrap_or_else(|| context.generation.load(SeqCst));
         let id = if published::is(F8) { space.0 as u64 + 1 } else { context.id.load(Acquire) };
         let (asid, keep) = state.load(space, id, newest);
-        base.machine.load_root(root, asid, keep);
-        state.set_done(drawn, base.machine.now());
+        platform.machine.load_root(root, asid, keep);
+        state.set_done(drawn, platform.machine.now());
     }
 
     /// This CPU goes over to a kernel task, which keeps the tables of the last space.
-    pub fn enter_lazy<M: Machine>(&self, base: &Base<M>) {
-        self.cpus[base.machine.cpu().index()].set_lazy(true);
+    pub fn enter_lazy<M: Machine>(&self, platform: &Platform<M>) {
+        self.cpus[platform.machine.cpu().index()].set_lazy(true);
     }
 
     /// A CPU lets go of the space that it has loaded.
-    fn leave<M: Machine>(&self, base: &Base<M>, cpu: CpuId) {
+    fn leave<M: Machine>(&self, platform: &Platform<M>, cpu: CpuId) {
         self.leave_context(cpu);
         self.cpus[cpu.index()].unload();
-        base.machine.load_root(Pfn::NONE, Default::default(), true);
+        platform.machine.load_root(Pfn::NONE, Default::default(), true);
     }
 
     fn leave_context(&self, cpu: CpuId) {

@@ -14,23 +14,23 @@ use std_alloc::vec::Vec;
 
 const ROOT: Pfn = Pfn(5);
 
-fn bench(cpus: usize) -> (Base<TestMachine>, Tlb) {
-    let base = Base::new(TestMachine::simple(cpus, 1024), Knobs::default());
-    let tlb = Tlb::new(&base);
-    (base, tlb)
+fn bench(cpus: usize) -> (Platform<TestMachine>, Tlb) {
+    let platform = Platform::new(TestMachine::simple(cpus, 1024), Knobs::default());
+    let tlb = Tlb::new(&platform);
+    (platform, tlb)
 }
 
-fn run(base: &Base<TestMachine>, tlb: &Tlb, cpu: u16, space: SpaceId) {
-    base.machine.run_on(cpu);
-    tlb.switch(base, space, ROOT);
+fn run(platform: &Platform<TestMachine>, tlb: &Tlb, cpu: u16, space: SpaceId) {
+    platform.machine.run_on(cpu);
+    tlb.switch(platform, space, ROOT);
 }
 
-fn flushes(base: &Base<TestMachine>) -> Vec<(u16, Flush)> {
-    base.machine.flushes.lock().drain(..).map(|(cpu, flush)| (cpu.0, flush)).collect()
+fn flushes(platform: &Platform<TestMachine>) -> Vec<(u16, Flush)> {
+    platform.machine.flushes.lock().drain(..).map(|(cpu, flush)| (cpu.0, flush)).collect()
 }
 
-fn shootdowns(base: &Base<TestMachine>) -> Vec<Vec<u16>> {
-    base.machine.shootdowns.lock().drain(..).map(|set| set.iter().map(|cpu| cpu.0).collect()).collect()
+fn shootdowns(platform: &Platform<TestMachine>) -> Vec<Vec<u16>> {
+    platform.machine.shootdowns.lock().drain(..).map(|set| set.iter().map(|cpu| cpu.0).collect()).collect()
 }
 
 fn one(page: u64) -> Flush {
@@ -39,136 +39,136 @@ fn one(page: u64) -> Flush {
 
 #[test]
 fn only_cpus_that_run_the_space_are_asked() {
-    let (base, tlb) = bench(4);
+    let (platform, tlb) = bench(4);
     let (a, b) = (tlb.create(), tlb.create());
     for (cpu, space) in [(1, a), (2, a), (3, b), (0, a)] {
-        run(&base, &tlb, cpu, space);
+        run(&platform, &tlb, cpu, space);
     }
-    tlb.flush(&base, a, Range::page(Vpn(9)));
-    assert_eq!(shootdowns(&base), [[1, 2]]);
-    assert_eq!(flushes(&base), [(1, one(9)), (2, one(9)), (0, one(9))]);
-    assert_eq!(base.stats.read(Stat::NrTlbRemoteFlush), 1);
-    assert_eq!(base.stats.read(Stat::NrTlbRemoteFlushReceived), 2);
+    tlb.flush(&platform, a, Range::page(Vpn(9)));
+    assert_eq!(shootdowns(&platform), [[1, 2]]);
+    assert_eq!(flushes(&platform), [(1, one(9)), (2, one(9)), (0, one(9))]);
+    assert_eq!(platform.stats.read(Stat::NrTlbRemoteFlush), 1);
+    assert_eq!(platform.stats.read(Stat::NrTlbRemoteFlushReceived), 2);
 }
 
 #[test]
 fn a_lazy_cpu_is_not_asked_and_catches_up_on_return() {
-    let (base, tlb) = bench(2);
+    let (platform, tlb) = bench(2);
     let a = tlb.create();
-    run(&base, &tlb, 1, a);
-    tlb.enter_lazy(&base);
-    run(&base, &tlb, 0, a);
-    tlb.flush(&base, a, Range::page(Vpn(9)));
-    assert_eq!((shootdowns(&base).len(), flushes(&base)), (0, std_alloc::vec![(0, one(9))]));
-    run(&base, &tlb, 1, a);
-    assert_eq!(flushes(&base), [(1, Flush::Current)]);
-    run(&base, &tlb, 1, a);
-    assert_eq!(flushes(&base), []);
+    run(&platform, &tlb, 1, a);
+    tlb.enter_lazy(&platform);
+    run(&platform, &tlb, 0, a);
+    tlb.flush(&platform, a, Range::page(Vpn(9)));
+    assert_eq!((shootdowns(&platform).len(), flushes(&platform)), (0, std_alloc::vec![(0, one(9))]));
+    run(&platform, &tlb, 1, a);
+    assert_eq!(flushes(&platform), [(1, Flush::Current)]);
+    run(&platform, &tlb, 1, a);
+    assert_eq!(flushes(&platform), []);
 }
 
 #[test]
 fn freed_tables_make_a_lazy_cpu_let_go() {
-    let (base, tlb) = bench(2);
+    let (platform, tlb) = bench(2);
     let a = tlb.create();
-    run(&base, &tlb, 1, a);
-    tlb.enter_lazy(&base);
-    run(&base, &tlb, 0, a);
-    tlb.flush(&base, a, Range { freed_tables: true, ..Range::ALL });
-    assert_eq!(shootdowns(&base), [[1]]);
-    assert_eq!(base.machine.roots.lock()[&CpuId(1)].0, Pfn::NONE);
+    run(&platform, &tlb, 1, a);
+    tlb.enter_lazy(&platform);
+    run(&platform, &tlb, 0, a);
+    tlb.flush(&platform, a, Range { freed_tables: true, ..Range::ALL });
+    assert_eq!(shootdowns(&platform), [[1]]);
+    assert_eq!(platform.machine.roots.lock()[&CpuId(1)].0, Pfn::NONE);
     assert!(!tlb.cpus_of(a).contains(CpuId(1)));
 }
 
 #[test]
 fn a_kept_number_is_flushed_on_load_if_anything_was_taken_away() {
-    let (base, tlb) = bench(2);
+    let (platform, tlb) = bench(2);
     let (a, b) = (tlb.create(), tlb.create());
-    run(&base, &tlb, 1, a);
-    run(&base, &tlb, 1, b);
-    run(&base, &tlb, 1, a);
-    assert_eq!(base.machine.roots.lock()[&CpuId(1)], (ROOT, Asid(0), true));
-    run(&base, &tlb, 1, b);
-    base.machine.run_on(0);
-    tlb.flush(&base, a, Range::page(Vpn(9)));
-    assert_eq!((shootdowns(&base).len(), flushes(&base).len()), (0, 0));
-    run(&base, &tlb, 1, a);
-    assert_eq!(base.machine.roots.lock()[&CpuId(1)], (ROOT, Asid(0), false));
+    run(&platform, &tlb, 1, a);
+    run(&platform, &tlb, 1, b);
+    run(&platform, &tlb, 1, a);
+    assert_eq!(platform.machine.roots.lock()[&CpuId(1)], (ROOT, Asid(0), true));
+    run(&platform, &tlb, 1, b);
+    platform.machine.run_on(0);
+    tlb.flush(&platform, a, Range::page(Vpn(9)));
+    assert_eq!((shootdowns(&platform).len(), flushes(&platform).len()), (0, 0));
+    run(&platform, &tlb, 1, a);
+    assert_eq!(platform.machine.roots.lock()[&CpuId(1)], (ROOT, Asid(0), false));
 }
 
 #[test]
 fn a_cpu_that_missed_a_generation_flushes_everything() {
-    let (base, tlb) = bench(2);
+    let (platform, tlb) = bench(2);
     let a = tlb.create();
-    run(&base, &tlb, 0, a);
+    run(&platform, &tlb, 0, a);
     // A generation that nobody told CPU 0 about, as when requests overtake each other.
     tlb.contexts[a.0].generation.fetch_add(1, SeqCst);
-    tlb.flush(&base, a, Range::page(Vpn(9)));
-    assert_eq!(flushes(&base), [(0, Flush::Current)]);
+    tlb.flush(&platform, a, Range::page(Vpn(9)));
+    assert_eq!(flushes(&platform), [(0, Flush::Current)]);
 }
 
 #[test]
 fn more_pages_than_the_ceiling_are_one_full_flush() {
-    let (base, tlb) = bench(1);
+    let (platform, tlb) = bench(1);
     let a = tlb.create();
-    run(&base, &tlb, 0, a);
+    run(&platform, &tlb, 0, a);
     let pages = |pages| Range::pages(Vpn(1), pages);
-    tlb.flush(&base, a, pages(33));
-    tlb.flush(&base, a, pages(34));
+    tlb.flush(&platform, a, pages(33));
+    tlb.flush(&platform, a, pages(34));
     let some = Flush::Pages { start: Vpn(1), count: 33, stride: Order::ZERO };
-    assert_eq!(flushes(&base), [(0, some), (0, Flush::Current)]);
-    assert_eq!(base.stats.read(Stat::NrTlbLocalFlushOne), 33);
+    assert_eq!(flushes(&platform), [(0, some), (0, Flush::Current)]);
+    assert_eq!(platform.stats.read(Stat::NrTlbLocalFlushOne), 33);
 }
 
 #[test]
 fn a_reused_space_is_not_taken_for_its_forerunner() {
-    let (base, tlb) = bench(1);
+    let (platform, tlb) = bench(1);
     let a = tlb.create();
-    run(&base, &tlb, 0, a);
-    tlb.enter_lazy(&base);
-    tlb.destroy(&base, a);
+    run(&platform, &tlb, 0, a);
+    tlb.enter_lazy(&platform);
+    tlb.destroy(&platform, a);
     tlb.release(a);
     let again = tlb.create();
     assert_eq!(again, a);
-    run(&base, &tlb, 0, again);
-    assert!(!base.machine.roots.lock()[&CpuId(0)].2, "translations of a dead space were kept");
+    run(&platform, &tlb, 0, again);
+    assert!(!platform.machine.roots.lock()[&CpuId(0)].2, "translations of a dead space were kept");
 }
 
 #[test]
 fn fewer_numbers_than_spaces_reuse_the_oldest() {
-    let (base, tlb) = bench(1);
+    let (platform, tlb) = bench(1);
     let spaces: Vec<_> = (0..7).map(|_| tlb.create()).collect();
     for &space in &spaces {
-        run(&base, &tlb, 0, space);
-        assert!(!base.machine.roots.lock()[&CpuId(0)].2);
+        run(&platform, &tlb, 0, space);
+        assert!(!platform.machine.roots.lock()[&CpuId(0)].2);
     }
-    run(&base, &tlb, 0, spaces[0]);
-    assert!(!base.machine.roots.lock()[&CpuId(0)].2, "its number went to the seventh space");
+    run(&platform, &tlb, 0, spaces[0]);
+    assert!(!platform.machine.roots.lock()[&CpuId(0)].2, "its number went to the seventh space");
 }
 
 /// CPU 1 has a page unmapped that it may hold; the flush is deferred. Returns the debt's generation.
-fn defer(base: &Base<TestMachine>, tlb: &Tlb, space: SpaceId) -> Generation {
-    base.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
-    let mut batch = Batch::new(base);
+fn defer(platform: &Platform<TestMachine>, tlb: &Tlb, space: SpaceId) -> Generation {
+    platform.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
+    let mut batch = UnmapBatch::new(platform);
     let cleared = page(space, 9, false);
-    let _ = batch.note_cleared(base, tlb, &cleared);
-    batch.settle(base, tlb);
-    tlb.owed_by_tag(ZoneId(0), base.frames[cleared.pfn].debt())
+    let _ = batch.note_cleared(platform, tlb, &cleared);
+    batch.settle(platform, tlb);
+    tlb.owed_by_tag(ZoneId(0), platform.frames[cleared.pfn].debt())
 }
 
 #[test]
 fn a_broadcast_pays_without_asking() {
     let mut machine = TestMachine::simple(2, 1024);
     machine.broadcast = Some(crate::primitive::AtomicU64::new(0));
-    let base = Base::new(machine, Knobs::default());
-    let tlb = Tlb::new(&base);
+    let platform = Platform::new(machine, Knobs::default());
+    let tlb = Tlb::new(&platform);
     let a = tlb.create();
-    run(&base, &tlb, 1, a);
-    base.machine.run_on(0);
-    let generation = defer(&base, &tlb, a);
-    tlb.settle_zone(&base, ZoneId(0), generation, Pfn(7), Order::ZERO);
-    tlb.settle_space(&base, a);
-    assert_eq!((shootdowns(&base).len(), flushes(&base)), (0, std_alloc::vec![]));
-    assert_eq!(base.machine.broadcast.as_ref().map(|count| count.load(Relaxed)), Some(1));
+    run(&platform, &tlb, 1, a);
+    platform.machine.run_on(0);
+    let generation = defer(&platform, &tlb, a);
+    tlb.settle_zone(&platform, ZoneId(0), generation, Pfn(7), Order::ZERO);
+    tlb.settle_space(&platform, a);
+    assert_eq!((shootdowns(&platform).len(), flushes(&platform)), (0, std_alloc::vec![]));
+    assert_eq!(platform.machine.broadcast.as_ref().map(|count| count.load(Relaxed)), Some(1));
     assert_eq!(tlb.paid_up_to(ZoneId(0)), generation);
 }
 
@@ -178,233 +178,233 @@ fn a_broadcast_pays_without_asking() {
 fn a_broadcast_covers_what_was_drawn_before_it_and_no_more() {
     let mut machine = TestMachine::simple(2, 1024);
     machine.broadcast = Some(AtomicU64::new(0));
-    let base = Base::new(machine, Knobs::default());
-    let tlb = Arc::new(Tlb::new(&base));
+    let platform = Platform::new(machine, Knobs::default());
+    let tlb = Arc::new(Tlb::new(&platform));
     let a = tlb.create();
-    run(&base, &tlb, 1, a);
-    base.machine.run_on(0);
-    let generation = defer(&base, &tlb, a);
+    run(&platform, &tlb, 1, a);
+    platform.machine.run_on(0);
+    let generation = defer(&platform, &tlb, a);
     let drawn_meanwhile = Arc::new(AtomicU64::new(0));
     let (watched, meanwhile) = (tlb.clone(), drawn_meanwhile.clone());
-    *base.machine.watcher.lock() = Some(Box::new(move |_, event, args| {
+    *platform.machine.watcher.lock() = Some(Box::new(move |_, event, args| {
         if (event, args[0]) == (Event::TlbFlush, BROADCAST) {
             assert!(watched.done(CpuId(1)) < generation, "said to be done before it was");
             meanwhile.store(watched.draw().0, Relaxed);
         }
     }));
-    tlb.settle_zone(&base, ZoneId(0), generation, Pfn(7), Order::ZERO);
+    tlb.settle_zone(&platform, ZoneId(0), generation, Pfn(7), Order::ZERO);
     let later = drawn_meanwhile.load(Relaxed);
     assert!(generation <= tlb.done(CpuId(1)) && tlb.done(CpuId(1)).0 < later);
 }
 
 #[test]
 fn a_debt_is_paid_once_wherever_it_lies() {
-    let (base, tlb) = bench(3);
+    let (platform, tlb) = bench(3);
     let (a, b) = (tlb.create(), tlb.create());
-    run(&base, &tlb, 1, a);
-    run(&base, &tlb, 2, b);
-    base.machine.run_on(0);
-    let first = defer(&base, &tlb, a);
-    assert_eq!(shootdowns(&base).len(), 0);
+    run(&platform, &tlb, 1, a);
+    run(&platform, &tlb, 2, b);
+    platform.machine.run_on(0);
+    let first = defer(&platform, &tlb, a);
+    assert_eq!(shootdowns(&platform).len(), 0);
     // CPU 2 owes nothing for this space, and is not asked.
-    tlb.settle_space(&base, a);
-    assert_eq!(shootdowns(&base), [[1]]);
-    tlb.settle_zone(&base, ZoneId(0), first, Pfn(7), Order::ZERO);
-    tlb.settle_space(&base, a);
-    assert_eq!(shootdowns(&base).len(), 0);
+    tlb.settle_space(&platform, a);
+    assert_eq!(shootdowns(&platform), [[1]]);
+    tlb.settle_zone(&platform, ZoneId(0), first, Pfn(7), Order::ZERO);
+    tlb.settle_space(&platform, a);
+    assert_eq!(shootdowns(&platform).len(), 0);
 }
 
 #[test]
 fn a_round_reaches_all_who_owe_unless_told_otherwise() {
     for (pay_all, targets) in [(1, std_alloc::vec![1, 2]), (0, std_alloc::vec![1])] {
-        let (base, tlb) = bench(4);
-        base.knobs.set(Knob::TlbPayAll, pay_all).unwrap();
+        let (platform, tlb) = bench(4);
+        platform.knobs.set(Knob::TlbPayAll, pay_all).unwrap();
         let (a, b) = (tlb.create(), tlb.create());
-        run(&base, &tlb, 1, a);
-        run(&base, &tlb, 2, b);
-        run(&base, &tlb, 3, b);
-        tlb.enter_lazy(&base);
-        base.machine.run_on(0);
-        defer(&base, &tlb, a);
-        defer(&base, &tlb, b);
-        tlb.settle_space(&base, a);
-        assert_eq!(shootdowns(&base), [targets]);
+        run(&platform, &tlb, 1, a);
+        run(&platform, &tlb, 2, b);
+        run(&platform, &tlb, 3, b);
+        tlb.enter_lazy(&platform);
+        platform.machine.run_on(0);
+        defer(&platform, &tlb, a);
+        defer(&platform, &tlb, b);
+        tlb.settle_space(&platform, a);
+        assert_eq!(shootdowns(&platform), [targets]);
     }
 }
 
 #[test]
 fn a_switch_or_a_return_from_a_kernel_task_pays() {
-    let (base, tlb) = bench(3);
+    let (platform, tlb) = bench(3);
     let (a, b) = (tlb.create(), tlb.create());
     for cpu in [1, 2] {
-        run(&base, &tlb, cpu, a);
+        run(&platform, &tlb, cpu, a);
     }
-    base.machine.run_on(0);
-    defer(&base, &tlb, a);
-    run(&base, &tlb, 1, b);
-    base.machine.run_on(2);
-    tlb.enter_lazy(&base);
-    run(&base, &tlb, 2, a);
-    base.machine.run_on(0);
-    tlb.settle_space(&base, a);
-    assert_eq!(shootdowns(&base).len(), 0);
+    platform.machine.run_on(0);
+    defer(&platform, &tlb, a);
+    run(&platform, &tlb, 1, b);
+    platform.machine.run_on(2);
+    tlb.enter_lazy(&platform);
+    run(&platform, &tlb, 2, a);
+    platform.machine.run_on(0);
+    tlb.settle_space(&platform, a);
+    assert_eq!(shootdowns(&platform).len(), 0);
 }
 
 #[test]
 fn what_could_still_be_written_is_never_deferred() {
     for reason in 0..4 {
-        let (base, tlb) = bench(2);
+        let (platform, tlb) = bench(2);
         let a = tlb.create();
-        run(&base, &tlb, 1, a);
-        base.machine.run_on(0);
-        base.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
+        run(&platform, &tlb, 1, a);
+        platform.machine.run_on(0);
+        platform.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
         match reason {
             0 => tlb.begin_tightening(a),
             1 => tlb.set_never_deferred(a, true),
             _ => {}
         }
-        let mut batch = Batch::new(&base);
+        let mut batch = UnmapBatch::new(&platform);
         let cleared = Cleared { dropped: reason == 3, ..page(a, 9, reason == 2) };
-        let _ = batch.note_cleared(&base, &tlb, &cleared);
+        let _ = batch.note_cleared(&platform, &tlb, &cleared);
         assert_eq!(
-            (base.frames[cleared.pfn].debt(), batch.owes_for_writable()),
+            (platform.frames[cleared.pfn].debt(), batch.owes_for_writable()),
             (0, matches!(reason, 0 | 2)),
             "{reason}"
         );
-        batch.settle(&base, &tlb);
-        assert_eq!(shootdowns(&base), [[1]], "{reason}");
+        batch.settle(&platform, &tlb);
+        assert_eq!(shootdowns(&platform), [[1]], "{reason}");
     }
 }
 
 #[test]
 fn a_tick_pays_what_is_old_and_asks_nobody() {
-    let (base, tlb) = bench(2);
+    let (platform, tlb) = bench(2);
     let a = tlb.create();
-    run(&base, &tlb, 1, a);
-    base.machine.run_on(0);
-    defer(&base, &tlb, a);
-    base.knobs.set(Knob::TlbAgeLimitMs, 5).unwrap();
-    base.machine.run_on(1);
-    base.machine.advance(4_999_999);
-    tlb.tick(&base);
-    assert_eq!(flushes(&base), []);
-    base.machine.advance(1);
-    tlb.tick(&base);
-    assert_eq!((flushes(&base), shootdowns(&base).len()), (std_alloc::vec![(1, Flush::Current)], 0));
-    tlb.tick(&base);
-    assert_eq!(flushes(&base), []);
+    run(&platform, &tlb, 1, a);
+    platform.machine.run_on(0);
+    defer(&platform, &tlb, a);
+    platform.knobs.set(Knob::TlbAgeLimitMs, 5).unwrap();
+    platform.machine.run_on(1);
+    platform.machine.advance(4_999_999);
+    tlb.tick(&platform);
+    assert_eq!(flushes(&platform), []);
+    platform.machine.advance(1);
+    tlb.tick(&platform);
+    assert_eq!((flushes(&platform), shootdowns(&platform).len()), (std_alloc::vec![(1, Flush::Current)], 0));
+    tlb.tick(&platform);
+    assert_eq!(flushes(&platform), []);
 }
 
 #[test]
 fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
     for more in [false, true] {
-        let (base, tlb) = bench(2);
+        let (platform, tlb) = bench(2);
         let a = tlb.create();
-        run(&base, &tlb, 1, a);
-        base.machine.run_on(0);
-        base.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
-        let mut batch = Batch::new(&base);
+        run(&platform, &tlb, 1, a);
+        platform.machine.run_on(0);
+        platform.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
+        let mut batch = UnmapBatch::new(&platform);
         for at in [9, 4] {
-            let _ = batch.note_cleared(&base, &tlb, &page(a, at, false));
+            let _ = batch.note_cleared(&platform, &tlb, &page(a, at, false));
         }
         if more {
             // Another unmapper's generation, which this list does not cover.
             tlb.contexts[a.0].generation.fetch_add(1, SeqCst);
         }
-        batch.settle(&base, &tlb);
+        batch.settle(&platform, &tlb);
         let expected = if more {
             std_alloc::vec![(1, Flush::Current)]
         } else {
             std_alloc::vec![(1, one(9)), (1, one(4))]
         };
-        assert_eq!(flushes(&base), expected);
-        batch.settle(&base, &tlb);
-        assert_eq!(shootdowns(&base).len(), 1);
+        assert_eq!(flushes(&platform), expected);
+        batch.settle(&platform, &tlb);
+        assert_eq!(shootdowns(&platform).len(), 1);
     }
 }
 
 #[test]
 fn what_no_cpu_used_needs_no_flush_under_abis() {
-    let (base, tlb) = bench(2);
+    let (platform, tlb) = bench(2);
     let a = tlb.create();
-    run(&base, &tlb, 1, a);
-    base.machine.run_on(0);
-    base.knobs.set(Knob::TlbUnmap, FlushPolicy::Abis.value()).unwrap();
-    let mut batch = Batch::new(&base);
+    run(&platform, &tlb, 1, a);
+    platform.machine.run_on(0);
+    platform.knobs.set(Knob::TlbUnmap, FlushPolicy::Abis.value()).unwrap();
+    let mut batch = UnmapBatch::new(&platform);
     for never_used in [true, false] {
-        let _ = batch.note_cleared(&base, &tlb, &Cleared { never_used, ..page(a, 9, false) });
-        assert_eq!(shootdowns(&base).len(), usize::from(!never_used));
+        let _ = batch.note_cleared(&platform, &tlb, &Cleared { never_used, ..page(a, 9, false) });
+        assert_eq!(shootdowns(&platform).len(), usize::from(!never_used));
     }
-    batch.settle(&base, &tlb);
+    batch.settle(&platform, &tlb);
 }
 
 #[test]
 fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
-    let (base, tlb) = bench(2);
-    base.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
+    let (platform, tlb) = bench(2);
+    platform.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
     let (a, b) = (tlb.create(), tlb.create());
-    let note = |batch: &mut Batch, at| {
-        let _ = batch.note_cleared(&base, &tlb, &page(a, at, false));
+    let note = |batch: &mut UnmapBatch, at| {
+        let _ = batch.note_cleared(&platform, &tlb, &page(a, at, false));
     };
-    let (mut batch, mut other) = (Batch::new(&base), Batch::new(&base));
-    run(&base, &tlb, 1, a);
+    let (mut batch, mut other) = (UnmapBatch::new(&platform), UnmapBatch::new(&platform));
+    run(&platform, &tlb, 1, a);
     note(&mut batch, 3);
-    run(&base, &tlb, 1, b);
-    tlb.destroy(&base, a);
+    run(&platform, &tlb, 1, b);
+    tlb.destroy(&platform, a);
     tlb.release(a);
     assert_eq!(tlb.create(), a);
-    run(&base, &tlb, 1, a);
-    base.machine.run_on(0);
+    run(&platform, &tlb, 1, a);
+    platform.machine.run_on(0);
     note(&mut batch, 5);
     note(&mut other, 6);
-    flushes(&base);
+    flushes(&platform);
     // Page 6 is on the other's list: this one's two pages are not all that the CPU has missed.
-    batch.settle(&base, &tlb);
-    assert_eq!(flushes(&base), [(1, Flush::Current)]);
-    other.settle(&base, &tlb);
+    batch.settle(&platform, &tlb);
+    assert_eq!(flushes(&platform), [(1, Flush::Current)]);
+    other.settle(&platform, &tlb);
 }
 
 #[test]
 fn who_ends_a_space_lets_go_of_it_too() {
-    let (base, tlb) = bench(1);
+    let (platform, tlb) = bench(1);
     let a = tlb.create();
-    run(&base, &tlb, 0, a);
-    tlb.destroy(&base, a);
-    assert_eq!(base.machine.roots.lock()[&CpuId(0)].0, Pfn::NONE);
+    run(&platform, &tlb, 0, a);
+    tlb.destroy(&platform, a);
+    assert_eq!(platform.machine.roots.lock()[&CpuId(0)].0, Pfn::NONE);
     assert!(!tlb.is_alive(a));
 }
 
 #[test]
 fn a_round_of_a_call_takes_along_who_owes() {
-    let (base, tlb) = bench(3);
+    let (platform, tlb) = bench(3);
     let (a, b) = (tlb.create(), tlb.create());
-    run(&base, &tlb, 1, a);
-    run(&base, &tlb, 2, b);
-    run(&base, &tlb, 0, b);
+    run(&platform, &tlb, 1, a);
+    run(&platform, &tlb, 2, b);
+    run(&platform, &tlb, 0, b);
     // CPU 0 owes as well, and cannot be sent anything by itself.
-    defer(&base, &tlb, b);
-    tlb.flush(&base, a, Range::page(Vpn(9)));
-    assert_eq!(shootdowns(&base), [[1, 2]]);
-    assert_eq!(flushes(&base), [(1, one(9)), (2, Flush::Current)]);
-    tlb.settle_space(&base, b);
-    assert_eq!((flushes(&base), shootdowns(&base).len()), (std_alloc::vec![(0, Flush::Current)], 0));
+    defer(&platform, &tlb, b);
+    tlb.flush(&platform, a, Range::page(Vpn(9)));
+    assert_eq!(shootdowns(&platform), [[1, 2]]);
+    assert_eq!(flushes(&platform), [(1, one(9)), (2, Flush::Current)]);
+    tlb.settle_space(&platform, b);
+    assert_eq!((flushes(&platform), shootdowns(&platform).len()), (std_alloc::vec![(0, Flush::Current)], 0));
 }
 
 #[test]
 fn each_number_has_a_generation_of_its_own() {
-    let (base, tlb) = bench(2);
+    let (platform, tlb) = bench(2);
     let (a, b) = (tlb.create(), tlb.create());
-    run(&base, &tlb, 1, a);
-    base.machine.run_on(0);
+    run(&platform, &tlb, 1, a);
+    platform.machine.run_on(0);
     for _ in 0..3 {
-        tlb.flush(&base, a, Range::page(Vpn(9)));
+        tlb.flush(&platform, a, Range::page(Vpn(9)));
     }
-    run(&base, &tlb, 1, b);
+    run(&platform, &tlb, 1, b);
     assert!(!tlb.cpus_of(a).contains(CpuId(1)) && tlb.cpus_of(b).contains(CpuId(1)));
-    flushes(&base);
-    base.machine.run_on(0);
-    tlb.flush(&base, b, Range::page(Vpn(4)));
-    assert_eq!(flushes(&base), [(1, one(4))]);
+    flushes(&platform);
+    platform.machine.run_on(0);
+    tlb.flush(&platform, b, Range::page(Vpn(4)));
+    assert_eq!(flushes(&platform), [(1, one(4))]);
 }
 
 /// A page that is unmapped, and noted in a batch.
@@ -415,23 +415,23 @@ fn page(space: SpaceId, page: u64, writable: bool) -> Cleared {
 #[test]
 fn a_list_is_paid_when_it_is_full() {
     for limit in [1, 2] {
-        let (base, tlb) = bench(2);
+        let (platform, tlb) = bench(2);
         let a = tlb.create();
-        run(&base, &tlb, 1, a);
-        base.machine.run_on(0);
-        base.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
-        base.knobs.set(Knob::TlbUnmapPages, limit).unwrap();
-        let mut batch = Batch::new(&base);
+        run(&platform, &tlb, 1, a);
+        platform.machine.run_on(0);
+        platform.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
+        platform.knobs.set(Knob::TlbUnmapPages, limit).unwrap();
+        let mut batch = UnmapBatch::new(&platform);
         let mut expected = Vec::new();
         for at in 3..3 + limit {
-            assert_eq!(flushes(&base), []);
-            let _ = batch.note_cleared(&base, &tlb, &page(a, at, true));
+            assert_eq!(flushes(&platform), []);
+            let _ = batch.note_cleared(&platform, &tlb, &page(a, at, true));
             expected.push((1, one(at)));
         }
-        assert_eq!(flushes(&base), expected);
+        assert_eq!(flushes(&platform), expected);
         assert!(!batch.owes_for_writable());
-        batch.settle(&base, &tlb);
-        assert_eq!(shootdowns(&base).len(), 1);
+        batch.settle(&platform, &tlb);
+        assert_eq!(shootdowns(&platform).len(), 1);
     }
 }
 
@@ -439,116 +439,126 @@ fn a_list_is_paid_when_it_is_full() {
 #[test]
 fn flushes_of_larger_folios_than_the_limit_are_not_deferred() {
     for (limit, deferred) in [(0, false), (1, false), (2, true), (10, true)] {
-        let (base, tlb) = bench(2);
+        let (platform, tlb) = bench(2);
         let a = tlb.create();
-        run(&base, &tlb, 1, a);
-        base.machine.run_on(0);
-        base.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
-        base.knobs.set(Knob::TlbLazyMaxOrder, limit).unwrap();
+        run(&platform, &tlb, 1, a);
+        platform.machine.run_on(0);
+        platform.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
+        platform.knobs.set(Knob::TlbLazyMaxOrder, limit).unwrap();
         let head = Pfn(8);
-        base.frames.make_folio(head, Order(2));
-        let mut batch = Batch::new(&base);
-        let _ = batch.note_cleared(&base, &tlb, &Cleared { pages: 4, head, pfn: head, ..page(a, 8, false) });
-        assert!(!batch.owes_for_writable());
-        batch.settle(&base, &tlb);
-        assert_eq!(shootdowns(&base).len(), usize::from(!deferred), "order 2, limit {limit}");
-        assert_eq!(base.stats.read(Stat::TlbDeferred), if deferred { 4 } else { 0 });
-        // A page by itself waits in any case.
+        platform.frames.make_folio(head, Order(2));
+        let mut batch = UnmapBatch::new(&platform);
         let _ =
-            batch.note_cleared(&base, &tlb, &Cleared { head: Pfn(16), pfn: Pfn(16), ..page(a, 3, false) });
-        batch.settle(&base, &tlb);
-        assert_eq!(shootdowns(&base).len(), 0);
+            batch.note_cleared(&platform, &tlb, &Cleared { pages: 4, head, pfn: head, ..page(a, 8, false) });
+        assert!(!batch.owes_for_writable());
+        batch.settle(&platform, &tlb);
+        assert_eq!(shootdowns(&platform).len(), usize::from(!deferred), "order 2, limit {limit}");
+        assert_eq!(platform.stats.read(Stat::TlbDeferred), if deferred { 4 } else { 0 });
+        // A page by itself waits in any case.
+        let _ = batch.note_cleared(
+            &platform,
+            &tlb,
+            &Cleared { head: Pfn(16), pfn: Pfn(16), ..page(a, 3, false) },
+        );
+        batch.settle(&platform, &tlb);
+        assert_eq!(shootdowns(&platform).len(), 0);
     }
 }
 
 #[test]
 fn a_batch_is_paid_before_a_page_that_can_be_stored_to_is_written() {
     for writable in [false, true] {
-        let (base, tlb) = bench(2);
+        let (platform, tlb) = bench(2);
         let a = tlb.create();
-        run(&base, &tlb, 1, a);
-        base.machine.run_on(0);
-        let mut batch = Batch::new(&base);
-        let _ = batch.note_cleared(&base, &tlb, &page(a, 9, writable));
-        batch.settle_dirty(&base, &tlb);
-        assert_eq!((shootdowns(&base).len(), batch.owes_for_writable()), (usize::from(writable), false));
-        batch.settle(&base, &tlb);
-        assert_eq!(shootdowns(&base).len(), usize::from(!writable));
+        run(&platform, &tlb, 1, a);
+        platform.machine.run_on(0);
+        let mut batch = UnmapBatch::new(&platform);
+        let _ = batch.note_cleared(&platform, &tlb, &page(a, 9, writable));
+        batch.settle_dirty(&platform, &tlb);
+        assert_eq!((shootdowns(&platform).len(), batch.owes_for_writable()), (usize::from(writable), false));
+        batch.settle(&platform, &tlb);
+        assert_eq!(shootdowns(&platform).len(), usize::from(!writable));
     }
 }
 
 #[test]
 fn a_list_counts_no_page_that_a_cpu_has_caught_up_with() {
-    let (base, tlb) = bench(2);
-    base.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
+    let (platform, tlb) = bench(2);
+    platform.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
     let (a, b) = (tlb.create(), tlb.create());
-    let (mut batch, mut other) = (Batch::new(&base), Batch::new(&base));
-    run(&base, &tlb, 1, a);
-    let _ = batch.note_cleared(&base, &tlb, &page(a, 3, false));
-    run(&base, &tlb, 1, b);
-    run(&base, &tlb, 1, a);
-    base.machine.run_on(0);
+    let (mut batch, mut other) = (UnmapBatch::new(&platform), UnmapBatch::new(&platform));
+    run(&platform, &tlb, 1, a);
+    let _ = batch.note_cleared(&platform, &tlb, &page(a, 3, false));
+    run(&platform, &tlb, 1, b);
+    run(&platform, &tlb, 1, a);
+    platform.machine.run_on(0);
     // It has missed this page and the next, of which one is listed.
-    let _ = other.note_cleared(&base, &tlb, &page(a, 6, false));
-    let _ = batch.note_cleared(&base, &tlb, &page(a, 5, false));
-    batch.settle(&base, &tlb);
-    assert_eq!(flushes(&base), [(1, Flush::Current)]);
-    other.settle(&base, &tlb);
+    let _ = other.note_cleared(&platform, &tlb, &page(a, 6, false));
+    let _ = batch.note_cleared(&platform, &tlb, &page(a, 5, false));
+    batch.settle(&platform, &tlb);
+    assert_eq!(flushes(&platform), [(1, Flush::Current)]);
+    other.settle(&platform, &tlb);
 }
 
 #[test]
 fn a_list_is_broadcast_where_that_is_possible() {
     let mut machine = TestMachine::simple(2, 1024);
     machine.broadcast = Some(AtomicU64::new(0));
-    let base = Base::new(machine, Knobs::default());
-    let tlb = Tlb::new(&base);
-    base.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
+    let platform = Platform::new(machine, Knobs::default());
+    let tlb = Tlb::new(&platform);
+    platform.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
     let a = tlb.create();
-    run(&base, &tlb, 1, a);
-    base.machine.run_on(0);
-    let mut batch = Batch::new(&base);
-    let _ = batch.note_cleared(&base, &tlb, &page(a, 9, true));
-    batch.settle(&base, &tlb);
-    assert_eq!(base.machine.broadcast.as_ref().map(|count| count.load(Relaxed)), Some(1));
+    run(&platform, &tlb, 1, a);
+    platform.machine.run_on(0);
+    let mut batch = UnmapBatch::new(&platform);
+    let _ = batch.note_cleared(&platform, &tlb, &page(a, 9, true));
+    batch.settle(&platform, &tlb);
+    assert_eq!(platform.machine.broadcast.as_ref().map(|count| count.load(Relaxed)), Some(1));
 }
 
 /// CPU 1 owes for two pages, CPU 2, which came between, for the later one only. Returns both generations.
-fn two_debts(base: &Base<TestMachine>, tlb: &Tlb) -> (SpaceId, [Generation; 2]) {
-    base.knobs.set(Knob::TlbPayAll, 0).unwrap();
+fn two_debts(platform: &Platform<TestMachine>, tlb: &Tlb) -> (SpaceId, [Generation; 2]) {
+    platform.knobs.set(Knob::TlbPayAll, 0).unwrap();
     let a = tlb.create();
-    run(base, tlb, 1, a);
-    base.machine.run_on(0);
-    let first = defer(base, tlb, a);
-    run(base, tlb, 2, a);
-    base.machine.run_on(0);
-    (a, [first, defer(base, tlb, a)])
+    run(platform, tlb, 1, a);
+    platform.machine.run_on(0);
+    let first = defer(platform, tlb, a);
+    run(platform, tlb, 2, a);
+    platform.machine.run_on(0);
+    (a, [first, defer(platform, tlb, a)])
 }
 
 #[test]
 fn what_was_not_paid_for_a_table_is_not_forgotten() {
-    let (base, tlb) = bench(3);
-    let (a, [first, second]) = two_debts(&base, &tlb);
-    tlb.settle_table(&base, a, Vpn(0), first.tag());
-    assert_eq!(shootdowns(&base), [[1]]);
+    let (platform, tlb) = bench(3);
+    let (a, [first, second]) = two_debts(&platform, &tlb);
+    tlb.settle_table(&platform, a, Vpn(0), first.tag());
+    assert_eq!(shootdowns(&platform), [[1]]);
     assert!(tlb.space_owes(a, CpuId(2)) && !tlb.space_owes(a, CpuId(1)) && !tlb.space_owes(a, CpuId(0)));
-    tlb.settle_table(&base, a, Vpn(0), second.tag());
-    assert_eq!(shootdowns(&base), [[2]]);
+    tlb.settle_table(&platform, a, Vpn(0), second.tag());
+    assert_eq!(shootdowns(&platform), [[2]]);
     assert!(!tlb.space_owes(a, CpuId(2)));
 }
 
 #[test]
 fn what_was_not_paid_for_a_frame_is_not_forgotten() {
-    let (base, tlb) = bench(3);
-    let (_, [first, second]) = two_debts(&base, &tlb);
-    tlb.settle_zone(&base, ZoneId(0), first, Pfn(7), Order::ZERO);
-    assert_eq!((shootdowns(&base), tlb.paid_up_to(ZoneId(0))), (std_alloc::vec![std_alloc::vec![1]], first));
-    tlb.settle_zone(&base, ZoneId(0), second, Pfn(7), Order::ZERO);
-    assert_eq!((shootdowns(&base), tlb.paid_up_to(ZoneId(0))), (std_alloc::vec![std_alloc::vec![2]], second));
+    let (platform, tlb) = bench(3);
+    let (_, [first, second]) = two_debts(&platform, &tlb);
+    tlb.settle_zone(&platform, ZoneId(0), first, Pfn(7), Order::ZERO);
+    assert_eq!(
+        (shootdowns(&platform), tlb.paid_up_to(ZoneId(0))),
+        (std_alloc::vec![std_alloc::vec![1]], first)
+    );
+    tlb.settle_zone(&platform, ZoneId(0), second, Pfn(7), Order::ZERO);
+    assert_eq!(
+        (shootdowns(&platform), tlb.paid_up_to(ZoneId(0))),
+        (std_alloc::vec![std_alloc::vec![2]], second)
+    );
 }
 
 #[test]
 fn ticks_are_wanted_where_they_pay() {
-    let (base, tlb) = bench(2);
+    let (platform, tlb) = bench(2);
     let wanted = [
         (FlushPolicy::Batch.value(), 100, false),
         (FlushPolicy::Lazy.value(), 0, false),
@@ -556,37 +566,37 @@ fn ticks_are_wanted_where_they_pay() {
         (FlushPolicy::Latr.value(), 0, true),
     ];
     for (policy, limit, wants) in wanted {
-        base.knobs.set(Knob::TlbUnmap, policy).unwrap();
-        base.knobs.set(Knob::TlbAgeLimitMs, limit).unwrap();
-        assert_eq!(tlb.wants_ticks(&base), wants, "tlb.unmap={policy}");
+        platform.knobs.set(Knob::TlbUnmap, policy).unwrap();
+        platform.knobs.set(Knob::TlbAgeLimitMs, limit).unwrap();
+        assert_eq!(tlb.wants_ticks(&platform), wants, "tlb.unmap={policy}");
     }
     let a = tlb.create();
-    run(&base, &tlb, 1, a);
-    let mut batch = Batch::new(&base);
-    let _ = batch.note_cleared(&base, &tlb, &page(a, 9, false));
-    batch.settle(&base, &tlb);
-    assert_eq!(flushes(&base), []);
+    run(&platform, &tlb, 1, a);
+    let mut batch = UnmapBatch::new(&platform);
+    let _ = batch.note_cleared(&platform, &tlb, &page(a, 9, false));
+    batch.settle(&platform, &tlb);
+    assert_eq!(flushes(&platform), []);
     // `latr`: at the next tick, however young it is.
-    tlb.tick(&base);
-    assert_eq!(flushes(&base), [(1, Flush::Current)]);
+    tlb.tick(&platform);
+    assert_eq!(flushes(&platform), [(1, Flush::Current)]);
 }
 
 /// CPU 2's debt was drawn before CPU 1's was paid, and comes to the zone after that.
 #[test]
 fn a_debt_that_a_payment_has_overtaken_is_owed_all_the_same() {
-    let (base, tlb) = bench(3);
-    base.knobs.set(Knob::TlbPayAll, 0).unwrap();
+    let (platform, tlb) = bench(3);
+    platform.knobs.set(Knob::TlbPayAll, 0).unwrap();
     let (a, b) = (tlb.create(), tlb.create());
-    run(&base, &tlb, 1, a);
-    run(&base, &tlb, 2, b);
-    base.machine.run_on(0);
+    run(&platform, &tlb, 1, a);
+    run(&platform, &tlb, 2, b);
+    platform.machine.run_on(0);
     let overtaken = Debt { cpus: tlb.cpus_of(b), generation: tlb.draw() };
-    let first = defer(&base, &tlb, a);
-    tlb.settle_zone(&base, ZoneId(0), first, Pfn(7), Order::ZERO);
-    assert_eq!(shootdowns(&base), [[1]]);
-    let tag = tlb.owe_frame(&base, ZoneId(0), &overtaken).tag();
-    tlb.settle_zone(&base, ZoneId(0), tlb.owed_by_tag(ZoneId(0), tag), Pfn(8), Order::ZERO);
-    assert_eq!(shootdowns(&base), [[2]]);
+    let first = defer(&platform, &tlb, a);
+    tlb.settle_zone(&platform, ZoneId(0), first, Pfn(7), Order::ZERO);
+    assert_eq!(shootdowns(&platform), [[1]]);
+    let tag = tlb.owe_frame(&platform, ZoneId(0), &overtaken).tag();
+    tlb.settle_zone(&platform, ZoneId(0), tlb.owed_by_tag(ZoneId(0), tag), Pfn(8), Order::ZERO);
+    assert_eq!(shootdowns(&platform), [[2]]);
 }
 
 /// Who comes while a round is under way must find the debt, wherever it lies, or would go on before the round is over.
@@ -594,21 +604,21 @@ fn a_debt_that_a_payment_has_overtaken_is_owed_all_the_same() {
 #[allow(clippy::arc_with_non_send_sync, reason = "in the one-threaded form there is but one thread")]
 fn a_debt_is_owed_until_its_round_is_over() {
     const FILE: FileId = FileId(3);
-    type Pay = fn(&Base<TestMachine>, &Tlb, SpaceId, Generation);
+    type Pay = fn(&Platform<TestMachine>, &Tlb, SpaceId, Generation);
     let payments: [Pay; 4] = [
-        |base, tlb, a, _| tlb.settle_space(base, a),
-        |base, tlb, _, _| assert_eq!(tlb.settle_file(base, FILE).file(), FILE),
-        |base, tlb, a, generation| tlb.settle_table(base, a, Vpn(0), generation.tag()),
-        |base, tlb, _, generation| tlb.settle_zone(base, ZoneId(0), generation, Pfn(7), Order::ZERO),
+        |platform, tlb, a, _| tlb.settle_space(platform, a),
+        |platform, tlb, _, _| assert_eq!(tlb.settle_file(platform, FILE).file(), FILE),
+        |platform, tlb, a, generation| tlb.settle_table(platform, a, Vpn(0), generation.tag()),
+        |platform, tlb, _, generation| tlb.settle_zone(platform, ZoneId(0), generation, Pfn(7), Order::ZERO),
     ];
     for pay in payments {
-        let (base, tlb) = bench(2);
+        let (platform, tlb) = bench(2);
         let tlb = Arc::new(tlb);
-        base.frames[Pfn(7)].set_owner(Owner::File(FILE), PageIndex(0));
+        platform.frames[Pfn(7)].set_owner(Owner::File(FILE), PageIndex(0));
         let a = tlb.create();
-        run(&base, &tlb, 1, a);
-        base.machine.run_on(0);
-        let generation = defer(&base, &tlb, a);
+        run(&platform, &tlb, 1, a);
+        platform.machine.run_on(0);
+        let generation = defer(&platform, &tlb, a);
         let watched = tlb.clone();
         let round = move |_: &TestMachine, event, _| {
             if event == Event::TlbFlush {
@@ -618,9 +628,9 @@ fn a_debt_is_owed_until_its_round_is_over() {
                 assert!(watched.paid_up_to(ZoneId(0)) < generation, "frames count as paid");
             }
         };
-        *base.machine.watcher.lock() = Some(Box::new(round));
-        pay(&base, &tlb, a, generation);
-        assert_eq!(base.machine.events(Event::TlbFlush), 1);
+        *platform.machine.watcher.lock() = Some(Box::new(round));
+        pay(&platform, &tlb, a, generation);
+        assert_eq!(platform.machine.events(Event::TlbFlush), 1);
     }
 }
 
@@ -629,61 +639,61 @@ fn a_debt_is_owed_until_its_round_is_over() {
 #[test]
 #[allow(clippy::arc_with_non_send_sync, reason = "in the one-threaded form there is but one thread")]
 fn what_is_fetched_right_after_a_flush_is_dropped_at_the_next() {
-    type CatchUp = fn(&Base<TestMachine>, &Tlb, SpaceId);
+    type CatchUp = fn(&Platform<TestMachine>, &Tlb, SpaceId);
     let ways: [CatchUp; 3] = [
-        |base, tlb, a| tlb.settle_space(base, a),
-        |base, tlb, a| tlb.flush(base, a, Range::ALL),
-        |base, tlb, a| {
-            base.machine.run_on(1);
-            tlb.enter_lazy(base);
-            tlb.switch(base, a, ROOT);
+        |platform, tlb, a| tlb.settle_space(platform, a),
+        |platform, tlb, a| tlb.flush(platform, a, Range::ALL),
+        |platform, tlb, a| {
+            platform.machine.run_on(1);
+            tlb.enter_lazy(platform);
+            tlb.switch(platform, a, ROOT);
         },
     ];
     for catch_up in ways {
-        let (base, tlb) = bench(2);
+        let (platform, tlb) = bench(2);
         let tlb = Arc::new(tlb);
         let a = tlb.create();
-        run(&base, &tlb, 1, a);
-        base.machine.run_on(0);
-        defer(&base, &tlb, a);
+        run(&platform, &tlb, 1, a);
+        platform.machine.run_on(0);
+        defer(&platform, &tlb, a);
         let raised = Arc::new(AtomicU64::new(0));
         let (raise, in_flush) = (tlb.clone(), raised.clone());
-        *base.machine.flushed.lock() = Some(Box::new(move |machine| {
+        *platform.machine.flushed.lock() = Some(Box::new(move |machine| {
             machine.hold(Vpn(9), Pfn(7), false);
             in_flush.store(raise.contexts[a.0].generation.fetch_add(1, SeqCst) + 1, Relaxed);
         }));
-        catch_up(&base, &tlb, a);
-        *base.machine.flushed.lock() = None;
-        assert!(base.machine.held(CpuId(1), Vpn(9)).is_some());
+        catch_up(&platform, &tlb, a);
+        *platform.machine.flushed.lock() = None;
+        assert!(platform.machine.held(CpuId(1), Vpn(9)).is_some());
         // The request of who has taken the page waits until the CPU takes interrupts again.
-        let request = Request { space: a, range: Range::page(Vpn(9)), generation: raised.load(Relaxed) };
-        base.machine.run_on(1);
-        tlb.catch_up(&base, CpuId(1), &request);
-        assert_eq!(base.machine.held(CpuId(1), Vpn(9)), None);
+        let request = FlushRequest { space: a, range: Range::page(Vpn(9)), generation: raised.load(Relaxed) };
+        platform.machine.run_on(1);
+        tlb.catch_up(&platform, CpuId(1), &request);
+        assert_eq!(platform.machine.held(CpuId(1), Vpn(9)), None);
     }
 }
 
 #[test]
 fn a_run_is_noted_once_and_its_pages_are_listed() {
     for pages in [8, 40] {
-        let (base, tlb) = bench(2);
+        let (platform, tlb) = bench(2);
         let a = tlb.create();
-        run(&base, &tlb, 1, a);
-        base.machine.run_on(0);
-        base.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
-        let mut batch = Batch::new(&base);
+        run(&platform, &tlb, 1, a);
+        platform.machine.run_on(0);
+        platform.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
+        let mut batch = UnmapBatch::new(&platform);
         let before = tlb.contexts[a.0].generation.load(SeqCst);
-        let _ = batch.note_cleared(&base, &tlb, &Cleared { pages, ..page(a, 3, false) });
+        let _ = batch.note_cleared(&platform, &tlb, &Cleared { pages, ..page(a, 3, false) });
         assert_eq!(tlb.contexts[a.0].generation.load(SeqCst), before + 1);
-        assert_eq!(base.machine.events(Event::TlbStale), 1);
+        assert_eq!(platform.machine.events(Event::TlbStale), 1);
         // More pages than the list may have are paid at once, and, above the ceiling, as everything.
-        assert_eq!(shootdowns(&base).len(), usize::from(pages == 40));
-        batch.settle(&base, &tlb);
+        assert_eq!(shootdowns(&platform).len(), usize::from(pages == 40));
+        batch.settle(&platform, &tlb);
         let all = if pages == 40 {
             Flush::Current
         } else {
             Flush::Pages { start: Vpn(3), count: pages, stride: Order::ZERO }
         };
-        assert_eq!(flushes(&base), [(1, all)]);
+        assert_eq!(flushes(&platform), [(1, all)]);
     }
 }

@@ -19,14 +19,14 @@ mod limits;
 mod tests;
 
 pub use flusher::flusher;
-pub use limits::{Limits, balance_dirty, limits};
+pub use limits::{DirtyLimits, balance_dirty, limits};
 
-use crate::cache::tree::{MAX_INDEX, Mark};
+use crate::cache::tree::{MAX_INDEX, TreeMark};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Scope};
+use crate::mm_core::MmCore;
 use crate::primitive::{AtomicBool, AtomicU32};
 use crate::stat::Stat;
-use crate::store::Store;
 use crate::units::*;
 use core::ops::Range;
 
@@ -53,22 +53,22 @@ pub struct Writeback {
 /// Write all dirty pages of `[first, end)` of a file, in order, and wait until they, and those that were being written
 /// already, have arrived.
 pub fn sync_range<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     _state: &Writeback,
     file: FileId,
     first: PageIndex,
     end: PageIndex,
 ) {
-    if st.cache.file(file).is_shmem() {
+    if core.cache.file(file).is_shmem() {
         return;
     }
     let range = first.0..end.0.min(MAX_INDEX);
-    write_chosen(st, file, range.clone(), u64::MAX, Wait::ForPage);
+    write_chosen(core, file, range.clone(), u64::MAX, Wait::ForPage);
     let mut from = range.start;
-    while let Some((index, pfn)) = st.cache.next_marked(st.memory(), file, Mark::Writeback, from..range.end) {
-        from = index.0 + st.frames[pfn].pages() as u64;
-        st.wait_writeback(pfn);
-        st.put(pfn);
+    while let Some((index, pfn)) = core.cache.next_marked(core, file, TreeMark::Writeback, from..range.end) {
+        from = index.0 + core.frames[pfn].pages() as u64;
+        core.wait_writeback(pfn);
+        core.put(pfn);
     }
 }
 
@@ -83,53 +83,53 @@ enum Wait {
 
 /// Start writing the folios in a range that are dirty now, about `most` pages at most, in order. Returns how many pages
 /// were started.
-fn write_chosen<M: Machine>(st: &Store<M>, file: FileId, range: Range<u64>, most: u64, wait: Wait) -> u64 {
-    let _scope = st.scope(Scope::DoWritepages);
+fn write_chosen<M: Machine>(core: &MmCore<M>, file: FileId, range: Range<u64>, most: u64, wait: Wait) -> u64 {
+    let _scope = core.scope(Scope::DoWritepages);
     // Pages that become dirty while we write are not chosen, so this ends however fast they do.
-    if st.cache.choose_dirty(file, range.clone(), most) == 0 {
+    if core.cache.choose_dirty(file, range.clone(), most) == 0 {
         return 0;
     }
     let mut from = range.start;
     let (mut started, mut next_look) = (0, LOOK_EVERY - 1);
-    while let Some((index, pfn)) = st.cache.next_marked(st.memory(), file, Mark::ToWrite, from..range.end) {
-        let pages = st.frames[pfn].pages() as u64;
-        if write_folio(st, file, index, pfn, wait) {
+    while let Some((index, pfn)) = core.cache.next_marked(core, file, TreeMark::ToWrite, from..range.end) {
+        let pages = core.frames[pfn].pages() as u64;
+        if write_folio(core, file, index, pfn, wait) {
             started += pages;
         }
-        st.put(pfn);
+        core.put(pfn);
         from = index.0 + pages;
         if started >= next_look {
             next_look = started + LOOK_EVERY;
-            wait_for_queue(st);
+            wait_for_queue(core);
         }
     }
     started
 }
 
 /// Start writing one folio, which began at `index`, if it still is dirty.
-fn write_folio<M: Machine>(st: &Store<M>, file: FileId, index: PageIndex, pfn: Pfn, wait: Wait) -> bool {
-    let frame = &st.frames[pfn];
-    st.lock_folio(pfn);
+fn write_folio<M: Machine>(core: &MmCore<M>, file: FileId, index: PageIndex, pfn: Pfn, wait: Wait) -> bool {
+    let frame = &core.frames[pfn];
+    core.lock_folio(pfn);
     if wait == Wait::ForPage {
-        st.wait_writeback(pfn);
+        core.wait_writeback(pfn);
     }
     let is_it = (frame.owner(), frame.page_index()) == (Owner::File(file), index);
     let ready = is_it && frame.has(FrameFlags::DIRTY) && !frame.has(FrameFlags::WRITEBACK);
     let mut started = false;
     if ready {
-        st.rmap.mkclean(st.memory(), pfn);
-        started = st.cache.write_page_start(st.memory(), pfn);
+        core.rmap.mkclean(core, pfn);
+        started = core.cache.write_page_start(core, pfn);
     } else if is_it {
-        st.cache.unchoose(file, index);
+        core.cache.unchoose(file, index);
     }
-    st.unlock_folio(pfn);
+    core.unlock_folio(pfn);
     started
 }
 
 /// Let the devices catch up.
-fn wait_for_queue<M: Machine>(st: &Store<M>) {
-    st.machine.resched();
-    while st.stats.read(Stat::NrWriteback) > QUEUE_PAGES && !st.machine.stopping() {
-        st.cache.wait_for_a_write(st.memory(), st.machine.now() + PATIENCE);
+fn wait_for_queue<M: Machine>(core: &MmCore<M>) {
+    core.machine.resched();
+    while core.stats.read(Stat::NrWriteback) > QUEUE_PAGES && !core.machine.stopping() {
+        core.cache.wait_for_a_write(core, core.machine.now() + PATIENCE);
     }
 }

@@ -1,14 +1,14 @@
 //! A batch that is made and not kept, and a proof that is not used, are warnings, which the project denies.
 #![deny(unused_must_use)]
 use mm::Machine;
-use mm::ground::Ground;
+use mm::mmu::Mmu;
 use mm::memory::Memory;
-use mm::tlb::Batch;
+use mm::tlb::UnmapBatch;
 use mm::units::*;
 
-pub fn forget<M: Machine>(ground: &Ground<M>, memory: &Memory<M>) {
-    Batch::new(ground.base());
-    memory.tlb.settle_file(ground, FileId(1));
+pub fn forget<M: Machine>(mmu: &Mmu<M>, memory: &Memory<M>) {
+    UnmapBatch::new(mmu);
+    memory.tlb.settle_file(mmu, FileId(1));
 }
 
 fn main() {}

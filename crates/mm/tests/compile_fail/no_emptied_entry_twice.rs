@@ -1,12 +1,12 @@
 //! What was taken from a page table is flushed once, and its references are dropped once.
 use mm::Machine;
-use mm::base::Base;
+use mm::platform::Platform;
 use mm::frame::FrameTable;
-use mm::table::Locked;
+use mm::table::LockedTables;
 use mm::tlb::{Emptied, Gather, Refs};
 
-pub fn use_twice<M: Machine>(base: &Base<M>, gather: &mut Gather, emptied: Emptied, tables: &mut Locked<'_, M>) {
-    gather.emptied(base, emptied);
+pub fn use_twice<M: Machine>(platform: &Platform<M>, gather: &mut Gather, emptied: Emptied, tables: &mut LockedTables<'_, M>) {
+    gather.emptied(platform, emptied);
     let _refs = tables.flush(emptied);
 }
 

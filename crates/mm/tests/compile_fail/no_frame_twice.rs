@@ -1,10 +1,10 @@
 //! A `Fresh` is used once.
 use mm::Machine;
-use mm::alloc::{Allocator, Mark, Request};
-use mm::ground::Ground;
+use mm::alloc::{Allocator, Watermark, AllocRequest};
+use mm::mmu::Mmu;
 
-pub fn twice<M: Machine>(ground: &Ground<M>, alloc: &Allocator, request: &Request) {
-    let fresh = alloc.take(ground, request, Mark::Low).unwrap();
+pub fn twice<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator, request: &AllocRequest) {
+    let fresh = alloc.take(mmu, request, Watermark::Low).unwrap();
     let _first = fresh.into_pfn();
     let _second = fresh.into_pfn();
 }

@@ -1,10 +1,10 @@
 //! Under a lock that has not been settled, no page gets another content, and none can be written.
 use mm::Machine;
 use mm::frame::FolioPages;
-use mm::table::{Locked, Rights, Run, Writes};
+use mm::table::{LockedTables, Rights, EntryRun, Writes};
 use mm::units::*;
 
-pub fn install<M: Machine>(mut tables: Locked<'_, M>, run: Run, pages: FolioPages) {
+pub fn install<M: Machine>(mut tables: LockedTables<'_, M>, run: EntryRun, pages: FolioPages) {
     let slot = run.slot;
     tables.install(slot, Vpn(1), pages, Rights::USER, Writes::Private);
     tables.allow_writes(slot, Vpn(1), Writes::Private);

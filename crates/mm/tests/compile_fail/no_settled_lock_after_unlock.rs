@@ -1,7 +1,7 @@
 //! What was paid is known as long as the lock is held, and of the lock that was turned into a settled one.
 use mm::Machine;
 use mm::frame::FolioPages;
-use mm::table::{Locked, Rights, Settled, Slot, Writes};
+use mm::table::{LockedTables, Rights, Settled, Slot, Writes};
 use mm::units::*;
 
 pub fn late<M: Machine>(mut tables: Settled<'_, M>, slot: Slot, pages: FolioPages) {
@@ -9,7 +9,7 @@ pub fn late<M: Machine>(mut tables: Settled<'_, M>, slot: Slot, pages: FolioPage
     tables.install(slot, Vpn(1), pages, Rights::USER, Writes::No);
 }
 
-pub fn both<M: Machine>(tables: Locked<'_, M>) {
+pub fn both<M: Machine>(tables: LockedTables<'_, M>) {
     let _settled = tables.settle();
     let _locked = tables.find(Vpn(1));
 }

@@ -1,8 +1,8 @@
-//! Only `Locked::settle` makes a settled lock.
+//! Only `LockedTables::settle` makes a settled lock.
 use mm::Machine;
-use mm::table::{Locked, Settled};
+use mm::table::{LockedTables, Settled};
 
-pub fn pretend<'a, M: Machine>(tables: Locked<'a, M>) -> Settled<'a, M> {
+pub fn pretend<'a, M: Machine>(tables: LockedTables<'a, M>) -> Settled<'a, M> {
     Settled(tables)
 }
 

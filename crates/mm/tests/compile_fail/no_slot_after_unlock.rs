@@ -1,10 +1,10 @@
 //! F14: an entry is reached through the lock, which is gone when it is given back. (A slot that is carried to the next
 //! hold of the lock is refused when it is used.)
 use mm::Machine;
-use mm::table::{Entry, Locked};
+use mm::table::{Entry, LockedTables};
 use mm::units::*;
 
-pub fn late<M: Machine>(tables: Locked<'_, M>, page: Vpn) -> Entry {
+pub fn late<M: Machine>(tables: LockedTables<'_, M>, page: Vpn) -> Entry {
     let leaf = tables.find(page).unwrap();
     drop(tables);
     tables.read(leaf.slot)

@@ -1,6 +1,6 @@
 //! The way with all proofs compiles: what the other files leave out is what makes them fail.
 use mm::Machine;
-use mm::alloc::{Mark, Means, Reserve};
+use mm::alloc::{Watermark, Means, Reserve};
 use mm::frame::FolioPages;
 use mm::memory::Memory;
 use mm::space::VmaTree;
@@ -9,9 +9,9 @@ use mm::units::*;
 
 #[allow(dead_code)]
 fn store<M: Machine>(memory: &Memory<M>, space: SpaceId, page: Vpn, file: FileId, pfn: Pfn) {
-    let proof = memory.tlb.settle_file(memory.ground(), file);
-    let mut tables = memory.tables.lock(memory.ground(), space).settle();
-    let slot = tables.reserve(&memory.alloc, page, Means::new(Mark::Min, Reserve::None)).unwrap();
+    let proof = memory.tlb.settle_file(memory, file);
+    let mut tables = memory.tables.lock(memory, space).settle();
+    let slot = tables.reserve(&memory.alloc, page, Means::new(Watermark::Min, Reserve::None)).unwrap();
     tables.install(slot, page, FolioPages::one(&memory.frames, pfn), Rights::USER, Writes::Shared(proof));
 }
 

@@ -5,9 +5,9 @@ use super::*;
 fn densest(frames: u32) -> (TestBase, Allocator) {
     let knobs = Knobs::default();
     knobs.set(Knob::AllocPlacement, 1).unwrap();
-    let base = Ground::new(TestMachine::simple(1, frames), knobs);
-    let allocator = Allocator::new(&base).unwrap();
-    (base, allocator)
+    let mmu = Mmu::new(TestMachine::simple(1, frames), knobs);
+    let allocator = Allocator::new(&mmu).unwrap();
+    (mmu, allocator)
 }
 
 /// Whole page blocks after memory was filled, half of it given back, and a tenth of the rest given back and taken
@@ -18,7 +18,7 @@ fn whole_after(rounds: u32, (base, allocator): (TestBase, Allocator)) -> u64 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) as usize % n
     };
-    let any = Request { reserve: Reserve::All, ..request(0) };
+    let any = AllocRequest { reserve: Reserve::All, ..request(0) };
     let mut held: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &any)).collect();
     let half = held.len() / 2;
     while held.len() > half {
@@ -62,7 +62,7 @@ fn every_size_comes_from_the_fullest_block_that_has_it() {
     freed.iter().for_each(|&pfn| free(&base, &allocator, pfn));
     allocator.drain_all(&base);
     for (order, block) in [(4, 1), (8, 2), (2, 1), (0, 0)] {
-        let request = Request { reserve: Reserve::All, ..request(order) };
+        let request = AllocRequest { reserve: Reserve::All, ..request(order) };
         let pfn = take(&base, &allocator, &request).unwrap();
         assert_eq!(pfn.0 / 512, block, "order {order}: {pfn}");
         free(&base, &allocator, pfn);
@@ -82,7 +82,7 @@ proptest! {
         let mut held: Vec<Pfn> = Vec::new();
         for (order, group, index) in steps {
             let mobility = Mobility::ALL[group as usize];
-            let request = Request { mobility, reserve: Reserve::All, highest: ZoneKind::Normal, ..request(order) };
+            let request = AllocRequest { mobility, reserve: Reserve::All, highest: ZoneKind::Normal, ..request(order) };
             match take(&base, &allocator, &request) {
                 Some(pfn) if !index.index(4).is_multiple_of(4) => held.push(pfn),
                 Some(pfn) => free(&base, &allocator, pfn),

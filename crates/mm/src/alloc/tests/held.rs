@@ -17,10 +17,10 @@ fn isolate(at: (&TestBase, &Allocator), held: &mut HeldBlocks, block: u32, enoug
     at.1.isolate_free(at.0, held, &mut from, end, (1, enough))
 }
 
-fn end(base: &TestBase, allocator: &Allocator, mut held: HeldBlocks, kept: Vec<Pfn>) {
-    allocator.release(base, &mut held);
-    kept.into_iter().for_each(|pfn| free(base, allocator, pfn));
-    assert_whole(base, allocator);
+fn end(mmu: &TestBase, allocator: &Allocator, mut held: HeldBlocks, kept: Vec<Pfn>) {
+    allocator.release(mmu, &mut held);
+    kept.into_iter().for_each(|pfn| free(mmu, allocator, pfn));
+    assert_whole(mmu, allocator);
 }
 
 fn blocks(held: &HeldBlocks) -> Vec<(usize, usize)> {
@@ -68,7 +68,7 @@ fn blocks_of_others_are_not_merged_with() {
     base.frames[whole].wipe(FrameFlags::empty());
     let half = |half| Order(3).frames() * half;
     for part in [0, 1] {
-        let mut area = Area::lock(&base, zone);
+        let mut area = LockedZone::lock(&base, zone);
         base.frames[whole.add(half(part))].place(zone.node(), zone.id(), Mobility::Movable);
         area.put_block(whole.add(half(part)), Order(3), Generation::NONE);
         drop(area);
@@ -89,7 +89,7 @@ fn the_min_mark_stays_free() {
     for block in 0..16 {
         refused |= isolate((&base, &allocator), &mut held, block, u64::MAX).refused;
     }
-    let min = zone.mark(Mark::Min);
+    let min = zone.mark(Watermark::Min);
     assert!(refused && zone.free_pages() >= min && zone.free_pages() <= min + 16, "{}", zone.free_pages());
     assert!(allocator.validate(&base).unwrap_err().contains("HELD"), "what is held is on no list");
     end(&base, &allocator, held, kept);
@@ -105,7 +105,7 @@ fn what_is_held_keeps_its_debt_until_it_is_used() {
     let (debtor, rest) = kept.split_first().unwrap();
     base.frames[*debtor].set_debt(tag);
     free(&base, &allocator, *debtor);
-    let owing = || Area::lock(&base, zone).lists().owing();
+    let owing = || LockedZone::lock(&base, zone).lists().owing();
     let before = owing();
     assert!(before >= 16);
     shootdowns(&base);
@@ -136,7 +136,7 @@ fn what_is_paid_while_it_is_held_owes_nothing_when_it_comes_back() {
         free(&base, &allocator, debtor);
         debtor
     };
-    let owing = || Area::lock(&base, zone).lists().owing();
+    let owing = || LockedZone::lock(&base, zone).lists().owing();
     let (first, second) = (free_owing(0), free_owing(10));
     let mut from = first.align_down(Order(5));
     allocator.isolate_free(&base, &mut held, &mut from, first.add(16), (1, u64::MAX));
@@ -189,7 +189,7 @@ fn a_search_does_not_meet_the_same_blocks_twice() {
         ..4096 => Search::Pass,
         _ => Search::Take,
     });
-    assert!(matches!(found, Found::Block(pfn) if pfn.0 >= 4096) && held.pages() == 16);
+    assert!(matches!(found, SearchOutcome::Block(pfn) if pfn.0 >= 4096) && held.pages() == 16);
     end(&base, &allocator, held, kept);
 }
 

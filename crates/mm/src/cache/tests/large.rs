@@ -3,32 +3,32 @@
 use super::*;
 use crate::stat::SizeStat;
 
-fn large_store(frames: u32, order: u64, window: u64) -> Rc<Store<Disks>> {
-    let st = store(frames, 8);
-    st.knobs.set(Knob::FileMaxOrder, order).unwrap();
-    st.knobs.set(Knob::ReadAheadKb, window).unwrap();
-    st
+fn large_store(frames: u32, order: u64, window: u64) -> Rc<MmCore<Disks>> {
+    let core = store(frames, 8);
+    core.knobs.set(Knob::FileMaxOrder, order).unwrap();
+    core.knobs.set(Knob::ReadAheadKb, window).unwrap();
+    core
 }
 
 /// Orders of the folios of a file, with the index of each.
-fn orders(st: &Store<Disks>, file: FileId) -> Vec<(u64, u8)> {
-    let tree = st.cache.file(file).tree.lock();
-    tree.folios_in(Mark::Folio, 0..MAX_INDEX).map(|(index, folio)| (index.0, folio.order.0)).collect()
+fn orders(core: &MmCore<Disks>, file: FileId) -> Vec<(u64, u8)> {
+    let tree = core.cache.file(file).tree.lock();
+    tree.folios_in(TreeMark::Folio, 0..MAX_INDEX).map(|(index, folio)| (index.0, folio.order.0)).collect()
 }
 
-fn end_all(st: &Store<Disks>) {
-    while st.machine.end_one() {}
+fn end_all(core: &MmCore<Disks>) {
+    while core.machine.end_one() {}
 }
 
 #[test]
 fn folios_grow_with_a_sequence_and_end_with_the_file() {
-    let st = large_store(1 << 14, 9, 2048);
-    let file = disk_file(&st, 0, 4001);
+    let core = large_store(1 << 14, 9, 2048);
+    let file = disk_file(&core, 0, 4001);
     for index in 0..4001 {
-        assert_eq!(read(&st, file, index, 1), [virgin(DISK, index)]);
-        end_all(&st);
+        assert_eq!(read(&core, file, index, 1), [virgin(DISK, index)]);
+        end_all(&core);
     }
-    let found = orders(&st, file);
+    let found = orders(&core, file);
     let largest: Vec<u8> = found.iter().fold(Vec::new(), |mut sizes, &(_, order)| {
         if sizes.last().is_none_or(|&last| order > last) {
             sizes.push(order);
@@ -40,206 +40,206 @@ fn folios_grow_with_a_sequence_and_end_with_the_file() {
     assert!(found.iter().all(|&(index, order)| index % (1 << order) == 0), "{found:?}");
     // All of the file, and nothing behind its end.
     let end = found.last().map(|&(index, order)| index + (1 << order));
-    assert_eq!((st.cache.file(file).cached(), end), (4001, Some(4001)));
-    assert_eq!(st.machine.submitted(), found.len() as u64, "a folio is one request");
-    assert_eq!(st.stats.read(Stat::PgpgIn), 4 * 4001);
+    assert_eq!((core.cache.file(file).cached(), end), (4001, Some(4001)));
+    assert_eq!(core.machine.submitted(), found.len() as u64, "a folio is one request");
+    assert_eq!(core.stats.read(Stat::PgpgIn), 4 * 4001);
     let made: u64 = found.iter().filter(|&&(_, order)| order > 0).count() as u64;
-    assert_eq!((st.sizes.sum(SizeStat::FileAlloc), st.sizes.sum(SizeStat::FileFallback)), (made, 0));
-    check(&st);
+    assert_eq!((core.sizes.sum(SizeStat::FileAlloc), core.sizes.sum(SizeStat::FileFallback)), (made, 0));
+    check(&core);
 }
 
 #[test]
 fn what_is_read_at_random_or_announced_is_read_in_pages() {
-    let st = large_store(1 << 13, 9, 128);
-    let file = disk_file(&st, 0, 3000);
+    let core = large_store(1 << 13, 9, 128);
+    let file = disk_file(&core, 0, 3000);
     for index in [700, 50, 1200, 333, 999] {
-        assert_eq!(read(&st, file, index, 1), [virgin(DISK, index)]);
+        assert_eq!(read(&core, file, index, 1), [virgin(DISK, index)]);
     }
-    st.cache.read_ahead(st.memory(), file, PageIndex(2048), 64, ROOT).unwrap();
-    assert!(orders(&st, file).iter().all(|&(_, order)| order == 0));
-    check(&st);
+    core.cache.read_ahead(core, file, PageIndex(2048), 64, ROOT).unwrap();
+    assert!(orders(&core, file).iter().all(|&(_, order)| order == 0));
+    check(&core);
 }
 
 #[test]
 fn a_fault_reads_around_itself_in_folios_of_four() {
-    let st = large_store(4096, 9, 128);
-    let file = disk_file(&st, 0, 2000);
+    let core = large_store(4096, 9, 128);
+    let file = disk_file(&core, 0, 2000);
     let hint = ReadHint { fault: true, ..ReadHint::default() };
-    let page = st.cache.get_page(st.memory(), file, PageIndex(101), hint, ROOT).unwrap();
+    let page = core.cache.get_page(core, file, PageIndex(101), hint, ROOT).unwrap();
     assert_eq!(page.pfn.0 - page.folio.0, 1, "the second page of its folio");
-    assert_eq!(st.machine.stamp(page.pfn), virgin(DISK, 101));
-    st.put(page.folio);
-    end_all(&st);
+    assert_eq!(core.machine.stamp(page.pfn), virgin(DISK, 101));
+    core.put(page.folio);
+    end_all(&core);
     assert_eq!(
-        orders(&st, file).iter().map(|&(_, order)| order).collect::<Vec<_>>(),
+        orders(&core, file).iter().map(|&(_, order)| order).collect::<Vec<_>>(),
         [0, 1, 2, 2, 2, 2, 2, 2, 2, 0]
     );
     let mut seen = 0;
-    st.cache.resident(st.memory(), file, PageIndex(86), 9, |run| {
+    core.cache.resident(core, file, PageIndex(86), 9, |run| {
         seen += run.pages;
-        assert_eq!(run.pfn.0 - run.folio.0, (run.index.0 % st.frames[run.folio].pages() as u64) as u32);
+        assert_eq!(run.pfn.0 - run.folio.0, (run.index.0 % core.frames[run.folio].pages() as u64) as u32);
         assert!(run.index.0 >= 86 && run.index.0 + run.pages as u64 <= 95, "{run:?}");
-        st.unlock_folio(run.folio);
-        st.put_many(run.folio, run.pages);
+        core.unlock_folio(run.folio);
+        core.put_many(run.folio, run.pages);
     });
     assert_eq!(seen, 9);
-    check(&st);
+    check(&core);
 }
 
 #[test]
 fn without_a_block_of_the_size_smaller_ones_must_do() {
-    let st = large_store(4096, 9, 2048);
+    let core = large_store(4096, 9, 2048);
     // Every second page of most of memory is taken.
-    let pages: Vec<Pfn> = (0..3000).map(|_| st.new_folio(Order::ZERO, ROOT).unwrap()).collect();
+    let pages: Vec<Pfn> = (0..3000).map(|_| core.new_folio(Order::ZERO, ROOT).unwrap()).collect();
     let (kept, free): (Vec<Pfn>, Vec<Pfn>) = pages.iter().partition(|pfn| pfn.0 % 8 == 0);
-    free.iter().for_each(|&pfn| st.put(pfn));
-    st.alloc.drain_all(st.memory().ground());
-    let file = disk_file(&st, 0, 2000);
+    free.iter().for_each(|&pfn| core.put(pfn));
+    core.alloc.drain_all(core);
+    let file = disk_file(&core, 0, 2000);
     for index in 0..1500 {
-        assert_eq!(read(&st, file, index, 1), [virgin(DISK, index)]);
-        end_all(&st);
+        assert_eq!(read(&core, file, index, 1), [virgin(DISK, index)]);
+        end_all(&core);
     }
-    assert!(st.sizes.sum(SizeStat::FileFallback) > 0);
-    assert!(orders(&st, file).iter().any(|&(_, order)| order == 2), "{:?}", orders(&st, file));
-    check(&st);
-    kept.iter().for_each(|&pfn| st.put(pfn));
+    assert!(core.sizes.sum(SizeStat::FileFallback) > 0);
+    assert!(orders(&core, file).iter().any(|&(_, order)| order == 2), "{:?}", orders(&core, file));
+    check(&core);
+    kept.iter().for_each(|&pfn| core.put(pfn));
 }
 
 #[test]
 fn a_write_makes_folios_of_what_it_overwrites_and_writes_back_each_at_once() {
-    let st = large_store(4096, 4, 128);
-    let file = disk_file(&st, 100, 200);
-    write(&st, file, 2 * PAGE_SIZE, 46 * PAGE_SIZE, 7);
-    assert_eq!(orders(&st, file), [(2, 1), (4, 2), (8, 3), (16, 4), (32, 4)]);
-    assert_eq!((st.machine.submitted(), st.stats.read(Stat::NrDirty)), (0, 46));
-    check(&st);
-    sync(&st, file, 40, 41);
-    assert_eq!((st.machine.submitted(), st.stats.read(Stat::NrWritten)), (1, 16), "all of its folio");
+    let core = large_store(4096, 4, 128);
+    let file = disk_file(&core, 100, 200);
+    write(&core, file, 2 * PAGE_SIZE, 46 * PAGE_SIZE, 7);
+    assert_eq!(orders(&core, file), [(2, 1), (4, 2), (8, 3), (16, 4), (32, 4)]);
+    assert_eq!((core.machine.submitted(), core.stats.read(Stat::NrDirty)), (0, 46));
+    check(&core);
+    sync(&core, file, 40, 41);
+    assert_eq!((core.machine.submitted(), core.stats.read(Stat::NrWritten)), (1, 16), "all of its folio");
     assert_eq!(
-        [131, 132, 147, 148].map(|block| st.machine.block(DISK, block)),
+        [131, 132, 147, 148].map(|block| core.machine.block(DISK, block)),
         [virgin(DISK, 131), 7, 7, virgin(DISK, 148)]
     );
-    sync(&st, file, 0, u64::MAX);
-    assert_eq!((st.machine.submitted(), st.stats.read(Stat::NrWritten)), (5, 46));
+    sync(&core, file, 0, u64::MAX);
+    assert_eq!((core.machine.submitted(), core.stats.read(Stat::NrWritten)), (5, 46));
     // A byte in a folio makes all of it dirty.
-    write(&st, file, 35 * PAGE_SIZE + 5, 1, 8);
-    assert_eq!((st.stats.read(Stat::NrDirty), read(&st, file, 34, 3)), (16, std_alloc::vec![7, 8, 7]));
-    check(&st);
+    write(&core, file, 35 * PAGE_SIZE + 5, 1, 8);
+    assert_eq!((core.stats.read(Stat::NrDirty), read(&core, file, 34, 3)), (16, std_alloc::vec![7, 8, 7]));
+    check(&core);
 }
 
 #[test]
 fn a_cut_splits_a_folio_into_parts_as_large_as_it_allows() {
-    let st = large_store(4096, 9, 2048);
-    let file = disk_file(&st, 0, 0);
-    write(&st, file, 0, 256 * PAGE_SIZE, 1);
-    assert_eq!(orders(&st, file), [(0, 8)]);
-    truncate(&st, file, 96);
-    assert_eq!(orders(&st, file), [(0, 5), (32, 5), (64, 5)]);
-    let counts = || (st.sizes.read(SizeStat::Split, Order(8)), st.sizes.sum(SizeStat::SplitFailed));
-    assert_eq!((counts(), st.stats.read(Stat::NrDirty)), ((1, 0), 96));
-    check(&st);
-    truncate(&st, file, 33);
-    assert_eq!(orders(&st, file).len(), 2);
-    assert_eq!(orders(&st, file)[1], (32, 0));
-    check(&st);
-    truncate(&st, file, 0);
-    st.alloc.drain_all(st.memory().ground());
-    assert_eq!((st.stats.read(Stat::NrDirty), st.stats.read(Stat::NrFilePages)), (0, 0));
-    check(&st);
+    let core = large_store(4096, 9, 2048);
+    let file = disk_file(&core, 0, 0);
+    write(&core, file, 0, 256 * PAGE_SIZE, 1);
+    assert_eq!(orders(&core, file), [(0, 8)]);
+    truncate(&core, file, 96);
+    assert_eq!(orders(&core, file), [(0, 5), (32, 5), (64, 5)]);
+    let counts = || (core.sizes.read(SizeStat::Split, Order(8)), core.sizes.sum(SizeStat::SplitFailed));
+    assert_eq!((counts(), core.stats.read(Stat::NrDirty)), ((1, 0), 96));
+    check(&core);
+    truncate(&core, file, 33);
+    assert_eq!(orders(&core, file).len(), 2);
+    assert_eq!(orders(&core, file)[1], (32, 0));
+    check(&core);
+    truncate(&core, file, 0);
+    core.alloc.drain_all(core);
+    assert_eq!((core.stats.read(Stat::NrDirty), core.stats.read(Stat::NrFilePages)), (0, 0));
+    check(&core);
 }
 
 #[test]
 fn a_folio_that_somebody_reads_is_not_split_and_shows_zeroes_behind_the_cut() {
-    let st = large_store(4096, 9, 2048);
-    let file = disk_file(&st, 0, 0);
-    write(&st, file, 0, 64 * PAGE_SIZE, 1);
-    let held = any_cached(&st, file, 0).unwrap();
-    st.frames[held].get(1);
-    truncate(&st, file, 20);
+    let core = large_store(4096, 9, 2048);
+    let file = disk_file(&core, 0, 0);
+    write(&core, file, 0, 64 * PAGE_SIZE, 1);
+    let held = any_cached(&core, file, 0).unwrap();
+    core.frames[held].get(1);
+    truncate(&core, file, 20);
     assert_eq!(
-        (orders(&st, file), st.sizes.read(SizeStat::SplitFailed, Order(6))),
+        (orders(&core, file), core.sizes.read(SizeStat::SplitFailed, Order(6))),
         (std_alloc::vec![(0, 6)], 1)
     );
-    check(&st);
-    st.cache.set_size(file, 64 * PAGE_SIZE);
-    let content = read(&st, file, 0, 64);
+    check(&core);
+    core.cache.set_size(file, 64 * PAGE_SIZE);
+    let content = read(&core, file, 0, 64);
     assert!(content[..20].iter().all(|&stamp| stamp == 1) && content[20..].iter().all(|&stamp| stamp == 0));
     // Nor does the device bring back what was cut off.
-    sync(&st, file, 0, u64::MAX);
-    st.put(held);
-    assert_eq!(st.cache.drop_clean(st.memory()), 64);
-    assert_eq!(read(&st, file, 18, 4), [1, 1, 0, 0]);
-    check(&st);
+    sync(&core, file, 0, u64::MAX);
+    core.put(held);
+    assert_eq!(core.cache.drop_clean(core), 64);
+    assert_eq!(read(&core, file, 18, 4), [1, 1, 0, 0]);
+    check(&core);
 }
 
 #[test]
 fn what_a_cut_could_not_split_off_goes_with_the_next_split() {
-    let st = store(4096, 64);
-    st.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
-    let file = st.cache.create(FileKind::Shmem, 16 * PAGE_SIZE);
-    read(&st, file, 0, 1);
-    let held = any_cached(&st, file, 0).unwrap();
-    st.frames[held].get(1);
-    truncate(&st, file, 5);
-    assert_eq!(orders(&st, file), [(0, 4)]);
-    st.put(held);
+    let core = store(4096, 64);
+    core.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
+    let file = core.cache.create(FileKind::Shmem, 16 * PAGE_SIZE);
+    read(&core, file, 0, 1);
+    let held = any_cached(&core, file, 0).unwrap();
+    core.frames[held].get(1);
+    truncate(&core, file, 5);
+    assert_eq!(orders(&core, file), [(0, 4)]);
+    core.put(held);
     // Splits it and takes its first page, which is clean.
-    assert!(reclaim(&st, held));
-    check(&st);
+    assert!(reclaim(&core, held));
+    check(&core);
     assert_eq!(
-        (orders(&st, file), st.stats.read(Stat::NrShmem)),
+        (orders(&core, file), core.stats.read(Stat::NrShmem)),
         ((1..5).map(|index| (index, 0)).collect(), 4)
     );
 }
 
 #[test]
 fn shmem_comes_in_folios_that_the_file_has_room_for() {
-    let st = store(4096, 64);
-    st.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
-    let file = st.cache.create(FileKind::Shmem, 45 * PAGE_SIZE);
-    let page = st.cache.get_page(st.memory(), file, PageIndex(21), ReadHint::default(), ROOT).unwrap();
-    assert_eq!((page.pfn.0 - page.folio.0, st.machine.stamp(page.pfn), page.major), (5, 0, false));
-    st.put(page.folio);
-    write(&st, file, 40 * PAGE_SIZE, 3, 9);
-    assert_eq!(orders(&st, file), [(16, 4), (40, 2)]);
-    assert_eq!((st.stats.read(Stat::NrShmem), st.sizes.sum(SizeStat::ShmemAlloc)), (20, 2));
-    check(&st);
-    truncate(&st, file, 20);
-    assert_eq!((orders(&st, file), st.stats.read(Stat::NrShmem)), (std_alloc::vec![(16, 2)], 4));
-    check(&st);
+    let core = store(4096, 64);
+    core.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
+    let file = core.cache.create(FileKind::Shmem, 45 * PAGE_SIZE);
+    let page = core.cache.get_page(core, file, PageIndex(21), ReadHint::default(), ROOT).unwrap();
+    assert_eq!((page.pfn.0 - page.folio.0, core.machine.stamp(page.pfn), page.major), (5, 0, false));
+    core.put(page.folio);
+    write(&core, file, 40 * PAGE_SIZE, 3, 9);
+    assert_eq!(orders(&core, file), [(16, 4), (40, 2)]);
+    assert_eq!((core.stats.read(Stat::NrShmem), core.sizes.sum(SizeStat::ShmemAlloc)), (20, 2));
+    check(&core);
+    truncate(&core, file, 20);
+    assert_eq!((orders(&core, file), core.stats.read(Stat::NrShmem)), (std_alloc::vec![(16, 2)], 4));
+    check(&core);
 }
 
 /// The file was cut and grew again after the size of a folio was chosen: part of it is on the device, the rest is a
 /// hole.
 #[test]
 fn a_folio_that_is_no_longer_all_on_the_device_is_given_up() {
-    let st = large_store(4096, 9, 128);
-    let file = disk_file(&st, 0, 8);
-    truncate(&st, file, 2);
-    st.cache.set_size(file, 8 * PAGE_SIZE);
+    let core = large_store(4096, 9, 128);
+    let file = disk_file(&core, 0, 8);
+    truncate(&core, file, 2);
+    core.cache.set_size(file, 8 * PAGE_SIZE);
     let place = (PageIndex(0), Order(3));
-    assert_eq!(st.cache.read_folio(st.memory(), file, place, true, ROOT), Ok(None));
-    assert_eq!((st.cache.file(file).cached(), st.stats.read(Stat::NrFilePages)), (0, 0));
-    check(&st);
-    assert_eq!(read(&st, file, 0, 4), [virgin(DISK, 0), virgin(DISK, 1), 0, 0]);
+    assert_eq!(core.cache.read_folio(core, file, place, true, ROOT), Ok(None));
+    assert_eq!((core.cache.file(file).cached(), core.stats.read(Stat::NrFilePages)), (0, 0));
+    check(&core);
+    assert_eq!(read(&core, file, 0, 4), [virgin(DISK, 0), virgin(DISK, 1), 0, 0]);
 }
 
 #[test]
 fn an_evicted_folio_leaves_a_shadow_at_each_of_its_pages() {
-    let st = large_store(4096, 9, 2048);
-    let file = disk_file(&st, 0, 300);
-    write(&st, file, 0, 256 * PAGE_SIZE, 1);
-    sync(&st, file, 0, u64::MAX);
-    assert!(reclaim(&st, any_cached(&st, file, 0).unwrap()));
-    assert_eq!(st.cache.file(file).tree.lock().shadows(), 256);
-    assert_eq!(read(&st, file, 100, 1), [1]);
-    assert_eq!(st.stats.read(Stat::WorkingsetRefaultFile), 1);
-    check(&st);
+    let core = large_store(4096, 9, 2048);
+    let file = disk_file(&core, 0, 300);
+    write(&core, file, 0, 256 * PAGE_SIZE, 1);
+    sync(&core, file, 0, u64::MAX);
+    assert!(reclaim(&core, any_cached(&core, file, 0).unwrap()));
+    assert_eq!(core.cache.file(file).tree.lock().shadows(), 256);
+    assert_eq!(read(&core, file, 100, 1), [1]);
+    assert_eq!(core.stats.read(Stat::WorkingsetRefaultFile), 1);
+    check(&core);
     // What is written over was not missed.
-    write(&st, file, 128 * PAGE_SIZE, 128 * PAGE_SIZE, 2);
+    write(&core, file, 128 * PAGE_SIZE, 128 * PAGE_SIZE, 2);
     assert_eq!(
-        (st.stats.read(Stat::WorkingsetRefaultFile), st.cache.file(file).tree.lock().shadows()),
+        (core.stats.read(Stat::WorkingsetRefaultFile), core.cache.file(file).tree.lock().shadows()),
         (1, 127)
     );
-    check(&st);
+    check(&core);
 }

@@ -1,6 +1,6 @@
 //! The tree's own consistency.
 
-use super::{ALL_MARKS, Entry, Mark, NONE, PageTree, SLOT_BITS, SLOTS};
+use super::{ALL_MARKS, NONE, PageTree, SLOT_BITS, SLOTS, TreeEntry, TreeMark};
 use crate::units::PageIndex;
 use std_alloc::format;
 use std_alloc::string::String;
@@ -34,7 +34,7 @@ impl PageTree {
     pub fn count_shadow_leaves(&self) -> u64 {
         let mut count = 0;
         let mut from = 0;
-        while let Some((index, _)) = self.next(Mark::Shadow, PageIndex(from)) {
+        while let Some((index, _)) = self.next(TreeMark::Shadow, PageIndex(from)) {
             let (leaf, _) = self.find(index).expect("an entry was found there");
             count += self.nodes[leaf as usize].only_shadows() as u64;
             from = (index.0 / SLOTS as u64 + 1) * SLOTS as u64;
@@ -42,7 +42,7 @@ impl PageTree {
         count
     }
 
-    /// `base` is the first index below the node.
+    /// `platform` is the first index below the node.
     fn check_node(&self, at: u32, base: u64, counts: &mut [u64; 3], nodes: &mut usize) -> Result<(), String> {
         let node = &self.nodes[at as usize];
         *nodes += 1;
@@ -96,12 +96,12 @@ impl PageTree {
         let node = &self.nodes[leaf as usize];
         for slot in 0..SLOTS {
             let index = PageIndex(base + slot as u64);
-            let Some(Entry::Folio(folio)) = node.entry(slot) else { continue };
+            let Some(TreeEntry::Folio(folio)) = node.entry(slot) else { continue };
             let first = folio.first(index);
             let alike = |at: &PageIndex| {
                 let (leaf, there) = self.find(*at)?;
                 let other = &self.nodes[leaf as usize];
-                let same = other.entry(there) == Some(Entry::Folio(folio))
+                let same = other.entry(there) == Some(TreeEntry::Folio(folio))
                     && other.marks_at(there) == node.marks_at(slot);
                 same.then_some(())
             };

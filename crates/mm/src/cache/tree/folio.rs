@@ -1,12 +1,12 @@
 //! Folios of any size in a tree: what happens to all of a folio's slots at once.
 
-use super::{ALL_MARKS, Entry, MAX_INDEX, Mark, PageTree, SLOT_BITS, SLOTS};
+use super::{ALL_MARKS, MAX_INDEX, PageTree, SLOT_BITS, SLOTS, TreeEntry, TreeMark};
 use crate::units::{Order, PageIndex, Pfn, Shadow, SwapSlot};
 use core::ops::Range;
 
 /// A folio as the tree knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Folio {
+pub struct CachedFolio {
     /// Its first frame.
     pub head: Pfn,
     /// Its size. It begins at a multiple of it in its file.
@@ -19,10 +19,10 @@ pub struct Occupied;
 
 const ORDER_SHIFT: u32 = 32;
 
-impl Folio {
+impl CachedFolio {
     /// A folio of one page.
-    pub const fn single(pfn: Pfn) -> Folio {
-        Folio { head: pfn, order: Order::ZERO }
+    pub const fn single(pfn: Pfn) -> CachedFolio {
+        CachedFolio { head: pfn, order: Order::ZERO }
     }
 
     /// Pages in it.
@@ -62,8 +62,8 @@ impl Folio {
     }
 
     #[inline]
-    pub(super) const fn unpack(value: u64) -> Folio {
-        Folio { head: Pfn(value as u32), order: Order((value >> ORDER_SHIFT) as u8) }
+    pub(super) const fn unpack(value: u64) -> CachedFolio {
+        CachedFolio { head: Pfn(value as u32), order: Order((value >> ORDER_SHIFT) as u8) }
     }
 }
 
@@ -91,7 +91,7 @@ impl PageTree {
     /// # Panics
     /// If `first` is not a multiple of the folio's size, or the folio reaches beyond [`MAX_INDEX`].
     #[inline]
-    pub fn insert_folio(&mut self, first: PageIndex, folio: Folio) -> Result<Option<Shadow>, Occupied> {
+    pub fn insert_folio(&mut self, first: PageIndex, folio: CachedFolio) -> Result<Option<Shadow>, Occupied> {
         if folio.order > Order::ZERO {
             return self.insert_large(first, folio);
         }
@@ -102,7 +102,7 @@ impl PageTree {
         inserted
     }
 
-    fn insert_large(&mut self, first: PageIndex, folio: Folio) -> Result<Option<Shadow>, Occupied> {
+    fn insert_large(&mut self, first: PageIndex, folio: CachedFolio) -> Result<Option<Shadow>, Occupied> {
         let pages = folio.pages();
         assert!(
             first.0.is_multiple_of(pages) && first.0 + pages <= MAX_INDEX,
@@ -118,15 +118,15 @@ impl PageTree {
                 None => self.leaf_for(at.0),
             };
             let node = &mut self.nodes[leaf as usize];
-            let shadows = node.marks[Mark::Shadow as usize] & mask;
+            let shadows = node.marks[TreeMark::Shadow as usize] & mask;
             if shadows != 0 {
                 last = Some(Shadow(node.slots[63 - shadows.leading_zeros() as usize]));
             }
             slots(mask).for_each(|slot| node.slots[slot] = folio.pack());
-            self.clear(leaf, shadows, Mark::Shadow);
-            self.set(leaf, mask, Mark::Folio);
-            self.counts[Mark::Shadow as usize] -= shadows.count_ones() as u64;
-            self.counts[Mark::Folio as usize] += mask.count_ones() as u64;
+            self.clear(leaf, shadows, TreeMark::Shadow);
+            self.set(leaf, mask, TreeMark::Folio);
+            self.counts[TreeMark::Shadow as usize] -= shadows.count_ones() as u64;
+            self.counts[TreeMark::Folio as usize] += mask.count_ones() as u64;
             self.note_shadows(leaf);
         }
         Ok(last)
@@ -137,7 +137,7 @@ impl PageTree {
         leaves(first, pages).all(|(at, mask)| {
             self.find(at).is_none_or(|(leaf, _)| {
                 let marks = &self.nodes[leaf as usize].marks;
-                (marks[Mark::Folio as usize] | marks[Mark::Swap as usize]) & mask == 0
+                (marks[TreeMark::Folio as usize] | marks[TreeMark::Swap as usize]) & mask == 0
             })
         })
     }
@@ -147,9 +147,9 @@ impl PageTree {
     ///
     /// # Panics
     /// If no folio begins there, or `rest` is a folio.
-    pub fn replace_folio(&mut self, first: PageIndex, rest: Option<Entry>) -> Folio {
+    pub fn replace_folio(&mut self, first: PageIndex, rest: Option<TreeEntry>) -> CachedFolio {
         let folio = self.folio(first).expect("a folio is taken out once");
-        assert!(folio.first(first) == first && !matches!(rest, Some(Entry::Folio(_))));
+        assert!(folio.first(first) == first && !matches!(rest, Some(TreeEntry::Folio(_))));
         if folio.order == Order::ZERO {
             match rest {
                 Some(rest) => self.insert(first, rest),
@@ -159,17 +159,19 @@ impl PageTree {
         }
         for (at, mask) in leaves(first, folio.pages()) {
             let (leaf, _) = self.find(at).expect("a folio stands in all of its slots");
-            let kept = rest.map(Entry::kind);
+            let kept = rest.map(TreeEntry::kind);
             for mark in ALL_MARKS.into_iter().filter(|&mark| Some(mark) != kept) {
                 self.clear(leaf, mask, mark);
             }
-            self.counts[Mark::Folio as usize] -= mask.count_ones() as u64;
+            self.counts[TreeMark::Folio as usize] -= mask.count_ones() as u64;
             if let Some(rest) = rest {
                 let node = &mut self.nodes[leaf as usize];
                 let offset = (at.0 - first.0) as u32;
                 for (i, slot) in slots(mask).enumerate() {
                     node.slots[slot] = match rest {
-                        Entry::Swap(place) => Entry::Swap(SwapSlot(place.0 + offset + i as u32)).pack(),
+                        TreeEntry::Swap(place) => {
+                            TreeEntry::Swap(SwapSlot(place.0 + offset + i as u32)).pack()
+                        }
                         other => other.pack(),
                     };
                 }
@@ -186,7 +188,7 @@ impl PageTree {
 
     /// Put `other`, of the same size, in the place of the folio at `first`, its first index. It has the marks of the
     /// one before.
-    pub fn exchange_folio(&mut self, first: PageIndex, other: Folio) -> Folio {
+    pub fn exchange_folio(&mut self, first: PageIndex, other: CachedFolio) -> CachedFolio {
         let folio = self.folio(first).expect("what is exchanged is there");
         assert!(
             folio.first(first) == first && folio.order == other.order,
@@ -210,7 +212,7 @@ impl PageTree {
             let (node, offset) = (&mut self.nodes[leaf as usize], (at.0 - first.0) as u32);
             for (i, slot) in slots(mask).enumerate() {
                 let part = (offset + i as u32) >> to.0 << to.0;
-                node.slots[slot] = Folio { head: folio.head.add(part), order: to }.pack();
+                node.slots[slot] = CachedFolio { head: folio.head.add(part), order: to }.pack();
             }
         }
     }
@@ -219,11 +221,11 @@ impl PageTree {
     ///
     /// # Panics
     /// If there is no folio, or the mark is one of the kinds.
-    pub fn set_mark(&mut self, index: PageIndex, mark: Mark) {
+    pub fn set_mark(&mut self, index: PageIndex, mark: TreeMark) {
         let (leaf, slot) = self.find(index).expect("only folios are marked");
         let node = &self.nodes[leaf as usize];
-        assert!(mark as usize >= 3 && node.has(Mark::Folio, slot));
-        let folio = Folio::unpack(node.slots[slot]);
+        assert!(mark as usize >= 3 && node.has(TreeMark::Folio, slot));
+        let folio = CachedFolio::unpack(node.slots[slot]);
         if folio.order == Order::ZERO {
             return self.set(leaf, 1 << slot, mark);
         }
@@ -234,14 +236,14 @@ impl PageTree {
     }
 
     /// Clear a mark of all of a folio, if it is set.
-    pub fn clear_mark(&mut self, index: PageIndex, mark: Mark) {
+    pub fn clear_mark(&mut self, index: PageIndex, mark: TreeMark) {
         assert!(mark as usize >= 3, "kinds follow from the entries");
         let Some((leaf, slot)) = self.find(index) else { return };
         let node = &self.nodes[leaf as usize];
         if !node.has(mark, slot) {
             return;
         }
-        let folio = Folio::unpack(node.slots[slot]);
+        let folio = CachedFolio::unpack(node.slots[slot]);
         if folio.order == Order::ZERO {
             return self.clear(leaf, 1 << slot, mark);
         }
@@ -253,10 +255,14 @@ impl PageTree {
 
     /// The folios that lie in a range, or partly in it, and have the mark, in order, each with the index of its first
     /// page.
-    pub fn folios_in(&self, mark: Mark, range: Range<u64>) -> impl Iterator<Item = (PageIndex, Folio)> + '_ {
+    pub fn folios_in(
+        &self,
+        mark: TreeMark,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = (PageIndex, CachedFolio)> + '_ {
         self.iter(mark, range).filter_map(|(index, entry)| match entry {
-            Entry::Folio(folio) => Some((folio.first(index), folio)),
-            Entry::Shadow(_) | Entry::Swap(_) => None,
+            TreeEntry::Folio(folio) => Some((folio.first(index), folio)),
+            TreeEntry::Shadow(_) | TreeEntry::Swap(_) => None,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Many changes in one leaf: what follows from them, in the nodes above and in the counts, is done once.
 
-use super::{Folio, Mark, Occupied, PageTree, SLOT_BITS, SLOTS};
+use super::{CachedFolio, Occupied, PageTree, SLOT_BITS, SLOTS, TreeMark};
 use crate::units::{Order, PageIndex, Pfn, Shadow};
 
 /// A leaf in which single pages take the place of shadows or of nothing, or shadows that of single pages.
@@ -47,11 +47,13 @@ impl Leaf<'_> {
     pub fn insert(&mut self, slot: usize, page: Pfn) -> Result<Option<Shadow>, Occupied> {
         let node = &mut self.tree.nodes[self.node as usize];
         let bit = 1 << slot;
-        if (node.marks[Mark::Folio as usize] | node.marks[Mark::Swap as usize] | self.added) & bit != 0 {
+        if (node.marks[TreeMark::Folio as usize] | node.marks[TreeMark::Swap as usize] | self.added) & bit
+            != 0
+        {
             return Err(Occupied);
         }
-        let old = core::mem::replace(&mut node.slots[slot], Folio::single(page).pack());
-        let back = node.marks[Mark::Shadow as usize] & bit;
+        let old = core::mem::replace(&mut node.slots[slot], CachedFolio::single(page).pack());
+        let back = node.marks[TreeMark::Shadow as usize] & bit;
         self.added |= bit;
         self.back |= back;
         Ok((back != 0).then_some(Shadow(old)))
@@ -65,8 +67,8 @@ impl Leaf<'_> {
     pub fn evict(&mut self, slot: usize, shadow: Shadow) -> Pfn {
         let node = &mut self.tree.nodes[self.node as usize];
         let bit = 1 << slot;
-        assert!(node.marks[Mark::Folio as usize] & !self.evicted & bit != 0, "a folio is taken out once");
-        let folio = Folio::unpack(core::mem::replace(&mut node.slots[slot], shadow.0));
+        assert!(node.marks[TreeMark::Folio as usize] & !self.evicted & bit != 0, "a folio is taken out once");
+        let folio = CachedFolio::unpack(core::mem::replace(&mut node.slots[slot], shadow.0));
         assert_eq!(folio.order, Order::ZERO, "a larger folio is taken out whole");
         self.evicted |= bit;
         folio.head
@@ -77,17 +79,17 @@ impl Leaf<'_> {
         let Leaf { tree, node, added, back, evicted, .. } = self;
         debug_assert!(added & evicted == 0, "a slot is changed once");
         if evicted != 0 {
-            tree.clear(node, evicted, Mark::Folio);
-            tree.set(node, evicted, Mark::Shadow);
-            for mark in [Mark::Dirty, Mark::Writeback, Mark::ToWrite] {
+            tree.clear(node, evicted, TreeMark::Folio);
+            tree.set(node, evicted, TreeMark::Shadow);
+            for mark in [TreeMark::Dirty, TreeMark::Writeback, TreeMark::ToWrite] {
                 tree.clear(node, evicted, mark);
             }
         }
         if added != 0 {
-            tree.set(node, added, Mark::Folio);
-            tree.clear(node, back, Mark::Shadow);
+            tree.set(node, added, TreeMark::Folio);
+            tree.clear(node, back, TreeMark::Shadow);
         }
-        let [folio, shadow] = [Mark::Folio, Mark::Shadow].map(|mark| mark as usize);
+        let [folio, shadow] = [TreeMark::Folio, TreeMark::Shadow].map(|mark| mark as usize);
         let count = |mask: u64| u64::from(mask.count_ones());
         tree.counts[folio] = tree.counts[folio] + count(added) - count(evicted);
         tree.counts[shadow] = tree.counts[shadow] + count(evicted) - count(back);

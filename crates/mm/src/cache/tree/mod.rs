@@ -16,7 +16,7 @@
 //! multiple of 2^n in its file: so a slot alone tells where its folio begins and ends (`folio`).
 //!
 //! A leaf that holds nothing but shadows costs memory without holding a page. The tree counts such leaves and tells of
-//! each new one ([`PageTree::take_news`]); the cache limits their number and has the oldest dropped
+//! each new one ([`PageTree::take_node_changes`]); the cache limits their number and has the oldest dropped
 //! ([`PageTree::drop_shadow_leaf`]).
 
 mod check;
@@ -25,7 +25,7 @@ mod leaf;
 #[cfg(test)]
 mod tests;
 
-pub use folio::{Folio, Occupied};
+pub use folio::{CachedFolio, Occupied};
 pub use leaf::Leaf;
 
 use crate::units::{Order, PageIndex, Shadow, SwapSlot};
@@ -43,9 +43,9 @@ pub const MAX_INDEX: u64 = 1 << 60;
 
 /// What a slot holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Entry {
+pub enum TreeEntry {
     /// A folio; a large one stands in every slot that it covers.
-    Folio(Folio),
+    Folio(CachedFolio),
     /// What an evicted folio left.
     Shadow(Shadow),
     /// The place in swap of a shmem page.
@@ -55,7 +55,7 @@ pub enum Entry {
 /// A property of entries that the tree can look for. The first three are the kinds of entries and follow from what was
 /// inserted; the others are set on folios.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mark {
+pub enum TreeMark {
     /// It is a folio.
     Folio = 0,
     /// It is a shadow.
@@ -71,23 +71,29 @@ pub enum Mark {
 }
 
 const MARKS: usize = 6;
-const ALL_MARKS: [Mark; MARKS] =
-    [Mark::Folio, Mark::Shadow, Mark::Swap, Mark::Dirty, Mark::Writeback, Mark::ToWrite];
+const ALL_MARKS: [TreeMark; MARKS] = [
+    TreeMark::Folio,
+    TreeMark::Shadow,
+    TreeMark::Swap,
+    TreeMark::Dirty,
+    TreeMark::Writeback,
+    TreeMark::ToWrite,
+];
 
-impl Entry {
-    const fn kind(self) -> Mark {
+impl TreeEntry {
+    const fn kind(self) -> TreeMark {
         match self {
-            Entry::Folio(_) => Mark::Folio,
-            Entry::Shadow(_) => Mark::Shadow,
-            Entry::Swap(_) => Mark::Swap,
+            TreeEntry::Folio(_) => TreeMark::Folio,
+            TreeEntry::Shadow(_) => TreeMark::Shadow,
+            TreeEntry::Swap(_) => TreeMark::Swap,
         }
     }
 
     const fn pack(self) -> u64 {
         match self {
-            Entry::Folio(folio) => folio.pack(),
-            Entry::Shadow(shadow) => shadow.0,
-            Entry::Swap(slot) => slot.0 as u64,
+            TreeEntry::Folio(folio) => folio.pack(),
+            TreeEntry::Shadow(shadow) => shadow.0,
+            TreeEntry::Swap(slot) => slot.0 as u64,
         }
     }
 }
@@ -101,14 +107,14 @@ pub struct ShadowLeaf {
 
 /// What happened to the number of leaves that hold only shadows.
 #[derive(PartialEq, Eq, Debug, Default)]
-pub struct News {
+pub struct NodeChanges {
     /// Leaves of that kind now, less those at the last look.
     pub change: i64,
     /// Those that became one since.
     pub leaves: SmallVec<[ShadowLeaf; 2]>,
 }
 
-impl News {
+impl NodeChanges {
     /// Has nothing happened?
     #[inline]
     pub fn is_none(&self) -> bool {
@@ -117,7 +123,7 @@ impl News {
 }
 
 #[repr(align(64))]
-struct Node {
+struct TreeNode {
     marks: [u64; MARKS],
     parent: u32,
     /// Not 0: a leaf with nothing but shadows, since then.
@@ -130,14 +136,14 @@ struct Node {
     slots: [u64; SLOTS],
 }
 
-impl Node {
+impl TreeNode {
     #[inline]
     fn slot_of(&self, index: u64) -> usize {
         (index >> self.shift) as usize % SLOTS
     }
 
     #[inline]
-    fn has(&self, mark: Mark, slot: usize) -> bool {
+    fn has(&self, mark: TreeMark, slot: usize) -> bool {
         self.marks[mark as usize] >> slot & 1 != 0
     }
 
@@ -155,33 +161,33 @@ impl Node {
     #[inline]
     fn only_shadows(&self) -> bool {
         self.shift == 0
-            && self.marks[Mark::Shadow as usize] != 0
-            && self.marks[Mark::Folio as usize] | self.marks[Mark::Swap as usize] == 0
+            && self.marks[TreeMark::Shadow as usize] != 0
+            && self.marks[TreeMark::Folio as usize] | self.marks[TreeMark::Swap as usize] == 0
     }
 
     #[inline]
-    fn entry(&self, slot: usize) -> Option<Entry> {
+    fn entry(&self, slot: usize) -> Option<TreeEntry> {
         let value = self.slots[slot];
-        if self.has(Mark::Folio, slot) {
-            Some(Entry::Folio(Folio::unpack(value)))
-        } else if self.has(Mark::Shadow, slot) {
-            Some(Entry::Shadow(Shadow(value)))
+        if self.has(TreeMark::Folio, slot) {
+            Some(TreeEntry::Folio(CachedFolio::unpack(value)))
+        } else if self.has(TreeMark::Shadow, slot) {
+            Some(TreeEntry::Shadow(Shadow(value)))
         } else {
-            self.has(Mark::Swap, slot).then_some(Entry::Swap(SwapSlot(value as u32)))
+            self.has(TreeMark::Swap, slot).then_some(TreeEntry::Swap(SwapSlot(value as u32)))
         }
     }
 }
 
 /// The tree. Guarded by its file's tree lock.
 pub struct PageTree {
-    nodes: Vec<Node>,
+    nodes: Vec<TreeNode>,
     root: u32,
     /// First node that is not in use, linked through `parent`.
     unused: u32,
     /// Entries of each kind.
     counts: [u64; 3],
     last_stamp: u32,
-    news: News,
+    changes: NodeChanges,
     /// The leaf that was found last, and its indices without their low bits: use stays in a leaf for a while.
     recent: Cell<(u64, u32)>,
 }
@@ -204,36 +210,36 @@ impl PageTree {
             unused: NONE,
             counts: [0; 3],
             last_stamp: 0,
-            news: News::default(),
+            changes: NodeChanges::default(),
             recent: Cell::new(NO_RECENT),
         }
     }
 
     /// Slots that hold a folio.
     pub fn folios(&self) -> u64 {
-        self.counts[Mark::Folio as usize]
+        self.counts[TreeMark::Folio as usize]
     }
 
     /// Slots that hold a shadow.
     pub fn shadows(&self) -> u64 {
-        self.counts[Mark::Shadow as usize]
+        self.counts[TreeMark::Shadow as usize]
     }
 
     /// Slots that hold a place in swap.
     pub fn swapped(&self) -> u64 {
-        self.counts[Mark::Swap as usize]
+        self.counts[TreeMark::Swap as usize]
     }
 
     /// The folio at an index.
     #[inline]
-    pub fn folio(&self, index: PageIndex) -> Option<Folio> {
+    pub fn folio(&self, index: PageIndex) -> Option<CachedFolio> {
         let (leaf, slot) = self.find(index)?;
         let node = &self.nodes[leaf as usize];
-        node.has(Mark::Folio, slot).then(|| Folio::unpack(node.slots[slot]))
+        node.has(TreeMark::Folio, slot).then(|| CachedFolio::unpack(node.slots[slot]))
     }
 
     /// The entry at an index.
-    pub fn get(&self, index: PageIndex) -> Option<Entry> {
+    pub fn get(&self, index: PageIndex) -> Option<TreeEntry> {
         let (leaf, slot) = self.find(index)?;
         self.nodes[leaf as usize].entry(slot)
     }
@@ -243,10 +249,10 @@ impl PageTree {
     ///
     /// # Panics
     /// If the index is not below [`MAX_INDEX`].
-    pub fn insert(&mut self, index: PageIndex, entry: Entry) -> Option<Entry> {
+    pub fn insert(&mut self, index: PageIndex, entry: TreeEntry) -> Option<TreeEntry> {
         assert!(index.0 < MAX_INDEX, "no file has a page {index}");
         debug_assert!(
-            !matches!(entry, Entry::Folio(folio) if folio.order > Order::ZERO),
+            !matches!(entry, TreeEntry::Folio(folio) if folio.order > Order::ZERO),
             "a folio of several pages needs several slots"
         );
         let (leaf, slot) = match self.find(index) {
@@ -267,7 +273,7 @@ impl PageTree {
     }
 
     /// Empty an index; returns what was there.
-    pub fn remove(&mut self, index: PageIndex) -> Option<Entry> {
+    pub fn remove(&mut self, index: PageIndex) -> Option<TreeEntry> {
         let (leaf, slot) = self.find(index)?;
         let old = self.nodes[leaf as usize].entry(slot)?;
         self.clear_all(leaf, slot, None);
@@ -278,23 +284,23 @@ impl PageTree {
     }
 
     /// Does the entry at an index have the mark?
-    pub fn has_mark(&self, index: PageIndex, mark: Mark) -> bool {
+    pub fn has_mark(&self, index: PageIndex, mark: TreeMark) -> bool {
         self.find(index).is_some_and(|(leaf, slot)| self.nodes[leaf as usize].has(mark, slot))
     }
 
     /// Does any entry have the mark?
-    pub fn any(&self, mark: Mark) -> bool {
+    pub fn any(&self, mark: TreeMark) -> bool {
         self.root != NONE && self.nodes[self.root as usize].marks[mark as usize] != 0
     }
 
     /// The first entry from an index on that has the mark.
-    pub fn next(&self, mark: Mark, from: PageIndex) -> Option<(PageIndex, Entry)> {
+    pub fn next(&self, mark: TreeMark, from: PageIndex) -> Option<(PageIndex, TreeEntry)> {
         let (index, leaf) = self.next_slot(mark, from)?;
         Some((index, leaf.entry(leaf.slot_of(index.0))?))
     }
 
     /// The first index from this one on whose entry has the mark, and its leaf.
-    fn next_slot(&self, mark: Mark, from: PageIndex) -> Option<(PageIndex, &Node)> {
+    fn next_slot(&self, mark: TreeMark, from: PageIndex) -> Option<(PageIndex, &TreeNode)> {
         let mut index = from.0;
         let mut at = self.root;
         if at == NONE || !self.covers(index) {
@@ -330,7 +336,11 @@ impl PageTree {
     /// The entries in a range that have the mark, in order; a large folio once, with the first of its pages that lies
     /// in the range.
     #[inline]
-    pub fn iter(&self, mark: Mark, range: Range<u64>) -> impl Iterator<Item = (PageIndex, Entry)> + '_ {
+    pub fn iter(
+        &self,
+        mark: TreeMark,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = (PageIndex, TreeEntry)> + '_ {
         // The leaf that is being passed, its first index, and which of its slots are still ahead.
         let (mut leaf, mut first, mut ahead) = (None, 0, 0);
         let mut from = range.start;
@@ -344,7 +354,7 @@ impl PageTree {
             let index = first + slot as u64;
             let entry = leaf.filter(|_| index < range.end)?.entry(slot)?;
             from = match entry {
-                Entry::Folio(folio) => folio.end(PageIndex(index)),
+                TreeEntry::Folio(folio) => folio.end(PageIndex(index)),
                 _ => index + 1,
             };
             let passed = (from - first).min(SLOTS as u64) as u32;
@@ -355,8 +365,8 @@ impl PageTree {
 
     /// What happened to leaves of shadows since the last call.
     #[inline]
-    pub fn take_news(&mut self) -> News {
-        core::mem::take(&mut self.news)
+    pub fn take_node_changes(&mut self) -> NodeChanges {
+        core::mem::take(&mut self.changes)
     }
 
     /// Has the leaf held only shadows all the time?
@@ -370,9 +380,9 @@ impl PageTree {
         if node.stamp != leaf.stamp {
             return 0;
         }
-        let dropped = node.marks[Mark::Shadow as usize].count_ones() as u64;
-        self.clear(leaf.node, u64::MAX, Mark::Shadow);
-        self.counts[Mark::Shadow as usize] -= dropped;
+        let dropped = node.marks[TreeMark::Shadow as usize].count_ones() as u64;
+        self.clear(leaf.node, u64::MAX, TreeMark::Shadow);
+        self.counts[TreeMark::Shadow as usize] -= dropped;
         self.note_shadows(leaf.node);
         self.prune(leaf.node);
         dropped
@@ -445,7 +455,7 @@ impl PageTree {
     }
 
     fn new_node(&mut self, shift: u8, parent: u32, offset: u8) -> u32 {
-        let blank = Node { marks: [0; MARKS], parent, stamp: 0, offset, shift, slots: [0; SLOTS] };
+        let blank = TreeNode { marks: [0; MARKS], parent, stamp: 0, offset, shift, slots: [0; SLOTS] };
         if self.unused == NONE {
             self.nodes.push(blank);
             return self.nodes.len() as u32 - 1;
@@ -467,7 +477,7 @@ impl PageTree {
     /// Free the node if it is empty, then its parents; lower the root as far as it goes.
     fn prune(&mut self, mut at: u32) {
         while self.nodes[at as usize].is_empty() {
-            let Node { parent, offset, .. } = self.nodes[at as usize];
+            let TreeNode { parent, offset, .. } = self.nodes[at as usize];
             self.free_node(at);
             if parent == NONE {
                 self.root = NONE;
@@ -491,7 +501,7 @@ impl PageTree {
 
     /// Set a mark of the slots in `mask`.
     #[inline]
-    fn set(&mut self, node: u32, mask: u64, mark: Mark) {
+    fn set(&mut self, node: u32, mask: u64, mark: TreeMark) {
         let (mut at, mut mask) = (node, mask);
         loop {
             let node = &mut self.nodes[at as usize];
@@ -506,7 +516,7 @@ impl PageTree {
 
     /// Clear a mark of the slots in `mask`.
     #[inline]
-    fn clear(&mut self, node: u32, mask: u64, mark: Mark) {
+    fn clear(&mut self, node: u32, mask: u64, mark: TreeMark) {
         let (mut at, mut mask) = (node, mask);
         loop {
             let node = &mut self.nodes[at as usize];
@@ -521,7 +531,7 @@ impl PageTree {
 
     /// Clear all marks of a slot but `keep`.
     #[inline]
-    fn clear_all(&mut self, node: u32, slot: usize, keep: Option<Mark>) {
+    fn clear_all(&mut self, node: u32, slot: usize, keep: Option<TreeMark>) {
         let marks = self.nodes[node as usize].marks;
         for (mark, slots) in ALL_MARKS.into_iter().zip(marks) {
             if slots >> slot & 1 != 0 && Some(mark) != keep {
@@ -538,11 +548,11 @@ impl PageTree {
         if only_shadows && node.stamp == 0 {
             self.last_stamp = self.last_stamp.wrapping_add(1).max(1);
             node.stamp = self.last_stamp;
-            self.news.change += 1;
-            self.news.leaves.push(ShadowLeaf { node: leaf, stamp: node.stamp });
+            self.changes.change += 1;
+            self.changes.leaves.push(ShadowLeaf { node: leaf, stamp: node.stamp });
         } else if !only_shadows && node.stamp != 0 {
             node.stamp = 0;
-            self.news.change -= 1;
+            self.changes.change -= 1;
         }
     }
 }

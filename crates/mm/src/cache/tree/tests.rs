@@ -5,22 +5,22 @@ use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 
 /// Entry and marks (dirty, writeback, towrite).
-type Model = BTreeMap<u64, (Entry, [bool; 3])>;
+type Model = BTreeMap<u64, (TreeEntry, [bool; 3])>;
 
-const SETTABLE: [Mark; 3] = [Mark::Dirty, Mark::Writeback, Mark::ToWrite];
+const SETTABLE: [TreeMark; 3] = [TreeMark::Dirty, TreeMark::Writeback, TreeMark::ToWrite];
 
-fn has(model: &(Entry, [bool; 3]), mark: Mark) -> bool {
+fn has(model: &(TreeEntry, [bool; 3]), mark: TreeMark) -> bool {
     match mark as usize {
         kind @ 0..3 => model.0.kind() as usize == kind,
         mark => model.1[mark - 3],
     }
 }
 
-fn entry(kind: u8, value: u32) -> Entry {
+fn entry(kind: u8, value: u32) -> TreeEntry {
     match kind {
-        0 => Entry::Folio(Folio::single(Pfn(value))),
-        1 => Entry::Shadow(Shadow(u64::MAX - value as u64)),
-        _ => Entry::Swap(SwapSlot(value)),
+        0 => TreeEntry::Folio(CachedFolio::single(Pfn(value))),
+        1 => TreeEntry::Shadow(Shadow(u64::MAX - value as u64)),
+        _ => TreeEntry::Swap(SwapSlot(value)),
     }
 }
 
@@ -46,7 +46,7 @@ proptest! {
         for (op, index, n, value) in ops {
             let at = PageIndex(index);
             let folio = match model.get(&index) {
-                Some((Entry::Folio(folio), _)) => Some(*folio),
+                Some((TreeEntry::Folio(folio), _)) => Some(*folio),
                 _ => None,
             };
             let covered = folio.map_or(index..index + 1, |folio| folio.first(at).0..folio.end(at));
@@ -73,7 +73,7 @@ proptest! {
                     let mark = ALL_MARKS[(value % 6) as usize];
                     let mut found = Vec::new();
                     for (first, entry) in tree.iter(mark, range.clone()) {
-                        let end = if let Entry::Folio(folio) = entry { folio.end(first) } else { first.0 + 1 };
+                        let end = if let TreeEntry::Folio(folio) = entry { folio.end(first) } else { first.0 + 1 };
                         found.extend((first.0..end.min(range.end)).map(|i| (i, entry)));
                     }
                     let expected: Vec<_> =
@@ -81,15 +81,15 @@ proptest! {
                     prop_assert_eq!(found, expected);
                 }
                 7 | 8 => {
-                    let folio = Folio { head: Pfn(value << 9), order: Order((value % 10) as u8) };
+                    let folio = CachedFolio { head: Pfn(value << 9), order: Order((value % 10) as u8) };
                     let range = folio.first(at).0..folio.end(at);
                     let inside: Vec<_> = model.range(range.clone()).map(|(_, m)| m.0).collect();
-                    let taken = inside.iter().any(|e| !matches!(e, Entry::Shadow(_)));
-                    let last = inside.last().map(|e| match e { Entry::Shadow(s) => *s, _ => Shadow(0) });
+                    let taken = inside.iter().any(|e| !matches!(e, TreeEntry::Shadow(_)));
+                    let last = inside.last().map(|e| match e { TreeEntry::Shadow(s) => *s, _ => Shadow(0) });
                     let expected = if taken { Err(Occupied) } else { Ok(last) };
                     prop_assert_eq!(tree.insert_folio(folio.first(at), folio), expected);
                     if !taken {
-                        model.extend(range.map(|i| (i, (Entry::Folio(folio), [false; 3]))));
+                        model.extend(range.map(|i| (i, (TreeEntry::Folio(folio), [false; 3]))));
                     }
                 }
                 9 => if let Some(folio) = folio {
@@ -97,8 +97,8 @@ proptest! {
                     prop_assert_eq!(tree.replace_folio(folio.first(at), rest), folio);
                     for (i, at) in (0..).zip(covered) {
                         match rest {
-                            Some(Entry::Swap(slot)) => {
-                                model.insert(at, (Entry::Swap(SwapSlot(slot.0 + i)), [false; 3]));
+                            Some(TreeEntry::Swap(slot)) => {
+                                model.insert(at, (TreeEntry::Swap(SwapSlot(slot.0 + i)), [false; 3]));
                             }
                             Some(rest) => drop(model.insert(at, (rest, [false; 3]))),
                             None => drop(model.remove(&at)),
@@ -110,7 +110,7 @@ proptest! {
                     tree.split_folio(folio.first(at), to);
                     for i in covered {
                         let head = folio.frame(PageIndex(i)).align_down(to);
-                        model.get_mut(&i).unwrap().0 = Entry::Folio(Folio { head, order: to });
+                        model.get_mut(&i).unwrap().0 = TreeEntry::Folio(CachedFolio { head, order: to });
                     }
                 },
                 11 => {
@@ -122,19 +122,19 @@ proptest! {
                     for i in (index..end.min(MAX_INDEX)).step_by(1 + n as usize) {
                         let slot = leaf.slot(PageIndex(i)).unwrap();
                         match (evicts, model.get(&i).map(|m| m.0)) {
-                            (true, Some(Entry::Folio(folio))) if folio.order == Order::ZERO => {
+                            (true, Some(TreeEntry::Folio(folio))) if folio.order == Order::ZERO => {
                                 prop_assert_eq!(leaf.evict(slot, Shadow(i)), folio.head);
-                                model.insert(i, (Entry::Shadow(Shadow(i)), [false; 3]));
+                                model.insert(i, (TreeEntry::Shadow(Shadow(i)), [false; 3]));
                             }
                             (false, found) => {
                                 let expected = match found {
-                                    Some(Entry::Shadow(shadow)) => Ok(Some(shadow)),
+                                    Some(TreeEntry::Shadow(shadow)) => Ok(Some(shadow)),
                                     Some(_) => Err(Occupied),
                                     None => Ok(None),
                                 };
                                 prop_assert_eq!(leaf.insert(slot, Pfn(value)), expected);
                                 if expected.is_ok() {
-                                    model.insert(i, (Entry::Folio(Folio::single(Pfn(value))), [false; 3]));
+                                    model.insert(i, (TreeEntry::Folio(CachedFolio::single(Pfn(value))), [false; 3]));
                                 }
                             }
                             _ => {}
@@ -152,16 +152,16 @@ proptest! {
                 }
             }
             tree.validate().unwrap();
-            leaves += tree.take_news().change;
+            leaves += tree.take_node_changes().change;
             prop_assert_eq!(leaves as u64, tree.count_shadow_leaves());
             let kinds = |kind| model.values().filter(|m| has(m, kind)).count() as u64;
-            prop_assert_eq!(tree.folios(), kinds(Mark::Folio));
-            prop_assert_eq!(tree.shadows(), kinds(Mark::Shadow));
-            prop_assert_eq!(tree.swapped(), kinds(Mark::Swap));
+            prop_assert_eq!(tree.folios(), kinds(TreeMark::Folio));
+            prop_assert_eq!(tree.shadows(), kinds(TreeMark::Shadow));
+            prop_assert_eq!(tree.swapped(), kinds(TreeMark::Swap));
         }
         while let Some((&index, &(entry, _))) = model.first_key_value() {
             match entry {
-                Entry::Folio(folio) => {
+                TreeEntry::Folio(folio) => {
                     tree.replace_folio(PageIndex(index), None);
                     model.retain(|&i, _| i >= folio.end(PageIndex(index)));
                 }
@@ -179,15 +179,15 @@ proptest! {
 #[test]
 fn a_leaf_of_shadows_is_told_and_dropped() {
     let mut tree = PageTree::new();
-    tree.insert(PageIndex(100), Entry::Folio(Folio::single(Pfn(1))));
-    tree.insert(PageIndex(101), Entry::Shadow(Shadow(7)));
-    assert_eq!(tree.take_news(), News::default());
-    tree.insert(PageIndex(100), Entry::Shadow(Shadow(8)));
-    let news = tree.take_news();
-    assert_eq!(news.change, 1);
-    let leaf = news.leaves[0];
+    tree.insert(PageIndex(100), TreeEntry::Folio(CachedFolio::single(Pfn(1))));
+    tree.insert(PageIndex(101), TreeEntry::Shadow(Shadow(7)));
+    assert_eq!(tree.take_node_changes(), NodeChanges::default());
+    tree.insert(PageIndex(100), TreeEntry::Shadow(Shadow(8)));
+    let changes = tree.take_node_changes();
+    assert_eq!(changes.change, 1);
+    let leaf = changes.leaves[0];
     assert_eq!(tree.drop_shadow_leaf(leaf), 2);
-    assert_eq!((tree.take_news().change, tree.shadows(), tree.drop_shadow_leaf(leaf)), (-1, 0, 0));
+    assert_eq!((tree.take_node_changes().change, tree.shadows(), tree.drop_shadow_leaf(leaf)), (-1, 0, 0));
     tree.validate().unwrap();
 }
 
@@ -195,22 +195,22 @@ fn a_leaf_of_shadows_is_told_and_dropped() {
 fn all_leaves_that_a_large_folio_leaves_behind_are_told() {
     let mut tree = PageTree::new();
     let order = Order(8);
-    tree.insert_folio(PageIndex(0), Folio { head: Pfn(0), order }).unwrap();
-    tree.replace_folio(PageIndex(0), Some(Entry::Shadow(Shadow(3))));
-    let news = tree.take_news();
-    assert_eq!((news.change, news.leaves.len()), (4, 4));
-    assert_eq!(news.leaves.iter().map(|&leaf| tree.drop_shadow_leaf(leaf)).sum::<u64>(), 256);
+    tree.insert_folio(PageIndex(0), CachedFolio { head: Pfn(0), order }).unwrap();
+    tree.replace_folio(PageIndex(0), Some(TreeEntry::Shadow(Shadow(3))));
+    let changes = tree.take_node_changes();
+    assert_eq!((changes.change, changes.leaves.len()), (4, 4));
+    assert_eq!(changes.leaves.iter().map(|&leaf| tree.drop_shadow_leaf(leaf)).sum::<u64>(), 256);
     tree.validate().unwrap();
 }
 
 #[test]
 fn a_leaf_that_was_used_again_keeps_its_shadows() {
     let mut tree = PageTree::new();
-    tree.insert(PageIndex(0), Entry::Shadow(Shadow(1)));
-    let old = tree.take_news().leaves[0];
-    tree.insert(PageIndex(1), Entry::Folio(Folio::single(Pfn(1))));
+    tree.insert(PageIndex(0), TreeEntry::Shadow(Shadow(1)));
+    let old = tree.take_node_changes().leaves[0];
+    tree.insert(PageIndex(1), TreeEntry::Folio(CachedFolio::single(Pfn(1))));
     assert_eq!(tree.drop_shadow_leaf(old), 0);
-    tree.insert(PageIndex(1), Entry::Shadow(Shadow(2)));
+    tree.insert(PageIndex(1), TreeEntry::Shadow(Shadow(2)));
     assert_eq!(tree.drop_shadow_leaf(old), 0);
     assert_eq!(tree.shadows(), 2);
 }

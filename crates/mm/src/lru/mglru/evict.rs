@@ -3,14 +3,14 @@
 use super::place::{USE_FLAGS, is_file};
 use super::tiers::{Standing, TIERS};
 use super::{BATCH, LARGE_BATCH, MIN_GENERATIONS, form, queue};
-use crate::base::Base;
 use crate::event::Event;
-use crate::frame::{Frame, FrameFlags, Generation, List};
+use crate::frame::{Frame, FrameFlags, List, LruGen};
 use crate::knobs::Knob;
 use crate::lru::policy::End;
-use crate::lru::vec::{ByKind, Lists, ZONE_KINDS};
+use crate::lru::vec::{ByKind, LruLists, ZONE_KINDS};
 use crate::lru::{Lru, LruList, LruVec, MAX_SWAPPINESS, evictable, take};
 use crate::machine::{Machine, Scope, Work, ZoneKind};
+use crate::platform::Platform;
 use crate::units::*;
 
 /// What eviction is to take.
@@ -50,17 +50,17 @@ pub struct Evictable {
 }
 
 /// One scan of a type of a vector: its oldest generation, and the highest tier that is taken.
-struct Scan {
+struct EvictScan {
     place: (NodeId, GroupId),
     file: bool,
-    oldest: Generation,
+    oldest: LruGen,
     limit: usize,
     highest: ZoneKind,
     reworked: bool,
     budget: Option<u64>,
 }
 
-impl Scan {
+impl EvictScan {
     /// In the form of 6.14: must the folio be written before it can go?
     #[inline]
     fn waits_for_write(&self, flags: FrameFlags) -> bool {
@@ -71,7 +71,7 @@ impl Scan {
 
 /// What a scan found.
 #[derive(Default)]
-struct Found {
+struct ScanResult {
     folios: List,
     scanned: u64,
     taken: u64,
@@ -87,9 +87,9 @@ struct Found {
     strays: [ByKind; 2],
 }
 
-impl Found {
+impl ScanResult {
     #[inline]
-    fn take(&mut self, vec: &LruVec, generation: Generation, kind: ZoneKind, scan: &Scan, pages: u64) {
+    fn take(&mut self, vec: &LruVec, generation: LruGen, kind: ZoneKind, scan: &EvictScan, pages: u64) {
         self.taken += pages;
         if generation == scan.oldest {
             self.gone[kind as usize] -= pages as i64;
@@ -106,19 +106,19 @@ impl Lru {
     /// generations behind.
     pub fn isolate_oldest<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         node: NodeId,
         group: GroupId,
         wanted: Wanted,
     ) -> Evictable {
-        let _scope = base.scope(Scope::IsolateLruFolios);
+        let _scope = platform.scope(Scope::IsolateLruFolios);
         let vec = self.vec(node, group);
         let mut lists = vec.lock();
         if wanted.budget.is_some() {
             // Others may have freed all that was in the oldest.
             self.leave_empty(vec, &lists, wanted.can_swap());
         }
-        let (file, found) = self.scan_types(base, vec, ((node, group), &mut lists), wanted);
+        let (file, found) = self.scan_types(platform, vec, ((node, group), &mut lists), wanted);
         let moved = self.leave_empty(vec, &lists, wanted.can_swap());
         let progress = if wanted.budget.is_some() {
             found.scanned
@@ -128,33 +128,33 @@ impl Lru {
             found.scanned + moved as u64
         };
         drop(lists);
-        self.count_skips(base, &found.skipped);
+        self.count_skips(platform, &found.skipped);
         let list = LruList::new(file, false);
-        base.event(Event::MmVmscanLruIsolate, [list as u64, LARGE_BATCH, found.scanned, found.taken]);
-        let Found { folios, taken, sorted, dirty, unqueued_dirty, .. } = found;
+        platform.event(Event::MmVmscanLruIsolate, [list as u64, LARGE_BATCH, found.scanned, found.taken]);
+        let ScanResult { folios, taken, sorted, dirty, unqueued_dirty, .. } = found;
         Evictable { folios, file, progress, taken, sorted, dirty, unqueued_dirty }
     }
 
     /// Scan the type to evict from; if it has nothing, the other.
     fn scan_types<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         vec: &LruVec,
-        (place, lists): ((NodeId, GroupId), &mut Lists),
+        (place, lists): ((NodeId, GroupId), &mut LruLists),
         wanted: Wanted,
-    ) -> (bool, Found) {
+    ) -> (bool, ScanResult) {
         let generations = &vec.generations;
-        let refaults_tell = base.knobs.get(Knob::LruGenPid) != 0;
+        let refaults_tell = platform.knobs.get(Knob::LruGenPid) != 0;
         let (mut file, mut limit) = first_type(vec, wanted.swappiness, refaults_tell);
         let types = if wanted.can_swap() { 2 } else { 1 };
         for turn in 0..types {
             let oldest = generations.oldest(file);
             let measured = || if refaults_tell { generations.tiers.limit(file, oldest) } else { TIERS - 1 };
             let limit = limit.take().unwrap_or_else(measured);
-            let reworked = form::is_reworked(&base.knobs);
+            let reworked = form::is_reworked(&platform.knobs);
             let Wanted { highest, budget, .. } = wanted;
-            let scan = Scan { place, file, oldest, limit, highest, reworked, budget };
-            let found = self.scan(base, vec, lists, &scan);
+            let scan = EvictScan { place, file, oldest, limit, highest, reworked, budget };
+            let found = self.scan(platform, vec, lists, &scan);
             if found.scanned > 0 || turn + 1 == types {
                 return (file, found);
             }
@@ -165,14 +165,20 @@ impl Lru {
 
     /// Take folios from the tails of a type's oldest generation, those of wanted zones first. Without a budget,
     /// `scanned` is 0 if nothing was taken and the end was reached.
-    fn scan<M: Machine>(&self, base: &Base<M>, vec: &LruVec, lists: &mut Lists, scan: &Scan) -> Found {
-        let mut found = Found { left: scan.budget.unwrap_or(LARGE_BATCH), ..Found::default() };
+    fn scan<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        vec: &LruVec,
+        lists: &mut LruLists,
+        scan: &EvictScan,
+    ) -> ScanResult {
+        let mut found = ScanResult { left: scan.budget.unwrap_or(LARGE_BATCH), ..ScanResult::default() };
         if vec.generations.count(scan.file) == MIN_GENERATIONS {
             return found;
         }
         let highest = scan.highest as usize;
         for kind in (0..ZONE_KINDS).map(|i| ZoneKind::ALL[(highest + ZONE_KINDS - i) % ZONE_KINDS]) {
-            self.scan_queue(base, (vec, lists), kind, scan, &mut found);
+            self.scan_queue(platform, (vec, lists), kind, scan, &mut found);
             if found.left == 0 || found.taken >= BATCH {
                 break;
             }
@@ -184,10 +190,10 @@ impl Lru {
             (LruList::new(scan.file, true), found.strays[1]),
         ] {
             if gone != [0; ZONE_KINDS] {
-                self.account(base, lists, scan.place, list, &gone);
+                self.account(platform, lists, scan.place, list, &gone);
             }
         }
-        base.charge(Work::LruMove, found.folios.len() as u64);
+        platform.charge(Work::LruMove, found.folios.len() as u64);
         if scan.budget.is_none() && found.taken == 0 && found.left > 0 {
             found.scanned = 0;
         }
@@ -197,11 +203,11 @@ impl Lru {
     /// The same for zones of one kind. What is taken is not yet counted as gone.
     fn scan_queue<M: Machine>(
         &self,
-        base: &Base<M>,
-        (vec, lists): (&LruVec, &mut Lists),
+        platform: &Platform<M>,
+        (vec, lists): (&LruVec, &mut LruLists),
         kind: ZoneKind,
-        scan: &Scan,
-        found: &mut Found,
+        scan: &EvictScan,
+        found: &mut ScanResult,
     ) {
         let from = queue(scan.oldest, scan.file, kind) as usize;
         let (mut skipped, mut skips) = (List::new(), 0);
@@ -212,12 +218,12 @@ impl Lru {
             && found.left > 0
             && found.taken.max(skips) < BATCH
         {
-            let frame = &base.frames[pfn];
+            let frame = &platform.frames[pfn];
             at = Some(frame.prev()).filter(|prev| prev.is_some());
             found.left -= 1;
             let pages = frame.pages() as u64;
             found.scanned += pages;
-            let goal = self.sort(base, (vec, lists), (pfn, kind), scan, found);
+            let goal = self.sort(platform, (vec, lists), (pfn, kind), scan, found);
             if goal.is_none()
                 && let Some(generation) = isolate(frame, scan.reworked)
             {
@@ -225,21 +231,21 @@ impl Lru {
                 found.take(vec, generation, kind, scan, pages);
                 continue;
             }
-            let mut taken = lists.lists[from].split_tail(&base.frames, first, run);
-            found.folios.splice_head(&base.frames, &mut taken);
+            let mut taken = lists.lists[from].split_tail(&platform.frames, first, run);
+            found.folios.splice_head(&platform.frames, &mut taken);
             run = 0;
-            lists.lists[from].pop_tail(&base.frames);
+            lists.lists[from].pop_tail(&platform.frames);
             if let Some((generation, end)) = goal {
-                self.requeue(base, lists, (pfn, kind), generation, end);
+                self.requeue(platform, lists, (pfn, kind), generation, end);
                 found.sorted += pages;
             } else {
-                skipped.push_head(&base.frames, pfn);
+                skipped.push_head(&platform.frames, pfn);
                 skips += pages;
             }
         }
-        let mut taken = lists.lists[from].split_tail(&base.frames, first, run);
-        found.folios.splice_head(&base.frames, &mut taken);
-        lists.lists[from].splice_head(&base.frames, &mut skipped);
+        let mut taken = lists.lists[from].split_tail(&platform.frames, first, run);
+        found.folios.splice_head(&platform.frames, &mut taken);
+        lists.lists[from].splice_head(&platform.frames, &mut skipped);
         found.skipped[kind as usize] += skips as i64;
     }
 
@@ -248,13 +254,13 @@ impl Lru {
     #[inline]
     fn sort<M: Machine>(
         &self,
-        base: &Base<M>,
-        (vec, lists): (&LruVec, &mut Lists),
+        platform: &Platform<M>,
+        (vec, lists): (&LruVec, &mut LruLists),
         (pfn, kind): (Pfn, ZoneKind),
-        scan: &Scan,
-        found: &mut Found,
-    ) -> Option<(Generation, End)> {
-        let frame = &base.frames[pfn];
+        scan: &EvictScan,
+        found: &mut ScanResult,
+    ) -> Option<(LruGen, End)> {
+        let frame = &platform.frames[pfn];
         let flags = frame.flags();
         if !evictable(frame) {
             // Reclaim puts it where it cannot be met again.
@@ -262,11 +268,11 @@ impl Lru {
         }
         let generation = flags.generation().expect("a folio in a queue of generations has one");
         let promoted = generation != scan.oldest;
-        let standing = Standing::of(base, flags);
+        let standing = Standing::of(platform, flags);
         let protected = standing.tier > scan.limit || standing.full;
         if !promoted && !protected && kind <= scan.highest {
             return if scan.waits_for_write(flags) {
-                Some(self.send_to_wait(base, (vec, lists), frame, scan, found))
+                Some(self.send_to_wait(platform, (vec, lists), frame, scan, found))
             } else {
                 None
             };
@@ -274,7 +280,7 @@ impl Lru {
         if promoted {
             return Some((generation, End::Head));
         }
-        let next = self.next_generation(base, (vec, lists), frame, scan.oldest);
+        let next = self.next_generation(platform, (vec, lists), frame, scan.oldest);
         if protected && !(scan.reworked && standing.full) {
             vec.generations.tiers.protected(scan.file, scan.oldest, standing.tier, frame.pages() as u64);
         }
@@ -285,12 +291,12 @@ impl Lru {
     #[cold]
     fn send_to_wait<M: Machine>(
         &self,
-        base: &Base<M>,
-        (vec, lists): (&LruVec, &mut Lists),
+        platform: &Platform<M>,
+        (vec, lists): (&LruVec, &mut LruLists),
         frame: &Frame,
-        scan: &Scan,
-        found: &mut Found,
-    ) -> (Generation, End) {
+        scan: &EvictScan,
+        found: &mut ScanResult,
+    ) -> (LruGen, End) {
         let flags = frame.flags();
         if scan.file && flags.contains(FrameFlags::DIRTY) {
             let pages = frame.pages() as u64;
@@ -298,25 +304,25 @@ impl Lru {
             found.unqueued_dirty += if flags.contains(FrameFlags::WRITEBACK) { 0 } else { pages };
         }
         frame.set(FrameFlags::RECLAIM);
-        (self.next_generation(base, (vec, lists), frame, scan.oldest), End::Head)
+        (self.next_generation(platform, (vec, lists), frame, scan.oldest), End::Head)
     }
 
     fn requeue<M: Machine>(
         &self,
-        base: &Base<M>,
-        lists: &mut Lists,
+        platform: &Platform<M>,
+        lists: &mut LruLists,
         (pfn, kind): (Pfn, ZoneKind),
-        generation: Generation,
+        generation: LruGen,
         end: End,
     ) {
-        base.charge(Work::LruMove, 1);
-        let frame = &base.frames[pfn];
+        platform.charge(Work::LruMove, 1);
+        let frame = &platform.frames[pfn];
         let to = queue(generation, is_file(frame.flags()), kind);
         frame.set_queue(to);
         let list = &mut lists.lists[to as usize];
         match end {
-            End::Head => list.push_head(&base.frames, pfn),
-            End::Tail => list.push_tail(&base.frames, pfn),
+            End::Head => list.push_head(&platform.frames, pfn),
+            End::Tail => list.push_tail(&platform.frames, pfn),
         }
     }
 }
@@ -324,7 +330,7 @@ impl Lru {
 /// Take the right to move a folio that leaves its queue, and a reference; it belongs to no generation from then on.
 /// Returns to which it did until now. `None`: somebody else moves or frees it.
 #[inline]
-fn isolate(frame: &Frame, reworked: bool) -> Option<Generation> {
+fn isolate(frame: &Frame, reworked: bool) -> Option<LruGen> {
     if !take(frame) {
         return None;
     }
@@ -354,7 +360,7 @@ fn first_type(vec: &LruVec, swappiness: u64, refaults_tell: bool) -> (bool, Opti
     } else if !refaults_tell {
         (true, None)
     } else {
-        let (file, limit) = generations.tiers.choose(oldest.map(Generation::of), swappiness);
+        let (file, limit) = generations.tiers.choose(oldest.map(LruGen::of), swappiness);
         (file, Some(limit))
     }
 }

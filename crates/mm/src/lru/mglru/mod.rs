@@ -33,25 +33,25 @@ pub mod tiers;
 mod window;
 
 pub use evict::{Evictable, Wanted};
-pub use place::{Look, Promotions};
+pub use place::{LookAround, Promotions};
 pub(super) use place::{after_use, note_age, note_use};
 pub use window::{Generations, Sizes};
 
 use super::LruList;
-use crate::frame::Generation;
+use crate::frame::LruGen;
 use crate::machine::ZoneKind;
 
 /// Fewest generations of a vector: those are never evicted from.
 pub const MIN_GENERATIONS: u64 = 2;
 /// Most generations of a vector.
-pub const MAX_GENERATIONS: u64 = Generation::COUNT as u64;
+pub const MAX_GENERATIONS: u64 = LruGen::COUNT as u64;
 /// Pages isolated in one hold of a vector's lock, and entries looked at around a used one.
 pub const BATCH: u64 = 64;
 /// Folios looked at in one hold of a vector's lock, and promotions that may wait to be counted.
 pub const LARGE_BATCH: u64 = 64 * 64;
 
 /// Generations.
-pub(super) struct MgLru;
+pub(super) struct MglruPolicy;
 
 /// Were so many of a table's entries young that it is worth the next walk? At least one in each line of the CPU's
 /// cache, of 8 entries.
@@ -60,18 +60,18 @@ pub fn is_dense(total: u32, young: u32) -> bool {
 }
 
 /// Queues of generations in a vector: by generation, type and kind of zone.
-pub(super) const QUEUES: usize = Generation::COUNT * 2 * super::vec::ZONE_KINDS;
+pub(super) const QUEUES: usize = LruGen::COUNT * 2 * super::vec::ZONE_KINDS;
 
 /// The queue of a generation's folios.
 #[inline]
-pub(super) fn queue(generation: Generation, file: bool, kind: ZoneKind) -> u8 {
+pub(super) fn queue(generation: LruGen, file: bool, kind: ZoneKind) -> u8 {
     let kinds = super::vec::ZONE_KINDS;
     (LruList::COUNT + (generation.index() * 2 + file as usize) * kinds + kind as usize) as u8
 }
 
 /// Is it the number of a queue of folios of the type, in zones of the kind?
 pub(super) fn is_queue_of(number: usize, file: bool, kind: ZoneKind) -> bool {
-    (0..MAX_GENERATIONS).any(|seq| queue(Generation::of(seq), file, kind) as usize == number)
+    (0..MAX_GENERATIONS).any(|seq| queue(LruGen::of(seq), file, kind) as usize == number)
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! Which generation a folio belongs to: when it comes, when it leaves, and when it was used.
 
-use super::{Generations, MgLru, form, queue};
-use crate::base::Base;
-use crate::frame::{Frame, FrameFlags, Generation};
+use super::{Generations, MglruPolicy, form, queue};
+use crate::frame::{Frame, FrameFlags, LruGen};
 use crate::knobs::Knob;
-use crate::lru::policy::{End, Folio, Leave, Locked, Place, Policy, Used, Why};
+use crate::lru::policy::{
+    AccessEffect, End, InsertReason, Leave, ListPosition, LockedLists, Policy, PolicyFolio,
+};
 use crate::lru::vec::{ByKind, ZONE_KINDS};
 use crate::lru::{Lru, LruList};
 use crate::machine::Machine;
+use crate::platform::Platform;
 use crate::units::*;
 use smallvec::SmallVec;
 
@@ -47,8 +49,7 @@ pub(super) fn arrival(generations: &Generations, flags: FrameFlags, wanted: End)
 pub(in crate::lru) fn note_age(generations: &Generations, frame: &Frame, flags: FrameFlags) {
     let Some(generation) = flags.generation() else { return };
     let max = generations.max_seq();
-    let age =
-        (0..Generation::COUNT as u64).find(|&age| age <= max && Generation::of(max - age) == generation);
+    let age = (0..LruGen::COUNT as u64).find(|&age| age <= max && LruGen::of(max - age) == generation);
     frame.set_mark(age.map_or(0, |age| age as u8 + 1));
 }
 
@@ -73,34 +74,41 @@ pub(in crate::lru) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
 
 /// Note a use in the folio's flags.
 #[inline]
-pub(in crate::lru) fn note_use(frame: &Frame, after: fn(FrameFlags) -> Option<FrameFlags>) -> Used {
+pub(in crate::lru) fn note_use(frame: &Frame, after: fn(FrameFlags) -> Option<FrameFlags>) -> AccessEffect {
     if !frame.has(FrameFlags::UNEVICTABLE) {
         frame.update(after);
     }
-    Used::Noted
+    AccessEffect::Noted
 }
 
-impl Policy for MgLru {
-    fn place<M: Machine>(&self, base: &Base<M>, (vec, _): Locked<'_>, folio: Folio<'_>, why: Why) -> Place {
-        let (wanted, reworked) = (why.end(), form::is_reworked(&base.knobs));
+impl Policy for MglruPolicy {
+    fn place<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        (vec, _): LockedLists<'_>,
+        folio: PolicyFolio<'_>,
+        why: InsertReason,
+    ) -> ListPosition {
+        let (wanted, reworked) = (why.end(), form::is_reworked(&platform.knobs));
         let generations = &vec.generations;
-        let mut generation = Generation::of(0);
-        let kept = if why == Why::Back { take_age(folio.frame) } else { None };
+        let mut generation = LruGen::of(0);
+        let kept = if why == InsertReason::Back { take_age(folio.frame) } else { None };
         let before = folio.frame.update(|flags| {
             debug_assert!(flags.generation().is_none());
             if let Some(age) = kept {
                 let min = generations.min_seq(is_file(flags));
-                generation = Generation::of(generations.max_seq().saturating_sub(age).max(min));
+                generation = LruGen::of(generations.max_seq().saturating_sub(age).max(min));
                 return Some((flags - FrameFlags::ACTIVE).with_generation(Some(generation)));
             }
             if reworked {
-                let given_up = if why == Why::Cold { form::MARKS | FrameFlags::WORKINGSET } else { NONE };
+                let given_up =
+                    if why == InsertReason::Cold { form::MARKS | FrameFlags::WORKINGSET } else { NONE };
                 let flags = flags - given_up;
                 let window = [generations.min_seq(is_file(flags)), generations.max_seq()];
-                generation = Generation::of(form::arrival(window, flags, wanted));
+                generation = LruGen::of(form::arrival(window, flags, wanted));
                 return Some((flags - FrameFlags::ACTIVE).with_generation(Some(generation)));
             }
-            generation = Generation::of(arrival(generations, flags, wanted));
+            generation = LruGen::of(arrival(generations, flags, wanted));
             let gone = FrameFlags::ACTIVE | FrameFlags::USES | FrameFlags::REFERENCED;
             let kept = if flags.contains(FrameFlags::ACTIVE) { flags - gone } else { flags };
             Some(kept.with_generation(Some(generation)))
@@ -108,10 +116,10 @@ impl Policy for MgLru {
         let file = is_file(before);
         generations.add(generation, file, folio.kind, folio.pages);
         let list = generations.list(generation, file);
-        Place { queue: queue(generation, file, folio.kind), end: wanted, list }
+        ListPosition { queue: queue(generation, file, folio.kind), end: wanted, list }
     }
 
-    fn leave(&self, (vec, _): Locked<'_>, folio: Folio<'_>, why: Leave) -> LruList {
+    fn leave(&self, (vec, _): LockedLists<'_>, folio: PolicyFolio<'_>, why: Leave) -> LruList {
         let generations = &vec.generations;
         let before = folio.frame.update(|flags| {
             let generation = flags.generation()?;
@@ -134,8 +142,8 @@ impl Policy for MgLru {
     }
 
     #[inline]
-    fn used<M: Machine>(&self, base: &Base<M>, frame: &Frame) -> Used {
-        note_use(frame, if form::is_reworked(&base.knobs) { form::after_use } else { after_use })
+    fn used<M: Machine>(&self, platform: &Platform<M>, frame: &Frame) -> AccessEffect {
+        note_use(frame, if form::is_reworked(&platform.knobs) { form::after_use } else { after_use })
     }
 
     fn deactivates_all(&self) -> bool {
@@ -147,9 +155,9 @@ impl Policy for MgLru {
 pub struct Promotions {
     node: NodeId,
     group: GroupId,
-    youngest: Generation,
+    youngest: LruGen,
     /// By generation and type.
-    moved: [[ByKind; 2]; Generation::COUNT],
+    moved: [[ByKind; 2]; LruGen::COUNT],
     /// Pages promoted since the sizes were told, but for those of the run.
     pages: u64,
     /// Folios that came one after the other, all alike, and what they were: most neighbours are.
@@ -165,21 +173,21 @@ struct Alike {
     /// The generation that it left, and its type.
     flags: FrameFlags,
     /// Its order and its zone.
-    kin: u32,
+    order_zone_node: u32,
 }
 
 impl Alike {
     const FLAGS: FrameFlags = FrameFlags::GENERATION.union(FrameFlags::SWAPBACKED);
 
     fn pages(self) -> u64 {
-        1 << (self.kin & 0xff)
+        1 << (self.order_zone_node & 0xff)
     }
 }
 
 impl Promotions {
     /// Is its use to be looked at? In the form of 6.14, that of what is isolated is not.
     #[inline]
-    pub fn heeds(&self, flags: FrameFlags) -> bool {
+    pub fn considers(&self, flags: FrameFlags) -> bool {
         !self.reworked || flags.generation().is_some()
     }
 
@@ -205,7 +213,7 @@ impl Promotions {
 }
 
 /// What reclaim learns of a vector while it looks around the entries of folios that it isolated.
-pub struct Look {
+pub struct LookAround {
     /// Neighbours that were used.
     pub promotions: Promotions,
     /// The youngest generation when this began.
@@ -216,32 +224,41 @@ pub struct Look {
     pub around: bool,
 }
 
-impl Look {
+impl LookAround {
     /// The folio of an entry that a neighbour of `target` stands in, if it belongs to the vector, and to what is
     /// evicted with it: beside pages of a file, anonymous memory may not be swappable.
     #[inline]
     pub fn wants(&self, target: &Frame, frame: &Frame) -> bool {
         let place = (self.promotions.node, self.promotions.group);
         let flags = frame.flags();
-        let heeded = self.promotions.heeds(flags) && (frame.node(), frame.group()) == place;
-        heeded && (is_file(flags) || !is_file(target.flags()))
+        let considered = self.promotions.considers(flags) && (frame.node(), frame.group()) == place;
+        considered && (is_file(flags) || !is_file(target.flags()))
     }
 }
 
 impl Lru {
     /// To look around entries of folios of a vector, if its policy does so.
-    pub fn look<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId) -> Option<Look> {
+    pub fn look<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        node: NodeId,
+        group: GroupId,
+    ) -> Option<LookAround> {
         let generations = &self.vec(node, group).generations;
-        let (seq, around) = (generations.max_seq(), base.knobs.get(Knob::LruGenLookAround) != 0);
-        let begin =
-            || Look { promotions: self.promotions(base, node, group), seq, dense: SmallVec::new(), around };
+        let (seq, around) = (generations.max_seq(), platform.knobs.get(Knob::LruGenLookAround) != 0);
+        let begin = || LookAround {
+            promotions: self.promotions(platform, node, group),
+            seq,
+            dense: SmallVec::new(),
+            around,
+        };
         generations.is_on().then(begin)
     }
 
     /// Nothing is promoted yet. Promotions go to what is the youngest generation of the vector now.
-    pub fn promotions<M: Machine>(&self, base: &Base<M>, node: NodeId, group: GroupId) -> Promotions {
-        let youngest = Generation::of(self.vec(node, group).generations.max_seq());
-        let reworked = form::is_reworked(&base.knobs);
+    pub fn promotions<M: Machine>(&self, platform: &Platform<M>, node: NodeId, group: GroupId) -> Promotions {
+        let youngest = LruGen::of(self.vec(node, group).generations.max_seq());
+        let reworked = form::is_reworked(&platform.knobs);
         Promotions {
             node,
             group,
@@ -258,7 +275,7 @@ impl Lru {
     #[inline]
     pub fn aim(&self, promotions: &mut Promotions) {
         let vec = self.vec(promotions.node, promotions.group);
-        let youngest = Generation::of(vec.generations.max_seq());
+        let youngest = LruGen::of(vec.generations.max_seq());
         if youngest != promotions.youngest {
             self.end_run(promotions);
             promotions.youngest = youngest;
@@ -284,7 +301,7 @@ impl Lru {
             });
             (before, true)
         };
-        let alike = Alike { flags: before & Alike::FLAGS, kin: frame.kin() };
+        let alike = Alike { flags: before & Alike::FLAGS, order_zone_node: frame.order_zone_node() };
         if promoted && alike == promotions.alike && promotions.run > 0 {
             promotions.run += 1;
         } else if promoted && before.generation().is_some_and(|old| old != youngest) {
@@ -299,7 +316,7 @@ impl Lru {
         let (alike, pages) =
             (promotions.alike, core::mem::take(&mut promotions.run) * promotions.alike.pages());
         let Some(old) = alike.flags.generation().filter(|_| pages > 0) else { return };
-        let kind = self.kind(ZoneId((alike.kin >> 8) as u8)) as usize;
+        let kind = self.kind(ZoneId((alike.order_zone_node >> 8) as u8)) as usize;
         let file = is_file(alike.flags) as usize;
         promotions.moved[old.index()][file][kind] -= pages as i64;
         promotions.moved[promotions.youngest.index()][file][kind] += pages as i64;
@@ -307,13 +324,13 @@ impl Lru {
     }
 
     /// Tell the vector's sizes what was promoted.
-    pub fn tell_promotions<M: Machine>(&self, base: &Base<M>, promotions: &mut Promotions) {
+    pub fn tell_promotions<M: Machine>(&self, platform: &Platform<M>, promotions: &mut Promotions) {
         let place = (promotions.node, promotions.group);
         let vec = self.vec(place.0, place.1);
         self.end_run(promotions);
         if promotions.pages > 0 {
             let mut lists = vec.lock();
-            for generation in (0..Generation::COUNT as u64).map(Generation::of) {
+            for generation in (0..LruGen::COUNT as u64).map(LruGen::of) {
                 for file in [false, true] {
                     let by = core::mem::take(&mut promotions.moved[generation.index()][file as usize]);
                     if by == [0; ZONE_KINDS] {
@@ -321,7 +338,7 @@ impl Lru {
                     }
                     vec.generations.add_all(generation, file, &by);
                     let list = vec.generations.list(generation, file);
-                    self.account(base, &mut lists, place, list, &by);
+                    self.account(platform, &mut lists, place, list, &by);
                 }
             }
             promotions.pages = 0;

@@ -8,12 +8,12 @@
 use super::form;
 use super::place::{USE_FLAGS, is_file};
 use super::tiers::{Standing, tier};
-use crate::base::Base;
-use crate::frame::{Frame, FrameFlags, Generation};
+use crate::frame::{Frame, FrameFlags, LruGen};
 use crate::knobs::Knob;
 use crate::lru::Lru;
 use crate::lru::policy::{Evicted, STAMP_BITS};
 use crate::machine::Machine;
+use crate::platform::Platform;
 use crate::stat::Stat;
 use crate::units::*;
 
@@ -29,13 +29,13 @@ fn stamp(min_seq: u64, uses: u32) -> u64 {
 
 impl Lru {
     /// A folio of generations leaves memory. Its references are frozen.
-    pub(in crate::lru) fn evict_generation<M: Machine>(&self, base: &Base<M>, pfn: Pfn) -> Shadow {
-        let frame = &base.frames[pfn];
+    pub(in crate::lru) fn evict_generation<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) -> Shadow {
+        let frame = &platform.frames[pfn];
         let (node, group, file) = (frame.node(), frame.group(), is_file(frame.flags()));
         let generations = &self.vec(node, group).generations;
-        let Standing { uses, workingset, tier, .. } = Standing::of(base, frame.flags());
+        let Standing { uses, workingset, tier, .. } = Standing::of(platform, frame.flags());
         let min_seq = generations.min_seq(file);
-        generations.tiers.evicted(file, Generation::of(min_seq), tier, frame.pages() as u64);
+        generations.tiers.evicted(file, LruGen::of(min_seq), tier, frame.pages() as u64);
         Evicted { group, node, stamp: stamp(min_seq, uses), workingset }.pack()
     }
 
@@ -48,55 +48,62 @@ impl Lru {
     /// A page is back. `faulted`: a fault needs it.
     pub(in crate::lru) fn refault_generation<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         pfn: Pfn,
         shadow: Shadow,
         faulted: bool,
     ) {
-        let (frame, evicted) = (&base.frames[pfn], Evicted::unpack(shadow));
+        let (frame, evicted) = (&platform.frames[pfn], Evicted::unpack(shadow));
         let (file, pages) = (is_file(frame.flags()), frame.pages() as i64);
         if (frame.node(), frame.group()) != (evicted.node, evicted.group) {
             return;
         }
-        self.count_refault(base, frame.group(), file, pages as u64);
-        if form::is_reworked(&base.knobs) {
-            return self.refault_reworked(base, frame, evicted, faulted);
+        self.count_refault(platform, frame.group(), file, pages as u64);
+        if form::is_reworked(&platform.knobs) {
+            return self.refault_reworked(platform, frame, evicted, faulted);
         }
         if !self.is_of_oldest(evicted, file) {
             return;
         }
         let uses = (evicted.stamp & ((1 << USE_BITS) - 1)) as u32 + evicted.workingset as u32;
         let generations = &self.vec(evicted.node, evicted.group).generations;
-        let oldest = Generation::of(generations.min_seq(file));
+        let oldest = LruGen::of(generations.min_seq(file));
         generations.tiers.refaulted(file, oldest, tier(uses), pages as u64);
-        base.count([Stat::WorkingsetActivateAnon, Stat::WorkingsetActivateFile][file as usize], pages);
+        platform.count([Stat::WorkingsetActivateAnon, Stat::WorkingsetActivateFile][file as usize], pages);
         if faulted || uses >= FrameFlags::MAX_USES {
             frame.set(USE_FLAGS - FrameFlags::REFERENCED);
-            base.count([Stat::WorkingsetRestoreAnon, Stat::WorkingsetRestoreFile][file as usize], pages);
+            platform.count([Stat::WorkingsetRestoreAnon, Stat::WorkingsetRestoreFile][file as usize], pages);
         }
     }
 
     /// The same in the form of 6.14: the folio has the marks again that it had.
     #[inline(never)]
-    fn refault_reworked<M: Machine>(&self, base: &Base<M>, frame: &Frame, evicted: Evicted, faulted: bool) {
+    fn refault_reworked<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        frame: &Frame,
+        evicted: Evicted,
+        faulted: bool,
+    ) {
         let (file, pages) = (is_file(frame.flags()), frame.pages() as i64);
         let generations = &self.vec(evicted.node, evicted.group).generations;
         if !form::is_recent(evicted.stamp >> USE_BITS, generations.max_seq(), SEQ_MASK) {
             return;
         }
         let beyond = (evicted.stamp & ((1 << USE_BITS) - 1)) as u32;
-        let tier = match base.knobs.get(Knob::LruGenTiers) {
+        let tier = match platform.knobs.get(Knob::LruGenTiers) {
             0 => 0,
             _ => form::tier(beyond + 1, evicted.workingset),
         };
-        let oldest = Generation::of(generations.min_seq(file));
+        let oldest = LruGen::of(generations.min_seq(file));
         generations.tiers.refaulted(file, oldest, tier, pages as u64);
         if faulted {
-            base.count([Stat::WorkingsetActivateAnon, Stat::WorkingsetActivateFile][file as usize], pages);
+            platform
+                .count([Stat::WorkingsetActivateAnon, Stat::WorkingsetActivateFile][file as usize], pages);
         }
         if evicted.workingset {
             frame.set(FrameFlags::WORKINGSET);
-            base.count([Stat::WorkingsetRestoreAnon, Stat::WorkingsetRestoreFile][file as usize], pages);
+            platform.count([Stat::WorkingsetRestoreAnon, Stat::WorkingsetRestoreFile][file as usize], pages);
         } else {
             frame.update(|flags| {
                 let none = flags - FrameFlags::USES;

@@ -3,12 +3,12 @@
 use super::place::arrival;
 use super::*;
 use crate::api::GroupLimits;
-use crate::base::Base;
 use crate::frame::{FrameFlags as F, List};
 use crate::knobs::Knob;
 use crate::lru::policy::{End, Evicted};
 use crate::lru::tests::{FRAMES, free_folio, new_folio, setup};
 use crate::lru::{Lru, PolicyKind, ROOT};
+use crate::platform::Platform;
 use crate::stat::Stat;
 use crate::testing::TestMachine;
 use crate::units::*;
@@ -19,36 +19,36 @@ use std_alloc::vec::Vec;
 const NODE: NodeId = NodeId(0);
 const ALL: Wanted = Wanted { highest: ZoneKind::Movable, swappiness: 60, budget: None };
 
-fn with_generations() -> (Base<TestMachine>, Lru) {
-    let (base, lru) = setup();
-    lru.set_policy(&base, PolicyKind::MgLru).unwrap();
-    (base, lru)
+fn with_generations() -> (Platform<TestMachine>, Lru) {
+    let (platform, lru) = setup();
+    lru.set_policy(&platform, PolicyKind::MgLru).unwrap();
+    (platform, lru)
 }
 
-fn age(base: &Base<TestMachine>, lru: &Lru, group: GroupId) {
+fn age(platform: &Platform<TestMachine>, lru: &Lru, group: GroupId) {
     let seq = lru.vec(NODE, group).generations.max_seq();
-    assert!(lru.begin_generation(base, NODE, group, seq, true));
+    assert!(lru.begin_generation(platform, NODE, group, seq, true));
 }
 
-fn seq_of(lru: &Lru, base: &Base<TestMachine>, pfn: Pfn) -> Option<u64> {
+fn seq_of(lru: &Lru, platform: &Platform<TestMachine>, pfn: Pfn) -> Option<u64> {
     let generations = &lru.vec(NODE, ROOT).generations;
-    let generation = base.frames[pfn].flags().generation()?;
-    (0..=generations.max_seq()).rev().find(|&seq| Generation::of(seq) == generation)
+    let generation = platform.frames[pfn].flags().generation()?;
+    (0..=generations.max_seq()).rev().find(|&seq| LruGen::of(seq) == generation)
 }
 
-fn taken(base: &Base<TestMachine>, folios: &List) -> Vec<u32> {
-    folios.iter(&base.frames).map(|pfn| pfn.0).collect()
+fn taken(platform: &Platform<TestMachine>, folios: &List) -> Vec<u32> {
+    folios.iter(&platform.frames).map(|pfn| pfn.0).collect()
 }
 
 /// Everybody gets back what was isolated.
-fn put_back(base: &Base<TestMachine>, lru: &Lru, mut got: Evictable) {
-    assert!(lru.putback_batch(base, &mut got.folios).dead.is_empty());
+fn put_back(platform: &Platform<TestMachine>, lru: &Lru, mut got: Evictable) {
+    assert!(lru.putback_batch(platform, &mut got.folios).dead.is_empty());
 }
 
 /// reclaim.md, section 6: a window of four generations, and one of three.
 #[test]
 fn a_folio_that_was_not_used_begins_near_the_end() {
-    let (base, lru) = with_generations();
+    let (platform, lru) = with_generations();
     let generations = &lru.node_vec(NODE).generations;
     let place = |flags, end| arrival(generations, flags, end);
     let max = generations.max_seq();
@@ -60,213 +60,216 @@ fn a_folio_that_was_not_used_begins_near_the_end() {
     assert_eq!(place(F::SWAPBACKED | F::SWAPCACHE, End::Head), 1);
     assert_eq!(place(F::RECLAIM | F::DIRTY, End::Head), 2, "reclaim waits for its write");
     // Empty generations are left behind: of three, new folios begin in the oldest.
-    new_folio(&base, &lru, Pfn(0), ROOT, F::empty());
-    put_back(&base, &lru, lru.isolate_oldest(&base, NODE, ROOT, ALL));
+    new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
+    put_back(&platform, &lru, lru.isolate_oldest(&platform, NODE, ROOT, ALL));
     assert_eq!((generations.min_seq(true), generations.max_seq()), (1, 3));
     assert_eq!(arrival(generations, F::empty(), End::Head), 1);
-    lru.validate(&base).unwrap();
+    lru.validate(&platform).unwrap();
 }
 
 #[test]
 fn what_was_used_goes_to_the_youngest_and_is_sorted_when_it_is_met() {
-    let (base, lru) = with_generations();
+    let (platform, lru) = with_generations();
     for pfn in 0..4 {
-        new_folio(&base, &lru, Pfn(pfn), ROOT, F::empty());
+        new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
     }
-    let mut promotions = lru.promotions(&base, NODE, ROOT);
-    lru.promote(&base.frames[Pfn(2)], &mut promotions);
+    let mut promotions = lru.promotions(&platform, NODE, ROOT);
+    lru.promote(&platform.frames[Pfn(2)], &mut promotions);
     assert_eq!(lru.node_vec(NODE).generations.pages(3, true), 0, "not told yet");
-    lru.tell_promotions(&base, &mut promotions);
+    lru.tell_promotions(&platform, &mut promotions);
     assert_eq!(lru.node_vec(NODE).generations.pages(3, true), 1);
-    assert_eq!(base.stats.read(Stat::NrActiveFile), 1);
-    lru.validate(&base).unwrap();
+    assert_eq!(platform.stats.read(Stat::NrActiveFile), 1);
+    lru.validate(&platform).unwrap();
     // The first generation is empty; the second has all of them, in the order in which they came.
-    let empty = lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    let empty = lru.isolate_oldest(&platform, NODE, ROOT, ALL);
     assert_eq!((empty.taken, empty.progress), (0, 1));
-    let got = lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    let got = lru.isolate_oldest(&platform, NODE, ROOT, ALL);
     assert_eq!((got.taken, got.sorted, got.file), (3, 1, true));
-    assert_eq!(taken(&base, &got.folios), [3, 1, 0]);
-    assert_eq!(seq_of(&lru, &base, Pfn(2)), Some(3));
+    assert_eq!(taken(&platform, &got.folios), [3, 1, 0]);
+    assert_eq!(seq_of(&lru, &platform, Pfn(2)), Some(3));
     // An isolated one that is used meanwhile is marked.
-    lru.promote(&base.frames[Pfn(0)], &mut promotions);
-    assert!(base.frames[Pfn(0)].has(F::REFERENCED));
-    put_back(&base, &lru, got);
-    lru.validate(&base).unwrap();
+    lru.promote(&platform.frames[Pfn(0)], &mut promotions);
+    assert!(platform.frames[Pfn(0)].has(F::REFERENCED));
+    put_back(&platform, &lru, got);
+    lru.validate(&platform).unwrap();
 }
 
 #[test]
 fn the_two_youngest_generations_are_not_evicted_from() {
-    let (base, lru) = with_generations();
-    new_folio(&base, &lru, Pfn(0), ROOT, F::ACTIVE);
-    new_folio(&base, &lru, Pfn(1), ROOT, F::SWAPBACKED);
+    let (platform, lru) = with_generations();
+    new_folio(&platform, &lru, Pfn(0), ROOT, F::ACTIVE);
+    new_folio(&platform, &lru, Pfn(1), ROOT, F::SWAPBACKED);
     for _ in 0..4 {
-        assert_eq!(lru.isolate_oldest(&base, NODE, ROOT, ALL).taken, 0);
+        assert_eq!(lru.isolate_oldest(&platform, NODE, ROOT, ALL).taken, 0);
     }
     assert_eq!(lru.node_vec(NODE).generations.count(true), MIN_GENERATIONS);
-    age(&base, &lru, ROOT);
-    let got = lru.isolate_oldest(&base, NODE, ROOT, ALL);
-    assert_eq!((taken(&base, &got.folios), got.file), (vec![1], false), "it was second and is third");
-    put_back(&base, &lru, got);
-    lru.validate(&base).unwrap();
+    age(&platform, &lru, ROOT);
+    let got = lru.isolate_oldest(&platform, NODE, ROOT, ALL);
+    assert_eq!((taken(&platform, &got.folios), got.file), (vec![1], false), "it was second and is third");
+    put_back(&platform, &lru, got);
+    lru.validate(&platform).unwrap();
 }
 
 #[test]
 fn folios_with_many_uses_are_spared() {
-    let (base, lru) = with_generations();
+    let (platform, lru) = with_generations();
     for pfn in 0..2 {
-        new_folio(&base, &lru, Pfn(pfn), ROOT, F::empty());
+        new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
     }
-    (0..6).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
-    lru.isolate_oldest(&base, NODE, ROOT, ALL);
-    let got = lru.isolate_oldest(&base, NODE, ROOT, ALL);
-    assert_eq!((taken(&base, &got.folios), got.sorted), (vec![1], 1));
-    assert_eq!(seq_of(&lru, &base, Pfn(0)), Some(2), "it is one generation younger");
+    (0..6).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
+    lru.isolate_oldest(&platform, NODE, ROOT, ALL);
+    let got = lru.isolate_oldest(&platform, NODE, ROOT, ALL);
+    assert_eq!((taken(&platform, &got.folios), got.sorted), (vec![1], 1));
+    assert_eq!(seq_of(&lru, &platform, Pfn(0)), Some(2), "it is one generation younger");
     let uses = F::USES | F::REFERENCED | F::WORKINGSET;
-    assert!(!base.frames[Pfn(0)].has_any(uses), "and starts from the beginning");
+    assert!(!platform.frames[Pfn(0)].has_any(uses), "and starts from the beginning");
     let tiers = &lru.node_vec(NODE).generations.tiers;
     assert_eq!(tiers.counted(true, 1, 3)[2], 1);
-    put_back(&base, &lru, got);
+    put_back(&platform, &lru, got);
 }
 
 #[test]
 fn without_the_controller_files_go_first_and_hardly_anything_is_spared() {
-    let (base, lru) = with_generations();
+    let (platform, lru) = with_generations();
     // Anonymous memory never came back, files often did, most of all their second tier; folio 2 is of that, folio 0 of
     // the last.
     for (pfn, flags) in [(0, F::empty()), (1, F::empty()), (2, F::empty()), (3, F::SWAPBACKED | F::SWAPCACHE)]
     {
-        new_folio(&base, &lru, Pfn(pfn), ROOT, flags);
+        new_folio(&platform, &lru, Pfn(pfn), ROOT, flags);
     }
-    lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    lru.isolate_oldest(&platform, NODE, ROOT, ALL);
     let generations = &lru.node_vec(NODE).generations;
     let oldest = generations.oldest(true);
     for (tier, refaulted) in [(0, 200), (1, 900)] {
         generations.tiers.refaulted(true, oldest, tier, refaulted);
         generations.tiers.evicted(true, oldest, tier, 1000);
     }
-    (0..6).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
-    (0..2).for_each(|_| lru.mark_accessed(&base, Pfn(2)));
+    (0..6).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
+    (0..2).for_each(|_| lru.mark_accessed(&platform, Pfn(2)));
     let evict = |expected: &[u32]| {
-        let got = lru.isolate_oldest(&base, NODE, ROOT, ALL);
-        assert_eq!(taken(&base, &got.folios), expected);
+        let got = lru.isolate_oldest(&platform, NODE, ROOT, ALL);
+        assert_eq!(taken(&platform, &got.folios), expected);
         got
     };
-    base.knobs.set(Knob::LruGenPid, 0).unwrap();
+    platform.knobs.set(Knob::LruGenPid, 0).unwrap();
     // Files first, whatever came back; only what has as many uses as can be counted is spared.
-    put_back(&base, &lru, evict(&[2, 1]));
-    base.knobs.set(Knob::LruGenPid, 1).unwrap();
-    put_back(&base, &lru, evict(&[3]));
-    lru.validate(&base).unwrap();
+    put_back(&platform, &lru, evict(&[2, 1]));
+    platform.knobs.set(Knob::LruGenPid, 1).unwrap();
+    put_back(&platform, &lru, evict(&[3]));
+    lru.validate(&platform).unwrap();
 }
 
 #[test]
 fn without_tiers_many_uses_are_as_good_as_one() {
-    let (base, lru) = with_generations();
-    base.knobs.set(Knob::LruGenTiers, 0).unwrap();
+    let (platform, lru) = with_generations();
+    platform.knobs.set(Knob::LruGenTiers, 0).unwrap();
     for pfn in 0..2 {
-        new_folio(&base, &lru, Pfn(pfn), ROOT, F::empty());
+        new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
     }
-    (0..6).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
-    lru.isolate_oldest(&base, NODE, ROOT, ALL);
-    let got = lru.isolate_oldest(&base, NODE, ROOT, ALL);
-    assert_eq!((taken(&base, &got.folios), got.sorted), (vec![1, 0], 0));
-    let shadow = lru.eviction(&base, Pfn(0), ROOT);
+    (0..6).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
+    lru.isolate_oldest(&platform, NODE, ROOT, ALL);
+    let got = lru.isolate_oldest(&platform, NODE, ROOT, ALL);
+    assert_eq!((taken(&platform, &got.folios), got.sorted), (vec![1, 0], 0));
+    let shadow = lru.eviction(&platform, Pfn(0), ROOT);
     assert!(!Evicted::unpack(shadow).workingset);
-    put_back(&base, &lru, got);
+    put_back(&platform, &lru, got);
 }
 
 #[test]
 fn a_page_that_comes_back_tells_its_tier_while_its_generation_is_the_oldest() {
-    let (base, lru) = with_generations();
-    new_folio(&base, &lru, Pfn(0), ROOT, F::empty());
-    (0..3).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
-    let shadow = lru.eviction(&base, Pfn(0), ROOT);
+    let (platform, lru) = with_generations();
+    new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
+    (0..3).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
+    let shadow = lru.eviction(&platform, Pfn(0), ROOT);
     assert_eq!(Evicted::unpack(shadow), Evicted { group: ROOT, node: NODE, stamp: 1, workingset: true });
     assert!(lru.is_of_oldest(Evicted::unpack(shadow), true));
-    lru.refault(&base, &[(Pfn(0), shadow)], || 0, false);
+    lru.refault(&platform, &[(Pfn(0), shadow)], || 0, false);
     let tiers = &lru.node_vec(NODE).generations.tiers;
     assert_eq!(tiers.counted(true, 0, 2), [1, 1, 0], "two uses beyond the first: the third tier");
-    assert_eq!(base.stats.read(Stat::WorkingsetActivateFile), 1);
+    assert_eq!(platform.stats.read(Stat::WorkingsetActivateFile), 1);
     // An empty oldest generation is left behind: from then on the shadow is too old.
-    lru.isolate_oldest(&base, NODE, ROOT, ALL);
+    lru.isolate_oldest(&platform, NODE, ROOT, ALL);
     assert!(!lru.is_of_oldest(Evicted::unpack(shadow), true));
-    lru.refault(&base, &[(Pfn(0), shadow)], || 0, false);
-    assert_eq!(base.stats.read(Stat::WorkingsetRefaultFile), 2);
-    assert_eq!(base.stats.read(Stat::WorkingsetActivateFile), 1);
+    lru.refault(&platform, &[(Pfn(0), shadow)], || 0, false);
+    assert_eq!(platform.stats.read(Stat::WorkingsetRefaultFile), 2);
+    assert_eq!(platform.stats.read(Stat::WorkingsetActivateFile), 1);
 }
 
 /// The form of 6.14.
 #[test]
 fn of_what_is_seen_in_tables_the_second_use_counts() {
-    let (base, lru) = with_generations();
-    base.knobs.set(Knob::LruGenForm, 1).unwrap();
-    new_folio(&base, &lru, Pfn(0), ROOT, F::empty());
-    new_folio(&base, &lru, Pfn(1), ROOT, F::ACTIVE | F::SWAPBACKED);
-    assert_eq!([0, 1].map(|pfn| seq_of(&lru, &base, Pfn(pfn))), [Some(0), Some(2)], "a fault is one use");
-    let mut promotions = lru.promotions(&base, NODE, ROOT);
+    let (platform, lru) = with_generations();
+    platform.knobs.set(Knob::LruGenForm, 1).unwrap();
+    new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
+    new_folio(&platform, &lru, Pfn(1), ROOT, F::ACTIVE | F::SWAPBACKED);
+    assert_eq!([0, 1].map(|pfn| seq_of(&lru, &platform, Pfn(pfn))), [Some(0), Some(2)], "a fault is one use");
+    let mut promotions = lru.promotions(&platform, NODE, ROOT);
     for (marks, seq) in [(F::REFERENCED, 0), (F::WORKINGSET, 3)] {
-        lru.promote(&base.frames[Pfn(0)], &mut promotions);
-        lru.tell_promotions(&base, &mut promotions);
-        let flags = base.frames[Pfn(0)].flags() & (F::REFERENCED | F::WORKINGSET | F::USES);
-        assert_eq!((flags, seq_of(&lru, &base, Pfn(0))), (marks, Some(seq)));
-        lru.validate(&base).unwrap();
+        lru.promote(&platform.frames[Pfn(0)], &mut promotions);
+        lru.tell_promotions(&platform, &mut promotions);
+        let flags = platform.frames[Pfn(0)].flags() & (F::REFERENCED | F::WORKINGSET | F::USES);
+        assert_eq!((flags, seq_of(&lru, &platform, Pfn(0))), (marks, Some(seq)));
+        lru.validate(&platform).unwrap();
     }
     // It is of the working set wherever it goes from there: out, and back one generation before the oldest.
-    (0..2).for_each(|_| age(&base, &lru, ROOT));
+    (0..2).for_each(|_| age(&platform, &lru, ROOT));
     let got =
-        core::iter::repeat_with(|| lru.isolate_oldest(&base, NODE, ROOT, ALL)).find(|got| got.taken > 0);
+        core::iter::repeat_with(|| lru.isolate_oldest(&platform, NODE, ROOT, ALL)).find(|got| got.taken > 0);
     let got = got.unwrap();
-    assert!(base.frames[Pfn(1)].flags().generation().is_none(), "the one that was used once goes first");
+    assert!(platform.frames[Pfn(1)].flags().generation().is_none(), "the one that was used once goes first");
     // What is isolated is not looked at.
-    assert!(promotions.heeds(base.frames[Pfn(0)].flags()) && !promotions.heeds(base.frames[Pfn(1)].flags()));
-    put_back(&base, &lru, got);
-    lru.validate(&base).unwrap();
+    assert!(
+        promotions.considers(platform.frames[Pfn(0)].flags())
+            && !promotions.considers(platform.frames[Pfn(1)].flags())
+    );
+    put_back(&platform, &lru, got);
+    lru.validate(&platform).unwrap();
 }
 
 /// The form of 6.14.
 #[test]
 fn a_page_that_comes_back_has_its_marks_again() {
-    let (base, lru) = with_generations();
-    base.knobs.set(Knob::LruGenForm, 1).unwrap();
-    new_folio(&base, &lru, Pfn(0), ROOT, F::empty());
-    (0..3).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
-    let shadow = lru.eviction(&base, Pfn(0), ROOT);
+    let (platform, lru) = with_generations();
+    platform.knobs.set(Knob::LruGenForm, 1).unwrap();
+    new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
+    (0..3).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
+    let shadow = lru.eviction(&platform, Pfn(0), ROOT);
     assert_eq!(Evicted::unpack(shadow), Evicted { group: ROOT, node: NODE, stamp: 2, workingset: false });
-    let activated = || base.stats.read(Stat::WorkingsetActivateFile);
+    let activated = || platform.stats.read(Stat::WorkingsetActivateFile);
     let tiers = &lru.node_vec(NODE).generations.tiers;
-    base.frames[Pfn(0)].clear(F::USES | F::REFERENCED);
-    lru.refault(&base, &[(Pfn(0), shadow)], || 0, false);
+    platform.frames[Pfn(0)].clear(F::USES | F::REFERENCED);
+    lru.refault(&platform, &[(Pfn(0), shadow)], || 0, false);
     assert_eq!((tiers.counted(true, 0, 2), activated()), ([1, 1, 0], 0), "three uses: the third tier");
-    assert_eq!(base.frames[Pfn(0)].flags().uses(), 2, "one more use marks it as used");
+    assert_eq!(platform.frames[Pfn(0)].flags().uses(), 2, "one more use marks it as used");
     // The last use that can be counted makes it one of the working set, which it is again when it is back.
-    (0..4).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
-    (0..2).for_each(|_| lru.mark_accessed(&base, Pfn(0)));
-    let shadow = lru.eviction(&base, Pfn(0), ROOT);
+    (0..4).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
+    (0..2).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
+    let shadow = lru.eviction(&platform, Pfn(0), ROOT);
     assert!(Evicted::unpack(shadow).workingset);
-    base.frames[Pfn(0)].clear(F::USES | F::REFERENCED | F::WORKINGSET);
-    lru.refault(&base, &[(Pfn(0), shadow)], || 0, true);
-    assert!(base.frames[Pfn(0)].has(F::WORKINGSET));
-    assert_eq!((activated(), base.stats.read(Stat::WorkingsetRestoreFile)), (1, 1));
+    platform.frames[Pfn(0)].clear(F::USES | F::REFERENCED | F::WORKINGSET);
+    lru.refault(&platform, &[(Pfn(0), shadow)], || 0, true);
+    assert!(platform.frames[Pfn(0)].has(F::WORKINGSET));
+    assert_eq!((activated(), platform.stats.read(Stat::WorkingsetRestoreFile)), (1, 1));
     // The window began at 0, and ends at 3 now: from the next generation on the shadow is too old.
-    age(&base, &lru, ROOT);
-    lru.refault(&base, &[(Pfn(0), shadow)], || 0, true);
-    assert_eq!((activated(), base.stats.read(Stat::WorkingsetRefaultFile)), (1, 3));
+    age(&platform, &lru, ROOT);
+    lru.refault(&platform, &[(Pfn(0), shadow)], || 0, true);
+    assert_eq!((activated(), platform.stats.read(Stat::WorkingsetRefaultFile)), (1, 3));
 }
 
 /// Where swapping is not possible, generations of anonymous memory get more than files', and then wrap.
 #[test]
 fn anonymous_memory_that_cannot_be_swapped_stays_behind() {
-    let (base, lru) = with_generations();
-    new_folio(&base, &lru, Pfn(0), ROOT, F::SWAPBACKED);
-    new_folio(&base, &lru, Pfn(1), ROOT, F::empty());
+    let (platform, lru) = with_generations();
+    new_folio(&platform, &lru, Pfn(0), ROOT, F::SWAPBACKED);
+    new_folio(&platform, &lru, Pfn(1), ROOT, F::empty());
     for _ in 0..6 {
         let seq = lru.node_vec(NODE).generations.max_seq();
-        assert!(lru.begin_generation(&base, NODE, ROOT, seq, false));
-        lru.validate(&base).unwrap();
-        let got = lru.isolate_oldest(&base, NODE, ROOT, Wanted { swappiness: 0, ..ALL });
+        assert!(lru.begin_generation(&platform, NODE, ROOT, seq, false));
+        lru.validate(&platform).unwrap();
+        let got = lru.isolate_oldest(&platform, NODE, ROOT, Wanted { swappiness: 0, ..ALL });
         assert!(got.file);
-        put_back(&base, &lru, got);
-        lru.validate(&base).unwrap();
+        put_back(&platform, &lru, got);
+        lru.validate(&platform).unwrap();
     }
 }
 
@@ -307,7 +310,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// What is on its way in a run.
 struct World {
-    base: Base<TestMachine>,
+    platform: Platform<TestMachine>,
     lru: Lru,
     group: Option<GroupId>,
     live: [bool; FRAMES as usize],
@@ -317,10 +320,17 @@ struct World {
 
 impl World {
     fn new(form: u64) -> World {
-        let (base, lru) = with_generations();
-        base.knobs.set(Knob::LruGenForm, form).unwrap();
-        let promotions = [0, 1].map(|node| lru.promotions(&base, NodeId(node), ROOT));
-        World { base, lru, group: None, live: [false; FRAMES as usize], isolated: List::new(), promotions }
+        let (platform, lru) = with_generations();
+        platform.knobs.set(Knob::LruGenForm, form).unwrap();
+        let promotions = [0, 1].map(|node| lru.promotions(&platform, NodeId(node), ROOT));
+        World {
+            platform,
+            lru,
+            group: None,
+            live: [false; FRAMES as usize],
+            isolated: List::new(),
+            promotions,
+        }
     }
 
     fn group(&self, wanted: u16) -> GroupId {
@@ -328,37 +338,39 @@ impl World {
     }
 
     fn is_held(&self, pfn: Pfn) -> bool {
-        self.isolated.iter(&self.base.frames).any(|held| held == pfn)
+        self.isolated.iter(&self.platform.frames).any(|held| held == pfn)
     }
 
     fn put_back(&mut self) {
-        let put = self.lru.putback_batch(&self.base, &mut self.isolated);
+        let put = self.lru.putback_batch(&self.platform, &mut self.isolated);
         assert!(put.dead.is_empty(), "their owners hold them");
     }
 
     fn tell(&mut self) {
-        self.promotions.iter_mut().for_each(|promotions| self.lru.tell_promotions(&self.base, promotions));
+        self.promotions
+            .iter_mut()
+            .for_each(|promotions| self.lru.tell_promotions(&self.platform, promotions));
     }
 
     fn step(&mut self, step: Step) {
-        let (base, lru) = (&self.base, &self.lru);
+        let (platform, lru) = (&self.platform, &self.lru);
         match step {
             Step::New(pfn, bits, in_group) if !self.live[pfn as usize] => {
                 let possible = [F::SWAPBACKED, F::SWAPCACHE, F::DIRTY, F::WRITEBACK, F::RECLAIM, F::ACTIVE];
                 let flags = possible.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
                 let flags = flags.fold(F::empty(), |all, (_, &flag)| all | flag);
-                new_folio(base, lru, Pfn(pfn), self.group(in_group as u16), flags);
+                new_folio(platform, lru, Pfn(pfn), self.group(in_group as u16), flags);
                 self.live[pfn as usize] = true;
             }
             Step::Free(pfn) if self.live[pfn as usize] && !self.is_held(Pfn(pfn)) => {
                 // Only who is mapped can be promoted, and who is mapped is not freed: what was promoted is told first.
                 self.tell();
-                free_folio(&self.base, &self.lru, Pfn(pfn));
+                free_folio(&self.platform, &self.lru, Pfn(pfn));
                 self.live[pfn as usize] = false;
             }
-            Step::Use(pfn) if self.live[pfn as usize] => lru.mark_accessed(base, Pfn(pfn)),
+            Step::Use(pfn) if self.live[pfn as usize] => lru.mark_accessed(platform, Pfn(pfn)),
             Step::Promote(pfn) if self.live[pfn as usize] => {
-                let frame = &base.frames[Pfn(pfn)];
+                let frame = &platform.frames[Pfn(pfn)];
                 if frame.group() == ROOT && lru.policy() == PolicyKind::MgLru {
                     lru.promote(frame, &mut self.promotions[frame.node().index()]);
                 }
@@ -368,50 +380,50 @@ impl World {
                 // As a walk does: what it has promoted is told before the generation begins.
                 let group = self.group(group);
                 self.tell();
-                age(&self.base, &self.lru, group);
+                age(&self.platform, &self.lru, group);
                 self.tell();
             }
             Step::Evict(group, low, swap) => {
                 let wanted = Wanted {
                     highest: if low { ZoneKind::Dma32 } else { ZoneKind::Movable },
                     swappiness: if swap { 60 } else { 0 },
-                    budget: (base.knobs.get(Knob::LruGenForm) == 2).then_some(3),
+                    budget: (platform.knobs.get(Knob::LruGenForm) == 2).then_some(3),
                 };
                 let group = self.group(group);
                 let youngest = self.lru.vec(NODE, group).generations.max_seq();
-                let got = self.lru.isolate_oldest(&self.base, NODE, group, wanted);
+                let got = self.lru.isolate_oldest(&self.platform, NODE, group, wanted);
                 let generations = &self.lru.vec(NODE, group).generations;
                 assert!(got.taken == 0 || generations.min_seq(got.file) < youngest);
                 assert!(wanted.budget.is_none_or(|most| got.folios.len() as u64 <= most));
                 let mut folios = got.folios;
-                self.isolated.splice_head(&self.base.frames, &mut folios);
+                self.isolated.splice_head(&self.platform.frames, &mut folios);
             }
             Step::PutBack => self.put_back(),
             Step::Move(pfn, how) if self.live[pfn as usize] => match how {
-                0 => lru.deactivate(base, Pfn(pfn)),
-                1 => lru.deactivate_file(base, Pfn(pfn)),
-                2 => lru.rotate_reclaimable(base, Pfn(pfn)),
-                3 => lru.mlock(base, Pfn(pfn)),
-                4 => lru.munlock(base, Pfn(pfn)),
-                5 => lru.activate(base, Pfn(pfn)),
+                0 => lru.deactivate(platform, Pfn(pfn)),
+                1 => lru.deactivate_file(platform, Pfn(pfn)),
+                2 => lru.rotate_reclaimable(platform, Pfn(pfn)),
+                3 => lru.mlock(platform, Pfn(pfn)),
+                4 => lru.munlock(platform, Pfn(pfn)),
+                5 => lru.activate(platform, Pfn(pfn)),
                 _ => {
-                    if lru.isolate(base, Pfn(pfn)) {
-                        lru.putback(base, Pfn(pfn));
-                        assert!(!base.frames[Pfn(pfn)].put(1));
+                    if lru.isolate(platform, Pfn(pfn)) {
+                        lru.putback(platform, Pfn(pfn));
+                        assert!(!platform.frames[Pfn(pfn)].put(1));
                     }
                 }
             },
             Step::Switch(on) => {
                 self.tell();
                 let policy = if on { PolicyKind::MgLru } else { PolicyKind::Classic };
-                self.lru.set_policy(&self.base, policy).unwrap();
+                self.lru.set_policy(&self.platform, policy).unwrap();
             }
             Step::NewGroup if self.group.is_none() => {
                 self.group = Some(lru.create_group(ROOT, GroupLimits::default(), drop).unwrap());
             }
             Step::RemoveGroup => {
                 if let Some(group) = self.group.take() {
-                    lru.remove_group(base, group).unwrap();
+                    lru.remove_group(platform, group).unwrap();
                 }
             }
             _ => {}
@@ -430,11 +442,11 @@ proptest! {
         for step in steps {
             world.step(step);
             world.tell();
-            world.lru.validate(&world.base).map_err(TestCaseError::fail)?;
+            world.lru.validate(&world.platform).map_err(TestCaseError::fail)?;
         }
         world.put_back();
-        world.lru.validate(&world.base).map_err(TestCaseError::fail)?;
-        let listed = (0..FRAMES).filter(|&pfn| world.base.frames[Pfn(pfn)].has(F::LRU)).count();
+        world.lru.validate(&world.platform).map_err(TestCaseError::fail)?;
+        let listed = (0..FRAMES).filter(|&pfn| world.platform.frames[Pfn(pfn)].has(F::LRU)).count();
         prop_assert_eq!(listed, world.live.iter().filter(|&&live| live).count());
     }
 }
@@ -446,56 +458,56 @@ proptest! {
 fn movers_on_many_threads_keep_sizes_true() {
     extern crate std;
     const ROUNDS: u32 = 3000;
-    let (base, lru) = with_generations();
+    let (platform, lru) = with_generations();
     let group = lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
     for pfn in (0..FRAMES).map(Pfn) {
         let kind = if pfn.0 % 2 == 0 { F::SWAPBACKED } else { F::empty() };
-        new_folio(&base, &lru, pfn, if pfn.0 % 3 == 0 { group } else { ROOT }, kind);
+        new_folio(&platform, &lru, pfn, if pfn.0 % 3 == 0 { group } else { ROOT }, kind);
     }
     let work = |thread: u32| {
         let mut random = 0x9e37_79b9_u32.wrapping_mul(thread + 1);
-        let mut promotions = [0, 1].map(|node| lru.promotions(&base, NodeId(node), ROOT));
+        let mut promotions = [0, 1].map(|node| lru.promotions(&platform, NodeId(node), ROOT));
         for _ in 0..ROUNDS {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let (pfn, node) = (Pfn((random >> 8) % FRAMES), NodeId((random >> 6) as u8 % 2));
             let from = if random & 1 == 0 { ROOT } else { group };
             match random >> 28 {
-                0..3 => lru.mark_accessed(&base, pfn),
+                0..3 => lru.mark_accessed(&platform, pfn),
                 3..6 => {
-                    let frame = &base.frames[pfn];
+                    let frame = &platform.frames[pfn];
                     if frame.group() == ROOT {
                         lru.promote(frame, &mut promotions[frame.node().index()]);
                     }
                 }
-                6 => promotions.iter_mut().for_each(|promotions| lru.tell_promotions(&base, promotions)),
-                7 => lru.deactivate(&base, pfn),
-                8 => lru.rotate_reclaimable(&base, pfn),
+                6 => promotions.iter_mut().for_each(|promotions| lru.tell_promotions(&platform, promotions)),
+                7 => lru.deactivate(&platform, pfn),
+                8 => lru.rotate_reclaimable(&platform, pfn),
                 9 => {
                     let seq = lru.vec(node, from).generations.max_seq();
-                    lru.begin_generation(&base, node, from, seq, random & 2 == 0);
+                    lru.begin_generation(&platform, node, from, seq, random & 2 == 0);
                 }
                 10 if thread == 0 => {
                     let on = random & 2 == 0;
                     let policy = if on { PolicyKind::MgLru } else { PolicyKind::Classic };
-                    lru.set_policy(&base, policy).unwrap();
+                    lru.set_policy(&platform, policy).unwrap();
                 }
                 _ => {
-                    let mut got = lru.isolate_oldest(&base, node, from, ALL);
-                    lru.putback_batch(&base, &mut got.folios);
+                    let mut got = lru.isolate_oldest(&platform, node, from, ALL);
+                    lru.putback_batch(&platform, &mut got.folios);
                 }
             }
         }
-        promotions.iter_mut().for_each(|promotions| lru.tell_promotions(&base, promotions));
+        promotions.iter_mut().for_each(|promotions| lru.tell_promotions(&platform, promotions));
     };
     std::thread::scope(|scope| {
         let work = &work;
         for thread in 0..3 {
             scope.spawn(move || work(thread));
         }
-        scope.spawn(|| lru.remove_group(&base, group).unwrap());
+        scope.spawn(|| lru.remove_group(&platform, group).unwrap());
     });
-    lru.validate(&base).unwrap();
-    let listed = (0..FRAMES).filter(|&pfn| base.frames[Pfn(pfn)].has(F::LRU)).count();
+    lru.validate(&platform).unwrap();
+    let listed = (0..FRAMES).filter(|&pfn| platform.frames[Pfn(pfn)].has(F::LRU)).count();
     assert_eq!(listed as u32, FRAMES);
-    assert!((0..FRAMES).all(|pfn| base.frames[Pfn(pfn)].refs() == 1));
+    assert!((0..FRAMES).all(|pfn| platform.frames[Pfn(pfn)].refs() == 1));
 }

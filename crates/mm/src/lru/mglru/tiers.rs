@@ -1,9 +1,9 @@
 //! Tiers of a generation, and the controller that compares how their evicted pages come back.
 
 use super::form;
-use crate::base::Base;
-use crate::frame::{FrameFlags, Generation};
+use crate::frame::{FrameFlags, LruGen};
 use crate::knobs::Knob;
+use crate::platform::Platform;
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// Tiers of a generation.
@@ -19,8 +19,8 @@ pub const fn uses(flags: FrameFlags) -> u32 {
 
 /// [`uses`], or 0 if tiers are switched off.
 #[inline]
-fn counted_uses<M>(base: &Base<M>, flags: FrameFlags) -> u32 {
-    if base.knobs.get(Knob::LruGenTiers) != 0 { uses(flags) } else { 0 }
+fn counted_uses<M>(platform: &Platform<M>, flags: FrameFlags) -> u32 {
+    if platform.knobs.get(Knob::LruGenTiers) != 0 { uses(flags) } else { 0 }
 }
 
 /// The tier of so many [`uses`]: the logarithm of uses + 1, rounded up.
@@ -44,15 +44,15 @@ pub struct Standing {
 impl Standing {
     /// By a folio's flags.
     #[inline]
-    pub fn of<M>(base: &Base<M>, flags: FrameFlags) -> Standing {
-        if form::is_reworked(&base.knobs) {
-            let tiers = base.knobs.get(Knob::LruGenTiers) != 0;
+    pub fn of<M>(platform: &Platform<M>, flags: FrameFlags) -> Standing {
+        if form::is_reworked(&platform.knobs) {
+            let tiers = platform.knobs.get(Knob::LruGenTiers) != 0;
             let workingset = flags.contains(FrameFlags::WORKINGSET);
             let uses = if tiers { form::uses(flags) } else { 0 };
             let tier = if tiers { form::tier(uses, workingset) } else { 0 };
             return Standing { uses, workingset, tier, full: tiers && form::is_full(flags) };
         }
-        let uses = counted_uses(base, flags);
+        let uses = counted_uses(platform, flags);
         Standing { uses, workingset: uses > 0, tier: tier(uses), full: uses as usize == TIERS }
     }
 }
@@ -84,14 +84,14 @@ struct OfType {
     avg_refaulted: [AtomicU64; TIERS],
     avg_total: [AtomicU64; TIERS],
     /// In each generation of the window, while it was the oldest. The first tier is never protected.
-    refaulted: [[AtomicU64; TIERS]; Generation::COUNT],
-    evicted: [[AtomicU64; TIERS]; Generation::COUNT],
-    protected: [[AtomicU64; TIERS]; Generation::COUNT],
+    refaulted: [[AtomicU64; TIERS]; LruGen::COUNT],
+    evicted: [[AtomicU64; TIERS]; LruGen::COUNT],
+    protected: [[AtomicU64; TIERS]; LruGen::COUNT],
 }
 
 /// What is counted of a vector's tiers: anonymous, file. `evicted` and `refaulted` grow without the vector's lock.
 #[derive(Default)]
-pub struct Tiers {
+pub struct TierCounts {
     types: [OfType; 2],
 }
 
@@ -102,27 +102,27 @@ fn add(to: &AtomicU64, pages: u64) {
     to.fetch_add(pages, Relaxed);
 }
 
-impl Tiers {
+impl TierCounts {
     /// Pages of a tier were evicted while `oldest` was the oldest generation of their type.
     #[inline]
-    pub fn evicted(&self, file: bool, oldest: Generation, tier: usize, pages: u64) {
+    pub fn evicted(&self, file: bool, oldest: LruGen, tier: usize, pages: u64) {
         add(&self.types[file as usize].evicted[oldest.index()][tier], pages);
     }
 
     /// Pages came back that had been evicted from it.
     #[inline]
-    pub fn refaulted(&self, file: bool, oldest: Generation, tier: usize, pages: u64) {
+    pub fn refaulted(&self, file: bool, oldest: LruGen, tier: usize, pages: u64) {
         add(&self.types[file as usize].refaulted[oldest.index()][tier], pages);
     }
 
     /// Pages were spared for their tier.
     #[inline]
-    pub fn protected(&self, file: bool, oldest: Generation, tier: usize, pages: u64) {
+    pub fn protected(&self, file: bool, oldest: LruGen, tier: usize, pages: u64) {
         add(&self.types[file as usize].protected[oldest.index()][tier], pages);
     }
 
     /// How a tier does, with the averages.
-    pub fn position(&self, file: bool, oldest: Generation, tier: usize, gain: u64) -> Position {
+    pub fn position(&self, file: bool, oldest: LruGen, tier: usize, gain: u64) -> Position {
         let of = &self.types[file as usize];
         let [refaulted, evicted, protected] = self.counted_in(file, oldest, tier);
         Position {
@@ -134,10 +134,10 @@ impl Tiers {
 
     /// What was counted in the generation of `seq`: refaulted, evicted, protected.
     pub fn counted(&self, file: bool, seq: u64, tier: usize) -> Counted {
-        self.counted_in(file, Generation::of(seq), tier)
+        self.counted_in(file, LruGen::of(seq), tier)
     }
 
-    fn counted_in(&self, file: bool, generation: Generation, tier: usize) -> Counted {
+    fn counted_in(&self, file: bool, generation: LruGen, tier: usize) -> Counted {
         let of = &self.types[file as usize];
         [&of.refaulted, &of.evicted, &of.protected]
             .map(|counts| counts[generation.index()][tier].load(Relaxed))
@@ -150,7 +150,7 @@ impl Tiers {
     }
 
     /// The generation is evicted: its counts go into the averages, by half.
-    pub fn carry_over(&self, file: bool, oldest: Generation) {
+    pub fn carry_over(&self, file: bool, oldest: LruGen) {
         let of = &self.types[file as usize];
         for tier in 0..TIERS {
             let now = self.position(file, oldest, tier, 1);
@@ -160,7 +160,7 @@ impl Tiers {
     }
 
     /// A new generation begins in this slot.
-    pub fn clear(&self, file: bool, generation: Generation) {
+    pub fn clear(&self, file: bool, generation: LruGen) {
         let of = &self.types[file as usize];
         for counts in [&of.refaulted, &of.evicted, &of.protected] {
             counts[generation.index()].iter().for_each(|count| count.store(0, Relaxed));
@@ -169,14 +169,14 @@ impl Tiers {
 
     /// The highest tier of a type that may be evicted. Twice the refaults of the first tier are borne, against
     /// fluctuations.
-    pub fn limit(&self, file: bool, oldest: Generation) -> usize {
+    pub fn limit(&self, file: bool, oldest: LruGen) -> usize {
         let reference = self.position(file, oldest, 0, 1);
         last_no_worse(reference, |tier| self.position(file, oldest, tier, 2))
     }
 
     /// Which type to evict from when both have folios of one age, and the highest of its tiers that may be evicted: the
     /// type whose first tier refaults less, by swappiness. `oldest`: of anonymous memory, of files.
-    pub fn choose(&self, oldest: [Generation; 2], swappiness: u64) -> (bool, usize) {
+    pub fn choose(&self, oldest: [LruGen; 2], swappiness: u64) -> (bool, usize) {
         let gain = [swappiness, super::super::MAX_SWAPPINESS - swappiness];
         let first = |file: bool| self.position(file, oldest[file as usize], 0, gain[file as usize]);
         let file = is_no_worse(first(false), first(true));
@@ -212,9 +212,9 @@ mod tests {
     /// reclaim.md, 1.9 and section 6, swappiness 60.
     #[test]
     fn the_type_that_refaults_less_is_evicted() {
-        let oldest = [Generation::of(5), Generation::of(6)];
+        let oldest = [LruGen::of(5), LruGen::of(6)];
         let choose = |anon: (u64, u64), file: (u64, u64)| {
-            let tiers = Tiers::default();
+            let tiers = TierCounts::default();
             for (is_file, (refaulted, evicted)) in [(false, anon), (true, file)] {
                 tiers.refaulted(is_file, oldest[is_file as usize], 0, refaulted);
                 tiers.evicted(is_file, oldest[is_file as usize], 0, evicted);
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_tier_is_protected_when_it_refaults_twice_as_much_as_the_first() {
         let limit = |refaulted, total| {
-            let (tiers, oldest) = (Tiers::default(), Generation::of(1));
+            let (tiers, oldest) = (TierCounts::default(), LruGen::of(1));
             tiers.refaulted(true, oldest, 0, 100);
             tiers.evicted(true, oldest, 0, 10_000);
             tiers.refaulted(true, oldest, 1, refaulted);
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn averages_halve() {
-        let (tiers, oldest) = (Tiers::default(), Generation::of(2));
+        let (tiers, oldest) = (TierCounts::default(), LruGen::of(2));
         tiers.refaulted(false, oldest, 2, 10);
         tiers.evicted(false, oldest, 2, 20);
         tiers.protected(false, oldest, 2, 30);

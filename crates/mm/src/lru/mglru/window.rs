@@ -1,13 +1,13 @@
 //! The window of generations: its sizes, and how it moves.
 
 use super::place::{USE_FLAGS, is_file};
-use super::tiers::Tiers;
+use super::tiers::TierCounts;
 use super::{LARGE_BATCH, MAX_GENERATIONS, MIN_GENERATIONS, form, queue};
-use crate::base::Base;
-use crate::frame::{Frame, Generation};
-use crate::lru::vec::{ByKind, Lists, ZONE_KINDS};
+use crate::frame::{Frame, LruGen};
+use crate::lru::vec::{ByKind, LruLists, ZONE_KINDS};
 use crate::lru::{Lru, LruList, LruVec};
 use crate::machine::{Machine, Work, ZoneKind};
+use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use crate::units::*;
 
@@ -19,12 +19,12 @@ pub struct Generations {
     /// Anonymous, file.
     min_seq: [AtomicU64; 2],
     /// When each was made.
-    born: [AtomicU64; Generation::COUNT],
+    born: [AtomicU64; LruGen::COUNT],
     /// Pages by generation, type and kind of zone. While promotions wait to be told, one may be too large by what
     /// another is too small, even below 0.
-    pages: [[[AtomicI64; ZONE_KINDS]; 2]; Generation::COUNT],
+    pages: [[[AtomicI64; ZONE_KINDS]; 2]; LruGen::COUNT],
     /// Uses, refaults and evictions by tier.
-    pub tiers: Tiers,
+    pub tiers: TierCounts,
 }
 
 /// A vector begins with all four generations, empty.
@@ -36,7 +36,7 @@ impl Default for Generations {
             min_seq: Default::default(),
             born: Default::default(),
             pages: Default::default(),
-            tiers: Tiers::default(),
+            tiers: TierCounts::default(),
         }
     }
 }
@@ -80,13 +80,13 @@ impl Generations {
     }
 
     /// The oldest generation of a type, as a slot.
-    pub fn oldest(&self, file: bool) -> Generation {
-        Generation::of(self.min_seq(file))
+    pub fn oldest(&self, file: bool) -> LruGen {
+        LruGen::of(self.min_seq(file))
     }
 
     /// When the generation of `seq` was made.
     pub fn born(&self, seq: u64) -> Nanos {
-        self.born[Generation::of(seq).index()].load(Relaxed)
+        self.born[LruGen::of(seq).index()].load(Relaxed)
     }
 
     /// All generations that there are were made now.
@@ -96,42 +96,42 @@ impl Generations {
 
     /// Does it count as active: is it one of the two youngest?
     #[inline]
-    pub fn is_active(&self, generation: Generation) -> bool {
+    pub fn is_active(&self, generation: LruGen) -> bool {
         let max = self.max_seq();
-        generation == Generation::of(max) || generation == Generation::of(max - 1)
+        generation == LruGen::of(max) || generation == LruGen::of(max - 1)
     }
 
     /// The list that its folios count on.
     #[inline]
-    pub fn list(&self, generation: Generation, file: bool) -> LruList {
+    pub fn list(&self, generation: LruGen, file: bool) -> LruList {
         LruList::new(file, self.is_active(generation))
     }
 
     #[inline]
-    fn cell(&self, generation: Generation, file: bool, kind: usize) -> &AtomicI64 {
+    fn cell(&self, generation: LruGen, file: bool, kind: usize) -> &AtomicI64 {
         &self.pages[generation.index()][file as usize][kind]
     }
 
     /// Pages came or, if less than 0, went. The vector's lock is held.
     #[inline]
-    pub(in crate::lru) fn add(&self, generation: Generation, file: bool, kind: ZoneKind, pages: i64) {
+    pub(in crate::lru) fn add(&self, generation: LruGen, file: bool, kind: ZoneKind, pages: i64) {
         self.cell(generation, file, kind as usize).fetch_add(pages, Relaxed);
     }
 
-    pub(super) fn add_all(&self, generation: Generation, file: bool, pages: &ByKind) {
+    pub(super) fn add_all(&self, generation: LruGen, file: bool, pages: &ByKind) {
         for (kind, &pages) in pages.iter().enumerate() {
             self.cell(generation, file, kind).fetch_add(pages, Relaxed);
         }
     }
 
     /// Pages of a generation by kind of zone.
-    pub fn by_kind(&self, generation: Generation, file: bool) -> ByKind {
+    pub fn by_kind(&self, generation: LruGen, file: bool) -> ByKind {
         core::array::from_fn(|kind| self.cell(generation, file, kind).load(Relaxed))
     }
 
     /// Pages of a generation.
     pub fn pages(&self, seq: u64, file: bool) -> u64 {
-        self.by_kind(Generation::of(seq), file).iter().map(|&pages| pages.max(0) as u64).sum()
+        self.by_kind(LruGen::of(seq), file).iter().map(|&pages| pages.max(0) as u64).sum()
     }
 
     /// Sizes of the generation of `seq`; what lies outside the window of a type has none.
@@ -159,14 +159,14 @@ impl Lru {
     /// meanwhile. Returns its generation. The caller moves it to that one's queue.
     pub(super) fn next_generation<M: Machine>(
         &self,
-        base: &Base<M>,
-        (vec, lists): (&LruVec, &mut Lists),
+        platform: &Platform<M>,
+        (vec, lists): (&LruVec, &mut LruLists),
         frame: &Frame,
-        oldest: Generation,
-    ) -> Generation {
+        oldest: LruGen,
+    ) -> LruGen {
         let generations = &vec.generations;
-        let next = Generation::of(oldest.index() as u64 + 1);
-        let ended = if form::is_reworked(&base.knobs) { form::MARKS } else { USE_FLAGS };
+        let next = LruGen::of(oldest.index() as u64 + 1);
+        let ended = if form::is_reworked(&platform.knobs) { form::MARKS } else { USE_FLAGS };
         let before = frame.update(|flags| {
             (flags.generation() == Some(oldest)).then(|| (flags - ended).with_generation(Some(next)))
         });
@@ -181,8 +181,8 @@ impl Lru {
             let mut by = [0; ZONE_KINDS];
             by[kind as usize] = pages;
             let place = (frame.node(), frame.group());
-            self.account(base, lists, place, to, &by);
-            self.account(base, lists, place, from, &by.map(|pages| -pages));
+            self.account(platform, lists, place, to, &by);
+            self.account(platform, lists, place, from, &by.map(|pages| -pages));
         }
         next
     }
@@ -192,7 +192,7 @@ impl Lru {
     /// and gets younger.
     pub fn begin_generation<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         node: NodeId,
         group: GroupId,
         seq: u64,
@@ -210,37 +210,43 @@ impl Lru {
                 if generations.count(file) < MAX_GENERATIONS {
                     continue;
                 }
-                if (file || can_swap) && !self.empty_oldest(base, vec, &mut lists, file) {
+                if (file || can_swap) && !self.empty_oldest(platform, vec, &mut lists, file) {
                     drop(lists);
-                    base.machine.resched();
+                    platform.machine.resched();
                     continue 'again;
                 }
                 generations.drop_oldest(file, generations.min_seq(file) + 1);
             }
-            self.shift_active(base, (node, group), vec, &mut lists);
-            let next = Generation::of(seq + 1);
+            self.shift_active(platform, (node, group), vec, &mut lists);
+            let next = LruGen::of(seq + 1);
             for file in [false, true] {
                 generations.tiers.clear(file, next);
             }
-            generations.born[next.index()].store(base.machine.now(), Relaxed);
+            generations.born[next.index()].store(platform.machine.now(), Relaxed);
             generations.max_seq.store(seq + 1, Release);
             return true;
         }
     }
 
     /// Move all folios of the oldest generation of a type to the next. `false`: these were many, and there are more.
-    fn empty_oldest<M: Machine>(&self, base: &Base<M>, vec: &LruVec, lists: &mut Lists, file: bool) -> bool {
+    fn empty_oldest<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        vec: &LruVec,
+        lists: &mut LruLists,
+        file: bool,
+    ) -> bool {
         let oldest = vec.generations.oldest(file);
         let mut left = LARGE_BATCH;
         for kind in ZoneKind::ALL {
             let from = queue(oldest, file, kind);
-            while let Some(pfn) = lists.lists[from as usize].pop_tail(&base.frames) {
-                let frame = &base.frames[pfn];
-                let generation = self.next_generation(base, (vec, lists), frame, oldest);
+            while let Some(pfn) = lists.lists[from as usize].pop_tail(&platform.frames) {
+                let frame = &platform.frames[pfn];
+                let generation = self.next_generation(platform, (vec, lists), frame, oldest);
                 let to = queue(generation, file, kind);
                 frame.set_queue(to);
-                lists.lists[to as usize].push_tail(&base.frames, pfn);
-                base.charge(Work::LruMove, 1);
+                lists.lists[to as usize].push_tail(&platform.frames, pfn);
+                platform.charge(Work::LruMove, 1);
                 left -= 1;
                 if left == 0 {
                     return false;
@@ -254,32 +260,32 @@ impl Lru {
     /// may hold anonymous memory that cannot be swapped, which is active from then on.
     fn shift_active<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         place: (NodeId, GroupId),
         vec: &LruVec,
-        lists: &mut Lists,
+        lists: &mut LruLists,
     ) {
         let generations = &vec.generations;
         let max = generations.max_seq();
-        let (ages, next) = (Generation::of(max - 1), Generation::of(max + 1));
+        let (ages, next) = (LruGen::of(max - 1), LruGen::of(max + 1));
         for file in [false, true] {
             let (out, into) = (generations.by_kind(ages, file), generations.by_kind(next, file));
             let by: ByKind = core::array::from_fn(|kind| out[kind] - into[kind]);
             if by != [0; ZONE_KINDS] {
-                self.account(base, lists, place, LruList::new(file, false), &by);
-                self.account(base, lists, place, LruList::new(file, true), &by.map(|pages| -pages));
+                self.account(platform, lists, place, LruList::new(file, false), &by);
+                self.account(platform, lists, place, LruList::new(file, true), &by.map(|pages| -pages));
             }
         }
     }
 
     /// Leave empty oldest generations behind, as far as two stay. If memory can be swapped, neither type gets ahead of
     /// the other by that. The vector is locked. Returns whether the window moved.
-    pub(super) fn leave_empty(&self, vec: &LruVec, lists: &Lists, can_swap: bool) -> bool {
+    pub(super) fn leave_empty(&self, vec: &LruVec, lists: &LruLists, can_swap: bool) -> bool {
         let generations = &vec.generations;
         debug_assert!(generations.is_valid());
         let first = |file: bool| {
             let is_empty = |seq: &u64| {
-                let generation = Generation::of(*seq);
+                let generation = LruGen::of(*seq);
                 ZoneKind::ALL
                     .iter()
                     .all(|&kind| lists.lists[queue(generation, file, kind) as usize].is_empty())

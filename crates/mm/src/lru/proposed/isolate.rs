@@ -1,14 +1,14 @@
 //! Taking what a policy proposes, and putting back what could not be evicted.
 
 use super::{FOUND_USED, Proposed, is_file, queue};
-use crate::base::Base;
 use crate::frame::{Frame, List};
 use crate::lru::batch::{Putback, push, take};
 use crate::lru::mglru::LARGE_BATCH;
-use crate::lru::policy::{End, Why};
-use crate::lru::vec::{ByKind, Lists, PROPOSED, ZONE_KINDS};
-use crate::lru::{Held, Lru, LruList, evictable};
+use crate::lru::policy::{End, InsertReason};
+use crate::lru::vec::{ByKind, LruLists, PROPOSED, ZONE_KINDS};
+use crate::lru::{LockedVec, Lru, LruList, evictable};
 use crate::machine::{Machine, Scope, Work, ZoneKind};
+use crate::platform::Platform;
 use crate::policy::{Judgement, MAX_SAMPLE, Sample, Spot, View};
 use crate::units::*;
 use smallvec::SmallVec;
@@ -37,14 +37,14 @@ pub struct Proposals {
     /// Pages looked at.
     pub looked: u64,
     /// Is it to be known whether page tables were used?
-    pub heeds_use: bool,
+    pub checks_references: bool,
 }
 
 /// One hold of a vector's lock.
 struct Hold<'a, M> {
     lru: &'a Lru,
-    base: &'a Base<M>,
-    lists: &'a mut Lists,
+    platform: &'a Platform<M>,
+    lists: &'a mut LruLists,
     proposed: Box<Proposed>,
     ask: Ask,
     out: Proposals,
@@ -58,39 +58,48 @@ impl Lru {
     /// Take folios that the policy of a vector wants to go, until there are enough, or many were looked at.
     pub fn isolate_proposed<M: Machine>(
         &self,
-        base: &Base<M>,
+        platform: &Platform<M>,
         node: NodeId,
         group: GroupId,
         ask: Ask,
     ) -> Proposals {
-        let _scope = base.scope(Scope::IsolateLruFolios);
+        let _scope = platform.scope(Scope::IsolateLruFolios);
         let mut lists = self.vec(node, group).lock();
         let Some(proposed) = lists.proposed.take() else { return Proposals::default() };
-        let out = Proposals { heeds_use: proposed.heeds_use, ..Proposals::default() };
+        let out = Proposals { checks_references: proposed.checks_references, ..Proposals::default() };
         let (gone, skipped) = Default::default();
-        let mut hold =
-            Hold { lru: self, base, lists: &mut lists, proposed, ask, out, gone, skipped, left: LARGE_BATCH };
+        let mut hold = Hold {
+            lru: self,
+            platform,
+            lists: &mut lists,
+            proposed,
+            ask,
+            out,
+            gone,
+            skipped,
+            left: LARGE_BATCH,
+        };
         hold.run();
         let Hold { proposed, out, gone, skipped, .. } = hold;
         lists.proposed = Some(proposed);
         for (file, gone) in gone.iter().enumerate() {
             if *gone != [0; ZONE_KINDS] {
-                self.account(base, &mut lists, (node, group), LruList::new(file == 1, false), gone);
+                self.account(platform, &mut lists, (node, group), LruList::new(file == 1, false), gone);
             }
         }
         drop(lists);
-        self.count_skips(base, &skipped);
-        base.charge(Work::LruMove, out.folios.iter().map(|folios| folios.len() as u64).sum());
+        self.count_skips(platform, &skipped);
+        platform.charge(Work::LruMove, out.folios.iter().map(|folios| folios.len() as u64).sum());
         out
     }
 
     /// Put back folios of one node that reclaim took and did not free, each where its policy wants it, and drop their
     /// references.
-    pub fn putback_proposed<M: Machine>(&self, base: &Base<M>, folios: &mut List) -> Putback {
+    pub fn putback_proposed<M: Machine>(&self, platform: &Platform<M>, folios: &mut List) -> Putback {
         let mut out = Putback::default();
-        base.charge(Work::LruMove, folios.len() as u64);
+        platform.charge(Work::LruMove, folios.len() as u64);
         while let Some(first) = folios.tail() {
-            let frame = &base.frames[first];
+            let frame = &platform.frames[first];
             let vec = self.vec(frame.node(), frame.group());
             let lists = vec.lock();
             if !lists.dead && vec.policy().is_proposed() {
@@ -98,13 +107,13 @@ impl Lru {
                     let used = frame.queue() == FOUND_USED;
                     // It may go to a list that is not a policy's.
                     frame.set_queue(0);
-                    if used { Why::Used } else { Why::Kept }
+                    if used { InsertReason::Used } else { InsertReason::Kept }
                 };
-                self.putback_placed(base, Held { vec, lists }, folios, &mut out, why);
+                self.putback_placed(platform, LockedVec { vec, lists }, folios, &mut out, why);
             } else {
                 drop(lists);
                 frame.set_queue(0);
-                self.putback_one(base, folios, &mut out);
+                self.putback_one(platform, folios, &mut out);
             }
         }
         out
@@ -123,7 +132,7 @@ impl<M: Machine> Hold<'_, M> {
 
     fn run(&mut self) {
         while !self.is_enough() && self.left > 0 {
-            let Some(spot) = self.proposed.next(self.base, &self.lists.lists) else { break };
+            let Some(spot) = self.proposed.next(self.platform, &self.lists.lists) else { break };
             match self.proposed.sample {
                 Some(sample) if !self.proposed.is_stuck() => self.take_lowest(spot, sample),
                 _ => {
@@ -138,10 +147,10 @@ impl<M: Machine> Hold<'_, M> {
     fn look(&mut self, spot: Spot) -> Option<Pfn> {
         let list = &self.lists.lists[PROPOSED + spot.list];
         let pfn = if spot.end == End::Head { list.head() } else { list.tail() }?;
-        let frame = &self.base.frames[pfn];
+        let frame = &self.platform.frames[pfn];
         let pages = frame.pages();
         self.left = self.left.saturating_sub(1);
-        self.proposed.note_look(self.base);
+        self.proposed.note_look(self.platform);
         self.out.looked += pages as u64;
         let kind = self.lru.kind(frame.zone());
         if kind > self.ask.highest {
@@ -154,12 +163,12 @@ impl<M: Machine> Hold<'_, M> {
     }
 
     fn judge(&mut self, pfn: Pfn, spot: Spot) {
-        let frame = &self.base.frames[pfn];
+        let frame = &self.platform.frames[pfn];
         // What is locked in memory is taken, too: reclaim puts it where it cannot be met again.
         if evictable(frame) && !self.proposed.is_stuck() {
             let judgement = self.proposed.policy.judge(View::new(frame, spot.list));
             if let Judgement::Move(to) = judgement {
-                let to = self.proposed.checked(self.base, to);
+                let to = self.proposed.checked(self.platform, to);
                 self.requeue(pfn, spot.list, to);
                 return;
             }
@@ -175,7 +184,7 @@ impl<M: Machine> Hold<'_, M> {
         let listed = self.lists.lists[PROPOSED + spot.list].len();
         for _ in 0..listed.min(sample.of) {
             let Some(pfn) = self.look(spot) else { continue };
-            let frame = &self.base.frames[pfn];
+            let frame = &self.platform.frames[pfn];
             let score =
                 if evictable(frame) { self.proposed.policy.score(View::new(frame, spot.list)) } else { 0 };
             scored.push((score, scored.len() as u32, pfn));
@@ -198,29 +207,29 @@ impl<M: Machine> Hold<'_, M> {
     }
 
     fn requeue(&mut self, pfn: Pfn, from: usize, to: Spot) {
-        let frame = &self.base.frames[pfn];
-        self.lists.lists[PROPOSED + from].remove(&self.base.frames, pfn);
-        push(self.base, &mut self.lists.lists[PROPOSED + to.list], pfn, to.end);
+        let frame = &self.platform.frames[pfn];
+        self.lists.lists[PROPOSED + from].remove(&self.platform.frames, pfn);
+        push(self.platform, &mut self.lists.lists[PROPOSED + to.list], pfn, to.end);
         frame.set_queue(queue(to.list));
         if from != to.list {
             self.proposed.sizes[from] -= frame.pages() as u64;
             self.proposed.sizes[to.list] += frame.pages() as u64;
         }
-        self.base.charge(Work::LruMove, 1);
+        self.platform.charge(Work::LruMove, 1);
     }
 
     /// Take the folio off its list. `false`: somebody else moves or frees it.
     fn isolate(&mut self, pfn: Pfn, list: usize) -> bool {
-        let frame = &self.base.frames[pfn];
+        let frame = &self.platform.frames[pfn];
         if !take(frame) {
             return false;
         }
-        self.lists.lists[PROPOSED + list].remove(&self.base.frames, pfn);
+        self.lists.lists[PROPOSED + list].remove(&self.platform.frames, pfn);
         let (pages, file) = (frame.pages() as u64, is_file(frame) as usize);
         self.proposed.sizes[list] -= pages;
         frame.set_queue(0);
         self.gone[file][self.lru.kind(frame.zone()) as usize] -= pages as i64;
-        self.out.folios[file].push_head(&self.base.frames, pfn);
+        self.out.folios[file].push_head(&self.platform.frames, pfn);
         self.out.taken[file] += pages;
         true
     }

@@ -19,11 +19,11 @@ pub use isolate::{Ask, Proposals, note_used};
 
 use super::LruList;
 use super::mglru::{after_use, note_use};
-use super::policy::{End, Folio, Leave, Locked, Place, Policy, Used, Why};
+use super::policy::{AccessEffect, End, InsertReason, Leave, ListPosition, LockedLists, Policy, PolicyFolio};
 use super::vec::PROPOSED;
-use crate::base::Base;
 use crate::frame::{Frame, FrameFlags, List};
 use crate::machine::Machine;
+use crate::platform::Platform;
 use crate::policy::{MAX_LISTS, MAX_SAMPLE, Replace, Sample, Spot, View};
 use crate::stat::Stat;
 use std_alloc::boxed::Box;
@@ -34,7 +34,7 @@ pub(super) const FOUND_USED: u8 = 1;
 /// What the framework knows of a vector's policy.
 pub(super) struct Proposed {
     pub policy: Box<dyn Replace>,
-    pub heeds_use: bool,
+    pub checks_references: bool,
     sample: Option<Sample>,
     /// Number of lists.
     pub lists: usize,
@@ -57,7 +57,7 @@ impl Proposed {
             Sample { of, take: sample.take.clamp(1, of) }
         });
         Proposed {
-            heeds_use: policy.heeds_use(),
+            checks_references: policy.checks_references(),
             sample,
             lists: policy.lists().clamp(1, MAX_LISTS),
             sizes: [0; MAX_LISTS],
@@ -75,16 +75,16 @@ impl Proposed {
     }
 
     /// The place that an answer means.
-    fn checked<M: Machine>(&self, base: &Base<M>, spot: Spot) -> Spot {
+    fn checked<M: Machine>(&self, platform: &Platform<M>, spot: Spot) -> Spot {
         if spot.list < self.lists {
             return spot;
         }
-        base.count(Stat::PolicyWrong, 1);
+        platform.count(Stat::PolicyWrong, 1);
         Spot { list: 0, ..spot }
     }
 
     /// Where to take a folio from; `None`: all lists are empty.
-    fn next<M: Machine>(&mut self, base: &Base<M>, queues: &[List]) -> Option<Spot> {
+    fn next<M: Machine>(&mut self, platform: &Platform<M>, queues: &[List]) -> Option<Spot> {
         let filled = |from: usize| {
             (0..self.lists).map(|i| (from + i) % self.lists).find(|&list| !queues[PROPOSED + list].is_empty())
         };
@@ -95,11 +95,11 @@ impl Proposed {
             return Some(Spot::tail(list));
         }
         let asked = self.policy.next(&self.sizes[..self.lists]);
-        let spot = self.checked(base, asked);
+        let spot = self.checked(platform, asked);
         if !queues[PROPOSED + spot.list].is_empty() {
             return Some(spot);
         }
-        base.count(Stat::PolicyWrong, 1);
+        platform.count(Stat::PolicyWrong, 1);
         Some(Spot { list: first, ..spot })
     }
 
@@ -116,14 +116,14 @@ impl Proposed {
     }
 
     /// One more folio was looked at.
-    fn note_look<M: Machine>(&mut self, base: &Base<M>) {
+    fn note_look<M: Machine>(&mut self, platform: &Platform<M>) {
         let before = self.is_stuck();
         self.fruitless += 1;
         if self.is_stuck() && !before {
             self.distrust = (self.distrust + 1).min(u64::BITS);
             // It stays so although that has made it less patient, or more.
             self.fruitless = u64::MAX / 2;
-            base.count(Stat::PolicyFallback, 1);
+            platform.count(Stat::PolicyFallback, 1);
         }
     }
 
@@ -152,26 +152,32 @@ fn is_file(frame: &Frame) -> bool {
 }
 
 /// Policies that propose, whichever it is.
-pub(super) struct Proposer;
+pub(super) struct ProposedPolicy;
 
-impl Policy for Proposer {
+impl Policy for ProposedPolicy {
     #[inline(never)]
-    fn place<M: Machine>(&self, base: &Base<M>, (_, lists): Locked<'_>, folio: Folio<'_>, why: Why) -> Place {
+    fn place<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        (_, lists): LockedLists<'_>,
+        folio: PolicyFolio<'_>,
+        why: InsertReason,
+    ) -> ListPosition {
         let frame = folio.frame;
         if frame.has(FrameFlags::ACTIVE) {
             frame.clear(FrameFlags::ACTIVE);
         }
         let proposed = lists.proposed.as_mut().expect("a vector has an instance of its policy");
         let asked = proposed.policy.added(View::new(frame, 0), why);
-        let spot = proposed.checked(base, asked);
+        let spot = proposed.checked(platform, asked);
         // Else it would be met again and again while others, which could go, are not.
         let end = if proposed.is_stuck() { End::Head } else { spot.end };
         proposed.sizes[spot.list] += folio.pages as u64;
-        Place { queue: queue(spot.list), end, list: LruList::new(is_file(frame), false) }
+        ListPosition { queue: queue(spot.list), end, list: LruList::new(is_file(frame), false) }
     }
 
     #[inline(never)]
-    fn leave(&self, (_, lists): Locked<'_>, folio: Folio<'_>, why: Leave) -> LruList {
+    fn leave(&self, (_, lists): LockedLists<'_>, folio: PolicyFolio<'_>, why: Leave) -> LruList {
         let list = list_of(folio.frame);
         if let Some(proposed) = &mut lists.proposed {
             proposed.sizes[list] -= folio.pages as u64;
@@ -188,7 +194,7 @@ impl Policy for Proposer {
 
     /// Uses are counted for the policy, which looks at them when it is asked.
     #[inline]
-    fn used<M: Machine>(&self, _base: &Base<M>, frame: &Frame) -> Used {
+    fn used<M: Machine>(&self, _base: &Platform<M>, frame: &Frame) -> AccessEffect {
         note_use(frame, after_use)
     }
 

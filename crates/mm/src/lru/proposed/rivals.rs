@@ -1,11 +1,11 @@
 //! The policies that come with us, on short strings of accesses, against plain models of the algorithms.
 
 use super::tests::{evict_one, with};
-use crate::base::Base;
 use crate::frame::FrameFlags as F;
 use crate::frame::Owner;
 use crate::lru::tests::new_folio;
 use crate::lru::{Lru, PolicyKind, ROOT};
+use crate::platform::Platform;
 use crate::policy::{RIVALS, hostile};
 use crate::testing::TestMachine;
 use crate::units::*;
@@ -32,7 +32,7 @@ fn string() -> Vec<u64> {
 /// What a cache of a few pages of one file does under a policy: a page comes when it is missed, and another goes if
 /// there is no room.
 struct Cache {
-    base: Base<TestMachine>,
+    platform: Platform<TestMachine>,
     lru: Lru,
     resident: BTreeMap<u64, Pfn>,
     shadows: BTreeMap<u64, Shadow>,
@@ -41,37 +41,37 @@ struct Cache {
 
 impl Cache {
     fn new(name: &str, capacity: u32) -> Cache {
-        let (base, lru) = with(hostile::HOSTILE[0]);
+        let (platform, lru) = with(hostile::HOSTILE[0]);
         let at = RIVALS.iter().position(|rival| rival.0 == name).unwrap();
-        lru.set_policy(&base, PolicyKind::Proposed(at as u8)).unwrap();
+        lru.set_policy(&platform, PolicyKind::Proposed(at as u8)).unwrap();
         let free = (0..capacity).map(Pfn).collect();
-        Cache { base, lru, resident: BTreeMap::new(), shadows: BTreeMap::new(), free }
+        Cache { platform, lru, resident: BTreeMap::new(), shadows: BTreeMap::new(), free }
     }
 
     /// Returns whether it was a hit.
     fn access(&mut self, page: u64) -> bool {
         let hit = self.resident.get(&page).copied();
         let pfn = hit.unwrap_or_else(|| self.miss(page));
-        self.lru.mark_accessed(&self.base, pfn);
-        self.lru.validate(&self.base).unwrap();
+        self.lru.mark_accessed(&self.platform, pfn);
+        self.lru.validate(&self.platform).unwrap();
         hit.is_some()
     }
 
     fn miss(&mut self, page: u64) -> Pfn {
         if self.free.is_empty() {
-            let (pfn, shadow) = evict_one(&self.base, &self.lru).unwrap();
+            let (pfn, shadow) = evict_one(&self.platform, &self.lru).unwrap();
             let gone = *self.resident.iter().find(|entry| *entry.1 == pfn).unwrap().0;
             self.resident.remove(&gone);
             self.shadows.insert(gone, shadow);
             self.free.push(pfn);
         }
         let pfn = self.free.pop().unwrap();
-        self.base.frames[pfn].wipe(F::empty());
-        self.base.frames[pfn].set_owner(Owner::File(FileId(1)), PageIndex(page));
+        self.platform.frames[pfn].wipe(F::empty());
+        self.platform.frames[pfn].set_owner(Owner::File(FileId(1)), PageIndex(page));
         if let Some(shadow) = self.shadows.remove(&page) {
-            self.lru.refault(&self.base, &[(pfn, shadow)], || 0, false);
+            self.lru.refault(&self.platform, &[(pfn, shadow)], || 0, false);
         }
-        new_folio(&self.base, &self.lru, pfn, ROOT, F::empty());
+        new_folio(&self.platform, &self.lru, pfn, ROOT, F::empty());
         self.resident.insert(page, pfn);
         pfn
     }
@@ -265,9 +265,9 @@ fn get_scan() {
         let mut cache = Cache::new(name, 16);
         let mut hits = 0;
         for round in 0..200u64 {
-            cache.base.machine.run_task(1);
+            cache.platform.machine.run_task(1);
             hits += (0..2).filter(|i| cache.access((round * 7 + i * 5) % 10 * 2)).count();
-            cache.base.machine.run_task(2);
+            cache.platform.machine.run_task(2);
             (0..8).for_each(|i| _ = cache.access(1000 + round * 8 + i));
         }
         hits

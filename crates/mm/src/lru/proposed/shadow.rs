@@ -1,11 +1,11 @@
 //! What a policy leaves behind of an evicted folio, and is told when it returns.
 
 use super::is_file;
-use crate::base::Base;
 use crate::frame::FrameFlags;
 use crate::lru::Lru;
 use crate::lru::policy::{Evicted, STAMP_BITS};
 use crate::machine::Machine;
+use crate::platform::Platform;
 use crate::policy::{Past, View};
 use crate::units::*;
 
@@ -24,8 +24,8 @@ fn distance(stamp: u64, now: u64) -> u64 {
 
 impl Lru {
     /// A folio leaves memory. Its references are frozen.
-    pub(in crate::lru) fn evict_proposed<M: Machine>(&self, base: &Base<M>, pfn: Pfn) -> Shadow {
-        let frame = &base.frames[pfn];
+    pub(in crate::lru) fn evict_proposed<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) -> Shadow {
+        let frame = &platform.frames[pfn];
         let (node, group) = (frame.node(), frame.group());
         let mut stamped = 0;
         if let Some(proposed) = &mut self.vec(node, group).lock().proposed {
@@ -37,9 +37,14 @@ impl Lru {
     }
 
     /// A page is back. The policy of its vector is told, if it is the vector that it left.
-    pub(in crate::lru) fn refault_proposed<M: Machine>(&self, base: &Base<M>, pfn: Pfn, shadow: Shadow) {
-        let (frame, evicted) = (&base.frames[pfn], Evicted::unpack(shadow));
-        self.count_refault(base, frame.group(), is_file(frame), frame.pages() as u64);
+    pub(in crate::lru) fn refault_proposed<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        pfn: Pfn,
+        shadow: Shadow,
+    ) {
+        let (frame, evicted) = (&platform.frames[pfn], Evicted::unpack(shadow));
+        self.count_refault(platform, frame.group(), is_file(frame), frame.pages() as u64);
         if (frame.node(), frame.group()) != (evicted.node, evicted.group) {
             return;
         }

@@ -18,20 +18,20 @@ const ALL: Ask = Ask { pages: 32, highest: ZoneKind::Movable, anon: true, may_un
 const ONE: Ask = Ask { pages: 1, ..ALL };
 const CUSTOM: PolicyKind = PolicyKind::Proposed(RIVALS.len() as u8);
 
-pub(super) fn with(make: MakePolicy) -> (Base<TestMachine>, Lru) {
-    let (base, lru) = setup();
+pub(super) fn with(make: MakePolicy) -> (Platform<TestMachine>, Lru) {
+    let (platform, lru) = setup();
     let lru = lru.with_custom(Some(make));
-    lru.set_policy(&base, CUSTOM).unwrap();
-    (base, lru)
+    lru.set_policy(&platform, CUSTOM).unwrap();
+    (platform, lru)
 }
 
 /// Reclaim one folio: the way of `remove_mapping`. Returns what it leaves behind.
-pub(super) fn evict_one(base: &Base<TestMachine>, lru: &Lru) -> Option<(Pfn, Shadow)> {
-    let mut got = lru.isolate_proposed(base, NODE, ROOT, ONE);
-    let pfn = got.folios.iter_mut().find_map(|folios| folios.pop_tail(&base.frames))?;
-    let shadow = lru.eviction(base, pfn, ROOT);
-    assert!(!base.frames[pfn].put(1));
-    free_folio(base, lru, pfn);
+pub(super) fn evict_one(platform: &Platform<TestMachine>, lru: &Lru) -> Option<(Pfn, Shadow)> {
+    let mut got = lru.isolate_proposed(platform, NODE, ROOT, ONE);
+    let pfn = got.folios.iter_mut().find_map(|folios| folios.pop_tail(&platform.frames))?;
+    let shadow = lru.eviction(platform, pfn, ROOT);
+    assert!(!platform.frames[pfn].put(1));
+    free_folio(platform, lru, pfn);
     Some((pfn, shadow))
 }
 
@@ -66,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct World {
-    base: Base<TestMachine>,
+    platform: Platform<TestMachine>,
     lru: Lru,
     live: [bool; FRAMES as usize],
     isolated: List,
@@ -75,86 +75,86 @@ struct World {
 
 impl World {
     fn new(make: MakePolicy) -> World {
-        let (base, lru) = with(make);
-        World { base, lru, live: [false; FRAMES as usize], isolated: List::new(), group: None }
+        let (platform, lru) = with(make);
+        World { platform, lru, live: [false; FRAMES as usize], isolated: List::new(), group: None }
     }
 
     fn is_held(&self, pfn: u32) -> bool {
-        self.isolated.iter(&self.base.frames).any(|held| held == Pfn(pfn))
+        self.isolated.iter(&self.platform.frames).any(|held| held == Pfn(pfn))
     }
 
     /// Reclaim gives back what it held: some of it is evicted.
     fn put_back(&mut self) {
-        let (base, lru) = (&self.base, &self.lru);
+        let (platform, lru) = (&self.platform, &self.lru);
         let mut kept = List::new();
-        while let Some(pfn) = self.isolated.pop_tail(&base.frames) {
-            let frame = &base.frames[pfn];
+        while let Some(pfn) = self.isolated.pop_tail(&platform.frames) {
+            let frame = &platform.frames[pfn];
             if pfn.0.is_multiple_of(3) && frame.queue() != FOUND_USED {
-                let _shadow = lru.eviction(base, pfn, ROOT);
+                let _shadow = lru.eviction(platform, pfn, ROOT);
                 assert!(!frame.put(1));
-                free_folio(base, lru, pfn);
+                free_folio(platform, lru, pfn);
                 self.live[pfn.index()] = false;
             } else {
-                kept.push_head(&base.frames, pfn);
+                kept.push_head(&platform.frames, pfn);
             }
         }
         while let Some(tail) = kept.tail() {
             // All of one call are of one node.
             let mut batch = List::new();
-            let node = base.frames[tail].node();
-            while let Some(pfn) = kept.tail().filter(|&pfn| base.frames[pfn].node() == node) {
-                kept.pop_tail(&base.frames);
-                batch.push_head(&base.frames, pfn);
+            let node = platform.frames[tail].node();
+            while let Some(pfn) = kept.tail().filter(|&pfn| platform.frames[pfn].node() == node) {
+                kept.pop_tail(&platform.frames);
+                batch.push_head(&platform.frames, pfn);
             }
-            assert!(lru.putback_proposed(base, &mut batch).dead.is_empty());
+            assert!(lru.putback_proposed(platform, &mut batch).dead.is_empty());
         }
     }
 
     fn step(&mut self, step: Step) {
-        let (base, lru) = (&self.base, &self.lru);
+        let (platform, lru) = (&self.platform, &self.lru);
         match step {
             Step::New(pfn, in_group, bits) if !self.live[pfn as usize] => {
                 let possible = [F::SWAPBACKED, F::DIRTY, F::WRITEBACK, F::RECLAIM, F::ACTIVE, F::REFERENCED];
                 let flags = possible.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
                 let flags = flags.fold(F::empty(), |all, (_, &flag)| all | flag);
                 let group = self.group.filter(|_| in_group).unwrap_or(ROOT);
-                new_folio(base, lru, Pfn(pfn), group, flags);
+                new_folio(platform, lru, Pfn(pfn), group, flags);
                 self.live[pfn as usize] = true;
             }
             Step::Free(pfn) if self.live[pfn as usize] && !self.is_held(pfn) => {
-                free_folio(base, lru, Pfn(pfn));
+                free_folio(platform, lru, Pfn(pfn));
                 self.live[pfn as usize] = false;
             }
-            Step::Use(pfn) if self.live[pfn as usize] => lru.mark_accessed(base, Pfn(pfn)),
+            Step::Use(pfn) if self.live[pfn as usize] => lru.mark_accessed(platform, Pfn(pfn)),
             Step::Evict(in_group, low, anon) => {
                 let highest = if low { ZoneKind::Dma32 } else { ZoneKind::Movable };
                 let group = self.group.filter(|_| in_group).unwrap_or(ROOT);
-                let mut got = lru.isolate_proposed(base, NODE, group, Ask { highest, anon, ..ALL });
-                got.folios.iter_mut().for_each(|folios| self.isolated.splice_head(&base.frames, folios));
+                let mut got = lru.isolate_proposed(platform, NODE, group, Ask { highest, anon, ..ALL });
+                got.folios.iter_mut().for_each(|folios| self.isolated.splice_head(&platform.frames, folios));
             }
-            Step::Found(pfn) if self.is_held(pfn) => note_used(&base.frames[Pfn(pfn)]),
+            Step::Found(pfn) if self.is_held(pfn) => note_used(&platform.frames[Pfn(pfn)]),
             Step::PutBack => self.put_back(),
             Step::Move(pfn, how) if self.live[pfn as usize] => match how {
-                0 => lru.deactivate(base, Pfn(pfn)),
-                1 => lru.deactivate_file(base, Pfn(pfn)),
-                2 => lru.rotate_reclaimable(base, Pfn(pfn)),
-                3 => lru.mlock(base, Pfn(pfn)),
-                4 => lru.munlock(base, Pfn(pfn)),
-                5 => lru.activate(base, Pfn(pfn)),
+                0 => lru.deactivate(platform, Pfn(pfn)),
+                1 => lru.deactivate_file(platform, Pfn(pfn)),
+                2 => lru.rotate_reclaimable(platform, Pfn(pfn)),
+                3 => lru.mlock(platform, Pfn(pfn)),
+                4 => lru.munlock(platform, Pfn(pfn)),
+                5 => lru.activate(platform, Pfn(pfn)),
                 _ => {
-                    if lru.isolate(base, Pfn(pfn)) {
-                        lru.putback(base, Pfn(pfn));
-                        assert!(!base.frames[Pfn(pfn)].put(1));
+                    if lru.isolate(platform, Pfn(pfn)) {
+                        lru.putback(platform, Pfn(pfn));
+                        assert!(!platform.frames[Pfn(pfn)].put(1));
                     }
                 }
             },
-            Step::Switch(number) => lru.set_policy(base, PolicyKind::new(number)).unwrap(),
+            Step::Switch(number) => lru.set_policy(platform, PolicyKind::new(number)).unwrap(),
             Step::NewGroup if self.group.is_none() => {
                 self.group = Some(lru.create_group(ROOT, GroupLimits::default(), drop).unwrap());
             }
             Step::RemoveGroup => {
                 if let Some(group) = self.group.take() {
-                    lru.remove_group(base, group).unwrap();
+                    lru.remove_group(platform, group).unwrap();
                 }
             }
             _ => {}
@@ -174,29 +174,29 @@ proptest! {
         let mut world = World::new(hostile::all()[which]);
         for step in steps {
             world.step(step);
-            world.lru.validate(&world.base).map_err(TestCaseError::fail)?;
+            world.lru.validate(&world.platform).map_err(TestCaseError::fail)?;
         }
         world.put_back();
-        world.lru.validate(&world.base).map_err(TestCaseError::fail)?;
-        let listed = (0..FRAMES).filter(|&pfn| world.base.frames[Pfn(pfn)].has(F::LRU)).count();
+        world.lru.validate(&world.platform).map_err(TestCaseError::fail)?;
+        let listed = (0..FRAMES).filter(|&pfn| world.platform.frames[Pfn(pfn)].has(F::LRU)).count();
         prop_assert_eq!(listed, world.live.iter().filter(|&&live| live).count());
     }
 
     /// Whatever a policy says, all memory can be taken back.
     #[test]
     fn no_answer_keeps_memory(which in 0..hostile::all().len(), folios in 1..16u32) {
-        let (base, lru) = with(hostile::all()[which]);
+        let (platform, lru) = with(hostile::all()[which]);
         for pfn in 0..folios {
-            new_folio(&base, &lru, Pfn(pfn), ROOT, if pfn % 2 == 0 { F::SWAPBACKED } else { F::empty() });
+            new_folio(&platform, &lru, Pfn(pfn), ROOT, if pfn % 2 == 0 { F::SWAPBACKED } else { F::empty() });
         }
         let mut asked = 0;
         let mut left = folios;
         while left > 0 {
-            left -= evict_one(&base, &lru).is_some() as u32;
+            left -= evict_one(&platform, &lru).is_some() as u32;
             asked += 1;
             prop_assert!(asked < 100, "{} of {} folios are left", left, folios);
         }
-        lru.validate(&base).unwrap();
+        lru.validate(&platform).unwrap();
     }
 }
 
@@ -208,8 +208,8 @@ impl Replace for Absent {
         2
     }
 
-    fn added(&mut self, _folio: View<'_>, why: Why) -> Spot {
-        if matches!(why, Why::Back) { Spot::head(7) } else { Spot::head(1) }
+    fn added(&mut self, _folio: View<'_>, why: InsertReason) -> Spot {
+        if matches!(why, InsertReason::Back) { Spot::head(7) } else { Spot::head(1) }
     }
 
     fn next(&mut self, _sizes: &[u64]) -> Spot {
@@ -219,35 +219,35 @@ impl Replace for Absent {
 
 #[test]
 fn wrong_answers_are_counted() {
-    let (base, lru) = with(|| Box::new(Absent));
-    let wrong = || base.stats.read(Stat::PolicyWrong);
-    new_folio(&base, &lru, Pfn(0), ROOT, F::empty());
+    let (platform, lru) = with(|| Box::new(Absent));
+    let wrong = || platform.stats.read(Stat::PolicyWrong);
+    new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
     assert_eq!(wrong(), 0);
-    let (evicted, _) = evict_one(&base, &lru).unwrap();
+    let (evicted, _) = evict_one(&platform, &lru).unwrap();
     assert_eq!((evicted, wrong()), (Pfn(0), 1), "an empty list is passed over");
-    new_folio(&base, &lru, Pfn(1), ROOT, F::empty());
-    assert!(lru.isolate(&base, Pfn(1)));
-    lru.putback(&base, Pfn(1));
-    assert_eq!((list_of(&base.frames[Pfn(1)]), wrong()), (0, 2), "a wrong list is the first");
-    assert_eq!(base.stats.read(Stat::PolicyFallback), 0);
+    new_folio(&platform, &lru, Pfn(1), ROOT, F::empty());
+    assert!(lru.isolate(&platform, Pfn(1)));
+    lru.putback(&platform, Pfn(1));
+    assert_eq!((list_of(&platform.frames[Pfn(1)]), wrong()), (0, 2), "a wrong list is the first");
+    assert_eq!(platform.stats.read(Stat::PolicyFallback), 0);
 }
 
 #[test]
 fn a_policy_that_keeps_all_is_left_out_and_soon_less_is_expected_of_it() {
-    let (base, lru) = with(hostile::HOSTILE[1]);
+    let (platform, lru) = with(hostile::HOSTILE[1]);
     for pfn in 0..16 {
-        new_folio(&base, &lru, Pfn(pfn), ROOT, F::empty());
+        new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
     }
-    let fallbacks = || base.stats.read(Stat::PolicyFallback);
-    let got = lru.isolate_proposed(&base, NODE, ROOT, ONE);
+    let fallbacks = || platform.stats.read(Stat::PolicyFallback);
+    let got = lru.isolate_proposed(&platform, NODE, ROOT, ONE);
     // Four rounds, 64, and the one that is taken.
     assert_eq!((got.looked, got.taken, fallbacks()), (4 * 16 + 64 + 1, [0, 1], 1));
     let mut folios = got.folios;
     for folios in &mut folios {
-        lru.putback_proposed(&base, folios);
+        lru.putback_proposed(&platform, folios);
     }
     // It is still so: nothing was evicted.
-    assert_eq!((lru.isolate_proposed(&base, NODE, ROOT, ONE).looked, fallbacks()), (1, 1));
+    assert_eq!((lru.isolate_proposed(&platform, NODE, ROOT, ONE).looked, fallbacks()), (1, 1));
 }
 
 /// Notes what it is told.
@@ -257,8 +257,8 @@ struct Diary {
 }
 
 impl Replace for Diary {
-    fn added(&mut self, folio: View<'_>, why: Why) -> Spot {
-        assert!(matches!(why, Why::New { .. }) || folio.mark() == 7);
+    fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
+        assert!(matches!(why, InsertReason::New { .. }) || folio.mark() == 7);
         folio.set_mark(7);
         Spot::head(0)
     }
@@ -284,42 +284,42 @@ impl Replace for Diary {
 
 #[test]
 fn what_was_left_comes_back_with_the_distance() {
-    let (base, lru) = with(|| Box::new(Diary::default()));
+    let (platform, lru) = with(|| Box::new(Diary::default()));
     for pfn in 0..4 {
-        new_folio(&base, &lru, Pfn(pfn), ROOT, F::empty());
+        new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
     }
-    let shadows: Vec<_> = (0..3).map(|_| evict_one(&base, &lru).unwrap()).collect();
+    let shadows: Vec<_> = (0..3).map(|_| evict_one(&platform, &lru).unwrap()).collect();
     assert_eq!(shadows.iter().map(|evicted| evicted.0.0).collect::<Vec<_>>(), [0, 1, 2]);
     for (at, (pfn, shadow)) in shadows.into_iter().enumerate() {
-        lru.refault(&base, &[(pfn, shadow)], || 0, true);
-        assert_eq!(base.frames[pfn].mark(), at as u8 + 1);
-        base.frames[pfn].set_mark(0);
+        lru.refault(&platform, &[(pfn, shadow)], || 0, true);
+        assert_eq!(platform.frames[pfn].mark(), at as u8 + 1);
+        platform.frames[pfn].set_mark(0);
     }
-    assert_eq!(base.stats.read(Stat::WorkingsetRefaultFile), 3);
+    assert_eq!(platform.stats.read(Stat::WorkingsetRefaultFile), 3);
 }
 
 #[test]
 fn uses_are_counted_on_the_folio() {
-    let (base, lru) = with(|| Box::new(Diary::default()));
-    new_folio(&base, &lru, Pfn(0), ROOT, F::empty());
-    new_folio(&base, &lru, Pfn(1), ROOT, F::empty());
-    let view = View::new(&base.frames[Pfn(0)], 0);
+    let (platform, lru) = with(|| Box::new(Diary::default()));
+    new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
+    new_folio(&platform, &lru, Pfn(1), ROOT, F::empty());
+    let view = View::new(&platform.frames[Pfn(0)], 0);
     let counts: Vec<_> = (0..7)
         .map(|_| {
-            lru.mark_accessed(&base, Pfn(0));
+            lru.mark_accessed(&platform, Pfn(0));
             view.uses()
         })
         .collect();
     assert_eq!(counts, [1, 2, 3, 4, 5, 5, 5]);
-    assert_eq!(evict_one(&base, &lru).unwrap().0, Pfn(1), "the used one was moved");
+    assert_eq!(evict_one(&platform, &lru).unwrap().0, Pfn(1), "the used one was moved");
     assert_eq!(view.uses(), 0);
-    assert_eq!(evict_one(&base, &lru).unwrap().0, Pfn(0));
+    assert_eq!(evict_one(&platform, &lru).unwrap().0, Pfn(0));
 }
 
 #[test]
 fn a_policy_that_nobody_registered_cannot_be_chosen() {
-    let (base, lru) = setup();
-    assert_eq!(lru.set_policy(&base, CUSTOM), Err(crate::api::Error::Invalid));
+    let (platform, lru) = setup();
+    assert_eq!(lru.set_policy(&platform, CUSTOM), Err(crate::api::Error::Invalid));
     assert_eq!(lru.policy(), PolicyKind::Classic);
     let names = crate::knobs::Knob::ReclaimPolicy.info().words;
     let ours = RIVALS.iter().map(|rival| rival.0);
@@ -333,11 +333,11 @@ fn a_policy_that_nobody_registered_cannot_be_chosen() {
 #[test]
 fn movers_on_many_threads_lose_nothing() {
     extern crate std;
-    let (base, lru) = with(hostile::HOSTILE[0]);
+    let (platform, lru) = with(hostile::HOSTILE[0]);
     let group = lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
     for pfn in (0..FRAMES).map(Pfn) {
         let kind = if pfn.0.is_multiple_of(2) { F::SWAPBACKED } else { F::empty() };
-        new_folio(&base, &lru, pfn, if pfn.0.is_multiple_of(3) { group } else { ROOT }, kind);
+        new_folio(&platform, &lru, pfn, if pfn.0.is_multiple_of(3) { group } else { ROOT }, kind);
     }
     let work = |thread: u32| {
         let mut random = 0x9e37_79b9_u32.wrapping_mul(thread + 1);
@@ -346,20 +346,20 @@ fn movers_on_many_threads_lose_nothing() {
             let (pfn, node) = (Pfn((random >> 8) % FRAMES), NodeId((random >> 6) as u8 % 2));
             let from = if random & 1 == 0 { ROOT } else { group };
             match random >> 28 {
-                0..4 => lru.mark_accessed(&base, pfn),
-                4..6 => lru.deactivate(&base, pfn),
-                6..8 => lru.rotate_reclaimable(&base, pfn),
+                0..4 => lru.mark_accessed(&platform, pfn),
+                4..6 => lru.deactivate(&platform, pfn),
+                6..8 => lru.rotate_reclaimable(&platform, pfn),
                 8 if thread == 0 => {
                     let number = (random >> 4) as u8 % (PolicyKind::LAST + 1);
-                    lru.set_policy(&base, PolicyKind::new(number)).unwrap();
+                    lru.set_policy(&platform, PolicyKind::new(number)).unwrap();
                 }
                 _ => {
-                    let mut got = lru.isolate_proposed(&base, node, from, ALL);
+                    let mut got = lru.isolate_proposed(&platform, node, from, ALL);
                     for folios in &mut got.folios {
                         if let Some(tail) = folios.tail() {
-                            note_used(&base.frames[tail]);
+                            note_used(&platform.frames[tail]);
                         }
-                        assert!(lru.putback_proposed(&base, folios).dead.is_empty());
+                        assert!(lru.putback_proposed(&platform, folios).dead.is_empty());
                     }
                 }
             }
@@ -370,10 +370,10 @@ fn movers_on_many_threads_lose_nothing() {
         for thread in 0..3 {
             scope.spawn(move || work(thread));
         }
-        scope.spawn(|| lru.remove_group(&base, group).unwrap());
+        scope.spawn(|| lru.remove_group(&platform, group).unwrap());
     });
-    lru.validate(&base).unwrap();
-    let listed = (0..FRAMES).filter(|&pfn| base.frames[Pfn(pfn)].has(F::LRU)).count();
+    lru.validate(&platform).unwrap();
+    let listed = (0..FRAMES).filter(|&pfn| platform.frames[Pfn(pfn)].has(F::LRU)).count();
     assert_eq!(listed as u32, FRAMES);
-    assert!((0..FRAMES).all(|pfn| base.frames[Pfn(pfn)].refs() == 1));
+    assert!((0..FRAMES).all(|pfn| platform.frames[Pfn(pfn)].refs() == 1));
 }

@@ -35,7 +35,7 @@ fn page_out(mm: &Mm<TestMachine>, space: SpaceId) {
     mm.madvise(space, AT, 100, Advice::PageOut).unwrap();
     end_transfers(mm);
     // What has been written is at the end of its list.
-    reclaim::group(&mm.store, &mm.reclaim, mm, mm.group_of(space), 100);
+    reclaim::group(&mm.core, &mm.reclaim, mm, mm.group_of(space), 100);
     end_transfers(mm);
 }
 
@@ -124,7 +124,7 @@ fn a_limit_that_is_lowered_takes_pages_and_then_processes() {
     assert!(mm.group_usage(group).0 <= 20 && !mm.killed(space));
     mm.set_group_limits(group, GroupLimits { max: 0, swap_max: 0, ..GroupLimits::default() }).unwrap();
     assert!(mm.group_usage(group).0 == 0 || mm.killed(space));
-    assert_eq!(mm.ground().stats.read(Stat::OomKill), i64::from(mm.killed(space)));
+    assert_eq!(mm.mmu().stats.read(Stat::OomKill), i64::from(mm.killed(space)));
     assert_eq!(mm.set_group_limits(ROOT, GroupLimits::default()), Err(Error::Invalid));
     assert_eq!(mm.validate(), Ok(()));
 }
@@ -134,8 +134,8 @@ fn a_group_above_its_high_limit_reclaims_for_what_it_takes_there() {
     let (mm, group) = bench(GroupLimits::default());
     let space = with_pages(mm, group, 100);
     // As after a reclaim that has found nothing.
-    mm.store.lru.groups.set_limits(group, GroupLimits { high: 80, ..GroupLimits::default() }).unwrap();
-    let begun = || mm.ground().stats.read(Stat::PgscanAnon);
+    mm.core.lru.groups.set_limits(group, GroupLimits { high: 80, ..GroupLimits::default() }).unwrap();
+    let begun = || mm.mmu().stats.read(Stat::PgscanAnon);
     assert!(mm.fault(space, AT, AccessKind::Load).is_ok());
     assert_eq!(begun(), 0, "a fault that takes nothing, after others that took nothing there");
     mm.mmap(space, &MapRequest { at: Some(Vpn(AT.0 + 100)), pages: 1, ..request() }).unwrap();
@@ -155,10 +155,10 @@ fn a_store_to_a_shared_page_in_swap_takes_one_fault() {
     let space = with_pages(mm, group, 10);
     let child = mm.fork(space).unwrap();
     for _ in 0..3 {
-        reclaim::group(&mm.store, &mm.reclaim, mm, group, 100);
+        reclaim::group(&mm.core, &mm.reclaim, mm, group, 100);
         end_transfers(mm);
     }
-    let entry = |space| mm.store.tables.lock(mm.ground(), space).find(AT).map(|run| run.entry);
+    let entry = |space| mm.core.tables.lock(mm.mmu(), space).find(AT).map(|run| run.entry);
     assert!([space, child].into_iter().all(|space| entry(space).unwrap().as_swap().is_some()));
     assert_eq!(mm.fault(space, AT, AccessKind::Store), Ok(FaultDone::Major));
     assert!(entry(space).unwrap().has(Bits::WRITE));
@@ -213,7 +213,7 @@ fn reclaim_node(mm: &Mm<TestMachine>, times: usize) {
     let needs =
         NeedsReclaim { order: Order::ZERO, node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL };
     for _ in 0..times {
-        reclaim::direct(&mm.store, &mm.reclaim, mm, &needs);
+        reclaim::direct(&mm.core, &mm.reclaim, mm, &needs);
         end_transfers(mm);
     }
 }
@@ -227,7 +227,7 @@ fn a_group_has_settings_of_its_own() {
     assert_eq!(set(group, Knob::PageCluster, 1), Err(Error::Invalid), "no group's knob");
     assert_eq!(set(GroupId(9), Knob::ReclaimPolicy, 1), Err(Error::NotFound));
     let policies = |mm: &Mm<TestMachine>, groups: &[GroupId]| -> Vec<u8> {
-        groups.iter().map(|&group| mm.store.lru.vec(NodeId(0), group).policy().number()).collect()
+        groups.iter().map(|&group| mm.core.lru.vec(NodeId(0), group).policy().number()).collect()
     };
     let space = with_pages(mm, group, 50);
     set(group, Knob::ReclaimPolicy, 1).unwrap();
@@ -297,7 +297,7 @@ fn a_group_swaps_as_its_own_swappiness_says() {
         let spaces = [never, always].map(|group| with_pages(mm, group, 60));
         for group in [never, always] {
             for _ in 0..4 {
-                reclaim::group(&mm.store, &mm.reclaim, mm, group, 30);
+                reclaim::group(&mm.core, &mm.reclaim, mm, group, 30);
                 end_transfers(mm);
             }
         }

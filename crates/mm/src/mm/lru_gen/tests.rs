@@ -77,7 +77,7 @@ fn working_sets_are_told_by_generations() {
     mm.lru_gen_command("+ 0 0 4").unwrap();
     assert_eq!(anon(mm), [(2, 0), (3, 44), (4, 20), (5, 0)], "44 were not used since");
     assert!(mm.lru_gen(false).contains("memcg     0 /\n node     0\n"));
-    mm.store.lru.validate(mm.ground()).unwrap();
+    mm.core.lru.validate(mm.mmu()).unwrap();
     let full = mm.lru_gen(true);
     assert_eq!(full.lines().count(), 2 + 4 * (1 + 4 + 1), "{full}");
 }
@@ -93,8 +93,8 @@ fn proactive_reclaim_takes_the_oldest() {
     // Each was written first, and is taken at the next look.
     mm.lru_gen_command("- 0 0 4").unwrap();
     assert_eq!(rss(mm, space), 16, "what was used is still there");
-    assert!(mm.ground().stats.read(Stat::PswpOut) >= 48);
-    mm.store.lru.validate(mm.ground()).unwrap();
+    assert!(mm.mmu().stats.read(Stat::PswpOut) >= 48);
+    mm.core.lru.validate(mm.mmu()).unwrap();
 }
 
 #[test]
@@ -114,17 +114,17 @@ fn commands_fail_as_linux_says() {
 fn knobs_of_the_policy_agree() {
     let mm = bench();
     let space = with_pages(mm, ROOT, 20);
-    let read = |knob| mm.ground().knobs.get(knob);
+    let read = |knob| mm.mmu().knobs.get(knob);
     assert_eq!((read(Knob::ReclaimPolicy), read(Knob::LruGenEnabled)), (1, 7));
     mm.set_knob(Knob::LruGenEnabled, 6).unwrap();
-    assert_eq!((read(Knob::ReclaimPolicy), mm.store.lru.policy()), (0, PolicyKind::Classic));
-    assert_eq!(mm.ground().stats.read(Stat::NrActiveAnon), 20, "the youngest became active");
-    mm.store.lru.validate(mm.ground()).unwrap();
+    assert_eq!((read(Knob::ReclaimPolicy), mm.core.lru.policy()), (0, PolicyKind::Classic));
+    assert_eq!(mm.mmu().stats.read(Stat::NrActiveAnon), 20, "the youngest became active");
+    mm.core.lru.validate(mm.mmu()).unwrap();
     mm.set_knob(Knob::ReclaimPolicy, 1).unwrap();
     assert_eq!((read(Knob::LruGenEnabled), anon(mm).last()), (7, Some(&(3, 20))));
-    mm.store.lru.validate(mm.ground()).unwrap();
+    mm.core.lru.validate(mm.mmu()).unwrap();
     mm.exit_space(space);
-    mm.store.lru.validate(mm.ground()).unwrap();
+    mm.core.lru.validate(mm.mmu()).unwrap();
 }
 
 /// Hardware that leaves young bits to software: nobody clears many of them, and pages stay where they are.
@@ -146,12 +146,12 @@ fn each_group_ages_by_itself() {
     let groups = [0, 1].map(|_| mm.create_group(ROOT, GroupLimits::default()).unwrap());
     let spaces = groups.map(|group| with_pages(mm, group, 32));
     mm.lru_gen_command("+ 1 0 3").unwrap();
-    let vec = |group| &mm.store.lru.vec(NodeId(0), group).generations;
+    let vec = |group| &mm.core.lru.vec(NodeId(0), group).generations;
     assert_eq!((vec(groups[0]).max_seq(), vec(groups[1]).max_seq()), (4, 3));
     assert_eq!((vec(groups[0]).pages(3, false), vec(groups[1]).pages(3, false)), (32, 32));
     spaces.iter().for_each(|&space| mm.exit_space(space));
     groups.iter().for_each(|&group| mm.remove_group(group).unwrap());
-    mm.store.lru.validate(mm.ground()).unwrap();
+    mm.core.lru.validate(mm.mmu()).unwrap();
 }
 
 /// `lru_gen.bloom`: a table that was not dense at the last walk is looked at only without the filters.
@@ -168,7 +168,7 @@ fn without_filters_all_tables_are_walked() {
         use_pages(mm, space, 0..3);
         mm.lru_gen_command("+ 0 0 5 60 0").unwrap();
         assert_eq!(anon(mm).iter().find(|seq| seq.0 == 5), Some(&(5, young)), "bloom={bloom}");
-        mm.store.lru.validate(mm.ground()).unwrap();
+        mm.core.lru.validate(mm.mmu()).unwrap();
     }
 }
 
@@ -182,9 +182,9 @@ fn without_looking_around_each_page_is_met() {
         // 64 pages are taken at a time, and the second table begins in the middle of them.
         with_range(mm, ROOT, Vpn(AT.0 + TABLE_ENTRIES as u64 - 32), 128);
         mm.lru_gen_command("+ 0 0 3; + 0 0 4; - 0 0 3 60").unwrap();
-        let read = |stat| mm.ground().stats.read(stat);
+        let read = |stat| mm.mmu().stats.read(stat);
         let (met, sorted) = (read(Stat::PgscanAnon), read(Stat::Pgrefill));
         assert_eq!((met < 128, sorted > 0), (around == 1, around == 1), "{met} met, {sorted} sorted");
-        mm.store.lru.validate(mm.ground()).unwrap();
+        mm.core.lru.validate(mm.mmu()).unwrap();
     }
 }

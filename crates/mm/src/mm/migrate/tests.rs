@@ -196,7 +196,7 @@ impl Bench {
         let here = self.mm.machine().cpu();
         let waits = matches!(step, Step::Store(_) | Step::Load(_) | Step::Lock(..) | Step::Exit);
         // With a list of pages, what is owed may be paid while an entry is noted, under the lock of its tables.
-        let locked = now == Moment::Settle && self.mm.ground().knobs.get(Knob::TlbUnmap) == LIST;
+        let locked = now == Moment::Settle && self.mm.mmu().knobs.get(Knob::TlbUnmap) == LIST;
         let kept = matches!(step, Step::StoreKept(_) | Step::LoadKept(_));
         if !waits && (kept || !locked) {
             self.step(cpu, who, step);
@@ -209,7 +209,7 @@ impl Bench {
         let swap = vec![SwapArea { device: DeviceId(0), pages: 200, priority: 0 }];
         let machine = TestMachine::new(&[0, 1], &memory);
         let mm = Mm::new(machine, Config { swap, ..Config::default() }).unwrap();
-        let set = |knob, value| mm.ground().knobs.set(knob, value).unwrap();
+        let set = |knob, value| mm.mmu().knobs.set(knob, value).unwrap();
         set(Knob::TlbUnmap, policy);
         let knobs = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
         knobs.zip(sizes).for_each(|(&knob, &size)| set(knob, 2 * size));
@@ -298,7 +298,7 @@ impl Bench {
         let access = if store { AccessKind::Store } else { AccessKind::Load };
         for _ in 0..8 {
             {
-                let mut tables = mm.store.tables.lock(mm.ground(), space);
+                let mut tables = mm.core.tables.lock(mm.mmu(), space);
                 if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
                     tables.mark_used(leaf.slot, store);
                     let pfn = leaf.entry.pfn().add((at - leaf.page.0) as u32);
@@ -458,7 +458,7 @@ impl Bench {
                 let (order, node) = (Order::ZERO, NodeId(0));
                 let needs =
                     crate::alloc::NeedsReclaim { order, node, highest: ZoneKind::Normal, among: Nodes::ALL };
-                reclaim::direct(&self.mm.store, &self.mm.reclaim, &self.mm, &needs);
+                reclaim::direct(&self.mm.core, &self.mm.reclaim, &self.mm, &needs);
             }
             Op::EndTransfers => self.end_transfers(),
             Op::Policy(policy) => self.mm.set_knob(Knob::ReclaimPolicy, policy).unwrap(),
@@ -522,6 +522,6 @@ proptest! {
             bench.mm.exit_space(space);
         }
         prop_assert_eq!(bench.mm.validate(), Ok(()));
-        prop_assert_eq!(bench.mm.ground().stats.read(Stat::NrAnonPages), 0);
+        prop_assert_eq!(bench.mm.mmu().stats.read(Stat::NrAnonPages), 0);
     }
 }

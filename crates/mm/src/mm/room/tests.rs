@@ -28,18 +28,18 @@ fn nobody_goes_while_another_cpu_has_pages() {
     let store = |space, page| mm.fault(space, Vpn(AT.0 + page), AccessKind::Store);
     mm.machine().run_on(1);
     (0..40).for_each(|page| store(other, page).map(drop).unwrap());
-    let hoarded = || mm.store.alloc.pcp_pages(ZoneId(0));
+    let hoarded = || mm.core.alloc.pcp_pages(ZoneId(0));
     // CPU 1 has as much as its lists hold before they give anything back.
     mm.munmap(other, AT, 40).unwrap();
     let before = hoarded();
     mm.machine().run_on(0);
-    let tables = || mm.ground().stats.read(Stat::NrPageTablePages) as u64;
+    let tables = || mm.mmu().stats.read(Stat::NrPageTablePages) as u64;
     let (mut stored, mut used) = (0, 0);
     while store(one, stored).is_ok() && mm.oom_reports().is_empty() {
         stored += 1;
         used = stored + tables();
     }
-    let zone = &mm.store.alloc.zones()[0];
-    let unused = zone.managed() - used - zone.bare_mark(Mark::Min);
+    let zone = &mm.core.alloc.zones()[0];
+    let unused = zone.managed() - used - zone.bare_mark(Watermark::Min);
     assert!(before > 20 && unused < 3, "{before} pages lay on lists, {unused} were left");
 }

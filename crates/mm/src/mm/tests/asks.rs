@@ -43,7 +43,7 @@ impl Bench {
     }
 
     fn entry(&self, page: Vpn) -> Option<(Pfn, Bits)> {
-        let tables = self.mm.store.tables.lock(self.mm.ground(), self.space);
+        let tables = self.mm.core.tables.lock(self.mm.mmu(), self.space);
         let run = tables.find(page).filter(|run| run.entry.is_present())?;
         Some((run.entry.pfn().add((page.0 - run.page.0) as u32), run.entry.bits()))
     }
@@ -173,10 +173,10 @@ fn advice_that_a_range_cannot_follow_is_refused() {
 #[test]
 fn who_was_chosen_to_end_gets_no_memory() {
     let bench = Bench::new();
-    assert!(bench.mm.spaces.kill(&bench.mm.store, bench.space));
+    assert!(bench.mm.spaces.kill(&bench.mm.core, bench.space));
     let fault = bench.mm.fault(bench.space, AT, AccessKind::Load);
     assert_eq!(fault, Err(FaultError::Killed));
-    assert!(!bench.mm.spaces.kill(&bench.mm.store, bench.space), "it was chosen before");
+    assert!(!bench.mm.spaces.kill(&bench.mm.core, bench.space), "it was chosen before");
 }
 
 /// What may be executed, and written, is what was asked for: when it is mapped, and when that is changed.
@@ -206,12 +206,12 @@ fn pages_that_are_not_needed_are_free() {
     let bench = Bench::new();
     let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
     let (file, len) = (bench.mm.create_file(disk, 0), PAGES * PAGE_SIZE);
-    let free = bench.mm.store.alloc.zones()[0].free_pages();
+    let free = bench.mm.core.alloc.zones()[0].free_pages();
     bench.mm.write(file, 0, len, ROOT, &mut |_, _, _| ()).unwrap();
     let cached = || {
-        let (store, mut found) = (&bench.mm.store, 0);
+        let (store, mut found) = (&bench.mm.core, 0);
         for index in (0..PAGES).map(PageIndex) {
-            if let Some(pages) = store.cache.lookup(store.memory(), file, index) {
+            if let Some(pages) = store.cache.lookup(store, file, index) {
                 assert_eq!(store.frames[pages.head].refs(), 2, "the file's and ours");
                 store.put(pages.head);
                 found += 1;
@@ -219,15 +219,15 @@ fn pages_that_are_not_needed_are_free() {
         }
         found
     };
-    let (cache, memory) = (&bench.mm.store.cache, bench.mm.store.memory());
+    let (cache, memory) = (&bench.mm.core.cache, &bench.mm.core);
     assert_eq!(cache.invalidate(memory, file, PageIndex(0), PageIndex(PAGES)), 0, "they are dirty");
     assert_eq!(cached(), PAGES);
     for index in (0..PAGES).map(PageIndex) {
         let pfn = cache.lookup(memory, file, index).unwrap().head;
-        bench.mm.store.lock_folio(pfn);
+        bench.mm.core.lock_folio(pfn);
         assert!(cache.write_page_start(memory, pfn));
-        bench.mm.store.unlock_folio(pfn);
-        bench.mm.store.put(pfn);
+        bench.mm.core.unlock_folio(pfn);
+        bench.mm.core.put(pfn);
     }
     let ios = core::mem::take(&mut *bench.mm.machine().ios.lock());
     ios.iter().for_each(|io| bench.mm.io_done(io));
@@ -235,8 +235,8 @@ fn pages_that_are_not_needed_are_free() {
     assert_eq!(cached(), PAGES - 1);
     bench.mm.fadvise(file, 0, 0, FileAdvice::DontNeed).unwrap();
     assert_eq!(cached(), 0);
-    bench.mm.store.alloc.drain_all(bench.mm.ground());
-    assert!(bench.mm.store.alloc.zones()[0].free_pages() >= free, "a page is lost");
+    bench.mm.core.alloc.drain_all(bench.mm.mmu());
+    assert!(bench.mm.core.alloc.zones()[0].free_pages() >= free, "a page is lost");
     bench.mm.validate().unwrap();
 }
 
@@ -246,8 +246,8 @@ fn pages_that_are_not_needed_are_free() {
 fn shared_memory_without_a_place_is_whole_and_ends_with_its_mapping() {
     let bench = Bench::new();
     let free = |bench: &Bench| {
-        bench.mm.store.alloc.drain_all(bench.mm.ground());
-        bench.mm.store.alloc.zones()[0].free_pages()
+        bench.mm.core.alloc.drain_all(bench.mm.mmu());
+        bench.mm.core.alloc.zones()[0].free_pages()
     };
     let map = MapRequest { at: None, ..request(AT, PAGES, Backing::AnonymousShared) };
     // The way to it, which stays while its neighbour is there.
@@ -319,7 +319,7 @@ fn a_collapse_reads_what_is_missing() {
     for first in [0, LARGE] {
         let bench: &'static Bench = Box::leak(Box::new(Bench::new()));
         let (mm, machine) = (&bench.mm, bench.mm.machine());
-        mm.ground().knobs.set(Knob::ThpFilePmd, 1).unwrap();
+        mm.mmu().knobs.set(Knob::ThpFilePmd, 1).unwrap();
         // Each block holds its number.
         *machine.idle.lock() = Some(Box::new(|machine| {
             loop {

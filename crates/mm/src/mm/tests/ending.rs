@@ -45,11 +45,11 @@ fn a_page_is_looked_for_while_a_space_that_maps_it_ends() {
     // It stays mapped, so it is looked for in all spaces that map its file.
     let other = mm.fork(space).unwrap();
     mm.fault(other, AT, AccessKind::Load).unwrap();
-    let page = mm.store.tables.lock(mm.ground(), other).find(AT).unwrap().entry.pfn();
+    let page = mm.core.tables.lock(mm.mmu(), other).find(AT).unwrap().entry.pfn();
     let looking = mm.clone();
     *mm.machine().watcher.lock() = Some(Box::new(move |_, event, _| {
         if event == Event::MmPageFree {
-            looking.store.rmap.referenced(looking.store.memory(), page, None, None);
+            looking.core.rmap.referenced(&looking.core, page, None, None);
         }
     }));
     mm.exit_space(space);
@@ -84,7 +84,7 @@ fn a_space_does_not_end_while_it_is_reaped() {
         // It has all the time that it could want to overtake.
         *seen.lock().unwrap() = Some(ended.lock().unwrap().recv_timeout(Duration::from_millis(200)).is_ok());
     }));
-    assert!(mm.spaces.kill(&mm.store, space));
+    assert!(mm.spaces.kill(&mm.core, space));
     assert_eq!(*early.lock().unwrap(), Some(false), "it ended in the midst, or nothing was flushed");
     while mm.spaces.get(space).is_some() {
         std::thread::yield_now();

@@ -13,7 +13,7 @@ use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::table::Bits;
 use crate::testing::TestMachine;
-use crate::tlb::{Batch, Cleared};
+use crate::tlb::{Cleared, UnmapBatch};
 use std_alloc::boxed::Box;
 use std_alloc::vec;
 
@@ -73,7 +73,7 @@ impl Bench {
     fn new(kind: Kind, policy: u64) -> Bench {
         let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
         let mm = Mm::new(TestMachine::simple(2, 4096), Config { swap, ..Config::default() }).unwrap();
-        mm.ground().knobs.set(Knob::TlbUnmap, policy).unwrap();
+        mm.mmu().knobs.set(Knob::TlbUnmap, policy).unwrap();
         let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
         let of = if kind == DiskFile { disk } else { FileKind::Shmem };
         let file = mm.create_file(of, PAGES * PAGE_SIZE);
@@ -113,7 +113,7 @@ impl Bench {
         let needs = if store { Bits::PRESENT | Bits::WRITE } else { Bits::PRESENT };
         for _ in 0..4 {
             {
-                let mut tables = self.mm.store.tables.lock(self.mm.ground(), space);
+                let mut tables = self.mm.core.tables.lock(self.mm.mmu(), space);
                 if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
                     tables.mark_used(leaf.slot, store);
                     return (leaf.entry.pfn(), leaf.entry.has(Bits::WRITE));
@@ -165,21 +165,21 @@ impl Bench {
 
     /// Reclaim unmaps the pages. Returns how many of them CPUs keep.
     fn unmap(&self) -> usize {
-        let store = &self.mm.store;
-        let mut batch = Batch::new(self.mm.ground().base());
+        let core = &self.mm.core;
+        let mut batch = UnmapBatch::new(self.mm.mmu());
         for page in pages() {
             let (pfn, _) = self.reach(self.space, page, false);
-            let frame = &store.frames[pfn];
+            let frame = &core.frames[pfn];
             frame.get(1);
-            store.lock_folio(pfn);
+            core.lock_folio(pfn);
             if frame.is_anon() && frame.has(FrameFlags::SWAPBACKED) && !frame.has(FrameFlags::SWAPCACHE) {
-                assert!(crate::cache::add_to_swap(store.memory(), pfn));
+                assert!(crate::cache::add_to_swap(core, pfn));
             }
-            assert!(store.rmap.try_to_unmap(store.memory(), pfn, UnmapMode::default(), &mut batch).all);
-            store.unlock_folio(pfn);
-            store.put(pfn);
+            assert!(core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut batch).all);
+            core.unlock_folio(pfn);
+            core.put(pfn);
         }
-        batch.settle(self.mm.ground().base(), &store.tlb);
+        batch.settle(self.mm.mmu(), &core.tlb);
         pages().filter(|&page| self.keeps(page)).count()
     }
 
@@ -220,7 +220,7 @@ fn map_memory(bench: &Bench) {
 }
 
 fn reap(bench: &Bench) {
-    assert!(bench.mm.spaces.kill(&bench.mm.store, bench.space));
+    assert!(bench.mm.spaces.kill(&bench.mm.core, bench.space));
 }
 
 fn unmap(bench: &Bench) {
@@ -249,12 +249,12 @@ fn write(bench: &Bench) {
 }
 
 fn clean(bench: &Bench) {
-    let store = &bench.mm.store;
+    let core = &bench.mm.core;
     for page in pages() {
         let (pfn, _) = bench.reach(bench.space, page, false);
-        store.lock_folio(pfn);
-        assert!(store.rmap.mkclean(store.memory(), pfn));
-        store.unlock_folio(pfn);
+        core.lock_folio(pfn);
+        assert!(core.rmap.mkclean(core, pfn));
+        core.unlock_folio(pfn);
     }
 }
 
@@ -363,14 +363,14 @@ fn nothing_is_freed_before_the_flush() {
 fn the_flush_comes_after_the_change() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
-    let store = &bench.mm.store;
-    store.gather(bench.space, |gather| {
+    let core = &bench.mm.core;
+    core.gather(bench.space, |gather| {
         for page in pages() {
             let (pfn, _) = bench.reach(bench.space, page, true);
             bench.on(1, || bench.mm.machine().hold(page, pfn, true));
-            let mut tables = store.tables.lock(bench.mm.ground(), bench.space);
+            let mut tables = core.tables.lock(bench.mm.mmu(), bench.space);
             let run = tables.find(page).unwrap();
-            gather.tightened(bench.mm.ground(), tables.forbid_writes(&run));
+            gather.tightened(bench.mm.mmu(), tables.forbid_writes(&run));
         }
     });
     bench.check("a gather", Stands::InTheSpace);
@@ -480,13 +480,13 @@ fn what_is_given_up_is_paid_for_by_who_maps_zeroes() {
         bench.use_pages(true);
         advise(&bench, Advice::Free);
         bench.use_pages(false);
-        let (base, store) = (bench.mm.ground().base(), &bench.mm.store);
-        let mut batch = Batch::new(base);
+        let (base, store) = (bench.mm.mmu(), &bench.mm.core);
+        let mut batch = UnmapBatch::new(base);
         let frames: Vec<_> = pages().map(|page| bench.reach(bench.space, page, false).0).collect();
         for &pfn in &frames {
             store.frames[pfn].get(1);
             store.lock_folio(pfn);
-            assert!(store.rmap.try_to_unmap(store.memory(), pfn, UnmapMode::default(), &mut batch).all);
+            assert!(store.rmap.try_to_unmap(store, pfn, UnmapMode::default(), &mut batch).all);
             store.unlock_folio(pfn);
         }
         assert!(pages().all(|page| bench.keeps(page)), "nothing waits for the batch");
@@ -503,16 +503,16 @@ fn what_is_given_up_is_paid_for_by_who_maps_zeroes() {
 fn nothing_is_deferred_while_rights_are_taken() {
     let bench = Bench::new(Anonymous, LAZY);
     bench.use_pages(true);
-    let store = &bench.mm.store;
-    store.gather(bench.space, |gather| {
+    let core = &bench.mm.core;
+    core.gather(bench.space, |gather| {
         {
-            let mut tables = store.tables.lock(bench.mm.ground(), bench.space);
+            let mut tables = core.tables.lock(bench.mm.mmu(), bench.space);
             for page in pages() {
                 let run = tables.find(page).unwrap();
-                gather.tightened(bench.mm.ground(), tables.forbid_writes(&run));
+                gather.tightened(bench.mm.mmu(), tables.forbid_writes(&run));
             }
         }
-        assert_eq!(bench.unmap(), 0, "a CPU can still store");
+        assert_eq!(bench.unmap(), 0, "a CPU can still core");
     });
     protect(&bench);
     bench.use_pages(false);
@@ -540,9 +540,9 @@ fn nothing_is_deferred_until_a_call_has_flushed() {
 
 /// Another CPU's reclaim unmaps a page of the space, whose right to write may just have been taken.
 fn reclaim_meanwhile(bench: &Bench) {
-    let (base, store) = (bench.mm.ground().base(), &bench.mm.store);
+    let (base, store) = (bench.mm.mmu(), &bench.mm.core);
     let cleared = Cleared::page(bench.space, NEIGHBOUR, store.zero);
-    let mut batch = Batch::new(base);
+    let mut batch = UnmapBatch::new(base);
     let _ = batch.note_cleared(base, &store.tlb, &cleared);
     assert_eq!(store.frames[store.zero].debt(), 0, "a flush was deferred");
     // A flush from here would lead back here.

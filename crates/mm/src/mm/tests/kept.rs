@@ -14,7 +14,7 @@ use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
 use crate::table::Bits;
 use crate::testing::TestMachine;
-use crate::tlb::Batch;
+use crate::tlb::UnmapBatch;
 use std_alloc::boxed::Box;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
@@ -66,7 +66,7 @@ impl Bench {
     }
 
     fn set(&self, knob: Knob, value: u64) {
-        self.mm.ground().knobs.set(knob, value).unwrap();
+        self.mm.mmu().knobs.set(knob, value).unwrap();
     }
 
     /// From now on memory comes in folios of 16 pages.
@@ -119,7 +119,7 @@ impl Bench {
 
     /// The same without a fault, where the entry has these bits.
     fn access(&self, space: SpaceId, page: Vpn, needs: Bits, store: bool) -> Option<Pfn> {
-        let mut tables = self.mm.store.tables.lock(self.mm.ground(), space);
+        let mut tables = self.mm.core.tables.lock(self.mm.mmu(), space);
         let run = tables.find(page).filter(|run| run.entry.bits().contains(needs))?;
         tables.mark_used(run.slot, store);
         Some(run.entry.pfn().add((page.0 - run.page.0) as u32))
@@ -147,17 +147,17 @@ impl Bench {
 
     /// The head of a page's folio in the file.
     fn cached(&self, page: Vpn) -> Option<Pfn> {
-        let store = &self.mm.store;
-        let pages = store.cache.lookup(store.memory(), self.file, PageIndex(page.0 - AT.0))?;
-        store.put(pages.head);
+        let core = &self.mm.core;
+        let pages = core.cache.lookup(core, self.file, PageIndex(page.0 - AT.0))?;
+        core.put(pages.head);
         Some(pages.head)
     }
 
     fn page_out(&self, folios: &[Pfn]) {
-        let store = &self.mm.store;
+        let core = &self.mm.core;
         let isolated: Vec<Pfn> =
-            folios.iter().copied().filter(|&pfn| store.lru.isolate(self.mm.ground(), pfn)).collect();
-        reclaim::pageout(store, &self.mm.reclaim, &self.mm, &isolated);
+            folios.iter().copied().filter(|&pfn| core.lru.isolate(self.mm.mmu(), pfn)).collect();
+        reclaim::pageout(core, &self.mm.reclaim, &self.mm, &isolated);
     }
 
     /// All pages of the file go to swap, if they are dirty, and out of memory.
@@ -173,14 +173,14 @@ impl Bench {
 
     /// Reclaim gives the pages slots and unmaps them; they are not written yet.
     fn unmap_to_swap(&self) -> Vec<Pfn> {
-        let (store, base) = (&self.mm.store, self.mm.ground().base());
-        let mut batch = Batch::new(base);
+        let (store, base) = (&self.mm.core, self.mm.mmu());
+        let mut batch = UnmapBatch::new(base);
         let frames: Vec<Pfn> = pages().map(|page| self.reach(self.space, page, false)).collect();
         for &pfn in &frames {
             store.frames[pfn].get(1);
             store.lock_folio(pfn);
-            assert!(add_to_swap(store.memory(), pfn));
-            assert!(store.rmap.try_to_unmap(store.memory(), pfn, UnmapMode::default(), &mut batch).all);
+            assert!(add_to_swap(store, pfn));
+            assert!(store.rmap.try_to_unmap(store, pfn, UnmapMode::default(), &mut batch).all);
             store.unlock_folio(pfn);
             store.put(pfn);
         }
@@ -226,7 +226,7 @@ fn a_file_learns_of_stores_when_a_large_entry_goes() {
         bench.set(Knob::ShmemMaxOrder, 9);
         bench.map_file_for_both(LARGE);
         assert_eq!(bench.load(bench.space, AT), 0);
-        assert!(bench.mm.store.tables.lock(bench.mm.ground(), bench.space).find(AT).unwrap().is_large());
+        assert!(bench.mm.core.tables.lock(bench.mm.mmu(), bench.space).find(AT).unwrap().is_large());
         bench.store_all();
         call(bench, LARGE);
         bench.page_out_file();
@@ -262,7 +262,7 @@ fn a_store_to_a_page_that_is_being_written_is_kept() {
     pages().for_each(|page| bench.store(page, 1));
     let frames: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, false)).collect();
     bench.page_out(&frames);
-    assert!(frames.iter().all(|&pfn| bench.mm.store.frames[pfn].has(FrameFlags::WRITEBACK)));
+    assert!(frames.iter().all(|&pfn| bench.mm.core.frames[pfn].has(FrameFlags::WRITEBACK)));
     // The device has read all before the store.
     for io in bench.mm.machine().ios.lock().iter() {
         (0..io.pages).for_each(|i| _ = bench.blocks.lock().insert(io.block + u64::from(i), 1));
@@ -274,11 +274,11 @@ fn a_store_to_a_page_that_is_being_written_is_kept() {
         bench.page_out(&frames);
         bench.end_transfers();
     }
-    assert!(frames.iter().all(|&pfn| bench.mm.store.frames[pfn].refs() == 0), "a page is still there");
+    assert!(frames.iter().all(|&pfn| bench.mm.core.frames[pfn].refs() == 0), "a page is still there");
     bench.reads_what_was_stored("stores during a write", bench.space);
     // All slots come back.
     bench.mm.exit_space(bench.space);
-    assert_eq!(bench.mm.store.swap.free_slots(), 64);
+    assert_eq!(bench.mm.core.swap.free_slots(), 64);
     bench.mm.validate().unwrap();
 }
 
@@ -395,10 +395,10 @@ fn what_is_given_up_leaves_no_slot() {
     bench.page_out(&frames);
     bench.reads_what_was_stored("before", bench.space);
     bench.end_transfers();
-    assert_eq!(bench.mm.store.swap.free_slots(), 64 - PAGES);
+    assert_eq!(bench.mm.core.swap.free_slots(), 64 - PAGES);
     bench.mm.madvise(bench.space, AT, PAGES, Advice::Free).unwrap();
-    let given_up = bench.mm.ground().stats.read(Stat::Pglazyfree);
-    assert_eq!((given_up, bench.mm.store.swap.free_slots()), (PAGES as i64, 64));
+    let given_up = bench.mm.mmu().stats.read(Stat::Pglazyfree);
+    assert_eq!((given_up, bench.mm.core.swap.free_slots()), (PAGES as i64, 64));
     bench.mm.validate().unwrap();
 }
 
@@ -414,11 +414,11 @@ fn what_is_only_read_is_not_written_again() {
             bench.page_out(&frames);
             bench.end_transfers();
         }
-        assert!(frames.iter().all(|&pfn| bench.mm.store.frames[pfn].refs() == 0), "a page is still there");
+        assert!(frames.iter().all(|&pfn| bench.mm.core.frames[pfn].refs() == 0), "a page is still there");
         bench.reads_what_was_stored("what was swapped", bench.space);
     }
-    assert_eq!(bench.mm.ground().stats.read(Stat::PswpOut), PAGES as i64);
-    assert_eq!(bench.mm.store.swap.free_slots(), 64 - PAGES);
+    assert_eq!(bench.mm.mmu().stats.read(Stat::PswpOut), PAGES as i64);
+    assert_eq!(bench.mm.core.swap.free_slots(), 64 - PAGES);
     bench.mm.validate().unwrap();
 }
 
@@ -429,7 +429,7 @@ fn a_page_that_somebody_holds_stays_in_its_file() {
     bench.map_file(bench.space, PAGES);
     bench.store_all();
     bench.mm.munmap(bench.space, AT, PAGES).unwrap();
-    let (store, pfn) = (&bench.mm.store, bench.cached(AT).unwrap());
+    let (store, pfn) = (&bench.mm.core, bench.cached(AT).unwrap());
     store.frames[pfn].get(1);
     bench.page_out(&[pfn]);
     assert_eq!(store.frames[pfn].owner(), Owner::File(bench.file));
@@ -457,8 +457,8 @@ fn a_large_folio_takes_no_place_that_has_been_taken() {
     }));
     bench.store(AT, 5);
     *bench.mm.machine().watcher.lock() = None;
-    assert_eq!(bench.reach(bench.space, taken, false), bench.mm.store.zero);
-    assert_eq!(bench.mm.ground().sizes.sum(SizeStat::NrAnon), 0, "the folio is gone");
+    assert_eq!(bench.reach(bench.space, taken, false), bench.mm.core.zero);
+    assert_eq!(bench.mm.mmu().sizes.sum(SizeStat::NrAnon), 0, "the folio is gone");
     assert_eq!(bench.load(bench.space, AT), 5);
     bench.mm.validate().unwrap();
 }
@@ -501,7 +501,7 @@ fn a_file_that_is_being_cut_is_not_collapsed() {
     bench.map_file(bench.space, LARGE);
     bench.mm.switch(Some(bench.space));
     bench.store_all();
-    let cache = &bench.mm.store.cache;
+    let cache = &bench.mm.core.cache;
     *bench.mm.machine().entered.lock() = Some(Box::new(move |_, scope| {
         // The parts are locked, and being unmapped.
         if scope == Scope::TryToUnmapOne {
@@ -510,7 +510,7 @@ fn a_file_that_is_being_cut_is_not_collapsed() {
     }));
     assert!(bench.mm.collapse(bench.space, AT, LARGE).is_err());
     *bench.mm.machine().entered.lock() = None;
-    assert_eq!(bench.mm.store.frames[bench.cached(AT).unwrap()].order(), Order::ZERO);
+    assert_eq!(bench.mm.core.frames[bench.cached(AT).unwrap()].order(), Order::ZERO);
     // The second step of a cut.
     cache.set_size(bench.file, LARGE * PAGE_SIZE);
     bench.mm.ftruncate(bench.file, PAGES * PAGE_SIZE).unwrap();
@@ -524,17 +524,17 @@ fn a_file_that_is_being_cut_is_not_collapsed() {
 #[test]
 fn parts_of_a_folio_are_paid_for_by_who_paid_for_the_whole() {
     let bench = Bench::new(PAGES, 64, |_| ());
-    let groups = &bench.mm.store.lru.groups;
+    let groups = &bench.mm.core.lru.groups;
     let group = bench.mm.create_group(ROOT, GroupLimits::default()).unwrap();
     let space = bench.mm.create_space(group).unwrap();
     bench.mm.mmap(space, &request(16, Backing::Anonymous)).unwrap();
     let before = groups.usage(group);
     bench.set_64k();
-    let (store, head) = (&bench.mm.store, bench.reach(space, AT, true));
+    let (store, head) = (&bench.mm.core, bench.reach(space, AT, true));
     assert_eq!((store.frames[head].order(), groups.usage(group) - before), (Order(4), 16));
     store.frames[head].get(1);
     store.lock_folio(head);
-    assert!(store.rmap.split_anon(store.memory(), head, None).is_some());
+    assert!(store.rmap.split_anon(store, head, None).is_some());
     store.unlock_folio(head);
     store.put(head);
     assert!((0..16).all(|i| store.frames[head.add(i)].group() == group));
@@ -551,7 +551,7 @@ fn what_becomes_dirty_while_it_is_dropped_on_advice_is_kept() {
     let kind = FileKind::Disk { device: DeviceId(1), block: 0 };
     let file = bench.mm.create_file(kind, PAGE_SIZE);
     bench.mm.read(file, 0, PAGE_SIZE, ROOT, &mut |_, _, _| ()).unwrap();
-    let (cache, memory) = (&bench.mm.store.cache, bench.mm.store.memory());
+    let (cache, memory) = (&bench.mm.core.cache, &bench.mm.core);
     let cached = || {
         let found = cache.lookup(memory, file, PageIndex(0)).map(|folio| folio.head);
         found.inspect(|&pfn| memory.put(pfn))
@@ -559,7 +559,7 @@ fn what_becomes_dirty_while_it_is_dropped_on_advice_is_kept() {
     let pfn = cached().expect("it has been read");
     *bench.mm.machine().entered.lock() = Some(Box::new(move |_, scope| {
         if scope == Scope::RemoveMapping {
-            bench.mm.store.cache.mark_dirty(bench.mm.store.memory(), pfn);
+            bench.mm.core.cache.mark_dirty(&bench.mm.core, pfn);
         }
     }));
     bench.mm.fadvise(file, 0, 0, FileAdvice::DontNeed).unwrap();
@@ -584,7 +584,7 @@ fn a_fault_lets_go_of_a_frame_that_has_come_to_another_process() {
     bench.store(AT, value(AT));
     alone(bench.space);
     let pfn = bench.reach(bench.space, AT, false);
-    let frame = &bench.mm.store.frames[pfn];
+    let frame = &bench.mm.core.frames[pfn];
     assert!(!frame.has(FrameFlags::EXCLUSIVE));
     *bench.mm.machine().entered.lock() = Some(Box::new(move |_, scope| {
         if scope == Scope::DoWpPage && bench.mm.rss(bench.other) == 0 {

@@ -8,7 +8,7 @@ use crate::knobs::{FlushPolicy, Knob};
 use crate::migrate::Mode;
 use crate::reclaim;
 use crate::stat::SizeStat;
-use crate::table::{Bits, Run};
+use crate::table::{Bits, EntryRun};
 use crate::testing::TestMachine;
 use proptest::prelude::*;
 use std_alloc::boxed::Box;
@@ -137,9 +137,9 @@ impl World {
     fn new(policy: u64, sizes: &[u64], swap: u32) -> World {
         let swap = vec![SwapArea { device: DeviceId(0), pages: swap, priority: 0 }];
         let mm = Mm::new(TestMachine::simple(CPUS, 8192), Config { swap, ..Config::default() }).unwrap();
-        mm.ground().knobs.set(Knob::TlbUnmap, policy).unwrap();
+        mm.mmu().knobs.set(Knob::TlbUnmap, policy).unwrap();
         let knobs = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
-        knobs.zip(sizes).for_each(|(&knob, &size)| mm.ground().knobs.set(knob, 2 * size).unwrap());
+        knobs.zip(sizes).for_each(|(&knob, &size)| mm.mmu().knobs.set(knob, 2 * size).unwrap());
         let bench: &'static Bench = Box::leak(Box::new(Bench { mm, blocks: Lock::default() }));
         *bench.mm.machine().idle.lock() = Some(Box::new(|_| bench.end_transfers()));
         let first = bench.mm.create_space(ROOT).unwrap();
@@ -169,22 +169,22 @@ impl World {
             Op::Collapse(at) => {
                 let _ = self.bench.mm.collapse(space, Vpn(at / 512 * 512), 512);
             }
-            Op::Khugepaged => self.bench.mm.spaces.scan_from_start(&self.bench.mm.store),
+            Op::Khugepaged => self.bench.mm.spaces.scan_from_start(&self.bench.mm.core),
             Op::Split(at) => {
                 if let Some((pfn, _)) = self.shown(space, at) {
-                    let st = &self.bench.mm.store;
-                    let head = st.frames.head(pfn);
-                    st.frames[head].get(1);
+                    let core = &self.bench.mm.core;
+                    let head = core.frames.head(pfn);
+                    core.frames[head].get(1);
                     self.split(head);
-                    st.put(head);
+                    core.put(head);
                 }
             }
             Op::SplitDeferred => {
-                let lru = &self.bench.mm.store.lru;
+                let lru = &self.bench.mm.core.lru;
                 for _ in 0..lru.splits_deferred(NodeId(0)) {
-                    if let Some(pfn) = lru.next_deferred(self.bench.mm.ground(), NodeId(0)) {
+                    if let Some(pfn) = lru.next_deferred(self.bench.mm.mmu(), NodeId(0)) {
                         self.split(pfn);
-                        self.bench.mm.store.put(pfn);
+                        self.bench.mm.core.put(pfn);
                     }
                 }
             }
@@ -196,11 +196,11 @@ impl World {
                     highest: ZoneKind::Normal,
                     among: Nodes::ALL,
                 };
-                reclaim::direct(&self.bench.mm.store, &self.bench.mm.reclaim, &self.bench.mm, &needs);
+                reclaim::direct(&self.bench.mm.core, &self.bench.mm.reclaim, &self.bench.mm, &needs);
             }
             Op::Compact(folios, mode) => {
-                self.bench.mm.ground().knobs.set(Knob::CompactionFolios, folios).unwrap();
-                compact::everything_by(&self.bench.mm.store, mode);
+                self.bench.mm.mmu().knobs.set(Knob::CompactionFolios, folios).unwrap();
+                compact::everything_by(&self.bench.mm.core, mode);
             }
             Op::EndTransfers => self.bench.end_transfers(),
         }
@@ -208,12 +208,12 @@ impl World {
 
     /// Split a folio, of which the caller holds one reference.
     fn split(&self, pfn: Pfn) {
-        let st = &self.bench.mm.store;
-        if st.frames[pfn].order() > Order::ZERO && st.frames[pfn].is_anon() && st.try_lock_folio(pfn) {
-            let busy = st.frames[pfn].has_any(FrameFlags::SWAPCACHE | FrameFlags::WRITEBACK);
-            let split = st.rmap.split_anon(st.memory(), pfn, None).is_some();
+        let core = &self.bench.mm.core;
+        if core.frames[pfn].order() > Order::ZERO && core.frames[pfn].is_anon() && core.try_lock_folio(pfn) {
+            let busy = core.frames[pfn].has_any(FrameFlags::SWAPCACHE | FrameFlags::WRITEBACK);
+            let split = core.rmap.split_anon(core, pfn, None).is_some();
             assert_eq!(split, !busy, "nobody else uses {pfn}");
-            st.unlock_folio(pfn);
+            core.unlock_folio(pfn);
         }
     }
 
@@ -233,9 +233,9 @@ impl World {
     }
 
     /// The run of one entry that maps a page, if one does.
-    fn entry(&self, space: SpaceId, at: u64) -> Option<Run> {
+    fn entry(&self, space: SpaceId, at: u64) -> Option<EntryRun> {
         let mm = &self.bench.mm;
-        mm.store.tables.lock(mm.ground(), space).find(Vpn(at)).filter(|run| !run.entry.is_none())
+        mm.core.tables.lock(mm.mmu(), space).find(Vpn(at)).filter(|run| !run.entry.is_none())
     }
 
     /// The frame that a page shows, and whether it can be stored to.
@@ -258,7 +258,7 @@ impl World {
         let access = if store { AccessKind::Store } else { AccessKind::Load };
         for _ in 0..6 {
             {
-                let mut tables = mm.store.tables.lock(mm.ground(), space);
+                let mut tables = mm.core.tables.lock(mm.mmu(), space);
                 if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
                     tables.mark_used(leaf.slot, store);
                     let (pfn, writable) = shown_by(&leaf, at);
@@ -353,12 +353,12 @@ impl World {
     }
 
     fn sum(&self, stat: SizeStat) -> u64 {
-        self.bench.mm.ground().sizes.sum(stat)
+        self.bench.mm.mmu().sizes.sum(stat)
     }
 }
 
 /// The frame that a present entry shows for a page, and whether it can be stored to.
-fn shown_by(run: &Run, at: u64) -> (Pfn, bool) {
+fn shown_by(run: &EntryRun, at: u64) -> (Pfn, bool) {
     (run.entry.pfn().add((at - run.page.0) as u32), run.entry.has(Bits::WRITE))
 }
 
@@ -393,7 +393,7 @@ proptest! {
             world.bench.mm.exit_space(space);
         }
         world.bench.mm.validate().unwrap();
-        prop_assert_eq!(world.bench.mm.ground().stats.read(Stat::NrAnonPages), 0);
+        prop_assert_eq!(world.bench.mm.mmu().stats.read(Stat::NrAnonPages), 0);
         prop_assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 0);
     }
 }
@@ -411,13 +411,13 @@ fn a_folio_in_the_swap_cache_is_mapped_whole() {
     ] {
         for batch in [0, 1] {
             let mut world = World::new(1, &[0, 0, 1], 64);
-            world.bench.mm.ground().knobs.set(Knob::RmapBatch, batch).unwrap();
+            world.bench.mm.mmu().knobs.set(Knob::RmapBatch, batch).unwrap();
             let (at, space) = (BASE + 70, world.spaces[0].0);
             world.apply(&(0, 0, Op::Store(at + 2)));
             world.apply(&(0, 0, Op::Range(What::PageOut, at, 16)));
             let mapped = |world: &World| {
                 let mm = &world.bench.mm;
-                let tables = mm.store.tables.lock(mm.ground(), space);
+                let tables = mm.core.tables.lock(mm.mmu(), space);
                 let present = |&page: &u64| tables.find(Vpn(page)).is_some_and(|run| run.entry.is_present());
                 (at..at + 16).filter(present).count()
             };

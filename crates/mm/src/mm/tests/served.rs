@@ -43,7 +43,7 @@ impl Bench {
     }
 
     fn set(&self, knob: Knob, value: u64) {
-        self.mm.ground().knobs.set(knob, value).unwrap();
+        self.mm.mmu().knobs.set(knob, value).unwrap();
     }
 
     fn end_transfers(&self) {
@@ -65,7 +65,7 @@ impl Bench {
     }
 
     fn bits(&self, page: u64) -> Option<Bits> {
-        let tables = self.mm.store.tables.lock(self.mm.ground(), self.space);
+        let tables = self.mm.core.tables.lock(self.mm.mmu(), self.space);
         let entry = tables.find(Vpn(AT.0 + page))?.entry;
         entry.is_present().then(|| entry.bits())
     }
@@ -77,15 +77,15 @@ impl Bench {
 
     /// The first pages, which are mapped and anonymous, go to swap in this order.
     fn swap_out(&self, pages: impl IntoIterator<Item = u64>) {
-        let store = &self.mm.store;
+        let core = &self.mm.core;
         for page in pages {
             let pfn = {
-                let tables = store.tables.lock(self.mm.ground(), self.space);
+                let tables = core.tables.lock(self.mm.mmu(), self.space);
                 tables.find(Vpn(AT.0 + page)).unwrap().entry.pfn()
             };
             for _ in 0..2 {
-                if store.lru.isolate(self.mm.ground(), pfn) {
-                    reclaim::pageout(store, &self.mm.reclaim, &self.mm, &[pfn]);
+                if core.lru.isolate(self.mm.mmu(), pfn) {
+                    reclaim::pageout(core, &self.mm.reclaim, &self.mm, &[pfn]);
                 }
                 self.end_transfers();
             }
@@ -94,13 +94,13 @@ impl Bench {
     }
 
     fn hardware_stores(&self, page: u64) {
-        let mut tables = self.mm.store.tables.lock(self.mm.ground(), self.space);
+        let mut tables = self.mm.core.tables.lock(self.mm.mmu(), self.space);
         let slot = tables.find(Vpn(AT.0 + page)).unwrap().slot;
         tables.mark_used(slot, true);
     }
 
     fn count(&self, stat: Stat) -> i64 {
-        self.mm.ground().stats.read(stat)
+        self.mm.mmu().stats.read(stat)
     }
 }
 
@@ -153,9 +153,9 @@ fn a_fault_maps_what_is_cached_around_a_page_that_is_not() {
     bench.set(Knob::ReadAheadKb, 0);
     bench.set(Knob::FaultAroundBytes, 4096);
     [4, 5, 9].iter().for_each(|&page| assert_eq!(bench.load(page), FaultDone::Major));
-    let store = &bench.mm.store;
+    let core = &bench.mm.core;
     bench.mm.munmap(bench.space, AT, 64).unwrap();
-    let file = store.cache.ids().next().unwrap();
+    let file = core.cache.ids().next().unwrap();
     let backing = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };
     bench.map(64, backing);
     bench.set(Knob::FaultAroundBytes, 65536);

@@ -24,24 +24,24 @@ fn load(left: usize) -> (bool, bool, i64) {
     let request =
         MapRequest { at: Some(AT), pages: PAGES, prot: Prot::READ, backing, locked: false, populate: false };
     mm.mmap(space, &request).unwrap();
-    let memory = mm.store.memory();
+    let memory = &mm.core;
     let mut held: Vec<Pfn> = core::iter::from_fn(|| memory.new_folio(Order::ZERO, GFP).ok()).collect();
-    held.drain(..left).for_each(|pfn| mm.store.put(pfn));
+    held.drain(..left).for_each(|pfn| mm.core.put(pfn));
     let taken = held.len() as u64;
     let before = mm.free_pages();
-    let outcome = mm.spaces.fault(&mm.store, space, AT, AccessKind::Load, GFP);
+    let outcome = mm.spaces.fault(&mm.core, space, AT, AccessKind::Load, GFP);
     let failed = outcome.is_err();
     let mut read = Vec::new();
-    mm.store.cache.resident(memory, file, PageIndex(0), PAGES, |run| read.push(run));
+    mm.core.cache.resident(memory, file, PageIndex(0), PAGES, |run| read.push(run));
     for run in &read {
-        mm.store.unlock_folio(run.folio);
-        mm.store.put_many(run.folio, run.pages);
+        mm.core.unlock_folio(run.folio);
+        mm.core.put_many(run.folio, run.pages);
     }
     mm.munmap(space, AT, PAGES).unwrap();
-    mm.store.cache.set_size(file, 0);
-    mm.store.cache.truncate(memory, file, PageIndex(0));
+    mm.core.cache.set_size(file, 0);
+    mm.core.cache.truncate(memory, file, PageIndex(0));
     let missing = before as i64 - mm.free_pages() as i64;
-    held.into_iter().for_each(|pfn| mm.store.put(pfn));
+    held.into_iter().for_each(|pfn| mm.core.put(pfn));
     assert!(taken > 0);
     mm.validate().unwrap();
     (failed, !read.is_empty(), missing)

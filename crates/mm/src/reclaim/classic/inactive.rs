@@ -2,16 +2,16 @@
 
 use crate::event::Event;
 use crate::frame::List;
-use crate::lru::{LruList, Scan};
+use crate::lru::{IsolateScan, LruList};
 use crate::machine::{Machine, Scope};
-use crate::reclaim::references::Heed;
+use crate::reclaim::references::ReferenceRule;
 use crate::reclaim::shrink::Shrunk;
 use crate::reclaim::{Reclaim, ScanControl, Throttle};
 use crate::stat::{GroupStat, Stat};
 use crate::units::*;
 
 /// Folios of one type that were isolated together.
-pub(in crate::reclaim) struct Held<'a> {
+pub(in crate::reclaim) struct IsolatedFolios<'a> {
     pub folios: &'a mut List,
     pub file: bool,
     /// Pages looked at for them.
@@ -30,19 +30,20 @@ impl<M: Machine> Reclaim<'_, M> {
         pages: u64,
         sc: &mut ScanControl,
     ) -> u64 {
-        let _scope = self.st.scope(Scope::ShrinkInactiveList);
-        let (st, file) = (self.st, list.is_file());
+        let _scope = self.core.scope(Scope::ShrinkInactiveList);
+        let (core, file) = (self.core, list.is_file());
         if self.must_wait(node, file, sc) {
             return 0;
         }
-        let scan = Scan { list, pages, highest: sc.reclaim_idx, may_unmap: sc.may_unmap };
-        let mut held = st.lru.isolate_batch(st.memory().ground(), node, group, &scan);
+        let scan = IsolateScan { list, pages, highest: sc.reclaim_idx, may_unmap: sc.may_unmap };
+        let mut held = core.lru.isolate_batch(core, node, group, &scan);
         self.count_scan((sc, group), file, held.scanned);
         if held.taken == 0 {
             return 0;
         }
-        let isolated = Held { folios: &mut held.folios, file, scanned: held.scanned, taken: held.taken };
-        self.shrink_isolated((node, group), isolated, sc, Heed::Chances)
+        let isolated =
+            IsolatedFolios { folios: &mut held.folios, file, scanned: held.scanned, taken: held.taken };
+        self.shrink_isolated((node, group), isolated, sc, ReferenceRule::Chances)
     }
 
     /// Is too much on its way already? Waits a little for that to change.
@@ -66,14 +67,14 @@ impl<M: Machine> Reclaim<'_, M> {
     pub(in crate::reclaim) fn shrink_isolated(
         self,
         (node, group): (NodeId, GroupId),
-        held: Held<'_>,
+        held: IsolatedFolios<'_>,
         sc: &mut ScanControl,
-        heed: Heed,
+        rule: ReferenceRule,
     ) -> u64 {
-        let (st, file) = (self.st, held.file);
+        let (core, file) = (self.core, held.file);
         self.note_isolated(node, file, held.taken as i64);
-        let shrunk = self.shrink_folio_list(node, held.folios, sc, heed);
-        if heed == Heed::Chances {
+        let shrunk = self.shrink_folio_list(node, held.folios, sc, rule);
+        if rule == ReferenceRule::Chances {
             self.put_back(held.folios);
         } else {
             self.put_back_proposed(held.folios);
@@ -81,40 +82,40 @@ impl<M: Machine> Reclaim<'_, M> {
         self.note_isolated(node, file, -(held.taken as i64));
         self.count_steal((sc, group), file, shrunk.reclaimed);
         let rotated = held.scanned - shrunk.reclaimed;
-        st.lru.note_cost(st.memory().ground(), (node, group), file, shrunk.pageout, rotated);
+        core.lru.note_cost(core, (node, group), file, shrunk.pageout, rotated);
         self.note_met(sc, &shrunk, held.taken, file);
         let args = [node.0 as u64, held.scanned, shrunk.reclaimed, sc.priority as u64];
-        st.event(Event::MmVmscanLruShrinkInactive, args);
+        core.event(Event::MmVmscanLruShrinkInactive, args);
         shrunk.reclaimed
     }
 
     /// Of folios that were isolated together, so many pages, reclaim met this.
     pub(in crate::reclaim) fn note_met(self, sc: &mut ScanControl, shrunk: &Shrunk, taken: u64, file: bool) {
-        if shrunk.met.unqueued_dirty == taken {
+        if shrunk.dirty_counts.unqueued_dirty == taken {
             // Everything on the tail is dirty, and nobody writes it: the flusher is late.
-            self.st.cache.want_flusher(self.st.memory());
+            self.core.cache.want_flusher(&self.core);
         }
-        let met = &mut sc.met;
-        met.dirty += shrunk.met.dirty;
-        met.unqueued_dirty += shrunk.met.unqueued_dirty;
-        met.congested += shrunk.met.congested;
-        met.writeback += shrunk.met.writeback;
-        met.immediate += shrunk.met.immediate;
-        met.taken += taken;
+        let dirty_counts = &mut sc.dirty_counts;
+        dirty_counts.dirty += shrunk.dirty_counts.dirty;
+        dirty_counts.unqueued_dirty += shrunk.dirty_counts.unqueued_dirty;
+        dirty_counts.congested += shrunk.dirty_counts.congested;
+        dirty_counts.writeback += shrunk.dirty_counts.writeback;
+        dirty_counts.immediate += shrunk.dirty_counts.immediate;
+        dirty_counts.taken += taken;
         if file {
-            met.file_taken += taken;
+            dirty_counts.file_taken += taken;
         }
     }
 
     /// Pages of a group's vector were looked at.
     pub(in crate::reclaim) fn count_scan(self, (sc, group): (&ScanControl, GroupId), file: bool, pages: u64) {
         let by = if sc.kswapd { GroupStat::PgscanKswapd } else { GroupStat::PgscanDirect };
-        self.st.lru.groups.count(group, by, pages);
+        self.core.lru.groups.count(group, by, pages);
         if !sc.is_group() {
             let by = if sc.kswapd { Stat::PgscanKswapd } else { Stat::PgscanDirect };
-            self.st.count(by, pages as i64);
+            self.core.count(by, pages as i64);
         }
-        self.st.count(if file { Stat::PgscanFile } else { Stat::PgscanAnon }, pages as i64);
+        self.core.count(if file { Stat::PgscanFile } else { Stat::PgscanAnon }, pages as i64);
     }
 
     /// Pages of a group's vector were freed.
@@ -125,11 +126,11 @@ impl<M: Machine> Reclaim<'_, M> {
         pages: u64,
     ) {
         let by = if sc.kswapd { GroupStat::PgstealKswapd } else { GroupStat::PgstealDirect };
-        self.st.lru.groups.count(group, by, pages);
+        self.core.lru.groups.count(group, by, pages);
         if !sc.is_group() {
             let by = if sc.kswapd { Stat::PgstealKswapd } else { Stat::PgstealDirect };
-            self.st.count(by, pages as i64);
+            self.core.count(by, pages as i64);
         }
-        self.st.count(if file { Stat::PgstealFile } else { Stat::PgstealAnon }, pages as i64);
+        self.core.count(if file { Stat::PgstealFile } else { Stat::PgstealAnon }, pages as i64);
     }
 }

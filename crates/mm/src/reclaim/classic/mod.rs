@@ -8,25 +8,25 @@ pub(super) mod inactive;
 
 use super::balance::{Situation, Targets, inactive_is_low, scan_target, unprotected};
 use super::{DEF_PRIORITY, Front, Reclaim, SWAP_CLUSTER_MAX, ScanControl};
-use crate::alloc::Mark;
+use crate::alloc::Watermark;
 use crate::lru::{Known, LruList, PolicyKind, ROOT};
 use crate::machine::{Machine, ZoneKind};
 use crate::units::*;
 
 /// The classic lists.
-pub(super) struct Classic;
+pub(super) struct ClassicFront;
 
 fn known<M: Machine>(cx: Reclaim<'_, M>, node: NodeId, group: GroupId) -> Known {
-    cx.st.lru.known(cx.st.memory().ground(), node, group)
+    cx.core.lru.known(&cx.core, node, group)
 }
 
 fn is_low(known: &Known, file: bool) -> bool {
     inactive_is_low(known.pages(LruList::new(file, false)), known.pages(LruList::new(file, true)))
 }
 
-impl<M: Machine> Front<M> for Classic {
+impl<M: Machine> Front<M> for ClassicFront {
     fn prepare(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl) {
-        let vec = cx.st.lru.vec(node, sc.top());
+        let vec = cx.core.lru.vec(node, sc.top());
         let known = known(cx, node, sc.top());
         sc.cost = vec.cost();
         for file in [false, true] {
@@ -54,7 +54,7 @@ impl<M: Machine> Front<M> for Classic {
                     reclaimed += cx.shrink_list(node, group, list, pages, sc);
                 }
             }
-            cx.st.machine.resched();
+            cx.core.machine.resched();
             if reclaimed >= sc.nr_to_reclaim && !whole && !targets.wind_down() {
                 break;
             }
@@ -70,14 +70,14 @@ impl<M: Machine> Front<M> for Classic {
         if !cx.can_age_anon(node) || !is_low(&known(cx, node, ROOT), false) {
             return;
         }
-        let has_lists = |&group: &GroupId| cx.st.lru.policy_in(group) == PolicyKind::Classic;
-        for group in cx.st.lru.groups.subtree(ROOT).filter(has_lists) {
+        let has_lists = |&group: &GroupId| cx.core.lru.policy_in(group) == PolicyKind::Classic;
+        for group in cx.core.lru.groups.subtree(ROOT).filter(has_lists) {
             cx.shrink_active(node, group, LruList::ActiveAnon, SWAP_CLUSTER_MAX, sc);
         }
     }
 
     fn finish(&self, cx: Reclaim<'_, M>, node: NodeId, top: GroupId) {
-        cx.st.lru.vec(node, top).snapshot_refaults(&known(cx, node, top));
+        cx.core.lru.vec(node, top).snapshot_refaults(&known(cx, node, top));
     }
 }
 
@@ -105,11 +105,11 @@ impl<M: Machine> Reclaim<'_, M> {
 /// Is the whole node so short of file pages that free memory and they together are below the high marks, while
 /// anonymous memory has cold pages to offer? Then more scanning of files would only make the few left thrash.
 fn file_is_tiny<M: Machine>(cx: Reclaim<'_, M>, node: NodeId, anon_ages: bool, priority: u32) -> bool {
-    let vec = cx.st.lru.node_vec(node);
+    let vec = cx.core.lru.node_vec(node);
     let (mut free, mut high) = (0, 0);
-    for zone in cx.st.alloc.zones_of(node, ZoneKind::Movable) {
+    for zone in cx.core.alloc.zones_of(node, ZoneKind::Movable) {
         free += zone.free_pages();
-        high += zone.mark(Mark::High);
+        high += zone.mark(Watermark::High);
     }
     let file = vec.pages(LruList::ActiveFile) + vec.pages(LruList::InactiveFile);
     file + free <= high && !anon_ages && vec.pages(LruList::InactiveAnon) >> priority != 0
@@ -121,7 +121,7 @@ fn scan_targets<M: Machine>(
     group: GroupId,
     sc: &mut ScanControl,
 ) -> Targets {
-    let (lru, groups) = (&cx.st.lru, &cx.st.lru.groups);
+    let (lru, groups) = (&cx.core.lru, &cx.core.lru.groups);
     let situation = Situation {
         can_swap: sc.may_swap && cx.can_swap(node, group),
         is_group: sc.is_group(),

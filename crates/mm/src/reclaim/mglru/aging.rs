@@ -45,7 +45,7 @@ const HISTORY: usize = 4;
 
 /// Who is next.
 #[derive(Default)]
-struct Cursor {
+struct AgingCursor {
     /// The number to begin with.
     next: u32,
     /// Is somebody on the way?
@@ -59,7 +59,7 @@ struct Cursor {
 pub(in crate::reclaim) struct Aging {
     /// The last generation for which all spaces were visited.
     seq: AtomicU64,
-    cursor: Lock<Cursor>,
+    cursor: Lock<AgingCursor>,
     pub(super) filters: Filters,
     stats: [[AtomicU64; 4]; HISTORY],
 }
@@ -73,7 +73,7 @@ impl Default for Aging {
 }
 
 /// What there is to do for who ages a vector.
-enum Next {
+enum AgingStep {
     /// Visit a space; the whole of it, if it is new.
     Visit(SpaceId, bool),
     /// There are no more: begin the generation.
@@ -96,10 +96,10 @@ impl Aging {
     }
 
     /// The next space for who makes the generation after `seq`.
-    fn next(&self, spaces: &dyn AddressSpaces, place: (NodeId, GroupId), seq: u64, force: bool) -> Next {
+    fn next(&self, spaces: &dyn AddressSpaces, place: (NodeId, GroupId), seq: u64, force: bool) -> AgingStep {
         let mut cursor = self.cursor.lock();
         if seq <= self.seq.load(Relaxed) {
-            return Next::Done;
+            return AgingStep::Done;
         }
         if !cursor.begun {
             cursor.begun = true;
@@ -115,11 +115,11 @@ impl Aging {
             };
             let whole = force || member.arrival > cursor.seen;
             if spaces.take_ran(space, place.0) || whole {
-                return Next::Visit(space, whole);
+                return AgingStep::Visit(space, whole);
             }
         }
         self.end(&mut cursor, seq);
-        Next::Last
+        AgingStep::Last
     }
 
     /// Nobody looks at page tables for the generation after `seq`. `false`: it has been made.
@@ -132,8 +132,8 @@ impl Aging {
         due
     }
 
-    fn end(&self, cursor: &mut Cursor, seq: u64) {
-        *cursor = Cursor { seen: cursor.arrivals, arrivals: cursor.arrivals, ..Cursor::default() };
+    fn end(&self, cursor: &mut AgingCursor, seq: u64) {
+        *cursor = AgingCursor { seen: cursor.arrivals, arrivals: cursor.arrivals, ..AgingCursor::default() };
         self.seq.store(seq, Relaxed);
         self.stats[(seq + 1) as usize % HISTORY].iter().for_each(|stat| stat.store(0, Relaxed));
     }
@@ -179,8 +179,8 @@ impl<'a, M: Machine> Reclaim<'a, M> {
     /// May walks look at page tables? Where an access to an old entry faults, forgetting many young bits would cost a
     /// storm of faults.
     fn walks_tables(self) -> bool {
-        let enabled = self.st.knobs.get(Knob::LruGenEnabled) & caps::MM_WALK != 0;
-        enabled && self.st.machine.has_hw_pte_young()
+        let enabled = self.core.knobs.get(Knob::LruGenEnabled) & caps::MM_WALK != 0;
+        enabled && self.core.machine.has_hw_pte_young()
     }
 
     /// Give a vector a new generation after that of `seq`, if it has none yet: look at the spaces of its group first,
@@ -193,16 +193,16 @@ impl<'a, M: Machine> Reclaim<'a, M> {
         can_swap: bool,
         force: bool,
     ) -> bool {
-        let _scope = self.st.scope(Scope::AgeVec);
-        let (lru, aging) = (&self.st.lru, self.state.aging(node, group));
+        let _scope = self.core.scope(Scope::AgeVec);
+        let (lru, aging) = (&self.core.lru, self.state.aging(node, group));
         let last = if self.walks_tables() {
             self.walk_spaces(node, group, seq, can_swap, force)
         } else {
             aging.pass(seq)
         };
-        let begun = last && lru.begin_generation(self.st.memory().ground(), node, group, seq, can_swap);
+        let begun = last && lru.begin_generation(&self.core, node, group, seq, can_swap);
         if begun {
-            self.st.machine.wake(WaitKey::Generation(node));
+            self.core.machine.wake(WaitKey::Generation(node));
         }
         begun
     }
@@ -211,7 +211,7 @@ impl<'a, M: Machine> Reclaim<'a, M> {
     /// would find nothing to evict, again and again, and take memory for out while it is being aged. (Linux 6.1 waited,
     /// 6.12 goes on.)
     pub(super) fn await_generation(self, node: NodeId, group: GroupId, seq: u64) -> bool {
-        let (machine, generations) = (&self.st.machine, &self.st.lru.vec(node, group).generations);
+        let (machine, generations) = (&self.core.machine, &self.core.lru.vec(node, group).generations);
         let deadline = machine.now() + PATIENCE;
         while generations.max_seq() == seq && machine.now() < deadline {
             let ticket = machine.ticket(WaitKey::Generation(node));
@@ -229,8 +229,8 @@ impl<'a, M: Machine> Reclaim<'a, M> {
         if !self.walks_tables() {
             return;
         }
-        let _scope = self.st.scope(Scope::AgeVec);
-        let seq = self.st.lru.vec(node, group).generations.max_seq();
+        let _scope = self.core.scope(Scope::AgeVec);
+        let seq = self.core.lru.vec(node, group).generations.max_seq();
         let mut walk = self.walk(node, group, seq, true, true);
         for space in (0..self.spaces.bound()).map(SpaceId) {
             if self.spaces.member(space).is_some_and(|member| member.group == group) {
@@ -243,22 +243,22 @@ impl<'a, M: Machine> Reclaim<'a, M> {
         let mut walk = self.walk(node, group, seq, can_swap, force);
         loop {
             match walk.aging.next(self.spaces, (node, group), seq, force) {
-                Next::Visit(space, whole) => {
+                AgingStep::Visit(space, whole) => {
                     walk.force = whole;
                     walk.space(space);
                 }
-                Next::Last => return true,
-                Next::Done => return false,
+                AgingStep::Last => return true,
+                AgingStep::Done => return false,
             }
         }
     }
 
     fn walk(self, node: NodeId, group: GroupId, seq: u64, can_swap: bool, force: bool) -> Walk<'a, M> {
-        let nonleaf = self.st.machine.has_hw_nonleaf_young()
-            && self.st.knobs.get(Knob::LruGenEnabled) & caps::NONLEAF_YOUNG != 0;
-        let bloom = self.st.knobs.get(Knob::LruGenBloom) != 0;
+        let nonleaf = self.core.machine.has_hw_nonleaf_young()
+            && self.core.knobs.get(Knob::LruGenEnabled) & caps::NONLEAF_YOUNG != 0;
+        let bloom = self.core.knobs.get(Knob::LruGenBloom) != 0;
         let aging = self.state.aging(node, group);
-        let promotions = self.st.lru.promotions(self.st.memory().ground(), node, group);
+        let promotions = self.core.lru.promotions(&self.core, node, group);
         let tells = self.tells_of_young(node);
         Walk { cx: self, aging, node, group, seq, can_swap, force, bloom, nonleaf, promotions, tells }
     }
@@ -268,7 +268,7 @@ impl<'a, M: Machine> Reclaim<'a, M> {
         if sc.priority != DEF_PRIORITY || sc.nr_to_reclaim < crate::lru::mglru::BATCH {
             return;
         }
-        let vec = self.st.lru.node_vec(node);
+        let vec = self.core.lru.node_vec(node);
         let mut reclaimable = vec.pages(crate::lru::LruList::InactiveFile);
         if self.can_swap(node, ROOT) {
             reclaimable += vec.pages(crate::lru::LruList::InactiveAnon);

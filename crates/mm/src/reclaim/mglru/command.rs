@@ -11,8 +11,8 @@
 use crate::lru::MAX_SWAPPINESS;
 use crate::lru::mglru::{MAX_GENERATIONS, MIN_GENERATIONS};
 use crate::machine::{Machine, ZoneKind};
+use crate::mm_core::MmCore;
 use crate::reclaim::{AddressSpaces, Reclaim, ReclaimState, ScanControl};
-use crate::store::Store;
 use crate::units::*;
 
 /// Why a command was not carried out.
@@ -57,12 +57,12 @@ impl Command {
 
 /// Carry out commands, up to the first that fails.
 pub fn command<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     state: &ReclaimState,
     spaces: &dyn AddressSpaces,
     text: &str,
 ) -> Result<(), CommandError> {
-    let cx = Reclaim { st, state, spaces };
+    let cx = Reclaim { core, state, spaces };
     let commands = text.split([',', ';', '\n']).map(str::trim).filter(|command| !command.is_empty());
     for text in commands {
         let command = Command::parse(text).ok_or(CommandError::Invalid)?;
@@ -74,7 +74,7 @@ pub fn command<M: Machine>(
 impl<M: Machine> Reclaim<'_, M> {
     fn carry_out(self, command: Command) -> Result<(), CommandError> {
         let Command { group, node, seq, option, .. } = command;
-        let lru = &self.st.lru;
+        let lru = &self.core.lru;
         let known = lru.groups.is_live(group) && node.index() < lru.nodes();
         if !known || command.swappiness.is_some_and(|swappiness| swappiness > MAX_SWAPPINESS) {
             return Err(CommandError::Invalid);
@@ -97,7 +97,7 @@ impl<M: Machine> Reclaim<'_, M> {
         can_swap: bool,
         force: bool,
     ) -> Result<(), CommandError> {
-        let generations = &self.st.lru.vec(node, group).generations;
+        let generations = &self.core.lru.vec(node, group).generations;
         let max = generations.max_seq();
         if seq > max {
             return Err(CommandError::Invalid);
@@ -119,7 +119,7 @@ impl<M: Machine> Reclaim<'_, M> {
         swappiness: u64,
         sc: &mut ScanControl,
     ) -> Result<(), CommandError> {
-        let generations = &self.st.lru.vec(node, group).generations;
+        let generations = &self.core.lru.vec(node, group).generations;
         if seq + MIN_GENERATIONS > generations.max_seq() {
             return Err(CommandError::Invalid);
         }
@@ -127,7 +127,7 @@ impl<M: Machine> Reclaim<'_, M> {
             && sc.nr_reclaimed < sc.nr_to_reclaim
             && self.evict_some(node, group, swappiness, sc, None) > 0
         {
-            self.st.machine.resched();
+            self.core.machine.resched();
         }
         Ok(())
     }

@@ -10,9 +10,9 @@ use crate::lru::mglru::form::{MARKS, distance, has_budget, is_reworked};
 use crate::lru::mglru::{BATCH, Evictable, MIN_GENERATIONS, Wanted};
 use crate::lru::{PolicyKind, ROOT, evictable};
 use crate::machine::{Machine, Scope};
-use crate::reclaim::references::Heed;
+use crate::reclaim::references::ReferenceRule;
 use crate::reclaim::shrink::Shrunk;
-use crate::reclaim::{DEF_PRIORITY, Met, Reclaim, ScanControl};
+use crate::reclaim::{DEF_PRIORITY, DirtyCounts, Reclaim, ScanControl};
 use crate::stat::{GroupStat, Stat};
 use crate::units::*;
 
@@ -27,13 +27,13 @@ impl<M: Machine> Reclaim<'_, M> {
         // for few.
         if sc.may_writepage && sc.may_unmap {
             self.set_initial_priority(node, sc);
-            sc.met = Met::default();
+            sc.dirty_counts = DirtyCounts::default();
             if sc.kswapd {
                 // What was reclaimed in earlier passes is no reason to end this one.
                 sc.nr_reclaimed = 0;
             }
-            if self.st.knobs.get(Knob::LruGenMemcgLru) != 0 {
-                self.state.groups(node).pass(&self.st.lru.groups, |groups, group| {
+            if self.core.knobs.get(Knob::LruGenMemcgLru) != 0 {
+                self.state.groups(node).pass(&self.core.lru.groups, |groups, group| {
                     let turn = self.shrink_one(node, group, sc, groups.is_at_tail(group));
                     (turn, self.is_enough(node, sc))
                 });
@@ -44,8 +44,8 @@ impl<M: Machine> Reclaim<'_, M> {
             if sc.kswapd {
                 sc.nr_reclaimed += before;
             }
-            if has_budget(&self.st.knobs) {
-                self.heed_disks(node, sc.nr_reclaimed - before, sc);
+            if has_budget(&self.core.knobs) {
+                self.respond_to_dirty(node, sc.nr_reclaimed - before, sc);
             }
         }
         if sc.nr_reclaimed > before {
@@ -55,7 +55,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Reclaim from all groups, and from those below memory.low if the others had too little.
     fn shrink_all(self, node: NodeId, sc: &mut ScanControl) {
-        let groups = &self.st.lru.groups;
+        let groups = &self.core.lru.groups;
         for low in [false, true] {
             let mut spared = false;
             for group in groups.subtree(ROOT) {
@@ -74,7 +74,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Reclaim from one group. Says where it goes from here in the order of groups.
     fn shrink_one(self, node: NodeId, group: GroupId, sc: &mut ScanControl, at_tail: bool) -> Turn {
-        let groups = &self.st.lru.groups;
+        let groups = &self.core.lru.groups;
         groups.calculate_protection(sc.top(), group);
         if groups.below_min(sc.top(), group) {
             return Turn::Young;
@@ -86,7 +86,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if is_low {
             groups.count(group, GroupStat::Low, 1);
         }
-        if self.st.lru.policy_in(group) != PolicyKind::MgLru {
+        if self.core.lru.policy_in(group) != PolicyKind::MgLru {
             // Its front end knows of no aging: each visit takes a share, and others have their turn.
             self.shrink_vec(node, group, sc);
             return Turn::Young;
@@ -106,13 +106,13 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Evict from a vector as much as its share is at this priority. Returns whether it was found short of cold folios,
     /// and aged.
     pub(super) fn evict(self, node: NodeId, group: GroupId, sc: &mut ScanControl) -> bool {
-        let _scope = self.st.scope(Scope::EvictFolios);
+        let _scope = self.core.scope(Scope::EvictFolios);
         let swappiness = self.swappiness(node, group, sc);
-        if has_budget(&self.st.knobs) {
+        if has_budget(&self.core.knobs) {
             return self.evict_budget(node, group, swappiness, sc);
         }
         let (mut scanned, mut aged) = (0, false);
-        sc.met = Met::default();
+        sc.dirty_counts = DirtyCounts::default();
         loop {
             let Some(share) = self.share(node, group, swappiness > 0, sc) else {
                 aged = true;
@@ -123,11 +123,12 @@ impl<M: Machine> Reclaim<'_, M> {
             if progress == 0 || scanned >= share || self.is_enough(node, sc) {
                 break;
             }
-            self.st.machine.resched();
+            self.core.machine.resched();
         }
-        if sc.met.unqueued_dirty > 0 && sc.met.unqueued_dirty == sc.met.file_taken {
+        if sc.dirty_counts.unqueued_dirty > 0 && sc.dirty_counts.unqueued_dirty == sc.dirty_counts.file_taken
+        {
             // All that was taken of files is dirty, and nobody writes it.
-            self.st.cache.want_flusher(self.st.memory());
+            self.core.cache.want_flusher(&self.core);
         }
         aged
     }
@@ -135,7 +136,7 @@ impl<M: Machine> Reclaim<'_, M> {
     /// The same in the form of 7.2: what is scanned is said once, at the beginning, by the priority alone, and spent
     /// batch by batch; who finds the vector short of cold folios on the way ages it, and goes on.
     fn evict_budget(self, node: NodeId, group: GroupId, swappiness: u64, sc: &mut ScanControl) -> bool {
-        if self.st.lru.groups.below_min(sc.top(), group) {
+        if self.core.lru.groups.below_min(sc.top(), group) {
             return true;
         }
         let can_swap = swappiness > 0;
@@ -147,7 +148,7 @@ impl<M: Machine> Reclaim<'_, M> {
                 break;
             }
             left = left.saturating_sub(scanned);
-            self.st.machine.resched();
+            self.core.machine.resched();
         }
         aged
     }
@@ -155,7 +156,7 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Age a vector of which nothing can be evicted, or soon will be; the second not at the first priority, as there
     /// may be enough elsewhere. Returns whether it has aged.
     fn age_if_short(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> bool {
-        let generations = &self.st.lru.vec(node, group).generations;
+        let generations = &self.core.lru.vec(node, group).generations;
         let seq = generations.max_seq();
         let exhausted = generations.min_seq(!can_swap) + MIN_GENERATIONS > seq;
         let short = exhausted || sc.priority < DEF_PRIORITY && should_age(generations, can_swap, true).0;
@@ -166,12 +167,12 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Pages to scan of a vector. `None`: nothing, it is protected, or was short of cold folios and is aged now.
     pub(super) fn share(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> Option<u64> {
-        if self.st.lru.groups.below_min(sc.top(), group) {
+        if self.core.lru.groups.below_min(sc.top(), group) {
             return None;
         }
-        let generations = &self.st.lru.vec(node, group).generations;
+        let generations = &self.core.lru.vec(node, group).generations;
         let seq = generations.max_seq();
-        let (short, total) = should_age(generations, can_swap, is_reworked(&self.st.knobs));
+        let (short, total) = should_age(generations, can_swap, is_reworked(&self.core.knobs));
         // At the first priority there may be enough elsewhere.
         if !short || sc.priority == DEF_PRIORITY {
             return Some(total >> sc.priority);
@@ -193,8 +194,8 @@ impl<M: Machine> Reclaim<'_, M> {
         if !sc.kswapd || sc.order > Order::ZERO {
             return false;
         }
-        let mark = kswapd_mark(&self.st.knobs);
-        self.st
+        let mark = kswapd_mark(&self.core.knobs);
+        self.core
             .alloc
             .zones_of(node, sc.reclaim_idx)
             .all(|zone| zone.watermark_ok_above(BATCH, mark, sc.reclaim_idx, Reserve::None))
@@ -210,18 +211,18 @@ impl<M: Machine> Reclaim<'_, M> {
         sc: &mut ScanControl,
         budget: Option<u64>,
     ) -> u64 {
-        let st = self.st;
+        let core = self.core;
         let wanted = Wanted { highest: sc.reclaim_idx, swappiness, budget };
-        let mut got = st.lru.isolate_oldest(st.memory().ground(), node, group, wanted);
+        let mut got = core.lru.isolate_oldest(core, node, group, wanted);
         self.count_isolated((sc, group), &got);
-        sc.met.file_taken += got.dirty;
-        sc.met.unqueued_dirty += got.unqueued_dirty;
+        sc.dirty_counts.file_taken += got.dirty;
+        sc.dirty_counts.unqueued_dirty += got.unqueued_dirty;
         if got.taken == 0 {
             return got.progress;
         }
         let mut folios = core::mem::take(&mut got.folios);
         for again in [false, true] {
-            let shrunk = self.shrink_folio_list(node, &mut folios, sc, Heed::Chances);
+            let shrunk = self.shrink_folio_list(node, &mut folios, sc, ReferenceRule::Chances);
             self.note_shrunk((node, group), sc, &got, &shrunk, again);
             let mut clean = self.mark_kept(&mut folios, again);
             self.put_back(&mut folios);
@@ -235,9 +236,9 @@ impl<M: Machine> Reclaim<'_, M> {
 
     fn count_isolated(self, (sc, group): (&ScanControl, GroupId), got: &Evictable) {
         self.count_scan((sc, group), got.file, got.taken);
-        self.st.lru.groups.count(group, GroupStat::Pgrefill, got.sorted);
+        self.core.lru.groups.count(group, GroupStat::Pgrefill, got.sorted);
         if !sc.is_group() {
-            self.st.count(Stat::Pgrefill, got.sorted as i64);
+            self.core.count(Stat::Pgrefill, got.sorted as i64);
         }
     }
 
@@ -249,23 +250,23 @@ impl<M: Machine> Reclaim<'_, M> {
         shrunk: &Shrunk,
         again: bool,
     ) {
-        if has_budget(&self.st.knobs) && !again {
+        if has_budget(&self.core.knobs) && !again {
             self.note_met(sc, shrunk, got.taken, got.file);
         } else {
-            sc.met.file_taken += if got.file && !again { got.taken } else { 0 };
-            sc.met.unqueued_dirty += shrunk.met.unqueued_dirty;
+            sc.dirty_counts.file_taken += if got.file && !again { got.taken } else { 0 };
+            sc.dirty_counts.unqueued_dirty += shrunk.dirty_counts.unqueued_dirty;
         }
         sc.nr_reclaimed += shrunk.reclaimed;
         self.count_steal((sc, group), got.file, shrunk.reclaimed);
         let args = [node.0 as u64, got.progress, shrunk.reclaimed, sc.priority as u64];
-        self.st.event(Event::MmVmscanLruShrinkInactive, args);
+        self.core.event(Event::MmVmscanLruShrinkInactive, args);
     }
 
     /// Say of isolated folios that reclaim did not free where they go: to the youngest generation, unless their write
     /// decides. Returns those that nothing speaks for (their write may have ended just now), unless they were tried
     /// `again` already.
     fn mark_kept(self, folios: &mut List, again: bool) -> List {
-        let (frames, reworked) = (&self.st.frames, is_reworked(&self.st.knobs));
+        let (frames, reworked) = (&self.core.frames, is_reworked(&self.core.knobs));
         let (mut kept, mut clean) = (List::new(), List::new());
         while let Some(pfn) = folios.pop_tail(frames) {
             let frame = &frames[pfn];

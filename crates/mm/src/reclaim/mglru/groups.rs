@@ -33,7 +33,7 @@ pub(in crate::reclaim) enum Turn {
 
 /// Where a group stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Spot {
+struct GroupPosition {
     seq: u64,
     bin: usize,
     at_tail: bool,
@@ -45,7 +45,7 @@ struct Order {
     seq: u64,
     bins: [[VecDeque<GroupId>; BINS]; GENERATIONS as usize],
     /// By group; those that were never seen, or are gone, stand nowhere.
-    spots: Vec<Option<Spot>>,
+    spots: Vec<Option<GroupPosition>>,
     random: u64,
 }
 
@@ -82,11 +82,11 @@ impl Order {
     fn put(&mut self, group: GroupId, seq: u64, at_tail: bool) {
         let bin = self.random_bin();
         self.bin(seq, bin).push_back(group);
-        self.spots[group.index()] = Some(Spot { seq, bin, at_tail });
+        self.spots[group.index()] = Some(GroupPosition { seq, bin, at_tail });
     }
 
     fn take(&mut self, group: GroupId) {
-        if let Some(Spot { seq, bin, .. }) = self.spots[group.index()].take() {
+        if let Some(GroupPosition { seq, bin, .. }) = self.spots[group.index()].take() {
             self.bin(seq, bin).retain(|&other| other != group);
         }
     }

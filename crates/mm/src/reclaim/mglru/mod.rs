@@ -3,7 +3,7 @@
 //! Reclaim of a node visits its groups in the order of [`groups`], and of each takes what [`evict`] finds cold. A
 //! vector that is short of cold folios is aged first ([`aging`]): page tables of the group's spaces are walked, what
 //! was used goes to the youngest generation, and a new one begins. Evicting a folio that turns out to be used costs one
-//! walk of the reverse map; to make more of it, the entries around are looked at, too ([`Look`]).
+//! walk of the reverse map; to make more of it, the entries around are looked at, too ([`LookAround`]).
 //!
 //! It leaves out what the classic front end does for a node as a whole: the balance of the two types by cost (each
 //! vector's controller has its own), the marks that say what the pass means for the disks, and the loop for large
@@ -21,14 +21,14 @@ mod walk;
 use super::{Front, Reclaim, ScanControl};
 use crate::frame::List;
 use crate::knobs::Knob;
-use crate::lru::mglru::Look;
+use crate::lru::mglru::LookAround;
 use crate::machine::Machine;
 use crate::units::*;
 
 /// Generations.
-pub(super) struct MgLru;
+pub(super) struct MglruFront;
 
-impl<M: Machine> Front<M> for MgLru {
+impl<M: Machine> Front<M> for MglruFront {
     fn shrink_node(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl) -> bool {
         if !sc.is_group() {
             cx.shrink_generations(node, sc);
@@ -43,8 +43,8 @@ impl<M: Machine> Front<M> for MgLru {
     }
 
     fn age_node(&self, cx: Reclaim<'_, M>, node: NodeId, sc: &mut ScanControl) {
-        let ttl = cx.st.knobs.get(Knob::LruGenMinTtlMs) * MILLISECOND;
-        let lru = &cx.st.lru;
+        let ttl = cx.core.knobs.get(Knob::LruGenMinTtlMs) * MILLISECOND;
+        let lru = &cx.core.lru;
         for group in lru.groups.subtree(crate::lru::ROOT) {
             lru.groups.calculate_protection(crate::lru::ROOT, group);
         }
@@ -57,26 +57,26 @@ impl<M: Machine> Front<M> for MgLru {
 
 impl<M: Machine> Reclaim<'_, M> {
     /// To look around used entries of isolated folios, which are of one vector, if its policy does so.
-    pub(super) fn begin_look(self, node: NodeId, folios: &List) -> Option<Look> {
+    pub(super) fn begin_look(self, node: NodeId, folios: &List) -> Option<LookAround> {
         let first = folios.tail()?;
-        self.st.lru.look(self.st.memory().ground(), node, self.st.frames[first].group())
+        self.core.lru.look(&self.core, node, self.core.frames[first].group())
     }
 
     /// Tell what was learned: sizes of generations, and tables that are worth a walk.
-    pub(super) fn end_look(self, mut look: Look) {
-        self.st.lru.tell_promotions(self.st.memory().ground(), &mut look.promotions);
+    pub(super) fn end_look(self, mut look: LookAround) {
+        self.core.lru.tell_promotions(&self.core, &mut look.promotions);
         let aging = self.state.aging(look.promotions.node(), look.promotions.group());
         look.dense.iter().for_each(|&table| aging.filters.add(look.seq, table));
     }
 
     /// Is something of the vector older than `ttl`, so that it may be evicted without disturbing what is in use?
     fn is_stale(self, node: NodeId, group: GroupId, ttl: Nanos, sc: &ScanControl) -> bool {
-        let (groups, generations) = (&self.st.lru.groups, &self.st.lru.vec(node, group).generations);
+        let (groups, generations) = (&self.core.lru.groups, &self.core.lru.vec(node, group).generations);
         if groups.below_min(sc.top(), group) || !self.is_sizable(node, group, sc) {
             return false;
         }
         let born = generations.born(generations.min_seq(true));
-        born + ttl <= self.st.machine.now()
+        born + ttl <= self.core.machine.now()
     }
 
     /// Has the vector so much that a scan at this priority takes anything?
@@ -87,7 +87,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Pages of a vector's generations, of all types that may be evicted.
     fn evictable_pages(self, node: NodeId, group: GroupId, can_swap: bool) -> u64 {
-        let generations = &self.st.lru.vec(node, group).generations;
+        let generations = &self.core.lru.vec(node, group).generations;
         let types = [false, true].into_iter().filter(|&file| file || can_swap);
         types
             .flat_map(|file| (generations.min_seq(file)..=generations.max_seq()).map(move |seq| (seq, file)))
@@ -97,7 +97,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// How much swapping is wanted of a group: 0 if it is not allowed, or there is hardly room.
     fn swappiness(self, node: NodeId, group: GroupId, sc: &ScanControl) -> u64 {
-        let has_room = || self.st.swap.free_for(group) >= crate::lru::mglru::BATCH || self.demotes(node);
+        let has_room = || self.core.swap.free_for(group) >= crate::lru::mglru::BATCH || self.demotes(node);
         if !sc.may_swap || !has_room() {
             return 0;
         }

@@ -1,7 +1,7 @@
 //! What kswapd does when all memory was used lately.
 
 use crate::api::GroupLimits;
-use crate::frame::{FrameFlags, Generation};
+use crate::frame::{FrameFlags, LruGen};
 use crate::knobs::Knob;
 use crate::lru::mglru::Wanted;
 use crate::lru::{PolicyKind, ROOT};
@@ -55,21 +55,21 @@ impl AddressSpaces for Asked {
 #[test]
 fn memory_that_was_used_lately_is_protected() {
     let bench = Bench::new(64);
-    bench.st.lru.set_policy(bench.st.memory().ground(), PolicyKind::MgLru).unwrap();
+    bench.core.lru.set_policy(&bench.core, PolicyKind::MgLru).unwrap();
     bench.clean_file(0..200, ROOT);
     let spaces = Asked::default();
-    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &spaces };
+    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &spaces };
     let mut sc = ScanControl::new(0, Order::ZERO, ZoneKind::Movable);
     (sc.kswapd, sc.priority) = (true, 0);
     let mut age = || {
         cx.front(ROOT).age_node(cx, NodeId(0), &mut sc);
         spaces.0.load(Relaxed)
     };
-    bench.st.machine.advance(1_000_000_000);
+    bench.core.machine.advance(1_000_000_000);
     assert_eq!(age(), 0, "without a limit nothing is protected");
-    bench.st.knobs.set(Knob::LruGenMinTtlMs, 2000).unwrap();
+    bench.core.knobs.set(Knob::LruGenMinTtlMs, 2000).unwrap();
     assert_eq!(age(), 1, "everything is younger than two seconds");
-    bench.st.machine.advance(1_500_000_000);
+    bench.core.machine.advance(1_500_000_000);
     assert_eq!(age(), 1, "the oldest generation is old enough now");
 }
 
@@ -77,23 +77,23 @@ fn memory_that_was_used_lately_is_protected() {
 #[test]
 fn who_needs_memory_waits_for_a_generation_that_others_begin() {
     let bench: &'static Bench = Box::leak(Box::new(Bench::new(64)));
-    let base = bench.st.memory().ground();
-    bench.st.lru.set_policy(base, PolicyKind::MgLru).unwrap();
+    let mmu = &bench.core;
+    bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
     bench.anons(100, ROOT, Bits::YOUNG);
-    let generations = &bench.st.lru.vec(NodeId(0), ROOT).generations;
-    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
+    let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
+    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
     let mut sc = ScanControl::new(32, Order::ZERO, ZoneKind::Movable);
     sc.priority = 4;
     // What is left is in the two youngest generations.
-    bench.st.lru.isolate_oldest(base, NodeId(0), ROOT, EVERYTHING);
+    bench.core.lru.isolate_oldest(mmu, NodeId(0), ROOT, EVERYTHING);
     let seq = generations.max_seq();
     assert_eq!(generations.count(false), 2);
     // Others have visited all spaces, and are about to begin the generation.
     assert!(bench.state.aging(NodeId(0), ROOT).pass(seq));
     let begin = move |_: &TestMachine| {
-        bench.st.lru.begin_generation(base, NodeId(0), ROOT, seq, true);
+        bench.core.lru.begin_generation(mmu, NodeId(0), ROOT, seq, true);
     };
-    *bench.st.machine.idle.lock() = Some(Box::new(begin));
+    *bench.core.machine.idle.lock() = Some(Box::new(begin));
     assert_eq!(cx.share(NodeId(0), ROOT, true, &sc), None, "it was aged");
     assert_eq!(generations.max_seq(), seq + 1);
 }
@@ -103,24 +103,24 @@ fn who_needs_memory_waits_for_a_generation_that_others_begin() {
 fn without_an_order_of_groups_all_of_them_give() {
     for (ordered, givers) in [(1, 1), (0, 4)] {
         let bench = Bench::new(64);
-        let base = bench.st.memory().ground();
-        bench.st.lru.set_policy(base, PolicyKind::MgLru).unwrap();
-        bench.st.knobs.set(Knob::LruGenMemcgLru, ordered).unwrap();
+        let mmu = &bench.core;
+        bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
+        bench.core.knobs.set(Knob::LruGenMemcgLru, ordered).unwrap();
         let drop = |_| ();
-        let group = || bench.st.lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
+        let group = || bench.core.lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
         let groups: [GroupId; 4] = core::array::from_fn(|_| group());
         for (i, &group) in (0..).zip(&groups) {
             bench.clean_file(i * 300..(i + 1) * 300, group);
             // The empty oldest generation is left behind.
-            bench.st.lru.isolate_oldest(base, NodeId(0), group, EVERYTHING);
+            bench.core.lru.isolate_oldest(mmu, NodeId(0), group, EVERYTHING);
         }
-        let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
+        let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
         let mut sc = ScanControl::new(32, Order::ZERO, ZoneKind::Movable);
         sc.priority = 3;
         cx.shrink_node(NodeId(0), &mut sc);
-        let left = groups.map(|group| bench.st.lru.vec(NodeId(0), group).evictable());
+        let left = groups.map(|group| bench.core.lru.vec(NodeId(0), group).evictable());
         assert_eq!(left.iter().filter(|&&pages| pages < 300).count(), givers, "{left:?}");
-        bench.st.lru.validate(base).unwrap();
+        bench.core.lru.validate(mmu).unwrap();
     }
 }
 
@@ -165,27 +165,27 @@ impl<F: Fn(Vpn)> AddressSpaces for OneSpace<F> {
 #[test]
 fn a_walk_goes_on_when_others_begin_the_generation() {
     let bench = Bench::new(64);
-    let base = bench.st.memory().ground();
-    bench.st.lru.set_policy(base, PolicyKind::MgLru).unwrap();
+    let mmu = &bench.core;
+    bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
     let pfns = bench.anons(3 * TABLE_ENTRIES as u64, ROOT, Bits::YOUNG);
-    let generations = &bench.st.lru.vec(NodeId(0), ROOT).generations;
+    let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
     let seq = generations.max_seq();
     let second_table = Vpn(START.0 + TABLE_ENTRIES as u64);
     let begin = |from: Vpn| {
         if from >= second_table {
-            bench.st.lru.begin_generation(base, NodeId(0), ROOT, seq, true);
+            bench.core.lru.begin_generation(mmu, NodeId(0), ROOT, seq, true);
         }
     };
     let spaces = OneSpace { space: bench.space, step: begin };
-    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &spaces };
+    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &spaces };
     assert!(!cx.age(NodeId(0), ROOT, seq, true, false), "others began the generation");
     assert_eq!(generations.max_seq(), seq + 1);
     let in_generation = |seq| {
-        let generation = Some(Generation::of(seq));
-        pfns.iter().filter(|&&pfn| bench.st.frames[pfn].flags().generation() == generation).count()
+        let generation = Some(LruGen::of(seq));
+        pfns.iter().filter(|&&pfn| bench.core.frames[pfn].flags().generation() == generation).count()
     };
     assert_eq!([in_generation(seq), in_generation(seq + 1)], [TABLE_ENTRIES, 2 * TABLE_ENTRIES]);
-    bench.st.lru.validate(base).unwrap();
+    bench.core.lru.validate(mmu).unwrap();
 }
 
 /// Who looks for what belongs in fast memory does so far more often than reclaim ages: with a generation for each look,
@@ -193,37 +193,37 @@ fn a_walk_goes_on_when_others_begin_the_generation() {
 #[test]
 fn looking_for_what_is_hot_begins_no_generation() {
     let bench = Bench::new(64);
-    let base = bench.st.memory().ground();
-    bench.st.lru.set_policy(base, PolicyKind::MgLru).unwrap();
+    let mmu = &bench.core;
+    bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
     let pfns = bench.anons(TABLE_ENTRIES as u64, ROOT, Bits::YOUNG);
-    let generations = &bench.st.lru.vec(NodeId(0), ROOT).generations;
+    let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
     let seq = generations.max_seq();
-    assert!(bench.st.lru.begin_generation(base, NodeId(0), ROOT, seq, true));
+    assert!(bench.core.lru.begin_generation(mmu, NodeId(0), ROOT, seq, true));
     let youngest = || {
-        let generation = Some(Generation::of(generations.max_seq()));
-        pfns.iter().filter(|&&pfn| bench.st.frames[pfn].flags().generation() == generation).count()
+        let generation = Some(LruGen::of(generations.max_seq()));
+        pfns.iter().filter(|&&pfn| bench.core.frames[pfn].flags().generation() == generation).count()
     };
     assert_eq!(youngest(), 0);
     let spaces = OneSpace { space: bench.space, step: |_| {} };
-    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &spaces };
+    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &spaces };
     for _ in 0..8 {
         cx.look_for_young(NodeId(0), ROOT);
     }
     assert_eq!((generations.max_seq(), youngest()), (seq + 1, TABLE_ENTRIES));
-    bench.st.lru.validate(base).unwrap();
+    bench.core.lru.validate(mmu).unwrap();
 }
 
 /// A bench whose file's pages, of which there are 300 and clean ones, are all in the oldest generation.
 fn with_form(form: u64) -> Bench {
     let bench = Bench::new(64);
-    let base = bench.st.memory().ground();
-    bench.st.lru.set_policy(base, PolicyKind::MgLru).unwrap();
-    bench.st.knobs.set(Knob::LruGenForm, form).unwrap();
+    let mmu = &bench.core;
+    bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
+    bench.core.knobs.set(Knob::LruGenForm, form).unwrap();
     bench.clean_file(0..300, ROOT);
-    let generations = &bench.st.lru.vec(NodeId(0), ROOT).generations;
+    let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
     if generations.pages(generations.min_seq(true), true) == 0 {
         // It is left behind.
-        bench.st.lru.isolate_oldest(base, NodeId(0), ROOT, EVERYTHING);
+        bench.core.lru.isolate_oldest(mmu, NodeId(0), ROOT, EVERYTHING);
     }
     bench
 }
@@ -232,16 +232,16 @@ fn with_form(form: u64) -> Bench {
 fn make_dirty(bench: &Bench) {
     bench.write(0..300, ROOT);
     for page in 0..300 {
-        bench.st.frames[bench.folio(page).unwrap()].clear(FrameFlags::REFERENCED);
+        bench.core.frames[bench.folio(page).unwrap()].clear(FrameFlags::REFERENCED);
     }
 }
 
 fn evict_at(bench: &Bench, priority: u32) -> (bool, ScanControl) {
-    let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
+    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
     let mut sc = ScanControl::new(1000, Order::ZERO, ZoneKind::Movable);
     (sc.priority, sc.may_swap) = (priority, false);
     let aged = cx.evict(NodeId(0), ROOT, &mut sc);
-    bench.st.lru.validate(bench.st.memory().ground()).unwrap();
+    bench.core.lru.validate(&bench.core).unwrap();
     (aged, sc)
 }
 
@@ -251,7 +251,7 @@ fn with_a_budget_no_more_is_looked_at_than_the_share() {
     for (form, looked) in [(0, 128), (1, 128), (2, 75)] {
         let bench = with_form(form);
         let (aged, sc) = evict_at(&bench, 2);
-        let scanned = bench.st.stats.read(Stat::PgscanDirect);
+        let scanned = bench.core.stats.read(Stat::PgscanDirect);
         assert_eq!((aged, scanned, sc.nr_reclaimed), (false, looked, looked as u64), "form {form}");
     }
 }
@@ -261,16 +261,16 @@ fn with_a_budget_who_ages_goes_on() {
     for (form, reclaimed) in [(0, 0), (1, 0), (2, 75)] {
         let bench = with_form(form);
         // All of it is in the two youngest generations now.
-        let generations = &bench.st.lru.vec(NodeId(0), ROOT).generations;
+        let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
         let promote = |page| {
             let pfn = bench.folio(page).unwrap();
-            let mut promotions = bench.st.lru.promotions(bench.st.memory().ground(), NodeId(0), ROOT);
-            (0..2).for_each(|_| bench.st.lru.promote(&bench.st.frames[pfn], &mut promotions));
-            bench.st.lru.tell_promotions(bench.st.memory().ground(), &mut promotions);
+            let mut promotions = bench.core.lru.promotions(&bench.core, NodeId(0), ROOT);
+            (0..2).for_each(|_| bench.core.lru.promote(&bench.core.frames[pfn], &mut promotions));
+            bench.core.lru.tell_promotions(&bench.core, &mut promotions);
         };
         (0..300).for_each(promote);
         for _ in 0..9 {
-            bench.st.lru.isolate_oldest(bench.st.memory().ground(), NodeId(0), ROOT, EVERYTHING);
+            bench.core.lru.isolate_oldest(&bench.core, NodeId(0), ROOT, EVERYTHING);
         }
         assert_eq!((generations.count(true), generations.pages(generations.max_seq(), true)), (2, 300));
         let (aged, sc) = evict_at(&bench, 2);
@@ -288,13 +288,13 @@ fn with_a_budget_dirty_pages_are_told_of() {
         let bench = with_form(form);
         let state = &bench.state.nodes[0];
         make_dirty(&bench);
-        let cx = Reclaim { st: &bench.st, state: &bench.state, spaces: &NoSpaces };
+        let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
         let mut sc = ScanControl::new(1000, Order::ZERO, ZoneKind::Movable);
         (sc.kswapd, sc.priority) = (true, 2);
         sc.may_swap = false;
         cx.shrink_node(NodeId(0), &mut sc);
         assert_eq!(state.dirty.load(Relaxed), told, "form {form}");
-        assert!(bench.st.cache.take_flusher_wanted(), "form {form}");
+        assert!(bench.core.cache.take_flusher_wanted(), "form {form}");
     }
 }
 
@@ -305,14 +305,14 @@ fn what_must_be_written_first_is_sent_away_untaken() {
         let bench = with_form(form);
         make_dirty(&bench);
         let (_, sc) = evict_at(&bench, 2);
-        let scanned = bench.st.stats.read(Stat::PgscanDirect);
+        let scanned = bench.core.stats.read(Stat::PgscanDirect);
         assert_eq!((scanned > 0, sc.nr_reclaimed), (taken, 0), "form {form}");
-        assert!(bench.st.cache.take_flusher_wanted(), "form {form}");
+        assert!(bench.core.cache.take_flusher_wanted(), "form {form}");
         // When the write of one ends, it is at the end of the oldest queue.
         let pfn = bench.folio(0).unwrap();
-        bench.st.lock_folio(pfn);
-        assert!(bench.st.cache.write_page_start(bench.st.memory(), pfn));
-        bench.st.unlock_folio(pfn);
+        bench.core.lock_folio(pfn);
+        assert!(bench.core.cache.write_page_start(&bench.core, pfn));
+        bench.core.unlock_folio(pfn);
         bench.finish_io();
         let (_, sc) = evict_at(&bench, 2);
         assert!(sc.nr_reclaimed > 0 && bench.folio(0).is_none(), "form {form}");

@@ -9,10 +9,10 @@ use super::aging::{Aging, WalkStat};
 use crate::frame::{Frame, FrameFlags};
 use crate::lru::mglru::{LARGE_BATCH, Promotions, is_dense};
 use crate::machine::{Machine, Work};
+use crate::mm_core::MmCore;
 use crate::reclaim::spaces::WalkRange;
 use crate::reclaim::{Reclaim, promotion};
-use crate::store::Store;
-use crate::table::{Bits, Entry, Locked, Middle, Run};
+use crate::table::{Bits, Entry, EntryRun, LockedTables, Middle};
 use crate::units::*;
 
 /// A walk on behalf of one vector.
@@ -41,7 +41,7 @@ const THIRD_LEVEL_SPAN: u64 = (TABLE_ENTRIES * TABLE_ENTRIES) as u64;
 
 /// What was found in a table.
 #[derive(Default)]
-struct Seen {
+struct YoungCount {
     total: u32,
     young: u32,
 }
@@ -62,23 +62,23 @@ impl<'a, M: Machine> Walk<'a, M> {
                 }
                 due = Vpn((page.0 | (THIRD_LEVEL_SPAN - 1)) + 1);
             }
-            self.cx.st.lru.aim(&mut self.promotions);
+            self.cx.core.lru.aim(&mut self.promotions);
             page = self.step(space, page, range);
             if self.promotions.pages() >= LARGE_BATCH {
                 self.tell();
             }
-            self.cx.st.machine.resched();
+            self.cx.core.machine.resched();
         }
         self.tell();
     }
 
     fn is_late(&self) -> bool {
-        self.cx.st.lru.vec(self.node, self.group).generations.max_seq() != self.seq
+        self.cx.core.lru.vec(self.node, self.group).generations.max_seq() != self.seq
     }
 
     fn tell(&mut self) {
-        let st = self.cx.st;
-        st.lru.tell_promotions(st.memory().ground(), &mut self.promotions);
+        let core = self.cx.core;
+        core.lru.tell_promotions(core, &mut self.promotions);
     }
 
     /// Of the ranges that `next` gives, the first from `from` on whose age is of use.
@@ -95,9 +95,9 @@ impl<'a, M: Machine> Walk<'a, M> {
 
     /// Look at what one entry of the second level spans of a range, or step over a hole. Returns where to go on.
     fn step(&mut self, space: SpaceId, page: Vpn, range: WalkRange) -> Vpn {
-        let st = self.cx.st;
+        let core = self.cx.core;
         let behind = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
-        let Some(mut tables) = st.tables.try_lock(st.memory().ground(), space) else { return behind };
+        let Some(mut tables) = core.tables.try_lock(core, space) else { return behind };
         match tables.middle(page) {
             Middle::Hole(behind) => behind,
             Middle::Large(run) => {
@@ -134,13 +134,13 @@ impl<'a, M: Machine> Walk<'a, M> {
     /// now, the others are left out.
     fn look_at_table(
         &mut self,
-        tables: &mut Locked<'_, M>,
+        tables: &mut LockedTables<'_, M>,
         page: Vpn,
         behind: Vpn,
         (space, mut range): (SpaceId, WalkRange),
-    ) -> Seen {
+    ) -> YoungCount {
         let spaces = self.cx.spaces;
-        let mut seen = Seen::default();
+        let mut seen = YoungCount::default();
         let mut page = page;
         loop {
             let end = range.end.min(behind);
@@ -157,8 +157,14 @@ impl<'a, M: Machine> Walk<'a, M> {
 
     // On its own it keeps what it needs in registers.
     #[inline(never)]
-    fn look_at_entries(&mut self, tables: &mut Locked<'_, M>, page: Vpn, end: Vpn, seen: &mut Seen) {
-        let st = self.cx.st;
+    fn look_at_entries(
+        &mut self,
+        tables: &mut LockedTables<'_, M>,
+        page: Vpn,
+        end: Vpn,
+        seen: &mut YoungCount,
+    ) {
+        let core = self.cx.core;
         let Some(mut window) = tables.window(page, end.0 - page.0) else { return };
         let places = window.places();
         let mut cleared = 0;
@@ -170,26 +176,26 @@ impl<'a, M: Machine> Walk<'a, M> {
             let Some(frame) = self.folio(entry) else { continue };
             window.clear_young(at);
             cleared += 1;
-            st.lru.promote(frame, &mut self.promotions);
+            core.lru.promote(frame, &mut self.promotions);
             if self.tells {
-                promotion::note_young(st, st.frames.head(entry.pfn()));
+                promotion::note_young(core, core.frames.head(entry.pfn()));
             }
         }
         seen.total += places as u32;
         seen.young += cleared;
-        st.charge(Work::EntryScan, places as u64 - u64::from(cleared));
-        st.charge(Work::EntryClear, u64::from(cleared));
+        core.charge(Work::EntryScan, places as u64 - u64::from(cleared));
+        core.charge(Work::EntryClear, u64::from(cleared));
     }
 
-    fn look_at_large(&mut self, tables: &mut Locked<'_, M>, run: &Run) -> bool {
-        let st = self.cx.st;
+    fn look_at_large(&mut self, tables: &mut LockedTables<'_, M>, run: &EntryRun) -> bool {
+        let core = self.cx.core;
         let young = run.entry.has(Bits::YOUNG).then(|| self.folio(run.entry)).flatten();
         if let Some(frame) = young {
             tables.clear_young(run);
-            st.charge(Work::EntryClear, 1);
-            st.lru.promote(frame, &mut self.promotions);
+            core.charge(Work::EntryClear, 1);
+            core.lru.promote(frame, &mut self.promotions);
             if self.tells {
-                promotion::note_young(st, st.frames.head(run.entry.pfn()));
+                promotion::note_young(core, core.frames.head(run.entry.pfn()));
             }
         }
         young.is_some()
@@ -197,19 +203,20 @@ impl<'a, M: Machine> Walk<'a, M> {
 
     /// The folio that an entry maps, if it belongs to the vector and its age is of use.
     fn folio(&self, entry: Entry) -> Option<&'a Frame> {
-        let st: &'a Store<M> = self.cx.st;
+        let core: &'a MmCore<M> = self.cx.core;
         let page = entry.pfn();
         // The zero page has no age.
-        if page == st.zero {
+        if page == core.zero {
             return None;
         }
-        let mut frame = &st.frames[page];
+        let mut frame = &core.frames[page];
         let mut flags = frame.flags();
         if flags.contains(FrameFlags::TAIL) {
-            frame = &st.frames[st.frames.head(page)];
+            frame = &core.frames[core.frames.head(page)];
             flags = frame.flags();
         }
-        let ours = self.promotions.heeds(flags) && frame.node() == self.node && frame.group() == self.group;
+        let ours =
+            self.promotions.considers(flags) && frame.node() == self.node && frame.group() == self.group;
         let of_use = self.can_swap || !flags.contains(FrameFlags::SWAPBACKED);
         (ours && of_use).then_some(frame)
     }

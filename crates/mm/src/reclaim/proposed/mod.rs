@@ -4,8 +4,8 @@
 //! at is the policy's choice. Anonymous memory is passed over where it cannot be swapped, or `vm.swappiness` is 0.
 
 use super::balance::unprotected;
-use super::classic::inactive::Held;
-use super::references::Heed;
+use super::classic::inactive::IsolatedFolios;
+use super::references::ReferenceRule;
 use super::{DEF_PRIORITY, Front, Reclaim, SWAP_CLUSTER_MAX, ScanControl};
 use crate::frame::List;
 use crate::lru::{Ask, LruList};
@@ -13,9 +13,9 @@ use crate::machine::{Machine, Scope};
 use crate::units::*;
 
 /// Policies that propose.
-pub(super) struct Proposer;
+pub(super) struct ProposedFront;
 
-impl<M: Machine> Front<M> for Proposer {
+impl<M: Machine> Front<M> for ProposedFront {
     fn shrink_vec(&self, cx: Reclaim<'_, M>, node: NodeId, group: GroupId, sc: &mut ScanControl) {
         let swappiness = cx.wanted_swappiness(group, sc);
         let anon = sc.may_swap && swappiness > 0 && cx.can_swap(node, group);
@@ -27,7 +27,7 @@ impl<M: Machine> Front<M> for Proposer {
             let Some(batch) = cx.shrink_proposed(node, group, anon, sc) else { break };
             looked += batch.looked;
             reclaimed += batch.reclaimed;
-            cx.st.machine.resched();
+            cx.core.machine.resched();
         }
         sc.nr_reclaimed += reclaimed;
     }
@@ -41,7 +41,7 @@ fn target<M: Machine>(
     anon: bool,
     sc: &mut ScanControl,
 ) -> u64 {
-    let (vec, groups) = (cx.st.lru.vec(node, group), &cx.st.lru.groups);
+    let (vec, groups) = (cx.core.lru.vec(node, group), &cx.core.lru.groups);
     let lists = LruList::EVICTABLE.into_iter().filter(|list| anon || list.is_file());
     let size = lists.map(|list| vec.own_pages(list, sc.reclaim_idx)).sum();
     let (open, skipped) =
@@ -51,7 +51,7 @@ fn target<M: Machine>(
 }
 
 /// What a batch has brought, in pages.
-struct Batch {
+struct BatchResult {
     looked: u64,
     reclaimed: u64,
 }
@@ -64,31 +64,31 @@ impl<M: Machine> Reclaim<'_, M> {
         group: GroupId,
         anon: bool,
         sc: &mut ScanControl,
-    ) -> Option<Batch> {
-        let _scope = self.st.scope(Scope::ShrinkInactiveList);
-        let st = self.st;
+    ) -> Option<BatchResult> {
+        let _scope = self.core.scope(Scope::ShrinkInactiveList);
+        let core = self.core;
         let anon = anon && !self.must_wait(node, false, sc);
         if self.must_wait(node, true, sc) {
             return None;
         }
         let ask = Ask { pages: SWAP_CLUSTER_MAX, highest: sc.reclaim_idx, anon, may_unmap: sc.may_unmap };
-        let mut got = st.lru.isolate_proposed(st.memory().ground(), node, group, ask);
-        let heed = if got.heeds_use { Heed::AnyUse } else { Heed::Nothing };
+        let mut got = core.lru.isolate_proposed(core, node, group, ask);
+        let rule = if got.checks_references { ReferenceRule::AnyUse } else { ReferenceRule::Nothing };
         let mut reclaimed = 0;
         for (file, folios) in [false, true].into_iter().zip(&mut got.folios) {
             let taken = got.taken[file as usize];
             self.count_scan((sc, group), file, taken);
             if taken > 0 {
-                let held = Held { folios, file, scanned: taken, taken };
-                reclaimed += self.shrink_isolated((node, group), held, sc, heed);
+                let held = IsolatedFolios { folios, file, scanned: taken, taken };
+                reclaimed += self.shrink_isolated((node, group), held, sc, rule);
             }
         }
-        (got.looked > 0).then_some(Batch { looked: got.looked, reclaimed })
+        (got.looked > 0).then_some(BatchResult { looked: got.looked, reclaimed })
     }
 
     /// Put back what a policy proposed, and was not freed.
     pub(super) fn put_back_proposed(self, folios: &mut List) {
-        let _scope = self.st.scope(Scope::MoveFoliosToLru);
-        self.free_dead(self.st.lru.putback_proposed(self.st.memory().ground(), folios));
+        let _scope = self.core.scope(Scope::MoveFoliosToLru);
+        self.free_dead(self.core.lru.putback_proposed(&self.core, folios));
     }
 }

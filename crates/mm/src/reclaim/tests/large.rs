@@ -11,31 +11,32 @@ use std_alloc::vec;
 impl Bench {
     /// A folio of the space, mapped whole, on the inactive list.
     fn large(&self, index: u64, order: u8) -> Pfn {
-        let st = &self.st;
-        let base = st.memory().ground();
-        let pfn = st.memory().new_folio(Order(order), Gfp::user(ROOT)).unwrap();
-        st.make_large_anon(pfn, Owner::Anon(self.set), PageIndex(index));
-        let pages = FolioPages::all(&st.frames, pfn);
-        st.frames[pfn].get(pages.count - 1);
-        st.rmap.add_range(base, pages);
-        let mut tables = st.tables.lock(base, self.space);
+        let core = &self.core;
+        let mmu = core;
+        let pfn = core.new_folio(Order(order), Gfp::user(ROOT)).unwrap();
+        core.make_large_anon(pfn, Owner::Anon(self.set), PageIndex(index));
+        let pages = FolioPages::all(&core.frames, pfn);
+        core.frames[pfn].get(pages.count - 1);
+        core.rmap.add_range(mmu, pages);
+        let mut tables = core.tables.lock(mmu, self.space);
         for (i, page) in (index..).zip(pages.iter()) {
-            let slot =
-                tables.reserve(&st.alloc, Vpn(START.0 + i), Means::new(Mark::Min, Reserve::None)).unwrap();
+            let slot = tables
+                .reserve(&core.alloc, Vpn(START.0 + i), Means::new(Watermark::Min, Reserve::None))
+                .unwrap();
             tables.place(slot, page, Bits::PRESENT | Bits::USER | Bits::WRITE);
         }
         tables.counts().add(Resident::Anon, i64::from(pages.count));
         drop(tables);
-        st.lru.add(base, pfn, false);
+        core.lru.add(mmu, pfn, false);
         pfn
     }
 
     /// MADV_DONTNEED.
     fn forget(&self, index: u64, pages: u64) {
-        let st = &self.st;
-        let base = st.memory().ground();
-        st.gather(self.space, |gather| {
-            let mut tables = st.tables.lock(base, self.space);
+        let core = &self.core;
+        let mmu = core;
+        core.gather(self.space, |gather| {
+            let mut tables = core.tables.lock(mmu, self.space);
             let range = (Vpn(START.0 + index), Vpn(START.0 + index + pages));
             tables.take_each(
                 range.0,
@@ -45,22 +46,22 @@ impl Bench {
                 |tables, emptied| {
                     let pages = emptied.mapped();
                     tables.counts().add(Resident::Anon, -i64::from(pages.count));
-                    if st.rmap.remove_range(base, pages) {
-                        st.lru.defer_split(base, pages.head);
+                    if core.rmap.remove_range(mmu, pages) {
+                        core.lru.defer_split(mmu, pages.head);
                     }
-                    gather.emptied(base, emptied);
+                    gather.emptied(mmu, emptied);
                 },
             );
         });
     }
 
     fn page_out(&self, pfn: Pfn) -> u64 {
-        assert!(self.st.lru.isolate(self.st.memory().ground(), pfn));
-        pageout(&self.st, &self.state, &NoSpaces, &[pfn])
+        assert!(self.core.lru.isolate(&self.core, pfn));
+        pageout(&self.core, &self.state, &NoSpaces, &[pfn])
     }
 
     fn sizes(&self, order: u8, stats: &[SizeStat]) -> Vec<u64> {
-        stats.iter().map(|&stat| self.st.sizes.read(stat, Order(order))).collect()
+        stats.iter().map(|&stat| self.core.sizes.read(stat, Order(order))).collect()
     }
 
     fn slots(&self, pages: core::ops::Range<u64>) -> Vec<u32> {
@@ -70,7 +71,7 @@ impl Bench {
     fn check(&self, folios: &[Pfn]) {
         self.validate();
         for &pfn in folios {
-            self.st.rmap.validate_folio(self.st.memory(), pfn).unwrap();
+            self.core.rmap.validate_folio(&self.core, pfn).unwrap();
         }
     }
 }
@@ -84,14 +85,14 @@ fn a_folio_is_swapped_out_whole_where_slots_allow() {
     bench.page_out(single);
     assert_eq!(bench.page_out(pfn), 0);
     assert_eq!(bench.stat(Stat::NrSwapcached), 17);
-    assert_eq!(bench.st.machine.ios.lock().len(), 2, "one write for all pages");
+    assert_eq!(bench.core.machine.ios.lock().len(), 2, "one write for all pages");
     bench.check(&[pfn]);
     bench.finish_io();
     assert_eq!(bench.page_out(pfn), 16);
     assert_eq!((bench.sizes(4, &SWAPPED), bench.stat(Stat::PswpOut)), (vec![1, 0, 0], 17));
     // The first cluster is the single page's.
     assert_eq!(bench.slots(0..16), (16..32).collect::<Vec<_>>());
-    assert_eq!((bench.st.swap.free_slots(), bench.sizes(4, &[SizeStat::NrAnon])), (64 - 17, vec![0]));
+    assert_eq!((bench.core.swap.free_slots(), bench.sizes(4, &[SizeStat::NrAnon])), (64 - 17, vec![0]));
     bench.check(&[]);
 }
 
@@ -107,7 +108,7 @@ fn a_folio_is_split_where_slots_do_not_follow_each_other() {
     bench.page_out(pfn);
     assert_eq!(bench.sizes(3, &SWAPPED), [1, 1, 1]);
     // Six slots are left, and two pages stay.
-    assert_eq!((bench.stat(Stat::PswpOut), bench.st.swap.free_slots()), (20, 0));
+    assert_eq!((bench.stat(Stat::PswpOut), bench.core.swap.free_slots()), (20, 0));
     bench.check(&[pfn, pfn.add(7)]);
     bench.finish_io();
     bench.check(&[pfn, pfn.add(7)]);
@@ -119,10 +120,10 @@ fn a_folio_that_cannot_go_is_not_split_for_nothing() {
     for (swap, held) in [(0, 0), (64, 1)] {
         let bench = Bench::new(swap);
         let pfn = bench.large(0, 3);
-        bench.st.frames[pfn].get(held);
+        bench.core.frames[pfn].get(held);
         assert_eq!(bench.page_out(pfn), 0);
-        assert_eq!((bench.st.frames[pfn].order(), bench.stat(Stat::NrSwapcached)), (Order(3), 0));
-        assert!(bench.st.frames[pfn].has(FrameFlags::ACTIVE));
+        assert_eq!((bench.core.frames[pfn].order(), bench.stat(Stat::NrSwapcached)), (Order(3), 0));
+        assert!(bench.core.frames[pfn].has(FrameFlags::ACTIVE));
         bench.check(&[pfn]);
     }
 }
@@ -151,7 +152,7 @@ fn reclaim_splits_what_waits_for_it() {
     folios.iter().zip(0..).for_each(|(_, i)| bench.forget(i * 16 + i % 12, 4));
     assert_eq!(bench.sizes(4, &[SizeStat::NrAnonPartiallyMapped, SizeStat::NrAnon]), [20, 20]);
     let held = folios[3];
-    bench.st.frames[held].get(1);
+    bench.core.frames[held].get(1);
     bench.check(&folios);
     let before = bench.stat(Stat::Pgfree);
     assert!(bench.direct() >= 32);
@@ -170,24 +171,24 @@ fn reclaim_splits_what_waits_for_it() {
 #[test]
 fn a_split_changes_no_entry() {
     let bench = Bench::new(0);
-    let st = &bench.st;
+    let core = &bench.core;
     let pfn = bench.large(0, 2);
-    st.frames[pfn.add(2)].clear(FrameFlags::EXCLUSIVE);
+    core.frames[pfn.add(2)].clear(FrameFlags::EXCLUSIVE);
     bench.forget(1, 1);
     let entries: Vec<_> = (0..4).map(|page| bench.entry(page)).collect();
-    let flushes = st.machine.flushes.lock().len();
-    st.lock_folio(pfn);
-    st.frames[pfn].get(1);
-    assert_eq!(st.rmap.split_anon(st.memory(), pfn, None), Some(1));
-    st.unlock_folio(pfn);
-    st.put(pfn);
+    let flushes = core.machine.flushes.lock().len();
+    core.lock_folio(pfn);
+    core.frames[pfn].get(1);
+    assert_eq!(core.rmap.split_anon(core, pfn, None), Some(1));
+    core.unlock_folio(pfn);
+    core.put(pfn);
     assert_eq!((0..4).map(|page| bench.entry(page)).collect::<Vec<_>>(), entries);
     let kept = |i: u32| {
-        let frame = &st.frames[pfn.add(i)];
+        let frame = &core.frames[pfn.add(i)];
         (frame.refs(), frame.mapcount(), frame.has(FrameFlags::EXCLUSIVE), frame.page_index().0)
     };
     assert_eq!([kept(0), kept(2), kept(3)], [(1, 1, true, 0), (1, 1, false, 2), (1, 1, true, 3)]);
-    assert_eq!((st.frames[pfn.add(1)].refs(), st.machine.flushes.lock().len()), (0, flushes));
+    assert_eq!((core.frames[pfn.add(1)].refs(), core.machine.flushes.lock().len()), (0, flushes));
     bench.check(&[pfn, pfn.add(2), pfn.add(3)]);
 }
 
@@ -198,39 +199,39 @@ fn what_becomes_dirty_at_the_last_moment_is_kept() {
     // A page of a file, one of its larger folios, a page in swap.
     for (swapped, order) in [(false, 0), (false, 4), (true, 0)] {
         let bench: &'static Bench = Box::leak(Box::new(Bench::new(64)));
-        let st = &bench.st;
-        st.knobs.set(Knob::FileMaxOrder, order).unwrap();
+        let core = &bench.core;
+        core.knobs.set(Knob::FileMaxOrder, order).unwrap();
         let pfn = match swapped {
             true => bench.anon(0, ROOT, Bits::DIRTY),
             false => {
                 let (len, gfp) = (PAGE_SIZE << order, Gfp::user(ROOT));
-                st.cache.write(st.memory(), bench.file, 0, len, gfp, &mut |_, _, _| ()).unwrap();
+                core.cache.write(core, bench.file, 0, len, gfp, &mut |_, _, _| ()).unwrap();
                 bench.folio(0).unwrap()
             }
         };
-        let frame = &st.frames[pfn];
+        let frame = &core.frames[pfn];
         assert_eq!(frame.order().0 as u64, order);
         // The first time it is written.
         let reclaim = || {
-            assert!(st.lru.isolate(st.memory().ground(), pfn));
-            pageout(st, &bench.state, &NoSpaces, &[pfn]);
+            assert!(core.lru.isolate(core, pfn));
+            pageout(core, &bench.state, &NoSpaces, &[pfn]);
         };
         if swapped {
             reclaim();
         } else {
-            st.lock_folio(pfn);
-            assert!(st.cache.write_page_start(st.memory(), pfn));
-            st.unlock_folio(pfn);
+            core.lock_folio(pfn);
+            assert!(core.cache.write_page_start(core, pfn));
+            core.unlock_folio(pfn);
         }
         bench.finish_io();
-        *st.machine.entered.lock() = Some(Box::new(move |_, scope| {
+        *core.machine.entered.lock() = Some(Box::new(move |_, scope| {
             if scope == Scope::RemoveMapping {
-                bench.st.frames[pfn].set(FrameFlags::DIRTY);
+                bench.core.frames[pfn].set(FrameFlags::DIRTY);
             }
         }));
         reclaim();
         assert_eq!((frame.refs(), frame.has(FrameFlags::DIRTY)), (1, true), "{swapped} {order}");
-        *st.machine.entered.lock() = None;
+        *core.machine.entered.lock() = None;
         // Nobody is told any more that it is dirty.
         frame.clear(FrameFlags::DIRTY);
         reclaim();
@@ -243,18 +244,18 @@ fn what_becomes_dirty_at_the_last_moment_is_kept() {
 #[test]
 fn a_folio_of_shmem_that_was_cut_off_after_its_isolation_is_not_split() {
     let bench = Bench::new(64);
-    let st = &bench.st;
-    st.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
-    let file = st.cache.create(FileKind::Shmem, 16 * PAGE_SIZE);
-    st.cache.write(st.memory(), file, 0, PAGE_SIZE, Gfp::user(ROOT), &mut |_, _, _| ()).unwrap();
-    let pfn = st.cache.lookup(st.memory(), file, PageIndex(0)).unwrap().head;
-    st.put(pfn);
-    assert!(st.lru.isolate(st.memory().ground(), pfn));
-    st.cache.set_size(file, 0);
-    st.cache.truncate(st.memory(), file, PageIndex(0));
-    assert!(st.frames[pfn].has(FrameFlags::DIRTY) && st.frames[pfn].order() == Order(4));
-    assert_eq!(pageout(st, &bench.state, &NoSpaces, &[pfn]), 0);
+    let core = &bench.core;
+    core.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
+    let file = core.cache.create(FileKind::Shmem, 16 * PAGE_SIZE);
+    core.cache.write(core, file, 0, PAGE_SIZE, Gfp::user(ROOT), &mut |_, _, _| ()).unwrap();
+    let pfn = core.cache.lookup(core, file, PageIndex(0)).unwrap().head;
+    core.put(pfn);
+    assert!(core.lru.isolate(core, pfn));
+    core.cache.set_size(file, 0);
+    core.cache.truncate(core, file, PageIndex(0));
+    assert!(core.frames[pfn].has(FrameFlags::DIRTY) && core.frames[pfn].order() == Order(4));
+    assert_eq!(pageout(core, &bench.state, &NoSpaces, &[pfn]), 0);
     assert_eq!((bench.stat(Stat::NrShmem), bench.stat(Stat::PswpOut)), (0, 0));
-    assert!(st.frames[pfn].has(FrameFlags::BUDDY), "it is free");
+    assert!(core.frames[pfn].has(FrameFlags::BUDDY), "it is free");
     bench.validate();
 }

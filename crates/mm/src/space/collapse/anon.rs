@@ -30,22 +30,22 @@
 //! A run of entries of one folio counts as used if any of its pages was. Other processes keep their entries and the old
 //! folios.
 
-use super::{CollapseLimits, Collapsed, Failed, LARGE, Refused, check_for_block, new_whole};
+use super::{CollapseError, CollapseLimits, Collapsed, Failed, LARGE, check_for_block, new_whole};
 use crate::cache::free_swap;
 use crate::frame::{FolioPages, FrameFlags};
 use crate::machine::Machine;
 use crate::memory::Gfp;
+use crate::mm_core::MmCore;
 use crate::rmap::Tally;
 use crate::space::fault::{bring_back, map_copy};
 use crate::space::{FaultStop, Space, VmaView};
-use crate::store::Store;
-use crate::table::{Bits, Detached, Locked, Resident, Run};
+use crate::table::{Bits, Detached, EntryRun, LockedTables, Resident};
 use crate::units::*;
 use std_alloc::vec::Vec;
 
 /// Collapse the 2 MiB from `at` on.
 pub(super) fn collapse<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     (id, space): (SpaceId, &Space),
     view: &VmaView,
     at: Vpn,
@@ -53,34 +53,34 @@ pub(super) fn collapse<M: Machine>(
     gfp: Gfp,
 ) -> Result<Collapsed, Failed> {
     let found = {
-        let mut tables = st.tables.lock(st.memory().ground(), id);
+        let mut tables = core.tables.lock(core, id);
         if tables.find(at).is_some_and(|run| run.is_large()) {
             return Ok(Collapsed::Before);
         }
-        survey(st, &mut tables, at, limits, |pages| if_at_rest(st, pages.head))?
+        survey(core, &mut tables, at, limits, |pages| if_at_rest(core, pages.head))?
     };
-    check_for_block(st, gfp)?;
+    check_for_block(core, gfp)?;
     if found.swapped > 0 {
         // Work that is for pages that are used: else they would be in swap again soon.
         if limits.used && found.used < LARGE / 2 {
-            return Err(Refused::Unused.into());
+            return Err(CollapseError::Unused.into());
         }
-        match bring_back(st, (id, space), view, at, gfp) {
+        match bring_back(core, (id, space), view, at, gfp) {
             Ok(()) => {}
             Err(FaultStop::Shortage(shortage)) => return Err(shortage.into()),
-            Err(FaultStop::Error(_)) => return Err(Refused::NotPresent.into()),
+            Err(FaultStop::Error(_)) => return Err(CollapseError::NotPresent.into()),
         }
     }
-    let whole = new_whole(st, gfp)?;
-    match take(st, id, at, limits) {
+    let whole = new_whole(core, gfp)?;
+    match take(core, id, at, limits) {
         Ok((detached, parts)) => {
-            parts.copy_to(st, whole);
-            map_copy(st, (id, space), view, at, detached, whole, gfp);
-            parts.free(st);
+            parts.copy_to(core, whole);
+            map_copy(core, (id, space), view, at, detached, whole, gfp);
+            parts.free(core);
             Ok(Collapsed::Now)
         }
         Err(refused) => {
-            st.put(whole);
+            core.put(whole);
             Err(refused.into())
         }
     }
@@ -88,7 +88,7 @@ pub(super) fn collapse<M: Machine>(
 
 /// What entries of 2 MiB say.
 #[derive(Default)]
-struct Found {
+struct PteScan {
     /// Pages that have an entry of their own: others are holes, or show the page of zeroes.
     pages: u64,
     /// Pages in swap.
@@ -103,63 +103,63 @@ struct Found {
 /// Look through the entries of the 2 MiB from `at` on, which no large entry maps, and hold what they say against the
 /// limits. `each` is given the pages of each run, and may refuse.
 fn survey<M: Machine>(
-    st: &Store<M>,
-    tables: &mut Locked<'_, M>,
+    core: &MmCore<M>,
+    tables: &mut LockedTables<'_, M>,
     at: Vpn,
     limits: CollapseLimits,
-    mut each: impl FnMut(FolioPages) -> Result<(), Refused>,
-) -> Result<Found, Refused> {
+    mut each: impl FnMut(FolioPages) -> Result<(), CollapseError>,
+) -> Result<PteScan, CollapseError> {
     if tables.find(at).is_none() {
-        return Err(Refused::Empty);
+        return Err(CollapseError::Empty);
     }
-    let (mut found, mut refused) = (Found::default(), None);
+    let (mut found, mut refused) = (PteScan::default(), None);
     tables.for_each(at, Vpn(at.0 + LARGE), |_, run| {
         if refused.is_none() {
-            refused = found.add(st, &run, limits).and_then(|pages| pages.map_or(Ok(()), &mut each)).err();
+            refused = found.add(core, &run, limits).and_then(|pages| pages.map_or(Ok(()), &mut each)).err();
         }
     });
     let missing = LARGE - found.pages - found.swapped;
     match refused {
         Some(refused) => Err(refused),
-        None if missing > limits.none => Err(Refused::Missing),
-        None if !found.writable => Err(Refused::ReadOnly),
-        None if limits.used && found.used == 0 => Err(Refused::Unused),
+        None if missing > limits.none => Err(CollapseError::Missing),
+        None if !found.writable => Err(CollapseError::ReadOnly),
+        None if limits.used && found.used == 0 => Err(CollapseError::Unused),
         None => Ok(found),
     }
 }
 
-impl Found {
+impl PteScan {
     /// Note a run. Returns the pages that it maps, if they are not zeroes.
     fn add<M: Machine>(
         &mut self,
-        st: &Store<M>,
-        run: &Run,
+        core: &MmCore<M>,
+        run: &EntryRun,
         limits: CollapseLimits,
-    ) -> Result<Option<FolioPages>, Refused> {
+    ) -> Result<Option<FolioPages>, CollapseError> {
         if run.entry.as_migrating().is_some() {
-            return Err(Refused::FolioLocked);
+            return Err(CollapseError::FolioLocked);
         }
         if !run.entry.is_present() {
             self.swapped += 1;
-            return if self.swapped > limits.swap { Err(Refused::Swapped) } else { Ok(None) };
+            return if self.swapped > limits.swap { Err(CollapseError::Swapped) } else { Ok(None) };
         }
-        let pages = run.mapped(&st.frames);
-        if pages.head == st.zero {
+        let pages = run.mapped(&core.frames);
+        if pages.head == core.zero {
             return Ok(None);
         }
-        let (frame, count) = (&st.frames[pages.head], pages.count as u64);
+        let (frame, count) = (&core.frames[pages.head], pages.count as u64);
         if !frame.is_anon() {
-            return Err(Refused::Unfit);
+            return Err(CollapseError::Unfit);
         }
         self.pages += count;
         self.writable |= run.entry.has(Bits::WRITE);
         if run.entry.has(Bits::YOUNG) || frame.has(FrameFlags::REFERENCED) {
             self.used += count;
         }
-        if st.frames.likely_mapped_shared(pages.head) {
+        if core.frames.likely_mapped_shared(pages.head) {
             self.shared += count;
             if self.shared > limits.shared {
-                return Err(Refused::SharedByOthers);
+                return Err(CollapseError::SharedByOthers);
             }
         }
         Ok(Some(pages))
@@ -167,43 +167,47 @@ impl Found {
 }
 
 /// Has nobody locked the folio, or a reference to it, but those who map it and the swap cache?
-fn if_at_rest<M: Machine>(st: &Store<M>, head: Pfn) -> Result<(), Refused> {
-    if st.frames[head].has(FrameFlags::LOCKED) { Err(Refused::FolioLocked) } else { if_unused(st, head) }
+fn if_at_rest<M: Machine>(core: &MmCore<M>, head: Pfn) -> Result<(), CollapseError> {
+    if core.frames[head].has(FrameFlags::LOCKED) {
+        Err(CollapseError::FolioLocked)
+    } else {
+        if_unused(core, head)
+    }
 }
 
-fn if_unused<M: Machine>(st: &Store<M>, head: Pfn) -> Result<(), Refused> {
-    let frame = &st.frames[head];
+fn if_unused<M: Machine>(core: &MmCore<M>, head: Pfn) -> Result<(), CollapseError> {
+    let frame = &core.frames[head];
     let known = frame.mapcount() + u32::from(frame.has(FrameFlags::SWAPCACHE));
-    if frame.refs() == known { Ok(()) } else { Err(Refused::InUse) }
+    if frame.refs() == known { Ok(()) } else { Err(CollapseError::InUse) }
 }
 
 /// Take the table of the 2 MiB from `at` on, and what it maps. If that is refused, everything is as it was.
 fn take<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     id: SpaceId,
     at: Vpn,
     limits: CollapseLimits,
-) -> Result<(Detached, Parts), Refused> {
-    let base = st.memory().ground();
-    let mut tables = st.tables.lock(base, id);
+) -> Result<(Detached, Parts), CollapseError> {
+    let mmu = core;
+    let mut tables = core.tables.lock(mmu, id);
     let mut parts = Parts { place: at, ..Parts::default() };
-    let found = survey(st, &mut tables, at, limits, |pages| parts.add_folio(st, pages));
+    let found = survey(core, &mut tables, at, limits, |pages| parts.add_folio(core, pages));
     let refused = match found {
-        Ok(found) if found.swapped > 0 => Some(Refused::NotPresent),
+        Ok(found) if found.swapped > 0 => Some(CollapseError::NotPresent),
         found => found.err(),
     };
     if let Some(refused) = refused {
-        parts.unlock(st);
+        parts.unlock(core);
         return Err(refused);
     }
-    tables.for_each(at, Vpn(at.0 + LARGE), |_, run| parts.add_run(st, &run));
+    tables.for_each(at, Vpn(at.0 + LARGE), |_, run| parts.add_run(core, &run));
     let detached = tables.detach(at).expect("the table that was looked through");
-    let mut tally = Tally::new(base);
+    let mut tally = Tally::new(mmu);
     for &(_, pages) in &parts.runs {
-        st.rmap.remove_tallied(base, true, pages, &mut tally);
+        core.rmap.remove_tallied(mmu, true, pages, &mut tally);
         tables.counts().add(Resident::Anon, -i64::from(pages.count));
     }
-    tally.settle(base);
+    tally.settle(mmu);
     Ok((detached, parts))
 }
 
@@ -220,58 +224,58 @@ struct Parts {
 
 impl Parts {
     /// Lock the folio of some pages, unless that has been done.
-    fn add_folio<M: Machine>(&mut self, st: &Store<M>, pages: FolioPages) -> Result<(), Refused> {
+    fn add_folio<M: Machine>(&mut self, core: &MmCore<M>, pages: FolioPages) -> Result<(), CollapseError> {
         let head = pages.head;
         // The pages of a single folio have one entry here; those of a larger one may have several runs.
-        if st.frames[head].order() > Order::ZERO && self.heads.contains(&head) {
+        if core.frames[head].order() > Order::ZERO && self.heads.contains(&head) {
             return Ok(());
         }
-        if !st.try_lock_folio(head) {
-            return Err(Refused::FolioLocked);
+        if !core.try_lock_folio(head) {
+            return Err(CollapseError::FolioLocked);
         }
         self.heads.push(head);
-        if_unused(st, head)
+        if_unused(core, head)
     }
 
-    fn add_run<M: Machine>(&mut self, st: &Store<M>, run: &Run) {
-        let pages = run.mapped(&st.frames);
-        if pages.head != st.zero {
+    fn add_run<M: Machine>(&mut self, core: &MmCore<M>, run: &EntryRun) {
+        let pages = run.mapped(&core.frames);
+        if pages.head != core.zero {
             self.runs.push(((run.page.0 - self.place.0) as u32, pages));
         }
     }
 
-    fn unlock<M: Machine>(&self, st: &Store<M>) {
-        self.heads.iter().for_each(|&head| st.unlock_folio(head));
+    fn unlock<M: Machine>(&self, core: &MmCore<M>) {
+        self.heads.iter().for_each(|&head| core.unlock_folio(head));
     }
 
     /// Have `whole` hold what the 2 MiB show.
-    fn copy_to<M: Machine>(&self, st: &Store<M>, whole: Pfn) {
+    fn copy_to<M: Machine>(&self, core: &MmCore<M>, whole: Pfn) {
         let zero = |from: u32, to: u32| {
             if to > from {
-                st.zero(whole.add(from), to - from);
+                core.zero(whole.add(from), to - from);
             }
         };
         let mut at = 0;
         for &(first, pages) in &self.runs {
             zero(at, first);
-            st.copy(whole.add(first), pages.first, pages.count);
+            core.copy(whole.add(first), pages.first, pages.count);
             at = first + pages.count;
         }
         zero(at, LARGE as u32);
     }
 
     /// Let the folios go, with the references of the entries that mapped them. Most are free then.
-    fn free<M: Machine>(self, st: &Store<M>) {
+    fn free<M: Machine>(self, core: &MmCore<M>) {
         for &head in &self.heads {
-            let frame = &st.frames[head];
-            let mapped = st.frames.pages_mapped(head);
+            let frame = &core.frames[head];
+            let mapped = core.frames.pages_mapped(head);
             if mapped == 0 {
-                free_swap(st.memory(), head);
+                free_swap(core, head);
             } else if mapped < frame.pages() {
-                st.lru.defer_split(st.memory().ground(), head);
+                core.lru.defer_split(core, head);
             }
-            st.unlock_folio(head);
+            core.unlock_folio(head);
         }
-        st.put_folios(self.runs.iter().map(|&(_, pages)| (pages.head, pages.count)));
+        core.put_folios(self.runs.iter().map(|&(_, pages)| (pages.head, pages.count)));
     }
 }

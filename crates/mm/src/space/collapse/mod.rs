@@ -10,13 +10,13 @@ mod anon;
 mod file;
 
 use super::{Space, Spaces, Stop, Vma, VmaFlags, VmaView};
-use crate::alloc::Mark;
+use crate::alloc::Watermark;
 use crate::api::Error;
 use crate::knobs::Knob;
 use crate::machine::{Machine, WaitKey};
 use crate::memory::{Gfp, Shortage};
+use crate::mm_core::MmCore;
 use crate::stat::Stat;
-use crate::store::Store;
 use crate::units::*;
 
 pub(super) const LARGE: u64 = TABLE_ENTRIES as u64;
@@ -39,17 +39,17 @@ impl CollapseLimits {
     pub const ASKED: CollapseLimits = CollapseLimits { none: LARGE, swap: LARGE, shared: LARGE, used: false };
 
     /// khugepaged's.
-    pub fn of_daemon<M: Machine>(st: &Store<M>) -> CollapseLimits {
+    pub fn of_daemon<M: Machine>(core: &MmCore<M>) -> CollapseLimits {
         let [none, swap, shared] =
             [Knob::KhugepagedMaxPtesNone, Knob::KhugepagedMaxPtesSwap, Knob::KhugepagedMaxPtesShared]
-                .map(|knob| st.knobs.get(knob));
+                .map(|knob| core.knobs.get(knob));
         CollapseLimits { none, swap, shared, used: true }
     }
 }
 
 /// Why 2 MiB were left as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum CollapseError {
     /// Nothing is mapped there (SCAN_PMD_NONE).
     Empty,
     /// Too many pages are missing (SCAN_EXCEED_NONE_PTE).
@@ -76,13 +76,13 @@ pub enum Refused {
     Unfit,
 }
 
-impl Refused {
+impl CollapseError {
     /// What madvise fails with.
     pub fn error(self) -> Error {
         match self {
-            Refused::NoBlock => Error::NoMemory,
-            Refused::NoCharge | Refused::Missing => Error::Busy,
-            Refused::FolioLocked | Refused::InUse => Error::Again,
+            CollapseError::NoBlock => Error::NoMemory,
+            CollapseError::NoCharge | CollapseError::Missing => Error::Busy,
+            CollapseError::FolioLocked | CollapseError::InUse => Error::Again,
             _ => Error::Invalid,
         }
     }
@@ -91,20 +91,24 @@ impl Refused {
     fn goes_on(self) -> bool {
         matches!(
             self,
-            Refused::NotPresent | Refused::ReadOnly | Refused::Unused | Refused::FolioLocked | Refused::InUse
+            CollapseError::NotPresent
+                | CollapseError::ReadOnly
+                | CollapseError::Unused
+                | CollapseError::FolioLocked
+                | CollapseError::InUse
         )
     }
 
     /// Count it, if it is one of those that are.
-    fn count<M: Machine>(self, st: &Store<M>) -> Refused {
+    fn count<M: Machine>(self, core: &MmCore<M>) -> CollapseError {
         let stat = match self {
-            Refused::Missing => Stat::ThpScanExceedNonePte,
-            Refused::Swapped => Stat::ThpScanExceedSwapPte,
-            Refused::SharedByOthers => Stat::ThpScanExceedSharePte,
-            Refused::NoBlock => Stat::ThpCollapseAllocFailed,
+            CollapseError::Missing => Stat::ThpScanExceedNonePte,
+            CollapseError::Swapped => Stat::ThpScanExceedSwapPte,
+            CollapseError::SharedByOthers => Stat::ThpScanExceedSharePte,
+            CollapseError::NoBlock => Stat::ThpCollapseAllocFailed,
             _ => return self,
         };
-        st.count(stat, 1);
+        core.count(stat, 1);
         self
     }
 }
@@ -117,12 +121,12 @@ pub enum Collapsed {
     /// One did before.
     Before,
     /// Not to be done here or now.
-    No(Refused),
+    No(CollapseError),
 }
 
 /// Why a try ended early.
 enum Failed {
-    Refused(Refused),
+    Refused(CollapseError),
     Stop(Stop),
 }
 
@@ -132,8 +136,8 @@ impl<T: Into<Stop>> From<T> for Failed {
     }
 }
 
-impl From<Refused> for Failed {
-    fn from(refused: Refused) -> Failed {
+impl From<CollapseError> for Failed {
+    fn from(refused: CollapseError) -> Failed {
         Failed::Refused(refused)
     }
 }
@@ -143,14 +147,14 @@ impl Spaces {
     /// error tells why the last that could not be mapped so could not; those before it are, and may be behind it.
     pub fn collapse<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         start: Vpn,
         pages: u64,
         gfp: Gfp,
     ) -> Result<u64, Stop> {
         let (space, end) = (self.at(id), Vpn(start.0.saturating_add(pages)));
-        let _held = space.mapping.write(&st.machine, WaitKey::Space(id));
+        let _held = space.mapping.write(&core.machine, WaitKey::Space(id));
         let (ranges, covered) = {
             let vmas = space.vmas.lock();
             (vmas.starts(start, end), vmas.covers(start, end))
@@ -159,7 +163,7 @@ impl Spaces {
         for range in ranges {
             let vma = space.vmas.lock().range_of(range).cloned().expect("the semaphore is held");
             let (from, to) = (start.max(vma.view.start), end.min(vma.view.end()));
-            mapped += collapse_range(st, (id, space), &vma, (from, to), gfp)?;
+            mapped += collapse_range(core, (id, space), &vma, (from, to), gfp)?;
         }
         if covered { Ok(mapped) } else { Err(Error::NotMapped.into()) }
     }
@@ -167,7 +171,7 @@ impl Spaces {
 
 /// Collapse all 2 MiB that lie in a part of a range. Returns how many there are.
 fn collapse_range<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     (id, space): (SpaceId, &Space),
     vma: &Vma,
     (from, to): (Vpn, Vpn),
@@ -179,7 +183,7 @@ fn collapse_range<M: Machine>(
     }
     let mut failed = None;
     for at in (first..end).step_by(LARGE as usize).map(Vpn) {
-        match collapse_at(st, (id, space), vma, at, CollapseLimits::ASKED, gfp)? {
+        match collapse_at(core, (id, space), vma, at, CollapseLimits::ASKED, gfp)? {
             Collapsed::Now | Collapsed::Before => {}
             Collapsed::No(refused) => {
                 failed = Some(refused);
@@ -208,7 +212,7 @@ pub(super) fn suits(view: &VmaView, at: Vpn) -> bool {
 
 /// Collapse the 2 MiB from `at` on, in a range that may be. The mapping semaphore is held alone.
 pub(super) fn collapse_at<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     place: (SpaceId, &Space),
     vma: &Vma,
     at: Vpn,
@@ -216,31 +220,31 @@ pub(super) fn collapse_at<M: Machine>(
     gfp: Gfp,
 ) -> Result<Collapsed, Stop> {
     if !suits(&vma.view, at) {
-        return Ok(Collapsed::No(Refused::Unfit));
+        return Ok(Collapsed::No(CollapseError::Unfit));
     }
     let done = match vma.view.file_index(at) {
-        Some(shown) => file::collapse(st, place, &vma.view, at, shown, limits, gfp),
-        None => anon::collapse(st, place, &vma.view, at, limits, gfp),
+        Some(shown) => file::collapse(core, place, &vma.view, at, shown, limits, gfp),
+        None => anon::collapse(core, place, &vma.view, at, limits, gfp),
     };
     match done {
         Ok(done) => Ok(done),
-        Err(Failed::Refused(refused)) => Ok(Collapsed::No(refused.count(st))),
+        Err(Failed::Refused(refused)) => Ok(Collapsed::No(refused.count(core))),
         Err(Failed::Stop(stop)) => Err(stop),
     }
 }
 
 /// Before work is done for a folio: is there a block? Memory is not put together for it.
-fn check_for_block<M: Machine>(st: &Store<M>, gfp: Gfp) -> Result<(), Refused> {
-    let there = st.has_block(PAGEBLOCK_ORDER, Gfp { mark: Mark::Low, ..gfp });
-    if there { Ok(()) } else { Err(Refused::NoBlock) }
+fn check_for_block<M: Machine>(core: &MmCore<M>, gfp: Gfp) -> Result<(), CollapseError> {
+    let there = core.has_block(PAGEBLOCK_ORDER, Gfp { mark: Watermark::Low, ..gfp });
+    if there { Ok(()) } else { Err(CollapseError::NoBlock) }
 }
 
 /// A new folio of 2 MiB.
-fn new_whole<M: Machine>(st: &Store<M>, gfp: Gfp) -> Result<Pfn, Refused> {
-    let whole = st.new_folio(PAGEBLOCK_ORDER, gfp).map_err(|shortage| match shortage {
-        Shortage::Group(_) => Refused::NoCharge,
-        Shortage::Zone(_) | Shortage::Block { .. } => Refused::NoBlock,
+fn new_whole<M: Machine>(core: &MmCore<M>, gfp: Gfp) -> Result<Pfn, CollapseError> {
+    let whole = core.new_folio(PAGEBLOCK_ORDER, gfp).map_err(|shortage| match shortage {
+        Shortage::Group(_) => CollapseError::NoCharge,
+        Shortage::Zone(_) | Shortage::Block { .. } => CollapseError::NoBlock,
     })?;
-    st.count(Stat::ThpCollapseAlloc, 1);
+    core.count(Stat::ThpCollapseAlloc, 1);
     Ok(whole)
 }

@@ -6,8 +6,8 @@ use crate::api::{AccessKind, FaultError};
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::memory::{Gfp, Shortage};
+use crate::mm_core::MmCore;
 use crate::space::Space;
-use crate::store::Store;
 use crate::table::{Entry, Writes};
 use crate::units::*;
 
@@ -16,26 +16,26 @@ impl Space {
     /// none.
     pub fn store_to_frame<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         (id, page): (SpaceId, Vpn),
         gfp: Gfp,
         take: impl FnOnce() -> Option<Fresh>,
     ) -> Result<bool, FaultStop> {
-        let _held = self.mapping.read(&st.machine, WaitKey::Space(id));
+        let _held = self.mapping.read(&core.machine, WaitKey::Space(id));
         let found = self.vmas.lock().find(page).filter(|vma| vma.file_index(page).is_none());
         let vma = found.ok_or(FaultStop::Error(FaultError::Segv))?;
-        let (ground, groups) = (st.memory().ground(), &st.lru.groups);
-        groups.try_charge(ground, gfp.group, 1).map_err(Shortage::Group)?;
+        let (mmu, groups) = (core, &core.lru.groups);
+        groups.try_charge(mmu, gfp.group, 1).map_err(Shortage::Group)?;
         let Some(fresh) = take() else {
-            groups.uncharge(ground, gfp.group, 1, 1);
+            groups.uncharge(mmu, gfp.group, 1, 1);
             return Ok(false);
         };
         let pfn = fresh.into_pfn();
-        st.frames[pfn].set_group(gfp.group);
-        let tree = st.tables.tree(id);
-        let fault = Fault { st, id, space: self, tree, vma: &vma, page, access: AccessKind::Store, gfp };
+        core.frames[pfn].set_group(gfp.group);
+        let tree = core.tables.tree(id);
+        let fault = Fault { core, id, space: self, tree, vma: &vma, page, access: AccessKind::Store, gfp };
         fault.become_anon(pfn);
-        st.zero(pfn, 1);
+        core.zero(pfn, 1);
         fault.map_new_anon(pfn, Entry::NONE).map(|_| true)
     }
 }
@@ -43,7 +43,7 @@ impl Space {
 impl<M: Machine> Fault<'_, M> {
     /// A load sees the one page of zeroes; a store gets a page of its own.
     pub(super) fn anon_fault(&self) -> Result<Served, FaultStop> {
-        let _scope = self.st.scope(Scope::DoAnonymousPage);
+        let _scope = self.core.scope(Scope::DoAnonymousPage);
         if self.is_store() { self.anon_store() } else { self.zero_page() }
     }
 
@@ -51,36 +51,36 @@ impl<M: Machine> Fault<'_, M> {
         let mut tables = self.lock();
         if let Some(slot) = self.slot_if(&mut tables, Entry::NONE)? {
             let mut tables = tables.settle_at(slot, self.page);
-            let zero = FolioPages { head: self.st.zero, first: self.st.zero, count: 1 };
+            let zero = FolioPages { head: self.core.zero, first: self.core.zero, count: 1 };
             tables.install(slot, self.page, zero, self.rights(false), Writes::No);
-            self.st.charge(Work::EntrySet, 1);
+            self.core.charge(Work::EntrySet, 1);
         }
         Ok(Served::MINOR)
     }
 
     fn anon_store(&self) -> Result<Served, FaultStop> {
-        let sizes = self.st.knobs.anon_sizes();
+        let sizes = self.core.knobs.anon_sizes();
         if !sizes.is_empty()
             && let Some(served) = self.store_to_large_folio(sizes)?
         {
             return Ok(served);
         }
         let pfn = self.new_anon_page()?;
-        self.st.zero(pfn, 1);
+        self.core.zero(pfn, 1);
         self.map_new_anon(pfn, Entry::NONE)
     }
 
     /// A page that will be anonymous memory of this range. Its content is still to be made.
     #[inline(always)]
     pub(super) fn new_anon_page(&self) -> Result<Pfn, FaultStop> {
-        let pfn = self.st.new_folio(Order::ZERO, self.gfp)?;
+        let pfn = self.core.new_folio(Order::ZERO, self.gfp)?;
         self.become_anon(pfn);
         Ok(pfn)
     }
 
     #[inline(always)]
     fn become_anon(&self, pfn: Pfn) {
-        let frame = &self.st.frames[pfn];
+        let frame = &self.core.frames[pfn];
         frame.set_owner(Owner::Anon(self.anon_set()), self.vma.anon_index(self.page));
         frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
     }
@@ -97,16 +97,16 @@ impl<M: Machine> Fault<'_, M> {
                 let page = FolioPages { head: pfn, first: pfn, count: 1 };
                 self.install_at(&mut tables, slot, self.page, page, Writes::Private);
                 // As soon as the tables are unlocked somebody may unmap and free it.
-                self.st.lru.add(self.st.memory().ground(), pfn, self.gfp.is_faulted());
+                self.core.lru.add(&self.core, pfn, self.gfp.is_faulted());
                 drop(tables);
                 if let Some(old) = old {
-                    self.st.put_refs(old);
+                    self.core.put_refs(old);
                 }
                 Ok(Served::MINOR)
             }
             lost => {
                 drop(tables);
-                self.st.put(pfn);
+                self.core.put(pfn);
                 lost.map(|_| Served::MINOR)
             }
         }

@@ -5,9 +5,9 @@ use crate::api::AccessKind;
 use crate::frame::Owner;
 use crate::machine::{Machine, Work};
 use crate::memory::Gfp;
+use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;
 use crate::space::{Space, VmaFlags, VmaView};
-use crate::store::Store;
 use crate::table::{Detached, Entry, Resident};
 use crate::units::*;
 
@@ -15,15 +15,15 @@ const PAGES: u64 = TABLE_ENTRIES as u64;
 
 /// Bring back what the 2 MiB from `start` on have in swap. The mapping semaphore is held.
 pub(in crate::space) fn bring_back<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     (id, space): (SpaceId, &Space),
     vma: &VmaView,
     start: Vpn,
     gfp: Gfp,
 ) -> Result<(), FaultStop> {
-    let (tree, access) = (st.tables.tree(id), AccessKind::Load);
+    let (tree, access) = (core.tables.tree(id), AccessKind::Load);
     for page in (start.0..start.0 + PAGES).map(Vpn) {
-        let fault = Fault { st, id, space, tree, vma, page, access, gfp };
+        let fault = Fault { core, id, space, tree, vma, page, access, gfp };
         let entry = fault.lock().find(page).map_or(Entry::NONE, |leaf| leaf.entry);
         if let Some((slot, exclusive)) = entry.as_swap() {
             fault.swap_fault(entry, slot, exclusive)?;
@@ -36,7 +36,7 @@ pub(in crate::space) fn bring_back<M: Machine>(
 /// range, and map it in the place of their table. The mapping semaphore is held alone, and the caller's reference goes
 /// to the entry.
 pub(in crate::space) fn map_copy<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     (id, space): (SpaceId, &Space),
     vma: &VmaView,
     start: Vpn,
@@ -44,16 +44,16 @@ pub(in crate::space) fn map_copy<M: Machine>(
     whole: Pfn,
     gfp: Gfp,
 ) {
-    let (base, tree, access) = (st.memory().ground(), st.tables.tree(id), AccessKind::Store);
-    let fault = Fault { st, id, space, tree, vma, page: start, access, gfp };
-    st.make_large_anon(whole, Owner::Anon(fault.anon_set()), vma.anon_index(start));
+    let (base, tree, access) = (core, core.tables.tree(id), AccessKind::Store);
+    let fault = Fault { core, id, space, tree, vma, page: start, access, gfp };
+    core.make_large_anon(whole, Owner::Anon(fault.anon_set()), vma.anon_index(start));
     let mut tables = fault.lock();
     space.large.store(true, Relaxed);
-    st.rmap.add_large(base, whole);
+    core.rmap.add_large(base, whole);
     tables.counts().add(Resident::Anon, PAGES as i64);
-    st.charge(Work::EntrySet, 1);
+    core.charge(Work::EntrySet, 1);
     tables.settle().install_for(detached, whole, fault.rights(true));
-    st.lru.add(base, whole, false);
+    core.lru.add(base, whole, false);
     if vma.flags.contains(VmaFlags::LOCKED) {
         fault.mlock_page();
     }

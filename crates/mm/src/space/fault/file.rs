@@ -7,34 +7,34 @@ use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
 use crate::rmap::Tally;
 use crate::space::VmaFlags;
-use crate::table::{Entry, Locked, Resident, Rights, Settled, Writes};
+use crate::table::{Entry, LockedTables, Resident, Rights, Settled, Writes};
 use crate::units::*;
 
 /// Most pages that one fault maps around itself.
 const AROUND_MAX: usize = 64;
 
 /// The lock of the space's tables, settled or not.
-enum Held<'a, M> {
-    Plain(Locked<'a, M>),
+enum TablesLock<'a, M> {
+    Plain(LockedTables<'a, M>),
     Settled(Settled<'a, M>),
 }
 
-impl<'a, M> core::ops::Deref for Held<'a, M> {
-    type Target = Locked<'a, M>;
+impl<'a, M> core::ops::Deref for TablesLock<'a, M> {
+    type Target = LockedTables<'a, M>;
 
-    fn deref(&self) -> &Locked<'a, M> {
+    fn deref(&self) -> &LockedTables<'a, M> {
         match self {
-            Held::Plain(tables) => tables,
-            Held::Settled(tables) => tables,
+            TablesLock::Plain(tables) => tables,
+            TablesLock::Settled(tables) => tables,
         }
     }
 }
 
-impl<M> core::ops::DerefMut for Held<'_, M> {
+impl<M> core::ops::DerefMut for TablesLock<'_, M> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         match self {
-            Held::Plain(tables) => tables,
-            Held::Settled(tables) => tables,
+            TablesLock::Plain(tables) => tables,
+            TablesLock::Settled(tables) => tables,
         }
     }
 }
@@ -92,7 +92,7 @@ impl<M: Machine> Fault<'_, M> {
     /// A load or fetch: map what is cached around it, else read it.
     #[inline(never)]
     pub(super) fn file_load(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
-        let _scope = self.st.scope(Scope::DoReadFault);
+        let _scope = self.core.scope(Scope::DoReadFault);
         if let Some(place) = self.large_place(index)
             && self.map_cached_large(file, place)?
         {
@@ -106,22 +106,22 @@ impl<M: Machine> Fault<'_, M> {
         if page.waited || page.major {
             let around = self.map_around(file, index);
             if around != Ok(false) {
-                self.st.put(page.folio);
+                self.core.put(page.folio);
                 return around.map(|_| Served::from_major(page.major));
             }
         }
-        self.st.lock_folio(page.folio);
+        self.core.lock_folio(page.folio);
         let mapped = self.map_got(file, index, page);
-        self.st.unlock_folio(page.folio);
+        self.core.unlock_folio(page.folio);
         if mapped != Ok(true) {
-            self.st.put(page.folio);
+            self.core.put(page.folio);
         }
         mapped.map(|_| Served::from_major(page.major))
     }
 
     /// Map the page that was got for a load; its folio is locked. Returns whether an entry took the caller's reference.
     fn map_got(&self, file: FileId, index: PageIndex, page: Page) -> Result<bool, FaultStop> {
-        if !self.st.cache.is_page(self.st.memory(), page.folio, file, index) {
+        if !self.core.cache.is_page(&self.core, page.folio, file, index) {
             // Cut off, or on its way to swap, before it was locked.
             return Ok(false);
         }
@@ -133,7 +133,7 @@ impl<M: Machine> Fault<'_, M> {
         let mut tables = self.lock();
         let Some(slot) = self.slot_if(&mut tables, Entry::NONE)? else { return Ok(false) };
         if self.may_write_untracked(page.folio) {
-            let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
+            let settled = self.core.tlb.settle_file(&self.core, file);
             self.install(&mut tables.settle_at(slot, self.page), slot, page.pfn, Writes::Shared(settled));
         } else {
             let pages = FolioPages { head: page.folio, first: page.pfn, count: 1 };
@@ -146,24 +146,24 @@ impl<M: Machine> Fault<'_, M> {
     pub(super) fn may_write_untracked(&self, pfn: Pfn) -> bool {
         self.vma.is_shared()
             && self.vma.prot.contains(crate::api::Prot::WRITE)
-            && self.st.frames[pfn].has(FrameFlags::SWAPBACKED)
+            && self.core.frames[pfn].has(FrameFlags::SWAPBACKED)
     }
 
     fn get_page(&self, file: FileId, index: PageIndex) -> Result<Page, FaultStop> {
-        let _scope = self.st.scope(Scope::FilemapFault);
+        let _scope = self.core.scope(Scope::FilemapFault);
         let hint = ReadHint {
             fault: true,
             sequential: self.vma.flags.contains(VmaFlags::SEQUENTIAL),
             random: self.vma.flags.contains(VmaFlags::RANDOM),
         };
-        Ok(self.st.cache.get_page(self.st.memory(), file, index, hint, self.gfp)?)
+        Ok(self.core.cache.get_page(&self.core, file, index, hint, self.gfp)?)
     }
 
     /// Map the cached pages in the aligned window around the fault, be the page itself among them or not. Returns
     /// whether it was.
     fn map_around(&self, file: FileId, index: PageIndex) -> Result<bool, FaultStop> {
-        let _scope = self.st.scope(Scope::FilemapMapPages);
-        let window = (self.st.knobs.get(Knob::FaultAroundBytes) / PAGE_SIZE).clamp(1, AROUND_MAX as u64);
+        let _scope = self.core.scope(Scope::FilemapMapPages);
+        let window = (self.core.knobs.get(Knob::FaultAroundBytes) / PAGE_SIZE).clamp(1, AROUND_MAX as u64);
         if window == 1 {
             return Ok(false);
         }
@@ -171,7 +171,7 @@ impl<M: Machine> Fault<'_, M> {
         let end = (self.page.0 / window * window + window).min(self.vma.end().0);
         let first = PageIndex(index.0 - (self.page.0 - start));
         let mut found = Around::default();
-        self.st.cache.resident(self.st.memory(), file, first, end - start, |run| {
+        self.core.cache.resident(&self.core, file, first, end - start, |run| {
             let page = Vpn(start + (run.index.0 - first.0));
             found.push(page, FolioPages { head: run.folio, first: run.pfn, count: run.pages });
         });
@@ -180,7 +180,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         let itself = found.runs().any(|run| run.holds(self.page));
         let mut tables = self.lock();
-        let reserved = tables.reserve(&self.st.alloc, self.page, self.gfp.means());
+        let reserved = tables.reserve(&self.core.alloc, self.page, self.gfp.means());
         if let Err(needs) = reserved {
             drop(tables);
             self.put_all(&found);
@@ -188,12 +188,13 @@ impl<M: Machine> Fault<'_, M> {
         }
         // Only pages that are mapped for writing, as shmem's may be, need a payment; it is one for all of them.
         let writable = found.runs().any(|run| self.may_write_untracked(run.pages.head));
-        let mut tables = if writable { Held::Settled(tables.settle()) } else { Held::Plain(tables) };
+        let mut tables =
+            if writable { TablesLock::Settled(tables.settle()) } else { TablesLock::Plain(tables) };
         let mut rest = &mut found.found[..found.count];
         while !rest.is_empty() {
             let done = match &mut tables {
-                Held::Plain(tables) => self.map_singles(tables, rest),
-                Held::Settled(_) => 0,
+                TablesLock::Plain(tables) => self.map_singles(tables, rest),
+                TablesLock::Settled(_) => 0,
             };
             rest = &mut rest[done..];
             if let Some(run) = rest.split_off_first_mut() {
@@ -207,19 +208,19 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Map those of the first runs that are single pages and whose entries, all of one table, are empty. Returns for
     /// how many runs that was all there is to do.
-    fn map_singles(&self, tables: &mut Locked<'_, M>, runs: &mut [Cached]) -> usize {
+    fn map_singles(&self, tables: &mut LockedTables<'_, M>, runs: &mut [Cached]) -> usize {
         let [Some(first), Some(last)] = [runs.first(), runs.last()].map(|run| run.map(|run| run.page)) else {
             return 0;
         };
         // Where a flush is spared for what was never used, what nobody has asked for is not marked as used.
-        let old_around = crate::tlb::spares_unused(self.st.base());
-        let ground = self.st.memory().ground();
+        let old_around = crate::tlb::spares_unused(&self.core);
+        let mmu = &self.core;
         let Some(mut window) = tables.window(first, last.0 - first.0 + 1) else { return 0 };
-        let mut tally = Tally::new(ground);
+        let mut tally = Tally::new(mmu);
         let (mut done, mut mapped) = (0, [0; 2]);
         for run in runs {
             let (pfn, place) = (run.pages.head, (run.page.0 - first.0) as usize);
-            let frame = &self.st.frames[pfn];
+            let frame = &self.core.frames[pfn];
             if frame.order() != Order::ZERO || place >= window.places() {
                 break;
             }
@@ -227,26 +228,26 @@ impl<M: Machine> Fault<'_, M> {
             if !window.read(place).is_none() {
                 continue;
             }
-            self.st.rmap.add_tallied(ground, run.pages, &mut tally);
+            self.core.rmap.add_tallied(mmu, run.pages, &mut tally);
             let mut rights = self.vma.rights();
             rights.set(Rights::YOUNG, run.page == self.page || !old_around);
             window.install_unchanged(place, pfn, rights);
             run.unused -= 1;
             mapped[frame.has(FrameFlags::SWAPBACKED) as usize] += 1;
         }
-        tally.settle(ground);
+        tally.settle(mmu);
         for (kind, pages) in [Resident::File, Resident::Shmem].into_iter().zip(mapped) {
             window.tables().counts().add(kind, pages);
         }
-        self.st.charge(Work::EntrySet, mapped.iter().sum::<i64>() as u64);
+        self.core.charge(Work::EntrySet, mapped.iter().sum::<i64>() as u64);
         done
     }
 
     /// Map those pages of a run whose entries are empty, and which have a table. Returns how many.
-    fn map_empty(&self, tables: &mut Held<'_, M>, file: FileId, run: Cached) -> u32 {
+    fn map_empty(&self, tables: &mut TablesLock<'_, M>, file: FileId, run: Cached) -> u32 {
         // Where a flush is spared for what was never used, what nobody has asked for is not marked as used.
-        let old_around = crate::tlb::spares_unused(self.st.base());
-        let longest = if self.st.knobs.get(Knob::RmapBatch) == 0 { 1 } else { run.pages.count };
+        let old_around = crate::tlb::spares_unused(&self.core);
+        let longest = if self.core.knobs.get(Knob::RmapBatch) == 0 { 1 } else { run.pages.count };
         let (mut at, mut mapped) = (0, 0);
         while at < run.pages.count {
             let page = Vpn(run.page.0 + at as u64);
@@ -264,10 +265,10 @@ impl<M: Machine> Fault<'_, M> {
                 let mut rights = self.vma.rights();
                 rights.set(Rights::YOUNG, asked || !old_around);
                 match &mut *tables {
-                    Held::Settled(tables) if self.may_write_untracked(pages.head) => {
-                        let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
-                        let head = &self.st.frames[pages.head];
-                        self.st.rmap.add_range(self.st.memory().ground(), pages);
+                    TablesLock::Settled(tables) if self.may_write_untracked(pages.head) => {
+                        let settled = self.core.tlb.settle_file(&self.core, file);
+                        let head = &self.core.frames[pages.head];
+                        self.core.rmap.add_range(&self.core, pages);
                         self.count_mapped(tables, head, pages.count);
                         tables.install(first.slot, page, pages, rights, Writes::Shared(settled));
                     }
@@ -284,9 +285,9 @@ impl<M: Machine> Fault<'_, M> {
     /// folio stays in its cache, even if its entries are gone again.
     fn put_all(&self, found: &Around) {
         for run in found.runs() {
-            self.st.unlock_folio(run.pages.head);
+            self.core.unlock_folio(run.pages.head);
             if run.unused > 0 {
-                self.st.put_many(run.pages.head, run.unused);
+                self.core.put_many(run.pages.head, run.unused);
             }
         }
     }
@@ -298,40 +299,40 @@ impl<M: Machine> Fault<'_, M> {
     /// first, the room for the other would be made of that each time, and each time there would be progress.
     #[inline(never)]
     pub(super) fn private_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
-        let _scope = self.st.scope(Scope::DoCowFault);
+        let _scope = self.core.scope(Scope::DoCowFault);
         let new = self.new_anon_page()?;
         let page = match self.get_page(file, index) {
             Ok(page) => page,
             Err(stop) => {
-                self.st.put(new);
+                self.core.put(new);
                 return Err(stop);
             }
         };
-        self.st.lock_folio(page.folio);
+        self.core.lock_folio(page.folio);
         let mut outcome = Ok(Served::MINOR);
-        if self.st.cache.is_page(self.st.memory(), page.folio, file, index) {
-            self.st.copy(new, page.pfn, 1);
+        if self.core.cache.is_page(&self.core, page.folio, file, index) {
+            self.core.copy(new, page.pfn, 1);
             outcome = self.map_new_anon(new, Entry::NONE);
         } else {
-            self.st.put(new);
+            self.core.put(new);
         }
-        self.st.unlock_folio(page.folio);
-        self.st.put(page.folio);
+        self.core.unlock_folio(page.folio);
+        self.core.put(page.folio);
         outcome.map(|_| Served::from_major(page.major))
     }
 
     /// A store to a shared range: the file must know that the page is dirty before it can be written.
     #[inline(never)]
     pub(super) fn shared_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
-        let _scope = self.st.scope(Scope::DoSharedFault);
+        let _scope = self.core.scope(Scope::DoSharedFault);
         let page = self.get_page(file, index)?;
         let Page { folio, pfn, .. } = page;
-        self.st.lock_folio(folio);
+        self.core.lock_folio(folio);
         let mut outcome = Ok(());
         let mut given = false;
-        if self.st.cache.is_page(self.st.memory(), folio, file, index) {
-            self.st.cache.mark_dirty(self.st.memory(), folio);
-            let settled = self.st.tlb.settle_file(self.st.memory().ground(), file);
+        if self.core.cache.is_page(&self.core, folio, file, index) {
+            self.core.cache.mark_dirty(&self.core, folio);
+            let settled = self.core.tlb.settle_file(&self.core, file);
             let large = self.large_place(index).map(|place| self.map_large(file, place, folio, true));
             match large {
                 Some(Ok(true)) => given = true,
@@ -348,9 +349,9 @@ impl<M: Machine> Fault<'_, M> {
                 }
             }
         }
-        self.st.unlock_folio(folio);
+        self.core.unlock_folio(folio);
         if !given {
-            self.st.put(folio);
+            self.core.put(folio);
         }
         outcome?;
         Ok(Served { dirtied: Some(file), ..Served::from_major(page.major) })

@@ -11,11 +11,11 @@ use crate::frame::{FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
 use crate::memory::Gfp;
+use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;
 use crate::space::split::split_entry;
 use crate::space::{Space, Stop, VmaView};
 use crate::stat::Stat;
-use crate::store::Store;
 use crate::table::{Entry, Writes};
 use crate::units::*;
 
@@ -23,7 +23,7 @@ const PAGES: u64 = TABLE_ENTRIES as u64;
 
 /// Where a large entry would stand: the first page of the space, and what of the file it shows.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct PmdMapping {
     start: Vpn,
     first: PageIndex,
 }
@@ -31,16 +31,16 @@ pub(super) struct Place {
 /// Map 2 MiB of a file that are cached in one folio from `start` on, for a range that suits. The mapping semaphore is
 /// held.
 pub(in crate::space) fn map_whole<M: Machine>(
-    st: &Store<M>,
+    core: &MmCore<M>,
     (id, space): (SpaceId, &Space),
     vma: &VmaView,
     start: Vpn,
     (file, first): (FileId, PageIndex),
     gfp: Gfp,
 ) -> Result<bool, Stop> {
-    let tree = st.tables.tree(id);
-    let fault = Fault { st, id, space, tree, vma, page: start, access: AccessKind::Load, gfp };
-    match fault.map_cached_large(file, Place { start, first }) {
+    let tree = core.tables.tree(id);
+    let fault = Fault { core, id, space, tree, vma, page: start, access: AccessKind::Load, gfp };
+    match fault.map_cached_large(file, PmdMapping { start, first }) {
         Ok(mapped) => Ok(mapped),
         Err(FaultStop::Shortage(shortage)) => Err(Stop::Shortage(shortage)),
         Err(FaultStop::Error(_)) => Ok(false),
@@ -50,26 +50,26 @@ pub(in crate::space) fn map_whole<M: Machine>(
 impl<M: Machine> Fault<'_, M> {
     /// The 2 MiB around the fault, which shows page `index` of a file, if one entry may map them.
     #[inline]
-    pub(super) fn large_place(&self, index: PageIndex) -> Option<Place> {
-        if self.st.knobs.get(Knob::ThpFilePmd) == 0 {
+    pub(super) fn large_place(&self, index: PageIndex) -> Option<PmdMapping> {
+        if self.core.knobs.get(Knob::ThpFilePmd) == 0 {
             return None;
         }
         let inside = self.page.0 % PAGES;
         let place =
-            Place { start: Vpn(self.page.0 - inside), first: PageIndex(index.0.checked_sub(inside)?) };
+            PmdMapping { start: Vpn(self.page.0 - inside), first: PageIndex(index.0.checked_sub(inside)?) };
         let in_range = self.vma.start <= place.start && place.start.0 + PAGES <= self.vma.end().0;
         (in_range && place.first.0.is_multiple_of(PAGES)).then_some(place)
     }
 
     /// Map the folio that is cached for a place, if there is one.
-    pub(super) fn map_cached_large(&self, file: FileId, place: Place) -> Result<bool, FaultStop> {
-        let Some(folio) = self.st.cache.resident_large(self.st.memory(), file, place.first) else {
+    pub(super) fn map_cached_large(&self, file: FileId, place: PmdMapping) -> Result<bool, FaultStop> {
+        let Some(folio) = self.core.cache.resident_large(&self.core, file, place.first) else {
             return Ok(false);
         };
         let mapped = self.map_large(file, place, folio, false);
-        self.st.unlock_folio(folio);
+        self.core.unlock_folio(folio);
         if mapped != Ok(true) {
-            self.st.put(folio);
+            self.core.put(folio);
         }
         mapped
     }
@@ -79,30 +79,30 @@ impl<M: Machine> Fault<'_, M> {
     pub(super) fn map_large(
         &self,
         file: FileId,
-        place: Place,
+        place: PmdMapping,
         folio: Pfn,
         dirty: bool,
     ) -> Result<bool, FaultStop> {
-        let (base, frame) = (self.st.memory().ground(), &self.st.frames[folio]);
+        let (base, frame) = (&self.core, &self.core.frames[folio]);
         if frame.order() != PAGEBLOCK_ORDER {
             return Ok(false);
         }
         let mut tables = self.lock();
-        let Some(slot) = tables.reserve_large(&self.st.alloc, place.start, self.gfp.means())? else {
+        let Some(slot) = tables.reserve_large(&self.core.alloc, place.start, self.gfp.means())? else {
             return Ok(false);
         };
-        let whole = place.first.0 + PAGES <= self.st.cache.file(file).pages();
+        let whole = place.first.0 + PAGES <= self.core.cache.file(file).pages();
         if !whole || frame.page_index() != place.first {
             return Ok(false);
         }
         debug_assert!(frame.has(FrameFlags::LOCKED) && frame.owner() == Owner::File(file));
         self.space.large.store(true, Relaxed);
-        self.st.rmap.add_large(base, folio);
-        tables.counts().add(super::super::unmap::resident_kind(self.st, folio), PAGES as i64);
-        self.st.charge(Work::EntrySet, 1);
+        self.core.rmap.add_large(base, folio);
+        tables.counts().add(super::super::unmap::resident_kind(self.core, folio), PAGES as i64);
+        self.core.charge(Work::EntrySet, 1);
         self.count(Stat::ThpFileMapped);
         if dirty || self.may_write_untracked(folio) {
-            let settled = self.st.tlb.settle_file(base, file);
+            let settled = self.core.tlb.settle_file(base, file);
             let mut tables = tables.settle_at(slot, place.start);
             tables.install_large(slot, place.start, folio, self.rights(true), Writes::Shared(settled));
         } else {
@@ -121,10 +121,10 @@ impl<M: Machine> Fault<'_, M> {
                 self.drop_entry(entry);
                 self.private_store(file, index)
             }
-            None if self.st.frames[head].has(FrameFlags::EXCLUSIVE) => self.reuse(entry),
+            None if self.core.frames[head].has(FrameFlags::EXCLUSIVE) => self.reuse(entry),
             // Then the access meets the entry of its page.
             None => {
-                split_entry(self.st, self.id, self.page);
+                split_entry(self.core, self.id, self.page);
                 Ok(Served::MINOR)
             }
         }

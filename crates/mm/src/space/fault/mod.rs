@@ -19,10 +19,10 @@ use crate::cache::CacheError;
 use crate::frame::{FolioPages, Frame};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, WaitKey, Work};
-use crate::memory::{Cause, Gfp, Shortage};
+use crate::memory::{AllocCause, Gfp, Shortage};
+use crate::mm_core::MmCore;
 use crate::stat::Stat;
-use crate::store::Store;
-use crate::table::{Bits, Entry, Locked, Rights, Settled, Slot, Tree, Writes};
+use crate::table::{Bits, Entry, LockedTables, Rights, Settled, Slot, Tree, Writes};
 use crate::units::*;
 
 /// Why a fault was not served.
@@ -68,7 +68,7 @@ impl Served {
 
 /// One fault on its way.
 struct Fault<'a, M> {
-    st: &'a Store<M>,
+    core: &'a MmCore<M>,
     id: SpaceId,
     space: &'a Space,
     tree: &'a Tree,
@@ -83,7 +83,7 @@ impl Space {
     /// another task was faster.
     pub fn fault<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         page: Vpn,
         access: AccessKind,
@@ -92,14 +92,14 @@ impl Space {
         if self.is_killed() {
             return Err(FaultStop::Error(FaultError::Killed));
         }
-        let _held = self.mapping.read(&st.machine, WaitKey::Space(id));
-        st.charge(Work::VmaLookup, 1);
+        let _held = self.mapping.read(&core.machine, WaitKey::Space(id));
+        core.charge(Work::VmaLookup, 1);
         let Some(vma) = self.vmas.lock().find(page) else {
             return Err(FaultStop::Error(FaultError::Segv));
         };
-        let cause = if vma.has_recency() { Cause::Fault } else { Cause::Other };
+        let cause = if vma.has_recency() { AllocCause::Fault } else { AllocCause::Other };
         let gfp = Gfp { cause, place: self.place(&vma, page), ..gfp };
-        let fault = Fault { st, id, space: self, tree: st.tables.tree(id), vma: &vma, page, access, gfp };
+        let fault = Fault { core, id, space: self, tree: core.tables.tree(id), vma: &vma, page, access, gfp };
         if !fault.vma.prot.contains(access.needs()) {
             return Err(FaultStop::Error(FaultError::Segv));
         }
@@ -116,13 +116,13 @@ impl super::Spaces {
     /// [`Space::fault`] of the space of this number.
     pub fn fault<M: Machine>(
         &self,
-        st: &Store<M>,
+        core: &MmCore<M>,
         id: SpaceId,
         page: Vpn,
         access: AccessKind,
         gfp: Gfp,
     ) -> Result<Served, FaultStop> {
-        self.at(id).fault(st, id, page, access, gfp)
+        self.at(id).fault(core, id, page, access, gfp)
     }
 }
 
@@ -166,15 +166,15 @@ impl<M: Machine> Fault<'_, M> {
         let found = tables.find(self.page).and_then(|leaf| leaf.entry.as_migrating());
         let Some(migrating) = found else { return };
         // As long as the entry says so the folio is locked, and who unlocks it sees who waits.
-        let head = self.st.frames.head(migrating.page());
-        let ticket = self.st.unlock_ticket(head);
+        let head = self.core.frames.head(migrating.page());
+        let ticket = self.core.unlock_ticket(head);
         drop(tables);
-        let _scope = self.st.scope(Scope::MigrationEntryWait);
-        self.st.machine.wait(ticket, None);
+        let _scope = self.core.scope(Scope::MigrationEntryWait);
+        self.core.machine.wait(ticket, None);
     }
 
-    fn lock(&self) -> Locked<'_, M> {
-        self.tree.lock(self.st.memory().ground(), self.id)
+    fn lock(&self) -> LockedTables<'_, M> {
+        self.tree.lock(&self.core, self.id)
     }
 
     /// The entry is already as it should be: another CPU was faster, or hardware leaves the bits to software.
@@ -182,7 +182,7 @@ impl<M: Machine> Fault<'_, M> {
         let mut tables = self.lock();
         if let Some(leaf) = tables.find(self.page).filter(|leaf| leaf.entry.is_present()) {
             tables.mark_used(leaf.slot, self.is_store() && leaf.entry.has(Bits::WRITE));
-            self.st.charge(Work::EntrySet, 1);
+            self.core.charge(Work::EntrySet, 1);
         }
         Ok(Served::MINOR)
     }
@@ -195,14 +195,14 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Make the way to the page's entry; `None` if it is no longer as `expected`.
-    fn slot_if(&self, tables: &mut Locked<'_, M>, expected: Entry) -> Result<Option<Slot>, FaultStop> {
-        let slot = tables.reserve(&self.st.alloc, self.page, self.gfp.means())?;
+    fn slot_if(&self, tables: &mut LockedTables<'_, M>, expected: Entry) -> Result<Option<Slot>, FaultStop> {
+        let slot = tables.reserve(&self.core.alloc, self.page, self.gfp.means())?;
         Ok(Some(slot).filter(|&slot| same_page(tables.read(slot), expected)))
     }
 
     /// Map a page of a folio, of which the caller gives one reference to the entry, for this access.
     fn install(&self, tables: &mut Settled<'_, M>, slot: Slot, page: Pfn, writes: Writes) {
-        self.install_at(tables, slot, self.page, FolioPages::one(&self.st.frames, page), writes);
+        self.install_at(tables, slot, self.page, FolioPages::one(&self.core.frames, page), writes);
     }
 
     /// The same for pages of a folio, whose place is known, from `page` on.
@@ -215,8 +215,8 @@ impl<M: Machine> Fault<'_, M> {
         pages: FolioPages,
         writes: Writes,
     ) {
-        let head = &self.st.frames[pages.head];
-        self.st.rmap.add_range(self.st.memory().ground(), pages);
+        let head = &self.core.frames[pages.head];
+        self.core.rmap.add_range(&self.core, pages);
         self.count_mapped(tables, head, pages.count);
         let rights = self.rights(!matches!(writes, Writes::No));
         tables.install(slot, page, pages, rights, writes);
@@ -225,7 +225,7 @@ impl<M: Machine> Fault<'_, M> {
     /// Pages of a folio in the steps in which they are mapped: all at once, or one by one (`rmap.batch`), each with the
     /// number of pages before it.
     fn steps(&self, pages: FolioPages) -> impl Iterator<Item = (u32, FolioPages)> {
-        let step = if self.st.knobs.get(Knob::RmapBatch) == 0 { 1 } else { pages.count };
+        let step = if self.core.knobs.get(Knob::RmapBatch) == 0 { 1 } else { pages.count };
         (0..pages.count)
             .step_by(step as usize)
             .map(move |at| (at, FolioPages { first: pages.first.add(at), count: step, ..pages }))
@@ -235,21 +235,21 @@ impl<M: Machine> Fault<'_, M> {
     /// changed.
     fn install_unchanged(
         &self,
-        tables: &mut Locked<'_, M>,
+        tables: &mut LockedTables<'_, M>,
         (slot, page): (Slot, Vpn),
         pages: FolioPages,
         rights: Rights,
     ) {
-        let head = &self.st.frames[pages.head];
-        self.st.rmap.add_range(self.st.memory().ground(), pages);
+        let head = &self.core.frames[pages.head];
+        self.core.rmap.add_range(&self.core, pages);
         self.count_mapped(tables, head, pages.count);
         tables.install_unchanged(slot, page, pages, rights);
     }
 
     #[inline]
-    fn count_mapped(&self, tables: &mut Locked<'_, M>, head: &Frame, pages: u32) {
+    fn count_mapped(&self, tables: &mut LockedTables<'_, M>, head: &Frame, pages: u32) {
         tables.counts().add(super::unmap::kind_of(head), i64::from(pages));
-        self.st.charge(Work::EntrySet, pages as u64);
+        self.core.charge(Work::EntrySet, pages as u64);
     }
 
     /// The set for anonymous pages made through this range.
@@ -267,12 +267,12 @@ impl<M: Machine> Fault<'_, M> {
             if let Some(set) = vma.view.anon {
                 return set;
             }
-            let set = self.st.rmap.create_anon();
+            let set = self.core.rmap.create_anon();
             vma.view.anon = Some(set);
             vma.sets.push(set);
             let view = VmaView { file: None, ..vma.view };
             let only_new = Vma { view, sets: smallvec::smallvec![set], swapped: vma.swapped };
-            only_new.link(self.st, self.id, self.space.group());
+            only_new.link(self.core, self.id, self.space.group());
             set
         })
     }
@@ -281,13 +281,13 @@ impl<M: Machine> Fault<'_, M> {
         // The folio is split by nobody who does not have this lock.
         let tables = self.lock();
         let found = tables.find(self.page).map(|leaf| leaf.entry).filter(|entry| entry.is_present());
-        if let Some(entry) = found.filter(|entry| entry.pfn() != self.st.zero) {
-            self.st.lru.mlock(self.st.memory().ground(), self.st.frames.head(entry.pfn()));
+        if let Some(entry) = found.filter(|entry| entry.pfn() != self.core.zero) {
+            self.core.lru.mlock(&self.core, self.core.frames.head(entry.pfn()));
         }
     }
 
     fn count(&self, stat: Stat) {
-        self.st.count(stat, 1);
+        self.core.count(stat, 1);
     }
 }
 

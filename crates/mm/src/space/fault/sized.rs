@@ -12,7 +12,7 @@ use crate::memory::{Shortage, Worth};
 use crate::primitive::Ordering::*;
 use crate::space::VmaFlags;
 use crate::stat::{SizeStat, Stat};
-use crate::table::{Locked, Resident, Writes};
+use crate::table::{LockedTables, Resident, Writes};
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
@@ -30,8 +30,8 @@ impl<M: Machine> Fault<'_, M> {
             if let Some(pfn) = self.new_large_anon(order, asked)? {
                 return self.map_large_anon(pfn, order).map(Some);
             }
-            self.st.sizes.count(SizeStat::AnonFaultFallback, order, 1);
-            self.st.count(Stat::ThpFaultFallback, i64::from(order == PAGEBLOCK_ORDER));
+            self.core.sizes.count(SizeStat::AnonFaultFallback, order, 1);
+            self.core.count(Stat::ThpFaultFallback, i64::from(order == PAGEBLOCK_ORDER));
         }
         Ok(None)
     }
@@ -53,66 +53,66 @@ impl<M: Machine> Fault<'_, M> {
             return false;
         }
         let empty = tables.empty_from(first.slot, pages);
-        self.st.charge(Work::EntryScan, u64::from(empty));
+        self.core.charge(Work::EntryScan, u64::from(empty));
         empty == pages
     }
 
     /// A new folio of this range, zeroed, with one reference. `None`: there is no room for it.
     fn new_large_anon(&self, order: Order, asked: bool) -> Result<Option<Pfn>, Shortage> {
-        if !self.st.find_block(order, self.gfp, Worth::of_anon(&self.st.knobs, asked))? {
+        if !self.core.find_block(order, self.gfp, Worth::of_anon(&self.core.knobs, asked))? {
             return Ok(None);
         }
-        let pfn = match self.st.new_folio(order, self.gfp) {
+        let pfn = match self.core.new_folio(order, self.gfp) {
             Ok(pfn) => pfn,
             Err(Shortage::Group(_)) => {
-                self.st.sizes.count(SizeStat::AnonFaultFallbackCharge, order, 1);
+                self.core.sizes.count(SizeStat::AnonFaultFallbackCharge, order, 1);
                 return Ok(None);
             }
             Err(_) => return Ok(None),
         };
         let index = self.vma.anon_index(self.start_of(order));
-        self.st.make_large_anon(pfn, Owner::Anon(self.anon_set()), index);
-        self.st.zero(pfn, order.frames());
+        self.core.make_large_anon(pfn, Owner::Anon(self.anon_set()), index);
+        self.core.zero(pfn, order.frames());
         Ok(Some(pfn))
     }
 
     /// Map a new folio whole. The caller's reference goes to its entries.
     fn map_large_anon(&self, pfn: Pfn, order: Order) -> Result<Served, FaultStop> {
-        let (start, all) = (self.start_of(order), FolioPages::all(&self.st.frames, pfn));
+        let (start, all) = (self.start_of(order), FolioPages::all(&self.core.frames, pfn));
         if order == PAGEBLOCK_ORDER
             && let Some(served) = self.map_anon_entirely(pfn, start)?
         {
             return Ok(served);
         }
         let mut tables = self.lock();
-        let is_empty = |tables: &Locked<'_, M>, slot| {
+        let is_empty = |tables: &LockedTables<'_, M>, slot| {
             tables.read(slot).is_none() && tables.empty_from(slot, all.count) == all.count
         };
-        let slot = match tables.reserve(&self.st.alloc, start, self.gfp.means()) {
+        let slot = match tables.reserve(&self.core.alloc, start, self.gfp.means()) {
             Ok(slot) if is_empty(&tables, slot) => slot,
             lost => {
                 drop(tables);
-                self.st.put(pfn);
+                self.core.put(pfn);
                 // If somebody else was faster, the access is tried again.
                 return lost.map(|_| Served::MINOR).map_err(FaultStop::from);
             }
         };
         let mut tables = tables.settle_at(slot, start);
-        self.st.frames[pfn].get(all.count - 1);
+        self.core.frames[pfn].get(all.count - 1);
         for (at, pages) in self.steps(all) {
             let page = Vpn(start.0 + at as u64);
             self.install_at(&mut tables, slot.ahead(at), page, pages, Writes::Private);
         }
         // As soon as the tables are unlocked somebody may unmap and free it.
-        self.st.lru.add(self.st.memory().ground(), pfn, self.gfp.is_faulted());
+        self.core.lru.add(&self.core, pfn, self.gfp.is_faulted());
         drop(tables);
-        self.st.sizes.count(SizeStat::AnonFaultAlloc, order, 1);
+        self.core.sizes.count(SizeStat::AnonFaultAlloc, order, 1);
         Ok(Served::MINOR)
     }
 
     /// Map a new folio of 2 MiB by one entry. `None`: there is a table already, and its pages are to be mapped.
     fn map_anon_entirely(&self, pfn: Pfn, start: Vpn) -> Result<Option<Served>, FaultStop> {
-        let (base, alloc) = (self.st.memory().ground(), &self.st.alloc);
+        let (base, alloc) = (&self.core, &self.core.alloc);
         let mut tables = self.lock();
         let reserved = tables.reserve_large(alloc, start, self.gfp.means());
         let reserved = reserved.and_then(|slot| match slot {
@@ -124,19 +124,19 @@ impl<M: Machine> Fault<'_, M> {
             Ok(None) => return Ok(None),
             Err(needs) => {
                 drop(tables);
-                self.st.put(pfn);
+                self.core.put(pfn);
                 return Err(needs.into());
             }
         };
         self.space.large.store(true, Relaxed);
-        self.st.rmap.add_large(base, pfn);
+        self.core.rmap.add_large(base, pfn);
         tables.counts().add(Resident::Anon, TABLE_ENTRIES as i64);
-        self.st.charge(Work::EntrySet, 1);
+        self.core.charge(Work::EntrySet, 1);
         let mut tables = tables.settle_at(slot, start);
         tables.install_large(slot, start, pfn, self.rights(true), Writes::Private);
-        self.st.lru.add(base, pfn, self.gfp.is_faulted());
+        self.core.lru.add(base, pfn, self.gfp.is_faulted());
         drop(tables);
-        self.st.sizes.count(SizeStat::AnonFaultAlloc, PAGEBLOCK_ORDER, 1);
+        self.core.sizes.count(SizeStat::AnonFaultAlloc, PAGEBLOCK_ORDER, 1);
         self.count(Stat::ThpFaultAlloc);
         Ok(Some(Served::MINOR))
     }

@@ -3,20 +3,20 @@
 use super::{Fault, FaultStop, Served};
 use crate::api::Prot;
 use crate::cache::{
-    Look, Nearby, drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin, swapin_near,
+    Nearby, SwapCacheLookup, drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin, swapin_near,
 };
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
 use crate::space::VmaFlags;
-use crate::table::{Absent, Bits, Entry, Locked, Resident, Slot, Writes};
+use crate::table::{Absent, Bits, Entry, LockedTables, Resident, Slot, Writes};
 use crate::units::*;
 
 /// log2 of the most pages that are read ahead by neighbours in the address space.
 const MOST_CLUSTER: u64 = 5;
 
 /// Pages of a folio that are to be mapped together: where the first entry stands, and for which page.
-struct Part {
+struct SwapRun {
     at: Slot,
     page: Vpn,
     pages: FolioPages,
@@ -31,7 +31,7 @@ impl<M: Machine> Fault<'_, M> {
         slot: SwapSlot,
         exclusive: bool,
     ) -> Result<Served, FaultStop> {
-        let _scope = self.st.scope(Scope::DoSwapPage);
+        let _scope = self.core.scope(Scope::DoSwapPage);
         // Another thread may have served the fault, and the slot may be gone: hold the entry still while we look.
         {
             let tables = self.lock();
@@ -39,46 +39,46 @@ impl<M: Machine> Fault<'_, M> {
             if now != entry {
                 return Ok(Served::MINOR);
             }
-            self.st.swap.dup(slot);
+            self.core.swap.dup(slot);
         }
-        let page = if self.st.knobs.get(Knob::SwapVmaRaEnabled) == 0 {
-            swapin(self.st.memory(), slot, self.gfp)
+        let page = if self.core.knobs.get(Knob::SwapVmaRaEnabled) == 0 {
+            swapin(&self.core, slot, self.gfp)
         } else {
-            swapin_near(self.st.memory(), slot, self.gfp, |look| self.nearby(look))
+            swapin_near(&self.core, slot, self.gfp, |look| self.nearby(look))
         };
         let outcome = match page {
             Ok(page) => {
-                self.st.lock_folio(page.folio);
+                self.core.lock_folio(page.folio);
                 let outcome = self.map_swapped(page.folio, entry, slot, exclusive);
-                self.st.unlock_folio(page.folio);
+                self.core.unlock_folio(page.folio);
                 if outcome != Ok(true) {
-                    self.st.put(page.folio);
+                    self.core.put(page.folio);
                 }
                 outcome.map(|_| Served::from_major(page.major))
             }
             Err(error) => Err(error.into()),
         };
-        drop_swap_entry(self.st.memory(), slot);
+        drop_swap_entry(&self.core, slot);
         outcome
     }
 
     /// Slots of the pages beside this one that are worth reading with it. What a range's pages were in swap beside each
     /// other for, the order of reclaim, says less of their use than their addresses.
-    fn nearby(&self, look: Look) -> Nearby {
-        let most = 1 << self.st.knobs.get(Knob::PageCluster).min(MOST_CLUSTER);
+    fn nearby(&self, look: SwapCacheLookup) -> Nearby {
+        let most = 1 << self.core.knobs.get(Knob::PageCluster).min(MOST_CLUSTER);
         let window = self.space.vmas.lock().change_readahead(self.vma.start, |state| match look {
-            Look::Found { ahead } => {
+            SwapCacheLookup::Found { ahead } => {
                 state.found(self.page, ahead);
                 None
             }
-            Look::Missed => state.missed(self.page, most),
+            SwapCacheLookup::Missed => state.missed(self.page, most),
         });
         let Some(window) = window else { return Nearby::new() };
         let table = self.page.0 & !(TABLE_ENTRIES as u64 - 1);
         let first = window.start.max(self.vma.start.0).max(table);
         let end = window.end.min(self.vma.end().0).min(table + TABLE_ENTRIES as u64);
         let tables = self.lock();
-        self.st.charge(Work::EntryScan, end.saturating_sub(first));
+        self.core.charge(Work::EntryScan, end.saturating_sub(first));
         let slots = (first..end).filter_map(|page| tables.find(Vpn(page))?.entry.as_swap());
         slots.map(|(slot, _)| slot).collect()
     }
@@ -96,19 +96,19 @@ impl<M: Machine> Fault<'_, M> {
     /// Does a load, too, give the right to write to a page that is the process's own? What can be written cannot wait
     /// for its flush, so where flushes are put off a page that is only read does without.
     fn gives_writes(&self) -> bool {
-        !self.st.knobs.flush_policy().defers()
+        !self.core.knobs.flush_policy().defers()
     }
 
     /// Does nobody but this fault want the locked folio's content? Then a store needs no copy, though others may once
     /// have had entries for the slot. The tables are locked, so that no fork makes another entry.
     fn is_alone(&self, folio: Pfn) -> bool {
-        let frame = &self.st.frames[folio];
+        let frame = &self.core.frames[folio];
         // The entry's hold on the slot and the fault's own; the references of the swap cache and of the fault.
         frame.order() == Order::ZERO
             && frame.mapcount() == 0
             && frame.refs() == 2
             && !frame.has(FrameFlags::WRITEBACK)
-            && self.st.swap.entries_of_run(frame.swap_slot(), 1) == 2
+            && self.core.swap.entries_of_run(frame.swap_slot(), 1) == 2
     }
 
     /// Map the locked folio that holds the slot's content, whole if it can be. Returns whether the entries took the
@@ -120,8 +120,8 @@ impl<M: Machine> Fault<'_, M> {
         slot: SwapSlot,
         exclusive: bool,
     ) -> Result<bool, FaultStop> {
-        let frame = &self.st.frames[folio];
-        let Some(pfn) = page_of_slot(self.st.memory(), folio, slot) else { return Ok(false) };
+        let frame = &self.core.frames[folio];
+        let Some(pfn) = page_of_slot(&self.core, folio, slot) else { return Ok(false) };
         let set = self.set_for(exclusive);
         let mut tables = self.lock();
         let Some(at) = self.slot_if(&mut tables, entry)? else { return Ok(false) };
@@ -131,12 +131,12 @@ impl<M: Machine> Fault<'_, M> {
         if frame.owner() == Owner::None {
             frame.set_owner(Owner::Anon(set), self.vma.anon_index(self.page));
         }
-        let Part { at, page, pages } = match self.whole_folio(&tables, folio, pfn, exclusive) {
+        let SwapRun { at, page, pages } = match self.whole_folio(&tables, folio, pfn, exclusive) {
             Some(whole) => whole,
-            None => Part { at, page: self.page, pages: FolioPages::one(&self.st.frames, pfn) },
+            None => SwapRun { at, page: self.page, pages: FolioPages::one(&self.core.frames, pfn) },
         };
         if exclusive {
-            pages.iter().for_each(|pfn| _ = self.st.frames[pfn].set(FrameFlags::EXCLUSIVE));
+            pages.iter().for_each(|pfn| _ = self.core.frames[pfn].set(FrameFlags::EXCLUSIVE));
         }
         tables.counts().add(Resident::Swap, -i64::from(pages.count));
         if pages.count > 1 {
@@ -156,9 +156,9 @@ impl<M: Machine> Fault<'_, M> {
         }
         // The entries' hold on the slots; the caller keeps one of its own until it has done.
         let first = SwapSlot(frame.swap_slot().0 + pages.offset());
-        self.st.swap.free_entries(self.st.memory().ground(), first, pages.count);
+        self.core.swap.free_entries(&self.core, first, pages.count);
         let stored = writable && self.is_store();
-        if stored || self.vma.flags.contains(VmaFlags::LOCKED) || self.st.swap.is_half_full() {
+        if stored || self.vma.flags.contains(VmaFlags::LOCKED) || self.core.swap.is_half_full() {
             self.drop_slots(folio);
         }
         Ok(true)
@@ -166,8 +166,14 @@ impl<M: Machine> Fault<'_, M> {
 
     /// All of a folio that is larger than a page, if the entries beside the fault's hold its slots in order, in one
     /// table, and all as the fault's does.
-    fn whole_folio(&self, tables: &Locked<'_, M>, folio: Pfn, faulted: Pfn, exclusive: bool) -> Option<Part> {
-        let pages = FolioPages::all(&self.st.frames, folio);
+    fn whole_folio(
+        &self,
+        tables: &LockedTables<'_, M>,
+        folio: Pfn,
+        faulted: Pfn,
+        exclusive: bool,
+    ) -> Option<SwapRun> {
+        let pages = FolioPages::all(&self.core.frames, folio);
         if pages.count == 1 {
             return None;
         }
@@ -179,9 +185,9 @@ impl<M: Machine> Fault<'_, M> {
             return None;
         }
         let at = tables.find(page)?.slot;
-        self.st.charge(Work::EntryScan, u64::from(pages.count));
-        let first = Absent::Swap { slot: self.st.frames[folio].swap_slot(), exclusive };
-        tables.hold_slots(at, first, pages.count).then_some(Part { at, page, pages })
+        self.core.charge(Work::EntryScan, u64::from(pages.count));
+        let first = Absent::Swap { slot: self.core.frames[folio].swap_slot(), exclusive };
+        tables.hold_slots(at, first, pages.count).then_some(SwapRun { at, page, pages })
     }
 
     /// The set that owns a page read back from swap. If other processes may map it, the oldest set: all of them are
@@ -198,11 +204,11 @@ impl<M: Machine> Fault<'_, M> {
     /// A page of the folio is in use again and about to differ from its slot, or slots are scarce: give the slots up,
     /// if no entry needs any of them.
     fn drop_slots(&self, folio: Pfn) {
-        let frame = &self.st.frames[folio];
+        let frame = &self.core.frames[folio];
         // The caller's own hold is the one that is left.
-        let needed = self.st.swap.entries_of_run(frame.swap_slot(), frame.pages()) > 1;
+        let needed = self.core.swap.entries_of_run(frame.swap_slot(), frame.pages()) > 1;
         if !needed && !frame.has(FrameFlags::WRITEBACK) {
-            remove_from_swap_cache(self.st.memory(), folio, None);
+            remove_from_swap_cache(&self.core, folio, None);
             frame.set(FrameFlags::DIRTY);
         }
     }

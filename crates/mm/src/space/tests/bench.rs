@@ -5,17 +5,17 @@ use super::*;
 use crate::alloc::Allocator;
 use crate::api::Advice;
 use crate::cache::Cache;
-use crate::ground::Ground;
 use crate::knobs::{Knob, Knobs};
 use crate::lru::Lru;
 use crate::memory::Memory;
+use crate::mmu::Mmu;
 use crate::swap::Swap;
-use crate::table::Run;
+use crate::table::EntryRun;
 use crate::testing::TestMachine;
 use std_alloc::vec::Vec;
 
 pub(super) struct Bench {
-    pub st: Store<TestMachine>,
+    pub core: MmCore<TestMachine>,
     pub spaces: Spaces,
 }
 
@@ -28,23 +28,23 @@ impl Bench {
     pub fn new(frames: u32, values: &[(Knob, u64)]) -> (Bench, SpaceId) {
         let knobs = Knobs::default();
         values.iter().for_each(|&(knob, value)| knobs.set(knob, value).unwrap());
-        let base = Ground::new(TestMachine::simple(2, frames), knobs);
-        let (alloc, lru) = (Allocator::new(&base).unwrap(), Lru::new(&base.machine));
-        let memory = Memory::new(base, Swap::new(&[], 2), alloc, lru);
+        let mmu = Mmu::new(TestMachine::simple(2, frames), knobs);
+        let (alloc, lru) = (Allocator::new(&mmu).unwrap(), Lru::new(&mmu.machine));
+        let memory = Memory::new(mmu, Swap::new(&[], 2), alloc, lru);
         let zero = memory.new_folio(Order::ZERO, gfp()).unwrap();
-        let bench = Bench { st: Store::new(memory, Cache::new(), zero), spaces: Spaces::default() };
-        let id = bench.spaces.create(&bench.st, gfp()).unwrap();
+        let bench = Bench { core: MmCore::new(memory, Cache::new(), zero), spaces: Spaces::default() };
+        let id = bench.spaces.create(&bench.core, gfp()).unwrap();
         (bench, id)
     }
 
-    pub fn base(&self) -> &Ground<TestMachine> {
-        self.st.memory().ground()
+    pub fn base(&self) -> &Mmu<TestMachine> {
+        &self.core
     }
 
     /// Runs of present entries of `[start, end)`.
-    pub fn runs(&self, id: SpaceId, start: u64, end: u64) -> Vec<Run> {
+    pub fn runs(&self, id: SpaceId, start: u64, end: u64) -> Vec<EntryRun> {
         let mut runs = Vec::new();
-        let mut tables = self.st.tables.lock(self.base(), id);
+        let mut tables = self.core.tables.lock(self.base(), id);
         tables.for_each(Vpn(start), Vpn(end), |_, run| runs.push(run));
         runs.retain(|run| run.entry.is_present());
         runs
@@ -52,32 +52,32 @@ impl Bench {
 
     /// Give `then` the locked folio of a page, with a reference.
     pub fn with_folio(&self, id: SpaceId, at: u64, then: impl FnOnce(Pfn)) {
-        let found = self.runs(id, at, at + 1).first().map(|run| run.mapped(&self.st.frames).head);
-        if let Some(pfn) = found.filter(|&pfn| pfn != self.st.zero) {
-            self.st.frames[pfn].get(1);
-            self.st.lock_folio(pfn);
+        let found = self.runs(id, at, at + 1).first().map(|run| run.mapped(&self.core.frames).head);
+        if let Some(pfn) = found.filter(|&pfn| pfn != self.core.zero) {
+            self.core.frames[pfn].get(1);
+            self.core.lock_folio(pfn);
             then(pfn);
-            self.st.unlock_folio(pfn);
-            self.st.put(pfn);
+            self.core.unlock_folio(pfn);
+            self.core.put(pfn);
         }
     }
 
     /// madvise; what is to be reclaimed is put back. Returns how many folios that were; `None`: it was refused.
     pub fn advise(&self, id: SpaceId, at: u64, pages: u64, advice: Advice) -> Option<usize> {
-        let advised = self.spaces.madvise(&self.st, id, Vpn(at), pages, advice).ok()?;
+        let advised = self.spaces.madvise(&self.core, id, Vpn(at), pages, advice).ok()?;
         for &pfn in &advised.page_out {
-            self.st.lru.putback(self.base(), pfn);
-            self.st.put(pfn);
+            self.core.lru.putback(self.base(), pfn);
+            self.core.put(pfn);
         }
         Some(advised.page_out.len())
     }
 
     /// The rooms below are whole.
     pub fn check_rooms(&self) {
-        let base = self.base();
-        self.spaces.validate(&self.st, self.st.tlb.bound()).unwrap();
-        self.st.alloc.validate(base).unwrap();
-        self.st.lru.validate(base).unwrap();
-        self.st.cache.validate(self.st.memory()).unwrap();
+        let platform = self.base();
+        self.spaces.validate(&self.core, self.core.tlb.bound()).unwrap();
+        self.core.alloc.validate(platform).unwrap();
+        self.core.lru.validate(platform).unwrap();
+        self.core.cache.validate(&self.core).unwrap();
     }
 }

@@ -8,35 +8,35 @@ use crate::api::{AccessKind, Advice, Prot};
 use crate::machine::Work;
 use crate::primitive::counted;
 use crate::rmap::UnmapMode;
-use crate::table::Run;
-use crate::tlb::Batch;
+use crate::table::EntryRun;
+use crate::tlb::UnmapBatch;
 use std_alloc::vec::Vec;
 
 /// (atomic changes of integers, updates of statistics of mapped pages)
 type Cost = (u64, u64);
 
 /// A step on a folio that is mapped in the world's only space.
-type Step = fn(&World, Run);
+type Step = fn(&World, EntryRun);
 
 const UNMAP: Step = |world, run| {
-    let memory = world.st.memory();
-    let mut batch = Batch::new(memory.ground());
-    let pfn = run.mapped(&world.st.frames).head;
-    assert!(world.st.rmap.try_to_unmap(memory, pfn, UnmapMode::default(), &mut batch).all);
-    batch.settle(memory.ground(), &world.st.tlb);
+    let memory = &world.core;
+    let mut batch = UnmapBatch::new(memory);
+    let pfn = run.mapped(&world.core.frames).head;
+    assert!(world.core.rmap.try_to_unmap(memory, pfn, UnmapMode::default(), &mut batch).all);
+    batch.settle(memory, &world.core.tlb);
 };
 
 const ZAP: Step = |world, run| {
-    let pages = world.st.frames[run.mapped(&world.st.frames).head].pages() as u64;
-    world.spaces.madvise(&world.st, world.ids[0], run.page, pages, Advice::DontNeed).unwrap();
+    let pages = world.core.frames[run.mapped(&world.core.frames).head].pages() as u64;
+    world.spaces.madvise(&world.core, world.ids[0], run.page, pages, Advice::DontNeed).unwrap();
 };
 
 const FORK: Step = |world, _| {
-    world.spaces.fork(&world.st, world.ids[0], gfp()).unwrap();
+    world.spaces.fork(&world.core, world.ids[0], gfp()).unwrap();
 };
 
 const PROTECT: Step = |world, run| {
-    world.spaces.mprotect(&world.st, world.ids[0], run.page, 512, Prot::READ).unwrap();
+    world.spaces.mprotect(&world.core, world.ids[0], run.page, 512, Prot::READ).unwrap();
 };
 
 /// What a step costs for folios of all orders from 0 to 9, with the number of their pages. `held`: as reclaim holds
@@ -45,12 +45,12 @@ fn costs(step: Step, held: bool, batch: u64, file: bool) -> Vec<(u64, Cost)> {
     let cost = |order| {
         let world = World::new(batch, 1);
         let run = world.one_folio(Order(order), file);
-        let head = run.mapped(&world.st.frames).head;
-        world.st.frames[head].get(u32::from(held));
-        assert!(!held || world.st.try_lock_folio(head));
-        let before = (counted::changes(), world.st.machine.work(Work::StatUpdate));
+        let head = run.mapped(&world.core.frames).head;
+        world.core.frames[head].get(u32::from(held));
+        assert!(!held || world.core.try_lock_folio(head));
+        let before = (counted::changes(), world.core.machine.work(Work::StatUpdate));
         step(&world, run);
-        let cost = (counted::changes() - before.0, world.st.machine.work(Work::StatUpdate) - before.1);
+        let cost = (counted::changes() - before.0, world.core.machine.work(Work::StatUpdate) - before.1);
         (1 << order, cost)
     };
     (0..=9).map(cost).collect()
@@ -110,9 +110,10 @@ fn fork_shares_a_folio_at_the_cost_of_one_step() {
 fn fault_costs(batch: u64) -> Vec<(u64, [Cost; 2])> {
     let cost = |order: u8| {
         let world = World::new(batch, 1);
-        let store =
-            |page| world.spaces.fault(&world.st, world.ids[0], Vpn(page), AccessKind::Store, gfp()).unwrap();
-        let so_far = || (counted::changes(), world.st.machine.work(Work::StatUpdate));
+        let store = |page| {
+            world.spaces.fault(&world.core, world.ids[0], Vpn(page), AccessKind::Store, gfp()).unwrap()
+        };
+        let so_far = || (counted::changes(), world.core.machine.work(Work::StatUpdate));
         // The range gets its set, but the table that is needed now is another.
         store(512 * 10 - 1);
         let sizes: Vec<u64> = (2..=9).map(|enabled| if enabled == order { 2 } else { 0 }).collect();
@@ -121,7 +122,7 @@ fn fault_costs(batch: u64) -> Vec<(u64, [Cost; 2])> {
         store(512 * 10);
         let between = so_far();
         let run = *world.runs(world.ids[0], 512 * 10, 512 * 11).first().unwrap();
-        assert_eq!(world.st.frames[run.mapped(&world.st.frames).head].order(), Order(order));
+        assert_eq!(world.core.frames[run.mapped(&world.core.frames).head].order(), Order(order));
         let ready = so_far();
         ZAP(&world, run);
         let after = so_far();

@@ -3,14 +3,14 @@
 
 use super::bench::{Bench, gfp};
 use super::*;
-use crate::alloc::Mark;
+use crate::alloc::Watermark;
 use crate::api::{AccessKind, Advice, Backing, FileKind, GroupLimits, MapRequest, Prot};
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
-use crate::table::{Bits, Entry, Resident, Rights, Run, Writes};
-use crate::tlb::Batch;
+use crate::table::{Bits, Entry, EntryRun, Resident, Rights, Writes};
+use crate::tlb::UnmapBatch;
 use core::ops::Deref;
 use proptest::prelude::*;
 use std_alloc::collections::BTreeSet;
@@ -122,14 +122,14 @@ impl Deref for World {
 impl World {
     pub fn new(batch: u64, policy: u64) -> World {
         let (bench, id) = Bench::new(16384, &[(Knob::RmapBatch, batch), (Knob::TlbUnmap, policy)]);
-        let file = bench.st.cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);
+        let file = bench.core.cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);
         let world = World { bench, ids: vec![id], file };
         let shown = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
         for (at, backing) in [(ANON, Backing::Anonymous), (FILE, shown)] {
             let prot = Prot::READ | Prot::WRITE;
             let at = Some(Vpn(at));
             let request = MapRequest { at, pages: PAGES, prot, backing, locked: false, populate: false };
-            world.spaces.mmap(&world.st, id, &request).unwrap();
+            world.spaces.mmap(&world.core, id, &request).unwrap();
         }
         world
     }
@@ -142,24 +142,24 @@ impl World {
 
     fn apply(&mut self, who: usize, op: Op) {
         let id = self.ids[who % self.ids.len()];
-        let Bench { st, spaces } = &self.bench;
+        let Bench { core, spaces } = &self.bench;
         let clip = |at: u64, pages: u64| pages.min(END - at);
         match op {
             Op::Map { at, order } if at < FILE => self.map_anon(id, at, Order(order)),
             Op::Map { at, order } => self.map_file(at, Order(order)),
             Op::Touch { at, store } => {
                 let access = if store { AccessKind::Store } else { AccessKind::Load };
-                let _ = spaces.fault(st, id, Vpn(at), access, gfp());
+                let _ = spaces.fault(core, id, Vpn(at), access, gfp());
             }
             Op::Mark { at, dirty } => {
-                let mut tables = st.tables.lock(self.base(), id);
+                let mut tables = core.tables.lock(self.base(), id);
                 if let Some(run) = tables.find(Vpn(at)).filter(|run| run.entry.is_present()) {
                     tables.mark_used(run.slot, dirty && run.entry.has(Bits::WRITE));
                 }
             }
             Op::Protect { at, pages, write } => {
                 let prot = if write { Prot::READ | Prot::WRITE } else { Prot::READ };
-                let _ = spaces.mprotect(st, id, Vpn(at), clip(at, pages), prot);
+                let _ = spaces.mprotect(core, id, Vpn(at), clip(at, pages), prot);
             }
             Op::Advise { at, pages, advice } => {
                 self.advise(id, at, clip(at, pages), advice);
@@ -168,35 +168,35 @@ impl World {
                 let pages = clip(at, pages).min(END - to);
                 let remap =
                     Remap { start: Vpn(at), old: pages, new: pages, may_move: true, fixed: Some(Vpn(to)) };
-                let _ = spaces.mremap(st, id, remap, gfp());
+                let _ = spaces.mremap(core, id, remap, gfp());
             }
             Op::Fork if self.ids.len() < 3 => {
-                let child = spaces.fork(st, id, gfp()).unwrap();
+                let child = spaces.fork(core, id, gfp()).unwrap();
                 self.ids.push(child);
             }
             Op::Exit if self.ids.len() > 1 => {
-                spaces.exit(st, id);
+                spaces.exit(core, id);
                 self.ids.retain(|&other| other != id);
             }
             Op::Unmap { at } => {
                 self.with_folio(id, at, |pfn| {
-                    let frame = &st.frames[pfn];
+                    let frame = &core.frames[pfn];
                     // Entry by entry, what comes before a page that was written is dropped; a run stays whole.
                     if !frame.is_anon() || !(frame.has(FrameFlags::SWAPBACKED) || self.is_dirty(pfn)) {
-                        let mut batch = Batch::new(self.base());
-                        st.rmap.try_to_unmap(st.memory(), pfn, UnmapMode::default(), &mut batch);
-                        batch.settle(self.base(), &st.tlb);
+                        let mut batch = UnmapBatch::new(self.base());
+                        core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut batch);
+                        batch.settle(self.base(), &core.tlb);
                     }
                 });
             }
             Op::Clean { at } => {
                 self.with_folio(id, at, |pfn| {
-                    st.rmap.mkclean(st.memory(), pfn);
+                    core.rmap.mkclean(core, pfn);
                 });
             }
             Op::Age { at } => {
                 self.with_folio(id, at, |pfn| {
-                    st.rmap.referenced(st.memory(), pfn, None, None);
+                    core.rmap.referenced(core, pfn, None, None);
                 });
             }
             Op::Fork | Op::Exit => {}
@@ -204,11 +204,11 @@ impl World {
     }
 
     fn is_exclusive(&self, page: Pfn) -> bool {
-        self.st.frames[page].has(FrameFlags::EXCLUSIVE)
+        self.core.frames[page].has(FrameFlags::EXCLUSIVE)
     }
 
     fn is_dirty(&self, pfn: Pfn) -> bool {
-        let mapped = |run: &Run| run.mapped(&self.st.frames).head == pfn;
+        let mapped = |run: &EntryRun| run.mapped(&self.core.frames).head == pfn;
         let all = self.ids.iter().flat_map(|&id| self.runs(id, ANON, END));
         all.filter(mapped).any(|run| run.entry.has(Bits::DIRTY))
     }
@@ -227,51 +227,51 @@ impl World {
     }
 
     fn map_anon(&self, id: SpaceId, at: u64, order: Order) {
-        let st = &self.st;
+        let core = &self.core;
         if !self.is_free(id, at, order) {
             return;
         }
         let view = || self.spaces.at(id).vmas.lock().range_of(Vpn(at)).unwrap().view;
         if view().anon.is_none() {
             // A fault gives the range a set. It may have made a large folio.
-            self.spaces.fault(st, id, Vpn(at), AccessKind::Store, gfp()).unwrap();
+            self.spaces.fault(core, id, Vpn(at), AccessKind::Store, gfp()).unwrap();
             let (first, end) = (view().start.0.max(at & !511), view().end().0.min((at | 511) + 1));
-            self.spaces.madvise(st, id, Vpn(first), end - first, Advice::DontNeed).unwrap();
+            self.spaces.madvise(core, id, Vpn(first), end - first, Advice::DontNeed).unwrap();
             if !self.is_free(id, at, order) {
                 return;
             }
         }
         let view = view();
-        let Ok(pfn) = st.new_folio(order, gfp()) else { return };
-        let pages = FolioPages::all(&st.frames, pfn);
-        st.make_large_anon(pfn, Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(at)));
+        let Ok(pfn) = core.new_folio(order, gfp()) else { return };
+        let pages = FolioPages::all(&core.frames, pfn);
+        core.make_large_anon(pfn, Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(at)));
         self.install(id, at, pages);
-        st.lru.add(self.base(), pfn, false);
-        st.put(pfn);
+        core.lru.add(self.base(), pfn, false);
+        core.put(pfn);
     }
 
     fn map_file(&self, at: u64, order: Order) {
-        let st = &self.st;
+        let core = &self.core;
         let shown = |id: SpaceId| {
             let vmas = self.spaces.at(id).vmas.lock();
             vmas.range_of(Vpn(at)).and_then(|vma| vma.view.file_index(Vpn(at)))
         };
         let Some((file, index)) = shown(self.ids[0]) else { return };
-        let Ok(pfn) = st.new_folio(order, gfp()) else { return };
-        st.frames[pfn].set_owner(Owner::File(file), index);
-        st.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-        st.lru.add(self.base(), pfn, false);
+        let Ok(pfn) = core.new_folio(order, gfp()) else { return };
+        core.frames[pfn].set_owner(Owner::File(file), index);
+        core.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
+        core.lru.add(self.base(), pfn, false);
         for &id in &self.ids {
             if self.is_free(id, at, order) && shown(id) == Some((file, index)) {
-                self.install(id, at, FolioPages::all(&st.frames, pfn));
+                self.install(id, at, FolioPages::all(&core.frames, pfn));
             }
         }
-        st.put(pfn);
+        core.put(pfn);
     }
 
     /// Map a folio, of the file or anonymous, at the start of a table of a new world, so that it is one run.
     #[cfg(not(any(feature = "one-thread", feature = "loom", feature = "shuttle")))]
-    pub fn one_folio(&self, order: Order, file: bool) -> Run {
+    pub fn one_folio(&self, order: Order, file: bool) -> EntryRun {
         let id = self.ids[0];
         if file {
             self.map_file(512 * 12, order);
@@ -279,26 +279,26 @@ impl World {
             self.map_anon(id, 512 * 10, order);
         }
         let runs = self.runs(id, ANON, END);
-        assert_eq!(runs[0].mapped(&self.st.frames).count, runs[0].count);
+        assert_eq!(runs[0].mapped(&self.core.frames).count, runs[0].count);
         runs[0]
     }
 
     /// Map pages as a fault does: a step for each table.
     fn install(&self, id: SpaceId, at: u64, all: FolioPages) {
-        let st = &self.st;
-        let anon = st.frames[all.head].is_anon();
+        let core = &self.core;
+        let anon = core.frames[all.head].is_anon();
         let kind = if anon { Resident::Anon } else { Resident::Shmem };
         let rights =
             self.spaces.at(id).vmas.lock().range_of(Vpn(at)).expect("it was just seen").view.rights();
         let mut done = 0;
         while done < all.count {
             let page = Vpn(at + done as u64);
-            let mut tables = st.tables.lock(self.base(), id);
-            let slot = tables.reserve(&st.alloc, page, gfp().means()).unwrap();
+            let mut tables = core.tables.lock(self.base(), id);
+            let slot = tables.reserve(&core.alloc, page, gfp().means()).unwrap();
             let count = (all.count - done).min(slot.room());
             let pages = FolioPages { first: all.first.add(done), count, ..all };
-            st.frames[all.head].get(count);
-            st.rmap.add_range(self.base(), pages);
+            core.frames[all.head].get(count);
+            core.rmap.add_range(self.base(), pages);
             tables.counts().add(kind, i64::from(count));
             if anon {
                 tables.settle_at(slot, page).install(slot, page, pages, rights, Writes::Private);
@@ -312,22 +312,22 @@ impl World {
     /// Every page of every space, with the counts of its folio.
     fn seen(&self) -> Vec<Seen> {
         let mut seen = Vec::new();
-        let st = &self.st;
+        let core = &self.core;
         for &id in &self.ids {
             for run in self.runs(id, ANON, END) {
-                for (i, page) in (0..).zip(run.mapped(&st.frames).iter()) {
-                    let (head, record) = (st.frames.head(page), &st.frames[st.frames.head(page)]);
-                    let found = st.tables.lock(self.base(), id).find(Vpn(run.page.0 + i)).unwrap().entry;
+                for (i, page) in (0..).zip(run.mapped(&core.frames).iter()) {
+                    let (head, record) = (core.frames.head(page), &core.frames[core.frames.head(page)]);
+                    let found = core.tables.lock(self.base(), id).find(Vpn(run.page.0 + i)).unwrap().entry;
                     let rights = found.bits() & (Bits::PRESENT | Bits::WRITE | Bits::USER | Bits::DIRTY);
                     let counts = [
                         record.order().0 as u32,
                         page.0 - head.0,
                         record.mapcount(),
-                        st.frames.page_mapcount(page),
-                        st.frames.pages_mapped(head),
+                        core.frames.page_mapcount(page),
+                        core.frames.pages_mapped(head),
                         record.refs(),
                     ];
-                    let exclusive = st.frames[page].has(FrameFlags::EXCLUSIVE);
+                    let exclusive = core.frames[page].has(FrameFlags::EXCLUSIVE);
                     seen.push((run.page.0 + i, Entry::from_raw(rights.bits()), counts, exclusive));
                 }
             }
@@ -339,7 +339,7 @@ impl World {
         let counted = [Stat::NrAnonPages, Stat::NrMapped, Stat::Pgfree, Stat::NrShmem, Stat::Pgreuse];
         let mut all: Vec<_> = counted.iter().map(|&stat| self.base().stats.read(stat)).collect();
         for &id in &self.ids {
-            let mut tables = self.st.tables.lock(self.base(), id);
+            let mut tables = self.core.tables.lock(self.base(), id);
             let kinds = [Resident::Anon, Resident::File, Resident::Shmem, Resident::Swap];
             all.extend(kinds.map(|kind| tables.counts().get(kind)));
         }
@@ -348,11 +348,11 @@ impl World {
 
     pub fn validate(&self) {
         self.check_rooms();
-        let frames = &self.st.frames;
+        let frames = &self.core.frames;
         let all = self.ids.iter().flat_map(|&id| self.runs(id, ANON, END));
         let heads: BTreeSet<Pfn> = all.map(|run| run.mapped(frames).head).collect();
-        for head in heads.into_iter().filter(|&head| head != self.st.zero) {
-            self.st.rmap.validate_folio(self.st.memory(), head).unwrap();
+        for head in heads.into_iter().filter(|&head| head != self.core.zero) {
+            self.core.rmap.validate_folio(&self.core, head).unwrap();
             assert!(frames[head].refs() >= frames[head].mapcount());
         }
     }
@@ -380,12 +380,12 @@ proptest! {
         }
         for world in &worlds {
             for &id in &world.ids {
-                world.spaces.exit(&world.st, id);
+                world.spaces.exit(&world.core, id);
             }
             prop_assert_eq!(world.base().stats.read(Stat::NrAnonPages), 0);
             prop_assert_eq!(world.base().stats.read(Stat::NrMapped), 0);
-            world.st.cache.destroy(world.st.memory(), world.file);
-            world.st.alloc.validate(world.base()).unwrap();
+            world.core.cache.destroy(&world.core, world.file);
+            world.core.alloc.validate(world.base()).unwrap();
         }
         prop_assert_eq!(worlds[0].base().stats.read(Stat::Pgfree), worlds[1].base().stats.read(Stat::Pgfree));
     }
@@ -397,21 +397,21 @@ fn a_page_of_a_shared_folio_is_copied_alone() {
     let mut world = World::new(1, 1);
     let parent = world.ids[0];
     world.apply(0, Op::Map { at: ANON, order: 4 });
-    let folio = world.runs(parent, ANON, END)[0].mapped(&world.st.frames).head;
+    let folio = world.runs(parent, ANON, END)[0].mapped(&world.core.frames).head;
     world.apply(0, Op::Fork);
-    assert_eq!(world.st.frames[folio].mapcount(), 32);
+    assert_eq!(world.core.frames[folio].mapcount(), 32);
     assert!((0..16).all(|i| !world.is_exclusive(folio.add(i))));
     world.apply(0, Op::Touch { at: ANON + 5, store: true });
     let runs = world.runs(parent, ANON, END);
     assert_eq!(runs.iter().map(|run| run.count).collect::<Vec<_>>(), [5, 1, 10]);
     let copy = runs[1].entry.pfn();
-    assert_eq!((world.st.frames.page_mapcount(folio.add(5)), world.st.frames[folio].mapcount()), (1, 31));
-    assert!(world.is_exclusive(copy) && world.st.frames[copy].order() == Order::ZERO);
-    world.spaces.exit(&world.st, world.ids[1]);
+    assert_eq!((world.core.frames.page_mapcount(folio.add(5)), world.core.frames[folio].mapcount()), (1, 31));
+    assert!(world.is_exclusive(copy) && world.core.frames[copy].order() == Order::ZERO);
+    world.spaces.exit(&world.core, world.ids[1]);
     world.ids.truncate(1);
     // Nobody else maps it any more; it is copied all the same, so that the folio goes in the end.
     world.apply(0, Op::Touch { at: ANON + 6, store: true });
-    assert_eq!((world.st.frames[folio].mapcount(), world.st.frames.pages_mapped(folio)), (14, 14));
+    assert_eq!((world.core.frames[folio].mapcount(), world.core.frames.pages_mapped(folio)), (14, 14));
     world.validate();
 }
 
@@ -421,8 +421,8 @@ fn an_exclusive_page_of_a_folio_stays() {
     let mut world = World::new(1, 1);
     world.apply(0, Op::Map { at: ANON, order: 3 });
     let space = world.ids[0];
-    world.st.gather(space, |gather| {
-        let mut tables = world.st.tables.lock(world.base(), space);
+    world.core.gather(space, |gather| {
+        let mut tables = world.core.tables.lock(world.base(), space);
         let mut forbidden = Vec::new();
         tables.for_each(Vpn(ANON), Vpn(ANON + 8), |tables, run| forbidden.push(tables.forbid_writes(&run)));
         forbidden.into_iter().for_each(|run| gather.tightened(world.base(), run));
@@ -472,7 +472,7 @@ fn what_is_given_up_or_cold_in_part_is_split() {
             world.apply(0, Op::Advise { at: at + 2, pages: 3, advice });
             for (i, page) in (at..at + 16).enumerate() {
                 let entry = world.runs(world.ids[0], page, page + 1)[0].entry;
-                let (inside, frame) = ((2..5).contains(&i), &world.st.frames[entry.pfn()]);
+                let (inside, frame) = ((2..5).contains(&i), &world.core.frames[entry.pfn()]);
                 assert_eq!((entry.has(Bits::YOUNG), frame.order()), (!inside, Order::ZERO), "{advice:?} {i}");
                 let freed = advice == Advice::Free && inside;
                 assert_eq!((entry.has(Bits::DIRTY), frame.has(FrameFlags::SWAPBACKED)), (!freed, !freed));
@@ -485,7 +485,7 @@ fn what_is_given_up_or_cold_in_part_is_split() {
 
 /// The runs of a space's anonymous pages: first page and length, and the order of the folio.
 fn shape(world: &World) -> Vec<(u64, u32, u8)> {
-    let frames = &world.st.frames;
+    let frames = &world.core.frames;
     let runs = world.runs(world.ids[0], ANON, FILE).into_iter();
     runs.map(|run| (run.page.0 - ANON, run.count, frames[run.mapped(frames).head].order().0)).collect()
 }
@@ -546,13 +546,13 @@ fn a_fault_takes_what_there_is() {
     let mut world = World::new(1, 1);
     world.enable(&[2, 0, 0, 0, 0, 0, 0, 2]);
     let mut blocks = Vec::new();
-    while let Ok(block) = world.st.new_folio(Order(8), Gfp { mark: Mark::Min, ..gfp() }) {
+    while let Ok(block) = world.core.new_folio(Order(8), Gfp { mark: Watermark::Min, ..gfp() }) {
         blocks.push(block);
     }
     // None has a free neighbour.
     blocks.retain(|&block| {
         block.0 & 256 == 0 || {
-            world.st.put(block);
+            world.core.put(block);
             false
         }
     });
@@ -560,12 +560,12 @@ fn a_fault_takes_what_there_is() {
     assert_eq!(shape(&world), [(400, 4, 2)]);
     assert_eq!(sizes(&world, SizeStat::AnonFaultFallback), [(9, 1)]);
     assert_eq!(sizes(&world, SizeStat::AnonFaultFallbackCharge), []);
-    blocks.into_iter().for_each(|block| world.st.put(block));
+    blocks.into_iter().for_each(|block| world.core.put(block));
 
     let limits = GroupLimits { max: 6, ..GroupLimits::default() };
-    let group = world.st.lru.create_group(GroupId(0), limits, drop).unwrap();
+    let group = world.core.lru.create_group(GroupId(0), limits, drop).unwrap();
     let store =
-        |page, gfp| world.spaces.fault(&world.st, world.ids[0], Vpn(ANON + page), AccessKind::Store, gfp);
+        |page, gfp| world.spaces.fault(&world.core, world.ids[0], Vpn(ANON + page), AccessKind::Store, gfp);
     for page in [500, 600, 608] {
         store(page, Gfp::user(group)).unwrap();
     }
@@ -593,23 +593,23 @@ fn a_partly_mapped_folio_waits_to_be_split() {
     world.apply(0, Op::Fork);
     forget(&mut world, 0, 4);
     assert_eq!(waiting(&world), [0, 0, 2], "the child maps all of it");
-    world.spaces.exit(&world.st, world.ids[1]);
+    world.spaces.exit(&world.core, world.ids[1]);
     world.ids.truncate(1);
     assert_eq!(waiting(&world), [1, 1, 2]);
     forget(&mut world, 8, 16);
     assert_eq!(waiting(&world), [2, 2, 2]);
     world.validate();
     // What was locked in memory for a part that is gone is not kept for it.
-    let folio = |world: &World| world.runs(world.ids[0], ANON, FILE)[0].mapped(&world.st.frames).head;
-    world.spaces.mlock(&world.st, world.ids[0], Vpn(ANON + 4), 2, true).unwrap();
-    assert!(world.st.frames[folio(&world)].has(FrameFlags::UNEVICTABLE));
-    world.spaces.munmap(&world.st, world.ids[0], Vpn(ANON + 4), 2).unwrap();
-    assert!(!world.st.frames[folio(&world)].has_any(FrameFlags::UNEVICTABLE | FrameFlags::MLOCKED));
+    let folio = |world: &World| world.runs(world.ids[0], ANON, FILE)[0].mapped(&world.core.frames).head;
+    world.spaces.mlock(&world.core, world.ids[0], Vpn(ANON + 4), 2, true).unwrap();
+    assert!(world.core.frames[folio(&world)].has(FrameFlags::UNEVICTABLE));
+    world.spaces.munmap(&world.core, world.ids[0], Vpn(ANON + 4), 2).unwrap();
+    assert!(!world.core.frames[folio(&world)].has_any(FrameFlags::UNEVICTABLE | FrameFlags::MLOCKED));
     world.validate();
     // A whole run that goes at once leaves nothing to wait for.
     forget(&mut world, 0, 16);
-    assert_eq!((waiting(&world), world.st.lru.splits_deferred(NodeId(0))), ([2, 1, 1], 1));
+    assert_eq!((waiting(&world), world.core.lru.splits_deferred(NodeId(0))), ([2, 1, 1], 1));
     forget(&mut world, 16, 16);
-    assert_eq!((waiting(&world), world.st.lru.splits_deferred(NodeId(0))), ([2, 0, 0], 0));
+    assert_eq!((waiting(&world), world.core.lru.splits_deferred(NodeId(0))), ([2, 0, 0], 0));
     world.validate();
 }

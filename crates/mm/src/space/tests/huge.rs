@@ -7,8 +7,8 @@ use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::Stat;
-use crate::table::{Bits, Run};
-use crate::tlb::Batch;
+use crate::table::{Bits, EntryRun};
+use crate::tlb::UnmapBatch;
 use core::ops::Deref;
 use proptest::prelude::*;
 use std_alloc::collections::{BTreeMap, BTreeSet};
@@ -137,7 +137,7 @@ impl World {
             (Knob::HugepagesEnabled2048, 2),
         ];
         let (bench, id) = Bench::new(32768, &knobs);
-        let file = bench.st.cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);
+        let file = bench.core.cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);
         let content = vec![0; PAGES as usize];
         let world = World { bench, ids: vec![(id, Own::new())], file, content, last_stamp: 0 };
         [ANON, SHARED, PRIVATE].into_iter().for_each(|at| world.map(id, at, PAGES));
@@ -154,7 +154,7 @@ impl World {
         };
         let prot = Prot::READ | Prot::WRITE;
         let request = MapRequest { at: Some(Vpn(at)), pages, prot, backing, locked: false, populate: false };
-        self.spaces.mmap(&self.st, id, &request).unwrap();
+        self.spaces.mmap(&self.core, id, &request).unwrap();
     }
 
     fn apply(&mut self, who: usize, op: Op) {
@@ -168,7 +168,7 @@ impl World {
             Op::Store { at } => self.touch(who, at, AccessKind::Store),
             Op::Protect { at, pages, write } => {
                 let prot = if write { Prot::READ | Prot::WRITE } else { Prot::READ };
-                let _ = self.spaces.mprotect(&self.st, id, Vpn(at), clip(at, pages), prot);
+                let _ = self.spaces.mprotect(&self.core, id, Vpn(at), clip(at, pages), prot);
             }
             Op::Advise { at, pages, advice } => {
                 let pages = clip(at, pages);
@@ -180,7 +180,7 @@ impl World {
                 let (pages, there) = (clip(at, pages), Vpn(END + LARGE + at % LARGE + u64::from(aside)));
                 let go = |start, to| {
                     let remap = Remap { start, old: pages, new: pages, may_move: true, fixed: Some(to) };
-                    self.spaces.mremap(&self.st, id, remap, gfp())
+                    self.spaces.mremap(&self.core, id, remap, gfp())
                 };
                 if go(Vpn(at), there).is_ok() {
                     go(there, Vpn(at)).unwrap();
@@ -188,38 +188,38 @@ impl World {
             }
             Op::Lock { at, pages } => {
                 for lock in [true, false] {
-                    let _ = self.spaces.mlock(&self.st, id, Vpn(at), clip(at, pages), lock);
+                    let _ = self.spaces.mlock(&self.core, id, Vpn(at), clip(at, pages), lock);
                 }
             }
             Op::Unmap { at, pages } => {
                 let pages = clip(at, pages);
-                self.spaces.munmap(&self.st, id, Vpn(at), pages).unwrap();
+                self.spaces.munmap(&self.core, id, Vpn(at), pages).unwrap();
                 self.ids[who].1.retain(|page, _| !(at..at + pages).contains(page));
                 self.map(id, at, pages);
             }
             Op::Fork if self.ids.len() < 3 => {
-                let child = self.spaces.fork(&self.st, id, gfp()).unwrap();
+                let child = self.spaces.fork(&self.core, id, gfp()).unwrap();
                 self.ids.push((child, self.ids[who].1.clone()));
             }
             Op::Exit if self.ids.len() > 1 => {
-                self.spaces.exit(&self.st, id);
+                self.spaces.exit(&self.core, id);
                 self.ids.remove(who);
             }
             Op::Fork | Op::Exit => {}
             Op::Reclaim { at } => self.with_folio(id, at, |pfn| self.reclaim(pfn)),
             Op::Clean { at } => self.with_folio(id, at, |pfn| {
-                self.st.rmap.mkclean(self.st.memory(), pfn);
+                self.core.rmap.mkclean(&self.core, pfn);
             }),
             Op::Age { at } => self.with_folio(id, at, |pfn| {
-                self.st.rmap.referenced(self.st.memory(), pfn, None, None);
+                self.core.rmap.referenced(&self.core, pfn, None, None);
             }),
             Op::Truncate { pages } => {
-                let (memory, first) = (self.st.memory(), PageIndex(pages));
-                self.st.cache.set_size(self.file, pages * PAGE_SIZE);
-                zap_file(&self.st, self.file, first);
-                crate::truncate::cut_astride(&self.st, self.file, first);
-                self.st.cache.truncate(memory, self.file, first);
-                self.st.cache.set_size(self.file, PAGES * PAGE_SIZE);
+                let (memory, first) = (&self.core, PageIndex(pages));
+                self.core.cache.set_size(self.file, pages * PAGE_SIZE);
+                zap_file(&self.core, self.file, first);
+                crate::truncate::cut_astride(&self.core, self.file, first);
+                self.core.cache.truncate(memory, self.file, first);
+                self.core.cache.set_size(self.file, PAGES * PAGE_SIZE);
                 self.content[pages as usize..].fill(0);
                 // Private copies go, too.
                 for (_, own) in &mut self.ids {
@@ -227,9 +227,9 @@ impl World {
                 }
             }
             Op::Collapse { at } => {
-                let _ = self.spaces.collapse(&self.st, id, Vpn(at / LARGE * LARGE), LARGE, gfp());
+                let _ = self.spaces.collapse(&self.core, id, Vpn(at / LARGE * LARGE), LARGE, gfp());
             }
-            Op::Khugepaged => self.spaces.scan_from_start(&self.st),
+            Op::Khugepaged => self.spaces.scan_from_start(&self.core),
         }
     }
 
@@ -243,16 +243,16 @@ impl World {
         let id = self.ids[who].0;
         for _ in 0..8 {
             let Some(pfn) = self.use_entry(id, at, access) else {
-                match self.spaces.fault(&self.st, id, Vpn(at), access, gfp()) {
+                match self.spaces.fault(&self.core, id, Vpn(at), access, gfp()) {
                     Ok(_) => continue,
                     // It is mapped for reading.
                     Err(_) => return,
                 }
             };
-            assert_eq!(self.st.machine.stamp(pfn), self.expected(who, at), "page {at:#x} of {id}");
+            assert_eq!(self.core.machine.stamp(pfn), self.expected(who, at), "page {at:#x} of {id}");
             if access == AccessKind::Store {
                 self.last_stamp += 1;
-                self.st.machine.set_stamp(pfn, self.last_stamp);
+                self.core.machine.set_stamp(pfn, self.last_stamp);
                 if (SHARED..PRIVATE).contains(&at) {
                     self.content[(at - SHARED) as usize] = self.last_stamp;
                 } else {
@@ -267,7 +267,7 @@ impl World {
     /// As hardware does: the frame, if the entry allows the access.
     fn use_entry(&self, id: SpaceId, at: u64, access: AccessKind) -> Option<Pfn> {
         let store = access == AccessKind::Store;
-        let mut tables = self.st.tables.lock(self.base(), id);
+        let mut tables = self.core.tables.lock(self.base(), id);
         let run = tables.find(Vpn(at)).filter(|run| run.entry.has(Bits::PRESENT | Bits::USER))?;
         if store && !run.entry.has(Bits::WRITE) {
             return None;
@@ -278,17 +278,17 @@ impl World {
 
     /// Unmap, as reclaim does. What is anonymous has no slot in swap: it stays, but in entries of pages.
     fn reclaim(&self, pfn: Pfn) {
-        let mut batch = Batch::new(self.base());
-        let unmapped = self.st.rmap.try_to_unmap(self.st.memory(), pfn, UnmapMode::default(), &mut batch);
-        if unmapped.dirty && !self.st.frames[pfn].is_anon() {
-            self.st.cache.mark_dirty(self.st.memory(), pfn);
+        let mut batch = UnmapBatch::new(self.base());
+        let unmapped = self.core.rmap.try_to_unmap(&self.core, pfn, UnmapMode::default(), &mut batch);
+        if unmapped.dirty && !self.core.frames[pfn].is_anon() {
+            self.core.cache.mark_dirty(&self.core, pfn);
         }
-        batch.settle(self.base(), &self.st.tlb);
-        assert!(self.st.frames[pfn].is_anon() || unmapped.all);
+        batch.settle(self.base(), &self.core.tlb);
+        assert!(self.core.frames[pfn].is_anon() || unmapped.all);
     }
 
     fn map_anon(&mut self, who: usize, at: u64) {
-        let (st, id, start) = (&self.bench.st, self.ids[who].0, at / LARGE * LARGE);
+        let (core, id, start) = (&self.bench.core, self.ids[who].0, at / LARGE * LARGE);
         let view = self.spaces.at(id).vmas.lock().range_of(Vpn(start)).map(|vma| vma.view);
         let fits = |view: &VmaView| view.end().0 >= start + LARGE && view.prot.contains(Prot::WRITE);
         if start >= SHARED || !view.is_some_and(|view| fits(&view)) {
@@ -298,42 +298,42 @@ impl World {
             return;
         }
         // An empty table would be in the way.
-        st.gather(id, |gather| {
+        core.gather(id, |gather| {
             let range = (Vpn(start), Vpn(start + LARGE));
-            st.tables.lock(self.base(), id).take_empty_tables(range, range, gather);
+            core.tables.lock(self.base(), id).take_empty_tables(range, range, gather);
         });
-        self.spaces.fault(st, id, Vpn(start), AccessKind::Store, gfp()).unwrap();
+        self.spaces.fault(core, id, Vpn(start), AccessKind::Store, gfp()).unwrap();
         self.ids[who].1.retain(|page, _| page / LARGE != start / LARGE);
     }
 
     /// Whatever is mapped shows what it must, and every count is what entries say.
     fn check(&self) {
-        let (st, base) = (&self.st, self.base());
+        let (core, base) = (&self.core, self.base());
         self.check_rooms();
         let mut heads = BTreeSet::new();
         for (who, &(id, _)) in self.ids.iter().enumerate() {
             let mut pages = 0;
             for run in self.runs(id, 0, END) {
-                let mapped = run.mapped(&st.frames);
+                let mapped = run.mapped(&core.frames);
                 for (page, pfn) in (run.page.0..).zip(mapped.iter()) {
-                    assert_eq!(st.machine.stamp(pfn), self.expected(who, page), "page {page:#x} of {id}");
+                    assert_eq!(core.machine.stamp(pfn), self.expected(who, page), "page {page:#x} of {id}");
                 }
-                if mapped.head != st.zero {
+                if mapped.head != core.zero {
                     pages += u64::from(mapped.count);
                     heads.insert(mapped.head);
                 }
             }
-            assert_eq!(st.tables.lock(base, id).counts().rss(), pages, "{id}");
+            assert_eq!(core.tables.lock(base, id).counts().rss(), pages, "{id}");
         }
         let mut large = 0;
         for &head in &heads {
-            let frame = &st.frames[head];
-            st.rmap.validate_folio(st.memory(), head).unwrap();
-            large += i64::from(st.frames.entire_mapcount(head) > 0);
+            let frame = &core.frames[head];
+            core.rmap.validate_folio(core, head).unwrap();
+            large += i64::from(core.frames.entire_mapcount(head) > 0);
             assert_eq!(frame.refs(), frame.mapcount() + u32::from(!frame.is_anon()), "{head}");
         }
-        let mapped = |anon| heads.iter().filter(move |&&head| st.frames[head].is_anon() == anon);
-        let pages = |anon| mapped(anon).map(|&head| i64::from(st.frames.pages_mapped(head))).sum::<i64>();
+        let mapped = |anon| heads.iter().filter(move |&&head| core.frames[head].is_anon() == anon);
+        let pages = |anon| mapped(anon).map(|&head| i64::from(core.frames.pages_mapped(head))).sum::<i64>();
         let read = |stat| base.stats.read(stat);
         assert_eq!((read(Stat::NrAnonPages), read(Stat::NrMapped)), (pages(true), pages(false)));
         assert_eq!(read(Stat::NrShmemPmdmapped) + read(Stat::NrAnonTransparentHugepages), large);
@@ -341,10 +341,10 @@ impl World {
 
     fn end(&self) {
         for (id, _) in &self.ids {
-            self.spaces.exit(&self.st, *id);
+            self.spaces.exit(&self.core, *id);
         }
-        self.st.cache.destroy(self.st.memory(), self.file);
-        self.st.alloc.validate(self.base()).unwrap();
+        self.core.cache.destroy(&self.core, self.file);
+        self.core.alloc.validate(self.base()).unwrap();
         let left = [
             Stat::NrAnonPages,
             Stat::NrMapped,
@@ -394,15 +394,15 @@ fn large_entries_are_moved_whole() {
     }
     world.apply(0, Op::Load { at: SHARED });
     let large =
-        |world: &World| world.runs(world.ids[0].0, 0, END).iter().map(Run::is_large).collect::<Vec<_>>();
+        |world: &World| world.runs(world.ids[0].0, 0, END).iter().map(EntryRun::is_large).collect::<Vec<_>>();
     assert_eq!(large(&world), [true; 3]);
     let made = world.base().stats.read(Stat::NrPageTablePages) - tables;
     let go = |world: &World, from, to, pages| {
         let (id, fixed) = (world.ids[0].0, Some(Vpn(to)));
         let remap = Remap { start: Vpn(from), old: pages, new: pages, may_move: true, fixed };
-        world.spaces.mremap(&world.st, id, remap, gfp()).unwrap();
-        let moved = world.st.tables.lock(world.base(), id).find(Vpn(to)).unwrap();
-        world.spaces.validate(&world.st, world.st.tlb.bound()).unwrap();
+        world.spaces.mremap(&world.core, id, remap, gfp()).unwrap();
+        let moved = world.core.tables.lock(world.base(), id).find(Vpn(to)).unwrap();
+        world.spaces.validate(&world.core, world.core.tlb.bound()).unwrap();
         moved
     };
     let there = END + 4 * LARGE;
@@ -414,7 +414,9 @@ fn large_entries_are_moved_whole() {
     assert_eq!(world.base().stats.read(Stat::NrPageTablePages) - tables, made);
     // The first is cut by a border of what is moved, the second moved whole.
     assert!(!go(&world, ANON + 9, there + 9, PAGES - 9).is_large());
-    assert!(world.st.tables.lock(world.base(), world.ids[0].0).find(Vpn(there + LARGE)).unwrap().is_large());
+    assert!(
+        world.core.tables.lock(world.base(), world.ids[0].0).find(Vpn(there + LARGE)).unwrap().is_large()
+    );
     assert_eq!(world.base().stats.read(Stat::ThpSplitPmd), 1);
     go(&world, there + 9, ANON + 9, PAGES - 9);
     // Where it does not fit, it is split.
@@ -441,7 +443,7 @@ fn a_part_of_a_large_entry_is_advised() {
         let runs = world.runs(world.ids[0].0, 0, END);
         assert!(
             runs.len() == 512
-                && runs.iter().all(|run| world.st.frames[run.entry.pfn()].order() == Order::ZERO)
+                && runs.iter().all(|run| world.core.frames[run.entry.pfn()].order() == Order::ZERO)
         );
         world.check();
         world.end();
@@ -455,11 +457,11 @@ fn a_page_of_a_shared_large_entry_is_copied_alone() {
     world.apply(0, Op::MapAnon { at: ANON });
     let folio = world.runs(world.ids[0].0, 0, END)[0].entry.pfn();
     world.apply(0, Op::Fork);
-    assert_eq!((world.st.frames.entire_mapcount(folio), world.st.frames[folio].refs()), (2, 2));
+    assert_eq!((world.core.frames.entire_mapcount(folio), world.core.frames[folio].refs()), (2, 2));
     world.apply(0, Op::Store { at: ANON + 5 });
     let counts: Vec<_> = world.runs(world.ids[0].0, 0, END).iter().map(|run| run.count).collect();
     assert_eq!(counts, [5, 1, 506]);
-    assert_eq!((world.st.frames.entire_mapcount(folio), world.st.frames[folio].mapcount()), (1, 512));
+    assert_eq!((world.core.frames.entire_mapcount(folio), world.core.frames[folio].mapcount()), (1, 512));
     assert_eq!(world.base().stats.read(Stat::ThpSplitPmd), 1);
     assert!(world.runs(world.ids[1].0, 0, END)[0].is_large());
     world.check();
@@ -473,9 +475,9 @@ fn a_folio_that_loses_its_large_entry_waits_to_be_split() {
     world.apply(0, Op::MapAnon { at: ANON });
     world.apply(0, Op::Fork);
     world.apply(0, Op::Advise { at: ANON + 8, pages: LARGE - 8, advice: Advice::DontNeed });
-    assert_eq!(world.st.lru.splits_deferred(NodeId(0)), 0);
+    assert_eq!(world.core.lru.splits_deferred(NodeId(0)), 0);
     world.apply(1, Op::Advise { at: ANON, pages: LARGE, advice: Advice::DontNeed });
-    assert_eq!(world.st.lru.splits_deferred(NodeId(0)), 1);
+    assert_eq!(world.core.lru.splits_deferred(NodeId(0)), 1);
     world.check();
     world.end();
 }
@@ -520,7 +522,7 @@ fn collapse_keeps_what_pages_show() {
         world.apply(0, Op::Store { at });
     }
     let id = world.ids[0].0;
-    let collapse = |world: &World, at| world.spaces.collapse(&world.st, id, Vpn(at), LARGE, gfp());
+    let collapse = |world: &World, at| world.spaces.collapse(&world.core, id, Vpn(at), LARGE, gfp());
     assert_eq!(collapse(&world, SHARED), Ok(1));
     assert_eq!(collapse(&world, SHARED), Ok(1));
     let runs = world.runs(id, 0, END);

@@ -43,7 +43,7 @@ fn beside_a_reader(name: &str, write: fn(&World, &AtomicU32)) {
             on(&world, 1, move |world| write(world, &written)),
             on(&world, 2, move |world| {
                 let known = told.load(Acquire) == 1;
-                let read = world.ground.machine.load(PAGE);
+                let read = world.mmu.machine.load(PAGE);
                 assert!(
                     !known || read != Some(OLD),
                     "a page was read as it was before a store that is known of"
@@ -56,9 +56,9 @@ fn beside_a_reader(name: &str, write: fn(&World, &AtomicU32)) {
 
 /// Map a copy of the page's frame in its place. What is there is cleared and flushed before.
 fn copy(world: &World) {
-    let machine = &world.ground.machine;
+    let machine = &world.mmu.machine;
     if machine.clear(A, PAGE).is_some() {
-        world.ground.tlb.flush(world.ground.base(), A, Range::page(PAGE));
+        world.mmu.tlb.flush(&world.mmu, A, Range::page(PAGE));
     }
     machine.fill(SECOND, machine.content(FIRST));
     machine.map(A, PAGE, SECOND, true);
@@ -66,21 +66,21 @@ fn copy(world: &World) {
 
 /// The program on this CPU stores, unless reclaim came first.
 fn store(world: &World, written: &AtomicU32) {
-    if world.ground.machine.store(PAGE, NEW) {
+    if world.mmu.machine.store(PAGE, NEW) {
         written.store(1, Release);
     }
 }
 
 /// The frame that holds the file's page: where it has gone from the space, it comes back in another frame.
 fn frame_of_file(world: &World) -> Pfn {
-    let machine = &world.ground.machine;
+    let machine = &world.mmu.machine;
     let _tables = world.lock_tables(A);
     if machine.mapped(A, PAGE).is_some() { FIRST } else { SECOND }
 }
 
 /// write(2) changes the frame.
 fn write(world: &World, frame: Pfn, written: &AtomicU32) {
-    world.ground.machine.fill(frame, NEW);
+    world.mmu.machine.fill(frame, NEW);
     written.store(1, Release);
 }
 
@@ -89,7 +89,7 @@ fn a_writable_fault_beside_a_stale_reader() {
     beside_a_reader("a writable fault beside a stale reader", |world, written| {
         {
             let _tables = world.lock_tables(A);
-            world.ground.tlb.settle_space(world.ground.base(), A);
+            world.mmu.tlb.settle_space(&world.mmu, A);
             copy(world);
         }
         store(world, written);
@@ -100,7 +100,7 @@ fn a_writable_fault_beside_a_stale_reader() {
 fn a_write_to_a_file_beside_a_stale_reader() {
     beside_a_reader("write(2) beside a stale reader", |world, written| {
         let frame = frame_of_file(world);
-        let settled = world.ground.tlb.settle_file(world.ground.base(), FILE);
+        let settled = world.mmu.tlb.settle_file(&world.mmu, FILE);
         assert_eq!(settled.file(), FILE);
         write(world, frame, written);
     });
@@ -117,7 +117,7 @@ fn a_payment_after_the_entry_is_writable_is_found() {
         let _tables = world.lock_tables(A);
         copy(world);
         store(world, written);
-        world.ground.tlb.settle_space(world.ground.base(), A);
+        world.mmu.tlb.settle_space(&world.mmu, A);
     });
 }
 
@@ -128,6 +128,6 @@ fn a_payment_after_the_write_is_found() {
     beside_a_reader("found: a payment after the write", |world, written| {
         let frame = frame_of_file(world);
         write(world, frame, written);
-        assert_eq!(world.ground.tlb.settle_file(world.ground.base(), FILE).file(), FILE);
+        assert_eq!(world.mmu.tlb.settle_file(&world.mmu, FILE).file(), FILE);
     });
 }

@@ -5,7 +5,7 @@ extern crate std;
 use super::host::{LONG, THREE, at_once, explore};
 use super::machine::become_cpu;
 use super::world::{FILE, NEW, OLD, World};
-use crate::alloc::{Allocator, Mark, NeedsReclaim, Request, Reserve};
+use crate::alloc::{AllocRequest, Allocator, NeedsReclaim, Reserve, Watermark};
 use crate::frame::{Mobility, Owner};
 use crate::machine::ZoneKind;
 use crate::units::*;
@@ -25,7 +25,7 @@ impl Memory {
     /// Four free frames. CPU 2 runs space A.
     fn new() -> Memory {
         let world = World::new(3, 1, 4);
-        let alloc = Allocator::new(&world.ground).expect("a good layout");
+        let alloc = Allocator::new(&world.mmu).expect("a good layout");
         become_cpu(2);
         world.switch(A);
         become_cpu(0);
@@ -33,7 +33,7 @@ impl Memory {
     }
 
     fn take(&self, order: Order) -> Result<Pfn, NeedsReclaim> {
-        let request = Request {
+        let request = AllocRequest {
             order,
             mobility: Mobility::Movable,
             node: NodeId(0),
@@ -44,13 +44,13 @@ impl Memory {
             atomic: false,
             mixes: true,
         };
-        self.alloc.take(&self.world.ground, &request, Mark::Min).map(|fresh| fresh.into_pfn())
+        self.alloc.take(&self.world.mmu, &request, Watermark::Min).map(|fresh| fresh.into_pfn())
     }
 
     /// Take a folio, if there is one, and use it for something else.
     fn take_and_use(&self, order: Order) -> Option<Pfn> {
         let pfn = self.take(order).ok()?;
-        (0..order.frames()).for_each(|i| self.world.ground.machine.fill(pfn.add(i), NEW));
+        (0..order.frames()).for_each(|i| self.world.mmu.machine.fill(pfn.add(i), NEW));
         Some(pfn)
     }
 
@@ -58,9 +58,9 @@ impl Memory {
     fn mapped(&self, order: Order, page: Vpn) -> Pfn {
         let world = &self.world;
         let pfn = self.take(order).expect("there is memory");
-        world.ground.frames[pfn].set_owner(Owner::File(FILE), PageIndex(page.0));
+        world.mmu.frames[pfn].set_owner(Owner::File(FILE), PageIndex(page.0));
         for i in 0..order.frames() {
-            world.ground.machine.fill(pfn.add(i), OLD);
+            world.mmu.machine.fill(pfn.add(i), OLD);
             world.map(A, Vpn(page.0 + i as u64), pfn.add(i));
         }
         become_cpu(2);
@@ -71,7 +71,7 @@ impl Memory {
 
     /// Reclaim takes a folio's pages and frees it.
     fn reclaim(&self, pfn: Pfn, page: Vpn) {
-        let frame = &self.world.ground.frames[pfn];
+        let frame = &self.world.mmu.frames[pfn];
         for i in 0..frame.pages() {
             assert_eq!(self.world.unmap(A, Vpn(page.0 + i as u64)), Some(pfn.add(i)));
         }
@@ -79,10 +79,10 @@ impl Memory {
     }
 
     fn free(&self, pfn: Pfn) {
-        let frame = &self.world.ground.frames[pfn];
+        let frame = &self.world.mmu.frames[pfn];
         frame.set_owner(Owner::None, PageIndex(0));
         assert!(frame.put(1));
-        self.alloc.free(&self.world.ground, &[pfn]);
+        self.alloc.free(&self.world.mmu, &[pfn]);
     }
 
     /// CPU 2 reads what it holds.
@@ -94,7 +94,7 @@ impl Memory {
     }
 
     fn check(&self) {
-        self.alloc.validate(&self.world.ground).expect("the free lists");
+        self.alloc.validate(&self.world.mmu).expect("the free lists");
         self.world.check_debts();
     }
 }
@@ -147,7 +147,7 @@ fn tags_through_lists_and_buddies() {
             }),
             on(&memory, 1, move |memory| {
                 memory.reclaim(folios[1], PAGES[1]);
-                memory.alloc.drain_all(&memory.world.ground);
+                memory.alloc.drain_all(&memory.world.mmu);
                 memory.take_and_use(Order(1));
             }),
             on(&memory, 2, Memory::read),
@@ -171,7 +171,7 @@ fn a_lost_tag_is_found() {
                 for page in PAGES {
                     memory.world.unmap(A, page).expect("it was mapped");
                 }
-                memory.world.ground.frames[folio].set_debt(0);
+                memory.world.mmu.frames[folio].set_debt(0);
                 memory.free(folio);
                 memory.take_and_use(Order(1));
             }),

@@ -45,8 +45,8 @@ fn world(stands: Stands) -> World {
             world.enter_lazy();
         }
         Stands::Nowhere => {
-            let _off = world.ground.machine.interrupts_off();
-            world.ground.tlb.leave(world.ground.base(), CpuId(1));
+            let _off = world.mmu.machine.interrupts_off();
+            world.mmu.tlb.leave(&world.mmu, CpuId(1));
         }
     }
     become_cpu(0);
@@ -76,8 +76,8 @@ fn take_and_reuse(world: &World) {
 /// munmap takes the page, and its frame is used for something else.
 fn flush_and_reuse(world: &World) {
     let pfn = world.clear(A, PAGE).expect("it was mapped");
-    world.ground.tlb.flush(world.ground.base(), A, Range::page(PAGE));
-    world.ground.machine.fill(pfn, NEW);
+    world.mmu.tlb.flush(&world.mmu, A, Range::page(PAGE));
+    world.mmu.machine.fill(pfn, NEW);
 }
 
 /// CPU 1 comes to space A and reads the page, twice: its entry may go in between.
@@ -124,11 +124,11 @@ fn the_end_of_a_space_beside_a_switch() {
             let world = Arc::new(world(stands));
             let end = |world: &World| {
                 let pfn = world.clear(A, PAGE).expect("it was mapped");
-                let tlb = &world.ground.tlb;
-                tlb.destroy(world.ground.base(), A);
+                let tlb = &world.mmu.tlb;
+                tlb.destroy(&world.mmu, A);
                 tlb.release(A);
                 assert_eq!(tlb.create(), A);
-                world.ground.machine.fill(pfn, NEW);
+                world.mmu.machine.fill(pfn, NEW);
             };
             let other = |world: &World| world.switch(B);
             at_once(vec![on(&world, 0, end), on(&world, 1, other)]);
@@ -159,14 +159,14 @@ fn a_tick_beside_reclaim() {
 #[should_panic(expected = "a stale translation led to a frame used anew")]
 fn a_draw_before_the_raise_is_found() {
     let taker = |world: &World| {
-        let tlb = &world.ground.tlb;
+        let tlb = &world.mmu.tlb;
         let context = &tlb.contexts[A.0];
         let pfn = world.clear(A, PAGE).expect("it was mapped");
         let generation = tlb.draw();
         context.generation.fetch_add(1, SeqCst);
         let debt = Debt { cpus: context.cpus(), generation };
-        let generation = tlb.owe_frame(world.ground.base(), ZoneId(0), &debt);
-        world.ground.frames[pfn].set_debt(generation.tag());
+        let generation = tlb.owe_frame(&world.mmu, ZoneId(0), &debt);
+        world.mmu.frames[pfn].set_debt(generation.tag());
         world.reuse(pfn);
     };
     beside("found: a draw before the raise", Stands::InB, taker, come);
@@ -177,30 +177,30 @@ fn a_draw_before_the_raise_is_found() {
 #[should_panic(expected = "a stale translation led to a frame used anew")]
 fn a_look_for_lazy_cpus_before_the_raise_is_found() {
     let taker = |world: &World| {
-        let tlb = &world.ground.tlb;
+        let tlb = &world.mmu.tlb;
         let lazy = tlb.cpus[1].is_lazy();
         let pfn = world.clear(A, PAGE).expect("it was mapped");
         if lazy {
             tlb.contexts[A.0].generation.fetch_add(1, SeqCst);
         } else {
-            tlb.flush(world.ground.base(), A, Range::page(PAGE));
+            tlb.flush(&world.mmu, A, Range::page(PAGE));
         }
-        world.ground.machine.fill(pfn, NEW);
+        world.mmu.machine.fill(pfn, NEW);
     };
     beside("found: a look for lazy CPUs too soon", Stands::LazyInA, taker, come);
 }
 
 /// A switch to space A that leaves out or exchanges steps.
 fn switch_wrongly(world: &World, steps: fn(&Tlb, CpuId) -> u64) {
-    let base = world.ground.base();
-    let _off = base.machine.interrupts_off();
-    let (tlb, me) = (&world.ground.tlb, base.machine.cpu());
+    let platform = &world.mmu;
+    let _off = platform.machine.interrupts_off();
+    let (tlb, me) = (&world.mmu.tlb, platform.machine.cpu());
     let (state, context) = (&tlb.cpus[me.index()], &tlb.contexts[A.0]);
     tlb.leave_context(me);
     let drawn = tlb.newest();
     let newest = steps(tlb, me);
     let (asid, keep) = state.load(A, context.id.load(Acquire), newest);
-    base.machine.load_root(base.machine.root(A), asid, keep);
+    platform.machine.load_root(platform.machine.root(A), asid, keep);
     state.set_done(drawn, 0);
 }
 
@@ -237,10 +237,10 @@ fn an_arrival_that_is_not_told_is_found() {
 #[should_panic(expected = "a stale translation led to a frame used anew")]
 fn a_return_that_is_told_too_late_is_found() {
     beside("found: a return told too late", Stands::LazyInA, take_and_reuse, |world| {
-        let machine = &world.ground.machine;
+        let machine = &world.mmu.machine;
         {
             let _off = machine.interrupts_off();
-            let (tlb, state) = (&world.ground.tlb, &world.ground.tlb.cpus[1]);
+            let (tlb, state) = (&world.mmu.tlb, &world.mmu.tlb.cpus[1]);
             let newest = tlb.contexts[A.0].generation.load(SeqCst);
             assert!(state.generation() <= newest);
             if state.generation() != newest {

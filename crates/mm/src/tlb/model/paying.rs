@@ -12,8 +12,8 @@ use crate::primitive::{Ordering::*, modelled::AtomicU32};
 #[cfg(feature = "loom")]
 use crate::tlb::Generation;
 #[cfg(feature = "loom")]
-use crate::tlb::ledger::Cause;
-use crate::tlb::{Batch, Range};
+use crate::tlb::ledger::DebtCause;
+use crate::tlb::{Range, UnmapBatch};
 use crate::units::*;
 use std::sync::Arc;
 use std::vec;
@@ -36,7 +36,7 @@ fn world(cpus: usize, drawn: usize) -> World {
     }
     world.map(B, Vpn(0), Pfn(2));
     for _ in 0..drawn {
-        world.ground.tlb.draw();
+        world.mmu.tlb.draw();
     }
     become_cpu(2);
     world.switch(A);
@@ -57,8 +57,8 @@ fn take_and_reuse(world: &World, page: Vpn) {
 
 fn flush_and_reuse(world: &World, page: Vpn) {
     let pfn = world.clear(A, page).expect("it was mapped");
-    world.ground.tlb.flush(world.ground.base(), A, Range::page(page));
-    world.ground.machine.fill(pfn, NEW);
+    world.mmu.tlb.flush(&world.mmu, A, Range::page(page));
+    world.mmu.machine.fill(pfn, NEW);
 }
 
 fn read_all(world: &World) {
@@ -117,9 +117,9 @@ fn paying_a_space_and_a_zone() {
             }),
             on(&world, 1, |world| {
                 let _tables = world.lock_tables(A);
-                world.ground.tlb.settle_space(world.ground.base(), A);
+                world.mmu.tlb.settle_space(&world.mmu, A);
                 // Under this lock no debt can come.
-                assert!(!world.ground.tlb.space_owes(A, CpuId(2)));
+                assert!(!world.mmu.tlb.space_owes(A, CpuId(2)));
                 world.check_debts();
             }),
             on(&world, 2, read_all),
@@ -142,8 +142,8 @@ fn a_file_is_paid_by_who_gets_its_folio() {
             }),
             on(&world, 1, move |world| {
                 if locked.load(Acquire) == 1 {
-                    assert_eq!(world.ground.tlb.settle_file(world.ground.base(), FILE).file(), FILE);
-                    world.ground.machine.fill(frame_of(PAGES[0]), NEW);
+                    assert_eq!(world.mmu.tlb.settle_file(&world.mmu, FILE).file(), FILE);
+                    world.mmu.machine.fill(frame_of(PAGES[0]), NEW);
                 }
             }),
             on(&world, 2, read_all),
@@ -173,7 +173,7 @@ fn two_lists_at_once() {
         let take = |page: Vpn| {
             move |world: &World| {
                 let pfn = world.unmap(A, page).expect("it was mapped");
-                world.ground.machine.fill(pfn, NEW);
+                world.mmu.machine.fill(pfn, NEW);
             }
         };
         at_once(vec![on(&world, 0, take(PAGES[0])), on(&world, 1, take(PAGES[1])), on(&world, 2, read_all)]);
@@ -206,7 +206,7 @@ fn a_list_beside_a_list() {
         let take = |page: Vpn| {
             move |world: &World| {
                 let pfn = world.unmap(A, page).expect("it was mapped");
-                world.ground.machine.fill(pfn, NEW);
+                world.mmu.machine.fill(pfn, NEW);
             }
         };
         at_once(vec![on(&world, 0, take(PAGES[0])), on(&world, 1, take(PAGES[1]))]);
@@ -230,7 +230,7 @@ fn tags_that_come_round() {
 /// Draw 40 generations, and read the tags of all of them after each.
 #[cfg(feature = "loom")]
 fn read_all_tags(world: &World) {
-    let tlb = &world.ground.tlb;
+    let tlb = &world.mmu.tlb;
     let mut all = vec![];
     for _ in 0..40 {
         let newest = tlb.draw();
@@ -254,7 +254,7 @@ fn a_missed_generation_is_found() {
         let world = Arc::new(world(3, 0));
         at_once(vec![
             on(&world, 0, |world| {
-                let (tlb, base) = (&world.ground.tlb, world.ground.base());
+                let (tlb, base) = (&world.mmu.tlb, &world.mmu);
                 world.clear(A, PAGES[0]).expect("it was mapped");
                 let newest = tlb.contexts[A.0].generation.fetch_add(1, SeqCst) + 1;
                 let remote = |cpu: CpuId| {
@@ -265,8 +265,8 @@ fn a_missed_generation_is_found() {
             }),
             on(&world, 1, |world| {
                 let pfn = world.clear(A, PAGES[1]).expect("it was mapped");
-                world.ground.tlb.flush(world.ground.base(), A, Range::page(PAGES[1]));
-                world.ground.machine.fill(pfn, NEW);
+                world.mmu.tlb.flush(&world.mmu, A, Range::page(PAGES[1]));
+                world.mmu.machine.fill(pfn, NEW);
             }),
             on(&world, 2, read_all),
         ]);
@@ -298,10 +298,10 @@ fn beside_a_payer(name: &str, settle: fn(&World)) {
 #[should_panic(expected = "a stale translation led to a frame used anew")]
 fn forgetting_by_generation_is_found() {
     beside_a_payer("found: forgetting by generation", |world| {
-        let (tlb, ledger) = (&world.ground.tlb, &world.ground.tlb.zones[0]);
+        let (tlb, ledger) = (&world.mmu.tlb, &world.mmu.tlb.zones[0]);
         if let Some(sum) = ledger.domain.read() {
-            let cause = Cause::Frames(Pfn(2), Order::ZERO);
-            tlb.pay_sum(world.ground.base(), &sum.debt, sum.since, cause);
+            let cause = DebtCause::Frames(Pfn(2), Order::ZERO);
+            tlb.pay_sum(&world.mmu, &sum.debt, sum.since, cause);
             let advance = || ledger.paid.fetch_max(sum.debt.generation.0, AcqRel);
             ledger.domain.forget_if(|debt| debt.generation == sum.debt.generation, advance);
         }
@@ -315,10 +315,10 @@ fn forgetting_by_generation_is_found() {
 #[should_panic(expected = "a stale translation led to a frame used anew")]
 fn a_payment_said_to_cover_what_came_later_is_found() {
     beside_a_payer("found: a payment said to cover too much", |world| {
-        let (tlb, ledger) = (&world.ground.tlb, &world.ground.tlb.zones[0]);
+        let (tlb, ledger) = (&world.mmu.tlb, &world.mmu.tlb.zones[0]);
         if let Some(sum) = ledger.domain.read() {
-            let cause = Cause::Frames(Pfn(2), Order::ZERO);
-            tlb.pay_sum(world.ground.base(), &sum.debt, sum.since, cause);
+            let cause = DebtCause::Frames(Pfn(2), Order::ZERO);
+            tlb.pay_sum(&world.mmu, &sum.debt, sum.since, cause);
             ledger.domain.forget(&sum.debt, || ());
             ledger.paid.fetch_max(sum.debt.generation.0, AcqRel);
         }
@@ -334,19 +334,15 @@ fn a_debt_left_after_the_lock_is_found() {
         at_once(vec![
             on(&world, 0, |world| {
                 let pfn = world.clear(A, PAGES[0]).expect("it was mapped");
-                let mut batch = Batch::new(world.ground.base());
-                let _ = batch.note_cleared(
-                    world.ground.base(),
-                    &world.ground.tlb,
-                    &world.cleared(A, PAGES[0], pfn),
-                );
-                batch.settle(world.ground.base(), &world.ground.tlb);
+                let mut batch = UnmapBatch::new(&world.mmu);
+                let _ = batch.note_cleared(&world.mmu, &world.mmu.tlb, &world.cleared(A, PAGES[0], pfn));
+                batch.settle(&world.mmu, &world.mmu.tlb);
             }),
             on(&world, 1, |world| {
                 let _tables = world.lock_tables(A);
-                if world.ground.machine.mapped(A, PAGES[0]).is_none() {
-                    world.ground.tlb.settle_space(world.ground.base(), A);
-                    world.ground.machine.fill(frame_of(PAGES[0]), NEW);
+                if world.mmu.machine.mapped(A, PAGES[0]).is_none() {
+                    world.mmu.tlb.settle_space(&world.mmu, A);
+                    world.mmu.machine.fill(frame_of(PAGES[0]), NEW);
                 }
             }),
             on(&world, 2, |world| {

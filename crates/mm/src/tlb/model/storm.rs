@@ -9,13 +9,13 @@ extern crate std;
 use super::host::{Effort, at_once, explore};
 use super::machine::{self, become_cpu};
 use super::world::{FILE, LAZY, World};
-use crate::alloc::{Allocator, Mark, Request, Reserve};
+use crate::alloc::{AllocRequest, Allocator, Reserve, Watermark};
 use crate::frame::{Mobility, Owner};
 use crate::knobs::FlushPolicy;
 use crate::lock::Lock;
 use crate::machine::{Machine, ZoneKind};
 use crate::stat::Stat;
-use crate::tlb::{Batch, EmptiedPages};
+use crate::tlb::{EmptiedPages, UnmapBatch};
 use crate::units::*;
 use shuttle::rand::{Rng, thread_rng};
 use std::boxed::Box;
@@ -47,7 +47,7 @@ impl Kernel {
     fn new(policy: u64, loses_tags: bool) -> Kernel {
         let world = World::new(CPUS as usize, SPACES, 8);
         world.set_policy(policy);
-        let alloc = Allocator::new(&world.ground).expect("a good layout");
+        let alloc = Allocator::new(&world.mmu).expect("a good layout");
         Kernel {
             world,
             alloc,
@@ -61,7 +61,7 @@ impl Kernel {
     /// lists.
     fn folio(&self, page: Vpn, folio: &mut Option<Pfn>) -> Option<Pfn> {
         if folio.is_none() {
-            let request = Request {
+            let request = AllocRequest {
                 order: Order::ZERO,
                 mobility: Mobility::Movable,
                 node: NodeId(0),
@@ -72,10 +72,10 @@ impl Kernel {
                 atomic: false,
                 mixes: true,
             };
-            let pfn = self.alloc.take(&self.world.ground, &request, Mark::Min).ok()?.into_pfn();
-            self.world.ground.frames[pfn].set_owner(Owner::File(FILE), PageIndex(page.0));
+            let pfn = self.alloc.take(&self.world.mmu, &request, Watermark::Min).ok()?.into_pfn();
+            self.world.mmu.frames[pfn].set_owner(Owner::File(FILE), PageIndex(page.0));
             let version = self.written[page.0 as usize].load(SeqCst);
-            self.world.ground.machine.fill(pfn, content(page, version));
+            self.world.mmu.machine.fill(pfn, content(page, version));
             *folio = Some(pfn);
         }
         *folio
@@ -84,7 +84,7 @@ impl Kernel {
     /// A program reads; a fault maps the page and ends.
     fn read(&self, space: SpaceId, page: Vpn) {
         let oldest = self.written[page.0 as usize].load(SeqCst);
-        match self.world.ground.machine.load(page) {
+        match self.world.mmu.machine.load(page) {
             Some(read) => {
                 let right = read >= content(page, oldest) && read < content(Vpn(page.0 + 1), 0);
                 assert!(right, "{page} of {space} reads {read:#x} after version {oldest} was written");
@@ -101,24 +101,24 @@ impl Kernel {
     fn write(&self, page: Vpn) {
         let mut folio = self.folios[page.0 as usize].lock();
         let Some(pfn) = self.folio(page, &mut folio) else { return };
-        let settled = self.world.ground.tlb.settle_file(self.world.ground.base(), FILE);
+        let settled = self.world.mmu.tlb.settle_file(&self.world.mmu, FILE);
         let version = self.written[page.0 as usize].load(SeqCst) + 1;
-        self.world.ground.machine.fill(pfn, content(page, version));
+        self.world.mmu.machine.fill(pfn, content(page, version));
         self.written[page.0 as usize].store(version, SeqCst);
         assert_eq!(settled.file(), FILE);
     }
 
     /// Reclaim takes some pages, as one batch.
     fn reclaim(&self, pages: impl Iterator<Item = Vpn>) {
-        let (base, tlb) = (self.world.ground.base(), &self.world.ground.tlb);
-        let mut batch = Batch::new(base);
+        let (base, tlb) = (&self.world.mmu, &self.world.mmu.tlb);
+        let mut batch = UnmapBatch::new(base);
         let mut freed = Vec::new();
         for page in pages {
             let mut folio = self.folios[page.0 as usize].lock();
             let Some(pfn) = folio.take() else { continue };
             for space in (0..SPACES).map(SpaceId) {
                 let _tables = self.world.lock_tables(space);
-                if self.world.ground.machine.clear(space, page).is_some() {
+                if self.world.mmu.machine.clear(space, page).is_some() {
                     let _ = batch.note_cleared(base, tlb, &self.world.cleared(space, page, pfn));
                 }
             }
@@ -129,8 +129,8 @@ impl Kernel {
 
     /// The same, with one note for all pages that a space loses, where the policy allows that.
     fn reclaim_together(&self, pages: impl Iterator<Item = Vpn>) {
-        let (base, tlb) = (self.world.ground.base(), &self.world.ground.tlb);
-        let mut batch = Batch::new(base);
+        let (base, tlb) = (&self.world.mmu, &self.world.mmu.tlb);
+        let mut batch = UnmapBatch::new(base);
         if !batch.joins() {
             return self.reclaim(pages);
         }
@@ -139,7 +139,7 @@ impl Kernel {
             held.iter_mut().filter_map(|(page, folio)| Some((*page, folio.take()?))).collect();
         for space in (0..SPACES).map(SpaceId) {
             let _tables = self.world.lock_tables(space);
-            let cleared = |&&(page, _): &&(Vpn, Pfn)| self.world.ground.machine.clear(space, page).is_some();
+            let cleared = |&&(page, _): &&(Vpn, Pfn)| self.world.mmu.machine.clear(space, page).is_some();
             let mut emptied = EmptiedPages::new(FILE);
             for &(_, pfn) in taken.iter().filter(cleared) {
                 emptied.push((space, Pfn::NONE), pfn, false);
@@ -154,16 +154,16 @@ impl Kernel {
     }
 
     /// The last step for pages that reclaim has taken.
-    fn free(&self, mut batch: Batch, pages: impl IntoIterator<Item = Pfn>) {
-        batch.settle(self.world.ground.base(), &self.world.ground.tlb);
+    fn free(&self, mut batch: UnmapBatch, pages: impl IntoIterator<Item = Pfn>) {
+        batch.settle(&self.world.mmu, &self.world.mmu.tlb);
         for pfn in pages {
-            let frame = &self.world.ground.frames[pfn];
+            let frame = &self.world.mmu.frames[pfn];
             frame.set_owner(Owner::None, PageIndex(0));
             if self.loses_tags {
                 frame.set_debt(0);
             }
             assert!(frame.put(1));
-            self.alloc.free(&self.world.ground, &[pfn]);
+            self.alloc.free(&self.world.mmu, &[pfn]);
         }
     }
 
@@ -189,7 +189,7 @@ impl Kernel {
                 (10, _) => self.reclaim_together((page.0..PAGES).map(Vpn)),
                 _ => {
                     self.world.tick();
-                    self.alloc.drain_cpu(&self.world.ground, self.world.ground.machine.cpu());
+                    self.alloc.drain_cpu(&self.world.mmu, self.world.mmu.machine.cpu());
                 }
             }
         }
@@ -211,10 +211,10 @@ fn storm(name: &str, policy: u64, loses_tags: bool) -> u64 {
             }) as Box<dyn FnOnce() + Send>
         });
         at_once(programs.collect());
-        let ground = &kernel.world.ground;
-        kernel.alloc.validate(ground).expect("the free lists");
+        let mmu = &kernel.world.mmu;
+        kernel.alloc.validate(mmu).expect("the free lists");
         kernel.world.check_debts();
-        counted.fetch_add(ground.stats.read(Stat::TlbPendingTaken) as u64, SeqCst);
+        counted.fetch_add(mmu.stats.read(Stat::TlbPendingTaken) as u64, SeqCst);
     });
     taken.load(SeqCst)
 }

@@ -4,11 +4,11 @@ extern crate std;
 
 use super::machine::{ModelMachine, become_cpu};
 use crate::frame::{Mobility, Owner};
-use crate::ground::Ground;
 use crate::knobs::{FlushPolicy, Knob, Knobs};
 use crate::lock::{Guard, Lock};
 use crate::machine::Machine;
-use crate::tlb::{Batch, Cleared};
+use crate::mmu::Mmu;
+use crate::tlb::{Cleared, UnmapBatch};
 use crate::units::*;
 use std::boxed::Box;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) const NEW: u64 = 2;
 
 /// A machine and its spaces.
 pub(super) struct World {
-    pub ground: Ground<ModelMachine>,
+    pub mmu: Mmu<ModelMachine>,
     /// The locks of the spaces' tables.
     tables: Vec<Lock<()>>,
 }
@@ -38,41 +38,41 @@ impl World {
         let knobs = Knobs::default();
         knobs.set(Knob::TlbUnmap, LAZY).expect("a policy");
         knobs.set(Knob::TlbPayAll, 0).expect("a switch");
-        let ground = Ground::new(ModelMachine::new(cpus, spaces as usize, frames), knobs);
+        let mmu = Mmu::new(ModelMachine::new(cpus, spaces as usize, frames), knobs);
         for space in 0..spaces {
-            assert_eq!(ground.tlb.create(), SpaceId(space));
+            assert_eq!(mmu.tlb.create(), SpaceId(space));
         }
-        ground.tlb.files.ensure(FILE.0);
+        mmu.tlb.files.ensure(FILE.0);
         for pfn in (0..frames).map(Pfn) {
-            ground.frames[pfn].place(NodeId(0), ZoneId(0), Mobility::Movable);
-            ground.frames[pfn].set_owner(Owner::File(FILE), PageIndex(pfn.0 as u64));
-            ground.machine.fill(pfn, OLD);
+            mmu.frames[pfn].place(NodeId(0), ZoneId(0), Mobility::Movable);
+            mmu.frames[pfn].set_owner(Owner::File(FILE), PageIndex(pfn.0 as u64));
+            mmu.machine.fill(pfn, OLD);
         }
-        World { ground, tables: (0..spaces).map(|_| Lock::new(())).collect() }
+        World { mmu, tables: (0..spaces).map(|_| Lock::new(())).collect() }
     }
 
     /// The CPU that runs this goes over to a space, as a scheduler does it: with interrupts off.
     pub fn switch(&self, space: SpaceId) {
-        let machine = &self.ground.machine;
+        let machine = &self.mmu.machine;
         let _off = machine.interrupts_off();
-        self.ground.tlb.switch(self.ground.base(), space, machine.root(space));
+        self.mmu.tlb.switch(&self.mmu, space, machine.root(space));
     }
 
     /// It goes over to a kernel task.
     pub fn enter_lazy(&self) {
-        let _off = self.ground.machine.interrupts_off();
-        self.ground.tlb.enter_lazy(self.ground.base());
+        let _off = self.mmu.machine.interrupts_off();
+        self.mmu.tlb.enter_lazy(&self.mmu);
     }
 
     pub fn map(&self, space: SpaceId, page: Vpn, pfn: Pfn) {
         let _tables = self.lock_tables(space);
-        self.ground.machine.map(space, page, pfn, false);
+        self.mmu.machine.map(space, page, pfn, false);
     }
 
     /// An entry goes; what that means for CPUs is the caller's.
     pub fn clear(&self, space: SpaceId, page: Vpn) -> Option<Pfn> {
         let _tables = self.lock_tables(space);
-        self.ground.machine.clear(space, page).map(|(pfn, _)| pfn)
+        self.mmu.machine.clear(space, page).map(|(pfn, _)| pfn)
     }
 
     /// The lock of a space's tables.
@@ -82,63 +82,63 @@ impl World {
 
     /// From now on, with this value of `tlb.unmap`.
     pub fn set_policy(&self, policy: u64) {
-        self.ground.knobs.set(Knob::TlbUnmap, policy).expect("a policy");
+        self.mmu.knobs.set(Knob::TlbUnmap, policy).expect("a policy");
     }
 
     /// The clock of this CPU ticks: an interrupt.
     pub fn tick(&self) {
-        let _off = self.ground.machine.interrupts_off();
-        self.ground.tlb.tick(self.ground.base());
+        let _off = self.mmu.machine.interrupts_off();
+        self.mmu.tlb.tick(&self.mmu);
     }
 
     /// Reclaim takes a page from a space. Returns the frame, if it was mapped.
     pub fn unmap(&self, space: SpaceId, page: Vpn) -> Option<Pfn> {
-        let mut batch = Batch::new(self.ground.base());
+        let mut batch = UnmapBatch::new(&self.mmu);
         let taken = {
             let _tables = self.lock_tables(space);
-            let taken = self.ground.machine.clear(space, page);
+            let taken = self.mmu.machine.clear(space, page);
             if let Some((pfn, writable)) = taken {
                 let cleared = Cleared { writable, ..self.cleared(space, page, pfn) };
-                let _ = batch.note_cleared(self.ground.base(), &self.ground.tlb, &cleared);
+                let _ = batch.note_cleared(&self.mmu, &self.mmu.tlb, &cleared);
             }
             taken.map(|(pfn, _)| pfn)
         };
-        batch.settle(self.ground.base(), &self.ground.tlb);
+        batch.settle(&self.mmu, &self.mmu.tlb);
         taken
     }
 
     /// What a batch is told of an entry that could not be written.
     pub fn cleared(&self, space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
-        Cleared { head: self.ground.frames.head(pfn), ..Cleared::page(space, page, pfn) }
+        Cleared { head: self.mmu.frames.head(pfn), ..Cleared::page(space, page, pfn) }
     }
 
     /// The frame is used for something else, after what it owes has been paid.
     pub fn reuse(&self, pfn: Pfn) {
-        self.reuse_tagged(pfn, self.ground.frames[pfn].debt());
+        self.reuse_tagged(pfn, self.mmu.frames[pfn].debt());
     }
 
     /// The same, with the tag that it came with.
     pub fn reuse_tagged(&self, pfn: Pfn, tag: u32) {
-        let generation = self.ground.tlb.owed_by_tag(ZoneId(0), tag);
-        if generation > self.ground.tlb.paid_up_to(ZoneId(0)) {
-            self.ground.tlb.settle_zone(self.ground.base(), ZoneId(0), generation, pfn, Order::ZERO);
+        let generation = self.mmu.tlb.owed_by_tag(ZoneId(0), tag);
+        if generation > self.mmu.tlb.paid_up_to(ZoneId(0)) {
+            self.mmu.tlb.settle_zone(&self.mmu, ZoneId(0), generation, pfn, Order::ZERO);
         }
-        self.ground.machine.fill(pfn, NEW);
+        self.mmu.machine.fill(pfn, NEW);
     }
 
     /// A program on this CPU reads a page that must not have changed. `false`: a fault.
     pub fn reads_old(&self, page: Vpn) -> bool {
-        let read = self.ground.machine.load(page);
+        let read = self.mmu.machine.load(page);
         assert!(read.is_none_or(|content| content == OLD), "a stale translation led to a frame used anew");
         read.is_some()
     }
 
     /// I5, I10: for each CPU, a space's or zone's record says that it owes, or what it can use is in the tables.
     pub fn check_debts(&self) {
-        let tlb = &self.ground.tlb;
-        for cpu in (0..self.ground.machine.cpus()).map(|cpu| CpuId(cpu as u16)) {
-            for (space, page, pfn) in self.ground.machine.usable(cpu) {
-                if self.ground.machine.mapped(space, page) != Some(pfn) && !tlb.cpus[cpu.index()].is_lazy() {
+        let tlb = &self.mmu.tlb;
+        for cpu in (0..self.mmu.machine.cpus()).map(|cpu| CpuId(cpu as u16)) {
+            for (space, page, pfn) in self.mmu.machine.usable(cpu) {
+                if self.mmu.machine.mapped(space, page) != Some(pfn) && !tlb.cpus[cpu.index()].is_lazy() {
                     assert!(tlb.space_owes(space, cpu), "{cpu:?} holds {page} of {space}, and does not owe");
                     let file = tlb.files[FILE.0].read().expect("the file's debt is forgotten");
                     assert!(file.debt.cpus.contains(cpu) && tlb.done(cpu) < file.debt.generation);

@@ -1,11 +1,11 @@
 //! Find out what is written from now on: rights and dirty bits go, and CPUs keep both.
 use crate::machine::Machine;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::table::Bits;
 use crate::units::*;
 
-pub fn clear_refs<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn) {
-    let mut tables = st.tables.lock(st.memory().ground(), id);
+pub fn clear_refs<M: Machine>(core: &MmCore<M>, id: SpaceId, start: Vpn, end: Vpn) {
+    let mut tables = core.tables.lock(core, id);
     tables.for_each(start, end, |tables, run| {
         if run.entry.has(Bits::WRITE) {
             tables.forbid_writes_and_clean(&run);

@@ -1,12 +1,12 @@
 //! Get rid of a batch that owes.
 use crate::machine::Machine;
 use crate::rmap::UnmapMode;
-use crate::store::Store;
-use crate::tlb::Batch;
+use crate::mm_core::MmCore;
+use crate::tlb::UnmapBatch;
 use crate::units::*;
 
-pub fn unmap<M: Machine>(st: &Store<M>, pfn: Pfn) {
-    let mut batch = Batch::new(st.memory().ground());
-    st.rmap.try_to_unmap(st.memory(), pfn, UnmapMode::default(), &mut batch);
+pub fn unmap<M: Machine>(core: &MmCore<M>, pfn: Pfn) {
+    let mut batch = UnmapBatch::new(core);
+    core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut batch);
     core::mem::forget(batch);
 }

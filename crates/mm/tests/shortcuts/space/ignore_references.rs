@@ -1,14 +1,14 @@
 //! The same, on purpose.
 use crate::machine::Machine;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::table::Absent;
-use crate::tlb::Batch;
+use crate::tlb::UnmapBatch;
 use crate::units::*;
 
-pub fn unmap<M: Machine>(st: &Store<M>, id: SpaceId, page: Vpn, batch: &mut Batch) {
-    let base = st.memory().ground();
-    let mut tables = st.tables.lock(base, id);
+pub fn unmap<M: Machine>(core: &MmCore<M>, id: SpaceId, page: Vpn, batch: &mut UnmapBatch) {
+    let mmu = core;
+    let mut tables = core.tables.lock(mmu, id);
     let run = tables.find(page).unwrap();
     let emptied = tables.empty_run(&run, |_| Absent::None);
-    let _ = batch.take(base, &st.tlb, emptied);
+    let _ = batch.take(mmu, &core.tlb, emptied);
 }

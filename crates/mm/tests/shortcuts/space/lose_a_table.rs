@@ -1,9 +1,9 @@
 //! Take a table out of its tree, and let it go.
 use crate::machine::Machine;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::units::*;
 
-pub fn lose<M: Machine>(st: &Store<M>, id: SpaceId, at: Vpn) {
-    let mut tables = st.tables.lock(st.memory().ground(), id);
+pub fn lose<M: Machine>(core: &MmCore<M>, id: SpaceId, at: Vpn) {
+    let mut tables = core.tables.lock(core, id);
     let _ = tables.detach(at);
 }

@@ -1,11 +1,11 @@
 //! A gather of one's own is flushed by nobody.
 use crate::machine::Machine;
 use crate::space::vma::VmaView;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::tlb::Gather;
 use crate::units::*;
 
-pub fn give_up<M: Machine>(st: &Store<M>, id: SpaceId, vma: &VmaView, start: Vpn, end: Vpn) {
+pub fn give_up<M: Machine>(core: &MmCore<M>, id: SpaceId, vma: &VmaView, start: Vpn, end: Vpn) {
     let mut gather = Gather::new(id);
-    super::unmap::zap(st, id, vma, start, end, &mut gather);
+    super::unmap::zap(core, id, vma, start, end, &mut gather);
 }

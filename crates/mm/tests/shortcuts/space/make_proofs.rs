@@ -1,9 +1,9 @@
 //! Make the proofs oneself.
-use crate::table::{Locked, Settled};
+use crate::table::{LockedTables, Settled};
 use crate::tlb::FileSettled;
 use crate::units::*;
 
-pub fn settled<M>(tables: Locked<'_, M>) -> Settled<'_, M> {
+pub fn settled<M>(tables: LockedTables<'_, M>) -> Settled<'_, M> {
     Settled(tables)
 }
 

@@ -1,21 +1,21 @@
 //! Move a page to another frame: the lock is settled, the entry emptied, the new page mapped, and nobody flushes.
 use crate::frame::FolioPages;
 use crate::machine::Machine;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::table::{Absent, Rights, Writes};
 use crate::units::*;
 
-pub fn move_page<M: Machine>(st: &Store<M>, id: SpaceId, page: Vpn, new: Pfn) {
-    let base = st.memory().ground();
-    let mut tables = st.tables.lock(base, id).settle();
+pub fn move_page<M: Machine>(core: &MmCore<M>, id: SpaceId, page: Vpn, new: Pfn) {
+    let mmu = core;
+    let mut tables = core.tables.lock(mmu, id).settle();
     let run = tables.find(page).unwrap();
-    let old = run.mapped(&st.frames);
-    st.copy(new, old.first, 1);
+    let old = run.mapped(&core.frames);
+    core.copy(new, old.first, 1);
     tables.empty_run(&run, |_| Absent::None);
-    st.rmap.remove_range(base, old);
-    let pages = FolioPages::one(&st.frames, new);
-    st.rmap.add_range(base, pages);
+    core.rmap.remove_range(mmu, old);
+    let pages = FolioPages::one(&core.frames, new);
+    core.rmap.add_range(mmu, pages);
     tables.install(run.slot, page, pages, Rights::USER, Writes::Private);
     drop(tables);
-    st.put(old.head);
+    core.put(old.head);
 }

@@ -1,13 +1,13 @@
 //! mprotect to read-only, in a gather that hears nothing of it.
 use crate::machine::Machine;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::table::Bits;
 use crate::units::*;
 
-pub fn protect<M: Machine>(st: &Store<M>, id: SpaceId, start: Vpn, end: Vpn) {
-    st.gather(id, |gather| {
+pub fn protect<M: Machine>(core: &MmCore<M>, id: SpaceId, start: Vpn, end: Vpn) {
+    core.gather(id, |gather| {
         gather.changes(start, end);
-        let mut tables = st.tables.lock(st.memory().ground(), id);
+        let mut tables = core.tables.lock(core, id);
         tables.for_each(start, end, |tables, run| {
             if run.entry.has(Bits::WRITE) {
                 tables.forbid_writes(&run);

@@ -1,9 +1,9 @@
 //! Free a page with a clean record.
 use crate::machine::Machine;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::units::*;
 
-pub fn free<M: Machine>(st: &Store<M>, pfn: Pfn) {
-    st.frames[pfn].set_debt(0);
-    st.put(pfn);
+pub fn free<M: Machine>(core: &MmCore<M>, pfn: Pfn) {
+    core.frames[pfn].set_debt(0);
+    core.put(pfn);
 }

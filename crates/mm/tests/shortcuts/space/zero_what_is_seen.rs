@@ -1,8 +1,8 @@
 //! Zero the end of a file's page, whoever still reads it by way of a frame that was replaced.
 use crate::machine::Machine;
-use crate::store::Store;
+use crate::mm_core::MmCore;
 use crate::units::*;
 
-pub fn zero_tail<M: Machine>(st: &Store<M>, pfn: Pfn) {
-    st.machine.zero(pfn, 1);
+pub fn zero_tail<M: Machine>(core: &MmCore<M>, pfn: Pfn) {
+    core.machine.zero(pfn, 1);
 }

@@ -1,7 +1,7 @@
 //! What a move takes along, what keeps a folio where it is, and what it costs.
 
 use super::*;
-use crate::frame::{FrameFlags, Generation};
+use crate::frame::{FrameFlags, LruGen};
 use crate::knobs::FlushPolicy;
 
 /// A bench of one space under a policy of flushes, with single pages.
@@ -12,7 +12,7 @@ fn simple(policy: u64) -> &'static Bench {
 impl Bench {
     /// The frame that a page shows, and whether it can be stored to.
     fn shown(&self, at: u64) -> (Pfn, bool) {
-        let run = self.mm.store.tables.lock(self.mm.ground(), self.id(0)).find(Vpn(at)).unwrap();
+        let run = self.mm.core.tables.lock(self.mm.mmu(), self.id(0)).find(Vpn(at)).unwrap();
         assert!(run.entry.is_present(), "{:?}", run.entry);
         (run.entry.pfn().add((at - run.page.0) as u32), run.entry.has(Bits::WRITE))
     }
@@ -34,14 +34,14 @@ impl Bench {
 
     /// The same for the folios of several pages.
     fn move_folios(&self, pages: &[u64], mode: Mode, target: &mut dyn Target<TestMachine>) -> Done {
-        let st = &self.mm.store;
+        let core = &self.mm.core;
         let mut list = crate::frame::List::new();
         for &at in pages {
-            let head = st.frames.head(self.shown(at).0);
-            migrate::isolate(st, head).unwrap();
-            list.push_head(&st.frames, head);
+            let head = core.frames.head(self.shown(at).0);
+            migrate::isolate(core, head).unwrap();
+            list.push_head(&core.frames, head);
         }
-        migrate::folios(st, list, target, mode, Why::Compaction)
+        migrate::folios(core, list, target, mode, MigrateReason::Compaction)
     }
 }
 
@@ -49,7 +49,7 @@ impl Bench {
 fn what_is_known_of_a_folio_goes_along() {
     for policy in [0, 1, 2] {
         let bench = simple(1);
-        let (mm, st) = (&bench.mm, &bench.mm.store);
+        let (mm, core) = (&bench.mm, &bench.mm.core);
         mm.set_knob(Knob::ReclaimPolicy, policy).unwrap();
         let group = mm.create_group(ROOT, GroupLimits::default()).unwrap();
         mm.move_space(bench.id(0), group).unwrap();
@@ -57,28 +57,28 @@ fn what_is_known_of_a_folio_goes_along() {
         bench.store_all(anon, 4);
         bench.store_all(file, 4);
         for at in [anon, file] {
-            st.lru.activate(mm.ground(), bench.shown(at).0);
-            st.frames[bench.shown(at + 1).0].set(FrameFlags::WORKINGSET | FrameFlags::REFERENCED);
+            core.lru.activate(mm.mmu(), bench.shown(at).0);
+            core.frames[bench.shown(at + 1).0].set(FrameFlags::WORKINGSET | FrameFlags::REFERENCED);
         }
         mm.mlock(bench.id(0), Vpn(anon + 2), 1, true).unwrap();
         let usage = mm.group_usage(group);
-        let dirty = mm.ground().stats.read(Stat::NrDirty);
+        let dirty = mm.mmu().stats.read(Stat::NrDirty);
         for (node, at) in [(1, anon), (1, file), (0, file)] {
             let frames: Vec<Pfn> = (at..at + 4).map(|at| bench.shown(at).0).collect();
-            let flags: Vec<FrameFlags> = frames.iter().map(|&pfn| st.frames[pfn].flags()).collect();
+            let flags: Vec<FrameFlags> = frames.iter().map(|&pfn| core.frames[pfn].flags()).collect();
             assert_eq!(bench.move_to(at, 4, Some(node)).moved, 4);
             for (i, before) in (at..).zip(&flags) {
                 let now = bench.shown(i);
-                assert_eq!(st.frames[now.0].node(), NodeId(node));
+                assert_eq!(core.frames[now.0].node(), NodeId(node));
                 assert!(now.1 && !frames.contains(&now.0), "{now:?}");
                 let ages = FrameFlags::GENERATION;
-                assert_eq!(st.frames[now.0].flags() - ages, *before - ages, "policy {policy}");
-                assert_eq!(st.frames[now.0].flags().generation().is_some(), before.generation().is_some());
+                assert_eq!(core.frames[now.0].flags() - ages, *before - ages, "policy {policy}");
+                assert_eq!(core.frames[now.0].flags().generation().is_some(), before.generation().is_some());
             }
         }
         assert_eq!(mm.group_usage(group), usage);
-        assert_eq!(mm.ground().stats.read(Stat::NrDirty), dirty);
-        assert_eq!(mm.ground().stats.read(Stat::NrMlock), 1);
+        assert_eq!(mm.mmu().stats.read(Stat::NrDirty), dirty);
+        assert_eq!(mm.mmu().stats.read(Stat::NrMlock), 1);
         (0..4).for_each(|i| bench.step(1, 0, Step::Load(anon + i)));
     }
 }
@@ -86,17 +86,17 @@ fn what_is_known_of_a_folio_goes_along() {
 #[test]
 fn a_folio_keeps_its_generation() {
     let bench = simple(1);
-    let (mm, st, at) = (&bench.mm, &bench.mm.store, start_of(Kind::Anon));
+    let (mm, core, at) = (&bench.mm, &bench.mm.core, start_of(Kind::Anon));
     mm.set_knob(Knob::ReclaimPolicy, 1).unwrap();
     bench.store_all(at, 1);
-    let generations = |node| &st.lru.vec(NodeId(node), ROOT).generations;
+    let generations = |node| &core.lru.vec(NodeId(node), ROOT).generations;
     let age = |node: u8| {
-        let flags = st.frames[bench.shown(at).0].flags();
-        (0..4).find(|age| Generation::of(generations(node).max_seq() - age) == flags.generation().unwrap())
+        let flags = core.frames[bench.shown(at).0].flags();
+        (0..4).find(|age| LruGen::of(generations(node).max_seq() - age) == flags.generation().unwrap())
     };
     for _ in 0..2 {
         // What is not used while a generation is born gets older.
-        let mut tables = st.tables.lock(mm.ground(), bench.id(0));
+        let mut tables = core.tables.lock(mm.mmu(), bench.id(0));
         let run = tables.find(Vpn(at)).unwrap();
         tables.clear_young(&run);
         drop(tables);
@@ -112,21 +112,21 @@ fn a_folio_keeps_its_generation() {
 fn a_folio_that_somebody_uses_stays() {
     for policy in 0..FlushPolicy::COUNT {
         let (bench, at) = (simple(policy), start_of(Kind::Anon));
-        let st = &bench.mm.store;
+        let core = &bench.mm.core;
         bench.store_all(at, 3);
         let before = bench.shown(at + 1);
         // Somebody gets a reference when its entries are gone, and before.
         for moment in [Moment::Unmap, Moment::Copy] {
-            st.frames[before.0].get(1);
+            core.frames[before.0].get(1);
             let pinned = moment == Moment::Unmap;
             if !pinned {
-                st.put(before.0);
+                core.put(before.0);
                 bench.hold_at_copy(before.0);
             }
             let moved = bench.move_to(at, 3, None);
             assert_eq!((moved.moved, moved.failed), (2, 1), "{moment:?}");
             assert_eq!(bench.shown(at + 1), before);
-            st.put(before.0);
+            core.put(before.0);
         }
         *bench.mm.machine().watcher.lock() = None;
         bench.step(1, 0, Step::Load(at + 1));
@@ -139,9 +139,9 @@ impl Bench {
     fn hold_at_copy(&'static self, pfn: Pfn) {
         *self.mm.machine().watcher.lock() = Some(Box::new(move |_, event, args| {
             let concern = Concern::of_args(args).filter(|_| event == Event::TlbHazard);
-            let held = self.mm.store.frames[pfn].refs() > 1;
+            let held = self.mm.core.frames[pfn].refs() > 1;
             if concern == Some(Concern::Frames { first: pfn, count: 1 }) && !held {
-                self.mm.store.frames[pfn].get(1);
+                self.mm.core.frames[pfn].get(1);
             }
         }));
     }
@@ -150,21 +150,21 @@ impl Bench {
 #[test]
 fn only_who_may_wait_does() {
     let (bench, at) = (simple(1), start_of(Kind::Anon));
-    let st = &bench.mm.store;
+    let core = &bench.mm.core;
     bench.store_all(at, 1);
     let mut target = OnNode(None);
     let pfn = bench.shown(at).0;
-    st.lock_folio(pfn);
+    core.lock_folio(pfn);
     let machine = bench.mm.machine();
-    let unlock = move |_: &TestMachine| bench.mm.store.unlock_folio(pfn);
+    let unlock = move |_: &TestMachine| bench.mm.core.unlock_folio(pfn);
     assert_eq!(bench.move_folio(at, Mode::Async, &mut target).failed, 1);
     *machine.idle.lock() = Some(Box::new(unlock));
     assert_eq!(bench.move_folio(at, Mode::SyncLight, &mut target).moved, 1);
     let pfn = bench.shown(at).0;
-    st.frames[pfn].set(FrameFlags::WRITEBACK);
+    core.frames[pfn].set(FrameFlags::WRITEBACK);
     let end = move |_: &TestMachine| {
-        bench.mm.store.frames[pfn].clear(FrameFlags::WRITEBACK);
-        bench.mm.store.wake_folio(pfn);
+        bench.mm.core.frames[pfn].clear(FrameFlags::WRITEBACK);
+        bench.mm.core.wake_folio(pfn);
     };
     *machine.idle.lock() = Some(Box::new(end));
     for mode in [Mode::Async, Mode::SyncLight] {
@@ -202,12 +202,12 @@ fn one_flush_is_enough_for_many_folios() {
 struct Pages;
 
 impl Target<TestMachine> for Pages {
-    fn take(&mut self, st: &Store<TestMachine>, from: Pfn, order: Order) -> Option<Fresh> {
-        (order == Order::ZERO).then(|| OnNode(Some(NodeId(1))).take(st, from, order)).flatten()
+    fn take(&mut self, core: &MmCore<TestMachine>, from: Pfn, order: Order) -> Option<Fresh> {
+        (order == Order::ZERO).then(|| OnNode(Some(NodeId(1))).take(core, from, order)).flatten()
     }
 
-    fn give_back(&mut self, st: &Store<TestMachine>, unused: Fresh) {
-        st.put(unused.into_pfn());
+    fn give_back(&mut self, core: &MmCore<TestMachine>, unused: Fresh) {
+        core.put(unused.into_pfn());
     }
 }
 
@@ -215,13 +215,13 @@ impl Target<TestMachine> for Pages {
 struct Few(u32);
 
 impl Target<TestMachine> for Few {
-    fn take(&mut self, st: &Store<TestMachine>, from: Pfn, order: Order) -> Option<Fresh> {
+    fn take(&mut self, core: &MmCore<TestMachine>, from: Pfn, order: Order) -> Option<Fresh> {
         self.0 = self.0.checked_sub(1)?;
-        OnNode(Some(NodeId(1))).take(st, from, order)
+        OnNode(Some(NodeId(1))).take(core, from, order)
     }
 
-    fn give_back(&mut self, st: &Store<TestMachine>, unused: Fresh) {
-        st.put(unused.into_pfn());
+    fn give_back(&mut self, core: &MmCore<TestMachine>, unused: Fresh) {
+        core.put(unused.into_pfn());
     }
 }
 
@@ -234,8 +234,8 @@ fn what_comes_after_a_folio_without_a_frame_has_not_failed() {
         let pages: Vec<u64> = (at..at + 6).collect();
         let done = bench.move_folios(&pages, mode, &mut Few(2));
         assert_eq!((done.moved, done.failed, done.left, done.no_room), (2, 1, 3, true), "{mode:?}");
-        assert_eq!(bench.mm.ground().stats.read(Stat::PgmigrateFail), 1, "{mode:?}");
-        let nodes = pages.iter().map(|&at| bench.mm.store.frames[bench.shown(at).0].node().0);
+        assert_eq!(bench.mm.mmu().stats.read(Stat::PgmigrateFail), 1, "{mode:?}");
+        let nodes = pages.iter().map(|&at| bench.mm.core.frames[bench.shown(at).0].node().0);
         assert_eq!(nodes.collect::<Vec<_>>(), [1, 1, 0, 0, 0, 0], "{mode:?}");
         assert_eq!(bench.mm.validate(), Ok(()));
         // All are on their lists again.
@@ -257,7 +257,7 @@ fn a_folio_without_a_block_goes_page_by_page() {
                 .unwrap();
         }
         bench.store_all(at, 16);
-        let order = bench.mm.store.frames[bench.mm.store.frames.head(bench.shown(at).0)].order();
+        let order = bench.mm.core.frames[bench.mm.core.frames.head(bench.shown(at).0)].order();
         assert_eq!(order, Order(4), "{kind:?}");
         let done = bench.move_folio(at, Mode::Async, &mut Pages);
         assert_eq!(
@@ -266,7 +266,7 @@ fn a_folio_without_a_block_goes_page_by_page() {
             "{kind:?}: {done:?}"
         );
         (at..at + 16).for_each(|at| bench.step(1, 0, Step::Load(at)));
-        assert_eq!(bench.mm.store.frames[bench.shown(at).0].node(), NodeId(1));
+        assert_eq!(bench.mm.core.frames[bench.shown(at).0].node(), NodeId(1));
         assert_eq!(bench.mm.validate(), Ok(()));
     }
 }

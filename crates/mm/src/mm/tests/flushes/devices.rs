@@ -6,7 +6,7 @@
 //! until somebody stores; so each fault that lets that happen must pay before.
 
 use super::*;
-use crate::alloc::{Mark, Reserve};
+use crate::alloc::{Reserve, Watermark};
 use crate::knobs::FlushPolicy;
 use crate::memory::Gfp;
 use crate::reclaim;
@@ -30,19 +30,19 @@ impl Bench {
 
     /// Reclaim unmaps the pages, writes them where they are dirty, and frees them.
     fn page_out(&self) {
-        let store = &self.mm.store;
+        let core = &self.mm.core;
         let frames: Vec<_> = pages().map(|page| self.reach(self.space, page, false).0).collect();
         for _ in 0..2 {
             self.reclaim(&frames);
             self.end_transfers();
         }
-        assert!(frames.iter().all(|&pfn| store.frames[pfn].refs() == 0), "a page was not freed");
+        assert!(frames.iter().all(|&pfn| core.frames[pfn].refs() == 0), "a page was not freed");
     }
 
     fn reclaim(&self, frames: &[Pfn]) {
-        let store = &self.mm.store;
-        let isolated = frames.iter().copied().filter(|&pfn| store.lru.isolate(self.mm.ground(), pfn));
-        reclaim::pageout(store, &self.mm.reclaim, &self.mm, &isolated.collect::<Vec<_>>());
+        let core = &self.mm.core;
+        let isolated = frames.iter().copied().filter(|&pfn| core.lru.isolate(self.mm.mmu(), pfn));
+        reclaim::pageout(core, &self.mm.reclaim, &self.mm, &isolated.collect::<Vec<_>>());
     }
 
     /// The first page is read again, which harms nobody.
@@ -53,11 +53,11 @@ impl Bench {
 
     /// The pages' entries lose the right to write, as those of pages that have come back from swap do without.
     fn forbid_writes(&self) {
-        self.mm.store.gather(self.space, |gather| {
-            let mut tables = self.mm.store.tables.lock(self.mm.ground(), self.space);
+        self.mm.core.gather(self.space, |gather| {
+            let mut tables = self.mm.core.tables.lock(self.mm.mmu(), self.space);
             for page in pages() {
                 let run = tables.find(page).unwrap();
-                gather.tightened(self.mm.ground(), tables.forbid_writes(&run));
+                gather.tightened(self.mm.mmu(), tables.forbid_writes(&run));
             }
         });
     }
@@ -138,9 +138,9 @@ fn a_frame_that_cpus_may_read_is_paid_for_before_it_is_handed_out() {
                 assert!(readers.iter().all(allowed), "{} is handed out and read by {readers:?}", args[0]);
             }
         }));
-        let gfp = Gfp { mark: Mark::Min, reserve: Reserve::All, ..Gfp::user(GROUP) };
+        let gfp = Gfp { mark: Watermark::Min, reserve: Reserve::All, ..Gfp::user(GROUP) };
         let taken: Vec<Pfn> =
-            core::iter::from_fn(|| bench.mm.store.new_folio(Order::ZERO, gfp).ok()).collect();
+            core::iter::from_fn(|| bench.mm.core.new_folio(Order::ZERO, gfp).ok()).collect();
         assert!(frames.iter().all(|pfn| taken.contains(pfn)), "a frame was not handed out again");
         bench.stop_watching();
         bench.check("a frame is handed out", stands);
@@ -157,8 +157,8 @@ fn who_has_paid_for_a_file_has_paid_for_the_addresses_that_show_it() {
         bench.use_pages(false);
         assert_eq!(bench.unmap(), PAGES as usize);
         bench.stands(stands);
-        let tlb = &bench.mm.store.tlb;
-        assert_eq!(tlb.settle_file(bench.mm.ground().base(), bench.file).file(), bench.file);
+        let tlb = &bench.mm.core.tlb;
+        assert_eq!(tlb.settle_file(bench.mm.mmu(), bench.file).file(), bench.file);
         bench.check("a payment for the file", stands);
         assert!([0, 1].iter().all(|&cpu| !tlb.space_owes(bench.space, CpuId(cpu))));
     }
@@ -191,7 +191,7 @@ fn no_cpu_can_store_to_what_a_device_is_given() {
                     assert!(readers.iter().all(|cpu| allowed.contains(cpu)), "{name}: {readers:?}");
                 }));
                 call(bench);
-                assert!(bench.mm.ground().stats.read(crate::stat::Stat::NrWritten) >= PAGES as i64);
+                assert!(bench.mm.mmu().stats.read(crate::stat::Stat::NrWritten) >= PAGES as i64);
                 bench.check(name, stands);
             }
         }
@@ -237,7 +237,7 @@ fn no_cpu_can_store_to_what_a_device_is_given_before_a_call_has_flushed() {
             call(bench);
             bench.stop_watching();
             bench.end_transfers();
-            assert!(bench.mm.ground().stats.read(crate::stat::Stat::NrWritten) > 0, "{name}");
+            assert!(bench.mm.mmu().stats.read(crate::stat::Stat::NrWritten) > 0, "{name}");
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Collapse of anonymous memory: what is made, and each reason for which nothing is, after which all is as it was.
 
 use super::*;
-use crate::alloc::Mark;
+use crate::alloc::Watermark;
 use crate::cache::add_to_swap;
 use crate::event::Event;
 use crate::knobs::FlushPolicy;
 use crate::memory::Gfp;
 use crate::rmap::UnmapMode;
 use crate::table::Resident;
-use crate::tlb::Batch;
+use crate::tlb::UnmapBatch;
 use std_alloc::vec::Vec;
 
 const LAZY: u64 = FlushPolicy::Lazy.value();
@@ -30,23 +30,23 @@ impl World {
     }
 
     fn scan(&self) {
-        self.bench.mm.spaces.scan_from_start(&self.bench.mm.store);
+        self.bench.mm.spaces.scan_from_start(&self.bench.mm.core);
     }
 
     fn set(&self, knob: Knob, value: u64) {
-        self.bench.mm.ground().knobs.set(knob, value).unwrap();
+        self.bench.mm.mmu().knobs.set(knob, value).unwrap();
     }
 
     fn stats<const N: usize>(&self, stats: [Stat; N]) -> [i64; N] {
-        stats.map(|stat| self.bench.mm.ground().stats.read(stat))
+        stats.map(|stat| self.bench.mm.mmu().stats.read(stat))
     }
 
     /// All that a process maps: page, entry without marks, references, flags but those of a list.
     fn mapped(&self, who: usize) -> Vec<(u64, u64, u32, bool)> {
         let (mm, mut found) = (&self.bench.mm, Vec::new());
-        let mut tables = mm.store.tables.lock(mm.ground(), self.spaces[who].0);
+        let mut tables = mm.core.tables.lock(mm.mmu(), self.spaces[who].0);
         tables.for_each(Vpn(0), Vpn(FIRST + BOTH), |_, run| {
-            let frame = run.entry.is_present().then(|| &mm.store.frames[run.mapped(&mm.store.frames).head]);
+            let frame = run.entry.is_present().then(|| &mm.core.frames[run.mapped(&mm.core.frames).head]);
             let entry = run.entry.without(Bits::YOUNG | Bits::DIRTY).raw();
             let locked = frame.is_some_and(|frame| frame.has(FrameFlags::LOCKED));
             found.push((run.page.0, entry, frame.map_or(0, |frame| frame.refs()), locked));
@@ -59,22 +59,22 @@ impl World {
     }
 
     fn head_at(&self, who: usize, at: u64) -> Pfn {
-        self.bench.mm.store.frames.head(self.shown(self.spaces[who].0, at).unwrap().0)
+        self.bench.mm.core.frames.head(self.shown(self.spaces[who].0, at).unwrap().0)
     }
 
     /// As reclaim does: unmap a page's folio to its slot, and forget it once it is written.
     fn swap_out(bench: &Bench, head: Pfn) {
-        let (st, base) = (&bench.mm.store, bench.mm.ground());
-        st.frames[head].get(1);
-        assert!(st.try_lock_folio(head) && add_to_swap(st.memory(), head));
-        let mut batch = Batch::new(base);
-        assert!(st.rmap.try_to_unmap(st.memory(), head, UnmapMode::default(), &mut batch).all);
-        batch.settle(base, &st.tlb);
-        let slot = st.frames[head].swap_slot();
-        bench.blocks.lock().insert(st.swap.place(slot).1, bench.mm.machine().stamp(head));
-        crate::cache::remove_from_swap_cache(st.memory(), head, None);
-        st.unlock_folio(head);
-        st.put(head);
+        let (core, base) = (&bench.mm.core, bench.mm.mmu());
+        core.frames[head].get(1);
+        assert!(core.try_lock_folio(head) && add_to_swap(core, head));
+        let mut batch = UnmapBatch::new(base);
+        assert!(core.rmap.try_to_unmap(core, head, UnmapMode::default(), &mut batch).all);
+        batch.settle(base, &core.tlb);
+        let slot = core.frames[head].swap_slot();
+        bench.blocks.lock().insert(core.swap.place(slot).1, bench.mm.machine().stamp(head));
+        crate::cache::remove_from_swap_cache(core, head, None);
+        core.unlock_folio(head);
+        core.put(head);
     }
 
     /// Every page reads what it should; nothing is lost at the end.
@@ -135,7 +135,7 @@ fn pages_holes_and_zeroes_become_one_folio() {
         // The table is in reserve.
         assert_eq!(world.stats([Stat::NrPageTablePages]), tables);
         let head = world.head_at(0, FIRST);
-        assert_eq!((world.bench.mm.store.frames[head].refs(), world.sum(SizeStat::NrAnon)), (1, 1));
+        assert_eq!((world.bench.mm.core.frames[head].refs(), world.sum(SizeStat::NrAnon)), (1, 1));
         world.store(0, FIRST + 500);
         assert!(world.is_large(0), "it may be written");
         assert_eq!(world.collapse(), Ok(1), "once more");
@@ -236,9 +236,9 @@ fn a_range_that_does_not_allow_it_is_refused() {
 #[test]
 fn without_a_block_nothing_is_done() {
     let world = world(BATCH, 100);
-    let st = &world.bench.mm.store;
-    let gfp = Gfp { mark: Mark::Min, ..Gfp::user(ROOT) };
-    let held: Vec<_> = core::iter::from_fn(|| st.new_folio(PAGEBLOCK_ORDER, gfp).ok()).collect();
+    let core = &world.bench.mm.core;
+    let gfp = Gfp { mark: Watermark::Min, ..Gfp::user(ROOT) };
+    let held: Vec<_> = core::iter::from_fn(|| core.new_folio(PAGEBLOCK_ORDER, gfp).ok()).collect();
     world.refuses(Error::NoMemory);
     world.set(Knob::HugepagesEnabled2048, 2);
     world.is_passed_by(None);
@@ -246,7 +246,7 @@ fn without_a_block_nothing_is_done() {
     assert_eq!(world.stats([Stat::ThpCollapseAllocFailed, Stat::ThpCollapseAlloc]), [2, 0]);
     let minute = 60_000_000_000;
     assert!((minute..2 * minute).contains(&world.bench.mm.machine().now()));
-    held.into_iter().for_each(|pfn| st.put(pfn));
+    held.into_iter().for_each(|pfn| core.put(pfn));
     world.end();
 }
 
@@ -269,14 +269,14 @@ fn a_group_without_room_keeps_its_pages() {
 #[test]
 fn a_page_that_somebody_uses_keeps_all_others() {
     let world = world(BATCH, 300);
-    let (st, pfn) = (&world.bench.mm.store, world.head_at(0, FIRST + 150));
-    assert!(st.try_lock_folio(pfn));
+    let (core, pfn) = (&world.bench.mm.core, world.head_at(0, FIRST + 150));
+    assert!(core.try_lock_folio(pfn));
     world.refuses(Error::Again);
-    st.unlock_folio(pfn);
-    st.frames[pfn].get(1);
+    core.unlock_folio(pfn);
+    core.frames[pfn].get(1);
     world.refuses(Error::Again);
     assert_eq!(world.stats([Stat::ThpCollapseAlloc]), [0], "it is seen before a folio is made");
-    st.put(pfn);
+    core.put(pfn);
     assert_eq!(world.collapse(), Ok(1));
     world.end();
 }
@@ -286,8 +286,8 @@ fn a_page_that_somebody_uses_keeps_all_others() {
 fn what_changes_while_pages_are_brought_back_is_seen() {
     type Meanwhile = fn(&'static Bench, Pfn);
     let cases: [(Meanwhile, Error); 3] = [
-        (|bench, pfn| assert!(bench.mm.store.try_lock_folio(pfn)), Error::Again),
-        (|bench, pfn| bench.mm.store.frames[pfn].get(1), Error::Again),
+        (|bench, pfn| assert!(bench.mm.core.try_lock_folio(pfn)), Error::Again),
+        (|bench, pfn| bench.mm.core.frames[pfn].get(1), Error::Again),
         (World::swap_out, Error::Invalid),
     ];
     for policy in [BATCH, LAZY] {
@@ -312,14 +312,14 @@ fn what_changes_while_pages_are_brought_back_is_seen() {
             let after = world.mapped(0);
             assert_eq!(after.len(), before.len());
             assert!(after.iter().all(|page| !page.3 || page.0 == FIRST + 50), "{after:?}");
-            let st = &bench.mm.store;
+            let core = &bench.mm.core;
             if error == Error::Again {
-                let locked = st.frames[victim].has(FrameFlags::LOCKED);
-                if locked { st.unlock_folio(victim) } else { st.put(victim) }
+                let locked = core.frames[victim].has(FrameFlags::LOCKED);
+                if locked { core.unlock_folio(victim) } else { core.put(victim) }
             }
             assert_eq!(bench.mm.collapse(space, Vpn(FIRST), TABLE), Ok(1), "then all is there");
             let counts = [Resident::Anon, Resident::Swap]
-                .map(|kind| st.tables.lock(bench.mm.ground(), space).counts().get(kind));
+                .map(|kind| core.tables.lock(bench.mm.mmu(), space).counts().get(kind));
             assert_eq!(counts, [512, 0]);
             world.end();
         }
@@ -391,13 +391,13 @@ fn khugepaged_asks_how_much_others_map() {
 #[test]
 fn khugepaged_asks_whether_pages_are_used() {
     let world = world(BATCH, 400);
-    let (st, space) = (&world.bench.mm.store, world.spaces[0].0);
+    let (core, space) = (&world.bench.mm.core, world.spaces[0].0);
     world.set(Knob::HugepagesEnabled2048, 2);
     let forget = |from, to| {
         for i in from..to {
             let pfn = world.head_at(0, FIRST + i);
-            st.rmap.referenced(st.memory(), pfn, None, None);
-            st.frames[pfn].clear(FrameFlags::REFERENCED);
+            core.rmap.referenced(core, pfn, None, None);
+            core.frames[pfn].clear(FrameFlags::REFERENCED);
         }
     };
     forget(0, 400);
@@ -405,7 +405,7 @@ fn khugepaged_asks_whether_pages_are_used() {
     assert!(world.bench.mm.machine().held(CpuId(0), Vpn(FIRST)).is_some());
     // A page in swap is worth it only among used ones.
     let mark = |i| {
-        let mut tables = st.tables.lock(st.memory().ground(), space);
+        let mut tables = core.tables.lock(core, space);
         let slot = tables.find(Vpn(FIRST + i)).unwrap().slot;
         tables.mark_used(slot, false);
     };
@@ -424,11 +424,11 @@ fn what_was_owed_for_the_table_is_paid() {
     let mut world = world(LAZY, 100);
     let (bench, space) = (world.bench, world.spaces[0].0);
     // Read-only for both CPUs, so that its flush may wait.
-    let st = &bench.mm.store;
-    st.gather(space, |gather| {
-        let mut tables = st.tables.lock(st.memory().ground(), space);
+    let core = &bench.mm.core;
+    core.gather(space, |gather| {
+        let mut tables = core.tables.lock(core, space);
         let run = tables.find(Vpn(FIRST)).unwrap();
-        gather.tightened(st.memory().ground(), tables.forbid_writes(&run));
+        gather.tightened(core, tables.forbid_writes(&run));
     });
     world.run_on(1, Some(space));
     world.load(0, FIRST);
@@ -486,7 +486,7 @@ fn what_is_locked_in_memory_stays_so() {
     world.range(0, What::Lock, FIRST, BOTH);
     assert_eq!(world.collapse(), Ok(1));
     let head = world.head_at(0, FIRST);
-    assert!(world.bench.mm.store.frames[head].has(FrameFlags::MLOCKED));
+    assert!(world.bench.mm.core.frames[head].has(FrameFlags::MLOCKED));
     assert_eq!(world.stats([Stat::NrMlock]), [BOTH as i64]);
     world.range(0, What::Unlock, FIRST, BOTH);
     world.end();

@@ -45,12 +45,12 @@ impl Bench {
 
     /// The pages leave the file and stay mapped.
     fn cut(&self) {
-        self.mm.store.cache.set_size(self.file, 0);
-        self.mm.store.cache.truncate(self.mm.store.memory(), self.file, PageIndex(0));
+        self.mm.core.cache.set_size(self.file, 0);
+        self.mm.core.cache.truncate(&self.mm.core, self.file, PageIndex(0));
     }
 
     fn resident(&self) -> [i64; 3] {
-        let mut tables = self.mm.store.tables.lock(self.mm.ground(), self.space);
+        let mut tables = self.mm.core.tables.lock(self.mm.mmu(), self.space);
         [Resident::Anon, Resident::File, Resident::Shmem].map(|kind| tables.counts().get(kind))
     }
 }
@@ -75,20 +75,20 @@ fn a_page_that_was_cut_off_counts_as_it_did() {
 #[test]
 fn a_large_folio_that_was_cut_off_is_not_split() {
     let bench = Bench::of_folios(FileKind::Shmem, 2);
-    let st = &bench.mm.store;
+    let core = &bench.mm.core;
     let head = {
-        let tables = st.tables.lock(bench.mm.ground(), bench.space);
-        st.frames.head(tables.find(AT).unwrap().entry.pfn())
+        let tables = core.tables.lock(bench.mm.mmu(), bench.space);
+        core.frames.head(tables.find(AT).unwrap().entry.pfn())
     };
-    assert_eq!(st.frames[head].order(), Order(2));
-    st.frames[head].get(1);
+    assert_eq!(core.frames[head].order(), Order(2));
+    core.frames[head].get(1);
     bench.mm.munmap(bench.space, AT, PAGES).unwrap();
     bench.cut();
-    assert!(st.try_lock_folio(head) && st.frames[head].has(FrameFlags::DIRTY));
-    assert!(!st.cache.split(st.memory(), head, Order::ZERO, None));
-    assert_eq!(st.frames[head].order(), Order(2));
-    st.unlock_folio(head);
-    st.put(head);
+    assert!(core.try_lock_folio(head) && core.frames[head].has(FrameFlags::DIRTY));
+    assert!(!core.cache.split(core, head, Order::ZERO, None));
+    assert_eq!(core.frames[head].order(), Order(2));
+    core.unlock_folio(head);
+    core.put(head);
     bench.mm.validate().unwrap();
 }
 

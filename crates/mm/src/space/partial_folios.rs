@@ -7,39 +7,39 @@
 
 use crate::frame::FolioPages;
 use crate::machine::Machine;
-use crate::store::Store;
-use crate::table::Run;
+use crate::mm_core::MmCore;
+use crate::table::EntryRun;
 use crate::units::*;
 use std_alloc::vec::Vec;
 
 /// A part of a folio of anonymous memory that a walk has passed.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct PartialFolio {
     head: Pfn,
     pages: (Vpn, Vpn),
 }
 
 /// What a walk of `range` has passed.
-pub(super) struct Passed {
+pub(super) struct PartialFolios {
     range: (Vpn, Vpn),
     /// Pages of a folio that the last runs mapped, and the page behind them.
     last: Option<(FolioPages, Vpn)>,
     /// Parts, with a reference of their folio each.
-    parts: Vec<Part>,
+    parts: Vec<PartialFolio>,
 }
 
-impl Passed {
-    pub(super) fn new(range: (Vpn, Vpn)) -> Passed {
-        Passed { range, last: None, parts: Vec::new() }
+impl PartialFolios {
+    pub(super) fn new(range: (Vpn, Vpn)) -> PartialFolios {
+        PartialFolios { range, last: None, parts: Vec::new() }
     }
 
     /// Pass a run. If it ends a folio that lies in the range whole, and is mapped nowhere else, that folio.
     #[inline]
-    pub(super) fn pass<M: Machine>(&mut self, st: &Store<M>, run: &Run) -> Option<FolioPages> {
+    pub(super) fn pass<M: Machine>(&mut self, core: &MmCore<M>, run: &EntryRun) -> Option<FolioPages> {
         let (last, mut pages) = match run.entry.is_present() {
-            true => (self.last.take(), run.mapped(&st.frames)),
+            true => (self.last.take(), run.mapped(&core.frames)),
             false => {
-                self.end(st);
+                self.end(core);
                 return None;
             }
         };
@@ -47,12 +47,12 @@ impl Passed {
             Some((before, end)) if end == run.page && before.first.add(before.count) == pages.first => {
                 pages = FolioPages { count: before.count + pages.count, ..before };
             }
-            Some(part) => self.note(st, part),
+            Some(part) => self.note(core, part),
             None => {}
         }
-        let folio = &st.frames[pages.head];
+        let folio = &core.frames[pages.head];
         if self.reaches_out(run) {
-            self.note(st, (pages, run.end()));
+            self.note(core, (pages, run.end()));
         } else if pages.count < folio.pages() {
             self.last = Some((pages, run.end()));
         } else {
@@ -64,54 +64,54 @@ impl Passed {
 
     /// Does a large entry map more than the range?
     #[inline]
-    pub(super) fn reaches_out(&self, run: &Run) -> bool {
+    pub(super) fn reaches_out(&self, run: &EntryRun) -> bool {
         run.is_large() && (run.page < self.range.0 || run.end() > self.range.1)
     }
 
     /// Nothing continues the last run. The tables are still locked.
-    pub(super) fn end<M: Machine>(&mut self, st: &Store<M>) {
+    pub(super) fn end<M: Machine>(&mut self, core: &MmCore<M>) {
         if let Some(part) = self.last.take() {
-            self.note(st, part);
+            self.note(core, part);
         }
     }
 
     #[cold]
-    fn note<M: Machine>(&mut self, st: &Store<M>, (pages, end): (FolioPages, Vpn)) {
-        let (head, folio) = (pages.head, &st.frames[pages.head]);
+    fn note<M: Machine>(&mut self, core: &MmCore<M>, (pages, end): (FolioPages, Vpn)) {
+        let (head, folio) = (pages.head, &core.frames[pages.head]);
         let several = folio.mapcount() > 1;
-        let entire = st.frames.entire_mapcount(head) > 0;
+        let entire = core.frames.entire_mapcount(head) > 0;
         let shared =
-            several && (entire || folio.mapcount() > folio.pages() || st.frames.page_mapcount(head) > 1);
+            several && (entire || folio.mapcount() > folio.pages() || core.frames.page_mapcount(head) > 1);
         if folio.is_anon() && !shared {
             folio.get(1);
             let first = Vpn(end.0 - u64::from(pages.count));
-            self.parts.push(Part { head, pages: (first.max(self.range.0), end.min(self.range.1)) });
+            self.parts.push(PartialFolio { head, pages: (first.max(self.range.0), end.min(self.range.1)) });
         }
     }
 
     /// Split the folios that were passed in part, and call `again` for what was passed of each that could be. No tables
-    /// are locked; [`Passed::end`] was called when they still were.
-    pub(super) fn split_parts<M: Machine>(self, st: &Store<M>, mut again: impl FnMut((Vpn, Vpn))) {
+    /// are locked; [`PartialFolios::end`] was called when they still were.
+    pub(super) fn split_parts<M: Machine>(self, core: &MmCore<M>, mut again: impl FnMut((Vpn, Vpn))) {
         let mut parts = self.parts;
         parts.sort_by_key(|part| part.head);
         for parts in parts.chunk_by(|a, b| a.head == b.head) {
             let head = parts[0].head;
             // Who splits has one reference.
-            st.put_many(head, parts.len() as u32 - 1);
-            if st.try_lock_folio(head) {
-                let large = st.frames[head].order() > Order::ZERO;
-                let split = !large || st.rmap.split_anon(st.memory(), head, None).is_some();
-                st.unlock_folio(head);
+            core.put_many(head, parts.len() as u32 - 1);
+            if core.try_lock_folio(head) {
+                let large = core.frames[head].order() > Order::ZERO;
+                let split = !large || core.rmap.split_anon(core, head, None).is_some();
+                core.unlock_folio(head);
                 if split {
                     parts.iter().for_each(|part| again(part.pages));
                 }
             }
-            st.put(head);
+            core.put(head);
         }
     }
 
     /// Split nothing.
-    pub(super) fn give_up<M: Machine>(self, st: &Store<M>) {
-        self.parts.iter().for_each(|part| st.put(part.head));
+    pub(super) fn give_up<M: Machine>(self, core: &MmCore<M>) {
+        self.parts.iter().for_each(|part| core.put(part.head));
     }
 }

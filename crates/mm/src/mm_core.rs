@@ -8,7 +8,7 @@ use crate::rmap::Rmap;
 use crate::units::*;
 
 /// State of floors 3 to 6.
-pub struct Store<M> {
+pub struct MmCore<M> {
     memory: Memory<M>,
     /// Page caches of files.
     pub cache: Cache,
@@ -20,7 +20,7 @@ pub struct Store<M> {
     pub hot: Hot,
 }
 
-impl<M> core::ops::Deref for Store<M> {
+impl<M> core::ops::Deref for MmCore<M> {
     type Target = Memory<M>;
 
     #[inline]
@@ -29,12 +29,12 @@ impl<M> core::ops::Deref for Store<M> {
     }
 }
 
-impl<M: Machine> Store<M> {
+impl<M: Machine> MmCore<M> {
     /// Put the rooms together. `zero` is a frame that stays allocated and zeroed for ever.
-    pub fn new(memory: Memory<M>, cache: Cache, zero: Pfn) -> Store<M> {
+    pub fn new(memory: Memory<M>, cache: Cache, zero: Pfn) -> MmCore<M> {
         let frames = memory.machine.memory().iter().map(|range| u64::from(range.frames)).sum();
         let hot = Hot::new(memory.tiers.nodes(), frames);
-        Store { memory, cache, rmap: Rmap::default(), zero, hot }
+        MmCore { memory, cache, rmap: Rmap::default(), zero, hot }
     }
 
     /// Floors 3 to 5.

@@ -10,7 +10,7 @@ use crate::tier::Tiers;
 use crate::units::*;
 
 /// The machine and what is known of it.
-pub struct Base<M> {
+pub struct Platform<M> {
     /// The machine.
     pub machine: M,
     /// One record a frame.
@@ -25,13 +25,13 @@ pub struct Base<M> {
     pub tiers: Tiers,
 }
 
-impl<M: Machine> Base<M> {
+impl<M: Machine> Platform<M> {
     /// Records and counters for `machine`.
-    pub fn new(machine: M, knobs: Knobs) -> Base<M> {
+    pub fn new(machine: M, knobs: Knobs) -> Platform<M> {
         let end = machine.memory().iter().map(|range| range.start.0 + range.frames).max().unwrap_or(0);
         let stats = Stats::new(machine.cpus());
         let tiers = Tiers::new(&machine);
-        Base {
+        Platform {
             frames: FrameTable::new(end as usize),
             stats,
             sizes: SizeStats::default(),
