@@ -2,14 +2,14 @@
 
 use crate::{disk, sched};
 
-/// Tasks that are left when the daemons have ended: the caller, and the task of the disks.
-const LEFT: usize = 2;
+/// Tasks that remain when the daemons have ended: the calling one, and the disks'.
+const REMAINING_TASKS: usize = 2;
 
-/// Waits until the daemons and all transfers have ended: then nothing changes the structures, and they can be validated.
-/// The first task calls this when all tasks of programs have ended.
+/// Wait until the daemons and all transfers have ended, so that structures can be validated when nothing
+/// changes them. Called by the first task, after all others have ended.
 pub fn quiesce() {
     sched::stop();
-    while sched::alive() > LEFT || !disk::is_idle() {
+    while sched::alive() > REMAINING_TASKS || !disk::is_idle() {
         sched::yield_now();
     }
 }

@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
         config.profile = self.profile_tree;
         config.visits = self.visits.to_vec();
         let (outcome, mut warnings) = self.program.run(&config)?;
-        if !self.program.may_die() {
+        if !self.program.may_be_oom_killed() {
             self.finished(&outcome)?;
         }
         warnings.extend(self.memory.filter(|_| reclaimed(&outcome) == 0).map(|memory| {

@@ -1,23 +1,24 @@
-//! System calls: the instruction, and the numbers of the calls that the trap handler serves itself. All other calls go to
-//! the hooks.
+//! System calls: the instruction, and the numbers of the calls that the trap handler serves itself. The hooks get all
+//! others.
 
 use core::arch::asm;
 
-/// Lets other tasks run.
+/// Yield the CPU.
 pub const YIELD: u64 = u64::MAX;
-/// A program has panicked: address and length of what it says.
+/// A program has panicked: address and length of its message.
 pub const PANIC: u64 = u64::MAX - 1;
-/// A program's heap has nothing left for so many bytes.
+/// A program's heap has too little memory for this number of bytes.
 pub const NO_MEMORY: u64 = u64::MAX - 2;
 
-/// A system call. In ring 3 only.
+/// Make a system call. In ring 3 only.
 ///
 /// # Safety
-/// The call does what its number says; memory that it is told of is the program's to give.
+/// The effect of the call must be sound, and the program must own the memory in its arguments.
 #[inline]
 pub unsafe fn system_call(number: u64, args: [u64; 6]) -> [u64; 2] {
     let (first, second);
-    // SAFETY: as the caller promises; the kernel keeps all registers but these and the vector registers.
+    // SAFETY: as the caller promises; the kernel preserves all registers except these and the vector
+    // registers.
     unsafe {
         asm!(
             "syscall",

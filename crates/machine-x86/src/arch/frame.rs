@@ -1,6 +1,6 @@
-//! What a trap finds: the registers of the code that it interrupted.
+//! The frame of a trap.
 
-/// The registers that a function may change, of the code that was interrupted, as the stubs push them.
+/// The caller-saved registers of the interrupted code, as the stubs push them.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 #[allow(missing_docs, reason = "the names are the registers'")]
@@ -24,7 +24,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Whether ring 3 was interrupted.
+    /// Whether it is from ring 3.
     pub fn is_user(&self) -> bool {
         self.cs & 3 == 3
     }

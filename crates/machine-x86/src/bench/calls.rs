@@ -1,4 +1,4 @@
-//! The benchmark's own calls, by which ring 3 asks ring 0 for counts and hands in results.
+//! The calls of the benchmark itself: ring 3 asks ring 0 for counts, and passes results to it.
 
 use crate::arch::cpu;
 use crate::machine::mm;
@@ -7,20 +7,20 @@ use alloc::format;
 use core::sync::atomic::Ordering::*;
 use mm::stat::Stat;
 
-/// Time stamps that CPUs have rested for, summed up.
-pub const RESTED: u64 = u64::MAX - 16;
+/// Idle time of all CPUs so far, in time stamps.
+pub const IDLE: u64 = u64::MAX - 16;
 /// A result: number of the operation, tenths of an instruction for each unit, units.
 pub const RESULT: u64 = u64::MAX - 17;
-/// Interrupts of all CPUs' timers so far.
+/// Timer interrupts of all CPUs so far.
 pub const TICKS: u64 = u64::MAX - 18;
 /// Pages migrated so far.
 pub const MIGRATED: u64 = u64::MAX - 19;
 /// The youngest generation of the root group.
 pub const YOUNGEST: u64 = u64::MAX - 20;
-/// Age it: its number.
+/// Age the youngest generation, given its number.
 pub const AGE: u64 = u64::MAX - 21;
 
-/// An operation, by its place in [`NAMES`].
+/// An operation; an index of [`NAMES`].
 #[derive(Clone, Copy)]
 pub enum Operation {
     AnonFault,
@@ -34,7 +34,7 @@ pub enum Operation {
     AgePage,
 }
 
-/// The operations, as results name them.
+/// The names of the operations in results.
 const NAMES: [&str; 9] = [
     "anon_fault",
     "munmap_1",
@@ -47,20 +47,20 @@ const NAMES: [&str; 9] = [
     "age_page",
 ];
 
-/// Serves a call of the benchmark, in ring 0; `None` if it is none.
+/// Handle a call of the benchmark in ring 0; `None` if it is not one.
 pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
     match number {
-        RESTED => Some([sched::rested(), 0]),
+        IDLE => Some([sched::idle_time(), 0]),
         TICKS => Some([cpu::all().iter().map(|cpu| cpu.counts.ticks.load(Relaxed)).sum(), 0]),
         MIGRATED => Some([mm().mmu().stats.read(Stat::PgmigrateSuccess) as u64, 0]),
         YOUNGEST => {
             let generations = mm().lru_gen(false);
             let youngest = generations.lines().last().and_then(|line| line.split_whitespace().next());
-            Some([youngest.and_then(|seq| seq.parse().ok()).expect("a generation has a number"), 0])
+            Some([youngest.and_then(|seq| seq.parse().ok()).expect("a generation must have a number"), 0])
         }
         AGE => {
             mm().lru_gen_command(&format!("+ 0 0 {} 200 1", args[0]))
-                .expect("the generation is the youngest");
+                .expect("the generation must be the youngest");
             Some([0; 2])
         }
         RESULT => {

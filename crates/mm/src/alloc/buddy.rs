@@ -409,7 +409,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     }
 
     /// The ground below.
-    pub fn base(&self) -> &'a Mmu<M> {
+    pub fn mmu(&self) -> &'a Mmu<M> {
         self.mmu
     }
 

@@ -92,7 +92,7 @@ impl Disks {
             }
         }
         let store = STORE.with_borrow(|store| store.clone()).expect("a store was made");
-        store.cache.io_done(store, &io);
+        store.cache.io_done(&store, &io);
         true
     }
 }
@@ -381,7 +381,7 @@ proptest! {
                     }
                 }
                 Op::EndIo(n) => { (0..n).all(|_| core.machine.end_one()); }
-                Op::DropClean => { core.cache.drop_clean(core); }
+                Op::DropClean => { core.cache.drop_clean(&core); }
                 Op::Hold(f, index) => match held.take() {
                     Some(pfn) => core.put(pfn),
                     None => {
@@ -395,7 +395,7 @@ proptest! {
         held.into_iter().for_each(|pfn| core.put(pfn));
         while core.machine.end_one() {}
         for file in files {
-            core.cache.destroy(core, file);
+            core.cache.destroy(&core, file);
         }
         check(&core);
         // Slots that lost their last entry while they were written: the folio is reclaim's to find.
@@ -415,7 +415,7 @@ fn a_sequential_reader_waits_less_and_less() {
     let file = disk_file(&core, 0, 200);
     let mut waits = 0;
     for index in 0..200 {
-        let page = core.cache.get_page(core, file, PageIndex(index), ReadHint::default(), ROOT).unwrap();
+        let page = core.cache.get_page(&core, file, PageIndex(index), ReadHint::default(), ROOT).unwrap();
         waits += u32::from(page.major);
         core.put(page.folio);
         // The device is fast: what was submitted arrives before the next page is wanted.
@@ -445,19 +445,19 @@ fn a_fault_reads_around_itself() {
     let core = store(4096, 8);
     let file = disk_file(&core, 0, 2000);
     let hint = ReadHint { fault: true, ..ReadHint::default() };
-    let page = core.cache.get_page(core, file, PageIndex(100), hint, ROOT).unwrap();
+    let page = core.cache.get_page(&core, file, PageIndex(100), hint, ROOT).unwrap();
     assert!(page.major);
     core.put(page.folio);
     while core.machine.end_one() {}
     let mut seen = Vec::new();
-    core.cache.resident(core, file, PageIndex(0), 2000, |run| {
+    core.cache.resident(&core, file, PageIndex(0), 2000, |run| {
         seen.extend((0..run.pages as u64).map(|i| run.index.0 + i));
         core.unlock_folio(run.folio);
         core.put_many(run.folio, run.pages);
     });
     // The marked page, 8 before the end, must go through get_page.
     assert_eq!(seen, (84..116).filter(|&index| index != 108).collect::<Vec<_>>());
-    let page = core.cache.get_page(core, file, PageIndex(108), hint, ROOT).unwrap();
+    let page = core.cache.get_page(&core, file, PageIndex(108), hint, ROOT).unwrap();
     assert!(!page.major);
     core.put(page.folio);
     assert_eq!(core.machine.submitted(), 64);
@@ -505,12 +505,12 @@ fn swap_comes_back_in_clusters() {
     assert_eq!(slots, (0..32).map(SwapSlot).collect::<Vec<_>>());
     let mut majors = 0;
     for &slot in &slots {
-        let page = swapin(core, slot, ROOT).unwrap();
+        let page = swapin(&core, slot, ROOT).unwrap();
         assert_eq!(core.machine.stamp(page.folio), slot.0 as u64 + 500);
         majors += u64::from(page.major);
         while core.machine.end_one() {}
         check(&core);
-        drop_swap_entry(core, slot);
+        drop_swap_entry(&core, slot);
         core.put(page.folio);
     }
     let reads = [Stat::PswpIn, Stat::PswpOut, Stat::SwapRa, Stat::SwapRaHit, Stat::WorkingsetRefaultAnon];

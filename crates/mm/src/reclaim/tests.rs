@@ -47,7 +47,7 @@ impl Bench {
         let zero = memory.new_folio(Order::ZERO, Gfp::user(ROOT)).unwrap();
         let core = MmCore::new(memory, Cache::new(), zero);
         let space = core.tlb.create();
-        core.tables.create(core, &core.alloc, space, Means::new(Watermark::Min, Reserve::None)).unwrap();
+        core.tables.create(&core, &core.alloc, space, Means::new(Watermark::Min, Reserve::None)).unwrap();
         let set = core.rmap.create_anon();
         let file = core.cache.create(FileKind::Disk { device: DeviceId(0), block: 0 }, 0);
         let bench = Bench { core, state, space, set, file };

@@ -37,7 +37,7 @@ impl Bench {
         for space in spaces {
             memory
                 .tables
-                .create(memory, &memory.alloc, space, Means::new(Watermark::Min, Reserve::None))
+                .create(&memory, &memory.alloc, space, Means::new(Watermark::Min, Reserve::None))
                 .unwrap();
         }
         let set = rmap.create_anon();

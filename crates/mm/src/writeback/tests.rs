@@ -72,7 +72,7 @@ fn the_flusher_does_not_sleep_through_the_end() {
     core.knobs.set(Knob::DirtyWritebackCentisecs, 0).unwrap();
     let file = disk_file(&core, 0, 0);
     write(&core, file, 0, PAGE_SIZE, 1);
-    core.cache.want_flusher(core);
+    core.cache.want_flusher(&core);
     core.machine.stop_at_next_transfer();
     flusher(&core, &Writeback::default());
     assert_eq!(core.machine.submitted(), 1);

@@ -55,7 +55,7 @@ fn what_is_read_at_random_or_announced_is_read_in_pages() {
     for index in [700, 50, 1200, 333, 999] {
         assert_eq!(read(&core, file, index, 1), [virgin(DISK, index)]);
     }
-    core.cache.read_ahead(core, file, PageIndex(2048), 64, ROOT).unwrap();
+    core.cache.read_ahead(&core, file, PageIndex(2048), 64, ROOT).unwrap();
     assert!(orders(&core, file).iter().all(|&(_, order)| order == 0));
     check(&core);
 }
@@ -65,7 +65,7 @@ fn a_fault_reads_around_itself_in_folios_of_four() {
     let core = large_store(4096, 9, 128);
     let file = disk_file(&core, 0, 2000);
     let hint = ReadHint { fault: true, ..ReadHint::default() };
-    let page = core.cache.get_page(core, file, PageIndex(101), hint, ROOT).unwrap();
+    let page = core.cache.get_page(&core, file, PageIndex(101), hint, ROOT).unwrap();
     assert_eq!(page.pfn.0 - page.folio.0, 1, "the second page of its folio");
     assert_eq!(core.machine.stamp(page.pfn), virgin(DISK, 101));
     core.put(page.folio);
@@ -75,7 +75,7 @@ fn a_fault_reads_around_itself_in_folios_of_four() {
         [0, 1, 2, 2, 2, 2, 2, 2, 2, 0]
     );
     let mut seen = 0;
-    core.cache.resident(core, file, PageIndex(86), 9, |run| {
+    core.cache.resident(&core, file, PageIndex(86), 9, |run| {
         seen += run.pages;
         assert_eq!(run.pfn.0 - run.folio.0, (run.index.0 % core.frames[run.folio].pages() as u64) as u32);
         assert!(run.index.0 >= 86 && run.index.0 + run.pages as u64 <= 95, "{run:?}");
@@ -93,7 +93,7 @@ fn without_a_block_of_the_size_smaller_ones_must_do() {
     let pages: Vec<Pfn> = (0..3000).map(|_| core.new_folio(Order::ZERO, ROOT).unwrap()).collect();
     let (kept, free): (Vec<Pfn>, Vec<Pfn>) = pages.iter().partition(|pfn| pfn.0 % 8 == 0);
     free.iter().for_each(|&pfn| core.put(pfn));
-    core.alloc.drain_all(core);
+    core.alloc.drain_all(&core);
     let file = disk_file(&core, 0, 2000);
     for index in 0..1500 {
         assert_eq!(read(&core, file, index, 1), [virgin(DISK, index)]);
@@ -143,7 +143,7 @@ fn a_cut_splits_a_folio_into_parts_as_large_as_it_allows() {
     assert_eq!(orders(&core, file)[1], (32, 0));
     check(&core);
     truncate(&core, file, 0);
-    core.alloc.drain_all(core);
+    core.alloc.drain_all(&core);
     assert_eq!((core.stats.read(Stat::NrDirty), core.stats.read(Stat::NrFilePages)), (0, 0));
     check(&core);
 }
@@ -167,7 +167,7 @@ fn a_folio_that_somebody_reads_is_not_split_and_shows_zeroes_behind_the_cut() {
     // Nor does the device bring back what was cut off.
     sync(&core, file, 0, u64::MAX);
     core.put(held);
-    assert_eq!(core.cache.drop_clean(core), 64);
+    assert_eq!(core.cache.drop_clean(&core), 64);
     assert_eq!(read(&core, file, 18, 4), [1, 1, 0, 0]);
     check(&core);
 }
@@ -197,7 +197,7 @@ fn shmem_comes_in_folios_that_the_file_has_room_for() {
     let core = store(4096, 64);
     core.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
     let file = core.cache.create(FileKind::Shmem, 45 * PAGE_SIZE);
-    let page = core.cache.get_page(core, file, PageIndex(21), ReadHint::default(), ROOT).unwrap();
+    let page = core.cache.get_page(&core, file, PageIndex(21), ReadHint::default(), ROOT).unwrap();
     assert_eq!((page.pfn.0 - page.folio.0, core.machine.stamp(page.pfn), page.major), (5, 0, false));
     core.put(page.folio);
     write(&core, file, 40 * PAGE_SIZE, 3, 9);
@@ -218,7 +218,7 @@ fn a_folio_that_is_no_longer_all_on_the_device_is_given_up() {
     truncate(&core, file, 2);
     core.cache.set_size(file, 8 * PAGE_SIZE);
     let place = (PageIndex(0), Order(3));
-    assert_eq!(core.cache.read_folio(core, file, place, true, ROOT), Ok(None));
+    assert_eq!(core.cache.read_folio(&core, file, place, true, ROOT), Ok(None));
     assert_eq!((core.cache.file(file).cached(), core.stats.read(Stat::NrFilePages)), (0, 0));
     check(&core);
     assert_eq!(read(&core, file, 0, 4), [virgin(DISK, 0), virgin(DISK, 1), 0, 0]);

@@ -512,7 +512,7 @@ fn nothing_is_deferred_while_rights_are_taken() {
                 gather.tightened(bench.mm.mmu(), tables.forbid_writes(&run));
             }
         }
-        assert_eq!(bench.unmap(), 0, "a CPU can still core");
+        assert_eq!(bench.unmap(), 0, "a CPU can still store");
     });
     protect(&bench);
     bench.use_pages(false);

@@ -37,14 +37,14 @@ impl Bench {
         (bench, id)
     }
 
-    pub fn base(&self) -> &Mmu<TestMachine> {
+    pub fn mmu(&self) -> &Mmu<TestMachine> {
         &self.core
     }
 
     /// Runs of present entries of `[start, end)`.
     pub fn runs(&self, id: SpaceId, start: u64, end: u64) -> Vec<EntryRun> {
         let mut runs = Vec::new();
-        let mut tables = self.core.tables.lock(self.base(), id);
+        let mut tables = self.core.tables.lock(self.mmu(), id);
         tables.for_each(Vpn(start), Vpn(end), |_, run| runs.push(run));
         runs.retain(|run| run.entry.is_present());
         runs
@@ -66,7 +66,7 @@ impl Bench {
     pub fn advise(&self, id: SpaceId, at: u64, pages: u64, advice: Advice) -> Option<usize> {
         let advised = self.spaces.madvise(&self.core, id, Vpn(at), pages, advice).ok()?;
         for &pfn in &advised.page_out {
-            self.core.lru.putback(self.base(), pfn);
+            self.core.lru.putback(self.mmu(), pfn);
             self.core.put(pfn);
         }
         Some(advised.page_out.len())
@@ -74,7 +74,7 @@ impl Bench {
 
     /// The rooms below are whole.
     pub fn check_rooms(&self) {
-        let platform = self.base();
+        let platform = self.mmu();
         self.spaces.validate(&self.core, self.core.tlb.bound()).unwrap();
         self.core.alloc.validate(platform).unwrap();
         self.core.lru.validate(platform).unwrap();

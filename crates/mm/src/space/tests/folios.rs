@@ -137,7 +137,7 @@ impl World {
     /// Which sizes of anonymous folios faults may make, from 16 KiB on.
     pub fn enable(&self, sizes: &[u64]) {
         let all = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
-        all.zip(sizes).for_each(|(&knob, &size)| self.base().knobs.set(knob, size).unwrap());
+        all.zip(sizes).for_each(|(&knob, &size)| self.mmu().knobs.set(knob, size).unwrap());
     }
 
     fn apply(&mut self, who: usize, op: Op) {
@@ -152,7 +152,7 @@ impl World {
                 let _ = spaces.fault(core, id, Vpn(at), access, gfp());
             }
             Op::Mark { at, dirty } => {
-                let mut tables = core.tables.lock(self.base(), id);
+                let mut tables = core.tables.lock(self.mmu(), id);
                 if let Some(run) = tables.find(Vpn(at)).filter(|run| run.entry.is_present()) {
                     tables.mark_used(run.slot, dirty && run.entry.has(Bits::WRITE));
                 }
@@ -183,9 +183,9 @@ impl World {
                     let frame = &core.frames[pfn];
                     // Entry by entry, what comes before a page that was written is dropped; a run stays whole.
                     if !frame.is_anon() || !(frame.has(FrameFlags::SWAPBACKED) || self.is_dirty(pfn)) {
-                        let mut batch = UnmapBatch::new(self.base());
+                        let mut batch = UnmapBatch::new(self.mmu());
                         core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut batch);
-                        batch.settle(self.base(), &core.tlb);
+                        batch.settle(self.mmu(), &core.tlb);
                     }
                 });
             }
@@ -246,7 +246,7 @@ impl World {
         let pages = FolioPages::all(&core.frames, pfn);
         core.make_large_anon(pfn, Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(at)));
         self.install(id, at, pages);
-        core.lru.add(self.base(), pfn, false);
+        core.lru.add(self.mmu(), pfn, false);
         core.put(pfn);
     }
 
@@ -260,7 +260,7 @@ impl World {
         let Ok(pfn) = core.new_folio(order, gfp()) else { return };
         core.frames[pfn].set_owner(Owner::File(file), index);
         core.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-        core.lru.add(self.base(), pfn, false);
+        core.lru.add(self.mmu(), pfn, false);
         for &id in &self.ids {
             if self.is_free(id, at, order) && shown(id) == Some((file, index)) {
                 self.install(id, at, FolioPages::all(&core.frames, pfn));
@@ -293,12 +293,12 @@ impl World {
         let mut done = 0;
         while done < all.count {
             let page = Vpn(at + done as u64);
-            let mut tables = core.tables.lock(self.base(), id);
+            let mut tables = core.tables.lock(self.mmu(), id);
             let slot = tables.reserve(&core.alloc, page, gfp().means()).unwrap();
             let count = (all.count - done).min(slot.room());
             let pages = FolioPages { first: all.first.add(done), count, ..all };
             core.frames[all.head].get(count);
-            core.rmap.add_range(self.base(), pages);
+            core.rmap.add_range(self.mmu(), pages);
             tables.counts().add(kind, i64::from(count));
             if anon {
                 tables.settle_at(slot, page).install(slot, page, pages, rights, Writes::Private);
@@ -317,7 +317,7 @@ impl World {
             for run in self.runs(id, ANON, END) {
                 for (i, page) in (0..).zip(run.mapped(&core.frames).iter()) {
                     let (head, record) = (core.frames.head(page), &core.frames[core.frames.head(page)]);
-                    let found = core.tables.lock(self.base(), id).find(Vpn(run.page.0 + i)).unwrap().entry;
+                    let found = core.tables.lock(self.mmu(), id).find(Vpn(run.page.0 + i)).unwrap().entry;
                     let rights = found.bits() & (Bits::PRESENT | Bits::WRITE | Bits::USER | Bits::DIRTY);
                     let counts = [
                         record.order().0 as u32,
@@ -337,9 +337,9 @@ impl World {
 
     fn counters(&self) -> Vec<i64> {
         let counted = [Stat::NrAnonPages, Stat::NrMapped, Stat::Pgfree, Stat::NrShmem, Stat::Pgreuse];
-        let mut all: Vec<_> = counted.iter().map(|&stat| self.base().stats.read(stat)).collect();
+        let mut all: Vec<_> = counted.iter().map(|&stat| self.mmu().stats.read(stat)).collect();
         for &id in &self.ids {
-            let mut tables = self.core.tables.lock(self.base(), id);
+            let mut tables = self.core.tables.lock(self.mmu(), id);
             let kinds = [Resident::Anon, Resident::File, Resident::Shmem, Resident::Swap];
             all.extend(kinds.map(|kind| tables.counts().get(kind)));
         }
@@ -382,12 +382,12 @@ proptest! {
             for &id in &world.ids {
                 world.spaces.exit(&world.core, id);
             }
-            prop_assert_eq!(world.base().stats.read(Stat::NrAnonPages), 0);
-            prop_assert_eq!(world.base().stats.read(Stat::NrMapped), 0);
+            prop_assert_eq!(world.mmu().stats.read(Stat::NrAnonPages), 0);
+            prop_assert_eq!(world.mmu().stats.read(Stat::NrMapped), 0);
             world.core.cache.destroy(&world.core, world.file);
-            world.core.alloc.validate(world.base()).unwrap();
+            world.core.alloc.validate(world.mmu()).unwrap();
         }
-        prop_assert_eq!(worlds[0].base().stats.read(Stat::Pgfree), worlds[1].base().stats.read(Stat::Pgfree));
+        prop_assert_eq!(worlds[0].mmu().stats.read(Stat::Pgfree), worlds[1].mmu().stats.read(Stat::Pgfree));
     }
 }
 
@@ -422,15 +422,15 @@ fn an_exclusive_page_of_a_folio_stays() {
     world.apply(0, Op::Map { at: ANON, order: 3 });
     let space = world.ids[0];
     world.core.gather(space, |gather| {
-        let mut tables = world.core.tables.lock(world.base(), space);
+        let mut tables = world.core.tables.lock(world.mmu(), space);
         let mut forbidden = Vec::new();
         tables.for_each(Vpn(ANON), Vpn(ANON + 8), |tables, run| forbidden.push(tables.forbid_writes(&run)));
-        forbidden.into_iter().for_each(|run| gather.tightened(world.base(), run));
+        forbidden.into_iter().for_each(|run| gather.tightened(world.mmu(), run));
     });
     world.apply(0, Op::Touch { at: ANON + 3, store: true });
     let counts: Vec<_> = world.runs(world.ids[0], ANON, END).iter().map(|run| run.count).collect();
     assert_eq!(counts, [3, 1, 4], "the right to write ends a run");
-    assert_eq!(world.base().stats.read(Stat::Pgreuse), 1);
+    assert_eq!(world.mmu().stats.read(Stat::Pgreuse), 1);
     world.validate();
 }
 
@@ -478,7 +478,7 @@ fn what_is_given_up_or_cold_in_part_is_split() {
                 assert_eq!((entry.has(Bits::DIRTY), frame.has(FrameFlags::SWAPBACKED)), (!freed, !freed));
             }
         }
-        assert_eq!(world.base().stats.read(Stat::Pglazyfree), 3);
+        assert_eq!(world.mmu().stats.read(Stat::Pglazyfree), 3);
         world.validate();
     }
 }
@@ -491,7 +491,7 @@ fn shape(world: &World) -> Vec<(u64, u32, u8)> {
 }
 
 fn sizes(world: &World, stat: SizeStat) -> Vec<(u8, u64)> {
-    let all = (1..=9).map(|order| (order, world.base().sizes.read(stat, Order(order))));
+    let all = (1..=9).map(|order| (order, world.mmu().sizes.read(stat, Order(order))));
     all.filter(|&(_, count)| count > 0).collect()
 }
 
@@ -514,7 +514,7 @@ fn a_fault_makes_the_largest_folio_that_fits() {
         assert_eq!(sizes(&world, SizeStat::AnonFaultAlloc), made);
         assert_eq!(sizes(&world, SizeStat::NrAnon), made);
         assert_eq!(sizes(&world, SizeStat::AnonFaultFallback), []);
-        assert_eq!(world.base().stats.read(Stat::NrAnonPages), 32 + 32 + 512 + 1 + 4);
+        assert_eq!(world.mmu().stats.read(Stat::NrAnonPages), 32 + 32 + 512 + 1 + 4);
         world.validate();
     }
 }
@@ -586,7 +586,7 @@ fn a_partly_mapped_folio_waits_to_be_split() {
     };
     let waiting = |world: &World| {
         let counted = [SizeStat::SplitDeferred, SizeStat::NrAnonPartiallyMapped, SizeStat::NrAnon];
-        counted.map(|stat| world.base().sizes.read(stat, Order(4)))
+        counted.map(|stat| world.mmu().sizes.read(stat, Order(4)))
     };
     world.apply(0, Op::Touch { at: ANON, store: true });
     world.apply(0, Op::Touch { at: ANON + 16, store: true });

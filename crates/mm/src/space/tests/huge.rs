@@ -267,7 +267,7 @@ impl World {
     /// As hardware does: the frame, if the entry allows the access.
     fn use_entry(&self, id: SpaceId, at: u64, access: AccessKind) -> Option<Pfn> {
         let store = access == AccessKind::Store;
-        let mut tables = self.core.tables.lock(self.base(), id);
+        let mut tables = self.core.tables.lock(self.mmu(), id);
         let run = tables.find(Vpn(at)).filter(|run| run.entry.has(Bits::PRESENT | Bits::USER))?;
         if store && !run.entry.has(Bits::WRITE) {
             return None;
@@ -278,12 +278,12 @@ impl World {
 
     /// Unmap, as reclaim does. What is anonymous has no slot in swap: it stays, but in entries of pages.
     fn reclaim(&self, pfn: Pfn) {
-        let mut batch = UnmapBatch::new(self.base());
+        let mut batch = UnmapBatch::new(self.mmu());
         let unmapped = self.core.rmap.try_to_unmap(&self.core, pfn, UnmapMode::default(), &mut batch);
         if unmapped.dirty && !self.core.frames[pfn].is_anon() {
             self.core.cache.mark_dirty(&self.core, pfn);
         }
-        batch.settle(self.base(), &self.core.tlb);
+        batch.settle(self.mmu(), &self.core.tlb);
         assert!(self.core.frames[pfn].is_anon() || unmapped.all);
     }
 
@@ -300,7 +300,7 @@ impl World {
         // An empty table would be in the way.
         core.gather(id, |gather| {
             let range = (Vpn(start), Vpn(start + LARGE));
-            core.tables.lock(self.base(), id).take_empty_tables(range, range, gather);
+            core.tables.lock(self.mmu(), id).take_empty_tables(range, range, gather);
         });
         self.spaces.fault(core, id, Vpn(start), AccessKind::Store, gfp()).unwrap();
         self.ids[who].1.retain(|page, _| page / LARGE != start / LARGE);
@@ -308,7 +308,7 @@ impl World {
 
     /// Whatever is mapped shows what it must, and every count is what entries say.
     fn check(&self) {
-        let (core, base) = (&self.core, self.base());
+        let (core, base) = (&self.core, self.mmu());
         self.check_rooms();
         let mut heads = BTreeSet::new();
         for (who, &(id, _)) in self.ids.iter().enumerate() {
@@ -344,7 +344,7 @@ impl World {
             self.spaces.exit(&self.core, *id);
         }
         self.core.cache.destroy(&self.core, self.file);
-        self.core.alloc.validate(self.base()).unwrap();
+        self.core.alloc.validate(self.mmu()).unwrap();
         let left = [
             Stat::NrAnonPages,
             Stat::NrMapped,
@@ -353,7 +353,7 @@ impl World {
             Stat::NrShmemPmdmapped,
             Stat::NrAnonTransparentHugepages,
         ];
-        assert_eq!(left.map(|stat| self.base().stats.read(stat)), [0; 6]);
+        assert_eq!(left.map(|stat| self.mmu().stats.read(stat)), [0; 6]);
     }
 }
 
@@ -372,7 +372,7 @@ proptest! {
     ) {
         let mut world = World::new(order, policy);
         for (knob, value) in [(Knob::HugepagesEnabled2048, sizes.0), (Knob::HugepagesEnabled64, sizes.1)] {
-            world.base().knobs.set(knob, value).unwrap();
+            world.mmu().knobs.set(knob, value).unwrap();
         }
         for (who, op) in ops {
             world.apply(who, op);
@@ -387,7 +387,7 @@ proptest! {
 #[test]
 fn large_entries_are_moved_whole() {
     let mut world = World::new(9, 1);
-    let tables = world.base().stats.read(Stat::NrPageTablePages);
+    let tables = world.mmu().stats.read(Stat::NrPageTablePages);
     for at in [ANON, ANON + LARGE] {
         world.apply(0, Op::MapAnon { at });
         world.apply(0, Op::Store { at: at + 3 });
@@ -396,12 +396,12 @@ fn large_entries_are_moved_whole() {
     let large =
         |world: &World| world.runs(world.ids[0].0, 0, END).iter().map(EntryRun::is_large).collect::<Vec<_>>();
     assert_eq!(large(&world), [true; 3]);
-    let made = world.base().stats.read(Stat::NrPageTablePages) - tables;
+    let made = world.mmu().stats.read(Stat::NrPageTablePages) - tables;
     let go = |world: &World, from, to, pages| {
         let (id, fixed) = (world.ids[0].0, Some(Vpn(to)));
         let remap = Remap { start: Vpn(from), old: pages, new: pages, may_move: true, fixed };
         world.spaces.mremap(&world.core, id, remap, gfp()).unwrap();
-        let moved = world.core.tables.lock(world.base(), id).find(Vpn(to)).unwrap();
+        let moved = world.core.tables.lock(world.mmu(), id).find(Vpn(to)).unwrap();
         world.spaces.validate(&world.core, world.core.tlb.bound()).unwrap();
         moved
     };
@@ -411,18 +411,16 @@ fn large_entries_are_moved_whole() {
     assert!(go(&world, SHARED, there, PAGES).is_large());
     assert!(go(&world, there, SHARED, PAGES).is_large());
     assert_eq!(large(&world), [true; 3]);
-    assert_eq!(world.base().stats.read(Stat::NrPageTablePages) - tables, made);
+    assert_eq!(world.mmu().stats.read(Stat::NrPageTablePages) - tables, made);
     // The first is cut by a border of what is moved, the second moved whole.
     assert!(!go(&world, ANON + 9, there + 9, PAGES - 9).is_large());
-    assert!(
-        world.core.tables.lock(world.base(), world.ids[0].0).find(Vpn(there + LARGE)).unwrap().is_large()
-    );
-    assert_eq!(world.base().stats.read(Stat::ThpSplitPmd), 1);
+    assert!(world.core.tables.lock(world.mmu(), world.ids[0].0).find(Vpn(there + LARGE)).unwrap().is_large());
+    assert_eq!(world.mmu().stats.read(Stat::ThpSplitPmd), 1);
     go(&world, there + 9, ANON + 9, PAGES - 9);
     // Where it does not fit, it is split.
     assert!(!go(&world, ANON + LARGE, there + 1, LARGE).is_large());
     go(&world, there + 1, ANON + LARGE, LARGE);
-    assert_eq!(world.base().stats.read(Stat::ThpSplitPmd), 2);
+    assert_eq!(world.mmu().stats.read(Stat::ThpSplitPmd), 2);
     world.check();
     world.end();
 }
@@ -462,7 +460,7 @@ fn a_page_of_a_shared_large_entry_is_copied_alone() {
     let counts: Vec<_> = world.runs(world.ids[0].0, 0, END).iter().map(|run| run.count).collect();
     assert_eq!(counts, [5, 1, 506]);
     assert_eq!((world.core.frames.entire_mapcount(folio), world.core.frames[folio].mapcount()), (1, 512));
-    assert_eq!(world.base().stats.read(Stat::ThpSplitPmd), 1);
+    assert_eq!(world.mmu().stats.read(Stat::ThpSplitPmd), 1);
     assert!(world.runs(world.ids[1].0, 0, END)[0].is_large());
     world.check();
     world.end();
@@ -526,7 +524,7 @@ fn collapse_keeps_what_pages_show() {
     assert_eq!(collapse(&world, SHARED), Ok(1));
     assert_eq!(collapse(&world, SHARED), Ok(1));
     let runs = world.runs(id, 0, END);
-    assert!(runs[0].is_large() && world.base().stats.read(Stat::ThpCollapseAlloc) == 1, "{runs:?}");
+    assert!(runs[0].is_large() && world.mmu().stats.read(Stat::ThpCollapseAlloc) == 1, "{runs:?}");
     world.check();
     assert_eq!(collapse(&world, PRIVATE + LARGE), Err(Stop::Error(Error::Invalid)));
     assert_eq!(collapse(&world, ANON), Err(Stop::Error(Error::Invalid)));

@@ -2,16 +2,16 @@
 
 use super::check::Checker;
 
-/// What all tasks of a run share, in the user arena.
-pub struct World<P> {
+/// What all tasks of a run share. It is in the user arena.
+pub struct RunState<P> {
     /// The program.
     pub program: P,
-    /// The checker, if the run checks memory.
+    /// The checker, if memory is checked.
     pub checker: Option<Checker>,
     /// The run's seed.
     pub seed: u64,
     /// CPUs of the machine.
     pub cpus: u32,
-    /// Bytes of memory that the memory manager has.
+    /// Bytes of memory of the memory manager.
     pub memory: u64,
 }
