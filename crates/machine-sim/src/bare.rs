@@ -36,7 +36,7 @@ pub struct Bare<'b, M: Machine> {
     ended: Cell<bool>,
 }
 
-/// Runs `main` as a task on the first CPU of the machine of `config`, and the daemons, until it ends.
+/// Run `main` as a task on the first CPU of the machine of `config`, and the daemons, until it ends.
 ///
 /// `config` must have `verify`, without which pages have no content. `wrap` makes the machine that the memory manager sees.
 /// `io_done` is called at every transfer's end and must tell the memory manager.
@@ -79,7 +79,7 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         &self.mm
     }
 
-    /// Starts a task that stays on `cpu`.
+    /// Start a task that stays on `cpu`.
     pub fn start(&self, cpu: CpuId, entry: fn(usize), argument: usize) {
         self.spawn(cpu, Box::new(move |_| entry(argument)));
     }
@@ -98,7 +98,7 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         self.switch(space);
     }
 
-    /// Lets all other tasks of this CPU run.
+    /// Let all other tasks of this CPU run.
     pub fn pause(&self) {
         let sim = self.sim();
         sim.unplug();
@@ -107,13 +107,13 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         coroutine::suspend();
     }
 
-    /// Keeps the CPU for a moment; other CPUs run.
+    /// Keep the CPU for a moment; other CPUs run.
     pub fn spin(&self) {
         self.sim().this_cpu().spend(SPIN);
         self.sim().yield_if_due();
     }
 
-    /// Accesses a page as a program would, but does not serve a fault. Returns the content; `None` for a fault.
+    /// Access a page as a program would, but serve no fault. Returns the content; `None` for a fault.
     pub fn access(&self, page: Vpn, kind: AccessKind, store: Option<u64>) -> Option<u64> {
         let sim = self.sim();
         sim.this_cpu().spend(ACCESS);
@@ -125,7 +125,7 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         Some(content.frame(cached.pfn()))
     }
 
-    /// Does `work` as if an interrupt had come to this CPU.
+    /// Do `work` as if an interrupt had come to this CPU.
     pub fn interrupt(&self, work: impl FnOnce()) {
         self.sim().on(self.sim().current.get(), Class::Interrupt, work);
     }
@@ -148,7 +148,7 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         }
     }
 
-    /// Always does the earliest thing, until nothing is left.
+    /// Always do the earliest thing, until nothing is left.
     fn drive<'t>(&'t self, tasks: &mut Vec<Option<Coroutine<'t>>>) -> Result<(), String> {
         let mut stopped = false;
         loop {
@@ -188,7 +188,7 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         }
     }
 
-    /// Lets a CPU run its task up to its limit.
+    /// Let a CPU run its task up to its limit.
     fn run_cpu(&self, tasks: &mut [Option<Coroutine<'_>>], cpu: usize) {
         let sim = self.sim();
         sim.current.set(cpu);

@@ -99,7 +99,7 @@ impl Content {
         }
     }
 
-    /// Sets the initial content of `count` blocks from `first`: `stamp`, `stamp + 1`, ...
+    /// Set the initial content of `count` blocks from `first`: `stamp`, `stamp + 1`, ...
     pub(crate) fn fill(&mut self, device: u8, first: u64, count: u64, stamp: Stamp) {
         self.fills.insert((device, first), (count, stamp));
     }

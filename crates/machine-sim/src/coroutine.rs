@@ -47,7 +47,7 @@ impl<'a> Coroutine<'a> {
         Ok(Coroutine { inner, yielder, borrows: PhantomData })
     }
 
-    /// Runs it until it suspends itself or ends. Returns whether it has ended.
+    /// Run it until it suspends itself or ends. Returns whether it has ended.
     pub(crate) fn resume(&mut self) -> bool {
         let _outer = Outer(CURRENT.replace(self.yielder.get()));
         matches!(self.inner.resume(()), CoroutineResult::Return(()))
@@ -73,7 +73,7 @@ impl Drop for Coroutine<'_> {
     }
 }
 
-/// Suspends the coroutine that runs now; returns when it is resumed.
+/// Suspend the coroutine that runs now; returns when it is resumed.
 ///
 /// # Panics
 /// Outside of a coroutine.

@@ -42,7 +42,7 @@ pub(crate) struct CpuCounts {
     pub(crate) switches: Cell<u64>,
 }
 
-/// Adds `count` to a counter.
+/// Add `count` to a counter.
 #[inline(always)]
 pub(crate) fn add(counter: &Cell<u64>, count: u64) {
     counter.set(counter.get().wrapping_add(count));

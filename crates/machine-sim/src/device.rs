@@ -124,7 +124,7 @@ impl Device {
         }
     }
 
-    /// Takes a request at `now`. `None`: it waits, or has joined a waiting one.
+    /// Take a request at `now`. `None`: it waits, or has joined a waiting one.
     pub(crate) fn submit(&mut self, now: u64, request: Request) -> Option<Started> {
         let write = request.write();
         let Some(request) = queue::join_waiting(&mut self.waiting, request) else {
@@ -156,13 +156,13 @@ impl Device {
         (ended, next)
     }
 
-    /// Counts submitted pages.
+    /// Count submitted pages.
     pub(crate) fn add_pages(&mut self, write: bool, pages: u32) {
         let (_, moved) = self.counted(write);
         *moved += pages as u64;
     }
 
-    /// Counts a submission that joined another.
+    /// Count a submission that joined another.
     pub(crate) fn merged(&mut self, write: bool) {
         match write {
             false => self.counts.read_merges += 1,

@@ -159,7 +159,7 @@ impl SimMachine {
         self.memory.read(cpu, pfn, lines)
     }
 
-    /// Calls `then` with the profile, if there is one, after it has attributed all work so far to its current place.
+    /// Call `then` with the profile, if there is one, after it has attributed all work so far to its current place.
     #[inline]
     pub(crate) fn profiled<T>(&self, then: impl FnOnce(&Profiler) -> T) -> Option<T> {
         let profile = self.observers.profile.as_deref()?;
@@ -198,7 +198,7 @@ impl SimMachine {
         self.flush_faults.strikes((self.current.get(), self.this_cpu()), what, remote)
     }
 
-    /// Does `work` on the current CPU without accounting time or work.
+    /// Do `work` on the current CPU without accounting time or work.
     pub(crate) fn unaccounted<T>(&self, work: impl FnOnce() -> T) -> T {
         let (clock, kernel) = (&self.this_cpu().clock, &self.this_cpu().kernel[self.class.get() as usize]);
         let times = (clock.get(), kernel.get());
@@ -212,7 +212,7 @@ impl SimMachine {
         result
     }
 
-    /// Does `work` as `cpu`, in `class`.
+    /// Do `work` as `cpu`, in `class`.
     pub(crate) fn on<T>(&self, cpu: usize, class: Class, work: impl FnOnce() -> T) -> T {
         let before = (self.current.replace(cpu), self.class.replace(class));
         let place = self.profiled(|profile| profile.go_to_root(class));
@@ -248,7 +248,7 @@ impl SimMachine {
         self.sched.borrow().was_woken(task)
     }
 
-    /// Wakes all tasks that sleep on `key`.
+    /// Wake all tasks that sleep on `key`.
     pub(crate) fn wake_key(&self, key: Key) {
         let woke = self.sched.borrow_mut().wake(self.clock(), key);
         if woke {
@@ -267,7 +267,7 @@ impl SimMachine {
         self.sched.borrow().ran(self.current.get()) / 1000
     }
 
-    /// Lets the scheduler choose what runs next, if the current CPU has passed its limit. Returns whether it has.
+    /// Let the scheduler choose what runs next, if the current CPU has passed its limit. Returns whether it has.
     #[inline]
     pub(crate) fn yield_if_due(&self) -> bool {
         let due = self.clock() >= self.limit.get();

@@ -59,7 +59,7 @@ impl Memory {
         }
     }
 
-    /// Samples one line in `every`, on machines with tiers.
+    /// Sample one line in `every`, on machines with tiers.
     pub(crate) fn sample(&self, every: u64) {
         if self.tiered {
             self.sampler.start(every);

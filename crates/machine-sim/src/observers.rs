@@ -54,7 +54,7 @@ pub(crate) struct FlushDelays {
     pub(crate) age: RefCell<Histogram>,
 }
 
-/// Tells an observer, if the run has it, of something.
+/// Tell an observer, if the run has it, of something.
 #[inline(always)]
 fn tell<T>(observer: &Option<RefCell<T>>, what: impl FnOnce(&mut T)) {
     #[cold]

@@ -658,7 +658,7 @@ impl Taken {
 }
 
 impl Space {
-    /// Takes a range out and splits regions at its ends.
+    /// Take a range out and split regions at its ends.
     fn take(&mut self, start: u64, end: u64) -> Taken {
         for at in [start, end] {
             let cut = self.regions.range_mut(..at).next_back().filter(|(_, region)| region.end > at);
@@ -675,7 +675,7 @@ impl Space {
         Taken { regions: rest.into_iter().collect(), pages: pages.into_iter().collect() }
     }
 
-    /// Puts what was taken from `from` back at `to`.
+    /// Put what was taken from `from` back at `to`.
     fn put(&mut self, taken: Taken, from: u64, to: u64) {
         for (start, region) in taken.regions {
             self.regions.insert(start - from + to, Region { end: region.end - from + to, ..region });
@@ -683,7 +683,7 @@ impl Space {
         self.pages.extend(taken.pages.into_iter().map(|(page, private)| (page - from + to, private)));
     }
 
-    /// Drops private copies of the file's pages from `first` on.
+    /// Drop private copies of the file's pages from `first` on.
     fn drop_private(&mut self, id: u64, first: u64) {
         for (&start, region) in &self.regions {
             if let Backing::File { file, offset, private: true } = region.backing

@@ -57,7 +57,7 @@ impl<'s, P: Program> SimOs<'s, P> {
         }
     }
 
-    /// Runs the task from its start to its end.
+    /// Run the task from its start to its end.
     pub(crate) fn run(mut self) {
         let sim = self.sim;
         let role = self.task.start().role;
@@ -75,7 +75,7 @@ impl<'s, P: Program> SimOs<'s, P> {
         self.task.process().is_dead()
     }
 
-    /// Lets the scheduler choose what runs. An error if this process must die.
+    /// Let the scheduler choose what runs. An error if this process must die.
     #[cold]
     fn reschedule(&mut self) -> Result<(), Signal> {
         coroutine::suspend();
@@ -96,7 +96,7 @@ impl<'s, P: Program> SimOs<'s, P> {
         self.sim.oracle.as_ref().map(|oracle| ask(&mut oracle.borrow_mut()))
     }
 
-    /// Tells the oracle that a change of address space or file begins.
+    /// Tell the oracle that a change of address space or file begins.
     fn begin_change(&self, begin: impl FnOnce(&mut Oracle, u64) -> Change) -> Option<Change> {
         let since = self.sim.newest();
         self.oracle(|oracle| begin(oracle, since))
@@ -118,7 +118,7 @@ impl<'s, P: Program> SimOs<'s, P> {
 
     // --- calls ---
 
-    /// Makes a call, and tells the oracle before another task can run.
+    /// Make a call, and tell the oracle before another task can run.
     fn make(&mut self, call: Call<'_>, tell: impl FnOnce(&Self, Result<u64, Errno>)) -> Result<u64, Errno> {
         self.enter();
         let result = self.sim.kernel.call(&self.task, call);
@@ -127,7 +127,7 @@ impl<'s, P: Program> SimOs<'s, P> {
         self.done(result)
     }
 
-    /// Ends a call of which the oracle has been told.
+    /// End a call of which the oracle has been told.
     fn done<T>(&mut self, result: Result<T, Errno>) -> Result<T, Errno> {
         self.after_operation();
         self.return_to_user();

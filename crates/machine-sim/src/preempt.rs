@@ -73,7 +73,7 @@ pub(crate) struct Preempt {
 pub(crate) struct LockWatch;
 
 impl LockWatch {
-    /// Starts to watch locks, if CPUs may stop.
+    /// Start to watch locks, if CPUs may stop.
     pub(crate) fn new(stops: Option<&Rc<Preempt>>) -> Option<LockWatch> {
         STOPS.set(Some(stops?.clone()));
         lock::watch(Some(lock::Watch { lock_point, wanted, taken }));
@@ -110,7 +110,7 @@ fn taken() {
 }
 
 impl Preempt {
-    /// Stops at one point in `every` on average, drawn from `seed`.
+    /// Stop at one point in `every` on average, drawn from `seed`.
     pub(crate) fn new(every: u32, seed: u64) -> Preempt {
         Preempt {
             every: u64::from(every.max(1)),
@@ -137,7 +137,7 @@ impl Preempt {
         Some(longest / 2 + rng.below(longest))
     }
 
-    /// Does `work`. If `open`, the task that runs may be stopped in it; else no task is.
+    /// Do `work`. If `open`, the task that runs may be stopped in it; else no task is.
     pub(crate) fn while_open<T>(&self, open: bool, work: impl FnOnce() -> T) -> T {
         let before = self.open.replace(open);
         let result = work();
@@ -157,7 +157,7 @@ impl Preempt {
         }
     }
 
-    /// Lets others run for `picos` at least; locks are kept.
+    /// Let others run for `picos` at least; locks are kept.
     fn leave(&self, picos: u64) {
         let held = lock::switch_cpu(HeldLocks::default());
         let count = held.count();

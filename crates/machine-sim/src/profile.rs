@@ -120,7 +120,7 @@ impl Profiler {
         }
     }
 
-    /// Attributes the work counted since the last call to the current place. Must precede every change of the place.
+    /// Attribute the work counted since the last call to the current place. Must precede every change of the place.
     pub(crate) fn settle(&self, done: &[Cell<u64>; Work::COUNT], costs: &Costs) {
         if self.muted.get() {
             return;
@@ -135,7 +135,7 @@ impl Profiler {
         }
     }
 
-    /// Attributes time that no kind of work counts.
+    /// Attribute time that no kind of work counts.
     pub(crate) fn note(&self, kind: Kind, count: u64, picos: u64) {
         if !self.muted.get() {
             self.nodes.borrow_mut()[self.place.get()].add(kind, count, picos);

@@ -25,7 +25,7 @@ const TICK: u64 = 4_000_000_000;
 /// If a transfer ends while a CPU is stopped with a lock, picoseconds until it ends again.
 const IO_RETRY: u64 = 1_000_000;
 
-/// Runs `program`.
+/// Run `program`.
 pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunError> {
     let (machine, mm_config) = prepare(config)?;
     // Before any lock is taken.
@@ -65,7 +65,7 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<(SimMachine, Config), RunErr
     Ok((machine, Config { knobs, swap, custom: config.custom }))
 }
 
-/// Checks that this computer has the memory for the machine's tables. Only what the program touches is used of it, but
+/// Check that this computer has the memory for the machine's tables. Only what the program touches is used of it, but
 /// an allocation of more than there is would end the process.
 fn reserve(spec: &MachineSpec) -> Result<(), RunError> {
     // The memory manager's record, the simulator's number of a page table, and the oracle's stamp.
@@ -103,7 +103,7 @@ impl HangDetector {
     }
 }
 
-/// Starts everything, then always does the earliest thing, until nothing is left.
+/// Start everything, then always do the earliest thing, until nothing is left.
 fn drive<'s, P: Program>(
     sim: &'s Simulation<'s, P>,
     tasks: &mut Vec<Option<Coroutine<'s>>>,
@@ -156,7 +156,7 @@ fn drive<'s, P: Program>(
     Ok(outcome.expect("the loop ends only with one"))
 }
 
-/// Starts the daemons and the program's first process.
+/// Start the daemons and the program's first process.
 fn start<P>(sim: &Simulation<'_, P>) -> Result<(), RunError> {
     for daemon in sim.mm().daemons() {
         sim.start_kernel_task(TaskKind::Daemon(daemon));
@@ -218,7 +218,7 @@ fn handle<P>(sim: &Simulation<'_, P>, time: u64, event: Event) {
     }
 }
 
-/// Lets a CPU run its task up to its limit.
+/// Let a CPU run its task up to its limit.
 fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Coroutine<'s>>], cpu: usize) {
     let machine = sim.machine();
     machine.current.set(cpu);

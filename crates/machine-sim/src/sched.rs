@@ -283,7 +283,7 @@ impl Sched {
         self.end_idle(cpu, now);
     }
 
-    /// Updates whether a CPU has tasks.
+    /// Update whether a CPU has tasks.
     fn note_busy(&mut self, cpu: usize) {
         let busy = self.queues[cpu].len() > 0;
         self.busy.set(cpu, busy);
@@ -302,7 +302,7 @@ impl Sched {
         }
     }
 
-    /// Schedules an event.
+    /// Schedule an event.
     pub(crate) fn at(&mut self, time: u64, event: Event) {
         self.inserted += 1;
         self.events.push(Reverse(Timed { key: (time as u128) << 64 | self.inserted as u128, event }));
@@ -326,7 +326,7 @@ impl Sched {
         }
     }
 
-    /// Chooses what `cpu` runs now, and for how long.
+    /// Choose what `cpu` runs now, and for how long.
     pub(crate) fn pick(&mut self, cpu: usize) -> Option<Picked> {
         if self.clocks[cpu].get() >= self.queues[cpu].balance_at {
             self.balance(cpu);
@@ -369,7 +369,7 @@ impl Sched {
         task.map_or(0, |task| task.ran + self.clocks[cpu].get() - task.since)
     }
 
-    /// Takes a waiting task from the longest queue of the node, if that is longer than this one.
+    /// Take a waiting task from the longest queue of the node, if that is longer than this one.
     #[cold]
     fn balance(&mut self, cpu: usize) {
         let home = self.nodes[cpu];
@@ -482,7 +482,7 @@ impl Sched {
         self.tasks[task as usize].woken
     }
 
-    /// Wakes all tasks that sleep on `key`; `now` is the waker's clock. Returns whether there were any.
+    /// Wake all tasks that sleep on `key`; `now` is the waker's clock. Returns whether there were any.
     pub(crate) fn wake(&mut self, now: u64, key: Key) -> bool {
         *self.marks.entry(key).or_default() += 1;
         let Some(sleepers) = self.sleepers.remove(&key) else { return false };
@@ -508,7 +508,7 @@ impl Sched {
         self.ready(now, task, false);
     }
 
-    /// Wakes a task from a sleep outside of the memory manager, because its process must end.
+    /// Wake a task from a sleep outside of the memory manager, because its process must end.
     pub(crate) fn kick(&mut self, now: u64, task: TaskId) {
         let State::Blocked(key) = self.tasks[task as usize].state else { return };
         if matches!(key, Key::End(_) | Key::Barrier(_) | Key::Mm(WaitKey::Timer)) {
@@ -559,7 +559,7 @@ impl Sched {
         }
     }
 
-    /// Wakes all tasks that sleep, at the end of the run.
+    /// Wake all tasks that sleep, at the end of the run.
     pub(crate) fn wake_all(&mut self, now: u64) {
         let mut keys: Vec<(TaskId, Key)> =
             self.sleepers.iter().flat_map(|(&key, list)| list.iter().map(move |&task| (task, key))).collect();

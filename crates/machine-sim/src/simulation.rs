@@ -87,7 +87,7 @@ impl<'p, P> Simulation<'p, P> {
         }
     }
 
-    /// Brings memory into the state that the configuration or the machine asks for.
+    /// Bring memory into the state that the configuration or the machine asks for.
     pub(crate) fn fragment(&mut self) -> Result<(), RunError> {
         let spec = self.machine().spec();
         let Some(target) = self.config.fragment.as_ref().or(spec.fragment()) else { return Ok(()) };
@@ -100,7 +100,7 @@ impl<'p, P> Simulation<'p, P> {
         Ok(())
     }
 
-    /// Creates the control groups of the machine and of the configuration.
+    /// Create the control groups of the machine and of the configuration.
     pub(crate) fn make_groups(&self) -> Result<(), RunError> {
         let own = self.machine().spec().groups();
         let specs = GroupSpec::of_run(own, &self.config.groups);
@@ -126,7 +126,7 @@ impl<'p, P> Simulation<'p, P> {
         self.machine().observers.content.as_ref().map_or(0, |content| content.borrow().newest())
     }
 
-    /// Starts a kernel task.
+    /// Start a kernel task.
     pub(crate) fn start_kernel_task(&self, kind: TaskKind) {
         let node = match kind {
             TaskKind::Daemon(Daemon::Kswapd(node) | Daemon::Kcompactd(node)) => Some(node.0),

@@ -20,7 +20,7 @@ use crate::tlb::Cached;
 use mm::units::{Pfn, SpaceId, Vpn};
 
 impl<P> Simulation<'_, P> {
-    /// Checks all translations that programs could use. The error describes a wrong one.
+    /// Check all translations that programs could use. The error describes a wrong one.
     pub(crate) fn check_translations(&self) -> Result<(), String> {
         let Some(oracle) = &self.oracle else { return Ok(()) };
         let oracle = oracle.borrow();

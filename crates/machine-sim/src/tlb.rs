@@ -127,7 +127,7 @@ impl Epochs {
         self.deaths.set(self.deaths.get() + 1);
     }
 
-    /// Begins a new epoch; `false` if none is left.
+    /// Begin a new epoch; `false` if none is left.
     fn next(&self, asid: usize) -> bool {
         self.note_deaths();
         let prefix = self.prefix[asid].get();
@@ -227,7 +227,7 @@ impl Tlb {
         self.l1d.front(self.key(vpn.0)).map(Cached)
     }
 
-    /// Looks a page up in the first-level data TLB.
+    /// Look a page up in the first-level data TLB.
     #[inline]
     pub fn data(&self, vpn: Vpn) -> Option<Cached> {
         match self.l1d.get(self.key(vpn.0)) {
@@ -237,7 +237,7 @@ impl Tlb {
         }
     }
 
-    /// Looks a page up in the first-level instruction TLB.
+    /// Look a page up in the first-level instruction TLB.
     #[inline]
     pub fn instruction(&self, vpn: Vpn) -> Option<Cached> {
         match self.l1i.get(self.key(vpn.0)) {
@@ -251,7 +251,7 @@ impl Tlb {
         array.get(self.large_key(vpn.0)).map(|data| Cached(data).offset_by(vpn.0 & 511))
     }
 
-    /// Looks a page up in the second level, and fills the first level from it.
+    /// Look a page up in the second level, and fill the first level from it.
     pub fn second(&self, vpn: Vpn, fetch: bool) -> Option<Cached> {
         let key = self.key(vpn.0);
         if let Some(data) = self.l2.get(key) {
@@ -283,7 +283,7 @@ impl Tlb {
         }
     }
 
-    /// Fills both levels with the result of a walk, which neither may hold. If `large`, it is the translation of the block's
+    /// Fill both levels with the result of a walk, which neither may hold. If `large`, it is the translation of the block's
     /// first page.
     pub fn fill(&self, vpn: Vpn, cached: Cached, large: bool, fetch: bool) {
         let key = if large { self.large_key(vpn.0) } else { self.key(vpn.0) };
@@ -294,7 +294,7 @@ impl Tlb {
         self.l2.put(key, cached.0, &self.epochs);
     }
 
-    /// Drops the translation of one page, as a CPU does whose access it does not permit.
+    /// Drop the translation of one page, as a CPU does whose access it does not permit.
     pub fn drop_page(&self, vpn: Vpn) {
         let key = self.key(vpn.0);
         self.l1d.drop_key(key);
@@ -316,13 +316,13 @@ impl Tlb {
         self.walk[level - 1].get(key).map(|data| Pfn(data as u32))
     }
 
-    /// Fills the walk cache of `level`, which must not hold an entry for `vpn`.
+    /// Fill the walk cache of `level`, which must not hold an entry for `vpn`.
     pub fn walk_put(&self, level: usize, vpn: Vpn, table: Pfn) {
         let key = self.walk_epochs.prefix[self.asid.get()].get() | vpn.0 >> (9 * level);
         self.walk[level - 1].put(key, table.0 as u64, &self.walk_epochs);
     }
 
-    /// Visits every translation of the loaded ASID, once for each cache that holds it: first page, number of pages, and the
+    /// Visit every translation of the loaded ASID, once for each cache that holds it: first page, number of pages, and the
     /// translation of the first page. Does not count as a use.
     pub fn for_each(&self, visit: &mut dyn FnMut(Vpn, u64, Cached)) {
         let mut show = |key: u64, data: u64| {
@@ -340,7 +340,7 @@ impl Tlb {
         self.l2.for_each(&mut show);
     }
 
-    /// Visits every table that the walk caches hold for the loaded ASID: level (as in [`Tlb::walk_get`]), first page below it,
+    /// Visit every table that the walk caches hold for the loaded ASID: level (as in [`Tlb::walk_get`]), first page below it,
     /// table. Does not count as a use.
     pub fn for_each_walk(&self, visit: &mut dyn FnMut(usize, Vpn, Pfn)) {
         let prefix = self.walk_epochs.prefix[self.asid.get()].get();
@@ -353,7 +353,7 @@ impl Tlb {
         }
     }
 
-    /// Touches the cache line of a page-table entry. Returns whether it was in the CPU's data cache.
+    /// Touch the cache line of a page-table entry. Returns whether it was in the CPU's data cache.
     #[inline]
     pub fn touch_line(&self, table: Pfn, index: usize) -> bool {
         let line = ((table.0 as u64) << 6 | (index as u64) >> 3) + 1;
@@ -362,7 +362,7 @@ impl Tlb {
         slot.replace(line) == line
     }
 
-    /// Switches to `asid` and, unless `keep`, drops its translations.
+    /// Switch to `asid` and, unless `keep`, drop its translations.
     pub fn load(&self, asid: usize, keep: bool) {
         self.asid.set(asid);
         if !keep {
@@ -371,7 +371,7 @@ impl Tlb {
         self.prefix.set(self.epochs.prefix[asid].get());
     }
 
-    /// Drops translations. The walk caches lose at least what hardware would: INVLPG drops all of the loaded ASID.
+    /// Drop translations. The walk caches lose at least what hardware would: INVLPG drops all of the loaded ASID.
     pub fn flush(&self, what: Flush) {
         let asid = self.asid.get();
         match what {

@@ -8,7 +8,7 @@ use crate::simulation::Simulation;
 use mm::machine::WaitKey;
 
 impl<P> Simulation<'_, P> {
-    /// Makes the visits of the configuration, in order of time, until the machine stops.
+    /// Make the visits of the configuration, in order of time, until the machine stops.
     pub(crate) fn make_visits(&self) {
         let machine = self.machine();
         let mut visits: Vec<&Visit> = self.config.visits.iter().filter(|visit| visit.at.is_some()).collect();
@@ -25,7 +25,7 @@ impl<P> Simulation<'_, P> {
         }
     }
 
-    /// Makes the visits that have no time, at the end of the program.
+    /// Make the visits that have no time, at the end of the program.
     pub(crate) fn make_last_visits(&self, now: u64) {
         for visit in self.config.visits.iter().filter(|visit| visit.at.is_none()) {
             self.visit(visit, now);

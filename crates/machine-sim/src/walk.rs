@@ -30,7 +30,7 @@ fn usable(cached: Cached, kind: AccessKind) -> bool {
 }
 
 impl SimMachine {
-    /// Finds a translation that permits the access. `true`: it was not in the first-level TLB.
+    /// Find a translation that permits the access. `true`: it was not in the first-level TLB.
     #[inline]
     pub(crate) fn translate(&self, cpu: &Cpu, vpn: Vpn, kind: AccessKind) -> Result<(Cached, bool), Walk> {
         let fetch = kind == AccessKind::Fetch;
@@ -56,7 +56,7 @@ impl SimMachine {
         }
     }
 
-    /// Walks the loaded page tables for an access, sets young and dirty as hardware does, and fills the TLB.
+    /// Walk the loaded page tables for an access, set young and dirty as hardware does, and fill the TLB.
     pub(crate) fn walk(&self, cpu: &Cpu, vpn: Vpn, kind: AccessKind) -> Walk {
         cpu.counts.walks.set(cpu.counts.walks.get() + 1);
         let (mut level, mut table) = (3, cpu.root.get());

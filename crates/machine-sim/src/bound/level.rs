@@ -144,7 +144,7 @@ impl Level {
         self.unused.push(slot);
     }
 
-    /// Removes older records of the same translation: their deadline will be the same and their interval is longer, so
+    /// Remove older records of the same translation: their deadline will be the same and their interval is longer, so
     /// the new record implies them.
     fn replace(&mut self, new: &Stale, mask: &[u64]) {
         let key = |slot| (new.space, new.sync, new.page, slot);
@@ -159,7 +159,7 @@ impl Level {
         implied.into_iter().for_each(|slot| self.remove(slot));
     }
 
-    /// Removes the records that can need nothing any more.
+    /// Remove the records that can need nothing any more.
     pub(super) fn sweep(&mut self, past: &Past) {
         let slots = self.by_frame.iter().map(|&(_, slot)| slot);
         let done = |&slot: &Slot| self.is_stabbed(slot, past) && self.unflushed(slot, past).next().is_none();

@@ -79,7 +79,7 @@ impl Request {
         self.since
     }
 
-    /// Joins `other`, if it has the same direction and device and its blocks are adjacent.
+    /// Join `other`, if it has the same direction and device and its blocks are adjacent.
     fn join(&mut self, other: Request) -> Result<(), Request> {
         let alike = self.device() == other.device() && self.write() == other.write();
         if !alike || self.pages + other.pages > REQUEST_PAGES {
@@ -98,7 +98,7 @@ impl Request {
     }
 }
 
-/// Lets a request join one of `requests`, in their order. Returns it if none is adjacent.
+/// Let a request join one of `requests`, in their order. Returns it if none is adjacent.
 fn join_one_of<'a>(requests: impl Iterator<Item = &'a mut Request>, request: Request) -> Option<Request> {
     let mut request = request;
     for other in requests {
@@ -110,7 +110,7 @@ fn join_one_of<'a>(requests: impl Iterator<Item = &'a mut Request>, request: Req
     Some(request)
 }
 
-/// Lets a request join one of the last waiting requests. Returns it if none is adjacent.
+/// Let a request join one of the last waiting requests. Returns it if none is adjacent.
 pub(super) fn join_waiting(waiting: &mut VecDeque<Request>, request: Request) -> Option<Request> {
     join_one_of(waiting.iter_mut().rev().take(LOOK_BACK), request)
 }
@@ -135,7 +135,7 @@ impl Plug {
         !self.is_empty() && now >= self.opened + PLUG_TIME
     }
 
-    /// Adds a transfer. `Some`: it joined a request (`true`) or became one. `None`: the plug must be emptied first.
+    /// Add a transfer. `Some`: it joined a request (`true`) or became one. `None`: the plug must be emptied first.
     pub(crate) fn add(&mut self, now: u64, io: Io, cpu: usize) -> Option<bool> {
         if self.is_empty() {
             self.opened = now;
@@ -152,7 +152,7 @@ impl Plug {
         Some(false)
     }
 
-    /// Empties it.
+    /// Empty it.
     pub(crate) fn take(&mut self) -> Vec<Request> {
         std::mem::take(&mut self.requests)
     }

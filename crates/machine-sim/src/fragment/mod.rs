@@ -49,7 +49,7 @@ pub struct Fragmented {
     pub held: [u64; 2],
 }
 
-/// Brings memory into the state. The error says in one line why that is impossible.
+/// Bring memory into the state. The error says in one line why that is impossible.
 pub(crate) fn fragment(mm: &Mm<SimMachine>, target: &Fragmentation, seed: u64) -> Result<Fragmented, String> {
     let fails = |why: String| format!("fragment: {target} cannot be reached: {why}");
     mm.drain_lists();
@@ -320,7 +320,7 @@ impl<'a> Maker<'a> {
 
     // --- checking ---------------------------------------------------------------------------------------
 
-    /// Checks that memory is in the wanted state. One block more or less is allowed.
+    /// Check that memory is in the wanted state. One block more or less is allowed.
     fn check(&self, state: &MemoryState) -> Result<(), String> {
         let within = |what: String, got: u64, wanted: u64, unit: u64| {
             let slack = (wanted as f64 * TOLERANCE).max(unit as f64);

@@ -58,7 +58,7 @@ impl Busy {
         self.0[at] != self.0[at + frames]
     }
 
-    /// Leaves `free` of these nodes free, chosen at random. The error is how many can be.
+    /// Leave `free` of these nodes free, chosen at random. The error is how many can be.
     fn keep(&self, nodes: Vec<usize>, frames: usize, free: u64, rng: &mut Rng) -> Result<Vec<usize>, u64> {
         let (mut kept, mut open): (Vec<usize>, Vec<usize>) =
             nodes.into_iter().partition(|&at| self.any(at, frames));

@@ -102,7 +102,7 @@ fn quicksilver(text: &str) -> Result<Pieces, String> {
     Ok(Pieces::Quicksilver { whole, of: size.map(bytes).transpose()? })
 }
 
-/// Reads a share in per cent as a part of 1.
+/// Read a share in per cent as a part of 1.
 fn share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
     let fits = number.filter(|number| (0.0..=100.0).contains(number));

@@ -18,7 +18,7 @@ fn key(key: kernel::Key) -> Option<Key> {
 }
 
 impl SimMachine {
-    /// Adds a task to the scheduler, on `node` if one is given. It may run from now on.
+    /// Add a task to the scheduler, on `node` if one is given. It may run from now on.
     pub(crate) fn new_task(&self, node: Option<u8>) -> TaskId {
         let id = self.sched.borrow_mut().spawn(self.clock(), self.current.get(), node);
         self.lower_limit();

@@ -5,7 +5,7 @@ use crate::device::{Request, Started};
 use crate::sched::Event;
 
 impl SimMachine {
-    /// Hands the requests in the current CPU's plug to the devices.
+    /// Hand the requests in the current CPU's plug to the devices.
     #[inline]
     pub(crate) fn unplug(&self) {
         if !self.this_cpu().plug.borrow().is_empty() {
@@ -24,7 +24,7 @@ impl SimMachine {
         }
     }
 
-    /// Schedules the end of a request that has started.
+    /// Schedule the end of a request that has started.
     fn expect_end(&self, device: usize, started: Option<Started>) {
         let Some(Started { tag, done }) = started else { return };
         self.sched.borrow_mut().at(done, Event::Io(device, tag));

@@ -4,7 +4,7 @@ use super::SimMachine;
 use crate::preempt::Preempt;
 
 impl SimMachine {
-    /// Does `work`. If `open`, the task that runs may be stopped in it; else no task is.
+    /// Do `work`. If `open`, the task that runs may be stopped in it; else no task is.
     #[inline]
     pub(crate) fn stoppable<T>(&self, open: bool, work: impl FnOnce() -> T) -> T {
         match &self.preempt {

@@ -59,7 +59,7 @@ impl Sampler {
         Some(buffer.len() == BUFFER / 2)
     }
 
-    /// Hands over all records, CPU by CPU. Returns how many were lost.
+    /// Hand over all records, CPU by CPU. Returns how many were lost.
     pub(crate) fn take(&self, each: &mut dyn FnMut(Pfn)) -> u64 {
         for buffer in &self.buffers {
             let taken = buffer.take();

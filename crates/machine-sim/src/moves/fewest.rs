@@ -94,7 +94,7 @@ fn holds_outside(zone: &[Cell], at: usize, size: usize) -> bool {
     })
 }
 
-/// Counts the largest aligned free blocks among frames, the first of which has number `first`, by order.
+/// Count the largest aligned free blocks among frames, the first of which has number `first`, by order.
 fn count_places(frames: &[Cell], first: usize, places: &mut [u64; ORDERS]) {
     let mut at = 0;
     while at < frames.len() {

@@ -110,7 +110,7 @@ impl Moves {
         self.report
     }
 
-    /// Copies the state of the zone's frames. The copy begins at a frame that is aligned to every order.
+    /// Copy the state of the zone's frames. The copy begins at a frame that is aligned to every order.
     fn draw(&mut self, sight: &ZoneSight<'_>) {
         self.zone.clear();
         let (start, end) = (sight.start, sight.start.0 + sight.frames);

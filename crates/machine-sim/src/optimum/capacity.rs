@@ -40,7 +40,7 @@ impl Capacity {
         }
     }
 
-    /// Keeps a page from `from`, which is not after the last moment, until now, if it fits.
+    /// Keep a page from `from`, which is not after the last moment, until now, if it fits.
     pub(super) fn keep(&mut self, from: u64) -> bool {
         let Some((&at, step)) = self.steps.range_mut(..=from).next_back() else { return false };
         *step -= 1;

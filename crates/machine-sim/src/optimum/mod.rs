@@ -49,7 +49,7 @@ pub struct OptimumReport {
 }
 
 impl OptimumReport {
-    /// Checks the order of the numbers. An error is a bug of this observer.
+    /// Check the order of the numbers. An error is a bug of this observer.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.optimum <= self.young && self.young <= self.refaults {
             return Ok(());

@@ -35,7 +35,7 @@ impl Memory {
         Memory { optimum, frames: vec![None; frames], saved: BTreeSet::new() }
     }
 
-    /// Uses a page. If it is absent, it takes a free frame, or that of `victim`. Returns the page that was evicted.
+    /// Use a page. If it is absent, it takes a free frame, or that of `victim`. Returns the page that was evicted.
     fn access(&mut self, page: usize, how: How, victim: usize) -> Option<usize> {
         let held = self.frames.iter().position(|held| *held == Some(page));
         let mut evicted = None;
@@ -84,7 +84,7 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
 /// A moment: the page that is used, and the set of pages that must be in memory.
 type Needs = (usize, u32);
 
-/// Plays a history in `frames` frames. Also returns its needs at each moment, found by a simpler method.
+/// Play a history in `frames` frames. Also returns its needs at each moment, found by a simpler method.
 fn play(history: &[Step], frames: usize) -> (OptimumReport, Vec<Needs>) {
     let mut memory = Memory::new(frames);
     let mut needs: Vec<Needs> = Vec::new();

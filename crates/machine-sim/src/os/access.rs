@@ -82,7 +82,7 @@ impl<P: Program> SimOs<'_, P> {
         }
     }
 
-    /// Tells the observers that the program read memory of the page that is in this frame.
+    /// Tell the observers that the program read memory of the page that is in this frame.
     #[cold]
     fn note_read(&self, pfn: Pfn, lines: u64) {
         let frames = &self.sim.mm().mmu().frames;
@@ -150,13 +150,13 @@ impl<P: Program> SimOs<'_, P> {
         }
     }
 
-    /// Tells the observers of an access that used the translation `cached`.
+    /// Tell the observers of an access that used the translation `cached`.
     fn watch(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
         self.machine.observers.used(cached.pfn(), How::Mapped);
         self.check(vpn, kind, cached);
     }
 
-    /// Asks the oracle about an access that used the translation `cached`.
+    /// Ask the oracle about an access that used the translation `cached`.
     fn check(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
         let Some(content) = &self.machine.observers.content else { return };
         let got = content.borrow().frame(cached.pfn());
@@ -203,7 +203,7 @@ impl<P: Program> SimOs<'_, P> {
         }
     }
 
-    /// Counts an access through a translation that the page table no longer has. It may still be right.
+    /// Count an access through a translation that the page table no longer has. It may still be right.
     fn note_stale(&self, vpn: Vpn, cached: Cached) {
         let now = self.machine.look_up(self.sim.mm().root(self.space), vpn);
         if now.is_none_or(|(pfn, _)| pfn != cached.pfn()) {

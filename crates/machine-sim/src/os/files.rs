@@ -61,7 +61,7 @@ impl<P: Program> SimOs<'_, P> {
         result
     }
 
-    /// Tells the observers that the program does not need these pages of a file any more.
+    /// Tell the observers that the program does not need these pages of a file any more.
     pub(super) fn not_needed(&self, file: File, first: u64, pages: u64) {
         if let FileKind::Disk { device, block } = file.kind {
             let count = pages_of(file.capacity).saturating_sub(first);
@@ -76,7 +76,7 @@ impl<P: Program> SimOs<'_, P> {
         Ok(Copying { id: file.id, file: open.file.into(), end: 0, first, next: first, since: self.moment() })
     }
 
-    /// Does `change`, which changes a file's size and tells the oracle. Where CPUs may be stopped, no other task changes
+    /// Do `change`, which changes a file's size and tells the oracle. Where CPUs may be stopped, no other task changes
     /// that size at the same time: the memory manager has a lock for that, but only it knows who took the lock first.
     pub(super) fn alone_with_file<T>(
         &mut self,
@@ -101,7 +101,7 @@ impl<P: Program> SimOs<'_, P> {
         self.oracle(|oracle| oracle.now()).unwrap_or_default()
     }
 
-    /// Copies between a page of a file and the process, and asks or tells the oracle.
+    /// Copy between a page of a file and the process, and ask or tell the oracle.
     pub(super) fn copy(&self, call: &mut Copying, pfn: Pfn, bytes: u32, write: bool) {
         self.machine.charge(Work::CopyUser, 1);
         self.machine.observers.used(pfn, How::Syscall);

@@ -45,7 +45,7 @@ pub(crate) struct PlacementReport {
 }
 
 impl PlacementReport {
-    /// Checks the order of the numbers. An error is a bug of this observer.
+    /// Check the order of the numbers. An error is a bug of this observer.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.least <= self.own * (1.0 + 1e-9) + 1.0 {
             return Ok(());

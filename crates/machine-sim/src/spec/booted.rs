@@ -41,7 +41,7 @@ impl MachineSpec {
     }
 }
 
-/// Makes two nodes of the same memory, with `first` CPUs on the first.
+/// Make two nodes of the same memory, with `first` CPUs on the first.
 fn divide(file: &mut MachineFile, first: u32) {
     let mut second = file.node[0].clone();
     second.cpus -= first;
@@ -51,7 +51,7 @@ fn divide(file: &mut MachineFile, first: u32) {
     file.distance = Some(Distances { rows, hop_ns: 60.0, source: "estimate".into() });
 }
 
-/// Makes two nodes with these sizes of memory, as fast and as slow as that of the preset `tiers`, and no CPUs on the second.
+/// Make two nodes with these sizes of memory, as fast and as slow as that of the preset `tiers`, and no CPUs on the second.
 fn tier(file: &mut MachineFile, sizes: [u64; 2]) {
     let tiers = MachineSpec::preset("tiers").expect("the preset exists").file;
     let cpus = [file.node[0].cpus, 0];

@@ -34,7 +34,7 @@ fn within(key: &str, value: f64, range: RangeInclusive<f64>) -> Result<(), SpecE
     }
 }
 
-/// Checks that the machine can be built. The error names what cannot be.
+/// Check that the machine can be built. The error names what cannot be.
 pub(super) fn check(file: &MachineFile) -> Result<(), SpecError> {
     within("cpu.ghz", file.cpu.ghz, 0.1..=10.0)?;
     if file.cpu.asids as usize > MAX_ASIDS {

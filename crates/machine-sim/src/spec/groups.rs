@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for Group {
     }
 }
 
-/// Reads all groups.
+/// Read all groups.
 pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<GroupSpec>, D::Error> {
     Ok(Vec::deserialize(deserializer)?.into_iter().map(|Group(group)| group).collect())
 }

@@ -55,7 +55,7 @@ impl SpecError {
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// Reads `8G`, `256M`, `4096`.
+    /// Read `8G`, `256M`, `4096`.
     pub fn parse(text: &str) -> Option<Bytes> {
         let text = text.trim();
         let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -228,7 +228,7 @@ impl MachineSpec {
         Err(SpecError::new("machine", format!("there is no preset \"{name}\"{hint}")))
     }
 
-    /// Reads a machine file. `name` appears in tables and errors.
+    /// Read a machine file. `name` appears in tables and errors.
     pub fn from_toml(name: &str, text: &str) -> Result<MachineSpec, SpecError> {
         let file: MachineFile = toml::from_str(text).map_err(|error| SpecError::parse(name, error))?;
         let at = |error: SpecError| SpecError::new(name, error.to_string());
@@ -287,7 +287,7 @@ impl MachineSpec {
         &self.file.cpu
     }
 
-    /// Changes where hardware sets young bits.
+    /// Change where hardware sets young bits.
     pub fn set_hw_young(&mut self, leaf: bool, nonleaf: bool) {
         self.file.cpu.hw_young = leaf;
         self.file.cpu.hw_nonleaf_young = nonleaf;

@@ -43,14 +43,14 @@ impl Array {
         &self.slots[first..][..self.ways]
     }
 
-    /// Looks an entry up in the most recently used way only.
+    /// Look an entry up in the most recently used way only.
     #[inline(always)]
     pub fn front(&self, key: u64) -> Option<u64> {
         let slot = &self.slots[((key & self.mask) << self.stride) as usize];
         (slot.key.get() == key).then(|| slot.data.get())
     }
 
-    /// Looks an entry up, as a use.
+    /// Look an entry up, as a use.
     #[inline]
     pub fn get(&self, key: u64) -> Option<u64> {
         let set = self.set(key);
@@ -67,7 +67,7 @@ impl Array {
         self.set(key).iter().any(|slot| slot.key.get() == key)
     }
 
-    /// Shifts the ways before `way` back by one and puts an entry in front.
+    /// Shift the ways before `way` back by one and put an entry in front.
     #[inline]
     fn to_front(set: &[Slot], way: usize, key: u64, data: u64) {
         for i in (0..way).rev() {
@@ -78,7 +78,7 @@ impl Array {
         set[0].data.set(data);
     }
 
-    /// Inserts an entry, which must be absent, in place of a dead one or of the least recently used.
+    /// Insert an entry, which must be absent, in place of a dead one or of the least recently used.
     #[inline]
     pub fn put(&self, key: u64, data: u64, epochs: &Epochs) {
         let set = self.set(key);
@@ -99,19 +99,19 @@ impl Array {
         })
     }
 
-    /// Drops an entry. The caller must note the death.
+    /// Drop an entry. The caller must note the death.
     pub fn drop_key(&self, key: u64) {
         if let Some(slot) = self.set(key).iter().find(|slot| slot.key.get() == key) {
             slot.key.set(0);
         }
     }
 
-    /// Visits all entries, dead ones, too. Does not count as a use.
+    /// Visit all entries, dead ones, too. Does not count as a use.
     pub fn for_each(&self, visit: &mut dyn FnMut(u64, u64)) {
         self.slots.iter().for_each(|slot| visit(slot.key.get(), slot.data.get()));
     }
 
-    /// Drops all entries. The caller must note the deaths.
+    /// Drop all entries. The caller must note the deaths.
     pub fn clear(&self) {
         self.slots.iter().for_each(|slot| slot.key.set(0));
     }

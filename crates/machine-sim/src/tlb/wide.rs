@@ -79,7 +79,7 @@ impl Wide {
         set[HEADER..][..self.ways].iter().position(|word| word.get() == key)
     }
 
-    /// Looks an entry up, as a use.
+    /// Look an entry up, as a use.
     #[inline]
     pub fn get(&self, key: u64) -> Option<u64> {
         let set = self.set(key);
@@ -93,7 +93,7 @@ impl Wide {
         self.way_of(self.set(key), key).is_some()
     }
 
-    /// Inserts an entry, which must be absent, in place of a dead one or of the least recently used.
+    /// Insert an entry, which must be absent, in place of a dead one or of the least recently used.
     #[inline]
     pub fn put(&self, key: u64, data: u64, epochs: &Epochs) {
         let set = self.set(key);
@@ -120,7 +120,7 @@ impl Wide {
         })
     }
 
-    /// Drops an entry. The caller must note the death.
+    /// Drop an entry. The caller must note the death.
     pub fn drop_key(&self, key: u64) {
         let set = self.set(key);
         if let Some(way) = self.way_of(set, key) {
@@ -128,14 +128,14 @@ impl Wide {
         }
     }
 
-    /// Visits all entries, dead ones, too. Does not count as a use.
+    /// Visit all entries, dead ones, too. Does not count as a use.
     pub fn for_each(&self, visit: &mut dyn FnMut(u64, u64)) {
         for set in self.sets() {
             (HEADER..HEADER + self.ways).for_each(|at| visit(set[at].get(), set[at + self.ways].get()));
         }
     }
 
-    /// Drops all entries. The caller must note the deaths.
+    /// Drop all entries. The caller must note the deaths.
     pub fn clear(&self) {
         self.sets().for_each(|set| set[HEADER..][..self.ways].iter().for_each(|word| word.set(0)));
     }
