@@ -96,10 +96,20 @@ impl<'s, P: Program> SimOs<'s, P> {
         self.sim.oracle.as_ref().map(|oracle| ask(&mut oracle.borrow_mut()))
     }
 
-    /// Tell the oracle that a change of address space or file begins.
-    fn begin_change(&self, begin: impl FnOnce(&mut Oracle, u64) -> Change) -> Option<Change> {
+    /// Tell the oracle that a change of an address space or file begins.
+    fn begin(&self, begin: impl FnOnce(&mut Oracle, u64) -> Change) -> Option<Change> {
         let since = self.sim.newest();
         self.oracle(|oracle| begin(oracle, since))
+    }
+
+    /// The same, for a call that removes mappings.
+    fn begin_take(&self, (start, pages): (Vpn, u64)) -> Option<Change> {
+        self.begin(|oracle, since| oracle.begin_take(self.space.0, start.0, pages, since))
+    }
+
+    /// The same, for a call that changes content or protection.
+    fn begin_change(&self, (start, pages): (Vpn, u64)) -> Option<Change> {
+        self.begin(|oracle, since| oracle.begin_change(self.space.0, start.0, pages, since))
     }
 
     fn after_operation(&self) {
@@ -125,6 +135,19 @@ impl<'s, P: Program> SimOs<'s, P> {
         self.leave();
         tell(self, result);
         self.done(result)
+    }
+
+    /// Make a call whose begin the oracle knows; `end` tells it of the end, and whether the call has succeeded.
+    fn make_change(
+        &mut self,
+        call: Call<'_>,
+        change: Option<Change>,
+        end: impl FnOnce(&mut Oracle, Change, bool),
+    ) -> Result<(), Errno> {
+        let tell = |this: &Self, result: Result<u64, Errno>| {
+            this.oracle(|oracle| change.map(|change| end(oracle, change, result.is_ok())));
+        };
+        self.make(call, tell).map(drop)
     }
 
     /// End a call of which the oracle has been told.
@@ -191,12 +214,11 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn mmap(&mut self, map: Map) -> Result<u64, Errno> {
-        let (at, pages) = range(map.addr.unwrap_or(0), map.len)?;
+        let range = range(map.addr.unwrap_or(0), map.len)?;
+        let pages = range.1;
         let backing = self.backing(map.source)?;
         let space = self.space.0;
-        let change = map
-            .addr
-            .and_then(|_| self.begin_change(|oracle, since| oracle.begin_take(space, at.0, pages, since)));
+        let change = map.addr.and_then(|_| self.begin_take(range));
         let since = self.sim.newest();
         self.make(Call::Mmap(map), |this, result| {
             this.oracle(|oracle| {
@@ -215,67 +237,52 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn munmap(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        let ((start, pages), id) = (range(addr, len)?, self.space.0);
-        let change = self.begin_change(|oracle, since| oracle.begin_take(id, start.0, pages, since));
-        let tell = |this: &Self, result: Result<u64, Errno>| {
-            this.oracle(|oracle| change.map(|change| oracle.end_take(change, result.is_ok())));
-        };
-        self.make(Call::Munmap(addr, len), tell).map(drop)
+        let change = self.begin_take(range(addr, len)?);
+        let end = |oracle: &mut Oracle, change, done| drop(oracle.end_take(change, done));
+        self.make_change(Call::Munmap(addr, len), change, end)
     }
 
-    fn mprotect(&mut self, addr: u64, len: u64, rights: Prot) -> Result<(), Errno> {
-        let ((start, pages), id) = (range(addr, len)?, self.space.0);
-        let change = self.begin_change(|oracle, since| oracle.begin_change(id, start.0, pages, since));
-        let tell = |this: &Self, result: Result<u64, Errno>| {
-            this.oracle(|oracle| change.map(|change| oracle.end_protect(change, rights, result.is_ok())));
-        };
-        self.make(Call::Mprotect(addr, len, rights), tell).map(drop)
+    fn mprotect(&mut self, addr: u64, len: u64, prot: Prot) -> Result<(), Errno> {
+        let change = self.begin_change(range(addr, len)?);
+        let end = |oracle: &mut Oracle, change, done| oracle.end_protect(change, prot, done);
+        self.make_change(Call::Mprotect(addr, len, prot), change, end)
     }
 
     fn mremap(&mut self, remap: Remap) -> Result<u64, Errno> {
-        let (start, old) = range(remap.addr, remap.old_len)?;
-        let (to, new) = range(remap.fixed.unwrap_or(0), remap.new_len)?;
-        let id = self.space.0;
-        let change = self.begin_change(|oracle, since| oracle.begin_take(id, start.0, old, since));
-        let there = remap
-            .fixed
-            .and_then(|_| self.begin_change(|oracle, since| oracle.begin_take(id, to.0, new, since)));
+        let old = range(remap.addr, remap.old_len)?;
+        let new = range(remap.fixed.unwrap_or(0), remap.new_len)?;
+        let change = self.begin_take(old);
+        let there = remap.fixed.and_then(|_| self.begin_take(new));
         self.make(Call::Mremap(remap), |this, result| {
             this.oracle(|oracle| {
                 let stored = there.map(|change| oracle.end_take(change, result.is_ok())).unwrap_or_default();
                 change.into_iter().for_each(|change| match result {
-                    Ok(to) => oracle.end_move(change, Vpn::of(to).0, new),
+                    Ok(to) => oracle.end_move(change, Vpn::of(to).0, new.1),
                     Err(_) => drop(oracle.end_take(change, false)),
                 });
-                oracle.raced_with_stores(id, stored);
+                oracle.raced_with_stores(this.space.0, stored);
             });
         })
     }
 
     fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
-        let ((start, pages), id) = (range(addr, len)?, self.space.0);
-        let change = match advice.forgets() {
-            Forget::Not => None,
-            _ => self.begin_change(|oracle, since| oracle.begin_change(id, start.0, pages, since)),
+        let range = range(addr, len)?;
+        let change = if advice.forgets() == Forget::Not { None } else { self.begin_change(range) };
+        let end = |oracle: &mut Oracle, change, done| {
+            oracle.end_forget(change, if done { advice.forgets() } else { Forget::Perhaps });
         };
-        let tell = |this: &Self, result: Result<u64, Errno>| {
-            let forget = if result.is_err() { Forget::Perhaps } else { advice.forgets() };
-            this.oracle(|oracle| change.map(|change| oracle.end_forget(change, forget)));
-        };
-        self.make(Call::Madvise(addr, len, advice), tell).map(drop)
+        self.make_change(Call::Madvise(addr, len, advice), change, end)
     }
 
     fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        let ((start, pages), id, since) = (range(addr, len)?, self.space.0, self.sim.newest());
+        let (start, pages) = range(addr, len)?;
+        let (space, since) = (self.space.0, self.sim.newest());
         // Pages of private files are copied one after the other, while others may store to the file.
-        let change = self.begin_change(|oracle, since| oracle.begin_change(id, start.0, pages, since));
-        let tell = |this: &Self, _: Result<u64, Errno>| {
-            this.oracle(|oracle| {
-                change.into_iter().for_each(|change| oracle.end_forget(change, Forget::Not));
-                oracle.populated(id, start.0, pages, since);
-            });
-        };
-        self.make(Call::Mlock(addr, len, true), tell).map(drop)
+        let change = self.begin_change((start, pages));
+        self.make_change(Call::Mlock(addr, len, true), change, |oracle, change, _| {
+            oracle.end_forget(change, Forget::Not);
+            oracle.populated(space, start.0, pages, since);
+        })
     }
 
     fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {

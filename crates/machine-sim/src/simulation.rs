@@ -92,7 +92,7 @@ impl<'p, P> Simulation<'p, P> {
         let spec = self.machine().spec();
         let Some(target) = self.config.fragment.as_ref().or(spec.fragment()) else { return Ok(()) };
         if self.config.optimum {
-            let why = "fragment: with a state of memory there is no optimum: who knows the future has all of the memory";
+            let why = "fragment: with a state of memory there is no optimum: a policy that knows the future has all of memory";
             return Err(RunError::Input(why.into()));
         }
         let made = self.machine().unaccounted(|| fragment(self.mm(), target, self.config.seed));
@@ -235,19 +235,19 @@ impl<'p, P> Simulation<'p, P> {
         let sched = self.machine().sched.borrow();
         let state = self.state.borrow();
         let line = |(task, kind): (usize, &TaskKind)| {
-            let what = match sched.blocked_on(task as TaskId)? {
+            let key = match sched.blocked_on(task as TaskId)? {
                 Key::Mm(key) => format!("{key:?}"),
                 Key::End(other) => format!("the end of task {other}"),
                 Key::File(file) => format!("file {file}"),
                 Key::Barrier(id) => format!("barrier {id}"),
             };
-            let who = match kind {
+            let task = match kind {
                 TaskKind::Program(task) => format!("task {} (role {})", task.number(), task.start().role),
                 TaskKind::Daemon(daemon) => format!("{daemon:?}"),
                 TaskKind::Visitor => "the visitor of generations".to_owned(),
                 TaskKind::Leaving => format!("task {task} (leaving)"),
             };
-            Some(format!("{who} waits for {what}"))
+            Some(format!("{task} waits for {key}"))
         };
         state.tasks.iter().enumerate().filter_map(line).collect::<Vec<_>>().join("; ")
     }

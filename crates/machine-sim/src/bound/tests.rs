@@ -248,7 +248,7 @@ fn masks_may_have_several_words() {
     assert_eq!(least(&bound), [(1, 3); 2]);
 }
 
-// --- against all choices there are ---
+// --- compared with brute force ---
 
 /// One step of a small history over three CPUs and four pages.
 #[derive(Clone, Copy, Debug)]
@@ -261,7 +261,7 @@ enum Step {
     Free {
         cpu: usize,
     },
-    /// The CPU goes to a kernel task, or comes back.
+    /// The CPU switches to a kernel task, or back.
     Turn {
         cpu: usize,
     },
@@ -302,7 +302,7 @@ fn steps(own: bool) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..16)
 }
 
-/// Play a history.
+/// Run a history.
 fn play(history: &[Step], sweep: bool) -> Bound {
     let mut bound = bound(CPUS);
     for &step in history {
@@ -331,10 +331,10 @@ fn play(history: &[Step], sweep: bool) -> Bound {
     bound
 }
 
-/// An interval of the plain model: after step `.0`, not after step `.1`, on that CPU.
+/// An interval of the simple model: after step `.0`, at most at step `.1`, on that CPU.
 type Interval = (usize, usize, usize);
 
-/// All intervals of a history that must be met at a level, and to which record each belongs.
+/// The intervals of a history that must be stabbed at a level, by record.
 fn intervals(history: &[Step], second: bool) -> Vec<Vec<Interval>> {
     let mut running = [true; CPUS];
     let mut free: Vec<Vec<usize>> = vec![Vec::new(); CPUS];
@@ -371,7 +371,7 @@ fn intervals(history: &[Step], second: bool) -> Vec<Vec<Interval>> {
     due
 }
 
-/// The fewest points that meet all intervals, by trying all sets of points.
+/// The fewest points that stab all intervals, by brute force.
 fn fewest(intervals: &[(usize, usize)], steps: usize) -> u64 {
     let met =
         |points: u32| intervals.iter().all(|&(since, end)| (since + 1..=end).any(|at| points & 1 << at != 0));
@@ -384,7 +384,7 @@ fn fewest(intervals: &[(usize, usize)], steps: usize) -> u64 {
 
 proptest! {
     #[test]
-    fn the_greedy_choice_is_the_best_there_is(history in steps(false)) {
+    fn the_greedy_choice_agrees_with_brute_force(history in steps(false)) {
         let bound = play(&history, false);
         for (second, (rounds, receptions)) in [false, true].into_iter().zip(least(&bound)) {
             let due = intervals(&history, second);
@@ -399,18 +399,18 @@ proptest! {
     }
 
     #[test]
-    fn the_first_level_asks_for_no_more_than_the_second(history in steps(true)) {
+    fn level_1_is_at_most_level_2(history in steps(true)) {
         let [first, second] = least(&play(&history, false));
         prop_assert!(first.0 <= second.0 && first.1 <= second.1 && first.0 <= first.1);
     }
 
     #[test]
-    fn what_is_swept_is_not_missed(history in steps(true)) {
+    fn sweeps_do_not_change_the_bound(history in steps(true)) {
         prop_assert_eq!(least(&play(&history, true)), least(&play(&history, false)));
     }
 
-    /// Who interrupts everybody right behind every change is safe, and so not below the bound; who never does is told
-    /// so exactly if the bound asks for a round.
+    /// A policy that interrupts all CPUs right after every change is safe, so it is not below the bound; one that never does
+    /// is reported exactly if the bound needs a round.
     #[test]
     fn a_safe_policy_is_not_below_the_bound(history in steps(true)) {
         let mut eager = bound(CPUS);

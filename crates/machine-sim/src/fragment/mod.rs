@@ -225,7 +225,7 @@ impl<'a> Maker<'a> {
         if pages == 0 {
             return Ok(None);
         }
-        let short = |_| "memory is too small for who holds it".to_string();
+        let short = |_| "memory is too small for the process that holds it".to_string();
         let space = self.mm.create_space(GroupId(0)).map_err(short)?;
         // The first page of each table maps the zero page, which creates the table.
         let tables = pages.div_ceil(TABLE_ENTRIES - 1) as u64;

@@ -42,7 +42,7 @@ impl<P: Program> SimOs<'_, P> {
 
     pub(super) fn truncate(&self, fd: u32, size: u64) -> Result<u64, Errno> {
         let (file, open) = self.sim.kernel.file(&self.task, fd)?;
-        let change = self.begin_change(|oracle, since| oracle.begin_truncate(open.file.into(), size, since));
+        let change = self.begin(|oracle, since| oracle.begin_truncate(open.file.into(), size, since));
         let old = self.sim.mm().file_size(file.id);
         self.enter();
         let result = self.sim.kernel.call(&self.task, Call::Ftruncate(fd, size));

@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(frames("tiers:1:8", 90 << 20), [2559, 20481]);
         assert_eq!(frames("tiers:1:2", 90 << 20), [7680, 15360]);
         assert_eq!(MachineSpec::from_ratio_name("tiers:1:8").unwrap().name(), "tiers:1:8");
-        for wrong in ["tiers", "tiers:1", "tiers:1:0", "tiers:1:2:3", "laptop:1:2", "nobody:1:2"] {
+        for wrong in ["tiers", "tiers:1", "tiers:1:0", "tiers:1:2:3", "laptop:1:2", "unknown:1:2"] {
             assert!(MachineSpec::from_ratio_name(wrong).is_none(), "{wrong}");
         }
     }

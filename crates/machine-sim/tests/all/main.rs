@@ -1,6 +1,6 @@
 //! Tests of the simulated machine as a whole. One binary, because each would compile the memory manager again.
 
-/// The parts of a [`Program`](program::Program) that no test reads.
+/// The methods of [`Program`](program::Program) that no test uses.
 macro_rules! unnamed {
     () => {
         fn name(&self) -> &str {
