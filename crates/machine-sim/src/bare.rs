@@ -8,7 +8,7 @@ use crate::coroutine::{self, Coroutine};
 use crate::cpu::Class;
 use crate::machine::SimMachine;
 use crate::run::prepare;
-use crate::sched::{Event, Next};
+use crate::sched::Next;
 use mm::Mm;
 use mm::api::AccessKind;
 use mm::machine::{Io, Machine};
@@ -158,7 +158,9 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
             }
             let next = self.sim().sched.borrow_mut().next();
             match next {
-                Next::Event(time, event) => self.handle(time, event),
+                Next::Event(time, event) => {
+                    self.sim().handle(time, event, |io| (self.io_done)(&self.mm, io));
+                }
                 Next::Cpu(cpu) => self.run_cpu(tasks, cpu),
                 Next::Nothing if tasks.iter().all(Option::is_none) => return Ok(()),
                 Next::Nothing => return Err("deadlock: nothing can run".into()),
@@ -175,31 +177,12 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         }
     }
 
-    fn handle(&self, time: u64, event: Event) {
-        let sim = self.sim();
-        match event {
-            Event::Deadline(task, wait) => sim.sched.borrow_mut().deadline(time, task, wait),
-            Event::Io(device, tag) => {
-                let ended = sim.end_io(time, device, tag);
-                sim.interrupt(ended.cpu(), time, || {
-                    ended.parts().for_each(|io| (self.io_done)(&self.mm, io));
-                });
-            }
-        }
-    }
-
     /// Let a CPU run its task up to its limit.
     fn run_cpu(&self, tasks: &mut [Option<Coroutine<'_>>], cpu: usize) {
         let sim = self.sim();
         sim.current.set(cpu);
         let Some(picked) = sim.sched.borrow_mut().pick(cpu) else { return };
-        sim.class.set(Class::System);
-        sim.task.set(picked.task);
-        sim.limit.set(picked.limit);
-        if picked.switched {
-            sim.unplug();
-            sim.charge_switch();
-        }
+        sim.begin_turn(picked, Class::System);
         let space = self.spaces.borrow()[picked.task as usize];
         self.switch(space);
         let coroutine = tasks[picked.task as usize].as_mut().expect("a task that runs has not ended");

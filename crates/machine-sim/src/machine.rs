@@ -9,14 +9,14 @@ mod point;
 
 use crate::config::RunConfig;
 use crate::coroutine;
-use crate::cpu::{Class, Cpu, add};
+use crate::cpu::{Class, Cpu, END, add};
 use crate::device::Device;
 use crate::flush_fault::FlushFaults;
 use crate::memory::Memory;
 use crate::observers::{Context, Observers};
 use crate::preempt::Preempt;
 use crate::profile::{Kind, Profiler};
-use crate::sched::{Key, Sched, TaskId};
+use crate::sched::{Key, Picked, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
 use crate::tlb::Tlb;
@@ -139,10 +139,18 @@ impl SimMachine {
         self.observers.spent(Kind::Hardware(item), count, picos);
     }
 
-    /// A task switch takes time.
-    pub(crate) fn charge_switch(&self) {
-        add(&self.this_cpu().counts.switches, 1);
-        self.spend_hardware(Hardware::ContextSwitch, 1);
+    /// The current CPU begins to run the task that was picked for it, in `class`.
+    pub(crate) fn begin_turn(&self, picked: Picked, class: Class) {
+        self.class.set(class);
+        // Switching to the task and back belongs to the class, not to the place in which the task was left.
+        self.profiled(|profile| profile.go_to_root(class));
+        self.task.set(picked.task);
+        self.limit.set(picked.limit.min(END));
+        if picked.switched {
+            self.unplug();
+            add(&self.this_cpu().counts.switches, 1);
+            self.spend_hardware(Hardware::ContextSwitch, 1);
+        }
     }
 
     /// Picoseconds that `cpu`, the current CPU, takes to read `lines` cache lines of a page from memory.

@@ -9,7 +9,7 @@ use crate::metrics;
 use crate::os::SimOs;
 use crate::outcome::Outcome;
 use crate::preempt::LockWatch;
-use crate::sched::{Event, Key, Next, TaskId};
+use crate::sched::{Key, Next, TaskId};
 use crate::simulation::{Simulation, TaskKind};
 use crate::spec::MachineSpec;
 use mm::api::{Daemon, SwapArea};
@@ -21,9 +21,6 @@ use std::sync::atomic::Ordering;
 
 /// Picoseconds between two ticks of a CPU's clock: 250 ticks a second (CONFIG_HZ of Debian's kernels).
 const TICK: u64 = 4_000_000_000;
-
-/// If a transfer ends while a CPU is stopped with a lock, picoseconds until it ends again.
-const IO_RETRY: u64 = 1_000_000;
 
 /// Run `program`.
 pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunError> {
@@ -121,7 +118,7 @@ fn drive<'s, P: Program>(
         }
         let next = machine.sched.borrow_mut().next();
         match next {
-            Next::Event(time, event) => handle(sim, time, event),
+            Next::Event(time, event) => machine.handle(time, event, |io| sim.mm().io_done(io)),
             Next::Cpu(cpu) if machine.cpus[cpu].clock.get() >= END => return Err(too_long()),
             Next::Cpu(cpu) => {
                 if outcome.is_none() && hangs.is_hung(sim, machine.cpus[cpu].clock.get()) {
@@ -204,20 +201,6 @@ fn coroutine<'s, P: Program>(sim: &'s Simulation<'s, P>, kind: TaskKind) -> std:
     }
 }
 
-fn handle<P>(sim: &Simulation<'_, P>, time: u64, event: Event) {
-    let machine = sim.machine();
-    match event {
-        Event::Deadline(task, wait) => machine.sched.borrow_mut().deadline(time, task, wait),
-        Event::Io(..) if machine.preempt.as_ref().is_some_and(|preempt| preempt.keeps_locks()) => {
-            machine.sched.borrow_mut().at(time + IO_RETRY, event);
-        }
-        Event::Io(device, tag) => {
-            let ended = machine.end_io(time, device, tag);
-            machine.interrupt(ended.cpu(), time, || ended.parts().for_each(|io| sim.mm().io_done(io)));
-        }
-    }
-}
-
 /// Let a CPU run its task up to its limit.
 fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Coroutine<'s>>], cpu: usize) {
     let machine = sim.machine();
@@ -231,15 +214,7 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
         TaskKind::Daemon(Daemon::Khugepaged | Daemon::Kpromoted | Daemon::Kcompactd(_))
         | TaskKind::Visitor => (Class::System, None),
     };
-    machine.class.set(class);
-    // Switching to the task and back belongs to the class, not to the place in which the task was left.
-    machine.profiled(|profile| profile.go_to_root(class));
-    machine.task.set(picked.task);
-    machine.limit.set(picked.limit.min(END));
-    if picked.switched {
-        machine.unplug();
-        machine.charge_switch();
-    }
+    machine.begin_turn(picked, class);
     if machine.run_space(space) {
         sim.mm().switch(space);
     }

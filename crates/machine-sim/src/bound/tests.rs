@@ -253,11 +253,7 @@ fn masks_may_have_several_words() {
 /// One step of a small history over three CPUs and four pages.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Stale {
-        page: u64,
-        writable: bool,
-        sync: bool,
-    },
+    Stale(u64, bool, bool),
     Free {
         cpu: usize,
     },
@@ -269,11 +265,7 @@ enum Step {
         page: u64,
         cpu: usize,
     },
-    Hazard {
-        kind: u64,
-        page: u64,
-        cpu: usize,
-    },
+    Hazard(u64, u64, usize),
     Settle {
         page: u64,
         cpu: usize,
@@ -285,18 +277,15 @@ const CPUS: usize = 3;
 fn steps(own: bool) -> impl Strategy<Value = Vec<Step>> {
     let cpu = move || if own { prop_oneof![0..CPUS, Just(AWAY)].boxed() } else { Just(AWAY).boxed() };
     let stale = || {
-        (0..4u64, any::<bool>(), any::<bool>()).prop_map(|(page, writable, sync)| Step::Stale {
-            page,
-            writable,
-            sync,
-        })
+        let stale = |(page, writable, sync)| Step::Stale(page, writable, sync);
+        (0..4u64, any::<bool>(), any::<bool>()).prop_map(stale)
     };
     let step = prop_oneof![
         4 => stale(),
         1 => (0..CPUS).prop_map(|cpu| Step::Free { cpu }),
         1 => (0..CPUS).prop_map(|cpu| Step::Turn { cpu }),
         3 => (0..4u64, cpu()).prop_map(|(page, cpu)| Step::Reuse { page, cpu }),
-        1 => (0..4u64, 0..4u64, cpu()).prop_map(|(kind, page, cpu)| Step::Hazard { kind, page, cpu }),
+        1 => (0..4u64, 0..4u64, cpu()).prop_map(|(kind, page, cpu)| Step::Hazard(kind, page, cpu)),
         1 => (0..4u64, cpu()).prop_map(|(page, cpu)| Step::Settle { page, cpu }),
     ];
     prop::collection::vec(step, 1..16)
@@ -307,14 +296,14 @@ fn play(history: &[Step], sweep: bool) -> Bound {
     let mut bound = bound(CPUS);
     for &step in history {
         match step {
-            Step::Stale { page, writable, sync } => stale(&mut bound, page, writable, sync),
+            Step::Stale(page, writable, sync) => stale(&mut bound, page, writable, sync),
             Step::Free { cpu } => bound.flushes(cpu),
             Step::Turn { cpu } => {
                 let to = if bound.running[cpu].is_none() { Some(SPACE) } else { None };
                 bound.runs(cpu, to);
             }
             Step::Reuse { page, cpu } => reuse(&mut bound, cpu, page),
-            Step::Hazard { kind, page, cpu } => {
+            Step::Hazard(kind, page, cpu) => {
                 let args =
                     [pages(7, page, 1), file(3, page, 1), frames(100 + page as u32, 1), at_once(page, 1)];
                 tell(&mut bound, cpu, Event::TlbHazard, args[kind as usize]);
@@ -343,9 +332,9 @@ fn intervals(history: &[Step], second: bool) -> Vec<Vec<Interval>> {
     for (now, &step) in history.iter().enumerate() {
         let concerns = |page: u64, writable: bool, sync: bool| match step {
             Step::Reuse { page: p, .. } => p == page,
-            Step::Hazard { kind: 2, page: p, .. } => p == page && writable,
-            Step::Hazard { kind: 3, page: p, .. } => p == page && sync,
-            Step::Hazard { page: p, .. } => p == page,
+            Step::Hazard(2, p, _) => p == page && writable,
+            Step::Hazard(3, p, _) => p == page && sync,
+            Step::Hazard(_, p, _) => p == page,
             Step::Settle { page: p, .. } => second && p == page,
             _ => false,
         };
@@ -358,7 +347,7 @@ fn intervals(history: &[Step], second: bool) -> Vec<Vec<Interval>> {
             !now_due
         });
         match step {
-            Step::Stale { page, writable, sync } => open.push((now, page, writable, sync, running)),
+            Step::Stale(page, writable, sync) => open.push((now, page, writable, sync, running)),
             Step::Free { cpu } => free[cpu].push(now),
             Step::Turn { cpu } => {
                 running[cpu] = !running[cpu];
@@ -418,13 +407,13 @@ proptest! {
         for &step in &history {
             for bound in [&mut eager, &mut never] {
                 match step {
-                    Step::Stale { page, writable, sync } => stale(bound, page, writable, sync),
+                    Step::Stale(page, writable, sync) => stale(bound, page, writable, sync),
                     Step::Free { cpu } => bound.flushes(cpu),
                     Step::Reuse { page, cpu } => reuse(bound, cpu, page),
                     _ => {}
                 }
             }
-            if matches!(step, Step::Stale { .. }) {
+            if matches!(step, Step::Stale(..)) {
                 interrupt(&mut eager, &[0, 1, 2]);
             }
         }

@@ -3,8 +3,26 @@
 use super::SimMachine;
 use crate::device::{Request, Started};
 use crate::sched::Event;
+use mm::machine::Io;
+
+/// If a transfer ends while a CPU is stopped with a lock, picoseconds until it ends again.
+const RETRY: u64 = 1_000_000;
 
 impl SimMachine {
+    /// An event of the scheduler happens. `io_done` tells the memory manager that a transfer has ended.
+    pub(crate) fn handle(&self, time: u64, event: Event, io_done: impl FnMut(&Io)) {
+        match event {
+            Event::Deadline(task, wait) => self.sched.borrow_mut().deadline(time, task, wait),
+            Event::Io(..) if self.preempt.as_ref().is_some_and(|preempt| preempt.keeps_locks()) => {
+                self.sched.borrow_mut().at(time + RETRY, event);
+            }
+            Event::Io(device, tag) => {
+                let ended = self.end_io(time, device, tag);
+                self.interrupt(ended.cpu(), time, || ended.parts().for_each(io_done));
+            }
+        }
+    }
+
     /// Hand the requests in the current CPU's plug to the devices.
     #[inline]
     pub(crate) fn unplug(&self) {
@@ -32,7 +50,7 @@ impl SimMachine {
     }
 
     /// A device completes a request at `now`. Returns the request.
-    pub(crate) fn end_io(&self, now: u64, device: usize, tag: u32) -> Request {
+    fn end_io(&self, now: u64, device: usize, tag: u32) -> Request {
         let (ended, next) = self.devices.borrow_mut()[device].end(now, tag);
         self.expect_end(device, next);
         self.observers.transferred(ended.parts());

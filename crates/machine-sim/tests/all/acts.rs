@@ -1,9 +1,15 @@
 //! Actions of programs, and ways to run them, that several tests share.
 
 use machine_sim::{FlushFault, Outcome, RunConfig, RunError, run};
+use mm::knobs::FlushPolicy;
 use program::{Map, Os, Program, Prot, Remap, Signal};
 
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
+pub const MIB: u64 = 1 << 20;
+/// Bytes of a large entry.
+pub const LARGE: u64 = 2 * MIB;
+/// Values of `tlb.unmap`.
+pub const POLICIES: u64 = FlushPolicy::COUNT;
 
 /// Run a program without a wrong access.
 pub fn outcome<P: Program>(config: &RunConfig, program: &P) -> Outcome {

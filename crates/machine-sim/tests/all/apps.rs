@@ -1,12 +1,11 @@
 //! Every application on small machines, under the oracle.
 
+use super::acts::MIB;
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::Program;
 use program::apps::{self, App, AppOptions};
-
-const MIB: u64 = 1 << 20;
 
 fn app(name: &str, mib: u64, threads: Option<u32>) -> App {
     apps::from_name(name, AppOptions { bytes: mib * MIB, threads, distribution: None, writes: None })

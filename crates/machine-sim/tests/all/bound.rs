@@ -1,13 +1,12 @@
 //! The bound in whole runs: it changes nothing, and no policy is below it.
 
+use super::acts::MIB;
 use machine_sim::{BoundReport, MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::Program;
 use program::builtin;
 use program::chaos::Chaos;
-
-const MIB: u64 = 1 << 20;
 
 fn outcome(seed: u64, bound: bool) -> Outcome {
     let mut config = RunConfig::new(MachineSpec::preset("small").unwrap());

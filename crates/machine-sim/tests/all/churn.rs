@@ -1,12 +1,10 @@
 //! Free blocks after churn and after compaction, by the placement of allocations.
 
-use super::acts::outcome;
+use super::acts::{MIB, outcome};
 use machine_sim::{MachineSpec, Outcome, RunConfig};
 use mm::knobs::Knob;
 use program::Named;
 use program::named::NameParts;
-
-const MIB: u64 = 1 << 20;
 
 fn play(program: &str, placement: u64) -> Outcome {
     let parts = NameParts::parse(program, |bytes| bytes.parse().map_err(|_| bytes.into())).unwrap();

@@ -1,17 +1,14 @@
 //! khugepaged and MADV_COLLAPSE on anonymous memory that other CPUs use all the time, under the oracle and every flush
 //! policy.
 
-use super::acts::{compute_for, forbid_stores, move_away_and_back, outcome, push, without_flush};
+use super::acts::{
+    LARGE, MIB, PAGE, POLICIES, compute_for, forbid_stores, move_away_and_back, outcome, push, without_flush,
+};
 use machine_sim::{MachineSpec, RunConfig};
-use mm::knobs::{FlushPolicy, Knob};
+use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::rng::Rng;
 use program::{Advice, Map, Os, Program, Role, Signal};
-
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const LARGE: u64 = 2 * MIB;
-const POLICIES: u64 = FlushPolicy::COUNT;
 
 /// khugepaged scans everything every millisecond. `between` is the knob of a folio size between single pages and 2 MiB.
 fn config(machine: &str, memory: u64, policy: u64, between: Option<Knob>) -> RunConfig {

@@ -1,15 +1,12 @@
 //! Compaction of memory that other CPUs use, on whole machines, under the oracle.
 
-use super::acts::outcome;
+use super::acts::{LARGE, MIB, PAGE, POLICIES, outcome};
 use machine_sim::{MachineSpec, Outcome, RunConfig};
-use mm::knobs::{FlushPolicy, Knob};
+use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::rng::Rng;
 use program::{Advice, Map, Os, Program, Role, Signal};
 
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const LARGE: u64 = 2 * MIB;
 const MEMORY: u64 = 64 * MIB;
 /// Memory that is used and freed in pieces, and then wanted in large folios.
 const AREA: u64 = 512 * LARGE;
@@ -17,7 +14,6 @@ const PAGES: u64 = 44 * MIB / PAGE;
 const WANTED: u64 = 1024 * LARGE;
 const FOLIOS: u64 = 10;
 const USERS: Role = 2;
-const POLICIES: u64 = FlushPolicy::COUNT;
 
 /// One task fragments memory and stores to a range for which 2 MiB folios are wanted, while others use the pieces.
 struct Pieces {

@@ -2,10 +2,10 @@
 //!
 //! The programs here make every flush matter at once: they use a page again right after it was unmapped or protected.
 
+use super::acts::PAGE;
 use machine_sim::{FlushFault, MachineSpec, RunConfig, RunError, run};
 use program::{Advice, Map, Os, Program, Prot, Role, Signal};
 
-const PAGE: u64 = 4096;
 const ROUNDS: u32 = 25;
 /// Until then (simulated nanoseconds) the other tasks run.
 const UNTIL: u64 = 4_000_000;

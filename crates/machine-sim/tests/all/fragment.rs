@@ -1,13 +1,11 @@
 //! States of memory that runs begin with: created, recorded, and refused if impossible.
 
-use super::acts::outcome;
+use super::acts::{LARGE, MIB, outcome};
 use machine_sim::{Fragmented, MachineSpec, MemoryState, Outcome, RunConfig, RunError};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::{Map, Os, Program, Role, Signal};
 
-const MIB: u64 = 1 << 20;
-const LARGE: u64 = 2 * MIB;
 const AREA: u64 = 512 * LARGE;
 
 /// Stores to this many areas of 2 MiB.

@@ -1,12 +1,9 @@
 //! Control groups on whole machines, under the oracle: those that a run begins with, and those that programs create.
 
-use super::acts::outcome;
+use super::acts::{MIB, PAGE, outcome};
 use machine_sim::{GroupOutcome, GroupSpec, MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::knobs::Knob;
 use program::{Group, GroupLimits, Map, Os, Program, Role, Signal};
-
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
 
 /// Processes that each store to a number of pages repeatedly, the first only once. The others are its children, and
 /// continue when all have stored once.

@@ -1,18 +1,15 @@
 //! 2 MiB entries on whole machines, under the oracle and every flush policy: files and shmem mapped by them, and every
 //! operation that removes a part of one.
 
-use super::acts::{compute_for, forbid_stores, move_away_and_back, outcome, push, without_flush};
+use super::acts::{
+    LARGE, MIB, PAGE, POLICIES, compute_for, forbid_stores, move_away_and_back, outcome, push, without_flush,
+};
 use machine_sim::{MachineSpec, Outcome, RunConfig};
-use mm::knobs::{FlushPolicy, Knob};
+use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::rng::Rng;
 use program::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
-
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const LARGE: u64 = 2 * MIB;
-const POLICIES: u64 = FlushPolicy::COUNT;
 
 fn config(machine: &str, memory: u64, policy: u64) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();

@@ -1,17 +1,13 @@
 //! Large folios on whole machines, under the oracle and every flush policy: files that are read, written, mapped and
 //! truncated, and anonymous memory, with too little memory.
 
-use super::acts::{outcome, push};
+use super::acts::{MIB, PAGE, POLICIES, outcome, push};
 use machine_sim::{MachineSpec, Outcome, RunConfig};
-use mm::knobs::{FlushPolicy, Knob};
+use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::rng::Rng;
 use program::{Advice, FileAdvice, FileSpec, Map, Os, Program, Prot, Remap, Role, Signal, builtin};
-
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const POLICIES: u64 = FlushPolicy::COUNT;
 
 fn config(machine: &str, memory: u64, order: u64, policy: u64) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();

@@ -1,12 +1,12 @@
 //! Loaded latency on whole machines: near memory is the slower tier when all CPUs read it.
 
+use super::acts::PAGE;
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{Knob, TierPolicy};
 use mm::stat::Stat;
 use program::named::{NameParts, Named};
 use program::{Access, AccessKind, Map, MemPolicy, Os, PolicyMode, Program, Role, Signal};
 
-const PAGE: u64 = 4096;
 /// Pages that each task reads: far more than its CPU's TLBs hold.
 const PAGES: u64 = 3000;
 

@@ -1,13 +1,11 @@
 //! Memory policies on whole machines, under the oracle: memory comes from the nodes that a program selects.
 
-use super::acts::outcome;
+use super::acts::{MIB, PAGE, outcome};
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::{Access, AccessKind, Errno, Map, MemPolicy, Os, PolicyMode, Program, Role, Signal};
 
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
 /// Pages of the range.
 const PAGES: u64 = 1000;
 const NEAR: u64 = 0b01;

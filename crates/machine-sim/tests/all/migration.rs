@@ -1,16 +1,12 @@
 //! Migration of pages that other CPUs use, on whole machines, under the oracle.
 
-use super::acts::{compute_for, without_flush};
+use super::acts::{LARGE, MIB, PAGE, POLICIES, compute_for, without_flush};
 use machine_sim::{MachineSpec, Outcome, ProfileNode, RunConfig, run};
-use mm::knobs::{FlushPolicy, Knob};
+use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::{FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
 
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const LARGE: u64 = 2 * MIB;
-const POLICIES: u64 = FlushPolicy::COUNT;
 /// The address of the page that is moved: in the middle of what a large entry may map.
 const AREA: u64 = 512 * LARGE;
 const PART: u64 = AREA + 77 * PAGE;

@@ -1,12 +1,11 @@
 //! The optimum in whole runs: it changes nothing, and no replacement policy is below it.
 
+use super::acts::MIB;
 use machine_sim::{MachineSpec, OptimumReport, Outcome, RunConfig, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::{Program, builtin};
-
-const MIB: u64 = 1 << 20;
 
 fn config(memory: u64, policy: u64, optimum: bool) -> RunConfig {
     let mut config = RunConfig::new(MachineSpec::preset("small").unwrap());

@@ -1,12 +1,11 @@
 //! The profile in whole runs: every picosecond of CPU time is in one node, and profiling changes nothing.
 
+use super::acts::MIB;
 use machine_sim::{MachineSpec, Outcome, ProfileNode, RunConfig, run};
 use mm::knobs::Knob;
 use program::builtin;
 use program::chaos::Chaos;
 use std::collections::BTreeMap;
-
-const MIB: u64 = 1 << 20;
 
 fn outcome(seed: u64, policy: u64, profile: bool) -> Outcome {
     let mut config = RunConfig::new(MachineSpec::preset("small").unwrap());

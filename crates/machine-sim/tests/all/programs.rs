@@ -1,10 +1,9 @@
 //! Every built-in program on small machines under the oracle.
 
+use super::acts::MIB;
 use machine_sim::{MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::stat::Stat;
 use program::{Program, builtin};
-
-const MIB: u64 = 1 << 20;
 
 fn config(machine: &str, memory: u64) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();

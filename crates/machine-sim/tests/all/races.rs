@@ -4,14 +4,13 @@
 //!
 //! `RACE_SEED=N..M` runs other seeds, `RACE_POINTS=N` stops at one point in N.
 
+use super::acts::PAGE;
 use crate::chaos::seeds_of;
 use machine_sim::{MachineSpec, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};
 use program::rng::Rng;
 use program::{Advice, FileAdvice, FileSpec, Map, Os, Program, Prot, Role, Signal};
 use std::ops::Range;
-
-const PAGE: u64 = 4096;
 
 /// What several tasks do to one file at the same time.
 #[derive(Clone, Copy)]

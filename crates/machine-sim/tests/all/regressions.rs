@@ -1,11 +1,10 @@
 //! Bugs that were found, each with the smallest program that hit it.
 
+use super::acts::PAGE;
 use machine_sim::{MachineSpec, RunConfig, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::{Advice, Errno, FileSpec, Map, Os, Program, Prot, Role, Signal, builtin};
-
-const PAGE: u64 = 4096;
 
 struct Play(fn(&mut dyn Os, Role) -> Result<(), Signal>);
 

@@ -1,10 +1,9 @@
 //! The check of stale translations: it finds a missed flush even if no program ever uses the translation.
 
-use super::acts::without_flush;
+use super::acts::{PAGE, without_flush};
 use machine_sim::{MachineSpec, RunConfig};
 use program::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
 
-const PAGE: u64 = 4096;
 const PAGES: u64 = 4;
 const AT: u64 = 0x5000_0000;
 /// Until then (simulated nanoseconds) the other task computes.

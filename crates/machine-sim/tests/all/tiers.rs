@@ -1,17 +1,13 @@
 //! Memory tiers on whole machines, under the oracle and with deferred flushes: cold pages are demoted, hot pages promoted.
 
-use super::acts::outcome;
+use super::acts::{MIB, PAGE, POLICIES, outcome};
 use super::migration::entered;
 use machine_sim::{MachineSpec, Outcome, RunConfig};
-use mm::knobs::{FlushPolicy, Knob, TierPolicy};
+use mm::knobs::{Knob, TierPolicy};
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::named::{NameParts, Named};
 use program::{Map, Os, Program, Role, Signal, builtin};
-
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const POLICIES: u64 = FlushPolicy::COUNT;
 
 /// Fast memory of the machine, which has twice as much slow memory.
 const FAST: u64 = 32 * MIB;
