@@ -332,7 +332,7 @@ impl Cache {
             let free = || memory.swap.free_slots();
             memory.lru.refault(memory, &[(pfn, shadow)], free, gfp.is_faulted());
         }
-        memory.lru.add(memory, pfn, gfp.is_faulted());
+        memory.lru.add(memory, [pfn], gfp.is_faulted());
         Ok(Some(pfn))
     }
 

@@ -130,7 +130,7 @@ impl Cache {
             memory.count(Stat::NrShmem, places.len() as i64);
         }
         memory.lru.refault(memory, &back, || memory.swap.free_slots(), gfp.is_faulted());
-        memory.lru.add_pages(memory, places.iter().map(|&(_, pfn)| pfn), gfp.is_faulted());
+        memory.lru.add(memory, places.iter().map(|&(_, pfn)| pfn), gfp.is_faulted());
         result
     }
 

@@ -484,7 +484,7 @@ fn swapped_out(core: &MmCore<Disks>, stamp: u64) -> SwapSlot {
     let frame = &memory.frames[pfn];
     frame.set_owner(Owner::Anon(AnonId(0)), PageIndex(0));
     frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-    memory.lru.add(memory, pfn, false);
+    memory.lru.add(memory, [pfn], false);
     core.machine.set_stamp(pfn, stamp);
     memory.lock_folio(pfn);
     assert!(add_to_swap(memory, pfn));

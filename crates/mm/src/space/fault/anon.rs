@@ -97,7 +97,7 @@ impl<M: Machine> Fault<'_, M> {
                 let page = FolioPages { head: pfn, first: pfn, count: 1 };
                 self.install_at(&mut tables, slot, self.page, page, Writes::Private);
                 // As soon as the tables are unlocked somebody may unmap and free it.
-                self.core.lru.add(&self.core, pfn, self.gfp.is_faulted());
+                self.core.lru.add(&self.core, [pfn], self.gfp.is_faulted());
                 drop(tables);
                 if let Some(old) = old {
                     self.core.put_refs(old);

@@ -246,7 +246,7 @@ impl World {
         let pages = FolioPages::all(&core.frames, pfn);
         core.make_large_anon(pfn, Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(at)));
         self.install(id, at, pages);
-        core.lru.add(self.base(), pfn, false);
+        core.lru.add(self.base(), [pfn], false);
         core.put(pfn);
     }
 
@@ -260,7 +260,7 @@ impl World {
         let Ok(pfn) = core.new_folio(order, gfp()) else { return };
         core.frames[pfn].set_owner(Owner::File(file), index);
         core.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-        core.lru.add(self.base(), pfn, false);
+        core.lru.add(self.base(), [pfn], false);
         for &id in &self.ids {
             if self.is_free(id, at, order) && shown(id) == Some((file, index)) {
                 self.install(id, at, FolioPages::all(&core.frames, pfn));

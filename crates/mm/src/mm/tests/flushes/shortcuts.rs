@@ -35,7 +35,7 @@ fn migrate_page<M: Machine>(core: &MmCore<M>, id: SpaceId, page: Vpn, gfp: Gfp) 
     let mut tables = tables.settle_at(run.slot, page);
     tables.install(run.slot, page, FolioPages::one(&core.frames, new), rights, writes);
     drop(tables);
-    core.lru.add(base, new, false);
+    core.lru.add(base, [new], false);
     core.unlock_folio(old.head);
     core.put_refs(refs);
     Ok(true)
