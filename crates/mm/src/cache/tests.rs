@@ -12,6 +12,7 @@ use crate::knobs::{Knob, Knobs};
 use crate::lock::Lock;
 use crate::lru::Lru;
 use crate::machine::*;
+use crate::memory::Gfp;
 use crate::mm_core::MmCore;
 use crate::mmu::Mmu;
 use crate::primitive::AtomicU64;
@@ -235,10 +236,17 @@ fn reclaim(core: &MmCore<Disks>, pfn: Pfn) -> bool {
         if !core.cache.write_page_start(memory, pfn) {
             frame.clear(FrameFlags::RECLAIM);
         }
-    } else if !frame.has_any(busy) && frame.freeze(2) {
-        let shadow = memory.lru.eviction(memory, pfn, GroupId(0));
-        core.cache.remove(memory, pfn, Some(shadow));
-        gone = true;
+    } else if frame.has(FrameFlags::SWAPCACHE) {
+        gone = !frame.has_any(busy) && frame.freeze_clean(CACHE_AND_CALLER);
+        if gone {
+            let shadow = memory.lru.eviction(memory, pfn, GroupId(0));
+            memory.swap.cache_remove(memory, frame.swap_slot(), Some(shadow));
+        }
+    } else if let Owner::File(file) = frame.owner()
+        && !frame.has_any(busy)
+    {
+        let shadow = |pfn| memory.lru.eviction(memory, pfn, GroupId(0));
+        gone = core.cache.evict(memory, file, &[pfn], 1, CACHE_AND_CALLER, shadow) == 1;
     }
     memory.unlock_folio(pfn);
     if gone {

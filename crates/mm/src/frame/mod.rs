@@ -210,6 +210,20 @@ impl Frame {
         self.refs.compare_exchange(expected, 0, AcqRel, Acquire).is_ok()
     }
 
+    /// As [`Frame::freeze`], if the content is clean, so that the folio may leave its cache. Whether it is clean is
+    /// asked only after the freeze: a task that unmaps the folio marks it dirty before it drops the entry's reference.
+    #[inline]
+    pub fn freeze_clean(&self, expected: u32) -> bool {
+        if !self.freeze(expected) {
+            return false;
+        }
+        let clean = !self.has(FrameFlags::DIRTY);
+        if !clean {
+            self.unfreeze(expected);
+        }
+        clean
+    }
+
     /// Give back what `freeze` took, as `refs` references.
     #[inline]
     pub fn unfreeze(&self, refs: u32) {

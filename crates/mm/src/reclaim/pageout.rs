@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope};
 use crate::primitive::Ordering::Relaxed;
-use crate::rmap::Pages;
+use crate::rmap::bits;
 use crate::stat::Stat;
 use crate::units::*;
 
@@ -79,40 +79,26 @@ impl<M: Machine> Reclaim<'_, M> {
         if frame.has_any(busy) { Err(ReclaimFate::Keep) } else { Ok(()) }
     }
 
-    /// Take a clean folio out of its cache, if nobody but the cache and the caller refers to it; what `top`, the
-    /// driving group, must know when the page returns is left in its place.
-    pub(super) fn remove_mapping(self, pfn: Pfn, top: GroupId) -> bool {
-        let _scope = self.core.scope(Scope::RemoveMapping);
-        let (core, frame) = (self.core, &self.core.frames[pfn]);
-        let (swap, file) = (frame.has(FrameFlags::SWAPCACHE), matches!(frame.owner(), Owner::File(_)));
-        if !(swap || file) || !frame.freeze(CACHE_AND_ISOLATION) {
-            return false;
-        }
-        if frame.has(FrameFlags::DIRTY) {
-            frame.unfreeze(CACHE_AND_ISOLATION);
-            return false;
-        }
-        let mmu = core;
-        if swap {
-            let shadow = core.lru.eviction(mmu, pfn, top);
-            core.swap.cache_remove(mmu, frame.swap_slot(), Some(shadow));
-        } else {
-            let evicted = !frame.has(FrameFlags::SWAPBACKED);
-            let shadow = evicted.then(|| core.lru.eviction(mmu, pfn, top));
-            core.cache.remove(core, pfn, shadow);
-        }
-        true
-    }
-
-    /// The same for those of some pages of a file whose bits are set in `wanted`. Returns the bits of those that are
-    /// out.
-    pub(super) fn remove_pages(self, pages: Pages<'_>, wanted: u32, top: GroupId) -> u32 {
+    /// Take those of a run of clean folios whose bits are set in `wanted` out of their cache, if only the cache and the
+    /// caller refer to them. Each leaves behind what `top`, the group that drives reclaim, must know when it returns.
+    /// Returns the bits of those that are out.
+    pub(super) fn remove_mapping(self, folios: &[Pfn], wanted: u32, top: GroupId) -> u32 {
         if wanted == 0 {
             return 0;
         }
         let _scope = self.core.scope(Scope::RemoveMapping);
-        let (core, base) = (self.core, &self.core);
-        let shadow = |pfn| core.lru.eviction(base, pfn, top);
-        core.cache.evict_pages(core, pages.file, pages.pfns, wanted, CACHE_AND_ISOLATION, shadow)
+        let (core, first) = (self.core, &self.core.frames[folios[0]]);
+        let shadow = |pfn| core.lru.eviction(core, pfn, top);
+        match first.owner() {
+            _ if first.has(FrameFlags::SWAPCACHE) => bits(wanted)
+                .filter(|&at| core.frames[folios[at]].freeze_clean(CACHE_AND_ISOLATION))
+                .fold(0, |out, at| {
+                    let slot = core.frames[folios[at]].swap_slot();
+                    core.swap.cache_remove(core, slot, Some(shadow(folios[at])));
+                    out | 1 << at
+                }),
+            Owner::File(file) => core.cache.evict(core, file, folios, wanted, CACHE_AND_ISOLATION, shadow),
+            _ => 0,
+        }
     }
 }

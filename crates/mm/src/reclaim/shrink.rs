@@ -366,7 +366,7 @@ impl<M: Machine> Reclaim<'_, M> {
             self.core.count(Stat::Pglazyfreed, pages as i64);
             return ReclaimFate::Free;
         }
-        if self.remove_mapping(pfn, sc.top()) { ReclaimFate::Free } else { ReclaimFate::Keep }
+        if self.remove_mapping(&[pfn], 1, sc.top()) != 0 { ReclaimFate::Free } else { ReclaimFate::Keep }
     }
 
     /// A folio that is being written cannot be freed now. It is marked, so that it is freed first when the write ends,

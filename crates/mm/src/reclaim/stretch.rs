@@ -103,7 +103,8 @@ impl<M: Machine> Reclaim<'_, M> {
                 Err(fate) => fates[at] = fate,
             }
         }
-        bits(self.remove_pages(pages, clean, pass.sc.top())).for_each(|at| fates[at] = ReclaimFate::Free);
+        bits(self.remove_mapping(pages.pfns, clean, pass.sc.top()))
+            .for_each(|at| fates[at] = ReclaimFate::Free);
         fates
     }
 }
