@@ -7,7 +7,7 @@
 use super::Cache;
 use super::file::File;
 use super::tree::{CachedFolio, MAX_INDEX, TreeEntry};
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::{FolioRun, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::{AllocCause, Gfp, Memory, Shortage};
 use crate::stat::Stat;
@@ -15,7 +15,7 @@ use crate::units::*;
 use smallvec::SmallVec;
 
 /// Most folios that come or go in one step.
-pub(super) const RUN: usize = u32::BITS as usize;
+pub(super) const RUN: usize = FolioRun::MOST;
 
 impl Cache {
     /// Allocate a folio of `order` for the pages from `first` on and add it, with a reference for the caller, who has
@@ -104,31 +104,34 @@ impl Cache {
         self.take_out(memory, id, pfn, None);
     }
 
-    /// Take those of some locked folios of a file whose bits are set in `wanted` out of its cache, if they are clean
-    /// and there are exactly `refs` references of them, which are then frozen. Each leaves its `shadow`, but shmem,
-    /// which leaves nothing: it is in swap, or was never written. Returns the bits of those that are out.
-    pub fn evict<M: Machine>(
+    /// Take the wanted folios of a run, which are locked and not mapped, out of their file's cache, if they are clean and
+    /// there are exactly `refs` references of them, which are then frozen. Each leaves its `shadow`, but for shmem.
+    /// Returns those that are out.
+    pub fn evict<'a, M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,
-        folios: &[Pfn],
-        mut wanted: u32,
+        run: FolioRun<'a>,
         refs: u32,
         shadow: impl Fn(Pfn) -> Shadow,
-    ) -> u32 {
+    ) -> FolioRun<'a> {
         let f = self.file(id);
-        let (mut out, mut pages): (u32, i64) = (0, 0);
+        let (mut wanted, mut out, mut pages) = (run.wanted(), 0u32, 0);
         while wanted != 0 {
             // One leaf in each hold of the lock: if it holds only shadows from then on, that is noted.
             let mut tree = f.tree.lock();
             let first = wanted.trailing_zeros() as usize;
-            let frame = &memory.frames[folios[first]];
+            let frame = &memory.frames[run.folio(first)];
             if f.is_shmem() || frame.order() > Order::ZERO {
                 wanted &= wanted - 1;
                 if frame.freeze_clean(refs) {
-                    let rest = (!f.is_shmem()).then(|| TreeEntry::Shadow(shadow(folios[first])));
+                    let rest = (!f.is_shmem()).then(|| TreeEntry::Shadow(shadow(run.folio(first))));
                     let old = tree.replace_folio(frame.page_index(), rest);
-                    assert_eq!(old.head, folios[first], "another folio is in the place of what is evicted");
+                    assert_eq!(
+                        old.head,
+                        run.folio(first),
+                        "another folio is in the place of what is evicted"
+                    );
                     out |= 1 << first;
                     pages += i64::from(frame.pages());
                     frame.set_owner(Owner::None, PageIndex(0));
@@ -137,12 +140,12 @@ impl Cache {
                 let mut leaf = tree.leaf(frame.page_index());
                 while wanted != 0 {
                     let at = wanted.trailing_zeros() as usize;
-                    let frame = &memory.frames[folios[at]];
+                    let frame = &memory.frames[run.folio(at)];
                     let Some(slot) = leaf.slot(frame.page_index()) else { break };
                     wanted &= wanted - 1;
                     if frame.freeze_clean(refs) {
-                        let old = leaf.evict(slot, shadow(folios[at]));
-                        assert_eq!(old, folios[at], "another page is in the place of what is evicted");
+                        let old = leaf.evict(slot, shadow(run.folio(at)));
+                        assert_eq!(old, run.folio(at), "another page is in the place of what is evicted");
                         out |= 1 << at;
                         pages += 1;
                         frame.set_owner(Owner::None, PageIndex(0));
@@ -157,7 +160,7 @@ impl Cache {
         if out != 0 {
             self.count_added(memory, f, out.count_ones() as usize, -pages);
         }
-        out
+        run.with(out)
     }
 
     /// Take a locked folio out of the cache of its file, and leave `rest` in its place.

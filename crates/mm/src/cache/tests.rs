@@ -8,6 +8,7 @@ use super::*;
 use crate::alloc::Allocator;
 use crate::api::SwapArea;
 use crate::event::Event;
+use crate::frame::FolioRun;
 use crate::knobs::{Knob, Knobs};
 use crate::lock::Lock;
 use crate::lru::Lru;
@@ -246,7 +247,7 @@ fn reclaim(core: &MmCore<Disks>, pfn: Pfn) -> bool {
         && !frame.has_any(busy)
     {
         let shadow = |pfn| memory.lru.eviction(memory, pfn, GroupId(0));
-        gone = core.cache.evict(memory, file, &[pfn], 1, CACHE_AND_CALLER, shadow) == 1;
+        gone = !core.cache.evict(memory, file, FolioRun::one(&pfn), CACHE_AND_CALLER, shadow).is_empty();
     }
     memory.unlock_folio(pfn);
     if gone {

@@ -8,12 +8,14 @@ mod flags;
 pub mod list;
 mod mapcount;
 mod private;
+mod run;
 mod split;
 
 pub use flags::{FrameFlags, LruGen};
 pub use list::List;
 pub use mapcount::{FolioPages, Remapped};
 pub use private::FreeBlock;
+pub use run::FolioRun;
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
 use crate::units::*;

@@ -263,17 +263,17 @@ impl<M: Machine> Mover<'_, '_, M> {
         };
         assert_eq!(fresh.order(), order, "a frame of another size for {head}");
         let copied = self.in_use && self.copy_in_use(head, fresh.pfn());
-        let unmapped = core.rmap.begin_move(core, head, batch);
-        if unmapped.dirty && !frame.is_anon() {
+        let dirty = core.rmap.begin_move(core, head, batch);
+        if dirty && !frame.is_anon() {
             core.cache.mark_dirty(core, head);
         }
         let flight = Flight { from: head, fresh, copied };
-        if !unmapped.all {
+        if frame.mapcount() > 0 {
             // Somebody is mapping it just now, without its lock.
             self.turn_back(flight);
             return Err(Stay::Retry);
         }
-        if copied && unmapped.dirty {
+        if copied && dirty {
             core.count(Stat::TierMoveAborted, i64::from(order.frames()));
             self.turn_back(flight);
             return Err(Stay::Failed);

@@ -1,13 +1,11 @@
 //! Where a folio's content goes before the folio is freed: swap, its file, or nowhere.
 
-use super::references::ReferenceVerdict;
 use super::shrink::{Pass, ReclaimFate};
 use super::{Reclaim, ScanControl};
 use crate::event::Event;
-use crate::frame::{Frame, FrameFlags, Owner};
+use crate::frame::{FolioRun, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope};
 use crate::primitive::Ordering::Relaxed;
-use crate::rmap::bits;
 use crate::stat::Stat;
 use crate::units::*;
 
@@ -20,24 +18,23 @@ impl<M: Machine> Reclaim<'_, M> {
     pub(super) fn write_dirty(
         self,
         pfn: Pfn,
-        verdict: ReferenceVerdict,
-        pages: u64,
+        only_if_clean: bool,
         pass: &mut Pass<'_>,
     ) -> Result<(), ReclaimFate> {
         let frame = &self.core.frames[pfn];
         if !frame.has(FrameFlags::SWAPBACKED) && !self.may_write_file(frame, pass.sc, pass.node) {
             // The flushers write in better order. It is freed first once they have.
-            self.core.count(Stat::NrVmscanImmediateReclaim, pages as i64);
+            self.core.count(Stat::NrVmscanImmediateReclaim, i64::from(frame.pages()));
             frame.set(FrameFlags::RECLAIM);
             return Err(ReclaimFate::Activate);
         }
-        if verdict == ReferenceVerdict::ReclaimClean || !pass.sc.may_writepage {
+        if only_if_clean || !pass.sc.may_writepage {
             return Err(ReclaimFate::Keep);
         }
         if pass.batch.defers() && pass.batch.owes_for_writable() {
             return Err(ReclaimFate::Write);
         }
-        self.write(pfn, pages, pass)
+        self.write(pfn, pass)
     }
 
     /// Only kswapd writes file pages, and only when it meets nothing but dirty pages that nobody writes, and meets this
@@ -48,12 +45,13 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Write a dirty folio through which no CPU can store any more, once the batch is settled. `Ok`: it is clean
     /// already.
-    pub(super) fn write(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
+    pub(super) fn write(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let _scope = self.core.scope(Scope::Pageout);
         let (core, frame) = (self.core, &self.core.frames[pfn]);
+        let pages = u64::from(frame.pages());
         assert!(
             frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
-            "{pfn} is written out while it can be stored to"
+            "folio {pfn} must be locked and not mapped to be written"
         );
         pass.batch.settle_dirty(core, &core.tlb);
         let cached = frame.has(FrameFlags::SWAPCACHE) || matches!(frame.owner(), Owner::File(_));
@@ -79,26 +77,23 @@ impl<M: Machine> Reclaim<'_, M> {
         if frame.has_any(busy) { Err(ReclaimFate::Keep) } else { Ok(()) }
     }
 
-    /// Take those of a run of clean folios whose bits are set in `wanted` out of their cache, if only the cache and the
-    /// caller refer to them. Each leaves behind what `top`, the group that drives reclaim, must know when it returns.
-    /// Returns the bits of those that are out.
-    pub(super) fn remove_mapping(self, folios: &[Pfn], wanted: u32, top: GroupId) -> u32 {
-        if wanted == 0 {
-            return 0;
-        }
+    /// Take the wanted folios of a run, which are clean, out of their cache, if only the cache and the caller refer to
+    /// them. Each leaves behind what `top`, the group that drives reclaim, must know when it returns. Returns those that
+    /// are out.
+    pub(super) fn remove_mapping<'r>(self, run: FolioRun<'r>, top: GroupId) -> FolioRun<'r> {
         let _scope = self.core.scope(Scope::RemoveMapping);
-        let (core, first) = (self.core, &self.core.frames[folios[0]]);
+        let (core, first) = (self.core, &self.core.frames[run.ends().0]);
         let shadow = |pfn| core.lru.eviction(core, pfn, top);
         match first.owner() {
-            _ if first.has(FrameFlags::SWAPCACHE) => bits(wanted)
-                .filter(|&at| core.frames[folios[at]].freeze_clean(CACHE_AND_ISOLATION))
-                .fold(0, |out, at| {
-                    let slot = core.frames[folios[at]].swap_slot();
-                    core.swap.cache_remove(core, slot, Some(shadow(folios[at])));
-                    out | 1 << at
-                }),
-            Owner::File(file) => core.cache.evict(core, file, folios, wanted, CACHE_AND_ISOLATION, shadow),
-            _ => 0,
+            _ if first.has(FrameFlags::SWAPCACHE) => run.filter(|_, pfn| {
+                let frozen = core.frames[pfn].freeze_clean(CACHE_AND_ISOLATION);
+                if frozen {
+                    core.swap.cache_remove(core, core.frames[pfn].swap_slot(), Some(shadow(pfn)));
+                }
+                frozen
+            }),
+            Owner::File(file) => core.cache.evict(core, file, run, CACHE_AND_ISOLATION, shadow),
+            _ => run.with(0),
         }
     }
 }

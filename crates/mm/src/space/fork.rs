@@ -166,7 +166,7 @@ fn copy_migrating<M: Machine>(
         }
     }
     to.set_absent(slot, Absent::Moving(kept.forgetting(forget)));
-    to.counts().add(super::unmap::resident_kind(core, head), run.pages() as i64);
+    to.counts().add(Resident::of(&core.frames[head]), run.pages() as i64);
     Ok(())
 }
 
@@ -203,7 +203,7 @@ fn copy_run<M: Machine>(
         }
         frame.get(pages.count);
         core.rmap.add_tallied(mmu, pages, &mut changes.tally);
-        to.counts().add(super::unmap::resident_kind(core, pages.head), i64::from(pages.count));
+        to.counts().add(Resident::of(&core.frames[pages.head]), i64::from(pages.count));
     }
     // The child has not used it. That a private page was written must be told by either entry, whichever is left: the
     // page may not be dropped as if MADV_FREE had been the last word on it.

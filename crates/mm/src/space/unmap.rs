@@ -6,7 +6,7 @@ use super::vma::{Vma, VmaView};
 use super::{Space, Spaces, Stop};
 use crate::api::Error;
 use crate::cache::{drop_swap_entry, drop_unmapped};
-use crate::frame::{Frame, FrameFlags, Owner};
+use crate::frame::Owner;
 use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::mm_core::MmCore;
 use crate::rmap::Tally;
@@ -244,7 +244,7 @@ fn forget_moving<M: Machine>(
     migrating: Migrating,
 ) -> bool {
     core.charge(Work::EntryClear, 1);
-    let kind = resident_kind(core, core.frames.head(migrating.page()));
+    let kind = Resident::of(&core.frames[core.frames.head(migrating.page())]);
     let pages = if migrating.is_large() { TABLE_ENTRIES as i64 } else { 1 };
     tables.counts().add(kind, -pages);
     migrating.is_large() && kind == Resident::Anon
@@ -281,7 +281,7 @@ fn forget_run<M: Machine>(
         return gather.emptied(mmu, emptied.of_zeroes(core.zero));
     }
     let frame = &core.frames[pages.head];
-    let kind = kind_of(frame);
+    let kind = Resident::of(frame);
     if kind != Resident::Anon {
         tell_file(core, emptied.entry(), pages.head, recency);
     }
@@ -320,7 +320,7 @@ fn forget_large<M: Machine>(
 ) {
     let mmu = core;
     core.charge(Work::EntryClear, 1);
-    let kind = resident_kind(core, head);
+    let kind = Resident::of(&core.frames[head]);
     if kind == Resident::Anon {
         assert!(!partly, "a large entry of anonymous memory reaches out of the range and was not split");
         let table = tables.withdraw();
@@ -332,23 +332,6 @@ fn forget_large<M: Machine>(
     tables.counts().add(kind, -(TABLE_ENTRIES as i64));
     if core.rmap.remove_large(mmu, head) {
         core.lru.defer_split(mmu, head);
-    }
-}
-
-/// What kind of page a folio counts as where it is mapped.
-#[inline]
-pub(super) fn resident_kind<M: Machine>(core: &MmCore<M>, head: Pfn) -> Resident {
-    kind_of(&core.frames[head])
-}
-
-/// The same, for who has the head's record at hand.
-#[inline]
-pub(super) fn kind_of(frame: &Frame) -> Resident {
-    match frame.owner() {
-        Owner::Anon(_) => Resident::Anon,
-        // A page that was cut off its file has no owner any more, but counts as it did.
-        _ if frame.has(FrameFlags::SWAPBACKED) => Resident::Shmem,
-        _ => Resident::File,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::event::Event;
+use crate::frame::FolioRun;
 use crate::testing::TestMachine;
 use std_alloc::boxed::Box;
 use std_alloc::sync::Arc;
@@ -49,7 +50,7 @@ fn a_page_is_looked_for_while_a_space_that_maps_it_ends() {
     let looking = mm.clone();
     *mm.machine().watcher.lock() = Some(Box::new(move |_, event, _| {
         if event == Event::MmPageFree {
-            looking.core.rmap.referenced(&looking.core, page, None, None);
+            let [_] = looking.core.rmap.referenced(&looking.core, FolioRun::one(&page), None, None);
         }
     }));
     mm.exit_space(space);

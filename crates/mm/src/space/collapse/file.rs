@@ -13,7 +13,7 @@
 use super::{CollapseError, CollapseLimits, Collapsed, Failed, LARGE, check_for_block, new_whole};
 use crate::cache::{CacheError, ReadHint};
 use crate::event::{Concern, Event};
-use crate::frame::FrameFlags;
+use crate::frame::{FolioRun, FrameFlags};
 use crate::machine::Machine;
 use crate::memory::Gfp;
 use crate::mm_core::MmCore;
@@ -124,10 +124,9 @@ fn replace_parts<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex, w
     let Some(parts) = core.cache.lock_parts(memory, file, first) else { return false };
     let mut batch = UnmapBatch::new(memory);
     for &part in &parts {
-        let unmapped = core.rmap.try_to_unmap(memory, part, UnmapMode { ignore_mlock: true }, &mut batch);
-        if unmapped.dirty {
-            core.cache.mark_dirty(memory, part);
-        }
+        let mode = UnmapMode { ignore_mlock: true };
+        let dirty = core.rmap.try_to_unmap(memory, FolioRun::one(&part), mode, &mut batch);
+        dirty.iter().for_each(|(_, part)| core.cache.mark_dirty(memory, part));
     }
     // No CPU can store to what is about to be copied.
     batch.settle(memory, &core.tlb);

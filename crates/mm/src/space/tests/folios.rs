@@ -5,7 +5,7 @@ use super::bench::{Bench, gfp};
 use super::*;
 use crate::alloc::Watermark;
 use crate::api::{AccessKind, Advice, Backing, FileKind, GroupLimits, MapRequest, Prot};
-use crate::frame::{FolioPages, FrameFlags, Owner};
+use crate::frame::{FolioPages, FolioRun, FrameFlags, Owner};
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
@@ -184,7 +184,7 @@ impl World {
                     // Entry by entry, what comes before a page that was written is dropped; a run stays whole.
                     if !frame.is_anon() || !(frame.has(FrameFlags::SWAPBACKED) || self.is_dirty(pfn)) {
                         let mut batch = UnmapBatch::new(self.base());
-                        core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut batch);
+                        core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
                         batch.settle(self.base(), &core.tlb);
                     }
                 });
@@ -196,7 +196,7 @@ impl World {
             }
             Op::Age { at } => {
                 self.with_folio(id, at, |pfn| {
-                    core.rmap.referenced(core, pfn, None, None);
+                    let [_] = core.rmap.referenced(core, FolioRun::one(&pfn), None, None);
                 });
             }
             Op::Fork | Op::Exit => {}

@@ -2,7 +2,7 @@
 //! are in `tests/shortcuts`. And the right way to do what most of them would like to do.
 
 use super::*;
-use crate::frame::FolioPages;
+use crate::frame::{FolioPages, FolioRun};
 use crate::memory::{Gfp, Shortage};
 use crate::mm_core::MmCore;
 use crate::table::{Absent, Rights, Writes};
@@ -102,7 +102,8 @@ fn a_batch_goes_out_of_scope() {
     let (pfn, _) = bench.reach(bench.space, AT, false);
     core.frames[pfn].get(1);
     core.lock_folio(pfn);
-    assert!(core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut batch).all);
+    core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
+    assert_eq!(core.frames[pfn].mapcount(), 0);
     core.unlock_folio(pfn);
     core.put(pfn);
 }
