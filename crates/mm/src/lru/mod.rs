@@ -214,12 +214,11 @@ impl Lru {
         while let Some(first) = rest.peek().map(|&pfn| &platform.frames[pfn]) {
             let policy = self.policy_of(first);
             let mut held = self.lock_live(first);
-            let (place, mut count) = ((first.node(), first.group()), 0);
-            // The last folio, its list, and the pages that went there and that the sizes do not count yet.
-            let mut uncounted: Option<(&Frame, LruList, i64)> = None;
+            let place = (first.zone(), first.group());
+            let (mut pages, mut count) = ([0; LruList::COUNT], 0);
             while let Some(pfn) = rest.next_if(|&pfn| {
                 let frame = &platform.frames[pfn];
-                (frame.node(), frame.group()) == place
+                (frame.zone(), frame.group()) == place
             }) {
                 let frame = &platform.frames[pfn];
                 assert!(!frame.has(FrameFlags::LRU), "folio {pfn} must not be on a list yet");
@@ -228,19 +227,11 @@ impl Lru {
                 }
                 let list = self.enqueue(platform, &mut held, (pfn, frame), why);
                 frame.set(FrameFlags::LRU);
-                let mut pages = frame.pages() as i64;
-                match uncounted {
-                    Some((last, same, before)) if same == list && last.zone() == frame.zone() => {
-                        pages += before
-                    }
-                    Some((last, other, before)) => self.account_one(platform, &mut held, last, other, before),
-                    None => {}
-                }
-                uncounted = Some((frame, list, pages));
+                pages[list as usize] += i64::from(frame.pages());
                 count += 1;
             }
-            if let Some((last, list, pages)) = uncounted {
-                self.account_one(platform, &mut held, last, list, pages);
+            for list in LruList::ALL.into_iter().filter(|&list| pages[list as usize] > 0) {
+                self.account_one(platform, &mut held, first, list, pages[list as usize]);
             }
             drop(held);
             platform.charge(Work::LruAdd, count);

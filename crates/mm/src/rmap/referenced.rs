@@ -1,13 +1,13 @@
 //! Whether folios were used, as the entries that map them tell.
 
 use super::look::look_around;
-use super::walk::{Visit, walk};
-use super::{Rmap, Span, SpanFlags};
+use super::walk::{Mapping, Visit, walk};
+use super::{Rmap, SpanFlags};
 use crate::frame::FolioRun;
 use crate::lru::mglru::LookAround;
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
-use crate::table::{Bits, EntryRun, LockedTables};
+use crate::table::{Bits, LockedTables};
 use crate::units::*;
 
 /// What the entries of a folio say about its use.
@@ -77,13 +77,8 @@ struct Looking<'a, M, const N: usize> {
 
 impl<M: Machine, const N: usize> Visit<M> for Looking<'_, M, N> {
     #[inline]
-    fn entries(
-        &mut self,
-        tables: &mut LockedTables<'_, M>,
-        span: &Span,
-        at: usize,
-        entries: &EntryRun,
-    ) -> bool {
+    fn entries(&mut self, tables: &mut LockedTables<'_, M>, mapping: &Mapping<'_>) -> bool {
+        let &Mapping { span, at, ref entries } = mapping;
         let (found, left) = (&mut self.found[at], &mut self.left[at]);
         *left = left.saturating_sub(entries.count);
         if span.flags.contains(SpanFlags::LOCKED) {

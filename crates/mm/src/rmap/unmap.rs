@@ -1,6 +1,6 @@
 //! Taking every mapping of a folio away, for reclaim.
 
-use super::walk::{MappedPage, Visit, walk};
+use super::walk::{Mapping, Visit, walk};
 use super::{Rmap, Span, SpanFlags, Tally};
 use crate::frame::{FolioPages, FolioRun, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
@@ -89,13 +89,8 @@ struct Unmapping<'a, M> {
 }
 
 impl<M: Machine> Visit<M> for Unmapping<'_, M> {
-    fn entries(
-        &mut self,
-        tables: &mut LockedTables<'_, M>,
-        span: &Span,
-        at: usize,
-        entries: &EntryRun,
-    ) -> bool {
+    fn entries(&mut self, tables: &mut LockedTables<'_, M>, mapping: &Mapping<'_>) -> bool {
+        let &Mapping { span, at, ref entries } = mapping;
         if self.spares(span) {
             return true;
         }
@@ -110,28 +105,22 @@ impl<M: Machine> Visit<M> for Unmapping<'_, M> {
     }
 
     #[inline]
-    fn page(
-        &mut self,
-        window: &mut TableWindow<'_, '_, M>,
-        span: &Span,
-        at: usize,
-        page: MappedPage,
-    ) -> bool {
-        let writable = page.entry.has(Bits::WRITE);
-        let Some(accepts) = self.together.as_ref().map(|together| together.accept(writable)) else {
-            let entries = window.run(page.place, page.entry);
-            return self.entries(window.tables(), span, at, &entries);
+    fn page(&mut self, window: &mut TableWindow<'_, '_, M>, place: usize, mapping: &Mapping<'_>) -> bool {
+        let entry = mapping.entries.entry;
+        let Some(accepts) = self.together.as_ref().map(|together| together.accept(entry.has(Bits::WRITE)))
+        else {
+            return self.entries(window.tables(), mapping);
         };
-        if self.spares(span) {
+        if self.spares(mapping.span) {
             return true;
         }
         if !accepts {
             self.note(window);
         }
         if let Some(together) = &mut self.together {
-            let old = window.take(page.place, page.pfn, together);
+            let old = window.take(place, entry.pfn(), together);
             self.memory.charge(Work::EntryClear, 1);
-            self.dirty |= u32::from(old.has(Bits::DIRTY)) << at;
+            self.dirty |= u32::from(old.has(Bits::DIRTY)) << mapping.at;
         }
         false
     }

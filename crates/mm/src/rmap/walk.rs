@@ -14,31 +14,26 @@ use super::{Span, shown};
 use crate::frame::FolioRun;
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
-use crate::table::{Entry, EntryRun, LockedTables, TableWindow};
+use crate::table::{EntryRun, LockedTables, TableWindow};
 use crate::units::*;
+
+/// A run of entries that maps pages of a folio.
+pub(super) struct Mapping<'s> {
+    pub span: &'s Span,
+    /// The folio's number in its run.
+    pub at: usize,
+    pub entries: EntryRun,
+}
 
 /// What a walk does with the entries that it finds.
 pub(super) trait Visit<M: Machine> {
-    /// A run of entries maps pages of folio number `at`. Returns whether that is enough of this folio.
-    fn entries(
-        &mut self,
-        tables: &mut LockedTables<'_, M>,
-        span: &Span,
-        at: usize,
-        entries: &EntryRun,
-    ) -> bool;
+    /// Returns whether that is enough of this folio.
+    fn entries(&mut self, tables: &mut LockedTables<'_, M>, found: &Mapping<'_>) -> bool;
 
-    /// The same for an entry that maps a single page.
+    /// The same for the entry at `place` of a window, which maps a single page.
     #[inline]
-    fn page(
-        &mut self,
-        window: &mut TableWindow<'_, '_, M>,
-        span: &Span,
-        at: usize,
-        page: MappedPage,
-    ) -> bool {
-        let entries = window.run(page.place, page.entry);
-        self.entries(window.tables(), span, at, &entries)
+    fn page(&mut self, window: &mut TableWindow<'_, '_, M>, _place: usize, found: &Mapping<'_>) -> bool {
+        self.entries(window.tables(), found)
     }
 
     /// The last entry of a window was visited.
@@ -49,24 +44,10 @@ pub(super) trait Visit<M: Machine> {
 /// A visitor that wants all entries.
 impl<M: Machine, F: FnMut(&mut LockedTables<'_, M>, &Span, &EntryRun)> Visit<M> for F {
     #[inline]
-    fn entries(
-        &mut self,
-        tables: &mut LockedTables<'_, M>,
-        span: &Span,
-        _at: usize,
-        entries: &EntryRun,
-    ) -> bool {
-        self(tables, span, entries);
+    fn entries(&mut self, tables: &mut LockedTables<'_, M>, found: &Mapping<'_>) -> bool {
+        self(tables, found.span, &found.entries);
         false
     }
-}
-
-/// A single page, and the entry that maps it, at a place of a window.
-#[derive(Clone, Copy)]
-pub(super) struct MappedPage {
-    pub pfn: Pfn,
-    pub place: usize,
-    pub entry: Entry,
 }
 
 /// Visit the entries below `spans`, the locked list of the owner, that map the wanted folios of a run.
@@ -84,11 +65,10 @@ pub(super) fn walk<M: Machine>(
     let mut wanted = run.wanted();
     for span in spans.holding(start, last.page_index().0 + u64::from(last.pages()) - start.0) {
         let mut tables = memory.tables.lock(memory, span.space);
-        if large {
-            let at = wanted.trailing_zeros() as usize;
-            wanted = if walk_large(memory, &mut tables, span, (at, first), visitor) { 0 } else { wanted };
-        } else {
+        if !large {
             wanted = walk_pages(memory, &mut tables, span, run.with(wanted), visitor);
+        } else if walk_large(memory, &mut tables, span, run, visitor) {
+            wanted = 0;
         }
         if wanted == 0 {
             return;
@@ -96,38 +76,40 @@ pub(super) fn walk<M: Machine>(
     }
 }
 
-/// Visit the entries of a span that map a folio of several pages. Returns whether that is enough of it.
+/// Visit the entries of a span that map a folio of several pages, a run by itself. Returns whether that is enough of it.
 fn walk_large<M: Machine>(
     memory: &Memory<M>,
     tables: &mut LockedTables<'_, M>,
     span: &Span,
-    (at, head): (usize, Pfn),
+    run: FolioRun<'_>,
     visitor: &mut impl Visit<M>,
 ) -> bool {
     memory.charge(Work::RmapVma, 1);
-    let frame = &memory.frames[head];
-    let index = frame.page_index().0;
-    let (mut page, end) = shown(frame, span);
+    let (head, at) = (run.ends().0, run.wanted().trailing_zeros() as usize);
+    let index = memory.frames[head].page_index().0;
+    let (mut page, end) = shown(&memory.frames[head], span);
     while page < end {
-        let Some(run) = tables.find_run(page, end) else {
+        let Some(entries) = tables.find_run(page, end) else {
             // There is no table for it, nor for those that would share it.
             page = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
             continue;
         };
         // A large entry of another folio may begin before this one.
-        let shown = (span.index.0 + (run.page.0 - span.start.0)).checked_sub(index);
-        let maps =
-            run.entry.is_present() && shown.is_some_and(|shown| run.entry.pfn() == head.add(shown as u32));
-        if maps && visitor.entries(tables, span, at, &run) {
+        let shown = (span.index.0 + (entries.page.0 - span.start.0)).checked_sub(index);
+        let maps = |shown: u64| entries.entry.pfn() == head.add(shown as u32);
+        if entries.entry.is_present()
+            && shown.is_some_and(maps)
+            && visitor.entries(tables, &Mapping { span, at, entries })
+        {
             return true;
         }
-        page = run.end();
+        page = entries.end();
     }
     false
 }
 
-/// Visit the entries of a span that map the wanted pages of a run. Returns the bits of those that other spans are to be
-/// asked for.
+/// Visit the entries of a span that map the wanted pages of a run. Returns the bits of those that are wanted of other
+/// spans, too.
 #[inline]
 fn walk_pages<M: Machine>(
     memory: &Memory<M>,
@@ -149,18 +131,18 @@ fn walk_pages<M: Machine>(
         let room =
             window.as_ref().map_or(TABLE_ENTRIES - page.0 as usize % TABLE_ENTRIES, TableWindow::places);
         while rest != 0 {
-            let at = rest.trailing_zeros() as usize;
-            let place = (index(rest).0 - from.0) as usize;
+            let (at, place) = (rest.trailing_zeros() as usize, (index(rest).0 - from.0) as usize);
             if place >= room {
                 break;
             }
             rest &= rest - 1;
             memory.charge(Work::RmapVma, 1);
             let Some(window) = &mut window else { continue };
-            let (pfn, entry) = (run.folio(at), window.read(place));
-            let maps = entry.is_present() && entry.pfn() == pfn;
-            if maps && visitor.page(window, span, at, MappedPage { pfn, place, entry }) {
-                wanted &= !(1 << at);
+            let entry = window.read(place);
+            if entry.is_present() && entry.pfn() == run.folio(at) {
+                let entries = window.run(place, entry);
+                let enough = visitor.page(window, place, &Mapping { span, at, entries });
+                wanted &= !(u32::from(enough) << at);
             }
         }
         if let Some(window) = &mut window {
