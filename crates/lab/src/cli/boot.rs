@@ -1,9 +1,9 @@
 //! `boot`: a program, a check or the benchmark on the booted machine.
 
 use super::groups::{GroupArg, parse_group};
-use super::nodes::NodesArgs;
 use super::options::{Style, check_seeds, progress_bar};
 use super::output;
+use super::pc::{DEFAULT_MEMORY, PcArgs};
 use crate::boot::beside::{self, SideBySide};
 use crate::boot::{
     Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task, Verdict, bench, find, measured,
@@ -14,7 +14,6 @@ use crate::engine::{GroupSpec, Machine, Options, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::record::RunRecord;
-use crate::size::{Memory, parse_bytes};
 use crate::summary::{Setup, Summary};
 use crate::{human, interrupt, replay, table};
 use clap::Args;
@@ -26,10 +25,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Memory by default.
-pub(super) const DEFAULT_MEMORY: u64 = 256 << 20;
-/// The least swap space by default.
-pub(super) const LEAST_SWAP: u64 = 64 << 20;
 /// Lines of the guest's log that explain a failure of a quiet run.
 pub(super) const LAST_LINES: usize = 20;
 /// The emulated PC has this much memory below 4 GiB; the rest is above, in another zone.
@@ -48,19 +43,12 @@ pub struct BootArgs {
     /// Set a knob; may be given several times
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     settings: Vec<String>,
-    /// CPUs and NUMA nodes.
+    /// The PC.
     #[command(flatten)]
-    nodes: NodesArgs,
-    /// Memory for the memory manager: bytes (K, M, G) or a share of what the program has at once at
-    /// most, like 50% [default: 256M]
-    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
-    memory: Option<Memory>,
+    pc: PcArgs,
     /// A control group with limits, as 'pagefold run' takes it (docs/groups.md); may be given several times
     #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
     groups: Vec<GroupArg>,
-    /// Swap space; 0: none [default: twice what the program touches, at least 64M]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    swap: Option<u64>,
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -220,12 +208,9 @@ pub(super) fn spinner(what: &str, name: &str, seed: u64, quiet: bool) -> Progres
     bar
 }
 
-/// The machine that the options describe, for a program that has at most `peak_live` bytes at once.
-fn shape(args: &BootArgs, peak_live: u64, swap: u64) -> Result<Shape> {
-    let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(peak_live));
-    // Rounded up to MiB, the unit in the name of the simulated twin.
-    let swap = args.swap.unwrap_or(swap).div_ceil(1 << 20) << 20;
-    Shape::new(args.nodes.cpus, args.nodes.second(), memory, swap / PAGE_SIZE)
+/// The machine that the options describe, for a program with this peak and footprint.
+fn shape(args: &PcArgs, peak_live: u64, footprint: u64) -> Result<Shape> {
+    Shape::new(args.cpus, args.second(), args.memory(peak_live), args.swap(footprint) / PAGE_SIZE)
 }
 
 /// The result of booted runs as JSON: that of any run, and the guest.
@@ -270,12 +255,12 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         Program::Named(_) => {
             let words = Program::built_in(name)?;
             // At least as many as any program uses by default.
-            let threads = words.threads.unwrap_or(args.nodes.cpus.max(MOST_USUAL_THREADS));
+            let threads = words.threads.unwrap_or(args.pc.cpus.max(MOST_USUAL_THREADS));
             Task::Program { name: words.to_string(), bytes: words.bytes, threads }
         }
     };
     let (footprint, peak_live) = (program.footprint(), program.peak_live());
-    let shape = shape(args, peak_live, footprint.saturating_mul(2).max(LEAST_SWAP))?;
+    let shape = shape(&args.pc, peak_live, footprint)?;
     let groups = args.groups.iter().map(|group| group.resolve(peak_live)).collect::<Vec<_>>();
     let groups = GroupSpec::of_run(&[], &groups).map_err(|why| Error::Input(format!("--group: {why}")))?;
     let guest = Guest { groups, ..tools.guest(task, shape) };
@@ -319,7 +304,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     }
     let host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
     if args.side_by_side {
-        let mut result = SideBySide::of(setup, args.nodes.cpus, &simulated, &booted, args.style.all);
+        let mut result = SideBySide::of(setup, args.pc.cpus, &simulated, &booted, args.style.all);
         result.host_seconds = host_seconds;
         return compared(args, &result);
     }
@@ -419,7 +404,7 @@ fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<(
     if !args.groups.is_empty() {
         return Err(Error::Input(format!("--group: '{name}' is not a program; name one for the group")));
     }
-    let guest = tools.guest(task, shape(args, DEFAULT_MEMORY, LEAST_SWAP)?);
+    let guest = tools.guest(task, shape(&args.pc, DEFAULT_MEMORY, 0)?);
     interrupt::install()?;
     let report = tools.run(&guest, name, false)?;
     let summary = CheckSummary {

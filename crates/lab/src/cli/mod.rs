@@ -10,11 +10,11 @@ mod groups;
 mod linux;
 mod list;
 
-mod nodes;
 mod optimum;
 mod options;
 mod output;
 mod parts;
+mod pc;
 mod report;
 mod reproduce;
 mod resume;
