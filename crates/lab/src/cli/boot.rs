@@ -10,7 +10,7 @@ use crate::boot::{
 };
 use crate::cell::Cell;
 use crate::document::{Document, SCHEMA, to_json};
-use crate::engine::{GroupSpec, Machine, Options, Program};
+use crate::engine::{GroupSpec, Machine, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::record::RunRecord;
@@ -323,17 +323,10 @@ fn simulate(
     profile: &Profile,
     groups: &[GroupSpec],
 ) -> Result<Vec<RunRecord>> {
-    let cell = Cell {
-        program_name: setup.program.clone(),
-        program,
-        machine_name: setup.machine.clone(),
-        machine: Arc::new(Machine::find(&setup.machine)?),
-        memory: setup.memory,
-        fragment: None,
-        groups: groups.to_vec(),
-        profile: profile.clone(),
-        options: Options::default(),
-    };
+    let machine = Arc::new(Machine::find(&setup.machine)?);
+    let mut cell = Cell::new((&setup.program, program), (&setup.machine, machine), profile.clone());
+    cell.config.memory = setup.memory;
+    cell.config.groups = groups.to_vec();
     let bar = progress_bar(args.runs as usize, args.quiet);
     let mut records = Vec::new();
     for seed in (args.seed..).take(args.runs as usize) {

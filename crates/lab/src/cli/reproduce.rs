@@ -148,7 +148,7 @@ impl Session<'_> {
         let run = move |job: Job| {
             let (start, cell, seed) = (Instant::now(), &cells[job.cell], job.seed.to_string());
             let words = ["pagefold", "reproduce", name, "--scale", &scale, "--seed", &seed, "--runs", "1"];
-            let record = cell.with_seed(job.seed).replayable(&cell.profile.name, shell_line(words))?;
+            let record = cell.replayable(job.seed, shell_line(words))?;
             Ok(Done { host_seconds: start.elapsed().as_secs_f64(), record })
         };
         let threads = threads(self.args.many.running.jobs);

@@ -6,7 +6,7 @@ use super::guest::{LinuxGuest, What};
 use super::judge::{Beside, Conditions};
 use super::twin::{self, Speed};
 use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task};
-use crate::engine::{Machine, Program, Run};
+use crate::engine::{Machine, Program, RunConfig};
 use crate::error::{Error, Result};
 use crate::profile::Profile;
 use crate::record::{OracleRecord, RunRecord, WorkDone};
@@ -209,13 +209,10 @@ impl<'a> Subject<'a> {
             if interrupt::requested() {
                 return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
             }
-            let run = Run {
-                memory: Some(self.shape.memory()),
-                knobs: &knobs,
-                seed,
-                ..Run::new(machine, &self.program)
-            };
-            records.push(run.replayable(&profile.name, command(self.job, &self.shape, seed))?);
+            let (memory, knobs) = (Some(self.shape.memory()), knobs.clone());
+            let config = RunConfig { memory, knobs, seed, ..machine.config() };
+            let command = command(self.job, &self.shape, seed);
+            records.push(self.program.replayable(&config, &profile.name, command)?);
         }
         Ok(records)
     }
