@@ -9,7 +9,7 @@ use crate::boot::{
     Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task, Verdict, bench, find, measured,
 };
 use crate::cell::Cell;
-use crate::document::{Document, SCHEMA, to_json};
+use crate::document::{Document, Origin, SCHEMA, to_json};
 use crate::engine::{GroupSpec, Machine, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
@@ -272,9 +272,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         )));
     }
     let setup = Setup {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: env!("PAGEFOLD_COMMIT").to_owned(),
+        origin: Origin::here(SCHEMA),
         command: if args.side_by_side { "side-by-side" } else { "boot" }.to_owned(),
         machine: shape.machine_name(),
         program: name.to_owned(),
@@ -343,11 +341,7 @@ fn simulate(
 /// Prints the comparison. A count that differs although it must be equal is a failure.
 fn compared(args: &BootArgs, result: &SideBySide) -> Result<()> {
     output::print(&if args.style.json { to_json(result)? } else { beside::render(result) })?;
-    if !result.same_work {
-        return Err(Error::Failed(
-            "the machines did not do the same work, so they cannot be compared".into(),
-        ));
-    }
+    output::check_same_work(result.same_work, "machines")?;
     let wrong: Vec<&str> = result.wrong().map(|row| row.metric.as_str()).collect();
     match wrong.is_empty() {
         true => Ok(()),
@@ -362,8 +356,6 @@ struct CheckSummary<'a> {
     guest: GuestShape,
     verdict: &'static str,
     lines: &'a [String],
-    #[serde(skip)]
-    shape: Shape,
     /// Loads that the guest checked.
     #[serde(skip)]
     checked: u64,
@@ -374,13 +366,13 @@ impl Document for CheckSummary<'_> {
 
     fn text(&self) -> String {
         let mut text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
-        let shape = self.shape;
+        let GuestShape { cpus, nodes, memory, .. } = self.guest;
         text += &format!(
             "{}: ok on {}, {}, {}",
             self.check,
-            human::plural(u64::from(shape.cpus), "CPU", "CPUs"),
-            human::plural(u64::from(shape.count()), "node", "nodes"),
-            human::bytes(shape.memory() as f64)
+            human::plural(u64::from(cpus), "CPU", "CPUs"),
+            human::plural(u64::from(nodes), "node", "nodes"),
+            human::bytes(memory as f64)
         );
         if self.checked > 0 {
             text += &format!("; {} loads checked", human::grouped(self.checked));
@@ -405,7 +397,6 @@ fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<(
         guest: GuestShape::of(&guest),
         verdict: report.end.map_or("", Verdict::word),
         lines: &report.log,
-        shape: guest.shape,
         checked: report.check.map_or(0, |check| check.checked),
     };
     output::show(&summary, args.style.json)
@@ -421,5 +412,5 @@ fn instructions(args: &BootArgs, tools: &Tools<'_>) -> Result<()> {
         reports.push((cpus, tools.run(&guest, "--bench", !args.quiet)?));
     }
     let bench = bench::Bench::of(reports.iter().map(|(cpus, report)| (*cpus, report)));
-    output::print(&if args.style.json { to_json(&bench)? } else { bench::render(&bench) })
+    output::show(&bench, args.style.json)
 }

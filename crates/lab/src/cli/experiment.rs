@@ -6,7 +6,7 @@ use super::output;
 use super::resume::{Resumed, Unwritten};
 use super::visit::parse_visit;
 use crate::cell::Cell;
-use crate::document::{SCHEMA, to_json};
+use crate::document::{Origin, SCHEMA, to_json};
 use crate::engine::{Fragmentation, Machine, Program, RunConfig, Visit};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs};
@@ -233,13 +233,7 @@ fn carry_out(
     out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
     also.folded.zip(folded).map_or(Ok(()), |(path, folded)| output::save(path, &folded))?;
     also.svg.map_or(Ok(()), |path| output::save(path, &picture::render(&summary)))?;
-    if summary.same_work {
-        Ok(())
-    } else {
-        Err(Error::Failed(
-            "the profiles did not do the same work, so their results cannot be compared".into(),
-        ))
-    }
+    output::check_same_work(summary.same_work, "profiles")
 }
 
 /// Checks everything that can be checked without running.
@@ -260,9 +254,7 @@ pub(super) fn understand(
         machine.check_memory(bytes)?;
     }
     let setup = Setup {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: env!("PAGEFOLD_COMMIT").to_owned(),
+        origin: Origin::here(SCHEMA),
         command: command.to_owned(),
         machine: args.on.machine.clone(),
         program: args.program.clone(),

@@ -124,12 +124,7 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
         output::save(path, &twin)?;
     }
     output::print(&if args.style.json { to_json(&beside)? } else { judge::render(&beside) })?;
-    match beside.same_work {
-        true => Ok(()),
-        false => {
-            Err(Error::Failed("the machines did not do the same work, so they cannot be compared".into()))
-        }
-    }
+    output::check_same_work(beside.same_work, "machines")
 }
 
 fn tools(args: &LinuxGuestArgs, booted: bool) -> Result<Tools> {

@@ -21,6 +21,12 @@ pub fn show(document: &impl Document, as_json: bool) -> Result<()> {
     print(&if as_json { document.json()? } else { document.text() })
 }
 
+/// The error of a comparison whose sides did not do the same work.
+pub fn check_same_work(same: bool, sides: &str) -> Result<()> {
+    let why = || format!("the {sides} did not do the same work, so their results cannot be compared");
+    if same { Ok(()) } else { Err(Error::Failed(why())) }
+}
+
 /// Prints a list as text or as JSON.
 pub fn print_listing(listing: &Listing, as_json: bool) -> Result<()> {
     if as_json { print(&to_json(&listing.to_json())?) } else { print(&listing.to_text()) }

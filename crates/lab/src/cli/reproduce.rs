@@ -81,12 +81,8 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
     if !outcome.complete {
         return Err(interrupted(args, &outcome, [done, all]));
     }
-    match outcome.settings.iter().all(|setting| setting.same_work != Some(false)) {
-        true => Ok(()),
-        false => Err(Error::Failed(
-            "the profiles did not do the same work, so their results cannot be compared".into(),
-        )),
-    }
+    let same = outcome.settings.iter().all(|setting| setting.same_work != Some(false));
+    output::check_same_work(same, "profiles")
 }
 
 fn interrupted(args: &ReproduceArgs, outcome: &Outcome, [done, all]: [usize; 2]) -> Error {

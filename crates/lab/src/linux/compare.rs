@@ -6,12 +6,13 @@ use super::guest::{LinuxGuest, What};
 use super::judge::{Beside, Conditions};
 use super::twin::{self, Speed};
 use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task};
+use crate::document::{Origin, SCHEMA};
 use crate::engine::{Machine, Program, RunConfig};
 use crate::error::{Error, Result};
 use crate::profile::Profile;
 use crate::record::{OracleRecord, RunRecord, WorkDone};
 use crate::statistics::mean;
-use crate::summary::{SCHEMA, Setup};
+use crate::summary::Setup;
 use crate::{interrupt, replay};
 use mm::knobs::{Knob, Knobs};
 use mm::units::PAGE_SIZE;
@@ -253,9 +254,7 @@ fn twins_knobs(knobs: &[(Knob, u64)], append: &str) -> Vec<(Knob, u64)> {
 
 fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
     Setup {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: env!("PAGEFOLD_COMMIT").to_owned(),
+        origin: Origin::here(SCHEMA),
         command: "linux".to_owned(),
         machine: machine.to_owned(),
         program: job.program.clone(),

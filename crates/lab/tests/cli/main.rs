@@ -6,6 +6,7 @@ mod reproductions;
 mod sweeps;
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -70,26 +71,13 @@ const COMPARE: &str =
 #[test]
 fn help_names_every_command_and_shows_examples() {
     let help = good("--help");
-    const COMMANDS: [&str; 14] = [
-        "run",
-        "compare",
-        "reproduce",
-        "parts",
-        "bound",
-        "optimum",
-        "curve",
-        "boot",
-        "linux",
-        "truth",
-        "report",
-        "record",
-        "import",
-        "info",
-    ];
-    for word in COMMANDS.into_iter().chain(["list", "Examples:", "Exit codes:"]) {
+    let commands = words(
+        "run compare reproduce parts bound optimum curve boot linux truth report record import info list",
+    );
+    for word in commands.iter().copied().chain(["Examples:", "Exit codes:"]) {
         assert!(help.contains(word), "{word}");
     }
-    for command in COMMANDS.into_iter().chain(["list"]) {
+    for command in commands {
         assert!(good(&format!("{command} --help")).contains("Example"), "{command}");
     }
     assert!(good("--version").starts_with("pagefold "));
@@ -283,38 +271,12 @@ fn neutral_counters_are_neither_better_nor_worse() {
 #[test]
 fn json_of_compare_has_the_promised_keys() {
     let json = good_json(&format!("{COMPARE} --json"));
-    let mut keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
-    keys.sort_unstable();
+    let keys = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    let promised = |names: &str| words(names).into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
     // A promise to users' scripts: docs/json.md. Keys are only ever added.
-    assert_eq!(
-        keys,
-        [
-            "accesses",
-            "base",
-            "command",
-            "commit",
-            "confidence",
-            "costs",
-            "devices",
-            "footprint",
-            "host_seconds",
-            "knobs",
-            "machine",
-            "memory",
-            "oracle",
-            "peak_live",
-            "profiles",
-            "program",
-            "rows",
-            "runs",
-            "same_work",
-            "schema",
-            "seed",
-            "version",
-            "warnings",
-            "work",
-        ]
-    );
+    let result = "accesses base command commit confidence costs devices footprint host_seconds knobs machine memory \
+                  oracle peak_live profiles program rows runs same_work schema seed version warnings work";
+    assert_eq!(keys(&json), promised(result));
     assert_eq!(json["profiles"], serde_json::json!(["classic", "classic+vm.swappiness=0"]));
     assert_eq!(
         (&json["program"], &json["machine"], &json["runs"]),
@@ -325,24 +287,8 @@ fn json_of_compare_has_the_promised_keys() {
     assert_eq!(json["work"]["classic"], json["work"]["classic+vm.swappiness=0"]);
     assert!(json["accesses"].as_u64().unwrap() > 0 && json["host_seconds"].as_f64().unwrap() > 0.0);
     for row in json["rows"].as_array().unwrap() {
-        let mut keys: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
-        keys.sort_unstable();
-        assert_eq!(
-            keys,
-            [
-                "better",
-                "change_ci_pct",
-                "change_pct",
-                "ci",
-                "diff",
-                "diff_ci",
-                "metric",
-                "profile",
-                "ratio",
-                "unit",
-                "value",
-            ]
-        );
+        let row_keys = "better change_ci_pct change_pct ci diff diff_ci metric profile ratio unit value";
+        assert_eq!(keys(row), promised(row_keys));
         assert_eq!(row["ci"].as_array().unwrap().len(), 2);
         assert_eq!(row["diff"].is_null(), row["profile"] == "classic");
     }
