@@ -181,7 +181,7 @@ pub struct RecordArgs {
     /// The trace to write; what is there is replaced only when the recording has succeeded
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
-    /// Keep the trace even if the program fails
+    /// Keep the trace even if the program fails (if a signal ends it, the trace is kept in any case)
     #[arg(long)]
     pub keep: bool,
     /// Pages that the recorder gathers into runs at once; larger makes smaller traces with a coarser order
@@ -190,6 +190,9 @@ pub struct RecordArgs {
     /// End the recording, and the program, after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub duration: Option<u64>,
+    /// Tell each second how far it is, also where standard error is not a terminal
+    #[arg(long)]
+    pub progress: bool,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -6,7 +6,7 @@ use crate::{human, size, suggest};
 use machine_sim::{Outcome, RunConfig};
 use mm::stat::{SizeStat, Stat};
 use program::chaos::Chaos;
-use program::named::{Words, Wrong};
+use program::named::{NameError, NameParts};
 use program::{Named, Program as _, builtin::LruFileMmapRead};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,17 +37,17 @@ impl Program {
     }
 
     /// The same program; one that measures for a fixed time does so for a share of it.
-    pub fn for_share_of_its_time(self, share: f64) -> Program {
+    pub fn with_share_of_time(self, share: f64) -> Program {
         match self {
             Program::Named(Named::PageoutLoop(case)) => {
-                Program::Named(Named::PageoutLoop(case.for_share_of_its_time(share)))
+                Program::Named(Named::PageoutLoop(case.with_share_of_time(share)))
             }
             other => other,
         }
     }
 
     /// The parsed name of a built-in program, for a machine that builds the program itself.
-    pub fn built_in(name: &str) -> Result<Words<'_>> {
+    pub fn built_in(name: &str) -> Result<NameParts<'_>> {
         words(name).map_err(|wrong| explain_name(&wrong))
     }
 
@@ -69,8 +69,8 @@ impl Program {
     }
 
     /// Whether the run is valid even if the OOM killer kills the program.
-    pub(super) fn may_die(&self) -> bool {
-        matches!(self, Program::Named(program) if program.may_die())
+    pub(super) fn may_be_oom_killed(&self) -> bool {
+        matches!(self, Program::Named(program) if program.may_be_oom_killed())
     }
 
     /// What a run of the random program covered: its operations, and what the memory manager counted for them.
@@ -103,16 +103,16 @@ impl Program {
     }
 }
 
-fn words(name: &str) -> std::result::Result<Words<'_>, Wrong> {
-    Words::parse(name, size::parse_bytes)
+fn words(name: &str) -> std::result::Result<NameParts<'_>, NameError> {
+    NameParts::parse(name, size::parse_bytes)
 }
 
-fn explain_name(wrong: &Wrong) -> Error {
+fn explain_name(wrong: &NameError) -> Error {
     Error::Input(match wrong {
-        Wrong::Unknown(name) => {
+        NameError::Unknown(name) => {
             suggest::unknown("program", name, Named::list().map(|(known, _)| known), "programs")
         }
-        Wrong::Other(why) => why.clone(),
+        NameError::Other(why) => why.clone(),
     })
 }
 
@@ -198,7 +198,7 @@ mod tests {
         for (name, expected) in [
             ("zippf:1M", "did you mean 'zipf'?"),
             ("zipf:1Q", "is not a size"),
-            ("zipf:100T", "no address space holds"),
+            ("zipf:100T", "do not fit in an address space"),
             ("no-such.pft", "no-such.pft"),
             ("Cargo.toml", "not a Pagefold trace"),
         ] {

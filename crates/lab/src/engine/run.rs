@@ -38,7 +38,7 @@ impl Program {
     /// Runs the program for the column `profile`.
     pub fn measure(&self, config: &RunConfig, profile: &str) -> Result<RunRecord> {
         let (outcome, mut warnings) = self.run(config)?;
-        if !self.may_die() {
+        if !self.may_be_oom_killed() {
             finished(config, &outcome)?;
         }
         warnings.extend(config.memory.filter(|_| reclaimed(&outcome) == 0).map(|memory| {

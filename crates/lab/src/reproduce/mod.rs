@@ -405,7 +405,7 @@ impl Case {
             let why = text.split(';').next().unwrap_or_default().trim_start_matches("--memory: ").to_owned();
             Error::Input(format!("--scale {scale}: {}: {why}; choose a larger scale", setting.machine))
         })?;
-        let program = Arc::new(Program::find(&name)?.for_share_of_its_time(time));
+        let program = Arc::new(Program::find(&name)?.with_share_of_time(time));
         let fragment = setting.fragment.map(|state| state.parse().map_err(Error::Input)).transpose()?;
         Ok(Case { setting, machine: Arc::new(machine), memory, fragment, name, program })
     }

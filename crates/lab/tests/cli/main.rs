@@ -2,13 +2,14 @@
 
 mod files;
 mod groups;
+mod recording;
 mod reproductions;
 mod sweeps;
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Runs `pagefold` with these words.
