@@ -33,7 +33,7 @@ impl Cell {
         Cell { program_name, program: program.1, machine_name, machine: machine.1, profile, config }
     }
 
-    /// Refuses memory that the machine cannot have.
+    /// Refuse memory that the machine cannot have.
     pub fn check_memory(&self) -> Result<()> {
         self.config.memory.map_or(Ok(()), |bytes| self.machine.check_memory(bytes))
     }

@@ -17,7 +17,7 @@ pub fn bytes(value: f64) -> String {
     scaled(value, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"])
 }
 
-/// Divides by `step` until at most three or four digits are left of the point.
+/// Divide by `step` until at most three or four digits are left of the point.
 fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     let mut value = value;
     for (at, unit) in units.iter().enumerate() {

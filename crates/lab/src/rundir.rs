@@ -59,13 +59,13 @@ pub fn plan(config: &str) -> Plan<'_> {
     Plan { noun: "experiment", name: CONFIG, text: config }
 }
 
-/// Writes the rendered result.
+/// Write the rendered result.
 pub fn save_summary(path: &Path, text: &str, json: &str) -> Result<()> {
     kept::write(path, "summary.txt", text.as_bytes())?;
     kept::write(path, "summary.json", json.as_bytes())
 }
 
-/// Reads a run directory.
+/// Read a run directory.
 pub fn load(path: &Path) -> Result<(Setup, Vec<Done>)> {
     let setup: Setup = read_json(&path.join(CONFIG))?;
     if setup.origin.schema > SCHEMA {

@@ -136,7 +136,7 @@ impl<'a> Tools<'a> {
         }
     }
 
-    /// Boots the guest. Its log goes to standard error if `echo` is set or the guest fails.
+    /// Boot the guest. Its log goes to standard error if `echo` is set or the guest fails.
     fn run(&self, guest: &Guest, name: &str, echo: bool) -> Result<Report> {
         let runner = Runner {
             kernel: &self.kernel,
@@ -161,7 +161,7 @@ impl<'a> Tools<'a> {
         report.map_err(|error| self.with_replay(error, guest, name))
     }
 
-    /// Adds the command line that replays the boot to an error.
+    /// Add the command line that replays the boot to an error.
     fn with_replay(&self, error: Error, guest: &Guest, name: &str) -> Error {
         match error {
             Error::Failed(why) => {
@@ -247,7 +247,7 @@ impl GuestShape {
     }
 }
 
-/// Boots a program, and also runs it on the simulated machine if that is requested.
+/// Boot a program, and also run it on the simulated machine if that is requested.
 fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     let program = Program::find(name)?;
     let task = match &program {
@@ -313,7 +313,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     })
 }
 
-/// Runs the program on the simulated machine of the same shape.
+/// Run the program on the simulated machine of the same shape.
 fn simulate(
     args: &BootArgs,
     setup: &Setup,
@@ -338,7 +338,7 @@ fn simulate(
     Ok(records)
 }
 
-/// Prints the comparison. A count that differs although it must be equal is a failure.
+/// Print the comparison. A count that differs although it must be equal is a failure.
 fn compared(args: &BootArgs, result: &SideBySide) -> Result<()> {
     output::print(&if args.style.json { to_json(result)? } else { beside::render(result) })?;
     output::check_same_work(result.same_work, "machines")?;
@@ -381,7 +381,7 @@ impl Document for CheckSummary<'_> {
     }
 }
 
-/// Lets the guest test itself.
+/// Let the guest test itself.
 fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<()> {
     if args.side_by_side {
         return Err(Error::Input(format!("--side-by-side: '{name}' is not a program; name one to compare")));
@@ -402,7 +402,7 @@ fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<(
     output::show(&summary, args.style.json)
 }
 
-/// Counts instructions: on one CPU, and on four for operations that involve other CPUs.
+/// Count instructions: on one CPU, and on four for operations that involve other CPUs.
 fn instructions(args: &BootArgs, tools: &Tools<'_>) -> Result<()> {
     interrupt::install()?;
     let mut reports = Vec::new();

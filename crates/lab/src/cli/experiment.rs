@@ -236,7 +236,7 @@ fn carry_out(
     output::check_same_work(summary.same_work, "profiles")
 }
 
-/// Checks everything that can be checked without running.
+/// Check everything that can be checked without running.
 pub(super) fn understand(
     command: &str,
     base: Option<String>,
@@ -279,7 +279,7 @@ pub(super) fn understand(
 }
 
 impl Plan {
-    /// Changes the configuration of all cells. Refuses options that exclude each other.
+    /// Change the configuration of all cells. Refuse options that exclude each other.
     pub(super) fn set(&mut self, set: impl Fn(&mut RunConfig)) -> Result<()> {
         self.cells.iter_mut().for_each(|cell| set(&mut cell.config));
         let RunConfig { bound, optimum, preempt, .. } = self.cells[0].config;
@@ -303,7 +303,7 @@ impl Plan {
         format!("{verify} {bound} {optimum} {moves} {placement} {profile} {preempt:?} {visits:?}")
     }
 
-    /// Begins all runs with these control groups.
+    /// Begin all runs with these control groups.
     fn group(&mut self, wanted: &[GroupArg]) -> Result<()> {
         self.setup.group = wanted.iter().map(|group| group.text.clone()).collect();
         let groups: Vec<_> = wanted.iter().map(|group| group.resolve(self.setup.peak_live)).collect();
@@ -322,7 +322,7 @@ pub(super) struct Measurement {
     pub host_seconds: f64,
 }
 
-/// Does the runs that are not done.
+/// Do the runs that are not done.
 pub(super) fn measure(plan: Plan, runs: &Resumed<Key, Done>, args: &WhatArgs) -> Result<Measurement> {
     let all = jobs(plan.cells.len(), plan.setup.seed, plan.setup.runs);
     let names = plan.setup.profiles.clone();

@@ -102,7 +102,7 @@ fn speed(done: &[Done]) -> f64 {
 }
 
 impl Session<'_> {
-    /// Does the runs of all settings that are not done. Also returns how many runs are.
+    /// Do the runs of all settings that are not done. Also return how many runs are.
     fn measure(&self, cases: &[Case]) -> Result<(Outcome, usize)> {
         let many = &self.args.many;
         let mut outcome = Outcome::new(self.of, self.scale, many.seed, self.seeds);
@@ -129,7 +129,7 @@ impl Session<'_> {
         Ok((outcome, done.len()))
     }
 
-    /// Does the runs of one setting that are not done; `before` runs of other settings are. Returns all finished runs
+    /// Do the runs of one setting that are not done; `before` runs of other settings are. Return all finished runs
     /// of this setting, in the order of jobs.
     fn setting(&self, case: &Case, before: usize) -> Result<(Vec<Done>, Ended)> {
         let cells = case.cells(self.of)?;

@@ -26,7 +26,7 @@ impl Machine {
 }
 
 impl Program {
-    /// Runs the program for the column `profile`. A failure names `command`, which replays it.
+    /// Run the program for the column `profile`. A failure names `command`, which replays it.
     pub fn replayable(&self, config: &RunConfig, profile: &str, command: String) -> Result<RunRecord> {
         let record = replay::guarded(command.clone(), || self.measure(config, profile));
         record.map_err(|error| match error {
@@ -35,7 +35,7 @@ impl Program {
         })
     }
 
-    /// Runs the program for the column `profile`.
+    /// Run the program for the column `profile`.
     pub fn measure(&self, config: &RunConfig, profile: &str) -> Result<RunRecord> {
         let (outcome, mut warnings) = self.run(config)?;
         if !self.may_be_oom_killed() {
@@ -49,7 +49,7 @@ impl Program {
     }
 }
 
-/// Refuses a run whose program was killed: it measured something else.
+/// Refuse a run whose program was killed: it measured something else.
 fn finished(config: &RunConfig, outcome: &Outcome) -> Result<()> {
     if let Some(oom) = outcome.oom.first() {
         if let Some(error) = out_of_group(outcome, oom.rss * PAGE_SIZE) {
@@ -92,7 +92,7 @@ fn out_of_group(outcome: &Outcome, rss: u64) -> Option<Error> {
     )))
 }
 
-/// Turns an error of the simulator into one of the command.
+/// Turn an error of the simulator into one of the command.
 pub(super) fn explain(error: RunError) -> Error {
     match error {
         RunError::Input(why) => Error::Input(why),

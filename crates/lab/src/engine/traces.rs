@@ -32,7 +32,7 @@ pub struct Recorded {
     pub unfollowed: Vec<String>,
 }
 
-/// Records a program. `go_on` gets the progress and ends the recording by returning false.
+/// Record a program. `go_on` gets the progress and ends the recording by returning false.
 pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -> Result<Recorded> {
     let mut options = RecordOptions::new(request.output, request.command);
     options.keep = request.keep;
@@ -63,7 +63,7 @@ fn sentence(path: &Path, header: &trace::Header, bytes: u64) -> String {
     )
 }
 
-/// Imports lackey's output; returns a sentence about the result.
+/// Import lackey's output; return a sentence about the result.
 pub fn import_lackey(input: &Path, output: &Path) -> Result<String> {
     let header = trace::import::lackey(input, output).map_err(|error| Error::Input(error.to_string()))?;
     let bytes = std::fs::metadata(output).map_err(|error| Error::file("read", output, error))?.len();

@@ -345,7 +345,7 @@ impl Reproduction {
         })
     }
 
-    /// Sets the options that its figures and counts need.
+    /// Set the options that its figures and counts need.
     fn observe(&self, config: &mut RunConfig) {
         let mut rows = self.settings.iter().flat_map(|setting| setting.published);
         let names = || self.counts.iter().flat_map(|count| count.of.iter().chain(count.per));
@@ -426,7 +426,7 @@ impl Case {
     }
 }
 
-/// Parses a share of full size: `0.1` or `1/16`.
+/// Parse a share of full size: `0.1` or `1/16`.
 pub fn parse_scale(text: &str) -> Result<f64, String> {
     let value = match text.split_once('/') {
         Some((above, below)) => {

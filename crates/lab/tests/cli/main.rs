@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Runs `pagefold` with these words.
+/// Run `pagefold` with these words.
 fn pagefold<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
     command().args(args).output().expect("the binary runs")
 }

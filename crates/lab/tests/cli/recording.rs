@@ -40,7 +40,7 @@ impl Place {
         files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum()
     }
 
-    /// Waits until the raw files show that the program is running.
+    /// Wait until the raw files show that the program is running.
     fn wait_for(&self, bytes: u64, child: &mut Child) {
         while self.raw_bytes() < bytes && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(20));
