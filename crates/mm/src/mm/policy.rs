@@ -38,7 +38,8 @@ fn wanted(knobs: &Knobs, knob: Knob, now: PolicyKind) -> PolicyKind {
 fn sync_knobs(knobs: &Knobs, policy: PolicyKind) {
     let on = u64::from(policy == PolicyKind::MgLru);
     let caps = knobs.get(Knob::LruGenEnabled) & !caps::CORE | (on * caps::CORE);
-    let set = knobs.set(Knob::ReclaimPolicy, policy.value()).and_then(|()| knobs.set(Knob::LruGenEnabled, caps));
+    let set =
+        knobs.set(Knob::ReclaimPolicy, policy.value()).and_then(|()| knobs.set(Knob::LruGenEnabled, caps));
     set.expect("the values are in the knobs' ranges");
 }
 
