@@ -98,7 +98,7 @@ fn cut_beside_faults(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
 }
 
 /// A fault checked the owner of a cached page without its lock, and mapped it after a truncation had removed it from the
-/// file: "is mapped as if it were not new", "is of another file", or an entry that rmap did not find.
+/// file: "is mapped as if it were not new", "must belong to the settled file", or an entry that rmap did not find.
 #[test]
 fn faults_race_with_truncation() {
     for (pages, in_memory) in [(64, false), (64, true), (600, false), (600, true)] {

@@ -487,7 +487,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         assert!(cached, "{} of {:?} is mapped as if it were not new", pages.first, head.owner());
         let entry = Entry::new(pages.first, Bits::PRESENT | rights.bits_of_entry());
         let present = self.put_run(slot, entry, pages.count);
-        debug_assert!(!present, "an entry for {} was not cleared first", pages.first);
+        debug_assert!(!present, "the entry for {} must be cleared before it is installed", pages.first);
     }
 
     /// Note that a present entry was used, and written if `dirty` (where hardware leaves that to software).
