@@ -1,4 +1,4 @@
-//! Whether folios were used, as the entries that map them tell.
+//! Whether folios were used, from the young bits of the entries that map them.
 
 use super::look::look_around;
 use super::walk::{Mapping, Visit, walk};
@@ -10,25 +10,24 @@ use crate::memory::Memory;
 use crate::table::{Bits, LockedTables};
 use crate::units::*;
 
-/// What the entries of a folio say about its use.
+/// The use of a folio, from its entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Referenced {
-    /// Ranges through which it was used since the last look; -1: could not be found out now.
+    /// Number of ranges through which it was used since the last look; -1: unknown, because a lock was held.
     pub vmas: i32,
-    /// One of them was program text.
+    /// One of these ranges is program text.
     pub exec: bool,
-    /// A range has it locked in memory.
+    /// A range locks it in memory.
     pub locked: bool,
 }
 
 impl Rmap {
-    /// Count the ranges that have used each folio of a run, clearing the young bits of all its entries. `group`: only
-    /// ranges of this group or below it count (and are cleared).
+    /// Count the ranges that have used each folio of a run, and clear the young bits of its entries. With `group`, only
+    /// ranges of this group and of groups below it count (and are cleared). With `look`, also look around used entries
+    /// for other used folios of the vector.
     ///
-    /// No flush: a CPU that still holds the translation will not set the bit again for a while, which is an error on
-    /// the cheap side (x86 does the same).
-    ///
-    /// `look`: also look around used entries, for what else of the folio's vector was used.
+    /// There is no flush: a CPU that still holds the translation does not set the bit again for a while, so that a used
+    /// folio may look unused. This is cheaper than a flush (x86 does the same).
     pub fn referenced<M: Machine, const N: usize>(
         &self,
         memory: &Memory<M>,
@@ -62,16 +61,16 @@ impl Rmap {
     }
 }
 
-/// The look at the use of a run.
+/// The visitor that looks at the use of a run.
 struct Looking<'a, M, const N: usize> {
     memory: &'a Memory<M>,
     group: Option<GroupId>,
     look: Option<&'a mut LookAround>,
     run: FolioRun<'a>,
     found: [Referenced; N],
-    /// Entries of each folio that have not been seen yet.
+    /// Number of entries of each folio that the walk has not visited yet.
     left: [u32; N],
-    /// The range, and the number of the folio, that was counted last.
+    /// The range that was counted last, and for which folio of the run.
     last: (VmaId, usize),
 }
 

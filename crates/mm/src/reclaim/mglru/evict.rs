@@ -251,7 +251,7 @@ impl<M: Machine> Reclaim<'_, M> {
         again: bool,
     ) {
         if has_budget(&self.core.knobs) && !again {
-            self.note_met(sc, shrunk, got.taken, got.file);
+            self.note_found(sc, shrunk, got.taken, got.file);
         } else {
             sc.dirty_counts.file_taken += if got.file && !again { got.taken } else { 0 };
             sc.dirty_counts.unqueued_dirty += shrunk.dirty_counts.unqueued_dirty;
