@@ -70,24 +70,26 @@ fn machine_may_have_groups() {
 /// A trace that creates a group, enters it and leaves it.
 #[test]
 fn traces_may_create_groups() {
-    use abi::{AccessKind, Group, GroupLimits, Prot};
-    use trace::event::{Backing, Event, Run};
+    use abi::{AccessKind, Call, Group, GroupLimits, Map};
+    use trace::event::{Event, Run};
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("grouped.pft");
     let mut writer = trace::Writer::create(&path, "test", &[], 1).unwrap();
     let thread = writer.add_process(None);
     let limits = GroupLimits { max: 2 << 20, ..GroupLimits::default() };
     let (group, pages) = (Group(1), 1024);
-    let [populate, locked, replaces] = [false; 3];
-    let (addr, len, rights, backing) = (1 << 30, pages << 12, Prot::RW, Backing::Anonymous);
-    let map = Event::Map { epoch: 1, addr, len, rights, backing, populate, locked, replaces };
-    let before =
-        [Event::GroupCreate { group, parent: Group::ROOT, limits }, Event::GroupEnter { group }, map];
+    let (addr, len) = (1 << 30, pages << 12);
+    let create = Call::GroupCreate(Group::ROOT, limits);
+    let before = [
+        Event::Call { epoch: 0, call: create, value: group.0.into() },
+        Event::call(Call::GroupEnter(group)),
+        Event::mapped(1, addr, Map::anonymous(len)),
+    ];
     let stores = (0..pages).map(|page| Run { page: (1 << 18) + page, count: 1, mode: AccessKind::Store });
     let after = [
-        Event::Unmap { epoch: 2, addr, len },
-        Event::GroupEnter { group: Group::ROOT },
-        Event::GroupRemove { group },
+        Event::change(2, Call::Munmap(addr, len)),
+        Event::call(Call::GroupEnter(Group::ROOT)),
+        Event::call(Call::GroupRemove(group)),
     ];
     for event in before.into_iter().chain(stores.map(Event::Run)).chain(after) {
         writer.push(thread, &event).unwrap();
