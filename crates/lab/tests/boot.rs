@@ -232,7 +232,7 @@ fn bad_input_is_refused_before_a_boot() {
         ("zipf --bench", "--bench"),
         ("zipf --kernel no/such", "no/such"),
         ("zipf --qemu no/such", "no/such"),
-        ("selftest --side-by-side", "is no program"),
+        ("selftest --side-by-side", "is not a program"),
         ("zipf:1G --side-by-side --memory 3G", "above 4 GiB"),
     ] {
         let message = fake.bad(2, line);
@@ -325,7 +325,7 @@ fn side_by_side_compares_simulated_and_booted_machine() {
     let output = wrong.boot(&format!("{line} --json"));
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("counts that must be the same differ: pgfault_minor"),
+        stderr(&output).contains("counts that must be equal differ: pgfault_minor"),
         "{}",
         stderr(&output)
     );
