@@ -18,7 +18,7 @@ impl<M: Machine> Compaction<'_, M> {
     /// Empty page block after page block.
     pub(super) fn go_by_fullness(&mut self) -> Outcome {
         let mut tried = BTreeSet::new();
-        self.emptied_from = self.core.alloc.emptied_from(&self.core, self.zone.id());
+        self.emptied_from = self.core.alloc.emptied_from(self.core, self.zone.id());
         loop {
             let enough = self.enough_by_fullness();
             if enough != Outcome::Continue {
@@ -50,7 +50,7 @@ impl<M: Machine> Compaction<'_, M> {
     /// The page block with the fewest pages in use that has not been tried, and the free pages of all others that are
     /// free in part.
     fn emptiest(&self, tried: &BTreeSet<Pfn>) -> Option<(Pfn, u64)> {
-        self.core.alloc.emptiest(&self.core, self.zone.id(), |block| tried.contains(&block))
+        self.core.alloc.emptiest(self.core, self.zone.id(), |block| tried.contains(&block))
     }
 
     /// Pages in use in a page block, if it can be emptied as far as can be seen.
@@ -89,7 +89,7 @@ impl<M: Machine> Compaction<'_, M> {
             self.isolate_from(at, end);
             room = self.waiting == 0 || !self.move_sources().no_room;
         }
-        self.core.alloc.drain_here(&self.core, self.zone.id());
+        self.core.alloc.drain_here(self.core, self.zone.id());
         room
     }
 

@@ -179,7 +179,7 @@ impl<'a, M: Machine> Compaction<'a, M> {
     fn drain_if_left(&mut self, last: &mut Option<Pfn>) {
         let (Some(order), Some(block)) = (self.how.order, *last) else { return };
         if block < self.migrate_at.align_down(order) {
-            self.core.alloc.drain_here(&self.core, self.zone.id());
+            self.core.alloc.drain_here(self.core, self.zone.id());
             *last = None;
         }
     }

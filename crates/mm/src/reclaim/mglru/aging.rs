@@ -200,7 +200,7 @@ impl<'a, M: Machine> Reclaim<'a, M> {
         } else {
             aging.pass(seq)
         };
-        let begun = last && lru.begin_generation(&self.core, node, group, seq, can_swap);
+        let begun = last && lru.begin_generation(self.core, node, group, seq, can_swap);
         if begun {
             self.core.machine.wake(WaitKey::Generation(node));
         }
@@ -258,7 +258,7 @@ impl<'a, M: Machine> Reclaim<'a, M> {
             && self.core.knobs.get(Knob::LruGenEnabled) & caps::NONLEAF_YOUNG != 0;
         let bloom = self.core.knobs.get(Knob::LruGenBloom) != 0;
         let aging = self.state.aging(node, group);
-        let promotions = self.core.lru.promotions(&self.core, node, group);
+        let promotions = self.core.lru.promotions(self.core, node, group);
         let tells = self.tells_of_young(node);
         Walk { cx: self, aging, node, group, seq, can_swap, force, bloom, nonleaf, promotions, tells }
     }

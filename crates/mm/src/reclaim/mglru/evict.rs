@@ -128,7 +128,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if sc.dirty_counts.unqueued_dirty > 0 && sc.dirty_counts.unqueued_dirty == sc.dirty_counts.file_taken
         {
             // All that was taken of files is dirty, and nobody writes it.
-            self.core.cache.want_flusher(&self.core);
+            self.core.cache.want_flusher(self.core);
         }
         aged
     }
