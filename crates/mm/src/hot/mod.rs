@@ -205,7 +205,7 @@ pub fn promotes(knobs: &Knobs) -> bool {
     knobs.get(Knob::NumaBalancing) & numa_balancing::TIERING != 0 || knobs.tier_policy() != TierPolicy::Hint
 }
 
-/// Whether the promotion daemon has work.
+/// Whether a promotion daemon is needed.
 pub fn wants_daemon(knobs: &Knobs) -> bool {
     knobs.tier_policy() != TierPolicy::Hint || knobs.tier_migration() == TierMigration::Transactional
 }
