@@ -49,7 +49,8 @@ impl<M: Machine> MmCore<M> {
         }
     }
 
-    /// Release a replaced folio after no entry waits for it any more: clear its owner, and drop its frozen references.
+    /// Release a replaced folio after no entry waits for it any more: it has no owner, and its references, which are
+    /// frozen, are gone.
     pub fn leave_replaced(&self, head: Pfn) {
         let frame = &self.frames[head];
         if frame.is_anon() && frame.order() > Order::ZERO {
@@ -57,7 +58,7 @@ impl<M: Machine> MmCore<M> {
                 self.frames[tail].clear(FrameFlags::EXCLUSIVE);
             }
         }
-        // The counts of anonymous folios by size now count the new folio.
+        // The count of anonymous folios by size passes to the new folio, so the old one must not be uncounted.
         frame.set_owner(Owner::None, PageIndex(0));
     }
 }
