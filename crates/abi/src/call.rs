@@ -1,13 +1,14 @@
 //! System calls: one row for each, with its number, its name and its arguments, and how they travel in registers.
 //!
-//! A call is a number and six arguments in, two registers out: 0 or the number of an error, and the call's value. A call
-//! that Linux has in the same form has its number and its registers, so a Linux kernel can be asked for it
+//! A call is a number and six arguments in, two registers out: 0 or the number of an error, and the call's value. A
+//! call that Linux has in the same form has its number and its registers, so a Linux kernel can be asked for it
 //! ([`Call::on_linux`]) and a recorder can read it ([`Call::of_linux`]); the others are our own. Traces hold the same
 //! calls.
 //!
 //! A caller may be wrong, so decoding is total: whatever the registers hold, it gives a call whose every field has a
 //! meaning, or an error. Buffers are checked here against the part of the caller's memory in which they may lie, so no
-//! later step meets one that leads elsewhere. Whether a descriptor is open or a range is mapped is the kernel's to judge.
+//! later step meets one that leads elsewhere. Whether a descriptor is open or a range is mapped is the kernel's to
+//! judge.
 
 mod register;
 

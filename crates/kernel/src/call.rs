@@ -45,8 +45,9 @@ values! {
 }
 
 impl<H: Host> Kernel<H> {
-    /// Carries out a call. Calls that only a machine can answer (transfers without a place for their bytes, the end of a
-    /// task, what it tells people) are [`Errno::NoSys`] here. Every call has its arm: a new one does not compile without.
+    /// Carries out a call. Calls that only a machine can answer (transfers without a place for their bytes, the end of
+    /// a task, what it tells people) are [`Errno::NoSys`] here. Every call has its arm: a new one does not compile
+    /// without.
     pub fn call(&self, task: &Task, call: Call<'_>) -> Result<u64, Errno> {
         let _in_call = task.enter_call();
         match call {

@@ -1,8 +1,8 @@
 //! Experiments with Pagefold's memory manager.
 //!
-//! A program on a machine under a profile is a *cell*; a cell with a seed is a *run*. Commands run cells with some seeds
-//! and turn the finished runs into a table, a JSON object, a picture or a directory. The binary `pagefold` only calls
-//! [`cli`].
+//! A program on a machine under a profile is a *cell*; a cell with a seed is a *run*. Commands run cells with some
+//! seeds and turn the finished runs into a table, a JSON object, a picture or a directory. The binary `pagefold` only
+//! calls [`cli`].
 //!
 //! ```text
 //! cli         commands and their arguments          document    text, JSON and picture of a result

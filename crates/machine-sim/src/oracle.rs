@@ -245,7 +245,8 @@ impl Oracle {
         call.stored
     }
 
-    /// A range was mapped, and these of its pages were stored to during that call; the stores may be in the new mapping.
+    /// A range was mapped, and these of its pages were stored to during that call; the stores may be in the new
+    /// mapping.
     pub(crate) fn raced_with_stores(&mut self, space: u32, pages: Vec<u64>) {
         for page in pages {
             let region = self.region(space, page);
@@ -358,8 +359,8 @@ impl Oracle {
         self.begin(Place::File(file, shorter.div_ceil(4096)), since, None)
     }
 
-    /// The file has `size` bytes now, if the call was `done`: a process may have been killed before. Pages beyond that are
-    /// gone, and private copies of them, too.
+    /// The file has `size` bytes now, if the call was `done`: a process may have been killed before. Pages beyond that
+    /// are gone, and private copies of them, too.
     pub(crate) fn end_truncate(&mut self, call: Change, size: u64, done: bool) {
         let Place::File(id, _) = self.end(call).place else { return };
         if !done {
@@ -568,9 +569,9 @@ impl Oracle {
         }
     }
 
-    /// A store raced with a call that removes the page. If it changed a file, the file keeps it when the call has ended;
-    /// private memory may be lost or moved with it. A file that was mapped there is no proof that it was changed: what
-    /// replaces it may be mapped already.
+    /// A store raced with a call that removes the page. If it changed a file, the file keeps it when the call has
+    /// ended; private memory may be lost or moved with it. A file that was mapped there is no proof that it was
+    /// changed: what replaces it may be mapped already.
     fn racing_store(&mut self, space: u32, page: u64, stamp: Stamp, target: StoreTarget) {
         let mut written = None;
         for call in &mut self.pending {

@@ -104,9 +104,9 @@ impl Cache {
         self.take_out(memory, id, pfn, None);
     }
 
-    /// Take the wanted folios of a run, which are locked and not mapped, out of their file's cache, if they are clean and
-    /// there are exactly `refs` references of them, which are then frozen. Each leaves its `shadow`, but for shmem.
-    /// Returns those that are out.
+    /// Take the wanted folios of a run, which are locked and not mapped, out of their file's cache, if they are clean
+    /// and there are exactly `refs` references of them, which are then frozen. Each leaves its `shadow`, but for
+    /// shmem. Returns those that are out.
     pub fn evict<'a, M: Machine>(
         &self,
         memory: &Memory<M>,

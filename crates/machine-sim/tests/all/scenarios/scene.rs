@@ -1,9 +1,9 @@
 //! What the scenarios share: a machine whose TLBs keep translations, tasks that keep reading, and memory pressure.
 //!
-//! All of them need a page that reclaim unmaps while other CPUs hold its translation and do not fault again. MADV_PAGEOUT
-//! does not give one: it flushes when it clears the young bit, before it reclaims. Pressure does: the scan clears young
-//! bits without a flush, a CPU that keeps reading through its TLB never sets them again, and so the most used page looks
-//! unused and is reclaimed.
+//! All of them need a page that reclaim unmaps while other CPUs hold its translation and do not fault again.
+//! MADV_PAGEOUT does not give one: it flushes when it clears the young bit, before it reclaims. Pressure does: the
+//! scan clears young bits without a flush, a CPU that keeps reading through its TLB never sets them again, and so the
+//! most used page looks unused and is reclaimed.
 
 use machine_sim::{FlushFault, MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::knobs::{FlushPolicy, Knob};
@@ -135,8 +135,8 @@ impl Scene {
         }
     }
 
-    /// Read pages, whatever happens to them, until the first task has finished. The CPU is never idle: an idle CPU gets no
-    /// flush requests.
+    /// Read pages, whatever happens to them, until the first task has finished. The CPU is never idle: an idle CPU
+    /// gets no flush requests.
     pub fn read_on(&self, os: &mut dyn Os, at: u64, pages: u64) -> Result<(), Signal> {
         let mut arrived = false;
         while !self.is_done() {
@@ -314,8 +314,8 @@ pub fn must_reclaim(outcomes: Vec<Outcome>) {
 /// The policies that defer flushes.
 const LAZY: [usize; 2] = [FlushPolicy::Lazy as usize, FlushPolicy::Latr as usize];
 
-/// As [`reclaims_under_all_policies`]; where flushes are deferred, programs must really have used translations that the page
-/// table no longer had, just before the deed.
+/// As [`reclaims_under_all_policies`]; where flushes are deferred, programs must really have used translations that
+/// the page table no longer had, just before the deed.
 pub fn defers_under_lazy_policies(act: Act) {
     let outcomes = under_all_policies(act);
     for policy in LAZY {
