@@ -110,7 +110,10 @@ fn dontneed_flushes_what_a_concurrent_call_cleared() {
         if scope == Scope::TlbFinishMmu && !begun.replace(true) {
             machine.run_on(1);
             other.madvise(space, page, 1, Advice::DontNeed).unwrap();
-            assert!(machine.held(CpuId(1), page).is_none(), "CPU 1 still reads the page after its own MADV_DONTNEED");
+            assert!(
+                machine.held(CpuId(1), page).is_none(),
+                "CPU 1 still reads the page after its own MADV_DONTNEED"
+            );
             machine.run_on(0);
         }
     }));
