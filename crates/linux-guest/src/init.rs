@@ -6,7 +6,7 @@ use crate::os::GROUPS;
 use crate::report::{self, Verdict, print};
 use crate::sys::{self, nr};
 use crate::task::RunState;
-use crate::{counters, heap, memory, swap, touch};
+use crate::{counters, heap, memory, os, swap, touch};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -162,7 +162,7 @@ fn run(config: &Config, state: RunState, mut hidden_memory: memory::HiddenMemory
     let before = counters::read(&config.counters);
     hidden_memory.begin();
     let start = sys::now();
-    must("the program's first process", state.start(0, true));
+    must("the program's first process", state.start(0, true, os::run));
     // What the kernel uses besides the program, on average over the run.
     let (mut samples, mut sum) = (0u64, 0i64);
     loop {

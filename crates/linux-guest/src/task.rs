@@ -2,7 +2,6 @@
 
 use crate::choice::Choice;
 use crate::heap;
-use crate::os::LinuxOs;
 use crate::report;
 use crate::sys::{self, Code, Ended, linux_clone, nr};
 use alloc::boxed::Box;
@@ -10,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
-use program::{Program, Role, Signal};
+use program::Role;
 
 /// Bytes of a task's stack.
 const STACK: usize = 96 << 10;
@@ -86,12 +85,16 @@ struct Barrier {
     round: AtomicU32,
 }
 
+/// What a task runs on its own stack, given the run's state, the task's number and its role.
+pub type Body = fn(&'static RunState, u32, Role);
+
 /// The argument of a new task.
 struct Start {
     state: &'static RunState,
     task: u32,
     role: Role,
     is_process: bool,
+    body: Body,
 }
 
 impl RunState {
@@ -115,8 +118,8 @@ impl RunState {
         }
     }
 
-    /// Start a task; returns its number in this run.
-    pub fn start(&'static self, role: Role, is_process: bool) -> Result<u32, Code> {
+    /// Start a task that runs `body`; returns its number in this run.
+    pub fn start(&'static self, role: Role, is_process: bool, body: Body) -> Result<u32, Code> {
         // VM, FS, FILES, SIGHAND, THREAD, SYSVSEM; CHILD_CLEARTID wakes the task that joins.
         const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x20_0000;
         const PARENT_SETTID: u64 = 0x10_0000;
@@ -130,7 +133,7 @@ impl RunState {
             slots.len() as u32 - 1
         });
         self.tasks.fetch_add(1, SeqCst);
-        let start = Box::into_raw(Box::new(Start { state: self, task, role, is_process }));
+        let start = Box::into_raw(Box::new(Start { state: self, task, role, is_process, body }));
         let flags = PARENT_SETTID | if is_process { SIGCHLD } else { THREAD };
         let task_entry = task_entry as extern "C" fn(*mut Start) -> ! as *const () as u64;
         // SAFETY: only the new task uses the stack; the stack and the slot stay until it is joined.
@@ -204,25 +207,10 @@ impl RunState {
 /// The first function of a task, on its own stack.
 extern "C" fn task_entry(start: *mut Start) -> ! {
     // SAFETY: it was allocated for this task, which owns it now.
-    let Start { state, task, role, is_process } = *unsafe { Box::from_raw(start) };
+    let Start { state, task, role, is_process, body } = *unsafe { Box::from_raw(start) };
     if is_process {
         state.own_faults.fetch_add(heap::populate(), SeqCst);
     }
-    let mut os = LinuxOs::new(state, task);
-    let signal = state.program.run(&mut os, role).err();
-    if let Some(note) = state.program.note(role) {
-        report::print(format_args!("@note {note}"));
-    }
-    if let Some(signal) = signal
-        && !state.program.may_be_oom_killed()
-    {
-        state.signals.fetch_add(1, SeqCst);
-        match signal {
-            Signal::Segv { addr } => report::print(format_args!("@signal task {task}: SIGSEGV at {addr:#x}")),
-            Signal::Bus { addr } => report::print(format_args!("@signal task {task}: SIGBUS at {addr:#x}")),
-            Signal::Kill => report::print(format_args!("@signal task {task}: SIGKILL")),
-        }
-    }
-    os.finish();
+    body(state, task, role);
     sys::exit(if is_process { nr::EXIT_GROUP } else { nr::EXIT }, 0)
 }

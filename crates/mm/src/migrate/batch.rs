@@ -262,17 +262,17 @@ impl<M: Machine> Mover<'_, '_, M> {
         };
         assert_eq!(fresh.order(), order, "the target's frame for {head} must have its size");
         let copied = self.in_use && self.copy_in_use(head, fresh.pfn());
-        let unmapped = core.rmap.begin_move(core, head, batch);
-        if unmapped.dirty && !frame.is_anon() {
+        let dirty = core.rmap.begin_move(core, head, batch);
+        if dirty && !frame.is_anon() {
             core.cache.mark_dirty(core, head);
         }
         let pending = PendingMove { from: head, fresh, copied };
-        if !unmapped.all {
+        if frame.mapcount() > 0 {
             // Another task is mapping it just now, without its lock.
             self.restore(pending);
             return Err(NotMoved::Retry);
         }
-        if copied && unmapped.dirty {
+        if copied && dirty {
             core.count(Stat::TierMoveAborted, i64::from(order.frames()));
             self.restore(pending);
             return Err(NotMoved::Failed);

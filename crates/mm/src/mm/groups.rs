@@ -98,9 +98,7 @@ impl<M: Machine> Mm<M> {
         }
         match knob {
             Knob::Swappiness => self.core.lru.groups.set_swappiness(group, value),
-            Knob::ReclaimPolicy => {
-                self.core.lru.set_group_policy(self.mmu(), group, PolicyKind::new(value as u8))
-            }
+            Knob::ReclaimPolicy => self.core.lru.set_group_policy(self.mmu(), group, PolicyKind::of(value)),
             _ => Err(Error::Invalid),
         }
     }

@@ -30,7 +30,7 @@ fn wanted(knobs: &Knobs, knob: Knob, now: PolicyKind) -> PolicyKind {
         (Knob::LruGenEnabled, true) => PolicyKind::MgLru,
         (Knob::LruGenEnabled, false) if now == PolicyKind::MgLru => PolicyKind::Classic,
         (Knob::LruGenEnabled, false) => now,
-        _ => PolicyKind::new(knobs.get(Knob::ReclaimPolicy) as u8),
+        _ => knobs.reclaim_policy(),
     }
 }
 
@@ -38,8 +38,8 @@ fn wanted(knobs: &Knobs, knob: Knob, now: PolicyKind) -> PolicyKind {
 fn sync_knobs(knobs: &Knobs, policy: PolicyKind) {
     let on = u64::from(policy == PolicyKind::MgLru);
     let caps = knobs.get(Knob::LruGenEnabled) & !caps::CORE | (on * caps::CORE);
-    let number = u64::from(policy.number());
-    let set = knobs.set(Knob::ReclaimPolicy, number).and_then(|()| knobs.set(Knob::LruGenEnabled, caps));
+    let set =
+        knobs.set(Knob::ReclaimPolicy, policy.value()).and_then(|()| knobs.set(Knob::LruGenEnabled, caps));
     set.expect("the values are in the knobs' ranges");
 }
 

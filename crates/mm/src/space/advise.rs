@@ -2,7 +2,7 @@
 
 use super::partial_folios::PartialFolios;
 use super::split::split_entry_at;
-use super::unmap::{Zap, resident_kind, zap};
+use super::unmap::{Zap, zap};
 use super::vma::{VmaFlags, VmaView};
 use super::{Space, Spaces, Stop};
 use crate::api::{Advice, Error};
@@ -254,7 +254,7 @@ fn lazyfree_folio<M: Machine>(
     gather: &mut Gather,
 ) {
     let (pfn, frame) = (pages.head, &core.frames[pages.head]);
-    if resident_kind(core, pfn) != Resident::Anon || !core.try_lock_folio(pfn) {
+    if Resident::of(&core.frames[pfn]) != Resident::Anon || !core.try_lock_folio(pfn) {
         return;
     }
     let in_swap_cache = frame.has(FrameFlags::SWAPCACHE) && !free_swap(core, pfn);

@@ -177,7 +177,7 @@ impl<M: Machine> EntryCopy<'_, M> {
             }
         }
         to.set_absent(slot, Absent::Moving(kept.forgetting(forget)));
-        to.counts().add(super::unmap::resident_kind(core, head), run.pages() as i64);
+        to.counts().add(Resident::of(&core.frames[head]), run.pages() as i64);
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl<M: Machine> EntryCopy<'_, M> {
             }
             frame.get(pages.count);
             core.rmap.add_tallied(core, pages, &mut self.tally);
-            to.counts().add(super::unmap::resident_kind(core, pages.head), i64::from(pages.count));
+            to.counts().add(Resident::of(frame), i64::from(pages.count));
         }
         // The child has not used the page, so its entry is not young. Both entries of a private page stay dirty: either
         // may be the last one left, and MADV_FREE must not drop a page that was written after it.

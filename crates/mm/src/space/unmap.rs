@@ -6,7 +6,7 @@ use super::vma::{Vma, VmaView};
 use super::{Space, Spaces, Stop};
 use crate::api::Error;
 use crate::cache::{drop_swap_entry, drop_unmapped};
-use crate::frame::{Frame, FrameFlags, Owner};
+use crate::frame::Owner;
 use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::mm_core::MmCore;
 use crate::rmap::Tally;
@@ -251,7 +251,7 @@ fn account_migrating<M: Machine>(
     migrating: Migrating,
 ) -> bool {
     core.charge(Work::EntryClear, 1);
-    let kind = resident_kind(core, core.frames.head(migrating.page()));
+    let kind = Resident::of(&core.frames[core.frames.head(migrating.page())]);
     let pages = if migrating.is_large() { TABLE_ENTRIES as i64 } else { 1 };
     tables.counts().add(kind, -pages);
     migrating.is_large() && kind == Resident::Anon
@@ -287,7 +287,7 @@ fn account_run<M: Machine>(
         return gather.emptied(core, emptied.of_zeroes(core.zero));
     }
     let frame = &core.frames[pages.head];
-    let kind = kind_of(frame);
+    let kind = Resident::of(frame);
     if kind != Resident::Anon {
         transfer_bits(core, emptied.entry(), pages.head, recency);
     }
@@ -331,7 +331,7 @@ fn account_large<M: Machine>(
     gather: &mut Gather,
 ) {
     core.charge(Work::EntryClear, 1);
-    let kind = resident_kind(core, head);
+    let kind = Resident::of(&core.frames[head]);
     if kind == Resident::Anon {
         assert!(
             !partly,
@@ -346,23 +346,6 @@ fn account_large<M: Machine>(
     tables.counts().add(kind, -(TABLE_ENTRIES as i64));
     if core.rmap.remove_large(core, head) {
         core.lru.defer_split(core, head);
-    }
-}
-
-/// The kind of resident page that a folio counts as where it is mapped.
-#[inline]
-pub(super) fn resident_kind<M: Machine>(core: &MmCore<M>, head: Pfn) -> Resident {
-    kind_of(&core.frames[head])
-}
-
-/// As [`resident_kind`], for a caller that has the head's record.
-#[inline]
-pub(super) fn kind_of(frame: &Frame) -> Resident {
-    match frame.owner() {
-        Owner::Anon(_) => Resident::Anon,
-        // A truncated page has no owner any more, but still counts as it did.
-        _ if frame.has(FrameFlags::SWAPBACKED) => Resident::Shmem,
-        _ => Resident::File,
     }
 }
 

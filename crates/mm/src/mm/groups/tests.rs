@@ -226,8 +226,8 @@ fn group_knobs_override_the_root() {
     assert_eq!(set(group, Knob::Swappiness, 201), Err(Error::Invalid));
     assert_eq!(set(group, Knob::PageCluster, 1), Err(Error::Invalid), "this knob is not a group's");
     assert_eq!(set(GroupId(9), Knob::ReclaimPolicy, 1), Err(Error::NotFound));
-    let policies = |mm: &Mm<TestMachine>, groups: &[GroupId]| -> Vec<u8> {
-        groups.iter().map(|&group| mm.core.lru.vec(NodeId(0), group).policy().number()).collect()
+    let policies = |mm: &Mm<TestMachine>, groups: &[GroupId]| -> Vec<u64> {
+        groups.iter().map(|&group| mm.core.lru.vec(NodeId(0), group).policy().value()).collect()
     };
     let space = with_pages(mm, group, 50);
     set(group, Knob::ReclaimPolicy, 1).unwrap();
@@ -240,7 +240,7 @@ fn group_knobs_override_the_root() {
     for (of_all, own) in [(2, 3), (4, 5), (1, 0), (0, 2)] {
         mm.set_knob(Knob::ReclaimPolicy, of_all).unwrap();
         set(group, Knob::ReclaimPolicy, own).unwrap();
-        assert_eq!(policies(mm, &[ROOT, group, child, other]), [of_all, own, 1, of_all].map(|n| n as u8));
+        assert_eq!(policies(mm, &[ROOT, group, child, other]), [of_all, own, 1, of_all]);
         assert_eq!(mm.validate(), Ok(()));
     }
     // A removed group's folios move to where its parent's policy wants them.

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::event::Event;
+use crate::frame::FolioRun;
 use crate::testing::TestMachine;
 use std_alloc::boxed::Box;
 use std_alloc::sync::Arc;
@@ -50,7 +51,7 @@ fn reverse_map_walk_is_safe_against_exit() {
     let looking = mm.clone();
     *mm.machine().watcher.lock() = Some(Box::new(move |_, event, _| {
         if event == Event::MmPageFree {
-            looking.core.rmap.referenced(&looking.core, page, None, None);
+            let [_] = looking.core.rmap.referenced(&looking.core, FolioRun::one(&page), None, None);
         }
     }));
     mm.exit_space(space);

@@ -9,6 +9,7 @@ mod shortcuts;
 
 use super::*;
 use crate::event::Event;
+use crate::frame::FolioRun;
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::table::Bits;
@@ -175,7 +176,8 @@ impl Bench {
             if frame.is_anon() && frame.has(FrameFlags::SWAPBACKED) && !frame.has(FrameFlags::SWAPCACHE) {
                 assert!(crate::cache::add_to_swap(core, pfn));
             }
-            assert!(core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut batch).all);
+            core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
+            assert_eq!(core.frames[pfn].mapcount(), 0);
             core.unlock_folio(pfn);
             core.put(pfn);
         }
@@ -485,7 +487,8 @@ fn mapping_zeroes_settles_a_lazyfree_debt() {
         for &pfn in &frames {
             store.frames[pfn].get(1);
             store.lock_folio(pfn);
-            assert!(store.rmap.try_to_unmap(store, pfn, UnmapMode::default(), &mut batch).all);
+            store.rmap.try_to_unmap(store, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
+            assert_eq!(store.frames[pfn].mapcount(), 0);
             store.unlock_folio(pfn);
         }
         assert!(pages().all(|page| bench.keeps(page)), "the flush must wait for the batch");

@@ -7,7 +7,7 @@
 use super::*;
 use crate::cache::add_to_swap;
 use crate::event::Event;
-use crate::frame::Owner;
+use crate::frame::{FolioRun, Owner};
 use crate::knobs::Knob;
 use crate::reclaim;
 use crate::rmap::UnmapMode;
@@ -183,7 +183,8 @@ impl Bench {
             store.frames[pfn].get(1);
             store.lock_folio(pfn);
             assert!(add_to_swap(store, pfn));
-            assert!(store.rmap.try_to_unmap(store, pfn, UnmapMode::default(), &mut batch).all);
+            store.rmap.try_to_unmap(store, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
+            assert_eq!(store.frames[pfn].mapcount(), 0);
             store.unlock_folio(pfn);
             store.put(pfn);
         }

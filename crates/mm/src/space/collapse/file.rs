@@ -15,7 +15,7 @@
 use super::{CollapseError, CollapseLimits, Collapsed, Failed, LARGE, check_for_block, new_whole};
 use crate::cache::{CacheError, ReadHint};
 use crate::event::{Concern, Event};
-use crate::frame::FrameFlags;
+use crate::frame::{FolioRun, FrameFlags};
 use crate::machine::Machine;
 use crate::memory::Gfp;
 use crate::mm_core::MmCore;
@@ -121,10 +121,9 @@ fn replace_parts<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex, w
     let Some(parts) = core.cache.lock_parts(core, file, first) else { return false };
     let mut batch = UnmapBatch::new(core);
     for &part in &parts {
-        let unmapped = core.rmap.try_to_unmap(core, part, UnmapMode { ignore_mlock: true }, &mut batch);
-        if unmapped.dirty {
-            core.cache.mark_dirty(core, part);
-        }
+        let mode = UnmapMode { ignore_mlock: true };
+        let dirty = core.rmap.try_to_unmap(core, FolioRun::one(&part), mode, &mut batch);
+        dirty.iter().for_each(|(_, part)| core.cache.mark_dirty(core, part));
     }
     // From here on no CPU can store to what is about to be copied.
     batch.settle(core, &core.tlb);

@@ -4,9 +4,9 @@ use super::{Fault, FaultStop, Served};
 use crate::cache::{drop_unmapped, free_swap};
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, Scope, Work};
-use crate::space::unmap::{Zap, resident_kind, zap_if};
+use crate::space::unmap::{Zap, zap_if};
 use crate::stat::Stat;
-use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Slot, Writes};
+use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Resident, Slot, Writes};
 use crate::tlb::Refs;
 use crate::units::*;
 
@@ -139,7 +139,7 @@ impl<M: Machine> Fault<'_, M> {
             return tables.flush(emptied.of_zeroes(self.core.zero));
         }
         let refs = tables.flush(emptied);
-        tables.counts().add(resident_kind(self.core, pages.head), -1);
+        tables.counts().add(Resident::of(&self.core.frames[pages.head]), -1);
         if self.core.rmap.remove_range(self.core, pages) {
             self.core.lru.defer_split(self.core, pages.head);
         }

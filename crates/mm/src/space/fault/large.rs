@@ -15,7 +15,7 @@ use crate::primitive::Ordering::*;
 use crate::space::Stop;
 use crate::space::split::split_entry;
 use crate::stat::Stat;
-use crate::table::{Entry, Writes};
+use crate::table::{Entry, Resident, Writes};
 use crate::units::*;
 
 const PAGES: u64 = TABLE_ENTRIES as u64;
@@ -92,7 +92,7 @@ impl<M: Machine> Fault<'_, M> {
         debug_assert!(frame.has(FrameFlags::LOCKED) && frame.owner() == Owner::File(file));
         self.space.large.store(true, Relaxed);
         self.core.rmap.add_large(self.core, folio);
-        tables.counts().add(super::super::unmap::resident_kind(self.core, folio), PAGES as i64);
+        tables.counts().add(Resident::of(&self.core.frames[folio]), PAGES as i64);
         self.core.charge(Work::EntrySet, 1);
         self.count(Stat::ThpFileMapped);
         if dirty || self.may_write_untracked(folio) {

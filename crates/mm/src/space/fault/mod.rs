@@ -22,7 +22,7 @@ use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::memory::{AllocCause, Gfp, Shortage};
 use crate::mm_core::MmCore;
 use crate::stat::Stat;
-use crate::table::{Bits, Entry, LockedTables, Rights, Settled, Slot, Tree, Writes};
+use crate::table::{Bits, Entry, LockedTables, Resident, Rights, Settled, Slot, Tree, Writes};
 use crate::units::*;
 
 /// Why a fault was not served.
@@ -249,7 +249,7 @@ impl<M: Machine> Fault<'_, M> {
 
     #[inline]
     fn count_mapped(&self, tables: &mut LockedTables<'_, M>, head: &Frame, pages: u32) {
-        tables.counts().add(super::unmap::kind_of(head), i64::from(pages));
+        tables.counts().add(Resident::of(head), i64::from(pages));
         self.core.charge(Work::EntrySet, pages as u64);
     }
 

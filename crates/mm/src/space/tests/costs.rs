@@ -21,7 +21,8 @@ const UNMAP: Step = |world, run| {
     let memory = &world.core;
     let mut batch = UnmapBatch::new(memory);
     let pfn = run.mapped(&world.core.frames).head;
-    assert!(world.core.rmap.try_to_unmap(memory, pfn, UnmapMode::default(), &mut batch).all);
+    world.core.rmap.try_to_unmap(memory, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
+    assert_eq!(world.core.frames[pfn].mapcount(), 0);
     batch.settle(memory, &world.core.tlb);
 };
 

@@ -4,7 +4,7 @@ use super::bench::{Bench, gfp};
 use super::*;
 use crate::alloc::Watermark;
 use crate::api::{AccessKind, Advice, Backing, FileKind, GroupLimits, MapRequest, Prot};
-use crate::frame::{FolioPages, FrameFlags, Owner};
+use crate::frame::{FolioPages, FolioRun, FrameFlags, Owner};
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
@@ -183,7 +183,7 @@ impl World {
                     // Entry by entry, pages before a dirty one are dropped; a run stays whole.
                     if !frame.is_anon() || !(frame.has(FrameFlags::SWAPBACKED) || self.is_dirty(pfn)) {
                         let mut batch = UnmapBatch::new(self.mmu());
-                        core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut batch);
+                        core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
                         batch.settle(self.mmu(), &core.tlb);
                     }
                 });
@@ -195,7 +195,7 @@ impl World {
             }
             Op::Age { at } => {
                 self.with_folio(id, at, |pfn| {
-                    core.rmap.referenced(core, pfn, None, None);
+                    let [_] = core.rmap.referenced(core, FolioRun::one(&pfn), None, None);
                 });
             }
             Op::Fork | Op::Exit => {}
@@ -245,7 +245,7 @@ impl World {
         let pages = FolioPages::all(&core.frames, pfn);
         core.make_large_anon(pfn, Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(at)));
         self.install(id, at, pages);
-        core.lru.add(self.mmu(), pfn, false);
+        core.lru.add(self.mmu(), [pfn], false);
         core.put(pfn);
     }
 
@@ -259,7 +259,7 @@ impl World {
         let Ok(pfn) = core.new_folio(order, gfp()) else { return };
         core.frames[pfn].set_owner(Owner::File(file), index);
         core.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-        core.lru.add(self.mmu(), pfn, false);
+        core.lru.add(self.mmu(), [pfn], false);
         for &id in &self.ids {
             if self.is_free(id, at, order) && shown(id) == Some((file, index)) {
                 self.install(id, at, FolioPages::all(&core.frames, pfn));

@@ -4,6 +4,7 @@
 use super::bench::{Bench, gfp};
 use super::*;
 use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
+use crate::frame::FolioRun;
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::Stat;
@@ -211,7 +212,7 @@ impl World {
                 self.core.rmap.mkclean(&self.core, pfn);
             }),
             Op::Age { at } => self.with_folio(id, at, |pfn| {
-                self.core.rmap.referenced(&self.core, pfn, None, None);
+                let [_] = self.core.rmap.referenced(&self.core, FolioRun::one(&pfn), None, None);
             }),
             Op::Truncate { pages } => {
                 let (memory, first) = (&self.core, PageIndex(pages));
@@ -279,12 +280,11 @@ impl World {
     /// Unmap, as reclaim does. An anonymous page without a swap slot stays mapped, but in entries of pages.
     fn reclaim(&self, pfn: Pfn) {
         let mut batch = UnmapBatch::new(self.mmu());
-        let unmapped = self.core.rmap.try_to_unmap(&self.core, pfn, UnmapMode::default(), &mut batch);
-        if unmapped.dirty && !self.core.frames[pfn].is_anon() {
-            self.core.cache.mark_dirty(&self.core, pfn);
-        }
+        let run = FolioRun::one(&pfn);
+        let dirty = self.core.rmap.try_to_unmap(&self.core, run, UnmapMode::default(), &mut batch);
+        dirty.iter().for_each(|(_, pfn)| self.core.cache.mark_dirty(&self.core, pfn));
         batch.settle(self.mmu(), &self.core.tlb);
-        assert!(self.core.frames[pfn].is_anon() || unmapped.all);
+        assert!(self.core.frames[pfn].is_anon() || self.core.frames[pfn].mapcount() == 0);
     }
 
     fn map_anon(&mut self, process: usize, at: u64) {

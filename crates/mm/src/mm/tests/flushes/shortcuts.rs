@@ -2,7 +2,7 @@
 //! rejects are in `tests/shortcuts`. Also the right way to do what most of them are for.
 
 use super::*;
-use crate::frame::FolioPages;
+use crate::frame::{FolioPages, FolioRun};
 use crate::memory::{Gfp, Shortage};
 use crate::mm_core::MmCore;
 use crate::table::{Absent, Rights, Writes};
@@ -35,7 +35,7 @@ fn migrate_page<M: Machine>(core: &MmCore<M>, id: SpaceId, page: Vpn, gfp: Gfp) 
     let mut tables = tables.settle_at(run.slot, page);
     tables.install(run.slot, page, FolioPages::one(&core.frames, new), rights, writes);
     drop(tables);
-    core.lru.add(core, new, false);
+    core.lru.add(core, [new], false);
     core.unlock_folio(old.head);
     core.put_refs(refs);
     Ok(true)
@@ -102,7 +102,8 @@ fn dropping_an_unsettled_batch_panics() {
     let (pfn, _) = bench.reach(bench.space, AT, false);
     core.frames[pfn].get(1);
     core.lock_folio(pfn);
-    assert!(core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut batch).all);
+    core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
+    assert_eq!(core.frames[pfn].mapcount(), 0);
     core.unlock_folio(pfn);
     core.put(pfn);
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::alloc::Watermark;
 use crate::cache::add_to_swap;
 use crate::event::Event;
+use crate::frame::FolioRun;
 use crate::knobs::FlushPolicy;
 use crate::memory::Gfp;
 use crate::rmap::UnmapMode;
@@ -68,7 +69,8 @@ impl World {
         core.frames[head].get(1);
         assert!(core.try_lock_folio(head) && add_to_swap(core, head));
         let mut batch = UnmapBatch::new(base);
-        assert!(core.rmap.try_to_unmap(core, head, UnmapMode::default(), &mut batch).all);
+        core.rmap.try_to_unmap(core, FolioRun::one(&head), UnmapMode::default(), &mut batch);
+        assert_eq!(core.frames[head].mapcount(), 0);
         batch.settle(base, &core.tlb);
         let slot = core.frames[head].swap_slot();
         bench.blocks.lock().insert(core.swap.place(slot).1, bench.mm.machine().stamp(head));
@@ -404,7 +406,7 @@ fn khugepaged_skips_unused_pages() {
     let forget = |from, to| {
         for i in from..to {
             let pfn = world.head_at(0, FIRST + i);
-            core.rmap.referenced(core, pfn, None, None);
+            let [_] = core.rmap.referenced(core, FolioRun::one(&pfn), None, None);
             core.frames[pfn].clear(FrameFlags::REFERENCED);
         }
     };
