@@ -1,8 +1,9 @@
 //! The words of system calls: what they take and what they answer, declared once for all who say or hear them.
 //!
 //! Programs say them (`program`), kernels hear them (the simulated machine, the booted one, Linux), the memory manager
-//! gives them their meaning, traces and the recorder write them down. Numbers are Linux's. What a trace or a register
-//! holds is a value's *code*, its place in its table, so rows are only ever added at the end.
+//! gives them their meaning, traces and the recorder write them down. Advice, policies and errors have Linux's numbers,
+//! calls have their own. What a trace or a register holds is a value's *code*, its place in its table, so rows are only
+//! ever added at the end.
 //!
 //! Nothing here knows of memory management: no crate of the project stands below this one.
 #![no_std]

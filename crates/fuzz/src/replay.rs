@@ -1,12 +1,13 @@
 //! The replay of a trace on a small machine.
 
 use crate::with_file;
+use abi::Call;
 use machine_sim::{MachineSpec, RunConfig, RunError};
 use trace::event::{Event, ThreadId};
 use trace::{Reader, Replay};
 
-/// Most bytes that calls of the trace may move or map into memory at once: this looks for what goes wrong, not for what
-/// is long.
+/// The most bytes that calls of the trace may move or map into memory: this looks for errors, not for long
+/// runs.
 const WORK: u64 = 64 << 20;
 
 /// Replay it.
@@ -16,7 +17,7 @@ pub fn feed(input: &[u8]) -> bool {
         if work(replay.source()) > WORK {
             return false;
         }
-        let mut config = RunConfig::new(MachineSpec::preset("small").expect("the preset exists"));
+        let mut config = RunConfig::new(MachineSpec::preset("small").expect("the preset must exist"));
         config.memory = Some(16 << 20);
         config.verify = true;
         match machine_sim::run(&config, &replay) {
@@ -28,13 +29,17 @@ pub fn feed(input: &[u8]) -> bool {
 
 fn work(reader: &Reader) -> u64 {
     let threads = (0..reader.header().threads.len() as u32).map(ThreadId);
-    let events = threads.flat_map(|thread| reader.stream(thread)).map(|event| event.expect("it was checked"));
-    events.fold(0, |sum: u64, event| match event {
-        Event::Read { len, .. } | Event::Write { len, .. } => sum.saturating_add(len),
-        Event::Map { len, .. } | Event::Lock { len, .. } | Event::Advise { len, .. } => {
-            sum.saturating_add(len)
-        }
-        Event::Remap { new_len, .. } => sum.saturating_add(new_len),
-        _ => sum,
-    })
+    let events = threads
+        .flat_map(|thread| reader.stream(thread))
+        .map(|event| event.expect("a checked event must be readable"));
+    let work = |event| match event {
+        Event::Call { call: Call::Pread(_, buffer, _) | Call::Pwrite(_, buffer, _), .. } => buffer.len,
+        Event::Call { call: Call::Mmap(map), .. } => map.len,
+        Event::Call { call: Call::Mremap(remap), .. } => remap.new_len,
+        // Unmapping and changing rights take no longer for more pages that are not there.
+        Event::Call { call: Call::Munmap(..) | Call::Mprotect(..), .. } => 0,
+        Event::Call { call, .. } => call.range().map_or(0, |(_, len)| len),
+        _ => 0,
+    };
+    events.map(work).fold(0, u64::saturating_add)
 }

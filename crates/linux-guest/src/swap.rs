@@ -3,10 +3,11 @@
 use crate::sys::{self, nr};
 use alloc::format;
 use alloc::vec;
+use program::Call;
 
 const PAGE: usize = 4096;
 
-/// Swap to a disk.
+/// Enable swap on a disk.
 pub fn on(device: &str) -> Result<(), sys::Code> {
     let name = device.rsplit('/').next().unwrap_or(device);
     let sectors = sys::read_text(&format!("/sys/block/{name}/size"))?;
@@ -18,8 +19,8 @@ pub fn on(device: &str) -> Result<(), sys::Code> {
     header[PAGE - 10..].copy_from_slice(b"SWAPSPACE2");
     let fd = sys::open(device, sys::O_WRONLY)?;
     let written = sys::write(fd, &header);
-    // SAFETY: no memory takes part.
-    let synced = unsafe { sys::call(nr::FSYNC, [fd.into()]) };
+    // SAFETY: the call accesses no memory.
+    let synced = unsafe { sys::make(Call::Fsync(fd)) };
     sys::close(fd)?;
     written.and(synced.map(drop)).and_then(|()| sys::on_path(nr::SWAPON, device))
 }

@@ -1,15 +1,15 @@
-//! Values that must be used up.
+//! Values that must be consumed.
 //!
-//! Rust lets a value be dropped wherever it goes out of scope. For what still has to be flushed, or is still to be
-//! given back, that is a fault: a stale translation, a lost page. `#[must_use]` sees a value that is not even named;
-//! what goes out of scope under a name is seen when it is dropped, by this.
+//! Rust drops a value wherever it goes out of scope. For a value that stands for a pending flush or a reference that
+//! is a bug: a stale translation or a leaked page. `#[must_use]` catches a value that is never bound; this module
+//! catches one that is bound and dropped.
 //!
-//! A linear type has no public fields, is not [`Copy`], and ends in a method that takes it by value and calls
-//! `spend`. Dropping one anywhere else panics, in every build. The lints of the crate (`clippy.toml`, and the head of
-//! `lib.rs`) close what is left: an ignored result, `let _`, and [`core::mem::forget`].
+//! A linear type has no public fields, is not [`Copy`], and ends in a method that takes it by value and calls `spend`.
+//! Dropping one anywhere else panics, in every build. The crate's lints (`clippy.toml` and the head of `lib.rs`) close
+//! the remaining ways out: an ignored result, `let _`, and [`core::mem::forget`].
 
-/// Have a type panic when it is dropped, and give it `spend`, with which its last method ends; or have it panic only
-/// where the expression says that it is not finished. Where a panic passes already, nothing is added to it.
+/// Make dropping a type panic, and give it `spend`, which its consuming method calls last. With an expression,
+/// dropping panics only where the expression says that the value is unfinished. During unwinding nothing panics again.
 macro_rules! linear {
     ($type:ty, $this:ident => $unfinished:expr, $remedy:literal) => {
         impl Drop for $type {
@@ -32,7 +32,7 @@ macro_rules! linear {
 
         impl $type {
             #[inline(always)]
-            #[expect(clippy::mem_forget, reason = "it has been used up")]
+            #[expect(clippy::mem_forget, reason = "the value has been consumed")]
             fn spend(self) {
                 core::mem::forget(self);
             }
@@ -41,7 +41,7 @@ macro_rules! linear {
 }
 pub(crate) use linear;
 
-/// A linear value goes out of scope.
+/// A linear value goes out of scope unconsumed.
 #[cold]
 #[inline(never)]
 pub(crate) fn dropped(remedy: &str) {
@@ -50,7 +50,7 @@ pub(crate) fn dropped(remedy: &str) {
     }
 }
 
-/// Does a panic pass, so that values are dropped by it? Where no host unwinds, a panic ends everything.
+/// Whether a panic is unwinding and drops values. Without `std` a panic ends the program.
 fn unwinding() -> bool {
     #[cfg(any(test, feature = "std"))]
     return std::thread::panicking();

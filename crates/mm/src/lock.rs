@@ -1,23 +1,26 @@
 //! Locks.
 //!
-//! [`Lock`] is held for a short time and never across anything that waits. On several threads it spins; on one thread
-//! it is a checked borrow, so that taking a lock twice, or one that was kept while another CPU runs, stops the run at
-//! once. Whoever plays the CPUs and lets others run beside a holder says so (`watch`) before a lock is first taken. It
-//! is watched from then on, and counted: `held` tells how many of them the CPU that runs holds. Any other lock costs no
-//! more for it than one step when it is released. It is also told which locks are held when another is waited for, so
-//! that it can check the order.
+//! [`Lock`] is held briefly and never across anything that sleeps. With several threads it spins. On one thread it is
+//! a checked borrow: taking a lock twice, or keeping one while another CPU runs, stops the run at once. A scheduler
+//! that runs other CPUs while one holds a lock installs a `watch` before a lock is first taken. From
+//! then on such a lock is counted (`held` returns the current CPU's count), and the scheduler learns which locks are
+//! held when a CPU waits for another, so that it can check the order. A lock that is not watched pays one instruction
+//! for this, on release.
 //!
-//! Order in which locks are taken (a later one may be taken while holding an earlier one, never the reverse):
+//! Lock order (a lock may be taken while one above it is held, never the reverse):
 //!
-//! 1. a space's `mapping` semaphore (sleeps)
-//! 2. a folio's lock bit (sleeps)
-//! 3. a space's `life` (only to take it apart)
-//! 4. a space's ranges
-//! 5. the reverse-map lock of an anonymous set or a file
-//! 6. a space's page-table lock
-//! 7. a file's page-tree lock, the swap lock
-//! 8. a list vector's lock
-//! 9. a zone's lock, a CPU's page lists
+//! 1. a file's size semaphore (sleeps)
+//! 2. a space's `mapping` semaphore (sleeps)
+//! 3. a folio's lock bit (sleeps)
+//! 4. a space's `life` (only to tear it down)
+//! 5. a space's ranges
+//! 6. the reverse-map lock of an anonymous set or a file
+//! 7. a space's page-table lock
+//! 8. a file's page-tree lock, the lock of a swap area's slots
+//! 9. an LRU vector's lock
+//! 10. a CPU's page lists, then a zone's lock
+//!
+//! docs/architecture.md names the cases that try a lock out of this order, and which two operations each lock orders.
 
 #[cfg(feature = "one-thread")]
 mod inner {
@@ -33,50 +36,50 @@ mod inner {
         static WATCH: Cell<Option<Watch>> = const { Cell::new(None) };
     }
 
-    /// The watched locks that a CPU holds, by the names of what they protect, in the order in which they were taken.
+    /// The watched locks that a CPU holds, in the order taken, by the type names of what they protect.
     #[derive(Default)]
     pub struct HeldLocks(Vec<&'static str>);
 
     impl HeldLocks {
-        /// How many they are.
+        /// Number of locks.
         pub fn count(&self) -> u32 {
             self.0.len() as u32
         }
 
-        /// Their names.
+        /// Their type names.
         pub fn names(&self) -> &[&'static str] {
             &self.0
         }
     }
 
-    /// What whoever plays the CPUs of this thread does about their locks, so that others may run while one holds some.
+    /// Callbacks of a scheduler that runs other CPUs while one holds a lock.
     #[derive(Clone, Copy)]
     pub struct Watch {
-        /// A lock is about to be taken, or has been released.
+        /// The current CPU is about to take a lock, or has released one.
         pub lock_point: fn(),
-        /// These locks are held by who now waits for one around what is named, until it is free. (Who only tries for a
-        /// lock does not wait.)
+        /// The current CPU is about to wait for a lock around the named type while it holds `HeldLocks`. Not called
+        /// for `try_lock`.
         pub wanted: fn(&HeldLocks, &'static str),
-        /// A lock that is wanted is held: let its holder go on. It is tried again then.
+        /// The lock is held: run its holder. The lock is tried again afterwards.
         pub taken: fn(),
     }
 
-    /// From now on, on this thread: of locks that are taken for the first time while there is a watch.
+    /// Install or remove this thread's watch. It applies to locks first taken while it is installed.
     pub fn watch(watch: Option<Watch>) {
         WATCH.set(watch);
     }
 
-    /// Locks that are watched and that the CPU that runs now holds.
+    /// Number of watched locks that the current CPU holds.
     pub fn held() -> u32 {
         HELD_HERE.with_borrow(HeldLocks::count)
     }
 
-    /// Another CPU runs now, which holds these locks; returns those that the one before holds.
+    /// The scheduler switches to a CPU that holds `held`; returns the locks of the previous CPU.
     pub fn switch_cpu(held: HeldLocks) -> HeldLocks {
         HELD_HERE.replace(held)
     }
 
-    /// A watched lock around a `T` is wanted, and will be waited for.
+    /// The current CPU is about to wait for a watched lock around a `T`.
     fn wanted<T>() {
         if let Some(watch) = WATCH.get() {
             HELD_HERE.with_borrow(|held| (watch.wanted)(held, type_name::<T>()));
@@ -89,24 +92,23 @@ mod inner {
         }
     }
 
-    /// What a lock is. To release it adds one; only of a lock that nobody watches that makes [`FREE`], and only such a
-    /// lock is ever found so. So to ask whether a lock is watched takes no step of its own.
+    /// A lock's state. Release adds one. Only an unwatched lock reaches [`FREE`] this way, and only an unwatched lock
+    /// is found in it, so the fast path does not test for a watch.
     type State = i8;
     const HELD: State = -1;
     const FREE: State = 0;
     const WATCHED_HELD: State = 1;
     const WATCHED_FREE: State = 2;
-    /// Never taken: nobody has asked yet whether it is watched.
+    /// Never taken: it is not yet known whether the lock is watched.
     const UNASKED: State = 3;
 
-    /// A short lock around `T`.
+    /// A short lock around a `T`.
     pub struct Lock<T> {
         state: Cell<State>,
         value: UnsafeCell<T>,
     }
 
-    /// Access to the value until dropped. There is never more than one: who makes it has found the lock free, and has
-    /// noted that it is held.
+    /// Access to the value until dropped. At most one exists: its creator has found the lock free and marked it held.
     pub struct Guard<'a, T>(&'a Lock<T>);
 
     impl<T> Drop for Guard<'_, T> {
@@ -124,7 +126,7 @@ mod inner {
     #[inline(never)]
     fn released<T>() {
         HELD_HERE.with_borrow_mut(|held| {
-            // A run that failed left its tasks, whose locks are released when they are taken apart.
+            // After a failed run, tasks are torn down with their locks held, in any order.
             let at = held.0.iter().rposition(|&name| name == type_name::<T>());
             at.map(|at| held.0.remove(at));
         });
@@ -147,7 +149,7 @@ mod inner {
         #[inline(always)]
         #[allow(unsafe_code)]
         fn deref_mut(&mut self) -> &mut T {
-            // SAFETY: as in `deref`, and the guard is borrowed by nobody else.
+            // SAFETY: as in `deref`, and the guard itself is borrowed mutably.
             unsafe { &mut *self.0.value.get() }
         }
     }
@@ -167,7 +169,7 @@ mod inner {
         /// Take the lock.
         ///
         /// # Panics
-        /// If it is held, unless others run beside the holder ([`watch`]): on one thread nobody could ever release it.
+        /// If it is held and not watched: on one thread its holder could never release it.
         #[inline(always)]
         pub fn lock(&self) -> Guard<'_, T> {
             if self.state.get() != FREE {
@@ -196,7 +198,7 @@ mod inner {
         fn lock_slowly(&self) -> Guard<'_, T> {
             match self.asked() {
                 FREE => return self.take(HELD),
-                HELD => panic!("a lock is taken that is held: on one thread nobody could ever release it"),
+                HELD => panic!("a held lock is taken again: on one thread its holder can never release it"),
                 _ => lock_point(),
             }
             wanted::<T>();
@@ -204,7 +206,7 @@ mod inner {
                 if let Some(guard) = self.take_watched() {
                     return guard;
                 }
-                (WATCH.get().expect("the watch ends after its locks").taken)();
+                (WATCH.get().expect("a watch must outlive the locks that it watches").taken)();
             }
         }
 
@@ -219,7 +221,7 @@ mod inner {
             self.take_watched()
         }
 
-        /// The state, when it is known whether the lock is watched.
+        /// The state, once it is known whether the lock is watched.
         fn asked(&self) -> State {
             if self.state.get() == UNASKED {
                 self.state.set(if WATCH.get().is_some() { WATCHED_FREE } else { FREE });
@@ -244,7 +246,7 @@ mod inner {
     #[cfg(feature = "shuttle")]
     use shuttle::sync::{Mutex, MutexGuard};
 
-    /// A short lock around `T`, whose order of holders a model checker chooses.
+    /// A short lock around a `T`; a model checker chooses the order of its holders.
     #[derive(Default)]
     pub struct Lock<T>(Mutex<T>);
 
@@ -307,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_holds_locks_is_known_to_hold_them() {
+    fn held_lists_the_locks_of_the_current_cpu() {
         let (unseen, one, two) = (Lock::new(0), Lock::new(1), Lock::new(2));
         drop(unseen.lock());
         watch(Some(Watch { lock_point: || {}, wanted: |_, _| {}, taken: || {} }));
@@ -325,8 +327,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "on one thread nobody could ever release it")]
-    fn a_lock_that_is_held_for_ever_stops_the_run() {
+    #[should_panic(expected = "on one thread its holder can never release it")]
+    fn taking_a_held_lock_on_one_thread_panics() {
         let lock = Lock::new(1);
         let _held = lock.lock();
         drop(lock.lock());

@@ -1,14 +1,14 @@
 //! The seam: what the memory manager needs from hardware, and nothing else.
 //!
-//! The machine's owner (a kernel, or the simulator) drives the memory manager from above and promises:
-//! - to call [`Mm::switch`](crate::Mm::switch) whenever a CPU goes over to another address space, with interrupts off
-//!   on that CPU until it returns,
-//! - to call [`Mm::fault`](crate::Mm::fault) when a translation is missing or forbids an access, to drop the faulting
-//!   translation of that CPU first (as hardware does), and to retry after it,
-//! - to call [`Mm::io_done`](crate::Mm::io_done) once for every request handed to [`Machine::submit`],
-//! - to run [`Mm::daemon`](crate::Mm::daemon) for each of [`Mm::daemons`](crate::Mm::daemons) on a task of its own.
+//! The machine's owner (a kernel, or the simulator) drives the memory manager from above. It must:
+//! - call [`Mm::switch`](crate::Mm::switch) whenever a CPU switches to another address space, with interrupts disabled
+//!   on that CPU until the call returns,
+//! - call [`Mm::fault`](crate::Mm::fault) when a translation is missing or forbids an access, after dropping the
+//!   faulting translation of that CPU (as hardware does), and retry the access afterwards,
+//! - call [`Mm::io_done`](crate::Mm::io_done) once for every request that was passed to [`Machine::submit`],
+//! - run [`Mm::daemon`](crate::Mm::daemon) for each of [`Mm::daemons`](crate::Mm::daemons) on a task of its own.
 //!
-//! Below it, this trait. Nothing here allocates memory that the memory manager manages.
+//! Below the memory manager is this trait. Its methods allocate no memory that the memory manager manages.
 
 use crate::event::Event;
 use crate::primitive::{AtomicU64, Shared};
@@ -46,34 +46,34 @@ impl CpuSet {
         self.words[cpu.index() / 64] &= !(1 << (cpu.0 % 64));
     }
 
-    /// Is the CPU in it?
+    /// Whether the set contains `cpu`.
     #[inline]
     pub fn contains(&self, cpu: CpuId) -> bool {
         self.words[cpu.index() / 64] & (1 << (cpu.0 % 64)) != 0
     }
 
-    /// Is it empty?
+    /// Whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|&word| word == 0)
     }
 
-    /// Set 64 CPUs at once: those from `64 * index` on.
+    /// Set 64 CPUs at once, starting at `64 * index`.
     #[inline]
     pub fn set_word(&mut self, index: usize, word: u64) {
         self.words[index] = word;
     }
 
-    /// Number of CPUs in it.
+    /// Number of CPUs in the set.
     pub fn len(&self) -> u32 {
         self.words.iter().filter(|&&word| word != 0).map(|word| word.count_ones()).sum()
     }
 
-    /// Are all of them in `other`?
+    /// Whether all CPUs of this set are in `other`.
     #[inline]
     #[must_use]
     pub fn is_within(&self, other: &CpuSet) -> bool {
-        // Without a branch for each word: sets are mostly alike.
+        // Branch-free: the result is almost always true, so an early exit would not pay.
         self.words.iter().zip(other.words).fold(0, |beyond, (&word, other)| beyond | (word & !other)) == 0
     }
 
@@ -144,9 +144,9 @@ pub struct MemoryRange {
 pub enum Flush {
     /// Everything, in every address-space number.
     All,
-    /// Everything of the address-space number that is loaded now.
+    /// Everything in the current address-space number.
     Current,
-    /// Some pages of the address-space number that is loaded now.
+    /// Some pages of the current address-space number.
     Pages {
         /// First page.
         start: Vpn,
@@ -166,30 +166,29 @@ pub struct Asid(pub u16);
 pub struct Io {
     /// The device.
     pub device: DeviceId,
-    /// To the device, or from it.
+    /// Direction: `true` writes to the device.
     pub write: bool,
     /// First block.
     pub block: u64,
-    /// Head of the folio that holds, or gets, the data.
+    /// Head of the folio that holds or receives the data.
     pub frame: Pfn,
     /// Pages to transfer.
     pub pages: u32,
 }
 
-/// Reads of some memory so far, the nanoseconds that they took together, and those that one takes while nobody else
-/// reads.
+/// Reads of one node's memory so far: their number, their total latency, and the latency of a read of idle memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reads {
-    /// How many.
+    /// Number of reads.
     pub count: u64,
-    /// What they took.
+    /// Total latency in nanoseconds.
     pub nanos: u64,
-    /// What one takes of memory at rest.
+    /// Total latency in nanoseconds had the memory been idle.
     pub idle: u64,
 }
 
 impl Reads {
-    /// Of both.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, other: Reads) -> Reads {
         let idle = self.idle.max(other.idle);
@@ -210,36 +209,37 @@ pub enum WaitKey {
     Kswapd(NodeId),
     /// A node's kcompactd is wanted.
     Kcompactd(NodeId),
-    /// Somebody waits for reclaim on a node to make progress.
+    /// Reclaim on a node makes progress.
     Reclaim(NodeId),
-    /// Somebody waits until a vector of the node has a new generation.
+    /// A vector of the node gets a new generation.
     Generation(NodeId),
     /// The flusher of dirty pages is wanted.
     Flusher,
-    /// Somebody waits for writes to finish.
+    /// Writes to a device finish.
     Writeback,
     /// khugepaged's next round is due, or the machine stops.
     Khugepaged,
     /// The daemon of promotion is wanted.
     Kpromoted,
-    /// The time only.
+    /// The deadline only.
     Timer,
 }
 
-/// A claim on the next wake-up: taken before the condition is checked, so that a wake-up in between is not lost.
+/// A claim on the next wake-up. A task takes it before it checks its condition, so that a wake-up in between is not
+/// lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
-    /// What is waited for.
+    /// What the task waits for.
     pub key: WaitKey,
-    /// The machine's mark.
+    /// The machine's own mark.
     pub mark: u64,
 }
 
 /// What the memory manager needs from hardware.
 ///
-/// Contract on context: no method but [`wait`](Machine::wait) and [`resched`](Machine::resched) lets another task run
-/// on this CPU; these two are called with no [`Lock`](crate::lock::Lock) held. [`shootdown`](Machine::shootdown) may be
-/// called with locks held whose holders never wait for an IPI, and interrupts must be able to arrive meanwhile.
+/// Context: no method except [`wait`](Machine::wait) and [`resched`](Machine::resched) may run another task on this
+/// CPU, and these two are called with no [`Lock`](crate::lock::Lock) held. [`shootdown`](Machine::shootdown) may be
+/// called with locks held if their holders never wait for an IPI; interrupts must be deliverable during the call.
 pub trait Machine: Shared {
     // --- topology -----------------------------------------------------------------------------------------
 
@@ -260,23 +260,23 @@ pub trait Machine: Shared {
 
     /// The CPU that runs this.
     fn cpu(&self) -> CpuId;
-    /// The node that it sits on.
+    /// The node of this CPU.
     #[inline]
     fn node(&self) -> NodeId {
         self.node_of(self.cpu())
     }
-    /// The task that runs, by a number of the machine's own; 0: not known. Replacement policies may tell tasks apart by
-    /// it.
+    /// The current task, by a number that the machine assigns; 0 if unknown. Replacement policies may use it to
+    /// distinguish tasks.
     #[inline]
     fn task(&self) -> u32 {
         0
     }
-    /// The clock, in nanoseconds. Never goes back on one CPU.
+    /// The clock in nanoseconds; monotonic on each CPU.
     fn now(&self) -> Nanos;
 
     // --- memory -------------------------------------------------------------------------------------------
 
-    /// Reach a page-table page. Only called for frames that hold one (zeroed with [`Machine::zero`] before first use).
+    /// The content of a page-table page. `pfn` must hold one; [`Machine::zero`] has cleared it before its first use.
     fn table(&self, pfn: Pfn) -> &TablePage;
     /// Fill `pages` frames from `pfn` with zeroes.
     fn zero(&self, pfn: Pfn, pages: u32);
@@ -285,50 +285,52 @@ pub trait Machine: Shared {
 
     // --- translations -------------------------------------------------------------------------------------
 
-    /// Does hardware set the young bit? If not, an access to an old entry faults. Never decides correctness.
+    /// Whether hardware sets the young bit. If not, an access through an old entry faults. Correctness never depends
+    /// on it.
     fn has_hw_pte_young(&self) -> bool;
-    /// Does hardware set the young bit of entries that point to tables?
+    /// Whether hardware also sets the young bit of entries that point to tables.
     fn has_hw_nonleaf_young(&self) -> bool;
-    /// How many address-space numbers each CPU has (0: every load of a root flushes).
+    /// Address-space numbers of each CPU (0: every load of a root flushes).
     fn asids(&self) -> usize;
-    /// Load the tables under `root` as `asid` on this CPU; `keep`: translations that it still has under `asid` are
-    /// good, else they are dropped. [`Pfn::NONE`] is the machine's own root, which maps no user memory.
+    /// Load the tables under `root` as `asid` on this CPU. With `keep` the translations cached under `asid` stay
+    /// valid, otherwise they are dropped. [`Pfn::NONE`] is the machine's own root, which maps no user memory.
     fn load_root(&self, root: Pfn, asid: Asid, keep: bool);
     /// Drop translations of this CPU.
     fn flush(&self, what: Flush);
-    /// Run `remote` on every CPU of `targets` by interrupt, `local` on this one meanwhile, and wait for all.
+    /// Run `remote` on every CPU of `targets` by interrupt and `local` on this CPU, and wait for all of them.
     ///
-    /// The three phases stand in one call because `remote` is borrowed: with separate ones, a caller that forgot to
-    /// wait would leave other CPUs running a closure that is gone. An implementation issues the request, dispatches the
-    /// interrupts, runs `local`, then waits. `targets` never holds this CPU. Counts nothing; the caller does.
+    /// This is one call and not three phases because the remote CPUs borrow `remote`: a caller that forgot the wait
+    /// would leave them running a closure that no longer exists. An implementation issues the request, dispatches the
+    /// interrupts, runs `local`, then waits. `targets` never contains this CPU. The caller does the counting.
     fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut());
 
-    /// Can [`Machine::flush_everywhere`] be used (INVLPGB with TLBSYNC, TLBI with DSB)? Never decides correctness.
+    /// Whether [`Machine::flush_everywhere`] is available (INVLPGB with TLBSYNC, TLBI with DSB). Correctness never
+    /// depends on it.
     fn has_broadcast_flush(&self) -> bool {
         false
     }
-    /// Make all CPUs, this one too, drop every translation of a program that was made before this call, without
-    /// interrupting them. Returns when they have. Only called if [`Machine::has_broadcast_flush`].
+    /// Drop, on all CPUs including this one and without interrupts, every user translation cached before this call.
+    /// Returns when all CPUs are done. Called only if [`Machine::has_broadcast_flush`].
     fn flush_everywhere(&self) {
-        unreachable!("a machine without broadcast")
+        unreachable!("flush_everywhere on a machine without broadcast flushes")
     }
 
     // --- block storage ------------------------------------------------------------------------------------
 
-    /// Start a transfer. Its end is told through [`Mm::io_done`](crate::Mm::io_done).
+    /// Start a transfer. The machine reports its end through [`Mm::io_done`](crate::Mm::io_done).
     fn submit(&self, io: Io);
 
     // --- what is read ------------------------------------------------------------------------------------
 
-    /// Sample the address of one read of memory in `every`, from now on. When many have come together, wake
-    /// [`WaitKey::Kpromoted`].
+    /// From now on, sample the address of one memory read in `every`. The machine wakes [`WaitKey::Kpromoted`] when
+    /// enough samples have accumulated.
     fn sample(&self, _every: u64) {}
-    /// Hand over the frames that were sampled since this was last called. Returns how many more were lost for want of
+    /// Pass each frame sampled since the last call to `each`. Returns how many further samples were lost for lack of
     /// room.
     fn take_samples(&self, _each: &mut dyn FnMut(Pfn)) -> u64 {
         0
     }
-    /// Reads of a node's memory so far; `None`: the machine does not know what they take under load.
+    /// Reads of a node's memory so far; `None` if the machine does not model their latency under load.
     fn reads_of(&self, _node: NodeId) -> Option<Reads> {
         None
     }
@@ -337,77 +339,77 @@ pub trait Machine: Shared {
 
     /// A ticket for the next wake-up of `key`.
     fn ticket(&self, key: WaitKey) -> Ticket;
-    /// Sleep until a wake-up that came after the ticket, or until `deadline`. `false` if the deadline came first.
+    /// Sleep until a wake-up that came after the ticket, or until `deadline`. Returns `false` if the deadline came
+    /// first.
     fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool;
     /// Wake all tasks that wait on `key`.
     fn wake(&self, key: WaitKey);
-    /// A good moment to let other tasks run.
+    /// A point at which other tasks may run.
     fn resched(&self);
-    /// Is the machine going down? Daemons end when it is.
+    /// Whether the machine is shutting down; daemons then return.
     fn stopping(&self) -> bool;
 
     // --- accounting ---------------------------------------------------------------------------------------
 
-    /// `count` units of `work` were just done on this CPU. Free on hardware; moves the clock in a simulator.
+    /// Account `count` units of `work` that this CPU just did. Free on hardware; advances the clock in a simulator.
     fn charge(&self, work: Work, count: u64);
-    /// Does anybody hear of events? Where nobody does, what is dear to tell is not put together.
+    /// Whether anything listens to events. If not, callers skip assembling arguments that are expensive to collect.
     #[inline]
     fn listens(&self) -> bool {
         true
     }
-    /// The task that runs here enters a scope: what is charged until it leaves it is done inside. For profiles; see
-    /// [`scope`](crate::scope).
+    /// The current task enters a scope: everything charged before the matching [`leave`](Machine::leave) belongs to
+    /// it. For profiles; see [`scope`](crate::scope).
     #[inline]
     fn enter(&self, _scope: Scope) {}
-    /// It leaves the scope that it entered last.
+    /// The current task leaves the innermost scope.
     #[inline]
     fn leave(&self, _scope: Scope) {}
-    /// A trace event happened. `args` are as the event's table entry names them.
+    /// A trace event. `args` are those that the event's row in the table names.
     #[inline]
     fn event(&self, _event: Event, _args: [u64; 4]) {}
-    /// Is a zone to be shown before and after it is compacted ([`Machine::sees_zone`])?
+    /// Whether to call [`Machine::sees_zone`] before and after each compaction of a zone.
     #[inline]
     fn looks_at_zones(&self) -> bool {
         false
     }
-    /// A zone is going to be compacted, or has been. No lock is held.
+    /// A zone is about to be compacted, or has been. No lock is held.
     fn sees_zone(&self, _sight: &ZoneSight<'_>) {}
 }
 
-/// A zone as compaction finds it, or leaves it.
+/// A zone before or after its compaction.
 pub struct ZoneSight<'a> {
-    /// Which.
+    /// The zone.
     pub zone: ZoneId,
     /// Its first frame.
     pub start: Pfn,
-    /// Its frames.
+    /// Number of its frames.
     pub frames: u32,
-    /// The block that is wanted; `None`: all that can be made.
+    /// The wanted block; `None`: compact the whole zone.
     pub order: Option<Order>,
-    /// What the compaction has come to; `None`: it is going to begin.
+    /// The result; `None` before the compaction.
     pub ended: Option<Compacted>,
-    /// What is at a frame, at which a free block, a folio or a page begins, and how large that is.
+    /// The use and order of the free block, folio or page that begins at a frame.
     pub look: &'a dyn Fn(Pfn) -> (FrameUse, Order),
 }
 
-/// What a compaction has come to.
+/// The result of a compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Compacted {
-    /// Pages that it moved.
+    /// Pages moved.
     pub moved: u64,
-    /// There is a block of the wanted size.
+    /// Whether a block of the wanted size is now free.
     pub made: bool,
 }
 
-/// What a frame is to compaction.
+/// How compaction sees a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameUse {
-    /// Nobody uses it.
+    /// Free.
     Free,
-    /// What it holds could be elsewhere.
+    /// In use, and its content can move.
     Movable,
-    /// A page table, what a kernel keeps, a page that is locked in memory and may not be moved
-    /// (`vm.compact_unevictable_allowed`), or no memory.
+    /// A page table, kernel memory, a page that mlock pins while `vm.compact_unevictable_allowed` is 0, or a hole.
     Fixed,
 }
 
@@ -424,7 +426,7 @@ mod tests {
     use std_alloc::vec::Vec;
 
     #[test]
-    fn cpu_sets_hold_what_was_put_in() {
+    fn cpu_set_contains_inserted_cpus() {
         let mut set = CpuSet::EMPTY;
         for cpu in [0, 63, 64, 511] {
             set.insert(CpuId(cpu));
@@ -435,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_within_one_that_has_all_of_its_cpus() {
+    fn cpu_set_is_within_its_supersets() {
         let set = |cpus: &[u16]| {
             let mut set = CpuSet::EMPTY;
             cpus.iter().for_each(|&cpu| set.insert(CpuId(cpu)));

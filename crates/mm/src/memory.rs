@@ -1,4 +1,4 @@
-//! Floors 3 to 5 in one hand: the ground that files, mappings and reclaim stand on.
+//! State of floors 1 to 5, on which files, mappings and reclaim are built.
 
 use crate::alloc::{Allocator, Means, NeedsReclaim, Reserve, Watermark};
 use crate::event::{Concern, Event};
@@ -13,40 +13,41 @@ use crate::table::{Landing, Tables};
 use crate::tlb::{FileSettled, UnmapBatch};
 use crate::units::*;
 
-/// What an operation could not get. It leaves nothing half done; the facade makes room and runs it again.
+/// Memory that an operation could not allocate. The operation has undone its work; the facade reclaims and runs it
+/// again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shortage {
     /// No zone has a block to spare.
     Zone(NeedsReclaim),
     /// This control group is at its limit.
     Group(GroupId),
-    /// Memory has no block for a larger folio, which smaller ones could do for; something may be done for it.
+    /// No free block of a large folio's order. Smaller folios would do, but compaction or reclaim may be worth it.
     Block {
-        /// What was wanted.
+        /// The request.
         needs: NeedsReclaim,
-        /// Try more than once, and wait for others?
+        /// Whether to retry, and to wait for other tasks.
         hard: bool,
     },
 }
 
-/// What may be done for a block that memory does not have, where smaller folios would do.
+/// How hard to try for a block where smaller folios would do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Worth {
-    /// Tell kswapd, or kcompactd.
+    /// Wake kswapd or kcompactd.
     pub wake: bool,
-    /// Compact and reclaim before going on.
+    /// Compact and reclaim before continuing.
     pub wait: bool,
-    /// Try more than once, and wait for others.
+    /// Retry, and wait for other tasks.
     pub hard: bool,
 }
 
 impl Worth {
-    /// Nothing.
+    /// Use smaller folios at once.
     pub const NOTHING: Worth = Worth { wake: false, wait: false, hard: false };
-    /// What a large folio of a file is worth.
+    /// For a large folio of a file.
     pub const FILE: Worth = Worth { wake: true, wait: true, hard: false };
 
-    /// What a large folio of anonymous memory is worth, by the knob `thp.defrag`. `asked`: MADV_HUGEPAGE asked for it.
+    /// For a large anonymous folio, by the knob `thp.defrag`. `asked`: the range is under MADV_HUGEPAGE.
     pub fn of_anon(knobs: &Knobs, asked: bool) -> Worth {
         let wake = Worth { wake: true, ..Worth::NOTHING };
         let wait = Worth { wait: true, hard: asked, ..Worth::NOTHING };
@@ -64,43 +65,43 @@ impl From<NeedsReclaim> for Shortage {
     }
 }
 
-/// What memory is asked for by, as far as it says something about the use of what was there before.
+/// What triggered an allocation, which decides whether it counts as a use of the page's old content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AllocCause {
-    /// A call, or a fault in a range where accesses say nothing about what will be used next.
+    /// A system call, or a fault in a range with random-access advice.
     Other,
-    /// A fault in another range.
+    /// Any other fault.
     Fault,
-    /// A call writes over it. That its page was in memory before says nothing about what is used.
+    /// A write that overwrites the page: a refault of its old content says nothing about reuse.
     Overwrite,
 }
 
-/// On whose behalf, and how urgently, memory is asked for. It is handed down by value through every fault: two words,
-/// so that registers hold it.
+/// The context of an allocation: who pays and how hard to try. Faults pass it by value, so it is two words that fit
+/// registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Gfp {
-    /// Where it is to come from.
+    /// Preferred nodes.
     pub place: NodePreference,
-    /// The group that pays.
+    /// The group to charge.
     pub group: GroupId,
-    /// The watermark that must stay.
+    /// The watermark to respect.
     pub mark: Watermark,
-    /// How much of the reserves may be used.
+    /// How far the request may dip into the reserves.
     pub reserve: Reserve,
-    /// May pages be read that nobody has asked for yet?
+    /// Whether read-ahead is allowed.
     pub read_ahead: bool,
-    /// For folios of this order, and larger ones, has been done what was worth it, and smaller ones must do.
+    /// Compaction has been tried for folios of this order and above: allocate smaller ones.
     pub given_up: Order,
-    /// May mobility groups be mixed whatever `vm.defrag_mode` says? Nothing else has helped.
+    /// Whether to mix mobility groups despite `vm.defrag_mode`, as the last resort.
     pub mixes: bool,
-    /// What asks.
+    /// What triggered the request.
     pub cause: AllocCause,
 }
 
 const _: () = assert!(size_of::<Gfp>() == 16);
 
 impl Gfp {
-    /// The first try of an ordinary request of `group`.
+    /// The first attempt of an ordinary request of `group`.
     pub const fn user(group: GroupId) -> Gfp {
         Gfp {
             place: NodePreference::NEAR,
@@ -114,19 +115,19 @@ impl Gfp {
         }
     }
 
-    /// Is it for a fault, in a range where accesses say something about what will be used next?
+    /// Whether a fault triggered the request, outside ranges with random-access advice.
     #[inline]
     pub fn is_faulted(self) -> bool {
         self.cause == AllocCause::Fault
     }
 
-    /// What it may do to get memory.
+    /// The allocator's view of this context.
     pub const fn means(&self) -> Means {
         Means { mark: self.mark, reserve: self.reserve, mixes: self.mixes }
     }
 }
 
-/// State of floors 3 to 5.
+/// State of floors 1 to 5.
 pub struct Memory<M> {
     mmu: Mmu<M>,
     /// Swap space.
@@ -135,7 +136,7 @@ pub struct Memory<M> {
     pub alloc: Allocator,
     /// Page tables.
     pub tables: Tables,
-    /// Lists of folios by age, and the groups that they are charged to.
+    /// LRU lists, and the groups that folios are charged to.
     pub lru: Lru,
 }
 
@@ -149,36 +150,30 @@ impl<M> core::ops::Deref for Memory<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Put the rooms together.
+    /// Assemble the rooms.
     pub fn new(mmu: Mmu<M>, swap: Swap, alloc: Allocator, lru: Lru) -> Memory<M> {
         Memory { mmu, swap, alloc, tables: Tables::default(), lru }
     }
 
-    /// Floors 1 to 4.
-    #[inline]
-    pub fn mmu(&self) -> &Mmu<M> {
-        &self.mmu
-    }
-
-    /// Zero pages of a folio that nobody sees yet.
-    #[expect(clippy::disallowed_methods, reason = "nobody sees the pages")]
+    /// Zero pages of a folio that no other task or CPU can see yet.
+    #[expect(clippy::disallowed_methods, reason = "no translation or cache shows the pages yet")]
     pub fn zero(&self, first: Pfn, count: u32) {
         self.assert_unseen(first);
         self.mmu.machine.zero(first, count);
         self.mmu.charge(Work::ZeroPage, u64::from(count));
     }
 
-    /// Copy pages to some of a folio that nobody sees yet.
-    #[expect(clippy::disallowed_methods, reason = "nobody sees the pages that are written")]
+    /// Copy pages into part of a folio that no other task or CPU can see yet.
+    #[expect(clippy::disallowed_methods, reason = "no translation or cache shows the destination yet")]
     pub fn copy(&self, to: Pfn, from: Pfn, count: u32) {
         self.assert_unseen(to);
         self.mmu.machine.copy(to, from, count);
         self.mmu.charge(Work::CopyPage, u64::from(count));
     }
 
-    /// Copy a folio that is moved to a new one of its size. Nobody maps it, and `batch`, in which the loss of its
-    /// entries was noted, owes nothing for those that allowed stores; it is locked, so that it stays so.
-    #[expect(clippy::disallowed_methods, reason = "it is a copy")]
+    /// Copy a folio to the new folio that replaces it. The source must be locked and unmapped, and `batch`, which
+    /// noted the removal of its entries, must owe no flush for a writable entry, so that no CPU can store to it.
+    #[expect(clippy::disallowed_methods, reason = "the destination is a copy that no entry maps")]
     pub fn copy_folio(&self, from: Pfn, to: Pfn, batch: &UnmapBatch) -> Landing {
         let frame = &self.frames[from];
         assert!(
@@ -192,41 +187,43 @@ impl<M: Machine> Memory<M> {
         Landing::copied(from, to)
     }
 
-    /// Copy a folio that is used meanwhile to one that nobody sees yet. What is stored to it from now on is not in the
-    /// copy.
+    /// Copy a folio that is still mapped to one that no other task can see yet. The copy misses later stores.
     pub fn copy_in_use(&self, from: Pfn, to: Pfn) {
-        assert!(self.frames[from].has(FrameFlags::LOCKED), "{from} is copied by who has not locked it");
+        assert!(self.frames[from].has(FrameFlags::LOCKED), "folio {from} must be locked to be copied");
         self.copy(to, from, self.frames[from].pages());
     }
 
-    /// A folio was copied while it was in use, and the entries that were then taken away say that it was not written
-    /// since: as [`Self::copy_folio`], without the copy.
-    #[expect(clippy::disallowed_methods, reason = "it is a copy, and nobody has written since")]
+    /// As [`Self::copy_folio`] for a folio that [`Self::copy_in_use`] copied before it was unmapped: the dirty bits of
+    /// the removed entries show that no store came after the copy.
+    #[expect(clippy::disallowed_methods, reason = "the destination is a current copy that no entry maps")]
     pub fn copied_in_use(&self, from: Pfn, to: Pfn, batch: &UnmapBatch) -> Landing {
         let frame = &self.frames[from];
-        assert!(frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0, "{from} is in use after its copy");
-        assert!(!batch.owes_for_writable(), "{from} counts as copied while CPUs may store to it");
+        assert!(
+            frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
+            "{from} must be locked and unmapped after its copy"
+        );
+        assert!(!batch.owes_for_writable(), "{from} must not be writable after its copy");
         let concern = Concern::Frames { first: from, count: frame.pages() };
         self.event(Event::TlbHazard, concern.args());
         Landing::copied(from, to)
     }
 
-    /// Zero pages of a folio of a file, of which nobody holds a translation that was taken away.
-    #[expect(clippy::disallowed_methods, reason = "what was owed for the file has been paid")]
+    /// Zero pages of a file's folio. `settled` proves that no CPU holds a stale translation to the file.
+    #[expect(clippy::disallowed_methods, reason = "the file's debt is settled")]
     pub fn zero_in_file(&self, first: Pfn, count: u32, settled: &FileSettled) {
         let head = &self.frames[self.frames.head(first)];
-        assert_eq!(head.owner(), Owner::File(settled.file()), "{first} is of another file");
+        assert_eq!(head.owner(), Owner::File(settled.file()), "{first} must belong to the settled file");
         self.mmu.machine.zero(first, count);
         self.mmu.charge(Work::ZeroPage, u64::from(count));
     }
 
-    /// Is a page mapped by nobody, and in no cache, or without content there yet? What others can see changes with a
-    /// proof that nobody has an old translation of it.
+    /// Assert that no page table maps `page` and that no cache shows its content. Content that others can see changes
+    /// only with a proof that no stale translation exists.
     #[inline]
     fn assert_unseen(&self, page: Pfn) {
         let frame = &self.frames[page];
         let looked_at = FrameFlags::EXCLUSIVE | FrameFlags::TAIL | FrameFlags::SWAPCACHE;
-        // The common case: of anonymous memory, and of one process alone, which does not map it.
+        // Fast path: anonymous, exclusive to one process, and unmapped.
         let private = frame.flags() & looked_at == FrameFlags::EXCLUSIVE && frame.mapcount() == 0;
         if !private {
             self.assert_unseen_by_others(page);
@@ -238,6 +235,6 @@ impl<M: Machine> Memory<M> {
         let frame = &self.frames[self.frames.head(page)];
         let cached = || frame.has(FrameFlags::SWAPCACHE) || !frame.is_anon();
         let seen = frame.mapcount() > 0 || frame.has(FrameFlags::UPTODATE) && cached();
-        assert!(!seen, "{page} of {:?} is filled where others can see it", frame.owner());
+        assert!(!seen, "{page} of {:?} must not be visible while it is filled", frame.owner());
     }
 }

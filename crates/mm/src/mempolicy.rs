@@ -1,20 +1,19 @@
-//! Memory policies: from which nodes a range of addresses, or a process, has its memory.
+//! Memory policies: the nodes from which a range of addresses, or a process, allocates.
 //!
-//! A policy says where a page is wanted when it is first used; what is there already stays, unless a call moves it.
-//! Reclaim's demotion heeds no policy, as in Linux.
+//! A policy decides when a page is first used. A resident page stays where it is unless a call moves it. Demotion by
+//! reclaim ignores policies, as in Linux.
 //!
-//! Source: mm/mempolicy.c of Linux 6.12. There a process takes its turns page by page as it allocates; here the page's
-//! number decides, for a process as for a range, so that a run does not depend on who faults first. Nodes have no
-//! weights.
+//! Source: mm/mempolicy.c of Linux 6.12. For a process, Linux interleaves allocation by allocation; here the page's
+//! number decides, so that a run does not depend on the order of faults. Weighted interleaving is not supported.
 
 use crate::machine::Machine;
 use crate::units::*;
 use abi::{Errno, PolicyMode};
 
-/// Bits of the nodes in a policy's word.
+/// Bits of the node mask in a policy's word.
 const NODE_BITS: u32 = 40;
 
-/// Bits of the mode above them. What is left of a word is for the page of a [`NodePreference`].
+/// Bits of the mode above them. The remaining bits hold the page of a [`NodePreference`].
 const MODE_BITS: u32 = 4;
 
 /// A mode and its nodes, in one word.
@@ -22,40 +21,40 @@ const MODE_BITS: u32 = 4;
 pub struct MemPolicy(u64);
 
 impl MemPolicy {
-    /// Says nothing.
+    /// The default policy: allocate on the local node.
     pub const DEFAULT: MemPolicy = MemPolicy(0);
 
-    /// `None`: the mode needs nodes and has none, or has some and needs none, or they are too many.
+    /// `None` if the mode needs nodes and has none, takes none and has some, or a node number is too large.
     pub fn new(mode: PolicyMode, nodes: Nodes) -> Option<MemPolicy> {
         let named = nodes.0 != 0;
         let fits = nodes.0 >> NODE_BITS == 0 && named == (mode != PolicyMode::Default);
         fits.then_some(MemPolicy((mode as u64) << NODE_BITS | nodes.0))
     }
 
-    /// Of its word.
+    /// Decode a word.
     #[inline]
     pub const fn of_word(word: u64) -> MemPolicy {
         MemPolicy(word)
     }
 
-    /// Its word.
+    /// Encode as a word.
     #[inline]
     pub const fn word(self) -> u64 {
         self.0
     }
 
-    /// Does it say nothing?
+    /// Whether this is the default policy.
     #[inline]
     pub const fn is_default(self) -> bool {
         self.0 == 0
     }
 
-    /// How nodes are chosen.
+    /// The mode.
     pub fn mode(self) -> PolicyMode {
         PolicyMode::ALL[(self.0 >> NODE_BITS) as usize % PolicyMode::ALL.len()]
     }
 
-    /// Of which.
+    /// The nodes.
     pub const fn nodes(self) -> Nodes {
         Nodes(self.0 & ((1 << NODE_BITS) - 1))
     }
@@ -69,21 +68,21 @@ impl TryFrom<abi::MemPolicy> for MemPolicy {
     }
 }
 
-/// Where memory for a request is to come from: a policy, and above it, cut off, the number of the page that it is for,
-/// in one word. After each 4 GiB nodes that are not a power of two begin anew with their turns.
+/// The nodes for one request: a policy and, truncated, the number of the page, in one word. The truncation restarts an
+/// interleave over a number of nodes that is not a power of two every 4 GiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodePreference(u64);
 
 impl NodePreference {
-    /// From the CPU's node first.
+    /// The local node first.
     pub const NEAR: NodePreference = NodePreference(0);
 
-    /// As a policy says, which is not the default.
+    /// By a policy other than the default.
     pub const fn by(policy: MemPolicy, index: u64) -> NodePreference {
         NodePreference(policy.0 | index << (NODE_BITS + MODE_BITS))
     }
 
-    /// From the CPU's node first?
+    /// Whether the local node comes first.
     #[inline]
     pub const fn is_near(self) -> bool {
         self.0 == 0
@@ -93,13 +92,13 @@ impl NodePreference {
         MemPolicy(self.0 & ((1 << (NODE_BITS + MODE_BITS)) - 1))
     }
 
-    /// Does its node depend on whose turn it is?
+    /// Whether the page's number chooses the node.
     #[inline]
     pub fn is_interleaved(self) -> bool {
         !self.is_near() && self.policy().mode() == PolicyMode::Interleave
     }
 
-    /// The node that a folio is wanted from by who runs on `here`, and the nodes that will do.
+    /// The preferred node for a request of a CPU on `here`, and the nodes that are allowed.
     #[cold]
     #[inline(never)]
     pub fn choose<M: Machine>(self, machine: &M, here: NodeId, order: Order) -> (NodeId, Nodes) {
@@ -128,21 +127,21 @@ mod tests {
     use crate::testing::{TestMachine, range};
 
     #[test]
-    fn a_word_holds_a_mode_and_its_nodes() {
+    fn policy_word_round_trips() {
         for mode in PolicyMode::ALL {
             let nodes = Nodes(if mode == PolicyMode::Default { 0 } else { 1 << 39 | 0b101 });
             let policy = MemPolicy::new(mode, nodes).unwrap();
             assert_eq!((policy.mode(), policy.nodes()), (mode, nodes));
             assert_eq!(MemPolicy::of_word(policy.word()), policy);
             assert_eq!(policy.is_default(), mode == PolicyMode::Default);
-            // Nodes that are missing, or not asked for; and too many.
+            // Missing nodes, nodes that the mode does not take, and node numbers that are too large.
             assert_eq!(MemPolicy::new(mode, Nodes(if nodes.0 == 0 { 1 } else { 0 })), None);
             assert_eq!(MemPolicy::new(mode, Nodes(1 << 40)), None);
         }
     }
 
     #[test]
-    fn a_policy_chooses() {
+    fn preference_chooses_nodes_by_mode() {
         let memory = [0, 1, 2].map(|node| range(node, ZoneKind::Normal, u32::from(node) * 4096, 4096));
         let machine = TestMachine::new(&[0, 1, 2], &memory);
         let choose = |mode, nodes, index, order| {

@@ -1,4 +1,4 @@
-//! Floor 6 on top of floors 3 to 5: memory, and whose content is in it.
+//! State of floors 1 to 6: memory, and the files and mappings whose content it holds.
 
 use crate::cache::Cache;
 use crate::hot::Hot;
@@ -7,16 +7,16 @@ use crate::memory::Memory;
 use crate::rmap::Rmap;
 use crate::units::*;
 
-/// State of floors 3 to 6.
+/// State of floors 1 to 6.
 pub struct MmCore<M> {
     memory: Memory<M>,
     /// Page caches of files.
     pub cache: Cache,
-    /// Who maps a folio.
+    /// Reverse maps: the entries that map a folio.
     pub rmap: Rmap,
-    /// A frame of zeroes that every space may map read-only; counted nowhere.
+    /// A zeroed frame that every space may map read-only. No counter includes it.
     pub zero: Pfn,
-    /// Which pages are used from where, as far as anybody asks.
+    /// Access statistics for promotion between tiers.
     pub hot: Hot,
 }
 
@@ -30,16 +30,10 @@ impl<M> core::ops::Deref for MmCore<M> {
 }
 
 impl<M: Machine> MmCore<M> {
-    /// Put the rooms together. `zero` is a frame that stays allocated and zeroed for ever.
+    /// Assemble the rooms. `zero` must stay allocated and zeroed.
     pub fn new(memory: Memory<M>, cache: Cache, zero: Pfn) -> MmCore<M> {
         let frames = memory.machine.memory().iter().map(|range| u64::from(range.frames)).sum();
         let hot = Hot::new(memory.tiers.nodes(), frames);
         MmCore { memory, cache, rmap: Rmap::default(), zero, hot }
-    }
-
-    /// Floors 3 to 5.
-    #[inline]
-    pub fn memory(&self) -> &Memory<M> {
-        &self.memory
     }
 }

@@ -1,14 +1,14 @@
-//! Floors 1 to 4 in one hand: the machine, what is known of it, and every CPU's translations.
+//! State of floors 1 to 4: the machine, its records, and every CPU's cached translations.
 
 use crate::knobs::Knobs;
 use crate::machine::Machine;
 use crate::platform::Platform;
 use crate::tlb::Tlb;
 
-/// What the allocator, page tables and all rooms above stand on.
+/// What the allocator, page tables and all rooms above are built on.
 pub struct Mmu<M> {
     platform: Platform<M>,
-    /// Translations, and what is owed for those that were taken away.
+    /// Cached translations, and the flushes owed for removed ones.
     pub tlb: Tlb,
 }
 
@@ -22,15 +22,9 @@ impl<M> core::ops::Deref for Mmu<M> {
 }
 
 impl<M: Machine> Mmu<M> {
-    /// Nothing is mapped or owed yet.
+    /// An empty state: nothing is mapped or owed.
     pub fn new(machine: M, knobs: Knobs) -> Mmu<M> {
         let platform = Platform::new(machine, knobs);
         Mmu { tlb: Tlb::new(&platform), platform }
-    }
-
-    /// Floors 1 and 2.
-    #[inline]
-    pub fn base(&self) -> &Platform<M> {
-        &self.platform
     }
 }

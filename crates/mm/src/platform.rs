@@ -1,4 +1,4 @@
-//! Floors 1 and 2 in one hand: what every room above needs.
+//! State of floors 1 and 2, which every room above needs.
 
 use crate::event::Event;
 use crate::frame::FrameTable;
@@ -9,11 +9,11 @@ use crate::stat::{SizeStats, Stat, Stats};
 use crate::tier::Tiers;
 use crate::units::*;
 
-/// The machine and what is known of it.
+/// The machine and the memory manager's records of it.
 pub struct Platform<M> {
     /// The machine.
     pub machine: M,
-    /// One record a frame.
+    /// One record per frame.
     pub frames: FrameTable,
     /// Tunables.
     pub knobs: Knobs,
@@ -21,7 +21,7 @@ pub struct Platform<M> {
     pub stats: Stats,
     /// Counters of large folios, by size.
     pub sizes: SizeStats,
-    /// Which memory is fast.
+    /// The memory tiers.
     pub tiers: Tiers,
 }
 
@@ -41,31 +41,31 @@ impl<M: Machine> Platform<M> {
         }
     }
 
-    /// Add to a counter on behalf of this CPU.
+    /// Add to a counter of this CPU.
     #[inline]
     pub fn count(&self, stat: Stat, by: i64) {
         self.stats.add(self.machine.cpu(), stat, by);
     }
 
-    /// Tell the machine of work done.
+    /// Charge work to this CPU.
     #[inline]
     pub fn charge(&self, work: Work, count: u64) {
         self.machine.charge(work, count);
     }
 
-    /// Work is done inside `scope` until the result is dropped.
+    /// Enter `scope` until the result is dropped.
     #[inline]
     pub fn scope(&self, scope: Scope) -> Scoped<'_, M> {
         Scoped::enter(&self.machine, scope)
     }
 
-    /// Tell the machine of an event.
+    /// Report a trace event.
     #[inline]
     pub fn event(&self, event: Event, args: [u64; 4]) {
         self.machine.event(event, args);
     }
 
-    /// The node that this CPU sits on.
+    /// The node of this CPU.
     #[inline]
     pub fn node(&self) -> NodeId {
         self.machine.node()

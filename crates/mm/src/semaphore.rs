@@ -1,19 +1,19 @@
-//! A lock that sleeps: many readers or one writer. Each kind of use has its own [`WaitKey`].
+//! A sleeping lock for many readers or one writer. Each kind has its own [`WaitKey`].
 
 use crate::machine::{Machine, WaitKey};
 use crate::primitive::{AtomicI64, Ordering::*};
 
-/// Held by n readers (n), by a writer (-1), by nobody (0).
+/// Number of readers; -1 for a writer, 0 if free.
 #[derive(Default)]
 pub struct Semaphore {
     state: AtomicI64,
-    /// Writers that wait: new readers let them go first, or a busy space would never be mapped into.
+    /// Waiting writers. New readers queue behind them, or mmap would starve in a busy space.
     writers: AtomicI64,
-    /// Tasks that wait, or are about to: nobody else need be woken.
+    /// Tasks that wait or are about to; without any, a release wakes no task.
     waiters: AtomicI64,
 }
 
-/// The semaphore is held until this is dropped.
+/// Releases the semaphore when dropped.
 pub struct SemaphoreGuard<'a, M: Machine> {
     semaphore: &'a Semaphore,
     machine: &'a M,
@@ -22,13 +22,13 @@ pub struct SemaphoreGuard<'a, M: Machine> {
 }
 
 impl Semaphore {
-    /// Hold it together with other readers.
+    /// Take it for reading.
     pub fn read<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> SemaphoreGuard<'a, M> {
         self.acquire(machine, key, || self.take_shared());
         SemaphoreGuard { semaphore: self, machine, key, by: 1 }
     }
 
-    /// Hold it together with other readers, if nobody holds it alone or waits for that.
+    /// Take it for reading, unless a writer holds it or waits for it.
     pub fn try_read<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> Option<SemaphoreGuard<'a, M>> {
         self.take_shared().then(|| SemaphoreGuard { semaphore: self, machine, key, by: 1 })
     }
@@ -40,7 +40,7 @@ impl Semaphore {
             && self.state.compare_exchange(readers, readers + 1, SeqCst, SeqCst).is_ok()
     }
 
-    /// Hold it alone.
+    /// Take it for writing.
     pub fn write<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> SemaphoreGuard<'a, M> {
         let free = || self.state.compare_exchange(0, -1, SeqCst, SeqCst).is_ok();
         if !free() {
@@ -51,14 +51,14 @@ impl Semaphore {
         SemaphoreGuard { semaphore: self, machine, key, by: -1 }
     }
 
-    /// Hold it alone, if nobody holds it.
+    /// Take it for writing, if it is free.
     pub fn try_write<'a, M: Machine>(
         &'a self,
         machine: &'a M,
         key: WaitKey,
     ) -> Option<SemaphoreGuard<'a, M>> {
         let free = self.state.compare_exchange(0, -1, SeqCst, SeqCst).is_ok();
-        // Not made in vain: dropping it releases.
+        // Not `then_some`: dropping the guard would release a semaphore that was not taken.
         free.then(|| SemaphoreGuard { semaphore: self, machine, key, by: -1 })
     }
 
@@ -68,8 +68,8 @@ impl Semaphore {
         }
     }
 
-    /// A waiter counts itself before it tries again, and who releases looks at the count after it has released: one of
-    /// the two sees the other.
+    /// A waiter announces itself before its last try, and a releaser checks for waiters after its release, so one of
+    /// them sees the other.
     #[cold]
     fn acquire_slowly<M: Machine>(&self, machine: &M, key: WaitKey, try_once: &mut dyn FnMut() -> bool) {
         self.waiters.fetch_add(1, SeqCst);

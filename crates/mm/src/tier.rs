@@ -1,11 +1,10 @@
-//! Tiers of memory: which nodes are fast, and where what is cold goes from each.
+//! Memory tiers: which nodes are fast, and where each node demotes to.
 //!
-//! Each node's memory has an *abstract distance*; smaller is faster. Nodes whose distances lie in the same chunk are
-//! one tier. The slowest tier that has a CPU, and all above it, are the *top* tiers: nothing is promoted from them.
-//! What is cold goes from a node to the nearest nodes of the next lower tier, and where those have no room, to any
-//! lower one.
+//! Each node's memory has an *abstract distance*; smaller is faster. Nodes whose distances fall into the same chunk
+//! form a tier. The slowest tier with a CPU and all faster ones are the *top* tiers: nothing is promoted from them. A
+//! node demotes to the nearest nodes of the next lower tier, or, if those are full, to any lower one.
 //!
-//! The table is made when the machine starts and stands below reclaim, which asks it; nodes neither come nor go.
+//! The table is built when the machine starts and is below reclaim, which reads it. Nodes are not hotplugged.
 //!
 //! Source: mm/memory-tiers.c of Linux 6.12.
 
@@ -15,42 +14,42 @@ use crate::units::*;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
-/// Distances of one tier: log2.
+/// log2 of the distances in a tier.
 const CHUNK_BITS: u32 = 7;
-/// The abstract distance of DRAM: in the middle of its chunk, with four chunks before it.
+/// The abstract distance of DRAM: the middle of its chunk, with four chunks below it.
 pub const DRAM_DISTANCE: u32 = 4 * (1 << CHUNK_BITS) + (1 << CHUNK_BITS) / 2;
 
-/// The abstract distance of memory with these figures, in any unit, beside those of DRAM; read and write are added up.
-/// In the order of operations, and with the losses, of `mt_perf_to_adistance`.
+/// The abstract distance of memory with these figures relative to DRAM; each figure is the sum for reads and writes,
+/// in any unit. Rounds as `mt_perf_to_adistance` does.
 pub fn distance_of(latency: u64, bandwidth: u64, dram_latency: u64, dram_bandwidth: u64) -> u32 {
     (u64::from(DRAM_DISTANCE) * latency / dram_latency * dram_bandwidth / bandwidth) as u32
 }
 
-/// What is known of a node.
+/// The tier of a node and its demotion targets.
 #[derive(Default)]
 struct TierNode {
-    /// Has it memory?
+    /// Whether the node has memory.
     present: bool,
-    /// Is nothing promoted from it?
+    /// Whether the node is in a top tier.
     top: bool,
-    /// Nodes of the next lower tier, of those that are nearest.
+    /// The nearest nodes of the next lower tier.
     next: Box<[NodeId]>,
-    /// All nodes of lower tiers, the nearest first.
+    /// All nodes of lower tiers, nearest first.
     lower: Box<[NodeId]>,
-    /// Whose turn it is among `next`.
+    /// Index of the next target in `next`.
     turn: AtomicU32,
 }
 
 /// The tiers of a machine.
 pub struct Tiers {
     nodes: Box<[TierNode]>,
-    /// The node with memory that is the nearest of the top tiers', by node.
+    /// For each node, the nearest top-tier node with memory.
     nearest_top: Box<[NodeId]>,
     many: bool,
 }
 
 impl Tiers {
-    /// Of this machine.
+    /// The tiers of `machine`.
     pub fn new<M: Machine>(machine: &M) -> Tiers {
         let count = (0..machine.cpus()).map(|cpu| machine.node_of(CpuId(cpu as u16)));
         let count = count.chain(machine.memory().iter().map(|range| range.node)).map(NodeId::index).max();
@@ -59,7 +58,7 @@ impl Tiers {
         let has_memory = |node| machine.memory().iter().any(|range| range.node == node);
         let tier = |node| machine.memory_distance(node) >> CHUNK_BITS;
         let cpus = (0..machine.cpus()).map(|cpu| machine.node_of(CpuId(cpu as u16)));
-        // Of a machine whose CPUs sit on nodes without memory, all memory is the same to them.
+        // If no CPU is on a node with memory, all memory is one top tier.
         let slowest_top = cpus.filter(|&node| has_memory(node)).map(tier).max().unwrap_or(u32::MAX);
         let with_memory: Vec<NodeId> = ids().filter(|&node| has_memory(node)).collect();
         let nodes: Box<[TierNode]> = ids()
@@ -90,26 +89,26 @@ impl Tiers {
         Tiers { nodes, nearest_top, many }
     }
 
-    /// Is there memory below the top tiers?
+    /// Whether there is memory below the top tiers.
     #[inline]
     pub fn many(&self) -> bool {
         self.many
     }
 
-    /// Does the node belong to a top tier?
+    /// Whether the node is in a top tier.
     #[inline]
     pub fn is_top(&self, node: NodeId) -> bool {
         self.nodes[node.index()].top
     }
 
-    /// Has the node a lower tier below it?
+    /// Whether there is a tier below the node's.
     #[inline]
     pub fn has_lower(&self, node: NodeId) -> bool {
         !self.nodes[node.index()].next.is_empty()
     }
 
-    /// Where what is cold on a node goes first, if anywhere: the nearest nodes of the next lower tier in turn. (Linux
-    /// draws one by lot.)
+    /// The node's first demotion target, if any: the nearest nodes of the next lower tier, round robin. (Linux picks
+    /// one at random.)
     pub fn demotion_target(&self, node: NodeId) -> Option<NodeId> {
         let TierNode { next, turn, .. } = &self.nodes[node.index()];
         match &**next {
@@ -119,22 +118,22 @@ impl Tiers {
         }
     }
 
-    /// All nodes of lower tiers, the nearest first.
+    /// All nodes of lower tiers, nearest first.
     pub fn lower(&self, node: NodeId) -> &[NodeId] {
         &self.nodes[node.index()].lower
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Has the node memory?
+    /// Whether the node has memory.
     pub fn has_memory(&self, node: NodeId) -> bool {
         self.nodes[node.index()].present
     }
 
-    /// The node of the top tiers that is the nearest to who runs on `node`.
+    /// The top-tier node nearest to the CPUs of `node`.
     pub fn nearest_top(&self, node: NodeId) -> NodeId {
         self.nearest_top[node.index()]
     }

@@ -1,10 +1,10 @@
-//! Cutting a file in the middle of a large folio.
+//! Truncating a file in the middle of a large folio.
 //!
-//! The folio's pages before the cut stay, those behind it go. So the folio is split, into parts as large as the cut
-//! allows; whoever cuts then drops the parts that lie behind it. That needs the folio for oneself: its mappings are
-//! taken away first (who uses them faults them in again), but somebody may be reading from it. Then it stays whole, and
-//! its end, which belongs to no page of the file any more, is filled with zeroes: what the file shows there should it
-//! grow again. (mm/truncate.c of Linux does the same, and drops a folio that it could not split if it is clean.)
+//! The pages before the new end stay, those after it go. The folio is split into parts as large as the new end allows,
+//! and the caller drops the parts after it. A split needs exclusive use: the folio's mappings are removed first (a
+//! later access faults the page in again). If another task holds a reference, for example a reader, the folio stays
+//! whole and its tail is zeroed, because a file that grows again must show zeroes there. Linux (mm/truncate.c) does
+//! the same, and also drops a clean folio that it could not split.
 
 use crate::event::{Concern, Event};
 use crate::frame::Owner;
@@ -12,9 +12,8 @@ use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::units::*;
 
-/// The file ends before page `first` now: see to it that no folio holds pages from before and from behind, or that it
-/// holds zeroes behind. The pages behind are not mapped, but for those that a fault that saw the old size is mapping
-/// just now.
+/// The file now ends before page `first`. Ensure that no folio has pages on both sides of the end, or that the pages
+/// after it are zeroed. They are not mapped, except by a fault that is still running with the old size.
 pub fn cut_astride<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex) {
     while let Some(pfn) = core.cache.astride(core, file, first) {
         core.lock_folio(pfn);
@@ -33,7 +32,7 @@ pub fn cut_astride<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex)
     }
 }
 
-/// Cut one folio, which begins at `start` and is locked.
+/// Truncate one locked folio that begins at `start`.
 fn cut<M: Machine>(core: &MmCore<M>, file: FileId, pfn: Pfn, start: PageIndex, first: PageIndex) {
     let memory = core;
     let before = (first.0 - start.0) as u32;

@@ -39,7 +39,7 @@ named_table! {
         ReclaimFolio "reclaim_folio" "decide about one folio in the shrink loop";
         ReclaimBatch "reclaim_batch" "set up and end one batch of the shrink loop";
         CompactScan "compact_scan" "look at one frame in search of something to move, or of a place to move it to";
-        Switch "switch" "go over to another address space, without refilling its translations";
+        Switch "switch" "switch to another address space, without refilling the TLB";
         DaemonWake "daemon_wake" "wake a daemon";
     }
 }

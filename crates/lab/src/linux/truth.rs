@@ -94,15 +94,15 @@ pub struct Done {
 pub fn document(date: &str, results: &[Done]) -> String {
     let all = || results.iter().flat_map(|done| done.by_policy.iter().flatten());
     let mut text = String::from(
-        "# How true the counts are\n\nThe same programs on Linux under QEMU and on the simulated machine, under both policies that \
-         Linux has, made by `pagefold truth`\n([linux.md](linux.md) says how, and how counts are judged; [differences.md](differences.md) what \
-         is known to differ).\n\n",
+        "# How true the counts are\n\nThe same programs on Linux under QEMU and on the simulated machine, under both policies that Linux\n\
+         has, made by `pagefold truth` ([linux.md](linux.md) says how, and how counts are judged;\n\
+         [differences.md](differences.md) lists what is known to differ).\n\n",
     );
     if let Some(one) = all().next() {
-        let (kernel, commit) = (&one.conditions.kernel, &one.setup.commit);
+        let (kernel, commit) = (&one.conditions.kernel, &one.setup.origin.commit);
         let _ = writeln!(
             text,
-            "Made on {date} from commit {commit}, with Linux {kernel}, {}.\n",
+            "Made on {date} from commit {commit}, with Linux\n{kernel}, {}.\n",
             human::plural(one.setup.runs.into(), "boot each", "boots each")
         );
     }
@@ -127,8 +127,8 @@ fn summary<'a>(text: &mut String, all: impl Iterator<Item = &'a Beside>) {
     let median = errors.get(errors.len() / 2).copied().unwrap_or(0.0);
     let _ = writeln!(
         text,
-        "{} judged counts of {comparisons} comparisons: the median error is {median:.1} %, {} % are within 10 %, {} % within 25 %; {missed} \
-         missed what\nthey are judged by (a few for exact counts; for totals 10 % or Linux's own spread).\n",
+        "{} judged counts of {comparisons} comparisons: the median error is {median:.1} %, {} % are within\n10 %, {} % within 25 %; {missed} \
+         missed what they are judged by (a few for exact counts; for totals\n10 % or Linux's own spread).\n",
         errors.len(),
         share(10.0),
         share(25.0)
@@ -183,8 +183,8 @@ fn winner(change: f64) -> i8 {
 /// Count by count.
 fn errors(text: &mut String, results: &[Done]) {
     text.push_str(
-        "## Count by count\n\nLinux's mean, its spread over its boots, ours, and the error. What both count as next to nothing, and \
-         what is a matter of\ntiming, is left out. **Bold**: missed.\n",
+        "## Count by count\n\nLinux's mean, its spread over its boots, ours, and the error. What both count as next to nothing,\n\
+         and what is a matter of timing, is left out. **Bold**: missed.\n",
     );
     for done in results {
         let _ = writeln!(text, "\n### {}\n\n`pagefold linux {}`\n", done.case.name, done.case.command());

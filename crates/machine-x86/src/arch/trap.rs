@@ -1,63 +1,34 @@
-//! Ways into the kernel.
+//! Kernel entry.
 //!
-//! Problem: the host's precompiled `core` keeps data below its stack pointer (the red zone of the System V ABI), and an
-//! interrupt in ring 0 pushes its frame exactly there.
+//! Problem: the host's precompiled `core` keeps data below its stack pointer (the red zone of the System V
+//! ABI), exactly where an interrupt in ring 0 pushes its frame.
 //!
-//! Rule: every vector but one, the page fault, lands on a stack of its own (IST), so nothing is written below the
-//! interrupted stack pointer. The stub then moves the frame: for ring 0 to below the red zone of the interrupted stack,
-//! for ring 3 to the top of the task's kernel stack. So landing stacks are free again at once, and a handler may enable
-//! interrupts, fault and sleep. A fault inside the stubs (a bad stack) is fatal and reported from where it landed.
+//! Rule: every vector except the page fault arrives on a stack of its own (IST), so nothing is written below
+//! the interrupted stack pointer. The stub then moves the frame: for ring 0 to below the red zone of the
+//! interrupted stack, for ring 3 to the top of the task's kernel stack. So the IST stack is free again at
+//! once, and a handler may enable interrupts, fault and sleep. A fault inside the stubs (a bad stack) is
+//! fatal and reported on the IST stack.
 //!
-//! The page fault is by far the most frequent. From ring 3 hardware pushes its frame onto the task's kernel stack
-//! at once. In ring 0 only the functions in assembly that try an access ([`can_read`], `touch`) may fault, and neither
-//! they nor whoever calls them keep anything below the stack pointer then; any other fault there ends the run. One that
-//! is due to a bad stack cannot be pushed, and so becomes a double fault.
+//! The page fault is by far the most frequent trap. From ring 3, hardware pushes its frame directly onto the
+//! task's kernel stack. In ring 0, only the assembly functions that try an access ([`can_read`], `touch`) may
+//! fault; neither they nor their callers keep anything below the stack pointer at that time. Any other fault
+//! in ring 0 ends the run. A fault due to a bad stack cannot be pushed, and becomes a double fault.
 //!
-//! A shootdown is served where it lands: the answer is short, and neither waits nor lets interrupts come.
+//! A shootdown is handled on its IST stack: the handler is short, and neither waits nor enables interrupts.
 //!
-//! A handler is a function, so it gives back some registers as it found them: frames hold the others. Vector registers
-//! are saved around the handler, as `core` uses them; the `syscall` instruction's caller gives them up.
+//! A handler is a function, so it preserves some registers itself; frames hold the others. Vector registers
+//! are saved around the handler, because `core` uses them; the caller of `syscall` does not expect them to be
+//! preserved.
 
-use super::instructions::{disable_interrupts, enable_interrupts, read_cr2};
-use super::{apic, cpu, io_apic, touch};
+use super::frame::Frame;
+use super::instructions::{disable_interrupts, enable_interrupts, read_cr2, read_msr, write_msr};
+use super::{apic, call, cpu, io_apic, touch};
 use crate::report;
 use crate::{devices, hooks, machine, sched, shootdown};
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
 use mm::api::AccessKind;
-
-/// Registers of whatever was interrupted that functions may change, as the stubs push them.
-#[repr(C)]
-#[derive(Clone, Copy, Default, Debug)]
-#[allow(missing_docs, reason = "the names are the registers'")]
-pub struct Frame {
-    pub r11: u64,
-    pub r10: u64,
-    pub r9: u64,
-    pub r8: u64,
-    pub rdi: u64,
-    pub rsi: u64,
-    pub rdx: u64,
-    pub rcx: u64,
-    pub rax: u64,
-    pub vector: u64,
-    pub error: u64,
-    pub rip: u64,
-    pub cs: u64,
-    pub rflags: u64,
-    pub rsp: u64,
-    pub ss: u64,
-}
-
-impl Frame {
-    /// Did it come from ring 3?
-    pub fn is_user(&self) -> bool {
-        self.cs & 3 == 3
-    }
-}
-
-const _: () = assert!(size_of::<Frame>() == 128);
 
 const NMI: usize = 2;
 const DOUBLE_FAULT: usize = 8;
@@ -84,8 +55,8 @@ unsafe impl Sync for Gates {}
 
 static GATES: Gates = Gates(UnsafeCell::new([[0; 2]; 256]));
 
-/// Landing stack of a vector; 0: the task's kernel stack.
-fn landing(vector: usize) -> u64 {
+/// IST index of a vector; 0 for the task's kernel stack.
+fn ist_index(vector: usize) -> u64 {
     match vector {
         PAGE_FAULT => 0,
         NMI => 1,
@@ -95,7 +66,7 @@ fn landing(vector: usize) -> u64 {
     }
 }
 
-/// Where a vector goes. The stubs are 16 bytes each, in order.
+/// Entry point of a vector. The stubs are 16 bytes each, in order.
 fn entry_of(vector: usize) -> u64 {
     match vector {
         PAGE_FAULT => page_fault_entry as *const () as u64,
@@ -104,11 +75,23 @@ fn entry_of(vector: usize) -> u64 {
     }
 }
 
-/// Let traps of this CPU come here.
+/// Direct traps and system calls of this CPU to the handlers here.
 ///
 /// # Safety
-/// The CPU's segments are loaded.
-pub unsafe fn load_table() {
+/// The CPU's segments must be loaded.
+pub unsafe fn init() {
+    // SAFETY: as the caller promises.
+    unsafe {
+        load_table();
+        init_system_calls();
+    }
+}
+
+/// Load the interrupt table on this CPU.
+///
+/// # Safety
+/// The CPU's segments must be loaded.
+unsafe fn load_table() {
     const INTERRUPT_GATE: u64 = 0x8e << 40;
     const KERNEL_CODE: u64 = 8 << 16;
     let gates = GATES.0.get();
@@ -118,7 +101,7 @@ pub unsafe fn load_table() {
             let entry = entry_of(vector);
             let low = entry & 0xffff
                 | KERNEL_CODE
-                | landing(vector) << 32
+                | ist_index(vector) << 32
                 | INTERRUPT_GATE
                 | (entry >> 16 & 0xffff) << 48;
             (*gates)[vector] = [low, entry >> 32];
@@ -128,12 +111,28 @@ pub unsafe fn load_table() {
     }
 }
 
-/// Where `syscall` goes.
-pub fn syscall_entry_address() -> u64 {
-    syscall_entry as *const () as u64
+/// Let ring 3 enter by `syscall`.
+///
+/// # Safety
+/// The segments must be loaded.
+unsafe fn init_system_calls() {
+    const EFER: u32 = 0xc000_0080;
+    const STAR: u32 = 0xc000_0081;
+    const LSTAR: u32 = 0xc000_0082;
+    const FMASK: u32 = 0xc000_0084;
+    const LONG_MODE_NX_SYSCALL: u64 = 0xd01;
+    /// Trap, interrupt, direction, nested, alignment-check flags are cleared on entry to the kernel.
+    const CLEARED: u64 = 0x4_4700;
+    // SAFETY: with these selectors both instructions use the CPU's segments.
+    unsafe {
+        write_msr(STAR, (0x10 | 3) << 48 | cpu::KERNEL_CODE << 32);
+        write_msr(LSTAR, syscall_entry as *const () as u64);
+        write_msr(FMASK, CLEARED);
+        write_msr(EFER, LONG_MODE_NX_SYSCALL | 0x400 & read_msr(EFER));
+    }
 }
 
-/// If what faulted is [`can_read`], let it go on with the answer "no".
+/// If [`can_read`] faulted, let it return "no".
 pub fn end_probe(frame: &mut Frame) -> bool {
     let probing = frame.rip == probe_access as *const () as u64;
     if probing {
@@ -142,13 +141,13 @@ pub fn end_probe(frame: &mut Frame) -> bool {
     probing
 }
 
-/// Can this ring read 8 bytes there? A fault is met on the way if not.
+/// Whether this ring can read 8 bytes at an address. If not, the handler catches the fault.
 pub fn can_read(address: u64) -> bool {
-    // SAFETY: only reads, and the trap handler knows the one instruction that does.
+    // SAFETY: this only reads, and the trap handler recognizes the instruction.
     unsafe { probe(address) != 0 }
 }
 
-/// Everything but page faults, shootdowns, and what comes by `syscall`. Interrupts are off.
+/// Handle everything except page faults, shootdowns and `syscall`. Interrupts are off.
 #[unsafe(no_mangle)]
 extern "C" fn trap_handler(frame: &mut Frame) {
     match frame.vector as u8 {
@@ -166,18 +165,18 @@ extern "C" fn trap_handler(frame: &mut Frame) {
             apic::end_of_interrupt();
         }
         apic::SPURIOUS => {}
-        vector => panic!("interrupt {vector:#x} that nobody asked for"),
+        vector => panic!("unexpected interrupt {vector:#x}"),
     }
     if frame.is_user() {
         before_user();
     }
 }
 
-/// What another CPU asks for. Interrupts are off, and stay off.
+/// Handle requests of other CPUs. Interrupts are off, and stay off.
 #[unsafe(no_mangle)]
 extern "C" fn shootdown_handler() {
     apic::end_of_interrupt();
-    shootdown::serve();
+    shootdown::handle_requests();
 }
 
 /// Bits of a page fault's error code.
@@ -187,7 +186,7 @@ mod fault {
     pub const FETCH: u64 = 1 << 4;
 }
 
-/// Page faults. Interrupts are off.
+/// Handle page faults. Interrupts are off.
 #[unsafe(no_mangle)]
 extern "C" fn page_fault_handler(frame: &mut Frame) {
     let address = read_cr2();
@@ -205,7 +204,7 @@ extern "C" fn page_fault_handler(frame: &mut Frame) {
     before_user();
 }
 
-/// The kernel's own faults, and those that tell of a broken table.
+/// Handle the kernel's own faults, and those due to a broken table.
 #[cold]
 fn fault_in_kernel(frame: &mut Frame, address: u64) {
     if frame.error & fault::RESERVED != 0 {
@@ -214,13 +213,13 @@ fn fault_in_kernel(frame: &mut Frame, address: u64) {
     if end_probe(frame) {
         return;
     }
-    // SAFETY: the kernel's stack, which holds at least the word that a call has put there.
+    // SAFETY: the kernel's stack, which has at least the return address of a call.
     let top = |stack: u64| Some(unsafe { (stack as *const u64).read() });
     if touch::fail(frame, top, touch::FAULT) {
         return;
     }
-    let what = if frame.error & fault::WRITE != 0 { "store to" } else { "load from" };
-    fatal(frame, format_args!("kernel page fault: {what} {address:#x}"));
+    let access = if frame.error & fault::WRITE != 0 { "store to" } else { "load from" };
+    fatal(frame, format_args!("kernel page fault: {access} {address:#x}"));
 }
 
 fn exception(frame: &Frame, vector: u8) -> ! {
@@ -236,18 +235,18 @@ fn exception(frame: &Frame, vector: u8) -> ! {
     }
 }
 
-/// What is to be done before ring 3 goes on. Interrupts are off, and off again when this returns.
+/// Do pending work before the return to ring 3. Interrupts are off, and off again on return.
 #[inline]
 pub fn before_user() {
     let cpu = cpu::current();
     if cpu.ticked.load(Relaxed) || cpu.resched.load(Relaxed) {
-        act_before_user();
+        handle_work();
     }
 }
 
 #[cold]
-fn act_before_user() {
-    // Looked up anew each time: the task may come back on another CPU.
+fn handle_work() {
+    // Read the CPU again each time: the task may continue on another CPU.
     loop {
         if cpu::current().ticked.swap(false, Relaxed) {
             enable_interrupts();
@@ -262,16 +261,6 @@ fn act_before_user() {
     }
 }
 
-/// The numbers of calls that this floor serves itself. All others are the hooks'.
-pub mod call {
-    /// Let others run.
-    pub const YIELD: u64 = u64::MAX;
-    /// A program has panicked: address and length of what it says.
-    pub const PANIC: u64 = u64::MAX - 1;
-    /// A program's heap has nothing left for so many bytes.
-    pub const NO_MEMORY: u64 = u64::MAX - 2;
-}
-
 #[unsafe(no_mangle)]
 extern "C" fn syscall_handler(frame: &mut Frame) {
     enable_interrupts();
@@ -281,27 +270,30 @@ extern "C" fn syscall_handler(frame: &mut Frame) {
             sched::yield_now();
             [0, 0]
         }
-        call::NO_MEMORY => crate::heap::exhausted("arena", args[0]),
-        call::PANIC => super::user::report_panic(args[0], args[1]),
+        call::NO_MEMORY => crate::heap::out_of_memory("arena", args[0]),
+        call::PANIC => report::program_panic(args[0], args[1]),
         number => hooks::get().syscall(number, args),
     };
     disable_interrupts();
     before_user();
 }
 
-/// Faults in the stubs, and what cannot be masked.
+/// Handle faults in the stubs, and non-maskable traps.
 #[unsafe(no_mangle)]
 extern "C" fn trap_fatal(frame: &Frame) -> ! {
     match frame.vector as usize {
-        // What remains of a page fault that could not be pushed.
+        // The result of a page fault that could not be pushed.
         DOUBLE_FAULT => fatal(
             frame,
-            format_args!("double fault: kernel stack overflow or a bad stack, if {:#x} is one", read_cr2()),
+            format_args!(
+                "double fault: kernel stack overflow or a bad stack, if {:#x} is in one",
+                read_cr2()
+            ),
         ),
-        vector => fatal(frame, format_args!("exception {vector} that cannot be served")),
+        vector => fatal(frame, format_args!("exception {vector} that cannot be handled")),
     }
 }
 
-fn fatal(frame: &Frame, what: core::fmt::Arguments<'_>) -> ! {
-    report::failed(format_args!("{what}, at {:#x}, stack {:#x}", frame.rip, frame.rsp))
+fn fatal(frame: &Frame, message: core::fmt::Arguments<'_>) -> ! {
+    report::failed(format_args!("{message}, at {:#x}, stack {:#x}", frame.rip, frame.rsp))
 }

@@ -1,16 +1,14 @@
-//! Ring 3: going there, and what a program says when it panics.
+//! Ring 3: entering it, and the message of a program that panics.
 
-use super::cpu;
+use super::call::{self, system_call};
 use super::cpu::{USER_CODE, USER_DATA};
+use super::frame::Frame;
 use super::instructions::disable_interrupts;
-use super::trap::{self, Frame, call};
-use crate::arena;
-use crate::report;
-use core::arch::asm;
+use super::trap;
 use core::fmt::Write;
 
-/// Where a program's thread begins. It is called with what [`enter`] was given, on a stack of its own, and never
-/// returns.
+/// The entry of a program's thread. It is called with the arguments of [`enter`], on a stack of its own, and
+/// never returns.
 pub type Entry = extern "C" fn(u64, u64, u64, u64) -> !;
 
 const INTERRUPTS_ON: u64 = 0x202;
@@ -19,8 +17,8 @@ unsafe extern "C" {
     fn user_start(frame: *const Frame) -> !;
 }
 
-/// The task that calls goes on in ring 3, at `entry`, on the stack that ends at `stack`, and comes back to ring 0 by
-/// traps and calls only. What it has on its kernel stack is forgotten, not dropped.
+/// Continue the calling task in ring 3, at `entry`, on the stack that ends at `stack`. It returns to ring 0
+/// only by traps and calls. The content of its kernel stack is forgotten, not dropped.
 pub fn enter(entry: Entry, stack: u64, args: [u64; 4]) -> ! {
     let [rdi, rsi, rdx, rcx] = args;
     disable_interrupts();
@@ -33,43 +31,17 @@ pub fn enter(entry: Entry, stack: u64, args: [u64; 4]) -> ! {
         rip: entry as *const () as u64,
         cs: USER_CODE,
         rflags: INTERRUPTS_ON,
-        // As after a call: functions expect to find their return address on an aligned stack.
+        // As after a call: functions expect their return address on an aligned stack.
         rsp: (stack & !15) - 8,
         ss: USER_DATA,
         ..Frame::default()
     };
-    // SAFETY: ring 3 cannot harm the kernel, whatever it starts with; interrupts are off, as the stub wants. The frame
-    // is read off this stack before anything else can be written there.
+    // SAFETY: ring 3 cannot harm the kernel, whatever it starts with; interrupts are off, as the stub
+    // requires. The frame is read from this stack before anything else is written there.
     unsafe { user_start(&frame) }
 }
 
-/// A system call. In ring 3 only.
-///
-/// # Safety
-/// The call does what its number says; memory that it is told of is the program's to give.
-#[inline]
-pub unsafe fn system_call(number: u64, args: [u64; 6]) -> [u64; 2] {
-    let (first, second);
-    // SAFETY: as the caller promises; the kernel keeps all registers but these and the vector registers.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number => first,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            inlateout("rdx") args[2] => second,
-            in("r10") args[3],
-            in("r8") args[4],
-            in("r9") args[5],
-            out("rcx") _,
-            out("r11") _,
-            clobber_abi("C"),
-        );
-    }
-    [first, second]
-}
-
-/// A line of limited length.
+/// Text that is truncated at a fixed length.
 struct TruncatedText {
     bytes: [u8; 400],
     len: usize,
@@ -85,36 +57,11 @@ impl Write for TruncatedText {
     }
 }
 
-/// A program panics: the kernel ends the run. Called in ring 3.
+/// Report a program's panic: the kernel ends the run. Called in ring 3.
 pub fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     let mut text = TruncatedText { bytes: [0; 400], len: 0 };
     let _ = write!(text, "{info}");
-    // SAFETY: the text lies on this thread's stack, and the call does not come back.
+    // SAFETY: the text is on this thread's stack, and the call does not return.
     unsafe { system_call(call::PANIC, [text.bytes.as_ptr() as u64, text.len as u64, 0, 0, 0, 0]) };
     unreachable!("the kernel ends the run")
-}
-
-/// The call by which [`panic()`] gets here. Only what lies in the arena is read: the address is the program's.
-pub(super) fn report_panic(address: u64, len: u64) -> ! {
-    let text = match arena::contains(address, len) {
-        // SAFETY: the arena is mapped, and the kernel reads bytes whatever they are.
-        true => unsafe { core::slice::from_raw_parts(address as *const u8, len as usize) },
-        false => b"a message outside of the arena",
-    };
-    let shown = core::str::from_utf8(text).unwrap_or("a message that is no text");
-    report::failed(format_args!("program on cpu {}: {}", cpu::current().id().0, OneLine(shown)))
-}
-
-/// Text without line ends.
-pub struct OneLine<'a>(pub &'a str);
-
-impl core::fmt::Display for OneLine<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.0.split(['\n', '\r']).enumerate().try_for_each(|(i, part)| {
-            if i > 0 {
-                f.write_str(" ")?;
-            }
-            f.write_str(part)
-        })
-    }
 }

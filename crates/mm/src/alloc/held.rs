@@ -348,14 +348,14 @@ impl<M: Machine> LockedZone<'_, M> {
         } else if order.0 + 1 == PAGEBLOCK_ORDER.0 {
             self.regroup_block(pfn, Mobility::Movable);
         }
-        held.push(&self.base().frames, pfn, order, generation, true);
+        held.push(&self.mmu().frames, pfn, order, generation, true);
         true
     }
 
     /// Search the list of an order, from its tail, those that owe nothing first. What was looked at is put at the
     /// other end.
     fn search(&mut self, order: Order, look: &mut dyn FnMut(Pfn) -> Search) -> (Option<Pfn>, u64) {
-        let frames = &self.base().frames;
+        let frames = &self.mmu().frames;
         let (mut noted, mut looked, mut ends) = (None, 0, false);
         for pending in [false, true] {
             let (mut last, mut count) = (None, 0);
@@ -380,7 +380,7 @@ impl<M: Machine> LockedZone<'_, M> {
 
     /// Search the list of an order from its head. What was looked at is put at the other end if the search stopped.
     fn search_from_head(&mut self, order: Order, look: &mut dyn FnMut(Pfn) -> Search) -> (Option<Pfn>, u64) {
-        let frames = &self.base().frames;
+        let frames = &self.mmu().frames;
         let mut looked = 0;
         for pending in [false, true] {
             let mut count = 0;

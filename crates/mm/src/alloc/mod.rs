@@ -9,11 +9,12 @@
 //! to use and says [`NeedsReclaim`]; the slow path, which stands above reclaim, asks again with the min mark, reclaims,
 //! and decides when memory is out.
 //!
-//! Locks: a CPU's lists, then a zone; both are leaves (7 in [`lock`](crate::lock)). A hot order-0 take and free touch
-//! only the CPU's lists and a few counters that are read without a lock.
+//! Locks: a CPU's lists, then a zone; both are last in the order of [`lock`](crate::lock). A hot order-0 take and free
+//! touch only the CPU's lists and a few counters that are read without a lock.
 //!
 //! A taken folio is handed over as [`Fresh`], which cannot be made elsewhere: a page that left the allocator is known
-//! to have no other user. Debt tags stay in the frames' records on their way through here; nothing sets one yet.
+//! to have no other user. [`tlb::UnmapBatch`](crate::tlb::UnmapBatch) tags the records of frames whose flush waits; the
+//! tags stay there on their way through here, and are paid for before a frame is handed over (`owing`).
 
 mod buddy;
 mod compaction;
@@ -50,7 +51,6 @@ use crate::lock::Lock;
 use crate::machine::{Machine, Scope, Work, ZoneKind};
 use crate::mmu::Mmu;
 use crate::primitive::AtomicU64;
-use crate::published::{self, Published::F5};
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
@@ -87,7 +87,7 @@ pub struct AllocRequest {
 
 impl AllocRequest {
     fn debts(&self) -> Debts {
-        if self.atomic && !published::is(F5) { Debts::UpTo(Generation::NONE) } else { Debts::Allowed }
+        if self.atomic { Debts::UpTo(Generation::NONE) } else { Debts::Allowed }
     }
 }
 

@@ -13,6 +13,7 @@ use std_alloc::vec::Vec;
 mod dense;
 mod exact;
 mod held;
+mod owed;
 
 type TestBase = Mmu<TestMachine>;
 
@@ -249,7 +250,7 @@ fn owe(mmu: &TestBase, space: SpaceId) -> u32 {
     mmu.tlb.switch(mmu, space, Pfn(1));
     mmu.machine.run_on(0);
     mmu.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
-    let mut batch = UnmapBatch::new(mmu.base());
+    let mut batch = UnmapBatch::new(mmu);
     let cleared = Cleared::page(space, Vpn(9), Pfn(0));
     let before = mmu.frames[Pfn(0)].debt();
     let _ = batch.note_cleared(mmu, &mmu.tlb, &cleared);

@@ -396,7 +396,7 @@ impl Lru {
     /// Take a folio off its queue.
     fn unlink<M: Machine>(&self, platform: &Platform<M>, held: &mut LockedVec<'_>, pfn: Pfn, why: Leave) {
         let frame = &platform.frames[pfn];
-        match PolicyKind::of(frame, frame.flags()) {
+        match PolicyKind::that_placed(frame, frame.flags()) {
             PolicyKind::Classic => {
                 let list = ClassicPolicy.leave((held.vec, &mut held.lists), self.folio(frame), why);
                 held.lists.lists[list as usize].remove(&platform.frames, pfn);
