@@ -85,7 +85,7 @@ struct Barrier {
     round: AtomicU32,
 }
 
-/// What a task does between its start and its end: it runs the program (`os::run`) as the task of this number.
+/// What a task runs on its own stack, given the run's state, the task's number and its role.
 pub type Body = fn(&'static RunState, u32, Role);
 
 /// The argument of a new task.
@@ -118,7 +118,7 @@ impl RunState {
         }
     }
 
-    /// Start a task; returns its number in this run.
+    /// Start a task that runs `body`; returns its number in this run.
     pub fn start(&'static self, role: Role, is_process: bool, body: Body) -> Result<u32, Code> {
         // VM, FS, FILES, SIGHAND, THREAD, SYSVSEM; CHILD_CLEARTID wakes the task that joins.
         const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x20_0000;

@@ -279,7 +279,7 @@ impl<P: Program> Os for SimOs<'_, P> {
         let (space, since) = (self.space.0, self.sim.newest());
         // Pages of private files are copied one after the other, while others may store to the file.
         let change = self.begin_change((start, pages));
-        self.make_change(Call::Mlock(addr, len, true), change, |oracle, change, _| {
+        self.make_change(Call::Mlock(addr, len), change, |oracle, change, _| {
             oracle.end_forget(change, Forget::Not);
             oracle.populated(space, start.0, pages, since);
         })

@@ -1,44 +1,154 @@
-//! Commands about traces.
+//! `record`, `import` and `info`: commands for traces.
 
-use super::args::{Format, ImportArgs, InfoArgs, RecordArgs};
 use super::output;
+use crate::document::to_json;
 use crate::engine;
 use crate::error::{Error, Result};
 use crate::{human, interrupt};
-use indicatif::ProgressBar;
+use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use trace::record::Progress;
 
-pub(super) fn record(args: RecordArgs) -> Result<()> {
-    let RecordArgs { output, command, keep, window, duration } = args;
-    interrupt::install()?;
-    // The program has the terminal too, so there is a line only where its output goes elsewhere.
-    let bar = match std::io::stdout().is_terminal() {
-        true => ProgressBar::hidden(),
-        false => ProgressBar::new_spinner(),
-    };
-    let duration = duration.map(Duration::from_secs);
-    let request = engine::RecordRequest { output, command, keep, window, duration };
-    let note = engine::record(request, |Progress { accesses, processes, bytes }| {
-        bar.set_message(format!(
-            "{} accesses by {}, {} so far",
-            human::number(accesses as f64, ""),
-            human::plural(processes as u64, "process", "processes"),
-            human::bytes(bytes as f64)
-        ));
-        bar.tick();
-        !interrupt::requested()
-    });
-    bar.finish_and_clear();
-    let note = note?;
-    if interrupt::requested() {
-        return Err(Error::Interrupted(format!("interrupted; {note}")));
-    }
-    eprintln!("pagefold: {note}");
-    Ok(())
+/// The time for a program to end by itself after Ctrl-C in its terminal, before it is killed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Arguments of `record`.
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// The trace to write; an existing one is replaced only when the recording has succeeded
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Keep the trace even if the program fails (if a signal ends it, the trace is kept in any case)
+    #[arg(long)]
+    keep: bool,
+    /// Pages that the recorder gathers into runs at once; larger makes smaller traces with a coarser order
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    window: Option<u32>,
+    /// End the recording and the program after this time
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    duration: Option<u64>,
+    /// Show progress each second, even if standard error is not a terminal
+    #[arg(long)]
+    progress: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
 }
 
+/// Recordings that can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// valgrind --tool=lackey --trace-mem=yes
+    Lackey,
+}
+
+/// Arguments of `import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The tool that wrote the recording
+    #[arg(long, value_enum)]
+    format: Format,
+    /// The recording
+    #[arg(value_name = "FILE")]
+    input: PathBuf,
+    /// The trace to write; an existing one is replaced only when the import has succeeded
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Arguments of `info`.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// A trace
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// `pagefold record`.
+pub(super) fn record(args: RecordArgs) -> Result<()> {
+    let RecordArgs { output, command, keep, window, duration, progress } = args;
+    interrupt::install()?;
+    let duration = duration.map(Duration::from_secs);
+    // Ctrl-C in a terminal also signals the program.
+    let grace = if std::io::stdin().is_terminal() { GRACE } else { Duration::ZERO };
+    let request = engine::RecordRequest { output, command, keep, window, duration, grace };
+    let mut shown = Shown::new(progress);
+    let made = engine::record(request, |progress| {
+        shown.show(progress);
+        !interrupt::requested()
+    });
+    shown.clear();
+    let made = made?;
+    eprintln!("pagefold: {}", made.note);
+    match made.unfollowed.as_slice() {
+        [] => Ok(()),
+        [first] => Err(Error::Failed(format!("warning: {first}"))),
+        [first, others @ ..] => {
+            let others = human::plural(others.len() as u64, "program", "programs");
+            Err(Error::Failed(format!("warning: {first}; {others} more are missing (pagefold info)")))
+        }
+    }
+}
+
+/// Progress of a recording on standard error: in a terminal one line that changes each second, otherwise a line every
+/// ten seconds, or every second if that is requested.
+struct Shown {
+    begun: Instant,
+    last: Instant,
+    every: Duration,
+    in_place: bool,
+    is_there: bool,
+}
+
+impl Shown {
+    fn new(always: bool) -> Shown {
+        let in_place = std::io::stderr().is_terminal();
+        let every = Duration::from_secs(if in_place || always { 1 } else { 10 });
+        Shown { begun: Instant::now(), last: Instant::now(), every, in_place, is_there: false }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        if self.last.elapsed() < self.every {
+            return;
+        }
+        self.last = Instant::now();
+        let line = line(self.begun.elapsed(), progress);
+        if self.in_place {
+            // Output of the program begins at the start of the line.
+            eprint!("\r\x1b[K{line}\r");
+            self.is_there = true;
+        } else {
+            eprintln!("{line}");
+        }
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.is_there) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn line(elapsed: Duration, progress: Progress) -> String {
+    // Instructions a nanosecond on a CPU of 3 GHz with one instruction a cycle: the program's own speed is unknown.
+    const NATIVE: f64 = 3.0;
+    let Progress { accesses, instructions, cpu_nanos, processes, bytes } = progress;
+    let slower = cpu_nanos as f64 * NATIVE / instructions.max(1) as f64;
+    format!(
+        "pagefold: {} s: {} accesses by {}, {} raw, some {slower:.0} times slower than alone",
+        elapsed.as_secs(),
+        human::number(accesses as f64, ""),
+        human::plural(processes as u64, "process", "processes"),
+        human::bytes(bytes as f64)
+    )
+}
+
+/// `pagefold import`.
 pub(super) fn import(args: &ImportArgs) -> Result<()> {
     let note = match args.format {
         Format::Lackey => engine::import_lackey(&args.input, &args.output)?,
@@ -47,7 +157,28 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
     Ok(())
 }
 
+/// `pagefold info`.
 pub(super) fn info(args: &InfoArgs) -> Result<()> {
     let info = engine::info(&args.file)?;
-    if args.json { output::print(&output::json(&info)?) } else { output::print(&crate::info::render(&info)) }
+    if args.json { output::print(&to_json(&info)?) } else { output::print(&crate::info::render(&info)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_one_line() {
+        let progress = Progress {
+            accesses: 12_000_000,
+            instructions: 20_000_000,
+            cpu_nanos: 300_000_000,
+            processes: 2,
+            bytes: 1 << 20,
+        };
+        assert_eq!(
+            line(Duration::from_millis(3700), progress),
+            "pagefold: 3 s: 12.0 M accesses by 2 processes, 1 MiB raw, some 45 times slower than alone"
+        );
+    }
 }

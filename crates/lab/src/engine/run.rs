@@ -10,136 +10,73 @@ use crate::record::{
 use crate::replay;
 use crate::tree::{Share, Tree};
 use machine_sim::{
-    BoundLevel, BoundReport, CauseCount, Fragmentation, Fragmented, GroupOutcome, GroupSpec, MemoryState,
-    OptimumReport, Outcome, ProfileNode, RunConfig, RunError, Visit, Visited, ZoneState,
+    BoundLevel, BoundReport, CauseCount, Fragmented, GroupOutcome, MemoryState, OptimumReport, Outcome,
+    ProfileNode, RunConfig, RunError, Visited, ZoneState,
 };
-use mm::knobs::Knob;
 use mm::reclaim::CommandError;
 use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use std::collections::BTreeMap;
 
-/// One run.
-pub struct Run<'a> {
-    /// On what.
-    pub machine: &'a Machine,
-    /// What.
-    pub program: &'a Program,
-    /// Bytes of memory; `None` for all that the machine has.
-    pub memory: Option<u64>,
-    /// The state of memory to begin with; `None`: the machine's own.
-    pub fragment: Option<&'a Fragmentation>,
-    /// Control groups besides the machine's own.
-    pub groups: &'a [GroupSpec],
-    /// Knobs that differ from their defaults; later ones win.
-    pub knobs: &'a [(Knob, u64)],
-    /// The seed.
-    pub seed: u64,
-    /// Check every load?
-    pub verify: bool,
-    /// Count what any safe policy would need?
-    pub bound: bool,
-    /// Count the fewest refaults that there could be?
-    pub optimum: bool,
-    /// Count the fewest pages that compactions must move?
-    pub moves: bool,
-    /// Hold placement in tiers against the best there could be?
-    pub placement: bool,
-    /// Stop CPUs in the middle of their work, at one point in so many?
-    pub preempt: Option<u32>,
-    /// Keep a tree of where CPU time went?
-    pub profile_tree: bool,
-    /// Looks at generations.
-    pub visits: &'a [Visit],
+impl Machine {
+    /// A run on this machine with every option at its default.
+    pub fn config(&self) -> RunConfig {
+        RunConfig::new(self.spec.clone())
+    }
 }
 
-impl<'a> Run<'a> {
-    /// On all of the machine's memory, with knobs at their defaults, seed 1, and nothing more counted than always.
-    pub fn new(machine: &'a Machine, program: &'a Program) -> Run<'a> {
-        Run {
-            machine,
-            program,
-            memory: None,
-            fragment: None,
-            groups: &[],
-            knobs: &[],
-            seed: 1,
-            verify: false,
-            bound: false,
-            optimum: false,
-            moves: false,
-            placement: false,
-            preempt: None,
-            profile_tree: false,
-            visits: &[],
-        }
-    }
-
-    /// Do it, for the column `profile`; a failure names `command`, which does it again.
-    pub fn replayable(&self, profile: &str, command: String) -> Result<RunRecord> {
-        let record = replay::guarded(command.clone(), || self.carry_out(profile));
+impl Program {
+    /// Run the program for the column `profile`. A failure names `command`, which replays it.
+    pub fn replayable(&self, config: &RunConfig, profile: &str, command: String) -> Result<RunRecord> {
+        let record = replay::guarded(command.clone(), || self.measure(config, profile));
         record.map_err(|error| match error {
             Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
             other => other,
         })
     }
 
-    /// Do it, for the column `profile`.
-    pub fn carry_out(&self, profile: &str) -> Result<RunRecord> {
-        let mut config = RunConfig::new(self.machine.spec.clone());
-        config.memory = self.memory;
-        config.fragment = self.fragment.cloned();
-        config.groups = self.groups.to_vec();
-        config.knobs = self.knobs.to_vec();
-        config.seed = self.seed;
-        config.verify = self.verify;
-        config.bound = self.bound;
-        config.optimum = self.optimum;
-        config.moves = self.moves;
-        config.placement = self.placement;
-        config.preempt = self.preempt;
-        config.profile = self.profile_tree;
-        config.visits = self.visits.to_vec();
-        let (outcome, mut warnings) = self.program.run(&config)?;
-        if !self.program.may_be_oom_killed() {
-            self.finished(&outcome)?;
+    /// Run the program for the column `profile`.
+    pub fn measure(&self, config: &RunConfig, profile: &str) -> Result<RunRecord> {
+        let (outcome, mut warnings) = self.run(config)?;
+        if !self.may_be_oom_killed() {
+            finished(config, &outcome)?;
         }
-        warnings.extend(self.memory.filter(|_| reclaimed(&outcome) == 0).map(|memory| {
+        warnings.extend(config.memory.filter(|_| reclaimed(&outcome) == 0).map(|memory| {
             format!("nothing was reclaimed: what the program uses fits in {}", human::bytes(memory as f64))
         }));
-        let covered = self.program.covered(&outcome);
-        Ok(RunRecord { covered, ..record(profile, self.seed, &outcome, warnings) })
-    }
-
-    /// A run whose program was killed half-way measured something else.
-    fn finished(&self, outcome: &Outcome) -> Result<()> {
-        let memory = human::bytes(self.memory.unwrap_or_else(|| self.machine.memory()) as f64);
-        if let Some(oom) = outcome.oom.first() {
-            if let Some(error) = out_of_group(outcome, oom.rss * PAGE_SIZE) {
-                return Err(error);
-            }
-            let swap = if self.machine.spec.swap().is_some() { "" } else { " (this machine has no swap)" };
-            return Err(Error::Input(format!(
-                "{memory} of memory are too small to run this program: it ran out of memory with {} resident{swap}; give \
-                 more with --memory",
-                human::bytes((oom.rss * PAGE_SIZE) as f64)
-            )));
-        }
-        match outcome.signals.first() {
-            Some(signal) => Err(Error::Failed(format!("the program was ended by a signal: {signal}"))),
-            None => Ok(()),
-        }
+        let covered = self.covered(&outcome);
+        Ok(RunRecord { covered, ..record(profile, config.seed, &outcome, warnings) })
     }
 }
 
-/// Pages that were reclaimed, for the limits of groups, too.
+/// Refuse a run whose program was killed: it measured something else.
+fn finished(config: &RunConfig, outcome: &Outcome) -> Result<()> {
+    if let Some(oom) = outcome.oom.first() {
+        if let Some(error) = out_of_group(outcome, oom.rss * PAGE_SIZE) {
+            return Err(error);
+        }
+        let memory = human::bytes(config.memory.unwrap_or_else(|| config.machine.memory()) as f64);
+        let swap = if config.machine.swap().is_some() { "" } else { " (this machine has no swap)" };
+        return Err(Error::Input(format!(
+            "{memory} of memory are too small to run this program: it ran out of memory with {} resident{swap}; give \
+             more with --memory",
+            human::bytes((oom.rss * PAGE_SIZE) as f64)
+        )));
+    }
+    match outcome.signals.first() {
+        Some(signal) => Err(Error::Failed(format!("the program was ended by a signal: {signal}"))),
+        None => Ok(()),
+    }
+}
+
+/// Pages that were reclaimed, including reclaim for the limits of groups.
 fn reclaimed(outcome: &Outcome) -> u64 {
     let of_node = [Stat::PgstealKswapd, Stat::PgstealDirect].map(|stat| outcome.stat(stat).max(0) as u64);
     let of_groups = outcome.groups.iter().filter_map(|group| group.value("pgsteal"));
     of_node.into_iter().chain(of_groups).sum()
 }
 
-/// Why the program has ended, if a group's limit has ended it.
+/// The error for a program that the limit of a control group killed.
 fn out_of_group(outcome: &Outcome, rss: u64) -> Option<Error> {
     let of =
         |name: &'static str| move |group: &&GroupOutcome| group.value(name).is_some_and(|value| value > 0);
@@ -155,7 +92,7 @@ fn out_of_group(outcome: &Outcome, rss: u64) -> Option<Error> {
     )))
 }
 
-/// The simulator's errors as the shell is told them.
+/// Turn an error of the simulator into one of the command.
 pub(super) fn explain(error: RunError) -> Error {
     match error {
         RunError::Input(why) => Error::Input(why),
@@ -237,7 +174,7 @@ fn fragmented(made: &Fragmented) -> FragmentedRecord {
     }
 }
 
-/// The groups' names, in their order.
+/// Names of the mobility groups, in order.
 const MOBILITIES: [&str; 3] = ["unmovable", "movable", "reclaimable"];
 
 fn lru_gen(visited: &Visited) -> LruGenRecord {

@@ -1,4 +1,4 @@
-//! Traces: made, imported, looked at.
+//! Recording, importing and reading traces.
 
 use crate::error::{Error, Result};
 use crate::human;
@@ -6,25 +6,37 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trace::record::{Progress, RecordError, RecordOptions, record_watched};
 
-/// What to record.
+/// A recording to make.
 #[derive(Debug)]
 pub struct RecordRequest {
     /// The trace to write.
     pub output: PathBuf,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Keep the trace of a program that failed?
+    /// Whether the trace of a program that failed is kept.
     pub keep: bool,
-    /// Pairs of page and mode that the recorder gathers into runs; `None`: the usual number.
+    /// Pairs of page and mode that the recorder gathers into runs; `None`: the default.
     pub window: Option<u32>,
-    /// End the recording after so long.
+    /// The recording ends after this time.
     pub duration: Option<Duration>,
+    /// The time for the program to end by itself then.
+    pub grace: Duration,
 }
 
-/// Record a program; returns a sentence about the result. `go_on` is told how far it is, and may end it.
-pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -> Result<String> {
+/// A finished recording.
+#[derive(Debug)]
+pub struct Recorded {
+    /// A sentence about it.
+    pub note: String,
+    /// Parts that could not be recorded, a sentence each.
+    pub unfollowed: Vec<String>,
+}
+
+/// Record a program. `go_on` gets the progress and ends the recording by returning false.
+pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -> Result<Recorded> {
     let mut options = RecordOptions::new(request.output, request.command);
     options.keep = request.keep;
+    options.grace = request.grace;
     if let Some(window) = request.window {
         options.window = window;
     }
@@ -32,17 +44,11 @@ pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -
     let in_time = || request.duration.is_none_or(|duration| begun.elapsed() < duration);
     let made = record_watched(&options, &mut |progress| go_on(progress) && in_time())
         .map_err(|error: RecordError| Error::Input(error.to_string()))?;
-    if made.program.file_name() != Path::new(&options.command[0]).file_name() {
-        eprintln!(
-            "pagefold: note: what {} starts was recorded: {}",
-            options.command[0],
-            made.program.display()
-        );
-    }
-    for warning in &made.header.warnings {
+    for warning in made.header.warnings.iter().filter(|warning| !made.unfollowed.contains(warning)) {
         eprintln!("pagefold: note: {warning}");
     }
-    Ok(sentence(&options.output, &made.header, made.file_len))
+    let note = sentence(&options.output, &made.header, made.file_len);
+    Ok(Recorded { note, unfollowed: made.unfollowed })
 }
 
 fn sentence(path: &Path, header: &trace::Header, bytes: u64) -> String {
@@ -57,14 +63,14 @@ fn sentence(path: &Path, header: &trace::Header, bytes: u64) -> String {
     )
 }
 
-/// Import lackey's output; returns a sentence about the result.
+/// Import lackey's output; return a sentence about the result.
 pub fn import_lackey(input: &Path, output: &Path) -> Result<String> {
     let header = trace::import::lackey(input, output).map_err(|error| Error::Input(error.to_string()))?;
     let bytes = std::fs::metadata(output).map_err(|error| Error::file("read", output, error))?.len();
     Ok(sentence(output, &header, bytes))
 }
 
-/// What is in a trace.
+/// The contents of a trace.
 pub fn info(path: &Path) -> Result<trace::Info> {
     let input = |error: trace::TraceError| Error::Input(error.to_string());
     trace::Info::read(&trace::Reader::open(path).map_err(input)?).map_err(input)

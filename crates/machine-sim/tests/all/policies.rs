@@ -2,12 +2,12 @@
 
 use machine_sim::{MachineSpec, RunConfig, check_policy, run};
 use mm::knobs::Knob;
-use mm::policy::{RIVALS, hostile::HOSTILE};
+use mm::policy::{RIVALS, Rival, hostile::HOSTILE};
 use program::builtin;
 
 #[test]
 fn example_policies_are_safe() {
-    for (name, make) in RIVALS {
+    for Rival { name, make, .. } in RIVALS {
         check_policy(*make, 0..2).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }

@@ -1,0 +1,70 @@
+//! From what a sweep runs to cells that are ready to run.
+
+use super::plan::{Sweep, What};
+use crate::cell::Cell;
+use crate::engine::{Machine, Program, RunConfig};
+use crate::error::{Error, Result};
+use crate::profile::{Profile, parse_setting};
+use crate::size::Memory;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Machines and programs by name: cells that name the same share one.
+#[derive(Default)]
+pub struct Catalog {
+    machines: BTreeMap<String, Arc<Machine>>,
+    programs: BTreeMap<String, Arc<Program>>,
+}
+
+impl Catalog {
+    /// The machine of this name.
+    pub fn machine(&mut self, name: &str) -> Result<Arc<Machine>> {
+        shared(&mut self.machines, name, Machine::find)
+    }
+
+    /// The program of this name.
+    pub fn program(&mut self, name: &str) -> Result<Arc<Program>> {
+        shared(&mut self.programs, name, Program::find)
+    }
+
+    /// The cells of a sweep, in the order of [`Sweep::whats`]; an error comes with the index of what is wrong.
+    pub fn cells(&mut self, sweep: &Sweep) -> Result<Vec<Cell>, (usize, Error)> {
+        sweep
+            .whats
+            .iter()
+            .enumerate()
+            .map(|(at, what)| self.cell(what).map_err(|error| (at, error)))
+            .collect()
+    }
+
+    fn cell(&mut self, what: &What) -> Result<Cell> {
+        let machine = self.machine(&what.machine)?;
+        let program = self.program(&what.program)?;
+        let memory: Option<Memory> =
+            what.memory.as_deref().map(str::parse).transpose().map_err(bad_memory)?;
+        let memory = memory.map(|memory| memory.resolve(program.peak_live()));
+        let settings = what.set.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
+        let fragment = what.fragment.as_deref().map(str::parse).transpose().map_err(Error::Input)?;
+        let profile = Profile::parse(&what.profile, &settings)?;
+        let mut cell = Cell::new((&what.program, program), (&what.machine, machine), profile);
+        cell.config = RunConfig { memory, fragment, verify: what.verify, ..cell.config };
+        Ok(cell)
+    }
+}
+
+fn bad_memory(why: String) -> Error {
+    Error::Input(format!("memory: {why}"))
+}
+
+fn shared<T>(
+    known: &mut BTreeMap<String, Arc<T>>,
+    name: &str,
+    find: impl Fn(&str) -> Result<T>,
+) -> Result<Arc<T>> {
+    if let Some(found) = known.get(name) {
+        return Ok(found.clone());
+    }
+    let found = Arc::new(find(name)?);
+    known.insert(name.to_owned(), found.clone());
+    Ok(found)
+}

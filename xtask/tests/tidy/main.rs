@@ -1,0 +1,15 @@
+//! The rules of the house that a compiler does not check. Each has a short name that reviews can cite; CONTRIBUTING.md
+//! lists them. What broke a rule when it was made is in a list that can only shrink (`ratchet`).
+
+mod circles;
+mod files;
+mod floors;
+mod functions;
+mod links;
+mod phrases;
+mod project;
+mod prose;
+mod ratchet;
+mod type_names;
+mod visibility;
+mod width;
