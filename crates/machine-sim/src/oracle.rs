@@ -161,7 +161,7 @@ impl Oracle {
     // --- spaces ---
 
     pub(crate) fn create_space(&mut self, space: u32) {
-        self.spaces.insert(space, Space::default());
+        self.add_space(space, Space::default());
     }
 
     /// `child` was copied from `parent`. Pages stored to after `since`, when the copy began, may have either content.
@@ -172,11 +172,18 @@ impl Oracle {
                 *page = Private::Any;
             }
         }
-        self.spaces.insert(child, copy);
+        self.add_space(child, copy);
+    }
+
+    fn add_space(&mut self, number: u32, space: Space) {
+        assert!(
+            self.spaces.insert(number, space).is_none(),
+            "space {number} must not exist when it is created"
+        );
     }
 
     pub(crate) fn exit(&mut self, space: u32) {
-        self.spaces.remove(&space);
+        assert!(self.spaces.remove(&space).is_some(), "space {space} must exist until its last task ends");
     }
 
     /// A new mapping.
@@ -434,21 +441,11 @@ impl Oracle {
     // --- accesses ---
 
     fn is_pending(&self, space: u32, page: u64, region: Option<(u64, Region)>) -> bool {
-        if self.pending.is_empty() {
-            return false;
-        }
-        self.pending.iter().any(|call| call.place.is_in_space(space, page))
-            || matches!(region, Some((start, Region { backing: Backing::File { file, offset, .. }, .. }))
-                if self.is_file_pending(file, page - start + offset))
+        self.pending.iter().any(|call| call.place.covers(space, page, region))
     }
 
     fn was_pending(&self, space: u32, page: u64, region: Option<(u64, Region)>, since: Moment) -> bool {
-        let here = |place: &Place| {
-            place.is_in_space(space, page)
-                || matches!(region, Some((start, Region { backing: Backing::File { file, offset, .. }, .. }))
-                    if place.is_in_file(file, page - start + offset))
-        };
-        self.ended_since(since).is_none_or(|mut places| places.any(here))
+        self.ended_since(since).is_none_or(|mut places| places.any(|place| place.covers(space, page, region)))
     }
 
     fn region(&self, space: u32, page: u64) -> Option<(u64, Region)> {
@@ -631,6 +628,13 @@ impl Oracle {
 }
 
 impl Place {
+    /// Whether this is a page of a space, or that page of the file which is mapped there.
+    fn covers(&self, space: u32, page: u64, region: Option<(u64, Region)>) -> bool {
+        self.is_in_space(space, page)
+            || matches!(region, Some((start, Region { backing: Backing::File { file, offset, .. }, .. }))
+                if self.is_in_file(file, page - start + offset))
+    }
+
     fn is_in_space(&self, space: u32, page: u64) -> bool {
         matches!(*self, Place::Space(id, start, end) if id == space && (start..end).contains(&page))
     }

@@ -208,7 +208,7 @@ impl Profiler {
 
     /// Whether to ignore what happens from now on.
     pub(crate) fn mute(&self, muted: bool) {
-        self.muted.set(muted);
+        assert_ne!(self.muted.replace(muted), muted, "work without accounting must not nest");
     }
 
     /// The current tree; `user` is the CPU time of programs themselves.

@@ -350,6 +350,11 @@ impl Sched {
             let now = self.clocks[cpu].get();
             self.queues[cpu].slice_end = now + SLICE;
             let task = &mut self.tasks[next as usize];
+            assert_eq!(
+                task.state,
+                State::Ready,
+                "task {next} must be ready to run on CPU {cpu}, and run on no other"
+            );
             (task.state, task.cpu, task.since) = (State::Running, cpu, now);
         }
         let task = self.queues[cpu].current?;
@@ -392,7 +397,8 @@ impl Sched {
         self.note_busy(cpu);
     }
 
-    fn limit(&self, cpu: usize) -> u64 {
+    /// How far the CPU may run.
+    pub(crate) fn limit(&self, cpu: usize) -> u64 {
         let others = self.busy.iter().filter(|&other| other != cpu);
         let second = others.map(|other| self.clocks[other].get()).min();
         let limit = second.map_or(u64::MAX, |clock| clock.saturating_add(QUANTUM)).min(self.next_event());
@@ -406,14 +412,10 @@ impl Sched {
     /// task lets them.
     pub(crate) fn keep(&mut self, cpu: usize) {
         let queue = &mut self.queues[cpu];
+        assert!(queue.current.is_some(), "CPU {cpu} must run a task to stop in it");
         queue.kept = true;
         // The end of the slice must not stop the task again at once.
         queue.slice_end = queue.slice_end.max(self.clocks[cpu].get() + QUANTUM);
-    }
-
-    /// The limit of a running CPU after a change.
-    pub(crate) fn limit_now(&self, cpu: usize) -> u64 {
-        self.limit(cpu)
     }
 
     /// Whether the CPU is idle. An idle CPU first tries to take a waiting task from the longest queue.
@@ -452,7 +454,9 @@ impl Sched {
 
     /// Whether there was a wake-up since the ticket was drawn.
     pub(crate) fn is_stale(&self, ticket: Ticket) -> bool {
-        self.mark(Key::Mm(ticket.key)) != ticket.mark
+        let mark = self.mark(Key::Mm(ticket.key));
+        assert!(ticket.mark <= mark, "a ticket of {:?} must be drawn before its wait", ticket.key);
+        ticket.mark != mark
     }
 
     /// The task that runs on `cpu` sleeps. The caller must suspend it.
@@ -528,6 +532,7 @@ impl Sched {
             _ => idle.min_by_key(|&cpu| (self.nodes[cpu] != home, cpu)).unwrap_or(last),
         };
         let state = &mut self.tasks[task as usize];
+        assert!(matches!(state.state, State::Blocked(_)), "task {task} must sleep to be woken");
         *state = Task { cpu, state: State::Ready, ready_at: now, woken, ..*state };
         self.queues[cpu].waiting.push_front(task);
         self.note_busy(cpu);

@@ -31,6 +31,12 @@ impl Tables {
         }
     }
 
+    /// The number of frames.
+    #[inline]
+    pub(crate) fn frames(&self) -> usize {
+        self.slots.len()
+    }
+
     /// The table in `pfn`, if the frame holds one.
     #[inline]
     pub(crate) fn get(&self, pfn: Pfn) -> Option<&TablePage> {

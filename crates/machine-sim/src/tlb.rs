@@ -230,25 +230,24 @@ impl Tlb {
     /// Look a page up in the first-level data TLB.
     #[inline]
     pub fn data(&self, vpn: Vpn) -> Option<Cached> {
-        match self.l1d.get(self.key(vpn.0)) {
-            Some(data) => Some(Cached(data)),
-            None if self.large.get() => self.first_large(&self.l1d_large, vpn),
-            None => None,
-        }
+        self.look_up(&self.l1d, &self.l1d_large, vpn)
     }
 
     /// Look a page up in the first-level instruction TLB.
     #[inline]
     pub fn instruction(&self, vpn: Vpn) -> Option<Cached> {
-        match self.l1i.get(self.key(vpn.0)) {
-            Some(data) => Some(Cached(data)),
-            None if self.large.get() => self.first_large(&self.l1i_large, vpn),
-            None => None,
-        }
+        self.look_up(&self.l1i, &self.l1i_large, vpn)
     }
 
-    fn first_large(&self, array: &Array, vpn: Vpn) -> Option<Cached> {
-        array.get(self.large_key(vpn.0)).map(|data| Cached(data).offset_by(vpn.0 & 511))
+    #[inline]
+    fn look_up(&self, small: &Array, large: &Array, vpn: Vpn) -> Option<Cached> {
+        match small.get(self.key(vpn.0)) {
+            Some(data) => Some(Cached(data)),
+            None if self.large.get() => {
+                large.get(self.large_key(vpn.0)).map(|data| Cached(data).offset_by(vpn.0 & 511))
+            }
+            None => None,
+        }
     }
 
     /// Look a page up in the second level, and fill the first level from it.

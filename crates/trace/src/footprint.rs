@@ -62,6 +62,10 @@ impl Maps {
     fn insert(&mut self, start: u64, end: u64, kind: Kind) {
         self.remove(start, end);
         if start < end {
+            debug_assert!(
+                self.0.range(start..end).next().is_none(),
+                "mappings of one process must not overlap"
+            );
             self.0.insert(start, (end, kind));
         }
     }

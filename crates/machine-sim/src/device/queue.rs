@@ -34,9 +34,9 @@ const LOOK_BACK: usize = 8;
 pub(crate) struct Request {
     /// In block order, each with the CPU that submitted it.
     parts: VecDeque<(Io, usize)>,
-    pages: u32,
+    pub(super) pages: u32,
     /// When the last part was submitted.
-    since: u64,
+    pub(super) since: u64,
 }
 
 impl Request {
@@ -69,14 +69,6 @@ impl Request {
 
     pub(super) fn end(&self) -> u64 {
         self.first() + self.pages as u64
-    }
-
-    pub(super) fn pages(&self) -> u32 {
-        self.pages
-    }
-
-    pub(super) fn since(&self) -> u64 {
-        self.since
     }
 
     /// Join `other`, if it has the same direction and device and its blocks are adjacent.

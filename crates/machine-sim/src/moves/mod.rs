@@ -57,7 +57,7 @@ pub(crate) struct Whole {
 pub(crate) struct Moves {
     /// By the task that compacts: the minimum for the compaction that it has begun.
     begun: HashMap<TaskId, Option<Fewest>>,
-    report: MovesReport,
+    pub(crate) report: MovesReport,
     zone: Vec<Cell>,
     /// How long allocations of large folios took.
     pub(crate) latency: Latency,
@@ -104,10 +104,6 @@ impl Moves {
                 whole.moved += moved;
             }
         }
-    }
-
-    pub(crate) fn report(&self) -> MovesReport {
-        self.report
     }
 
     /// Copy the state of the zone's frames. The copy begins at a frame that is aligned to every order.

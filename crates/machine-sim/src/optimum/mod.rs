@@ -234,6 +234,7 @@ impl Optimum {
 
     fn allocated(&mut self, pfn: Pfn) {
         let frame = &mut self.frames[pfn.index()];
+        assert!(!frame.in_use, "frame {pfn} must be free to be allocated");
         if frame.page == COPY {
             self.copies.remove(&pfn.0);
         }
