@@ -20,7 +20,7 @@ impl Copy {
         let _ = fs::remove_dir_all(&copy.root);
         for name in crates {
             let (from, to) = (Path::new(PROJECT).join("crates").join(name), copy.path("crates").join(name));
-            for folder in ["src", "machines"].iter().filter(|folder| from.join(folder).exists()) {
+            for folder in ["src", "benches", "machines"].iter().filter(|folder| from.join(folder).exists()) {
                 copy_tree(&from.join(folder), &to.join(folder));
             }
             for file in ["Cargo.toml", "clippy.toml"].iter().filter(|file| from.join(file).exists()) {
