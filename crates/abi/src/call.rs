@@ -146,7 +146,8 @@ macro_rules! calls {
         }
 
         impl Call<'_> {
-            /// Number and arguments. `hold` copies a text to a place where the kernel can read it, and returns the place.
+            /// Number and arguments. `hold` copies a text to a place where the kernel can read it, and returns the
+            /// place.
             #[inline]
             pub fn encode(self, mut hold: impl FnMut(&str) -> Buffer) -> (u64, [u64; 6]) {
                 let mut to = Writer { words: [0; 6], at: 0, hold: &mut hold };
@@ -160,8 +161,8 @@ macro_rules! calls {
                 (number, to.words)
             }
 
-            /// The call that the registers hold. Its buffers must be in `arena`. Registers beyond the call's arguments are
-            /// ignored.
+            /// The call that the registers hold. Its buffers must be in `arena`. Registers beyond the call's arguments
+            /// are ignored.
             #[inline]
             pub fn decode(number: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call<'static>, Errno> {
                 let mut from = Reader { words: args, at: 0, arena };
@@ -296,8 +297,8 @@ calls! {
     /// Move the process's pages on nodes of one set to nodes of another (bit n: node n); the value is the number of
     /// pages that could not be moved.
     0x1012 "migrate_pages" MigratePages(from: u64, to: u64),
-    /// Set the memory policy of a range and, if `moving`, migrate its pages; the value is the number of pages that could
-    /// not be migrated.
+    /// Set the memory policy of a range and, if `moving`, migrate its pages; the value is the number of pages that
+    /// could not be migrated.
     0x1013 "mbind" Mbind(addr: u64, len: u64, policy: MemPolicy, moving: bool),
     /// Set the memory policy of this process.
     0x1014 "set_mempolicy" SetMempolicy(policy: MemPolicy),

@@ -1,9 +1,9 @@
 //! The vocabulary of system calls: their arguments and results, declared once for programs, kernels and traces.
 //!
-//! Programs make the calls (`program`), kernels carry them out (on the simulated machine, on the booted one, Linux), the
-//! memory manager gives them their meaning, and traces record them. Advice, policies and errors have Linux's numbers, as
-//! have the calls that Linux has in the same form. A value also has a *code*, its position in its table. Older traces
-//! hold codes, so rows are only added at the end.
+//! Programs make the calls (`program`), kernels carry them out (on the simulated machine, on the booted one, Linux),
+//! the memory manager gives them their meaning, and traces record them. Advice, policies and errors have Linux's
+//! numbers, as have the calls that Linux has in the same form. A value also has a *code*, its position in its table.
+//! Older traces hold codes, so rows are only added at the end.
 //!
 //! This crate knows nothing of memory management and depends on no other crate of the project.
 #![no_std]
