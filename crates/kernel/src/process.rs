@@ -249,6 +249,10 @@ mod tests {
         assert_eq!(process.close(9), Err(Errno::BadF));
     }
 
+    #[allow(
+        clippy::arc_with_non_send_sync,
+        reason = "in the one-threaded form a process stays on its thread"
+    )]
     fn task() -> Task {
         let process = Arc::new(Process::new(3, SpaceId(0), Descriptors::default()));
         process.enter();

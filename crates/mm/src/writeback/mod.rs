@@ -2,7 +2,7 @@
 //!
 //! A page becomes dirty in the cache ([`Cache::mark_dirty`](crate::cache::Cache::mark_dirty)) and is written by one of
 //! - the flusher, a daemon: when more than the background share of memory is dirty, when pages have been dirty for too
-//! long, or when reclaim finds only dirty pages;
+//!   long, or when reclaim finds only dirty pages;
 //! - a call that asks for it: fsync, msync.
 //!
 //! Tasks that dirty pages faster than the device writes them are throttled ([`balance_dirty`]): gently while the
