@@ -1,8 +1,8 @@
 //! A folio's life: how it is allocated, locked, split, replaced and dropped, whatever its size.
 //!
 //! - *Allocated* (here): charged to a group, with one reference and no owner yet.
-//! - *Dropped* ([`Memory::put`] and its variants): dropping the last reference frees the folio. References held by entries
-//!   are dropped after the flush.
+//! - *Dropped* ([`Memory::put`] and its variants): dropping the last reference frees the folio. References held by
+//!   entries are dropped after the flush.
 //! - *Locked* ([`Memory::lock_folio`]): its owner and index, its size, and its place in a cache and in swap do not
 //!   change while the caller holds the lock.
 //! - *Split* ([`MmCore::split_folio`](crate::mm_core::MmCore::split_folio)): anonymous folios while mapped, file folios
