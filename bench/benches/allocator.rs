@@ -1,8 +1,8 @@
-//! Page allocation: ours beside the crate `buddy_system_allocator`, on 1 Mi frames (4 GiB).
+//! Page allocation: Pagefold's allocator and the crate `buddy_system_allocator`, on 1 Mi frames (4 GiB).
 //!
-//! `pair` takes and frees one block; `bulk` takes 1000 pages and frees them, newest first; `random` replaces a random
-//! one of 100 000 held pages. Each sample is many iterations, so the clock's own cost does not show. Times are for one
-//! pair, or one replacement; for `bulk`, see the items per second.
+//! `pair` allocates and frees one block; `bulk` allocates 1000 pages and frees them, newest first; `random`
+//! replaces a random one of 100 000 allocated pages. Each sample has many iterations, so that the clock's own
+//! cost does not matter. Times are for one pair, or one replacement; for `bulk`, see the items per second.
 #![forbid(unsafe_code)]
 
 use bench::IdleMachine;
@@ -23,9 +23,9 @@ fn main() {
 
 const FRAMES: u32 = 1 << 20;
 const BULK: usize = 1000;
-const HELD: usize = 100_000;
+const ALLOCATED: usize = 100_000;
 
-/// What is compared: take and free 2^order frames.
+/// The compared interface: allocate and free 2^order frames.
 trait Frames {
     fn new() -> Self;
     fn take(&mut self, order: u8) -> u32;
@@ -33,15 +33,15 @@ trait Frames {
 }
 
 struct Pagefold {
-    base: Mmu<IdleMachine>,
+    mmu: Mmu<IdleMachine>,
     allocator: Allocator,
 }
 
 impl Frames for Pagefold {
     fn new() -> Self {
-        let base = Mmu::new(IdleMachine::new(FRAMES), Knobs::default());
-        let allocator = Allocator::new(&base).expect("one zone from frame 0");
-        Pagefold { base, allocator }
+        let mmu = Mmu::new(IdleMachine::new(FRAMES), Knobs::default());
+        let allocator = Allocator::new(&mmu).expect("a machine with one zone must be accepted");
+        Pagefold { mmu, allocator }
     }
 
     #[inline]
@@ -58,16 +58,16 @@ impl Frames for Pagefold {
             among: Nodes::ALL,
         };
         self.allocator
-            .take(&self.base, black_box(&request), Watermark::Low)
-            .expect("memory is left")
+            .take(&self.mmu, black_box(&request), Watermark::Low)
+            .expect("memory must be free")
             .into_pfn()
             .0
     }
 
     #[inline]
     fn free(&mut self, frame: u32, _order: u8) {
-        assert!(self.base.frames[Pfn(frame)].put(1));
-        self.allocator.free(&self.base, &[Pfn(frame)]);
+        assert!(self.mmu.frames[Pfn(frame)].put(1));
+        self.allocator.free(&self.mmu, &[Pfn(frame)]);
     }
 }
 
@@ -80,7 +80,7 @@ impl Frames for FrameAllocator {
 
     #[inline]
     fn take(&mut self, order: u8) -> u32 {
-        self.alloc(black_box(1 << order)).expect("memory is left") as u32
+        self.alloc(black_box(1 << order)).expect("memory must be free") as u32
     }
 
     #[inline]
@@ -98,7 +98,7 @@ impl Frames for LockedFrameAllocator {
 
     #[inline]
     fn take(&mut self, order: u8) -> u32 {
-        self.lock().alloc(black_box(1 << order)).expect("memory is left") as u32
+        self.lock().alloc(black_box(1 << order)).expect("memory must be free") as u32
     }
 
     #[inline]
@@ -119,12 +119,12 @@ fn pair<A: Frames>(bencher: Bencher, order: u8) {
 #[divan::bench(types = [Pagefold, FrameAllocator, LockedFrameAllocator], sample_size = 8)]
 fn bulk<A: Frames>(bencher: Bencher) {
     let mut allocator = A::new();
-    let mut held = Vec::with_capacity(BULK);
+    let mut allocated = Vec::with_capacity(BULK);
     bencher.counter(ItemsCount::new(BULK)).bench_local(|| {
         for _ in 0..BULK {
-            held.push(allocator.take(0));
+            allocated.push(allocator.take(0));
         }
-        while let Some(frame) = held.pop() {
+        while let Some(frame) = allocated.pop() {
             allocator.free(frame, 0);
         }
     });
@@ -134,9 +134,9 @@ fn bulk<A: Frames>(bencher: Bencher) {
 fn random<A: Frames>(bencher: Bencher) {
     let mut allocator = A::new();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
-    let mut held: Vec<u32> = (0..HELD).map(|_| allocator.take(0)).collect();
+    let mut allocated: Vec<u32> = (0..ALLOCATED).map(|_| allocator.take(0)).collect();
     bencher.bench_local(|| {
-        let slot = &mut held[random.random_range(0..HELD)];
+        let slot = &mut allocated[random.random_range(0..ALLOCATED)];
         allocator.free(*slot, 0);
         *slot = allocator.take(0);
     });

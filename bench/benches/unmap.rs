@@ -1,8 +1,9 @@
-//! Unmapping: what the memory manager does for each page, `rmap.batch` off against on.
+//! Unmapping: the memory manager's work for each page, with `rmap.batch` off and on.
 //!
-//! `reclaim` takes the entries of folios away that make up 2 MiB of a file mapped privately, folio by folio; `process`
-//! unmaps the same range with madvise, and frees the folios; `anonymous` does it with single anonymous pages that were
-//! faulted in. An item is a page: its time is the inverse of the items per second. What maps the pages is not measured.
+//! `reclaim` unmaps the folios of 2 MiB of a privately mapped file, folio by folio; `process` unmaps the same
+//! range with madvise, and frees the folios; `anonymous` does so with single anonymous pages that were
+//! faulted in. An item is a page: its time is the inverse of the items per second. Mapping the pages is not
+//! measured.
 #![forbid(unsafe_code)]
 
 use bench::IdleMachine;
@@ -23,7 +24,7 @@ fn main() {
 }
 
 const FRAMES: u32 = 1 << 16;
-/// The start of a table.
+/// The first page of a page table.
 const START: Vpn = Vpn(512 * 99);
 const PAGES: u64 = 512;
 const GROUP: GroupId = GroupId(0);
@@ -32,55 +33,56 @@ const GROUP: GroupId = GroupId(0);
 const CASES: [(u8, u64); 10] =
     [(0, 0), (0, 1), (2, 0), (2, 1), (4, 0), (4, 1), (6, 0), (6, 1), (9, 0), (9, 1)];
 
-struct World {
+struct Setup {
     mm: Mm<IdleMachine>,
     space: SpaceId,
     file: FileId,
 }
 
-impl World {
+impl Setup {
     /// A space with a range of anonymous memory, or of a file mapped privately.
-    fn new(batch: u64, of_file: bool) -> World {
+    fn new(batch: u64, of_file: bool) -> Setup {
         let knobs = Knobs::default();
-        knobs.set(Knob::RmapBatch, batch).expect("0 or 1");
+        knobs.set(Knob::RmapBatch, batch).expect("rmap.batch must accept 0 and 1");
         let mm = Mm::new(IdleMachine::new(FRAMES), Config { knobs, swap: Vec::new(), custom: None })
-            .expect("enough memory");
-        let space = mm.create_space(GROUP).expect("memory is left");
+            .expect("the machine must have enough memory");
+        let space = mm.create_space(GROUP).expect("memory must be free");
         let file = mm.core().cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);
-        let shown = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
-        let backing = if of_file { shown } else { Backing::Anonymous };
+        let private = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
+        let backing = if of_file { private } else { Backing::Anonymous };
         let prot = Prot::READ | Prot::WRITE;
         let request =
             MapRequest { at: Some(START), pages: PAGES, prot, backing, locked: false, populate: false };
-        mm.mmap(space, &request).expect("nothing is there");
+        mm.mmap(space, &request).expect("the range must be free");
         mm.switch(Some(space));
-        World { mm, space, file }
+        Setup { mm, space, file }
     }
 
-    /// Map folios that are in nobody's hands but their entries', and with `held` in the caller's, who has them locked.
+    /// Map folios whose only references are their entries. With `held`, the caller also has a reference and
+    /// the folio lock.
     fn map_folios(&self, order: Order, held: bool) -> Vec<Pfn> {
-        let (st, base) = (self.mm.core(), self.mm.mmu());
+        let (core, mmu) = (self.mm.core(), self.mm.mmu());
         let folios = PAGES >> order.0;
         let map = |i: u64| {
             let at = i << order.0;
-            let head = st.new_folio(order, Gfp::user(GROUP)).expect("memory is left");
-            let pages = FolioPages::all(&st.frames, head);
-            st.frames[head].set_owner(Owner::File(self.file), PageIndex(at));
-            st.frames[head].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-            st.frames[head].get(pages.count);
-            st.rmap.add_range(base, pages);
-            st.lru.add(base, head, false);
-            let mut tables = st.tables.lock(base, self.space);
+            let head = core.new_folio(order, Gfp::user(GROUP)).expect("memory must be free");
+            let pages = FolioPages::all(&core.frames, head);
+            core.frames[head].set_owner(Owner::File(self.file), PageIndex(at));
+            core.frames[head].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
+            core.frames[head].get(pages.count);
+            core.rmap.add_range(mmu, pages);
+            core.lru.add(mmu, head, false);
+            let mut tables = core.tables.lock(mmu, self.space);
             let slot =
-                tables.reserve(&st.alloc, Vpn(START.0 + at), Means::new(Watermark::Min, Reserve::None));
-            let (slot, page) = (slot.expect("memory is left"), Vpn(START.0 + at));
+                tables.reserve(&core.alloc, Vpn(START.0 + at), Means::new(Watermark::Min, Reserve::None));
+            let (slot, page) = (slot.expect("memory must be free"), Vpn(START.0 + at));
             tables.install_unchanged(slot, page, pages, Rights::USER | Rights::YOUNG);
             tables.counts().add(Resident::Shmem, i64::from(pages.count));
             drop(tables);
             if held {
-                assert!(st.try_lock_folio(head));
+                assert!(core.try_lock_folio(head));
             } else {
-                st.put(head);
+                core.put(head);
             }
             head
         };
@@ -88,19 +90,19 @@ impl World {
     }
 
     fn forget(&self) {
-        self.mm.madvise(self.space, START, PAGES, Advice::DontNeed).expect("the range is mapped");
+        self.mm.madvise(self.space, START, PAGES, Advice::DontNeed).expect("the range must be mapped");
     }
 }
 
 #[divan::bench(args = CASES, sample_size = 1, sample_count = 1000)]
 fn reclaim(bencher: Bencher, (order, batch): (u8, u64)) {
-    let world = World::new(batch, true);
-    let (st, base) = (world.mm.core(), world.mm.mmu());
-    // What an iteration leaves is freed before the next.
+    let setup = Setup::new(batch, true);
+    let (core, mmu) = (setup.mm.core(), setup.mm.mmu());
+    // Folios of one iteration are freed before the next.
     let put = |folios: &[Pfn]| {
         for &pfn in folios {
-            st.unlock_folio(pfn);
-            st.put(pfn);
+            core.unlock_folio(pfn);
+            core.put(pfn);
         }
     };
     let mut last = Vec::new();
@@ -108,37 +110,37 @@ fn reclaim(bencher: Bencher, (order, batch): (u8, u64)) {
         .counter(ItemsCount::new(PAGES))
         .with_inputs(|| {
             put(&last);
-            last = world.map_folios(Order(order), true);
+            last = setup.map_folios(Order(order), true);
             last.clone()
         })
         .bench_local_values(|folios| {
-            let mut unmaps = UnmapBatch::new(base);
+            let mut unmaps = UnmapBatch::new(mmu);
             for &pfn in &folios {
-                assert!(st.rmap.try_to_unmap(st.memory(), pfn, UnmapMode::default(), &mut unmaps).all);
+                assert!(core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut unmaps).all);
             }
-            unmaps.settle(base, &st.tlb);
+            unmaps.settle(mmu, &core.tlb);
             folios
         });
 }
 
 #[divan::bench(args = CASES, sample_size = 1, sample_count = 1000)]
 fn process(bencher: Bencher, (order, batch): (u8, u64)) {
-    let world = World::new(batch, true);
+    let setup = Setup::new(batch, true);
     bencher
         .counter(ItemsCount::new(PAGES))
-        .with_inputs(|| world.map_folios(Order(order), false))
-        .bench_local_values(|_folios| world.forget());
+        .with_inputs(|| setup.map_folios(Order(order), false))
+        .bench_local_values(|_folios| setup.forget());
 }
 
 #[divan::bench(args = [0, 1], sample_size = 1, sample_count = 1000)]
 fn anonymous(bencher: Bencher, batch: u64) {
-    let world = World::new(batch, false);
+    let setup = Setup::new(batch, false);
     bencher
         .counter(ItemsCount::new(PAGES))
         .with_inputs(|| {
             for page in START.0..START.0 + PAGES {
-                world.mm.fault(world.space, Vpn(page), AccessKind::Store).expect("memory is left");
+                setup.mm.fault(setup.space, Vpn(page), AccessKind::Store).expect("memory must be free");
             }
         })
-        .bench_local_values(|()| world.forget());
+        .bench_local_values(|()| setup.forget());
 }

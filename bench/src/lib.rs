@@ -1,4 +1,4 @@
-//! What the benchmarks share: a machine on which everything but the memory manager is free.
+//! What the benchmarks share: a machine on which nothing but the memory manager takes time.
 #![forbid(unsafe_code)]
 
 use mm::machine::*;
@@ -6,14 +6,14 @@ use mm::primitive::{AtomicU64, Ordering::Relaxed};
 use mm::units::*;
 use std::sync::OnceLock;
 
-/// One CPU, one node, one zone; nothing has content but page tables, and no other method does anything.
+/// One CPU, one node, one zone. Only page tables have content, and no other method does anything.
 pub struct IdleMachine {
     memory: [MemoryRange; 1],
     tables: Vec<OnceLock<Box<TablePage>>>,
 }
 
 impl IdleMachine {
-    /// A machine with so many frames of ordinary memory.
+    /// A machine with `frames` frames of ordinary memory.
     pub fn new(frames: u32) -> IdleMachine {
         let range = MemoryRange { node: NodeId(0), kind: ZoneKind::Normal, start: Pfn(0), frames };
         IdleMachine { memory: [range], tables: (0..frames).map(|_| OnceLock::new()).collect() }

@@ -1,7 +1,7 @@
-//! Hands the linker script of the image to the linker, by its absolute path.
+//! Passes the linker script of the image to the linker, by its absolute path.
 
 fn main() {
-    let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo must set CARGO_MANIFEST_DIR");
     for file in ["linker.ld", "src/arch/boot.s", "src/arch/trap.s", "src/arch/switch.s", "src/arch/memory.s"]
     {
         println!("cargo:rerun-if-changed={file}");

@@ -1,8 +1,8 @@
-//! What all checks use.
+//! Helpers that all checks use.
 
-use crate::crew;
 use crate::harness::Harness;
-use crate::report::{Stop, Verdict};
+use crate::report::{NotPassed, Verdict};
+use crate::workers;
 use mm::lock::Lock;
 use mm::machine::Machine;
 use mm::primitive::{AtomicU32, Ordering::*, Shared};
@@ -14,16 +14,16 @@ use std_alloc::vec::Vec;
 macro_rules! ensure {
     ($condition:expr, $($why:tt)+) => {
         if !$condition {
-            return Err($crate::report::Stop::Failed(std_alloc::format!($($why)+)));
+            return Err($crate::report::NotPassed::Failed(std_alloc::format!($($why)+)));
         }
     };
 }
 pub(crate) use ensure;
 
-/// One check's hold on the kernel.
+/// What one check is given.
 pub(crate) struct Kit<'h, H> {
     pub harness: &'h H,
-    /// The check, for who must be told that it hangs.
+    /// The check, for the message when it hangs.
     pub name: &'static str,
 }
 
@@ -37,15 +37,15 @@ impl<'h, H: Harness> Kit<'h, H> {
         (0..self.machine().cpus()).map(|cpu| CpuId(cpu as u16)).collect()
     }
 
-    /// How often something is tried that may go wrong at times.
+    /// How often to repeat what goes wrong only at times.
     pub fn times(&self, few: u32) -> u32 {
         few * self.harness.effort().max(1)
     }
 
-    /// Run `body` on each of these CPUs at once; the first failure is the check's.
+    /// Run `body` on each of these CPUs at once. The check fails with the first failure.
     pub fn on_each<F: Fn(CpuId) -> Verdict + Shared>(&self, cpus: &[CpuId], body: F) -> Verdict {
         let first = First::default();
-        crew::on_each(self.harness, self.name, cpus, &|cpu| first.note(body(cpu)));
+        workers::on_each(self.harness, self.name, cpus, &|cpu| first.note(body(cpu)));
         first.verdict()
     }
 
@@ -59,45 +59,45 @@ impl<'h, H: Harness> Kit<'h, H> {
         self.cpus().into_iter().try_for_each(|cpu| self.on_each(&[cpu], &body))
     }
 
-    /// Let others run until something is so. `false`: it did not become so in reasonable time.
+    /// Let other tasks run until `condition` is true. Returns `false` if that takes too long.
     #[must_use]
-    pub fn until(&self, is_so: impl FnMut() -> bool) -> bool {
-        self.turn(|| self.harness.pause(), is_so)
+    pub fn until(&self, condition: impl FnMut() -> bool) -> bool {
+        self.poll(|| self.harness.pause(), condition)
     }
 
-    /// Keep the CPU until something is so.
+    /// Keep the CPU until `condition` is true. Returns `false` if that takes too long.
     #[must_use]
-    pub fn spin_until(&self, is_so: impl FnMut() -> bool) -> bool {
-        self.turn(|| self.harness.spin(), is_so)
+    pub fn spin_until(&self, condition: impl FnMut() -> bool) -> bool {
+        self.poll(|| self.harness.spin(), condition)
     }
 
-    fn turn(&self, turn: impl Fn(), mut is_so: impl FnMut() -> bool) -> bool {
+    fn poll(&self, wait: impl Fn(), mut condition: impl FnMut() -> bool) -> bool {
         let end = self.machine().now().saturating_add(self.harness.patience());
-        while !is_so() {
+        while !condition() {
             if self.machine().now() > end {
                 return false;
             }
-            turn();
+            wait();
         }
         true
     }
 
-    /// Wait until all `count` tasks have come to this meeting.
-    pub fn meet(&self, meeting: &AtomicU32, count: usize) -> Verdict {
-        meeting.fetch_add(1, AcqRel);
-        ensure!(self.until(|| meeting.load(Acquire) as usize >= count), "a task did not come in time");
+    /// Wait until `count` tasks have arrived here.
+    pub fn barrier(&self, arrived: &AtomicU32, count: usize) -> Verdict {
+        arrived.fetch_add(1, AcqRel);
+        ensure!(self.until(|| arrived.load(Acquire) as usize >= count), "a task did not come in time");
         Ok(())
     }
 }
 
 /// The first failure of several tasks.
 #[derive(Default)]
-pub(crate) struct First(Lock<Option<Stop>>);
+pub(crate) struct First(Lock<Option<NotPassed>>);
 
 impl First {
     pub fn note(&self, verdict: Verdict) {
-        if let Err(stop) = verdict {
-            self.0.lock().get_or_insert(stop);
+        if let Err(reason) = verdict {
+            self.0.lock().get_or_insert(reason);
         }
     }
 
@@ -106,17 +106,17 @@ impl First {
     }
 }
 
-/// What `validate` says when the daemons are between two of their steps as well as when they sleep.
+/// Run `validate` until it passes: the daemons may be in the middle of a step.
 pub(crate) fn validate<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
-    let mut fault = String::new();
-    let mut is_fine = || match kit.harness.mm().validate() {
+    let mut error = String::new();
+    let mut is_valid = || match kit.harness.mm().validate() {
         Ok(()) => true,
         Err(found) => {
-            fault = found;
+            error = found;
             false
         }
     };
-    let fine = kit.until(&mut is_fine);
-    ensure!(fine, "validate: {fault}");
+    let valid = kit.until(&mut is_valid);
+    ensure!(valid, "validate: {error}");
     Ok(())
 }

@@ -1,17 +1,17 @@
-//! What a machine must do for the memory manager, as checks.
+//! Checks of what a machine must do for the memory manager.
 //!
-//! A kernel that brings the crate `mm` to its hardware implements the trait [`Machine`](mm::Machine). Whether it does
-//! so truthfully shows late and far away: a translation that outlives its flush is a wrong byte in somebody's file a
-//! week later. The checks here ask for each promise of the contract alone, then put the whole memory manager on the
-//! machine and look at every word that programs read.
+//! A kernel that runs the crate `mm` on its hardware implements the trait [`Machine`](mm::Machine). A mistake
+//! in that implementation shows late and far away: a translation that outlives its flush becomes a wrong byte
+//! in a file a week later. The checks here test each promise of the contract alone, then run the whole memory
+//! manager on the machine and compare every word that programs read.
 //!
-//! They run inside the kernel: no `std`, no test framework. The kernel implements [`Harness`], calls [`run`] from a
-//! task, and prints the [`Report`]. `docs/embedding.md` shows how, and `examples/embedding` does it in full.
+//! They run inside the kernel: no `std`, no test framework. The kernel implements [`Harness`], calls [`run`]
+//! from a task, and prints the [`Report`]. `docs/embedding.md` shows how, and `examples/embedding` is a
+//! complete example.
 #![no_std]
 
 extern crate alloc as std_alloc;
 
-mod crew;
 mod harness;
 mod kit;
 mod memory;
@@ -26,14 +26,15 @@ mod translation;
 mod waiting;
 mod watch;
 mod whole;
+mod workers;
 
 pub use harness::{Harness, Scratch};
-pub use report::{Report, Row, Stop, Verdict};
+pub use report::{NotPassed, Report, Row, Verdict};
 pub use watch::IoWatch;
 
 use kit::Kit;
 
-/// Run all checks, one after the other, and add their ends to `report`.
+/// Run all checks, one after the other, and add their results to `report`.
 pub fn run<H: Harness>(harness: &H, report: &mut Report) {
     run_some(harness, report, "");
 }

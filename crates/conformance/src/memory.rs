@@ -1,9 +1,9 @@
-//! `zero`, `copy` and `table` reach what programs reach.
+//! `zero`, `copy` and `table` reach the memory that programs reach.
 
 use crate::harness::Harness;
 use crate::kit::{Kit, ensure};
 use crate::raw::{ORDINARY, Tree};
-use crate::report::{Stop, Verdict};
+use crate::report::{NotPassed, Verdict};
 use mm::machine::{Asid, Machine};
 use mm::primitive::{AtomicU32, Ordering::*};
 use mm::units::*;
@@ -12,7 +12,7 @@ use mm::units::*;
 const BLOCK: Order = Order(3);
 
 /// Two filled blocks, mapped one after the other. Returns their heads.
-fn two_blocks<H: Harness>(tree: &Tree<'_, H>) -> Result<[Pfn; 2], Stop> {
+fn two_blocks<H: Harness>(tree: &Tree<'_, H>) -> Result<[Pfn; 2], NotPassed> {
     let blocks = [tree.frames.take(BLOCK)?, tree.frames.take(BLOCK)?];
     for (number, head) in blocks.into_iter().enumerate() {
         for i in 0..BLOCK.frames() {
@@ -70,7 +70,7 @@ pub(crate) fn table<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
         let used = kit.machine().table(pfn).iter().position(|entry| entry.load(Acquire) != 0);
         ensure!(used.is_none(), "table() of a frame that was zeroed shows an entry {used:?}");
         for (index, entry) in kit.machine().table(pfn).iter().enumerate() {
-            // Not present: hardware makes nothing of it.
+            // Not present, so hardware ignores it.
             entry.store((index as u64 + 1) << PAGE_SHIFT, Release);
         }
         for (index, entry) in kit.machine().table(pfn).iter().enumerate() {
@@ -103,7 +103,7 @@ pub(crate) fn seen_by_all<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
                 now = turn.load(Acquire);
                 now >= rounds || mine(now)
             });
-            ensure!(came, "{cpu}'s turn does not come");
+            ensure!(came, "{cpu} never gets its turn");
             if now >= rounds {
                 return Ok(());
             }

@@ -1,38 +1,36 @@
-//! Programs on the memory manager: tasks that belong to a space, and whose faults are served.
+//! Programs on the memory manager: tasks that belong to a space, with their faults handled.
 
 use crate::harness::Harness;
 use crate::kit::{Kit, ensure};
 use crate::raw::pattern;
-use crate::report::{Stop, Verdict};
+use crate::report::{NotPassed, Verdict};
 use mm::api::{AccessKind, Advice, Backing, Error, FaultError, MapRequest, Prot};
 use mm::units::*;
 use std_alloc::format;
 
-/// Faults that one access may take. More means that no progress is made.
+/// Faults that one access may take. More mean that it makes no progress.
 const RETRIES: u32 = 1000;
 
-pub(crate) const BOTH: Prot = Prot::RW;
-
-/// What an access ended in, if not in a value.
+/// Why an access gave no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum AccessError {
     /// A signal.
     Signal(FaultError),
-    /// The fault is served again and again, and the access still faults.
-    Endless,
+    /// Each fault is handled, and the access faults again.
+    NoProgress,
 }
 
-/// A system call that should have succeeded.
-pub(crate) fn served<T>(call: &str, result: Result<T, Error>) -> Result<T, Stop> {
-    result.map_err(|error| Stop::Failed(format!("{call}: {error:?}")))
+/// Fail the check if a system call failed that should have succeeded.
+pub(crate) fn succeeded<T>(call: &str, result: Result<T, Error>) -> Result<T, NotPassed> {
+    result.map_err(|error| NotPassed::Failed(format!("{call}: {error:?}")))
 }
 
 /// A new space.
-pub(crate) fn create<H: Harness>(kit: &Kit<'_, H>, group: GroupId) -> Result<SpaceId, Stop> {
-    served("create_space", kit.harness.mm().create_space(group))
+pub(crate) fn create<H: Harness>(kit: &Kit<'_, H>, group: GroupId) -> Result<SpaceId, NotPassed> {
+    succeeded("create_space", kit.harness.mm().create_space(group))
 }
 
-/// The task that runs, as a program in a space; it leaves the space when this is dropped.
+/// The current task as a program in a space, which it leaves when this is dropped.
 pub(crate) struct Program<'k, H: Harness> {
     kit: &'k Kit<'k, H>,
     pub space: SpaceId,
@@ -44,44 +42,49 @@ impl<'k, H: Harness> Program<'k, H> {
         Program { kit, space }
     }
 
-    fn reach<T>(&self, page: Vpn, kind: AccessKind, access: impl Fn() -> Option<T>) -> Result<T, Trouble> {
+    fn reach<T>(
+        &self,
+        page: Vpn,
+        kind: AccessKind,
+        access: impl Fn() -> Option<T>,
+    ) -> Result<T, AccessError> {
         for _ in 0..RETRIES {
             if let Some(value) = access() {
                 return Ok(value);
             }
-            self.kit.harness.mm().fault(self.space, page, kind).map_err(Trouble::Signal)?;
+            self.kit.harness.mm().fault(self.space, page, kind).map_err(AccessError::Signal)?;
         }
-        Err(Trouble::Endless)
+        Err(AccessError::NoProgress)
     }
 
     /// Load a word.
-    pub fn load(&self, page: Vpn, word: usize) -> Result<u64, Trouble> {
+    pub fn load(&self, page: Vpn, word: usize) -> Result<u64, AccessError> {
         self.reach(page, AccessKind::Load, || self.kit.harness.load(page, word))
     }
 
     /// Store a word.
-    pub fn store(&self, page: Vpn, word: usize, value: u64) -> Result<(), Trouble> {
+    pub fn store(&self, page: Vpn, word: usize, value: u64) -> Result<(), AccessError> {
         self.reach(page, AccessKind::Store, || self.kit.harness.store(page, word, value).then_some(()))
     }
 
-    /// Map pages at `at`, or where there is room.
-    pub fn map(&self, at: Option<Vpn>, pages: u64, backing: Backing) -> Result<Vpn, Stop> {
-        let request = MapRequest { at, pages, prot: BOTH, backing, locked: false, populate: false };
-        served("mmap", self.kit.harness.mm().mmap(self.space, &request))
+    /// Map pages at `at`, or anywhere.
+    pub fn map(&self, at: Option<Vpn>, pages: u64, backing: Backing) -> Result<Vpn, NotPassed> {
+        let request = MapRequest { at, pages, prot: Prot::RW, backing, locked: false, populate: false };
+        succeeded("mmap", self.kit.harness.mm().mmap(self.space, &request))
     }
 
     /// Unmap pages.
     pub fn unmap(&self, start: Vpn, pages: u64) -> Verdict {
-        served("munmap", self.kit.harness.mm().munmap(self.space, start, pages))
+        succeeded("munmap", self.kit.harness.mm().munmap(self.space, start, pages))
     }
 
-    /// Forget what pages hold.
+    /// Drop the content of pages.
     pub fn forget(&self, start: Vpn, pages: u64) -> Verdict {
-        served("madvise", self.kit.harness.mm().madvise(self.space, start, pages, Advice::DontNeed))
+        succeeded("madvise", self.kit.harness.mm().madvise(self.space, start, pages, Advice::DontNeed))
     }
 
-    /// Store to the words of a page that are looked at: the first, the last, one in the middle. `seed` and `name` make
-    /// them different from any other page's.
+    /// Store to the words of a page that the checks compare: the first, the last, one in the middle. `seed`
+    /// and `name` make their content different from any other page's.
     pub fn fill(&self, page: Vpn, seed: u64, name: usize) -> Verdict {
         for word in self.words() {
             let stored = self.store(page, word, pattern(seed, name, word));
@@ -90,12 +93,12 @@ impl<'k, H: Harness> Program<'k, H> {
         Ok(())
     }
 
-    /// Does a page hold what it was filled with?
+    /// Check that a page holds what it was filled with.
     pub fn holds(&self, page: Vpn, seed: u64, name: usize) -> Verdict {
         self.compare(page, |word| pattern(seed, name, word))
     }
 
-    /// Does a page hold zeroes?
+    /// Check that a page holds zeroes.
     pub fn holds_zeroes(&self, page: Vpn) -> Verdict {
         self.compare(page, |_| 0)
     }
@@ -106,7 +109,7 @@ impl<'k, H: Harness> Program<'k, H> {
             let space = self.space;
             ensure!(
                 got == Ok(expected),
-                "word {word} of {page} of {space} is {got:x?}, was stored as {expected:x}"
+                "word {word} of {page} of {space} is {got:x?} after a store of {expected:x}"
             );
         }
         Ok(())

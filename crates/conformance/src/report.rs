@@ -1,4 +1,4 @@
-//! What came out.
+//! The results of the checks.
 
 use core::fmt;
 use std_alloc::string::String;
@@ -6,22 +6,22 @@ use std_alloc::vec::Vec;
 
 /// Why a check did not pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Stop {
-    /// The machine breaks the contract; how that was seen.
+pub enum NotPassed {
+    /// The machine breaks the contract; how the check saw it.
     Failed(String),
-    /// There is nothing to check, or no way to; why.
+    /// There is nothing to check, or no way to check it; why.
     Skipped(&'static str),
 }
 
-/// The end of a check.
-pub type Verdict = Result<(), Stop>;
+/// The result of a check.
+pub type Verdict = Result<(), NotPassed>;
 
 /// One line of a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
     /// The part of the contract.
     pub group: &'static str,
-    /// The check's name in it.
+    /// The check's name in the group.
     pub name: &'static str,
     /// What a pass shows.
     pub shows: &'static str,
@@ -29,7 +29,7 @@ pub struct Row {
     pub verdict: Verdict,
 }
 
-/// The ends of all checks that were run, in order.
+/// The results of all checks that were run, in order.
 #[derive(Clone, Default, Debug)]
 pub struct Report {
     /// One for each check.
@@ -37,19 +37,19 @@ pub struct Report {
 }
 
 impl Report {
-    /// Nothing has been checked.
+    /// An empty report.
     pub fn new() -> Report {
         Report::default()
     }
 
-    /// Has no check failed?
+    /// Whether no check failed.
     pub fn passed(&self) -> bool {
         self.failures().next().is_none()
     }
 
     /// Checks that failed.
     pub fn failures(&self) -> impl Iterator<Item = &Row> {
-        self.rows.iter().filter(|row| matches!(row.verdict, Err(Stop::Failed(_))))
+        self.rows.iter().filter(|row| matches!(row.verdict, Err(NotPassed::Failed(_))))
     }
 
     /// Numbers of checks that passed, failed, and were skipped.
@@ -59,7 +59,7 @@ impl Report {
         (passed, failed, self.rows.len() - passed - failed)
     }
 
-    /// A table for people: what each check shows, and how it ended.
+    /// Write a table for people: what each check shows, and its result.
     pub fn print(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let width = self.rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
         let mut group = "";
@@ -71,8 +71,8 @@ impl Report {
             writeln!(out, "  {:width$}  {:7}  {}", row.name, word(&row.verdict), row.shows)?;
             match &row.verdict {
                 Ok(()) => {}
-                Err(Stop::Failed(why)) => writeln!(out, "  {:width$}           {why}", "")?,
-                Err(Stop::Skipped(why)) => writeln!(out, "  {:width$}           ({why})", "")?,
+                Err(NotPassed::Failed(why)) => writeln!(out, "  {:width$}           {why}", "")?,
+                Err(NotPassed::Skipped(why)) => writeln!(out, "  {:width$}           ({why})", "")?,
             }
         }
         let (passed, failed, skipped) = self.counts();
@@ -84,7 +84,7 @@ impl Report {
 pub(crate) fn word(verdict: &Verdict) -> &'static str {
     match verdict {
         Ok(()) => "passed",
-        Err(Stop::Failed(_)) => "FAILED",
-        Err(Stop::Skipped(_)) => "skipped",
+        Err(NotPassed::Failed(_)) => "FAILED",
+        Err(NotPassed::Skipped(_)) => "skipped",
     }
 }

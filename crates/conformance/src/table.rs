@@ -1,4 +1,4 @@
-//! All checks, in the order in which they run: each trusts only what those before it have shown.
+//! All checks, in the order in which they run. Each relies only on what those before it have shown.
 
 use crate::harness::Harness;
 use crate::kit::Kit;
@@ -32,70 +32,70 @@ macro_rules! checks {
 checks! {
     topology {
         "cpus" topology::cpus: "cpu() names the CPU that runs the task, on each of cpus()";
-        "nodes" topology::nodes_are_counted: "nodes are counted from 0, and there is memory";
-        "distances" topology::distances: "distance() is symmetric; 10 is local, and only that";
+        "nodes" topology::node_numbers: "nodes are numbered from 0 without gaps, and there is memory";
+        "distances" topology::distances: "distance() is symmetric; 10 means local, and nothing else does";
         "memory" topology::memory: "memory() is ascending, aligned to the largest block, without overlaps; DMA32 ends at 4 GiB";
-        "clock" topology::clock: "now() goes on, and never back on one CPU";
-        "running" topology::running: "stopping() is not said while the machine runs";
+        "clock" topology::clock: "now() advances, and never goes back on one CPU";
+        "running" topology::running: "stopping() is false while the machine runs";
     }
     memory {
         "zero" memory::zero: "zero() clears the frames that it names, and no others";
         "copy" memory::copy: "copy() copies the frames that it names, and changes no others";
         "table" memory::table: "table() of a frame that was zeroed is an empty table, and keeps what is stored";
-        "shared" memory::seen_by_all: "what one CPU has stored, the next CPU reads";
+        "shared" memory::seen_by_all: "a CPU reads what another CPU has stored";
     }
     translation {
-        "walk" translation::walk: "an access reaches the frame that the loaded tables name; where they name none, it faults, and leaves nothing behind";
-        "read-only" translation::read_only: "an entry without WRITE refuses stores; more rights take at most one fault to be seen";
+        "walk" translation::walk: "an access reaches the frame that the loaded tables map; where they map none, it faults, and leaves no translation behind";
+        "read-only" translation::read_only: "an entry without WRITE refuses stores; added rights are seen after at most one fault";
         "no-exec" translation::no_exec: "an entry with NO_EXEC refuses fetches";
         "kernel-only" translation::kernel_only: "an entry without USER refuses programs";
         "young" translation::young: "has_hw_pte_young(): a load sets YOUNG; else an old entry faults; neither sets DIRTY";
         "dirty" translation::dirty: "a store sets DIRTY, also where a load has been before";
-        "young-tables" translation::young_tables: "has_hw_nonleaf_young(): an access sets YOUNG of the entries on its way";
-        "flush-pages" translation::flush_pages: "after flush(Pages), none of these pages is reached as before, and all of them are meant";
-        "flush-current" translation::flush_current: "after flush(Current), no page is reached as before";
-        "flush-all" translation::flush_all: "after flush(All), no page is reached as before";
-        "flush-tables" translation::flush_tables: "after each kind of flush, no walk goes through a table that was taken away";
-        "load-root" translation::load_root: "load_root() without keep leaves nothing of what its number held";
+        "young-tables" translation::young_tables: "has_hw_nonleaf_young(): an access sets YOUNG of the upper entries that it walks";
+        "flush-pages" translation::flush_pages: "after flush(Pages), no access to any of these pages uses an old translation";
+        "flush-current" translation::flush_current: "after flush(Current), no access uses an old translation";
+        "flush-all" translation::flush_all: "after flush(All), no access uses an old translation";
+        "flush-tables" translation::flush_tables: "after each kind of flush, no walk goes through a table that was removed";
+        "load-root" translation::load_root: "load_root() without keep drops all translations of its number";
         "no-asids" translation::no_asids: "with no address-space numbers, every load of a root flushes";
         "asids" translation::asids: "translations of one address-space number are not used under another";
-        "asids-flush" translation::asids_flushed: "flush(All) reaches all numbers, flush(Current) and flush(Pages) the one that is loaded";
+        "asids-flush" translation::asids_flushed: "flush(All) reaches all numbers, flush(Current) and flush(Pages) the loaded one";
         "own-root" translation::own_root: "load_root(NONE) is a root that maps no program's memory";
     }
     shootdown {
-        "idle" shootdown::idle: "from each CPU: remote runs once on each target, on no other, and has ended at the return; local runs once";
-        "kernel" shootdown::in_kernel: "the same while the targets keep their CPUs in the kernel";
+        "idle" shootdown::idle: "from each CPU: remote runs once on each target and on no other CPU, before the call returns; local runs once";
+        "kernel" shootdown::in_kernel: "the same while the targets spin in the kernel";
         "program" shootdown::in_program: "the same while the targets run a program";
-        "crossing" shootdown::crossing: "all CPUs ask all others at once, and none waits for ever";
-        "lock" shootdown::lock_held: "who asks may hold a lock that the targets spin for";
-        "flush" shootdown::translations: "when all were made to flush, no CPU reaches a page as before";
-        "broadcast" shootdown::broadcast: "has_broadcast_flush(): after flush_everywhere(), no CPU reaches a page as before";
+        "crossing" shootdown::concurrent: "all CPUs call it for all others at once, and each call returns";
+        "lock" shootdown::lock_held: "the initiator may hold a lock that the targets spin for";
+        "flush" shootdown::translations: "after all CPUs have flushed, none uses an old translation";
+        "broadcast" shootdown::broadcast: "has_broadcast_flush(): after flush_everywhere(), no CPU uses an old translation";
     }
     waiting {
         "not-lost" waiting::not_lost: "a wake-up between ticket() and wait() ends the wait";
-        "deadline" waiting::deadline: "wait() says false at its deadline, not before, if nobody woke";
+        "deadline" waiting::deadline: "wait() returns false at its deadline, not before, if no wake-up came";
         "old-wakes" waiting::old_wakes: "a wake-up from before the ticket does not end the wait";
-        "wakes-all" waiting::wakes_all: "wake() ends the waits of all tasks, on all CPUs; one that sleeps leaves its CPU to others";
+        "wakes-all" waiting::wakes_all: "wake() ends the waits of all tasks, on all CPUs; a task that sleeps leaves its CPU to others";
         "keys" waiting::keys: "a wake-up of another key does not end the wait";
-        "in-turn" waiting::in_turn: "tasks that wake each other many times, on two CPUs and on one, all go on";
-        "io-context" waiting::where_io_ends: "wake() works from where the kernel calls io_done()";
-        "resched" waiting::resched: "resched() lets another task of the CPU run before long";
+        "in-turn" waiting::in_turn: "tasks that wake each other many times, on two CPUs and on one, all make progress";
+        "io-context" waiting::in_io_context: "wake() works in the context in which the kernel calls io_done()";
+        "resched" waiting::resched: "resched() lets another task of the CPU run soon";
     }
     storage {
-        "read-back" storage::reads_back: "what submit() wrote to a block is what it reads from there, from each CPU";
-        "neighbours" storage::neighbours: "a transfer of several pages is in order, and leaves other blocks and frames alone";
-        "many" storage::many: "many transfers at once all end, are told once each, and do not mix";
+        "read-back" storage::reads_back: "submit() reads from a block what it wrote there, from each CPU";
+        "neighbours" storage::neighbours: "a transfer of several pages keeps their order and leaves other blocks and frames alone";
+        "many" storage::many: "many transfers at once all complete, once each, and do not mix";
     }
     whole {
-        "pages" whole::pages: "mmap, store, load, munmap on each CPU: memory begins as zeroes, holds what is stored, and goes";
-        "one-space" whole::one_space: "threads of one space see each other's stores; what one forbids or unmaps is gone for all";
-        "under-fire" whole::under_fire: "pages are taken away again and again while all CPUs read them: nobody reads what was before";
-        "fork" whole::fork: "children on all CPUs, with children of their own, have what their parents had and keep it to themselves";
+        "pages" whole::pages: "mmap, store, load, munmap on each CPU: memory begins as zeroes, holds what is stored, and is gone after munmap";
+        "one-space" whole::one_space: "threads of one space see each other's stores; what one thread protects or unmaps is gone for all";
+        "under-fire" whole::concurrent_unmap: "pages are unmapped again and again while all CPUs read them: no CPU reads old content";
+        "fork" whole::fork: "children on all CPUs, with children of their own, have their parents' content and do not share their stores";
         "spaces" whole::spaces: "more spaces than address-space numbers, all at one address, come and go on all CPUs";
-        "file" whole::file: "a file is larger than what may be in memory of it: every word is read back";
-        "swap" whole::swap: "anonymous memory is larger than what may be in memory of it: every word is read back";
+        "file" whole::file: "a file is larger than its group's limit: every word is read back";
+        "swap" whole::swap: "anonymous memory is larger than its group's limit: every word is read back";
         "memory-file" whole::short_of_memory_file: "a file is larger than all memory: every word is read back";
         "memory-swap" whole::short_of_memory_swap: "anonymous memory is larger than all memory: every word is read back";
-        "nothing-left" whole::nothing_left: "when all spaces have ended, nothing is mapped, dirty or under way";
+        "nothing-left" whole::all_released: "after all spaces have ended, nothing is mapped, dirty or under writeback";
     }
 }

@@ -1,4 +1,4 @@
-//! CPUs, nodes, memory, clocks: what the machine says of itself.
+//! CPUs, nodes, memory, clocks: what the machine says about itself.
 
 use crate::harness::Harness;
 use crate::kit::{Kit, ensure};
@@ -16,14 +16,14 @@ pub(crate) fn cpus<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     kit.on_each(&kit.cpus(), |cpu| {
         for _ in 0..kit.times(8) {
             let here = kit.machine().cpu();
-            ensure!(here == cpu, "a task on {cpu} is told that it runs on {here}");
+            ensure!(here == cpu, "a task on {cpu} sees cpu() as {here}");
             kit.harness.pause();
         }
         Ok(())
     })
 }
 
-/// Nodes that CPUs or memory belong to.
+/// All nodes that CPUs or memory belong to.
 fn nodes<H: Harness>(kit: &Kit<'_, H>) -> Vec<NodeId> {
     let of_cpus = kit.cpus().into_iter().map(|cpu| kit.machine().node_of(cpu));
     let mut nodes: Vec<NodeId> =
@@ -33,10 +33,10 @@ fn nodes<H: Harness>(kit: &Kit<'_, H>) -> Vec<NodeId> {
     nodes
 }
 
-pub(crate) fn nodes_are_counted<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
+pub(crate) fn node_numbers<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     let nodes = nodes(kit);
     for (number, &node) in nodes.iter().enumerate() {
-        ensure!(node.index() == number, "nodes are not counted from 0 without gaps: {nodes:?}");
+        ensure!(node.index() == number, "node numbers do not go from 0 up without gaps: {nodes:?}");
     }
     ensure!(kit.machine().memory().iter().any(|range| range.frames > 0), "there is no memory");
     Ok(())
@@ -47,9 +47,12 @@ pub(crate) fn distances<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     for from in nodes(kit) {
         for to in nodes(kit) {
             let (there, back) = (distance(from, to), distance(to, from));
-            ensure!(there == back, "{from} to {to} is {there}, {to} to {from} is {back}");
+            ensure!(there == back, "the distance from {from} to {to} is {there}, from {to} to {from} {back}");
             let right = if from == to { there == 10 } else { there > 10 };
-            ensure!(right, "{from} to {to} is {there}; 10 is local, and only that");
+            ensure!(
+                right,
+                "the distance from {from} to {to} is {there}; 10 means local, and nothing else may"
+            );
         }
     }
     Ok(())
@@ -60,7 +63,7 @@ pub(crate) fn memory<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     for range in kit.machine().memory() {
         let start = range.start.0;
         ensure!(range.frames > 0, "{range:?} is empty");
-        ensure!(start >= end, "{range:?} begins before the end of the one before it, F{end:x}");
+        ensure!(start >= end, "{range:?} begins before the previous one ends, at F{end:x}");
         ensure!(start % MAX_ORDER.frames() == 0, "{range:?} does not begin at a block of {MAX_ORDER}");
         let Some(next) = start.checked_add(range.frames).filter(|&next| next < Pfn::NONE.0) else {
             ensure!(false, "{range:?} ends beyond the last frame number");
@@ -82,21 +85,21 @@ pub(crate) fn clock<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
             last = now;
             kit.harness.pause();
         }
-        // Not `until`: that trusts the clock.
+        // Not `until`: that relies on the clock.
         for _ in 0..1_000_000 {
             if kit.machine().now() > first {
                 return Ok(());
             }
             kit.harness.pause();
         }
-        ensure!(false, "the clock of {cpu} stands still at {first}");
+        ensure!(false, "the clock of {cpu} stays at {first}");
         Ok(())
     })
 }
 
 pub(crate) fn running<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     kit.on_each(&kit.cpus(), |cpu| {
-        ensure!(!kit.machine().stopping(), "{cpu} is told that the machine is going down");
+        ensure!(!kit.machine().stopping(), "{cpu} sees stopping() while the machine runs");
         Ok(())
     })
 }

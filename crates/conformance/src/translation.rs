@@ -1,11 +1,11 @@
-//! One CPU's translations: what hardware does by itself, and that what was flushed is never used again.
+//! One CPU's translations: what hardware does by itself, and that a flushed translation is never used again.
 //!
-//! A CPU may drop a translation at any time, so no check asks that one is kept.
+//! A CPU may drop a translation at any time, so no check demands that one is kept.
 
 use crate::harness::Harness;
 use crate::kit::{Kit, ensure};
-use crate::raw::{Loaded, ORDINARY, Tree};
-use crate::report::{Stop, Verdict};
+use crate::raw::{LoadedRoot, ORDINARY, Tree};
+use crate::report::{NotPassed, Verdict};
 use mm::machine::{Asid, Flush, Machine};
 use mm::table::Bits;
 use mm::units::*;
@@ -14,15 +14,15 @@ use std_alloc::vec::Vec;
 const OLD: u64 = 0x01d;
 const NEW: u64 = 0x4e3;
 
-/// A flush of so many pages.
+/// A flush of `count` pages.
 fn pages(start: Vpn, count: u32) -> Flush {
     Flush::Pages { start, count, stride: Order::ZERO }
 }
 
-/// On each CPU in turn: with a tree of its own loaded.
+/// On each CPU, one after the other, with a tree of its own loaded.
 fn with_tree<H: Harness>(
     kit: &Kit<'_, H>,
-    body: fn(&Kit<'_, H>, &Tree<'_, H>, &Loaded<'_, H>) -> Verdict,
+    body: fn(&Kit<'_, H>, &Tree<'_, H>, &LoadedRoot<'_, H>) -> Verdict,
 ) -> Verdict {
     kit.on_each_in_turn(|_| {
         let tree = Tree::new(kit)?;
@@ -36,14 +36,14 @@ pub(crate) fn walk<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
         ensure!(tree.load(0).is_none(), "a load succeeds where nothing is mapped");
         ensure!(!tree.store(0, 1), "a store succeeds where nothing is mapped");
         for index in [0, 1, 255, 511] {
-            // The faults before left nothing behind: who fills an entry that was empty does not flush.
+            // The faults above left nothing behind: filling an empty entry needs no flush.
             tree.map_new(index, index as u64 + 1)?;
         }
         for index in [0, 1, 255, 511] {
             let got = tree.load(index);
             ensure!(
                 got == Some(index as u64 + 1),
-                "page {index} reads {got:x?}, its frame holds {}",
+                "page {index} reads {got:x?}, but its frame holds {}",
                 index + 1
             );
         }
@@ -58,13 +58,13 @@ pub(crate) fn read_only<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
         for _ in 0..2 {
             tree.map(0, frame, ORDINARY.difference(Bits::WRITE));
             kit.machine().flush(pages(tree.page(0), 1));
-            ensure!(tree.load(0) == Some(OLD), "a page cannot be read that may only be read");
-            ensure!(!tree.store(0, NEW), "a store goes to a page that may only be read");
-            ensure!(tree.load(0) == Some(OLD), "a store that faulted has changed the page");
-            // More rights need no flush: at worst the store faults once, and that drops the translation.
+            ensure!(tree.load(0) == Some(OLD), "a load from a read-only page fails");
+            ensure!(!tree.store(0, NEW), "a store to a read-only page succeeds");
+            ensure!(tree.load(0) == Some(OLD), "a store that faulted changed the page");
+            // Added rights need no flush: at worst the store faults once, and that drops the translation.
             tree.map(0, frame, ORDINARY);
             let stored = tree.store(0, OLD) || tree.store(0, OLD);
-            ensure!(stored, "a store faults again after its page was made writable and the fault taken");
+            ensure!(stored, "a store faults twice after its page was made writable");
         }
         Ok(())
     })
@@ -72,29 +72,29 @@ pub(crate) fn read_only<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
 
 pub(crate) fn no_exec<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     if kit.harness.code().is_none() {
-        return Err(Stop::Skipped("the kernel cannot make a CPU fetch"));
+        return Err(NotPassed::Skipped("the kernel cannot make a CPU fetch"));
     }
     with_tree(kit, |kit, tree, _| {
         let frame = tree.map_new(0, kit.harness.code().unwrap_or_default())?;
-        ensure!(kit.harness.fetch(tree.page(0)), "a page cannot be fetched from that may be");
+        ensure!(kit.harness.fetch(tree.page(0)), "a fetch from an executable page faults");
         tree.map(0, frame, ORDINARY | Bits::NO_EXEC);
         kit.machine().flush(pages(tree.page(0), 1));
-        ensure!(tree.load(0).is_some(), "a page cannot be read that may be read but not fetched from");
-        ensure!(!kit.harness.fetch(tree.page(0)), "a page is fetched from that must not be");
+        ensure!(tree.load(0).is_some(), "a load from a page with NO_EXEC faults");
+        ensure!(!kit.harness.fetch(tree.page(0)), "a fetch from a page with NO_EXEC succeeds");
         Ok(())
     })
 }
 
 pub(crate) fn kernel_only<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     if !kit.harness.has_program_rights() {
-        return Err(Stop::Skipped("the kernel's accesses have the kernel's rights"));
+        return Err(NotPassed::Skipped("the harness's accesses have the kernel's rights"));
     }
     with_tree(kit, |kit, tree, _| {
         let frame = tree.map_new(0, OLD)?;
         tree.map(0, frame, ORDINARY.difference(Bits::USER));
         kit.machine().flush(pages(tree.page(0), 1));
-        ensure!(tree.load(0).is_none(), "a program reads a page that is not the user's");
-        ensure!(!tree.store(0, NEW), "a program stores to a page that is not the user's");
+        ensure!(tree.load(0).is_none(), "a program reads a page without the user bit");
+        ensure!(!tree.store(0, NEW), "a program stores to a page without the user bit");
         Ok(())
     })
 }
@@ -110,10 +110,10 @@ pub(crate) fn young<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
             ensure!(got == Some(OLD), "a load of an old page reads {got:x?}, not {OLD:x}");
             ensure!(entry.has(Bits::YOUNG), "a load does not make its entry young: {entry:?}");
         } else {
-            ensure!(got.is_none(), "a load of an old page succeeds, but the machine says that it faults");
+            ensure!(got.is_none(), "a load of an old page succeeds on a machine without has_hw_pte_young()");
             ensure!(
                 !entry.has(Bits::YOUNG),
-                "a load makes its entry young, but the machine says it does not"
+                "a load makes its entry young on a machine without has_hw_pte_young()"
             );
         }
         ensure!(!entry.has(Bits::DIRTY), "a load makes its entry dirty: {entry:?}");
@@ -127,7 +127,7 @@ pub(crate) fn dirty<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
         for round in 0..2 {
             tree.map(0, frame, ORDINARY);
             kit.machine().flush(pages(tree.page(0), 1));
-            // The translation that the load leaves behind is not good enough for the store.
+            // The translation that the load leaves behind does not allow the store to skip the dirty bit.
             ensure!(
                 tree.load(0).is_some() && !tree.entry(0).has(Bits::DIRTY),
                 "a load makes its entry dirty"
@@ -145,23 +145,26 @@ pub(crate) fn dirty<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
 
 pub(crate) fn young_tables<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     if !kit.machine().has_hw_nonleaf_young() {
-        return Err(Stop::Skipped("the machine does not claim it"));
+        return Err(NotPassed::Skipped("the machine has no has_hw_nonleaf_young()"));
     }
     with_tree(kit, |kit, tree, _| {
         tree.map_new(0, OLD)?;
         for level in 1..4 {
-            tree.set_way(level, ORDINARY.difference(Bits::YOUNG));
+            tree.set_upper_entry(level, ORDINARY.difference(Bits::YOUNG));
             kit.machine().flush(Flush::Current);
-            ensure!(tree.load(0) == Some(OLD), "a page under an old table entry cannot be read");
-            let way = tree.way(level);
-            ensure!(way.has(Bits::YOUNG), "a load does not make the entry of level {level} young: {way:?}");
+            ensure!(tree.load(0) == Some(OLD), "a load through an old upper entry faults");
+            let entry = tree.upper_entry(level);
+            ensure!(
+                entry.has(Bits::YOUNG),
+                "a load does not make the entry of level {level} young: {entry:?}"
+            );
         }
         Ok(())
     })
 }
 
-/// All pages of the tree show one frame and have been used; now the tables show another.
-fn turn_pages<H: Harness>(tree: &Tree<'_, H>, count: usize, from: Pfn, to: Pfn) {
+/// Map `count` pages to one frame, use them, then map them to the other frame.
+fn remap_pages<H: Harness>(tree: &Tree<'_, H>, count: usize, from: Pfn, to: Pfn) {
     for index in 0..count {
         tree.map(index, from, ORDINARY);
         tree.load(index);
@@ -170,8 +173,9 @@ fn turn_pages<H: Harness>(tree: &Tree<'_, H>, count: usize, from: Pfn, to: Pfn) 
     (0..count).for_each(|index| tree.map(index, to, ORDINARY));
 }
 
-/// After `flush`, this CPU reads the new frame at every page of `range`, whatever the number of pages in use.
-fn flushes<H: Harness>(
+/// After the flush `what`, this CPU reads the new frame at every page of `range`, whatever the number of
+/// pages in use.
+fn check_flush<H: Harness>(
     kit: &Kit<'_, H>,
     tree: &Tree<'_, H>,
     what: Flush,
@@ -180,11 +184,11 @@ fn flushes<H: Harness>(
     kit.machine().flush(Flush::All);
     let (old, new) = (tree.map_new(0, OLD)?, tree.map_new(1, NEW)?);
     kit.machine().flush(Flush::All);
-    turn_pages(tree, range.end + 1, old, new);
+    remap_pages(tree, range.end + 1, old, new);
     kit.machine().flush(what);
     for index in range {
         let got = tree.load(index);
-        ensure!(got == Some(NEW), "after {what:?}, page {index} reads {got:x?}: a translation from before");
+        ensure!(got == Some(NEW), "after {what:?}, page {index} reads {got:x?}: an old translation");
     }
     Ok(())
 }
@@ -192,18 +196,18 @@ fn flushes<H: Harness>(
 pub(crate) fn flush_pages<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     with_tree(kit, |kit, tree, _| {
         for (first, count) in [(0, 1), (1, 1), (3, 2), (1, 33), (0, 64)] {
-            flushes(kit, tree, pages(tree.page(first), count as u32), first..first + count)?;
+            check_flush(kit, tree, pages(tree.page(first), count as u32), first..first + count)?;
         }
         Ok(())
     })
 }
 
 pub(crate) fn flush_current<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
-    with_tree(kit, |kit, tree, _| flushes(kit, tree, Flush::Current, 0..100))
+    with_tree(kit, |kit, tree, _| check_flush(kit, tree, Flush::Current, 0..100))
 }
 
 pub(crate) fn flush_all<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
-    with_tree(kit, |kit, tree, _| flushes(kit, tree, Flush::All, 0..100))
+    with_tree(kit, |kit, tree, _| check_flush(kit, tree, Flush::All, 0..100))
 }
 
 pub(crate) fn flush_tables<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
@@ -211,19 +215,16 @@ pub(crate) fn flush_tables<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
         tree.map_new(0, OLD)?;
         let frame = tree.map_new(1, NEW)?;
         for what in [pages(tree.page(0), 1), Flush::Current, Flush::All] {
-            let (before, after) = (tree.spare()?, tree.spare()?);
-            tree.put(before, 0, tree.entry(0).pfn(), ORDINARY);
-            tree.put(after, 0, frame, ORDINARY);
-            tree.point(1, before);
+            let (before, after) = (tree.new_leaf_table()?, tree.new_leaf_table()?);
+            tree.write_entry(before, 0, tree.entry(0).pfn(), ORDINARY);
+            tree.write_entry(after, 0, frame, ORDINARY);
+            tree.link(1, before);
             kit.machine().flush(Flush::All);
-            ensure!(tree.load(0) == Some(OLD), "a page under another table cannot be read");
-            tree.point(1, after);
+            ensure!(tree.load(0) == Some(OLD), "a load through the first table fails");
+            tree.link(1, after);
             kit.machine().flush(what);
             let got = tree.load(0);
-            ensure!(
-                got == Some(NEW),
-                "after {what:?}, a walk still goes through a table that was taken away"
-            );
+            ensure!(got == Some(NEW), "after {what:?}, a walk still goes through the removed table");
         }
         Ok(())
     })
@@ -238,13 +239,13 @@ pub(crate) fn load_root<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
             other.map_new(0, NEW)?;
         }
         for _ in 0..3 {
-            // As if nobody had cared for what is kept: `keep` is not said, so nothing must be.
+            // As if the memory manager did not track what is kept: without `keep`, nothing may be kept.
             let _loaded = tree.load_root(Asid(0), false);
             let first = tree.load(0);
             kit.machine().load_root(other.root(), Asid(0), false);
             let second = other.load(0);
             let right = (first, second) == (Some(OLD), Some(NEW));
-            ensure!(right, "two roots loaded in turn without keeping read {first:x?} and {second:x?}");
+            ensure!(right, "two roots loaded alternately without keep read {first:x?} and {second:x?}");
         }
         Ok(())
     })
@@ -252,37 +253,37 @@ pub(crate) fn load_root<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
 
 pub(crate) fn no_asids<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     if kit.machine().asids() != 0 {
-        return Err(Stop::Skipped("the machine has address-space numbers"));
+        return Err(NotPassed::Skipped("the machine has address-space numbers"));
     }
     with_tree(kit, |_, tree, _| {
         let (old, new) = (tree.map_new(0, OLD)?, tree.map_new(1, NEW)?);
-        turn_pages(tree, 1, old, new);
+        remap_pages(tree, 1, old, new);
         let _loaded = tree.load_root(Asid(0), true);
         ensure!(tree.load(0) == Some(NEW), "a translation outlives the load of a root");
         Ok(())
     })
 }
 
-/// A tree for each of some address-space numbers; page 0 of each holds its number.
-fn forest<'k, H: Harness>(kit: &'k Kit<'k, H>) -> Result<Vec<Tree<'k, H>>, Stop> {
+/// A tree for each of several address-space numbers; page 0 of each holds its number.
+fn trees<'k, H: Harness>(kit: &'k Kit<'k, H>) -> Result<Vec<Tree<'k, H>>, NotPassed> {
     let asids = kit.machine().asids();
     if asids < 2 {
-        return Err(Stop::Skipped("the machine has no address-space numbers"));
+        return Err(NotPassed::Skipped("the machine has no address-space numbers"));
     }
-    let plant = |number: usize| {
+    let new_tree = |number: usize| {
         let tree = Tree::new(kit)?;
         let _loaded = tree.load_root(Asid(number as u16), false);
         tree.map_new(0, number as u64)?;
         Ok(tree)
     };
-    (0..asids.min(16)).map(plant).collect()
+    (0..asids.min(16)).map(new_tree).collect()
 }
 
 pub(crate) fn asids<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     with_tree(kit, |kit, _, _| {
-        let forest = forest(kit)?;
+        let trees = trees(kit)?;
         for round in 0..3 {
-            for (number, tree) in forest.iter().enumerate() {
+            for (number, tree) in trees.iter().enumerate() {
                 kit.machine().load_root(tree.root(), Asid(number as u16), round > 0);
                 let got = tree.load(0);
                 ensure!(got == Some(number as u64), "under number {number}, page 0 reads {got:x?}");
@@ -294,8 +295,8 @@ pub(crate) fn asids<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
 
 pub(crate) fn asids_flushed<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     with_tree(kit, |kit, _, _| {
-        let forest = forest(kit)?;
-        let (first, second) = (&forest[0], &forest[1]);
+        let trees = trees(kit)?;
+        let (first, second) = (&trees[0], &trees[1]);
         let new = {
             let _loaded = first.load_root(Asid(0), false);
             first.map_new(1, NEW)?
@@ -303,10 +304,11 @@ pub(crate) fn asids_flushed<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
         for what in [None, Some(Flush::All), Some(Flush::Current), Some(pages(first.page(0), 1))] {
             kit.machine().load_root(first.root(), Asid(0), false);
             let old = first.entry(0).pfn();
-            ensure!(first.load(0) == Some(0), "page 0 cannot be read");
+            ensure!(first.load(0) == Some(0), "a load of page 0 fails");
             kit.machine().load_root(second.root(), Asid(1), true);
             first.map(0, new, ORDINARY);
-            // All numbers' at once, or only what is loaded: then that must be the right one.
+            // `All` flushes every number; the others flush the loaded number, so the right one must be
+            // loaded.
             if what == Some(Flush::All) {
                 kit.machine().flush(Flush::All);
             }
@@ -315,8 +317,8 @@ pub(crate) fn asids_flushed<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
                 kit.machine().flush(what);
             }
             let got = first.load(0);
-            let how = what.map_or("a load that keeps nothing", |_| "a flush");
-            ensure!(got == Some(NEW), "after {how} ({what:?}), another number's page reads {got:x?}");
+            let how = what.map_or("a load_root() without keep", |_| "a flush");
+            ensure!(got == Some(NEW), "after {how} ({what:?}), page 0 of the other number reads {got:x?}");
             first.map(0, old, ORDINARY);
         }
         Ok(())
@@ -327,9 +329,12 @@ pub(crate) fn own_root<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     with_tree(kit, |kit, tree, _| {
         tree.map_new(0, OLD)?;
         kit.machine().load_root(Pfn::NONE, Asid(0), false);
-        ensure!(tree.load(0).is_none(), "under the machine's own root, a page of a space can be read");
+        ensure!(tree.load(0).is_none(), "a load of a space's page succeeds under the machine's own root");
         kit.machine().load_root(tree.root(), Asid(0), false);
-        ensure!(tree.load(0) == Some(OLD), "after the machine's own root, a page of a space cannot be read");
+        ensure!(
+            tree.load(0) == Some(OLD),
+            "a load of a space's page fails after the machine's own root was loaded"
+        );
         Ok(())
     })
 }

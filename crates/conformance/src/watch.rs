@@ -1,10 +1,11 @@
-//! Which transfers are the suite's own.
+//! The suite's own transfers.
 
 use mm::lock::Lock;
 use mm::machine::Io;
 use std_alloc::vec::Vec;
 
-/// Transfers that the suite has submitted itself. Their ends are not the memory manager's business, so the kernel asks:
+/// Transfers that the suite submitted itself. The memory manager must not hear of their ends, so the kernel
+/// asks:
 ///
 /// ```ignore
 /// if !watch.claims(&io) {
@@ -13,24 +14,24 @@ use std_alloc::vec::Vec;
 /// ```
 #[derive(Default)]
 pub struct IoWatch {
-    /// Each with the number of its ends so far. Only what the suite watches now.
+    /// Each transfer of the running check with the number of its ends so far.
     watched: Lock<Vec<(Io, u32)>>,
 }
 
 impl IoWatch {
-    /// Nothing is watched.
+    /// An empty list.
     pub const fn new() -> IoWatch {
         IoWatch { watched: Lock::new(Vec::new()) }
     }
 
-    /// A transfer has ended: is it the suite's?
+    /// Called when a transfer has ended. Returns whether it is the suite's.
     pub fn claims(&self, io: &Io) -> bool {
         let mut watched = self.watched.lock();
         let own = watched.iter_mut().find(|(own, _)| own == io);
         own.map(|(_, ends)| *ends += 1).is_some()
     }
 
-    /// The suite is about to submit this; if it has submitted the very same before, that has ended.
+    /// Expect a transfer that the suite is about to submit. An equal one submitted before must have ended.
     pub(crate) fn expect(&self, io: Io) {
         let mut watched = self.watched.lock();
         watched.retain(|(own, _)| *own != io);
@@ -42,7 +43,7 @@ impl IoWatch {
         self.watched.lock().iter().find(|(own, _)| own == io).map_or(0, |&(_, ends)| ends)
     }
 
-    /// A check is over.
+    /// Forget all transfers after a check.
     pub(crate) fn forget(&self) {
         self.watched.lock().clear();
     }

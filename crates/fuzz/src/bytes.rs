@@ -1,8 +1,8 @@
-//! Changes of bytes and of text, whatever they mean.
+//! Changes of bytes and of text, independent of the format.
 
 use program::rng::Rng;
 
-/// Numbers at which something often ends.
+/// Boundary values.
 pub const NUMBERS: [u64; 24] = [
     0,
     1,
@@ -30,12 +30,12 @@ pub const NUMBERS: [u64; 24] = [
     u64::MAX,
 ];
 
-/// One of these.
+/// A random element.
 pub fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.below(from.len() as u64) as usize].clone()
 }
 
-/// A number of any size, often one of [`NUMBERS`] or beside it.
+/// A number of any size, often one of [`NUMBERS`] or next to one.
 pub fn number(rng: &mut Rng) -> u64 {
     match rng.below(4) {
         0 => pick(rng, &NUMBERS),
@@ -45,13 +45,13 @@ pub fn number(rng: &mut Rng) -> u64 {
     }
 }
 
-fn place(rng: &mut Rng, bytes: &[u8]) -> usize {
+fn position(rng: &mut Rng, bytes: &[u8]) -> usize {
     rng.below(bytes.len() as u64 + 1) as usize
 }
 
-/// Two places in it, in order and not far from each other.
+/// A short range of positions.
 fn range(rng: &mut Rng, bytes: &[u8]) -> std::ops::Range<usize> {
-    let start = place(rng, bytes);
+    let start = position(rng, bytes);
     start..bytes.len().min(start + 1 + rng.below(16) as usize)
 }
 
@@ -72,12 +72,12 @@ pub fn mutate(rng: &mut Rng, input: &[u8]) -> Vec<u8> {
             bytes.drain(at);
         }
         3 => {
-            let (from, to) = (range(rng, &bytes), place(rng, &bytes));
+            let (from, to) = (range(rng, &bytes), position(rng, &bytes));
             let copy = bytes[from].to_vec();
             bytes.splice(to..to, copy);
         }
         4 => {
-            // A number, as the trace's formats write it.
+            // A number in the encoding of the trace's formats.
             let mut varint = Vec::new();
             trace::codec::put_varint(&mut varint, number(rng));
             let mut at = range(rng, &bytes);
@@ -87,18 +87,18 @@ pub fn mutate(rng: &mut Rng, input: &[u8]) -> Vec<u8> {
             bytes.splice(at, varint);
         }
         5 => {
-            let at = place(rng, &bytes);
+            let at = position(rng, &bytes);
             bytes.truncate(at);
         }
         _ => {
-            let at = place(rng, &bytes);
+            let at = position(rng, &bytes);
             bytes.insert(at, rng.bits() as u8);
         }
     }
     bytes
 }
 
-/// Change text: a number or a word becomes another, a line comes twice, goes, or changes its place.
+/// Change text: replace a number or a word, or duplicate, remove or move a line.
 pub fn mutate_text(rng: &mut Rng, input: &[u8], words: &[&str]) -> Vec<u8> {
     let Ok(text) = std::str::from_utf8(input) else { return mutate(rng, input) };
     match rng.below(8) {
@@ -117,7 +117,7 @@ fn replace_token(rng: &mut Rng, text: &str, words: &[&str]) -> Vec<u8> {
             _ => tokens.push((at, at + c.len_utf8())),
         }
     }
-    // Numbers are where ranges end, so most changes are theirs.
+    // Numbers have boundaries, so most changes are to numbers.
     if rng.percent(75) {
         tokens.retain(|&(at, _)| text[at..].starts_with(|c: char| c.is_ascii_digit()));
     }

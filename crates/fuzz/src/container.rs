@@ -2,7 +2,7 @@
 
 use crate::bytes::{self, number, pick};
 use crate::events::{MARKS, event};
-use crate::parts::{Parts, heads, mend};
+use crate::parts::{Parts, fix_checksums, heads};
 use crate::{one_line, with_file, within};
 use program::rng::Rng;
 use std::collections::BTreeSet;
@@ -11,13 +11,14 @@ use trace::event::{Event, ThreadId};
 use trace::header::Place;
 use trace::{Header, Info, Reader, Replay, Writer};
 
-/// Good inputs to begin with.
+/// Valid inputs to start from.
 pub fn seeds() -> Vec<Vec<u8>> {
     (1..4).map(|seed| with_file("seed.pft", &[], |path| seed_trace(path, &mut Rng::new(seed)))).collect()
 }
 
 fn seed_trace(path: &std::path::Path, rng: &mut Rng) -> Vec<u8> {
-    let mut writer = Writer::create(path, "seed", &["a".into(), "b".into()], 1).expect("a trace can be made");
+    let mut writer =
+        Writer::create(path, "seed", &["a".into(), "b".into()], 1).expect("the trace must be created");
     writer.add_file("/tmp/data", 64 << 12, Place::Regular);
     writer.add_file("/dev/shm/shared", 16 << 12, Place::Memory);
     let root = writer.add_process(None);
@@ -26,32 +27,32 @@ fn seed_trace(path: &std::path::Path, rng: &mut Rng) -> Vec<u8> {
     let mut changes = BTreeSet::new();
     for thread in [root, beside, child] {
         let mut push = |event: &Event| {
-            // What no call can have done, the writer refuses.
+            // The writer refuses events that no call can cause.
             let _ = writer.push(thread, event);
         };
-        // Others may wait for the marks that events of chance wait for.
+        // Other threads may wait for the marks that random events wait for.
         (0..MARKS).for_each(|_| push(&Event::Mark));
-        // Each thread is started once, below, and each change of an address space made once.
+        // Each thread is started once, below, and each change of an address space happens once.
         let drawn = std::iter::repeat_with(|| event(rng));
         let starts = |event: &Event| matches!(event, Event::Spawn { .. } | Event::Fork { .. });
-        let mut again =
+        let mut repeated =
             |event: &Event| event.epoch().is_some_and(|epoch| !changes.insert((thread == child, epoch)));
-        drawn.filter(|event| !starts(event) && !again(event)).take(20).for_each(|event| push(&event));
+        drawn.filter(|event| !starts(event) && !repeated(event)).take(20).for_each(|event| push(&event));
         if thread == root {
             push(&Event::Spawn { thread: beside });
             push(&Event::Fork { epoch: 0, thread: child });
         }
     }
-    writer.finish().expect("it can be finished");
-    std::fs::read(path).expect("it can be read")
+    writer.finish().expect("the trace must be finished");
+    std::fs::read(path).expect("the trace must be readable")
 }
 
-/// Change a part, and put the whole together so that readers come to it.
+/// Change a part, and repack the container so that readers accept the rest.
 pub fn mutate(rng: &mut Rng, input: &[u8]) -> Vec<u8> {
     let Some(mut parts) = Parts::of(input) else {
         let mut bytes = bytes::mutate(rng, input);
         if rng.percent(50) {
-            mend(&mut bytes);
+            fix_checksums(&mut bytes);
         }
         return bytes;
     };
@@ -59,7 +60,7 @@ pub fn mutate(rng: &mut Rng, input: &[u8]) -> Vec<u8> {
         0 => {
             let mut bytes = bytes::mutate(rng, input);
             if rng.percent(90) {
-                mend(&mut bytes);
+                fix_checksums(&mut bytes);
             }
             return bytes;
         }
@@ -81,12 +82,12 @@ pub fn mutate(rng: &mut Rng, input: &[u8]) -> Vec<u8> {
         }
     }
     if rng.percent(80) {
-        parts.settle();
+        parts.fix_counts();
     }
     parts.pack()
 }
 
-/// Change a number of the header.
+/// Change a number in the header.
 fn change_header(rng: &mut Rng, parts: &mut Parts) {
     let Ok(mut header) = Header::decode(&parts.header) else { return };
     let to = number(rng);
@@ -114,7 +115,7 @@ fn change_header(rng: &mut Rng, parts: &mut Parts) {
     parts.header = header.encode();
 }
 
-/// Change what frames there are.
+/// Change the list of frames.
 fn change_frames(rng: &mut Rng, parts: &mut Parts) {
     if parts.frames.is_empty() {
         return;
@@ -130,20 +131,20 @@ fn change_frames(rng: &mut Rng, parts: &mut Parts) {
     }
 }
 
-/// What reading a file may use: see "What a file may cost its reader" in the container's description. Buffers and the
-/// header in proportion to the file, and what is kept of pages in proportion to what its frames say that they unpack
-/// to.
+/// What reading a file may use: see "What a file may cost its reader" in the container's description. Buffers
+/// and the header are in proportion to the file, and data about pages is in proportion to the unpacked size
+/// that the frames declare.
 pub fn memory(input: &[u8]) -> usize {
     let unpacked: usize = heads(input).map(|(_, head)| (head[2] as usize).min(2 << 20)).sum();
     (1 << 20) + 64 * input.len() + 128 * unpacked
 }
 
-/// Look at it, and check it as before a run.
+/// Read it, and check it as before a run.
 pub fn feed(input: &[u8]) -> bool {
     with_file("in.pft", input, |path| {
         let info = within(memory(input), || Reader::open(path).and_then(|reader| Info::read(&reader)));
         let replay = within(memory(input), || Replay::open(path));
-        assert_eq!(info.is_ok(), replay.is_ok(), "info and run disagree");
+        assert_eq!(info.is_ok(), replay.is_ok(), "info and run must agree");
         if let Err(error) = &info {
             one_line(error);
         }

@@ -1,14 +1,14 @@
-//! Events of chance: some as programs do them, some with numbers at which something ends.
+//! Random events: most like those of real programs, some with boundary values.
 
 use crate::bytes::{number, pick};
 use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
 use program::rng::Rng;
 use trace::event::{Backing, Event, FileId, Run, ThreadId};
 
-/// Where mappings and accesses of events begin, so that they meet.
+/// Where mappings and accesses begin, so that they overlap.
 const AT: u64 = 0x5000_0000;
 
-/// Marks that are waited for, of each thread.
+/// Marks of each thread that others wait for.
 pub const MARKS: u64 = 3;
 
 fn addr(rng: &mut Rng) -> u64 {
@@ -35,7 +35,7 @@ fn epoch(rng: &mut Rng) -> u64 {
     if rng.percent(95) { rng.below(6) } else { number(rng) }
 }
 
-/// An event.
+/// A random event.
 pub fn event(rng: &mut Rng) -> Event {
     if rng.percent(40) {
         let page = addr(rng) >> 12;

@@ -3,11 +3,11 @@
 use crate::{one_line, with_file, within};
 use trace::Reader;
 
-/// Words to put into it.
+/// Words to insert.
 pub const WORDS: &[&str] =
     &["I", " L", " S", " M", "==1==", "--", ",", "4096", "4097", "0", "ffffffffffffffff", "fff"];
 
-/// Good inputs to begin with.
+/// Valid inputs to start from.
 pub fn seeds() -> Vec<Vec<u8>> {
     let words = "==12== Lackey, an example Valgrind tool
 I  04001090,3
@@ -20,13 +20,13 @@ I  04001ffe,4
     vec![words.into(), " L ffffffffffffffff,1\n S 0,4096\n".into()]
 }
 
-/// What importing so many bytes may use: a frame that is filled, and for each access, of 6 bytes at least, what is kept
-/// of its page or two by the table of rights, the mappings, and the footprint.
+/// What importing `len` bytes may use: a full frame, and for each access, which has at least 6 bytes, an
+/// entry for a page or two in the table of rights, the mappings, and the footprint.
 const fn memory(len: usize) -> usize {
     (4 << 20) + 256 * len
 }
 
-/// Import it. What comes out must be a good trace.
+/// Import it. The result must be a valid trace.
 pub fn feed(input: &[u8]) -> bool {
     with_file("in.lackey", input, |path| {
         let output = path.with_extension("pft");
@@ -36,8 +36,8 @@ pub fn feed(input: &[u8]) -> bool {
                 false
             }
             Ok(header) => {
-                let reader = Reader::open(&output).expect("what was imported can be read");
-                reader.verify().expect("it is whole");
+                let reader = Reader::open(&output).expect("an imported trace must be readable");
+                reader.verify().expect("an imported trace must be valid");
                 assert_eq!(reader.header(), &header);
                 true
             }

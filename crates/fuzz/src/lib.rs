@@ -1,15 +1,15 @@
-//! What reads files, fed with files that nobody would write.
+//! Readers of files, fed with malformed files.
 //!
-//! A [`Target`] is one reader. It is given bytes, and must end with what they say or with an error of one line: a panic
-//! is a finding, and so is more memory than the input warrants (each target says how much that is). There are two ways
-//! to feed it:
+//! A [`Target`] is one reader. For any bytes it must end with a result or with an error of one line: a panic
+//! is a finding, and so is more memory than the input warrants (each target defines how much that is). There
+//! are two ways to feed it:
 //!
-//! - [`drive`] makes inputs from seeds alone, the same each time. Tests do so, in a few seconds.
-//! - The program `guided` looks for inputs that reach new code (libFuzzer), for as long as one likes: `cargo xtask
-//!   fuzz`.
+//! - [`drive`] generates inputs from seeds, the same each time. Tests do this in a few seconds.
+//! - The program `guided` looks for inputs that reach new code (libFuzzer), for any length of time: `cargo
+//!   xtask fuzz`.
 //!
-//! Both change inputs in the same way ([`Target::mutate`]): text by tokens, containers part by part, with sums that
-//! hold. What was found once stands in `regressions/`, and is tried again by a test.
+//! Both change inputs in the same way ([`Target::mutate`]): text by tokens, containers part by part, with
+//! valid checksums. Findings are kept in `regressions/`, which a test feeds again.
 #![forbid(unsafe_code)]
 
 mod bytes;
@@ -29,10 +29,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// Held by tests one after the other: memory is counted for the whole process.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Serializes tests: memory is counted for the whole process.
+pub fn exclusive() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A reader of files.
@@ -49,7 +49,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// All of them.
+    /// All targets.
     pub const ALL: [Target; 4] = [Target::Container, Target::Replay, Target::Lackey, Target::Machine];
 
     /// Its name in commands and folders.
@@ -62,12 +62,12 @@ impl Target {
         }
     }
 
-    /// The target of that name.
+    /// The target with that name.
     pub fn find(name: &str) -> Option<Target> {
         Target::ALL.into_iter().find(|target| target.name() == name)
     }
 
-    /// Good inputs to begin with.
+    /// Valid inputs to start from.
     pub fn seeds(self) -> Vec<Vec<u8>> {
         match self {
             Target::Container | Target::Replay => container::seeds(),
@@ -76,7 +76,7 @@ impl Target {
         }
     }
 
-    /// The input with something about it changed.
+    /// A changed copy of the input.
     pub fn mutate(self, rng: &mut Rng, input: &[u8]) -> Vec<u8> {
         match self {
             Target::Container | Target::Replay => container::mutate(rng, input),
@@ -85,51 +85,51 @@ impl Target {
         }
     }
 
-    /// Give the reader an input; did it take it?
+    /// Feed an input to the reader. Returns whether it accepts the input.
     ///
     /// # Panics
-    /// If the reader does, or uses more memory than it may.
+    /// If the reader panics, or uses more memory than it may.
     pub fn feed(self, input: &[u8]) -> bool {
         CURRENT.set(Some((self, input.to_vec())));
-        let taken = match self {
+        let accepted = match self {
             Target::Container => container::feed(input),
             Target::Replay => replay::feed(input),
             Target::Lackey => lackey::feed(input),
             Target::Machine => machine::feed(input),
         };
         CURRENT.set(None);
-        taken
+        accepted
     }
 }
 
 thread_local! {
-    /// What this thread feeds to whom.
+    /// What this thread is feeding, and to which target.
     static CURRENT: RefCell<Option<(Target, Vec<u8>)>> = const { RefCell::new(None) };
 }
 
-/// From now on, the input of a panic is written into `folder`, and the file is named.
+/// From now on, write the input of a panic into `folder`, and print the file's name.
 pub fn keep_findings(folder: PathBuf) {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         if let Some((target, input)) = CURRENT.take() {
             let path = folder.join(format!("{}-{:08x}", target.name(), crc32fast::hash(&input)));
-            let kept = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, input));
-            eprintln!("the input is in {} ({kept:?})", path.display());
+            let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, input));
+            eprintln!("the input is in {} ({written:?})", path.display());
         }
         default(info);
     }));
 }
 
-/// What a number of inputs came to.
+/// How many inputs were accepted and rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Inputs that the reader took.
-    pub taken: u64,
-    /// Those that it refused.
-    pub refused: u64,
+    /// Inputs that the reader accepted.
+    pub accepted: u64,
+    /// Inputs that the reader rejected.
+    pub rejected: u64,
 }
 
-/// Feed `runs` inputs that are drawn from `seed`: each is a good one, changed up to four times.
+/// Feed `runs` inputs drawn from `seed`: each is a valid one, changed up to four times.
 pub fn drive(target: Target, seed: u64, runs: u64) -> Tally {
     let seeds = target.seeds();
     let mut tally = Tally::default();
@@ -140,39 +140,39 @@ pub fn drive(target: Target, seed: u64, runs: u64) -> Tally {
             input = target.mutate(&mut rng, &input);
         }
         match target.feed(&input) {
-            true => tally.taken += 1,
-            false => tally.refused += 1,
+            true => tally.accepted += 1,
+            false => tally.rejected += 1,
         }
     }
     tally
 }
 
-/// Do `work`, which may use so many bytes at once.
+/// Do `work`, which may use at most `bytes` bytes at once.
 fn within<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     MEMORY.reset_peak_usage();
     let before = MEMORY.current_usage();
     let result = work();
     let used = MEMORY.peak_usage().saturating_sub(before);
-    assert!(used <= bytes, "{used} bytes were used, and {bytes} would be enough");
+    assert!(used <= bytes, "{used} bytes were used, more than the limit of {bytes}");
     result
 }
 
-/// Do `work` with a file of these bytes, at the same path each time: in memory where there is such a place, as a file
-/// that replaces another is written to a disk at once.
+/// Do `work` with a file of these bytes, at the same path each time: in memory if possible, because on a
+/// disk, replacing a file writes it at once.
 fn with_file<T>(name: &str, input: &[u8], work: impl FnOnce(&Path) -> T) -> T {
     thread_local! {
         static FOLDER: tempfile::TempDir =
-            tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder can be made");
+            tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("the temporary folder must be created");
     }
     FOLDER.with(|folder| {
         let path = folder.path().join(name);
-        std::fs::write(&path, input).expect("a file can be written");
+        std::fs::write(&path, input).expect("the input file must be written");
         work(&path)
     })
 }
 
-/// An error as a command prints it is one line of a reasonable length.
+/// Assert that a printed error is one line of a reasonable length.
 fn one_line(error: &dyn std::fmt::Display) {
     let text = error.to_string();
-    assert!(!text.contains('\n') && text.len() < 2000, "no line for people: {text}");
+    assert!(!text.contains('\n') && text.len() < 2000, "an error must be one short line: {text}");
 }

@@ -4,7 +4,7 @@ use crate::{one_line, within};
 use machine_sim::{MachineSpec, RunConfig, RunError};
 use program::{Map, Os, Program, Role, Signal};
 
-/// Words to put into it.
+/// Words to insert.
 pub const WORDS: &[&str] = &[
     "nan",
     "inf",
@@ -33,7 +33,7 @@ pub const WORDS: &[&str] = &[
     "[[device]]",
 ];
 
-/// Good inputs to begin with.
+/// Valid inputs to start from.
 pub fn seeds() -> Vec<Vec<u8>> {
     let presets = [
         include_str!("../../machine-sim/machines/small.toml"),
@@ -43,16 +43,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
     presets.map(|text| text.as_bytes().to_vec()).to_vec()
 }
 
-/// What reading so many bytes may use: toml's tree of them, and the table of costs.
+/// What reading `len` bytes may use: toml's tree, and the table of costs.
 const fn memory(len: usize) -> usize {
     (1 << 20) + 512 * len
 }
 
-/// Most frames and CPUs of a machine that is run: this looks at what a description makes of small machines.
-const SMALL: u64 = 64 << 20;
-const CPUS: usize = 16;
+/// The largest machine that is run, in bytes and CPUs: this tests descriptions of small machines.
+const MAX_MEMORY: u64 = 64 << 20;
+const MAX_CPUS: usize = 16;
 
-/// Read it. If it can be used, run a small program on the machine, made small.
+/// Read it. If it is valid, run a small program on the machine with little memory.
 pub fn feed(input: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(input) else { return false };
     let spec = match within(memory(input.len()), || MachineSpec::from_toml("mine.toml", text)) {
@@ -63,9 +63,9 @@ pub fn feed(input: &[u8]) -> bool {
         }
     };
     let cpus = spec.cpus();
-    match spec.with_memory(SMALL) {
+    match spec.with_memory(MAX_MEMORY) {
         Err(error) => one_line(&error),
-        Ok(_) if cpus > CPUS => {}
+        Ok(_) if cpus > MAX_CPUS => {}
         Ok(spec) => match machine_sim::run(&RunConfig::new(spec), &Touch) {
             Ok(_) => {}
             Err(RunError::Input(why)) => one_line(&why),
@@ -75,7 +75,7 @@ pub fn feed(input: &[u8]) -> bool {
     true
 }
 
-/// Touches memory and a file, and sleeps.
+/// A program that touches memory and a file, and sleeps.
 struct Touch;
 
 /// Bytes of its memory.
@@ -92,7 +92,7 @@ impl Program for Touch {
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let file = program::FileSpec { name: "a", size: BYTES, in_memory: false, writable: true };
-        // A machine may have no room for it.
+        // The machine may have no room for it.
         if let Ok(fd) = os.open(file) {
             let _ = (os.pread(fd, 0, BYTES), os.pwrite(fd, 0, BYTES), os.fsync(fd));
         }

@@ -1,7 +1,7 @@
-//! A container, taken apart and put together again with sums that hold.
+//! A container, taken apart and repacked with valid checksums.
 //!
-//! This reads as much as can be read, whatever the checksums say, so that what one change has broken the next can
-//! change further.
+//! This reads as much as possible, whatever the checksums say, so that one change can build on the damage of
+//! another.
 
 use trace::Header;
 use trace::codec::Decoder;
@@ -11,7 +11,7 @@ use trace::header::Counts;
 const PREAMBLE: usize = 16;
 const HEAD: usize = 24;
 const META: u32 = u32::MAX;
-/// Unpacked bytes of a frame beyond which it is left out.
+/// Larger frames, unpacked, are left out.
 const LARGE: usize = 1 << 16;
 
 /// A frame of events.
@@ -28,7 +28,7 @@ pub struct Parts {
     pub header: Vec<u8>,
 }
 
-/// Words of a frame's head.
+/// The words of a frame's head.
 fn words(bytes: &[u8], at: usize) -> Option<[u32; 4]> {
     let head = bytes.get(at..at.checked_add(HEAD)?)?;
     Some(std::array::from_fn(|word| {
@@ -36,7 +36,7 @@ fn words(bytes: &[u8], at: usize) -> Option<[u32; 4]> {
     }))
 }
 
-/// Where the frames stand whose heads and data lie in the file, one after the other, with their heads' words.
+/// The frames whose heads and data are in the file, in order: position and words of the head.
 pub fn heads(bytes: &[u8]) -> impl Iterator<Item = (usize, [u32; 4])> {
     let mut next = Some(PREAMBLE);
     std::iter::from_fn(move || {
@@ -49,7 +49,7 @@ pub fn heads(bytes: &[u8]) -> impl Iterator<Item = (usize, [u32; 4])> {
 }
 
 impl Parts {
-    /// Take it apart; `None` if there is no header.
+    /// Take it apart; `None` without a header.
     pub fn of(bytes: &[u8]) -> Option<Parts> {
         let mut frames = Vec::new();
         for (at, [thread, events, _, data_len]) in heads(bytes) {
@@ -63,18 +63,18 @@ impl Parts {
         None
     }
 
-    /// Put it together.
+    /// Repack it.
     pub fn pack(&self) -> Vec<u8> {
-        let mut packer = Packer::new(Vec::new(), 1).expect("memory can be written");
+        let mut packer = Packer::new(Vec::new(), 1).expect("writing to memory must succeed");
         for frame in &self.frames {
-            packer.frame(frame.thread, frame.events, &frame.raw).expect("memory can be written");
+            packer.frame(frame.thread, frame.events, &frame.raw).expect("writing to memory must succeed");
         }
-        packer.finish_raw(&self.header).expect("memory can be written")
+        packer.finish_raw(&self.header).expect("writing to memory must succeed")
     }
 
-    /// Make index and counts what the frames say, as far as their events can be read: so that a reader goes on to the
-    /// events.
-    pub fn settle(&mut self) {
+    /// Set index and counts to what the frames contain, if their events can be read, so that a reader
+    /// continues to the events.
+    pub fn fix_counts(&mut self) {
         let Ok(mut header) = Header::decode(&self.header) else { return };
         for thread in &mut header.threads {
             (thread.counts, thread.frames) = (Counts::default(), Vec::new());
@@ -101,8 +101,8 @@ impl Parts {
     }
 }
 
-/// Put right, in place, all checksums of a container and what its trailer says.
-pub fn mend(bytes: &mut [u8]) {
+/// Fix all checksums of a container and the content of its trailer, in place.
+pub fn fix_checksums(bytes: &mut [u8]) {
     let found: Vec<(usize, [u32; 4])> = heads(bytes).collect();
     for &(at, [.., data_len]) in &found {
         let data = crc32fast::hash(&bytes[at + HEAD..][..data_len as usize]);

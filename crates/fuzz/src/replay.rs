@@ -5,8 +5,8 @@ use machine_sim::{MachineSpec, RunConfig, RunError};
 use trace::event::{Event, ThreadId};
 use trace::{Reader, Replay};
 
-/// Most bytes that calls of the trace may move or map into memory at once: this looks for what goes wrong, not for what
-/// is long.
+/// The most bytes that calls of the trace may move or map into memory: this looks for errors, not for long
+/// runs.
 const WORK: u64 = 64 << 20;
 
 /// Replay it.
@@ -16,7 +16,7 @@ pub fn feed(input: &[u8]) -> bool {
         if work(replay.source()) > WORK {
             return false;
         }
-        let mut config = RunConfig::new(MachineSpec::preset("small").expect("the preset exists"));
+        let mut config = RunConfig::new(MachineSpec::preset("small").expect("the preset must exist"));
         config.memory = Some(16 << 20);
         config.verify = true;
         match machine_sim::run(&config, &replay) {
@@ -28,7 +28,9 @@ pub fn feed(input: &[u8]) -> bool {
 
 fn work(reader: &Reader) -> u64 {
     let threads = (0..reader.header().threads.len() as u32).map(ThreadId);
-    let events = threads.flat_map(|thread| reader.stream(thread)).map(|event| event.expect("it was checked"));
+    let events = threads
+        .flat_map(|thread| reader.stream(thread))
+        .map(|event| event.expect("a checked event must be readable"));
     events.fold(0, |sum: u64, event| match event {
         Event::Read { len, .. } | Event::Write { len, .. } => sum.saturating_add(len),
         Event::Map { len, .. } | Event::Lock { len, .. } | Event::Advise { len, .. } => {

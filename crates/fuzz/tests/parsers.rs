@@ -1,15 +1,16 @@
-//! A short run of every target, the same each time, and what was found once.
+//! A short run of every target, the same each time, and all previous findings.
 
-use fuzz::{Target, alone, drive, keep_findings};
+use fuzz::{Target, drive, exclusive, keep_findings};
 use std::path::Path;
 
-/// Feed so many inputs. Some must be taken, or the changes leave nothing to read; some refused, or nothing is changed.
+/// Feed `runs` inputs. Some must be accepted, or changes leave nothing to read; some must be rejected, or
+/// nothing is changed.
 fn short(target: Target, runs: u64) {
-    let _alone = alone();
+    let _exclusive = exclusive();
     keep_findings(Path::new(env!("CARGO_TARGET_TMPDIR")).join("findings"));
     let tally = drive(target, 1, runs);
     println!("{}: {tally:?}", target.name());
-    assert!(tally.taken > runs / 50 && tally.refused > runs / 50, "{tally:?}");
+    assert!(tally.accepted > runs / 50 && tally.rejected > runs / 50, "{tally:?}");
 }
 
 #[test]
@@ -23,7 +24,7 @@ fn replays() {
 }
 
 #[test]
-fn lackeys_output() {
+fn lackey_output() {
     short(Target::Lackey, 20_000);
 }
 
@@ -33,15 +34,15 @@ fn machines() {
 }
 
 #[test]
-fn what_was_found_once_is_refused() {
-    let _alone = alone();
+fn previous_findings_are_rejected() {
+    let _exclusive = exclusive();
     for target in Target::ALL {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions").join(target.name());
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         for entry in entries {
             let file = entry.unwrap().path();
             println!("{}", file.display());
-            assert!(!target.feed(&std::fs::read(&file).unwrap()), "{} is taken", file.display());
+            assert!(!target.feed(&std::fs::read(&file).unwrap()), "{} is accepted", file.display());
         }
     }
 }

@@ -103,7 +103,9 @@ impl Display for GroupSpec {
         let limits = abi::GroupLimits::FILES.into_iter().zip(limits);
         let limits = limits.filter_map(|(name, limit)| Some(format!("{name}={}", limit?)));
         let processes = self.processes.iter().map(|these| format!("{PROCESSES}={these}"));
-        write!(out, "{}:{}", self.name, limits.chain(processes).collect::<Vec<_>>().join(","))
+        let settings: Vec<_> = limits.chain(processes).collect();
+        let colon = if settings.is_empty() { "" } else { ":" };
+        write!(out, "{}{colon}{}", self.name, settings.join(","))
     }
 }
 
@@ -368,7 +370,8 @@ mod tests {
 
     #[test]
     fn a_group_is_one_word() {
-        for text in ["a:", "web/child:memory.max=4096,memory.swap.max=0,processes=1-3+7-", "b:memory.low=5"] {
+        assert_eq!("a:".parse::<GroupSpec>(), "a".parse());
+        for text in ["a", "web/child:memory.max=4096,memory.swap.max=0,processes=1-3+7-", "b:memory.low=5"] {
             let group: GroupSpec = text.parse().unwrap();
             assert_eq!((group.to_string().as_str(), text.parse()), (text, Ok(group)));
         }

@@ -1,15 +1,16 @@
-//! Policies of deferred flushes beside the fewest flushes that can be safe (docs/bound.md).
+//! Policies for deferred flushes compared with the fewest flushes that can be safe (docs/bound.md).
 
+use crate::grid::Grid;
 use crate::human;
 use crate::profile::PRESETS;
 use crate::record::{BoundRecord, CauseRecord, LevelRecord, RunRecord};
 use crate::summary::Setup;
-use crate::table::{Grid, heading};
+use crate::table::heading;
 use mm::knobs::{FlushPolicy, Knob};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The presets that differ in when they flush, one for each value of the knob.
+/// The presets that differ only in when they flush, one for each value of the knob.
 pub fn policies() -> impl Iterator<Item = &'static str> {
     (0..FlushPolicy::COUNT).filter_map(|policy| {
         let is_it = |knobs: &[(Knob, u64)]| match knobs {
@@ -20,7 +21,7 @@ pub fn policies() -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// What `pagefold bound` has found; its keys are a promise (docs/json.md).
+/// The result of `pagefold bound`; its keys are a promise (docs/json.md).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BoundSummary {
     /// What was run.
@@ -28,50 +29,50 @@ pub struct BoundSummary {
     pub setup: Setup,
     /// By profile, in order.
     pub bounds: Vec<ProfileBound>,
-    /// Seconds that it took on this computer.
+    /// Seconds on this computer.
     pub host_seconds: f64,
     /// Simulated accesses of all runs.
     pub accesses: u64,
-    /// What a reader of the numbers should know, one sentence each.
+    /// Warnings for readers of the numbers, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// One profile beside its bounds.
+/// One profile and its bounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProfileBound {
     /// The profile.
     pub profile: String,
-    /// Flush requests that it sent.
+    /// Flush requests that were sent.
     pub rounds: u64,
-    /// CPUs that flushed for one.
+    /// CPUs that flushed for a request.
     pub receptions: u64,
-    /// The latest safe moments as deadlines.
+    /// The bound with the latest safe moments as deadlines.
     pub l1: LevelBound,
-    /// The moments at which the memory manager looks as deadlines.
+    /// The bound with the moments at which the memory manager checks as deadlines.
     pub l2: LevelBound,
-    /// Translations that went stale while a CPU could hold them.
+    /// Translations that became stale while a CPU could hold them.
     pub stale: u64,
-    /// The most of them that were open at once.
+    /// The most of them that were outstanding at once.
     pub open_max: u64,
 }
 
-/// The fewest at one level.
+/// The bound at one level.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LevelBound {
-    /// Rounds at least.
+    /// The fewest rounds.
     pub rounds: u64,
-    /// The profile's rounds by that; `null` if none are needed.
+    /// The profile's rounds divided by the fewest; `null` if none are needed.
     pub rounds_ratio: Option<f64>,
-    /// Receptions at least.
+    /// The fewest receptions.
     pub receptions: u64,
-    /// The profile's receptions by that; `null` if none are needed.
+    /// The profile's receptions divided by the fewest; `null` if none are needed.
     pub receptions_ratio: Option<f64>,
-    /// What made them necessary.
+    /// What made flushes necessary.
     pub causes: BTreeMap<String, CauseRecord>,
 }
 
 impl BoundSummary {
-    /// Sum up one run of each profile.
+    /// Sums up one run of each profile.
     pub fn of(setup: Setup, runs: &[RunRecord], host_seconds: f64) -> BoundSummary {
         let of = |run: &RunRecord| run.bound.as_ref().map(|bound| profile_bound(&run.profile, bound));
         let warnings: BTreeSet<String> = runs.iter().flat_map(|run| run.warnings.clone()).collect();
@@ -128,7 +129,7 @@ pub fn render(summary: &BoundSummary) -> String {
     text
 }
 
-/// Own numbers, then each level with the ratio to it.
+/// The profile's own numbers, then each bound with the ratio to it.
 fn grid(
     what: &str,
     summary: &BoundSummary,
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_to_the_bound_of_the_own_trace() {
+    fn ratios_use_the_bound_of_the_same_run() {
         let (mut some, mut none) = (run("a", 1, 1, &[]), run("b", 1, 1, &[]));
         some.bound = Some(BoundRecord {
             rounds: 1500,

@@ -1,8 +1,8 @@
 //! Where the time went: kernel work by kind, and input and output by device.
 
+use crate::grid::Grid;
 use crate::human;
 use crate::record::{CostRecord, RunRecord};
-use crate::table::Grid;
 use mm::units::PAGE_SIZE;
 use serde::Serialize;
 use std::collections::BTreeMap;

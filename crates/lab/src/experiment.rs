@@ -1,7 +1,7 @@
-//! Experiments: the same program with the same seeds under every profile, spread over the computer's cores.
+//! Jobs: cells with seeds, run on several threads.
 //!
 //! Runs share nothing, and each is a function of its job alone, so neither the number of threads nor the order in which
-//! they finish can change a result. Jobs are ordered by seed first: what is finished early can be compared early.
+//! they finish can change a result. Jobs are ordered by seed first, so that all cells can be compared early.
 
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
@@ -9,39 +9,37 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// One run to be done.
+/// One run to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Index of the profile.
-    pub profile: usize,
+    /// The index of its cell.
+    pub cell: usize,
     /// The seed.
     pub seed: u64,
 }
 
-/// The jobs of an experiment: `runs` seeds from `seed`, each under `profiles` profiles.
-pub fn jobs(profiles: usize, seed: u64, runs: u32) -> Vec<Job> {
-    (0..u64::from(runs))
-        .flat_map(|run| (0..profiles).map(move |profile| Job { profile, seed: seed + run }))
-        .collect()
+/// The jobs of an experiment: `runs` seeds from `seed` on, each with all cells.
+pub fn jobs(cells: usize, seed: u64, runs: u32) -> Vec<Job> {
+    (0..u64::from(runs)).flat_map(|run| (0..cells).map(move |cell| Job { cell, seed: seed + run })).collect()
 }
 
-/// How an experiment ended.
+/// How a set of jobs ended.
 #[derive(Debug, PartialEq)]
 pub enum Ended {
     /// All jobs are done.
     Complete,
-    /// It was told to stop; the jobs that were finished are there.
+    /// An interrupt stopped it; some jobs may be done.
     Interrupted,
 }
 
-/// How often the waiting thread looks whether it should stop.
+/// How often the waiting thread checks whether it should stop.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Programs run on stacks of their own, but the memory manager's own may be deep in a debug build.
+/// Programs have stacks of their own, but the memory manager's calls may be deep in a debug build.
 const STACK_BYTES: usize = 16 << 20;
 
-/// Do `jobs` on `threads` threads. `T` is what a job leaves behind. `finished` sees the sorted results after each. The
-/// first job (in order) that fails ends it.
+/// Does `jobs` on `threads` threads; `T` is the result of a job. `finished` gets all results so far, in order, after
+/// each job. The first job (in order) that fails ends it.
 pub fn run<T: Clone + Send + 'static>(
     jobs: Vec<Job>,
     threads: usize,
@@ -57,13 +55,13 @@ pub fn run<T: Clone + Send + 'static>(
             return Ok((done.into_values().collect(), Ended::Interrupted));
         }
         match results.recv_timeout(PATIENCE) {
-            // What comes after a failure has no meaning any more.
+            // Results after a failed job do not count.
             Ok((index, Ok(_))) if failed.as_ref().is_some_and(|(first, _)| index > *first) => {}
             Ok((index, Ok(record))) => {
                 done.insert(index, record);
                 finished(&done.values().cloned().collect::<Vec<_>>())?;
             }
-            // Of several failures the first in order is told, whichever came first in time.
+            // Of several failures the first in order is reported, not the first in time.
             Ok((index, Err(error))) => {
                 if failed.as_ref().is_none_or(|(first, _)| index < *first) {
                     done.split_off(&index);
@@ -82,7 +80,7 @@ pub fn run<T: Clone + Send + 'static>(
     }
 }
 
-/// Start the threads. They take jobs in order until there are none, one failed, or nobody listens.
+/// Starts the threads. They take jobs in order until none is left, one has failed, or the receiver is gone.
 fn start<T: Send + 'static>(
     jobs: Vec<Job>,
     threads: usize,
@@ -120,7 +118,7 @@ mod tests {
     use crate::record::RunRecord;
 
     fn measure(job: Job) -> Result<RunRecord> {
-        Ok(record(["a", "b"][job.profile], job.seed, job.seed * 1000 + job.profile as u64, &[]))
+        Ok(record(["a", "b"][job.cell], job.seed, job.seed * 1000 + job.cell as u64, &[]))
     }
 
     fn never() -> bool {
@@ -128,16 +126,16 @@ mod tests {
     }
 
     #[test]
-    fn all_profiles_see_the_same_seeds() {
+    fn jobs_run_all_cells_with_the_same_seeds() {
         let all = jobs(2, 5, 2);
         assert_eq!(
-            all.iter().map(|job| (job.seed, job.profile)).collect::<Vec<_>>(),
+            all.iter().map(|job| (job.seed, job.cell)).collect::<Vec<_>>(),
             [(5, 0), (5, 1), (6, 0), (6, 1)]
         );
     }
 
     #[test]
-    fn any_number_of_threads_gives_the_same() {
+    fn number_of_threads_does_not_change_results() {
         let expected: Vec<RunRecord> = jobs(2, 1, 20).into_iter().map(|job| measure(job).unwrap()).collect();
         for threads in [1, 2, 7] {
             let mut calls = 0;
@@ -151,25 +149,25 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_in_order_is_told() {
+    fn first_failure_in_order_is_reported() {
         for threads in [1, 4] {
             let fail = |job: Job| {
                 if job.seed == 3 {
-                    // The failure of profile 1 overtakes that of profile 0.
-                    if job.profile == 0 {
+                    // The failure of cell 1 overtakes that of cell 0.
+                    if job.cell == 0 {
                         std::thread::sleep(Duration::from_millis(20));
                     }
-                    return Err(Error::Failed(format!("profile {}", job.profile)));
+                    return Err(Error::Failed(format!("cell {}", job.cell)));
                 }
                 measure(job)
             };
             let error = run(jobs(2, 1, 5), threads, fail, never, |_| Ok(())).unwrap_err();
-            assert_eq!(error.to_string(), "profile 0");
+            assert_eq!(error.to_string(), "cell 0");
         }
     }
 
     #[test]
-    fn what_was_finished_before_an_interrupt_is_kept() {
+    fn interrupt_keeps_finished_jobs() {
         let seen = std::cell::Cell::new(0);
         let count = |records: &[RunRecord]| {
             seen.set(records.len());
@@ -177,11 +175,11 @@ mod tests {
         };
         let (kept, ended) = run(jobs(2, 1, 50), 1, measure, || seen.get() >= 3, count).unwrap();
         assert_eq!((kept.len(), ended), (3, Ended::Interrupted));
-        assert_eq!(kept[2], measure(Job { profile: 0, seed: 2 }).unwrap());
+        assert_eq!(kept[2], measure(Job { cell: 0, seed: 2 }).unwrap());
     }
 
     #[test]
-    fn a_result_that_cannot_be_saved_ends_it() {
+    fn unsaved_result_ends_the_jobs() {
         let full = |_: &[RunRecord]| Err(Error::input("disk full"));
         assert_eq!(run(jobs(1, 1, 5), 2, measure, never, full).unwrap_err().to_string(), "disk full");
     }

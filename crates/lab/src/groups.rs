@@ -1,8 +1,8 @@
 //! What control groups have counted, in the result: means over the runs, as objects and as text.
 
+use crate::grid::Grid;
 use crate::human;
 use crate::record::{GroupRecord, RunRecord};
-use crate::table::Grid;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

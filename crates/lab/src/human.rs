@@ -1,4 +1,4 @@
-//! Numbers for people: three digits that matter and a unit.
+//! Numbers for people: three significant digits and a unit.
 
 /// `value` of `unit`, scaled: `12.3 k`, `1.20 M`, `250 us`, `1.50 GiB`.
 pub fn number(value: f64, unit: &str) -> String {
@@ -17,12 +17,12 @@ pub fn bytes(value: f64) -> String {
     scaled(value, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"])
 }
 
-/// Divide by `step` until at most three or four digits stand before the point.
+/// Divides by `step` until at most three or four digits are left of the point.
 fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     let mut value = value;
     for (at, unit) in units.iter().enumerate() {
         let last = at + 1 == units.len();
-        // 999.6 would be printed as 1000: it belongs to the next unit.
+        // 999.6 would be printed as 1000, so it belongs to the next unit.
         if last || value.abs() < step - 0.5 {
             return format!("{}{unit}", three_digits(value, at == 0));
         }
@@ -31,7 +31,7 @@ fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     unreachable!("the last unit always returns")
 }
 
-/// Three significant digits; whole numbers of the smallest unit as they are.
+/// Three significant digits; whole numbers of the smallest unit are not rounded.
 fn three_digits(value: f64, smallest: bool) -> String {
     let size = value.abs();
     if (smallest && value.fract() == 0.0) || size >= 99.95 {
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts() {
+    fn counts_have_three_digits_and_a_prefix() {
         for (value, expected) in [
             (0.0, "0"),
             (-0.0, "0"),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_bytes() {
+    fn times_and_bytes_have_their_units() {
         assert_eq!(number(1.2, "s"), "1.20 s");
         assert_eq!(number(0.001_5, "s"), "1.50 ms");
         assert_eq!(number(2.5e-7, "s"), "250 ns");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_grouped() {
+    fn digits_are_grouped_by_three() {
         for (value, expected) in
             [(0, "0"), (12, "12"), (999, "999"), (1000, "1,000"), (976_685_109, "976,685,109")]
         {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_dates() {
+    fn dates_count_leap_years() {
         for (day, expected) in [
             (0, "1970-01-01"),
             (31, "1970-02-01"),

@@ -1,4 +1,4 @@
-//! What is in a trace, as text for people.
+//! The contents of a trace as text.
 
 use crate::human::{bytes, grouped};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ fn size(count: u64) -> String {
     bytes(count as f64)
 }
 
-/// The whole as text for people.
+/// The contents as text.
 pub fn render(info: &Info) -> String {
     let mut out = String::new();
     text(info, &mut out).expect("writing to a string does not fail");
@@ -47,18 +47,19 @@ fn text(info: &Info, out: &mut String) -> std::fmt::Result {
     writeln!(out, "file calls    {} read, {} written", size(info.bytes_read), size(info.bytes_written))?;
     writeln!(
         out,
-        "\nprocess  forked by  threads  maps: anonymous  shared  file  shared file    mapped  changes"
+        "\nprocess  forked by  threads  maps: anonymous  shared  file  shared file    mapped  changes  program"
     )?;
     for row in &info.processes {
         let [anonymous, shared, file, shared_file] = row.maps;
         writeln!(
             out,
-            "{:>7}  {:>9}  {:>7}  {anonymous:>15}  {shared:>6}  {file:>4}  {shared_file:>11}  {:>8}  {:>7}",
+            "{:>7}  {:>9}  {:>7}  {anonymous:>15}  {shared:>6}  {file:>4}  {shared_file:>11}  {:>8}  {:>7}  {}",
             row.process,
             row.forked_by.map_or("-".to_owned(), |thread| format!("thread {thread}")),
             row.threads,
             size(row.mapped_bytes),
-            row.changes
+            row.changes,
+            row.programs.join(", then ")
         )?;
     }
     writeln!(out, "\nthread  process      events        loads       stores      fetches  instructions")?;

@@ -1,12 +1,12 @@
-//! Ctrl-C, and signals that ask a process to end: the first asks politely, the second insists.
+//! Ctrl-C and the signals that ask a process to end.
 
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C, SIGTERM and SIGHUP only set a flag: what was started, an emulator for one, has to be ended
-/// first. A second one ends the process at once.
+/// Makes Ctrl-C, SIGTERM and SIGHUP only set a flag, because an emulator that was started must be ended first. The
+/// second such signal ends the process at once.
 pub fn install() -> Result<()> {
     ctrlc::set_handler(|| {
         if REQUESTED.swap(true, SeqCst) {
@@ -16,7 +16,7 @@ pub fn install() -> Result<()> {
     .map_err(|error| Error::Failed(format!("cannot watch for Ctrl-C: {error}")))
 }
 
-/// Has it been pressed?
+/// Whether an interrupt was requested.
 pub fn requested() -> bool {
     REQUESTED.load(SeqCst)
 }

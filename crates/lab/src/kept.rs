@@ -1,13 +1,14 @@
-//! Runs that are kept in a directory as they end, so that who is interrupted goes on with those that are left.
+//! A store of runs in a directory. Each run is kept as it ends, so that an interrupted command continues with the rest.
 //!
 //! ```text
-//! a plan         what was asked for, as it was when the runs began; who asks for something else is refused
-//! runs.jsonl     a line for each finished run; the first line says what made them
+//! a plan         what the command was asked to do when the runs began; a different plan is refused
+//! runs.jsonl     a line for each finished run; the first line names the build that ran them
 //! ```
 //!
-//! A line is written whole or, if the process ends in the middle of it, cut off by who goes on. One process at a
-//! time: it holds a lock on the file of runs.
+//! If the process ends in the middle of a line, the next one cuts the half line off. A process locks the file of runs,
+//! so only one works in a directory at a time.
 
+use crate::document::{Document, Origin, SCHEMA};
 use crate::error::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -18,31 +19,11 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Version of the file of runs.
-const SCHEMA: u32 = 1;
 const RUNS: &str = "runs.jsonl";
-/// Finished runs survive a loss of power after this time; that of the process they survive at once.
+/// After this time a finished run survives a loss of power. It survives the end of the process at once.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// The first line.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Made {
-    schema: u32,
-    version: String,
-    commit: String,
-}
-
-impl Made {
-    fn here() -> Made {
-        Made {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: env!("PAGEFOLD_COMMIT").to_owned(),
-        }
-    }
-}
-
-/// Any other line; what it is made of is only lent when it is written.
+/// Any line but the first. For writing, its parts are borrowed.
 #[derive(Serialize, Deserialize)]
 struct Line<K, D> {
     key: K,
@@ -50,29 +31,29 @@ struct Line<K, D> {
     done: D,
 }
 
-/// What a directory is for.
+/// The purpose of a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// What to call it in messages.
+    /// Its name in messages.
     pub noun: &'static str,
     /// The name of its file.
     pub name: &'static str,
-    /// What it says.
+    /// The text of its file.
     pub text: &'a str,
 }
 
-/// An open directory: runs by `K`, and what became of each.
+/// An open directory: by run (`K`), its outcome (`D`).
 #[derive(Debug)]
 pub struct Kept<K, D> {
     path: PathBuf,
     runs: File,
-    /// Bytes of whole lines.
+    /// The length of all complete lines, in bytes.
     len: u64,
     synced: Instant,
     of: PhantomData<(K, D)>,
 }
 
-/// Is `path` free for a result? It must not exist, or be an empty directory. Touches nothing.
+/// Refuses `path` if it exists and is not an empty directory. Changes nothing.
 fn check_free(path: &Path) -> Result<()> {
     match fs::read_dir(path) {
         Ok(mut entries) => match entries.next() {
@@ -87,29 +68,30 @@ fn check_free(path: &Path) -> Result<()> {
     }
 }
 
-/// Is `path` a new or empty directory, or one in which this was begun? Returns the latter. Touches nothing.
+/// Refuses `path` unless it is new, an empty directory, or holds this plan; returns whether it holds it. Changes
+/// nothing.
 pub fn check(path: &Path, plan: Plan<'_>) -> Result<bool> {
     let at = path.join(plan.name);
     match fs::read_to_string(&at) {
         Ok(before) if before == plan.text => Ok(true),
         Ok(_) => Err(Error::Input(format!(
-            "{} differs from the {} that is asked for; name another directory, nothing is overwritten",
+            "{} differs from the requested {}; name another directory, nothing is overwritten",
             at.display(),
             plan.noun
         ))),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            // Half of the file stays where a process was killed that had only begun to write it.
+            // A process that was killed while it wrote the plan has left half of it.
             remove_part(path, plan.name);
             check_free(path).map(|()| false)
         }
-        // A file has nothing below it.
+        // `path` is a file.
         Err(error) if error.kind() == ErrorKind::NotADirectory => check_free(path).map(|()| false),
         Err(error) => Err(Error::file("read", &at, error)),
     }
 }
 
 impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kept<K, D> {
-    /// Take a directory for this: a new or empty one, or one in which it was begun. Returns what is done already.
+    /// Opens a directory that is new, empty or holds this plan. Also returns the runs that are done.
     pub fn open(path: &Path, plan: Plan<'_>) -> Result<(Kept<K, D>, BTreeMap<K, D>)> {
         if !check(path, plan)? {
             let made = fs::create_dir_all(path);
@@ -122,7 +104,7 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
         match runs.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(Error::Input(format!("another {} is at work in {}", plan.noun, path.display())));
+                return Err(Error::Input(format!("another {} is running in {}", plan.noun, path.display())));
             }
             Err(TryLockError::Error(error)) => return Err(Error::file("lock", &at, error)),
         }
@@ -131,14 +113,14 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
         Ok((kept, done))
     }
 
-    /// What is done, for who only shows it.
+    /// The runs that are done, without opening the directory for more.
     pub fn read(path: &Path) -> Result<BTreeMap<K, D>> {
         let at = path.join(RUNS);
         let bytes = fs::read(&at).map_err(|error| Error::file("read", &at, error))?;
         parse(&at, &bytes).map(|(_, done)| done)
     }
 
-    /// Keep what became of a run.
+    /// Keeps the outcome of a run.
     pub fn append(&mut self, key: &K, done: &D) -> Result<()> {
         self.write(&Line { key, done })?;
         if self.synced.elapsed() > SYNC_EVERY {
@@ -156,15 +138,17 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
         let mut text = serde_json::to_string(line).map_err(|error| Error::Failed(error.to_string()))?;
         text.push('\n');
         if let Err(error) = self.runs.write_all(text.as_bytes()) {
-            // Without the half that may have been written; if that fails, too, the next who opens it does it.
+            // Half of the line may have been written. If it cannot be cut off now, the next process does that.
             let _ = self.runs.set_len(self.len);
-            return Err(self.failed("write", format!("{error}; the same command goes on when there is room")));
+            return Err(
+                self.failed("write", format!("{error}; when there is room, the same command continues"))
+            );
         }
         self.len += text.len() as u64;
         Ok(())
     }
 
-    /// Read what is there, and cut off what is not whole.
+    /// Reads the runs, and cuts off an incomplete line.
     fn load(&mut self, noun: &str) -> Result<BTreeMap<K, D>> {
         let mut bytes = Vec::new();
         self.runs.read_to_end(&mut bytes).map_err(|error| self.failed("read", error))?;
@@ -172,9 +156,10 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
         let cut = self.runs.set_len(self.len).and_then(|()| self.runs.seek(SeekFrom::End(0)));
         cut.map_err(|error| self.failed("write", error))?;
         let (made, done) = parse(&self.path.join(RUNS), &bytes)?;
+        let here = Origin::here(SCHEMA);
         match made {
-            None => self.write(&Made::here())?,
-            Some(made) if made == Made::here() => {}
+            None => self.write(&here)?,
+            Some(made) if made == here => {}
             Some(made) => {
                 return Err(Error::Input(format!(
                     "{} was begun by Pagefold {} at commit {}, and this is {} at {}: {} {noun} is of one version; \
@@ -182,8 +167,8 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
                     self.path.display(),
                     made.version,
                     made.commit,
-                    Made::here().version,
-                    Made::here().commit,
+                    here.version,
+                    here.commit,
                     if noun.starts_with('e') { "an" } else { "a" }
                 )));
             }
@@ -192,20 +177,20 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
     }
 }
 
-/// The length of the lines that are whole.
+/// The length of all complete lines.
 fn whole(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)
 }
 
-/// What made the lines that are whole, if there is one, and what they say.
+/// The origin of the complete lines, if there is one, and the runs in them.
 fn parse<K: DeserializeOwned + Ord, D: DeserializeOwned>(
     at: &Path,
     bytes: &[u8],
-) -> Result<(Option<Made>, BTreeMap<K, D>)> {
+) -> Result<(Option<Origin>, BTreeMap<K, D>)> {
     let mut lines = bytes[..whole(bytes)].split_inclusive(|&byte| byte == b'\n').zip(1..);
     let bad = |line: u32, error| Error::file("understand", at, format!("line {line}: {error}"));
     let Some((first, _)) = lines.next() else { return Ok((None, BTreeMap::new())) };
-    let made: Made = serde_json::from_slice(first).map_err(|error| bad(1, error))?;
+    let made: Origin = serde_json::from_slice(first).map_err(|error| bad(1, error))?;
     let line = |(bytes, number): (&[u8], u32)| {
         let Line::<K, D> { key, done } = serde_json::from_slice(bytes).map_err(|error| bad(number, error))?;
         Ok((key, done))
@@ -213,20 +198,27 @@ fn parse<K: DeserializeOwned + Ord, D: DeserializeOwned>(
     Ok((Some(made), lines.map(line).collect::<Result<_>>()?))
 }
 
-/// Write a file of a directory of ours: it appears whole or not at all.
+/// Writes a result into a directory: `result.txt`, `result.json` and, if it has a picture, `result.svg`.
+pub fn save(dir: &Path, document: &impl Document) -> Result<()> {
+    write(dir, "result.txt", document.text().as_bytes())?;
+    write(dir, "result.json", document.json()?.as_bytes())?;
+    document.svg().map_or(Ok(()), |svg| write(dir, "result.svg", svg.as_bytes()))
+}
+
+/// Writes a file into a directory of runs: all of it or nothing.
 pub fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     let (path, temporary) = (dir.join(name), part(dir, name));
     let written = File::create(&temporary)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&temporary, &path));
     written.map_err(|error| {
-        // The error that matters is the first; a half-written file should not stay behind it.
+        // The first error matters. The incomplete file must not stay.
         let _ = fs::remove_file(&temporary);
         Error::file("write", &path, error)
     })
 }
 
-/// Remove what a process has left that was killed while it wrote a file of a directory of ours.
+/// Removes the incomplete file that a killed process has left.
 fn remove_part(dir: &Path, name: &str) {
     let _ = fs::remove_file(part(dir, name));
 }
@@ -248,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_is_read_again_and_half_a_line_is_not() {
+    fn complete_lines_are_read_back_and_half_a_line_is_cut_off() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("deep/sweep");
         let record = BTreeMap::from([("nanos".to_owned(), 5_000)]);
@@ -258,7 +250,7 @@ mod tests {
         kept.append(&2, &BTreeMap::new()).unwrap();
         drop(kept);
         let all = fs::read(path.join(RUNS)).unwrap();
-        // Wherever the file ends, all whole lines are there, and what comes next is whole, too.
+        // Wherever the file ends, all complete lines are read, and the next one is appended whole.
         let ends: Vec<usize> = (0..all.len()).filter(|&at| all[at] == b'\n').map(|at| at + 1).collect();
         for len in (0..=all.len()).step_by(7).chain([all.len()]) {
             fs::write(path.join(RUNS), &all[..len]).unwrap();
@@ -272,14 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn who_was_killed_before_it_began_begins() {
+    fn half_a_plan_is_replaced() {
         let scratch = tempfile::tempdir().unwrap();
         fs::write(scratch.path().join(".sweep.toml.part"), "te").unwrap();
         assert!(open(scratch.path()).1.is_empty());
     }
 
     #[test]
-    fn a_directory_that_is_not_this_ones_is_left_alone() {
+    fn foreign_directories_are_refused_and_left_alone() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("mine");
         fs::create_dir(&path).unwrap();
@@ -293,7 +285,7 @@ mod tests {
         refused("differs from the sweep");
         fs::write(path.join("sweep.toml"), "text").unwrap();
         let (kept, _) = open(&path);
-        refused("another sweep is at work");
+        refused("another sweep is running");
         drop(kept);
         fs::write(path.join(RUNS), "{\"schema\":1,\"version\":\"0\",\"commit\":\"abc\"}\n").unwrap();
         refused("at commit abc");

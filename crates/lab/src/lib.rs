@@ -8,47 +8,48 @@
 //! rundir         results on disk            list      what there is to choose from
 //! table          results for people         summary   results for scripts
 //! svg            results as a picture     breakdown where the time went
+//! grid           cells in columns
 //! metrics        the rows of a result       statistics  means and intervals
 //! bound          policies against the fewest flushes
 //! experiment     jobs over threads          profile   named sets of knobs
 //! reproduce      published comparisons, done again
-//! parts          what each part of MGLRU is worth
-//! sweep          what a file varies, kept as it is run
+//! sweep          a program under many values of what varies
+//! cell           what a run needs but its seed   document  what every result has in common
 //! boot           the booted machine: QEMU, its guest, and what they report
 //! linux          the same program on Linux, which judges our counts
 //! engine         the only module that knows the simulated machine and the traces
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod boot;
-pub mod bound;
-pub mod breakdown;
+mod boot;
+mod bound;
+mod breakdown;
+mod cell;
 pub mod cli;
-pub mod curve;
-pub mod engine;
+mod document;
+mod engine;
 pub mod error;
-pub mod experiment;
-pub mod groups;
-pub mod human;
-pub mod info;
-pub mod interrupt;
-pub mod kept;
-pub mod linux;
-pub mod list;
-pub mod metrics;
-pub mod optimum;
-pub mod parts;
-pub mod plot;
-pub mod profile;
-pub mod record;
-pub mod replay;
-pub mod reproduce;
-pub mod rundir;
-pub mod size;
-pub mod statistics;
-pub mod suggest;
-pub mod summary;
-pub mod svg;
-pub mod sweep;
-pub mod table;
-pub mod tree;
+mod experiment;
+mod grid;
+mod groups;
+mod human;
+mod info;
+mod interrupt;
+mod kept;
+mod linux;
+mod list;
+mod metrics;
+mod plot;
+mod profile;
+mod record;
+mod replay;
+mod reproduce;
+mod rundir;
+mod size;
+mod statistics;
+mod suggest;
+mod summary;
+mod svg;
+mod sweep;
+mod table;
+mod tree;

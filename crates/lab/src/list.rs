@@ -1,8 +1,8 @@
-//! What there is to choose from, generated from the tables that declare it.
+//! The names that commands accept, generated from the tables that declare them.
 
 use crate::engine::{self, Machine};
 use crate::error::Result;
-use crate::table::Grid;
+use crate::grid::Grid;
 use crate::{metrics, profile, reproduce};
 use mm::event::Event;
 use mm::knobs::Knob;
@@ -23,7 +23,7 @@ impl Listing {
 
     /// For people.
     pub fn to_text(&self) -> String {
-        // Where a number comes from takes sentences: under the row, not beside it.
+        // The source of a number takes sentences: it is shown under the row, not beside it.
         let shown = self.columns.len() - usize::from(self.columns.last() == Some(&"source"));
         let mut grid = Grid::new(self.columns[..shown].iter().copied());
         for row in &self.rows {
@@ -43,7 +43,7 @@ impl Listing {
         out
     }
 
-    /// Is there a row of that name?
+    /// Whether a row has this name.
     pub fn has(&self, name: &str) -> bool {
         self.rows.iter().any(|row| row[0] == name)
     }
@@ -60,10 +60,10 @@ impl Listing {
     }
 }
 
-/// Characters of a line, where words allow it.
+/// The most characters of a line, unless a word is longer.
 const WIDTH: usize = 100;
 
-/// A row's cells as people read them. Words that a knob takes stand in its help: there may be many.
+/// The cells of a row as text. The words that a knob takes are shown in its help, since there may be many.
 fn shown_cells(row: &[Value]) -> Vec<String> {
     let mut cells: Vec<String> = row
         .iter()
@@ -81,12 +81,12 @@ fn shown_cells(row: &[Value]) -> Vec<String> {
     cells
 }
 
-/// A heading, or the rule under it, no longer than a line.
+/// A heading or the rule under it, cut to one line.
 fn clipped(line: &str) -> String {
     line.chars().take(WIDTH).collect::<String>().trim_end().to_owned()
 }
 
-/// A row whose last column begins at `help_at`: what does not fit goes on below it, or below the row.
+/// A row whose last column begins at `help_at`. Text that does not fit continues in that column or below the row.
 fn folded(line: &str, help_at: usize) -> String {
     if line.chars().count() <= WIDTH {
         return format!("{line}\n");
@@ -99,7 +99,7 @@ fn folded(line: &str, help_at: usize) -> String {
     format!("{cells}{}", below.trim_start())
 }
 
-/// Text indented by so many characters.
+/// Text wrapped and indented by `indent` characters.
 fn wrapped(text: &str, indent: usize) -> String {
     let (mut out, mut width) = (String::new(), 0);
     for word in text.split_whitespace() {
@@ -120,17 +120,17 @@ fn wrapped(text: &str, indent: usize) -> String {
     out
 }
 
-/// A row from things that are values.
+/// A row of values.
 macro_rules! row {
     ($($cell:expr),*) => { vec![$(Value::from($cell)),*] };
 }
 
-/// What can be listed: names with help.
+/// The lists themselves, with help.
 pub fn topics(all: impl Iterator<Item = (String, String)>) -> Listing {
     Listing::new(&["topic", "help"], all.map(|(name, help)| row![name, help]))
 }
 
-/// Machines that have a name.
+/// Machines with a name.
 pub fn machines() -> Listing {
     Listing::new(&["machine", "help"], engine::machines().into_iter().map(|(name, help)| row![name, help]))
 }
@@ -186,7 +186,7 @@ pub fn reproductions() -> Listing {
     Listing::new(&["reproduction", "help"], reproduce::ALL.iter().map(row))
 }
 
-/// What work costs on a machine.
+/// Costs of work on a machine.
 pub fn costs(machine: &str) -> Result<Listing> {
     let costs = Machine::find(machine)?.costs();
     Ok(Listing::new(
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_declared_thing_is_listed() {
+    fn lists_have_every_knob_counter_and_event() {
         let knobs = knobs();
         assert_eq!(knobs.rows.len(), Knob::ALL.len());
         let text = knobs.to_text();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_stand_under_their_rows() {
+    fn source_is_shown_under_its_row() {
         let text = costs(engine::DEFAULT_MACHINE).unwrap().to_text();
         assert!(!text.lines().next().unwrap().contains("source"));
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_fit_a_screen() {
+    fn lines_of_lists_are_at_most_100_wide() {
         let costs = costs(engine::DEFAULT_MACHINE).unwrap();
         for listing in [
             machines(),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_arrays_of_objects_for_scripts() {
+    fn json_list_is_an_array_of_objects() {
         let json = knobs().to_json();
         let first = json[0].as_object().unwrap();
         assert_eq!(first["knob"], "vm.swappiness");

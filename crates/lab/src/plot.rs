@@ -1,12 +1,11 @@
-//! Lines over one axis as a picture, panel under panel: plain SVG, as [`crate::svg`] makes it.
+//! Line charts over one axis, panel under panel: plain SVG, as [`crate::svg`] makes it.
 
-use crate::svg::escape;
+use crate::svg::{TEXT, frame, label, line};
 use std::fmt::Write;
 
-const WIDTH: f64 = 880.0;
-/// Where a panel's plot begins, and its size.
+/// Left edge, width and height of a panel's plot.
 const PLOT: (f64, f64, f64) = (92.0, 600.0, 200.0);
-/// Lines of profiles, in order; told apart by those who see no colours by their dashes.
+/// Colours of lines, in order, and dashes, which distinguish them without colours.
 const LINES: [(&str, &str); 6] = [
     ("#2a5fa5", ""),
     ("#b8472f", "6 3"),
@@ -15,13 +14,12 @@ const LINES: [(&str, &str); 6] = [
     ("#b38600", "4 4"),
     ("#5b616b", "1 3"),
 ];
-const TEXT: &str = "#1d2129";
 const FAINT: &str = "#8a8f98";
 
 /// A measured point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Where on the axis.
+    /// Its place on the axis.
     pub x: f64,
     /// The mean.
     pub y: f64,
@@ -29,29 +27,27 @@ pub struct Point {
     pub interval: Option<[f64; 2]>,
 }
 
-/// One quantity over the axis, a line for each name.
+/// One quantity over an axis, with a line for each name.
 pub struct Panel<'a> {
-    /// What is drawn.
-    pub title: &'a str,
-    /// Over what.
-    pub axis: &'a Axis<'a>,
-    /// Lines by name; a gap stands where a line has no point.
-    pub lines: Vec<(&'a str, Vec<Option<Point>>)>,
-    /// A value for people.
-    pub show: &'a dyn Fn(f64) -> String,
+    /// The title.
+    pub title: String,
+    /// The axis, which panels may share.
+    pub axis: &'a Axis,
+    /// Lines by name; a line has a gap where it has no point.
+    pub lines: Vec<(String, Vec<Option<Point>>)>,
+    /// Formats a value for people.
+    pub show: Box<dyn Fn(f64) -> String>,
 }
 
-/// What lines are drawn over.
-pub struct Axis<'a> {
-    /// Where it has marks, ascending; at least two.
-    pub marks: &'a [f64],
-    /// A mark for people.
-    pub show: &'a dyn Fn(f64) -> String,
-    /// What it is.
-    pub label: &'a str,
+/// The horizontal axis.
+pub struct Axis {
+    /// Its marks, ascending, with their texts; at least two.
+    pub marks: Vec<(f64, String)>,
+    /// Its label.
+    pub label: String,
 }
 
-/// The picture. Of panels that follow each other and share an axis, the last is told what it is.
+/// The picture. Of consecutive panels that share an axis, the last has its label.
 pub fn render(title: &str, panels: &[Panel<'_>]) -> String {
     let mut text = String::new();
     let mut y = 30.0;
@@ -61,29 +57,24 @@ pub fn render(title: &str, panels: &[Panel<'_>]) -> String {
         draw(&mut text, y, panel);
         y += PLOT.2 + 40.0;
         if panels.get(at + 1).is_none_or(|next| !std::ptr::eq(next.axis, panel.axis)) {
-            label(&mut text, (PLOT.0 + PLOT.1 / 2.0, y), ("middle", FAINT), panel.axis.label);
+            label(&mut text, (PLOT.0 + PLOT.1 / 2.0, y), ("middle", FAINT), &panel.axis.label);
             y += 16.0;
         }
     }
-    let height = y;
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{text}</svg>\n"
-    )
+    frame(y, &text)
 }
 
-/// How far up a value stands.
+/// The vertical scale.
 #[derive(Clone, Copy)]
 enum Scale {
-    /// From so little, 0 or less, to so much, with a mark at each step.
+    /// From `from`, 0 or less, to `to`, with a mark at each step.
     Linear { from: f64, to: f64, step: f64 },
-    /// From one power of ten to another. What is less, nothing, stands at the bottom.
+    /// From one power of ten to another; smaller values are at the bottom.
     Logarithmic(i32, i32),
 }
 
 impl Scale {
-    /// What is far apart can only be told apart on a logarithmic one.
+    /// A logarithmic scale if values are far apart, else a linear one.
     fn of(panel: &Panel<'_>) -> Scale {
         let points = || panel.lines.iter().flat_map(|(_, points)| points.iter().flatten());
         let end = |at: usize| points().map(move |point| point.interval.map_or(point.y, |ends| ends[at]));
@@ -101,7 +92,7 @@ impl Scale {
         }
     }
 
-    /// As a share of the height.
+    /// The height of a value as a share of the plot's.
     fn share(self, value: f64) -> f64 {
         match self {
             Scale::Linear { from, to, .. } => (value.max(from) - from) / (to - from),
@@ -126,20 +117,21 @@ impl Scale {
 fn draw(text: &mut String, top: f64, panel: &Panel<'_>) {
     let (scale, axis) = (Scale::of(panel), panel.axis);
     let title = match scale {
-        Scale::Linear { .. } => panel.title.to_owned(),
-        Scale::Logarithmic(..) => format!("{} (logarithmic, nothing at the bottom)", panel.title),
+        Scale::Linear { .. } => panel.title.clone(),
+        Scale::Logarithmic(..) => format!("{} (logarithmic, 0 at the bottom)", panel.title),
     };
     label(text, (16.0, top - 12.0), ("start", TEXT), &title);
-    let (first, last) = (axis.marks[0], axis.marks[axis.marks.len() - 1]);
+    let (first, last) = (axis.marks[0].0, axis.marks[axis.marks.len() - 1].0);
     let across = |x: f64| PLOT.0 + (x - first) / (last - first) * PLOT.1;
     let down = |y: f64| top + PLOT.2 * (1.0 - scale.share(y));
     for value in scale.marks() {
         line(text, (PLOT.0, down(value)), (PLOT.0 + PLOT.1, down(value)), "#e3e6ea");
         label(text, (PLOT.0 - 8.0, down(value) + 4.0), ("end", FAINT), &(panel.show)(value));
     }
-    for &mark in axis.marks {
-        line(text, (across(mark), top + PLOT.2), (across(mark), top + PLOT.2 + 4.0), FAINT);
-        label(text, (across(mark), top + PLOT.2 + 17.0), ("middle", FAINT), &(axis.show)(mark));
+    for (mark, words) in &axis.marks {
+        let x = across(*mark);
+        line(text, (x, top + PLOT.2), (x, top + PLOT.2 + 4.0), FAINT);
+        label(text, (x, top + PLOT.2 + 17.0), ("middle", FAINT), words);
     }
     for (at, (name, points)) in panel.lines.iter().enumerate() {
         let (color, dashes) = LINES[at % LINES.len()];
@@ -171,23 +163,7 @@ fn draw(text: &mut String, top: f64, panel: &Panel<'_>) {
     }
 }
 
-fn line(text: &mut String, from: (f64, f64), to: (f64, f64), color: &str) {
-    let _ = writeln!(
-        text,
-        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{color}\"/>",
-        from.0, from.1, to.0, to.1
-    );
-}
-
-fn label(text: &mut String, (x, y): (f64, f64), (anchor, color): (&str, &str), words: &str) {
-    let _ = writeln!(
-        text,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{color}\">{}</text>",
-        escape(words)
-    );
-}
-
-/// The next of 1, 2, 4, 5, 8 and 10 times a power of ten; of nothing 1.
+/// The next of 1, 2, 4, 5, 8 and 10 times a power of ten; 1 for 0.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -202,42 +178,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_end_at_round_numbers() {
+    fn scale_ends_at_a_round_number() {
         let ends = [0.0, 0.7, 1.0, 1.1, 30.0, 45.0, 79.0, 81.0, 100.0].map(round_up);
         assert_eq!(ends, [1.0, 0.8, 1.0, 2.0, 40.0, 50.0, 80.0, 100.0, 100.0]);
     }
 
+    fn axis(marks: &[f64]) -> Axis {
+        Axis { marks: marks.iter().map(|&mark| (mark, format!("{mark}"))).collect(), label: "x".into() }
+    }
+
+    fn panel<'a>(axis: &'a Axis, name: &str, points: Vec<Option<Point>>) -> Panel<'a> {
+        let show = Box::new(|value: f64| format!("{value}"));
+        Panel { title: "y".into(), axis, lines: vec![(name.into(), points)], show }
+    }
+
     #[test]
-    fn what_is_far_apart_stands_on_powers_of_ten() {
-        let show = |value: f64| format!("{value}");
+    fn scale_is_logarithmic_for_values_far_apart() {
         let points = [0.0, 40.0, 25_000.0].map(|y| Some(Point { x: y, y, interval: None }));
-        let axis = Axis { marks: &[0.0, 1.0], show: &show, label: "" };
-        let scale =
-            Scale::of(&Panel { title: "", axis: &axis, lines: vec![("", points.to_vec())], show: &show });
+        let scale = Scale::of(&panel(&axis(&[0.0, 1.0]), "", points.to_vec()));
         assert_eq!(scale.marks(), [10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
         assert_eq!([0.0, 10.0, 1000.0, 100_000.0].map(|value| scale.share(value)), [0.0, 0.0, 0.5, 1.0]);
     }
 
     #[test]
-    fn what_is_less_than_nothing_has_room() {
-        let show = |value: f64| format!("{value}");
-        let axis = Axis { marks: &[0.0, 1.0], show: &show, label: "" };
+    fn scale_has_room_for_negative_values() {
         let points = [(-3.0, [-7.0, 1.0]), (12.0, [11.0, 13.0])];
         let points = points.map(|(y, interval)| Some(Point { x: y, y, interval: Some(interval) }));
-        let scale =
-            Scale::of(&Panel { title: "", axis: &axis, lines: vec![("", points.to_vec())], show: &show });
+        let scale = Scale::of(&panel(&axis(&[0.0, 1.0]), "", points.to_vec()));
         assert_eq!(scale.marks(), [-10.0, -5.0, 0.0, 5.0, 10.0, 15.0]);
         assert_eq!([-10.0, 0.0, 15.0].map(|value| scale.share(value)), [0.0, 0.4, 1.0]);
     }
 
     #[test]
-    fn a_line_stops_where_it_has_no_point() {
+    fn line_stops_at_a_missing_point() {
         let at = |x, y| Some(Point { x, y, interval: Some([y - 1.0, y + 1.0]) });
-        let lines = vec![("a<b", vec![at(0.0, 2.0), None, at(1.0, 4.0)])];
-        let show = |value: f64| format!("{value}");
-        let axis = Axis { marks: &[0.0, 0.5, 1.0], show: &show, label: "x" };
-        let text = render("title", &[Panel { title: "y", axis: &axis, lines, show: &show }]);
-        // From 0 to 5, 200 high, beginning at 64.
+        let points = vec![at(0.0, 2.0), None, at(1.0, 4.0)];
+        let text = render("title", &[panel(&axis(&[0.0, 0.5, 1.0]), "a<b", points)]);
+        // The scale is 0 to 5, the plot begins at 64 and is 200 high.
         assert!(text.contains("<path d=\"M92.0 184.0M692.0 104.0\""), "{text}");
         assert!(text.contains("a&lt;b") && text.contains("<circle") && !text.contains("NaN"));
     }

@@ -4,9 +4,9 @@ use crate::error::{Error, Result};
 use crate::size::parse_bytes;
 use crate::suggest;
 use mm::knobs::{FlushPolicy, Knob, LruGenForm, TierMigration, TierPolicy};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A named set that ships with Pagefold.
+/// A set of knobs with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
     /// Its name.
@@ -41,12 +41,12 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "abis",
-        help: "classic, with a flush per page, on CPUs that may hold it by the page's young bit (ABIS, 2017)",
+        help: "classic, with a flush per page, only on CPUs that may cache it according to the young bit (ABIS, 2017)",
         knobs: &[(Knob::TlbUnmap, FlushPolicy::Abis.value())],
     },
     Preset {
         name: "latr",
-        help: "classic, with flushes left to each CPU's next tick (LATR, 2018)",
+        help: "classic, with flushes deferred to each CPU's next tick (LATR, 2018)",
         knobs: &[(Knob::TlbUnmap, FlushPolicy::Latr.value())],
     },
     Preset {
@@ -56,17 +56,17 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "mglru-6.14",
-        help: "generations as Linux 6.14 reworked them: a second use counts, and refaults are known for longer (docs/mglru.md)",
+        help: "generations as reworked in Linux 6.14: a second use counts, and refaults are recognised for longer (docs/mglru.md)",
         knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, LruGenForm::V614.value())],
     },
     Preset {
         name: "mglru-7.2",
-        help: "the same with the loop of Linux 7.2: what a pass scans is said once, and dirty pages count as for classic",
+        help: "the same with the loop of Linux 7.2: the scan target is computed once a pass, and dirty pages count as for classic",
         knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, LruGenForm::V72.value())],
     },
     Preset {
         name: "fifo",
-        help: "first in, first out, used or not: the least that a policy can do",
+        help: "first in, first out, whether pages are used or not: the simplest policy",
         knobs: &[(Knob::ReclaimPolicy, 2)],
     },
     Preset {
@@ -76,43 +76,47 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "sieve",
-        help: "SIEVE (2024): one queue, and a hand that leaves what was used where it is",
+        help: "SIEVE (2024): one queue, and a hand that leaves used pages in place",
         knobs: &[(Knob::ReclaimPolicy, 4)],
     },
     Preset {
         name: "s3-fifo",
-        help: "S3-FIFO (2023): a small queue for what is new, a main queue for what was used in it",
+        help: "S3-FIFO (2023): a small queue for new pages, a main queue for those that were used in it",
         knobs: &[(Knob::ReclaimPolicy, 5)],
     },
     Preset {
         name: "arc",
-        help: "ARC (2003) with clocks: what was used once and what was used often share memory by what comes back",
+        help: "ARC (2003) with clocks: refaults decide how pages used once and pages used often share memory",
         knobs: &[(Knob::ReclaimPolicy, 6)],
     },
-    Preset { name: "lfu", help: "least frequently used, of a sample", knobs: &[(Knob::ReclaimPolicy, 7)] },
+    Preset {
+        name: "lfu",
+        help: "evicts the least frequently used page of a sample",
+        knobs: &[(Knob::ReclaimPolicy, 7)],
+    },
     Preset {
         name: "lhd",
-        help: "least hit density (2018), of a sample: what promises the fewest hits for its room and time",
+        help: "least hit density (2018): evicts the page of a sample with the fewest expected hits for its space and time",
         knobs: &[(Knob::ReclaimPolicy, 8)],
     },
     Preset {
         name: "get-scan",
-        help: "what scans read goes before what is looked up here and there (cache_ext, 2025)",
+        help: "evicts pages read by scans before pages read by lookups (cache_ext, 2025)",
         knobs: &[(Knob::ReclaimPolicy, 9)],
     },
     Preset {
         name: "numa-balancing",
-        help: "classic, and pages go to the node that uses them (kernel.numa_balancing=1): to fast memory as long as it has room",
+        help: "classic, and pages move to the node that uses them (kernel.numa_balancing=1): to fast memory while it has room",
         knobs: &[(Knob::NumaBalancing, 1)],
     },
     Preset {
         name: "tpp",
-        help: "tiers as Linux 6.12 has them: what is cold goes down in reclaim, what faults soon after its mark comes up (TPP, 2023)",
+        help: "tiers as in Linux 6.12: reclaim demotes cold pages; a hint fault soon after the mark promotes a page (TPP, 2023)",
         knobs: &[(Knob::DemotionEnabled, 1), (Knob::NumaBalancing, 2)],
     },
     Preset {
         name: "tier-generations",
-        help: "mglru; what is cold goes down, what two walks of page tables in a row found young comes up (klruscand, 2025)",
+        help: "mglru; reclaim demotes cold pages; two page table walks in a row that find a page young promote it (klruscand, 2025)",
         knobs: &[
             (Knob::ReclaimPolicy, 1),
             (Knob::DemotionEnabled, 1),
@@ -121,12 +125,12 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "memtis",
-        help: "classic; what is cold goes down, and up come as many of the pages that were sampled most as fast memory holds (MEMTIS, 2023)",
+        help: "classic; reclaim demotes cold pages; the most sampled pages are promoted, as many as fast memory holds (MEMTIS, 2023)",
         knobs: &[(Knob::DemotionEnabled, 1), (Knob::TierPolicy, TierPolicy::Sampled.value())],
     },
     Preset {
         name: "nomad",
-        help: "tpp, and a daemon copies pages while they are used, and leaves those that are written meanwhile (Nomad, 2024; no shadows)",
+        help: "tpp, and a daemon copies pages while they are in use, giving up those written during the copy (Nomad, 2024; no shadows)",
         knobs: &[
             (Knob::DemotionEnabled, 1),
             (Knob::NumaBalancing, 2),
@@ -135,7 +139,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "colloid",
-        help: "memtis, and hot pages go to whichever tier answers faster under its load (Colloid, 2024)",
+        help: "memtis, and hot pages move to the tier that answers faster under its load (Colloid, 2024)",
         knobs: &[
             (Knob::DemotionEnabled, 1),
             (Knob::TierPolicy, TierPolicy::Sampled.value()),
@@ -144,17 +148,17 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// A profile as the user wrote it, understood.
+/// A parsed profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     /// As written; the name of a column.
     pub name: String,
-    /// What is set, later settings winning.
+    /// Its settings; later ones win.
     pub knobs: Vec<(Knob, u64)>,
 }
 
 impl Profile {
-    /// Understand `text`; the settings in `common` come before its own.
+    /// Parses `text`; the settings in `common` come before its own.
     pub fn parse(text: &str, common: &[(Knob, u64)]) -> Result<Profile> {
         let mut parts = text.split('+');
         let name = parts.next().unwrap_or_default();
@@ -176,13 +180,25 @@ impl Profile {
         Ok(Profile { name: text.to_owned(), knobs })
     }
 
+    /// The profiles of `names`, all with the settings in `common`; no name may be there twice.
+    pub fn parse_all(names: &[String], common: &[String]) -> Result<Vec<Profile>> {
+        let common = common.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
+        let mut seen = BTreeSet::new();
+        for name in names {
+            if !seen.insert(name) {
+                return Err(Error::Input(format!("the profile '{name}' is named twice")));
+            }
+        }
+        names.iter().map(|name| Profile::parse(name, &common)).collect()
+    }
+
     /// The settings by name.
     pub fn settings(&self) -> BTreeMap<String, u64> {
         self.knobs.iter().map(|(knob, value)| (knob.info().name.to_owned(), *value)).collect()
     }
 }
 
-/// Is what follows a '+' part of a setting's value, as in `thp.defrag=defer+madvise`?
+/// Whether the text after a '+' belongs to the value of a setting, as in `thp.defrag=defer+madvise`.
 fn goes_on(setting: &str, part: &str) -> bool {
     let Some((name, value)) = setting.split_once('=') else { return false };
     let words = Knob::from_name(name).map_or(&[][..], |knob| knob.info().words);
@@ -193,7 +209,7 @@ fn goes_on(setting: &str, part: &str) -> bool {
     })
 }
 
-/// Understand `KNOB=VALUE`.
+/// Parses `KNOB=VALUE`.
 pub fn parse_setting(text: &str) -> Result<(Knob, u64)> {
     let Some((name, value)) = text.split_once('=') else {
         return Err(Error::Input(format!("'{text}' sets nothing; write KNOB=VALUE, like vm.swappiness=10")));
@@ -214,7 +230,7 @@ pub fn parse_setting(text: &str) -> Result<(Knob, u64)> {
     if (info.min..=info.max).contains(&number) {
         Ok((knob, number))
     } else {
-        Err(Error::Input(format!("{name}={value}: the value must lie between {} and {}", info.min, info.max)))
+        Err(Error::Input(format!("{name}={value}: the value must be between {} and {}", info.min, info.max)))
     }
 }
 
@@ -223,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_add_up_and_the_last_wins() {
+    fn last_setting_of_a_knob_wins() {
         let common = [parse_setting("vm.swappiness=100").unwrap()];
         let profile = Profile::parse("classic+vm.swappiness=10+fault_around_bytes=4K", &common).unwrap();
         assert_eq!(profile.name, "classic+vm.swappiness=10+fault_around_bytes=4K");
@@ -233,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_with_a_plus_is_one_value() {
+    fn word_with_a_plus_is_one_value() {
         let set = |text: &str| Profile::parse(text, &[]).map(|profile| profile.knobs);
         let [defer, both, folios] = ["defer", "defer+madvise", "whole+free-split+sort"].map(|word| {
             if word.starts_with("defer") {
@@ -250,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn wrong_profiles_are_refused_in_one_line() {
         for (text, expected) in [
             ("clasic", "did you mean 'classic'?"),
             ("", "unknown profile ''"),

@@ -1,18 +1,17 @@
-//! The one command line that does a failed run again.
+//! The command line that replays a failed run.
 
-use crate::profile::Profile;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Has a run of this process panicked?
+/// Whether a run of this process has panicked.
 static FAILED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// How to do again what this thread is doing.
+    /// The command that replays what this thread is running.
     static CURRENT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Do `run`; should it panic, the message names `command`.
+/// Calls `run`; if it panics, the message names `command`.
 pub fn guarded<T>(command: String, run: impl FnOnce() -> T) -> T {
     CURRENT.set(Some(command));
     let result = run();
@@ -20,14 +19,14 @@ pub fn guarded<T>(command: String, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A panic inside a run is an assertion of the memory manager or the machine that fell: say so, name the command that
-/// replays it, and exit with 1. (The release profile aborts on panic, so this cannot wait for unwinding.)
+/// Makes a panic inside a run, a failed assertion of the memory manager or the machine, print the command that replays
+/// it and exit with 1. The release profile aborts on panic, so this cannot wait for unwinding.
 pub fn install_panic_hook() {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let command = CURRENT.try_with(|current| current.try_borrow().ok().and_then(|c| c.clone()));
         let Ok(Some(command)) = command else { return default(info) };
-        // Of several runs that fail at once, one is enough.
+        // If several runs fail at once, one message is enough.
         if FAILED.swap(true, SeqCst) {
             std::thread::park();
         }
@@ -41,37 +40,7 @@ pub fn install_panic_hook() {
     }));
 }
 
-/// A run on the simulated machine, as `pagefold run` takes it.
-pub struct RunLine<'a> {
-    /// A trace or a built-in program.
-    pub program: &'a str,
-    /// A preset or a file.
-    pub machine: &'a str,
-    /// Bytes; `None`: all that the machine has.
-    pub memory: Option<u64>,
-    /// With settings of its own, or given for all.
-    pub profile: &'a Profile,
-    /// The seed.
-    pub seed: u64,
-}
-
-impl RunLine<'_> {
-    /// The line that does it again, with the oracle watching; `more` words follow.
-    pub fn with(&self, more: impl IntoIterator<Item = String>) -> String {
-        let mut words =
-            ["pagefold", "run", self.program, "--machine", self.machine].map(str::to_owned).to_vec();
-        words.extend(self.memory.iter().flat_map(|bytes| ["--memory".to_owned(), bytes.to_string()]));
-        words.extend(["--profile".to_owned(), self.profile.name.clone()]);
-        // Settings of the profile itself are in its name; giving them again changes nothing.
-        for (knob, value) in self.profile.settings() {
-            words.extend(["--set".to_owned(), format!("{knob}={value}")]);
-        }
-        words.extend(["--seed".to_owned(), self.seed.to_string(), "--verify".to_owned()]);
-        shell_line(words.into_iter().chain(more))
-    }
-}
-
-/// Words as a POSIX shell takes them.
+/// Quotes words for a POSIX shell.
 pub fn shell_line<S: AsRef<str>>(words: impl IntoIterator<Item = S>) -> String {
     let quoted: Vec<String> = words.into_iter().map(|word| quote(word.as_ref())).collect();
     quoted.join(" ")
@@ -91,19 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_told_its_machine_and_all_settings() {
-        let common = [crate::profile::parse_setting("vm.page-cluster=0").unwrap()];
-        let profile = Profile::parse("classic+vm.swappiness=10", &common).unwrap();
-        let run =
-            RunLine { program: "zipf", machine: "small", memory: Some(4096), profile: &profile, seed: 7 };
-        let line = "pagefold run zipf --machine small --memory 4096 --profile classic+vm.swappiness=10 \
-                    --set vm.page-cluster=0 --set vm.swappiness=10 --seed 7 --verify";
-        assert_eq!(run.with(["--moves".to_owned()]), format!("{line} --moves"));
-        assert!(!RunLine { memory: None, ..run }.with([]).contains("--memory"));
-    }
-
-    #[test]
-    fn a_shell_takes_the_line_apart_again() {
+    fn shell_splits_a_line_into_the_same_words() {
         let words = ["pagefold", "run", "my traces/a'b.pft", "", "--set", "vm.swappiness=10"];
         let line = shell_line(words);
         assert_eq!(line, r"pagefold run 'my traces/a'\''b.pft' '' --set vm.swappiness=10");

@@ -1,14 +1,14 @@
-//! Run directories: a result as an artefact that can be rendered again, or gone on with.
+//! Run directories: an experiment on disk, which can be shown again and continued.
 //!
 //! ```text
 //! config.json    what was run (the same keys as in the result)
-//! runs.jsonl     every run as it ended: counters, costs, oracle
+//! runs.jsonl     every run: counters, costs, oracle
 //! summary.txt    the table
 //! summary.json   the result
 //! ```
 //!
-//! Each file appears whole or not at all, but for `runs.jsonl` ([`crate::kept`]): what was finished survives whatever
-//! ends the process, and the same command goes on.
+//! Each file but `runs.jsonl` ([`crate::kept`]) is written whole or not at all. Finished runs survive the end of the
+//! process, and the same command continues.
 
 use crate::error::{Error, Result};
 use crate::kept::{self, Kept, Plan};
@@ -20,12 +20,12 @@ use std::path::Path;
 
 const CONFIG: &str = "config.json";
 
-/// What was asked for: who asks for something else cannot go on.
+/// The plan of the directory: a different one is refused.
 #[derive(Serialize)]
 struct Config<'a> {
     #[serde(flatten)]
     setup: &'a Setup,
-    /// What is counted or checked besides.
+    /// The options of its runs.
     also: &'a str,
 }
 
@@ -41,30 +41,30 @@ pub struct Key {
 /// A finished run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
-    /// Seconds that the experiment had taken when it ended.
+    /// Seconds on this computer: of a reproduction those of the run, else of the experiment until the run ended.
     pub host_seconds: f64,
     /// What it measured.
     pub record: RunRecord,
 }
 
-/// The text of [`plan`]: what is to be run, and what else makes its runs what they are.
+/// The text for [`plan`]: everything that determines the runs.
 pub fn config(setup: &Setup, also: &str) -> Result<String> {
     let text = serde_json::to_string_pretty(&Config { setup, also });
     text.map(|text| text + "\n").map_err(|error| Error::Failed(error.to_string()))
 }
 
-/// A directory is for the experiment of this text.
+/// The plan of a directory for the experiment with this text.
 pub fn plan(config: &str) -> Plan<'_> {
     Plan { noun: "experiment", name: CONFIG, text: config }
 }
 
-/// Write the rendered result.
+/// Writes the rendered result.
 pub fn save_summary(path: &Path, text: &str, json: &str) -> Result<()> {
     kept::write(path, "summary.txt", text.as_bytes())?;
     kept::write(path, "summary.json", json.as_bytes())
 }
 
-/// Read a run directory back.
+/// Reads a run directory.
 pub fn load(path: &Path) -> Result<(Setup, Vec<Done>)> {
     let setup: Setup = read_json(&path.join(CONFIG))?;
     if setup.schema > crate::summary::SCHEMA {
@@ -76,7 +76,7 @@ pub fn load(path: &Path) -> Result<(Setup, Vec<Done>)> {
         )));
     }
     let mut done: Vec<Done> = Kept::<Key, Done>::read(path)?.into_values().collect();
-    // In the order in which they would have been done in one go.
+    // In the order of jobs.
     done.sort_by_key(|Done { record, .. }| {
         (record.seed, setup.profiles.iter().position(|profile| *profile == record.profile))
     });
@@ -85,7 +85,7 @@ pub fn load(path: &Path) -> Result<(Setup, Vec<Done>)> {
 
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
     let text = fs::read_to_string(path).map_err(|error| Error::file("read", path, error))?;
-    // The parser's message names line and column.
+    // The message of the parser names line and column.
     serde_json::from_str(&text).map_err(|error| Error::file("understand", path, error))
 }
 
@@ -95,7 +95,7 @@ mod tests {
     use crate::summary::tests::{setup, three_seeds};
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_directory_is_read_back() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("deep/result");
         let setup = setup(&["a", "b"]);
@@ -118,14 +118,14 @@ mod tests {
         let mut names: Vec<_> = fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["config.json", "runs.jsonl", "summary.json", "summary.txt"]);
-        // Something else is not gone on with.
+        // A different experiment is refused.
         let other = config(&setup, "oracle").unwrap();
         let also = kept::check(&path, plan(&other)).unwrap_err().to_string();
         assert!(also.contains("differs from the experiment"), "{also}");
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn unreadable_configurations_are_named() {
         let scratch = tempfile::tempdir().unwrap();
         assert!(load(scratch.path()).unwrap_err().to_string().contains("config.json"));
         fs::write(scratch.path().join(CONFIG), "{\n  \"schema\": x").unwrap();

@@ -20,21 +20,21 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     }
     let fraction: f64 = number.parse().map_err(|_| bad())?;
     let bytes = fraction * (1u64 << shift) as f64;
-    // Half a byte is a slip, and beyond 2^53 a double no longer counts bytes.
+    // Half a byte is a mistake, and beyond 2^53 a double no longer counts bytes.
     if shift == 0 || bytes > (1u64 << 53) as f64 { Err(bad()) } else { Ok(bytes as u64) }
 }
 
-/// How much memory a machine is to have.
+/// The memory of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Memory {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
     /// A share of the most memory that the program has at once, 1.0 for all of it.
     Share(f64),
 }
 
 impl Memory {
-    /// Bytes for a program that has so much at once at most.
+    /// Bytes, for a program that has at most `peak_live` bytes at once.
     pub fn resolve(self, peak_live: u64) -> u64 {
         match self {
             Memory::Bytes(bytes) => bytes,
@@ -52,7 +52,7 @@ impl std::str::FromStr for Memory {
             return if bytes > 0 {
                 Ok(Memory::Bytes(bytes))
             } else {
-                Err("no memory at all is too little".to_owned())
+                Err("a machine needs some memory".to_owned())
             };
         };
         match number.trim().parse::<f64>() {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_with_and_without_suffix() {
+    fn sizes_may_have_a_suffix() {
         for (text, expected) in [
             ("0", 0),
             ("4096", 4096),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_sizes_are_refused() {
         for text in
             ["", "M", "-1", "1x", "1.5", "12 M", "1..5G", "99999999999T", "18446744073709551616", "1e3"]
         {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_the_footprint() {
+    fn share_is_relative_to_the_peak() {
         assert_eq!("50%".parse::<Memory>().unwrap().resolve(1000), 500);
         assert_eq!("12.5%".parse::<Memory>().unwrap().resolve(1000), 125);
         assert_eq!("1K".parse::<Memory>().unwrap().resolve(7), 1024);

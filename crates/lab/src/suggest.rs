@@ -1,6 +1,6 @@
-//! "Did you mean": the nearest of the names that exist.
+//! "Did you mean": the existing name that is nearest to a wrong one.
 
-/// The message for a `what` named `given` that is not among `names`, with the nearest name if one is near.
+/// The message for a `what` named `given` that is not in `names`, with the nearest name if one is near.
 pub fn unknown<'a>(what: &str, given: &str, names: impl IntoIterator<Item = &'a str>, list: &str) -> String {
     let hint = match nearest(given, names) {
         Some(name) => format!("; did you mean '{name}'?"),
@@ -9,13 +9,13 @@ pub fn unknown<'a>(what: &str, given: &str, names: impl IntoIterator<Item = &'a 
     format!("unknown {what} '{given}'{hint} ('pagefold list {list}' names them all)")
 }
 
-/// The name most like `given`, unless none is at all like it.
+/// The name most similar to `given`, if one is similar enough.
 pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     names
         .into_iter()
         .map(|name| (likeness(given, name), name))
         .filter(|(likeness, _)| *likeness > 0.55)
-        // The first of equals, so that the answer does not depend on the order of comparison.
+        // The first of equals, so that the answer is deterministic.
         .fold(None, |best: Option<(f64, &str)>, next| match best {
             Some(best) if best.0 >= next.0 => Some(best),
             _ => Some(next),
@@ -23,7 +23,7 @@ pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// How much two names look alike, 0 to 1. A knob may be named without its prefix: `swappiness`.
+/// The similarity of two names, 0 to 1. A knob may be named without its prefix: `swappiness`.
 fn likeness(given: &str, name: &str) -> f64 {
     let given = given.to_lowercase();
     let last = name.rsplit('.').next().unwrap_or(name);
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_of_the_finger_are_found() {
+    fn misspelt_names_are_recognised() {
         let names = ["vm.swappiness", "vm.min_free_kbytes", "queue.read_ahead_kb"];
         for (given, expected) in [
             ("vm.swapiness", Some("vm.swappiness")),
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_one_line() {
+    fn message_is_one_line() {
         let message = unknown("knob", "vm.swapiness", ["vm.swappiness"], "knobs");
         assert_eq!(
             message,

@@ -9,8 +9,7 @@ use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Version of the result's shape. Keys are only ever added, so it changes only if a meaning has to.
-pub const SCHEMA: u32 = 1;
+pub use crate::document::SCHEMA;
 
 /// What was run: enough to run it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,21 +1,23 @@
-//! A comparison as a picture: for each metric a bar from none to the change, with the interval over it.
+//! A comparison as a picture: for each metric a bar from 0 to the change, with its interval.
 //!
-//! The text is plain SVG without scripts or fonts of its own, so it can stand in a README. The axis ends at ±100 %;
-//! what goes beyond is cut there, and its number, which every row carries, tells.
+//! The picture is plain SVG without scripts or fonts of its own, so a README can show it. The axis ends at ±100 %;
+//! larger changes are cut there, and the number in the row gives the change.
 
 use crate::human;
 use crate::summary::{Summary, SummaryRow};
 use std::fmt::Write;
 
 const WIDTH: f64 = 880.0;
-/// Where the plot begins and how wide it is.
+/// Left edge and width of the plot.
 const PLOT: (f64, f64) = (240.0, 300.0);
 const ROW: f64 = 20.0;
 const GOOD: &str = "#2a7f62";
 const BAD: &str = "#b8472f";
+/// The colour of words.
+pub(crate) const TEXT: &str = "#1d2129";
 const NONE: &str = "#8a8f98";
 
-/// Can a picture be made of it? Only changes are drawn.
+/// Whether there are changes to draw.
 pub fn has_changes(summary: &Summary) -> bool {
     summary.setup.profiles.len() > 1
 }
@@ -34,16 +36,10 @@ pub fn render(summary: &Summary) -> String {
         NONE,
         "to the right: better · green/red: the interval excludes no change · grey: it does not",
     );
-    let height = drawing.y + 14.0;
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{}</svg>\n",
-        drawing.text
-    )
+    frame(drawing.y + 14.0, &drawing.text)
 }
 
-/// Text that grows downwards.
+/// The elements so far, and the height that they take.
 struct Drawing {
     text: String,
     y: f64,
@@ -65,7 +61,7 @@ impl Drawing {
 
     /// One profile against the base.
     fn panel(&mut self, summary: &Summary, base: &str, profile: &str) {
-        self.label(16.0, "start", "#1d2129", &format!("{profile} against {base}, change in %"));
+        self.label(16.0, "start", TEXT, &format!("{profile} against {base}, change in %"));
         self.y += 8.0;
         let top = self.y;
         let rows: Vec<(&SummaryRow, &SummaryRow)> = summary
@@ -74,7 +70,7 @@ impl Drawing {
             .filter(|row| row.profile == profile)
             .filter_map(|row| {
                 let base = summary.rows.iter().find(|b| b.metric == row.metric && b.profile == base)?;
-                // What never happened on either side says nothing.
+                // A metric that is 0 on both sides is left out.
                 (base.value != 0.0 || row.value != 0.0).then_some((base, row))
             })
             .collect();
@@ -131,7 +127,7 @@ impl Drawing {
             );
         }
         self.y = middle + 4.0;
-        self.label(PLOT.0 - 12.0, "end", "#1d2129", &row.metric);
+        self.label(PLOT.0 - 12.0, "end", TEXT, &row.metric);
         let change = row.change_pct.map_or("n/a".to_owned(), human::percent);
         self.label(PLOT.0 + PLOT.1 + 84.0, "end", color, &change);
         let values = format!(
@@ -143,22 +139,42 @@ impl Drawing {
         self.y = middle + ROW / 2.0;
     }
 
-    fn label(&mut self, x: f64, anchor: &str, color: &str, text: &str) {
-        let y = self.y;
-        let _ = writeln!(
-            self.text,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{color}\">{}</text>",
-            escape(text)
-        );
+    fn label(&mut self, x: f64, anchor: &str, color: &str, words: &str) {
+        label(&mut self.text, (x, self.y), (anchor, color), words);
     }
 }
 
-/// Where a change stands, cut at the ends of the axis.
+/// A picture of this height with these elements.
+pub(crate) fn frame(height: f64, elements: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+         font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{elements}</svg>\n"
+    )
+}
+
+pub(crate) fn line(text: &mut String, from: (f64, f64), to: (f64, f64), color: &str) {
+    let _ = writeln!(
+        text,
+        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{color}\"/>",
+        from.0, from.1, to.0, to.1
+    );
+}
+
+pub(crate) fn label(text: &mut String, (x, y): (f64, f64), (anchor, color): (&str, &str), words: &str) {
+    let _ = writeln!(
+        text,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{color}\">{}</text>",
+        escape(words)
+    );
+}
+
+/// The place of a change, cut at the ends of the axis.
 fn place(change: f64) -> f64 {
     PLOT.0 + PLOT.1 * (change.clamp(-100.0, 100.0) + 100.0) / 200.0
 }
 
-pub(crate) fn escape(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -168,7 +184,7 @@ mod tests {
     use crate::summary::tests::{setup, three_seeds};
 
     #[test]
-    fn every_metric_that_happened_has_a_row() {
+    fn every_metric_but_zeroes_has_a_row() {
         let mut named = setup(&["a", "b"]);
         named.program = "a<b>&c.pft".into();
         let summary = Summary::of(named, &three_seeds(), 0.0, false);
@@ -177,19 +193,19 @@ mod tests {
         assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n"));
         assert!(text.contains("a&lt;b&gt;&amp;c.pft on small, 128 MiB, 3 runs"));
         assert!(text.contains(">run_time<") && text.contains(">+10.00%<") && text.contains("b against a"));
-        assert!(!text.contains(">pgscan_kswapd<"), "0 on both sides is left out");
-        // Something against nothing has no percentage, but is there.
+        assert!(!text.contains(">pgscan_kswapd<"), "a metric that is 0 on both sides is left out");
+        // A change from 0 has no percentage, but has a row.
         assert!(text.contains(">pgscan_direct<") && text.contains(">n/a<") && text.contains("0 \u{2192} 5"));
-        assert_eq!(text, render(&summary), "a function of the result alone");
+        assert_eq!(text, render(&summary), "the picture is a function of the result");
     }
 
     #[test]
-    fn the_axis_ends_at_a_hundred_per_cent() {
+    fn axis_ends_at_100_per_cent() {
         assert_eq!((place(-100.0), place(0.0), place(1e9)), (240.0, 390.0, 540.0));
     }
 
     #[test]
-    fn one_profile_has_nothing_to_draw() {
+    fn single_profile_has_no_changes() {
         assert!(!has_changes(&Summary::of(setup(&["a"]), &three_seeds(), 0.0, false)));
     }
 }

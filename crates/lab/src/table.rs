@@ -1,62 +1,11 @@
 //! Results as text, in the manner of mmtests: the baseline's column first, then each profile's value, its change
 //! (positive = better) and the interval of the change. `*` marks a change that the runs can tell from none.
 
+use crate::grid::Grid;
 use crate::record::{FragmentedRecord, LruGenRecord, StateRecord};
 use crate::summary::{Setup, Summary, SummaryRow};
 use crate::{breakdown, groups, human};
 use std::fmt::Write;
-
-/// Cells under headings: the first column to the left, the others to the right.
-#[derive(Default)]
-pub struct Grid {
-    rows: Vec<Vec<String>>,
-}
-
-impl Grid {
-    /// A grid with these headings.
-    pub fn new<S: Into<String>>(headings: impl IntoIterator<Item = S>) -> Grid {
-        Grid { rows: vec![headings.into_iter().map(Into::into).collect()] }
-    }
-
-    /// Add a row.
-    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        self.rows.push(cells.into_iter().map(Into::into).collect());
-    }
-
-    /// The text, with a rule under the headings. `left` says which columns are words rather than numbers.
-    pub fn render(&self, left: impl Fn(usize) -> bool) -> String {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            self.rows
-                .iter()
-                .filter_map(|row| row.get(column))
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        let mut text = String::new();
-        for (number, row) in self.rows.iter().enumerate() {
-            let mut line = String::new();
-            for (column, cell) in row.iter().enumerate() {
-                let (gap, width) = (if column == 0 { "" } else { "  " }, widths[column]);
-                if left(column) {
-                    let _ = write!(line, "{gap}{cell:<width$}");
-                } else {
-                    let _ = write!(line, "{gap}{cell:>width$}");
-                }
-            }
-            text.push_str(line.trim_end());
-            text.push('\n');
-            if number == 0 {
-                let rule: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
-                text.push_str(&rule.join("  "));
-                text.push('\n');
-            }
-        }
-        text
-    }
-}
 
 /// The whole result.
 pub fn render(summary: &Summary) -> String {
@@ -224,14 +173,6 @@ fn footer(summary: &Summary) -> String {
 mod tests {
     use super::*;
     use crate::summary::tests::{setup, three_seeds};
-
-    #[test]
-    fn a_grid_is_aligned() {
-        let mut grid = Grid::new(["name", "n"]);
-        grid.row(["a", "100"]);
-        grid.row(["longer", "7"]);
-        assert_eq!(grid.render(|column| column == 0), "name      n\n------  ---\na       100\nlonger    7\n");
-    }
 
     #[test]
     fn the_baseline_comes_first_and_then_value_change_and_interval() {

@@ -3,8 +3,8 @@
 //! Only time in which a CPU was busy is in the tree, and all of it: its sum is the CPU time of the run. How long tasks
 //! slept stands beside it (`asleep`), in no sum.
 
+use crate::grid::Grid;
 use crate::human;
-use crate::table::Grid;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 

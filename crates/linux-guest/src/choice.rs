@@ -1,42 +1,44 @@
-//! The program of a run: a built-in one by its name, or the recorded one that came with the guest.
+//! The program of a run: a built-in program with a name, or the recorded one in the guest's image.
 
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use program::named::{Words, Wrong};
+use program::named::{NameError, NameParts};
 use program::{Named, Os, Program, Role, Signal};
 use trace::event::ThreadId;
 use trace::{Replay, Unpacked};
 
 /// A program.
 pub enum Choice {
-    /// One that all machines have.
+    /// A built-in program.
     Named(Named),
-    /// A recorded one.
+    /// A recorded program.
     Trace(Box<Replay<Unpacked<'static>>>),
 }
 
 impl Choice {
-    /// The program of a name; `trace` is the one of this image. Fails with a reason for people.
+    /// The program with a name; `image` is the recorded one, if there is one. Fails with a message for
+    /// people.
     pub fn find(text: &str, image: Option<&'static [u8]>) -> Result<Choice, String> {
         if let Some(image) = image {
-            let trace = Unpacked::new(image).map_err(|_| "what came with the guest is no trace")?;
+            let trace =
+                Unpacked::new(image).map_err(|_| "the file that came with the guest is not a trace")?;
             return Ok(Choice::Trace(Box::new(Replay::new(trace, text.into()))));
         }
-        let number = |word: &str| word.parse().map_err(|_| format!("'{word}' is no number of bytes"));
-        let found = Words::parse(text, number).and_then(Named::new).map(Choice::Named);
+        let number = |word: &str| word.parse().map_err(|_| format!("'{word}' is not a number of bytes"));
+        let found = NameParts::parse(text, number).and_then(Named::new).map(Choice::Named);
         found.map_err(|wrong| match wrong {
-            Wrong::Unknown(name) => format!("no program is called '{name}'"),
-            Wrong::Other(why) => why,
+            NameError::Unknown(name) => format!("no program is called '{name}'"),
+            NameError::Other(why) => why,
         })
     }
 
-    /// May it be killed for want of memory without the run having failed?
-    pub fn may_die(&self) -> bool {
-        matches!(self, Choice::Named(program) if program.may_die())
+    /// Whether the out-of-memory killer may kill it without the run having failed.
+    pub fn may_be_oom_killed(&self) -> bool {
+        matches!(self, Choice::Named(program) if program.may_be_oom_killed())
     }
 
-    /// What a reader of the run's numbers should know of what a task has done, when that has ended.
+    /// A note for readers of the run's numbers, after the task has ended.
     pub fn note(&self, role: Role) -> Option<String> {
         let Choice::Trace(replay) = self else { return None };
         replay.note_of(ThreadId(role))

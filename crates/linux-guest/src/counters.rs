@@ -1,16 +1,16 @@
-//! What the kernel counts.
+//! The kernel's counters.
 
-use crate::report::say;
+use crate::report::print;
 use crate::sys;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// CPUs that flushed because another asked: a row of `/proc/interrupts`.
+/// A CPU's flushes on request of another CPU: a row of `/proc/interrupts`.
 const RECEIVED: &str = "nr_tlb_remote_flush_received";
 
-/// Those of `names` that this kernel has, with their values.
+/// The values of those of `names` that this kernel has.
 pub fn read(names: &[String]) -> Vec<(String, u64)> {
-    // Adds up what CPUs have not handed in yet.
+    // Folds the CPUs' pending differences into the counters.
     let _ = sys::write_file("/proc/sys/vm/stat_refresh", "1");
     let text = sys::read_text("/proc/vmstat").unwrap_or_default();
     let mut found = Vec::new();
@@ -26,14 +26,14 @@ fn value(text: &str, name: &str) -> Option<u64> {
     lines.find(|(known, _)| *known == name)?.1.parse().ok()
 }
 
-/// Interrupts of a kind, summed over the CPUs.
+/// Interrupts of a kind, summed over all CPUs.
 fn interrupts(kind: &str) -> Option<u64> {
     let text = sys::read_text("/proc/interrupts").ok()?;
     let line = text.lines().find(|line| line.trim_start().starts_with(kind))?;
     Some(line.split_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok()).sum())
 }
 
-/// What the disks have done since the machine started, and how long a request took.
+/// Report the disks' requests since the start of the machine, and their mean latency.
 pub fn devices() {
     let text = sys::read_text("/proc/diskstats").unwrap_or_default();
     let (mut requests, mut millis) = (0u64, 0u64);
@@ -45,5 +45,5 @@ pub fn devices() {
             millis += value(6);
         }
     }
-    say(format_args!("@metric read_micros {}", millis * 1000 / requests.max(1)));
+    print(format_args!("@metric read_micros {}", millis * 1000 / requests.max(1)));
 }

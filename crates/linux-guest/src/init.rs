@@ -1,29 +1,30 @@
-//! The first process: sets the conditions up, starts the program, reads what the kernel counted, ends the machine.
+//! The first process: sets up the conditions, runs the program, reads the kernel's counters, ends the
+//! machine.
 
 use crate::choice::Choice;
 use crate::os::GROUPS;
-use crate::report::{self, Verdict, say};
+use crate::report::{self, Verdict, print};
 use crate::sys::{self, nr};
-use crate::task::World;
-use crate::{counters, heap, memory, swap, touch};
+use crate::task::RunState;
+use crate::{counters, heap, memory, os, swap, touch};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// How often the first process looks what the kernel uses for itself.
-const LOOK_EVERY: u64 = 50_000_000;
+/// Time between two looks at what the kernel uses for itself, in nanoseconds.
+const SAMPLE_INTERVAL: u64 = 50_000_000;
 
-/// What the host wants, one wish a line in `/config`:
+/// What the host asks for, one item a line in `/config`:
 ///
 /// ```text
-/// program NAME       trace        seed N       cpus N      pages N:N   that the program is left with, node by node
-/// first N            number of the program's first task, from which its random choices follow
+/// program NAME       trace        seed N       cpus N      pages N:N   that the program gets, by node
+/// first N            number of the program's first task, which its random choices depend on
 /// insert FILE        a module     swap         there is a second disk, for swapping
-/// write FILE TEXT    a setting, made before memory is taken away    try FILE TEXT   the same; without the file it is
-/// left out counter NAME       to be read
+/// write FILE TEXT    a setting, made before memory is hidden     try FILE TEXT   as write, if the file exists
+/// counter NAME       to be read
 /// ```
-struct Wishes {
+struct Config {
     program: String,
     trace: bool,
     seed: u64,
@@ -37,13 +38,13 @@ struct Wishes {
 }
 
 fn number(text: &str) -> u64 {
-    text.parse().unwrap_or_else(|_| report::bad(format_args!("'{text}' is no number")))
+    text.parse().unwrap_or_else(|_| report::bad(format_args!("'{text}' is not a number")))
 }
 
-impl Wishes {
-    fn read() -> Wishes {
+impl Config {
+    fn read() -> Config {
         let text = must("the configuration", sys::read_text("/config"));
-        let mut wishes = Wishes {
+        let mut config = Config {
             program: String::new(),
             trace: false,
             seed: 0,
@@ -58,44 +59,44 @@ impl Wishes {
         for line in text.lines() {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             match word {
-                "program" => wishes.program = rest.into(),
-                "trace" => wishes.trace = true,
-                "seed" => wishes.seed = number(rest),
-                "first" => wishes.first = number(rest) as u32,
-                "cpus" => wishes.cpus = number(rest) as u32,
-                "pages" => wishes.pages = rest.split(':').map(number).collect(),
-                "insert" => wishes.modules.push(rest.into()),
-                "swap" => wishes.swap = true,
-                "counter" => wishes.counters.push(rest.into()),
+                "program" => config.program = rest.into(),
+                "trace" => config.trace = true,
+                "seed" => config.seed = number(rest),
+                "first" => config.first = number(rest) as u32,
+                "cpus" => config.cpus = number(rest) as u32,
+                "pages" => config.pages = rest.split(':').map(number).collect(),
+                "insert" => config.modules.push(rest.into()),
+                "swap" => config.swap = true,
+                "counter" => config.counters.push(rest.into()),
                 "write" | "try" => {
                     let (file, value) = rest.split_once(' ').unwrap_or((rest, ""));
-                    wishes.writes.push((file.into(), value.into(), word == "try"));
+                    config.writes.push((file.into(), value.into(), word == "try"));
                 }
-                _ => report::bad(format_args!("the configuration says '{line}'")),
+                _ => report::bad(format_args!("unknown line in the configuration: '{line}'")),
             }
         }
-        wishes
+        config
     }
 }
 
-/// The value, or the end.
+/// Unwrap a result, or end the machine.
 fn must<T>(what: &str, result: Result<T, sys::Code>) -> T {
     result.unwrap_or_else(|why| report::failed(format_args!("{what}: error {}", why.0)))
 }
 
-/// All that the first process does.
+/// The first process.
 pub fn main() -> ! {
-    early();
-    let wishes = Wishes::read();
-    let image = wishes.trace.then(|| must("the trace", sys::read_file("/trace")).leak() as &'static [u8]);
-    let program = Choice::find(&wishes.program, image)
-        .unwrap_or_else(|why| report::bad(format_args!("{}: {why}", wishes.program)));
-    devices(&wishes);
+    set_up_early();
+    let config = Config::read();
+    let image = config.trace.then(|| must("the trace", sys::read_file("/trace")).leak() as &'static [u8]);
+    let program = Choice::find(&config.program, image)
+        .unwrap_or_else(|why| report::bad(format_args!("{}: {why}", config.program)));
+    devices(&config);
     touch::install();
-    for (file, value, may_lack) in &wishes.writes {
+    for (file, value, optional) in &config.writes {
         match sys::write_file(file, value) {
-            Err(sys::ENOENT) if *may_lack => say(format_args!("@note this kernel has no {file}")),
-            Err(why) => report::bad(format_args!("{file} does not take '{value}': error {}", why.0)),
+            Err(sys::ENOENT) if *optional => print(format_args!("@note this kernel has no {file}")),
+            Err(why) => report::bad(format_args!("cannot write '{value}' to {file}: error {}", why.0)),
             Ok(()) => {}
         }
     }
@@ -106,28 +107,28 @@ pub fn main() -> ! {
     // SAFETY: nothing is changed.
     must("mlockall", unsafe { sys::call(nr::MLOCKALL, [CURRENT]) });
     let fault_nanos = memory::fault_nanos();
-    let taken = memory::leave(&wishes.pages).unwrap_or_else(|(node, free)| {
-        report::bad(format_args!("node {node}: {free} pages are free, fewer than {}", wishes.pages[node]))
+    let hidden_memory = memory::leave(&config.pages).unwrap_or_else(|(node, free)| {
+        report::bad(format_args!("node {node}: {free} pages are free, fewer than {}", config.pages[node]))
     });
-    let bytes = wishes.pages.iter().sum::<u64>() * 4096;
-    say(format_args!("@machine cpus={} nodes={} memory={bytes}", wishes.cpus, wishes.pages.len()));
+    let bytes = config.pages.iter().sum::<u64>() * 4096;
+    print(format_args!("@machine cpus={} nodes={} memory={bytes}", config.cpus, config.pages.len()));
     run(
-        &wishes,
-        World::new(program, [wishes.seed, wishes.first.into()], wishes.cpus, bytes),
-        taken,
+        &config,
+        RunState::new(program, [config.seed, config.first.into()], config.cpus, bytes),
+        hidden_memory,
         fault_nanos,
     )
 }
 
-/// Console, file systems of the kernel's own, and the heap.
-fn early() {
-    let mut found = Ok(());
-    // Nothing can be allocated yet, so nothing that `mount` allocates.
-    found = found.and(heap::early_mount(c"/proc", c"proc"));
-    found = found.and(heap::early_mount(c"/dev", c"devtmpfs"));
+/// Set up the console, the kernel's own file systems, and the heap.
+fn set_up_early() {
+    let mut result = Ok(());
+    // Without a heap, `mount` cannot be used.
+    result = result.and(heap::early_mount(c"/proc", c"proc"));
+    result = result.and(heap::early_mount(c"/dev", c"devtmpfs"));
     heap::early_console();
-    say(format_args!("@pagefold 1"));
-    must("proc and dev", found);
+    print(format_args!("@pagefold 1"));
+    must("proc and dev", result);
     must("the arena of 2 MiB pages", heap::init(heap::early_pages().saturating_sub(1)));
     must("the program's own page of 2 MiB", heap::move_image());
     for (device, at, kind, options) in [
@@ -137,64 +138,64 @@ fn early() {
         ("shm", "/shm", "tmpfs", "size=1024G,nr_inodes=0"),
     ] {
         if let Err(why) = sys::mount(device, at, kind, options) {
-            // Without memory groups there is nothing to mount, which hurts only a program that wants some.
-            say(format_args!("{at} cannot be mounted: error {}", why.0));
+            // Without memory groups this mount fails, which matters only to a program that uses groups.
+            print(format_args!("{at} cannot be mounted: error {}", why.0));
         }
     }
 }
 
-/// Modules, file system and swap.
-fn devices(wishes: &Wishes) {
-    for module in &wishes.modules {
+/// Load modules, and set up the file system and swap.
+fn devices(config: &Config) {
+    for module in &config.modules {
         must(module, sys::insert_module(module));
         let _ = sys::on_path(nr::UNLINK, module);
     }
     must("the disk with files, /dev/vda", sys::mount("/dev/vda", "/files", "ext4", "noinit_itable"));
-    if wishes.swap {
+    if config.swap {
         must("the disk for swapping, /dev/vdb", swap::on("/dev/vdb"));
     }
 }
 
-/// Run the program, and tell what it did.
-fn run(wishes: &Wishes, world: World, mut taken: memory::Taken, fault_nanos: u64) -> ! {
-    let world: &'static World = Box::leak(Box::new(world));
-    let before = counters::read(&wishes.counters);
-    taken.begin();
+/// Run the program, and report its results.
+fn run(config: &Config, state: RunState, mut hidden_memory: memory::HiddenMemory, fault_nanos: u64) -> ! {
+    let state: &'static RunState = Box::leak(Box::new(state));
+    let before = counters::read(&config.counters);
+    hidden_memory.begin();
     let start = sys::now();
-    must("the program's first process", world.start(0, true));
-    // What the kernel needs beside the program, on average over the run.
-    let (mut looks, mut sum) = (0u64, 0i64);
+    must("the program's first process", state.start(0, true, os::run));
+    // What the kernel uses besides the program, on average over the run.
+    let (mut samples, mut sum) = (0u64, 0i64);
     loop {
         match sys::wait_for(-1, false) {
-            Ok(Some(ended)) => world.ended(ended),
+            Ok(Some(ended)) => state.ended(ended),
             Ok(None) => {
-                sys::sleep(LOOK_EVERY);
-                looks += 1;
-                sum += taken.balance();
+                sys::sleep(SAMPLE_INTERVAL);
+                samples += 1;
+                sum += hidden_memory.balance();
             }
             Err(sys::ECHILD) => break,
             Err(why) => report::failed(format_args!("waiting for the program: error {}", why.0)),
         }
     }
     let nanos = sys::now() - start;
-    let after = counters::read(&wishes.counters);
+    let after = counters::read(&config.counters);
     for ((name, before), (_, after)) in before.iter().zip(&after) {
         let mut value = *after as i64 - *before as i64;
         value -= match name.as_str() {
-            "pgpgout" => world.made_kib.load(SeqCst) as i64,
-            "pgfault" => world.own_faults.load(SeqCst) as i64,
+            "pgpgout" => state.created_kib.load(SeqCst) as i64,
+            "pgfault" => state.own_faults.load(SeqCst) as i64,
             _ => 0,
         };
-        say(format_args!("@counter {name} {value}"));
+        print(format_args!("@counter {name} {value}"));
     }
     counters::devices();
-    say(format_args!("@metric kernel_pages {}", (sum / looks.max(1) as i64).max(0)));
-    say(format_args!("@metric fault_nanos {fault_nanos}"));
-    say(format_args!("@metric hidden_pages {}", taken.hidden()));
-    say(format_args!("@metric managed_pages {}", taken.managed()));
-    let [accesses, progress] = [&world.accesses, &world.progress].map(|sum| sum.load(SeqCst));
-    let tasks = world.tasks.load(SeqCst);
-    say(format_args!("@done nanos={nanos} accesses={accesses} progress={progress} tasks={tasks}"));
-    let died = world.signals.load(SeqCst) > 0 && !world.program.may_die();
-    report::end(if died { Verdict::Failed } else { Verdict::Ok })
+    print(format_args!("@metric kernel_pages {}", (sum / samples.max(1) as i64).max(0)));
+    print(format_args!("@metric fault_nanos {fault_nanos}"));
+    print(format_args!("@metric hidden_pages {}", hidden_memory.hidden()));
+    print(format_args!("@metric managed_pages {}", hidden_memory.managed()));
+    let [accesses, progress] = [&state.accesses, &state.progress].map(|sum| sum.load(SeqCst));
+    let tasks = state.tasks.load(SeqCst);
+    print(format_args!("@done nanos={nanos} accesses={accesses} progress={progress} tasks={tasks}"));
+    let failed = state.signals.load(SeqCst) > 0 && !state.program.may_be_oom_killed();
+    report::end(if failed { Verdict::Failed } else { Verdict::Ok })
 }

@@ -1,16 +1,16 @@
 //! The first process of a Linux guest.
 //!
-//! `pagefold linux` boots a Linux kernel with this program as the only thing in its memory. It sets up the conditions
-//! that the host asks for, leaves the program exactly as many free pages as the simulated machine has, runs it by
-//! real calls and accesses through the trait `Os`, and reads what the kernel has counted. It needs no C library and
-//! starts no other program.
+//! `pagefold linux` boots a Linux kernel with this program as the only one. The program sets up the
+//! conditions that the host asks for, leaves the workload exactly as many free pages as the simulated machine
+//! has, runs it by real calls and accesses through the trait `Os`, and reads the kernel's counters. It needs
+//! no C library and starts no other program.
 //!
 //! ```text
-//! init      all that happens, in order     memory    pages that the program is left with
-//! os        the trait Os on Linux          counters  what the kernel counts
-//! task      threads and processes          swap      swap space
-//! touch     accesses that may fault        heap      memory of the guest's own, which no reclaim sees
-//! sys       system calls                   report    what the guest says
+//! init      everything that happens, in order     memory    pages that the program gets
+//! os        the trait Os on Linux                 counters  the kernel's counters
+//! task      threads and processes                 swap      swap space
+//! touch     accesses that may fault               heap      memory of the guest's own, invisible to reclaim
+//! sys       system calls                          report    the guest's output
 //! choice    the program
 //! ```
 #![no_std]
@@ -34,14 +34,14 @@ use core::panic::PanicInfo;
 
 core::arch::global_asm!(".globl _start", "_start:", "xor ebp, ebp", "and rsp, -16", "call start", "ud2");
 
-// What the compiler calls to copy, fill and compare memory: the booted machine's.
+// The compiler's memcpy, memset and memcmp: the booted machine's.
 core::arch::global_asm!(include_str!("../../machine-x86/src/arch/memory.s"), options(att_syntax));
 
-/// The precompiled `alloc` names what unwinding would need; here a panic ends the machine.
+/// The precompiled `alloc` refers to unwinding; here a panic ends the machine.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
-/// The same.
+/// Likewise.
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Resume() -> ! {
     sys::end_machine(report::Verdict::Failed as u8)

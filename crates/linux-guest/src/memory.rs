@@ -1,30 +1,30 @@
-//! Memory: the program is left with an exact number of free pages, and the rest is locked away.
+//! Memory: hide pages until the program has an exact number of free ones.
 
 use crate::sys::{self, nr};
 use alloc::vec;
 use alloc::vec::Vec;
 
 const PAGE: u64 = 4096;
-/// Where what is locked away is mapped.
+/// Where hidden pages are mapped.
 const HIDDEN: u64 = 0x6400_0000_0000;
-/// Rounds after which the number is as near as it gets: the kernel's own work moves it by a page now and then.
+/// Rounds after which the number cannot come closer: the kernel's own work changes it now and then.
 const ROUNDS: usize = 200;
 
-/// What is known of a node.
+/// The state of a node.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct NodeState {
     /// Free pages, with those on CPUs' lists.
     free: u64,
     /// Pages of the zones, as the kernel counts them for watermarks.
     managed: u64,
-    /// Pages that the kernel uses for itself and that the simulated machine has not: slabs and stacks.
+    /// Pages that the kernel uses for itself and that the simulated machine does not have: slabs and stacks.
     kernels: u64,
 }
 
-/// All nodes, as they are now.
-fn nodes(count: usize) -> Vec<Found> {
+/// The current state of all nodes.
+fn nodes(count: usize) -> Vec<NodeState> {
     let text = sys::read_text("/proc/zoneinfo").unwrap_or_default();
-    let mut nodes = vec![Found::default(); count];
+    let mut nodes = vec![NodeState::default(); count];
     let mut at = 0;
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -45,15 +45,15 @@ fn nodes(count: usize) -> Vec<Found> {
     nodes
 }
 
-/// What is locked away of a node.
+/// The hidden pages of a node.
 struct Hidden {
     node: usize,
-    /// How many nodes there are.
-    of: usize,
+    /// Number of nodes.
+    nodes: usize,
     pages: u64,
-    /// Pages that were handed back since.
-    given: i64,
-    /// What the kernel had for itself when the program began.
+    /// Pages released since the program began.
+    released: i64,
+    /// What the kernel used when the program began.
     kernels: u64,
     managed: u64,
 }
@@ -63,7 +63,7 @@ impl Hidden {
         HIDDEN + ((self.node as u64) << 40) + self.pages * PAGE
     }
 
-    /// Lock `pages` more away; children do not get them.
+    /// Hide `pages` more; children do not inherit them.
     fn hide(&mut self, pages: u64) -> Result<(), sys::Code> {
         const READ_WRITE: u64 = 3;
         const PRIVATE_FIXED_ANONYMOUS: u64 = 0x2 | 0x10 | 0x20;
@@ -71,10 +71,10 @@ impl Hidden {
         const DONT_FORK: u64 = 10;
         let (at, len) = (self.end(), pages * PAGE);
         let node = 1u64 << self.node;
-        // SAFETY: nothing else lies there.
+        // SAFETY: nothing else is mapped there.
         unsafe {
             sys::call(nr::MMAP, [at, len, READ_WRITE, PRIVATE_FIXED_ANONYMOUS, u64::MAX, 0])?;
-            if self.of > 1 {
+            if self.nodes > 1 {
                 sys::call(nr::MBIND, [at, len, BIND, &raw const node as u64, 64, 0])?;
             }
             sys::call(nr::MADVISE, [at, len, DONT_FORK])?;
@@ -84,74 +84,75 @@ impl Hidden {
         Ok(())
     }
 
-    /// Hand so many back.
-    fn show(&mut self, pages: u64) {
+    /// Release `pages` hidden pages.
+    fn release(&mut self, pages: u64) {
         self.pages -= pages;
-        // SAFETY: nobody looks at what is hidden.
+        // SAFETY: hidden pages are never accessed.
         let _ = unsafe { sys::call(nr::MUNMAP, [self.end(), pages * PAGE]) };
     }
 
-    /// Go nearer to `wanted` free pages, of which there are `free`. Is it done, or all that can be?
-    fn approach(&mut self, free: u64, wanted: u64) -> bool {
-        // Page tables of what is locked away come on top, one for each 512 pages.
+    /// Bring the number of free pages from `free` closer to `wanted`. Returns whether it is reached or cannot
+    /// come closer.
+    fn adjust(&mut self, free: u64, wanted: u64) -> bool {
+        // Hidden pages need page tables, too: one for each 512 pages.
         let more = (free as i64 - wanted as i64) * 512 / 513;
         match more {
             0 if free == wanted => return true,
             0.. => return self.hide(more.max(1) as u64).is_err(),
-            _ => self.show(more.unsigned_abs().min(self.pages)),
+            _ => self.release(more.unsigned_abs().min(self.pages)),
         }
         free < wanted && self.pages == 0
     }
 
-    /// Keep what the program has constant while what the kernel has for itself changes; returns by how many pages it
-    /// has changed since the start.
+    /// Keep the program's memory constant when the kernel's own use changes. Returns that change since the
+    /// start, in pages.
     fn balance(&mut self, kernels: u64) -> i64 {
-        // Slabs come and go by a few pages all the time.
+        // Slabs change by a few pages all the time.
         const SLACK: i64 = 16;
         let growth = kernels as i64 - self.kernels as i64;
-        let due = growth - self.given;
+        let due = growth - self.released;
         if due >= SLACK {
             let less = (due as u64).min(self.pages);
-            self.show(less);
-            self.given += less as i64;
+            self.release(less);
+            self.released += less as i64;
         } else if due <= -SLACK && self.hide(due.unsigned_abs()).is_ok() {
-            self.given += due;
+            self.released += due;
         }
         growth
     }
 }
 
-/// What was taken from the program, node by node.
-pub struct Taken(Vec<Hidden>);
+/// The hidden pages, by node.
+pub struct HiddenMemory(Vec<Hidden>);
 
-/// Lock memory away until each node has so many free pages. Fails with a node and the number of its free pages if there
-/// are fewer.
-pub fn leave(wanted: &[u64]) -> Result<Taken, (usize, u64)> {
+/// Hide memory until each node has the wanted number of free pages. Fails with a node and the number of its
+/// free pages if it has fewer.
+pub fn leave(wanted: &[u64]) -> Result<HiddenMemory, (usize, u64)> {
     let _ = sys::write_file("/proc/sys/vm/drop_caches", "3");
     let of = wanted.len();
-    let new = |node| Hidden { node, of, pages: 0, given: 0, kernels: 0, managed: 0 };
+    let new = |node| Hidden { node, nodes: of, pages: 0, released: 0, kernels: 0, managed: 0 };
     let mut hidden: Vec<Hidden> = (0..of).map(new).collect();
     for _ in 0..ROUNDS {
         let found = nodes(of);
         let all = hidden.iter_mut().zip(&found).zip(wanted);
-        // All of them: what is taken from one node costs tables of another.
-        if all.fold(true, |done, ((hidden, found), wanted)| hidden.approach(found.free, *wanted) & done) {
+        // All nodes: hiding pages of one node takes tables from another.
+        if all.fold(true, |done, ((hidden, found), wanted)| hidden.adjust(found.free, *wanted) & done) {
             break;
         }
         sys::sleep(1_000_000);
     }
     for (hidden, (found, wanted)) in hidden.iter_mut().zip(nodes(of).iter().zip(wanted)) {
-        // A few pages to and fro are the kernel's.
+        // A few pages come and go with the kernel.
         if found.free + 32 < *wanted {
             return Err((hidden.node, found.free));
         }
         hidden.managed = found.managed;
     }
-    Ok(Taken(hidden))
+    Ok(HiddenMemory(hidden))
 }
 
-impl Taken {
-    /// Pages that are locked away.
+impl HiddenMemory {
+    /// Number of hidden pages.
     pub fn hidden(&self) -> u64 {
         self.0.iter().map(|node| node.pages).sum()
     }
@@ -161,26 +162,26 @@ impl Taken {
         self.0.iter().map(|node| node.managed).sum()
     }
 
-    /// The program begins.
+    /// Called when the program begins.
     pub fn begin(&mut self) {
         let found = nodes(self.0.len());
         self.0.iter_mut().zip(found).for_each(|(node, found)| node.kernels = found.kernels);
     }
 
-    /// Keep what the program has constant while what the kernel has for itself changes; returns by how many pages it
-    /// has changed since the program began.
+    /// Keep the program's memory constant when the kernel's own use changes. Returns that change since the
+    /// program began, in pages.
     pub fn balance(&mut self) -> i64 {
         let found = nodes(self.0.len());
         self.0.iter_mut().zip(found).map(|(node, found)| node.balance(found.kernels)).sum()
     }
 }
 
-/// Nanoseconds that a fault on new memory takes here.
+/// Time of a fault on new memory on this machine, in nanoseconds.
 pub fn fault_nanos() -> u64 {
     const READ_WRITE: u64 = 3;
     const PRIVATE_FIXED_ANONYMOUS: u64 = 0x2 | 0x10 | 0x20;
     const PAGES: u64 = 1024;
-    // SAFETY: nothing lies there; what is written is nobody's.
+    // SAFETY: nothing is mapped there, and nothing else uses the pages.
     unsafe {
         let args = [HIDDEN, PAGES * PAGE, READ_WRITE, PRIVATE_FIXED_ANONYMOUS, u64::MAX, 0];
         if sys::call(nr::MMAP, args).is_err() {

@@ -1,7 +1,8 @@
-//! The system as a task of the program sees it: every call is the kernel's own, every access a real one.
+//! The trait `Os` on Linux: every call is a real call of the kernel, every access a real access.
 
+use crate::report;
 use crate::sys::{self, nr};
-use crate::task::World;
+use crate::task::RunState;
 use crate::touch;
 use alloc::format;
 use alloc::string::String;
@@ -9,22 +10,22 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use program::{
-    Access, AccessKind, Call, Errno, FileSpec, Group, GroupLimits, Map, MapSource, Os, Remap, Role, Signal,
-    TaskHandle,
+    Access, AccessKind, Call, Errno, FileSpec, Group, GroupLimits, Map, MapSource, Os, Program, Remap, Role,
+    Signal, TaskHandle,
 };
 
 const PAGE: u64 = 4096;
-/// Addresses that are the guest's own; a program has none of them. Where the kernel places mappings by itself lies
-/// above.
+/// Addresses that the guest uses itself and a program never does. The kernel's own choices for mappings are
+/// above them.
 const OWN: core::ops::Range<u64> = 0x6000_0000_0000..0x7000_0000_0000;
-/// Bytes that are read, written, or laid out by one call.
+/// Bytes that one call reads, writes or allocates.
 const LARGEST_TRANSFER: usize = 1 << 20;
-/// Where control groups are.
+/// Where control groups are mounted.
 pub const GROUPS: &str = "/groups";
 
-/// One task's view.
-pub struct LinuxOs {
-    world: &'static World,
+/// One task's view of the system.
+struct LinuxOs {
+    state: &'static RunState,
     task: u32,
     transfer: Vec<u8>,
     accesses: u64,
@@ -32,18 +33,7 @@ pub struct LinuxOs {
 }
 
 impl LinuxOs {
-    /// The view of a task that begins to live.
-    pub fn new(world: &'static World, task: u32) -> LinuxOs {
-        LinuxOs { world, task, transfer: Vec::new(), accesses: 0, progress: 0 }
-    }
-
-    /// Add up what the task did.
-    pub fn done(self) {
-        self.world.accesses.fetch_add(self.accesses, SeqCst);
-        self.world.progress.fetch_add(self.progress, SeqCst);
-    }
-
-    /// Move `len` bytes between a file and a buffer of the guest's own.
+    /// Transfer `len` bytes between a file and a buffer of the guest.
     fn transfer(&mut self, number: u64, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         let room = len.min(LARGEST_TRANSFER as u64) as usize;
         if self.transfer.len() < room {
@@ -53,7 +43,7 @@ impl LinuxOs {
         while done < len {
             let part = (len - done).min(LARGEST_TRANSFER as u64);
             let args = [fd.into(), self.transfer.as_mut_ptr() as u64, part, offset + done];
-            // SAFETY: the kernel touches no more of the buffer than it has.
+            // SAFETY: the kernel stays within the buffer.
             let got = unsafe { sys::call(number, args) }?;
             done += got;
             if got < part {
@@ -64,12 +54,33 @@ impl LinuxOs {
     }
 }
 
-/// Lay out a file's blocks on its device: zeroes, written past the page cache, so that reading them is real work.
-fn lay_out(fd: u32, size: u64) -> Result<(), sys::Code> {
+/// Run the program as one task, and add the task's sums to those of the run.
+pub fn run(state: &'static RunState, task: u32, role: Role) {
+    let mut os = LinuxOs { state, task, transfer: Vec::new(), accesses: 0, progress: 0 };
+    let signal = state.program.run(&mut os, role).err();
+    if let Some(note) = state.program.note(role) {
+        report::print(format_args!("@note {note}"));
+    }
+    if let Some(signal) = signal
+        && !state.program.may_be_oom_killed()
+    {
+        state.signals.fetch_add(1, SeqCst);
+        match signal {
+            Signal::Segv { addr } => report::print(format_args!("@signal task {task}: SIGSEGV at {addr:#x}")),
+            Signal::Bus { addr } => report::print(format_args!("@signal task {task}: SIGBUS at {addr:#x}")),
+            Signal::Kill => report::print(format_args!("@signal task {task}: SIGKILL")),
+        }
+    }
+    state.accesses.fetch_add(os.accesses, SeqCst);
+    state.progress.fetch_add(os.progress, SeqCst);
+}
+
+/// Allocate a file's blocks on its device and write zeroes past the page cache, so that reads do real I/O.
+fn allocate_blocks(fd: u32, size: u64) -> Result<(), sys::Code> {
     let zeroes = vec![[0u128; PAGE as usize / 16]; LARGEST_TRANSFER / PAGE as usize + 1];
-    // Writes past the page cache take whole pages.
+    // Direct writes need aligned memory and whole pages.
     let start = (zeroes.as_ptr() as u64).next_multiple_of(PAGE);
-    // SAFETY: no memory takes part.
+    // SAFETY: the call accesses no memory.
     unsafe { sys::call(nr::FALLOCATE, [fd.into(), 0, 0, size.next_multiple_of(PAGE)]) }?;
     let mut at = 0;
     while at < size.next_multiple_of(PAGE) {
@@ -77,11 +88,11 @@ fn lay_out(fd: u32, size: u64) -> Result<(), sys::Code> {
         // SAFETY: the kernel reads the zeroes.
         at += unsafe { sys::call(nr::PWRITE, [fd.into(), start, part, at]) }?;
     }
-    // SAFETY: no memory takes part.
+    // SAFETY: the call accesses no memory.
     unsafe { sys::call(nr::FTRUNCATE, [fd.into(), size]) }.map(drop)
 }
 
-impl World {
+impl RunState {
     fn open(&self, spec: FileSpec<'_>) -> Result<u32, sys::Code> {
         let folder = if spec.in_memory { "/shm" } else { "/files" };
         let path = format!("{folder}/{}", spec.name.replace('/', "_"));
@@ -90,19 +101,19 @@ impl World {
             Err(sys::ENOENT) => {}
             other => return other,
         }
-        self.making.with(|()| {
-            // Another task may have made it meanwhile.
+        self.creation.with(|()| {
+            // Another task may have created it since.
             if let Ok(fd) = sys::open(&path, flags) {
                 return Ok(fd);
             }
             let direct = if spec.in_memory { 0 } else { sys::O_DIRECT };
             let fd = sys::open(&path, sys::O_RDWR | sys::O_CREAT | direct)?;
             if spec.in_memory {
-                // SAFETY: no memory takes part.
+                // SAFETY: the call accesses no memory.
                 unsafe { sys::call(nr::FTRUNCATE, [fd.into(), spec.size]) }?;
             } else if spec.size > 0 {
-                lay_out(fd, spec.size)?;
-                self.made_kib.fetch_add(spec.size.next_multiple_of(PAGE) / 1024, SeqCst);
+                allocate_blocks(fd, spec.size)?;
+                self.created_kib.fetch_add(spec.size.next_multiple_of(PAGE) / 1024, SeqCst);
             }
             sys::close(fd)?;
             sys::open(&path, flags)
@@ -129,7 +140,7 @@ impl Os for LinuxOs {
     }
 
     fn compute(&mut self, instructions: u64) {
-        // Two instructions a round.
+        // Two instructions an iteration.
         for i in 0..instructions / 2 {
             core::hint::black_box(i);
         }
@@ -148,11 +159,11 @@ impl Os for LinuxOs {
         let flags =
             kind | fixed | if map.populate { 0x8000 } else { 0 } | if map.locked { 0x2000 } else { 0 };
         let args = [map.addr.unwrap_or(0), map.len, map.prot.bits(), flags, fd, offset];
-        // SAFETY: the program's memory is the program's; nothing of the guest's own is replaced.
+        // SAFETY: the call changes only the program's memory; the check above keeps the guest's own out.
         Ok(unsafe { sys::call(nr::MMAP, args) }?)
     }
 
-    /// What is one call of Linux's, too.
+    /// Calls that are one call of Linux, too.
     fn call(&mut self, call: Call<'_>) -> Result<u64, Errno> {
         const SYNC: u64 = 4;
         let (number, args) = match call {
@@ -174,12 +185,12 @@ impl Os for LinuxOs {
             }
             _ => return Err(Errno::NoSys),
         };
-        // SAFETY: the program's memory is the program's; nothing of the guest's own is replaced.
+        // SAFETY: as for mmap, only the program's memory changes.
         Ok(unsafe { sys::call(number, args) }?)
     }
 
     fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
-        Ok(self.world.open(spec)?)
+        Ok(self.state.open(spec)?)
     }
 
     fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
@@ -191,15 +202,15 @@ impl Os for LinuxOs {
     }
 
     fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno> {
-        Ok(self.world.start(role, false).map(TaskHandle)?)
+        Ok(self.state.start(role, false, run).map(TaskHandle)?)
     }
 
     fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno> {
-        Ok(self.world.start(role, true).map(TaskHandle)?)
+        Ok(self.state.start(role, true, run).map(TaskHandle)?)
     }
 
     fn join(&mut self, task: TaskHandle) {
-        self.world.join(task.0);
+        self.state.join(task.0);
     }
 
     fn sleep(&mut self, nanos: u64) {
@@ -207,16 +218,16 @@ impl Os for LinuxOs {
     }
 
     fn barrier(&mut self, id: u32, tasks: u32) {
-        self.world.barrier(id, tasks);
+        self.state.barrier(id, tasks);
     }
 
     fn group_create(&mut self, parent: Group, limits: GroupLimits) -> Result<Group, Errno> {
-        // A group with processes of its own may have no groups below it, but for the root.
+        // A group with processes must not have child groups, except for the root.
         if parent != Group::ROOT {
             return Err(Errno::NoSys);
         }
         sys::write_file(&format!("{GROUPS}/cgroup.subtree_control"), "+memory")?;
-        let group = Group(self.world.groups.fetch_add(1, SeqCst) + 1);
+        let group = Group(self.state.groups.fetch_add(1, SeqCst) + 1);
         sys::mkdir(&folder(group))?;
         self.group_limit(group, limits)?;
         Ok(group)
@@ -246,15 +257,15 @@ impl Os for LinuxOs {
     }
 
     fn cpus(&self) -> u32 {
-        self.world.cpus
+        self.state.cpus
     }
 
     fn memory(&self) -> u64 {
-        self.world.memory
+        self.state.memory
     }
 
     fn seed(&self) -> u64 {
-        let [seed, first] = self.world.seed;
+        let [seed, first] = self.state.seed;
         program::rng::task_seed(seed, first as u32 + self.task)
     }
 
@@ -263,7 +274,7 @@ impl Os for LinuxOs {
     }
 }
 
-/// Where a group's files are: all groups lie below the root, in folders of their numbers.
+/// The directory of a group: all groups are below the root and have their number as a name.
 fn folder(group: Group) -> String {
     if group == Group::ROOT {
         return GROUPS.into();

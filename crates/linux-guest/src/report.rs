@@ -1,20 +1,20 @@
-//! What the guest says: lines on the console, in the words that `pagefold boot` reads from the booted machine.
+//! The guest's output: lines on the console, in the protocol that `pagefold boot` reads.
 
 use crate::sys;
 use core::fmt::{self, Write};
 
-/// The emulator's exit device makes 2v + 1 of what is written.
+/// The exit status, which the emulator's exit device turns into 2v + 1.
 #[derive(Clone, Copy)]
 pub enum Verdict {
-    /// All went well.
+    /// The run succeeded.
     Ok = 16,
-    /// The program, or the guest, failed.
+    /// The program or the guest failed.
     Failed = 17,
-    /// It was asked for what cannot be done.
+    /// The guest cannot do what the host asked for.
     Bad = 18,
 }
 
-/// One line, gathered so that it goes out in one piece.
+/// One line, collected so that it is written at once.
 struct Line {
     bytes: [u8; 480],
     len: usize,
@@ -22,7 +22,7 @@ struct Line {
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // The last place is for the line's end; what is too long is cut off.
+        // The last byte is for the newline; the rest of a long line is dropped.
         for byte in text.bytes().filter(|byte| !byte.is_ascii_control()) {
             if self.len < self.bytes.len() - 1 {
                 self.bytes[self.len] = byte;
@@ -33,17 +33,17 @@ impl Write for Line {
     }
 }
 
-/// Say a line.
-pub fn say(text: fmt::Arguments<'_>) {
+/// Print a line.
+pub fn print(text: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; 480], len: 0 };
     let _ = line.write_fmt(text);
     line.bytes[line.len] = b'\n';
     let _ = sys::write(1, &line.bytes[..line.len + 1]);
 }
 
-/// The last word.
+/// Print the verdict and end the machine.
 pub fn end(verdict: Verdict) -> ! {
-    say(format_args!(
+    print(format_args!(
         "@end {}",
         match verdict {
             Verdict::Ok => "ok",
@@ -51,20 +51,20 @@ pub fn end(verdict: Verdict) -> ! {
             Verdict::Bad => "bad",
         }
     ));
-    // What is on its way through the serial port would be lost.
-    // SAFETY: TCSBRK with an argument waits for output to be sent; no memory takes part.
+    // Output still in the serial port would be lost.
+    // SAFETY: TCSBRK with an argument waits for output to be sent; the call accesses no memory.
     let _ = unsafe { sys::call(16, [1, 0x5409, 1]) };
     sys::end_machine(verdict as u8)
 }
 
-/// End because of a fault of the guest's own.
+/// End because of an error in the guest or its program.
 pub fn failed(why: fmt::Arguments<'_>) -> ! {
-    say(format_args!("@failed {why}"));
+    print(format_args!("@failed {why}"));
     end(Verdict::Failed)
 }
 
-/// End because what was asked for cannot be done here.
+/// End because this guest cannot do what the host asked for.
 pub fn bad(why: fmt::Arguments<'_>) -> ! {
-    say(format_args!("@bad {why}"));
+    print(format_args!("@bad {why}"));
     end(Verdict::Bad)
 }

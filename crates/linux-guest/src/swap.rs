@@ -6,7 +6,7 @@ use alloc::vec;
 
 const PAGE: usize = 4096;
 
-/// Swap to a disk.
+/// Enable swap on a disk.
 pub fn on(device: &str) -> Result<(), sys::Code> {
     let name = device.rsplit('/').next().unwrap_or(device);
     let sectors = sys::read_text(&format!("/sys/block/{name}/size"))?;
@@ -18,7 +18,7 @@ pub fn on(device: &str) -> Result<(), sys::Code> {
     header[PAGE - 10..].copy_from_slice(b"SWAPSPACE2");
     let fd = sys::open(device, sys::O_WRONLY)?;
     let written = sys::write(fd, &header);
-    // SAFETY: no memory takes part.
+    // SAFETY: the call accesses no memory.
     let synced = unsafe { sys::call(nr::FSYNC, [fd.into()]) };
     sys::close(fd)?;
     written.and(synced.map(drop)).and_then(|()| sys::on_path(nr::SWAPON, device))

@@ -6,7 +6,7 @@ use core::arch::{asm, global_asm};
 use core::ffi::CStr;
 use program::Errno;
 
-/// Numbers of calls.
+/// System call numbers.
 pub mod nr {
     #![allow(missing_docs)]
     pub const READ: u64 = 0;
@@ -47,18 +47,18 @@ pub mod nr {
     pub const FINIT_MODULE: u64 = 313;
 }
 
-/// Reading only, as `open` takes it.
+/// Flag of `open`: read only.
 pub const O_RDONLY: u64 = 0;
-/// Writing only.
+/// Write only.
 pub const O_WRONLY: u64 = 1;
-/// Reading and writing.
+/// Read and write.
 pub const O_RDWR: u64 = 2;
-/// Make the file.
+/// Create the file.
 pub const O_CREAT: u64 = 0o100;
-/// Past the page cache.
+/// Bypass the page cache.
 pub const O_DIRECT: u64 = 0o40000;
 
-/// The number of an error, as the kernel has it.
+/// An error number of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Code(pub i32);
 
@@ -77,46 +77,46 @@ impl From<Code> for Errno {
     }
 }
 
-/// Make a call.
+/// Make a system call.
 ///
 /// # Safety
-/// As the call asks: what its arguments point to must be there, and nobody may rely on the memory that it takes away.
+/// The call's own conditions: its arguments must be valid, and nothing may rely on memory that it unmaps.
 #[inline]
 pub unsafe fn call<const N: usize>(number: u64, args: [u64; N]) -> Result<u64, Code> {
-    const { assert!(N <= 6, "a call has at most six arguments") };
+    const { assert!(N <= 6, "a system call has at most six arguments") };
     let mut all = [0; 6];
     all[..N].copy_from_slice(&args);
-    let mut answer = number;
-    // SAFETY: the kernel keeps all registers but these.
+    let mut result = number;
+    // SAFETY: the kernel preserves all other registers.
     unsafe {
-        asm!("syscall", inlateout("rax") answer, in("rdi") all[0], in("rsi") all[1], in("rdx") all[2], in("r10") all[3],
+        asm!("syscall", inlateout("rax") result, in("rdi") all[0], in("rsi") all[1], in("rdx") all[2], in("r10") all[3],
             in("r8") all[4], in("r9") all[5], lateout("rcx") _, lateout("r11") _, options(nostack));
     }
-    let answer = answer as i64;
-    if (-4095..0).contains(&answer) { Err(Code(-answer as i32)) } else { Ok(answer as u64) }
+    let result = result as i64;
+    if (-4095..0).contains(&result) { Err(Code(-result as i32)) } else { Ok(result as u64) }
 }
 
-/// A text for the kernel; what stands after a zero is lost.
-fn zero_ended(text: &str) -> Vec<u8> {
+/// A string for the kernel, without inner zero bytes.
+fn c_string(text: &str) -> Vec<u8> {
     text.bytes().filter(|byte| *byte != 0).chain([0]).collect()
 }
 
 /// Open a file.
 pub fn open(path: &str, flags: u64) -> Result<u32, Code> {
-    let path = zero_ended(path);
+    let path = c_string(path);
     // SAFETY: the path ends with a zero.
     unsafe { call(nr::OPEN, [path.as_ptr() as u64, flags, 0o644]) }.map(|fd| fd as u32)
 }
 
 /// Close a file.
 pub fn close(fd: u32) -> Result<(), Code> {
-    // SAFETY: no memory takes part.
+    // SAFETY: the call accesses no memory.
     unsafe { call(nr::CLOSE, [fd.into()]) }.map(drop)
 }
 
 /// Read into `buffer`.
 pub fn read(fd: u32, buffer: &mut [u8]) -> Result<usize, Code> {
-    // SAFETY: the kernel writes to the buffer alone.
+    // SAFETY: the kernel writes only to the buffer.
     unsafe { call(nr::READ, [fd.into(), buffer.as_mut_ptr() as u64, buffer.len() as u64]) }
         .map(|got| got as usize)
 }
@@ -124,14 +124,14 @@ pub fn read(fd: u32, buffer: &mut [u8]) -> Result<usize, Code> {
 /// Write all of `bytes`.
 pub fn write(fd: u32, mut bytes: &[u8]) -> Result<(), Code> {
     while !bytes.is_empty() {
-        // SAFETY: the kernel reads the bytes alone.
+        // SAFETY: the kernel only reads the bytes.
         let done = unsafe { call(nr::WRITE, [fd.into(), bytes.as_ptr() as u64, bytes.len() as u64]) }?;
         bytes = &bytes[done as usize..];
     }
     Ok(())
 }
 
-/// All of a file.
+/// The content of a file.
 pub fn read_file(path: &str) -> Result<Vec<u8>, Code> {
     let fd = open(path, O_RDONLY)?;
     let (mut bytes, mut len) = (Vec::new(), 0);
@@ -148,12 +148,12 @@ pub fn read_file(path: &str) -> Result<Vec<u8>, Code> {
     result.map(|()| bytes)
 }
 
-/// All of a text file.
+/// The content of a text file.
 pub fn read_text(path: &str) -> Result<String, Code> {
     read_file(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Write `text` to a file that is there.
+/// Write `text` to an existing file.
 pub fn write_file(path: &str, text: &str) -> Result<(), Code> {
     let fd = open(path, O_WRONLY)?;
     let done = write(fd, text.as_bytes());
@@ -161,16 +161,16 @@ pub fn write_file(path: &str, text: &str) -> Result<(), Code> {
     done
 }
 
-/// Make a directory.
+/// Create a directory.
 pub fn mkdir(path: &str) -> Result<(), Code> {
-    let path = zero_ended(path);
+    let path = c_string(path);
     // SAFETY: the path ends with a zero.
     unsafe { call(nr::MKDIR, [path.as_ptr() as u64, 0o755]) }.map(drop)
 }
 
-/// A call that takes a path alone.
+/// Make a call whose only argument is a path.
 pub fn on_path(number: u64, path: &str) -> Result<(), Code> {
-    let path = zero_ended(path);
+    let path = c_string(path);
     // SAFETY: the path ends with a zero.
     unsafe { call(number, [path.as_ptr() as u64, 0]) }.map(drop)
 }
@@ -178,27 +178,27 @@ pub fn on_path(number: u64, path: &str) -> Result<(), Code> {
 /// Mount a file system at a new directory.
 pub fn mount(device: &str, at: &str, kind: &str, options: &str) -> Result<(), Code> {
     let _ = mkdir(at);
-    let [device, at, kind, options] = [device, at, kind, options].map(zero_ended);
+    let [device, at, kind, options] = [device, at, kind, options].map(c_string);
     let args = [&device, &at, &kind].map(|text| text.as_ptr() as u64);
     const NOATIME: u64 = 1024;
     // SAFETY: all texts end with a zero.
     unsafe { call(nr::MOUNT, [args[0], args[1], args[2], NOATIME, options.as_ptr() as u64]) }.map(drop)
 }
 
-/// Insert a module from a packed file; one that is there already is no error.
+/// Insert a module from a file that may be compressed; it is no error if the module is loaded.
 pub fn insert_module(path: &str) -> Result<(), Code> {
-    const PACKED: u64 = 4;
+    const COMPRESSED: u64 = 4;
     const EEXIST: Code = Code(17);
     let fd = open(path, O_RDONLY)?;
-    let packed = if path.ends_with(".ko") { 0 } else { PACKED };
+    let flags = if path.ends_with(".ko") { 0 } else { COMPRESSED };
     let empty: &CStr = c"";
     // SAFETY: the parameters end with a zero.
-    let result = unsafe { call(nr::FINIT_MODULE, [fd.into(), empty.as_ptr() as u64, packed]) };
+    let result = unsafe { call(nr::FINIT_MODULE, [fd.into(), empty.as_ptr() as u64, flags]) };
     close(fd)?;
     result.map(drop).or_else(|why| if why == EEXIST { Ok(()) } else { Err(why) })
 }
 
-/// Nanoseconds of a clock that only goes on.
+/// Monotonic time in nanoseconds.
 pub fn now() -> u64 {
     let mut time = [0u64; 2];
     const MONOTONIC: u64 = 1;
@@ -207,52 +207,52 @@ pub fn now() -> u64 {
     time[0] * 1_000_000_000 + time[1]
 }
 
-/// Sleep.
+/// Sleep for `nanos` nanoseconds.
 pub fn sleep(nanos: u64) {
     let time = [nanos / 1_000_000_000, nanos % 1_000_000_000];
     // SAFETY: the kernel reads the two words.
     let _ = unsafe { call(nr::NANOSLEEP, [time.as_ptr() as u64, 0]) };
 }
 
-/// Let others run.
-pub fn give_way() {
-    // SAFETY: no memory takes part.
+/// Let other tasks run.
+pub fn yield_now() {
+    // SAFETY: the call accesses no memory.
     let _ = unsafe { call::<0>(nr::YIELD, []) };
 }
 
-/// Sleep until somebody calls [`wake`], unless the word is `expected` no longer.
+/// Sleep until a call of [`wake`], unless the word is no longer `expected`.
 pub fn wait(word: &core::sync::atomic::AtomicU32, expected: u32) {
-    // SAFETY: the word is there.
+    // SAFETY: the word is valid.
     let _ = unsafe { call(nr::FUTEX, [word.as_ptr() as u64, 0, expected.into(), 0]) };
 }
 
-/// Wake all that wait for the word to change.
+/// Wake all tasks that wait for the word to change.
 pub fn wake(word: &core::sync::atomic::AtomicU32) {
-    // SAFETY: the word is there.
+    // SAFETY: the word is valid.
     let _ = unsafe { call(nr::FUTEX, [word.as_ptr() as u64, 1, i32::MAX as u64]) };
 }
 
-/// What became of a child.
+/// How a child ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ended {
-    /// Its number.
+    /// Its process id.
     pub pid: u64,
-    /// The signal that killed it; 0: none did.
+    /// The signal that killed it, or 0.
     pub signal: u32,
 }
 
-/// Wait for a child (-1: for any); `None`: `patient` was false, and none has ended.
-pub fn wait_for(pid: i64, patient: bool) -> Result<Option<Ended>, Code> {
+/// Wait for a child (-1: any). Returns `None` if `block` is false and no child has ended.
+pub fn wait_for(pid: i64, block: bool) -> Result<Option<Ended>, Code> {
     const NO_HANG: u64 = 1;
     const ALL: u64 = 0x4000_0000;
     let mut status = 0u32;
-    let flags = ALL | if patient { 0 } else { NO_HANG };
+    let flags = ALL | if block { 0 } else { NO_HANG };
     // SAFETY: the kernel writes the status.
     let pid = unsafe { call(nr::WAIT4, [pid as u64, &raw mut status as u64, flags, 0]) }?;
     Ok((pid != 0).then_some(Ended { pid, signal: status & 0x7f }))
 }
 
-/// End the process, or with [`nr::EXIT`] the thread.
+/// Exit the process, or with [`nr::EXIT`] the thread.
 pub fn exit(how: u64, status: u32) -> ! {
     loop {
         // SAFETY: nothing runs after it.
@@ -260,9 +260,9 @@ pub fn exit(how: u64, status: u32) -> ! {
     }
 }
 
-/// Write to a port of the emulated machine, which ends it.
+/// End the machine by writing to a port of the emulator.
 pub fn end_machine(value: u8) -> ! {
-    // SAFETY: the port is that of the emulator's exit device; a write to it does not come back.
+    // SAFETY: the port belongs to the emulator's exit device; a write to it does not return.
     unsafe {
         let _ = call(nr::IOPL, [3]);
         asm!("out dx, al", in("dx") 0xf4u16, in("al") value, options(nostack, nomem));
@@ -294,6 +294,6 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// Start a task; the answer is as the kernel gives it.
+    /// Start a task. Returns the kernel's result.
     pub fn linux_clone(flags: u64, stack: u64, function: u64, argument: u64, number: u64) -> i64;
 }

@@ -2,7 +2,6 @@
 
 use crate::choice::Choice;
 use crate::heap;
-use crate::os::LinuxOs;
 use crate::report;
 use crate::sys::{self, Code, Ended, linux_clone, nr};
 use alloc::boxed::Box;
@@ -10,30 +9,30 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
-use program::{Program, Role, Signal};
+use program::Role;
 
 /// Bytes of a task's stack.
 const STACK: usize = 96 << 10;
 
-/// A lock that is held for a moment; who waits gives way, because the holder may have lost its CPU.
+/// A lock that is held briefly. Waiters yield, because the holder may have lost its CPU.
 pub struct Lock<T> {
     held: AtomicBool,
     value: core::cell::UnsafeCell<T>,
 }
 
-// SAFETY: one task at a time reaches the value.
+// SAFETY: one task at a time accesses the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// A lock that nobody holds.
+    /// An unlocked lock.
     pub const fn new(value: T) -> Lock<T> {
         Lock { held: AtomicBool::new(false), value: core::cell::UnsafeCell::new(value) }
     }
 
-    /// Do `work` alone.
+    /// Run `work` with the lock held.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         while self.held.swap(true, SeqCst) {
-            sys::give_way();
+            sys::yield_now();
         }
         // SAFETY: the lock is held.
         let result = work(unsafe { &mut *self.value.get() });
@@ -42,39 +41,39 @@ impl<T> Lock<T> {
     }
 }
 
-/// What all tasks of a run share. It lies in the arena, as everything that is allocated.
-pub struct World {
+/// What all tasks of a run share. It is in the arena, like everything that is allocated.
+pub struct RunState {
     /// The program.
     pub program: Choice,
-    /// The run's seed, and the number of the first task: other machines number daemons before it.
+    /// The run's seed, and the number of the first task: on other machines daemons have lower numbers.
     pub seed: [u64; 2],
     /// CPUs of the guest.
     pub cpus: u32,
-    /// Bytes that the program was left with.
+    /// Bytes of memory that the program got.
     pub memory: u64,
-    /// Held while a file is made.
-    pub making: Lock<()>,
-    /// KiB that were written past the page cache to make files, which no program wrote.
-    pub made_kib: AtomicU64,
-    /// Faults of processes on what is the guest's own.
+    /// Held while a file is created.
+    pub creation: Lock<()>,
+    /// KiB written past the page cache to create files, which the program did not write.
+    pub created_kib: AtomicU64,
+    /// Faults of processes on the guest's own memory.
     pub own_faults: AtomicU64,
-    /// Sums over the tasks that have ended.
+    /// Accesses of all tasks that have ended.
     pub accesses: AtomicU64,
-    /// The same for the program's own units.
+    /// Progress of all tasks that have ended, in the program's units.
     pub progress: AtomicU64,
-    /// Tasks that were started.
+    /// Number of tasks started.
     pub tasks: AtomicU32,
-    /// Tasks that a signal ended.
+    /// Number of tasks that a signal ended.
     pub signals: AtomicU32,
-    /// Control groups that were made.
+    /// Number of control groups created.
     pub groups: AtomicU32,
     slots: Lock<Vec<Arc<Slot>>>,
     barriers: Lock<Vec<Arc<Barrier>>>,
 }
 
-/// A task as others see it.
+/// A task, as other tasks see it.
 struct Slot {
-    /// The kernel's number; of a thread, cleared by the kernel when it has ended.
+    /// The kernel's id; for a thread, the kernel clears it at exit.
     number: AtomicU32,
     is_process: bool,
     stack: Lock<Option<Box<[u128]>>>,
@@ -82,28 +81,32 @@ struct Slot {
 
 struct Barrier {
     id: u32,
-    came: AtomicU32,
+    arrived: AtomicU32,
     round: AtomicU32,
 }
 
-/// What a new task finds at its start.
+/// What a task runs on its own stack, given the run's state, the task's number and its role.
+pub type Body = fn(&'static RunState, u32, Role);
+
+/// The argument of a new task.
 struct Start {
-    world: &'static World,
+    state: &'static RunState,
     task: u32,
     role: Role,
     is_process: bool,
+    body: Body,
 }
 
-impl World {
+impl RunState {
     /// A run of this program.
-    pub fn new(program: Choice, seed: [u64; 2], cpus: u32, memory: u64) -> World {
-        World {
+    pub fn new(program: Choice, seed: [u64; 2], cpus: u32, memory: u64) -> RunState {
+        RunState {
             program,
             seed,
             cpus,
             memory,
-            making: Lock::new(()),
-            made_kib: AtomicU64::new(0),
+            creation: Lock::new(()),
+            created_kib: AtomicU64::new(0),
             own_faults: AtomicU64::new(0),
             accesses: AtomicU64::new(0),
             progress: AtomicU64::new(0),
@@ -115,9 +118,9 @@ impl World {
         }
     }
 
-    /// Start a task; returns its number in this run.
-    pub fn start(&'static self, role: Role, is_process: bool) -> Result<u32, Code> {
-        // VM, FS, FILES, SIGHAND, THREAD, SYSVSEM; CHILD_CLEARTID tells who joins.
+    /// Start a task that runs `body`; returns its number in this run.
+    pub fn start(&'static self, role: Role, is_process: bool, body: Body) -> Result<u32, Code> {
+        // VM, FS, FILES, SIGHAND, THREAD, SYSVSEM; CHILD_CLEARTID wakes the task that joins.
         const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x20_0000;
         const PARENT_SETTID: u64 = 0x10_0000;
         const SIGCHLD: u64 = 17;
@@ -130,13 +133,14 @@ impl World {
             slots.len() as u32 - 1
         });
         self.tasks.fetch_add(1, SeqCst);
-        let start = Box::into_raw(Box::new(Start { world: self, task, role, is_process }));
+        let start = Box::into_raw(Box::new(Start { state: self, task, role, is_process, body }));
         let flags = PARENT_SETTID | if is_process { SIGCHLD } else { THREAD };
-        let live = live as extern "C" fn(*mut Start) -> ! as *const () as u64;
-        // SAFETY: the stack is the new task's alone, and stays until it was joined; so does the slot.
-        let answer = unsafe { linux_clone(flags, top, live, start as u64, slot.number.as_ptr() as u64) };
+        let task_entry = task_entry as extern "C" fn(*mut Start) -> ! as *const () as u64;
+        // SAFETY: only the new task uses the stack; the stack and the slot stay until it is joined.
+        let answer =
+            unsafe { linux_clone(flags, top, task_entry, start as u64, slot.number.as_ptr() as u64) };
         if answer < 0 {
-            // SAFETY: nobody else has come to know it.
+            // SAFETY: no other task has the pointer.
             drop(unsafe { Box::from_raw(start) });
             self.tasks.fetch_sub(1, SeqCst);
             return Err(Code(-answer as i32));
@@ -161,35 +165,35 @@ impl World {
         slot.stack.with(|stack| drop(stack.take()));
     }
 
-    /// A process has ended; if a signal did it, that is told.
+    /// Record that a process has ended, and report a signal that killed it.
     pub fn ended(&self, ended: Ended) {
         if ended.signal == 0 {
             return;
         }
         const SIGKILL: u32 = 9;
         self.signals.fetch_add(1, SeqCst);
-        if self.program.may_die() {
+        if self.program.may_be_oom_killed() {
             return;
         }
         match ended.signal {
-            SIGKILL => report::say(format_args!("@oom process {} was killed", ended.pid)),
-            signal => report::say(format_args!("@signal process {}: signal {signal}", ended.pid)),
+            SIGKILL => report::print(format_args!("@oom process {} was killed", ended.pid)),
+            signal => report::print(format_args!("@signal process {}: signal {signal}", ended.pid)),
         }
     }
 
-    /// Wait until `tasks` tasks have come to barrier `id`.
+    /// Wait until `tasks` tasks have arrived at barrier `id`.
     pub fn barrier(&self, id: u32, tasks: u32) {
         let barrier = self.barriers.with(|barriers| {
             if let Some(barrier) = barriers.iter().find(|barrier| barrier.id == id) {
                 return barrier.clone();
             }
-            let barrier = Barrier { id, came: AtomicU32::new(0), round: AtomicU32::new(0) };
+            let barrier = Barrier { id, arrived: AtomicU32::new(0), round: AtomicU32::new(0) };
             barriers.push(Arc::new(barrier));
             barriers[barriers.len() - 1].clone()
         });
         let round = barrier.round.load(SeqCst);
-        if barrier.came.fetch_add(1, SeqCst) + 1 >= tasks {
-            barrier.came.store(0, SeqCst);
+        if barrier.arrived.fetch_add(1, SeqCst) + 1 >= tasks {
+            barrier.arrived.store(0, SeqCst);
             barrier.round.fetch_add(1, SeqCst);
             sys::wake(&barrier.round);
             return;
@@ -200,28 +204,13 @@ impl World {
     }
 }
 
-/// A task's life, on its own stack.
-extern "C" fn live(start: *mut Start) -> ! {
-    // SAFETY: it was made for this task, which takes it.
-    let Start { world, task, role, is_process } = *unsafe { Box::from_raw(start) };
+/// The first function of a task, on its own stack.
+extern "C" fn task_entry(start: *mut Start) -> ! {
+    // SAFETY: it was allocated for this task, which owns it now.
+    let Start { state, task, role, is_process, body } = *unsafe { Box::from_raw(start) };
     if is_process {
-        world.own_faults.fetch_add(heap::enter(), SeqCst);
+        state.own_faults.fetch_add(heap::populate(), SeqCst);
     }
-    let mut os = LinuxOs::new(world, task);
-    let signal = world.program.run(&mut os, role).err();
-    if let Some(note) = world.program.note(role) {
-        report::say(format_args!("@note {note}"));
-    }
-    if let Some(signal) = signal
-        && !world.program.may_die()
-    {
-        world.signals.fetch_add(1, SeqCst);
-        match signal {
-            Signal::Segv { addr } => report::say(format_args!("@signal task {task}: SIGSEGV at {addr:#x}")),
-            Signal::Bus { addr } => report::say(format_args!("@signal task {task}: SIGBUS at {addr:#x}")),
-            Signal::Kill => report::say(format_args!("@signal task {task}: SIGKILL")),
-        }
-    }
-    os.done();
+    body(state, task, role);
     sys::exit(if is_process { nr::EXIT_GROUP } else { nr::EXIT }, 0)
 }

@@ -1,13 +1,13 @@
-//! Loads and stores that may fault for good, without ending the task: the handler of SIGSEGV and SIGBUS knows the two
-//! instructions by their addresses, and lets them return what went wrong.
+//! Loads and stores that may fault without ending the task: the handler of SIGSEGV and SIGBUS recognizes the
+//! two instructions by their addresses, and makes them return the signal.
 
 use crate::sys::{self, nr};
 use core::arch::global_asm;
 use program::Signal;
 
-/// What the assembly functions return: the word that was read, and 0 or the number of a signal.
+/// The result of the assembly functions: the word that was read, and 0 or the number of a signal.
 #[repr(C)]
-struct Answer {
+struct TouchResult {
     word: u64,
     signal: u64,
 }
@@ -30,8 +30,8 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    fn touch_load(addr: u64) -> Answer;
-    fn touch_store(addr: u64, word: u64) -> Answer;
+    fn touch_load(addr: u64) -> TouchResult;
+    fn touch_store(addr: u64, word: u64) -> TouchResult;
     fn touch_failed();
     fn signal_return();
 }
@@ -39,16 +39,17 @@ unsafe extern "C" {
 /// Load the 8-byte word at `addr`.
 #[inline]
 pub fn load(addr: u64) -> Result<u64, Signal> {
-    // SAFETY: a word of the program is only read; a fault is met.
-    let Answer { word, signal } = unsafe { touch_load(addr) };
+    // SAFETY: this only reads a word, and the handler catches a fault.
+    let TouchResult { word, signal } = unsafe { touch_load(addr) };
     check(addr, signal).map(|()| word)
 }
 
 /// Store a word at `addr`.
 #[inline]
 pub fn store(addr: u64, word: u64) -> Result<(), Signal> {
-    // SAFETY: a program's addresses are not the guest's own (see `Os::access`); a fault is met.
-    let Answer { signal, .. } = unsafe { touch_store(addr, word) };
+    // SAFETY: a program's addresses are not the guest's own (see `Os::access`), and the handler catches a
+    // fault.
+    let TouchResult { signal, .. } = unsafe { touch_store(addr, word) };
     check(addr, signal)
 }
 
@@ -61,23 +62,23 @@ fn check(addr: u64, signal: u64) -> Result<(), Signal> {
     }
 }
 
-/// Words of the kernel's `ucontext` up to the registers, and those of them that are used here.
+/// Words of the kernel's `ucontext` before the registers, and the index of the registers used here.
 const REGISTERS: usize = 5;
 const RDX: usize = REGISTERS + 12;
 const RIP: usize = REGISTERS + 16;
 
 extern "C" fn handle(signal: u64, _info: u64, context: *mut u64) {
-    // SAFETY: the kernel gives the context of what was interrupted.
+    // SAFETY: the kernel passes the context of the interrupted code.
     let word = |at: usize| unsafe { &mut *context.add(at) };
     let at = *word(RIP);
     if at != touch_load as *const () as u64 && at != touch_store as *const () as u64 {
-        crate::report::failed(format_args!("signal {signal} at {at:#x}: the guest's own program is wrong"));
+        crate::report::failed(format_args!("signal {signal} at {at:#x}: a bug in the guest"));
     }
     *word(RDX) = signal;
     *word(RIP) = touch_failed as *const () as u64;
 }
 
-/// Meet faults from now on, in children, too.
+/// Install the handlers, also for children.
 pub fn install() {
     const INFO: u64 = 4;
     const RESTORER: u64 = 0x0400_0000;
@@ -85,7 +86,8 @@ pub fn install() {
     let action =
         [handle as *const () as u64, INFO | RESTORER | NO_DEFER, signal_return as *const () as u64, 0];
     for signal in [SIGBUS, SIGSEGV] {
-        // SAFETY: the handler and what it returns to are there, and change only what `touch_*` waits for.
-        unsafe { sys::call(nr::SIGACTION, [signal, action.as_ptr() as u64, 0, 8]) }.expect("a handler");
+        // SAFETY: the handler and its return code exist, and change only what `touch_*` expects.
+        unsafe { sys::call(nr::SIGACTION, [signal, action.as_ptr() as u64, 0, 8]) }
+            .expect("sigaction must succeed");
     }
 }

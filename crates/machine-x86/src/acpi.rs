@@ -1,12 +1,11 @@
-//! What ACPI's tables say of the machine: CPUs, interrupt controllers, which node has what, and how far apart nodes
-//! are.
+//! ACPI's tables describe the machine: CPUs, interrupt controllers, the nodes of CPUs and memory, and the
+//! distances between nodes.
 //!
-//! Firmware is not trusted: a table whose checksum, length or structure is wrong is left out, as if it were not there,
-//! and nothing here panics on any bytes. Physical memory is reached through [`PhysicalMemory`], so that tests build it.
+//! Firmware is not trusted: a table with a wrong checksum, length or structure is ignored, and nothing here
+//! panics on any input. Physical memory is read through [`PhysicalMemory`], so that tests can build it.
 //!
-//! Source: ACPI 6.5, chapters 5.2.5 (RSDP), 5.2.12 (MADT), 5.2.16 (SRAT), 5.2.17 (SLIT), 5.2.29 (HMAT); PCI Firmware
-//! 3.2,
-//! 4.1.2 (MCFG).
+//! Source: ACPI 6.5, chapters 5.2.5 (RSDP), 5.2.12 (MADT), 5.2.16 (SRAT), 5.2.17 (SLIT), 5.2.29 (HMAT); PCI
+//! Firmware 3.2, 4.1.2 (MCFG).
 
 use crate::memory_map::Span;
 use alloc::vec::Vec;
@@ -14,25 +13,25 @@ use alloc::vec::Vec;
 #[cfg(test)]
 mod tests;
 
-/// Physical memory, as far as it may be read.
+/// Readable physical memory.
 pub trait PhysicalMemory {
-    /// `len` bytes from `address`, if they are memory.
+    /// `len` bytes at `address`, if they are memory.
     fn bytes(&self, address: u64, len: usize) -> Option<&[u8]>;
 }
 
 /// An interrupt controller for devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IoApic {
-    /// Where its registers are.
+    /// Address of its registers.
     pub address: u64,
-    /// The first global interrupt that it serves.
+    /// The first global interrupt that it handles.
     pub first: u32,
 }
 
 /// The configuration spaces of a range of PCI buses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PciWindow {
-    /// Where bus 0 would be.
+    /// Address of bus 0, whether it is in the range or not.
     pub address: u64,
     /// First bus.
     pub first_bus: u8,
@@ -40,7 +39,7 @@ pub struct PciWindow {
     pub last_bus: u8,
 }
 
-/// A figure of `target`'s memory, as `initiator`'s CPUs see it.
+/// A latency or bandwidth of `target`'s memory for `initiator`'s CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Figure {
     /// Domain of the CPUs.
@@ -51,32 +50,32 @@ pub struct Figure {
     pub value: u64,
 }
 
-/// All that was found.
+/// Everything that was found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Platform {
-    /// Local APIC numbers of the CPUs that can be used.
+    /// Local APIC ids of the usable CPUs.
     pub cpus: Vec<u32>,
     /// Interrupt controllers for devices.
     pub io_apics: Vec<IoApic>,
     /// PCI's configuration space.
     pub pci: Vec<PciWindow>,
-    /// Local APIC number and proximity domain.
+    /// Local APIC ids and proximity domains.
     pub cpu_domains: Vec<(u32, u32)>,
     /// Memory and its proximity domain.
     pub memory_domains: Vec<(Span, u32)>,
-    /// Relative distances, row by row; the row's length is the square root. Empty if not told.
+    /// Relative distances, row by row; the row's length is the square root. Empty without a SLIT.
     pub distances: Vec<u8>,
     /// Latencies of accesses, or else of reads.
     pub latencies: Vec<Figure>,
-    /// Bandwidths of the same.
+    /// Bandwidths of accesses, or else of reads.
     pub bandwidths: Vec<Figure>,
 }
 
 const HEADER: usize = 36;
-/// Longest table that is looked at: a broken length must not make the kernel read all memory.
-const LONGEST: u32 = 1 << 20;
-/// Most tables that are looked at.
-const MOST_TABLES: usize = 256;
+/// The longest table that is read: a broken length must not make the kernel read all memory.
+const MAX_TABLE: u32 = 1 << 20;
+/// The most tables that are read.
+const MAX_TABLES: usize = 256;
 
 impl Platform {
     /// Follow the tables from the root pointer at `rsdp`.
@@ -134,9 +133,9 @@ impl Platform {
     }
 
     fn slit(&mut self, table: &[u8]) {
-        let side =
-            u64_at(table, HEADER).and_then(|side| usize::try_from(side).ok()).filter(|&side| side <= 256);
-        let matrix = side.and_then(|side| table.get(HEADER + 8..HEADER + 8 + side * side));
+        let size =
+            u64_at(table, HEADER).and_then(|size| usize::try_from(size).ok()).filter(|&size| size <= 256);
+        let matrix = size.and_then(|size| table.get(HEADER + 8..HEADER + 8 + size * size));
         self.distances = matrix.unwrap_or_default().to_vec();
     }
 
@@ -151,7 +150,7 @@ impl Platform {
         }
     }
 
-    /// One record of figures, if it is about memory, and not about a cache before it.
+    /// One record of figures, if it is about memory and not about a memory-side cache.
     fn figures(&mut self, record: &[u8]) {
         const ACCESS_LATENCY: u8 = 0;
         const READ_LATENCY: u8 = 1;
@@ -166,8 +165,9 @@ impl Platform {
         list.extend(figures(record).into_iter().flatten());
     }
 
-    /// The abstract distance of a domain's memory: DRAM's if it has CPUs, else by its latency and bandwidth beside
-    /// those that the first domain with CPUs and memory has of its own. Of what nothing is told, DRAM's, as in Linux.
+    /// The abstract distance of a domain's memory. If the domain has CPUs, it is DRAM's; otherwise it follows
+    /// from latency and bandwidth in relation to those of the first domain with CPUs and memory. Without
+    /// figures it is DRAM's, as in Linux.
     pub fn memory_distance(&self, domain: u32) -> u32 {
         let has_cpus = |domain| self.cpu_domains.iter().any(|&(_, of)| of == domain);
         let own = |list: &[Figure], domain| {
@@ -178,7 +178,7 @@ impl Platform {
             .into_iter()
             .filter(|&domain| has_cpus(domain))
             .find_map(|domain| Some((own(&self.latencies, domain)?, own(&self.bandwidths, domain)?)));
-        // As the nearest CPUs see it.
+        // For the nearest CPUs.
         let seen =
             |list: &[Figure]| list.iter().filter(|one| one.target == domain).map(|one| one.value).collect();
         let (latencies, bandwidths): (Vec<u64>, Vec<u64>) = (seen(&self.latencies), seen(&self.bandwidths));
@@ -199,7 +199,7 @@ impl Platform {
         }
     }
 
-    /// All proximity domains, in order. Nodes are numbered by their place in it.
+    /// All proximity domains, in order. A node's number is its domain's index.
     pub fn domains(&self) -> Vec<u32> {
         let cpus = self.cpu_domains.iter().map(|&(_, domain)| domain);
         let mut domains: Vec<u32> =
@@ -209,11 +209,11 @@ impl Platform {
         domains
     }
 
-    /// Distance of two domains as in SLIT, if it was told.
+    /// Distance of two domains in SLIT, if there is one.
     pub fn distance(&self, from: u32, to: u32) -> Option<u8> {
-        let side = self.distances.len().isqrt();
+        let size = self.distances.len().isqrt();
         let (from, to) = (from as usize, to as usize);
-        (from < side && to < side).then(|| self.distances[from * side + to])
+        (from < size && to < size).then(|| self.distances[from * size + to])
     }
 }
 
@@ -229,18 +229,18 @@ fn addresses(memory: &impl PhysicalMemory, rsdp: u64) -> Vec<u64> {
         return xsdt[HEADER..]
             .chunks_exact(8)
             .filter_map(|entry| u64_at(entry, 0))
-            .take(MOST_TABLES)
+            .take(MAX_TABLES)
             .collect();
     }
     let rsdt = u32_at(root, 16).and_then(|address| table(memory, address as u64));
     let entries = rsdt.filter(|table| &table[..4] == b"RSDT").map_or(&[][..], |table| &table[HEADER..]);
-    entries.chunks_exact(4).filter_map(|entry| u32_at(entry, 0)).map(u64::from).take(MOST_TABLES).collect()
+    entries.chunks_exact(4).filter_map(|entry| u32_at(entry, 0)).map(u64::from).take(MAX_TABLES).collect()
 }
 
 /// The table at an address, if its length and checksum are right.
 fn table(memory: &impl PhysicalMemory, address: u64) -> Option<&[u8]> {
     let len =
-        u32_at(memory.bytes(address, HEADER)?, 4).filter(|len| (HEADER as u32..=LONGEST).contains(len))?;
+        u32_at(memory.bytes(address, HEADER)?, 4).filter(|len| (HEADER as u32..=MAX_TABLE).contains(len))?;
     memory.bytes(address, len as usize).filter(|table| sums_to_zero(table))
 }
 
@@ -248,7 +248,7 @@ fn sums_to_zero(bytes: &[u8]) -> bool {
     bytes.iter().fold(0u8, |sum, &byte| sum.wrapping_add(byte)) == 0
 }
 
-/// Records of kind (1 byte), length (1 byte), and the rest. Ends at the first that does not fit.
+/// Records of kind (1 byte), length (1 byte), and the rest. Ends at the first record that does not fit.
 fn records(mut rest: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     core::iter::from_fn(move || {
         let (&kind, &len) = (rest.first()?, rest.get(1)?);
@@ -277,7 +277,7 @@ fn memory_affinity(entry: &[u8]) -> Option<(Span, u32)> {
     (enabled && !span.is_empty()).then_some((span, u32_at(entry, 2)?))
 }
 
-/// The figures of one record of HMAT.
+/// The figures of one HMAT record.
 fn figures(record: &[u8]) -> Option<Vec<Figure>> {
     const UNREACHABLE: u16 = 0xffff;
     let initiators = u32_at(record, 12)? as usize;

@@ -1,14 +1,15 @@
 //! Instructions that known work takes, counted in ring 3 by the machine's clock.
 //!
-//! With `-icount shift=0,sleep=off` the emulator's time is the number of instructions that its CPUs have executed, so
-//! the time stamp counter, read before and after, counts them: of the program, which is a handful, and of the kernel.
-//! Each step of a repeated instruction counts as one, so clearing a page is measured by itself and taken off where the
-//! figures that ours are held against leave it out. While all CPUs rest the clock leaps; that time is known to the
-//! scheduler and taken off too (with the handler of the interrupt that ends a rest).
+//! With `-icount shift=0,sleep=off` the emulator's time is the number of instructions executed by its CPUs.
+//! So the time stamp counter, read before and after, counts them: the program's, which are a handful, and the
+//! kernel's. Each step of a repeated instruction counts as one, so clearing a page is measured separately and
+//! subtracted where comparable figures exclude it. While all CPUs are idle the clock leaps; the scheduler
+//! knows that time, and it is subtracted, too (with the handler of the interrupt that ends the idle time).
 //!
-//! On several CPUs the others spin in ring 3 meanwhile and count their turns, so that what they execute can be taken
-//! off. The emulator runs CPUs in turn, each for much longer than an operation takes, so timers interrupt them
-//! meanwhile, some dozen times; what such an interrupt costs is measured first, and taken off too.
+//! With several CPUs, the others spin in ring 3 and count their iterations, so that their instructions can be
+//! subtracted. The emulator runs the CPUs alternately, each for much longer than an operation takes, so some
+//! dozen timer interrupts occur during an operation; the cost of such an interrupt is measured first, and
+//! subtracted, too.
 
 use crate::arch::instructions::rdtsc;
 use crate::arch::{cpu, paging, touch, user};
@@ -24,23 +25,23 @@ use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use program::{Advice, Map, MapSource, Prot};
 
-/// Calls of the benchmark's own: what is rested so far, and a result.
+/// Calls of the benchmark itself: the idle time so far, a result, and counters.
 pub mod call {
-    /// Time stamps that CPUs have rested for, summed up.
-    pub const RESTED: u64 = u64::MAX - 16;
+    /// Idle time of all CPUs so far, in time stamps.
+    pub const IDLE: u64 = u64::MAX - 16;
     /// A result: number of the operation, tenths of an instruction for each unit, units.
     pub const RESULT: u64 = u64::MAX - 17;
-    /// Interrupts of all CPUs' timers so far.
+    /// Timer interrupts of all CPUs so far.
     pub const TICKS: u64 = u64::MAX - 18;
     /// Pages migrated so far.
     pub const MIGRATED: u64 = u64::MAX - 19;
     /// The youngest generation of the root group.
     pub const YOUNGEST: u64 = u64::MAX - 20;
-    /// Age it: its number.
+    /// Age the youngest generation, given its number.
     pub const AGE: u64 = u64::MAX - 21;
 }
 
-/// An operation, by its place in [`NAMES`].
+/// An operation; an index of [`NAMES`].
 #[derive(Clone, Copy)]
 enum Operation {
     AnonFault,
@@ -54,7 +55,7 @@ enum Operation {
     AgePage,
 }
 
-/// The operations, as results name them.
+/// The names of the operations in results.
 const NAMES: [&str; 9] = [
     "anon_fault",
     "munmap_1",
@@ -67,21 +68,21 @@ const NAMES: [&str; 9] = [
     "age_page",
 ];
 
-/// Instructions of one turn of a spinning thread.
-const TURN: u64 = 3;
-/// Threads that spin beside the one that measures, on a machine with four CPUs.
+/// Instructions of one iteration of a spinning thread.
+const SPIN_INSTRUCTIONS: u64 = 3;
+/// Threads that spin besides the measuring one, on a machine with four CPUs.
 const SPINNERS: u64 = 3;
 
-/// What the threads share, in the arena behind the home.
+/// What the threads share, in the arena after the launch information.
 #[repr(C)]
 struct Shared {
     stop: AtomicU64,
-    turns: [AtomicU64; SPINNERS as usize + 1],
+    spins: [AtomicU64; SPINNERS as usize + 1],
 }
 
 const SHARED_AT: u64 = 2048;
 const SHARED: *mut Shared = (paging::ARENA + SHARED_AT) as *mut Shared;
-const _: () = assert!(SHARED_AT + size_of::<Shared>() as u64 <= arena::HOME_BYTES);
+const _: () = assert!(SHARED_AT + size_of::<Shared>() as u64 <= arena::LAUNCH_INFO_BYTES);
 
 /// Run the benchmark and end the run.
 pub fn run(seed: u64) -> ! {
@@ -90,37 +91,37 @@ pub fn run(seed: u64) -> ! {
             "program=bench counts instructions by the clock, which needs -accel tcg,thread=single -icount shift=0,sleep=off"
         ));
     }
-    // SAFETY: set aside, and nobody looks before the first task begins.
-    unsafe { SHARED.write(Shared { stop: AtomicU64::new(0), turns: Default::default() }) };
-    // What a task of a program is given does not matter here, but it is checked.
+    // SAFETY: the memory is reserved, and nothing reads it before the first task begins.
+    unsafe { SHARED.write(Shared { stop: AtomicU64::new(0), spins: Default::default() }) };
+    // The program of a task does not matter here, but it is checked.
     let (program, groups) = ("uniform:1048576".into(), Vec::new());
     programs::run(Run { program, trace: None, seed, check: false, groups, entry: task })
 }
 
-/// Is the clock the count of instructions?
+/// Whether the clock counts instructions.
 fn time_counts_instructions() -> bool {
-    const TURNS: u64 = 500_000;
+    const ITERATIONS: u64 = 500_000;
     let before = rdtsc();
     // SAFETY: changes only its own register.
-    unsafe { asm!("2: dec {0}", "jnz 2b", inout(reg) TURNS => _, options(nomem, nostack)) };
-    // A tick or two may come in between.
-    (2 * TURNS..2 * TURNS + TURNS / 10).contains(&(rdtsc() - before))
+    unsafe { asm!("2: dec {0}", "jnz 2b", inout(reg) ITERATIONS => _, options(nomem, nostack)) };
+    // A tick or two may occur during this.
+    (2 * ITERATIONS..2 * ITERATIONS + ITERATIONS / 10).contains(&(rdtsc() - before))
 }
 
-/// A call of the benchmark's own, in ring 0; `None`: it is none.
+/// Handle a call of the benchmark in ring 0; `None` if it is not one.
 pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
     match number {
-        call::RESTED => Some([sched::rested(), 0]),
+        call::IDLE => Some([sched::idle_time(), 0]),
         call::TICKS => Some([cpu::all().iter().map(|cpu| cpu.counts.ticks.load(Relaxed)).sum(), 0]),
         call::MIGRATED => Some([mm().mmu().stats.read(Stat::PgmigrateSuccess) as u64, 0]),
         call::YOUNGEST => {
             let generations = mm().lru_gen(false);
             let youngest = generations.lines().last().and_then(|line| line.split_whitespace().next());
-            Some([youngest.and_then(|seq| seq.parse().ok()).expect("a generation has a number"), 0])
+            Some([youngest.and_then(|seq| seq.parse().ok()).expect("a generation must have a number"), 0])
         }
         call::AGE => {
             mm().lru_gen_command(&format!("+ 0 0 {} 200 1", args[0]))
-                .expect("the generation is the youngest");
+                .expect("the generation must be the youngest");
             Some([0; 2])
         }
         call::RESULT => {
@@ -134,8 +135,8 @@ pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
 
 // --- ring 3 -----------------------------------------------------------------------------------------------
 
-/// Where every task of the benchmark begins: role 0 measures, others spin. `machine`: bytes of memory, which are whole
-/// pages, and number of CPUs.
+/// The entry of every task of the benchmark: role 0 measures, the others spin. `machine`: bytes of memory,
+/// which are whole pages, plus number of CPUs.
 extern "C" fn task(_: u64, _: u64, role: u64, machine: u64) -> ! {
     let (memory, cpus) = (machine & !(PAGE_SIZE - 1), machine & (PAGE_SIZE - 1));
     match role {
@@ -143,70 +144,70 @@ extern "C" fn task(_: u64, _: u64, role: u64, machine: u64) -> ! {
         0 => measure(memory),
         spinner => spin(spinner),
     }
-    ask(&Call::Exit(Exit::default()));
+    syscall(&Call::Exit(Exit::default()));
     unreachable!("the task has ended")
 }
 
 fn shared() -> &'static Shared {
-    // SAFETY: ring 0 has made it before the first task began.
+    // SAFETY: ring 0 has initialized it before the first task began.
     unsafe { &*SHARED }
 }
 
 fn spin(role: u64) {
-    let turns = &shared().turns[role as usize % shared().turns.len()];
+    let spins = &shared().spins[role as usize % shared().spins.len()];
     while shared().stop.load(Relaxed) == 0 {
         // SAFETY: counts in a word that only this thread writes.
         unsafe {
-            asm!("2: inc qword ptr [{turns}]", "dec {left}", "jnz 2b", turns = in(reg) turns.as_ptr(),
+            asm!("2: inc qword ptr [{spins}]", "dec {left}", "jnz 2b", spins = in(reg) spins.as_ptr(),
                 left = inout(reg) 100_000u64 => _, options(nostack));
         }
     }
 }
 
-fn turns() -> u64 {
-    shared().turns.iter().map(|turns| turns.load(Relaxed)).sum()
+fn spins() -> u64 {
+    shared().spins.iter().map(|spins| spins.load(Relaxed)).sum()
 }
 
 /// Make a call that must succeed.
-fn ask(call: &Call) -> u64 {
+fn syscall(call: &Call) -> u64 {
     let text = &mut Vec::new();
     let (number, args) = call.encode(|name| {
         // Ring 0 reads names from the programs' heap.
         text.extend_from_slice(name.as_bytes());
         Buffer { addr: text.as_ptr() as u64, len: text.len() as u64 }
     });
-    // SAFETY: calls of `abi`; buffers that they name are this task's own.
+    // SAFETY: calls of `abi`; the buffers belong to this task.
     let answer = calls::decode_answer(unsafe { user::system_call(number, args) });
     answer.unwrap_or_else(|errno| panic!("{call:?}: {errno:?}"))
 }
 
-fn own_call(number: u64, args: [u64; 6]) -> u64 {
-    // SAFETY: the benchmark's own calls take numbers only.
+fn bench_call(number: u64, args: [u64; 6]) -> u64 {
+    // SAFETY: the benchmark's own calls take only numbers.
     let [answer, _] = unsafe { user::system_call(number, args) };
     answer
 }
 
-/// `instructions` for `units` of an operation.
-fn tell(operation: Operation, instructions: u64, units: u64) {
-    own_call(call::RESULT, [operation as u64, instructions * 10 / units, units, 0, 0, 0]);
+/// Report `instructions` for `units` of an operation.
+fn report_result(operation: Operation, instructions: u64, units: u64) {
+    bench_call(call::RESULT, [operation as u64, instructions * 10 / units, units, 0, 0, 0]);
 }
 
-/// Instructions that `work` takes.
+/// The number of instructions of `work`.
 fn count(work: impl FnOnce()) -> u64 {
     let before = rdtsc();
     work();
     rdtsc() - before
 }
 
-/// The same for work during which the machine may rest.
+/// The number of instructions of `work`, during which the machine may be idle.
 fn count_busy(work: impl FnOnce()) -> u64 {
-    let rested = own_call(call::RESTED, [0; 6]);
+    let rested = bench_call(call::IDLE, [0; 6]);
     let all = count(work);
-    all - (own_call(call::RESTED, [0; 6]) - rested)
+    all - (bench_call(call::IDLE, [0; 6]) - rested)
 }
 
 fn write(addr: u64) {
-    // SAFETY: memory that the benchmark has mapped for itself.
+    // SAFETY: memory that the benchmark has mapped.
     unsafe { touch::store(addr, 1) }.unwrap_or_else(|why| panic!("a store to {addr:#x}: {why:?}"));
 }
 
@@ -220,15 +221,15 @@ fn pages_at(start: u64, pages: u64) -> impl Iterator<Item = u64> {
 }
 
 fn map(pages: u64) -> u64 {
-    ask(&Call::Mmap(Map::anonymous(pages * PAGE_SIZE)))
+    syscall(&Call::Mmap(Map::anonymous(pages * PAGE_SIZE)))
 }
 
 fn unmap(addr: u64, pages: u64) {
-    ask(&Call::Munmap(addr, pages * PAGE_SIZE));
+    syscall(&Call::Munmap(addr, pages * PAGE_SIZE));
 }
 
-/// Instructions of clearing a page, which are the steps of one repeated instruction.
-fn clearing(page: u64) -> u64 {
+/// The number of instructions that clear a page: the steps of one repeated instruction.
+fn count_clearing(page: u64) -> u64 {
     count(|| {
         // SAFETY: a page that the benchmark has mapped and touched.
         unsafe {
@@ -237,33 +238,33 @@ fn clearing(page: u64) -> u64 {
     })
 }
 
-/// All that needs one CPU.
+/// The operations that need one CPU.
 fn measure(memory: u64) {
     const PAGES: u64 = 512;
     const CALLS: u64 = 64;
-    // One page first: the tables are there then, and what follows differs only in the entry.
+    // First touch one page, which creates the tables: what follows differs only in the entry.
     let area = map(2 * PAGES).next_multiple_of(PAGES * PAGE_SIZE);
     write(area);
-    let clear = clearing(area);
+    let clear = count_clearing(area);
     let rest = area + PAGE_SIZE;
     let faults = count(|| pages_at(rest, PAGES - 1).for_each(write));
-    let again = count(|| pages_at(rest, PAGES - 1).for_each(write));
-    tell(Operation::AnonFault, faults - again - (PAGES - 1) * clear, PAGES - 1);
-    tell(Operation::Munmap512, count(|| unmap(area, PAGES)), PAGES);
+    let repeated = count(|| pages_at(rest, PAGES - 1).for_each(write));
+    report_result(Operation::AnonFault, faults - repeated - (PAGES - 1) * clear, PAGES - 1);
+    report_result(Operation::Munmap512, count(|| unmap(area, PAGES)), PAGES);
     let calls = (0..CALLS).map(|_| {
         let page = map(1);
         write(page);
         count(|| unmap(page, 1))
     });
-    tell(Operation::Munmap1, calls.sum(), CALLS);
+    report_result(Operation::Munmap1, calls.sum(), CALLS);
     measure_compaction(memory);
     measure_reclaim(Operation::ReclaimFile);
-    // Before memory is short: kswapd would work beside the walk.
+    // Before memory is short: kswapd would run during the walk.
     measure_generations(memory);
     let pages = 2 * memory / PAGE_SIZE;
     let large = map_file("stream", pages);
     pages_at(large, pages).for_each(read);
-    tell(Operation::Stream, count_busy(|| pages_at(large, pages).for_each(read)), pages);
+    report_result(Operation::Stream, count_busy(|| pages_at(large, pages).for_each(read)), pages);
 }
 
 /// Reclaim pages of a file that are mapped once.
@@ -272,26 +273,26 @@ fn measure_reclaim(operation: Operation) {
     let file = map_file("bench", PAGES);
     pages_at(file, PAGES).for_each(read);
     let advice = Call::Madvise(file, PAGES * PAGE_SIZE, Advice::PageOut);
-    tell(operation, count_busy(|| _ = ask(&advice)), PAGES);
+    report_result(operation, count_busy(|| _ = syscall(&advice)), PAGES);
     unmap(file, PAGES);
 }
 
-/// Of a half of memory every other page is given back, and what is left put together.
+/// Free every second page of half of memory, and compact the rest.
 fn measure_compaction(memory: u64) {
     let pages = memory / 2 / PAGE_SIZE;
     let area = map(pages);
     pages_at(area, pages).for_each(write);
     pages_at(area, pages).step_by(2).for_each(|page| {
-        ask(&Call::Madvise(page, PAGE_SIZE, Advice::DontNeed));
+        syscall(&Call::Madvise(page, PAGE_SIZE, Advice::DontNeed));
     });
-    let migrated = || own_call(call::MIGRATED, [0; 6]);
+    let migrated = || bench_call(call::MIGRATED, [0; 6]);
     let before = migrated();
     let all = count_busy(|| set_knob("vm.compact_memory", 1));
-    tell(Operation::CompactPage, all, migrated() - before);
+    report_result(Operation::CompactPage, all, migrated() - before);
     unmap(area, pages);
 }
 
-/// What differs under MGLRU, to which the machine goes over, and back.
+/// The operations under MGLRU; switches the machine to it, and back.
 fn measure_generations(memory: u64) {
     set_knob("reclaim.policy", 1);
     measure_reclaim(Operation::ReclaimFileMglru);
@@ -299,67 +300,68 @@ fn measure_generations(memory: u64) {
     let area = map(pages);
     let age = || {
         pages_at(area, pages).for_each(write);
-        let youngest = own_call(call::YOUNGEST, [0; 6]);
-        count(|| _ = own_call(call::AGE, [youngest, 0, 0, 0, 0, 0]))
+        let youngest = bench_call(call::YOUNGEST, [0; 6]);
+        count(|| _ = bench_call(call::AGE, [youngest, 0, 0, 0, 0, 0]))
     };
-    // The first walk brings the pages into the youngest generation; the second finds all of them used again.
+    // The first walk moves the pages to the youngest generation; the second finds that all of them were used
+    // again.
     age();
-    tell(Operation::AgePage, age(), pages);
+    report_result(Operation::AgePage, age(), pages);
     unmap(area, pages);
     set_knob("reclaim.policy", 0);
 }
 
 fn set_knob(name: &str, value: u64) {
-    ask(&Call::SetKnob(Text::Said(name), value));
+    syscall(&Call::SetKnob(Text::Said(name), value));
 }
 
 /// Map a new file for reading.
 fn map_file(name: &str, pages: u64) -> u64 {
     let size = pages * PAGE_SIZE;
-    let (fd, _) = calls::unpair(ask(&Call::Open(Text::Said(name), size, false, false)));
+    let (fd, _) = calls::unpair(syscall(&Call::Open(Text::Said(name), size, false, false)));
     let source = MapSource::File { fd, offset: 0, shared: true };
-    ask(&Call::Mmap(Map { prot: Prot::READ, source, ..Map::anonymous(size) }))
+    syscall(&Call::Mmap(Map { prot: Prot::READ, source, ..Map::anonymous(size) }))
 }
 
-/// Instructions that `work` takes on all CPUs without those of the spinning threads, and the timers' interrupts
-/// meanwhile.
-fn beside_spinners(work: impl FnOnce()) -> (u64, u64) {
-    let ticks = || own_call(call::TICKS, [0; 6]);
+/// The number of instructions of `work` on all CPUs without those of the spinning threads, and the number of
+/// timer interrupts.
+fn count_without_spinners(work: impl FnOnce()) -> (u64, u64) {
+    let ticks = || bench_call(call::TICKS, [0; 6]);
     let ticks_before = ticks();
-    // Nothing stands between the clock and the turns: while a call is made there, others might have theirs.
-    let turns_before = turns();
+    // Nothing may come between reading the clock and the iterations: others would spin during a call.
+    let turns_before = spins();
     let all = count(work);
-    let turned = turns() - turns_before;
-    (all - turned * TURN, ticks() - ticks_before)
+    let spun = spins() - turns_before;
+    (all - spun * SPIN_INSTRUCTIONS, ticks() - ticks_before)
 }
 
-/// Turns of a wait during which timers tick on all CPUs, and instructions of each.
+/// Iterations of a pause during which timers tick on all CPUs, and instructions of each.
 const PAUSE: u64 = 100_000_000;
-const PAUSE_TURN: u64 = 2;
+const PAUSE_INSTRUCTIONS: u64 = 2;
 
-fn pause(turns: u64) {
+fn pause(spins: u64) {
     // SAFETY: changes only its own register.
-    unsafe { asm!("2: dec {0}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack)) };
+    unsafe { asm!("2: dec {0}", "jnz 2b", inout(reg) spins => _, options(nomem, nostack)) };
 }
 
-/// What needs other CPUs: they run this space, and spin.
+/// The operations that need other CPUs: they run this space, and spin.
 fn measure_shared() {
-    // While the initiator waits, the emulator lets others spin for as long as a tick, each time.
+    // While the initiator waits, the emulator lets the others spin for as long as a tick, each time.
     const CALLS: u64 = 40;
-    let spinners: Vec<u64> = (1..=SPINNERS as u32).map(|role| ask(&Call::Spawn(role))).collect();
-    // All of them have begun.
-    while shared().turns[1..].iter().any(|turns| turns.load(Relaxed) == 0) {
-        ask(&Call::Yield());
+    let spinners: Vec<u64> = (1..=SPINNERS as u32).map(|role| syscall(&Call::Spawn(role))).collect();
+    // Until all of them have started.
+    while shared().spins[1..].iter().any(|spins| spins.load(Relaxed) == 0) {
+        syscall(&Call::Yield());
     }
-    let (alone, ticks) = beside_spinners(|| pause(PAUSE));
-    let tick = (alone - PAUSE * PAUSE_TURN) / ticks.max(1);
+    let (alone, ticks) = count_without_spinners(|| pause(PAUSE));
+    let tick = (alone - PAUSE * PAUSE_INSTRUCTIONS) / ticks.max(1);
     let own = (0..CALLS).map(|_| {
         let page = map(1);
         write(page);
-        let (own, ticks) = beside_spinners(|| unmap(page, 1));
+        let (own, ticks) = count_without_spinners(|| unmap(page, 1));
         own - ticks * tick
     });
-    tell(Operation::MunmapShared, own.sum(), CALLS);
+    report_result(Operation::MunmapShared, own.sum(), CALLS);
     shared().stop.store(1, Relaxed);
-    spinners.into_iter().for_each(|task| _ = ask(&Call::Join(task as u32)));
+    spinners.into_iter().for_each(|task| _ = syscall(&Call::Join(task as u32)));
 }

@@ -1,6 +1,6 @@
 //! From the first instruction in 64-bit mode to the first task.
 
-use crate::arch::firmware::{Handover, LowMemory};
+use crate::arch::firmware::{LowMemory, StartInfo};
 use crate::arch::{apic, clock, cpu, instructions, io_apic, paging, smp};
 use crate::machine::{self, X86};
 use crate::programs::{self, Run};
@@ -21,21 +21,21 @@ use mm::{Config, Machine, Mm};
 
 /// Bytes of memory for devices' queues.
 const DMA_BYTES: u64 = 2 << 20;
-/// The kernel's heap: so much, ...
+/// The kernel's heap: a fixed size, ...
 const HEAP_BYTES: u64 = 24 << 20;
 /// ... a record for each frame, ...
 const RECORD_BYTES: u64 = 64;
-/// ... and this share of memory for page caches' trees, mapped ranges and the like.
+/// ... and this share of memory for page trees, mapped ranges and the like.
 const HEAP_SHARE: u64 = 32;
-/// The arena: stacks, so much, and this share of memory.
+/// The arena: stacks, a fixed size, and this share of memory.
 const ARENA_BYTES: u64 = 16 << 20;
 const ARENA_SHARE: u64 = 16;
-/// What the kernel carves lies below this: the first tables map no more.
+/// The kernel's own memory is below this: the first tables map no more.
 const CARVE_LIMIT: u64 = 0xfe00_0000;
-/// Bytes of the largest block: carved pieces end at such a boundary, so that no block is lost to them.
+/// Bytes of the largest block: the kernel's own memory ends at such a boundary, so that no block is split.
 const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
 
-/// Distance of a node from itself, and from others of which nothing is known (ACPI).
+/// Distance of a node from itself, and from others if unknown (ACPI).
 const LOCAL: u32 = 10;
 const REMOTE: u32 = 20;
 
@@ -43,45 +43,45 @@ const REMOTE: u32 = 20;
 pub fn start(info: u64) -> ! {
     cpu::init_first();
     heap::init_first();
-    let Some(handover) = Handover::read(info) else {
-        report::bad(format_args!("the emulator handed over no PVH start info"));
+    let Some(start_info) = StartInfo::read(info) else {
+        report::bad(format_args!("the emulator has passed no PVH start info"));
     };
-    let memory = memory_map::usable(handover.memory);
-    let free = carve(&memory, handover.file);
-    let platform = Platform::read(&LowMemory, handover.rsdp);
-    let line = CommandLine::parse(&handover.command_line)
+    let memory = memory_map::usable(start_info.memory);
+    let free = carve_out(&memory, start_info.file);
+    let platform = Platform::read(&LowMemory, start_info.rsdp);
+    let line = CommandLine::parse(&start_info.command_line)
         .unwrap_or_else(|error| report::bad(format_args!("{error}")));
     start_devices(&platform);
     let nodes = Nodes::new(&platform, &memory);
     let cpus = nodes.cpus(&platform);
     cpu::init_all(&cpus);
     log_platform(&platform, cpus.len(), &nodes.memory_distances);
-    make_mm(&line, &nodes, &free);
+    create_mm(&line, &nodes, &free);
     machine::init_cpu();
     sched::adopt_cpu();
     start_cpus();
     apic::start_timer();
     let found = machine::mm().machine();
     report::machine(found.cpus(), found.nodes(), found.bytes());
-    sched::spawn("main", None, move || run(line, handover.file));
+    sched::spawn("main", None, move || run(line, start_info.file));
     sched::idle()
 }
 
-/// Go on booting, on a CPU that was started.
-pub fn join(number: usize) -> ! {
+/// Continue booting, on a CPU that was started.
+pub fn start_other(number: usize) -> ! {
     paging::load();
     cpu::init_other(number);
     apic::enable();
     machine::init_cpu();
     sched::adopt_cpu();
     apic::start_timer();
-    smp::note_running();
+    smp::count_running();
     sched::idle()
 }
 
-/// Take what the kernel needs out of `memory`, the file that came with it included, map everything, and return what is
-/// left.
-fn carve(memory: &[Span], file: Option<Span>) -> Vec<Span> {
+/// Take the kernel's own memory out of `memory`, including the file that came with the image, map everything,
+/// and return the rest.
+fn carve_out(memory: &[Span], file: Option<Span>) -> Vec<Span> {
     let total: u64 = memory.iter().map(Span::len).sum();
     let top = memory.last().map_or(0, |span| span.end);
     let heap = (HEAP_BYTES + top / PAGE_SIZE * RECORD_BYTES + total / HEAP_SHARE).next_multiple_of(2 << 20);
@@ -93,20 +93,20 @@ fn carve(memory: &[Span], file: Option<Span>) -> Vec<Span> {
     }
     let Some(piece) = memory_map::lowest(&free, heap + arena + DMA_BYTES, 2 << 20, CARVE_LIMIT) else {
         report::bad(format_args!(
-            "the kernel needs {} MiB for itself and does not find them; give the machine more memory (-m)",
+            "the kernel needs {} MiB for itself, which are not available; use more memory (-m)",
             (heap + arena + DMA_BYTES) >> 20
         ));
     };
     let [heap_end, arena_end] = [piece.start + heap, piece.start + heap + arena];
-    // SAFETY: ordinary memory that was just taken out of what others get; the first tables map it, and so will the
-    // next.
+    // SAFETY: ordinary memory that was just taken out and has no other user; the first tables map it, and so
+    // will the next.
     unsafe { heap::add(paging::direct(piece.start), heap as usize) };
     paging::init(memory);
     arena::init(Span::new(heap_end, arena_end));
     if let Some(file) = file {
         arena::map_file(file);
     }
-    heap::init_user((arena::heap_bytes() - arena::HOME_BYTES) as usize);
+    heap::init_user((arena::heap_bytes() - arena::LAUNCH_INFO_BYTES) as usize);
     devices::init_dma(Span::new(arena_end, piece.end));
     memory_map::without(&free, Span::new(0, piece.end.next_multiple_of(BLOCK)))
 }
@@ -145,9 +145,9 @@ impl Nodes {
                 .filter(|part| !part.is_empty())
                 .map(move |span| NodeMemory { span, node })
         };
-        let mut of_nodes: Vec<NodeMemory> = platform.memory_domains.iter().flat_map(owned).collect();
-        if of_nodes.is_empty() {
-            of_nodes.extend(memory.iter().map(|&span| NodeMemory { span, node: NodeId(0) }));
+        let mut memory_of_nodes: Vec<NodeMemory> = platform.memory_domains.iter().flat_map(owned).collect();
+        if memory_of_nodes.is_empty() {
+            memory_of_nodes.extend(memory.iter().map(|&span| NodeMemory { span, node: NodeId(0) }));
         }
         let pairs = domains.iter().flat_map(|&from| domains.iter().map(move |&to| (from, to)));
         let distance = |(from, to)| match platform.distance(from, to) {
@@ -157,19 +157,19 @@ impl Nodes {
         };
         let distances = pairs.map(distance).collect();
         let memory_distances = domains.iter().map(|&domain| platform.memory_distance(domain)).collect();
-        Nodes { memory: of_nodes, distances, memory_distances, domains }
+        Nodes { memory: memory_of_nodes, distances, memory_distances, domains }
     }
 
-    /// All CPUs that can be used, this one first: number of the local controller, and node.
+    /// All usable CPUs, this one first: local APIC id and node.
     fn cpus(&self, platform: &Platform) -> Vec<(u32, NodeId)> {
-        let me = apic::id();
+        let this = apic::id();
         let node = |cpu: u32| {
             let domain = platform.cpu_domains.iter().find(|(id, _)| *id == cpu).map(|&(_, domain)| domain);
             let node = domain.and_then(|domain| self.domains.iter().position(|&known| known == domain));
             NodeId(node.unwrap_or(0) as u8)
         };
-        let others = platform.cpus.iter().copied().filter(|&cpu| cpu != me && cpu < cpu::MAX_CPUS as u32);
-        core::iter::once(me).chain(others).take(cpu::MAX_CPUS).map(|cpu| (cpu, node(cpu))).collect()
+        let others = platform.cpus.iter().copied().filter(|&cpu| cpu != this && cpu < cpu::MAX_CPUS as u32);
+        core::iter::once(this).chain(others).take(cpu::MAX_CPUS).map(|cpu| (cpu, node(cpu))).collect()
     }
 }
 
@@ -184,28 +184,28 @@ fn log_platform(platform: &Platform, cpus: usize, memory_distances: &[u32]) {
     }
 }
 
-fn make_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
-    let bad = |error: String| -> ! { report::bad(format_args!("{error}")) };
-    let ranges = memory_map::ranges(free, &nodes.memory, &line.memory).unwrap_or_else(|error| bad(error));
+fn create_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
+    let fail = |error: String| -> ! { report::bad(format_args!("{error}")) };
+    let ranges = memory_map::ranges(free, &nodes.memory, &line.memory).unwrap_or_else(|error| fail(error));
     for range in &ranges {
         log!("{:?} of {}: {} frames from {}", range.kind, range.node, range.frames, range.start);
     }
     let knobs = Knobs::default();
     for &(knob, value) in &line.knobs {
-        knobs.set(knob, value).expect("the command line was checked");
+        knobs.set(knob, value).expect("the command line must be checked");
     }
     let swap = match line.swap {
         0 => Vec::new(),
         pages => vec![SwapArea { device: DeviceId(1), pages, priority: 0 }],
     };
     let found = X86::new(ranges, nodes.distances.clone(), nodes.memory_distances.clone());
-    let mm = Mm::new(found, Config { knobs, swap, ..Config::default() }).unwrap_or_else(|error| bad(error));
+    let mm = Mm::new(found, Config { knobs, swap, ..Config::default() }).unwrap_or_else(|error| fail(error));
     let device = DeviceId(0);
     machine::set_mm(mm, disk::pages(device).map(|pages| Disk { device, pages, taken: 0, thin: false }));
-    crate::shootdown::DROPPED.store(line.drop.unwrap_or(0), core::sync::atomic::Ordering::Relaxed);
+    crate::shootdown::OMITTED.store(line.drop.unwrap_or(0), core::sync::atomic::Ordering::Relaxed);
 }
 
-/// Bytes of the stack on which a CPU begins, and on which it later rests.
+/// Bytes of a CPU's first stack, on which it is later idle.
 const IDLE_STACK: usize = 32 << 10;
 
 fn start_cpus() {
@@ -219,22 +219,22 @@ fn start_cpus() {
     log!("cpus running: {}", smp::running());
 }
 
-/// Tasks that are left when the daemons have ended: the one that calls, and the disks'.
-const LEFT: usize = 2;
+/// Tasks that remain when the daemons have ended: the calling one, and the disks'.
+const REMAINING_TASKS: usize = 2;
 
-/// Let the daemons and all transfers end: structures can be looked at when nobody changes them. Called by the first
-/// task, when all others have ended.
-pub fn come_to_rest() {
+/// Wait until the daemons and all transfers have ended, so that structures can be validated when nothing
+/// changes them. Called by the first task, after all others have ended.
+pub fn wait_until_quiet() {
     sched::stop();
-    while sched::alive() > LEFT || !disk::is_idle() {
+    while sched::alive() > REMAINING_TASKS || !disk::is_idle() {
         sched::yield_now();
     }
 }
 
-/// The first task: start what runs in the background, then do what the command line asks for.
+/// The first task: start the background tasks, then do what the command line asks for.
 fn run(line: CommandLine, file: Option<Span>) {
     debug_assert!(instructions::interrupts_enabled());
-    sched::spawn("disks", None, || disk::tell_of_ends());
+    sched::spawn("disks", None, || disk::complete_transfers());
     for daemon in machine::mm().daemons() {
         sched::spawn(alloc::format!("{daemon:?}"), None, move || machine::mm().daemon(daemon));
     }

@@ -1,7 +1,7 @@
 //! The kernel's command line: words `key=value`, separated by spaces.
 //!
-//! Every word is judged, and an unknown or malformed one is an error that names it: a run that quietly left a misspelt
-//! knob at its default would be reported as something that it was not.
+//! Every word is checked, and an unknown or malformed one is an error that names it: a run that silently
+//! ignored a misspelt knob would be reported under wrong settings.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,10 +9,10 @@ use alloc::vec::Vec;
 use kernel::GroupSpec;
 use mm::knobs::Knob;
 
-/// What the machine is to run.
+/// What the machine runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Job {
-    /// A built-in program on so many bytes, with so many threads, if not as many as it has by itself.
+    /// A built-in program with this many bytes, and with this many threads unless it chooses their number.
     Program {
         /// Its name.
         name: String,
@@ -21,56 +21,56 @@ pub enum Job {
         /// Threads.
         threads: Option<u32>,
     },
-    /// The kernel's test of its own foundations.
+    /// The kernel's selftest.
     SelfTest,
-    /// The kernel fails, and must end the run with a report of that.
+    /// A deliberate failure of the kernel, which must end the run with a report.
     Crash(Crash),
-    /// The checks of the machine by the crate `conformance`.
+    /// The checks of the crate `conformance`.
     Conformance,
-    /// Instructions that the memory manager takes for known work.
+    /// The instruction counts of known work.
     Bench,
-    /// One of the scripted scenarios.
+    /// A scenario.
     Scenario(String),
     /// The trace that comes with the image.
     Trace,
 }
 
-/// How the kernel is to fail.
+/// How the kernel fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Crash {
-    /// It loads from where nothing is.
+    /// It loads from an unmapped address.
     Load,
-    /// It uses more stack than there is.
+    /// It overflows its stack.
     Stack,
-    /// It allocates more memory than it has.
+    /// It runs out of heap.
     Memory,
-    /// A program does what it may not.
+    /// A program executes a privileged instruction.
     Program,
 }
 
-/// The command line, understood.
+/// The parsed command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommandLine {
     /// What to run.
     pub job: Job,
     /// Seed of random choices.
     pub seed: u64,
-    /// Bytes that the memory manager gets of each node; empty: all that there are.
+    /// Bytes of each node for the memory manager; empty: all memory.
     pub memory: Vec<u64>,
-    /// Are a program's loads checked against what was stored?
+    /// Whether a program's loads are checked.
     pub check: bool,
-    /// Tunables that differ from their defaults; each value lies in its knob's range.
+    /// Knobs that differ from their defaults; each value is in its knob's range.
     pub knobs: Vec<(Knob, u64)>,
-    /// Control groups that a program begins with.
+    /// Control groups at the start of a program.
     pub groups: Vec<GroupSpec>,
-    /// Pages of swap space on the second disk; 0: none.
+    /// Pages of swap space on the second disk, or 0.
     pub swap: u32,
-    /// The flush asked of another CPU, counted from 1, that is left out. Only in builds for tests.
+    /// The number, from 1 up, of the remote flush that is omitted. Only in builds for tests.
     pub drop: Option<u64>,
 }
 
 impl CommandLine {
-    /// Understand a command line. The error is a sentence for people and names the word.
+    /// Parse a command line. The error is a sentence for people that names the word.
     pub fn parse(text: &str) -> Result<CommandLine, String> {
         let mut line = CommandLine {
             job: Job::SelfTest,
@@ -142,13 +142,13 @@ fn parse_job(value: &str) -> Result<Job, String> {
             threads: threads.first().map(|threads| number(value, threads)).transpose()?,
         }),
         _ => Err(format!(
-            "program '{value}': it is NAME:BYTES[:THREADS], scenario:NAME, trace, selftest, crash:load, crash:stack, crash:memory, \
+            "program '{value}' must be NAME:BYTES[:THREADS], scenario:NAME, trace, selftest, crash:load, crash:stack, crash:memory, \
              crash:program, conformance or bench"
         )),
     }
 }
 
-/// A knob's value is a number, or the word for it if the knob is a choice.
+/// A knob's value is a number, or a word if the knob is a choice.
 fn parse_knob(word: &str, name: &str, value: &str) -> Result<(Knob, u64), String> {
     let knob = Knob::from_name(name).ok_or_else(|| format!("'{word}': there is no knob '{name}'"))?;
     let info = knob.info();
@@ -169,7 +169,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn every_key_is_understood() {
+    fn every_key_is_parsed() {
         let line = CommandLine::parse(
             " program=scan:4096:2 seed=7 memory=67108864:8192  check=0 swap=512 group=a:memory.max=4096 knob.tlb.unmap=lazy knob.vm.swappiness=100 ",
         );
@@ -191,12 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_word() {
         for (text, part) in [
             ("", "no program"),
             ("program=selftest fast", "'fast' is not of the form"),
             ("program=selftest speed=1", "no key 'speed'"),
-            ("program=a:1:2:3", "it is NAME:BYTES[:THREADS]"),
+            ("program=a:1:2:3", "must be NAME:BYTES[:THREADS]"),
             ("program=a:12x:1", "'12x' is not a number"),
             ("program=selftest memory=4096:", "'' is not a number"),
             ("program=selftest check=2", "must be 0 or 1"),
@@ -212,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_is_dropped_only_in_builds_for_tests() {
+    fn a_flush_is_omitted_only_in_builds_for_tests() {
         assert_eq!(CommandLine::parse("program=selftest drop=3").is_ok(), cfg!(feature = "faulty"));
     }
 
     proptest::proptest! {
         #[test]
-        fn no_text_is_too_strange(text in ".*") {
+        fn arbitrary_text_does_not_panic(text in ".*") {
             let _ = CommandLine::parse(&text);
         }
     }

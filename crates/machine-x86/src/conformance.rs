@@ -1,4 +1,4 @@
-//! The suite of the crate `conformance`, run by this kernel on its machine.
+//! The suite of the crate `conformance`, on this kernel and its machine.
 
 use crate::arch::touch;
 use crate::machine::{X86, mm};
@@ -26,7 +26,7 @@ pub fn run() -> ! {
     let mut results = Report::new();
     conformance::run(&Kernel, &mut results);
     let mut table = String::new();
-    results.print(&mut table).expect("writing to a string does not fail");
+    results.print(&mut table).expect("writing to a string must succeed");
     table.lines().for_each(|line| log!("{line}"));
     report::counters();
     report::metrics();
@@ -38,7 +38,7 @@ pub fn run() -> ! {
 
 struct Kernel;
 
-/// Byte address of a word of a page.
+/// The byte address of a word of a page.
 fn address(page: Vpn, word: usize) -> u64 {
     (page.0 << PAGE_SHIFT) + word as u64 * 8
 }
@@ -66,23 +66,23 @@ impl Harness for Kernel {
         sched::set_space(space);
     }
 
-    /// This kernel tells of the ends of transfers from an ordinary task.
-    fn where_io_ends(&self, entry: fn(usize), argument: usize) -> bool {
+    /// An ordinary task of this kernel reports the ends of transfers.
+    fn in_io_context(&self, entry: fn(usize), argument: usize) -> bool {
         entry(argument);
         true
     }
 
     fn load(&self, page: Vpn, word: usize) -> Option<u64> {
-        // SAFETY: the half of the address space that programs have holds only frames of the memory manager.
+        // SAFETY: the programs' half of the address space maps only frames of the memory manager.
         unsafe { touch::load(address(page, word)) }.ok()
     }
 
     fn store(&self, page: Vpn, word: usize, value: u64) -> bool {
-        // SAFETY: as above; frames that can be stored to through that half are programs'.
+        // SAFETY: as above; frames that are writable through that half belong to programs.
         unsafe { touch::store(address(page, word), value) }.is_ok()
     }
 
-    /// The kernel may use every page that is present.
+    /// The kernel may access every present page.
     fn has_program_rights(&self) -> bool {
         false
     }

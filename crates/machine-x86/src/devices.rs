@@ -1,7 +1,7 @@
-//! What block devices and their driver need of the machine.
+//! What block devices and their driver need from the machine.
 //!
-//! The driver registers itself; the memory manager's requests and PCI's interrupts then go to it. A request to a
-//! machine without a driver is a mistake of whoever named a device to the memory manager.
+//! The driver registers itself; it then gets the memory manager's requests and PCI's interrupts. A request
+//! without a driver is a bug in the configuration of the memory manager.
 
 use crate::arch::lock::IrqLock;
 use crate::arch::paging;
@@ -14,9 +14,9 @@ use spin::Once;
 
 /// A driver of block devices.
 pub struct Driver {
-    /// Start a transfer; called by any task, with locks held.
+    /// Start a transfer; called by any task, possibly with locks held.
     pub submit: fn(Io),
-    /// A PCI interrupt came; called with interrupts off. It must make the device take its interrupt back.
+    /// Handle a PCI interrupt; called with interrupts off. It must make the device deassert its interrupt.
     pub interrupt: fn(),
 }
 
@@ -26,7 +26,7 @@ static DMA: IrqLock<Dma> = IrqLock::new(Dma { memory: Span::new(0, 0), used: Vec
 
 const PAGE: u64 = 4096;
 
-/// Name the driver. Only the first one counts.
+/// Register the driver. Only the first call has an effect.
 pub fn set_driver(driver: Driver) {
     DRIVER.call_once(|| driver);
 }
@@ -36,25 +36,25 @@ pub fn set_driver(driver: Driver) {
 /// # Panics
 /// If there is no driver.
 pub fn submit(io: Io) {
-    let driver = DRIVER.get().unwrap_or_else(|| panic!("{io:?}, but the machine has no disks"));
+    let driver = DRIVER.get().unwrap_or_else(|| panic!("{io:?} without a disk driver"));
     (driver.submit)(io);
 }
 
-/// A PCI interrupt came.
+/// Handle a PCI interrupt.
 pub fn interrupt() {
     if let Some(driver) = DRIVER.get() {
         (driver.interrupt)();
     }
 }
 
-/// Say where PCI's configuration space is.
+/// Set the address of PCI's configuration space.
 pub fn set_pci(window: PciWindow) {
     let buses = window.last_bus as u64 + 1;
     paging::map_device(window.address, buses << 20);
     PCI.call_once(|| window);
 }
 
-/// PCI's configuration space, if the firmware has told of one; reached by [`paging::direct`].
+/// PCI's configuration space, if the firmware has described it; accessed through [`paging::direct`].
 pub fn pci() -> Option<PciWindow> {
     PCI.get().copied()
 }
@@ -65,24 +65,24 @@ struct Dma {
     used: Vec<bool>,
 }
 
-/// Set memory aside for devices. Called once.
+/// Reserve memory for devices. Called once.
 pub fn init_dma(memory: Span) {
     *DMA.lock() = Dma { memory, used: vec![false; (memory.len() / PAGE) as usize] };
 }
 
-/// Contiguous pages, filled with zeroes: their physical address. They are reached by [`paging::direct`].
+/// Allocate contiguous pages of zeroes; returns their physical address. Accessed through [`paging::direct`].
 pub fn dma_allocate(pages: usize) -> Option<u64> {
     let mut dma = DMA.lock();
     let starts = 0..=dma.used.len().checked_sub(pages)?;
     let start = starts.into_iter().find(|&start| !dma.used[start..start + pages].contains(&true))?;
     dma.used[start..start + pages].fill(true);
     let address = dma.memory.start + start as u64 * PAGE;
-    // SAFETY: the pages lie in the area, are mapped, and nobody has them.
+    // SAFETY: the pages are in the area, are mapped, and have no user.
     unsafe { paging::direct(address).write_bytes(0, pages * PAGE as usize) };
     Some(address)
 }
 
-/// Give pages back.
+/// Free pages.
 pub fn dma_release(address: u64, pages: usize) {
     let mut dma = DMA.lock();
     let start = ((address - dma.memory.start) / PAGE) as usize;

@@ -1,15 +1,15 @@
 //! Block storage: virtio disks on PCI, the first for files, the second for swap.
 //!
-//! The queue and the transport are the crate `virtio-drivers`'; here stand the requests under way, and who may touch
-//! what:
-//! - The memory manager submits from tasks and never waits, so what the device is not given yet stands in a line
-//!   ([`Disk::line`]), behind an ordinary lock. The device has two requests at a time. What comes meanwhile and follows
-//!   on the disk what came before it, as read-ahead and write-back do page by page, goes out as one request with a list
-//!   of frames.
-//! - The device itself is also reached by the interrupt handler, which must acknowledge it; its lock keeps interrupts
-//!   off, and nothing is allocated under it: who allocates may be interrupted by the handler, which would then wait for
-//!   a lock whose holder waits for the heap.
-//! - The end of a transfer is told to the memory manager by a kernel thread, [`tell_of_ends`]: it takes
+//! The crate `virtio-drivers` has the queue and the transport; here are the requests in flight, and the rules
+//! for access:
+//! - The memory manager submits from tasks and never waits, so transfers that the device cannot take yet wait
+//!   in a list ([`Disk::waiting`]) with an ordinary lock. The device has two requests at a time. Transfers
+//!   that follow each other on the disk, as read-ahead and write-back submit them page by page, become one
+//!   request with a list of frames.
+//! - The interrupt handler also accesses the device, because it must acknowledge the interrupt. So the
+//!   device's lock keeps interrupts off, and nothing is allocated with it held: the handler may interrupt a
+//!   task that allocates, and would then wait for a lock whose holder waits for the heap.
+//! - A kernel thread, [`complete_transfers`], reports the ends of transfers to the memory manager: it takes
 //!   locks that an interrupted task may hold.
 
 use crate::arch::lock::IrqLock;
@@ -33,27 +33,28 @@ use virtio_drivers::transport::pci::{PciTransport, virtio_device_type};
 use virtio_drivers::transport::{DeviceStatus, DeviceType, Transport};
 use virtio_drivers::{BufferDirection, Error, Hal, PhysAddr};
 
-/// Requests that the device has at once.
+/// Requests that the device has at a time.
 const REQUESTS: usize = 2;
-/// Most transfers in one request.
+/// The most transfers in one request.
 const PARTS: usize = 32;
 /// Descriptors: one for each transfer of a request, for its header and for its status.
 const RING: usize = (REQUESTS * (PARTS + 2)).next_power_of_two();
-/// Bytes of a sector, the unit that devices count in.
+/// Bytes of a sector, the unit of devices.
 const SECTOR_SIZE: u64 = 512;
 /// Sectors of a page.
 const SECTORS: u64 = PAGE_SIZE / SECTOR_SIZE;
 
-/// How the driver reaches memory: devices see physical addresses, the heap and all frames are mapped in one piece.
+/// How the driver accesses memory: devices use physical addresses, and the direct map contains the heap and
+/// all frames.
 struct KernelMemory;
 
-// SAFETY: the area for devices gives contiguous zeroed pages that nobody else has until they are given back; devices'
-// registers are mapped before their address is returned.
+// SAFETY: the area for devices gives contiguous zeroed pages without another user until they are freed;
+// devices' registers are mapped before their address is returned.
 unsafe impl Hal for KernelMemory {
     fn dma_alloc(pages: usize, _: BufferDirection) -> (PhysAddr, NonNull<u8>) {
-        // The driver takes address 0 for "none left".
+        // The driver regards address 0 as "no memory".
         let address = devices::dma_allocate(pages).unwrap_or(0);
-        (address, NonNull::new(paging::direct(address)).expect("the direct map is not at 0"))
+        (address, NonNull::new(paging::direct(address)).expect("the direct map must not be at 0"))
     }
 
     unsafe fn dma_dealloc(address: PhysAddr, _: NonNull<u8>, pages: usize) -> i32 {
@@ -63,7 +64,7 @@ unsafe impl Hal for KernelMemory {
 
     unsafe fn mmio_phys_to_virt(address: PhysAddr, size: usize) -> NonNull<u8> {
         paging::map_device(address, size as u64);
-        NonNull::new(paging::direct(address)).expect("the direct map is not at 0")
+        NonNull::new(paging::direct(address)).expect("the direct map must not be at 0")
     }
 
     unsafe fn share(buffer: NonNull<[u8]>, _: BufferDirection) -> PhysAddr {
@@ -73,7 +74,7 @@ unsafe impl Hal for KernelMemory {
     unsafe fn unshare(_: PhysAddr, _: NonNull<[u8]>, _: BufferDirection) {}
 }
 
-/// What a device reads at the head of a request.
+/// The header of a request, which the device reads.
 #[repr(C)]
 struct Header {
     kind: u32,
@@ -91,15 +92,15 @@ impl Header {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: three integers without room between them.
+        // SAFETY: three integers without padding.
         unsafe { core::slice::from_raw_parts((&raw const *self).cast(), size_of::<Header>()) }
     }
 }
 
-/// A request under way: its transfers, which follow each other on the disk, and what the device reads and writes
-/// besides their frames.
+/// A request in flight: its transfers, which follow each other on the disk, and what the device reads and
+/// writes besides their frames.
 struct Request {
-    /// None: it is free. Has room for all that a request can have.
+    /// Empty if the request is free. Has capacity for the most transfers of a request.
     parts: Vec<Io>,
     header: Header,
     status: [u8; 1],
@@ -108,10 +109,10 @@ struct Request {
 impl Request {
     const DONE: u8 = 0;
 
-    /// Have `exchange` see what the device reads, and what it writes.
+    /// Call `exchange` with the buffers that the device reads, and those that it writes.
     ///
     /// # Safety
-    /// As for [`frames`]. The request stays where it is while the device has it.
+    /// As for [`frames`]. The request must not move while the device has it.
     unsafe fn buffers<R>(
         &mut self,
         exchange: impl for<'a> FnOnce(&'a [&'a [u8]], &'a mut [&'a mut [u8]]) -> R,
@@ -137,23 +138,23 @@ impl Request {
     }
 }
 
-/// The device and what it was given.
+/// The device and its requests.
 struct Device {
     transport: PciTransport,
     queue: VirtQueue<KernelMemory, RING>,
-    /// In the heap, which devices reach.
+    /// On the heap, which devices can access.
     requests: Box<[Request]>,
-    /// The request that is known by a token.
+    /// The index of a token's request.
     request_of: [u8; RING],
 }
 
 /// The frames of a transfer.
 ///
 /// # Safety
-/// Nobody may use the slice but for its address: programs and the device change the bytes as they like.
+/// The slice may be used only for its address: programs and the device change the bytes at any time.
 unsafe fn frames(io: &Io) -> &'static mut [u8] {
     let start = paging::direct(io.frame.0 as u64 * PAGE_SIZE);
-    // SAFETY: frames that the memory manager owns are mapped there for ever.
+    // SAFETY: the memory manager's frames are mapped there forever.
     unsafe { core::slice::from_raw_parts_mut(start, io.pages as usize * PAGE_SIZE as usize) }
 }
 
@@ -161,11 +162,11 @@ unsafe fn frames(io: &Io) -> &'static mut [u8] {
 const QUEUE: u16 = 0;
 
 impl Device {
-    /// Begin to use the device.
+    /// Initialize the device.
     fn new(mut transport: PciTransport) -> Result<Device, Error> {
-        /// Both sides say from where on they want to be told.
+        /// Each side tells the other when to notify it.
         const EVENT_INDEX: u64 = 1 << 29;
-        /// The device is as the standard describes it.
+        /// The device conforms to the standard.
         const VERSION_1: u64 = 1 << 32;
         let known = DeviceStatus::ACKNOWLEDGE | DeviceStatus::DRIVER;
         transport.set_status(DeviceStatus::empty());
@@ -190,33 +191,33 @@ impl Device {
         self.transport.read_consistent(|| Ok(word(0)? | word(4)? << 32))
     }
 
-    /// Hand over as many of the first transfers of a line, which is not empty, as can be one request. There is a
-    /// request that is free.
+    /// Start one request with as many of the first transfers of a list, which is not empty, as possible.
+    /// There must be a free request.
     #[inline(never)]
-    fn start(&mut self, line: &mut VecDeque<Io>) {
+    fn start(&mut self, waiting: &mut VecDeque<Io>) {
         let free = self.requests.iter().position(|request| request.parts.is_empty());
-        let at = free.expect("a free request was counted");
+        let at = free.expect("a request must be free");
         let request = &mut self.requests[at];
         while request.parts.len() < PARTS
-            && let Some(io) = line.front()
+            && let Some(io) = waiting.front()
             && request.parts.last().is_none_or(|last| follows(last, io))
         {
             request.parts.push(*io);
-            line.pop_front();
+            waiting.pop_front();
         }
         request.header = Header::of(&request.parts[0]);
-        // SAFETY: the frames stay the memory manager's until it is told of the end; the rest stays in its place, which
-        // nobody touches before.
+        // SAFETY: the frames belong to the memory manager until the transfer has ended; the rest does not
+        // move, and nothing accesses it until then.
         let token = unsafe { request.buffers(|inputs, outputs| self.queue.add(inputs, outputs)) };
-        let token = token.unwrap_or_else(|error| panic!("{:?} was refused: {error}", request.parts));
+        let token = token.unwrap_or_else(|error| panic!("cannot start {:?}: {error}", request.parts));
         self.request_of[token as usize] = at as u8;
         if self.queue.should_notify() {
             self.transport.notify(QUEUE);
         }
     }
 
-    /// Take a request that has ended: its transfers are appended to `ended`.
-    fn finish(&mut self, ended: &mut Vec<Io>) -> bool {
+    /// Finish a completed request: its transfers are appended to `completed`.
+    fn finish(&mut self, completed: &mut Vec<Io>) -> bool {
         let Some(token) = self.queue.peek_used() else { return false };
         let request = &mut self.requests[self.request_of[token as usize] as usize];
         // SAFETY: the same memory as at the start.
@@ -224,68 +225,69 @@ impl Device {
             unsafe { request.buffers(|inputs, outputs| self.queue.pop_used(token, inputs, outputs)) };
         let done = popped.is_ok() && request.status == [Request::DONE];
         assert!(done, "{:?} failed: {popped:?}, status {:?}", request.parts, request.status);
-        ended.append(&mut request.parts);
+        completed.append(&mut request.parts);
         true
     }
 }
 
 struct Disk {
     device: IrqLock<Device>,
-    line: Lock<Line>,
+    waiting: Lock<Waiting>,
     pages: u64,
 }
 
-/// Transfers that wait for room, oldest first, and requests that the device could have.
-struct Line {
-    waiting: VecDeque<Io>,
+/// Transfers that wait, oldest first, and the number of free requests.
+struct Waiting {
+    transfers: VecDeque<Io>,
     free: usize,
 }
 
 impl Disk {
-    /// Hand over what the device can take. Mostly that is nothing.
+    /// Start requests while the device has free ones. Mostly it has none.
     #[inline(always)]
-    fn pump(&self, line: &mut Line) {
-        while line.free > 0 && !line.waiting.is_empty() {
-            self.device.lock().start(&mut line.waiting);
-            line.free -= 1;
+    fn start_waiting(&self, waiting: &mut Waiting) {
+        while waiting.free > 0 && !waiting.transfers.is_empty() {
+            self.device.lock().start(&mut waiting.transfers);
+            waiting.free -= 1;
         }
     }
 }
 
-/// Does a transfer begin on the disk where another ends, so that both can be in one request?
+/// Whether a transfer begins on the disk where another ends, so that both fit in one request.
 #[inline]
 fn follows(last: &Io, next: &Io) -> bool {
     last.write == next.write && last.block + last.pages as u64 == next.block
 }
 
-static FOUND: Once<Vec<Disk>> = Once::new();
+static DISK_LIST: Once<Vec<Disk>> = Once::new();
 
-/// Transfers that were submitted and whose end has not been told.
-static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
+/// Transfers that were submitted and have not been reported as ended.
+static IN_FLIGHT: AtomicU64 = AtomicU64::new(0);
 
-/// Says of a transfer that it was not the memory manager's.
+/// Returns whether a transfer was not the memory manager's.
 static WATCH: Once<fn(&Io) -> bool> = Once::new();
 
-/// What the task that tells of ended transfers sleeps on.
-const ENDED: Key = Key::Other(KEY_KIND, 0);
-/// The disks' kind among the kernel's own keys.
+/// The key on which the completing task sleeps.
+const COMPLETED: Key = Key::Other(KEY_KIND, 0);
+/// The disks' kind among the kernel's keys.
 const KEY_KIND: u32 = 0x6469_736b;
 
 fn disks() -> &'static [Disk] {
-    FOUND.get().map_or(&[], Vec::as_slice)
+    DISK_LIST.get().map_or(&[], Vec::as_slice)
 }
 
-/// Find the disks, in the order of their PCI numbers, and become the driver of block devices if there are any. Called
-/// once, before anything is submitted.
+/// Find the disks, in the order of their PCI numbers, and register as the driver of block devices if there
+/// are any. Called once, before any transfer.
 pub fn init() {
-    let found = devices::pci().map(|window| on_window(&window)).unwrap_or_default();
-    if !FOUND.call_once(|| found).is_empty() {
+    let found = devices::pci().map(|window| find_disks(&window)).unwrap_or_default();
+    if !DISK_LIST.call_once(|| found).is_empty() {
         devices::set_driver(devices::Driver { submit, interrupt });
     }
 }
 
-fn on_window(window: &PciWindow) -> Vec<Disk> {
-    // SAFETY: the firmware told that configuration space is there, it is mapped, and only this uses it.
+fn find_disks(window: &PciWindow) -> Vec<Disk> {
+    // SAFETY: the firmware has described this configuration space, it is mapped, and only this function
+    // accesses it.
     let access = unsafe { MmioCam::new(paging::direct(window.address), Cam::Ecam) };
     let mut root = PciRoot::new(access);
     let mut found = Vec::new();
@@ -304,17 +306,17 @@ fn open(root: &mut PciRoot<MmioCam<'static>>, function: DeviceFunction) -> Disk 
     let failed = |error| -> ! { panic!("the disk at {function}: {error}") };
     let device = Device::new(transport).unwrap_or_else(|error| failed(error));
     let pages = device.sectors().unwrap_or_else(|error| failed(error)) / SECTORS;
-    let line = Line { waiting: VecDeque::new(), free: REQUESTS };
-    Disk { device: IrqLock::new(device), line: Lock::new(line), pages }
+    let waiting = Waiting { transfers: VecDeque::new(), free: REQUESTS };
+    Disk { device: IrqLock::new(device), waiting: Lock::new(waiting), pages }
 }
 
-/// Is no transfer under way?
+/// Whether no transfer is in flight.
 pub fn is_idle() -> bool {
-    UNDER_WAY.load(Relaxed) == 0
+    IN_FLIGHT.load(Relaxed) == 0
 }
 
-/// Have `claims` look at every transfer that has ended, before the memory manager is told: `true` keeps it. Only the
-/// first to ask for this is asked.
+/// Let `claims` see every completed transfer before the memory manager: `true` keeps it from the memory
+/// manager. Only the first call has an effect.
 pub fn watch(claims: fn(&Io) -> bool) {
     WATCH.call_once(|| claims);
 }
@@ -324,10 +326,10 @@ pub fn pages(device: DeviceId) -> Option<u64> {
     disks().get(device.index()).map(|disk| disk.pages)
 }
 
-/// Start a transfer, now or when there is room. From tasks only. One that does not lie on the disk is a mistake of
-/// whoever told the memory manager what there is.
+/// Start a transfer, now or when a request is free. Only called by tasks. A transfer beyond the disk is a bug
+/// in the configuration of the memory manager.
 fn submit(io: Io) {
-    let disk = disks().get(io.device.index()).unwrap_or_else(|| panic!("{io:?}: there is no such disk"));
+    let disk = disks().get(io.device.index()).unwrap_or_else(|| panic!("{io:?}: no such disk"));
     assert!(
         io.block + io.pages as u64 <= disk.pages,
         "{io:?} reaches beyond the disk's {} pages",
@@ -339,53 +341,53 @@ fn submit(io: Io) {
     };
     requests.fetch_add(1, Relaxed);
     pages.fetch_add(io.pages as u64, Relaxed);
-    UNDER_WAY.fetch_add(1, Relaxed);
-    let mut line = disk.line.lock();
-    line.waiting.push_back(io);
-    disk.pump(&mut line);
+    IN_FLIGHT.fetch_add(1, Relaxed);
+    let mut waiting = disk.waiting.lock();
+    waiting.transfers.push_back(io);
+    disk.start_waiting(&mut waiting);
 }
 
-/// Make the disks take their interrupts back.
+/// Acknowledge the disks' interrupts.
 fn interrupt() {
     for disk in disks() {
         disk.device.lock().transport.ack_interrupt();
     }
-    sched::wake(ENDED);
+    sched::wake(COMPLETED);
 }
 
-/// Tell the memory manager of every transfer that has ended, for ever: what the disks' task does. It outlives the
-/// daemons, as they end only when what they have begun has ended.
-pub fn tell_of_ends() -> ! {
-    let mut ended = Vec::with_capacity(PARTS);
+/// Report every completed transfer to the memory manager, forever: the disks' task. It outlives the daemons,
+/// which end only when their transfers have ended.
+pub fn complete_transfers() -> ! {
+    let mut completed = Vec::with_capacity(PARTS);
     loop {
-        let mark = sched::mark(ENDED);
-        while take_ended(&mut ended) {
+        let mark = sched::mark(COMPLETED);
+        while take_completed(&mut completed) {
             let (watch, mm) = (WATCH.get(), machine::mm());
-            for io in &ended {
+            for io in &completed {
                 if !watch.is_some_and(|claims| claims(io)) {
                     mm.io_done(io);
                 }
             }
-            UNDER_WAY.fetch_sub(ended.len() as u64, Relaxed);
-            ended.clear();
+            IN_FLIGHT.fetch_sub(completed.len() as u64, Relaxed);
+            completed.clear();
         }
-        // While the machine stops, waits end at once: daemons that wait for a transfer must still get to run.
+        // While the machine stops, waits end at once, and daemons that wait for a transfer must still run.
         if sched::stopping() {
             sched::yield_now();
         }
-        sched::wait(ENDED, mark, None);
+        sched::wait(COMPLETED, mark, None);
     }
 }
 
-/// Take what has ended of one disk. From one task only. `ended` is empty and has room for a request, so nothing is
-/// allocated.
-fn take_ended(ended: &mut Vec<Io>) -> bool {
+/// Take the completed transfers of one request. Only called by one task. `completed` is empty and has room
+/// for a request, so nothing is allocated.
+fn take_completed(completed: &mut Vec<Io>) -> bool {
     disks().iter().any(|disk| {
-        let some = disk.device.lock().finish(ended);
+        let some = disk.device.lock().finish(completed);
         if some {
-            let mut line = disk.line.lock();
-            line.free += 1;
-            disk.pump(&mut line);
+            let mut waiting = disk.waiting.lock();
+            waiting.free += 1;
+            disk.start_waiting(&mut waiting);
         }
         some
     })

@@ -1,6 +1,6 @@
-//! The bare-metal x86-64 machine: what of it needs no hardware, and is tested on the host.
+//! The bare-metal x86-64 machine: the parts that need no hardware and are tested on the host.
 //!
-//! The kernel image (`main.rs`) puts the hardware below it.
+//! The kernel image (`main.rs`) adds the hardware.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -15,19 +15,19 @@ use mm::machine::*;
 use mm::units::*;
 use spin::Once;
 
-/// The machine, as found.
+/// The machine, as detected.
 pub struct X86 {
     memory: Vec<MemoryRange>,
     /// Distances of nodes, row by row.
     distances: Vec<u32>,
     nodes: usize,
-    /// Abstract distances of their memory.
+    /// Abstract distances of the nodes' memory.
     memory_distances: Vec<u32>,
-    /// Do CPUs tell address spaces apart?
+    /// Whether TLBs have address-space numbers (PCIDs).
     has_pcid: bool,
 }
 
-/// Address-space numbers that are used of each CPU's 4096: as many as Linux uses.
+/// Address-space numbers in use, of the 4096 of each CPU: as many as in Linux.
 const ASIDS: usize = 6;
 
 static KERNEL: Once<Kernel<X86>> = Once::new();
@@ -35,28 +35,29 @@ static KERNEL: Once<Kernel<X86>> = Once::new();
 /// The memory manager.
 ///
 /// # Panics
-/// Before it was made.
+/// If it has not been created.
 pub fn mm() -> &'static Mm<X86> {
     kernel().mm()
 }
 
-/// The kernel of programs, on the memory manager.
+/// The kernel for programs, on the memory manager.
 ///
 /// # Panics
-/// Before it was made.
+/// If it has not been created.
 pub fn kernel() -> &'static Kernel<X86> {
-    KERNEL.get().expect("the memory manager is made before it is used")
+    KERNEL.get().expect("the memory manager must be created before it is used")
 }
 
-/// Put the memory manager in its place.
+/// Set the memory manager.
 pub fn set_mm(mm: Mm<X86>, disk: Option<Disk>) {
-    // As on the simulated machine, where the memory manager's own tasks come first: seeds depend on the number. That of
-    // promotion is there under some ways to promote only, and what programs draw must not depend on that.
+    // As on the simulated machine, the memory manager's daemons come first, because seeds depend on a task's
+    // number. Only some policies have a promotion daemon; it is not counted, so that programs' random choices
+    // do not depend on it.
     let daemons = mm.daemons().into_iter().filter(|daemon| !matches!(daemon, Daemon::Kpromoted)).count();
     KERNEL.call_once(|| Kernel::new(mm, disk, daemons as u32));
 }
 
-/// A tick came, and no lock is held.
+/// Handle a tick, with no lock held.
 pub fn tick() {
     if mm().wants_ticks() {
         mm().tick();
@@ -65,23 +66,24 @@ pub fn tick() {
 
 const PCID_ENABLE: u64 = 1 << 17;
 const GLOBAL_ENABLE: u64 = 1 << 7;
-/// In CR3: translations that are held under the number stay.
+/// In CR3: keep the translations of this number.
 const KEEP: u64 = 1 << 63;
 
 fn cpu_has_pcid() -> bool {
     __cpuid(1).ecx & 1 << 17 != 0
 }
 
-/// Switch on what this machine uses of the CPU that calls. The kernel's root is loaded.
+/// Enable the features that this machine uses, on the calling CPU. The kernel's root must be loaded.
 pub fn init_cpu() {
     if cpu_has_pcid() {
-        // SAFETY: the CPU has it, and the number that is loaded is 0, as it must be.
+        // SAFETY: the CPU has it, and the current number is 0, as required.
         unsafe { write_cr4(read_cr4() | PCID_ENABLE) };
     }
 }
 
 impl X86 {
-    /// A machine with this memory, nodes so far apart, and memory at these abstract distances, node by node.
+    /// A machine with this memory, these distances between nodes, and these abstract distances of the nodes'
+    /// memory.
     pub fn new(memory: Vec<MemoryRange>, distances: Vec<u32>, memory_distances: Vec<u32>) -> X86 {
         let nodes = memory_distances.len();
         assert_eq!(distances.len(), nodes * nodes);
@@ -93,7 +95,7 @@ impl X86 {
         self.nodes
     }
 
-    /// Bytes that the memory manager has.
+    /// Bytes of the memory manager's memory.
     pub fn bytes(&self) -> u64 {
         self.memory.iter().map(|range| range.frames as u64 * PAGE_SIZE).sum()
     }
@@ -143,13 +145,14 @@ impl Machine for X86 {
 
     #[inline]
     fn table(&self, pfn: Pfn) -> &TablePage {
-        // SAFETY: the frame is a table, so its bytes are reached by atomic entries only; all frames are mapped there.
+        // SAFETY: the frame is a table, which is accessed only through atomic entries; all frames are mapped
+        // there.
         unsafe { &*(frame(pfn) as *const TablePage) }
     }
 
     fn zero(&self, pfn: Pfn, pages: u32) {
-        // SAFETY: the frames are the memory manager's, which owns them alone while it zeroes them; all are mapped
-        // there.
+        // SAFETY: the frames belong to the memory manager, which is their only user while it zeroes them; all
+        // frames are mapped there.
         unsafe {
             asm!("rep stosq", inout("rcx") WORDS * pages as u64 => _, inout("rdi") frame(pfn) => _, in("rax") 0u64,
                 options(nostack, preserves_flags));
@@ -157,7 +160,7 @@ impl Machine for X86 {
     }
 
     fn copy(&self, to: Pfn, from: Pfn, pages: u32) {
-        // SAFETY: as for `zero`; what is copied may be read by programs meanwhile, and is not written.
+        // SAFETY: as for `zero`; programs may read the source during the copy, but not write it.
         unsafe {
             asm!("rep movsq", inout("rcx") WORDS * pages as u64 => _, inout("rdi") frame(to) => _,
                 inout("rsi") frame(from) => _, options(nostack, preserves_flags));
@@ -181,18 +184,18 @@ impl Machine for X86 {
             false => paging::root(),
             true => {
                 let table = (root.0 as u64) << PAGE_SHIFT;
-                paging::complete(table);
-                // Number 0 stays the kernel's own root's.
+                paging::copy_kernel_half(table);
+                // Number 0 is reserved for the kernel's own root.
                 let number = if self.has_pcid { asid.0 as u64 + 1 } else { 0 };
                 table | number | if self.has_pcid && keep { KEEP } else { 0 }
             }
         };
-        // SAFETY: the upper half is the kernel's own in both cases.
+        // SAFETY: the upper half is the kernel's in both cases.
         unsafe { write_cr3(value) };
     }
 
     fn flush(&self, what: Flush) {
-        if shootdown::is_dropped() {
+        if shootdown::is_omitted() {
             return;
         }
         match what {
@@ -201,10 +204,10 @@ impl Machine for X86 {
                 (0..count as u64).for_each(|i| invlpg(start.addr() + i * bytes));
             }
             Flush::Current => reload(),
-            // A change of the mark for global translations drops those of all numbers.
+            // Toggling the bit for global translations drops the translations of all numbers.
             Flush::All if self.has_pcid => without_interrupts(|| {
                 let features = read_cr4();
-                // SAFETY: the kernel has no global translations, so the switch changes nothing else.
+                // SAFETY: the kernel has no global translations, so toggling the bit has no other effect.
                 unsafe {
                     write_cr4(features ^ GLOBAL_ENABLE);
                     write_cr4(features);
@@ -251,9 +254,9 @@ impl Machine for X86 {
     }
 }
 
-/// Drop the translations of the number that is loaded. An interrupt in the middle could load another root, which would
-/// then be undone.
+/// Drop the translations of the loaded number. An interrupt between the two instructions could load another
+/// root, which would then be undone.
 fn reload() {
-    // SAFETY: what is loaded stays loaded.
+    // SAFETY: the same root stays loaded.
     without_interrupts(|| unsafe { write_cr3(read_cr3()) });
 }

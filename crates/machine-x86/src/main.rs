@@ -1,4 +1,4 @@
-//! The kernel image: a machine of the memory manager's, booted.
+//! The kernel image: a bootable machine of the memory manager.
 #![no_std]
 #![no_main]
 
@@ -22,17 +22,17 @@ mod shootdown;
 
 use core::panic::PanicInfo;
 
-/// The first CPU comes here from `boot.s`, with the address of the emulator's handover.
+/// The entry of the first CPU from `boot.s`, with the address of the emulator's start info.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_main(info: u64) -> ! {
     report::begin();
     boot::start(info)
 }
 
-/// Every other CPU comes here from `boot.s`, with its number.
+/// The entry of every other CPU from `boot.s`, with its number.
 #[unsafe(no_mangle)]
 extern "C" fn cpu_main(cpu: usize) -> ! {
-    boot::join(cpu)
+    boot::start_other(cpu)
 }
 
 #[panic_handler]

@@ -1,8 +1,8 @@
-//! From the firmware's memory map to the ranges that the memory manager gets.
+//! From the firmware's memory map to the ranges of the memory manager.
 //!
-//! All arithmetic is on [`Span`]s of physical bytes. What the kernel needs for itself is carved out first; only what is
-//! left, in whole blocks, is handed over, and of that only as much of each node as the run asks for: a run on a
-//! machine of 64 MiB must see 64 MiB, however much the emulator gives.
+//! All arithmetic uses [`Span`]s of physical bytes. The kernel's own memory is carved out first. The memory
+//! manager gets only whole blocks of the rest, and only as much of each node as the run asks for: a run on a
+//! machine of 64 MiB must see 64 MiB, however much the emulator has.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,7 +12,7 @@ use mm::units::{MAX_ORDER, NodeId, PAGE_SIZE, Pfn};
 
 /// Memory below this belongs to the firmware, and to CPUs that start.
 pub const LOW_END: u64 = 1 << 20;
-/// Above this stands memory that devices with short addresses cannot reach.
+/// Memory above this is out of reach for devices with 32-bit addresses.
 const DMA32_END: u64 = 1 << 32;
 /// Bytes of the largest block.
 const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
@@ -22,48 +22,48 @@ const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
 pub struct Span {
     /// First byte.
     pub start: u64,
-    /// First byte beyond.
+    /// The first byte after it.
     pub end: u64,
 }
 
 impl Span {
-    /// From `start` to just below `end`; empty if they cross.
+    /// From `start` to just below `end`; empty if `end` is below `start`.
     pub const fn new(start: u64, end: u64) -> Span {
         Span { start, end: if end < start { start } else { end } }
     }
 
-    /// Bytes in it.
+    /// Number of bytes.
     pub const fn len(&self) -> u64 {
         self.end - self.start
     }
 
-    /// Has it none?
+    /// Whether it has no bytes.
     pub const fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// What two spans share.
+    /// The common part of two spans.
     #[must_use]
     pub fn intersection(&self, other: Span) -> Span {
         Span::new(self.start.max(other.start), self.end.min(other.end))
     }
 }
 
-/// Memory that a node has.
+/// Memory of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeMemory {
-    /// Where.
+    /// The memory.
     pub span: Span,
-    /// Whose.
+    /// The node.
     pub node: NodeId,
 }
 
-/// The pages that hold any of `span`.
+/// The pages that contain any byte of `span`.
 pub fn pages_of(span: Span) -> Span {
     Span::new(span.start & !(PAGE_SIZE - 1), span.end.next_multiple_of(PAGE_SIZE))
 }
 
-/// Whole pages of ordinary memory above [`LOW_END`], in order, joined where they touch.
+/// Whole pages of ordinary memory above [`LOW_END`], in order, with adjacent spans joined.
 pub fn usable(firmware: impl IntoIterator<Item = Span>) -> Vec<Span> {
     let page = |byte: u64| byte & !(PAGE_SIZE - 1);
     let whole = |span: Span| Span::new(page(span.start.saturating_add(PAGE_SIZE - 1)), page(span.end));
@@ -86,16 +86,16 @@ pub fn usable(firmware: impl IntoIterator<Item = Span>) -> Vec<Span> {
 /// `spans` without `hole`.
 pub fn without(spans: &[Span], hole: Span) -> Vec<Span> {
     let parts = |span: &Span| {
-        let cut = span.intersection(hole);
-        match cut.is_empty() {
+        let boundary = span.intersection(hole);
+        match boundary.is_empty() {
             true => [*span, Span::new(0, 0)],
-            false => [Span::new(span.start, cut.start), Span::new(cut.end, span.end)],
+            false => [Span::new(span.start, boundary.start), Span::new(boundary.end, span.end)],
         }
     };
     spans.iter().flat_map(parts).filter(|span| !span.is_empty()).collect()
 }
 
-/// The lowest `bytes` of `spans` that are contiguous and lie below `limit`, aligned to `align` (a power of two).
+/// The lowest contiguous `bytes` of `spans` below `limit`, aligned to `align` (a power of two).
 pub fn lowest(spans: &[Span], bytes: u64, align: u64, limit: u64) -> Option<Span> {
     spans.iter().find_map(|span| {
         let start = span.start.checked_next_multiple_of(align)?;
@@ -104,31 +104,36 @@ pub fn lowest(spans: &[Span], bytes: u64, align: u64, limit: u64) -> Option<Span
     })
 }
 
-/// The ranges for the memory manager: the parts of `free` by node and kind, each from a block's start.
+/// The ranges for the memory manager: the parts of `free` by node and kind, each beginning at a block.
 ///
-/// `owners` says what belongs to which node; memory that it leaves out belongs to node 0. Unless `limits` is empty,
-/// each node gives exactly so many bytes. Fails, with a sentence for people, if a node has less.
+/// `owners` has the memory of each node; other memory belongs to node 0. Unless `limits` is empty, each node
+/// contributes exactly this many bytes. Fails, with a sentence for people, if a node has less.
 pub fn ranges(free: &[Span], owners: &[NodeMemory], limits: &[u64]) -> Result<Vec<MemoryRange>, String> {
     let all = by_owner(free, owners);
     let ranges = if limits.is_empty() { all } else { limited(&all, limits)? };
     match ranges.is_empty() {
-        true => Err("the machine has no whole block of memory left for programs; give it more".into()),
+        true => Err("the machine has no whole block of memory for programs; use more memory".into()),
         false => Ok(ranges),
     }
 }
 
-/// Parts of `free`, cut where the owner or the kind changes.
+/// Parts of `free`, split where the owner or the kind changes.
 fn by_owner(free: &[Span], owners: &[NodeMemory]) -> Vec<MemoryRange> {
-    let mut cuts: Vec<u64> = owners.iter().flat_map(|owner| [owner.span.start, owner.span.end]).collect();
-    cuts.push(DMA32_END);
-    cuts.sort_unstable();
+    let mut boundaries: Vec<u64> =
+        owners.iter().flat_map(|owner| [owner.span.start, owner.span.end]).collect();
+    boundaries.push(DMA32_END);
+    boundaries.sort_unstable();
     let mut ranges = Vec::new();
     for span in free {
         let mut at = span.start;
-        for &cut in cuts.iter().filter(|cut| (span.start + 1..span.end).contains(cut)).chain([&span.end]) {
+        for &boundary in boundaries
+            .iter()
+            .filter(|boundary| (span.start + 1..span.end).contains(boundary))
+            .chain([&span.end])
+        {
             let node = owners.iter().find(|owner| (owner.span.start..owner.span.end).contains(&at));
-            ranges.extend(range(Span::new(at, cut), node.map_or(NodeId(0), |owner| owner.node)));
-            at = cut;
+            ranges.extend(range(Span::new(at, boundary), node.map_or(NodeId(0), |owner| owner.node)));
+            at = boundary;
         }
     }
     ranges
@@ -144,27 +149,24 @@ fn range(span: Span, node: NodeId) -> Option<MemoryRange> {
 
 fn limited(all: &[MemoryRange], limits: &[u64]) -> Result<Vec<MemoryRange>, String> {
     if let Some(range) = all.iter().find(|range| range.node.index() >= limits.len()) {
-        return Err(format!(
-            "node {} has memory, and memory= does not say how much it must give",
-            range.node.0
-        ));
+        return Err(format!("node {} has memory, but memory= has no size for it", range.node.0));
     }
     let mut ranges = Vec::new();
     for (node, limit) in limits.iter().enumerate() {
         let (node, share) = (NodeId(node as u8), limit / PAGE_SIZE);
-        let mut left = share;
+        let mut missing = share;
         for range in all.iter().filter(|range| range.node == node) {
-            let frames = left.min(range.frames as u64) as u32;
+            let frames = missing.min(range.frames as u64) as u32;
             if frames > 0 {
                 ranges.push(MemoryRange { frames, ..*range });
             }
-            left -= frames as u64;
+            missing -= frames as u64;
         }
-        if left > 0 {
+        if missing > 0 {
             return Err(format!(
-                "node {} has {} of the {} MiB that it must give; give the machine more memory or ask for less",
+                "node {} has only {} of the {} MiB that memory= asks for; use more memory or ask for less",
                 node.0,
-                ((share - left) * PAGE_SIZE) >> 20,
+                ((share - missing) * PAGE_SIZE) >> 20,
                 (share * PAGE_SIZE).div_ceil(1 << 20),
             ));
         }
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_splits() {
+    fn a_hole_splits_a_span() {
         let spans = [Span::new(0, 10), Span::new(20, 30)];
         assert_eq!(without(&spans, Span::new(5, 25)), [Span::new(0, 5), Span::new(25, 30)]);
         assert_eq!(without(&spans, Span::new(2, 3)), [Span::new(0, 2), Span::new(3, 10), Span::new(20, 30)]);
@@ -221,26 +223,26 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_kept_to_the_page() {
+    fn limits_are_exact_to_the_page() {
         let free = [Span::new(8 * MIB, 256 * MIB)];
         let owners = [owner(0, 0, 128 * MIB), owner(1, 128 * MIB, 256 * MIB)];
         let found = ranges(&free, &owners, &[40 * MIB + PAGE_SIZE, 80 * MIB]).unwrap();
         assert_eq!(found.iter().map(|r| r.frames).collect::<Vec<_>>(), vec![10241, 20480]);
         let wrong = |limits: &[u64]| ranges(&free, &owners, limits).unwrap_err();
-        assert!(wrong(&[125 * MIB, MIB]).contains("node 0 has 120 of the 125 MiB"));
+        assert!(wrong(&[125 * MIB, MIB]).contains("node 0 has only 120 of the 125 MiB"));
         assert!(wrong(&[MIB]).contains("node 1 has memory"));
         assert!(wrong(&[5, 5]).contains("no whole block"));
     }
 
     proptest! {
         #[test]
-        fn ranges_are_good_for_the_memory_manager(
+        fn ranges_are_ordered_aligned_and_limited(
             map in prop::collection::vec((0u64..1 << 34, 0u64..1 << 30), 0..6),
-            cut in 0u64..1 << 34,
+            boundary in 0u64..1 << 34,
             limits in prop::option::of([0u64..1 << 30, 0u64..1 << 30]),
         ) {
             let free = usable(map.into_iter().map(|(start, len)| Span::new(start, start + len)));
-            let owners = [owner(0, 0, cut), owner(1, cut, 1 << 35)];
+            let owners = [owner(0, 0, boundary), owner(1, boundary, 1 << 35)];
             let limits = limits.as_ref().map_or(&[][..], |limits| &limits[..]);
             if let Ok(found) = ranges(&free, &owners, limits) {
                 let mut end = 0;

@@ -1,10 +1,9 @@
-//! Programs on this machine: the kernel (the crate of that name) on this hardware, and ring 3's
-//! side.
+//! Programs on this machine: the kernel (the crate of that name) on this hardware, and ring 3's side.
 //!
-//! What all tasks of a run share (the program, the checker) is made by the first of them in ring 3, and so on the
-//! programs' heap, out of the [`Home`] that ring 0 leaves at the start of the arena.
+//! The first task of a run creates what all tasks share (the program, the checker) in ring 3, on the
+//! programs' heap, from the [`LaunchInfo`] that ring 0 writes at the start of the arena.
 
-use crate::arch::touch::{self, Why};
+use crate::arch::touch::{self, AccessError};
 use crate::arch::trap::Frame;
 use crate::arch::{clock, cpu, paging, user};
 use crate::hooks::{self, Hooks};
@@ -21,24 +20,24 @@ use core::arch::asm;
 use core::ops::Range;
 use kernel::{After, GroupSpec, Host, Key, Outcome, Rings, Task, TaskStart};
 use machine_x86::user::choice::Choice;
-use machine_x86::user::{Home, Ring};
+use machine_x86::user::{LaunchInfo, Ring};
 use mm::api::AccessKind;
 use mm::machine::Machine;
 use mm::units::{Nanos, PAGE_SHIFT, Pfn};
 
-/// What is to be run.
+/// What to run.
 pub struct Run {
-    /// The program, as [`Choice::find`] takes it.
+    /// The program, as for [`Choice::find`].
     pub program: String,
     /// The trace that came with the image.
     pub trace: Option<&'static [u8]>,
     /// Seed of random choices.
     pub seed: u64,
-    /// Is what loads bring to be checked?
+    /// Whether loads are checked.
     pub check: bool,
-    /// Control groups that it begins with.
+    /// Control groups at the start.
     pub groups: Vec<GroupSpec>,
-    /// Where its tasks begin in ring 3; [`PROGRAM`], but for the benchmark.
+    /// The entry of its tasks in ring 3: [`PROGRAM`], except for the benchmark.
     pub entry: user::Entry,
 }
 
@@ -47,11 +46,11 @@ pub fn run(run: Run) -> ! {
     let machine = mm().machine();
     let Run { program, trace, seed, check, groups, entry } = run;
     ENTRY.call_once(|| entry);
-    let home = Home::new(&program, trace, check, seed, machine.cpus() as u32, machine.bytes());
-    let home = home.unwrap_or_else(|error| report::bad(format_args!("{error}")));
-    let may_die = Choice::find(&program, trace).is_ok_and(|program| program.may_die());
-    // SAFETY: the place is set aside for it, and nobody looks before the first task begins.
-    unsafe { HOME.write(home) };
+    let launch = LaunchInfo::new(&program, trace, check, seed, machine.cpus() as u32, machine.bytes());
+    let launch = launch.unwrap_or_else(|error| report::bad(format_args!("{error}")));
+    let may_be_killed = Choice::find(&program, trace).is_ok_and(|program| program.may_be_oom_killed());
+    // SAFETY: the memory is reserved for it, and nothing reads it before the first task begins.
+    unsafe { LAUNCH_INFO.write(launch) };
     hooks::set(&Programs);
     kernel().make_groups(&groups).unwrap_or_else(|why| report::bad(format_args!("{why}")));
     let start = clock::now();
@@ -69,92 +68,92 @@ pub fn run(run: Run) -> ! {
     mm().oom_reports().iter().for_each(|oom| report::oom(format!("{oom:?}")));
     report::check(totals.checked, totals.violations);
     report::done(totals.ended_at.saturating_sub(start), totals.accesses, totals.progress, totals.tasks);
-    boot::come_to_rest();
+    boot::wait_until_quiet();
     if let Err(fault) = mm().validate() {
         report::failed(format_args!("validate at the end: {fault}"));
     }
-    let died = !kernel().signals().is_empty() && !may_die;
-    if totals.violations > 0 || died { report::end_failed() } else { report::end_ok() }
+    let killed = !kernel().signals().is_empty() && !may_be_killed;
+    if totals.violations > 0 || killed { report::end_failed() } else { report::end_ok() }
 }
 
 // --- tasks -------------------------------------------------------------------------------------------------
 
 static ENTRY: spin::Once<user::Entry> = spin::Once::new();
 
-/// A task of a program, as long as it lives.
-struct Living {
+/// A running task of a program.
+struct RunningTask {
     task: Arc<Task>,
     /// The end of its stack in the arena.
     stack: u64,
 }
 
-/// The program's task that runs here.
-fn living() -> &'static Living {
+/// The program's task that runs on this CPU.
+fn running_task() -> &'static RunningTask {
     let word = sched::current().data();
-    assert!(word != 0, "ring 3 comes in, but no program's task runs");
+    assert!(word != 0, "a trap from ring 3 must come from a program's task");
     // SAFETY: set when the task started, and freed only when it ends, by itself.
-    unsafe { &*(word as *const Living) }
+    unsafe { &*(word as *const RunningTask) }
 }
 
-/// The task that runs ends.
+/// End the current task.
 fn end_task() -> ! {
-    let living = core::ptr::from_ref(living()).cast_mut();
+    let running_task = core::ptr::from_ref(running_task()).cast_mut();
     sched::current().set_data(0);
-    // SAFETY: made by `Box::leak` when the task started; nobody else knows it.
-    let living = unsafe { Box::from_raw(living) };
-    arena::release_stack(living.stack);
-    drop(living);
+    // SAFETY: from `Box::into_raw` when the task started; there is no other pointer.
+    let running_task = unsafe { Box::from_raw(running_task) };
+    arena::release_stack(running_task.stack);
+    drop(running_task);
     sched::exit()
 }
 
-/// What a task of a program does first, in ring 0.
-fn begin(living: Living) -> ! {
-    let TaskStart { task, process, role } = living.task.start();
-    let stack = living.stack;
-    sched::current().set_data(Box::into_raw(Box::new(living)) as u64);
+/// The first function of a program's task, in ring 0.
+fn enter_program(running_task: RunningTask) -> ! {
+    let TaskStart { task, process, role } = running_task.task.start();
+    let stack = running_task.stack;
+    sched::current().set_data(Box::into_raw(Box::new(running_task)) as u64);
     let machine = mm().machine();
-    let entry = *ENTRY.get().expect("set before the first task starts");
-    let described = machine.bytes() + machine.cpus() as u64;
-    user::enter(entry, stack, [task as u64, process as u64, role as u64, described])
+    let entry = *ENTRY.get().expect("the entry must be set before the first task starts");
+    let machine_size = machine.bytes() + machine.cpus() as u64;
+    user::enter(entry, stack, [task as u64, process as u64, role as u64, machine_size])
 }
 
 // --- ring 3 -----------------------------------------------------------------------------------------------
 
-/// Where both rings find the run's home.
-const HOME: *mut Home = paging::ARENA as *mut Home;
-const _: () = assert!(size_of::<Home>() as u64 <= arena::HOME_BYTES);
+/// Address of the launch information in both rings.
+const LAUNCH_INFO: *mut LaunchInfo = paging::ARENA as *mut LaunchInfo;
+const _: () = assert!(size_of::<LaunchInfo>() as u64 <= arena::LAUNCH_INFO_BYTES);
 
-/// Where the tasks of a program begin.
+/// The entry of a program's tasks.
 pub const PROGRAM: user::Entry = user_task;
 
 extern "C" fn user_task(task: u64, process: u64, role: u64, _: u64) -> ! {
-    // SAFETY: ring 0 has made it before the first task began, and nobody moves it.
-    let home = unsafe { &*HOME };
-    home.live(&Cpu, TaskStart { task: task as u32, process: process as u32, role: role as u32 });
+    // SAFETY: ring 0 has written it before the first task began, and it does not move.
+    let launch = unsafe { &*LAUNCH_INFO };
+    launch.run_task(&Cpu, TaskStart { task: task as u32, process: process as u32, role: role as u32 });
     unreachable!("the last call does not return")
 }
 
-/// Ring 3 of this hardware.
+/// Ring 3 on this hardware.
 struct Cpu;
 
-fn signal(why: Why, addr: u64) -> Signal {
-    Signal::of(why.0, addr).expect("the fault handler gave a signal's number")
+fn signal(error: AccessError, addr: u64) -> Signal {
+    Signal::of(error.0, addr).expect("the fault handler must return a signal's number")
 }
 
 impl Ring for Cpu {
     fn call(&self, number: u64, args: [u64; 6]) -> [u64; 2] {
-        // SAFETY: calls of `abi`; buffers that they name are this task's own.
+        // SAFETY: calls of `abi`; the buffers belong to this task.
         unsafe { user::system_call(number, args) }
     }
 
     fn load(&self, addr: u64) -> Result<u64, Signal> {
-        // SAFETY: ring 3 reaches no devices.
-        unsafe { touch::load(addr) }.map_err(|why| signal(why, addr))
+        // SAFETY: ring 3 has no access to devices.
+        unsafe { touch::load(addr) }.map_err(|error| signal(error, addr))
     }
 
     fn store(&self, addr: u64, word: u64) -> Result<(), Signal> {
-        // SAFETY: the program's own half of the address space, as the program names addresses only there.
-        unsafe { touch::store(addr, word) }.map_err(|why| signal(why, addr))
+        // SAFETY: the program's own half of the address space, as a program uses only such addresses.
+        unsafe { touch::store(addr, word) }.map_err(|error| signal(error, addr))
     }
 
     fn compute(&self, instructions: u64) {
@@ -171,23 +170,23 @@ struct Programs;
 
 impl Hooks for Programs {
     fn user_fault(&self, address: u64, access: AccessKind, frame: &mut Frame) {
-        let Outcome::Signal(signal) = kernel().fault(&living().task, address, access) else { return };
-        if !touch::fail(frame, |_| None, Why(signal.number())) {
-            let number = living().task.number();
+        let Outcome::Signal(signal) = kernel().fault(&running_task().task, address, access) else { return };
+        if !touch::fail(frame, |_| None, AccessError(signal.number())) {
+            let number = running_task().task.number();
             report::failed(format_args!("task {number}: {access:?} of {address:#x} at {:#x}", frame.rip));
         }
     }
 
     fn user_tick(&self) {
-        let task = &living().task;
-        kernel().mm().task_work(task.space(), task.scan(), sched::ran());
+        let task = &running_task().task;
+        kernel().mm().task_work(task.space(), task.scan(), sched::run_time());
     }
 
     fn syscall(&self, number: u64, args: [u64; 6]) -> [u64; 2] {
         if let Some(answer) = bench::serve(number, args) {
             return answer;
         }
-        match kernel().trap(&living().task, number, args) {
+        match kernel().trap(&running_task().task, number, args) {
             After::Return(answer) => answer,
             After::Ended => end_task(),
             After::Panicked(text) => report::failed(format_args!("{}", user::OneLine(&text))),
@@ -204,7 +203,7 @@ fn key(key: Key) -> sched::Key {
     }
 }
 
-/// A byte of a frame.
+/// Address of a byte of a frame.
 fn byte(pfn: Pfn, at: u32) -> *mut u8 {
     paging::direct(((pfn.0 as u64) << PAGE_SHIFT) + at as u64)
 }
@@ -212,8 +211,10 @@ fn byte(pfn: Pfn, at: u32) -> *mut u8 {
 impl Host for X86 {
     fn start_task(&self, task: &Arc<Task>) -> Result<(), Errno> {
         let stack = arena::take_stack().ok_or(Errno::Again)?;
-        let living = Living { task: task.clone(), stack };
-        sched::spawn(format!("task {}", task.number()), Some(task.space()), move || begin(living));
+        let running_task = RunningTask { task: task.clone(), stack };
+        sched::spawn(format!("task {}", task.number()), Some(task.space()), move || {
+            enter_program(running_task)
+        });
         Ok(())
     }
 
@@ -238,7 +239,7 @@ impl Host for X86 {
     }
 
     fn read_user(&self, from: Buffer, to: &mut [u8]) -> Result<(), Errno> {
-        // SAFETY: the caller gives a range of the arena; bytes are read whatever they are.
+        // SAFETY: the caller passes a range of the arena; any bytes may be read.
         unsafe { to.as_mut_ptr().copy_from(from.addr as *const u8, to.len()) };
         Ok(())
     }
@@ -250,7 +251,8 @@ impl Rings for X86 {
     }
 
     fn copy_to_user(&self, to: u64, from: Pfn, at: u32, bytes: u32) {
-        // SAFETY: the caller gives a range of the arena, which is mapped, and a part of a frame that it holds.
+        // SAFETY: the caller passes a range of the arena, which is mapped, and a part of a frame that it
+        // holds.
         unsafe { byte(from, at).copy_to(to as *mut u8, bytes as usize) };
     }
 

@@ -1,4 +1,4 @@
-//! What a run says: lines that begin with `@`, each a record; the host's side reads them. All other lines are a log.
+//! The output of a run: lines that begin with `@` are records for the host's side; all other lines are a log.
 
 use crate::arch::{self, cpu, serial};
 use crate::machine;
@@ -7,17 +7,17 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use kernel::GroupOutcome;
 use mm::stat::Stat;
 
-/// How a run ends, as the emulator's exit device is told.
+/// How a run ends; the values are for the emulator's exit device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    Fine = 0x10,
+    Ok = 0x10,
     Failed = 0x11,
     Bad = 0x12,
 }
 
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Counters of disks, which the driver adds to.
+/// Counters of the disks, which the driver updates.
 pub struct DiskCounts {
     /// Requests to read.
     pub reads: AtomicU64,
@@ -29,7 +29,7 @@ pub struct DiskCounts {
     pub written_pages: AtomicU64,
 }
 
-/// Counters of disks.
+/// Counters of the disks.
 pub static DISKS: DiskCounts = DiskCounts {
     reads: AtomicU64::new(0),
     read_pages: AtomicU64::new(0),
@@ -43,12 +43,12 @@ macro_rules! log {
     ($($text:tt)*) => { $crate::arch::serial::write_line(format_args!($($text)*)) };
 }
 
-/// The first line. What the firmware says before it does not end its last line.
+/// The first line. It begins with a line end, because the firmware does not end its last line.
 pub fn begin() {
     log!("\n@pagefold 1");
 }
 
-/// What the run is on.
+/// The machine of the run.
 pub fn machine(cpus: usize, nodes: usize, memory: u64) {
     log!("@machine cpus={cpus} nodes={nodes} memory={memory}");
 }
@@ -61,7 +61,7 @@ pub fn counters() {
     }
 }
 
-/// All that the machine has counted.
+/// All counters of the machine.
 pub fn metrics() {
     let sum = |of: fn(&cpu::Counts) -> &AtomicU64| -> u64 {
         cpu::all().iter().map(|cpu| of(&cpu.counts).load(Relaxed)).sum()
@@ -82,7 +82,7 @@ pub fn metrics() {
     }
 }
 
-/// What the files of a control group say.
+/// The content of a control group's files.
 pub fn group(group: &GroupOutcome) {
     let limits = group.limits.iter().flatten().map(|value| ("limits", value));
     let usage = group.usage.iter().map(|value| ("usage", value));
@@ -93,12 +93,12 @@ pub fn group(group: &GroupOutcome) {
     }
 }
 
-/// The work is done: how long it took, and how much it was.
+/// The work is done, in this time and with these sums.
 pub fn done(nanos: u64, accesses: u64, progress: u64, tasks: u64) {
     log!("@done nanos={nanos} accesses={accesses} progress={progress} tasks={tasks}");
 }
 
-/// What the checker has looked at.
+/// The sums of the checker.
 pub fn check(checked: u64, violations: u64) {
     log!("@check checked={checked} violations={violations}");
 }
@@ -108,47 +108,47 @@ pub fn violation(text: impl Display) {
     log!("@violation {text}");
 }
 
-/// A reader of the run's numbers should know this.
+/// A note for readers of the run's numbers.
 pub fn note(text: impl Display) {
     log!("@note {text}");
 }
 
-/// A program was ended by a signal.
+/// A signal ended a program.
 pub fn signal(text: impl Display) {
     log!("@signal {text}");
 }
 
-/// A program was chosen to die for want of memory.
+/// A process was chosen to be killed for lack of memory.
 pub fn oom(text: impl Display) {
     log!("@oom {text}");
 }
 
-/// Instructions that `units` of `name` took. `tenths`: of an instruction, for one unit.
+/// Instructions of `units` of `name`; `tenths` of an instruction for each unit.
 pub fn instructions(name: &str, tenths: u64, units: u64) {
     log!("@insns {name} {}.{} {units}", tenths / 10, tenths % 10);
 }
 
-/// End the run: it went well.
+/// End the run successfully.
 pub fn end_ok() -> ! {
-    finish(End::Fine, None)
+    finish(End::Ok, None)
 }
 
-/// End the run: what was reported before says that it failed.
+/// End the run as failed, for a reason that was reported before.
 pub fn end_failed() -> ! {
     finish(End::Failed, None)
 }
 
-/// End the run: it failed, for this reason.
+/// End the run as failed, for this reason.
 pub fn failed(reason: Arguments<'_>) -> ! {
     finish(End::Failed, Some(reason))
 }
 
-/// End the run: it was asked for something that cannot be.
+/// End the run: it asks for something impossible.
 pub fn bad(reason: Arguments<'_>) -> ! {
     finish(End::Bad, Some(reason))
 }
 
-/// The first CPU to come here ends the run; others wait for that.
+/// The first CPU that gets here ends the run; others wait for that.
 fn finish(end: End, reason: Option<Arguments<'_>>) -> ! {
     arch::instructions::disable_interrupts();
     if ENDING.swap(true, AcqRel) {
@@ -157,7 +157,7 @@ fn finish(end: End, reason: Option<Arguments<'_>>) -> ! {
         }
     }
     let (key, word) = match end {
-        End::Fine => ("", "ok"),
+        End::Ok => ("", "ok"),
         End::Failed => ("@failed", "failed"),
         End::Bad => ("@bad", "bad"),
     };

@@ -10,24 +10,24 @@ use mm::knobs::Knob;
 use mm::units::FileId;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-type Make<'a> = &'a dyn Fn(Call<'_>) -> Result<u64, Errno>;
+type Syscall<'a> = &'a dyn Fn(Call<'_>) -> Result<u64, Errno>;
 
-fn act(body: Body) -> Report {
+fn run_body(body: Body) -> Report {
     run(&Setup { body: Some(body), check: false, ..Setup::new("sequential:1048576") })
 }
 
-/// Bytes that calls are given, where anybody may find them.
+/// A buffer for calls that may be anywhere in memory.
 fn bytes(bytes: &'static [u8]) -> Buffer {
     Buffer { addr: bytes.as_ptr().expose_provenance() as u64, len: bytes.len() as u64 }
 }
 
-fn open(call: Make, name: &str, size: u64, writable: bool) -> Result<(u32, u32), Errno> {
+fn open(call: Syscall, name: &str, size: u64, writable: bool) -> Result<(u32, u32), Errno> {
     call(Call::Open(Text::Said(name), size, false, writable)).map(unpair)
 }
 
 #[test]
 fn files_are_found_by_name_and_descriptors_are_reused() {
-    act(|call| {
+    run_body(|call| {
         assert_eq!(open(call, "a", 8192, true), Ok((0, 0)));
         assert_eq!(open(call, "b", 8192, false), Ok((1, 1)));
         assert_eq!(open(call, "a", 1, false), Ok((2, 0)));
@@ -40,18 +40,18 @@ fn files_are_found_by_name_and_descriptors_are_reused() {
 }
 
 #[test]
-fn bytes_that_were_written_are_read() {
-    act(|call| {
+fn pread_returns_what_pwrite_wrote() {
+    run_body(|call| {
         let (fd, _) = open(call, "a", 5000, true).unwrap();
         let (read_only, _) = open(call, "a", 0, false).unwrap();
         let text = bytes(b"across the border of two pages");
         assert_eq!(call(Call::Pwrite(read_only, 0, text)), Err(Errno::BadF));
         assert_eq!(call(Call::Pwrite(fd, 4090, text)), Ok(text.len));
-        let back = [const { AtomicU64::new(0) }; 8];
-        let buffer = Buffer { addr: back.as_ptr().expose_provenance() as u64, len: 64 };
+        let read_back = [const { AtomicU64::new(0) }; 8];
+        let buffer = Buffer { addr: read_back.as_ptr().expose_provenance() as u64, len: 64 };
         let read = |offset| call(Call::Pread(read_only, offset, buffer));
         assert_eq!(read(4090), Ok(64));
-        let got: Vec<u8> = back.iter().flat_map(|word| word.load(SeqCst).to_ne_bytes()).collect();
+        let got: Vec<u8> = read_back.iter().flat_map(|word| word.load(SeqCst).to_ne_bytes()).collect();
         assert!(got.starts_with(b"across the border of two pages\0"));
         assert_eq!((read(4990), read(5000), read(u64::MAX)), (Ok(10), Ok(0), Ok(0)));
         assert_eq!(call(Call::Pwrite(fd, 1 << 50, text)), Err(Errno::NoSpc));
@@ -63,34 +63,40 @@ fn bytes_that_were_written_are_read() {
     });
 }
 
-/// A reader holds the folio that it reads, which keeps its content and not its place in the file.
+/// A reader holds a reference to the folio that it reads, which keeps its content but not its place in the
+/// file.
 #[test]
-fn a_read_is_whole_where_the_file_is_cut_meanwhile() {
+fn a_read_is_complete_if_the_file_is_truncated_during_it() {
     const LEN: u64 = 16 << 12;
     let body: Body = |call| {
         let (fd, file) = open(call, "a", 2 * LEN, true).unwrap();
         assert_eq!(FileId(file), FILE);
         let words = |first: u64| (first..first + LEN / 8).map(AtomicU64::new).collect::<Vec<_>>();
-        let (there, back) = (words(1), words(1 << 32));
+        let (written, read_back) = (words(1), words(1 << 32));
         let buffer =
             |words: &[AtomicU64]| Buffer { addr: words.as_ptr().expose_provenance() as u64, len: LEN };
-        assert_eq!(call(Call::Pwrite(fd, LEN, buffer(&there))), Ok(LEN));
-        assert_eq!(call(Call::Pread(fd, LEN, buffer(&back))), Ok(LEN));
-        assert!(there.iter().zip(&back).all(|(there, back)| there.load(SeqCst) == back.load(SeqCst)));
-        assert_eq!(call(Call::Pread(fd, LEN, buffer(&back))), Ok(0));
+        assert_eq!(call(Call::Pwrite(fd, LEN, buffer(&written))), Ok(LEN));
+        assert_eq!(call(Call::Pread(fd, LEN, buffer(&read_back))), Ok(LEN));
+        assert!(
+            written
+                .iter()
+                .zip(&read_back)
+                .all(|(written, read_back)| written.load(SeqCst) == read_back.load(SeqCst))
+        );
+        assert_eq!(call(Call::Pread(fd, LEN, buffer(&read_back))), Ok(0));
     };
-    let cut = |mm: &Mm<Hosted>| mm.ftruncate(FILE, 0).unwrap();
-    // So that a folio of several pages is read.
+    let truncate = |mm: &Mm<Hosted>| mm.ftruncate(FILE, 0).unwrap();
+    // With folios of several pages.
     let knobs = vec![(Knob::FileMaxOrder, 4)];
     let setup = Setup::new("sequential:1048576");
-    run(&Setup { body: Some(body), beside_reads: Some(cut), knobs, check: false, ..setup });
+    run(&Setup { body: Some(body), during_reads: Some(truncate), knobs, check: false, ..setup });
 }
 
 const FILE: FileId = FileId(0);
 
 #[test]
-fn ranges_and_rights_are_judged() {
-    act(|call| {
+fn invalid_ranges_and_missing_rights_are_refused() {
+    run_body(|call| {
         let (fd, _) = open(call, "a", 8192, false).unwrap();
         let file = |offset, prot| {
             let source = MapSource::File { fd, offset, shared: true };
@@ -110,14 +116,14 @@ fn ranges_and_rights_are_judged() {
 }
 
 #[test]
-fn tasks_wait_for_time_and_for_each_other() {
-    let report = act(|call| {
+fn tasks_sleep_join_and_report() {
+    let report = run_body(|call| {
         let before = call(Call::Now()).unwrap();
         assert_eq!(call(Call::Sleep(1_000_000)), Ok(0));
         assert!(call(Call::Now()).unwrap() >= before + 1_000_000);
         assert_eq!(call(Call::Barrier(1, 1)), Ok(0));
         assert_eq!(call(Call::Join(u32::MAX)), Ok(0));
-        // Role 1 of the program touches memory that nobody has mapped, and dies of it.
+        // Role 1 of the program touches unmapped memory, and a signal ends it.
         let (task, process) = unpair(call(Call::Fork(1)).unwrap());
         assert_eq!((call(Call::Join(task)), process), (Ok(0), 1));
         assert_eq!(call(Call::Yield()), Ok(0));
@@ -130,8 +136,8 @@ fn tasks_wait_for_time_and_for_each_other() {
 }
 
 #[test]
-fn groups_are_made_entered_and_removed_and_knobs_are_judged() {
-    act(|call| {
+fn groups_are_created_entered_and_removed_and_knobs_are_checked() {
+    run_body(|call| {
         let create = |parent| call(Call::GroupCreate(parent, GroupLimits::default()));
         assert_eq!(
             (create(Group::ROOT), create(Group(1)), create(Group(9))),

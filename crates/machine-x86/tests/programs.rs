@@ -1,4 +1,4 @@
-//! Every program, through system calls, kernel, checker and memory manager, on a machine of the host.
+//! Every program, with system calls, kernel, checker and memory manager, on a machine on the host.
 
 mod hosted;
 
@@ -16,7 +16,7 @@ use trace::header::{Counts, FileInfo, Header, Place, ProcessInfo, ThreadInfo};
 /// Values of `tlb.unmap`.
 const POLICIES: std::ops::Range<u64> = 0..FlushPolicy::COUNT;
 
-/// Signals that were not to be: all but the ends of processes that control groups had no room for.
+/// Unexpected signals: all but the kills of processes whose control groups had no room.
 fn unexpected(report: &Report) -> Vec<&str> {
     let of_group = |text: &String| text.lines().next().is_some_and(|first| first.contains("a control group"));
     let limited = report.ooms.iter().all(of_group);
@@ -24,7 +24,7 @@ fn unexpected(report: &Report) -> Vec<&str> {
     report.signals.iter().map(String::as_str).filter(|signal| !(limited && killed(signal))).collect()
 }
 
-fn fine(setup: &Setup) -> Report {
+fn expect_success(setup: &Setup) -> Report {
     let report = run(setup);
     let Setup { program, seed, unmap, .. } = setup;
     assert_eq!(report.violations, [] as [String; 0], "{program}, seed {seed}, policy {unmap}");
@@ -35,8 +35,8 @@ fn fine(setup: &Setup) -> Report {
 }
 
 #[test]
-fn accesses_and_progress_are_those_of_the_program() {
-    let report = fine(&Setup::new("sequential:1048576:2"));
+fn accesses_and_progress_match_the_program() {
+    let report = expect_success(&Setup::new("sequential:1048576:2"));
     assert_eq!(report.totals.tasks, 2);
     assert_eq!(report.totals.accesses, 2 * 256 * 512);
     assert_eq!(report.totals.progress, 2 * 256);
@@ -46,7 +46,7 @@ fn accesses_and_progress_are_those_of_the_program() {
 #[test]
 fn unchecked_programs_make_the_same_accesses() {
     for name in ["zipf:1048576:2", "fork-storm:1048576:2", "map-storm:1048576:1"] {
-        let checked = fine(&Setup::new(name)).totals;
+        let checked = expect_success(&Setup::new(name)).totals;
         let totals = run(&Setup { check: false, ..Setup::new(name) }).totals;
         assert_eq!((totals.accesses, totals.progress), (checked.accesses, checked.progress), "{name}");
         assert_eq!(totals.checked, 0);
@@ -56,14 +56,14 @@ fn unchecked_programs_make_the_same_accesses() {
 #[test]
 fn every_built_in_program_reads_what_it_wrote() {
     for &(name, _) in builtin::LIST {
-        fine(&Setup::new(&format!("{name}:1048576:3")));
+        expect_success(&Setup::new(&format!("{name}:1048576:3")));
     }
 }
 
 #[test]
 fn every_application_reads_what_it_wrote() {
     for &(name, _) in apps::LIST {
-        fine(&Setup::new(&format!("{name}:2097152:3")));
+        expect_success(&Setup::new(&format!("{name}:2097152:3")));
     }
 }
 
@@ -71,21 +71,23 @@ fn every_application_reads_what_it_wrote() {
 fn programs_larger_than_memory_read_what_they_wrote() {
     for name in ["uniform", "zipf-file", "shared-writers", "read-stream", "fork-write"] {
         let setup = Setup { memory: 4 << 20, ..Setup::new(&format!("{name}:5242880:3")) };
-        let report = fine(&setup);
+        let report = expect_success(&setup);
         assert!(report.stats["pgsteal_kswapd"] + report.stats["pgsteal_direct"] > 0, "{name}");
     }
     let setup = Setup { memory: 4 << 20, cpus: 2, ..Setup::new("lru-file-mmap-read:12582912") };
-    assert_eq!(fine(&setup).totals.tasks, 3);
+    assert_eq!(expect_success(&setup).totals.tasks, 3);
 }
 
-/// A group holds the processes that it is to hold, and no more memory than it may.
+/// A group has the right processes, and does not exceed its limit.
 #[test]
 fn programs_begin_in_control_groups() {
     let group = |text: &str| text.parse().unwrap();
     let setup = |program: &str| Setup { memory: 32 << 20, ..Setup::new(program) };
-    let one =
-        fine(&Setup { groups: vec![group("web:memory.max=2097152,processes=0")], ..setup("zipf:4194304:3") });
-    let forked = fine(&Setup {
+    let one = expect_success(&Setup {
+        groups: vec![group("web:memory.max=2097152,processes=0")],
+        ..setup("zipf:4194304:3")
+    });
+    let forked = expect_success(&Setup {
         groups: vec![group("all:processes=0"), group("all/child:memory.max=1048576,processes=1-")],
         ..setup("fork-write:4194304:2")
     });
@@ -99,7 +101,7 @@ fn programs_begin_in_control_groups() {
     assert!(value(all, "pgfault") > value(child, "pgfault"), "{all:?}, {child:?}");
 }
 
-/// A trace of one process, whose threads did this.
+/// A trace of one process with these events of its threads.
 fn trace_of(threads: &[&[Event]]) -> &'static [u8] {
     let mut image = Image::default();
     let mut header = Header {
@@ -146,8 +148,8 @@ fn a_trace_reads_what_it_wrote() {
     first.push(touch(0x9000, AccessKind::Load));
     let trace = trace_of(&[&first, &second]);
     for policy in POLICIES {
-        let report = fine(&Setup { trace: Some(trace), unmap: policy, ..Setup::new("trace") });
-        // Three accesses were tried and left out.
+        let report = expect_success(&Setup { trace: Some(trace), unmap: policy, ..Setup::new("trace") });
+        // Three accesses failed and were left out.
         assert_eq!((report.totals.tasks, report.totals.accesses, report.totals.progress), (2, 183, 180));
         let [note] = &report.notes[..] else { panic!("{:?}", report.notes) };
         assert!(
@@ -160,18 +162,18 @@ fn a_trace_reads_what_it_wrote() {
 }
 
 #[test]
-fn the_random_program_finds_nothing() {
+fn the_random_program_passes() {
     for policy in POLICIES {
         for seed in 0..3 {
             let setup = Setup { seed, unmap: policy, memory: 8 << 20, ..Setup::new("chaos:2000000") };
-            fine(&Setup { asids: if seed == 0 { 0 } else { 6 }, ..setup });
+            expect_success(&Setup { asids: if seed == 0 { 0 } else { 6 }, ..setup });
         }
     }
 }
 
-/// Anonymous memory and files in folios of 2 MiB, mapped by one entry where that fits.
+/// Anonymous memory and files in folios of 2 MiB, mapped by one entry if possible.
 #[test]
-fn two_mebibytes_are_mapped_by_one_entry() {
+fn folios_of_two_mebibytes_are_mapped_by_one_entry() {
     let large = [
         (Knob::HugepagesEnabled2048, 2),
         (Knob::FileMaxOrder, 9),
@@ -190,7 +192,7 @@ fn two_mebibytes_are_mapped_by_one_entry() {
         for policy in [1, 3] {
             let setup =
                 Setup { unmap: policy, memory: 48 << 20, knobs: large.to_vec(), ..Setup::new(program) };
-            let report = fine(&setup);
+            let report = expect_success(&setup);
             anonymous += report.stats["thp_fault_alloc"];
             files += report.stats["thp_file_mapped"];
         }
@@ -202,17 +204,21 @@ fn two_mebibytes_are_mapped_by_one_entry() {
 fn every_scenario_passes() {
     for (i, &(name, _)) in (0..).zip(scenarios::LIST) {
         for policy in [FlushPolicy::Lazy.value(), i % POLICIES.end] {
-            fine(&Setup { unmap: policy, memory: 4 << 20, ..Setup::new(&format!("scenario:{name}")) });
+            expect_success(&Setup {
+                unmap: policy,
+                memory: 4 << 20,
+                ..Setup::new(&format!("scenario:{name}"))
+            });
         }
     }
 }
 
 #[test]
-fn flushes_that_are_left_out_are_found() {
+fn omitted_flushes_are_found() {
     for (name, policy) in
         [("write-fault", 3), ("pwrite", 3), ("fork-writers", 3), ("free", 3), ("reclaim", 3)]
     {
-        let setup = Setup { deaf: true, unmap: policy, ..Setup::new(&format!("scenario:{name}")) };
+        let setup = Setup { ignore_flushes: true, unmap: policy, ..Setup::new(&format!("scenario:{name}")) };
         let report = run(&setup);
         assert!(report.totals.violations > 0, "{name}");
         assert!(report.violations[0].contains("expected"), "{:?}", report.violations);
@@ -220,19 +226,19 @@ fn flushes_that_are_left_out_are_found() {
 }
 
 #[test]
-fn a_process_that_is_chosen_to_die_ends_the_run_with_its_signal() {
+fn an_oom_kill_ends_the_run_with_a_signal() {
     let setup = Setup { memory: 4 << 20, swap: 0, ..Setup::new("sequential:8388608:3") };
     let report = run(&setup);
     assert_eq!(report.violations, [] as [String; 0]);
     assert!(unexpected(&report).iter().any(|signal| signal.contains("SIGKILL")), "{:?}", report.signals);
 }
 
-/// One setup, by default a small one; another for who looks closer:
-/// `PROGRAM=scenario:mremap SEEDS=100 POLICY=3 cargo test --test programs -- --show-output a_setup`.
+/// A setup from the environment, by default a small one: `PROGRAM=scenario:mremap SEEDS=100 POLICY=3 cargo
+/// test --test programs -- --show-output setup_from`.
 #[test]
-fn a_setup_of_the_environments_choice_is_fine() {
+fn setup_from_the_environment_passes() {
     let number = |name: &str, default: u64| {
-        std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
+        std::env::var(name).ok().map_or(default, |text| text.parse().expect("the variable must be a number"))
     };
     let program = std::env::var("PROGRAM").unwrap_or_else(|_| "chaos:1000000".into());
     for seed in number("SEED", 0)..number("SEED", 0) + number("SEEDS", 1) {
@@ -241,11 +247,11 @@ fn a_setup_of_the_environments_choice_is_fine() {
             cpus: number("CPUS", 4) as usize,
             memory: number("MEMORY", 8 << 20),
             unmap: number("POLICY", 3),
-            deaf: number("DEAF", 0) != 0,
+            ignore_flushes: number("DEAF", 0) != 0,
             ..Setup::new(&program)
         };
-        // With CPUs that do not flush, what is found is shown and not judged.
-        let report = if setup.deaf { run(&setup) } else { fine(&setup) };
+        // With CPUs that ignore flushes, violations are printed but not checked.
+        let report = if setup.ignore_flushes { run(&setup) } else { expect_success(&setup) };
         println!("seed {seed}: {:?}", report.totals);
     }
 }

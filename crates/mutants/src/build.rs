@@ -1,9 +1,9 @@
-//! One build for all mutants: a copy of the project under `target/mutants`, from which what does not compile is taken
-//! out.
+//! One build for all mutants: a copy of the project under `target/mutants`, without the mutants that do not
+//! compile.
 
 use crate::list::Mutant;
-use crate::places::Form;
-use crate::write::{Written, write};
+use crate::sites::Form;
+use crate::write::{Generated, write};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,25 +13,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// An error of the compiler.
-struct Refusal {
+struct CompileError {
     file: String,
-    /// Bytes of the file.
+    /// Position in the file, in bytes.
     at: Range<usize>,
-    /// With all that the error speaks of.
+    /// The range of everything that the error mentions.
     around: Range<usize>,
     text: String,
 }
 
-/// Where everything lies.
-pub struct Place {
+/// The directories of a run.
+pub struct Workspace {
     /// The project.
     pub root: PathBuf,
-    /// What this program writes.
+    /// This program's output.
     pub work: PathBuf,
 }
 
-impl Place {
-    /// The copy.
+impl Workspace {
+    /// The copy of the project.
     pub fn tree(&self) -> PathBuf {
         self.work.join("tree")
     }
@@ -39,15 +39,16 @@ impl Place {
     fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new("cargo");
         command.current_dir(self.tree()).args(args).env("CARGO_TARGET_DIR", self.work.join("build"));
-        // Branches of mutants are full of what the compiler warns of, or denies.
+        // Branches of mutants often violate lints, which must not fail the build.
         command.env("RUSTFLAGS", "--cap-lints=allow").stdin(Stdio::null());
         command
     }
 
-    /// Copy the project as it stands, but for what is written anew: cargo looks at times.
+    /// Copy the project's current files, except for those that `compile` generates: cargo compares
+    /// modification times.
     pub fn copy(&self, mutants: &[Mutant]) -> Result<()> {
-        let mut written: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.file.as_str()).collect();
-        written.insert("crates/mm/src/lib.rs");
+        let mut generated: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.file.as_str()).collect();
+        generated.insert("crates/mm/src/lib.rs");
         let output = Command::new("git")
             .current_dir(&self.root)
             .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -56,65 +57,65 @@ impl Place {
         ensure!(output.status.success(), "`git ls-files` fails");
         for file in String::from_utf8(output.stdout)?.lines() {
             let from = self.root.join(file);
-            if from.exists() && !written.contains(file) {
-                put(&self.tree().join(file), &fs::read(&from)?)?;
+            if from.exists() && !generated.contains(file) {
+                write_if_changed(&self.tree().join(file), &fs::read(&from)?)?;
             }
         }
         Ok(())
     }
 
-    /// Write the mutants whose numbers are not in `left_out` into the copy, and take out what does not compile until
-    /// the rest does.
-    pub fn compile(&self, mutants: &[Mutant], left_out: &mut BTreeSet<u32>) -> Result<()> {
+    /// Write the mutants whose numbers are not in `excluded` into the copy, and exclude those that do not
+    /// compile until the rest does.
+    pub fn compile(&self, mutants: &[Mutant], excluded: &mut BTreeSet<u32>) -> Result<()> {
         let source = self.tree().join("crates/mm/src");
-        put(&source.join("mutant.rs"), include_bytes!("mutant.rs"))?;
+        write_if_changed(&source.join("mutant.rs"), include_bytes!("mutant.rs"))?;
         let lib = fs::read_to_string(self.root.join("crates/mm/src/lib.rs"))?;
         let lib = lib.replacen(
             "\npub mod alloc;\n",
-            "\n/// Which mutant is on.\npub mod mutant;\npub mod alloc;\n",
+            "\n/// The active mutant.\npub mod mutant;\npub mod alloc;\n",
             1,
         );
-        ensure!(lib.contains("pub mod mutant;"), "lib.rs has another form than expected");
-        put(&source.join("lib.rs"), lib.as_bytes())?;
+        ensure!(lib.contains("pub mod mutant;"), "crates/mm/src/lib.rs must contain `pub mod alloc;`");
+        write_if_changed(&source.join("lib.rs"), lib.as_bytes())?;
         loop {
-            let written = self.write_all(mutants, left_out)?;
+            let generated = self.write_all(mutants, excluded)?;
             let errors = self.check()?;
             if errors.is_empty() {
                 return Ok(());
             }
-            let before = left_out.len();
+            let before = excluded.len();
             for error in &errors {
-                if let Some(written) = written.get(&error.file) {
-                    left_out.extend(written.to_blame(&error.at, &error.around));
+                if let Some(generated) = generated.get(&error.file) {
+                    excluded.extend(generated.culprits(&error.at, &error.around));
                 }
             }
-            eprintln!("{} errors, {} mutants that do not compile", errors.len(), left_out.len());
-            if left_out.len() == before {
-                bail!("errors that no mutant is to blame for: {}", errors[0].text);
+            eprintln!("{} errors, {} mutants that do not compile", errors.len(), excluded.len());
+            if excluded.len() == before {
+                bail!("errors that no mutant causes: {}", errors[0].text);
             }
         }
     }
 
-    fn write_all(&self, mutants: &[Mutant], left_out: &BTreeSet<u32>) -> Result<BTreeMap<String, Written>> {
+    fn write_all(&self, mutants: &[Mutant], excluded: &BTreeSet<u32>) -> Result<BTreeMap<String, Generated>> {
         let mut files: BTreeMap<&str, Vec<(u32, &Form, &str)>> = BTreeMap::new();
         for (number, mutant) in (1..).zip(mutants) {
             let of_file = files.entry(&mutant.file).or_default();
-            if let (Some(place), false) = (&mutant.place, left_out.contains(&number)) {
-                of_file.push((number, &place.form, &mutant.replacement));
+            if let (Some(site), false) = (&mutant.site, excluded.contains(&number)) {
+                of_file.push((number, &site.form, &mutant.replacement));
             }
         }
         let mut all = BTreeMap::new();
         for (file, mutants) in files {
             let text = fs::read_to_string(self.root.join(file))?;
-            let written = write(&text, &mutants);
-            put(&self.tree().join(file), written.text.as_bytes())?;
-            all.insert(file.to_owned(), written);
+            let generated = write(&text, &mutants);
+            write_if_changed(&self.tree().join(file), generated.text.as_bytes())?;
+            all.insert(file.to_owned(), generated);
         }
         Ok(all)
     }
 
-    /// What the compiler says.
-    fn check(&self) -> Result<Vec<Refusal>> {
+    /// The errors of the compiler.
+    fn check(&self) -> Result<Vec<CompileError>> {
         let args = ["check", "-p", "mm", "--lib", "--features", crate::FEATURES, "--message-format=json"];
         let output = self.cargo(&args).stderr(Stdio::null()).output()?;
         let mut errors = Vec::new();
@@ -132,7 +133,7 @@ impl Place {
             for span in spans.iter().filter(|span| span["is_primary"] == true) {
                 let of_file = spans.iter().filter(|other| other["file_name"] == span["file_name"]).map(bytes);
                 let around = of_file.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
-                errors.push(Refusal {
+                errors.push(CompileError {
                     file: span["file_name"].as_str().unwrap_or("").to_owned(),
                     at: bytes(span),
                     around: around.unwrap_or_default(),
@@ -144,7 +145,7 @@ impl Place {
         Ok(errors)
     }
 
-    /// Build a package's tests; returns the program.
+    /// Build a package's tests; returns the test program.
     pub fn build_tests(&self, args: &[&str]) -> Result<PathBuf> {
         let args = [&["test", "--no-run", "--message-format=json"], args].concat();
         let output = self.cargo(&args).stderr(Stdio::inherit()).output()?;
@@ -159,11 +160,11 @@ impl Place {
     }
 }
 
-/// Write a file, unless it says so already.
-fn put(path: &Path, content: &[u8]) -> Result<()> {
+/// Write a file, unless it has this content.
+fn write_if_changed(path: &Path, content: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|old| old == content) {
         return Ok(());
     }
-    fs::create_dir_all(path.parent().expect("a file lies in a directory"))?;
+    fs::create_dir_all(path.parent().expect("a file must be in a directory"))?;
     fs::write(path, content).with_context(|| path.display().to_string())
 }

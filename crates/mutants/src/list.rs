@@ -1,6 +1,6 @@
-//! What there is to break: the list of cargo-mutants, and what it does not make.
+//! The list of mutants: those of cargo-mutants, and those that it does not generate.
 
-use crate::places::{Genre, Place, Source};
+use crate::sites::{Genre, Site, Source};
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -10,18 +10,18 @@ use std::process::Command;
 /// A change of the code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mutant {
-    /// What makes it the same mutant when lines have moved: file, function, change, and the how many-th such.
+    /// Identifies the mutant when lines move: file, function, change, and a number if there are several.
     pub key: String,
     /// The file, from the project's directory.
     pub file: String,
-    /// Where it was seen.
+    /// The line when it was generated.
     pub line: usize,
-    /// Is it on the list of cargo-mutants?
+    /// Whether cargo-mutants generates it.
     pub listed: bool,
-    /// How to make it.
+    /// How to apply it.
     #[serde(skip)]
-    pub place: Option<Place>,
-    /// What comes there.
+    pub site: Option<Site>,
+    /// The replacement text.
     #[serde(skip)]
     pub replacement: String,
 }
@@ -53,13 +53,13 @@ struct Position {
     column: usize,
 }
 
-/// Files whose functions are checks themselves, or measure: breaking them says nothing of what they check.
+/// Files whose functions are checks themselves, or measurements: mutants there do not test the tests.
 const CHECKS: [&str; 3] = ["check.rs", "validate.rs", "costs.rs"];
 
-/// All mutants of some rooms, by file and place.
+/// All mutants of some rooms, by file and position.
 pub fn list(root: &Path, rooms: &[String]) -> Result<Vec<Mutant>> {
     let mut listed: BTreeMap<String, Vec<Listed>> = BTreeMap::new();
-    for mutant in ask_cargo_mutants(root, rooms)? {
+    for mutant in run_cargo_mutants(root, rooms)? {
         if !CHECKS.iter().any(|name| mutant.file.ends_with(name)) {
             listed.entry(mutant.file.clone()).or_default().push(mutant);
         }
@@ -67,30 +67,30 @@ pub fn list(root: &Path, rooms: &[String]) -> Result<Vec<Mutant>> {
     let mut all = Vec::new();
     for (file, listed) in listed {
         let source = Source::read(root, &file)?;
-        let places: HashMap<_, _> = source.places.iter().map(|place| (place.key(), place)).collect();
-        let mut of_file = Vec::new();
+        let sites: HashMap<_, _> = source.sites.iter().map(|site| (site.key(), site)).collect();
+        let mut file_mutants = Vec::new();
         for mutant in listed {
             let at = (mutant.span.start.line, mutant.span.start.column - 1);
             // "file:line:column: what"
             let what = mutant.name.splitn(4, ':').last().unwrap_or("").trim().to_owned();
-            of_file.push(Mutant {
+            file_mutants.push(Mutant {
                 key: format!("{file}: {what}"),
                 file: file.clone(),
                 line: at.0,
                 listed: true,
-                place: places.get(&(mutant.genre, at)).map(|&place| place.clone()),
+                site: sites.get(&(mutant.genre, at)).map(|&site| site.clone()),
                 replacement: mutant.replacement,
             });
         }
-        of_file.extend(source.own.iter().map(|(place, what, with)| Mutant {
+        file_mutants.extend(source.ours.iter().map(|(site, what, replacement)| Mutant {
             key: format!("{file}: {what}"),
             file: file.clone(),
-            line: place.at.0,
+            line: site.at.0,
             listed: false,
-            place: Some(place.clone()),
-            replacement: with.clone(),
+            site: Some(site.clone()),
+            replacement: replacement.clone(),
         }));
-        all.extend(of_file);
+        all.extend(file_mutants);
     }
     let mut seen: HashMap<String, usize> = HashMap::new();
     for mutant in &mut all {
@@ -103,7 +103,7 @@ pub fn list(root: &Path, rooms: &[String]) -> Result<Vec<Mutant>> {
     Ok(all)
 }
 
-fn ask_cargo_mutants(root: &Path, rooms: &[String]) -> Result<Vec<Listed>> {
+fn run_cargo_mutants(root: &Path, rooms: &[String]) -> Result<Vec<Listed>> {
     let mut command = Command::new("cargo");
     command.current_dir(root).args(["mutants", "--list", "--json", "--no-config", "-p", "mm"]);
     for room in rooms {

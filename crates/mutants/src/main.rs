@@ -1,21 +1,21 @@
 //! `cargo xtask mutants`: which changes of the memory manager does no test notice?
 //!
-//! A build and a test run for each mutant would take weeks. So all are written into one copy of the sources, each in a
-//! branch that is taken when an environment variable has its number; what does not compile is taken out; a first run of
-//! each test tells which mutants it reaches; then each mutant runs against the tests that reach it, the fastest first,
-//! until one fails. Results are written as they come: stopped and started again, the program goes on where it was.
-//! docs/mutants.md has the results.
+//! A build and a test run for each mutant would take weeks. So all mutants are written into one copy of the
+//! sources, each in a branch that is taken if an environment variable has its number. Mutants that do not
+//! compile are removed. A first run of each test records which mutants it reaches. Then each mutant runs
+//! against the tests that reach it, the fastest first, until one fails. Results are written immediately, so a
+//! restarted run continues where the last one stopped. docs/mutants.md has the results.
 #![forbid(unsafe_code)]
 
 mod build;
 mod list;
-mod places;
 mod results;
+mod sites;
 mod suite;
 mod write;
 
 use anyhow::{Context as _, Result};
-use build::Place;
+use build::Workspace;
 use clap::Parser;
 use list::Mutant;
 use results::Results;
@@ -23,35 +23,34 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use suite::{Outcome, Suite};
 
-/// The form of the memory manager that is tested.
+/// The configuration of the memory manager that is tested.
 const FEATURES: &str = "one-thread,published-faults";
 /// The memory manager's own tests, and those of the simulated machine.
 const SUITES: [&str; 2] = ["mm", "simulator"];
 
-/// Break the memory manager one line at a time, and see which tests notice.
+/// Change the memory manager one line at a time, and see which tests notice.
 #[derive(Parser)]
 #[command(name = "cargo xtask mutants")]
 struct Options {
-    /// Parts of crates/mm/src to break.
+    /// Parts of crates/mm/src to change.
     #[arg(long, value_delimiter = ',', default_value = "rmap,space,reclaim,cache,swap,lru")]
     rooms: Vec<String>,
-    /// Run the tests that reach a mutant for not much longer than so many seconds; `--again` takes those up that
-    /// survived.
+    /// Run the tests that reach a mutant for about this many seconds; `--again` continues with the survivors.
     #[arg(long, value_name = "SECONDS", default_value_t = 1000.0)]
     budget: f64,
-    /// Run survivors against the tests of the simulated machine, too, each for so many seconds at most.
+    /// Also run survivors against the tests of the simulated machine, each for at most this many seconds.
     #[arg(long, value_name = "SECONDS")]
     simulator: Option<f64>,
     /// Only tests of the simulated machine whose names contain one of these.
     #[arg(long, value_delimiter = ',')]
     filter: Vec<String>,
-    /// Only what is not on the list of cargo-mutants, or only what is.
+    /// Only mutants that cargo-mutants does not generate, or only those that it does.
     #[arg(long, value_enum)]
     only: Option<Only>,
-    /// Run only those that survived, again: tests were added, or more time is given.
+    /// Run only survivors again, after tests were added or with more time.
     #[arg(long)]
     again: bool,
-    /// Say what is known, and run nothing.
+    /// Print the results so far, and run nothing.
     #[arg(long)]
     report: bool,
 }
@@ -66,52 +65,57 @@ fn main() -> Result<()> {
     let options = Options::parse();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let place = Place { work: target.join("mutants"), root };
-    std::fs::create_dir_all(&place.work)?;
-    let mutants = list::list(&place.root, &options.rooms)?;
-    let mut results = Results::open(&place.work.join("results.jsonl"))?;
-    let mut refused = refused(&place, &mutants)?;
+    let workspace = Workspace { work: target.join("mutants"), root };
+    std::fs::create_dir_all(&workspace.work)?;
+    let mutants = list::list(&workspace.root, &options.rooms)?;
+    let mut results = Results::open(&workspace.work.join("results.jsonl"))?;
+    let mut uncompilable = uncompilable(&workspace, &mutants)?;
     if !options.report {
-        place.copy(&mutants)?;
-        place.compile(&mutants, &mut refused)?;
+        workspace.copy(&mutants)?;
+        workspace.compile(&mutants, &mut uncompilable)?;
         let keys: Vec<&str> =
-            refused.iter().map(|&number| mutants[number as usize - 1].key.as_str()).collect();
-        std::fs::write(refused_file(&place), serde_json::to_string(&keys)?)?;
+            uncompilable.iter().map(|&number| mutants[number as usize - 1].key.as_str()).collect();
+        std::fs::write(uncompilable_file(&workspace), serde_json::to_string(&keys)?)?;
     }
-    // In an order in which a part tells of the whole.
+    // In an order in which any prefix is a random sample.
     let mut order: Vec<(u32, &Mutant)> =
-        (1..).zip(&mutants).filter(|(number, _)| !refused.contains(number)).collect();
+        (1..).zip(&mutants).filter(|(number, _)| !uncompilable.contains(number)).collect();
     if !options.report {
         order.sort_by_key(|(number, mutant)| (!mutant.listed, number.wrapping_mul(0x9e37_79b1)));
         if let Some(only) = options.only {
             order.retain(|(_, mutant)| mutant.listed == (only == Only::Listed));
         }
-        run_own(&place, &order, &mut results, &options)?;
+        run_own(&workspace, &order, &mut results, &options)?;
         if let Some(budget) = options.simulator {
-            run_simulator(&place, &order, &mut results, &options, budget)?;
+            run_simulator(&workspace, &order, &mut results, &options, budget)?;
         }
     }
     let compiled: Vec<&Mutant> =
-        (1..).zip(&mutants).filter(|(n, _)| !refused.contains(n)).map(|(_, m)| m).collect();
-    print!("{}", results.show(&compiled, refused.len()));
+        (1..).zip(&mutants).filter(|(n, _)| !uncompilable.contains(n)).map(|(_, m)| m).collect();
+    print!("{}", results.show(&compiled, uncompilable.len()));
     Ok(())
 }
 
-fn refused_file(place: &Place) -> PathBuf {
-    place.work.join("refused.json")
+fn uncompilable_file(workspace: &Workspace) -> PathBuf {
+    workspace.work.join("refused.json")
 }
 
-/// What did not compile last time, and what cannot be made.
-fn refused(place: &Place, mutants: &[Mutant]) -> Result<BTreeSet<u32>> {
-    let known: BTreeSet<String> = match std::fs::read(refused_file(place)) {
+/// Mutants that did not compile last time, and those that cannot be generated.
+fn uncompilable(workspace: &Workspace, mutants: &[Mutant]) -> Result<BTreeSet<u32>> {
+    let known: BTreeSet<String> = match std::fs::read(uncompilable_file(workspace)) {
         Ok(text) => serde_json::from_slice(&text).context("refused.json")?,
         Err(_) => BTreeSet::new(),
     };
-    let unmade = |mutant: &Mutant| mutant.place.is_none() || known.contains(&mutant.key);
-    Ok((1..).zip(mutants).filter(|(_, mutant)| unmade(mutant)).map(|(number, _)| number).collect())
+    let excluded = |mutant: &Mutant| mutant.site.is_none() || known.contains(&mutant.key);
+    Ok((1..).zip(mutants).filter(|(_, mutant)| excluded(mutant)).map(|(number, _)| number).collect())
 }
 
-fn run_own(place: &Place, order: &[(u32, &Mutant)], results: &mut Results, options: &Options) -> Result<()> {
+fn run_own(
+    workspace: &Workspace,
+    order: &[(u32, &Mutant)],
+    results: &mut Results,
+    options: &Options,
+) -> Result<()> {
     let open = |results: &Results, mutant: &Mutant| match results.of(SUITES[0], mutant) {
         Some(Outcome::Survived(..)) => options.again && !results.is_caught(mutant),
         Some(_) => false,
@@ -121,13 +125,13 @@ fn run_own(place: &Place, order: &[(u32, &Mutant)], results: &mut Results, optio
     if todo.is_empty() {
         return Ok(());
     }
-    let program = place.build_tests(&["-p", "mm", "--lib", "--features", FEATURES])?;
-    let suite = Suite::record(program, place.tree().join("crates/mm"), &place.work, &[], 300.0)?;
+    let program = workspace.build_tests(&["-p", "mm", "--lib", "--features", FEATURES])?;
+    let suite = Suite::record(program, workspace.tree().join("crates/mm"), &workspace.work, &[], 300.0)?;
     run(SUITES[0], &suite, &todo, results, options.budget)
 }
 
 fn run_simulator(
-    place: &Place,
+    workspace: &Workspace,
     order: &[(u32, &Mutant)],
     results: &mut Results,
     options: &Options,
@@ -141,9 +145,9 @@ fn run_simulator(
     if todo.is_empty() {
         return Ok(());
     }
-    let program = place.build_tests(&["-p", "machine-sim", "--test", "all"])?;
-    let directory = place.tree().join("crates/machine-sim");
-    let suite = Suite::record(program, directory, &place.work, &options.filter, budget)?;
+    let program = workspace.build_tests(&["-p", "machine-sim", "--test", "all"])?;
+    let directory = workspace.tree().join("crates/machine-sim");
+    let suite = Suite::record(program, directory, &workspace.work, &options.filter, budget)?;
     run(SUITES[1], &suite, &todo, results, budget)
 }
 
@@ -155,7 +159,7 @@ fn run(
     budget: f64,
 ) -> Result<()> {
     for (done, (number, mutant)) in todo.iter().enumerate() {
-        let outcome = suite.judge(*number, budget)?;
+        let outcome = suite.test(*number, budget)?;
         if matches!(outcome, Outcome::Survived(..)) {
             println!("{outcome:?} line {}, {}", mutant.line, mutant.key);
         }

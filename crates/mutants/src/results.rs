@@ -1,4 +1,4 @@
-//! What is known of each mutant, in a file that grows as it becomes known.
+//! The results of all mutants, in a file that grows with each.
 
 use crate::list::Mutant;
 use crate::suite::Outcome;
@@ -25,28 +25,28 @@ pub struct Results {
 }
 
 impl Results {
-    /// What the file says, and more to come.
+    /// Read the results in a file, and append to it.
     pub fn open(path: &Path) -> Result<Results> {
         let text = fs::read_to_string(path).unwrap_or_default();
         let mut known = BTreeMap::new();
-        // A line that was being written when the program was stopped is none.
+        // Skip a line that is incomplete because the program was stopped.
         for line in text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
             known.insert((line.suite, line.key), line.outcome);
         }
         Ok(Results { known, file: OpenOptions::new().create(true).append(true).open(path)? })
     }
 
-    /// What a suite says of a mutant.
+    /// A suite's outcome for a mutant.
     pub fn of(&self, suite: &str, mutant: &Mutant) -> Option<&Outcome> {
         self.known.get(&(suite.to_owned(), mutant.key.clone()))
     }
 
-    /// Does any suite catch it?
+    /// Whether any suite catches it.
     pub fn is_caught(&self, mutant: &Mutant) -> bool {
         crate::SUITES.iter().any(|suite| self.of(suite, mutant).is_some_and(is_caught))
     }
 
-    /// Write an outcome down.
+    /// Append an outcome to the file.
     pub fn add(&mut self, suite: &str, mutant: &Mutant, outcome: Outcome) -> Result<()> {
         let place = format!("{}:{}", mutant.file, mutant.line);
         let (suite, key) = (suite.to_owned(), mutant.key.clone());
@@ -56,10 +56,10 @@ impl Results {
         Ok(())
     }
 
-    /// A table by room, and below it what has survived.
-    pub fn show(&self, compiled: &[&Mutant], refused: usize) -> String {
+    /// A table by room, followed by the survivors.
+    pub fn show(&self, compiled: &[&Mutant], uncompilable: usize) -> String {
         let mut rooms: BTreeMap<&str, [usize; 7]> = BTreeMap::new();
-        let mut left = String::new();
+        let mut survivors = String::new();
         for mutant in compiled {
             let outcomes = crate::SUITES.map(|suite| self.of(suite, mutant));
             let survived = |outcome: Option<&Outcome>| matches!(outcome, Some(Outcome::Survived(..)));
@@ -77,7 +77,7 @@ impl Results {
                 let tried = if survived(outcomes[1]) { "" } else { " (not tried in the simulator)" };
                 let reach = if unreached { " (not reached)" } else { "" };
                 let line = format!("line {}, {}{reach}{tried}\n", mutant.line, mutant.key);
-                left.push_str(&line);
+                survivors.push_str(&line);
             }
         }
         let mut table = String::from(
@@ -88,7 +88,7 @@ impl Results {
             let counts = counts.map(|count| count.to_string()).join(" | ");
             table.push_str(&format!("| {} | {counts} |\n", room.trim_start_matches("~ ")));
         }
-        format!("{table}\n{refused} do not compile.\n\n{left}")
+        format!("{table}\n{uncompilable} do not compile.\n\n{survivors}")
     }
 }
 

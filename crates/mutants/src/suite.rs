@@ -1,4 +1,4 @@
-//! A test program: which test reaches which mutant, and what the tests that reach a mutant say of it.
+//! A test program: which of its tests reach which mutant, and whether they catch it.
 
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Tests that run together before anybody looks whether one failed: for at most so many seconds, in turn.
+/// Limits in seconds for the tests that run together in one process: first few and fast ones, then more.
 const STEPS: [f64; 4] = [0.05, 0.4, 2.0, f64::INFINITY];
-/// Memory that a test may have, in KiB: a mutant may ask for more and more.
+/// Memory limit of a test, in KiB: a mutant may allocate without end.
 const MEMORY: u64 = 8 << 20;
 
 /// A test.
@@ -21,14 +21,15 @@ pub struct Test {
     reaches: BTreeSet<u32>,
 }
 
-/// How a mutant ended.
+/// The result of a mutant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// A test failed.
     Caught(String),
-    /// A test did not end.
+    /// A test did not end in time.
     Hung,
-    /// All tests that reach it passed: so many, and so many were left out for want of time.
+    /// All tests that reach it passed. The numbers are tests that ran, and tests that were skipped to save
+    /// time.
     Survived(usize, usize),
 }
 
@@ -41,14 +42,15 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Run each test of a program whose name contains one of `filters` (all, if there are none), which take `directory`
-    /// for their package's, and see what it reaches. Those that take longer than `longest` seconds are left out.
+    /// Run each test of a program whose name contains one of `filters` (all, if there are none), in
+    /// `directory`, and record which mutants it reaches. Tests that take longer than `limit` seconds are
+    /// skipped.
     pub fn record(
         program: PathBuf,
         directory: PathBuf,
         work: &Path,
         filters: &[String],
-        longest: f64,
+        limit: f64,
     ) -> Result<Suite> {
         let mut suite = Suite { program, directory, work: work.to_owned(), tests: Vec::new() };
         let listed = suite.command().args(["--list", "--format", "terse"]).output()?;
@@ -58,7 +60,7 @@ impl Suite {
         let wanted =
             |name: &&str| filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()));
         for name in names.filter(wanted) {
-            if let Some(test) = suite.record_one(name, longest)? {
+            if let Some(test) = suite.record_one(name, limit)? {
                 suite.tests.push(test);
             }
         }
@@ -71,7 +73,7 @@ impl Suite {
     }
 
     fn command(&self) -> Command {
-        // Not from std: a limit of memory.
+        // The shell sets a memory limit, which std cannot.
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"")).arg(&self.program);
         command.current_dir(&self.directory).env("PROPTEST_RNG_SEED", "1").env("RUST_BACKTRACE", "0");
@@ -79,19 +81,19 @@ impl Suite {
         command
     }
 
-    fn record_one(&self, name: &str, longest: f64) -> Result<Option<Test>> {
+    fn record_one(&self, name: &str, limit: f64) -> Result<Option<Test>> {
         let reached = self.work.join("reached");
         let _ = fs::remove_file(&reached);
         let mut command = self.command();
         command.args(["--exact", "--test-threads=1", name]).stdout(Stdio::null());
         command.env("MUTANT", "record").env("MUTANT_REACHED", &reached);
         let begin = Instant::now();
-        let Some(passed) = wait(&mut command, Duration::from_secs_f64(longest))? else {
-            eprintln!("{name} takes too long");
+        let Some(passed) = wait(&mut command, Duration::from_secs_f64(limit))? else {
+            eprintln!("{name} takes too long and is skipped");
             return Ok(None);
         };
         if !passed {
-            eprintln!("{name} fails as it is");
+            eprintln!("{name} fails without a mutant and is skipped");
             return Ok(None);
         }
         let seconds = begin.elapsed().as_secs_f64();
@@ -100,16 +102,15 @@ impl Suite {
         Ok(Some(Test { name: name.to_owned(), seconds, reaches }))
     }
 
-    /// Run the tests that reach a mutant, the fastest first, until one fails, for not much longer than `budget`
-    /// seconds.
-    pub fn judge(&self, number: u32, budget: f64) -> Result<Outcome> {
+    /// Run the tests that reach a mutant, the fastest first, until one fails, for about `budget` seconds.
+    pub fn test(&self, number: u32, budget: f64) -> Result<Outcome> {
         let mut reaching = self.tests.iter().filter(|test| test.reaches.contains(&number)).peekable();
         let (mut spent, mut passed) = (0.0, 0);
         for step in STEPS {
             let (mut names, mut seconds) = (Vec::new(), 0.0);
             while let Some(test) = reaching.next_if(|test| names.is_empty() || seconds + test.seconds < step)
             {
-                // All that is left is run in parts, too, if time is short.
+                // The last, unlimited step stops at the budget, too.
                 if !names.is_empty() && spent + seconds + test.seconds > budget {
                     break;
                 }
@@ -144,7 +145,7 @@ impl Suite {
                 let text = String::from_utf8_lossy(&fs::read(&out)?).into_owned();
                 let failed =
                     text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
-                // One that ends the whole program is the last that began.
+                // A test that ended the process is the last that was started.
                 let last =
                     || text.lines().rev().find_map(|line| line.strip_prefix("test ")?.split(" ... ").next());
                 let name = failed.or_else(last).unwrap_or("");
@@ -154,7 +155,7 @@ impl Suite {
     }
 }
 
-/// Has it ended well? `None`: it was stopped when its time was up.
+/// Returns whether the command succeeded, or `None` if it was killed after `limit`.
 fn wait(command: &mut Command, limit: Duration) -> Result<Option<bool>> {
     let mut child = command.spawn().context("cannot run the tests")?;
     let end = Instant::now() + limit;

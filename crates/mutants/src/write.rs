@@ -1,30 +1,30 @@
-//! Writing mutants into a file, each in a branch that is taken when it is on.
+//! Writes mutants into a file, each in a branch that is taken if it is active.
 
-use crate::places::Form;
+use crate::sites::Form;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What was written for a mutant.
+/// The generated text of a mutant.
 struct Span {
     number: u32,
     branch: Range<usize>,
-    /// All for its place.
+    /// The whole text of its site.
     whole: Range<usize>,
 }
 
-/// What stands where in the file that was written.
+/// A generated file and where its mutants are.
 #[derive(Default)]
-pub struct Written {
-    /// The new text.
+pub struct Generated {
+    /// The text.
     pub text: String,
     spans: Vec<Span>,
 }
 
-impl Written {
-    /// Mutants to blame for an error at these bytes: those whose branch it is in, else those of the innermost place
-    /// around it, else all in what the error speaks of.
-    pub fn to_blame(&self, error: &Range<usize>, around: &Range<usize>) -> Vec<u32> {
+impl Generated {
+    /// The mutants that may cause an error at these bytes: those whose branch contains it, else those of the
+    /// innermost site that contains it, else all in the range that the error mentions.
+    pub fn culprits(&self, error: &Range<usize>, around: &Range<usize>) -> Vec<u32> {
         let holds = |range: &Range<usize>| range.start <= error.start && error.end <= range.end;
         let numbers = |wanted: &dyn Fn(&Span) -> bool| -> Vec<u32> {
             self.spans.iter().filter(|span| wanted(span)).map(|span| span.number).collect()
@@ -33,18 +33,18 @@ impl Written {
         if !branches.is_empty() {
             return branches;
         }
-        let around_it = self.spans.iter().filter(|span| holds(&span.whole));
-        match around_it.map(|span| span.whole.len()).min() {
-            Some(least) => numbers(&|span| holds(&span.whole) && span.whole.len() == least),
+        let enclosing = self.spans.iter().filter(|span| holds(&span.whole));
+        match enclosing.map(|span| span.whole.len()).min() {
+            Some(smallest) => numbers(&|span| holds(&span.whole) && span.whole.len() == smallest),
             None => numbers(&|span| span.whole.start < around.end && around.start < span.whole.end),
         }
     }
 }
 
-/// Kinds of edits of the same place, the outer first.
+/// Kinds of edits at the same site, the outermost first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
-    /// Put in front.
+    /// Inserted before the site.
     Insert,
     /// A statement in a branch.
     Statement,
@@ -54,36 +54,36 @@ enum Kind {
     Expression,
 }
 
-/// The mutants of a place, and what each puts there.
-type Put = Vec<(u32, String)>;
-/// In the order of the text, the outer first.
-type Edits = BTreeMap<(usize, Reverse<usize>, Kind), Put>;
+/// The mutants of a site, and the replacement text of each.
+type Replacements = Vec<(u32, String)>;
+/// In the order of the text, enclosing edits first.
+type Edits = BTreeMap<(usize, Reverse<usize>, Kind), Replacements>;
 
-/// The text with these mutants in it: number, form and replacement of each.
-pub fn write(text: &str, mutants: &[(u32, &Form, &str)]) -> Written {
+/// The text with these mutants: number, form and replacement of each.
+pub fn write(text: &str, mutants: &[(u32, &Form, &str)]) -> Generated {
     let mut edits = Edits::new();
-    for &(number, form, with) in mutants {
-        let (range, kind, with) = edit(text, form, with);
-        edits.entry((range.start, Reverse(range.end), kind)).or_default().push((number, with));
+    for &(number, form, replacement) in mutants {
+        let (range, kind, replacement) = edit(text, form, replacement);
+        edits.entry((range.start, Reverse(range.end), kind)).or_default().push((number, replacement));
     }
     let edits: Vec<_> =
-        edits.into_iter().map(|((start, end, kind), put)| (start..end.0, kind, put)).collect();
-    let mut writer = Writer { text, edits: &edits, out: Written::default() };
+        edits.into_iter().map(|((start, end, kind), branches)| (start..end.0, kind, branches)).collect();
+    let mut writer = Writer { text, edits: &edits, out: Generated::default() };
     writer.copy(0..text.len(), 0..edits.len());
     writer.out
 }
 
-fn edit(text: &str, form: &Form, with: &str) -> (Range<usize>, Kind, String) {
+fn edit(text: &str, form: &Form, replacement: &str) -> (Range<usize>, Kind, String) {
     match form {
-        Form::Return { at } => (*at..*at, Kind::Insert, format!("return {with};")),
+        Form::Return { at } => (*at..*at, Kind::Insert, format!("return {replacement};")),
         Form::Operator { whole, operator } => {
             let (left, right) = (&text[whole.start..operator.start], &text[operator.end..whole.end]);
-            (whole.clone(), Kind::Expression, format!("{left}{with}{right}"))
+            (whole.clone(), Kind::Expression, format!("{left}{replacement}{right}"))
         }
         Form::Operand { whole, operand } => {
             (whole.clone(), Kind::Expression, text[operand.clone()].to_owned())
         }
-        Form::Expression { whole } => (whole.clone(), Kind::Expression, with.to_owned()),
+        Form::Expression { whole } => (whole.clone(), Kind::Expression, replacement.to_owned()),
         Form::Arm { guard } => (guard.clone(), Kind::Guard, String::new()),
         Form::Field { value, base, name } => {
             (value.clone(), Kind::Expression, format!("({}).{name}", &text[base.clone()]))
@@ -94,12 +94,12 @@ fn edit(text: &str, form: &Form, with: &str) -> (Range<usize>, Kind, String) {
 
 struct Writer<'a> {
     text: &'a str,
-    edits: &'a [(Range<usize>, Kind, Put)],
-    out: Written,
+    edits: &'a [(Range<usize>, Kind, Replacements)],
+    out: Generated,
 }
 
 impl Writer<'_> {
-    /// Copy a part of the text, in which these edits lie.
+    /// Copy a part of the text with the edits in it.
     fn copy(&mut self, part: Range<usize>, edits: Range<usize>) {
         let (mut from, mut at) = (part.start, edits.start);
         while at < edits.end {
@@ -109,28 +109,28 @@ impl Writer<'_> {
                 other.end <= range.end && other.start >= range.start && !range.is_empty()
             });
             let next = at + 1 + inner.count();
-            self.make(at, at + 1..next);
+            self.generate(at, at + 1..next);
             from = range.end;
             at = next;
         }
         self.out.text.push_str(&self.text[from..part.end]);
     }
 
-    fn make(&mut self, at: usize, inner: Range<usize>) {
-        let (range, kind, put) = &self.edits[at];
+    fn generate(&mut self, at: usize, inner: Range<usize>) {
+        let (range, kind, branches) = &self.edits[at];
         let start = self.out.text.len();
-        let mut branches = Vec::new();
+        let mut spans = Vec::new();
         match kind {
             Kind::Insert => {
-                for (number, with) in put {
+                for (number, replacement) in branches {
                     let begin = self.out.text.len();
-                    self.out.text.push_str(&format!("if crate::mutant::on({number}) {{ {with} }} "));
-                    branches.push((*number, begin..self.out.text.len()));
+                    self.out.text.push_str(&format!("if crate::mutant::on({number}) {{ {replacement} }} "));
+                    spans.push((*number, begin..self.out.text.len()));
                 }
             }
             Kind::Statement => {
                 let numbers: Vec<String> =
-                    put.iter().map(|(number, _)| format!("!crate::mutant::on({number})")).collect();
+                    branches.iter().map(|(number, _)| format!("!crate::mutant::on({number})")).collect();
                 self.out.text.push_str(&format!("if {} {{ ", numbers.join(" && ")));
                 self.copy(range.clone(), inner);
                 self.out.text.push_str(" }");
@@ -138,7 +138,7 @@ impl Writer<'_> {
             Kind::Guard => {
                 let word = if range.is_empty() { " if " } else { "" };
                 let numbers: Vec<String> =
-                    put.iter().map(|(number, _)| format!("!crate::mutant::on({number})")).collect();
+                    branches.iter().map(|(number, _)| format!("!crate::mutant::on({number})")).collect();
                 self.out.text.push_str(&format!("{word}{}", numbers.join(" && ")));
                 if !range.is_empty() {
                     self.out.text.push_str(" && (");
@@ -148,11 +148,11 @@ impl Writer<'_> {
             }
             Kind::Expression => {
                 self.out.text.push('(');
-                for (number, with) in put {
+                for (number, replacement) in branches {
                     self.out.text.push_str(&format!("if crate::mutant::on({number}) {{ "));
                     let begin = self.out.text.len();
-                    self.out.text.push_str(with);
-                    branches.push((*number, begin..self.out.text.len()));
+                    self.out.text.push_str(replacement);
+                    spans.push((*number, begin..self.out.text.len()));
                     self.out.text.push_str(" } else ");
                 }
                 self.out.text.push_str("{ ");
@@ -161,8 +161,8 @@ impl Writer<'_> {
             }
         }
         let whole = start..self.out.text.len();
-        for (number, _) in put {
-            let branch = branches.iter().find(|branch| branch.0 == *number);
+        for (number, _) in branches {
+            let branch = spans.iter().find(|branch| branch.0 == *number);
             let branch = branch.map_or(whole.end..whole.end, |branch| branch.1.clone());
             self.out.spans.push(Span { number: *number, branch, whole: whole.clone() });
         }
@@ -174,13 +174,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_mutant_stands_in_a_branch_of_its_own() {
+    fn each_mutant_gets_its_own_branch() {
         let text = "fn f() { a(b < c); }";
         let less = Form::Operator { whole: 11..16, operator: 13..14 };
         let gone = Form::Statement { whole: 9..18 };
         let nothing = Form::Return { at: 9 };
         let mutants = [(1, &less, ">"), (2, &gone, ""), (3, &less, "=="), (4, &nothing, "()")];
-        let written = write(text, &mutants);
+        let generated = write(text, &mutants);
         let on = |n| format!("crate::mutant::on({n})");
         let expected = format!(
             "fn f() {{ if !{} {{ if {} {{ return (); }} a((if {} {{ b > c }} else if {} {{ b == c }} else {{ b < c }})); }} }}",
@@ -189,17 +189,17 @@ mod tests {
             on(1),
             on(3)
         );
-        assert_eq!(written.text, expected);
+        assert_eq!(generated.text, expected);
         let at = |what: &str| {
             let start = expected.find(what).unwrap();
             start..start + what.len()
         };
-        let to_blame = |what| written.to_blame(&at(what), &at(what));
-        assert_eq!(to_blame("b > c"), [1]);
-        assert_eq!(to_blame("b < c"), [1, 3]);
-        assert_eq!(to_blame("a("), [2]);
-        assert!(to_blame("fn").is_empty());
-        let mut around = written.to_blame(&at("fn"), &(0..expected.len()));
+        let culprits = |what| generated.culprits(&at(what), &at(what));
+        assert_eq!(culprits("b > c"), [1]);
+        assert_eq!(culprits("b < c"), [1, 3]);
+        assert_eq!(culprits("a("), [2]);
+        assert!(culprits("fn").is_empty());
+        let mut around = generated.culprits(&at("fn"), &(0..expected.len()));
         around.sort_unstable();
         assert_eq!(around, [1, 2, 3, 4]);
     }

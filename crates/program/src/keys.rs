@@ -1,108 +1,117 @@
-//! Which key comes next: the distributions that benchmarks of stores and disks draw keys by, in integers, so that every
-//! machine draws the same ones.
+//! The distributions by which benchmarks of stores and disks draw keys, in integers, so that every machine
+//! draws the same keys.
 
 use crate::rng::Rng;
 use crate::zipf::Zipf;
 
-/// A prime that no area has as many pages of: multiplying by it scatters ranks over the area.
+/// A prime larger than the number of pages in any area: multiplying by it scatters ranks over the area.
 const SCATTER: u64 = 1_099_511_627_791;
-/// Millionths of the mean of the exponential law that all keys together are long: 95 % of all draws are among the first
-/// 85.71 % of the keys (YCSB's `exponential.percentile` and `exponential.frac`), and ln 20 / 0.8571 is 3.495.
+/// Length of all keys together, in millionths of the mean of the exponential distribution: 95 % of all draws
+/// are among the first 85.71 % of the keys (YCSB's `exponential.percentile` and `exponential.frac`), and ln
+/// 20 / 0.8571 is 3.495.
 const EXPONENTIAL_LENGTH: u128 = 3_495_021;
 
-/// A distribution of keys.
+/// How keys are distributed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Law {
-    /// One after the other, round and round.
+pub enum Distribution {
+    /// One after the other, starting over after the last.
     Sequential,
-    /// Each as likely as any other.
+    /// All keys equally likely.
     Uniform,
-    /// Around the middle one, with a standard deviation of a sixth of their number, as memtier_benchmark's `G` has it.
+    /// Around the middle key, with a standard deviation of a sixth of their number, like memtier_benchmark's
+    /// `G`.
     Gaussian,
-    /// The first are the likeliest, as YCSB's `exponential` has it.
+    /// The first keys are the likeliest, as in YCSB's `exponential`.
     Exponential,
     /// The `i`-th with weight `1 / i`.
     Zipf,
 }
 
-impl Law {
-    /// All of them.
-    pub const ALL: [Law; 5] = [Law::Sequential, Law::Uniform, Law::Gaussian, Law::Exponential, Law::Zipf];
+impl Distribution {
+    /// All distributions.
+    pub const ALL: [Distribution; 5] = [
+        Distribution::Sequential,
+        Distribution::Uniform,
+        Distribution::Gaussian,
+        Distribution::Exponential,
+        Distribution::Zipf,
+    ];
 
-    /// Its name in a program's name.
+    /// The word for it in a program's name.
     pub const fn name(self) -> &'static str {
         match self {
-            Law::Sequential => "sequential",
-            Law::Uniform => "uniform",
-            Law::Gaussian => "gaussian",
-            Law::Exponential => "exponential",
-            Law::Zipf => "zipf",
+            Distribution::Sequential => "sequential",
+            Distribution::Uniform => "uniform",
+            Distribution::Gaussian => "gaussian",
+            Distribution::Exponential => "exponential",
+            Distribution::Zipf => "zipf",
         }
     }
 
-    /// The law of that name.
-    pub fn from_name(name: &str) -> Option<Law> {
-        Law::ALL.into_iter().find(|law| law.name() == name)
+    /// The distribution with that name.
+    pub fn from_name(name: &str) -> Option<Distribution> {
+        Distribution::ALL.into_iter().find(|distribution| distribution.name() == name)
     }
 }
 
-/// Draws of one task from the keys `0..n`.
+/// One task's draws from the keys `0..n`.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    law: Law,
+    distribution: Distribution,
     n: u64,
     zipf: Zipf,
-    at: u64,
+    next: u64,
 }
 
 impl Keys {
-    /// From `n` keys, at least 1 and at most 2^40. A sequence begins at key `at`.
-    pub fn new(law: Law, n: u64, at: u64) -> Keys {
-        Keys { law, n, zipf: Zipf::new(n), at: at % n }
+    /// From `n` keys, at least 1 and at most 2^40. A sequence begins at key `first`.
+    pub fn new(distribution: Distribution, n: u64, first: u64) -> Keys {
+        Keys { distribution, n, zipf: Zipf::new(n), next: first % n }
     }
 
-    /// The next key; the likeliest are neighbours.
+    /// The next key; the likeliest keys are neighbours.
     pub fn next(&mut self, rng: &mut Rng) -> u64 {
-        match self.law {
-            Law::Sequential => {
-                let key = self.at;
-                self.at = (key + 1) % self.n;
+        match self.distribution {
+            Distribution::Sequential => {
+                let key = self.next;
+                self.next = (key + 1) % self.n;
                 key
             }
-            Law::Uniform => rng.below(self.n),
-            Law::Gaussian => gaussian(rng, self.n),
-            Law::Exponential => exponential(rng, self.n),
-            Law::Zipf => self.zipf.next(rng),
+            Distribution::Uniform => rng.below(self.n),
+            Distribution::Gaussian => gaussian(rng, self.n),
+            Distribution::Exponential => exponential(rng, self.n),
+            Distribution::Zipf => self.zipf.next(rng),
         }
     }
 
-    /// The next key; the likeliest lie anywhere, as where keys are hashed. A sequence stays one.
+    /// The next key; the likeliest keys are scattered, as if keys were hashed. A sequence stays a sequence.
     pub fn next_scattered(&mut self, rng: &mut Rng) -> u64 {
         let key = self.next(rng);
-        if self.law == Law::Sequential { key } else { scattered(key, self.n) }
+        if self.distribution == Distribution::Sequential { key } else { scattered(key, self.n) }
     }
 }
 
-/// The place of a key among `n`, far from those of its neighbours; no two keys have the same.
+/// The position of a key among `n`, far from its neighbours'. No two keys have the same position.
 pub fn scattered(key: u64, n: u64) -> u64 {
     (u128::from(key) * u128::from(SCATTER) % u128::from(n)) as u64
 }
 
-/// The sum of twelve uniform numbers, which has a standard deviation of one; what lies three of them away is drawn
-/// again.
+/// The sum of twelve uniform numbers, which has a standard deviation of one. Sums more than three deviations
+/// from the mean are drawn again.
 fn gaussian(rng: &mut Rng, n: u64) -> u64 {
     loop {
         let sum: u128 =
             (0..6).map(|_| rng.bits()).map(|bits| u128::from(bits >> 32) + u128::from(bits as u32)).sum();
-        let place = (sum * u128::from(n) / (6 << 32)).checked_sub(u128::from(n / 2));
-        if let Some(place) = place.filter(|&place| place < u128::from(n)) {
-            return place as u64;
+        let position = (sum * u128::from(n) / (6 << 32)).checked_sub(u128::from(n / 2));
+        if let Some(position) = position.filter(|&position| position < u128::from(n)) {
+            return position as u64;
         }
     }
 }
 
-/// By von Neumann's comparisons: a uniform number is the fraction if the run of ever smaller ones that it begins is of
-/// odd length; else the whole part grows by one. What lies beyond the last key is drawn again.
+/// Von Neumann's comparison method: draw uniform numbers while each is smaller than the last. If that run has
+/// an odd length, its first number is the fraction; otherwise the whole part grows by one. Keys beyond the
+/// last are drawn again.
 fn exponential(rng: &mut Rng, n: u64) -> u64 {
     let mut uniform = move || (rng.bits() >> 32) as u32;
     let mut whole = 0u64;
@@ -136,17 +145,17 @@ mod tests {
     const N: u64 = 1000;
     const DRAWS: u64 = 200_000;
 
-    /// How often each key came.
-    fn counts(law: Law) -> [u64; N as usize] {
-        let (mut keys, mut rng) = (Keys::new(law, N, 0), Rng::new(5));
+    /// How often each key was drawn.
+    fn counts(distribution: Distribution) -> [u64; N as usize] {
+        let (mut keys, mut rng) = (Keys::new(distribution, N, 0), Rng::new(5));
         let mut seen = [0; N as usize];
         (0..DRAWS).for_each(|_| seen[keys.next(&mut rng) as usize] += 1);
         seen
     }
 
     /// Mean, standard deviation, and share of the likeliest tenth of the keys, in thousandths.
-    fn shape(law: Law) -> (i64, i64, u64) {
-        let mut seen = counts(law);
+    fn shape(distribution: Distribution) -> (i64, i64, u64) {
+        let mut seen = counts(distribution);
         let weighted = |of: &dyn Fn(f64) -> f64| {
             let sum: f64 = seen.iter().enumerate().map(|(key, &count)| of(key as f64) * count as f64).sum();
             sum / DRAWS as f64
@@ -160,46 +169,47 @@ mod tests {
     }
 
     #[test]
-    fn laws_have_the_means_deviations_and_hot_keys_that_they_should() {
-        for (law, mean, deviation, hottest) in [
-            // Every key comes 200 times; 100 keys have a tenth of all draws.
-            (Law::Sequential, 499, 289, 100),
-            // The luckiest of keys that all come 200 times, give or take 14.
-            (Law::Uniform, 499, 289, 112),
-            // A sixth of the keys, less what is cut off; within 0.3 deviations of the middle lie 23.6 % of a normal
-            // law.
-            (Law::Gaussian, 499, 165, 238),
-            // With a mean of 1/3.495 of the keys, cut off at the last: 3.0 % lie beyond, and 29.5 % in the first tenth.
-            (Law::Exponential, 254, 223, 304),
+    fn distributions_have_the_expected_mean_deviation_and_hot_keys() {
+        for (distribution, mean, deviation, hottest) in [
+            // Every key is drawn 200 times, so 100 keys have a tenth of all draws.
+            (Distribution::Sequential, 499, 289, 100),
+            // The most frequent of keys that are each drawn 200 times, plus or minus 14.
+            (Distribution::Uniform, 499, 289, 112),
+            // A sixth of the keys, less the truncated tails; 23.6 % of a normal distribution are within 0.3
+            // deviations of the mean.
+            (Distribution::Gaussian, 499, 165, 238),
+            // With a mean of 1/3.495 of the keys, truncated at the last: 3.0 % are beyond it, and 29.5 % in
+            // the first tenth.
+            (Distribution::Exponential, 254, 223, 304),
             // The harmonic number of 100 is 5.187, that of 1000 is 7.485.
-            (Law::Zipf, 133, 222, 693),
+            (Distribution::Zipf, 133, 222, 693),
         ] {
-            let (is_mean, is_deviation, is_hottest) = shape(law);
-            assert!((is_mean - mean).abs() <= 3, "{law:?}: mean {is_mean}");
-            assert!((is_deviation - deviation).abs() <= 4, "{law:?}: deviation {is_deviation}");
-            assert!(is_hottest.abs_diff(hottest) <= 6, "{law:?}: hottest {is_hottest}");
+            let (is_mean, is_deviation, is_hottest) = shape(distribution);
+            assert!((is_mean - mean).abs() <= 3, "{distribution:?}: mean {is_mean}");
+            assert!((is_deviation - deviation).abs() <= 4, "{distribution:?}: deviation {is_deviation}");
+            assert!(is_hottest.abs_diff(hottest) <= 6, "{distribution:?}: hottest {is_hottest}");
         }
     }
 
     #[test]
-    fn a_sequence_begins_where_it_is_told_to_and_goes_round() {
-        let (mut keys, mut rng) = (Keys::new(Law::Sequential, 3, 4), Rng::new(1));
+    fn sequence_begins_at_the_given_key_and_wraps() {
+        let (mut keys, mut rng) = (Keys::new(Distribution::Sequential, 3, 4), Rng::new(1));
         assert_eq!([(); 4].map(|()| keys.next_scattered(&mut rng)), [1, 2, 0, 1]);
     }
 
     #[test]
-    fn one_key_is_drawn_by_every_law() {
-        for law in Law::ALL {
-            assert_eq!(Keys::new(law, 1, 0).next(&mut Rng::new(1)), 0);
-            assert_eq!(Law::from_name(law.name()), Some(law));
+    fn every_distribution_draws_the_only_key() {
+        for distribution in Distribution::ALL {
+            assert_eq!(Keys::new(distribution, 1, 0).next(&mut Rng::new(1)), 0);
+            assert_eq!(Distribution::from_name(distribution.name()), Some(distribution));
         }
     }
 
     #[test]
-    fn scattered_keys_are_all_keys_and_no_neighbours() {
-        let mut places: alloc::vec::Vec<u64> = (0..N).map(|key| scattered(key, N)).collect();
-        assert!(places.windows(2).all(|two| two[0].abs_diff(two[1]) > 10), "{places:?}");
-        places.sort_unstable();
-        assert!(places.into_iter().eq(0..N));
+    fn scattered_keys_are_a_permutation_without_neighbours() {
+        let mut positions: alloc::vec::Vec<u64> = (0..N).map(|key| scattered(key, N)).collect();
+        assert!(positions.windows(2).all(|two| two[0].abs_diff(two[1]) > 10), "{positions:?}");
+        positions.sort_unstable();
+        assert!(positions.into_iter().eq(0..N));
     }
 }

@@ -1,10 +1,10 @@
 //! Workloads as programs.
 //!
 //! A [`Program`] is written once against the trait [`Os`] and runs on every machine that Pagefold has: the
-//! simulated one and the bare one. It names what a process does to memory (`mmap`, `load`, `store`, `read`, ...)
-//! and nothing about how memory is managed.
+//! simulated one and the bare one. It says what a process does to memory (`mmap`, `load`, `store`, `read`,
+//! ...) and nothing about how memory is managed.
 //!
-//! The crate is `no_std` because programs run in user mode on the bare machine too.
+//! The crate is `no_std` because programs also run in user mode on the bare machine.
 #![no_std]
 #![forbid(unsafe_code)]
 

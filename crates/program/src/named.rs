@@ -1,133 +1,148 @@
-//! All programs by name, as command lines have them: `NAME`, `NAME:BYTES` or `NAME:BYTES:THREADS`. An application's may
-//! end with a distribution of keys and a share of writes: `memcached:1G:8:gaussian:30%`, `memcached:1G:zipf`.
+//! All programs by name, as on command lines: `NAME`, `NAME:BYTES` or `NAME:BYTES:THREADS`. An application's
+//! name may end with a distribution of keys and a share of writes: `memcached:1G:8:gaussian:30%`,
+//! `memcached:1G:zipf`.
 
-use crate::apps::{self, App, Ask, Refused};
+use crate::apps::{self, App, AppOptions, Unsupported};
 use crate::builtin::{
     self, Builtin, Churn, KernelBuild, LruFileMmapRead, PageoutLoop, Usemem, VmScalability,
 };
 use crate::chaos::{self, Chaos};
-use crate::keys::Law;
+use crate::keys::Distribution;
 use crate::{Os, Program, Role, Signal};
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-/// Bytes that a program touches if nothing is said.
+/// Bytes that a program touches by default.
 const DEFAULT_BYTES: u64 = 64 << 20;
-/// The most that it may be told to touch: half of a 47-bit address space.
+/// The most bytes that it may touch: half of a 47-bit address space.
 const MAX_BYTES: u64 = 1 << 46;
-/// Most threads.
+/// The most threads.
 const MAX_THREADS: u32 = 1024;
 /// Name of the random program.
 const CHAOS: &str = "chaos";
 
-/// A program that has a name.
+/// A program with a name.
 #[derive(Debug)]
 pub enum Named {
-    /// A synthetic one.
+    /// A synthetic program with one access pattern.
     Builtin(Builtin),
-    /// Mapped files read once, more than memory holds.
+    /// Mapped files that are read once and are larger than memory.
     LruFileMmapRead(LruFileMmapRead),
     /// Another case of vm-scalability.
     VmScalability(VmScalability),
     /// vm-scalability's `usemem` itself.
     Usemem(Usemem),
-    /// Processes that compile beside bursts of large pages.
+    /// Processes that compile while another allocates bursts of large pages.
     KernelBuild(KernelBuild),
-    /// Memory given back and asked for at random.
+    /// Memory that is freed and allocated again at random.
     Churn(Churn),
-    /// Private mappings of files given up again and again, for a second.
+    /// Private file mappings that are paged out again and again, for a second.
     PageoutLoop(PageoutLoop),
-    /// What memory sees of a real program.
+    /// A model of a real program's memory accesses.
     App(App),
-    /// Everything at random.
+    /// Random operations.
     Chaos(Chaos),
 }
 
 /// The parts of a program's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Words<'a> {
-    /// The name proper.
+pub struct NameParts<'a> {
+    /// The bare name.
     pub name: &'a str,
     /// Bytes to touch.
     pub bytes: u64,
-    /// Tasks, if it was said; of the random program, which chooses their number itself, the operations of each; of
-    /// `churn` the rounds.
+    /// Tasks, if given; for the random program, which chooses their number itself, the operations of each
+    /// task; for `churn` the rounds.
     pub threads: Option<u32>,
-    /// How an application chooses keys, if it was said.
-    pub law: Option<Law>,
-    /// Writes among a hundred of an application's operations, if it was said.
+    /// How an application chooses keys, if given.
+    pub distribution: Option<Distribution>,
+    /// Writes among a hundred operations of an application, if given.
     pub writes: Option<u32>,
-    /// Options of `usemem`, as they were written.
+    /// Options of `usemem`, unparsed.
     pub options: Option<&'a str>,
 }
 
-/// What is wrong with a name.
+/// Why a name is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Wrong {
-    /// No program is called so.
+pub enum NameError {
+    /// No program has this name.
     Unknown(String),
-    /// Something else, in words.
+    /// Any other reason, in words.
     Other(String),
 }
 
-impl<'a> Words<'a> {
-    /// Take a name apart; `bytes` reads a number of bytes and says what is wrong with it.
-    pub fn parse(text: &'a str, bytes: impl Fn(&str) -> Result<u64, String>) -> Result<Words<'a>, Wrong> {
-        let mut parts = text.split(':').peekable();
-        let name = parts.next().unwrap_or_default();
-        let mut words =
-            Words { name, bytes: DEFAULT_BYTES, threads: None, law: None, writes: None, options: None };
-        let most = if name == CHAOS { chaos::MOST_OPERATIONS } else { MAX_THREADS };
+impl<'a> NameParts<'a> {
+    /// Parse a name; `bytes` parses a number of bytes or returns an error message.
+    pub fn parse(
+        text: &'a str,
+        bytes: impl Fn(&str) -> Result<u64, String>,
+    ) -> Result<NameParts<'a>, NameError> {
+        let mut fields = text.split(':').peekable();
+        let name = fields.next().unwrap_or_default();
+        let mut parts = NameParts {
+            name,
+            bytes: DEFAULT_BYTES,
+            threads: None,
+            distribution: None,
+            writes: None,
+            options: None,
+        };
+        let max = if name == CHAOS { chaos::MAX_OPERATIONS } else { MAX_THREADS };
         if name == Usemem::NAME {
-            // Its size may be left out: options begin with a letter.
-            let size = parts.next_if(|word| !word.starts_with(|first: char| first.is_ascii_alphabetic()));
-            words.bytes = size.map_or(Ok(DEFAULT_BYTES), |size| bytes(size).map_err(Wrong::Other))?;
-            words.options = parts.next();
+            // The size is optional: options begin with a letter.
+            let size = fields.next_if(|word| !word.starts_with(|first: char| first.is_ascii_alphabetic()));
+            parts.bytes = size.map_or(Ok(DEFAULT_BYTES), |size| bytes(size).map_err(NameError::Other))?;
+            parts.options = fields.next();
         } else {
-            if let Some(size) = parts.next_if(|word| !is_option(word)) {
-                words.bytes = bytes(size).map_err(Wrong::Other)?;
+            if let Some(size) = fields.next_if(|word| !is_option(word)) {
+                parts.bytes = bytes(size).map_err(NameError::Other)?;
             }
-            if let Some(word) = parts.next_if(|word| !is_option(word)) {
-                words.threads = Some(threads(text, word, most)?);
+            if let Some(word) = fields.next_if(|word| !is_option(word)) {
+                parts.threads = Some(threads(text, word, max)?);
             }
-            words.law = parts.next_if(|word| Law::from_name(word).is_some()).and_then(Law::from_name);
-            words.writes =
-                parts.next_if(|word| word.ends_with('%')).map(|word| writes(text, word)).transpose()?;
+            parts.distribution = fields
+                .next_if(|word| Distribution::from_name(word).is_some())
+                .and_then(Distribution::from_name);
+            parts.writes =
+                fields.next_if(|word| word.ends_with('%')).map(|word| writes(text, word)).transpose()?;
         }
-        match parts.next() {
-            None => Ok(words),
-            Some(_) => Err(Wrong::Other(format!(
-                "{text}: a program is NAME, NAME:SIZE or NAME:SIZE:THREADS, and for some :DISTRIBUTION and :N% more"
+        match fields.next() {
+            None => Ok(parts),
+            Some(_) => Err(NameError::Other(format!(
+                "{text}: a program is NAME, NAME:SIZE or NAME:SIZE:THREADS, and some take :DISTRIBUTION and :N%"
             ))),
         }
     }
 }
 
-impl fmt::Display for Words<'_> {
-    /// As it is read, with bytes as a number.
+impl fmt::Display for NameParts<'_> {
+    /// In the form that `parse` reads, with bytes as a number.
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{}:{}", self.name, self.bytes)?;
         self.threads.map_or(Ok(()), |threads| write!(to, ":{threads}"))?;
-        self.law.map_or(Ok(()), |law| write!(to, ":{}", law.name()))?;
+        self.distribution.map_or(Ok(()), |distribution| write!(to, ":{}", distribution.name()))?;
         self.writes.map_or(Ok(()), |writes| write!(to, ":{writes}%"))?;
         self.options.map_or(Ok(()), |options| write!(to, ":{options}"))
     }
 }
 
-/// Is it a word that follows size and threads?
+/// Whether it is a word that follows size and threads.
 fn is_option(word: &str) -> bool {
-    word.ends_with('%') || Law::from_name(word).is_some()
+    word.ends_with('%') || Distribution::from_name(word).is_some()
 }
 
-fn writes(text: &str, word: &str) -> Result<u32, Wrong> {
+fn writes(text: &str, word: &str) -> Result<u32, NameError> {
     let share = word.strip_suffix('%').and_then(|word| word.parse().ok()).filter(|share| *share <= 100);
-    share.ok_or_else(|| Wrong::Other(format!("{text}: '{word}' is no share of writes from 0% to 100%")))
+    share
+        .ok_or_else(|| NameError::Other(format!("{text}: '{word}' is not a share of writes from 0% to 100%")))
 }
 
-fn threads(text: &str, word: &str, most: u32) -> Result<u32, Wrong> {
-    let threads = word.parse().ok().filter(|threads| (1..=most).contains(threads));
-    threads.ok_or_else(|| Wrong::Other(format!("{text}: '{word}' is no number of threads from 1 to {most}")))
+fn threads(text: &str, word: &str, max: u32) -> Result<u32, NameError> {
+    let threads = word.parse().ok().filter(|threads| (1..=max).contains(threads));
+    threads.ok_or_else(|| {
+        NameError::Other(format!("{text}: '{word}' is not a number of threads from 1 to {max}"))
+    })
 }
 
 impl Named {
@@ -149,31 +164,34 @@ impl Named {
             .chain(Churn::LIST.iter().copied())
     }
 
-    /// May it be killed for want of memory without the run having failed?
-    pub fn may_die(&self) -> bool {
+    /// Whether the out-of-memory killer may kill it without the run having failed.
+    pub fn may_be_oom_killed(&self) -> bool {
         match self {
             Named::Chaos(_) => true,
-            Named::App(app) => app.may_die(),
+            Named::App(app) => app.may_be_oom_killed(),
             _ => false,
         }
     }
 
-    /// The program of that name.
-    pub fn new(words: Words<'_>) -> Result<Named, Wrong> {
-        let Words { name, bytes, threads, law, writes, options } = words;
+    /// The program with that name.
+    pub fn new(parts: NameParts<'_>) -> Result<Named, NameError> {
+        let NameParts { name, bytes, threads, distribution, writes, options } = parts;
         if !Named::list().any(|(known, _)| known == name) {
-            return Err(Wrong::Unknown(name.into()));
+            return Err(NameError::Unknown(name.into()));
         }
         if bytes > MAX_BYTES {
-            return Err(Wrong::Other(format!(
-                "{name}: no address space holds {bytes} bytes; give it less, like {name}:64M"
+            return Err(NameError::Other(format!(
+                "{name}: {bytes} bytes do not fit in an address space; use fewer, like {name}:64M"
             )));
         }
-        if let Some(app) = apps::from_name(name, Ask { bytes, threads, law, writes }) {
-            return app.map(Named::App).map_err(|refused| refusal(name, refused));
+        if let Some(app) = apps::from_name(name, AppOptions { bytes, threads, distribution, writes }) {
+            return app.map(Named::App).map_err(|option| unsupported(name, option));
         }
-        if law.is_some() || writes.is_some() {
-            return Err(refusal(name, if law.is_some() { Refused::Law } else { Refused::Writes }));
+        if distribution.is_some() || writes.is_some() {
+            return Err(unsupported(
+                name,
+                if distribution.is_some() { Unsupported::Distribution } else { Unsupported::Writes },
+            ));
         }
         if let Some(program) = builtin::from_name(name, bytes) {
             return Ok(Named::Builtin(program.with_threads(threads.unwrap_or(1))));
@@ -183,7 +201,7 @@ impl Named {
         }
         if name == Usemem::NAME {
             let usemem = Usemem::new(bytes, options.unwrap_or_default());
-            return usemem.map(Named::Usemem).map_err(|why| Wrong::Other(format!("{name}: {why}")));
+            return usemem.map(Named::Usemem).map_err(|why| NameError::Other(format!("{name}: {why}")));
         }
         if name == KernelBuild::NAME {
             return Ok(Named::KernelBuild(KernelBuild::new(bytes, threads)));
@@ -195,7 +213,7 @@ impl Named {
             return Ok(Named::Chaos(Chaos::from_footprint(bytes, threads)));
         }
         if threads.is_some() {
-            return Err(Wrong::Other(format!("{name} chooses its number of tasks itself")));
+            return Err(NameError::Other(format!("{name} chooses its number of tasks itself")));
         }
         Ok(match name {
             LruFileMmapRead::NAME => Named::LruFileMmapRead(LruFileMmapRead::new(bytes)),
@@ -204,10 +222,10 @@ impl Named {
     }
 }
 
-fn refusal(name: &str, refused: Refused) -> Wrong {
-    Wrong::Other(match refused {
-        Refused::Law => format!("{name} takes no distribution of keys"),
-        Refused::Writes => format!("{name} takes no share of writes"),
+fn unsupported(name: &str, option: Unsupported) -> NameError {
+    NameError::Other(match option {
+        Unsupported::Distribution => format!("{name} takes no distribution of keys"),
+        Unsupported::Writes => format!("{name} takes no share of writes"),
     })
 }
 
@@ -259,13 +277,13 @@ impl Program for Named {
 mod tests {
     use super::*;
 
-    fn find(text: &str) -> Result<Named, Wrong> {
-        let number = |word: &str| word.parse().map_err(|_| format!("'{word}' is no number of bytes"));
-        Named::new(Words::parse(text, number)?)
+    fn find(text: &str) -> Result<Named, NameError> {
+        let number = |word: &str| word.parse().map_err(|_| format!("'{word}' is not a number of bytes"));
+        Named::new(NameParts::parse(text, number)?)
     }
 
     #[test]
-    fn every_program_is_found_by_its_name_and_described() {
+    fn every_listed_program_is_found_and_has_a_footprint() {
         for (name, help) in Named::list() {
             assert!(find(name).is_ok_and(|found| found.name() == name), "{name}");
             assert!(find(&format!("{name}:2000000")).is_ok_and(|found| found.footprint() > 0), "{name}");
@@ -274,9 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_name_says_is_read_and_written_alike() {
+    fn names_are_parsed_and_printed_alike() {
         let number = |word: &str| word.parse().map_err(|_| String::new());
-        let read = |text| Words::parse(text, number);
+        let read = |text| NameParts::parse(text, number);
         for (text, whole) in [
             ("zipf", "zipf:67108864"),
             ("zipf:5:3", "zipf:5:3"),
@@ -287,30 +305,30 @@ mod tests {
             ("usemem:5:nproc=2,random", "usemem:5:nproc=2,random"),
             ("usemem:readonly", "usemem:67108864:readonly"),
         ] {
-            let words = read(text).expect(text);
-            assert_eq!(format!("{words}"), whole);
-            assert_eq!(read(whole), Ok(words));
+            let parts = read(text).expect(text);
+            assert_eq!(format!("{parts}"), whole);
+            assert_eq!(read(whole), Ok(parts));
         }
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
-        assert_eq!(find("zippf:1000").err(), Some(Wrong::Unknown("zippf".into())));
+    fn invalid_names_are_rejected_with_a_reason() {
+        assert_eq!(find("zippf:1000").err(), Some(NameError::Unknown("zippf".into())));
         for (text, reason) in [
-            ("zipf:1M", "no number of bytes"),
-            ("zipf:1000000:0", "no number of threads"),
+            ("zipf:1M", "not a number of bytes"),
+            ("zipf:1000000:0", "not a number of threads"),
             ("zipf:1:1:1", "NAME:SIZE:THREADS"),
             ("memcached:1:1:zipf:zipf", "NAME:SIZE:THREADS"),
             ("memcached:1:5%:zipf", "NAME:SIZE:THREADS"),
-            ("memcached:101%", "no share of writes"),
+            ("memcached:101%", "not a share of writes"),
             ("zipf:1000000:gaussian", "takes no distribution"),
-            ("usemem:1000000:4", "'4' is no option"),
+            ("usemem:1000000:4", "'4' is not an option"),
             ("usemem:1000000:nproc=2:4", "NAME:SIZE:THREADS"),
             ("chaos:5%", "takes no share of writes"),
             ("pageout-loop:1000000:2", "chooses its number"),
-            ("chaos:100000000000000", "no address space holds"),
+            ("chaos:100000000000000", "do not fit in an address space"),
         ] {
-            assert!(matches!(find(text), Err(Wrong::Other(why)) if why.contains(reason)), "{text}");
+            assert!(matches!(find(text), Err(NameError::Other(why)) if why.contains(reason)), "{text}");
         }
     }
 }

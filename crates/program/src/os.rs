@@ -1,9 +1,9 @@
-//! The trait [`Os`]: what a program may ask of the system it runs on.
+//! The trait [`Os`]: what a program may ask of the system that it runs on.
 //!
-//! Rules that every implementation keeps:
+//! Every implementation follows these rules:
 //! - Addresses are virtual byte addresses of the calling process; lengths are bytes.
-//! - A [`Program`] is immutable data shared by all of its tasks. What a task does is chosen by its [`Role`], a
-//!   number that `spawn` and `fork` pass on: this needs no closures, so it also works across a real `fork`.
+//! - A [`Program`] is immutable data that all of its tasks share. Its [`Role`], a number that `spawn` and
+//!   `fork` pass on, decides what a task does: this needs no closures, so it also works across a real `fork`.
 //! - Every call may let other tasks run. Between calls a task is never interrupted in the simulator.
 
 pub use abi::{
@@ -26,18 +26,18 @@ pub struct Access {
     pub addr: u64,
     /// Number of accesses, at least 1.
     pub count: u32,
-    /// What each of them is.
+    /// The kind of these accesses.
     pub mode: AccessKind,
 }
 
-/// A file that a program wants. Files are named so that tasks and processes can share them.
+/// A file that a program opens. Files have names so that tasks and processes can share them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileSpec<'a> {
     /// Name, unique in the machine.
     pub name: &'a str,
     /// Size in bytes when it is created; ignored if it exists.
     pub size: u64,
-    /// `true`: lives in memory and swap only (shmem, tmpfs); `false`: lives on the file device.
+    /// `true`: in memory and swap only (shmem, tmpfs); `false`: on the file device.
     pub in_memory: bool,
     /// Open for writing.
     pub writable: bool,
@@ -62,11 +62,11 @@ pub trait Os {
         self.access(Access { addr, count: 1, mode: AccessKind::Store })
     }
 
-    /// Execute `instructions` that touch no memory worth naming.
+    /// Execute `instructions` that touch no memory worth modelling.
     fn compute(&mut self, instructions: u64);
 
-    /// Make a system call. The methods below are what programs make of it; a machine that has to look closer at one
-    /// has a method of its own for that.
+    /// Make a system call. Programs use the methods below, which call this; a machine that needs to know more
+    /// about one of them overrides that method.
     fn call(&mut self, call: Call<'_>) -> Result<u64, Errno> {
         let _ = call;
         Err(Errno::NoSys)
@@ -92,7 +92,7 @@ pub trait Os {
     fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
         self.call(Call::Madvise(addr, len, advice)).map(drop)
     }
-    /// Ask that flushes for this process's pages are never deferred (`false`: as the system's policy says).
+    /// Ask that flushes for this process's pages are never deferred (`false`: the system's policy decides).
     fn never_defer_flushes(&mut self, never: bool) {
         let _ = self.call(Call::NeverDefer(never));
     }
@@ -108,23 +108,22 @@ pub trait Os {
     fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
         self.call(Call::Msync(addr, len)).map(drop)
     }
-    /// Have the pages that a range shows moved to a node of the machine (move_pages with MPOL_MF_MOVE_ALL); `None`: to
-    /// other frames of the node that each is on. Holes are fine. Returns how many pages were to be moved and could not
-    /// be.
+    /// Move the pages of a range to a node of the machine (move_pages with MPOL_MF_MOVE_ALL); `None`: to
+    /// other frames of the node that each is on. Holes are fine. Returns how many pages could not be moved.
     fn move_pages(&mut self, addr: u64, len: u64, node: Option<u32>) -> Result<u64, Errno> {
         self.call(Call::MovePages(addr, len, node))
     }
-    /// Have all pages of this process that are on nodes of one set moved to nodes of another (bit n: node n). Returns
-    /// how many could not be.
+    /// Move all pages of this process from the nodes of one set to the nodes of another (bit n: node n).
+    /// Returns how many pages could not be moved.
     fn migrate_pages(&mut self, from: u64, to: u64) -> Result<u64, Errno> {
         self.call(Call::MigratePages(from, to))
     }
-    /// Say where memory for a range comes from. `moving`: what is elsewhere goes there (MPOL_MF_MOVE_ALL). Returns how
-    /// many pages were to be moved and could not be.
+    /// Set the memory policy of a range. `moving`: also move pages that are elsewhere (MPOL_MF_MOVE_ALL).
+    /// Returns how many pages could not be moved.
     fn mbind(&mut self, addr: u64, len: u64, policy: MemPolicy, moving: bool) -> Result<u64, Errno> {
         self.call(Call::Mbind(addr, len, policy, moving))
     }
-    /// Say where memory for this process comes from, in ranges of which nothing is said. Children inherit it.
+    /// Set the memory policy of this process, for ranges without one. Children inherit it.
     fn set_mempolicy(&mut self, policy: MemPolicy) -> Result<(), Errno> {
         self.call(Call::SetMempolicy(policy)).map(drop)
     }
@@ -179,18 +178,19 @@ pub trait Os {
     fn sleep(&mut self, nanos: u64) {
         let _ = self.call(Call::Sleep(nanos));
     }
-    /// Wait until `tasks` tasks have come to barrier `id`.
+    /// Wait until `tasks` tasks have arrived at barrier `id`.
     fn barrier(&mut self, id: u32, tasks: u32) {
         let _ = self.call(Call::Barrier(id, tasks));
     }
-    /// The same, without sleeping: the CPU goes on executing the program. A machine may sleep all the same.
+    /// Like [`Os::barrier`], but without sleeping: the CPU keeps executing the program. A machine may sleep
+    /// anyway.
     fn spin_barrier(&mut self, id: u32, tasks: u32) {
         self.barrier(id, tasks);
     }
 
     // --- groups and knobs -----------------------------------------------------------------------------------
 
-    /// Make a control group below `parent`.
+    /// Create a control group below `parent`.
     fn group_create(&mut self, parent: Group, limits: GroupLimits) -> Result<Group, Errno> {
         self.call(Call::GroupCreate(parent, limits)).map(|group| Group(group as u32))
     }
@@ -198,12 +198,11 @@ pub trait Os {
     fn group_limit(&mut self, group: Group, limits: GroupLimits) -> Result<(), Errno> {
         self.call(Call::GroupLimit(group, limits)).map(drop)
     }
-    /// Move this process into a group. What it has charged so far stays where it was charged; children are born in the
-    /// group.
+    /// Move this process into a group. Its existing charges stay where they are; children start in the group.
     fn group_enter(&mut self, group: Group) -> Result<(), Errno> {
         self.call(Call::GroupEnter(group)).map(drop)
     }
-    /// Remove a group that no process and no group is in. Its charges go to its parent.
+    /// Remove a group without processes and child groups. Its charges move to its parent.
     fn group_remove(&mut self, group: Group) -> Result<(), Errno> {
         self.call(Call::GroupRemove(group)).map(drop)
     }
@@ -211,8 +210,8 @@ pub trait Os {
     fn set_knob(&mut self, name: &str, value: u64) -> Result<(), Errno> {
         self.call(Call::SetKnob(Text::Said(name), value)).map(drop)
     }
-    /// Give a group other than the root, and groups that are made below it later, a value of their own for a knob: for
-    /// `vm.swappiness` or `reclaim.policy`.
+    /// Set a group's own value for a knob, `vm.swappiness` or `reclaim.policy`, for a group other than the
+    /// root. Groups created below it later inherit it.
     fn group_knob(&mut self, group: Group, name: &str, value: u64) -> Result<(), Errno> {
         self.call(Call::GroupKnob(group, Text::Said(name), value)).map(drop)
     }
@@ -227,13 +226,13 @@ pub trait Os {
     fn memory(&self) -> u64;
     /// A seed for this task's random choices: a function of the run's seed and the task.
     fn seed(&self) -> u64;
-    /// Count `units` of the program's own work as done. Two runs that report the same did the same work.
+    /// Count `units` of the program's own work as done. Two runs with the same count did the same work.
     fn progress(&mut self, units: u64);
-    /// Note what this task has come to in all, by the program's own measure: so many bytes in so much time.
+    /// Report the task's total by the program's own measure: `bytes` in `nanos`.
     fn rate(&mut self, bytes: u64, nanos: u64) {
         let _ = (bytes, nanos);
     }
-    /// Note how long one of the program's own operations took, in nanoseconds.
+    /// Report how long one of the program's own operations took, in nanoseconds.
     fn took(&mut self, nanos: u64) {
         let _ = nanos;
     }
@@ -243,8 +242,8 @@ pub trait Os {
 pub trait Program {
     /// A short name for tables.
     fn name(&self) -> &str;
-    /// Bytes of distinct memory and file pages that it touches, if it knows: `--memory 50%` is a share of this.
+    /// Bytes of distinct memory and file pages that it touches, if known: `--memory 50%` is a share of this.
     fn footprint(&self) -> u64;
-    /// Act as the task `role`. Role 0 runs first; the run ends when all tasks have ended.
+    /// Run as the task `role`. Role 0 runs first; the run ends when all tasks have ended.
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal>;
 }

@@ -3,18 +3,18 @@
 /// Weyl constant of the generator.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The seed of a task's random choices: the same on every machine, so that all make the same accesses.
+/// The seed of a task's random choices. It is the same on every machine, so that all make the same accesses.
 pub const fn task_seed(seed: u64, task: u32) -> u64 {
     Rng::new(seed.wrapping_add(STEP.wrapping_mul(task as u64))).bits()
 }
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014): small, and good enough to
-/// choose pages.
+/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014): small, and good
+/// enough to choose pages.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator for a seed.
+    /// A generator with a seed.
     pub const fn new(seed: u64) -> Rng {
         Rng(seed)
     }
@@ -29,20 +29,20 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is not 0. The bias is below n / 2^64.
+    /// A number below `n`, which must not be 0. The bias is below n / 2^64.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         ((self.bits() as u128 * n as u128) >> 64) as u64
     }
 
-    /// Bring items into any order, each as likely.
+    /// Shuffle items; all orders are equally likely.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);
         }
     }
 
-    /// True in `share` of 100 cases.
+    /// True with a probability of `share` percent.
     #[inline]
     pub fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share

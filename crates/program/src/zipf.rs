@@ -4,8 +4,8 @@ use crate::rng::Rng;
 
 /// Ranks `0..n`, rank `i` with weight `1 / (i + 1)`.
 ///
-/// Drawn by rejection, without a table: an octave `[2^k, 2^(k+1))` at random, a rank `r` in it at random, kept with
-/// probability `2^k / r`. Then every rank comes with weight `1 / r`, exactly.
+/// Drawn by rejection, without a table: choose an octave `[2^k, 2^(k+1))` at random and a rank `r` in it at
+/// random, and keep it with probability `2^k / r`. The weight of every rank is then exactly `1 / r`.
 #[derive(Clone, Copy, Debug)]
 pub struct Zipf {
     n: u64,
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_come_as_often_as_the_law_says() {
+    fn ranks_are_drawn_with_weight_one_over_rank() {
         let (zipf, mut rng) = (Zipf::new(100), Rng::new(7));
         let mut seen = [0u32; 100];
         for _ in 0..520_000 {
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn one_rank_is_drawn_without_end() {
+    fn a_single_rank_is_always_drawn() {
         assert_eq!(Zipf::new(1).next(&mut Rng::new(1)), 0);
     }
 }

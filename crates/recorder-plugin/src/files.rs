@@ -50,6 +50,13 @@ pub struct Files {
     pub fresh: Vec<u8>,
 }
 
+/// What is known of an open descriptor.
+pub struct Held {
+    pub fd: i32,
+    pub file: Option<FileId>,
+    pub channel: Channel,
+}
+
 /// A descriptor as a `File` that is not closed.
 fn borrow(fd: i32) -> ManuallyDrop<File> {
     // SAFETY: the descriptor is only used for queries and never closed through this `File`; one that is not open
@@ -105,6 +112,17 @@ impl Files {
             Some(&Slot::File(id)) => Some(id),
             _ => None,
         }
+    }
+
+    /// All descriptors of which something is known.
+    pub fn held(&self) -> Vec<Held> {
+        let slots = self.slots.iter().enumerate();
+        let held = slots.filter_map(|(at, &slot)| match slot {
+            Slot::Unknown => None,
+            Slot::Other(channel) => Some(Held { fd: at as i32, file: None, channel }),
+            Slot::File(file) => Some(Held { fd: at as i32, file: Some(file), channel: Channel::None }),
+        });
+        held.collect()
     }
 
     /// Descriptors from `first` to `last` may mean something else from now on.

@@ -1,7 +1,7 @@
 //! The part of the trace recorder that runs inside QEMU's user-mode emulator.
 //!
-//! `qemu-x86_64 -plugin libpagefold_recorder.so,dir=FOLDER,window=32 PROGRAM` writes one file per process into
-//! FOLDER (its format: `crates/trace/src/raw.rs`). The crate uses nothing but `std` and the crate `abi`, so that the
+//! `qemu-x86_64 -plugin libpagefold_recorder.so,dir=FOLDER,window=32,owner=PID PROGRAM` writes one file per image of a
+//! process into FOLDER (its format: `crates/trace/src/raw.rs`). The crate uses nothing but `std` and the crate `abi`, so that the
 //! build script of `trace` can compile it with `rustc` alone and the binary `pagefold` can carry it. It has three
 //! sources of events: each translated block that is entered (instructions, fetches), each load and store, each system
 //! call and its return.
@@ -17,28 +17,40 @@ mod codec;
 #[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
 #[path = "../../trace/src/event.rs"]
 mod event;
+#[path = "../../trace/src/image.rs"]
+mod image;
 #[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
 #[path = "../../trace/src/raw.rs"]
 mod raw;
 
+mod ask;
 mod calls;
+mod exec;
 mod files;
+mod guard;
 mod maps;
 mod order;
 mod qemu;
 mod shared;
 mod syscalls;
+mod system;
 mod thread;
 mod window;
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use abi::AccessKind;
 use calls::Call;
-use event::PAGE_SHIFT;
+use event::{PAGE_SHIFT, PAGE_SIZE};
+use image::Emulator;
 use qemu::{Block, Info, PluginId};
+use raw::{Image, origin};
+use shared::EMULATOR;
 use thread::Thread;
 
 /// The interface that this plugin was made for; QEMU looks for this symbol.
@@ -54,11 +66,24 @@ static THREADS: [AtomicPtr<Thread>; MOST_THREADS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_THREADS];
 /// The process is ending: nothing is recorded any more.
 static FINISHED: AtomicBool = AtomicBool::new(false);
-static WINDOW: AtomicUsize = AtomicUsize::new(window::USUAL);
+/// See [`store_bit`].
+static STORE: AtomicU32 = AtomicU32::new(0);
+/// The program that runs.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 /// Where QEMU's own memory begins.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 /// Is the program for x86-64? Otherwise its calls have the common numbers.
 static X86: AtomicBool = AtomicBool::new(true);
+
+/// Where QEMU's own memory begins.
+fn limit() -> u64 {
+    LIMIT.load(Ordering::Relaxed)
+}
+
+/// The program that runs.
+fn program() -> PathBuf {
+    PROGRAM.get().cloned().unwrap_or_default()
+}
 
 /// The state of the thread that runs on CPU `index`, which is the calling thread.
 #[inline]
@@ -78,10 +103,10 @@ fn current(index: c_uint) -> Option<&'static mut Thread> {
 
 #[cold]
 fn begin(slot: &AtomicPtr<Thread>) -> *mut Thread {
-    let mut thread = Box::new(Thread::begin(WINDOW.load(Ordering::Relaxed)));
+    let window = EMULATOR.get().map_or(window::USUAL, |emulator| emulator.window as usize);
+    let mut thread = Box::new(Thread::begin(window));
     if thread.is_first() {
-        let limit = LIMIT.load(Ordering::Relaxed);
-        let maps = shared::with(false, |shared| maps::initial(limit, &mut shared.files));
+        let maps = shared::with(false, |shared| maps::initial(limit(), &mut shared.files));
         maps.iter().for_each(|map| thread.event(map));
     }
     let thread = Box::into_raw(thread);
@@ -89,33 +114,80 @@ fn begin(slot: &AtomicPtr<Thread>) -> *mut Thread {
     thread
 }
 
-#[inline]
-fn follow(thread: &mut Thread) {
-    let news = shared::NEWS.load(Ordering::Relaxed);
-    if news != thread.news {
-        thread.catch_up(news);
+/// The state of the thread that runs on CPU `index`, if nothing has happened of which it would have to take note: it has
+/// begun, no other thread has changed the address space, the process does not end.
+#[inline(always)]
+fn undisturbed(index: c_uint) -> Option<&'static mut Thread> {
+    let thread = THREADS.get(index as usize)?.load(Ordering::Relaxed);
+    if thread.is_null() {
+        return None;
     }
+    // SAFETY: as in `current`.
+    let thread = unsafe { &mut *thread };
+    (thread.news == shared::NEWS.load(Ordering::Relaxed)).then_some(thread)
 }
 
 extern "C" fn on_block(index: c_uint, data: *mut c_void) {
-    let Some(thread) = current(index) else { return };
-    follow(thread);
     let data = data as u64;
-    thread.instructions += data >> ADDRESS_BITS;
-    thread.touch((data & ((1 << ADDRESS_BITS) - 1)) >> PAGE_SHIFT, AccessKind::Fetch, 1);
+    let page = (data & ((1 << ADDRESS_BITS) - 1)) >> PAGE_SHIFT;
+    if let Some(thread) = undisturbed(index)
+        && !thread.window.block()
+        && thread.window.hit_fetch(page)
+    {
+        thread.instructions += data >> ADDRESS_BITS;
+        return;
+    }
+    block(index, data >> ADDRESS_BITS, page);
+}
+
+#[inline(never)]
+fn block(index: c_uint, instructions: u64, page: u64) {
+    let Some(thread) = current(index) else { return };
+    thread.follow();
+    thread.instructions += instructions;
+    if thread.window.is_due() && thread.window.is_full() {
+        thread.drain();
+    }
+    thread.touch(page, AccessKind::Fetch, 1);
 }
 
 extern "C" fn on_access(index: c_uint, info: u32, addr: u64, _: *mut c_void) {
+    /// No access has more bytes.
+    const LONGEST: u64 = 64;
+    if let Some(thread) = undisturbed(index)
+        && addr % PAGE_SIZE <= PAGE_SIZE - LONGEST
+        && thread.window.hit(addr >> PAGE_SHIFT, mode(info))
+    {
+        return;
+    }
+    access(index, info, addr);
+}
+
+#[inline(always)]
+fn mode(info: u32) -> AccessKind {
+    if info & STORE.load(Ordering::Relaxed) != 0 { AccessKind::Store } else { AccessKind::Load }
+}
+
+/// The bit of what QEMU says of an access that makes it a store. QEMU has a function that looks at it, which is asked once
+/// instead of at each access.
+fn store_bit() -> Option<u32> {
+    // SAFETY: the function only looks at the bits of what it is given.
+    let is_store = |info: u32| unsafe { qemu::qemu_plugin_mem_is_store(info) };
+    let mut bits = (0..u32::BITS).map(|bit| 1 << bit).filter(|&bit| is_store(bit));
+    let found = bits.next().filter(|_| !is_store(0))?;
+    bits.next().is_none().then_some(found)
+}
+
+#[inline(never)]
+fn access(index: c_uint, info: u32, addr: u64) {
     let Some(thread) = current(index) else { return };
-    follow(thread);
-    // SAFETY: `info` is what QEMU passed for this access; both functions only look at its bits.
-    let (store, size) =
-        unsafe { (qemu::qemu_plugin_mem_is_store(info), qemu::qemu_plugin_mem_size_shift(info)) };
-    let mode = if store { AccessKind::Store } else { AccessKind::Load };
+    thread.follow();
+    // SAFETY: `info` is what QEMU passed for this access; the function only looks at its bits.
+    let size = unsafe { qemu::qemu_plugin_mem_size_shift(info) };
     let (first, last) = (addr >> PAGE_SHIFT, addr.wrapping_add((1u64 << size) - 1) >> PAGE_SHIFT);
-    thread.touch(first, mode, 1);
+    thread.touch(first, mode(info), 1);
     if last != first {
-        thread.touch(last, mode, 1);
+        thread.touch(last, mode(info), 1);
     }
 }
 
@@ -171,7 +243,13 @@ extern "C" fn on_syscall(
     _: u64,
 ) {
     busy(index, |thread| match call(number) {
-        Some(call) => syscalls::enter(thread, call, [a, b, c, d, e, f]),
+        Some(call) => {
+            let args = [a, b, c, d, e, f];
+            syscalls::enter(thread, call, args);
+            if let Call::Exec | Call::ExecAt = call {
+                exec::attempt(thread, call, &args, || settle(Some(index)), resume);
+            }
+        }
         // Any call may block for long, so what was before must not wait in the window.
         None => {
             thread.drain();
@@ -182,8 +260,8 @@ extern "C" fn on_syscall(
 
 extern "C" fn on_syscall_return(_: PluginId, index: c_uint, _: i64, result: i64) {
     busy(index, |thread| {
-        let parent = shared::PID.load(Ordering::Relaxed);
-        if result == 0 && std::process::id() != parent {
+        let parent = shared::image();
+        if result == 0 && std::process::id() != parent.pid {
             begin_child(index, thread, parent);
         } else {
             syscalls::leave(thread, result);
@@ -192,7 +270,7 @@ extern "C" fn on_syscall_return(_: PluginId, index: c_uint, _: i64, result: i64)
 }
 
 /// This is a child that was just forked: only the calling thread lives on here, and it holds the lock.
-fn begin_child(index: c_uint, thread: &mut Thread, parent: u32) {
+fn begin_child(index: c_uint, thread: &mut Thread, parent: Image) {
     for (at, slot) in THREADS.iter().enumerate() {
         if at != index as usize {
             // The other threads' states are left where they are: they may have been in the middle of anything.
@@ -200,13 +278,12 @@ fn begin_child(index: c_uint, thread: &mut Thread, parent: u32) {
         }
     }
     thread.pending = None;
-    shared::begin_process(parent);
-    shared::with(true, |shared| {
-        shared.files.describe_all();
-        shared.threads = shared::Threads::default();
-    });
+    shared::begin_image(origin::FORK, parent, program().as_os_str().as_bytes());
+    shared::forget_threads();
+    shared::with(true, |shared| shared.files.describe_all());
     thread.begin_child();
     shared::release();
+    guard::begin();
 }
 
 extern "C" fn on_cpu_exit(_: PluginId, index: c_uint) {
@@ -222,17 +299,21 @@ extern "C" fn on_cpu_exit(_: PluginId, index: c_uint) {
     }
 }
 
-extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
-    if FINISHED.swap(true, Ordering::SeqCst) {
-        return;
+/// From now on nothing is recorded; what threads have so far is written out, but for that of the CPU `except`.
+fn settle(except: Option<c_uint>) {
+    FINISHED.store(true, Ordering::SeqCst);
+    // The callbacks look for that only when something has happened.
+    shared::NEWS.fetch_add(1, Ordering::SeqCst);
+    let others = THREADS.iter().enumerate().filter(|(at, _)| except != Some(*at as c_uint));
+    let others: Vec<_> =
+        others.map(|(_, slot)| slot.load(Ordering::Acquire)).filter(|thread| !thread.is_null()).collect();
+    if !others.is_empty() {
+        // Where QEMU has not stopped the CPUs, one may be in the middle of a callback, which takes no longer than that.
+        std::thread::sleep(Duration::from_millis(10));
     }
-    for slot in &THREADS {
-        let thread = slot.load(Ordering::Acquire);
-        if thread.is_null() {
-            continue;
-        }
-        // SAFETY: QEMU has stopped all CPUs for this callback and FINISHED keeps the callbacks for blocks and
-        // accesses out, so only a system-call callback could be using the state: that is waited for.
+    for thread in others {
+        // SAFETY: FINISHED keeps the callbacks for blocks and accesses out, so only a system-call callback could be using
+        // the state: that is waited for.
         let thread = unsafe {
             while (*thread).busy.load(Ordering::SeqCst) {
                 std::thread::yield_now();
@@ -241,25 +322,62 @@ extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
         };
         thread.end();
     }
+}
+
+/// Go on after [`settle`].
+fn resume() {
+    FINISHED.store(false, Ordering::SeqCst);
+}
+
+/// The process ends.
+fn finish() {
+    if FINISHED.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    settle(None);
     let mut out = Vec::new();
     raw::put_chunk(&mut out, raw::kind::PROCESS_END, 0, |_| ());
     shared::write(&out);
 }
 
-/// Read the plugin's arguments: `dir=FOLDER` and `window=PAGES`.
-fn configure<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<PathBuf, String> {
-    let mut folder = None;
+extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
+    finish();
+}
+
+/// In the place of the C library's `kill`, as the plugin is loaded before it. The emulator calls this for itself when a
+/// signal ends the program, and does not tell the plugin otherwise. (What the program calls is made without the library.)
+#[unsafe(no_mangle)]
+pub extern "C" fn kill(pid: c_int, signal: c_int) -> c_int {
+    if pid as u32 == shared::image().pid && pid as u32 == std::process::id() {
+        finish();
+    }
+    system::kill(pid, signal) as c_int
+}
+
+/// Read the plugin's arguments: `dir=FOLDER`, `window=PAGES`, `owner=PID`, and `after=NUMBER` in an image that is not the
+/// first of its process.
+fn configure<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(Emulator, Option<u32>), String> {
+    let (mut folder, mut window, mut owner, mut after) = (None, window::USUAL as u32, 0, None);
     for argument in arguments {
-        match argument.split_once('=') {
-            Some(("dir", value)) => folder = Some(PathBuf::from(value)),
-            Some(("window", value)) => {
-                let size = value.parse().map_err(|_| format!("window={value}: not a number"))?;
-                WINDOW.store(size, Ordering::Relaxed);
+        let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
+        let number = || value.parse::<u32>().map_err(|_| format!("{name}={value}: not a number"));
+        match name {
+            "dir" => folder = Some(PathBuf::from(value)),
+            "window" => window = number()?,
+            "owner" => owner = number()?,
+            "after" => after = Some(number()?),
+            _ => {
+                return Err(format!(
+                    "{argument}: no such argument; known are dir=, window=, owner= and after="
+                ));
             }
-            _ => return Err(format!("{argument}: no such argument; known are dir= and window=")),
         }
     }
-    folder.ok_or_else(|| "dir= is missing".to_owned())
+    let folder = folder.ok_or("dir= is missing")?;
+    let program = std::fs::read_link("/proc/self/exe").map_err(|error| format!("/proc/self/exe: {error}"))?;
+    // The folder is beside the plugin.
+    let plugin = folder.with_file_name("recorder.so");
+    Ok((Emulator { program, plugin, folder, window, owner }, after))
 }
 
 /// QEMU calls this when it has loaded the plugin.
@@ -280,15 +398,25 @@ pub unsafe extern "C" fn qemu_plugin_install(
         (CStr::from_ptr((*info).target_name).to_string_lossy(), arguments)
     };
     X86.store(target == "x86_64", Ordering::Relaxed);
-    let folder = match configure(arguments.iter().map(AsRef::as_ref)) {
-        Ok(folder) => folder,
+    let (emulator, after) = match configure(arguments.iter().map(AsRef::as_ref)) {
+        Ok(found) => found,
         Err(message) => {
             eprintln!("pagefold recorder: {message}");
             return 1;
         }
     };
+    let Some(store) = store_bit() else {
+        eprintln!("pagefold recorder: this emulator tells loads and stores apart in an unknown way");
+        return 1;
+    };
+    STORE.store(store, Ordering::Relaxed);
     LIMIT.store(maps::lowest(), Ordering::Relaxed);
-    shared::begin(folder);
+    let path = exec::told();
+    EMULATOR.get_or_init(|| emulator);
+    let (how, number) = after.map_or((origin::FIRST, 0), |number| (origin::EXEC, number));
+    shared::begin_image(how, Image { pid: std::process::id(), number }, path.as_os_str().as_bytes());
+    PROGRAM.get_or_init(|| path);
+    guard::begin();
     // SAFETY: the callbacks have the signatures that the interface asks for and live as long as the plugin.
     unsafe {
         qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);

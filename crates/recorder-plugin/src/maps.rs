@@ -55,6 +55,19 @@ pub fn shared_at(addr: u64) -> Option<(u64, u64)> {
     Some((inode, parsed.offset + (addr - parsed.start)))
 }
 
+/// The ranges of addresses that the program, which is below `limit`, has mapped: first and end, in order.
+pub fn ranges(limit: u64) -> Vec<(u64, u64)> {
+    let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for line in text.lines().filter_map(parse).filter(|line| line.start < limit) {
+        match ranges.last_mut() {
+            Some((_, end)) if *end == line.start => *end = line.end,
+            _ => ranges.push((line.start, line.end)),
+        }
+    }
+    ranges
+}
+
 /// The program's mappings, which lie below `limit`, as events.
 pub fn initial(limit: u64, files: &mut Files) -> Vec<Event> {
     let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();

@@ -4,13 +4,14 @@
 //! waited. Who waited for whom is found out when the recording is over (`crates/trace/src/record/order.rs`), from
 //! what is told here: what each call did, to what, and when by a clock that all processes share.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::c_int;
 
 use crate::calls::{Call, forks};
 use crate::files::Channel;
 use crate::maps;
 use crate::raw::{Deed, Step};
 use crate::shared;
+use crate::system::{self, now};
 use crate::thread::Thread;
 
 /// A call that began.
@@ -53,25 +54,9 @@ const EAGAIN: i64 = -11;
 const EINPROGRESS: i64 = -115;
 const MSG_PEEK: u64 = 2;
 
-#[repr(C)]
-struct Time {
-    seconds: c_long,
-    nanos: c_long,
-}
-
 unsafe extern "C" {
-    fn clock_gettime(clock: c_int, time: *mut Time) -> c_int;
     fn getsockname(fd: c_int, address: *mut u8, len: *mut u32) -> c_int;
     fn getpeername(fd: c_int, address: *mut u8, len: *mut u32) -> c_int;
-}
-
-/// Nanoseconds of the system's monotonic clock, the same in all processes.
-fn now() -> u64 {
-    const MONOTONIC: c_int = 1;
-    let mut time = Time { seconds: 0, nanos: 0 };
-    // SAFETY: `time` is a `timespec` that may be written.
-    unsafe { clock_gettime(MONOTONIC, &mut time) };
-    time.seconds as u64 * 1_000_000_000 + time.nanos as u64
 }
 
 fn channel(fd: u64) -> Channel {
@@ -105,7 +90,7 @@ pub fn enter(thread: &mut Thread, call: Call, args: &[u64; 6]) -> Option<Begun> 
         Call::Exit => {
             let tid = thread.tid;
             tell(thread, &begun, Deed::End, (false, tid), 0, 0);
-            shared::with(false, |shared| shared.threads.ends(tid));
+            shared::with_threads(|threads| threads.ends(tid));
         }
         Call::ExitGroup => tell(thread, &begun, Deed::EndProcess, (false, 0), 0, 0),
         _ => {}
@@ -176,7 +161,7 @@ pub fn leave(thread: &mut Thread, begun: &Begun, args: &[u64; 6], result: i64) {
             }
         }
         What::Start { addr } => {
-            shared::with(false, |shared| shared.threads.started(bytes, addr));
+            shared::with_threads(|threads| threads.started(bytes, addr));
             told(thread, begun, Deed::Start, (false, addr), bytes);
         }
         What::Put(Channel::None) | What::Take(Channel::None) | What::Told => {}
@@ -228,6 +213,14 @@ fn accepted(thread: &mut Thread, begun: &Begun, listening: u64, fd: u64) {
     told(thread, begun, Deed::Accept, (true, key), socket);
 }
 
+/// The process becomes another program, by which its descriptor of this channel is closed.
+pub fn closed_by_exec(thread: &mut Thread, channel: Channel) {
+    if let Channel::Pipe(key) | Channel::Socket(key) = channel {
+        let begun = Begun { call: thread.mark(), begin: now(), what: What::Told };
+        tell(thread, &begun, Deed::Close, (true, key), 0, begun.begin);
+    }
+}
+
 /// The address of a socket, as far as it matters here.
 struct Address {
     /// The same for everybody who means it, by whatever name of this machine.
@@ -268,9 +261,7 @@ fn connect(args: &[u64; 6]) -> Option<What> {
         return None;
     }
     let mut bytes = [0u8; 128];
-    // The program may have given an address that is not mapped: the kernel says so without harm, a load does not.
-    let text = std::fs::File::open("/proc/self/mem").ok()?;
-    std::os::unix::fs::FileExt::read_exact_at(&text, &mut bytes[..len], args[1]).ok()?;
+    system::read_exact(args[1], &mut bytes[..len])?;
     let address = parse(&bytes[..len])?;
     Some(What::Connect { address: address.key, socket })
 }

@@ -30,7 +30,7 @@ pub struct Info {
 
 /// `QEMU_PLUGIN_CB_NO_REGS`: the callback does not look at registers.
 pub const NO_REGS: c_int = 0;
-/// `QEMU_PLUGIN_MEM_RW`: tell of loads and stores.
+/// `QEMU_PLUGIN_MEM_RW`: tell of loads and stores. (QEMU 7.2 tells of some twice if it is asked for each apart.)
 pub const MEM_RW: c_int = 3;
 
 pub type VcpuCallback = extern "C" fn(PluginId, c_uint);

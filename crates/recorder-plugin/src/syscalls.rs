@@ -40,15 +40,9 @@ pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
                 pending.offset = Some(u64::from(file.0));
             }
         }
-        Call::Exec => {
-            thread.flush();
-            thread.chunk(kind::EXEC, |_| ());
-        }
         _ => {}
     }
-    if pending.order.is_some() || matches!(call, Call::Sleep | Call::Wait | Call::WaitId) {
-        thread.rest();
-    }
+    thread.rest();
     thread.pending = Some(pending);
 }
 
@@ -69,12 +63,17 @@ pub fn leave(thread: &mut Thread, result: i64) {
     let Some(pending) = thread.pending.take() else { return };
     let held = pending.epoch != 0;
     let failed = (-4095..0).contains(&result);
+    if !held && pending.call != Call::Sleep {
+        // The call may have waited for a thread that has taken memory away since. A replay of that thread waits until
+        // this one has come to where it saw the change, so that place must be before the one where this one waits.
+        thread.follow();
+    }
     if let Some(begun) = &pending.order {
         order::leave(thread, begun, &pending.args, result);
     }
     if !failed {
         told(thread, &pending, result as u64);
-    } else if pending.call == Call::Exec {
+    } else if matches!(pending.call, Call::Exec | Call::ExecAt) {
         thread.chunk(kind::EXEC_FAILED, |_| ());
     }
     if failed && held {
@@ -97,7 +96,13 @@ fn told(thread: &mut Thread, pending: &Pending, result: u64) {
             let nanos = u64::try_from(pending.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
             thread.event(&Event::Idle { nanos });
         }
-        Call::Exec | Call::Exit | Call::ExitGroup | Call::Futex | Call::Connect | Call::SocketPair => {}
+        Call::Exec
+        | Call::ExecAt
+        | Call::Exit
+        | Call::ExitGroup
+        | Call::Futex
+        | Call::Connect
+        | Call::SocketPair => {}
         _ => file(thread, pending, result),
     }
 }

@@ -39,9 +39,10 @@ pub struct Pending {
 pub struct Thread {
     stream: u32,
     encoder: Encoder,
-    window: Window,
-    /// Accesses that were told and not written out.
+    pub window: Window,
+    /// Accesses and instructions that were told and not written out.
     accesses: u64,
+    told: u64,
     /// When events were written out last.
     flushed: Instant,
     /// Executed and not told yet.
@@ -77,6 +78,7 @@ impl Thread {
             encoder: Encoder::default(),
             window: Window::new(window),
             accesses: 0,
+            told: 0,
             flushed: Instant::now(),
             instructions: 0,
             seen: 0,
@@ -111,7 +113,7 @@ impl Thread {
         self.instructions = 0;
         (self.seen, self.heard, self.marks) = (0, 0, 0);
         self.steps.clear();
-        self.accesses = 0;
+        (self.accesses, self.told) = (0, 0);
         self.begin_stream();
     }
 
@@ -123,7 +125,6 @@ impl Thread {
     }
 
     /// Count accesses to a page.
-    #[inline]
     pub fn touch(&mut self, page: u64, mode: AccessKind, count: u32) {
         if let Some(run) = self.window.touch(page, mode, count) {
             if run.count == 0 {
@@ -140,8 +141,8 @@ impl Thread {
     #[inline(never)]
     fn meet(&mut self, page: u64) {
         self.window.watched.retain(|&watched| watched != page);
-        let ended = shared::with(false, |shared| {
-            shared.threads.ended.iter().rev().find(|&&(left, _)| left == page).map(|&(_, tid)| tid)
+        let ended = shared::with_threads(|threads| {
+            threads.ended.iter().rev().find(|&&(left, _)| left == page).map(|&(_, tid)| tid)
         });
         if let Some(tid) = ended {
             self.drain();
@@ -161,6 +162,7 @@ impl Thread {
     fn tell_instructions(&mut self) {
         if self.instructions > 0 {
             let instructions = std::mem::take(&mut self.instructions);
+            self.told += instructions;
             self.push(&Event::Compute { instructions });
         }
     }
@@ -177,10 +179,19 @@ impl Thread {
         }
     }
 
+    /// Take note of what other threads have changed since the last time.
+    #[inline]
+    pub fn follow(&mut self) {
+        let news = shared::NEWS.load(Ordering::Relaxed);
+        if news != self.news {
+            self.catch_up(news);
+        }
+    }
+
     /// Something happened in another thread: what was before stays before.
     #[cold]
     #[inline(never)]
-    pub fn catch_up(&mut self, news: u64) {
+    fn catch_up(&mut self, news: u64) {
         self.drain();
         self.news = news;
         let epoch = shared::EPOCH.load(Ordering::Acquire);
@@ -189,9 +200,9 @@ impl Thread {
             self.push(&Event::Sync { epoch });
         }
         let (heard, watched) = (&mut self.heard, &mut self.window.watched);
-        shared::with(false, |shared| {
-            watched.extend(shared.threads.ended[*heard..].iter().map(|&(page, _)| page));
-            *heard = shared.threads.ended.len();
+        shared::with_threads(|threads| {
+            watched.extend(threads.ended[*heard..].iter().map(|&(page, _)| page));
+            *heard = threads.ended.len();
         });
         watched.drain(..watched.len().saturating_sub(MOST_WATCHED));
     }
@@ -255,8 +266,12 @@ impl Thread {
             raw::put_chunk(&mut out, kind::EVENTS, self.stream, |body| self.encoder.finish(body));
         }
         if self.accesses > 0 {
-            let accesses = std::mem::take(&mut self.accesses);
-            raw::put_chunk(&mut out, kind::TALLY, self.stream, |body| put_varint(body, accesses));
+            let (accesses, told) = (std::mem::take(&mut self.accesses), std::mem::take(&mut self.told));
+            raw::put_chunk(&mut out, kind::TALLY, self.stream, |body| {
+                [accesses, told, shared::more_cpu_time()]
+                    .into_iter()
+                    .for_each(|number| put_varint(body, number));
+            });
         }
         if !self.steps.is_empty() {
             raw::put_chunk(&mut out, kind::STEPS, self.stream, |body| body.append(&mut self.steps));

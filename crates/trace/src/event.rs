@@ -134,7 +134,8 @@ pub enum Event {
     GroupEnter { group: Group },
     /// A control group was removed.
     GroupRemove { group: Group },
-    /// The process became another program, which is not followed: the last event.
+    /// The process became another program. If that was recorded, what follows takes away all that was mapped, and maps the
+    /// program; otherwise it is the last event.
     Exec,
     /// The thread has come to a point that others wait for: its mark 1, 2 and so on.
     Mark,

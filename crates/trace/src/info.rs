@@ -67,6 +67,8 @@ pub struct Info {
 pub struct ProcessRow {
     /// Its index.
     pub process: u32,
+    /// The programs that it ran, one after the other: names of files. A fork begins with its parent's.
+    pub programs: Vec<String>,
     /// The thread that forked it.
     pub forked_by: Option<u32>,
     /// Number of its threads.
@@ -140,6 +142,7 @@ impl Info {
         let mut check = Check::new(header);
         let mut walk = Walk::new(reader);
         let mut length = 0;
+        let mut names = Names::new(header);
         while let Some(Moment { thread, process, time, what }) = walk.next()? {
             let What::Event(event) = what else { continue };
             check.note(header, thread, &event).map_err(|what| walk.damaged(thread, what))?;
@@ -148,10 +151,14 @@ impl Info {
                     length = length.max(time.saturating_add(run.count.into()));
                     self.runs[run.mode as usize] += 1;
                 }
-                _ => self.note(process, &event),
+                _ => {
+                    names.note(header, process, &event);
+                    self.note(process, &event);
+                }
             }
         }
         reader.finish(&check)?;
+        self.processes.iter_mut().zip(names.programs).for_each(|(row, programs)| row.programs = programs);
         let mut curve = Curve::new(length, header.processes.len());
         let mut walk = Walk::new(reader);
         while let Some(Moment { process, time, what, .. }) = walk.next()? {
@@ -180,6 +187,38 @@ impl Info {
             }
             Event::Read { len, .. } => self.bytes_read = self.bytes_read.saturating_add(len),
             Event::Write { len, .. } => self.bytes_written = self.bytes_written.saturating_add(len),
+            _ => {}
+        }
+    }
+}
+
+/// The programs that processes run: of an image that begins, the program is the first file that is mapped.
+struct Names {
+    programs: Vec<Vec<String>>,
+    /// By process: has an image begun whose program is not known?
+    begins: Vec<bool>,
+}
+
+impl Names {
+    fn new(header: &Header) -> Names {
+        let processes = header.processes.len();
+        let begins = (0..processes).map(|process| process == 0).collect();
+        Names { programs: vec![Vec::new(); processes], begins }
+    }
+
+    fn note(&mut self, header: &Header, process: u32, event: &Event) {
+        let process = process as usize;
+        match *event {
+            Event::Exec => self.begins[process] = true,
+            Event::Map { backing: Backing::File { file, .. }, .. } if self.begins[process] => {
+                self.begins[process] = false;
+                self.programs[process].extend(header.file(file).map(|file| file.name.clone()));
+            }
+            Event::Fork { thread, .. } => {
+                let Some(child) = header.threads.get(thread.0 as usize) else { return };
+                self.programs[child.process as usize] =
+                    self.programs[process].last().cloned().into_iter().collect();
+            }
             _ => {}
         }
     }
@@ -295,6 +334,7 @@ fn processes(header: &Header) -> Vec<ProcessRow> {
     header.threads.iter().for_each(|thread| threads[thread.process as usize] += 1);
     let rows = header.processes.iter().zip(0..).map(|(process, index)| ProcessRow {
         process: index,
+        programs: Vec::new(),
         forked_by: process.forked_by.map(|thread| thread.0),
         threads: threads[index as usize],
         maps: [0; 4],

@@ -36,11 +36,15 @@ pub mod raw;
 pub mod record;
 
 #[cfg(feature = "std")]
+mod ask;
+#[cfg(feature = "std")]
 mod check;
 #[cfg(feature = "std")]
 mod error;
 #[cfg(feature = "std")]
 mod footprint;
+#[cfg(feature = "std")]
+mod image;
 #[cfg(feature = "std")]
 mod pages;
 #[cfg(feature = "std")]

@@ -1,4 +1,4 @@
-//! What the recorder's plugin writes: one file per process, a sequence of chunks.
+//! What the recorder's plugin writes: one file per image that a process runs, a sequence of chunks.
 //!
 //! ```text
 //! chunk = kind u32, stream u32, length u32 (all little endian), then that many bytes
@@ -7,14 +7,37 @@
 //! A stream is one thread. Each chunk is appended by one `write`, so a process that is killed leaves whole chunks
 //! and at most one torn at the end. This file is also compiled into the plugin.
 
-/// The file of process `pid` in the recorder's directory.
-pub fn file_name(pid: u32) -> String {
-    format!("process-{pid}.raw")
+/// An image of a recorded process: the kernel's number of the process, and one that tells its images apart, and those of
+/// processes that had the same number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Image {
+    /// The process.
+    pub pid: u32,
+    /// From 0, in the order in which they began.
+    pub number: u32,
 }
 
-/// The process whose file in that directory this is.
-pub fn pid_of(name: &str) -> Option<u32> {
-    name.strip_prefix("process-")?.strip_suffix(".raw")?.parse().ok()
+impl Image {
+    /// Its file in the recorder's directory.
+    pub fn file_name(self) -> String {
+        format!("process-{}-{}.raw", self.pid, self.number)
+    }
+
+    /// The image whose file in that directory this is.
+    pub fn of_file(name: &str) -> Option<Image> {
+        let (pid, number) = name.strip_prefix("process-")?.strip_suffix(".raw")?.split_once('-')?;
+        Some(Image { pid: pid.parse().ok()?, number: number.parse().ok()? })
+    }
+}
+
+/// How an image came to be.
+pub mod origin {
+    /// It is the first program of the recording.
+    pub const FIRST: u64 = 0;
+    /// Its process was forked.
+    pub const FORK: u64 = 1;
+    /// Its process executed it.
+    pub const EXEC: u64 = 2;
 }
 
 /// Length of a chunk's head in bytes.
@@ -25,7 +48,8 @@ pub const MAX_BODY: usize = 16 << 20;
 
 /// Kinds of chunks.
 pub mod kind {
-    /// First chunk of a file. Body: varints pid, parent's pid (0 for the first process).
+    /// First chunk of a file. Body: varints origin, pid and number of the image that it came from; then the path of the
+    /// program.
     pub const PROCESS: u32 = 1;
     /// Begin of a stream. Body: varint tid.
     pub const THREAD: u32 = 2;
@@ -38,14 +62,20 @@ pub mod kind {
     pub const THREAD_END: u32 = 5;
     /// The process ended in good order (nothing is missing). Empty body.
     pub const PROCESS_END: u32 = 7;
-    /// The process is about to become another program by `execve`; nothing follows unless that fails. Empty body.
+    /// The process is about to become another program, which is recorded, too; nothing follows unless that fails.
+    /// Body: varint count, and varints address and length of as many mappings that are gone then; varint count, and
+    /// as many varints, the files of descriptors that are closed then.
     pub const EXEC: u32 = 8;
     /// The `execve` before failed. Empty body.
     pub const EXEC_FAILED: u32 = 9;
     /// [`Step`](super::Step)s of the stream, by which tasks wait for each other.
     pub const STEPS: u32 = 10;
-    /// Accesses of the stream in the events since the last such chunk. Body: varint.
+    /// What was done since the last such chunk. Body: varints accesses and instructions of the stream in the events, and
+    /// nanoseconds of CPU time of the process.
     pub const TALLY: u32 = 11;
+    /// The process is about to become another program, which cannot be recorded; nothing follows unless that fails.
+    /// Body: why.
+    pub const UNFOLLOWED: u32 = 12;
 }
 
 /// What a call did that others wait for, or that waited for others.

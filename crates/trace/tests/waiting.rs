@@ -20,6 +20,8 @@ struct Adversary {
     at: Vec<usize>,
     started: Vec<bool>,
     marks: Vec<u64>,
+    /// By thread: the last change of its address space that it has come to.
+    seen: Vec<u64>,
     done: Vec<u64>,
     opened: Vec<String>,
 }
@@ -34,6 +36,7 @@ impl Adversary {
             at: vec![0; threads],
             started: (0..threads).map(|thread| thread == 0).collect(),
             marks: vec![0; threads],
+            seen: vec![0; threads],
             done: vec![0; header.processes.len()],
             opened: Vec::new(),
             header,
@@ -45,17 +48,35 @@ impl Adversary {
         self.started[thread] && self.at[thread] == self.events[thread].len()
     }
 
+    /// Whether every other thread of the process that runs has come to where it saw the change.
+    fn others_saw(&self, by: usize, process: usize, epoch: u64) -> bool {
+        let others = (0..self.seen.len()).filter(|&thread| {
+            thread != by && self.header.threads[thread].process as usize == process && self.started[thread]
+        });
+        others.into_iter().all(|thread| self.ended(ThreadId(thread as u32)) || self.seen[thread] >= epoch)
+    }
+
     /// Do the thread's next event; `false` if it has to wait, or is not there.
     fn step(&mut self, thread: usize) -> bool {
         let Some(&event) = self.events[thread].get(self.at[thread]).filter(|_| self.started[thread]) else {
             return false;
         };
         let process = self.header.threads[thread].process as usize;
+        let last = self.header.processes[process].epochs;
         let may = match event {
-            Event::Sync { epoch } => self.done[process] >= epoch.min(self.header.processes[process].epochs),
+            Event::Sync { epoch } => {
+                self.seen[thread] = self.seen[thread].max(epoch.min(last));
+                self.done[process] >= epoch.min(last)
+            }
             Event::After { thread, mark } => self.marks[thread.0 as usize] >= mark,
             Event::Join { thread } => self.ended(thread),
-            _ => event.epoch().is_none_or(|epoch| epoch == 0 || self.done[process] >= epoch - 1),
+            _ => match event.epoch().filter(|&epoch| epoch > 0) {
+                Some(epoch) if self.done[process] >= epoch - 1 => {
+                    self.seen[thread] = self.seen[thread].max(epoch);
+                    !event.takes_away() || self.others_saw(thread, process, epoch)
+                }
+                epoch => epoch.is_none(),
+            },
         };
         if !may {
             return false;

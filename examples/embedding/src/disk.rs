@@ -1,4 +1,4 @@
-//! The disk: a thread that does transfers one after the other, and tells of each end.
+//! The disk: a thread that does transfers one after the other, and reports the end of each.
 
 use crate::kernel;
 use crate::task;
@@ -10,23 +10,23 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 type Block = [u64; TABLE_ENTRIES];
 
-/// The way to the disk.
+/// The sending end of the disk's queue.
 pub struct Disk(Sender<Io>);
 
 impl Disk {
-    /// A disk, and its other end, which [`run`] is to be called with.
+    /// A disk, and the receiving end of its queue, for [`run`].
     pub fn new() -> (Disk, Receiver<Io>) {
         let (sender, receiver) = channel();
         (Disk(sender), receiver)
     }
 
-    /// Begin a transfer.
+    /// Queue a transfer.
     pub fn submit(&self, io: Io) {
-        self.0.send(io).expect("the disk's thread never ends");
+        self.0.send(io).expect("the disk's thread must not end");
     }
 }
 
-/// Be the disk. Blocks that nobody has written hold zeroes.
+/// The disk's thread. Blocks that were never written hold zeroes.
 pub fn run(requests: &Receiver<Io>) {
     let mut blocks: HashMap<(DeviceId, u64), Box<Block>> = HashMap::new();
     for io in requests {
@@ -35,21 +35,21 @@ pub fn run(requests: &Receiver<Io>) {
             let block = blocks
                 .entry((io.device, io.block + u64::from(i)))
                 .or_insert_with(|| Box::new([0; TABLE_ENTRIES]));
-            for (word, kept) in frame.iter().zip(block.iter_mut()) {
+            for (word, stored) in frame.iter().zip(block.iter_mut()) {
                 if io.write {
-                    *kept = word.load(Acquire);
+                    *stored = word.load(Acquire);
                 } else {
-                    word.store(*kept, Release);
+                    word.store(*stored, Release);
                 }
             }
         }
-        tell(&io);
+        complete(&io);
     }
 }
 
-/// The end of a transfer is told by a kernel task, which needs a CPU: an interrupt handler may have stopped a task that
-/// holds a lock which `io_done` takes.
-fn tell(io: &Io) {
+/// A kernel task with a CPU of its own reports the end of a transfer. An interrupt handler could not: it may
+/// have interrupted a task that holds a lock that `io_done` takes.
+fn complete(io: &Io) {
     task::get_cpu();
     if !kernel::WATCH.claims(io) {
         kernel::mm().io_done(io);

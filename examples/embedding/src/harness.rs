@@ -24,7 +24,7 @@ impl Harness for Embedding {
     }
 
     fn pause(&self) {
-        task::give_way();
+        task::yield_cpu();
     }
 
     fn spin(&self) {
@@ -35,7 +35,7 @@ impl Harness for Embedding {
         task::enter(space);
     }
 
-    fn where_io_ends(&self, entry: fn(usize), argument: usize) -> bool {
+    fn in_io_context(&self, entry: fn(usize), argument: usize) -> bool {
         // Another kernel task of this CPU, as in `disk`.
         entry(argument);
         true
@@ -49,7 +49,7 @@ impl Harness for Embedding {
         kernel::machine().access(page, word, AccessKind::Store, value).is_some()
     }
 
-    /// Fetching is all that these CPUs do with code.
+    /// Any word is code here: these CPUs only fetch.
     fn code(&self) -> Option<u64> {
         Some(1)
     }

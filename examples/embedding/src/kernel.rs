@@ -1,4 +1,4 @@
-//! What there is one of.
+//! The kernel's global state.
 
 use crate::disk::{self, Disk};
 use crate::machine::Threads;
@@ -16,25 +16,25 @@ pub const SWAP: DeviceId = DeviceId(1);
 
 static MM: OnceLock<Mm<Threads>> = OnceLock::new();
 
-/// Transfers that are the suite's, not the memory manager's.
+/// Transfers of the conformance suite, which the memory manager must not see.
 pub static WATCH: IoWatch = IoWatch::new();
 
 /// The memory manager.
 pub fn mm() -> &'static Mm<Threads> {
-    MM.get().expect("the kernel has booted")
+    MM.get().expect("the kernel must have booted")
 }
 
-/// The machine below it.
+/// The machine below the memory manager.
 pub fn machine() -> &'static Threads {
     mm().machine()
 }
 
-/// Bring up the machine, then the memory manager.
+/// Start the machine, then the memory manager.
 pub fn boot(knobs: Knobs) -> Result<(), String> {
     let (disk, requests) = Disk::new();
     let swap = vec![SwapArea { device: SWAP, pages: 16384, priority: 0 }];
     let mm = Mm::new(Threads::new(disk), Config { knobs, swap, ..Config::default() })?;
-    assert!(MM.set(mm).is_ok(), "a kernel boots once");
+    assert!(MM.set(mm).is_ok(), "a kernel must boot only once");
     std::thread::spawn(move || disk::run(&requests));
     Ok(())
 }

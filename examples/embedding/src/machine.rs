@@ -25,7 +25,7 @@ const ASIDS: usize = 4;
 #[derive(Default)]
 struct Cpu {
     turn: Turn,
-    /// Held by the CPU while it has interrupts off, and by who handles one in its name.
+    /// Held by the CPU while it has interrupts off, and by the thread that handles an interrupt for it.
     interrupts: Mutex<()>,
     mmu: Mutex<Mmu>,
 }
@@ -34,20 +34,20 @@ struct Cpu {
 pub struct Threads {
     cpus: Vec<Cpu>,
     memory: Vec<MemoryRange>,
-    /// A frame is 512 words, whether a table or anything else.
+    /// A frame is 512 words, whether it is a page table or not.
     frames: Box<[TablePage]>,
     disk: Disk,
-    /// Wake-ups so far.
+    /// Number of wake-ups, by key.
     wakes: Mutex<HashMap<WaitKey, u64>>,
-    bell: Condvar,
+    wakeups: Condvar,
     started: Instant,
     stopping: AtomicBool,
-    /// Does work take time?
-    dawdles: AtomicBool,
+    /// Whether work takes time.
+    slow: AtomicBool,
 }
 
 impl Threads {
-    /// A machine at rest.
+    /// A machine.
     pub fn new(disk: Disk) -> Threads {
         let range = |node: u8| MemoryRange {
             node: NodeId(node),
@@ -62,19 +62,19 @@ impl Threads {
             frames: (0..FRAMES * u32::from(NODES)).map(|_| empty()).collect(),
             disk,
             wakes: Mutex::default(),
-            bell: Condvar::new(),
+            wakeups: Condvar::new(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
-            dawdles: AtomicBool::new(false),
+            slow: AtomicBool::new(false),
         }
     }
 
-    /// From now on some kinds of work take time: a CPU stays where it is, and others may overtake it.
-    pub fn dawdle(&self, dawdles: bool) {
-        self.dawdles.store(dawdles, Relaxed);
+    /// Make some kinds of work take time: then a CPU pauses there, and others overtake it.
+    pub fn set_slow(&self, slow: bool) {
+        self.slow.store(slow, Relaxed);
     }
 
-    /// Access a word as a program does. `None`: a fault. No interrupt comes in the middle of it.
+    /// Access a word as a program does; `None` for a fault. No interrupt arrives during an access.
     pub fn access(&self, page: Vpn, word: usize, access: AccessKind, value: u64) -> Option<u64> {
         let mut mmu = self.mmu();
         let word = &self.frames[mmu.translate(&self.frames, page, access)?.index()][word];
@@ -94,16 +94,16 @@ impl Threads {
         self.cpus[cpu.index()].interrupts.lock().unwrap()
     }
 
-    /// Whose turn it is on a CPU.
+    /// The turn of a CPU.
     pub fn turn(&self, cpu: CpuId) -> &Turn {
         &self.cpus[cpu.index()].turn
     }
 
-    /// The machine goes down: daemons that sleep are woken to see it.
+    /// Shut down: sleeping daemons are woken to notice it.
     pub fn stop(&self) {
         self.stopping.store(true, SeqCst);
         self.wakes.lock().unwrap().values_mut().for_each(|wakes| *wakes += 1);
-        self.bell.notify_all();
+        self.wakeups.notify_all();
     }
 
     fn mmu(&self) -> MutexGuard<'_, Mmu> {
@@ -129,7 +129,7 @@ impl Machine for Threads {
     }
 
     fn cpu(&self) -> CpuId {
-        task::here()
+        task::current_cpu()
     }
 
     fn now(&self) -> Nanos {
@@ -187,18 +187,18 @@ impl Machine for Threads {
     }
 
     fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
-        // Another task may have this CPU meanwhile.
+        // Another task may have this CPU during the wait.
         task::put_cpu();
         let mut wakes = self.wakes.lock().unwrap();
         let woken = loop {
             if wakes.get(&ticket.key).is_some_and(|&wakes| wakes != ticket.mark) {
                 break true;
             }
-            let left = deadline.map_or(u64::MAX >> 1, |deadline| deadline.saturating_sub(self.now()));
-            if left == 0 {
+            let rest = deadline.map_or(u64::MAX >> 1, |deadline| deadline.saturating_sub(self.now()));
+            if rest == 0 {
                 break false;
             }
-            wakes = self.bell.wait_timeout(wakes, Duration::from_nanos(left)).unwrap().0;
+            wakes = self.wakeups.wait_timeout(wakes, Duration::from_nanos(rest)).unwrap().0;
         };
         drop(wakes);
         task::get_cpu();
@@ -207,11 +207,11 @@ impl Machine for Threads {
 
     fn wake(&self, key: WaitKey) {
         *self.wakes.lock().unwrap().entry(key).or_default() += 1;
-        self.bell.notify_all();
+        self.wakeups.notify_all();
     }
 
     fn resched(&self) {
-        task::give_way();
+        task::yield_cpu();
     }
 
     fn stopping(&self) -> bool {
@@ -220,8 +220,8 @@ impl Machine for Threads {
 
     fn charge(&self, work: Work, _count: u64) {
         thread_local!(static DONE: Cell<u32> = const { Cell::new(0) });
-        let slow = matches!(work, Work::CacheLookup | Work::CacheRemove | Work::RmapAdd | Work::SwapSlot);
-        if slow && self.dawdles.load(Relaxed) {
+        let delayed = matches!(work, Work::CacheLookup | Work::CacheRemove | Work::RmapAdd | Work::SwapSlot);
+        if delayed && self.slow.load(Relaxed) {
             DONE.set(DONE.get() + 1);
             if DONE.get().is_multiple_of(5) {
                 std::thread::sleep(Duration::from_micros(100));

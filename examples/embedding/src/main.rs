@@ -1,12 +1,12 @@
 //! A small kernel around Pagefold's memory manager.
 //!
-//! Its CPUs are threads of the host, which really run at the same time; its translation hardware is software, and keeps
-//! what it has seen until it is told to drop it. It runs the conformance suite, and then programs on all CPUs that
-//! store, share, fork and unmap, and look at every word that they read. `docs/embedding.md` walks through it.
+//! Its CPUs are threads of the host, which really run in parallel. Its MMU is software, which keeps every
+//! translation until it is told to drop it. It runs the conformance suite, and then programs on all CPUs that
+//! store, share, fork and unmap, and check every word that they read. `docs/embedding.md` explains the code.
 //!
-//! `cargo run [POLICY [ROUNDS]]`: POLICY is when translations of pages that reclaim unmaps are flushed, as in
-//! `pagefold list knobs`: eager, batch, list, lazy, abis or latr. ROUNDS is how much the programs do (400). Exit codes:
-//! 0 fine, 1 something was found, 2 bad arguments.
+//! `cargo run [POLICY [ROUNDS]]`: POLICY decides when translations of pages that reclaim unmaps are flushed,
+//! as in `pagefold list knobs`: eager, batch, list, lazy, abis or latr. ROUNDS is the length of the programs
+//! (default 400). Exit codes: 0 success, 1 failure, 2 bad arguments.
 
 mod disk;
 mod harness;
@@ -35,11 +35,11 @@ fn main() -> ExitCode {
     // This thread becomes the first task.
     task::get_cpu();
     let daemons = task::start_daemons();
-    let conforms = conform();
+    let conforms = run_suite();
     let found = programs::run(rounds).and_then(|done| Ok([done, programs::races::run()?].join("; ")));
     kernel::machine().stop();
     task::put_cpu();
-    daemons.into_iter().for_each(|daemon| daemon.join().expect("a panic ends the process"));
+    daemons.into_iter().for_each(|daemon| daemon.join().expect("a daemon must not panic"));
     let valid = kernel::mm().validate();
     match (&found, &valid) {
         (Ok(summary), Ok(())) => println!("programs: {summary}; validate: fine"),
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     if conforms && found.is_ok() && valid.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What the command line asks for.
+/// Parse the command line.
 fn arguments() -> Result<(Knobs, u64), String> {
     let knobs = Knobs::default();
     let mut arguments = std::env::args().skip(1);
@@ -59,16 +59,16 @@ fn arguments() -> Result<(Knobs, u64), String> {
         knobs.set(Knob::TlbUnmap, value as u64).map_err(|error| format!("{error:?}"))?;
     }
     let rounds = arguments.next().unwrap_or("400".into());
-    let rounds = rounds.parse().map_err(|_| format!("'{rounds}' is no number of rounds"))?;
+    let rounds = rounds.parse().map_err(|_| format!("'{rounds}' is not a number of rounds"))?;
     arguments.next().map_or(Ok((knobs, rounds)), |more| Err(format!("'{more}' is one argument too many")))
 }
 
-/// Run the suite, and print what it found.
-fn conform() -> bool {
+/// Run the suite, and print its report. Returns whether no check failed.
+fn run_suite() -> bool {
     let mut report = Report::new();
     conformance::run(&harness::Embedding, &mut report);
     let mut table = String::new();
-    report.print(&mut table).expect("strings can always be written to");
+    report.print(&mut table).expect("writing to a string must succeed");
     print!("{table}");
     report.passed()
 }

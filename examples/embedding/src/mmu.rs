@@ -1,4 +1,4 @@
-//! The translation hardware of one CPU, in software: what a real CPU does by itself.
+//! The MMU of one CPU, in software: what a real CPU does by itself.
 
 use mm::api::AccessKind;
 use mm::machine::{Asid, Flush, TablePage};
@@ -7,21 +7,20 @@ use mm::table::{Bits, Entry};
 use mm::units::{Pfn, Vpn};
 use std::collections::HashMap;
 
-/// The root that is loaded, and what the CPU remembers of entries that it has walked to. It never forgets one unless
-/// told.
+/// The loaded root, and the translations of entries that were walked to. It never drops one unless told to.
 pub struct Mmu {
     root: Pfn,
     asid: Asid,
-    kept: HashMap<(Asid, Vpn), Entry>,
+    cached: HashMap<(Asid, Vpn), Entry>,
 }
 
 impl Default for Mmu {
     fn default() -> Mmu {
-        Mmu { root: Pfn::NONE, asid: Asid(0), kept: HashMap::new() }
+        Mmu { root: Pfn::NONE, asid: Asid(0), cached: HashMap::new() }
     }
 }
 
-/// May the access go through what is kept of an entry? A first store must go to the table, to mark it dirty.
+/// Whether a cached entry allows the access. A first store must go to the table, to mark the entry dirty.
 fn allows(entry: Entry, access: AccessKind) -> bool {
     entry.has(Bits::USER)
         && match access {
@@ -32,25 +31,26 @@ fn allows(entry: Entry, access: AccessKind) -> bool {
 }
 
 impl Mmu {
-    /// The frame that an access reaches. `None`: a fault.
+    /// The frame that an access reaches, or `None` for a fault.
     pub fn translate(&mut self, frames: &[TablePage], page: Vpn, access: AccessKind) -> Option<Pfn> {
         let key = (self.asid, page);
-        if let Some(&entry) = self.kept.get(&key)
+        if let Some(&entry) = self.cached.get(&key)
             && allows(entry, access)
         {
             return Some(entry.pfn());
         }
-        // Too weak: as on a fault, the CPU looks at the tables again, and keeps nothing if they do not allow it either.
-        self.kept.remove(&key);
+        // Not allowed: as on a fault, the MMU walks the tables again, and caches nothing if they do not allow
+        // the access either.
+        self.cached.remove(&key);
         let entry = self.walk(frames, page, access)?;
-        self.kept.insert(key, entry);
+        self.cached.insert(key, entry);
         Some(entry.pfn())
     }
 
     fn walk(&self, frames: &[TablePage], page: Vpn, access: AccessKind) -> Option<Entry> {
         let mut table = self.root;
         for level in (0..4).rev() {
-            // The machine's own root maps nothing at all.
+            // The machine's own root maps nothing.
             let slot = &frames.get(table.index())?[(page.0 >> (9 * level)) as usize % 512];
             let used = loop {
                 let entry = Entry::from_raw(slot.load(Acquire));
@@ -61,7 +61,8 @@ impl Mmu {
                 if !entry.is_present() || (level == 0 && !allows(used, access)) {
                     return None;
                 }
-                // In one step, as hardware does: an entry that is taken away meanwhile must not come back.
+                // One atomic step, as in hardware: an entry that is cleared at the same time must not come
+                // back.
                 if slot.compare_exchange(entry.raw(), used.raw(), AcqRel, Acquire).is_ok() {
                     break used;
                 }
@@ -78,14 +79,14 @@ impl Mmu {
     pub fn load_root(&mut self, root: Pfn, asid: Asid, keep: bool) {
         (self.root, self.asid) = (root, asid);
         if !keep {
-            self.kept.retain(|&(number, _), _| number != asid);
+            self.cached.retain(|&(number, _), _| number != asid);
         }
     }
 
     /// `Machine::flush`.
     pub fn flush(&mut self, what: Flush) {
         let loaded = self.asid;
-        self.kept.retain(|&(asid, page), _| match what {
+        self.cached.retain(|&(asid, page), _| match what {
             Flush::All => false,
             Flush::Current => asid != loaded,
             Flush::Pages { start, count, stride } => {

@@ -1,11 +1,11 @@
 //! Tasks and CPUs.
 //!
-//! Every task is a thread of the host, and belongs to one CPU. A CPU is a turn: only the task that has it runs. So at
-//! any moment as many tasks run as there are CPUs, at the same time.
+//! Every task is a thread of the host, and belongs to one CPU. A CPU is represented by a turn: only the task
+//! whose turn it is runs. So at most one task of each CPU runs at a time, and CPUs run in parallel.
 //!
-//! A thread cannot be interrupted. Whoever sends an interrupt runs the handler itself, in the name of the CPU that it
-//! is for ([`interrupt`]), beside whatever that CPU does; unless it has interrupts off, for then it holds the latch
-//! that the sender needs.
+//! A thread cannot be interrupted. The sender of an interrupt runs the handler itself, on behalf of the
+//! target CPU ([`interrupt`]), in parallel with whatever that CPU does. If the target has interrupts off, it
+//! holds a latch that the sender must wait for.
 
 use crate::kernel;
 use mm::machine::Machine;
@@ -15,16 +15,16 @@ use std::sync::{Condvar, Mutex};
 use std::thread::JoinHandle;
 
 thread_local! {
-    /// The CPU that this thread runs on, or in whose name it handles an interrupt.
-    static HERE: Cell<CpuId> = const { Cell::new(CpuId(0)) };
+    /// The CPU that this thread runs on, or for which it handles an interrupt.
+    static CPU: Cell<CpuId> = const { Cell::new(CpuId(0)) };
     /// The space that this thread's task belongs to.
     static SPACE: Cell<Option<SpaceId>> = const { Cell::new(None) };
 }
 
-/// Whose turn it is on a CPU: as at a counter where everybody takes a number.
+/// A CPU's turn: a ticket lock.
 #[derive(Default)]
 pub struct Turn {
-    /// The next number to be given out, and the one that is served.
+    /// The next ticket, and the ticket that is served.
     numbers: Mutex<(u64, u64)>,
     called: Condvar,
 }
@@ -48,52 +48,54 @@ impl Turn {
     }
 }
 
-/// The CPU that runs this.
-pub fn here() -> CpuId {
-    HERE.get()
+/// The CPU that runs this task.
+pub fn current_cpu() -> CpuId {
+    CPU.get()
 }
 
-/// The space of the task that runs.
+/// The space of this task.
 pub fn space() -> Option<SpaceId> {
     SPACE.get()
 }
 
-/// Start a task. It stays on its CPU.
+/// Start a task, which stays on its CPU.
 pub fn start(cpu: CpuId, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     std::thread::spawn(move || {
-        HERE.set(cpu);
+        CPU.set(cpu);
         get_cpu();
         body();
         put_cpu();
     })
 }
 
-/// Wait for this task's turn, and go over to its space.
+/// Wait for this task's turn, and switch to its space.
 pub fn get_cpu() {
-    kernel::machine().turn(here()).take();
+    kernel::machine().turn(current_cpu()).take();
     switch(space());
 }
 
-/// The CPU is idle, or another task's: that is a kernel task for the memory manager, until it hears of a space.
+/// Give up the CPU, which then is idle or runs another task. For the memory manager it runs a kernel task,
+/// until it switches to a space.
 pub fn put_cpu() {
     switch(None);
-    kernel::machine().turn(here()).give();
+    kernel::machine().turn(current_cpu()).give();
 }
 
-/// The task belongs to `space` from now on.
+/// Let the task belong to `space`.
 pub fn enter(space: Option<SpaceId>) {
     SPACE.set(space);
     switch(space);
 }
 
 fn switch(space: Option<SpaceId>) {
-    let _interrupts_off = kernel::machine().interrupt_latch(here());
+    let _interrupts_off = kernel::machine().interrupt_latch(current_cpu());
     kernel::mm().switch(space);
 }
 
-/// Let other tasks of this CPU run, if there are any. A good moment for the host, too: its CPUs may be fewer.
-pub fn give_way() {
-    if kernel::machine().turn(here()).is_wanted() {
+/// Let other tasks of this CPU run, if there are any, or else other threads of the host, which may have fewer
+/// CPUs.
+pub fn yield_cpu() {
+    if kernel::machine().turn(current_cpu()).is_wanted() {
         put_cpu();
         get_cpu();
     } else {
@@ -104,9 +106,9 @@ pub fn give_way() {
 /// Run `handler` as if it had interrupted `cpu`.
 pub fn interrupt(machine: &crate::machine::Threads, cpu: CpuId, handler: impl FnOnce()) {
     let _latch = machine.interrupt_latch(cpu);
-    let before = HERE.replace(cpu);
+    let before = CPU.replace(cpu);
     handler();
-    HERE.set(before);
+    CPU.set(before);
 }
 
 /// Start the memory manager's daemons.

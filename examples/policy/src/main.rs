@@ -1,5 +1,5 @@
-//! A page-replacement policy of one's own, beside those that come with Pagefold and the fewest refaults that there can
-//! be.
+//! A custom page-replacement policy, compared with those that come with Pagefold and with the minimum number
+//! of refaults.
 
 mod twice;
 
@@ -8,10 +8,10 @@ use mm::knobs::Knob;
 use mm::policy::MakePolicy;
 use program::builtin;
 
-/// Makes an instance for each list vector.
+/// Creates an instance for each list vector.
 const TWICE: MakePolicy = || Box::new(twice::Twice);
 
-/// Run a built-in program in half of what it touches, under a policy of the knob `reclaim.policy`.
+/// Run a built-in program with half of its footprint as memory, under a policy of the knob `reclaim.policy`.
 fn refaults(name: &str, policy: &str) -> Result<OptimumReport, RunError> {
     let input = |text: &str| RunError::Input(text.to_owned());
     let words = Knob::ReclaimPolicy.info().words;
@@ -26,7 +26,7 @@ fn refaults(name: &str, policy: &str) -> Result<OptimumReport, RunError> {
         ..RunConfig::new(machine)
     };
     let outcome = run(&config, &program)?;
-    outcome.optimum.ok_or_else(|| input("the optimum was asked for"))
+    outcome.optimum.ok_or_else(|| input("the run has no optimum"))
 }
 
 fn main() -> Result<(), RunError> {
@@ -52,19 +52,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_safe() {
+    fn policy_passes_the_safety_checks() {
         machine_sim::check_policy(TWICE, 0..2).unwrap_or_else(|error| panic!("{error}"));
     }
 
     #[test]
-    fn it_does_something_else_than_first_in_first_out() {
+    fn policy_differs_from_fifo_and_respects_the_optimum() {
         let [fifo, twice] = ["fifo", "custom"].map(|policy| refaults("zipf-file", policy).unwrap());
         assert_ne!(fifo.refaults, twice.refaults);
         assert!(twice.refaults >= twice.optimum);
     }
 
     #[test]
-    fn the_page_shows_it() {
+    fn docs_show_the_policy() {
         let page = include_str!("../../../docs/policies.md");
         assert!(
             page.contains(include_str!("twice.rs")),

@@ -1,7 +1,7 @@
 use mm::policy::{InsertReason, Judgement, Past, Replace, Spot, View};
 
-/// What was used in memory goes round once more; what comes back soon after it was evicted has a list of its own, which
-/// is left alone while it is the shorter one.
+/// Folios that are used in memory go around once more. Folios that return soon after their eviction have a
+/// list of their own, which is not scanned while it is the shorter one.
 pub struct Twice;
 
 const ONCE: usize = 0;
@@ -13,7 +13,7 @@ impl Replace for Twice {
     }
 
     fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
-        // The use that brings a folio says nothing of the next.
+        // The access that brings a folio in says nothing about the next one.
         if matches!(why, InsertReason::New { .. }) {
             folio.take_uses();
         }

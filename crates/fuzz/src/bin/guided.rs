@@ -1,5 +1,5 @@
-//! The coverage-guided fuzzer: libFuzzer on one target, which the variable PAGEFOLD_FUZZ names. Good inputs go into the
-//! folder PAGEFOLD_CORPUS, which it then begins with. `cargo xtask fuzz` builds and runs it.
+//! The coverage-guided fuzzer: libFuzzer on the target that the variable PAGEFOLD_FUZZ names. It writes valid
+//! inputs into the folder PAGEFOLD_CORPUS, from which it starts. `cargo xtask fuzz` builds and runs it.
 #![no_main]
 
 use fuzz::Target;
@@ -10,13 +10,13 @@ use std::sync::LazyLock;
 
 static TARGET: LazyLock<Target> = LazyLock::new(|| {
     let name = std::env::var("PAGEFOLD_FUZZ").unwrap_or_default();
-    Target::find(&name).expect("PAGEFOLD_FUZZ names no target")
+    Target::find(&name).expect("PAGEFOLD_FUZZ must name a target")
 });
 
 fn provide_seeds() {
     let Some(folder) = std::env::var_os("PAGEFOLD_CORPUS").map(PathBuf::from) else { return };
     for (number, seed) in TARGET.seeds().iter().enumerate() {
-        std::fs::write(folder.join(format!("seed-{number}")), seed).expect("the corpus can be written");
+        std::fs::write(folder.join(format!("seed-{number}")), seed).expect("the corpus must be writable");
     }
 }
 
@@ -26,7 +26,7 @@ fuzz_target!(init: provide_seeds(), |input: &[u8]| {
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let mut rng = Rng::new(u64::from(seed));
-    // Now and then blindly, as the fuzzer's own ways find what nobody thought of.
+    // Some changes are the fuzzer's own, which find unforeseen inputs.
     if rng.percent(20) {
         return fuzzer_mutate(data, size, max_size);
     }

@@ -6,8 +6,8 @@
 //! work a kernel does, not how long it takes: caches and interrupts that cross a real bus are not in it.
 
 use super::protocol::Report;
+use crate::grid::Grid;
 use crate::human;
-use crate::table::Grid;
 use serde::Serialize;
 
 /// Where Linux's figures come from.

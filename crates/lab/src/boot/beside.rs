@@ -14,11 +14,12 @@
 //! Times are not shown. The simulator's come from a table of costs, the guest's from an emulator; their ratio says
 //! nothing.
 
+use crate::grid::Grid;
 use crate::human;
 use crate::record::{OracleRecord, RunRecord, WorkDone};
 use crate::statistics::{Change, Interval, mean};
 use crate::summary::Setup;
-use crate::table::{Grid, heading};
+use crate::table::heading;
 use mm::stat::Stat;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

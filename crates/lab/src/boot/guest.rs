@@ -1,5 +1,6 @@
 //! What to boot: the kernel's command line and QEMU's arguments.
 
+use super::arguments::Arguments;
 use super::recorded::Recorded;
 use super::shape::{BLOCK, Shape};
 use crate::engine::GroupSpec;
@@ -170,28 +171,6 @@ pub struct Disks<'a> {
     pub swap: Option<&'a Path>,
     /// The trace's image.
     pub trace: Option<&'a Path>,
-}
-
-/// QEMU's arguments.
-#[derive(Default)]
-pub(crate) struct Arguments(pub(crate) Vec<OsString>);
-
-impl Arguments {
-    /// Add some.
-    pub(crate) fn add<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> &mut Arguments {
-        self.0.extend(words.into_iter().map(OsString::from));
-        self
-    }
-
-    /// Attach files as disks, those that there are.
-    pub(crate) fn disks(&mut self, images: [Option<&Path>; 2], options: &str) {
-        for (number, image) in images.into_iter().flatten().enumerate() {
-            // A comma ends a value of QEMU's; two of them are one.
-            let image = image.display().to_string().replace(',', ",,");
-            self.add(["-drive", &format!("if=none,id=d{number},format=raw{options},file={image}")]);
-            self.add(["-device", &format!("virtio-blk-pci,drive=d{number}")]);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! ```text
 //! find      the kernel's image and QEMU
 //! shape     the machine: CPUs, nodes, memory, swap space
+//! arguments QEMU's command line
 //! guest     what to boot: the kernel's command line and QEMU's arguments
 //! recorded  a trace on its way into the guest
 //! runner    one boot, from the first line to QEMU's exit status
@@ -21,6 +22,7 @@
 //! Why text on a serial line and not shared memory or a device of our own: a line survives whatever the guest does
 //! next. A kernel that faults, hangs or is killed leaves everything that it has said, and a person can read it.
 
+pub(crate) mod arguments;
 pub mod bench;
 pub mod beside;
 pub mod find;

@@ -1,6 +1,6 @@
 //! The machine that is booted: CPUs, nodes, memory, swap space.
 
-use super::guest::Arguments;
+use super::arguments::Arguments;
 use crate::error::{Error, Result};
 use mm::units::{MAX_ORDER, PAGE_SIZE};
 use std::str::FromStr;

@@ -1,35 +1,109 @@
 //! `boot`: a program, a check or the benchmark on the booted machine.
 
-use super::args::BootArgs;
-use super::experiment::progress_bar;
-use super::many::check_seeds;
+use super::groups::{GroupArg, parse_group};
+use super::nodes::NodesArgs;
+use super::options::{Style, check_seeds, progress_bar};
 use super::output;
 use crate::boot::beside::{self, SideBySide};
 use crate::boot::{
     Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task, Verdict, bench, find, measured,
 };
-use crate::engine::{self, GroupSpec, Machine, Program};
+use crate::cell::Cell;
+use crate::document::{Document, SCHEMA, to_json};
+use crate::engine::{GroupSpec, Machine, Options, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::record::RunRecord;
-use crate::replay::RunLine;
-use crate::summary::{SCHEMA, Setup, Summary};
+use crate::size::{Memory, parse_bytes};
+use crate::summary::{Setup, Summary};
 use crate::{human, interrupt, replay, table};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use mm::units::PAGE_SIZE;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Memory of those who name none.
+/// Memory by default.
 pub(super) const DEFAULT_MEMORY: u64 = 256 << 20;
-/// Swap space of those who name none, at least.
+/// The least swap space by default.
 pub(super) const LEAST_SWAP: u64 = 64 << 20;
 /// Lines of the guest's log that explain a failure of a quiet run.
 pub(super) const LAST_LINES: usize = 20;
-/// The emulated PC has this much memory below 4 GiB; what is beyond it lies above and is of another zone.
+/// The emulated PC has this much memory below 4 GiB; the rest is above, in another zone.
 const BELOW_4G: u64 = 2816 << 20;
+
+/// Arguments of `boot`.
+#[derive(Debug, Args)]
+pub struct BootArgs {
+    /// A trace (FILE.pft); a built-in program ('pagefold list programs'): NAME, NAME:SIZE or NAME:SIZE:THREADS; or
+    /// selftest, conformance, scenario:NAME
+    #[arg(value_name = "PROGRAM", required_unless_present = "bench")]
+    program: Option<String>,
+    /// The profile: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')
+    #[arg(long, default_value = "classic", value_name = "PROFILE")]
+    profile: String,
+    /// Set a knob; may be given several times
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    settings: Vec<String>,
+    /// CPUs and NUMA nodes.
+    #[command(flatten)]
+    nodes: NodesArgs,
+    /// Memory for the memory manager: bytes (K, M, G) or a share of what the program has at once at
+    /// most, like 50% [default: 256M]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
+    memory: Option<Memory>,
+    /// A control group with limits, as 'pagefold run' takes it (docs/groups.md); may be given several times
+    #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
+    groups: Vec<GroupArg>,
+    /// Swap space; 0: none [default: twice what the program touches, at least 64M]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    swap: Option<u64>,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Boots, one after the other, with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// Check every load against the last store (the default)
+    #[arg(long, overrides_with = "no_check")]
+    verify: bool,
+    /// Do not check loads
+    #[arg(long, overrides_with = "verify")]
+    no_check: bool,
+    /// Run the CPUs in turn, with time that counts instructions, so that equal commands give equal results
+    #[arg(long)]
+    icount: bool,
+    /// Also run the simulated machine of the same shape, and show their counts side by side (docs/boot.md)
+    #[arg(long)]
+    side_by_side: bool,
+    /// Count the instructions of the memory manager's operations, next to Linux's
+    #[arg(long, conflicts_with_all = ["program", "side_by_side", "runs", "cpus", "nodes", "tiers", "memory", "swap"])]
+    bench: bool,
+    /// The kernel's image [default: $PAGEFOLD_KERNEL, or the checkout's, built on first use]
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+    /// The emulator [default: $PAGEFOLD_QEMU, or qemu-system-x86_64]
+    #[arg(long, value_name = "FILE")]
+    qemu: Option<PathBuf>,
+    /// Kill a guest that has not ended after this time; it has failed
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    timeout: u64,
+    /// Skip the N-th flush request to other CPUs (needs a kernel that is built with this fault)
+    #[arg(long, value_name = "N", hide = true)]
+    drop: Option<u64>,
+    /// How to print the result.
+    #[command(flatten)]
+    style: Style,
+    /// No progress and no guest log on standard error
+    #[arg(long, short)]
+    quiet: bool,
+    /// Report 0 host seconds
+    #[arg(long, hide = true)]
+    no_host_time: bool,
+}
 
 /// `pagefold boot`.
 pub(super) fn boot(args: &BootArgs) -> Result<()> {
@@ -43,7 +117,7 @@ pub(super) fn boot(args: &BootArgs) -> Result<()> {
     }
 }
 
-/// What every boot needs.
+/// Everything that a boot needs.
 struct Tools<'a> {
     args: &'a BootArgs,
     kernel: PathBuf,
@@ -74,7 +148,7 @@ impl<'a> Tools<'a> {
         }
     }
 
-    /// Boot; the log goes to standard error if `echo` says so, and anyway if the guest fails.
+    /// Boots the guest. Its log goes to standard error if `echo` is set or the guest fails.
     fn run(&self, guest: &Guest, name: &str, echo: bool) -> Result<Report> {
         let runner = Runner {
             kernel: &self.kernel,
@@ -99,7 +173,7 @@ impl<'a> Tools<'a> {
         report.map_err(|error| self.with_replay(error, guest, name))
     }
 
-    /// A failure with the command line that does the boot again.
+    /// Adds the command line that replays the boot to an error.
     fn with_replay(&self, error: Error, guest: &Guest, name: &str) -> Error {
         match error {
             Error::Failed(why) => {
@@ -109,7 +183,7 @@ impl<'a> Tools<'a> {
         }
     }
 
-    /// The command line that does one boot again.
+    /// The command line that replays one boot.
     fn replay_command(&self, guest: &Guest, name: &str) -> String {
         let mut words = vec!["pagefold".to_owned(), "boot".to_owned(), name.to_owned()];
         let mut add = |flag: &str, value: String| words.extend([flag.to_owned(), value]);
@@ -117,7 +191,7 @@ impl<'a> Tools<'a> {
         for (knob, value) in self.profile.settings() {
             add("--set", format!("{knob}={value}"));
         }
-        // The benchmark chooses its machines itself.
+        // The benchmark chooses its machines.
         if guest.task != Task::Bench {
             guest.shape.options().into_iter().for_each(|(flag, value)| add(flag, value));
         }
@@ -133,7 +207,7 @@ impl<'a> Tools<'a> {
     }
 }
 
-/// Something that moves while the guest runs. It is hidden when standard error is not a terminal.
+/// A spinner for a guest that runs, hidden when standard error is not a terminal.
 pub(super) fn spinner(what: &str, name: &str, seed: u64, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
@@ -146,16 +220,15 @@ pub(super) fn spinner(what: &str, name: &str, seed: u64, quiet: bool) -> Progres
     bar
 }
 
-/// The machine that the options describe, for what has `peak_live` bytes at once; with so much swap space if they name
-/// none.
+/// The machine that the options describe, for a program that has at most `peak_live` bytes at once.
 fn shape(args: &BootArgs, peak_live: u64, swap: u64) -> Result<Shape> {
     let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(peak_live));
-    // Rounded up to MiB, as the name of the simulated twin counts it.
+    // Rounded up to MiB, the unit in the name of the simulated twin.
     let swap = args.swap.unwrap_or(swap).div_ceil(1 << 20) << 20;
-    Shape::new(args.cpus, args.nodes.second(), memory, swap / PAGE_SIZE)
+    Shape::new(args.nodes.cpus, args.nodes.second(), memory, swap / PAGE_SIZE)
 }
 
-/// The result of booted runs as JSON: that of any run, and what the guest was.
+/// The result of booted runs as JSON: that of any run, and the guest.
 #[derive(Serialize)]
 struct BootSummary<'a> {
     #[serde(flatten)]
@@ -189,15 +262,15 @@ impl GuestShape {
     }
 }
 
-/// Run a program, on the simulated machine, too, if that was asked for.
+/// Boots a program, and also runs it on the simulated machine if that is requested.
 fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     let program = Program::find(name)?;
     let task = match &program {
         Program::Trace(replay) => Task::Trace(Recorded::new(replay.source())?),
         Program::Named(_) => {
             let words = Program::built_in(name)?;
-            // As many as any program has that chooses their number itself.
-            let threads = words.threads.unwrap_or(args.cpus.max(MOST_USUAL_THREADS));
+            // At least as many as any program uses by default.
+            let threads = words.threads.unwrap_or(args.nodes.cpus.max(MOST_USUAL_THREADS));
             Task::Program { name: words.to_string(), bytes: words.bytes, threads }
         }
     };
@@ -208,7 +281,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     let guest = Guest { groups, ..tools.guest(task, shape) };
     if args.side_by_side && guest.machine_memory() > BELOW_4G {
         return Err(Error::Input(format!(
-            "--side-by-side: a machine of {} has memory above 4 GiB, in another zone, and its simulated twin has not; give it \
+            "--side-by-side: a machine of {} has memory above 4 GiB, in another zone, and its simulated twin does not; give it \
              less with --memory",
             human::bytes(guest.machine_memory() as f64)
         )));
@@ -234,7 +307,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     interrupt::install()?;
     let start = Instant::now();
     let simulated = match args.side_by_side {
-        true => simulate(args, &setup, &program, &tools.profile, &guest.groups)?,
+        true => simulate(args, &setup, Arc::new(program), &tools.profile, &guest.groups)?,
         false => Vec::new(),
     };
     let mut booted = Vec::new();
@@ -246,54 +319,52 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     }
     let host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
     if args.side_by_side {
-        let mut result = SideBySide::of(setup, args.cpus, &simulated, &booted, args.style.all);
+        let mut result = SideBySide::of(setup, args.nodes.cpus, &simulated, &booted, args.style.all);
         result.host_seconds = host_seconds;
         return compared(args, &result);
     }
     let summary = Summary::of(setup, &booted, host_seconds, args.style.all);
     output::print(&match args.style.json {
-        true => output::json(&BootSummary { summary: &summary, guest: GuestShape::of(&guest) })?,
+        true => to_json(&BootSummary { summary: &summary, guest: GuestShape::of(&guest) })?,
         false => table::render(&summary),
     })
 }
 
-/// Do the runs on the simulated machine of the same shape.
+/// Runs the program on the simulated machine of the same shape.
 fn simulate(
     args: &BootArgs,
     setup: &Setup,
-    program: &Program,
+    program: Arc<Program>,
     profile: &Profile,
     groups: &[GroupSpec],
 ) -> Result<Vec<RunRecord>> {
-    let machine = Machine::find(&setup.machine)?;
+    let cell = Cell {
+        program_name: setup.program.clone(),
+        program,
+        machine_name: setup.machine.clone(),
+        machine: Arc::new(Machine::find(&setup.machine)?),
+        memory: setup.memory,
+        fragment: None,
+        groups: groups.to_vec(),
+        profile: profile.clone(),
+        options: Options::default(),
+    };
     let bar = progress_bar(args.runs as usize, args.quiet);
     let mut records = Vec::new();
     for seed in (args.seed..).take(args.runs as usize) {
         if interrupt::requested() {
             return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
         }
-        let Setup { program: name, machine: preset, memory, .. } = setup;
-        let line = RunLine { program: name, machine: preset, memory: *memory, profile, seed };
-        let run = engine::Run {
-            memory: setup.memory,
-            groups,
-            knobs: &profile.knobs,
-            seed,
-            ..engine::Run::new(&machine, program)
-        };
-        records.push(run.replayable(
-            &profile.name,
-            line.with(groups.iter().flat_map(|group| ["--group".to_owned(), group.to_string()])),
-        )?);
+        records.push(cell.run(seed)?);
         bar.inc(1);
     }
     bar.finish_and_clear();
     Ok(records)
 }
 
-/// Print the comparison; a count that has to be the same and is not is a failure.
+/// Prints the comparison. A count that differs although it must be equal is a failure.
 fn compared(args: &BootArgs, result: &SideBySide) -> Result<()> {
-    output::print(&if args.style.json { output::json(result)? } else { beside::render(result) })?;
+    output::print(&if args.style.json { to_json(result)? } else { beside::render(result) })?;
     if !result.same_work {
         return Err(Error::Failed(
             "the machines did not do the same work, so they cannot be compared".into(),
@@ -302,62 +373,67 @@ fn compared(args: &BootArgs, result: &SideBySide) -> Result<()> {
     let wrong: Vec<&str> = result.wrong().map(|row| row.metric.as_str()).collect();
     match wrong.is_empty() {
         true => Ok(()),
-        false => Err(Error::Failed(format!("counts that must be the same differ: {}", wrong.join(", ")))),
+        false => Err(Error::Failed(format!("counts that must be equal differ: {}", wrong.join(", ")))),
     }
 }
 
-/// A check's result as JSON.
+/// The result of a check.
 #[derive(Serialize)]
 struct CheckSummary<'a> {
-    schema: u32,
-    version: &'static str,
-    commit: &'static str,
-    command: &'static str,
     check: &'a str,
     guest: GuestShape,
     verdict: &'static str,
     lines: &'a [String],
+    #[serde(skip)]
+    shape: Shape,
+    /// Loads that the guest checked.
+    #[serde(skip)]
+    checked: u64,
 }
 
-/// Let the guest test itself.
+impl Document for CheckSummary<'_> {
+    const COMMAND: &'static str = "boot-check";
+
+    fn text(&self) -> String {
+        let mut text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
+        let shape = self.shape;
+        text += &format!(
+            "{}: ok on {}, {}, {}",
+            self.check,
+            human::plural(u64::from(shape.cpus), "CPU", "CPUs"),
+            human::plural(u64::from(shape.count()), "node", "nodes"),
+            human::bytes(shape.memory() as f64)
+        );
+        if self.checked > 0 {
+            text += &format!("; {} loads checked", human::grouped(self.checked));
+        }
+        text + "\n"
+    }
+}
+
+/// Lets the guest test itself.
 fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<()> {
     if args.side_by_side {
-        return Err(Error::Input(format!("--side-by-side: '{name}' is no program; name one to compare")));
+        return Err(Error::Input(format!("--side-by-side: '{name}' is not a program; name one to compare")));
     }
     if !args.groups.is_empty() {
-        return Err(Error::Input(format!("--group: '{name}' is no program; name one for the group")));
+        return Err(Error::Input(format!("--group: '{name}' is not a program; name one for the group")));
     }
     let guest = tools.guest(task, shape(args, DEFAULT_MEMORY, LEAST_SWAP)?);
     interrupt::install()?;
     let report = tools.run(&guest, name, false)?;
-    if args.style.json {
-        return output::print(&output::json(&CheckSummary {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION"),
-            commit: env!("PAGEFOLD_COMMIT"),
-            command: "boot-check",
-            check: name,
-            guest: GuestShape::of(&guest),
-            verdict: report.end.map_or("", Verdict::word),
-            lines: &report.log,
-        })?);
-    }
-    let mut text: String = report.log.iter().map(|line| format!("{line}\n")).collect();
-    let shape = guest.shape;
-    text.push_str(&format!(
-        "{name}: ok on {}, {}, {}",
-        human::plural(u64::from(shape.cpus), "CPU", "CPUs"),
-        human::plural(u64::from(shape.count()), "node", "nodes"),
-        human::bytes(shape.memory() as f64)
-    ));
-    if let Some(check) = report.check.filter(|check| check.checked > 0) {
-        text.push_str(&format!("; {} loads checked", human::grouped(check.checked)));
-    }
-    text.push('\n');
-    output::print(&text)
+    let summary = CheckSummary {
+        check: name,
+        guest: GuestShape::of(&guest),
+        verdict: report.end.map_or("", Verdict::word),
+        lines: &report.log,
+        shape: guest.shape,
+        checked: report.check.map_or(0, |check| check.checked),
+    };
+    output::show(&summary, args.style.json)
 }
 
-/// Count instructions: on one CPU, and on four for what others take part in.
+/// Counts instructions: on one CPU, and on four for operations that involve other CPUs.
 fn instructions(args: &BootArgs, tools: &Tools<'_>) -> Result<()> {
     interrupt::install()?;
     let mut reports = Vec::new();
@@ -367,5 +443,5 @@ fn instructions(args: &BootArgs, tools: &Tools<'_>) -> Result<()> {
         reports.push((cpus, tools.run(&guest, "--bench", !args.quiet)?));
     }
     let bench = bench::Bench::of(reports.iter().map(|(cpus, report)| (*cpus, report)));
-    output::print(&if args.style.json { output::json(&bench)? } else { bench::render(&bench) })
+    output::print(&if args.style.json { to_json(&bench)? } else { bench::render(&bench) })
 }

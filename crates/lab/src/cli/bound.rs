@@ -1,13 +1,29 @@
-//! `bound`: one run of each policy, held against the fewest flushes that can be safe.
+//! `bound`: one run of each policy, compared with the fewest flushes that can be safe.
 
-use super::args::BoundArgs;
-use super::experiment::{Measurement, interrupted, measure, understand};
+use super::experiment::{Measurement, WhatArgs, interrupted, measure, understand};
 use super::output;
 use super::resume::{Resumed, Unwritten};
 use crate::bound::{self, BoundSummary};
+use crate::document::to_json;
+use crate::engine::Options;
 use crate::error::Result;
 use crate::experiment::Ended;
 use crate::interrupt;
+use clap::Args;
+
+/// Arguments of `bound`.
+#[derive(Debug, Args)]
+pub struct BoundArgs {
+    /// A profile; may be given several times [default: one for each policy of the knob tlb.unmap]
+    #[arg(long = "profile", value_name = "PROFILE")]
+    profiles: Vec<String>,
+    /// What to run, and how.
+    #[command(flatten)]
+    what: WhatArgs,
+    /// Print one JSON object (docs/json.md) instead of the table
+    #[arg(long)]
+    json: bool,
+}
 
 /// `pagefold bound`.
 pub(super) fn bound(args: BoundArgs) -> Result<()> {
@@ -16,7 +32,7 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
         false => args.profiles,
     };
     let mut plan = understand("bound", None, &profiles, 1, &args.what)?;
-    plan.count_bound(true)?;
+    plan.set(Options { bound: true, ..plan.options().clone() })?;
     interrupt::install()?;
     let setup = plan.setup.clone();
     let runs = Resumed::open(None, Unwritten::End)?;
@@ -25,5 +41,5 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
         return Err(interrupted(&setup, &records, None));
     }
     let summary = BoundSummary::of(setup, &records, host_seconds);
-    output::print(&if args.json { output::json(&summary)? } else { bound::render(&summary) })
+    output::print(&if args.json { to_json(&summary)? } else { bound::render(&summary) })
 }

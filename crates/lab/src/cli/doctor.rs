@@ -1,15 +1,16 @@
-//! `doctor`: what of other programs' is here, what it is for, and how to get the rest.
+//! `doctor`: which external programs are installed, what needs them, and how to get the missing ones.
 
 use super::output;
 use crate::boot::find::{self, above};
+use crate::document::to_json;
 use crate::error::Result;
+use crate::grid::Grid;
 use crate::linux;
-use crate::table::Grid;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// What `doctor` takes.
+/// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Print JSON: an array of objects
@@ -17,14 +18,14 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// Something that a command needs.
+/// A program or file that commands need.
 #[derive(Debug, Serialize)]
 struct Need {
-    /// What.
+    /// Its name.
     what: &'static str,
-    /// Of which commands.
+    /// The commands.
     needed_by: &'static str,
-    /// Where it is; `null`: it is missing.
+    /// Its path; `null` if it is missing.
     found: Option<String>,
     /// How to get it.
     remedy: &'static str,
@@ -33,7 +34,7 @@ struct Need {
 /// `pagefold doctor`.
 pub(super) fn doctor(args: &DoctorArgs) -> Result<()> {
     let needs = needs();
-    output::print(&if args.json { output::json(&needs)? } else { render(&needs) })
+    output::print(&if args.json { to_json(&needs)? } else { render(&needs) })
 }
 
 fn needs() -> Vec<Need> {
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_comes_with_its_remedy() {
+    fn missing_program_comes_with_its_remedy() {
         let need = |found: Option<&str>| Need {
             what: "a tool",
             needed_by: "boot",

@@ -1,24 +1,157 @@
-//! `run` and `compare`: understand the input, do the runs, print the result.
+//! `run` and `compare`: check the input, do the runs, show the result.
 
-use super::args::{CompareArgs, ExperimentArgs, RunArgs, WhatArgs};
-use super::groups::GroupArg;
-use super::many::{check_seeds, threads};
+use super::groups::{GroupArg, parse_group};
+use super::options::{On, Style, check_seeds, progress_bar, threads};
 use super::output;
 use super::resume::{Resumed, Unwritten};
-use crate::engine::{self, Fragmentation, GroupSpec, Machine, Program, Visit};
+use super::visit::parse_visit;
+use crate::cell::Cell;
+use crate::document::{SCHEMA, to_json};
+use crate::engine::{Fragmentation, Machine, Options, Program, Visit};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs};
-use crate::profile::{Profile, parse_setting};
+use crate::profile::Profile;
 use crate::record::RunRecord;
-use crate::replay::RunLine;
 use crate::rundir::{self, Done, Key};
-use crate::summary::{SCHEMA, Setup, Summary};
+use crate::size::Memory;
+use crate::summary::{Setup, Summary};
 use crate::tree::Tree;
 use crate::{interrupt, kept, svg as picture, table};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use clap::Args;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The profile: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')
+    #[arg(long, default_value = "classic", value_name = "PROFILE")]
+    profile: String,
+    /// Also show where CPU time went, function by function; --json carries the tree too
+    #[arg(long)]
+    profile_tree: bool,
+    /// Also show the generations of MGLRU, as Linux's file lru_gen does, at a TIME of the run (like 100ms) or at the
+    /// `end`, after COMMANDS like '+ 0 0 3' (docs/mglru.md); may be given several times
+    #[arg(long, value_name = "TIME[:COMMANDS]", value_parser = parse_visit)]
+    lru_gen: Vec<Visit>,
+    /// Show them as lru_gen_full does
+    #[arg(long, requires = "lru_gen")]
+    lru_gen_full: bool,
+    /// Also write where CPU time went as folded stacks, for flame graphs; an existing FILE is replaced
+    #[arg(long, value_name = "FILE")]
+    folded: Option<PathBuf>,
+    /// Runs with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// Options of both commands.
+    #[command(flatten)]
+    common: ExperimentArgs,
+}
+
+impl RunArgs {
+    /// The looks at generations.
+    fn visits(&self) -> Vec<Visit> {
+        self.lru_gen.iter().map(|visit| Visit { full: self.lru_gen_full, ..visit.clone() }).collect()
+    }
+}
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The profile to compare with: NAME or NAME+KNOB=VALUE+... ('pagefold list profiles', 'list knobs')
+    #[arg(long, default_value = "classic", value_name = "PROFILE")]
+    base: String,
+    /// A profile to compare; may be given several times
+    #[arg(long = "with", required = true, value_name = "PROFILE")]
+    others: Vec<String>,
+    /// Runs of each profile, with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// Also draw the changes as an SVG picture; an existing FILE is replaced
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Options of both commands.
+    #[command(flatten)]
+    common: ExperimentArgs,
+}
+
+/// Options of experiments whose result can be kept.
+#[derive(Debug, Args)]
+pub struct ExperimentArgs {
+    /// What is run, and how.
+    #[command(flatten)]
+    what: WhatArgs,
+    /// Also count the flushes that any safe policy needs (slower; docs/bound.md); a policy that flushes less fails. Not
+    /// with --preempt
+    #[arg(long)]
+    bound: bool,
+    /// Also count the fewest refaults that are possible (slower; docs/optimum.md). Not with --preempt
+    #[arg(long)]
+    optimum: bool,
+    /// Also count the fewest pages that compactions must move for the blocks that they make, and how fragmented free
+    /// memory is before and after (slower; docs/compaction.md)
+    #[arg(long)]
+    moves: bool,
+    /// Also count the cost of reads of slow memory and of moves between tiers, and the least that is possible (slower;
+    /// docs/tiers.md)
+    #[arg(long)]
+    placement: bool,
+    /// Begin with fragmented memory, in a state that is verified (docs/fragmentation.md): frag-50, frag-100, or like
+    /// free=60%,unusable=90%,unmovable=20%,reclaimable=5%. Only on the simulated machine; not with --optimum
+    #[arg(long, value_name = "STATE", value_parser = str::parse::<Fragmentation>)]
+    fragment: Option<Fragmentation>,
+    /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of the most that the program has
+    /// at once). processes=0, 1-3 or 4- selects the processes that begin in it, by the order of their start; a group
+    /// that is alone holds the program (docs/groups.md). May be given several times
+    #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
+    groups: Vec<GroupArg>,
+    /// Also keep configuration, raw data and result in DIR: a new or empty directory, or that of the same command,
+    /// which then continues
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// How to print the result.
+    #[command(flatten)]
+    style: Style,
+}
+
+/// What is run, and how.
+#[derive(Debug, Args)]
+pub struct WhatArgs {
+    /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME, NAME:SIZE or
+    /// NAME:SIZE:THREADS, like zipf:256M or stream:1G:8; for applications (docs/programs.md) also with keys and writes,
+    /// like redis:1G:gaussian:10%
+    #[arg(value_name = "PROGRAM")]
+    program: String,
+    /// Memory of the machine: bytes (K, M, G) or a share of the most that the program has at once, like 50% [default:
+    /// all it has]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
+    memory: Option<Memory>,
+    /// The machine and its knobs.
+    #[command(flatten)]
+    on: On,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    seed: u64,
+    /// Runs at once; never changes results [default: the computer's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    jobs: Option<u32>,
+    /// Check that each accessed page is as the last store to it left it: once for consecutive accesses to one page, by
+    /// a stamp for the whole page (slower; `checked` and `violations` count this)
+    #[arg(long)]
+    verify: bool,
+    /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others
+    /// overtake them. Times are then meaningless; not with --bound
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    preempt: Option<u32>,
+    /// No progress on standard error
+    #[arg(long, short)]
+    quiet: bool,
+    /// Report 0 host seconds, so that equal runs print equal bytes
+    #[arg(long, hide = true)]
+    no_host_time: bool,
+}
 
 /// `pagefold run`.
 pub(super) fn run(args: RunArgs) -> Result<()> {
@@ -39,31 +172,13 @@ pub(super) fn compare(args: CompareArgs) -> Result<()> {
     carry_out("compare", Some(args.base), &profiles, args.runs, &also, &args.common)
 }
 
-/// All that an experiment needs, understood and checked.
+/// A checked experiment: its setup, and a cell for each profile.
 pub(super) struct Plan {
     pub(super) setup: Setup,
-    machine: Machine,
-    program: Program,
-    profiles: Vec<Profile>,
-    verify: bool,
-    also: Counted,
-    profile_tree: bool,
-    visits: Vec<Visit>,
-    fragment: Option<Fragmentation>,
-    groups: Vec<GroupSpec>,
+    cells: Vec<Cell>,
 }
 
-/// What is counted beside, and what is done to the run for it.
-#[derive(Debug, Clone, Copy, Default)]
-struct Counted {
-    bound: bool,
-    optimum: bool,
-    moves: bool,
-    placement: bool,
-    preempt: Option<u32>,
-}
-
-/// What is wanted besides the table.
+/// Output besides the table, and the options of `run` alone.
 #[derive(Default)]
 struct Also<'a> {
     svg: Option<&'a Path>,
@@ -81,24 +196,27 @@ fn carry_out(
     args: &ExperimentArgs,
 ) -> Result<()> {
     let mut plan = understand(command, base, profiles, runs, &args.what)?;
-    plan.count_bound(args.bound)?;
-    plan.count_optimum(args.optimum)?;
-    plan.also.moves = args.moves;
-    plan.also.placement = args.placement;
+    plan.set(Options {
+        bound: args.bound,
+        optimum: args.optimum,
+        moves: args.moves,
+        placement: args.placement,
+        profile_tree: also.profile_tree || also.folded.is_some(),
+        visits: also.visits.to_vec(),
+        ..plan.options().clone()
+    })?;
     plan.fragment(args.fragment.as_ref());
     plan.group(&args.groups)?;
-    plan.profile_tree = also.profile_tree || also.folded.is_some();
-    plan.visits = also.visits.to_vec();
-    let config = rundir::config(&plan.setup, &plan.besides())?;
+    let config = rundir::config(&plan.setup, &format!("{:?}", plan.options()))?;
     let out = args.out.as_deref();
     out.map_or(Ok(()), |path| kept::check(path, rundir::plan(&config)).map(drop))?;
     [also.svg, also.folded].into_iter().flatten().try_for_each(output::check_file)?;
-    // From here on the input is good; the directory is taken before the time is spent.
+    // The input is good. The directory is locked before time is spent on runs.
     let runs = Resumed::open(out.map(|path| (path, rundir::plan(&config))), Unwritten::GoOn)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
     let Measurement { records, ended, host_seconds } = measure(plan, &runs, &args.what)?;
-    // If a run could not be written, the result can still be shown.
+    // The result is shown even if a run could not be written.
     let kept = runs.written();
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, out.filter(|_| kept.is_ok())));
@@ -108,8 +226,8 @@ fn carry_out(
     if !also.profile_tree {
         summary.profile_tree = None;
     }
-    let (text, json) = (table::render(&summary), output::json(&summary)?);
-    // What was measured is shown before anything else can fail.
+    let (text, json) = (table::render(&summary), to_json(&summary)?);
+    // The result is shown before anything else can fail.
     output::print(if args.style.json { &json } else { &text })?;
     kept?;
     out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
@@ -124,18 +242,7 @@ fn carry_out(
     }
 }
 
-/// The profiles of these names, all with these settings.
-pub(super) fn profiles_of(names: &[String], settings: &[String]) -> Result<Vec<Profile>> {
-    let common = settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
-    let profiles = names.iter().map(|text| Profile::parse(text, &common)).collect::<Result<Vec<_>>>()?;
-    let mut names = BTreeSet::new();
-    match profiles.iter().find(|profile| !names.insert(&profile.name)) {
-        Some(twice) => Err(Error::Input(format!("the profile '{}' is named twice", twice.name))),
-        None => Ok(profiles),
-    }
-}
-
-/// Check everything that can be checked without running.
+/// Checks everything that can be checked without running.
 pub(super) fn understand(
     command: &str,
     base: Option<String>,
@@ -143,10 +250,10 @@ pub(super) fn understand(
     runs: u32,
     args: &WhatArgs,
 ) -> Result<Plan> {
-    let profiles = profiles_of(profiles, &args.settings)?;
+    let profiles = Profile::parse_all(profiles, &args.on.settings)?;
     check_seeds(args.seed, runs)?;
-    let machine = Machine::find(&args.machine)?;
-    let program = Program::find(&args.program)?;
+    let machine = Arc::new(Machine::find(&args.on.machine)?);
+    let program = Arc::new(Program::find(&args.program)?);
     let (footprint, peak_live) = (program.footprint(), program.peak_live());
     let memory = args.memory.map(|memory| memory.resolve(peak_live));
     if let Some(bytes) = memory {
@@ -157,7 +264,7 @@ pub(super) fn understand(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("PAGEFOLD_COMMIT").to_owned(),
         command: command.to_owned(),
-        machine: args.machine.clone(),
+        machine: args.on.machine.clone(),
         program: args.program.clone(),
         memory,
         fragment: None,
@@ -170,87 +277,83 @@ pub(super) fn understand(
         profiles: profiles.iter().map(|profile| profile.name.clone()).collect(),
         knobs: profiles.iter().map(|profile| (profile.name.clone(), profile.settings())).collect(),
     };
-    Ok(Plan {
-        setup,
-        machine,
-        program,
-        profiles,
-        verify: args.verify,
-        also: Counted { preempt: args.preempt, ..Counted::default() },
-        profile_tree: false,
-        visits: Vec::new(),
+    let options = Options { verify: args.verify, preempt: args.preempt, ..Options::default() };
+    let cell = |profile| Cell {
+        program_name: args.program.clone(),
+        program: program.clone(),
+        machine_name: args.on.machine.clone(),
+        machine: machine.clone(),
+        memory,
         fragment: None,
         groups: Vec::new(),
-    })
+        profile,
+        options: options.clone(),
+    };
+    Ok(Plan { setup, cells: profiles.into_iter().map(cell).collect() })
 }
 
 impl Plan {
-    /// Count the flushes that any safe policy would need, if that is wanted.
-    pub(super) fn count_bound(&mut self, wanted: bool) -> Result<()> {
-        if wanted && self.also.preempt.is_some() {
+    /// The options, which all cells share.
+    pub(super) fn options(&self) -> &Options {
+        &self.cells[0].options
+    }
+
+    /// Sets the options of all cells. Refuses those that exclude each other.
+    pub(super) fn set(&mut self, options: Options) -> Result<()> {
+        if options.preempt.is_some() && options.bound {
             return Err(Error::input(
                 "--preempt and --bound exclude each other: what a stopped CPU is about to flush may come due before",
             ));
         }
-        self.also.bound = wanted;
+        if options.preempt.is_some() && options.optimum {
+            return Err(Error::input(
+                "--preempt and --optimum exclude each other: a stopped CPU may use a page that was evicted in between",
+            ));
+        }
+        self.cells.iter_mut().for_each(|cell| cell.options = options.clone());
         Ok(())
     }
 
-    /// Begin with memory in this state, if one is wanted.
-    fn fragment(&mut self, wanted: Option<&Fragmentation>) {
-        self.setup.fragment = wanted.map(Fragmentation::to_string);
-        self.fragment = wanted.cloned();
+    /// Begins all runs with memory in this state, if one is given.
+    fn fragment(&mut self, state: Option<&Fragmentation>) {
+        self.setup.fragment = state.map(Fragmentation::to_string);
+        self.cells.iter_mut().for_each(|cell| cell.fragment = state.cloned());
     }
 
-    /// Begin with these control groups.
+    /// Begins all runs with these control groups.
     fn group(&mut self, wanted: &[GroupArg]) -> Result<()> {
         self.setup.group = wanted.iter().map(|group| group.text.clone()).collect();
-        self.groups = wanted.iter().map(|group| group.resolve(self.setup.peak_live)).collect();
-        self.machine.check_groups(&self.groups)
-    }
-
-    /// What else than its setup makes its runs what they are.
-    fn besides(&self) -> String {
-        let Plan { verify, also, profile_tree, visits, .. } = self;
-        format!("{verify:?} {also:?} {profile_tree:?} {visits:?}")
-    }
-
-    /// Count the refaults that there could have been at least, if that is wanted.
-    pub(super) fn count_optimum(&mut self, wanted: bool) -> Result<()> {
-        if wanted && self.also.preempt.is_some() {
-            return Err(Error::input(
-                "--preempt and --optimum exclude each other: a stopped CPU may use what has left memory meanwhile",
-            ));
-        }
-        self.also.optimum = wanted;
+        let groups: Vec<_> = wanted.iter().map(|group| group.resolve(self.setup.peak_live)).collect();
+        self.cells[0].machine.check_groups(&groups)?;
+        self.cells.iter_mut().for_each(|cell| cell.groups = groups.clone());
         Ok(())
     }
 }
 
-/// What the runs of an experiment have brought.
+/// The finished runs of an experiment.
 pub(super) struct Measurement {
-    /// The runs that were finished.
+    /// Their records.
     pub records: Vec<RunRecord>,
-    /// Was it all of them?
+    /// Whether these are all runs.
     pub ended: Ended,
-    /// Real time.
+    /// Seconds on this computer.
     pub host_seconds: f64,
 }
 
-/// Do the runs that were not done before.
+/// Does the runs that are not done.
 pub(super) fn measure(plan: Plan, runs: &Resumed<Key, Done>, args: &WhatArgs) -> Result<Measurement> {
-    let all = jobs(plan.profiles.len(), plan.setup.seed, plan.setup.runs);
-    let names: Vec<String> = plan.profiles.iter().map(|profile| profile.name.clone()).collect();
-    let key = move |job: Job| Key { profile: names[job.profile].clone(), seed: job.seed };
+    let all = jobs(plan.cells.len(), plan.setup.seed, plan.setup.runs);
+    let names = plan.setup.profiles.clone();
+    let key = move |job: Job| Key { profile: names[job.cell].clone(), seed: job.seed };
     let spent = host_seconds(&runs.done());
     let (start, no_host_time) = (Instant::now(), args.no_host_time);
     let run = move |job: Job| {
-        let record = one_run(&plan, job)?;
+        let record = plan.cells[job.cell].run(job.seed)?;
         let host_seconds = if no_host_time { 0.0 } else { spent + start.elapsed().as_secs_f64() };
         Ok(Done { host_seconds, record })
     };
     let bar = progress_bar(all.len(), args.quiet);
-    let ended = runs.go_on(&all, key.clone(), run, threads(args.jobs), (&bar, 0));
+    let ended = runs.resume(&all, key.clone(), run, threads(args.jobs), (&bar, 0));
     bar.finish_and_clear();
     let (ended, mut done) = (ended?, runs.done());
     let host_seconds = host_seconds(&done);
@@ -258,92 +361,20 @@ pub(super) fn measure(plan: Plan, runs: &Resumed<Key, Done>, args: &WhatArgs) ->
     Ok(Measurement { records, ended, host_seconds })
 }
 
-/// What an experiment had taken when the last of these runs ended.
+/// Seconds until the last of these runs ended.
 fn host_seconds(done: &BTreeMap<Key, Done>) -> f64 {
     done.values().map(|done| done.host_seconds).fold(0.0, f64::max)
-}
-
-fn one_run(plan: &Plan, job: Job) -> Result<RunRecord> {
-    let profile = &plan.profiles[job.profile];
-    let command = replay_command(&plan.setup, profile, job.seed, plan.also);
-    let run = engine::Run {
-        memory: plan.setup.memory,
-        fragment: plan.fragment.as_ref(),
-        groups: &plan.groups,
-        knobs: &profile.knobs,
-        seed: job.seed,
-        verify: plan.verify,
-        bound: plan.also.bound,
-        optimum: plan.also.optimum,
-        moves: plan.also.moves,
-        placement: plan.also.placement,
-        preempt: plan.also.preempt,
-        profile_tree: plan.profile_tree,
-        visits: &plan.visits,
-        ..engine::Run::new(&plan.machine, &plan.program)
-    };
-    run.replayable(&profile.name, command)
-}
-
-/// The command line that does one run again, with the oracle watching.
-fn replay_command(setup: &Setup, profile: &Profile, seed: u64, also: Counted) -> String {
-    let Setup { program, machine, memory, .. } = setup;
-    let run = RunLine { program, machine, memory: *memory, profile, seed };
-    let mut words: Vec<String> = Vec::new();
-    words.extend(setup.fragment.iter().flat_map(|state| ["--fragment".to_owned(), state.clone()]));
-    words.extend(setup.group.iter().flat_map(|group| ["--group".to_owned(), group.clone()]));
-    words.extend(also.bound.then(|| "--bound".to_owned()));
-    words.extend(also.optimum.then(|| "--optimum".to_owned()));
-    words.extend(also.moves.then(|| "--moves".to_owned()));
-    words.extend(also.placement.then(|| "--placement".to_owned()));
-    words.extend(also.preempt.into_iter().flat_map(|every| ["--preempt".to_owned(), every.to_string()]));
-    run.with(words)
 }
 
 pub(super) fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&Path>) -> Error {
     let all = setup.runs as usize * setup.profiles.len();
     let done = format!("interrupted after {} of {all} runs", records.len());
     Error::Interrupted(match dir {
-        _ if records.is_empty() => "interrupted before the first run has ended; nothing is kept".to_owned(),
+        _ if records.is_empty() => "interrupted before the first run ended; nothing is kept".to_owned(),
         Some(dir) => format!(
-            "{done}; they are kept in {dir}: the same command goes on, 'pagefold report {dir}' shows them",
+            "{done}; they are kept in {dir}: the same command continues, 'pagefold report {dir}' shows them",
             dir = dir.display()
         ),
         None => format!("{done}; nothing is kept without --out DIR"),
     })
-}
-
-/// Progress over the runs. It is hidden when standard error is not a terminal.
-pub(super) fn progress_bar(jobs: usize, quiet: bool) -> ProgressBar {
-    if quiet {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(jobs as u64);
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs{msg}, {elapsed} (left: {eta})");
-    bar.set_style(style.expect("the template is well formed"));
-    bar.enable_steady_tick(Duration::from_millis(250));
-    bar
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::summary::tests::setup;
-
-    #[test]
-    fn a_replay_names_everything_that_matters() {
-        let common = [parse_setting("vm.page-cluster=0").unwrap()];
-        let profile = Profile::parse("classic+vm.swappiness=10", &common).unwrap();
-        assert_eq!(
-            replay_command(&setup(&["a"]), &profile, 7, Counted::default()),
-            "pagefold run zipf:256M --machine small --memory 134217728 --profile classic+vm.swappiness=10 \
-             --set vm.page-cluster=0 --set vm.swappiness=10 --seed 7 --verify"
-        );
-        let also = Counted { bound: true, optimum: true, moves: true, placement: true, preempt: None };
-        let all = replay_command(&setup(&["a"]), &profile, 7, also);
-        assert!(all.ends_with(" --verify --bound --optimum --moves --placement"));
-        let also = Counted { preempt: Some(8), ..Counted::default() };
-        let all = replay_command(&setup(&["a"]), &profile, 7, also);
-        assert!(all.ends_with(" --verify --preempt 8"));
-    }
 }

@@ -1,11 +1,11 @@
-//! Control groups, as users write them.
+//! The option for control groups.
 
 use crate::engine::{GroupSpec, PROCESSES};
 use crate::size::{Memory, parse_bytes};
 use crate::suggest;
 use program::GroupLimits;
 
-/// A group as the user wrote it. Shares are of what the program has at once at most.
+/// A parsed group; shares are not resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupArg {
     /// As written.
@@ -14,7 +14,7 @@ pub struct GroupArg {
     spec: GroupSpec,
 }
 
-/// `NAME`, or `NAME:SETTING=VALUE,...`.
+/// Parses `NAME` or `NAME:SETTING=VALUE,...`.
 pub(super) fn parse_group(text: &str) -> Result<GroupArg, String> {
     let (name, settings) = text.split_once(':').unwrap_or((text, ""));
     let mut group = GroupArg {
@@ -50,7 +50,7 @@ fn unknown(key: &str) -> String {
     format!("a group has no setting '{key}'{} (there are {all})", hint.unwrap_or_default())
 }
 
-/// Bytes, a share, or `max`; 0 is a limit, too.
+/// Parses bytes, a share or `max`; 0 is a limit.
 fn limit(text: &str) -> Result<Memory, String> {
     match text {
         "max" => Ok(Memory::Bytes(u64::MAX)),
@@ -60,7 +60,7 @@ fn limit(text: &str) -> Result<Memory, String> {
 }
 
 impl GroupArg {
-    /// The group for a program that has so much at once at most.
+    /// The group for a program that has at most `peak_live` bytes at once: shares are relative to that.
     pub(super) fn resolve(&self, peak_live: u64) -> GroupSpec {
         let mut spec = self.spec.clone();
         for &(which, limit) in &self.limits {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_have_a_name_and_perhaps_limits_and_processes() {
+    fn group_has_a_name_and_optional_limits_and_processes() {
         let group = |text: &str| parse_group(text).unwrap().resolve(1000);
         assert_eq!(group("a"), GroupSpec { name: "a".into(), ..GroupSpec::default() });
         let (max, low, swap_max) = (Some(32 << 20), Some(500), Some(u64::MAX));

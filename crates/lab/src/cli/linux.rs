@@ -1,22 +1,119 @@
-//! `linux`: a program on Linux, and our counts beside Linux's. `truth`: many of them.
+//! `linux`: compares the counts of a program with those on Linux. `truth`: does so for many programs.
 
-use super::args::{LinuxArgs, LinuxGuestArgs, TruthArgs};
 use super::boot::{DEFAULT_MEMORY, LAST_LINES, LEAST_SWAP, spinner};
-use super::many::check_seeds;
+use super::nodes::NodesArgs;
+use super::options::{Style, check_seeds};
 use super::output;
 use crate::boot::Second;
+use crate::document::to_json;
 use crate::engine::Program;
 use crate::error::{Error, Result};
 use crate::linux::compare::{Compared, Job, Tools, Watch, compare};
 use crate::linux::judge::{self, Beside};
 use crate::linux::truth::{self, CASES, Case, Done, POLICIES};
 use crate::profile::{Profile, parse_setting};
-use crate::size::Memory;
+use crate::size::{Memory, parse_bytes};
 use crate::{human, interrupt};
+use clap::Args;
 use indicatif::ProgressBar;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// What every boot of Linux takes.
+#[derive(Debug, Args)]
+pub struct LinuxGuestArgs {
+    /// The kernel's image [default: $PAGEFOLD_LINUX, the newest of /boot, or what 'cargo xtask linux' unpacked]
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+    /// The kernel's modules [default: lib/modules/VERSION beside the image's folder]
+    #[arg(long, value_name = "DIR")]
+    modules: Option<PathBuf>,
+    /// The emulator [default: $PAGEFOLD_QEMU, or qemu-system-x86_64]
+    #[arg(long, value_name = "FILE")]
+    qemu: Option<PathBuf>,
+    /// Kill a guest that has not ended after this time; it has failed
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    timeout: u64,
+}
+
+/// Arguments of `truth`.
+#[derive(Debug, Args)]
+pub struct TruthArgs {
+    /// The directory for results, one file each; existing ones are not made again
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Boots of each program under each policy
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Only programs whose names contain WORD
+    #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
+    only: String,
+    /// Also write the document of all results so far; an existing FILE is replaced
+    #[arg(long, value_name = "FILE")]
+    document: Option<PathBuf>,
+    /// What to boot, and how.
+    #[command(flatten)]
+    guest: LinuxGuestArgs,
+    /// No progress on standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Arguments of `linux`.
+#[derive(Debug, Args)]
+pub struct LinuxArgs {
+    /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME, NAME:SIZE or NAME:SIZE:THREADS
+    #[arg(value_name = "PROGRAM")]
+    program: String,
+    /// The profile, classic or mglru: NAME or NAME+KNOB=VALUE+... ('pagefold list knobs')
+    #[arg(long, default_value = "classic", value_name = "PROFILE")]
+    profile: String,
+    /// Set a knob on both sides; may be given several times
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    settings: Vec<String>,
+    /// CPUs and NUMA nodes.
+    #[command(flatten)]
+    nodes: NodesArgs,
+    /// Memory for the program: bytes (K, M, G) or a share of what it has at once at most, like 50%
+    /// [default: 256M]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
+    memory: Option<Memory>,
+    /// Swap space; 0: none [default: twice what the program touches, at least 64M]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    swap: Option<u64>,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Boots, one after the other, with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Also run the booted machine (its kernel is built on first use): three machines, one program, one table
+    #[arg(long)]
+    side_by_side: bool,
+    /// Run the CPUs in turn, with a nanosecond of time for each instruction, so that other work of this computer counts
+    /// for less
+    #[arg(long)]
+    icount: bool,
+    /// More words for the kernel's command line
+    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
+    append: String,
+    /// Also write the description of the simulated machine to FILE; an existing FILE is replaced
+    #[arg(long, value_name = "FILE")]
+    twin: Option<PathBuf>,
+    /// What to boot, and how.
+    #[command(flatten)]
+    guest: LinuxGuestArgs,
+    /// How to print the result.
+    #[command(flatten)]
+    style: Style,
+    /// No progress on standard error
+    #[arg(long, short)]
+    quiet: bool,
+    /// Report 0 host seconds
+    #[arg(long, hide = true)]
+    no_host_time: bool,
+}
 
 /// `pagefold linux`.
 pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
@@ -33,7 +130,7 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
     if let Some(path) = &args.twin {
         output::save(path, &twin)?;
     }
-    output::print(&if args.style.json { output::json(&beside)? } else { judge::render(&beside) })?;
+    output::print(&if args.style.json { to_json(&beside)? } else { judge::render(&beside) })?;
     match beside.same_work {
         true => Ok(()),
         false => {
@@ -63,9 +160,9 @@ pub(super) fn truth(args: &TruthArgs) -> Result<()> {
             continue;
         }
         match compare(&tools, &case_job(case, policy, args)?, &mut watch) {
-            Ok(done) => output::save(&path, &output::json(&done.beside)?)?,
+            Ok(done) => output::save(&path, &to_json(&done.beside)?)?,
             Err(error @ Error::Interrupted(_)) => return Err(error),
-            // The others can be had all the same.
+            // The other comparisons are still useful.
             Err(error) => {
                 failed += 1;
                 eprintln!("pagefold: {} under {policy}: {error}", case.name);
@@ -106,12 +203,12 @@ fn case_job(case: &Case, policy: &str, args: &TruthArgs) -> Result<Job> {
     })
 }
 
-/// Swap space of those who name none.
+/// Swap space by default.
 fn default_swap(footprint: u64) -> u64 {
     footprint.saturating_mul(2).max(LEAST_SWAP).next_multiple_of(1 << 20)
 }
 
-/// What was kept of a case.
+/// The results of a case that are there.
 fn kept(case: &'static Case, dir: &Path) -> Result<Done> {
     let read = |policy: &str| -> Result<Option<Beside>> {
         let path = dir.join(case.file(policy));
@@ -135,7 +232,7 @@ fn job(args: &LinuxArgs) -> Result<Job> {
         args.swap.map_or_else(|| default_swap(program.footprint()), |swap| swap.next_multiple_of(1 << 20));
     Ok(Job {
         program: args.program.clone(),
-        cpus: args.cpus,
+        cpus: args.nodes.cpus,
         second: args.nodes.second(),
         memory: args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(program.peak_live())),
         swap,
@@ -149,7 +246,7 @@ fn job(args: &LinuxArgs) -> Result<Job> {
     })
 }
 
-/// Progress on standard error, and the end of a log that ended badly.
+/// Progress on standard error, and the end of the log of a guest that failed.
 pub(super) struct Shown {
     quiet: bool,
     bar: ProgressBar,

@@ -1,73 +1,85 @@
-//! `optimum`: replacement policies beside the fewest refaults that there can be, over many programs and sizes of
+//! `optimum`: compares replacement policies with the fewest refaults that are possible, for many programs and sizes of
 //! memory.
 
-use super::args::OptimumArgs;
-use super::experiment::{profiles_of, progress_bar};
-use super::many::threads;
+use super::options::{Many, On};
 use super::output;
-use crate::engine::{self, Machine, Program};
+use super::resume::{Resumed, Unwritten};
+use super::sweep::measure;
+use crate::engine;
 use crate::error::{Error, Result};
-use crate::experiment::{Ended, Job, run as run_jobs};
-use crate::optimum::{self, Case, Counted, Table};
+use crate::experiment::{Ended, Job, jobs};
 use crate::profile::Profile;
-use crate::replay::RunLine;
 use crate::size::Memory;
+use crate::sweep::optimum::{Case, Table, policies, sweep};
+use crate::sweep::{Catalog, Done, What};
 use crate::{human, interrupt};
-use std::sync::Arc;
+use clap::Args;
 use std::time::Instant;
 
-/// Sizes of memory if none are given.
+/// Arguments of `optimum`.
+#[derive(Debug, Args)]
+pub struct OptimumArgs {
+    /// A trace or a built-in program, as 'pagefold run' takes it; any number
+    #[arg(value_name = "PROGRAM")]
+    programs: Vec<String>,
+    /// Also all built-in programs that distinguish replacement policies, with footprints of this size
+    #[arg(long, value_name = "SIZE")]
+    built_in: Option<String>,
+    /// Memory: bytes (K, M, G) or a share of the most that the program has at once; may be given several times
+    /// [default: 25%, 50%, 75%, 90%]
+    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
+    memory: Vec<Memory>,
+    /// A profile; may be given several times [default: one for each replacement policy]
+    #[arg(long = "profile", value_name = "PROFILE")]
+    profiles: Vec<String>,
+    /// The machine and its knobs.
+    #[command(flatten)]
+    on: On,
+    /// Seeds and output.
+    #[command(flatten)]
+    many: Many,
+}
+
+/// The sizes of memory if none are given.
 const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
 
-/// Built-in programs that say nothing of replacement policies: they are for finding faults, measure a given time, or
-/// read what they never read again.
+/// Built-in programs that do not distinguish replacement policies: they look for faults, measure for a fixed time, or
+/// read each page once.
 const NOT_COMPARED: [&str; 3] = ["chaos", "pageout-loop", "lru-file-mmap-read"];
-
-/// What to run.
-struct Plan {
-    machine: Machine,
-    machine_name: String,
-    profiles: Vec<Profile>,
-    cases: Vec<(Case, Arc<Program>)>,
-    seed: u64,
-}
 
 /// `pagefold optimum`.
 pub(super) fn optimum(args: &OptimumArgs) -> Result<()> {
-    let plan = understand(args)?;
-    interrupt::install()?;
-    let start = Instant::now();
-    let profiles: Vec<String> = plan.profiles.iter().map(|profile| profile.name.clone()).collect();
-    let cases: Vec<Case> = plan.cases.iter().map(|(case, _)| case.clone()).collect();
-    let jobs: Vec<Job> =
-        (0..cases.len() * profiles.len()).map(|i| Job { profile: i, seed: args.many.seed }).collect();
-    let (all, bar) = (jobs.len(), progress_bar(jobs.len(), args.many.quiet));
-    let threads = threads(args.many.jobs);
-    let finished = |runs: &[_]| {
-        bar.set_position(runs.len() as u64);
-        Ok(())
-    };
-    let (runs, ended) =
-        run_jobs(jobs, threads, move |job| one_run(&plan, job), interrupt::requested, finished)?;
-    bar.finish_and_clear();
-    if ended == Ended::Interrupted {
-        return Err(Error::Interrupted(format!(
-            "interrupted after {} of {all} runs; nothing is kept",
-            runs.len()
-        )));
-    }
-    let host_seconds = args.many.host_seconds(start);
-    let table = Table::of((&args.machine, args.many.seed), &profiles, &cases, &runs, host_seconds);
-    output::print(&if args.many.json { output::json(&table)? } else { optimum::render(&table) })
-}
-
-fn understand(args: &OptimumArgs) -> Result<Plan> {
-    let names: Vec<String> = match args.profiles.is_empty() {
-        true => optimum::policies().map(str::to_owned).collect(),
+    let profiles: Vec<String> = match args.profiles.is_empty() {
+        true => policies().map(str::to_owned).collect(),
         false => args.profiles.clone(),
     };
-    let profiles = profiles_of(&names, &args.settings)?;
-    let machine = Machine::find(&args.machine)?;
+    Profile::parse_all(&profiles, &args.on.settings)?;
+    let mut catalog = Catalog::default();
+    catalog.machine(&args.on.machine)?;
+    let cases = cases(args, &mut catalog)?;
+    let of = What { machine: args.on.machine.clone(), set: args.on.settings.clone(), ..What::default() };
+    let sweep = sweep(&cases, &of, &profiles, args.many.seed);
+    let mut cells = catalog.cells(&sweep).map_err(|(_, error)| error)?;
+    cells.iter_mut().for_each(|cell| cell.options.optimum = true);
+    let runs = Resumed::open(None, Unwritten::End)?;
+    interrupt::install()?;
+    let start = Instant::now();
+    let all = jobs(cells.len(), args.many.seed, 1);
+    let run = move |job: Job| {
+        let cell = &cells[job.cell];
+        Done::of(cell.check_memory().and_then(|()| cell.run(job.seed)))
+    };
+    match measure(&sweep, &runs, &all, run, &args.many.running)? {
+        Ended::Complete => {
+            let table = Table::of(&sweep, &cases, &runs.done(), args.many.host_seconds(start));
+            output::show(&table, args.many.running.json)
+        }
+        Ended::Interrupted => Err(runs.lost(all.len())),
+    }
+}
+
+/// Each program with each size of memory.
+fn cases(args: &OptimumArgs, catalog: &mut Catalog) -> Result<Vec<Case>> {
     let built_in = args.built_in.iter().flat_map(|size| {
         let names = engine::programs().into_iter().map(|(name, _)| name);
         let names = names.filter(|name| !NOT_COMPARED.contains(&name.as_str()));
@@ -85,40 +97,15 @@ fn understand(args: &OptimumArgs) -> Result<Plan> {
     };
     let mut cases = Vec::new();
     for name in names {
-        let program = Arc::new(Program::find(&name)?);
-        let footprint = program.footprint();
-        for &memory in &memory {
-            let bytes = memory.resolve(program.peak_live());
-            let size = match memory {
+        let program = catalog.program(&name)?;
+        cases.extend(memory.iter().map(|memory| {
+            let size = match *memory {
                 Memory::Share(share) => format!("{:.0}%", share * 100.0),
                 Memory::Bytes(bytes) => human::bytes(bytes as f64),
             };
-            cases.push((Case { program: name.clone(), footprint, memory: bytes, size }, program.clone()));
-        }
+            let bytes = memory.resolve(program.peak_live());
+            Case { program: name.clone(), footprint: program.footprint(), memory: bytes, size }
+        }));
     }
-    let machine_name = args.machine.clone();
-    Ok(Plan { machine, machine_name, profiles, cases, seed: args.many.seed })
-}
-
-/// One run, or why it cannot be done: some programs do not run in some memories.
-fn one_run(plan: &Plan, job: Job) -> Result<Counted> {
-    let (case, program) = &plan.cases[job.profile / plan.profiles.len()];
-    let profile = &plan.profiles[job.profile % plan.profiles.len()];
-    if let Err(error) = plan.machine.check_memory(case.memory) {
-        return Ok(Err(error.to_string()));
-    }
-    let (name, machine, seed) = (&case.program, &plan.machine_name, plan.seed);
-    let line = RunLine { program: name, machine, memory: Some(case.memory), profile, seed };
-    let run = engine::Run {
-        memory: Some(case.memory),
-        knobs: &profile.knobs,
-        seed: plan.seed,
-        optimum: true,
-        ..engine::Run::new(&plan.machine, program)
-    };
-    match run.replayable(&profile.name, line.with(["--optimum".to_owned()])) {
-        Ok(record) => Ok(Ok(record.optimum.expect("it was asked for"))),
-        Err(Error::Input(why)) => Ok(Err(why)),
-        Err(other) => Err(other),
-    }
+    Ok(cases)
 }

@@ -1,12 +1,12 @@
-//! Where results go: standard output, and files that the user named.
+//! Output: to standard output and to files that the user named.
 
+use crate::document::{Document, to_json};
 use crate::error::{Error, Result};
 use crate::list::Listing;
-use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// Print `text`; that the reader has gone away is no error of ours.
+/// Prints `text`. A reader that is gone is not an error of the command.
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -16,20 +16,17 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// One JSON value and a line end.
-pub fn json(value: &impl Serialize) -> Result<String> {
-    let mut text = serde_json::to_string_pretty(value)
-        .map_err(|error| Error::Failed(format!("cannot write the result as JSON: {error}")))?;
-    text.push('\n');
-    Ok(text)
+/// Prints a result as text or as JSON.
+pub fn show(document: &impl Document, as_json: bool) -> Result<()> {
+    print(&if as_json { document.json()? } else { document.text() })
 }
 
-/// Print a list.
+/// Prints a list as text or as JSON.
 pub fn print_listing(listing: &Listing, as_json: bool) -> Result<()> {
-    if as_json { print(&json(&listing.to_json())?) } else { print(&listing.to_text()) }
+    if as_json { print(&to_json(&listing.to_json())?) } else { print(&listing.to_text()) }
 }
 
-/// Can a file be made at `path`? Asked before time is spent on what is to go there; touches nothing.
+/// Refuses a path at which no file can be created, before time is spent on its contents. Changes nothing.
 pub fn check_file(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if path.is_dir() {
@@ -41,7 +38,7 @@ pub fn check_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Put `text` at `path`. What was there stays until all of it is written; a device or a pipe is written to.
+/// Writes `text` to `path`. An existing file stays until all of it is written; a device or a pipe is written to.
 pub fn save(path: &Path, text: &str) -> Result<()> {
     let refuse = |error: std::io::Error| Error::file("write", path, error);
     let end = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -52,7 +49,7 @@ pub fn save(path: &Path, text: &str) -> Result<()> {
     part.push(".part");
     let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &end));
     written.map_err(|error| {
-        // The error that matters is the first; half of a file should not stay behind it.
+        // The first error matters. The incomplete file must not stay.
         let _ = std::fs::remove_file(&part);
         refuse(error)
     })

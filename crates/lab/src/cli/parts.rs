@@ -1,88 +1,73 @@
-//! `parts`: what each part of MGLRU is worth.
+//! `parts`: measures what each part of MGLRU is worth.
 
-use super::args::PartsArgs;
-use super::experiment::progress_bar;
-use super::many::{check_seeds, threads};
+use super::options::{Many, check_seeds};
 use super::output;
-use crate::engine::{self, Machine, Program};
-use crate::error::{Error, Result};
-use crate::experiment::{Ended, Job, jobs, run as run_jobs};
+use super::resume::{Resumed, Unwritten};
+use super::sweep::{check_metrics, measure};
+use crate::cell::Cell;
+use crate::error::Result;
+use crate::experiment::{Ended, Job, jobs};
 use crate::interrupt;
-use crate::parts::{Outcome, PROGRAMS, ProgramRow, profiles};
-use crate::profile::Profile;
-use crate::record::RunRecord;
-use crate::replay::RunLine;
 use crate::size::Memory;
-use std::sync::Arc;
+use crate::sweep::parts::{Parts, programs, sweep};
+use crate::sweep::{Catalog, Done, What};
+use clap::Args;
 use std::time::Instant;
 
-/// A program on the machine, ready to run.
-struct Case {
-    name: String,
+/// Arguments of `parts`.
+#[derive(Debug, Args)]
+pub struct PartsArgs {
+    /// A program; may be given several times [default: 15 applications of --size]
+    #[arg(long = "program", value_name = "PROGRAM")]
+    programs: Vec<String>,
+    /// The footprint of each default program
+    #[arg(long, value_name = "BYTES", default_value = "24M")]
+    size: String,
+    /// Memory of the machine: bytes (K, M, G) or a share of the most that the program has at once
+    #[arg(long, value_name = "BYTES|SHARE%", default_value = "50%", value_parser = memory_text)]
+    memory: String,
+    /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "laptop")]
     machine: String,
-    spec: Machine,
-    program: Program,
-    memory: u64,
-    profiles: Vec<Profile>,
+    /// The metric to compare: run_time, refaults, or a metric or counter ('pagefold list metrics', 'list counters')
+    #[arg(long, value_name = "NAME", default_value = "run_time")]
+    metric: String,
+    /// Runs of each profile, with seeds SEED, SEED+1, ...
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// Seeds and output.
+    #[command(flatten)]
+    many: Many,
+}
+
+/// Memory as written, if it can be parsed.
+fn memory_text(text: &str) -> Result<String, String> {
+    text.parse::<Memory>().map(|_| text.to_owned())
 }
 
 /// `pagefold parts`.
 pub(super) fn parts(args: &PartsArgs) -> Result<()> {
     check_seeds(args.many.seed, args.runs)?;
-    let names = match &args.programs[..] {
-        [] => PROGRAMS.iter().map(|name| name.replace("SIZE", &args.size)).collect(),
-        given => given.to_vec(),
-    };
-    let cases = names.into_iter().map(|name| Case::new(name, args)).collect::<Result<Vec<_>>>()?;
+    let programs = if args.programs.is_empty() { programs(&args.size) } else { args.programs.clone() };
+    let (machine, memory) = (args.machine.clone(), Some(args.memory.clone()));
+    let of = What { machine, memory, ..What::default() };
+    let sweep = sweep(programs, &of, &args.metric, (args.many.seed, args.runs));
+    let cells = Catalog::default().cells(&sweep).map_err(|(_, error)| error)?;
+    cells.iter().try_for_each(Cell::check_memory)?;
+    let runs = Resumed::open(None, Unwritten::End)?;
     interrupt::install()?;
-    let mut outcome =
-        Outcome::new(&args.machine, args.memory.clone(), args.many.seed, args.runs, &args.metric);
-    let each = profiles().len() * args.runs as usize;
-    let bar = progress_bar(cases.len() * each, args.many.quiet);
     let start = Instant::now();
-    for case in cases {
-        bar.set_message(format!(" of {}", case.name));
-        let name = case.name.clone();
-        let before = (outcome.programs.len() * each) as u64;
-        let finished = |records: &[RunRecord]| {
-            bar.set_position(before + records.len() as u64);
-            Ok(())
-        };
-        let case = Arc::new(case);
-        let threads = threads(args.many.jobs);
-        let all = jobs(case.profiles.len(), args.many.seed, args.runs);
-        let (records, ended) =
-            run_jobs(all, threads, move |job| case.run(job), interrupt::requested, finished)?;
-        if ended == Ended::Interrupted {
-            return Err(Error::Interrupted(format!("interrupted at {name}; nothing is kept")));
+    let all = jobs(cells.len(), args.many.seed, args.runs);
+    let metrics = sweep.metrics.clone();
+    let run = move |job: Job| {
+        let done = Done::Record(Box::new(cells[job.cell].run(job.seed)?));
+        check_metrics(&metrics, &done).map(|()| done)
+    };
+    match measure(&sweep, &runs, &all, run, &args.many.running)? {
+        Ended::Complete => {
+            let parts = Parts::of(&sweep, &runs.done(), args.many.host_seconds(start));
+            output::show(&parts, args.many.running.json)
         }
-        outcome.programs.push(ProgramRow::of(&name, &args.metric, &records)?);
-    }
-    bar.finish_and_clear();
-    outcome.host_seconds = args.many.host_seconds(start);
-    output::print(&if args.many.json { output::json(&outcome)? } else { outcome.render() })
-}
-
-impl Case {
-    fn new(name: String, args: &PartsArgs) -> Result<Case> {
-        let (spec, program) = (Machine::find(&args.machine)?, Program::find(&name)?);
-        let memory: Memory = args.memory.parse().map_err(|why| Error::Input(format!("--memory: {why}")))?;
-        let memory = memory.resolve(program.peak_live());
-        spec.check_memory(memory)?;
-        let profiles = profiles().iter().map(|name| Profile::parse(name, &[])).collect::<Result<_>>()?;
-        Ok(Case { name, machine: args.machine.clone(), spec, program, memory, profiles })
-    }
-
-    fn run(&self, job: Job) -> Result<RunRecord> {
-        let profile = &self.profiles[job.profile];
-        let (program, machine, seed) = (&self.name, &self.machine, job.seed);
-        let line = RunLine { program, machine, memory: Some(self.memory), profile, seed };
-        let run = engine::Run {
-            memory: Some(self.memory),
-            knobs: &profile.knobs,
-            seed: job.seed,
-            ..engine::Run::new(&self.spec, &self.program)
-        };
-        run.replayable(&profile.name, line.with([]))
+        Ended::Interrupted => Err(runs.lost(all.len())),
     }
 }

@@ -1,22 +1,42 @@
-//! `reproduce`: do a published comparison again.
+//! `reproduce`: repeats a published comparison.
 
-use super::args::ReproduceArgs;
-use super::experiment::progress_bar;
-use super::many::{check_seeds, threads};
+use super::options::{Many, check_seeds, progress_bar, threads};
 use super::output;
 use super::resume::{Resumed, Unwritten};
-use crate::engine;
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs};
+use crate::interrupt;
 use crate::kept::{self, Plan};
-use crate::profile::Profile;
-use crate::record::RunRecord;
-use crate::reproduce::{Case, Outcome, Reproduction, render};
-use crate::{interrupt, replay};
+use crate::replay::shell_line;
+use crate::reproduce::{Case, Outcome, Reproduction, parse_scale};
+use crate::rundir::Done;
+use clap::Args;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Instant;
+
+/// Arguments of `reproduce`.
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// The reproduction ('pagefold list reproductions')
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Share of the memory and files of the published measurement, or of its time, up to 1, like 1/16 [default: depends
+    /// on the reproduction]
+    #[arg(long, value_name = "SHARE", value_parser = parse_scale)]
+    scale: Option<f64>,
+    /// Runs of each profile on each machine, with seeds SEED, SEED+1, ... [default: depends on the reproduction, mostly
+    /// 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: Option<u32>,
+    /// Keep each run and the result in this directory; after an interrupt the same command continues
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Seeds and output.
+    #[command(flatten)]
+    many: Many,
+}
 
 /// Which run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,62 +49,37 @@ struct Key {
     seed: u64,
 }
 
-/// A finished run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Done {
-    /// Seconds that it took on this computer.
-    host_seconds: f64,
-    /// What it measured.
-    record: RunRecord,
+/// A reproduction that is under way.
+struct Session<'a> {
+    args: &'a ReproduceArgs,
+    of: &'static Reproduction,
+    scale: f64,
+    /// Seeds for each setting and profile.
+    seeds: u32,
+    runs: Resumed<Key, Done>,
+    bar: ProgressBar,
 }
 
 /// `pagefold reproduce`.
 pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
-    let what = Reproduction::find(&args.name)?;
-    let scale = args.scale.unwrap_or(what.scale);
-    let runs = args.runs.unwrap_or(what.runs);
-    check_seeds(args.many.seed, runs)?;
-    let profiles: Vec<Profile> =
-        what.profiles().iter().map(|name| Profile::parse(name, what.knobs)).collect::<Result<_>>()?;
+    let of = Reproduction::find(&args.name)?;
+    let (scale, seeds) = (args.scale.unwrap_or(of.scale), args.runs.unwrap_or(of.runs));
+    check_seeds(args.many.seed, seeds)?;
     let cases: Vec<Case> =
-        what.settings.iter().map(|setting| Case::new(setting, scale)).collect::<Result<_>>()?;
-    let text = format!("reproduction = \"{}\"\nscale = {scale}\n", what.name);
+        of.settings.iter().map(|setting| Case::new(setting, scale)).collect::<Result<_>>()?;
+    let text = format!("reproduction = \"{}\"\nscale = {scale}\n", of.name);
     let plan = Plan { noun: "reproduction", name: "reproduction.toml", text: &text };
-    let all_runs = Resumed::open(args.out.as_deref().map(|path| (path, plan)), Unwritten::End)?;
+    let runs = Resumed::open(args.out.as_deref().map(|path| (path, plan)), Unwritten::End)?;
     interrupt::install()?;
-    let mut outcome = Outcome::new(what, scale, args.many.seed, runs);
-    let all = cases.len() * profiles.len() * runs as usize;
-    let bar = progress_bar(all, args.many.quiet);
-    let start = Instant::now();
-    let (mut done, mut ended) = (Vec::new(), Ended::Complete);
-    for case in cases {
-        bar.set_message(format!(" on {}", case.setting.machine));
-        if bar.is_hidden() && !args.many.quiet {
-            eprintln!("pagefold: on {}: {} runs", case.setting.machine, profiles.len() * runs as usize);
-        }
-        let case = Arc::new(case);
-        let (new, how) = measure(what, &case, &profiles, (args, runs), &bar, (&all_runs, done.len()))?;
-        outcome.add(&case, &new.iter().map(|done| done.record.clone()).collect::<Vec<_>>());
-        done.extend(new);
-        ended = how;
-        if ended == Ended::Interrupted {
-            break;
-        }
-    }
-    bar.finish_and_clear();
-    outcome.complete = ended == Ended::Complete;
-    outcome.host_seconds = args.many.host_seconds(start);
-    outcome.speed = if args.many.no_host_time { 0.0 } else { speed(&done) };
-    let (text, json) = (render(&outcome), output::json(&outcome)?);
+    let all = cases.len() * of.profiles().len() * seeds as usize;
+    let session = Session { args, of, scale, seeds, runs, bar: progress_bar(all, args.many.running.quiet) };
+    let (outcome, done) = session.measure(&cases)?;
     if outcome.complete || !outcome.settings.is_empty() {
-        output::print(if args.many.json { &json } else { &text })?;
+        output::show(&outcome, args.many.running.json)?;
     }
-    if let Some(dir) = &args.out {
-        kept::write(dir, "result.txt", text.as_bytes())?;
-        kept::write(dir, "result.json", json.as_bytes())?;
-    }
-    if ended == Ended::Interrupted {
-        return Err(interrupted(args, &outcome, (done.len(), all)));
+    args.out.as_deref().map_or(Ok(()), |dir| kept::save(dir, &outcome))?;
+    if !outcome.complete {
+        return Err(interrupted(args, &outcome, [done, all]));
     }
     match outcome.settings.iter().all(|setting| setting.same_work != Some(false)) {
         true => Ok(()),
@@ -94,64 +89,71 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
     }
 }
 
-fn interrupted(args: &ReproduceArgs, outcome: &Outcome, (done, all): (usize, usize)) -> Error {
+fn interrupted(args: &ReproduceArgs, outcome: &Outcome, [done, all]: [usize; 2]) -> Error {
     let rest = match &args.out {
-        Some(dir) => format!("they are kept in {}, and the same command goes on", dir.display()),
+        Some(dir) => format!("they are kept in {}, and the same command continues", dir.display()),
         None if outcome.settings.is_empty() => "nothing is finished".to_owned(),
-        None => "what they have shown is above".to_owned(),
+        None => "the result so far is above".to_owned(),
     };
     Error::Interrupted(format!("interrupted after {done} of {all} runs; {rest}"))
 }
 
-/// Simulated seconds for each real one of a run's.
+/// Simulated seconds for each real second of a run.
 fn speed(done: &[Done]) -> f64 {
     let real: f64 = done.iter().map(|done| done.host_seconds).sum();
     let simulated: f64 = done.iter().map(|done| done.record.nanos as f64 / 1e9).sum();
     if real > 0.0 { simulated / real } else { 0.0 }
 }
 
-/// Do the runs of one setting that are not done; `before` of other settings have been. Returns those of all its jobs
-/// that are, in the order of jobs.
-fn measure(
-    what: &'static Reproduction,
-    case: &Arc<Case>,
-    profiles: &[Profile],
-    (args, runs): (&ReproduceArgs, u32),
-    bar: &ProgressBar,
-    (resumed, before): (&Resumed<Key, Done>, usize),
-) -> Result<(Vec<Done>, Ended)> {
-    let all = jobs(profiles.len(), args.many.seed, runs);
-    let (title, names) = (case.setting.title, profiles.to_vec());
-    let key = move |job: Job| Key {
-        setting: title.to_owned(),
-        profile: names[job.profile].name.clone(),
-        seed: job.seed,
-    };
-    let (case, profiles) = (case.clone(), profiles.to_vec());
-    let run = move |job: Job| {
+impl Session<'_> {
+    /// Does the runs of all settings that are not done. Also returns how many runs are.
+    fn measure(&self, cases: &[Case]) -> Result<(Outcome, usize)> {
+        let many = &self.args.many;
+        let mut outcome = Outcome::new(self.of, self.scale, many.seed, self.seeds);
         let start = Instant::now();
-        let record = one_run(what, &case, &profiles, job)?;
-        Ok(Done { host_seconds: start.elapsed().as_secs_f64(), record })
-    };
-    let ended = resumed.go_on(&all, key.clone(), run, threads(args.many.jobs), (bar, before))?;
-    let mut done = resumed.done();
-    Ok((all.iter().filter_map(|&job| done.remove(&key(job))).collect(), ended))
-}
+        let mut done = Vec::new();
+        outcome.complete = true;
+        for case in cases {
+            let machine = case.setting.machine;
+            self.bar.set_message(format!(" on {machine}"));
+            if self.bar.is_hidden() && !many.running.quiet {
+                eprintln!("pagefold: on {machine}: {} runs", self.of.profiles().len() * self.seeds as usize);
+            }
+            let (new, ended) = self.setting(case, done.len())?;
+            outcome.add(case, &new.iter().map(|done| done.record.clone()).collect::<Vec<_>>());
+            done.extend(new);
+            outcome.complete = ended == Ended::Complete;
+            if !outcome.complete {
+                break;
+            }
+        }
+        self.bar.finish_and_clear();
+        outcome.host_seconds = many.host_seconds(start);
+        outcome.speed = if many.no_host_time { 0.0 } else { speed(&done) };
+        Ok((outcome, done.len()))
+    }
 
-fn one_run(what: &Reproduction, case: &Case, profiles: &[Profile], job: Job) -> Result<RunRecord> {
-    let profile = &profiles[job.profile];
-    let (scale, seed) = (case.scale.to_string(), job.seed.to_string());
-    let words = ["pagefold", "reproduce", what.name, "--scale", &scale, "--seed", &seed, "--runs", "1"];
-    let command = replay::shell_line(words);
-    let run = engine::Run {
-        memory: Some(case.memory),
-        fragment: case.fragment.as_ref(),
-        knobs: &[case.setting.knobs, &profile.knobs].concat(),
-        seed: job.seed,
-        profile_tree: what.wants_profile(),
-        moves: what.wants_moves(),
-        placement: what.wants_placement(),
-        ..engine::Run::new(&case.machine, &case.program)
-    };
-    run.replayable(&profile.name, command)
+    /// Does the runs of one setting that are not done; `before` runs of other settings are. Returns all finished runs
+    /// of this setting, in the order of jobs.
+    fn setting(&self, case: &Case, before: usize) -> Result<(Vec<Done>, Ended)> {
+        let cells = case.cells(self.of)?;
+        let all = jobs(cells.len(), self.args.many.seed, self.seeds);
+        let (title, names) = (case.setting.title.to_owned(), self.of.profiles());
+        let key = move |job: Job| Key {
+            setting: title.clone(),
+            profile: names[job.cell].to_owned(),
+            seed: job.seed,
+        };
+        let (name, scale) = (self.of.name, self.scale.to_string());
+        let run = move |job: Job| {
+            let (start, cell, seed) = (Instant::now(), &cells[job.cell], job.seed.to_string());
+            let words = ["pagefold", "reproduce", name, "--scale", &scale, "--seed", &seed, "--runs", "1"];
+            let record = cell.with_seed(job.seed).replayable(&cell.profile.name, shell_line(words))?;
+            Ok(Done { host_seconds: start.elapsed().as_secs_f64(), record })
+        };
+        let threads = threads(self.args.many.running.jobs);
+        let ended = self.runs.resume(&all, key.clone(), run, threads, (&self.bar, before))?;
+        let mut done = self.runs.done();
+        Ok((all.iter().filter_map(|&job| done.remove(&key(job))).collect(), ended))
+    }
 }

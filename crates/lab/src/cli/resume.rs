@@ -1,4 +1,4 @@
-//! Do the runs that are not done yet, and keep each as it ends.
+//! Resuming: only the runs are done that are not in the store, and each is stored as it ends.
 
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, run as run_jobs};
@@ -11,21 +11,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What becomes of the runs that are left when one cannot be written.
+/// What happens to the remaining runs if one cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Unwritten {
-    /// They are not done: nobody waits for hours for what is lost.
+    /// They are not done: hours of lost runs are worth nothing.
     End,
-    /// They are done, and what they bring is shown; then the error.
+    /// They are done, and the result is shown before the error.
     GoOn,
 }
 
-/// Runs that are done, by what they are; and where they are kept, if anywhere.
+/// Runs that are done, and their store, if they are kept.
 struct Runs<K, D> {
     done: BTreeMap<K, D>,
     kept: Option<Kept<K, D>>,
     unwritten: Unwritten,
-    /// The first error of writing one, if the runs go on.
+    /// The first write error, if the remaining runs are done all the same.
     failed: Option<Error>,
 }
 
@@ -41,7 +41,7 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Run
     }
 }
 
-/// The runs of one command, shared by the threads that do them.
+/// The runs of one command, shared by its threads.
 pub(super) struct Resumed<K, D>(Arc<Mutex<Runs<K, D>>>);
 
 impl<K, D> Resumed<K, D>
@@ -49,15 +49,15 @@ where
     K: Clone + Serialize + DeserializeOwned + Ord + Send + 'static,
     D: Clone + Serialize + DeserializeOwned + Send + 'static,
 {
-    /// Those that are done, if they are to be kept in a directory and it was begun before.
+    /// Opens the directory in which runs are kept, if there is one, with the runs that are done.
     pub(super) fn open(at: Option<(&Path, Plan<'_>)>, unwritten: Unwritten) -> Result<Resumed<K, D>> {
         let (kept, done) = at.map(|(path, plan)| Kept::open(path, plan)).transpose()?.unzip();
         let runs = Runs { done: done.unwrap_or_default(), kept, unwritten, failed: None };
         Ok(Resumed(Arc::new(Mutex::new(runs))))
     }
 
-    /// Do those of `jobs` that are not done, on this many threads. The bar begins at `before`, for runs of other jobs.
-    pub(super) fn go_on(
+    /// Does those of `jobs` that are not done. The progress bar starts at `before`, the number of runs of other jobs.
+    pub(super) fn resume(
         &self,
         jobs: &[Job],
         key: impl Fn(Job) -> K + Send + Sync + 'static,
@@ -69,7 +69,7 @@ where
             jobs.iter().filter(|&&job| !self.lock().done.contains_key(&key(job))).copied().collect();
         let before = before + jobs.len() - left.len();
         bar.set_position(before as u64);
-        // What is left to do says how long it takes, not what was there.
+        // Runs that were done before must not count for the time that is left.
         bar.reset_eta();
         let finished = |new: &[()]| {
             bar.set_position((before + new.len()) as u64);
@@ -78,7 +78,7 @@ where
         let runs = self.0.clone();
         let one = move |job: Job| {
             let done = run(job)?;
-            runs.lock().expect(NOBODY).add(key(job), done)
+            runs.lock().expect(UNPOISONED).add(key(job), done)
         };
         run_jobs(left, threads, one, interrupt::requested, finished).map(|(_, ended)| ended)
     }
@@ -88,14 +88,20 @@ where
         self.lock().done.clone()
     }
 
-    /// Are all of them kept that should be? To be asked once, at the end.
+    /// The first write error, once, at the end.
     pub(super) fn written(&self) -> Result<()> {
         self.lock().failed.take().map_or(Ok(()), Err)
     }
 
+    /// The error of an interrupted command that keeps no runs and had `all` to do.
+    pub(super) fn lost(&self, all: usize) -> Error {
+        let done = self.lock().done.len();
+        Error::Interrupted(format!("interrupted after {done} of {all} runs; nothing is kept"))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Runs<K, D>> {
-        self.0.lock().expect(NOBODY)
+        self.0.lock().expect(UNPOISONED)
     }
 }
 
-const NOBODY: &str = "nobody panics with it";
+const UNPOISONED: &str = "no thread panics while it holds the lock";

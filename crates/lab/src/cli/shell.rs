@@ -1,13 +1,12 @@
-//! `completions` and `man`: what shells and man(1) are told, from the one table of arguments.
+//! `completions` and `man`: output for shells and man(1), generated from the declaration of arguments.
 
-use super::args::Cli;
 use super::output;
 use crate::error::{Error, Result};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
-/// What `completions` takes.
+/// Arguments of `completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
     /// The shell
@@ -15,24 +14,24 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// What `man` takes.
+/// Arguments of `man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// The directory that the pages are put into; those of other names stay
+    /// The directory for the pages; files with other names stay
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
 
 /// `pagefold completions`.
-pub(super) fn completions(args: &CompletionsArgs) -> Result<()> {
+pub(super) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "pagefold", &mut script);
+    clap_complete::generate(args.shell, &mut command, "pagefold", &mut script);
     output::print(&String::from_utf8_lossy(&script))
 }
 
 /// `pagefold man`.
-pub(super) fn man(args: &ManArgs) -> Result<()> {
+pub(super) fn man(args: &ManArgs, command: Command) -> Result<()> {
     std::fs::create_dir_all(&args.dir).map_err(|error| Error::file("create", &args.dir, error))?;
-    let written = clap_mangen::generate_to(Cli::command(), &args.dir);
+    let written = clap_mangen::generate_to(command, &args.dir);
     written.map_err(|error| Error::file("write pages to", &args.dir, error))
 }

@@ -2,41 +2,93 @@
 
 use super::args::{Format, ImportArgs, InfoArgs, RecordArgs};
 use super::output;
+use crate::document::to_json;
 use crate::engine;
 use crate::error::{Error, Result};
 use crate::{human, interrupt};
-use indicatif::ProgressBar;
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trace::record::Progress;
 
+/// How long a program may take to end by itself after Ctrl-C in its terminal, before it is made to.
+const GRACE: Duration = Duration::from_secs(2);
+
 pub(super) fn record(args: RecordArgs) -> Result<()> {
-    let RecordArgs { output, command, keep, window, duration } = args;
+    let RecordArgs { output, command, keep, window, duration, progress } = args;
     interrupt::install()?;
-    // The program has the terminal too, so there is a line only where its output goes elsewhere.
-    let bar = match std::io::stdout().is_terminal() {
-        true => ProgressBar::hidden(),
-        false => ProgressBar::new_spinner(),
-    };
     let duration = duration.map(Duration::from_secs);
-    let request = engine::RecordRequest { output, command, keep, window, duration };
-    let note = engine::record(request, |Progress { accesses, processes, bytes }| {
-        bar.set_message(format!(
-            "{} accesses by {}, {} so far",
-            human::number(accesses as f64, ""),
-            human::plural(processes as u64, "process", "processes"),
-            human::bytes(bytes as f64)
-        ));
-        bar.tick();
+    // Ctrl-C in a terminal is a signal to the program, too.
+    let grace = if std::io::stdin().is_terminal() { GRACE } else { Duration::ZERO };
+    let request = engine::RecordRequest { output, command, keep, window, duration, grace };
+    let mut shown = Shown::new(progress);
+    let made = engine::record(request, |progress| {
+        shown.show(progress);
         !interrupt::requested()
     });
-    bar.finish_and_clear();
-    let note = note?;
-    if interrupt::requested() {
-        return Err(Error::Interrupted(format!("interrupted; {note}")));
+    shown.clear();
+    let made = made?;
+    eprintln!("pagefold: {}", made.note);
+    match made.unfollowed.as_slice() {
+        [] => Ok(()),
+        [first] => Err(Error::Failed(format!("warning: {first}"))),
+        [first, others @ ..] => {
+            let others = human::plural(others.len() as u64, "program", "programs");
+            Err(Error::Failed(format!("warning: {first}; {others} more are missing (pagefold info)")))
+        }
     }
-    eprintln!("pagefold: {note}");
-    Ok(())
+}
+
+/// How far a recording is, on standard error: in a terminal one line that changes each second, elsewhere a line each ten
+/// seconds, or each second if that is asked for.
+struct Shown {
+    begun: Instant,
+    last: Instant,
+    every: Duration,
+    in_place: bool,
+    is_there: bool,
+}
+
+impl Shown {
+    fn new(always: bool) -> Shown {
+        let in_place = std::io::stderr().is_terminal();
+        let every = Duration::from_secs(if in_place || always { 1 } else { 10 });
+        Shown { begun: Instant::now(), last: Instant::now(), every, in_place, is_there: false }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        if self.last.elapsed() < self.every {
+            return;
+        }
+        self.last = Instant::now();
+        let line = line(self.begun.elapsed(), progress);
+        if self.in_place {
+            // What the program prints begins where the line does.
+            eprint!("\r\x1b[K{line}\r");
+            self.is_there = true;
+        } else {
+            eprintln!("{line}");
+        }
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.is_there) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn line(elapsed: Duration, progress: Progress) -> String {
+    // Of a CPU of 3 GHz that ends an instruction each cycle: what the program itself would do is not known.
+    const NATIVE: f64 = 3.0;
+    let Progress { accesses, instructions, cpu_nanos, processes, bytes } = progress;
+    let slower = cpu_nanos as f64 * NATIVE / instructions.max(1) as f64;
+    format!(
+        "pagefold: {} s: {} accesses by {}, {} raw, some {slower:.0} times slower than alone",
+        elapsed.as_secs(),
+        human::number(accesses as f64, ""),
+        human::plural(processes as u64, "process", "processes"),
+        human::bytes(bytes as f64)
+    )
 }
 
 pub(super) fn import(args: &ImportArgs) -> Result<()> {
@@ -49,5 +101,25 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
 
 pub(super) fn info(args: &InfoArgs) -> Result<()> {
     let info = engine::info(&args.file)?;
-    if args.json { output::print(&output::json(&info)?) } else { output::print(&crate::info::render(&info)) }
+    if args.json { output::print(&to_json(&info)?) } else { output::print(&crate::info::render(&info)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_one_line() {
+        let progress = Progress {
+            accesses: 12_000_000,
+            instructions: 20_000_000,
+            cpu_nanos: 300_000_000,
+            processes: 2,
+            bytes: 1 << 20,
+        };
+        assert_eq!(
+            line(Duration::from_millis(3700), progress),
+            "pagefold: 3 s: 12.0 M accesses by 2 processes, 1 MiB raw, some 45 times slower than alone"
+        );
+    }
 }

@@ -1,8 +1,8 @@
-//! Looks at generations, as users write them.
+//! The option for looks at the generations of MGLRU.
 
 use crate::engine::Visit;
 
-/// `TIME` or `end`, then perhaps commands.
+/// Parses `end`, `TIME` or `TIME:COMMANDS`.
 pub(super) fn parse_visit(text: &str) -> Result<Visit, String> {
     let (time, commands) = text.split_once(':').unwrap_or((text, ""));
     let unit = time.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_at_generations_have_a_time_and_perhaps_commands() {
+    fn look_has_a_time_and_optional_commands() {
         let visit = |at, commands: &str| Ok(Visit { at, commands: commands.to_owned(), full: false });
         assert_eq!(parse_visit("100ms"), visit(Some(100_000_000), ""));
         assert_eq!(parse_visit("2s:+ 0 0 3;- 0 0 1"), visit(Some(2_000_000_000), "+ 0 0 3;- 0 0 1"));

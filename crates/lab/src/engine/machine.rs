@@ -6,10 +6,10 @@ use machine_sim::GroupSpec;
 use machine_sim::spec::MachineSpec;
 use std::path::Path;
 
-/// The machine of those who name none.
+/// The machine that is used if none is named.
 pub const DEFAULT_MACHINE: &str = "laptop";
 
-/// Named machines: name and one line of help.
+/// Machines with a name, each with one line of help.
 pub fn machines() -> Vec<(String, String)> {
     let described = MachineSpec::presets().filter_map(|name| MachineSpec::preset(name).ok());
     described.map(|spec| (spec.name().to_owned(), spec.description().to_owned())).collect()
@@ -21,7 +21,7 @@ pub struct Machine {
     pub(super) spec: MachineSpec,
 }
 
-/// What one unit of a kind of work costs.
+/// The cost of one unit of a kind of work.
 #[derive(Clone, Debug)]
 pub struct Cost {
     /// The kind of work.
@@ -35,8 +35,8 @@ pub struct Cost {
 }
 
 impl Machine {
-    /// The machine that the user named: a preset, `random:SEED`, `booted:CPUS:NODES:SWAP[:A:B]`, `PRESET:A:B` (two
-    /// nodes that share memory so), `PRESET+cpus=N`, or a file.
+    /// Finds a machine by name: a preset, `random:SEED`, `booted:CPUS:NODES:SWAP[:A:B]`, `PRESET:A:B` (memory divided
+    /// A:B between two nodes), `PRESET+cpus=N`, or a file.
     pub fn find(name: &str) -> Result<Machine> {
         if MachineSpec::presets().any(|preset| preset == name) {
             let spec = MachineSpec::preset(name).map_err(|error| Error::Failed(error.to_string()))?;
@@ -58,7 +58,7 @@ impl Machine {
         Machine::from_toml(name, &text)
     }
 
-    /// The machine of a description.
+    /// Reads the description of a machine.
     pub fn from_toml(name: &str, text: &str) -> Result<Machine> {
         let spec = MachineSpec::from_toml(name, text).map_err(|error| Error::Input(error.to_string()))?;
         Ok(Machine { spec })
@@ -69,7 +69,7 @@ impl Machine {
         Machine { spec: self.spec.without_swap() }
     }
 
-    /// Can it be run with so much memory?
+    /// Refuses a size of memory that the machine cannot have.
     pub fn check_memory(&self, bytes: u64) -> Result<()> {
         let fits = self.spec.clone().with_memory(bytes);
         fits.map(drop).map_err(|error| {
@@ -83,18 +83,18 @@ impl Machine {
         })
     }
 
-    /// Can a run on it begin with these groups, too?
+    /// Refuses control groups that the machine cannot have besides its own.
     pub fn check_groups(&self, groups: &[GroupSpec]) -> Result<()> {
         let all = GroupSpec::of_run(self.spec.groups(), groups);
         all.map(drop).map_err(|why| Error::Input(format!("--group: {why}")))
     }
 
-    /// Bytes of memory that it has if nothing else is said.
+    /// Bytes of memory by default.
     pub fn memory(&self) -> u64 {
         self.spec.memory()
     }
 
-    /// What work costs on it.
+    /// The costs of work on it.
     pub fn costs(&self) -> Vec<Cost> {
         let costs = self.spec.costs().rows();
         costs
@@ -113,14 +113,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_machine_exists_and_every_machine_is_described() {
+    fn default_machine_exists_and_every_machine_has_help() {
         assert!(Machine::find(DEFAULT_MACHINE).unwrap().memory() > 0);
         assert!(machines().iter().all(|(name, help)| !name.is_empty() && !help.is_empty()));
         assert_eq!(machines().len(), MachineSpec::presets().count());
     }
 
     #[test]
-    fn what_cannot_be_found_is_said() {
+    fn unknown_machines_and_sizes_are_refused_in_one_line() {
         for (name, expected) in [
             ("labtop", "did you mean 'laptop'?"),
             ("no/such.toml", "cannot read no/such.toml"),

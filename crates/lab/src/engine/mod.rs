@@ -1,15 +1,15 @@
 //! The only module that knows the simulated machine and the traces.
 //!
-//! The rest of the crate sees machines, programs and runs by the plain types of this module, so that experiments,
-//! statistics and output can be understood, and tested, without a simulator.
+//! The rest of the crate uses the plain types of this module for machines, programs and runs, so experiments,
+//! statistics and output can be understood and tested without a simulator.
 
 mod machine;
 mod program;
 mod run;
 mod traces;
 
-pub use machine::{Cost, DEFAULT_MACHINE, Machine, machines};
+pub use machine::{DEFAULT_MACHINE, Machine, machines};
 pub use machine_sim::{Fragmentation, GroupSpec, PROCESSES, Visit};
 pub use program::{Program, programs};
-pub use run::Run;
+pub use run::{Options, Run};
 pub use traces::{RecordRequest, import_lackey, info, record};

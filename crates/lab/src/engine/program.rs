@@ -6,27 +6,27 @@ use crate::{human, size, suggest};
 use machine_sim::{Outcome, RunConfig};
 use mm::stat::{SizeStat, Stat};
 use program::chaos::Chaos;
-use program::named::{Words, Wrong};
+use program::named::{NameError, NameParts};
 use program::{Named, Program as _, builtin::LruFileMmapRead};
 use std::collections::BTreeMap;
 use std::path::Path;
 use trace::{Reader, Replay};
 
-/// Built-in programs: name and one line of help.
+/// Built-in programs, each with one line of help.
 pub fn programs() -> Vec<(String, String)> {
     Named::list().map(|(name, help)| (name.to_owned(), help.to_owned())).collect()
 }
 
 /// A program to run.
 pub enum Program {
-    /// A recorded one.
+    /// A recorded program.
     Trace(Box<Replay<Reader>>),
-    /// One of ours.
+    /// A built-in program.
     Named(Named),
 }
 
 impl Program {
-    /// The program that the user named: a trace, or a name as [`program::named`] reads them.
+    /// Finds a program by name: a trace, or a built-in program as [`program::named`] reads it.
     pub fn find(name: &str) -> Result<Program> {
         let path = Path::new(name);
         if name.ends_with(".pft") || path.components().count() > 1 || path.is_file() {
@@ -36,18 +36,18 @@ impl Program {
         words(name).and_then(Named::new).map(Program::Named).map_err(|wrong| explain_name(&wrong))
     }
 
-    /// The program; if it is one that measures for a given time, for a share of it.
-    pub fn for_share_of_its_time(self, share: f64) -> Program {
+    /// The same program; one that measures for a fixed time does so for a share of it.
+    pub fn with_share_of_time(self, share: f64) -> Program {
         match self {
             Program::Named(Named::PageoutLoop(case)) => {
-                Program::Named(Named::PageoutLoop(case.for_share_of_its_time(share)))
+                Program::Named(Named::PageoutLoop(case.with_share_of_time(share)))
             }
             other => other,
         }
     }
 
-    /// The words of a built-in program that the user named, for a machine that builds it itself.
-    pub fn built_in(name: &str) -> Result<Words<'_>> {
+    /// The parsed name of a built-in program, for a machine that builds the program itself.
+    pub fn built_in(name: &str) -> Result<NameParts<'_>> {
         words(name).map_err(|wrong| explain_name(&wrong))
     }
 
@@ -59,8 +59,8 @@ impl Program {
         }
     }
 
-    /// The most bytes of that which exist at once, in its processes and in the files that it uses; shares of memory are
-    /// of it.
+    /// The most bytes of the footprint that exist at once, in its processes and in the files that it uses. Shares of
+    /// memory are relative to it.
     pub fn peak_live(&self) -> u64 {
         match self {
             Program::Trace(replay) => replay.header().peak,
@@ -68,12 +68,12 @@ impl Program {
         }
     }
 
-    /// May it be killed for want of memory without the run having failed?
-    pub(super) fn may_die(&self) -> bool {
-        matches!(self, Program::Named(program) if program.may_die())
+    /// Whether the run is valid even if the OOM killer kills the program.
+    pub(super) fn may_be_oom_killed(&self) -> bool {
+        matches!(self, Program::Named(program) if program.may_be_oom_killed())
     }
 
-    /// What the random program has met in its run: its operations, and what the memory manager counted of what it did.
+    /// What a run of the random program covered: its operations, and what the memory manager counted for them.
     pub(super) fn covered(&self, outcome: &Outcome) -> BTreeMap<String, u64> {
         let Program::Named(Named::Chaos(chaos)) = self else { return BTreeMap::new() };
         let stats = outcome.stats.iter().filter(|(stat, _)| !stat.is_level());
@@ -89,12 +89,12 @@ impl Program {
         acts.chain(stats).chain(sizes).chain(work).collect()
     }
 
-    /// Run it; also returns what a reader of the numbers should know.
+    /// Runs the program. Also returns warnings for readers of the numbers.
     pub(super) fn run(&self, config: &RunConfig) -> Result<(Outcome, Vec<String>)> {
         match self {
             Program::Named(program) => Ok((run_named(config, program)?, Vec::new())),
             Program::Trace(replay) => {
-                // A replay has state; runs beside each other need their own.
+                // A replay has state, so parallel runs need one each.
                 let replay = Replay::clone(replay);
                 let outcome = machine_sim::run(config, &replay).map_err(explain)?;
                 Ok((outcome, warnings(&replay.outcome())?))
@@ -103,16 +103,16 @@ impl Program {
     }
 }
 
-fn words(name: &str) -> std::result::Result<Words<'_>, Wrong> {
-    Words::parse(name, size::parse_bytes)
+fn words(name: &str) -> std::result::Result<NameParts<'_>, NameError> {
+    NameParts::parse(name, size::parse_bytes)
 }
 
-fn explain_name(wrong: &Wrong) -> Error {
+fn explain_name(wrong: &NameError) -> Error {
     Error::Input(match wrong {
-        Wrong::Unknown(name) => {
+        NameError::Unknown(name) => {
             suggest::unknown("program", name, Named::list().map(|(known, _)| known), "programs")
         }
-        Wrong::Other(why) => why.clone(),
+        NameError::Other(why) => why.clone(),
     })
 }
 
@@ -138,20 +138,20 @@ fn run_named(config: &RunConfig, program: &Named) -> Result<Outcome> {
     }
 }
 
-/// Has the machine room for the files of the random program?
+/// Refuses a random program whose files do not fit on the machine's disk.
 fn check_disk(config: &RunConfig, chaos: &Chaos) -> Result<()> {
     let room = config.machine.devices()[config.machine.file_device()].size.0;
     if chaos.disk() <= room {
         return Ok(());
     }
     Err(Error::Input(format!(
-        "chaos: its files have {}, and the machine's disk for files has {}; give it less, like chaos:24M",
+        "chaos: its files need {}, and the machine's disk for files has {}; choose a smaller size, like chaos:24M",
         human::bytes(chaos.disk() as f64),
         human::bytes(room as f64)
     )))
 }
 
-/// Run a program that claims to flood memory, and see that it did.
+/// Runs a program that claims to overcommit memory, and checks that pages were reclaimed.
 fn flood(config: &RunConfig, case: &LruFileMmapRead) -> Result<Outcome> {
     let memory = config.memory.unwrap_or_else(|| config.machine.memory());
     if !case.overcommits(memory) {
@@ -173,7 +173,7 @@ fn flood(config: &RunConfig, case: &LruFileMmapRead) -> Result<Outcome> {
     }
 }
 
-/// What happened in a replay besides what was recorded.
+/// Where a replay differed from the recording.
 fn warnings(replay: &trace::Outcome) -> Result<Vec<String>> {
     if let Some(why) = &replay.broken {
         return Err(Error::Input(why.clone()));
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_built_in_program_is_found_and_described() {
+    fn every_built_in_program_exists_and_has_help() {
         for (name, help) in programs() {
             assert!(Program::find(&name).is_ok_and(|program| program.footprint() > 0), "{name}");
             assert!(!help.is_empty(), "{name}");
@@ -194,11 +194,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_found_is_said() {
+    fn unknown_programs_are_refused_in_one_line() {
         for (name, expected) in [
             ("zippf:1M", "did you mean 'zipf'?"),
             ("zipf:1Q", "is not a size"),
-            ("zipf:100T", "no address space holds"),
+            ("zipf:100T", "do not fit in an address space"),
             ("no-such.pft", "no-such.pft"),
             ("Cargo.toml", "not a Pagefold trace"),
         ] {

@@ -19,15 +19,36 @@ use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use std::collections::BTreeMap;
 
+/// What a run checks and observes besides its counters, and how it is disturbed.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Check every load against the last store.
+    pub verify: bool,
+    /// Count the flushes that any safe policy needs.
+    pub bound: bool,
+    /// Count the fewest refaults that are possible.
+    pub optimum: bool,
+    /// Count the fewest pages that compactions must move.
+    pub moves: bool,
+    /// Compare placement in tiers with the best possible.
+    pub placement: bool,
+    /// Stop CPUs in the middle of their work, at one in this many steps.
+    pub preempt: Option<u32>,
+    /// Keep a tree of where CPU time went.
+    pub profile_tree: bool,
+    /// Looks at the generations of MGLRU.
+    pub visits: Vec<Visit>,
+}
+
 /// One run.
 pub struct Run<'a> {
-    /// On what.
+    /// The machine.
     pub machine: &'a Machine,
-    /// What.
+    /// The program.
     pub program: &'a Program,
-    /// Bytes of memory; `None` for all that the machine has.
+    /// Bytes of memory; `None`: all that the machine has.
     pub memory: Option<u64>,
-    /// The state of memory to begin with; `None`: the machine's own.
+    /// The state of memory at the start; `None`: the machine's own.
     pub fragment: Option<&'a Fragmentation>,
     /// Control groups besides the machine's own.
     pub groups: &'a [GroupSpec],
@@ -35,26 +56,12 @@ pub struct Run<'a> {
     pub knobs: &'a [(Knob, u64)],
     /// The seed.
     pub seed: u64,
-    /// Check every load?
-    pub verify: bool,
-    /// Count what any safe policy would need?
-    pub bound: bool,
-    /// Count the fewest refaults that there could be?
-    pub optimum: bool,
-    /// Count the fewest pages that compactions must move?
-    pub moves: bool,
-    /// Hold placement in tiers against the best there could be?
-    pub placement: bool,
-    /// Stop CPUs in the middle of their work, at one point in so many?
-    pub preempt: Option<u32>,
-    /// Keep a tree of where CPU time went?
-    pub profile_tree: bool,
-    /// Looks at generations.
-    pub visits: &'a [Visit],
+    /// What else it does.
+    pub options: Options,
 }
 
 impl<'a> Run<'a> {
-    /// On all of the machine's memory, with knobs at their defaults, seed 1, and nothing more counted than always.
+    /// A run on all of the machine's memory, with default knobs, seed 1 and no options.
     pub fn new(machine: &'a Machine, program: &'a Program) -> Run<'a> {
         Run {
             machine,
@@ -64,18 +71,11 @@ impl<'a> Run<'a> {
             groups: &[],
             knobs: &[],
             seed: 1,
-            verify: false,
-            bound: false,
-            optimum: false,
-            moves: false,
-            placement: false,
-            preempt: None,
-            profile_tree: false,
-            visits: &[],
+            options: Options::default(),
         }
     }
 
-    /// Do it, for the column `profile`; a failure names `command`, which does it again.
+    /// Runs it for the column `profile`. A failure names `command`, which replays it.
     pub fn replayable(&self, profile: &str, command: String) -> Result<RunRecord> {
         let record = replay::guarded(command.clone(), || self.carry_out(profile));
         record.map_err(|error| match error {
@@ -84,7 +84,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Do it, for the column `profile`.
+    /// Runs it for the column `profile`.
     pub fn carry_out(&self, profile: &str) -> Result<RunRecord> {
         let mut config = RunConfig::new(self.machine.spec.clone());
         config.memory = self.memory;
@@ -92,16 +92,18 @@ impl<'a> Run<'a> {
         config.groups = self.groups.to_vec();
         config.knobs = self.knobs.to_vec();
         config.seed = self.seed;
-        config.verify = self.verify;
-        config.bound = self.bound;
-        config.optimum = self.optimum;
-        config.moves = self.moves;
-        config.placement = self.placement;
-        config.preempt = self.preempt;
-        config.profile = self.profile_tree;
-        config.visits = self.visits.to_vec();
+        let Options { verify, bound, optimum, moves, placement, preempt, profile_tree, visits } =
+            &self.options;
+        config.verify = *verify;
+        config.bound = *bound;
+        config.optimum = *optimum;
+        config.moves = *moves;
+        config.placement = *placement;
+        config.preempt = *preempt;
+        config.profile = *profile_tree;
+        config.visits = visits.clone();
         let (outcome, mut warnings) = self.program.run(&config)?;
-        if !self.program.may_die() {
+        if !self.program.may_be_oom_killed() {
             self.finished(&outcome)?;
         }
         warnings.extend(self.memory.filter(|_| reclaimed(&outcome) == 0).map(|memory| {
@@ -111,7 +113,7 @@ impl<'a> Run<'a> {
         Ok(RunRecord { covered, ..record(profile, self.seed, &outcome, warnings) })
     }
 
-    /// A run whose program was killed half-way measured something else.
+    /// Refuses a run whose program was killed: it measured something else.
     fn finished(&self, outcome: &Outcome) -> Result<()> {
         let memory = human::bytes(self.memory.unwrap_or_else(|| self.machine.memory()) as f64);
         if let Some(oom) = outcome.oom.first() {
@@ -132,14 +134,14 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Pages that were reclaimed, for the limits of groups, too.
+/// Pages that were reclaimed, including reclaim for the limits of groups.
 fn reclaimed(outcome: &Outcome) -> u64 {
     let of_node = [Stat::PgstealKswapd, Stat::PgstealDirect].map(|stat| outcome.stat(stat).max(0) as u64);
     let of_groups = outcome.groups.iter().filter_map(|group| group.value("pgsteal"));
     of_node.into_iter().chain(of_groups).sum()
 }
 
-/// Why the program has ended, if a group's limit has ended it.
+/// The error for a program that the limit of a control group killed.
 fn out_of_group(outcome: &Outcome, rss: u64) -> Option<Error> {
     let of =
         |name: &'static str| move |group: &&GroupOutcome| group.value(name).is_some_and(|value| value > 0);
@@ -155,7 +157,7 @@ fn out_of_group(outcome: &Outcome, rss: u64) -> Option<Error> {
     )))
 }
 
-/// The simulator's errors as the shell is told them.
+/// Turns an error of the simulator into one of the command.
 pub(super) fn explain(error: RunError) -> Error {
     match error {
         RunError::Input(why) => Error::Input(why),
@@ -237,7 +239,7 @@ fn fragmented(made: &Fragmented) -> FragmentedRecord {
     }
 }
 
-/// The groups' names, in their order.
+/// Names of the mobility groups, in order.
 const MOBILITIES: [&str; 3] = ["unmovable", "movable", "reclaimable"];
 
 fn lru_gen(visited: &Visited) -> LruGenRecord {

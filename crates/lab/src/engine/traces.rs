@@ -19,12 +19,24 @@ pub struct RecordRequest {
     pub window: Option<u32>,
     /// End the recording after so long.
     pub duration: Option<Duration>,
+    /// How long the program may take to end by itself then.
+    pub grace: Duration,
 }
 
-/// Record a program; returns a sentence about the result. `go_on` is told how far it is, and may end it.
-pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -> Result<String> {
+/// What was recorded.
+#[derive(Debug)]
+pub struct Recorded {
+    /// A sentence about it.
+    pub note: String,
+    /// What could not be recorded, a sentence each.
+    pub unfollowed: Vec<String>,
+}
+
+/// Record a program. `go_on` is told how far it is, and may end it.
+pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -> Result<Recorded> {
     let mut options = RecordOptions::new(request.output, request.command);
     options.keep = request.keep;
+    options.grace = request.grace;
     if let Some(window) = request.window {
         options.window = window;
     }
@@ -32,17 +44,11 @@ pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -
     let in_time = || request.duration.is_none_or(|duration| begun.elapsed() < duration);
     let made = record_watched(&options, &mut |progress| go_on(progress) && in_time())
         .map_err(|error: RecordError| Error::Input(error.to_string()))?;
-    if made.program.file_name() != Path::new(&options.command[0]).file_name() {
-        eprintln!(
-            "pagefold: note: what {} starts was recorded: {}",
-            options.command[0],
-            made.program.display()
-        );
-    }
-    for warning in &made.header.warnings {
+    for warning in made.header.warnings.iter().filter(|warning| !made.unfollowed.contains(warning)) {
         eprintln!("pagefold: note: {warning}");
     }
-    Ok(sentence(&options.output, &made.header, made.file_len))
+    let note = sentence(&options.output, &made.header, made.file_len);
+    Ok(Recorded { note, unfollowed: made.unfollowed })
 }
 
 fn sentence(path: &Path, header: &trace::Header, bytes: u64) -> String {

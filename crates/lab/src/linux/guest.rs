@@ -3,7 +3,8 @@
 use super::archive::Archive;
 use super::conditions::Setting;
 use super::find::Kernel;
-use crate::boot::guest::{Arguments, join};
+use crate::boot::arguments::Arguments;
+use crate::boot::guest::join;
 use crate::boot::{Recorded, Shape};
 use crate::error::{Error, Result};
 use mm::stat::Stat;

@@ -7,11 +7,12 @@
 //! - *timing*: who did it, or how often somebody was woken. Shown, not judged.
 
 use crate::boot::beside::Agreement;
+use crate::grid::Grid;
 use crate::human;
 use crate::record::{RunRecord, WorkDone};
 use crate::statistics::{Interval, interval, mean};
 use crate::summary::Setup;
-use crate::table::{Grid, heading};
+use crate::table::heading;
 use mm::stat::Stat;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

@@ -27,8 +27,8 @@ const fn setting(
 
 pub(super) const CACHE_EXT: Reproduction = Reproduction {
     name: "cache-ext",
-    help: "policies of one's own against active and inactive lists: MRU, LFU, GET-SCAN (cache_ext, SOSP 2025)",
-    source: "cache_ext, SOSP 2025, on Linux 6.6.8: the gains that its text tells",
+    help: "custom policies against active and inactive lists: MRU, LFU, GET-SCAN (cache_ext, SOSP 2025)",
+    source: "cache_ext, SOSP 2025, on Linux 6.6.8: the gains in its text",
     scale: 1.0 / 16.0,
     runs: 5,
     knobs: &[],
@@ -47,13 +47,13 @@ pub(super) const CACHE_EXT: Reproduction = Reproduction {
     counts: super::gain::COUNTS,
     explain: None,
     notes: &[
-        "MRU is published as almost twice as fast, written here as 100 %. LFU's 37 % and 55 % are the most of all YCSB loads (\"up to\"), \
-         so less is no contradiction.",
-        "Published: a database of 100 GiB in a group of 10 GiB; a tree of which a group of 1 GiB is 70 %. Here the same shares of a smaller \
-         size, and a machine of that memory instead of a group in a large one, so programs' own memory competes, too.",
-        "Two groups with a policy each (published: +49.8 % and +79.4 %) are not done: here all groups have the policy that the machine has. \
-         The Twitter traces (no policy wins everywhere) are not at hand.",
-        "The programs are models (docs/programs.md). Work is fixed, so a gain in operations a second is the ratio of run times, with the \
-         loading of the database. P99 is of GETs, or of all operations.",
+        "MRU is published as almost twice as fast, which is 100 % here. LFU's 37 % and 55 % are the maximum over all YCSB loads (\"up to\"), \
+         so less does not contradict them.",
+        "Published: a database of 100 GiB in a group of 10 GiB; a tree of which a group of 1 GiB holds 70 %. Here the shares are the same and \
+         the sizes smaller, on a machine with that memory instead of a group in a larger one, so the programs' own memory also competes.",
+        "Two groups with different policies (published: +49.8 % and +79.4 %) are not repeated, because all groups have the policy of the \
+         machine here. The Twitter traces (no policy wins everywhere) are not available.",
+        "The programs are models (docs/programs.md). The work is fixed, so a gain in operations a second is the ratio of run times, which \
+         include loading the database. P99 is that of GETs, or of all operations.",
     ],
 };

@@ -3,11 +3,11 @@
 use super::{Count, Figures, KSWAPD, Load, Measure, Published, Reproduction, Setting, Side};
 use mm::knobs::Knob;
 
-/// Bytes that are read of files for each byte of memory.
+/// Bytes of files that are read for each byte of memory.
 const FILES: u64 = 4;
-/// The same where they are read at random: nearly every access is a fault.
+/// The same for random reads, of which nearly every one is a fault.
 const RANDOM_FILES: u64 = 2;
-/// Of cases on memory, bytes of which their regions are shares.
+/// Bytes of which the regions of cases in memory are shares.
 const MEMORY: u64 = 1;
 
 const MGLRU: &[(Knob, u64)] = &[(Knob::ReclaimPolicy, 1)];
@@ -55,7 +55,7 @@ const fn generations(title: &'static str, setting: Setting) -> Setting {
 
 pub(super) const COMPACTION: Reproduction = Reproduction {
     name: "compaction",
-    help: "large folios moved whole by compaction, step by step, under nineteen cases of vm-scalability (Linux 6.6 of 2023, 6.8 of 2024)",
+    help: "large folios moved whole by compaction, patch by patch, under nineteen cases of vm-scalability (Linux 6.6 of 2023, 6.8 of 2024)",
     source: "Zi Yan, Enable >0 order folio memory compaction, v1, November 2023 (6.6.0-rc4), and v7, February 2024 (6.8.0-rc1): KB/s, means of 5 runs of 300 s",
     scale: 1.0 / 128.0,
     runs: 5,
@@ -180,15 +180,15 @@ pub(super) const COMPACTION: Reproduction = Reproduction {
     ],
     explain: None,
     notes: &[
-        "v1 has a fault (pages that the search of the free lists isolated were not counted), which its author holds responsible for odd \
-         figures, such as those of mmap-pread-seq-mt; they stand here and are not judged. v7 has no sort.",
+        "v1 has a bug (it does not count pages that the search of the free lists isolated), to which its author attributes odd figures, such \
+         as those of mmap-pread-seq-mt; they are shown but not judged. v7 does not sort.",
         "Published: 8 CPUs with 16 GB; sparse files as large as addresses reach, on XFS on a loop device in tmpfs, for 300 s. Here: a share \
-         of the memory, sparse files of four times (read at random: twice) that size on a disk whose holes take no device, each task one pass; \
-         regions in memory are the suite's shares of it.",
-        "usemem credits each task with an eighth of its mapping. With mappings of terabytes that credit is nearly all of the published figure \
-         of lru-file-mmap-read-rand, and most of those of random writes: they hardly depend on the memory manager.",
-        "Neither series says whether huge pages were enabled: here they are (always, Kconfig's choice). The series of v1 does not name its \
-         replacement policy: here active and inactive lists.",
-        "CPUs wait for no lock that others hold, and for no cache line: what contention for the zone's and the lists' locks costs is not seen.",
+         of the memory, sparse files of four times that size (random reads: twice) on a disk that needs no I/O for holes, and one pass of each \
+         task; regions in memory have the suite's shares of it.",
+        "usemem credits each task with an eighth of its mapping. With mappings of terabytes this credit is nearly all of the published figure \
+         for lru-file-mmap-read-rand and most of those for random writes, which hardly depend on the memory manager.",
+        "Neither series says whether huge pages were enabled: here they are (always, the default of Kconfig). v1 does not name its replacement \
+         policy: here it is active and inactive lists.",
+        "CPUs do not wait for locks or cache lines here, so contention for the locks of zones and lists costs nothing.",
     ],
 };

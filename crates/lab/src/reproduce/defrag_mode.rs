@@ -1,4 +1,4 @@
-//! `vm.defrag_mode`, Linux 6.15: keep page blocks whole rather than repair them.
+//! `vm.defrag_mode`, Linux 6.15: page blocks are kept whole instead of being repaired.
 
 use super::{Count, Figures, KSWAPD, Load, Measure, Published, Reproduction, Setting, Side};
 use mm::knobs::Knob;
@@ -31,7 +31,7 @@ const FIGURES: &[Published] = &[
 
 pub(super) const DEFRAG_MODE: Reproduction = Reproduction {
     name: "defrag-mode",
-    help: "page blocks kept to one mobility group, and whole ones kept free, against neither (Linux 6.15, kernel build and bursts of large pages)",
+    help: "page blocks with one mobility group, and whole ones kept free, against neither (Linux 6.15, kernel build and bursts of large pages)",
     source: "Johannes Weiner, mm: reliable huge page allocator, March 2025: 15 kernel builds with bursts of huge pages, off and on",
     scale: 1.0 / 16.0,
     runs: 5,
@@ -59,11 +59,11 @@ pub(super) const DEFRAG_MODE: Reproduction = Reproduction {
     ],
     explain: None,
     notes: &[
-        "The publication's machine and sizes are not at hand: here 8 CPUs and 60 % of 16 GB, at the scale. The program is a model (docs/programs.md): \
-         what such a build leaves in a kernel's caches of objects, which cannot be moved, page tables stand for.",
-        "The decline that is published (61,988 THP faults in the first of 15 runs, 33,215 in the last, without the mode) is not shown: a run here has \
-         all 15 rounds, and its counters are told at the end.",
+        "The machine and the sizes were not published: here they are 8 CPUs and 60 % of 16 GB, at the scale. The program is a model \
+         (docs/programs.md): page tables take the place of the unmovable objects that a build leaves in the kernel's slab caches.",
+        "The published decline (61,988 THP faults in the first of 15 runs, 33,215 in the last, without the mode) does not show here, because a \
+         run has all 15 rounds and reports its counters at the end.",
         "operation_time_p50 is the time of a burst.",
-        "What state the memory was in when the published runs began is not told. frag-50 and frag-100 are Quicksilver's (docs/fragmentation.md).",
+        "The state of memory at the start of the published runs is unknown. frag-50 and frag-100 are Quicksilver's (docs/fragmentation.md).",
     ],
 };

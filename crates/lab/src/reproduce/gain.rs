@@ -1,18 +1,18 @@
-//! Published gains: of how many per cent something is said to be better, where the figures themselves are not told.
+//! Published gains, where a publication gives only per cent and no figures.
 
 use super::{Count, KSWAPD, Measure, Outcome, Reproduction, Setting, SettingOutcome};
+use crate::grid::Grid;
 use crate::human;
 use crate::record::RunRecord;
 use crate::statistics::{Change, Interval};
-use crate::table::Grid;
 use serde::Serialize;
 
-/// A published gain of a profile against the first side.
+/// The published gain of a profile against the first side.
 #[derive(Debug)]
 pub struct Gain {
-    /// Whose.
+    /// The profile.
     pub profile: &'static str,
-    /// In what; less of a time is better.
+    /// The measure; less of a time is better.
     pub measure: Measure,
     /// As published, in per cent: an interval, or the same number twice.
     pub percent: [f64; 2],
@@ -31,34 +31,34 @@ pub(super) const COUNTS: &[Count] = &[
     KSWAPD,
 ];
 
-/// A published gain, and ours.
+/// A published gain and the simulated one.
 #[derive(Debug, Serialize)]
 pub struct GainOutcome {
-    /// Whose.
+    /// The profile.
     pub profile: String,
-    /// In what.
+    /// The measure.
     pub measure: String,
     /// As published, in per cent.
     pub published_pct: [f64; 2],
-    /// Ours.
+    /// The simulated gain.
     pub pct: Option<f64>,
     /// Its interval.
     pub ci_pct: Option<Interval>,
-    /// Can ours be told from none? (Not printed: the interval says it.)
+    /// Whether the simulated gain differs from 0. (Not printed, because the interval shows it.)
     #[serde(skip)]
     pub told: bool,
-    /// Ours for each profile, in the same measure.
+    /// The simulated gain of each profile, in the same measure.
     pub all_pct: std::collections::BTreeMap<String, Option<f64>>,
 }
 
 impl GainOutcome {
-    /// Are both gains, or both losses? `None`: ours cannot be told from none.
+    /// Whether both are gains or both are losses; `None` if the simulated gain does not differ from 0.
     pub fn agrees(&self) -> Option<bool> {
         let pct = self.pct?;
         (self.told && pct != 0.0).then_some((pct > 0.0) == (self.published_pct[1] > 0.0))
     }
 
-    /// Have both intervals something in common?
+    /// Whether the intervals overlap.
     pub fn overlaps(&self) -> Option<bool> {
         let [low, high] = self.ci_pct?;
         Some(low <= self.published_pct[1] && high >= self.published_pct[0])
@@ -81,7 +81,7 @@ fn percent(measure: Measure, ratio: f64) -> f64 {
     }
 }
 
-/// What the runs of a setting say of its gains.
+/// The gains of a setting, from its runs.
 pub(super) fn outcomes<'a>(
     setting: &Setting,
     profiles: &[String],
@@ -107,7 +107,7 @@ pub(super) fn outcomes<'a>(
     setting.gains.iter().map(outcome).collect()
 }
 
-/// All gains of a reproduction, and what they come from; nothing if it has none.
+/// All gains of a reproduction and the counts that explain them; empty if it has none.
 pub(super) fn render(outcome: &Outcome) -> String {
     let settings: Vec<&SettingOutcome> =
         outcome.settings.iter().filter(|setting| !setting.gains.is_empty()).collect();
@@ -117,7 +117,7 @@ pub(super) fn render(outcome: &Outcome) -> String {
     let mut text = format!("\n{}", gains(&settings));
     let explain = Reproduction::find(&outcome.reproduction).ok().and_then(|one| one.explain);
     if outcome.profiles.len() > 2 && explain.is_none() {
-        text += &format!("\n{}", everybody(outcome, &settings));
+        text += &format!("\n{}", gains_of_all(outcome, &settings));
     }
     text += &format!("\n{}", explain.unwrap_or(counts)(outcome, &settings));
     for setting in settings.iter().filter(|setting| setting.same_work == Some(false)) {
@@ -142,7 +142,7 @@ fn gains(settings: &[&SettingOutcome]) -> String {
         let direction = match gain.agrees() {
             Some(true) => "same",
             Some(false) => "opposite",
-            None => "none told",
+            None => "unclear",
         };
         let overlaps = match gain.overlaps() {
             Some(true) => "overlap",
@@ -166,8 +166,8 @@ fn gains(settings: &[&SettingOutcome]) -> String {
         )
 }
 
-/// What every profile gains.
-fn everybody(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
+/// The gains of all profiles.
+fn gains_of_all(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
     let mut grid = Grid::new(
         ["gain of all", "in"].map(str::to_owned).into_iter().chain(outcome.profiles[1..].iter().cloned()),
     );
@@ -179,7 +179,7 @@ fn everybody(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
     grid.render(|column| column < 2)
 }
 
-/// Of the first side, and of whoever gains there.
+/// Counts of the first side and of the profile that gains.
 fn counts(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
     let headings =
         ["first side and gainer", "memory", "of", "kswapd", "", "refaults", "", "scanned/stolen", ""];
@@ -207,7 +207,8 @@ fn counts(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::{Case, Reproduction, render as render_all};
+    use crate::document::Document;
+    use crate::reproduce::{Case, Reproduction};
 
     fn outcome(times: [[u64; 2]; 2]) -> Outcome {
         let one = Reproduction::find("mglru").unwrap();
@@ -228,16 +229,16 @@ mod tests {
     }
 
     #[test]
-    fn less_time_and_more_work_a_second_are_gains() {
+    fn less_time_and_more_operations_are_gains() {
         assert_eq!(percent(Measure::Rate, 1.25), 25.0);
         assert_eq!(percent(Measure::Elapsed, 0.75), 25.0);
         assert_eq!(percent(Measure::P99, 2.0), -100.0);
     }
 
     #[test]
-    fn a_gain_agrees_or_not_and_overlaps_or_not() {
+    fn gain_may_agree_and_overlap() {
         let first = |times| outcome(times).settings.remove(0).gains.remove(0);
-        // Published: 9.28 to 11.19 % less time.
+        // The published gain is 9.28 to 11.19 % less time.
         let near = first([[1000, 1010], [900, 910]]);
         assert_eq!((near.agrees(), near.overlaps()), (Some(true), Some(true)));
         let far = first([[1000, 1000], [500, 500]]);
@@ -249,8 +250,8 @@ mod tests {
     }
 
     #[test]
-    fn gains_and_what_they_come_from_stand_in_tables() {
-        let text = render_all(&outcome([[1000, 1000], [500, 500]]));
+    fn tables_show_gains_and_counts() {
+        let text = Document::text(&outcome([[1000, 1000], [500, 500]]));
         assert!(
             text.contains("1 of 1 in the same direction, 0 in the opposite; 0 intervals overlap"),
             "{text}"

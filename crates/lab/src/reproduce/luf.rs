@@ -5,7 +5,7 @@ use mm::knobs::Knob;
 
 pub(super) const LUF: Reproduction = Reproduction {
     name: "luf",
-    help: "flushes of unmapped pages put off until a frame is used again, against one for each batch (Linux 6.9 of 2024, llama.cpp on DRAM and CXL)",
+    help: "flushes of unmapped pages deferred until a frame is reused, against one for each batch (Linux 6.9 of 2024, llama.cpp on DRAM and CXL)",
     source: "Byungchul Park, LUF (Lazy Unmap Flush), v10, May 2024: before and after, means of 10 sets of three processes",
     scale: 1.0 / 1024.0,
     runs: 3,
@@ -15,7 +15,7 @@ pub(super) const LUF: Reproduction = Reproduction {
     settings: &[Setting {
         title: "64 CPUs, 42 GB DRAM, 98 GB CXL",
         machine: "luf-cxl",
-        // Three models of 70 GiB in 140 GiB.
+        // Three models of 70 GiB, with memory of 140 GiB.
         load: Load::Share { program: "llama", options: "", footprint: 210 << 30, percent: 66 },
         published: &[
             Published::new("run time", Measure::Elapsed, &[1052.527, 996.377]),
@@ -36,14 +36,14 @@ pub(super) const LUF: Reproduction = Reproduction {
     counts: super::TIMES,
     explain: None,
     notes: &[
-        "perf's counts of dTLB load misses (-24.3 %), dTLB store misses (-57.3 %) and iTLB misses (-80.4 %) are of walks that ended; \
-         walks are counted together here, so the published sum stands beside them.",
-        "A flush is one that a CPU did, for itself or asked by another, as the tracepoint counts them.",
-        "Files that are mapped for reading only are not marked for promotion, in Linux 6.12 as here: the models go down and do not come \
-         up but by being read again from the disk, and what is promoted is what the processes write.",
-        "The run ends when the slowest of the three processes does; the published time is the mean of all.",
-        "The seed says 70G of its models and not which they are; the program has the proportions of Llama 2 70B (docs/programs.md). At a scale \
-         all is smaller but the TLBs, the number of CPUs and threads, and the batches: so flushes for each page, and not their \
-         number, are what compares.",
+        "perf counts completed walks for dTLB load misses (-24.3 %), dTLB store misses (-57.3 %) and iTLB misses (-80.4 %). Here all walks \
+         are counted together, so they are compared with the published sum.",
+        "A flush is counted on each CPU that flushes, for itself or for another CPU, as the tracepoint does.",
+        "Files that are mapped read-only are not marked for promotion, in Linux 6.12 as well as here. The models are demoted and come back \
+         only when they are read from the disk again; what is promoted is what the processes write.",
+        "The run ends with the slowest of the three processes; the published time is the mean of all.",
+        "The seed gives the size of its models, 70G, but not their names; the program has the proportions of Llama 2 70B (docs/programs.md). \
+         The scale shrinks everything but the TLBs, the numbers of CPUs and threads, and the batches, so the number of flushes for each \
+         page is comparable, and not the total.",
     ],
 };

@@ -1,4 +1,4 @@
-//! Seed 003: "Multi-Gen LRU Framework", v10, April 2022: the benchmarks that its cover letter tells of.
+//! Seed 003: "Multi-Gen LRU Framework", v10, April 2022: the benchmarks in its cover letter.
 
 use super::{Gain, Load, Measure, Reproduction, Setting, Side};
 use mm::knobs::Knob;
@@ -27,7 +27,7 @@ const fn setting(
     percent: u64,
     gains: &'static [Gain],
 ) -> Setting {
-    // The letter tells no sizes.
+    // The letter gives no sizes.
     let load = Load::Share { program, options, footprint: 1 << 30, percent };
     Setting { title, load, gains, ..Setting::PLAIN }
 }
@@ -113,14 +113,13 @@ pub(super) const MGLRU: Reproduction = Reproduction {
     counts: super::gain::COUNTS,
     explain: None,
     notes: &[
-        "The letter names programs, distributions, concurrency and whether memory was overcommitted. It tells no sizes, no machines \
-         and no numbers of tasks. Here: the preset laptop (4 CPUs, NVMe), memory for half of what the program touches where it is \
-         overcommitted or nothing is said, for 120 % of it where it is not; medium is 2 tasks a CPU, high is 4. All of these are \
-         guesses, none was tried and changed.",
-        "The programs are models (docs/programs.md). Work is fixed, so a gain in operations a second is the ratio of run times, in \
-         which the filling of the store has its part, as it has not in the published figures.",
-        "The published kernels are 5.14, 5.15 and 5.16; both sides here are Linux 6.12's. 64 KiB pages (POWER10), Optane and a fleet of \
-         Chromebooks are quoted there, too, and are not done again.",
+        "The letter names programs, distributions, concurrency and whether memory was overcommitted, but no sizes, machines or numbers of \
+         tasks. Here: the preset laptop (4 CPUs, NVMe); memory for half of the footprint if it is overcommitted or the letter does not say, \
+         and for 120 % of it otherwise; medium is 2 tasks a CPU, high is 4. All of these are guesses; none was tuned.",
+        "The programs are models (docs/programs.md). The work is fixed, so a gain in operations a second is the ratio of run times, which \
+         include filling the store; the published figures do not.",
+        "The published kernels are 5.14, 5.15 and 5.16; both sides here are those of Linux 6.12. The letter also quotes 64 KiB pages (POWER10), \
+         Optane and a fleet of Chromebooks, which are not repeated.",
     ],
 };
 
@@ -130,7 +129,7 @@ const fn newer(percent: [f64; 2]) -> Gain {
 
 pub(super) const MGLRU_7_2: Reproduction = Reproduction {
     name: "mglru-7.2",
-    help: "7.2's loop of reclaim against 6.14's form of generations under a database (the series of 2026)",
+    help: "the reclaim loop of 7.2 against generations as in 6.14, under a database (the series of 2026)",
     source: "K. Song, mm/mglru: improve reclaim loop and dirty folio handling, v1 to v7, March and April 2026",
     scale: 1.0 / 256.0,
     runs: 5,
@@ -141,7 +140,7 @@ pub(super) const MGLRU_7_2: Reproduction = Reproduction {
     ],
     context: &["mglru", "classic"],
     settings: &[
-        // Twenty million records of a KiB, in a control group of 10 GiB; YCSB's workload B, 5 % updates.
+        // Twenty million records of 1 KiB, in a control group of 10 GiB; YCSB's workload B, 5 % updates.
         swap_off(Setting {
             title: "MongoDB, YCSB-B",
             load: Load::Share { program: MONGODB, options: ":32", footprint: 24 << 30, percent: 42 },
@@ -152,8 +151,8 @@ pub(super) const MGLRU_7_2: Reproduction = Reproduction {
     counts: super::gain::COUNTS,
     explain: None,
     notes: &[
-        "Published is \"up to 30 %\" of a server with 48 cores and NVMe, without an interval (more on slow disks). Here: the model of \
-         MongoDB (docs/programs.md) on the preset laptop, memory for 42 % of what it touches, as 10 GB are of 20 million records \
-         and a cache. What Linux 7.1 had is told by 6.14's form, with its way to treat dirty pages.",
+        "Published: \"up to 30 %\" on a server with 48 cores and NVMe, without an interval (more on slow disks). Here: the model of MongoDB \
+         (docs/programs.md) on the preset laptop, with memory for 42 % of its footprint, the share that 10 GB are of 20 million records and \
+         a cache. The form of 6.14, with its handling of dirty pages, represents Linux 7.1.",
     ],
 };

@@ -1,12 +1,12 @@
-//! Reproductions: published measurements done again in the simulator, beside what was published.
+//! Reproductions: published measurements, repeated in the simulator and compared with what was published.
 //!
-//! A reproduction is data: machines and programs ([`Setting`]), the profiles that stand for what was compared, and the
-//! published figures. What is compared is the *ratio* of the two sides, there and here: it needs no calibration, while
-//! absolute times carry every difference of the machines. Nothing is tuned so that a published figure comes out; where
-//! a ratio misses, the result says by how much.
+//! A reproduction is data: machines and programs ([`Setting`]), the profiles that correspond to what was compared, and
+//! the published figures. The *ratios* of the sides are compared: they need no calibration, while absolute times
+//! include every difference between the machines. Nothing is tuned to match a published figure; where a ratio misses,
+//! the result says by how much.
 //!
-//! Memory and files shrink together by the scale, or the time that is measured for does. Times and numbers of loops are
-//! shown divided by it, as if everything grew with it.
+//! The scale shrinks memory and files together, or the time of the measurement. Times and numbers of loops are divided
+//! by it, as if everything grew with it.
 
 mod cache_ext;
 mod compaction;
@@ -20,25 +20,27 @@ mod rmap;
 mod text;
 mod tiers;
 
-pub use gain::{Gain, GainOutcome};
+pub use gain::Gain;
 pub use result::{Change, Outcome, Row, SettingOutcome};
-pub use text::render;
 
-use crate::engine::{Fragmentation, Machine, Program};
+use crate::cell::Cell;
+use crate::engine::{Fragmentation, Machine, Options, Program};
 use crate::error::{Error, Result};
 use crate::metrics;
+use crate::profile::Profile;
 use crate::record::RunRecord;
 use crate::suggest;
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use std::path::Path;
+use std::sync::Arc;
 
-/// Where traces are looked for that are not found from where one is.
+/// The directory of traces that are not in the current one.
 const SOURCE_TREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// Bytes that a machine needs besides.
+/// Bytes that a machine needs for itself.
 const LEAST_OWN: u64 = 2 << 20;
 
-/// All that there are.
+/// All reproductions.
 pub const ALL: &[Reproduction] = &[
     pfn_flush::PFN_FLUSH,
     rmap::RMAP,
@@ -51,7 +53,7 @@ pub const ALL: &[Reproduction] = &[
     tiers::TIERS,
 ];
 
-/// A published comparison that can be done again.
+/// A published comparison that can be repeated.
 #[derive(Debug)]
 pub struct Reproduction {
     /// Its name on the command line.
@@ -60,51 +62,51 @@ pub struct Reproduction {
     pub help: &'static str,
     /// Where the figures are published.
     pub source: &'static str,
-    /// Share of full size that is used if nothing is said.
+    /// The default share of full size.
     pub scale: f64,
-    /// Seeds that are used if nothing is said.
+    /// The default number of seeds.
     pub runs: u32,
     /// Knobs that differ from their defaults under all profiles.
     pub knobs: &'static [(Knob, u64)],
-    /// What was compared: each with the first.
+    /// The sides of the comparison; each is compared with the first.
     pub sides: &'static [Side],
     /// Further profiles, without published figures.
     pub context: &'static [&'static str],
-    /// Where it is done.
+    /// Machines and programs.
     pub settings: &'static [Setting],
     /// Counts that explain the figures.
     pub counts: &'static [Count],
-    /// How gains are explained, if not by all profiles' gains and by the counts as they are.
+    /// Text that explains gains; `None`: the gains of all profiles, and the counts.
     pub explain: Option<Explain>,
-    /// What a reader of the numbers must know.
+    /// Notes for readers of the numbers.
     pub notes: &'static [&'static str],
 }
 
-/// Text about settings with gains.
+/// Makes text about settings with gains.
 pub type Explain = fn(&Outcome, &[&SettingOutcome]) -> String;
 
 /// One side of the comparison.
 #[derive(Debug)]
 pub struct Side {
-    /// Our profile.
+    /// The profile.
     pub profile: &'static str,
-    /// What was published calls it so.
+    /// Its name in the publication.
     pub published: &'static str,
 }
 
-/// What stands below the figures: the sum of counters or of what the machine counted, or a share.
+/// A number shown below the figures: a sum of counters or metrics, or a share.
 #[derive(Debug)]
 pub struct Count {
     /// For people.
     pub name: &'static str,
-    /// What is added up.
+    /// The counters or metrics that are added.
     pub of: &'static [&'static str],
-    /// What it is a share of, in per cent; empty: it is none.
+    /// The sum that it is a share of, in per cent; empty if it is no share.
     pub per: &'static [&'static str],
 }
 
 impl Count {
-    /// One that has the name of a counter.
+    /// A count with the name of its counter.
     const fn plain<const ONE: usize>(of: &'static [&'static str; ONE]) -> Count {
         Count { name: of[0], of, per: &[] }
     }
@@ -118,10 +120,10 @@ impl Count {
     }
 }
 
-/// kswapd's CPU time; its name says the unit.
+/// kswapd's CPU time; the name has the unit.
 const KSWAPD: Count = Count::sum("kswapd_seconds", &["cpu_kswapd"]);
 
-/// Counts that explain times of processes.
+/// Counts that explain the times of processes.
 const TIMES: &[Count] = &[
     Count::plain(&["tlb_rounds"]),
     Count::plain(&["ipis_received"]),
@@ -135,29 +137,29 @@ const TIMES: &[Count] = &[
     KSWAPD,
 ];
 
-/// A machine with a program, and what was published of it.
+/// A machine with a program, and what was published for it.
 #[derive(Debug)]
 pub struct Setting {
     /// For people.
     pub title: &'static str,
     /// A preset.
     pub machine: &'static str,
-    /// What runs on it.
+    /// The program and its memory.
     pub load: Load,
-    /// Figures of the sides.
+    /// Published figures of the sides.
     pub published: &'static [Published],
-    /// Gains, where no figures are told.
+    /// Published gains, if no figures are published.
     pub gains: &'static [Gain],
-    /// Knobs that differ from their defaults here.
+    /// Knobs that differ from their defaults in this setting.
     pub knobs: &'static [(Knob, u64)],
-    /// Has the machine swap space, if its preset has?
+    /// Whether the machine keeps the swap space of its preset.
     pub swap: bool,
-    /// The state of memory to begin with, as `--fragment` takes it; `None`: as the machine starts.
+    /// The state of memory at the start, as `--fragment` takes it; `None`: the machine's own.
     pub fragment: Option<&'static str>,
 }
 
 impl Setting {
-    /// What most settings are: a machine as it is.
+    /// The defaults of most settings.
     pub const PLAIN: Setting = Setting {
         title: "",
         machine: "laptop",
@@ -173,33 +175,33 @@ impl Setting {
 /// A program and its memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Load {
-    /// A built-in program on the scale's share of the machine's memory.
+    /// A built-in program on a share of the machine's memory, the scale.
     Filling {
         /// Its name.
         program: &'static str,
         /// Bytes that it touches for each byte of memory.
         times_memory: u64,
     },
-    /// A built-in program, with memory for a share of what it touches.
+    /// A built-in program, with memory for a share of its footprint.
     Share {
         /// Its name.
         program: &'static str,
-        /// What follows its size.
+        /// The part of the name after the size.
         options: &'static str,
-        /// Bytes that it touches at full size.
+        /// The footprint at full size.
         footprint: u64,
-        /// Memory for so many per cent of them.
+        /// Memory in per cent of the footprint.
         percent: u64,
     },
-    /// A recorded program, at its own size, with memory for a share of what it touches.
+    /// A recorded program, at its own size, with memory for a share of its peak.
     Trace {
-        /// Where it is in the source tree, from which it is run.
+        /// Its path in the source tree.
         file: &'static str,
-        /// Memory for so many per cent of what it has at once.
+        /// Memory in per cent of the most that it has at once.
         percent: u64,
     },
-    /// A built-in program that runs for a given time, of which the scale is a share. What it gets done is the result,
-    /// so two runs do not do the same work.
+    /// A built-in program that runs for a fixed time, which the scale shortens. The work done is the result, so two
+    /// runs do not do the same work.
     Timed {
         /// As `pagefold run` takes it.
         program: &'static str,
@@ -211,27 +213,27 @@ pub enum Load {
 /// Published values of the sides.
 #[derive(Debug)]
 pub struct Published {
-    /// As it was published.
+    /// As published.
     pub name: &'static str,
-    /// What we hold against it.
+    /// The measure that is compared with it.
     pub measure: Measure,
     /// The values.
     pub figures: Figures,
-    /// Is it a test of ours? Not if what was published is known to be a fault of what was measured.
+    /// Whether the simulation is judged by it; not if the published values are known to come from a bug.
     pub judged: bool,
 }
 
-/// How values were published: side by side, in the measure's unit. The last sides may have none.
+/// Published values of the sides, in the unit of the measure. The last sides may have none.
 #[derive(Clone, Copy, Debug)]
 pub enum Figures {
-    /// All of them.
+    /// All values.
     Values(&'static [f64]),
-    /// That of the first side, and the others' changes from it in per cent.
+    /// The value of the first side, and the changes of the others from it in per cent.
     Changes(f64, &'static [f64]),
 }
 
 impl Figures {
-    /// Of all sides that have one.
+    /// The values of all sides that have one.
     pub fn values(self) -> Vec<f64> {
         match self {
             Figures::Values(values) => values.to_vec(),
@@ -248,41 +250,41 @@ impl Published {
     }
 }
 
-/// What both worlds have measured.
+/// A quantity that both the publication and the simulation measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
     /// CPU time of the processes outside the kernel.
     User,
-    /// CPU time of the processes in the kernel, with the interrupts that came while they ran; not that of kernel
-    /// threads. That is what time(1) counts on Linux.
+    /// CPU time of the processes in the kernel, including interrupts while they ran, without kernel threads: what
+    /// time(1) counts on Linux.
     System,
     /// From start to end.
     Elapsed,
     /// The progress that the program reports.
     Progress,
-    /// The same, in a second.
+    /// The progress in a second.
     Rate,
-    /// What 99 of 100 of the program's operations took at most.
+    /// The 99th percentile of the times of the program's operations.
     P99,
-    /// What all tasks did in a second, as the program measures it.
+    /// The work of all tasks in a second, as the program measures it.
     Throughput,
-    /// What the machine counts under this name.
+    /// The machine's metric of this name.
     Metric(&'static str),
     /// The sum of these counters.
     Counters(&'static [&'static str]),
-    /// Flushes that CPUs did, for themselves or because others asked.
+    /// Flushes on all CPUs, for themselves or on request of others.
     Flushes,
-    /// Share of all CPU time that functions or kinds of work took inside of another function, in per cent.
+    /// Share of all CPU time in some functions or kinds of work inside another function, in per cent.
     Share {
         /// The other function.
         within: &'static str,
-        /// Their names; that of the other itself stands for all of it.
+        /// Their names; the name of the other function itself means all of it.
         of: &'static [&'static str],
     },
 }
 
 impl Measure {
-    /// Of a run, which was profiled if the measure is a share.
+    /// The value in a run, which must have been profiled if the measure is a share.
     pub fn of(self, run: &RunRecord) -> f64 {
         let number = |name: &str| {
             run.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value)
@@ -316,7 +318,7 @@ impl Measure {
         }
     }
 
-    /// Of what it is a number.
+    /// The unit of the value.
     pub const fn unit(self) -> &'static str {
         match self {
             Measure::User | Measure::System | Measure::Elapsed | Measure::P99 => "s",
@@ -328,14 +330,14 @@ impl Measure {
         }
     }
 
-    /// Does it grow with the scale?
+    /// Whether the value grows with the scale.
     pub const fn scales(self) -> bool {
         !matches!(self, Measure::Share { .. } | Measure::Rate | Measure::P99 | Measure::Throughput)
     }
 }
 
 impl Reproduction {
-    /// The reproduction of that name.
+    /// The reproduction of this name.
     pub fn find(name: &str) -> Result<&'static Reproduction> {
         ALL.iter().find(|one| one.name == name).ok_or_else(|| {
             let names = ALL.iter().map(|one| one.name);
@@ -343,24 +345,19 @@ impl Reproduction {
         })
     }
 
-    /// Do runs have to keep a profile?
-    pub fn wants_profile(&self) -> bool {
+    /// The options that its figures and counts need.
+    fn options(&self) -> Options {
         let mut rows = self.settings.iter().flat_map(|setting| setting.published);
-        rows.any(|row| matches!(row.measure, Measure::Share { .. }))
-    }
-
-    /// Do runs have to look at zones that are compacted?
-    pub fn wants_moves(&self) -> bool {
         let names = || self.counts.iter().flat_map(|count| count.of.iter().chain(count.per));
-        metrics::MOVES_ROWS.iter().any(|row| names().any(|&name| name == row.name))
+        Options {
+            profile_tree: rows.any(|row| matches!(row.measure, Measure::Share { .. })),
+            moves: metrics::MOVES_ROWS.iter().any(|row| names().any(|&name| name == row.name)),
+            placement: names().any(|name| name.starts_with("placement_")),
+            ..Options::default()
+        }
     }
 
-    /// Do runs have to hold placement in tiers against the best?
-    pub fn wants_placement(&self) -> bool {
-        self.counts.iter().any(|count| count.of.iter().any(|name| name.starts_with("placement_")))
-    }
-
-    /// Profiles: the sides, then the context.
+    /// All profiles: the sides, then the context.
     pub fn profiles(&self) -> Vec<&'static str> {
         self.sides.iter().map(|side| side.profile).chain(self.context.iter().copied()).collect()
     }
@@ -368,20 +365,18 @@ impl Reproduction {
 
 /// A setting at a scale, ready to run.
 pub struct Case {
-    /// What it is.
+    /// The setting.
     pub setting: &'static Setting,
-    /// The share of full size.
-    pub scale: f64,
     /// The machine.
-    pub machine: Machine,
+    pub machine: Arc<Machine>,
     /// Bytes of memory.
     pub memory: u64,
-    /// The state of memory to begin with.
+    /// The state of memory at the start.
     pub fragment: Option<Fragmentation>,
     /// The program's name as `pagefold run` takes it.
     pub name: String,
     /// The program.
-    pub program: Program,
+    pub program: Arc<Program>,
 }
 
 impl Case {
@@ -402,7 +397,7 @@ impl Case {
             Load::Trace { file, percent } => {
                 let here = Path::new(file).exists();
                 let name = if here { file.to_owned() } else { format!("{SOURCE_TREE}/{file}") };
-                // The pages of a program are not all: what is left over is the machine's own.
+                // The machine needs memory besides the program's pages.
                 let bytes = Program::find(&name)?.peak_live() * percent / 100 + LEAST_OWN;
                 (bytes.next_multiple_of(1 << 20), name, 1.0)
             }
@@ -413,13 +408,33 @@ impl Case {
             let why = text.split(';').next().unwrap_or_default().trim_start_matches("--memory: ").to_owned();
             Error::Input(format!("--scale {scale}: {}: {why}; choose a larger scale", setting.machine))
         })?;
-        let program = Program::find(&name)?.for_share_of_its_time(time);
+        let program = Arc::new(Program::find(&name)?.with_share_of_time(time));
         let fragment = setting.fragment.map(|state| state.parse().map_err(Error::Input)).transpose()?;
-        Ok(Case { setting, scale, machine, memory, fragment, name, program })
+        Ok(Case { setting, machine: Arc::new(machine), memory, fragment, name, program })
+    }
+
+    /// The cells of a reproduction with this setting, one for each profile.
+    pub fn cells(&self, of: &Reproduction) -> Result<Vec<Cell>> {
+        let cell = |name| {
+            let mut profile = Profile::parse(name, of.knobs)?;
+            profile.knobs.splice(0..0, self.setting.knobs.iter().copied());
+            Ok(Cell {
+                program_name: self.name.clone(),
+                program: self.program.clone(),
+                machine_name: self.setting.machine.to_owned(),
+                machine: self.machine.clone(),
+                memory: Some(self.memory),
+                fragment: self.fragment.clone(),
+                groups: Vec::new(),
+                profile,
+                options: of.options(),
+            })
+        };
+        of.profiles().into_iter().map(cell).collect()
     }
 }
 
-/// A share of full size as users write it: `0.1` or `1/16`.
+/// Parses a share of full size: `0.1` or `1/16`.
 pub fn parse_scale(text: &str) -> Result<f64, String> {
     let value = match text.split_once('/') {
         Some((above, below)) => {
@@ -435,10 +450,9 @@ pub fn parse_scale(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Profile;
 
     #[test]
-    fn every_reproduction_can_be_set_up() {
+    fn every_reproduction_has_valid_cases() {
         for one in ALL {
             assert_eq!(Reproduction::find(one.name).unwrap().help, one.help);
             assert!(one.profiles().iter().all(|name| Profile::parse(name, one.knobs).is_ok()));
@@ -462,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn unknown_names_and_small_scales_are_refused() {
         let error = Reproduction::find("pfn-flash").unwrap_err().to_string();
         assert!(error.contains("did you mean 'pfn-flush'?"), "{error}");
         let error = Case::new(&ALL[0].settings[0], 1e-6).err().unwrap().to_string();
@@ -473,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_are_numbers_and_fractions() {
+    fn scale_is_a_number_or_a_fraction() {
         assert_eq!(
             (parse_scale("1/16"), parse_scale("0.25"), parse_scale("1")),
             (Ok(0.0625), Ok(0.25), Ok(1.0))

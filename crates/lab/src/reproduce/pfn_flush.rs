@@ -4,7 +4,7 @@ use super::{Load, Measure, Published, Reproduction, Setting, Side};
 
 pub(super) const PFN_FLUSH: Reproduction = Reproduction {
     name: "pfn-flush",
-    help: "unmap batches flushed page by page against whole TLBs (Linux 4.1-rc6 of 2015, lru-file-mmap-read)",
+    help: "unmap batches flushed page by page, against whole TLBs (Linux 4.1-rc6 of 2015, lru-file-mmap-read)",
     source: "Mel Gorman, batched unmap TLB flush, v6, June 2015: batchdirty-v6 against batchunmap-v6 on 4.1.0-rc6",
     scale: 1.0 / 16.0,
     runs: 5,
@@ -43,14 +43,13 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
     counts: super::TIMES,
     explain: None,
     notes: &[
-        "The patch as published gives each page's physical address to INVLPG, which takes a linear address. So the user's \
-         stale entries stayed, and it measured the cost of the instructions without the loss of those entries. Here the \
-         linear addresses are flushed, as a correct version must.",
-        "The seed names neither the processors nor the disks: the presets are machines of that time with sources for each \
-         number. Locks are taken without waiting here: four sockets that contend for one lock, as in the seed's system \
-         time, are not seen.",
-        "The published figures are of one series of runs; the seed's author calls the differences on four sockets hard to \
-         read (\"there are a lot of factors at play\").",
-        "System is what time(1) counts: kswapd's CPU time is not in it, and is among the counts.",
+        "The published patch passes each page's physical address to INVLPG, which takes a linear address. So the user's stale entries \
+         stayed, and the patch measured the cost of the instructions without the loss of those entries. Here the linear addresses are \
+         flushed, as a correct version must.",
+        "The seed names neither the processors nor the disks: the presets are machines of that time with a source for each number. Locks \
+         are taken without waiting here, so the contention of four sockets for one lock, which is in the seed's system time, is missing.",
+        "The published figures are of one series of runs; the author of the seed calls the differences on four sockets hard to read \
+         (\"there are a lot of factors at play\").",
+        "System is the system time of time(1): it excludes kswapd's CPU time, which is among the counts.",
     ],
 };

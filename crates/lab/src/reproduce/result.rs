@@ -1,28 +1,18 @@
-//! What a reproduction has shown.
+//! The result of a reproduction.
 
 use super::gain::{self, GainOutcome};
-use super::{Case, Count, Load, Published, Reproduction};
+use super::{Case, Count, Load, Published, Reproduction, text};
+use crate::document::Document;
 use crate::engine::Fragmentation;
 use crate::record::{RunRecord, WorkDone};
 use crate::statistics::{self, CONFIDENCE, Interval, mean};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Version of the JSON document.
-const SCHEMA: u32 = 3;
-
 /// The result of a reproduction; keys as in docs/json.md.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
-    /// Version of this document.
-    pub schema: u32,
-    /// Of Pagefold.
-    pub version: String,
-    /// Of Pagefold's source.
-    pub commit: String,
-    /// Always `reproduce`.
-    pub command: String,
-    /// Which.
+    /// Its name.
     pub reproduction: String,
     /// Where the figures are published.
     pub source: String,
@@ -32,7 +22,7 @@ pub struct Outcome {
     pub seed: u64,
     /// Seeds for each setting.
     pub runs: u32,
-    /// Knobs that differ from their defaults under all profiles, with their values.
+    /// Knobs that differ from their defaults under all profiles.
     pub knobs: BTreeMap<String, u64>,
     /// The sides, then others.
     pub profiles: Vec<String>,
@@ -40,17 +30,17 @@ pub struct Outcome {
     pub published_sides: Vec<String>,
     /// Probability of intervals.
     pub confidence: f64,
-    /// Setting by setting; those that nothing was finished of are left out.
+    /// Setting by setting; those of which no seed is finished are left out.
     pub settings: Vec<SettingOutcome>,
-    /// Was everything finished?
+    /// Whether all runs are finished.
     pub complete: bool,
-    /// What a reader must know.
+    /// Notes for readers of the numbers.
     pub notes: Vec<String>,
-    /// How long it took on this computer.
+    /// Seconds on this computer.
     pub host_seconds: f64,
-    /// Simulated seconds for each second that a run took on this computer, those included that were taken up.
+    /// Simulated seconds for each second of a run on this computer, including runs that were done before.
     pub speed: f64,
-    /// What is counted beside the figures.
+    /// The counts that are shown with the figures.
     #[serde(skip)]
     counted: &'static [Count],
 }
@@ -66,66 +56,71 @@ pub struct SettingOutcome {
     pub program: String,
     /// Bytes.
     pub memory: u64,
-    /// The state of memory that runs begin with; left out: as the machine starts.
+    /// The state of memory at the start; left out if it is the machine's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fragment: Option<String>,
     /// Bytes that the program touches.
     pub footprint: u64,
-    /// Seeds that were finished under all profiles.
+    /// Seeds that are finished under all profiles.
     pub finished: u32,
     /// By profile: simulated seconds of a run, at this scale.
     pub run_seconds: BTreeMap<String, f64>,
-    /// What was published, and ours.
+    /// Published rows and the simulated ones.
     pub rows: Vec<Row>,
-    /// Gains that were published, and ours.
+    /// Published gains and the simulated ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gains: Vec<GainOutcome>,
-    /// By name and profile, at this scale: what the times come from.
+    /// Counts by name and profile, at this scale.
     pub counts: BTreeMap<String, BTreeMap<String, f64>>,
-    /// Did all profiles do the same work with every seed? `None` if the work is what was measured.
+    /// Whether all profiles did the same work with every seed; `None` if the work is the result.
     pub same_work: Option<bool>,
 }
 
-/// What was published of all sides, and ours.
+/// The published values of all sides and the simulated ones.
 #[derive(Debug, Serialize)]
 pub struct Row {
     /// As published.
     pub name: String,
-    /// Of what the values are a number: `s`, `loops`, `% of CPU time`.
+    /// The unit of the values: `s`, `loops`, `% of CPU time`.
     pub unit: String,
-    /// Is it a test of ours?
+    /// Whether the simulation is judged by it.
     pub judged: bool,
     /// As published, side by side; the last sides may have none.
     pub published: Vec<f64>,
-    /// By profile: our values; times and loops divided by the scale.
+    /// Simulated values by profile; times and loops are divided by the scale.
     pub values: BTreeMap<String, f64>,
-    /// Of all profiles but the first.
+    /// The changes of all profiles but the first.
     pub changes: Vec<Change>,
 }
 
 /// A profile against the first.
 #[derive(Debug, Serialize)]
 pub struct Change {
-    /// Which.
+    /// The profile.
     pub profile: String,
-    /// Its value by that of the first side, as published; `None`: it was not.
+    /// Its value divided by that of the first side, as published; `None` if it was not published.
     pub published_ratio: Option<f64>,
-    /// The same, ours.
+    /// The same, simulated.
     pub ratio: Option<f64>,
     /// Its interval.
     pub ratio_ci: Option<Interval>,
-    /// Our ratio against the published one, in per cent of that.
+    /// The simulated ratio against the published one, in per cent of that.
     pub miss_pct: Option<f64>,
+}
+
+impl Document for Outcome {
+    const COMMAND: &'static str = "reproduce";
+    const SCHEMA: u32 = 3;
+
+    fn text(&self) -> String {
+        text::render(self)
+    }
 }
 
 impl Outcome {
     /// An outcome without settings.
     pub fn new(of: &Reproduction, scale: f64, seed: u64, runs: u32) -> Outcome {
         Outcome {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: env!("PAGEFOLD_COMMIT").to_owned(),
-            command: "reproduce".to_owned(),
             reproduction: of.name.to_owned(),
             source: of.source.to_owned(),
             scale,
@@ -144,7 +139,7 @@ impl Outcome {
         }
     }
 
-    /// Add what the runs of one setting have shown. Seeds that not all profiles have finished are left out.
+    /// Adds the result of one setting. Seeds that some profile has not finished are left out.
     pub fn add(&mut self, case: &Case, runs: &[RunRecord]) {
         let finished = |seed: &u64| {
             self.profiles.iter().all(|name| runs.iter().any(|run| run.profile == *name && run.seed == *seed))
@@ -216,7 +211,7 @@ impl Outcome {
 }
 
 impl Count {
-    /// Of a run.
+    /// The count in a run.
     fn of(&self, run: &RunRecord) -> f64 {
         let sum = |names: &[&str]| names.iter().map(|name| count(run, name)).sum::<f64>();
         match sum(self.per) {
@@ -227,7 +222,7 @@ impl Count {
     }
 }
 
-/// A counter or something that the machine counted, in seconds if it is a time.
+/// A counter or a metric of the machine, in seconds if it is a time.
 fn count(run: &RunRecord, name: &str) -> f64 {
     match run.metrics.iter().find(|metric| metric.name == name) {
         Some(metric) if metric.unit == "ns" => metric.value / 1e9,
@@ -237,8 +232,8 @@ fn count(run: &RunRecord, name: &str) -> f64 {
 }
 
 impl Change {
-    /// Do both ratios lie on the same side of 1? `None`: ours cannot be told from 1, or there is none to hold it
-    /// against.
+    /// Whether both ratios are on the same side of 1; `None` if the simulated one does not differ from 1, or none is
+    /// published.
     pub fn agrees(&self) -> Option<bool> {
         let (ratio, published) = (self.ratio?, self.published_ratio?);
         let told = self.ratio_ci.is_none_or(|[low, high]| low > 1.0 || high < 1.0) && ratio != 1.0;
@@ -253,7 +248,7 @@ pub(super) mod tests {
     use crate::record::{Better, Measured};
     use crate::reproduce::{ALL, Measure};
 
-    /// A run of so many seconds of user, system and elapsed time.
+    /// A run with these seconds of user, system and elapsed time.
     fn timed(profile: &str, seed: u64, times: [f64; 3]) -> RunRecord {
         let mut record = run(profile, seed, (times[2] * 1e9) as u64, &[]);
         for (name, value) in [("cpu_user", times[0]), ("cpu_system", times[1]), ("ipis_received", 5e-9)] {
@@ -263,7 +258,7 @@ pub(super) mod tests {
         record
     }
 
-    /// The first setting, two seeds, of which the second is finished only by two profiles.
+    /// The first setting with two seeds, and a third that only one profile has finished.
     pub(in crate::reproduce) fn outcome() -> Outcome {
         let one = &ALL[0];
         let mut outcome = Outcome::new(one, 0.5, 1, 3);
@@ -280,7 +275,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ratios_are_of_the_second_side_to_the_first_and_times_of_full_size() {
+    fn ratios_are_to_the_first_side_and_times_are_scaled_up() {
         let outcome = outcome();
         let setting = &outcome.settings[0];
         assert_eq!((setting.finished, setting.memory, setting.same_work), (2, 4 << 30, Some(true)));
@@ -298,14 +293,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_no_seed_finished_is_left_out() {
+    fn setting_without_a_finished_seed_is_left_out() {
         let mut outcome = Outcome::new(&ALL[0], 0.5, 1, 3);
         outcome.add(&Case::new(&ALL[0].settings[0], 0.5).unwrap(), &[timed("classic", 1, [1.0; 3])]);
         assert!(outcome.settings.is_empty());
     }
 
     #[test]
-    fn system_time_has_no_daemons() {
+    fn system_time_excludes_daemons() {
         let mut record = timed("classic", 1, [1.0, 2.0, 3.0]);
         for (name, value) in [("cpu_kswapd", 9e9), ("cpu_interrupt", 5e8)] {
             let name = name.to_owned();

@@ -17,7 +17,7 @@ const REMOVAL: &str = "folio_remove_rmap";
 
 pub(super) const RMAP: Reproduction = Reproduction {
     name: "rmap",
-    help: "reverse map of a folio's range removed in one step against page by page (Linux 6.3 of 2023, MADV_PAGEOUT loop)",
+    help: "reverse map of a folio's range removed in one step, against page by page (Linux 6.3 of 2023, MADV_PAGEOUT loop)",
     source: "Yin Fengwei, batched remove rmap in try_to_unmap_one(), v4, March 2023, on next-20230310: without and with the series",
     scale: 0.25,
     runs: 5,
@@ -43,13 +43,14 @@ pub(super) const RMAP: Reproduction = Reproduction {
     counts: super::TIMES,
     explain: None,
     notes: &[
-        "The seed changes the removal of the reverse map and of references only. Here a run of entries is cleared, flushed and \
-         forgotten in one step, and mapped in one step, too (knob rmap.batch), so more is saved than the seed could save.",
-        "eager: each of the processes runs on one CPU, and for those Linux flushes every page at once, as the seed's profile \
-         shows; classic flushes batches.",
-        "The seed does not tell how its files were made. Its rate, 120 GB/s, excludes a disk: here the files are sparse. Folios \
-         are as large as read-ahead makes them, up to 2 MiB. Of the 192 GB, which the program never needs, 8 GiB are there.",
-        "The processes meet neither locks that others hold nor caches that others empty: a page costs the seed's machine \
-         3.2 us of a CPU's time. No device works and nothing is random, so all seeds show the same. What one update of statistics costs was counted in Linux 6.12 ('pagefold list costs').",
+        "The seed batches only the removal of the reverse map and of references. Here a run of entries is also cleared, flushed and mapped \
+         in one step (knob rmap.batch), so the saving is larger than the seed's.",
+        "Profile eager: each process runs on one CPU, and Linux flushes every page of such a process at once, as the seed's profile shows; \
+         classic flushes batches.",
+        "The seed does not say how its files were created. Its rate, 120 GB/s, excludes a disk, so the files here are sparse. Folios are as \
+         large as read-ahead makes them, up to 2 MiB. The machine has 8 GiB instead of 192 GB, which the program never needs.",
+        "There is no contention for locks or caches here, while a page takes 3.2 us of CPU time on the seed's machine. No device is used and \
+         nothing is random, so all seeds give the same. The cost of one update of statistics was counted in Linux 6.12 ('pagefold list \
+         costs').",
     ],
 };

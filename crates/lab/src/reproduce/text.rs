@@ -1,18 +1,18 @@
-//! A reproduction for people.
+//! A reproduction as text.
 
 use super::{Change, Outcome, Row, SettingOutcome};
+use crate::grid::Grid;
 use crate::human;
-use crate::table::Grid;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Columns of running text.
 const WIDTH: usize = 110;
-/// More settings than so many stand in one table.
+/// More settings than this share one table.
 const MANY: usize = 4;
 
 /// The whole result.
-pub fn render(outcome: &Outcome) -> String {
+pub(super) fn render(outcome: &Outcome) -> String {
     let mut text = heading(outcome);
     text.push_str(&super::gain::render(outcome));
     let settings: Vec<_> = outcome.settings.iter().filter(|setting| setting.gains.is_empty()).collect();
@@ -28,7 +28,7 @@ pub fn render(outcome: &Outcome) -> String {
     for setting in settings.iter().filter(|setting| setting.same_work == Some(false)) {
         let _ = writeln!(
             text,
-            "WARNING: {}: the profiles did not do the same work, so the ratios mean nothing",
+            "WARNING: {}: the profiles did not do the same work, so the ratios are meaningless",
             setting.title
         );
     }
@@ -67,7 +67,7 @@ fn heading(outcome: &Outcome) -> String {
     )
 }
 
-/// A scale as one over a whole number, if it is one.
+/// A scale as a fraction, if it is one over a whole number.
 fn scale(value: f64) -> String {
     let parts = 1.0 / value;
     match (parts - parts.round()).abs() < 1e-9 {
@@ -87,7 +87,7 @@ fn title(setting: &SettingOutcome) -> String {
     )
 }
 
-/// Values and ratios: a line for each profile but the first. Of several settings each line names its own.
+/// Values and ratios: a line for each profile but the first. With several settings each line names its setting.
 fn values(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
     let many = settings.len() > 1;
     let mut headings = if many { vec!["".to_owned()] } else { Vec::new() };
@@ -98,7 +98,7 @@ fn values(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
     let mut grid = Grid::new(headings);
     let mut directions = Directions::default();
     for (setting, row) in settings.iter().flat_map(|one| one.rows.iter().map(move |row| (one, row))) {
-        // What was published twice is measured once.
+        // Two published rows may have the same measure.
         let earlier = setting.rows.iter().take_while(|other| !std::ptr::eq(*other, row));
         let again = earlier.into_iter().any(|other| other.values == row.values);
         let shown = |change: &Change| change.published_ratio.is_some() || !again;
@@ -126,7 +126,7 @@ fn values(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
     grid.render(|column| column < words || column == last) + &directions.to_text()
 }
 
-/// How many changes have the direction that was published.
+/// The number of changes that have the published direction.
 #[derive(Default)]
 struct Directions {
     all: u32,
@@ -152,7 +152,7 @@ impl Directions {
                 self.opposite += 1;
                 "opposite"
             }
-            None => "none told",
+            None => "unclear",
         }
     }
 
@@ -178,7 +178,7 @@ fn counts(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
     let words = headings.len() - outcome.profiles.len();
     let mut grid = Grid::new(headings);
     let rows = settings.iter().flat_map(|one| one.counts.iter().map(move |of| (one, of)));
-    // Of most sizes a program has no folios.
+    // A program has no folios of most sizes.
     let none = |name: &str, values: &BTreeMap<String, f64>| {
         name.starts_with("alloc_order") && values.values().all(|&value| value == 0.0)
     };
@@ -225,12 +225,13 @@ fn wrapped(note: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Document;
     use crate::reproduce::result::tests::outcome;
 
     #[test]
-    fn ours_stands_beside_what_was_published() {
+    fn line_has_published_and_simulated_values() {
         let mut outcome = outcome();
-        let text = render(&outcome);
+        let text = outcome.text();
         let line = |start: &str| -> Vec<&str> {
             let line = text.lines().find(|line| line.starts_with(start)).expect(start);
             line.split_whitespace().collect()
@@ -255,11 +256,11 @@ mod tests {
         assert!(text.contains("INTERRUPTED") && text.contains("INVLPG"));
         assert!(text.lines().all(|line| line == line.trim_end()));
         outcome.complete = true;
-        assert!(!render(&outcome).contains("INTERRUPTED"));
+        assert!(!outcome.text().contains("INTERRUPTED"));
     }
 
     #[test]
-    fn scales_that_are_no_fractions_stand_as_they_are() {
+    fn scale_is_shown_as_a_fraction_if_it_is_one() {
         assert_eq!([1.0, 0.0625, 0.3].map(scale), ["full size", "1/16 of full size", "0.3 of full size"]);
     }
 }

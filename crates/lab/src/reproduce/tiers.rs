@@ -1,23 +1,23 @@
-//! Ways to decide what belongs in fast memory, side by side: TPP, MEMTIS, Nomad, Colloid, generations, beside the
-//! optimum of placement.
+//! Policies for placement in tiers side by side: TPP, MEMTIS, Nomad, Colloid and generations, with the optimum of
+//! placement.
 
 use super::{Count, Gain, Load, Measure, Outcome, Reproduction, Setting, SettingOutcome, Side};
+use crate::grid::Grid;
 use crate::human;
-use crate::table::Grid;
 use mm::knobs::Knob;
 
-/// TPP's gain over Linux without it, up to 18 % more work a second: so much less time.
+/// TPP's gain over Linux without it: up to 18 % more work a second, as less time.
 const TPP: &[Gain] = &[Gain { profile: "tpp", measure: Measure::Elapsed, percent: [0.0, 15.3] }];
 
 const fn on_tiers(title: &'static str, machine: &'static str, program: &'static str) -> Setting {
-    // As much as MEMTIS' programs take, on memory that they just fit into; three threads leave a CPU of four to
+    // The footprint of MEMTIS' programs, in memory that they just fit into; three threads leave one of four CPUs to
     // daemons.
     let load = Load::Share { program, options: ":3", footprint: 64 << 30, percent: 112 };
     Setting { title, machine, load, gains: TPP, ..Setting::PLAIN }
 }
 
-/// On the machine of Colloid, with its 128 GB in both memories; all of the program fits into the near one, or only what
-/// is hot.
+/// On the machine of Colloid, with its 128 GB in both memories. All of the program fits into the near memory, or only
+/// its hot part.
 const fn under_load(title: &'static str, footprint: u64, percent: u64) -> Setting {
     let load = Load::Share { program: "gups-4k", options: ":60", footprint, percent };
     Setting { title, machine: "colloid", load, gains: TPP, ..Setting::PLAIN }
@@ -34,12 +34,12 @@ const fn recorded(title: &'static str, machine: &'static str, file: &'static str
 
 pub(super) const TIERS: Reproduction = Reproduction {
     name: "tiers",
-    help: "what belongs in fast memory: NUMA balancing, TPP, generations, MEMTIS, Nomad and Colloid beside the optimum of placement",
+    help: "placement in tiers: NUMA balancing, TPP, generations, MEMTIS, Nomad and Colloid, with the optimum of placement",
     source: "Maruf et al., TPP (ASPLOS 2023); Lee et al., MEMTIS (SOSP 2023); Xiang et al., Nomad (OSDI 2024); Vuppalapati and Agarwal, \
              Colloid (SOSP 2024): their abstracts",
     scale: 1.0 / 1024.0,
     runs: 1,
-    // All times are a 1024th of what they are by default, as sizes are; 2560 MB/s are 10 MiB in a tick.
+    // All times are a 1024th of their defaults, like sizes; 2560 MB/s are 10 MiB in a tick.
     knobs: &[
         (Knob::NumaScanDelayMs, 1),
         (Knob::NumaScanPeriodMinMs, 1),
@@ -112,15 +112,15 @@ pub(super) const TIERS: Reproduction = Reproduction {
     ],
     explain: Some(render),
     notes: &[
-        "Published, of each against what it was compared with, on other programs and machines: TPP +18 % over Linux, 5 to 17 % over NUMA balancing \
-         and AutoTiering; MEMTIS up to 169 %, and 33.6 % over the best of its rivals; Nomad up to 6 times TPP under pressure; Colloid: fast memory up \
-         to 2.5 times slower than the other under load, systems up to 2.3 times off the optimum. No figure for single programs was at hand: so only \
-         TPP's stands in the first table, and only its direction means something.",
-        "The optimum is a bound on the time that reads of slow memory and copies take (placement_cost), for the reads of the run that it stands beside \
-         (docs/tiers.md): no faults, scans, flushes or waits are in it. Its share of fast memory is that of the plan which the bound comes from.",
-        "Sizes and times are 1/1024 of full size at the scale that is used if nothing is said; clock ticks, at which NUMA balancing marks, are not: they \
-         come every 4 ms. At another scale the times stay. Traces have their own size.",
-        "Without a machine that tells of loads, colloid does what memtis does. MEMTIS' huge pages and Nomad's shadows are not here.",
+        "Published gains are against different baselines, on other programs and machines: TPP 18 % over Linux, 5 to 17 % over NUMA balancing and \
+         AutoTiering; MEMTIS up to 169 %, and 33.6 % over its best rival; Nomad up to 6 times TPP under pressure; Colloid: fast memory up to 2.5 \
+         times slower than the other under load, systems up to 2.3 times off the optimum. There are no figures for single programs, so the first \
+         table has only TPP's, and only its direction is meaningful.",
+        "The optimum is a lower bound on the time for reads of slow memory and for copies (placement_cost), given the reads of the run in the same \
+         row (docs/tiers.md). It excludes faults, scans, flushes and waits. Its share of fast memory is that of the plan behind the bound.",
+        "At the default scale sizes and times are 1/1024 of full size, except for clock ticks, at which NUMA balancing marks pages: they come every \
+         4 ms. At another scale the times stay. Traces have their own size.",
+        "On a machine that does not report loads, colloid is the same as memtis. MEMTIS' huge pages and Nomad's shadows are missing.",
     ],
 };
 
@@ -132,7 +132,7 @@ const COST: &str = "placement_cost_seconds";
 const LEAST: &str = "placement_cost_least_seconds";
 const LEAST_SHARE: &str = "placement_share_least";
 
-/// A line for each way in each setting.
+/// A line for each policy in each setting.
 pub(super) fn render(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
     let mut grid = Grid::new([
         "",
@@ -175,10 +175,11 @@ pub(super) fn render(outcome: &Outcome, settings: &[&SettingOutcome]) -> String 
 
 #[cfg(test)]
 mod tests {
-    use crate::reproduce::{Case, Outcome, Reproduction, render};
+    use crate::document::Document;
+    use crate::reproduce::{Case, Outcome, Reproduction};
 
     #[test]
-    fn every_way_has_a_line_of_its_own() {
+    fn every_policy_has_a_line_in_each_setting() {
         let one = Reproduction::find("tiers").unwrap();
         let mut outcome = Outcome::new(one, one.scale, 1, 1);
         let case = Case::new(&one.settings[0], one.scale).unwrap();
@@ -192,7 +193,7 @@ mod tests {
             })
             .collect();
         outcome.add(&case, &runs);
-        let text = render(&outcome);
+        let text = outcome.text();
         let line = text
             .lines()
             .find(|line| line.starts_with("trace of sqlite, 1:2") && line.contains(" nomad "))

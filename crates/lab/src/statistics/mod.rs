@@ -1,4 +1,4 @@
-//! What a few runs can tell: means and confidence intervals.
+//! Means and confidence intervals over a few runs.
 //!
 //! Runs of two profiles are *paired*: run i of each has the same seed, so it sees the same random choices, and what
 //! the two have in common cancels. Three intervals follow, all at [`CONFIDENCE`]:
@@ -8,7 +8,7 @@
 //! - of a ratio, for a change in per cent: Fieller's. The interval holds every ratio ρ that a paired t test of
 //!   `value − ρ · base` would not reject. Unlike the delta method it needs no large n, and it contains ρ = 1 exactly if
 //!   the interval of the difference contains 0, so the two can never contradict each other. If the base itself cannot
-//!   be told from zero, the set is unbounded and there is no interval.
+//!   be distinguished from zero, the set is unbounded and there is no interval.
 //!
 //! One run has no interval. Runs that agree to the last digit have one of width zero: the simulator is deterministic,
 //! so for these seeds that is exact.
@@ -23,7 +23,7 @@ pub type Interval = [f64; 2];
 
 /// Arithmetic mean; 0 of nothing.
 pub fn mean(values: &[f64]) -> f64 {
-    // Equal values must come out exactly, whatever their number: sum the distances from the first.
+    // The mean of equal values must be exact, however many there are: sum the distances from the first.
     let Some(&first) = values.first() else { return 0.0 };
     first + values.iter().map(|value| value - first).sum::<f64>() / values.len() as f64
 }
@@ -52,7 +52,7 @@ pub fn interval(values: &[f64]) -> Option<Interval> {
     Some([centre - half, centre + half])
 }
 
-/// What pairs of observations say about the step from `base` to `value`.
+/// The change from `base` to `value`, estimated from pairs of observations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// Mean of value − base.
@@ -66,7 +66,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Compare pairs: `base[i]` and `value[i]` come from the same seed.
+    /// Compares pairs: `base[i]` and `value[i]` have the same seed.
     pub fn of(base: &[f64], value: &[f64]) -> Change {
         assert_eq!(base.len(), value.len(), "paired observations come in pairs");
         let differences: Vec<f64> = base.iter().zip(value).map(|(base, value)| value - base).collect();
@@ -78,13 +78,13 @@ impl Change {
         }
     }
 
-    /// Can the difference be told from zero?
+    /// Whether the interval of the difference excludes zero.
     pub fn is_significant(&self) -> bool {
         self.difference_interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0)
     }
 }
 
-/// A ratio for a change in per cent: nothing that stays nothing is a ratio of 1.
+/// A ratio for a change in per cent; 0 that stays 0 has a ratio of 1.
 fn ratio(base: f64, value: f64) -> Option<f64> {
     if base > 0.0 { Some(value / base) } else { (base == 0.0 && value == 0.0).then_some(1.0) }
 }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_runs_are_exact() {
+    fn equal_runs_have_intervals_of_width_zero() {
         let third = 1.0 / 3.0;
         assert_eq!(interval(&[third; 7]), Some([third, third]));
         let change = Change::of(&[10.0; 3], &[9.0; 3]);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stays_nothing_and_something_from_nothing_has_no_ratio() {
+    fn zero_base_has_a_ratio_only_if_the_value_is_zero() {
         let nothing = Change::of(&[0.0; 3], &[0.0; 3]);
         assert_eq!((nothing.ratio, nothing.ratio_interval), (Some(1.0), Some([1.0, 1.0])));
         let something = Change::of(&[0.0; 3], &[5.0; 3]);
@@ -179,25 +179,25 @@ mod tests {
     }
 
     #[test]
-    fn pairing_cancels_what_the_seeds_have_in_common() {
+    fn pairing_cancels_the_effect_of_seeds() {
         // The seeds differ tenfold more than the profiles.
         let (base, value) = ([1000.0, 1100.0, 1200.0], [990.0, 1089.0, 1190.0]);
         let change = Change::of(&base, &value);
         assert!(change.is_significant() && change.ratio_interval.unwrap()[1] < 1.0);
         let [low, _] = interval(&base).unwrap();
-        assert!(low < mean(&value), "unpaired, nothing could be said");
+        assert!(low < mean(&value), "unpaired intervals overlap");
     }
 
     #[test]
-    fn a_base_that_may_be_zero_gives_no_interval_of_the_ratio() {
+    fn ratio_has_no_interval_if_the_base_may_be_zero() {
         let change = Change::of(&[0.0, 0.0, 9.0], &[1.0, 2.0, 3.0]);
         assert!(change.ratio.is_some());
         assert_eq!(change.ratio_interval, None);
     }
 
     #[test]
-    fn fieller_solves_its_quadratic() {
-        // Both ends are ratios at which the paired t test is exactly at its limit.
+    fn ends_of_fiellers_interval_are_at_the_limit_of_the_t_test() {
+        // At both ends the paired t test is exactly at its limit.
         let (base, value) = ([10.0, 12.0, 11.0, 13.0], [8.0, 9.5, 9.1, 10.0]);
         for end in Change::of(&base, &value).ratio_interval.unwrap() {
             let residuals: Vec<f64> = base.iter().zip(&value).map(|(b, v)| v - end * b).collect();
@@ -208,13 +208,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_two_intervals_never_contradict(pairs in prop::collection::vec((50.0..150.0f64, 50.0..150.0f64), 2..8)) {
+        fn intervals_of_difference_and_ratio_agree(pairs in prop::collection::vec((50.0..150.0f64, 50.0..150.0f64), 2..8)) {
             let (base, value): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
             let change = Change::of(&base, &value);
             if let (Some([dl, dh]), Some([rl, rh])) = (change.difference_interval, change.ratio_interval) {
                 let ratio = change.ratio.unwrap();
                 prop_assert!(rl <= ratio + 1e-9 && ratio <= rh + 1e-9);
-                // Away from the very edge, where rounding decides.
+                // Not at the very edge, where rounding decides.
                 if dl.abs() > 1e-6 && dh.abs() > 1e-6 {
                     prop_assert_eq!(dl <= 0.0 && dh >= 0.0, rl <= 1.0 && rh >= 1.0);
                 }

@@ -98,8 +98,8 @@ mod tests {
     use statrs::distribution::{ContinuousCDF, StudentsT};
 
     #[test]
-    fn known_quantiles() {
-        // The usual table of the two-sided 95 % values.
+    fn quantiles_match_the_printed_table() {
+        // The usual table of two-sided 95 % values.
         for (df, expected) in [
             (1.0, 12.706_204_736_432_1),
             (2.0, 4.302_652_729_911_28),
@@ -112,12 +112,12 @@ mod tests {
         assert!(quantile(0.5, 3.0).abs() < 1e-12);
         assert!(
             (quantile(0.975, 1e7) - 1.959_964).abs() < 1e-5,
-            "with many degrees it is the normal distribution"
+            "many degrees of freedom approach the normal distribution"
         );
     }
 
     #[test]
-    fn agrees_with_statrs() {
+    fn quantiles_agree_with_statrs() {
         for df in [1.0, 2.0, 3.0, 5.0, 10.0, 29.0, 100.0] {
             let theirs = StudentsT::new(0.0, 1.0, df).expect("a valid distribution");
             for p in [0.005, 0.025, 0.1, 0.4, 0.6, 0.9, 0.975, 0.995, 0.9995] {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distribution_function_is_symmetric() {
+    fn distribution_function_is_symmetric() {
         for t in [0.0, 0.3, 1.0, 4.0, 50.0] {
             assert!((cdf(t, 4.0) + cdf(-t, 4.0) - 1.0).abs() < 1e-14);
         }

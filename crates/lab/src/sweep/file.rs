@@ -1,25 +1,25 @@
-//! The file of a sweep.
+//! The sweep file.
 //!
 //! ```toml
 //! title = "Where lazy flushing wins"
-//! runs = 3                           # seeds for each point, from `seed` on
+//! runs = 3                           # seeds for each point, starting with `seed`
 //! seed = 1
 //!
-//! [run]                              # {NAME} stands for the value of an axis
+//! [run]                              # {NAME} is the value of an axis
 //! program = "fio-mmap:64M:{threads}:{writes}%"
 //! machine = "luf-cxl+cpus={cpus}"
 //! memory = "50%"
 //! profile = "{profile}"
 //! set = ["vm.watermark_scale_factor={free}"]
 //!
-//! [axes]                             # one value, or several: all combinations are run
+//! [axes]                             # one value or several: all combinations run
 //! profile = ["classic", "lazy"]
 //! cpus = 64
 //! threads = 16
 //! writes = 0
 //! free = 10
 //!
-//! [[cut]]                            # instead: for each cut these values, and else those above
+//! [[cut]]                            # instead: each cut has these values, otherwise those above
 //! cpus = [8, 64, 512]
 //! threads = "{cpus}"                 # as many as CPUs
 //!
@@ -27,17 +27,17 @@
 //! writes = [0, 10, 50]
 //!
 //! [show]
-//! compare = "profile"                # a column for each value of this axis, beside the first
+//! compare = "profile"                # a column for each value of this axis, next to the first
 //! metrics = ["run_time", "ipis_received"]
 //! ```
 
+use super::plan::{Cut, Sweep, What};
 use crate::error::{Error, Result};
 use crate::suggest;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use serde::Deserialize;
 use std::path::Path;
 
-/// The most points that a sweep may have: more is a slip.
+/// The most points of a sweep: more are a mistake.
 const MOST: usize = 1_000_000;
 
 #[derive(Debug, Deserialize)]
@@ -49,7 +49,8 @@ struct File {
     runs: u32,
     #[serde(default = "one")]
     seed: u64,
-    run: Template,
+    /// How a run is made, with names of axes in braces.
+    run: What,
     #[serde(default)]
     axes: toml::Table,
     #[serde(default)]
@@ -60,31 +61,6 @@ struct File {
 
 fn one<N: From<u8>>() -> N {
     1.into()
-}
-
-/// How a run is made.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Template {
-    program: String,
-    #[serde(default = "default_machine")]
-    machine: String,
-    memory: Option<String>,
-    #[serde(default = "default_profile")]
-    profile: String,
-    #[serde(default)]
-    set: Vec<String>,
-    fragment: Option<String>,
-    #[serde(default)]
-    verify: bool,
-}
-
-fn default_machine() -> String {
-    crate::engine::DEFAULT_MACHINE.to_owned()
-}
-
-fn default_profile() -> String {
-    "classic".to_owned()
 }
 
 #[derive(Debug, Deserialize)]
@@ -100,81 +76,15 @@ impl Default for Show {
     }
 }
 
-/// What one run is told, the seed left out. Two points that are told the same are one run.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct What {
-    /// As `pagefold run` takes it; so all that follows.
-    pub program: String,
-    /// A preset or a file.
-    pub machine: String,
-    /// Bytes or a share; none: all that the machine has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<String>,
-    /// With settings of its own, or not.
-    pub profile: String,
-    /// Knobs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub set: Vec<String>,
-    /// The state of memory to begin with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fragment: Option<String>,
-    /// Is the oracle to look on?
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub verify: bool,
-}
-
-/// A combination of values.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Point {
-    /// Of which cut.
-    pub cut: usize,
-    /// A value for each axis.
-    pub values: Vec<String>,
-    /// Which of the sweep's runs it is.
-    pub what: usize,
-    /// The point that has the first value of the axis that is compared, and else the same: perhaps itself.
-    pub base: usize,
-}
-
-/// A part of a sweep: all combinations of its axes' values.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cut {
-    /// The values of each axis, in the order of axes.
-    pub values: Vec<Vec<String>>,
-}
-
-/// A sweep, understood.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sweep {
-    /// For people.
-    pub title: String,
-    /// Seeds for each point.
-    pub runs: u32,
-    /// The first.
-    pub seed: u64,
-    /// Names of axes, in the file's order.
-    pub axes: Vec<String>,
-    /// Its parts.
-    pub cuts: Vec<Cut>,
-    /// All points, cut by cut; the last axis' values follow each other.
-    pub points: Vec<Point>,
-    /// What is run for them, each once.
-    pub whats: Vec<What>,
-    /// The axis whose values stand beside each other.
-    pub compare: Option<usize>,
-    /// What is shown of runs: metrics or counters.
-    pub metrics: Vec<String>,
-}
-
 impl Sweep {
-    /// Read a file.
+    /// Reads a file. Also returns its text.
     pub fn read(path: &Path) -> Result<(Sweep, String)> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::file("read", path, error))?;
         let sweep = Sweep::parse(&text).map_err(|why| Error::file("understand", path, why))?;
         Ok((sweep, text))
     }
 
-    /// Understand a file's text; an error is one line.
+    /// Parses the text of a file; an error is one line.
     pub fn parse(text: &str) -> Result<Sweep, String> {
         let file: File = toml::from_str(text).map_err(|error| one_line(text, &error))?;
         let axes: Vec<String> = file.axes.keys().cloned().collect();
@@ -185,70 +95,49 @@ impl Sweep {
             cuts => cuts.iter().map(|cut| cut_of(cut, &axes, &common)).collect::<Result<_, _>>()?,
         };
         let compare = file.show.compare.as_deref().map(|name| place(&axes, name)).transpose()?;
+        if file.runs == 0 || file.seed.checked_add(u64::from(file.runs)).is_none() {
+            return Err(format!("there are no {} seeds starting with {}", file.runs, file.seed));
+        }
+        if !cuts
+            .iter()
+            .try_fold(0, |all: usize, cut| all.checked_add(cut.points()?))
+            .is_some_and(|all| all <= MOST)
+        {
+            return Err(format!("it has more than {MOST} points"));
+        }
         let mut sweep = Sweep {
             title: file.title,
             runs: file.runs,
             seed: file.seed,
-            axes,
+            axes: axes.clone(),
             cuts,
-            points: Vec::new(),
-            whats: Vec::new(),
             compare,
             metrics: file.show.metrics,
+            ..Sweep::default()
         };
-        if sweep.runs == 0 || sweep.seed.checked_add(u64::from(sweep.runs)).is_none() {
-            return Err(format!("there are no {} seeds from {} on", sweep.runs, sweep.seed));
-        }
-        sweep.expand(&file.run)?;
-        Ok(sweep)
-    }
-
-    /// Find all points and what they run.
-    fn expand(&mut self, template: &Template) -> Result<(), String> {
-        let mut used = vec![false; self.axes.len()];
-        let mut known: BTreeMap<What, usize> = BTreeMap::new();
-        for (cut, Cut { values }) in self.cuts.iter().enumerate() {
-            let count =
-                values.iter().try_fold(self.points.len(), |all, axis| all.checked_mul(axis.len().max(1)));
-            if count.is_none_or(|count| count > MOST) {
-                return Err(format!("it has more than {MOST} points"));
-            }
-            // How far apart points are that differ in what is compared alone.
-            let (step, count) = self.compare.map_or((1, 1), |axis| {
-                (values[axis + 1..].iter().map(Vec::len).product(), values[axis].len())
-            });
-            for (at, values) in combinations(values).into_iter().enumerate() {
-                let values = coupled(&self.axes, &values, &mut used)?;
-                let fill = Fill { axes: &self.axes, values: &values };
-                let what = fill.what(template, &mut used)?;
-                let next = known.len();
-                let what = *known.entry(what).or_insert(next);
-                let base = self.points.len() - at / step % count * step;
-                self.points.push(Point { cut, values, what, base });
+        let mut used = vec![false; axes.len()];
+        sweep.expand(|_, values| {
+            let values = coupled(&axes, &values, &mut used)?;
+            let what = Fill { axes: &axes, values: &values }.what(&file.run, &mut used)?;
+            Ok::<_, String>((values, what))
+        })?;
+        match axes.iter().zip(used).find(|(_, used)| !used) {
+            None => Ok(sweep),
+            Some((name, _)) => {
+                Err(format!("axis '{name}' is not used: write {{{name}}} in [run] for its values"))
             }
         }
-        if let Some(axis) = used.iter().position(|&used| !used) {
-            let name = &self.axes[axis];
-            return Err(format!(
-                "axis '{name}' is used nowhere: write {{{name}}} where its values belong in [run]"
-            ));
-        }
-        let mut whats: Vec<_> = known.into_iter().map(|(what, number)| (number, what)).collect();
-        whats.sort_unstable_by_key(|&(number, _)| number);
-        self.whats = whats.into_iter().map(|(_, what)| what).collect();
-        Ok(())
-    }
-
-    /// What a run's point is called in messages: `cpus=8, threads=16`.
-    pub fn name_of(&self, what: usize) -> String {
-        let point = self.points.iter().find(|point| point.what == what).expect("each run is some point's");
-        let pairs = self.axes.iter().zip(&point.values).map(|(axis, value)| format!("{axis}={value}"));
-        let name = pairs.collect::<Vec<_>>().join(", ");
-        if name.is_empty() { "its one point".to_owned() } else { name }
     }
 }
 
-/// The values of an axis, one or several.
+impl Cut {
+    /// The number of its points, if it can be counted.
+    fn points(&self) -> Option<usize> {
+        self.values.iter().try_fold(1, |all: usize, axis| all.checked_mul(axis.len()))
+    }
+}
+
+/// The values of an axis.
 fn values(axis: &str, value: &toml::Value) -> Result<Vec<String>, String> {
     let text = |value: &toml::Value| match value {
         toml::Value::String(text) => Ok(text.clone()),
@@ -263,7 +152,7 @@ fn values(axis: &str, value: &toml::Value) -> Result<Vec<String>, String> {
     };
     let twice = values.iter().enumerate().find(|(at, value)| values[..*at].contains(value));
     if values.len() > 1 && values.iter().any(|value| value.contains('{')) {
-        return Err(format!("axis '{axis}': what follows another axis is one value, and not several"));
+        return Err(format!("axis '{axis}': an axis that follows another has only one value"));
     }
     match (values.is_empty(), twice) {
         (true, _) => Err(format!("axis '{axis}' has no values")),
@@ -288,34 +177,24 @@ fn cut_of(cut: &toml::Table, axes: &[String], common: &[Vec<String>]) -> Result<
     Ok(Cut { values: all })
 }
 
-/// All combinations of one value of each; of none there is one, which is empty.
-fn combinations(axes: &[Vec<String>]) -> Vec<Vec<String>> {
-    axes.iter().fold(vec![Vec::new()], |before, values| {
-        let with = |start: &Vec<String>, value: &String| [&start[..], std::slice::from_ref(value)].concat();
-        before.iter().flat_map(|start| values.iter().map(move |value| with(start, value))).collect()
-    })
-}
-
-/// The values of a point, those that are told by other axes filled in.
+/// The values of a point, with those of other axes filled in.
 fn coupled(axes: &[String], values: &[String], used: &mut [bool]) -> Result<Vec<String>, String> {
     let fill = Fill { axes, values };
     let filled = values.iter().map(|value| fill.text(value, used)).collect::<Result<Vec<_>, _>>()?;
     match filled.iter().find(|value| value.contains('{')) {
-        Some(value) => {
-            Err(format!("'{value}': an axis may name another whose values are told, and no further one"))
-        }
+        Some(value) => Err(format!("'{value}': an axis may only follow one that has values of its own")),
         None => Ok(filled),
     }
 }
 
-/// A point's values, to be put where their names stand.
+/// The values of a point, which replace their names.
 struct Fill<'a> {
     axes: &'a [String],
     values: &'a [String],
 }
 
 impl Fill<'_> {
-    fn what(&self, template: &Template, used: &mut [bool]) -> Result<What, String> {
+    fn what(&self, template: &What, used: &mut [bool]) -> Result<What, String> {
         let mut fill = |text: &str| self.text(text, used);
         Ok(What {
             program: fill(&template.program)?,
@@ -344,7 +223,7 @@ impl Fill<'_> {
     }
 }
 
-/// The parser's message, with the line.
+/// The message of the parser with the line.
 fn one_line(text: &str, error: &toml::de::Error) -> String {
     let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
     let message = error.message().replace('\n', " ");
@@ -358,7 +237,7 @@ mod tests {
     const RUN: &str = "[run]\nprogram = \"zipf:{size}:{threads}\"\nprofile = \"{profile}\"\n";
 
     #[test]
-    fn all_combinations_are_run() {
+    fn axes_make_all_combinations() {
         let axes = "[axes]\nprofile = [\"classic\", \"lazy\"]\nsize = [\"1M\", \"2M\"]\nthreads = 4\n";
         let sweep = Sweep::parse(&format!("{RUN}{axes}")).unwrap();
         assert_eq!(sweep.axes, ["profile", "size", "threads"]);
@@ -370,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_meet_in_runs_that_are_done_once() {
+    fn equal_points_of_cuts_share_a_run() {
         let axes = "[axes]\nprofile = \"classic\"\nsize = \"1M\"\nthreads = 2\n";
         let cuts = "[[cut]]\nsize = [\"1M\", \"2M\"]\n[[cut]]\nthreads = [1, 2]\n";
         let sweep = Sweep::parse(&format!("{RUN}{axes}{cuts}")).unwrap();
@@ -381,9 +260,9 @@ mod tests {
         assert_eq!(sweep.whats.len(), 3);
     }
 
-    /// Also where an axis follows the one that is compared.
+    /// Also if an axis follows the one that is compared.
     #[test]
-    fn each_point_knows_what_it_is_compared_with() {
+    fn base_of_a_point_has_the_first_compared_value() {
         let bases = |axes: &str| {
             let sweep = Sweep::parse(&format!("{RUN}[show]\ncompare = \"profile\"\n[axes]\n{axes}")).unwrap();
             sweep.points.iter().map(|point| point.base).collect::<Vec<_>>()
@@ -394,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_may_follow_another() {
+    fn axis_may_follow_another() {
         let axes = "[axes]\nprofile = \"classic\"\nsize = [1, 2]\nthreads = \"{size}\"\n";
         let sweep = Sweep::parse(&format!("{RUN}{axes}")).unwrap();
         assert_eq!(
@@ -402,11 +281,11 @@ mod tests {
             ["zipf:1:1", "zipf:2:2"]
         );
         let round = Sweep::parse(&format!("{RUN}{}", axes.replace("[1, 2]", "\"{threads}\"")));
-        assert!(round.unwrap_err().contains("no further one"));
+        assert!(round.unwrap_err().contains("values of its own"));
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_a_line() {
+    fn wrong_files_are_refused_in_one_line() {
         for (text, expected) in [
             (
                 "[axes]\nsize = 1\nthreads = 1\nprofil = 1\n",
@@ -414,11 +293,11 @@ mod tests {
             ),
             ("[axes]\nsize = []\n", "axis 'size' has no values"),
             ("[axes]\nsize = [1, 1]\n", "axis 'size' has the value '1' twice"),
-            ("[axes]\nsize = [1, \"{threads}\"]\n", "is one value, and not several"),
+            ("[axes]\nsize = [1, \"{threads}\"]\n", "has only one value"),
             ("[axes]\nsize = [[1]]\n", "axis 'size': values are texts"),
             (
                 "[axes]\nsize = 1\nthreads = 1\nprofile = 1\nmore = 2\n",
-                "axis 'more' is used nowhere: write {more}",
+                "axis 'more' is not used: write {more}",
             ),
             ("[axes]\nsize = 1\n[[cut]]\nsiz = 2\n", "did you mean 'size'?"),
             ("[axes]\nsize = 1\n[show]\ncompare = \"sizes\"\n", "did you mean 'size'?"),

@@ -1,19 +1,30 @@
-//! Sweeps: one program description under many values of what the user varies.
+//! Sweeps: a program under many values of what varies, with several seeds for each combination.
 //!
-//! A sweep is a file: how a run is made, with names in braces, and the values that these names take. What was run is
-//! kept line by line in a directory, so that whatever ends the process (Ctrl-C, `kill -9`, a full disk) costs the runs
-//! that were under way and nothing else: the same command goes on where it stopped.
+//! A sweep is axes with values. Each combination of values is a point, and says what is run for it; points that run the
+//! same share it. Every kind of sweep runs its cells in the same way, keeps them in the same store, and hands the
+//! finished ones to a [`Document`](crate::document::Document), which is written as text, as JSON and as a picture.
 //!
 //! ```text
-//! file     the sweep's file, its points, and the runs that they need
-//! store    the directory: what is done, and what is left
-//! result   points with their numbers: a table, CSV, JSON and a picture
+//! plan      axes, points and what they run
+//! file      the plan of a sweep file
+//! cells     what is run, ready to run
+//! store     what became of each run
+//! result    the points of a sweep file with their numbers; also CSV
+//! curve     more and less memory
+//! parts     the parts of MGLRU, each left out and each added
+//! optimum   replacement policies against the fewest refaults
 //! ```
 
+mod cells;
+pub mod curve;
 mod file;
+pub mod optimum;
+pub mod parts;
+mod plan;
 mod result;
 mod store;
 
-pub use file::{Point, Sweep, What};
+pub use cells::Catalog;
+pub use plan::{Point, Sweep, What};
 pub use result::Outcome;
-pub use store::{Done, Key, plan};
+pub use store::{Done, Key, measured, plan};

@@ -1,16 +1,18 @@
-//! The directory of a sweep: its file `sweep.toml`, its runs ([`crate::kept`]), and in the end or after an interrupt
-//! `result.*`, which is made of them.
+//! The store of a sweep: its runs, and what became of each. In a directory ([`crate::kept`]) they are beside the file
+//! `sweep.toml`; at the end or after an interrupt `result.*` is made of them.
 
-use super::What;
+use super::plan::{Sweep, What};
+use crate::error::{Error, Result};
 use crate::kept::Plan;
+use crate::metrics::rows_of;
 use crate::record::RunRecord;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Which run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
-    /// What it was told.
-    #[serde(flatten)]
+    /// What it is made of.
     pub what: What,
     /// Its seed.
     pub seed: u64,
@@ -20,15 +22,97 @@ pub struct Key {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Done {
-    /// Its numbers.
+    /// It ran: its numbers.
     Record(Box<RunRecord>),
-    /// Why it has none.
+    /// It cannot run: the reason.
     Missing(String),
 }
 
-/// A directory is for the sweep of this text.
+impl Done {
+    /// A run's outcome. Bad input only means that this cell cannot run (with too little memory, say); other failures
+    /// stay failures.
+    pub fn of(outcome: Result<RunRecord>) -> Result<Done> {
+        match outcome {
+            Ok(record) => Ok(Done::Record(Box::new(record))),
+            Err(Error::Input(why)) => Ok(Done::Missing(why)),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The numbers, if it ran.
+    pub fn record(&self) -> Option<&RunRecord> {
+        match self {
+            Done::Record(run) => Some(run),
+            Done::Missing(_) => None,
+        }
+    }
+}
+
+/// The plan of a directory for the sweep with this text.
 pub fn plan(text: &str) -> Plan<'_> {
     Plan { noun: "sweep", name: "sweep.toml", text }
+}
+
+/// A metric or counter of a run with its unit, by the name that `pagefold list` has for it; `None` if the run did not
+/// measure it.
+pub fn measured(run: &RunRecord, name: &str) -> Option<(f64, String)> {
+    if let Some(value) = run.value(name) {
+        let unit = run.metrics.iter().find(|one| one.name == name).map(|one| one.unit.clone());
+        return Some((value, unit.unwrap_or(if name == "run_time" { "ns".into() } else { String::new() })));
+    }
+    let rows = rows_of(std::slice::from_ref(run), false);
+    rows.into_iter().find(|row| row.name == name).map(|row| (row.value(run), row.unit))
+}
+
+/// The runs of a sweep that are done, by what they run and in the order of seeds.
+pub struct Finished<'a> {
+    runs: Vec<Vec<(u64, &'a Done)>>,
+    /// Runs that are not done.
+    pub left: usize,
+}
+
+impl<'a> Finished<'a> {
+    /// Those of `done` that belong to `sweep`.
+    pub fn of(sweep: &Sweep, done: &'a BTreeMap<Key, Done>) -> Finished<'a> {
+        let seeds = sweep.seed..sweep.seed + u64::from(sweep.runs);
+        let of = |what: &What| {
+            let find = |seed| Some((seed, done.get(&Key { what: what.clone(), seed })?));
+            seeds.clone().filter_map(find).collect()
+        };
+        let runs: Vec<Vec<_>> = sweep.whats.iter().map(of).collect();
+        let left = runs.len() * sweep.runs as usize - runs.iter().map(Vec::len).sum::<usize>();
+        Finished { runs, left }
+    }
+
+    /// The runs of one `what`, with their seeds.
+    pub fn runs(&self, what: usize) -> &[(u64, &'a Done)] {
+        &self.runs[what]
+    }
+
+    /// Why one of these runs has no numbers, if one has none.
+    pub fn missing(&self, what: usize) -> Option<String> {
+        self.runs[what].iter().find_map(|(_, done)| match done {
+            Done::Missing(why) => Some(why.clone()),
+            Done::Record(_) => None,
+        })
+    }
+
+    /// A metric over the runs of one `what` that measured it, by seed.
+    pub fn values(&self, what: usize, metric: &str) -> BTreeMap<u64, f64> {
+        let value = |&(seed, done): &(u64, &Done)| Some((seed, measured(done.record()?, metric)?.0));
+        self.runs[what].iter().filter_map(value).collect()
+    }
+
+    /// The values of two `whats` for the seeds that both have done.
+    pub fn pairs(&self, [base, other]: [usize; 2], metric: &str) -> (Vec<f64>, Vec<f64>) {
+        let (base, other) = (self.values(base, metric), self.values(other, metric));
+        base.iter().filter_map(|(seed, &value)| Some((value, *other.get(seed)?))).unzip()
+    }
+
+    /// The unit of a metric over the runs of one `what`.
+    pub fn unit(&self, what: usize, metric: &str) -> Option<String> {
+        self.runs[what].iter().find_map(|(_, done)| Some(measured(done.record()?, metric)?.1))
+    }
 }
 
 #[cfg(test)]
@@ -36,10 +120,10 @@ mod tests {
     use super::*;
     use crate::kept::Kept;
     use crate::metrics::tests::run;
-    use std::collections::BTreeMap;
+    use mm::stat::Stat;
 
     #[test]
-    fn runs_are_read_as_they_were_kept() {
+    fn store_reads_back_what_it_kept() {
         let scratch = tempfile::tempdir().unwrap();
         let what = What {
             program: "zipf:1M".into(),
@@ -47,8 +131,7 @@ mod tests {
             memory: Some("50%".into()),
             profile: "lazy".into(),
             set: vec!["vm.swappiness=1".into()],
-            fragment: None,
-            verify: false,
+            ..What::default()
         };
         let key = |seed| Key { what: what.clone(), seed };
         let all = BTreeMap::from([
@@ -59,5 +142,16 @@ mod tests {
         all.iter().for_each(|(key, done)| store.append(key, done).unwrap());
         drop(store);
         assert_eq!(Kept::<Key, Done>::open(scratch.path(), plan("text")).unwrap().1, all);
+    }
+
+    /// Rows of the result table are computed from counters; they have no counter of their own.
+    #[test]
+    fn computed_rows_are_measured() {
+        let run = run("classic", 1, 2_000_000, &[(Stat::Pgfault, 9), (Stat::Pgmajfault, 4)]);
+        let value = |name: &str| measured(&run, name).map(|(value, unit)| format!("{value} {unit}"));
+        assert_eq!(value("pgfault_minor").as_deref(), Some("5 "));
+        assert_eq!(value("tlb_misses").as_deref(), Some("77 "));
+        assert_eq!(value("run_time").as_deref(), Some("2000000 ns"));
+        assert_eq!(value("compaction_moved"), None);
     }
 }

@@ -139,38 +139,3 @@ fn a_run_begins_in_a_state_that_is_told() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
 }
-
-#[test]
-fn a_recording_that_is_interrupted_is_kept() {
-    let scratch = tempfile::tempdir().unwrap();
-    let (temporary, trace) = (scratch.path().join("tmp"), scratch.path().join("x.pft"));
-    fs::create_dir(&temporary).unwrap();
-    let shown = trace.display().to_string();
-    let mut child = command()
-        .args(["record", "-o", &shown, "--", "sh", "-c", "while :; do x=1; done"])
-        .env("TMPDIR", &temporary)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // What was written shows that the program is under way.
-    let raw_bytes = || -> u64 {
-        let folders = fs::read_dir(&temporary).unwrap().flatten().map(|entry| entry.path().join("raw"));
-        let files = folders.filter_map(|raw| fs::read_dir(raw).ok()).flatten().flatten();
-        files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum()
-    };
-    while raw_bytes() < 100_000 && child.try_wait().unwrap().is_none() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    let output = child.wait_with_output().unwrap();
-    let text = stderr(&output);
-    if text.contains("apt-get install qemu-user") {
-        return println!("SKIPPED: {text}");
-    }
-    assert!(killed.success());
-    assert_eq!((output.status.code(), stdout(&output)), (Some(130), String::new()), "{text}");
-    assert!(text.contains("interrupted; wrote") && text.contains("was ended before the program"), "{text}");
-    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
-    assert!(good(&format!("info {shown}")).contains("warning: the recording was ended"));
-}

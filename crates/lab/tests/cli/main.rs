@@ -2,12 +2,13 @@
 
 mod files;
 mod groups;
+mod recording;
 mod reproductions;
 mod sweeps;
 
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Run `pagefold` with these words.

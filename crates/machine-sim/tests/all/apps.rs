@@ -4,12 +4,14 @@ use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::Program;
-use program::apps::{self, App, Ask};
+use program::apps::{self, App, AppOptions};
 
 const MIB: u64 = 1 << 20;
 
 fn app(name: &str, mib: u64, threads: Option<u32>) -> App {
-    apps::from_name(name, Ask { bytes: mib * MIB, threads, law: None, writes: None }).unwrap().unwrap()
+    apps::from_name(name, AppOptions { bytes: mib * MIB, threads, distribution: None, writes: None })
+        .unwrap()
+        .unwrap()
 }
 
 fn outcome<P: Program>(program: &P, memory: u64, knobs: &[(Knob, u64)], seed: u64) -> Outcome {

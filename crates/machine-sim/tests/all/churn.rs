@@ -4,18 +4,18 @@ use super::acts::outcome;
 use machine_sim::{MachineSpec, Outcome, RunConfig};
 use mm::knobs::Knob;
 use program::Named;
-use program::named::Words;
+use program::named::NameParts;
 
 const MIB: u64 = 1 << 20;
 
 fn play(program: &str, placement: u64) -> Outcome {
-    let words = Words::parse(program, |bytes| bytes.parse().map_err(|_| bytes.into())).unwrap();
+    let parts = NameParts::parse(program, |bytes| bytes.parse().map_err(|_| bytes.into())).unwrap();
     let machine = MachineSpec::preset("small").unwrap();
     let knobs = vec![(Knob::AllocPlacement, placement)];
     // The oracle is slow where a process has thousands of ranges.
     let verify = !program.starts_with("churn-mixed");
     let config = RunConfig { memory: Some(64 * MIB), knobs, moves: true, verify, ..RunConfig::new(machine) };
-    outcome(&config, &Named::new(words).unwrap())
+    outcome(&config, &Named::new(parts).unwrap())
 }
 
 /// Free 2 MiB blocks before and after compaction, the most that there could be, pages that were moved, and the fewest.

@@ -3,7 +3,7 @@
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{Knob, TierPolicy};
 use mm::stat::Stat;
-use program::named::{Named, Words};
+use program::named::{NameParts, Named};
 use program::{Access, AccessKind, Map, MemPolicy, Os, PolicyMode, Program, Role, Signal};
 
 const PAGE: u64 = 4096;
@@ -84,7 +84,7 @@ fn what_is_near_is_balanced_with_what_is_far() {
             (Knob::TierCoolSamples, 1000),
         ];
         let program =
-            Named::new(Words::parse("gups-4k:6291456:60", |text| Ok(text.parse().unwrap())).unwrap())
+            Named::new(NameParts::parse("gups-4k:6291456:60", |text| Ok(text.parse().unwrap())).unwrap())
                 .unwrap();
         let config = RunConfig { memory: Some(32 << 20), knobs: knobs.into(), ..RunConfig::new(machine) };
         machine_sim::run(&config, &program).unwrap()

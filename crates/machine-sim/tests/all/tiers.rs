@@ -7,7 +7,7 @@ use machine_sim::{MachineSpec, Outcome, RunConfig};
 use mm::knobs::{FlushPolicy, Knob, TierPolicy};
 use mm::stat::Stat;
 use program::chaos::Chaos;
-use program::named::{Named, Words};
+use program::named::{NameParts, Named};
 use program::{Map, Os, Program, Role, Signal, builtin};
 
 const PAGE: u64 = 4096;
@@ -174,7 +174,7 @@ fn a_daemon_of_promotion_leaves_programs_their_choices() {
 }
 
 fn builtin_app(name: &str) -> Named {
-    Named::new(Words::parse(name, |bytes| Ok(bytes.parse().unwrap())).unwrap()).unwrap()
+    Named::new(NameParts::parse(name, |bytes| Ok(bytes.parse().unwrap())).unwrap()).unwrap()
 }
 
 #[test]

@@ -2,7 +2,7 @@ use super::*;
 use alloc::vec;
 use proptest::prelude::*;
 
-/// Memory from `BASE` on.
+/// Memory that begins at `BASE`.
 struct Bytes(Vec<u8>);
 
 const BASE: u64 = 0xe0000;
@@ -127,9 +127,9 @@ fn all_tables_are_read() {
 }
 
 #[test]
-fn memory_without_cpus_is_as_far_as_its_figures_say() {
+fn distance_of_memory_without_cpus_follows_from_its_figures() {
     let figure = |target, value| Figure { initiator: 0, target, value };
-    let told = Platform {
+    let complete = Platform {
         cpu_domains: vec![(0, 0)],
         memory_domains: vec![(Span::new(0, 4096), 0), (Span::new(4096, 8192), 1)],
         latencies: vec![figure(0, 115_000), figure(1, 255_000)],
@@ -137,15 +137,15 @@ fn memory_without_cpus_is_as_far_as_its_figures_say() {
         ..Platform::default()
     };
     let slow = mm::tier::distance_of(255, 9, 115, 12);
-    assert_eq!([0, 1].map(|domain| told.memory_distance(domain)), [mm::tier::DRAM_DISTANCE, slow]);
-    let with_cpus = Platform { cpu_domains: vec![(0, 0), (1, 1)], ..told.clone() };
+    assert_eq!([0, 1].map(|domain| complete.memory_distance(domain)), [mm::tier::DRAM_DISTANCE, slow]);
+    let with_cpus = Platform { cpu_domains: vec![(0, 0), (1, 1)], ..complete.clone() };
     assert_eq!(with_cpus.memory_distance(1), mm::tier::DRAM_DISTANCE);
-    let untold = Platform { bandwidths: vec![], ..told };
-    assert_eq!(untold.memory_distance(1), mm::tier::DRAM_DISTANCE);
+    let incomplete = Platform { bandwidths: vec![], ..complete };
+    assert_eq!(incomplete.memory_distance(1), mm::tier::DRAM_DISTANCE);
 }
 
 #[test]
-fn a_table_with_a_wrong_sum_is_left_out() {
+fn a_table_with_a_wrong_checksum_is_ignored() {
     let mut bad = madt();
     bad[40] ^= 1;
     let found = Platform::read(&firmware(&[bad, slit()], true), BASE);
@@ -154,12 +154,12 @@ fn a_table_with_a_wrong_sum_is_left_out() {
 }
 
 proptest! {
-    /// Any change of any bytes, with the sums put right again, is survived.
+    /// No change of bytes, with the checksums corrected, causes a panic.
     #[test]
-    fn no_table_is_too_broken(
+    fn broken_tables_do_not_panic(
         which in 0usize..5,
         changes in prop::collection::vec((4usize..200, any::<u8>()), 1..8),
-        cut in 0usize..300,
+        length in 0usize..300,
     ) {
         let mut table = [madt(), srat(), slit(), hmat(), mcfg()][which].clone();
         for (at, value) in changes {
@@ -169,7 +169,7 @@ proptest! {
         seal(&mut table, 9);
         let mut memory = firmware(&[table], true);
         let _ = Platform::read(&memory, BASE);
-        memory.0.truncate(cut);
+        memory.0.truncate(length);
         let _ = Platform::read(&memory, BASE);
     }
 }

@@ -1,19 +1,19 @@
-//! The local interrupt controller of each CPU: its timer, and interrupts from CPU to CPU.
+//! The local APIC of each CPU: its timer, and interrupts between CPUs.
 
 use super::instructions::without_interrupts;
 use super::paging;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Where its registers are, on every CPU the same.
+/// Address of its registers, the same on every CPU.
 pub const ADDRESS: u64 = 0xfee0_0000;
 
 /// Vector of the timer.
 pub const TIMER: u8 = 0xec;
-/// Vector by which a CPU is asked to look at the run queue.
+/// Vector that asks a CPU to check the run queue.
 pub const RESCHEDULE: u8 = 0xed;
-/// Vector by which a CPU is asked to drop translations.
+/// Vector that asks a CPU to drop translations.
 pub const SHOOTDOWN: u8 = 0xee;
-/// Vector of interrupts that went away before they were taken.
+/// Vector of spurious interrupts.
 pub const SPURIOUS: u8 = 0xff;
 
 const ID: u64 = 0x20;
@@ -39,21 +39,21 @@ fn register(offset: u64) -> *mut u32 {
 }
 
 fn read(offset: u64) -> u32 {
-    // SAFETY: the registers are mapped from the start, and none that is read here changes by being read.
+    // SAFETY: the registers are always mapped, and reading the ones used here has no side effects.
     unsafe { register(offset).read_volatile() }
 }
 
 fn write(offset: u64, value: u32) {
-    // SAFETY: the registers are mapped from the start; the functions below write what the manual allows.
+    // SAFETY: the registers are always mapped; the functions below write values that the manual allows.
     unsafe { register(offset).write_volatile(value) }
 }
 
-/// This CPU's number among the controllers.
+/// This CPU's local APIC id.
 pub fn id() -> u32 {
     read(ID) >> 24
 }
 
-/// Let this CPU be interrupted.
+/// Enable interrupts of this CPU's APIC.
 pub fn enable() {
     write(SPURIOUS_VECTOR, 0x100 | SPURIOUS as u32);
     write(TASK_PRIORITY, 0);
@@ -61,29 +61,29 @@ pub fn enable() {
     write(TIMER_VECTOR, MASKED | TIMER as u32);
 }
 
-/// The interrupt has been taken care of.
+/// Acknowledge the current interrupt.
 pub fn end_of_interrupt() {
     write(END, 0);
 }
 
-/// Interrupt the CPU whose controller is `target`.
+/// Interrupt the CPU whose APIC id is `target`.
 pub fn send(target: u32, vector: u8) {
     command(target, vector as u32);
 }
 
-/// Put a CPU into the state from which [`send_start`] gets it.
+/// Send INIT to a CPU, to prepare it for [`send_start`].
 pub fn send_init(target: u32) {
     command(target, 0x4500);
 }
 
-/// Let a CPU begin at physical address `page * 4096`.
+/// Start a CPU at the physical address `page * 4096`.
 pub fn send_start(target: u32, page: u8) {
     command(target, 0x4600 | page as u32);
 }
 
 fn command(target: u32, command: u32) {
     const PENDING: u32 = 1 << 12;
-    // An interrupt between the two writes could send one of its own.
+    // An interrupt handler between the two writes could send an interrupt, too.
     without_interrupts(|| {
         write(COMMAND_TARGET, target << 24);
         write(COMMAND, command);
@@ -93,31 +93,31 @@ fn command(target: u32, command: u32) {
     });
 }
 
-/// Counts that the timer makes while `work` runs.
+/// Count the timer's counts while `work` runs.
 pub fn count_during(work: impl FnOnce()) -> u32 {
     write(TIMER_START, u32::MAX);
     work();
-    let left = read(TIMER_NOW);
+    let remaining = read(TIMER_NOW);
     write(TIMER_START, 0);
-    u32::MAX - left
+    u32::MAX - remaining
 }
 
-/// All CPUs' timers tick every `counts` counts.
+/// Set the period of all CPUs' timers.
 pub fn set_period(counts: u32) {
     PERIOD.store(counts.max(1), Relaxed);
 }
 
-/// This CPU's timer ticks from now on.
+/// Start this CPU's timer.
 pub fn start_timer() {
     start_timer_every(PERIOD.load(Relaxed));
 }
 
-/// This CPU's timer stands still.
+/// Stop this CPU's timer.
 pub fn stop_timer() {
     write(TIMER_START, 0);
 }
 
-/// This CPU's timer ticks every `counts` counts from now on.
+/// Start this CPU's timer with a period of `counts` counts.
 pub fn start_timer_every(counts: u32) {
     write(TIMER_VECTOR, PERIODIC | TIMER as u32);
     write(TIMER_START, counts);

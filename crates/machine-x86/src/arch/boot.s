@@ -1,7 +1,7 @@
 # From the emulator's entry in 32-bit mode to `kernel_main`, and from a CPU's start in 16-bit mode to `cpu_main`.
 #
-# Both load the same first tables: all of the lowest 4 GiB at 0 (this code runs there), at DIRECT and, of it the first GiB,
-# 2 GiB below the top. `arch::paging` replaces them.
+# Both load the same first tables: the lowest 4 GiB at 0 (where this code runs) and at DIRECT, and the first GiB 2 GiB below
+# the top. `arch::paging` replaces them.
 
 # The note by which an emulator finds a 32-bit entry point in a 64-bit image (PVH, type 18).
 .section .note.pvh, "a", @note
@@ -89,7 +89,7 @@ boot_pages:
     .set i, i + 1
     .endr
 
-# Where the other CPUs begin. Copied to START_PAGE (see `arch::smp`), so every address in it is computed from there.
+# The entry of the other CPUs. Copied to START_PAGE (see `arch::smp`), so every address in it is relative to that.
 .set START_PAGE, 0x8000
 .section .rodata.start_page, "a", @progbits
 .globl start_page_begin, start_page_end, start_page_stack, start_page_cpu

@@ -1,17 +1,18 @@
-//! Time: the time-stamp counter, measured once against the timer chip of 1981, whose rate is known.
+//! Time: the time-stamp counter, calibrated against the PIT (the timer chip of 1981), whose rate is known.
 //!
-//! Each measurement can only come out too long, when this CPU was kept from looking; so the shortest of several counts.
-//! It works alike where the counter counts instructions (an emulator's `icount`): the chip's time is then derived from
-//! the same count.
+//! A measurement can only be too long, if this CPU was delayed, so the shortest of several counts. This also
+//! works if the counter counts instructions (an emulator's `icount`): the PIT's time is then derived from the
+//! same count.
 
 use super::apic;
 use super::instructions::{in8, out8, rdtsc};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Ticks of each CPU's timer in a second: CONFIG_HZ of Debian's kernels, and what the simulated machine has.
+/// Ticks of each CPU's timer in a second: CONFIG_HZ of Debian's kernels, and the value of the simulated
+/// machine.
 pub const HZ: u64 = 250;
 
-/// Rate of the chip.
+/// Rate of the PIT.
 const PIT_HZ: u64 = 1_193_182;
 /// Counts of one measurement: 10 ms.
 const PIT_COUNTS: u16 = 11_932;
@@ -21,12 +22,12 @@ static START: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds of one count, times 2^32.
 static SCALE: AtomicU64 = AtomicU64::new(0);
 
-/// Measure. Before this, the time stands still.
+/// Calibrate. Until then the time does not advance.
 pub fn calibrate() {
     let (mut tsc, mut timer) = (u64::MAX, u32::MAX);
     for _ in 0..ROUNDS {
         let start = rdtsc();
-        let counts = apic::count_during(wait_for_chip);
+        let counts = apic::count_during(wait_for_pit);
         (tsc, timer) = (tsc.min(rdtsc() - start), timer.min(counts));
     }
     let nanos = PIT_COUNTS as u128 * 1_000_000_000 / PIT_HZ as u128;
@@ -36,8 +37,8 @@ pub fn calibrate() {
 }
 
 /// Wait until channel 2 has counted down.
-fn wait_for_chip() {
-    // SAFETY: channel 2 drives only the speaker, which stays off; no interrupt hangs on it.
+fn wait_for_pit() {
+    // SAFETY: channel 2 drives only the speaker, which stays off, and raises no interrupt.
     unsafe {
         out8(0x61, in8(0x61) & !2 | 1);
         out8(0x43, 0xb0);
@@ -47,13 +48,13 @@ fn wait_for_chip() {
     }
 }
 
-/// Nanoseconds since the measurement.
+/// Nanoseconds since the calibration.
 pub fn now() -> u64 {
     let counts = rdtsc().saturating_sub(START.load(Relaxed));
     ((counts as u128 * SCALE.load(Relaxed) as u128) >> 32) as u64
 }
 
-/// Let `nanos` pass.
+/// Spin for `nanos`.
 pub fn spin(nanos: u64) {
     let end = now() + nanos;
     while now() < end {

@@ -1,4 +1,4 @@
-//! What each CPU has of its own: segments, landing stacks, and a record that `gs` points to while it runs in ring 0.
+//! Each CPU's own data: segments, IST stacks, and a record that `gs` points to in ring 0.
 
 use super::instructions::{out8, write_msr};
 use super::trap;
@@ -11,63 +11,64 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use mm::units::{CpuId, NodeId};
 use spin::Once;
 
-/// Most CPUs; more are left asleep.
+/// The most CPUs; others are not started.
 pub use mm::machine::MAX_CPUS;
-// Local interrupt controllers of this kind have 8-bit numbers, one of which means "all".
+// Local APIC ids of this kind have 8 bits, and one value means "all".
 const _: () = assert!(MAX_CPUS < 256);
 
-/// Selectors, in the order that `syscall` and `sysret` want.
+/// Selectors, in the order that `syscall` and `sysret` require.
 const KERNEL_CODE: u64 = 0x08;
-/// Of ring 3: stack and data.
+/// Ring 3: stack and data.
 pub const USER_DATA: u64 = 0x1b;
-/// Of ring 3: code.
+/// Ring 3: code.
 pub const USER_CODE: u64 = 0x23;
 const TASK_STATE: u16 = 0x28;
 
-/// A CPU's record. `trap.s` knows the first three places.
+/// A CPU's record. `trap.s` uses the first three fields.
 #[repr(C)]
 pub struct Cpu {
     this: *const Cpu,
-    /// Top of the kernel stack of the task that runs; ring 3 enters the kernel there.
+    /// Top of the current task's kernel stack, where ring 3 enters the kernel.
     kernel_stack: AtomicU64,
     user_rsp: u64,
-    /// Where hardware reads the same place, for page faults; null before the tables are loaded.
+    /// The field from which hardware reads the same address for page faults; null before the tables are
+    /// loaded.
     ring_stack: AtomicPtr<u64>,
     id: CpuId,
     apic: u32,
     node: NodeId,
-    /// A tick came: to be acted on before ring 3 goes on.
+    /// A tick occurred: it must be handled before the return to ring 3.
     pub ticked: AtomicBool,
-    /// Another task should run here.
+    /// Another task should run on this CPU.
     pub resched: AtomicBool,
     /// Initiators of shootdowns that wait for this CPU.
     pub inbox: [AtomicU64; MAX_CPUS.div_ceil(64)],
-    /// What was counted here.
+    /// This CPU's counts.
     pub counts: Counts,
-    /// Does the CPU serve a request of another one now?
-    pub serving: AtomicBool,
+    /// Whether the CPU is running a request of another CPU.
+    pub in_remote_call: AtomicBool,
 }
 
 const _: () = assert!(offset_of!(Cpu, kernel_stack) == 8 && offset_of!(Cpu, user_rsp) == 16);
 
-// SAFETY: the one raw pointer is the record's own address, and what changes is atomic or (`user_rsp`) touched by one
-// CPU only.
+// SAFETY: the raw pointer is the record's own address, and mutable fields are atomic or (`user_rsp`) used by
+// one CPU only.
 unsafe impl Sync for Cpu {}
 // SAFETY: as above.
 unsafe impl Send for Cpu {}
 
-/// Things that the machine counts.
+/// The machine's counters.
 #[derive(Default)]
 pub struct Counts {
-    /// Shootdowns begun here.
+    /// Shootdowns initiated on this CPU.
     pub rounds: AtomicU64,
     /// CPUs asked in them.
     pub ipis_sent: AtomicU64,
-    /// Shootdowns served here.
+    /// Shootdown requests handled on this CPU.
     pub ipis_received: AtomicU64,
-    /// Changes of task.
+    /// Context switches.
     pub switches: AtomicU64,
-    /// Ticks of the timer.
+    /// Timer ticks.
     pub ticks: AtomicU64,
 }
 
@@ -77,21 +78,21 @@ impl Cpu {
         self.id
     }
 
-    /// Its interrupt controller's number.
+    /// Its local APIC id.
     pub fn apic(&self) -> u32 {
         self.apic
     }
 
-    /// The node that it sits on.
+    /// Its node.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// From now on ring 3 enters the kernel on this stack. Called on this CPU, whose tables are loaded.
+    /// Set the stack on which ring 3 enters the kernel. Called on this CPU, whose tables are loaded.
     pub fn set_kernel_stack(&self, top: u64) {
         self.kernel_stack.store(top, Relaxed);
-        // SAFETY: a word of the task state of the CPU that calls, whose record this is; hardware reads it in ring 3
-        // only.
+        // SAFETY: a word of the task state of the calling CPU, whose record this is; hardware reads it only
+        // on entry from ring 3.
         unsafe { self.ring_stack.load(Relaxed).write_unaligned(top) };
     }
 }
@@ -101,17 +102,18 @@ struct TaskState {
     _reserved: u32,
     ring_stacks: [u64; 3],
     _reserved2: u64,
-    landing: [u64; 7],
+    ist: [u64; 7],
     _reserved3: u64,
     _reserved4: u16,
     io_map: u16,
 }
 
-const LANDINGS: usize = 4;
+const IST_STACKS: usize = 4;
 
-/// Room to report a fatal fault; every other trap leaves its landing stack at once. Page faults have none.
+/// A stack on which traps arrive. It is large enough to report a fatal fault; every other trap leaves it at
+/// once. Page faults have none.
 #[repr(C, align(64))]
-struct Landing([u8; 16384]);
+struct IstStack([u8; 16384]);
 
 /// Everything that hardware reads of one CPU. Its address never changes.
 #[repr(C, align(64))]
@@ -119,27 +121,27 @@ struct Tables {
     cpu: Cpu,
     segments: [u64; 7],
     state: TaskState,
-    landings: [Landing; LANDINGS],
+    ist_stacks: [IstStack; IST_STACKS],
 }
 
-/// Where a CPU's tables are.
-struct Place(*mut Tables);
+/// The address of a CPU's tables.
+struct TablesPointer(*mut Tables);
 
-// SAFETY: says where, no more; who writes there is said where it is done.
-unsafe impl Send for Place {}
+// SAFETY: only an address; the code that writes there says why it may.
+unsafe impl Send for TablesPointer {}
 // SAFETY: as above.
-unsafe impl Sync for Place {}
+unsafe impl Sync for TablesPointer {}
 
 struct First(UnsafeCell<Tables>);
 
 // SAFETY: written once, by the only CPU that runs then.
 unsafe impl Sync for First {}
 
-/// The first CPU's, needed before there is a heap.
-// SAFETY: all fields are integers, atomics of integers and a raw pointer, for which zero bytes are values.
+/// The first CPU's tables, needed before there is a heap.
+// SAFETY: all fields are integers, atomics of integers and a raw pointer, for which zero is valid.
 static FIRST: First = First(UnsafeCell::new(unsafe { core::mem::zeroed() }));
 
-static PLACES: Once<Vec<Place>> = Once::new();
+static TABLES: Once<Vec<TablesPointer>> = Once::new();
 static CPUS: Once<Vec<&'static Cpu>> = Once::new();
 
 /// All CPUs, by number.
@@ -151,40 +153,40 @@ pub fn all() -> &'static [&'static Cpu] {
 #[inline]
 pub fn current() -> &'static Cpu {
     let this: *const Cpu;
-    // SAFETY: in ring 0 gs points to the record of the CPU, whose first field is its own address; records live for
-    // ever.
+    // SAFETY: in ring 0 gs points to the record of the CPU, whose first field is its own address; records are
+    // never freed.
     unsafe {
         asm!("mov {}, gs:[0]", out(reg) this, options(nostack, readonly, preserves_flags));
         &*this
     }
 }
 
-/// The first CPU gets its segments and landing stacks, so that faults are reported from now on.
+/// Load the first CPU's segments and IST stacks, so that faults are reported.
 pub fn init_first() {
-    // SAFETY: the 8259s' mask registers; left unmasked, their interrupts would come in the place of exceptions.
+    // SAFETY: the 8259s' mask registers; unmasked, their interrupts would use vectors of exceptions.
     unsafe {
         out8(0x21, 0xff);
         out8(0xa1, 0xff);
     }
-    // SAFETY: nobody else runs, and nothing refers to the tables yet.
+    // SAFETY: no other code runs, and nothing refers to the tables yet.
     unsafe { load(FIRST.0.get()) };
 }
 
-/// Make records for all CPUs: controller and node of each, the first CPU at the head. Called once.
+/// Create the records of all CPUs, from the APIC id and node of each, the first CPU first. Called once.
 pub fn init_all(cpus: &[(u32, NodeId)]) {
-    let place = |i| match i {
-        0 => Place(FIRST.0.get()),
+    let tables_of = |i| match i {
+        0 => TablesPointer(FIRST.0.get()),
         _ => {
             let tables = Box::into_raw(Box::<Tables>::new_uninit()).cast();
-            // SAFETY: the memory was just allocated for them; zero bytes are a value, as said at FIRST.
+            // SAFETY: the memory was just allocated for them; zero is valid, as for FIRST.
             unsafe { core::ptr::write_bytes::<Tables>(tables, 0, 1) };
-            Place(tables)
+            TablesPointer(tables)
         }
     };
-    let places = PLACES.call_once(|| (0..cpus.len()).map(place).collect());
-    let record = |(i, (&Place(tables), &(apic, node))): (usize, (&Place, &(u32, NodeId)))| {
-        // SAFETY: no other CPU runs, and of the first one's record nothing but `this` is in use; the three fields are
-        // written through the raw pointer. The record stays for ever.
+    let tables = TABLES.call_once(|| (0..cpus.len()).map(tables_of).collect());
+    let record = |(i, (&TablesPointer(tables), &(apic, node))): (usize, (&TablesPointer, &(u32, NodeId)))| {
+        // SAFETY: no other CPU runs, and of the first CPU's record only `this` is in use; the three fields
+        // are written through the raw pointer. The record is never freed.
         unsafe {
             (&raw mut (*tables).cpu.id).write(CpuId(i as u16));
             (&raw mut (*tables).cpu.apic).write(apic);
@@ -192,35 +194,35 @@ pub fn init_all(cpus: &[(u32, NodeId)]) {
             &(*tables).cpu
         }
     };
-    CPUS.call_once(|| places.iter().zip(cpus).enumerate().map(record).collect());
+    CPUS.call_once(|| tables.iter().zip(cpus).enumerate().map(record).collect());
 }
 
-/// Called by a CPU that has just started, with its number.
+/// Initialize a CPU that has just started, given its number.
 pub fn init_other(cpu: usize) {
-    let Place(tables) = PLACES.get().expect("made before CPUs start")[cpu];
-    // SAFETY: the tables are this CPU's; others use only the atomic fields of the record in it.
+    let TablesPointer(tables) = TABLES.get().expect("the tables must exist before CPUs start")[cpu];
+    // SAFETY: the tables belong to this CPU; others use only the atomic fields of its record.
     unsafe { load(tables) };
 }
 
-/// Hand the tables to the CPU that calls.
+/// Load the tables on the calling CPU.
 ///
 /// # Safety
-/// They stay where they are for ever, and belong to this CPU.
+/// They never move, and belong to this CPU.
 unsafe fn load(tables: *mut Tables) {
     const GS_BASE: u32 = 0xc000_0101;
     const KERNEL_GS_BASE: u32 = 0xc000_0102;
-    let mut landing = [0; 7];
-    // SAFETY: as the caller promises; nothing is read there.
-    let [state, segments, record, landings] = unsafe {
+    let mut ist = [0; 7];
+    // SAFETY: as the caller promises; nothing is read.
+    let [state, segments, record, ist_stacks] = unsafe {
         [
             (&raw mut (*tables).state) as u64,
             (&raw mut (*tables).segments) as u64,
             (&raw mut (*tables).cpu) as u64,
-            (&raw mut (*tables).landings) as u64,
+            (&raw mut (*tables).ist_stacks) as u64,
         ]
     };
-    for (i, end) in landing.iter_mut().enumerate().take(LANDINGS) {
-        *end = landings + (i as u64 + 1) * size_of::<Landing>() as u64;
+    for (i, end) in ist.iter_mut().enumerate().take(IST_STACKS) {
+        *end = ist_stacks + (i as u64 + 1) * size_of::<IstStack>() as u64;
     }
     let limit = size_of::<TaskState>() as u64 - 1;
     let low = limit | (state & 0xff_ffff) << 16 | 0x89 << 40 | (state >> 24 & 0xff) << 56;
@@ -234,10 +236,10 @@ unsafe fn load(tables: *mut Tables) {
         state >> 32,
     ];
     let pointer = pointer(segments, size_of_val(&descriptors));
-    // SAFETY: the tables are this CPU's to write. They are as the manual wants them and stay; the code segment that is
-    // in use keeps its meaning. The registers exist on every x86-64.
+    // SAFETY: the tables belong to this CPU. They have the format of the manual and never move; the current
+    // code segment keeps its meaning. The registers exist on every x86-64.
     unsafe {
-        (&raw mut (*tables).state.landing).write_unaligned(landing);
+        (&raw mut (*tables).state.ist).write_unaligned(ist);
         (&raw mut (*tables).state.io_map).write_unaligned(size_of::<TaskState>() as u16);
         (&raw mut (*tables).segments).write(descriptors);
         (&raw mut (*tables).cpu.this).write(record as *const Cpu);
@@ -252,19 +254,19 @@ unsafe fn load(tables: *mut Tables) {
     }
 }
 
-/// Ring 3 may enter by `syscall`.
+/// Let ring 3 enter by `syscall`.
 ///
 /// # Safety
-/// The segments are loaded.
+/// The segments must be loaded.
 unsafe fn init_system_calls() {
     const EFER: u32 = 0xc000_0080;
     const STAR: u32 = 0xc000_0081;
     const LSTAR: u32 = 0xc000_0082;
     const FMASK: u32 = 0xc000_0084;
     const LONG_MODE_NX_SYSCALL: u64 = 0xd01;
-    /// Trap, interrupt, direction, nested, alignment-check flags are off when the kernel is entered.
+    /// Trap, interrupt, direction, nested, alignment-check flags are cleared on entry to the kernel.
     const CLEARED: u64 = 0x4_4700;
-    // SAFETY: with these selectors both instructions find the segments above.
+    // SAFETY: with these selectors both instructions use the segments above.
     unsafe {
         write_msr(STAR, (0x10 | 3) << 48 | KERNEL_CODE << 32);
         write_msr(LSTAR, trap::syscall_entry_address());
@@ -273,7 +275,7 @@ unsafe fn init_system_calls() {
     }
 }
 
-/// What `lgdt` and `lidt` read: size - 1 and address.
+/// The operand of `lgdt` and `lidt`: size - 1 and address.
 pub(super) fn pointer(address: u64, size: usize) -> [u16; 5] {
     [size as u16 - 1, address as u16, (address >> 16) as u16, (address >> 32) as u16, (address >> 48) as u16]
 }

@@ -1,7 +1,7 @@
-//! What the emulator hands over (PVH's start info): the memory map, the command line, a file that comes with the image,
-//! and where ACPI's tables begin.
+//! What the emulator passes to the kernel (PVH's start info): the memory map, the command line, a file that
+//! comes with the image, and the address of ACPI's tables.
 //!
-//! It lies in memory that is about to be given away, so all of it is copied first, but for the file.
+//! The memory with this data will be reused, so everything except the file is copied first.
 
 use super::paging;
 use alloc::string::String;
@@ -9,21 +9,21 @@ use alloc::vec::Vec;
 use machine_x86::acpi::PhysicalMemory;
 use machine_x86::memory_map::Span;
 
-/// All that is handed over.
-pub struct Handover {
+/// The start info.
+pub struct StartInfo {
     /// Ordinary memory.
     pub memory: Vec<Span>,
     /// The command line.
     pub command_line: String,
-    /// Where ACPI's root pointer is.
+    /// Address of ACPI's root pointer.
     pub rsdp: u64,
-    /// Where the file is that was given as the initial RAM disk.
+    /// The file that was given as the initial RAM disk.
     pub file: Option<Span>,
 }
 
 const MAGIC: u32 = 0x336e_c578;
 const ORDINARY: u32 = 1;
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE: usize = 4096;
 
 /// Physical memory below 4 GiB, as the first tables map it.
 pub struct LowMemory;
@@ -31,20 +31,20 @@ pub struct LowMemory;
 impl PhysicalMemory for LowMemory {
     fn bytes(&self, address: u64, len: usize) -> Option<&[u8]> {
         let end = address.checked_add(len as u64)?;
-        // SAFETY: all of the lowest 4 GiB is mapped; firmware's tables do not change while they are read.
-        (address != 0 && end <= apic_start())
+        // SAFETY: the lowest 4 GiB are mapped; firmware's tables do not change while they are read.
+        (address != 0 && end <= device_start())
             .then(|| unsafe { core::slice::from_raw_parts(paging::direct(address) as *const u8, len) })
     }
 }
 
-/// Device registers that change when they are read begin here.
-fn apic_start() -> u64 {
+/// Above this address are device registers, which may change when they are read.
+fn device_start() -> u64 {
     0xfec0_0000
 }
 
-impl Handover {
-    /// Read what stands at `info`. `None`: this is no start info.
-    pub fn read(info: u64) -> Option<Handover> {
+impl StartInfo {
+    /// Read the start info at `info`. `None` if there is none.
+    pub fn read(info: u64) -> Option<StartInfo> {
         let memory = LowMemory;
         let bytes = memory.bytes(info, 56)?;
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
@@ -58,7 +58,7 @@ impl Handover {
             let kind = u32::from_le_bytes(entry[16..20].try_into().expect("4 bytes"));
             (kind == ORDINARY).then(|| Span::new(long(0), long(0).saturating_add(long(8))))
         };
-        Some(Handover {
+        Some(StartInfo {
             memory: map.chunks_exact(24).filter_map(entry).collect(),
             command_line: text(&memory, long(24)),
             rsdp: long(32),
@@ -67,7 +67,7 @@ impl Handover {
     }
 }
 
-/// The first of `count` files that a list at `list` names.
+/// The first of `count` files in the list at `list`.
 fn file(memory: &LowMemory, count: u32, list: u64) -> Option<Span> {
     let entry = memory.bytes(list, 32).filter(|_| count > 0)?;
     let long = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"));
@@ -75,9 +75,9 @@ fn file(memory: &LowMemory, count: u32, list: u64) -> Option<Span> {
     (!file.is_empty()).then_some(file)
 }
 
-/// The text at an address, up to its end mark.
+/// The zero-terminated text at an address.
 fn text(memory: &LowMemory, address: u64) -> String {
     let byte = |i| memory.bytes(address + i as u64, 1).map(|bytes| bytes[0]).filter(|&byte| byte != 0);
-    let bytes: Vec<u8> = (0..LONGEST_LINE).map_while(byte).collect();
+    let bytes: Vec<u8> = (0..MAX_LINE).map_while(byte).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -5,7 +5,7 @@ use core::arch::asm;
 /// Write a byte to a port.
 ///
 /// # Safety
-/// The device behind the port does whatever it does; the caller knows that this is sound.
+/// The caller must know that the device's reaction is sound.
 pub unsafe fn out8(port: u16, value: u8) {
     // SAFETY: as the caller promises.
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) }
@@ -34,7 +34,7 @@ pub unsafe fn in8(port: u16) -> u8 {
 /// Write a model-specific register.
 ///
 /// # Safety
-/// The caller knows what the register does.
+/// The caller must know what the register does.
 pub unsafe fn write_msr(register: u32, value: u64) {
     let (low, high) = (value as u32, (value >> 32) as u32);
     // SAFETY: as the caller promises.
@@ -46,7 +46,7 @@ pub unsafe fn write_msr(register: u32, value: u64) {
 /// Read a model-specific register.
 ///
 /// # Safety
-/// The register exists.
+/// The register must exist.
 pub unsafe fn read_msr(register: u32) -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: as the caller promises.
@@ -54,7 +54,7 @@ pub unsafe fn read_msr(register: u32) -> u64 {
     (high as u64) << 32 | low as u64
 }
 
-/// The address that the last page fault of this CPU was about.
+/// The address of this CPU's last page fault.
 pub fn read_cr2() -> u64 {
     let value;
     // SAFETY: reading it changes nothing.
@@ -62,7 +62,7 @@ pub fn read_cr2() -> u64 {
     value
 }
 
-/// The loaded tables.
+/// The loaded root table.
 pub fn read_cr3() -> u64 {
     let value;
     // SAFETY: reading it changes nothing.
@@ -70,16 +70,16 @@ pub fn read_cr3() -> u64 {
     value
 }
 
-/// Load tables.
+/// Load a root table.
 ///
 /// # Safety
-/// The kernel's half of the tables is the kernel's.
+/// It must have the kernel's half.
 pub unsafe fn write_cr3(value: u64) {
     // SAFETY: as the caller promises.
     unsafe { asm!("mov cr3, {}", in(reg) value, options(nostack, preserves_flags)) };
 }
 
-/// Processor features that are switched on.
+/// The enabled processor features.
 pub fn read_cr4() -> u64 {
     let value;
     // SAFETY: reading it changes nothing.
@@ -87,10 +87,10 @@ pub fn read_cr4() -> u64 {
     value
 }
 
-/// Switch processor features.
+/// Enable and disable processor features.
 ///
 /// # Safety
-/// They exist, and running code does not depend on those that go.
+/// They must exist, and running code must not depend on disabled ones.
 pub unsafe fn write_cr4(value: u64) {
     // SAFETY: as the caller promises.
     unsafe { asm!("mov cr4, {}", in(reg) value, options(nostack, preserves_flags)) };
@@ -98,7 +98,7 @@ pub unsafe fn write_cr4(value: u64) {
 
 /// Drop this CPU's translation of one page.
 pub fn invlpg(address: u64) {
-    // SAFETY: a dropped translation is read again from the tables.
+    // SAFETY: the translation is read again from the tables.
     unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
@@ -108,19 +108,19 @@ pub fn rdtsc() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Let interrupts come.
+/// Enable interrupts.
 pub fn enable_interrupts() {
-    // SAFETY: handlers stand on their own stacks and leave everything as it was.
+    // SAFETY: handlers use their own stacks and preserve all state.
     unsafe { asm!("sti", options(nostack)) };
 }
 
-/// Keep interrupts off.
+/// Disable interrupts.
 pub fn disable_interrupts() {
-    // SAFETY: delays them, no more.
+    // SAFETY: this only delays interrupts.
     unsafe { asm!("cli", options(nostack)) };
 }
 
-/// Are interrupts on?
+/// Whether interrupts are enabled.
 pub fn interrupts_enabled() -> bool {
     let flags: u64;
     // SAFETY: pushes to the stack and pops again.
@@ -139,10 +139,10 @@ pub fn without_interrupts<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Let interrupts come and sleep until one does. Called with interrupts off: one that is already pending ends the
-/// sleep.
+/// Enable interrupts and halt until one arrives. Called with interrupts off: a pending interrupt ends the
+/// halt.
 pub fn wait_for_interrupt() {
-    // SAFETY: `sti` takes effect after the next instruction, so no interrupt falls between the two.
+    // SAFETY: `sti` takes effect after the next instruction, so no interrupt is handled between the two.
     unsafe { asm!("sti", "hlt", options(nostack)) };
 }
 

@@ -1,4 +1,4 @@
-//! The controllers of devices' interrupts. All that PCI devices can raise comes as one vector to the first CPU.
+//! The I/O APICs. All interrupts of PCI devices use one vector on the first CPU.
 
 use super::apic;
 use super::paging;
@@ -6,7 +6,7 @@ use machine_x86::acpi::IoApic;
 
 /// Vector of PCI devices' interrupts.
 pub const PCI: u8 = 0x30;
-/// Global interrupts that PCI devices are wired to.
+/// Global interrupts of PCI devices.
 const PCI_INTERRUPTS: core::ops::Range<u32> = 16..24;
 
 const VERSION: u32 = 1;
@@ -17,7 +17,7 @@ const ACTIVE_LOW: u32 = 1 << 13;
 
 fn read(chip: &IoApic, index: u32) -> u32 {
     let select = paging::direct(chip.address) as *mut u32;
-    // SAFETY: the registers stand at the address that the firmware told, which is mapped as a device's.
+    // SAFETY: the registers are at the address from the firmware, which is mapped as a device's.
     unsafe {
         select.write_volatile(index);
         select.byte_add(0x10).read_volatile()
@@ -26,14 +26,14 @@ fn read(chip: &IoApic, index: u32) -> u32 {
 
 fn write(chip: &IoApic, index: u32, value: u32) {
     let select = paging::direct(chip.address) as *mut u32;
-    // SAFETY: as above; called while one CPU runs, so nobody selects another register between the two.
+    // SAFETY: as above; called while one CPU runs, so no other code selects another register in between.
     unsafe {
         select.write_volatile(index);
         select.byte_add(0x10).write_volatile(value);
     }
 }
 
-/// Send PCI's interrupts to this CPU, and no others. Called once, while one CPU runs.
+/// Send PCI's interrupts, and no others, to this CPU. Called once, while one CPU runs.
 pub fn init(chips: &[IoApic]) {
     for chip in chips {
         paging::map_device(chip.address, 0x20);

@@ -1,10 +1,10 @@
-# What the host target's `core` expects of a C library. In assembly: of a loop in Rust the compiler would make a call to the
-# very function that it stands in.
+# The functions that the host target's `core` expects from a C library. In assembly: the compiler could turn a loop in Rust
+# into a call of the function that contains it.
 .text
 .globl memcpy
 memcpy:
     movq %rdi, %rax
-forwards:                         # words, then what is left
+forwards:                         # words, then the remaining bytes
     movq %rdx, %rcx
     shrq $3, %rcx
     rep movsq
@@ -20,7 +20,7 @@ memmove:
     subq %rsi, %rcx
     cmpq %rdx, %rcx
     jae forwards
-    leaq -1(%rdi, %rdx), %rdi     # the end of the source would be overwritten: backwards
+    leaq -1(%rdi, %rdx), %rdi     # the end of the source would be overwritten: go backwards
     leaq -1(%rsi, %rdx), %rsi
     std
     movl %edx, %ecx

@@ -1,4 +1,4 @@
-//! The processor and what surrounds it on a PC: how it boots, enters the kernel, keeps time, and is interrupted.
+//! The processor and the chips around it on a PC: booting, kernel entry, time, and interrupts.
 
 use core::arch::global_asm;
 
@@ -23,7 +23,7 @@ global_asm!(include_str!("switch.s"), options(att_syntax));
 global_asm!(include_str!("memory.s"), options(att_syntax));
 global_asm!(include_str!("touch.s"), options(att_syntax));
 
-/// Precompiled `core` of the host's target names these two although nothing here unwinds.
+/// The precompiled `core` of the host's target refers to these two, although nothing here unwinds.
 mod unwinding {
     #[unsafe(no_mangle)]
     extern "C" fn rust_eh_personality() {}
@@ -34,13 +34,13 @@ mod unwinding {
     }
 }
 
-/// End the emulator. Its own status is `2 * code + 1`.
+/// End the emulator, whose exit status is `2 * code + 1`.
 pub fn exit(code: u8) -> ! {
-    // SAFETY: the port is that of the exit device that the run's description asks for; without one the write does
-    // nothing.
+    // SAFETY: the port belongs to the exit device of the emulator's command line; without that device the
+    // write has no effect.
     unsafe { instructions::out32(0xf4, code as u32) };
     loop {
-        // SAFETY: without interrupts this CPU does nothing for ever, which is what is wanted.
+        // SAFETY: without interrupts this CPU halts forever, as intended.
         unsafe { core::arch::asm!("cli", "hlt", options(nomem, nostack)) };
     }
 }

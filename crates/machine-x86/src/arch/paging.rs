@@ -1,15 +1,16 @@
 //! The kernel's half of every address space.
 //!
-//! | root slot | from | what | ring 3 may |
+//! | root slot | address | content | rights of ring 3 |
 //! | --- | --- | --- | --- |
-//! | 256, 257 | [`DIRECT`] | all physical memory, devices uncached | nothing |
-//! | 260 | [`ARENA`] | what programs have besides memory that is measured | read, write |
-//! | 261 | [`STACKS`] | kernel stacks, each above a hole | nothing |
-//! | 511 | the image | text and constants; data | run and read; nothing |
+//! | 256, 257 | [`DIRECT`] | all physical memory, devices uncached | none |
+//! | 260 | [`ARENA`] | memory of programs that is not measured | read, write |
+//! | 261 | [`STACKS`] | kernel stacks, each above a hole | none |
+//! | 511 | the image | text and constants; data | execute and read; none |
 //!
-//! Ring 3 runs the image's own text, so programs and their run-time are ordinary code of this crate; what they may not
-//! do is kept by the tables. Tables below these slots are shared by all roots and may grow; the slots never change
-//! after [`init`], so a root gets them by one copy, when it is first loaded. Slots 0 to 255 are the memory manager's.
+//! Ring 3 runs the image's own text, so programs and their run-time are ordinary code of this crate; the
+//! tables enforce their rights. Tables below these slots are shared by all roots and may grow. The slots
+//! never change after [`init`], so each root copies them once, when it is first loaded. Slots 0 to 255 belong
+//! to the memory manager.
 
 use super::instructions::write_cr3;
 use alloc::alloc::{Layout, alloc_zeroed, handle_alloc_error};
@@ -24,9 +25,9 @@ pub const ARENA: u64 = 0xffff_8200_0000_0000;
 pub const STACKS: u64 = 0xffff_8280_0000_0000;
 /// Physical addresses below this can be mapped at [`DIRECT`].
 const DIRECT_BYTES: u64 = 1 << 40;
-/// The first tables map so much.
+/// Bytes that the first tables map.
 const FIRST_BYTES: u64 = 1 << 32;
-/// Where the image's text would be if it were loaded at 0.
+/// The virtual address that corresponds to the image's physical address 0.
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
 
 const PAGE: u64 = 4096;
@@ -40,18 +41,18 @@ const UNCACHED: u64 = 3 << 3;
 const LARGE_PAGE: u64 = 1 << 7;
 const NO_EXECUTE: u64 = 1 << 63;
 
-/// What a mapping allows.
+/// The rights of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// The kernel reads and writes.
+    /// The kernel may read and write.
     Kernel,
-    /// As [`Access::Kernel`], and every access reaches the device.
+    /// As [`Access::Kernel`], uncached.
     Device,
-    /// Both rings read and write.
+    /// Both rings may read and write.
     User,
-    /// Both rings read.
+    /// Both rings may read.
     UserConstant,
-    /// Both rings read and execute.
+    /// Both rings may read and execute.
     UserCode,
 }
 
@@ -68,7 +69,7 @@ impl Access {
     }
 }
 
-/// The kernel's own root: physical address of the table.
+/// The physical address of the kernel's own root.
 static ROOT: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" {
@@ -78,28 +79,31 @@ unsafe extern "C" {
     static image_end: u8;
 }
 
-/// Where the image ends in physical memory.
+/// The image's end in physical memory.
 pub fn image_end_physical() -> u64 {
     (&raw const image_end) as u64 - IMAGE
 }
 
-/// Where a physical address is mapped.
+/// The address at which a physical address is mapped.
 #[inline]
 pub fn direct(physical: u64) -> *mut u8 {
     (DIRECT + physical) as *mut u8
 }
 
-/// The physical address of something in the kernel's heap, in the DMA area, or in the image's data.
+/// The physical address of an object in the kernel's heap, in the DMA area, or in the image's data.
 ///
 /// # Panics
-/// For an address elsewhere: that of a stack, say.
+/// For any other address, like that of a stack.
 #[inline]
 pub fn physical<T>(pointer: *const T) -> u64 {
     let address = pointer as u64;
     if address >= IMAGE {
         return address - IMAGE;
     }
-    assert!((DIRECT..DIRECT + DIRECT_BYTES).contains(&address), "{address:#x} has no fixed physical address");
+    assert!(
+        (DIRECT..DIRECT + DIRECT_BYTES).contains(&address),
+        "{address:#x} must be in the direct map or the image"
+    );
     address - DIRECT
 }
 
@@ -111,12 +115,13 @@ pub fn root() -> u64 {
 type Table = [AtomicU64; 512];
 
 fn table_at(physical: u64) -> &'static Table {
-    // SAFETY: only called with addresses of tables, which are mapped there and of which only atomic entries are made.
+    // SAFETY: only called with addresses of tables, which are mapped there and accessed only through atomic
+    // entries.
     unsafe { &*(direct(physical) as *const Table) }
 }
 
 fn new_table() -> u64 {
-    let layout = Layout::new::<[u64; 512]>().align_to(PAGE as usize).expect("a page");
+    let layout = Layout::new::<[u64; 512]>().align_to(PAGE as usize).expect("a page is a valid layout");
     // SAFETY: the layout is not empty.
     let table = unsafe { alloc_zeroed(layout) };
     if table.is_null() {
@@ -125,11 +130,11 @@ fn new_table() -> u64 {
     physical(table)
 }
 
-/// The table that an entry points to, made if it is missing. All rights are given here: those of the last level count.
+/// The table that an entry points to, created if it is missing. It grants all rights: the last level decides.
 fn descend(entry: &AtomicU64) -> u64 {
     let value = entry.load(Acquire);
     if value & PRESENT != 0 {
-        assert!(value & LARGE_PAGE == 0, "a page inside a large one");
+        assert!(value & LARGE_PAGE == 0, "a large page must not be split");
         return value & ADDRESS;
     }
     let table = new_table();
@@ -137,8 +142,8 @@ fn descend(entry: &AtomicU64) -> u64 {
     table
 }
 
-/// Map `len` bytes from `physical` at `address`, in large pages where both are aligned for it. What is mapped already
-/// stays.
+/// Map `len` bytes from `physical` at `address`, in large pages where both are aligned. Existing mappings
+/// stay.
 fn map(address: u64, physical: u64, len: u64, access: Access) {
     let bits = access.bits();
     let mut done = 0;
@@ -164,8 +169,8 @@ fn map(address: u64, physical: u64, len: u64, access: Access) {
     }
 }
 
-/// Make the kernel's root and load it. `memory`: all memory there is; what is not in it, is devices'. Called once, on
-/// the first CPU.
+/// Create the kernel's root and load it. `memory` is all memory; other addresses belong to devices. Called
+/// once, on the first CPU.
 pub fn init(memory: &[Span]) {
     ROOT.store(new_table(), Relaxed);
     let top = memory.iter().map(|span| span.end).max().unwrap_or(0).max(FIRST_BYTES).next_multiple_of(LARGE);
@@ -192,26 +197,24 @@ pub fn init(memory: &[Span]) {
 
 /// Load the kernel's own root on this CPU.
 pub fn load() {
-    // SAFETY: it maps everything that the kernel uses, at the places where it has been until now.
+    // SAFETY: it maps everything that the kernel uses, at its current addresses.
     unsafe { write_cr3(root()) };
 }
 
-/// Make `len` bytes of device registers from `physical` reachable by [`direct`]. Called while one task does such
-/// things.
+/// Map `len` bytes of device registers at `physical` for [`direct`]. Called by one task at a time.
 pub fn map_device(physical: u64, len: u64) {
     let (start, end) = (physical & !(LARGE - 1), (physical + len).next_multiple_of(LARGE));
-    assert!(end <= DIRECT_BYTES, "a device at {physical:#x}, beyond what the kernel can reach");
+    assert!(end <= DIRECT_BYTES, "the device at {physical:#x} must be in the direct map");
     map(DIRECT + start, start, end - start, Access::Device);
 }
 
-/// Map physical memory at `address`, in the area of the arena or that of stacks. Called by one task at a time.
-pub fn map_more(address: u64, memory: Span, access: Access) {
+/// Map physical memory at `address`, in the area of the arena or of the stacks. Called by one task at a time.
+pub fn map_pages(address: u64, memory: Span, access: Access) {
     assert!((ARENA..STACKS + (1 << 39)).contains(&address));
     map(address, memory.start, memory.len(), access);
 }
 
-/// Map one page in the area of stacks to another frame than before, and let translations of it be, as a test of these
-/// wants.
+/// Remap one page in the area of stacks to another frame without a flush, for a test of stale translations.
 pub fn replace(address: u64, physical: u64) {
     assert!((STACKS..STACKS + (1 << 39)).contains(&address));
     let index = |level: u32| (address >> (12 + 9 * level)) as usize & 511;
@@ -219,8 +222,8 @@ pub fn replace(address: u64, physical: u64) {
     table_at(table)[index(0)].store(physical | Access::Kernel.bits(), Release);
 }
 
-/// Give a program's root the kernel's half, unless it has it.
-pub fn complete(root_of_program: u64) {
+/// Copy the kernel's half to a program's root, unless it has it.
+pub fn copy_kernel_half(root_of_program: u64) {
     let (from, to) = (table_at(root()), table_at(root_of_program));
     if to[511].load(Acquire) == 0 {
         for slot in 256..512 {

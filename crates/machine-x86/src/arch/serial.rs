@@ -1,4 +1,4 @@
-//! The serial line: all that the kernel ever says. A line is written as a whole.
+//! The serial line: the kernel's only output. Lines are written as a whole.
 
 use super::instructions::{in8, out8};
 use super::lock::IrqLock;
@@ -27,11 +27,11 @@ impl Write for Line {
 
 /// Write one line.
 pub fn write_line(text: fmt::Arguments<'_>) {
-    // The port takes everything.
+    // The port never fails.
     let _ = writeln!(LINE.lock(), "{text}");
 }
 
-/// Write one of the last lines, even if another CPU will never end the one that it writes.
+/// Write one of the last lines, even if another CPU never finishes its line.
 pub fn write_last_line(text: fmt::Arguments<'_>) {
     let _ = writeln!(LINE.lock_last(), "{text}");
 }

@@ -1,5 +1,5 @@
-# switch_context(save, load): leave a kernel stack, noting where it stood in *save, and go on where `load` stood. What a call
-# may clobber needs no saving; interrupts are off.
+# switch_context(save, load): store the stack pointer in *save and continue with the stack pointer `load`. Registers that a call
+# may clobber need no saving; interrupts are off.
 .text
 .globl switch_context
 switch_context:
@@ -19,15 +19,14 @@ switch_context:
     popq %rbp
     ret
 
-# Where a new task's stack goes on first.
+# The first return address on a new task's stack.
 .globl task_begin
 task_begin:
     xorl %ebp, %ebp
     call task_main
     ud2
 
-# probe(address): read 8 bytes. Returns 1 if they could be read, 0 if a fault ended it (the trap handler goes on at
-# probe_failed).
+# probe(address): read 8 bytes. Returns 1 if that succeeded, 0 if it faulted (the trap handler continues at probe_failed).
 .globl probe, probe_access, probe_failed
 probe:
 probe_access:
@@ -38,7 +37,7 @@ probe_failed:
     xorl %eax, %eax
     ret
 
-# red_zone_torture(rounds): keep a word in each place of the red zone while time passes; the number that changed.
+# red_zone_torture(rounds): keep values in all words of the red zone while time passes; returns the number of changed words.
 .globl red_zone_torture
 red_zone_torture:
     xorl %eax, %eax

@@ -1,5 +1,5 @@
-# Accesses that may fault: in ring 0 and in ring 3. Each returns 0 in rax, and what it read in rdx. A fault that nobody can
-# serve goes on at touch_failed, with rax set to what to return (see touch.rs).
+# Accesses that may fault, in ring 0 and in ring 3. Each returns 0 in rax, and the word that it read in rdx. After a fault that
+# cannot be handled, execution continues at touch_failed, with the error in rax (see touch.rs).
 .text
 .globl touch_load
 touch_load:                     # touch_load(address)
@@ -14,7 +14,7 @@ touch_store:                    # touch_store(address, word)
     ret
 
 .globl touch_fetch, touch_fetched
-touch_fetch:                    # touch_fetch(address): run what stands there, which must return and change no register
+touch_fetch:                    # touch_fetch(address): run the code there, which must return and change no register
     call *%rdi
 touch_fetched:
     xorl %eax, %eax

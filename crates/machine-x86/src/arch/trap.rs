@@ -1,22 +1,24 @@
-//! Ways into the kernel.
+//! Kernel entry.
 //!
-//! Problem: the host's precompiled `core` keeps data below its stack pointer (the red zone of the System V ABI), and an
-//! interrupt in ring 0 pushes its frame exactly there.
+//! Problem: the host's precompiled `core` keeps data below its stack pointer (the red zone of the System V
+//! ABI), exactly where an interrupt in ring 0 pushes its frame.
 //!
-//! Rule: every vector but one, the page fault, lands on a stack of its own (IST), so nothing is written below the
-//! interrupted stack pointer. The stub then moves the frame: for ring 0 to below the red zone of the interrupted stack,
-//! for ring 3 to the top of the task's kernel stack. So landing stacks are free again at once, and a handler may enable
-//! interrupts, fault and sleep. A fault inside the stubs (a bad stack) is fatal and reported from where it landed.
+//! Rule: every vector except the page fault arrives on a stack of its own (IST), so nothing is written below
+//! the interrupted stack pointer. The stub then moves the frame: for ring 0 to below the red zone of the
+//! interrupted stack, for ring 3 to the top of the task's kernel stack. So the IST stack is free again at
+//! once, and a handler may enable interrupts, fault and sleep. A fault inside the stubs (a bad stack) is
+//! fatal and reported on the IST stack.
 //!
-//! The page fault is by far the most frequent. From ring 3 hardware pushes its frame onto the task's kernel stack
-//! at once. In ring 0 only the functions in assembly that try an access ([`can_read`], `touch`) may fault, and neither
-//! they nor whoever calls them keep anything below the stack pointer then; any other fault there ends the run. One that
-//! is due to a bad stack cannot be pushed, and so becomes a double fault.
+//! The page fault is by far the most frequent trap. From ring 3, hardware pushes its frame directly onto the
+//! task's kernel stack. In ring 0, only the assembly functions that try an access ([`can_read`], `touch`) may
+//! fault; neither they nor their callers keep anything below the stack pointer at that time. Any other fault
+//! in ring 0 ends the run. A fault due to a bad stack cannot be pushed, and becomes a double fault.
 //!
-//! A shootdown is served where it lands: the answer is short, and neither waits nor lets interrupts come.
+//! A shootdown is handled on its IST stack: the handler is short, and neither waits nor enables interrupts.
 //!
-//! A handler is a function, so it gives back some registers as it found them: frames hold the others. Vector registers
-//! are saved around the handler, as `core` uses them; the `syscall` instruction's caller gives them up.
+//! A handler is a function, so it preserves some registers itself; frames hold the others. Vector registers
+//! are saved around the handler, because `core` uses them; the caller of `syscall` does not expect them to be
+//! preserved.
 
 use super::instructions::{disable_interrupts, enable_interrupts, read_cr2};
 use super::{apic, cpu, io_apic, touch};
@@ -27,7 +29,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
 use mm::api::AccessKind;
 
-/// Registers of whatever was interrupted that functions may change, as the stubs push them.
+/// The caller-saved registers of the interrupted code, as the stubs push them.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 #[allow(missing_docs, reason = "the names are the registers'")]
@@ -51,7 +53,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Did it come from ring 3?
+    /// Whether it is from ring 3.
     pub fn is_user(&self) -> bool {
         self.cs & 3 == 3
     }
@@ -84,8 +86,8 @@ unsafe impl Sync for Gates {}
 
 static GATES: Gates = Gates(UnsafeCell::new([[0; 2]; 256]));
 
-/// Landing stack of a vector; 0: the task's kernel stack.
-fn landing(vector: usize) -> u64 {
+/// IST index of a vector; 0 for the task's kernel stack.
+fn ist_index(vector: usize) -> u64 {
     match vector {
         PAGE_FAULT => 0,
         NMI => 1,
@@ -95,7 +97,7 @@ fn landing(vector: usize) -> u64 {
     }
 }
 
-/// Where a vector goes. The stubs are 16 bytes each, in order.
+/// Entry point of a vector. The stubs are 16 bytes each, in order.
 fn entry_of(vector: usize) -> u64 {
     match vector {
         PAGE_FAULT => page_fault_entry as *const () as u64,
@@ -104,10 +106,10 @@ fn entry_of(vector: usize) -> u64 {
     }
 }
 
-/// Let traps of this CPU come here.
+/// Load the interrupt table on this CPU.
 ///
 /// # Safety
-/// The CPU's segments are loaded.
+/// The CPU's segments must be loaded.
 pub unsafe fn load_table() {
     const INTERRUPT_GATE: u64 = 0x8e << 40;
     const KERNEL_CODE: u64 = 8 << 16;
@@ -118,7 +120,7 @@ pub unsafe fn load_table() {
             let entry = entry_of(vector);
             let low = entry & 0xffff
                 | KERNEL_CODE
-                | landing(vector) << 32
+                | ist_index(vector) << 32
                 | INTERRUPT_GATE
                 | (entry >> 16 & 0xffff) << 48;
             (*gates)[vector] = [low, entry >> 32];
@@ -128,12 +130,12 @@ pub unsafe fn load_table() {
     }
 }
 
-/// Where `syscall` goes.
+/// Entry point of `syscall`.
 pub fn syscall_entry_address() -> u64 {
     syscall_entry as *const () as u64
 }
 
-/// If what faulted is [`can_read`], let it go on with the answer "no".
+/// If [`can_read`] faulted, let it return "no".
 pub fn end_probe(frame: &mut Frame) -> bool {
     let probing = frame.rip == probe_access as *const () as u64;
     if probing {
@@ -142,13 +144,13 @@ pub fn end_probe(frame: &mut Frame) -> bool {
     probing
 }
 
-/// Can this ring read 8 bytes there? A fault is met on the way if not.
+/// Whether this ring can read 8 bytes at an address. If not, the handler catches the fault.
 pub fn can_read(address: u64) -> bool {
-    // SAFETY: only reads, and the trap handler knows the one instruction that does.
+    // SAFETY: this only reads, and the trap handler recognizes the instruction.
     unsafe { probe(address) != 0 }
 }
 
-/// Everything but page faults, shootdowns, and what comes by `syscall`. Interrupts are off.
+/// Handle everything except page faults, shootdowns and `syscall`. Interrupts are off.
 #[unsafe(no_mangle)]
 extern "C" fn trap_handler(frame: &mut Frame) {
     match frame.vector as u8 {
@@ -166,18 +168,18 @@ extern "C" fn trap_handler(frame: &mut Frame) {
             apic::end_of_interrupt();
         }
         apic::SPURIOUS => {}
-        vector => panic!("interrupt {vector:#x} that nobody asked for"),
+        vector => panic!("unexpected interrupt {vector:#x}"),
     }
     if frame.is_user() {
         before_user();
     }
 }
 
-/// What another CPU asks for. Interrupts are off, and stay off.
+/// Handle requests of other CPUs. Interrupts are off, and stay off.
 #[unsafe(no_mangle)]
 extern "C" fn shootdown_handler() {
     apic::end_of_interrupt();
-    shootdown::serve();
+    shootdown::handle_requests();
 }
 
 /// Bits of a page fault's error code.
@@ -187,7 +189,7 @@ mod fault {
     pub const FETCH: u64 = 1 << 4;
 }
 
-/// Page faults. Interrupts are off.
+/// Handle page faults. Interrupts are off.
 #[unsafe(no_mangle)]
 extern "C" fn page_fault_handler(frame: &mut Frame) {
     let address = read_cr2();
@@ -205,7 +207,7 @@ extern "C" fn page_fault_handler(frame: &mut Frame) {
     before_user();
 }
 
-/// The kernel's own faults, and those that tell of a broken table.
+/// Handle the kernel's own faults, and those due to a broken table.
 #[cold]
 fn fault_in_kernel(frame: &mut Frame, address: u64) {
     if frame.error & fault::RESERVED != 0 {
@@ -214,13 +216,13 @@ fn fault_in_kernel(frame: &mut Frame, address: u64) {
     if end_probe(frame) {
         return;
     }
-    // SAFETY: the kernel's stack, which holds at least the word that a call has put there.
+    // SAFETY: the kernel's stack, which has at least the return address of a call.
     let top = |stack: u64| Some(unsafe { (stack as *const u64).read() });
     if touch::fail(frame, top, touch::FAULT) {
         return;
     }
-    let what = if frame.error & fault::WRITE != 0 { "store to" } else { "load from" };
-    fatal(frame, format_args!("kernel page fault: {what} {address:#x}"));
+    let access = if frame.error & fault::WRITE != 0 { "store to" } else { "load from" };
+    fatal(frame, format_args!("kernel page fault: {access} {address:#x}"));
 }
 
 fn exception(frame: &Frame, vector: u8) -> ! {
@@ -236,18 +238,18 @@ fn exception(frame: &Frame, vector: u8) -> ! {
     }
 }
 
-/// What is to be done before ring 3 goes on. Interrupts are off, and off again when this returns.
+/// Do pending work before the return to ring 3. Interrupts are off, and off again on return.
 #[inline]
 pub fn before_user() {
     let cpu = cpu::current();
     if cpu.ticked.load(Relaxed) || cpu.resched.load(Relaxed) {
-        act_before_user();
+        handle_work();
     }
 }
 
 #[cold]
-fn act_before_user() {
-    // Looked up anew each time: the task may come back on another CPU.
+fn handle_work() {
+    // Read the CPU again each time: the task may continue on another CPU.
     loop {
         if cpu::current().ticked.swap(false, Relaxed) {
             enable_interrupts();
@@ -262,13 +264,13 @@ fn act_before_user() {
     }
 }
 
-/// The numbers of calls that this floor serves itself. All others are the hooks'.
+/// The numbers of calls that this level handles itself. The hooks get all others.
 pub mod call {
-    /// Let others run.
+    /// Yield the CPU.
     pub const YIELD: u64 = u64::MAX;
-    /// A program has panicked: address and length of what it says.
+    /// A program has panicked: address and length of its message.
     pub const PANIC: u64 = u64::MAX - 1;
-    /// A program's heap has nothing left for so many bytes.
+    /// A program's heap has too little memory for this number of bytes.
     pub const NO_MEMORY: u64 = u64::MAX - 2;
 }
 
@@ -281,7 +283,7 @@ extern "C" fn syscall_handler(frame: &mut Frame) {
             sched::yield_now();
             [0, 0]
         }
-        call::NO_MEMORY => crate::heap::exhausted("arena", args[0]),
+        call::NO_MEMORY => crate::heap::out_of_memory("arena", args[0]),
         call::PANIC => super::user::report_panic(args[0], args[1]),
         number => hooks::get().syscall(number, args),
     };
@@ -289,19 +291,22 @@ extern "C" fn syscall_handler(frame: &mut Frame) {
     before_user();
 }
 
-/// Faults in the stubs, and what cannot be masked.
+/// Handle faults in the stubs, and non-maskable traps.
 #[unsafe(no_mangle)]
 extern "C" fn trap_fatal(frame: &Frame) -> ! {
     match frame.vector as usize {
-        // What remains of a page fault that could not be pushed.
+        // The result of a page fault that could not be pushed.
         DOUBLE_FAULT => fatal(
             frame,
-            format_args!("double fault: kernel stack overflow or a bad stack, if {:#x} is one", read_cr2()),
+            format_args!(
+                "double fault: kernel stack overflow or a bad stack, if {:#x} is in one",
+                read_cr2()
+            ),
         ),
-        vector => fatal(frame, format_args!("exception {vector} that cannot be served")),
+        vector => fatal(frame, format_args!("exception {vector} that cannot be handled")),
     }
 }
 
-fn fatal(frame: &Frame, what: core::fmt::Arguments<'_>) -> ! {
-    report::failed(format_args!("{what}, at {:#x}, stack {:#x}", frame.rip, frame.rsp))
+fn fatal(frame: &Frame, message: core::fmt::Arguments<'_>) -> ! {
+    report::failed(format_args!("{message}, at {:#x}, stack {:#x}", frame.rip, frame.rsp))
 }

@@ -1,7 +1,7 @@
-# Ways into the kernel: 256 stubs for exceptions and interrupts, and the system call. `arch::trap` says what they rely on.
+# Kernel entry: 256 stubs for exceptions and interrupts, and the system call. `arch::trap` explains the rules.
 #
-# A frame, from its lowest address: r11 r10 r9 r8 rdi rsi rdx rcx rax vector error rip cs rflags rsp ss. The other registers are
-# those that a function gives back as it found them, and so do the handlers.
+# A frame, from its lowest address: r11 r10 r9 r8 rdi rsi rdx rcx rax vector error rip cs rflags rsp ss. Functions,
+# and so the handlers, preserve the other registers.
 .set FRAME, 128
 .set AT_VECTOR, 72
 .set AT_RIP, 88
@@ -56,7 +56,7 @@ trap_stubs:
 trap_common:
     push_registers
     cld
-    # The non-maskable ones may have hit anywhere, in these stubs too: they report from where they landed.
+    # Non-maskable traps may occur anywhere, also in these stubs: they are reported on their IST stack.
     movq AT_VECTOR(%rsp), %rax
     cmpq $2, %rax
     je trap_no_return
@@ -66,7 +66,7 @@ trap_common:
     je trap_no_return
     testb $3, AT_CS(%rsp)
     jnz from_user
-    # A fault in a stub means that a stack is bad: moving there would fault for ever.
+    # A fault in a stub means that a stack is bad: moving the frame there would fault again and again.
     movq AT_RIP(%rsp), %rax
     leaq stub_text_start(%rip), %rcx
     leaq stub_text_end(%rip), %rdx
@@ -103,7 +103,7 @@ leave:
     addq $16, %rsp
     iretq
 
-# A page fault, with its error code, on the task's kernel stack or, in ring 0, below what was interrupted: aligned by hardware.
+# A page fault, with its error code, on the task's kernel stack or, in ring 0, on the interrupted stack: aligned by hardware.
 .globl page_fault_entry
 page_fault_entry:
     pushq $14
@@ -118,8 +118,8 @@ page_fault_entry:
     call page_fault_handler
     jmp leave
 
-# A request to drop translations. It is answered on its landing stack: the answer waits for nothing, takes no lock, and leaves what
-# else is to be done before ring 3 to the interrupt that asked for it.
+# A request to drop translations. It is handled on its IST stack: the handler does not wait, takes no lock, and leaves other work
+# before the return to ring 3 to the interrupt that requested that work.
 .globl shootdown_entry
 shootdown_entry:
     subq $16, %rsp
@@ -138,7 +138,7 @@ trap_no_return:
     andq $-64, %rsp
     call trap_fatal
 
-# The system call: the same frame, but for xmm registers, which the caller gives up.
+# The system call: the same frame, without xmm registers, which the caller does not expect to be preserved.
 .globl syscall_entry
 syscall_entry:
     swapgs
@@ -162,7 +162,7 @@ syscall_entry:
     swapgs
     sysretq
 
-# user_start(frame): begin in ring 3 with the registers of a frame.
+# user_start(frame): enter ring 3 with the registers of a frame.
 .globl user_start
 user_start:
     movq %rdi, %rsp

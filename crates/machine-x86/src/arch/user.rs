@@ -1,4 +1,4 @@
-//! Ring 3: going there, and what a program says when it panics.
+//! Ring 3: entering it, and the message of a program that panics.
 
 use super::cpu;
 use super::cpu::{USER_CODE, USER_DATA};
@@ -9,8 +9,8 @@ use crate::report;
 use core::arch::asm;
 use core::fmt::Write;
 
-/// Where a program's thread begins. It is called with what [`enter`] was given, on a stack of its own, and never
-/// returns.
+/// The entry of a program's thread. It is called with the arguments of [`enter`], on a stack of its own, and
+/// never returns.
 pub type Entry = extern "C" fn(u64, u64, u64, u64) -> !;
 
 const INTERRUPTS_ON: u64 = 0x202;
@@ -19,8 +19,8 @@ unsafe extern "C" {
     fn user_start(frame: *const Frame) -> !;
 }
 
-/// The task that calls goes on in ring 3, at `entry`, on the stack that ends at `stack`, and comes back to ring 0 by
-/// traps and calls only. What it has on its kernel stack is forgotten, not dropped.
+/// Continue the calling task in ring 3, at `entry`, on the stack that ends at `stack`. It returns to ring 0
+/// only by traps and calls. The content of its kernel stack is forgotten, not dropped.
 pub fn enter(entry: Entry, stack: u64, args: [u64; 4]) -> ! {
     let [rdi, rsi, rdx, rcx] = args;
     disable_interrupts();
@@ -33,24 +33,25 @@ pub fn enter(entry: Entry, stack: u64, args: [u64; 4]) -> ! {
         rip: entry as *const () as u64,
         cs: USER_CODE,
         rflags: INTERRUPTS_ON,
-        // As after a call: functions expect to find their return address on an aligned stack.
+        // As after a call: functions expect their return address on an aligned stack.
         rsp: (stack & !15) - 8,
         ss: USER_DATA,
         ..Frame::default()
     };
-    // SAFETY: ring 3 cannot harm the kernel, whatever it starts with; interrupts are off, as the stub wants. The frame
-    // is read off this stack before anything else can be written there.
+    // SAFETY: ring 3 cannot harm the kernel, whatever it starts with; interrupts are off, as the stub
+    // requires. The frame is read from this stack before anything else is written there.
     unsafe { user_start(&frame) }
 }
 
-/// A system call. In ring 3 only.
+/// Make a system call. In ring 3 only.
 ///
 /// # Safety
-/// The call does what its number says; memory that it is told of is the program's to give.
+/// The effect of the call must be sound, and the program must own the memory in its arguments.
 #[inline]
 pub unsafe fn system_call(number: u64, args: [u64; 6]) -> [u64; 2] {
     let (first, second);
-    // SAFETY: as the caller promises; the kernel keeps all registers but these and the vector registers.
+    // SAFETY: as the caller promises; the kernel preserves all registers except these and the vector
+    // registers.
     unsafe {
         asm!(
             "syscall",
@@ -69,7 +70,7 @@ pub unsafe fn system_call(number: u64, args: [u64; 6]) -> [u64; 2] {
     [first, second]
 }
 
-/// A line of limited length.
+/// Text that is truncated at a fixed length.
 struct TruncatedText {
     bytes: [u8; 400],
     len: usize,
@@ -85,27 +86,27 @@ impl Write for TruncatedText {
     }
 }
 
-/// A program panics: the kernel ends the run. Called in ring 3.
+/// Report a program's panic: the kernel ends the run. Called in ring 3.
 pub fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     let mut text = TruncatedText { bytes: [0; 400], len: 0 };
     let _ = write!(text, "{info}");
-    // SAFETY: the text lies on this thread's stack, and the call does not come back.
+    // SAFETY: the text is on this thread's stack, and the call does not return.
     unsafe { system_call(call::PANIC, [text.bytes.as_ptr() as u64, text.len as u64, 0, 0, 0, 0]) };
     unreachable!("the kernel ends the run")
 }
 
-/// The call by which [`panic()`] gets here. Only what lies in the arena is read: the address is the program's.
+/// Handle the call of [`panic()`]. Only memory of the arena is read: the address is the program's.
 pub(super) fn report_panic(address: u64, len: u64) -> ! {
     let text = match arena::contains(address, len) {
-        // SAFETY: the arena is mapped, and the kernel reads bytes whatever they are.
+        // SAFETY: the arena is mapped, and any bytes may be read.
         true => unsafe { core::slice::from_raw_parts(address as *const u8, len as usize) },
-        false => b"a message outside of the arena",
+        false => b"a message outside the arena",
     };
-    let shown = core::str::from_utf8(text).unwrap_or("a message that is no text");
+    let shown = core::str::from_utf8(text).unwrap_or("a message that is not UTF-8");
     report::failed(format_args!("program on cpu {}: {}", cpu::current().id().0, OneLine(shown)))
 }
 
-/// Text without line ends.
+/// Text with line ends replaced by spaces.
 pub struct OneLine<'a>(pub &'a str);
 
 impl core::fmt::Display for OneLine<'_> {

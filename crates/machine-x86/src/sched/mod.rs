@@ -1,13 +1,14 @@
 //! Tasks, and which CPU runs which.
 //!
-//! Kernel code is never preempted: a task gives its CPU up where it waits, where the memory manager says that it is a
-//! good moment, and before it goes back to ring 3. There is one queue for all CPUs, under one lock, which is held
-//! across the switch of stacks: so nobody can take up a task on another CPU before it has left its stack. A CPU with
-//! nothing to do sleeps until an interrupt; who makes a task ready wakes one of them.
+//! Kernel code is never preempted: a task gives up its CPU where it waits, where the memory manager allows
+//! it, and before it returns to ring 3. All CPUs share one queue with one lock, which is held across the
+//! switch of stacks: so no other CPU can run a task before it has left its stack. A CPU without work sleeps
+//! until an interrupt; the code that makes a task ready wakes one such CPU.
 //!
-//! A wake-up is never lost: `wait` names the mark of its key that it has seen before it looked at its condition, a
-//! wake-up changes the mark first, and both look at what the other one has done (the count of waiters, the mark) only
-//! afterwards. Keys share marks, so a wait may end early; who waits for a condition looks at it again.
+//! A wake-up is never lost. A waiter reads the mark of its key before it checks its condition, and passes it
+//! to `wait`; a wake-up changes the mark first. Each then looks at what the other has written: the waker at
+//! the number of waiters, the waiter at the mark. Keys share marks, so a wait may end early; a waiter must
+//! check its condition again.
 
 mod queue;
 mod task;
@@ -30,74 +31,74 @@ use task::BUCKETS;
 
 static QUEUE: IrqLock<Queue> = IrqLock::new(Queue::new());
 static STOPPING: AtomicBool = AtomicBool::new(false);
-/// Tasks that could run and do not.
+/// Number of tasks that are ready but not running.
 static READY: AtomicU32 = AtomicU32::new(0);
-/// The first deadline of a sleeper.
+/// The first deadline of a sleeping task.
 static EARLIEST: AtomicU64 = AtomicU64::new(u64::MAX);
-/// Wake-ups so far, by bucket of keys.
+/// Number of wake-ups, by bucket of keys.
 static MARKS: [AtomicU64; BUCKETS] = [const { AtomicU64::new(0) }; BUCKETS];
-/// Tasks that wait, or are about to, by bucket of keys.
+/// Tasks that wait or are about to, by bucket of keys.
 static WAITERS: [AtomicU32; BUCKETS] = [const { AtomicU32::new(0) }; BUCKETS];
-/// What each CPU runs.
+/// The current task of each CPU.
 static CURRENT: [AtomicPtr<Task>; MAX_CPUS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
-/// When each CPU took up what it runs.
+/// When each CPU switched to its current task.
 static SINCE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
-/// The space that the memory manager was last told of, by CPU.
-static TOLD: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(task::NO_SPACE) }; MAX_CPUS];
+/// The space that the memory manager was last told about, by CPU.
+static REPORTED_SPACE: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(task::NO_SPACE) }; MAX_CPUS];
 
 unsafe extern "C" {
     fn switch_context(save: *mut u64, load: u64);
 }
 
-/// Make what runs on this CPU its idle task. Called once on each CPU, before it enables interrupts.
+/// Make the running code this CPU's idle task. Called once on each CPU, before it enables interrupts.
 pub fn adopt_cpu() {
-    let me = cpu::current();
-    let task = Task::idle(me.id());
-    QUEUE.lock().add(task, State::Idle, me.id());
-    CURRENT[me.id().index()].store(core::ptr::from_ref(task).cast_mut(), Release);
+    let this_cpu = cpu::current();
+    let task = Task::idle(this_cpu.id());
+    QUEUE.lock().add(task, State::Idle, this_cpu.id());
+    CURRENT[this_cpu.id().index()].store(core::ptr::from_ref(task).cast_mut(), Release);
 }
 
-/// The task that runs here.
+/// The current task.
 pub fn current() -> &'static Task {
-    // SAFETY: set by `adopt_cpu` and by switches to tasks, which are never given back to the heap.
+    // SAFETY: set by `adopt_cpu` and by switches to tasks, which are never freed.
     unsafe { &*CURRENT[cpu::current().id().index()].load(Acquire) }
 }
 
-/// How long the task that runs here has run.
-pub fn ran() -> Nanos {
+/// How long the current task has run.
+pub fn run_time() -> Nanos {
     without_interrupts(|| {
         let since = SINCE[cpu::current().id().index()].load(Relaxed);
-        current().ran() + clock::now().saturating_sub(since)
+        current().run_time() + clock::now().saturating_sub(since)
     })
 }
 
-/// Start a task. `space`: that in which it runs, for one that will go to ring 3.
+/// Start a task. `space`: its address space, for a task that will enter ring 3.
 pub fn spawn(
     name: impl Into<String>,
     space: Option<SpaceId>,
     body: impl FnOnce() + Send + 'static,
 ) -> TaskId {
     let ended = QUEUE.lock().take_ended();
-    begin(task::prepare(ended, name.into(), space, Box::new(body)))
+    enqueue_new(task::prepare(ended, name.into(), space, Box::new(body)))
 }
 
-/// Start a task of the kernel's that runs on one CPU only.
+/// Start a kernel task that runs on one CPU only.
 pub fn spawn_on(cpu: CpuId, name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> TaskId {
     let ended = QUEUE.lock().take_ended();
     let task = task::prepare(ended, name.into(), None, Box::new(body));
-    task.bind(cpu);
-    begin(task)
+    task.pin(cpu);
+    enqueue_new(task)
 }
 
-fn begin(task: &'static Task) -> TaskId {
+fn enqueue_new(task: &'static Task) -> TaskId {
     let mut queue = QUEUE.lock();
     queue.add(task, State::Ready, cpu::current().id());
     queue.push_back(task);
-    note_ready(&mut queue, task);
+    announce_ready(&mut queue, task);
     task.id()
 }
 
-/// Where every new task begins, on its own stack, in the middle of a switch.
+/// The entry of every new task, on its own stack, in the middle of a switch.
 #[unsafe(no_mangle)]
 extern "C" fn task_main() -> ! {
     after_switch();
@@ -106,7 +107,7 @@ extern "C" fn task_main() -> ! {
     exit()
 }
 
-/// The task that calls ends.
+/// End the calling task.
 pub fn exit() -> ! {
     disable_interrupts();
     let mut queue = QUEUE.lock();
@@ -115,71 +116,74 @@ pub fn exit() -> ! {
     unreachable!("an ended task is never switched to")
 }
 
-/// The task that calls runs in another space from now on.
+/// Set the space of the calling task.
 pub fn set_space(space: Option<SpaceId>) {
     let enabled = interrupts_enabled();
     disable_interrupts();
     current().set_space(space);
-    tell_of_space();
+    report_space();
     if enabled {
         enable_interrupts();
     }
 }
 
-/// The task that calls runs in no space from now on; `switch` tells the memory manager, with interrupts off.
+/// Let the calling task run without a space; `switch` tells the memory manager, with interrupts off.
 pub fn leave_space(switch: &mut dyn FnMut()) {
     without_interrupts(|| {
         current().set_space(None);
-        TOLD[cpu::current().id().index()].store(task::NO_SPACE, Relaxed);
+        REPORTED_SPACE[cpu::current().id().index()].store(task::NO_SPACE, Relaxed);
         switch();
     });
 }
 
 // --- switching --------------------------------------------------------------------------------------------
 
-/// Go over to the next ready task, or to this CPU's idle task. Interrupts are off. Returns when the task that calls is
-/// switched to again, perhaps on another CPU.
+/// Switch to the next ready task, or to this CPU's idle task. Interrupts are off. Returns when the calling
+/// task runs again, perhaps on another CPU.
 fn switch(mut queue: IrqGuard<'_, Queue>) {
-    let me = cpu::current();
+    let this_cpu = cpu::current();
     let before = current();
-    let next = match queue.pop(me.id()) {
+    let next = match queue.pop(this_cpu.id()) {
         Some(task) => {
             READY.fetch_sub(1, Relaxed);
             queue.set_state(task, State::Running);
             task
         }
-        None => queue.idle_task(me.id()),
+        None => queue.idle_task(this_cpu.id()),
     };
-    me.resched.store(false, Relaxed);
-    queue.ran_on(next, me.id());
+    this_cpu.resched.store(false, Relaxed);
+    queue.ran_on(next, this_cpu.id());
     if core::ptr::eq(before, next) {
         return;
     }
-    me.counts.switches.fetch_add(1, Relaxed);
+    this_cpu.counts.switches.fetch_add(1, Relaxed);
     let now = clock::now();
-    before.set_ran(before.ran() + now.saturating_sub(SINCE[me.id().index()].swap(now, Relaxed)));
-    me.set_kernel_stack(next.stack());
-    CURRENT[me.id().index()].store(core::ptr::from_ref(next).cast_mut(), Release);
-    // The next task opens the lock.
+    before.set_run_time(
+        before.run_time() + now.saturating_sub(SINCE[this_cpu.id().index()].swap(now, Relaxed)),
+    );
+    this_cpu.set_kernel_stack(next.stack());
+    CURRENT[this_cpu.id().index()].store(core::ptr::from_ref(next).cast_mut(), Release);
+    // The next task releases the lock.
     core::mem::forget(queue);
-    // SAFETY: `next` has left its stack, as the lock says, and nobody else can take it up; interrupts are off.
+    // SAFETY: `next` has left its stack, as the lock is held, and no other CPU can run it; interrupts are
+    // off.
     unsafe { switch_context(before.context(), next.context().read()) };
     after_switch();
 }
 
-/// What a task does first when it was switched to.
+/// The first thing that a task does after a switch to it.
 fn after_switch() {
-    // SAFETY: the task before has taken the lock on this CPU and forgotten its guard.
+    // SAFETY: the previous task has taken the lock on this CPU and forgotten its guard.
     unsafe { QUEUE.release() };
-    tell_of_space();
+    report_space();
 }
 
-/// Tell the memory manager which space this CPU runs, if that is another than before. Interrupts are off.
-fn tell_of_space() {
+/// Tell the memory manager the space of this CPU, if it has changed. Interrupts are off.
+fn report_space() {
     let space = current().space();
-    let told = &TOLD[cpu::current().id().index()];
+    let reported = &REPORTED_SPACE[cpu::current().id().index()];
     let raw = space.map_or(task::NO_SPACE, |space| space.0);
-    if told.swap(raw, Relaxed) != raw {
+    if reported.swap(raw, Relaxed) != raw {
         machine::mm().switch(space);
     }
 }
@@ -204,7 +208,7 @@ pub fn yield_now() {
     }
 }
 
-/// Let another task run, if it is time.
+/// Let another task run, if one should.
 #[inline]
 pub fn yield_if_due() {
     if cpu::current().resched.load(Relaxed) {
@@ -212,52 +216,52 @@ pub fn yield_if_due() {
     }
 }
 
-/// What a CPU does that has nothing to do. Never returns: tasks run in between.
+/// The idle loop of a CPU. Never returns, but switches to tasks.
 pub fn idle() -> ! {
     loop {
         disable_interrupts();
         let mut queue = QUEUE.lock();
-        let me = cpu::current().id();
-        if !queue.has_work_for(me) {
-            queue.set_resting(me);
+        let this_cpu = cpu::current().id();
+        if !queue.has_work_for(this_cpu) {
+            queue.set_idle(this_cpu);
             drop(queue);
-            rest(me);
-            QUEUE.lock().clear_resting(me);
+            halt(this_cpu);
+            QUEUE.lock().clear_idle(this_cpu);
         } else {
             switch(queue);
         }
     }
 }
 
-/// Time stamps that CPUs have rested for, summed up.
-static RESTED: AtomicU64 = AtomicU64::new(0);
+/// Idle time of all CPUs, in time stamps.
+static IDLE_TIME: AtomicU64 = AtomicU64::new(0);
 
-/// Time stamps that CPUs have rested for, summed up; what the interrupt that ends a rest does, counts as rest.
-pub fn rested() -> u64 {
-    RESTED.load(Relaxed)
+/// Idle time of all CPUs, in time stamps; it includes the interrupt that ends an idle period.
+pub fn idle_time() -> u64 {
+    IDLE_TIME.load(Relaxed)
 }
 
-/// Sleep until an interrupt. The first CPU goes on ticking: it looks after deadlines for all.
-fn rest(me: CpuId) {
-    let ticks = me == CpuId(0);
+/// Halt until an interrupt. The first CPU keeps ticking: it handles deadlines for all.
+fn halt(this_cpu: CpuId) {
+    let ticks = this_cpu == CpuId(0);
     if !ticks {
         apic::stop_timer();
     }
     let start = rdtsc();
     wait_for_interrupt();
-    RESTED.fetch_add(rdtsc() - start, Relaxed);
+    IDLE_TIME.fetch_add(rdtsc() - start, Relaxed);
     if !ticks {
         apic::start_timer();
     }
 }
 
-/// A task has come to the queue: have a CPU take it.
-fn note_ready(queue: &mut Queue, task: &Task) {
+/// A task was added to the queue: ask a CPU to run it.
+fn announce_ready(queue: &mut Queue, task: &Task) {
     READY.fetch_add(1, Relaxed);
-    let target = match queue.take_resting(task) {
+    let target = match queue.take_idle(task) {
         Some(cpu) => cpu,
         // The kernel's own tasks are short, and others wait for them.
-        None if task.space().is_none() => task.home().unwrap_or_else(|| queue.last_cpu(task)),
+        None if task.space().is_none() => task.pinned_cpu().unwrap_or_else(|| queue.last_cpu(task)),
         None => return,
     };
     let target: &Cpu = cpu::all()[target.index()];
@@ -270,15 +274,15 @@ fn note_ready(queue: &mut Queue, task: &Task) {
 
 // --- sleeping ---------------------------------------------------------------------------------------------
 
-/// Wake-ups of `key` so far, and of keys that share its bucket.
+/// Number of wake-ups of `key` and of keys that share its bucket.
 pub fn mark(key: Key) -> u64 {
     MARKS[key.bucket()].load(SeqCst)
 }
 
-/// Sleep until a wake-up of `key` that came after `mark` was taken, or until `deadline`. `false` if the deadline came
-/// first.
+/// Sleep until a wake-up of `key` after `mark` was read, or until `deadline`. Returns `false` if the deadline
+/// came first.
 pub fn wait(key: Key, mark: u64, deadline: Option<Nanos>) -> bool {
-    debug_assert!(interrupts_enabled(), "a task sleeps with interrupts off");
+    debug_assert!(interrupts_enabled(), "interrupts must be on when a task sleeps");
     let bucket = key.bucket();
     WAITERS[bucket].fetch_add(1, SeqCst);
     let woken = sleep(key, bucket, mark, deadline);
@@ -290,10 +294,10 @@ fn sleep(key: Key, bucket: usize, mark: u64, deadline: Option<Nanos>) -> bool {
     disable_interrupts();
     let mut queue = QUEUE.lock();
     let stale = !key.is_time() && MARKS[bucket].load(SeqCst) != mark;
-    let over = deadline.is_some_and(|deadline| deadline <= clock::now());
-    // A daemon may have looked whether the machine stops just before it was told so.
+    let expired = deadline.is_some_and(|deadline| deadline <= clock::now());
+    // A daemon may have checked whether the machine stops just before `stop` was called.
     let woken = stale || (stopping() && key.is_background());
-    if woken || over {
+    if woken || expired {
         drop(queue);
         enable_interrupts();
         return woken;
@@ -308,13 +312,13 @@ fn sleep(key: Key, bucket: usize, mark: u64, deadline: Option<Nanos>) -> bool {
     task.was_woken()
 }
 
-/// Let time pass.
+/// Sleep until `deadline`.
 pub fn sleep_until(deadline: Nanos) {
     let key = Key::Mm(mm::machine::WaitKey::Timer);
     wait(key, mark(key), Some(deadline));
 }
 
-/// Wake all that sleep on `key`.
+/// Wake all tasks that sleep on `key`.
 pub fn wake(key: Key) {
     let bucket = key.bucket();
     MARKS[bucket].fetch_add(1, SeqCst);
@@ -334,10 +338,11 @@ fn make_ready(queue: &mut Queue, task: &'static Task, woken: bool) {
         Some(_) => queue.push_back(task),
         None => queue.push_front(task),
     }
-    note_ready(queue, task);
+    announce_ready(queue, task);
 }
 
-/// Tasks in the background are to end. All that sleep are woken to see that, but those that wait for the time only.
+/// Ask background tasks to end. This wakes all sleeping tasks to notice it, except those that only wait for a
+/// time.
 pub fn stop() {
     STOPPING.store(true, SeqCst);
     MARKS.iter().for_each(|mark| {
@@ -349,26 +354,26 @@ pub fn stop() {
     }
 }
 
-/// Is the machine going down?
+/// Whether the machine is shutting down.
 pub fn stopping() -> bool {
     STOPPING.load(Relaxed)
 }
 
-/// Who waits for what: for a report of a run that does not go on.
+/// Describe what each task waits for, for a report of a run that is stuck.
 pub fn describe(line: impl FnMut(&Task, &'static str, Option<Key>)) {
     QUEUE.lock().describe(line);
 }
 
-/// Tasks that have been started and have not ended, those of idle CPUs not counted.
+/// Number of tasks that have started and not ended, without the idle tasks.
 pub fn alive() -> usize {
     QUEUE.lock().alive()
 }
 
-/// The timer has ticked on this CPU. Interrupts are off.
+/// Handle a timer tick on this CPU. Interrupts are off.
 pub fn timer() {
-    let me = cpu::current();
-    me.counts.ticks.fetch_add(1, Relaxed);
-    me.ticked.store(true, Relaxed);
+    let this_cpu = cpu::current();
+    this_cpu.counts.ticks.fetch_add(1, Relaxed);
+    this_cpu.ticked.store(true, Relaxed);
     let now = clock::now();
     if EARLIEST.load(Relaxed) <= now {
         let mut queue = QUEUE.lock();
@@ -378,6 +383,6 @@ pub fn timer() {
         EARLIEST.store(queue.earliest(), Relaxed);
     }
     if READY.load(Relaxed) != 0 {
-        me.resched.store(true, Relaxed);
+        this_cpu.resched.store(true, Relaxed);
     }
 }

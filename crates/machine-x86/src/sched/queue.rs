@@ -1,16 +1,16 @@
-//! The queue of tasks that could run, and the lists of those that sleep. All under one lock.
+//! The queue of ready tasks, and the lists of sleeping ones. One lock protects all of them.
 //!
-//! Tasks are linked by number, so that nothing here allocates but [`Queue::add`].
+//! Tasks are linked by slot number, so only [`Queue::add`] allocates.
 
 use super::task::{BUCKETS, Key, Task};
 use crate::arch::cpu::{self, MAX_CPUS};
 use alloc::vec::Vec;
 use mm::units::{CpuId, Nanos};
 
-/// Where a task is in its life.
+/// The state of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// What a CPU runs that has nothing to do.
+    /// The idle task of a CPU.
     Idle,
     /// In the queue.
     Ready,
@@ -18,7 +18,7 @@ pub enum State {
     Running,
     /// Asleep.
     Blocked(Key),
-    /// Over; its place may be given to another.
+    /// Ended; its slot can be reused.
     Ended,
 }
 
@@ -27,26 +27,26 @@ const NONE: u32 = u32::MAX;
 struct Entry {
     task: &'static Task,
     state: State,
-    /// The next of the list that it is on.
+    /// The next task in its list.
     next: u32,
     deadline: Nanos,
     last_cpu: CpuId,
 }
 
-/// See the module.
+/// The queue; see the module.
 pub struct Queue {
     entries: Vec<Entry>,
     first: u32,
     last: u32,
     sleepers: [u32; BUCKETS],
-    /// Tasks whose places can be used again.
+    /// Ended tasks whose slots can be reused.
     ended: Vec<&'static Task>,
-    /// CPUs that sleep.
-    resting: [u64; MAX_CPUS.div_ceil(64)],
+    /// CPUs that are idle.
+    idle_cpus: [u64; MAX_CPUS.div_ceil(64)],
 }
 
 impl Queue {
-    /// No tasks.
+    /// An empty queue.
     pub const fn new() -> Queue {
         Queue {
             entries: Vec::new(),
@@ -54,19 +54,19 @@ impl Queue {
             last: NONE,
             sleepers: [NONE; BUCKETS],
             ended: Vec::new(),
-            resting: [0; MAX_CPUS.div_ceil(64)],
+            idle_cpus: [0; MAX_CPUS.div_ceil(64)],
         }
     }
 
-    /// A task is new, or begins anew.
+    /// Add a new task, or one that reuses a slot.
     pub fn add(&mut self, task: &'static Task, state: State, cpu: CpuId) {
         let entry = Entry { task, state, next: NONE, deadline: Nanos::MAX, last_cpu: cpu };
         self.ended.reserve(self.entries.len() + 1);
-        match self.entries.get_mut(task.place()) {
-            Some(place) => *place = entry,
+        match self.entries.get_mut(task.slot()) {
+            Some(slot) => *slot = entry,
             None => {
-                // Places are given out in order, but may arrive here in another.
-                while self.entries.len() < task.place() {
+                // Slots are allocated in order, but may be added here in another order.
+                while self.entries.len() < task.slot() {
                     let hole =
                         Entry { task, state: State::Ended, next: NONE, deadline: Nanos::MAX, last_cpu: cpu };
                     self.entries.push(hole);
@@ -77,27 +77,27 @@ impl Queue {
     }
 
     fn entry(&mut self, task: &Task) -> &mut Entry {
-        &mut self.entries[task.place()]
+        &mut self.entries[task.slot()]
     }
 
-    /// The task is in another state now.
+    /// Set the state of a task.
     pub fn set_state(&mut self, task: &Task, state: State) {
         self.entry(task).state = state;
     }
 
-    /// A running task is over. Its place can be used again as soon as the lock is open, which is after it has left its
-    /// stack.
+    /// End a running task. Its slot can be reused as soon as the lock is released, which is after it has left
+    /// its stack.
     pub fn end(&mut self, task: &'static Task) {
         self.set_state(task, State::Ended);
         self.ended.push(task);
     }
 
-    /// A task that is over, and will not be shown here again.
+    /// Take an ended task to reuse it.
     pub fn take_ended(&mut self) -> Option<&'static Task> {
         self.ended.pop()
     }
 
-    /// Is somebody ready that may run on `cpu`?
+    /// Whether a ready task may run on `cpu`.
     pub fn has_work_for(&self, cpu: CpuId) -> bool {
         let mut at = self.first;
         while let Some(entry) = self.entries.get(at as usize) {
@@ -109,7 +109,7 @@ impl Queue {
         false
     }
 
-    /// The first ready task that may run on `cpu` leaves the queue.
+    /// Remove the first ready task that may run on `cpu` from the queue.
     pub fn pop(&mut self, cpu: CpuId) -> Option<&'static Task> {
         let (mut before, mut at) = (NONE, self.first);
         while let Some(entry) = self.entries.get_mut(at as usize) {
@@ -130,9 +130,9 @@ impl Queue {
         None
     }
 
-    /// A task comes to the queue's end.
+    /// Add a task at the queue's end.
     pub fn push_back(&mut self, task: &Task) {
-        let number = task.place() as u32;
+        let number = task.slot() as u32;
         self.entry(task).next = NONE;
         match self.last {
             NONE => self.first = number,
@@ -141,81 +141,81 @@ impl Queue {
         self.last = number;
     }
 
-    /// A task comes to the queue's head.
+    /// Add a task at the queue's head.
     pub fn push_front(&mut self, task: &Task) {
         let first = self.first;
         self.entry(task).next = first;
-        self.first = task.place() as u32;
+        self.first = task.slot() as u32;
         if self.last == NONE {
             self.last = self.first;
         }
     }
 
-    /// The task that a CPU runs when there is nothing to do.
+    /// The idle task of a CPU.
     pub fn idle_task(&self, cpu: CpuId) -> &'static Task {
         self.entries
             .iter()
             .find(|entry| entry.state == State::Idle && entry.last_cpu == cpu)
-            .expect("adopted")
+            .expect("every CPU must have an idle task")
             .task
     }
 
-    /// Is it one of those?
+    /// Whether it is an idle task.
     pub fn is_idle_task(&self, task: &Task) -> bool {
-        self.entries[task.place()].state == State::Idle
+        self.entries[task.slot()].state == State::Idle
     }
 
     // --- CPUs ---
 
-    /// A CPU runs a task.
+    /// Record the CPU that runs a task.
     pub fn ran_on(&mut self, task: &Task, cpu: CpuId) {
         self.entry(task).last_cpu = cpu;
     }
 
     /// The CPU that a task ran on last.
     pub fn last_cpu(&self, task: &Task) -> CpuId {
-        self.entries[task.place()].last_cpu
+        self.entries[task.slot()].last_cpu
     }
 
-    /// A CPU goes to sleep.
-    pub fn set_resting(&mut self, cpu: CpuId) {
-        self.resting[cpu.index() / 64] |= 1 << (cpu.0 % 64);
+    /// Mark a CPU as idle.
+    pub fn set_idle(&mut self, cpu: CpuId) {
+        self.idle_cpus[cpu.index() / 64] |= 1 << (cpu.0 % 64);
     }
 
-    /// A CPU is up again.
-    pub fn clear_resting(&mut self, cpu: CpuId) {
-        self.resting[cpu.index() / 64] &= !(1 << (cpu.0 % 64));
+    /// Mark a CPU as not idle.
+    pub fn clear_idle(&mut self, cpu: CpuId) {
+        self.idle_cpus[cpu.index() / 64] &= !(1 << (cpu.0 % 64));
     }
 
-    fn is_resting(&self, cpu: CpuId) -> bool {
-        self.resting[cpu.index() / 64] & 1 << (cpu.0 % 64) != 0
+    fn is_idle(&self, cpu: CpuId) -> bool {
+        self.idle_cpus[cpu.index() / 64] & 1 << (cpu.0 % 64) != 0
     }
 
-    /// A sleeping CPU for a task, as near as can be to where it ran last; it counts as up from now on.
-    pub fn take_resting(&mut self, task: &Task) -> Option<CpuId> {
-        if self.resting == [0; MAX_CPUS.div_ceil(64)] {
+    /// Take an idle CPU for a task, as near as possible to where it ran last; it is no longer marked as idle.
+    pub fn take_idle(&mut self, task: &Task) -> Option<CpuId> {
+        if self.idle_cpus == [0; MAX_CPUS.div_ceil(64)] {
             return None;
         }
         let last = self.last_cpu(task);
-        let home = cpu::all()[last.index()].node();
-        let resting = cpu::all().iter().filter(|cpu| self.is_resting(cpu.id()) && task.may_run_on(cpu.id()));
-        let nearest = resting.min_by_key(|cpu| (cpu.id() != last, cpu.node() != home, cpu.id()))?.id();
-        self.clear_resting(nearest);
+        let node = cpu::all()[last.index()].node();
+        let idle = cpu::all().iter().filter(|cpu| self.is_idle(cpu.id()) && task.may_run_on(cpu.id()));
+        let nearest = idle.min_by_key(|cpu| (cpu.id() != last, cpu.node() != node, cpu.id()))?.id();
+        self.clear_idle(nearest);
         Some(nearest)
     }
 
     // --- sleepers ---
 
-    /// A task goes to sleep.
+    /// Put a task to sleep.
     pub fn block(&mut self, task: &Task, key: Key, deadline: Option<Nanos>) {
-        let head = core::mem::replace(&mut self.sleepers[key.bucket()], task.place() as u32);
+        let head = core::mem::replace(&mut self.sleepers[key.bucket()], task.slot() as u32);
         let entry = self.entry(task);
         entry.state = State::Blocked(key);
         entry.deadline = deadline.unwrap_or(Nanos::MAX);
         entry.next = head;
     }
 
-    /// Take the first sleeper out of a bucket that `wanted` names.
+    /// Remove the first sleeping task of a bucket for which `wanted` is true.
     fn take_from(&mut self, bucket: usize, wanted: impl Fn(&Entry) -> bool) -> Option<&'static Task> {
         let (mut before, mut at) = (NONE, self.sleepers[bucket]);
         while at != NONE {
@@ -235,18 +235,18 @@ impl Queue {
         None
     }
 
-    /// Take a task out that sleeps on `key`.
+    /// Remove a task that sleeps on `key`.
     pub fn take_sleeper(&mut self, key: Key) -> Option<&'static Task> {
         self.take_from(key.bucket(), |entry| entry.state == State::Blocked(key))
     }
 
-    /// Take a task out that waits for more than the time.
+    /// Remove a task that waits for more than a time.
     pub fn take_waiter(&mut self) -> Option<&'static Task> {
         let waits = |entry: &Entry| matches!(entry.state, State::Blocked(key) if !key.is_time());
         (0..BUCKETS).find_map(|bucket| self.take_from(bucket, waits))
     }
 
-    /// Take a task out whose deadline has come.
+    /// Remove a task whose deadline has passed.
     pub fn take_overdue(&mut self, now: Nanos) -> Option<&'static Task> {
         let key = self.entries.iter().find_map(|entry| match entry.state {
             State::Blocked(key) if entry.deadline <= now => Some(key),
@@ -262,7 +262,7 @@ impl Queue {
 
     // --- looking ---
 
-    /// Show all living tasks with their state, and what they sleep on.
+    /// Describe all tasks that have not ended: state, and what they sleep on.
     pub fn describe(&self, mut line: impl FnMut(&Task, &'static str, Option<Key>)) {
         for entry in &self.entries {
             match entry.state {
@@ -274,7 +274,7 @@ impl Queue {
         }
     }
 
-    /// Tasks that live.
+    /// Number of tasks that have not ended.
     pub fn alive(&self) -> usize {
         self.entries.iter().filter(|entry| !matches!(entry.state, State::Idle | State::Ended)).count()
     }

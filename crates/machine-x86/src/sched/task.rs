@@ -1,7 +1,7 @@
-//! A task: a stack, what it runs, and in which space.
+//! A task: a stack, its code, and its space.
 //!
-//! Tasks and their stacks are never given back to the heap: the places of ended ones are used again. So a reference to
-//! a task is good for ever, and says by its [`TaskId`] whether it is still the same one.
+//! Tasks and their stacks are never freed: the slots of ended tasks are reused. So a reference to a task is
+//! valid forever, and its [`TaskId`] shows whether it is still the same task.
 
 use crate::arch::lock::IrqLock;
 use crate::arch::paging::{self, Access, STACKS};
@@ -15,34 +15,34 @@ use machine_x86::memory_map::Span;
 use mm::machine::WaitKey;
 use mm::units::{CpuId, Nanos, SpaceId};
 
-/// A task's number; never used again.
+/// A task's id; never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TaskId(pub u32);
 
-/// "No space", as a number.
+/// "No space" as a number.
 pub(super) const NO_SPACE: u32 = u32::MAX;
 
-/// "Any CPU", as a number.
+/// "Any CPU" as a number.
 const ANY_CPU: u32 = u32::MAX;
 
 /// Bytes of a kernel stack.
 const STACK_BYTES: u64 = 64 << 10;
-/// Lists of sleepers.
+/// Lists of sleeping tasks.
 pub(super) const BUCKETS: usize = 256;
 
 /// What a task can sleep on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
-    /// Something of the memory manager's.
+    /// A key of the memory manager.
     Mm(WaitKey),
-    /// Something else of the kernel's, by kind and number: the end of a task, a barrier, a disk.
+    /// Another key of the kernel, by kind and number: the end of a task, a barrier, a disk.
     Other(u32, u64),
 }
 
 impl Key {
     /// The list that it belongs to.
     pub(super) fn bucket(self) -> usize {
-        let mut hash = Mix(0);
+        let mut hash = MixHasher(0);
         match self {
             Key::Mm(key) => core::hash::Hash::hash(&key, &mut hash),
             Key::Other(kind, number) => {
@@ -53,7 +53,7 @@ impl Key {
         hash.finish() as usize % BUCKETS
     }
 
-    /// Is it what tasks in the background wait for that have nothing to do?
+    /// Whether background tasks without work wait on it.
     pub(super) fn is_background(self) -> bool {
         matches!(
             self,
@@ -67,16 +67,16 @@ impl Key {
         )
     }
 
-    /// Is only the time waited for?
+    /// Whether the wait is only for a time.
     pub(super) fn is_time(self) -> bool {
         self == Key::Mm(WaitKey::Timer)
     }
 }
 
 /// A hash of a few small numbers, each mixed in by one multiplication with 2^64 divided by the golden ratio.
-struct Mix(u64);
+struct MixHasher(u64);
 
-impl Hasher for Mix {
+impl Hasher for MixHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -101,71 +101,71 @@ impl Hasher for Mix {
 
 type Body = Box<dyn FnOnce() + Send>;
 
-/// See the module.
+/// A task; see the module.
 pub struct Task {
-    place: usize,
-    /// Top of its stack; 0 for idle tasks, which have that of their CPU.
+    slot: usize,
+    /// Top of its stack; 0 for idle tasks, which use their CPU's first stack.
     stack: u64,
-    /// Where the stack stood when the task was left.
+    /// The stack pointer when the task was switched out.
     context: UnsafeCell<u64>,
     id: AtomicU32,
     name: IrqLock<String>,
     body: IrqLock<Option<Body>>,
     space: AtomicU32,
-    /// The only CPU that it runs on; [`ANY_CPU`] if there are others.
-    home: AtomicU32,
+    /// The only CPU that it runs on, or [`ANY_CPU`].
+    pinned_cpu: AtomicU32,
     woken: AtomicBool,
     data: AtomicU64,
-    ran: AtomicU64,
+    run_time: AtomicU64,
 }
 
-// SAFETY: `context` is touched only by who holds the queue's lock; the rest is atomic or locked.
+// SAFETY: `context` is accessed only with the queue's lock held; the rest is atomic or locked.
 unsafe impl Sync for Task {}
 
 static LAST_ID: AtomicU32 = AtomicU32::new(0);
-static PLACES: AtomicUsize = AtomicUsize::new(0);
+static SLOTS: AtomicUsize = AtomicUsize::new(0);
 
 impl Task {
-    fn new(place: usize, stack: u64) -> &'static Task {
+    fn new(slot: usize, stack: u64) -> &'static Task {
         Box::leak(Box::new(Task {
-            place,
+            slot,
             stack,
             context: UnsafeCell::new(0),
             id: AtomicU32::new(LAST_ID.fetch_add(1, Relaxed)),
             name: IrqLock::new(String::new()),
             body: IrqLock::new(None),
             space: AtomicU32::new(NO_SPACE),
-            home: AtomicU32::new(ANY_CPU),
+            pinned_cpu: AtomicU32::new(ANY_CPU),
             woken: AtomicBool::new(false),
             data: AtomicU64::new(0),
-            ran: AtomicU64::new(0),
+            run_time: AtomicU64::new(0),
         }))
     }
 
-    /// What a CPU runs already.
+    /// The idle task of a CPU.
     pub(super) fn idle(cpu: CpuId) -> &'static Task {
-        let task = Task::new(PLACES.fetch_add(1, Relaxed), 0);
+        let task = Task::new(SLOTS.fetch_add(1, Relaxed), 0);
         *task.name.lock() = alloc::format!("idle {}", cpu.0);
         task
     }
 
-    /// Its number.
+    /// Its id.
     pub fn id(&self) -> TaskId {
         TaskId(self.id.load(Relaxed))
     }
 
-    /// What it is called in reports.
+    /// Its name in reports.
     pub fn name(&self) -> String {
         self.name.lock().clone()
     }
 
-    /// The space that it runs in.
+    /// Its space.
     pub fn space(&self) -> Option<SpaceId> {
         let raw = self.space.load(Relaxed);
         (raw != NO_SPACE).then_some(SpaceId(raw))
     }
 
-    /// A word for whoever started it; 0 at first.
+    /// A word for the code that started it; initially 0.
     pub fn data(&self) -> u64 {
         self.data.load(Relaxed)
     }
@@ -175,37 +175,37 @@ impl Task {
         self.data.store(data, Relaxed);
     }
 
-    /// Nanoseconds that it had run when its CPU last left it.
-    pub(super) fn ran(&self) -> Nanos {
-        self.ran.load(Relaxed)
+    /// Nanoseconds that it had run when it was last switched out.
+    pub(super) fn run_time(&self) -> Nanos {
+        self.run_time.load(Relaxed)
     }
 
-    pub(super) fn set_ran(&self, ran: Nanos) {
-        self.ran.store(ran, Relaxed);
+    pub(super) fn set_run_time(&self, run_time: Nanos) {
+        self.run_time.store(run_time, Relaxed);
     }
 
     pub(super) fn set_space(&self, space: Option<SpaceId>) {
         self.space.store(space.map_or(NO_SPACE, |space| space.0), Relaxed);
     }
 
-    /// The only CPU that it runs on, if there is but one.
-    pub(super) fn home(&self) -> Option<CpuId> {
-        let home = self.home.load(Relaxed);
-        (home != ANY_CPU).then_some(CpuId(home as u16))
+    /// The only CPU that it runs on, if it is pinned.
+    pub(super) fn pinned_cpu(&self) -> Option<CpuId> {
+        let pinned_cpu = self.pinned_cpu.load(Relaxed);
+        (pinned_cpu != ANY_CPU).then_some(CpuId(pinned_cpu as u16))
     }
 
-    /// May it run on that CPU?
+    /// Whether it may run on a CPU.
     pub(super) fn may_run_on(&self, cpu: CpuId) -> bool {
-        self.home().is_none_or(|home| home == cpu)
+        self.pinned_cpu().is_none_or(|pinned_cpu| pinned_cpu == cpu)
     }
 
-    /// It runs on that CPU only. Before it comes into the queue.
-    pub(super) fn bind(&self, cpu: CpuId) {
-        self.home.store(cpu.0 as u32, Relaxed);
+    /// Pin it to a CPU. Called before it enters the queue.
+    pub(super) fn pin(&self, cpu: CpuId) {
+        self.pinned_cpu.store(cpu.0 as u32, Relaxed);
     }
 
-    pub(super) fn place(&self) -> usize {
-        self.place
+    pub(super) fn slot(&self) -> usize {
+        self.slot
     }
 
     pub(super) fn stack(&self) -> u64 {
@@ -224,14 +224,14 @@ impl Task {
         self.woken.store(woken, Relaxed);
     }
 
-    /// Do what the task is for.
+    /// Run the task's code.
     pub(super) fn run(&self) {
-        let body = self.body.lock().take().expect("a task begins once");
+        let body = self.body.lock().take().expect("a task must run once");
         body();
     }
 }
 
-/// Make a task ready to begin: `ended`, which has left its stack, or a new one.
+/// Prepare a task to start: `ended`, which has left its stack, or a new one.
 pub(super) fn prepare(
     ended: Option<&'static Task>,
     name: String,
@@ -241,20 +241,20 @@ pub(super) fn prepare(
     unsafe extern "C" {
         fn task_begin();
     }
-    /// Bytes that `switch_context` takes off the stack before it returns.
+    /// Bytes that `switch_context` pops from the stack before it returns.
     const SAVED: u64 = 6 * 8;
     let task = ended.unwrap_or_else(|| {
-        let place = PLACES.fetch_add(1, Relaxed);
-        Task::new(place, new_stack(place))
+        let slot = SLOTS.fetch_add(1, Relaxed);
+        Task::new(slot, new_stack(slot))
     });
     task.id.store(LAST_ID.fetch_add(1, Relaxed), Relaxed);
     task.set_space(space);
     task.set_data(0);
-    task.set_ran(0);
-    task.home.store(ANY_CPU, Relaxed);
+    task.set_run_time(0);
+    task.pinned_cpu.store(ANY_CPU, Relaxed);
     *task.name.lock() = name;
     *task.body.lock() = Some(body);
-    // SAFETY: nobody runs on the stack, and nobody can switch to the task before it comes into the queue.
+    // SAFETY: no code uses the stack, and no CPU can switch to the task before it enters the queue.
     unsafe {
         (task.stack as *mut u64).sub(1).write(task_begin as *const () as u64);
         *task.context.get() = task.stack - 8 - SAVED;
@@ -263,18 +263,18 @@ pub(super) fn prepare(
 }
 
 /// A stack with a hole below it.
-fn new_stack(place: usize) -> u64 {
+fn new_stack(slot: usize) -> u64 {
     static MAPPING: IrqLock<()> = IrqLock::new(());
-    let layout = Layout::from_size_align(STACK_BYTES as usize, 4096).expect("a stack's size");
+    let layout = Layout::from_size_align(STACK_BYTES as usize, 4096).expect("a stack is a valid layout");
     // SAFETY: the layout is not empty.
     let memory = unsafe { alloc(layout) };
     if memory.is_null() {
         handle_alloc_error(layout);
     }
     let from = paging::physical(memory);
-    let bottom = STACKS + (2 * place as u64 + 1) * STACK_BYTES;
-    let one_at_a_time = MAPPING.lock();
-    paging::map_more(bottom, Span::new(from, from + STACK_BYTES), Access::Kernel);
-    drop(one_at_a_time);
+    let bottom = STACKS + (2 * slot as u64 + 1) * STACK_BYTES;
+    let guard = MAPPING.lock();
+    paging::map_pages(bottom, Span::new(from, from + STACK_BYTES), Access::Kernel);
+    drop(guard);
     bottom + STACK_BYTES
 }

@@ -1,7 +1,7 @@
-//! The kernel's test of its own foundations, and a crash on request.
+//! The kernel's selftest, and deliberate crashes.
 //!
-//! Everything that programs rely on is tried once on the machine as it is: each test logs one line, and the first that
-//! fails ends the run.
+//! Everything that programs rely on is tried once on the machine: each test logs one line, and the first
+//! failure ends the run.
 
 mod pressure;
 mod program;
@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use machine_x86::cmdline::Crash;
 use mm::Machine;
 
-/// A condition of a test: if it does not hold, the run has failed.
+/// A condition of a test: if it is false, the run fails.
 macro_rules! check {
     ($condition:expr, $($text:tt)*) => {
         if !$condition {
@@ -27,8 +27,8 @@ macro_rules! check {
 }
 use check;
 
-/// Test everything, report, and end the run. `swap`: pages of swap space; 0: programs do not use more memory than there
-/// is.
+/// Run all tests, report, and end the run. `swap`: pages of swap space; with 0, programs do not use more
+/// memory than there is.
 pub fn run(swap: u32) -> ! {
     let start = clock::now();
     traps::run();
@@ -41,27 +41,27 @@ pub fn run(swap: u32) -> ! {
         threads += others;
     }
     let mm = machine::mm();
-    boot::come_to_rest();
+    boot::wait_until_quiet();
     if let Err(fault) = mm.validate() {
         report::failed(format_args!("selftest: validate: {fault}"));
     }
-    log!("selftest: all well on {} cpus", mm.machine().cpus());
+    log!("selftest: passed on {} cpus", mm.machine().cpus());
     report::counters();
     report::metrics();
     report::done(clock::now() - start, accesses, threads, threads);
     report::end_ok()
 }
 
-/// Fail in some way: the run must end with a report of that.
+/// Crash in this way; the run must end with a report.
 pub fn crash(how: Crash) -> ! {
     match how {
         Crash::Load => {
-            // SAFETY: not sound, and meant so: no program's half is mapped, so the load faults, and the handler ends
-            // the run.
+            // SAFETY: deliberately unsound: no program's half is mapped, so the load faults, and the handler
+            // ends the run.
             let value = unsafe { (0x1000_0000 as *const u64).read_volatile() };
             log!("a load of unmapped memory gave {value:#x}");
         }
-        Crash::Stack => log!("a bottomless function gave {}", bottomless(1)),
+        Crash::Stack => log!("an endless recursion returned {}", recurse_forever(1)),
         Crash::Memory => {
             let mut all: Vec<Vec<u8>> = Vec::new();
             while all.len() < usize::MAX >> 20 {
@@ -75,7 +75,7 @@ pub fn crash(how: Crash) -> ! {
 
 /// Needs more stack than there is.
 #[inline(never)]
-fn bottomless(depth: u64) -> u64 {
+fn recurse_forever(depth: u64) -> u64 {
     let room = core::hint::black_box([depth; 256]);
-    if depth == u64::MAX { 0 } else { room[255] + bottomless(depth + 1) }
+    if depth == u64::MAX { 0 } else { room[255] + recurse_forever(depth + 1) }
 }

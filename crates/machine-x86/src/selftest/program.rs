@@ -1,4 +1,4 @@
-//! Programs in ring 3, on memory of the memory manager's, while the kernel changes their mappings.
+//! Programs in ring 3, in memory of the memory manager, while the kernel changes their mappings.
 
 use super::check;
 use super::tasks::{log_tasks, until};
@@ -22,11 +22,11 @@ const SLEEP: u64 = 3;
 /// Pages of each thread.
 const PAGES: u64 = 64;
 const ROUNDS: u64 = 60;
-/// Pages that are thrown away again and again while threads read them.
+/// Pages that are dropped again and again while threads read them.
 const SHARED: u64 = 32;
 const PAGE: u64 = 4096;
 /// Programs that take longer have failed.
-const PATIENCE: u64 = 120_000_000_000;
+const TIMEOUT: u64 = 120_000_000_000;
 
 static ENDED: AtomicU64 = AtomicU64::new(0);
 static ACCESSES: AtomicU64 = AtomicU64::new(0);
@@ -35,7 +35,7 @@ struct Kernel;
 
 impl Hooks for Kernel {
     fn user_fault(&self, address: u64, access: AccessKind, frame: &mut Frame) {
-        let space = sched::current().space().expect("ring 3 has a space");
+        let space = sched::current().space().expect("a task in ring 3 must have a space");
         let outcome = match address < 1 << 47 {
             true => machine::mm().fault(space, Vpn::of(address), access),
             false => Err(FaultError::Segv),
@@ -59,7 +59,7 @@ impl Hooks for Kernel {
             EXIT => {
                 arena::release_stack(sched::current().data());
                 ACCESSES.fetch_add(args[0], SeqCst);
-                // Before anybody is told: the space may be taken apart then.
+                // First: after this task is counted as ended, the space may be removed.
                 sched::set_space(None);
                 ENDED.fetch_add(1, SeqCst);
                 sched::exit()
@@ -70,11 +70,11 @@ impl Hooks for Kernel {
 }
 
 fn call(number: u64, args: [u64; 6]) -> [u64; 2] {
-    // SAFETY: the calls above take numbers only.
+    // SAFETY: the calls above take only numbers.
     unsafe { user::system_call(number, args) }
 }
 
-/// What each thread does in ring 3: `base` are its own pages, `shared` those of all.
+/// The code of each thread in ring 3: `base` is its own memory, `shared` that of all threads.
 extern "C" fn thread(base: u64, shared: u64, number: u64, forbidden: u64) -> ! {
     let mut accesses = 0;
     let word = |page: u64| (base + page * PAGE + 8 * (page % 512)) as *mut u64;
@@ -88,16 +88,16 @@ extern "C" fn thread(base: u64, shared: u64, number: u64, forbidden: u64) -> ! {
             let stamp = number << 32 | round << 16 | page;
             // SAFETY: as above.
             let found = unsafe { word(page).read_volatile() };
-            assert!(found == stamp, "thread {number}: page {page} has {found:#x} and not {stamp:#x}");
+            assert!(found == stamp, "thread {number}: page {page} has {found:#x} instead of {stamp:#x}");
         }
         for page in 0..SHARED {
-            // SAFETY: mapped for reading; nobody ever writes there.
+            // SAFETY: mapped for reading, and never written.
             let found = unsafe { ((shared + page * PAGE) as *const u64).read_volatile() };
             assert!(found == 0, "thread {number}: shared page {page} has {found:#x}");
         }
         accesses += 2 * PAGES + SHARED;
         let [sum, last] = call(ADD, [1, 2, 3, 4, round, number]);
-        assert!(sum == 10 + round + number && last == number, "a call gave {sum} and {last}");
+        assert!(sum == 10 + round + number && last == number, "a call returned {sum} and {last}");
         let words: Vec<u64> = (0..round * 8).collect();
         let text = format!("{:.3} {}", words.iter().sum::<u64>() as f64 / 8.0, words.len());
         assert!(text.ends_with(&format!(" {}", words.len())), "{text}");
@@ -110,14 +110,15 @@ extern "C" fn thread(base: u64, shared: u64, number: u64, forbidden: u64) -> ! {
     end(accesses)
 }
 
-/// The thread that calls ends, having made so many accesses.
+/// End the calling thread, which made this many accesses.
 pub(super) fn end(accesses: u64) -> ! {
     call(EXIT, [accesses, 0, 0, 0, 0, 0]);
     unreachable!("the thread has ended")
 }
 
-/// Threads to run in ring 3. Each is called with the first byte of its own memory, that of the memory that its space's
-/// threads share (or the number of its own pages, if they share none), its number, and an address that it may not read.
+/// Threads to run in ring 3. Their arguments are the address of a thread's own memory, that of the memory
+/// that the space's threads share (or the number of the thread's own pages, if they share none), the thread's
+/// number, and an address that it may not read.
 pub(super) struct Program {
     pub(super) entry: user::Entry,
     /// Address spaces.
@@ -130,7 +131,7 @@ pub(super) struct Program {
     pub(super) shared: u64,
 }
 
-/// Let threads work while the kernel changes mappings of theirs. Returns accesses and threads.
+/// Run threads while the kernel changes their mappings. Returns the numbers of accesses and threads.
 pub fn run() -> (u64, u64) {
     hooks::set(&Kernel);
     let mm = machine::mm();
@@ -148,8 +149,8 @@ pub fn run() -> (u64, u64) {
     (accesses, threads)
 }
 
-/// Run all threads of a program; every millisecond `change` is called with each space and its shared memory. Returns
-/// the number of accesses.
+/// Run all threads of a program; call `change` every millisecond with each space and its shared memory.
+/// Returns the number of accesses.
 pub(super) fn run_all(program: &Program, mut change: impl FnMut(SpaceId, Vpn)) -> u64 {
     let mm = machine::mm();
     let (ended, accesses) = (ENDED.load(SeqCst), ACCESSES.load(SeqCst));
@@ -164,7 +165,7 @@ pub(super) fn run_all(program: &Program, mut change: impl FnMut(SpaceId, Vpn)) -
             start(program.entry, space, number, [base, second, number, (&raw const ENDED) as u64]);
         }
     }
-    let end = clock::now() + PATIENCE;
+    let end = clock::now() + TIMEOUT;
     while ENDED.load(SeqCst) < ended + program.spaces * program.threads {
         if clock::now() >= end {
             log_tasks();
@@ -173,7 +174,7 @@ pub(super) fn run_all(program: &Program, mut change: impl FnMut(SpaceId, Vpn)) -
         spaces.iter().for_each(|&(space, shared)| change(space, shared));
         sched::sleep_until(clock::now() + 1_000_000);
     }
-    until("threads stay", || sched::alive() <= others);
+    until("ended threads are not removed", || sched::alive() <= others);
     spaces.iter().for_each(|&(space, _)| mm.exit_space(space));
     ACCESSES.load(SeqCst) - accesses
 }
@@ -185,7 +186,7 @@ fn map(space: SpaceId, pages: u64) -> Vpn {
     machine::mm().mmap(space, &request).unwrap_or_else(|error| fail("mmap", error))
 }
 
-/// A program executes an instruction that only the kernel may.
+/// Run a program that executes a privileged instruction.
 pub fn crash() {
     extern "C" fn halt(_: u64, _: u64, _: u64, _: u64) -> ! {
         // SAFETY: it faults, and the handler ends the run.
@@ -200,7 +201,7 @@ pub fn crash() {
 
 fn start(entry: user::Entry, space: SpaceId, number: u64, args: [u64; 4]) {
     sched::spawn(format!("thread {number}"), Some(space), move || {
-        let stack = arena::take_stack().unwrap_or_else(|| fail("take_stack", "none is left"));
+        let stack = arena::take_stack().unwrap_or_else(|| fail("take_stack", "no free stack"));
         sched::current().set_data(stack);
         user::enter(entry, stack, args)
     });

@@ -12,12 +12,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use mm::machine::Io;
 use mm::units::PAGE_SIZE;
 
-/// What its task waits for: requests.
+/// The key on which its task waits for requests.
 const REQUESTS: Key = Key::Other(101, 0);
 
 static QUEUE: IrqLock<VecDeque<Io>> = IrqLock::new(VecDeque::new());
 
-/// Make one of so many pages; it serves all device numbers alike.
+/// Start a disk of `pages` pages, which serves all device numbers.
 pub fn start(pages: u32) {
     let mut blocks = vec![0; pages as usize * PAGE_SIZE as usize];
     devices::set_driver(Driver { submit, interrupt: || {} });
@@ -26,7 +26,7 @@ pub fn start(pages: u32) {
             let mark = sched::mark(REQUESTS);
             let request = QUEUE.lock().pop_front();
             match request {
-                Some(io) => serve(&mut blocks, &io),
+                Some(io) => transfer(&mut blocks, &io),
                 None => {
                     sched::wait(REQUESTS, mark, None);
                 }
@@ -40,7 +40,7 @@ fn submit(io: Io) {
     sched::wake(REQUESTS);
 }
 
-fn serve(blocks: &mut [u8], io: &Io) {
+fn transfer(blocks: &mut [u8], io: &Io) {
     let at = (io.block * PAGE_SIZE) as usize;
     let bytes = &mut blocks[at..at + io.pages as usize * PAGE_SIZE as usize];
     let frame = paging::direct(io.frame.0 as u64 * PAGE_SIZE);
@@ -50,8 +50,8 @@ fn serve(blocks: &mut [u8], io: &Io) {
     };
     requests.fetch_add(1, Relaxed);
     pages.fetch_add(io.pages as u64, Relaxed);
-    // SAFETY: until `io_done` the frames are the device's: to fill, or to read while programs may go on reading and
-    // writing them, as with any device. They lie apart from the heap, which holds the blocks.
+    // SAFETY: until `io_done` the frames belong to the device, which writes them, or reads them while
+    // programs may read and write them, like any device. They do not overlap the heap, which has the blocks.
     unsafe {
         match io.write {
             true => bytes.as_mut_ptr().copy_from_nonoverlapping(frame, bytes.len()),

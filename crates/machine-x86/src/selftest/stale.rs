@@ -1,5 +1,5 @@
-//! A CPU goes on using a translation until it is asked to drop it, and then no longer: without the first, no run on
-//! this machine could notice a missing flush; without the second, none could be right.
+//! A CPU uses a translation until it is asked to drop it, and not after that. Without the first property no
+//! run on this machine could notice a missing flush, and without the second none could be correct.
 
 use super::check;
 use crate::arch::instructions::invlpg;
@@ -8,19 +8,19 @@ use crate::{devices, log, shootdown};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use mm::machine::CpuSet;
 
-/// A page that nothing else uses.
+/// A page without another use.
 const PAGE: u64 = paging::STACKS + (1 << 38);
 
 pub fn run() {
     let frame = |content: u64| {
-        let address = devices::dma_allocate(1).expect("a page for the test");
+        let address = devices::dma_allocate(1).expect("a page must be free");
         // SAFETY: the page was just allocated.
         unsafe { (paging::direct(address) as *mut u64).write(content) };
         address
     };
     let (first, second) = (frame(111), frame(222));
-    let me = cpu::current().id();
-    let other = cpu::all().iter().map(|cpu| cpu.id()).find(|&cpu| cpu != me);
+    let this = cpu::current().id();
+    let other = cpu::all().iter().map(|cpu| cpu.id()).find(|&cpu| cpu != this);
     paging::replace(PAGE, first);
     let on_other = |work: &(dyn Fn() + Sync)| match other {
         Some(other) => {
@@ -40,12 +40,12 @@ pub fn run() {
     paging::replace(PAGE, second);
     let stale = read();
     on_other(&|| invlpg(PAGE));
-    let fresh = read();
+    let current = read();
     check!(
-        before == 111 && fresh == 222,
-        "a page read {before}, then {fresh} after it was changed and flushed"
+        before == 111 && current == 222,
+        "a page read {before}, then {current} after it was remapped and flushed"
     );
-    log!("selftest: a changed page read {stale} before its flush and {fresh} after it");
+    log!("selftest: a remapped page read {stale} before its flush and {current} after it");
     devices::dma_release(first, 1);
     devices::dma_release(second, 1);
 }

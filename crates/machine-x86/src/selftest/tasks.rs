@@ -11,8 +11,8 @@ use mm::machine::{Machine, Ticket, WaitKey};
 
 const MS: u64 = 1_000_000;
 /// A test that takes longer has failed.
-const PATIENCE: u64 = 20_000 * MS;
-const BALLS: u64 = 500;
+const TIMEOUT: u64 = 20_000 * MS;
+const WAKES: u64 = 500;
 
 pub fn run() {
     time();
@@ -26,12 +26,12 @@ fn time() {
     sched::sleep_until(start + 20 * MS);
     let slept = clock::now() - start;
     check!(slept >= 20 * MS, "a sleep of 20 ms took {slept} ns");
-    let came: u64 = cpu::all().iter().map(|cpu| cpu.counts.ticks.load(Relaxed)).sum::<u64>();
-    check!(came > ticks, "the timer stands still");
+    let total: u64 = cpu::all().iter().map(|cpu| cpu.counts.ticks.load(Relaxed)).sum::<u64>();
+    check!(total > ticks, "the timer does not tick");
     log!("selftest: a sleep of 20 ms took {} us", slept / 1000);
 }
 
-/// A wake-up between ticket and wait is not lost; one before the ticket does not count.
+/// A wake-up between ticket and wait is not lost; one before the ticket has no effect.
 fn tickets() {
     let machine = machine::mm().machine();
     let key = WaitKey::Reclaim(mm::units::NodeId(63));
@@ -42,32 +42,32 @@ fn tickets() {
     let ticket = machine.ticket(key);
     machine.wake(key);
     check!(machine.wait(ticket, soon()), "a wake-up after the ticket was lost");
-    check!(!machine.wait(machine.ticket(WaitKey::Timer), soon()), "a sleep was ended by nobody");
+    check!(!machine.wait(machine.ticket(WaitKey::Timer), soon()), "a sleep ended without a wake-up");
     log!("selftest: tickets keep wake-ups");
 }
 
 /// Two tasks wake each other.
 fn ping_pong() {
-    let ball = Arc::new(AtomicU64::new(0));
-    let player = |me: u64, ball: Arc<AtomicU64>| {
+    let count = Arc::new(AtomicU64::new(0));
+    let player = |this: u64, count: Arc<AtomicU64>| {
         move || {
             let keys = [Key::Other(100, 0), Key::Other(100, 1)];
-            while ball.load(SeqCst) < BALLS {
-                let mark = sched::mark(keys[me as usize]);
-                if ball.load(SeqCst) % 2 == me {
-                    ball.fetch_add(1, SeqCst);
-                    sched::wake(keys[1 - me as usize]);
+            while count.load(SeqCst) < WAKES {
+                let mark = sched::mark(keys[this as usize]);
+                if count.load(SeqCst) % 2 == this {
+                    count.fetch_add(1, SeqCst);
+                    sched::wake(keys[1 - this as usize]);
                 } else {
-                    sched::wait(keys[me as usize], mark, Some(clock::now() + PATIENCE));
+                    sched::wait(keys[this as usize], mark, Some(clock::now() + TIMEOUT));
                 }
             }
-            sched::wake(keys[1 - me as usize]);
+            sched::wake(keys[1 - this as usize]);
         }
     };
-    sched::spawn("ping", None, player(0, ball.clone()));
-    sched::spawn("pong", None, player(1, ball.clone()));
-    until("a ball stopped", || ball.load(SeqCst) >= BALLS);
-    log!("selftest: {BALLS} wake-ups of two tasks by each other");
+    sched::spawn("ping", None, player(0, count.clone()));
+    sched::spawn("pong", None, player(1, count.clone()));
+    until("two tasks that wake each other stopped", || count.load(SeqCst) >= WAKES);
+    log!("selftest: {WAKES} wake-ups of two tasks by each other");
 }
 
 /// With twice as many tasks as CPUs, each CPU is used.
@@ -81,10 +81,10 @@ fn every_cpu() {
     for i in 0..2 * cpus {
         let (seen, ended) = (seen.clone(), ended.clone());
         sched::spawn(format!("walker {i}"), None, move || {
-            let end = clock::now() + PATIENCE;
+            let end = clock::now() + TIMEOUT;
             while !all(&seen) && clock::now() < end {
-                let me = cpu::current().id().index();
-                seen[me / 64].fetch_or(1 << (me % 64), SeqCst);
+                let this = cpu::current().id().index();
+                seen[this / 64].fetch_or(1 << (this % 64), SeqCst);
                 sched::yield_now();
             }
             ended.fetch_add(1, SeqCst);
@@ -95,14 +95,14 @@ fn every_cpu() {
     log!("selftest: tasks ran on {cpus} cpus");
 }
 
-/// Say who waits for what.
+/// Log what each task waits for.
 pub(super) fn log_tasks() {
     sched::describe(|task, state, key| log!("{} is {state} {key:?}", task.name()));
 }
 
-/// Look every millisecond whether something has come about.
+/// Poll every millisecond until `done` returns true, or fail with `problem`.
 pub(super) fn until(problem: &str, done: impl Fn() -> bool) {
-    let end = clock::now() + PATIENCE;
+    let end = clock::now() + TIMEOUT;
     while !done() {
         if clock::now() >= end {
             log_tasks();

@@ -1,6 +1,7 @@
-//! Bytes that travel between ring 3 and ring 0.
+//! Bytes that ring 3 and ring 0 exchange.
 //!
-//! Ring 0 writes to them behind the compiler's back, so they are atomic words, and only their address is handed out.
+//! Ring 0 writes to them without the compiler's knowledge, so they are atomic words, and only their address
+//! is passed on.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,7 +13,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Have room for so many bytes. The content is of no interest.
+    /// Ensure room for `bytes` bytes. The content is undefined.
     pub(super) fn reserve(&mut self, bytes: u64) {
         let words = bytes.div_ceil(8) as usize;
         if words > self.words.len() {
@@ -25,8 +26,8 @@ impl Buffer {
         self.words.as_ptr().expose_provenance() as u64
     }
 
-    /// Hold a text; returns where.
-    pub(super) fn hold(&mut self, text: &str) -> abi::Buffer {
+    /// Store a text; returns its address and length.
+    pub(super) fn store_text(&mut self, text: &str) -> abi::Buffer {
         self.reserve(text.len() as u64);
         for (word, bytes) in self.words.iter().zip(text.as_bytes().chunks(8)) {
             let mut whole = [0; 8];
@@ -50,10 +51,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_held_as_its_bytes() {
+    fn text_is_stored_as_its_bytes() {
         let mut buffer = Buffer::default();
-        let held = buffer.hold("chaos-shared");
-        assert_eq!((held.addr, held.len), (buffer.addr(), 12));
+        let stored = buffer.store_text("chaos-shared");
+        assert_eq!((stored.addr, stored.len), (buffer.addr(), 12));
         assert_eq!(buffer.word(0).to_ne_bytes(), *b"chaos-sh");
         assert_eq!(buffer.word(1).to_ne_bytes(), *b"ared\0\0\0\0");
     }

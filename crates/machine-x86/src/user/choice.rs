@@ -1,52 +1,54 @@
-//! The program of a run, chosen by its name: one that all machines have, or a race made for this one.
+//! The program of a run, chosen by its name: a built-in program, a scenario of this machine, or a trace.
 
 use super::scenarios::{self, Scenario};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use program::named::{Words, Wrong};
+use program::named::{NameError, NameParts};
 use program::{Named, Os, Program, Role, Signal};
 use trace::event::ThreadId;
 use trace::{Replay, Unpacked};
 
 /// A program that the machine can run.
 pub enum Choice {
-    /// One that all machines have.
+    /// A built-in program.
     Named(Named),
-    /// A race, made on purpose.
+    /// A deliberate race.
     Scenario(Scenario),
-    /// A recorded one.
+    /// A recorded program.
     Trace(Box<Replay<Unpacked<'static>>>),
 }
 
 impl Choice {
-    /// The program of a name as the command line has it: `NAME`, `NAME:BYTES`, `NAME:BYTES:THREADS`, `scenario:NAME`,
-    /// or `trace` for the one whose image is given. Fails with a reason for people.
+    /// The program with a name as on the command line: `NAME`, `NAME:BYTES`, `NAME:BYTES:THREADS`,
+    /// `scenario:NAME`, or `trace` for the program in the image `trace`. Fails with a message for people.
     pub fn find(text: &str, trace: Option<&'static [u8]>) -> Result<Choice, String> {
         if text == "trace" {
             let image = trace.ok_or("program: no trace came with the kernel (QEMU's -initrd)")?;
-            let trace = Unpacked::new(image).map_err(|_| "program: what came with the kernel is no trace")?;
+            let trace = Unpacked::new(image)
+                .map_err(|_| "program: the file that came with the kernel is not a trace")?;
             return Ok(Choice::Trace(Box::new(Replay::new(trace, text.into()))));
         }
         if let Some(name) = text.strip_prefix("scenario:") {
             return scenarios::find(name).map(Choice::Scenario);
         }
-        let number = |word: &str| word.parse().map_err(|_| format!("{text}: '{word}' is no number of bytes"));
-        let found = Words::parse(text, number).and_then(Named::new);
-        found.map(Choice::Named).map_err(|wrong| match wrong {
-            Wrong::Unknown(name) => {
+        let number =
+            |word: &str| word.parse().map_err(|_| format!("{text}: '{word}' is not a number of bytes"));
+        let found = NameParts::parse(text, number).and_then(Named::new);
+        found.map(Choice::Named).map_err(|error| match error {
+            NameError::Unknown(name) => {
                 format!("program: no program is called '{name}'; `pagefold list programs` names them")
             }
-            Wrong::Other(why) => format!("program: {why}"),
+            NameError::Other(why) => format!("program: {why}"),
         })
     }
 
-    /// May it be killed for want of memory without the run having failed?
-    pub fn may_die(&self) -> bool {
-        matches!(self, Choice::Named(program) if program.may_die())
+    /// Whether the out-of-memory killer may kill it without the run having failed.
+    pub fn may_be_oom_killed(&self) -> bool {
+        matches!(self, Choice::Named(program) if program.may_be_oom_killed())
     }
 
-    /// What a reader of the run's numbers should know of what a task has done, when that has ended.
+    /// A note for readers of the run's numbers, after the task has ended.
     pub fn note(&self, role: Role) -> Option<String> {
         let Choice::Trace(replay) = self else { return None };
         replay.note_of(ThreadId(role))
@@ -97,10 +99,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_names_are_rejected_with_a_reason() {
         for (text, reason) in [
             ("zippf", "no program is called"),
-            ("zipf:1M", "no number of bytes"),
+            ("zipf:1M", "not a number of bytes"),
             ("pageout-loop:1000000:2", "chooses its number"),
             ("scenario:none", "no scenario"),
             ("trace", "no trace came"),

@@ -10,38 +10,40 @@ use kernel::TaskStart;
 use program::Program;
 use spin::Once;
 
-/// Longest name of a program, in bytes.
-const LONGEST_NAME: usize = 120;
+/// The longest name of a program, in bytes.
+const MAX_NAME: usize = 120;
 
-/// What all tasks of a run share. It lies in the user arena.
-pub struct World<P> {
+/// What all tasks of a run share. It is in the user arena.
+pub struct RunState<P> {
     /// The program.
     pub program: P,
-    /// The checker, if memory is to be checked.
+    /// The checker, if memory is checked.
     pub checker: Option<Checker>,
     /// The run's seed.
     pub seed: u64,
     /// CPUs of the machine.
     pub cpus: u32,
-    /// Bytes of memory that the memory manager has.
+    /// Bytes of memory of the memory manager.
     pub memory: u64,
 }
 
-/// What ring 0 leaves for ring 3 at a place that both know. It holds no pointers into a heap (a trace is at a place of
-/// its own): ring 3 makes the world out of it on its own heap, when its first task begins.
-pub struct Home {
-    name: [u8; LONGEST_NAME],
+/// What ring 0 passes to ring 3 at an address that both know. It has no pointers into a heap (a trace is at
+/// an address of its own): from it, the first task of ring 3 creates the state of the run on ring 3's own
+/// heap.
+pub struct LaunchInfo {
+    name: [u8; MAX_NAME],
     len: usize,
     check: bool,
     seed: u64,
     cpus: u32,
     memory: u64,
     trace: Option<&'static [u8]>,
-    world: Once<World<Choice>>,
+    state: Once<RunState<Choice>>,
 }
 
-impl Home {
-    /// A home for the tasks of a program, named as [`Choice::find`] takes it. Fails with a reason for people.
+impl LaunchInfo {
+    /// The information for the tasks of a program, named as for [`Choice::find`]. Fails with a message for
+    /// people.
     pub fn new(
         name: &str,
         trace: Option<&'static [u8]>,
@@ -49,33 +51,33 @@ impl Home {
         seed: u64,
         cpus: u32,
         memory: u64,
-    ) -> Result<Home, String> {
+    ) -> Result<LaunchInfo, String> {
         Choice::find(name, trace)?;
-        let mut bytes = [0; LONGEST_NAME];
-        let place =
+        let mut bytes = [0; MAX_NAME];
+        let slot =
             bytes.get_mut(..name.len()).ok_or_else(|| format!("program: {name}: the name is too long"))?;
-        place.copy_from_slice(name.as_bytes());
-        Ok(Home { name: bytes, len: name.len(), check, seed, cpus, memory, trace, world: Once::new() })
+        slot.copy_from_slice(name.as_bytes());
+        Ok(LaunchInfo { name: bytes, len: name.len(), check, seed, cpus, memory, trace, state: Once::new() })
     }
 
-    /// Live a task's life. To be called in ring 3; the first task does so before there is another.
-    pub fn live<R: Ring>(&self, ring: &R, start: TaskStart) {
-        let world = self.world.call_once(|| {
-            let name = core::str::from_utf8(&self.name[..self.len]).expect("it was a text");
-            World {
-                program: Choice::find(name, self.trace).expect("it was found before"),
+    /// Run a task. Called in ring 3; the first task does so before there is another.
+    pub fn run_task<R: Ring>(&self, ring: &R, start: TaskStart) {
+        let state = self.state.call_once(|| {
+            let name = core::str::from_utf8(&self.name[..self.len]).expect("the name must be valid UTF-8");
+            RunState {
+                program: Choice::find(name, self.trace).expect("the program must exist, as in `new`"),
                 checker: self.check.then(Checker::new),
                 seed: self.seed,
                 cpus: self.cpus,
                 memory: self.memory,
             }
         });
-        let mut os = UserOs::new(world, ring, start);
-        let signal = world.program.run(&mut os, start.role).err();
-        if let Some(note) = world.program.note(start.role) {
+        let mut os = UserOs::new(state, ring, start);
+        let signal = state.program.run(&mut os, start.role).err();
+        if let Some(note) = state.program.note(start.role) {
             os.note(&note);
         }
-        // On the machine this call does not return; where it does, the task is over.
+        // On the machine this call does not return; elsewhere the task has ended.
         os.exit(signal);
     }
 }

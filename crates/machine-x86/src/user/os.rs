@@ -1,14 +1,14 @@
-//! The system as a task in ring 3 sees it: calls go to ring 0, memory is touched by real instructions, and the checker,
-//! if there is one, is told of both.
+//! The system as a task in ring 3 sees it: calls go to ring 0, memory is accessed by real instructions, and
+//! the checker, if there is one, sees both.
 
 use super::buffer::Buffer;
-use super::check::access::Touch;
-use super::check::file_io::{Reading, Writing, whole_stamps};
+use super::check::access::CheckedAccess;
+use super::check::backoff::Backoff;
+use super::check::file_io::{FileRead, FileWrite, whole_stamps};
 use super::check::page::Page;
-use super::check::patience::Patience;
 use super::check::space::{Region, Source};
 use super::check::{Checker, Memory, Open, Process, Tally, Violation};
-use super::life::World;
+use super::life::RunState;
 use super::{Ring, check};
 use abi::call::{self, Exit, Tell, unpair};
 use abi::{Buffer as Bytes, Call, Forget, Text};
@@ -21,10 +21,10 @@ use program::{
 };
 
 const PAGE: u64 = 4096;
-/// Most bytes of one read or write.
+/// The most bytes of one read or write.
 const LARGEST_TRANSFER: u64 = 64 << 20;
 
-/// One task's view.
+/// One task's view of the system.
 pub struct UserOs<'w, R> {
     ring: &'w R,
     watch: Option<Watch<'w>>,
@@ -44,10 +44,10 @@ struct Watch<'w> {
     process: Arc<Process>,
 }
 
-/// Memory and patience of a ring.
-struct Hands<'a, R>(&'a R);
+/// Memory and waiting through a ring.
+struct RingMemory<'a, R>(&'a R);
 
-impl<R: Ring> Memory for Hands<'_, R> {
+impl<R: Ring> Memory for RingMemory<'_, R> {
     fn load(&self, addr: u64) -> Result<u64, Signal> {
         self.0.load(addr)
     }
@@ -61,41 +61,41 @@ impl<R: Ring> Memory for Hands<'_, R> {
     }
 
     fn dying(&self) -> bool {
-        ask(self.0, Call::Yield()) == Ok(1)
+        syscall(self.0, Call::Yield()) == Ok(1)
     }
 }
 
-impl<R: Ring> Patience for Hands<'_, R> {
-    fn give_way(&self) {
-        let _ = ask(self.0, Call::Yield());
+impl<R: Ring> Backoff for RingMemory<'_, R> {
+    fn yield_now(&self) {
+        let _ = syscall(self.0, Call::Yield());
     }
 }
 
-fn ask<R: Ring>(ring: &R, what: Call<'_>) -> Result<u64, Errno> {
+fn syscall<R: Ring>(ring: &R, what: Call<'_>) -> Result<u64, Errno> {
     let mut text = Buffer::default();
-    let (number, args) = what.encode(|said| text.hold(said));
+    let (number, args) = what.encode(|said| text.store_text(said));
     call::decode_answer(ring.call(number, args))
 }
 
-/// Pages of a range given in bytes: the first and their number, if the kernel will not refuse it at once.
+/// First page and number of pages of a range in bytes, or `None` if the kernel refuses it.
 fn pages(addr: u64, len: u64) -> Option<(u64, u64)> {
     range(addr, len).map(|(start, pages)| (start.0, pages)).ok()
 }
 
 impl<'w, R: Ring> UserOs<'w, R> {
-    /// The view of a task that begins to live.
-    pub fn new<P>(world: &'w World<P>, ring: &'w R, start: TaskStart) -> UserOs<'w, R> {
-        let watch = world
+    /// The view of a task that starts.
+    pub fn new<P>(state: &'w RunState<P>, ring: &'w R, start: TaskStart) -> UserOs<'w, R> {
+        let watch = state
             .checker
             .as_ref()
-            .map(|checker| Watch { checker, process: checker.process(start.process, &Hands(ring)) });
+            .map(|checker| Watch { checker, process: checker.process(start.process, &RingMemory(ring)) });
         UserOs {
             ring,
             watch,
             start,
-            seed: world.seed,
-            cpus: world.cpus,
-            memory: world.memory,
+            seed: state.seed,
+            cpus: state.cpus,
+            memory: state.memory,
             transfer: Buffer::default(),
             accesses: 0,
             progress: 0,
@@ -103,38 +103,38 @@ impl<'w, R: Ring> UserOs<'w, R> {
         }
     }
 
-    /// The task's last call.
+    /// Make the task's last call.
     pub fn exit(self, signal: Option<Signal>) {
         if let Some(Watch { checker, process }) = &self.watch {
-            checker.leave(process, &Hands(self.ring));
+            checker.leave(process, &RingMemory(self.ring));
         }
         let (accesses, progress) = (self.accesses, self.progress);
         let check::Tally { checked, violations } = self.tally;
-        let _ = self.ask(Call::Exit(Exit { signal, accesses, progress, checked, violations }));
+        let _ = self.syscall(Call::Exit(Exit { signal, accesses, progress, checked, violations }));
     }
 
-    /// Tell a reader of the run's numbers something.
+    /// Send a note to the readers of the run's numbers.
     pub fn note(&self, text: &str) {
         self.tell(Tell::Note, text);
     }
 
-    fn ask(&self, what: Call<'_>) -> Result<u64, Errno> {
-        ask(self.ring, what)
+    fn syscall(&self, what: Call<'_>) -> Result<u64, Errno> {
+        syscall(self.ring, what)
     }
 
     fn tell(&self, what: Tell, text: &str) {
-        let _ = self.ask(Call::Tell(what, Text::Said(text)));
+        let _ = self.syscall(Call::Tell(what, Text::Said(text)));
     }
 
-    fn object(&self, Violation(text): &Violation) {
+    fn report(&self, Violation(text): &Violation) {
         if let Some(watch) = &self.watch
-            && watch.checker.tells()
+            && watch.checker.should_report()
         {
             self.tell(Tell::Violation, &format!("task {}, {text}", self.start.task));
         }
     }
 
-    /// Touch words of a page one after the other, from the first on.
+    /// Access the words of a page in order, from that of the address on, wrapping around.
     fn touch(&self, access: Access) -> Result<(), Signal> {
         let page = access.addr & !(PAGE - 1);
         for i in 0..access.count as u64 {
@@ -148,54 +148,55 @@ impl<'w, R: Ring> UserOs<'w, R> {
         Ok(())
     }
 
-    /// What a mapping shows, for the checker.
+    /// The content of a new mapping, for the checker.
     fn source(&self, watch: &Watch<'_>, map: &Map) -> Result<Source, Errno> {
         match map.source {
             MapSource::Anonymous => Ok(Source::Anonymous),
             MapSource::AnonymousShared => {
                 let size = map.len.next_multiple_of(PAGE);
-                Ok(Source::File { file: watch.checker.nameless(size), offset: 0, shared: true })
+                Ok(Source::File { file: watch.checker.unnamed(size), offset: 0, shared: true })
             }
             MapSource::File { fd, offset, shared } => {
-                let open = watch.process.file(fd, &Hands(self.ring)).ok_or(Errno::BadF)?;
+                let open = watch.process.file(fd, &RingMemory(self.ring)).ok_or(Errno::BadF)?;
                 Ok(Source::File { file: open.file, offset: offset / PAGE, shared })
             }
         }
     }
 
-    /// A call on a range whose content or rights change: judged neither before it has ended nor while it begins.
+    /// Make a call that changes the content or rights of a range, which is not checked from the call's
+    /// beginning to its end.
     fn changing(
         &self,
         range: Option<(u64, u64)>,
         what: Call<'_>,
-        end: impl FnOnce(&mut check::space::Map, check::space::InFlux, bool, &dyn Patience),
+        end: impl FnOnce(&mut check::space::Map, check::space::ChangeId, bool, &dyn Backoff),
     ) -> Result<u64, Errno> {
         let (Some(Watch { process, .. }), Some((start, pages))) = (&self.watch, range) else {
-            return self.ask(what);
+            return self.syscall(what);
         };
-        let patience = &Hands(self.ring);
-        let _held = process.call(patience);
-        let flux = process.map(patience).begin_change(start, pages);
-        let result = self.ask(what);
-        end(&mut process.map(patience), flux, result.is_ok(), patience);
+        let backoff = &RingMemory(self.ring);
+        let _held = process.call(backoff);
+        let change = process.map(backoff).begin_change(start, pages);
+        let result = self.syscall(what);
+        end(&mut process.map(backoff), change, result.is_ok(), backoff);
         result
     }
 
     fn open_for_writing(&self, fd: u32) -> Option<(&Watch<'w>, Open)> {
         let watch = self.watch.as_ref()?;
-        let open = watch.process.file(fd, &Hands(self.ring)).filter(|open| open.writable)?;
+        let open = watch.process.file(fd, &RingMemory(self.ring)).filter(|open| open.writable)?;
         Some((watch, open))
     }
 
-    /// The part of the transfer buffer that stands for `[offset, offset + len)` of a file, so that words of the file
-    /// are words of the buffer.
+    /// The part of the transfer buffer for `[offset, offset + len)` of a file, aligned so that words of the
+    /// file are words of the buffer.
     fn transfer(&mut self, offset: u64, len: u64) -> Bytes {
         self.transfer.reserve(offset % 8 + len);
         Bytes { addr: self.transfer.addr() + offset % 8, len }
     }
 }
 
-/// The word of the transfer buffer for a position in the file, when the transfer began at `offset`.
+/// Index of the buffer's word for a position in the file, if the transfer begins at `offset`.
 fn word_at(offset: u64, at: u64) -> u64 {
     (at - (offset - offset % 8)) / 8
 }
@@ -209,12 +210,12 @@ impl<R: Ring> Os for UserOs<'_, R> {
             return Err(Signal::Segv { addr });
         }
         let Some(watch) = &self.watch else { return self.touch(access) };
-        let hands = &Hands(self.ring);
-        let mut touch = Touch { memory: hands, patience: hands, tally: &mut self.tally };
+        let memory = &RingMemory(self.ring);
+        let mut touch = CheckedAccess { memory, backoff: memory, tally: &mut self.tally };
         match touch.access(&watch.process, addr, access.mode) {
             Ok(outcome) => outcome,
             Err(violation) => {
-                self.object(&violation);
+                self.report(&violation);
                 Ok(())
             }
         }
@@ -225,38 +226,38 @@ impl<R: Ring> Os for UserOs<'_, R> {
     }
 
     fn call(&mut self, what: Call<'_>) -> Result<u64, Errno> {
-        self.ask(what)
+        self.syscall(what)
     }
 
     fn mmap(&mut self, map: Map) -> Result<u64, Errno> {
         let range = pages(map.addr.unwrap_or(0), map.len);
         let (Some(watch), Some((start, pages))) = (&self.watch, range) else {
-            return self.ask(Call::Mmap(map));
+            return self.syscall(Call::Mmap(map));
         };
-        let (process, patience) = (&watch.process, &Hands(self.ring));
+        let (process, backoff) = (&watch.process, &RingMemory(self.ring));
         let source = self.source(watch, &map)?;
         let mut copied = Vec::new();
         if let (Source::File { file, offset, shared: false }, true) = (&source, map.populate || map.locked) {
             copied.extend((0..pages).map(|page| file.page(offset + page).map(Page::before)));
         }
-        let _held = process.call(patience);
-        let coming = match &source {
+        let _held = process.call(backoff);
+        let incoming = match &source {
             Source::File { file, offset, shared: true } => Some((file.clone(), *offset)),
             _ => None,
         };
-        let flux = map.addr.map(|_| process.map(patience).begin_replace(start, pages, coming));
-        let result = self.ask(Call::Mmap(map));
-        let mut shadow = process.map(patience);
+        let change = map.addr.map(|_| process.map(backoff).begin_replace(start, pages, incoming));
+        let result = self.syscall(Call::Mmap(map));
+        let mut shadow = process.map(backoff);
         if let Ok(addr) = result {
             shadow.insert(addr / PAGE, Region::new(addr / PAGE, pages, map.prot, source));
         }
-        if let Some(flux) = flux {
-            shadow.end_replace(flux, result.is_ok(), patience);
+        if let Some(change) = change {
+            shadow.end_replace(change, result.is_ok(), backoff);
         }
-        // Not before: pages that a call is still changing are left out.
+        // Only now, to skip pages that another call is still changing.
         if let Ok(addr) = result {
             let copied = (addr / PAGE..).zip(copied).filter_map(|(page, before)| Some((page, before?)));
-            shadow.end_populate(&copied.collect::<Vec<_>>(), patience);
+            shadow.end_populate(&copied.collect::<Vec<_>>(), backoff);
         }
         result
     }
@@ -264,20 +265,20 @@ impl<R: Ring> Os for UserOs<'_, R> {
     fn munmap(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
         let what = Call::Munmap(addr, len);
         let (Some(Watch { process, .. }), Some((start, pages))) = (&self.watch, pages(addr, len)) else {
-            return self.ask(what).map(drop);
+            return self.syscall(what).map(drop);
         };
-        let patience = &Hands(self.ring);
-        let _held = process.call(patience);
-        let flux = process.map(patience).begin_take(start, pages);
-        let result = self.ask(what);
-        process.map(patience).end_take(flux, result.is_ok(), patience);
+        let backoff = &RingMemory(self.ring);
+        let _held = process.call(backoff);
+        let change = process.map(backoff).begin_take(start, pages);
+        let result = self.syscall(what);
+        process.map(backoff).end_take(change, result.is_ok(), backoff);
         result.map(drop)
     }
 
     fn mprotect(&mut self, addr: u64, len: u64, prot: Prot) -> Result<(), Errno> {
         let result =
-            self.changing(pages(addr, len), Call::Mprotect(addr, len, prot), |map, flux, done, p| {
-                map.end_protect(flux, prot, done, p)
+            self.changing(pages(addr, len), Call::Mprotect(addr, len, prot), |map, change, done, p| {
+                map.end_protect(change, prot, done, p)
             });
         result.map(drop)
     }
@@ -286,23 +287,23 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let what = Call::Mremap(remap);
         let ranges = pages(remap.addr, remap.old_len).zip(pages(remap.fixed.unwrap_or(0), remap.new_len));
         let (Some(Watch { process, .. }), Some(((start, old), (to, new)))) = (&self.watch, ranges) else {
-            return self.ask(what);
+            return self.syscall(what);
         };
-        let patience = &Hands(self.ring);
-        let _held = process.call(patience);
-        let (from, there) = {
-            let mut map = process.map(patience);
-            let coming = map.find(start).region.and_then(|(region, at)| region.shared(at));
-            (map.begin_take(start, old), remap.fixed.map(|_| map.begin_replace(to, new, coming)))
+        let backoff = &RingMemory(self.ring);
+        let _held = process.call(backoff);
+        let (from, target) = {
+            let mut map = process.map(backoff);
+            let incoming = map.find(start).region.and_then(|(region, at)| region.shared(at));
+            (map.begin_take(start, old), remap.fixed.map(|_| map.begin_replace(to, new, incoming)))
         };
-        let result = self.ask(what);
-        let mut map = process.map(patience);
+        let result = self.syscall(what);
+        let mut map = process.map(backoff);
         match result {
-            Ok(addr) => map.end_move(from, addr / PAGE, new, patience),
-            Err(_) => map.end_take(from, false, patience),
+            Ok(addr) => map.end_move(from, addr / PAGE, new, backoff),
+            Err(_) => map.end_take(from, false, backoff),
         }
-        if let Some(there) = there {
-            map.end_replace(there, result.is_ok(), patience);
+        if let Some(target) = target {
+            map.end_replace(target, result.is_ok(), backoff);
         }
         result
     }
@@ -311,10 +312,10 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let what = Call::Madvise(addr, len, advice);
         let forget = advice.forgets();
         if forget == Forget::Not {
-            return self.ask(what).map(drop);
+            return self.syscall(what).map(drop);
         }
-        let result = self.changing(pages(addr, len), what, |map, flux, done, patience| {
-            map.end_forget(flux, if done { forget } else { Forget::Perhaps }, patience)
+        let result = self.changing(pages(addr, len), what, |map, change, done, backoff| {
+            map.end_forget(change, if done { forget } else { Forget::Perhaps }, backoff)
         });
         result.map(drop)
     }
@@ -322,38 +323,38 @@ impl<R: Ring> Os for UserOs<'_, R> {
     fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
         let what = Call::Mlock(addr, len, true);
         let (Some(Watch { process, .. }), Some((start, pages))) = (&self.watch, pages(addr, len)) else {
-            return self.ask(what).map(drop);
+            return self.syscall(what).map(drop);
         };
-        let patience = &Hands(self.ring);
-        let _held = process.call(patience);
-        let before = process.map(patience).begin_populate(start, pages);
-        let result = self.ask(what);
-        process.map(patience).end_populate(&before, patience);
+        let backoff = &RingMemory(self.ring);
+        let _held = process.call(backoff);
+        let before = process.map(backoff).begin_populate(start, pages);
+        let result = self.syscall(what);
+        process.map(backoff).end_populate(&before, backoff);
         result.map(drop)
     }
 
     fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
         let FileSpec { name, size, in_memory, writable } = spec;
         let call = Call::Open(Text::Said(name), size, in_memory, writable);
-        let (fd, number) = unpair(self.ask(call)?);
+        let (fd, number) = unpair(self.syscall(call)?);
         if let Some(Watch { checker, process }) = &self.watch {
-            let patience = &Hands(self.ring);
-            let file = checker.file(number, size, patience);
-            process.set_file(fd, Some(Open { file, writable }), patience);
+            let backoff = &RingMemory(self.ring);
+            let file = checker.file(number, size, backoff);
+            process.set_file(fd, Some(Open { file, writable }), backoff);
         }
         Ok(fd)
     }
 
     fn close(&mut self, fd: u32) -> Result<(), Errno> {
-        // Forgotten first: the next to open may get the same descriptor at once.
+        // Removed first: the next open may get the same descriptor at once.
         let known = self.watch.as_ref().and_then(|watch| {
-            let open = watch.process.file(fd, &Hands(self.ring))?;
-            watch.process.set_file(fd, None, &Hands(self.ring));
+            let open = watch.process.file(fd, &RingMemory(self.ring))?;
+            watch.process.set_file(fd, None, &RingMemory(self.ring));
             Some((watch, open))
         });
-        let result = self.ask(Call::Close(fd));
+        let result = self.syscall(Call::Close(fd));
         if let (Some((watch, open)), Err(_)) = (known, result) {
-            watch.process.set_file(fd, Some(open), &Hands(self.ring));
+            watch.process.set_file(fd, Some(open), &RingMemory(self.ring));
         }
         result.map(drop)
     }
@@ -361,13 +362,13 @@ impl<R: Ring> Os for UserOs<'_, R> {
     fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         let buffer = self.transfer(offset, len.min(LARGEST_TRANSFER));
         let what = Call::Pread(fd, offset, buffer);
-        let open = self.watch.as_ref().and_then(|watch| watch.process.file(fd, &Hands(self.ring)));
-        let Some(Open { file, .. }) = open else { return self.ask(what) };
-        let reading = Reading::begin(&file, offset, buffer.len);
-        let got = self.ask(what)?;
+        let open = self.watch.as_ref().and_then(|watch| watch.process.file(fd, &RingMemory(self.ring)));
+        let Some(Open { file, .. }) = open else { return self.syscall(what) };
+        let reading = FileRead::begin(&file, offset, buffer.len);
+        let got = self.syscall(what)?;
         let word = |at| self.transfer.word(word_at(offset, at));
         if let Err(violation) = reading.end(offset, got, word, &mut self.tally) {
-            self.object(&violation);
+            self.report(&violation);
         }
         Ok(got)
     }
@@ -376,18 +377,18 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let len = len.min(LARGEST_TRANSFER);
         if self.open_for_writing(fd).is_none() || len == 0 || offset.checked_add(len + PAGE).is_none() {
             let buffer = self.transfer(offset, len);
-            return self.ask(Call::Pwrite(fd, offset, buffer));
+            return self.syscall(Call::Pwrite(fd, offset, buffer));
         }
         let (from, more) = whole_stamps(offset, len);
         let buffer = self.transfer(from, more);
         let Some((_, Open { file, .. })) = self.open_for_writing(fd) else { return Err(Errno::BadF) };
-        let patience = &Hands(self.ring);
+        let backoff = &RingMemory(self.ring);
         file.ensure(from + more);
-        let held = file.change(patience);
-        let writing = Writing::begin(&file, from, more, patience, |at, word| {
+        let held = file.change(backoff);
+        let writing = FileWrite::begin(&file, from, more, backoff, |at, word| {
             self.transfer.set_word(word_at(from, at), word);
         });
-        let result = self.ask(Call::Pwrite(fd, from, buffer));
+        let result = self.syscall(Call::Pwrite(fd, from, buffer));
         match result {
             Ok(written) => {
                 writing.end(from, Some(written));
@@ -402,18 +403,18 @@ impl<R: Ring> Os for UserOs<'_, R> {
     fn ftruncate(&mut self, fd: u32, size: u64) -> Result<(), Errno> {
         let what = Call::Ftruncate(fd, size);
         let Some((watch, Open { file, .. })) = self.open_for_writing(fd) else {
-            return self.ask(what).map(drop);
+            return self.syscall(what).map(drop);
         };
-        let patience = &Hands(self.ring);
-        let held = file.change(patience);
-        let cut = file.begin_cut(size, &held);
-        if cut.is_none() {
-            // Others may touch the new pages before the call has returned here.
+        let backoff = &RingMemory(self.ring);
+        let held = file.change(backoff);
+        let truncation = file.begin_truncate(size, &held);
+        if truncation.is_none() {
+            // Other tasks may touch the new pages before the call has returned here.
             file.ensure(size);
         }
-        let result = self.ask(what);
-        match cut {
-            Some(cut) => watch.checker.end_cut(&file, cut, result.is_ok(), patience),
+        let result = self.syscall(what);
+        match truncation {
+            Some(truncation) => watch.checker.end_truncate(&file, truncation, result.is_ok(), backoff),
             None if result.is_ok() => file.set_size(size, &held),
             None => {}
         }
@@ -424,27 +425,27 @@ impl<R: Ring> Os for UserOs<'_, R> {
         if let Some(watch) = &self.watch {
             watch.process.enter();
         }
-        let result = self.ask(Call::Spawn(role));
+        let result = self.syscall(Call::Spawn(role));
         if let (Some(Watch { checker, process }), Err(_)) = (&self.watch, result) {
-            checker.leave(process, &Hands(self.ring));
+            checker.leave(process, &RingMemory(self.ring));
         }
         result.map(|task| TaskHandle(task as u32))
     }
 
     fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno> {
         let Some(Watch { checker, process }) = &self.watch else {
-            return self.ask(Call::Fork(role)).map(|pair| TaskHandle(unpair(pair).0));
+            return self.syscall(Call::Fork(role)).map(|pair| TaskHandle(unpair(pair).0));
         };
-        let patience = &Hands(self.ring);
-        let _held = process.forking(patience);
-        let begun = process.map(patience).begin_fork();
-        let (task, child) = unpair(self.ask(Call::Fork(role))?);
-        checker.fork(process, child, &begun, patience);
+        let backoff = &RingMemory(self.ring);
+        let _held = process.forking(backoff);
+        let fork_state = process.map(backoff).begin_fork();
+        let (task, child) = unpair(self.syscall(Call::Fork(role))?);
+        checker.fork(process, child, &fork_state, backoff);
         Ok(TaskHandle(task))
     }
 
     fn now(&self) -> u64 {
-        self.ask(Call::Now()).unwrap_or(0)
+        self.syscall(Call::Now()).unwrap_or(0)
     }
 
     fn cpus(&self) -> u32 {

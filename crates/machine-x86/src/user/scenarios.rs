@@ -1,10 +1,10 @@
-//! Races, made on purpose: programs in which some tasks use memory without rest while another changes what lies behind
-//! it.
+//! Deliberate races: programs in which some tasks use memory continuously while another changes what is
+//! mapped there.
 //!
-//! Each is a way in which a translation that was not flushed would be seen (the cases follow the objections that were
-//! raised against lazy flushes: a file's page that is written, cut, replaced or moved while somebody can still read
-//! what was there). The checker judges every access; beyond that a scenario asserts that it made what it claims to
-//! make: that the watchers used the pages before and after every change, and that accesses that must be refused were.
+//! Each scenario would expose a missing flush (the cases follow the objections to lazy flushes: a file's page
+//! is written, truncated, replaced or moved while a task can still read the old one). The checker checks
+//! every access. In addition, a scenario asserts its own conditions: that the watchers used the pages before
+//! and after every change, and that accesses that must fail did fail.
 
 use alloc::format;
 use alloc::string::String;
@@ -16,25 +16,25 @@ use program::{
 };
 
 const PAGE: u64 = 4096;
-/// Where watchers look.
+/// Address of the watched pages.
 const BASE: u64 = 0x20_0000_0000;
-/// A second place.
+/// A second address.
 const AWAY: u64 = 0x28_0000_0000;
-/// Memory of the director's own.
-const OWN: u64 = 0x2c_0000_0000;
-/// Pages that are watched.
+/// Scratch memory of the director, which makes the changes.
+const SCRATCH: u64 = 0x2c_0000_0000;
+/// Number of watched pages.
 const PAGES: u64 = 16;
 const BYTES: u64 = PAGES * PAGE;
-/// Changes made.
+/// Number of changes.
 const ROUNDS: u64 = 40;
-/// Most watchers.
+/// The most watchers.
 const WATCHERS: usize = 3;
 /// Roles of forked children begin here.
 const CHILD: Role = 1000;
-/// Nanoseconds between two looks at how far the watchers are.
+/// Time between two looks at the watchers' progress, in nanoseconds.
 const PAUSE: u64 = 20_000;
-/// Most bytes of the file that is larger than memory.
-const MOST_BYTES: u64 = 128 << 20;
+/// The most bytes of the file that is larger than memory.
+const MAX_BYTES: u64 = 128 << 20;
 
 /// What changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,19 +84,19 @@ const TABLE: &[Row] = &[
         "truncate",
         Kind::Truncate,
         &[AccessKind::Load, AccessKind::Load, AccessKind::Store],
-        "a file is cut and grown while it is read and written through a mapping",
+        "a file is truncated and extended while it is read and written through a mapping",
     ),
     (
         "dontneed",
         Kind::DontNeed,
         &[AccessKind::Store, AccessKind::Load, AccessKind::Store],
-        "memory is forgotten (MADV_DONTNEED) while it is written",
+        "memory is dropped (MADV_DONTNEED) while it is written",
     ),
     (
         "free",
         Kind::Free,
         &[AccessKind::Store, AccessKind::Load],
-        "memory may be forgotten (MADV_FREE) and is reclaimed while it is written",
+        "memory is given up (MADV_FREE) and is reclaimed while it is written",
     ),
     (
         "reclaim",
@@ -114,7 +114,7 @@ const TABLE: &[Row] = &[
         "mremap",
         Kind::Remap,
         &[AccessKind::Load, AccessKind::Load, AccessKind::Load],
-        "a mapping moves to and fro while both places are read",
+        "a mapping moves back and forth while both addresses are read",
     ),
     (
         "swap-fork",
@@ -135,36 +135,36 @@ pub const LIST: &[(&str, &str)] = &{
     list
 };
 
-/// The scenario of that name; fails with a reason for people.
+/// The scenario with that name; fails with a message for people.
 pub fn find(name: &str) -> Result<Scenario, String> {
     let row = TABLE.iter().find(|row| row.0 == name).ok_or_else(|| {
         let names: Vec<&str> = LIST.iter().map(|&(name, _)| name).collect();
         format!("program: no scenario is called '{name}'; there are: {}", names.join(", "))
     })?;
-    Ok(Scenario { row, stage: Stage::default() })
+    Ok(Scenario { row, shared: Shared::default() })
 }
 
 /// What the tasks tell each other.
 #[derive(Default, Debug)]
-struct Stage {
-    over: AtomicBool,
-    /// Passes that each watcher has made.
+struct Shared {
+    finished: AtomicBool,
+    /// Number of passes of each watcher.
     passes: [AtomicU64; WATCHERS],
-    /// Accesses that went through, and that were refused.
+    /// Accesses that succeeded, and accesses that failed.
     served: AtomicU64,
     refused: AtomicU64,
-    /// First page of the part of a large file that is used most.
+    /// First page of the most used part of the large file.
     window: AtomicU64,
 }
 
-/// A race, made on purpose.
+/// A deliberate race.
 #[derive(Debug)]
 pub struct Scenario {
     row: &'static Row,
-    stage: Stage,
+    shared: Shared,
 }
 
-/// A call that may only fail for want of memory.
+/// Kill the task if a call fails, which only lack of memory should cause.
 fn must<T, E>(result: Result<T, E>) -> Result<T, Signal> {
     result.map_err(|_| Signal::Kill)
 }
@@ -182,7 +182,7 @@ fn shared(fd: u32) -> MapSource {
     MapSource::File { fd, offset: 0, shared: true }
 }
 
-/// Touch pages of a range one after the other.
+/// Touch the pages of a range in order.
 fn sweep<O: Os>(os: &mut O, addr: u64, mode: AccessKind) -> Result<(), Signal> {
     (0..PAGES).try_for_each(|page| touch(os, addr + page * PAGE, mode))
 }
@@ -194,21 +194,22 @@ fn touch<O: Os>(os: &mut O, addr: u64, mode: AccessKind) -> Result<(), Signal> {
     }
 }
 
-/// An access that must be refused by SIGSEGV (or, `beyond`, by SIGBUS).
-fn must_be_refused<O: Os>(os: &mut O, addr: u64, mode: AccessKind, beyond: bool) -> Result<(), Signal> {
+/// An access that must fail with SIGSEGV (or, with `bus`, with SIGBUS).
+fn expect_signal<O: Os>(os: &mut O, addr: u64, mode: AccessKind, bus: bool) -> Result<(), Signal> {
     match touch(os, addr, mode) {
-        Err(Signal::Segv { .. }) if !beyond => Ok(()),
-        Err(Signal::Bus { .. }) if beyond => Ok(()),
+        Err(Signal::Segv { .. }) if !bus => Ok(()),
+        Err(Signal::Bus { .. }) if bus => Ok(()),
         Err(Signal::Kill) => Err(Signal::Kill),
-        other => panic!("{mode:?} of {addr:#x} should have been refused: {other:?}"),
+        other => panic!("{mode:?} of {addr:#x} must fail, but ended in {other:?}"),
     }
 }
 
-/// Reclaim a range, and put what it freed to another use at once: who still holds a translation of it would read that.
+/// Reclaim a range, and reuse what it freed at once: a task with a stale translation would read the new
+/// content.
 fn reclaim<O: Os>(os: &mut O, addr: u64, len: u64) -> Result<(), Signal> {
     must(os.madvise(addr, len, Advice::PageOut))?;
-    map_at(os, OWN, Prot::RW, MapSource::Anonymous)?;
-    sweep(os, OWN, AccessKind::Store)
+    map_at(os, SCRATCH, Prot::RW, MapSource::Anonymous)?;
+    sweep(os, SCRATCH, AccessKind::Store)
 }
 
 impl Program for Scenario {
@@ -217,17 +218,17 @@ impl Program for Scenario {
     }
 
     fn footprint(&self) -> u64 {
-        if self.row.1 == Kind::Reclaim { MOST_BYTES } else { 3 * BYTES }
+        if self.row.1 == Kind::Reclaim { MAX_BYTES } else { 3 * BYTES }
     }
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         match role {
-            0 => self.direct(os),
+            0 => self.run_director(os),
             CHILD.. => self.child(os, role - CHILD),
             watcher => {
                 let outcome = self.watch(os, watcher as usize - 1);
                 if outcome.is_err() {
-                    self.stage.over.store(true, Release);
+                    self.shared.finished.store(true, Release);
                 }
                 outcome
             }
@@ -244,8 +245,8 @@ impl Scenario {
         self.row.2.len()
     }
 
-    /// Set up, start the watchers, make the changes, and see that they were watched.
-    fn direct<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
+    /// Set up, start the watchers, make the changes, and check that they were watched.
+    fn run_director<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
         let (first, second) = self.set_up(os)?;
         let mut watchers: Vec<TaskHandle> = Vec::new();
         for watcher in 1..=self.watchers() {
@@ -255,17 +256,17 @@ impl Scenario {
             os.progress(1);
             self.change(os, round, first, second)
         });
-        self.stage.over.store(true, Release);
+        self.shared.finished.store(true, Release);
         watchers.into_iter().for_each(|watcher| os.join(watcher));
         outcome?;
-        let (served, refused) = (self.stage.served.load(Relaxed), self.stage.refused.load(Relaxed));
-        assert!(served > 0, "{}: nothing was watched", self.name());
+        let (served, refused) = (self.shared.served.load(Relaxed), self.shared.refused.load(Relaxed));
+        assert!(served > 0, "{}: no watcher made an access", self.name());
         let refuses = matches!(self.kind(), Kind::MapOver | Kind::Truncate | Kind::Protect | Kind::Remap);
-        assert!(!refuses || refused > 0, "{}: no watcher met a change", self.name());
+        assert!(!refuses || refused > 0, "{}: no watcher's access failed", self.name());
         Ok(())
     }
 
-    /// Open the files and map what is watched at first.
+    /// Open the files and map the first content of the watched pages.
     fn set_up<O: Os>(&self, os: &mut O) -> Result<(u32, u32), Signal> {
         let size = self.file_bytes(os);
         let first = must(os.open(spec("scenario-a", size)))?;
@@ -297,26 +298,26 @@ impl Scenario {
     /// Bytes of the first file.
     fn file_bytes<O: Os>(&self, os: &O) -> u64 {
         match self.kind() {
-            Kind::Reclaim => (os.memory() + os.memory() / 4).min(MOST_BYTES).next_multiple_of(PAGE),
+            Kind::Reclaim => (os.memory() + os.memory() / 4).min(MAX_BYTES).next_multiple_of(PAGE),
             _ => BYTES,
         }
     }
 
     /// Wait until every watcher has begun and ended a pass.
-    fn settle<O: Os>(&self, os: &mut O) {
-        let passes = || self.stage.passes[..self.watchers()].iter().map(|passes| passes.load(Acquire));
+    fn wait_for_watchers<O: Os>(&self, os: &mut O) {
+        let passes = || self.shared.passes[..self.watchers()].iter().map(|passes| passes.load(Acquire));
         let before: Vec<u64> = passes().collect();
         while passes().zip(&before).any(|(now, &before)| now < before + 2) {
-            if self.stage.over.load(Acquire) {
+            if self.shared.finished.load(Acquire) {
                 return;
             }
             os.sleep(PAUSE);
         }
     }
 
-    /// One change of what lies behind the watched pages, between two passes of all watchers.
+    /// Make one change of the watched pages, between two passes of all watchers.
     fn change<O: Os>(&self, os: &mut O, round: u64, first: u32, second: u32) -> Result<(), Signal> {
-        self.settle(os);
+        self.wait_for_watchers(os);
         match self.kind() {
             Kind::WriteFault => {
                 reclaim(os, BASE, BYTES)?;
@@ -324,21 +325,21 @@ impl Scenario {
             }
             Kind::Pwrite => {
                 reclaim(os, BASE, BYTES)?;
-                self.child_of(os, first)?;
+                self.fork_and_join(os, first)?;
             }
             Kind::MapOver => self.map_over(os, round, first, second)?,
-            Kind::ForkWriters => self.child_of(os, 0)?,
+            Kind::ForkWriters => self.fork_and_join(os, 0)?,
             Kind::Truncate => {
                 must(os.ftruncate(first, 0))?;
-                must_be_refused(os, BASE, AccessKind::Load, true)?;
-                self.settle(os);
+                expect_signal(os, BASE, AccessKind::Load, true)?;
+                self.wait_for_watchers(os);
                 must(os.ftruncate(first, BYTES))?;
                 os.load(BASE)?;
             }
             Kind::DontNeed => {
                 must(os.madvise(BASE, BYTES, Advice::DontNeed))?;
-                map_at(os, OWN, Prot::RW, MapSource::Anonymous)?;
-                sweep(os, OWN, AccessKind::Store)?;
+                map_at(os, SCRATCH, Prot::RW, MapSource::Anonymous)?;
+                sweep(os, SCRATCH, AccessKind::Store)?;
             }
             Kind::Free => {
                 must(os.madvise(BASE, BYTES, Advice::Free))?;
@@ -346,16 +347,16 @@ impl Scenario {
             }
             Kind::Reclaim => {
                 let size = self.file_bytes(os);
-                let at = self.stage.window.load(Relaxed) * PAGE;
+                let at = self.shared.window.load(Relaxed) * PAGE;
                 reclaim(os, BASE + at, BYTES)?;
                 let next = round * (size - BYTES) / ROUNDS / PAGE;
-                self.stage.window.store(next, Relaxed);
+                self.shared.window.store(next, Relaxed);
             }
             Kind::Protect => {
                 must(os.mprotect(BASE, BYTES, Prot::READ))?;
-                must_be_refused(os, BASE, AccessKind::Store, false)?;
+                expect_signal(os, BASE, AccessKind::Store, false)?;
                 os.load(BASE)?;
-                self.settle(os);
+                self.wait_for_watchers(os);
                 must(os.mprotect(BASE, BYTES, Prot::RW))?;
                 os.store(BASE)?;
             }
@@ -364,16 +365,17 @@ impl Scenario {
                 let remap =
                     Remap { addr: from, old_len: BYTES, new_len: BYTES, may_move: true, fixed: Some(to) };
                 must(os.mremap(remap))?;
-                must_be_refused(os, from, AccessKind::Load, false)?;
+                expect_signal(os, from, AccessKind::Load, false)?;
                 sweep(os, to, AccessKind::Load)?;
             }
             Kind::SwapFork => {
                 reclaim(os, BASE, BYTES)?;
-                self.child_of(os, 0)?;
+                self.fork_and_join(os, 0)?;
             }
         }
-        self.settle(os);
-        // The director's own CPU has flushed: it sees what stands there, and not what the watchers may still use.
+        self.wait_for_watchers(os);
+        // The director's own CPU has flushed: this checks the current content, not what watchers may still
+        // use.
         let changed = matches!(
             self.kind(),
             Kind::WriteFault
@@ -399,7 +401,7 @@ impl Scenario {
             }
             2 => {
                 must(os.munmap(BASE, BYTES))?;
-                return must_be_refused(os, BASE, AccessKind::Load, false);
+                return expect_signal(os, BASE, AccessKind::Load, false);
             }
             _ => {
                 map_at(os, BASE, Prot::READ, shared(first))?;
@@ -409,7 +411,7 @@ impl Scenario {
     }
 
     /// Fork a child and wait for its end.
-    fn child_of<O: Os>(&self, os: &mut O, fd: u32) -> Result<(), Signal> {
+    fn fork_and_join<O: Os>(&self, os: &mut O, fd: u32) -> Result<(), Signal> {
         let child = must(os.fork(CHILD + fd))?;
         os.join(child);
         Ok(())
@@ -425,27 +427,27 @@ impl Scenario {
         sweep(os, BASE, AccessKind::Load)
     }
 
-    /// Use the pages again and again until the changes are over.
-    fn watch<O: Os>(&self, os: &mut O, me: usize) -> Result<(), Signal> {
-        let mode = self.row.2[me];
+    /// Use the pages again and again until the changes are finished.
+    fn watch<O: Os>(&self, os: &mut O, number: usize) -> Result<(), Signal> {
+        let mode = self.row.2[number];
         let mut rng = Rng::new(os.seed());
         let pages = self.file_bytes(os) / PAGE;
-        while !self.stage.over.load(Acquire) {
+        while !self.shared.finished.load(Acquire) {
             for page in 0..PAGES {
                 let addr = match self.kind() {
                     Kind::Reclaim if rng.percent(50) => BASE + rng.below(pages) * PAGE,
-                    Kind::Reclaim => BASE + (self.stage.window.load(Relaxed) + page) * PAGE,
+                    Kind::Reclaim => BASE + (self.shared.window.load(Relaxed) + page) * PAGE,
                     Kind::Remap if rng.percent(50) => AWAY + page * PAGE,
                     _ => BASE + page * PAGE,
                 };
                 match touch(os, addr, mode) {
-                    Ok(()) => self.stage.served.fetch_add(1, Relaxed),
+                    Ok(()) => self.shared.served.fetch_add(1, Relaxed),
                     Err(Signal::Kill) => return Err(Signal::Kill),
-                    Err(_) => self.stage.refused.fetch_add(1, Relaxed),
+                    Err(_) => self.shared.refused.fetch_add(1, Relaxed),
                 };
             }
             os.progress(PAGES);
-            self.stage.passes[me].fetch_add(1, AcqRel);
+            self.shared.passes[number].fetch_add(1, AcqRel);
         }
         Ok(())
     }

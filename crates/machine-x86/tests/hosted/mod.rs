@@ -1,18 +1,17 @@
-//! A machine on the host: every task is a thread, one of them runs at a time, and which one is drawn from a seed.
+//! A machine on the host: every task is a thread, one of them runs at a time, and a seed decides which.
 //!
-//! What a task on another CPU can see between any two touches of memory, it sees here too: the turn may pass at every
-//! touch and at every call. Each CPU has a software TLB that keeps everything until it is told to drop it.
+//! Tasks may switch at every access and at every call, so a task sees everything here that a task on another
+//! CPU could see between two accesses. Each CPU has a software TLB that drops translations only when told to.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-mod baton;
+mod scheduler;
 mod tlb;
 
 use abi::call::{self, Exit, Tell};
 use abi::{Buffer, Call, Errno, Signal};
-use baton::{AnyKey, Baton};
 use kernel::{After, Disk, GroupOutcome, GroupSpec, Host, Kernel, Key, Outcome, Rings, Task, Totals};
-use machine_x86::user::{Home, Ring};
+use machine_x86::user::{LaunchInfo, Ring};
 use mm::api::{AccessKind, SwapArea};
 use mm::knobs::{Knob, Knobs};
 use mm::machine::{
@@ -20,6 +19,7 @@ use mm::machine::{
 };
 use mm::units::{CpuId, DeviceId, Nanos, NodeId, PAGE_SIZE, Pfn, SpaceId, TABLE_ENTRIES, Vpn};
 use mm::{Config, Mm};
+use scheduler::{AnyKey, Scheduler};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::*};
@@ -28,48 +28,48 @@ use tlb::Tlbs;
 
 /// Words of a page.
 const WORDS: usize = TABLE_ENTRIES;
-/// Nanoseconds between ticks.
+/// Nanoseconds between two ticks.
 const TICK: Nanos = 4_000_000;
-/// Faults that one touch may take.
+/// Faults that one access may take.
 const FAULTS: u32 = 1000;
 
-/// What a run is made of.
+/// The configuration of a run.
 #[derive(Clone)]
 pub struct Setup {
-    /// As the command line names it.
+    /// The program, as on the command line.
     pub program: String,
-    /// The image of the trace to run.
+    /// The image of the trace to replay.
     pub trace: Option<&'static [u8]>,
     pub seed: u64,
     pub cpus: usize,
-    /// Bytes, whole blocks of 4 MiB.
+    /// Bytes, in whole blocks of 4 MiB.
     pub memory: u64,
     pub swap: u32,
     pub asids: usize,
     /// Value of `tlb.unmap`.
     pub unmap: u64,
-    /// Values of others.
+    /// Values of other knobs.
     pub knobs: Vec<(Knob, u64)>,
-    /// Control groups that the program begins with.
+    /// Control groups at the start of the program.
     pub groups: Vec<GroupSpec>,
-    /// CPUs do not flush what others ask them to flush.
-    pub deaf: bool,
-    /// Is memory checked?
+    /// Whether CPUs ignore requests to flush from other CPUs.
+    pub ignore_flushes: bool,
+    /// Whether memory is checked.
     pub check: bool,
-    /// What the first task does instead of the program, given a way to make calls.
+    /// Run by the first task instead of the program, with a function that makes calls.
     pub body: Option<Body>,
-    /// What others do each time that a read has copied something.
-    pub beside_reads: Option<fn(&Mm<Hosted>)>,
+    /// Run each time that a read has copied something.
+    pub during_reads: Option<fn(&Mm<Hosted>)>,
 }
 
-/// What a task does with system calls alone.
+/// A task that only makes system calls.
 pub type Body = fn(&dyn Fn(Call<'_>) -> Result<u64, Errno>);
 
 impl Setup {
-    /// Four CPUs, a lazy policy.
+    /// Four CPUs and a lazy policy.
     pub fn new(program: &str) -> Setup {
         let program = program.to_owned();
-        let (deaf, check) = (false, true);
+        let (ignore_flushes, check) = (false, true);
         Setup {
             program,
             trace: None,
@@ -81,26 +81,26 @@ impl Setup {
             unmap: 3,
             knobs: Vec::new(),
             groups: Vec::new(),
-            deaf,
+            ignore_flushes,
             check,
             body: None,
-            beside_reads: None,
+            during_reads: None,
         }
     }
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Report {
     pub totals: Totals,
     pub signals: Vec<String>,
-    /// For each process that the memory manager chose to die, what had run out.
+    /// For each process that was chosen to be killed, what had run out.
     pub ooms: Vec<String>,
     pub violations: Vec<String>,
-    /// What a reader of the numbers should know.
+    /// Notes for readers of the numbers.
     pub notes: Vec<String>,
     pub stats: BTreeMap<&'static str, i64>,
-    /// What control groups have counted.
+    /// The counters of the control groups.
     pub groups: Vec<GroupOutcome>,
 }
 
@@ -108,23 +108,23 @@ pub struct Hosted {
     cpus: usize,
     memory: [MemoryRange; 1],
     asids: usize,
-    deaf: bool,
+    ignore_flushes: bool,
     tables: Vec<TablePage>,
     words: Vec<AtomicU64>,
     tlbs: Mutex<Tlbs>,
     ticked: Vec<AtomicU64>,
-    /// The CPU that the thread whose turn it is acts for.
+    /// The CPU of the running thread.
     cpu: AtomicU16,
-    /// It acts for another, which was asked to flush.
-    asked: AtomicBool,
-    baton: Baton,
+    /// Whether it acts for another CPU, which was asked to flush.
+    in_remote_call: AtomicBool,
+    scheduler: Scheduler,
     disk: Mutex<BTreeMap<(u8, u64), Vec<u64>>>,
     transfers: Mutex<VecDeque<Io>>,
     kernel: OnceLock<&'static Kernel<Hosted>>,
-    home: OnceLock<Home>,
+    launch: OnceLock<LaunchInfo>,
     body: Option<Body>,
-    beside_reads: Option<fn(&Mm<Hosted>)>,
-    told: Mutex<Vec<String>>,
+    during_reads: Option<fn(&Mm<Hosted>)>,
+    violations: Mutex<Vec<String>>,
     notes: Mutex<Vec<String>>,
 }
 
@@ -137,27 +137,27 @@ impl Hosted {
             cpus: setup.cpus,
             memory: [range],
             asids: setup.asids,
-            deaf: setup.deaf,
+            ignore_flushes: setup.ignore_flushes,
             tables: (0..frames).map(|_| std::array::from_fn(|_| zero())).collect(),
             words: (0..frames as usize * WORDS).map(|_| zero()).collect(),
             tlbs: Mutex::new(Tlbs::new(setup.cpus)),
             ticked: (0..setup.cpus).map(|_| zero()).collect(),
             cpu: AtomicU16::new(0),
-            asked: AtomicBool::new(false),
-            baton: Baton::new(setup.seed),
+            in_remote_call: AtomicBool::new(false),
+            scheduler: Scheduler::new(setup.seed),
             disk: Mutex::default(),
             transfers: Mutex::default(),
             kernel: OnceLock::new(),
-            home: OnceLock::new(),
+            launch: OnceLock::new(),
             body: setup.body,
-            beside_reads: setup.beside_reads,
-            told: Mutex::default(),
+            during_reads: setup.during_reads,
+            violations: Mutex::default(),
             notes: Mutex::default(),
         }
     }
 
     fn kernel(&self) -> &'static Kernel<Hosted> {
-        self.kernel.get().expect("set before anything runs")
+        self.kernel.get().expect("the kernel must be set before anything runs")
     }
 
     fn this(&self) -> &'static Hosted {
@@ -168,51 +168,51 @@ impl Hosted {
         &self.words[pfn.index() * WORDS..][..WORDS]
     }
 
-    /// Go on as the thread whose turn it has become: on its CPU, with its space loaded.
+    /// Continue as the running thread: on its CPU, with its space loaded.
     fn resume(&self) {
-        let (cpu, space, changed) = self.baton.here();
+        let (cpu, space, changed) = self.scheduler.current_thread();
         self.cpu.store(cpu, SeqCst);
         if changed {
             self.kernel().mm().switch(space);
         }
     }
 
-    /// The turn may pass to another thread.
+    /// Another thread may run.
     fn pause(&self) {
-        self.baton.clock(100);
+        self.scheduler.advance(100);
         let cpu = self.cpu.load(SeqCst);
         let last = &self.ticked[cpu as usize];
         if self.now() - last.load(SeqCst) > TICK {
             last.store(self.now(), SeqCst);
             self.kernel().mm().tick();
         }
-        if self.baton.draw(4) == 0 {
-            self.baton.pass();
+        if self.scheduler.random_below(4) == 0 {
+            self.scheduler.yield_now();
             self.resume();
         }
     }
 
     fn spawn(&self, cpu: u16, space: Option<SpaceId>, body: impl FnOnce(&'static Hosted) + Send + 'static) {
-        let (this, number) = (self.this(), self.baton.add(cpu, space));
+        let (this, number) = (self.this(), self.scheduler.add(cpu, space));
         std::thread::spawn(move || {
             let life = std::panic::AssertUnwindSafe(|| {
-                this.baton.begin(number);
+                this.scheduler.start(number);
                 this.resume();
                 body(this);
             });
             if std::panic::catch_unwind(life).is_err() {
-                // Nobody else would ever get the turn.
+                // No other thread would ever run again.
                 std::process::exit(101);
             }
-            this.baton.end();
+            this.scheduler.end();
         });
     }
 
     fn complete_transfers(&self) {
         while !self.stopping() {
-            let mark = self.baton.mark(AnyKey::Disk);
+            let mark = self.scheduler.mark(AnyKey::Disk);
             let Some(io) = self.transfers.lock().unwrap().pop_front() else {
-                self.baton.wait(AnyKey::Disk, mark, None);
+                self.scheduler.wait(AnyKey::Disk, mark, None);
                 self.resume();
                 continue;
             };
@@ -229,7 +229,7 @@ impl Hosted {
                 }
             }
             self.kernel().mm().io_done(&io);
-            self.baton.pass();
+            self.scheduler.yield_now();
             self.resume();
         }
     }
@@ -242,34 +242,44 @@ pub fn run(setup: &Setup) -> Report {
     setup.knobs.iter().for_each(|&(knob, value)| knobs.set(knob, value).unwrap());
     let swap = SwapArea { device: DeviceId(1), pages: setup.swap, priority: 0 };
     let swap = if setup.swap > 0 { vec![swap] } else { Vec::new() };
-    let mm = Mm::new(Hosted::new(setup), Config { knobs, swap, ..Config::default() }).expect("enough memory");
+    let mm = Mm::new(Hosted::new(setup), Config { knobs, swap, ..Config::default() })
+        .expect("the machine must have enough memory");
     let disk = Disk { device: DeviceId(0), pages: 1 << 20, taken: 0, thin: false };
     let daemons = mm.daemons().len() as u32;
-    // Never freed: threads and tests outlive each other.
+    // Never freed, because threads may outlive a test.
     let kernel: &'static Kernel<Hosted> = Box::leak(Box::new(Kernel::new(mm, Some(disk), daemons)));
     let host = kernel.mm().machine();
-    let home =
-        Home::new(&setup.program, setup.trace, setup.check, setup.seed, setup.cpus as u32, setup.memory);
-    host.kernel.set(kernel).ok().expect("set once");
-    host.home.set(home.expect("a program")).ok().expect("set once");
-    host.baton.begin(host.baton.add(0, None));
+    let launch = LaunchInfo::new(
+        &setup.program,
+        setup.trace,
+        setup.check,
+        setup.seed,
+        setup.cpus as u32,
+        setup.memory,
+    );
+    host.kernel.set(kernel).ok().expect("the kernel must be set once");
+    host.launch
+        .set(launch.expect("the program must exist"))
+        .ok()
+        .expect("the launch information must be set once");
+    host.scheduler.start(host.scheduler.add(0, None));
     host.resume();
     host.spawn(0, None, Hosted::complete_transfers);
     for daemon in kernel.mm().daemons() {
         host.spawn(0, None, move |host| host.kernel().mm().daemon(daemon));
     }
-    kernel.make_groups(&setup.groups).expect("groups that can be");
-    kernel.start().expect("room for a process");
+    kernel.make_groups(&setup.groups).expect("the groups must be valid");
+    kernel.start().expect("there must be room for a process");
     kernel.wait_for_end();
-    host.baton.stop();
+    host.scheduler.stop();
     host.resume();
-    kernel.mm().validate().expect("all structures agree");
+    kernel.mm().validate().expect("validate must pass");
     let stats = mm::stat::Stat::ALL.iter().map(|&stat| (stat.name(), kernel.mm().mmu().stats.read(stat)));
     Report {
         totals: kernel.totals(),
         signals: kernel.signals(),
         ooms: kernel.mm().oom_reports().into_iter().map(|oom| oom.text).collect(),
-        violations: host.told.lock().unwrap().clone(),
+        violations: host.violations.lock().unwrap().clone(),
         notes: host.notes.lock().unwrap().clone(),
         stats: stats.collect(),
         groups: kernel.group_outcomes(),
@@ -298,7 +308,7 @@ impl Machine for Hosted {
     }
 
     fn now(&self) -> Nanos {
-        self.baton.clock(0)
+        self.scheduler.advance(0)
     }
 
     fn table(&self, pfn: Pfn) -> &TablePage {
@@ -333,12 +343,12 @@ impl Machine for Hosted {
     }
 
     fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
-        let keep = (keep && self.asids > 0) || (self.deaf && self.asked.load(SeqCst));
+        let keep = (keep && self.asids > 0) || (self.ignore_flushes && self.in_remote_call.load(SeqCst));
         self.tlbs.lock().unwrap().load_root(self.cpu(), root, asid, keep);
     }
 
     fn flush(&self, what: Flush) {
-        if self.deaf && self.asked.load(SeqCst) {
+        if self.ignore_flushes && self.in_remote_call.load(SeqCst) {
             return;
         }
         self.tlbs.lock().unwrap().flush(self.cpu(), what);
@@ -347,46 +357,46 @@ impl Machine for Hosted {
     fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
         let here = self.cpu();
         assert!(!targets.contains(here));
-        self.asked.store(true, SeqCst);
+        self.in_remote_call.store(true, SeqCst);
         for target in targets.iter() {
             self.cpu.store(target.0, SeqCst);
             remote(target);
         }
-        self.asked.store(false, SeqCst);
+        self.in_remote_call.store(false, SeqCst);
         self.cpu.store(here.0, SeqCst);
         local();
     }
 
     fn submit(&self, io: Io) {
         self.transfers.lock().unwrap().push_back(io);
-        self.baton.wake(AnyKey::Disk);
+        self.scheduler.wake(AnyKey::Disk);
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {
-        Ticket { key, mark: self.baton.mark(AnyKey::Mm(key)) }
+        Ticket { key, mark: self.scheduler.mark(AnyKey::Mm(key)) }
     }
 
     fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
-        let woken = self.baton.wait(AnyKey::Mm(ticket.key), ticket.mark, deadline);
+        let woken = self.scheduler.wait(AnyKey::Mm(ticket.key), ticket.mark, deadline);
         self.resume();
         woken
     }
 
     fn wake(&self, key: WaitKey) {
-        self.baton.wake(AnyKey::Mm(key));
+        self.scheduler.wake(AnyKey::Mm(key));
     }
 
     fn resched(&self) {
-        self.baton.pass();
+        self.scheduler.yield_now();
         self.resume();
     }
 
     fn stopping(&self) -> bool {
-        self.baton.stopping()
+        self.scheduler.stopping()
     }
 
     fn charge(&self, _: Work, _: u64) {
-        self.baton.clock(10);
+        self.scheduler.advance(10);
     }
 }
 
@@ -398,8 +408,8 @@ impl Host for Hosted {
             let start = task.start();
             let ring = HostedRing { host, task: &task };
             match host.body.filter(|_| start.role == 0) {
-                Some(body) => ring.act(body),
-                None => host.home.get().expect("set before").live(&ring, start),
+                Some(body) => ring.run_body(body),
+                None => host.launch.get().expect("the launch information must be set").run_task(&ring, start),
             }
             assert!(task.has_ended());
         });
@@ -407,7 +417,7 @@ impl Host for Hosted {
     }
 
     fn leave_space(&self, _: &Task, switch: &mut dyn FnMut()) {
-        self.baton.set_space(None);
+        self.scheduler.set_space(None);
         switch();
     }
 
@@ -416,17 +426,17 @@ impl Host for Hosted {
     }
 
     fn key_ticket(&self, key: Key) -> u64 {
-        self.baton.mark(AnyKey::Kernel(key))
+        self.scheduler.mark(AnyKey::Kernel(key))
     }
 
     fn key_wait(&self, key: Key, mark: u64, deadline: Option<Nanos>) -> bool {
-        let woken = self.baton.wait(AnyKey::Kernel(key), mark, deadline);
+        let woken = self.scheduler.wait(AnyKey::Kernel(key), mark, deadline);
         self.resume();
         woken
     }
 
     fn key_wake(&self, key: Key) {
-        self.baton.wake(AnyKey::Kernel(key));
+        self.scheduler.wake(AnyKey::Kernel(key));
     }
 
     fn read_user(&self, from: Buffer, to: &mut [u8]) -> Result<(), Errno> {
@@ -445,11 +455,11 @@ impl Rings for Hosted {
             self.frame(from).iter().map(|word| word.load(SeqCst).to_ne_bytes()).collect();
         let part = &words.as_flattened()[at as usize..][..bytes as usize];
         let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
-        // SAFETY: the kernel has checked that the range lies in the buffer that the task named, which consists of
-        // atomics and is used by the task alone, while it is in the call.
+        // SAFETY: the kernel has checked that the range is in the buffer of the task's call. The buffer
+        // consists of atomics, and only the task uses it, which is in the call.
         unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len()) }
-        if let Some(act) = self.beside_reads {
-            act(self.kernel().mm());
+        if let Some(run_body) = self.during_reads {
+            run_body(self.kernel().mm());
         }
     }
 
@@ -466,16 +476,16 @@ impl Rings for Hosted {
 
     fn tell(&self, what: Tell, text: &str) {
         eprintln!("{what:?}: {text}");
-        let told = if what == Tell::Note { &self.notes } else { &self.told };
-        told.lock().unwrap().push(text.to_owned());
+        let violations = if what == Tell::Note { &self.notes } else { &self.violations };
+        violations.lock().unwrap().push(text.to_owned());
     }
 }
 
-/// Read what a task has named.
+/// Read from a buffer of a task's call.
 fn read(from: u64, to: &mut [u8]) {
     let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
-    // SAFETY: the kernel has checked that the range lies in the buffer that the task named, which stays while it is in
-    // the call.
+    // SAFETY: the kernel has checked that the range is in the buffer of the task's call, which stays valid
+    // during the call.
     unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
 }
 
@@ -486,19 +496,19 @@ struct HostedRing<'a> {
 }
 
 impl HostedRing<'_> {
-    /// Do something else than a program.
-    fn act(&self, body: Body) {
-        let place =
+    /// Run `body` instead of a program.
+    fn run_body(&self, body: Body) {
+        let buffer =
             |text: &str| Buffer { addr: text.as_ptr().expose_provenance() as u64, len: text.len() as u64 };
         let call = |what: Call<'_>| {
-            let (number, args) = what.encode(place);
+            let (number, args) = what.encode(buffer);
             call::decode_answer(self.call(number, args))
         };
         body(&call);
         let _ = call(Call::Exit(Exit::default()));
     }
 
-    /// The frame that an access reaches, after as many faults as it takes.
+    /// The word that an access reaches, after any number of faults.
     fn reach(&self, addr: u64, access: AccessKind) -> Result<&AtomicU64, Signal> {
         self.host.pause();
         for _ in 0..FAULTS {
@@ -538,7 +548,7 @@ impl Ring for HostedRing<'_> {
     }
 
     fn compute(&self, instructions: u64) {
-        self.host.baton.clock(instructions);
+        self.host.scheduler.advance(instructions);
         self.host.pause();
     }
 }

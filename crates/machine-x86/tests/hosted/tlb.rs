@@ -1,4 +1,4 @@
-//! TLBs that keep all they are not told to drop.
+//! TLBs that drop a translation only when told to.
 
 use mm::api::AccessKind;
 use mm::machine::{Asid, Flush, TablePage};
@@ -12,19 +12,19 @@ use std::sync::atomic::Ordering::*;
 struct Tlb {
     root: Option<Pfn>,
     asid: Asid,
-    held: HashMap<(Asid, Vpn), Entry>,
+    small: HashMap<(Asid, Vpn), Entry>,
     /// Translations of 2 MiB, by their first page.
     large: HashMap<(Asid, Vpn), Entry>,
 }
 
-/// Pages that a large translation maps.
+/// Pages of a large translation.
 const LARGE: u64 = 1 << PAGEBLOCK_ORDER.0;
 
 impl Tlb {
-    /// Drop the translations of some spaces' pages, of either size.
-    fn drop_those(&mut self, gone: impl Fn(Asid, Range<u64>) -> bool) {
-        self.held.retain(|&(asid, page), _| !gone(asid, page.0..page.0 + 1));
-        self.large.retain(|&(asid, page), _| !gone(asid, page.0..page.0 + LARGE));
+    /// Drop the translations of either size for which `drop` is true.
+    fn retain_not(&mut self, drop: impl Fn(Asid, Range<u64>) -> bool) {
+        self.small.retain(|&(asid, page), _| !drop(asid, page.0..page.0 + 1));
+        self.large.retain(|&(asid, page), _| !drop(asid, page.0..page.0 + LARGE));
     }
 }
 
@@ -41,7 +41,7 @@ impl Tlbs {
         tlb.root = root.is_some().then_some(root);
         tlb.asid = asid;
         if !keep {
-            tlb.drop_those(|of, _| of == asid);
+            tlb.retain_not(|of, _| of == asid);
         }
     }
 
@@ -49,16 +49,16 @@ impl Tlbs {
         let tlb = &mut self.0[cpu.index()];
         let current = tlb.asid;
         match what {
-            Flush::All => tlb.drop_those(|_, _| true),
-            Flush::Current => tlb.drop_those(|asid, _| asid == current),
+            Flush::All => tlb.retain_not(|_, _| true),
+            Flush::Current => tlb.retain_not(|asid, _| asid == current),
             Flush::Pages { start, count, stride } => {
                 let end = start.0 + ((count as u64) << stride.0);
-                tlb.drop_those(|asid, pages| asid == current && pages.start < end && start.0 < pages.end);
+                tlb.retain_not(|asid, pages| asid == current && pages.start < end && start.0 < pages.end);
             }
         }
     }
 
-    /// The frame that the CPU reaches; `None`: a page fault, and no translation of the page is held any more.
+    /// The frame that the CPU reaches; `None` for a page fault, which drops the page's translation.
     pub fn translate(
         &mut self,
         cpu: CpuId,
@@ -70,15 +70,15 @@ impl Tlbs {
         let inside = (page.0 % LARGE) as u32;
         let (key, large) = ((tlb.asid, page), (tlb.asid, Vpn(page.0 - u64::from(inside))));
         let fits = |entry: &Entry| access != AccessKind::Store || entry.has(Bits::WRITE | Bits::DIRTY);
-        if let Some(entry) = tlb.held.get(&key).filter(|entry| fits(entry)) {
+        if let Some(entry) = tlb.small.get(&key).filter(|entry| fits(entry)) {
             return Some(entry.pfn());
         }
         if let Some(entry) = tlb.large.get(&large).filter(|entry| fits(entry)) {
             return Some(entry.pfn().add(inside));
         }
-        tlb.held.remove(&key);
+        tlb.small.remove(&key);
         tlb.large.remove(&large);
-        let mut table = tlb.root.expect("a program's space is loaded");
+        let mut table = tlb.root.expect("a space must be loaded");
         for level in (0..4).rev() {
             let slot = &tables[table.index()][(page.0 >> (9 * level)) as usize & 511];
             let entry = Entry::from_raw(slot.load(SeqCst));
@@ -97,8 +97,8 @@ impl Tlbs {
             let used = entry.with(Bits::YOUNG | dirty);
             slot.store(used.raw(), SeqCst);
             let pfn = if is_large { used.pfn().add(inside) } else { used.pfn() };
-            let (key, held) = if is_large { (large, &mut tlb.large) } else { (key, &mut tlb.held) };
-            held.insert(key, used);
+            let (key, small) = if is_large { (large, &mut tlb.large) } else { (key, &mut tlb.small) };
+            small.insert(key, used);
             return Some(pfn);
         }
         None

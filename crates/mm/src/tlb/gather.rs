@@ -249,7 +249,7 @@ impl Tlb {
         self.begin_tightening(space);
         let mut gather = Gather::new(space);
         let result = change(&mut gather);
-        let range = gather.touched.range().filter(|_| alive);
+        let range = self.to_flush(space, gather.touched.range()).filter(|_| alive);
         let _scope = platform.scope(Scope::TlbFinishMmu);
         if let Some(range) = range {
             self.flush(platform, space, range);
@@ -267,6 +267,16 @@ impl Tlb {
         result
     }
 
+    /// What a change that touched `own` must flush: the whole space if another change is in flight.
+    #[inline]
+    fn to_flush(&self, space: SpaceId, own: Option<Range>) -> Option<Range> {
+        if !self.is_nested(space) {
+            return own;
+        }
+        let freed_tables = own.is_some_and(|range| range.freed_tables);
+        Some(Range { freed_tables, ..Range::ALL })
+    }
+
     /// Take rights or marks from entries of a space: `change` notes which. When this returns, that has been flushed.
     pub fn tighten<M: Machine, R>(
         &self,
@@ -277,7 +287,7 @@ impl Tlb {
         self.begin_tightening(space);
         let mut tightening = Tightening { space, touched: Touched::NOTHING, all: false };
         let result = change(&mut tightening);
-        let range = tightening.range();
+        let range = self.to_flush(space, tightening.range());
         let _scope = platform.scope(Scope::TlbFinishMmu);
         if let Some(range) = range {
             self.flush(platform, space, range);

@@ -193,23 +193,29 @@ impl Tlb {
         self.cpus_of(space).iter().any(|cpu| !self.cpus[cpu.index()].is_lazy())
     }
 
-    /// Somebody takes rights from entries of a space and will flush later: until [`Tlb::end_tightening`], what an entry
-    /// forbids may still be allowed by a CPU's translation.
+    /// The caller is about to clear entries of a space or take rights from them, and flushes later. Until
+    /// [`Tlb::end_tightening`] a CPU's translation may allow what the entry no longer does.
     pub fn begin_tightening(&self, space: SpaceId) {
         self.contexts[space.0].tightening.fetch_add(1, AcqRel);
     }
 
-    /// It has been flushed.
+    /// The caller has flushed what it changed since [`Tlb::begin_tightening`].
     pub fn end_tightening(&self, space: SpaceId) {
         let before = self.contexts[space.0].tightening.fetch_sub(1, AcqRel);
-        assert!(before > 0, "nobody takes rights from {space}");
+        assert!(before > 0, "end_tightening of {space} without begin_tightening");
     }
 
-    /// Has somebody changed entries of a space, and not flushed yet? Who asks has seen a change that was made
-    /// meanwhile, by a folio's mapcount or under the lock of the space's tables, or it was made before
-    /// [`Tlb::begin_tightening`] or comes after.
+    /// Whether a change of the space's entries has not been flushed yet. The caller synchronises with the change by
+    /// the lock of the space's tables or by a folio's mapcount, so it sees either the count or the flushed state.
     pub fn is_tightening(&self, space: SpaceId) -> bool {
         self.contexts[space.0].tightening.load(Acquire) > 0
+    }
+
+    /// Whether, beside the caller's own, another change of the space's entries has not been flushed yet. The caller
+    /// may have found entries that the other change had already cleared, and must not return before they are flushed
+    /// (Linux: `mm_tlb_flush_nested`).
+    pub(super) fn is_nested(&self, space: SpaceId) -> bool {
+        self.contexts[space.0].tightening.load(Acquire) > 1
     }
 
     /// Make every CPU that may hold translations of `range` drop them, before this returns.

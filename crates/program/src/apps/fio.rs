@@ -1,43 +1,47 @@
-//! fio with buffered random reads: jobs that each read blocks of a file of their own by read(2).
+//! fio with buffered random reads: jobs that each read blocks from a file of their own by read(2).
 
-use super::Ask;
+use super::AppOptions;
 use super::parts::{Heap, Job, PAGE, open, part, pieces, read};
-use crate::keys::{Keys, Law};
+use crate::keys::{Distribution, Keys};
 use crate::rng::Rng;
 use crate::{AccessKind, Os, Signal};
 use alloc::format;
 
-/// Barrier at which all jobs begin.
+/// The barrier before the measured reads.
 const BEGIN: u32 = 2;
-/// fio's default block.
+/// fio's default block size.
 pub(super) const BLOCK: u64 = PAGE;
-/// Reads for each page of the files. fio is run for a time; this is a guess of about as much.
+/// Reads for each page of the files. fio runs for a time; this is a guess at a comparable number.
 pub(super) const READS: u64 = 8;
-/// Bytes of a read of the pass that lays the file out.
+/// Bytes of one read in the pass before.
 const CHUNK: u64 = 128 << 10;
 /// Instructions of fio between two reads; a guess.
 pub(super) const WORK: u64 = 2_000;
 
-/// The jobs.
+/// The program `fio`.
 #[derive(Clone, Debug)]
 pub(super) struct Fio {
     bytes: u64,
     jobs: Option<u32>,
-    law: Law,
+    distribution: Distribution,
 }
 
 impl Fio {
-    pub(super) fn new(ask: &Ask) -> Fio {
-        let jobs = ask.threads.map(|jobs| Ask { threads: Some(jobs), ..*ask }.tasks(1));
-        Fio { bytes: ask.bytes, jobs, law: ask.law.unwrap_or(Law::Uniform) }
+    pub(super) fn new(options: &AppOptions) -> Fio {
+        let jobs = options.threads.map(|jobs| AppOptions { threads: Some(jobs), ..*options }.tasks(1));
+        Fio {
+            bytes: options.bytes,
+            jobs,
+            distribution: options.distribution.unwrap_or(Distribution::Uniform),
+        }
     }
 
-    /// Bytes of the files; the buffers are small.
+    /// Bytes of the files; the buffers are negligible.
     pub(super) fn footprint(&self) -> u64 {
         self.bytes
     }
 
-    /// Whole pages of a job's file.
+    /// Bytes of a job's file, whole pages.
     fn file(&self, os: &impl Os, task: u32) -> u64 {
         let pages = part(self.bytes / PAGE, task, self.tasks(os.cpus()));
         (pages.end - pages.start) * PAGE
@@ -45,7 +49,7 @@ impl Fio {
 }
 
 impl Job for Fio {
-    /// One for each CPU if nothing is said, at least 16 pages each.
+    /// One for each CPU by default, with at least 16 pages each.
     fn tasks(&self, cpus: u32) -> u32 {
         self.jobs.unwrap_or(cpus).min((self.bytes / PAGE / 16) as u32)
     }
@@ -67,11 +71,11 @@ impl Job for Fio {
         }
         os.barrier(BEGIN, self.tasks(os.cpus()));
         let blocks = size / BLOCK;
-        let (mut rng, mut keys) = (Rng::new(os.seed()), Keys::new(self.law, blocks, 0));
+        let (mut rng, mut keys) = (Rng::new(os.seed()), Keys::new(self.distribution, blocks, 0));
         for _ in 0..blocks * READS {
             let block = keys.next_scattered(&mut rng);
             read(os, fd, block * BLOCK, BLOCK)?;
-            // The kernel copies into the buffer, which is in use anyway.
+            // The kernel copies into the buffer, which is used anyway.
             buffer.touch(os, 0, 8, AccessKind::Load)?;
             os.compute(WORK);
         }

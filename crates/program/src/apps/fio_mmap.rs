@@ -1,22 +1,22 @@
-//! fio with `ioengine=mmap` and `thread`: threads that share one space read and write blocks of one mapped file.
+//! fio with `ioengine=mmap` and `thread`: threads of one process read and write blocks of one mapped file.
 
-use super::Ask;
+use super::AppOptions;
 use super::fio::{BLOCK, READS, WORK};
 use super::parts::{Heap, Job, open, part};
-use crate::keys::{Keys, Law};
+use crate::keys::{Distribution, Keys};
 use crate::rng::Rng;
 use crate::{AccessKind, MapSource, Os, Prot, Signal};
 
-/// Barrier at which all threads begin.
+/// The barrier before the measured accesses.
 const BEGIN: u32 = 2;
 
-/// The threads.
+/// The program `fio-mmap`.
 #[derive(Clone, Debug)]
-pub(super) struct FioMmap(Ask);
+pub(super) struct FioMmap(AppOptions);
 
 impl FioMmap {
-    pub(super) fn new(ask: &Ask) -> FioMmap {
-        FioMmap(*ask)
+    pub(super) fn new(options: &AppOptions) -> FioMmap {
+        FioMmap(*options)
     }
 
     /// Bytes of the file.
@@ -35,14 +35,14 @@ impl FioMmap {
 }
 
 impl Job for FioMmap {
-    /// One for each CPU if nothing is said.
+    /// One for each CPU by default.
     fn tasks(&self, cpus: u32) -> u32 {
         self.0.tasks(cpus)
     }
 
     fn set_up<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
         let fd = open(os, "fio-mmap", self.0.bytes)?;
-        // As fio maps it: for what the job does.
+        // Like fio, map it with the rights that the job needs.
         let prot = if self.writes() > 0 { Prot::RW } else { Prot::READ };
         self.file().map_as(os, MapSource::File { fd, offset: 0, shared: true }, prot)
     }
@@ -55,7 +55,7 @@ impl Job for FioMmap {
         }
         os.barrier(BEGIN, tasks);
         let (mut rng, mut keys) =
-            (Rng::new(os.seed()), Keys::new(self.0.law.unwrap_or(Law::Uniform), blocks, 0));
+            (Rng::new(os.seed()), Keys::new(self.0.distribution.unwrap_or(Distribution::Uniform), blocks, 0));
         let uses = (own.end - own.start) * READS;
         for _ in 0..uses {
             let block = keys.next_scattered(&mut rng);

@@ -1,7 +1,7 @@
-//! Programs beside each other in control groups of their own: YCSB on a store of sorted runs, read only, and a file
-//! search; or many small ones.
+//! Programs beside each other in control groups of their own: YCSB on an LSM store, read only, and a file
+//! search; or many small processes.
 
-use super::Ask;
+use super::AppOptions;
 use super::parts::{Heap, Job, PAGE, lead, must, open, part, pieces, read};
 use super::search::Search;
 use super::ycsb::Ycsb;
@@ -12,16 +12,17 @@ use crate::{AccessKind, Group, GroupLimits, Os, Role, Signal};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Roles of the second program begin here; those of the first at 1.
+/// Roles of the second program begin here; those of the first begin at 1.
 const SECOND: Role = 1 << 12;
-/// memory.max of each group, in per cent of its program's footprint: the search's as published (1 GiB for a tree of
-/// which that is 70 %), the store's a guess (10 % as published would leave a small one no room for its threads).
-const STORE: u64 = 50;
-const SEARCH: u64 = 70;
-/// The least that a group is given: what a process needs that does nothing.
-const LEAST: u64 = 256 * PAGE;
+/// memory.max of each group, in per cent of its program's footprint. The search's is as published (1 GiB,
+/// which is 70 % of its tree); the store's is a guess (10 %, as published, would leave a small store no room
+/// for its threads).
+const STORE_LIMIT: u64 = 50;
+const SEARCH_LIMIT: u64 = 70;
+/// The smallest limit of a group: what a process needs that does nothing.
+const MIN_LIMIT: u64 = 256 * PAGE;
 
-/// The two.
+/// The program `two-groups`.
 #[derive(Clone, Debug)]
 pub(super) struct TwoGroups {
     store: Ycsb,
@@ -29,28 +30,29 @@ pub(super) struct TwoGroups {
 }
 
 impl TwoGroups {
-    /// Each has half of the footprint, and half of the tasks.
-    pub(super) fn new(ask: &Ask) -> TwoGroups {
-        let threads = ask.threads.map_or(2, |threads| threads.div_ceil(2));
-        let half = Ask { bytes: ask.bytes / 2, threads: Some(threads), ..*ask };
-        let writes = Some(ask.writes.unwrap_or(0));
-        TwoGroups { store: Ycsb::lsm(&Ask { writes, ..half }), search: Search::new(&half) }
+    /// Each gets half of the footprint and half of the tasks.
+    pub(super) fn new(options: &AppOptions) -> TwoGroups {
+        let threads = options.threads.map_or(2, |threads| threads.div_ceil(2));
+        let half = AppOptions { bytes: options.bytes / 2, threads: Some(threads), ..*options };
+        let writes = Some(options.writes.unwrap_or(0));
+        TwoGroups { store: Ycsb::lsm(&AppOptions { writes, ..half }), search: Search::new(&half) }
     }
 
     pub(super) fn footprint(&self) -> u64 {
         self.store.footprint() + self.search.footprint()
     }
 
-    /// Be the first task of one of the programs, in a group of its own.
+    /// Run the first task of one of the programs, in a group of its own.
     fn enter<O: Os>(&self, os: &mut O, job: &impl Job, first: Role, max: u64) -> Result<(), Signal> {
-        let limits = GroupLimits { max: max.max(LEAST), ..GroupLimits::default() };
+        let limits = GroupLimits { max: max.max(MIN_LIMIT), ..GroupLimits::default() };
         let group = must(os.group_create(Group::ROOT, limits))?;
         must(os.group_enter(group))?;
         lead(job, os, first)
     }
 
     pub(super) fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
-        let (store, search) = (self.store.footprint() * STORE / 100, self.search.footprint() * SEARCH / 100);
+        let (store, search) =
+            (self.store.footprint() * STORE_LIMIT / 100, self.search.footprint() * SEARCH_LIMIT / 100);
         match role {
             0 => {
                 let programs = [must(os.fork(1))?, must(os.fork(SECOND))?];
@@ -65,15 +67,16 @@ impl TwoGroups {
     }
 }
 
-/// Processes if nothing is said.
-const MANY: u32 = 100;
-/// Touches of a process's pages and reads of its file for each of them.
+/// Processes by default.
+const PROCESSES: u32 = 100;
+/// For each page of a process: touches of its memory, and reads of its file.
 const TOUCHES: u64 = 8;
 /// Barriers: all memory is filled; all work is done.
 const BEGIN: u32 = 2;
 const END: u32 = 3;
 
-/// Processes, each in a group of its own, without limits: what reclaim of the node takes from whom.
+/// The program `many-groups`: processes, each in a group of its own without limits, to show from which groups
+/// reclaim of the node takes memory.
 #[derive(Clone, Debug)]
 pub(super) struct ManyGroups {
     bytes: u64,
@@ -81,10 +84,10 @@ pub(super) struct ManyGroups {
 }
 
 impl ManyGroups {
-    /// At least 16 pages each.
-    pub(super) fn new(ask: &Ask) -> ManyGroups {
-        let most = (ask.bytes / PAGE / 16) as u32;
-        ManyGroups { bytes: ask.bytes, groups: ask.threads.unwrap_or(MANY).clamp(1, most) }
+    /// At least 16 pages for each group.
+    pub(super) fn new(options: &AppOptions) -> ManyGroups {
+        let max = (options.bytes / PAGE / 16) as u32;
+        ManyGroups { bytes: options.bytes, groups: options.threads.unwrap_or(PROCESSES).clamp(1, max) }
     }
 
     pub(super) fn footprint(&self) -> u64 {
@@ -93,15 +96,15 @@ impl ManyGroups {
 
     pub(super) fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role > 0 {
-            return self.member(os, role - 1);
+            return self.process(os, role - 1);
         }
-        let members = (1..=self.groups).map(|role| must(os.fork(role))).collect::<Result<Vec<_>, _>>()?;
-        members.into_iter().for_each(|member| os.join(member));
+        let processes = (1..=self.groups).map(|role| must(os.fork(role))).collect::<Result<Vec<_>, _>>()?;
+        processes.into_iter().for_each(|process| os.join(process));
         Ok(())
     }
 
-    /// Half of a process's pages are memory, half its file. Odd ones only hold theirs.
-    fn member<O: Os>(&self, os: &mut O, number: u32) -> Result<(), Signal> {
+    /// Half of a process's pages are memory, half are its file. Odd processes use neither after filling them.
+    fn process<O: Os>(&self, os: &mut O, number: u32) -> Result<(), Signal> {
         let group = must(os.group_create(Group::ROOT, GroupLimits::default()))?;
         must(os.group_enter(group))?;
         let share = part(self.bytes / PAGE, number, self.groups);

@@ -1,41 +1,42 @@
-//! Language models: processes of llama.cpp, each of which answers from a model of its own that it has mapped. Every
-//! token is a pass over all tensors of the model, in their order, shared among threads that spin where they wait for
-//! each other.
+//! Language models: processes of llama.cpp, each answering from its own mapped model. Every token is a pass
+//! over all tensors of the model, in order, shared among threads that spin while they wait for each other.
 
-use super::Ask;
+use super::AppOptions;
 use super::parts::{Heap, PAGE, must, open, part, touch};
 use crate::{Access, AccessKind, FileSpec, MapSource, Os, Prot, Role, Signal};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Processes, and threads of each, as the LUF series starts them.
+/// Processes, and threads of each, as in the LUF series.
 const PROCESSES: u32 = 3;
 const THREADS: u32 = 15;
-/// Passes: one for the prompt of 5 tokens ("who are you?"), one for each of the others of 24.
+/// Passes: one for the prompt of 5 tokens ("who are you?"), and one for each of the 19 tokens until there are
+/// 24.
 const PASSES: u64 = 20;
 const PROMPT: u64 = 5;
-/// Layers of Llama 2 70B, and the tensors of one that are multiplied with, in thousands of weights: query, key, value,
-/// output, and the three of the feed-forward net (8192 wide, 8 heads of 128 for keys and values, 28672 between).
+/// Layers of Llama 2 70B, and the tensors of a layer that are multiplied, in thousands of weights: query,
+/// key, value, output, and the three of the feed-forward net (8192 wide, 8 heads of 128 for keys and values,
+/// 28672 between).
 const LAYERS: u64 = 80;
 const TENSORS: [u64; 7] = [67_109, 8_389, 8_389, 67_109, 234_881, 234_881, 234_881];
 /// The token embedding and the output tensor, 32000 x 8192 each.
 const EMBEDDING: u64 = 262_144;
-/// Of the model's bytes, the part that its cache of keys and values has: 160 MiB (512 tokens, 80 layers, 1024 values of
-/// 2 bytes for both) for 70 GiB.
+/// The model's bytes for each byte of its cache of keys and values: that is 160 MiB (512 tokens, 80 layers,
+/// 1024 values of 2 bytes for both) for 70 GiB.
 const CACHE_PART: u64 = 448;
 /// Tokens that the cache has room for.
 const CONTEXT: u64 = 512;
-/// Bytes of a vector between layers, for each token: 8192 numbers of 4 bytes; and of the widest one.
+/// Bytes of a vector between layers, for each token: 8192 numbers of 4 bytes.
 const VECTOR: u64 = 8192 * 4;
 /// Bytes of the vectors of four operations.
 const VECTORS: u64 = 4 * PROMPT * VECTOR;
-/// Pages of code: the program's and its libraries', and of one operation's inner loop; guesses.
+/// Pages of code: of the program and its libraries, and of one operation's inner loop; guesses.
 const CODE: u64 = 512;
 const LOOP: u64 = 3;
-/// Instructions for a page of weights of 8 bits with AVX2; an estimate.
+/// Instructions for a page of 8-bit weights with AVX2; an estimate.
 const WORK: u64 = 800;
 
-/// The processes.
+/// The program `llama`.
 #[derive(Clone, Debug)]
 pub(super) struct Llama {
     /// Pages of a model, and of each half of its cache.
@@ -44,16 +45,16 @@ pub(super) struct Llama {
     threads: u32,
 }
 
-/// What a process has mapped.
+/// The mappings of a process.
 #[derive(Clone, Copy)]
 struct Maps {
     model: Heap,
     code: Heap,
     keys: Heap,
     values: Heap,
-    /// Vectors between layers, and where threads look for each other.
+    /// Vectors between layers, and the page with the threads' barrier.
     vectors: Heap,
-    meeting: Heap,
+    barrier: Heap,
 }
 
 /// A thread of a process.
@@ -65,9 +66,9 @@ struct Thread<'a> {
 }
 
 impl Llama {
-    pub(super) fn new(ask: &Ask) -> Llama {
-        let threads = ask.threads.unwrap_or(THREADS);
-        let all = ask.bytes / PAGE / u64::from(PROCESSES);
+    pub(super) fn new(options: &AppOptions) -> Llama {
+        let threads = options.threads.unwrap_or(THREADS);
+        let all = options.bytes / PAGE / u64::from(PROCESSES);
         let cache = (all / CACHE_PART / 2).max(LAYERS);
         let pages = all.saturating_sub(2 * cache + VECTORS / PAGE).max(1);
         Llama { pages, cache, threads }
@@ -85,7 +86,7 @@ impl Llama {
         let keys = code.then(cache);
         let values = keys.then(cache);
         let vectors = values.then(VECTORS);
-        Maps { model, code, keys, values, vectors, meeting: vectors.then(PAGE) }
+        Maps { model, code, keys, values, vectors, barrier: vectors.then(PAGE) }
     }
 
     pub(super) fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
@@ -108,35 +109,35 @@ impl Llama {
 }
 
 impl Thread<'_> {
-    /// Map the model, the code, and what is written.
+    /// Map the model, the code, and the writable memory.
     fn set_up<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
-        let Maps { model, code, keys, values, vectors, meeting } = self.maps;
+        let Maps { model, code, keys, values, vectors, barrier } = self.maps;
         let file = open(os, &format!("model-{}", self.process), model.len)?;
         model.map_as(os, MapSource::File { fd: file, offset: 0, shared: true }, Prot::READ)?;
         let program = FileSpec { name: "llama", size: code.len, in_memory: false, writable: false };
         let fd = must(os.open(program))?;
         code.map_as(os, MapSource::File { fd, offset: 0, shared: false }, Prot::RX)?;
-        [keys, values, vectors, meeting].into_iter().try_for_each(|heap| heap.map(os))
+        [keys, values, vectors, barrier].into_iter().try_for_each(|heap| heap.map(os))
     }
 
     /// All passes.
     fn answer<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
-        let mut known = 0;
+        let mut context = 0;
         for pass in 0..PASSES {
-            let begun = os.now();
+            let start = os.now();
             let tokens = if pass == 0 { PROMPT } else { 1 };
-            self.pass(os, known, tokens)?;
-            known += tokens;
+            self.pass(os, context, tokens)?;
+            context += tokens;
             if self.number == 0 {
                 os.progress(tokens);
-                os.took(os.now() - begun);
+                os.took(os.now() - start);
             }
         }
         Ok(())
     }
 
-    /// One pass over the model for some tokens, when as many are known.
-    fn pass<O: Os>(&self, os: &mut O, known: u64, tokens: u64) -> Result<(), Signal> {
+    /// One pass over the model for `tokens` tokens after `context` ones.
+    fn pass<O: Os>(&self, os: &mut O, context: u64, tokens: u64) -> Result<(), Signal> {
         let layer: u64 = TENSORS.iter().sum();
         let all = LAYERS * layer + 2 * EMBEDDING;
         let place =
@@ -145,7 +146,7 @@ impl Thread<'_> {
         for token in 0..tokens {
             self.maps.model.touch(
                 os,
-                place((known + token) * 1031 % EMBEDDING) * PAGE,
+                place((context + token) * 1031 % EMBEDDING) * PAGE,
                 512,
                 AccessKind::Load,
             )?;
@@ -154,7 +155,7 @@ impl Thread<'_> {
             let mut at = EMBEDDING + number * layer;
             for (op, size) in TENSORS.into_iter().enumerate() {
                 if op == 3 {
-                    self.attend(os, number, known, tokens)?;
+                    self.attend(os, number, context, tokens)?;
                 }
                 self.multiply(os, place(at)..place(at + size), op as u64, tokens)?;
                 at += size;
@@ -163,7 +164,7 @@ impl Thread<'_> {
         self.multiply(os, place(all - EMBEDDING)..self.job.pages, 0, tokens)
     }
 
-    /// This thread's rows of a tensor, times the vectors.
+    /// Multiply this thread's rows of a tensor by the vectors.
     fn multiply<O: Os>(
         &self,
         os: &mut O,
@@ -173,7 +174,7 @@ impl Thread<'_> {
     ) -> Result<(), Signal> {
         let Thread { job, maps, number, .. } = *self;
         let own = part(pages.end - pages.start, number, job.threads);
-        self.run_loop(os, op)?;
+        self.fetch_code(os, op)?;
         for page in pages.start + own.start..pages.start + own.end {
             let addr = maps.model.start + page * PAGE;
             os.access(Access { addr, count: (PAGE / 8) as u32, mode: AccessKind::Load })?;
@@ -184,16 +185,16 @@ impl Thread<'_> {
             let place = maps.vectors.start + (op % 4 * PROMPT + token) * VECTOR;
             touch(os, place + out.start, out.end - out.start, AccessKind::Store)?;
         }
-        self.meet(os)
+        self.barrier(os)
     }
 
-    /// Keep the keys and values of the tokens, and look at those of all before.
-    fn attend<O: Os>(&self, os: &mut O, layer: u64, known: u64, tokens: u64) -> Result<(), Signal> {
+    /// Store the keys and values of the tokens, and read those of all tokens so far.
+    fn attend<O: Os>(&self, os: &mut O, layer: u64, context: u64, tokens: u64) -> Result<(), Signal> {
         let Thread { job, maps, number, .. } = *self;
         let each = maps.keys.len / LAYERS;
         let place = |heap: Heap, offset: u64| heap.start + layer * each + offset % each;
-        self.run_loop(os, 7)?;
-        for token in known..known + tokens {
+        self.fetch_code(os, 7)?;
+        for token in context..context + tokens {
             let row = each / CONTEXT;
             let own = part(row.max(8), number, job.threads);
             touch(
@@ -202,14 +203,14 @@ impl Thread<'_> {
                 (own.end - own.start).min(row),
                 AccessKind::Store,
             )?;
-            // Values stand by component, so that those of one token lie as far apart as the context is long.
+            // Values are stored by component, so those of one token are as far apart as the context is long.
             let own = part(each / PAGE, number, job.threads);
             for page in own {
                 os.store(place(maps.values, page * PAGE + token * 2))?;
             }
         }
-        self.meet(os)?;
-        let own = part(((known + tokens) * each / CONTEXT).max(8), number, job.threads);
+        self.barrier(os)?;
+        let own = part(((context + tokens) * each / CONTEXT).max(8), number, job.threads);
         touch(os, place(maps.keys, own.start), own.end - own.start, AccessKind::Load)?;
         for page in part(each / PAGE, number, job.threads) {
             os.access(Access {
@@ -218,11 +219,11 @@ impl Thread<'_> {
                 mode: AccessKind::Load,
             })?;
         }
-        self.meet(os)
+        self.barrier(os)
     }
 
     /// Fetch the code of an operation.
-    fn run_loop<O: Os>(&self, os: &mut O, op: u64) -> Result<(), Signal> {
+    fn fetch_code<O: Os>(&self, os: &mut O, op: u64) -> Result<(), Signal> {
         for page in op * LOOP..(op + 1) * LOOP {
             let addr = self.maps.code.start + page * PAGE;
             os.access(Access { addr, count: 64, mode: AccessKind::Fetch })?;
@@ -230,9 +231,9 @@ impl Thread<'_> {
         Ok(())
     }
 
-    /// Spin until all threads of the process are here.
-    fn meet<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
-        os.store(self.maps.meeting.start)?;
+    /// Spin until all threads of the process have arrived.
+    fn barrier<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
+        os.store(self.maps.barrier.start)?;
         os.spin_barrier(self.process, self.job.threads);
         Ok(())
     }

@@ -1,23 +1,23 @@
-//! Applications: what memory sees of real programs that benchmarks of replacement policies run.
+//! Applications: models of the memory accesses of real programs that benchmarks of replacement policies run.
 //!
-//! docs/programs.md tells of each what is modelled, where its numbers come from, and what is a guess. One unit of
-//! progress is one operation (or transaction, or page sorted or searched). What a task does depends on the run's seed
-//! alone, never on when others do what, so all policies are given the same work.
+//! docs/programs.md says for each what is modelled, where its numbers come from, and what is a guess. One
+//! unit of progress is one operation (or transaction, or page sorted or searched). What a task does depends
+//! only on the run's seed, never on the timing of other tasks, so all policies get the same work.
 
-mod ask;
 mod desktop;
 mod fio;
 mod fio_mmap;
 mod groups;
 mod kv;
+mod layout;
 mod llama;
 mod lsm;
 mod mongodb;
 mod oltp;
+mod options;
 mod parts;
 mod pool;
 mod search;
-mod shape;
 mod sort;
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,6 @@ mod warehouse;
 mod ycsb;
 
 use crate::{Os, Program, Role, Signal};
-pub use ask::Ask;
 use desktop::Desktop;
 use fio::Fio;
 use fio_mmap::FioMmap;
@@ -35,28 +34,29 @@ use kv::Kv;
 use llama::Llama;
 use mongodb::MongoDb;
 use oltp::Oltp;
+pub use options::AppOptions;
 use parts::{Job, PAGE, lead};
 use search::Search;
 use sort::Sort;
-use tiered::{Shape, Tiered};
+use tiered::{Tiered, Workload};
 use ycsb::Ycsb;
 
 /// Smallest footprint.
-const LEAST: u64 = 1 << 20;
+const MIN_BYTES: u64 = 1 << 20;
 
-/// One row of the list: how an application is made, and what it understands besides its size and its tasks.
+/// One row of the list: an application, and which options it supports besides its size and its tasks.
 struct Row {
     name: &'static str,
     help: &'static str,
-    /// May a distribution and a share of writes be given?
+    /// Whether it supports a distribution and a share of writes.
     takes: Takes,
-    make: fn(&Ask) -> Kind,
+    make: fn(&AppOptions) -> Kind,
 }
 
-/// What may be given.
+/// The supported options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Takes {
-    law: bool,
+    distribution: bool,
     writes: bool,
 }
 
@@ -81,146 +81,146 @@ const TABLE: &[Row] = &[
     Row {
         name: "memcached",
         help: "store small objects in slabs, then SET and GET them by DISTRIBUTION (uniform), N% of them SETs (9%)",
-        takes: Takes { law: true, writes: true },
-        make: |ask| Kind::Kv(Kv::memcached(ask)),
+        takes: Takes { distribution: true, writes: true },
+        make: |options| Kind::Kv(Kv::memcached(options)),
     },
     Row {
         name: "redis",
-        help: "the same for redis: each task is a server with objects of its own, in allocations by size",
-        takes: Takes { law: true, writes: true },
-        make: |ask| Kind::Kv(Kv::redis(ask)),
+        help: "as memcached, for redis: each task is a server with its own objects, in size classes",
+        takes: Takes { distribution: true, writes: true },
+        make: |options| Kind::Kv(Kv::redis(options)),
     },
     Row {
         name: "fio",
-        help: "jobs, one for each CPU, read blocks of 4 KiB of files of their own by read(2), by DISTRIBUTION (uniform)",
-        takes: Takes { law: true, writes: false },
-        make: |ask| Kind::Fio(Fio::new(ask)),
+        help: "jobs, one for each CPU, read blocks of 4 KiB from their own files by read(2), by DISTRIBUTION (uniform)",
+        takes: Takes { distribution: true, writes: false },
+        make: |options| Kind::Fio(Fio::new(options)),
     },
     Row {
         name: "fio-mmap",
-        help: "threads, one for each CPU, use blocks of 4 KiB of one mapped file by DISTRIBUTION (uniform); 0% writes",
-        takes: Takes { law: true, writes: true },
-        make: |ask| Kind::FioMmap(FioMmap::new(ask)),
+        help: "threads, one for each CPU, access blocks of 4 KiB of one mapped file by DISTRIBUTION (uniform); 0% writes",
+        takes: Takes { distribution: true, writes: true },
+        make: |options| Kind::FioMmap(FioMmap::new(options)),
     },
     Row {
         name: "mongodb",
         help: "YCSB on a server with a cache of its own, a file of 32 KiB pages, journal and checkpoints; zipf, 5% writes",
-        takes: Takes { law: true, writes: true },
-        make: |ask| Kind::MongoDb(MongoDb::new(ask)),
+        takes: Takes { distribution: true, writes: true },
+        make: |options| Kind::MongoDb(MongoDb::new(options)),
     },
     Row {
         name: "cassandra",
         help: "YCSB on a server with a Java heap, mapped files of sorted runs, commit log and compaction; zipf, 5% writes",
-        takes: Takes { law: true, writes: true },
-        make: |ask| Kind::Ycsb(Ycsb::cassandra(ask)),
+        takes: Takes { distribution: true, writes: true },
+        make: |options| Kind::Ycsb(Ycsb::cassandra(options)),
     },
     Row {
         name: "lsm",
         help: "YCSB on LevelDB: read(2) of 4 KiB blocks, log, sorted runs that are merged; zipf, 50% writes",
-        takes: Takes { law: true, writes: true },
-        make: |ask| Kind::Ycsb(Ycsb::lsm(ask)),
+        takes: Takes { distribution: true, writes: true },
+        make: |options| Kind::Ycsb(Ycsb::lsm(options)),
     },
     Row {
         name: "get-scan",
-        help: "the same store, read only: GETs by DISTRIBUTION (zipf) and, one in 2000, SCANs of 10000 records",
-        takes: Takes { law: true, writes: true },
-        make: |ask| Kind::Ycsb(Ycsb::get_scan(ask)),
+        help: "as lsm, read only: GETs by DISTRIBUTION (zipf) and, one in 2000, SCANs of 10000 records",
+        takes: Takes { distribution: true, writes: true },
+        make: |options| Kind::Ycsb(Ycsb::get_scan(options)),
     },
     Row {
         name: "postgresql",
         help: "TPC-C on processes with a small shared buffer pool, files of 8 KiB pages, a log synced at commit",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Oltp(Oltp::postgresql(ask)),
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Oltp(Oltp::postgresql(options)),
     },
     Row {
         name: "mariadb",
         help: "TPC-C on threads with a buffer pool of most of memory, files of 16 KiB pages, a log synced at commit",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Oltp(Oltp::mariadb(ask)),
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Oltp(Oltp::mariadb(options)),
     },
     Row {
         name: "terasort",
-        help: "Hadoop's sort: processes map, spill, merge, shuffle and reduce files of four times what they hold",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Sort(Sort::terasort(ask)),
+        help: "Hadoop's sort: processes map, spill, merge, shuffle and reduce files that are larger than memory",
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Sort(Sort::terasort(options)),
     },
     Row {
         name: "spark-sort",
         help: "Spark's sort: threads of one heap map, spill, shuffle and reduce",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Sort(Sort::spark(ask)),
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Sort(Sort::spark(options)),
     },
     Row {
         name: "file-search",
-        help: "read all files of a tree by read(2), ten times over, a task for each CPU",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Search(Search::new(ask)),
+        help: "read all files of a tree by read(2), ten times, with a task for each CPU",
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Search(Search::new(options)),
     },
     Row {
         name: "two-groups",
         help: "lsm without writes, and file-search, each in a control group with less memory than it touches",
-        takes: Takes { law: true, writes: true },
-        make: |ask| Kind::TwoGroups(TwoGroups::new(ask)),
+        takes: Takes { distribution: true, writes: true },
+        make: |options| Kind::TwoGroups(TwoGroups::new(options)),
     },
     Row {
         name: "many-groups",
-        help: "processes (THREADS of them, 100), each in a control group, fill memory and read a file; one in two goes on by Zipf's law",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::ManyGroups(ManyGroups::new(ask)),
+        help: "processes (THREADS of them, 100), each in a control group, fill memory and read a file; every second one continues by Zipf's law",
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::ManyGroups(ManyGroups::new(options)),
     },
     Row {
         name: "desktop",
-        help: "open programs (THREADS of them, 12) one after the other and go back to some; --all shows launch times as operation_time",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Desktop(Desktop::new(ask)),
+        help: "open programs (THREADS of them, 12) one after the other and return to some; --all shows launch times as operation_time",
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Desktop(Desktop::new(options)),
     },
     Row {
         name: "llama",
         help: "three processes of llama.cpp, each with a mapped model of its own and THREADS (15) threads that spin; 24 tokens",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Llama(Llama::new(ask)),
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Llama(Llama::new(options)),
     },
     Row {
         name: "graph500",
         help: "breadth-first searches of a graph by Zipf's law in memory (docs/programs.md: programs for tiers)",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Tiered(Tiered::new(Shape::Graph500, ask)),
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Tiered(Tiered::new(Workload::Graph500, options)),
     },
     Row {
         name: "xsbench",
-        help: "lookups of cross sections: by halves in a table of energies, then in many small tables",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Tiered(Tiered::new(Shape::XsBench, ask)),
+        help: "lookups of cross sections: by binary search in a table of energies, then in many small tables",
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Tiered(Tiered::new(Workload::XsBench, options)),
     },
     Row {
         name: "btree",
         help: "lookups of uniform keys in a tree in memory",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Tiered(Tiered::new(Shape::BTree, ask)),
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Tiered(Tiered::new(Workload::BTree, options)),
     },
     Row {
         name: "pagerank",
-        help: "passes over a graph's vertices in order, of each the ranks of others by Zipf's law",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Tiered(Tiered::new(Shape::PageRank, ask)),
+        help: "passes over a graph's vertices in order, reading for each the ranks of others by Zipf's law",
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Tiered(Tiered::new(Workload::PageRank, options)),
     },
     Row {
         name: "silo",
         help: "YCSB's lookups by Zipf's law in a tree with records, in memory",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Tiered(Tiered::new(Shape::Silo, ask)),
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Tiered(Tiered::new(Workload::Silo, options)),
     },
     Row {
         name: "gups",
         help: "updates of 64 bytes at random, 90% of them in a third of memory",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Tiered(Tiered::new(Shape::Gups(64), ask)),
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Tiered(Tiered::new(Workload::Gups(64), options)),
     },
     Row {
         name: "gups-4k",
-        help: "the same of objects of 4 KiB, which ask for bandwidth",
-        takes: Takes { law: false, writes: false },
-        make: |ask| Kind::Tiered(Tiered::new(Shape::Gups(4096), ask)),
+        help: "as gups, with objects of 4 KiB, which need bandwidth",
+        takes: Takes { distribution: false, writes: false },
+        make: |options| Kind::Tiered(Tiered::new(Workload::Gups(4096), options)),
     },
 ];
 
@@ -242,35 +242,35 @@ pub struct App {
     kind: Kind,
 }
 
-/// What an application does not understand.
+/// An option that an application does not support.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
-    /// It chooses no keys by a distribution that could be given.
-    Law,
-    /// Its share of writes is part of what it is.
+pub enum Unsupported {
+    /// It does not choose keys by a distribution, or by a fixed one.
+    Distribution,
+    /// Its share of writes is fixed.
     Writes,
 }
 
-/// The application of that name.
-pub fn from_name(name: &str, ask: Ask) -> Option<Result<App, Refused>> {
+/// The application with that name.
+pub fn from_name(name: &str, options: AppOptions) -> Option<Result<App, Unsupported>> {
     let row = TABLE.iter().find(|row| row.name == name)?;
-    let bytes = ask.bytes.max(LEAST).next_multiple_of(PAGE);
+    let bytes = options.bytes.max(MIN_BYTES).next_multiple_of(PAGE);
     Some(match row.takes {
-        Takes { law: false, .. } if ask.law.is_some() => Err(Refused::Law),
-        Takes { writes: false, .. } if ask.writes.is_some() => Err(Refused::Writes),
-        _ => Ok(App { name: row.name, kind: (row.make)(&Ask { bytes, ..ask }) }),
+        Takes { distribution: false, .. } if options.distribution.is_some() => Err(Unsupported::Distribution),
+        Takes { writes: false, .. } if options.writes.is_some() => Err(Unsupported::Writes),
+        _ => Ok(App { name: row.name, kind: (row.make)(&AppOptions { bytes, ..options }) }),
     })
 }
 
 impl App {
-    /// May it be killed for want of memory without the run having failed?
-    pub fn may_die(&self) -> bool {
+    /// Whether the out-of-memory killer may kill it without the run having failed.
+    pub fn may_be_oom_killed(&self) -> bool {
         matches!(self.kind, Kind::Desktop(_))
     }
 }
 
-/// Play a part of a job whose first task has role 0.
-fn play<J: Job, O: Os>(job: &J, os: &mut O, role: Role) -> Result<(), Signal> {
+/// Run a task of a job whose first task has role 0.
+fn run_job<J: Job, O: Os>(job: &J, os: &mut O, role: Role) -> Result<(), Signal> {
     if role == 0 { lead(job, os, 0) } else { job.task(os, role) }
 }
 
@@ -299,19 +299,19 @@ impl Program for App {
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         match &self.kind {
-            Kind::Kv(job) => play(job, os, role),
-            Kind::Fio(job) => play(job, os, role),
-            Kind::FioMmap(job) => play(job, os, role),
-            Kind::MongoDb(job) => play(job, os, role),
-            Kind::Ycsb(job) => play(job, os, role),
-            Kind::Oltp(job) => play(job, os, role),
-            Kind::Sort(job) => play(job, os, role),
-            Kind::Search(job) => play(job, os, role),
+            Kind::Kv(job) => run_job(job, os, role),
+            Kind::Fio(job) => run_job(job, os, role),
+            Kind::FioMmap(job) => run_job(job, os, role),
+            Kind::MongoDb(job) => run_job(job, os, role),
+            Kind::Ycsb(job) => run_job(job, os, role),
+            Kind::Oltp(job) => run_job(job, os, role),
+            Kind::Sort(job) => run_job(job, os, role),
+            Kind::Search(job) => run_job(job, os, role),
             Kind::TwoGroups(job) => job.run(os, role),
             Kind::ManyGroups(job) => job.run(os, role),
             Kind::Desktop(job) => job.run(os, role),
             Kind::Llama(job) => job.run(os, role),
-            Kind::Tiered(job) => play(job, os, role),
+            Kind::Tiered(job) => run_job(job, os, role),
         }
     }
 }

@@ -1,35 +1,35 @@
-//! MongoDB as YCSB drives it: documents in a file of large pages, a cache of its own in front, a journal, checkpoints.
+//! MongoDB under YCSB: documents in a file of large pages, a cache of its own, a journal, checkpoints.
 
-use super::Ask;
+use super::AppOptions;
 use super::parts::{Heap, Job, Log, PAGE, open, part};
 use super::pool::Pool;
-use crate::keys::{Keys, Law};
+use crate::keys::{Distribution, Keys};
 use crate::rng::Rng;
 use crate::{AccessKind, Os, Signal};
 
 /// WiredTiger's leaf page (`leaf_page_max`).
 const LEAF: u64 = 32 << 10;
-/// A document of YCSB: ten fields of 100 bytes, with their names and the header of the record.
+/// A YCSB document: ten fields of 100 bytes, with their names and the header of the record.
 const DOCUMENT: u64 = 1_170;
-/// An update changes one field; the journal gets that, and what names it (a guess).
+/// An update changes one field; the journal gets the field and its address (a guess).
 const FIELD: u64 = 100;
 const JOURNAL_RECORD: u64 = 256;
 /// An entry of the index by `_id`: a key of YCSB (`user` and 19 digits) and the record's number.
 const ENTRY: u64 = 32;
-/// Records between two syncs of a task's journal: MongoDB syncs every 100 ms; a guess of as many.
+/// Records between two syncs of a task's journal; a guess that corresponds to MongoDB's sync every 100 ms.
 const SYNC: u32 = 100;
-/// Checkpoints in a run: MongoDB makes one a minute; a guess.
+/// Checkpoints in a run; a guess, as MongoDB makes one a minute.
 const CHECKPOINTS: u64 = 4;
 /// Operations for each document; a guess.
 const OPERATIONS: u64 = 3;
 /// Instructions of the server for an operation; a guess.
 const WORK: u64 = 30_000;
 
-/// The server.
+/// The program `mongodb`.
 #[derive(Clone, Debug)]
 pub(super) struct MongoDb {
     tasks: u32,
-    law: Law,
+    distribution: Distribution,
     writes: u32,
     cache: u64,
     leaves: u64,
@@ -37,15 +37,16 @@ pub(super) struct MongoDb {
 }
 
 impl MongoDb {
-    /// The cache is half of memory by default (`cacheSizeGB`), which is a quarter of the footprint if memory is half of
-    /// it. The journal has a twentieth (a guess), and the file the rest.
-    pub(super) fn new(ask: &Ask) -> MongoDb {
-        let bytes = ask.bytes;
-        let tasks = ask.tasks(4).min((bytes / 4 / LEAF / 4).max(1) as u32);
+    /// The cache is half of memory by default (`cacheSizeGB`), which is a quarter of the footprint if memory
+    /// is half of it. The journal has a twentieth (a guess), and the file the rest.
+    pub(super) fn new(options: &AppOptions) -> MongoDb {
+        let bytes = options.bytes;
+        let tasks = options.tasks(4).min((bytes / 4 / LEAF / 4).max(1) as u32);
         let (cache, journal) = ((bytes / 4).max(4 * LEAF), (bytes / 20).next_multiple_of(PAGE));
         let leaves = (bytes - cache - journal) / LEAF;
-        let (law, writes) = (ask.law.unwrap_or(Law::Zipf), ask.writes.unwrap_or(5));
-        MongoDb { tasks, law, writes, cache, leaves, journal }
+        let (distribution, writes) =
+            (options.distribution.unwrap_or(Distribution::Zipf), options.writes.unwrap_or(5));
+        MongoDb { tasks, distribution, writes, cache, leaves, journal }
     }
 
     pub(super) fn footprint(&self) -> u64 {
@@ -76,14 +77,14 @@ impl Job for MongoDb {
         let mut log = Log::new(journal, part(self.journal, task, self.tasks), SYNC);
         let mut pool = Pool::new(self.cache_of(task), data, LEAF);
         let leaves = part(self.leaves, task, self.tasks);
-        // As many as leave room for an entry each.
+        // The largest number that leaves room for an index entry each.
         let index = (leaves.end - leaves.start).div_ceil(1 + DOCUMENT / ENTRY);
         let first = leaves.start + index;
         let documents = (leaves.end - first) * (LEAF / DOCUMENT);
         for leaf in leaves.clone() {
             pool.touch(os, leaf, (0, 64), AccessKind::Load)?;
         }
-        let (mut rng, mut keys) = (Rng::new(os.seed()), Keys::new(self.law, documents, 0));
+        let (mut rng, mut keys) = (Rng::new(os.seed()), Keys::new(self.distribution, documents, 0));
         let operations = documents * OPERATIONS;
         for done in 1..=operations {
             let document = keys.next_scattered(&mut rng);

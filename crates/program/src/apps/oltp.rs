@@ -1,27 +1,27 @@
-//! PostgreSQL and MariaDB under TPC-C: warehouses, each with its tables and their indexes, a buffer pool, a log synced
+//! PostgreSQL and MariaDB under TPC-C: warehouses with their tables and indexes, a buffer pool, a log synced
 //! at commit.
 //!
-//! A task serves one warehouse, as TPC-C's terminals have a home. *postgresql*: processes, pages of 8 KiB in shared
-//! memory, a small pool in front of the page cache. *mariadb*: threads, pages of 16 KiB in private memory, a pool of
-//! most of memory.
+//! A task serves one warehouse, as each terminal of TPC-C has a home warehouse. *postgresql*: processes,
+//! pages of 8 KiB in shared memory, a small pool above the page cache. *mariadb*: threads, pages of 16 KiB in
+//! private memory, a pool of most of memory.
 
-use super::Ask;
+use super::AppOptions;
 use super::parts::{Heap, Job, Log, PAGE, open, part};
 use super::pool::Pool;
-use super::warehouse::{Access, Table, Warehouse};
+use super::warehouse::{RowAccess, Table, Warehouse};
 use crate::rng::Rng;
 use crate::{AccessKind, MapSource, Os, Prot, Signal};
 
-/// Checkpoints in a run: five minutes apart in PostgreSQL; a guess.
+/// Checkpoints in a run; a guess, as they are five minutes apart in PostgreSQL.
 const CHECKPOINTS: u64 = 4;
 /// Pages of the footprint for each transaction; a guess.
 const TRANSACTION: u64 = 2;
-/// Bytes of the log for each row that is changed: header, and the row (a guess).
+/// Bytes of the log for each changed row: header, and the row (a guess).
 const LOGGED: u64 = 120;
 /// Instructions of the server for a row; a guess.
 const WORK: u64 = 10_000;
 
-/// The server.
+/// The programs `postgresql` and `mariadb`.
 #[derive(Clone, Debug)]
 pub(super) struct Oltp {
     name: &'static str,
@@ -34,22 +34,22 @@ pub(super) struct Oltp {
 }
 
 impl Oltp {
-    /// `shared_buffers` is a quarter of memory, as its documentation says to begin with: an eighth of the footprint, if
-    /// memory is half of it.
-    pub(super) fn postgresql(ask: &Ask) -> Oltp {
-        Oltp::new("postgresql", ask, 8 << 10, ask.bytes / 8)
+    /// `shared_buffers` is a quarter of memory, where its documentation suggests to start: an eighth of the
+    /// footprint, if memory is half of it.
+    pub(super) fn postgresql(options: &AppOptions) -> Oltp {
+        Oltp::new("postgresql", options, 8 << 10, options.bytes / 8)
     }
 
-    /// `innodb_buffer_pool_size` is 80 % of memory, as its documentation has it for servers of their own.
-    pub(super) fn mariadb(ask: &Ask) -> Oltp {
-        Oltp::new("mariadb", ask, 16 << 10, ask.bytes * 2 / 5)
+    /// `innodb_buffer_pool_size` is 80 % of memory, as its documentation suggests for dedicated servers.
+    pub(super) fn mariadb(options: &AppOptions) -> Oltp {
+        Oltp::new("mariadb", options, 16 << 10, options.bytes * 2 / 5)
     }
 
-    fn new(name: &'static str, ask: &Ask, page: u64, pool: u64) -> Oltp {
+    fn new(name: &'static str, options: &AppOptions, page: u64, pool: u64) -> Oltp {
         // Every warehouse has some pages of each table, and of the pool.
-        let tasks = ask.tasks(4).min((pool / page / 8).max(1) as u32);
-        let (pool, log) = (pool.max(8 * page), (ask.bytes / 20).next_multiple_of(PAGE));
-        let pages = (ask.bytes - pool - log) / page;
+        let tasks = options.tasks(4).min((pool / page / 8).max(1) as u32);
+        let (pool, log) = (pool.max(8 * page), (options.bytes / 20).next_multiple_of(PAGE));
+        let pages = (options.bytes - pool - log) / page;
         Oltp { name, shared: name == "postgresql", page, tasks, pool, pages, log }
     }
 
@@ -64,7 +64,7 @@ impl Oltp {
     }
 }
 
-/// What a task works with.
+/// The state of a task.
 struct Session {
     pool: Pool,
     log: Log,
@@ -73,23 +73,23 @@ struct Session {
 }
 
 impl Session {
-    /// Look a row up: the root of the index, the leaf, the row.
-    fn row<O: Os>(&mut self, os: &mut O, table: &Table, row: u64, access: Access) -> Result<(), Signal> {
-        let place = table.find(row);
+    /// Access a row: the root of the index, the leaf, the row.
+    fn row<O: Os>(&mut self, os: &mut O, table: &Table, row: u64, access: RowAccess) -> Result<(), Signal> {
+        let location = table.find(row);
         self.pool.touch(os, table.root(), (0, 64), AccessKind::Load)?;
-        let (leaf, index) = place.index;
-        // A row that comes has to be entered there.
-        let mode = if access == Access::Insert { AccessKind::Store } else { AccessKind::Load };
+        let (leaf, index) = location.index;
+        // A new row must be entered in the index.
+        let mode = if access == RowAccess::Insert { AccessKind::Store } else { AccessKind::Load };
         self.pool.touch(os, leaf, (index, 16), mode)?;
-        let (page, offset) = place.row;
-        let mode = if access == Access::Read { AccessKind::Load } else { AccessKind::Store };
+        let (page, offset) = location.row;
+        let mode = if access == RowAccess::Read { AccessKind::Load } else { AccessKind::Store };
         self.pool.touch(os, page, (offset, table.row_bytes()), mode)?;
-        self.changed += u64::from(access != Access::Read);
+        self.changed += u64::from(access != RowAccess::Read);
         os.compute(WORK);
         Ok(())
     }
 
-    /// The log is on the disk before a transaction that has changed something ends.
+    /// Write the log to the disk before a transaction with changes ends.
     fn commit<O: Os>(&mut self, os: &mut O) -> Result<(), Signal> {
         match core::mem::take(&mut self.changed) {
             0 => Ok(()),

@@ -1,34 +1,35 @@
-//! What several applications are made of: tasks, memory with a fixed place, files, and a log.
+//! Building blocks of several applications: tasks, memory at fixed addresses, files, and a log.
 
 use crate::{Access, AccessKind, FileSpec, Map, MapSource, Os, Prot, Role, Signal};
 use alloc::vec::Vec;
 
 pub(super) const PAGE: u64 = 4096;
-/// Where the first piece of memory is mapped: fixed places are known to every task.
+/// Where the first piece of memory is mapped; with fixed addresses every task knows them.
 const BASE: u64 = 0x10_0000_0000;
-/// Pieces begin at multiples of this, so that each could have 2 MiB entries of its own.
+/// Pieces begin at multiples of this, so that each can have 2 MiB entries of its own.
 const ALIGN: u64 = 2 << 20;
 
-/// A call that may only fail for want of memory.
+/// Kill the task if a call fails, which only lack of memory should cause.
 pub(super) fn must<T, E>(result: Result<T, E>) -> Result<T, Signal> {
     result.map_err(|_| Signal::Kill)
 }
 
-/// What a number of tasks do together.
+/// The work of a number of tasks.
 pub(super) trait Job {
-    /// How many tasks, the first included.
+    /// The number of tasks, including the first.
     fn tasks(&self, cpus: u32) -> u32;
-    /// Are they processes, not threads?
+    /// Whether tasks are processes instead of threads.
     fn processes(&self) -> bool {
         false
     }
-    /// What the first does before the others are born.
+    /// Run in the first task before the others start.
     fn set_up<O: Os>(&self, os: &mut O) -> Result<(), Signal>;
-    /// What each does; the first is number 0.
+    /// Run task `task`; the first has number 0.
     fn task<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal>;
 }
 
-/// Be the first task of a job: start the others in the roles after `first`, do one's own part, and wait for them.
+/// Run the first task of a job: start the others in the roles after `first`, run task 0, and wait for the
+/// others.
 pub(super) fn lead<J: Job, O: Os>(job: &J, os: &mut O, first: Role) -> Result<(), Signal> {
     job.set_up(os)?;
     let others = first + 1..first + job.tasks(os.cpus());
@@ -39,13 +40,13 @@ pub(super) fn lead<J: Job, O: Os>(job: &J, os: &mut O, first: Role) -> Result<()
     Ok(())
 }
 
-/// The part of `all` that is a task's.
+/// The part of `all` that belongs to a task.
 pub(super) fn part(all: u64, task: u32, tasks: u32) -> core::ops::Range<u64> {
     let from = |task: u32| (u128::from(all) * u128::from(task) / u128::from(tasks)) as u64;
     from(task)..from(task + 1)
 }
 
-/// A piece of memory at a fixed place.
+/// A piece of memory at a fixed address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Heap {
     pub(super) start: u64,
@@ -68,12 +69,12 @@ impl Heap {
         self.map_as(os, MapSource::Anonymous, Prot::RW)
     }
 
-    /// Map it.
+    /// Map it from `source`.
     pub(super) fn map_as<O: Os>(self, os: &mut O, source: MapSource, prot: Prot) -> Result<(), Signal> {
         let Heap { start, len } = self;
         let map = Map { addr: Some(start), len, prot, source, populate: false, locked: false };
         let at = must(os.mmap(map))?;
-        assert_eq!(at, start, "a fixed mapping stands where it was asked for");
+        assert_eq!(at, start, "a fixed mapping must be at the requested address");
         Ok(())
     }
 
@@ -85,7 +86,7 @@ impl Heap {
         len: u64,
         mode: AccessKind,
     ) -> Result<(), Signal> {
-        assert!(offset + len <= self.len, "{len} bytes at {offset} are not in {self:?}");
+        assert!(offset + len <= self.len, "{len} bytes at {offset} must be in {self:?}");
         touch(os, self.start + offset, len, mode)
     }
 }
@@ -101,7 +102,7 @@ pub(super) fn touch<O: Os>(os: &mut O, addr: u64, len: u64, mode: AccessKind) ->
     Ok(())
 }
 
-/// Open a file on the disk; the first to do so makes it.
+/// Open a file on the disk, which is created if it does not exist.
 pub(super) fn open<O: Os>(os: &mut O, name: &str, size: u64) -> Result<u32, Signal> {
     must(os.open(FileSpec { name, size, in_memory: false, writable: true }))
 }
@@ -109,37 +110,38 @@ pub(super) fn open<O: Os>(os: &mut O, name: &str, size: u64) -> Result<u32, Sign
 /// Read all of a range.
 pub(super) fn read<O: Os>(os: &mut O, fd: u32, offset: u64, len: u64) -> Result<(), Signal> {
     let got = must(os.pread(fd, offset, len))?;
-    assert_eq!(got, len, "the file has what was written to it");
+    assert_eq!(got, len, "a read of existing data must be complete");
     Ok(())
 }
 
 /// Write all of a range.
 pub(super) fn write<O: Os>(os: &mut O, fd: u32, offset: u64, len: u64) -> Result<(), Signal> {
     let put = must(os.pwrite(fd, offset, len))?;
-    assert_eq!(put, len, "a write that is not refused is whole");
+    assert_eq!(put, len, "a successful write must be complete");
     Ok(())
 }
 
-/// Do something with a range, piece by piece.
+/// Split a range into pieces: the start and the length of each.
 pub(super) fn pieces(range: core::ops::Range<u64>, piece: u64) -> impl Iterator<Item = (u64, u64)> {
     let end = range.end;
     range.step_by(piece as usize).map(move |at| (at, piece.min(end - at)))
 }
 
-/// A task's part of a log: appended to, synced, and begun again when it is full, as logs are whose files are recycled.
+/// A task's part of a log: appended to, synced, and restarted when it is full, like logs whose files are
+/// recycled.
 #[derive(Debug)]
 pub(super) struct Log {
     fd: u32,
     range: core::ops::Range<u64>,
     at: u64,
     records: u32,
-    every: u32,
+    sync_interval: u32,
 }
 
 impl Log {
-    /// On `range` of the file, synced after so many records.
-    pub(super) fn new(fd: u32, range: core::ops::Range<u64>, every: u32) -> Log {
-        Log { fd, at: range.start, range, records: 0, every }
+    /// On `range` of the file, synced after every `sync_interval` records.
+    pub(super) fn new(fd: u32, range: core::ops::Range<u64>, sync_interval: u32) -> Log {
+        Log { fd, at: range.start, range, records: 0, sync_interval }
     }
 
     /// Append a record.
@@ -151,6 +153,6 @@ impl Log {
         write(os, self.fd, self.at, len)?;
         self.at += len;
         self.records += 1;
-        if self.records.is_multiple_of(self.every) { must(os.fsync(self.fd)) } else { Ok(()) }
+        if self.records.is_multiple_of(self.sync_interval) { must(os.fsync(self.fd)) } else { Ok(()) }
     }
 }

@@ -1,24 +1,24 @@
-//! A search through all files of a tree, ten times over, as ripgrep does it: every file read from end to end, once a
-//! pass.
+//! A search through all files of a tree, ten times, as ripgrep does it: each pass reads every file from end
+//! to end.
 
-use super::Ask;
+use super::AppOptions;
 use super::parts::{Heap, Job, PAGE, must, open, part, pieces, read};
 use crate::rng::Rng;
 use crate::{AccessKind, Os, Signal};
 
-/// Passes.
+/// Passes over the tree.
 const PASSES: u64 = 10;
 /// Bytes of ripgrep's buffer.
 const BUFFER: u64 = 64 << 10;
-/// Pages of a file, on average: Linux's tree has files of 16 KiB or so. A sum of two dice, so that there are many small
-/// ones; a guess.
+/// Pages of a file, on average: files in Linux's tree have about 16 KiB. The size is a sum of two dice, so
+/// that there are many small files; a guess.
 const MEAN: u64 = 4;
-/// Instructions to search a page: some bytes in each; a guess.
+/// Instructions to search a page; a guess.
 const WORK: u64 = 1_000;
 /// The tree is the same for all tasks and seeds.
-const TREE: u64 = 7;
+const TREE_SEED: u64 = 7;
 
-/// The search.
+/// The program `file-search`.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     pages: u64,
@@ -27,31 +27,31 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Ten passes.
-    pub(super) fn new(ask: &Ask) -> Search {
-        let tasks = ask.threads.map(|tasks| Ask { threads: Some(tasks), ..*ask }.tasks(1));
-        Search { pages: ask.bytes / PAGE, tasks, passes: PASSES }
+    /// A search with ten passes.
+    pub(super) fn new(options: &AppOptions) -> Search {
+        let tasks = options.threads.map(|tasks| AppOptions { threads: Some(tasks), ..*options }.tasks(1));
+        Search { pages: options.bytes / PAGE, tasks, passes: PASSES }
     }
 
     pub(super) fn footprint(&self) -> u64 {
         self.pages * PAGE
     }
 
-    /// The files of a part of the tree: pages of each.
+    /// The files of a part of the tree: the number of pages of each.
     fn files(&self, task: u32, tasks: u32) -> impl Iterator<Item = u64> {
         let pages = part(self.pages, task, tasks);
-        let (mut left, mut rng) = (pages.end - pages.start, Rng::new(TREE + u64::from(task)));
+        let (mut rest, mut rng) = (pages.end - pages.start, Rng::new(TREE_SEED + u64::from(task)));
         core::iter::from_fn(move || {
             let wanted = 1 + rng.below(MEAN) + rng.below(MEAN);
-            let file = wanted.min(left);
-            left -= file;
+            let file = wanted.min(rest);
+            rest -= file;
             (file > 0).then_some(file)
         })
     }
 }
 
 impl Job for Search {
-    /// As many as there are CPUs, if nothing is said.
+    /// One for each CPU by default.
     fn tasks(&self, cpus: u32) -> u32 {
         self.tasks.unwrap_or(cpus).min((self.pages / 16) as u32)
     }
@@ -76,7 +76,7 @@ impl Job for Search {
                 searched += pages;
             }
             let own = part(self.pages, task, tasks);
-            assert_eq!(searched, own.end - own.start, "every page is searched in each pass");
+            assert_eq!(searched, own.end - own.start, "each pass must search every page");
             os.progress(searched);
         }
         Ok(())

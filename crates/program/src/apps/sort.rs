@@ -1,31 +1,33 @@
 //! Sorts that are larger than memory: map, spill, shuffle, merge.
 //!
-//! Each task maps its part of the input into a buffer; a full buffer is sorted and spilled, ordered by the reducer that
-//! gets it. When all have mapped, each task reads its part of what every other has written (the shuffle), merges it,
-//! and writes the output.
-//! *terasort* (Hadoop): a task is a process with a heap of its own, and merges its spills into one file before the
-//! shuffle.
+//! Each task maps its part of the input into a buffer. A full buffer is sorted and spilled, ordered by the
+//! reducer that gets it. After all tasks have mapped, each reads its part of what every other task has
+//! written (the shuffle), merges it, and writes the output.
+//!
+//! *terasort* (Hadoop): a task is a process with a heap of its own, and merges its spills into one file
+//! before the shuffle.
+//!
 //! *spark-sort*: tasks are threads of one executor, whose heap they divide, and the shuffle reads the spills
 //! themselves.
 
-use super::Ask;
+use super::AppOptions;
 use super::parts::{Heap, Job, PAGE, must, open, part, pieces, read, write};
 use crate::rng::Rng;
 use crate::{AccessKind, Os, Signal};
 use core::ops::Range;
 
-/// Barrier between map and reduce.
+/// The barrier between map and reduce.
 const MAPPED: u32 = 3;
-/// Bytes that are read or written at once: Hadoop's `io.file.buffer.size` is 4 KiB, streams read ahead to 128.
+/// Bytes of one read or write: Hadoop's `io.file.buffer.size` is 4 KiB, but streams read ahead to 128.
 const CHUNK: u64 = 128 << 10;
-/// Share of the buffer that is filled before it is spilled (`mapreduce.map.sort.spill.percent`), in per cent.
+/// How full the buffer is when it is spilled (`mapreduce.map.sort.spill.percent`), in per cent.
 const SPILL: u64 = 80;
-/// Comparisons of a sort go through the buffer again and again; so many touches at random for each page; a guess.
+/// Random touches for each page of the buffer while it is sorted, which models the comparisons; a guess.
 const SORT: u64 = 4;
 /// Instructions for a page of records that is mapped, sorted or merged; a guess.
 const WORK: u64 = 40_000;
 
-/// A sort.
+/// The programs `terasort` and `spark-sort`.
 #[derive(Clone, Debug)]
 pub(super) struct Sort {
     name: &'static str,
@@ -37,26 +39,26 @@ pub(super) struct Sort {
 }
 
 impl Sort {
-    /// Hadoop's: input, spills, their merge and the output are as large; so are all buffers, roughly, as 100 MB of
-    /// `mapreduce.task.io.sort.mb` are to a block of 128 MB.
-    pub(super) fn terasort(ask: &Ask) -> Sort {
-        Sort::new("terasort", ask, true, 4)
+    /// Hadoop: input, spills, merged spills and output have the same size. So do all buffers, roughly:
+    /// `mapreduce.task.io.sort.mb` is 100 MB for a block of 128 MB.
+    pub(super) fn terasort(options: &AppOptions) -> Sort {
+        Sort::new("terasort", options, true, 4)
     }
 
-    /// Spark's: input, shuffle files and output; its memory is as large as one of them (a guess).
-    pub(super) fn spark(ask: &Ask) -> Sort {
-        Sort::new("spark-sort", ask, false, 4)
+    /// Spark: input, shuffle files and output; its memory is as large as one of them (a guess).
+    pub(super) fn spark(options: &AppOptions) -> Sort {
+        Sort::new("spark-sort", options, false, 4)
     }
 
-    fn new(name: &'static str, ask: &Ask, merges: bool, tasks: u32) -> Sort {
+    fn new(name: &'static str, options: &AppOptions, merges: bool, tasks: u32) -> Sort {
         let copies = if merges { 4 } else { 3 };
-        let input = ask.bytes / PAGE / (copies + 1);
+        let input = options.bytes / PAGE / (copies + 1);
         let buffers = if merges { input * 4 / 5 } else { input };
-        // Every reducer gets a page of every spill.
-        let most = (1..=ask.tasks(tasks))
+        // Every reducer gets at least a page of every spill.
+        let max = (1..=options.tasks(tasks))
             .take_while(|&tasks| u64::from(tasks) * u64::from(tasks) * 8 <= input)
             .last();
-        Sort { name, merges, tasks: most.unwrap_or(1), input, buffers }
+        Sort { name, merges, tasks: max.unwrap_or(1), input, buffers }
     }
 
     pub(super) fn footprint(&self) -> u64 {
@@ -77,12 +79,12 @@ impl Sort {
         Heap { start: Heap::first(0).start + pages.start * PAGE, len: (pages.end - pages.start) * PAGE }
     }
 
-    /// Pages of a buffer that are filled before they are spilled.
+    /// Pages in a buffer when it is spilled.
     fn spill(&self, task: u32) -> u64 {
         (self.buffer(task).len / PAGE * SPILL / 100).max(1)
     }
 
-    /// Read the input into the buffer, sort and spill it each time that it is full.
+    /// Read the input into the buffer, and sort and spill it whenever it is full.
     fn map<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
         let (input, spills) = (self.file(os, "input")?, self.file(os, "spills")?);
         let (buffer, mut rng) = (self.buffer(task), Rng::new(os.seed()));
@@ -104,7 +106,7 @@ impl Sort {
         Ok(())
     }
 
-    /// Merge the spills of a task: read them side by side, write one file.
+    /// Merge the spills of a task: read them in parallel, write one file.
     fn merge<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
         let (spills, merged) = (self.file(os, "spills")?, self.file(os, "merged")?);
         let own = self.own(task);
@@ -115,8 +117,8 @@ impl Sort {
                 read_pages(os, spills, first + wanted.start..first + wanted.end)?;
                 pages += wanted.end - wanted.start;
             }
-            let from = own.start + self.before(task, reducer);
-            assert_eq!(pages, self.before(task, reducer + 1) - self.before(task, reducer));
+            let from = own.start + self.pages_before(task, reducer);
+            assert_eq!(pages, self.pages_before(task, reducer + 1) - self.pages_before(task, reducer));
             for (at, len) in pieces(from * PAGE..(from + pages) * PAGE, CHUNK) {
                 write(os, merged, at, len)?;
             }
@@ -125,23 +127,23 @@ impl Sort {
         must(os.close(spills))
     }
 
-    /// Pages of a mapper's output that reducers before this one get.
-    fn before(&self, mapper: u32, reducer: u32) -> u64 {
+    /// Pages of a mapper's output for the reducers before this one.
+    fn pages_before(&self, mapper: u32, reducer: u32) -> u64 {
         pieces(self.own(mapper), self.spill(mapper))
             .map(|(_, len)| part(len, reducer, self.tasks).start)
             .sum()
     }
 
-    /// Fetch a reducer's part of every mapper's output into the buffer, merge it, and write the output.
+    /// Read a reducer's part of every mapper's output into the buffer, merge it, and write the output.
     fn reduce<O: Os>(&self, os: &mut O, task: u32) -> Result<u64, Signal> {
         let output = self.file(os, "output")?;
         let from = self.file(os, if self.merges { "merged" } else { "spills" })?;
         let buffer = self.buffer(task);
-        let written = (0..task).map(|reducer| self.sorted(reducer)).sum::<u64>();
+        let written = (0..task).map(|reducer| self.pages_for(reducer)).sum::<u64>();
         let mut fetched = 0;
         for mapper in 0..self.tasks {
             let own = self.own(mapper);
-            let (first, end) = (self.before(mapper, task), self.before(mapper, task + 1));
+            let (first, end) = (self.pages_before(mapper, task), self.pages_before(mapper, task + 1));
             if self.merges {
                 read_pages(os, from, own.start + first..own.start + end)?;
             } else {
@@ -165,9 +167,11 @@ impl Sort {
         Ok(fetched)
     }
 
-    /// Pages that a reducer gets of all mappers.
-    fn sorted(&self, reducer: u32) -> u64 {
-        (0..self.tasks).map(|mapper| self.before(mapper, reducer + 1) - self.before(mapper, reducer)).sum()
+    /// Pages that a reducer gets from all mappers.
+    fn pages_for(&self, reducer: u32) -> u64 {
+        (0..self.tasks)
+            .map(|mapper| self.pages_before(mapper, reducer + 1) - self.pages_before(mapper, reducer))
+            .sum()
     }
 }
 
@@ -185,9 +189,9 @@ impl Job for Sort {
     }
 
     fn set_up<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
-        let all: u64 = (0..self.tasks).map(|reducer| self.sorted(reducer)).sum();
-        assert_eq!(all, self.input, "reducers get what mappers read");
-        assert!(self.spill(0) < self.own(0).end, "a task's input is more than its buffer takes");
+        let all: u64 = (0..self.tasks).map(|reducer| self.pages_for(reducer)).sum();
+        assert_eq!(all, self.input, "reducers must get what mappers read");
+        assert!(self.spill(0) < self.own(0).end, "a task's input must be larger than its buffer");
         Heap::first(self.buffers * PAGE).map(os)
     }
 
@@ -197,8 +201,8 @@ impl Job for Sort {
             self.merge(os, task)?;
         }
         os.barrier(MAPPED, self.tasks);
-        let sorted = self.reduce(os, task)?;
-        assert_eq!(sorted, self.sorted(task), "all of it was fetched");
+        let pages_for = self.reduce(os, task)?;
+        assert_eq!(pages_for, self.pages_for(task), "the reducer must fetch all of its pages");
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Applications on a system that only notes which pages they touch.
+//! Applications on a system that only records which pages they touch.
 
 use super::*;
 use crate::{Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Prot, Remap, TaskHandle};
@@ -6,12 +6,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Tasks run one after the other, so barriers need not hold them up.
+/// Tasks run one after the other, so barriers need not block.
 #[derive(Default)]
-struct Notes {
-    /// Names of files; a descriptor is its place.
+struct Recorder {
+    /// Names of files; a descriptor is the index.
     files: Vec<String>,
-    /// Where files are mapped: the file by the range's start, with its length.
+    /// Mapped files: length and descriptor by the start of the range.
     mapped: BTreeMap<u64, (u64, u32)>,
     waiting: Vec<Role>,
     anonymous: BTreeSet<u64>,
@@ -20,14 +20,14 @@ struct Notes {
     task: u64,
 }
 
-impl Notes {
+impl Recorder {
     fn file(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         self.cached.extend((offset / PAGE..(offset + len).div_ceil(PAGE)).map(|page| (fd, page)));
         Ok(len)
     }
 }
 
-impl Os for Notes {
+impl Os for Recorder {
     fn access(&mut self, access: Access) -> Result<(), Signal> {
         let file = self.mapped.range(..=access.addr).next_back();
         match file.filter(|&(start, &(len, _))| access.addr < start + len) {
@@ -105,7 +105,7 @@ impl Os for Notes {
     fn sleep(&mut self, _: u64) {}
     fn never_defer_flushes(&mut self, _: bool) {}
 
-    // What no application here calls.
+    // Not called by any application here.
     fn munmap(&mut self, _: u64, _: u64) -> Result<(), Errno> {
         Err(Errno::NoSys)
     }
@@ -135,30 +135,35 @@ impl Os for Notes {
     }
 }
 
-fn notes(app: &App) -> Notes {
-    let mut notes = Notes { waiting: [0].into(), ..Notes::default() };
-    while let Some(role) = notes.waiting.pop() {
-        notes.task += 1;
-        app.run(&mut notes, role).unwrap();
+fn record(app: &App) -> Recorder {
+    let mut recorder = Recorder { waiting: [0].into(), ..Recorder::default() };
+    while let Some(role) = recorder.waiting.pop() {
+        recorder.task += 1;
+        app.run(&mut recorder, role).unwrap();
     }
-    notes
+    recorder
 }
 
 #[test]
-fn applications_touch_the_footprint_that_they_promise() {
-    // A desktop's programs wait for each other; programs in groups, and processes with models, have the same addresses.
+fn applications_touch_their_footprint() {
+    // A desktop's programs wait for each other. Programs in groups, and processes with models, use the same
+    // addresses in each process.
     let others = ["desktop", "two-groups", "many-groups", "llama"];
     for row in TABLE.iter().filter(|row| !others.contains(&row.name)) {
         for (mib, threads) in [(16, None), (16, Some(7)), (3, Some(2))] {
-            let ask = Ask { bytes: mib << 20, threads, law: None, writes: None };
-            let app = from_name(row.name, ask).unwrap().unwrap();
-            let notes = notes(&app);
-            let touched = (notes.anonymous.len() + notes.cached.len()) as u64 * PAGE;
-            let promised = app.footprint();
-            let asked = promised * 100 / (mib << 20);
-            assert!((75..=101).contains(&asked), "{}:{mib}M: {promised} bytes promised", row.name);
-            let share = touched * 100 / promised;
-            assert!((85..=105).contains(&share), "{}:{mib}M, {threads:?}: {touched} of {promised}", row.name);
+            let options = AppOptions { bytes: mib << 20, threads, distribution: None, writes: None };
+            let app = from_name(row.name, options).unwrap().unwrap();
+            let recorder = record(&app);
+            let touched = (recorder.anonymous.len() + recorder.cached.len()) as u64 * PAGE;
+            let footprint = app.footprint();
+            let asked = footprint * 100 / (mib << 20);
+            assert!((75..=101).contains(&asked), "{}:{mib}M: a footprint of {footprint} bytes", row.name);
+            let share = touched * 100 / footprint;
+            assert!(
+                (85..=105).contains(&share),
+                "{}:{mib}M, {threads:?}: {touched} of {footprint}",
+                row.name
+            );
         }
     }
 }

@@ -1,47 +1,48 @@
-//! Programs with memory that does not fit into fast memory, as papers on tiers measure them: graph500, XSBench, a
-//! B-tree, PageRank, Silo under YCSB, and GUPS. Each fills its memory, then does a fixed number of operations on it:
-//! loads and stores in the order and with the locality of the real one. docs/programs.md tells where the proportions
-//! come from.
+//! Programs whose memory does not fit in fast memory, as papers on memory tiers measure them: graph500,
+//! XSBench, a B-tree, PageRank, Silo under YCSB, and GUPS. Each fills its memory, then does a fixed number of
+//! operations on it: loads and stores in the order and with the locality of the real program.
+//! docs/programs.md says where the proportions come from.
 
-use super::Ask;
+use super::AppOptions;
 use super::parts::{Heap, Job, part, touch};
-use crate::keys::{Keys, Law, scattered};
+use crate::keys::{Distribution, Keys, scattered};
 use crate::rng::Rng;
 use crate::{Access, AccessKind, Os, Signal};
 
-/// Which of them.
+/// The modelled programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Shape {
+pub(super) enum Workload {
     /// Breadth-first searches of a graph whose vertices have very different numbers of neighbours.
     Graph500,
     /// Lookups of cross sections in tables over all energies.
     XsBench,
     /// Lookups of keys in a tree.
     BTree,
-    /// Ranks of a graph's vertices by those that lead to them.
+    /// The rank of each vertex of a graph, from the vertices that link to it.
     PageRank,
-    /// Lookups of popular records by a tree.
+    /// Lookups of popular records through a tree.
     Silo,
-    /// Updates of objects of so many bytes at random, most of them in a third of memory.
+    /// Updates of objects of this many bytes at random, most of them in a third of memory.
     Gups(u64),
 }
 
-/// One of them, of a size.
+/// One of the programs, with its size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tiered {
-    shape: Shape,
+    workload: Workload,
     tasks: u32,
     bytes: u64,
 }
 
-/// Breadth-first searches of graph500 (64, with as many roots; fewer here), and passes of PageRank (GAP's limit is 20).
+/// Breadth-first searches (graph500 does 64, from as many roots), and passes of PageRank (GAP stops after
+/// 20).
 const SEARCHES: u64 = 3;
 const PASSES: u64 = 3;
-/// Neighbours of a vertex: graph500 has 16 edges for each, and both ends know of it; Twitter's graph has 24.
+/// Neighbours of a vertex: graph500 has 16 edges for each, stored at both ends; Twitter's graph has 24.
 const GRAPH500_DEGREE: u64 = 32;
 const TWITTER_DEGREE: u64 = 24;
-/// XSBench, large: nuclides, grid points of each, bytes of a grid point; nuclides of the material that is asked for, in
-/// the mean.
+/// XSBench, large: nuclides, bytes of a grid point, grid points of each nuclide, and mean number of nuclides
+/// in the material of a lookup.
 const NUCLIDES: u64 = 355;
 const POINT: u64 = 48;
 const POINTS: u64 = 11_303;
@@ -50,7 +51,7 @@ const ASKED_NUCLIDES: u64 = 55;
 const NODE: u64 = 256;
 const FANOUT: u64 = 16;
 const RECORD: u64 = 128;
-/// Parts in a hundred of GUPS's updates that go to the hot third (Colloid's setting).
+/// Per cent of GUPS's updates that go to the hot third (Colloid's setting).
 const HOT: u64 = 90;
 /// Bytes of a cache line.
 const LINE: u64 = 64;
@@ -58,8 +59,8 @@ const LINE: u64 = 64;
 const WORK: u64 = 100;
 
 impl Tiered {
-    pub(super) fn new(shape: Shape, ask: &Ask) -> Tiered {
-        Tiered { shape, tasks: ask.tasks(4), bytes: ask.bytes }
+    pub(super) fn new(workload: Workload, options: &AppOptions) -> Tiered {
+        Tiered { workload, tasks: options.tasks(4), bytes: options.bytes }
     }
 
     pub(super) fn footprint(&self) -> u64 {
@@ -70,27 +71,27 @@ impl Tiered {
         Heap::first(self.bytes)
     }
 
-    /// Operations of all tasks: so many for each page that every page is met often.
+    /// Operations of all tasks: enough for each page to be used often.
     fn operations(&self) -> u64 {
         let pages = self.bytes / 4096;
-        match self.shape {
-            Shape::Graph500 | Shape::PageRank => self.vertices(),
-            Shape::XsBench => pages * 4,
-            Shape::BTree | Shape::Silo => pages * 32,
-            Shape::Gups(64) => pages * 128,
-            Shape::Gups(_) => pages * 256,
+        match self.workload {
+            Workload::Graph500 | Workload::PageRank => self.vertices(),
+            Workload::XsBench => pages * 4,
+            Workload::BTree | Workload::Silo => pages * 32,
+            Workload::Gups(64) => pages * 128,
+            Workload::Gups(_) => pages * 256,
         }
     }
 
-    /// Vertices of a graph: what is kept of each is its first neighbour's place, its neighbours, and two words of
-    /// results.
+    /// Number of vertices of a graph. Each has the position of its first neighbour, its neighbours, and two
+    /// words of results.
     fn vertices(&self) -> u64 {
         self.bytes / self.vertex()
     }
 
     fn vertex(&self) -> u64 {
-        match self.shape {
-            Shape::Graph500 => 8 + 8 * GRAPH500_DEGREE + 8,
+        match self.workload {
+            Workload::Graph500 => 8 + 8 * GRAPH500_DEGREE + 8,
             _ => 8 + 4 * TWITTER_DEGREE + 4 + 4,
         }
     }
@@ -113,38 +114,38 @@ impl Job for Tiered {
         let mut walk = Walk { job: self, rng: Rng::new(os.seed()), base: heap.start };
         let operations = part(self.operations(), task, self.tasks);
         let done = operations.end - operations.start;
-        match self.shape {
-            Shape::Graph500 => {
+        match self.workload {
+            Workload::Graph500 => {
                 for search in 0..SEARCHES {
                     walk.search(os, operations.clone(), search)?;
                     os.barrier(1 + search as u32, self.tasks);
                 }
             }
-            Shape::PageRank => {
+            Workload::PageRank => {
                 for pass in 0..PASSES {
                     walk.rank(os, operations.clone())?;
                     os.barrier(1 + pass as u32, self.tasks);
                 }
             }
-            Shape::XsBench => (0..done).try_for_each(|_| walk.cross_section(os))?,
-            Shape::BTree => {
-                let mut keys = Keys::new(Law::Uniform, self.bytes / NODE, 0);
+            Workload::XsBench => (0..done).try_for_each(|_| walk.cross_section(os))?,
+            Workload::BTree => {
+                let mut keys = Keys::new(Distribution::Uniform, self.bytes / NODE, 0);
                 (0..done).try_for_each(|_| walk.look_up(os, &mut keys, self.bytes, None))?;
             }
-            Shape::Silo => {
+            Workload::Silo => {
                 let records = self.bytes / (RECORD + RECORD / 2);
-                let mut keys = Keys::new(Law::Zipf, records, 0);
+                let mut keys = Keys::new(Distribution::Zipf, records, 0);
                 let tree = self.bytes - records * RECORD;
                 (0..done).try_for_each(|_| walk.look_up(os, &mut keys, tree, Some(records)))?;
             }
-            Shape::Gups(object) => (0..done).try_for_each(|_| walk.update(os, object))?,
+            Workload::Gups(object) => (0..done).try_for_each(|_| walk.update(os, object))?,
         }
         os.progress(done);
         Ok(())
     }
 }
 
-/// A task on its way through memory.
+/// The accesses of a task.
 struct Walk<'a> {
     job: &'a Tiered,
     rng: Rng,
@@ -160,14 +161,15 @@ impl Walk<'_> {
         touch(os, self.base + offset, len.min(self.job.bytes - offset), AccessKind::Load)
     }
 
-    /// A vertex that many lead to, more or less: by Zipf's law, as in graphs whose edges attach to what has edges.
+    /// A random vertex by Zipf's law: graphs in which new edges prefer well-connected vertices have such
+    /// degrees.
     fn popular(&mut self, vertices: u64) -> u64 {
         let rank = crate::zipf::Zipf::new(vertices).next(&mut self.rng);
         scattered(rank, vertices)
     }
 
-    /// A part of a breadth-first search: vertices in no order, of each its place, its neighbours, and for each of them
-    /// whether it was seen.
+    /// A part of a breadth-first search: vertices in a scattered order; for each its position, its
+    /// neighbours, and whether each neighbour was visited.
     fn search<O: Os>(&mut self, os: &mut O, own: core::ops::Range<u64>, root: u64) -> Result<(), Signal> {
         let vertices = self.job.vertices();
         let (lists, parents) = (8 * vertices, (8 + 8 * GRAPH500_DEGREE) * vertices);
@@ -185,7 +187,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A part of a pass: vertices in order, of each its neighbours' share of rank.
+    /// A part of a pass: vertices in order, and for each its neighbours' shares of rank.
     fn rank<O: Os>(&mut self, os: &mut O, own: core::ops::Range<u64>) -> Result<(), Signal> {
         let vertices = self.job.vertices();
         let (lists, shares) = (8 * vertices, (8 + 4 * TWITTER_DEGREE) * vertices);
@@ -203,10 +205,10 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// One lookup of XSBench: an energy is found by halves in the table of all energies; its row says where each
-    /// nuclide's grid has it.
+    /// One lookup of XSBench: a binary search in the table of all energies finds a row, which has the
+    /// position in each nuclide's grid.
     fn cross_section<O: Os>(&mut self, os: &mut O) -> Result<(), Signal> {
-        // Of each energy: itself, and a row of one number for each nuclide; as many energies as there is room for.
+        // For each energy: its value, and a row of one number for each nuclide; as many energies as fit.
         let row = 8 + 4 * NUCLIDES;
         let grids = (self.job.bytes / 32).min(NUCLIDES * POINTS * POINT);
         let energies = (self.job.bytes - grids) / row;
@@ -227,7 +229,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// One lookup in a tree of `bytes`: a node of each level, and the record, if there are some.
+    /// One lookup in a tree of `bytes`: a node of each level, and the record, if there are records.
     fn look_up<O: Os>(
         &mut self,
         os: &mut O,
@@ -242,7 +244,7 @@ impl Walk<'_> {
         let (mut level, mut start) = (leaves, 0);
         let mut path = [0; 16];
         let mut depth = 0;
-        // From the leaf up; the levels stand behind each other, the leaves first.
+        // From the leaf up. Levels follow each other in memory, beginning with the leaves.
         loop {
             path[depth] = start + node;
             depth += 1;
@@ -263,14 +265,14 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// One update: an object is read and written.
+    /// One update: read and write an object.
     fn update<O: Os>(&mut self, os: &mut O, object: u64) -> Result<(), Signal> {
         let objects = self.job.bytes / object;
         let hot = (objects / 3).max(1);
-        // The hot third is not the first that was filled.
+        // The hot third is not the part that was filled first.
         let at =
             if self.rng.percent(HOT) { objects - 1 - self.rng.below(hot) } else { self.rng.below(objects) };
-        // A line at a time, as vector instructions copy.
+        // A cache line at a time, as vector instructions copy.
         let (addr, count) = (self.base + at * object, (object / LINE) as u32);
         os.access(Access { addr, count, mode: AccessKind::Load })?;
         os.access(Access { addr, count, mode: AccessKind::Store })?;

@@ -1,32 +1,32 @@
-//! A warehouse of TPC-C: its tables with their rows' sizes, and which rows its five transactions touch (TPC-C, revision
-//! 5.11).
+//! A warehouse of TPC-C: its tables with their row sizes, and the rows that its five transactions touch
+//! (TPC-C, revision 5.11).
 
 use crate::Signal;
 use crate::rng::Rng;
 use core::ops::Range;
 
-/// Bytes of an entry of an index: a key and a place.
+/// Bytes of an index entry: a key and a position.
 const ENTRY: u64 = 16;
 /// Districts of a warehouse.
 const DISTRICTS: u64 = 10;
 
-/// What is done to a row.
+/// How a row is accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Access {
+pub(super) enum RowAccess {
     Read,
     Change,
     Insert,
 }
 
-/// What a transaction came to.
-type Done = Result<(), Signal>;
+/// The result of a transaction.
+type Outcome = Result<(), Signal>;
 
-/// Touch a row of a table.
-pub(super) trait Touch: FnMut(&Table, u64, Access) -> Done {}
+/// Access a row of a table.
+pub(super) trait Touch: FnMut(&Table, u64, RowAccess) -> Outcome {}
 
-impl<F: FnMut(&Table, u64, Access) -> Done> Touch for F {}
+impl<F: FnMut(&Table, u64, RowAccess) -> Outcome> Touch for F {}
 
-/// A table: an index of entries, the first page of which is its root, and then rows.
+/// A table: an index of entries, whose first page is the root, followed by rows.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     page: u64,
@@ -36,20 +36,21 @@ pub(super) struct Table {
     rows: u64,
 }
 
-/// Where a row's entry and the row are: page, and byte of it.
+/// Where a row's index entry and the row are: page, and byte in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct Location {
     pub(super) index: (u64, u64),
     pub(super) row: (u64, u64),
 }
 
 impl Table {
-    /// Of at most `pages` pages from the page `first` on; at least three.
+    /// A table of at most `pages` pages, at least three, beginning at page `first`.
     fn new(page: u64, first: u64, pages: u64, row_bytes: u64) -> Table {
         assert!(pages >= 3, "a table of {pages} pages");
         let rows_of = |index_pages: u64| (pages - 1 - index_pages) * (page / row_bytes);
-        let index_pages =
-            (1..).find(|&index| rows_of(index) <= index * (page / ENTRY)).expect("few enough rows");
+        let index_pages = (1..)
+            .find(|&index| rows_of(index) <= index * (page / ENTRY))
+            .expect("some number of index pages must be enough");
         Table { page, first, index_pages, row_bytes, rows: rows_of(index_pages) }
     }
 
@@ -62,15 +63,15 @@ impl Table {
     }
 
     /// Where a row is.
-    pub(super) fn find(&self, row: u64) -> Place {
+    pub(super) fn find(&self, row: u64) -> Location {
         let (entries, rows) = (self.page / ENTRY, self.page / self.row_bytes);
         let leaf = self.first + 1 + row / entries;
         let page = self.first + 1 + self.index_pages + row / rows;
-        Place { index: (leaf, row % entries * ENTRY), row: (page, row % rows * self.row_bytes) }
+        Location { index: (leaf, row % entries * ENTRY), row: (page, row % rows * self.row_bytes) }
     }
 }
 
-/// Bytes of a row, and how many a warehouse has (clauses 1.2 and 4.2.2).
+/// Bytes of a row, and rows of a warehouse (clauses 1.2 and 4.2.2).
 const WAREHOUSE_AND_DISTRICTS: (u64, u64) = (95, 1 + DISTRICTS);
 const CUSTOMER: (u64, u64) = (655, 30_000);
 const STOCK: (u64, u64) = (306, 100_000);
@@ -82,14 +83,14 @@ const HISTORY: (u64, u64) = (46, 30_000);
 /// The tables of one.
 #[derive(Debug)]
 pub(super) struct Warehouse {
-    own: Table,
+    warehouse: Table,
     customers: Table,
     stock: Table,
     lines: Table,
     items: Table,
     orders: Table,
     history: Table,
-    /// Rows ever inserted; the oldest give their places to the newest.
+    /// Rows inserted so far; the newest rows replace the oldest.
     ordered: u64,
     lined: u64,
     paid: u64,
@@ -98,11 +99,11 @@ pub(super) struct Warehouse {
 }
 
 impl Warehouse {
-    /// On some pages of a file, which the tables share as TPC-C's full ones do.
+    /// A warehouse on a range of a file's pages, divided among the tables by their sizes in TPC-C.
     pub(super) fn new(pages: Range<u64>, page: u64) -> Warehouse {
         let weight = |(bytes, rows): (u64, u64)| (bytes + ENTRY) * rows;
         let all: u64 = [CUSTOMER, STOCK, ORDER_LINE, ITEM, ORDER, HISTORY].into_iter().map(weight).sum();
-        // Three for the smallest table, and as many at least for each.
+        // Three pages for the smallest table, and at least three for each of the others.
         let (mut first, shared) = (pages.start, pages.end - pages.start - 3 * 7);
         let mut table = |kind: (u64, u64), share: u64| {
             let table = Table::new(page, first, 3 + shared * share / all, kind.0);
@@ -112,10 +113,10 @@ impl Warehouse {
         let mut of = |kind| table(kind, weight(kind));
         let [customers, stock, lines, items, orders, history] =
             [CUSTOMER, STOCK, ORDER_LINE, ITEM, ORDER, HISTORY].map(&mut of);
-        let own = table(WAREHOUSE_AND_DISTRICTS, 0);
+        let warehouse = table(WAREHOUSE_AND_DISTRICTS, 0);
         let (ordered, lined) = (orders.rows, lines.rows);
         Warehouse {
-            own,
+            warehouse,
             customers,
             stock,
             lines,
@@ -129,8 +130,8 @@ impl Warehouse {
         }
     }
 
-    /// The next transaction, in the least shares that the standard asks for (clause 5.2.3).
-    pub(super) fn transaction(&mut self, rng: &mut Rng, mut row: impl Touch) -> Done {
+    /// Run the next transaction, by the minimum shares of the standard (clause 5.2.3).
+    pub(super) fn transaction(&mut self, rng: &mut Rng, mut row: impl Touch) -> Outcome {
         match rng.below(100) {
             0..45 => self.new_order(rng, &mut row),
             45..88 => self.payment(rng, &mut row),
@@ -146,67 +147,67 @@ impl Warehouse {
         rng.below(DISTRICTS) * each + skewed(rng, each, 3)
     }
 
-    fn new_order(&mut self, rng: &mut Rng, row: &mut impl Touch) -> Done {
-        row(&self.own, 0, Access::Read)?;
-        row(&self.own, 1 + rng.below(DISTRICTS), Access::Change)?;
-        row(&self.customers, self.customer(rng), Access::Read)?;
-        row(&self.orders, self.ordered % self.orders.rows, Access::Insert)?;
+    fn new_order(&mut self, rng: &mut Rng, row: &mut impl Touch) -> Outcome {
+        row(&self.warehouse, 0, RowAccess::Read)?;
+        row(&self.warehouse, 1 + rng.below(DISTRICTS), RowAccess::Change)?;
+        row(&self.customers, self.customer(rng), RowAccess::Read)?;
+        row(&self.orders, self.ordered % self.orders.rows, RowAccess::Insert)?;
         self.ordered += 1;
         for _ in 0..5 + rng.below(11) {
             // NURand(8191, 1, 100000).
             let item = skewed(rng, self.items.rows.min(self.stock.rows), 12);
-            row(&self.items, item, Access::Read)?;
-            row(&self.stock, item, Access::Change)?;
-            row(&self.lines, self.lined % self.lines.rows, Access::Insert)?;
+            row(&self.items, item, RowAccess::Read)?;
+            row(&self.stock, item, RowAccess::Change)?;
+            row(&self.lines, self.lined % self.lines.rows, RowAccess::Insert)?;
             self.lined += 1;
         }
         Ok(())
     }
 
-    fn payment(&mut self, rng: &mut Rng, row: &mut impl Touch) -> Done {
-        row(&self.own, 0, Access::Change)?;
-        row(&self.own, 1 + rng.below(DISTRICTS), Access::Change)?;
-        row(&self.customers, self.customer(rng), Access::Change)?;
-        row(&self.history, self.paid % self.history.rows, Access::Insert)?;
+    fn payment(&mut self, rng: &mut Rng, row: &mut impl Touch) -> Outcome {
+        row(&self.warehouse, 0, RowAccess::Change)?;
+        row(&self.warehouse, 1 + rng.below(DISTRICTS), RowAccess::Change)?;
+        row(&self.customers, self.customer(rng), RowAccess::Change)?;
+        row(&self.history, self.paid % self.history.rows, RowAccess::Insert)?;
         self.paid += 1;
         Ok(())
     }
 
-    fn order_status(&mut self, rng: &mut Rng, row: &mut impl Touch) -> Done {
-        row(&self.customers, self.customer(rng), Access::Read)?;
-        // A customer's last order is as old as it happens to be.
+    fn order_status(&mut self, rng: &mut Rng, row: &mut impl Touch) -> Outcome {
+        row(&self.customers, self.customer(rng), RowAccess::Read)?;
+        // The age of a customer's last order is random.
         let age = rng.below(self.orders.rows);
-        row(&self.orders, (self.ordered - 1 - age) % self.orders.rows, Access::Read)?;
-        self.lines_of(age, Access::Read, row)
+        row(&self.orders, (self.ordered - 1 - age) % self.orders.rows, RowAccess::Read)?;
+        self.lines_of(age, RowAccess::Read, row)
     }
 
-    fn delivery(&mut self, rng: &mut Rng, row: &mut impl Touch) -> Done {
+    fn delivery(&mut self, rng: &mut Rng, row: &mut impl Touch) -> Outcome {
         for _ in 0..DISTRICTS {
-            // The oldest that is not delivered: at first three in ten orders are not (clause 4.3.3).
+            // The oldest order that is not delivered; at first these are three in ten (clause 4.3.3).
             let waiting =
                 (self.orders.rows * 3 / 10 + self.ordered - self.orders.rows).saturating_sub(self.delivered);
             let age = waiting.clamp(1, self.orders.rows) - 1;
-            row(&self.orders, (self.ordered - 1 - age) % self.orders.rows, Access::Change)?;
-            self.lines_of(age, Access::Change, row)?;
-            row(&self.customers, self.customer(rng), Access::Change)?;
+            row(&self.orders, (self.ordered - 1 - age) % self.orders.rows, RowAccess::Change)?;
+            self.lines_of(age, RowAccess::Change, row)?;
+            row(&self.customers, self.customer(rng), RowAccess::Change)?;
             self.delivered += 1;
         }
         Ok(())
     }
 
-    fn stock_level(&mut self, rng: &mut Rng, row: &mut impl Touch) -> Done {
-        row(&self.own, 1 + rng.below(DISTRICTS), Access::Read)?;
+    fn stock_level(&mut self, rng: &mut Rng, row: &mut impl Touch) -> Outcome {
+        row(&self.warehouse, 1 + rng.below(DISTRICTS), RowAccess::Read)?;
         for age in 0..20u64.min(self.orders.rows) {
-            self.lines_of(age, Access::Read, row)?;
+            self.lines_of(age, RowAccess::Read, row)?;
             for _ in 0..10 {
-                row(&self.stock, skewed(rng, self.stock.rows, 12), Access::Read)?;
+                row(&self.stock, skewed(rng, self.stock.rows, 12), RowAccess::Read)?;
             }
         }
         Ok(())
     }
 
-    /// The ten lines of the order that so many came after.
-    fn lines_of(&self, age: u64, access: Access, row: &mut impl Touch) -> Done {
+    /// The ten lines of the order with `age` orders after it.
+    fn lines_of(&self, age: u64, access: RowAccess, row: &mut impl Touch) -> Outcome {
         (0..10).try_for_each(|line| {
             let back = (age * 10 + line) % self.lines.rows;
             row(&self.lines, (self.lined - 1 - back) % self.lines.rows, access)
@@ -214,8 +215,8 @@ impl Warehouse {
     }
 }
 
-/// TPC-C's NURand over `0..n`: the bits of a number below a power of two near `n / share`, or those of any (clause
-/// 2.1.6).
+/// TPC-C's NURand over `0..n`: the bitwise or of a number below a power of two near `n / share` and a number
+/// below `n` (clause 2.1.6).
 fn skewed(rng: &mut Rng, n: u64, share: u64) -> u64 {
     let few = (n / share).max(1).next_power_of_two();
     (rng.below(few) | rng.below(n)) % n

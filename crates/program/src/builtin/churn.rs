@@ -1,28 +1,28 @@
-//! Memory that is given back and asked for at random, for as long as one likes: what leaves it in pieces.
+//! Memory that is freed and allocated again at random, for as many rounds as wanted: this fragments it.
 //!
-//! All of it is filled, and half of it given back. In each round a tenth of what is left is given back and asked for
-//! again, all at random. At last everything is compacted, so that can be told what was whole before, and what can be
-//! made whole. (The benchmark `frag` of llfree does so with single frames.)
+//! The program fills all of its memory and frees half of it. Each round frees a tenth of the rest and
+//! allocates it again, all at random. At the end it compacts everything, which shows how much was whole
+//! before, and how much can be made whole. (The benchmark `frag` of llfree does this with single frames.)
 //!
-//! Mixed, it is in folios of six sizes, each with as many bytes, and now and then a page is locked in memory and never
-//! given back.
+//! With mixed sizes, memory is in folios of six sizes, with as many bytes of each, and now and then a page is
+//! locked in memory and never freed.
 
-use super::{LEAST, PAGE, must};
+use super::{MIN_BYTES, PAGE, must};
 use crate::rng::Rng;
 use crate::{Map, Os, Program, Role, Signal};
 use alloc::vec::Vec;
 
-/// Rounds if nothing is said.
+/// Rounds by default.
 const ROUNDS: u32 = 60;
-/// Orders of the folios of mixed sizes, and the names of the knobs that enable those of several pages.
+/// Orders of the folios with mixed sizes, and the names of the knobs that enable those of several pages.
 const ORDERS: [u32; 6] = [0, 2, 3, 4, 5, 6];
 const SIZES: [&str; 5] = ["16kB", "32kB", "64kB", "128kB", "256kB"];
-/// Where areas of folios lie: one for each size.
+/// Where areas of folios are: one for each size.
 const AREA: u64 = 0x10_0000_0000;
-/// Of so many single pages one is locked.
+/// One in this many single pages is locked.
 const LOCKED: u64 = 2048;
 
-/// The program.
+/// The programs `churn` and `churn-mixed`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Churn {
     bytes: u64,
@@ -30,9 +30,9 @@ pub struct Churn {
     mixed: bool,
 }
 
-/// A place for a folio.
+/// The address of a folio and its size.
 #[derive(Clone, Copy)]
-struct Place {
+struct Slot {
     addr: u64,
     bytes: u64,
 }
@@ -40,26 +40,24 @@ struct Place {
 impl Churn {
     /// All names, with a line of help each.
     pub const LIST: &'static [(&'static str, &'static str)] = &[
-        (
-            "churn",
-            "single pages given back and stored to again at random, in rounds; then everything is compacted",
-        ),
-        ("churn-mixed", "the same in folios of six sizes, with pages that are locked and stay"),
+        ("churn", "free single pages and store to them again at random, in rounds; then compact everything"),
+        ("churn-mixed", "as churn, in folios of six sizes, with some pages locked in memory"),
     ];
 
-    /// The program of that name, with `bytes` at once and so many rounds.
+    /// The program with that name, with `bytes` at once and `rounds` rounds.
     pub fn from_name(name: &str, bytes: u64, rounds: Option<u32>) -> Option<Churn> {
         let mixed = name == "churn-mixed";
         let rounds = rounds.unwrap_or(ROUNDS);
-        (mixed || name == "churn").then(|| Churn { bytes: bytes.max(16 * LEAST), rounds, mixed })
+        (mixed || name == "churn").then(|| Churn { bytes: bytes.max(16 * MIN_BYTES), rounds, mixed })
     }
 
-    /// A place for each folio: of several sizes those of one size side by side, but with a gap, so that none is larger.
-    fn places(&self) -> Vec<Place> {
+    /// A slot for each folio. With mixed sizes, folios of one size have gaps between them, so that none
+    /// becomes larger.
+    fn slots(&self) -> Vec<Slot> {
         let area = |area: usize, order: u32, share: u64, gap: u64| {
             let bytes = PAGE << order;
             let start = AREA * (area as u64 + 1);
-            (0..share / bytes).map(move |at| Place { addr: start + at * bytes * gap, bytes })
+            (0..share / bytes).map(move |at| Slot { addr: start + at * bytes * gap, bytes })
         };
         if !self.mixed {
             return area(0, 0, self.bytes, 1).collect();
@@ -68,17 +66,17 @@ impl Churn {
         ORDERS.iter().enumerate().flat_map(|(at, &order)| area(at, order, share, 2)).collect()
     }
 
-    fn fill<O: Os>(&self, os: &mut O, place: Place) -> Result<(), Signal> {
+    fn fill<O: Os>(&self, os: &mut O, slot: Slot) -> Result<(), Signal> {
         if self.mixed {
-            must(os.mmap(Map { addr: Some(place.addr), ..Map::anonymous(place.bytes) }))?;
+            must(os.mmap(Map { addr: Some(slot.addr), ..Map::anonymous(slot.bytes) }))?;
         }
-        (0..place.bytes / PAGE).try_for_each(|page| os.store(place.addr + page * PAGE))
+        (0..slot.bytes / PAGE).try_for_each(|page| os.store(slot.addr + page * PAGE))
     }
 
-    fn empty<O: Os>(&self, os: &mut O, place: Place) -> Result<(), Signal> {
+    fn empty<O: Os>(&self, os: &mut O, slot: Slot) -> Result<(), Signal> {
         match self.mixed {
-            true => must(os.munmap(place.addr, place.bytes)),
-            false => must(os.madvise(place.addr, place.bytes, crate::Advice::DontNeed)),
+            true => must(os.munmap(slot.addr, slot.bytes)),
+            false => must(os.madvise(slot.addr, slot.bytes, crate::Advice::DontNeed)),
         }
     }
 
@@ -105,25 +103,24 @@ impl Program for Churn {
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let mut rng = Rng::new(os.seed());
         self.prepare(os)?;
-        let mut places = self.places();
-        rng.shuffle(&mut places);
-        places.iter().try_for_each(|&place| self.fill(os, place))?;
-        let is_locked = |place: &Place| {
-            self.mixed && place.bytes == PAGE && (place.addr / (2 * PAGE)).is_multiple_of(LOCKED)
-        };
-        for place in places.iter().filter(|place| is_locked(place)) {
-            must(os.mlock(place.addr, PAGE))?;
+        let mut slots = self.slots();
+        rng.shuffle(&mut slots);
+        slots.iter().try_for_each(|&slot| self.fill(os, slot))?;
+        let is_locked =
+            |slot: &Slot| self.mixed && slot.bytes == PAGE && (slot.addr / (2 * PAGE)).is_multiple_of(LOCKED);
+        for slot in slots.iter().filter(|slot| is_locked(slot)) {
+            must(os.mlock(slot.addr, PAGE))?;
         }
-        places.retain(|place| !is_locked(place));
-        // Not in the order in which they were filled.
-        rng.shuffle(&mut places);
-        let kept = places.len() / 2;
-        places.drain(kept..).try_for_each(|place| self.empty(os, place))?;
+        slots.retain(|slot| !is_locked(slot));
+        // Not in the order of filling.
+        rng.shuffle(&mut slots);
+        let kept = slots.len() / 2;
+        slots.drain(kept..).try_for_each(|slot| self.empty(os, slot))?;
         for _ in 0..self.rounds {
-            rng.shuffle(&mut places);
-            let some = &places[..kept / 10];
-            some.iter().try_for_each(|&place| self.empty(os, place))?;
-            some.iter().rev().try_for_each(|&place| self.fill(os, place))?;
+            rng.shuffle(&mut slots);
+            let some = &slots[..kept / 10];
+            some.iter().try_for_each(|&slot| self.empty(os, slot))?;
+            some.iter().rev().try_for_each(|&slot| self.fill(os, slot))?;
             os.progress(1);
         }
         must(os.set_knob("vm.compact_memory", 1))

@@ -1,8 +1,8 @@
-//! Synthetic programs, each with one clear habit.
+//! Synthetic programs, each with one access pattern.
 //!
-//! All of them work on one area (or file) of `footprint` bytes, in `threads` tasks that divide it or share it, for
-//! `passes` passes. One unit of progress is one page touched. Random choices come from the task's seed and use integers
-//! only, so a program makes the same accesses on every machine.
+//! All of them work on one area (or file) of `footprint` bytes, in `threads` tasks that divide or share it,
+//! for `passes` passes. One unit of progress is one page touched. Random choices come from the task's seed
+//! and use integers only, so a program makes the same accesses on every machine.
 
 mod build;
 mod churn;
@@ -24,23 +24,23 @@ pub use vmscale::VmScalability;
 use crate::{Os, Program, Role, Signal};
 
 const PAGE: u64 = 4096;
-/// Where the area is mapped: a fixed place, so that every task knows it.
+/// Where the area is mapped: a fixed address, so that every task knows it.
 const BASE: u64 = 0x10_0000_0000;
-/// Roles of forked children begin here; below are threads.
+/// Roles of forked children begin here; threads are below.
 const CHILD: Role = 1 << 16;
-/// Smallest footprint: every program has a few pages to choose from for each thread.
-const LEAST: u64 = 1 << 20;
-/// Most threads.
-const THREADS: u32 = 1024;
+/// Smallest footprint, so that every thread has a few pages to choose from.
+const MIN_BYTES: u64 = 1 << 20;
+/// The most threads.
+const MAX_THREADS: u32 = 1024;
 
-/// A call that may only fail for want of memory.
+/// Kill the task if a call fails, which only lack of memory should cause.
 fn must<T, E>(result: Result<T, E>) -> Result<T, Signal> {
     result.map_err(|_| Signal::Kill)
 }
 
-/// The habits.
+/// How a program uses its area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Habit {
+enum Pattern {
     Sequential,
     Uniform,
     Zipf,
@@ -55,69 +55,74 @@ enum Habit {
     HotAndStream,
 }
 
-/// What a program's area is.
+/// The memory that a program uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Area {
     /// Anonymous memory.
     Anon,
-    /// The same, and MADV_HUGEPAGE has been asked for.
+    /// Anonymous memory with MADV_HUGEPAGE.
     HugePage,
     /// A file.
     File,
 }
 
-/// One row of the list: name, habit, area, help.
-const TABLE: &[(&str, Habit, Area, &str)] = &[
-    ("sequential", Habit::Sequential, Area::Anon, "write memory once, then read it from end to end"),
-    ("uniform", Habit::Uniform, Area::Anon, "fill memory, then touch pages at random, one in four written"),
-    ("zipf", Habit::Zipf, Area::Anon, "fill memory, then touch pages by Zipf's law, one in four written"),
+/// One row of the list: name, pattern, area, help.
+const TABLE: &[(&str, Pattern, Area, &str)] = &[
+    ("sequential", Pattern::Sequential, Area::Anon, "write memory once, then read it from end to end"),
+    ("uniform", Pattern::Uniform, Area::Anon, "fill memory, then touch pages at random, one in four written"),
+    ("zipf", Pattern::Zipf, Area::Anon, "fill memory, then touch pages by Zipf's law, one in four written"),
     (
         "zipf-hugepage",
-        Habit::Zipf,
+        Pattern::Zipf,
         Area::HugePage,
-        "as zipf, on memory that MADV_HUGEPAGE was called for: hugepages-2048kB.enabled=madvise is for such",
+        "as zipf, on memory with MADV_HUGEPAGE, for hugepages-2048kB.enabled=madvise",
     ),
     (
         "phases",
-        Habit::Phases,
+        Pattern::Phases,
         Area::Anon,
-        "fill memory, then touch a quarter of the pages at random, another quarter in every phase",
+        "fill memory, then touch a quarter of the pages at random, a different quarter in each phase",
     ),
     (
         "fork-write",
-        Habit::ForkWrite,
+        Pattern::ForkWrite,
         Area::Anon,
-        "fork again and again; parent and child write what they share",
+        "fork again and again; parent and child write the pages that they share",
     ),
     (
         "fork-storm",
-        Habit::ForkStorm,
+        Pattern::ForkStorm,
         Area::Anon,
-        "fork children that write a little of what they share, and end at once",
+        "fork children that write a few of the shared pages and exit",
     ),
-    ("map-storm", Habit::MapStorm, Area::Anon, "map, touch, protect and unmap small areas without rest"),
-    ("sequential-file", Habit::Sequential, Area::File, "as sequential, on a shared mapping of a file"),
-    ("uniform-file", Habit::Uniform, Area::File, "as uniform, on a shared mapping of a file"),
-    ("zipf-file", Habit::Zipf, Area::File, "as zipf, on a shared mapping of a file"),
+    ("map-storm", Pattern::MapStorm, Area::Anon, "map, touch, protect and unmap small areas without pause"),
+    ("sequential-file", Pattern::Sequential, Area::File, "as sequential, on a shared mapping of a file"),
+    ("uniform-file", Pattern::Uniform, Area::File, "as uniform, on a shared mapping of a file"),
+    ("zipf-file", Pattern::Zipf, Area::File, "as zipf, on a shared mapping of a file"),
     (
         "shared-writers",
-        Habit::SharedWriters,
+        Pattern::SharedWriters,
         Area::File,
         "write a file by pwrite and through shared mappings while others read it mapped",
     ),
-    ("stream", Habit::Stream, Area::File, "read a mapped file from end to end"),
-    ("read-stream", Habit::ReadStream, Area::File, "read a file from end to end by pread, 128 KiB at a time"),
+    ("stream", Pattern::Stream, Area::File, "read a mapped file from end to end"),
+    (
+        "read-stream",
+        Pattern::ReadStream,
+        Area::File,
+        "read a file from end to end by pread, 128 KiB at a time",
+    ),
     (
         "zipf-and-scan",
-        Habit::ZipfAndScan,
+        Pattern::ZipfAndScan,
         Area::File,
-        "read pages of a mapped file: four of five by Zipf's law, one of five as an endless scan comes to it",
+        "read pages of a mapped file: four of five by Zipf's law, one of five by an endless scan",
     ),
     (
         "hot-and-stream",
-        Habit::HotAndStream,
+        Pattern::HotAndStream,
         Area::File,
-        "read the first quarter of a file mapped and at random, and the rest from end to end by pread, over and over",
+        "read the first quarter of a mapped file at random, and the rest from end to end by pread, again and again",
     ),
 ];
 
@@ -132,21 +137,21 @@ pub const LIST: &[(&str, &str)] = &{
     list
 };
 
-/// The program of that name with `footprint` bytes (at least 1 MiB, rounded up to pages), one thread and two passes (or
-/// eight).
+/// The program with that name and `footprint` bytes (at least 1 MiB, rounded up to pages), one thread and two
+/// passes (or eight).
 pub fn from_name(name: &str, footprint: u64) -> Option<Builtin> {
-    let &(name, habit, area, _) = TABLE.iter().find(|row| row.0 == name)?;
-    let footprint = footprint.max(LEAST).next_multiple_of(PAGE);
-    // What mixes two habits needs longer until one has come to matter for the other.
-    let passes = if matches!(habit, Habit::ZipfAndScan | Habit::HotAndStream) { 8 } else { 2 };
-    Some(Builtin { name, habit, area, footprint, threads: 1, passes })
+    let &(name, pattern, area, _) = TABLE.iter().find(|row| row.0 == name)?;
+    let footprint = footprint.max(MIN_BYTES).next_multiple_of(PAGE);
+    // A mix of two patterns needs more passes until they affect each other.
+    let passes = if matches!(pattern, Pattern::ZipfAndScan | Pattern::HotAndStream) { 8 } else { 2 };
+    Some(Builtin { name, pattern, area, footprint, threads: 1, passes })
 }
 
 /// A built-in program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Builtin {
     name: &'static str,
-    habit: Habit,
+    pattern: Pattern,
     area: Area,
     footprint: u64,
     threads: u32,
@@ -156,8 +161,8 @@ pub struct Builtin {
 impl Builtin {
     /// With that many threads, 1 to 1024 and at most one for every 16 pages.
     pub fn with_threads(self, threads: u32) -> Builtin {
-        let most = (self.footprint / PAGE / 16).min(THREADS as u64) as u32;
-        Builtin { threads: threads.clamp(1, most), ..self }
+        let max = (self.footprint / PAGE / 16).min(MAX_THREADS as u64) as u32;
+        Builtin { threads: threads.clamp(1, max), ..self }
     }
 
     /// With that many passes, at least 1.

@@ -1,28 +1,28 @@
-//! The loop that the series of batched reverse-map removal was measured with (March 2023).
+//! The loop that the series on batched reverse-map removal was measured with (March 2023).
 //!
-//! - a number of processes (96 there), each with a file of 2 MiB of its own on a disk's file system;
-//! - each maps its file private and writable, and for one second: loads a byte of every page, then gives the whole
-//!   range up by MADV_PAGEOUT, and counts;
-//! - the result is the number of loops of all together.
+//! - A number of processes (96 there) each have a file of 2 MiB of their own on a disk's file system.
+//! - Each maps its file private and writable. For one second it loads a byte of every page, pages the whole
+//!   range out by MADV_PAGEOUT, and counts.
+//! - The result is the number of loops of all processes together.
 //!
-//! How the files were made is not told. 58,865 loops of 2 MiB a second are 120 GB/s, which no disk delivers, so they
-//! are sparse here: a page that is read is filled with zeroes and no device works. The files exist before the clock
-//! starts: each process loads its file once before it meets the others at a barrier. As the time is given and the work
-//! is what is measured, two runs do not do the same work.
+//! The publication does not say how the files were made. 58,865 loops of 2 MiB a second are 120 GB/s, which
+//! no disk delivers, so the files are sparse here: a read fills a page with zeroes, and no device works. The
+//! files exist before the measurement: each process loads its file once before the barrier. As the time is
+//! fixed and the work is the result, two runs do not do the same work.
 
-use super::{LEAST, PAGE, THREADS, must};
+use super::{MAX_THREADS, MIN_BYTES, PAGE, must};
 use crate::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
 use alloc::format;
 use alloc::vec::Vec;
 
 /// Bytes of each file.
 const FILE: u64 = 2 << 20;
-/// Nanoseconds of the measurement.
+/// Duration of the measurement in nanoseconds.
 const TIME: u64 = 1_000_000_000;
-/// The barrier at which the measurement begins.
+/// The barrier before the measurement.
 const BEGIN: u32 = 1;
 
-/// Processes that each load a private mapping of a file and give it up, for one second.
+/// Processes that each load a private mapping of a file and page it out, for one second.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PageoutLoop {
     tasks: u32,
@@ -30,20 +30,20 @@ pub struct PageoutLoop {
 }
 
 impl PageoutLoop {
-    /// Its name.
+    /// The program's name.
     pub const NAME: &'static str = "pageout-loop";
     /// One line of help.
-    pub const HELP: &'static str = "one process for each 2 MiB loads every page of a private file mapping and gives it up by MADV_PAGEOUT, for \
+    pub const HELP: &'static str = "one process for each 2 MiB loads every page of a private file mapping and pages it out by MADV_PAGEOUT, for \
                                     one second (192M: the case as published)";
 
     /// One process for each 2 MiB of `footprint`, 1 to 1024.
     pub fn new(footprint: u64) -> PageoutLoop {
-        let tasks = (footprint.max(LEAST) / FILE).clamp(1, THREADS as u64) as u32;
+        let tasks = (footprint.max(MIN_BYTES) / FILE).clamp(1, MAX_THREADS as u64) as u32;
         PageoutLoop { tasks, time: TIME }
     }
 
-    /// Measured for a share of the second.
-    pub fn for_share_of_its_time(self, share: f64) -> PageoutLoop {
+    /// Measured for this share of the second.
+    pub fn with_share_of_time(self, share: f64) -> PageoutLoop {
         PageoutLoop { time: (self.time as f64 * share) as u64, ..self }
     }
 
@@ -51,8 +51,8 @@ impl PageoutLoop {
         (0..FILE / PAGE).try_for_each(|page| os.load(addr + page * PAGE))
     }
 
-    /// What process `task` does.
-    fn turn<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
+    /// Run process `task`.
+    fn run_process<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
         let name = format!("{}-{task}", Self::NAME);
         let fd = must(os.open(FileSpec { name: &name, size: 0, in_memory: false, writable: true }))?;
         must(os.ftruncate(fd, FILE))?;
@@ -82,7 +82,7 @@ impl Program for PageoutLoop {
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if let Some(task) = role.checked_sub(1) {
-            return self.turn(os, task);
+            return self.run_process(os, task);
         }
         let tasks = (1..=self.tasks).map(|role| must(os.fork(role))).collect::<Result<Vec<_>, _>>()?;
         tasks.into_iter().for_each(|task| os.join(task));

@@ -1,16 +1,16 @@
-//! Programs that change what others have mapped, without rest: where a flush that was put off must be paid soon.
+//! Programs that change without pause what other tasks have mapped: a deferred flush must be paid soon.
 
 use super::{BASE, Builtin, CHILD, PAGE, must};
 use crate::rng::Rng;
 use crate::{Access, AccessKind, Os, Signal};
 
 /// Accesses to a page.
-const SOME: u32 = 8;
+const ACCESSES: u32 = 8;
 /// Children that a thread forks in one pass.
 const CHILDREN: u64 = 4;
 
 fn touch<O: Os>(os: &mut O, page: u64, mode: AccessKind) -> Result<(), Signal> {
-    os.access(Access { addr: BASE + page * PAGE, count: SOME, mode })
+    os.access(Access { addr: BASE + page * PAGE, count: ACCESSES, mode })
 }
 
 impl Builtin {
@@ -27,7 +27,7 @@ impl Builtin {
         Ok(())
     }
 
-    /// Write every second page of a part by pwrite, every other through the shared mapping.
+    /// Write the even pages of a part by pwrite and the odd ones through the shared mapping.
     pub(super) fn shared_writer<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         let fd = must(os.open(self.file_spec(true)))?;
         for _ in 0..self.passes {
@@ -43,7 +43,8 @@ impl Builtin {
         must(os.close(fd))
     }
 
-    /// Fill this thread's part; then fork children one after the other, and write a page of what each shares.
+    /// Fill this thread's part; then fork children one after the other, and write a page that is shared with
+    /// each.
     pub(super) fn fork_storm<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         let part = self.part(thread);
         part.clone().try_for_each(|page| touch(os, page, AccessKind::Store))?;
@@ -58,8 +59,8 @@ impl Builtin {
         Ok(())
     }
 
-    /// A child's short life: write one page in 64 of what it shares with its parent.
-    pub(super) fn short_life<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
+    /// A child: write one page in 64 of those shared with its parent, and exit.
+    pub(super) fn brief_child<O: Os>(&self, os: &mut O, thread: u32) -> Result<(), Signal> {
         let part = self.part(thread);
         os.progress((part.end - part.start).div_ceil(64));
         part.step_by(64).try_for_each(|page| touch(os, page, AccessKind::Store))

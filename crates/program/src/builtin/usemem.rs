@@ -1,14 +1,14 @@
-//! vm-scalability's `usemem`, with options of its own: what its cases are made of.
+//! vm-scalability's `usemem`, with its options: its cases consist of this.
 //!
-//! As there: each task passes a region of so many bytes, mapped by itself after all have met, or (`prealloc`) once by
-//! the first process, whose children inherit it. There is always at least one child, and threads live in the children.
-//! What each task tells is 8 bytes for each word that it touched, and an eighth of its mapping, by its time; they add
-//! up to `throughput`.
+//! As in the original, each task touches a region of a given size, which it maps itself after all tasks have
+//! met, or (`prealloc`) which the first process maps once for its children to inherit. There is always at
+//! least one child, and threads live in the children. Each task reports 8 bytes for each word that it
+//! touched, and an eighth of its mapping, divided by its time; the sum is `throughput`.
 //!
-//! Not as there: random accesses are eight to a page and not 512, `step` below a page touches so many fewer words of
-//! each page in a row, and runs end by themselves and not by the clock.
+//! Unlike the original, random accesses are eight to a page and not 512, a `step` below a page touches fewer
+//! words of each page in a row, and runs end by themselves and not by the clock.
 
-use super::{LEAST, PAGE, must};
+use super::{MIN_BYTES, PAGE, must};
 use crate::rng::Rng;
 use crate::{Access, AccessKind, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
 use alloc::format;
@@ -17,18 +17,18 @@ use alloc::vec::Vec;
 
 /// Bytes of a word.
 const WORD: u64 = 8;
-/// Instructions of its loop for each word besides the access itself (see `scalability`).
+/// Instructions of its loop for each word, without the access itself (see `scalability`).
 const LOOP: u64 = 14;
 /// Random accesses for each page.
 const RANDOM: u64 = 8;
-/// Where a region lies that was mapped before the tasks were born.
+/// Address of a region that is mapped before the tasks start.
 const PREALLOC: u64 = 0x20_0000_0000;
-/// Where all tasks wait for each other.
+/// The barrier where all tasks wait for each other.
 const START: u32 = 1;
-/// Most processes, and most threads of each.
-const MOST: u64 = 1024;
+/// The most processes, and the most threads of each.
+const MAX_TASKS: u64 = 1024;
 
-/// What the regions are.
+/// What the regions consist of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Source {
     /// Memory, private to each process.
@@ -36,11 +36,11 @@ enum Source {
     Anonymous,
     /// One sparse file on the disk, mapped shared.
     File,
-    /// The same in tmpfs.
+    /// One file in tmpfs, mapped shared.
     Shm,
 }
 
-/// How it is called. Fields are its long options; what is 0 or `false` was not given.
+/// Its options, by their long names; 0 or `false` means not given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Options {
     nproc: u64,
@@ -65,29 +65,28 @@ pub struct Usemem {
 }
 
 impl Usemem {
-    /// Its name.
+    /// The program's name.
     pub const NAME: &'static str = "usemem";
     /// A line of help.
     pub const HELP: &'static str = "vm-scalability's usemem: usemem:SIZE:OPTIONS, like nproc=4,thread=2,file,readonly,random \
                                     (docs/programs.md)";
 
-    /// With `bytes` for each task, and options as they are written: names with or without a number, commas between
-    /// them.
+    /// With `bytes` for each task, and options as text: names with or without a number, separated by commas.
     pub fn new(bytes: u64, options: &str) -> Result<Usemem, String> {
         let mut parsed = Options::default();
         for word in options.split(',').filter(|word| !word.is_empty()) {
-            parsed.take(word)?;
+            parsed.parse(word)?;
         }
-        let bytes = bytes.max(LEAST).next_multiple_of(PAGE);
+        let bytes = bytes.max(MIN_BYTES).next_multiple_of(PAGE);
         if parsed.prealloc && parsed.unit > 0 {
-            return Err("prealloc and unit exclude each other: what is mapped once is one piece".into());
+            return Err("prealloc and unit exclude each other: prealloc maps one piece".into());
         }
         if !parsed.unit.is_multiple_of(PAGE) || parsed.unit > bytes {
-            return Err(format!("unit={}: a unit is a number of pages, of all bytes at most", parsed.unit));
+            return Err(format!("unit={}: a unit must be whole pages, at most the size", parsed.unit));
         }
         if parsed.step > 0 && (!parsed.step.is_multiple_of(WORD) || parsed.step > bytes) {
             return Err(format!(
-                "step={}: a step is a number of words of 8 bytes, of all bytes at most",
+                "step={}: a step must be whole words of 8 bytes, at most the size",
                 parsed.step
             ));
         }
@@ -98,7 +97,7 @@ impl Usemem {
         self.options.nproc.max(1)
     }
 
-    /// Tasks that work in each process: itself, or its threads.
+    /// Tasks that work in each process: the process itself, or its threads.
     fn tasks_each(&self) -> u64 {
         self.options.thread.max(1)
     }
@@ -111,7 +110,7 @@ impl Usemem {
         if self.options.readonly { Prot::READ } else { Prot::RW }
     }
 
-    /// Map `len` bytes from `offset` of the region on, at `addr` or anywhere.
+    /// Map `len` bytes of the region, beginning at `offset`, at `addr` or anywhere.
     fn map<O: Os>(&self, os: &mut O, addr: Option<u64>, offset: u64, len: u64) -> Result<u64, Signal> {
         let source = match self.options.source {
             Source::Anonymous => MapSource::Anonymous,
@@ -132,7 +131,7 @@ impl Usemem {
         Ok(at)
     }
 
-    /// What is there before the tasks are born.
+    /// Create what must exist before the tasks start.
     fn prepare<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
         if self.options.source == Source::File {
             let name = Usemem::NAME;
@@ -146,37 +145,37 @@ impl Usemem {
         Ok(())
     }
 
-    /// What a task does.
+    /// Run one task.
     fn work<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
         os.barrier(START, self.tasks());
-        let began = os.now();
+        let start = os.now();
         let mut rng = Rng::new(os.seed());
         let mut words = 0;
         if self.options.prealloc {
-            words += self.use_region(os, PREALLOC, self.bytes, &mut rng)?;
+            words += self.touch_region(os, PREALLOC, self.bytes, &mut rng)?;
         } else {
             let unit = if self.options.unit > 0 { self.options.unit } else { self.bytes };
             let mut offset = 0;
             while offset < self.bytes {
                 let len = unit.min(self.bytes - offset);
                 let at = self.map(os, None, offset, len)?;
-                words += self.use_region(os, at, len, &mut rng)?;
+                words += self.touch_region(os, at, len, &mut rng)?;
                 offset += len;
             }
         }
         os.progress(self.bytes / PAGE * self.options.repeat.max(1));
-        os.rate(words * WORD + self.bytes / 8, (os.now() - began).max(1));
+        os.rate(words * WORD + self.bytes / 8, (os.now() - start).max(1));
         Ok(())
     }
 
-    /// Pass a region as often as it is asked for. Returns the words that were touched.
-    fn use_region<O: Os>(&self, os: &mut O, at: u64, len: u64, rng: &mut Rng) -> Result<u64, Signal> {
+    /// Touch a region `repeat` times. Returns the number of words touched.
+    fn touch_region<O: Os>(&self, os: &mut O, at: u64, len: u64, rng: &mut Rng) -> Result<u64, Signal> {
         let mut words = 0;
         for _ in 0..self.options.repeat.max(1) {
             words += if self.options.random {
-                self.at_random(os, at, len, rng)?
+                self.touch_at_random(os, at, len, rng)?
             } else {
-                self.in_order(os, at, len)?
+                self.touch_in_order(os, at, len)?
             };
             if self.options.msync {
                 must(os.msync(at, len))?;
@@ -189,7 +188,7 @@ impl Usemem {
         if self.options.readonly { AccessKind::Load } else { AccessKind::Store }
     }
 
-    fn at_random<O: Os>(&self, os: &mut O, at: u64, len: u64, rng: &mut Rng) -> Result<u64, Signal> {
+    fn touch_at_random<O: Os>(&self, os: &mut O, at: u64, len: u64, rng: &mut Rng) -> Result<u64, Signal> {
         let accesses = len / PAGE * RANDOM;
         for _ in 0..accesses {
             let word = rng.below(len / WORD);
@@ -199,7 +198,7 @@ impl Usemem {
         Ok(accesses)
     }
 
-    fn in_order<O: Os>(&self, os: &mut O, at: u64, len: u64) -> Result<u64, Signal> {
+    fn touch_in_order<O: Os>(&self, os: &mut O, at: u64, len: u64) -> Result<u64, Signal> {
         let step = self.options.step.max(WORD);
         let (next, count) = (step.max(PAGE), PAGE.div_ceil(step));
         let mut words = 0;
@@ -215,16 +214,16 @@ impl Usemem {
 }
 
 impl Options {
-    fn take(&mut self, word: &str) -> Result<(), String> {
+    fn parse(&mut self, word: &str) -> Result<(), String> {
         let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
-        let number = |most: u64| {
-            let value = value.ok_or_else(|| format!("{name}: it takes a number, like {name}=4"))?;
-            let parsed = value.parse().ok().filter(|number| (1..=most).contains(number));
-            parsed.ok_or_else(|| format!("{name}={value}: '{value}' is no number from 1 to {most}"))
+        let number = |max: u64| {
+            let value = value.ok_or_else(|| format!("{name} takes a number, like {name}=4"))?;
+            let parsed = value.parse().ok().filter(|number| (1..=max).contains(number));
+            parsed.ok_or_else(|| format!("{name}={value}: '{value}' is not a number from 1 to {max}"))
         };
         match name {
-            "nproc" => self.nproc = number(MOST)?,
-            "thread" => self.thread = number(MOST)?,
+            "nproc" => self.nproc = number(MAX_TASKS)?,
+            "thread" => self.thread = number(MAX_TASKS)?,
             "repeat" => self.repeat = number(1 << 20)?,
             "step" => self.step = number(1 << 40)?,
             "unit" => self.unit = number(1 << 40)?,
@@ -245,7 +244,7 @@ impl Options {
 
 fn unknown(name: &str) -> String {
     format!(
-        "'{name}' is no option of usemem; they are nproc=N, thread=N, repeat=N, step=BYTES, unit=BYTES, file, shm, prealloc, \
+        "'{name}' is not an option of usemem, which takes nproc=N, thread=N, repeat=N, step=BYTES, unit=BYTES, file, shm, prealloc, \
          prefault, readonly, random, mlock, msync"
     )
 }
@@ -255,7 +254,7 @@ impl Program for Usemem {
         Usemem::NAME
     }
 
-    /// What all tasks touch of what is theirs, and of what is common once.
+    /// The private bytes of all tasks, plus the shared ones once.
     fn footprint(&self) -> u64 {
         let Options { source, prealloc, prefault, readonly, .. } = self.options;
         let copies = match source {
@@ -296,7 +295,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn options_are_understood_or_refused() {
+    fn options_are_parsed_or_rejected() {
         let footprint = |options: &str| Usemem::new(8 * MIB, options).unwrap().footprint() / MIB;
         assert_eq!(
             ["", "nproc=3,thread=2", "nproc=3,file", "prealloc,thread=4", "prealloc,prefault,nproc=3"]
@@ -304,12 +303,12 @@ mod tests {
             [8, 48, 8, 8, 32]
         );
         for (options, expected) in [
-            ("nproc", "it takes a number"),
-            ("nproc=0", "no number from 1"),
-            ("readonly=1", "no option"),
-            ("readonley", "'readonley' is no option"),
-            ("unit=5", "number of pages"),
-            ("step=12", "number of words"),
+            ("nproc", "takes a number"),
+            ("nproc=0", "not a number from 1"),
+            ("readonly=1", "not an option"),
+            ("readonley", "'readonley' is not an option"),
+            ("unit=5", "whole pages"),
+            ("step=12", "whole words"),
             ("prealloc,unit=4096", "exclude each other"),
         ] {
             let error = Usemem::new(8 * MIB, options).unwrap_err();

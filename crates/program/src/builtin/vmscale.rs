@@ -1,22 +1,23 @@
-//! The cases of vm-scalability that the series on compaction of large folios was measured with, under their own names.
+//! The cases of vm-scalability that the series on compaction of large folios was measured with, under their
+//! own names.
 //!
-//! In the suite a shell script starts `usemem`, once for each task or once with that many; its region follows from
-//! the machine's memory, and files are as large as addresses reach, so the clock ends the runs. Here a number of
-//! bytes takes the place of both: of cases on files it is what is read of all files together, which must be more than
-//! memory holds; of the others it is the memory that regions are shares of, which memory must hold. So two runs do
-//! the same work, and time is measured. Each task passes its region once.
+//! In the suite a shell script starts `usemem`, once for each task or once with that many tasks. Its region
+//! depends on the machine's memory, files are as large as addresses reach, and the clock ends the runs. Here
+//! a number of bytes replaces both. For cases on files, it is what is read of all files together, which must
+//! be more than memory holds. For the others, it is the memory that the regions are shares of, which must fit
+//! in memory. So two runs do the same work, and time is measured. Each task touches its region once.
 //!
-//! Tasks that have met go on within a millisecond, each at a time drawn from the seed, as whoever lets them go tells
-//! one after the other.
+//! After the start barrier, each task continues within a millisecond, after a delay drawn from the seed: in
+//! the suite, tasks are released one after the other.
 //!
-//! What each task tells is the suite's own figure: bytes that were touched, and an eighth of a byte for each byte of
-//! its mapping, by the time from its start to its end. They add up to `throughput`.
+//! Each task reports the suite's own figure: the bytes touched, and an eighth of a byte for each byte of its
+//! mapping, divided by the time from its start to its end. The sum is `throughput`.
 //!
-//! Not as in the suite: files lie on a disk's file system, whose holes are filled with zeroes without a device, and
-//! not on a loop device in tmpfs; so msync writes to that disk. Random accesses are 8 to a page of memory and one to a
-//! page of a file, not 512.
+//! Unlike in the suite, files are on a disk's file system, whose holes are filled with zeroes without a
+//! device, and not on a loop device in tmpfs; so msync writes to that disk. Random accesses are 8 to a page
+//! of memory and one to a page of a file, not 512.
 
-use super::{LEAST, PAGE, THREADS, must};
+use super::{MAX_THREADS, MIN_BYTES, PAGE, must};
 use crate::rng::Rng;
 use crate::{Access, AccessKind, FileAdvice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
 use alloc::format;
@@ -25,209 +26,205 @@ use alloc::vec::Vec;
 
 /// 8-byte words of a page.
 const WORDS: u32 = 512;
-/// Instructions of usemem's loop for each word besides the access itself (see `scalability`).
+/// Instructions of usemem's loop for each word, without the access itself (see `scalability`).
 const LOOP: u64 = 14;
-/// Random accesses for each page of a region in memory, and of a file, where nearly each one is a fault.
+/// Random accesses for each page of a region in memory, and of a file, where nearly every access faults.
 const RANDOM: u64 = 8;
 const RANDOM_FAULTS: u64 = 1;
-/// What `dd` reads at once.
+/// The block size of `dd`.
 const BLOCK: u64 = 4096;
-/// Where a region lies that tasks share.
+/// Address of a region that tasks share.
 const SHARED: u64 = 0x20_0000_0000;
-/// The role of the process that the threads live in, where that is not the first; tasks follow.
+/// The role of the process with the threads, if that is not the first; tasks follow.
 const HOST: Role = 1;
 const TASK: Role = 2;
-/// Where all tasks wait for each other.
+/// The barrier where all tasks wait for each other.
 const START: u32 = 1;
-/// Nanoseconds within which they go on from there, each after a time of its own; and what draws that time apart from
-/// all else.
-const LATEST: u64 = 1_000_000;
-const DELAY: u64 = 0x64_656c_6179;
+/// The longest delay of a task after the barrier, in nanoseconds; and what separates the draw of delays from
+/// all other draws.
+const MAX_DELAY: u64 = 1_000_000;
+const DELAY_SEED: u64 = 0x64_656c_6179;
 
 /// What a task's region is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Region {
-    /// A part of one sparse file, mapped once for all (`true`), or by each.
+    /// A part of one sparse file, mapped once for all tasks (`true`) or by each.
     File(bool),
-    /// A sparse file of its own, mapped.
+    /// A sparse file of the task's own, mapped.
     OwnFile,
-    /// The same, read twice by read(2).
+    /// A sparse file of the task's own, read twice by read(2).
     Dd,
     /// Memory of its own.
     Anon,
-    /// Memory that was mapped before the tasks began, and (`true`) filled.
+    /// Memory that is mapped before the tasks begin, and (`true`) filled.
     AnonShared(bool),
-    /// Half of a file in tmpfs, mapped once for all, or by each.
+    /// Half of a file in tmpfs, mapped once for all tasks (`true`) or by each.
     Shm(bool),
-    /// A sparse file, mapped and filled, that is written and synchronised: one for all, or each its own.
+    /// A sparse file, mapped, filled, written and synced: one for all tasks (`true`) or one for each.
     Sync(bool),
-    /// A cached file that is cut to nothing.
-    Cut,
+    /// A cached file that is truncated to nothing.
+    Truncate,
 }
 
 /// A case.
 #[derive(Debug)]
 struct Case {
     name: &'static str,
-    /// Threads of one process, or processes.
+    /// Whether tasks are threads of one process, or processes.
     threads: bool,
     region: Region,
     random: bool,
-    /// The region's share of the bytes: 1/n, and (`true`) a task's share of that.
+    /// The region's share of the bytes: 1/n, and whether the tasks divide that.
     share: (u64, bool),
     help: &'static str,
-}
-
-const fn case(
-    name: &'static str,
-    threads: bool,
-    region: Region,
-    random: bool,
-    share: (u64, bool),
-    help: &'static str,
-) -> Case {
-    Case { name, threads, region, random, share, help }
 }
 
 /// All cases but `lru-file-mmap-read`, which is in `scalability`.
 const CASES: &[Case] = &[
-    case(
-        "mmap-xread-seq-mt",
-        true,
-        Region::File(true),
-        false,
-        (1, false),
-        "threads read one mapping of a sparse file, each all of it",
-    ),
-    case(
-        "mmap-pread-seq",
-        false,
-        Region::File(false),
-        false,
-        (1, false),
-        "processes map the same part of a sparse file, and read it",
-    ),
-    case(
-        "mmap-pread-seq-mt",
-        true,
-        Region::File(false),
-        false,
-        (1, false),
-        "threads map the same part of a sparse file each, and read it",
-    ),
-    case(
-        "lru-file-readtwice",
-        false,
-        Region::Dd,
-        false,
-        (1, true),
-        "two processes for each CPU read a sparse file, 4 KiB at a time",
-    ),
-    case(
-        "lru-file-mmap-read-rand",
-        false,
-        Region::OwnFile,
-        true,
-        (1, true),
-        "processes read mapped sparse files of their own at random",
-    ),
-    case(
-        "anon-wx-seq-mt",
-        true,
-        Region::AnonShared(false),
-        false,
-        (2, false),
-        "threads write the same memory, each all of it",
-    ),
-    case("anon-w-seq-mt", true, Region::Anon, false, (2, true), "threads write memory of their own"),
-    case(
-        "anon-wx-rand-mt",
-        true,
-        Region::AnonShared(false),
-        true,
-        (2, true),
-        "threads write the same memory at random",
-    ),
-    case(
-        "anon-w-rand",
-        false,
-        Region::Anon,
-        true,
-        (2, true),
-        "processes write memory of their own at random",
-    ),
-    case(
-        "anon-w-rand-mt",
-        true,
-        Region::Anon,
-        true,
-        (2, true),
-        "threads write memory of their own at random",
-    ),
-    case(
-        "anon-cow-rand",
-        false,
-        Region::AnonShared(true),
-        true,
-        (2, true),
-        "processes write at random what their parent has filled",
-    ),
-    case(
-        "anon-cow-rand-mt",
-        true,
-        Region::AnonShared(true),
-        true,
-        (4, false),
-        "a child's threads write at random what its parent has filled",
-    ),
-    case(
-        "shm-xread-seq",
-        false,
-        Region::Shm(true),
-        false,
-        (2, false),
-        "processes read one mapping of tmpfs, each all of it",
-    ),
-    case(
-        "shm-xread-seq-mt",
-        true,
-        Region::Shm(true),
-        false,
-        (2, false),
-        "threads read one mapping of tmpfs, each all of it",
-    ),
-    case(
-        "shm-pread-seq",
-        false,
-        Region::Shm(false),
-        false,
-        (2, false),
-        "processes map the same part of tmpfs, and read it",
-    ),
-    case(
-        "msync",
-        false,
-        Region::Sync(false),
-        false,
-        (2, true),
-        "processes write mapped sparse files of their own, and synchronise them",
-    ),
-    case(
-        "msync-mt",
-        true,
-        Region::Sync(true),
-        false,
-        (2, false),
-        "threads write one mapping of a sparse file, and synchronise it",
-    ),
-    case(
-        "truncate",
-        false,
-        Region::Cut,
-        false,
-        (1, true),
-        "processes cut cached files to nothing, all at once",
-    ),
+    Case {
+        name: "mmap-xread-seq-mt",
+        threads: true,
+        region: Region::File(true),
+        random: false,
+        share: (1, false),
+        help: "threads read one mapping of a sparse file, each all of it",
+    },
+    Case {
+        name: "mmap-pread-seq",
+        threads: false,
+        region: Region::File(false),
+        random: false,
+        share: (1, false),
+        help: "processes map the same part of a sparse file, and read it",
+    },
+    Case {
+        name: "mmap-pread-seq-mt",
+        threads: true,
+        region: Region::File(false),
+        random: false,
+        share: (1, false),
+        help: "threads map the same part of a sparse file each, and read it",
+    },
+    Case {
+        name: "lru-file-readtwice",
+        threads: false,
+        region: Region::Dd,
+        random: false,
+        share: (1, true),
+        help: "two processes for each CPU read one sparse file, 4 KiB at a time",
+    },
+    Case {
+        name: "lru-file-mmap-read-rand",
+        threads: false,
+        region: Region::OwnFile,
+        random: true,
+        share: (1, true),
+        help: "processes read mapped sparse files of their own at random",
+    },
+    Case {
+        name: "anon-wx-seq-mt",
+        threads: true,
+        region: Region::AnonShared(false),
+        random: false,
+        share: (2, false),
+        help: "threads write the same memory, each all of it",
+    },
+    Case {
+        name: "anon-w-seq-mt",
+        threads: true,
+        region: Region::Anon,
+        random: false,
+        share: (2, true),
+        help: "threads write memory of their own",
+    },
+    Case {
+        name: "anon-wx-rand-mt",
+        threads: true,
+        region: Region::AnonShared(false),
+        random: true,
+        share: (2, true),
+        help: "threads write the same memory at random",
+    },
+    Case {
+        name: "anon-w-rand",
+        threads: false,
+        region: Region::Anon,
+        random: true,
+        share: (2, true),
+        help: "processes write memory of their own at random",
+    },
+    Case {
+        name: "anon-w-rand-mt",
+        threads: true,
+        region: Region::Anon,
+        random: true,
+        share: (2, true),
+        help: "threads write memory of their own at random",
+    },
+    Case {
+        name: "anon-cow-rand",
+        threads: false,
+        region: Region::AnonShared(true),
+        random: true,
+        share: (2, true),
+        help: "processes write at random to memory that their parent has filled",
+    },
+    Case {
+        name: "anon-cow-rand-mt",
+        threads: true,
+        region: Region::AnonShared(true),
+        random: true,
+        share: (4, false),
+        help: "a child's threads write at random to memory that its parent has filled",
+    },
+    Case {
+        name: "shm-xread-seq",
+        threads: false,
+        region: Region::Shm(true),
+        random: false,
+        share: (2, false),
+        help: "processes read one mapping of tmpfs, each all of it",
+    },
+    Case {
+        name: "shm-xread-seq-mt",
+        threads: true,
+        region: Region::Shm(true),
+        random: false,
+        share: (2, false),
+        help: "threads read one mapping of tmpfs, each all of it",
+    },
+    Case {
+        name: "shm-pread-seq",
+        threads: false,
+        region: Region::Shm(false),
+        random: false,
+        share: (2, false),
+        help: "processes map the same part of tmpfs, and read it",
+    },
+    Case {
+        name: "msync",
+        threads: false,
+        region: Region::Sync(false),
+        random: false,
+        share: (2, true),
+        help: "processes write mapped sparse files of their own, and sync them",
+    },
+    Case {
+        name: "msync-mt",
+        threads: true,
+        region: Region::Sync(true),
+        random: false,
+        share: (2, false),
+        help: "threads write one mapping of a sparse file, and sync it",
+    },
+    Case {
+        name: "truncate",
+        threads: false,
+        region: Region::Truncate,
+        random: false,
+        share: (1, true),
+        help: "processes truncate cached files to nothing, all at once",
+    },
 ];
 
 /// A case of vm-scalability, with its bytes and its tasks.
@@ -239,51 +236,51 @@ pub struct VmScalability {
 }
 
 impl VmScalability {
-    /// Names, and a line of help each.
+    /// All names, with a line of help each.
     pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
         CASES.iter().map(|case| (case.name, case.help))
     }
 
-    /// The case of that name: see the module for what the bytes are.
+    /// The case with that name. The module's text says what the bytes are.
     pub fn from_name(name: &str, bytes: u64) -> Option<VmScalability> {
         let case = CASES.iter().find(|case| case.name == name)?;
-        Some(VmScalability { case, bytes: bytes.max(LEAST).next_multiple_of(PAGE), tasks: None })
+        Some(VmScalability { case, bytes: bytes.max(MIN_BYTES).next_multiple_of(PAGE), tasks: None })
     }
 
-    /// With that many tasks, not as many as CPUs.
+    /// With that many tasks instead of one for each CPU.
     pub fn with_tasks(self, tasks: Option<u32>) -> VmScalability {
-        VmScalability { tasks: tasks.map(|tasks| tasks.clamp(1, THREADS)), ..self }
+        VmScalability { tasks: tasks.map(|tasks| tasks.clamp(1, MAX_THREADS)), ..self }
     }
 
-    /// Is it what it claims to be on a machine with so much memory? If not, why.
+    /// Returns an error, with the reason, if the case does not fit a machine with that much memory.
     pub fn suits(&self, memory: u64) -> Result<(), String> {
         if (self.bytes > memory) == self.overcommits() {
             return Ok(());
         }
         let (name, bytes) = (self.case.name, self.bytes);
         let wrong = if self.overcommits() {
-            "and memory holds all of its files; give it less with --memory"
+            "its files fit in memory; use less with --memory"
         } else {
-            "and memory does not hold what it fills; give it more with --memory"
+            "its regions do not fit in memory; use more with --memory"
         };
         Err(format!("{name}: {bytes} bytes, memory of {memory}: {wrong}"))
     }
 
-    /// Do all files together have to be more than memory holds?
+    /// Whether all files together must be larger than memory.
     fn overcommits(&self) -> bool {
         matches!(self.case.region, Region::File(_) | Region::OwnFile | Region::Dd)
     }
 
     fn tasks<O: Os>(&self, os: &O) -> u32 {
-        self.tasks.unwrap_or(os.cpus()).clamp(1, THREADS)
+        self.tasks.unwrap_or(os.cpus()).clamp(1, MAX_THREADS)
     }
 
     /// Pages of a task's region.
     fn pages(&self, tasks: u32) -> u64 {
-        let (part, shared_out) = self.case.share;
-        // Copies of what the parent has filled need room beside it.
+        let (part, divided) = self.case.share;
+        // The copies that children make need room beside the parent's pages.
         let copies = u64::from(self.case.region == Region::AnonShared(true) && !self.case.threads);
-        let by = if shared_out { u64::from(tasks) + copies } else { 1 };
+        let by = if divided { u64::from(tasks) + copies } else { 1 };
         (self.bytes / PAGE / part / by).max(1)
     }
 
@@ -297,7 +294,7 @@ impl VmScalability {
         must(os.open(FileSpec { name: &name, size: if in_memory { size } else { 0 }, in_memory, writable }))
     }
 
-    /// A file that is one hole. Returns a descriptor of the kind that the case maps.
+    /// Create a file that is one hole. Returns a descriptor of the kind that the case maps.
     fn sparse<O: Os>(&self, os: &mut O, number: u32, size: u64, writable: bool) -> Result<u32, Signal> {
         let fd = self.open(os, number, size, true)?;
         must(os.ftruncate(fd, size))?;
@@ -308,7 +305,7 @@ impl VmScalability {
         self.open(os, number, size, false)
     }
 
-    /// What is there before the tasks begin.
+    /// Create what must exist before the tasks begin.
     fn prepare<O: Os>(&self, os: &mut O, tasks: u32) -> Result<(), Signal> {
         let len = self.pages(tasks) * PAGE;
         match self.case.region {
@@ -333,7 +330,7 @@ impl VmScalability {
                     self.sparse(os, file, len * 2, false)?;
                 }
             }
-            Region::Cut => {
+            Region::Truncate => {
                 for file in 0..tasks {
                     let fd = self.sparse(os, file, len, false)?;
                     must(os.fadvise(fd, 0, len, FileAdvice::Sequential))?;
@@ -345,24 +342,24 @@ impl VmScalability {
         Ok(())
     }
 
-    /// What task `task` does; its roles begin at [`TASK`].
+    /// Run task `task`, whose role is `TASK + task`.
     fn work<O: Os>(&self, os: &mut O, task: u32) -> Result<(), Signal> {
-        let tasks = self.running(os);
+        let tasks = self.workers(os);
         os.barrier(START, tasks);
         let seed = os.seed();
-        os.sleep(Rng::new(seed ^ DELAY).below(LATEST));
-        let (pages, began) = (self.pages(tasks), os.now());
+        os.sleep(Rng::new(seed ^ DELAY_SEED).below(MAX_DELAY));
+        let (pages, start) = (self.pages(tasks), os.now());
         let len = pages * PAGE;
         let touched = match self.case.region {
             Region::Dd => self.read(os, task / 2, 2 * len)?,
-            Region::Cut => {
+            Region::Truncate => {
                 let fd = self.open(os, task, len, true)?;
                 must(os.ftruncate(fd, 0))?;
                 len
             }
             _ => {
                 let at = self.map(os, task, len)?;
-                let bytes = self.pass(os, at, pages)?;
+                let bytes = self.touch(os, at, pages)?;
                 if matches!(self.case.region, Region::Sync(_)) {
                     must(os.msync(at, len))?;
                 }
@@ -370,17 +367,17 @@ impl VmScalability {
             }
         };
         os.progress(pages);
-        os.rate(touched, (os.now() - began).max(1));
+        os.rate(touched, (os.now() - start).max(1));
         Ok(())
     }
 
-    /// Tasks that work: two readers for each CPU's file.
-    fn running<O: Os>(&self, os: &O) -> u32 {
+    /// Number of tasks that work: two readers for each CPU's file.
+    fn workers<O: Os>(&self, os: &O) -> u32 {
         let tasks = self.tasks(os);
         if self.case.region == Region::Dd { 2 * tasks } else { tasks }
     }
 
-    /// Where a task's region is; it maps it if nobody has.
+    /// The address of a task's region, which is mapped first if it is not shared.
     fn map<O: Os>(&self, os: &mut O, task: u32, len: u64) -> Result<u64, Signal> {
         let map = match self.case.region {
             Region::File(true) | Region::Shm(true) | Region::AnonShared(_) | Region::Sync(true) => {
@@ -399,13 +396,13 @@ impl VmScalability {
                     ..Map::anonymous(len)
                 }
             }
-            Region::Anon | Region::Dd | Region::Cut => Map::anonymous(len),
+            Region::Anon | Region::Dd | Region::Truncate => Map::anonymous(len),
         };
         must(os.mmap(map))
     }
 
-    /// Touch a region once. Returns the bytes that were touched.
-    fn pass<O: Os>(&self, os: &mut O, at: u64, pages: u64) -> Result<u64, Signal> {
+    /// Touch a region once. Returns the bytes touched.
+    fn touch<O: Os>(&self, os: &mut O, at: u64, pages: u64) -> Result<u64, Signal> {
         let writes = matches!(self.case.region, Region::Anon | Region::AnonShared(_) | Region::Sync(_));
         let mode = if writes { AccessKind::Store } else { AccessKind::Load };
         if self.case.random {
@@ -425,7 +422,7 @@ impl VmScalability {
         Ok(pages * PAGE)
     }
 
-    /// As `dd` reads a file.
+    /// Read a file as `dd` does.
     fn read<O: Os>(&self, os: &mut O, file: u32, size: u64) -> Result<u64, Signal> {
         let fd = self.open(os, file, size, false)?;
         let mut at = 0;
@@ -437,7 +434,7 @@ impl VmScalability {
 
     /// Start all tasks, in threads or processes, and wait for them.
     fn start<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
-        let roles = TASK..TASK + self.running(os);
+        let roles = TASK..TASK + self.workers(os);
         let started: Vec<_> = roles
             .map(|role| must(if self.case.threads { os.spawn(role) } else { os.fork(role) }))
             .collect::<Result<_, _>>()?;
@@ -456,7 +453,7 @@ impl Program for VmScalability {
     }
 
     /// # Panics
-    /// If memory holds what it must not, or does not hold what it must.
+    /// If memory has the wrong size for the case.
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if let Some(task) = role.checked_sub(TASK) {
             return self.work(os, task);
@@ -467,7 +464,7 @@ impl Program for VmScalability {
         if let Err(wrong) = self.suits(os.memory()) {
             panic!("{wrong}");
         }
-        let tasks = self.running(os);
+        let tasks = self.workers(os);
         self.prepare(os, tasks)?;
         // usemem forks before it starts threads.
         if self.case.threads {
@@ -483,14 +480,14 @@ impl Program for VmScalability {
 mod tests {
     use super::*;
 
-    /// The seed's list has nineteen; `lru-file-mmap-read` is another program's.
+    /// The list has nineteen; `lru-file-mmap-read` is another program's.
     #[test]
-    fn all_cases_of_the_series_are_there() {
+    fn all_cases_of_the_series_are_listed() {
         assert_eq!(CASES.len(), 18);
         let anon = VmScalability::from_name("anon-w-seq-mt", 64 << 20).unwrap();
         assert_eq!(anon.pages(8), (64 << 20) / 2 / 8 / PAGE);
         let copies = VmScalability::from_name("anon-cow-rand", 72 << 20).unwrap();
-        assert_eq!(copies.pages(8), (72 << 20) / 2 / 9 / PAGE, "the parent's copy needs room, too");
+        assert_eq!(copies.pages(8), (72 << 20) / 2 / 9 / PAGE, "the parent's pages need room, too");
         let files = VmScalability::from_name("mmap-xread-seq-mt", 64 << 20).unwrap();
         assert_eq!((files.pages(8), files.overcommits()), ((64 << 20) / PAGE, true));
         assert!(VmScalability::from_name("lru-file-mmap-read", 1).is_none());

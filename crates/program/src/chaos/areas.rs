@@ -1,18 +1,18 @@
-//! What is known of ranges of addresses.
+//! What a task knows about ranges of addresses.
 
 use crate::os::{AccessKind, Prot, Signal};
 use alloc::vec::Vec;
 
 pub(super) const PAGE: u64 = 4096;
 
-/// A range of addresses that something is mapped at.
+/// A range of addresses with a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Area {
     pub(super) addr: u64,
     pub(super) pages: u64,
-    /// Rights; `None`: nothing is known, not even whether it is mapped.
+    /// Rights; `None` if nothing is known, not even whether it is mapped.
     pub(super) prot: Option<Prot>,
-    /// It shows a file, or shared memory, which may be shorter.
+    /// Whether it maps a file or shared memory, which may be shorter than the range.
     pub(super) file: bool,
 }
 
@@ -21,31 +21,31 @@ impl Area {
         self.addr + self.pages * PAGE
     }
 
-    /// Panic if what came of an access contradicts what is known.
-    pub(super) fn judge(&self, addr: u64, mode: AccessKind, outcome: Result<(), Signal>) {
+    /// Panic if the outcome of an access contradicts what is known.
+    pub(super) fn check(&self, addr: u64, mode: AccessKind, outcome: Result<(), Signal>) {
         if let Err(text) = self.allows(mode, outcome) {
             panic!("{addr:#x} ({mode:?}) {text}, in {self:?}");
         }
     }
 
-    /// May an access have come to this?
+    /// Returns an error if an access must not have this outcome.
     pub(super) fn allows(&self, mode: AccessKind, outcome: Result<(), Signal>) -> Result<(), &'static str> {
         let Some(prot) = self.prot else { return Ok(()) };
         let allowed = prot.contains(mode.needs());
         match outcome {
-            // Not every machine has a way to fetch what it may only load.
+            // Not every machine distinguishes fetches from loads.
             Ok(()) if !(allowed || mode == AccessKind::Fetch && prot.contains(Prot::READ)) => {
-                Err("could be touched, although its area forbids it")
+                Err("succeeded, although its area forbids it")
             }
-            Err(Signal::Segv { .. }) if allowed => Err("could not be touched"),
-            // Beyond the end of a file, or of nameless shared memory that mremap made longer.
-            Err(Signal::Bus { .. }) if !self.file => Err("has no file"),
+            Err(Signal::Segv { .. }) if allowed => Err("failed, although its area allows it"),
+            // Beyond the end of a file, or of anonymous shared memory that mremap has grown.
+            Err(Signal::Bus { .. }) if !self.file => Err("is in no file"),
             _ => Ok(()),
         }
     }
 }
 
-/// Some ranges that do not overlap.
+/// Ranges that do not overlap.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Areas(Vec<Area>);
 
@@ -58,12 +58,12 @@ impl Areas {
         self.0[i]
     }
 
-    /// The area that holds an address.
+    /// The area with an address.
     pub(super) fn at(&self, addr: u64) -> Option<Area> {
         self.0.iter().copied().find(|area| (area.addr..area.end()).contains(&addr))
     }
 
-    /// Take a range out; returns what was there.
+    /// Remove a range; returns what was there.
     pub(super) fn take(&mut self, addr: u64, pages: u64) -> Vec<Area> {
         let end = addr + pages * PAGE;
         let mut taken = Vec::new();
@@ -81,25 +81,25 @@ impl Areas {
         taken
     }
 
-    /// Something is mapped at a range, whatever was there before.
+    /// Record a new mapping, which replaces what was there.
     pub(super) fn put(&mut self, area: Area) {
         self.take(area.addr, area.pages);
         self.0.push(area);
     }
 
-    /// The rights of all that is mapped in a range are others.
+    /// Record new rights for everything mapped in a range.
     pub(super) fn protect(&mut self, addr: u64, pages: u64, prot: Prot) {
         for area in self.take(addr, pages) {
             self.0.push(Area { prot: Some(prot), ..area });
         }
     }
 
-    /// Nothing is known of a range any more.
-    pub(super) fn doubt(&mut self, addr: u64, pages: u64) {
+    /// Record that nothing is known about a range.
+    pub(super) fn forget(&mut self, addr: u64, pages: u64) {
         self.put(Area { addr, pages, prot: None, file: true });
     }
 
-    /// The longest range around an area that is known without a hole.
+    /// The longest known range around an area without a hole.
     pub(super) fn around(&self, area: Area) -> (u64, u64) {
         let (mut from, mut to) = (area.addr, area.end());
         while let Some(before) = self.0.iter().find(|other| other.end() == from) {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_cut_out_of_what_it_overlaps() {
+    fn a_range_is_cut_out_of_overlapping_areas() {
         let mut areas = Areas::default();
         areas.put(area(0, 10, Prot::RW));
         areas.put(area(10, 4, Prot::READ));
@@ -132,12 +132,12 @@ mod tests {
         areas.protect(2 * PAGE, 2, Prot::NONE);
         assert_eq!(areas.at(3 * PAGE), Some(area(2, 2, Prot::NONE)));
         assert_eq!((areas.len(), areas.at(4 * PAGE)), (4, Some(area(4, 4, Prot::RW))));
-        areas.doubt(0, 20);
+        areas.forget(0, 20);
         assert_eq!((areas.len(), areas.at(5 * PAGE).unwrap().prot), (1, None));
     }
 
     #[test]
-    fn what_contradicts_the_rights_is_found() {
+    fn outcomes_that_contradict_the_rights_are_found() {
         let (segv, bus) = (Err(Signal::Segv { addr: 0 }), Err(Signal::Bus { addr: 0 }));
         let read_only = area(0, 1, Prot::READ);
         assert!(

@@ -1,9 +1,9 @@
-//! What changes mappings: of areas of one's own, and of the range that threads share.
+//! Operations that change mappings: of a task's own areas, and of the range that threads share.
 
 use super::areas::{Area, Areas, PAGE};
 use super::common::{self, Range};
-use super::covered::Act;
-use super::{FILES, MOST_AREAS, Task};
+use super::covered::Op;
+use super::{FILES, MAX_AREAS, Task};
 use crate::os::*;
 
 impl<O: Os> Task<'_, O> {
@@ -15,7 +15,7 @@ impl<O: Os> Task<'_, O> {
             n => {
                 let i = self.rng.below(FILES.len() as u64) as usize;
                 let Some(fd) = self.files[i] else { return (MapSource::Anonymous, false) };
-                // Now and then from where a large folio begins.
+                // Some mappings begin where a large folio begins.
                 let first = if self.rng.percent(30) { 0 } else { self.rng.below(self.chaos.pages) };
                 (MapSource::File { fd, offset: first * PAGE, shared: n != 4 }, true)
             }
@@ -23,11 +23,11 @@ impl<O: Os> Task<'_, O> {
     }
 
     pub(super) fn map(&mut self) {
-        if self.own.len() >= MOST_AREAS {
+        if self.own.len() >= MAX_AREAS {
             return self.unmap();
         }
         let (source, file) = self.source();
-        // What shows a file is often read only: reclaim may put its flushes off.
+        // Many file mappings are read-only: reclaim may defer their flushes.
         let prot = match self.rng.below(100) {
             0..8 => Prot::RX,
             n if n < if file { 50 } else { 75 } => Prot::RW,
@@ -36,51 +36,51 @@ impl<O: Os> Task<'_, O> {
         if self.rng.percent(30) && self.own.len() > 0 {
             return self.map_over(prot, source, file);
         }
-        let (act, most) = match self.rng.below(100) {
-            0..8 => (Act::MmapLocked, self.chaos.pages.min(16)),
-            8..18 => (Act::MmapPopulate, self.chaos.pages),
-            _ => (Act::Mmap, self.chaos.pages),
+        let (op, max) = match self.rng.below(100) {
+            0..8 => (Op::MmapLocked, self.chaos.pages.min(16)),
+            8..18 => (Op::MmapPopulate, self.chaos.pages),
+            _ => (Op::Mmap, self.chaos.pages),
         };
-        let pages = self.some_pages(most);
-        let (populate, locked) = (act == Act::MmapPopulate, act == Act::MmapLocked);
+        let pages = self.some_pages(max);
+        let (populate, locked) = (op == Op::MmapPopulate, op == Op::MmapLocked);
         let mapped = self.os.mmap(Map { addr: None, len: pages * PAGE, prot, source, populate, locked });
-        self.surely(act, &mapped);
+        self.expect_success(op, &mapped);
         if let Ok(addr) = mapped {
             self.own.put(Area { addr, pages, prot: Some(prot), file });
         }
     }
 
-    /// Map something else exactly where areas or parts of them are.
+    /// Map something else exactly over areas or parts of them.
     fn map_over(&mut self, prot: Prot, source: MapSource, file: bool) {
         let Some(area) = self.pick() else { return };
         let around = if self.rng.percent(50) { self.own.around(area) } else { (area.addr, area.pages) };
         let (addr, pages) = if self.rng.percent(50) { around } else { self.part(around) };
         let several = self.own.at(addr).is_some_and(|first| first.end() < addr + pages * PAGE);
-        let act = if several { Act::MmapOverSeveral } else { Act::MmapOver };
+        let op = if several { Op::MmapOverSeveral } else { Op::MmapOver };
         let map = Map { addr: Some(addr), len: pages * PAGE, prot, source, populate: false, locked: false };
         let mapped = self.os.mmap(map);
-        self.surely(act, &mapped);
+        self.expect_success(op, &mapped);
         match mapped {
             Ok(_) => self.own.put(Area { addr, pages, prot: Some(prot), file }),
-            Err(_) => self.abandon((addr, pages)),
+            Err(_) => self.give_up_range((addr, pages)),
         }
     }
 
-    /// A call on a range has failed halfway, perhaps. It is left alone from now on: where it is a hole, somebody else's
-    /// memory may be mapped soon.
-    fn abandon(&mut self, (addr, pages): Range) {
+    /// Forget a range for good after a call on it has failed, perhaps halfway: if it is a hole now, another
+    /// task may map memory there soon.
+    fn give_up_range(&mut self, (addr, pages): Range) {
         self.own.take(addr, pages);
     }
 
-    /// Unmap all or a part of an area, or of several in a row.
+    /// Unmap all or a part of an area, or of several adjacent areas.
     pub(super) fn unmap(&mut self) {
         let Some(area) = self.pick() else { return };
         let whole = if self.rng.percent(20) { self.own.around(area) } else { (area.addr, area.pages) };
         let (addr, pages) = if self.rng.percent(50) { whole } else { self.part(whole) };
-        // Before the call: as soon as it is a hole, others may get it.
+        // Before the call: as soon as it is a hole, another task may get it.
         self.own.take(addr, pages);
         let unmapped = self.os.munmap(addr, pages * PAGE);
-        self.surely(Act::Munmap, &unmapped);
+        self.expect_success(Op::Munmap, &unmapped);
     }
 
     pub(super) fn protect(&mut self) {
@@ -89,10 +89,10 @@ impl<O: Os> Task<'_, O> {
         let (addr, pages) = if self.rng.percent(50) { whole } else { self.part(whole) };
         let prot = self.rights();
         let protected = self.os.mprotect(addr, pages * PAGE, prot);
-        self.surely(Act::Mprotect, &protected);
+        self.expect_success(Op::Mprotect, &protected);
         match protected {
             Ok(()) => self.own.protect(addr, pages, prot),
-            Err(_) => self.abandon((addr, pages)),
+            Err(_) => self.give_up_range((addr, pages)),
         }
     }
 
@@ -106,19 +106,19 @@ impl<O: Os> Task<'_, O> {
         let new = self.some_pages(self.chaos.pages);
         let may_move = self.rng.percent(80);
         let (old_len, new_len) = (old * PAGE, new * PAGE);
-        // What is cut off is a hole at once.
-        let was = self.own.clone();
+        // The part that is cut off becomes a hole during the call.
+        let before = self.own.clone();
         self.own.take(addr, old);
         let moved = self.os.mremap(Remap { addr, old_len, new_len, may_move, fixed: None });
-        self.note(if whole { Act::Mremap } else { Act::MremapPart }, &moved);
+        self.record(if whole { Op::Mremap } else { Op::MremapPart }, &moved);
         match moved {
             Ok(addr) => self.own.put(Area { addr, pages: new, ..area }),
             Err(Errno::NoMem) => {}
-            Err(_) => self.own = was,
+            Err(_) => self.own = before,
         }
     }
 
-    /// Move a part of an area to where another is.
+    /// Move a part of an area over a part of another.
     fn remap_fixed(&mut self, area: Area) {
         let (addr, old) = self.part((area.addr, area.pages));
         let Some(target) = self.pick() else { return };
@@ -127,14 +127,14 @@ impl<O: Os> Task<'_, O> {
             return;
         }
         let (old_len, new_len) = (old * PAGE, new * PAGE);
-        let was = self.own.clone();
+        let before = self.own.clone();
         self.own.take(addr, old);
         let moved = self.os.mremap(Remap { addr, old_len, new_len, may_move: true, fixed: Some(to) });
-        self.note(Act::MremapFixed, &moved);
+        self.record(Op::MremapFixed, &moved);
         match moved {
             Ok(_) => self.own.put(Area { addr: to, pages: new, ..area }),
-            Err(Errno::NoMem) => self.abandon((to, new)),
-            Err(_) => self.own = was,
+            Err(Errno::NoMem) => self.give_up_range((to, new)),
+            Err(_) => self.own = before,
         }
     }
 
@@ -145,9 +145,9 @@ impl<O: Os> Task<'_, O> {
             false => self.part((area.addr, area.pages)),
         };
         let advice = self.one_of(&Advice::ALL);
-        // Refused for locked areas, or MADV_FREE of files: that is fine.
+        // May be refused, for locked areas or for MADV_FREE of files.
         let advised = self.os.madvise(addr, pages * PAGE, advice);
-        self.note(Act::Madvise, &advised);
+        self.record(Op::Madvise, &advised);
     }
 
     pub(super) fn lock(&mut self) {
@@ -156,25 +156,25 @@ impl<O: Os> Task<'_, O> {
         // Locking faults pages in, which fails where the area forbids it or the file is shorter.
         if self.rng.percent(40) {
             let locked = self.os.mlock(addr, pages.min(8) * PAGE);
-            self.note(Act::Mlock, &locked);
+            self.record(Op::Mlock, &locked);
         } else {
             let unlocked = self.os.munlock(area.addr, area.pages * PAGE);
-            self.note(Act::Munlock, &unlocked);
+            self.record(Op::Munlock, &unlocked);
         }
     }
 
-    /// To another node, or to other frames: nothing that the program can see changes.
+    /// Move pages to another node or to other frames, which the program cannot see.
     pub(super) fn migrate(&mut self) {
         if self.rng.percent(10) {
             let (from, to) = (self.rng.below(4), 1 + self.rng.below(3));
             let moved = self.os.migrate_pages(from, to);
-            self.note(Act::MigratePages, &moved);
+            self.record(Op::MigratePages, &moved);
             return;
         }
         if self.rng.percent(10) {
             let policy = self.policy();
             let set = self.os.set_mempolicy(policy);
-            self.note(Act::SetMempolicy, &set);
+            self.record(Op::SetMempolicy, &set);
             return;
         }
         let Some(area) = self.pick() else { return };
@@ -182,14 +182,14 @@ impl<O: Os> Task<'_, O> {
         if self.rng.percent(20) {
             let (policy, moving) = (self.policy(), self.rng.percent(50));
             let bound = self.os.mbind(addr, pages * PAGE, policy, moving);
-            self.note(Act::Mbind, &bound);
+            self.record(Op::Mbind, &bound);
             return;
         }
         let moved = self.move_pages((addr, pages));
-        self.note(Act::MovePages, &moved);
+        self.record(Op::MovePages, &moved);
     }
 
-    /// One that leaves no node out that there may be: what one alone has room for is not known.
+    /// A policy that includes all possible nodes: whether memory fits on one of them is not known.
     fn policy(&mut self) -> MemPolicy {
         let mode = self.one_of(&PolicyMode::ALL);
         let nodes = match mode {
@@ -200,32 +200,32 @@ impl<O: Os> Task<'_, O> {
         MemPolicy { mode, nodes }
     }
 
-    /// Refused where the machine has no such node.
+    /// May be refused if the machine has no such node.
     fn move_pages(&mut self, (addr, pages): Range) -> Result<u64, Errno> {
         let node = self.one_of(&[None, None, Some(0), Some(1)]);
         self.os.move_pages(addr, pages * PAGE, node)
     }
 
-    // --- what threads share ---
+    // --- the range that threads share ---
 
     fn common_part(&mut self) -> Range {
         self.part((common::START, self.chaos.pages))
     }
 
-    /// Change a part of the range that threads share. Where that fails, nobody knows how far it came.
+    /// Change a part of the range that threads share. If that fails, its state is unknown.
     pub(super) fn change_common(&mut self) {
         let (addr, pages) = self.common_part();
         let len = pages * PAGE;
         match self.rng.below(20) {
             0..7 => {
                 let ((source, file), prot) = (self.source(), self.rights());
-                // Whoever judges stores that race with the call must know a shared page by its file's name.
-                let nameless = source == MapSource::AnonymousShared;
-                let (source, file) = if nameless { (MapSource::Anonymous, false) } else { (source, file) };
+                // The checker of stores that race with the call must know a shared page by its file's name.
+                let unnamed = source == MapSource::AnonymousShared;
+                let (source, file) = if unnamed { (MapSource::Anonymous, false) } else { (source, file) };
                 let map = Map { addr: Some(addr), len, prot, source, populate: false, locked: false };
                 let map = Map { populate: self.rng.percent(20), ..map };
                 self.change(
-                    Act::SharedMmap,
+                    Op::SharedMmap,
                     &[(addr, pages)],
                     |os| os.mmap(map).map(drop),
                     |areas| {
@@ -234,7 +234,7 @@ impl<O: Os> Task<'_, O> {
                 );
             }
             7..9 => self.change(
-                Act::SharedMunmap,
+                Op::SharedMunmap,
                 &[(addr, pages)],
                 |os| os.munmap(addr, len),
                 |areas| {
@@ -244,29 +244,29 @@ impl<O: Os> Task<'_, O> {
             9..12 => {
                 let prot = self.rights();
                 let protect = |os: &mut O| os.mprotect(addr, len, prot);
-                self.change(Act::SharedMprotect, &[(addr, pages)], protect, |areas| {
+                self.change(Op::SharedMprotect, &[(addr, pages)], protect, |areas| {
                     areas.protect(addr, pages, prot);
                 });
             }
             12..15 => self.move_common((addr, pages)),
             15 => {
-                let Some(begun) = self.common.begin(&[(addr, pages)]) else { return };
+                let Some(change) = self.common.begin(&[(addr, pages)]) else { return };
                 let moved = self.move_pages((addr, pages));
-                self.note(Act::SharedMovePages, &moved);
-                self.common.end(begun, Some(|_: &mut Areas| ()));
+                self.record(Op::SharedMovePages, &moved);
+                self.common.end(change, Some(|_: &mut Areas| ()));
             }
             16..18 => {
                 let advice = self.one_of(&Advice::ALL);
-                self.keep(Act::SharedMadvise, (addr, pages), |os| os.madvise(addr, len, advice));
+                self.change_nothing(Op::SharedMadvise, (addr, pages), |os| os.madvise(addr, len, advice));
             }
             18 => {
                 let pages = pages.min(8);
-                self.keep(Act::SharedMlock, (addr, pages), |os| os.mlock(addr, pages * PAGE));
+                self.change_nothing(Op::SharedMlock, (addr, pages), |os| os.mlock(addr, pages * PAGE));
             }
             _ => {
                 let all = (common::START, self.chaos.pages);
                 let range = if self.rng.percent(50) { all } else { (addr, pages) };
-                self.keep(Act::SharedMunlock, range, |os| os.munlock(range.0, range.1 * PAGE));
+                self.change_nothing(Op::SharedMunlock, range, |os| os.munlock(range.0, range.1 * PAGE));
             }
         }
     }
@@ -279,33 +279,33 @@ impl<O: Os> Task<'_, O> {
         let remap =
             Remap { addr, old_len: pages * PAGE, new_len: new * PAGE, may_move: true, fixed: Some(to) };
         let remap = |os: &mut O| os.mremap(remap).map(drop);
-        self.change(Act::SharedMremap, &[(addr, pages), (to, new)], remap, |areas| {
+        self.change(Op::SharedMremap, &[(addr, pages), (to, new)], remap, |areas| {
             match areas.take(addr, pages).first() {
                 Some(&area) => areas.put(Area { addr: to, pages: new, ..area }),
-                None => areas.doubt(to, new),
+                None => areas.forget(to, new),
             }
         });
     }
 
-    /// A change that leaves all that is known as it is, also when it fails.
-    fn keep(&mut self, act: Act, range: Range, call: impl FnOnce(&mut O) -> Result<(), Errno>) {
-        let Some(begun) = self.common.begin(&[range]) else { return };
+    /// Make a call that changes nothing that is known, whether it fails or not.
+    fn change_nothing(&mut self, op: Op, range: Range, call: impl FnOnce(&mut O) -> Result<(), Errno>) {
+        let Some(change) = self.common.begin(&[range]) else { return };
         let result = call(self.os);
-        self.note(act, &result);
-        self.common.end(begun, Some(|_: &mut Areas| ()));
+        self.record(op, &result);
+        self.common.end(change, Some(|_: &mut Areas| ()));
     }
 
-    /// Announce a change, make it, and say what has come of it.
+    /// Announce a change, make it, and record its effect.
     fn change(
         &mut self,
-        act: Act,
+        op: Op,
         ranges: &[Range],
         call: impl FnOnce(&mut O) -> Result<(), Errno>,
         effect: impl FnOnce(&mut Areas),
     ) {
-        let Some(begun) = self.common.begin(ranges) else { return };
+        let Some(change) = self.common.begin(ranges) else { return };
         let result = call(self.os);
-        self.note(act, &result);
-        self.common.end(begun, result.is_ok().then_some(effect));
+        self.record(op, &result);
+        self.common.end(change, result.is_ok().then_some(effect));
     }
 }

@@ -1,37 +1,37 @@
-//! What the random program has done so far, and what came of it.
+//! Which operations the random program has done so far, and their outcomes.
 
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What came of an operation.
+/// The outcome of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Came {
+pub(super) enum Outcome {
     Done,
     /// It returned an error.
     Refused,
-    /// It raised a signal that the program knew might come.
+    /// It raised a signal that the program expected to be possible.
     Signalled,
 }
 
 const OUTCOMES: [&str; 3] = ["done", "refused", "signalled"];
 
-macro_rules! acts {
-    ($($act:ident $name:literal $($outcome:ident)*;)*) => {
+macro_rules! ops {
+    ($($op:ident $name:literal $($outcome:ident)*;)*) => {
         /// An operation.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(usize)]
-        pub(super) enum Act {
-            $($act,)*
+        pub(super) enum Op {
+            $($op,)*
         }
 
-        /// Name of each, and what must come of it sooner or later.
-        const ACTS: &[(&str, &[Came])] = &[$(($name, &[$(Came::$outcome,)*]),)*];
+        /// The name of each, and the outcomes that a long run must show.
+        const OPS: &[(&str, &[Outcome])] = &[$(($name, &[$(Outcome::$outcome,)*]),)*];
     };
 }
 
-acts! {
+ops! {
     Mmap "mmap" Done;
     MmapLocked "mmap_locked" Done;
     MmapPopulate "mmap_populate" Done;
@@ -85,29 +85,29 @@ acts! {
     SharedFetch "shared_fetch" Done Signalled;
 }
 
-/// How often each came to what.
+/// How often each operation had each outcome.
 #[derive(Debug)]
 pub(super) struct Covered(Box<[[AtomicU64; OUTCOMES.len()]]>);
 
 impl Default for Covered {
     fn default() -> Covered {
-        Covered((0..ACTS.len()).map(|_| Default::default()).collect())
+        Covered((0..OPS.len()).map(|_| Default::default()).collect())
     }
 }
 
 impl Covered {
-    pub(super) fn add(&self, act: Act, came: Came, times: u64) {
-        self.0[act as usize][came as usize].fetch_add(times, Relaxed);
+    pub(super) fn add(&self, op: Op, outcome: Outcome, times: u64) {
+        self.0[op as usize][outcome as usize].fetch_add(times, Relaxed);
     }
 
-    /// Everything that has happened or must happen in a program that runs for long enough, as `mmap/done`.
+    /// Every outcome that has occurred, or must occur in a long run, as `mmap/done`.
     pub(super) fn list(&self) -> impl Iterator<Item = (String, u64)> + '_ {
-        ACTS.iter().zip(&*self.0).flat_map(|((name, must), counts)| {
-            let all = [Came::Done, Came::Refused, Came::Signalled].into_iter();
-            all.filter_map(move |came| {
-                let times = counts[came as usize].load(Relaxed);
-                let shown = times > 0 || must.contains(&came);
-                shown.then(|| (format!("{name}/{}", OUTCOMES[came as usize]), times))
+        OPS.iter().zip(&*self.0).flat_map(|((name, required), counts)| {
+            let all = [Outcome::Done, Outcome::Refused, Outcome::Signalled].into_iter();
+            all.filter_map(move |outcome| {
+                let times = counts[outcome as usize].load(Relaxed);
+                let shown = times > 0 || required.contains(&outcome);
+                shown.then(|| (format!("{name}/{}", OUTCOMES[outcome as usize]), times))
             })
         })
     }

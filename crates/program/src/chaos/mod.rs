@@ -1,9 +1,9 @@
-//! A program that does everything, at random: for looking for faults in the memory manager, not for measuring it.
+//! A program that does random operations: for finding bugs in the memory manager, not for measuring it.
 //!
-//! Tasks (threads and forked children) each keep account of the areas that they have mapped and do random operations on
-//! them. Besides, all threads of a process change and use one range of addresses at the same time (`common`). They
-//! share files, which any of them may write, cut or have written back. What an access must do follows from what is
-//! known of its address; only files that others cut may raise a signal that the task does not foresee.
+//! Each task (thread or forked child) knows the areas that it has mapped and does random operations on them.
+//! In addition, all threads of a process use and change one range of addresses concurrently (`common`). Tasks
+//! share files, which each may write, truncate or sync. What is known about an address decides the possible
+//! outcomes of an access; only files that other tasks truncate may raise an unexpected signal.
 
 mod areas;
 mod change;
@@ -20,7 +20,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use areas::{Area, Areas, PAGE};
 use common::Common;
-use covered::{Act, Came, Covered};
+use covered::{Covered, Op, Outcome};
 use spin::Mutex;
 
 const FILES: [&str; 3] = ["chaos-a", "chaos-b", "chaos-shm"];
@@ -29,17 +29,17 @@ fn is_in_memory(name: &str) -> bool {
     name.ends_with("shm")
 }
 
-/// Operations of each task if nothing is said.
+/// Default number of operations of each task.
 const OPERATIONS: u32 = 200;
-/// Most that may be said.
-pub const MOST_OPERATIONS: u32 = 1 << 20;
-/// Most areas that a task has of its own.
-const MOST_AREAS: usize = 10;
+/// The most operations of each task.
+pub const MAX_OPERATIONS: u32 = 1 << 20;
+/// The most areas that a task has of its own.
+const MAX_AREAS: usize = 10;
 
 /// One line of help for lists of programs.
-pub const HELP: &str = "do everything at random (chaos:SIZE:OPERATIONS, of each task): to look for faults of the memory manager, not to measure it";
+pub const HELP: &str = "random operations (chaos:SIZE:OPERATIONS, of each task): to find bugs in the memory manager, not to measure it";
 
-/// What to do.
+/// The program `chaos`.
 #[derive(Debug)]
 pub struct Chaos {
     state: Mutex<State>,
@@ -57,19 +57,19 @@ pub struct Chaos {
 /// What tasks tell each other.
 #[derive(Default, Debug)]
 struct State {
-    /// Tasks to be, by role.
-    births: BTreeMap<Role, Birth>,
-    /// The role given out last.
+    /// Tasks that are about to start, by role.
+    new_tasks: BTreeMap<Role, NewTask>,
+    /// The newest role.
     last_role: Role,
     groups: Vec<Group>,
-    /// Are knobs changed while the program runs?
+    /// Whether knobs are changed while the program runs.
     knobs: bool,
 }
 
-/// What a new task is told.
+/// What a new task needs to know.
 #[derive(Clone, Debug)]
-struct Birth {
-    /// Areas that it has of its own: those of the task that forked it.
+struct NewTask {
+    /// Its own areas: those of the task that forked it.
     own: Areas,
     common: Arc<Common>,
     forks: u32,
@@ -77,35 +77,35 @@ struct Birth {
 }
 
 impl Chaos {
-    /// Two threads besides the first and two children of each, `operations` operations each, on areas and files of up
-    /// to `pages` pages.
+    /// Two threads besides the first and two children of each, `operations` operations each, on areas and
+    /// files of up to `pages` pages.
     pub fn new(operations: u32, pages: u64) -> Chaos {
         let (state, covered) = Default::default();
         Chaos { state, covered, operations, pages: pages.max(1), threads: 2, forks: 2 }
     }
 
-    /// A program that touches about `footprint` bytes, and does so many operations in each task.
+    /// A program that touches about `footprint` bytes, and does `operations` operations in each task.
     pub fn from_footprint(footprint: u64, operations: Option<u32>) -> Chaos {
         let unit = Chaos::new(operations.unwrap_or(OPERATIONS), 1);
         Chaos { pages: (footprint / unit.footprint()).max(1), ..unit }
     }
 
-    /// How often each operation came to what, as `mmap/done`; those that must happen sooner or later are listed even if
-    /// they have not.
+    /// How often each operation had each outcome, as `mmap/done`. Those that must occur in a long run are
+    /// listed even if they have not.
     pub fn covered(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         self.covered.list()
     }
 
-    /// Bytes of files on a disk that it begins with.
+    /// Bytes of the files on disk at the start.
     pub fn disk(&self) -> u64 {
         self.pages * PAGE * FILES.iter().filter(|name| !is_in_memory(name)).count() as u64
     }
 
-    fn give_birth(&self, birth: Birth) -> Role {
+    fn register(&self, new: NewTask) -> Role {
         let mut state = self.state.lock();
         state.last_role += 1;
         let role = state.last_role;
-        state.births.insert(role, birth);
+        state.new_tasks.insert(role, new);
         role
     }
 }
@@ -133,15 +133,17 @@ impl Program for Chaos {
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let mut rng = Rng::new(os.seed());
-        let birth = match role {
+        let new = match role {
             0 => {
                 self.state.lock().knobs = rng.percent(50);
                 let (own, common) = Default::default();
-                Birth { own, common, forks: self.forks, child: false }
+                NewTask { own, common, forks: self.forks, child: false }
             }
-            _ => self.state.lock().births.remove(&role).expect("who was started was announced"),
+            _ => {
+                self.state.lock().new_tasks.remove(&role).expect("a task must be registered before it starts")
+            }
         };
-        let Birth { own, common, forks, child } = birth;
+        let NewTask { own, common, forks, child } = new;
         let (files, tasks) = ([None; FILES.len()], Vec::new());
         let mut task = Task { chaos: self, os, rng, own, common, files, tasks, forks, child };
         (0..FILES.len()).for_each(|i| task.open_file(i));
@@ -176,15 +178,15 @@ impl<O: Os> Task<'_, O> {
             32..35 => self.lock(),
             35..38 => self.sync(),
             38..46 => self.read_write(),
-            46..48 => self.cut(),
+            46..48 => self.truncate(),
             48..50 => self.file_advice(),
-            50..52 => self.start_another(),
+            50..52 => self.start_task(),
             52..53 => self.reopen(),
             53..56 => self.group(),
             56..57 => self.change_knob(),
-            57..58 => self.rest(),
+            57..58 => self.pause(),
             58..78 => self.change_common(),
-            78..110 => self.linger()?,
+            78..110 => self.touch_repeatedly()?,
             110..114 => self.migrate(),
             114..160 => self.sweep()?,
             _ => self.touch()?,
@@ -192,17 +194,17 @@ impl<O: Os> Task<'_, O> {
         Ok(())
     }
 
-    /// Note what came of an operation.
-    fn note<T>(&self, act: Act, result: &Result<T, Errno>) {
-        let came = if result.is_ok() { Came::Done } else { Came::Refused };
-        self.chaos.covered.add(act, came, 1);
+    /// Record the outcome of an operation.
+    fn record<T>(&self, op: Op, result: &Result<T, Errno>) {
+        let outcome = if result.is_ok() { Outcome::Done } else { Outcome::Refused };
+        self.chaos.covered.add(op, outcome, 1);
     }
 
-    /// Note what came of an operation that nothing but want of memory, or a process that is to end, can refuse.
-    fn surely<T>(&self, act: Act, result: &Result<T, Errno>) {
-        self.note(act, result);
+    /// Record the outcome of an operation that only lack of memory, or the end of its process, can refuse.
+    fn expect_success<T>(&self, op: Op, result: &Result<T, Errno>) {
+        self.record(op, result);
         if let Err(errno) = result {
-            assert!(*errno == Errno::NoMem, "{act:?} was refused: {errno:?}");
+            assert!(*errno == Errno::NoMem, "{op:?} must not fail with {errno:?}");
         }
     }
 
@@ -216,9 +218,9 @@ impl<O: Os> Task<'_, O> {
     }
 
     /// A number of pages: mostly few.
-    fn some_pages(&mut self, most: u64) -> u64 {
-        let most = if self.rng.percent(70) { most.min(48) } else { most };
-        1 + self.rng.below(most)
+    fn some_pages(&mut self, max: u64) -> u64 {
+        let max = if self.rng.percent(70) { max.min(48) } else { max };
+        1 + self.rng.below(max)
     }
 
     /// A part of a range: address and pages.

@@ -2,18 +2,18 @@
 
 use super::areas::{Areas, PAGE};
 use super::common::{self, Common};
-use super::covered::Act;
-use super::{Birth, FILES, Task, is_in_memory};
+use super::covered::Op;
+use super::{FILES, NewTask, Task, is_in_memory};
 use crate::os::*;
 use alloc::sync::Arc;
 
-/// Most control groups at a time.
-const MOST_GROUPS: usize = 6;
+/// The most control groups at a time.
+const MAX_GROUPS: usize = 6;
 
-/// Knobs that may change while the machine runs, with values that make a difference on a small machine; what is no
-/// value of them, too.
+/// Knobs that may change while the machine runs, with values that make a difference on a small machine, and
+/// some invalid ones.
 const KNOBS: &[(&str, &[u64])] = &[
-    // Not 0: generations never swap then, and what does not fit is out of memory.
+    // Not 0: then generations never swap, and memory runs out.
     ("vm.swappiness", &[1, 60, 100, 200, 201]),
     ("reclaim.policy", &[0, 1]),
     ("lru_gen.enabled", &[1, 3, 7, 8]),
@@ -54,7 +54,7 @@ const KNOBS: &[(&str, &[u64])] = &[
     ("tlb.pay_all", &[0, 1]),
     ("tlb_single_page_flush_ceiling", &[0, 33, 512]),
 ];
-/// Those that a group may have of its own, and one that it may not.
+/// Knobs that a group may override, and one that it may not.
 const GROUP_KNOBS: &[(&str, &[u64])] =
     &[("vm.swappiness", &[1, 60, 200, 201]), ("reclaim.policy", &[0, 1, 2, 4]), ("vm.page-cluster", &[0])];
 
@@ -66,14 +66,14 @@ impl<O: Os> Task<'_, O> {
         let size = self.chaos.pages * PAGE;
         let spec = FileSpec { name, size, in_memory: is_in_memory(name), writable: true };
         let opened = self.os.open(spec);
-        self.surely(Act::Open, &opened);
+        self.expect_success(Op::Open, &opened);
         self.files[i] = opened.ok();
     }
 
     pub(super) fn close_file(&mut self, i: usize) {
         let Some(fd) = self.files[i].take() else { return };
         let closed = self.os.close(fd);
-        self.surely(Act::Close, &closed);
+        self.expect_success(Op::Close, &closed);
     }
 
     /// Close a file, which may be mapped, and open it again.
@@ -94,11 +94,11 @@ impl<O: Os> Task<'_, O> {
         if self.rng.percent(50) {
             let Some(file) = self.file() else { return };
             let synced = self.os.fsync(file);
-            self.surely(Act::Fsync, &synced);
+            self.expect_success(Op::Fsync, &synced);
         } else if let Some(area) = self.pick() {
             let (addr, pages) = self.own.around(area);
             let synced = self.os.msync(addr, pages * PAGE);
-            self.surely(Act::Msync, &synced);
+            self.expect_success(Op::Msync, &synced);
         }
     }
 
@@ -106,18 +106,18 @@ impl<O: Os> Task<'_, O> {
         let Some(file) = self.file() else { return };
         let offset = self.rng.below(self.chaos.pages * PAGE);
         let len = 1 + self.rng.below(20 * PAGE);
-        let (act, moved) = match self.rng.percent(50) {
-            true => (Act::Pread, self.os.pread(file, offset, len)),
-            false => (Act::Pwrite, self.os.pwrite(file, offset, len)),
+        let (op, moved) = match self.rng.percent(50) {
+            true => (Op::Pread, self.os.pread(file, offset, len)),
+            false => (Op::Pwrite, self.os.pwrite(file, offset, len)),
         };
-        self.note(act, &moved);
+        self.record(op, &moved);
     }
 
-    pub(super) fn cut(&mut self) {
+    pub(super) fn truncate(&mut self) {
         let Some(file) = self.file() else { return };
         let size = self.rng.below(self.chaos.pages * PAGE + 1);
-        let cut = self.os.ftruncate(file, size);
-        self.surely(Act::Ftruncate, &cut);
+        let truncate = self.os.ftruncate(file, size);
+        self.expect_success(Op::Ftruncate, &truncate);
     }
 
     pub(super) fn file_advice(&mut self) {
@@ -125,13 +125,13 @@ impl<O: Os> Task<'_, O> {
         let advice = self.one_of(&FileAdvice::ALL);
         let from = self.rng.below(self.chaos.pages) * PAGE;
         let advised = self.os.fadvise(file, from, self.rng.below(self.chaos.pages) * PAGE, advice);
-        self.surely(Act::Fadvise, &advised);
+        self.expect_success(Op::Fadvise, &advised);
     }
 
     // --- tasks ---
 
     /// A child or, in a child, perhaps a thread.
-    pub(super) fn start_another(&mut self) {
+    pub(super) fn start_task(&mut self) {
         if self.forks == 0 {
             return;
         }
@@ -144,70 +144,71 @@ impl<O: Os> Task<'_, O> {
             && let Some(task) = self.tasks.pop()
         {
             self.os.join(task);
-            self.note::<()>(Act::Join, &Ok(()));
+            self.record::<()>(Op::Join, &Ok(()));
         }
     }
 
-    /// A thread, which has nothing of its own but shares what all share.
+    /// A thread, which has no areas of its own but shares the common range.
     pub(super) fn spawn(&mut self) {
         let (common, forks, child) = (self.common.clone(), self.forks, self.child);
-        let role = self.chaos.give_birth(Birth { own: Areas::default(), common, forks, child });
+        let role = self.chaos.register(NewTask { own: Areas::default(), common, forks, child });
         let spawned = self.os.spawn(role);
         if child {
-            self.note(Act::SpawnByChild, &spawned);
+            self.record(Op::SpawnByChild, &spawned);
         }
         match spawned {
             Ok(task) => self.tasks.push(task),
-            Err(_) => drop(self.chaos.state.lock().births.remove(&role)),
+            Err(_) => drop(self.chaos.state.lock().new_tasks.remove(&role)),
         }
     }
 
-    /// A child does the same as its parent, on copies of the forking task's areas, and of what threads share.
+    /// A child does the same as its parent, on copies of the forking task's areas and of the range that
+    /// threads share.
     fn fork(&mut self) {
-        let Some(begun) = self.common.begin(&[(common::START, self.chaos.pages)]) else { return };
-        // What it finds in the common range is known only when the fork has ended; it may have begun to live then.
-        let common = Arc::new(Common::doubtful(self.chaos.pages));
+        let Some(change) = self.common.begin(&[(common::START, self.chaos.pages)]) else { return };
+        // The content of the common range is known when the fork has ended; the child may run before that.
+        let common = Arc::new(Common::unknown(self.chaos.pages));
         let (own, forks) = (self.own.clone(), self.forks);
-        let role = self.chaos.give_birth(Birth { own, common: Arc::clone(&common), forks, child: true });
+        let role = self.chaos.register(NewTask { own, common: Arc::clone(&common), forks, child: true });
         let forked = self.os.fork(role);
-        self.note(if self.child { Act::ForkByChild } else { Act::Fork }, &forked);
-        self.common.copy_to(&common, begun);
+        self.record(if self.child { Op::ForkByChild } else { Op::Fork }, &forked);
+        self.common.finish_fork(&common, change);
         match forked {
             Ok(task) => self.tasks.push(task),
-            Err(_) => drop(self.chaos.state.lock().births.remove(&role)),
+            Err(_) => drop(self.chaos.state.lock().new_tasks.remove(&role)),
         }
     }
 
-    pub(super) fn rest(&mut self) {
+    pub(super) fn pause(&mut self) {
         if self.rng.percent(30) {
             let never = self.rng.percent(50);
             self.os.never_defer_flushes(never);
-            self.note::<()>(Act::NeverDefer, &Ok(()));
+            self.record::<()>(Op::NeverDefer, &Ok(()));
         } else {
             let nanos = self.rng.below(3_000_000);
             self.os.sleep(nanos);
-            self.note::<()>(Act::Sleep, &Ok(()));
+            self.record::<()>(Op::Sleep, &Ok(()));
         }
     }
 
     // --- groups and knobs ---
 
-    /// One of the groups that there are or were, or the root.
+    /// An existing or removed group, or the root.
     fn some_group(&mut self) -> Group {
         let groups = self.chaos.state.lock().groups.clone();
         let at = self.rng.below(groups.len() as u64 + 1) as usize;
         groups.get(at).copied().unwrap_or(Group::ROOT)
     }
 
-    /// Limits about as large as what a process has.
+    /// Limits about as large as the memory of a process.
     fn limits(&mut self) -> GroupLimits {
         let bytes = self.chaos.pages * PAGE;
-        let mut share = |percent: u64, most: u64, else_: u64| match self.rng.percent(percent) {
-            true => self.rng.below(most * bytes),
-            false => else_,
+        let mut share = |percent: u64, max: u64, otherwise: u64| match self.rng.percent(percent) {
+            true => self.rng.below(max * bytes),
+            false => otherwise,
         };
         GroupLimits {
-            // Too little ends processes, so it is not what happens most.
+            // Small limits end processes, so they are not common.
             max: share(20, 6, u64::MAX).max(bytes / 2),
             high: share(40, 4, u64::MAX).max(bytes / 2),
             low: share(30, 2, 0),
@@ -219,33 +220,33 @@ impl<O: Os> Task<'_, O> {
     pub(super) fn group(&mut self) {
         let (group, limits) = (self.some_group(), self.limits());
         match self.rng.below(5) {
-            0 if self.chaos.state.lock().groups.len() < MOST_GROUPS => {
-                let made = self.os.group_create(group, limits);
-                self.note(Act::GroupCreate, &made);
-                self.chaos.state.lock().groups.extend(made);
+            0 if self.chaos.state.lock().groups.len() < MAX_GROUPS => {
+                let created = self.os.group_create(group, limits);
+                self.record(Op::GroupCreate, &created);
+                self.chaos.state.lock().groups.extend(created);
             }
             0 => {
                 let removed = self.os.group_remove(group);
-                self.note(Act::GroupRemove, &removed);
+                self.record(Op::GroupRemove, &removed);
                 if removed.is_ok() {
                     self.chaos.state.lock().groups.retain(|&other| other != group);
                 }
             }
             1 => {
                 let limited = self.os.group_limit(group, limits);
-                self.note(Act::GroupLimit, &limited);
+                self.record(Op::GroupLimit, &limited);
             }
             2 => {
                 if self.chaos.state.lock().knobs {
                     let (name, values) = self.one_of(GROUP_KNOBS);
                     let value = self.one_of(values);
                     let changed = self.os.group_knob(group, name, value);
-                    self.note(Act::GroupKnob, &changed);
+                    self.record(Op::GroupKnob, &changed);
                 }
             }
             _ => {
                 let entered = self.os.group_enter(group);
-                self.note(Act::GroupEnter, &entered);
+                self.record(Op::GroupEnter, &entered);
             }
         }
     }
@@ -255,7 +256,7 @@ impl<O: Os> Task<'_, O> {
             let (name, values) = self.one_of(KNOBS);
             let value = self.one_of(values);
             let changed = self.os.set_knob(name, value);
-            self.note(Act::SetKnob, &changed);
+            self.record(Op::SetKnob, &changed);
         }
     }
 }

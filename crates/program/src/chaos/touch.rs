@@ -1,22 +1,22 @@
-//! Loads, stores and fetches, and whether they do what is known of their pages.
+//! Loads, stores and fetches, and whether their outcomes agree with what is known about their pages.
 
 use super::areas::{Area, PAGE};
-use super::covered::{Act, Came};
+use super::covered::{Op, Outcome};
 use super::{Task, common};
 use crate::os::*;
 
-/// Most pages of a sweep.
-const LONGEST: u64 = 256;
-/// After so many signals the rest of a sweep is left out: the next would be no other.
-const ENOUGH: u64 = 3;
+/// The most pages of a sweep.
+const MAX_PAGES: u64 = 256;
+/// After this many signals the rest of a sweep is skipped: more would show nothing new.
+const MAX_SIGNALS: u64 = 3;
 
-/// Accesses to a range of pages, one after the other.
+/// Accesses to a range of pages, in order.
 #[derive(Clone, Copy)]
 struct Sweep {
     addr: u64,
     pages: u64,
     mode: AccessKind,
-    /// Accesses to each page, as one.
+    /// Accesses to each page, made at once.
     words: u32,
 }
 
@@ -30,28 +30,29 @@ impl<O: Os> Task<'_, O> {
         }
     }
 
-    /// Pass through a range of pages, perhaps several times.
+    /// Touch a range of pages, perhaps several times.
     pub(super) fn sweep(&mut self) -> Result<(), Signal> {
         let times = self.one_of(&[1, 2, 8, 32]);
-        self.pass(LONGEST, times, 0)
+        self.touch_range(MAX_PAGES, times, 0)
     }
 
-    /// Use a few pages on and on, so that their translations stay while others change what lies behind them.
-    pub(super) fn linger(&mut self) -> Result<(), Signal> {
+    /// Touch a few pages again and again, so that their translations stay while other tasks change the
+    /// mapping.
+    pub(super) fn touch_repeatedly(&mut self) -> Result<(), Signal> {
         let times = self.one_of(&[20, 50, 100]);
-        self.pass(8, times, 2_000)
+        self.touch_range(8, times, 2_000)
     }
 
-    /// Pass `times` times through up to `longest` pages, of an area or of what threads share.
-    fn pass(&mut self, longest: u64, times: u32, pause: u64) -> Result<(), Signal> {
+    /// Touch up to `longest` pages, of an area or of the common range, `times` times.
+    fn touch_range(&mut self, longest: u64, times: u32, pause: u64) -> Result<(), Signal> {
         let area = if self.rng.percent(65) { self.pick() } else { None };
         let words = self.one_of(&[1, 1, 8, 512]);
-        let Some(area) = area else { return self.pass_common(longest, times, pause, words) };
+        let Some(area) = area else { return self.touch_common(longest, times, pause, words) };
         let (addr, pages) = self.part((area.addr, area.pages));
         let mode = self.mode(area.prot);
         let sweep = Sweep { addr, pages: pages.min(longest), mode, words };
         for _ in 0..times {
-            if self.once(sweep, |addr, outcome| area.judge(addr, mode, outcome))? {
+            if self.sweep_once(sweep, |addr, outcome| area.check(addr, mode, outcome))? {
                 break;
             }
             self.os.compute(pause);
@@ -59,18 +60,18 @@ impl<O: Os> Task<'_, O> {
         Ok(())
     }
 
-    fn pass_common(&mut self, longest: u64, times: u32, pause: u64, words: u32) -> Result<(), Signal> {
+    fn touch_common(&mut self, longest: u64, times: u32, pause: u64, words: u32) -> Result<(), Signal> {
         let (addr, pages) = self.part((common::START, self.chaos.pages));
         let common = self.common.clone();
         let mode = self.mode(None);
         for _ in 0..times {
-            let (known, pages) = common.look(addr, pages.min(longest));
-            let mode = match known.rights() {
+            let (snapshot, pages) = common.snapshot(addr, pages.min(longest));
+            let mode = match snapshot.rights() {
                 Some(prot) if words == 8 && prot.contains(Prot::EXEC) => AccessKind::Fetch,
                 _ => mode,
             };
             let sweep = Sweep { addr, pages, mode, words };
-            if self.once(sweep, |addr, outcome| common.judge(&known, addr, mode, outcome))? {
+            if self.sweep_once(sweep, |addr, outcome| common.check(&snapshot, addr, mode, outcome))? {
                 break;
             }
             self.os.compute(pause);
@@ -78,8 +79,8 @@ impl<O: Os> Task<'_, O> {
         Ok(())
     }
 
-    /// One pass. Returns whether it met so many signals that another makes no sense.
-    fn once(&mut self, sweep: Sweep, judge: impl Fn(u64, Result<(), Signal>)) -> Result<bool, Signal> {
+    /// Touch the range once. Returns whether it raised so many signals that repeating it is useless.
+    fn sweep_once(&mut self, sweep: Sweep, check: impl Fn(u64, Result<(), Signal>)) -> Result<bool, Signal> {
         let Sweep { addr, pages, mode, words } = sweep;
         let (mut done, mut signalled) = (0, 0);
         for addr in (0..pages).map(|page| addr + page * PAGE) {
@@ -89,13 +90,13 @@ impl<O: Os> Task<'_, O> {
                 Err(Signal::Kill) => return Err(Signal::Kill),
                 Err(_) => signalled += 1,
             }
-            judge(addr, outcome);
-            if signalled >= ENOUGH {
+            check(addr, outcome);
+            if signalled >= MAX_SIGNALS {
                 break;
             }
         }
         self.count(mode, addr >= common::START && addr < self.common_end(), done, signalled);
-        Ok(signalled >= ENOUGH)
+        Ok(signalled >= MAX_SIGNALS)
     }
 
     fn common_end(&self) -> u64 {
@@ -103,19 +104,19 @@ impl<O: Os> Task<'_, O> {
     }
 
     fn count(&self, mode: AccessKind, shared: bool, done: u64, signalled: u64) {
-        let act = match (mode, shared) {
-            (AccessKind::Load, false) => Act::Load,
-            (AccessKind::Store, false) => Act::Store,
-            (AccessKind::Fetch, false) => Act::Fetch,
-            (AccessKind::Load, true) => Act::SharedLoad,
-            (AccessKind::Store, true) => Act::SharedStore,
-            (AccessKind::Fetch, true) => Act::SharedFetch,
+        let op = match (mode, shared) {
+            (AccessKind::Load, false) => Op::Load,
+            (AccessKind::Store, false) => Op::Store,
+            (AccessKind::Fetch, false) => Op::Fetch,
+            (AccessKind::Load, true) => Op::SharedLoad,
+            (AccessKind::Store, true) => Op::SharedStore,
+            (AccessKind::Fetch, true) => Op::SharedFetch,
         };
-        self.chaos.covered.add(act, Came::Done, done);
-        self.chaos.covered.add(act, Came::Signalled, signalled);
+        self.chaos.covered.add(op, Outcome::Done, done);
+        self.chaos.covered.add(op, Outcome::Signalled, signalled);
     }
 
-    /// Touch pages of one area here and there.
+    /// Touch random words of one area.
     pub(super) fn touch(&mut self) -> Result<(), Signal> {
         let Some(area) = self.pick() else { return Ok(()) };
         for _ in 0..64 {
@@ -134,7 +135,7 @@ impl<O: Os> Task<'_, O> {
         if outcome == Err(Signal::Kill) {
             return Err(Signal::Kill);
         }
-        area.judge(addr, mode, outcome);
+        area.check(addr, mode, outcome);
         self.count(mode, false, outcome.is_ok().into(), outcome.is_err().into());
         Ok(outcome)
     }

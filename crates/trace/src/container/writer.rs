@@ -65,11 +65,7 @@ impl Writer {
             let why = std::io::Error::other(format!("the folder {} does not exist", folder.display()));
             return Err(TraceError::io(path, "write")(why));
         }
-        let file = tempfile::Builder::new()
-            .prefix(".pagefold-")
-            .suffix(".pft.part")
-            .tempfile_in(folder)
-            .map_err(TraceError::io(path, "write beside it"))?;
+        let file = part_in(folder).map_err(TraceError::io(path, "write beside it"))?;
         let packer = Packer::new(BufWriter::with_capacity(1 << 16, file), level);
         Ok(Writer {
             path: path.to_owned(),
@@ -185,6 +181,16 @@ impl Writer {
         Ok(())
     }
 
+    /// The thread does no more: what is kept for it is written and given back.
+    ///
+    /// # Panics
+    /// If `thread` was not returned by this writer.
+    pub fn end_thread(&mut self, thread: ThreadId) -> Result<(), TraceError> {
+        self.flush(thread)?;
+        self.threads[thread.0 as usize] = Building::default();
+        Ok(())
+    }
+
     /// Write what is left, the header and the trailer, and put the file in place. Returns the header.
     pub fn finish(mut self) -> Result<Header, TraceError> {
         for thread in 0..self.threads.len() as u32 {
@@ -202,6 +208,30 @@ impl Writer {
         open_to_readers(file.as_file()).map_err(TraceError::io(&path, "set its rights"))?;
         file.persist(&path).map_err(|error| TraceError::io(&path, "put it in place")(error.error))?;
         Ok(header)
+    }
+}
+
+const PART: (&str, &str) = (".pagefold-", ".pft.part");
+
+/// A temporary file in `folder`. It is locked for as long as it is written, so that those that were left when their
+/// writer was killed are known, and are removed here.
+fn part_in(folder: &Path) -> std::io::Result<NamedTempFile> {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_part = |name: &str| name.starts_with(PART.0) && name.ends_with(PART.1);
+        if entry.file_name().to_str().is_some_and(is_part)
+            && let Ok(left) = File::open(entry.path())
+            && left.try_lock().is_ok()
+        {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    loop {
+        let file = tempfile::Builder::new().prefix(PART.0).suffix(PART.1).tempfile_in(folder)?;
+        file.as_file().lock()?;
+        // Another writer may have taken it for one that was left, just before it was locked.
+        if file.path().exists() {
+            return Ok(file);
+        }
     }
 }
 

@@ -4,6 +4,10 @@
 //! says the same id; a `fork` tells the child's process id, which names its file. Ids may be used again, so they are
 //! matched first to first.
 //!
+//! A process that becomes another program has a file for each of its images. They are one process of the trace: the
+//! thread that called `execve` goes on as the first thread of the new image, whose changes of the address space are
+//! counted on from where the old one's ended. In between, all that the old image had mapped is unmapped.
+//!
 //! All files are looked through first, for threads and for what they waited for: a thread can wait for one of a process
 //! whose file is converted later.
 
@@ -18,98 +22,192 @@ use crate::codec::{Decoder, Malformed, varint};
 use crate::container::Writer;
 use crate::event::{Backing, Event, FileId, ThreadId};
 use crate::header::Place;
-use crate::raw::{self, HEAD, MAX_BODY, Step, kind};
+use crate::raw::{HEAD, Image, MAX_BODY, Step, kind, origin, parse_head};
 
 /// Files by device, inode and path: the same for all processes.
 type Files = HashMap<(u64, u64, String), FileId>;
 
-/// Convert the recording whose first process is `pid`.
-pub(super) fn convert(folder: &Path, pid: u32, writer: &mut Writer) -> Result<(), RecordError> {
+/// Convert the recording whose first process is `pid`. Returns what could not be followed, a sentence each.
+pub(super) fn convert(folder: &Path, pid: u32, writer: &mut Writer) -> Result<Vec<String>, RecordError> {
     let look = Look::at(folder, pid, writer)?;
     let mut files = Files::new();
-    let mut queue = VecDeque::from([pid]);
-    let mut first = true;
-    while let Some(pid) = queue.pop_front() {
-        let mut process = Process {
-            pid,
-            look: &look,
-            input: Input::open(folder, pid)?,
-            writer,
-            files: &mut files,
-            numbers: HashMap::new(),
-            begun: look.begun.get(&pid).cloned().unwrap_or_default(),
-            calls: HashMap::new(),
-            children: Vec::new(),
-            ended: false,
-            replaced: None,
-        };
-        process.run()?;
-        if first && process.replaced.is_some() {
-            return Err(RecordError::Replaced);
+    let mut unfollowed = Vec::new();
+    for (number, chain) in look.processes.iter().enumerate() {
+        let mut process = Process { look: &look, writer, files: &mut files, base: 0, children: Vec::new() };
+        let mut last = Ending::Killed;
+        for &image in chain {
+            last = process.image(folder, image, Some(&image) == chain.last())?;
         }
-        process.remark(pid);
-        queue.extend(process.children.iter().map(|&(pid, _)| pid));
-        first = false;
+        let name = chain.last().map_or_else(String::new, |&image| look.images[image as usize].name());
+        match last {
+            Ending::Good => {}
+            Ending::Killed => {
+                writer
+                    .warn(format!("{name} (process {number}) was killed: the end of what it did is missing"));
+            }
+            Ending::Unfollowed(what) => {
+                let text = format!("{name} (process {number}) became {what}, which was not recorded");
+                writer.warn(text.clone());
+                unfollowed.push(text);
+            }
+        }
+        for &image in chain {
+            look.streams(image).try_for_each(|thread| writer.end_thread(thread))?;
+        }
     }
-    Ok(())
+    Ok(unfollowed)
+}
+
+/// How an image ended.
+enum Ending {
+    /// In good order, or by becoming another one.
+    Good,
+    Killed,
+    /// It became what the text says.
+    Unfollowed(String),
+}
+
+/// An image, as its file says in its first chunk.
+struct Known {
+    image: Image,
+    origin: u64,
+    from: Image,
+    path: String,
+}
+
+impl Known {
+    /// The program's name.
+    fn name(&self) -> String {
+        self.path.rsplit('/').next().unwrap_or_default().to_owned()
+    }
 }
 
 /// What must be known of all processes before the first is converted.
 struct Look {
+    images: Vec<Known>,
+    /// By process: its images, by their place in that list.
+    processes: Vec<Vec<u32>>,
     threads: HashMap<Stream, ThreadId>,
-    /// By process: its other threads, by the kernel's ids and in their order.
+    /// By image: its other threads, by the kernel's ids and in their order.
     begun: HashMap<u32, HashMap<u32, VecDeque<ThreadId>>>,
+    /// By image and the kernel's id: the first images of processes that it forked.
+    forked: HashMap<(u32, u32), VecDeque<u32>>,
     order: Order,
+    /// Marks that the thread has made in images before this one.
+    marks: HashMap<Stream, u64>,
 }
 
 impl Look {
     /// Find all processes that come from `pid`, and give the writer their threads.
     fn at(folder: &Path, pid: u32, writer: &mut Writer) -> Result<Look, RecordError> {
-        let mut look = Look { threads: HashMap::new(), begun: HashMap::new(), order: Order::default() };
-        let (mut steps, mut body) = (Vec::new(), Vec::new());
-        let families = families(folder)?;
-        let mut queue = VecDeque::from([pid]);
-        while let Some(pid) = queue.pop_front() {
-            let mut input = Input::open(folder, pid)?;
+        let images = known(folder)?;
+        let place: HashMap<Image, u32> = (0..).zip(&images).map(|(at, known)| (known.image, at)).collect();
+        let (mut forks, mut execs) = (BTreeMap::<Image, Vec<u32>>::new(), HashMap::new());
+        for (at, known) in (0..).zip(&images) {
+            match known.origin {
+                origin::FORK => forks.entry(known.from).or_default().push(at),
+                origin::EXEC => drop(execs.insert(known.from, at)),
+                _ => {}
+            }
+        }
+        let mut look = Look {
+            images,
+            processes: Vec::new(),
+            threads: HashMap::new(),
+            begun: HashMap::new(),
+            forked: HashMap::new(),
+            order: Order::default(),
+            marks: HashMap::new(),
+        };
+        let (mut steps, mut continued) = (Vec::new(), Vec::new());
+        let mut process_of = vec![0; look.images.len()];
+        let mut queue = VecDeque::from_iter(place.get(&Image { pid, number: 0 }).copied());
+        while let Some(root) = queue.pop_front() {
             let first = writer.add_process(None);
-            while let Some((kind, stream)) = input.chunk(&mut body)? {
-                match kind {
-                    kind::THREAD if stream == 0 => drop(look.threads.insert((pid, 0), first)),
-                    kind::THREAD => {
-                        let tid = varint(&body, &mut 0).map_err(|Malformed| input.bad())? as u32;
-                        let thread = writer.add_thread(first);
-                        look.threads.insert((pid, stream), thread);
-                        look.begun.entry(pid).or_default().entry(tid).or_default().push_back(thread);
+            let (mut at, mut chain, mut thread) = (root, Vec::new(), first);
+            loop {
+                process_of[at as usize] = look.processes.len() as u32;
+                chain.push(at);
+                look.threads.insert((at, 0), thread);
+                let exec = look.image(folder, at, first, writer, &mut steps)?;
+                let image = look.images[at as usize].image;
+                for &child in forks.get(&image).into_iter().flatten() {
+                    let pid = look.images[child as usize].image.pid;
+                    look.forked.entry((at, pid)).or_default().push_back(child);
+                    queue.push_back(child);
+                }
+                match (exec, execs.remove(&image)) {
+                    (Some(stream), Some(next)) => {
+                        continued.push(((at, stream), (next, 0)));
+                        thread = look.threads.get(&(at, stream)).copied().unwrap_or(first);
+                        at = next;
                     }
-                    kind::STEPS => {
-                        read_steps((pid, stream), &body, &mut steps).map_err(|Malformed| input.bad())?
-                    }
-                    _ => {}
+                    _ => break,
                 }
             }
-            queue.extend(families.get(&pid).into_iter().flatten());
+            look.processes.push(chain);
         }
-        look.order = Order::new(&steps);
+        look.order = Order::new(&steps, &process_of);
+        for (from, to) in continued {
+            let marks = look.marks.get(&from).copied().unwrap_or(0) + look.order.marks_of(from);
+            look.marks.insert(to, marks);
+        }
         Ok(look)
+    }
+
+    /// Look through the file of an image; returns the stream that became another one.
+    fn image(
+        &mut self,
+        folder: &Path,
+        at: u32,
+        first: ThreadId,
+        writer: &mut Writer,
+        steps: &mut Vec<(Stream, Step)>,
+    ) -> Result<Option<u32>, RecordError> {
+        let (mut body, mut exec) = (Vec::new(), None);
+        let mut input = Input::open(folder, self.images[at as usize].image)?;
+        while let Some((kind, stream)) = input.chunk(&mut body)? {
+            match kind {
+                kind::THREAD if stream != 0 => {
+                    let tid = varint(&body, &mut 0).map_err(|Malformed| input.bad())? as u32;
+                    let thread = writer.add_thread(first);
+                    self.threads.insert((at, stream), thread);
+                    self.begun.entry(at).or_default().entry(tid).or_default().push_back(thread);
+                }
+                kind::STEPS => read_steps((at, stream), &body, steps).map_err(|Malformed| input.bad())?,
+                kind::EXEC => exec = Some(stream),
+                kind::EXEC_FAILED => exec = None,
+                _ => {}
+            }
+        }
+        Ok(exec)
+    }
+
+    /// The threads of an image.
+    fn streams(&self, image: u32) -> impl Iterator<Item = ThreadId> {
+        let first = self.threads.get(&(image, 0)).copied();
+        let others = self.begun.get(&image).into_iter().flat_map(|begun| begun.values().flatten().copied());
+        first.into_iter().chain(others)
     }
 }
 
-/// The children of each process.
-fn families(folder: &Path) -> Result<BTreeMap<u32, Vec<u32>>, RecordError> {
-    let mut families: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+/// All images.
+fn known(folder: &Path) -> Result<Vec<Known>, RecordError> {
+    let mut images = Vec::new();
     for entry in fs::read_dir(folder).map_err(io_error(folder, "list"))? {
         let name = entry.map_err(io_error(folder, "list"))?.file_name();
-        let Some(pid) = name.to_str().and_then(raw::pid_of) else { continue };
-        let (mut input, mut body) = (Input::open(folder, pid)?, Vec::new());
+        let Some(image) = name.to_str().and_then(Image::of_file) else { continue };
+        let (mut input, mut body) = (Input::open(folder, image)?, Vec::new());
         if let Some((kind::PROCESS, _)) = input.chunk(&mut body)? {
             let mut at = 0;
-            let mut number = || varint(&body, &mut at);
-            let parent = number().and_then(|_| number()).map_err(|Malformed| input.bad())?;
-            families.entry(parent as u32).or_default().push(pid);
+            let mut number = || varint(&body, &mut at).map_err(|Malformed| input.bad());
+            let (origin, pid, number) = (number()?, number()? as u32, number()? as u32);
+            let path = String::from_utf8_lossy(&body[at..]).into_owned();
+            images.push(Known { image, origin, from: Image { pid, number }, path });
         }
     }
-    families.values_mut().for_each(|children| children.sort_unstable());
-    Ok(families)
+    images.sort_unstable_by_key(|known| known.image);
+    Ok(images)
 }
 
 fn read_steps(stream: Stream, body: &[u8], steps: &mut Vec<(Stream, Step)>) -> Result<(), Malformed> {
@@ -128,8 +226,8 @@ struct Input {
 }
 
 impl Input {
-    fn open(folder: &Path, pid: u32) -> Result<Input, RecordError> {
-        let path = folder.join(raw::file_name(pid));
+    fn open(folder: &Path, image: Image) -> Result<Input, RecordError> {
+        let path = folder.join(image.file_name());
         let file = File::open(&path).map_err(io_error(&path, "open"))?;
         Ok(Input { path, reader: BufReader::with_capacity(1 << 18, file), at: 0 })
     }
@@ -156,7 +254,7 @@ impl Input {
         if !self.fill(&mut head)? {
             return Ok(None);
         }
-        let (kind, stream, length) = raw::parse_head(&head);
+        let (kind, stream, length) = parse_head(&head);
         if length > MAX_BODY {
             return Err(self.bad());
         }
@@ -165,55 +263,116 @@ impl Input {
     }
 }
 
+/// A process being converted.
 struct Process<'a> {
-    pid: u32,
     look: &'a Look,
-    input: Input,
     writer: &'a mut Writer,
     files: &'a mut Files,
-    /// This process's file numbers.
-    numbers: HashMap<u32, FileId>,
-    /// Threads that no `clone` told of yet, by kernel id.
-    begun: HashMap<u32, VecDeque<ThreadId>>,
-    /// By stream: calls so far that have marks.
-    calls: HashMap<u32, u64>,
+    /// Changes of the address space in images before.
+    base: u64,
     /// Processes that were forked: their id and first thread.
     children: Vec<(u32, ThreadId)>,
-    ended: bool,
-    /// The thread that called `execve`, if nothing followed.
-    replaced: Option<ThreadId>,
 }
 
 impl Process<'_> {
-    fn run(&mut self) -> Result<(), RecordError> {
+    /// Convert what an image did; `last` is true if none comes after it.
+    fn image(&mut self, folder: &Path, at: u32, last: bool) -> Result<Ending, RecordError> {
+        let look = self.look;
+        let mut running = Running {
+            at,
+            last,
+            input: Input::open(folder, look.images[at as usize].image)?,
+            numbers: HashMap::new(),
+            begun: look.begun.get(&at).cloned().unwrap_or_default(),
+            forked: HashMap::new(),
+            calls: HashMap::new(),
+            epochs: 0,
+            process: self,
+        };
+        let ending = running.run()?;
+        let epochs = running.epochs;
+        self.base += epochs;
+        Ok(ending)
+    }
+}
+
+/// An image being converted.
+struct Running<'a, 'b> {
+    at: u32,
+    last: bool,
+    input: Input,
+    process: &'a mut Process<'b>,
+    /// The image's file numbers.
+    numbers: HashMap<u32, FileId>,
+    /// Threads that no `clone` told of yet, by kernel id.
+    begun: HashMap<u32, VecDeque<ThreadId>>,
+    /// By kernel id: how many processes of that id it has forked.
+    forked: HashMap<u32, usize>,
+    /// By stream: calls so far that have marks.
+    calls: HashMap<u32, u64>,
+    /// Changes of the address space so far.
+    epochs: u64,
+}
+
+impl Running<'_, '_> {
+    fn run(&mut self) -> Result<Ending, RecordError> {
         let mut body = Vec::new();
+        let (mut ending, mut exec, mut unfollowed) = (Ending::Killed, None, None);
         while let Some((kind, stream)) = self.input.chunk(&mut body)? {
             match kind {
                 kind::PROCESS | kind::THREAD | kind::STEPS | kind::TALLY => {}
                 kind::FILE => self.describe(&body).map_err(|Malformed| self.input.bad())?,
                 kind::EVENTS => self.events(stream, &body)?,
                 kind::THREAD_END => {}
-                kind::PROCESS_END => self.ended = true,
-                kind::EXEC => self.replaced = self.look.threads.get(&(self.pid, stream)).copied(),
-                kind::EXEC_FAILED => self.replaced = None,
+                kind::PROCESS_END => ending = Ending::Good,
+                kind::EXEC => exec = Some((self.thread(stream)?, body.clone())),
+                kind::UNFOLLOWED => {
+                    exec = None;
+                    unfollowed = Some((self.thread(stream)?, String::from_utf8_lossy(&body).into_owned()));
+                }
+                kind::EXEC_FAILED => (exec, unfollowed) = (None, None),
                 _ => return Err(self.input.bad()),
             }
         }
-        if let Some(thread) = self.replaced {
-            self.writer.push(thread, &Event::Exec)?;
+        if let Some((thread, what)) = unfollowed {
+            self.process.writer.push(thread, &Event::Exec)?;
+            ending = Ending::Unfollowed(what);
+        }
+        if let Some((thread, body)) = exec {
+            self.process.writer.push(thread, &Event::Exec)?;
+            ending = match self.last {
+                false => Ending::Good,
+                true => Ending::Unfollowed("another program (the emulator did not start it)".to_owned()),
+            };
+            self.replace(thread, &body)?;
+        }
+        Ok(ending)
+    }
+
+    /// The image is gone: its mappings, and descriptors that are closed then.
+    fn replace(&mut self, thread: ThreadId, body: &[u8]) -> Result<(), RecordError> {
+        let mut at = 0;
+        let mut number = || varint(body, &mut at).map_err(|Malformed| self.input.bad());
+        let (mut ranges, mut files) = (Vec::new(), Vec::new());
+        for _ in 0..number()? {
+            ranges.push((number()?, number()?));
+        }
+        for _ in 0..number()? {
+            files.push(number()? as u32);
+        }
+        for (addr, len) in ranges {
+            self.epochs += 1;
+            let epoch = self.process.base + self.epochs;
+            self.process.writer.push(thread, &Event::Unmap { epoch, addr, len })?;
+        }
+        for file in files.iter().filter_map(|file| self.numbers.get(file)) {
+            self.process.writer.push(thread, &Event::Close { file: *file })?;
         }
         Ok(())
     }
 
-    /// What users should know about this process.
-    fn remark(&mut self, pid: u32) {
-        if self.replaced.is_some() {
-            self.writer.warn(format!(
-                "process {pid} became another program (execve), which was not followed; record that program itself"
-            ));
-        } else if !self.ended {
-            self.writer.warn(format!("process {pid} was killed: the end of what it did is missing"));
-        }
+    fn thread(&self, stream: u32) -> Result<ThreadId, RecordError> {
+        self.process.look.threads.get(&(self.at, stream)).copied().ok_or_else(|| self.input.bad())
     }
 
     fn describe(&mut self, body: &[u8]) -> Result<(), Malformed> {
@@ -222,9 +381,8 @@ impl Process<'_> {
         let (id, dev, inode, size, memory) = (number()?, number()?, number()?, number()?, number()?);
         let path = String::from_utf8_lossy(&body[at..]).into_owned();
         let place = if memory == 0 { Place::Regular } else { Place::Memory };
-        let writer = &mut *self.writer;
-        let file = *self
-            .files
+        let Process { writer, files, .. } = &mut *self.process;
+        let file = *files
             .entry((dev, inode, path))
             .or_insert_with_key(|(_, _, path)| writer.add_file(path, size, place));
         self.numbers.insert(id as u32, file);
@@ -232,7 +390,7 @@ impl Process<'_> {
     }
 
     fn events(&mut self, stream: u32, block: &[u8]) -> Result<(), RecordError> {
-        let thread = *self.look.threads.get(&(self.pid, stream)).ok_or_else(|| self.input.bad())?;
+        let thread = self.thread(stream)?;
         let mut decoder = Decoder::new(block).map_err(|Malformed| self.input.bad())?;
         while let Some(event) = decoder.next(block).map_err(|Malformed| self.input.bad())? {
             match event {
@@ -240,7 +398,7 @@ impl Process<'_> {
                 Event::After { mark, .. } => self.after(thread, stream, mark)?,
                 _ => {
                     if let Some(event) = self.translate(event)? {
-                        self.writer.push(thread, &event)?;
+                        self.process.writer.push(thread, &event)?;
                     }
                 }
             }
@@ -251,32 +409,52 @@ impl Process<'_> {
     fn mark(&mut self, thread: ThreadId, stream: u32) -> Result<(), RecordError> {
         let calls = self.calls.entry(stream).or_default();
         *calls += 1;
-        let call = *calls;
-        for (other, mark) in self.look.order.joined_by((self.pid, stream), call) {
+        let (call, look) = (*calls, self.process.look);
+        for (other, mark) in look.order.joined_by((self.at, stream), call) {
             self.wait(thread, other, mark)?;
         }
-        if self.look.order.is_awaited((self.pid, stream), call) {
-            self.writer.push(thread, &Event::Mark)?;
+        if look.order.is_awaited((self.at, stream), call) {
+            self.process.writer.push(thread, &Event::Mark)?;
         }
         Ok(())
     }
 
     fn after(&mut self, thread: ThreadId, stream: u32, call: u64) -> Result<(), RecordError> {
-        for (other, mark) in self.look.order.awaited_by((self.pid, stream), call) {
+        let look = self.process.look;
+        for (other, mark) in look.order.awaited_by((self.at, stream), call) {
             self.wait(thread, other, mark)?;
         }
         Ok(())
     }
 
     fn wait(&mut self, thread: ThreadId, other: Stream, mark: u64) -> Result<(), RecordError> {
-        match self.look.threads.get(&other) {
-            Some(&other) => Ok(self.writer.push(thread, &Event::After { thread: other, mark })?),
+        let Process { look, writer, .. } = &mut *self.process;
+        let mark = look.marks.get(&other).copied().unwrap_or(0) + mark;
+        match look.threads.get(&other) {
+            // In an image that came before.
+            Some(&other) if other == thread => Ok(()),
+            Some(&other) => Ok(writer.push(thread, &Event::After { thread: other, mark })?),
             None => Ok(()),
         }
     }
 
     /// The event with the trace's numbers; `None` if it is about something that is not in the trace.
     fn translate(&mut self, mut event: Event) -> Result<Option<Event>, RecordError> {
+        if let Event::Sync { epoch }
+        | Event::Skip { epoch }
+        | Event::Map { epoch, .. }
+        | Event::Unmap { epoch, .. }
+        | Event::Protect { epoch, .. }
+        | Event::Remap { epoch, .. }
+        | Event::Truncate { epoch, .. }
+        | Event::Fork { epoch, .. } = &mut event
+        {
+            self.epochs = self.epochs.max(*epoch);
+            // What has no number was there when the image began.
+            if *epoch > 0 {
+                *epoch += self.process.base;
+            }
+        }
         match &mut event {
             Event::Run(_) | Event::Compute { .. } => {}
             Event::Map { backing: Backing::File { file, .. }, .. }
@@ -297,14 +475,13 @@ impl Process<'_> {
                 *thread = started;
             }
             &mut Event::Fork { epoch, thread } => {
-                let Some(&child) = self.look.threads.get(&(thread.0, 0)) else {
-                    return Ok(Some(Event::Skip { epoch }));
-                };
-                self.children.push((thread.0, child));
+                let Some(child) = self.child(thread.0) else { return Ok(Some(Event::Skip { epoch })) };
+                self.process.children.push((thread.0, child));
                 event = Event::Fork { epoch, thread: child };
             }
             Event::Join { thread } => {
-                let Some(&(_, child)) = self.children.iter().rev().find(|(pid, _)| *pid == thread.0) else {
+                let children = &self.process.children;
+                let Some(&(_, child)) = children.iter().rev().find(|(pid, _)| *pid == thread.0) else {
                     return Ok(None);
                 };
                 *thread = child;
@@ -312,5 +489,13 @@ impl Process<'_> {
             _ => {}
         }
         Ok(Some(event))
+    }
+
+    /// The first thread of the next process with this id that the image has forked.
+    fn child(&mut self, pid: u32) -> Option<ThreadId> {
+        let nth = self.forked.entry(pid).or_default();
+        let image = *self.process.look.forked.get(&(self.at, pid))?.get(*nth)?;
+        *nth += 1;
+        self.process.look.threads.get(&(image, 0)).copied()
     }
 }

@@ -14,26 +14,36 @@
 //!   is found): futexes, ends of threads and processes, pipes, sockets, eventfds. What waits for room in a socket, what
 //!   signals and file locks order, messages that `sendmmsg` sends, and what threads order in memory alone, is not kept.
 //! - Other waiting (for a peer that is not recorded, for a time in poll) takes no time in the trace; `nanosleep` does.
-//! - Of a script its interpreter is recorded, of `env NAME=VALUE PROGRAM` the program.
-//! - A process that becomes another program with `execve` is recorded until then.
+//! - All programs that the command runs are recorded, each from its first instruction (`crate::image`). Not those that
+//!   get rights of their own (setuid), that may not be read, or that are for another machine: such a program runs as it
+//!   would otherwise, what it starts is not recorded, and [`Summary::unfollowed`] says so.
+//! - `vfork` and `posix_spawn` do not hold up the parent, and `posix_spawn` of a program that is not there says so by the
+//!   child's exit code only, as the emulator makes a `fork` of both.
 
 mod convert;
 mod order;
+mod scratch;
 mod start;
 mod watch;
 
 pub use watch::Progress;
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 use crate::container::Writer;
 use crate::error::TraceError;
 use crate::header::Header;
-use start::{Start, executable, in_path};
+use crate::image::{Emulator, Start, executable};
+use crate::raw::Image;
+use scratch::Scratch;
+use start::in_path;
 use watch::Watch;
 
 /// The plugin, compiled by the build script.
@@ -48,8 +58,10 @@ pub struct RecordOptions {
     pub command: Vec<String>,
     /// Pairs of page and mode in the recorder's window, 1 to 64.
     pub window: u32,
-    /// Keep the trace of a program that failed.
+    /// Keep the trace of a program that failed. (One that a signal ended is kept in any case.)
     pub keep: bool,
+    /// How long the program may take to end by itself, once the recording is to end, before it is made to.
+    pub grace: Duration,
     /// zstd's level, 1 to 22.
     pub level: i32,
     /// Folder for the recorder's raw output (some bytes per run of accesses); `None`: the system's.
@@ -66,6 +78,7 @@ impl RecordOptions {
             command,
             window: 32,
             keep: false,
+            grace: Duration::ZERO,
             level: 15,
             scratch: None,
             emulator: None,
@@ -80,12 +93,12 @@ pub struct Summary {
     pub header: Header,
     /// Bytes of the trace.
     pub file_len: u64,
-    /// How the program ended (always success unless [`RecordOptions::keep`], or it was made to end).
+    /// How the program ended (always success unless [`RecordOptions::keep`], or a signal ended it).
     pub status: ExitStatus,
     /// Was it made to end?
     pub ended_early: bool,
-    /// What was run: the program, or the interpreter of a script.
-    pub program: PathBuf,
+    /// What was to be recorded and could not be, a sentence each. They are also among the header's warnings.
+    pub unfollowed: Vec<String>,
 }
 
 /// Why nothing was recorded. Each message is one line and says what to do.
@@ -126,6 +139,21 @@ pub enum RecordError {
         /// The program.
         path: PathBuf,
     },
+    /// The program may be executed only.
+    #[error("{}: may be executed but not read, so it cannot run under the emulator", path.display())]
+    Unreadable {
+        /// The program.
+        path: PathBuf,
+    },
+    /// The program gets rights.
+    #[error(
+        "{}: gets rights of its own (setuid), which it does not get under the emulator; record it as that user",
+        path.display()
+    )]
+    Privileged {
+        /// The program.
+        path: PathBuf,
+    },
     /// The program failed, so its trace is not kept.
     #[error("the recorded program failed ({status}); {} was not written (--keep writes it nevertheless)", output.display())]
     Failed {
@@ -151,9 +179,6 @@ pub enum RecordError {
         /// Where the trace would have gone.
         output: PathBuf,
     },
-    /// The program replaced itself.
-    #[error("the program became another one (execve), which cannot be followed; record that program itself")]
-    Replaced,
     /// The raw recording is damaged.
     #[error("{}: the raw recording is damaged at byte {at}; is the disk full?", path.display())]
     Raw {
@@ -181,7 +206,7 @@ fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) 
     move |source| RecordError::Io { path: path.to_owned(), action, source }
 }
 
-/// Record a program. It runs with this process's input, output and environment, some 20 to 100 times slower than
+/// Record a program. It runs with this process's input, output and environment, some 10 to 100 times slower than
 /// it would alone.
 pub fn record(options: &RecordOptions) -> Result<Summary, RecordError> {
     record_watched(options, &mut |_| true)
@@ -193,39 +218,37 @@ pub fn record_watched(
     options: &RecordOptions,
     go_on: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Summary, RecordError> {
-    let start = Start::of(&options.command)?;
+    let start = start::start(&options.command)?;
     let emulator = find_emulator(options)?;
     // A writer made now finds out that the output cannot be written before the program has run for an hour.
     let recorder = concat!("pagefold ", env!("CARGO_PKG_VERSION"), " qemu-user");
     let mut writer = Writer::create(&options.output, recorder, &options.command, options.level)?;
     writer.set_window(u64::from(options.window.clamp(1, 64)));
-    let scratch = scratch_folder(options)?;
+    let base = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    let scratch = Scratch::new(&base).map_err(io_error(&base, "make a folder in it"))?;
     let raw = scratch.path().join("raw");
-    let Emulated { pid, status, ended_early } = emulate(options, &emulator, &start, scratch.path(), go_on)?;
-    if !raw.join(crate::raw::file_name(pid)).exists() {
+    let Emulated { pid, status, asked } = emulate(options, &emulator, &start, scratch.path(), go_on)?;
+    let ended_early = asked || status.signal().is_some();
+    if !raw.join(Image { pid, number: 0 }.file_name()).exists() {
         if ended_early {
             return Err(RecordError::EndedAtOnce { output: options.output.clone() });
         }
         return Err(RecordError::NothingRecorded { emulator, status });
     }
-    if ended_early {
+    if asked {
         writer.warn("the recording was ended before the program was".to_owned());
+    } else if ended_early {
+        writer.warn(format!("the recording ends where the program was ended: {status}"));
     } else if !status.success() {
         if !options.keep {
             return Err(RecordError::Failed { status, output: options.output.clone() });
         }
         writer.warn(format!("the recorded program failed ({status})"));
     }
-    convert::convert(&raw, pid, &mut writer)?;
+    let unfollowed = convert::convert(&raw, pid, &mut writer)?;
     let header = writer.finish()?;
     let meta = fs::metadata(&options.output).map_err(io_error(&options.output, "look at it"))?;
-    Ok(Summary { header, file_len: meta.len(), status, ended_early, program: start.program })
-}
-
-fn scratch_folder(options: &RecordOptions) -> Result<tempfile::TempDir, RecordError> {
-    let base = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = tempfile::Builder::new().prefix("pagefold-record-").tempdir_in(&base);
-    folder.map_err(io_error(&base, "make a folder in it"))
+    Ok(Summary { header, file_len: meta.len(), status, ended_early, unfollowed })
 }
 
 /// A run of the emulator.
@@ -233,7 +256,8 @@ struct Emulated {
     /// Its process id, which is the program's too.
     pid: u32,
     status: ExitStatus,
-    ended_early: bool,
+    /// Was it asked to end?
+    asked: bool,
 }
 
 /// Run the program.
@@ -247,33 +271,48 @@ fn emulate(
     let (plugin, raw) = (scratch.join("recorder.so"), scratch.join("raw"));
     fs::write(&plugin, PLUGIN).map_err(io_error(&plugin, "write"))?;
     fs::create_dir(&raw).map_err(io_error(&raw, "make the folder"))?;
-    let arguments =
-        format!("{},dir={},window={}", plugin.display(), raw.display(), options.window.clamp(1, 64));
+    let recorder = Emulator {
+        program: emulator.to_owned(),
+        plugin: plugin.clone(),
+        folder: raw.clone(),
+        window: options.window.clamp(1, 64),
+        owner: std::process::id(),
+    };
+    let own = std::env::vars_os().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
+    let (words, variables) = recorder.command(start, None, own.collect());
+    let mut words = words.into_iter().map(OsString::from_vec);
     let mut command = Command::new(emulator);
-    command.args(["-0", &start.words[0], "-plugin", &arguments]).arg(&start.program).args(&start.words[1..]);
-    command.envs(start.variables.iter().cloned());
+    command.arg0(words.next().unwrap_or_default()).args(words).env_clear();
+    for variable in variables {
+        let at = variable.iter().position(|&byte| byte == b'=').unwrap_or(variable.len());
+        let (name, value) = (variable[..at].to_vec(), variable[at..].get(1..).unwrap_or_default().to_vec());
+        command.env(OsString::from_vec(name), OsString::from_vec(value));
+    }
     let mut child = command.spawn().map_err(io_error(emulator, "run"))?;
     let mut watch = Watch::new(&raw, &plugin);
-    let mut ended_early = false;
+    let mut asked: Option<Instant> = None;
     let status = loop {
         if let Some(status) = child.try_wait().map_err(io_error(emulator, "wait for"))? {
             break status;
         }
-        match ended_early {
-            false if !go_on(watch.look()) => ended_early = true,
-            false => watch.nap(),
-            true => {
+        match asked {
+            None if !go_on(watch.look()) => asked = Some(Instant::now()),
+            None => watch.nap(),
+            Some(since) if since.elapsed() < options.grace => watch.nap(),
+            Some(_) => {
                 watch.end_all();
                 // It has not even loaded the plugin, or is gone: then this does nothing.
                 let _ = child.kill();
             }
         }
     };
-    if ended_early {
+    // Ctrl-C in a terminal is for the program, too, which may be the first to end.
+    let asked = asked.is_some() || !status.success() && !go_on(watch.look());
+    if asked {
         // Others of its processes may have outlived it.
         watch.end_all();
     }
-    Ok(Emulated { pid: child.id(), status, ended_early })
+    Ok(Emulated { pid: child.id(), status, asked })
 }
 
 /// Did a signal end the program?

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::raw::{Deed, Step};
 
-/// A thread of the recording: the process's kernel id, its stream.
+/// A thread of the recording: the image that it runs, its stream.
 pub(super) type Stream = (u32, u32);
 
 /// A call: its stream and its number there.
@@ -36,8 +36,8 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// From the steps of all streams.
-    pub fn new(steps: &[(Stream, Step)]) -> Order {
+    /// From the steps of all streams; `process_of` has the process of each image.
+    pub fn new(steps: &[(Stream, Step)], process_of: &[u32]) -> Order {
         let mut moments: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * steps.len());
         for (at, (_, step)) in steps.iter().enumerate() {
             moments.push((step.begin, false, at));
@@ -46,7 +46,8 @@ impl Order {
             }
         }
         moments.sort_unstable();
-        let mut state = State { peers: peers(steps, &moments), starts: starts(steps), ..State::default() };
+        let mut state =
+            State { process_of, peers: peers(steps, &moments), starts: starts(steps), ..State::default() };
         for (_, ends, at) in moments {
             let (stream, step) = &steps[at];
             if ends { state.end(*stream, step) } else { state.begin(*stream, step) }
@@ -65,6 +66,11 @@ impl Order {
     /// Does anybody wait for the mark of this call?
     pub fn is_awaited(&self, stream: Stream, call: u64) -> bool {
         self.mark(stream, call).is_some()
+    }
+
+    /// How many marks of the stream are awaited.
+    pub fn marks_of(&self, stream: Stream) -> u64 {
+        self.marks.get(&stream).map_or(0, |calls| calls.len() as u64)
     }
 
     /// What the call has waited for until it ended: threads and their marks as numbered in a trace.
@@ -88,7 +94,7 @@ impl Order {
     }
 }
 
-/// A thing by which tasks wait: common to all processes, or of one.
+/// A thing by which tasks wait: common to all processes, or of one image.
 type Key = (Option<u32>, u64);
 
 fn key(stream: Stream, step: &Step) -> Key {
@@ -120,7 +126,7 @@ fn peers(steps: &[(Stream, Step)], moments: &[(u64, bool, usize)]) -> HashMap<u6
     peers
 }
 
-/// By process and thread: when threads of that number were started, and where they leave word of their end.
+/// By image and thread: when threads of that number were started, and where they leave word of their end.
 fn starts(steps: &[(Stream, Step)]) -> HashMap<(u32, u64), Vec<(u64, u64)>> {
     let mut starts: HashMap<(u32, u64), Vec<(u64, u64)>> = HashMap::new();
     for (stream, step) in steps.iter().filter(|(_, step)| step.deed == Deed::Start) {
@@ -150,7 +156,8 @@ fn reached(calls: &VecDeque<(u64, Place)>, byte: u64) -> Option<Place> {
 }
 
 #[derive(Default)]
-struct State {
+struct State<'a> {
+    process_of: &'a [u32],
     peers: HashMap<u64, u64>,
     starts: HashMap<(u32, u64), Vec<(u64, u64)>>,
     /// The last wake of a futex.
@@ -168,7 +175,12 @@ struct State {
     known: BTreeMap<(Stream, Stream), u64>,
 }
 
-impl State {
+impl State<'_> {
+    /// The process of a stream.
+    fn process(&self, stream: Stream) -> u32 {
+        self.process_of.get(stream.0 as usize).copied().unwrap_or(stream.0)
+    }
+
     fn begin(&mut self, stream: Stream, step: &Step) {
         let (place, key) = ((stream, step.call), key(stream, step));
         match step.deed {
@@ -182,8 +194,9 @@ impl State {
             }
             Deed::Close => {
                 let read_at = self.peers.get(&step.key).copied().unwrap_or(step.key);
+                let process = self.process(stream);
                 let channel = self.channels.entry(read_at).or_default();
-                if channel.writers.contains(&stream.0) {
+                if channel.writers.contains(&process) {
                     channel.last = Some(place);
                 }
             }
@@ -196,7 +209,8 @@ impl State {
                 }
             }
             Deed::EndProcess => {
-                for channel in self.channels.values_mut().filter(|one| one.writers.contains(&stream.0)) {
+                let process = self.process(stream);
+                for channel in self.channels.values_mut().filter(|one| one.writers.contains(&process)) {
                     channel.last = Some(place);
                 }
             }
@@ -220,11 +234,11 @@ impl State {
     }
 
     fn put(&mut self, channel: u64, bytes: u64, place: Place) {
+        let process = self.process(place.0);
         let channel = self.channels.entry(channel).or_default();
         channel.written += bytes;
         channel.puts.push_back((channel.written, place));
         channel.last = Some(place);
-        let process = place.0.0;
         if !channel.writers.contains(&process) {
             channel.writers.push(process);
         }
@@ -317,7 +331,7 @@ mod tests {
     }
 
     fn waited(steps: &[(Stream, Step)], stream: Stream, call: u64) -> Vec<(Stream, u64)> {
-        Order::new(steps).awaited_by(stream, call).collect()
+        Order::new(steps, &[]).awaited_by(stream, call).collect()
     }
 
     #[test]
@@ -332,9 +346,9 @@ mod tests {
         ];
         assert_eq!(waited(&steps, A, 1), [((1, 2), 1)]);
         assert_eq!(waited(&steps, B, 1), [((1, 2), 1)]);
-        assert_eq!(Order::new(&steps).joined_by((1, 2), 1).collect::<Vec<_>>(), [(A, 1), (B, 1)]);
+        assert_eq!(Order::new(&steps, &[]).joined_by((1, 2), 1).collect::<Vec<_>>(), [(A, 1), (B, 1)]);
         assert_eq!(waited(&steps, C, 1), []);
-        assert!(!Order::new(&steps).is_awaited(B, 2));
+        assert!(!Order::new(&steps, &[]).is_awaited(B, 2));
     }
 
     #[test]

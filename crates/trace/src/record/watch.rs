@@ -1,6 +1,6 @@
 //! Looking at a recording while it is made, and ending it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::codec::varint;
-use crate::raw::{self, HEAD, kind};
+use crate::raw::{HEAD, Image, kind, parse_head};
 
 /// The first nap between two looks, and the longest: short programs should not wait for us.
 const NAPS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
@@ -22,6 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Progress {
     /// Accesses that have been written out.
     pub accesses: u64,
+    /// Instructions of the program that have been written out.
+    pub instructions: u64,
+    /// CPU time that the program's processes took for that under the emulator, in nanoseconds.
+    pub cpu_nanos: u64,
     /// Processes so far.
     pub processes: usize,
     /// Bytes of the raw recording, which is larger than the trace will be.
@@ -31,9 +35,10 @@ pub struct Progress {
 pub(super) struct Watch {
     raw: PathBuf,
     plugin: PathBuf,
-    /// By process: how much of its file was looked at.
-    seen: HashMap<u32, u64>,
-    accesses: u64,
+    /// By image: how much of its file was looked at.
+    seen: HashMap<Image, u64>,
+    /// Accesses, instructions, nanoseconds of CPU time.
+    sums: [u64; 3],
     nap: Duration,
 }
 
@@ -43,7 +48,7 @@ impl Watch {
             raw: raw.to_owned(),
             plugin: plugin.to_owned(),
             seen: HashMap::new(),
-            accesses: 0,
+            sums: [0; 3],
             nap: NAPS.0,
         }
     }
@@ -56,20 +61,23 @@ impl Watch {
 
     /// How far is it?
     pub fn look(&mut self) -> Progress {
-        for pid in self.processes() {
-            // What cannot be read now is read later, or by who converts it, who can say what is wrong.
-            if let Ok(file) = File::open(self.raw.join(raw::file_name(pid))) {
-                let seen = self.seen.entry(pid).or_default();
-                self.accesses += tally(&file, seen).unwrap_or(0);
+        for image in self.images() {
+            // What cannot be read now is read later, or when it is converted, which can say what is wrong.
+            if let Ok(file) = File::open(self.raw.join(image.file_name())) {
+                let seen = self.seen.entry(image).or_default();
+                let _ = tally(&file, seen, &mut self.sums);
             }
         }
-        Progress { accesses: self.accesses, processes: self.seen.len(), bytes: self.seen.values().sum() }
+        let [accesses, instructions, cpu_nanos] = self.sums;
+        let processes: HashSet<u32> = self.seen.keys().map(|image| image.pid).collect();
+        let (processes, bytes) = (processes.len(), self.seen.values().sum());
+        Progress { accesses, instructions, cpu_nanos, processes, bytes }
     }
 
-    /// All processes that have written something.
-    fn processes(&self) -> Vec<u32> {
+    /// All images that have written something.
+    fn images(&self) -> Vec<Image> {
         let entries = fs::read_dir(&self.raw).into_iter().flatten().flatten();
-        entries.filter_map(|entry| raw::pid_of(entry.file_name().to_str()?)).collect()
+        entries.filter_map(|entry| Image::of_file(entry.file_name().to_str()?)).collect()
     }
 
     /// Those of them that run. A number can have been given to another process meanwhile, which has not loaded our
@@ -80,7 +88,8 @@ impl Watch {
             let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
             maps.contains(&*plugin).then(|| Pid::from_raw(pid as i32)).flatten()
         };
-        self.processes().into_iter().filter_map(ours).collect()
+        let processes: HashSet<u32> = self.images().into_iter().map(|image| image.pid).collect();
+        processes.into_iter().filter_map(ours).collect()
     }
 
     /// Make all processes end: they are asked first.
@@ -105,25 +114,26 @@ impl Watch {
     }
 }
 
-/// The accesses that whole chunks from `seen` on tell of.
-fn tally(file: &File, seen: &mut u64) -> std::io::Result<u64> {
+/// Add what whole chunks from `seen` on tell of.
+fn tally(file: &File, seen: &mut u64, sums: &mut [u64; 3]) -> std::io::Result<()> {
     let end = file.metadata()?.len();
-    let mut accesses = 0;
     while *seen + HEAD as u64 <= end {
         let mut head = [0; HEAD];
         file.read_exact_at(&mut head, *seen)?;
-        let (kind, _, length) = raw::parse_head(&head);
+        let (kind, _, length) = parse_head(&head);
         let body = *seen + HEAD as u64;
         if body + length as u64 > end {
             break;
         }
-        if kind == kind::TALLY && length <= 10 {
-            let mut bytes = [0; 10];
-            file.read_exact_at(&mut bytes[..length], body)?;
-            let count = varint(&bytes[..length], &mut 0);
-            accesses += count.map_err(|_| std::io::Error::from(ErrorKind::InvalidData))?;
-        }
         *seen = body + length as u64;
+        if kind == kind::TALLY && length <= 30 {
+            let (mut bytes, mut at) = ([0; 30], 0);
+            file.read_exact_at(&mut bytes[..length], body)?;
+            for sum in sums.iter_mut() {
+                let number = varint(&bytes[..length], &mut at);
+                *sum += number.map_err(|_| std::io::Error::from(ErrorKind::InvalidData))?;
+            }
+        }
     }
-    Ok(accesses)
+    Ok(())
 }

@@ -51,7 +51,7 @@ impl<M: Machine + AsRef<SimMachine>> Harness for Kernel<'_, '_, M> {
         self.bare.enter(space);
     }
 
-    fn where_io_ends(&self, entry: fn(usize), argument: usize) -> bool {
+    fn in_io_context(&self, entry: fn(usize), argument: usize) -> bool {
         self.bare.interrupt(|| entry(argument));
         true
     }

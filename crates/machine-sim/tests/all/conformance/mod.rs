@@ -5,7 +5,7 @@ mod broken;
 mod harness;
 
 use broken::{Broken, Broken::*, BrokenMachine};
-use conformance::{Report, Stop};
+use conformance::{NotPassed, Report};
 use harness::check;
 use machine_sim::{MachineSpec, RunConfig};
 use mm::knobs::Knob;
@@ -124,7 +124,7 @@ fn every_fault_is_found_by_the_check_for_it() {
     for &(fault, name) in FAULTS {
         let config = machine_for(fault);
         let sound = check(&config, |machine| machine, name).unwrap();
-        let right = sound.rows.iter().all(|row| !matches!(row.verdict, Err(Stop::Failed(_))));
+        let right = sound.rows.iter().all(|row| !matches!(row.verdict, Err(NotPassed::Failed(_))));
         assert!(right, "{name} fails on a sound machine: {sound:?}");
         let report = check(&config, |machine| BrokenMachine::new(machine, fault), name).unwrap();
         println!("{fault:?}: {:?}", report.rows);

@@ -1,9 +1,9 @@
-//! Loads, stores and reads of files, judged.
+//! Checked loads, stores and fetches.
 
+use super::backoff::{self, Backoff};
 use super::file::Moment;
 use super::page::{Before, Locked, Page, View};
-use super::patience::{self, Patience};
-use super::space::{Found, Region, What};
+use super::space::{Lookup, Region, RegionKind};
 use super::stamp::{Mark, Origin, SECTOR, SECTORS};
 use super::{File, Memory, Process, Tally, Violation};
 use alloc::format;
@@ -14,36 +14,36 @@ use program::{AccessKind, Prot, Signal};
 
 const PAGE: u64 = 4096;
 
-/// One access by one task.
-pub struct Touch<'a, M> {
-    /// Memory.
+/// Accesses by one task.
+pub struct CheckedAccess<'a, M> {
+    /// The memory.
     pub memory: &'a M,
     /// How to wait.
-    pub patience: &'a dyn Patience,
-    /// What the task has seen so far.
+    pub backoff: &'a dyn Backoff,
+    /// The task's counts.
     pub tally: &'a mut Tally,
 }
 
-/// What a load found in the sectors.
+/// The words that a load found in the sectors.
 type Words = [u64; SECTORS as usize];
 
-/// A file's page, as it was when an access began.
-struct Behind<'a> {
+/// The page of the file that backs a mapping, as it was when an access began.
+struct Backing<'a> {
     file: &'a File,
     index: u64,
     page: Option<(&'a Page, Before)>,
     moment: Moment,
 }
 
-impl<'a> Behind<'a> {
-    fn new(file: &'a File, index: u64) -> Behind<'a> {
+impl<'a> Backing<'a> {
+    fn new(file: &'a File, index: u64) -> Backing<'a> {
         let moment = file.moment();
         let page = file.page(index).map(|page| (page, page.before()));
-        Behind { file, index, page, moment }
+        Backing { file, index, page, moment }
     }
 
-    fn cut(&self) -> bool {
-        self.file.cut_since(self.moment, self.index)
+    fn truncated(&self) -> bool {
+        self.file.truncated_since(self.moment, self.index)
     }
 
     fn view(&self) -> Option<View> {
@@ -51,20 +51,20 @@ impl<'a> Behind<'a> {
     }
 }
 
-/// What a page may have shown: its own content, and what stands behind it.
+/// The possible contents of a page: its own, and that of the page that backs it.
 #[derive(Clone, Copy)]
 struct Expected {
     own: View,
-    behind: View,
+    backing: View,
 }
 
 impl Expected {
     fn allows(&self, found: Mark) -> bool {
-        self.own.any || self.own.owns(found) || (self.own.behind && self.shows_behind(found))
+        self.own.any || self.own.owns(found) || (self.own.backing && self.shows_backing(found))
     }
 
-    fn shows_behind(&self, found: Mark) -> bool {
-        self.behind.any || self.behind.owns(found)
+    fn shows_backing(&self, found: Mark) -> bool {
+        self.backing.any || self.backing.owns(found)
     }
 }
 
@@ -80,22 +80,22 @@ impl fmt::Display for View {
 
 impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.own.own, self.own.behind) {
-            (Some(_), true) => write!(f, "{}, or {}", self.own, self.behind),
-            (None, true) => write!(f, "{}", self.behind),
+        match (self.own.own, self.own.backing) {
+            (Some(_), true) => write!(f, "{}, or {}", self.own, self.backing),
+            (None, true) => write!(f, "{}", self.backing),
             _ => write!(f, "{}", self.own),
         }
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for RegionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            What::Private { file: None, .. } => f.write_str("private memory"),
-            What::Private { file: Some((file, _)), .. } => {
+            RegionKind::Private { file: None, .. } => f.write_str("private memory"),
+            RegionKind::Private { file: Some((file, _)), .. } => {
                 write!(f, "a private mapping of file {}", file.number)
             }
-            What::Shared(file, _) => write!(f, "a shared mapping of file {}", file.number),
+            RegionKind::Shared(file, _) => write!(f, "a shared mapping of file {}", file.number),
         }
     }
 }
@@ -108,18 +108,18 @@ fn segv_or_bus(signal: Signal) -> Option<bool> {
     }
 }
 
-/// Does hardware let the access through if the mapping has these rights? Whatever is mapped at all can be loaded, and a
-/// program's fetches are carried out as loads.
-fn passes(prot: Prot, mode: AccessKind) -> bool {
+/// Whether hardware allows the access if the mapping has these rights. Everything that is mapped can be
+/// loaded, and a program's fetches are done as loads.
+fn permits(prot: Prot, mode: AccessKind) -> bool {
     match mode {
         AccessKind::Load | AccessKind::Fetch => prot != Prot::NONE,
         AccessKind::Store => prot.contains(mode.needs()),
     }
 }
 
-impl<M: Memory> Touch<'_, M> {
-    /// Load, store or fetch in the page of `addr`, and judge it. The signal is that of the access; a violation is the
-    /// checker's.
+impl<M: Memory> CheckedAccess<'_, M> {
+    /// Load, store or fetch in the page of `addr`, and check the result. The signal is that of the access;
+    /// the violation is the checker's.
     pub fn access(
         &mut self,
         process: &Process,
@@ -127,14 +127,14 @@ impl<M: Memory> Touch<'_, M> {
         mode: AccessKind,
     ) -> Result<Result<(), Signal>, Violation> {
         let page = addr / PAGE;
-        let map = patience::read(&process.map, self.patience);
+        let map = backoff::read(&process.map, self.backoff);
         let found = map.find(page);
         let had = found.region.and_then(|(region, at)| region.file(at)).map(|(file, index)| {
             let moment = file.moment();
             (file, moment, file.has(index))
         });
         let outcome = match (mode, found.region) {
-            (AccessKind::Load, Some((region, at))) => self.load(region, at, page * PAGE, found.in_flux()),
+            (AccessKind::Load, Some((region, at))) => self.load(region, at, page * PAGE, found.is_changing()),
             (AccessKind::Store, Some((region, at))) => {
                 let origin = match region.file(at) {
                     Some((file, index)) if region.own(at).is_none() => Origin::file(file.number, index),
@@ -145,40 +145,40 @@ impl<M: Memory> Touch<'_, M> {
             (AccessKind::Fetch, Some(_)) => Ok(self.memory.fetch(addr)),
             (mode, None) => {
                 found.stored(mode);
-                let _coming =
-                    found.coming().filter(|_| mode == AccessKind::Store).and_then(|(file, index)| {
-                        file.page(index).map(|shadow| shadow.lock(self.patience).confused())
+                let _incoming =
+                    found.incoming().filter(|_| mode == AccessKind::Store).and_then(|(file, index)| {
+                        file.page(index).map(|shadow| shadow.lock(self.backoff).into_unknown())
                     });
-                Ok(self.stray(addr, mode, Origin::process(process.number, page)))
+                Ok(self.access_unmapped(addr, mode, Origin::process(process.number, page)))
             }
         };
         let verdict = match &outcome {
-            _ if found.in_flux() => return Ok(outcome.unwrap_or(Ok(()))),
+            _ if found.is_changing() => return Ok(outcome.unwrap_or(Ok(()))),
             Ok(Ok(())) | Err(_) => self.allowed(found.region, mode),
             Ok(Err(signal)) => {
-                let cut = had.is_some_and(|(file, moment, _)| file.any_cut_since(moment));
-                let has = had.is_none_or(|(.., has)| has) && !cut;
+                let truncation = had.is_some_and(|(file, moment, _)| file.any_truncation_since(moment));
+                let has = had.is_none_or(|(.., has)| has) && !truncation;
                 self.refused(found.region, mode, *signal, has)
             }
         };
         let verdict = verdict.and(outcome.as_ref().map_err(Clone::clone).map(drop));
         match verdict {
             Ok(()) => Ok(outcome.unwrap_or(Ok(()))),
-            // Its memory is being taken away.
+            // Its memory is being freed.
             Err(_) if self.memory.dying() => Ok(Err(Signal::Kill)),
             Err(text) => {
                 self.tally.violations += 1;
-                let what = found.region.map_or(String::new(), |(region, _)| format!(", in {}", region.what));
+                let kind = found.region.map_or(String::new(), |(region, _)| format!(", in {}", region.kind));
                 Err(Violation(format!(
-                    "process {}, {mode:?} of page {page:#x} ({addr:#x}): {text}{what}",
+                    "process {}, {mode:?} of page {page:#x} ({addr:#x}): {text}{kind}",
                     process.number
                 )))
             }
         }
     }
 
-    /// Touch where nothing is mapped, as far as the checker knows.
-    fn stray(&self, addr: u64, mode: AccessKind, origin: Origin) -> Result<(), Signal> {
+    /// Access an address without a known mapping.
+    fn access_unmapped(&self, addr: u64, mode: AccessKind, origin: Origin) -> Result<(), Signal> {
         match mode {
             AccessKind::Load => self.memory.load(addr & !7).map(drop),
             AccessKind::Store => {
@@ -190,19 +190,20 @@ impl<M: Memory> Touch<'_, M> {
         }
     }
 
-    /// The access went through. Was that right?
+    /// Check whether an access should have succeeded.
     fn allowed(&mut self, region: Option<(&Region, u64)>, mode: AccessKind) -> Result<(), String> {
         self.tally.checked += 1;
         match region {
             None => Err("expected a fault, nothing is mapped there".into()),
-            Some((Region { prot: Some(prot), .. }, _)) if !passes(*prot, mode) => {
+            Some((Region { prot: Some(prot), .. }, _)) if !permits(*prot, mode) => {
                 Err(format!("expected a fault, the mapping allows only {prot:?}"))
             }
             Some(_) => Ok(()),
         }
     }
 
-    /// The access was refused. Was that right? `has`: the mapping had a page there all the time.
+    /// Check whether an access should have failed. `has`: the mapping had a page there during the whole
+    /// access.
     fn refused(
         &mut self,
         region: Option<(&Region, u64)>,
@@ -223,16 +224,16 @@ impl<M: Memory> Touch<'_, M> {
         }
     }
 
-    /// Load all sectors. The text says what is wrong with them.
+    /// Load all sectors. Fails with a description of what is wrong with them.
     fn load(
         &mut self,
         region: &Region,
         at: u64,
         addr: u64,
-        in_flux: bool,
+        is_changing: bool,
     ) -> Result<Result<(), Signal>, String> {
         let own = region.own(at).map(|page| (page, page.before()));
-        let behind = region.file(at).map(|(file, index)| Behind::new(file, index));
+        let backing = region.file(at).map(|(file, index)| Backing::new(file, index));
         let mut words = [0; SECTORS as usize];
         for (sector, word) in (0..).zip(&mut words) {
             match self.memory.load(addr + sector * SECTOR) {
@@ -240,66 +241,66 @@ impl<M: Memory> Touch<'_, M> {
                 Err(signal) => return Ok(Err(signal)),
             }
         }
-        if in_flux || behind.as_ref().is_some_and(Behind::cut) {
+        if is_changing || backing.as_ref().is_some_and(Backing::truncated) {
             return Ok(Ok(()));
         }
-        let shown = match &behind {
-            Some(behind) => behind.view(),
+        let shown = match &backing {
+            Some(backing) => backing.view(),
             None => Some(View::ZEROES),
         };
         match (own, shown) {
             (Some((page, before)), Some(shown)) => {
                 let Some(view) = page.since(&before) else { return Ok(Ok(())) };
-                let expected = Expected { own: view, behind: shown };
-                judge(&words, &expected)?;
-                self.learn(page, &before, &words, &expected, behind.is_some());
+                let expected = Expected { own: view, backing: shown };
+                check_words(&words, &expected)?;
+                self.learn(page, &before, &words, &expected, backing.is_some());
             }
-            (None, Some(shown)) => judge(&words, &Expected { own: shown, behind: shown })?,
+            (None, Some(shown)) => check_words(&words, &Expected { own: shown, backing: shown })?,
             (_, None) => {}
         }
         Ok(Ok(()))
     }
 
-    /// A load may tell which of several possible contents a private page has.
-    fn learn(&self, page: &Page, before: &Before, words: &Words, expected: &Expected, file_behind: bool) {
+    /// A load may show which of several possible contents a private page has.
+    fn learn(&self, page: &Page, before: &Before, words: &Words, expected: &Expected, has_file: bool) {
         let marks = || (0..).zip(words).map(|(sector, &word)| Mark::found(word, sector));
         if expected.own.any {
             let first = Mark::found(words[0], 0);
             if marks().all(|mark| mark == first) && (first.is_zero() || first.is_stamp()) {
-                page.learn(before, first, expected.shows_behind(first));
+                page.learn(before, first, expected.shows_backing(first));
             }
         } else if expected.own.own.is_some()
-            && expected.own.behind
-            // A store that raced may have left its stamp in some sectors only, for good.
+            && expected.own.backing
+            // A store that raced may have left its stamp in some sectors, permanently.
             && marks().all(|mark| !expected.own.owns(mark))
         {
-            page.learn_gone(before, file_behind);
+            page.learn_discarded(before, has_file);
         }
     }
 
-    /// Lock the page that a store goes to, `of` a file if others see it; and the page of the file that a call is
-    /// mapping in its place, if any: the store may as well reach that one. Nobody knows what it holds from now on, in
-    /// whichever process, and no other store to it ends before this one.
+    /// Lock the page that a store goes to; `of` is its place in a file, if others see the store. If a call is
+    /// mapping a page of a file in its place, the store may reach that page instead. So lock that page, too,
+    /// and mark its content unknown for all processes. No other store to it ends before this one.
     fn lock<'p>(
         &self,
         page: &'p Page,
         of: Option<(&Arc<File>, u64)>,
-        found: &Found<'p>,
+        found: &Lookup<'p>,
     ) -> (Locked<'p>, Option<Locked<'p>>) {
         let place = |(file, index): (&Arc<File>, u64)| (file.number, index);
         let of = of.map(place);
-        let coming = found.coming().filter(|&coming| Some(place(coming)) != of);
-        let (number, shadow) = match coming {
+        let incoming = found.incoming().filter(|&incoming| Some(place(incoming)) != of);
+        let (number, shadow) = match incoming {
             Some((file, index)) => (Some((file.number, index)), file.page(index)),
             None => (None, None),
         };
-        let confuse = || shadow.map(|shadow| shadow.lock(self.patience).confused());
-        // Private pages before those of files, and these in order: so nobody waits for each other.
+        let mark_unknown = || shadow.map(|shadow| shadow.lock(self.backoff).into_unknown());
+        // Private pages are locked before pages of files, and those in order, so no deadlock is possible.
         if number < of {
-            let coming = confuse();
-            (page.lock(self.patience), coming)
+            let incoming = mark_unknown();
+            (page.lock(self.backoff), incoming)
         } else {
-            (page.lock(self.patience), confuse())
+            (page.lock(self.backoff), mark_unknown())
         }
     }
 
@@ -310,49 +311,49 @@ impl<M: Memory> Touch<'_, M> {
         at: u64,
         addr: u64,
         origin: Origin,
-        found: &Found<'_>,
+        found: &Lookup<'_>,
     ) -> Result<(), Signal> {
         let file = region.file(at);
         let (page, private) = match (region.own(at), file) {
             (Some(own), _) => (own, true),
             (None, Some((file, index))) => match file.page(index) {
                 Some(page) => (page, false),
-                // Beyond all that the file ever was.
-                None => return self.stray(addr, AccessKind::Store, origin),
+                // Beyond every size that the file has ever had.
+                None => return self.access_unmapped(addr, AccessKind::Store, origin),
             },
-            (None, None) => return self.stray(addr, AccessKind::Store, origin),
+            (None, None) => return self.access_unmapped(addr, AccessKind::Store, origin),
         };
-        let behind = file.filter(|_| private).map(|(file, index)| Behind::new(file, index));
+        let backing = file.filter(|_| private).map(|(file, index)| Backing::new(file, index));
         found.stored(AccessKind::Store);
-        let (locked, _coming) = self.lock(page, if private { None } else { file }, found);
-        let store = locked.store(origin, found.in_flux() && private);
+        let (locked, _incoming) = self.lock(page, if private { None } else { file }, found);
+        let store = locked.store(origin, found.is_changing() && private);
         let mut stored = 0;
         let outcome = (0..SECTORS).try_for_each(|sector| {
             self.memory.store(addr + sector * SECTOR, store.mark().word(sector))?;
             stored += 1;
             Ok(())
         });
-        if behind.as_ref().is_some_and(Behind::cut) {
+        if backing.as_ref().is_some_and(Backing::truncated) {
             store.raced();
         }
         match (outcome, stored) {
-            // It may have gone to what replaces the mapping.
-            (Ok(()), _) if found.replaced() => store.partly(),
-            (Ok(()), _) => store.done(),
+            // It may have gone to the new mapping.
+            (Ok(()), _) if found.replaced() => store.leave_partial(),
+            (Ok(()), _) => store.complete(),
             (Err(_), 0) => {
-                let page = store.undone();
-                // It may have become a copy before a call took away the right to store to it.
-                if let Some(behind) = behind.filter(|_| found.in_flux()) {
-                    page.perhaps_copied(behind.view());
+                let page = store.revert();
+                // It may have become a copy before a call removed the right to store to it.
+                if let Some(backing) = backing.filter(|_| found.is_changing()) {
+                    page.maybe_copied(backing.view());
                 }
             }
-            (Err(_), _) => store.partly(),
+            (Err(_), _) => store.leave_partial(),
         }
         outcome
     }
 }
 
-fn judge(words: &Words, expected: &Expected) -> Result<(), String> {
+fn check_words(words: &Words, expected: &Expected) -> Result<(), String> {
     for (sector, &word) in (0..).zip(words) {
         let found = Mark::found(word, sector);
         if !expected.allows(found) {

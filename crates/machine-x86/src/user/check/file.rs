@@ -1,7 +1,7 @@
-//! The shadow of a file, shared by all processes.
+//! The shadow of a file, which all processes share.
 
+use super::backoff::{self, Backoff};
 use super::page::Page;
-use super::patience::{self, Patience};
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use spin::{Mutex, MutexGuard, Once};
@@ -9,14 +9,14 @@ use spin::{Mutex, MutexGuard, Once};
 /// log2 of the pages in the first block of shadows.
 const FIRST: u32 = 6;
 
-/// Shadows of a file's pages: blocks, each twice as large as the one before, so that growing moves nothing and a
-/// look-up takes no lock.
+/// Shadows of a file's pages, in blocks that each have twice the size of the previous one: growing moves no
+/// shadow, and a lookup takes no lock.
 struct Pages {
     blocks: [Once<Box<[Page]>>; 40],
 }
 
 impl Pages {
-    /// Block and place in it of a page.
+    /// The block of a page, and its index in the block.
     fn place(page: u64) -> (usize, usize) {
         let n = page.saturating_add(1 << FIRST);
         let block = n.ilog2();
@@ -28,7 +28,7 @@ impl Pages {
         self.blocks.get(block)?.get()?.get(at)
     }
 
-    /// Have room for so many pages.
+    /// Ensure that there are shadows for `pages` pages.
     fn ensure(&self, pages: u64) {
         let Some(last) = pages.checked_sub(1) else { return };
         for (block, once) in self.blocks.iter().enumerate().take(Pages::place(last).0 + 1) {
@@ -37,30 +37,30 @@ impl Pages {
     }
 }
 
-/// Shadow of a file.
+/// The shadow of a file.
 pub struct File {
     /// Its number, for stamps and messages.
     pub number: u32,
     size: AtomicU64,
     pages: Pages,
-    /// One call at a time changes the size or writes, as in the kernel; so no concurrency is lost.
+    /// One call at a time changes the size or writes, as in the kernel, so this costs no concurrency.
     changing: Mutex<()>,
-    /// Cuts begun and ended, and the first page that the latest ones take away.
+    /// The numbers of truncations begun and ended, and the first page that the latest ones remove.
     begun: AtomicU64,
     ended: AtomicU64,
     floor: AtomicU64,
 }
 
-/// A cut of the file is under way.
+/// A truncation in progress.
 #[must_use]
-pub struct Cut {
-    /// First page that goes.
+pub struct Truncation {
+    /// The first page that it removes.
     pub first: u64,
     pages: u64,
     size: u64,
 }
 
-/// The moment at which an access began, as far as cuts of the file matter.
+/// The moment when an access began, in relation to truncations of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment(u64);
 
@@ -80,27 +80,27 @@ impl File {
         file
     }
 
-    /// Have shadows for so many bytes.
+    /// Ensure that there are shadows for `bytes` bytes.
     pub fn ensure(&self, bytes: u64) {
         self.pages.ensure(bytes.div_ceil(4096));
     }
 
-    /// The shadow of a page, if the file was ever that long.
+    /// The shadow of a page, if the file has ever been that long.
     pub fn page(&self, page: u64) -> Option<&Page> {
         self.pages.get(page)
     }
 
-    /// Does the file have that page now?
+    /// Whether the file has that page now.
     pub fn has(&self, page: u64) -> bool {
         page < self.size.load(Acquire).div_ceil(4096)
     }
 
-    /// To be held by who changes the size or writes by system calls.
-    pub fn change(&self, patience: &dyn Patience) -> MutexGuard<'_, ()> {
-        patience::lock(&self.changing, patience)
+    /// Must be held while a system call changes the size or writes.
+    pub fn change(&self, backoff: &dyn Backoff) -> MutexGuard<'_, ()> {
+        backoff::lock(&self.changing, backoff)
     }
 
-    /// A write by system call has made the file at least so long.
+    /// A write has made the file at least `size` bytes long.
     pub fn grow(&self, size: u64, _: &MutexGuard<'_, ()>) {
         self.size.fetch_max(size, AcqRel);
     }
@@ -110,40 +110,40 @@ impl File {
         self.size.load(Acquire)
     }
 
-    /// A call that sets the size begins. `None`: it takes no pages away.
-    pub fn begin_cut(&self, size: u64, _: &MutexGuard<'_, ()>) -> Option<Cut> {
+    /// Begin a call that sets the size. Returns `None` if it removes no pages.
+    pub fn begin_truncate(&self, size: u64, _: &MutexGuard<'_, ()>) -> Option<Truncation> {
         let (old, first) = (self.size(), size.div_ceil(4096));
         if size >= old {
             return None;
         }
         self.floor.store(first, SeqCst);
         self.begun.fetch_add(1, SeqCst);
-        Some(Cut { first, pages: old.div_ceil(4096), size })
+        Some(Truncation { first, pages: old.div_ceil(4096), size })
     }
 
-    /// The size is set.
+    /// Set the size.
     pub fn set_size(&self, size: u64, _: &MutexGuard<'_, ()>) {
         self.size.store(size, Release);
     }
 
-    /// What was to go is gone (if `done`), and private copies of it have been forgotten.
-    pub fn end_cut(&self, cut: Cut, done: bool, patience: &dyn Patience) {
+    /// End a truncation, after private copies of the pages were forgotten. `done`: it was successful.
+    pub fn end_truncate(&self, truncation: Truncation, done: bool, backoff: &dyn Backoff) {
         if done {
-            self.size.store(cut.size, Release);
-            for page in (cut.first..cut.pages).filter_map(|page| self.page(page)) {
-                page.lock(patience).forget(false);
+            self.size.store(truncation.size, Release);
+            for page in (truncation.first..truncation.pages).filter_map(|page| self.page(page)) {
+                page.lock(backoff).forget(false);
             }
         }
         self.ended.fetch_add(1, SeqCst);
     }
 
-    /// The moment before an access.
+    /// The current moment, before an access.
     pub fn moment(&self) -> Moment {
         Moment(self.ended.load(SeqCst))
     }
 
-    /// May a cut have taken the page away since that moment?
-    pub fn cut_since(&self, Moment(ended): Moment, page: u64) -> bool {
+    /// Whether a truncation may have removed the page since that moment.
+    pub fn truncated_since(&self, Moment(ended): Moment, page: u64) -> bool {
         let begun = self.begun.load(SeqCst);
         match begun - ended {
             0 => false,
@@ -152,8 +152,8 @@ impl File {
         }
     }
 
-    /// May a cut have taken anything away since that moment?
-    pub fn any_cut_since(&self, Moment(ended): Moment) -> bool {
+    /// Whether a truncation may have removed any page since that moment.
+    pub fn any_truncation_since(&self, Moment(ended): Moment) -> bool {
         self.begun.load(SeqCst) != ended
     }
 }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_page_has_a_place_of_its_own() {
+    fn pages_have_distinct_shadows() {
         let mut seen = std::collections::BTreeSet::new();
         for page in 0..10_000 {
             let (block, at) = Pages::place(page);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_grows_and_keeps_its_shadows() {
+    fn growing_keeps_shadows() {
         let file = File::new(1, 4096);
         let first = core::ptr::from_ref(file.page(0).unwrap());
         assert!(file.page(5000).is_none());
@@ -182,21 +182,21 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_seen_by_accesses_that_it_overlaps() {
+    fn overlapping_accesses_see_a_truncation() {
         let file = File::new(1, 10 * 4096);
-        let patience = || {};
+        let backoff = || {};
         let before = file.moment();
-        assert!(!file.cut_since(before, 9));
-        let held = file.change(&patience);
-        let cut = file.begin_cut(4096 * 3 + 1, &held).unwrap();
-        assert_eq!(cut.first, 4);
-        assert!(file.cut_since(before, 4) && !file.cut_since(before, 3));
-        file.end_cut(cut, true, &patience);
-        assert!(file.cut_since(before, 4) && !file.cut_since(file.moment(), 4));
+        assert!(!file.truncated_since(before, 9));
+        let guard = file.change(&backoff);
+        let truncation = file.begin_truncate(4096 * 3 + 1, &guard).unwrap();
+        assert_eq!(truncation.first, 4);
+        assert!(file.truncated_since(before, 4) && !file.truncated_since(before, 3));
+        file.end_truncate(truncation, true, &backoff);
+        assert!(file.truncated_since(before, 4) && !file.truncated_since(file.moment(), 4));
         assert!(file.has(3) && !file.has(4));
-        let cut = file.begin_cut(0, &held).unwrap();
-        assert!(file.cut_since(before, 3), "two cuts since then: nothing is known");
-        file.end_cut(cut, false, &patience);
-        assert!(file.has(3) && file.begin_cut(4096 * 4, &held).is_none());
+        let truncation = file.begin_truncate(0, &guard).unwrap();
+        assert!(file.truncated_since(before, 3), "after two truncations every page may have been removed");
+        file.end_truncate(truncation, false, &backoff);
+        assert!(file.has(3) && file.begin_truncate(4096 * 4, &guard).is_none());
     }
 }

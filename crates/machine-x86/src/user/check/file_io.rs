@@ -1,11 +1,12 @@
-//! Reads and writes of files by system calls, judged.
+//! Checked reads and writes of files by system calls.
 //!
-//! A read is judged page by page as a load is. A write stores to every page that it touches, all of them locked from
-//! before the call until after it. If it covers only some of a page's stamps, the others stay as they were.
+//! A read is checked page by page like a load. A write stores to every page that it touches; all of them are
+//! locked from before the call until after it. If it covers only some of a page's stamps, the others keep
+//! their old value.
 
+use super::backoff::Backoff;
 use super::file::Moment;
 use super::page::{Before, Store};
-use super::patience::Patience;
 use super::stamp::{Mark, Origin, SECTOR};
 use super::{File, Tally, Violation};
 use alloc::format;
@@ -15,8 +16,8 @@ const PAGE: u64 = 4096;
 /// Bytes of a stamp.
 const STAMP: u64 = 8;
 
-/// Bytes that a write of `[offset, offset + len)` is to write so that it leaves every stamp whole: offset and length.
-/// No page is touched that would not be touched otherwise.
+/// The offset and length that a write of `[offset, offset + len)` must use instead, so that it splits no
+/// stamp. It touches no additional page.
 pub fn whole_stamps(offset: u64, len: u64) -> (u64, u64) {
     let end = offset + len;
     let start = if offset % SECTOR < STAMP { offset - offset % SECTOR } else { offset };
@@ -25,33 +26,33 @@ pub fn whole_stamps(offset: u64, len: u64) -> (u64, u64) {
     (start, end - start)
 }
 
-/// Positions of the stamps that lie in a range of bytes, whole.
+/// Positions of the whole stamps in a range of bytes.
 fn stamps(offset: u64, len: u64) -> impl Iterator<Item = u64> {
     let first = offset.next_multiple_of(SECTOR);
     let end = (offset + len).saturating_sub(STAMP - 1).max(first);
     (first..end).step_by(SECTOR as usize)
 }
 
-/// A read under way.
+/// A read in progress.
 #[must_use]
-pub struct Reading<'a> {
+pub struct FileRead<'a> {
     file: &'a File,
     first: u64,
     before: Vec<Option<Before>>,
     moment: Moment,
 }
 
-impl<'a> Reading<'a> {
-    /// A read of a range of bytes begins.
-    pub fn begin(file: &'a File, offset: u64, len: u64) -> Reading<'a> {
+impl<'a> FileRead<'a> {
+    /// Begin a read of a range of bytes.
+    pub fn begin(file: &'a File, offset: u64, len: u64) -> FileRead<'a> {
         let moment = file.moment();
         let first = offset / PAGE;
         let end = offset.saturating_add(len).min(file.size()).div_ceil(PAGE).max(first);
         let before = (first..end).map(|page| file.page(page).map(|shadow| shadow.before())).collect();
-        Reading { file, first, before, moment }
+        FileRead { file, first, before, moment }
     }
 
-    /// It has brought `got` bytes; `word` gives the word at a position in the file.
+    /// End a read that returned `got` bytes; `word` returns the word at a position in the file.
     pub fn end(
         self,
         offset: u64,
@@ -59,13 +60,13 @@ impl<'a> Reading<'a> {
         word: impl Fn(u64) -> u64,
         tally: &mut Tally,
     ) -> Result<(), Violation> {
-        let mut judged = None;
+        let mut checked_page = None;
         for at in stamps(offset, got) {
             let (page, sector) = (at / PAGE, at % PAGE / SECTOR);
             let before = self.before.get((page - self.first) as usize).copied().flatten();
             let view = before.zip(self.file.page(page)).and_then(|(before, shadow)| shadow.since(&before));
-            let Some(view) = view.filter(|_| !self.file.cut_since(self.moment, page)) else { continue };
-            if judged.replace(page) != Some(page) {
+            let Some(view) = view.filter(|_| !self.file.truncated_since(self.moment, page)) else { continue };
+            if checked_page.replace(page) != Some(page) {
                 tally.checked += 1;
             }
             let found = Mark::found(word(at), sector);
@@ -81,41 +82,41 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// A write under way.
+/// A write in progress.
 #[must_use]
-pub struct Writing<'a> {
+pub struct FileWrite<'a> {
     stores: Vec<(u64, Store<'a>)>,
 }
 
-impl<'a> Writing<'a> {
-    /// A write of a range of bytes begins; `put` takes positions in the file and the words to be written there. The
-    /// file's shadows reach that far already.
+impl<'a> FileWrite<'a> {
+    /// Begin a write of a range of bytes; `put` gets each position in the file and the word to write there.
+    /// The file must have shadows for the range.
     pub fn begin(
         file: &'a File,
         offset: u64,
         len: u64,
-        patience: &dyn Patience,
+        backoff: &dyn Backoff,
         mut put: impl FnMut(u64, u64),
-    ) -> Writing<'a> {
+    ) -> FileWrite<'a> {
         let mut stores: Vec<(u64, Store<'a>)> = Vec::new();
         for at in stamps(offset, len) {
             let page = at / PAGE;
             if stores.last().is_none_or(|&(last, _)| last != page) {
-                let shadow = file.page(page).expect("made before the write");
-                stores.push((page, shadow.lock(patience).store(Origin::file(file.number, page), false)));
+                let shadow = file.page(page).expect("the file must have shadows for the range");
+                stores.push((page, shadow.lock(backoff).store(Origin::file(file.number, page), false)));
             }
-            let mark = stores.last().expect("just put there").1.mark();
+            let mark = stores.last().expect("a page must have a store").1.mark();
             put(at, mark.word(at % PAGE / SECTOR));
         }
-        Writing { stores }
+        FileWrite { stores }
     }
 
     /// Nothing was written.
     pub fn cancel(self) {
-        self.stores.into_iter().for_each(|(_, store)| drop(store.undone()));
+        self.stores.into_iter().for_each(|(_, store)| drop(store.revert()));
     }
 
-    /// It has ended; `Some`: so many bytes from `offset` on were written.
+    /// End a write; `Some`: this many bytes were written.
     pub fn end(self, offset: u64, written: Option<u64>) {
         for (page, store) in self.stores {
             let (start, end) = (page * PAGE, (page + 1) * PAGE);
@@ -123,7 +124,7 @@ impl<'a> Writing<'a> {
                 let last = end - SECTOR + STAMP;
                 offset <= start && last <= offset + written
             };
-            if written.is_some_and(covered) { store.done() } else { store.partly() }
+            if written.is_some_and(covered) { store.complete() } else { store.leave_partial() }
         }
     }
 }
@@ -135,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn writes_leave_stamps_whole(offset in 0u64..20_000, len in 1u64..20_000) {
+        fn writes_never_split_a_stamp(offset in 0u64..20_000, len in 1u64..20_000) {
             let (from, more) = whole_stamps(offset, len);
             let (end, old) = (from + more, offset + len);
             prop_assert!(from <= offset && end >= old);
@@ -143,7 +144,7 @@ mod tests {
             for stamp in (0..end + SECTOR).step_by(SECTOR as usize) {
                 let outside = stamp + STAMP <= from || stamp >= end;
                 let inside = from <= stamp && stamp + STAMP <= end;
-                prop_assert!(outside || inside, "stamp at {} is cut by {}..{}", stamp, from, end);
+                prop_assert!(outside || inside, "stamp at {} is split by {}..{}", stamp, from, end);
                 prop_assert_eq!(inside, stamps(from, more).any(|at| at == stamp));
             }
         }

@@ -1,28 +1,30 @@
-//! The checker: what every address must read, on a machine whose CPUs really run at the same time.
+//! The checker: what every address must read, on a machine whose CPUs run in parallel.
 //!
-//! The simulator's oracle knows the order of all accesses, because it runs one at a time. Here nobody knows it. What
-//! can be known: every store leaves a stamp of its own ([`stamp`]), stores to one page exclude each other, and a load
-//! that began after one store had ended and ended before another began must find the stamp between. So the shadow of a
-//! page ([`page`]) has two bounds, and a load is wrong if it finds a stamp outside of those that held at its beginning
-//! and at its end. Nothing of this slows loads down by more than two looks at the shadow, and none waits for another.
+//! The simulator's oracle knows the order of all accesses, because it runs one at a time. Here no task knows
+//! it. This is known: every store leaves a unique stamp ([`stamp`]), stores to one page exclude each other,
+//! and a load that begins after one store has ended and ends before the next begins must find the stamp of
+//! the first. So the shadow of a page ([`page`]) has two bounds, and a load is wrong if it finds a stamp
+//! outside those that were valid at its beginning and at its end. A load only reads the shadow twice for
+//! this, and never waits for another.
 //!
-//! What is allowed is what the simulator's oracle allows:
-//! - private memory reads what was last stored there (a file's content, or zero, before the first store);
-//! - shared memory reads what anybody last stored in the file;
-//! - after MADV_FREE, until the next store, the old content or zero, and zero for good once zero was seen;
-//! - while a call that takes mappings or content away is under way, its range is not judged ([`space`], and
-//!   [`mod@file`] for cuts of files): the program races with itself there. A store meanwhile leaves the page with more
+//! The checker allows what the simulator's oracle allows:
+//! - Private memory reads what was last stored there (the file's content, or zero, before the first store).
+//! - Shared memory reads what any task last stored in the file.
+//! - After MADV_FREE, until the next store, memory reads the old content or zero, and only zero after zero
+//!   was read once.
+//! - While a call removes mappings or content, its range is not checked ([`space`], and [`mod@file`] for
+//!   truncation): the program races with itself there. A store during such a call leaves the page with more
 //!   than one possible content.
 //!
-//! The checker lives in the user arena and is one for all processes. No lock of it is held by anybody whom the kernel
-//! makes wait for a task in ring 3; those who wait for its locks spin a little and then let others run. Loads and
+//! The checker is in the user arena, and all processes share it. While a task holds one of its locks, the
+//! kernel never makes it wait for another task in ring 3. Waiters spin briefly and then yield. Loads and
 //! stores allocate nothing.
 
 pub mod access;
+pub mod backoff;
 pub mod file;
 pub mod file_io;
 pub mod page;
-pub mod patience;
 pub mod space;
 pub mod stamp;
 #[cfg(test)]
@@ -32,39 +34,39 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use backoff::Backoff;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use file::File;
-use patience::Patience;
 use program::Signal;
 use space::{ForkedMap, Map};
 use spin::{Mutex, RwLock};
 
-/// Numbers of nameless files begin here, above those of all files with names.
-const NAMELESS: u32 = 1 << 11;
+/// Numbers of unnamed files begin here, above those of all named files.
+const FIRST_UNNAMED: u32 = 1 << 11;
 
-/// How many violations are told in words.
-const TOLD: u32 = 16;
+/// How many violations are reported with their text.
+const MAX_REPORTS: u32 = 16;
 
-/// Words of memory, as a task touches them.
+/// Memory as a task accesses it, by words.
 pub trait Memory {
     /// Load the word at `addr`.
     fn load(&self, addr: u64) -> Result<u64, Signal>;
     /// Store a word.
     fn store(&self, addr: u64, word: u64) -> Result<(), Signal>;
-    /// What fetching an instruction from `addr` does.
+    /// Fetch an instruction from `addr`.
     fn fetch(&self, addr: u64) -> Result<(), Signal>;
-    /// Was this process chosen to die? Its memory may be gone then.
+    /// Whether this process was chosen to be killed. Its memory may be gone then.
     fn dying(&self) -> bool;
 }
 
-/// Something was read that must not be.
+/// A wrong read or access, in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation(pub String);
 
-/// What one task has seen.
+/// The counts of one task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Accesses and pages read from files that were judged.
+    /// Checked accesses, and checked pages of reads from files.
     pub checked: u64,
     /// How many of them were wrong.
     pub violations: u64,
@@ -73,22 +75,23 @@ pub struct Tally {
 /// An open file.
 #[derive(Clone)]
 pub struct Open {
-    /// Its shadow.
+    /// The file's shadow.
     pub file: Arc<File>,
-    /// Open for writing?
+    /// Whether it is open for writing.
     pub writable: bool,
 }
 
-/// Shadow of a process.
+/// The shadow of a process.
 pub struct Process {
-    /// The kernel's number of it.
+    /// The kernel's number of the process.
     pub number: u32,
     map: RwLock<Map>,
-    /// Held shared by calls that change the map, alone by a fork: in the kernel, too, they exclude each other.
+    /// Taken shared by calls that change the map, and exclusively by a fork: they exclude each other in the
+    /// kernel, too.
     calls: RwLock<()>,
     files: Mutex<Vec<Option<Open>>>,
     tasks: AtomicU32,
-    /// Its map is as it was made; tasks may run.
+    /// Its map is complete, so its tasks may run.
     ready: AtomicBool,
 }
 
@@ -96,8 +99,8 @@ pub struct Process {
 pub struct Checker {
     processes: Mutex<BTreeMap<u32, Arc<Process>>>,
     files: Mutex<BTreeMap<u32, Arc<File>>>,
-    nameless: AtomicU32,
-    told: AtomicU32,
+    unnamed: AtomicU32,
+    reports: AtomicU32,
 }
 
 impl Process {
@@ -112,36 +115,36 @@ impl Process {
         }
     }
 
-    /// To be held during a call that changes the map.
-    pub fn call(&self, patience: &dyn Patience) -> spin::RwLockReadGuard<'_, ()> {
-        patience::read(&self.calls, patience)
+    /// Held during a call that changes the map.
+    pub fn call(&self, backoff: &dyn Backoff) -> spin::RwLockReadGuard<'_, ()> {
+        backoff::read(&self.calls, backoff)
     }
 
-    /// To be held during a fork.
-    pub fn forking(&self, patience: &dyn Patience) -> spin::RwLockWriteGuard<'_, ()> {
-        patience::write(&self.calls, patience)
+    /// Held during a fork.
+    pub fn forking(&self, backoff: &dyn Backoff) -> spin::RwLockWriteGuard<'_, ()> {
+        backoff::write(&self.calls, backoff)
     }
 
-    /// Look at the map, while no access is being judged.
-    pub fn map(&self, patience: &dyn Patience) -> spin::RwLockWriteGuard<'_, Map> {
-        patience::write(&self.map, patience)
+    /// Lock the map exclusively, so that no access is being checked.
+    pub fn map(&self, backoff: &dyn Backoff) -> spin::RwLockWriteGuard<'_, Map> {
+        backoff::write(&self.map, backoff)
     }
 
-    /// What a descriptor names.
-    pub fn file(&self, fd: u32, patience: &dyn Patience) -> Option<Open> {
-        patience::lock(&self.files, patience).get(fd as usize).cloned().flatten()
+    /// The file of a descriptor.
+    pub fn file(&self, fd: u32, backoff: &dyn Backoff) -> Option<Open> {
+        backoff::lock(&self.files, backoff).get(fd as usize).cloned().flatten()
     }
 
-    /// A descriptor names something else now.
-    pub fn set_file(&self, fd: u32, open: Option<Open>, patience: &dyn Patience) {
-        let mut files = patience::lock(&self.files, patience);
+    /// Set or clear the file of a descriptor.
+    pub fn set_file(&self, fd: u32, open: Option<Open>, backoff: &dyn Backoff) {
+        let mut files = backoff::lock(&self.files, backoff);
         if files.len() <= fd as usize {
             files.resize(fd as usize + 1, None);
         }
         files[fd as usize] = open;
     }
 
-    /// A task of it is about to start.
+    /// Called before another task of the process starts.
     pub fn enter(&self) {
         self.tasks.fetch_add(1, AcqRel);
     }
@@ -154,77 +157,83 @@ impl Default for Checker {
 }
 
 impl Checker {
-    /// A checker of one process, number 0, which has nothing mapped and one task.
+    /// A checker of one process, number 0, with one task and no mappings.
     pub fn new() -> Checker {
         let first = Process::new(0, Map::default(), Vec::new());
         first.ready.store(true, Release);
         Checker {
             processes: Mutex::new(BTreeMap::from([(0, Arc::new(first))])),
             files: Mutex::default(),
-            nameless: AtomicU32::new(NAMELESS),
-            told: AtomicU32::new(0),
+            unnamed: AtomicU32::new(FIRST_UNNAMED),
+            reports: AtomicU32::new(0),
         }
     }
 
-    /// The shadow of a process that one of its tasks asks for; waits until it is ready.
-    pub fn process(&self, number: u32, patience: &dyn Patience) -> Arc<Process> {
+    /// The shadow of a process, for one of its tasks. Waits until the shadow is ready.
+    pub fn process(&self, number: u32, backoff: &dyn Backoff) -> Arc<Process> {
         let mut found = None;
-        patience.until(&mut || {
+        backoff.until(&mut || {
             let process = self.processes.try_lock().and_then(|processes| processes.get(&number).cloned());
             found = process.filter(|process| process.ready.load(Acquire));
             found.is_some()
         });
-        found.expect("just found")
+        found.expect("a process must be found")
     }
 
-    /// A child was made of `parent` by the fork that began with `begun`.
-    pub fn fork(&self, parent: &Process, number: u32, begun: &ForkedMap, patience: &dyn Patience) {
-        let files = patience::lock(&parent.files, patience).clone();
+    /// Create the shadow of a child of `parent`, which the fork that began with `fork_state` has made.
+    pub fn fork(&self, parent: &Process, number: u32, fork_state: &ForkedMap, backoff: &dyn Backoff) {
+        let files = backoff::lock(&parent.files, backoff).clone();
         let map = {
-            let _quiet = parent.map(patience);
-            begun.end_fork()
+            let _quiet = parent.map(backoff);
+            fork_state.end_fork()
         };
         let child = Arc::new(Process::new(number, map, files));
-        patience::lock(&self.processes, patience).insert(number, child.clone());
-        begun.allow_for_cuts(&child.map(patience), patience);
+        backoff::lock(&self.processes, backoff).insert(number, child.clone());
+        fork_state.allow_for_truncations(&child.map(backoff), backoff);
         child.ready.store(true, Release);
     }
 
-    /// A task of the process ends, or was not started after all.
-    pub fn leave(&self, process: &Process, patience: &dyn Patience) {
+    /// Called when a task of the process ends, or was not started after all.
+    pub fn leave(&self, process: &Process, backoff: &dyn Backoff) {
         if process.tasks.fetch_sub(1, AcqRel) == 1 {
-            let gone = patience::lock(&self.processes, patience).remove(&process.number);
-            drop(gone);
+            let removed = backoff::lock(&self.processes, backoff).remove(&process.number);
+            drop(removed);
         }
     }
 
-    /// The file that the kernel knows under a number; if it was not there, it has `size` bytes.
-    pub fn file(&self, number: u32, size: u64, patience: &dyn Patience) -> Arc<File> {
-        if let Some(file) = patience::lock(&self.files, patience).get(&number) {
+    /// The file with the kernel's number `number`; a new one has `size` bytes.
+    pub fn file(&self, number: u32, size: u64, backoff: &dyn Backoff) -> Arc<File> {
+        if let Some(file) = backoff::lock(&self.files, backoff).get(&number) {
             return file.clone();
         }
         let new = Arc::new(File::new(number, size));
-        patience::lock(&self.files, patience).entry(number).or_insert(new).clone()
+        backoff::lock(&self.files, backoff).entry(number).or_insert(new).clone()
     }
 
-    /// A nameless file, for shared anonymous memory.
-    pub fn nameless(&self, size: u64) -> Arc<File> {
-        Arc::new(File::new(self.nameless.fetch_add(1, Relaxed), size))
+    /// A new unnamed file, for shared anonymous memory.
+    pub fn unnamed(&self, size: u64) -> Arc<File> {
+        Arc::new(File::new(self.unnamed.fetch_add(1, Relaxed), size))
     }
 
-    /// A cut of a file has ended: private copies of its pages are gone with them.
-    pub fn end_cut(&self, file: &Arc<File>, cut: file::Cut, done: bool, patience: &dyn Patience) {
+    /// End the truncation of a file: private copies of its removed pages are gone, too.
+    pub fn end_truncate(
+        &self,
+        file: &Arc<File>,
+        truncation: file::Truncation,
+        done: bool,
+        backoff: &dyn Backoff,
+    ) {
         if done {
-            let all: Vec<_> = patience::lock(&self.processes, patience).values().cloned().collect();
+            let all: Vec<_> = backoff::lock(&self.processes, backoff).values().cloned().collect();
             for process in all {
-                process.map(patience).cut(file, cut.first, patience);
+                process.map(backoff).truncate(file, truncation.first, backoff);
             }
         }
-        file.end_cut(cut, done, patience);
+        file.end_truncate(truncation, done, backoff);
     }
 
-    /// Is the next violation to be told in words? Only the first few are.
-    pub fn tells(&self) -> bool {
-        self.told.fetch_add(1, Relaxed) < TOLD
+    /// Whether to report the next violation with its text. Only the first few are.
+    pub fn should_report(&self) -> bool {
+        self.reports.fetch_add(1, Relaxed) < MAX_REPORTS
     }
 }

@@ -1,33 +1,34 @@
-//! The shadow of one page: which contents it may show now.
+//! The shadow of one page: the contents that it may show now.
 //!
-//! Stores are serialised by a lock in the entry; loads take no lock. A store raises `next` to its own mark, puts the
-//! stamp into all sectors, then raises `base`. A load reads `base`, then the page, then `next`; whatever it found must
-//! be what `base` says or something newer up to `next`. Every value between them was written by this page's owner, so
-//! the two bounds and one origin say it all.
+//! A lock in the entry serializes stores; loads take no lock. A store sets `next` to its own mark, writes the
+//! stamp to all sectors, then sets `base`. A load reads `base`, then the page, then `next`; what it finds
+//! must be `base` or something newer up to `next`. All values between them were written by the page's owner,
+//! so the two bounds and one origin are enough.
 //!
-//! Other changes (the page is forgotten, or shows what stands behind it, or several contents are possible) are
-//! *transitions*: they count up an epoch before and after. A load that finds another epoch than it began with is not
-//! judged. Transitions on a page that is in use are rare: the first store to a copy, and calls that take content away.
+//! Other changes (the content is dropped, the page shows its backing page, or several contents are possible)
+//! are *transitions*: they increment an epoch before and after. A load that finds a different epoch at its
+//! end is not checked. Transitions of a page in use are rare: the first store to a copy, and calls that
+//! remove content.
 
-use super::patience::Patience;
+use super::backoff::Backoff;
 use super::stamp::{Mark, Origin};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-/// Facts about an entry.
+/// Flags of an entry.
 mod bit {
-    /// Somebody stores to the page, or changes the entry.
+    /// A task stores to the page or changes the entry.
     pub const LOCK: u32 = 1;
     /// The page may show its own content, from `base` to `next`.
     pub const OWN: u32 = 2;
-    /// It may show what stands behind it.
-    pub const BEHIND: u32 = 4;
-    /// Nobody knows what it shows.
+    /// It may show its backing page.
+    pub const BACKING: u32 = 4;
+    /// Its content is unknown.
     pub const ANY: u32 = 8;
-    /// A store ran beside a call that takes content of the page away.
+    /// A store ran during a call that removes content of the page.
     pub const RACED: u32 = 16;
-    /// The number of transitions stands above the flags.
+    /// The number of transitions is above the flags.
     pub const EPOCH: u32 = 32;
-    /// What a load looks at.
+    /// The bits that a load compares.
     pub const SEEN: u32 = !(LOCK | RACED);
 }
 
@@ -35,13 +36,13 @@ mod bit {
 #[derive(Debug)]
 pub struct Page {
     meta: AtomicU32,
-    /// The newest version ever given out.
+    /// The newest version used so far.
     version: AtomicU32,
     base: AtomicU64,
     next: AtomicU64,
 }
 
-/// What a load notes before it touches the page.
+/// What a load reads before it accesses the page.
 #[derive(Clone, Copy, Debug)]
 pub struct Before {
     meta: u32,
@@ -49,22 +50,22 @@ pub struct Before {
     base: Mark,
 }
 
-/// What the page may have shown between two moments.
+/// The contents that the page may have shown between two moments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct View {
     /// Its own contents, from the first to the last.
     pub own: Option<(Mark, Mark)>,
-    /// May it have shown what stands behind it?
-    pub behind: bool,
-    /// May it have shown anything at all?
+    /// Whether it may have shown its backing page.
+    pub backing: bool,
+    /// Whether it may have shown anything.
     pub any: bool,
 }
 
 impl View {
-    /// Nothing but zeroes.
-    pub const ZEROES: View = View { own: Some((Mark::ZERO, Mark::ZERO)), behind: false, any: false };
+    /// Only zeroes.
+    pub const ZEROES: View = View { own: Some((Mark::ZERO, Mark::ZERO)), backing: false, any: false };
 
-    /// Is `found` one of its own contents?
+    /// Whether `found` is one of its own contents.
     pub fn owns(&self, found: Mark) -> bool {
         let Some((base, next)) = self.own else { return false };
         let same = if base.is_zero() { found == Mark::ZERO } else { found == base };
@@ -83,9 +84,9 @@ impl Page {
         Page::new(bit::OWN)
     }
 
-    /// A page that shows what stands behind it.
-    pub fn behind() -> Page {
-        Page::new(bit::BEHIND)
+    /// A page that shows its backing page.
+    pub fn backed() -> Page {
+        Page::new(bit::BACKING)
     }
 
     fn new(meta: u32) -> Page {
@@ -105,37 +106,37 @@ impl Page {
         self.meta.load(Acquire) & bit::SEEN
     }
 
-    /// To be noted before a load.
+    /// The state before a load.
     pub fn before(&self) -> Before {
         let meta = self.seen();
         Before { meta, base: self.base(), version: self.version.load(Acquire) }
     }
 
-    /// What the page may have shown since `before`; `None`: it went through a transition.
+    /// What the page may have shown since `before`; `None` if there was a transition.
     pub fn since(&self, before: &Before) -> Option<View> {
         let next = self.next();
         (self.seen() == before.meta).then_some(View {
             own: (before.meta & bit::OWN != 0).then_some((before.base, next)),
-            behind: before.meta & bit::BEHIND != 0,
+            backing: before.meta & bit::BACKING != 0,
             any: before.meta & bit::ANY != 0,
         })
     }
 
     /// Take the page's lock.
-    pub fn lock<'a>(&'a self, patience: &dyn Patience) -> Locked<'a> {
-        patience.until(&mut || self.try_lock().is_some());
+    pub fn lock<'a>(&'a self, backoff: &dyn Backoff) -> Locked<'a> {
+        backoff.until(&mut || self.try_lock().is_some());
         Locked { page: self }
     }
 
-    /// Take the lock bit; the caller wraps it.
+    /// Try to set the lock bit; the caller must wrap it.
     fn try_lock(&self) -> Option<()> {
         let before = self.meta.fetch_or(bit::LOCK, AcqRel);
         (before & bit::LOCK == 0).then_some(())
     }
 
-    /// All sectors were found to hold `found`, nothing has happened since `before`, and so this is what the page holds.
-    /// Left undone if anything happens at the same time.
-    pub fn learn(&self, before: &Before, found: Mark, behind_too: bool) {
+    /// All sectors hold `found`, and nothing has changed since `before`, so this is the page's content. Does
+    /// nothing if the page is changing.
+    pub fn learn(&self, before: &Before, found: Mark, or_backing: bool) {
         if self.try_lock().is_none() {
             return;
         }
@@ -144,22 +145,22 @@ impl Page {
             let version = self.version.load(Relaxed).max(found.version());
             let mark = if found.is_zero() { Mark::zero(version) } else { found };
             locked.transition(
-                bit::OWN | if behind_too { bit::BEHIND } else { 0 },
+                bit::OWN | if or_backing { bit::BACKING } else { 0 },
                 Some((mark, mark)),
                 version,
             );
         }
     }
 
-    /// What stands behind the page was found in it, so its own content is gone for good (zeroes, if nothing stands
-    /// behind). Left undone if anything happened since `before`.
-    pub fn learn_gone(&self, before: &Before, file_behind: bool) {
+    /// The load found the backing page, so the page's own content is gone for good (it is zero if there is no
+    /// backing page). Does nothing if anything has changed since `before`.
+    pub fn learn_discarded(&self, before: &Before, has_file: bool) {
         if self.try_lock().is_none() {
             return;
         }
         let locked = Locked { page: self };
         if self.seen() == before.meta && self.version.load(Relaxed) == before.version {
-            locked.forget(file_behind);
+            locked.forget(has_file);
         }
     }
 }
@@ -169,23 +170,24 @@ pub struct Locked<'a> {
     page: &'a Page,
 }
 
-/// A store under way.
+/// A store in progress.
 #[must_use]
 pub struct Store<'a> {
     locked: Locked<'a>,
     old: (u32, Mark, Mark),
     mark: Mark,
-    /// Another store ran beside the same call before. The later of the two may have gone, by an old translation, to the
-    /// page that the call takes away, and the earlier to the one that comes then: which of them stays is open.
+    /// Another store ran during the same call before. The later of the two may have reached, through an old
+    /// translation, the page that the call removes, and the earlier one the page that replaces it. So either
+    /// of them may stay.
     follows: bool,
 }
 
 impl<'a> Locked<'a> {
     fn flags(&self) -> u32 {
-        self.page.meta.load(Relaxed) & (bit::OWN | bit::BEHIND | bit::ANY)
+        self.page.meta.load(Relaxed) & (bit::OWN | bit::BACKING | bit::ANY)
     }
 
-    /// Other facts hold from now on.
+    /// Change to other flags, with an epoch before and after.
     fn transition(&self, flags: u32, marks: Option<(Mark, Mark)>, version: u32) {
         let meta = self.page.meta.load(Relaxed);
         let epoch = |meta: u32| (meta & !(bit::EPOCH - 1)).wrapping_add(bit::EPOCH);
@@ -204,7 +206,7 @@ impl<'a> Locked<'a> {
         self.page.version.load(Relaxed)
     }
 
-    /// A store by `origin` begins. `raced`: beside a call that takes content of the page away.
+    /// Begin a store by `origin`. `raced`: during a call that removes content of the page.
     pub fn store(self, origin: Origin, raced: bool) -> Store<'a> {
         let page = self.page;
         let old = (self.flags(), page.base(), page.next());
@@ -225,51 +227,51 @@ impl<'a> Locked<'a> {
         Store { locked: self, old, mark, follows }
     }
 
-    /// Note that a store ran beside a call that takes content away.
+    /// Record that a store ran during a call that removes content.
     pub fn set_raced(&self) {
         self.page.meta.fetch_or(bit::RACED, Relaxed);
     }
 
-    /// Did one? The note is taken away.
+    /// Returns whether one did, and clears the record.
     pub fn take_raced(&self) -> bool {
         self.page.meta.fetch_and(!bit::RACED, Relaxed) & bit::RACED != 0
     }
 
-    /// The page's own content is gone: it shows the file behind it, or zeroes.
-    pub fn forget(&self, file_behind: bool) {
+    /// The page's own content is gone: it shows its backing page, or zeroes.
+    pub fn forget(&self, has_file: bool) {
         let zero = Mark::zero(self.version());
-        let flags = if file_behind { bit::BEHIND } else { bit::OWN };
+        let flags = if has_file { bit::BACKING } else { bit::OWN };
         self.transition(flags, Some((zero, zero)), self.version());
     }
 
     /// The page's own content may be gone.
-    pub fn perhaps_forget(&self) {
+    pub fn maybe_forget(&self) {
         let flags = self.flags();
-        if flags & bit::OWN != 0 && flags & bit::BEHIND == 0 {
-            self.transition(flags | bit::BEHIND, None, self.version());
+        if flags & bit::OWN != 0 && flags & bit::BACKING == 0 {
+            self.transition(flags | bit::BACKING, None, self.version());
         }
     }
 
-    /// Anything may be in the page now, until it is stored to or read.
-    pub fn confuse(&self) {
+    /// The page's content is unknown until the next store or read.
+    pub fn mark_unknown(&self) {
         self.transition(bit::ANY, None, self.version());
     }
 
-    /// The same, and it stays so as long as the page is locked.
-    pub fn confused(self) -> Locked<'a> {
-        self.confuse();
+    /// Mark the content unknown, and keep the page locked so that it stays so.
+    pub fn into_unknown(self) -> Locked<'a> {
+        self.mark_unknown();
         self
     }
 
-    /// If the page shows what stands behind it, it may have become a copy of that, of what it showed meanwhile. If it
-    /// may have become one before, it may be that copy, or this one.
-    pub fn perhaps_copied(&self, behind: Option<View>) {
-        match (self.flags(), behind) {
-            (bit::BEHIND, Some(View { own: Some((base, next)), any: false, .. })) => {
+    /// If the page shows its backing page, it may have become a copy of what that showed. If it may already
+    /// have been a copy, it may be that one or this one.
+    pub fn maybe_copied(&self, backing: Option<View>) {
+        match (self.flags(), backing) {
+            (bit::BACKING, Some(View { own: Some((base, next)), any: false, .. })) => {
                 let version = self.version().max(next.version());
-                self.transition(bit::OWN | bit::BEHIND, Some((base, next)), version);
+                self.transition(bit::OWN | bit::BACKING, Some((base, next)), version);
             }
-            (flags, _) if flags & bit::BEHIND != 0 => self.confuse(),
+            (flags, _) if flags & bit::BACKING != 0 => self.mark_unknown(),
             _ => {}
         }
     }
@@ -282,18 +284,18 @@ impl Drop for Locked<'_> {
 }
 
 impl<'a> Store<'a> {
-    /// What is to be put into the sectors.
+    /// The mark to write to the sectors.
     pub fn mark(&self) -> Mark {
         self.mark
     }
 
-    /// It ran beside a call that takes content of the page away.
+    /// The store ran during a call that removes content of the page.
     pub fn raced(&self) {
         self.locked.set_raced();
     }
 
-    /// All sectors hold it.
-    pub fn done(self) {
+    /// All sectors hold the mark.
+    pub fn complete(self) {
         let page = self.locked.page;
         match self.locked.flags() {
             bit::OWN if self.follows => {}
@@ -303,8 +305,8 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// None of them holds it: the page is as it was.
-    pub fn undone(self) -> Locked<'a> {
+    /// No sector holds the mark: the page is unchanged.
+    pub fn revert(self) -> Locked<'a> {
         let (flags, base, next) = self.old;
         match self.locked.flags() {
             bit::OWN => self.locked.page.next.store(next.to_bits(), SeqCst),
@@ -313,40 +315,40 @@ impl<'a> Store<'a> {
         self.locked
     }
 
-    /// Some of them hold it: what a load finds may be either until the next store.
-    pub fn partly(self) {}
+    /// Some sectors hold the mark: a load may find either content until the next store.
+    pub fn leave_partial(self) {}
 }
 
-/// A page as it was when a fork began.
+/// The state of a page when a fork began.
 pub struct Forked {
     meta: u32,
     base: Mark,
 }
 
 impl Page {
-    /// A fork begins. No store is under way.
+    /// Begin a fork. No store may be in progress.
     pub fn fork(&self) -> Forked {
         Forked { meta: self.seen(), base: self.base() }
     }
 
-    /// The child's page, when the fork has ended and no store is under way: it may have been copied at any moment
-    /// since.
-    pub fn forked(&self, begun: &Forked) -> Page {
+    /// The child's page after the fork, which may have copied it at any moment since. No store may be in
+    /// progress.
+    pub fn forked(&self, fork_state: &Forked) -> Page {
         let meta = self.seen();
-        let same = meta == begun.meta;
-        let flags = if same { meta & (bit::OWN | bit::BEHIND | bit::ANY) } else { bit::ANY };
+        let same = meta == fork_state.meta;
+        let flags = if same { meta & (bit::OWN | bit::BACKING | bit::ANY) } else { bit::ANY };
         Page {
             meta: AtomicU32::new(flags),
             version: AtomicU32::new(self.version.load(Acquire)),
-            base: AtomicU64::new(begun.base.to_bits()),
+            base: AtomicU64::new(fork_state.base.to_bits()),
             next: AtomicU64::new(self.next().to_bits()),
         }
     }
 
-    /// The same page at another place, when no store is under way.
+    /// A copy of the shadow for another address. No store may be in progress.
     pub fn moved(&self) -> Page {
         Page {
-            meta: AtomicU32::new(self.meta.load(Acquire) & (bit::OWN | bit::BEHIND | bit::ANY)),
+            meta: AtomicU32::new(self.meta.load(Acquire) & (bit::OWN | bit::BACKING | bit::ANY)),
             version: AtomicU32::new(self.version.load(Acquire)),
             base: AtomicU64::new(self.base().to_bits()),
             next: AtomicU64::new(self.next().to_bits()),
@@ -358,24 +360,24 @@ impl Page {
 mod tests {
     use super::*;
 
-    /// CPU B stores to the page that has come already, then CPU A, by its old translation, to the one that is being
-    /// taken away.
+    /// CPU B stores to the new page, then CPU A, through its old translation, to the page that is being
+    /// removed.
     #[test]
-    fn either_of_two_stores_beside_a_call_may_stay() {
-        let (page, patience) = (Page::zeroes(), || ());
+    fn either_of_two_stores_during_a_call_may_stay() {
+        let (page, backoff) = (Page::zeroes(), || ());
         let origin = Origin::process(1, 2);
         let store = |raced| {
-            let store = page.lock(&patience).store(origin, raced);
+            let store = page.lock(&backoff).store(origin, raced);
             let mark = store.mark();
-            store.done();
+            store.complete();
             mark
         };
-        let shows = |mark| page.since(&page.before()).expect("nothing happens meanwhile").owns(mark);
+        let shows = |mark| page.since(&page.before()).expect("no transition must happen").owns(mark);
         let early = store(false);
         let (first, second) = (store(true), store(true));
-        let locked = page.lock(&patience);
+        let locked = page.lock(&backoff);
         assert!(locked.take_raced());
-        locked.perhaps_forget();
+        locked.maybe_forget();
         drop(locked);
         assert_eq!([early, first, second].map(shows), [false, true, true]);
         let last = store(false);

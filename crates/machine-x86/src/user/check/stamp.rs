@@ -1,8 +1,8 @@
 //! Stamps: what stores leave in memory.
 //!
-//! A stamp names a state of a page. It stands at the start of each 512-byte sector of the page, so that a page of which
-//! a device or a copy brought only a part is seen, and the sector's number is a part of it, so that sectors in the
-//! wrong order are seen. A page that nobody has stored to holds zeroes, which no stamp is.
+//! A stamp identifies a state of a page. Each 512-byte sector begins with it, so a transfer or a copy of only
+//! a part of the page shows. The sector's number is a part of it, so sectors in the wrong order show. A page
+//! without stores holds zeroes, which no stamp equals.
 
 use core::fmt;
 
@@ -20,15 +20,15 @@ const PAGE_SHIFT: u32 = SECTOR_BITS + VERSION_BITS;
 const OWNER_SHIFT: u32 = PAGE_SHIFT + PAGE_BITS;
 const FILE_SHIFT: u32 = OWNER_SHIFT + OWNER_BITS;
 
-/// In a [`Mark`], the sector's place says whether the page reads as zeroes.
+/// In a [`Mark`], this bit of the sector's field means that the page reads as zeroes.
 const ZERO: u64 = 8;
 
 const fn field(word: u64, shift: u32, bits: u32) -> u64 {
     word >> shift & ((1 << bits) - 1)
 }
 
-/// Who owns a page that is stored to, and which of its pages it is. Numbers are kept modulo a power of two: a few
-/// owners may share one, which makes a few confusions between them invisible.
+/// The owner of a page, and which of its pages it is. Numbers are kept modulo a power of two: a few owners
+/// share one, so a confusion between those is not noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin(u64);
 
@@ -49,13 +49,13 @@ impl Origin {
     }
 }
 
-/// A state of a page: the stamp that its sectors hold, without the sectors' numbers, or zeroes. Both carry a version; a
-/// later state of the same page has a higher one.
+/// A state of a page: the stamp in its sectors, without the sectors' numbers, or zeroes. Both have a version;
+/// a later state of the same page has a higher one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u64);
 
 impl Mark {
-    /// Zeroes, as they are before the first store.
+    /// Zeroes before the first store.
     pub const ZERO: Mark = Mark(ZERO);
 
     /// Zeroes since `version`.
@@ -63,17 +63,20 @@ impl Mark {
         Mark((version as u64) << SECTOR_BITS | ZERO)
     }
 
-    /// What the store number `version`, at least 1, of a page leaves.
+    /// The mark of store number `version` (at least 1) to a page.
     ///
     /// # Panics
-    /// If a stamp has no room for the version: after 67 million stores to one page.
+    /// If the version does not fit in a stamp: after 67 million stores to one page.
     pub fn stamp(origin: Origin, version: u32) -> Mark {
-        assert!(version > 0 && version >> VERSION_BITS == 0, "a page was stored to too often to be checked");
+        assert!(
+            version > 0 && version >> VERSION_BITS == 0,
+            "a page was stored to more often than stamps can count"
+        );
         Mark(origin.0 | (version as u64) << SECTOR_BITS)
     }
 
-    /// The state that a word found at the start of `sector` belongs to. A word that stands in the wrong sector belongs
-    /// to none that was ever stored.
+    /// The state of a word found at the start of `sector`. A word in the wrong sector gives a state that was
+    /// never stored.
     pub const fn found(word: u64, sector: u64) -> Mark {
         match word {
             0 => Mark::ZERO,
@@ -81,17 +84,17 @@ impl Mark {
         }
     }
 
-    /// What stands at the start of `sector`.
+    /// The word at the start of `sector`.
     pub const fn word(self, sector: u64) -> u64 {
         if self.is_zero() { 0 } else { self.0 | sector }
     }
 
-    /// Does it read as zeroes?
+    /// Whether it reads as zeroes.
     pub const fn is_zero(self) -> bool {
         self.0 & ZERO != 0
     }
 
-    /// Is it a stamp, and none that stood in a wrong sector?
+    /// Whether it is a stamp, found in the right sector.
     pub const fn is_stamp(self) -> bool {
         field(self.0, 0, SECTOR_BITS) == 0
     }
@@ -101,7 +104,7 @@ impl Mark {
         field(self.0, SECTOR_BITS, VERSION_BITS) as u32
     }
 
-    /// Whose page it is.
+    /// The owner of the page.
     pub const fn origin(self) -> Origin {
         Origin(self.0 >> PAGE_SHIFT << PAGE_SHIFT)
     }
@@ -146,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_stamp_is_read_as_it_was_written(file: bool, owner: u32, page: u64, version in 1u32..1 << VERSION_BITS,
+        fn stamps_survive_a_round_trip(file: bool, owner: u32, page: u64, version in 1u32..1 << VERSION_BITS,
                                              sector in 0..SECTORS) {
             let origin = if file { Origin::file(owner, page) } else { Origin::process(owner, page) };
             let mark = Mark::stamp(origin, version);
@@ -159,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn zeroes_are_zeroes_in_every_sector() {
+    fn zero_marks_read_as_zero_in_every_sector() {
         assert!(Mark::zero(7).is_zero() && Mark::zero(7).version() == 7 && Mark::zero(7).word(3) == 0);
         assert_eq!(Mark::found(0, 5), Mark::ZERO);
     }
 
     #[test]
-    fn stamps_are_told_in_words() {
+    fn marks_are_displayed_in_words() {
         assert_eq!(Mark::stamp(Origin::file(3, 0x21), 9).to_string(), "file 3 page 0x21 version 9");
         assert_eq!(Mark::zero(2).to_string(), "zeroes");
     }

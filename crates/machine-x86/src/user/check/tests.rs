@@ -1,7 +1,7 @@
-//! The checker on a memory that is simple and right, used by real threads; and on one that is wrong on purpose.
+//! The checker on a simple, correct memory, used by real threads; and on one that is wrong on purpose.
 
-use super::access::Touch;
-use super::file_io::{Reading, Writing};
+use super::access::CheckedAccess;
+use super::file_io::{FileRead, FileWrite};
 use super::space::{Region, Source};
 use super::stamp::{SECTOR, SECTORS};
 use super::*;
@@ -23,15 +23,15 @@ fn frame() -> Frame {
     Arc::new(core::array::from_fn(|_| AtomicU64::new(0)))
 }
 
-/// A memory: pages and the frames that they show, one word a sector.
+/// A memory: pages and their frames, one word a sector.
 #[derive(Default)]
-struct Simple {
+struct TestMemory {
     pages: StdLock<BTreeMap<u64, Frame>>,
-    /// What is missing lies beyond the end of a file.
+    /// Whether missing pages are beyond the end of a file.
     beyond: bool,
 }
 
-impl Simple {
+impl TestMemory {
     fn map(&self, page: u64, frame: Option<&Frame>) {
         let mut pages = self.pages.write().unwrap();
         match frame {
@@ -40,7 +40,8 @@ impl Simple {
         };
     }
 
-    /// Touch the sector at `addr`. The page keeps its frame meanwhile, as on a machine whose flushes are waited for.
+    /// Access the sector at `addr`. The page keeps its frame during the access, as on a machine that waits
+    /// for flushes.
     fn touch<T>(&self, addr: u64, touch: impl FnOnce(&AtomicU64) -> T) -> Result<T, Signal> {
         let pages = self.pages.read().unwrap();
         let frame = pages.get(&(addr / PAGE)).ok_or(match self.beyond {
@@ -51,7 +52,7 @@ impl Simple {
     }
 }
 
-impl Memory for Simple {
+impl Memory for TestMemory {
     fn load(&self, addr: u64) -> Result<u64, Signal> {
         self.touch(addr, |sector| sector.load(SeqCst))
     }
@@ -70,30 +71,30 @@ impl Memory for Simple {
 }
 
 /// A process with its memory.
-struct World {
+struct Fixture {
     checker: Checker,
     process: Arc<Process>,
-    memory: Simple,
+    memory: TestMemory,
 }
 
-const PATIENCE: fn() = thread::yield_now;
+const BACKOFF: fn() = thread::yield_now;
 
-impl World {
-    fn new() -> World {
+impl Fixture {
+    fn new() -> Fixture {
         let checker = Checker::new();
-        let process = checker.process(0, &PATIENCE);
-        World { checker, process, memory: Simple::default() }
+        let process = checker.process(0, &BACKOFF);
+        Fixture { checker, process, memory: TestMemory::default() }
     }
 
-    /// A mapping of `pages` pages at `BASE`, of frames of its own.
-    fn with(pages: u64, source: Source) -> (World, Vec<Frame>) {
-        let world = World::new();
-        world.process.map(&PATIENCE).insert(BASE / PAGE, Region::new(BASE / PAGE, pages, Prot::RW, source));
+    /// A mapping of `pages` pages at `BASE`, with frames of their own.
+    fn with(pages: u64, source: Source) -> (Fixture, Vec<Frame>) {
+        let fixture = Fixture::new();
+        fixture.process.map(&BACKOFF).insert(BASE / PAGE, Region::new(BASE / PAGE, pages, Prot::RW, source));
         let frames: Vec<Frame> = (0..pages).map(|_| frame()).collect();
         for (page, frame) in (BASE / PAGE..).zip(&frames) {
-            world.memory.map(page, Some(frame));
+            fixture.memory.map(page, Some(frame));
         }
-        (world, frames)
+        (fixture, frames)
     }
 
     fn touch_as(
@@ -103,7 +104,7 @@ impl World {
         mode: AccessKind,
     ) -> Result<Result<(), Signal>, Violation> {
         let mut tally = Tally::default();
-        let mut touch = Touch { memory: &self.memory, patience: &PATIENCE, tally: &mut tally };
+        let mut touch = CheckedAccess { memory: &self.memory, backoff: &BACKOFF, tally: &mut tally };
         let outcome = touch.access(process, addr, mode);
         assert_eq!(tally.violations, outcome.is_err() as u64);
         outcome
@@ -113,13 +114,13 @@ impl World {
         self.touch_as(&self.process, addr, mode)
     }
 
-    fn fine(&self, addr: u64, mode: AccessKind) {
+    fn expect_ok(&self, addr: u64, mode: AccessKind) {
         assert_eq!(self.touch(addr, mode), Ok(Ok(())));
     }
 
-    fn wrong(&self, addr: u64, mode: AccessKind, text: &str) {
-        let Violation(told) = self.touch(addr, mode).expect_err(text);
-        assert!(told.contains(text), "{told}");
+    fn expect_violation(&self, addr: u64, mode: AccessKind, text: &str) {
+        let Violation(message) = self.touch(addr, mode).expect_err(text);
+        assert!(message.contains(text), "{message}");
     }
 }
 
@@ -127,384 +128,388 @@ fn words(frame: &Frame) -> Vec<u64> {
     frame.iter().map(|word| word.load(SeqCst)).collect()
 }
 
-fn put(frame: &Frame, words: &[u64]) {
+fn set_words(frame: &Frame, words: &[u64]) {
     for (word, &old) in frame.iter().zip(words) {
         word.store(old, SeqCst);
     }
 }
 
-// --- memory that is wrong -----------------------------------------------------------------------------------
+// --- wrong memory -----------------------------------------------------------------------------------
 
 #[test]
-fn old_content_is_found() {
-    let (world, frames) = World::with(1, Source::Anonymous);
-    world.fine(BASE, AccessKind::Load);
-    world.fine(BASE, AccessKind::Store);
+fn old_content_is_a_violation() {
+    let (fixture, frames) = Fixture::with(1, Source::Anonymous);
+    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE, AccessKind::Store);
     let old = words(&frames[0]);
-    world.fine(BASE, AccessKind::Store);
-    world.fine(BASE, AccessKind::Load);
-    put(&frames[0], &old);
-    world.wrong(
+    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE, AccessKind::Load);
+    set_words(&frames[0], &old);
+    fixture.expect_violation(
         BASE,
         AccessKind::Load,
         "expected process 0 page 0x1 version 2; found process 0 page 0x1 version 1",
     );
-    put(&frames[0], &[0; 8]);
-    world.wrong(BASE, AccessKind::Load, "found zeroes in sector 0");
+    set_words(&frames[0], &[0; 8]);
+    fixture.expect_violation(BASE, AccessKind::Load, "found zeroes in sector 0");
 }
 
 #[test]
-fn partly_old_sectors_are_found() {
-    let (world, frames) = World::with(1, Source::Anonymous);
-    world.fine(BASE, AccessKind::Store);
+fn a_partly_old_page_is_a_violation() {
+    let (fixture, frames) = Fixture::with(1, Source::Anonymous);
+    fixture.expect_ok(BASE, AccessKind::Store);
     let old = words(&frames[0]);
-    world.fine(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE, AccessKind::Store);
     frames[0][5].store(old[5], SeqCst);
-    world.wrong(BASE, AccessKind::Load, "in sector 5");
+    fixture.expect_violation(BASE, AccessKind::Load, "in sector 5");
 }
 
 #[test]
-fn sectors_in_the_wrong_order_are_found() {
-    let (world, frames) = World::with(1, Source::Anonymous);
-    world.fine(BASE, AccessKind::Store);
+fn swapped_sectors_are_a_violation() {
+    let (fixture, frames) = Fixture::with(1, Source::Anonymous);
+    fixture.expect_ok(BASE, AccessKind::Store);
     let all = words(&frames[0]);
-    put(&frames[0], &[all[1], all[0], all[2], all[3], all[4], all[5], all[6], all[7]]);
-    world.wrong(BASE, AccessKind::Load, "of another sector");
+    set_words(&frames[0], &[all[1], all[0], all[2], all[3], all[4], all[5], all[6], all[7]]);
+    fixture.expect_violation(BASE, AccessKind::Load, "of another sector");
 }
 
 #[test]
-fn another_page_is_found() {
-    let (world, frames) = World::with(2, Source::Anonymous);
-    world.fine(BASE, AccessKind::Store);
-    world.fine(BASE + PAGE, AccessKind::Store);
-    world.memory.map(BASE / PAGE, Some(&frames[1]));
-    world.wrong(BASE, AccessKind::Load, "found process 0 page 0x2 version 1");
+fn content_of_another_page_is_a_violation() {
+    let (fixture, frames) = Fixture::with(2, Source::Anonymous);
+    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE + PAGE, AccessKind::Store);
+    fixture.memory.map(BASE / PAGE, Some(&frames[1]));
+    fixture.expect_violation(BASE, AccessKind::Load, "found process 0 page 0x2 version 1");
 }
 
 #[test]
-fn a_lost_store_is_found() {
-    let (world, frames) = World::with(1, Source::Anonymous);
-    world.fine(BASE, AccessKind::Store);
+fn a_lost_store_is_a_violation() {
+    let (fixture, frames) = Fixture::with(1, Source::Anonymous);
+    fixture.expect_ok(BASE, AccessKind::Store);
     let copy = frame();
-    put(&copy, &words(&frames[0]));
+    set_words(&copy, &words(&frames[0]));
     // The store goes to a frame that the page no longer has.
-    world.fine(BASE, AccessKind::Store);
-    world.memory.map(BASE / PAGE, Some(&copy));
-    world.wrong(BASE, AccessKind::Load, "version 1");
+    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.memory.map(BASE / PAGE, Some(&copy));
+    fixture.expect_violation(BASE, AccessKind::Load, "version 1");
 }
 
 #[test]
-fn accesses_that_must_be_refused_are_found() {
-    let (world, _) = World::with(2, Source::Anonymous);
-    world.process.map(&PATIENCE).insert(1, Region::new(1, 1, Prot::READ, Source::Anonymous));
-    world.wrong(BASE, AccessKind::Store, "expected a fault, the mapping allows only");
-    world.process.map(&PATIENCE).insert(1, Region::new(1, 1, Prot::NONE, Source::Anonymous));
-    world.wrong(BASE, AccessKind::Load, "expected a fault");
-    let mut map = world.process.map(&PATIENCE);
-    let flux = map.begin_take(1, 2);
-    map.end_take(flux, true, &PATIENCE);
+fn success_of_a_forbidden_access_is_a_violation() {
+    let (fixture, _) = Fixture::with(2, Source::Anonymous);
+    fixture.process.map(&BACKOFF).insert(1, Region::new(1, 1, Prot::READ, Source::Anonymous));
+    fixture.expect_violation(BASE, AccessKind::Store, "expected a fault, the mapping allows only");
+    fixture.process.map(&BACKOFF).insert(1, Region::new(1, 1, Prot::NONE, Source::Anonymous));
+    fixture.expect_violation(BASE, AccessKind::Load, "expected a fault");
+    let mut map = fixture.process.map(&BACKOFF);
+    let change = map.begin_take(1, 2);
+    map.end_take(change, true, &BACKOFF);
     drop(map);
-    world.wrong(BASE + PAGE, AccessKind::Load, "nothing is mapped there");
+    fixture.expect_violation(BASE + PAGE, AccessKind::Load, "nothing is mapped there");
 }
 
 #[test]
-fn accesses_that_must_go_through_are_found() {
+fn failure_of_an_allowed_access_is_a_violation() {
     let file = Arc::new(File::new(1, PAGE));
-    let (world, _) = World::with(1, Source::File { file, offset: 0, shared: true });
-    world.memory.map(BASE / PAGE, None);
-    world.wrong(BASE, AccessKind::Load, "SIGSEGV where the mapping allows the access");
-    assert!(matches!(world.touch(0x9000, AccessKind::Load), Ok(Err(Signal::Segv { .. }))));
+    let (fixture, _) = Fixture::with(1, Source::File { file, offset: 0, shared: true });
+    fixture.memory.map(BASE / PAGE, None);
+    fixture.expect_violation(BASE, AccessKind::Load, "SIGSEGV where the mapping allows the access");
+    assert!(matches!(fixture.touch(0x9000, AccessKind::Load), Ok(Err(Signal::Segv { .. }))));
 }
 
-// --- what may be ----------------------------------------------------------------------------------------------
+// --- allowed content ----------------------------------------------------------------------------------------------
 
 #[test]
-fn a_private_mapping_shows_the_file_until_it_is_stored_to() {
+fn private_mapping_shows_the_file_until_the_first_store() {
     let file = Arc::new(File::new(3, PAGE));
-    let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
-    world.fine(BASE, AccessKind::Load);
-    let held = file.change(&PATIENCE);
-    let writing = Writing::begin(&file, 0, PAGE, &PATIENCE, |at, word| {
+    let (fixture, frames) = Fixture::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
+    fixture.expect_ok(BASE, AccessKind::Load);
+    let guard = file.change(&BACKOFF);
+    let writing = FileWrite::begin(&file, 0, PAGE, &BACKOFF, |at, word| {
         frames[0][(at / SECTOR) as usize].store(word, SeqCst);
     });
     writing.end(0, Some(PAGE));
-    drop(held);
-    world.fine(BASE, AccessKind::Load);
-    put(&frames[0], &[0; 8]);
-    world.wrong(BASE, AccessKind::Load, "expected file 3 page 0x0 version 1; found zeroes");
-    world.fine(BASE, AccessKind::Store);
-    world.fine(BASE, AccessKind::Load);
+    drop(guard);
+    fixture.expect_ok(BASE, AccessKind::Load);
+    set_words(&frames[0], &[0; 8]);
+    fixture.expect_violation(BASE, AccessKind::Load, "expected file 3 page 0x0 version 1; found zeroes");
+    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE, AccessKind::Load);
 }
 
 #[test]
-fn freed_memory_is_old_or_zero_and_zero_for_good() {
-    let (world, frames) = World::with(1, Source::Anonymous);
-    world.fine(BASE, AccessKind::Store);
+fn freed_memory_is_old_or_zero_and_then_stays_zero() {
+    let (fixture, frames) = Fixture::with(1, Source::Anonymous);
+    fixture.expect_ok(BASE, AccessKind::Store);
     let old = words(&frames[0]);
-    let flux = world.process.map(&PATIENCE).begin_change(1, 1);
-    world.process.map(&PATIENCE).end_forget(flux, Forget::Perhaps, &PATIENCE);
-    world.fine(BASE, AccessKind::Load);
-    put(&frames[0], &[old[0], old[1], 0, 0, 0, 0, 0, 0]);
-    world.fine(BASE, AccessKind::Load);
-    world.fine(BASE, AccessKind::Load);
-    put(&frames[0], &[0; 8]);
-    world.fine(BASE, AccessKind::Load);
-    put(&frames[0], &old);
-    world.wrong(BASE, AccessKind::Load, "expected zeroes");
-    world.fine(BASE, AccessKind::Store);
-    world.fine(BASE, AccessKind::Load);
+    let change = fixture.process.map(&BACKOFF).begin_change(1, 1);
+    fixture.process.map(&BACKOFF).end_forget(change, Forget::Perhaps, &BACKOFF);
+    fixture.expect_ok(BASE, AccessKind::Load);
+    set_words(&frames[0], &[old[0], old[1], 0, 0, 0, 0, 0, 0]);
+    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE, AccessKind::Load);
+    set_words(&frames[0], &[0; 8]);
+    fixture.expect_ok(BASE, AccessKind::Load);
+    set_words(&frames[0], &old);
+    fixture.expect_violation(BASE, AccessKind::Load, "expected zeroes");
+    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE, AccessKind::Load);
 }
 
 #[test]
-fn forgotten_memory_is_zero_unless_somebody_stored_meanwhile() {
-    let (world, frames) = World::with(2, Source::Anonymous);
-    world.fine(BASE, AccessKind::Store);
-    world.fine(BASE + PAGE, AccessKind::Store);
-    let flux = world.process.map(&PATIENCE).begin_change(1, 2);
-    world.fine(BASE + PAGE, AccessKind::Store);
-    world.process.map(&PATIENCE).end_forget(flux, Forget::Now, &PATIENCE);
-    world.wrong(BASE, AccessKind::Load, "expected zeroes");
-    put(&frames[0], &[0; 8]);
-    world.fine(BASE, AccessKind::Load);
-    world.fine(BASE + PAGE, AccessKind::Load);
-    put(&frames[1], &[0; 8]);
-    world.fine(BASE + PAGE, AccessKind::Load);
+fn dropped_memory_is_zero_unless_a_store_raced() {
+    let (fixture, frames) = Fixture::with(2, Source::Anonymous);
+    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE + PAGE, AccessKind::Store);
+    let change = fixture.process.map(&BACKOFF).begin_change(1, 2);
+    fixture.expect_ok(BASE + PAGE, AccessKind::Store);
+    fixture.process.map(&BACKOFF).end_forget(change, Forget::Now, &BACKOFF);
+    fixture.expect_violation(BASE, AccessKind::Load, "expected zeroes");
+    set_words(&frames[0], &[0; 8]);
+    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE + PAGE, AccessKind::Load);
+    set_words(&frames[1], &[0; 8]);
+    fixture.expect_ok(BASE + PAGE, AccessKind::Load);
 }
 
 #[test]
-fn a_moved_mapping_keeps_its_content() {
-    let (world, frames) = World::with(2, Source::Anonymous);
-    world.fine(BASE, AccessKind::Store);
-    let flux = world.process.map(&PATIENCE).begin_take(1, 2);
-    world.memory.map(1, None);
-    world.memory.map(2, None);
+fn moved_mapping_keeps_its_content() {
+    let (fixture, frames) = Fixture::with(2, Source::Anonymous);
+    fixture.expect_ok(BASE, AccessKind::Store);
+    let change = fixture.process.map(&BACKOFF).begin_take(1, 2);
+    fixture.memory.map(1, None);
+    fixture.memory.map(2, None);
     let new = frame();
     for (page, frame) in [(8, &frames[0]), (9, &frames[1]), (10, &new)] {
-        world.memory.map(page, Some(frame));
+        fixture.memory.map(page, Some(frame));
     }
-    world.process.map(&PATIENCE).end_move(flux, 8, 3, &PATIENCE);
-    (8..11).for_each(|page| world.fine(page * PAGE, AccessKind::Load));
-    world.fine(8 * PAGE, AccessKind::Store);
-    world.fine(8 * PAGE, AccessKind::Load);
-    assert!(matches!(world.touch(BASE, AccessKind::Load), Ok(Err(Signal::Segv { .. }))));
-    put(&frames[1], &words(&frames[0]));
-    world.wrong(9 * PAGE, AccessKind::Load, "expected zeroes");
+    fixture.process.map(&BACKOFF).end_move(change, 8, 3, &BACKOFF);
+    (8..11).for_each(|page| fixture.expect_ok(page * PAGE, AccessKind::Load));
+    fixture.expect_ok(8 * PAGE, AccessKind::Store);
+    fixture.expect_ok(8 * PAGE, AccessKind::Load);
+    assert!(matches!(fixture.touch(BASE, AccessKind::Load), Ok(Err(Signal::Segv { .. }))));
+    set_words(&frames[1], &words(&frames[0]));
+    fixture.expect_violation(9 * PAGE, AccessKind::Load, "expected zeroes");
 }
 
 #[test]
-fn a_cut_takes_the_files_pages_and_private_copies() {
+fn truncation_removes_pages_and_private_copies() {
     let file = Arc::new(File::new(1, 2 * PAGE));
-    let (world, frames) = World::with(2, Source::File { file: file.clone(), offset: 0, shared: false });
-    world.fine(BASE, AccessKind::Store);
-    world.fine(BASE + PAGE, AccessKind::Store);
-    let held = file.change(&PATIENCE);
-    let cut = file.begin_cut(1, &held).unwrap();
-    put(&frames[1], &[0; 8]);
-    world.fine(BASE + PAGE, AccessKind::Load);
-    world.checker.end_cut(&file, cut, true, &PATIENCE);
-    world.fine(BASE, AccessKind::Load);
-    world.fine(BASE + PAGE, AccessKind::Load);
-    world.memory.map(2, None);
-    let beyond = world.memory.load(BASE + PAGE);
+    let (fixture, frames) = Fixture::with(2, Source::File { file: file.clone(), offset: 0, shared: false });
+    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE + PAGE, AccessKind::Store);
+    let guard = file.change(&BACKOFF);
+    let truncation = file.begin_truncate(1, &guard).unwrap();
+    set_words(&frames[1], &[0; 8]);
+    fixture.expect_ok(BASE + PAGE, AccessKind::Load);
+    fixture.checker.end_truncate(&file, truncation, true, &BACKOFF);
+    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE + PAGE, AccessKind::Load);
+    fixture.memory.map(2, None);
+    let beyond = fixture.memory.load(BASE + PAGE);
     assert!(beyond.is_err() && !file.has(1));
 }
 
 #[test]
-fn what_is_found_in_a_confused_page_is_what_it_holds() {
+fn a_load_decides_the_content_of_an_unknown_page() {
     let file = Arc::new(File::new(1, PAGE));
-    let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
-    world.fine(BASE, AccessKind::Store);
+    let (fixture, frames) = Fixture::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
+    fixture.expect_ok(BASE, AccessKind::Store);
     let kept = words(&frames[0]);
-    let held = file.change(&PATIENCE);
-    let cut = file.begin_cut(0, &held).unwrap();
-    world.fine(BASE, AccessKind::Store);
-    world.checker.end_cut(&file, cut, true, &PATIENCE);
-    put(&frames[0], &kept);
-    world.fine(BASE, AccessKind::Load);
-    put(&frames[0], &[0; 8]);
-    world.wrong(BASE, AccessKind::Load, "found zeroes");
+    let guard = file.change(&BACKOFF);
+    let truncation = file.begin_truncate(0, &guard).unwrap();
+    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.checker.end_truncate(&file, truncation, true, &BACKOFF);
+    set_words(&frames[0], &kept);
+    fixture.expect_ok(BASE, AccessKind::Load);
+    set_words(&frames[0], &[0; 8]);
+    fixture.expect_violation(BASE, AccessKind::Load, "found zeroes");
 }
 
 #[test]
-fn a_copy_made_by_populating_is_the_file_at_that_time() {
+fn populate_may_copy_the_file_of_that_time() {
     let file = Arc::new(File::new(1, PAGE));
-    let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
-    let before = world.process.map(&PATIENCE).begin_populate(1, 1);
-    world.process.map(&PATIENCE).end_populate(&before, &PATIENCE);
+    let (fixture, frames) = Fixture::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
+    let before = fixture.process.map(&BACKOFF).begin_populate(1, 1);
+    fixture.process.map(&BACKOFF).end_populate(&before, &BACKOFF);
     let other = frame();
-    let held = file.change(&PATIENCE);
-    Writing::begin(&file, 0, PAGE, &PATIENCE, |at, word| other[(at / SECTOR) as usize].store(word, SeqCst))
+    let guard = file.change(&BACKOFF);
+    FileWrite::begin(&file, 0, PAGE, &BACKOFF, |at, word| other[(at / SECTOR) as usize].store(word, SeqCst))
         .end(0, Some(PAGE));
-    drop(held);
-    world.fine(BASE, AccessKind::Load);
-    // It may as well be no copy; if it shows the file now, it is none.
-    put(&frames[0], &words(&other));
-    world.fine(BASE, AccessKind::Load);
-    put(&frames[0], &[0; 8]);
-    world.wrong(BASE, AccessKind::Load, "found zeroes");
+    drop(guard);
+    fixture.expect_ok(BASE, AccessKind::Load);
+    // It may also be no copy: it is none if it shows the file now.
+    set_words(&frames[0], &words(&other));
+    fixture.expect_ok(BASE, AccessKind::Load);
+    set_words(&frames[0], &[0; 8]);
+    fixture.expect_violation(BASE, AccessKind::Load, "found zeroes");
 }
 
 #[test]
-fn what_is_populated_again_may_be_a_copy_only_now() {
+fn populate_again_may_make_a_later_copy() {
     let file = Arc::new(File::new(1, PAGE));
-    let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
+    let (fixture, frames) = Fixture::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
     let populate = || {
-        let before = world.process.map(&PATIENCE).begin_populate(1, 1);
-        world.process.map(&PATIENCE).end_populate(&before, &PATIENCE);
+        let before = fixture.process.map(&BACKOFF).begin_populate(1, 1);
+        fixture.process.map(&BACKOFF).end_populate(&before, &BACKOFF);
     };
     let write = |to: &Frame| {
-        let held = file.change(&PATIENCE);
-        Writing::begin(&file, 0, PAGE, &PATIENCE, |at, word| to[(at / SECTOR) as usize].store(word, SeqCst))
+        let guard = file.change(&BACKOFF);
+        FileWrite::begin(&file, 0, PAGE, &BACKOFF, |at, word| to[(at / SECTOR) as usize].store(word, SeqCst))
             .end(0, Some(PAGE));
-        drop(held);
+        drop(guard);
     };
-    // At first it may only be read, and is no copy; then it may be written, and becomes one; then the file changes
-    // again.
+    // At first the page is read-only and is no copy; then it is writable and becomes one; then the file
+    // changes again.
     populate();
     let (first, second) = (frame(), frame());
     write(&first);
     populate();
     write(&second);
-    put(&frames[0], &words(&first));
-    world.fine(BASE, AccessKind::Load);
+    set_words(&frames[0], &words(&first));
+    fixture.expect_ok(BASE, AccessKind::Load);
 }
 
-/// The fault makes the copy; before the store is tried again, another thread forbids it.
+/// The fault makes the copy; before the store is retried, another thread forbids it.
 #[test]
-fn a_store_that_is_refused_may_leave_a_copy() {
+fn a_failed_store_may_leave_a_copy() {
     let file = Arc::new(File::new(1, PAGE));
-    let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
+    let (fixture, frames) = Fixture::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
     let write = |to: &Frame| {
-        let held = file.change(&PATIENCE);
-        Writing::begin(&file, 0, PAGE, &PATIENCE, |at, word| to[(at / SECTOR) as usize].store(word, SeqCst))
+        let guard = file.change(&BACKOFF);
+        FileWrite::begin(&file, 0, PAGE, &BACKOFF, |at, word| to[(at / SECTOR) as usize].store(word, SeqCst))
             .end(0, Some(PAGE));
-        drop(held);
+        drop(guard);
     };
     let forbid = |store: bool| {
-        let flux = world.process.map(&PATIENCE).begin_change(1, 1);
-        world.memory.map(1, None);
+        let change = fixture.process.map(&BACKOFF).begin_change(1, 1);
+        fixture.memory.map(1, None);
         if store {
-            assert!(matches!(world.touch(BASE, AccessKind::Store), Ok(Err(Signal::Segv { .. }))));
+            assert!(matches!(fixture.touch(BASE, AccessKind::Store), Ok(Err(Signal::Segv { .. }))));
         }
-        world.process.map(&PATIENCE).end_protect(flux, Prot::READ, true, &PATIENCE);
-        world.memory.map(1, Some(&frames[0]));
+        fixture.process.map(&BACKOFF).end_protect(change, Prot::READ, true, &BACKOFF);
+        fixture.memory.map(1, Some(&frames[0]));
     };
     let (copied, later) = (frame(), frame());
     write(&copied);
     forbid(true);
     write(&later);
-    put(&frames[0], &words(&copied));
-    world.fine(BASE, AccessKind::Load);
-    // If nobody was refused, there is no copy.
-    put(&frames[0], &words(&later));
-    world.fine(BASE, AccessKind::Load);
+    set_words(&frames[0], &words(&copied));
+    fixture.expect_ok(BASE, AccessKind::Load);
+    // Without a failed store there is no copy.
+    set_words(&frames[0], &words(&later));
+    fixture.expect_ok(BASE, AccessKind::Load);
     forbid(false);
-    put(&frames[0], &words(&copied));
-    world.wrong(
+    set_words(&frames[0], &words(&copied));
+    fixture.expect_violation(
         BASE,
         AccessKind::Load,
         "expected file 1 page 0x0 version 2; found file 1 page 0x0 version 1",
     );
 }
 
-/// A thread that stores where another maps a file may reach the file before that call has ended, and other processes
-/// see it at once.
+/// A thread that stores where another one is mapping a file may reach the file before that call has ended,
+/// and other processes see the store at once.
 #[test]
-fn a_store_beside_a_call_that_maps_a_file_may_be_seen_by_others() {
+fn a_store_during_mmap_of_a_file_may_be_seen_by_others() {
     let file = Arc::new(File::new(1, 2 * PAGE));
     // Over private memory, and where nothing is mapped.
     for mapped in [true, false] {
-        let (world, frames) = World::with(1, Source::File { file: file.clone(), offset: 1, shared: true });
+        let (fixture, frames) =
+            Fixture::with(1, Source::File { file: file.clone(), offset: 1, shared: true });
         let other = BASE + 8 * PAGE;
         if mapped {
             let region = Region::new(other / PAGE, 1, Prot::RW, Source::Anonymous);
-            world.process.map(&PATIENCE).insert(other / PAGE, region);
+            fixture.process.map(&BACKOFF).insert(other / PAGE, region);
         }
-        world.fine(BASE, AccessKind::Store);
-        let coming = Some((file.clone(), 0));
-        let flux = world.process.map(&PATIENCE).begin_replace(other / PAGE - 1, 2, coming);
-        // The kernel has mapped the file; the call has not come back.
-        world.memory.map(other / PAGE, Some(&frames[0]));
-        world.fine(other, AccessKind::Store);
-        world.fine(BASE, AccessKind::Load);
-        world.fine(BASE, AccessKind::Store);
-        world.fine(BASE, AccessKind::Load);
+        fixture.expect_ok(BASE, AccessKind::Store);
+        let incoming = Some((file.clone(), 0));
+        let change = fixture.process.map(&BACKOFF).begin_replace(other / PAGE - 1, 2, incoming);
+        // The kernel has mapped the file, but the call has not returned.
+        fixture.memory.map(other / PAGE, Some(&frames[0]));
+        fixture.expect_ok(other, AccessKind::Store);
+        fixture.expect_ok(BASE, AccessKind::Load);
+        fixture.expect_ok(BASE, AccessKind::Store);
+        fixture.expect_ok(BASE, AccessKind::Load);
         let source = Source::File { file: file.clone(), offset: 0, shared: true };
         let region = Region::new(other / PAGE - 1, 2, Prot::RW, source);
-        let mut map = world.process.map(&PATIENCE);
+        let mut map = fixture.process.map(&BACKOFF);
         map.insert(other / PAGE - 1, region);
-        map.end_replace(flux, true, &PATIENCE);
+        map.end_replace(change, true, &BACKOFF);
         drop(map);
-        world.fine(other, AccessKind::Load);
-        world.fine(BASE, AccessKind::Store);
-        put(&frames[0], &[0; 8]);
-        world.wrong(other, AccessKind::Load, "expected file 1 page 0x1");
+        fixture.expect_ok(other, AccessKind::Load);
+        fixture.expect_ok(BASE, AccessKind::Store);
+        set_words(&frames[0], &[0; 8]);
+        fixture.expect_violation(other, AccessKind::Load, "expected file 1 page 0x1");
     }
 }
 
-/// Two stores may each reach the page that the other is for: both lock the file's first page first.
+/// Each of two stores may reach the other's page: both lock the file's first page first.
 #[test]
-fn stores_beside_calls_that_exchange_two_pages_do_not_wait_for_each_other() {
+fn stores_during_calls_that_exchange_two_pages_do_not_deadlock() {
     let file = Arc::new(File::new(1, 2 * PAGE));
-    let (world, _) = World::with(2, Source::File { file: file.clone(), offset: 0, shared: true });
+    let (fixture, _) = Fixture::with(2, Source::File { file: file.clone(), offset: 0, shared: true });
     let shadow = |page| file.page(page).unwrap();
-    for (at, coming) in [(0, 1), (1, 0)] {
+    for (at, incoming) in [(0, 1), (1, 0)] {
         let start = BASE / PAGE + at;
-        let call = world.process.map(&PATIENCE).begin_replace(start, 1, Some((file.clone(), coming)));
-        let first = Cell::new(Some(shadow(0).lock(&PATIENCE)));
-        let patience = || {
-            drop(shadow(1).lock(&|| panic!("who waits for the first page has locked the second")));
+        let call = fixture.process.map(&BACKOFF).begin_replace(start, 1, Some((file.clone(), incoming)));
+        let first = Cell::new(Some(shadow(0).lock(&BACKOFF)));
+        let backoff = || {
+            drop(
+                shadow(1).lock(&|| panic!("a store that waits for the first page must not hold the second")),
+            );
             drop(first.take());
         };
-        let mut touch = Touch { memory: &world.memory, patience: &patience, tally: &mut Tally::default() };
-        assert_eq!(touch.access(&world.process, start * PAGE, AccessKind::Store), Ok(Ok(())));
-        assert!(first.take().is_none(), "nobody has waited for the first page");
-        world.process.map(&PATIENCE).end_replace(call, false, &PATIENCE);
+        let mut touch =
+            CheckedAccess { memory: &fixture.memory, backoff: &backoff, tally: &mut Tally::default() };
+        assert_eq!(touch.access(&fixture.process, start * PAGE, AccessKind::Store), Ok(Ok(())));
+        assert!(first.take().is_none(), "the store must wait for the first page");
+        fixture.process.map(&BACKOFF).end_replace(call, false, &BACKOFF);
     }
 }
 
-/// The end of a call on what was mapped there before comes after the next mapping.
+/// A call about an earlier mapping ends after the next mapping was made.
 #[test]
-fn a_copy_made_by_populating_beside_the_end_of_another_call_is_one() {
+fn populate_before_the_end_of_an_earlier_call_may_make_a_copy() {
     let file = Arc::new(File::new(1, PAGE));
-    let (world, frames) = World::with(1, Source::Anonymous);
-    let unmapped = world.process.map(&PATIENCE).begin_take(1, 1);
+    let (fixture, frames) = Fixture::with(1, Source::Anonymous);
+    let unmapped = fixture.process.map(&BACKOFF).begin_take(1, 1);
     let region = Region::new(1, 1, Prot::RW, Source::File { file: file.clone(), offset: 0, shared: false });
-    let mut map = world.process.map(&PATIENCE);
+    let mut map = fixture.process.map(&BACKOFF);
     map.insert(1, region);
     let before = map.begin_populate(1, 1);
-    map.end_populate(&before, &PATIENCE);
-    map.end_take(unmapped, true, &PATIENCE);
+    map.end_populate(&before, &BACKOFF);
+    map.end_take(unmapped, true, &BACKOFF);
     drop(map);
-    let held = file.change(&PATIENCE);
+    let guard = file.change(&BACKOFF);
     let other = frame();
-    Writing::begin(&file, 0, PAGE, &PATIENCE, |at, word| other[(at / SECTOR) as usize].store(word, SeqCst))
+    FileWrite::begin(&file, 0, PAGE, &BACKOFF, |at, word| other[(at / SECTOR) as usize].store(word, SeqCst))
         .end(0, Some(PAGE));
-    drop(held);
-    put(&frames[0], &[0; 8]);
-    world.fine(BASE, AccessKind::Load);
+    drop(guard);
+    set_words(&frames[0], &[0; 8]);
+    fixture.expect_ok(BASE, AccessKind::Load);
 }
 
 #[test]
-fn reads_of_files_are_judged() {
+fn file_reads_are_checked() {
     let file = File::new(1, 2 * PAGE);
     let mut bytes = BTreeMap::new();
-    let held = file.change(&PATIENCE);
-    // The second page only in part.
+    let guard = file.change(&BACKOFF);
+    // Only a part of the second page.
     let len = PAGE + 2 * SECTOR;
-    Writing::begin(&file, 0, len, &PATIENCE, |at, word| {
+    FileWrite::begin(&file, 0, len, &BACKOFF, |at, word| {
         bytes.insert(at, word);
     })
     .end(0, Some(len));
-    drop(held);
+    drop(guard);
     let mut tally = Tally::default();
     let mut read = |bytes: &BTreeMap<u64, u64>| {
         let word = |at| bytes.get(&at).copied().unwrap_or(0);
-        Reading::begin(&file, 100, 2 * PAGE - 100).end(100, 2 * PAGE - 100, word, &mut tally)
+        FileRead::begin(&file, 100, 2 * PAGE - 100).end(100, 2 * PAGE - 100, word, &mut tally)
     };
     assert_eq!(read(&bytes), Ok(()));
     bytes.insert(PAGE, 0);
-    assert_eq!(read(&bytes), Ok(()), "a page that was written in part is old or new, sector by sector");
+    assert_eq!(read(&bytes), Ok(()), "each sector of a partly written page may be old or new");
     bytes.insert(SECTOR, 0);
     let Violation(text) = read(&bytes).unwrap_err();
     assert!(text.contains("read() of page 0x0 of file 1") && text.contains("sector 1"), "{text}");
@@ -512,131 +517,132 @@ fn reads_of_files_are_judged() {
 }
 
 #[test]
-fn a_child_reads_what_its_parent_had_and_not_what_it_stores_later() {
-    let (world, frames) = World::with(1, Source::Anonymous);
-    world.fine(BASE, AccessKind::Store);
-    let begun = world.process.map(&PATIENCE).begin_fork();
-    world.checker.fork(&world.process, 7, &begun, &PATIENCE);
-    let child = world.checker.process(7, &PATIENCE);
-    assert_eq!(world.touch_as(&child, BASE, AccessKind::Load), Ok(Ok(())));
+fn a_child_reads_its_parents_old_content_but_not_later_stores() {
+    let (fixture, frames) = Fixture::with(1, Source::Anonymous);
+    fixture.expect_ok(BASE, AccessKind::Store);
+    let fork_state = fixture.process.map(&BACKOFF).begin_fork();
+    fixture.checker.fork(&fixture.process, 7, &fork_state, &BACKOFF);
+    let child = fixture.checker.process(7, &BACKOFF);
+    assert_eq!(fixture.touch_as(&child, BASE, AccessKind::Load), Ok(Ok(())));
     let kept = words(&frames[0]);
-    world.fine(BASE, AccessKind::Store);
-    assert!(world.touch_as(&child, BASE, AccessKind::Load).is_err());
-    put(&frames[0], &kept);
-    assert_eq!(world.touch_as(&child, BASE, AccessKind::Store), Ok(Ok(())));
-    assert_eq!(world.touch_as(&child, BASE, AccessKind::Load), Ok(Ok(())));
-    world.wrong(BASE, AccessKind::Load, "found process 7 page 0x1 version 2");
-    world.checker.leave(&child, &PATIENCE);
+    fixture.expect_ok(BASE, AccessKind::Store);
+    assert!(fixture.touch_as(&child, BASE, AccessKind::Load).is_err());
+    set_words(&frames[0], &kept);
+    assert_eq!(fixture.touch_as(&child, BASE, AccessKind::Store), Ok(Ok(())));
+    assert_eq!(fixture.touch_as(&child, BASE, AccessKind::Load), Ok(Ok(())));
+    fixture.expect_violation(BASE, AccessKind::Load, "found process 7 page 0x1 version 2");
+    fixture.checker.leave(&child, &BACKOFF);
 }
 
 // --- several threads ------------------------------------------------------------------------------------------
 
-/// Threads load and store at random while `meanwhile` does something else; nothing may be found.
-fn storm(world: &World, pages: u64, rounds: u64, meanwhile: impl FnOnce() + Send) {
+/// Threads load and store at random while `other` runs; there must be no violation.
+fn storm(fixture: &Fixture, pages: u64, rounds: u64, other: impl FnOnce() + Send) {
     thread::scope(|scope| {
         for seed in 0..3 {
             scope.spawn(move || {
                 let mut rng = Rng::new(seed);
                 for _ in 0..rounds {
                     let mode = if rng.percent(40) { AccessKind::Store } else { AccessKind::Load };
-                    if let Err(Violation(text)) = world.touch(BASE + rng.below(pages) * PAGE, mode) {
+                    if let Err(Violation(text)) = fixture.touch(BASE + rng.below(pages) * PAGE, mode) {
                         panic!("{text}");
                     }
                 }
             });
         }
-        scope.spawn(meanwhile);
+        scope.spawn(other);
     });
 }
 
 #[test]
-fn loads_and_stores_at_the_same_time_are_fine() {
+fn concurrent_loads_and_stores_pass() {
     for shared in [false, true] {
         let file = Arc::new(File::new(1, 4 * PAGE));
         let source = if shared { Source::File { file, offset: 0, shared } } else { Source::Anonymous };
-        let (world, _) = World::with(4, source);
-        storm(&world, 4, 20_000, || {});
+        let (fixture, _) = Fixture::with(4, source);
+        storm(&fixture, 4, 20_000, || {});
     }
 }
 
 #[test]
-fn forgetting_at_the_same_time_is_fine() {
-    let (world, _) = World::with(4, Source::Anonymous);
-    storm(&world, 4, 20_000, || {
+fn concurrent_dontneed_passes() {
+    let (fixture, _) = Fixture::with(4, Source::Anonymous);
+    storm(&fixture, 4, 20_000, || {
         for _ in 0..500 {
-            let flux = world.process.map(&PATIENCE).begin_change(1, 4);
-            // As when pages are unmapped: each is replaced by one of zeroes, all sectors at once.
-            (1..5).for_each(|page| world.memory.map(page, Some(&frame())));
-            world.process.map(&PATIENCE).end_forget(flux, Forget::Now, &PATIENCE);
+            let change = fixture.process.map(&BACKOFF).begin_change(1, 4);
+            // As in an unmap: each page is replaced by one of zeroes, all sectors at once.
+            (1..5).for_each(|page| fixture.memory.map(page, Some(&frame())));
+            fixture.process.map(&BACKOFF).end_forget(change, Forget::Now, &BACKOFF);
         }
     });
 }
 
 #[test]
-fn protecting_at_the_same_time_is_fine() {
-    let (world, frames) = World::with(2, Source::Anonymous);
-    storm(&world, 2, 20_000, || {
+fn concurrent_mprotect_passes() {
+    let (fixture, frames) = Fixture::with(2, Source::Anonymous);
+    storm(&fixture, 2, 20_000, || {
         for round in 0..1000 {
             let prot = if round % 2 == 0 { Prot::NONE } else { Prot::RW };
-            let flux = world.process.map(&PATIENCE).begin_change(1, 2);
+            let change = fixture.process.map(&BACKOFF).begin_change(1, 2);
             for (page, frame) in (1..).zip(&frames) {
-                world.memory.map(page, (prot == Prot::RW).then_some(frame));
+                fixture.memory.map(page, (prot == Prot::RW).then_some(frame));
             }
-            world.process.map(&PATIENCE).end_protect(flux, prot, true, &PATIENCE);
+            fixture.process.map(&BACKOFF).end_protect(change, prot, true, &BACKOFF);
         }
     });
 }
 
 #[test]
-fn moving_at_the_same_time_is_fine() {
-    let (world, frames) = World::with(2, Source::Anonymous);
-    storm(&world, 12, 20_000, || {
+fn concurrent_mremap_passes() {
+    let (fixture, frames) = Fixture::with(2, Source::Anonymous);
+    storm(&fixture, 12, 20_000, || {
         for round in 0..1000 {
             let (from, to) = if round % 2 == 0 { (1, 9) } else { (9, 1) };
-            // As a call does that names the place: the storm goes there, too.
-            let (taken, there) = {
-                let mut map = world.process.map(&PATIENCE);
+            // Like mremap with a fixed address, where other threads also access memory.
+            let (taken, target) = {
+                let mut map = fixture.process.map(&BACKOFF);
                 (map.begin_take(from, 2), map.begin_replace(to, 2, None))
             };
             for (page, frame) in (0..).zip(&frames) {
-                world.memory.map(from + page, None);
-                world.memory.map(to + page, Some(frame));
+                fixture.memory.map(from + page, None);
+                fixture.memory.map(to + page, Some(frame));
             }
-            let mut map = world.process.map(&PATIENCE);
-            map.end_move(taken, to, 2, &PATIENCE);
-            map.end_replace(there, true, &PATIENCE);
+            let mut map = fixture.process.map(&BACKOFF);
+            map.end_move(taken, to, 2, &BACKOFF);
+            map.end_replace(target, true, &BACKOFF);
         }
     });
 }
 
 #[test]
-fn cutting_and_writing_at_the_same_time_is_fine() {
+fn concurrent_truncate_and_write_pass() {
     let file = Arc::new(File::new(1, 4 * PAGE));
-    let (mut world, _) = World::with(4, Source::File { file: file.clone(), offset: 0, shared: true });
-    world.memory.beyond = true;
-    let world = world;
-    storm(&world, 4, 20_000, || {
+    let (mut fixture, _) = Fixture::with(4, Source::File { file: file.clone(), offset: 0, shared: true });
+    fixture.memory.beyond = true;
+    let fixture = fixture;
+    storm(&fixture, 4, 20_000, || {
         let mut rng = Rng::new(9);
         for _ in 0..500 {
-            let held = file.change(&PATIENCE);
+            let guard = file.change(&BACKOFF);
             let size = rng.below(4 * PAGE);
-            if let Some(cut) = file.begin_cut(size, &held) {
-                for page in cut.first..4 {
-                    world.memory.map(page + 1, None);
+            if let Some(truncation) = file.begin_truncate(size, &guard) {
+                for page in truncation.first..4 {
+                    fixture.memory.map(page + 1, None);
                 }
-                world.checker.end_cut(&file, cut, true, &PATIENCE);
+                fixture.checker.end_truncate(&file, truncation, true, &BACKOFF);
             }
             let old = file.size().div_ceil(PAGE);
             for page in old..4 {
-                world.memory.map(page + 1, Some(&frame()));
+                fixture.memory.map(page + 1, Some(&frame()));
             }
-            file.set_size(4 * PAGE, &held);
+            file.set_size(4 * PAGE, &guard);
             let (offset, len) = (rng.below(2 * PAGE), 1 + rng.below(2 * PAGE));
             let (offset, len) = file_io::whole_stamps(offset, len);
-            let mut put = vec![];
-            let writing = Writing::begin(&file, offset, len, &PATIENCE, |at, word| put.push((at, word)));
-            for (at, word) in put {
-                world.memory.store(BASE + at, word).unwrap();
+            let mut set_words = vec![];
+            let writing =
+                FileWrite::begin(&file, offset, len, &BACKOFF, |at, word| set_words.push((at, word)));
+            for (at, word) in set_words {
+                fixture.memory.store(BASE + at, word).unwrap();
             }
             writing.end(offset, Some(len));
         }
@@ -644,28 +650,28 @@ fn cutting_and_writing_at_the_same_time_is_fine() {
 }
 
 #[test]
-fn children_that_are_forked_at_the_same_time_are_fine() {
-    let (world, _) = World::with(4, Source::Anonymous);
-    storm(&world, 4, 20_000, || {
+fn concurrent_forks_pass() {
+    let (fixture, _) = Fixture::with(4, Source::Anonymous);
+    storm(&fixture, 4, 20_000, || {
         for number in 1..60 {
-            let begun = world.process.map(&PATIENCE).begin_fork();
-            // As copy on write does it: a page is copied between two stores to its sectors.
-            let memory = Simple::default();
-            for (&page, old) in world.memory.pages.read().unwrap().iter() {
+            let fork_state = fixture.process.map(&BACKOFF).begin_fork();
+            // As copy on write does: a page is copied between two stores to its sectors.
+            let memory = TestMemory::default();
+            for (&page, old) in fixture.memory.pages.read().unwrap().iter() {
                 let copy = frame();
-                put(&copy, &words(old));
+                set_words(&copy, &words(old));
                 memory.map(page, Some(&copy));
             }
-            world.checker.fork(&world.process, number, &begun, &PATIENCE);
-            let process = world.checker.process(number, &PATIENCE);
+            fixture.checker.fork(&fixture.process, number, &fork_state, &BACKOFF);
+            let process = fixture.checker.process(number, &BACKOFF);
             let mut tally = Tally::default();
             for mode in [AccessKind::Load, AccessKind::Store, AccessKind::Load] {
                 for page in 1..5 {
-                    let mut touch = Touch { memory: &memory, patience: &PATIENCE, tally: &mut tally };
+                    let mut touch = CheckedAccess { memory: &memory, backoff: &BACKOFF, tally: &mut tally };
                     assert_eq!(touch.access(&process, page * PAGE, mode), Ok(Ok(())));
                 }
             }
-            world.checker.leave(&process, &PATIENCE);
+            fixture.checker.leave(&process, &BACKOFF);
         }
     });
 }

@@ -90,3 +90,31 @@ fn a_space_does_not_end_while_it_is_reaped() {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn dontneed_flushes_what_a_concurrent_call_cleared() {
+    use crate::machine::Scope;
+    let (mm, space) = bench();
+    mm.machine().run_on(0);
+    mm.switch(Some(space));
+    mm.machine().run_on(1);
+    mm.switch(Some(space));
+    let page = Vpn(AT.0 + PAGES);
+    let pfn = mm.core.tables.lock(mm.mmu(), space).find(page).unwrap().entry.pfn();
+    mm.machine().hold(page, pfn, true);
+    mm.machine().run_on(0);
+    let other = mm.clone();
+    let begun = std_alloc::rc::Rc::new(core::cell::Cell::new(false));
+    *mm.machine().entered.lock() = Some(Box::new(move |machine, scope| {
+        if scope == Scope::TlbFinishMmu && !begun.replace(true) {
+            machine.run_on(1);
+            other.madvise(space, page, 1, Advice::DontNeed).unwrap();
+            assert!(
+                machine.held(CpuId(1), page).is_none(),
+                "CPU 1 still reads the page after its own MADV_DONTNEED"
+            );
+            machine.run_on(0);
+        }
+    }));
+    mm.madvise(space, page, 1, Advice::DontNeed).unwrap();
+}

@@ -8,9 +8,10 @@ fn warehouse() -> Warehouse {
 }
 
 #[test]
-fn tables_have_pages_of_their_own_and_rows_places_of_their_own() {
+fn tables_do_not_overlap_and_rows_fit_in_their_table() {
     let all = warehouse();
-    let tables = [&all.customers, &all.stock, &all.lines, &all.items, &all.orders, &all.history, &all.own];
+    let tables =
+        [&all.customers, &all.stock, &all.lines, &all.items, &all.orders, &all.history, &all.warehouse];
     let roots = tables.map(Table::root);
     assert_eq!(roots[0], 100);
     for (table, end) in tables.into_iter().zip(roots.into_iter().skip(1).chain([1124])) {
@@ -24,24 +25,24 @@ fn tables_have_pages_of_their_own_and_rows_places_of_their_own() {
 }
 
 #[test]
-fn numbers_are_skewed_as_the_standard_says() {
+fn nurand_is_skewed_as_the_standard_defines() {
     let (mut rng, mut seen) = (Rng::new(3), [0u32; 3000]);
     (0..300_000).for_each(|_| seen[skewed(&mut rng, 3000, 3) as usize] += 1);
     seen.sort_unstable();
     let hottest: u32 = seen.iter().rev().take(300).sum();
-    // A uniform law would give a tenth; computed from the definition, with C = 0: 61 %.
+    // A uniform distribution would give a tenth; computed from the definition, with C = 0: 61 %.
     assert!((180_000..190_000).contains(&hottest), "{hottest}");
 }
 
 #[test]
-fn transactions_touch_rows_in_the_shares_of_the_mix() {
+fn transactions_touch_rows_in_the_proportions_of_the_mix() {
     let (mut all, mut rng) = (warehouse(), Rng::new(1));
     let mut touched: BTreeMap<(u64, &str), u64> = BTreeMap::new();
     for _ in 0..10_000 {
         let kind = |access| match access {
-            Access::Read => "read",
-            Access::Change => "change",
-            Access::Insert => "insert",
+            RowAccess::Read => "read",
+            RowAccess::Change => "change",
+            RowAccess::Insert => "insert",
         };
         all.transaction(&mut rng, |table, row, access| {
             assert!(row < table.rows);
@@ -56,6 +57,6 @@ fn transactions_touch_rows_in_the_shares_of_the_mix() {
     assert!(of(&all.lines, "insert").abs_diff(45_000) < 1_500);
     assert_eq!(of(&all.items, "read"), of(&all.stock, "change"));
     assert!(of(&all.history, "insert").abs_diff(4_300) < 150);
-    // 4 % look at the stock of 200 lines.
+    // 4 % read the stock of 200 lines.
     assert!(of(&all.stock, "read").abs_diff(80_000) < 15_000);
 }

@@ -1,26 +1,26 @@
-//! How large a store of sorted runs is, and where its parts are: the same for all of its tasks.
+//! The size of an LSM store and where its parts are: the same for all of its tasks.
 
 use super::parts::{Heap, must, open};
 use crate::{MapSource, Os, Prot, Signal};
 
 /// Small runs that are merged at once (LevelDB's `kL0_CompactionTrigger`, Cassandra's `min_threshold`).
 pub(super) const RUNS: u64 = 4;
-/// Tables in memory that the large run has as many bytes as: with [`RUNS`] of them it is ten times what is merged into
-/// it, LevelDB's and RocksDB's ratio of neighbouring levels.
+/// Size of the large run, in tables in memory. [`RUNS`] of them are merged at once, so it is ten times as
+/// large as what is merged into it: the ratio of neighbouring levels in LevelDB and RocksDB.
 pub(super) const TABLES: u64 = 40;
-/// Bytes of the index and the filter for a block: a key, a place, and 10 bits for each key.
+/// Bytes of the index and the filter for a block: a key, a position, and 10 bits for each key.
 pub(super) const INDEX: u64 = 48;
 
-/// What all tasks of a store know of it.
+/// What all tasks of a store know about it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct Layout {
     /// Bytes of a record.
     pub(super) record: u64,
-    /// Bytes that are read for one.
+    /// Bytes read for one record.
     pub(super) block: u64,
-    /// Is the large run read through a mapping, not by read(2)?
+    /// Whether the large run is read through a mapping instead of read(2).
     pub(super) mapped: bool,
-    /// Is anything ever written?
+    /// Whether records are written.
     pub(super) written: bool,
     /// Blocks of the large run.
     pub(super) blocks: u64,
@@ -28,12 +28,12 @@ pub(super) struct Shape {
     pub(super) tasks: u32,
 }
 
-impl Shape {
+impl Layout {
     /// A store that touches about `bytes`.
-    pub(super) fn new(bytes: u64, (record, block): (u64, u64), tasks: u32) -> Shape {
-        // With the small runs (1/10), the table and the log (1/40 each) that is nearly all.
+    pub(super) fn new(bytes: u64, (record, block): (u64, u64), tasks: u32) -> Layout {
+        // The rest is nearly all small runs (1/10), the table and the log (1/40 each).
         let blocks = bytes * 85 / 100 / block;
-        Shape { record, block, mapped: false, written: true, blocks, tasks }
+        Layout { record, block, mapped: false, written: true, blocks, tasks }
     }
 
     /// Bytes that it touches.
@@ -43,7 +43,7 @@ impl Shape {
         self.blocks * self.block + self.index().len + changed
     }
 
-    /// Records of `blocks` blocks, whole ones.
+    /// Whole records of `blocks` blocks.
     pub(super) fn records(&self, blocks: u64) -> u64 {
         blocks * (self.block / self.record)
     }
@@ -58,7 +58,7 @@ impl Shape {
         self.table(blocks).div_ceil(self.block / self.record) * self.block
     }
 
-    /// The index of all tasks, and then their tables.
+    /// The index of all tasks, followed by their tables.
     pub(super) fn index(&self) -> Heap {
         Heap::first(self.blocks * INDEX)
     }

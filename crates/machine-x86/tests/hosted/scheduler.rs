@@ -1,4 +1,4 @@
-//! Whose turn it is.
+//! A deterministic scheduler: one thread runs at a time.
 
 use kernel::Key;
 use mm::machine::WaitKey;
@@ -28,43 +28,43 @@ struct Thread {
     space: Option<SpaceId>,
     state: State,
     woken: bool,
-    /// To wake it when its turn comes.
+    /// To unpark it when its turn comes.
     handle: Option<std::thread::Thread>,
 }
 
-struct Turns {
+struct Inner {
     threads: Vec<Thread>,
     current: Option<usize>,
     /// The thread that ran last on each CPU.
     on_cpu: BTreeMap<u16, usize>,
     marks: HashMap<AnyKey, u64>,
-    clock: Nanos,
+    advance: Nanos,
     stopping: bool,
     rng: Rng,
 }
 
-pub struct Baton {
-    turns: Mutex<Turns>,
+pub struct Scheduler {
+    inner: Mutex<Inner>,
 }
 
 thread_local! {
     static ME: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-impl Turns {
-    /// Give the turn to a thread that can run.
+impl Inner {
+    /// Choose a thread that can run.
     fn choose(&mut self) {
-        let ready = |thread: &Thread, clock: Nanos, stopping: bool| match thread.state {
+        let ready = |thread: &Thread, advance: Nanos, stopping: bool| match thread.state {
             State::Ready => true,
-            State::Waiting(_, deadline) => stopping || deadline.is_some_and(|at| at <= clock),
+            State::Waiting(_, deadline) => stopping || deadline.is_some_and(|at| at <= advance),
             State::Done => false,
         };
         loop {
-            let (clock, stopping) = (self.clock, self.stopping);
-            let able: Vec<usize> =
-                (0..self.threads.len()).filter(|&i| ready(&self.threads[i], clock, stopping)).collect();
-            if !able.is_empty() {
-                let next = able[self.rng.below(able.len() as u64) as usize];
+            let (advance, stopping) = (self.advance, self.stopping);
+            let runnable: Vec<usize> =
+                (0..self.threads.len()).filter(|&i| ready(&self.threads[i], advance, stopping)).collect();
+            if !runnable.is_empty() {
+                let next = runnable[self.rng.below(runnable.len() as u64) as usize];
                 self.threads[next].state = State::Ready;
                 self.current = Some(next);
                 return;
@@ -74,13 +74,13 @@ impl Turns {
                 _ => None,
             });
             match deadlines.min() {
-                Some(at) => self.clock = at,
+                Some(at) => self.advance = at,
                 None => {
                     self.current = None;
                     let waiting = |thread: &Thread| thread.state != State::Done;
                     if self.threads.iter().any(waiting) {
                         let states: Vec<State> = self.threads.iter().map(|thread| thread.state).collect();
-                        eprintln!("everybody waits: {states:?}");
+                        eprintln!("deadlock: all threads wait: {states:?}");
                         std::process::exit(101);
                     }
                     return;
@@ -90,41 +90,42 @@ impl Turns {
     }
 }
 
-impl Baton {
-    pub fn new(seed: u64) -> Baton {
-        Baton {
-            turns: Mutex::new(Turns {
+impl Scheduler {
+    pub fn new(seed: u64) -> Scheduler {
+        Scheduler {
+            inner: Mutex::new(Inner {
                 threads: Vec::new(),
                 current: None,
                 on_cpu: BTreeMap::new(),
                 marks: HashMap::new(),
-                clock: 1,
+                advance: 1,
                 stopping: false,
                 rng: Rng::new(seed),
             }),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().expect("nobody panics with it held")
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("no thread may panic with the lock held")
     }
 
-    /// A new thread; returns its number.
+    /// Add a thread; returns its number.
     pub fn add(&self, cpu: u16, space: Option<SpaceId>) -> usize {
-        let mut turns = self.lock();
-        turns.threads.push(Thread { cpu, space, state: State::Ready, woken: false, handle: None });
-        turns.threads.len() - 1
+        let mut inner = self.lock();
+        inner.threads.push(Thread { cpu, space, state: State::Ready, woken: false, handle: None });
+        inner.threads.len() - 1
     }
 
-    /// The calling thread is that one; returns when its turn comes. The first of all begins at once.
-    pub fn begin(&self, number: usize) {
+    /// Register the calling thread under a number, and return when its turn comes. The first thread starts at
+    /// once.
+    pub fn start(&self, number: usize) {
         ME.set(number);
-        let mut turns = self.lock();
-        turns.threads[number].handle = Some(std::thread::current());
+        let mut inner = self.lock();
+        inner.threads[number].handle = Some(std::thread::current());
         if number == 0 {
-            turns.current = Some(0);
+            inner.current = Some(0);
         }
-        drop(turns);
+        drop(inner);
         self.until_my_turn();
     }
 
@@ -134,38 +135,38 @@ impl Baton {
         }
     }
 
-    fn give_up(&self, state: State) {
-        let mut turns = self.lock();
-        turns.threads[ME.get()].state = state;
-        turns.choose();
-        if turns.current == Some(ME.get()) {
+    fn switch_away(&self, state: State) {
+        let mut inner = self.lock();
+        inner.threads[ME.get()].state = state;
+        inner.choose();
+        if inner.current == Some(ME.get()) {
             return;
         }
-        if let Some(next) = turns.current.and_then(|next| turns.threads[next].handle.as_ref()) {
+        if let Some(next) = inner.current.and_then(|next| inner.threads[next].handle.as_ref()) {
             next.unpark();
         }
-        drop(turns);
+        drop(inner);
         if state != State::Done {
             self.until_my_turn();
         }
     }
 
-    /// Others may run.
-    pub fn pass(&self) {
-        self.give_up(State::Ready);
+    /// Let other threads run.
+    pub fn yield_now(&self) {
+        self.switch_away(State::Ready);
     }
 
     /// The calling thread has ended.
     pub fn end(&self) {
-        self.give_up(State::Done);
+        self.switch_away(State::Done);
     }
 
-    /// All others end; returns when they have.
+    /// End all other threads, and return when they have ended.
     pub fn stop(&self) {
         self.lock().stopping = true;
         while self.lock().threads.iter().any(|thread| thread.state != State::Done && thread.cpu != u16::MAX) {
             self.lock().threads[ME.get()].cpu = u16::MAX;
-            self.pass();
+            self.yield_now();
         }
     }
 
@@ -179,20 +180,20 @@ impl Baton {
 
     pub fn wait(&self, key: AnyKey, mark: u64, deadline: Option<Nanos>) -> bool {
         {
-            let mut turns = self.lock();
-            if turns.marks.get(&key).copied().unwrap_or(0) != mark {
+            let mut inner = self.lock();
+            if inner.marks.get(&key).copied().unwrap_or(0) != mark {
                 return true;
             }
-            turns.threads[ME.get()].woken = false;
+            inner.threads[ME.get()].woken = false;
         }
-        self.give_up(State::Waiting(key, deadline));
+        self.switch_away(State::Waiting(key, deadline));
         self.lock().threads[ME.get()].woken
     }
 
     pub fn wake(&self, key: AnyKey) {
-        let mut turns = self.lock();
-        *turns.marks.entry(key).or_default() += 1;
-        for thread in &mut turns.threads {
+        let mut inner = self.lock();
+        *inner.marks.entry(key).or_default() += 1;
+        for thread in &mut inner.threads {
             if matches!(thread.state, State::Waiting(waiting, _) if waiting == key) {
                 thread.state = State::Ready;
                 thread.woken = true;
@@ -200,12 +201,12 @@ impl Baton {
         }
     }
 
-    /// CPU and space of the calling thread, and whether another thread was the last to run on that CPU.
-    pub fn here(&self) -> (u16, Option<SpaceId>, bool) {
-        let mut turns = self.lock();
-        let &Thread { cpu, space, .. } = &turns.threads[ME.get()];
+    /// CPU and space of the calling thread, and whether another thread ran last on that CPU.
+    pub fn current_thread(&self) -> (u16, Option<SpaceId>, bool) {
+        let mut inner = self.lock();
+        let &Thread { cpu, space, .. } = &inner.threads[ME.get()];
         let cpu = if cpu == u16::MAX { 0 } else { cpu };
-        let changed = turns.on_cpu.insert(cpu, ME.get()) != Some(ME.get());
+        let changed = inner.on_cpu.insert(cpu, ME.get()) != Some(ME.get());
         (cpu, space, changed)
     }
 
@@ -213,15 +214,15 @@ impl Baton {
         self.lock().threads[ME.get()].space = space;
     }
 
-    /// Let time pass; returns the time.
-    pub fn clock(&self, nanos: Nanos) -> Nanos {
-        let mut turns = self.lock();
-        turns.clock += nanos;
-        turns.clock
+    /// Let time pass; returns the new time.
+    pub fn advance(&self, nanos: Nanos) -> Nanos {
+        let mut inner = self.lock();
+        inner.advance += nanos;
+        inner.advance
     }
 
     /// A random number below `n`.
-    pub fn draw(&self, n: u64) -> u64 {
+    pub fn random_below(&self, n: u64) -> u64 {
         self.lock().rng.below(n)
     }
 }

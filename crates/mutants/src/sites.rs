@@ -1,4 +1,4 @@
-//! Places in a source file that can be changed.
+//! The sites in a source file where a mutant can change it.
 
 use anyhow::{Context as _, Result};
 use proc_macro2::LineColumn;
@@ -9,101 +9,101 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{BinOp, Expr, Stmt};
 
-/// What kind of change: as cargo-mutants names it, or ours.
+/// The kind of a change: cargo-mutants' name for it, or ours.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
 pub enum Genre {
-    /// A function gives a value and does nothing.
+    /// A function returns a value and does nothing else.
     FnValue,
-    /// Another binary operator.
+    /// A different binary operator.
     BinaryOperator,
-    /// No unary operator.
+    /// Without the unary operator.
     UnaryOperator,
     /// A match arm's guard is always true or false.
     MatchArmGuard,
-    /// A match arm is gone.
+    /// Without a match arm.
     MatchArm,
     /// A field of a struct has the base's value.
     StructField,
-    /// Ours: a call or an assignment is gone.
+    /// Ours: without a call or an assignment.
     Statement,
     /// Ours: a condition, or a part of one, is always true or false.
     Condition,
 }
 
-/// How a place is changed: byte ranges of the file.
+/// How a site is changed: byte ranges of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// Return in front of a function's first statement.
+    /// Return before a function's first statement.
     Return {
         /// Where.
         at: usize,
     },
-    /// One operator for another.
+    /// Replace an operator.
     Operator {
         /// The whole expression.
         whole: Range<usize>,
         /// The operator in it.
         operator: Range<usize>,
     },
-    /// The expression without its operator.
+    /// Keep the expression without its operator.
     Operand {
         /// The whole expression.
         whole: Range<usize>,
-        /// What stays.
+        /// The operand, which stays.
         operand: Range<usize>,
     },
-    /// Another expression.
+    /// Replace an expression.
     Expression {
         /// The whole expression.
         whole: Range<usize>,
     },
-    /// An arm that never matches.
+    /// Let an arm never match.
     Arm {
-        /// Its guard, or nothing after its pattern.
+        /// Its guard, or the empty range after its pattern.
         guard: Range<usize>,
     },
-    /// The field of the base.
+    /// Take the field from the base.
     Field {
-        /// The value that is given.
+        /// The value in the expression.
         value: Range<usize>,
         /// The base.
         base: Range<usize>,
         /// The field's name.
         name: String,
     },
-    /// No statement.
+    /// Remove a statement.
     Statement {
-        /// With its semicolon.
+        /// The statement with its semicolon.
         whole: Range<usize>,
     },
 }
 
-/// A place.
+/// A site of one mutant or several.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// What kind of change is made here.
+pub struct Site {
+    /// The kind of change at this site.
     pub genre: Genre,
     /// Line, from 1, and column, from 0.
     pub at: (usize, usize),
-    /// How.
+    /// How the site is changed.
     pub form: Form,
 }
 
-impl Place {
-    /// By what cargo-mutants names it.
+impl Site {
+    /// What cargo-mutants identifies it by.
     pub fn key(&self) -> (Genre, (usize, usize)) {
         (self.genre, self.at)
     }
 }
 
-/// A file with its places.
+/// A file with its sites.
 pub struct Source {
     /// Its text.
     pub text: String,
-    /// Places of what cargo-mutants makes.
-    pub places: Vec<Place>,
-    /// Our mutants: place, description, and what comes there.
-    pub own: Vec<(Place, String, String)>,
+    /// Sites of cargo-mutants' list.
+    pub sites: Vec<Site>,
+    /// Our mutants: site, description, and replacement text.
+    pub ours: Vec<(Site, String, String)>,
     lines: Vec<usize>,
     function: String,
 }
@@ -114,8 +114,8 @@ impl Source {
         let text = std::fs::read_to_string(root.join(file)).with_context(|| file.to_owned())?;
         let tree = syn::parse_file(&text).with_context(|| file.to_owned())?;
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        let (places, own, function) = (Vec::new(), Vec::new(), String::new());
-        let mut source = Source { text, places, own, lines, function };
+        let (sites, ours, function) = (Vec::new(), Vec::new(), String::new());
+        let mut source = Source { text, sites, ours, lines, function };
         source.visit_file(&tree);
         Ok(source)
     }
@@ -131,30 +131,30 @@ impl Source {
         self.offset(span.start())..self.offset(span.end())
     }
 
-    fn place(&self, genre: Genre, at: &impl Spanned, form: Form) -> Place {
+    fn site(&self, genre: Genre, at: &impl Spanned, form: Form) -> Site {
         let start = at.span().start();
-        Place { genre, at: (start.line, start.column), form }
+        Site { genre, at: (start.line, start.column), form }
     }
 
     fn add(&mut self, genre: Genre, at: &impl Spanned, form: Form) {
-        let place = self.place(genre, at, form);
-        self.places.push(place);
+        let site = self.site(genre, at, form);
+        self.sites.push(site);
     }
 
-    /// One of ours.
-    fn add_own(&mut self, genre: Genre, node: &impl Spanned, form: Form, what: &str, with: &str) {
-        let place = self.place(genre, node, form);
+    /// Add a mutant of ours.
+    fn add_own(&mut self, genre: Genre, node: &impl Spanned, form: Form, what: &str, replacement: &str) {
+        let site = self.site(genre, node, form);
         let range = self.range(node);
         let text = self.text[range].split_whitespace().collect::<Vec<_>>().join(" ");
         let text: String = text.chars().take(90).collect();
         let described = format!("{what} `{text}` in {}", self.function);
-        self.own.push((place, described, with.to_owned()));
+        self.ours.push((site, described, replacement.to_owned()));
     }
 
-    fn condition(&mut self, expr: &Expr, with: bool) {
+    fn condition(&mut self, expr: &Expr, replacement: bool) {
         let form = Form::Expression { whole: self.range(expr) };
-        let what = if with { "true for" } else { "false for" };
-        self.add_own(Genre::Condition, expr, form, what, &with.to_string());
+        let what = if replacement { "true for" } else { "false for" };
+        self.add_own(Genre::Condition, expr, form, what, &replacement.to_string());
     }
 
     fn body(&mut self, signature: &syn::Signature, block: &syn::Block, visit: impl FnOnce(&mut Source)) {
@@ -171,7 +171,7 @@ impl Source {
     }
 }
 
-fn of_tests(attributes: &[syn::Attribute]) -> bool {
+fn is_test_only(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let of = |name| attribute.path().is_ident(name);
         let syn::Meta::List(list) = &attribute.meta else { return of("test") };
@@ -180,7 +180,7 @@ fn of_tests(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// Does a condition bind something? Then it cannot be an expression by itself.
+/// Whether a condition binds a variable. Then it is not an expression by itself.
 fn binds(expr: &Expr) -> bool {
     match expr {
         Expr::Let(_) => true,
@@ -197,7 +197,7 @@ fn is_chain(expr: &Expr) -> bool {
 
 impl<'ast> Visit<'ast> for Source {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if !of_tests(&item.attrs) {
+        if !is_test_only(&item.attrs) {
             visit::visit_item_mod(self, item);
         }
     }
@@ -211,13 +211,13 @@ impl<'ast> Visit<'ast> for Source {
     fn visit_pat(&mut self, _: &'ast syn::Pat) {}
 
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        if !of_tests(&item.attrs) {
+        if !is_test_only(&item.attrs) {
             self.body(&item.sig, &item.block, |source| visit::visit_item_fn(source, item));
         }
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
-        if !of_tests(&item.attrs) {
+        if !is_test_only(&item.attrs) {
             self.body(&item.sig, &item.block, |source| visit::visit_impl_item_fn(source, item));
         }
     }

@@ -1,79 +1,68 @@
-//! Replacement policies beside the fewest refaults that there can be, over many programs and sizes of memory
-//! (docs/optimum.md).
+//! The optimum of replacement: a sweep over programs, sizes of memory and policies, compared with the fewest refaults
+//! that are possible (docs/optimum.md).
 
+use super::plan::{Sweep, What};
+use super::store::{Done, Finished, Key};
+use crate::document::Document;
+use crate::grid::Grid;
 use crate::human;
 use crate::profile::PRESETS;
 use crate::record::OptimumRecord;
-use crate::table::Grid;
 use mm::knobs::Knob;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Version of the JSON document.
-const SCHEMA: u32 = 1;
-
-/// The presets that differ in the replacement policy alone: classic, then one for each other value of the knob.
+/// The presets that differ only in the replacement policy: classic, then one for each other value of the knob.
 pub fn policies() -> impl Iterator<Item = &'static str> {
     let is_one = |knobs: &[(Knob, u64)]| matches!(knobs, [] | [(Knob::ReclaimPolicy, _)]);
     PRESETS.iter().filter(move |preset| is_one(preset.knobs)).map(|preset| preset.name)
 }
 
-/// What a run has shown, or why there is none.
-pub type Counted = Result<OptimumRecord, String>;
-
-/// A program in a memory, which all profiles run.
+/// A program with a size of memory, which runs under all profiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Case {
     /// As on the command line.
     pub program: String,
-    /// Bytes that it touches.
+    /// Its footprint in bytes.
     pub footprint: u64,
     /// Bytes of memory.
     pub memory: u64,
-    /// The same for people: a share, or bytes.
+    /// The same as text: a share or bytes.
     #[serde(skip)]
     pub size: String,
 }
 
-/// What the table was made of and says; its keys are a promise (docs/json.md).
+/// The result; its keys are a promise (docs/json.md).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
-    /// Version of this document.
-    pub schema: u32,
-    /// Of Pagefold.
-    pub version: String,
-    /// Of Pagefold's source.
-    pub commit: String,
-    /// Always `optimum`.
-    pub command: String,
     /// The machine.
     pub machine: String,
     /// The seed of all runs.
     pub seed: u64,
-    /// What is compared.
+    /// The profiles that are compared.
     pub profiles: Vec<String>,
-    /// Case by case, and in each the profiles in order.
+    /// Case by case, and for each the profiles in order.
     pub rows: Vec<Row>,
-    /// By profile, over the cases that all profiles could run.
+    /// By profile, over the cases that ran under all profiles.
     pub means: BTreeMap<String, Mean>,
-    /// How long it took on this computer.
+    /// Seconds on this computer.
     pub host_seconds: f64,
 }
 
 /// One profile in one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What was run.
+    /// The case.
     #[serde(flatten)]
     pub case: Case,
-    /// Under what.
+    /// The profile.
     pub profile: String,
-    /// What came of it; `null` if it could not be run.
+    /// The counts; `null` if it could not run.
     #[serde(flatten)]
     pub counts: Option<OptimumRecord>,
-    /// `refaults` by `optimum`; `null` if none are needed.
+    /// `refaults` divided by `optimum`; `null` if none are needed.
     pub ratio_optimum: Option<f64>,
-    /// `refaults` by `young`; `null` if none are needed.
+    /// `refaults` divided by `young`; `null` if none are needed.
     pub ratio_young: Option<f64>,
     /// Why there are no numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,9 +72,9 @@ pub struct Row {
 /// One profile over all cases.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
-    /// Cases in which there are refaults, and that all profiles could run.
+    /// Cases with refaults that ran under all profiles.
     pub cases: u64,
-    /// Of these, those in which all profiles need some: what the ratios are of.
+    /// Those of them in which all profiles need refaults; the ratios are over these.
     pub needed: u64,
     /// Geometric mean of `ratio_optimum`.
     pub ratio_optimum: f64,
@@ -93,44 +82,59 @@ pub struct Mean {
     pub ratio_young: f64,
     /// The largest `ratio_optimum`.
     pub worst: f64,
-    /// Geometric mean, over all cases, of the pages that came into memory for a use, the first time or again, by how
-    /// many would have come with the optimum.
+    /// Geometric mean, over all cases, of the pages that were read for a use, the first time or again, divided by those
+    /// of the optimum.
     pub ratio_pages: f64,
-    /// Cases in which nobody had fewer refaults.
+    /// Cases in which no policy had fewer refaults.
     pub fewest: u64,
 }
 
-/// Own refaults by the fewest.
+/// Refaults divided by the fewest.
 fn ratio(own: u64, least: u64) -> Option<f64> {
     (least > 0).then(|| own as f64 / least as f64)
 }
 
-/// Geometric mean; 1 of nothing.
+/// Geometric mean; 1 without values.
 fn mean(ratios: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = ratios.fold((0.0, 0), |(sum, count), ratio| (sum + ratio.ln(), count + 1));
     (sum / f64::from(count.max(1))).exp()
 }
 
+/// The sweep of `cases` over all `profiles`, with one seed.
+pub fn sweep(cases: &[Case], of: &What, profiles: &[String], seed: u64) -> Sweep {
+    let names = cases.iter().map(|case| format!("{} at {}", case.program, case.size)).collect();
+    Sweep::product([("case", names), ("profile", profiles.to_vec())], (seed, 1), &[], |[case, profile]| {
+        What {
+            program: cases[case].program.clone(),
+            memory: Some(cases[case].memory.to_string()),
+            profile: profiles[profile].clone(),
+            ..of.clone()
+        }
+    })
+}
+
 impl Table {
-    /// `runs` has, case by case, the run of each profile, or why there is none.
-    pub fn of(
-        (machine, seed): (&str, u64),
-        profiles: &[String],
-        cases: &[Case],
-        runs: &[Counted],
-        host_seconds: f64,
-    ) -> Table {
-        let wanted = cases.iter().flat_map(|case| profiles.iter().map(move |profile| (case, profile)));
-        let rows: Vec<Row> = wanted.zip(runs).map(|((case, profile), run)| row(case, profile, run)).collect();
+    /// The table of the sweep over `cases`, whose runs are all done.
+    pub fn of(sweep: &Sweep, cases: &[Case], done: &BTreeMap<Key, Done>, host_seconds: f64) -> Table {
+        let finished = Finished::of(sweep, done);
+        let profiles = sweep.cuts[0].values[1].clone();
+        let row = |(at, point): (usize, &super::Point)| {
+            let counts = finished.runs(point.what).iter().find_map(|(_, done)| done.record()?.optimum);
+            Row {
+                case: cases[at / profiles.len()].clone(),
+                profile: point.values[1].clone(),
+                counts,
+                ratio_optimum: counts.and_then(|of| ratio(of.refaults, of.optimum)),
+                ratio_young: counts.and_then(|of| ratio(of.refaults, of.young)),
+                missing: finished.missing(point.what),
+            }
+        };
+        let rows: Vec<Row> = sweep.points.iter().enumerate().map(row).collect();
         Table {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: env!("PAGEFOLD_COMMIT").to_owned(),
-            command: "optimum".to_owned(),
-            machine: machine.to_owned(),
-            seed,
-            profiles: profiles.to_vec(),
-            means: means(profiles, &rows),
+            machine: sweep.whats[0].machine.clone(),
+            seed: sweep.seed,
+            means: means(&profiles, &rows),
+            profiles,
             rows,
             host_seconds,
         }
@@ -139,18 +143,6 @@ impl Table {
     /// The rows of each case.
     fn by_case(&self) -> impl Iterator<Item = &[Row]> {
         self.rows.chunks(self.profiles.len())
-    }
-}
-
-fn row(case: &Case, profile: &str, run: &Counted) -> Row {
-    let counts = run.as_ref().ok().copied();
-    Row {
-        case: case.clone(),
-        profile: profile.to_owned(),
-        counts,
-        ratio_optimum: counts.and_then(|of| ratio(of.refaults, of.optimum)),
-        ratio_young: counts.and_then(|of| ratio(of.refaults, of.young)),
-        missing: run.as_ref().err().cloned(),
     }
 }
 
@@ -184,39 +176,42 @@ fn means(profiles: &[String], rows: &[Row]) -> BTreeMap<String, Mean> {
     profiles.iter().cloned().zip((0..).map(of)).collect()
 }
 
-/// For people.
-pub fn render(table: &Table) -> String {
-    let mut text = format!(
-        "machine  {}\nseed     {}\n\nrefaults by the fewest that there can be (1.00: as few)\n{}\n",
-        table.machine,
-        table.seed,
-        ratios(table, |of| of.optimum)
-    );
-    text += "refaults by the fewest of who knows only by young bits that uses have ended\n";
-    text += &ratios(table, |of| of.young);
-    text += "\nover all cases in which there are refaults\n";
-    let headings = ["profile", "x optimum", "x young", "worst", "pages x optimum", "nobody had fewer"];
-    let mut grid = Grid::new(headings);
-    for (profile, mean) in table.profiles.iter().map(|profile| (profile, &table.means[profile])) {
-        let Mean { ratio_optimum, ratio_young, worst, ratio_pages, fewest, cases, .. } = *mean;
-        let ratios = [ratio_optimum, ratio_young, worst, ratio_pages].map(|ratio| format!("{ratio:.2}"));
-        let fewest = format!("{fewest} of {cases}");
-        grid.row([profile.clone()].into_iter().chain(ratios).chain([fewest]));
+impl Document for Table {
+    const COMMAND: &'static str = "optimum";
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "machine  {}\nseed     {}\n\nrefaults divided by the fewest possible (1.00: as few)\n{}\n",
+            self.machine,
+            self.seed,
+            ratios(self, |of| of.optimum)
+        );
+        text += "refaults divided by the fewest of a policy that learns only from young bits that uses have ended\n";
+        text += &ratios(self, |of| of.young);
+        text += "\nover all cases in which there are refaults\n";
+        let headings = ["profile", "x optimum", "x young", "worst", "pages x optimum", "no policy better"];
+        let mut grid = Grid::new(headings);
+        for (profile, mean) in self.profiles.iter().map(|profile| (profile, &self.means[profile])) {
+            let Mean { ratio_optimum, ratio_young, worst, ratio_pages, fewest, cases, .. } = *mean;
+            let ratios = [ratio_optimum, ratio_young, worst, ratio_pages].map(|ratio| format!("{ratio:.2}"));
+            let fewest = format!("{fewest} of {cases}");
+            grid.row([profile.clone()].into_iter().chain(ratios).chain([fewest]));
+        }
+        text += &grid.render(|column| column == 0);
+        let missing = self.rows.iter().filter_map(|row| row.missing.as_ref().map(|why| (row, why)));
+        for (row, why) in missing {
+            text += &format!("note: {} at {}, {}: {why}\n", row.case.program, row.case.size, row.profile);
+        }
+        let needed = self.means.values().next().map_or(0, |mean| mean.needed);
+        text + &format!(
+            "fewest: in the run of the first profile; +N: N refaults where none are needed; n/a: could not run\n\
+         x: geometric means of refaults divided by the fewest of the same run, over the {needed} cases in which all need some\n\
+         pages x: the same for all pages that were read for a use, the first time or again, over all cases\n"
+        )
     }
-    text += &grid.render(|column| column == 0);
-    let missing = table.rows.iter().filter_map(|row| row.missing.as_ref().map(|why| (row, why)));
-    for (row, why) in missing {
-        text += &format!("note: {} at {}, {}: {why}\n", row.case.program, row.case.size, row.profile);
-    }
-    let needed = table.means.values().next().map_or(0, |mean| mean.needed);
-    text + &format!(
-        "fewest: of the first profile's run; +N: N refaults where none are needed; n/a: could not be run\n\
-         x: geometric means of refaults by the fewest of the own run, over the {needed} cases in which all need some\n\
-         pages x: the same of all pages that came for a use, the first time or again, over all cases\n"
-    )
 }
 
-/// A row for each case: the fewest of the first profile, then everybody's ratio to its own.
+/// A row for each case: the fewest refaults of the first profile, then the ratio of each profile to its own fewest.
 fn ratios(table: &Table, least: impl Fn(&OptimumRecord) -> u64) -> String {
     let words = ["program", "memory", "fewest"].map(str::to_owned);
     let mut grid = Grid::new(words.into_iter().chain(table.profiles.iter().cloned()));
@@ -238,18 +233,21 @@ fn ratios(table: &Table, least: impl Fn(&OptimumRecord) -> u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::tests::run;
+    use crate::record::RunRecord;
 
     #[test]
     fn every_policy_has_a_preset() {
-        // The last is what others bring.
+        // The last value is for external policies.
         assert_eq!(policies().count() as u64, Knob::ReclaimPolicy.info().max);
         assert!(policies().next() == Some("classic"));
     }
 
     #[test]
-    fn ratios_are_to_the_own_run_and_means_are_of_what_all_could_run() {
+    fn ratios_use_the_same_run_and_means_the_cases_of_all_profiles() {
         let counted = |refaults, optimum, young| {
-            Ok(OptimumRecord { uses: 0, pages: 100, frames: 0, refaults, optimum, young })
+            let counts = OptimumRecord { uses: 0, pages: 100, frames: 0, refaults, optimum, young };
+            Done::Record(Box::new(RunRecord { optimum: Some(counts), ..run("", 1, 1, &[]) }))
         };
         let case = |program: &str| Case {
             program: program.to_owned(),
@@ -265,11 +263,14 @@ mod tests {
             counted(4, 0, 2),
             counted(8, 4, 8),
             counted(1, 1, 1),
-            Err("too small".to_owned()),
+            Done::Missing("too small".to_owned()),
             counted(0, 0, 0),
             counted(0, 0, 0),
         ];
-        let table = Table::of(("small", 1), &profiles, &cases, &runs, 0.0);
+        let sweep = sweep(&cases, &What { machine: "small".into(), ..What::default() }, &profiles, 1);
+        let key = |what: &What| Key { what: what.clone(), seed: 1 };
+        let done = sweep.whats.iter().map(key).zip(runs).collect();
+        let table = Table::of(&sweep, &cases, &done, 0.0);
         let mean = |name: &str| {
             let Mean { cases, needed, ratio_optimum, ratio_young, worst, ratio_pages, fewest } =
                 table.means[name];
@@ -278,7 +279,7 @@ mod tests {
         };
         assert_eq!(mean("a"), (2, 1, [2000.0, 1000.0, 2000.0, 1178.0], 1));
         assert_eq!(mean("b"), (2, 1, [1000.0, 1000.0, 1000.0, 1019.0], 1));
-        let text = render(&table);
+        let text = table.text();
         let line = |start: &str| -> Vec<&str> {
             text.lines().find(|line| line.starts_with(start)).expect(start).split_whitespace().collect()
         };

@@ -1,0 +1,26 @@
+//! QEMU's command line: guests of both kinds and the machine's shape add to it.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+/// QEMU's arguments.
+#[derive(Default)]
+pub(crate) struct Arguments(pub(crate) Vec<OsString>);
+
+impl Arguments {
+    /// Appends `words`.
+    pub(crate) fn add<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> &mut Arguments {
+        self.0.extend(words.into_iter().map(OsString::from));
+        self
+    }
+
+    /// Attaches `images` as disks.
+    pub(crate) fn disks(&mut self, images: [Option<&Path>; 2], options: &str) {
+        for (number, image) in images.into_iter().flatten().enumerate() {
+            // A comma ends a value; QEMU reads two as one comma of the value.
+            let image = image.display().to_string().replace(',', ",,");
+            self.add(["-drive", &format!("if=none,id=d{number},format=raw{options},file={image}")]);
+            self.add(["-device", &format!("virtio-blk-pci,drive=d{number}")]);
+        }
+    }
+}

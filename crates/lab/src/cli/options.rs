@@ -1,0 +1,90 @@
+//! Options that several commands share.
+
+use crate::engine::DEFAULT_MACHINE;
+use crate::error::{Error, Result};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::{Duration, Instant};
+
+/// Options of every command that does many runs with the same few seeds.
+#[derive(Debug, Args)]
+pub struct Many {
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How runs are done and shown.
+    #[command(flatten)]
+    pub running: Running,
+    /// Report 0 host seconds, so that equal runs print equal bytes
+    #[arg(long, hide = true)]
+    pub no_host_time: bool,
+}
+
+impl Many {
+    /// Seconds since `start`, or 0 if they are not reported.
+    pub fn host_seconds(&self, start: Instant) -> f64 {
+        if self.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() }
+    }
+}
+
+/// How runs are done and shown.
+#[derive(Debug, Args)]
+pub struct Running {
+    /// Runs at once; never changes results [default: the computer's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub jobs: Option<u32>,
+    /// Print one JSON object (docs/json.md) instead of the tables
+    #[arg(long)]
+    pub json: bool,
+    /// No progress on standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The machine and its knobs.
+#[derive(Debug, Args)]
+pub struct On {
+    /// The machine: a preset ('pagefold list machines') or a description (docs/machines.md)
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = DEFAULT_MACHINE)]
+    pub machine: String,
+    /// Set a knob for all profiles; may be given several times
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    pub settings: Vec<String>,
+}
+
+/// How to print a result of rows.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Style {
+    /// Print one JSON object (docs/json.md) instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Add a row for every other counter that moved
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// Refuses seeds from `first` on that do not fit in 64 bits.
+pub fn check_seeds(first: u64, runs: u32) -> Result<()> {
+    match first.checked_add(u64::from(runs)) {
+        Some(_) => Ok(()),
+        None => Err(Error::Input(format!("--seed {first} leaves no room for {runs} seeds"))),
+    }
+}
+
+/// The number of threads for runs of which `at_once` are done at once.
+pub fn threads(at_once: Option<u32>) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    at_once.map_or(cores, |jobs| jobs as usize)
+}
+
+/// A progress bar over runs, hidden when standard error is not a terminal.
+pub fn progress_bar(runs: usize, quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(runs as u64);
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs{msg}, {elapsed} (left: {eta})");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}

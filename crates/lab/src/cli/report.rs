@@ -1,0 +1,50 @@
+//! `report`: shows the result in a run directory again.
+
+use super::options::Style;
+use super::output;
+use crate::document::to_json;
+use crate::error::{Error, Result};
+use crate::record::RunRecord;
+use crate::summary::Summary;
+use crate::{rundir, svg, table};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A directory made by --out
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Also draw the changes as an SVG picture; what FILE held is replaced
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// How to print the result.
+    #[command(flatten)]
+    style: Style,
+}
+
+/// `pagefold report`.
+pub(super) fn report(args: &ReportArgs) -> Result<()> {
+    let (setup, done) = rundir::load(&args.dir)?;
+    let planned = setup.runs;
+    let host_seconds = done.iter().map(|done| done.host_seconds).fold(0.0, f64::max);
+    let records: Vec<RunRecord> = done.into_iter().map(|done| done.record).collect();
+    let summary = Summary::of(setup, &records, host_seconds, args.style.all);
+    if summary.setup.runs == 0 {
+        return Err(Error::Input(format!("{}: no seed was finished by all profiles", args.dir.display())));
+    }
+    if summary.setup.runs < planned {
+        eprintln!("pagefold: {}: {} of {planned} runs were finished", args.dir.display(), summary.setup.runs);
+    }
+    if let Some(path) = &args.svg {
+        if !svg::has_changes(&summary) {
+            return Err(Error::Input(format!(
+                "{}: a result of 'run' has no changes to draw; 'pagefold compare' makes one",
+                args.dir.display()
+            )));
+        }
+        output::save(path, &svg::render(&summary))?;
+    }
+    if args.style.json { output::print(&to_json(&summary)?) } else { output::print(&table::render(&summary)) }
+}

@@ -1,0 +1,246 @@
+//! The curve of a program: a sweep over sizes of memory.
+
+use super::plan::{Sweep, What};
+use super::result::reasons;
+use super::store::{Done, Finished, Key};
+use crate::document::Document;
+use crate::error::Result;
+use crate::grid::Grid;
+use crate::human;
+use crate::plot::{Axis, Panel, Point, render as plot};
+use crate::record::RunRecord;
+use crate::statistics::{CONFIDENCE, Interval, interval, mean};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The metrics that are shown: name, unit, and what it is.
+const SHOWN: [(&str, &str, &str); 3] = [
+    ("run_time", "ns", "run time"),
+    ("pgmajfault", "", "major faults: pages that came from a disk for an access"),
+    ("refaults", "", "refaults: pages that had been evicted and were needed again"),
+];
+
+/// A metric over the runs with one size and profile.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Value {
+    /// Mean over the runs.
+    pub mean: f64,
+    /// Its interval; `null` for one run.
+    pub interval: Option<Interval>,
+}
+
+impl Value {
+    fn text(&self, unit: &str) -> String {
+        let half = self.interval.map(|[low, high]| (high - low) / 2.0).filter(|&half| half > 0.0);
+        let half = half.map(|half| format!(" ±{:.1}%", 100.0 * half / self.mean)).unwrap_or_default();
+        human::number(self.mean, unit) + &half
+    }
+}
+
+/// One profile with one size of memory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Bytes of memory.
+    pub memory: u64,
+    /// The same as a share of the most that the program has at once.
+    pub share: f64,
+    /// The profile.
+    pub profile: String,
+    /// Nanoseconds of the run; this and the following are `null` if the program cannot run.
+    pub run_time: Option<Value>,
+    /// Pages that came from a disk for an access.
+    pub pgmajfault: Option<Value>,
+    /// Pages that had been evicted and were needed again.
+    pub refaults: Option<Value>,
+    /// Why there are no numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+impl Row {
+    fn values(&self) -> [Option<Value>; SHOWN.len()] {
+        [self.run_time, self.pgmajfault, self.refaults]
+    }
+}
+
+/// The curve; its keys are a promise (docs/json.md).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Curve {
+    /// As on the command line.
+    pub program: String,
+    /// A preset or a file.
+    pub machine: String,
+    /// The most bytes that the program has at once: shares are of it.
+    pub peak_live: u64,
+    /// The first seed.
+    pub seed: u64,
+    /// Seeds for each row.
+    pub runs: u32,
+    /// The profiles that are compared.
+    pub profiles: Vec<String>,
+    /// Probability of intervals.
+    pub confidence: f64,
+    /// From the least memory to the most, and for each size the profiles in order.
+    pub rows: Vec<Row>,
+    /// Seconds on this computer.
+    pub host_seconds: f64,
+}
+
+/// The sweep of a program over `sizes`, ascending, each with all `profiles`.
+pub fn sweep(of: &What, sizes: &[u64], profiles: &[String], seeds: (u64, u32)) -> Sweep {
+    let memory: Vec<String> = sizes.iter().map(u64::to_string).collect();
+    let axes = [("memory", memory.clone()), ("profile", profiles.to_vec())];
+    Sweep::product(axes, seeds, &SHOWN.map(|(name, ..)| name), |[size, profile]| What {
+        memory: Some(memory[size].clone()),
+        profile: profiles[profile].clone(),
+        ..of.clone()
+    })
+}
+
+/// The outcome of a run. A program that was killed for want of memory, even one that may be, has no numbers here.
+pub fn outcome(run: Result<RunRecord>) -> Result<Done> {
+    match run {
+        Ok(record) if record.value("oom_kill").is_some_and(|kills| kills > 0.0) => {
+            Ok(Done::Missing("out of memory".to_owned()))
+        }
+        other => Done::of(other),
+    }
+}
+
+impl Curve {
+    /// The curve of the runs that are done; a size without all of its runs is left out.
+    pub fn of(sweep: &Sweep, done: &BTreeMap<Key, Done>, peak_live: u64, host_seconds: f64) -> Curve {
+        let finished = Finished::of(sweep, done);
+        let What { program, machine, .. } = sweep.whats[0].clone();
+        let mut curve = Curve {
+            program,
+            machine,
+            peak_live,
+            seed: sweep.seed,
+            runs: sweep.runs,
+            profiles: sweep.cuts[0].values[1].clone(),
+            confidence: CONFIDENCE,
+            rows: Vec::new(),
+            host_seconds,
+        };
+        for size in sweep.points.chunks(curve.profiles.len()) {
+            if size.iter().all(|point| finished.runs(point.what).len() == sweep.runs as usize) {
+                let rows = size.iter().map(|point| curve.row(&finished, point.what, &point.values));
+                curve.rows.append(&mut rows.collect());
+            }
+        }
+        curve
+    }
+
+    fn row(&self, finished: &Finished<'_>, what: usize, values: &[String]) -> Row {
+        let missing = finished.missing(what);
+        let memory = values[0].parse().expect("the values of the axis are bytes");
+        let [run_time, pgmajfault, refaults] = SHOWN.map(|(metric, ..)| {
+            let values: Vec<f64> = finished.values(what, metric).into_values().collect();
+            missing.is_none().then(|| Value { mean: mean(&values), interval: interval(&values) })
+        });
+        let share = memory as f64 / self.peak_live.max(1) as f64;
+        Row { memory, share, profile: values[1].clone(), run_time, pgmajfault, refaults, missing }
+    }
+
+    /// The number of sizes that are finished.
+    pub fn sizes(&self) -> usize {
+        self.rows.len() / self.profiles.len()
+    }
+}
+
+impl Document for Curve {
+    const COMMAND: &'static str = "curve";
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "program  {} ({} at once at most)\nmachine  {}\nruns     {} for each size and profile; means, ± half of the 95 % interval\n\n",
+            self.program,
+            human::bytes(self.peak_live as f64),
+            self.machine,
+            self.runs
+        );
+        for (shown, (_, unit, what)) in SHOWN.iter().enumerate() {
+            let headings = ["memory", "share"].into_iter().chain(self.profiles.iter().map(String::as_str));
+            let mut grid = Grid::new(headings);
+            for size in self.rows.chunks(self.profiles.len()) {
+                let head = [human::bytes(size[0].memory as f64), format!("{:.0} %", size[0].share * 100.0)];
+                let value = |row: &Row| row.values()[shown].map_or("-".to_owned(), |value| value.text(unit));
+                grid.row(head.into_iter().chain(size.iter().map(value)));
+            }
+            text += &format!("{what}\n{}\n", grid.render(|_| false));
+        }
+        text + &reasons(self.rows.iter().filter_map(|row| row.missing.as_deref()))
+    }
+
+    fn svg(&self) -> Option<String> {
+        let percent = |row: &Row| row.share * 100.0;
+        let marks = self.rows.iter().step_by(self.profiles.len()).map(percent);
+        let label = format!("memory, of the program's {}", human::bytes(self.peak_live as f64));
+        let axis = Axis { marks: marks.map(|share| (share, format!("{share:.0}%"))).collect(), label };
+        let panels = SHOWN.iter().enumerate().map(|(shown, (_, unit, what))| {
+            let point = |row: &Row| {
+                let value = row.values()[shown]?;
+                Some(Point { x: percent(row), y: value.mean, interval: value.interval })
+            };
+            let line = |(at, name): (usize, &String)| {
+                let rows = self.rows.iter().skip(at).step_by(self.profiles.len());
+                (name.clone(), rows.map(point).collect())
+            };
+            let lines = self.profiles.iter().enumerate().map(line).collect();
+            let show = Box::new(|value| human::number(value, unit));
+            Panel { title: (*what).to_owned(), axis: &axis, lines, show }
+        });
+        let title = format!("{} on {}, {} runs", self.program, self.machine, self.runs);
+        Some(plot(&title, &panels.collect::<Vec<_>>()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::metrics::tests::run;
+    use mm::stat::Stat;
+
+    fn curve() -> Curve {
+        let of = What { program: "redis".into(), machine: "laptop".into(), ..What::default() };
+        let profiles = ["classic", "mglru"].map(str::to_owned);
+        let sweep = sweep(&of, &[50 << 20, 100 << 20], &profiles, (1, 2));
+        let refaults = [(Stat::WorkingsetRefaultAnon, 4), (Stat::WorkingsetRefaultFile, 5)];
+        let counters = [&refaults[..], &[(Stat::Pgmajfault, 7)]].concat();
+        let mut done = BTreeMap::new();
+        for (what, millis) in sweep.whats.iter().zip([80, 90, 10, 20]) {
+            for seed in [1, 2] {
+                let record = run(&what.profile, seed, (millis + 2 * (seed - 1)) * 1_000_000, &counters);
+                done.insert(Key { what: what.clone(), seed }, outcome(Ok(record)).unwrap());
+            }
+        }
+        let killed = run("mglru", 1, 1, &[(Stat::OomKill, 1)]);
+        done.insert(Key { what: sweep.whats[1].clone(), seed: 1 }, outcome(Ok(killed)).unwrap());
+        Curve::of(&sweep, &done, 100 << 20, 0.0)
+    }
+
+    #[test]
+    fn table_has_a_row_for_each_size_and_a_column_for_each_profile() {
+        let text = curve().text();
+        let row = |share: &str| text.lines().find(|line| line.contains(share)).unwrap().to_owned();
+        assert!(row("50 %").contains("81.0 ms") && row("50 %").ends_with("-"), "{text}");
+        assert!(row("100 %").contains("11.0 ms") && row("100 %").contains("21.0 ms"));
+        assert!(text.ends_with("-: out of memory\n"));
+        assert_eq!(text.matches("pages that").count(), 2);
+    }
+
+    #[test]
+    fn picture_has_a_gap_for_a_size_that_cannot_run() {
+        let svg = curve().svg().unwrap();
+        assert_eq!(svg.matches("<circle").count(), 3 * 3);
+        assert!(!svg.contains("NaN") && svg.contains(">50%<"));
+    }
+
+    #[test]
+    fn only_bad_input_makes_a_gap() {
+        assert_eq!(outcome(Err(Error::input("small"))).unwrap(), Done::Missing("small".into()));
+        assert!(outcome(Err(Error::Failed("oracle".into()))).is_err());
+    }
+}
