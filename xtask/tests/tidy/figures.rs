@@ -1,9 +1,9 @@
 //! A page with measured figures says so when the simulated machine has come to behave in another way since.
 //!
-//! `docs/behaviour.toml` has the version of what the machine does, which a test of `lab` holds it to, and a row for
-//! each page and kind of figures: commit, date, and for simulated ones the version. If that is not the current one,
-//! the page has a line about it right below its title. So a change of behaviour makes nothing again, and hides
-//! nothing either.
+//! `docs/behaviour.toml` has the version of what the machine does, which a test of `machine-sim` holds it to, and a
+//! row for each page and kind of figures: commit, date, and for simulated ones the version. If that is not the
+//! current one, the page has a line about it right below its title. So a change of behaviour makes nothing again,
+//! and hides nothing either.
 
 use crate::project::{Text, files, root};
 use crate::ratchet::{Offence, check};

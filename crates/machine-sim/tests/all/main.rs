@@ -2,6 +2,7 @@
 
 mod acts;
 mod apps;
+mod behaviour;
 mod bound;
 mod chaos;
 mod churn;
