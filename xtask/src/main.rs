@@ -131,9 +131,8 @@ fn quick() -> Vec<Step> {
     ]
 }
 
-/// The one-threaded form, with which the tests of the published faults are built, too: the other form is tested as it
-/// is used.
-const ONE_THREADED: &str = "one-thread,published-faults";
+/// The one-threaded form.
+const ONE_THREADED: &str = "one-thread";
 
 /// Everything. The memory manager is tested in both of its forms: with atomics and locks, and for one thread.
 fn all() -> Vec<Step> {

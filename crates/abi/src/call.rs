@@ -1,10 +1,13 @@
-//! System calls: one row for each, with its number and its arguments, and how they travel in registers.
+//! System calls: one row for each, with its number, its name and its arguments, and how they travel in registers.
 //!
-//! A call is a number and six arguments in, two registers out: 0 or the number of an error, and the call's value. Who
-//! encodes may be wrong, so decoding is total: whatever the registers hold, it gives a call whose every field has a
+//! A call is a number and six arguments in, two registers out: 0 or the number of an error, and the call's value. A call
+//! that Linux has in the same form has its number and its registers, so a Linux kernel can be asked for it
+//! ([`Call::on_linux`]) and a recorder can read it ([`Call::of_linux`]); the others are our own. Traces hold the same
+//! calls.
+//!
+//! A caller may be wrong, so decoding is total: whatever the registers hold, it gives a call whose every field has a
 //! meaning, or an error. Buffers are checked here against the part of the caller's memory in which they may lie, so no
-//! later step meets one that leads elsewhere. What the fields mean to memory management (is there such a descriptor,
-//! is the range mapped) is the kernel's to judge.
+//! later step meets one that leads elsewhere. Whether a descriptor is open or a range is mapped is the kernel's to judge.
 
 mod register;
 
@@ -106,8 +109,36 @@ numbered! {
     }
 }
 
+/// What is said of an argument by its name.
+macro_rules! named {
+    (fd: fd $arg:ident) => {
+        Some($arg)
+    };
+    (fd: map $arg:ident) => {
+        $arg.fd_mut()
+    };
+    (group: group $arg:ident) => {
+        Some($arg)
+    };
+    (group: parent $arg:ident) => {
+        Some($arg)
+    };
+    (addr: addr $arg:ident) => {
+        Some(*$arg)
+    };
+    (len: len $arg:ident) => {
+        Some(*$arg)
+    };
+    ($what:ident: $name:ident $arg:ident) => {
+        None
+    };
+}
+
 macro_rules! calls {
-    ($($(#[$help:meta])* $number:literal $name:ident($($arg:ident: $type:ty),*),)*) => {
+    ($(
+        $(#[$help:meta])*
+        $number:literal $(/ $common:literal)? $word:literal $name:ident($($arg:ident: $type:ty),*) $([$flag:literal])?,
+    )*) => {
         /// A system call.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Call<'a> {
@@ -122,6 +153,7 @@ macro_rules! calls {
                 let number = match self {
                     $(Call::$name($($arg),*) => {
                         $($arg.put(&mut to);)*
+                        $(u64::put($flag, &mut to);)?
                         $number
                     })*
                 };
@@ -136,92 +168,175 @@ macro_rules! calls {
                 Ok(match number {
                     $($number => {
                         $(let $arg = Register::take(&mut from)?;)*
+                        $(from.expect($flag)?;)?
                         Call::$name($($arg),*)
                     })*
                     _ => return Err(Errno::NoSys),
                 })
             }
 
+            /// Its name in messages.
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $(Call::$name(..) => $word,)*
+                }
+            }
+
+            /// The descriptor that it names.
+            #[allow(unused_variables, reason = "most arguments are no descriptors")]
+            pub fn fd_mut(&mut self) -> Option<&mut u32> {
+                match self {
+                    $(Call::$name($($arg),*) => [None, $(named!(fd: $arg $arg)),*].into_iter().flatten().next(),)*
+                }
+            }
+
+            /// The control group that it names.
+            #[allow(unused_variables, reason = "most arguments are no groups")]
+            pub fn group_mut(&mut self) -> Option<&mut Group> {
+                match self {
+                    $(Call::$name($($arg),*) => [None, $(named!(group: $arg $arg)),*].into_iter().flatten().next(),)*
+                }
+            }
+
+            /// The range of addresses that it names: address and length.
+            #[allow(unused_variables, reason = "most arguments are no addresses")]
+            pub fn range(&self) -> Option<(u64, u64)> {
+                match self {
+                    $(Call::$name($($arg),*) => {
+                        let addr = [None, $(named!(addr: $arg $arg)),*].into_iter().flatten().next();
+                        addr.zip([None, $(named!(len: $arg $arg)),*].into_iter().flatten().next())
+                    })*
+                }
+            }
+
             /// Numbers that calls have.
-            #[cfg(test)]
             const NUMBERS: &'static [u64] = &[$($number),*];
+        }
+
+        /// The number of one of Linux's calls on x86-64, by its number on architectures with the common table. It may
+        /// be none of those here.
+        pub const fn of_common(number: u64) -> Option<u64> {
+            match number {
+                $($($common => Some($number),)?)*
+                _ => None,
+            }
         }
     };
 }
 
 calls! {
+    // Linux's calls: its number on x86-64, its number in the table of newer architectures, its registers.
     /// Map memory; the value is its address.
-    0 Mmap(map: Map),
+    9 / 222 "mmap" Mmap(map: Map),
     /// Unmap; holes are fine.
-    1 Munmap(addr: u64, len: u64),
+    11 / 215 "munmap" Munmap(addr: u64, len: u64),
     /// Change rights.
-    2 Mprotect(addr: u64, len: u64, prot: Prot),
+    10 / 226 "mprotect" Mprotect(addr: u64, len: u64, prot: Prot),
     /// Move or resize; the value is the new address.
-    3 Mremap(remap: Remap),
+    25 / 216 "mremap" Mremap(remap: Remap),
     /// Give advice.
-    4 Madvise(addr: u64, len: u64, advice: Advice),
-    /// Ask that flushes of this process's pages are never deferred (`false`: as the system's policy says).
-    5 NeverDefer(never: bool),
-    /// Lock pages in memory (or, `lock` false, undo it).
-    6 Mlock(addr: u64, len: u64, lock: bool),
+    28 / 233 "madvise" Madvise(addr: u64, len: u64, advice: Advice),
+    /// Lock pages in memory.
+    149 / 228 "mlock" Mlock(addr: u64, len: u64),
+    /// Undo [`Call::Mlock`].
+    150 / 229 "munlock" Munlock(addr: u64, len: u64),
     /// Write dirty file pages of a range back and wait for it (MS_SYNC).
-    7 Msync(addr: u64, len: u64),
-    /// Open a file, which is made with so many bytes if it is not there; the value is a [`pair`]: the descriptor and
-    /// the file's number.
-    8 Open(name: Text<'a>, size: u64, in_memory: bool, writable: bool),
+    26 / 227 "msync" Msync(addr: u64, len: u64) [4],
     /// Close a descriptor. Mappings of the file stay.
-    9 Close(fd: u32),
+    3 / 57 "close" Close(fd: u32),
     /// Read at an offset; the value is the number of bytes (short at the end of the file).
-    10 Pread(fd: u32, offset: u64, buffer: Buffer),
+    17 / 67 "pread" Pread(fd: u32, buffer: Buffer, offset: u64),
     /// Write at an offset, growing the file if needed; the value is the number of bytes.
-    11 Pwrite(fd: u32, offset: u64, buffer: Buffer),
+    18 / 68 "pwrite" Pwrite(fd: u32, buffer: Buffer, offset: u64),
     /// Write the file's dirty pages back and wait.
-    12 Fsync(fd: u32),
+    74 / 82 "fsync" Fsync(fd: u32),
     /// Set the size.
-    13 Ftruncate(fd: u32, size: u64),
+    77 / 46 "ftruncate" Ftruncate(fd: u32, size: u64),
     /// Give advice about a file range; no bytes: to the end.
-    14 Fadvise(fd: u32, offset: u64, len: u64, advice: FileAdvice),
+    221 / 223 "fadvise" Fadvise(fd: u32, offset: u64, len: u64, advice: FileAdvice),
+
+    // Calls of our own: Linux has none, or passes structures in memory.
+    /// Ask that flushes of this process's pages are never deferred (`false`: as the system's policy says).
+    0x1000 "never_defer" NeverDefer(never: bool),
+    /// Open a file, which is made with this size if it does not exist; the value is a [`pair`]: the descriptor and the
+    /// file's number.
+    0x1001 "open" Open(name: Text<'a>, size: u64, in_memory: bool, writable: bool),
     /// Start a thread; the value is its task.
-    15 Spawn(role: Role),
+    0x1002 "spawn" Spawn(role: Role),
     /// Start a child process; the value is a [`pair`]: its task and its process.
-    16 Fork(role: Role),
+    0x1003 "fork" Fork(role: Role),
     /// Wait for the end of a task.
-    17 Join(task: u32),
-    /// Sleep for so many nanoseconds.
-    18 Sleep(nanos: u64),
-    /// Wait until so many tasks have come to barrier `id`.
-    19 Barrier(id: u32, tasks: u32),
+    0x1004 "join" Join(task: u32),
+    /// Sleep for this many nanoseconds.
+    0x1005 "sleep" Sleep(nanos: u64),
+    /// Wait until this many tasks have come to barrier `id`.
+    0x1006 "barrier" Barrier(id: u32, tasks: u32),
     /// The value is the machine's time in nanoseconds.
-    20 Now(),
+    0x1007 "now" Now(),
     /// Let other tasks run; the value is 1 if this process is to end.
-    21 Yield(),
+    0x1008 "yield" Yield(),
     /// Tell the world something.
-    22 Tell(what: Tell, text: Text<'a>),
+    0x1009 "tell" Tell(what: Tell, text: Text<'a>),
     /// The task has ended. The call does not return.
-    24 Exit(exit: Exit),
+    0x100a "exit" Exit(exit: Exit),
     /// Make a control group; the value is its number.
-    26 GroupCreate(parent: Group, limits: GroupLimits),
+    0x100b "group_create" GroupCreate(parent: Group, limits: GroupLimits),
     /// Change the limits of a control group.
-    27 GroupLimit(group: Group, limits: GroupLimits),
+    0x100c "group_limit" GroupLimit(group: Group, limits: GroupLimits),
     /// Move this process into a control group.
-    28 GroupEnter(group: Group),
+    0x100d "group_enter" GroupEnter(group: Group),
     /// Remove a control group.
-    29 GroupRemove(group: Group),
+    0x100e "group_remove" GroupRemove(group: Group),
     /// Change a knob.
-    30 SetKnob(name: Text<'a>, value: u64),
-    /// Move the pages that a range shows to a node (`None`: to other frames of the node that each is on); the value is
-    /// how many could not be.
-    31 MovePages(addr: u64, len: u64, node: Option<u32>),
-    /// Move the process's pages on nodes of one set to nodes of another (bit n: node n); the value is how many could
-    /// not be.
-    32 MigratePages(from: u64, to: u64),
-    /// Say where memory for a range comes from, and perhaps move what is elsewhere; the value is how many pages could
-    /// not be moved there.
-    33 Mbind(addr: u64, len: u64, policy: MemPolicy, moving: bool),
-    /// Say where memory for this process comes from.
-    34 SetMempolicy(policy: MemPolicy),
+    0x100f "set_knob" SetKnob(name: Text<'a>, value: u64),
     /// Give a group a knob of its own.
-    35 GroupKnob(group: Group, name: Text<'a>, value: u64),
+    0x1010 "group_knob" GroupKnob(group: Group, name: Text<'a>, value: u64),
+    /// Move the pages that a range shows to a node (`None`: to other frames of the node that each is on); the value is
+    /// the number of pages that could not be moved.
+    0x1011 "move_pages" MovePages(addr: u64, len: u64, node: Option<u32>),
+    /// Move the process's pages on nodes of one set to nodes of another (bit n: node n); the value is the number of
+    /// pages that could not be moved.
+    0x1012 "migrate_pages" MigratePages(from: u64, to: u64),
+    /// Say where memory for a range comes from, and perhaps move what is elsewhere; the value is the number of pages
+    /// that could not be moved there.
+    0x1013 "mbind" Mbind(addr: u64, len: u64, policy: MemPolicy, moving: bool),
+    /// Say where memory for this process comes from.
+    0x1014 "set_mempolicy" SetMempolicy(policy: MemPolicy),
+}
+
+/// Numbers of our own calls; those below are Linux's.
+const OURS: u64 = 0x1000;
+
+impl Call<'_> {
+    /// Number and registers of the call on Linux for x86-64, if Linux has it in this form.
+    pub fn on_linux(self) -> Option<(u64, [u64; 6])> {
+        let (number, args) = self.encode(|_| Buffer::anywhere(0));
+        (number < OURS).then_some((number, args))
+    }
+
+    /// The call that registers hold on Linux for x86-64, if it is one of these.
+    pub fn of_linux(number: u64, args: [u64; 6]) -> Option<Call<'static>> {
+        let anywhere = 0..u64::MAX;
+        if number < OURS { Call::decode(number, args, &anywhere).ok() } else { None }
+    }
+
+    /// Whether one of these has this number on Linux for x86-64.
+    pub fn is_linux(number: u64) -> bool {
+        number < OURS && Call::NUMBERS.contains(&number)
+    }
+
+    /// Whether it decides which addresses of a process are mapped, or which pages of a mapping exist.
+    pub const fn changes_space(&self) -> bool {
+        matches!(
+            self,
+            Call::Mmap(_)
+                | Call::Munmap(..)
+                | Call::Mprotect(..)
+                | Call::Mremap(_)
+                | Call::Ftruncate(..)
+                | Call::Fork(_)
+        )
+    }
 }
 
 /// Two numbers in one value.

@@ -124,6 +124,14 @@ impl Map {
         Map { addr: None, len, prot: Prot::RW, source: MapSource::Anonymous, populate: false, locked: false }
     }
 
+    /// The descriptor of the file that it maps.
+    pub const fn fd_mut(&mut self) -> Option<&mut u32> {
+        match &mut self.source {
+            MapSource::File { fd, .. } => Some(fd),
+            _ => None,
+        }
+    }
+
     /// A shared mapping of the first `len` bytes of `fd`.
     pub const fn file_shared(fd: u32, len: u64, prot: Prot) -> Map {
         Map {

@@ -4,6 +4,7 @@ use crate::bytes::{self, number, pick};
 use crate::events::{MARKS, event};
 use crate::parts::{Parts, fix_checksums, heads};
 use crate::{one_line, with_file, within};
+use abi::Call;
 use program::rng::Rng;
 use std::collections::BTreeSet;
 use trace::codec::Encoder;
@@ -34,13 +35,13 @@ fn seed_trace(path: &std::path::Path, rng: &mut Rng) -> Vec<u8> {
         (0..MARKS).for_each(|_| push(&Event::Mark));
         // Each thread is started once, below, and each change of an address space happens once.
         let drawn = std::iter::repeat_with(|| event(rng));
-        let starts = |event: &Event| matches!(event, Event::Spawn { .. } | Event::Fork { .. });
+        let starts = |event: &Event| event.starts().is_some();
         let mut repeated =
             |event: &Event| event.epoch().is_some_and(|epoch| !changes.insert((thread == child, epoch)));
         drawn.filter(|event| !starts(event) && !repeated(event)).take(20).for_each(|event| push(&event));
         if thread == root {
-            push(&Event::Spawn { thread: beside });
-            push(&Event::Fork { epoch: 0, thread: child });
+            push(&Event::call(Call::Spawn(beside.0)));
+            push(&Event::call(Call::Fork(child.0)));
         }
     }
     writer.finish().expect("the trace must be finished");

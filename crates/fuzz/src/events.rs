@@ -1,9 +1,9 @@
 //! Random events: most like those of real programs, some with boundary values.
 
 use crate::bytes::{number, pick};
-use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
+use abi::{AccessKind, Advice, Buffer, Call, FileAdvice, Group, GroupLimits, Map, MapSource, Prot, Remap};
 use program::rng::Rng;
-use trace::event::{Backing, Event, FileId, Run, ThreadId};
+use trace::event::{Event, FileId, Run, ThreadId};
 
 /// Where mappings and accesses begin, so that they overlap.
 const AT: u64 = 0x5000_0000;
@@ -23,12 +23,12 @@ fn offset(rng: &mut Rng) -> u64 {
     if rng.percent(90) { rng.below(16) << 12 } else { number(rng) }
 }
 
-fn file(rng: &mut Rng) -> FileId {
-    FileId(if rng.percent(95) { rng.below(2) as u32 } else { number(rng) as u32 })
+fn file(rng: &mut Rng) -> u32 {
+    if rng.percent(95) { rng.below(2) as u32 } else { number(rng) as u32 }
 }
 
-fn thread(rng: &mut Rng) -> ThreadId {
-    ThreadId(if rng.percent(95) { rng.below(4) as u32 } else { number(rng) as u32 })
+fn thread(rng: &mut Rng) -> u32 {
+    if rng.percent(95) { rng.below(4) as u32 } else { number(rng) as u32 }
 }
 
 fn epoch(rng: &mut Rng) -> u64 {
@@ -48,76 +48,82 @@ pub fn event(rng: &mut Rng) -> Event {
         2 => Event::Sync { epoch: epoch(rng) },
         3 => Event::Skip { epoch: epoch(rng) },
         4..7 => map(rng),
-        7 => Event::Unmap { epoch: epoch(rng), addr: addr(rng), len: len(rng) },
-        8 => Event::Protect {
-            epoch: epoch(rng),
-            addr: addr(rng),
-            len: len(rng),
-            rights: Prot::from_bits(rng.below(8)),
-        },
+        7 => Event::change(epoch(rng), Call::Munmap(addr(rng), len(rng))),
+        8 => {
+            let prot = Prot::from_bits(rng.below(8));
+            Event::change(epoch(rng), Call::Mprotect(addr(rng), len(rng), prot))
+        }
         9 => remap(rng),
-        10 => Event::Advise { addr: addr(rng), len: len(rng), advice: pick(rng, &Advice::ALL) },
-        11 => Event::Lock { addr: addr(rng), len: len(rng) },
-        12 => Event::Unlock { addr: addr(rng), len: len(rng) },
-        13 => Event::Msync { addr: addr(rng), len: len(rng) },
-        14 => Event::Read { file: file(rng), offset: offset(rng), len: len(rng) },
-        15 => Event::Write { file: file(rng), offset: offset(rng), len: len(rng) },
-        16 => Event::Truncate { epoch: epoch(rng), file: file(rng), size: offset(rng) },
+        10 => Event::call(Call::Madvise(addr(rng), len(rng), pick(rng, &Advice::ALL))),
+        11 => Event::call(Call::Mlock(addr(rng), len(rng))),
+        12 => Event::call(Call::Munlock(addr(rng), len(rng))),
+        13 => Event::call(Call::Msync(addr(rng), len(rng))),
+        14 => Event::call(Call::Pread(file(rng), Buffer::anywhere(len(rng)), offset(rng))),
+        15 => Event::call(Call::Pwrite(file(rng), Buffer::anywhere(len(rng)), offset(rng))),
+        16 => Event::change(epoch(rng), Call::Ftruncate(file(rng), offset(rng))),
         17 => {
             let advice = pick(rng, &FileAdvice::ALL);
-            Event::FileAdvise { file: file(rng), offset: offset(rng), len: len(rng), advice }
+            Event::call(Call::Fadvise(file(rng), offset(rng), len(rng), advice))
         }
         18 if rng.percent(30) => group(rng),
         18 if rng.percent(40) => {
             let (thread, mark) = (ThreadId(rng.below(3) as u32), rng.below(MARKS + 1));
             pick(rng, &[Event::Mark, Event::Mark, Event::After { thread, mark }])
         }
-        18 => pick(rng, &[Event::Open { file: FileId(0) }, Event::Close { file: FileId(0) }, Event::Exec]),
+        18 if rng.percent(20) => any_call(rng),
+        18 => pick(rng, &[Event::opened(FileId(0)), Event::call(Call::Close(0)), Event::Exec]),
         _ if rng.percent(20) => {
             let (epoch, thread) = (epoch(rng), thread(rng));
-            pick(rng, &[Event::Spawn { thread }, Event::Fork { epoch, thread }])
+            pick(rng, &[Event::call(Call::Spawn(thread)), Event::change(epoch, Call::Fork(thread))])
         }
         _ => {
             let (thread, file) = (thread(rng), file(rng));
-            pick(rng, &[Event::Join { thread }, Event::Fsync { file }])
+            pick(rng, &[Event::call(Call::Join(thread)), Event::call(Call::Fsync(file))])
         }
     }
+}
+
+/// Whatever registers may hold.
+fn any_call(rng: &mut Rng) -> Event {
+    let call = std::iter::repeat_with(|| {
+        let number = if rng.percent(50) { rng.below(230) } else { 0x1000 + rng.below(24) };
+        let args =
+            std::array::from_fn(|_| if rng.percent(70) { rng.below(4) } else { crate::bytes::number(rng) });
+        Call::decode(number, args, &(0..u64::MAX)).ok()
+    });
+    let call = call.flatten().next().expect("there is no end of them");
+    Event::Call { epoch: epoch(rng), call, value: number(rng) }
 }
 
 fn group(rng: &mut Rng) -> Event {
     let number = |rng: &mut Rng| Group(rng.below(4) as u32);
     let (group, parent, max) = (number(rng), number(rng), len(rng));
     let limits = GroupLimits { max, ..GroupLimits::default() };
-    pick(
-        rng,
-        &[
-            Event::GroupCreate { group, parent, limits },
-            Event::GroupLimit { group, limits },
-            Event::GroupEnter { group },
-            Event::GroupRemove { group },
-        ],
-    )
+    let made = Event::Call { epoch: 0, call: Call::GroupCreate(parent, limits), value: group.0.into() };
+    let calls = [Call::GroupLimit(group, limits), Call::GroupEnter(group), Call::GroupRemove(group)];
+    if rng.percent(25) { made } else { Event::call(pick(rng, &calls)) }
 }
 
 fn map(rng: &mut Rng) -> Event {
-    let backing = match rng.below(4) {
-        0 => Backing::Anonymous,
-        1 => Backing::AnonymousShared,
-        kind => Backing::File { file: file(rng), offset: offset(rng), shared: kind == 2 },
+    let source = match rng.below(4) {
+        0 => MapSource::Anonymous,
+        1 => MapSource::AnonymousShared,
+        kind => MapSource::File { fd: file(rng), offset: offset(rng), shared: kind == 2 },
     };
-    Event::Map {
-        epoch: epoch(rng),
-        addr: addr(rng),
+    let (at, replaces) = (addr(rng), rng.percent(20));
+    let map = Map {
+        addr: replaces.then_some(at),
         len: len(rng),
-        rights: Prot::RW | Prot::from_bits(rng.below(8)),
-        backing,
+        prot: Prot::RW | Prot::from_bits(rng.below(8)),
+        source,
         populate: rng.percent(20),
         locked: rng.percent(10),
-        replaces: rng.percent(20),
-    }
+    };
+    Event::mapped(epoch(rng), at, map)
 }
 
 fn remap(rng: &mut Rng) -> Event {
-    let (addr, new_addr) = (addr(rng), addr(rng));
-    Event::Remap { epoch: epoch(rng), addr, old_len: len(rng), new_len: len(rng), new_addr }
+    let (addr, value) = (addr(rng), addr(rng));
+    let remap = Remap { addr, old_len: len(rng), new_len: len(rng), may_move: value != addr, fixed: None };
+    Event::Call { epoch: epoch(rng), call: Call::Mremap(remap), value }
 }

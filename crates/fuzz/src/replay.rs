@@ -1,6 +1,7 @@
 //! The replay of a trace on a small machine.
 
 use crate::with_file;
+use abi::Call;
 use machine_sim::{MachineSpec, RunConfig, RunError};
 use trace::event::{Event, ThreadId};
 use trace::{Reader, Replay};
@@ -31,12 +32,14 @@ fn work(reader: &Reader) -> u64 {
     let events = threads
         .flat_map(|thread| reader.stream(thread))
         .map(|event| event.expect("a checked event must be readable"));
-    events.fold(0, |sum: u64, event| match event {
-        Event::Read { len, .. } | Event::Write { len, .. } => sum.saturating_add(len),
-        Event::Map { len, .. } | Event::Lock { len, .. } | Event::Advise { len, .. } => {
-            sum.saturating_add(len)
-        }
-        Event::Remap { new_len, .. } => sum.saturating_add(new_len),
-        _ => sum,
-    })
+    let work = |event| match event {
+        Event::Call { call: Call::Pread(_, buffer, _) | Call::Pwrite(_, buffer, _), .. } => buffer.len,
+        Event::Call { call: Call::Mmap(map), .. } => map.len,
+        Event::Call { call: Call::Mremap(remap), .. } => remap.new_len,
+        // Unmapping and changing rights take no longer for more pages that are not there.
+        Event::Call { call: Call::Munmap(..) | Call::Mprotect(..), .. } => 0,
+        Event::Call { call, .. } => call.range().map_or(0, |(_, len)| len),
+        _ => 0,
+    };
+    events.map(work).fold(0, u64::saturating_add)
 }

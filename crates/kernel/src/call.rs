@@ -4,7 +4,7 @@
 use crate::process::Open;
 use crate::range::range;
 use crate::{File, Host, Kernel, Task};
-use abi::{Call, Errno, Map, MapSource, Remap, Role, Text};
+use abi::{Call, Errno, Group, Map, MapSource, Remap, Role, Text};
 use alloc::borrow::{Cow, ToOwned};
 use alloc::string::String;
 use alloc::vec;
@@ -45,9 +45,10 @@ values! {
 }
 
 impl<H: Host> Kernel<H> {
-    /// Carry out a call. What only a machine can answer (reads and writes without their bytes, a task's end) is
-    /// [`Errno::NoSys`] here.
+    /// Carries out a call. Calls that only a machine can answer (transfers without a place for their bytes, the end of a
+    /// task, what it tells people) are [`Errno::NoSys`] here. Every call has its arm: a new one does not compile without.
     pub fn call(&self, task: &Task, call: Call<'_>) -> Result<u64, Errno> {
+        let _in_call = task.enter_call();
         match call {
             Call::Mmap(map) => self.mmap(task, &map),
             Call::Munmap(addr, len) => self.on_range(task, (addr, len), Mm::munmap),
@@ -64,8 +65,10 @@ impl<H: Host> Kernel<H> {
                 mm.set_never_deferred(space, never);
                 Ok(())
             }),
-            Call::Mlock(addr, len, lock) => self
-                .on_range(task, (addr, len), |mm, space, start, pages| mm.mlock(space, start, pages, lock)),
+            Call::Mlock(addr, len) => self
+                .on_range(task, (addr, len), |mm, space, start, pages| mm.mlock(space, start, pages, true)),
+            Call::Munlock(addr, len) => self
+                .on_range(task, (addr, len), |mm, space, start, pages| mm.mlock(space, start, pages, false)),
             Call::Msync(addr, len) => self.on_range(task, (addr, len), Mm::msync),
             Call::MovePages(addr, len, node) => {
                 let node = node.map(NodeId::try_from).transpose()?;
@@ -85,31 +88,21 @@ impl<H: Host> Kernel<H> {
             }
             Call::Open(name, size, in_memory, writable) => self.open(task, name, size, in_memory, writable),
             Call::Close(fd) => self.alive(task).and_then(|()| task.process().close(fd)).map(Value::value),
-            Call::Fsync(fd) => {
-                let id = self.file(task, fd)?.0.id;
-                self.on_space(task, |mm, _| mm.fsync(id))
-            }
+            Call::Fsync(fd) => self.on_file(task, fd, Mm::fsync),
             Call::Ftruncate(fd, size) => self.ftruncate(task, fd, size),
             Call::Fadvise(fd, offset, len, advice) => {
-                let id = self.file(task, fd)?.0.id;
-                self.on_space(task, |mm, _| mm.fadvise(id, offset, len, advice))
+                self.on_file(task, fd, |mm, file| mm.fadvise(file, offset, len, advice))
             }
             Call::GroupCreate(parent, limits) => {
-                let (parent, limits) = (GroupId::try_from(parent)?, limits.into());
-                self.on_space(task, |mm, _| mm.create_group(parent, limits))
+                self.on_group(task, parent, |mm, _, parent| mm.create_group(parent, limits.into()))
             }
             Call::GroupLimit(group, limits) => {
-                let (group, limits) = (GroupId::try_from(group)?, limits.into());
-                self.on_space(task, |mm, _| mm.set_group_limits(group, limits))
+                self.on_group(task, group, |mm, _, group| mm.set_group_limits(group, limits.into()))
             }
             Call::GroupEnter(group) => {
-                let group = GroupId::try_from(group)?;
-                self.on_space(task, |mm, space| mm.move_space(space, group))
+                self.on_group(task, group, |mm, space, group| mm.move_space(space, group))
             }
-            Call::GroupRemove(group) => {
-                let group = GroupId::try_from(group)?;
-                self.on_space(task, |mm, _| mm.remove_group(group))
-            }
+            Call::GroupRemove(group) => self.on_group(task, group, |mm, _, group| mm.remove_group(group)),
             Call::SetKnob(name, value) => {
                 let knob = self.knob(name)?;
                 self.on_space(task, |mm, _| mm.set_knob(knob, value))
@@ -118,32 +111,30 @@ impl<H: Host> Kernel<H> {
                 let (group, knob) = (GroupId::try_from(group)?, self.knob(name)?);
                 self.on_space(task, |mm, _| mm.set_group_knob(group, knob, value))
             }
-            _ => self.task_call(task, call),
-        }
-    }
-
-    /// Calls about tasks and time.
-    fn task_call(&self, task: &Task, call: Call<'_>) -> Result<u64, Errno> {
-        match call {
-            Call::Spawn(role) => {
-                self.charge();
-                return self.start_task(task.process(), role).map(|task| task.number().into());
-            }
-            Call::Fork(role) => {
-                let child = self.fork_space(task)?;
-                return self.start_child(task, child, role);
-            }
+            Call::Spawn(role) => self.spawn(task, role),
+            Call::Fork(role) => self.fork(task, role),
             Call::Join(other) => self.join(task, other),
             Call::Sleep(nanos) => self.sleep(task, nanos),
             Call::Barrier(id, tasks) => self.barrier(task, id, tasks),
-            Call::Now() => return Ok(self.host().now()),
-            Call::Yield() => {
-                self.host().give_way();
-                return Ok(self.is_dying(task).into());
-            }
-            _ => return Err(Errno::NoSys),
+            Call::Now() => Ok(self.host().now()),
+            Call::Yield() => self.give_way(task),
+            Call::Pread(..) | Call::Pwrite(..) | Call::Tell(..) | Call::Exit(_) => Err(Errno::NoSys),
         }
-        Ok(0)
+    }
+
+    fn spawn(&self, task: &Task, role: Role) -> Result<u64, Errno> {
+        self.charge();
+        self.start_task(task.process(), role).map(|task| task.number().into())
+    }
+
+    fn fork(&self, task: &Task, role: Role) -> Result<u64, Errno> {
+        let child = self.fork_memory(task)?;
+        self.start_forked(task, child, role)
+    }
+
+    fn give_way(&self, task: &Task) -> Result<u64, Errno> {
+        self.host().give_way();
+        Ok(self.is_dying(task).into())
     }
 
     fn charge(&self) {
@@ -184,6 +175,28 @@ impl<H: Host> Kernel<H> {
         self.on_space(task, |mm, space| call(mm, space, start, pages))
     }
 
+    /// Run a call on a file that a descriptor names.
+    fn on_file<T: Value>(
+        &self,
+        task: &Task,
+        fd: u32,
+        call: impl FnOnce(&Mm<H>, FileId) -> Result<T, api::Error>,
+    ) -> Result<u64, Errno> {
+        let id = self.file(task, fd)?.0.id;
+        self.on_space(task, |mm, _| call(mm, id))
+    }
+
+    /// Run a call on a control group.
+    fn on_group<T: Value>(
+        &self,
+        task: &Task,
+        group: Group,
+        call: impl FnOnce(&Mm<H>, SpaceId, GroupId) -> Result<T, api::Error>,
+    ) -> Result<u64, Errno> {
+        let group = GroupId::try_from(group)?;
+        self.on_space(task, |mm, space| call(mm, space, group))
+    }
+
     fn mmap(&self, task: &Task, map: &Map) -> Result<u64, Errno> {
         let (start, pages) = range(map.addr.unwrap_or(0), map.len)?;
         let backing = match map.source {
@@ -207,8 +220,19 @@ impl<H: Host> Kernel<H> {
         self.on_space(task, |mm, space| mm.mremap(space, start, old, new, remap.may_move, fixed))
     }
 
-    /// The first half of a fork: the child's memory. Nobody runs in it yet.
+    /// The first half of a fork: the child's memory, in which no task runs yet.
     pub fn fork_space(&self, task: &Task) -> Result<SpaceId, Errno> {
+        let _in_call = task.enter_call();
+        self.fork_memory(task)
+    }
+
+    /// The second half: a process with that memory and the descriptors of its parent; the call's value.
+    pub fn start_child(&self, task: &Task, child: SpaceId, role: Role) -> Result<u64, Errno> {
+        let _in_call = task.enter_call();
+        self.start_forked(task, child, role)
+    }
+
+    fn fork_memory(&self, task: &Task) -> Result<SpaceId, Errno> {
         self.alive(task)?;
         let child = self.mm.fork(task.space());
         if matches!(child, Err(api::Error::Killed)) {
@@ -217,8 +241,9 @@ impl<H: Host> Kernel<H> {
         Ok(child?)
     }
 
-    /// The second half: a process with that memory and the descriptors of its parent; the call's value.
-    pub fn start_child(&self, task: &Task, child: SpaceId, role: Role) -> Result<u64, Errno> {
+    fn start_forked(&self, task: &Task, child: SpaceId, role: Role) -> Result<u64, Errno> {
+        let parent = task.process().number();
+        assert!(child != task.space(), "a child of process {parent} needs a space of its own");
         let started = self.start_process(child, task.process().descriptors(), role)?;
         Ok(abi::call::pair(started.number(), started.process().number()))
     }
@@ -228,7 +253,10 @@ impl<H: Host> Kernel<H> {
     /// What a descriptor of the task names.
     pub fn file(&self, task: &Task, fd: u32) -> Result<(File, Open), Errno> {
         let open = task.process().file(fd)?;
-        Ok((self.files.lock().list()[open.file as usize], open))
+        let file = self.files.lock().list().get(open.file as usize).copied();
+        let process = task.process().number();
+        let file = file.unwrap_or_else(|| panic!("descriptor {fd} of process {process} must name a file"));
+        Ok((file, open))
     }
 
     /// Files that there are; their numbers are below that.
@@ -265,6 +293,7 @@ impl<H: Host> Kernel<H> {
         len: u64,
         copy: &mut Copier<'_>,
     ) -> Result<u64, Errno> {
+        let _in_call = task.enter_call();
         let (file, _) = self.file(task, fd)?;
         self.charge();
         Ok(self.mm.read(file.id, offset, len, self.mm.group_of(task.space()), copy)?)
@@ -279,6 +308,7 @@ impl<H: Host> Kernel<H> {
         len: u64,
         copy: &mut Copier<'_>,
     ) -> Result<u64, Errno> {
+        let _in_call = task.enter_call();
         let file = self.may_write(task, fd, offset, len)?;
         self.charge();
         Ok(self.mm.write(file.id, offset, len, self.mm.group_of(task.space()), copy)?)

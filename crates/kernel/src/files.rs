@@ -70,7 +70,12 @@ impl Files {
             false => self.room(pages_of(size))?,
         };
         let number = self.list.len() as u32;
-        self.list.push(File { id: create(kind), kind, capacity });
+        let id = create(kind);
+        assert!(
+            self.list.iter().all(|file| file.id != id),
+            "{id:?} is a file already and cannot be '{name}'"
+        );
+        self.list.push(File { id, kind, capacity });
         self.names.insert(name.into(), number);
         Ok(number)
     }
@@ -87,6 +92,7 @@ impl Files {
         let block = self.next_block;
         self.next_block += blocks;
         self.taken += takes;
+        assert!(self.taken <= disk.pages, "{} pages of a disk of {} are taken", self.taken, disk.pages);
         Ok((FileKind::Disk { device: disk.device, block }, blocks.saturating_mul(PAGE_SIZE)))
     }
 
@@ -102,10 +108,11 @@ mod tests {
 
     fn file(files: &mut Files, name: &str, pages: u64) -> Result<(u32, u64), Errno> {
         let mut place = 0;
+        let id = FileId(files.list().len() as u32);
         let number = files.find(name, pages * 4096, false, |kind| {
             let FileKind::Disk { block, .. } = kind else { panic!("a file on the disk was asked for") };
             place = block;
-            FileId(7)
+            id
         })?;
         Ok((number, place))
     }
@@ -132,6 +139,14 @@ mod tests {
         assert_eq!(files.list()[0].capacity, 1600 * 4096);
         assert_eq!(file(&mut files, "c", 91), Err(Errno::NoSpc));
         assert_eq!(file(&mut files, "c", 90), Ok((2, 3300)));
+    }
+
+    #[test]
+    #[should_panic(expected = "is a file already and cannot be 'b'")]
+    fn a_file_of_the_memory_manager_has_one_name() {
+        let mut files = Files::new(None);
+        let _ = files.find("a", 4096, true, |_| FileId(3));
+        let _ = files.find("b", 4096, true, |_| FileId(3));
     }
 
     #[test]

@@ -257,12 +257,21 @@ impl Groups {
                     let made = mm.create_group(parent, limits);
                     let group =
                         made.map_err(|error| format!("group: '{path}' cannot be made ({error:?})"))?;
-                    groups.names.insert(group, path.to_owned());
+                    let before = groups.names.insert(group, path.to_owned());
+                    assert_eq!(before, None, "'{path}' needs a number of its own");
                     by_path.insert(path, group);
                 }
                 parent = by_path[path];
             }
-            groups.members.extend(spec.processes.clone().map(|processes| (processes, parent)));
+            for processes in spec.processes.iter().cloned() {
+                let other = groups.members.iter().find_map(|(others, _)| others.common(&processes));
+                assert_eq!(
+                    other, None,
+                    "a process begins in one group, not in another and in '{}'",
+                    spec.name
+                );
+                groups.members.push((processes, parent));
+            }
         }
         Ok(groups)
     }
@@ -278,7 +287,10 @@ impl Groups {
             return name.clone();
         }
         match mm.group_account(group).and_then(|account| account.parent) {
-            Some(parent) if parent != GroupId(0) => format!("{}/{}", self.path(mm, parent), group.0),
+            Some(parent) if parent != GroupId(0) => {
+                assert_ne!(parent, group, "a group cannot be its own parent");
+                format!("{}/{}", self.path(mm, parent), group.0)
+            }
             _ => group.0.to_string(),
         }
     }

@@ -104,6 +104,8 @@ impl<H: Host> Kernel<H> {
 
     /// Make the control groups that a run begins with. An error is for people.
     pub fn make_groups(&self, specs: &[GroupSpec]) -> Result<(), String> {
+        let started = self.processes.load(Relaxed);
+        assert_eq!(started, 0, "control groups are made before the first process starts");
         let made = Groups::make(&self.mm, specs)?;
         *self.groups.lock() = made;
         Ok(())
@@ -116,6 +118,7 @@ impl<H: Host> Kernel<H> {
 
     /// Start the first process, number 0, with one task in role 0; returns its space.
     pub fn start(&self) -> Result<SpaceId, Errno> {
+        assert_eq!(self.processes.load(Relaxed), 0, "the first process is started once");
         let space = self.mm.create_space(GroupId(0))?;
         self.start_process(space, Descriptors::default(), 0).map(|_| space)
     }
@@ -156,6 +159,7 @@ impl<H: Host> Kernel<H> {
 
     /// A program's access at `addr` has no translation that allows it.
     pub fn fault(&self, task: &Task, addr: u64, access: AccessKind) -> Outcome {
+        let _in_call = task.enter_call();
         if addr >> ADDRESS_BITS != 0 {
             return Outcome::Signal(Signal::Segv { addr });
         }
@@ -207,6 +211,8 @@ impl<H: Host> Kernel<H> {
     /// gone then?
     pub fn exit(&self, task: &Task, exit: &Exit) -> bool {
         let (process, number) = (task.process(), task.number());
+        // The task must be in no call and must not have ended before.
+        drop(task.enter_call());
         if let Some(signal) = exit.signal {
             let name = match signal {
                 Signal::Segv { addr } => format!("SIGSEGV at {addr:#x}"),
@@ -225,7 +231,9 @@ impl<H: Host> Kernel<H> {
         self.ended_at.fetch_max(self.host().now(), AcqRel);
         task.end();
         self.host().key_wake(Key::End(number));
-        if self.live.fetch_sub(1, AcqRel) == 1 {
+        let live = self.live.fetch_sub(1, AcqRel);
+        assert!(live > 0, "task {number} ends, but all tasks have ended");
+        if live == 1 {
             self.host().key_wake(Key::AllEnded);
         }
         last

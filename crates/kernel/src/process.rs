@@ -82,7 +82,9 @@ impl Process {
 
     /// A task leaves. `true`: it was the last.
     pub(crate) fn leave(&self) -> bool {
-        self.tasks.fetch_sub(1, AcqRel) == 1
+        let before = self.tasks.fetch_sub(1, AcqRel);
+        assert!(before > 0, "process {} has no task that could leave it", self.number);
+        before == 1
     }
 
     pub(crate) fn open(&self, open: Open) -> u32 {
@@ -121,14 +123,30 @@ pub struct Task {
     start: TaskStart,
     process: Arc<Process>,
     waits_for: Lock<Option<Key>>,
+    in_call: AtomicBool,
     ended: AtomicBool,
     scan: TaskScan,
 }
 
+/// A task is in a call of the kernel until this is dropped.
+pub(crate) struct InCall<'a>(&'a Task);
+
+impl Drop for InCall<'_> {
+    fn drop(&mut self) {
+        self.0.in_call.store(false, Relaxed);
+    }
+}
+
 impl Task {
     pub(crate) fn new(start: TaskStart, process: Arc<Process>) -> Task {
-        let (waits_for, ended, scan) = (Lock::default(), AtomicBool::new(false), TaskScan::default());
-        Task { start, process, waits_for, ended, scan }
+        Task {
+            start,
+            process,
+            waits_for: Lock::default(),
+            in_call: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            scan: TaskScan::default(),
+        }
     }
 
     /// What it is told when it starts.
@@ -162,7 +180,17 @@ impl Task {
     }
 
     pub(crate) fn end(&self) {
-        self.ended.store(true, Release);
+        let before = self.ended.swap(true, AcqRel);
+        assert!(!before, "task {} has ended before", self.number());
+    }
+
+    /// The task enters the kernel for a call or a fault. It is on one CPU, so nothing else changes the mark.
+    #[inline]
+    pub(crate) fn enter_call(&self) -> InCall<'_> {
+        assert!(!self.has_ended(), "task {} enters the kernel after its end", self.number());
+        assert!(!self.in_call.load(Relaxed), "task {} is in a call already", self.number());
+        self.in_call.store(true, Relaxed);
+        InCall(self)
     }
 
     /// The key that it sleeps on, or is about to.
@@ -171,7 +199,12 @@ impl Task {
     }
 
     pub(crate) fn set_waits_for(&self, key: Option<Key>) {
-        *self.waits_for.lock() = key;
+        let before = core::mem::replace(&mut *self.waits_for.lock(), key);
+        let number = self.number();
+        assert!(
+            before.is_none() || key.is_none() || before == key,
+            "task {number} waits for {before:?} and cannot wait for {key:?}"
+        );
     }
 }
 
@@ -214,5 +247,61 @@ mod tests {
         assert_eq!((process.close(1), process.file(1)), (Err(Errno::BadF), Err(Errno::BadF)));
         assert_eq!((process.open(open(7)), process.file(1)), (1, Ok(open(7))));
         assert_eq!(process.close(9), Err(Errno::BadF));
+    }
+
+    fn task() -> Task {
+        let process = Arc::new(Process::new(3, SpaceId(0), Descriptors::default()));
+        process.enter();
+        Task::new(TaskStart { task: 5, process: 3, role: 0 }, process)
+    }
+
+    #[test]
+    fn a_task_makes_one_call_after_another() {
+        let task = task();
+        drop(task.enter_call());
+        drop(task.enter_call());
+        task.end();
+        assert!(task.process().leave());
+    }
+
+    #[test]
+    #[should_panic(expected = "task 5 is in a call already")]
+    fn a_task_is_in_one_call_at_a_time() {
+        let task = task();
+        let _first = task.enter_call();
+        drop(task.enter_call());
+    }
+
+    #[test]
+    #[should_panic(expected = "task 5 enters the kernel after its end")]
+    fn a_task_makes_no_call_after_its_end() {
+        let task = task();
+        task.end();
+        drop(task.enter_call());
+    }
+
+    #[test]
+    #[should_panic(expected = "task 5 has ended before")]
+    fn a_task_ends_once() {
+        let task = task();
+        task.end();
+        task.end();
+    }
+
+    #[test]
+    #[should_panic(expected = "process 3 has no task that could leave it")]
+    fn a_process_is_left_by_as_many_tasks_as_entered() {
+        let task = task();
+        assert!(task.process().leave());
+        task.process().leave();
+    }
+
+    #[test]
+    #[should_panic(expected = "task 5 waits for Some(End(1)) and cannot wait for Some(Sleep(5))")]
+    fn a_task_waits_for_one_key_at_a_time() {
+        let task = task();
+        task.set_waits_for(Some(Key::End(1)));
+        task.set_waits_for(Some(Key::End(1)));
+        task.set_waits_for(Some(Key::Sleep(5)));
     }
 }

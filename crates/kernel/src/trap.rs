@@ -3,7 +3,7 @@
 use crate::host::Rings;
 use crate::{Kernel, Task};
 use abi::call::{Exit, Tell, encode_answer};
-use abi::{Call, Errno, Signal};
+use abi::{Buffer, Call, Errno, Signal};
 use alloc::string::String;
 use mm::units::Pfn;
 
@@ -19,6 +19,18 @@ pub enum After {
     Ended,
     /// The task has panicked, for the reason given: the run has failed.
     Panicked(String),
+}
+
+/// Takes the first bytes off a buffer and returns their address.
+fn advance(left: &mut Buffer, bytes: u32) -> u64 {
+    let (addr, bytes) = (left.addr, u64::from(bytes));
+    assert!(
+        bytes <= left.len,
+        "a transfer of {bytes} bytes leaves the caller's buffer: {} are left",
+        left.len
+    );
+    *left = Buffer { addr: addr + bytes, len: left.len - bytes };
+    addr
 }
 
 impl<H: Rings> Kernel<H> {
@@ -55,21 +67,19 @@ impl<H: Rings> Kernel<H> {
     /// A call, whose bytes lie in ring 3 if it has some.
     fn transfer(&self, task: &Task, call: Call<'_>) -> Result<u64, Errno> {
         match call {
-            Call::Pread(fd, offset, buffer) => {
+            Call::Pread(fd, buffer, offset) => {
                 // Pages come in order. Where one stands its frame does not tell: it may just have been cut off its
                 // file.
-                let mut to = buffer.addr;
+                let mut left = buffer;
                 let mut copy = |pfn: Pfn, at: u32, bytes: u32| {
-                    self.host().copy_to_user(to, pfn, at, bytes);
-                    to += u64::from(bytes);
+                    self.host().copy_to_user(advance(&mut left, bytes), pfn, at, bytes);
                 };
                 self.read(task, fd, offset, buffer.len, &mut copy)
             }
-            Call::Pwrite(fd, offset, buffer) => {
-                let mut from = buffer.addr;
+            Call::Pwrite(fd, buffer, offset) => {
+                let mut left = buffer;
                 let mut copy = |pfn: Pfn, at: u32, bytes: u32| {
-                    self.host().copy_from_user(pfn, at, from, bytes);
-                    from += u64::from(bytes);
+                    self.host().copy_from_user(pfn, at, advance(&mut left, bytes), bytes);
                 };
                 self.write(task, fd, offset, buffer.len, &mut copy)
             }

@@ -1,6 +1,7 @@
 //! Waiting for other tasks, and for time.
 
 use crate::{Host, Kernel, Key, Task};
+use abi::Errno;
 use mm::units::Nanos;
 
 /// Tasks that have come to a barrier, and how often it has opened.
@@ -25,28 +26,32 @@ impl<H: Host> Kernel<H> {
         task.set_waits_for(None);
     }
 
-    pub(crate) fn join(&self, task: &Task, other: u32) {
+    pub(crate) fn join(&self, task: &Task, other: u32) -> Result<u64, Errno> {
         let index = other.checked_sub(self.first_task).map(|index| index as usize);
         let other = index.and_then(|index| self.tasks.lock().get(index).cloned());
         if let Some(other) = other {
             self.wait(task, Key::End(other.number()), None, || other.has_ended());
         }
+        Ok(0)
     }
 
-    pub(crate) fn sleep(&self, task: &Task, nanos: u64) {
+    pub(crate) fn sleep(&self, task: &Task, nanos: u64) -> Result<u64, Errno> {
         let until = self.host().now().saturating_add(nanos);
         self.wait(task, Key::Sleep(task.number()), Some(until), || self.host().now() >= until);
+        Ok(0)
     }
 
-    pub(crate) fn barrier(&self, task: &Task, id: u32, tasks: u32) {
+    pub(crate) fn barrier(&self, task: &Task, id: u32, tasks: u32) -> Result<u64, Errno> {
         if let Some(before) = self.come_to_barrier(task, id, tasks) {
             self.wait(task, Key::Barrier(id), None, || self.has_opened(id, before));
         }
+        Ok(0)
     }
 
     /// A task has come to a barrier. If it opens by that, those who wait are woken; else: how often it has opened
     /// before. A task that is to die comes nowhere.
     pub fn come_to_barrier(&self, task: &Task, id: u32, tasks: u32) -> Option<u64> {
+        assert!(!task.has_ended(), "task {} comes to barrier {id} after its end", task.number());
         if task.process().is_dead() {
             return None;
         }

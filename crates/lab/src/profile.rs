@@ -4,7 +4,9 @@ use crate::error::{Error, Result};
 use crate::size::parse_bytes;
 use crate::suggest;
 use mm::knobs::{FlushPolicy, Knob, LruGenForm, TierMigration, TierPolicy};
+use mm::policy::{PolicyKind, RIVALS};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// A set of knobs with a name.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +19,8 @@ pub struct Preset {
     pub knobs: &'static [(Knob, u64)],
 }
 
-/// All presets.
-pub const PRESETS: &[Preset] = &[
+/// The presets before those of the policies that propose.
+const FIRST: &[Preset] = &[
     Preset {
         name: "classic",
         help: "active and inactive lists, one flush per batch of pages that reclaim unmaps; all knobs at their defaults",
@@ -52,58 +54,28 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "mglru",
         help: "generations (multi-generational LRU, as Linux 6.12 has it), one flush per batch of pages that reclaim unmaps",
-        knobs: &[(Knob::ReclaimPolicy, 1)],
+        knobs: &[(Knob::ReclaimPolicy, PolicyKind::MgLru.value())],
     },
     Preset {
         name: "mglru-6.14",
         help: "generations as reworked in Linux 6.14: a second use counts, and refaults are recognised for longer (docs/mglru.md)",
-        knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, LruGenForm::V614.value())],
+        knobs: &[
+            (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
+            (Knob::LruGenForm, LruGenForm::V614.value()),
+        ],
     },
     Preset {
         name: "mglru-7.2",
         help: "the same with the loop of Linux 7.2: the scan target is computed once a pass, and dirty pages count as for classic",
-        knobs: &[(Knob::ReclaimPolicy, 1), (Knob::LruGenForm, LruGenForm::V72.value())],
+        knobs: &[
+            (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
+            (Knob::LruGenForm, LruGenForm::V72.value()),
+        ],
     },
-    Preset {
-        name: "fifo",
-        help: "first in, first out, whether pages are used or not: the simplest policy",
-        knobs: &[(Knob::ReclaimPolicy, 2)],
-    },
-    Preset {
-        name: "mru",
-        help: "most recently used first: keeps a part of a loop that is larger than memory",
-        knobs: &[(Knob::ReclaimPolicy, 3)],
-    },
-    Preset {
-        name: "sieve",
-        help: "SIEVE (2024): one queue, and a hand that leaves used pages in place",
-        knobs: &[(Knob::ReclaimPolicy, 4)],
-    },
-    Preset {
-        name: "s3-fifo",
-        help: "S3-FIFO (2023): a small queue for new pages, a main queue for those that were used in it",
-        knobs: &[(Knob::ReclaimPolicy, 5)],
-    },
-    Preset {
-        name: "arc",
-        help: "ARC (2003) with clocks: refaults decide how pages used once and pages used often share memory",
-        knobs: &[(Knob::ReclaimPolicy, 6)],
-    },
-    Preset {
-        name: "lfu",
-        help: "evicts the least frequently used page of a sample",
-        knobs: &[(Knob::ReclaimPolicy, 7)],
-    },
-    Preset {
-        name: "lhd",
-        help: "least hit density (2018): evicts the page of a sample with the fewest expected hits for its space and time",
-        knobs: &[(Knob::ReclaimPolicy, 8)],
-    },
-    Preset {
-        name: "get-scan",
-        help: "evicts pages read by scans before pages read by lookups (cache_ext, 2025)",
-        knobs: &[(Knob::ReclaimPolicy, 9)],
-    },
+];
+
+/// Those after them.
+const LAST: &[Preset] = &[
     Preset {
         name: "numa-balancing",
         help: "classic, and pages move to the node that uses them (kernel.numa_balancing=1): to fast memory while it has room",
@@ -118,7 +90,7 @@ pub const PRESETS: &[Preset] = &[
         name: "tier-generations",
         help: "mglru; reclaim demotes cold pages; two page table walks in a row that find a page young promote it (klruscand, 2025)",
         knobs: &[
-            (Knob::ReclaimPolicy, 1),
+            (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
             (Knob::DemotionEnabled, 1),
             (Knob::TierPolicy, TierPolicy::Generations.value()),
         ],
@@ -148,6 +120,24 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
+/// What chooses each of the policies that propose.
+static CHOOSE: [[(Knob, u64); 1]; RIVALS.len()] = {
+    let mut choose = [[(Knob::ReclaimPolicy, 0)]; RIVALS.len()];
+    let mut i = 0;
+    while i < RIVALS.len() {
+        choose[i][0].1 = PolicyKind::Proposed(i as u8).value();
+        i += 1;
+    }
+    choose
+};
+
+/// All presets.
+pub static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
+    let proposed = RIVALS.iter().zip(&CHOOSE);
+    let proposed = proposed.map(|(rival, knobs)| Preset { name: rival.name, help: rival.help, knobs });
+    FIRST.iter().copied().chain(proposed).chain(LAST.iter().copied()).collect()
+});
+
 /// A parsed profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
@@ -158,7 +148,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Parses `text`; the settings in `common` come before its own.
+    /// Parse `text`; the settings in `common` come before its own.
     pub fn parse(text: &str, common: &[(Knob, u64)]) -> Result<Profile> {
         let mut parts = text.split('+');
         let name = parts.next().unwrap_or_default();
@@ -209,7 +199,7 @@ fn goes_on(setting: &str, part: &str) -> bool {
     })
 }
 
-/// Parses `KNOB=VALUE`.
+/// Parse `KNOB=VALUE`.
 pub fn parse_setting(text: &str) -> Result<(Knob, u64)> {
     let Some((name, value)) = text.split_once('=') else {
         return Err(Error::Input(format!("'{text}' sets nothing; write KNOB=VALUE, like vm.swappiness=10")));

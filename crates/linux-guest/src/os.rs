@@ -10,8 +10,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use program::{
-    Access, AccessKind, Call, Errno, FileSpec, Group, GroupLimits, Map, MapSource, Os, Program, Remap, Role,
-    Signal, TaskHandle,
+    Access, AccessKind, Buffer, Call, Errno, FileSpec, Group, GroupLimits, Map, Os, Program, Remap, Role, Signal,
+    TaskHandle,
 };
 
 const PAGE: u64 = 4096;
@@ -23,6 +23,9 @@ const LARGEST_TRANSFER: usize = 1 << 20;
 /// Where control groups are mounted.
 pub const GROUPS: &str = "/groups";
 
+/// pread or pwrite.
+type Transfer = fn(u32, Buffer, u64) -> Call<'static>;
+
 /// One task's view of the system.
 struct LinuxOs {
     state: &'static RunState,
@@ -32,9 +35,30 @@ struct LinuxOs {
     progress: u64,
 }
 
+/// Run the program as one task, and add the task's sums to those of the run.
+pub fn run(state: &'static RunState, task: u32, role: Role) {
+    let mut os = LinuxOs { state, task, transfer: Vec::new(), accesses: 0, progress: 0 };
+    let signal = state.program.run(&mut os, role).err();
+    if let Some(note) = state.program.note(role) {
+        report::print(format_args!("@note {note}"));
+    }
+    if let Some(signal) = signal
+        && !state.program.may_be_oom_killed()
+    {
+        state.signals.fetch_add(1, SeqCst);
+        match signal {
+            Signal::Segv { addr } => report::print(format_args!("@signal task {task}: SIGSEGV at {addr:#x}")),
+            Signal::Bus { addr } => report::print(format_args!("@signal task {task}: SIGBUS at {addr:#x}")),
+            Signal::Kill => report::print(format_args!("@signal task {task}: SIGKILL")),
+        }
+    }
+    state.accesses.fetch_add(os.accesses, SeqCst);
+    state.progress.fetch_add(os.progress, SeqCst);
+}
+
 impl LinuxOs {
     /// Transfer `len` bytes between a file and a buffer of the guest.
-    fn transfer(&mut self, number: u64, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
+    fn transfer(&mut self, call: Transfer, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         let room = len.min(LARGEST_TRANSFER as u64) as usize;
         if self.transfer.len() < room {
             self.transfer.resize(room, 0);
@@ -42,9 +66,9 @@ impl LinuxOs {
         let mut done = 0;
         while done < len {
             let part = (len - done).min(LARGEST_TRANSFER as u64);
-            let args = [fd.into(), self.transfer.as_mut_ptr() as u64, part, offset + done];
+            let buffer = Buffer { addr: self.transfer.as_mut_ptr() as u64, len: part };
             // SAFETY: the kernel stays within the buffer.
-            let got = unsafe { sys::call(number, args) }?;
+            let got = unsafe { sys::make(call(fd, buffer, offset + done)) }?;
             done += got;
             if got < part {
                 break;
@@ -86,10 +110,10 @@ fn allocate_blocks(fd: u32, size: u64) -> Result<(), sys::Code> {
     while at < size.next_multiple_of(PAGE) {
         let part = (size.next_multiple_of(PAGE) - at).min(LARGEST_TRANSFER as u64);
         // SAFETY: the kernel reads the zeroes.
-        at += unsafe { sys::call(nr::PWRITE, [fd.into(), start, part, at]) }?;
+        at += unsafe { sys::make(Call::Pwrite(fd, Buffer { addr: start, len: part }, at)) }?;
     }
     // SAFETY: the call accesses no memory.
-    unsafe { sys::call(nr::FTRUNCATE, [fd.into(), size]) }.map(drop)
+    unsafe { sys::make(Call::Ftruncate(fd, size)) }.map(drop)
 }
 
 impl RunState {
@@ -110,7 +134,7 @@ impl RunState {
             let fd = sys::open(&path, sys::O_RDWR | sys::O_CREAT | direct)?;
             if spec.in_memory {
                 // SAFETY: the call accesses no memory.
-                unsafe { sys::call(nr::FTRUNCATE, [fd.into(), spec.size]) }?;
+                unsafe { sys::make(Call::Ftruncate(fd, spec.size)) }?;
             } else if spec.size > 0 {
                 allocate_blocks(fd, spec.size)?;
                 self.created_kib.fetch_add(spec.size.next_multiple_of(PAGE) / 1024, SeqCst);
@@ -147,46 +171,22 @@ impl Os for LinuxOs {
     }
 
     fn mmap(&mut self, map: Map) -> Result<u64, Errno> {
-        let (fd, offset, kind) = match map.source {
-            MapSource::Anonymous => (u64::MAX, 0, 0x22),
-            MapSource::AnonymousShared => (u64::MAX, 0, 0x21),
-            MapSource::File { fd, offset, shared } => (fd.into(), offset, if shared { 1 } else { 2 }),
-        };
-        let fixed = if map.addr.is_some() { 0x10 } else { 0 };
         if map.addr.is_some_and(|addr| addr < OWN.end && addr.saturating_add(map.len) > OWN.start) {
             return Err(Errno::NoMem);
         }
-        let flags =
-            kind | fixed | if map.populate { 0x8000 } else { 0 } | if map.locked { 0x2000 } else { 0 };
-        let args = [map.addr.unwrap_or(0), map.len, map.prot.bits(), flags, fd, offset];
-        // SAFETY: the call changes only the program's memory; the check above keeps the guest's own out.
-        Ok(unsafe { sys::call(nr::MMAP, args) }?)
+        self.call(Call::Mmap(map))
     }
 
-    /// Calls that are one call of Linux, too.
+    fn mremap(&mut self, remap: Remap) -> Result<u64, Errno> {
+        // Linux wants both flags for a move to a given place.
+        let may_move = remap.may_move || remap.fixed.is_some();
+        self.call(Call::Mremap(Remap { may_move, ..remap }))
+    }
+
+    /// Calls that Linux has in the same form.
     fn call(&mut self, call: Call<'_>) -> Result<u64, Errno> {
-        const SYNC: u64 = 4;
-        let (number, args) = match call {
-            Call::Munmap(addr, len) => (nr::MUNMAP, [addr, len, 0, 0, 0]),
-            Call::Mprotect(addr, len, prot) => (nr::MPROTECT, [addr, len, prot.bits(), 0, 0]),
-            Call::Mremap(Remap { addr, old_len, new_len, may_move, fixed }) => {
-                let flags = u64::from(may_move || fixed.is_some()) | u64::from(fixed.is_some()) << 1;
-                (nr::MREMAP, [addr, old_len, new_len, flags, fixed.unwrap_or(0)])
-            }
-            Call::Madvise(addr, len, advice) => (nr::MADVISE, [addr, len, advice.number(), 0, 0]),
-            Call::Mlock(addr, len, true) => (nr::MLOCK, [addr, len, 0, 0, 0]),
-            Call::Mlock(addr, len, false) => (nr::MUNLOCK, [addr, len, 0, 0, 0]),
-            Call::Msync(addr, len) => (nr::MSYNC, [addr, len, SYNC, 0, 0]),
-            Call::Close(fd) => (nr::CLOSE, [fd.into(), 0, 0, 0, 0]),
-            Call::Fsync(fd) => (nr::FSYNC, [fd.into(), 0, 0, 0, 0]),
-            Call::Ftruncate(fd, size) => (nr::FTRUNCATE, [fd.into(), size, 0, 0, 0]),
-            Call::Fadvise(fd, offset, len, advice) => {
-                (nr::FADVISE, [fd.into(), offset, len, advice.number(), 0])
-            }
-            _ => return Err(Errno::NoSys),
-        };
-        // SAFETY: as for mmap, only the program's memory changes.
-        Ok(unsafe { sys::call(number, args) }?)
+        // SAFETY: the call changes only the program's memory; the check in `mmap` keeps the guest's own out.
+        Ok(unsafe { sys::make(call) }?)
     }
 
     fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
@@ -194,11 +194,11 @@ impl Os for LinuxOs {
     }
 
     fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
-        self.transfer(nr::PREAD, fd, offset, len)
+        self.transfer(Call::Pread, fd, offset, len)
     }
 
     fn pwrite(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
-        self.transfer(nr::PWRITE, fd, offset, len)
+        self.transfer(Call::Pwrite, fd, offset, len)
     }
 
     fn spawn(&mut self, role: Role) -> Result<TaskHandle, Errno> {

@@ -3,6 +3,7 @@
 use crate::sys::{self, nr};
 use alloc::format;
 use alloc::vec;
+use program::Call;
 
 const PAGE: usize = 4096;
 
@@ -19,7 +20,7 @@ pub fn on(device: &str) -> Result<(), sys::Code> {
     let fd = sys::open(device, sys::O_WRONLY)?;
     let written = sys::write(fd, &header);
     // SAFETY: the call accesses no memory.
-    let synced = unsafe { sys::call(nr::FSYNC, [fd.into()]) };
+    let synced = unsafe { sys::make(Call::Fsync(fd)) };
     sys::close(fd)?;
     written.and(synced.map(drop)).and_then(|()| sys::on_path(nr::SWAPON, device))
 }

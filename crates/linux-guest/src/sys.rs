@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::arch::{asm, global_asm};
 use core::ffi::CStr;
-use program::Errno;
+use program::{Call, Errno};
 
 /// System call numbers.
 pub mod nr {
@@ -12,34 +12,25 @@ pub mod nr {
     pub const READ: u64 = 0;
     pub const WRITE: u64 = 1;
     pub const OPEN: u64 = 2;
-    pub const CLOSE: u64 = 3;
     pub const MMAP: u64 = 9;
-    pub const MPROTECT: u64 = 10;
     pub const MUNMAP: u64 = 11;
     pub const SIGACTION: u64 = 13;
-    pub const PREAD: u64 = 17;
-    pub const PWRITE: u64 = 18;
     pub const YIELD: u64 = 24;
     pub const MREMAP: u64 = 25;
-    pub const MSYNC: u64 = 26;
     pub const MADVISE: u64 = 28;
     pub const DUP2: u64 = 33;
     pub const NANOSLEEP: u64 = 35;
     pub const EXIT: u64 = 60;
     pub const WAIT4: u64 = 61;
-    pub const FSYNC: u64 = 74;
-    pub const FTRUNCATE: u64 = 77;
     pub const MKDIR: u64 = 83;
     pub const RMDIR: u64 = 84;
     pub const UNLINK: u64 = 87;
     pub const MLOCK: u64 = 149;
-    pub const MUNLOCK: u64 = 150;
     pub const MLOCKALL: u64 = 151;
     pub const MOUNT: u64 = 165;
     pub const SWAPON: u64 = 167;
     pub const IOPL: u64 = 172;
     pub const FUTEX: u64 = 202;
-    pub const FADVISE: u64 = 221;
     pub const CLOCK_GETTIME: u64 = 228;
     pub const EXIT_GROUP: u64 = 231;
     pub const MBIND: u64 = 237;
@@ -64,6 +55,8 @@ pub struct Code(pub i32);
 
 /// No such file.
 pub const ENOENT: Code = Code(2);
+/// Linux has no such call.
+const ENOSYS: Code = Code(38);
 /// No child to wait for.
 pub const ECHILD: Code = Code(10);
 
@@ -96,6 +89,16 @@ pub unsafe fn call<const N: usize>(number: u64, args: [u64; N]) -> Result<u64, C
     if (-4095..0).contains(&result) { Err(Code(-result as i32)) } else { Ok(result as u64) }
 }
 
+/// Make a system call that Linux has in the form in which programs make it.
+///
+/// # Safety
+/// As [`call`].
+pub unsafe fn make(what: Call<'_>) -> Result<u64, Code> {
+    let (number, args) = what.on_linux().ok_or(ENOSYS)?;
+    // SAFETY: the caller keeps the conditions of the call.
+    unsafe { call(number, args) }
+}
+
 /// A string for the kernel, without inner zero bytes.
 fn c_string(text: &str) -> Vec<u8> {
     text.bytes().filter(|byte| *byte != 0).chain([0]).collect()
@@ -111,7 +114,7 @@ pub fn open(path: &str, flags: u64) -> Result<u32, Code> {
 /// Close a file.
 pub fn close(fd: u32) -> Result<(), Code> {
     // SAFETY: the call accesses no memory.
-    unsafe { call(nr::CLOSE, [fd.into()]) }.map(drop)
+    unsafe { make(Call::Close(fd)) }.map(drop)
 }
 
 /// Read into `buffer`.

@@ -45,17 +45,17 @@ fn pread_returns_what_pwrite_wrote() {
         let (fd, _) = open(call, "a", 5000, true).unwrap();
         let (read_only, _) = open(call, "a", 0, false).unwrap();
         let text = bytes(b"across the border of two pages");
-        assert_eq!(call(Call::Pwrite(read_only, 0, text)), Err(Errno::BadF));
-        assert_eq!(call(Call::Pwrite(fd, 4090, text)), Ok(text.len));
+        assert_eq!(call(Call::Pwrite(read_only, text, 0)), Err(Errno::BadF));
+        assert_eq!(call(Call::Pwrite(fd, text, 4090)), Ok(text.len));
         let read_back = [const { AtomicU64::new(0) }; 8];
         let buffer = Buffer { addr: read_back.as_ptr().expose_provenance() as u64, len: 64 };
-        let read = |offset| call(Call::Pread(read_only, offset, buffer));
+        let read = |offset| call(Call::Pread(read_only, buffer, offset));
         assert_eq!(read(4090), Ok(64));
         let got: Vec<u8> = read_back.iter().flat_map(|word| word.load(SeqCst).to_ne_bytes()).collect();
         assert!(got.starts_with(b"across the border of two pages\0"));
         assert_eq!((read(4990), read(5000), read(u64::MAX)), (Ok(10), Ok(0), Ok(0)));
-        assert_eq!(call(Call::Pwrite(fd, 1 << 50, text)), Err(Errno::NoSpc));
-        assert_eq!(call(Call::Pwrite(fd, u64::MAX, text)), Err(Errno::Inval));
+        assert_eq!(call(Call::Pwrite(fd, text, 1 << 50)), Err(Errno::NoSpc));
+        assert_eq!(call(Call::Pwrite(fd, text, u64::MAX)), Err(Errno::Inval));
         assert_eq!(call(Call::Ftruncate(read_only, 0)), Err(Errno::Inval));
         assert_eq!(call(Call::Ftruncate(fd, 1 << 50)), Err(Errno::NoSpc));
         assert_eq!(call(Call::Ftruncate(fd, 4092)), Ok(0));
@@ -75,15 +75,15 @@ fn a_read_is_complete_if_the_file_is_truncated_during_it() {
         let (written, read_back) = (words(1), words(1 << 32));
         let buffer =
             |words: &[AtomicU64]| Buffer { addr: words.as_ptr().expose_provenance() as u64, len: LEN };
-        assert_eq!(call(Call::Pwrite(fd, LEN, buffer(&written))), Ok(LEN));
-        assert_eq!(call(Call::Pread(fd, LEN, buffer(&read_back))), Ok(LEN));
+        assert_eq!(call(Call::Pwrite(fd, buffer(&written), LEN)), Ok(LEN));
+        assert_eq!(call(Call::Pread(fd, buffer(&read_back), LEN)), Ok(LEN));
         assert!(
             written
                 .iter()
                 .zip(&read_back)
                 .all(|(written, read_back)| written.load(SeqCst) == read_back.load(SeqCst))
         );
-        assert_eq!(call(Call::Pread(fd, LEN, buffer(&read_back))), Ok(0));
+        assert_eq!(call(Call::Pread(fd, buffer(&read_back), LEN)), Ok(0));
     };
     let truncate = |mm: &Mm<Hosted>| mm.ftruncate(FILE, 0).unwrap();
     // With folios of several pages.

@@ -2,7 +2,7 @@
 
 mod hosted;
 
-use abi::{AccessKind, Prot};
+use abi::{AccessKind, Call, Map, MapSource};
 use hosted::{Report, Setup, run};
 use kernel::GroupOutcome;
 use machine_x86::user::scenarios;
@@ -10,7 +10,7 @@ use mm::knobs::{FlushPolicy, Knob};
 use program::{apps, builtin};
 use trace::Image;
 use trace::codec::Encoder;
-use trace::event::{Backing, Event, FileId, Run, ThreadId};
+use trace::event::{Event, Run, ThreadId};
 use trace::header::{Counts, FileInfo, Header, Place, ProcessInfo, ThreadInfo};
 
 /// Values of `tlb.unmap`.
@@ -124,13 +124,12 @@ fn trace_of(threads: &[&[Event]]) -> &'static [u8] {
 #[test]
 fn a_trace_reads_what_it_wrote() {
     let touch = |page, mode| Event::Run(Run { page, count: 3, mode });
-    let map = |epoch, page: u64, backing| {
-        let (addr, len, rights) = (page << 12, 64 << 12, Prot::RW);
-        Event::Map { epoch, addr, len, rights, backing, populate: false, locked: false, replaces: false }
+    let map = |epoch, page: u64, source| {
+        Event::mapped(epoch, page << 12, Map { source, ..Map::anonymous(64 << 12) })
     };
-    let file = Backing::File { file: FileId(0), offset: 0, shared: true };
-    let mut first = vec![map(1, 0x5000, Backing::Anonymous), map(2, 0x7_ffff_0000, file)];
-    first.push(Event::Spawn { thread: ThreadId(1) });
+    let file = MapSource::File { fd: 0, offset: 0, shared: true };
+    let mut first = vec![map(1, 0x5000, MapSource::Anonymous), map(2, 0x7_ffff_0000, file)];
+    first.push(Event::call(Call::Spawn(1)));
     let mut second = vec![Event::Sync { epoch: 2 }];
     for page in 0..10 {
         let (own, of_file) = (0x5000 + page, 0x7_ffff_0000 + page);

@@ -7,6 +7,7 @@ pub use choice::{
     TierPolicy,
 };
 
+use crate::policy::PolicyKind;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::{Order, PAGEBLOCK_ORDER};
 
@@ -44,9 +45,19 @@ macro_rules! words {
     };
 }
 
+/// Smallest and largest value, and unit. A choice has as many values as words.
+macro_rules! range {
+    ($min:literal $max:literal $unit:literal) => {
+        ($min, $max, $unit)
+    };
+    ($choice:ident) => {
+        (0, $choice::WORDS.len() as u64 - 1, "")
+    };
+}
+
 macro_rules! knobs {
     ($(
-        $variant:ident $name:literal $default:literal $min:literal..=$max:literal $unit:literal
+        $variant:ident $name:literal $default:literal $(, $min:literal..=$max:literal $unit:literal)?
         $([$($word:literal)*])? $({$choice:ident})? $(@$when:ident)? $($kind:ident)? $help:literal;
     )*) => {
         /// A tunable.
@@ -61,7 +72,11 @@ macro_rules! knobs {
             pub const ALL: &'static [Knob] = &[$(Knob::$variant,)*];
             /// What each is.
             const INFO: &'static [KnobInfo] = &[$(KnobInfo {
-                name: $name, default: $default, min: $min, max: $max, unit: $unit,
+                name: $name,
+                default: $default,
+                min: range!($($min $max $unit)? $($choice)?).0,
+                max: range!($($min $max $unit)? $($choice)?).1,
+                unit: range!($($min $max $unit)? $($choice)?).2,
                 help: help!($($kind)? $help),
                 words: words!([$($($word)*)?] $($choice)?),
                 at_start: at_start!($($when)?),
@@ -100,170 +115,167 @@ pub struct KnobInfo {
 }
 
 knobs! {
-    Swappiness "vm.swappiness" 60 0..=200 ""
+    Swappiness "vm.swappiness" 60, 0..=200 ""
         "relative cost of swapping against dropping file pages: 100 = equal, 0 = avoid swap";
-    ReclaimPolicy "reclaim.policy" 0 0..=10 ""
-        ["classic" "mglru" "fifo" "mru" "sieve" "s3-fifo" "arc" "lfu" "lhd" "get-scan" "custom"]
+    ReclaimPolicy "reclaim.policy" 0 {PolicyKind}
         "which pages are replaced: active and inactive lists, generations (MGLRU; bit 0 of lru_gen.enabled follows), or one of the \
          policies that propose (docs/policies.md)";
-    LruGenEnabled "lru_gen.enabled" 6 0..=7 ""
+    LruGenEnabled "lru_gen.enabled" 6, 0..=7 ""
         "parts of MGLRU: 1 = generations (reclaim.policy follows), 2 = walks of page tables, 4 = entries that lead to tables \
          tell which were used";
-    LruGenMinTtlMs "lru_gen.min_ttl_ms" 0 0..=3600000 "ms"
+    LruGenMinTtlMs "lru_gen.min_ttl_ms" 0, 0..=3600000 "ms"
         "protect what was used in this time: choose a space that ends rather than evict it; 0 = off";
-    LruGenBloom "lru_gen.bloom" 1 0..=1 ""
+    LruGenBloom "lru_gen.bloom" 1, 0..=1 ""
         "MGLRU: walks look only at tables that were dense when they were last seen (1), or at all (0); not in Linux";
-    LruGenLookAround "lru_gen.look_around" 1 0..=1 ""
+    LruGenLookAround "lru_gen.look_around" 1, 0..=1 ""
         "MGLRU: eviction that meets a used entry looks at those around it (1), or at no other (0); not in Linux";
-    LruGenTiers "lru_gen.tiers" 1 0..=1 ""
+    LruGenTiers "lru_gen.tiers" 1, 0..=1 ""
         "MGLRU: uses through file descriptors divide a generation into tiers (1), or all of it is one (0); not in Linux";
-    LruGenPid "lru_gen.pid" 1 0..=1 ""
+    LruGenPid "lru_gen.pid" 1, 0..=1 ""
         "MGLRU: refaults choose the type and the tiers to evict (1), or files go first and no tier is spared (0); not in Linux";
-    LruGenMemcgLru "lru_gen.memcg_lru" 1 0..=1 ""
+    LruGenMemcgLru "lru_gen.memcg_lru" 1, 0..=1 ""
         "MGLRU: reclaim of a node takes from groups in turn until it has enough (1), or from all of them (0); not in Linux";
-    LruGenForm "lru_gen.form" 0 0..=2 ""
-        {LruGenForm}
+    LruGenForm "lru_gen.form" 0 {LruGenForm}
         "MGLRU: how uses are counted and where folios go, as in Linux 6.12 or as it was reworked for 6.14; with 7.2's loop of \
          reclaim besides (docs/mglru.md)";
-    DemotionEnabled "numa.demotion_enabled" 0 0..=1 ""
+    DemotionEnabled "numa.demotion_enabled" 0, 0..=1 ""
         "reclaim moves what is cold to a slower tier of memory, where there is one, before it drops or swaps it";
-    NumaBalancing "kernel.numa_balancing" 0 0..=3 ""
+    NumaBalancing "kernel.numa_balancing" 0, 0..=3 ""
         "find out by faults where pages are used: 1 = move them to the node that uses them, 2 = promote hot pages of slow \
          tiers; both together = 3";
-    NumaScanDelayMs "numa_balancing.scan_delay_ms" 1000 0..=100000 "ms"
+    NumaScanDelayMs "numa_balancing.scan_delay_ms" 1000, 0..=100000 "ms"
         "how old a space is when its first pages are marked";
-    NumaScanPeriodMinMs "numa_balancing.scan_period_min_ms" 1000 1..=60000 "ms"
+    NumaScanPeriodMinMs "numa_balancing.scan_period_min_ms" 1000, 1..=60000 "ms"
         "the shortest time between two marks of a part of a space";
-    NumaScanPeriodMaxMs "numa_balancing.scan_period_max_ms" 60000 1..=600000 "ms"
+    NumaScanPeriodMaxMs "numa_balancing.scan_period_max_ms" 60000, 1..=600000 "ms"
         "the longest, and how often the threshold of promotion is adjusted";
-    NumaScanSizeMb "numa_balancing.scan_size_mb" 256 1..=65536 "MiB"
+    NumaScanSizeMb "numa_balancing.scan_size_mb" 256, 1..=65536 "MiB"
         "how much of a space is marked at a time";
-    NumaHotThresholdMs "numa_balancing.hot_threshold_ms" 1000 1..=60000 "ms"
+    NumaHotThresholdMs "numa_balancing.hot_threshold_ms" 1000, 1..=60000 "ms"
         "what is used within this time after it was marked is hot";
-    NumaPromoteRateLimit "kernel.numa_balancing_promote_rate_limit_MBps" 65536 1..=1048576 "MB/s"
+    NumaPromoteRateLimit "kernel.numa_balancing_promote_rate_limit_MBps" 65536, 1..=1048576 "MB/s"
         "how much may be promoted to a node";
-    TierPolicy "tier.policy" 0 0..=2 "" {TierPolicy} @start
+    TierPolicy "tier.policy" 0 {TierPolicy} @start
         "what is hot, of slower tiers: as kernel.numa_balancing=2 finds out by faults, what MGLRU's walks have found young in two rounds in \
          a row, or what the machine's samples of addresses say; not in Linux";
-    TierMigration "tier.migration" 0 0..=1 "" {TierMigration} @start
+    TierMigration "tier.migration" 0 {TierMigration} @start
         "pages go up while nobody can use them, or are used where they are while a daemon copies them, and stay there if they were written \
          meanwhile; not in Linux";
-    TierBalance "tier.balance" 0 0..=1 ""
+    TierBalance "tier.balance" 0, 0..=1 ""
         "hot pages go to whichever tier answers faster under its load (1), where tier.policy samples and the machine tells of \
          latencies; not in Linux";
-    TierPeriodMs "tier.period_ms" 500 1..=60000 "ms"
+    TierPeriodMs "tier.period_ms" 500, 1..=60000 "ms"
         "how long a round of generations, of promotion by samples, or of balancing is";
-    TierSamplePeriod "tier.sample_period" 199 1..=1000000 "reads"
+    TierSamplePeriod "tier.sample_period" 199, 1..=1000000 "reads"
         "one read of memory in so many is sampled";
-    TierAdaptSamples "tier.adapt_samples" 100000 1..=1000000000 ""
+    TierAdaptSamples "tier.adapt_samples" 100000, 1..=1000000000 ""
         "after so many samples the threshold follows the size of the fast tiers";
-    TierCoolSamples "tier.cool_samples" 2000000 1..=1000000000 ""
+    TierCoolSamples "tier.cool_samples" 2000000, 1..=1000000000 ""
         "after so many samples all counts are halved";
-    MinFreeKbytes "vm.min_free_kbytes" 0 0..=262144 "KiB"
+    MinFreeKbytes "vm.min_free_kbytes" 0, 0..=262144 "KiB"
         "memory kept free for those who cannot wait; 0 = by the size of memory";
-    WatermarkScaleFactor "vm.watermark_scale_factor" 10 1..=3000 "1/10000"
+    WatermarkScaleFactor "vm.watermark_scale_factor" 10, 1..=3000 "1/10000"
         "distance between the watermarks as a share of a zone";
-    WatermarkBoostFactor "vm.watermark_boost_factor" 15000 0..=100000 "1/10000"
+    WatermarkBoostFactor "vm.watermark_boost_factor" 15000, 0..=100000 "1/10000"
         "how far watermarks rise after mobility groups were mixed, as a share of the high mark";
-    LowmemReserveRatio "vm.lowmem_reserve_ratio" 256 0..=10000 ""
+    LowmemReserveRatio "vm.lowmem_reserve_ratio" 256, 0..=10000 ""
         "a zone keeps 1/ratio of the memory of higher zones from allocations that could use those; 0 = none";
-    PercpuPagelistHighFraction "vm.percpu_pagelist_high_fraction" 0 0..=1000 ""
+    PercpuPagelistHighFraction "vm.percpu_pagelist_high_fraction" 0, 0..=1000 ""
         "CPUs' lists may hold 1/n of a zone together; 0 = by the low watermark";
-    MemcgFlushMs "memcg.flush_ms" 2000 0..=60000 "ms"
+    MemcgFlushMs "memcg.flush_ms" 2000, 0..=60000 "ms"
         "how often statistics of control groups are added up; until then some decisions of the classic lists follow the older sizes; 0 = they \
          follow the sizes as they are, as in Linux without groups (cgroup_disable=memory)";
-    PageCluster "vm.page-cluster" 3 0..=10 "log2 pages"
+    PageCluster "vm.page-cluster" 3, 0..=10 "log2 pages"
         "pages read ahead from swap around a fault";
-    SwapVmaRaEnabled "swap.vma_ra_enabled" 1 0..=1 ""
+    SwapVmaRaEnabled "swap.vma_ra_enabled" 1, 0..=1 ""
         "read ahead from swap what is beside a page in the address space (1; Linux does so if no swap device turns), or beside its slot (0)";
-    DirtyRatio "vm.dirty_ratio" 20 1..=100 "%"
+    DirtyRatio "vm.dirty_ratio" 20, 1..=100 "%"
         "share of available memory that may be dirty before writers must wait";
-    DirtyBackgroundRatio "vm.dirty_background_ratio" 10 0..=100 "%"
+    DirtyBackgroundRatio "vm.dirty_background_ratio" 10, 0..=100 "%"
         "share of available memory that may be dirty before the flusher starts";
-    DirtyExpireCentisecs "vm.dirty_expire_centisecs" 3000 0..=360000 "cs"
+    DirtyExpireCentisecs "vm.dirty_expire_centisecs" 3000, 0..=360000 "cs"
         "age at which a dirty page is written";
-    DirtyWritebackCentisecs "vm.dirty_writeback_centisecs" 500 0..=360000 "cs"
+    DirtyWritebackCentisecs "vm.dirty_writeback_centisecs" 500, 0..=360000 "cs"
         "interval of the flusher; 0 = only on request";
-    ReadAheadKb "queue.read_ahead_kb" 128 0..=2048 "KiB"
+    ReadAheadKb "queue.read_ahead_kb" 128, 0..=2048 "KiB"
         "largest read-ahead window of a file";
-    FileMaxOrder "file.max_order" 0 0..=9 "log2 pages"
+    FileMaxOrder "file.max_order" 0, 0..=9 "log2 pages"
         "largest folio of a file's page cache, made by read-ahead and write; 0 = single pages, as file systems without \
          large folios have";
-    ShmemMaxOrder "shmem.max_order" 0 0..=9 "log2 pages"
+    ShmemMaxOrder "shmem.max_order" 0, 0..=9 "log2 pages"
         "largest folio of shmem: the largest that lies in the file and where none is yet; 0 = single pages";
-    ThpFilePmd "thp.file_pmd" 0 0..=1 ""
+    ThpFilePmd "thp.file_pmd" 0, 0..=1 ""
         "an aligned 2 MiB folio of a file or of shmem is mapped by one entry where the range has room for it (1), or page by \
          page (0)";
-    ThpKhugepaged "thp.khugepaged" 0 0..=1 "" @start
+    ThpKhugepaged "thp.khugepaged" 0, 0..=1 "" @start
         "a daemon collapses what is mapped in pages where a 2 MiB entry fits: files and shmem, and anonymous memory as \
          hugepages-2048kB.enabled says; looked at when the machine starts";
-    KhugepagedPagesToScan "khugepaged.pages_to_scan" 4096 1..=1048576 "pages"
+    KhugepagedPagesToScan "khugepaged.pages_to_scan" 4096, 1..=1048576 "pages"
         "pages of address space that khugepaged looks at before it sleeps";
-    KhugepagedScanSleepMillisecs "khugepaged.scan_sleep_millisecs" 10000 0..=3600000 "ms"
+    KhugepagedScanSleepMillisecs "khugepaged.scan_sleep_millisecs" 10000, 0..=3600000 "ms"
         "time for which it sleeps then";
-    KhugepagedAllocSleepMillisecs "khugepaged.alloc_sleep_millisecs" 60000 0..=3600000 "ms"
+    KhugepagedAllocSleepMillisecs "khugepaged.alloc_sleep_millisecs" 60000, 0..=3600000 "ms"
         "time for which khugepaged sleeps when memory has no block of 2 MiB for it";
-    KhugepagedMaxPtesNone "khugepaged.max_ptes_none" 511 0..=511 "pages"
+    KhugepagedMaxPtesNone "khugepaged.max_ptes_none" 511, 0..=511 "pages"
         "most pages of 2 MiB that need not be in memory to be collapsed: they are read, or are zeroes";
-    KhugepagedMaxPtesSwap "khugepaged.max_ptes_swap" 64 0..=511 "pages"
+    KhugepagedMaxPtesSwap "khugepaged.max_ptes_swap" 64, 0..=511 "pages"
         "most pages of 2 MiB that khugepaged brings back from swap to collapse them";
-    KhugepagedMaxPtesShared "khugepaged.max_ptes_shared" 256 0..=511 "pages"
+    KhugepagedMaxPtesShared "khugepaged.max_ptes_shared" 256, 0..=511 "pages"
         "most pages of 2 MiB of anonymous memory that other processes map, too, and that khugepaged copies all the same";
-    HugepagesEnabled16 "hugepages-16kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+    HugepagesEnabled16 "hugepages-16kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
         anon_size "16 KiB";
-    HugepagesEnabled32 "hugepages-32kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+    HugepagesEnabled32 "hugepages-32kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
         anon_size "32 KiB";
-    HugepagesEnabled64 "hugepages-64kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+    HugepagesEnabled64 "hugepages-64kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
         anon_size "64 KiB";
-    HugepagesEnabled128 "hugepages-128kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+    HugepagesEnabled128 "hugepages-128kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
         anon_size "128 KiB";
-    HugepagesEnabled256 "hugepages-256kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+    HugepagesEnabled256 "hugepages-256kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
         anon_size "256 KiB";
-    HugepagesEnabled512 "hugepages-512kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+    HugepagesEnabled512 "hugepages-512kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
         anon_size "512 KiB";
-    HugepagesEnabled1024 "hugepages-1024kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+    HugepagesEnabled1024 "hugepages-1024kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
         anon_size "1024 KiB";
-    HugepagesEnabled2048 "hugepages-2048kB.enabled" 0 0..=2 "" ["never" "madvise" "always"]
+    HugepagesEnabled2048 "hugepages-2048kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
         anon_size "2048 KiB";
-    ThpDefrag "thp.defrag" 3 0..=4 "" {ThpDefrag}
+    ThpDefrag "thp.defrag" 3 {ThpDefrag}
         "what a store does for a large folio of anonymous memory that memory has no block for: compact and reclaim (always), \
          wake kswapd and kcompactd (defer), the one where MADV_HUGEPAGE asked for it and the other elsewhere (defer+madvise), \
          the one there only (madvise), or nothing (never)";
-    CompactionFolios "compaction.folios" 3 0..=5 ""
-        {CompactionFolios}
+    CompactionFolios "compaction.folios" 3 {CompactionFolios}
         "what compaction does with large folios: leave them, split them, move them whole to free blocks of their size, split \
          larger free blocks for them, move the largest first, merge what is left of free blocks";
-    CompactMemory "vm.compact_memory" 0 0..=1 ""
+    CompactMemory "vm.compact_memory" 0, 0..=1 ""
         "1: compact all memory now; reads as 0";
-    CompactionProactiveness "vm.compaction_proactiveness" 20 0..=100 "%"
+    CompactionProactiveness "vm.compaction_proactiveness" 20, 0..=100 "%"
         "how little of free memory may be in pieces before kcompactd compacts unasked, where large folios are used; 0 = never";
-    ExtfragThreshold "vm.extfrag_threshold" 500 0..=1000 ""
+    ExtfragThreshold "vm.extfrag_threshold" 500, 0..=1000 ""
         "fragmentation index up to which an allocation of a large block is held to fail for want of memory, so that reclaim \
          helps and compaction does not";
-    AllocPlacement "alloc.placement" 0 0..=1 "" {AllocPlacement} @start
+    AllocPlacement "alloc.placement" 0 {AllocPlacement} @start
         "which free block is taken: the smallest that is large enough, the last one given back first; or one in the fullest page \
          block, so that others run empty";
-    DefragMode "vm.defrag_mode" 0 0..=1 ""
+    DefragMode "vm.defrag_mode" 0, 0..=1 ""
         "1: mix mobility groups within 2 MiB only once reclaim and compaction were of no use, and have kswapd and kcompactd keep whole \
          page blocks free up to the high mark (Linux 6.15)";
-    CompactUnevictableAllowed "vm.compact_unevictable_allowed" 1 0..=1 ""
+    CompactUnevictableAllowed "vm.compact_unevictable_allowed" 1, 0..=1 ""
         "may compaction move pages that are locked in memory?";
-    FaultAroundBytes "fault_around_bytes" 65536 4096..=2097152 "bytes"
+    FaultAroundBytes "fault_around_bytes" 65536, 4096..=2097152 "bytes"
         "range of cached file pages mapped by one read fault";
-    RmapBatch "rmap.batch" 1 0..=1 ""
+    RmapBatch "rmap.batch" 1, 0..=1 ""
         "a run of entries that map a folio's pages is changed, counted and flushed in one step (1), or entry by entry (0)";
-    TlbUnmap "tlb.unmap" 1 0..=5 "" {FlushPolicy} @start
+    TlbUnmap "tlb.unmap" 1 {FlushPolicy} @start
         "when translations of pages that reclaim unmaps are flushed: at once, a batch at a time, a batch page by page, \
          when the page is used again (LUF), at once where they were used (ABIS), at each CPU's next tick (LATR)";
-    TlbUnmapPages "tlb.unmap_pages" 32 1..=512 "pages"
+    TlbUnmapPages "tlb.unmap_pages" 32, 1..=512 "pages"
         "pages that the policy 'list' flushes in one round";
-    TlbAgeLimitMs "tlb.age_limit_ms" 100 0..=60000 "ms"
+    TlbAgeLimitMs "tlb.age_limit_ms" 100, 0..=60000 "ms"
         "longest time for which a flush is deferred; 0 = no limit";
-    TlbLazyMaxOrder "tlb.lazy_max_order" 10 0..=10 "log2 pages"
+    TlbLazyMaxOrder "tlb.lazy_max_order" 10, 0..=10 "log2 pages"
         "largest folio whose flush is deferred, where the policy defers; 0 = single pages only, as in the LUF series";
-    TlbPayAll "tlb.pay_all" 1 0..=1 ""
+    TlbPayAll "tlb.pay_all" 1, 0..=1 ""
         "a round that must be sent anyway goes to all CPUs that owe a flush (1), or only to those that it needs (0)";
-    TlbSinglePageFlushCeiling "tlb_single_page_flush_ceiling" 33 0..=512 "pages"
+    TlbSinglePageFlushCeiling "tlb_single_page_flush_ceiling" 33, 0..=512 "pages"
         "a CPU that must drop more pages than this drops everything";
 }
 
@@ -290,16 +302,11 @@ macro_rules! chosen {
                 }
             )*
         }
-
-        // A knob that is a choice can be set to each of its words, and to nothing else.
-        $(const _: () = {
-            let info = &Knob::INFO[Knob::$knob as usize];
-            assert!(info.min == 0 && info.max + 1 == $choice::ALL.len() as u64);
-        };)*
     };
 }
 
 chosen! {
+    reclaim_policy ReclaimPolicy PolicyKind;
     flush_policy TlbUnmap FlushPolicy;
     tier_policy TierPolicy TierPolicy;
     tier_migration TierMigration TierMigration;

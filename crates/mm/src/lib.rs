@@ -74,7 +74,6 @@ pub mod platform;
 pub mod policy;
 pub mod primitive;
 pub mod promote;
-pub(crate) mod published;
 pub mod reclaim;
 pub mod rmap;
 pub mod scope;

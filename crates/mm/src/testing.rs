@@ -6,7 +6,6 @@ use crate::event::Event;
 use crate::lock::Lock;
 use crate::machine::*;
 use crate::primitive::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
-use crate::published::{self, Point};
 use crate::units::*;
 use std_alloc::boxed::Box;
 use std_alloc::collections::{BTreeMap, VecDeque};
@@ -42,6 +41,26 @@ pub(crate) type Beginning = Box<dyn Fn(&TestMachine, Scope)>;
 /// What a test does when work of a kind begins.
 #[cfg(not(feature = "one-thread"))]
 pub(crate) type Beginning = Box<dyn Fn(&TestMachine, Scope) + Send>;
+
+/// What a test does once.
+#[cfg(feature = "one-thread")]
+type Once = Box<dyn FnOnce()>;
+/// What a test does once.
+#[cfg(not(feature = "one-thread"))]
+type Once = Box<dyn FnOnce() + Send>;
+
+/// A moment at which a test can let another CPU run ([`TestMachine::at`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moment {
+    /// The memory manager asks which CPU runs it.
+    Cpu,
+    /// A shootdown is about to be sent.
+    Shootdown,
+    /// Work of this kind is charged.
+    Charge(Work),
+    /// This event is about to be counted.
+    Event(Event),
+}
 
 /// First argument of the `tlb_flush` that the machine itself tells of when it flushes all CPUs without asking them.
 pub(crate) const BROADCAST: u64 = 99;
@@ -82,6 +101,8 @@ pub(crate) struct TestMachine {
     pub watcher: Lock<Option<Watcher>>,
     /// A scope is entered.
     pub entered: Lock<Option<Beginning>>,
+    /// What [`TestMachine::at`] was given.
+    at: Lock<Option<(Moment, Once)>>,
     /// A CPU has just dropped what it was told to, and has done nothing since.
     pub flushed: Lock<Option<Hook>>,
     /// A transfer has just been submitted.
@@ -116,6 +137,7 @@ impl TestMachine {
             broadcast: None,
             watcher: Lock::default(),
             entered: Lock::default(),
+            at: Lock::default(),
             flushed: Lock::default(),
             submitted: Lock::default(),
             idle: Lock::default(),
@@ -191,6 +213,26 @@ impl TestMachine {
         }
     }
 
+    /// Run `act` when this moment comes for the first time from now on.
+    #[cfg(feature = "one-thread")]
+    pub fn at(&self, moment: Moment, act: impl FnOnce() + 'static) {
+        *self.at.lock() = Some((moment, Box::new(act)));
+    }
+
+    /// Run `act` when this moment comes for the first time from now on.
+    #[cfg(not(feature = "one-thread"))]
+    pub fn at(&self, moment: Moment, act: impl FnOnce() + Send + 'static) {
+        *self.at.lock() = Some((moment, Box::new(act)));
+    }
+
+    /// Run what a test wants at this moment.
+    fn reach(&self, moment: Moment) {
+        let taken = self.at.lock().take_if(|(at, _)| *at == moment);
+        if let Some((_, act)) = taken {
+            act();
+        }
+    }
+
     /// Units of work charged so far.
     pub fn work(&self, work: Work) -> u64 {
         self.work[work as usize].load(Relaxed)
@@ -230,6 +272,7 @@ impl Machine for TestMachine {
     }
 
     fn cpu(&self) -> CpuId {
+        self.reach(Moment::Cpu);
         CpuId(self.current.load(Relaxed))
     }
 
@@ -301,7 +344,7 @@ impl Machine for TestMachine {
         let here = self.cpu();
         assert!(!targets.contains(here), "a shootdown that targets its own CPU");
         assert!(!self.interrupts_off.load(Relaxed), "a shootdown while interrupts are off");
-        published::here(Point::Shootdown);
+        self.reach(Moment::Shootdown);
         self.shootdowns.lock().push(*targets);
         for cpu in targets.iter() {
             self.run_on(cpu.0);
@@ -360,10 +403,12 @@ impl Machine for TestMachine {
     }
 
     fn charge(&self, work: Work, count: u64) {
+        self.reach(Moment::Charge(work));
         self.work[work as usize].fetch_add(count, Relaxed);
     }
 
     fn event(&self, event: Event, args: [u64; 4]) {
+        self.reach(Moment::Event(event));
         self.events[event as usize].fetch_add(1, Relaxed);
         let watcher = self.watcher.lock().take();
         if let Some(watch) = watcher {

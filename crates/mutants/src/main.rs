@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use suite::{Outcome, Suite};
 
 /// The configuration of the memory manager that is tested.
-const FEATURES: &str = "one-thread,published-faults";
+const FEATURES: &str = "one-thread";
 /// The memory manager's own tests, and those of the simulated machine.
 const SUITES: [&str; 2] = ["mm", "simulator"];
 

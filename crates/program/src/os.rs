@@ -72,6 +72,34 @@ pub trait Os {
         Err(Errno::NoSys)
     }
 
+    /// Make a call that is given as a value, through the method that a machine may have for it. Files are opened and
+    /// tasks are started by their methods alone.
+    fn make(&mut self, call: Call<'_>) -> Result<u64, Errno> {
+        match call {
+            Call::Mmap(map) => self.mmap(map),
+            Call::Munmap(addr, len) => self.munmap(addr, len).map(|()| 0),
+            Call::Mprotect(addr, len, prot) => self.mprotect(addr, len, prot).map(|()| 0),
+            Call::Mremap(remap) => self.mremap(remap),
+            Call::Madvise(addr, len, advice) => self.madvise(addr, len, advice).map(|()| 0),
+            Call::Mlock(addr, len) => self.mlock(addr, len).map(|()| 0),
+            Call::Munlock(addr, len) => self.munlock(addr, len).map(|()| 0),
+            Call::Msync(addr, len) => self.msync(addr, len).map(|()| 0),
+            Call::Close(fd) => self.close(fd).map(|()| 0),
+            Call::Pread(fd, buffer, offset) => self.pread(fd, offset, buffer.len),
+            Call::Pwrite(fd, buffer, offset) => self.pwrite(fd, offset, buffer.len),
+            Call::Fsync(fd) => self.fsync(fd).map(|()| 0),
+            Call::Ftruncate(fd, size) => self.ftruncate(fd, size).map(|()| 0),
+            Call::Fadvise(fd, offset, len, advice) => self.fadvise(fd, offset, len, advice).map(|()| 0),
+            Call::GroupCreate(parent, limits) => {
+                self.group_create(parent, limits).map(|group| group.0.into())
+            }
+            Call::GroupLimit(group, limits) => self.group_limit(group, limits).map(|()| 0),
+            Call::GroupEnter(group) => self.group_enter(group).map(|()| 0),
+            Call::GroupRemove(group) => self.group_remove(group).map(|()| 0),
+            _ => self.call(call),
+        }
+    }
+
     /// Map memory; returns its address.
     fn mmap(&mut self, map: Map) -> Result<u64, Errno> {
         self.call(Call::Mmap(map))
@@ -98,11 +126,11 @@ pub trait Os {
     }
     /// Lock pages in memory.
     fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        self.call(Call::Mlock(addr, len, true)).map(drop)
+        self.call(Call::Mlock(addr, len)).map(drop)
     }
     /// Undo `mlock`.
     fn munlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        self.call(Call::Mlock(addr, len, false)).map(drop)
+        self.call(Call::Munlock(addr, len)).map(drop)
     }
     /// Write dirty file pages of the range back and wait for it (MS_SYNC).
     fn msync(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
@@ -141,11 +169,11 @@ pub trait Os {
     }
     /// Read at an offset through the page cache; returns bytes read (short at end of file).
     fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
-        self.call(Call::Pread(fd, offset, Buffer::anywhere(len)))
+        self.call(Call::Pread(fd, Buffer::anywhere(len), offset))
     }
     /// Write at an offset through the page cache, growing the file if needed; returns bytes written.
     fn pwrite(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
-        self.call(Call::Pwrite(fd, offset, Buffer::anywhere(len)))
+        self.call(Call::Pwrite(fd, Buffer::anywhere(len), offset))
     }
     /// Write the file's dirty pages back and wait.
     fn fsync(&mut self, fd: u32) -> Result<(), Errno> {

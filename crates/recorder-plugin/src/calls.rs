@@ -1,8 +1,13 @@
 //! The system calls that matter, by number.
+//!
+//! A call that is recorded as it was made has nothing here: it is known to the crate `abi`, with its numbers and its
+//! registers. Here are those of which there is more to say, and those that are recorded as another.
 
 /// A system call that changes memory, uses files or starts and ends tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
+    /// The call of [`abi::Call`] that has this number on x86-64.
+    Plain(u64),
     Read,
     Write,
     Pread,
@@ -26,18 +31,11 @@ pub enum Call {
     CloseRange,
     DupTo,
     Mmap,
-    Munmap,
     Mprotect,
     Mremap,
     Brk,
-    Madvise,
-    Mlock,
-    Munlock,
     Msync,
-    Fsync,
-    Ftruncate,
     Fallocate,
-    Fadvise,
     Clone,
     Fork,
     Exec,
@@ -49,6 +47,10 @@ pub enum Call {
     ExitGroup,
 }
 
+/// mlock2 locks as mlock does; fdatasync and sync_file_range write as fsync does.
+const MLOCK: u64 = 149;
+const FSYNC: u64 = 74;
+
 /// The call that `number` is on x86-64.
 pub fn x86_64(number: i64) -> Option<Call> {
     Some(match number {
@@ -58,7 +60,6 @@ pub fn x86_64(number: i64) -> Option<Call> {
         3 => Call::Close,
         9 => Call::Mmap,
         10 => Call::Mprotect,
-        11 => Call::Munmap,
         12 => Call::Brk,
         17 => Call::Pread,
         18 => Call::Pwrite,
@@ -66,7 +67,6 @@ pub fn x86_64(number: i64) -> Option<Call> {
         20 => Call::WriteVector,
         25 => Call::Mremap,
         26 => Call::Msync,
-        28 => Call::Madvise,
         33 | 292 => Call::DupTo,
         35 | 230 => Call::Sleep,
         40 => Call::SendFile,
@@ -82,12 +82,9 @@ pub fn x86_64(number: i64) -> Option<Call> {
         59 => Call::Exec,
         60 => Call::Exit,
         61 => Call::Wait,
-        74 | 75 | 277 => Call::Fsync,
-        77 => Call::Ftruncate,
-        149 | 325 => Call::Mlock,
-        150 => Call::Munlock,
+        75 | 277 => Call::Plain(FSYNC),
+        325 => Call::Plain(MLOCK),
         202 => Call::Futex,
-        221 => Call::Fadvise,
         231 => Call::ExitGroup,
         247 => Call::WaitId,
         285 => Call::Fallocate,
@@ -96,7 +93,9 @@ pub fn x86_64(number: i64) -> Option<Call> {
         322 => Call::ExecAt,
         326 => Call::CopyFileRange,
         436 => Call::CloseRange,
-        _ => return None,
+        _ => {
+            return u64::try_from(number).ok().filter(|&number| abi::Call::is_linux(number)).map(Call::Plain);
+        }
     })
 }
 
@@ -104,7 +103,6 @@ pub fn x86_64(number: i64) -> Option<Call> {
 pub fn common(number: i64) -> Option<Call> {
     Some(match number {
         24 => Call::DupTo,
-        46 => Call::Ftruncate,
         47 => Call::Fallocate,
         56 | 437 => Call::Open,
         57 => Call::Close,
@@ -117,7 +115,7 @@ pub fn common(number: i64) -> Option<Call> {
         69 | 286 => Call::PreadVector,
         70 | 287 => Call::PwriteVector,
         71 => Call::SendFile,
-        82..=84 => Call::Fsync,
+        83 | 84 => Call::Plain(FSYNC),
         93 => Call::Exit,
         94 => Call::ExitGroup,
         95 => Call::WaitId,
@@ -131,22 +129,18 @@ pub fn common(number: i64) -> Option<Call> {
         211 => Call::SendMessage,
         212 => Call::ReceiveMessage,
         214 => Call::Brk,
-        215 => Call::Munmap,
         216 => Call::Mremap,
         220 => Call::Clone,
         221 => Call::Exec,
         222 => Call::Mmap,
-        223 => Call::Fadvise,
         226 => Call::Mprotect,
         227 => Call::Msync,
-        228 | 284 => Call::Mlock,
-        229 => Call::Munlock,
-        233 => Call::Madvise,
+        284 => Call::Plain(MLOCK),
         260 => Call::Wait,
         281 => Call::ExecAt,
         285 => Call::CopyFileRange,
         436 => Call::CloseRange,
-        _ => return None,
+        _ => return u64::try_from(number).ok().and_then(abi::call::of_common).map(Call::Plain),
     })
 }
 
@@ -154,15 +148,21 @@ impl Call {
     /// Does the call change the address space, so that it gets an epoch? (`clone` only if it forks.)
     pub fn changes_space(self, args: &[u64; 6]) -> bool {
         match self {
-            Call::Mmap | Call::Munmap | Call::Mprotect | Call::Mremap | Call::Ftruncate | Call::Fallocate => {
-                true
-            }
+            Call::Mmap | Call::Mprotect | Call::Mremap | Call::Fallocate => true,
+            Call::Plain(number) => plain(number, args).is_some_and(|call| call.changes_space()),
             Call::Brk => args[0] != 0,
             Call::Fork => true,
             Call::Clone => forks(args),
             _ => false,
         }
     }
+}
+
+/// The call that registers hold, if they hold what it can have. The upper half of a descriptor's register says nothing.
+pub fn plain(number: u64, args: &[u64; 6]) -> Option<abi::Call<'static>> {
+    let mut narrow = *args;
+    narrow[0] &= u64::from(u32::MAX);
+    abi::Call::of_linux(number, *args).or_else(|| abi::Call::of_linux(number, narrow))
 }
 
 /// Does `clone` with these arguments start a process? QEMU makes `vfork` a `fork`.

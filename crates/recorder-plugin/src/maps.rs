@@ -6,9 +6,9 @@
 
 use std::fs;
 
-use crate::event::{Backing, Event};
+use crate::event::Event;
 use crate::files::Files;
-use abi::Prot;
+use abi::{Map, MapSource, Prot};
 
 /// A line of /proc/self/maps.
 struct Line<'a> {
@@ -76,7 +76,7 @@ pub fn initial(limit: u64, files: &mut Files) -> Vec<Event> {
     for line in text.lines().filter_map(parse).filter(|line| line.start < limit) {
         let file = if line.path.starts_with('/') { files.by_path(line.path) } else { None };
         let mut rights = line.rights;
-        let backing = match file {
+        let source = match file {
             Some(file) => {
                 if !code.iter().any(|(path, _)| path == line.path) {
                     code.push((line.path.to_owned(), code_ranges(line.path).unwrap_or_default()));
@@ -87,20 +87,12 @@ pub fn initial(limit: u64, files: &mut Files) -> Vec<Event> {
                 if ranges.iter().any(|&(from, to)| line.offset < to && from < line.offset + length) {
                     rights |= Prot::EXEC;
                 }
-                Backing::File { file, offset: line.offset, shared: line.shared }
+                MapSource::File { fd: file.0, offset: line.offset, shared: line.shared }
             }
-            None => Backing::Anonymous,
+            None => MapSource::Anonymous,
         };
-        events.push(Event::Map {
-            epoch: 0,
-            addr: line.start,
-            len: line.end - line.start,
-            rights,
-            backing,
-            populate: false,
-            locked: false,
-            replaces: false,
-        });
+        let map = Map { prot: rights, source, ..Map::anonymous(line.end - line.start) };
+        events.push(Event::mapped(0, line.start, map));
     }
     events
 }

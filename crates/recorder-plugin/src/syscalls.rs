@@ -7,14 +7,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::calls::{Call, forks};
-use crate::event::{Backing, Event, FileId, PAGE_SIZE, ThreadId};
+use crate::calls::{self, Call, forks};
+use crate::event::{Event, FileId, PAGE_SIZE};
 use crate::files;
 use crate::order;
 use crate::raw::kind;
 use crate::shared::{self, EPOCH, NEWS};
 use crate::thread::{Pending, Thread};
-use abi::{AccessKind, Advice, FileAdvice, Prot};
+use abi::{AccessKind, Buffer, Map, MapSource, Prot, Remap};
 
 /// A call begins.
 pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
@@ -63,9 +63,11 @@ pub fn leave(thread: &mut Thread, result: i64) {
     let Some(pending) = thread.pending.take() else { return };
     let held = pending.epoch != 0;
     let failed = (-4095..0).contains(&result);
-    if !held && pending.call != Call::Sleep {
+    if !held && !matches!(pending.call, Call::Sleep | Call::Clone) {
         // The call may have waited for a thread that has taken memory away since. A replay of that thread waits until
         // this one has come to where it saw the change, so that place must be before the one where this one waits.
+        // (But a thread that was started may have made changes, too, and nobody can wait for them before it is
+        // started.)
         thread.follow();
     }
     if let Some(begun) = &pending.order {
@@ -87,10 +89,11 @@ pub fn leave(thread: &mut Thread, result: i64) {
 fn told(thread: &mut Thread, pending: &Pending, result: u64) {
     let args = pending.args;
     match pending.call {
-        Call::Mmap | Call::Munmap | Call::Mprotect | Call::Mremap | Call::Brk => {
-            space(thread, pending, result)
-        }
-        Call::Madvise | Call::Mlock | Call::Munlock | Call::Msync => advise(thread, pending.call, args),
+        Call::Plain(number) => plain(thread, pending, number, result),
+        Call::Mmap | Call::Mprotect | Call::Mremap | Call::Brk => space(thread, pending, result),
+        // Only MS_SYNC makes the kernel do something.
+        Call::Msync if args[2] & 4 == 0 => {}
+        Call::Msync => thread.event(&Event::call(abi::Call::Msync(args[0], args[1]))),
         Call::Clone | Call::Fork | Call::Wait | Call::WaitId => task(thread, pending, result),
         Call::Sleep => {
             let nanos = u64::try_from(pending.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -111,10 +114,12 @@ fn space(thread: &mut Thread, pending: &Pending, result: u64) {
     let (epoch, [a, b, c, d, _, _]) = (pending.epoch, pending.args);
     let event = match pending.call {
         Call::Mmap => mmap(pending, result),
-        Call::Munmap => Event::Unmap { epoch, addr: a, len: b },
-        Call::Mprotect => Event::Protect { epoch, addr: a, len: b, rights: Prot::from_bits(c) },
+        Call::Mprotect => Event::change(epoch, abi::Call::Mprotect(a, b, Prot::from_bits(c))),
         Call::Mremap if b == 0 || d & 4 != 0 => Event::Skip { epoch },
-        Call::Mremap => Event::Remap { epoch, addr: a, old_len: b, new_len: c, new_addr: result },
+        Call::Mremap => {
+            let remap = Remap { addr: a, old_len: b, new_len: c, may_move: result != a, fixed: None };
+            Event::Call { epoch, call: abi::Call::Mremap(remap), value: result }
+        }
         _ => match heap(epoch, result) {
             Some(event) => event,
             None => return,
@@ -124,24 +129,23 @@ fn space(thread: &mut Thread, pending: &Pending, result: u64) {
 }
 
 fn mmap(pending: &Pending, addr: u64) -> Event {
-    let [_, len, prot, flags, fd, offset] = pending.args;
+    let [asked, len, prot, flags, fd, offset] = pending.args;
     let (shared_map, fixed, anonymous) = (flags & 3 != 2, flags & 0x10 != 0, flags & 0x20 != 0);
     let file = if anonymous { None } else { known(fd as i32, true) };
-    let backing = match file {
-        Some(file) => Backing::File { file, offset, shared: shared_map },
-        None if shared_map => Backing::AnonymousShared,
-        None => Backing::Anonymous,
+    let source = match file {
+        Some(file) => MapSource::File { fd: file.0, offset, shared: shared_map },
+        None if shared_map => MapSource::AnonymousShared,
+        None => MapSource::Anonymous,
     };
-    Event::Map {
-        epoch: pending.epoch,
-        addr,
+    let map = Map {
+        addr: fixed.then_some(asked),
         len,
-        rights: Prot::from_bits(prot),
-        backing,
+        prot: Prot::from_bits(prot),
+        source,
         populate: flags & 0x8000 != 0,
         locked: flags & 0x2000 != 0,
-        replaces: fixed,
-    }
+    };
+    Event::mapped(pending.epoch, addr, map)
 }
 
 /// `brk` returns where the heap ends now; a question has no epoch.
@@ -153,39 +157,26 @@ fn heap(epoch: u64, now: u64) -> Option<Event> {
     }
     let (from, to) = (up(if before == 0 { now } else { before }), up(now));
     Some(if to > from {
-        let (rights, backing) = (Prot::RW, Backing::Anonymous);
-        let len = to - from;
-        Event::Map {
-            epoch,
-            addr: from,
-            len,
-            rights,
-            backing,
-            populate: false,
-            locked: false,
-            replaces: false,
-        }
+        Event::mapped(epoch, from, Map::anonymous(to - from))
     } else if to < from {
-        Event::Unmap { epoch, addr: to, len: from - to }
+        Event::change(epoch, abi::Call::Munmap(to, from - to))
     } else {
         Event::Skip { epoch }
     })
 }
 
-fn advise(thread: &mut Thread, call: Call, args: [u64; 6]) {
-    let [addr, len, third, ..] = args;
-    let event = match call {
-        Call::Madvise => {
-            let Some(advice) = Advice::from_number(third) else { return };
-            Event::Advise { addr, len, advice }
+/// A call that is recorded as it was made, with the trace's number of its file.
+fn plain(thread: &mut Thread, pending: &Pending, number: u64, value: u64) {
+    let Some(mut call) = calls::plain(number, &pending.args) else { return };
+    let epoch = pending.epoch;
+    if let Some(fd) = call.fd_mut() {
+        match known(*fd as i32, epoch != 0) {
+            Some(file) => *fd = file.0,
+            None if epoch != 0 => return thread.event(&Event::Skip { epoch }),
+            None => return,
         }
-        Call::Mlock => Event::Lock { addr, len },
-        Call::Munlock => Event::Unlock { addr, len },
-        // Only MS_SYNC makes the kernel do something.
-        _ if third & 4 == 0 => return,
-        _ => Event::Msync { addr, len },
-    };
-    thread.event(&event);
+    }
+    thread.event(&Event::Call { epoch, call, value });
 }
 
 fn task(thread: &mut Thread, pending: &Pending, result: u64) {
@@ -196,15 +187,15 @@ fn task(thread: &mut Thread, pending: &Pending, result: u64) {
         Call::WaitId => 0,
         _ => result,
     };
-    let id = ThreadId(result as u32);
+    let id = result as u32;
     let event = match pending.call {
         Call::Wait | Call::WaitId if result == 0 => return,
-        Call::Wait | Call::WaitId => Event::Join { thread: id },
-        Call::Clone if !forks(&pending.args) => Event::Spawn { thread: id },
-        _ => Event::Fork { epoch: pending.epoch, thread: id },
+        Call::Wait | Call::WaitId => Event::call(abi::Call::Join(id)),
+        Call::Clone if !forks(&pending.args) => Event::call(abi::Call::Spawn(id)),
+        _ => Event::change(pending.epoch, abi::Call::Fork(id)),
     };
     thread.event(&event);
-    if let Event::Fork { .. } = event {
+    if pending.epoch != 0 {
         // The child is part of the recording only if this is known, whatever becomes of this process.
         thread.flush();
     }
@@ -230,22 +221,11 @@ fn file(thread: &mut Thread, pending: &Pending, result: u64) {
         Call::Close => {
             shared::with(false, |shared| shared.files.forget(fd, fd));
             if let Some(file) = pending.offset {
-                thread.event(&Event::Close { file: FileId(file as u32) });
+                thread.event(&Event::call(abi::Call::Close(file as u32)));
             }
         }
         Call::CloseRange => shared::with(false, |shared| shared.files.forget(fd, buffer)),
         Call::DupTo => shared::with(false, |shared| shared.files.forget(result, result)),
-        Call::Fsync => {
-            if let Some(file) = known(fd as i32, false) {
-                thread.event(&Event::Fsync { file });
-            }
-        }
-        Call::Fadvise => {
-            if let (Some(file), Some(advice)) = (known(fd as i32, false), FileAdvice::from_number(at)) {
-                thread.event(&Event::FileAdvise { file, offset: args[1], len: args[2], advice });
-            }
-        }
-        Call::Ftruncate => truncate(thread, epoch, fd, Some(buffer)),
         // After a growing `fallocate` the file has its new size; otherwise the size is not told again.
         Call::Fallocate if args[1] == 0 => truncate(thread, epoch, fd, files::size(fd as i32)),
         Call::Fallocate => thread.event(&Event::Skip { epoch }),
@@ -255,20 +235,20 @@ fn file(thread: &mut Thread, pending: &Pending, result: u64) {
 
 fn truncate(thread: &mut Thread, epoch: u64, fd: u64, size: Option<u64>) {
     thread.event(&match (known(fd as i32, true), size) {
-        (Some(file), Some(size)) => Event::Truncate { epoch, file, size },
+        (Some(file), Some(size)) => Event::change(epoch, abi::Call::Ftruncate(file.0, size)),
         _ => Event::Skip { epoch },
     });
 }
 
 fn read(thread: &mut Thread, fd: u64, offset: Option<u64>, len: u64) {
     if let (Some(offset), Some(file), true) = (offset, known(fd as i32, false), len > 0) {
-        thread.event(&Event::Read { file, offset, len });
+        thread.event(&Event::call(abi::Call::Pread(file.0, Buffer::anywhere(len), offset)));
     }
 }
 
 fn write(thread: &mut Thread, fd: u64, offset: Option<u64>, len: u64) {
     if let (Some(offset), Some(file), true) = (offset, known(fd as i32, false), len > 0) {
-        thread.event(&Event::Write { file, offset, len });
+        thread.event(&Event::call(abi::Call::Pwrite(file.0, Buffer::anywhere(len), offset)));
     }
 }
 
@@ -290,9 +270,9 @@ fn open(thread: &mut Thread, fd: u64) {
         shared.files.lookup(fd as i32).map(|file| (file, (file.0 as usize) < before))
     });
     if let Some((file, again)) = met {
-        thread.event(&Event::Open { file });
+        thread.event(&Event::opened(file));
         if again && files::size(fd as i32) == Some(0) {
-            thread.event(&Event::Truncate { epoch: 0, file, size: 0 });
+            thread.event(&Event::call(abi::Call::Ftruncate(file.0, 0)));
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::event::{Event, ThreadId};
 use crate::header::{Counts, Header};
+use abi::Call;
 
 /// Counts what a header has counted.
 pub(crate) struct Check {
@@ -93,10 +94,11 @@ impl Check {
 
     /// A thread is started once: by its own process, or as the first of another.
     fn start(&mut self, header: &Header, by: ThreadId, event: &Event) -> Result<(), &'static str> {
-        let (Event::Spawn { thread } | Event::Fork { thread, .. }) = *event else { return Ok(()) };
+        let Some(thread) = event.starts() else { return Ok(()) };
+        let spawned = matches!(event, Event::Call { call: Call::Spawn(_), .. });
         let process = |thread: ThreadId| self.threads.get(thread.0 as usize).map(|(process, _)| *process);
-        let fits = match (event, process(thread)) {
-            (Event::Spawn { .. }, its) => its == process(by),
+        let fits = match (spawned, process(thread)) {
+            (true, its) => its == process(by),
             (_, Some(its)) => its != 0 && header.processes[its].first_thread == thread,
             (_, None) => false,
         };

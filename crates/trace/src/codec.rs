@@ -10,19 +10,26 @@
 //!           bits 2-4: count, 1 to 7, or 0: it is in args (less 8)
 //!           bits 5-7: page: 0 in pages, 1 same, 2 next, 3 previous, 4 +2, 5 -2, 6 +3, 7 as in the run before
 //!           3 in bits 0-1: another event, its code in bits 2-7
+//! call    = a code of its own, then in args: its number, epoch, value, number of words, words (without the zeroes at
+//!           the end), with number and words as in registers (see [`abi::call`])
 //! ```
+//!
+//! Before format 8 each call had a code and fields of its own; these are still read.
 //!
 //! Varints are LEB128 (7 bits a byte, low bits first, the top bit says that more follow). The three columns are
 //! kept apart because zstd, which follows, does better on bytes of one kind.
 
-use crate::event::{Backing, Event, FileId, Run, ThreadId};
-use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
+use crate::event::{Event, FileId, Run, ThreadId};
+use abi::{AccessKind, Advice, Buffer, Call, FileAdvice, Group, GroupLimits, Map, MapSource, Prot, Remap};
 use alloc::vec::Vec;
 
 const OTHER: u8 = 3;
 const PAGE_STEPS: [i64; 6] = [0, 1, -1, 2, -2, 3];
 
-/// Codes of the events that are not runs (bits 2 to 7 of the op).
+/// Words of a call.
+const WORDS: usize = 6;
+
+/// Codes of the events that are not runs (bits 2 to 7 of the op). Calls before [`CALL`](code::CALL) are read only.
 mod code {
     pub const COMPUTE: u8 = 0;
     pub const IDLE: u8 = 1;
@@ -53,6 +60,7 @@ mod code {
     pub const GROUP_REMOVE: u8 = 26;
     pub const MARK: u8 = 27;
     pub const AFTER: u8 = 28;
+    pub const CALL: u8 = 29;
 }
 
 /// Append `value` as a varint.
@@ -125,57 +133,15 @@ impl Encoder {
             Event::Idle { nanos } => self.other(code::IDLE, &[nanos]),
             Event::Sync { epoch } => self.other(code::SYNC, &[epoch]),
             Event::Skip { epoch } => self.other(code::SKIP, &[epoch]),
-            Event::Map { epoch, addr, len, rights, backing, populate, locked, replaces } => {
-                let (kind, file, offset) = match backing {
-                    Backing::Anonymous => (0, 0, 0),
-                    Backing::AnonymousShared => (1, 0, 0),
-                    Backing::File { file, offset, shared } => (2 + u64::from(shared), file.0, offset),
-                };
-                let flags = rights.bits()
-                    | u64::from(populate) << 3
-                    | u64::from(locked) << 4
-                    | u64::from(replaces) << 5
-                    | kind << 6;
-                self.other(code::MAP, &[epoch, addr, len, flags, u64::from(file), offset]);
+            Event::Call { epoch, call, value } => {
+                let (number, words) = call.encode(|_| Buffer::anywhere(0));
+                let used = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
+                self.other(code::CALL, &[number, epoch, value, used as u64]);
+                self.fields(&words[..used]);
             }
-            Event::Unmap { epoch, addr, len } => self.other(code::UNMAP, &[epoch, addr, len]),
-            Event::Protect { epoch, addr, len, rights } => {
-                self.other(code::PROTECT, &[epoch, addr, len, rights.bits()])
-            }
-            Event::Remap { epoch, addr, old_len, new_len, new_addr } => {
-                self.other(code::REMAP, &[epoch, addr, old_len, new_len, new_addr])
-            }
-            Event::Advise { addr, len, advice } => self.other(code::ADVISE, &[addr, len, advice.code()]),
-            Event::Lock { addr, len } => self.other(code::LOCK, &[addr, len]),
-            Event::Unlock { addr, len } => self.other(code::UNLOCK, &[addr, len]),
-            Event::Msync { addr, len } => self.other(code::MSYNC, &[addr, len]),
-            Event::Open { file } => self.other(code::OPEN, &[u64::from(file.0)]),
-            Event::Close { file } => self.other(code::CLOSE, &[u64::from(file.0)]),
-            Event::Read { file, offset, len } => self.other(code::READ, &[u64::from(file.0), offset, len]),
-            Event::Write { file, offset, len } => self.other(code::WRITE, &[u64::from(file.0), offset, len]),
-            Event::Fsync { file } => self.other(code::FSYNC, &[u64::from(file.0)]),
-            Event::Truncate { epoch, file, size } => {
-                self.other(code::TRUNCATE, &[epoch, u64::from(file.0), size])
-            }
-            Event::FileAdvise { file, offset, len, advice } => {
-                self.other(code::FILE_ADVISE, &[u64::from(file.0), offset, len, advice.code()])
-            }
-            Event::Spawn { thread } => self.other(code::SPAWN, &[u64::from(thread.0)]),
-            Event::Fork { epoch, thread } => self.other(code::FORK, &[epoch, u64::from(thread.0)]),
-            Event::Join { thread } => self.other(code::JOIN, &[u64::from(thread.0)]),
             Event::Exec => self.other(code::EXEC, &[]),
             Event::Mark => self.other(code::MARK, &[]),
             Event::After { thread, mark } => self.other(code::AFTER, &[u64::from(thread.0), mark]),
-            Event::GroupCreate { group, parent, limits } => {
-                self.other(code::GROUP_CREATE, &[u64::from(group.0), u64::from(parent.0)]);
-                self.limits(&limits);
-            }
-            Event::GroupLimit { group, limits } => {
-                self.other(code::GROUP_LIMIT, &[u64::from(group.0)]);
-                self.limits(&limits);
-            }
-            Event::GroupEnter { group } => self.other(code::GROUP_ENTER, &[u64::from(group.0)]),
-            Event::GroupRemove { group } => self.other(code::GROUP_REMOVE, &[u64::from(group.0)]),
         }
     }
 
@@ -211,11 +177,6 @@ impl Encoder {
         for &field in fields {
             put_varint(&mut self.args, field);
         }
-    }
-
-    fn limits(&mut self, limits: &GroupLimits) {
-        let &GroupLimits { max, high, low, min, swap_max } = limits;
-        self.fields(&[max, high, low, min, swap_max]);
     }
 }
 
@@ -290,72 +251,11 @@ impl Decoder {
             code::IDLE => Event::Idle { nanos: field()? },
             code::SYNC => Event::Sync { epoch: field()? },
             code::SKIP => Event::Skip { epoch: field()? },
-            code::MAP => {
-                let (epoch, addr, len, flags) = (field()?, field()?, field()?, field()?);
-                let (file, offset) = (FileId(narrow(field()?)?), field()?);
-                let backing = match flags >> 6 {
-                    0 => Backing::Anonymous,
-                    1 => Backing::AnonymousShared,
-                    2 => Backing::File { file, offset, shared: false },
-                    3 => Backing::File { file, offset, shared: true },
-                    _ => return Err(Malformed),
-                };
-                let flag = |bit: u32| flags >> bit & 1 != 0;
-                Event::Map {
-                    epoch,
-                    addr,
-                    len,
-                    rights: Prot::from_bits(flags),
-                    backing,
-                    populate: flag(3),
-                    locked: flag(4),
-                    replaces: flag(5),
-                }
-            }
-            code::UNMAP => Event::Unmap { epoch: field()?, addr: field()?, len: field()? },
-            code::PROTECT => Event::Protect {
-                epoch: field()?,
-                addr: field()?,
-                len: field()?,
-                rights: Prot::from_bits(field()?),
-            },
-            code::REMAP => Event::Remap {
-                epoch: field()?,
-                addr: field()?,
-                old_len: field()?,
-                new_len: field()?,
-                new_addr: field()?,
-            },
-            code::ADVISE => Event::Advise {
-                addr: field()?,
-                len: field()?,
-                advice: Advice::from_code(field()?).ok_or(Malformed)?,
-            },
-            code::LOCK => Event::Lock { addr: field()?, len: field()? },
-            code::UNLOCK => Event::Unlock { addr: field()?, len: field()? },
-            code::MSYNC => Event::Msync { addr: field()?, len: field()? },
-            code::OPEN => Event::Open { file: FileId(narrow(field()?)?) },
-            code::CLOSE => Event::Close { file: FileId(narrow(field()?)?) },
-            code::READ => Event::Read { file: FileId(narrow(field()?)?), offset: field()?, len: field()? },
-            code::WRITE => Event::Write { file: FileId(narrow(field()?)?), offset: field()?, len: field()? },
-            code::FSYNC => Event::Fsync { file: FileId(narrow(field()?)?) },
-            code::TRUNCATE => {
-                Event::Truncate { epoch: field()?, file: FileId(narrow(field()?)?), size: field()? }
-            }
-            code::FILE_ADVISE => Event::FileAdvise {
-                file: FileId(narrow(field()?)?),
-                offset: field()?,
-                len: field()?,
-                advice: FileAdvice::from_code(field()?).ok_or(Malformed)?,
-            },
-            code::SPAWN => Event::Spawn { thread: ThreadId(narrow(field()?)?) },
-            code::FORK => Event::Fork { epoch: field()?, thread: ThreadId(narrow(field()?)?) },
-            code::JOIN => Event::Join { thread: ThreadId(narrow(field()?)?) },
             code::EXEC => Event::Exec,
             code::MARK => Event::Mark,
             code::AFTER => Event::After { thread: ThreadId(narrow(field()?)?), mark: field()? },
-            code::GROUP_CREATE..=code::GROUP_REMOVE => group_event(code, field)?,
-            _ => return Err(Malformed),
+            code::CALL => call(field)?,
+            _ => old_call(code, field)?,
         })
     }
 }
@@ -380,14 +280,85 @@ pub fn varint(bytes: &[u8], at: &mut usize) -> Result<u64, Malformed> {
     Err(Malformed)
 }
 
-fn group_event(code: u8, mut field: impl FnMut() -> Result<u64, Malformed>) -> Result<Event, Malformed> {
-    let group = Group(narrow(field()?)?);
-    let parent = if code == code::GROUP_CREATE { Group(narrow(field()?)?) } else { Group::ROOT };
+fn call(mut field: impl FnMut() -> Result<u64, Malformed>) -> Result<Event, Malformed> {
+    let (number, epoch, value, used) = (field()?, field()?, field()?, field()?);
+    let mut words = [0; WORDS];
+    let used = usize::try_from(used).ok().and_then(|used| words.get_mut(..used)).ok_or(Malformed)?;
+    for word in used {
+        *word = field()?;
+    }
+    let anywhere = 0..u64::MAX;
+    let call = Call::decode(number, words, &anywhere).map_err(|_| Malformed)?;
+    Ok(Event::Call { epoch, call, value })
+}
+
+/// A call as it was written before format 8.
+fn old_call(code: u8, mut field: impl FnMut() -> Result<u64, Malformed>) -> Result<Event, Malformed> {
     Ok(match code {
-        code::GROUP_CREATE => Event::GroupCreate { group, parent, limits: limits(field)? },
-        code::GROUP_LIMIT => Event::GroupLimit { group, limits: limits(field)? },
-        code::GROUP_ENTER => Event::GroupEnter { group },
-        _ => Event::GroupRemove { group },
+        code::MAP => {
+            let (epoch, addr, len, flags) = (field()?, field()?, field()?, field()?);
+            let (fd, offset) = (narrow(field()?)?, field()?);
+            let source = match flags >> 6 {
+                0 => MapSource::Anonymous,
+                1 => MapSource::AnonymousShared,
+                2 => MapSource::File { fd, offset, shared: false },
+                3 => MapSource::File { fd, offset, shared: true },
+                _ => return Err(Malformed),
+            };
+            let flag = |bit: u32| flags >> bit & 1 != 0;
+            let (populate, locked, replaces) = (flag(3), flag(4), flag(5));
+            let prot = Prot::from_bits(flags);
+            let map = Map { addr: replaces.then_some(addr), len, prot, source, populate, locked };
+            Event::mapped(epoch, addr, map)
+        }
+        code::UNMAP => Event::change(field()?, Call::Munmap(field()?, field()?)),
+        code::PROTECT => {
+            Event::change(field()?, Call::Mprotect(field()?, field()?, Prot::from_bits(field()?)))
+        }
+        code::REMAP => {
+            let (epoch, addr, old_len, new_len, value) = (field()?, field()?, field()?, field()?, field()?);
+            let remap = Remap { addr, old_len, new_len, may_move: value != addr, fixed: None };
+            Event::Call { epoch, call: Call::Mremap(remap), value }
+        }
+        code::ADVISE => {
+            let (addr, len) = (field()?, field()?);
+            Event::call(Call::Madvise(addr, len, Advice::from_code(field()?).ok_or(Malformed)?))
+        }
+        code::LOCK => Event::call(Call::Mlock(field()?, field()?)),
+        code::UNLOCK => Event::call(Call::Munlock(field()?, field()?)),
+        code::MSYNC => Event::call(Call::Msync(field()?, field()?)),
+        code::SPAWN => Event::call(Call::Spawn(narrow(field()?)?)),
+        code::FORK => Event::change(field()?, Call::Fork(narrow(field()?)?)),
+        code::JOIN => Event::call(Call::Join(narrow(field()?)?)),
+        code::GROUP_CREATE => {
+            let (group, parent) = (narrow(field()?)?, Group(narrow(field()?)?));
+            let call = Call::GroupCreate(parent, limits(field)?);
+            Event::Call { epoch: 0, call, value: group.into() }
+        }
+        code::GROUP_LIMIT => Event::call(Call::GroupLimit(Group(narrow(field()?)?), limits(field)?)),
+        code::GROUP_ENTER => Event::call(Call::GroupEnter(Group(narrow(field()?)?))),
+        code::GROUP_REMOVE => Event::call(Call::GroupRemove(Group(narrow(field()?)?))),
+        _ => old_file_call(code, field)?,
+    })
+}
+
+fn old_file_call(code: u8, mut field: impl FnMut() -> Result<u64, Malformed>) -> Result<Event, Malformed> {
+    Ok(match code {
+        code::OPEN => Event::opened(FileId(narrow(field()?)?)),
+        code::CLOSE => Event::call(Call::Close(narrow(field()?)?)),
+        code::READ | code::WRITE => {
+            let (fd, offset, buffer) = (narrow(field()?)?, field()?, Buffer::anywhere(field()?));
+            let transfer = if code == code::READ { Call::Pread } else { Call::Pwrite };
+            Event::call(transfer(fd, buffer, offset))
+        }
+        code::FSYNC => Event::call(Call::Fsync(narrow(field()?)?)),
+        code::TRUNCATE => Event::change(field()?, Call::Ftruncate(narrow(field()?)?, field()?)),
+        code::FILE_ADVISE => {
+            let (fd, offset, len) = (narrow(field()?)?, field()?, field()?);
+            let advice = FileAdvice::from_code(field()?).ok_or(Malformed)?;
+            Event::call(Call::Fadvise(fd, offset, len, advice))
+        }
+        _ => return Err(Malformed),
     })
 }
 

@@ -8,11 +8,14 @@
 //! carries an *epoch*: its number, from 1, among such calls of its process. [`Event::Sync`] says "the thread had
 //! seen this epoch when it did what follows", and is only there where the epoch was another thread's.
 //!
+//! **Numbers in calls** ([`Event::Call`]). A descriptor is a file of the trace's table, a role or task is a thread, a
+//! group is a group of the trace: a replay has its own for each.
+//!
 //! Where the kernel made one task wait for another (of any process of the trace), the one that was waited for has an
 //! [`Event::Mark`] and the one that waited an [`Event::After`]. In the recording each `After` came later than its mark,
 //! so they never contradict each other.
 
-use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
+use abi::{AccessKind, Buffer, Call, Map, MapSource, Prot, Text};
 
 /// Bytes of a page, the granule of a run.
 pub const PAGE_SIZE: u64 = 4096;
@@ -32,24 +35,6 @@ pub struct FileId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
-/// What stands behind a mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Backing {
-    /// Private zeroes.
-    Anonymous,
-    /// Zeroes shared with children.
-    AnonymousShared,
-    /// A file from `offset` bytes on.
-    File {
-        /// Which.
-        file: FileId,
-        /// Bytes from its start; page aligned.
-        offset: u64,
-        /// Do stores reach the file?
-        shared: bool,
-    },
-}
-
 /// Accesses to one page that were recorded together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
@@ -62,11 +47,8 @@ pub struct Run {
 }
 
 /// One thing that a thread did.
-///
-/// Only calls that succeeded are in a trace, with the result that the kernel gave: a mapping's address is where
-/// it was put, lengths of reads and writes are what was transferred. Addresses and lengths are bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the fields are the calls' own words")]
+#[allow(missing_docs, reason = "the fields are explained with their events")]
 pub enum Event {
     /// Memory was touched.
     Run(Run),
@@ -78,64 +60,19 @@ pub enum Event {
     Sync { epoch: u64 },
     /// Address-space change `epoch` was attempted and failed: nothing to do, but the number is used.
     Skip { epoch: u64 },
-    /// `mmap`, growth of the heap by `brk`, or a mapping that was there when the process began. `replaces`: it
-    /// was asked for at a fixed address, so something may have been there.
-    Map {
-        epoch: u64,
-        addr: u64,
-        len: u64,
-        rights: Prot,
-        backing: Backing,
-        populate: bool,
-        locked: bool,
-        replaces: bool,
-    },
-    /// `munmap`, or shrinking of the heap.
-    Unmap { epoch: u64, addr: u64, len: u64 },
-    /// `mprotect`.
-    Protect { epoch: u64, addr: u64, len: u64, rights: Prot },
-    /// `mremap`.
-    Remap { epoch: u64, addr: u64, old_len: u64, new_len: u64, new_addr: u64 },
-    /// `madvise`.
-    Advise { addr: u64, len: u64, advice: Advice },
-    /// `mlock`.
-    Lock { addr: u64, len: u64 },
-    /// `munlock`.
-    Unlock { addr: u64, len: u64 },
-    /// `msync` with MS_SYNC.
-    Msync { addr: u64, len: u64 },
-    /// A descriptor of `file` was opened.
-    Open { file: FileId },
-    /// A descriptor of `file` was closed.
-    Close { file: FileId },
-    /// `read`, `pread` and their kin, with the offset resolved.
-    Read { file: FileId, offset: u64, len: u64 },
-    /// `write`, `pwrite` and their kin, with the offset resolved.
-    Write { file: FileId, offset: u64, len: u64 },
-    /// `fsync`, `fdatasync`, `sync_file_range`.
-    Fsync { file: FileId },
-    /// `ftruncate`, a growing `fallocate`, or opening with O_TRUNC. Has an epoch because it decides which pages
-    /// of a mapping exist.
-    Truncate { epoch: u64, file: FileId, size: u64 },
-    /// `posix_fadvise`.
-    FileAdvise { file: FileId, offset: u64, len: u64, advice: FileAdvice },
-    /// A thread of this process was started.
-    Spawn { thread: ThreadId },
-    /// A child process was started; `thread` is its first.
-    Fork { epoch: u64, thread: ThreadId },
-    /// The thread waited for the child process whose first thread is `thread`.
-    Join { thread: ThreadId },
-    /// A control group was made. Groups have numbers of the trace's own; the root's is 0.
-    GroupCreate { group: Group, parent: Group, limits: GroupLimits },
-    /// A control group's limits were changed.
-    GroupLimit { group: Group, limits: GroupLimits },
-    /// The process entered a control group, which is there: it was made by this thread, or before a fork, a spawn or a
-    /// change of the address space that this thread has seen.
-    GroupEnter { group: Group },
-    /// A control group was removed.
-    GroupRemove { group: Group },
-    /// The process became another program. If that was recorded, what follows takes away all that was mapped, and maps the
-    /// program; otherwise it is the last event.
+    /// A call that succeeded, with the value that the kernel returned: a mapping's address, the file that was opened,
+    /// the group that was made. Offsets and lengths of transfers are what was transferred. `epoch` is 0, or the number
+    /// of the address-space change that the call is.
+    ///
+    /// Growth of the heap by `brk` and mappings that were there when the process began are `mmap`s; a mapping that was
+    /// asked for at a fixed address, so that something may have been there, has [`Map::addr`]. `read`, `write` and
+    /// vectored transfers are `pread` and `pwrite` at their offsets. A growing `fallocate` and O_TRUNC are `ftruncate`;
+    /// it has an epoch because it decides which pages of a mapping exist. A process that waits for a child joins the
+    /// child's first thread. The group that a process enters exists: this thread made it, or it was made before a fork,
+    /// a spawn or a change of the address space that this thread has seen.
+    Call { epoch: u64, call: Call<'static>, value: u64 },
+    /// The process became another program. If that was recorded, what follows takes away all that was mapped, and maps
+    /// the program; otherwise it is the last event.
     Exec,
     /// The thread has come to a point that others wait for: its mark 1, 2 and so on.
     Mark,
@@ -144,67 +81,84 @@ pub enum Event {
 }
 
 impl Event {
-    /// The address-space change that this event is, if it is one.
+    /// A call that changes no address space and has no value that a replay needs.
+    pub const fn call(call: Call<'static>) -> Event {
+        Event::Call { epoch: 0, call, value: 0 }
+    }
+
+    /// A call that is address-space change `epoch`.
+    pub const fn change(epoch: u64, call: Call<'static>) -> Event {
+        Event::Call { epoch, call, value: 0 }
+    }
+
+    /// Memory was mapped at `addr`.
+    pub const fn mapped(epoch: u64, addr: u64, map: Map) -> Event {
+        Event::Call { epoch, call: Call::Mmap(map), value: addr }
+    }
+
+    /// A descriptor of `file` was opened. Name and size are in the trace's table.
+    pub const fn opened(file: FileId) -> Event {
+        let call = Call::Open(Text::At(Buffer::anywhere(0)), 0, false, true);
+        Event::Call { epoch: 0, call, value: file.0 as u64 }
+    }
+
+    /// The address-space change that this event is, if it is one that has a number.
     pub fn epoch(&self) -> Option<u64> {
         match *self {
-            Event::Skip { epoch }
-            | Event::Map { epoch, .. }
-            | Event::Unmap { epoch, .. }
-            | Event::Protect { epoch, .. }
-            | Event::Remap { epoch, .. }
-            | Event::Truncate { epoch, .. }
-            | Event::Fork { epoch, .. } => Some(epoch),
+            Event::Skip { epoch } | Event::Call { epoch, .. } if epoch > 0 => Some(epoch),
             _ => None,
         }
     }
 
-    /// Can a call have succeeded with these numbers? Ranges have an end, files a largest size, and one call moves so
-    /// many bytes at most: this is what bounds the work that one event of a trace can ask for.
+    /// Whether a call can have succeeded with these numbers, and a replay may make it. Ranges have an end, files a
+    /// largest size, and one call moves only so many bytes: this bounds the work that one event of a trace can ask for.
+    /// Calls that would end or stop the replay itself, or whose text is in memory, are in no trace.
     pub fn possible(&self) -> bool {
+        let Event::Call { call, value, .. } = self else { return true };
         let in_file = |offset: u64, len: u64| offset.checked_add(len).is_some_and(|end| end <= MAX_FILE_SIZE);
-        match *self {
-            Event::Map { addr, len, backing, .. } => {
-                let offset = if let Backing::File { offset, .. } = backing { offset } else { 0 };
-                addr.checked_add(len).is_some() && in_file(offset, len)
+        let in_space = |addr: u64, len: u64| addr.checked_add(len).is_some();
+        match *call {
+            Call::Mmap(map) => {
+                let offset = if let MapSource::File { offset, .. } = map.source { offset } else { 0 };
+                in_space(*value, map.len) && in_file(offset, map.len)
             }
-            Event::Unmap { addr, len, .. }
-            | Event::Protect { addr, len, .. }
-            | Event::Advise { addr, len, .. }
-            | Event::Lock { addr, len }
-            | Event::Unlock { addr, len }
-            | Event::Msync { addr, len } => addr.checked_add(len).is_some(),
-            Event::Remap { addr, old_len, new_len, new_addr, .. } => {
-                addr.checked_add(old_len).is_some() && new_addr.checked_add(new_len).is_some()
+            Call::Mremap(remap) => in_space(remap.addr, remap.old_len) && in_space(*value, remap.new_len),
+            Call::Pread(_, buffer, offset) | Call::Pwrite(_, buffer, offset) => {
+                buffer.len <= MAX_RW_COUNT && in_file(offset, buffer.len)
             }
-            Event::Read { offset, len, .. } | Event::Write { offset, len, .. } => {
-                len <= MAX_RW_COUNT && in_file(offset, len)
-            }
-            Event::Truncate { size, .. } => size <= MAX_FILE_SIZE,
-            _ => true,
+            Call::Ftruncate(_, size) => size <= MAX_FILE_SIZE,
+            Call::Exit(_) | Call::Tell(..) | Call::Yield() | Call::Now() => false,
+            Call::Sleep(_) | Call::Barrier(..) | Call::SetKnob(..) | Call::GroupKnob(..) => false,
+            _ => call.range().is_none_or(|(addr, len)| in_space(addr, len)),
         }
     }
 
     /// The file that the event names.
     pub fn file(&self) -> Option<FileId> {
         match *self {
-            Event::Map { backing: Backing::File { file, .. }, .. }
-            | Event::Open { file }
-            | Event::Close { file }
-            | Event::Read { file, .. }
-            | Event::Write { file, .. }
-            | Event::Fsync { file }
-            | Event::Truncate { file, .. }
-            | Event::FileAdvise { file, .. } => Some(file),
+            Event::Call { call: Call::Open(..), value, .. } => {
+                Some(FileId(u32::try_from(value).unwrap_or(u32::MAX)))
+            }
+            Event::Call { mut call, .. } => call.fd_mut().map(|fd| FileId(*fd)),
             _ => None,
         }
     }
 
-    /// Could another thread have used, until just before, what this event takes away?
+    /// The thread that this event starts.
+    pub fn starts(&self) -> Option<ThreadId> {
+        match *self {
+            Event::Call { call: Call::Spawn(role) | Call::Fork(role), .. } => Some(ThreadId(role)),
+            _ => None,
+        }
+    }
+
+    /// Whether another thread could have used, until just before, what this event takes away.
     pub fn takes_away(&self) -> bool {
-        match self {
-            Event::Unmap { .. } | Event::Remap { .. } | Event::Truncate { .. } => true,
-            Event::Map { replaces, .. } => *replaces,
-            Event::Protect { rights, .. } => !rights.contains(Prot::RW),
+        let Event::Call { call, .. } = self else { return false };
+        match call {
+            Call::Munmap(..) | Call::Mremap(_) | Call::Ftruncate(..) => true,
+            Call::Mmap(map) => map.addr.is_some(),
+            Call::Mprotect(_, _, prot) => !prot.contains(Prot::RW),
             _ => false,
         }
     }

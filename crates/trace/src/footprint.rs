@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 
 use crate::container::Reader;
 use crate::error::TraceError;
-use crate::event::{Backing, Event, FileId, PAGE_SHIFT, PAGE_SIZE, Run};
+use crate::event::{Event, FileId, PAGE_SHIFT, PAGE_SIZE, Run};
 use crate::header::Header;
 use crate::pages::PageSet;
 use crate::walk::{Moment, Walk, What};
-use abi::{AccessKind, Forget};
+use abi::{AccessKind, Call, Forget, MapSource};
 
 /// What stands behind the pages of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,8 +102,8 @@ impl Footprint {
         let mut walk = Walk::new(reader);
         while let Some(Moment { process, what, .. }) = walk.next()? {
             match what {
-                What::Event(Event::Fork { thread, .. }) => {
-                    let child = reader.header().threads.get(thread.0 as usize).map(|thread| thread.process);
+                What::Event(Event::Call { call: Call::Fork(role), .. }) => {
+                    let child = reader.header().threads.get(role as usize).map(|thread| thread.process);
                     child.into_iter().for_each(|child| footprint.fork(process, child));
                 }
                 What::Event(event) => footprint.note(process, &event),
@@ -159,32 +159,40 @@ impl Footprint {
     fn note(&mut self, process: u32, event: &Event) {
         match *event {
             Event::Run(run) => self.run(process, run),
-            Event::Map { addr, len, backing, .. } => {
-                let (start, end) = pages(addr, len);
-                let kind = match backing {
-                    Backing::File { file, offset, shared } => {
-                        Kind::File { file, base: start.wrapping_sub(offset >> PAGE_SHIFT), shared }
+            Event::Call { call, value, .. } => self.call(process, call, value),
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, process: u32, call: Call<'_>, value: u64) {
+        match call {
+            Call::Mmap(map) => {
+                let (start, end) = pages(value, map.len);
+                let kind = match map.source {
+                    MapSource::File { fd, offset, shared } => {
+                        let base = start.wrapping_sub(offset >> PAGE_SHIFT);
+                        Kind::File { file: FileId(fd), base, shared }
                     }
                     _ => Kind::Anonymous,
                 };
                 self.drop_pages(process, start, end);
                 self.changed(process).insert(start, end, kind);
             }
-            Event::Unmap { addr, len, .. } => {
+            Call::Munmap(addr, len) => {
                 let (start, end) = pages(addr, len);
                 self.drop_pages(process, start, end);
                 self.changed(process).remove(start, end);
             }
-            Event::Remap { addr, old_len, new_len, new_addr, .. } => {
-                self.remap(process, pages(addr, old_len), pages(new_addr, new_len));
+            Call::Mremap(remap) => {
+                self.remap(process, pages(remap.addr, remap.old_len), pages(value, remap.new_len));
             }
-            Event::Advise { addr, len, advice } if advice.forgets() != Forget::Not => {
+            Call::Madvise(addr, len, advice) if advice.forgets() != Forget::Not => {
                 let (start, end) = pages(addr, len);
                 self.drop_pages(process, start, end);
             }
-            Event::Read { file, offset, len } | Event::Write { file, offset, len } if len > 0 => {
-                let (start, end) = (offset >> PAGE_SHIFT, (offset + len - 1) >> PAGE_SHIFT);
-                (start..=end).for_each(|page| self.touch_file(file, page));
+            Call::Pread(fd, buffer, offset) | Call::Pwrite(fd, buffer, offset) if buffer.len > 0 => {
+                let (start, end) = (offset >> PAGE_SHIFT, (offset + buffer.len - 1) >> PAGE_SHIFT);
+                (start..=end).for_each(|page| self.touch_file(FileId(fd), page));
             }
             _ => {}
         }
@@ -283,7 +291,7 @@ impl Footprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use abi::Prot;
+    use abi::{Buffer, Map, Remap};
 
     fn touch(footprint: &mut Footprint, process: u32, mode: AccessKind, pages: std::ops::Range<u64>) {
         for page in pages {
@@ -291,19 +299,18 @@ mod tests {
         }
     }
 
-    fn map(start: u64, len: u64, backing: Backing) -> Event {
+    fn map(start: u64, len: u64, source: MapSource) -> Event {
         let (addr, len) = (start * PAGE_SIZE, len * PAGE_SIZE);
-        let rights = Prot::RW;
-        Event::Map { epoch: 1, addr, len, rights, backing, populate: false, locked: false, replaces: false }
+        Event::mapped(1, addr, Map { source, ..Map::anonymous(len) })
     }
 
     #[test]
     fn memory_that_is_given_back_counts_once_in_the_peak() {
         let mut footprint = Footprint::new(1);
-        footprint.note(0, &map(100, 50, Backing::Anonymous));
+        footprint.note(0, &map(100, 50, MapSource::Anonymous));
         touch(&mut footprint, 0, AccessKind::Store, 100..110);
-        footprint.note(0, &Event::Unmap { epoch: 2, addr: 100 * PAGE_SIZE, len: 50 * PAGE_SIZE });
-        footprint.note(0, &map(200, 50, Backing::Anonymous));
+        footprint.note(0, &Event::change(2, Call::Munmap(100 * PAGE_SIZE, 50 * PAGE_SIZE)));
+        footprint.note(0, &map(200, 50, MapSource::Anonymous));
         touch(&mut footprint, 0, AccessKind::Store, 200..212);
         assert_eq!((footprint.data, footprint.peak, footprint.live), (22, 12, 12));
     }
@@ -312,9 +319,9 @@ mod tests {
     fn a_file_page_is_one_page_however_it_is_reached() {
         let mut footprint = Footprint::new(1);
         let file = FileId(0);
-        footprint.note(0, &map(100, 8, Backing::File { file, offset: 4 * PAGE_SIZE, shared: false }));
+        footprint.note(0, &map(100, 8, MapSource::File { fd: file.0, offset: 4 * PAGE_SIZE, shared: false }));
         touch(&mut footprint, 0, AccessKind::Load, 100..104);
-        footprint.note(0, &Event::Read { file, offset: 0, len: 5 * PAGE_SIZE });
+        footprint.note(0, &Event::call(Call::Pread(file.0, Buffer::anywhere(5 * PAGE_SIZE), 0)));
         assert_eq!((footprint.file, footprint.data), (8, 0));
         touch(&mut footprint, 0, AccessKind::Store, 100..101);
         assert_eq!((footprint.file, footprint.data), (8, 1));
@@ -323,7 +330,7 @@ mod tests {
     #[test]
     fn a_child_reads_its_parents_pages_and_owns_what_it_writes() {
         let mut footprint = Footprint::new(2);
-        footprint.note(0, &map(100, 50, Backing::Anonymous));
+        footprint.note(0, &map(100, 50, MapSource::Anonymous));
         touch(&mut footprint, 0, AccessKind::Store, 100..110);
         footprint.fork(0, 1);
         touch(&mut footprint, 1, AccessKind::Load, 100..110);
@@ -339,13 +346,11 @@ mod tests {
     #[test]
     fn moved_memory_is_the_same_memory() {
         let mut footprint = Footprint::new(1);
-        footprint.note(0, &map(100, 10, Backing::Anonymous));
+        footprint.note(0, &map(100, 10, MapSource::Anonymous));
         touch(&mut footprint, 0, AccessKind::Store, 100..110);
-        let (addr, old_len) = (100 * PAGE_SIZE, 10 * PAGE_SIZE);
-        footprint.note(
-            0,
-            &Event::Remap { epoch: 2, addr, old_len, new_len: 20 * PAGE_SIZE, new_addr: 300 * PAGE_SIZE },
-        );
+        let (addr, old_len, new_len) = (100 * PAGE_SIZE, 10 * PAGE_SIZE, 20 * PAGE_SIZE);
+        let remap = Remap { addr, old_len, new_len, may_move: true, fixed: None };
+        footprint.note(0, &Event::Call { epoch: 2, call: Call::Mremap(remap), value: 300 * PAGE_SIZE });
         touch(&mut footprint, 0, AccessKind::Load, 300..320);
         assert_eq!((footprint.data, footprint.peak), (20, 20));
     }

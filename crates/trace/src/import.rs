@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 
 use crate::container::Writer;
 use crate::error::TraceError;
-use crate::event::{Backing, Event, PAGE_SHIFT, Run, ThreadId};
+use crate::event::{Event, PAGE_SHIFT, Run, ThreadId};
 use crate::header::Header;
-use abi::{AccessKind, Prot};
+use abi::{AccessKind, Map, Prot};
 
 /// Why nothing was imported.
 #[derive(Debug, thiserror::Error)]
@@ -96,15 +96,9 @@ fn maps(pages: &BTreeMap<u64, Prot>) -> Vec<Event> {
             _ => areas.push((page, page + 1, rights)),
         }
     }
-    let event = |(epoch, (start, end, rights)): (u64, (u64, u64, Prot))| Event::Map {
-        epoch,
-        addr: start << PAGE_SHIFT,
-        len: (end - start) << PAGE_SHIFT,
-        rights,
-        backing: Backing::Anonymous,
-        populate: false,
-        locked: false,
-        replaces: false,
+    let event = |(epoch, (start, end, prot)): (u64, (u64, u64, Prot))| {
+        let map = Map { prot, ..Map::anonymous((end - start) << PAGE_SHIFT) };
+        Event::mapped(epoch, start << PAGE_SHIFT, map)
     };
     (1..).zip(areas).map(event).collect()
 }
@@ -229,15 +223,9 @@ I  04001ffe,4
     #[test]
     fn lines_become_maps_and_runs() {
         let (header, events) = import(GOLDEN).unwrap();
-        let map = |epoch, page: u64, pages: u64, rights: u8| Event::Map {
-            epoch,
-            addr: page << PAGE_SHIFT,
-            len: pages << PAGE_SHIFT,
-            rights: Prot::from_bits(rights.into()),
-            backing: Backing::Anonymous,
-            populate: false,
-            locked: false,
-            replaces: false,
+        let map = |epoch, page: u64, pages: u64, rights: u8| {
+            let map = Map { prot: Prot::from_bits(rights.into()), ..Map::anonymous(pages << PAGE_SHIFT) };
+            Event::mapped(epoch, page << PAGE_SHIFT, map)
         };
         let run = |page, count, mode| Event::Run(Run { page, count, mode });
         let expected = [

@@ -11,10 +11,11 @@ use std::collections::{HashSet, VecDeque};
 use crate::check::Check;
 use crate::container::Reader;
 use crate::error::TraceError;
-use crate::event::{Backing, Event, Run};
+use crate::event::{Event, FileId, Run};
 use crate::header::{Counts, FileInfo, Header};
 use crate::pages::PageSet;
 use crate::walk::{Moment, Walk, What};
+use abi::{Call, Map, MapSource};
 
 /// Windows of the curve.
 pub const WINDOWS: u64 = 64;
@@ -174,19 +175,20 @@ impl Info {
     fn note(&mut self, process: u32, event: &Event) {
         let row = &mut self.processes[process as usize];
         row.changes += u64::from(event.epoch().is_some_and(|epoch| epoch > 0));
-        match *event {
-            Event::Map { len, backing, .. } => {
-                let kind = match backing {
-                    Backing::Anonymous => 0,
-                    Backing::AnonymousShared => 1,
-                    Backing::File { shared: false, .. } => 2,
-                    Backing::File { shared: true, .. } => 3,
+        let Event::Call { call, .. } = event else { return };
+        match call {
+            Call::Mmap(map) => {
+                let kind = match map.source {
+                    MapSource::Anonymous => 0,
+                    MapSource::AnonymousShared => 1,
+                    MapSource::File { shared: false, .. } => 2,
+                    MapSource::File { shared: true, .. } => 3,
                 };
                 row.maps[kind] += 1;
-                row.mapped_bytes = row.mapped_bytes.saturating_add(len);
+                row.mapped_bytes = row.mapped_bytes.saturating_add(map.len);
             }
-            Event::Read { len, .. } => self.bytes_read = self.bytes_read.saturating_add(len),
-            Event::Write { len, .. } => self.bytes_written = self.bytes_written.saturating_add(len),
+            Call::Pread(_, buffer, _) => self.bytes_read = self.bytes_read.saturating_add(buffer.len),
+            Call::Pwrite(_, buffer, _) => self.bytes_written = self.bytes_written.saturating_add(buffer.len),
             _ => {}
         }
     }
@@ -210,12 +212,14 @@ impl Names {
         let process = process as usize;
         match *event {
             Event::Exec => self.begins[process] = true,
-            Event::Map { backing: Backing::File { file, .. }, .. } if self.begins[process] => {
+            Event::Call { call: Call::Mmap(Map { source: MapSource::File { fd, .. }, .. }), .. }
+                if self.begins[process] =>
+            {
                 self.begins[process] = false;
-                self.programs[process].extend(header.file(file).map(|file| file.name.clone()));
+                self.programs[process].extend(header.file(FileId(fd)).map(|file| file.name.clone()));
             }
-            Event::Fork { thread, .. } => {
-                let Some(child) = header.threads.get(thread.0 as usize) else { return };
+            Event::Call { call: Call::Fork(role), .. } => {
+                let Some(child) = header.threads.get(role as usize) else { return };
                 self.programs[child.process as usize] =
                     self.programs[process].last().cloned().into_iter().collect();
             }

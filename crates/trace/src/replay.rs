@@ -15,7 +15,7 @@
 //! A recording can be imperfect, so an access that raises SIGSEGV or SIGBUS and a call that fails are counted in
 //! [`Outcome`] and the replay goes on; [`Signal::Kill`] ends the task. After a run, ask [`Replay::outcome`].
 
-use abi::{Errno, Group, GroupLimits, Map, MapSource, Prot, Remap};
+use abi::{Call, Errno, Group, GroupLimits};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use program::{Access, FileSpec, Os, Program, Role, Signal, TaskHandle};
 use spin::Mutex;
 
-use crate::event::{Backing, Event, FileId, PAGE_SHIFT, Run, ThreadId};
+use crate::event::{Event, FileId, PAGE_SHIFT, Run, ThreadId};
 use crate::header::{Header, Place};
 use crate::source::{Events, Source};
 
@@ -368,27 +368,28 @@ impl<O: Os, S: Source> Task<'_, O, S> {
                 self.replay.marks[self.id.0 as usize].fetch_add(1, Ordering::AcqRel);
             }
             Event::After { thread, mark } => self.wait(Wait::Mark { thread: thread.0, mark }),
-            _ => match event.epoch() {
-                Some(epoch) => self.change(epoch, event),
-                None => self.call(event),
-            },
+            Event::Call { epoch, call, value } => self.change(epoch, event.takes_away(), Some((call, value))),
+            Event::Skip { epoch } => self.change(epoch, false, None),
+            Event::Run(_) | Event::Exec => {}
         }
     }
 
-    /// A change of the address space, in its turn.
-    fn change(&mut self, epoch: u64, event: Event) {
+    /// A call, in its turn if it is a change of the address space; `None`: the change failed when it was recorded.
+    fn change(&mut self, epoch: u64, takes_away: bool, call: Option<(Call<'static>, u64)>) {
         let ordered = epoch != 0 && epoch <= self.replay.header().processes[self.process].epochs;
         if ordered {
             self.wait_made(epoch - 1);
             self.saw(epoch);
-            if event.takes_away() {
+            if takes_away {
                 self.wait(Wait::Seen { process: self.process, epoch, by: self.id.0 });
             }
         }
         if self.stuck {
             return;
         }
-        self.call(event);
+        if let Some((call, value)) = call {
+            self.call(call, value);
+        }
         if ordered {
             self.replay.done[self.process].store(epoch, Ordering::Release);
         }
@@ -429,87 +430,40 @@ impl<O: Os, S: Source> Task<'_, O, S> {
         self.replay.goes_on(self.id);
     }
 
-    /// A system call.
-    fn call(&mut self, event: Event) {
-        let (name, result) = match event {
-            Event::Map { addr, len, rights, backing, populate, locked, .. } => {
-                ("mmap", self.map(addr, len, rights, backing, populate, locked))
-            }
-            Event::Unmap { addr, len, .. } => ("munmap", self.os.munmap(addr, len)),
-            Event::Protect { addr, len, rights, .. } => ("mprotect", self.os.mprotect(addr, len, rights)),
-            Event::Remap { addr, old_len, new_len, new_addr, .. } => {
-                let fixed = (new_addr != addr).then_some(new_addr);
-                let remap = Remap { addr, old_len, new_len, may_move: fixed.is_some(), fixed };
-                ("mremap", self.os.mremap(remap).map(drop))
-            }
-            Event::Advise { addr, len, advice } => ("madvise", self.os.madvise(addr, len, advice)),
-            Event::Lock { addr, len } => ("mlock", self.os.mlock(addr, len)),
-            Event::Unlock { addr, len } => ("munlock", self.os.munlock(addr, len)),
-            Event::Msync { addr, len } => ("msync", self.os.msync(addr, len)),
-            Event::Open { file } => ("open", self.descriptor(file, 1).map(drop)),
-            Event::Close { file } => ("close", self.close(file)),
-            Event::Read { file, offset, len } => {
-                ("pread", self.descriptor(file, 0).and_then(|fd| self.os.pread(fd, offset, len)).map(drop))
-            }
-            Event::Write { file, offset, len } => {
-                ("pwrite", self.descriptor(file, 0).and_then(|fd| self.os.pwrite(fd, offset, len)).map(drop))
-            }
-            Event::Fsync { file } => ("fsync", self.descriptor(file, 0).and_then(|fd| self.os.fsync(fd))),
-            Event::Truncate { file, size, .. } => {
-                ("ftruncate", self.descriptor(file, 0).and_then(|fd| self.os.ftruncate(fd, size)))
-            }
-            Event::FileAdvise { file, offset, len, advice } => {
-                ("fadvise", self.descriptor(file, 0).and_then(|fd| self.os.fadvise(fd, offset, len, advice)))
-            }
-            Event::Spawn { thread } => ("spawn", self.spawn(thread)),
-            Event::Fork { thread, .. } => ("fork", self.fork(thread)),
-            Event::Join { thread } => {
-                self.join(thread);
-                return;
-            }
-            Event::GroupCreate { group, parent, limits } => {
-                ("group_create", self.group_create(group, parent, limits))
-            }
-            Event::GroupLimit { group, limits } => {
-                ("group_limit", self.group(group).and_then(|group| self.os.group_limit(group, limits)))
-            }
-            Event::GroupEnter { group } => {
-                ("group_enter", self.group(group).and_then(|group| self.os.group_enter(group)))
-            }
-            Event::GroupRemove { group } => {
-                ("group_remove", self.group(group).and_then(|group| self.os.group_remove(group)))
-            }
-            Event::Skip { .. } | Event::Exec | Event::Mark | Event::After { .. } => return,
-            Event::Run(_) | Event::Compute { .. } | Event::Idle { .. } | Event::Sync { .. } => return,
-        };
-        if let Err(errno) = result {
+    /// A system call that returned `value` when it was recorded.
+    fn call(&mut self, call: Call<'static>, value: u64) {
+        if let Err(errno) = self.make(call, value) {
             let mut outcome = self.outcome();
             outcome.failed_calls += 1;
-            outcome.first_failed.get_or_insert((self.id, name, errno));
+            outcome.first_failed.get_or_insert((self.id, call.name(), errno));
         }
     }
 
-    fn map(
-        &mut self,
-        addr: u64,
-        len: u64,
-        rights: Prot,
-        backing: Backing,
-        populate: bool,
-        locked: bool,
-    ) -> Result<(), Errno> {
-        let source = match backing {
-            Backing::Anonymous => MapSource::Anonymous,
-            Backing::AnonymousShared => MapSource::AnonymousShared,
-            Backing::File { file, offset, shared } => {
-                MapSource::File { fd: self.descriptor(file, 0)?, offset, shared }
+    fn make(&mut self, mut call: Call<'static>, value: u64) -> Result<(), Errno> {
+        match &mut call {
+            Call::Open(..) => return self.descriptor(FileId(value as u32), 1).map(drop),
+            Call::Close(fd) => return self.close(FileId(*fd)),
+            Call::Spawn(role) => return self.spawn(ThreadId(*role)),
+            Call::Fork(role) => return self.fork(ThreadId(*role)),
+            Call::Join(task) => return self.join(ThreadId(*task)),
+            Call::GroupCreate(parent, limits) => {
+                return self.group_create(Group(value as u32), *parent, *limits);
             }
-        };
-        let map = Map { addr: Some(addr), len, prot: rights, source, populate, locked };
-        match self.os.mmap(map)? {
-            there if there == addr => Ok(()),
-            _ => Err(Errno::Inval),
+            Call::Mmap(map) => map.addr = Some(value),
+            Call::Mremap(remap) => {
+                remap.fixed = (value != remap.addr).then_some(value);
+                remap.may_move = remap.fixed.is_some();
+            }
+            _ => {}
         }
+        if let Some(fd) = call.fd_mut() {
+            *fd = self.descriptor(FileId(*fd), 0)?;
+        }
+        if let Some(group) = call.group_mut() {
+            *group = self.group(*group)?;
+        }
+        let got = self.os.make(call)?;
+        if matches!(call, Call::Mmap(_)) && got != value { Err(Errno::Inval) } else { Ok(()) }
     }
 
     /// The process's descriptor of `file`, opened if need be, with `uses` more uses.
@@ -592,12 +546,13 @@ impl<O: Os, S: Source> Task<'_, O, S> {
         Ok(())
     }
 
-    fn join(&mut self, thread: ThreadId) {
+    fn join(&mut self, thread: ThreadId) -> Result<(), Errno> {
         if let Some(at) = self.children.iter().position(|&(child, _)| child == thread) {
             let (_, handle) = self.children.swap_remove(at);
             self.replay.waits.lock().waiting.insert(self.id.0, Wait::End(thread.0));
             self.os.join(handle);
             self.replay.goes_on(self.id);
         }
+        Ok(())
     }
 }

@@ -16,6 +16,7 @@ use crate::container::{Reader, Stream};
 use crate::error::TraceError;
 use crate::event::{Event, ThreadId};
 use crate::header::Header;
+use abi::Call;
 
 /// A thread that runs no more, or not yet, has seen every change.
 const NOT_RUNNING: u64 = u64::MAX;
@@ -253,9 +254,9 @@ impl<'a> Walk<'a> {
                 Wait::Made(epoch.min(epochs))
             }
             Event::After { thread, mark } => Wait::Mark(thread.0 as usize, mark),
-            Event::Join { thread } => Wait::End(thread.0 as usize),
+            Event::Call { call: Call::Join(task), .. } => Wait::End(task as usize),
             _ => match event.epoch() {
-                Some(epoch) if epoch != 0 && epoch <= epochs => {
+                Some(epoch) if epoch <= epochs => {
                     if self.register(at, Wait::Made(epoch - 1)) {
                         return true;
                     }
@@ -333,10 +334,10 @@ impl<'a> Walk<'a> {
                 self.threads[at].marks += 1;
                 self.marked(at);
             }
-            Event::Spawn { thread } | Event::Fork { thread, .. } => {
-                self.start(thread.0 as usize, self.threads[at].time);
-            }
             _ => {}
+        }
+        if let Some(thread) = event.starts() {
+            self.start(thread.0 as usize, self.threads[at].time);
         }
         let process = self.threads[at].process;
         if let Some(epoch) = event.epoch().filter(|&epoch| epoch <= self.header.processes[process].epochs) {

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use abi::{AccessKind, Advice, FileAdvice, Group, GroupLimits, Prot};
+use abi::{
+    AccessKind, Advice, Buffer, Call, FileAdvice, Group, GroupLimits, Map, MapSource, Prot, Remap, Text,
+};
 use proptest::prelude::*;
 use trace::container::VERSION;
-use trace::event::{Backing, Event, FileId, Run, ThreadId};
+use trace::event::{Event, FileId, Run, ThreadId};
 use trace::header::Place;
 use trace::{Events, Reader, Source, TraceError, Unpacked, Writer};
 
@@ -16,94 +18,85 @@ fn run() -> impl Strategy<Value = Event> {
         .prop_map(|(page, count, mode)| Event::Run(Run { page, count, mode: AccessKind::ALL[mode] }))
 }
 
-fn backing() -> impl Strategy<Value = Backing> {
+fn source() -> impl Strategy<Value = MapSource> {
     prop_oneof![
-        Just(Backing::Anonymous),
-        Just(Backing::AnonymousShared),
-        (0u32..5, any::<u64>(), any::<bool>()).prop_map(|(file, offset, shared)| Backing::File {
-            file: FileId(file),
+        Just(MapSource::Anonymous),
+        Just(MapSource::AnonymousShared),
+        (0u32..5, any::<u64>(), any::<bool>()).prop_map(|(fd, offset, shared)| MapSource::File {
+            fd,
             offset,
             shared
         }),
     ]
 }
 
-fn call() -> impl Strategy<Value = Event> {
-    let (a, b, c, d, e) = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
-    let small = any::<u32>();
+fn map() -> impl Strategy<Value = Call<'static>> {
+    (any::<[u64; 2]>(), 0u64..8, source(), any::<[bool; 3]>()).prop_map(
+        |([addr, len], prot, source, [populate, locked, replaces])| {
+            let (addr, prot) = (replaces.then_some(addr), Prot::from_bits(prot));
+            Call::Mmap(Map { addr, len, prot, source, populate, locked })
+        },
+    )
+}
+
+fn call() -> impl Strategy<Value = Call<'static>> {
+    let words = || any::<[u64; 2]>();
     prop_oneof![
-        a.prop_map(|instructions| Event::Compute { instructions }),
-        b.prop_map(|nanos| Event::Idle { nanos }),
-        c.prop_map(|epoch| Event::Sync { epoch }),
-        d.prop_map(|epoch| Event::Skip { epoch }),
-        (any::<[u64; 3]>(), 0u8..8, backing(), any::<[bool; 3]>()).prop_map(
-            |([epoch, addr, len], rights, backing, [populate, locked, replaces])| Event::Map {
-                epoch,
-                addr,
-                len,
-                rights: Prot::from_bits(rights.into()),
-                backing,
-                populate,
-                locked,
-                replaces,
-            }
-        ),
-        any::<[u64; 3]>().prop_map(|[epoch, addr, len]| Event::Unmap { epoch, addr, len }),
-        any::<[u64; 3]>().prop_map(|[epoch, addr, len]| Event::Protect {
-            epoch,
-            addr,
-            len,
-            rights: Prot::RX
+        map(),
+        words().prop_map(|[addr, len]| Call::Munmap(addr, len)),
+        words().prop_map(|[addr, len]| Call::Mprotect(addr, len, Prot::RX)),
+        (any::<[u64; 3]>(), any::<bool>()).prop_map(|([addr, old_len, new_len], may_move)| {
+            Call::Mremap(Remap { addr, old_len, new_len, may_move, fixed: None })
         }),
-        any::<[u64; 5]>().prop_map(|[epoch, addr, old_len, new_len, new_addr]| Event::Remap {
-            epoch,
-            addr,
-            old_len,
-            new_len,
-            new_addr
-        }),
-        (e, 0usize..8).prop_map(|(addr, kind)| Event::Advise { addr, len: 9, advice: Advice::ALL[kind] }),
-        any::<[u64; 2]>().prop_map(|[addr, len]| Event::Lock { addr, len }),
-        any::<[u64; 2]>().prop_map(|[addr, len]| Event::Unlock { addr, len }),
-        any::<[u64; 2]>().prop_map(|[addr, len]| Event::Msync { addr, len }),
+        (any::<u64>(), 0usize..8).prop_map(|(addr, kind)| Call::Madvise(addr, 9, Advice::ALL[kind])),
+        words().prop_map(|[addr, len]| Call::Mlock(addr, len)),
+        words().prop_map(|[addr, len]| Call::Munlock(addr, len)),
+        words().prop_map(|[addr, len]| Call::Msync(addr, len)),
         (any::<[u32; 2]>(), any::<[u64; 5]>(), any::<bool>()).prop_map(|([group, parent], limits, made)| {
             let [max, high, low, min, swap_max] = limits;
-            let (group, limits) = (Group(group), GroupLimits { max, high, low, min, swap_max });
-            match made {
-                true => Event::GroupCreate { group, parent: Group(parent), limits },
-                false => Event::GroupLimit { group, limits },
+            let limits = GroupLimits { max, high, low, min, swap_max };
+            if made {
+                Call::GroupCreate(Group(parent), limits)
+            } else {
+                Call::GroupLimit(Group(group), limits)
             }
         }),
-        (0u32..3, any::<[u64; 2]>(), 0usize..6).prop_map(|(kind, [offset, len], advice)| {
-            let file = FileId(kind);
-            match kind {
-                0 => Event::Read { file, offset, len },
-                1 => Event::Write { file, offset, len },
-                _ => Event::FileAdvise { file, offset, len, advice: FileAdvice::ALL[advice] },
-            }
+        (0u32..3, words(), 0usize..6).prop_map(|(fd, [offset, len], advice)| match fd {
+            0 => Call::Pread(fd, Buffer::anywhere(len), offset),
+            1 => Call::Pwrite(fd, Buffer::anywhere(len), offset),
+            _ => Call::Fadvise(fd, offset, len, FileAdvice::ALL[advice]),
         }),
-        (0u32..12, small, any::<[u64; 2]>()).prop_map(|(kind, number, [epoch, size])| {
-            let (file, thread) = (FileId(number), ThreadId(number));
-            match kind {
-                0 => Event::Open { file },
-                1 => Event::Close { file },
-                2 => Event::Fsync { file },
-                3 => Event::Truncate { epoch, file, size },
-                4 => Event::Spawn { thread },
-                5 => Event::Fork { epoch, thread },
-                6 => Event::Join { thread },
-                7 => Event::GroupEnter { group: Group(number) },
-                8 => Event::GroupRemove { group: Group(number) },
-                9 => Event::Mark,
-                10 => Event::After { thread, mark: epoch },
-                _ => Event::Exec,
-            }
+        (0u32..9, any::<u32>(), any::<u64>()).prop_map(|(kind, number, size)| match kind {
+            0 => Call::Open(Text::At(Buffer::anywhere(0)), 0, false, true),
+            1 => Call::Close(number),
+            2 => Call::Fsync(number),
+            3 => Call::Ftruncate(number, size),
+            4 => Call::Spawn(number),
+            5 => Call::Fork(number),
+            6 => Call::Join(number),
+            7 => Call::GroupEnter(Group(number)),
+            _ => Call::GroupRemove(Group(number)),
         }),
     ]
 }
 
+fn other() -> impl Strategy<Value = Event> {
+    let number = any::<u64>;
+    prop_oneof![
+        1 => number().prop_map(|instructions| Event::Compute { instructions }),
+        1 => number().prop_map(|nanos| Event::Idle { nanos }),
+        1 => number().prop_map(|epoch| Event::Sync { epoch }),
+        1 => number().prop_map(|epoch| Event::Skip { epoch }),
+        12 => (number(), call(), number()).prop_map(|(epoch, call, value)| Event::Call { epoch, call, value }),
+        1 => Just(Event::Mark),
+        1 => (any::<u32>(), number())
+            .prop_map(|(thread, mark)| Event::After { thread: ThreadId(thread), mark }),
+        1 => Just(Event::Exec),
+    ]
+}
+
 fn events() -> impl Strategy<Value = Vec<Event>> {
-    prop::collection::vec(prop_oneof![4 => run(), 1 => call()], 0..200)
+    prop::collection::vec(prop_oneof![4 => run(), 1 => other()], 0..200)
 }
 
 /// Can it have happened, and is it no start of a thread, of which each trace has so many and no more, and no wait for a
@@ -111,7 +104,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 fn kept(event: &Event) -> bool {
     event.possible()
         && event.file().is_none_or(|file| file.0 < 2)
-        && !matches!(event, Event::Spawn { .. } | Event::Fork { .. } | Event::After { .. })
+        && event.starts().is_none()
+        && !matches!(event, Event::After { .. })
 }
 
 proptest! {
@@ -269,6 +263,48 @@ fn every_flipped_bit_is_noticed() {
     }
 }
 
+/// A block as it was written before format 8: each call has a code, and fields of its own.
+#[test]
+fn calls_of_older_formats_are_read() {
+    let limits = [5, 6, 7, 8, 9];
+    let group_limits = GroupLimits { max: 5, high: 6, low: 7, min: 8, swap_max: 9 };
+    let file = MapSource::File { fd: 3, offset: 4096, shared: true };
+    let map = Map { addr: Some(8192), source: file, locked: true, ..Map::anonymous(4096) };
+    let remap = Remap { addr: 1, old_len: 2, new_len: 3, may_move: true, fixed: None };
+    let made = Call::GroupCreate(Group(1), group_limits);
+    let cases: [(u8, Vec<u64>, Event); 23] = [
+        (4, vec![2, 8192, 4096, 0b1111_0011, 3, 4096], Event::mapped(2, 8192, map)),
+        (4, vec![2, 8192, 4096, 0b0000_0011, 0, 0], Event::mapped(2, 8192, Map::anonymous(4096))),
+        (5, vec![3, 1, 2], Event::change(3, Call::Munmap(1, 2))),
+        (6, vec![3, 1, 2, 5], Event::change(3, Call::Mprotect(1, 2, Prot::RX))),
+        (7, vec![3, 1, 2, 3, 4], Event::Call { epoch: 3, call: Call::Mremap(remap), value: 4 }),
+        (8, vec![1, 2, 5], Event::call(Call::Madvise(1, 2, Advice::Free))),
+        (9, vec![1, 2], Event::call(Call::Mlock(1, 2))),
+        (10, vec![1, 2], Event::call(Call::Munlock(1, 2))),
+        (11, vec![1, 2], Event::call(Call::Msync(1, 2))),
+        (12, vec![7], Event::opened(FileId(7))),
+        (13, vec![7], Event::call(Call::Close(7))),
+        (14, vec![7, 1, 2], Event::call(Call::Pread(7, Buffer::anywhere(2), 1))),
+        (15, vec![7, 1, 2], Event::call(Call::Pwrite(7, Buffer::anywhere(2), 1))),
+        (16, vec![7], Event::call(Call::Fsync(7))),
+        (17, vec![3, 7, 1], Event::change(3, Call::Ftruncate(7, 1))),
+        (18, vec![7, 1, 2, 5], Event::call(Call::Fadvise(7, 1, 2, FileAdvice::NoReuse))),
+        (19, vec![7], Event::call(Call::Spawn(7))),
+        (20, vec![3, 7], Event::change(3, Call::Fork(7))),
+        (21, vec![7], Event::call(Call::Join(7))),
+        (23, [&[4, 1], &limits[..]].concat(), Event::Call { epoch: 0, call: made, value: 4 }),
+        (24, [&[4], &limits[..]].concat(), Event::call(Call::GroupLimit(Group(4), group_limits))),
+        (25, vec![4], Event::call(Call::GroupEnter(Group(4)))),
+        (26, vec![4], Event::call(Call::GroupRemove(Group(4)))),
+    ];
+    for (code, fields, expected) in cases {
+        let mut block = vec![1, 0, 3 | code << 2];
+        fields.iter().for_each(|&field| trace::codec::put_varint(&mut block, field));
+        let mut decoder = trace::codec::Decoder::new(&block).unwrap();
+        assert_eq!(decoder.next(&block), Ok(Some(expected)), "code {code}");
+    }
+}
+
 #[test]
 fn other_files_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
@@ -287,7 +323,7 @@ fn other_files_are_told_apart() {
         std::fs::write(&path, bytes).unwrap();
         check(&path)
     };
-    assert!([1, 2, 4, VERSION as u8].into_iter().all(|format| of_format(format).is_ok()));
+    assert!([1, 2, 4, 7, VERSION as u8].into_iter().all(|format| of_format(format).is_ok()));
     assert!([0, 3, 5, 6].into_iter().all(|none| matches!(of_format(none), Err(TraceError::Damaged { .. }))));
     let error = of_format(VERSION as u8 + 1).unwrap_err();
     assert!(matches!(error, TraceError::Newer { found, known: VERSION, .. } if found == VERSION + 1));
@@ -339,7 +375,7 @@ fn a_wait_for_a_mark_that_is_not_there_is_damage() {
         let mut writer = Writer::create(&path, "test", &[], 3).unwrap();
         let root = writer.add_process(None);
         let other = writer.add_thread(root);
-        [Event::Spawn { thread: other }, Event::Mark, Event::Mark]
+        [Event::call(Call::Spawn(other.0)), Event::Mark, Event::Mark]
             .iter()
             .for_each(|event| writer.push(root, event).unwrap());
         writer.push(other, &Event::After { thread: ThreadId(of), mark }).unwrap();

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use abi::AccessKind;
+use abi::call::{Exit, Tell};
+use abi::{AccessKind, Advice, Buffer, Call, Text};
 use trace::codec::Encoder;
 use trace::container::Packer;
 use trace::event::{Event, Run, ThreadId};
@@ -169,15 +170,19 @@ fn sums_beyond_64_bits_end_there() {
 
 #[test]
 fn what_no_call_can_have_done_is_refused() {
-    let file = trace::event::FileId(0);
-    let advice = abi::Advice::Cold;
-    for (name, event) in [
-        ("read", Event::Read { file, offset: 0, len: u64::MAX }),
-        ("write", Event::Write { file, offset: u64::MAX, len: 1 }),
-        ("truncate", Event::Truncate { epoch: 0, file, size: 1 << 63 }),
-        ("unmap", Event::Unmap { epoch: 0, addr: 1 << 63, len: 1 << 63 }),
-        ("advise", Event::Advise { addr: u64::MAX, len: u64::MAX, advice }),
+    let text = Text::At(Buffer { addr: 1 << 40, len: 5 });
+    for (name, call) in [
+        ("read", Call::Pread(0, Buffer::anywhere(u64::MAX), 0)),
+        ("write", Call::Pwrite(0, Buffer::anywhere(1), u64::MAX)),
+        ("truncate", Call::Ftruncate(0, 1 << 63)),
+        ("unmap", Call::Munmap(1 << 63, 1 << 63)),
+        ("advise", Call::Madvise(u64::MAX, u64::MAX, Advice::Cold)),
+        ("exit", Call::Exit(Exit::default())),
+        ("tell", Call::Tell(Tell::Panic, text)),
+        ("barrier", Call::Barrier(0, 2)),
+        ("knob", Call::SetKnob(text, 1)),
     ] {
+        let event = Event::call(call);
         let file = Crafted::new(&[&[&[event, event]]]).write(&format!("{name}.pft"), |_| {});
         refused(&file, "what no call can have done");
     }
@@ -185,7 +190,7 @@ fn what_no_call_can_have_done_is_refused() {
 
 #[test]
 fn a_file_that_is_not_there_is_refused() {
-    let event = Event::Fsync { file: trace::event::FileId(u32::MAX) };
+    let event = Event::call(Call::Fsync(u32::MAX));
     refused(&Crafted::new(&[&[&[event, event]]]).write("file.pft", |_| {}), "names a file that is not there");
     // Nor is it written: a writer has a place for each file up to the largest.
     let folder = tempfile::tempdir().unwrap();
@@ -208,13 +213,13 @@ fn changes_that_a_header_promises_are_there_once() {
 
 #[test]
 fn a_thread_is_started_once_and_where_it_belongs() {
-    let (spawn, again) = (Event::Spawn { thread: ThreadId(1) }, Event::Spawn { thread: ThreadId(0) });
+    let (spawn, again) = (Event::call(Call::Spawn(1)), Event::call(Call::Spawn(0)));
     assert!(info(&Crafted::new(&[&[&[spawn]], &[&[run(1)]]]).write("good.pft", |_| {}).path).is_ok());
     let twice = "started twice";
     refused(&Crafted::new(&[&[&[spawn, spawn]], &[&[run(1)]]]).write("twice.pft", |_| {}), twice);
     refused(&Crafted::new(&[&[&[again]]]).write("again.pft", |_| {}), twice);
     refused(&Crafted::new(&[&[&[spawn]]]).write("nobody.pft", |_| {}), twice);
-    let fork = Event::Fork { epoch: 0, thread: ThreadId(0) };
+    let fork = Event::call(Call::Fork(0));
     refused(&Crafted::new(&[&[&[fork]]]).write("fork.pft", |_| {}), twice);
 }
 

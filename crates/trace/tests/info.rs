@@ -1,7 +1,7 @@
 //! What `pagefold info` tells of programs with threads and processes.
 
-use abi::{AccessKind, Prot};
-use trace::event::{Backing, Event, Run, ThreadId};
+use abi::{AccessKind, Call, Map};
+use trace::event::{Event, Run, ThreadId};
 use trace::info::WINDOWS;
 use trace::{Info, Reader, Writer};
 
@@ -17,9 +17,7 @@ fn info_of(build: impl FnOnce(&mut Writer)) -> Info {
 }
 
 fn map(epoch: u64, page: u64, pages: u64) -> Event {
-    let (rights, backing) = (Prot::RW, Backing::Anonymous);
-    let [populate, locked, replaces] = [false; 3];
-    Event::Map { epoch, addr: page * PAGE, len: pages * PAGE, rights, backing, populate, locked, replaces }
+    Event::mapped(epoch, page * PAGE, Map::anonymous(pages * PAGE))
 }
 
 /// Two threads of one process that has 1000 pages.
@@ -27,7 +25,7 @@ fn two_threads(writer: &mut Writer) -> (ThreadId, ThreadId) {
     let root = writer.add_process(None);
     let other = writer.add_thread(root);
     writer.push(root, &map(1, 1000, 1000)).unwrap();
-    writer.push(root, &Event::Spawn { thread: other }).unwrap();
+    writer.push(root, &Event::call(Call::Spawn(other.0))).unwrap();
     (root, other)
 }
 
@@ -51,10 +49,10 @@ fn what_ended_processes_had_is_not_there_with_what_later_ones_have() {
             store(writer, root, 1000..1100, 1);
             for child in 0..8 {
                 let first = writer.add_process(None);
-                writer.push(root, &Event::Fork { epoch: 2 + child, thread: first }).unwrap();
+                writer.push(root, &Event::change(2 + child, Call::Fork(first.0))).unwrap();
                 store(writer, first, 1000..1080, 10);
                 if waits {
-                    writer.push(root, &Event::Join { thread: first }).unwrap();
+                    writer.push(root, &Event::call(Call::Join(first.0))).unwrap();
                 }
             }
             store(writer, root, 1000..1001, 1);
@@ -112,7 +110,7 @@ fn threads_that_wait_without_end_are_told_of_all_the_same() {
         let root = writer.add_process(None);
         let (other, never) = (writer.add_thread(root), writer.add_thread(root));
         writer.push(root, &map(1, 1000, 1000)).unwrap();
-        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        writer.push(root, &Event::call(Call::Spawn(other.0))).unwrap();
         for (thread, by) in [(root, other), (other, root)] {
             writer.push(thread, &Event::After { thread: by, mark: 1 }).unwrap();
             store(writer, thread, 1000..1010, 2);

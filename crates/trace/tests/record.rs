@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use abi::Call;
 use trace::event::{Event, ThreadId};
 use trace::record::{RecordError, RecordOptions, Summary, record, record_watched};
 use trace::{Info, Reader};
@@ -50,13 +51,13 @@ fn a_program_is_recorded_with_its_files_and_maps() {
     let (mut read, mut written) = (0, 0);
     for event in reader.stream(ThreadId(0)) {
         match event.unwrap() {
-            Event::Read { file, offset, len } if file.0 as usize == from => {
+            Event::Call { call: Call::Pread(file, buffer, offset), .. } if file as usize == from => {
                 assert_eq!(offset, read);
-                read += len;
+                read += buffer.len;
             }
-            Event::Write { file, offset, len } if file.0 as usize == to => {
+            Event::Call { call: Call::Pwrite(file, buffer, offset), .. } if file as usize == to => {
                 assert_eq!(offset, written);
-                written += len;
+                written += buffer.len;
             }
             _ => {}
         }
@@ -83,8 +84,10 @@ fn forks_become_processes_and_exec_is_followed() {
     let reader = Reader::open(&output).unwrap();
     reader.verify().unwrap();
     let events: Vec<Event> = reader.stream(ThreadId(0)).map(Result::unwrap).collect();
-    let forks = events.iter().filter(|event| matches!(event, Event::Fork { .. })).count();
-    let joins = events.iter().filter(|event| matches!(event, Event::Join { .. })).count();
+    let forks =
+        events.iter().filter(|event| matches!(event, Event::Call { call: Call::Fork(_), .. })).count();
+    let joins =
+        events.iter().filter(|event| matches!(event, Event::Call { call: Call::Join(_), .. })).count();
     assert_eq!((forks, joins), (header.processes.len() - 1, forks));
 }
 
@@ -142,6 +145,20 @@ fn a_pipeline_is_recorded_with_all_its_programs() {
     }
 }
 
+/// What a program does in a script is what it does alone.
+#[test]
+fn a_program_is_recorded_alike_alone_and_in_a_script() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("x.pft");
+    let Some(alone) = try_record(&output, &["sort", "/proc/cpuinfo", "-o", "/dev/null"]) else { return };
+    let script = "sort /proc/cpuinfo -o /dev/null; true";
+    let Some(inside) = try_record(&output, &["sh", "-c", script]) else { return };
+    let accesses = |summary: &Summary, thread: usize| summary.header.threads[thread].counts.accesses() as f64;
+    assert_eq!(programs(&output)[1][1], "sort");
+    let (alone, inside) = (accesses(&alone, 0), accesses(&inside, 1));
+    assert!((inside / alone - 1.0).abs() < 0.01, "{alone} accesses alone, {inside} in a script");
+}
+
 /// A process that becomes another program has nothing mapped of the old one, and what it accesses is mapped.
 #[test]
 fn exec_gives_the_process_a_new_address_space() {
@@ -158,11 +175,11 @@ fn exec_gives_the_process_a_new_address_space() {
         }
         match event {
             Event::Exec => execs += 1,
-            Event::Map { epoch: 0, addr, len, .. } => {
-                assert!(pages(addr, len).all(|page| mapped.insert(page)), "{event:?}");
+            Event::Call { epoch: 0, call: Call::Mmap(map), value } => {
+                assert!(pages(value, map.len).all(|page| mapped.insert(page)), "{event:?}");
             }
-            Event::Map { addr, len, .. } => mapped.extend(pages(addr, len)),
-            Event::Unmap { addr, len, .. } => pages(addr, len).for_each(|page| {
+            Event::Call { call: Call::Mmap(map), value, .. } => mapped.extend(pages(value, map.len)),
+            Event::Call { call: Call::Munmap(addr, len), .. } => pages(addr, len).for_each(|page| {
                 mapped.remove(&page);
             }),
             Event::Run(run) => assert!(mapped.contains(&run.page), "{run:?}"),

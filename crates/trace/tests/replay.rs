@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use abi::AccessKind;
+use abi::{AccessKind, Buffer, Call};
 use program::{
     Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Os, Program, Prot,
     Remap, Role, Signal, TaskHandle,
 };
-use trace::event::{Backing, Event, FileId, Run, ThreadId};
+use trace::event::{Event, FileId, Run, ThreadId};
 use trace::header::Place;
 use trace::{Outcome, Reader, Replay, Writer};
 
@@ -215,17 +215,16 @@ fn store(page: u64, count: u32) -> Event {
     Event::Run(Run { page, count, mode: AccessKind::Store })
 }
 
-fn map(epoch: u64, page: u64, pages: u64, backing: Backing) -> Event {
-    Event::Map {
-        epoch,
-        addr: page * PAGE,
-        len: pages * PAGE,
-        rights: Prot::RW,
-        backing,
-        populate: false,
-        locked: false,
-        replaces: false,
-    }
+fn map(epoch: u64, page: u64, pages: u64, source: MapSource) -> Event {
+    Event::mapped(epoch, page * PAGE, Map { source, ..Map::anonymous(pages * PAGE) })
+}
+
+fn pread(file: FileId, offset: u64, len: u64) -> Event {
+    Event::call(Call::Pread(file.0, Buffer::anywhere(len), offset))
+}
+
+fn pwrite(file: FileId, offset: u64, len: u64) -> Event {
+    Event::call(Call::Pwrite(file.0, Buffer::anywhere(len), offset))
 }
 
 fn replay_of(path: &Path, build: impl FnOnce(&mut Writer)) -> Arc<Replay<Reader>> {
@@ -242,25 +241,25 @@ fn a_thread_makes_the_calls_that_were_recorded() {
         let file = writer.add_file("/var/x.db", 5000, Place::Regular);
         let shm = writer.add_file("/dev/shm/y", 0, Place::Memory);
         let root = writer.add_process(None);
-        let shared = Backing::File { file, offset: PAGE, shared: true };
+        let shared = MapSource::File { fd: file.0, offset: PAGE, shared: true };
         for event in [
-            map(1, 100, 4, Backing::Anonymous),
+            map(1, 100, 4, MapSource::Anonymous),
             store(100, 7),
             Event::Compute { instructions: 33 },
-            Event::Open { file },
-            Event::Open { file },
+            Event::opened(file),
+            Event::opened(file),
             map(2, 200, 2, shared),
-            Event::Read { file, offset: 10, len: 20 },
-            Event::Write { file: shm, offset: 0, len: 20 },
-            Event::Truncate { epoch: 3, file: shm, size: 4 },
-            Event::Fsync { file },
-            Event::Close { file },
-            Event::Close { file },
+            pread(file, 10, 20),
+            pwrite(shm, 0, 20),
+            Event::change(3, Call::Ftruncate(shm.0, 4)),
+            Event::call(Call::Fsync(file.0)),
+            Event::call(Call::Close(file.0)),
+            Event::call(Call::Close(file.0)),
             store(999, 5),
             store(200, 1),
-            Event::Lock { addr: 0, len: 1 },
+            Event::call(Call::Mlock(0, 1)),
             Event::Skip { epoch: 4 },
-            Event::Unmap { epoch: 5, addr: 100 * PAGE, len: 4 * PAGE },
+            Event::change(5, Call::Munmap(100 * PAGE, 4 * PAGE)),
         ] {
             writer.push(root, &event).unwrap();
         }
@@ -287,14 +286,18 @@ fn groups_have_the_machines_numbers() {
         let root = writer.add_process(None);
         let (group, below) = (Group(7), Group(3));
         let limits = GroupLimits { max: 100, low: 5, ..GroupLimits::default() };
+        let made = |group: Group, parent| {
+            let call = Call::GroupCreate(parent, limits);
+            Event::Call { epoch: 0, call, value: group.0.into() }
+        };
         for event in [
-            Event::GroupCreate { group, parent: Group::ROOT, limits },
-            Event::GroupCreate { group: below, parent: group, limits },
-            Event::GroupLimit { group, limits },
-            Event::GroupEnter { group: below },
-            Event::GroupEnter { group: Group::ROOT },
-            Event::GroupRemove { group: below },
-            Event::GroupEnter { group: Group(9) },
+            made(group, Group::ROOT),
+            made(below, group),
+            Event::call(Call::GroupLimit(group, limits)),
+            Event::call(Call::GroupEnter(below)),
+            Event::call(Call::GroupEnter(Group::ROOT)),
+            Event::call(Call::GroupRemove(below)),
+            Event::call(Call::GroupEnter(Group(9))),
         ] {
             writer.push(root, &event).unwrap();
         }
@@ -312,15 +315,15 @@ fn mappings_are_there_when_another_thread_uses_them_and_not_gone_before() {
     let replay = replay_of(&folder.path().join("order.pft"), |writer| {
         let root = writer.add_process(None);
         let other = writer.add_thread(root);
-        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        writer.push(root, &Event::call(Call::Spawn(other.0))).unwrap();
         for round in 0..40 {
             let (first, page) = (round * 2 + 1, 1000 + round % 3);
-            writer.push(root, &map(first, page, 1, Backing::Anonymous)).unwrap();
+            writer.push(root, &map(first, page, 1, MapSource::Anonymous)).unwrap();
             writer.push(other, &Event::Sync { epoch: first }).unwrap();
             for _ in 0..5 {
                 writer.push(other, &store(page, 1)).unwrap();
             }
-            let gone = Event::Unmap { epoch: first + 1, addr: page * PAGE, len: PAGE };
+            let gone = Event::change(first + 1, Call::Munmap(page * PAGE, PAGE));
             writer.push(root, &gone).unwrap();
         }
     });
@@ -336,14 +339,14 @@ fn children_inherit_and_are_waited_for() {
     let replay = replay_of(&folder.path().join("fork.pft"), |writer| {
         writer.add_file("log", 0, Place::Regular);
         let root = writer.add_process(None);
-        writer.push(root, &map(1, 7, 1, Backing::Anonymous)).unwrap();
-        writer.push(root, &Event::Open { file }).unwrap();
+        writer.push(root, &map(1, 7, 1, MapSource::Anonymous)).unwrap();
+        writer.push(root, &Event::opened(file)).unwrap();
         let child = writer.add_process(Some(root));
-        writer.push(root, &Event::Fork { epoch: 2, thread: child }).unwrap();
-        writer.push(root, &Event::Join { thread: child }).unwrap();
+        writer.push(root, &Event::change(2, Call::Fork(child.0))).unwrap();
+        writer.push(root, &Event::call(Call::Join(child.0))).unwrap();
         writer.push(child, &store(7, 3)).unwrap();
-        writer.push(child, &Event::Write { file, offset: 0, len: 9 }).unwrap();
-        writer.push(child, &map(1, 8, 1, Backing::Anonymous)).unwrap();
+        writer.push(child, &pwrite(file, 0, 9)).unwrap();
+        writer.push(child, &map(1, 8, 1, MapSource::Anonymous)).unwrap();
         writer.push(child, &store(8, 3)).unwrap();
     });
     let (world, outcome) = play(&replay);
@@ -358,10 +361,10 @@ fn changes_that_were_lost_are_not_waited_for() {
     let replay = replay_of(&folder.path().join("cut.pft"), |writer| {
         let root = writer.add_process(None);
         let other = writer.add_thread(root);
-        writer.push(root, &map(1, 7, 1, Backing::Anonymous)).unwrap();
-        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        writer.push(root, &map(1, 7, 1, MapSource::Anonymous)).unwrap();
+        writer.push(root, &Event::call(Call::Spawn(other.0))).unwrap();
         // Change 2 was in a buffer that was lost.
-        writer.push(root, &map(3, 8, 1, Backing::Anonymous)).unwrap();
+        writer.push(root, &map(3, 8, 1, MapSource::Anonymous)).unwrap();
         writer.push(other, &Event::Sync { epoch: 3 }).unwrap();
         writer.push(other, &store(7, 1)).unwrap();
     });
@@ -382,9 +385,9 @@ fn threads_that_wait_for_each_other_end() {
         let parent = writer.add_process(None);
         let first = writer.add_process(Some(parent));
         let second = writer.add_thread(first);
-        let fork = Event::Fork { epoch: 1, thread: first };
-        [fork, Event::Join { thread: first }].iter().for_each(|event| writer.push(parent, event).unwrap());
-        let spawn = Event::Spawn { thread: second };
+        let fork = Event::change(1, Call::Fork(first.0));
+        [fork, Event::call(Call::Join(first.0))].iter().for_each(|event| writer.push(parent, event).unwrap());
+        let spawn = Event::call(Call::Spawn(second.0));
         [spawn, skip(2), skip(3)].iter().for_each(|event| writer.push(first, event).unwrap());
         [skip(4), skip(1)].iter().for_each(|event| writer.push(second, event).unwrap());
     });
@@ -407,13 +410,13 @@ fn who_waited_for_another_waits_again() {
         let root = writer.add_process(None);
         let other = writer.add_thread(root);
         let child = writer.add_process(None);
-        writer.push(root, &Event::Fork { epoch: 0, thread: child }).unwrap();
-        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        writer.push(root, &Event::change(0, Call::Fork(child.0))).unwrap();
+        writer.push(root, &Event::call(Call::Spawn(other.0))).unwrap();
         let ring = [root, other, child];
         for turn in 0..60 {
             let (thread, next) = (ring[turn % 3], ring[(turn + 1) % 3]);
             writer.push(thread, &Event::Idle { nanos: 300_000 }).unwrap();
-            writer.push(thread, &Event::Write { file, offset: turn as u64, len: 1 }).unwrap();
+            writer.push(thread, &pwrite(file, turn as u64, 1)).unwrap();
             writer.push(thread, &Event::Mark).unwrap();
             writer.push(next, &Event::After { thread, mark: turn as u64 / 3 + 1 }).unwrap();
         }
@@ -430,12 +433,12 @@ fn what_never_comes_is_waited_for_until_nothing_else_can_come() {
     let replay = replay_of(&folder.path().join("never.pft"), |writer| {
         let root = writer.add_process(None);
         let (other, never) = (writer.add_thread(root), writer.add_thread(root));
-        writer.push(root, &map(1, 7, 1, Backing::Anonymous)).unwrap();
-        writer.push(root, &Event::Spawn { thread: other }).unwrap();
+        writer.push(root, &map(1, 7, 1, MapSource::Anonymous)).unwrap();
+        writer.push(root, &Event::call(Call::Spawn(other.0))).unwrap();
         writer.push(root, &Event::After { thread: never, mark: 1 }).unwrap();
-        writer.push(root, &map(2, 8, 1, Backing::Anonymous)).unwrap();
+        writer.push(root, &map(2, 8, 1, MapSource::Anonymous)).unwrap();
         // This thread's change has to wait for the one before.
-        writer.push(other, &map(3, 9, 1, Backing::Anonymous)).unwrap();
+        writer.push(other, &map(3, 9, 1, MapSource::Anonymous)).unwrap();
         writer.push(other, &store(8, 1)).unwrap();
         writer.push(never, &Event::Mark).unwrap();
     });

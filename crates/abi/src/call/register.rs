@@ -25,6 +25,11 @@ impl Reader<'_> {
         let word = u64::take(self)?;
         if word & !known == 0 { Ok(word) } else { Err(Errno::Inval) }
     }
+
+    /// A register that holds the same for every such call.
+    pub(super) fn expect(&mut self, word: u64) -> Result<(), Errno> {
+        if u64::take(self)? == word { Ok(()) } else { Err(Errno::Inval) }
+    }
 }
 
 /// An argument: a register, or several that follow each other.
@@ -157,15 +162,19 @@ impl Register for Text<'_> {
 
 /// Flags of mmap and mremap.
 mod flag {
-    pub const FIXED: u64 = 1 << 3;
-    pub const POPULATE: u64 = 1 << 4;
-    pub const LOCKED: u64 = 1 << 5;
-    pub const MAY_MOVE: u64 = 1 << 6;
-    /// What stands behind a mapping, in two bits from here on.
-    pub const SOURCE: u32 = 8;
-    pub const MMAP: u64 = 0b111 | FIXED | POPULATE | LOCKED | 0b11 << SOURCE;
-    pub const MREMAP: u64 = FIXED | MAY_MOVE;
+    pub const SHARED: u64 = 0x01;
+    pub const PRIVATE: u64 = 0x02;
+    pub const FIXED: u64 = 0x10;
+    pub const ANONYMOUS: u64 = 0x20;
+    pub const LOCKED: u64 = 0x2000;
+    pub const POPULATE: u64 = 0x8000;
+    pub const MMAP: u64 = SHARED | PRIVATE | FIXED | ANONYMOUS | LOCKED | POPULATE;
+    pub const MREMAP_MAYMOVE: u64 = 1;
+    pub const MREMAP_FIXED: u64 = 2;
 }
+
+/// The descriptor of a mapping of no file.
+const NO_FILE: u64 = u64::MAX;
 
 fn flag(on: bool, bit: u64) -> u64 {
     if on { bit } else { 0 }
@@ -173,50 +182,58 @@ fn flag(on: bool, bit: u64) -> u64 {
 
 impl Register for Map {
     fn put(self, to: &mut Writer<'_>) {
-        let (source, fd, offset) = match self.source {
-            MapSource::Anonymous => (0, 0, 0),
-            MapSource::AnonymousShared => (1, 0, 0),
-            MapSource::File { fd, offset, shared } => (2 + shared as u64, fd, offset),
+        let (kind, fd, offset) = match self.source {
+            MapSource::Anonymous => (flag::PRIVATE | flag::ANONYMOUS, NO_FILE, 0),
+            MapSource::AnonymousShared => (flag::SHARED | flag::ANONYMOUS, NO_FILE, 0),
+            MapSource::File { fd, offset, shared } => {
+                (if shared { flag::SHARED } else { flag::PRIVATE }, fd.into(), offset)
+            }
         };
-        let flags = self.prot.bits()
+        let flags = kind
             | flag(self.addr.is_some(), flag::FIXED)
             | flag(self.populate, flag::POPULATE)
-            | flag(self.locked, flag::LOCKED)
-            | source << flag::SOURCE;
-        [self.addr.unwrap_or(0), self.len, flags, fd.into(), offset]
+            | flag(self.locked, flag::LOCKED);
+        [self.addr.unwrap_or(0), self.len, self.prot.bits(), flags, fd, offset]
             .into_iter()
             .for_each(|word| word.put(to));
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Map, Errno> {
-        let (addr, len, bits) = (u64::take(from)?, u64::take(from)?, from.flags(flag::MMAP)?);
-        let source = match bits >> flag::SOURCE {
-            0 => MapSource::Anonymous,
-            1 => MapSource::AnonymousShared,
-            kind => MapSource::File { fd: u32::take(from)?, offset: u64::take(from)?, shared: kind == 3 },
+        let (addr, len, prot) = (u64::take(from)?, u64::take(from)?, Prot::take(from)?);
+        let flags = from.flags(flag::MMAP)?;
+        let has = |bit: u64| flags & bit != 0;
+        if has(flag::SHARED) == has(flag::PRIVATE) {
+            return Err(Errno::Inval);
+        }
+        let source = match (has(flag::ANONYMOUS), has(flag::SHARED)) {
+            (true, false) => MapSource::Anonymous,
+            (true, true) => MapSource::AnonymousShared,
+            (false, shared) => MapSource::File { fd: u32::take(from)?, offset: u64::take(from)?, shared },
         };
         Ok(Map {
-            addr: (bits & flag::FIXED != 0).then_some(addr),
+            addr: has(flag::FIXED).then_some(addr),
             len,
-            prot: Prot::from_bits(bits),
+            prot,
             source,
-            populate: bits & flag::POPULATE != 0,
-            locked: bits & flag::LOCKED != 0,
+            populate: has(flag::POPULATE),
+            locked: has(flag::LOCKED),
         })
     }
 }
 
 impl Register for Remap {
     fn put(self, to: &mut Writer<'_>) {
-        let flags = flag(self.may_move, flag::MAY_MOVE) | flag(self.fixed.is_some(), flag::FIXED);
+        let flags =
+            flag(self.may_move, flag::MREMAP_MAYMOVE) | flag(self.fixed.is_some(), flag::MREMAP_FIXED);
         let words = [self.addr, self.old_len, self.new_len, flags, self.fixed.unwrap_or(0)];
         words.into_iter().for_each(|word| word.put(to));
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Remap, Errno> {
         let [addr, old_len, new_len] = [u64::take(from)?, u64::take(from)?, u64::take(from)?];
-        let (flags, fixed) = (from.flags(flag::MREMAP)?, u64::take(from)?);
-        let (may_move, fixed) = (flags & flag::MAY_MOVE != 0, (flags & flag::FIXED != 0).then_some(fixed));
+        let (flags, fixed) = (from.flags(flag::MREMAP_MAYMOVE | flag::MREMAP_FIXED)?, u64::take(from)?);
+        let may_move = flags & flag::MREMAP_MAYMOVE != 0;
+        let fixed = (flags & flag::MREMAP_FIXED != 0).then_some(fixed);
         Ok(Remap { addr, old_len, new_len, may_move, fixed })
     }
 }

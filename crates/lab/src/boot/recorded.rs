@@ -3,6 +3,7 @@
 //! The guest has no files to read a trace from, so it gets it unpacked, as one file that QEMU puts into its memory.
 
 use crate::error::{Error, Result};
+use program::Call;
 use std::fmt;
 use std::sync::Arc;
 use trace::Reader;
@@ -30,8 +31,8 @@ impl Recorded {
         let mut mapped = 0u64;
         for thread in 0..header.threads.len() as u32 {
             for event in trace.stream(ThreadId(thread)) {
-                if let Event::Map { len, .. } = event.map_err(input)? {
-                    mapped = mapped.saturating_add(len);
+                if let Event::Call { call: Call::Mmap(map), .. } = event.map_err(input)? {
+                    mapped = mapped.saturating_add(map.len);
                 }
             }
         }

@@ -36,7 +36,7 @@ pub(super) const CACHE_EXT: Reproduction = Reproduction {
         Side { profile: "classic", published: "Linux 6.6.8" },
         Side { profile: "mglru", published: "MGLRU" },
     ],
-    context: &["fifo", "mru", "sieve", "s3-fifo", "arc", "lfu", "lhd", "get-scan"],
+    context: mm::policy::NAMES,
     settings: &[
         setting("file search", "file-search", "", 70, &[rate("mru", 100.0)]),
         setting("YCSB A", "lsm", ":50%", 10, &[rate("lfu", 37.0), p99("lfu", 55.0)]),

@@ -8,7 +8,7 @@ use super::check::file_io::{FileRead, FileWrite, whole_stamps};
 use super::check::page::Page;
 use super::check::space::{Region, Source};
 use super::check::{Checker, Memory, Open, Process, Tally, Violation};
-use super::life::RunState;
+use super::state::RunState;
 use super::{Ring, check};
 use abi::call::{self, Exit, Tell, unpair};
 use abi::{Buffer as Bytes, Call, Forget, Text};
@@ -321,7 +321,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
     }
 
     fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        let what = Call::Mlock(addr, len, true);
+        let what = Call::Mlock(addr, len);
         let (Some(Watch { process, .. }), Some((start, pages))) = (&self.watch, pages(addr, len)) else {
             return self.syscall(what).map(drop);
         };
@@ -361,7 +361,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
 
     fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         let buffer = self.transfer(offset, len.min(LARGEST_TRANSFER));
-        let what = Call::Pread(fd, offset, buffer);
+        let what = Call::Pread(fd, buffer, offset);
         let open = self.watch.as_ref().and_then(|watch| watch.process.file(fd, &RingMemory(self.ring)));
         let Some(Open { file, .. }) = open else { return self.syscall(what) };
         let reading = FileRead::begin(&file, offset, buffer.len);
@@ -377,7 +377,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let len = len.min(LARGEST_TRANSFER);
         if self.open_for_writing(fd).is_none() || len == 0 || offset.checked_add(len + PAGE).is_none() {
             let buffer = self.transfer(offset, len);
-            return self.syscall(Call::Pwrite(fd, offset, buffer));
+            return self.syscall(Call::Pwrite(fd, buffer, offset));
         }
         let (from, more) = whole_stamps(offset, len);
         let buffer = self.transfer(from, more);
@@ -388,7 +388,7 @@ impl<R: Ring> Os for UserOs<'_, R> {
         let writing = FileWrite::begin(&file, from, more, backoff, |at, word| {
             self.transfer.set_word(word_at(from, at), word);
         });
-        let result = self.syscall(Call::Pwrite(fd, from, buffer));
+        let result = self.syscall(Call::Pwrite(fd, buffer, from));
         match result {
             Ok(written) => {
                 writing.end(from, Some(written));

@@ -34,7 +34,6 @@ use crate::knobs::Knob;
 use crate::lock::Guard;
 use crate::machine::{Machine, Work};
 use crate::mmu::Mmu;
-use crate::published::{self, Published::*};
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
@@ -156,11 +155,6 @@ impl FreeLists {
         let all = self.clean.occupied.iter().chain(&self.pending.occupied);
         all.fold(0, |all, some| all | some)
     }
-}
-
-/// The payment that a block waits for which was made of two.
-fn newer(a: Generation, b: Generation) -> Generation {
-    if published::is(F3) { Generation(published::later_of_16_bits(a.0, b.0)) } else { a.max(b) }
 }
 
 /// What kinds of block will do.
@@ -298,14 +292,8 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     pub fn put(&mut self, pfn: Pfn, order: Order) {
         let frame = self.frame(pfn);
         frame.assign(FrameFlags::empty());
-        let mut generation = self.mmu.tlb.owed_by_tag(self.zone.id(), frame.debt());
+        let generation = self.mmu.tlb.owed_by_tag(self.zone.id(), frame.debt());
         frame.set_debt(0);
-        if published::is(F1) {
-            generation = Generation(order.0 as u64);
-        }
-        if published::is(F4) {
-            generation = generation.max(Generation(published::task_debt(0)));
-        }
         self.put_block(pfn, order, generation);
     }
 
@@ -327,7 +315,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
             }
             // Only whole page blocks can differ; later splits must find one group in the merged block.
             let group = if order < PAGEBLOCK_ORDER { mobility } else { self.zone.mobility_of(buddy) };
-            generation = newer(generation, self.remove(buddy, order, group));
+            generation = generation.max(self.remove(buddy, order, group));
             if group != mobility {
                 self.zone.set_mobility(buddy, order, mobility);
             }
@@ -515,13 +503,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
             let rest = pfn.add(half.frames());
             self.frame(rest).place(self.zone.node(), self.zone.id(), is);
             self.frame(rest).set_debt(0);
-            self.insert(rest, half, is, false, if published::is(F2) { Generation::NONE } else { generation });
-        }
-        if published::is(F4) {
-            published::task_debt(generation.0);
-        }
-        if published::is(F15) && generation != Generation::NONE {
-            self.lists.owing = 0;
+            self.insert(rest, half, is, false, generation);
         }
         Owing::new(pfn, order, generation)
     }

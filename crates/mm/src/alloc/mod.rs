@@ -51,7 +51,6 @@ use crate::lock::Lock;
 use crate::machine::{Machine, Scope, Work, ZoneKind};
 use crate::mmu::Mmu;
 use crate::primitive::AtomicU64;
-use crate::published::{self, Published::F5};
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
@@ -88,7 +87,7 @@ pub struct AllocRequest {
 
 impl AllocRequest {
     fn debts(&self) -> Debts {
-        if self.atomic && !published::is(F5) { Debts::UpTo(Generation::NONE) } else { Debts::Allowed }
+        if self.atomic { Debts::UpTo(Generation::NONE) } else { Debts::Allowed }
     }
 }
 

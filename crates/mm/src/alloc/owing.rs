@@ -11,7 +11,6 @@ use crate::frame::{FrameTable, List};
 use crate::linear::linear;
 use crate::machine::Machine;
 use crate::mmu::Mmu;
-use crate::published::{self, Point, Published::*};
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
@@ -169,9 +168,7 @@ impl CleanList {
 
 /// Pay what a block owes, if that has not been done. With no lock held: this may send interrupts.
 pub(super) fn settle<M: Machine>(mmu: &Mmu<M>, zone: &Zone, generation: Generation, pfn: Pfn, order: Order) {
-    published::here(Point::Settle);
-    let generation = if published::is(F4) { Generation(published::task_debt(0)) } else { generation };
-    if generation == Generation::NONE || (published::is(F16) && published::claimed_before()) {
+    if generation == Generation::NONE {
         return;
     }
     mmu.count(Stat::TlbPendingTaken, 1);

@@ -13,6 +13,7 @@ use std_alloc::vec::Vec;
 mod dense;
 mod exact;
 mod held;
+mod owed;
 
 type TestBase = Mmu<TestMachine>;
 

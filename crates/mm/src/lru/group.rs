@@ -290,11 +290,11 @@ impl Groups {
     /// The group's own policy, if it has one.
     pub(super) fn policy(&self, group: GroupId) -> Option<PolicyKind> {
         let number = self.at(group).policy.load(Relaxed).checked_sub(1)?;
-        Some(PolicyKind::new(number as u8))
+        Some(PolicyKind::of(number.into()))
     }
 
     pub(super) fn set_policy(&self, group: GroupId, policy: PolicyKind) {
-        self.at(group).policy.store(u32::from(policy.number()) + 1, Relaxed);
+        self.at(group).policy.store(policy.value() as u32 + 1, Relaxed);
     }
 
     /// Can the group have settings of its own? The root's are everybody's.

@@ -22,7 +22,7 @@ use crate::policy::{MakePolicy, RIVALS};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
 use crate::units::*;
 
-pub use crate::policy::{End, InsertReason};
+pub use crate::policy::{End, InsertReason, PolicyKind};
 
 /// Where a folio goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,41 +93,7 @@ pub trait Policy {
     fn deactivates_all(&self) -> bool;
 }
 
-/// The policy of a vector.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PolicyKind {
-    /// Active and inactive lists.
-    Classic,
-    /// Generations.
-    MgLru,
-    /// One that proposes: its number in [`RIVALS`], or the next, which is that of the one that was told at start.
-    Proposed(u8),
-}
-
 impl PolicyKind {
-    /// Number of the last: of the policy from outside.
-    pub const LAST: u8 = 2 + RIVALS.len() as u8;
-
-    /// The policy with a number, by which the knob `reclaim.policy` knows it.
-    #[inline]
-    pub fn new(number: u8) -> PolicyKind {
-        match number {
-            0 => PolicyKind::Classic,
-            1 => PolicyKind::MgLru,
-            number => PolicyKind::Proposed(number - 2),
-        }
-    }
-
-    /// Its number.
-    #[inline]
-    pub fn number(self) -> u8 {
-        match self {
-            PolicyKind::Classic => 0,
-            PolicyKind::MgLru => 1,
-            PolicyKind::Proposed(number) => number + 2,
-        }
-    }
-
     /// Is it one that proposes?
     pub fn is_proposed(self) -> bool {
         matches!(self, PolicyKind::Proposed(_))
@@ -136,14 +102,14 @@ impl PolicyKind {
     /// What makes its instances, if it has any. `custom` is the one from outside.
     pub(super) fn maker(self, custom: Option<MakePolicy>) -> Option<MakePolicy> {
         match self {
-            PolicyKind::Proposed(number) => RIVALS.get(number as usize).map(|rival| rival.1).or(custom),
+            PolicyKind::Proposed(number) => RIVALS.get(number as usize).map(|rival| rival.make).or(custom),
             _ => None,
         }
     }
 
     /// The kind of the policy that a listed folio was placed by.
     #[inline]
-    pub(super) fn of(frame: &Frame, flags: FrameFlags) -> PolicyKind {
+    pub(super) fn that_placed(frame: &Frame, flags: FrameFlags) -> PolicyKind {
         if flags.generation().is_some() {
             PolicyKind::MgLru
         } else if frame.queue() == 0 {
@@ -169,19 +135,19 @@ pub(super) struct PolicyCell {
 impl PolicyCell {
     #[inline]
     pub fn get(&self) -> PolicyKind {
-        PolicyKind::new(self.word.load(Relaxed) as u8)
+        PolicyKind::of(u64::from(self.word.load(Relaxed) as u8))
     }
 
     /// The same, if no group has ever had one of its own.
     #[inline]
     pub fn of_all(&self) -> Option<PolicyKind> {
         let word = self.word.load(Relaxed);
-        (word & MIXED == 0).then(|| PolicyKind::new(word as u8))
+        (word & MIXED == 0).then(|| PolicyKind::of(u64::from(word as u8)))
     }
 
     /// Change it; who does so has called [`PolicyCell::begin`].
     pub fn set(&self, policy: PolicyKind) {
-        self.word.store(self.word.load(Relaxed) & MIXED | u32::from(policy.number()), Release);
+        self.word.store(self.word.load(Relaxed) & MIXED | policy.value() as u32, Release);
     }
 
     /// A group is about to have one of its own. Called as [`PolicyCell::set`] is.

@@ -186,13 +186,13 @@ impl LruVec {
     /// The policy that newcomers are placed by.
     #[inline]
     pub fn policy(&self) -> PolicyKind {
-        PolicyKind::new(self.policy.load(Relaxed) as u8)
+        PolicyKind::of(self.policy.load(Relaxed).into())
     }
 
     /// Newcomers are placed by another policy from now on; its instance is there. The lock is held, or nobody else is
     /// there.
     pub(super) fn set_policy(&self, policy: PolicyKind) {
-        self.policy.store(u32::from(policy.number()), Release);
+        self.policy.store(policy.value() as u32, Release);
         self.generations.set_on(policy == PolicyKind::MgLru);
     }
 

@@ -115,5 +115,5 @@ pub const HOSTILE: [MakePolicy; 4] =
 
 /// These, and the ones that come with Pagefold.
 pub fn all() -> Vec<MakePolicy> {
-    HOSTILE.into_iter().chain(RIVALS.iter().map(|rival| rival.1)).collect()
+    HOSTILE.into_iter().chain(RIVALS.iter().map(|rival| rival.make)).collect()
 }

@@ -29,11 +29,14 @@ mod fifo;
 mod getscan;
 #[cfg(any(test, feature = "std"))]
 pub mod hostile;
+mod kind;
 mod lfu;
 mod lhd;
 mod mru;
 mod s3fifo;
 mod sieve;
+
+pub use kind::PolicyKind;
 
 use crate::frame::{Frame, FrameFlags, Owner};
 use crate::units::*;
@@ -47,17 +50,44 @@ pub const MAX_SAMPLE: usize = 128;
 /// Makes the instance of a vector.
 pub type MakePolicy = fn() -> Box<dyn Replace>;
 
-/// The policies that come with Pagefold, with the names by which the knob `reclaim.policy` knows them.
-pub const RIVALS: &[(&str, MakePolicy)] = &[
-    ("fifo", || Box::new(fifo::Fifo)),
-    ("mru", || Box::new(mru::Mru)),
-    ("sieve", || Box::<sieve::Sieve>::default()),
-    ("s3-fifo", || Box::new(s3fifo::S3Fifo)),
-    ("arc", || Box::<arc::Arc>::default()),
-    ("lfu", || Box::new(lfu::Lfu)),
-    ("lhd", || Box::<lhd::Lhd>::default()),
-    ("get-scan", || Box::<getscan::GetScan>::default()),
-];
+/// A policy that comes with Pagefold.
+#[derive(Clone, Copy, Debug)]
+pub struct Rival {
+    /// Its word for the knob `reclaim.policy`; also the name of the profile that chooses it.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// Makes the instance of a vector.
+    pub make: MakePolicy,
+}
+
+macro_rules! rivals {
+    ($($name:literal $make:expr, $help:literal;)*) => {
+        /// The policies that come with Pagefold. Values of the knob `reclaim.policy` and profiles come from here.
+        pub const RIVALS: &[Rival] = &[$(Rival { name: $name, help: $help, make: || $make },)*];
+        /// Their names.
+        pub const NAMES: &[&str] = &[$($name,)*];
+    };
+}
+
+rivals! {
+    "fifo" Box::new(fifo::Fifo),
+        "first in, first out, whether pages are used or not: the simplest policy";
+    "mru" Box::new(mru::Mru),
+        "most recently used first: keeps a part of a loop that is larger than memory";
+    "sieve" Box::<sieve::Sieve>::default(),
+        "SIEVE (2024): one queue, and a hand that leaves used pages in place";
+    "s3-fifo" Box::new(s3fifo::S3Fifo),
+        "S3-FIFO (2023): a small queue for new pages, a main queue for those that were used in it";
+    "arc" Box::<arc::Arc>::default(),
+        "ARC (2003) with clocks: refaults decide how pages used once and pages used often share memory";
+    "lfu" Box::new(lfu::Lfu),
+        "evicts the least frequently used page of a sample";
+    "lhd" Box::<lhd::Lhd>::default(),
+        "least hit density (2018): evicts the page of a sample with the fewest expected hits for its space and time";
+    "get-scan" Box::<getscan::GetScan>::default(),
+        "evicts pages read by scans before pages read by lookups (cache_ext, 2025)";
+}
 
 /// In a mark: the use that brought the folio has not been told from others yet.
 const FIRST: u8 = 0x40;

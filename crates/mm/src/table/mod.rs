@@ -42,7 +42,6 @@ use crate::lock::{Guard, Lock};
 use crate::machine::{Machine, Work, ZoneKind};
 use crate::mmu::Mmu;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
-use crate::published::{self, Published::F10};
 use crate::stat::Stat;
 use crate::tlb::{Gather, Tightened};
 use crate::units::*;
@@ -67,6 +66,19 @@ pub enum Resident {
     Shmem,
     /// Entries in swap.
     Swap,
+}
+
+impl Resident {
+    /// What a folio's pages count as where they are mapped.
+    #[inline]
+    pub fn of(head: &Frame) -> Resident {
+        match head.owner() {
+            Owner::Anon(_) => Resident::Anon,
+            // A page that was cut off its file has no owner any more, but counts as it did.
+            _ if head.has(FrameFlags::SWAPBACKED) => Resident::Shmem,
+            _ => Resident::File,
+        }
+    }
 }
 
 /// Counts of one space, guarded by its table lock.
@@ -433,9 +445,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// be sent from here, under the lock.
     #[inline]
     pub fn settle(self) -> Settled<'a, M> {
-        if !published::is(F10) {
-            self.mmu.tlb.settle_space(self.mmu, self.space);
-        }
+        self.mmu.tlb.settle_space(self.mmu, self.space);
         Settled::new(self, Paid::All)
     }
 
@@ -444,7 +454,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     #[inline]
     pub fn settle_at(self, slot: Slot, page: Vpn) -> Settled<'a, M> {
         let frame = &self.mmu.frames[slot.table];
-        if frame.debt() != 0 && !published::is(F10) {
+        if frame.debt() != 0 {
             let first = Vpn(page.0 & !(TABLE_ENTRIES as u64 - 1));
             self.mmu.tlb.settle_table(self.mmu, self.space, first, frame.debt());
             frame.set_debt(0);

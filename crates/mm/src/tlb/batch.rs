@@ -32,7 +32,6 @@ use crate::linear::linear;
 use crate::machine::{CpuSet, Machine, Scope};
 use crate::platform::Platform;
 use crate::primitive::Ordering::*;
-use crate::published::{self, Point, Published::*};
 use crate::stat::Stat;
 use crate::units::*;
 use smallvec::SmallVec;
@@ -402,7 +401,7 @@ impl Context {
     /// entry is like one that allows it: it is flushed at the end of the batch, and before its page is written.
     #[inline]
     fn may_be_stored_to(&self) -> bool {
-        self.tightening.load(Acquire) > 0 && !published::is(F9)
+        self.tightening.load(Acquire) > 0
     }
 }
 
@@ -416,10 +415,9 @@ fn owe<M: Machine>(
     file: Option<FileId>,
 ) -> Option<(u64, Debt)> {
     let context = &tlb.contexts[space.0];
-    let early = published::early(F11, Point::Raise, || tlb.draw());
     let generation = context.generation.fetch_add(1, SeqCst) + 1;
     // Drawn last: a CPU that catches up before this sees the new generation of the space.
-    let debt = Debt { cpus: context.cpus(), generation: early.unwrap_or_else(|| tlb.draw()) };
+    let debt = Debt { cpus: context.cpus(), generation: tlb.draw() };
     if debt.cpus.is_empty() {
         return None;
     }

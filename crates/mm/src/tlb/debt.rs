@@ -11,7 +11,6 @@
 use crate::lock::Lock;
 use crate::machine::CpuSet;
 use crate::primitive::{Ordering::*, modelled::AtomicBool};
-use crate::published::{self, Published::F6};
 use crate::units::*;
 
 /// The bits of a generation that make a tag; few in models, so that tags come round.
@@ -52,7 +51,7 @@ impl Debt {
     /// Add another debt. `done`: the generation that a CPU has caught up with.
     pub fn join(&mut self, new: &Debt, done: impl Fn(CpuId) -> Generation) {
         // The same CPUs again, later: the common case by far.
-        if new.generation >= self.generation && self.cpus.is_within(&new.cpus) && !published::is(F6) {
+        if new.generation >= self.generation && self.cpus.is_within(&new.cpus) {
             *self = *new;
             return;
         }
@@ -61,11 +60,6 @@ impl Debt {
         for cpu in older.cpus.without(&newer.cpus).iter() {
             if done(cpu) < older.generation {
                 self.cpus.insert(cpu);
-            }
-        }
-        for cpu in newer.cpus.iter().filter(|_| published::is(F6)) {
-            if done(cpu) >= older.generation {
-                self.cpus.remove(cpu);
             }
         }
     }

@@ -31,7 +31,6 @@ use crate::knobs::{FlushShape, Knob};
 use crate::machine::{CpuSet, Flush, Machine, Scope};
 use crate::platform::Platform;
 use crate::primitive::{Ordering::*, modelled::AtomicU64};
-use crate::published::{self, Published::*};
 use crate::stat::Stat;
 use crate::units::*;
 use std_alloc::boxed::Box;
@@ -318,7 +317,6 @@ impl Tlb {
         order: Order,
     ) {
         let ledger = &self.zones[zone.index()];
-        let _claim = published::is(F12).then(published::claim);
         let Some(sum) = ledger.domain.read() else { return };
         let wanted = Debt { cpus: sum.debt.cpus, generation: generation.min(sum.debt.generation) };
         self.pay_sum(platform, &wanted, sum.since, DebtCause::Frames(pfn, order));
@@ -355,9 +353,6 @@ impl Tlb {
     pub fn owed_by_tag(&self, zone: ZoneId, tag: u32) -> Generation {
         if tag == 0 {
             return Generation::NONE;
-        }
-        if published::is(F3) {
-            return Generation(tag as u16 as u64);
         }
         let generation = Generation::of_tag(tag, self.newest());
         if generation <= self.paid_up_to(zone) { Generation::NONE } else { generation }

@@ -35,7 +35,6 @@ use crate::primitive::{
     Ordering::*,
     modelled::{AtomicBool, AtomicU32, AtomicU64},
 };
-use crate::published::{self, Point, Published::*};
 use crate::stat::Stat;
 use crate::units::*;
 use cpu::CpuTlb;
@@ -285,9 +284,6 @@ impl Tlb {
         let _scope = platform.scope(Scope::FlushTlbFunc);
         let state = &self.cpus[cpu.index()];
         if !state.runs(request.space) {
-            if published::is(F7) {
-                state.set_done(self.newest(), platform.machine.now());
-            }
             return;
         }
         if state.is_lazy() {
@@ -347,15 +343,13 @@ impl Tlb {
             return;
         }
         self.leave_context(me);
-        let early = published::early(F13, Point::Join, || context.generation.load(SeqCst));
         // Both before the generation is read: whoever raises it later sees this CPU in the set, and does not take it
         // for one that runs no programs.
         state.begin_load();
         context.join(me);
         let drawn = self.newest();
-        let newest = early.unwrap_or_else(|| context.generation.load(SeqCst));
-        let id = if published::is(F8) { space.0 as u64 + 1 } else { context.id.load(Acquire) };
-        let (asid, keep) = state.load(space, id, newest);
+        let newest = context.generation.load(SeqCst);
+        let (asid, keep) = state.load(space, context.id.load(Acquire), newest);
         platform.machine.load_root(root, asid, keep);
         state.set_done(drawn, platform.machine.now());
     }

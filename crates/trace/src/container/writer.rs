@@ -141,7 +141,7 @@ impl Writer {
         if !event.possible() || event.file().is_some_and(unknown) {
             return Err(TraceError::Impossible { path: self.path.clone(), event: *event });
         }
-        if let Event::Spawn { thread: started } | Event::Fork { thread: started, .. } = *event {
+        if let Some(started) = event.starts() {
             self.started(thread, started);
         }
         let info = &mut self.header.threads[thread.0 as usize];

@@ -20,9 +20,10 @@ use super::order::{Order, Stream};
 use super::{RecordError, io_error};
 use crate::codec::{Decoder, Malformed, varint};
 use crate::container::Writer;
-use crate::event::{Backing, Event, FileId, ThreadId};
+use crate::event::{Event, FileId, ThreadId};
 use crate::header::Place;
 use crate::raw::{HEAD, Image, MAX_BODY, Step, kind, origin, parse_head};
+use abi::Call;
 
 /// Files by device, inode and path: the same for all processes.
 type Files = HashMap<(u64, u64, String), FileId>;
@@ -363,10 +364,10 @@ impl Running<'_, '_> {
         for (addr, len) in ranges {
             self.epochs += 1;
             let epoch = self.process.base + self.epochs;
-            self.process.writer.push(thread, &Event::Unmap { epoch, addr, len })?;
+            self.process.writer.push(thread, &Event::change(epoch, Call::Munmap(addr, len)))?;
         }
         for file in files.iter().filter_map(|file| self.numbers.get(file)) {
-            self.process.writer.push(thread, &Event::Close { file: *file })?;
+            self.process.writer.push(thread, &Event::call(Call::Close(file.0)))?;
         }
         Ok(())
     }
@@ -438,55 +439,49 @@ impl Running<'_, '_> {
         }
     }
 
+    /// The trace's number of a file of this process.
+    fn number(&self, file: u32) -> Result<FileId, RecordError> {
+        self.numbers.get(&file).copied().ok_or_else(|| self.input.bad())
+    }
+
     /// The event with the trace's numbers; `None` if it is about something that is not in the trace.
     fn translate(&mut self, mut event: Event) -> Result<Option<Event>, RecordError> {
-        if let Event::Sync { epoch }
-        | Event::Skip { epoch }
-        | Event::Map { epoch, .. }
-        | Event::Unmap { epoch, .. }
-        | Event::Protect { epoch, .. }
-        | Event::Remap { epoch, .. }
-        | Event::Truncate { epoch, .. }
-        | Event::Fork { epoch, .. } = &mut event
-        {
+        if let Event::Sync { epoch } | Event::Skip { epoch } | Event::Call { epoch, .. } = &mut event {
             self.epochs = self.epochs.max(*epoch);
             // What has no number was there when the image began.
             if *epoch > 0 {
                 *epoch += self.process.base;
             }
         }
-        match &mut event {
-            Event::Run(_) | Event::Compute { .. } => {}
-            Event::Map { backing: Backing::File { file, .. }, .. }
-            | Event::Open { file }
-            | Event::Close { file }
-            | Event::Read { file, .. }
-            | Event::Write { file, .. }
-            | Event::Fsync { file }
-            | Event::Truncate { file, .. }
-            | Event::FileAdvise { file, .. } => {
-                *file = *self.numbers.get(&file.0).ok_or_else(|| self.input.bad())?;
-            }
-            Event::Spawn { thread } => {
-                let Some(started) = self.begun.get_mut(&thread.0).and_then(VecDeque::pop_front) else {
+        let Event::Call { epoch, call, value } = &mut event else { return Ok(Some(event)) };
+        match call {
+            Call::Open(..) => *value = self.number(*value as u32)?.0.into(),
+            Call::Spawn(role) => {
+                let Some(started) = self.begun.get_mut(role).and_then(VecDeque::pop_front) else {
                     // It ended before it did anything.
                     return Ok(None);
                 };
-                *thread = started;
+                *role = started.0;
             }
-            &mut Event::Fork { epoch, thread } => {
-                let Some(child) = self.child(thread.0) else { return Ok(Some(Event::Skip { epoch })) };
-                self.process.children.push((thread.0, child));
-                event = Event::Fork { epoch, thread: child };
+            Call::Fork(role) => {
+                let Some(child) = self.child(*role) else {
+                    return Ok(Some(Event::Skip { epoch: *epoch }));
+                };
+                self.process.children.push((*role, child));
+                *role = child.0;
             }
-            Event::Join { thread } => {
+            Call::Join(task) => {
                 let children = &self.process.children;
-                let Some(&(_, child)) = children.iter().rev().find(|(pid, _)| *pid == thread.0) else {
+                let Some(&(_, child)) = children.iter().rev().find(|(pid, _)| pid == task) else {
                     return Ok(None);
                 };
-                *thread = child;
+                *task = child.0;
             }
-            _ => {}
+            _ => {
+                if let Some(fd) = call.fd_mut() {
+                    *fd = self.number(*fd)?.0;
+                }
+            }
         }
         Ok(Some(event))
     }

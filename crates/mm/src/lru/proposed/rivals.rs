@@ -42,7 +42,7 @@ struct Cache {
 impl Cache {
     fn new(name: &str, capacity: u32) -> Cache {
         let (platform, lru) = with(hostile::HOSTILE[0]);
-        let at = RIVALS.iter().position(|rival| rival.0 == name).unwrap();
+        let at = RIVALS.iter().position(|rival| rival.name == name).unwrap();
         lru.set_policy(&platform, PolicyKind::Proposed(at as u8)).unwrap();
         let free = (0..capacity).map(Pfn).collect();
         Cache { platform, lru, resident: BTreeMap::new(), shadows: BTreeMap::new(), free }

@@ -16,7 +16,7 @@ use std_alloc::vec::Vec;
 const NODE: NodeId = NodeId(0);
 const ALL: Ask = Ask { pages: 32, highest: ZoneKind::Movable, anon: true, may_unmap: true };
 const ONE: Ask = Ask { pages: 1, ..ALL };
-const CUSTOM: PolicyKind = PolicyKind::Proposed(RIVALS.len() as u8);
+const CUSTOM: PolicyKind = PolicyKind::CUSTOM;
 
 pub(super) fn with(make: MakePolicy) -> (Platform<TestMachine>, Lru) {
     let (platform, lru) = setup();
@@ -44,7 +44,7 @@ enum Step {
     Found(u32),
     PutBack,
     Move(u32, u8),
-    Switch(u8),
+    Switch(u64),
     NewGroup,
     RemoveGroup,
 }
@@ -59,7 +59,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => pfn.clone().prop_map(Step::Found),
         2 => Just(Step::PutBack),
         3 => (pfn, 0..7u8).prop_map(|(pfn, how)| Step::Move(pfn, how)),
-        1 => (0..=PolicyKind::LAST).prop_map(Step::Switch),
+        1 => (0..=CUSTOM.value()).prop_map(Step::Switch),
         1 => Just(Step::NewGroup),
         1 => Just(Step::RemoveGroup),
     ]
@@ -148,7 +148,7 @@ impl World {
                     }
                 }
             },
-            Step::Switch(number) => lru.set_policy(platform, PolicyKind::new(number)).unwrap(),
+            Step::Switch(number) => lru.set_policy(platform, PolicyKind::of(number)).unwrap(),
             Step::NewGroup if self.group.is_none() => {
                 self.group = Some(lru.create_group(ROOT, GroupLimits::default(), drop).unwrap());
             }
@@ -321,11 +321,11 @@ fn a_policy_that_nobody_registered_cannot_be_chosen() {
     let (platform, lru) = setup();
     assert_eq!(lru.set_policy(&platform, CUSTOM), Err(crate::api::Error::Invalid));
     assert_eq!(lru.policy(), PolicyKind::Classic);
-    let names = crate::knobs::Knob::ReclaimPolicy.info().words;
-    let ours = RIVALS.iter().map(|rival| rival.0);
+    let info = crate::knobs::Knob::ReclaimPolicy.info();
+    let ours = RIVALS.iter().map(|rival| rival.name);
     let expected: Vec<_> = ["classic", "mglru"].into_iter().chain(ours).chain(["custom"]).collect();
-    assert_eq!((names, names.len()), (&expected[..], PolicyKind::LAST as usize + 1));
-    assert_eq!(crate::knobs::Knob::ReclaimPolicy.info().max, PolicyKind::LAST as u64);
+    assert_eq!((info.words, info.max), (&expected[..], CUSTOM.value()));
+    assert!((0..=info.max).all(|value| PolicyKind::of(value).value() == value));
 }
 
 /// Threads that use, evict and move the same folios, while the policy changes and a group goes: none is lost.
@@ -350,8 +350,8 @@ fn movers_on_many_threads_lose_nothing() {
                 4..6 => lru.deactivate(&platform, pfn),
                 6..8 => lru.rotate_reclaimable(&platform, pfn),
                 8 if thread == 0 => {
-                    let number = (random >> 4) as u8 % (PolicyKind::LAST + 1);
-                    lru.set_policy(&platform, PolicyKind::new(number)).unwrap();
+                    let number = u64::from((random >> 4) as u8) % (CUSTOM.value() + 1);
+                    lru.set_policy(&platform, PolicyKind::of(number)).unwrap();
                 }
                 _ => {
                     let mut got = lru.isolate_proposed(&platform, node, from, ALL);
