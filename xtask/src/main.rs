@@ -199,3 +199,13 @@ fn benches(rest: &[&str]) -> Vec<Step> {
         bench("speed of the simulator", &["-p", "machine-sim", "--bench", "speed"]),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn all_steps_of_the_test_have_a_typical_time() {
+        for step in super::all().iter().chain(&super::quick()) {
+            assert!(step.typical().is_some(), "a row of TYPICAL is missing: {}", step.name());
+        }
+    }
+}

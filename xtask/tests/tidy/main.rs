@@ -2,6 +2,7 @@
 //! lists them. What broke a rule when it was made is in a list that can only shrink (`ratchet`).
 
 mod circles;
+mod figures;
 mod files;
 mod floors;
 mod functions;

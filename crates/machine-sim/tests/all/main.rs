@@ -15,6 +15,7 @@ macro_rules! unnamed {
 
 mod acts;
 mod apps;
+mod behaviour;
 mod bound;
 mod chaos;
 mod churn;
