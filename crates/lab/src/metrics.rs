@@ -306,7 +306,7 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
             metrics.push(Metric {
                 name: stat.name().to_owned(),
                 unit: String::new(),
-                better: better(stat),
+                better: stat.better().map(Better::from),
                 source: Source::Counter(stat),
             });
         }
@@ -314,76 +314,17 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
     metrics
 }
 
-/// Which direction of a row is good: less, but where the machine says something else.
+/// Which direction of a row is good: that of its counter or of the machine's metric, else less.
 fn better_of(row: &Row, runs: &[RunRecord]) -> Better {
-    let Source::MachineCount(name) = row.source else { return Better::Lower };
-    let mut measured = runs.iter().flat_map(|run| &run.metrics);
-    measured.find(|metric| metric.name == name).map_or(Better::Lower, |metric| metric.better)
-}
-
-/// Which direction of a counter is good, if one is: waste, waiting and work for want of memory are better if less of
-/// them.
-fn better(stat: Stat) -> Option<Better> {
-    use Stat::*;
-    match stat {
-        SwapRaHit | Pgreuse | ThpFaultAlloc | CompactSuccess | NumaHit | NumaLocal | NumaHintFaultsLocal => {
-            Some(Better::Higher)
+    let better = match row.source {
+        Source::Counter(stat) => stat.better().map(Better::from),
+        Source::MachineCount(name) => {
+            let mut measured = runs.iter().flat_map(|run| &run.metrics);
+            measured.find(|metric| metric.name == name).map(|metric| metric.better)
         }
-        PgpgIn
-        | PgpgOut
-        | PswpIn
-        | PswpOut
-        | Pgfault
-        | Pgmajfault
-        | Pgrefill
-        | PgscanKswapd
-        | PgscanDirect
-        | PgscanAnon
-        | PgscanFile
-        | PgskipDma32
-        | PgskipNormal
-        | PgskipMovable
-        | AllocstallDma32
-        | AllocstallNormal
-        | AllocstallMovable
-        | PgscanDirectThrottle
-        | Pageoutrun
-        | KswapdLowWmarkHitQuickly
-        | KswapdHighWmarkHitQuickly
-        | NrVmscanWrite
-        | NrVmscanImmediateReclaim
-        | NrWritten
-        | WorkingsetRefaultAnon
-        | WorkingsetRefaultFile
-        | PolicyWrong
-        | PolicyFallback
-        | CompactMigrateScanned
-        | CompactFreeScanned
-        | CompactStall
-        | CompactFail
-        | CompactDaemonMigrateScanned
-        | CompactDaemonFreeScanned
-        | ThpFaultFallback
-        | ThpCollapseAllocFailed
-        | ThpSplitPmd
-        | PgmigrateFail
-        | ThpMigrationFail
-        | ThpMigrationSplit
-        | NumaHintFaults
-        | NumaMiss
-        | NumaForeign
-        | NumaOther
-        | OomKill
-        | NrTlbRemoteFlush
-        | NrTlbRemoteFlushReceived
-        | NrTlbLocalFlushAll
-        | NrTlbLocalFlushOne
-        | TlbSettleFrame
-        | TlbSettleSpace
-        | TlbSettleFile
-        | TlbSettleTick => Some(Better::Lower),
         _ => None,
-    }
+    };
+    better.unwrap_or(Better::Lower)
 }
 
 impl Metric {

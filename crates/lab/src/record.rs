@@ -15,6 +15,15 @@ pub enum Better {
     Higher,
 }
 
+impl From<mm::stat::Better> for Better {
+    fn from(better: mm::stat::Better) -> Better {
+        match better {
+            mm::stat::Better::Lower => Better::Lower,
+            mm::stat::Better::Higher => Better::Higher,
+        }
+    }
+}
+
 /// Everything that one run measured. All of it is a function of (seed, configuration, commit).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {

@@ -9,16 +9,7 @@ use kernel::GroupOutcome;
 use mm::OomReport;
 use mm::machine::Work;
 use mm::reclaim::CommandError;
-use mm::stat::Stat;
-
-/// Which direction of a metric is good.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Better {
-    /// Less of it.
-    Lower,
-    /// More of it.
-    Higher,
-}
+use mm::stat::{Better, Stat};
 
 /// One measured number.
 #[derive(Clone, PartialEq, Debug)]

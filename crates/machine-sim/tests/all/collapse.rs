@@ -95,7 +95,6 @@ impl Heap {
 
 impl Program for Heap {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         match role {
             CHANGER => self.change(os),
@@ -156,7 +155,6 @@ struct Completes;
 
 impl Program for Completes {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == USER {
             os.load(PART)?;
@@ -205,7 +203,6 @@ struct Asks;
 
 impl Program for Asks {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(LEN) }).unwrap();
         (HEAP..HEAP + LEN).step_by(PAGE as usize).try_for_each(|at| os.store(at))?;

@@ -63,7 +63,6 @@ const AT: u64 = 0x5000_0000;
 
 impl Program for Changes {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == CHILD {
             os.sleep(500_000);

@@ -36,7 +36,6 @@ impl Placed {
 
 impl Program for Placed {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let policy = MemPolicy { mode: self.1, nodes: self.2 };
         let at = os.mmap(Map::anonymous(self.3 * PAGE)).unwrap();
@@ -109,7 +108,6 @@ struct Wrong;
 
 impl Program for Wrong {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let at = os.mmap(Map::anonymous(4 * PAGE)).unwrap();
         let policy = |mode, nodes| MemPolicy { mode, nodes };
@@ -157,7 +155,6 @@ struct Often(MemPolicy);
 
 impl Program for Often {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let at = os.mmap(Map::anonymous(PAGES * PAGE)).unwrap();
         os.mbind(at, PAGES * PAGE, self.0, false).unwrap();

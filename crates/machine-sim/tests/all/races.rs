@@ -34,7 +34,6 @@ struct Racer {
 
 impl Program for Race {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let spec = FileSpec { name: "f", size: self.pages * PAGE, in_memory: self.in_memory, writable: true };
         let fd = os.open(spec).unwrap();

@@ -55,7 +55,6 @@ impl Quiet {
 
 impl Program for Quiet {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == CHILD {
             return Ok(());

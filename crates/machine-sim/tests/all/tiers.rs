@@ -41,7 +41,6 @@ const HOT: u64 = 20 * MIB;
 
 impl Program for HotAfterCold {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let cold = os.mmap(Map::anonymous(COLD)).unwrap();
         (0..COLD / PAGE).try_for_each(|page| os.store(cold + page * PAGE))?;
@@ -118,7 +117,6 @@ struct WrittenAllTheTime;
 
 impl Program for WrittenAllTheTime {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let hot = os.mmap(Map::anonymous(MIB)).unwrap();
         for _ in 0..10 {
@@ -174,7 +172,6 @@ const ROUNDS: u64 = 150;
 
 impl Program for Rounds {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let memory = os.mmap(Map::anonymous(10 * MIB)).unwrap();
         for _ in 0..ROUNDS {
@@ -215,7 +212,6 @@ impl SharedWithChild {
 
 impl Program for SharedWithChild {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
             if self.child_writes {

@@ -89,7 +89,6 @@ pub struct Scene {
 
 impl Program for Scene {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 0 {
             let (source, prot) = (MapSource::AnonymousShared, Prot::RW);
