@@ -115,7 +115,7 @@ pub struct SummaryRow {
     pub change_pct: Option<f64>,
     /// Its interval.
     pub change_ci_pct: Option<Interval>,
-    /// Can the difference be told from zero? (Not printed: `diff_ci` says it.)
+    /// Whether the difference is significant. (Not printed: `diff_ci` shows it.)
     #[serde(skip)]
     pub significant: bool,
 }

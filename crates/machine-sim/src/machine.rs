@@ -397,8 +397,8 @@ impl Machine for SimMachine {
         self.observers.flushed(self.current.get());
     }
 
-    /// The sender pays for sending, does its own work, and then waits for the slowest answer: delivery, what the handler
-    /// took on its CPU, and the way back. A target pays on its own clock, wherever that is.
+    /// The sender pays for sending, does its own work, and then waits for the slowest answer: delivery, what the
+    /// handler took on its CPU, and the way back. A target pays on its own clock, wherever that is.
     fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
         self.point();
         assert!(!targets.contains(self.cpu()), "CPU {} must not send itself a flush", self.current.get());

@@ -236,8 +236,7 @@ impl Oracle {
         self.begin(Place::Space(space, start, start + pages), since, None)
     }
 
-    /// A call that removes mappings begins. They are gone at once, so that the addresses may be reused as soon as the
-    /// memory manager allows it.
+    /// A call that removes mappings begins. They are gone at once: the memory manager may reuse the addresses early.
     pub(crate) fn begin_take(&mut self, space: u32, start: u64, pages: u64, since: Stamp) -> Change {
         let taken = self.space(space).take(start, start + pages);
         self.begin(Place::Space(space, start, start + pages), since, Some(taken))
@@ -252,7 +251,7 @@ impl Oracle {
         call.stored
     }
 
-    /// A range was mapped, and these of its pages were stored to during that call; the stores may be in the new mapping.
+    /// A range was mapped; its pages that were stored to during that call may have these stores in the new mapping.
     pub(crate) fn raced_with_stores(&mut self, space: u32, pages: Vec<u64>) {
         for page in pages {
             let region = self.region(space, page);
@@ -365,15 +364,15 @@ impl Oracle {
         self.begin(Place::File(file, shorter.div_ceil(4096)), since, None)
     }
 
-    /// The file has `size` bytes now, if the call was `done`: a process may have been killed before. Pages beyond that are
-    /// gone, and private copies of them, too.
+    /// The file has `size` bytes now, if the call was `done`: a process may have been killed before. Pages beyond that
+    /// are gone, and private copies of them, too.
     pub(crate) fn end_truncate(&mut self, call: Change, size: u64, done: bool) {
         let Place::File(id, _) = self.end(call).place else { return };
         if !done {
             return;
         }
         let Some(file) = self.files.get_mut(&id) else { return };
-        // Not the end at the begin of the call: another task may have written beyond that.
+        // Not the end at the start of the call: another task may have written beyond that.
         let first = size.div_ceil(4096);
         if size < file.size {
             file.pages.split_off(&first);
@@ -565,9 +564,9 @@ impl Oracle {
         }
     }
 
-    /// A store raced with a call that removes the page. If it changed a file, the file keeps it when the call has ended;
-    /// private memory may be lost or moved with it. A file that was mapped there is no proof that it was changed: what
-    /// replaces it may be mapped already.
+    /// A store raced with a call that removes the page. If it changed a file, the file keeps it when the call has
+    /// ended; private memory may be lost or moved with it. A file that was mapped there is no proof that it was
+    /// changed: what replaces it may be mapped already.
     fn racing_store(&mut self, space: u32, page: u64, stamp: Stamp, target: StoreTarget) {
         let mut written = None;
         for call in &mut self.pending {

@@ -1,7 +1,7 @@
 //! The contents of frames that hold page tables; other frames have no bytes in the simulator.
 //!
-//! Such a frame has a slot in an array that grows by chunks and never moves, so references into it stay valid. A frame that
-//! is used for something else gives its slot back.
+//! Such a frame has a slot in an array that grows by chunks and never moves, so references into it stay valid. A frame
+//! that is used for something else gives its slot back.
 
 use mm::machine::TablePage;
 use mm::primitive::{AtomicU64, Ordering::Relaxed};

@@ -1,13 +1,13 @@
 //! The translation caches of one CPU.
 //!
-//! The first level has data and instruction TLBs, each split by entry size; the second level is one TLB for all. Page-walk
-//! caches hold the lower tables of recent walks. All are set-associative with true LRU. In the narrow ones (`array`) the
-//! ways of a set are kept in order of use, so a repeated hit checks one slot and writes nothing; the second level (`wide`)
-//! keeps the order in a word of its set and moves no entries.
+//! The first level has data and instruction TLBs, each split by entry size; the second level is one TLB for all.
+//! Page-walk caches hold the lower tables of recent walks. All are set-associative with true LRU. In the narrow ones
+//! (`array`) the ways of a set are kept in order of use, so a repeated hit checks one slot and writes nothing; the
+//! second level (`wide`) keeps the order in a word of its set and moves no entries.
 //!
-//! An entry's key contains its address-space number (ASID) and an *epoch* of that number. A flush of one ASID begins a new
-//! epoch: old entries no longer match, count as empty when a victim is chosen, and cost nothing. Only when epochs run out
-//! (after two million flushes) are the arrays really cleared.
+//! An entry's key contains its address-space number (ASID) and an *epoch* of that number. A flush of one ASID begins a
+//! new epoch: old entries no longer match, count as empty when a victim is chosen, and cost nothing. Only when epochs
+//! run out (after two million flushes) are the arrays really cleared.
 
 use array::Array;
 use mm::machine::Flush;
@@ -220,8 +220,7 @@ impl Tlb {
         self.prefix.get() | LARGE | vpn >> PAGEBLOCK_ORDER.0
     }
 
-    /// The page's translation, if the last lookup in its set of the data TLB was for it. `None` does not mean that the TLB
-    /// lacks it.
+    /// The page's translation, if the last lookup in its set of the data TLB was for it.
     #[inline(always)]
     pub fn recent(&self, vpn: Vpn) -> Option<Cached> {
         self.l1d.front(self.key(vpn.0)).map(Cached)
@@ -282,8 +281,7 @@ impl Tlb {
         }
     }
 
-    /// Fill both levels with the result of a walk, which neither may hold. If `large`, it is the translation of the block's
-    /// first page.
+    /// Fill both levels with the result of a walk, which neither may hold; `large`: that of the block's first page.
     pub fn fill(&self, vpn: Vpn, cached: Cached, large: bool, fetch: bool) {
         let key = if large { self.large_key(vpn.0) } else { self.key(vpn.0) };
         if large {
@@ -321,8 +319,8 @@ impl Tlb {
         self.walk[level - 1].put(key, table.0 as u64, &self.walk_epochs);
     }
 
-    /// Visit every translation of the loaded ASID, once for each cache that holds it: first page, number of pages, and the
-    /// translation of the first page. Does not count as a use.
+    /// Visit every translation of the loaded ASID, once for each cache that holds it: first page, number of pages, and
+    /// the translation of the first page. Does not count as a use.
     pub fn for_each(&self, visit: &mut dyn FnMut(Vpn, u64, Cached)) {
         let mut show = |key: u64, data: u64| {
             if key >> ASID_SHIFT == self.prefix.get() >> ASID_SHIFT {
@@ -339,8 +337,8 @@ impl Tlb {
         self.l2.for_each(&mut show);
     }
 
-    /// Visit every table that the walk caches hold for the loaded ASID: level (as in [`Tlb::walk_get`]), first page below it,
-    /// table. Does not count as a use.
+    /// Visit every table that the walk caches hold for the loaded ASID: level (as in [`Tlb::walk_get`]), first page
+    /// below it, table. Does not count as a use.
     pub fn for_each_walk(&self, visit: &mut dyn FnMut(usize, Vpn, Pfn)) {
         let prefix = self.walk_epochs.prefix[self.asid.get()].get();
         for (array, level) in self.walk.iter().zip(1..) {

@@ -1,10 +1,10 @@
-//! Our counts beside Linux's, and which of them are judged by what.
+//! Our counts compared with Linux's, by kind.
 //!
-//! - *exact*: nothing was reclaimed and no page moved to or from a device, so the program alone decides. A few may
-//!   differ: the kernel has work of its own.
-//! - *total*: how much there was of something. It has to be within a tenth of Linux's, or within Linux's own spread
-//!   over its runs where that is wider; where Linux counts next to nothing, a few count for nothing.
-//! - *timing*: who did it, or how often somebody was woken. Shown, not judged.
+//! - *exact*: nothing was reclaimed and no page was transferred, so the count follows from the program alone. A few may
+//!   differ, because the kernel itself does some work.
+//! - *total*: the total of something. It must be within a tenth of Linux's, or within the spread of Linux's runs if
+//!   that is wider; if Linux's count is near 0, a small difference does not matter.
+//! - *timing*: which task did it, or how often a task was woken. Shown, but not judged.
 
 use crate::boot::beside::Agreement;
 use crate::grid::Grid;
@@ -88,7 +88,7 @@ pub struct Beside {
     /// What was run.
     #[serde(flatten)]
     pub setup: Setup,
-    /// What both had in common.
+    /// The conditions that both share.
     pub conditions: Conditions,
     /// Count by count.
     pub rows: Vec<Row>,
@@ -366,7 +366,7 @@ pub fn render(result: &Beside) -> String {
     text
 }
 
-/// What both had in common, in lines.
+/// The conditions that both share, in lines.
 fn conditions(found: &Conditions) -> String {
     let Conditions {
         kernel,

@@ -1,5 +1,4 @@
-//! khugepaged and MADV_COLLAPSE on anonymous memory that other CPUs use all the time, under the oracle and every flush
-//! policy.
+//! khugepaged and MADV_COLLAPSE on anonymous memory that other CPUs use, under the oracle and every flush policy.
 
 use super::acts::{
     LARGE, MIB, PAGE, POLICIES, compute_for, forbid_stores, move_away_and_back, outcome, push, without_flush,
