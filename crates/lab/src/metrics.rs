@@ -1,7 +1,7 @@
 //! The rows of a result table, in order: the name of each, and the source of its number.
 
 use crate::record::{Better, BoundRecord, RunRecord};
-use mm::stat::Stat;
+use mm::stat::{CounterKind, Stat};
 
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq)]
@@ -306,7 +306,7 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
             metrics.push(Metric {
                 name: stat.name().to_owned(),
                 unit: String::new(),
-                better: stat.better().map(Better::from),
+                better: better(stat),
                 source: Source::Counter(stat),
             });
         }
@@ -317,7 +317,7 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
 /// Which direction of a row is good: that of its counter or of the machine's metric, else less.
 fn better_of(row: &Row, runs: &[RunRecord]) -> Better {
     let better = match row.source {
-        Source::Counter(stat) => stat.better().map(Better::from),
+        Source::Counter(stat) => better(stat),
         Source::MachineCount(name) => {
             let mut measured = runs.iter().flat_map(|run| &run.metrics);
             measured.find(|metric| metric.name == name).map(|metric| metric.better)
@@ -325,6 +325,15 @@ fn better_of(row: &Row, runs: &[RunRecord]) -> Better {
         _ => None,
     };
     better.unwrap_or(Better::Lower)
+}
+
+/// Which direction of a counter is good, if one is.
+fn better(stat: Stat) -> Option<Better> {
+    match stat.kind() {
+        CounterKind::Less => Some(Better::Lower),
+        CounterKind::More => Some(Better::Higher),
+        CounterKind::Level | CounterKind::Neutral => None,
+    }
 }
 
 impl Metric {

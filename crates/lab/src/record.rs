@@ -15,15 +15,6 @@ pub enum Better {
     Higher,
 }
 
-impl From<mm::stat::Better> for Better {
-    fn from(better: mm::stat::Better) -> Better {
-        match better {
-            mm::stat::Better::Lower => Better::Lower,
-            mm::stat::Better::Higher => Better::Higher,
-        }
-    }
-}
-
 /// Everything that one run measured. All of it is a function of (seed, configuration, commit).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
@@ -171,7 +162,7 @@ pub struct WorkDone {
 
 impl WorkDone {
     /// For people.
-    pub fn to_text(&self) -> String {
+    pub fn to_text(self) -> String {
         format!(
             "{} accesses, {} progress, {}",
             human::grouped(self.accesses),

@@ -56,7 +56,7 @@ pub use kernel::{GroupOutcome, GroupSpec, PROCESSES, Processes};
 pub use machine::SimMachine;
 pub use optimum::OptimumReport;
 pub use oracle::OracleReport;
-pub use outcome::{Metric, Outcome, Visited, WorkDone};
+pub use outcome::{Better, Metric, Outcome, Visited, WorkDone};
 pub use policies::check_policy;
 pub use profile::{ProfileNode, ProfileWork};
 pub use run::run;

@@ -5,11 +5,11 @@ use crate::histogram::Histogram;
 use crate::machine::SimMachine;
 use crate::moves::MovesReport;
 use crate::observers::Observers;
-use crate::outcome::{Metric, Outcome, WorkDone};
+use crate::outcome::{Better, Metric, Outcome, WorkDone};
 use crate::placement::PlacementReport;
 use crate::simulation::Simulation;
 use mm::machine::Work;
-use mm::stat::{Better, Stat};
+use mm::stat::Stat;
 use std::cell::Cell;
 
 /// What the run has shown until now.

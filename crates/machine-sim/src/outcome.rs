@@ -9,7 +9,16 @@ use kernel::GroupOutcome;
 use mm::OomReport;
 use mm::machine::Work;
 use mm::reclaim::CommandError;
-use mm::stat::{Better, Stat};
+use mm::stat::Stat;
+
+/// Which direction of a metric is good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Better {
+    /// Less of it.
+    Lower,
+    /// More of it.
+    Higher,
+}
 
 /// One measured number.
 #[derive(Clone, PartialEq, Debug)]

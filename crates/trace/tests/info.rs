@@ -129,7 +129,7 @@ fn a_thread_that_begins_after_its_process_has_ended_is_counted() {
     let parent = writer.add_process(None);
     let child = writer.add_process(Some(parent));
     let late = writer.add_thread(child);
-    writer.push(parent, &Event::Fork { epoch: 1, thread: child }).unwrap();
+    writer.push(parent, &Event::change(1, Call::Fork(child.0))).unwrap();
     for (thread, page) in [(parent, 1), (child, 2), (late, 3)] {
         writer.push(thread, &Event::Run(Run { page, count: 1, mode: AccessKind::Store })).unwrap();
     }

@@ -4,8 +4,8 @@ use super::{Machine, Program};
 use crate::error::{Error, Result};
 use crate::human;
 use crate::record::{
-    BoundRecord, CauseRecord, CostRecord, FragmentedRecord, GroupRecord, LevelRecord, LruGenRecord, Measured,
-    OptimumRecord, OracleRecord, RunRecord, StateRecord, WorkDone, ZoneRecord,
+    Better, BoundRecord, CauseRecord, CostRecord, FragmentedRecord, GroupRecord, LevelRecord, LruGenRecord,
+    Measured, OptimumRecord, OracleRecord, RunRecord, StateRecord, WorkDone, ZoneRecord,
 };
 use crate::replay;
 use crate::tree::{Share, Tree};
@@ -105,7 +105,10 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
         name: metric.name.clone(),
         value: metric.value,
         unit: metric.unit.to_owned(),
-        better: metric.better.into(),
+        better: match metric.better {
+            machine_sim::Better::Lower => Better::Lower,
+            machine_sim::Better::Higher => Better::Higher,
+        },
     };
     RunRecord {
         profile: profile.to_owned(),
