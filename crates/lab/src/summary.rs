@@ -74,7 +74,7 @@ pub struct Summary {
     /// Control groups by profile, in the order in which they were made; only if there were some.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<String, Vec<GroupSummary>>,
-    /// Did all profiles do the same work, seed by seed?
+    /// Whether all profiles did the same work, seed by seed.
     pub same_work: bool,
     /// The oracle's account of all runs.
     pub oracle: OracleRecord,

@@ -52,7 +52,7 @@ pub struct Row {
     pub diff_ci_pct: Option<Interval>,
     /// How near they must be.
     pub agreement: Agreement,
-    /// Are counts that have to be the same not the same?
+    /// Whether counts that must be equal differ.
     #[serde(skip)]
     pub wrong: bool,
 }
@@ -76,7 +76,7 @@ pub struct SideBySide {
     pub rows: Vec<Row>,
     /// Sums over the runs.
     pub work: Work,
-    /// Did both do the same work with every seed?
+    /// Whether both did the same work with every seed.
     pub same_work: bool,
     /// What the guest's checker saw.
     pub oracle: OracleRecord,
@@ -158,7 +158,7 @@ fn counter(run: &RunRecord, stat: Stat) -> f64 {
     run.counters.get(stat.name()).copied().unwrap_or(0) as f64
 }
 
-/// Did one task run, without a device or reclaim that could come in between?
+/// Whether one task ran, and no device or reclaim could interfere.
 fn alone_and_in_memory(run: &RunRecord) -> bool {
     let others = [Stat::PgpgIn, Stat::PgpgOut, Stat::PgscanKswapd, Stat::PgscanDirect];
     run.work.tasks == 1 && others.iter().all(|&stat| counter(run, stat) == 0.0)

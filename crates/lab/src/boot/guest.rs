@@ -57,7 +57,7 @@ pub struct Guest {
     pub shape: Shape,
     /// The seed.
     pub seed: u64,
-    /// Check every load?
+    /// Whether to check every load.
     pub check: bool,
     /// Knobs that differ from their defaults; later ones win.
     pub knobs: Vec<(Knob, u64)>,

@@ -133,7 +133,7 @@ impl<L: FnMut(&str)> Boot<L> {
         }
     }
 
-    /// Take a line; was it the last?
+    /// Take a line. Returns whether it was the last.
     fn guest_said(&mut self, line: &str) -> Result<bool, Ended> {
         let what = self.parser.line(line).map_err(|error| Ended::Lost(error.to_string()))?;
         if let (Line::Log, Some(text)) = (what, self.parser.report().log.last()) {
@@ -189,7 +189,7 @@ fn last_words(report: &Report) -> String {
     }
 }
 
-/// Is what the guest said, and how QEMU ended, a good run?
+/// The report, if the guest's lines and QEMU's exit status are those of a successful run.
 fn judge(report: Report, status: ExitStatus, emulator: &str) -> Result<Report> {
     let Some(verdict) = report.end else {
         // What an assertion said is the best account of an end without a last word.

@@ -66,13 +66,13 @@ pub struct Job {
     pub runs: u32,
     /// The profile.
     pub profile: Profile,
-    /// Does the guest's time count instructions?
+    /// Whether the guest's time counts instructions.
     pub icount: bool,
     /// More words for Linux.
     pub append: String,
     /// The longest that a boot may take.
     pub timeout: Duration,
-    /// Show every counter that moved?
+    /// Whether to show every counter that moved.
     pub all: bool,
 }
 

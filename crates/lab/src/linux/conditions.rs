@@ -11,7 +11,7 @@ pub struct Setting {
     pub file: String,
     /// What is written.
     pub value: String,
-    /// May it be missing?
+    /// Whether it may be missing.
     pub may_lack: bool,
 }
 

@@ -45,7 +45,7 @@ pub struct Row {
     pub booted: Option<f64>,
     /// Simulated against Linux in per cent of Linux's; `null` if that is 0 and the simulated is not.
     pub error_pct: Option<f64>,
-    /// Is it far from Linux's, by what it is judged by? `null`: not judged.
+    /// Whether it is far from Linux's, by its kind; `null`: not judged.
     pub missed: Option<bool>,
 }
 
@@ -73,7 +73,7 @@ pub struct Conditions {
     pub fault_nanos: f64,
     /// Microseconds of a disk's read in the guest.
     pub read_micros: f64,
-    /// Did the guest's time count instructions?
+    /// Whether the guest's time counted instructions.
     #[serde(default)]
     pub icount: bool,
     /// More words for the kernel.
@@ -94,7 +94,7 @@ pub struct Beside {
     pub rows: Vec<Row>,
     /// Both sides' work, summed over the runs.
     pub work: Work,
-    /// Did both do the same work with every seed?
+    /// Whether both did the same work with every seed.
     pub same_work: bool,
     /// Seconds by both sides' own clocks, on average.
     #[serde(default)]
@@ -196,7 +196,7 @@ fn seconds(runs: &[RunRecord]) -> f64 {
     mean(&runs.iter().map(|run| run.nanos as f64 / 1e9).collect::<Vec<f64>>())
 }
 
-/// Did nothing happen but what the program did?
+/// Whether only the program did anything.
 fn calm(run: &RunRecord) -> bool {
     let others = [Stat::PgpgIn, Stat::PgpgOut, Stat::PgscanKswapd, Stat::PgscanDirect];
     // Swapping has its header read and the file system its own blocks: a few requests are nothing.
