@@ -1,25 +1,12 @@
 //! What the kernel needs from the machine besides [`mm::Machine`].
 
-use crate::Task;
+use crate::{Key, Task};
 use abi::call::Tell;
 use abi::{Buffer, Errno};
 use alloc::sync::Arc;
 use core::ops::Range;
 use mm::Machine;
 use mm::units::{Nanos, Pfn};
-
-/// An event that a task of a program can sleep on, besides those of the memory manager.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub enum Key {
-    /// The task with this number ends.
-    End(u32),
-    /// A barrier opens.
-    Barrier(u32),
-    /// A point in time. The task with this number is woken early only if it is to die.
-    Sleep(u32),
-    /// The last task of a program ends.
-    AllEnded,
-}
 
 /// What the kernel needs from the machine.
 pub trait Host: Machine {

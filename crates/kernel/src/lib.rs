@@ -23,8 +23,8 @@ mod wait;
 pub use call::Copier;
 pub use files::{Disk, File};
 pub use groups::{GroupOutcome, GroupSpec, Groups, PROCESSES, Processes};
-pub use host::{Host, Key, Rings};
-pub use process::{Open, Process, Task, TaskStart, Totals};
+pub use host::{Host, Rings};
+pub use process::{Key, Open, Process, Task, TaskStart, Totals};
 pub use range::{ADDRESS_BITS, range};
 pub use trap::After;
 

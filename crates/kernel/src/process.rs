@@ -1,6 +1,5 @@
 //! Processes and their tasks.
 
-use crate::Key;
 use abi::call::Exit;
 use abi::{Errno, Role};
 use alloc::sync::Arc;
@@ -105,6 +104,19 @@ impl Process {
     pub(crate) fn descriptors(&self) -> Descriptors {
         self.files.lock().clone()
     }
+}
+
+/// An event that a task of a program can sleep on, besides those of the memory manager.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Key {
+    /// The task with this number ends.
+    End(u32),
+    /// A barrier opens.
+    Barrier(u32),
+    /// A point in time. The task with this number is woken early only if it is to die.
+    Sleep(u32),
+    /// The last task of a program ends.
+    AllEnded,
 }
 
 /// The arguments of a new task.

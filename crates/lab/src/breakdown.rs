@@ -25,7 +25,7 @@ pub struct DeviceIo {
     pub busy: f64,
 }
 
-/// Add up the kinds of work that were done at all.
+/// Add up the kinds of work that were done.
 pub fn costs<'a>(runs: impl IntoIterator<Item = &'a RunRecord>) -> Costs {
     let mut sum = Costs::new();
     for (name, cost) in runs.into_iter().flat_map(|run| &run.costs).filter(|(_, cost)| cost.count > 0) {
@@ -57,10 +57,10 @@ pub fn devices<'a>(runs: impl IntoIterator<Item = &'a RunRecord>) -> BTreeMap<St
     sum
 }
 
-/// How many kinds of work are shown.
+/// How many kinds of work the table shows.
 const SHOWN: usize = 10;
 
-/// The kinds of work that took most, a run's mean of each, with their shares.
+/// The kinds of work that took most time, as means over the runs, with their shares.
 pub fn costs_text(costs: &Costs, runs: u32) -> String {
     let runs = f64::from(runs.max(1));
     let total: u64 = costs.values().map(|cost| cost.nanos).sum();

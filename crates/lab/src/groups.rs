@@ -1,4 +1,4 @@
-//! What control groups have counted, in the result: means over the runs, as objects and as text.
+//! Counts of control groups in the result: means over the runs, as objects and as text.
 
 use crate::grid::Grid;
 use crate::human;

@@ -1,4 +1,4 @@
-//! The rows of a result table, in their order: what each is called, and where its number comes from.
+//! The rows of a result table, in order: the name of each, and the source of its number.
 
 use crate::record::{Better, BoundRecord, RunRecord};
 use mm::stat::{CounterKind, Stat};
@@ -10,7 +10,7 @@ pub struct Metric {
     pub name: String,
     /// Unit of the value; empty for a plain count.
     pub unit: String,
-    /// Which direction is good; `None`: neither.
+    /// Which direction is good, if one is.
     pub better: Option<Better>,
     source: Source,
 }
@@ -23,19 +23,19 @@ enum Source {
     Counter(Stat),
     /// Page faults that needed no device.
     MinorFaults,
-    /// Something that the machine measures, found by the row's name.
+    /// A metric of the machine with the row's name.
     Machine,
-    /// A count of the machine's under another name.
+    /// A count of the machine with another name.
     MachineCount(&'static str),
-    /// Nanoseconds of the machine's, as seconds.
+    /// Nanoseconds of the machine, as seconds.
     MachineNanos(&'static str),
     /// The least that any safe policy needs.
     Bound(Flushes, Level),
-    /// What the run needed, by the least.
+    /// What the run needed, divided by the least.
     BoundRatio(Flushes, Level),
     /// Refaults.
     Refaults(Least),
-    /// The run's refaults, by those.
+    /// The run's refaults, divided by these.
     RefaultsRatio(Least),
 }
 
@@ -46,18 +46,18 @@ enum Least {
     Own,
     /// The fewest.
     Optimum,
-    /// The fewest of who looks at young bits.
+    /// The fewest of a policy that checks young bits.
     Young,
 }
 
-/// What flushes are counted by.
+/// How flushes are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Flushes {
     Rounds,
     Receptions,
 }
 
-/// Which deadlines the bound takes.
+/// Which deadlines the bound uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Level {
     L1,
@@ -314,11 +314,17 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
     metrics
 }
 
-/// Which direction of a row is good: less, but where the machine says something else.
+/// Which direction of a row is good: that of its counter or of the machine's metric, else less.
 fn better_of(row: &Row, runs: &[RunRecord]) -> Better {
-    let Source::MachineCount(name) = row.source else { return Better::Lower };
-    let mut measured = runs.iter().flat_map(|run| &run.metrics);
-    measured.find(|metric| metric.name == name).map_or(Better::Lower, |metric| metric.better)
+    let better = match row.source {
+        Source::Counter(stat) => better(stat),
+        Source::MachineCount(name) => {
+            let mut measured = runs.iter().flat_map(|run| &run.metrics);
+            measured.find(|metric| metric.name == name).map(|metric| metric.better)
+        }
+        _ => None,
+    };
+    better.unwrap_or(Better::Lower)
 }
 
 /// Which direction of a counter is good, if one is.
@@ -353,7 +359,7 @@ impl Metric {
     }
 }
 
-/// A number by the least that it can be. None where none are needed is as good as can be.
+/// A number divided by its lower bound. 0 where the bound is 0 is as good as possible.
 fn by(own: f64, least: f64) -> f64 {
     if least == 0.0 { own.max(1.0) } else { own / least }
 }

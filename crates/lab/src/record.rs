@@ -1,4 +1,4 @@
-//! What one run leaves behind: plain data that can be written, read again and compared.
+//! The record of a run: plain data that can be written, read and compared.
 
 use crate::human;
 use crate::tree::Tree;
@@ -256,10 +256,10 @@ pub struct LevelRecord {
     pub causes: BTreeMap<String, CauseRecord>,
 }
 
-/// One reason for which stale translations had to be gone.
+/// One reason why stale translations had to be flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CauseRecord {
-    /// Stale translations that came due for it and that some CPU had not dropped by itself.
+    /// Stale translations that were due for it and that some CPU had not dropped by itself.
     pub deadlines: u64,
     /// Rounds that it forced.
     pub rounds: u64,

@@ -74,7 +74,7 @@ pub struct Summary {
     /// Control groups by profile, in the order in which they were made; only if there were some.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<String, Vec<GroupSummary>>,
-    /// Did all profiles do the same work, seed by seed?
+    /// Whether all profiles did the same work, seed by seed.
     pub same_work: bool,
     /// The oracle's account of all runs.
     pub oracle: OracleRecord,
@@ -115,7 +115,7 @@ pub struct SummaryRow {
     pub change_pct: Option<f64>,
     /// Its interval.
     pub change_ci_pct: Option<Interval>,
-    /// Can the difference be told from zero? (Not printed: `diff_ci` says it.)
+    /// Whether the difference is significant. (Not printed: `diff_ci` shows it.)
     #[serde(skip)]
     pub significant: bool,
 }

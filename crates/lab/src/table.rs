@@ -1,5 +1,5 @@
-//! Results as text, in the manner of mmtests: the baseline's column first, then each profile's value, its change
-//! (positive = better) and the interval of the change. `*` marks a change that the runs can tell from none.
+//! Results as text, like mmtests: the baseline's column first, then each profile's value, its change (positive =
+//! better) and the interval of the change. `*` marks a significant change.
 
 use crate::grid::Grid;
 use crate::record::{FragmentedRecord, LruGenRecord, StateRecord};
@@ -72,7 +72,7 @@ fn body(summary: &Summary) -> String {
     grid.render(|column| column == 0)
 }
 
-/// What a look at the generations has shown.
+/// The result of a visit to the generations.
 fn generations(seen: &LruGenRecord) -> String {
     let LruGenRecord { nanos, commands, error, text } = seen;
     let after = if commands.is_empty() { String::new() } else { format!(", after '{commands}'") };
@@ -80,7 +80,7 @@ fn generations(seen: &LruGenRecord) -> String {
     format!("lru_gen at {}{after}{error}\n{text}", human::number(*nanos as f64, "ns"))
 }
 
-/// The state that memory was brought into.
+/// The state of memory at the start.
 fn fragmented(made: &FragmentedRecord) -> String {
     let FragmentedRecord { asked, held_movable, held_by_kernel, before, after } = made;
     let state = |when: &str, state: &StateRecord| {
@@ -97,7 +97,7 @@ fn fragmented(made: &FragmentedRecord) -> String {
     )
 }
 
-/// What a single profile has room for: where the kernel's time went, and what the devices did.
+/// The details that a single profile has room for: where the kernel's time went, and what the devices did.
 fn details(summary: &Summary) -> Vec<String> {
     let [profile] = &summary.setup.profiles[..] else { return Vec::new() };
     let runs = summary.setup.runs;

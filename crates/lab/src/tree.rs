@@ -1,14 +1,14 @@
 //! Where CPU time went, function by function: the tree of `--profile-tree`, as a table and as folded stacks.
 //!
-//! Only time in which a CPU was busy is in the tree, and all of it: its sum is the CPU time of the run. How long tasks
-//! slept stands beside it (`asleep`), in no sum.
+//! The tree has all time in which a CPU was busy, and no other: its sum is the CPU time of the run. How long tasks
+//! slept (`asleep`) is shown separately, and is in no sum.
 
 use crate::grid::Grid;
 use crate::human;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// One place of the tree: a function inside of functions.
+/// One node of the tree: a function inside of functions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tree {
     /// The function, by Linux's name; `cpu` at the root, and below it for whom the CPUs worked.
@@ -67,7 +67,7 @@ impl Tree {
         }
     }
 
-    /// The dearest first.
+    /// Sort by time, the most expensive first.
     fn sort(&mut self) {
         self.work.sort_by(|a, b| b.picos.cmp(&a.picos).then_with(|| a.name.cmp(&b.name)));
         self.children.sort_by(|a, b| b.total_picos.cmp(&a.total_picos).then_with(|| a.name.cmp(&b.name)));
@@ -101,7 +101,7 @@ impl Tree {
         own + self.children.iter().map(|child| child.time_of(name)).sum::<u64>()
     }
 
-    /// One line for each place with CPU time of its own: `outer;inner;kind NANOSECONDS`, as flame-graph tools read it.
+    /// One line for each node with CPU time: `outer;inner;kind NANOSECONDS`, the format of flame-graph tools.
     pub fn folded(&self) -> String {
         let mut text = String::new();
         self.children.iter().for_each(|child| child.fold(&child.name, &mut text));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_of_runs_add_up_and_the_dearest_comes_first() {
+    fn trees_of_runs_add_up_and_the_most_expensive_comes_first() {
         let sum = Tree::sum([&example(), &example()]).unwrap();
         assert_eq!((sum.total_picos, sum.children[0].entered), (80_000_002, 2));
         assert_eq!(sum.children[0].children[0].name, "try_to_unmap_one");

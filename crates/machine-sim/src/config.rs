@@ -52,11 +52,9 @@ pub struct RunConfig {
     pub verify: bool,
     /// A flush that goes wrong.
     pub flush_fault: Option<FlushFault>,
-    /// Count what any safe policy would need ([`Outcome::bound`](crate::Outcome::bound)); a policy that flushes less
-    /// fails the run.
+    /// Count what any safe policy needs ([`Outcome::bound`](crate::Outcome::bound)), and fail if this run has less.
     pub bound: bool,
-    /// Count how few refaults there could have been ([`Outcome::optimum`](crate::Outcome::optimum)). Changes nothing
-    /// else.
+    /// Count how few refaults were possible ([`Outcome::optimum`](crate::Outcome::optimum)). Changes nothing else.
     pub optimum: bool,
     /// Compare compactions with the fewest pages that they must move, and measure fragmentation: metrics
     /// `compaction_...` ([`Outcome::metrics`](crate::Outcome::metrics)). Changes nothing else.
@@ -113,8 +111,7 @@ pub enum RunError {
     /// The configuration cannot be run.
     #[error("{0}")]
     Input(String),
-    /// The run failed: the oracle found a wrong access, the bound a missing flush, validation a broken structure, or
-    /// no task could go on.
+    /// The run failed: by a wrong access, a missing flush, a broken structure, or because no task could continue.
     #[error("{reason} (seed {seed})")]
     Failed {
         /// What was found.

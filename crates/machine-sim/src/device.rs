@@ -1,8 +1,8 @@
 //! Block devices: how long a transfer takes.
 //!
 //! A device serves `queue_depth` requests at a time; each has its latency, and all share the bandwidth. Requests start
-//! in order, each when a tag is free. A request ends after its latency and its transfer, but not before the data of
-//! all requests that started earlier could be transferred. All of its pages arrive at its end, with one interrupt.
+//! in order, each when a tag is free. A request ends after its latency and its transfer, but not before the data of all
+//! requests that started earlier could be transferred. All of its pages arrive at its end, with one interrupt.
 //!
 //! Pages that are submitted one by one for consecutive blocks become one request (see `device/queue.rs`), with one
 //! latency and the transfers of all pages. A request that continues where the last one ended may have a lower latency:
@@ -33,8 +33,7 @@ pub struct DeviceSpec {
     pub read_us: f64,
     /// Microseconds of a single write of a page.
     pub write_us: f64,
-    /// Microseconds of a read or write of a page that continues where the last request ended; by default the same as of
-    /// others.
+    /// Microseconds of a read or write that continues where the last request ended; by default as any other.
     pub sequential_us: Option<f64>,
     /// MB (10^6 bytes) per second of large reads.
     pub read_mbs: f64,

@@ -26,8 +26,7 @@ impl FlushFaults {
         FlushFaults { fault, flushes: Cell::new(0), late: RefCell::default() }
     }
 
-    /// Whether the flush that `cpu` begins now goes wrong; it is then dropped, or kept for later. `remote`: another CPU
-    /// asked for it.
+    /// Whether the flush that `cpu` begins is dropped or kept for later. `remote`: another CPU requested it.
     pub(crate) fn strikes(&self, (number, cpu): (usize, &Cpu), what: Flush, remote: bool) -> bool {
         let Some(fault) = self.fault else { return false };
         if fault.remote.is_some_and(|only| only != remote) {

@@ -27,8 +27,7 @@ impl Histogram {
         self.max = self.max.max(nanos);
     }
 
-    /// The shortest duration that at least `percent` percent do not exceed, as the upper end of its bucket; 0 if
-    /// nothing was counted.
+    /// The shortest duration that at least `percent` percent do not exceed, as the end of its bucket; 0 without counts.
     pub(crate) fn quantile(&self, percent: u64) -> u64 {
         let wanted = (self.total * percent).div_ceil(100);
         let mut seen = 0;

@@ -1,8 +1,7 @@
 //! All that watches a machine and changes nothing: one place that whatever happens to the machine goes through.
 //!
 //! Each observer is there only in runs that ask for it. The machine reports each kind of happening by one call, and the
-//! call passes it to the observers that it concerns. A run without observers pays one test for each event of the memory
-//! manager.
+//! call passes it to the observers that it concerns. Without observers, a run pays one test for each event.
 
 use crate::bound::Bound;
 use crate::config::RunConfig;

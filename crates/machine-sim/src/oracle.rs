@@ -238,8 +238,7 @@ impl Oracle {
         self.begin(Place::Space(space, start, start + pages), since, None)
     }
 
-    /// A call that removes mappings begins. They are gone at once, so that the addresses may be reused as soon as the
-    /// memory manager allows it.
+    /// A call that removes mappings begins. They are gone at once: the memory manager may reuse the addresses early.
     pub(crate) fn begin_take(&mut self, space: u32, start: u64, pages: u64, since: Stamp) -> Change {
         let taken = self.space(space).take(start, start + pages);
         self.begin(Place::Space(space, start, start + pages), since, Some(taken))
@@ -254,8 +253,7 @@ impl Oracle {
         call.stored
     }
 
-    /// A range was mapped, and these of its pages were stored to during that call; the stores may be in the new
-    /// mapping.
+    /// A range was mapped; its pages that were stored to during that call may have these stores in the new mapping.
     pub(crate) fn raced_with_stores(&mut self, space: u32, pages: Vec<u64>) {
         for page in pages {
             let region = self.region(space, page);
@@ -376,7 +374,7 @@ impl Oracle {
             return;
         }
         let Some(file) = self.files.get_mut(&id) else { return };
-        // Not the end at the begin of the call: another task may have written beyond that.
+        // Not the end at the start of the call: another task may have written beyond that.
         let first = size.div_ceil(4096);
         if size < file.size {
             file.pages.split_off(&first);

@@ -42,7 +42,7 @@ const DOUBLINGS: u64 = 14;
 /// takes few tries and is at most twice as long as needed.
 const SPIN: u64 = 1_000_000;
 const SPIN_DOUBLINGS: u32 = 5;
-/// After so many tries a lock counts as never released: a stop, and those that its holder makes in it, end long before.
+/// After this many tries a lock counts as never released: a stop, and stops within it, end long before.
 const TRIES: u32 = 1_000_000;
 
 thread_local! {

@@ -77,8 +77,7 @@ fn reserve(spec: &MachineSpec) -> Result<(), RunError> {
     })
 }
 
-/// Picoseconds between two checks that programs make progress: a wait for a daemon or a device takes a small part of
-/// that.
+/// Picoseconds between two checks that programs make progress, much more than a wait for a daemon or a device.
 const HANG_CHECK: u64 = 100_000_000_000_000;
 
 /// Finds runs in which only daemons run.

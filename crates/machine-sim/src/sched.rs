@@ -2,14 +2,14 @@
 //!
 //! Every CPU has its own clock, in picoseconds. The scheduler always continues with the earliest item: the next event
 //! (the end of a transfer, a deadline), or the busy CPU with the earliest clock. That CPU may run one quantum ahead of
-//! the next CPU. So no CPU ever sees another more than a quantum in its past, and a run depends on nothing but the
-//! seed and the configuration: queues are FIFO, and ties go to the lower number.
+//! the next CPU. So no CPU ever sees another more than a quantum in its past, and a run depends on nothing but the seed
+//! and the configuration: queues are FIFO, and ties go to the lower number.
 //!
 //! Tasks of one CPU run for a slice each, in turns. A woken task goes to its last CPU if that is idle, else to an idle
 //! CPU of the same node, then of any node, else to the front of its last CPU's queue; there the running task keeps the
-//! CPU only until it has had the wake-up granularity. An idle CPU takes a task from the longest queue. A busy CPU
-//! takes a task from a longer queue of its node now and then: with more tasks than CPUs all tasks get the same share,
-//! as under Linux.
+//! CPU only until it has had the wake-up granularity. An idle CPU takes a task from the longest queue. A busy CPU takes
+//! a task from a longer queue of its node now and then: with more tasks than CPUs all tasks get the same share, as
+//! under Linux.
 
 use mm::machine::{Ticket, WaitKey};
 use std::cell::Cell;
@@ -408,8 +408,7 @@ impl Sched {
         }
     }
 
-    /// The CPU stops in the middle of its task, and must continue with it: tasks that wait for the CPU run when this
-    /// task lets them.
+    /// The CPU stops in the middle of its task, and must continue with it before tasks that wait for the CPU.
     pub(crate) fn keep(&mut self, cpu: usize) {
         let queue = &mut self.queues[cpu];
         assert!(queue.current.is_some(), "CPU {cpu} must run a task to stop in it");

@@ -194,8 +194,7 @@ impl<'p, P> Simulation<'p, P> {
             })
     }
 
-    /// What each task of a program waits for, if all wait and none for a moment in time. If that does not change, only
-    /// daemons run, forever.
+    /// What each task of a program waits for, if all wait for others. If that does not change, only daemons run.
     pub(crate) fn waits(&self) -> Option<Vec<(TaskId, Key)>> {
         let sched = self.machine().sched.borrow();
         let state = self.state.borrow();

@@ -220,8 +220,7 @@ impl Tlb {
         self.prefix.get() | LARGE | vpn >> PAGEBLOCK_ORDER.0
     }
 
-    /// The page's translation, if the last lookup in its set of the data TLB was for it. `None` does not mean that the
-    /// TLB lacks it.
+    /// The page's translation, if the last lookup in its set of the data TLB was for it.
     #[inline(always)]
     pub fn recent(&self, vpn: Vpn) -> Option<Cached> {
         self.l1d.front(self.key(vpn.0)).map(Cached)
@@ -282,8 +281,7 @@ impl Tlb {
         }
     }
 
-    /// Fill both levels with the result of a walk, which neither may hold. If `large`, it is the translation of the
-    /// block's first page.
+    /// Fill both levels with the result of a walk, which neither may hold; `large`: that of the block's first page.
     pub fn fill(&self, vpn: Vpn, cached: Cached, large: bool, fetch: bool) {
         let key = if large { self.large_key(vpn.0) } else { self.key(vpn.0) };
         if large {

@@ -1,4 +1,4 @@
-//! QEMU's command line: guests of both kinds and the machine's shape add to it.
+//! QEMU's command line, which guests of both kinds and the machine's shape extend.
 
 use std::ffi::OsString;
 use std::path::Path;

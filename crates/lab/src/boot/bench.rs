@@ -24,7 +24,7 @@ struct Figure {
     goal: f64,
 }
 
-/// Of two ways in which Linux can do it (its two reclaim policies), the cheaper one stands here.
+/// Of Linux's two reclaim policies, the figure is that of the cheaper one.
 const FIGURES: &[Figure] = &[
     Figure {
         name: "anon_fault",
@@ -113,7 +113,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// From the reports of machines with so many CPUs.
+    /// From reports, each with its machine's number of CPUs.
     pub fn of<'a>(reports: impl IntoIterator<Item = (u32, &'a Report)>) -> Bench {
         let rows = reports.into_iter().flat_map(|(cpus, report)| {
             report.instructions.iter().map(move |measured| {
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_stand_beside_linuxs() {
+    fn operations_are_shown_with_linuxs() {
         let measured = |name: &str, per| Instructions { name: name.into(), per, units: 1000 };
         let one = Report {
             instructions: vec![measured("anon_fault", 1000.4), measured("new_one", 7.0)],

@@ -1,17 +1,16 @@
 //! The simulated and the booted machine side by side.
 //!
-//! Both run the same program with the same seed on the same memory manager; what differs is the machine. A count that
-//! follows from the program alone must be the same, and one that differs is a fault of a machine. A count that depends
-//! on *when* things happen (which of two CPUs is first, whether a device ends before the next fault, how far kswapd
-//! gets meanwhile) can only be near. Which of the two a count is depends on the run, and both machines' counters tell
-//! it:
+//! Both run the same program with the same seed on the same memory manager; only the machine differs. A count that
+//! follows from the program alone must be the same; a difference is a fault of a machine. A count that depends on
+//! *when* things happen (which of two CPUs is first, whether a transfer ends before the next fault, how far kswapd
+//! gets) can only be near. Which kind a count is depends on the run, and the counters of both machines show it:
 //!
 //! - Accesses, progress and tasks are the program's: always exact.
 //! - Flush rounds and receptions need another CPU. With one, both are 0.
-//! - Everything else is exact if one task ran and nothing but it could matter: no page moved from or to a device, and
-//!   reclaim took nothing.
+//! - Everything else is exact if one task ran and nothing else mattered: no page was transferred, and nothing was
+//!   reclaimed.
 //!
-//! Times are not shown. The simulator's come from a table of costs, the guest's from an emulator; their ratio says
+//! Times are not shown: the simulator's are from a table of costs, the guest's from an emulator, so their ratio means
 //! nothing.
 
 use crate::grid::Grid;
@@ -24,13 +23,13 @@ use mm::stat::Stat;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// How near two counts have to be.
+/// How near two counts must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Agreement {
     /// The same: the program alone decides.
     Exact,
-    /// Near in total, whoever did it; only Linux is judged by it.
+    /// Near in total, whichever task did it; used for Linux only.
     Total,
     /// Near: it depends on timing.
     Timing,
@@ -49,11 +48,11 @@ pub struct Row {
     pub booted: f64,
     /// Booted against simulated in per cent of the simulated; `null` if that is 0 and the booted is not.
     pub diff_pct: Option<f64>,
-    /// Its interval; `null` with one run, or if the simulated cannot be told from 0.
+    /// Its interval; `null` with one run, or if the simulated count does not differ from 0 significantly.
     pub diff_ci_pct: Option<Interval>,
-    /// How near they have to be.
+    /// How near they must be.
     pub agreement: Agreement,
-    /// Are counts that have to be the same not the same?
+    /// Whether counts that must be equal differ.
     #[serde(skip)]
     pub wrong: bool,
 }
@@ -77,7 +76,7 @@ pub struct SideBySide {
     pub rows: Vec<Row>,
     /// Sums over the runs.
     pub work: Work,
-    /// Did both do the same work with every seed?
+    /// Whether both did the same work with every seed.
     pub same_work: bool,
     /// What the guest's checker saw.
     pub oracle: OracleRecord,
@@ -110,7 +109,7 @@ const ROWS: &[Stat] = &[
 ];
 
 impl SideBySide {
-    /// Compare runs on machines of so many CPUs, pair by pair; both are in the order of seeds. `all` adds every event
+    /// Compare runs on machines of `cpus` CPUs, pair by pair; both are in the order of seeds. `all` adds every event
     /// counter that moved.
     pub fn of(
         setup: Setup,
@@ -159,7 +158,7 @@ fn counter(run: &RunRecord, stat: Stat) -> f64 {
     run.counters.get(stat.name()).copied().unwrap_or(0) as f64
 }
 
-/// Did one task run, without a device or reclaim that could come in between?
+/// Whether one task ran, and no device or reclaim could interfere.
 fn alone_and_in_memory(run: &RunRecord) -> bool {
     let others = [Stat::PgpgIn, Stat::PgpgOut, Stat::PgscanKswapd, Stat::PgscanDirect];
     run.work.tasks == 1 && others.iter().all(|&stat| counter(run, stat) == 0.0)

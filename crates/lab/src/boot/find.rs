@@ -32,7 +32,7 @@ pub fn kernel(given: Option<&Path>) -> Result<PathBuf> {
             "there is no kernel to boot, and no checkout of Pagefold around to build one in: name one with --kernel or PAGEFOLD_KERNEL",
         )
     })?;
-    build(source.ancestors().nth(SOURCE.split('/').count()).expect("the name was put behind the checkout's"))
+    build(source.ancestors().nth(SOURCE.split('/').count()).expect("the name was appended to the checkout's"))
 }
 
 /// Build the kernel. What cargo has to say goes to standard error.

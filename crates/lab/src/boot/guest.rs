@@ -11,16 +11,16 @@ use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
-/// What the guest is to do.
+/// The task of the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Run a built-in program.
     Program {
-        /// Its name, with all that is said of it.
+        /// Its name, with all parameters.
         name: String,
-        /// Bytes that it is told to touch.
+        /// Bytes that it touches.
         bytes: u64,
-        /// Threads that there must be room for.
+        /// Threads for which there must be room.
         threads: u32,
     },
     /// Replay a trace.
@@ -57,7 +57,7 @@ pub struct Guest {
     pub shape: Shape,
     /// The seed.
     pub seed: u64,
-    /// Check every load?
+    /// Whether to check every load.
     pub check: bool,
     /// Knobs that differ from their defaults; later ones win.
     pub knobs: Vec<(Knob, u64)>,
@@ -70,7 +70,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// What the kernel is told.
+    /// The kernel's command line.
     pub fn command_line(&self) -> String {
         let mut words = vec![
             format!("program={}", self.task.word()),
@@ -85,7 +85,7 @@ impl Guest {
         words.join(" ")
     }
 
-    /// What QEMU is told, which takes the kernel, the disks and a trace's image from these files.
+    /// QEMU's arguments. It takes the kernel, the disks and a trace's image from these files.
     pub fn arguments(&self, kernel: &Path, disks: Disks<'_>) -> Vec<OsString> {
         let memory = self.memory_by_node();
         let mut args = Arguments::default();

@@ -55,7 +55,7 @@ pub fn record(report: &Report, guest: &Guest, profile: &str) -> Result<RunRecord
     })
 }
 
-/// Is the machine that the guest found the one that it was given?
+/// Whether the guest found the machine that it was given.
 pub fn as_ordered(found: Found, guest: &Guest) -> Result<()> {
     let shape = guest.shape;
     for (what, found, given) in [

@@ -1,10 +1,10 @@
-//! The booted machine: the same memory manager as a kernel of its own, on QEMU's PC.
+//! The booted machine: the same memory manager in a kernel, on QEMU's PC.
 //!
-//! The simulator answers what a change is worth; it cannot answer whether the memory manager works where page tables
-//! are walked by hardware, where a flush is an interrupt that another CPU has to take, and where two CPUs really run at
-//! once. So the same crate is linked into a kernel (`crates/machine-x86`) that QEMU boots without a boot loader. This
-//! module is the host's side of it: it describes the guest, starts QEMU, follows what the guest says on its serial
-//! line, and turns that into the record of a run, like any other.
+//! The simulator shows what a change is worth; it cannot show whether the memory manager works where hardware walks
+//! page tables, where a flush is an interrupt of another CPU, and where CPUs really run concurrently. So the same crate
+//! is linked into a kernel (`crates/machine-x86`) that QEMU boots without a boot loader. This module is the host's
+//! side: it describes the guest, starts QEMU, reads the guest's lines from the serial line, and makes a run's record of
+//! them.
 //!
 //! ```text
 //! find      the kernel's image and QEMU
@@ -19,8 +19,8 @@
 //! bench     instructions for each operation, beside Linux's
 //! ```
 //!
-//! Why text on a serial line and not shared memory or a device of our own: a line survives whatever the guest does
-//! next. A kernel that faults, hangs or is killed leaves everything that it has said, and a person can read it.
+//! Why text on a serial line, not shared memory or a special device: a line survives whatever the guest does next. A
+//! kernel that faults, hangs or is killed leaves all lines that it has written, and people can read them.
 
 pub(crate) mod arguments;
 pub mod bench;
@@ -33,7 +33,7 @@ pub mod recorded;
 pub mod runner;
 pub mod shape;
 
-/// Most tasks of a program that nobody gives a number, unless it has as many as the machine has CPUs.
+/// The most tasks of a program without a number of its own, unless it has one for each CPU.
 pub const MOST_USUAL_THREADS: u32 = 12;
 
 pub use guest::{Guest, Task};

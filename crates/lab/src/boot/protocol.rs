@@ -65,7 +65,7 @@ impl Verdict {
         Verdict::ALL.iter().find(|row| row.1 == self).map_or(0, |row| row.2)
     }
 
-    /// As it stands in the record.
+    /// Its word in the record.
     pub fn word(self) -> &'static str {
         Verdict::ALL.iter().find(|row| row.1 == self).map_or("", |row| row.0)
     }
@@ -298,7 +298,7 @@ impl Parser {
 
     fn greet(&mut self, version: &str) -> Checked<()> {
         if self.greeted {
-            return Err("the guest starts anew in the middle of a run".into());
+            return Err("the guest starts again in the middle of a run".into());
         }
         if number::<u64>(version)? != VERSION {
             return Err(format!(
@@ -344,7 +344,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Checked<T> {
     text.parse().map_err(|_| format!("'{text}' is no number"))
 }
 
-/// Exactly so many words.
+/// Split into an exact number of words.
 fn words<const N: usize>(text: &str) -> Checked<[&str; N]> {
     let found: Vec<&str> = text.split_whitespace().collect();
     found.try_into().map_err(|found: Vec<&str>| format!("{N} words belong here, not {}", found.len()))
@@ -356,7 +356,7 @@ fn fields<const N: usize>(text: &str, names: [&str; N]) -> Checked<[u64; N]> {
     let mut numbers = [0; N];
     for ((place, word), name) in numbers.iter_mut().zip(words).zip(names) {
         let value = word.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
-        *place = number(value.ok_or_else(|| format!("'{name}=' belongs where '{word}' stands"))?)?;
+        *place = number(value.ok_or_else(|| format!("'{name}=' is expected, not '{word}'"))?)?;
     }
     Ok(numbers)
 }
@@ -426,7 +426,7 @@ mod tests {
                 "line 2 of the guest's output, '@pagefold 2': this pagefold understands version 1",
             ),
             ("@pagefold", "'' is no number"),
-            ("@pagefold 1\n@pagefold 1", "starts anew"),
+            ("@pagefold 1\n@pagefold 1", "starts again"),
             ("@pagefold 1\n@counter pgfoo 1", "no counter 'pgfoo'"),
             ("@pagefold 1\n@counter pgfault", "2 words belong here, not 1"),
             ("@pagefold 1\n@counter pgfault x", "'x' is no number"),
@@ -435,7 +435,7 @@ mod tests {
             ("@pagefold 1\n@metric tlb_rounds 1\n@metric tlb_rounds 1", "said twice"),
             ("@pagefold 1\n@group web peak memory.peak 1", "tells no 'peak'"),
             ("@pagefold 1\n@group web stat pgscan 1\n@group web stat pgscan 1", "'web' is said twice"),
-            ("@pagefold 1\n@machine cpus=1 memory=1 nodes=1", "'nodes=' belongs where 'memory=1' stands"),
+            ("@pagefold 1\n@machine cpus=1 memory=1 nodes=1", "'nodes=' is expected, not 'memory=1'"),
             ("@pagefold 1\n@done nanos=1 accesses=1 progress=1 tasks=-1", "'-1' is no number"),
             ("@pagefold 1\n@check checked=1 violations=0\n@check checked=1 violations=0", "said before"),
             ("@pagefold 1\n@insns x NaN 3", "no number of instructions"),

@@ -1,7 +1,7 @@
-//! One boot: QEMU is started, followed line by line, and its exit status held against what the guest said last.
+//! One boot: start QEMU, read its output line by line, and compare its exit status with the guest's last line.
 //!
-//! QEMU stays in our process group, so that Ctrl-C at a terminal, or whoever ends the group, ends it with us; nothing
-//! runs on unseen. Lines come from a thread of their own, because a read from a pipe knows no deadline.
+//! QEMU stays in our process group, so that Ctrl-C at a terminal, or a signal to the group, ends it with us. A thread
+//! reads the lines, because a read from a pipe has no deadline.
 
 use super::guest::{self, Guest, Task};
 use super::protocol::{Kind, Line, Parser, Report, Verdict};
@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How often somebody looks at the clock and at Ctrl-C while the guest is silent.
+/// How often to check the clock and Ctrl-C while the guest is silent.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// QEMU is gone this long after the guest's last word, or something is wrong.
 const POWER_OFF: Duration = Duration::from_secs(10);
@@ -42,8 +42,8 @@ impl Runner<'_> {
     /// Boot `guest` and follow it to its end; every line of its log is passed to `log`.
     ///
     /// # Errors
-    /// Bad input as the guest reports it, and everything that makes a run a failure: what the guest complains of, lines
-    /// that cannot be understood, no last word, a wrong exit status, no end in time. Ctrl-C is told by `stop`.
+    /// Bad input that the guest reports, and everything that makes a run a failure: errors of the guest, lines that
+    /// cannot be understood, no last line, a wrong exit status, no end in time. `stop` reports Ctrl-C.
     pub fn boot(&self, guest: &Guest, stop: impl Fn() -> bool, log: impl FnMut(&str)) -> Result<Report> {
         let files = Files::create(guest)?;
         self.run(guest.arguments(self.kernel, files.disks()), stop, log)
@@ -79,7 +79,7 @@ impl Runner<'_> {
     }
 }
 
-/// Why nobody waited for the end.
+/// Why the wait ended before QEMU.
 enum Ended {
     /// Ctrl-C.
     Stopped,
@@ -133,7 +133,7 @@ impl<L: FnMut(&str)> Boot<L> {
         }
     }
 
-    /// Take a line; was it the last?
+    /// Take a line. Returns whether it was the last.
     fn guest_said(&mut self, line: &str) -> Result<bool, Ended> {
         let what = self.parser.line(line).map_err(|error| Ended::Lost(error.to_string()))?;
         if let (Line::Log, Some(text)) = (what, self.parser.report().log.last()) {
@@ -181,7 +181,7 @@ fn read_lines(pipe: impl Read, said: fn(String) -> Said, to: &Sender<Said>) {
     }
 }
 
-/// The end of the guest's log, for those who must find out what it was doing.
+/// The end of the guest's log, which shows what it was doing.
 fn last_words(report: &Report) -> String {
     match report.log.iter().rev().find(|line| !line.trim().is_empty()) {
         Some(line) => format!("the last line of its log: '{line}'"),
@@ -189,7 +189,7 @@ fn last_words(report: &Report) -> String {
     }
 }
 
-/// Is what the guest said, and how QEMU ended, a good run?
+/// The report, if the guest's lines and QEMU's exit status are those of a successful run.
 fn judge(report: Report, status: ExitStatus, emulator: &str) -> Result<Report> {
     let Some(verdict) = report.end else {
         // What an assertion said is the best account of an end without a last word.

@@ -137,7 +137,7 @@ impl Shape {
         }
     }
 
-    /// QEMU's options for a machine with so many bytes on each node: who has what, and what firmware tells of it.
+    /// QEMU's options for a machine with `bytes` on each node: the nodes, and what firmware reports of them.
     pub(crate) fn describe_nodes(&self, args: &mut Arguments, bytes: &[u64]) {
         if self.second == Second::Missing {
             return;

@@ -1,9 +1,8 @@
 //! Programs: traces and built-in ones.
 
-use super::run::explain;
 use crate::error::{Error, Result};
 use crate::{human, size, suggest};
-use machine_sim::{Outcome, RunConfig};
+use machine_sim::{Outcome, RunConfig, RunError};
 use mm::stat::{SizeStat, Stat};
 use program::chaos::Chaos;
 use program::named::{NameError, NameParts};
@@ -105,6 +104,14 @@ impl Program {
 
 fn words(name: &str) -> std::result::Result<NameParts<'_>, NameError> {
     NameParts::parse(name, size::parse_bytes)
+}
+
+/// Turn an error of the simulator into one of the command.
+fn explain(error: RunError) -> Error {
+    match error {
+        RunError::Input(why) => Error::Input(why),
+        failed => Error::Failed(failed.to_string()),
+    }
 }
 
 fn explain_name(wrong: &NameError) -> Error {

@@ -11,7 +11,7 @@ use crate::replay;
 use crate::tree::{Share, Tree};
 use machine_sim::{
     BoundLevel, BoundReport, CauseCount, Fragmented, GroupOutcome, MemoryState, OptimumReport, Outcome,
-    ProfileNode, RunConfig, RunError, Visited, ZoneState,
+    ProfileNode, RunConfig, Visited, ZoneState,
 };
 use mm::reclaim::CommandError;
 use mm::stat::Stat;
@@ -90,14 +90,6 @@ fn out_of_group(outcome: &Outcome, rss: u64) -> Option<Error> {
         group.name,
         human::bytes(rss as f64)
     )))
-}
-
-/// Turn an error of the simulator into one of the command.
-pub(super) fn explain(error: RunError) -> Error {
-    match error {
-        RunError::Input(why) => Error::Input(why),
-        failed => Error::Failed(failed.to_string()),
-    }
 }
 
 fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) -> RunRecord {

@@ -30,7 +30,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Find them; `None` where nobody said where they are. The booted machine's image only if it is wanted.
+    /// Find them; `None` for a path that is not given. The booted machine's image only if it is wanted.
     pub fn find(
         kernel: Option<&Path>,
         modules: Option<&Path>,
@@ -66,13 +66,13 @@ pub struct Job {
     pub runs: u32,
     /// The profile.
     pub profile: Profile,
-    /// Does the guest's time count instructions?
+    /// Whether the guest's time counts instructions.
     pub icount: bool,
     /// More words for Linux.
     pub append: String,
     /// The longest that a boot may take.
     pub timeout: Duration,
-    /// Show every counter that moved?
+    /// Whether to show every counter that moved.
     pub all: bool,
 }
 
@@ -158,8 +158,8 @@ impl<'a> Subject<'a> {
         Ok(Subject { job, program, recorded, shape, settings })
     }
 
-    /// Daemons of the simulated machine, as the memory manager has them: for each node kswapd, and kcompactd if there
-    /// is anybody who wants blocks; the flusher; khugepaged on request.
+    /// The number of daemons of the simulated machine: for each node kswapd, and kcompactd if large folios are enabled;
+    /// the flusher; khugepaged on request.
     fn daemons(&self) -> u32 {
         let knobs = Knobs::default();
         for &(knob, value) in &self.job.profile.knobs {

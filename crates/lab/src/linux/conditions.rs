@@ -11,7 +11,7 @@ pub struct Setting {
     pub file: String,
     /// What is written.
     pub value: String,
-    /// May it be missing?
+    /// Whether it may be missing.
     pub may_lack: bool,
 }
 
@@ -74,7 +74,7 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
             }
         }
     }
-    // Whatever sets huge pages makes Linux choose this one anew, by all that the guest has.
+    // A change of huge pages makes Linux compute this again from all of the guest's memory.
     let min_free = match value(knobs, Knob::MinFreeKbytes) {
         0 => default_min_free(pages),
         set => set,
@@ -109,7 +109,7 @@ fn by_name(knob: Knob, value: u64) -> Option<(String, String)> {
     Some((format!("{THP}/{size}/enabled"), (*info.words.get(value as usize)?).to_owned()))
 }
 
-/// A kernel may lack what nobody asked for.
+/// A kernel may lack a file whose knob is not set.
 fn value_is_default(knobs: &[(Knob, u64)], knob: Knob) -> bool {
     !knobs.iter().any(|(set, _)| *set == knob)
 }
@@ -136,7 +136,7 @@ fn generations(knobs: &[(Knob, u64)]) -> Result<u64> {
     Ok(if on { 1 | parts } else { 0 })
 }
 
-/// What the memory manager chooses for so many pages.
+/// The memory manager's default for `pages` pages.
 fn default_min_free(pages: u64) -> u64 {
     mm::alloc::watermark::default_min_free_kbytes(pages * (PAGE_SIZE / 1024))
 }

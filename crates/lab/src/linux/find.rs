@@ -91,7 +91,7 @@ fn modules_of(folder: &Path) -> Result<Vec<PathBuf>> {
         if built_in.lines().any(is) {
             continue;
         }
-        // Only a depmod that has run tells what a module needs; a package that was just unpacked has had none.
+        // Only depmod lists what a module needs; it has not run for a package that was just unpacked.
         if let Some((file, needs)) =
             depends.lines().filter_map(|line| line.split_once(':')).find(|(f, _)| is(f))
         {

@@ -98,7 +98,7 @@ impl LinuxGuest<'_> {
         }
     }
 
-    /// What the first process is told.
+    /// The configuration of the first process.
     pub fn configuration(&self) -> String {
         let mut lines = vec![format!("seed {}", self.seed), format!("cpus {}", self.shape.cpus)];
         let pages: Vec<u64> = self.shape.memory_by_node().iter().map(|bytes| bytes / PAGE_SIZE).collect();
@@ -111,7 +111,7 @@ impl LinuxGuest<'_> {
         if self.shape.swap > 0 {
             lines.push("swap".into());
         }
-        // Both disks stand for one that does not turn.
+        // Both disks are non-rotational.
         for disk in ["vda", "vdb"].iter().take(1 + usize::from(self.shape.swap > 0)) {
             lines.push(format!("write /sys/block/{disk}/queue/rotational 0"));
         }
@@ -158,7 +158,7 @@ impl LinuxGuest<'_> {
         Ok(archive.finish())
     }
 
-    /// What QEMU is told.
+    /// QEMU's arguments.
     pub fn arguments(&self, files: &Files) -> Vec<OsString> {
         let mut args = Arguments::default();
         let memory = self.memory_by_node();
@@ -181,8 +181,8 @@ impl LinuxGuest<'_> {
         args.0
     }
 
-    /// What the kernel is told. The gap hides the memory that would be a zone of its own; a timer check and
-    /// self-tests take longer on an emulator than they are given.
+    /// The kernel's command line. The gap hides the memory that would be a separate zone; a timer check and self-tests
+    /// take longer on an emulator than their limits.
     fn command_line(&self) -> String {
         let words = "console=ttyS0 quiet loglevel=3 panic=-1 rdinit=/init rootfstype=ramfs memmap=15M$1M no_timer_check \
                      cryptomgr.notests mitigations=off transparent_hugepage=never";

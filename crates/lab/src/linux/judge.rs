@@ -1,10 +1,10 @@
-//! Our counts beside Linux's, and which of them are judged by what.
+//! Our counts compared with Linux's, by kind.
 //!
-//! - *exact*: nothing was reclaimed and no page moved to or from a device, so the program alone decides. A few may
-//!   differ: the kernel has work of its own.
-//! - *total*: how much there was of something. It has to be within a tenth of Linux's, or within Linux's own spread
-//!   over its runs where that is wider; where Linux counts next to nothing, a few count for nothing.
-//! - *timing*: who did it, or how often somebody was woken. Shown, not judged.
+//! - *exact*: nothing was reclaimed and no page was transferred, so the count follows from the program alone. A few may
+//!   differ, because the kernel itself does some work.
+//! - *total*: the total of something. It must be within a tenth of Linux's, or within the spread of Linux's runs if
+//!   that is wider; if Linux's count is near 0, a small difference does not matter.
+//! - *timing*: which task did it, or how often a task was woken. Shown, but not judged.
 
 use crate::boot::beside::Agreement;
 use crate::grid::Grid;
@@ -45,7 +45,7 @@ pub struct Row {
     pub booted: Option<f64>,
     /// Simulated against Linux in per cent of Linux's; `null` if that is 0 and the simulated is not.
     pub error_pct: Option<f64>,
-    /// Is it far from Linux's, by what it is judged by? `null`: not judged.
+    /// Whether it is far from Linux's, by its kind; `null`: not judged.
     pub missed: Option<bool>,
 }
 
@@ -73,7 +73,7 @@ pub struct Conditions {
     pub fault_nanos: f64,
     /// Microseconds of a disk's read in the guest.
     pub read_micros: f64,
-    /// Did the guest's time count instructions?
+    /// Whether the guest's time counted instructions.
     #[serde(default)]
     pub icount: bool,
     /// More words for the kernel.
@@ -88,13 +88,13 @@ pub struct Beside {
     /// What was run.
     #[serde(flatten)]
     pub setup: Setup,
-    /// What both had in common.
+    /// The conditions that both share.
     pub conditions: Conditions,
     /// Count by count.
     pub rows: Vec<Row>,
     /// Both sides' work, summed over the runs.
     pub work: Work,
-    /// Did both do the same work with every seed?
+    /// Whether both did the same work with every seed.
     pub same_work: bool,
     /// Seconds by both sides' own clocks, on average.
     #[serde(default)]
@@ -196,7 +196,7 @@ fn seconds(runs: &[RunRecord]) -> f64 {
     mean(&runs.iter().map(|run| run.nanos as f64 / 1e9).collect::<Vec<f64>>())
 }
 
-/// Did nothing happen but what the program did?
+/// Whether only the program did anything.
 fn calm(run: &RunRecord) -> bool {
     let others = [Stat::PgpgIn, Stat::PgpgOut, Stat::PgscanKswapd, Stat::PgscanDirect];
     // Swapping has its header read and the file system its own blocks: a few requests are nothing.
@@ -366,7 +366,7 @@ pub fn render(result: &Beside) -> String {
     text
 }
 
-/// What both had in common, in lines.
+/// The conditions that both share, in lines.
 fn conditions(found: &Conditions) -> String {
     let Conditions {
         kernel,

@@ -10,9 +10,9 @@ use std::fmt::Write;
 
 /// Policies that Linux has.
 pub const POLICIES: [&str; 2] = ["classic", "mglru"];
-/// A setting wins if it is better by more than so many per cent.
+/// A setting wins if it is better by more than this many per cent.
 const WINS_BY: f64 = 2.0;
-/// Counts below which nobody wins: chance alone moves them.
+/// Counts below this have no winner: they vary by chance.
 const FEW: f64 = 200.0;
 
 /// A program with its conditions.

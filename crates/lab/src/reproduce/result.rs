@@ -1,8 +1,7 @@
 //! The result of a reproduction.
 
 use super::gain::{self, GainOutcome};
-use super::{Case, Count, Load, Published, Reproduction, text};
-use crate::document::Document;
+use super::{Case, Count, Load, Published, Reproduction};
 use crate::engine::Fragmentation;
 use crate::record::{RunRecord, WorkDone};
 use crate::statistics::{self, CONFIDENCE, Interval, mean};
@@ -106,15 +105,6 @@ pub struct Change {
     pub ratio_ci: Option<Interval>,
     /// The simulated ratio against the published one, in per cent of that.
     pub miss_pct: Option<f64>,
-}
-
-impl Document for Outcome {
-    const COMMAND: &'static str = "reproduce";
-    const SCHEMA: u32 = 3;
-
-    fn text(&self) -> String {
-        text::render(self)
-    }
 }
 
 impl Outcome {

@@ -1,6 +1,9 @@
 //! A reproduction as text.
 
+mod gains;
+
 use super::{Change, Outcome, Row, SettingOutcome};
+use crate::document::Document;
 use crate::grid::Grid;
 use crate::human;
 use std::collections::BTreeMap;
@@ -11,10 +14,19 @@ const WIDTH: usize = 110;
 /// More settings than this share one table.
 const MANY: usize = 4;
 
+impl Document for Outcome {
+    const COMMAND: &'static str = "reproduce";
+    const SCHEMA: u32 = 3;
+
+    fn text(&self) -> String {
+        render(self)
+    }
+}
+
 /// The whole result.
-pub(super) fn render(outcome: &Outcome) -> String {
+fn render(outcome: &Outcome) -> String {
     let mut text = heading(outcome);
-    text.push_str(&super::gain::render(outcome));
+    text.push_str(&gains::render(outcome));
     let settings: Vec<_> = outcome.settings.iter().filter(|setting| setting.gains.is_empty()).collect();
     if settings.len() > MANY {
         let _ = write!(text, "\n{}", values(outcome, &settings));
@@ -205,7 +217,6 @@ fn explanations(outcome: &Outcome) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Document;
     use crate::reproduce::result::tests::outcome;
 
     #[test]

@@ -1,15 +1,15 @@
 //! Plugging and merging: from transfers of single folios to requests.
 //!
 //! The memory manager submits folio by folio. Linux's block layer holds back ("plugs") what a task submits until the
-//! task sleeps or has submitted all, so that transfers of adjacent blocks can join one request before the first of
-//! them starts. Here a CPU's plug is emptied
+//! task sleeps or has submitted all, so that transfers of adjacent blocks can join one request before the first of them
+//! starts. Here a CPU's plug is emptied
 //!
 //! - when its task sleeps, ends, leaves the memory manager, or is replaced by another;
 //! - when its oldest request has waited for [`PLUG_TIME`] (daemons do none of the above for a long time);
 //! - when it holds [`PLUG_REQUESTS`], or its last request has [`PLUG_PAGES`] and another one begins.
 //!
-//! A request that finds the device busy waits, and others may still join it: the last few waiting requests are
-//! checked. No request grows beyond [`REQUEST_PAGES`]. The numbers are those of Linux 6.12 (`BLK_MAX_REQUEST_COUNT`,
+//! A request that finds the device busy waits, and others may still join it: the last few waiting requests are checked.
+//! No request grows beyond [`REQUEST_PAGES`]. The numbers are those of Linux 6.12 (`BLK_MAX_REQUEST_COUNT`,
 //! `BLK_PLUG_FLUSH_SIZE`, `BLK_DEF_MAX_SECTORS_CAP`, the 8 of `blk_bio_list_merge`); there, a plug has no time limit,
 //! but its owner closes it after each pass over a list.
 //!

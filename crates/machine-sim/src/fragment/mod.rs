@@ -7,8 +7,7 @@
 //!
 //! The frames in use are held for the whole run, as by a program that sleeps: in page blocks of the movable type they
 //! are private anonymous pages of a separate process, which can be moved and swapped out; in page blocks of the other
-//! types they are kernel frames, which are neither moved nor reclaimed. This takes no time of the run and is not
-//! counted.
+//! types they are kernel frames, which are neither moved nor reclaimed. It takes no time and is not counted.
 
 mod plan;
 mod state;
@@ -78,8 +77,7 @@ struct Maker<'a> {
     mm: &'a Mm<SimMachine>,
     target: &'a Fragmentation,
     rng: Rng,
-    /// The number of each zone's first frame. Frames are numbered through all zones, each from a multiple of the
-    /// largest block.
+    /// The number of each zone's first frame: a multiple of the largest block, with one numbering for all zones.
     firsts: Vec<usize>,
     frames: usize,
     claims: Vec<Claim>,

@@ -3,8 +3,8 @@
 //! An aligned block of 2^n frames is a *node*; it is *occupied* if some frame in it is in use. A free block of order n
 //! is a node that is not occupied and whose buddy is, so with a(n) occupied nodes of order n there are 2 a(n+1) - a(n)
 //! free blocks of order n. The wanted numbers of free blocks thus determine, from the largest order down, how many
-//! nodes must be occupied, and finally how many frames. Which ones is arbitrary, except that a node with a frame in
-//! use is occupied: they are drawn at random.
+//! nodes must be occupied, and finally how many frames. Which ones is arbitrary, except that a node with a frame in use
+//! is occupied: they are drawn at random.
 
 use super::target::ORDERS;
 use program::rng::Rng;
@@ -146,8 +146,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// The state that random frames in use create is reached by a plan for its blocks, even if some of those
-        /// frames are in use from the begin.
+        /// The state that random frames in use create is reached by a plan for its blocks, even if some of those frames
+        /// are in use at the start.
         #[test]
         fn possible_states_are_reached(
             frames in proptest::collection::vec(0..4 * LARGEST, 0..400),

@@ -49,8 +49,7 @@ impl Load {
         }
     }
 
-    /// Picoseconds of a read of `lines` lines at `now`. At rest, the first takes `first` and all others together
-    /// `rest`.
+    /// Picoseconds of a read of `lines` lines at `now`. At rest, the first takes `first` and the others `rest`.
     pub(crate) fn read(&self, now: u64, lines: u64, first: u64, rest: u64) -> u64 {
         let past = now.saturating_sub(self.begun.get());
         if past >= WINDOW {
@@ -107,8 +106,7 @@ mod tests {
         Load::new(&Loaded { bandwidth_gbs: 64.0, curve, source: "made up".into() })
     }
 
-    /// The factor and the share of the bandwidth in the steady state of readers that each wait for a read before the
-    /// next.
+    /// The factor and the share of the bandwidth in the steady state of readers that wait for each read.
     fn steady_state(readers: u64, first: u64) -> (f64, f64) {
         let load = load();
         let (mut now, mut took, mut lines) = (0, 0, 0);

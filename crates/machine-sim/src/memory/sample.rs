@@ -40,8 +40,7 @@ impl Sampler {
         self.left.iter().zip(1..).for_each(|(left, cpu)| left.set(every * cpu / all));
     }
 
-    /// A CPU reads lines of a frame. `None`: no line was sampled. Else whether the buffer is half full now, which must
-    /// wake its reader.
+    /// A CPU reads lines of a frame. Returns `None` if no line was sampled, else whether to wake the buffer's reader.
     pub(crate) fn read(&self, cpu: usize, pfn: Pfn, lines: u64) -> Option<bool> {
         let left = &self.left[cpu];
         if left.get() > lines {

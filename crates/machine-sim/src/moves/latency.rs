@@ -1,4 +1,4 @@
-//! How long allocations of large folios take: from the begin of the fault, read or write that they are for, or from the
+//! How long allocations of large folios take: from the start of the fault, read or write that they are for, or from the
 //! previous allocation in it, until the folio is allocated, with all reclaim and compaction in between.
 
 use crate::histogram::Histogram;

@@ -7,13 +7,13 @@
 //! Rule: a *page* is a content that moves between frames and blocks of devices. A *use* is an access through a
 //! translation, or the copy of a read(2) or write(2); each use advances time by one, unless it is of the same page as
 //! the previous use. A *refault* is a use of a page that was read from a device since its last use. At each moment
-//! every page that will not be read again occupies a frame. So the run itself is one of the ways to keep pages from
-//! use to use in the machine's frames, and the best of these ways (see [`capacity`]) has no more refaults. It needs no
+//! every page that will not be read again occupies a frame. So the run itself is one of the ways to keep pages from use
+//! to use in the machine's frames, and the best of these ways (see [`capacity`]) has no more refaults. It needs no
 //! knowledge of the future: the choice is made when an interval ends.
 //!
 //! The second optimum may not evict a page before a policy could have seen that its uses have ended: a page used
-//! through page tables stays in memory until its young bit is cleared, its entry is removed, or it leaves memory.
-//! These times are known only afterwards, so they are recorded and the choice is made at the end (see [`residency`]).
+//! through page tables stays in memory until its young bit is cleared, its entry is removed, or it leaves memory. These
+//! times are known only afterwards, so they are recorded and the choice is made at the end (see [`residency`]).
 //!
 //! If it is unclear whether two contents are the same page, they count as two: that can only lower both numbers,
 //! because new pages are never refaults.

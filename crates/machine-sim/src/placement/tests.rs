@@ -76,7 +76,7 @@ fn no_plan_is_cheaper_than_the_bound() {
         );
         (bounds, best) = (bounds + least, best + exact);
     }
-    // Frames that are empty at the begin cost their price, too, which is much for short histories.
+    // Frames that are empty at the start cost their price, too, which is much for short histories.
     assert!(bounds > 0.4 * best, "{bounds} of {best}");
 }
 

@@ -1,6 +1,7 @@
 //! Descriptions of simulated machines, read from TOML.
 
 mod booted;
+mod bytes;
 mod check;
 mod cost;
 mod cpus;
@@ -10,6 +11,7 @@ mod ratio;
 
 pub use crate::device::DeviceSpec;
 pub use crate::tlb::{Geometry, TlbSpec};
+pub use bytes::Bytes;
 pub use cost::{CostRow, Costs, Hardware};
 
 use crate::fragment::target::Fragmentation;
@@ -47,44 +49,6 @@ impl SpecError {
 
     fn parse(file: &str, error: toml::de::Error) -> SpecError {
         SpecError::new(file, error.to_string().trim_end().replace('\n', " "))
-    }
-}
-
-/// A number of bytes: an integer, or text with K, M, G or T (powers of 1024).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Bytes(pub u64);
-
-impl Bytes {
-    /// Read `8G`, `256M`, `4096`.
-    pub fn parse(text: &str) -> Option<Bytes> {
-        let text = text.trim();
-        let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let shift = match text[split..].trim() {
-            "" | "B" => 0,
-            "K" | "KiB" => 10,
-            "M" | "MiB" => 20,
-            "G" | "GiB" => 30,
-            "T" | "TiB" => 40,
-            _ => return None,
-        };
-        text[..split].parse::<u64>().ok()?.checked_mul(1 << shift).map(Bytes)
-    }
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Number(u64),
-            Text(String),
-        }
-        match Either::deserialize(deserializer)? {
-            Either::Number(bytes) => Ok(Bytes(bytes)),
-            Either::Text(text) => Bytes::parse(&text).ok_or_else(|| {
-                serde::de::Error::custom(format!("\"{text}\" is not a size like \"8G\" or 4096"))
-            }),
-        }
     }
 }
 
@@ -128,8 +92,7 @@ pub struct NodeSpec {
 pub struct Loaded {
     /// GB (10^9 bytes) per second for all CPUs together.
     pub bandwidth_gbs: f64,
-    /// Points of a curve: a share of that bandwidth, from 0 to 1, and the factor by which a read takes longer at that
-    /// share.
+    /// Points of a curve: a share of that bandwidth, from 0 to 1, and the factor by which reads take longer there.
     pub curve: Vec<[f64; 2]>,
     /// Where these numbers come from.
     pub source: String,

@@ -13,7 +13,6 @@ enum Spend {
 
 impl Program for Spend {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let addr = os.mmap(Map::anonymous(4096)).unwrap();
         loop {

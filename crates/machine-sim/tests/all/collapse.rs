@@ -1,5 +1,4 @@
-//! khugepaged and MADV_COLLAPSE on anonymous memory that other CPUs use all the time, under the oracle and every flush
-//! policy.
+//! khugepaged and MADV_COLLAPSE on anonymous memory that other CPUs use, under the oracle and every flush policy.
 
 use super::acts::{
     LARGE, MIB, PAGE, POLICIES, compute_for, forbid_stores, move_away_and_back, outcome, push, without_flush,
@@ -95,7 +94,6 @@ impl Heap {
 
 impl Program for Heap {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         match role {
             CHANGER => self.change(os),
@@ -156,7 +154,6 @@ struct Completes;
 
 impl Program for Completes {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == USER {
             os.load(PART)?;
@@ -205,7 +202,6 @@ struct Asks;
 
 impl Program for Asks {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(LEN) }).unwrap();
         (HEAP..HEAP + LEN).step_by(PAGE as usize).try_for_each(|at| os.store(at))?;

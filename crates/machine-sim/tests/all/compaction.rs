@@ -45,7 +45,6 @@ impl Pieces {
 
 impl Program for Pieces {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role > 0 {
             return Pieces::use_pieces(os);

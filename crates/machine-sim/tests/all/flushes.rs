@@ -63,7 +63,6 @@ const AT: u64 = 0x5000_0000;
 
 impl Program for Changes {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == CHILD {
             os.sleep(500_000);
@@ -119,7 +118,7 @@ fn caught(machine: &str, program: &Changes, remote: bool, delay: Option<u64>) ->
     (2..20).filter(|&nth| verdict(machine, program, fault(nth)).is_some()).count()
 }
 
-/// How many of them matter. A translation that mprotect or MADV_DONTNEED leaves does not permit the store at the begin
+/// How many of them matter. A translation that mprotect or MADV_DONTNEED leaves does not permit the store at the start
 /// of a round, so the CPU walks again, and the flush of the mmap that replaces the old mapping does not matter.
 fn that_matter(how: How) -> usize {
     match how {

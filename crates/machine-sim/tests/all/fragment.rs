@@ -13,7 +13,6 @@ struct Stores(u64);
 
 impl Program for Stores {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         os.compute(1000);
         os.mmap(Map { addr: Some(AREA), ..Map::anonymous(self.0.max(1) * LARGE) }).unwrap();

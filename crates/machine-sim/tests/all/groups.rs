@@ -14,7 +14,6 @@ struct Fillers {
 
 impl Program for Fillers {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let pages = self.pages[role as usize];
         let at = os.mmap(Map::anonymous(pages.max(1) * PAGE)).unwrap();
@@ -122,7 +121,6 @@ struct Comes;
 
 impl Program for Comes {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
             let at = os.mmap(Map::anonymous(MIB)).unwrap();

@@ -42,7 +42,6 @@ const FILE: u64 = 8 * MIB;
 
 impl Program for Reads {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let spec = FileSpec { name: "data", size: FILE, in_memory: self.shmem, writable: true };
         let fd = os.open(spec).unwrap();
@@ -175,7 +174,6 @@ impl Parts {
 
 impl Program for Parts {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let fd = self.open(os);
         match role {
@@ -267,7 +265,6 @@ struct Rereads {
 
 impl Program for Rereads {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let fd =
             os.open(FileSpec { name: "data", size: FILE, in_memory: self.shmem, writable: true }).unwrap();
@@ -349,7 +346,6 @@ impl Quiet {
 
 impl Program for Quiet {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
             os.load(PART)?;
@@ -401,7 +397,6 @@ const SLEEPER: Role = 2;
 
 impl Program for QuietAnon {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         match role {
             1 => {

@@ -119,7 +119,6 @@ impl Holes {
 
 impl Program for Holes {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role != 0 {
             return Holes::punch(os, role);
@@ -248,7 +247,6 @@ impl Cutting {
 
 impl Program for Cutting {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let fd = self.open(os);
         match role {
@@ -317,7 +315,6 @@ struct PagedOut;
 
 impl Program for PagedOut {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let len = self.footprint();
         let fd = os.open(FileSpec { name: "data", size: len, in_memory: false, writable: false }).unwrap();

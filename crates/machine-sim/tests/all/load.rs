@@ -26,7 +26,6 @@ struct Readers {
 
 impl Program for Readers {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let others = if role == 0 { 1..self.tasks } else { 0..0 };
         let others: Vec<_> = others.map(|role| os.spawn(role).unwrap()).collect();

@@ -36,7 +36,6 @@ impl Placed {
 
 impl Program for Placed {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let policy = MemPolicy { mode: self.1, nodes: self.2 };
         let at = os.mmap(Map::anonymous(self.3 * PAGE)).unwrap();
@@ -93,8 +92,7 @@ fn mbind_moves_pages_from_other_nodes() {
     assert_eq!(moved(PolicyMode::Interleave, BOTH), PAGES as i64 / 2);
 }
 
-/// 48 MiB with a policy for the near node, which has 32 MiB: a bound allocation fails there, a preferred one falls
-/// back.
+/// 48 MiB with a policy for the near node of 32 MiB: a bound allocation fails there, a preferred one falls back.
 #[test]
 fn bound_memory_runs_out_where_preferred_memory_falls_back() {
     let run = |mode| run(&config(), &Placed(Says::Range, mode, NEAR, 48 * MIB / PAGE)).unwrap();
@@ -110,7 +108,6 @@ struct Wrong;
 
 impl Program for Wrong {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let at = os.mmap(Map::anonymous(4 * PAGE)).unwrap();
         let policy = |mode, nodes| MemPolicy { mode, nodes };
@@ -158,7 +155,6 @@ struct Often(MemPolicy);
 
 impl Program for Often {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let at = os.mmap(Map::anonymous(PAGES * PAGE)).unwrap();
         os.mbind(at, PAGES * PAGE, self.0, false).unwrap();

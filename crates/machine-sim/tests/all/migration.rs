@@ -62,7 +62,6 @@ impl Quiet {
 
 impl Program for Quiet {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
             self.touch(os)?;
@@ -113,7 +112,6 @@ const UNTIL: u64 = 1000 * WHILE;
 
 impl Program for Busy {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role > 0 {
             let mut page = u64::from(role);

@@ -34,7 +34,6 @@ struct Racer {
 
 impl Program for Race {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let spec = FileSpec { name: "f", size: self.pages * PAGE, in_memory: self.in_memory, writable: true };
         let fd = os.open(spec).unwrap();
@@ -98,7 +97,7 @@ fn cut_beside_faults(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
 }
 
 /// A fault checked the owner of a cached page without its lock, and mapped it after a truncation had removed it from
-/// the file: "is mapped as if it were not new", "must belong to the settled file", or an entry that rmap did not find.
+/// the file: "is mapped as if it were not new", "is of another file", or an entry that rmap did not find.
 #[test]
 fn faults_race_with_truncation() {
     for (pages, in_memory) in [(64, false), (64, true), (600, false), (600, true)] {
@@ -136,8 +135,7 @@ fn store_beside_swapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     Ok(())
 }
 
-/// Reclaim considered a page of shmem unused, and moved it to swap while a fault mapped it writable: stores were lost
-/// with the entry.
+/// Reclaim moved a page of shmem to swap while a fault mapped it writable: stores were lost with the entry.
 #[test]
 fn stores_race_with_swapout_of_shmem() {
     let program =

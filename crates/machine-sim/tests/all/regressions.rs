@@ -10,7 +10,6 @@ struct Play(fn(&mut dyn Os, Role) -> Result<(), Signal>);
 
 impl Program for Play {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         (self.0)(os, role)
     }

@@ -1,5 +1,4 @@
-//! Memory tiers on whole machines, under the oracle and with deferred flushes: cold pages are demoted, hot pages
-//! promoted.
+//! Memory tiers, under the oracle and with deferred flushes: cold pages are demoted, hot pages promoted.
 
 use super::acts::{MIB, PAGE, POLICIES, outcome};
 use super::migration::entered;
@@ -42,7 +41,6 @@ const HOT: u64 = 20 * MIB;
 
 impl Program for HotAfterCold {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let cold = os.mmap(Map::anonymous(COLD)).unwrap();
         (0..COLD / PAGE).try_for_each(|page| os.store(cold + page * PAGE))?;
@@ -119,7 +117,6 @@ struct WrittenAllTheTime;
 
 impl Program for WrittenAllTheTime {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let hot = os.mmap(Map::anonymous(MIB)).unwrap();
         for _ in 0..10 {
@@ -175,7 +172,6 @@ const ROUNDS: u64 = 150;
 
 impl Program for Rounds {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let memory = os.mmap(Map::anonymous(10 * MIB)).unwrap();
         for _ in 0..ROUNDS {
@@ -186,8 +182,7 @@ impl Program for Rounds {
     }
 }
 
-/// Each round that promotes pages doubles the time between two markings, as for a Linux task without other hinting
-/// faults.
+/// Each round that promotes pages doubles the time between two markings, as for Linux tasks without other hints.
 #[test]
 fn promotions_make_markings_rarer() {
     let marks = |most| {
@@ -217,7 +212,6 @@ impl SharedWithChild {
 
 impl Program for SharedWithChild {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
             if self.child_writes {

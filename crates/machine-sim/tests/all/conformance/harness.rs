@@ -116,7 +116,7 @@ pub fn check<M: Below>(
     wanted: &str,
 ) -> Result<Report, RunError> {
     let watch = IoWatch::new();
-    // After the swap space, which is at the begin of the same device.
+    // After the swap space, which is at the start of the same device.
     let block = config.machine.swap().map_or(0, |(_, pages)| u64::from(pages));
     let device = DeviceId(config.machine.file_device() as u8);
     let scratch = Scratch { device, block, blocks: 1 << 16 };

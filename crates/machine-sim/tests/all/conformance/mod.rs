@@ -1,5 +1,4 @@
-//! The simulated machine keeps the contract of the trait `Machine`, and the suite that checks this finds machines that
-//! do not.
+//! The simulated machine keeps the contract of the trait `Machine`; the suite finds machines that do not.
 
 mod broken;
 mod harness;

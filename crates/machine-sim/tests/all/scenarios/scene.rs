@@ -1,9 +1,9 @@
 //! What the scenarios share: a machine whose TLBs keep translations, tasks that keep reading, and memory pressure.
 //!
 //! All of them need a page that reclaim unmaps while other CPUs hold its translation and do not fault again.
-//! MADV_PAGEOUT does not give one: it flushes when it clears the young bit, before it reclaims. Pressure does: the
-//! scan clears young bits without a flush, a CPU that keeps reading through its TLB never sets them again, and so the
-//! most used page looks unused and is reclaimed.
+//! MADV_PAGEOUT does not give one: it flushes when it clears the young bit, before it reclaims. Pressure does: the scan
+//! clears young bits without a flush, a CPU that keeps reading through its TLB never sets them again, and so the most
+//! used page looks unused and is reclaimed.
 
 use crate::acts::without_flush;
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
@@ -89,7 +89,6 @@ pub struct Scene {
 
 impl Program for Scene {
     unnamed!();
-
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 0 {
             let (source, prot) = (MapSource::AnonymousShared, Prot::RW);
@@ -136,8 +135,7 @@ impl Scene {
         }
     }
 
-    /// Read pages, whatever happens to them, until the first task has finished. The CPU is never idle: an idle CPU
-    /// gets no flush requests.
+    /// Read pages until the first task has finished. The CPU is never idle: an idle CPU gets no flush requests.
     pub fn read_on(&self, os: &mut dyn Os, at: u64, pages: u64) -> Result<(), Signal> {
         let mut arrived = false;
         while !self.is_done() {
@@ -275,8 +273,7 @@ fn config(policy: u64, validate: bool) -> RunConfig {
     RunConfig { knobs, verify: true, validate_every_op: validate, ..RunConfig::new(machine) }
 }
 
-/// Run a scenario under every policy; where flushes are deferred, validate all structures and translations after every
-/// operation.
+/// Run a scenario under every policy; where flushes are deferred, validate all after every operation.
 pub fn under_all_policies(act: Act) -> Vec<Outcome> {
     play(act, true)
 }
@@ -315,8 +312,8 @@ pub fn must_reclaim(outcomes: Vec<Outcome>) {
 /// The policies that defer flushes.
 const LAZY: [usize; 2] = [FlushPolicy::Lazy as usize, FlushPolicy::Latr as usize];
 
-/// As [`reclaims_under_all_policies`]; where flushes are deferred, programs must really have used translations that
-/// the page table no longer had, just before the deed.
+/// As [`reclaims_under_all_policies`]; where flushes are deferred, programs must really have used translations that the
+/// page table no longer had, just before the deed.
 pub fn defers_under_lazy_policies(act: Act) {
     let outcomes = under_all_policies(act);
     for policy in LAZY {
