@@ -22,8 +22,8 @@ struct CountedPages {
 }
 
 impl Cache {
-    /// Check trees against frames, the swap cache against frames, and both against the counters, while no task is inside a
-    /// call; I/O may be under way. Returns the first fault.
+    /// Check trees against frames, the swap cache against frames, and both against the counters, while no task is
+    /// inside a call; I/O may be under way. Returns the first fault.
     pub fn validate<M: Machine>(&self, memory: &Memory<M>) -> Result<(), String> {
         let mut found = CountedPages::default();
         for id in self.ids() {

@@ -1,10 +1,11 @@
 //! Replacing the folios that hold 2 MiB of a file by one folio of 2 MiB.
 //!
 //! The caller locks the parts ([`Cache::lock_parts`]), unmaps them, and then has them copied here. The content must not
-//! change during the copy: write(2) and the first store through a mapping wait for the lock, but shmem is mapped writable
-//! without it. So the parts' references are *frozen* first: this fails if there are references other than the cache's and
-//! the caller's (every entry has one), and prevents new ones. A task that looks a page up in the meantime retries until
-//! the new folio is there. If a missing page (a hole of shmem) appears before the end, nothing is changed.
+//! change during the copy: write(2) and the first store through a mapping wait for the lock, but shmem is mapped
+//! writable without it. So the parts' references are *frozen* first: this fails if there are references other than the
+//! cache's and the caller's (every entry has one), and prevents new ones. A task that looks a page up in the meantime
+//! retries until the new folio is there. If a missing page (a hole of shmem) appears before the end, nothing is
+//! changed.
 
 use super::Cache;
 use super::split::CACHE_AND_CALLER;
@@ -55,8 +56,9 @@ impl Cache {
         (at < range.end).then_some(PageIndex(at))
     }
 
-    /// Lock the folios that hold 2 MiB of a file, with a reference to each for the caller. `None`, and nothing is changed:
-    /// a folio is in use, being read or under write-back, locked in memory, or dirty and must be written first.
+    /// Lock the folios that hold 2 MiB of a file, with a reference to each for the caller. `None`, and nothing is
+    /// changed: a folio is in use, being read or under write-back, locked in memory, or dirty and must be written
+    /// first.
     pub fn lock_parts<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -102,9 +104,9 @@ impl Cache {
         }
     }
 
-    /// Replace the locked parts, which are not mapped, by `whole`, a new and locked folio of 2 MiB. Afterwards the parts
-    /// have no owner: the caller unlocks and frees them. Returns `false`, and changes nothing, if a part is in use, the
-    /// file has become too short, or a missing page has appeared.
+    /// Replace the locked parts, which are not mapped, by `whole`, a new and locked folio of 2 MiB. Afterwards the
+    /// parts have no owner: the caller unlocks and frees them. Returns `false`, and changes nothing, if a part is in
+    /// use, the file has become too short, or a missing page has appeared.
     pub fn collapse<M: Machine>(
         &self,
         memory: &Memory<M>,

@@ -20,10 +20,10 @@ struct EvictBatch {
 }
 
 impl Cache {
-    /// Drop all pages from `first` on, with their content, their shadows and their swap slots. The size has been set, so no
-    /// new pages come. Waits for folios that are locked or under write-back. A page that is still mapped leaves the cache
-    /// now and memory when it is unmapped. Afterwards no CPU can read a dropped page through an old translation (left by
-    /// reclaim's unmapping, for example): this pays for the flushes that are owed.
+    /// Drop all pages from `first` on, with their content, their shadows and their swap slots. The size has been set,
+    /// so no new pages come. Waits for folios that are locked or under write-back. A page that is still mapped leaves
+    /// the cache now and memory when it is unmapped. Afterwards no CPU can read a dropped page through an old
+    /// translation (left by reclaim's unmapping, for example): this pays for the flushes that are owed.
     ///
     /// A folio that begins before `first` stays whole: the caller has split it or zeroed its end ([`crate::truncate`]).
     pub fn truncate<M: Machine>(&self, memory: &Memory<M>, file: FileId, first: PageIndex) {
@@ -187,8 +187,8 @@ impl Cache {
         found.map(|(index, folio)| (index, folio.head))
     }
 
-    /// Mark the dirty folios of a range as chosen for writing, at most `most` pages; only the last folio may exceed this.
-    /// Returns the number of pages.
+    /// Mark the dirty folios of a range as chosen for writing, at most `most` pages; only the last folio may exceed
+    /// this. Returns the number of pages.
     pub fn choose_dirty(&self, file: FileId, range: Range<u64>, most: u64) -> u64 {
         let mut tree = self.file(file).tree.lock();
         let mut from = range.start;

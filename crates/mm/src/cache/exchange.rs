@@ -8,9 +8,9 @@ use crate::memory::Memory;
 use crate::units::*;
 
 impl Cache {
-    /// Replace `parts`, consecutive folios of a file whose references are frozen, by `whole`, if `ready` returns true; it
-    /// is called while no task can find either. A single part of the same size keeps its marks. The cache's reference is
-    /// to the new folio afterwards.
+    /// Replace `parts`, consecutive folios of a file whose references are frozen, by `whole`, if `ready` returns true;
+    /// it is called while no task can find either. A single part of the same size keeps its marks. The cache's
+    /// reference is to the new folio afterwards.
     pub fn put_in_place<M: Machine>(
         &self,
         memory: &Memory<M>,

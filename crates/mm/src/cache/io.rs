@@ -1,8 +1,8 @@
 //! Transfers between folios and devices, for files and swap.
 //!
-//! A read holds the folio's lock until it has ended, which keeps the folio in its cache. A write sets WRITEBACK and needs
-//! the lock only to start: a folio under write-back is never taken out of its cache, so the cache's reference stays. An
-//! interrupt reports the end of a transfer, so only short locks may be taken there.
+//! A read holds the folio's lock until it has ended, which keeps the folio in its cache. A write sets WRITEBACK and
+//! needs the lock only to start: a folio under write-back is never taken out of its cache, so the cache's reference
+//! stays. An interrupt reports the end of a transfer, so only short locks may be taken there.
 
 use super::Cache;
 use super::readahead::count_read;
@@ -24,9 +24,9 @@ pub(super) fn submit_read<M: Machine>(memory: &Memory<M>, pfn: Pfn, device: Devi
 }
 
 impl Cache {
-    /// Start to write a locked folio that is up to date: a page of a file to its device, a page of the swap cache to its
-    /// slot; a page of shmem moves to the swap cache first. The folio is no longer dirty then, has WRITEBACK set, and stays
-    /// locked until the caller unlocks it. No page-table entry may be able to make it dirty unnoticed.
+    /// Start to write a locked folio that is up to date: a page of a file to its device, a page of the swap cache to
+    /// its slot; a page of shmem moves to the swap cache first. The folio is no longer dirty then, has WRITEBACK set,
+    /// and stays locked until the caller unlocks it. No page-table entry may be able to make it dirty unnoticed.
     ///
     /// Returns `false` for a page of shmem if swap is full; the page is unchanged.
     pub fn write_page_start<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {

@@ -1,8 +1,8 @@
 //! Adding folios to a file's cache and taking them out.
 //!
 //! Read-ahead adds consecutive pages, and reclaim evicts them in the order in which they were read. So folios come and
-//! go in *runs*: a run needs the tree's lock, the sizes of the lists and the counters once. Each folio of a run still has
-//! a place, a shadow and references of its own. One folio is a run of one.
+//! go in *runs*: a run needs the tree's lock, the sizes of the lists and the counters once. Each folio of a run still
+//! has a place, a shadow and references of its own. One folio is a run of one.
 
 use super::Cache;
 use super::file::File;
@@ -18,8 +18,8 @@ use smallvec::SmallVec;
 pub(super) const RUN: usize = FolioRun::MOST;
 
 impl Cache {
-    /// Allocate a folio of `order` for the pages from `first` on and add it, with a reference for the caller, which has to
-    /// fill it. `Ok(None)`: one of its indices has a folio already, or the file has become too short.
+    /// Allocate a folio of `order` for the pages from `first` on and add it, with a reference for the caller, which has
+    /// to fill it. `Ok(None)`: one of its indices has a folio already, or the file has become too short.
     pub(super) fn add_new<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -37,9 +37,9 @@ impl Cache {
     }
 
     /// Add new folios of one order at ascending places. Each is locked, in the tree and on a list, and must be filled.
-    /// Their only reference is the cache's; they stay while they are locked. Returns how many were added: these are first
-    /// in `places` afterwards. The others are freed: another task has added a folio there, or a truncation has left their
-    /// place after the end of the file.
+    /// Their only reference is the cache's; they stay while they are locked. Returns how many were added: these are
+    /// first in `places` afterwards. The others are freed: another task has added a folio there, or a truncation has
+    /// left their place after the end of the file.
     #[inline]
     pub(super) fn add<M: Machine>(
         &self,
@@ -103,9 +103,9 @@ impl Cache {
         self.take_out(memory, id, pfn, None);
     }
 
-    /// Take the wanted folios of a run, which are locked and not mapped, out of their file's cache, if they are clean and
-    /// have exactly `refs` references, which stay frozen. Each leaves its `shadow`, except in shmem. Returns the folios
-    /// that were taken out.
+    /// Take the wanted folios of a run, which are locked and not mapped, out of their file's cache, if they are clean
+    /// and have exactly `refs` references, which stay frozen. Each leaves its `shadow`, except in shmem. Returns the
+    /// folios that were taken out.
     pub fn evict<'a, M: Machine>(
         &self,
         memory: &Memory<M>,

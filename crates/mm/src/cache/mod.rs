@@ -2,14 +2,14 @@
 //!
 //! A file has a tree ([`tree`]) under a lock of its own. A folio in the tree has the file as owner, and the tree holds
 //! one reference. Content is read and written by I/O (`io`): a folio is locked from its insertion until its read has
-//! ended, so a task that finds a folio that is not up to date waits for the lock. `readahead` decides what to read before
-//! it is needed; `get` gets a page that is needed now.
+//! ended, so a task that finds a folio that is not up to date waits for the lock. `readahead` decides what to read
+//! before it is needed; `get` gets a page that is needed now.
 //!
 //! Shmem files have no device. Their pages start as zeroes, go to swap and come back (`shmem`, `swapin`).
 //!
 //! Folios have 1 to 512 pages (`file.max_order`): read-ahead makes larger ones as a sequence goes on (`readahead`), a
-//! write makes them as large as what it overwrites (`rw`). A folio is read, made dirty, written and dropped whole; if its
-//! file is truncated in its middle, it is split ([`Cache::split`]).
+//! write makes them as large as what it overwrites (`rw`). A folio is read, made dirty, written and dropped whole; if
+//! its file is truncated in its middle, it is split ([`Cache::split`]).
 //!
 //! Locks: a folio's lock before a tree's lock. A folio leaves its tree only while it is locked, so its owner and index
 //! are stable for the holder of the lock. Nothing here sleeps with a tree locked.
@@ -17,13 +17,13 @@
 //! **Owner and index.** They change only under the folio's lock: when the folio enters a tree (it is new then, or comes
 //! from swap), when it is truncated (other tasks may keep references), when reclaim or a collapse takes it out (its
 //! references are frozen first, so there are no others), and when shmem goes to swap. A reference keeps a folio from
-//! being freed or split, but not in its file. A page fault must not map a page that is no longer the file's. So it holds
-//! the folio lock from its look at the owner until the entry is set ([`Cache::resident`] returns locked folios,
+//! being freed or split, but not in its file. A page fault must not map a page that is no longer the file's. So it
+//! holds the folio lock from its look at the owner until the entry is set ([`Cache::resident`] returns locked folios,
 //! [`Cache::is_page`] needs the lock): a task that takes the folio out comes later and finds the entry. Reclaim unmaps
 //! the folio under the same lock; a truncation unmaps the file before it takes the pages out, and again afterwards. It
 //! would not be enough to look at the owner under the lock of the tables: a truncation between the look and the entry
-//! would be half done, and shmem that goes to swap would be mapped and stored to, and unmapping it would find no file to
-//! mark dirty. (Linux: `filemap_map_pages` and `finish_fault` hold the folio's lock; `truncate_cleanup_folio`.)
+//! would be half done, and shmem that goes to swap would be mapped and stored to, and unmapping it would find no file
+//! to mark dirty. (Linux: `filemap_map_pages` and `finish_fault` hold the folio's lock; `truncate_cleanup_folio`.)
 
 mod check;
 mod collapse;
@@ -200,8 +200,8 @@ impl Cache {
         lookup(memory, self.file(file), index)
     }
 
-    /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their folio is
-    /// locked and has a reference for each of them.
+    /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their folio
+    /// is locked and has a reference for each of them.
     #[inline]
     pub fn resident<M: Machine>(
         &self,
@@ -260,8 +260,8 @@ impl Cache {
         Some(folio.head)
     }
 
-    /// Whether the folio, which the caller has locked, is in the cache of this file and holds this page. (Not if the page
-    /// is after the end of the file, even if its folio is still there.)
+    /// Whether the folio, which the caller has locked, is in the cache of this file and holds this page. (Not if the
+    /// page is after the end of the file, even if its folio is still there.)
     pub fn is_page<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -272,8 +272,8 @@ impl Cache {
         is_page_of(memory, folio, file, index) && index.0 < self.file(file).pages()
     }
 
-    /// Mark a folio dirty: its content is newer than on the device. The caller holds the folio lock, or the folio is mapped
-    /// and the caller holds the lock of the table.
+    /// Mark a folio dirty: its content is newer than on the device. The caller holds the folio lock, or the folio is
+    /// mapped and the caller holds the lock of the table.
     pub fn mark_dirty<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
         let frame = &memory.frames[pfn];
         if frame.has(FrameFlags::DIRTY) {

@@ -16,8 +16,8 @@ use smallvec::SmallVec;
 type Places = SmallVec<[(PageIndex, Pfn); RUN]>;
 
 impl Cache {
-    /// Start to read the pages of a range that are not cached, as single pages; the page at `mark` gets the flag READAHEAD.
-    /// Stops when memory is short.
+    /// Start to read the pages of a range that are not cached, as single pages; the page at `mark` gets the flag
+    /// READAHEAD. Stops when memory is short.
     pub(super) fn read_pages<M: Machine>(
         &self,
         memory: &Memory<M>,

@@ -121,9 +121,9 @@ impl Cache {
         }
     }
 
-    /// Write `len` bytes at `offset`, and extend the file if necessary. Calls `source(frame, offset_in_page, bytes)` for
-    /// each page in order, while its folio is locked. Returns the bytes written: at most up to the next check of the
-    /// amount of dirty memory, fewer if memory gets short.
+    /// Write `len` bytes at `offset`, and extend the file if necessary. Calls `source(frame, offset_in_page, bytes)`
+    /// for each page in order, while its folio is locked. Returns the bytes written: at most up to the next check of
+    /// the amount of dirty memory, fewer if memory gets short.
     pub fn write<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -157,8 +157,8 @@ impl Cache {
         Ok(pos - offset)
     }
 
-    /// The locked folio of the page at `pos`, for a write of `[pos, end)`, with a reference. It is up to date, unless all
-    /// of it is overwritten.
+    /// The locked folio of the page at `pos`, for a write of `[pos, end)`, with a reference. It is up to date, unless
+    /// all of it is overwritten.
     fn folio_for_write<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -194,8 +194,8 @@ impl Cache {
         }
     }
 
-    /// Add a folio to a disk file at `pos`, as large as the overwritten pages allow. `None`: it is being read, or another
-    /// task has added one; look again.
+    /// Add a folio to a disk file at `pos`, as large as the overwritten pages allow. `None`: it is being read, or
+    /// another task has added one; look again.
     fn new_folio_for_write<M: Machine>(
         &self,
         memory: &Memory<M>,

@@ -1,9 +1,9 @@
 //! Shmem: files in memory and swap.
 //!
 //! A page is zeroes until it is written. The file's tree holds the page while it is in memory, and its slot when it is
-//! swapped out. New folios may be large (`shmem.max_order`); reclaim splits them before it swaps them out, because a slot
-//! holds a page. On the way out a folio moves from the tree to the swap cache, on the way back from the swap cache to the
-//! tree; then the slot is freed, because memory holds the newest copy.
+//! swapped out. New folios may be large (`shmem.max_order`); reclaim splits them before it swaps them out, because a
+//! slot holds a page. On the way out a folio moves from the tree to the swap cache, on the way back from the swap cache
+//! to the tree; then the slot is freed, because memory holds the newest copy.
 
 use super::file::File;
 use super::tree::{CachedFolio, TreeEntry, TreeMark};
@@ -120,8 +120,8 @@ impl Cache {
         Ok(self.add_new(memory, id, (index, Order::ZERO), gfp)?.map(CachedFolio::single))
     }
 
-    /// Put `pfn`, a folio that the caller holds and that has the content of `slot`, at `index` in place of the slot, unless
-    /// another task has changed the place.
+    /// Put `pfn`, a folio that the caller holds and that has the content of `slot`, at `index` in place of the slot,
+    /// unless another task has changed the place.
     fn move_from_swap<M: Machine>(
         &self,
         memory: &Memory<M>,

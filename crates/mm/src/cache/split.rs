@@ -2,8 +2,8 @@
 //!
 //! A folio that is in use cannot change its size, because holders of references rely on its head. So the caller unmaps
 //! the folio first, and the split proceeds only if the cache and the caller have the only references. It runs under the
-//! tree's lock, so no task finds the folio in the meantime. The parts keep the flags, the marks in the tree, the position
-//! on the list and the charge of the whole. A split needs no memory.
+//! tree's lock, so no task finds the folio in the meantime. The parts keep the flags, the marks in the tree, the
+//! position on the list and the charge of the whole. A split needs no memory.
 
 use super::Cache;
 use crate::frame::{FrameFlags, List, Owner};
@@ -16,12 +16,12 @@ use crate::units::*;
 pub const CACHE_AND_CALLER: u32 = 2;
 
 impl Cache {
-    /// Split a folio of a file into folios of order `to`. The caller has locked and unmapped it and holds a reference; it
-    /// is not under write-back. Afterwards the caller holds the lock of the first part and a reference to it. The other
-    /// parts are in the cache and unlocked, except those after the end of the file, which are dropped: a truncation that
-    /// could not split the folio left them zeroed. If the caller has isolated the folio, it gets the other parts in
-    /// `isolated`, with a reference each, the second part at the tail. Returns `false`, and changes nothing, if the folio
-    /// is in use.
+    /// Split a folio of a file into folios of order `to`. The caller has locked and unmapped it and holds a reference;
+    /// it is not under write-back. Afterwards the caller holds the lock of the first part and a reference to it. The
+    /// other parts are in the cache and unlocked, except those after the end of the file, which are dropped: a
+    /// truncation that could not split the folio left them zeroed. If the caller has isolated the folio, it gets the
+    /// other parts in `isolated`, with a reference each, the second part at the tail. Returns `false`, and changes
+    /// nothing, if the folio is in use.
     pub fn split<M: Machine>(
         &self,
         memory: &Memory<M>,

@@ -27,8 +27,8 @@ pub type Nearby = SmallVec<[SwapSlot; 32]>;
 
 /// The folio with the content of a slot, which an entry of the caller keeps from being freed. Under the folio lock,
 /// [`page_of_slot`] tells which of its pages has the content. If the slot is not in the swap cache, it is read into a
-/// single page, together with its neighbours: slots that were filled together are probably needed together. Waits for the
-/// device.
+/// single page, together with its neighbours: slots that were filled together are probably needed together. Waits for
+/// the device.
 pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<SwappedIn, CacheError> {
     swapin_near(memory, slot, gfp, |look| in_cluster(memory, slot, look))
 }
@@ -155,8 +155,8 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
     Ok(Some(pfn))
 }
 
-/// Put a locked anonymous folio into the swap cache, with consecutive slots for its pages, and mark it dirty, so that it
-/// can be unmapped and written. Returns `false` if swap has no such slots.
+/// Put a locked anonymous folio into the swap cache, with consecutive slots for its pages, and mark it dirty, so that
+/// it can be unmapped and written. Returns `false` if swap has no such slots.
 pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     let _scope = memory.scope(Scope::AddToSwap);
     let (order, group) = (memory.frames[pfn].order(), memory.frames[pfn].group());
@@ -166,8 +166,8 @@ pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     true
 }
 
-/// Take a locked folio out of the swap cache, leave the shadow if given, and drop the cache's reference. The caller holds
-/// another one, and the folio is not under write-back.
+/// Take a locked folio out of the swap cache, leave the shadow if given, and drop the cache's reference. The caller
+/// holds another one, and the folio is not under write-back.
 pub fn remove_from_swap_cache<M: Machine>(memory: &Memory<M>, pfn: Pfn, shadow: Option<Shadow>) {
     let frame = &memory.frames[pfn];
     debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
@@ -181,8 +181,8 @@ pub fn remove_from_swap_cache<M: Machine>(memory: &Memory<M>, pfn: Pfn, shadow: 
     }
 }
 
-/// Take a locked folio out of the swap cache if no entry needs its slots and it is not under write-back. It is dirty then,
-/// because memory holds the only copy.
+/// Take a locked folio out of the swap cache if no entry needs its slots and it is not under write-back. It is dirty
+/// then, because memory holds the only copy.
 pub fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     let frame = &memory.frames[pfn];
     if !frame.has(FrameFlags::SWAPCACHE)
@@ -196,8 +196,8 @@ pub fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     true
 }
 
-/// Entries that mapped an anonymous folio, to which the caller has a reference, were removed. If only the swap cache still
-/// holds the folio, it is freed, as in [`drop_swap_entry`].
+/// Entries that mapped an anonymous folio, to which the caller has a reference, were removed. If only the swap cache
+/// still holds the folio, it is freed, as in [`drop_swap_entry`].
 #[inline]
 pub fn drop_unmapped<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
     let frame = &memory.frames[pfn];

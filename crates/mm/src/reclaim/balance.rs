@@ -44,8 +44,8 @@ pub struct ScanWeights {
 }
 
 impl ScanWeights {
-    /// Weights in inverse proportion to the cost of reclaiming each type, and multiplied by swappiness. Each type gets at
-    /// least a third before swappiness, so that none is neglected.
+    /// Weights in inverse proportion to the cost of reclaiming each type, and multiplied by swappiness. Each type gets
+    /// at least a third before swappiness, so that none is neglected.
     pub fn new(cost: Cost, swappiness: u64) -> ScanWeights {
         let total = cost.anon + cost.file;
         let (anon, file) = (total + cost.anon, total + cost.file);
@@ -155,8 +155,8 @@ impl Targets {
         batch
     }
 
-    /// Enough was reclaimed: the type with less left to scan is done, and the other is scanned up to the same share of its
-    /// target. Returns `false` if one type is used up already: then both are done.
+    /// Enough was reclaimed: the type with less left to scan is done, and the other is scanned up to the same share of
+    /// its target. Returns `false` if one type is used up already: then both are done.
     pub fn wind_down(&mut self) -> bool {
         let anon = self.left[ANON] + self.left[ANON + 1];
         let file = self.left[FILE] + self.left[FILE + 1];

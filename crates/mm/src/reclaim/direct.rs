@@ -11,8 +11,8 @@ use crate::machine::{Machine, Scope};
 use crate::mm_core::MmCore;
 use smallvec::SmallVec;
 
-/// Reclaim for an allocation that found no memory above the min mark. Returns the pages reclaimed, also more than 0 if a
-/// large block has become free.
+/// Reclaim for an allocation that found no memory above the min mark. Returns the pages reclaimed, also more than 0 if
+/// a large block has become free.
 pub fn direct<M: Machine>(
     core: &MmCore<M>,
     state: &ReclaimState,
@@ -88,8 +88,8 @@ pub fn pageout<M: Machine>(
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Make passes over the nodes of a zone list with rising priority until enough is reclaimed. If nothing is, try again:
-    /// first visit all groups, then deactivate by force if that was skipped, then ignore memory.low.
+    /// Make passes over the nodes of a zone list with rising priority until enough is reclaimed. If nothing is, try
+    /// again: first visit all groups, then deactivate by force if that was skipped, then ignore memory.low.
     fn try_to_free(self, zones: &[ZoneId], sc: &mut ScanControl) -> u64 {
         loop {
             self.rising_priorities(zones, sc);
@@ -202,9 +202,9 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// Note a round without progress. It counts only if everything that was under write-back at the last counted round has
-    /// arrived and did not help, or if devices seem to be stuck. Waits for pages under write-back. Returns `false` when
-    /// the rounds are used up.
+    /// Note a round without progress. It counts only if everything that was under write-back at the last counted round
+    /// has arrived and did not help, or if devices seem to be stuck. Waits for pages under write-back. Returns `false`
+    /// when the rounds are used up.
     fn failed<M: Machine>(&mut self, core: &MmCore<M>) -> bool {
         let (written, under_way) =
             (core.stats.read(Stat::NrWritten), core.stats.read(Stat::NrWriteback).max(0));

@@ -40,8 +40,8 @@ pub fn kswapd<M: Machine>(core: &MmCore<M>, state: &ReclaimState, spaces: &dyn A
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Sleep if the node is balanced for the request: first a nap, then until the next wake-up. A block of the order that
-    /// was `asked` for is left to kcompactd.
+    /// Sleep if the node is balanced for the request: first a nap, then until the next wake-up. A block of the order
+    /// that was `asked` for is left to kcompactd.
     pub(super) fn try_to_sleep(self, node: NodeId, wanted: KswapdRequest, asked: Order) {
         let (core, machine) = (self.core, &self.core.machine);
         let pending = || core.alloc.kswapd_request(node).is_some() || machine.stopping();
@@ -114,8 +114,8 @@ impl<M: Machine> Reclaim<'_, M> {
         sc.order
     }
 
-    /// Make passes with rising priority. Returns whether the node is balanced at the end. `boost`: pages that the raised
-    /// marks ask for in addition; while only these are missing, nothing is written or swapped.
+    /// Make passes with rising priority. Returns whether the node is balanced at the end. `boost`: pages that the
+    /// raised marks ask for in addition; while only these are missing, nothing is written or swapped.
     fn balance_passes(self, node: NodeId, sc: &mut ScanControl, mut boost: u64) -> bool {
         let core = self.core;
         'restart: loop {

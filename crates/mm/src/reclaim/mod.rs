@@ -4,12 +4,12 @@
 //! an allocation that found no memory reclaims directly ([`direct`]); so does a group at its limit ([`group`]), and a
 //! program that gives pages up ([`pageout`]).
 //!
-//! `node` makes passes over a node's groups with rising priority. A front end (`classic`, `mglru` or `proposed`) chooses
-//! folios and maintains the lists. All chosen folios go through one shared inner loop, `shrink`, which unmaps, writes
-//! and frees.
+//! `node` makes passes over a node's groups with rising priority. A front end (`classic`, `mglru` or `proposed`)
+//! chooses folios and maintains the lists. All chosen folios go through one shared inner loop, `shrink`, which unmaps,
+//! writes and frees.
 //!
-//! No caller holds a [`Lock`](crate::lock::Lock), and batches need no memory: they are lists that are linked through the
-//! frame table.
+//! No caller holds a [`Lock`](crate::lock::Lock), and batches need no memory: they are lists that are linked through
+//! the frame table.
 
 pub mod balance;
 mod classic;
@@ -146,8 +146,8 @@ impl<M> Copy for Reclaim<'_, M> {}
 /// The front end of a replacement policy: it chooses the folios that the shared inner loop decides about. It belongs to
 /// the [`Policy`](crate::lru) of the same name.
 trait Front<M> {
-    /// Make a pass over all groups of a node, or those below the reclaim's target, in the front end's own order. Returns
-    /// `false` if it has no such order.
+    /// Make a pass over all groups of a node, or those below the reclaim's target, in the front end's own order.
+    /// Returns `false` if it has no such order.
     fn shrink_node(&self, _cx: Reclaim<'_, M>, _node: NodeId, _sc: &mut ScanControl) -> bool {
         false
     }

@@ -13,7 +13,8 @@ use crate::units::*;
 const CACHE_AND_ISOLATION: u32 = 2;
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Write a dirty folio that is not mapped any more, if reclaim may write it. `Ok`: it is clean now and can be freed.
+    /// Write a dirty folio that is not mapped any more, if reclaim may write it. `Ok`: it is clean now and can be
+    /// freed.
     pub(super) fn write_dirty(
         self,
         pfn: Pfn,
@@ -36,8 +37,8 @@ impl<M: Machine> Reclaim<'_, M> {
         self.write(pfn, pass)
     }
 
-    /// Only kswapd writes pages of files, and only if it finds nothing but dirty pages that are not under write-back, and
-    /// finds this one for the second time.
+    /// Only kswapd writes pages of files, and only if it finds nothing but dirty pages that are not under write-back,
+    /// and finds this one for the second time.
     fn may_write_file(self, frame: &Frame, sc: &ScanControl, node: NodeId) -> bool {
         sc.kswapd && frame.has(FrameFlags::RECLAIM) && self.node(node).dirty.load(Relaxed)
     }

@@ -41,8 +41,8 @@ fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (ReferenceVer
     } else if found.vmas < 0 {
         (ReferenceVerdict::Keep, false)
     } else if found.vmas > 0 {
-        // Every page that was faulted in starts with a young entry, so one use means little; a second one, or use through
-        // two mappings, means more. Program text is activated at once.
+        // Every page that was faulted in starts with a young entry, so one use means little; a second one, or use
+        // through two mappings, means more. Program text is activated at once.
         let hot = was_referenced || found.vmas > 1 || (found.exec && file);
         (if hot { ReferenceVerdict::Activate } else { ReferenceVerdict::Keep }, true)
     } else if was_referenced && file {
@@ -53,9 +53,9 @@ fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (ReferenceVer
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Look at the accesses to a run of isolated, locked folios, and clear the young bits. Returns the folios that may be
-    /// reclaimed, and the bits of those of them that may be reclaimed only if that needs no write. Sets the `fates` of the
-    /// other folios.
+    /// Look at the accesses to a run of isolated, locked folios, and clear the young bits. Returns the folios that may
+    /// be reclaimed, and the bits of those of them that may be reclaimed only if that needs no write. Sets the `fates`
+    /// of the other folios.
     pub(super) fn check_references<'r>(
         self,
         run: FolioRun<'r>,

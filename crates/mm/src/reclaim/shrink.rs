@@ -90,8 +90,8 @@ pub(super) struct Pass<'a> {
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Reclaim from isolated folios of one node, the list's tail first. The caller puts back the folios that are left in
-    /// `folios`.
+    /// Reclaim from isolated folios of one node, the list's tail first. The caller puts back the folios that are left
+    /// in `folios`.
     pub(super) fn shrink_folio_list(
         self,
         node: NodeId,
@@ -311,8 +311,8 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// After unmapping: a folio that is still mapped stays, and a dirty one is written if reclaim may write it. `Ok`: it
-    /// is clean now.
+    /// After unmapping: a folio that is still mapped stays, and a dirty one is written if reclaim may write it. `Ok`:
+    /// it is clean now.
     #[inline]
     fn make_clean(self, pfn: Pfn, only_if_clean: bool, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let frame = &self.core.frames[pfn];
@@ -351,8 +351,8 @@ impl<M: Machine> Reclaim<'_, M> {
         })
     }
 
-    /// A folio under write-back cannot be freed now. It is marked, so that it is reclaimed first when the write ends, and
-    /// goes to the active list so that reclaim does not isolate it again before that.
+    /// A folio under write-back cannot be freed now. It is marked, so that it is reclaimed first when the write ends,
+    /// and goes to the active list so that reclaim does not isolate it again before that.
     fn count_writeback(self, frame: &Frame, pages: u64, pass: &mut Pass<'_>) -> ReclaimFate {
         let marked = frame.has(FrameFlags::RECLAIM);
         if pass.sc.kswapd && marked && self.node(pass.node).writeback.load(Relaxed) {
@@ -373,9 +373,9 @@ impl<M: Machine> Reclaim<'_, M> {
         if slotless && self.core.frames[pfn].is_anon() { self.add_to_swap(pfn, pass) } else { Ok(()) }
     }
 
-    /// Put an anonymous folio into the swap cache, with consecutive slots for its pages. Without such slots it is split,
-    /// and its first page goes to the swap cache. A folio that is mapped only in part is split first, which frees the
-    /// pages that are not mapped. `Err`: it cannot be reclaimed now.
+    /// Put an anonymous folio into the swap cache, with consecutive slots for its pages. Without such slots it is
+    /// split, and its first page goes to the swap cache. A folio that is mapped only in part is split first, which
+    /// frees the pages that are not mapped. `Err`: it cannot be reclaimed now.
     fn add_to_swap(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let (core, frame) = (self.core, &self.core.frames[pfn]);
         let order = frame.order();
@@ -410,8 +410,8 @@ impl<M: Machine> Reclaim<'_, M> {
         if frame.mapcount() == 0 && frame.freeze(1) { Err(ReclaimFate::Free) } else { Ok(()) }
     }
 
-    /// A swap slot holds a page: a folio of shmem is split into pages before it is swapped out. Returns `false` if it is
-    /// in use.
+    /// A swap slot holds a page: a folio of shmem is split into pages before it is swapped out. Returns `false` if it
+    /// is in use.
     fn split_for_swap(self, pfn: Pfn, pass: &mut Pass<'_>) -> bool {
         let core = self.core;
         let (order, pages) = (core.frames[pfn].order(), u64::from(core.frames[pfn].pages()));

@@ -1,9 +1,9 @@
 //! Pages of a file that reclaim handles as one run.
 //!
-//! Pages of a file mostly reach the tail of a list in the order in which they were read. Pages that follow each other on
-//! the list in the order of the file form a stretch, which is decided as one run: the ranges that show the file, their
-//! tables and the file's tree are found and locked once. A stretch ends where the batch of folios that are freed together
-//! is full, so that flushes happen when they would happen for single pages.
+//! Pages of a file mostly reach the tail of a list in the order in which they were read. Pages that follow each other
+//! on the list in the order of the file form a stretch, which is decided as one run: the ranges that show the file,
+//! their tables and the file's tree are found and locked once. A stretch ends where the batch of folios that are freed
+//! together is full, so that flushes happen when they would happen for single pages.
 
 use crate::frame::{FolioRun, Frame, FrameFlags, Owner};
 use crate::units::*;

@@ -86,8 +86,8 @@ impl<M: Machine> Reclaim<'_, M> {
         self.core.event(Event::MmVmscanThrottled, args);
     }
 
-    /// Whether the writes to swap are at their limit, so that reclaim must wait before it submits more. Linux's reclaimers
-    /// wait for room in the device's queue at that point, with isolated pages.
+    /// Whether the writes to swap are at their limit, so that reclaim must wait before it submits more. Linux's
+    /// reclaimers wait for room in the device's queue at that point, with isolated pages.
     pub(super) fn too_many_writes(self) -> bool {
         let memory: u64 = self.core.alloc.zones().iter().map(|zone| zone.managed()).sum();
         let most = (memory / SWAP_WRITES_SHARE).clamp(2 * SWAP_CLUSTER_MAX, SWAP_WRITES_MAX);

@@ -160,7 +160,8 @@ fn shown(frame: &Frame, span: &Span) -> (Vpn, Vpn) {
     (Vpn(span.start.0 + (first - span.index.0)), Vpn(span.start.0 + (end - span.index.0)))
 }
 
-/// Call `visit` for each run of entries below `spans`, the locked list of the folio's owner, that maps some of its pages.
+/// Call `visit` for each run of entries below `spans`, the locked list of the folio's owner, that maps some of its
+/// pages.
 #[inline]
 fn walk_folio<M: Machine>(
     memory: &Memory<M>,

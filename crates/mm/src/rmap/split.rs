@@ -9,8 +9,8 @@
 //! translation is removed or changed.
 //!
 //! Linux replaces the folio's entries by migration entries and maps the pages again. That never needs the locks of two
-//! page-table trees at once; but it writes every entry twice and flushes every CPU, and all code that reads entries must
-//! handle a third kind.
+//! page-table trees at once; but it writes every entry twice and flushes every CPU, and all code that reads entries
+//! must handle a third kind.
 //!
 //! A 2 MiB entry of the folio is split into page entries first; this has a flush of its own.
 //!
@@ -31,8 +31,8 @@ impl Rmap {
     /// Split an anonymous folio into single pages. The caller has locked it and holds one reference. Afterwards the
     /// caller holds the lock of the first page and a reference to it. Other pages that no entry maps are freed. If the
     /// caller has isolated the folio, it gets each of the rest in `isolated`, with a reference, the second page at the
-    /// tail. Returns the number of pages freed. `None`: the folio is in use elsewhere and is unchanged, but 2 MiB entries
-    /// of it may have been split.
+    /// tail. Returns the number of pages freed. `None`: the folio is in use elsewhere and is unchanged, but 2 MiB
+    /// entries of it may have been split.
     pub fn split_anon<M: Machine>(
         &self,
         memory: &Memory<M>,

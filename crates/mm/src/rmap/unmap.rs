@@ -18,13 +18,13 @@ pub struct UnmapMode {
 
 impl Rmap {
     /// Unmap the wanted folios of a run. The caller holds their locks and a reference of each. Returns the folios of a
-    /// file that had a dirty entry: the caller must mark them dirty in the file. A folio that had to stay is still mapped
-    /// afterwards.
+    /// file that had a dirty entry: the caller must mark them dirty in the file. A folio that had to stay is still
+    /// mapped afterwards.
     ///
     /// Anonymous folios with [`FrameFlags::SWAPBACKED`] must be in the swap cache: their entries become swap entries.
     /// Without it (MADV_FREE) they are dropped if they are clean; if they were written since, they are ordinary again.
-    /// Entries of folios of files are cleared. Each cleared entry is noted in `batch`, which the caller settles before it
-    /// frees the folio.
+    /// Entries of folios of files are cleared. Each cleared entry is noted in `batch`, which the caller settles before
+    /// it frees the folio.
     pub fn try_to_unmap<'a, M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -156,8 +156,8 @@ impl<M: Machine> Unmapping<'_, M> {
         tally.settle(memory);
     }
 
-    /// Unmap a 2 MiB entry of anonymous memory: each page gets a swap entry, so the entry is split first. Returns `false`
-    /// if it has to stay.
+    /// Unmap a 2 MiB entry of anonymous memory: each page gets a swap entry, so the entry is split first. Returns
+    /// `false` if it has to stay.
     #[cold]
     fn unmap_split(&mut self, tables: &mut LockedTables<'_, M>, large: &EntryRun) -> bool {
         tables.split_large(large);

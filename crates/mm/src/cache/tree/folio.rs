@@ -85,8 +85,8 @@ fn slots(mask: u64) -> impl Iterator<Item = usize> {
 }
 
 impl PageTree {
-    /// Put a folio at its indices, from `first` on, if none of them has a folio or a swap slot; returns the last shadow that
-    /// was there. Otherwise nothing is changed.
+    /// Put a folio at its indices, from `first` on, if none of them has a folio or a swap slot; returns the last shadow
+    /// that was there. Otherwise nothing is changed.
     ///
     /// # Panics
     /// If `first` is not a multiple of the folio's size, or the folio extends beyond [`MAX_INDEX`].
@@ -140,8 +140,8 @@ impl PageTree {
         })
     }
 
-    /// Take out the folio with the first index `first`, and leave `rest` at each of its indices; if `rest` is a swap slot,
-    /// consecutive slots. Returns the folio.
+    /// Take out the folio with the first index `first`, and leave `rest` at each of its indices; if `rest` is a swap
+    /// slot, consecutive slots. Returns the folio.
     ///
     /// # Panics
     /// If no folio begins there, or `rest` is a folio.
@@ -199,8 +199,8 @@ impl PageTree {
         folio
     }
 
-    /// The folio with the first index `first` was split into folios of order `to`, the first with the same head. They keep
-    /// its marks.
+    /// The folio with the first index `first` was split into folios of order `to`, the first with the same head. They
+    /// keep its marks.
     pub fn split_folio(&mut self, first: PageIndex, to: Order) {
         let folio = self.folio(first).expect("a folio to split");
         assert!(folio.first(first) == first && to < folio.order);

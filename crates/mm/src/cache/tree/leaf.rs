@@ -34,8 +34,8 @@ impl PageTree {
         Leaf { tree: self, node, high: index.0 >> SLOT_BITS, added: 0, back: 0, evicted: 0 }
     }
 
-    /// Insert folios of one order at their first indices, which ascend. Calls `inserted` with the number of each folio and
-    /// the last shadow that was in its place, or [`Occupied`] if its place is not free and it was not inserted.
+    /// Insert folios of one order at their first indices, which ascend. Calls `inserted` with the number of each folio
+    /// and the last shadow that was in its place, or [`Occupied`] if its place is not free and it was not inserted.
     ///
     /// # Panics
     /// If an index is not a multiple of the folios' size, or a folio extends beyond [`MAX_INDEX`].

@@ -1,22 +1,22 @@
 //! The tree of a file's pages: from page index to folio, shadow or swap slot.
 //!
-//! A radix tree with 64 slots for each node, as high as the largest index needs: three levels reach 1 GiB of pages. Nodes
-//! are in one array and refer to each other by number.
+//! A radix tree with 64 slots for each node, as high as the largest index needs: three levels reach 1 GiB of pages.
+//! Nodes are in one array and refer to each other by number.
 //!
-//! Every node has six words of marks, one bit for each slot. In a leaf a bit tells that the slot's entry has the property;
-//! in an inner node, that an entry below the slot has it. Three marks are the kinds of entries themselves. So "the next
-//! folio from here", "the next dirty page" and "does this node hold only shadows" are answered by the same few
-//! instructions, and nothing else must be kept consistent.
+//! Every node has six words of marks, one bit for each slot. In a leaf a bit tells that the slot's entry has the
+//! property; in an inner node, that an entry below the slot has it. Three marks are the kinds of entries themselves. So
+//! "the next folio from here", "the next dirty page" and "does this node hold only shadows" are answered by the same
+//! few instructions, and nothing else must be kept consistent.
 //!
-//! A large folio is in each slot that it covers, with its marks: there is an entry for each index, and not one entry for
-//! many, as in Linux's xarray. The slots of a node are adjacent, so marking, checking whether a place is free, and leaving
-//! shadows take an instruction for up to 64 pages; a lookup is the same for all sizes; a folio can be split without memory
-//! for new nodes; and any order fits, where an entry of a node would span a power of 64. The price is a leaf for 64 pages
-//! of a file, 0.3 % of them. A slot holds the folio's order in addition to its head, and a folio of 2^n pages begins at a
-//! multiple of 2^n in its file: so a slot alone tells where its folio begins and ends (`folio`).
+//! A large folio is in each slot that it covers, with its marks: there is an entry for each index, and not one entry
+//! for many, as in Linux's xarray. The slots of a node are adjacent, so marking, checking whether a place is free, and
+//! leaving shadows take an instruction for up to 64 pages; a lookup is the same for all sizes; a folio can be split
+//! without memory for new nodes; and any order fits, where an entry of a node would span a power of 64. The price is a
+//! leaf for 64 pages of a file, 0.3 % of them. A slot holds the folio's order in addition to its head, and a folio of
+//! 2^n pages begins at a multiple of 2^n in its file: so a slot alone tells where its folio begins and ends (`folio`).
 //!
-//! A leaf that holds only shadows uses memory without holding a page. The tree counts such leaves and reports each new one
-//! ([`PageTree::take_node_changes`]); the cache limits their number and has the oldest dropped
+//! A leaf that holds only shadows uses memory without holding a page. The tree counts such leaves and reports each new
+//! one ([`PageTree::take_node_changes`]); the cache limits their number and has the oldest dropped
 //! ([`PageTree::drop_shadow_leaf`]).
 
 mod check;
@@ -188,7 +188,8 @@ pub struct PageTree {
     counts: [u64; 3],
     last_stamp: u32,
     changes: NodeChanges,
-    /// The high bits of the indices of the leaf that was found last, and the leaf: consecutive uses are mostly in one leaf.
+    /// The high bits of the indices of the leaf that was found last, and the leaf: consecutive uses are mostly in one
+    /// leaf.
     recent: Cell<(u64, u32)>,
 }
 
@@ -244,8 +245,8 @@ impl PageTree {
         self.nodes[leaf as usize].entry(slot)
     }
 
-    /// Put an entry at an index and clear its marks; returns the old entry. Large folios are inserted and replaced whole
-    /// ([`PageTree::insert_folio`], [`PageTree::replace_folio`]).
+    /// Put an entry at an index and clear its marks; returns the old entry. Large folios are inserted and replaced
+    /// whole ([`PageTree::insert_folio`], [`PageTree::replace_folio`]).
     ///
     /// # Panics
     /// If the index is not below [`MAX_INDEX`].
@@ -333,7 +334,8 @@ impl PageTree {
         }
     }
 
-    /// The entries in a range that have the mark, in order; a large folio once, with the first of its pages in the range.
+    /// The entries in a range that have the mark, in order; a large folio once, with the first of its pages in the
+    /// range.
     #[inline]
     pub fn iter(
         &self,

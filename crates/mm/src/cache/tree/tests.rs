@@ -35,8 +35,8 @@ fn index() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    /// For all sizes of folios, the tree is a map from indices to entries with marks; an operation on a folio changes all
-    /// of its indices, or none.
+    /// For all sizes of folios, the tree is a map from indices to entries with marks; an operation on a folio changes
+    /// all of its indices, or none.
     #[test]
     fn tree_is_a_map_with_marks(
         ops in prop::collection::vec((0u8..13, index(), 0u8..3, 0u32..1000), 0..300),

@@ -1,7 +1,8 @@
 //! The classic front end: active and inactive lists, balanced by what reclaiming each type has cost.
 //!
-//! New folios start on the inactive list and are activated if they are used again before they reach its tail. The active
-//! list feeds the inactive one when that gets short. [`balance`](super::balance) decides how much of each list is scanned.
+//! New folios start on the inactive list and are activated if they are used again before they reach its tail. The
+//! active list feeds the inactive one when that gets short. [`balance`](super::balance) decides how much of each list
+//! is scanned.
 
 mod active;
 pub(super) mod inactive;

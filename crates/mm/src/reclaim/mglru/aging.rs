@@ -140,7 +140,8 @@ impl Aging {
 }
 
 /// Whether the vector must age before more can be evicted, and how many pages the types that may be evicted have. Three
-/// generations of about a third each are best; in the form of 6.14 (`reworked`) three are too few, whatever their sizes.
+/// generations of about a third each are best; in the form of 6.14 (`reworked`) three are too few, whatever their
+/// sizes.
 pub(super) fn should_age(generations: &Generations, can_swap: bool, reworked: bool) -> (bool, u64) {
     let max = generations.max_seq();
     let min = generations.min_seq(!can_swap);
@@ -175,8 +176,8 @@ pub(super) fn initial_priority(reclaimable: u64, wanted: u64) -> u32 {
 }
 
 impl<'a, M: Machine> Reclaim<'a, M> {
-    /// Whether aging walks page tables. On a machine where an access to an old entry faults, clearing many young bits would
-    /// cause many faults.
+    /// Whether aging walks page tables. On a machine where an access to an old entry faults, clearing many young bits
+    /// would cause many faults.
     fn walks_tables(self) -> bool {
         let enabled = self.core.knobs.get(Knob::LruGenEnabled) & caps::MM_WALK != 0;
         enabled && self.core.machine.has_hw_pte_young()
@@ -206,9 +207,9 @@ impl<'a, M: Machine> Reclaim<'a, M> {
         begun
     }
 
-    /// Wait for other tasks to begin the generation after `seq`, but not forever. A task that continued instead would find
-    /// nothing to evict, again and again, and would take memory for exhausted while it is being aged. (Linux 6.1 waited,
-    /// 6.12 continues.)
+    /// Wait for other tasks to begin the generation after `seq`, but not forever. A task that continued instead would
+    /// find nothing to evict, again and again, and would take memory for exhausted while it is being aged. (Linux 6.1
+    /// waited, 6.12 continues.)
     pub(super) fn await_generation(self, node: NodeId, group: GroupId, seq: u64) -> bool {
         let (machine, generations) = (&self.core.machine, &self.core.lru.vec(node, group).generations);
         let deadline = machine.now() + PATIENCE;
@@ -222,8 +223,8 @@ impl<'a, M: Machine> Reclaim<'a, M> {
     }
 
     /// Visit all tables of a group's spaces for a vector, without a new generation: young folios go to the youngest
-    /// generation, and are reported for promotion. (With a new generation for each call, all folios that are not used all
-    /// the time would soon be in the oldest generation, in no order.)
+    /// generation, and are reported for promotion. (With a new generation for each call, all folios that are not used
+    /// all the time would soon be in the oldest generation, in no order.)
     pub(in crate::reclaim) fn look_for_young(self, node: NodeId, group: GroupId) {
         if !self.walks_tables() {
             return;

@@ -200,7 +200,8 @@ impl<M: Machine> Reclaim<'_, M> {
             .all(|zone| zone.watermark_ok_above(BATCH, mark, sc.reclaim_idx, Reserve::None))
     }
 
-    /// Evict from the oldest generation of a vector, at most `budget` folios. Returns the progress: 0 if there was none.
+    /// Evict from the oldest generation of a vector, at most `budget` folios. Returns the progress: 0 if there was
+    /// none.
     pub(super) fn evict_some(
         self,
         node: NodeId,
@@ -260,9 +261,9 @@ impl<M: Machine> Reclaim<'_, M> {
         self.core.event(Event::MmVmscanLruShrinkInactive, args);
     }
 
-    /// Mark isolated folios that reclaim did not free for the youngest generation, unless a write decides where they go.
-    /// Returns the folios that have no reason to stay (their write may have ended just now), unless this is the second
-    /// try (`again`).
+    /// Mark isolated folios that reclaim did not free for the youngest generation, unless a write decides where they
+    /// go. Returns the folios that have no reason to stay (their write may have ended just now), unless this is the
+    /// second try (`again`).
     fn mark_kept(self, folios: &mut List, again: bool) -> List {
         let (frames, reworked) = (&self.core.frames, is_reworked(&self.core.knobs));
         let (mut kept, mut clean) = (List::new(), List::new());

@@ -1,9 +1,9 @@
 //! The front end of MGLRU: ages vectors, and evicts from their oldest generations.
 //!
 //! Reclaim of a node visits its groups in the order of [`groups`], and [`evict`] evicts cold folios of each. A vector
-//! that is short of cold folios is aged first ([`aging`]): the page tables of the group's spaces are walked, used folios
-//! go to the youngest generation, and a new generation begins. A folio that eviction finds used has cost a walk of the
-//! reverse map; so the entries around its entry are looked at, too ([`LookAround`]).
+//! that is short of cold folios is aged first ([`aging`]): the page tables of the group's spaces are walked, used
+//! folios go to the youngest generation, and a new generation begins. A folio that eviction finds used has cost a walk
+//! of the reverse map; so the entries around its entry are looked at, too ([`LookAround`]).
 //!
 //! It does not do what the classic front end does for a node as a whole: the balance of the two types by cost (each
 //! vector has its own controller), the conclusions about the disks, and the loop for large blocks.
@@ -68,7 +68,8 @@ impl<M: Machine> Reclaim<'_, M> {
         look.dense.iter().for_each(|&table| aging.filters.add(look.seq, table));
     }
 
-    /// Whether the oldest generation of the vector is older than `ttl`, so that evicting it does not hurt what is in use.
+    /// Whether the oldest generation of the vector is older than `ttl`, so that evicting it does not hurt what is in
+    /// use.
     fn is_stale(self, node: NodeId, group: GroupId, ttl: Nanos, sc: &ScanControl) -> bool {
         let (groups, generations) = (&self.core.lru.groups, &self.core.lru.vec(node, group).generations);
         if groups.below_min(sc.top(), group) || !self.is_sizable(node, group, sc) {

@@ -160,8 +160,8 @@ impl<F: Fn(Vpn)> AddressSpaces for OneSpace<F> {
     fn thrashes(&self) {}
 }
 
-/// Two tasks age a vector with one space: the second finds no space left and begins the generation. The first must still
-/// walk on, or it would see only the beginning of the space each time.
+/// Two tasks age a vector with one space: the second finds no space left and begins the generation. The first must
+/// still walk on, or it would see only the beginning of the space each time.
 #[test]
 fn walk_continues_when_others_begin_the_generation() {
     let bench = Bench::new(64);

@@ -47,9 +47,9 @@ struct YoungCount {
 }
 
 impl<'a, M: Machine> Walk<'a, M> {
-    /// Walk a space. If another task that ages the vector finds no space left and begins the generation during the walk,
-    /// used folios go to that generation, and the walk ends at the next entry of the third level. So walkers that come one
-    /// after the other do not restrict each other to the beginning of a space.
+    /// Walk a space. If another task that ages the vector finds no space left and begins the generation during the
+    /// walk, used folios go to that generation, and the walk ends at the next entry of the third level. So walkers that
+    /// come one after the other do not restrict each other to the beginning of a space.
     pub fn space(&mut self, space: SpaceId) {
         let spaces = self.cx.spaces;
         let mut page = Vpn(0);
@@ -130,8 +130,8 @@ impl<'a, M: Machine> Walk<'a, M> {
         }
     }
 
-    /// Visit the entries of a table from `page` on, in all ranges that have a part in it. If the ranges are being changed,
-    /// only those of `range`.
+    /// Visit the entries of a table from `page` on, in all ranges that have a part in it. If the ranges are being
+    /// changed, only those of `range`.
     fn look_at_table(
         &mut self,
         tables: &mut LockedTables<'_, M>,

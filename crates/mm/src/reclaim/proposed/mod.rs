@@ -1,7 +1,7 @@
 //! The front end of policies that propose: it asks for folios until enough pages are free.
 //!
-//! How much of a vector is scanned depends on its size and the priority, as for the classic lists; the policy chooses the
-//! folios. Anonymous memory is skipped if it cannot be swapped, or if `vm.swappiness` is 0.
+//! How much of a vector is scanned depends on its size and the priority, as for the classic lists; the policy chooses
+//! the folios. Anonymous memory is skipped if it cannot be swapped, or if `vm.swappiness` is 0.
 
 use super::balance::unprotected;
 use super::classic::inactive::IsolatedFolios;
