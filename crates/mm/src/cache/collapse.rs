@@ -1,7 +1,7 @@
 //! Replacing the folios that hold 2 MiB of a file by one folio of 2 MiB.
 //!
-//! The caller locks the parts ([`Cache::lock_parts`]), unmaps them, and then has them copied here. The content must not
-//! change during the copy: write(2) and the first store through a mapping wait for the lock, but shmem is mapped
+//! The caller locks the parts ([`Cache::lock_parts`]), unmaps them, and then has them copied here. The content must
+//! not change during the copy: write(2) and the first store through a mapping wait for the lock, but shmem is mapped
 //! writable without it. So the parts' references are *frozen* first: this fails if there are references other than the
 //! cache's and the caller's (every entry has one), and prevents new ones. A task that looks a page up in the meantime
 //! retries until the new folio is there. If a missing page (a hole of shmem) appears before the end, nothing is

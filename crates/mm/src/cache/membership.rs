@@ -18,8 +18,8 @@ use smallvec::SmallVec;
 pub(super) const RUN: usize = FolioRun::MOST;
 
 impl Cache {
-    /// Allocate a folio of `order` for the pages from `first` on and add it, with a reference for the caller, which has
-    /// to fill it. `Ok(None)`: one of its indices has a folio already, or the file has become too short.
+    /// Allocate a folio of `order` for the pages from `first` on and add it, with a reference for the caller, which
+    /// has to fill it. `Ok(None)`: one of its indices has a folio already, or the file has become too short.
     pub(super) fn add_new<M: Machine>(
         &self,
         memory: &Memory<M>,

@@ -14,16 +14,17 @@
 //! Locks: a folio's lock before a tree's lock. A folio leaves its tree only while it is locked, so its owner and index
 //! are stable for the holder of the lock. Nothing here sleeps with a tree locked.
 //!
-//! **Owner and index.** They change only under the folio's lock: when the folio enters a tree (it is new then, or comes
-//! from swap), when it is truncated (other tasks may keep references), when reclaim or a collapse takes it out (its
-//! references are frozen first, so there are no others), and when shmem goes to swap. A reference keeps a folio from
-//! being freed or split, but not in its file. A page fault must not map a page that is no longer the file's. So it
-//! holds the folio lock from its look at the owner until the entry is set ([`Cache::resident`] returns locked folios,
-//! [`Cache::is_page`] needs the lock): a task that takes the folio out comes later and finds the entry. Reclaim unmaps
-//! the folio under the same lock; a truncation unmaps the file before it takes the pages out, and again afterwards. It
-//! would not be enough to look at the owner under the lock of the tables: a truncation between the look and the entry
-//! would be half done, and shmem that goes to swap would be mapped and stored to, and unmapping it would find no file
-//! to mark dirty. (Linux: `filemap_map_pages` and `finish_fault` hold the folio's lock; `truncate_cleanup_folio`.)
+//! **Owner and index.** They change only under the folio's lock: when the folio enters a tree (it is new then, or
+//! comes from swap), when it is truncated (other tasks may keep references), when reclaim or a collapse takes it out
+//! (its references are frozen first, so there are no others), and when shmem goes to swap. A reference keeps a folio
+//! from being freed or split, but not in its file. A page fault must not map a page that is no longer the file's. So
+//! it holds the folio lock from its look at the owner until the entry is set ([`Cache::resident`] returns locked
+//! folios, [`Cache::is_page`] needs the lock): a task that takes the folio out comes later and finds the entry.
+//! Reclaim unmaps the folio under the same lock; a truncation unmaps the file before it takes the pages out, and again
+//! afterwards. It would not be enough to look at the owner under the lock of the tables: a truncation between the look
+//! and the entry would be half done, and shmem that goes to swap would be mapped and stored to, and unmapping it would
+//! find no file to mark dirty. (Linux: `filemap_map_pages` and `finish_fault` hold the folio's lock;
+//! `truncate_cleanup_folio`.)
 
 mod check;
 mod collapse;
@@ -200,8 +201,8 @@ impl Cache {
         lookup(memory, self.file(file), index)
     }
 
-    /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their folio
-    /// is locked and has a reference for each of them.
+    /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their
+    /// folio is locked and has a reference for each of them.
     #[inline]
     pub fn resident<M: Machine>(
         &self,

@@ -14,13 +14,13 @@
 //! order. A miss that continues no sequence is read alone. Mapped files are faulted in no clear order, so a fault that
 //! misses reads around itself, until misses outnumber hits by far.
 //!
-//! Large folios: a sequence is read in folios that are four times as large with each window, up to `file.max_order` and
-//! the size of the window; pages that are read alone, or by announcement, are single. A folio begins at a multiple of
-//! its size, so a window that begins unaligned has small folios first; it ends aligned, so that the next window begins
-//! aligned. No folio extends beyond the window or the file, over a page that is cached already, or over the edge of a
-//! hole. If memory has no block of the size, smaller folios are made: read-ahead does not justify reclaim. (6.12 takes
-//! the last window's size from its marked folio. In a window that begins unaligned this is the first and smallest
-//! folio, so sizes stop growing; 6.17 remembers the size and aligns the end of windows, as is done here.)
+//! Large folios: a sequence is read in folios that are four times as large with each window, up to `file.max_order`
+//! and the size of the window; pages that are read alone, or by announcement, are single. A folio begins at a multiple
+//! of its size, so a window that begins unaligned has small folios first; it ends aligned, so that the next window
+//! begins aligned. No folio extends beyond the window or the file, over a page that is cached already, or over the
+//! edge of a hole. If memory has no block of the size, smaller folios are made: read-ahead does not justify reclaim.
+//! (6.12 takes the last window's size from its marked folio. In a window that begins unaligned this is the first and
+//! smallest folio, so sizes stop growing; 6.17 remembers the size and aligns the end of windows, as is done here.)
 //!
 //! The rules are those of mm/readahead.c (page_cache_ra_order for sizes) and do_sync_mmap_readahead in Linux 6.12. One
 //! difference: the state belongs to the file and not to an open descriptor, because descriptors are above the memory
@@ -170,8 +170,8 @@ impl Readahead {
         Some(self.window())
     }
 
-    /// Choose the size of the folios, at most `most`, of a window of a sequence. The end of a window that no task waits
-    /// for is moved back to the end of such a folio.
+    /// Choose the size of the folios, at most `most`, of a window of a sequence. The end of a window that no task
+    /// waits for is moved back to the end of such a folio.
     fn fit(&mut self, most: Order) -> ReadaheadWindow {
         let room = Order(self.size.checked_ilog2().unwrap_or(0) as u8);
         self.order = self.order.min(most).min(room);

@@ -1,8 +1,8 @@
 //! The limit of shadows of evicted pages.
 //!
-//! A leaf of a tree that holds only shadows uses memory for pages that are not there. All such leaves are in one queue,
-//! in the order in which they lost their last page. There may be one for every eight pages on the lists (with 64
-//! shadows in a leaf, these are eight times the pages of the lists); if there are more, the oldest are dropped.
+//! A leaf of a tree that holds only shadows uses memory for pages that are not there. All such leaves are in one
+//! queue, in the order in which they lost their last page. There may be one for every eight pages on the lists (with
+//! 64 shadows in a leaf, these are eight times the pages of the lists); if there are more, the oldest are dropped.
 
 use super::Cache;
 use super::tree::{NodeChanges, ShadowLeaf};

@@ -2,8 +2,8 @@
 //!
 //! A page is zeroes until it is written. The file's tree holds the page while it is in memory, and its slot when it is
 //! swapped out. New folios may be large (`shmem.max_order`); reclaim splits them before it swaps them out, because a
-//! slot holds a page. On the way out a folio moves from the tree to the swap cache, on the way back from the swap cache
-//! to the tree; then the slot is freed, because memory holds the newest copy.
+//! slot holds a page. On the way out a folio moves from the tree to the swap cache, on the way back from the swap
+//! cache to the tree; then the slot is freed, because memory holds the newest copy.
 
 use super::file::File;
 use super::tree::{CachedFolio, TreeEntry, TreeMark};

@@ -1,8 +1,8 @@
 //! Splitting a folio of a file.
 //!
 //! A folio that is in use cannot change its size, because holders of references rely on its head. So the caller unmaps
-//! the folio first, and the split proceeds only if the cache and the caller have the only references. It runs under the
-//! tree's lock, so no task finds the folio in the meantime. The parts keep the flags, the marks in the tree, the
+//! the folio first, and the split proceeds only if the cache and the caller have the only references. It runs under
+//! the tree's lock, so no task finds the folio in the meantime. The parts keep the flags, the marks in the tree, the
 //! position on the list and the charge of the whole. A split needs no memory.
 
 use super::Cache;

@@ -327,8 +327,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// Random reads, writes, truncations, write-backs, swapping and evictions, in folios of any size: reads return what
-    /// was written last.
+    /// Random reads, writes, truncations, write-backs, swapping and evictions, in folios of any size: reads return
+    /// what was written last.
     #[test]
     fn files_keep_their_content(
         ops in prop::collection::vec(op(), 1..120),

@@ -103,7 +103,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         let (verdict, mark) = verdict(found, was, !flags.contains(FrameFlags::SWAPBACKED));
         if found.locked {
-            self.core.lru.mlock(&self.core, pfn);
+            self.core.lru.mlock(self.core, pfn);
         }
         if mark && !was {
             frame.set(FrameFlags::REFERENCED);
@@ -118,7 +118,7 @@ impl<M: Machine> Reclaim<'_, M> {
     #[inline(never)]
     fn second_use(self, pfn: Pfn, found: Referenced) -> ReferenceVerdict {
         if found.locked {
-            self.core.lru.mlock(&self.core, pfn);
+            self.core.lru.mlock(self.core, pfn);
             return ReferenceVerdict::Activate;
         }
         if found.vmas <= 0 {
@@ -132,7 +132,7 @@ impl<M: Machine> Reclaim<'_, M> {
     #[inline(never)]
     fn judge_any(self, pfn: Pfn, found: Referenced) -> ReferenceVerdict {
         if found.locked {
-            self.core.lru.mlock(&self.core, pfn);
+            self.core.lru.mlock(self.core, pfn);
         } else if found.vmas > 0 {
             note_used(&self.core.frames[pfn]);
         } else if found.vmas == 0 {

@@ -16,8 +16,8 @@ impl Rmap {
     /// not have flushed yet, because calls flush once at their end.
     /// [`Tlb::is_tightening`](crate::tlb::Tlb::is_tightening) tells whether such a call is under way in a space, and
     /// the call's range stays registered until it has flushed. So the flush is made here. The question is asked after
-    /// the walk: an entry that is emptied later has been write-protected already. (Linux flushes such entries before it
-    /// releases the table's lock, `tlb_delay_rmap`: two flushes for each call instead of one.)
+    /// the walk: an entry that is emptied later has been write-protected already. (Linux flushes such entries before
+    /// it releases the table's lock, `tlb_delay_rmap`: two flushes for each call instead of one.)
     pub fn mkclean<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let _scope = memory.scope(Scope::FolioMkclean);
         let frame = &memory.frames[pfn];

@@ -2,8 +2,8 @@
 //!
 //! Finding the entries of a folio costs a walk of the reverse map, and the neighbours of a used page were often used,
 //! too. So when reclaim finds a used entry, it looks at the entries around it in the same table, and moves the folios
-//! of used entries to the youngest generation before reclaim isolates them. A table with many used entries is walked by
-//! the next aging.
+//! of used entries to the youngest generation before reclaim isolates them. A table with many used entries is walked
+//! by the next aging.
 
 use super::Span;
 use crate::frame::Frame;

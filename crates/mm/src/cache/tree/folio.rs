@@ -85,8 +85,8 @@ fn slots(mask: u64) -> impl Iterator<Item = usize> {
 }
 
 impl PageTree {
-    /// Put a folio at its indices, from `first` on, if none of them has a folio or a swap slot; returns the last shadow
-    /// that was there. Otherwise nothing is changed.
+    /// Put a folio at its indices, from `first` on, if none of them has a folio or a swap slot; returns the last
+    /// shadow that was there. Otherwise nothing is changed.
     ///
     /// # Panics
     /// If `first` is not a multiple of the folio's size, or the folio extends beyond [`MAX_INDEX`].

@@ -4,9 +4,9 @@
 //! Nodes are in one array and refer to each other by number.
 //!
 //! Every node has six words of marks, one bit for each slot. In a leaf a bit tells that the slot's entry has the
-//! property; in an inner node, that an entry below the slot has it. Three marks are the kinds of entries themselves. So
-//! "the next folio from here", "the next dirty page" and "does this node hold only shadows" are answered by the same
-//! few instructions, and nothing else must be kept consistent.
+//! property; in an inner node, that an entry below the slot has it. Three marks are the kinds of entries themselves.
+//! So "the next folio from here", "the next dirty page" and "does this node hold only shadows" are answered by the
+//! same few instructions, and nothing else must be kept consistent.
 //!
 //! A large folio is in each slot that it covers, with its marks: there is an entry for each index, and not one entry
 //! for many, as in Linux's xarray. The slots of a node are adjacent, so marking, checking whether a place is free, and

@@ -484,9 +484,9 @@ impl Bench {
         self.mm.ftruncate(self.file, AREA * PAGE_SIZE).unwrap();
         self.contents.lock().retain(|&(kind, page), _| kind == Kind::Shmem || page < pages);
         for (_, model) in self.spaces.lock().iter_mut() {
-            let behind =
+            let beyond =
                 |page: &Reads| page.of.is_some_and(|(kind, index)| kind == Kind::File && index >= pages);
-            model.values_mut().filter(|page| behind(page)).for_each(|page| page.own = None);
+            model.values_mut().filter(|page| beyond(page)).for_each(|page| page.own = None);
         }
     }
 }

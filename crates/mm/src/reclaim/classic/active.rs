@@ -20,7 +20,7 @@ impl<M: Machine> Reclaim<'_, M> {
         sc: &ScanControl,
     ) {
         let _scope = self.core.scope(Scope::ShrinkActiveList);
-        let (core, base) = (self.core, &self.core);
+        let (core, base) = (self.core, self.core);
         let scan = IsolateScan { list, pages, highest: sc.reclaim_idx, may_unmap: sc.may_unmap };
         let mut held = core.lru.isolate_batch(base, node, group, &scan);
         core.lru.groups.count(group, GroupStat::Pgrefill, held.scanned);
@@ -61,7 +61,7 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Put folios back, and free those that have no other reference. Returns the pages that are on lists again.
     pub(in crate::reclaim) fn put_back(self, folios: &mut List) -> u64 {
         let _scope = self.core.scope(Scope::MoveFoliosToLru);
-        self.free_dead(self.core.lru.putback_batch(&self.core, folios))
+        self.free_dead(self.core.lru.putback_batch(self.core, folios))
     }
 
     /// Free the folios that had no other reference when they were put back. Returns the pages that are on lists again.

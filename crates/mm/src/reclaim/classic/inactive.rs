@@ -99,7 +99,7 @@ impl<M: Machine> Reclaim<'_, M> {
     ) {
         if shrunk.dirty_counts.unqueued_dirty == taken {
             // Everything at the tail is dirty and not under write-back: the flusher is late.
-            self.core.cache.want_flusher(&self.core);
+            self.core.cache.want_flusher(self.core);
         }
         let dirty_counts = &mut sc.dirty_counts;
         dirty_counts.dirty += shrunk.dirty_counts.dirty;

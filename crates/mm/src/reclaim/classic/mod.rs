@@ -18,7 +18,7 @@ use crate::units::*;
 pub(super) struct ClassicFront;
 
 fn known<M: Machine>(cx: Reclaim<'_, M>, node: NodeId, group: GroupId) -> Known {
-    cx.core.lru.known(&cx.core, node, group)
+    cx.core.lru.known(cx.core, node, group)
 }
 
 fn is_low(known: &Known, file: bool) -> bool {

@@ -139,9 +139,9 @@ impl Aging {
     }
 }
 
-/// Whether the vector must age before more can be evicted, and how many pages the types that may be evicted have. Three
-/// generations of about a third each are best; in the form of 6.14 (`reworked`) three are too few, whatever their
-/// sizes.
+/// Whether the vector must age before more can be evicted, and how many pages the types that may be evicted have.
+/// Three generations of about a third each are best; in the form of 6.14 (`reworked`) three are too few, whatever
+/// their sizes.
 pub(super) fn should_age(generations: &Generations, can_swap: bool, reworked: bool) -> (bool, u64) {
     let max = generations.max_seq();
     let min = generations.min_seq(!can_swap);
@@ -200,7 +200,7 @@ impl<'a, M: Machine> Reclaim<'a, M> {
         } else {
             aging.pass(seq)
         };
-        let begun = last && lru.begin_generation(&self.core, node, group, seq, can_swap);
+        let begun = last && lru.begin_generation(self.core, node, group, seq, can_swap);
         if begun {
             self.core.machine.wake(WaitKey::Generation(node));
         }
@@ -258,7 +258,7 @@ impl<'a, M: Machine> Reclaim<'a, M> {
             && self.core.knobs.get(Knob::LruGenEnabled) & caps::NONLEAF_YOUNG != 0;
         let bloom = self.core.knobs.get(Knob::LruGenBloom) != 0;
         let aging = self.state.aging(node, group);
-        let promotions = self.core.lru.promotions(&self.core, node, group);
+        let promotions = self.core.lru.promotions(self.core, node, group);
         let tells = self.tells_of_young(node);
         Walk { cx: self, aging, node, group, seq, can_swap, force, bloom, nonleaf, promotions, tells }
     }

@@ -127,7 +127,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if sc.dirty_counts.unqueued_dirty > 0 && sc.dirty_counts.unqueued_dirty == sc.dirty_counts.file_taken
         {
             // All isolated pages of files are dirty and not under write-back.
-            self.core.cache.want_flusher(&self.core);
+            self.core.cache.want_flusher(self.core);
         }
         aged
     }

@@ -58,12 +58,12 @@ impl<M: Machine> Reclaim<'_, M> {
     /// The state to look around used entries of isolated folios of one vector, if the vector's policy does so.
     pub(super) fn begin_look(self, node: NodeId, folios: &List) -> Option<LookAround> {
         let first = folios.tail()?;
-        self.core.lru.look(&self.core, node, self.core.frames[first].group())
+        self.core.lru.look(self.core, node, self.core.frames[first].group())
     }
 
     /// Apply the results: sizes of generations, and dense tables for the filters.
     pub(super) fn end_look(self, mut look: LookAround) {
-        self.core.lru.tell_promotions(&self.core, &mut look.promotions);
+        self.core.lru.tell_promotions(self.core, &mut look.promotions);
         let aging = self.state.aging(look.promotions.node(), look.promotions.group());
         look.dense.iter().for_each(|&table| aging.filters.add(look.seq, table));
     }

@@ -48,8 +48,8 @@ struct YoungCount {
 
 impl<'a, M: Machine> Walk<'a, M> {
     /// Walk a space. If another task that ages the vector finds no space left and begins the generation during the
-    /// walk, used folios go to that generation, and the walk ends at the next entry of the third level. So walkers that
-    /// come one after the other do not restrict each other to the beginning of a space.
+    /// walk, used folios go to that generation, and the walk ends at the next entry of the third level. So walkers
+    /// that come one after the other do not restrict each other to the beginning of a space.
     pub fn space(&mut self, space: SpaceId) {
         let spaces = self.cx.spaces;
         let mut page = Vpn(0);

@@ -89,6 +89,6 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Put back the proposed folios that were not freed.
     pub(super) fn put_back_proposed(self, folios: &mut List) {
         let _scope = self.core.scope(Scope::MoveFoliosToLru);
-        self.free_dead(self.core.lru.putback_proposed(&self.core, folios));
+        self.free_dead(self.core.lru.putback_proposed(self.core, folios));
     }
 }

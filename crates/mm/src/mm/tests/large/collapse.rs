@@ -297,7 +297,7 @@ fn collapse_rechecks_after_swap_in() {
         (World::swap_out, Error::Invalid),
     ];
     for policy in [BATCH, LAZY] {
-        for (meanwhile, error) in cases {
+        for (interfere, error) in cases {
             let world = world(policy, 300);
             let (bench, space) = (world.bench, world.spaces[0].0);
             let others: Vec<_> = (100..110).map(|i| world.head_at(0, FIRST + i)).collect();
@@ -308,7 +308,7 @@ fn collapse_rechecks_after_swap_in() {
             let done = Lock::new(false);
             *bench.mm.machine().idle.lock() = Some(Box::new(move |_| {
                 if !core::mem::replace(&mut *done.lock(), true) {
-                    meanwhile(bench, victim);
+                    interfere(bench, victim);
                 }
                 bench.end_transfers();
             }));
