@@ -1,4 +1,4 @@
-//! What accesses and advice do to a folio's place: the second chance, and the moves between lists of single folios.
+//! Moves of single folios between lists, by accesses and advice: the second chance.
 
 use super::Lru;
 use super::policy::{AccessEffect, InsertReason, Policy};
@@ -28,7 +28,7 @@ impl Lru {
         }
     }
 
-    /// Move an active folio to where inactive ones are (MADV_COLD).
+    /// Deactivate an active folio (MADV_COLD).
     pub fn deactivate<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         let moves = frame.has(FrameFlags::ACTIVE) || self.policy_of(frame).deactivates_all();
@@ -38,8 +38,8 @@ impl Lru {
         }
     }
 
-    /// A file folio could not be dropped when asked for (it is dirty, being written, or in use): let reclaim meet it
-    /// soon. A clean one goes to the tail; one that must be written first goes to the head and is freed after its
+    /// Have reclaim take a file folio soon that could not be dropped on request (it is dirty, under write-back, or in
+    /// use). A clean one goes to the tail; one that must be written first goes to the head and is freed after its
     /// write.
     pub fn deactivate_file<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
@@ -59,8 +59,8 @@ impl Lru {
         }
     }
 
-    /// The content of an anonymous folio may be forgotten (MADV_FREE): it goes to the inactive file list, from where
-    /// reclaim drops it without writing.
+    /// The content of an anonymous folio may be dropped (MADV_FREE): the folio goes to the inactive file list, from
+    /// which reclaim drops it without a write.
     pub fn lazyfree<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         let eligible = frame.is_anon() && frame.has(FrameFlags::SWAPBACKED);
@@ -81,8 +81,8 @@ impl Lru {
         }
     }
 
-    /// A mapping locks the folio in memory: it goes to the unevictable list, now or when whoever isolated it puts it
-    /// back.
+    /// A mapping locks the folio in memory: it goes to the unevictable list, now or when the task that has isolated it
+    /// puts it back.
     pub fn mlock<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         if frame.test_and_set(FrameFlags::MLOCKED) {
@@ -94,7 +94,7 @@ impl Lru {
         }
     }
 
-    /// The same for a folio on no list yet, to which the content of a locked one was moved.
+    /// The same for a folio that is on no list yet and has the content of an mlocked one.
     pub fn keep_locked<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         if frame.test_and_set(FrameFlags::MLOCKED) {
@@ -102,7 +102,7 @@ impl Lru {
         }
     }
 
-    /// The last mapping that locked the folio is gone. Should another one be left, reclaim finds it and locks the folio
+    /// The last mapping that locked the folio was removed. If another one is left, reclaim finds it and locks the folio
     /// again.
     pub fn munlock<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
@@ -115,7 +115,7 @@ impl Lru {
         }
     }
 
-    /// Get the right to move a folio, unless it has one of the flags or is on no list.
+    /// Take the right to move a folio, unless it has one of the flags or is on no list.
     fn claim<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, unless: FrameFlags) -> bool {
         let frame = &platform.frames[pfn];
         !frame.has_any(unless) && frame.test_and_clear(FrameFlags::LRU)

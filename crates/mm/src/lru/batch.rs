@@ -1,4 +1,4 @@
-//! Batches: what reclaim takes off a list under one hold of the lock, and puts back under another.
+//! Batches of folios that reclaim takes off a list under one hold of the lock, and puts back under another.
 
 use super::policy::{End, InsertReason, Leave, Policy, PolicyKind};
 use super::proposed::ProposedPolicy;
@@ -11,40 +11,40 @@ use crate::platform::Platform;
 use crate::stat::Stat;
 use crate::units::*;
 
-/// What to take from the tail of a list.
+/// Which folios to take from the tail of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IsolateScan {
     /// The list.
     pub list: LruList,
-    /// Pages to look at; those in zones that are not wanted do not count.
+    /// Pages to scan; those in zones that are not wanted do not count.
     pub pages: u64,
     /// Highest kind of zone that is wanted.
     pub highest: ZoneKind,
-    /// May mapped folios be taken?
+    /// Whether mapped folios may be taken.
     pub may_unmap: bool,
 }
 
-/// What was taken.
+/// The folios that were taken.
 #[derive(Debug, Default)]
 pub struct Isolated {
     /// The folios, each with a reference; the tail was the list's tail.
     pub folios: List,
-    /// Pages looked at, skipped ones included.
+    /// Pages scanned, including skipped ones.
     pub scanned: u64,
     /// Pages taken.
     pub taken: u64,
 }
 
-/// What became of folios that were put back.
+/// The result of putting folios back.
 #[derive(Debug, Default)]
 pub struct Putback {
     /// Pages that went to a list.
     pub pages: u64,
-    /// Folios that nobody else refers to any more: to be freed by the caller.
+    /// Folios without another reference, which the caller frees.
     pub dead: List,
 }
 
-/// What says on which list a folio is, if on any.
+/// The flags that determine the list of a folio, if it is on one.
 const NAMES: FrameFlags = FrameFlags::LRU
     .union(FrameFlags::ACTIVE)
     .union(FrameFlags::SWAPBACKED)
@@ -53,7 +53,7 @@ const NAMES: FrameFlags = FrameFlags::LRU
 
 impl Lru {
     /// Take folios from the tail of a list of one vector. Folios in zones that are not wanted go to the head of the
-    /// list, so that the next batch does not meet them again; folios that somebody else is about to move go there too.
+    /// list, so that the next batch does not scan them again; so do folios that another task is about to move.
     pub fn isolate_batch<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -69,7 +69,7 @@ impl Lru {
         let mut wanted = 0;
         let mut lists = self.vec(node, group).lock();
         let list = &mut lists.lists[scan.list as usize];
-        // The last entries of the list up to this one, so many, are taken, and leave it together.
+        // The first of the entries at the tail that are taken and leave the list together, and their number.
         let (mut first, mut run) = (Pfn::NONE, 0);
         let mut at = list.tail();
         while wanted < scan.pages
@@ -107,8 +107,8 @@ impl Lru {
         out
     }
 
-    /// So many pages came to the lists of the vector whose lock is held. Returns the pages of all lists, and of active
-    /// ones.
+    /// Count pages that came to the lists of the vector whose lock is held. Returns their sum for all lists, and for
+    /// active ones.
     fn account_moved<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -136,17 +136,16 @@ impl Lru {
         }
     }
 
-    /// The last references of some folios are gone: take each off its list, if it is on one, clear what belongs to
-    /// lists, and undo its charge. What is done for those that follow each other and are alike is done once for all of
-    /// them. Returns whether there are folios of several pages.
+    /// Take folios whose last references were dropped off their lists, if they are on one, clear the flags for lists,
+    /// and undo the charges, with one update for consecutive folios that are alike. Returns whether any folio has
+    /// several pages.
     pub fn remove<M: Machine>(&self, platform: &Platform<M>, folios: &[Pfn]) -> bool {
         let mut any_large = false;
         let mut rest = folios.iter().copied().peekable();
         while let Some(first) = rest.peek().map(|&pfn| &platform.frames[pfn]) {
             let listed = first.has(FrameFlags::LRU);
             let mut held = listed.then(|| self.lock_of(first));
-            // Of a folio that nobody refers to, LRU stays as it is, and so does what names its list; under the lock its
-            // group, too.
+            // Without references, LRU and what determines the list do not change; under the lock, nor does the group.
             let names = first.flags() & NAMES;
             let (queue, order_zone_node, place) =
                 (queue_of(first), first.order_zone_node(), first.group_and_queue());
@@ -172,7 +171,7 @@ impl Lru {
             any_large |= first.order() != Order::ZERO;
             if let Some(mut held) = held {
                 let list = match names.generation() {
-                    // ACTIVE says nothing of a folio that a policy proposed a place for: it is not set.
+                    // For a folio that a policy has placed, ACTIVE is not set.
                     None => LruList::of(names),
                     Some(generation) => {
                         let file = !names.contains(FrameFlags::SWAPBACKED);
@@ -188,8 +187,8 @@ impl Lru {
         any_large
     }
 
-    /// Put isolated folios of one node back, each on the list that its flags now name, and drop their references. The
-    /// list's tail goes first. Active ones make the refault clock advance.
+    /// Put isolated folios of one node back, each on the list of its present flags, and drop their references, the
+    /// list's tail first. Active ones advance the clock of refaults.
     pub fn putback_batch<M: Machine>(&self, platform: &Platform<M>, folios: &mut List) -> Putback {
         let mut out = Putback::default();
         platform.charge(Work::LruMove, folios.len() as u64);
@@ -209,7 +208,7 @@ impl Lru {
                 continue;
             }
             let mut moved: [ByKind; LruList::COUNT] = Default::default();
-            // The last entries up to this one, so many, go to one list together.
+            // The first of the entries at the tail that go to one list together, and their number.
             let (mut goal, mut first, mut run) = (LruList::InactiveFile, Pfn::NONE, 0);
             let mut at = folios.tail();
             while let Some(pfn) = at {
@@ -247,7 +246,7 @@ impl Lru {
         out
     }
 
-    /// Put back folios of one vector that stand at the tail, each where the policy wants it.
+    /// Put back the folios of one vector at the tail, each where the policy wants it.
     pub(super) fn putback_placed<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -265,7 +264,7 @@ impl Lru {
             folios.pop_tail(&platform.frames);
             let frame = &platform.frames[pfn];
             settle_evictable(platform, frame);
-            // Who drops the last reference from here on waits for the lock.
+            // A task that drops the last reference from here on waits for the lock.
             frame.set(FrameFlags::LRU);
             if frame.put(1) {
                 frame.clear(FrameFlags::LRU);
@@ -280,7 +279,7 @@ impl Lru {
         out.pages += self.account_moved(platform, &mut held.lists, place, &moved).0;
     }
 
-    /// Put back a folio whose group was removed meanwhile.
+    /// Put back a folio whose group was removed after its isolation.
     pub(super) fn putback_one<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -304,7 +303,7 @@ impl Lru {
     }
 }
 
-/// Put a folio at an end.
+/// Put a folio at an end of a list.
 #[inline(always)]
 pub(super) fn push<M: Machine>(platform: &Platform<M>, list: &mut List, pfn: Pfn, end: End) {
     match end {
@@ -313,8 +312,8 @@ pub(super) fn push<M: Machine>(platform: &Platform<M>, list: &mut List, pfn: Pfn
     }
 }
 
-/// Take the right to move a folio that is on a list, whose lock is held, and a reference. `false`: somebody else moves
-/// or frees it.
+/// Take the right to move a folio that is on a list, whose lock is held, and a reference. Returns `false` if another
+/// task moves or frees it.
 #[inline]
 pub(super) fn take(frame: &Frame) -> bool {
     if !frame.try_get() {
@@ -322,7 +321,7 @@ pub(super) fn take(frame: &Frame) -> bool {
     }
     if !frame.test_and_clear(FrameFlags::LRU) {
         let last = frame.put(1);
-        assert!(!last, "who cleared LRU of a folio holds a reference");
+        assert!(!last, "the task that has cleared LRU must hold a reference");
         return false;
     }
     true

@@ -28,7 +28,7 @@ impl Policy for ClassicPolicy {
         LruList::of(folio.frame.flags())
     }
 
-    /// New folios are inactive: they have until the list's end to be used again.
+    /// New folios are inactive: they are activated if they are used again before they reach the tail.
     #[inline]
     fn admit(&self, _frame: &Frame, _faulted: bool) {}
 

@@ -1,13 +1,14 @@
-//! Anonymous folios of which only some pages are mapped.
+//! Anonymous folios that are only partly mapped.
 //!
-//! A page of a larger folio that nobody maps any more stays in memory until the whole folio goes. To split the folio at
-//! once would be work for nothing where the rest is about to be unmapped, too; so it is put on a queue of its node, and
-//! split when memory is wanted (`reclaim`), or forgotten when it is freed before that. Linux's deferred split queue.
+//! A page of a larger folio that is not mapped any more stays in memory until the whole folio is freed. Splitting the
+//! folio at once would be useless if the rest is about to be unmapped, too. So the folio is put on a queue of its node,
+//! and split when memory is needed (`reclaim`), or removed from the queue if it is freed before. This is Linux's
+//! deferred split queue.
 //!
 //! A folio is on the queue while it has the flag PARTIALLY_MAPPED, which changes under the queue's lock. Its own links
-//! are those of its list of pages by age, so the queue links the records of first tails. A queue holds no reference:
-//! who takes a folio from it gets one, or finds that the folio is being freed, and whoever frees a folio takes it off
-//! first.
+//! are used by its LRU list, so the queue links the records of first tails. A queue holds no references: to take a
+//! folio from it gets one, or finds that the folio is being freed; a folio is removed from the queue before it is
+//! freed.
 
 use super::Lru;
 use crate::frame::{FrameFlags, List};
@@ -31,14 +32,14 @@ impl Deferred {
     }
 }
 
-/// The folio that a queue's entry stands for.
+/// The folio of a queue's entry.
 fn head_of<M: Machine>(platform: &Platform<M>, tail: Pfn) -> Pfn {
     platform.frames[tail].as_tail()
 }
 
 impl Lru {
-    /// A folio has lost its last mappings of some pages, and keeps others. If it is worth splitting, it is queued for
-    /// that: a file's is not, nor one in the swap cache, whose other pages may come back. The caller holds a reference.
+    /// Queue a folio that is mapped only in part now for a split. Folios of files are not queued, nor those in the swap
+    /// cache, whose unmapped pages may be mapped again. The caller holds a reference.
     #[cold]
     pub fn defer_split<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
         let frame = &platform.frames[head];
@@ -46,7 +47,7 @@ impl Lru {
             return;
         }
         if frame.has(FrameFlags::MLOCKED) {
-            // It may have been locked for the part that is gone. If the rest is, too, reclaim finds out.
+            // The part that was unmapped may have locked it in memory. If the rest does, too, reclaim finds out.
             self.munlock(platform, head);
         }
         if frame.has_any(FrameFlags::PARTIALLY_MAPPED | FrameFlags::SWAPCACHE) {
@@ -60,7 +61,7 @@ impl Lru {
         }
     }
 
-    /// A large anonymous folio is about to be freed, or split: it is not to be split later.
+    /// Remove a large anonymous folio that is about to be freed or split from the queue.
     pub fn forget_split<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
         let frame = &platform.frames[head];
         if !frame.has(FrameFlags::PARTIALLY_MAPPED) {
@@ -73,13 +74,13 @@ impl Lru {
         }
     }
 
-    /// Folios of a node that wait to be split.
+    /// Number of folios of a node that are queued for a split.
     pub fn splits_deferred(&self, node: NodeId) -> usize {
         self.deferred.nodes[node.index()].lock().len()
     }
 
-    /// The folio of a node that has waited longest, with a reference. It goes to the queue's end. `None`: there is
-    /// none, or it is being freed.
+    /// The folio of a node that has been queued longest, with a reference. It goes to the end of the queue. `None`: the
+    /// queue is empty, or the folio is being freed.
     pub fn next_deferred<M: Machine>(&self, platform: &Platform<M>, node: NodeId) -> Option<Pfn> {
         let mut queue = self.deferred.nodes[node.index()].lock();
         let tail = queue.pop_head(&platform.frames)?;
@@ -88,7 +89,8 @@ impl Lru {
         platform.frames[head].try_get().then_some(head)
     }
 
-    /// The queues hold the folios that have the flag, and the levels count them and all large anonymous folios.
+    /// Check that the queues hold the folios that have the flag, and that the counters count them and all large
+    /// anonymous folios.
     pub(super) fn check_deferred<M: Machine>(&self, platform: &Platform<M>) -> Result<(), String> {
         let mut queued = [0; PAGEBLOCK_ORDER.0 as usize + 1];
         for (node, queue) in self.deferred.nodes.iter().enumerate() {

@@ -1,9 +1,9 @@
 //! Memory control groups: a tree of limits.
 //!
-//! Group 0 is the root; it has no limits, so its own pages are not counted and an allocation for it costs nothing here.
-//! A charge to any other group counts there and in every group above (the root's count is thus that of all others
-//! together). A group that is removed lives on as a tomb: its number is not used again, its lists and charges go over
-//! to its parent, and folios that were off the lists meanwhile follow when they return.
+//! Group 0 is the root. It has no limits, so its own pages are not counted, and an allocation for it costs nothing
+//! here. A charge to any other group counts there and in every group above (so the root's count is that of all others
+//! together). A group that is removed stays as a dead group: its number is not used again, its lists and charges go to
+//! its parent, and folios that were isolated follow when they are put back.
 
 use super::PolicyKind;
 use super::protect::Claim;
@@ -19,38 +19,38 @@ use crate::units::*;
 /// The group at the root of the tree.
 pub const ROOT: GroupId = GroupId(0);
 
-/// Where a link leads nowhere; other links hold the group's number + 1.
-const NOBODY: u32 = 0;
+/// A link to no group; other links are the group's number + 1.
+const NO_GROUP: u32 = 0;
 
 #[derive(Default)]
 struct Group {
     live: AtomicBool,
     parent: AtomicU32,
     first_child: AtomicU32,
-    /// The next older child of the parent. Kept by a tomb, so that a walk that stands on one can go on.
+    /// The next older child of the parent. A dead group keeps it, so that a walk that is there can continue.
     sibling: AtomicU32,
     max: AtomicU64,
     high: AtomicU64,
     low: AtomicU64,
     min: AtomicU64,
-    /// Spaces in it. Changes while the tree is locked.
+    /// Number of spaces in it. It changes while the tree is locked.
     members: AtomicU32,
-    /// Pages charged to the group and those below.
+    /// Pages charged to the group and the groups below.
     usage: AtomicI64,
-    /// The most that `usage` has been.
+    /// The highest value of `usage`.
     peak: AtomicU64,
-    /// Pages charged while that was more than memory.high, until somebody reclaims for them.
+    /// Pages charged above memory.high for which no task has reclaimed yet.
     taken_over_high: AtomicU64,
-    /// min(usage, memory.min) and the like, as last told to the parent.
+    /// min(usage, memory.min), and the same for memory.low, as last reported to the parent.
     protected: [AtomicI64; 2],
     /// Sum of the children's `protected`.
     children_protected: [AtomicI64; 2],
     /// Effective protection as last computed: min, low.
     effective: [AtomicU64; 2],
-    /// `vm.swappiness` + 1, and the number of its policy + 1; 0: as everybody has.
+    /// `vm.swappiness` + 1, and the number of its policy + 1; 0: the setting of the root.
     swappiness: AtomicU32,
     policy: AtomicU32,
-    /// What has happened in the group and those below.
+    /// Events in the group and the groups below.
     counts: [AtomicU64; GroupStat::COUNT],
 }
 
@@ -68,12 +68,12 @@ impl Group {
     }
 }
 
-/// How much of a group reclaim must spare, in pages.
+/// Pages of a group that reclaim must spare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Protection {
     /// Always.
     pub min: u64,
-    /// As long as others have something.
+    /// While other groups have pages to reclaim.
     pub low: u64,
 }
 
@@ -99,12 +99,12 @@ impl Groups {
         &self.groups[group.0 as u32]
     }
 
-    /// Was it created and not removed?
+    /// Whether the group was created and not removed.
     pub fn is_live(&self, group: GroupId) -> bool {
         self.groups.get(group.0 as u32).is_some_and(|group| group.live.load(Acquire))
     }
 
-    /// Numbers that were ever in use: 0 to this - 1.
+    /// The bound of group numbers: 0 to this - 1 were used.
     pub fn bound(&self) -> u32 {
         self.groups.bound()
     }
@@ -136,15 +136,15 @@ impl Groups {
         }
     }
 
-    /// A new group that can be seen at once.
+    /// Create a group that is visible at once.
     #[cfg(test)]
     pub fn add(&self, parent: GroupId, limits: GroupLimits) -> GroupId {
-        let group = self.insert(parent, limits).expect("there is room for a group");
+        let group = self.insert(parent, limits).expect("a free group number");
         self.publish(group);
         group
     }
 
-    /// A space enters a group, which then stays until the space leaves.
+    /// Add a space to a group, which cannot be removed until the space leaves.
     pub fn enter(&self, group: GroupId) -> Result<(), Error> {
         let _tree = self.tree.lock();
         if !self.is_live(group) {
@@ -154,7 +154,7 @@ impl Groups {
         Ok(())
     }
 
-    /// A space enters the group, or if that was removed the nearest one above; returns which.
+    /// Add a space to the group, or to the nearest live one above if it was removed; returns which.
     pub fn enter_nearest(&self, group: GroupId) -> GroupId {
         let _tree = self.tree.lock();
         let group = self.nearest_live(group);
@@ -162,26 +162,26 @@ impl Groups {
         group
     }
 
-    /// A space leaves a group that it has entered.
+    /// Remove a space from its group.
     pub fn leave(&self, group: GroupId) {
         let _tree = self.tree.lock();
         let before = self.at(group).members.fetch_sub(1, Relaxed);
-        assert!(before > 0, "nobody is in {group:?}");
+        assert!(before > 0, "{group:?} must have a space that leaves");
     }
 
-    /// Take a group without children and members out of the tree. The tree is locked.
+    /// Take a group without children and spaces out of the tree. The tree is locked.
     pub(super) fn unlink(&self, id: GroupId) -> Result<GroupId, Error> {
         if !self.is_live(id) {
             return Err(Error::NotFound);
         }
         let group = self.at(id);
         let Some(parent) = self.parent(id) else { return Err(Error::Invalid) };
-        if group.first_child.load(Relaxed) != NOBODY || group.members.load(Relaxed) > 0 {
+        if group.first_child.load(Relaxed) != NO_GROUP || group.members.load(Relaxed) > 0 {
             return Err(Error::Busy);
         }
         let mut at = &self.at(parent).first_child;
         while at.load(Relaxed) != to_link(Some(id)) {
-            at = &self.at(from_link(at.load(Relaxed)).expect("a child is in its parent's list")).sibling;
+            at = &self.at(from_link(at.load(Relaxed)).expect("a child of its parent")).sibling;
         }
         at.store(group.sibling.load(Relaxed), Release);
         group.live.store(false, Release);
@@ -196,7 +196,7 @@ impl Groups {
         from_link(self.at(group).parent.load(Relaxed))
     }
 
-    /// The group and those above it, up to the root.
+    /// The group and the groups above it, up to the root.
     #[inline]
     pub fn upwards(&self, group: GroupId) -> impl Iterator<Item = GroupId> + '_ {
         core::iter::successors(Some(group), |&group| self.next_above(group))
@@ -214,12 +214,12 @@ impl Groups {
         core::iter::successors(self.next_above(group), |&group| self.next_above(group))
     }
 
-    /// Is `group` this `top` or below it?
+    /// Whether `group` is `top` or below it.
     pub fn is_below(&self, group: GroupId, top: GroupId) -> bool {
         self.upwards(group).any(|group| group == top)
     }
 
-    /// The nearest group, from this one upwards, that was not removed.
+    /// The nearest live group, from this one upwards.
     pub(super) fn nearest_live(&self, group: GroupId) -> GroupId {
         self.upwards(group).find(|&group| self.is_live(group)).unwrap_or(ROOT)
     }
@@ -246,7 +246,7 @@ impl Groups {
 
     // --- limits ---
 
-    /// The memory limits of a group; that of swap is kept where slots are.
+    /// The memory limits of a group; the limit of swap is kept with the slots.
     pub(super) fn memory_limits(&self, group: GroupId) -> GroupLimits {
         let group = self.at(group);
         GroupLimits {
@@ -258,7 +258,7 @@ impl Groups {
         }
     }
 
-    /// Set the memory limits of a group other than the root. What it holds beyond them is left to the caller.
+    /// Set the memory limits of a group other than the root. The caller reclaims what exceeds them.
     pub fn set_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
         if group == ROOT {
             return Err(Error::Invalid);
@@ -277,7 +277,7 @@ impl Groups {
         self.at(group).swappiness.load(Relaxed).checked_sub(1).map(u64::from)
     }
 
-    /// Give a group other than the root its own `vm.swappiness`. Groups made below it later begin with it.
+    /// Give a group other than the root its own `vm.swappiness`. Groups that are created below it later inherit it.
     pub fn set_swappiness(&self, group: GroupId, swappiness: u64) -> Result<(), Error> {
         self.check_own(group)?;
         if swappiness > super::MAX_SWAPPINESS {
@@ -297,7 +297,7 @@ impl Groups {
         self.at(group).policy.store(policy.value() as u32 + 1, Relaxed);
     }
 
-    /// Can the group have settings of its own? The root's are everybody's.
+    /// Whether the group can have settings of its own: the root's are the global ones.
     pub(super) fn check_own(&self, group: GroupId) -> Result<(), Error> {
         match group {
             ROOT => Err(Error::Invalid),
@@ -306,17 +306,17 @@ impl Groups {
         }
     }
 
-    /// Pages charged to the group and those below it; for the root: to all other groups.
+    /// Pages charged to the group and the groups below; for the root, to all other groups.
     pub fn usage(&self, group: GroupId) -> u64 {
         self.at(group).usage()
     }
 
-    /// The most pages that were charged at once to the group and those below it.
+    /// The most pages that were charged at once to the group and the groups below.
     pub fn peak(&self, group: GroupId) -> u64 {
         self.at(group).peak.load(Relaxed)
     }
 
-    /// Something has happened in a group, and so in those above it.
+    /// Count an event in a group and the groups above.
     #[inline]
     pub fn count(&self, group: GroupId, stat: GroupStat, by: u64) {
         if group != ROOT {
@@ -330,12 +330,12 @@ impl Groups {
         }
     }
 
-    /// How often that has happened in the group and those below it.
+    /// The number of events in the group and the groups below.
     pub fn counted(&self, group: GroupId, stat: GroupStat) -> u64 {
         self.at(group).counts[stat as usize].load(Relaxed)
     }
 
-    /// Charge `pages`, or say which group, this one or one above, would exceed its maximum; nothing is charged then.
+    /// Charge `pages`. `Err`: this group, or one above, would exceed its maximum; nothing is charged.
     pub fn try_charge<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -355,7 +355,7 @@ impl Groups {
                 }
                 return Err(level);
             }
-            // Mostly it is less.
+            // Usually it is less.
             if now.max(0) as u64 > counter.peak.load(Relaxed) {
                 counter.peak.fetch_max(now.max(0) as u64, Relaxed);
             }
@@ -367,7 +367,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Undo the charges of some folios, which have so many pages together.
+    /// Undo the charges of folios that have `pages` pages together.
     pub fn uncharge<M: Machine>(&self, platform: &Platform<M>, group: GroupId, folios: u64, pages: u64) {
         if group != ROOT && folios > 0 {
             platform.charge(Work::GroupCharge, folios);
@@ -377,7 +377,7 @@ impl Groups {
         }
     }
 
-    /// Move a charge from a tomb to a group above it: the groups from there on have counted it already.
+    /// Move a charge from a dead group to a group above, which, like all groups above it, has counted it already.
     pub(super) fn transfer_charge(&self, from: GroupId, to: GroupId, pages: u64) {
         for level in self.upwards(from).take_while(|&level| level != to) {
             self.change(level, -(pages as i64));
@@ -387,16 +387,16 @@ impl Groups {
         }
     }
 
-    /// The first group, from this one upwards, that holds more than its memory.high, and by how many pages.
+    /// The first group, from this one upwards, that exceeds its memory.high, and by how many pages.
     pub fn over_high(&self, group: GroupId) -> Option<(GroupId, u64)> {
         self.upwards(group).find_map(|level| Some((level, self.pages_over_high(level)?)))
     }
 
-    /// The same, of those that have been charged since the last call while they were there, and no more pages than
-    /// that: the caller reclaims for them.
+    /// The same for groups that were charged above memory.high since the last call, and at most the pages charged then:
+    /// the caller reclaims for them.
     #[inline]
     pub fn taken_over_high(&self, group: GroupId) -> Option<(GroupId, u64)> {
-        // The root has no limits, and most have no group.
+        // The root has no limits, and most spaces are in it.
         if group == ROOT {
             return None;
         }
@@ -413,7 +413,7 @@ impl Groups {
         (usage > high).then(|| usage - high)
     }
 
-    /// How far the group is below its memory.max, over all groups above it.
+    /// How far the group, and the groups above, are below memory.max.
     pub fn margin(&self, group: GroupId) -> u64 {
         let room = |level| self.at(level).max.load(Relaxed).saturating_sub(self.usage(level));
         self.upwards(group).map(room).min().unwrap_or(0)
@@ -424,7 +424,7 @@ impl Groups {
         self.propagate(group);
     }
 
-    /// Tell the parent how much of the group's protection is in use.
+    /// Report to the parent how much of the group's protection is in use.
     fn propagate(&self, id: GroupId) {
         let group = self.at(id);
         let Some(parent) = self.parent(id) else { return };
@@ -440,8 +440,8 @@ impl Groups {
 
     // --- protection ---
 
-    /// Compute a group's effective protection from reclaim that is aimed at `target`. Parents must have had their turn:
-    /// walks visit them first.
+    /// Compute a group's effective protection from reclaim of `target`. That of the parent must be computed before:
+    /// walks visit it first.
     pub fn calculate_protection(&self, target: GroupId, id: GroupId) {
         let group = self.at(id);
         let (Some(parent), usage) = (self.parent(id), group.usage()) else { return };
@@ -468,7 +468,7 @@ impl Groups {
         }
     }
 
-    /// The effective protection of a group, as computed last. The root and the target of the reclaim have none.
+    /// The effective protection of a group, as last computed. The root and the target of the reclaim have none.
     pub fn protection(&self, target: GroupId, group: GroupId) -> Protection {
         if group == ROOT || group == target {
             return Protection::default();
@@ -477,12 +477,12 @@ impl Groups {
         Protection { min: effective[MIN].load(Relaxed), low: effective[LOW].load(Relaxed) }
     }
 
-    /// Is all that the group holds protected by memory.min?
+    /// Whether memory.min protects all pages of the group.
     pub fn below_min(&self, target: GroupId, group: GroupId) -> bool {
         group != ROOT && group != target && self.protection(target, group).min >= self.usage(group)
     }
 
-    /// Is all that the group holds protected by memory.low?
+    /// Whether memory.low protects all pages of the group.
     pub fn below_low(&self, target: GroupId, group: GroupId) -> bool {
         group != ROOT && group != target && self.protection(target, group).low >= self.usage(group)
     }
@@ -497,7 +497,7 @@ fn store_limits(group: &Group, limits: GroupLimits) {
 
 /// A link to a group.
 pub(super) fn to_link(group: Option<GroupId>) -> u32 {
-    group.map_or(NOBODY, |group| group.0 as u32 + 1)
+    group.map_or(NO_GROUP, |group| group.0 as u32 + 1)
 }
 
 /// The group that a link leads to.

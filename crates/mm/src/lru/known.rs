@@ -1,13 +1,13 @@
-//! What decisions know of a vector: its statistics as of the last time that they were added up.
+//! The statistics of a vector that decisions use: those of the last time that they were added up.
 //!
-//! Linux counts what control groups have on each CPU for itself, and a worker adds that up every two seconds. As long
-//! as there are groups at all, the root's own sizes are read there, too. So "is the inactive list low", the choice to
-//! take only cache, "were refaults activated since", the size that a refault distance is held against, and the rate at
-//! which costs are forgotten follow sizes that may be two seconds old: of a program that has just begun, next to
-//! nothing. How much of a list is scanned follows the sizes as they are.
+//! Linux counts the statistics of control groups on each CPU, and a worker adds them up every two seconds. If there are
+//! groups at all, the root's own sizes are read there, too. So "is the inactive list low", the choice to reclaim only
+//! cache, "were refaults activated since", the size that a refault distance is compared with, and the decay of costs
+//! use sizes that may be two seconds old: of a program that has just begun, nearly nothing. How much of a list is
+//! scanned depends on the present sizes.
 //!
-//! Here there is no worker: the first who asks when a period is over adds up for all. Where reclaim goes on all the
-//! time that is the same moment.
+//! Here there is no worker: the first request after the end of a period adds up for all. If reclaim runs all the time,
+//! this is the same moment.
 //!
 //! Source: flush_memcg_stats_dwork and lruvec_page_state in mm/memcontrol.c of Linux 6.12.
 
@@ -19,20 +19,20 @@ use crate::platform::Platform;
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::units::*;
 
-/// Nanoseconds in the unit of the knob.
+/// The knob's unit, in nanoseconds.
 const MILLISECOND: Nanos = 1_000_000;
 
-/// What is known of a vector and of those of the groups below it.
+/// The statistics of a vector and of those of the groups below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Known {
     /// Pages on the lists that reclaim scans.
     pages: [u64; LruList::EVICTABLE.len()],
-    /// Refaulted pages that were activated, so far: anonymous, file.
+    /// Refaulted pages that were activated: anonymous, file.
     activations: [u64; 2],
 }
 
 impl Known {
-    /// How things are.
+    /// The present values.
     fn now(vec: &LruVec) -> Known {
         Known {
             pages: LruList::EVICTABLE.map(|list| vec.pages(list)),
@@ -50,13 +50,13 @@ impl Known {
         self.pages.iter().sum()
     }
 
-    /// Refaulted pages of a type that were activated, so far.
+    /// Refaulted pages of a type that were activated.
     pub fn activations(&self, file: bool) -> u64 {
         self.activations[file as usize]
     }
 }
 
-/// What was added up last for a vector.
+/// The statistics of a vector that were added up last.
 #[derive(Default)]
 pub(super) struct AddedUp {
     pages: [AtomicU64; LruList::EVICTABLE.len()],
@@ -80,7 +80,7 @@ impl AddedUp {
 }
 
 impl Lru {
-    /// What is known of a group's vector on a node (`memcg.flush_ms`).
+    /// The statistics of a group's vector on a node, at most `memcg.flush_ms` old.
     pub fn known<M: Machine>(&self, platform: &Platform<M>, node: NodeId, group: GroupId) -> Known {
         let vec = self.vec(node, group);
         match platform.knobs.get(Knob::MemcgFlushMs) * MILLISECOND {

@@ -1,20 +1,20 @@
 //! Which folios are hot and which are cold: list vectors, the second chance, refault distance, and control groups.
 //!
-//! Each group of each node has a vector of five lists: inactive and active, for anonymous memory and for files, and one
-//! for what must not be reclaimed. A folio's list follows from its flags ([`LruList::of`]) and its vector from its node
-//! and group, so a folio needs no field for it.
+//! Each group has a vector of five lists on each node: inactive and active, for anonymous memory and for files, and one
+//! for folios that must not be reclaimed. A folio's flags determine its list ([`LruList::of`]), its node and group
+//! determine its vector, so a folio needs no field for them.
 //!
 //! # Protocol
-//! The flag LRU is the right to move a folio. Whoever clears it owns the folio's place: it alone may take it off its
-//! list and change the flags that name the list (ACTIVE, UNEVICTABLE, SWAPBACKED, and the group). So a mover clears
-//! LRU, takes the vector's lock, unlinks, changes flags, links, and sets LRU again; a mover that finds LRU clear leaves
-//! the folio alone. A folio is isolated when LRU is clear and the isolator holds a reference of its own. The reference
-//! count reaches zero only once; who then finds LRU set takes the folio off its list before it is freed.
+//! The flag LRU is the right to move a folio. Only the task that clears it may take the folio off its list and change
+//! what determines the list (the flags ACTIVE, UNEVICTABLE and SWAPBACKED, and the group). So a mover clears LRU, takes
+//! the vector's lock, unlinks, changes flags, links, and sets LRU again; a mover that finds LRU clear leaves the folio
+//! alone. A folio is isolated when LRU is clear and the task that isolated it holds a reference of its own. If LRU is
+//! set when the reference count reaches zero, the folio is taken off its list before it is freed.
 //!
-//! When a group is removed, its folios change vectors with LRU set, under the locks of both vectors (the group's
-//! first, then its parent's); so after taking a lock, a mover checks that the folio still belongs to that vector.
+//! When a group is removed, its folios change vectors with LRU set, under the locks of both vectors (the group's first,
+//! then its parent's). So after taking a lock, a mover checks that the folio still belongs to that vector.
 //!
-//! Unlike Linux there are no per-CPU batches in front of the lists: a folio is on its list at once.
+//! Unlike in Linux there are no per-CPU batches before the lists: a folio is on its list at once.
 
 mod access;
 mod batch;
@@ -73,13 +73,13 @@ pub struct Lru {
     nodes: usize,
     /// Kind of each zone.
     kinds: Box<[ZoneKind]>,
-    /// Folios to be split when memory is wanted.
+    /// Folios to split when memory is needed.
     deferred: deferred::Deferred,
     /// The policy of all vectors.
     policy: PolicyCell,
-    /// One from outside that proposes.
+    /// A policy from outside that proposes.
     custom: Option<MakePolicy>,
-    /// When what is known of the vectors was added up last.
+    /// When the statistics of the vectors ([`Known`]) were added up last.
     added_up_at: AtomicU64,
 }
 
@@ -98,7 +98,7 @@ impl Lru {
         lru
     }
 
-    /// The same, with a policy from outside that can be chosen.
+    /// The same, with a policy from outside that can be selected.
     pub fn with_custom(self, custom: Option<MakePolicy>) -> Lru {
         Lru { custom, ..self }
     }
@@ -137,8 +137,8 @@ impl Lru {
 
     // --- groups ---
 
-    /// A new group below `parent`. Fails if there is no such parent, or if all 65536 numbers of a run have been used.
-    /// `prepare` is called before anybody can find it.
+    /// Create a group below `parent`. Fails if there is no such parent, or if all 65536 numbers of a run have been
+    /// used. `prepare` is called before the group is visible.
     pub fn create_group(
         &self,
         parent: GroupId,
@@ -158,7 +158,7 @@ impl Lru {
         if self.groups.is_live(group) { Ok(self.groups.memory_limits(group)) } else { Err(Error::NotFound) }
     }
 
-    /// Remove a group other than the root, with none below it and no space in it. Its folios and their charges go to
+    /// Remove a group other than the root that has no groups below and no spaces. Its folios and their charges go to
     /// its parent.
     pub fn remove_group<M: Machine>(&self, platform: &Platform<M>, group: GroupId) -> Result<(), Error> {
         let _tree = self.groups.tree.lock();
@@ -199,9 +199,9 @@ impl Lru {
 
     // --- one folio ---
 
-    /// Put new folios, that are on no list, where the policy wants them. A vector is locked, and its sizes are changed,
-    /// once for all folios that follow each other and belong to it. `faulted`: a fault needs them, or reads them, in a
-    /// range where accesses say something about the future. Each folio has a reference that keeps it.
+    /// Put new folios, which are on no list, where the policy wants them. Consecutive folios of one vector and zone
+    /// need its lock and a change of its sizes only once. `faulted`: a fault needs or reads them, in a range where
+    /// accesses predict further accesses. Each folio has a reference that keeps it.
     #[inline]
     pub fn add<M: Machine>(
         &self,
@@ -238,7 +238,7 @@ impl Lru {
         }
     }
 
-    /// Clear what says something of a folio on a list only.
+    /// Clear the flags that are only about folios on lists.
     #[inline]
     fn forget_list<M: Machine>(&self, platform: &Platform<M>, frame: &Frame) {
         if frame.has(FrameFlags::MLOCKED) {
@@ -247,14 +247,14 @@ impl Lru {
         frame.clear(FrameFlags::LRU | LIST_FLAGS);
     }
 
-    /// Take a folio off its list, with a reference of its own. `false` if somebody else has it. The caller holds a
-    /// reference.
+    /// Take a folio off its list, with an additional reference. Returns `false` if another task has done so. The caller
+    /// holds a reference.
     pub fn isolate<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) -> bool {
         self.isolate_if(platform, pfn, |_, _, _| ())
     }
 
-    /// The same, because the folio's content is going to be moved: when that, or the folio, is put back, it has the
-    /// generation that it had.
+    /// The same, before the folio's content is moved: the copy, or the folio, gets its old generation again when it is
+    /// put back.
     pub fn isolate_to_move<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) -> bool {
         self.isolate_if(platform, pfn, mglru::note_age)
     }
@@ -279,8 +279,8 @@ impl Lru {
         true
     }
 
-    /// An isolated folio's content has been moved to another, to which nobody can come yet: its charge, and what is
-    /// known of its use, go along. That it is locked in memory, those say who lock it ([`Lru::keep_locked`]).
+    /// Transfer the charge and the marks of use of an isolated folio to a new folio that has its content and that no
+    /// task can find yet. The mappings that lock it in memory say so themselves ([`Lru::keep_locked`]).
     pub fn succeed<M: Machine>(&self, platform: &Platform<M>, from: Pfn, to: Pfn) {
         let (from, to) = (&platform.frames[from], &platform.frames[to]);
         let known = FrameFlags::ACTIVE
@@ -295,14 +295,14 @@ impl Lru {
         from.set_group(ROOT);
     }
 
-    /// Put an isolated folio back on the list that its flags now name. The caller still has to drop its reference.
+    /// Put an isolated folio back on the list of its present flags. The caller still has to drop its reference.
     pub fn putback<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         platform.charge(Work::LruMove, 1);
         self.insert(platform, pfn, InsertReason::Back);
     }
 
-    /// A folio to which nobody else can get a reference becomes folios of order `to`, by `split`: they take its place
-    /// on its list. If it is on none, neither are they.
+    /// Split a folio to which no other task can get a reference into folios of order `to`, by `split`. They take its
+    /// place on its list; if it is on none, neither are they.
     pub fn split<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, to: Order, split: impl FnOnce()) {
         let (frame, pages) = (&platform.frames[pfn], platform.frames[pfn].pages());
         if !frame.test_and_clear(FrameFlags::LRU) {
@@ -334,8 +334,8 @@ impl Lru {
         frame.set(FrameFlags::LRU);
     }
 
-    /// Lock the vector that the folio, which is on no list, belongs to. If its group was removed, the folio and its
-    /// charge go to the nearest group above that is left.
+    /// Lock the vector of a folio that is on no list. If its group was removed, the folio and its charge go to the
+    /// nearest live group above first.
     #[inline]
     fn lock_live(&self, frame: &Frame) -> LockedVec<'_> {
         loop {
@@ -355,8 +355,8 @@ impl Lru {
         frame.set_group(live);
     }
 
-    /// Move a folio whose LRU flag the caller has cleared: to the list that its flags name once those of `set` are set
-    /// and those of `clear` are cleared.
+    /// Move a folio whose LRU flag the caller has cleared to the list of its flags after the flags `set` are set and
+    /// `clear` are cleared.
     fn relink<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -406,7 +406,7 @@ impl Lru {
         }
     }
 
-    /// The same of a folio whose queue stands in its record.
+    /// The same for a folio whose record has its queue.
     #[inline(never)]
     fn unlink_placed<M: Machine>(
         &self,
@@ -435,8 +435,8 @@ impl Lru {
         self.account_one(platform, held, frame, list, frame.pages() as i64);
     }
 
-    /// Put a folio on a queue; returns the list that it counts on. A folio that must stay in memory goes to the
-    /// unevictable list whatever it was before.
+    /// Put a folio on a queue; returns the list that it counts on. A folio that must stay in memory always goes to the
+    /// unevictable list.
     #[inline(always)]
     fn enqueue<M: Machine>(
         &self,
@@ -451,7 +451,7 @@ impl Lru {
         place.list
     }
 
-    /// Where a folio goes; its record is told.
+    /// The position for a folio; sets the queue in its record.
     #[inline(always)]
     fn place<M: Machine>(
         &self,
@@ -501,7 +501,7 @@ impl Lru {
         platform.count(list.stat(), by);
     }
 
-    /// `by` pages came to, or left, a list of the vector whose lock is held.
+    /// Change the sizes of a list of the vector whose lock is held.
     #[inline]
     fn account<M: Machine>(
         &self,
@@ -523,9 +523,8 @@ impl Lru {
     // --- walks ---
 
     /// The next group of a walk over the groups below `top` that shares its position with all partial walks on the
-    /// node, so that reclaimers which stop early go on where the last one stopped. `cycle` is `None` at the start of
-    /// the caller's walk and belongs to the walk from then on. The walk ends when it, or another one, has reached the
-    /// end.
+    /// node, so that a reclaimer continues where the last one stopped. `cycle` is `None` at the start of the caller's
+    /// walk, which keeps it from then on. The walk ends when it, or another one, has reached the end.
     pub fn next_shared(&self, top: GroupId, node: NodeId, cycle: &mut Option<u32>) -> Option<GroupId> {
         let vec = self.vec(node, top);
         let starts = cycle.is_none();
@@ -552,7 +551,7 @@ impl Lru {
     }
 }
 
-/// Flags that say something only about a folio on a list, or about to be on one.
+/// Flags that are only about a folio on a list, or about to be put on one.
 const LIST_FLAGS: FrameFlags = FrameFlags::ACTIVE
     .union(FrameFlags::UNEVICTABLE)
     .union(FrameFlags::MLOCKED)
@@ -560,7 +559,7 @@ const LIST_FLAGS: FrameFlags = FrameFlags::ACTIVE
     .union(FrameFlags::GENERATION)
     .union(FrameFlags::USES);
 
-/// The queue that a folio stands in.
+/// The queue of a folio.
 #[inline]
 fn queue_of(frame: &Frame) -> u8 {
     match frame.queue() {
@@ -569,13 +568,13 @@ fn queue_of(frame: &Frame) -> u8 {
     }
 }
 
-/// May the folio be reclaimed at all?
+/// Whether the folio may be reclaimed at all.
 #[inline]
 pub fn evictable(frame: &Frame) -> bool {
     !frame.has(FrameFlags::MLOCKED)
 }
 
-/// Make UNEVICTABLE agree with MLOCKED. The folio is off its list.
+/// Set UNEVICTABLE according to MLOCKED. The folio is off its list.
 #[inline]
 fn settle_evictable<M: Machine>(platform: &Platform<M>, frame: &Frame) {
     let flags = frame.flags();

@@ -1,14 +1,15 @@
-//! The seam of page-replacement policies: what a policy decides, and what [`Lru`](super::Lru) does for all of them.
+//! The interface of page-replacement policies: what a policy decides, and what [`Lru`](super::Lru) does for all of
+//! them.
 //!
-//! A vector belongs to one policy at a time. The policy says where a folio goes and what its flags mean; it takes no
-//! lock and links nothing. Linking, counting, charging and the right to move a folio are the same for all, in
-//! [`super`]. A policy that also walks page tables or chooses what reclaim scans has a front end two floors up.
+//! A vector has one policy at a time. The policy decides where a folio goes and what its flags mean; it takes no lock
+//! and links nothing. Linking, counting, charging and the right to move a folio are the same for all, in [`super`]. A
+//! policy that also walks page tables or chooses what reclaim scans has a front end two floors up.
 //!
-//! What a policy keeps for a vector stands in the vector ([`LruVec`]) and changes under its lock; what others read
-//! without it is atomic. Which policy a folio's place is from can be told from the folio alone, as vectors change
-//! policies folio by folio: one with a generation ([`FrameFlags::generation`](crate::frame::FrameFlags::generation)) is
-//! MGLRU's; of the others, one whose record names a queue was placed by a policy that proposes ([`crate::policy`]), and
-//! the rest stand on classic lists.
+//! The state of a policy for a vector is in the vector ([`LruVec`]) and changes under its lock; state that is read
+//! without the lock is atomic. Vectors change policies folio by folio, so the folio alone tells which policy has placed
+//! it: a folio with a generation ([`FrameFlags::generation`](crate::frame::FrameFlags::generation)) is MGLRU's; of the
+//! others, one whose record has a queue was placed by a policy that proposes ([`crate::policy`]), and the rest are on
+//! classic lists.
 
 use super::classic::ClassicPolicy;
 use super::mglru::MglruPolicy;
@@ -31,7 +32,7 @@ pub struct ListPosition {
     pub queue: u8,
     /// Its end.
     pub end: End,
-    /// How it counts for people and for the classic formulas.
+    /// The list that it counts on, for statistics and for the classic formulas.
     pub list: LruList,
 }
 
@@ -40,20 +41,20 @@ pub struct ListPosition {
 pub enum Leave {
     /// Reclaim has isolated it to evict it.
     Evict,
-    /// For any other reason: it is freed, moved, or isolated by somebody else.
+    /// Any other reason: it is freed, moved, or isolated for something else.
     Other,
 }
 
-/// What an access through a file descriptor asks for.
+/// The effect of an access through a file descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccessEffect {
-    /// Nothing more: it was noted in the folio's flags.
+    /// None but the folio's flags, which were changed.
     Noted,
-    /// Move the folio to where used ones are.
+    /// The folio must be activated.
     Activate,
 }
 
-/// A folio on its way between queues: its record, the kind of its zone, and its pages.
+/// A folio that changes queues.
 #[derive(Clone, Copy)]
 pub struct PolicyFolio<'a> {
     /// The head's record.
@@ -64,12 +65,12 @@ pub struct PolicyFolio<'a> {
     pub pages: i64,
 }
 
-/// A vector, and what its lock guards.
+/// A vector, and the lists that its lock guards.
 pub type LockedLists<'a> = (&'a LruVec, &'a mut LruLists);
 
 /// What a page-replacement policy decides.
 pub trait Policy {
-    /// A folio that may be reclaimed comes to the vector, whose lock is held.
+    /// The position of an evictable folio that comes to the vector, whose lock is held.
     fn place<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -81,25 +82,23 @@ pub trait Policy {
     /// A folio leaves the vector, whose lock is held. Returns the list that it counted on.
     fn leave(&self, at: LockedLists<'_>, folio: PolicyFolio<'_>, why: Leave) -> LruList;
 
-    /// A new folio is about to come to the vector. `faulted`: an access that says something about the future needs it
-    /// now.
+    /// A new folio is about to come to the vector. `faulted`: an access that predicts further accesses needs it now.
     fn admit(&self, frame: &Frame, faulted: bool);
 
     /// The folio was used through a file descriptor. No lock is held.
     fn used<M: Machine>(&self, platform: &Platform<M>, frame: &Frame) -> AccessEffect;
 
-    /// Does [`Policy::place`] treat a folio that is marked neither active nor used as one to be evicted soon, wherever
-    /// it was?
+    /// Whether [`Policy::place`] puts any folio that is marked neither active nor used where it is evicted soon.
     fn deactivates_all(&self) -> bool;
 }
 
 impl PolicyKind {
-    /// Is it one that proposes?
+    /// Whether it is a policy that proposes.
     pub fn is_proposed(self) -> bool {
         matches!(self, PolicyKind::Proposed(_))
     }
 
-    /// What makes its instances, if it has any. `custom` is the one from outside.
+    /// The constructor of its instances, if it has any. `custom` is that of the policy from outside.
     pub(super) fn maker(self, custom: Option<MakePolicy>) -> Option<MakePolicy> {
         match self {
             PolicyKind::Proposed(number) => RIVALS.get(number as usize).map(|rival| rival.make).or(custom),
@@ -107,7 +106,7 @@ impl PolicyKind {
         }
     }
 
-    /// The kind of the policy that a listed folio was placed by.
+    /// The kind of the policy that has placed a folio on a list.
     #[inline]
     pub(super) fn that_placed(frame: &Frame, flags: FrameFlags) -> PolicyKind {
         if flags.generation().is_some() {
@@ -120,15 +119,15 @@ impl PolicyKind {
     }
 }
 
-/// Some group has, or had, a policy of its own.
+/// A group has, or had, a policy of its own.
 const MIXED: u32 = 1 << 8;
 
-/// The policy of all vectors but those of groups that have one of their own. It can be changed while the machine runs.
+/// The policy of all vectors, except those of groups that have their own. It can be changed while the machine runs.
 #[derive(Default)]
 pub(super) struct PolicyCell {
     /// Its number, and [`MIXED`].
     word: AtomicU32,
-    /// Somebody is changing it.
+    /// It is being changed.
     turning: AtomicBool,
 }
 
@@ -138,24 +137,24 @@ impl PolicyCell {
         PolicyKind::of(u64::from(self.word.load(Relaxed) as u8))
     }
 
-    /// The same, if no group has ever had one of its own.
+    /// The same, if no group ever had its own.
     #[inline]
     pub fn of_all(&self) -> Option<PolicyKind> {
         let word = self.word.load(Relaxed);
         (word & MIXED == 0).then(|| PolicyKind::of(u64::from(word as u8)))
     }
 
-    /// Change it; who does so has called [`PolicyCell::begin`].
+    /// Change it. The caller has called [`PolicyCell::begin`].
     pub fn set(&self, policy: PolicyKind) {
         self.word.store(self.word.load(Relaxed) & MIXED | policy.value() as u32, Release);
     }
 
-    /// A group is about to have one of its own. Called as [`PolicyCell::set`] is.
+    /// A group is about to have its own. The caller has called [`PolicyCell::begin`].
     pub fn mix(&self) {
         self.word.store(self.word.load(Relaxed) | MIXED, Release);
     }
 
-    /// Begin to change it; `false`: somebody else does.
+    /// Begin to change it. Returns `false` if another task does.
     pub fn begin(&self) -> bool {
         !self.turning.swap(true, AcqRel)
     }
@@ -166,8 +165,7 @@ impl PolicyCell {
     }
 }
 
-/// Call a method of the policy of `$kind`: the compiler sees through it, so that a vector of the classic lists pays a
-/// branch.
+/// Call a method of the policy of `$kind`. The compiler inlines it, so the classic lists pay only a branch.
 macro_rules! with_policy {
     ($kind:expr, $policy:ident => $call:expr) => {
         match $kind {
@@ -220,18 +218,18 @@ impl Policy for PolicyKind {
     }
 }
 
-/// A folio's place in a shadow and back: the words that a policy leaves behind of an evicted folio have this many bits.
+/// Number of bits of the stamp that a policy keeps in the shadow of an evicted folio.
 pub const STAMP_BITS: u32 = 37;
 
-/// A shadow, taken apart.
+/// The content of a shadow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Evicted {
-    /// Group whose vector the policy will look at when the page is back.
+    /// The group whose vector the policy looks at when the page returns.
     pub group: GroupId,
     /// Node that the page was on.
     pub node: NodeId,
-    /// What the policy left, modulo what fits.
+    /// The policy's stamp, modulo its bits.
     pub stamp: u64,
-    /// Was the page part of the working set?
+    /// Whether the page was part of the working set.
     pub workingset: bool,
 }

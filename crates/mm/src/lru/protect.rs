@@ -1,9 +1,9 @@
-//! Effective protection: how much of what memory.min or memory.low claims a group really gets.
+//! Effective protection: how much of its memory.min or memory.low a group really gets.
 //!
-//! A group can only give its children what it gets itself. If they claim (and use) more, each gets its share of it; if
-//! they claim less, the rest protects the children's unclaimed memory in proportion to its size.
+//! A group can only give its children the protection that it gets itself. If they claim (and use) more, each gets its
+//! share; if they claim less, the rest protects the children's unclaimed memory in proportion to its size.
 
-/// What one level of the tree of groups claims and uses, in pages.
+/// The claims and uses at one level of the tree of groups, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
     /// Pages charged to the group.
@@ -12,9 +12,9 @@ pub struct Claim {
     pub parent_usage: u64,
     /// memory.min or memory.low of the group.
     pub setting: u64,
-    /// What the parent gets.
+    /// The parent's effective protection.
     pub parent_effective: u64,
-    /// What all children of the parent claim and use together: the sum of min(usage, setting).
+    /// The protection that all children of the parent use together: the sum of min(usage, setting).
     pub siblings_protected: u64,
 }
 
@@ -47,7 +47,7 @@ mod tests {
         Claim { usage: 100, parent_usage: 400, setting: 60, parent_effective: 200, siblings_protected: 60 };
 
     #[test]
-    fn claims_within_what_the_parent_gets_hold_in_full() {
+    fn claims_within_the_parents_protection_hold_in_full() {
         let claim = Claim { parent_effective: 60, ..CLAIM };
         assert_eq!(claim.effective(), 60);
         assert_eq!(
@@ -57,12 +57,12 @@ mod tests {
     }
 
     #[test]
-    fn claims_beyond_it_get_their_share() {
+    fn claims_beyond_the_parents_protection_get_their_share() {
         assert_eq!(Claim { parent_effective: 100, siblings_protected: 240, ..CLAIM }.effective(), 25);
     }
 
     #[test]
-    fn what_nobody_claims_protects_the_rest() {
+    fn unclaimed_protection_goes_to_unclaimed_memory() {
         // 140 spare pages over 340 unclaimed ones, of which this group has 40.
         assert_eq!(CLAIM.effective(), 60 + 140 * 40 / 340);
     }

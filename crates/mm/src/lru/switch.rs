@@ -1,8 +1,8 @@
-//! Vectors change policies while folios come and go.
+//! Changing the policy of vectors while folios come and go.
 //!
-//! A vector's policy is a switch that newcomers heed. Once it is turned, the folios of the other policy's queues are
-//! moved over, some in each hold of the lock; until they are through, the vector has folios of both, and each knows
-//! which it is.
+//! A vector's policy places all folios that come after the switch. Then the folios in the queues of the old policy are
+//! moved, some in each hold of the lock. Until this is finished, the vector has folios of both policies, and each folio
+//! tells which one has placed it.
 
 use super::mglru::LARGE_BATCH;
 use super::policy::{InsertReason, Leave};
@@ -18,7 +18,7 @@ use core::ops::Range;
 use std_alloc::boxed::Box;
 
 impl Lru {
-    /// The policy of all vectors, those to come too, but for groups that have one of their own.
+    /// The policy of all vectors, including future ones, except those of groups that have their own.
     pub fn policy(&self) -> PolicyKind {
         self.policy.get()
     }
@@ -40,14 +40,14 @@ impl Lru {
         self.policy.of_all().unwrap_or_else(|| self.groups.policy(group).unwrap_or(self.policy()))
     }
 
-    /// May any vector have generations?
+    /// Whether any vector may have generations.
     #[inline]
     pub fn may_have_generations(&self) -> bool {
         self.policy.of_all().is_none_or(|policy| policy == PolicyKind::MgLru)
     }
 
-    /// Give a group other than the root a policy of its own, which groups made below it later begin with, and move its
-    /// folios. Fails as [`Lru::set_policy`] does.
+    /// Give a group other than the root its own policy, which groups that are created below it later inherit, and move
+    /// its folios. Fails as [`Lru::set_policy`] does.
     pub fn set_group_policy<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -64,7 +64,7 @@ impl Lru {
             self.switch_group(platform, group, PolicyKind::Classic);
         }
         {
-            // A group that is made below it has the old policy or the new one.
+            // A group that is being created below it gets the old policy or the new one.
             let _tree = self.groups.tree.lock();
             self.groups.set_policy(group, policy);
         }
@@ -78,8 +78,8 @@ impl Lru {
         if is_there { Ok(()) } else { Err(Error::Invalid) }
     }
 
-    /// Change the policy of all vectors but those of groups that have one of their own, and move their folios. Fails if
-    /// somebody else does so now, or if there is no such policy.
+    /// Change the policy of all vectors, except those of groups that have their own, and move their folios. Fails if
+    /// another task is doing so, or if there is no such policy.
     pub fn set_policy<M: Machine>(&self, platform: &Platform<M>, policy: PolicyKind) -> Result<(), Error> {
         self.check_policy(policy)?;
         if !self.policy.begin() {
@@ -95,13 +95,13 @@ impl Lru {
     }
 
     fn switch_all<M: Machine>(&self, platform: &Platform<M>, policy: PolicyKind) {
-        // Groups that come from here on have the new policy.
+        // Groups that are created from here on have the new policy.
         let groups = {
             let _tree = self.groups.tree.lock();
             self.policy.set(policy);
             self.groups.bound()
         };
-        // A group comes before the one above, which may get its folios, as they are, when it is removed meanwhile.
+        // A group comes before the group above, which gets its folios as they are if it is removed in the meantime.
         for group in (0..groups).rev().map(|group| GroupId(group as u16)) {
             if self.groups.policy(group).is_none() {
                 self.switch_group(platform, group, policy);
@@ -120,8 +120,8 @@ impl Lru {
         policy.maker(self.custom).map(|make| Box::new(Proposed::new(make())))
     }
 
-    /// The folios of a group that is removed, but for those on classic lists, go to its parent, of generations those
-    /// that were used last to where used ones are. Both vectors are locked.
+    /// Move the folios of a removed group to its parent, except those on classic lists; those of young generations as
+    /// used ones. Both vectors are locked.
     pub(super) fn reparent_placed<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -135,7 +135,7 @@ impl Lru {
         from.lists.proposed = None;
     }
 
-    /// The folios of one queue go to where the policy of the parent's vector wants them.
+    /// Move the folios of one queue to where the policy of the parent's vector wants them.
     pub(super) fn reparent_queue<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -194,7 +194,7 @@ impl Lru {
         let mut held = LockedVec { vec, lists: vec.lock() };
         let mut left = LARGE_BATCH;
         for queue in from {
-            // Those that were used last come last, to the head.
+            // The most recently used folios come last, to the head.
             while let Some(pfn) = held.lists.lists[queue].tail() {
                 self.unlink(platform, &mut held, pfn, Leave::Other);
                 self.link_foreign(platform, &mut held, pfn);
@@ -208,7 +208,7 @@ impl Lru {
         false
     }
 
-    /// Put a folio on a queue that another policy, or the policy of another vector, has placed until now.
+    /// Put a folio on a queue that was placed by another policy, or by the policy of another vector.
     fn link_foreign<M: Machine>(&self, platform: &Platform<M>, held: &mut LockedVec<'_>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         frame.set_mark(0);

@@ -36,7 +36,7 @@ pub(super) fn setup() -> (Platform<TestMachine>, Lru) {
     (platform, lru)
 }
 
-/// A folio in use, charged to `group`, on its list.
+/// Make a folio that is in use, charged to `group` and on its list.
 pub(super) fn new_folio(
     platform: &Platform<TestMachine>,
     lru: &Lru,
@@ -68,7 +68,7 @@ const TAKE_ALL: IsolateScan =
     IsolateScan { list: LruList::InactiveFile, pages: 100, highest: ZoneKind::Movable, may_unmap: true };
 
 #[test]
-fn the_second_use_activates() {
+fn second_use_activates() {
     let (base, lru) = setup();
     new_folio(&base, &lru, Pfn(0), ROOT, FrameFlags::empty());
     let state = || {
@@ -83,12 +83,12 @@ fn the_second_use_activates() {
         .collect();
     assert_eq!(seen, [(false, true), (true, false), (true, true), (true, true)]);
     assert_eq!(base.stats.read(Stat::Pgactivate), 1);
-    assert_eq!(lru.node_vec(NodeId(0)).nonresident_age.load(Relaxed), 1, "an activation ages the others");
+    assert_eq!(lru.node_vec(NodeId(0)).nonresident_age.load(Relaxed), 1, "an activation advances the clock");
     lru.validate(&base).unwrap();
 }
 
 #[test]
-fn zones_that_are_not_wanted_are_skipped_to_the_head() {
+fn folios_in_unwanted_zones_move_to_the_head() {
     let (base, lru) = setup();
     for pfn in [1, 9, 2, 10] {
         new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::empty());
@@ -98,12 +98,16 @@ fn zones_that_are_not_wanted_are_skipped_to_the_head() {
     assert_eq!((got.scanned, got.taken, got.folios.tail()), (1, 1, Some(Pfn(1))));
     let got = lru.isolate_batch(&base, NodeId(0), ROOT, &scan);
     assert_eq!((got.scanned, got.taken, got.folios.tail()), (2, 1, Some(Pfn(2))));
-    assert_eq!(order(&base, &lru, 0, ROOT, LruList::InactiveFile), [9, 10], "the skipped one is at the head");
+    assert_eq!(
+        order(&base, &lru, 0, ROOT, LruList::InactiveFile),
+        [9, 10],
+        "the skipped folio is at the head"
+    );
     assert_eq!(base.stats.read(Stat::PgskipNormal), 1);
 }
 
 #[test]
-fn mapped_folios_stay_when_they_may_not_be_unmapped() {
+fn mapped_folios_stay_without_may_unmap() {
     let (base, lru) = setup();
     for pfn in [1, 2] {
         new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::empty());
@@ -115,13 +119,13 @@ fn mapped_folios_stay_when_they_may_not_be_unmapped() {
 }
 
 #[test]
-fn folios_without_users_are_handed_to_the_caller_on_putback() {
+fn putback_returns_folios_without_references() {
     let (base, lru) = setup();
     for pfn in [1, 2] {
         new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::empty());
     }
     let mut got = lru.isolate_batch(&base, NodeId(0), ROOT, &TAKE_ALL);
-    assert!(!base.frames[Pfn(1)].put(1), "the last user goes while the folio is isolated");
+    assert!(!base.frames[Pfn(1)].put(1), "the last user drops its reference while the folio is isolated");
     let put = lru.putback_batch(&base, &mut got.folios);
     assert_eq!((put.pages, put.dead.iter(&base.frames).collect::<Vec<_>>()), (1, vec![Pfn(1)]));
     assert!(!base.frames[Pfn(1)].has(FrameFlags::LRU));
@@ -129,7 +133,7 @@ fn folios_without_users_are_handed_to_the_caller_on_putback() {
 }
 
 #[test]
-fn a_page_that_comes_back_soon_is_activated() {
+fn page_with_a_small_refault_distance_is_activated() {
     let (base, lru) = setup();
     base.knobs.set(Knob::MemcgFlushMs, 0).unwrap();
     for pfn in 0..4 {
@@ -154,7 +158,7 @@ fn a_page_that_comes_back_soon_is_activated() {
 }
 
 #[test]
-fn limits_hold_at_every_level_and_a_refused_charge_leaves_nothing() {
+fn limits_hold_at_every_level_and_refused_charges_are_undone() {
     let (base, lru) = setup();
     let max = |max| GroupLimits { max, ..GroupLimits::default() };
     let top = lru.create_group(ROOT, max(10), drop).unwrap();
@@ -168,13 +172,13 @@ fn limits_hold_at_every_level_and_a_refused_charge_leaves_nothing() {
     assert_eq!((lru.groups.margin(a), lru.groups.margin(ROOT)), (0, u64::MAX - 10));
     lru.groups.set_limits(top, GroupLimits { high: 6, ..max(10) }).unwrap();
     assert_eq!(lru.groups.over_high(b), Some((top, 4)));
-    assert_eq!(lru.groups.taken_over_high(b), None, "it was charged below that limit");
+    assert_eq!(lru.groups.taken_over_high(b), None, "it was charged below memory.high");
     lru.groups.set_limits(b, GroupLimits { high: 1, ..max(8) }).unwrap();
     lru.groups.set_limits(top, GroupLimits { high: 6, ..max(12) }).unwrap();
     assert_eq!(charge(b, 1), Ok(()));
     assert_eq!(charge(a, 1), Ok(()));
     let taken = [(); 3].map(|()| lru.groups.taken_over_high(b));
-    assert_eq!(taken, [Some((b, 1)), Some((top, 2)), None], "each level, once");
+    assert_eq!(taken, [Some((b, 1)), Some((top, 2)), None], "each level once");
     lru.groups.uncharge(&base, a, 1, 1);
     lru.groups.uncharge(&base, b, 1, 1);
     assert_eq!(lru.remove_group(&base, top), Err(Error::Busy));
@@ -186,7 +190,7 @@ fn limits_hold_at_every_level_and_a_refused_charge_leaves_nothing() {
 }
 
 #[test]
-fn protection_comes_down_the_tree() {
+fn protection_is_divided_down_the_tree() {
     let (base, lru) = setup();
     let low = |low| GroupLimits { low, ..GroupLimits::default() };
     let top = lru.create_group(ROOT, low(100), drop).unwrap();
@@ -198,18 +202,18 @@ fn protection_comes_down_the_tree() {
         lru.groups.calculate_protection(ROOT, group);
     }
     let got = [top, a, b].map(|group| lru.groups.protection(ROOT, group).low);
-    assert_eq!(got, [100, 75, 25], "200 pages claimed, 100 to give");
+    assert_eq!(got, [100, 75, 25], "200 pages are claimed of 100");
     assert!(!lru.groups.below_low(ROOT, a));
     lru.groups.uncharge(&base, a, 1, 150);
     for group in lru.groups.subtree(ROOT) {
         lru.groups.calculate_protection(ROOT, group);
     }
-    assert!(lru.groups.below_low(ROOT, top) && lru.groups.below_low(ROOT, b), "all 100 pages are within it");
-    assert!(!lru.groups.below_low(top, top), "reclaim of the group itself knows no protection of it");
+    assert!(lru.groups.below_low(ROOT, top) && lru.groups.below_low(ROOT, b), "all 100 pages are protected");
+    assert!(!lru.groups.below_low(top, top), "a group has no protection from its own reclaim");
 }
 
 #[test]
-fn partial_walks_go_on_where_the_last_one_stopped() {
+fn partial_walks_continue_where_the_last_one_stopped() {
     let (_base, lru) = setup();
     let new = || lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
     let (a, b) = (new(), new());
@@ -260,7 +264,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is to be true: folios by list, each list from head to tail.
+/// The expected state: folios by list, each list from head to tail.
 #[derive(Default)]
 struct Model {
     lists: BTreeMap<(u8, u16, usize), VecDeque<u32>>,
@@ -294,7 +298,7 @@ impl Model {
 proptest! {
     #![proptest_config(crate::testing::cases(400))]
 
-    /// Lists, their order, sizes, counters and charges are as a simple model says, after every operation.
+    /// Lists, their order, sizes, counters and charges match a simple model after every operation.
     #[test]
     fn lists_follow_the_model(ops in prop::collection::vec(op(), 0..120)) {
         use FrameFlags as F;
@@ -366,7 +370,7 @@ proptest! {
                 }
                 Op::Cycle(pfn) if model.flags.contains_key(&pfn) => {
                     prop_assert!(lru.isolate(&base, Pfn(pfn)));
-                    prop_assert!(!lru.isolate(&base, Pfn(pfn)), "it is isolated already");
+                    prop_assert!(!lru.isolate(&base, Pfn(pfn)), "an isolated folio cannot be isolated again");
                     lru.putback(&base, Pfn(pfn));
                     prop_assert!(!base.frames[Pfn(pfn)].put(1));
                     model.change(pfn, true, F::empty(), F::empty());
@@ -420,10 +424,10 @@ proptest! {
     }
 }
 
-/// Threads that move the same folios about: every folio ends up on one list, and sizes and counters are right.
+/// Threads move the same folios concurrently: every folio ends up on one list, and sizes and counters are right.
 #[cfg(not(feature = "one-thread"))]
 #[test]
-fn movers_on_many_threads_do_not_lose_a_folio() {
+fn concurrent_movers_lose_no_folio() {
     extern crate std;
     const ROUNDS: u32 = 4000;
     let (base, lru) = setup();
@@ -464,7 +468,7 @@ fn movers_on_many_threads_do_not_lose_a_folio() {
         for thread in 0..3 {
             scope.spawn(move || work(thread));
         }
-        // Meanwhile the group goes, and its folios with it.
+        // Concurrently the group is removed, and its folios go to the parent.
         scope.spawn(|| lru.remove_group(&base, group).unwrap());
     });
     lru.validate(&base).unwrap();
@@ -473,20 +477,20 @@ fn movers_on_many_threads_do_not_lose_a_folio() {
     assert!((0..FRAMES).all(|pfn| base.frames[Pfn(pfn)].refs() == 1));
 }
 
-/// Decisions know of sizes as of the end of the last period of two seconds; without groups, as they are.
+/// Decisions use the sizes at the end of the last period of two seconds; without groups, the present ones.
 #[test]
-fn what_is_known_of_sizes_is_as_old_as_the_last_period() {
+fn known_sizes_are_those_of_the_last_period() {
     let (base, lru) = setup();
     let knows = || lru.known(&base, NodeId(0), ROOT).pages(LruList::InactiveFile);
     base.knobs.set(Knob::MemcgFlushMs, 2000).unwrap();
     new_folio(&base, &lru, Pfn(1), ROOT, FrameFlags::empty());
     base.machine.advance(1_900_000_000);
-    assert_eq!(knows(), 0, "of what came since the beginning nothing is known");
+    assert_eq!(knows(), 0, "nothing is known in the first period");
     base.machine.advance(200_000_000);
     assert_eq!(knows(), 1);
     new_folio(&base, &lru, Pfn(2), ROOT, FrameFlags::empty());
     base.machine.advance(1_800_000_000);
-    assert_eq!(knows(), 1, "periods begin with the clock, not with who asks");
+    assert_eq!(knows(), 1, "periods begin with the clock, not with a request");
     base.machine.advance(100_000_000);
     assert_eq!(knows(), 2);
     new_folio(&base, &lru, Pfn(3), ROOT, FrameFlags::empty());

@@ -1,4 +1,4 @@
-//! Check lists, sizes and charges against the frame table. Only when nobody is inside the memory manager.
+//! Checks of lists, sizes and charges against the frame table, while no task is inside the memory manager.
 
 use super::vec::{ByKind, PROPOSED, ZONE_KINDS};
 use super::{Lru, LruList, ROOT, mglru};
@@ -11,8 +11,8 @@ use std_alloc::string::String;
 use std_alloc::vec;
 
 impl Lru {
-    /// Every folio on a list has LRU and the flags, node and group that match the list; sizes and counters are those of
-    /// the lists; charges are those of the folios. Returns the first fault.
+    /// Check that every folio on a list has LRU set and the flags, node and group of the list; that sizes and counters
+    /// are those of the lists; and that charges are those of the folios. Returns the first fault.
     pub fn validate<M: Machine>(&self, platform: &Platform<M>) -> Result<(), String> {
         let mut totals = [0; LruList::COUNT];
         let mut listed = 0;
@@ -85,8 +85,8 @@ impl Lru {
         Ok((pages, source.len()))
     }
 
-    /// The queues of a vector's generations: each folio has a generation, and the queue that it stands in; sizes are
-    /// those of the generations in the folios' flags. Adds what counts on classic lists to `own`; returns the folios.
+    /// Check the queues of a vector's generations: each folio has a generation, and its queue in its record; sizes are
+    /// those of the generations in the folios' flags. Adds the pages by list to `own`; returns the number of folios.
     fn check_generations<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -139,8 +139,8 @@ impl Lru {
         Ok(folios)
     }
 
-    /// The queues of a policy that proposes: each folio's record names the queue that it stands in, and the policy is
-    /// told the sizes of its lists rightly. Adds what counts on classic lists to `own`; returns the folios.
+    /// Check the queues of a policy that proposes: each folio has its queue in its record, and the sizes that the
+    /// policy gets are right. Adds the pages by list to `own`; returns the number of folios.
     fn check_proposed<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -178,7 +178,7 @@ impl Lru {
         Ok(folios)
     }
 
-    /// What a vector says of its lists is what counts on them.
+    /// Check that the sizes of a vector's lists are those of the folios.
     fn check_sizes(
         &self,
         node: NodeId,
@@ -197,7 +197,7 @@ impl Lru {
         Ok(())
     }
 
-    /// The sizes of each subtree are the sums of its groups' sizes.
+    /// Check that the sizes of each subtree are the sums of its groups' sizes.
     fn check_subtrees(&self, node: NodeId, own: &[[ByKind; LruList::COUNT]]) -> Result<(), String> {
         for list in LruList::ALL {
             let mut sums = vec![[0; ZONE_KINDS]; own.len()];

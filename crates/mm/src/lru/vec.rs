@@ -12,25 +12,25 @@ use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*}
 use crate::stat::Stat;
 use std_alloc::boxed::Box;
 
-/// Kinds of zone, by which sizes are kept apart.
+/// Number of kinds of zone, for each of which there are sizes.
 pub(crate) const ZONE_KINDS: usize = ZoneKind::Movable as usize + 1;
 
 /// Pages by kind of zone.
 pub(crate) type ByKind = [i64; ZONE_KINDS];
 
-/// A list of a vector. On each, the head is the most recent; reclaim takes from the tail.
+/// A list of a vector. The head is the most recent folio; reclaim takes from the tail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum LruList {
-    /// Anonymous and shmem, candidates for reclaim.
+    /// Anonymous memory and shmem, candidates for reclaim.
     InactiveAnon = 0,
-    /// Anonymous and shmem, in use.
+    /// Anonymous memory and shmem, in use.
     ActiveAnon = 1,
-    /// File (and lazily freed anonymous), candidates for reclaim.
+    /// Files (and lazily freed anonymous memory), candidates for reclaim.
     InactiveFile = 2,
-    /// File, in use.
+    /// Files, in use.
     ActiveFile = 3,
-    /// Locked in memory; never scanned.
+    /// Locked in memory, never scanned.
     Unevictable = 4,
 }
 
@@ -48,7 +48,7 @@ impl LruList {
         [InactiveAnon, ActiveAnon, InactiveFile, ActiveFile]
     };
 
-    /// The list that a folio with these flags is on, or would go to.
+    /// The list of a folio with these flags.
     #[inline]
     pub fn of(flags: FrameFlags) -> LruList {
         if flags.contains(FrameFlags::UNEVICTABLE) {
@@ -68,13 +68,13 @@ impl LruList {
         }
     }
 
-    /// Is it a list of file folios?
+    /// Whether it is a list of file folios.
     #[inline]
     pub const fn is_file(self) -> bool {
         matches!(self, LruList::InactiveFile | LruList::ActiveFile)
     }
 
-    /// Is it an active list?
+    /// Whether it is an active list.
     #[inline]
     pub const fn is_active(self) -> bool {
         matches!(self, LruList::ActiveAnon | LruList::ActiveFile)
@@ -93,7 +93,7 @@ impl LruList {
     }
 }
 
-/// What reclaiming each type has cost lately, in pages: I/O weighs 32, a rotation 1. A floating average.
+/// The recent cost of reclaiming each type, in pages: I/O weighs 32, a rotation 1. A moving average.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cost {
     /// Of anonymous folios.
@@ -106,8 +106,8 @@ impl Cost {
     /// Weight of one page of I/O against one rotated page.
     const IO: u64 = 32;
 
-    /// Add what happened, and halve both costs once they exceed a quarter of the lists: recent events then weigh more
-    /// than old ones, and the numbers stay small. `lru_size` is the four evictable lists together.
+    /// Add costs, and halve both sums once they exceed a quarter of the lists, so that recent events weigh more than
+    /// old ones and the numbers stay small. `lru_size` is the size of the four evictable lists together.
     pub fn note(&mut self, file: bool, nr_io: u64, nr_rotated: u64, lru_size: u64) {
         let cost = nr_io * Cost::IO + nr_rotated;
         if file {
@@ -122,21 +122,21 @@ impl Cost {
     }
 }
 
-/// Queues of a vector: its classic lists, those of its generations, those of policies that propose.
+/// Number of queues of a vector: classic lists, queues of generations, queues of policies that propose.
 pub(super) const QUEUES: usize = PROPOSED + MAX_LISTS;
-/// The first of those that belong to policies that propose.
+/// The first queue of policies that propose.
 pub(super) const PROPOSED: usize = LruList::COUNT + mglru::QUEUES;
 
-/// What stands under a vector's lock.
+/// The data that a vector's lock guards.
 pub(crate) struct LruLists {
-    /// Folios by queue: of the first ones, the number is that of a [`LruList`].
+    /// Folios by queue; the numbers of the first queues are those of [`LruList`].
     pub(crate) lists: [List; QUEUES],
     /// Pages that count on each list, by kind of zone.
     pub(crate) pages: [ByKind; LruList::COUNT],
     pub(crate) cost: Cost,
     /// The policy that proposes, if the vector has one.
     pub(super) proposed: Option<Box<Proposed>>,
-    /// The group is gone: folios go to its parent's vector.
+    /// The group was removed: folios go to its parent's vector.
     pub(crate) dead: bool,
 }
 
@@ -147,32 +147,31 @@ impl Default for LruLists {
     }
 }
 
-/// The lists of one group's folios on one node, and what reclaim has learned about them.
+/// The lists of one group's folios on one node, and what reclaim knows of them.
 ///
-/// Sizes and ages count for the whole subtree of groups: a folio has a place in the order of its own group and in that
-/// of every group above.
+/// Sizes and ages count for the whole subtree of groups: a folio counts in its own group and in every group above.
 #[derive(Default)]
 pub struct LruVec {
     inner: Lock<LruLists>,
-    /// Pages on the lists of this vector and of those of the groups below.
+    /// Pages on the lists of this vector and of the vectors of the groups below.
     subtree: [[AtomicI64; ZONE_KINDS]; LruList::COUNT],
     /// Evictions and activations so far, in pages: the clock of refault distances.
     pub(super) nonresident_age: AtomicU64,
     /// Refaulted pages activated in the subtree: anonymous, file.
     pub(super) activations: [AtomicU64; 2],
-    /// What is known of it.
+    /// Its statistics that were added up last.
     pub(super) added_up: AddedUp,
-    /// `activations`, as known when the last reclaim ended.
+    /// `activations` as known at the end of the last reclaim.
     snapshot: [AtomicU64; 2],
-    /// Every dirty folio that the last scan met was already being written for reclaim.
+    /// All dirty folios of the last scan were under write-back for reclaim already.
     congested: AtomicBool,
-    /// Where partial walks over the group's subtree go on: group + 1, or 0 for the start.
+    /// Where partial walks over the group's subtree continue: group + 1, or 0 for the start.
     pub(super) walk_at: AtomicU32,
     /// Number of walks that have reached the end.
     pub(super) walks: AtomicU32,
     /// Its generations, if its policy uses them.
     pub generations: Generations,
-    /// Number of the policy that newcomers are placed by.
+    /// Number of the policy that places new folios.
     policy: AtomicU32,
 }
 
@@ -183,20 +182,20 @@ impl LruVec {
         self.inner.lock()
     }
 
-    /// The policy that newcomers are placed by.
+    /// The policy that places new folios.
     #[inline]
     pub fn policy(&self) -> PolicyKind {
         PolicyKind::of(self.policy.load(Relaxed).into())
     }
 
-    /// Newcomers are placed by another policy from now on; its instance is there. The lock is held, or nobody else is
-    /// there.
+    /// Change the policy that places new folios. Its instance exists. The lock is held, or no other task knows the
+    /// vector.
     pub(super) fn set_policy(&self, policy: PolicyKind) {
         self.policy.store(policy.value() as u32, Release);
         self.generations.set_on(policy == PolicyKind::MgLru);
     }
 
-    /// Pages on one list, those of the groups below included.
+    /// Pages on one list, including the groups below.
     #[inline]
     pub fn pages(&self, list: LruList) -> u64 {
         self.pages_upto(list, ZoneKind::Movable)
@@ -209,7 +208,7 @@ impl LruVec {
         sizes.iter().map(|pages| pages.load(Relaxed)).sum::<i64>().max(0) as u64
     }
 
-    /// Pages of one kind of zone on one list, those of the groups below included.
+    /// Pages of one kind of zone on one list, including the groups below.
     pub fn pages_in(&self, list: LruList, kind: ZoneKind) -> u64 {
         self.subtree[list as usize][kind as usize].load(Relaxed).max(0) as u64
     }
@@ -225,29 +224,29 @@ impl LruVec {
         self.lock().cost
     }
 
-    /// Refaulted pages of a type that were activated, in the subtree, so far.
+    /// Refaulted pages of a type that were activated in the subtree.
     pub fn activations(&self, file: bool) -> u64 {
         self.activations[file as usize].load(Relaxed)
     }
 
-    /// Have refaulted pages of the type been activated since [`LruVec::snapshot_refaults`], as far as is known?
+    /// Whether refaulted pages of the type are known to have been activated since [`LruVec::snapshot_refaults`].
     pub fn refaulted_since(&self, known: &Known, file: bool) -> bool {
         known.activations(file) != self.snapshot[file as usize].load(Relaxed)
     }
 
-    /// A reclaim ends: remember how many refaults are known to have led to activation so far.
+    /// Remember, at the end of a reclaim, how many refaults are known to have led to activation.
     pub fn snapshot_refaults(&self, known: &Known) {
         for file in [false, true] {
             self.snapshot[file as usize].store(known.activations(file), Relaxed);
         }
     }
 
-    /// Should direct reclaimers wait for writes?
+    /// Whether direct reclaimers should wait for writes.
     pub fn congested(&self) -> bool {
         self.congested.load(Relaxed)
     }
 
-    /// Set or clear the mark.
+    /// Set whether direct reclaimers should wait for writes.
     pub fn set_congested(&self, congested: bool) {
         self.congested.store(congested, Relaxed);
     }
@@ -271,7 +270,7 @@ impl LruVec {
         core::array::from_fn(|kind| self.subtree[list as usize][kind].load(Relaxed))
     }
 
-    /// Pages on the four lists that reclaim scans, those of the groups below included.
+    /// Pages on the four lists that reclaim scans, including the groups below.
     pub fn evictable(&self) -> u64 {
         LruList::EVICTABLE.iter().map(|&list| self.pages(list)).sum()
     }
@@ -282,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_follows_from_the_flags() {
+    fn flags_determine_the_list() {
         use FrameFlags as F;
         assert_eq!(LruList::of(F::SWAPBACKED), LruList::InactiveAnon);
         assert_eq!(LruList::of(F::SWAPBACKED | F::ACTIVE), LruList::ActiveAnon);

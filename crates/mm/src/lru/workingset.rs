@@ -1,12 +1,12 @@
-//! Refault distance: was a page that comes back evicted too early?
+//! Refault distance: whether a page that returns was evicted too early.
 //!
-//! Problem: a page used once per round of a loop that is larger than the inactive list is evicted just before each use,
-//! while pages on the active list may be idle. On its return it looks new.
+//! Problem: a page that is used once in each round of a loop larger than the inactive list is evicted just before each
+//! use, while pages on the active list may be idle. When it returns, it looks new.
 //!
 //! Rule: a vector has a clock that counts evictions and activations, that is, how far its inactive list has moved. An
-//! evicted page leaves the time behind in a [`Shadow`]. When it returns, the distance is how much longer the inactive
-//! list would have had to be to keep it. If all that it competes with (the active lists, and the inactive list of the
-//! other type) is at least as large, it deserves a chance there: it is activated at once.
+//! evicted page leaves the time in a [`Shadow`]. When it returns, the distance is how much longer the inactive list
+//! would have had to be to keep it. If the lists that it competes with (the active lists, and the inactive list of the
+//! other type) are at least as large together, the page is activated at once.
 //!
 //! Source: mm/workingset.c of Linux 6.12 (Johannes Weiner).
 
@@ -19,19 +19,19 @@ use crate::primitive::Ordering::Relaxed;
 use crate::stat::{GroupStat, Stat};
 use crate::units::*;
 
-/// Bits of a shadow: the number of a group, of a node, and the mark of a page of the working set.
+/// Bits of a shadow: the number of a group, the number of a node, and one bit for a page of the working set.
 const GROUP_BITS: u32 = 16;
 const NODE_BITS: u32 = 8;
 const SHIFT: u32 = GROUP_BITS + NODE_BITS + 1;
-/// Bits that a slot of a file's tree can hold of a shadow.
+/// Number of bits of a shadow that a slot of a file's tree can hold.
 const WIDTH: u32 = SHIFT + STAMP_BITS;
-/// Bits of the clock that are left: at a million evictions a second they last for more than a day.
+/// The bits for the clock: at a million evictions a second they last for more than a day.
 const AGE_MASK: u64 = (1 << STAMP_BITS) - 1;
 
 const _: () = assert!(WIDTH == 62);
 
 impl Evicted {
-    /// Put together what is left behind.
+    /// Make a shadow.
     pub fn pack(self) -> Shadow {
         let stamp = self.stamp & AGE_MASK;
         let node = stamp << NODE_BITS | self.node.0 as u64;
@@ -39,7 +39,7 @@ impl Evicted {
         Shadow(group << 1 | self.workingset as u64)
     }
 
-    /// Take a shadow apart.
+    /// Read a shadow.
     pub fn unpack(shadow: Shadow) -> Evicted {
         let word = shadow.0;
         Evicted {
@@ -51,7 +51,7 @@ impl Evicted {
     }
 }
 
-/// Pages on the lists that a returning page is held against.
+/// Pages on the lists that a returning page is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Competitors {
     /// Active file pages.
@@ -65,7 +65,7 @@ pub struct Competitors {
 }
 
 impl Competitors {
-    /// Size of the working set that a page of the type competes with. Anonymous memory takes part only if it could be
+    /// Size of the working set that a page of the type competes with. Anonymous memory counts only if it could be
     /// swapped out.
     pub fn size(&self, file: bool, swap_free: bool) -> u64 {
         let mut size = self.active_file;
@@ -91,14 +91,14 @@ impl Competitors {
     }
 }
 
-/// What a page that left a vector is held against when it is back.
+/// The vector of a returning page, and the size that its distance is compared with.
 struct Rivals<'a> {
     vec: &'a LruVec,
     size: u64,
 }
 
 impl<'a> Rivals<'a> {
-    /// `None`: the vector is gone.
+    /// `None`: the vector does not exist any more.
     fn of<M: Machine>(
         platform: &Platform<M>,
         lru: &'a Lru,
@@ -114,7 +114,7 @@ impl<'a> Rivals<'a> {
         Some(Rivals { vec, size: Competitors::of(&known).size(file, swap_free() > 0) })
     }
 
-    /// Would its list have kept the page if it had had their room?
+    /// Whether the distance of the page is at most the size.
     #[inline]
     fn has_room_for(&self, shadow: Shadow) -> bool {
         let age = Evicted::unpack(shadow).stamp;
@@ -122,21 +122,21 @@ impl<'a> Rivals<'a> {
     }
 }
 
-/// How far the clock went between an eviction and now, across a wrap of what the shadow holds.
+/// The progress of the clock from an eviction until now, modulo the bits in a shadow.
 pub fn refault_distance(evicted: u64, now: u64) -> u64 {
     now.wrapping_sub(evicted) & AGE_MASK
 }
 
 impl Lru {
-    /// The vector's clock, and those of all groups above, advance: `pages` were evicted or activated.
+    /// Advance the clocks of the vector and of all groups above: `pages` were evicted or activated.
     pub fn age_nonresident(&self, node: NodeId, group: GroupId, pages: u64) {
         for group in self.groups.upwards(group) {
             self.vec(node, group).nonresident_age.fetch_add(pages, Relaxed);
         }
     }
 
-    /// A folio leaves memory under the pressure of `group` ([`GroupId`] 0: of the node). Returns what it leaves behind.
-    /// The caller has frozen the folio's references.
+    /// The shadow of a folio that is evicted by reclaim of `group` ([`GroupId`] 0: of the node). The caller has frozen
+    /// the folio's references.
     #[inline]
     pub fn eviction<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, group: GroupId) -> Shadow {
         let frame = &platform.frames[pfn];
@@ -153,9 +153,9 @@ impl Lru {
         Evicted { group, node, stamp: age, workingset: frame.has(FrameFlags::WORKINGSET) }.pack()
     }
 
-    /// Pages are back: each in a new folio, charged, locked and not yet on a list, all of one group, and all or none of
-    /// files. Counts the refaults, and makes folios active whose distance says so; what those that left one vector are
-    /// held against is asked once for as many as follow each other. `swap_free` is the number of free swap slots.
+    /// Pages have returned: each in a new folio that is charged, locked and not on a list yet, all of one group, and
+    /// all or none of files. Counts the refaults, and makes the folios active whose distance is small enough.
+    /// Consecutive pages of one vector are compared with the same sizes. `swap_free` is the number of free swap slots.
     pub fn refault<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -177,7 +177,7 @@ impl Lru {
         }
         let file = !platform.frames[first].has(FrameFlags::SWAPBACKED);
         let alike = |pfn: Pfn| platform.frames[pfn].has(FrameFlags::SWAPBACKED) != file;
-        debug_assert!(back.iter().all(|&(pfn, _)| alike(pfn)), "files and others come back together");
+        debug_assert!(back.iter().all(|&(pfn, _)| alike(pfn)), "pages of files and others must not be mixed");
         let mut rivals: Option<(GroupId, NodeId, Option<Rivals<'_>>)> = None;
         let mut refaulted = 0;
         for &(pfn, shadow) in back {
@@ -188,7 +188,7 @@ impl Lru {
                 let found = Rivals::of(platform, self, evicted, file, &swap_free);
                 rivals = Some((evicted.group, evicted.node, found));
             }
-            let (_, _, found) = rivals.as_ref().expect("just set");
+            let (_, _, found) = rivals.as_ref().expect("it is set");
             if found.as_ref().is_some_and(|rivals| rivals.has_room_for(shadow)) {
                 self.activate_refaulted(platform, pfn, evicted, file);
             }
@@ -196,7 +196,7 @@ impl Lru {
         self.count_refault(platform, platform.frames[first].group(), file, refaulted);
     }
 
-    /// Pages of a group are back.
+    /// Count the refaults of a group.
     pub(super) fn count_refault<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -210,7 +210,7 @@ impl Lru {
         self.groups.count(group, stat, pages);
     }
 
-    /// A page of the working set is back.
+    /// Activate a refaulted page.
     #[inline(never)]
     fn activate_refaulted<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, evicted: Evicted, file: bool) {
         let frame = &platform.frames[pfn];
@@ -228,7 +228,7 @@ impl Lru {
         }
     }
 
-    /// Reclaim of the group's folios has cost something; all groups above bear it too.
+    /// Note costs of reclaiming the group's folios, also for all groups above.
     pub fn note_cost<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -254,23 +254,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shadows_keep_what_is_put_in(group: u16, node: u8, age: u64, workingset: bool) {
+        fn shadows_keep_their_content(group: u16, node: u8, age: u64, workingset: bool) {
             let evicted = Evicted { group: GroupId(group), node: NodeId(node), stamp: age & AGE_MASK, workingset };
             let shadow = evicted.pack();
             prop_assert!(shadow.0 < 1 << WIDTH);
             prop_assert_eq!(Evicted::unpack(shadow), evicted);
         }
 
-        /// The distance is right although the shadow holds only part of the clock.
+        /// The distance is right although the shadow holds only some bits of the clock.
         #[test]
         fn distance_survives_a_wrap(start: u64, passed in 0..=AGE_MASK) {
             prop_assert_eq!(refault_distance(start & AGE_MASK, start.wrapping_add(passed)), passed);
         }
     }
 
-    /// The vector of reclaim.md, section 6.
+    /// The test vector of reclaim.md, section 6.
     #[test]
-    fn a_file_page_without_swap_competes_with_the_active_file_list() {
+    fn file_page_competes_with_the_active_file_list_without_swap() {
         let distance = refault_distance(1000, 1500);
         for (active_file, activate) in [(400, false), (500, true)] {
             let lists = Competitors { active_file, inactive_file: 10_000, active_anon: 9, inactive_anon: 9 };
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_competes_with_the_lists_it_is_not_on() {
+    fn each_type_competes_with_the_other_lists() {
         let lists = Competitors { active_file: 1, inactive_file: 10, active_anon: 100, inactive_anon: 1000 };
         let sizes = [(true, false), (false, false), (true, true), (false, true)];
         assert_eq!(sizes.map(|(file, swap)| lists.size(file, swap)), [1, 11, 1101, 111]);

@@ -2,7 +2,7 @@
 //!
 //! Source: mm/vmscan.c of Linux 6.12 (`can_demote`, `demote_folio_list`).
 
-use super::shrink::ReclaimFate;
+use super::pass::ReclaimFate;
 use super::{DEF_PRIORITY, Reclaim, ScanControl};
 use crate::alloc::{Fresh, Watermark};
 use crate::frame::List;

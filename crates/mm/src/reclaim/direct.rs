@@ -1,6 +1,6 @@
 //! Reclaim by the task that needs the memory: for allocations, groups at their limit, and programs that give pages up.
 
-use super::references::ReferenceRule;
+use super::pass::ReferenceRule;
 use super::throttle::{STUCK, wait_for_writes};
 use super::*;
 use crate::alloc::{COSTLY_ORDER, NeedsReclaim, Reserve, Watermark, Zone, compact_gap};

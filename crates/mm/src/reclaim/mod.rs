@@ -21,6 +21,7 @@ mod kswapd;
 mod mglru;
 mod node;
 mod pageout;
+mod pass;
 mod promotion;
 mod proposed;
 mod references;

@@ -1,6 +1,6 @@
 //! Writing a folio to swap or to its file before it is freed, and taking it out of its cache.
 
-use super::shrink::{Pass, ReclaimFate};
+use super::pass::{Pass, ReclaimFate};
 use super::{Reclaim, ScanControl};
 use crate::event::Event;
 use crate::frame::{FolioRun, Frame, FrameFlags, Owner};

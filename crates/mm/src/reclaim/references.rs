@@ -1,7 +1,7 @@
 //! The second chance: what the accesses to a folio since the last scan mean for it.
 
 use super::Reclaim;
-use super::shrink::{Pass, ReclaimFate};
+use super::pass::{Pass, ReclaimFate, ReferenceRule};
 use crate::frame::{FolioRun, FrameFlags};
 use crate::lru::mglru::form::after_look;
 use crate::lru::note_used;
@@ -20,17 +20,6 @@ pub(super) enum ReferenceVerdict {
     Reclaim,
     /// It is reclaimed if that needs no write.
     ReclaimClean,
-}
-
-/// How the accesses to a folio are judged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ReferenceRule {
-    /// Not at all: it is reclaimed, used or not.
-    Nothing,
-    /// The second chance.
-    Chances,
-    /// For a policy that proposes: any use since the last look spares the folio.
-    AnyUse,
 }
 
 /// The verdict of the second chance, and whether to set the flag REFERENCED. `was_referenced`: the flag was set in the

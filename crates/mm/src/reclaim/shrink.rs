@@ -10,14 +10,13 @@
 //! reclaim's reference keeps the folio. Under the lock the owner tells this, and does not change any more. Such a folio
 //! is neither split nor written; it is freed when it is put back.
 
-use super::references::ReferenceRule;
+use super::pass::{Pass, ReclaimFate, ReferenceRule, Shrunk};
 use super::stretch::{FilePosition, Stretch};
 use super::{DirtyCounts, Reclaim, ScanControl};
 use crate::cache::{add_to_swap, free_swap};
 use crate::event::{Concern, Event};
 use crate::frame::{FolioRun, Frame, FrameFlags, List, Owner};
 use crate::lru::evictable;
-use crate::lru::mglru::LookAround;
 use crate::machine::{Machine, Scope, Work};
 use crate::primitive::Ordering::Relaxed;
 use crate::rmap::UnmapMode;
@@ -29,39 +28,9 @@ use smallvec::SmallVec;
 /// Number of folios that are freed together.
 const FREE_BATCH: usize = 31;
 
-/// What the loop did, in pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Shrunk {
-    /// Freed.
-    pub reclaimed: u64,
-    /// Submitted to a device.
-    pub pageout: u64,
-    /// Activated.
-    pub activated: u64,
-    /// Dirty pages and pages under write-back; the caller fills in `taken`.
-    pub dirty_counts: DirtyCounts,
-}
-
-/// What becomes of a folio.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ReclaimFate {
-    /// It becomes active.
-    Activate,
-    /// It goes back to its list.
-    Keep,
-    /// The same, and it is unlocked already.
-    KeepUnlocked,
-    /// It is written once the batch has been settled, and stays locked until then.
-    Write,
-    /// It is freed: no reference is left.
-    Free,
-    /// It moves to a slower tier of memory.
-    Demote,
-}
-
 /// Folios by their fate.
 #[derive(Default)]
-pub(super) struct ShrinkLists {
+struct ShrinkLists {
     kept: List,
     /// Written when the batch has been settled.
     write: List,
@@ -71,22 +40,6 @@ pub(super) struct ShrinkLists {
     free: SmallVec<[Pfn; FREE_BATCH]>,
     /// Cold: moved to a slower tier at the end, the tail first.
     demote: List,
-}
-
-/// The state of one pass over a list.
-pub(super) struct Pass<'a> {
-    pub sc: &'a mut ScanControl,
-    pub node: NodeId,
-    /// Cold folios go to a slower tier.
-    pub demotes: bool,
-    /// What the use of a folio means.
-    pub rule: ReferenceRule,
-    pub batch: UnmapBatch,
-    /// For a policy that looks around used entries: what was found there.
-    pub look: Option<LookAround>,
-    pub out: Shrunk,
-    /// Parts of folios that were split in this pass: they are reclaimed, too.
-    pub parts: List,
 }
 
 impl<M: Machine> Reclaim<'_, M> {

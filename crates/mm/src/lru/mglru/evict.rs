@@ -1,4 +1,4 @@
-//! Eviction's first half: what is taken from the oldest generation, and what is sorted on the way.
+//! The first half of eviction: isolating folios of the oldest generation, and sorting those that do not belong there.
 
 use super::place::{USE_FLAGS, is_file};
 use super::tiers::{Standing, TIERS};
@@ -6,21 +6,21 @@ use super::{BATCH, LARGE_BATCH, MIN_GENERATIONS, form, queue};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List, LruGen};
 use crate::knobs::Knob;
-use crate::lru::policy::End;
+use crate::lru::policy::{End, LockedLists};
 use crate::lru::vec::{ByKind, LruLists, ZONE_KINDS};
 use crate::lru::{Lru, LruList, LruVec, MAX_SWAPPINESS, evictable, take};
 use crate::machine::{Machine, Scope, Work, ZoneKind};
 use crate::platform::Platform;
 use crate::units::*;
 
-/// What eviction is to take.
+/// What eviction wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
     /// Highest kind of zone that is wanted.
     pub highest: ZoneKind,
     /// `vm.swappiness`, or 0 if nothing can be swapped.
     pub swappiness: u64,
-    /// `Some`: no more than so many folios are looked at, and progress is what was looked at, exactly.
+    /// `Some`: at most this many folios are scanned, and the progress is exactly the pages scanned.
     pub budget: Option<u64>,
 }
 
@@ -30,26 +30,26 @@ impl Wanted {
     }
 }
 
-/// What was taken, and how far eviction got.
+/// The isolated folios, and the progress.
 #[derive(Debug, Default)]
 pub struct Evictable {
     /// The folios, each with a reference; the tail was the queue's tail. All are of one type.
     pub folios: List,
-    /// Are they of files?
+    /// Whether they are of files.
     pub file: bool,
-    /// Pages looked at, and 1 if the window moved (not with a budget); 0: nothing more can be taken now.
+    /// Pages scanned, and 1 if the window moved (not with a budget); 0: nothing more can be taken now.
     pub progress: u64,
     /// Pages taken.
     pub taken: u64,
-    /// Pages that were not taken, but moved to where they belong.
+    /// Pages that were not taken, but moved to their generation.
     pub sorted: u64,
-    /// Those of them that were moved because they are dirty, and a file's; and of these, those that nobody writes.
+    /// Sorted pages of files that were moved because they are dirty.
     pub dirty: u64,
-    /// See there.
+    /// Those of them that are not under write-back.
     pub unqueued_dirty: u64,
 }
 
-/// One scan of a type of a vector: its oldest generation, and the highest tier that is taken.
+/// A scan of one type of a vector: its oldest generation, and the highest tier to take.
 struct EvictScan {
     place: (NodeId, GroupId),
     file: bool,
@@ -61,7 +61,7 @@ struct EvictScan {
 }
 
 impl EvictScan {
-    /// In the form of 6.14: must the folio be written before it can go?
+    /// In the form of 6.14: whether the folio must be written before it can be evicted.
     #[inline]
     fn waits_for_write(&self, flags: FrameFlags) -> bool {
         let kept = if self.file { FrameFlags::DIRTY | FrameFlags::WRITEBACK } else { FrameFlags::WRITEBACK };
@@ -69,7 +69,7 @@ impl EvictScan {
     }
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Default)]
 struct ScanResult {
     folios: List,
@@ -79,10 +79,10 @@ struct ScanResult {
     dirty: u64,
     unqueued_dirty: u64,
     skipped: ByKind,
-    /// Folios that may still be looked at.
+    /// Folios that may still be scanned.
     left: u64,
-    /// Pages that were taken, to be counted as gone: of the oldest generation; of others, by the list that they counted
-    /// on: somebody promoted the folio after it was sorted.
+    /// Isolated pages, to be subtracted from sizes: those of the oldest generation. Those of other generations (the
+    /// folio was promoted after it was sorted) are kept by list.
     gone: ByKind,
     strays: [ByKind; 2],
 }
@@ -102,8 +102,8 @@ impl ScanResult {
 }
 
 impl Lru {
-    /// Take folios of the oldest generation of a vector, of the type that is better evicted, and leave empty
-    /// generations behind.
+    /// Take folios of the oldest generation of a vector, of the type that is cheaper to evict, and move the window past
+    /// empty generations.
     pub fn isolate_oldest<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -115,7 +115,7 @@ impl Lru {
         let vec = self.vec(node, group);
         let mut lists = vec.lock();
         if wanted.budget.is_some() {
-            // Others may have freed all that was in the oldest.
+            // Other tasks may have freed all folios of the oldest generation.
             self.leave_empty(vec, &lists, wanted.can_swap());
         }
         let (file, found) = self.scan_types(platform, vec, ((node, group), &mut lists), wanted);
@@ -135,7 +135,7 @@ impl Lru {
         Evictable { folios, file, progress, taken, sorted, dirty, unqueued_dirty }
     }
 
-    /// Scan the type to evict from; if it has nothing, the other.
+    /// Scan the type to evict from; if it has nothing, the other type.
     fn scan_types<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -160,11 +160,11 @@ impl Lru {
             }
             file = !file;
         }
-        unreachable!("a type was scanned")
+        unreachable!("one type must have been scanned")
     }
 
-    /// Take folios from the tails of a type's oldest generation, those of wanted zones first. Without a budget,
-    /// `scanned` is 0 if nothing was taken and the end was reached.
+    /// Take folios from the tails of a type's oldest generation, first from wanted zones. Without a budget, `scanned`
+    /// is 0 if nothing was taken and the end was reached.
     fn scan<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -200,7 +200,7 @@ impl Lru {
         found
     }
 
-    /// The same for zones of one kind. What is taken is not yet counted as gone.
+    /// The same for zones of one kind. The isolated pages are not subtracted from sizes yet.
     fn scan_queue<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -211,7 +211,7 @@ impl Lru {
     ) {
         let from = queue(scan.oldest, scan.file, kind) as usize;
         let (mut skipped, mut skips) = (List::new(), 0);
-        // The last entries of the queue up to this one, so many, are taken, and leave it together.
+        // The first of the entries at the tail that are taken and leave the queue together, and their number.
         let (mut first, mut run) = (Pfn::NONE, 0);
         let mut at = lists.lists[from].tail();
         while let Some(pfn) = at
@@ -249,13 +249,13 @@ impl Lru {
         found.skipped[kind as usize] += skips as i64;
     }
 
-    /// A folio at the oldest generation's tail: the generation and the end of its queue where it belongs, if that is
-    /// not among what is evicted.
+    /// The generation of a folio at the oldest generation's tail, and the end of its queue, if the folio is not to be
+    /// evicted.
     #[inline]
     fn sort<M: Machine>(
         &self,
         platform: &Platform<M>,
-        (vec, lists): (&LruVec, &mut LruLists),
+        (vec, lists): LockedLists<'_>,
         (pfn, kind): (Pfn, ZoneKind),
         scan: &EvictScan,
         found: &mut ScanResult,
@@ -263,10 +263,10 @@ impl Lru {
         let frame = &platform.frames[pfn];
         let flags = frame.flags();
         if !evictable(frame) {
-            // Reclaim puts it where it cannot be met again.
+            // Reclaim puts it on the unevictable list.
             return None;
         }
-        let generation = flags.generation().expect("a folio in a queue of generations has one");
+        let generation = flags.generation().expect("the generation of a folio in a queue of generations");
         let promoted = generation != scan.oldest;
         let standing = Standing::of(platform, flags);
         let protected = standing.tier > scan.limit || standing.full;
@@ -287,7 +287,7 @@ impl Lru {
         Some((next, if protected && scan.reworked { End::Head } else { End::Tail }))
     }
 
-    /// A folio that is to be written first goes to the next generation, and comes back when its write ends.
+    /// Move a folio that must be written first to the next generation. It comes back when its write ends.
     #[cold]
     fn send_to_wait<M: Machine>(
         &self,
@@ -327,15 +327,15 @@ impl Lru {
     }
 }
 
-/// Take the right to move a folio that leaves its queue, and a reference; it belongs to no generation from then on.
-/// Returns to which it did until now. `None`: somebody else moves or frees it.
+/// Take the right to move a folio that leaves its queue, and a reference, and clear its generation, which is returned.
+/// `None`: another task moves or frees it.
 #[inline]
 fn isolate(frame: &Frame, reworked: bool) -> Option<LruGen> {
     if !take(frame) {
         return None;
     }
     let before = frame.update(|flags| {
-        // One that was not used again begins from the start if it comes back.
+        // If it was not used again, its uses count from the start when it comes back.
         let gone = match (flags.contains(FrameFlags::REFERENCED), reworked) {
             (true, false) => FrameFlags::REFERENCED,
             (false, false) => USE_FLAGS,
@@ -348,8 +348,8 @@ fn isolate(frame: &Frame, reworked: bool) -> Option<LruGen> {
     before.generation()
 }
 
-/// The type to evict from, and the highest tier of it if that was found on the way. Where refaults tell nothing, files
-/// go before anonymous memory of the same age, as where nothing ever came back.
+/// The type to evict from, and its highest tier to take if this was computed, too. Without `refaults_tell`, files are
+/// evicted before anonymous memory of the same age, as if there were no refaults.
 fn first_type(vec: &LruVec, swappiness: u64, refaults_tell: bool) -> (bool, Option<usize>) {
     let generations = &vec.generations;
     let oldest = [generations.min_seq(false), generations.min_seq(true)];

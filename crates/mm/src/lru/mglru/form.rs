@@ -1,24 +1,22 @@
-//! What Linux 6.14 changed of MGLRU (`lru_gen.form`): how uses are counted, and where a folio goes.
+//! The changes of MGLRU in Linux 6.14 (`lru_gen.form`): how uses are counted, and where a folio goes.
 //!
-//! In 6.12 a use through a page table sends a folio to the youngest generation at once, as if it had never been there
-//! before, and a folio that comes back is known only while the generation that it was evicted from is the oldest. In
-//! 6.14
+//! In 6.12 a use through a page table moves a folio to the youngest generation at once, without memory of earlier uses,
+//! and a refault is recognised only while the generation that the folio was evicted from is the oldest. In 6.14
 //!
-//! - the first use that is seen only marks a folio (REFERENCED), and from the second on it goes to the youngest
-//!   generation and belongs to the working set (WORKINGSET), until it is evicted or given up; a fault alone brings it
-//!   to the second youngest;
-//! - uses through file descriptors count REFERENCED, then the counter, then WORKINGSET, which is the last tier;
-//! - where a folio goes follows from its *distance* from eviction, 0 to 3, by these marks;
-//! - a folio that comes back is known as long as it would still have a generation in a full window, and brings its
-//!   marks with it;
+//! - the first use that is found only marks a folio (REFERENCED); from the second on it goes to the youngest generation
+//!   and belongs to the working set (WORKINGSET), until it is evicted or given up; a fault alone moves it to the second
+//!   youngest generation;
+//! - uses through file descriptors set REFERENCED, then count, then set WORKINGSET, which is the last tier;
+//! - these marks determine a folio's *distance* from eviction, 0 to 3, and so its generation;
+//! - a refault is recognised while the folio would still have a generation in a full window, and restores its marks;
 //! - a vector ages as soon as it has three generations, whatever their sizes;
-//! - eviction does not take a folio that must be written first, but sends it to the second oldest generation.
+//! - eviction does not isolate a folio that must be written first, but moves it to the second oldest generation.
 //!
-//! 7.2 takes it again, as 6.12 does, and has another loop of reclaim ([`has_budget`]).
+//! 7.2 isolates it again, as 6.12 does, and has another loop of reclaim ([`has_budget`]).
 //!
 //! Source: "mm/mglru: rework workingset protection" and "rework refault detection" of the series "mm/mglru: performance
 //! optimizations" v3 (Yu Zhao, December 2024), which Linux 6.14 has, and "mm/mglru: improve reclaim loop and dirty
-//! folio handling" (Kairui Song, 2026). Not here: what 6.13 and 6.14 changed of the controller.
+//! folio handling" (Kairui Song, 2026). The changes of the controller in 6.13 and 6.14 are not implemented.
 
 use super::tiers::TIERS;
 use super::{MAX_GENERATIONS, MIN_GENERATIONS};
@@ -26,22 +24,22 @@ use crate::frame::FrameFlags;
 use crate::knobs::{Knobs, LruGenForm};
 use crate::lru::policy::End;
 
-/// Marks of uses that end when a folio changes generations.
+/// The marks of uses that are cleared when a folio changes generations.
 pub const MARKS: FrameFlags = FrameFlags::USES.union(FrameFlags::REFERENCED);
 
-/// Is it the form of 6.14, or a later one?
+/// Whether it is the form of 6.14 or a later one.
 #[inline]
 pub fn is_reworked(knobs: &Knobs) -> bool {
     knobs.lru_gen_form() >= LruGenForm::V614
 }
 
-/// Has a pass a budget, as in 7.2? See the front end's `evict`.
+/// Whether a pass has a budget, as in 7.2: see the front end's `evict`.
 #[inline]
 pub fn has_budget(knobs: &Knobs) -> bool {
     knobs.lru_gen_form() >= LruGenForm::V72
 }
 
-/// Flags after one more use through a file descriptor; `None`: they tell all that they can.
+/// The flags after one more use through a file descriptor; `None`: they cannot count more uses.
 pub(super) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
     let after = if !flags.contains(FrameFlags::REFERENCED) {
         (flags - FrameFlags::USES) | FrameFlags::REFERENCED
@@ -53,8 +51,8 @@ pub(super) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
     Some(after).filter(|&after| after != flags)
 }
 
-/// Flags after a use was seen in a page table, and whether it was not the first: then the folio goes to the youngest
-/// generation.
+/// The flags after a use was found in a page table, and whether it was not the first: then the folio goes to the
+/// youngest generation.
 pub fn after_look(flags: FrameFlags) -> (FrameFlags, bool) {
     if flags.intersects(FrameFlags::REFERENCED | FrameFlags::WORKINGSET) {
         ((flags - MARKS) | FrameFlags::WORKINGSET, true)
@@ -63,22 +61,22 @@ pub fn after_look(flags: FrameFlags) -> (FrameFlags, bool) {
     }
 }
 
-/// Uses that are counted, at most 4.
+/// The number of uses that are counted, at most 4.
 pub(super) fn uses(flags: FrameFlags) -> u32 {
     if flags.contains(FrameFlags::REFERENCED) { flags.uses() + 1 } else { 0 }
 }
 
-/// The tier of so many uses.
+/// The tier for a number of uses.
 pub(super) fn tier(uses: u32, workingset: bool) -> usize {
     if workingset { TIERS - 1 } else { uses.max(1).next_power_of_two().trailing_zeros() as usize }
 }
 
-/// Have all uses been counted that can be?
+/// Whether the number of uses has reached the maximum that can be counted.
 pub(super) fn is_full(flags: FrameFlags) -> bool {
     uses(flags) == FrameFlags::MAX_USES + 1 && flags.contains(FrameFlags::WORKINGSET)
 }
 
-/// How far a folio is from eviction: 3 in the youngest generation, 0 in the oldest.
+/// The distance of a folio from eviction: 3 in the youngest generation, 0 in the oldest.
 pub fn distance(flags: FrameFlags) -> u64 {
     let file = !flags.contains(FrameFlags::SWAPBACKED);
     let workingset = flags.contains(FrameFlags::WORKINGSET);
@@ -100,7 +98,7 @@ pub(super) fn arrival([min, max]: [u64; 2], flags: FrameFlags, wanted: End) -> u
     if distance < MIN_GENERATIONS { min + distance } else { max + distance + 1 - MAX_GENERATIONS }
 }
 
-/// May a folio that was evicted while `evicted` was the oldest generation still be known?
+/// Whether a refault of a folio that was evicted while `evicted` was the oldest generation is recognised.
 pub(super) fn is_recent(evicted: u64, max_seq: u64, mask: u64) -> bool {
     (max_seq & mask).abs_diff(evicted) < MAX_GENERATIONS
 }
@@ -112,7 +110,7 @@ mod tests {
 
     /// reclaim.md, 1.16: REFERENCED, then the counter, and WORKINGSET means the last tier.
     #[test]
-    fn uses_fill_the_tiers_up_to_the_working_set() {
+    fn uses_determine_tiers_up_to_the_working_set() {
         let mut flags = FrameFlags::empty();
         let mut tiers = Vec::new();
         for _ in 0..7 {
@@ -121,13 +119,13 @@ mod tests {
         }
         assert_eq!(tiers, [0, 0, 1, 2, 2, 3, 3]);
         assert!(is_full(flags) && after_use(flags).is_none());
-        // Of a folio that was marked by a look, the counter says nothing.
+        // The counter of a folio that was marked by a look means nothing.
         let counted = FrameFlags::empty().with_one_more_use();
         assert_eq!((uses(counted), after_use(counted)), (0, Some(FrameFlags::REFERENCED)));
     }
 
     #[test]
-    fn the_second_look_promotes() {
+    fn second_look_promotes() {
         let (once, promoted) = after_look(FrameFlags::DIRTY);
         assert_eq!((once, promoted), (FrameFlags::DIRTY | FrameFlags::REFERENCED, false));
         let (twice, promoted) = after_look(once);
@@ -135,10 +133,11 @@ mod tests {
         assert_eq!(after_look(twice), (twice, true));
     }
 
-    /// reclaim.md, 1.16: active and working set to the youngest, active to the next; working set, anonymous memory and
-    /// what reclaim waits for to the second oldest, the rest to the oldest.
+    /// reclaim.md, 1.16: active folios of the working set go to the youngest generation, active ones to the next; the
+    /// working set, anonymous memory and folios whose write reclaim waits for go to the second oldest, the rest to the
+    /// oldest.
     #[test]
-    fn marks_are_a_distance_from_eviction() {
+    fn marks_determine_the_distance_from_eviction() {
         let [active, workingset] = [FrameFlags::ACTIVE, FrameFlags::WORKINGSET];
         let anon = FrameFlags::SWAPBACKED;
         let waits = FrameFlags::RECLAIM | FrameFlags::WRITEBACK;
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_still_have_a_generation_is_known() {
+    fn refaults_within_a_full_window_are_recognised() {
         let known = [10, 11, 13, 14].map(|max| is_recent(10, max, u64::MAX));
         assert_eq!(known, [true, true, true, false]);
     }

@@ -1,25 +1,26 @@
 //! Multi-generational LRU: folios by the time of their last use.
 //!
-//! A vector has a window of up to four *generations*, numbered by sequence: `max_seq` is the youngest, shared by both
-//! types, `min_seq` the oldest of each type. A folio belongs to the generation in its flags. *Aging* makes a new
-//! youngest generation after it has looked at page tables: what was used goes there. *Eviction* takes folios of the
-//! oldest generation from its queues' tails and moves `min_seq` on when they are empty. The youngest two generations
-//! are never evicted from.
+//! A vector has a window of up to four *generations*, which are numbered: `max_seq` is the youngest, common to both
+//! types, `min_seq` the oldest of each type. A folio's flags have its generation. *Aging* makes a new youngest
+//! generation after a walk of page tables, which moves used folios to the youngest one. *Eviction* takes folios from
+//! the tails of the oldest generation's queues, and advances `min_seq` when they are empty. The two youngest
+//! generations are never evicted from.
 //!
-//! **Lazy sorting.** Who sees that a folio was used ([`Lru::promote`](super::Lru::promote)) changes the generation in
-//! its flags, without the vector's lock; the folio stays in the queue in which it was linked until eviction meets it
-//! there and moves it. So a folio's record names its queue besides its generation. The sizes of generations follow the
-//! flags: who changes them tells the sizes, in a batch ([`Promotions`]) if it holds no lock.
+//! **Lazy sorting.** A task that finds a folio used ([`Lru::promote`](super::Lru::promote)) changes the generation in
+//! its flags, without the vector's lock. The folio stays in its queue until eviction scans it there and moves it. So a
+//! folio's record has its queue in addition to its generation. The sizes of generations follow the flags: a task that
+//! changes them without the lock updates the sizes later, in a batch ([`Promotions`]).
 //!
-//! **Tiers.** Uses through file descriptors leave the generation as it is; they are counted in the folio's flags, and
-//! divide a generation into tiers by the logarithm of the count. A controller compares how many evicted pages of each
-//! tier came back, and spares those tiers that refault more than the first ([`tiers`]). It chooses between anonymous
-//! memory and files in the same way.
+//! **Tiers.** Uses through file descriptors do not change the generation; they are counted in the folio's flags, and
+//! divide a generation into tiers by the logarithm of the count. A controller compares the refaults of each tier, and
+//! protects the tiers that refault more than the first ([`tiers`]). It chooses between anonymous memory and files in
+//! the same way.
 //!
-//! Two uses set REFERENCED and WORKINGSET; from the third on, a counter of two bits counts. ACTIVE is never set on a
-//! queue of a generation: outside of them it means "to the youngest".
+//! The first two uses set REFERENCED and WORKINGSET; from the third on, a counter of two bits counts. ACTIVE is never
+//! set in a queue of a generation: outside of them it means "to the youngest generation".
 //!
-//! For people and for formulas that MGLRU shares with the classic lists, the two youngest generations count as active.
+//! For statistics and for formulas that MGLRU shares with the classic lists, the two youngest generations count as
+//! active.
 //!
 //! Source: mm/vmscan.c, mm/workingset.c and include/linux/mm_inline.h of Linux 6.12 (Yu Zhao).
 
@@ -41,25 +42,25 @@ use super::LruList;
 use crate::frame::LruGen;
 use crate::machine::ZoneKind;
 
-/// Fewest generations of a vector: those are never evicted from.
+/// Minimum of generations of a vector, which are never evicted from.
 pub const MIN_GENERATIONS: u64 = 2;
-/// Most generations of a vector.
+/// Maximum of generations of a vector.
 pub const MAX_GENERATIONS: u64 = LruGen::COUNT as u64;
-/// Pages isolated in one hold of a vector's lock, and entries looked at around a used one.
+/// Number of pages isolated in one hold of a vector's lock, and of entries visited around a used one.
 pub const BATCH: u64 = 64;
-/// Folios looked at in one hold of a vector's lock, and promotions that may wait to be counted.
+/// Number of folios scanned in one hold of a vector's lock, and of promotions that may be uncounted.
 pub const LARGE_BATCH: u64 = 64 * 64;
 
 /// Generations.
 pub(super) struct MglruPolicy;
 
-/// Were so many of a table's entries young that it is worth the next walk? At least one in each line of the CPU's
-/// cache, of 8 entries.
+/// Whether enough of a table's entries were young for the next walk to visit it: on average one in each cache line of 8
+/// entries.
 pub fn is_dense(total: u32, young: u32) -> bool {
     young * 8 >= total
 }
 
-/// Queues of generations in a vector: by generation, type and kind of zone.
+/// Number of queues of generations in a vector: by generation, type and kind of zone.
 pub(super) const QUEUES: usize = LruGen::COUNT * 2 * super::vec::ZONE_KINDS;
 
 /// The queue of a generation's folios.
@@ -69,7 +70,7 @@ pub(super) fn queue(generation: LruGen, file: bool, kind: ZoneKind) -> u8 {
     (LruList::COUNT + (generation.index() * 2 + file as usize) * kinds + kind as usize) as u8
 }
 
-/// Is it the number of a queue of folios of the type, in zones of the kind?
+/// Whether it is the number of a queue of folios of the type in zones of the kind.
 pub(super) fn is_queue_of(number: usize, file: bool, kind: ZoneKind) -> bool {
     (0..MAX_GENERATIONS).any(|seq| queue(LruGen::of(seq), file, kind) as usize == number)
 }

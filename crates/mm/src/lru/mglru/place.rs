@@ -1,4 +1,4 @@
-//! Which generation a folio belongs to: when it comes, when it leaves, and when it was used.
+//! The generation of a folio: when it comes, when it leaves, and when it was used.
 
 use super::{Generations, MglruPolicy, form, queue};
 use crate::frame::{Frame, FrameFlags, LruGen};
@@ -13,13 +13,13 @@ use crate::platform::Platform;
 use crate::units::*;
 use smallvec::SmallVec;
 
-/// What tells uses of a folio since it came to its generation.
+/// The flags that count uses of a folio since it came to its generation.
 pub(super) const USE_FLAGS: FrameFlags =
     FrameFlags::USES.union(FrameFlags::REFERENCED).union(FrameFlags::WORKINGSET);
 
 const NONE: FrameFlags = FrameFlags::empty();
 
-/// Is it a folio of a file, or one that reclaim may drop like one?
+/// Whether it is a folio of a file, or one that reclaim may drop like one.
 #[inline]
 pub(super) fn is_file(flags: FrameFlags) -> bool {
     !flags.contains(FrameFlags::SWAPBACKED)
@@ -30,7 +30,7 @@ pub(super) fn arrival(generations: &Generations, flags: FrameFlags, wanted: End)
     let file = is_file(flags);
     let (max, min) = (generations.max_seq(), generations.min_seq(file));
     let busy = FrameFlags::DIRTY | FrameFlags::WRITEBACK;
-    // It cannot be dropped now: it has no place in swap yet, or reclaim waits for its write.
+    // It cannot be evicted now: it has no swap slot yet, or reclaim waits for its write.
     let not_now = !file && !flags.contains(FrameFlags::SWAPCACHE)
         || flags.contains(FrameFlags::RECLAIM) && flags.intersects(busy);
     if flags.contains(FrameFlags::ACTIVE) {
@@ -44,8 +44,8 @@ pub(super) fn arrival(generations: &Generations, flags: FrameFlags, wanted: End)
     }
 }
 
-/// A folio is about to be taken off its list because its content is moved: note how old its generation is, for when the
-/// content is put back on a list, be it on another node.
+/// Note the age of a folio's generation before the folio is taken off its list to move its content, so that the content
+/// gets the same age when it is put back on a list, even on another node.
 pub(in crate::lru) fn note_age(generations: &Generations, frame: &Frame, flags: FrameFlags) {
     let Some(generation) = flags.generation() else { return };
     let max = generations.max_seq();
@@ -53,14 +53,14 @@ pub(in crate::lru) fn note_age(generations: &Generations, frame: &Frame, flags: 
     frame.set_mark(age.map_or(0, |age| age as u8 + 1));
 }
 
-/// What [`note_age`] noted, which is forgotten.
+/// Take the age that [`note_age`] has noted.
 fn take_age(frame: &Frame) -> Option<u64> {
     let age = frame.mark().checked_sub(1)?;
     frame.set_mark(0);
     Some(u64::from(age))
 }
 
-/// Flags after one more use through a file descriptor; `None`: they tell all that they can.
+/// The flags after one more use through a file descriptor; `None`: they cannot count more uses.
 #[inline]
 pub(in crate::lru) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
     if !flags.contains(FrameFlags::REFERENCED) {
@@ -128,12 +128,13 @@ impl Policy for MglruPolicy {
             Some(if active { out | FrameFlags::ACTIVE } else { out })
         });
         let file = is_file(before);
-        let generation = before.generation().expect("a folio of a generation leaves it");
+        let generation = before.generation().expect("the generation of a folio that leaves it");
         generations.add(generation, file, folio.kind, -folio.pages);
         generations.list(generation, file)
     }
 
-    /// What a fault needs is young; what was read ahead or through a file descriptor is old until it is used.
+    /// A folio that a fault needs is young; one that was read ahead or through a file descriptor is old until it is
+    /// used.
     #[inline]
     fn admit(&self, frame: &Frame, faulted: bool) {
         if faulted {
@@ -151,23 +152,23 @@ impl Policy for MglruPolicy {
     }
 }
 
-/// Pages that changed generations, of one vector, whose sizes have not been told yet.
+/// Pages of one vector that changed generations and that the sizes do not include yet.
 pub struct Promotions {
     node: NodeId,
     group: GroupId,
     youngest: LruGen,
     /// By generation and type.
     moved: [[ByKind; 2]; LruGen::COUNT],
-    /// Pages promoted since the sizes were told, but for those of the run.
+    /// Pages promoted since the last update of the sizes, except those of the run.
     pages: u64,
-    /// Folios that came one after the other, all alike, and what they were: most neighbours are.
+    /// Number of consecutive folios that are alike, and what they have in common: most neighbours are alike.
     run: u64,
     alike: Alike,
-    /// Does a first use only mark a folio?
+    /// Whether a first use only marks a folio.
     reworked: bool,
 }
 
-/// What says where a promoted folio counts.
+/// What determines where a promoted folio counts.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Alike {
     /// The generation that it left, and its type.
@@ -185,13 +186,13 @@ impl Alike {
 }
 
 impl Promotions {
-    /// Is its use to be looked at? In the form of 6.14, that of what is isolated is not.
+    /// Whether a use of the folio counts. In the form of 6.14, uses of isolated folios do not.
     #[inline]
     pub fn considers(&self, flags: FrameFlags) -> bool {
         !self.reworked || flags.generation().is_some()
     }
 
-    /// Does a first use only mark a folio?
+    /// Whether a first use only marks a folio.
     pub fn is_reworked(&self) -> bool {
         self.reworked
     }
@@ -206,27 +207,27 @@ impl Promotions {
         self.group
     }
 
-    /// Pages promoted since the sizes were told.
+    /// Pages promoted since the last update of the sizes.
     pub fn pages(&self) -> u64 {
         self.pages + self.run * self.alike.pages()
     }
 }
 
-/// What reclaim learns of a vector while it looks around the entries of folios that it isolated.
+/// What reclaim finds around the entries of isolated folios of a vector.
 pub struct LookAround {
     /// Neighbours that were used.
     pub promotions: Promotions,
-    /// The youngest generation when this began.
+    /// The youngest generation at the beginning.
     pub seq: u64,
-    /// Tables that have many used entries.
+    /// Tables with many used entries.
     pub dense: SmallVec<[Pfn; 16]>,
-    /// Look around at all?
+    /// Whether to look around at all.
     pub around: bool,
 }
 
 impl LookAround {
-    /// The folio of an entry that a neighbour of `target` stands in, if it belongs to the vector, and to what is
-    /// evicted with it: beside pages of a file, anonymous memory may not be swappable.
+    /// Whether to promote the folio of an entry near that of `target`: it must be of the vector. Anonymous memory is
+    /// promoted only near anonymous memory: near pages of a file it may not be swappable.
     #[inline]
     pub fn wants(&self, target: &Frame, frame: &Frame) -> bool {
         let place = (self.promotions.node, self.promotions.group);
@@ -237,7 +238,7 @@ impl LookAround {
 }
 
 impl Lru {
-    /// To look around entries of folios of a vector, if its policy does so.
+    /// The state to look around entries of folios of a vector, if its policy does so.
     pub fn look<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -255,7 +256,7 @@ impl Lru {
         generations.is_on().then(begin)
     }
 
-    /// Nothing is promoted yet. Promotions go to what is the youngest generation of the vector now.
+    /// No promotions yet. They go to the present youngest generation of the vector.
     pub fn promotions<M: Machine>(&self, platform: &Platform<M>, node: NodeId, group: GroupId) -> Promotions {
         let youngest = LruGen::of(self.vec(node, group).generations.max_seq());
         let reworked = form::is_reworked(&platform.knobs);
@@ -271,7 +272,7 @@ impl Lru {
         }
     }
 
-    /// Promotions go to what is the youngest generation of the vector now.
+    /// Have promotions go to the present youngest generation of the vector.
     #[inline]
     pub fn aim(&self, promotions: &mut Promotions) {
         let vec = self.vec(promotions.node, promotions.group);
@@ -282,8 +283,8 @@ impl Lru {
         }
     }
 
-    /// A folio of the vector was used through a page table: it belongs to the youngest generation from now on. Takes no
-    /// lock. One that is isolated is marked, so that reclaim spares it.
+    /// Move a folio of the vector that was used through a page table to the youngest generation, without a lock. An
+    /// isolated folio is marked, so that reclaim spares it.
     #[inline]
     pub fn promote(&self, frame: &Frame, promotions: &mut Promotions) {
         let youngest = promotions.youngest;
@@ -323,7 +324,7 @@ impl Lru {
         promotions.pages += pages;
     }
 
-    /// Tell the vector's sizes what was promoted.
+    /// Update the vector's sizes with the promotions.
     pub fn tell_promotions<M: Machine>(&self, platform: &Platform<M>, promotions: &mut Promotions) {
         let place = (promotions.node, promotions.group);
         let vec = self.vec(place.0, place.1);

@@ -1,9 +1,8 @@
-//! What an evicted folio leaves behind, and what a returning one gets.
+//! The shadow of an evicted folio, and what it means for a returning one.
 //!
-//! A shadow names the generation that was the oldest when the folio was evicted from it, and its tier. While that
-//! generation is still the oldest, a return counts as a refault of the tier: the controller learns from it. Later it
-//! says nothing any more. (In the form of
-//! 6.14 it does as long as that generation could still be in the window.)
+//! A shadow has the generation that was the oldest when the folio was evicted from it, and the folio's tier. While this
+//! generation is still the oldest, a return counts as a refault of the tier for the controller; later it does not. (In
+//! the form of 6.14 it counts while the generation could still be in the window.)
 
 use super::form;
 use super::place::{USE_FLAGS, is_file};
@@ -17,18 +16,18 @@ use crate::platform::Platform;
 use crate::stat::Stat;
 use crate::units::*;
 
-/// Bits of a stamp that hold uses.
+/// Number of bits of a stamp for uses.
 const USE_BITS: u32 = 2;
 /// Sequence numbers in a stamp.
 const SEQ_MASK: u64 = (1 << (STAMP_BITS - USE_BITS)) - 1;
 
-/// A stamp: the oldest generation, and the uses beyond the one that the shadow's own bit tells.
+/// A stamp: the oldest generation, and the uses in addition to the one of the shadow's own bit.
 fn stamp(min_seq: u64, uses: u32) -> u64 {
     (min_seq & SEQ_MASK) << USE_BITS | uses.saturating_sub(1) as u64
 }
 
 impl Lru {
-    /// A folio of generations leaves memory. Its references are frozen.
+    /// The shadow of an evicted folio, whose references are frozen.
     pub(in crate::lru) fn evict_generation<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) -> Shadow {
         let frame = &platform.frames[pfn];
         let (node, group, file) = (frame.node(), frame.group(), is_file(frame.flags()));
@@ -39,13 +38,13 @@ impl Lru {
         Evicted { group, node, stamp: stamp(min_seq, uses), workingset }.pack()
     }
 
-    /// Was the page of this shadow evicted from the generation that is still the oldest?
+    /// Whether the page of this shadow was evicted from the generation that is still the oldest.
     pub(in crate::lru) fn is_of_oldest(&self, evicted: Evicted, file: bool) -> bool {
         let min_seq = self.vec(evicted.node, evicted.group).generations.min_seq(file);
         evicted.stamp >> USE_BITS == min_seq & SEQ_MASK
     }
 
-    /// A page is back. `faulted`: a fault needs it.
+    /// Note that a page has returned. `faulted`: a fault needs it.
     pub(in crate::lru) fn refault_generation<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -76,7 +75,7 @@ impl Lru {
         }
     }
 
-    /// The same in the form of 6.14: the folio has the marks again that it had.
+    /// The same in the form of 6.14: the folio gets its marks again.
     #[inline(never)]
     fn refault_reworked<M: Machine>(
         &self,
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_holds_a_generation_and_uses() {
+    fn stamp_holds_generation_and_uses() {
         for (uses, low) in [(0, 0), (1, 0), (2, 1), (4, 3)] {
             assert_eq!(stamp(9, uses), 9 << USE_BITS | low);
         }

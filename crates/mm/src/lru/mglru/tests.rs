@@ -1,4 +1,4 @@
-//! Generations: vectors of the reference, and random uses, agings, evictions, switches and groups.
+//! Generations: test vectors of the reference, and random uses, agings, evictions, switches and groups.
 
 use super::place::arrival;
 use super::*;
@@ -40,26 +40,26 @@ fn taken(platform: &Platform<TestMachine>, folios: &List) -> Vec<u32> {
     folios.iter(&platform.frames).map(|pfn| pfn.0).collect()
 }
 
-/// Everybody gets back what was isolated.
+/// Put isolated folios back.
 fn put_back(platform: &Platform<TestMachine>, lru: &Lru, mut got: Evictable) {
     assert!(lru.putback_batch(platform, &mut got.folios).dead.is_empty());
 }
 
 /// reclaim.md, section 6: a window of four generations, and one of three.
 #[test]
-fn a_folio_that_was_not_used_begins_near_the_end() {
+fn unused_folio_begins_near_the_end() {
     let (platform, lru) = with_generations();
     let generations = &lru.node_vec(NODE).generations;
     let place = |flags, end| arrival(generations, flags, end);
     let max = generations.max_seq();
     assert_eq!((generations.min_seq(true), max), (0, 3));
-    assert_eq!(place(F::empty(), End::Head), 1, "of four, the second oldest");
+    assert_eq!(place(F::empty(), End::Head), 1, "the second oldest of four");
     assert_eq!(place(F::empty(), End::Tail), 0, "reclaim wants it next");
     assert_eq!(place(F::ACTIVE, End::Head), 3);
-    assert_eq!(place(F::SWAPBACKED, End::Head), 2, "it has no place in swap yet");
+    assert_eq!(place(F::SWAPBACKED, End::Head), 2, "it has no swap slot yet");
     assert_eq!(place(F::SWAPBACKED | F::SWAPCACHE, End::Head), 1);
     assert_eq!(place(F::RECLAIM | F::DIRTY, End::Head), 2, "reclaim waits for its write");
-    // Empty generations are left behind: of three, new folios begin in the oldest.
+    // The window passes empty generations: with three, new folios begin in the oldest.
     new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
     put_back(&platform, &lru, lru.isolate_oldest(&platform, NODE, ROOT, ALL));
     assert_eq!((generations.min_seq(true), generations.max_seq()), (1, 3));
@@ -68,26 +68,26 @@ fn a_folio_that_was_not_used_begins_near_the_end() {
 }
 
 #[test]
-fn what_was_used_goes_to_the_youngest_and_is_sorted_when_it_is_met() {
+fn used_folios_get_the_youngest_generation_and_are_sorted_lazily() {
     let (platform, lru) = with_generations();
     for pfn in 0..4 {
         new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
     }
     let mut promotions = lru.promotions(&platform, NODE, ROOT);
     lru.promote(&platform.frames[Pfn(2)], &mut promotions);
-    assert_eq!(lru.node_vec(NODE).generations.pages(3, true), 0, "not told yet");
+    assert_eq!(lru.node_vec(NODE).generations.pages(3, true), 0, "the promotion is not counted yet");
     lru.tell_promotions(&platform, &mut promotions);
     assert_eq!(lru.node_vec(NODE).generations.pages(3, true), 1);
     assert_eq!(platform.stats.read(Stat::NrActiveFile), 1);
     lru.validate(&platform).unwrap();
-    // The first generation is empty; the second has all of them, in the order in which they came.
+    // The first generation is empty; the second has all folios, in the order of their arrival.
     let empty = lru.isolate_oldest(&platform, NODE, ROOT, ALL);
     assert_eq!((empty.taken, empty.progress), (0, 1));
     let got = lru.isolate_oldest(&platform, NODE, ROOT, ALL);
     assert_eq!((got.taken, got.sorted, got.file), (3, 1, true));
     assert_eq!(taken(&platform, &got.folios), [3, 1, 0]);
     assert_eq!(seq_of(&lru, &platform, Pfn(2)), Some(3));
-    // An isolated one that is used meanwhile is marked.
+    // An isolated folio that is used is marked.
     lru.promote(&platform.frames[Pfn(0)], &mut promotions);
     assert!(platform.frames[Pfn(0)].has(F::REFERENCED));
     put_back(&platform, &lru, got);
@@ -95,7 +95,7 @@ fn what_was_used_goes_to_the_youngest_and_is_sorted_when_it_is_met() {
 }
 
 #[test]
-fn the_two_youngest_generations_are_not_evicted_from() {
+fn two_youngest_generations_are_not_evicted_from() {
     let (platform, lru) = with_generations();
     new_folio(&platform, &lru, Pfn(0), ROOT, F::ACTIVE);
     new_folio(&platform, &lru, Pfn(1), ROOT, F::SWAPBACKED);
@@ -105,13 +105,17 @@ fn the_two_youngest_generations_are_not_evicted_from() {
     assert_eq!(lru.node_vec(NODE).generations.count(true), MIN_GENERATIONS);
     age(&platform, &lru, ROOT);
     let got = lru.isolate_oldest(&platform, NODE, ROOT, ALL);
-    assert_eq!((taken(&platform, &got.folios), got.file), (vec![1], false), "it was second and is third");
+    assert_eq!(
+        (taken(&platform, &got.folios), got.file),
+        (vec![1], false),
+        "the second generation is the third now"
+    );
     put_back(&platform, &lru, got);
     lru.validate(&platform).unwrap();
 }
 
 #[test]
-fn folios_with_many_uses_are_spared() {
+fn folios_with_many_uses_are_protected() {
     let (platform, lru) = with_generations();
     for pfn in 0..2 {
         new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
@@ -122,16 +126,16 @@ fn folios_with_many_uses_are_spared() {
     assert_eq!((taken(&platform, &got.folios), got.sorted), (vec![1], 1));
     assert_eq!(seq_of(&lru, &platform, Pfn(0)), Some(2), "it is one generation younger");
     let uses = F::USES | F::REFERENCED | F::WORKINGSET;
-    assert!(!platform.frames[Pfn(0)].has_any(uses), "and starts from the beginning");
+    assert!(!platform.frames[Pfn(0)].has_any(uses), "its uses count from the start");
     let tiers = &lru.node_vec(NODE).generations.tiers;
     assert_eq!(tiers.counted(true, 1, 3)[2], 1);
     put_back(&platform, &lru, got);
 }
 
 #[test]
-fn without_the_controller_files_go_first_and_hardly_anything_is_spared() {
+fn without_the_controller_files_are_evicted_first() {
     let (platform, lru) = with_generations();
-    // Anonymous memory never came back, files often did, most of all their second tier; folio 2 is of that, folio 0 of
+    // Anonymous memory did not refault, files did, most of all their second tier; folio 2 is of this tier, folio 0 of
     // the last.
     for (pfn, flags) in [(0, F::empty()), (1, F::empty()), (2, F::empty()), (3, F::SWAPBACKED | F::SWAPCACHE)]
     {
@@ -152,7 +156,7 @@ fn without_the_controller_files_go_first_and_hardly_anything_is_spared() {
         got
     };
     platform.knobs.set(Knob::LruGenPid, 0).unwrap();
-    // Files first, whatever came back; only what has as many uses as can be counted is spared.
+    // Files are evicted first in spite of the refaults; only a folio with the maximum of uses is protected.
     put_back(&platform, &lru, evict(&[2, 1]));
     platform.knobs.set(Knob::LruGenPid, 1).unwrap();
     put_back(&platform, &lru, evict(&[3]));
@@ -160,7 +164,7 @@ fn without_the_controller_files_go_first_and_hardly_anything_is_spared() {
 }
 
 #[test]
-fn without_tiers_many_uses_are_as_good_as_one() {
+fn without_tiers_many_uses_count_as_one() {
     let (platform, lru) = with_generations();
     platform.knobs.set(Knob::LruGenTiers, 0).unwrap();
     for pfn in 0..2 {
@@ -176,7 +180,7 @@ fn without_tiers_many_uses_are_as_good_as_one() {
 }
 
 #[test]
-fn a_page_that_comes_back_tells_its_tier_while_its_generation_is_the_oldest() {
+fn refault_counts_for_its_tier_while_its_generation_is_the_oldest() {
     let (platform, lru) = with_generations();
     new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
     (0..3).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
@@ -185,9 +189,9 @@ fn a_page_that_comes_back_tells_its_tier_while_its_generation_is_the_oldest() {
     assert!(lru.is_of_oldest(Evicted::unpack(shadow), true));
     lru.refault(&platform, &[(Pfn(0), shadow)], || 0, false);
     let tiers = &lru.node_vec(NODE).generations.tiers;
-    assert_eq!(tiers.counted(true, 0, 2), [1, 1, 0], "two uses beyond the first: the third tier");
+    assert_eq!(tiers.counted(true, 0, 2), [1, 1, 0], "two uses after the first are the third tier");
     assert_eq!(platform.stats.read(Stat::WorkingsetActivateFile), 1);
-    // An empty oldest generation is left behind: from then on the shadow is too old.
+    // The window passes the empty oldest generation: from then on the shadow is too old.
     lru.isolate_oldest(&platform, NODE, ROOT, ALL);
     assert!(!lru.is_of_oldest(Evicted::unpack(shadow), true));
     lru.refault(&platform, &[(Pfn(0), shadow)], || 0, false);
@@ -197,7 +201,7 @@ fn a_page_that_comes_back_tells_its_tier_while_its_generation_is_the_oldest() {
 
 /// The form of 6.14.
 #[test]
-fn of_what_is_seen_in_tables_the_second_use_counts() {
+fn second_use_in_page_tables_counts() {
     let (platform, lru) = with_generations();
     platform.knobs.set(Knob::LruGenForm, 1).unwrap();
     new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
@@ -211,13 +215,16 @@ fn of_what_is_seen_in_tables_the_second_use_counts() {
         assert_eq!((flags, seq_of(&lru, &platform, Pfn(0))), (marks, Some(seq)));
         lru.validate(&platform).unwrap();
     }
-    // It is of the working set wherever it goes from there: out, and back one generation before the oldest.
+    // It stays in the working set when it is isolated, and comes back one generation before the oldest.
     (0..2).for_each(|_| age(&platform, &lru, ROOT));
     let got =
         core::iter::repeat_with(|| lru.isolate_oldest(&platform, NODE, ROOT, ALL)).find(|got| got.taken > 0);
     let got = got.unwrap();
-    assert!(platform.frames[Pfn(1)].flags().generation().is_none(), "the one that was used once goes first");
-    // What is isolated is not looked at.
+    assert!(
+        platform.frames[Pfn(1)].flags().generation().is_none(),
+        "the folio that was used once is evicted first"
+    );
+    // Uses of an isolated folio do not count.
     assert!(
         promotions.considers(platform.frames[Pfn(0)].flags())
             && !promotions.considers(platform.frames[Pfn(1)].flags())
@@ -228,7 +235,7 @@ fn of_what_is_seen_in_tables_the_second_use_counts() {
 
 /// The form of 6.14.
 #[test]
-fn a_page_that_comes_back_has_its_marks_again() {
+fn refaulted_page_gets_its_marks_again() {
     let (platform, lru) = with_generations();
     platform.knobs.set(Knob::LruGenForm, 1).unwrap();
     new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
@@ -239,9 +246,9 @@ fn a_page_that_comes_back_has_its_marks_again() {
     let tiers = &lru.node_vec(NODE).generations.tiers;
     platform.frames[Pfn(0)].clear(F::USES | F::REFERENCED);
     lru.refault(&platform, &[(Pfn(0), shadow)], || 0, false);
-    assert_eq!((tiers.counted(true, 0, 2), activated()), ([1, 1, 0], 0), "three uses: the third tier");
+    assert_eq!((tiers.counted(true, 0, 2), activated()), ([1, 1, 0], 0), "three uses are the third tier");
     assert_eq!(platform.frames[Pfn(0)].flags().uses(), 2, "one more use marks it as used");
-    // The last use that can be counted makes it one of the working set, which it is again when it is back.
+    // The last use that can be counted makes it part of the working set, also when it returns.
     (0..4).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
     (0..2).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
     let shadow = lru.eviction(&platform, Pfn(0), ROOT);
@@ -256,9 +263,9 @@ fn a_page_that_comes_back_has_its_marks_again() {
     assert_eq!((activated(), platform.stats.read(Stat::WorkingsetRefaultFile)), (1, 3));
 }
 
-/// Where swapping is not possible, generations of anonymous memory get more than files', and then wrap.
+/// If swapping is not possible, anonymous memory gets more generations than files, and then its slots are reused.
 #[test]
-fn anonymous_memory_that_cannot_be_swapped_stays_behind() {
+fn aging_without_swap_evicts_only_files() {
     let (platform, lru) = with_generations();
     new_folio(&platform, &lru, Pfn(0), ROOT, F::SWAPBACKED);
     new_folio(&platform, &lru, Pfn(1), ROOT, F::empty());
@@ -308,7 +315,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is on its way in a run.
+/// The state of a run.
 struct World {
     platform: Platform<TestMachine>,
     lru: Lru,
@@ -343,7 +350,7 @@ impl World {
 
     fn put_back(&mut self) {
         let put = self.lru.putback_batch(&self.platform, &mut self.isolated);
-        assert!(put.dead.is_empty(), "their owners hold them");
+        assert!(put.dead.is_empty(), "their owners hold references");
     }
 
     fn tell(&mut self) {
@@ -363,7 +370,7 @@ impl World {
                 self.live[pfn as usize] = true;
             }
             Step::Free(pfn) if self.live[pfn as usize] && !self.is_held(Pfn(pfn)) => {
-                // Only who is mapped can be promoted, and who is mapped is not freed: what was promoted is told first.
+                // A mapped folio can be promoted and is not freed: so count promotions before a folio is freed.
                 self.tell();
                 free_folio(&self.platform, &self.lru, Pfn(pfn));
                 self.live[pfn as usize] = false;
@@ -377,7 +384,7 @@ impl World {
             }
             Step::Tell => self.tell(),
             Step::Age(group) => {
-                // As a walk does: what it has promoted is told before the generation begins.
+                // As a walk does, count promotions before the generation begins.
                 let group = self.group(group);
                 self.tell();
                 age(&self.platform, &self.lru, group);
@@ -434,10 +441,10 @@ impl World {
 proptest! {
     #![proptest_config(crate::testing::cases(400))]
 
-    /// Whatever happens, each folio is in one queue, that of its record, and sizes are those of the generations in the
+    /// After every operation, each folio is in the queue of its record, and sizes are those of the generations in the
     /// flags.
     #[test]
-    fn queues_and_sizes_stay_true(form in 0..3_u64, steps in prop::collection::vec(step(), 0..150)) {
+    fn queues_and_sizes_stay_consistent(form in 0..3_u64, steps in prop::collection::vec(step(), 0..150)) {
         let mut world = World::new(form);
         for step in steps {
             world.step(step);
@@ -451,11 +458,11 @@ proptest! {
     }
 }
 
-/// Threads that promote, age, evict, use and move the same folios, while the policy changes and a group goes: none is
-/// lost, and sizes are right at the end.
+/// Threads promote, age, evict, use and move the same folios, while the policy changes and a group is removed: no folio
+/// is lost, and sizes are right at the end.
 #[cfg(not(feature = "one-thread"))]
 #[test]
-fn movers_on_many_threads_keep_sizes_true() {
+fn concurrent_movers_keep_sizes_right() {
     extern crate std;
     const ROUNDS: u32 = 3000;
     let (platform, lru) = with_generations();

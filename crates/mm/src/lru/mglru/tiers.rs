@@ -1,4 +1,4 @@
-//! Tiers of a generation, and the controller that compares how their evicted pages come back.
+//! Tiers of a generation, and the controller that compares their refaults.
 
 use super::form;
 use crate::frame::{FrameFlags, LruGen};
@@ -6,12 +6,12 @@ use crate::knobs::Knob;
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Tiers of a generation.
+/// Number of tiers of a generation.
 pub const TIERS: usize = 4;
-/// Fewer refaults than this say nothing.
+/// Fewer refaults than this are ignored.
 const FEWEST: u64 = super::BATCH;
 
-/// Uses through file descriptors that count, from a folio's flags: one less than there were, at most 4.
+/// The number of uses through file descriptors that count, from a folio's flags: one less than there were, at most 4.
 #[inline]
 pub const fn uses(flags: FrameFlags) -> u32 {
     flags.uses() + flags.contains(FrameFlags::WORKINGSET) as u32
@@ -23,21 +23,21 @@ fn counted_uses<M>(platform: &Platform<M>, flags: FrameFlags) -> u32 {
     if platform.knobs.get(Knob::LruGenTiers) != 0 { uses(flags) } else { 0 }
 }
 
-/// The tier of so many [`uses`]: the logarithm of uses + 1, rounded up.
+/// The tier for a number of [`uses`]: the logarithm of uses + 1, rounded up.
 #[inline]
 pub const fn tier(uses: u32) -> usize {
     (uses + 1).next_power_of_two().trailing_zeros() as usize
 }
 
-/// What a folio's uses through file descriptors come to.
+/// The meaning of a folio's uses through file descriptors.
 pub struct Standing {
-    /// For a shadow: uses beyond those that its own bit tells.
+    /// For a shadow: uses in addition to the one of its own bit.
     pub uses: u32,
-    /// Is it of the working set, as a shadow tells it?
+    /// For a shadow: whether the folio is of the working set.
     pub workingset: bool,
     /// The tier.
     pub tier: usize,
-    /// Are there as many as can be counted?
+    /// Whether the uses have reached the maximum that can be counted.
     pub full: bool,
 }
 
@@ -57,18 +57,19 @@ impl Standing {
     }
 }
 
-/// How a tier does: pages that came back, pages that were evicted or spared, and the weight of its refaults.
+/// The refaults of a tier in relation to its evictions, and their weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Position {
-    /// Pages that came back.
+    /// Pages that refaulted.
     pub refaulted: u64,
     /// Pages that were evicted or protected.
     pub total: u64,
-    /// The larger, the more refaults are borne.
+    /// The larger it is, the more refaults are accepted.
     pub gain: u64,
 }
 
-/// Does `other` refault no more than `reference`, by their gains, or too little to tell? Then it may be evicted, too.
+/// Whether `other` refaults no more than `reference`, by their gains, or too little to tell: then it may be evicted,
+/// too.
 pub fn is_no_worse(reference: Position, other: Position) -> bool {
     if other.refaulted < FEWEST {
         return true;
@@ -77,25 +78,26 @@ pub fn is_no_worse(reference: Position, other: Position) -> bool {
     left <= (reference.refaulted + 1) as u128 * other.total as u128 * other.gain as u128
 }
 
-/// What is counted of a type's tiers.
+/// The counters of a type's tiers.
 #[derive(Default)]
 struct OfType {
     /// Moving averages over the generations evicted before.
     avg_refaulted: [AtomicU64; TIERS],
     avg_total: [AtomicU64; TIERS],
-    /// In each generation of the window, while it was the oldest. The first tier is never protected.
+    /// By generation of the window, while it was the oldest. The first tier is never protected.
     refaulted: [[AtomicU64; TIERS]; LruGen::COUNT],
     evicted: [[AtomicU64; TIERS]; LruGen::COUNT],
     protected: [[AtomicU64; TIERS]; LruGen::COUNT],
 }
 
-/// What is counted of a vector's tiers: anonymous, file. `evicted` and `refaulted` grow without the vector's lock.
+/// The counters of a vector's tiers: anonymous, file. `evicted` and `refaulted` are increased without the vector's
+/// lock.
 #[derive(Default)]
 pub struct TierCounts {
     types: [OfType; 2],
 }
 
-/// A slot of counters, for people: refaulted, evicted, protected.
+/// Counters for reports: refaulted, evicted, protected.
 pub type Counted = [u64; 3];
 
 fn add(to: &AtomicU64, pages: u64) {
@@ -103,25 +105,25 @@ fn add(to: &AtomicU64, pages: u64) {
 }
 
 impl TierCounts {
-    /// Pages of a tier were evicted while `oldest` was the oldest generation of their type.
+    /// Count pages of a tier that were evicted while `oldest` was the oldest generation of their type.
     #[inline]
     pub fn evicted(&self, file: bool, oldest: LruGen, tier: usize, pages: u64) {
         add(&self.types[file as usize].evicted[oldest.index()][tier], pages);
     }
 
-    /// Pages came back that had been evicted from it.
+    /// Count refaults of pages that were evicted from it.
     #[inline]
     pub fn refaulted(&self, file: bool, oldest: LruGen, tier: usize, pages: u64) {
         add(&self.types[file as usize].refaulted[oldest.index()][tier], pages);
     }
 
-    /// Pages were spared for their tier.
+    /// Count pages that were protected because of their tier.
     #[inline]
     pub fn protected(&self, file: bool, oldest: LruGen, tier: usize, pages: u64) {
         add(&self.types[file as usize].protected[oldest.index()][tier], pages);
     }
 
-    /// How a tier does, with the averages.
+    /// The position of a tier, including the averages.
     pub fn position(&self, file: bool, oldest: LruGen, tier: usize, gain: u64) -> Position {
         let of = &self.types[file as usize];
         let [refaulted, evicted, protected] = self.counted_in(file, oldest, tier);
@@ -132,7 +134,7 @@ impl TierCounts {
         }
     }
 
-    /// What was counted in the generation of `seq`: refaulted, evicted, protected.
+    /// The counters of the generation of `seq`: refaulted, evicted, protected.
     pub fn counted(&self, file: bool, seq: u64, tier: usize) -> Counted {
         self.counted_in(file, LruGen::of(seq), tier)
     }
@@ -149,7 +151,7 @@ impl TierCounts {
         [of.avg_refaulted[tier].load(Relaxed), of.avg_total[tier].load(Relaxed)]
     }
 
-    /// The generation is evicted: its counts go into the averages, by half.
+    /// The generation has been evicted: add its counts to the averages, and halve them.
     pub fn carry_over(&self, file: bool, oldest: LruGen) {
         let of = &self.types[file as usize];
         for tier in 0..TIERS {
@@ -167,15 +169,15 @@ impl TierCounts {
         }
     }
 
-    /// The highest tier of a type that may be evicted. Twice the refaults of the first tier are borne, against
+    /// The highest tier of a type that may be evicted. Twice the refaults of the first tier are accepted, because of
     /// fluctuations.
     pub fn limit(&self, file: bool, oldest: LruGen) -> usize {
         let reference = self.position(file, oldest, 0, 1);
         last_no_worse(reference, |tier| self.position(file, oldest, tier, 2))
     }
 
-    /// Which type to evict from when both have folios of one age, and the highest of its tiers that may be evicted: the
-    /// type whose first tier refaults less, by swappiness. `oldest`: of anonymous memory, of files.
+    /// The type to evict from when both have folios of the same age, and the highest of its tiers that may be evicted:
+    /// the type whose first tier refaults less, weighted by swappiness. `oldest`: of anonymous memory, of files.
     pub fn choose(&self, oldest: [LruGen; 2], swappiness: u64) -> (bool, usize) {
         let gain = [swappiness, super::super::MAX_SWAPPINESS - swappiness];
         let first = |file: bool| self.position(file, oldest[file as usize], 0, gain[file as usize]);
@@ -199,7 +201,7 @@ mod tests {
 
     /// reclaim.md, section 6, two bits of counter.
     #[test]
-    fn tiers_of_accesses() {
+    fn accesses_determine_tiers() {
         let mut flags = FrameFlags::empty();
         let mut tiers = std_alloc::vec::Vec::new();
         for _ in 0..7 {
@@ -211,7 +213,7 @@ mod tests {
 
     /// reclaim.md, 1.9 and section 6, swappiness 60.
     #[test]
-    fn the_type_that_refaults_less_is_evicted() {
+    fn type_that_refaults_less_is_evicted() {
         let oldest = [LruGen::of(5), LruGen::of(6)];
         let choose = |anon: (u64, u64), file: (u64, u64)| {
             let tiers = TierCounts::default();
@@ -221,12 +223,12 @@ mod tests {
             }
             tiers.choose(oldest, 60).0
         };
-        assert!(!choose((0, 0), (1000, 10_000)), "anonymous memory has cost nothing so far");
-        assert!(choose((500, 10_000), (1000, 10_000)), "140 : 60 bears twice the refaults");
+        assert!(!choose((0, 0), (1000, 10_000)), "anonymous memory has not refaulted");
+        assert!(choose((500, 10_000), (1000, 10_000)), "140 : 60 accepts twice the refaults");
     }
 
     #[test]
-    fn a_tier_is_protected_when_it_refaults_twice_as_much_as_the_first() {
+    fn tier_is_protected_if_it_refaults_twice_as_much_as_the_first() {
         let limit = |refaulted, total| {
             let (tiers, oldest) = (TierCounts::default(), LruGen::of(1));
             tiers.refaulted(true, oldest, 0, 100);
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn averages_halve() {
+    fn averages_are_halved() {
         let (tiers, oldest) = (TierCounts::default(), LruGen::of(2));
         tiers.refaulted(false, oldest, 2, 10);
         tiers.evicted(false, oldest, 2, 20);

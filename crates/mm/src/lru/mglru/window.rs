@@ -11,23 +11,24 @@ use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use crate::units::*;
 
-/// The generations of a vector. Changed under the vector's lock, but for what tiers count; read without it.
+/// The generations of a vector. They change under the vector's lock, except the counters of tiers; they are read
+/// without it.
 pub struct Generations {
-    /// Does the vector's policy use them?
+    /// Whether the vector's policy uses them.
     on: AtomicBool,
     max_seq: AtomicU64,
     /// Anonymous, file.
     min_seq: [AtomicU64; 2],
-    /// When each was made.
+    /// When each generation began.
     born: [AtomicU64; LruGen::COUNT],
-    /// Pages by generation, type and kind of zone. While promotions wait to be told, one may be too large by what
-    /// another is too small, even below 0.
+    /// Pages by generation, type and kind of zone. While promotions are uncounted, one size may be too large and
+    /// another too small by the same number, even below 0.
     pages: [[[AtomicI64; ZONE_KINDS]; 2]; LruGen::COUNT],
     /// Uses, refaults and evictions by tier.
     pub tiers: TierCounts,
 }
 
-/// A vector begins with all four generations, empty.
+/// A vector begins with four empty generations.
 impl Default for Generations {
     fn default() -> Generations {
         Generations {
@@ -51,7 +52,7 @@ pub struct Sizes {
 }
 
 impl Generations {
-    /// Does the vector's policy use them?
+    /// Whether the vector's policy uses them.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.on.load(Relaxed)
@@ -73,7 +74,7 @@ impl Generations {
         self.min_seq[file as usize].load(Acquire)
     }
 
-    /// Generations of a type.
+    /// Number of generations of a type.
     #[inline]
     pub fn count(&self, file: bool) -> u64 {
         self.max_seq() - self.min_seq(file) + 1
@@ -84,17 +85,17 @@ impl Generations {
         LruGen::of(self.min_seq(file))
     }
 
-    /// When the generation of `seq` was made.
+    /// When the generation of `seq` began.
     pub fn born(&self, seq: u64) -> Nanos {
         self.born[LruGen::of(seq).index()].load(Relaxed)
     }
 
-    /// All generations that there are were made now.
+    /// Have all existing generations begin now.
     pub fn set_born(&self, now: Nanos) {
         self.born.iter().for_each(|born| born.store(now, Relaxed));
     }
 
-    /// Does it count as active: is it one of the two youngest?
+    /// Whether it counts as active: it is one of the two youngest.
     #[inline]
     pub fn is_active(&self, generation: LruGen) -> bool {
         let max = self.max_seq();
@@ -112,7 +113,7 @@ impl Generations {
         &self.pages[generation.index()][file as usize][kind]
     }
 
-    /// Pages came or, if less than 0, went. The vector's lock is held.
+    /// Change the pages of a generation. The vector's lock is held.
     #[inline]
     pub(in crate::lru) fn add(&self, generation: LruGen, file: bool, kind: ZoneKind, pages: i64) {
         self.cell(generation, file, kind as usize).fetch_add(pages, Relaxed);
@@ -134,20 +135,20 @@ impl Generations {
         self.by_kind(LruGen::of(seq), file).iter().map(|&pages| pages.max(0) as u64).sum()
     }
 
-    /// Sizes of the generation of `seq`; what lies outside the window of a type has none.
+    /// Sizes of the generation of `seq`; outside the window of a type they are 0.
     pub fn sizes(&self, seq: u64) -> Sizes {
         let of = |file| if seq >= self.min_seq(file) { self.pages(seq, file) } else { 0 };
         Sizes { anon: of(false), file: of(true) }
     }
 
-    /// 2 ≤ generations of files ≤ generations of anonymous memory ≤ 4: where memory cannot be swapped, files may leave
-    /// it behind.
+    /// Whether 2 ≤ generations of files ≤ generations of anonymous memory ≤ 4: the window of files may advance ahead of
+    /// memory that cannot be swapped.
     pub fn is_valid(&self) -> bool {
         let (anon, file) = (self.count(false), self.count(true));
         (MIN_GENERATIONS..=anon).contains(&file) && anon <= MAX_GENERATIONS
     }
 
-    /// The oldest generation of a type is done: its tiers' counts go into the averages.
+    /// Advance the window past the oldest generation of a type; its tiers' counts go into the averages.
     fn drop_oldest(&self, file: bool, min_seq: u64) {
         self.tiers.carry_over(file, self.oldest(file));
         self.min_seq[file as usize].store(min_seq, Release);
@@ -155,8 +156,8 @@ impl Generations {
 }
 
 impl Lru {
-    /// Move on a folio of the oldest generation, which stands in its queue: to the next one, unless it was promoted
-    /// meanwhile. Returns its generation. The caller moves it to that one's queue.
+    /// Change the generation of a folio in the oldest generation's queue to the next one, unless it was promoted in the
+    /// meantime. Returns its generation. The caller moves it to the queue of this generation.
     pub(super) fn next_generation<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -171,7 +172,7 @@ impl Lru {
             (flags.generation() == Some(oldest)).then(|| (flags - ended).with_generation(Some(next)))
         });
         if before.generation() != Some(oldest) {
-            return before.generation().expect("a folio in a queue of generations has one");
+            return before.generation().expect("the generation of a folio in a queue of generations");
         }
         let (file, kind, pages) = (is_file(before), self.kind(frame.zone()), frame.pages() as i64);
         generations.add(oldest, file, kind, -pages);
@@ -187,9 +188,9 @@ impl Lru {
         next
     }
 
-    /// Begin a new youngest generation after that of `seq`, if that still is the youngest. What is left of a fourth
-    /// generation joins the third; anonymous memory that cannot be swapped (`can_swap` is false) stays in its queues
-    /// and gets younger.
+    /// Begin a new youngest generation after `seq`, if `seq` is still the youngest. The folios of a fourth generation
+    /// join the third; anonymous memory that cannot be swapped (`can_swap` is false) stays in its queues and gets
+    /// younger.
     pub fn begin_generation<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -228,7 +229,8 @@ impl Lru {
         }
     }
 
-    /// Move all folios of the oldest generation of a type to the next. `false`: these were many, and there are more.
+    /// Move folios of the oldest generation of a type to the next. Returns `false` if there were too many and some are
+    /// left.
     fn empty_oldest<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -256,8 +258,8 @@ impl Lru {
         true
     }
 
-    /// The window is about to move: the second youngest generation is inactive from then on. The slot of the new one
-    /// may hold anonymous memory that cannot be swapped, which is active from then on.
+    /// The window is about to move: count the second youngest generation as inactive. The slot of the new one may hold
+    /// anonymous memory that cannot be swapped, which counts as active from then on.
     fn shift_active<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -278,8 +280,8 @@ impl Lru {
         }
     }
 
-    /// Leave empty oldest generations behind, as far as two stay. If memory can be swapped, neither type gets ahead of
-    /// the other by that. The vector is locked. Returns whether the window moved.
+    /// Advance the window past empty oldest generations, keeping two. If memory can be swapped, neither type gets ahead
+    /// of the other by this. The vector is locked. Returns whether the window moved.
     pub(super) fn leave_empty(&self, vec: &LruVec, lists: &LruLists, can_swap: bool) -> bool {
         let generations = &vec.generations;
         debug_assert!(generations.is_valid());
@@ -295,7 +297,7 @@ impl Lru {
             while seq < last && is_empty(&seq) {
                 seq += 1;
             }
-            // Of two, none is left behind; of an empty third one, it is.
+            // It passes an empty third generation, but never the last two.
             seq
         };
         let mut min = [if can_swap { first(false) } else { generations.min_seq(false) }, first(true)];

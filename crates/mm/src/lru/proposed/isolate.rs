@@ -1,4 +1,4 @@
-//! Taking what a policy proposes, and putting back what could not be evicted.
+//! Isolating the folios that a policy proposes, and putting back those that could not be evicted.
 
 use super::{FOUND_USED, Proposed, is_file, queue};
 use crate::frame::{Frame, List};
@@ -14,29 +14,29 @@ use crate::units::*;
 use smallvec::SmallVec;
 use std_alloc::boxed::Box;
 
-/// What reclaim asks for.
+/// What reclaim wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
     /// Pages.
     pub pages: u64,
     /// Highest kind of zone that is wanted.
     pub highest: ZoneKind,
-    /// May folios go that can go nowhere but to swap?
+    /// Whether folios may be taken that can only be swapped.
     pub anon: bool,
-    /// May mapped folios be taken?
+    /// Whether mapped folios may be taken.
     pub may_unmap: bool,
 }
 
-/// What was taken.
+/// The folios that were taken.
 #[derive(Debug, Default)]
 pub struct Proposals {
     /// The folios by type, anonymous and file, each with a reference; the tails were proposed first.
     pub folios: [List; 2],
-    /// Pages of each.
+    /// Pages of each type.
     pub taken: [u64; 2],
-    /// Pages looked at.
+    /// Pages scanned.
     pub looked: u64,
-    /// Is it to be known whether page tables were used?
+    /// Whether reclaim has to check page tables for uses.
     pub checks_references: bool,
 }
 
@@ -50,12 +50,12 @@ struct Hold<'a, M> {
     out: Proposals,
     gone: [ByKind; 2],
     skipped: ByKind,
-    /// Folios that may be looked at.
+    /// Folios that may still be scanned.
     left: u64,
 }
 
 impl Lru {
-    /// Take folios that the policy of a vector wants to go, until there are enough, or many were looked at.
+    /// Take folios that the policy of a vector proposes, until there are enough, or many were scanned.
     pub fn isolate_proposed<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -93,7 +93,7 @@ impl Lru {
         out
     }
 
-    /// Put back folios of one node that reclaim took and did not free, each where its policy wants it, and drop their
+    /// Put back folios of one node that reclaim did not free, each where its policy wants it, and drop their
     /// references.
     pub fn putback_proposed<M: Machine>(&self, platform: &Platform<M>, folios: &mut List) -> Putback {
         let mut out = Putback::default();
@@ -105,7 +105,7 @@ impl Lru {
             if !lists.dead && vec.policy().is_proposed() {
                 let why = |frame: &Frame| {
                     let used = frame.queue() == FOUND_USED;
-                    // It may go to a list that is not a policy's.
+                    // It may go to a list of another policy.
                     frame.set_queue(0);
                     if used { InsertReason::Used } else { InsertReason::Kept }
                 };
@@ -120,7 +120,7 @@ impl Lru {
     }
 }
 
-/// Of a folio that a policy proposed and reclaim holds: its entries have been used.
+/// Note that the entries of an isolated folio that a policy has proposed were used.
 pub fn note_used(frame: &Frame) {
     frame.set_queue(FOUND_USED);
 }
@@ -143,7 +143,7 @@ impl<M: Machine> Hold<'_, M> {
         }
     }
 
-    /// The folio at a place, if it is one that may go; else it goes to the other end.
+    /// The folio at a position, if it may be taken; else it moves to the other end.
     fn look(&mut self, spot: Spot) -> Option<Pfn> {
         let list = &self.lists.lists[PROPOSED + spot.list];
         let pfn = if spot.end == End::Head { list.head() } else { list.tail() }?;
@@ -164,7 +164,7 @@ impl<M: Machine> Hold<'_, M> {
 
     fn judge(&mut self, pfn: Pfn, spot: Spot) {
         let frame = &self.platform.frames[pfn];
-        // What is locked in memory is taken, too: reclaim puts it where it cannot be met again.
+        // Folios that are locked in memory are taken, too: reclaim puts them on the unevictable list.
         if evictable(frame) && !self.proposed.is_stuck() {
             let judgement = self.proposed.policy.judge(View::new(frame, spot.list));
             if let Judgement::Move(to) = judgement {
@@ -178,7 +178,7 @@ impl<M: Machine> Hold<'_, M> {
         }
     }
 
-    /// Score the next folios, and take those that are worth least.
+    /// Score the next folios, and take those with the lowest scores.
     fn take_lowest(&mut self, spot: Spot, sample: Sample) {
         let mut scored: SmallVec<[(u64, u32, Pfn); MAX_SAMPLE]> = SmallVec::new();
         let listed = self.lists.lists[PROPOSED + spot.list].len();
@@ -190,7 +190,7 @@ impl<M: Machine> Hold<'_, M> {
             scored.push((score, scored.len() as u32, pfn));
             self.turn_over(pfn, spot);
         }
-        // Of equals, those go that came to the end first.
+        // Of equal scores, the folio that was nearer to the end is taken first.
         scored.sort_unstable_by_key(|&(score, turn, _)| (score, turn));
         for &(_, _, pfn) in scored.iter().take(sample.take) {
             if self.is_enough() {
@@ -200,7 +200,7 @@ impl<M: Machine> Hold<'_, M> {
         }
     }
 
-    /// To the other end of its list.
+    /// Move a folio to the other end of its list.
     fn turn_over(&mut self, pfn: Pfn, spot: Spot) {
         let other = if spot.end == End::Head { End::Tail } else { End::Head };
         self.requeue(pfn, spot.list, Spot { end: other, ..spot });
@@ -218,7 +218,7 @@ impl<M: Machine> Hold<'_, M> {
         self.platform.charge(Work::LruMove, 1);
     }
 
-    /// Take the folio off its list. `false`: somebody else moves or frees it.
+    /// Take the folio off its list. Returns `false` if another task moves or frees it.
     fn isolate(&mut self, pfn: Pfn, list: usize) -> bool {
         let frame = &self.platform.frames[pfn];
         if !take(frame) {

@@ -1,12 +1,12 @@
-//! The framework of policies that propose: it asks, checks the answers, and does what they say.
+//! The framework of policies that propose: it asks them, checks the answers, and carries them out.
 //!
-//! The queues of such a vector are those of its policy's lists. All its folios count as inactive, for people and for
-//! formulas that all policies share. What a policy says is never trusted: see [`crate::policy`] for what is done
-//! instead.
+//! The queues of such a vector are those of its policy's lists. All its folios count as inactive, for statistics and
+//! for formulas that all policies share. A policy's answers are never trusted: [`crate::policy`] describes what happens
+//! with wrong ones.
 //!
-//! A vector that has had no eviction for some looks at folios ([`Proposed::patience`]) is *stuck*: from then on folios
-//! are taken from the tails of all lists in turn, until one is evicted. How long it takes until a vector is stuck
-//! halves with each time, and doubles with each eviction that the policy has brought about.
+//! A vector that had no eviction for a number of scanned folios ([`Proposed::patience`]) is *stuck*: from then on
+//! folios are taken from the tails of all lists, one list after the other, until one is evicted. The number halves each
+//! time the vector is stuck, and doubles with each eviction that the policy has proposed.
 
 mod isolate;
 #[cfg(test)]
@@ -28,10 +28,10 @@ use crate::policy::{MAX_LISTS, MAX_SAMPLE, Replace, Sample, Spot, View};
 use crate::stat::Stat;
 use std_alloc::boxed::Box;
 
-/// The queue in the record of a folio that reclaim holds because its policy wanted it to go, and that was used.
+/// The queue in the record of an isolated folio that its policy has proposed and that was used.
 pub(super) const FOUND_USED: u8 = 1;
 
-/// What the framework knows of a vector's policy.
+/// The framework's state of a vector's policy.
 pub(super) struct Proposed {
     pub policy: Box<dyn Replace>,
     pub checks_references: bool,
@@ -40,13 +40,13 @@ pub(super) struct Proposed {
     pub lists: usize,
     /// Pages of each.
     pub sizes: [u64; MAX_LISTS],
-    /// Pages evicted so far: the clock of the distances that the policy is told.
+    /// Pages evicted: the clock of the distances that the policy gets.
     evictions: u64,
-    /// Folios looked at since one was evicted.
+    /// Folios scanned since the last eviction.
     fruitless: u64,
-    /// How often the policy has led to nothing, less how often to something.
+    /// How often the vector was stuck, less the number of evictions that the policy has proposed.
     distrust: u32,
-    /// The list whose turn it is when the vector is stuck.
+    /// The next list to take from when the vector is stuck.
     turn: usize,
 }
 
@@ -74,7 +74,7 @@ impl Proposed {
         self.sizes.iter().sum()
     }
 
-    /// The place that an answer means.
+    /// The position of an answer, corrected if its list is wrong.
     fn checked<M: Machine>(&self, platform: &Platform<M>, spot: Spot) -> Spot {
         if spot.list < self.lists {
             return spot;
@@ -83,7 +83,7 @@ impl Proposed {
         Spot { list: 0, ..spot }
     }
 
-    /// Where to take a folio from; `None`: all lists are empty.
+    /// The position of the next folio to take. `None`: all lists are empty.
     fn next<M: Machine>(&mut self, platform: &Platform<M>, queues: &[List]) -> Option<Spot> {
         let filled = |from: usize| {
             (0..self.lists).map(|i| (from + i) % self.lists).find(|&list| !queues[PROPOSED + list].is_empty())
@@ -103,11 +103,12 @@ impl Proposed {
         Some(Spot { list: first, ..spot })
     }
 
-    /// Looks at folios, without one being evicted, that are enough: several rounds if the policy has done well so far.
+    /// Number of folios to scan without an eviction before the vector is stuck: several rounds if the policy has done
+    /// well.
     fn patience(&self) -> u64 {
         const ROUNDS: u64 = 4;
         const LEAST: u64 = 64;
-        // A page is at least as much as a folio.
+        // There are at most as many folios as pages.
         ((ROUNDS * self.pages()) >> self.distrust.min(u64::BITS - 1)) + LEAST
     }
 
@@ -115,13 +116,13 @@ impl Proposed {
         self.fruitless > self.patience()
     }
 
-    /// One more folio was looked at.
+    /// Note that a folio was scanned.
     fn note_look<M: Machine>(&mut self, platform: &Platform<M>) {
         let before = self.is_stuck();
         self.fruitless += 1;
         if self.is_stuck() && !before {
             self.distrust = (self.distrust + 1).min(u64::BITS);
-            // It stays so although that has made it less patient, or more.
+            // It stays stuck although its patience has changed.
             self.fruitless = u64::MAX / 2;
             platform.count(Stat::PolicyFallback, 1);
         }
@@ -146,12 +147,12 @@ fn list_of(frame: &Frame) -> usize {
     (frame.queue() as usize).saturating_sub(PROPOSED).min(MAX_LISTS - 1)
 }
 
-/// Is it a folio of a file, or one that reclaim may drop like one?
+/// Whether it is a folio of a file, or one that reclaim may drop like one.
 fn is_file(frame: &Frame) -> bool {
     !frame.has(FrameFlags::SWAPBACKED)
 }
 
-/// Policies that propose, whichever it is.
+/// Any policy that proposes.
 pub(super) struct ProposedPolicy;
 
 impl Policy for ProposedPolicy {
@@ -167,10 +168,10 @@ impl Policy for ProposedPolicy {
         if frame.has(FrameFlags::ACTIVE) {
             frame.clear(FrameFlags::ACTIVE);
         }
-        let proposed = lists.proposed.as_mut().expect("a vector has an instance of its policy");
+        let proposed = lists.proposed.as_mut().expect("an instance of the vector's policy");
         let asked = proposed.policy.added(View::new(frame, 0), why);
         let spot = proposed.checked(platform, asked);
-        // Else it would be met again and again while others, which could go, are not.
+        // At the other end it would be scanned again and again, while folios that could be evicted are not.
         let end = if proposed.is_stuck() { End::Head } else { spot.end };
         proposed.sizes[spot.list] += folio.pages as u64;
         ListPosition { queue: queue(spot.list), end, list: LruList::new(is_file(frame), false) }
@@ -188,11 +189,11 @@ impl Policy for ProposedPolicy {
         LruList::new(is_file(folio.frame), false)
     }
 
-    /// The reason that the folio comes with says it.
+    /// The policy gets it with the reason of the folio's arrival.
     #[inline]
     fn admit(&self, _frame: &Frame, _faulted: bool) {}
 
-    /// Uses are counted for the policy, which looks at them when it is asked.
+    /// Uses are counted in the flags; the policy reads them when it is asked.
     #[inline]
     fn used<M: Machine>(&self, _base: &Platform<M>, frame: &Frame) -> AccessEffect {
         note_use(frame, after_use)

@@ -1,4 +1,4 @@
-//! The policies that come with us, on short strings of accesses, against plain models of the algorithms.
+//! The built-in policies, on short strings of accesses, against plain models of their algorithms.
 
 use super::tests::{evict_one, with};
 use crate::frame::FrameFlags as F;
@@ -12,7 +12,7 @@ use crate::units::*;
 use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec::Vec;
 
-/// Accesses by read(2), at random, some pages more often than others; a scan in between.
+/// Random accesses by read(2), to some pages more often than to others, with a scan in between.
 fn string() -> Vec<u64> {
     let mut random = 1u64;
     let mut draw = |below: u64| {
@@ -29,8 +29,8 @@ fn string() -> Vec<u64> {
     all
 }
 
-/// What a cache of a few pages of one file does under a policy: a page comes when it is missed, and another goes if
-/// there is no room.
+/// A cache of a few pages of one file under a policy: a missed page is added, and another is evicted if there is no
+/// room.
 struct Cache {
     platform: Platform<TestMachine>,
     lru: Lru,
@@ -82,10 +82,10 @@ impl Cache {
     }
 }
 
-/// A page of a model, and how often it was used since it came.
+/// A page of a model, and the number of its uses since it was added.
 type Entry = (u64, u32);
 
-/// Hits by a model: a queue, and how a page goes from it.
+/// The hits of a model: a queue, and how it evicts a page.
 fn model(capacity: usize, string: &[u64], evict: impl Fn(&mut VecDeque<Entry>)) -> Vec<bool> {
     // The front is the newest.
     let mut queue: VecDeque<Entry> = VecDeque::new();
@@ -106,19 +106,19 @@ fn model(capacity: usize, string: &[u64], evict: impl Fn(&mut VecDeque<Entry>)) 
 const CAPACITY: u32 = 8;
 
 #[test]
-fn fifo() {
+fn fifo_matches_its_model() {
     let expected = model(CAPACITY as usize, &string(), |queue| _ = queue.pop_back());
     assert_eq!(Cache::hits("fifo", CAPACITY, &string()), expected);
 }
 
 #[test]
-fn mru() {
+fn mru_matches_its_model() {
     let expected = model(CAPACITY as usize, &string(), |queue| _ = queue.pop_front());
     assert_eq!(Cache::hits("mru", CAPACITY, &string()), expected);
 }
 
 #[test]
-fn lfu() {
+fn lfu_matches_its_model() {
     let expected = model(CAPACITY as usize, &string(), |queue| {
         let least = queue.iter().map(|entry| entry.1).min().unwrap();
         let at = queue.iter().rposition(|entry| entry.1 == least).unwrap();
@@ -127,9 +127,9 @@ fn lfu() {
     assert_eq!(Cache::hits("lfu", CAPACITY, &string()), expected);
 }
 
-/// Figure 1 of the paper: one queue, and a hand that is a place in it.
+/// Figure 1 of the paper: one queue, and a hand that is a position in it.
 #[test]
-fn sieve() {
+fn sieve_matches_its_model() {
     let mut queue: VecDeque<(u64, bool)> = VecDeque::new();
     let mut hand: Option<u64> = None;
     let mut access = |&page: &u64| {
@@ -154,9 +154,9 @@ fn sieve() {
     assert_eq!(Cache::hits("sieve", CAPACITY, &string()), expected);
 }
 
-/// Algorithm 1 of the paper, with a ghost queue that is as long as so many evictions.
+/// Algorithm 1 of the paper, with a ghost queue whose length is a number of evictions.
 #[test]
-fn s3_fifo() {
+fn s3_fifo_matches_its_model() {
     const SIZE: usize = 15;
     let (mut small, mut main) = (VecDeque::<Entry>::new(), VecDeque::<Entry>::new());
     let mut ghosts: BTreeMap<u64, u64> = BTreeMap::new();
@@ -188,7 +188,7 @@ fn s3_fifo() {
             }
         }
         match ghosts.remove(&page) {
-            // When it returns, one page less is resident.
+            // When it returns, one page fewer is resident.
             Some(then) if evictions - then <= 14 - 14 / 10 => main.push_front((page, 0)),
             _ => small.push_front((page, 0)),
         }
@@ -199,9 +199,9 @@ fn s3_fifo() {
     assert_eq!(found, expected);
 }
 
-/// CAR, figure 2 of the paper, with lists of the evicted that are as long as so many evictions.
+/// CAR, figure 2 of the paper, with lists of evicted pages whose length is a number of evictions.
 #[test]
-fn arc() {
+fn arc_matches_its_model() {
     const SIZE: usize = 15;
     let mut clocks = [VecDeque::<Entry>::new(), VecDeque::<Entry>::new()];
     let mut history: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
@@ -241,9 +241,9 @@ fn arc() {
     assert_eq!(Cache::hits("arc", SIZE as u32, &string()), expected);
 }
 
-/// Pages that are used again and again, and others that come once: once it has learned, the first stay.
+/// Some pages are used again and again, others once: after learning, LHD keeps the first.
 #[test]
-fn lhd() {
+fn lhd_keeps_pages_that_are_used_again() {
     let mut cache = Cache::new("lhd", 12);
     let mut late = 0;
     for round in 0..1500u64 {
@@ -252,15 +252,15 @@ fn lhd() {
             late += u32::from(round >= 1000 && hit);
         }
         for i in 0..3 {
-            assert!(!cache.access(1000 + round * 3 + i), "it comes for the first time");
+            assert!(!cache.access(1000 + round * 3 + i), "a new page must be missed");
         }
     }
     assert!(late >= 2900, "{late} of 3000 uses were hits");
 }
 
-/// A hot set that fits, and a scan by another task that does not: the hot set stays, as it does under no FIFO.
+/// A hot set that fits, and a scan by another task that does not: the hot set stays, unlike under FIFO.
 #[test]
-fn get_scan() {
+fn get_scan_keeps_the_hot_set_during_a_scan() {
     let rounds = |name| {
         let mut cache = Cache::new(name, 16);
         let mut hits = 0;

@@ -1,4 +1,4 @@
-//! What a policy leaves behind of an evicted folio, and is told when it returns.
+//! What a policy keeps in the shadow of an evicted folio, and gets back when the page returns.
 
 use super::is_file;
 use crate::frame::FrameFlags;
@@ -9,9 +9,9 @@ use crate::platform::Platform;
 use crate::policy::{Past, View};
 use crate::units::*;
 
-/// Bits of a stamp that are the policy's.
+/// Number of bits of a stamp for the policy.
 const LEFT_BITS: u32 = u8::BITS;
-/// Bits of the clock in a stamp: distances of up to 2 TiB are told rightly.
+/// The bits of the clock in a stamp: distances of up to 2 TiB are exact.
 const CLOCK_MASK: u64 = (1 << (STAMP_BITS - LEFT_BITS)) - 1;
 
 fn stamp(clock: u64, left: u8) -> u64 {
@@ -23,7 +23,7 @@ fn distance(stamp: u64, now: u64) -> u64 {
 }
 
 impl Lru {
-    /// A folio leaves memory. Its references are frozen.
+    /// The shadow of an evicted folio, whose references are frozen.
     pub(in crate::lru) fn evict_proposed<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) -> Shadow {
         let frame = &platform.frames[pfn];
         let (node, group) = (frame.node(), frame.group());
@@ -36,7 +36,7 @@ impl Lru {
         Evicted { group, node, stamp: stamped, workingset: frame.has(FrameFlags::WORKINGSET) }.pack()
     }
 
-    /// A page is back. The policy of its vector is told, if it is the vector that it left.
+    /// A page has returned: report it to the policy of its vector, if it is the vector that it left.
     pub(in crate::lru) fn refault_proposed<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_holds_the_clock_and_what_the_policy_left() {
+    fn stamp_holds_the_clock_and_the_policys_bits() {
         for (clock, now, expected) in [(5, 12, 7), (CLOCK_MASK, CLOCK_MASK + 3, 3), (u64::MAX, 9, 10)] {
             let stamped = stamp(clock, 0xa5);
             assert!(stamped < 1 << STAMP_BITS);

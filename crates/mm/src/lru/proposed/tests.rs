@@ -1,5 +1,5 @@
-//! Policies that propose against random uses, evictions, switches and groups; what the framework does where an answer
-//! is wrong.
+//! Policies that propose, with random uses, evictions, switches and groups; and the framework's reaction to wrong
+//! answers.
 
 use super::*;
 use crate::api::GroupLimits;
@@ -25,7 +25,7 @@ pub(super) fn with(make: MakePolicy) -> (Platform<TestMachine>, Lru) {
     (platform, lru)
 }
 
-/// Reclaim one folio: the way of `remove_mapping`. Returns what it leaves behind.
+/// Evict one folio, as `remove_mapping` does. Returns it with its shadow.
 pub(super) fn evict_one(platform: &Platform<TestMachine>, lru: &Lru) -> Option<(Pfn, Shadow)> {
     let mut got = lru.isolate_proposed(platform, NODE, ROOT, ONE);
     let pfn = got.folios.iter_mut().find_map(|folios| folios.pop_tail(&platform.frames))?;
@@ -83,7 +83,7 @@ impl World {
         self.isolated.iter(&self.platform.frames).any(|held| held == Pfn(pfn))
     }
 
-    /// Reclaim gives back what it held: some of it is evicted.
+    /// Put back the isolated folios; some of them are evicted.
     fn put_back(&mut self) {
         let (platform, lru) = (&self.platform, &self.lru);
         let mut kept = List::new();
@@ -99,7 +99,7 @@ impl World {
             }
         }
         while let Some(tail) = kept.tail() {
-            // All of one call are of one node.
+            // The folios of one call are of one node.
             let mut batch = List::new();
             let node = platform.frames[tail].node();
             while let Some(pfn) = kept.tail().filter(|&pfn| platform.frames[pfn].node() == node) {
@@ -165,7 +165,7 @@ impl World {
 proptest! {
     #![proptest_config(crate::testing::cases(400))]
 
-    /// Whatever a policy says, each folio is in one queue, that of its record, and sizes and charges are true.
+    /// For all answers of a policy, each folio is in the queue of its record, and sizes and charges are right.
     #[test]
     fn no_answer_loses_a_folio(
         which in 0..hostile::all().len(),
@@ -182,9 +182,9 @@ proptest! {
         prop_assert_eq!(listed, world.live.iter().filter(|&&live| live).count());
     }
 
-    /// Whatever a policy says, all memory can be taken back.
+    /// For all answers of a policy, all memory can be reclaimed.
     #[test]
-    fn no_answer_keeps_memory(which in 0..hostile::all().len(), folios in 1..16u32) {
+    fn no_answer_prevents_reclaim(which in 0..hostile::all().len(), folios in 1..16u32) {
         let (platform, lru) = with(hostile::all()[which]);
         for pfn in 0..folios {
             new_folio(&platform, &lru, Pfn(pfn), ROOT, if pfn % 2 == 0 { F::SWAPBACKED } else { F::empty() });
@@ -200,7 +200,7 @@ proptest! {
     }
 }
 
-/// Puts what comes to list 1 of 2, and proposes from list 0, which is empty.
+/// Puts new folios on list 1 of 2, and proposes from list 0, which is empty.
 struct Absent;
 
 impl Replace for Absent {
@@ -224,33 +224,33 @@ fn wrong_answers_are_counted() {
     new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
     assert_eq!(wrong(), 0);
     let (evicted, _) = evict_one(&platform, &lru).unwrap();
-    assert_eq!((evicted, wrong()), (Pfn(0), 1), "an empty list is passed over");
+    assert_eq!((evicted, wrong()), (Pfn(0), 1), "an empty list is skipped");
     new_folio(&platform, &lru, Pfn(1), ROOT, F::empty());
     assert!(lru.isolate(&platform, Pfn(1)));
     lru.putback(&platform, Pfn(1));
-    assert_eq!((list_of(&platform.frames[Pfn(1)]), wrong()), (0, 2), "a wrong list is the first");
+    assert_eq!((list_of(&platform.frames[Pfn(1)]), wrong()), (0, 2), "a wrong list means the first");
     assert_eq!(platform.stats.read(Stat::PolicyFallback), 0);
 }
 
 #[test]
-fn a_policy_that_keeps_all_is_left_out_and_soon_less_is_expected_of_it() {
+fn policy_that_keeps_everything_is_bypassed_sooner_each_time() {
     let (platform, lru) = with(hostile::HOSTILE[1]);
     for pfn in 0..16 {
         new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
     }
     let fallbacks = || platform.stats.read(Stat::PolicyFallback);
     let got = lru.isolate_proposed(&platform, NODE, ROOT, ONE);
-    // Four rounds, 64, and the one that is taken.
+    // Four rounds, 64, and the folio that is taken.
     assert_eq!((got.looked, got.taken, fallbacks()), (4 * 16 + 64 + 1, [0, 1], 1));
     let mut folios = got.folios;
     for folios in &mut folios {
         lru.putback_proposed(&platform, folios);
     }
-    // It is still so: nothing was evicted.
+    // It is still stuck: nothing was evicted.
     assert_eq!((lru.isolate_proposed(&platform, NODE, ROOT, ONE).looked, fallbacks()), (1, 1));
 }
 
-/// Notes what it is told.
+/// Records the calls.
 #[derive(Default)]
 struct Diary {
     returned: Vec<(u8, u64, u64)>,
@@ -283,7 +283,7 @@ impl Replace for Diary {
 }
 
 #[test]
-fn what_was_left_comes_back_with_the_distance() {
+fn returning_page_brings_the_policys_bits_and_the_distance() {
     let (platform, lru) = with(|| Box::new(Diary::default()));
     for pfn in 0..4 {
         new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
@@ -311,13 +311,13 @@ fn uses_are_counted_on_the_folio() {
         })
         .collect();
     assert_eq!(counts, [1, 2, 3, 4, 5, 5, 5]);
-    assert_eq!(evict_one(&platform, &lru).unwrap().0, Pfn(1), "the used one was moved");
+    assert_eq!(evict_one(&platform, &lru).unwrap().0, Pfn(1), "the used folio was moved");
     assert_eq!(view.uses(), 0);
     assert_eq!(evict_one(&platform, &lru).unwrap().0, Pfn(0));
 }
 
 #[test]
-fn a_policy_that_nobody_registered_cannot_be_chosen() {
+fn unregistered_policy_cannot_be_selected() {
     let (platform, lru) = setup();
     assert_eq!(lru.set_policy(&platform, CUSTOM), Err(crate::api::Error::Invalid));
     assert_eq!(lru.policy(), PolicyKind::Classic);
@@ -328,10 +328,10 @@ fn a_policy_that_nobody_registered_cannot_be_chosen() {
     assert!((0..=info.max).all(|value| PolicyKind::of(value).value() == value));
 }
 
-/// Threads that use, evict and move the same folios, while the policy changes and a group goes: none is lost.
+/// Threads use, evict and move the same folios, while the policy changes and a group is removed: no folio is lost.
 #[cfg(not(feature = "one-thread"))]
 #[test]
-fn movers_on_many_threads_lose_nothing() {
+fn concurrent_movers_with_a_policy_lose_no_folio() {
     extern crate std;
     let (platform, lru) = with(hostile::HOSTILE[0]);
     let group = lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();

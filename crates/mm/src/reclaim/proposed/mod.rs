@@ -5,7 +5,7 @@
 
 use super::balance::unprotected;
 use super::classic::inactive::IsolatedFolios;
-use super::references::ReferenceRule;
+use super::pass::ReferenceRule;
 use super::{DEF_PRIORITY, Front, Reclaim, SWAP_CLUSTER_MAX, ScanControl};
 use crate::frame::List;
 use crate::lru::{Ask, LruList};
