@@ -141,8 +141,8 @@ impl<M: Machine> EntryCopy<'_, M> {
         Ok(())
     }
 
-    /// Share an entry whose page is being moved. Fork flushes the whole parent at its end: until then CPUs may use the old
-    /// translation.
+    /// Share an entry whose page is being moved. Fork flushes the whole parent at its end: until then CPUs may use the
+    /// old translation.
     #[cold]
     fn migrating(
         &self,

@@ -37,7 +37,7 @@ pub use numa::TaskScan;
 pub use remap::Remap;
 pub use tree::VmaTree;
 pub use vma::{Vma, VmaFlags, VmaView};
-pub use zap::zap_file;
+pub(crate) use zap::zap_file;
 
 use crate::api::Error;
 use crate::arena::Arena;

@@ -244,7 +244,7 @@ fn account_large<M: Machine>(
 }
 
 /// Unmap all pages of a file from `first` on wherever they are mapped, private copies included.
-pub fn zap_file<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex) {
+pub(crate) fn zap_file<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex) {
     core.rmap.for_shown(file, first, PageIndex(u64::MAX), &mut |span, start, end| {
         core.gather(span.space, |gather| {
             gather.changes(start, end);

@@ -185,7 +185,8 @@ impl Bench {
         pages().filter(|&page| self.keeps(page)).count()
     }
 
-    /// From now on no CPU may read a frame that is freed; with `unloaded`, no CPU may have the space loaded then either.
+    /// From now on no CPU may read a frame that is freed; with `unloaded`, no CPU may have the space loaded then
+    /// either.
     fn watch_frees(&self, unloaded: bool) {
         *self.mm.machine().watcher.lock() = Some(Box::new(move |machine, event, args| {
             if event == Event::MmPageFree {
