@@ -10,7 +10,7 @@ use bench::IdleMachine;
 use divan::{Bencher, counter::ItemsCount};
 use mm::alloc::{Means, Reserve, Watermark};
 use mm::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
-use mm::frame::{FolioPages, FrameFlags, Owner};
+use mm::frame::{FolioPages, FolioRun, FrameFlags, Owner};
 use mm::knobs::{Knob, Knobs};
 use mm::memory::Gfp;
 use mm::rmap::UnmapMode;
@@ -71,7 +71,7 @@ impl Setup {
             core.frames[head].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
             core.frames[head].get(pages.count);
             core.rmap.add_range(mmu, pages);
-            core.lru.add(mmu, head, false);
+            core.lru.add(mmu, [head], false);
             let mut tables = core.tables.lock(mmu, self.space);
             let slot =
                 tables.reserve(&core.alloc, Vpn(START.0 + at), Means::new(Watermark::Min, Reserve::None));
@@ -116,7 +116,8 @@ fn reclaim(bencher: Bencher, (order, batch): (u8, u64)) {
         .bench_local_values(|folios| {
             let mut unmaps = UnmapBatch::new(mmu);
             for &pfn in &folios {
-                assert!(core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut unmaps).all);
+                core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut unmaps);
+                assert_eq!(core.frames[pfn].mapcount(), 0, "{pfn} must be unmapped");
             }
             unmaps.settle(mmu, &core.tlb);
             folios

@@ -1,4 +1,4 @@
-//! What programs say about their use of memory and files.
+//! What programs tell the kernel about their use of memory and files.
 
 use crate::numbered;
 
@@ -21,11 +21,11 @@ numbered! {
         Cold = 20,
         /// MADV_PAGEOUT: reclaim it now.
         PageOut = 21,
-        /// MADV_HUGEPAGE: anonymous memory may be made of the larger folios whose knob says `madvise`.
+        /// MADV_HUGEPAGE: anonymous memory may use the folio sizes whose knob is `madvise`.
         HugePage = 14,
-        /// MADV_NOHUGEPAGE: anonymous memory is to be made of single pages.
+        /// MADV_NOHUGEPAGE: anonymous memory uses single pages only.
         NoHugePage = 15,
-        /// MADV_COLLAPSE: make one folio, mapped by one entry, of each 2 MiB in the range.
+        /// MADV_COLLAPSE: turn each aligned 2 MiB of the range into one folio that one entry maps.
         Collapse = 25,
     }
 }
@@ -42,7 +42,7 @@ pub enum Forget {
 }
 
 impl Advice {
-    /// What becomes of the content of private memory for which it is given.
+    /// What becomes of the content of private memory in the range.
     pub const fn forgets(self) -> Forget {
         match self {
             Advice::DontNeed => Forget::Now,

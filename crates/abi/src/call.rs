@@ -1,13 +1,13 @@
 //! System calls: one row for each, with its number, its name and its arguments, and how they travel in registers.
 //!
-//! A call is a number and six arguments in, two registers out: 0 or the number of an error, and the call's value. A call
-//! that Linux has in the same form has its number and its registers, so a Linux kernel can be asked for it
+//! A call is a number and six arguments in, two registers out: 0 or the number of an error, and the call's value. A
+//! call that Linux has in the same form has its number and its registers, so a Linux kernel can be asked for it
 //! ([`Call::on_linux`]) and a recorder can read it ([`Call::of_linux`]); the others are our own. Traces hold the same
 //! calls.
 //!
-//! A caller may be wrong, so decoding is total: whatever the registers hold, it gives a call whose every field has a
-//! meaning, or an error. Buffers are checked here against the part of the caller's memory in which they may lie, so no
-//! later step meets one that leads elsewhere. Whether a descriptor is open or a range is mapped is the kernel's to judge.
+//! A caller may be wrong, so decoding is total: from any registers it returns a call whose every field is valid, or an
+//! error. It checks buffers against the part of the caller's memory where they may be, so later steps need not. The
+//! kernel checks whether a descriptor is open and a range is mapped.
 
 mod register;
 
@@ -19,15 +19,15 @@ use register::{Reader, Register, Writer};
 /// Which part of a program a task plays; role 0 is the first task.
 pub type Role = u32;
 
-/// What kills a task that does not expect it.
+/// A signal that kills a task unless the task expects it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
-    /// No mapping there, or the mapping does not allow it.
+    /// No mapping at the address, or the mapping does not allow the access.
     Segv {
         /// The address touched.
         addr: u64,
     },
-    /// The mapping is there but the file has no such page.
+    /// The mapped file has no such page.
     Bus {
         /// The address touched.
         addr: u64,
@@ -37,7 +37,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// A number other than 0; the signal's address travels beside it.
+    /// Its number, which is not 0. The address is passed separately.
     pub const fn number(self) -> u64 {
         match self {
             Signal::Segv { .. } => 1,
@@ -46,7 +46,7 @@ impl Signal {
         }
     }
 
-    /// The signal of that number, raised by a touch of `addr`; 0 is none.
+    /// The signal with this number, raised by an access to `addr`; `None` for 0.
     pub const fn of(number: u64, addr: u64) -> Option<Signal> {
         match number {
             0 => None,
@@ -57,28 +57,28 @@ impl Signal {
     }
 }
 
-/// Bytes in the caller's memory. A buffer of no bytes is fine wherever it lies.
+/// Bytes in the caller's memory. An empty buffer is valid at any address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffer {
-    /// Address of the first.
+    /// Address of the first byte.
     pub addr: u64,
-    /// Their number.
+    /// Number of bytes.
     pub len: u64,
 }
 
 impl Buffer {
-    /// So many bytes of no place: the machine has one for them, if it needs one.
+    /// A buffer of `len` bytes without an address: a machine that needs one provides it.
     pub const fn anywhere(len: u64) -> Buffer {
         Buffer { addr: 0, len }
     }
 }
 
-/// A text that a call is given, in UTF-8.
+/// A text argument, in UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Text<'a> {
-    /// As the caller has it.
+    /// The text itself.
     Said(&'a str),
-    /// Where it lies in the caller's memory: what travels in registers.
+    /// Its place in the caller's memory: the form in registers.
     At(Buffer),
 }
 
@@ -93,23 +93,23 @@ pub struct Exit {
     pub progress: u64,
     /// Accesses and file reads that the checker judged.
     pub checked: u64,
-    /// How many of them were wrong.
+    /// Number of wrong ones.
     pub violations: u64,
 }
 
 numbered! {
-    /// What a task tells the world.
+    /// What a task reports to the user.
     Tell {
-        /// The checker found memory wrong.
+        /// The checker found wrong memory content.
         Violation = 0,
-        /// Something that a reader of the run's numbers should know.
+        /// A remark for readers of the run's numbers.
         Note = 1,
-        /// The task panicked, and goes no further.
+        /// The task panicked and cannot continue.
         Panic = 2,
     }
 }
 
-/// What is said of an argument by its name.
+/// Find an argument by its name in the row.
 macro_rules! named {
     (fd: fd $arg:ident) => {
         Some($arg)
@@ -146,7 +146,8 @@ macro_rules! calls {
         }
 
         impl Call<'_> {
-            /// Number and arguments; `hold` puts a text where it may lie, and says where that is.
+            /// Number and arguments. `hold` copies a text to a place where the kernel can read it, and returns the
+            /// place.
             #[inline]
             pub fn encode(self, mut hold: impl FnMut(&str) -> Buffer) -> (u64, [u64; 6]) {
                 let mut to = Writer { words: [0; 6], at: 0, hold: &mut hold };
@@ -160,8 +161,8 @@ macro_rules! calls {
                 (number, to.words)
             }
 
-            /// The call that registers hold, whose buffers may lie in `arena`. Arguments that a call does not have are
-            /// not looked at.
+            /// The call that the registers hold. Its buffers must be in `arena`. Registers beyond the call's arguments
+            /// are ignored.
             #[inline]
             pub fn decode(number: u64, args: [u64; 6], arena: &Range<u64>) -> Result<Call<'static>, Errno> {
                 let mut from = Reader { words: args, at: 0, arena };
@@ -182,7 +183,7 @@ macro_rules! calls {
                 }
             }
 
-            /// The descriptor that it names.
+            /// Its descriptor argument.
             #[allow(unused_variables, reason = "most arguments are no descriptors")]
             pub fn fd_mut(&mut self) -> Option<&mut u32> {
                 match self {
@@ -190,7 +191,7 @@ macro_rules! calls {
                 }
             }
 
-            /// The control group that it names.
+            /// Its control group argument.
             #[allow(unused_variables, reason = "most arguments are no groups")]
             pub fn group_mut(&mut self) -> Option<&mut Group> {
                 match self {
@@ -198,7 +199,7 @@ macro_rules! calls {
                 }
             }
 
-            /// The range of addresses that it names: address and length.
+            /// Its range of addresses: start and length.
             #[allow(unused_variables, reason = "most arguments are no addresses")]
             pub fn range(&self) -> Option<(u64, u64)> {
                 match self {
@@ -209,12 +210,11 @@ macro_rules! calls {
                 }
             }
 
-            /// Numbers that calls have.
+            /// The numbers of all calls.
             const NUMBERS: &'static [u64] = &[$($number),*];
         }
 
-        /// The number of one of Linux's calls on x86-64, by its number on architectures with the common table. It may
-        /// be none of those here.
+        /// The number on x86-64 of a call that has this number in Linux's common table; `None` if it has no row here.
         pub const fn of_common(number: u64) -> Option<u64> {
             match number {
                 $($($common => Some($number),)?)*
@@ -225,7 +225,7 @@ macro_rules! calls {
 }
 
 calls! {
-    // Linux's calls: its number on x86-64, its number in the table of newer architectures, its registers.
+    // Calls that Linux has in the same form: number on x86-64 / number in the common table of newer architectures.
     /// Map memory; the value is its address.
     9 / 222 "mmap" Mmap(map: Map),
     /// Unmap; holes are fine.
@@ -255,7 +255,7 @@ calls! {
     /// Give advice about a file range; no bytes: to the end.
     221 / 223 "fadvise" Fadvise(fd: u32, offset: u64, len: u64, advice: FileAdvice),
 
-    // Calls of our own: Linux has none, or passes structures in memory.
+    // Our own calls: Linux has no such call, or passes structures in memory.
     /// Ask that flushes of this process's pages are never deferred (`false`: as the system's policy says).
     0x1000 "never_defer" NeverDefer(never: bool),
     /// Open a file, which is made with this size if it does not exist; the value is a [`pair`]: the descriptor and the
@@ -275,7 +275,7 @@ calls! {
     0x1007 "now" Now(),
     /// Let other tasks run; the value is 1 if this process is to end.
     0x1008 "yield" Yield(),
-    /// Tell the world something.
+    /// Report something to the user.
     0x1009 "tell" Tell(what: Tell, text: Text<'a>),
     /// The task has ended. The call does not return.
     0x100a "exit" Exit(exit: Exit),
@@ -297,35 +297,35 @@ calls! {
     /// Move the process's pages on nodes of one set to nodes of another (bit n: node n); the value is the number of
     /// pages that could not be moved.
     0x1012 "migrate_pages" MigratePages(from: u64, to: u64),
-    /// Say where memory for a range comes from, and perhaps move what is elsewhere; the value is the number of pages
-    /// that could not be moved there.
+    /// Set the memory policy of a range and, if `moving`, migrate its pages; the value is the number of pages that
+    /// could not be migrated.
     0x1013 "mbind" Mbind(addr: u64, len: u64, policy: MemPolicy, moving: bool),
-    /// Say where memory for this process comes from.
+    /// Set the memory policy of this process.
     0x1014 "set_mempolicy" SetMempolicy(policy: MemPolicy),
 }
 
-/// Numbers of our own calls; those below are Linux's.
+/// The first number of our own calls. Smaller numbers are Linux's.
 const OURS: u64 = 0x1000;
 
 impl Call<'_> {
-    /// Number and registers of the call on Linux for x86-64, if Linux has it in this form.
+    /// Number and registers on Linux for x86-64; `None` if Linux does not have the call in this form.
     pub fn on_linux(self) -> Option<(u64, [u64; 6])> {
         let (number, args) = self.encode(|_| Buffer::anywhere(0));
         (number < OURS).then_some((number, args))
     }
 
-    /// The call that registers hold on Linux for x86-64, if it is one of these.
+    /// The call that these registers hold on Linux for x86-64, if it has a row here.
     pub fn of_linux(number: u64, args: [u64; 6]) -> Option<Call<'static>> {
         let anywhere = 0..u64::MAX;
         if number < OURS { Call::decode(number, args, &anywhere).ok() } else { None }
     }
 
-    /// Whether one of these has this number on Linux for x86-64.
+    /// Whether a call with a row here has this number on Linux for x86-64.
     pub fn is_linux(number: u64) -> bool {
         number < OURS && Call::NUMBERS.contains(&number)
     }
 
-    /// Whether it decides which addresses of a process are mapped, or which pages of a mapping exist.
+    /// Whether it changes which addresses of a process are mapped, or which pages of a mapping exist.
     pub const fn changes_space(&self) -> bool {
         matches!(
             self,
@@ -339,17 +339,17 @@ impl Call<'_> {
     }
 }
 
-/// Two numbers in one value.
+/// Pack two numbers into one value.
 pub const fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// The numbers of a [`pair`].
+/// Unpack a [`pair`].
 pub const fn unpair(value: u64) -> (u32, u32) {
     (value as u32, (value >> 32) as u32)
 }
 
-/// An answer in registers.
+/// Encode a result in two registers.
 pub fn encode_answer(answer: Result<u64, Errno>) -> [u64; 2] {
     match answer {
         Ok(value) => [0, value],
@@ -357,7 +357,7 @@ pub fn encode_answer(answer: Result<u64, Errno>) -> [u64; 2] {
     }
 }
 
-/// The answer that registers hold.
+/// Decode a result from two registers.
 pub fn decode_answer([error, value]: [u64; 2]) -> Result<u64, Errno> {
     match error {
         0 => Ok(value),

@@ -5,7 +5,7 @@ use crate::numbered;
 numbered! {
     /// Why a call was refused. The names are errno's.
     Errno {
-        /// No memory could be found, even by reclaim; or the process is to end.
+        /// No memory, even after reclaim; or the process has been killed.
         NoMem = 12,
         /// Bad argument.
         Inval = 22,
@@ -23,7 +23,7 @@ numbered! {
         NoSpc = 28,
         /// Try again later.
         Again = 11,
-        /// The call is not offered by this machine.
+        /// This machine does not offer the call.
         NoSys = 38,
     }
 }

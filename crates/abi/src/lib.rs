@@ -1,11 +1,11 @@
-//! The words of system calls: what they take and what they answer, declared once for all who say or hear them.
+//! The vocabulary of system calls: their arguments and results, declared once for programs, kernels and traces.
 //!
-//! Programs say them (`program`), kernels hear them (the simulated machine, the booted one, Linux), the memory manager
-//! gives them their meaning, traces and the recorder write them down. Advice, policies and errors have Linux's numbers,
-//! calls have their own. What a trace or a register holds is a value's *code*, its place in its table, so rows are only
-//! ever added at the end.
+//! Programs make the calls (`program`), kernels carry them out (on the simulated machine, on the booted one, Linux),
+//! the memory manager gives them their meaning, and traces record them. Advice, policies and errors have Linux's
+//! numbers, as have the calls that Linux has in the same form. A value also has a *code*, its position in its table.
+//! Older traces hold codes, so rows are only added at the end.
 //!
-//! Nothing here knows of memory management: no crate of the project stands below this one.
+//! This crate knows nothing of memory management and depends on no other crate of the project.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ pub use group::{Group, GroupLimits};
 pub use map::{AccessKind, Map, MapSource, Prot, Remap};
 pub use policy::{MemPolicy, PolicyMode};
 
-/// Declare an enum whose values have the numbers that Linux gives them.
+/// Declare an enum whose values have Linux's numbers.
 macro_rules! numbered {
     ($(#[$doc:meta])* $name:ident { $($(#[$help:meta])* $value:ident = $number:literal,)* }) => {
         $(#[$doc])*
@@ -37,22 +37,22 @@ macro_rules! numbered {
             /// All values, by code.
             pub const ALL: [$name; [$($number,)*].len()] = [$($name::$value,)*];
 
-            /// The number that Linux gives it.
+            /// Linux's number.
             pub const fn number(self) -> u64 {
                 self as u64
             }
 
-            /// The value of a number of Linux's.
+            /// The value that has this number on Linux.
             pub fn from_number(number: u64) -> Option<$name> {
                 Self::ALL.into_iter().find(|value| value.number() == number)
             }
 
-            /// Its code: its place among all.
+            /// Its code: its position in [`Self::ALL`].
             pub fn code(self) -> u64 {
-                Self::ALL.iter().position(|&value| value == self).expect("all values are there") as u64
+                Self::ALL.iter().position(|&value| value == self).expect("every value is in ALL") as u64
             }
 
-            /// The value of a code.
+            /// The value that has this code.
             pub fn from_code(code: u64) -> Option<$name> {
                 usize::try_from(code).ok().and_then(|code| Self::ALL.get(code)).copied()
             }

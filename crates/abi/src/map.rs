@@ -1,4 +1,4 @@
-//! Mappings: rights, what stands behind them, and what accesses need.
+//! Mappings: rights, backing, and the right that an access needs.
 
 use core::ops::{BitOr, BitOrAssign};
 
@@ -22,7 +22,7 @@ impl Prot {
     /// All rights.
     pub const ALL: Prot = Prot(7);
 
-    /// The rights whose bits these are; others are left out.
+    /// The rights in these bits; other bits are ignored.
     pub const fn from_bits(bits: u64) -> Prot {
         Prot(bits as u8 & Prot::ALL.0)
     }
@@ -32,12 +32,12 @@ impl Prot {
         self.0 as u64
     }
 
-    /// Are there none?
+    /// Whether it contains no right.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Are all of `others` among them?
+    /// Whether it contains all of `others`.
     pub const fn contains(self, others: Prot) -> bool {
         self.0 & others.0 == others.0
     }
@@ -83,7 +83,7 @@ impl AccessKind {
     }
 }
 
-/// What stands behind a mapping.
+/// The backing of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapSource {
     /// Zeroes, private to the process (copied on write after `fork`).
@@ -104,13 +104,13 @@ pub enum MapSource {
 /// A request to map memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Map {
-    /// `Some`: exactly there, replacing what was mapped (MAP_FIXED). `None`: wherever there is room.
+    /// `Some`: exactly there, replacing existing mappings (MAP_FIXED). `None`: wherever there is room.
     pub addr: Option<u64>,
     /// Bytes, rounded up to pages.
     pub len: u64,
     /// Rights.
     pub prot: Prot,
-    /// What stands behind it.
+    /// Backing.
     pub source: MapSource,
     /// Fault all pages in at once (MAP_POPULATE).
     pub populate: bool,
@@ -152,9 +152,9 @@ pub struct Remap {
     pub addr: u64,
     /// Its length in bytes.
     pub old_len: u64,
-    /// The length that it is to have.
+    /// Its new length in bytes.
     pub new_len: u64,
-    /// May it move if it cannot grow in place?
+    /// Whether it may move if it cannot grow in place.
     pub may_move: bool,
     /// Move exactly there (MREMAP_FIXED).
     pub fixed: Option<u64>,

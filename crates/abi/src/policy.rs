@@ -3,15 +3,15 @@
 use crate::numbered;
 
 numbered! {
-    /// How the nodes are chosen that memory comes from.
+    /// How a policy chooses nodes to allocate from.
     PolicyMode {
-        /// MPOL_DEFAULT: as the process says; if it says nothing, the CPU's node first.
+        /// MPOL_DEFAULT: the policy of the process; without one, the CPU's node first.
         Default = 0,
         /// MPOL_PREFERRED, MPOL_PREFERRED_MANY: the nearest of these nodes first, then all others.
         Preferred = 1,
         /// MPOL_BIND: these nodes and no others, the nearest first.
         Bind = 2,
-        /// MPOL_INTERLEAVE: these nodes in turn; where one has no room, any.
+        /// MPOL_INTERLEAVE: round robin over these nodes; any node if the chosen one has no room.
         Interleave = 3,
     }
 }
@@ -21,6 +21,6 @@ numbered! {
 pub struct MemPolicy {
     /// How nodes are chosen.
     pub mode: PolicyMode,
-    /// Of which (bit n: node n); none for the default.
+    /// The nodes (bit n: node n); none for the default.
     pub nodes: u64,
 }

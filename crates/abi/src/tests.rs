@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Every value is found by its number and its code, and no two have one.
+/// Every value is found by its number and by its code, and both are unique.
 macro_rules! check {
     ($name:ident) => {
         for (code, value) in $name::ALL.into_iter().enumerate() {
@@ -22,9 +22,9 @@ fn values_have_a_number_and_a_code() {
     check!(Errno);
 }
 
-/// What is in traces that were recorded: rows are only ever added at the end.
+/// Recorded traces hold codes, so rows are only added at the end.
 #[test]
-fn codes_stay() {
+fn codes_do_not_change() {
     use Advice::*;
     let before =
         [Normal, Random, Sequential, WillNeed, DontNeed, Free, Cold, PageOut, HugePage, NoHugePage, Collapse];

@@ -1,5 +1,4 @@
-//! What system calls mean: an arm for each, and a function for those of which there is more to say than which of the
-//! memory manager's it is.
+//! The meaning of system calls: an arm for each call, and a function where the arm would be long.
 
 use crate::process::Open;
 use crate::range::range;
@@ -14,13 +13,13 @@ use mm::knobs::Knob;
 use mm::machine::Work;
 use mm::units::{FileId, GroupId, NodeId, PAGE_SIZE, PageIndex, Pfn, SpaceId, Vpn};
 
-/// Longest name of a file or a knob, in bytes: Linux's PATH_MAX without the zero.
+/// Longest name of a file or a knob in bytes: Linux's PATH_MAX without the terminating zero.
 const LONGEST_NAME: u64 = 4095;
 
-/// Who copies a piece of a page, for a read or a write: the frame, the first byte in it, and how many.
+/// Copies a part of a page for a read or a write: the frame, the first byte in it, and the number of bytes.
 pub type Copier<'a> = dyn FnMut(Pfn, u32, u32) + 'a;
 
-/// What a call answers, as one number.
+/// The result of a call, as one number.
 trait Value {
     fn value(self) -> u64;
 }
@@ -45,8 +44,8 @@ values! {
 }
 
 impl<H: Host> Kernel<H> {
-    /// Carries out a call. Calls that only a machine can answer (transfers without a place for their bytes, the end of a
-    /// task, what it tells people) are [`Errno::NoSys`] here. Every call has its arm: a new one does not compile without.
+    /// Carry out a call. Calls that only a machine can answer (transfers without an address, the end of a task,
+    /// reports) return [`Errno::NoSys`] here. Every call has its arm, so a new call does not compile without one.
     pub fn call(&self, task: &Task, call: Call<'_>) -> Result<u64, Errno> {
         let _in_call = task.enter_call();
         match call {
@@ -150,7 +149,7 @@ impl<H: Host> Kernel<H> {
         Ok(())
     }
 
-    /// Run a call on the task's space, if its process is to live.
+    /// Run a call on the task's space, unless its process is to end.
     fn on_space<T: Value>(
         &self,
         task: &Task,
@@ -175,7 +174,7 @@ impl<H: Host> Kernel<H> {
         self.on_space(task, |mm, space| call(mm, space, start, pages))
     }
 
-    /// Run a call on a file that a descriptor names.
+    /// Run a call on the file of a descriptor.
     fn on_file<T: Value>(
         &self,
         task: &Task,
@@ -220,13 +219,13 @@ impl<H: Host> Kernel<H> {
         self.on_space(task, |mm, space| mm.mremap(space, start, old, new, remap.may_move, fixed))
     }
 
-    /// The first half of a fork: the child's memory, in which no task runs yet.
+    /// First half of a fork: copy the memory. No task runs in the copy yet.
     pub fn fork_space(&self, task: &Task) -> Result<SpaceId, Errno> {
         let _in_call = task.enter_call();
         self.fork_memory(task)
     }
 
-    /// The second half: a process with that memory and the descriptors of its parent; the call's value.
+    /// Second half: start a process with that memory and the parent's descriptors. Returns the value of the call.
     pub fn start_child(&self, task: &Task, child: SpaceId, role: Role) -> Result<u64, Errno> {
         let _in_call = task.enter_call();
         self.start_forked(task, child, role)
@@ -243,14 +242,14 @@ impl<H: Host> Kernel<H> {
 
     fn start_forked(&self, task: &Task, child: SpaceId, role: Role) -> Result<u64, Errno> {
         let parent = task.process().number();
-        assert!(child != task.space(), "a child of process {parent} needs a space of its own");
+        assert!(child != task.space(), "a child of process {parent} must have a space of its own");
         let started = self.start_process(child, task.process().descriptors(), role)?;
         Ok(abi::call::pair(started.number(), started.process().number()))
     }
 
     // --- files ---
 
-    /// What a descriptor of the task names.
+    /// The file of a descriptor.
     pub fn file(&self, task: &Task, fd: u32) -> Result<(File, Open), Errno> {
         let open = task.process().file(fd)?;
         let file = self.files.lock().list().get(open.file as usize).copied();
@@ -259,12 +258,12 @@ impl<H: Host> Kernel<H> {
         Ok((file, open))
     }
 
-    /// Files that there are; their numbers are below that.
+    /// Number of files. Files are numbered from 0.
     pub fn file_count(&self) -> u32 {
         self.files.lock().list().len() as u32
     }
 
-    /// The number of the file that the memory manager calls so.
+    /// The number of the file that has this id in the memory manager.
     pub fn file_number(&self, id: FileId) -> Option<u32> {
         self.files.lock().list().iter().position(|file| file.id == id).map(|number| number as u32)
     }
@@ -279,12 +278,12 @@ impl<H: Host> Kernel<H> {
     ) -> Result<u64, Errno> {
         let name = self.name(name)?;
         self.charge();
-        // Held while the file is made, so that a name never stands for two; making one waits for nothing.
+        // Hold the lock while the file is created, so that a name has one file. Creating a file never waits.
         let file = self.files.lock().find(&name, size, in_memory, |kind| self.mm.create_file(kind, size))?;
         Ok(abi::call::pair(task.process().open(Open { file, writable }), file))
     }
 
-    /// Read from a file; `copy` takes the bytes.
+    /// Read from a file. `copy` takes the bytes.
     pub fn read(
         &self,
         task: &Task,
@@ -299,7 +298,7 @@ impl<H: Host> Kernel<H> {
         Ok(self.mm.read(file.id, offset, len, self.mm.group_of(task.space()), copy)?)
     }
 
-    /// Write to a file; `copy` brings the bytes.
+    /// Write to a file. `copy` provides the bytes.
     pub fn write(
         &self,
         task: &Task,
@@ -314,7 +313,7 @@ impl<H: Host> Kernel<H> {
         Ok(self.mm.write(file.id, offset, len, self.mm.group_of(task.space()), copy)?)
     }
 
-    /// The file of a write, if that may be.
+    /// The file of a write, if the write is allowed.
     pub fn may_write(&self, task: &Task, fd: u32, offset: u64, len: u64) -> Result<File, Errno> {
         let (file, open) = self.file(task, fd)?;
         if !open.writable {
@@ -350,7 +349,7 @@ impl<H: Host> Kernel<H> {
         Knob::from_name(&self.name(name)?).ok_or(Errno::NoEnt)
     }
 
-    /// A text of a program's, as far as it is text.
+    /// Read a text argument. Invalid UTF-8 is replaced.
     pub(crate) fn text(&self, text: Text<'_>, longest: u64) -> Result<String, Errno> {
         match text {
             Text::Said(text) => Ok(text.to_owned()),

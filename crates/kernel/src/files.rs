@@ -1,4 +1,4 @@
-//! Files by name, and where they lie on the disk.
+//! Files by name, and their place on the disk.
 
 use abi::Errno;
 use alloc::collections::BTreeMap;
@@ -9,7 +9,7 @@ use mm::units::{DeviceId, FileId, PAGE_SIZE, pages_of};
 
 /// Most bytes of a file in memory.
 const MOST_IN_MEMORY: u64 = 1 << 46;
-/// Of a disk whose blocks are places, every new file gets at least this share of what is left, to grow in.
+/// Share of a disk's free pages that a new file gets at least, as room to grow, if blocks are places on the disk.
 const SHARE: u64 = 16;
 
 /// Where files live.
@@ -17,27 +17,28 @@ const SHARE: u64 = 16;
 pub struct Disk {
     /// The device.
     pub device: DeviceId,
-    /// Its size. What is not taken is zeroes when the machine starts.
+    /// Its size. Pages that are not taken are zero when the machine starts.
     pub pages: u64,
-    /// Pages at its start that are no file's.
+    /// Pages at its start that belong to no file.
     pub taken: u64,
-    /// What a file has when it is made takes room, and what it may grow by is promised. So every file has as many block
-    /// numbers as the disk has blocks: they tell neighbours and content apart, and are no places. Else they are.
+    /// Whether files take space for their initial size only and share the rest. Every file then has as many block
+    /// numbers as the disk has blocks: they identify content and tell neighbours apart but are no places. Otherwise
+    /// block numbers are places.
     pub thin: bool,
 }
 
 /// A file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct File {
-    /// What the memory manager calls it.
+    /// Its id in the memory manager.
     pub id: FileId,
-    /// Where it lives.
+    /// Its kind and place.
     pub kind: FileKind,
-    /// Most bytes that it can have.
+    /// Its largest size in bytes.
     pub capacity: u64,
 }
 
-/// All files. A file's blocks are given out once, when it is made.
+/// All files. A file gets its blocks once, when it is created.
 #[derive(Debug)]
 pub(crate) struct Files {
     disk: Option<Disk>,
@@ -54,7 +55,7 @@ impl Files {
         Files { disk, next_block: taken, taken, list: Vec::new(), names: BTreeMap::new() }
     }
 
-    /// The number of the file of that name. `create` makes one that is not there.
+    /// The number of the file with this name. `create` creates a file that does not exist.
     pub(crate) fn find(
         &mut self,
         name: &str,
@@ -73,7 +74,7 @@ impl Files {
         let id = create(kind);
         assert!(
             self.list.iter().all(|file| file.id != id),
-            "{id:?} is a file already and cannot be '{name}'"
+            "{id:?} is in use and cannot be the file '{name}'"
         );
         self.list.push(File { id, kind, capacity });
         self.names.insert(name.into(), number);
@@ -92,7 +93,12 @@ impl Files {
         let block = self.next_block;
         self.next_block += blocks;
         self.taken += takes;
-        assert!(self.taken <= disk.pages, "{} pages of a disk of {} are taken", self.taken, disk.pages);
+        assert!(
+            self.taken <= disk.pages,
+            "{} pages of a disk with {} pages are taken",
+            self.taken,
+            disk.pages
+        );
         Ok((FileKind::Disk { device: disk.device, block }, blocks.saturating_mul(PAGE_SIZE)))
     }
 
@@ -110,7 +116,7 @@ mod tests {
         let mut place = 0;
         let id = FileId(files.list().len() as u32);
         let number = files.find(name, pages * 4096, false, |kind| {
-            let FileKind::Disk { block, .. } = kind else { panic!("a file on the disk was asked for") };
+            let FileKind::Disk { block, .. } = kind else { panic!("the file must be on the disk") };
             place = block;
             id
         })?;
@@ -118,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn files_get_blocks_of_their_own_and_room_to_grow() {
+    fn files_get_their_own_blocks_and_room_to_grow() {
         let disk = Disk { device: DeviceId(0), pages: 1600, taken: 0, thin: false };
         let mut files = Files::new(Some(disk));
         assert_eq!(file(&mut files, "a", 10), Ok((0, 0)));
@@ -131,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_thin_disk_only_what_files_are_made_with_takes_room() {
+    fn on_a_thin_disk_only_initial_sizes_take_space() {
         let disk = Disk { device: DeviceId(0), pages: 1600, taken: 100, thin: true };
         let mut files = Files::new(Some(disk));
         assert_eq!(file(&mut files, "a", 10), Ok((0, 100)));
@@ -142,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is a file already and cannot be 'b'")]
+    #[should_panic(expected = "is in use and cannot be the file 'b'")]
     fn a_file_of_the_memory_manager_has_one_name() {
         let mut files = Files::new(None);
         let _ = files.find("a", 4096, true, |_| FileId(3));
@@ -150,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_disk_files_live_in_memory_only() {
+    fn without_a_disk_only_memory_files_exist() {
         let mut files = Files::new(None);
         assert_eq!(file(&mut files, "a", 1), Err(Errno::NoSpc));
         assert_eq!(files.find("a", 4096, true, |_| FileId(0)), Ok(0));

@@ -1,8 +1,9 @@
-//! Control groups that a run begins with, and what groups have counted when it ends.
+//! The control groups that a run begins with, and the counts of all groups at its end.
 //!
-//! A group is named by its path below the root, as its directory is: `web`, `web/cache`. Groups above it that nobody
-//! describes are made without limits. Which processes are in it is said by their numbers, in the order in which they
-//! are started; the program's first is number 0. A process that no group names is born where its parent is then.
+//! A group is named by its path below the root, as its directory is: `web`, `web/cache`. Groups on the path without a
+//! description are created without limits. A description names the group's processes by their numbers in the order in
+//! which they start; the program's first process is 0. A process that no description names starts in its parent's
+//! group.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -22,7 +23,7 @@ use mm::units::{GroupId, PAGE_SIZE};
 
 /// Most groups that a run may begin with.
 const MOST: usize = 1000;
-/// Most groups above one another, and most bytes of a path.
+/// Most levels of groups, and most bytes of a path.
 const DEEPEST: usize = 16;
 const LONGEST: usize = 255;
 
@@ -37,7 +38,7 @@ impl Processes {
         self.0.iter().any(|range| range.contains(&process))
     }
 
-    /// One that is in both.
+    /// A process that both contain.
     fn common(&self, other: &Processes) -> Option<u32> {
         let pairs = self.0.iter().flat_map(|one| other.0.iter().map(move |two| (one, two)));
         pairs
@@ -64,7 +65,7 @@ impl FromStr for Processes {
 }
 
 impl Display for Processes {
-    /// As they are read.
+    /// In the form that [`FromStr`] reads.
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         for (i, range) in self.0.iter().enumerate() {
             let plus = if i > 0 { "+" } else { "" };
@@ -77,7 +78,7 @@ impl Display for Processes {
     }
 }
 
-/// A group as it is described. What is `None` is not said: as the machine has it, else no limit.
+/// Description of a group. A field that is `None` keeps the machine's value, or else is no limit.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct GroupSpec {
     /// Its path.
@@ -92,12 +93,12 @@ pub struct GroupSpec {
     pub min: Option<u64>,
     /// memory.swap.max
     pub swap_max: Option<u64>,
-    /// Which processes begin in it.
+    /// Processes that start in it.
     pub processes: Option<Processes>,
 }
 
 impl Display for GroupSpec {
-    /// One word, as it is read.
+    /// One word, in the form that [`FromStr`] reads.
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let limits = [self.max, self.high, self.low, self.min, self.swap_max];
         let limits = abi::GroupLimits::FILES.into_iter().zip(limits);
@@ -112,7 +113,7 @@ impl Display for GroupSpec {
 impl FromStr for GroupSpec {
     type Err = String;
 
-    /// Read `NAME:SETTING=VALUE,...`, whose limits are bytes.
+    /// Read `NAME:SETTING=VALUE,...`. Limits are in bytes.
     fn from_str(text: &str) -> Result<GroupSpec, String> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let mut group = GroupSpec { name: name.into(), ..GroupSpec::default() };
@@ -133,14 +134,14 @@ impl FromStr for GroupSpec {
     }
 }
 
-/// What is said of a group besides its limits, which have the names of their files.
+/// The setting of a group that is not a limit. Limits have the names of their files.
 pub const PROCESSES: &str = "processes";
 
 impl GroupSpec {
-    /// The limit that has that place in [`abi::GroupLimits::FILES`].
+    /// The limit whose file is at position `which` of [`abi::GroupLimits::FILES`].
     pub fn limit(&mut self, which: usize) -> &mut Option<u64> {
         let GroupSpec { max, high, low, min, swap_max, .. } = self;
-        [max, high, low, min, swap_max].into_iter().nth(which).expect("a limit has a file")
+        [max, high, low, min, swap_max].into_iter().nth(which).expect("every limit has a file")
     }
 
     fn limits(&self) -> GroupLimits {
@@ -168,7 +169,7 @@ impl GroupSpec {
         }
     }
 
-    /// The same, with what `own` says in place of what this one says.
+    /// These settings, overridden by those of `own`.
     fn overridden(&self, own: &GroupSpec) -> GroupSpec {
         GroupSpec {
             name: self.name.clone(),
@@ -185,7 +186,7 @@ impl GroupSpec {
         self.name.strip_prefix(&other.name).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// The groups of a run on a machine that has groups: all of both. Says what is wrong with them.
+    /// Combine a machine's groups with those of a run. An error says what is wrong with them.
     pub fn of_run(machine: &[GroupSpec], own: &[GroupSpec]) -> Result<Vec<GroupSpec>, String> {
         let mut groups = machine.to_vec();
         for (i, group) in own.iter().enumerate() {
@@ -217,7 +218,7 @@ impl GroupSpec {
     }
 }
 
-/// A group of which nobody says who is in it has the whole program, if it is the only one.
+/// If only one group has no processes, the whole program starts in it.
 fn place_the_rest(groups: &mut [GroupSpec]) -> Result<(), String> {
     let has_below = |group: &GroupSpec| groups.iter().any(|other| other.is_below(group));
     let empty = |group: &GroupSpec| group.processes.is_none() && !has_below(group);
@@ -237,13 +238,13 @@ fn place_the_rest(groups: &mut [GroupSpec]) -> Result<(), String> {
 /// The groups that a run has begun with.
 #[derive(Default)]
 pub struct Groups {
-    /// By number.
+    /// Names by number.
     names: BTreeMap<GroupId, String>,
     members: Vec<(Processes, GroupId)>,
 }
 
 impl Groups {
-    /// Make them.
+    /// Create the groups.
     pub fn make<M: Machine>(mm: &Mm<M>, specs: &[GroupSpec]) -> Result<Groups, String> {
         let mut groups = Groups::default();
         let mut by_path: BTreeMap<&str, GroupId> = BTreeMap::new();
@@ -258,30 +259,27 @@ impl Groups {
                     let group =
                         made.map_err(|error| format!("group: '{path}' cannot be made ({error:?})"))?;
                     let before = groups.names.insert(group, path.to_owned());
-                    assert_eq!(before, None, "'{path}' needs a number of its own");
+                    assert_eq!(before, None, "the number of group '{path}' must be unused");
                     by_path.insert(path, group);
                 }
                 parent = by_path[path];
             }
             for processes in spec.processes.iter().cloned() {
                 let other = groups.members.iter().find_map(|(others, _)| others.common(&processes));
-                assert_eq!(
-                    other, None,
-                    "a process begins in one group, not in another and in '{}'",
-                    spec.name
-                );
+                assert_eq!(other, None, "a process starts in one group, so not in '{}', too", spec.name);
                 groups.members.push((processes, parent));
             }
         }
         Ok(groups)
     }
 
-    /// The group that a process begins in; `None`: where its parent is.
+    /// The group in which a process starts; `None`: in its parent's group.
     pub(crate) fn of_process(&self, process: u32) -> Option<GroupId> {
         self.members.iter().find(|(these, _)| these.contains(process)).map(|&(_, group)| group)
     }
 
-    /// A group that the program has made has no name; its number is unique.
+    /// The path of a group. A group that the program has created has no name, so its number, which is unique, stands
+    /// for it.
     fn path<M: Machine>(&self, mm: &Mm<M>, group: GroupId) -> String {
         if let Some(name) = self.names.get(&group) {
             return name.clone();
@@ -295,17 +293,17 @@ impl Groups {
         }
     }
 
-    /// What all groups but the root have counted.
+    /// The counts of all groups but the root.
     pub fn outcomes<M: Machine>(&self, mm: &Mm<M>) -> Vec<GroupOutcome> {
         let numbers = (1..=u16::MAX).map(GroupId);
         numbers.map_while(|group| GroupOutcome::of(mm, group, self.path(mm, group))).collect()
     }
 }
 
-/// What a group's files say when the run ends; all sizes in bytes.
+/// The content of a group's files at the end of the run. All sizes are in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupOutcome {
-    /// Its path; groups that the program has made are called by their numbers.
+    /// Its path. Groups that the program has created are called by their numbers.
     pub name: String,
     /// memory.max, memory.high, memory.low, memory.min and memory.swap.max by name, `u64::MAX` for `max`; `None`: the
     /// program has removed the group.
@@ -353,7 +351,7 @@ impl GroupOutcome {
         })
     }
 
-    /// A number by the name of its file, or of its line in memory.stat or memory.events.
+    /// A value by the name of its file, or of its line in memory.stat or memory.events.
     pub fn value(&self, name: &str) -> Option<u64> {
         let limits = self.limits.iter().flatten();
         let all = limits.chain(&self.usage).chain(&self.stat).chain(&self.events);
@@ -371,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_numbers() {
+    fn processes_are_parsed_as_ranges_of_numbers() {
         let these: Processes = "0+2-3+7-".parse().unwrap();
         assert!([0, 2, 3, 7, u32::MAX].into_iter().all(|process| these.contains(process)));
         assert!([1, 4, 6].into_iter().all(|process| !these.contains(process)));
@@ -381,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_one_word() {
+    fn a_group_is_written_as_one_word() {
         assert_eq!("a:".parse::<GroupSpec>(), "a".parse());
         for text in ["a", "web/child:memory.max=4096,memory.swap.max=0,processes=1-3+7-", "b:memory.low=5"] {
             let group: GroupSpec = text.parse().unwrap();
@@ -397,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_group_has_the_program_and_of_others_it_is_said() {
+    fn a_lone_group_gets_the_program_and_others_must_name_processes() {
         let of_run = |groups: &[GroupSpec]| GroupSpec::of_run(&[], groups);
         let placed = |groups: &[GroupSpec]| of_run(groups).unwrap().into_iter().map(|group| group.processes);
         let first = || Some("0".parse::<Processes>().unwrap());
@@ -423,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_says_of_a_machines_group_comes_before_what_the_machine_says() {
+    fn a_run_overrides_the_groups_of_its_machine() {
         let machine = [GroupSpec { max: Some(8), low: Some(1), ..group("a", None) }];
         let own = [GroupSpec { max: Some(u64::MAX), ..group("a", None) }, group("b", Some("1"))];
         let groups = GroupSpec::of_run(&machine, &own).unwrap();

@@ -1,11 +1,11 @@
 //! The upper half of a kernel: processes, descriptors, files, tasks, and what system calls mean.
 //!
-//! Nothing here knows the machine: it stands on [`mm::Mm`] and on the trait [`Host`], and a program meets the same
-//! system on every machine. One whose programs run in a ring of their own implements [`Rings`], too, and hands on what
-//! comes in registers ([`Kernel::trap`]); others make calls as they are ([`Kernel::call`]).
+//! The kernel knows nothing of the machine but the traits of [`mm::Mm`] and [`Host`], so a program meets the same
+//! system on every machine. A machine whose programs run in a ring of their own also implements [`Rings`] and passes
+//! calls on as registers ([`Kernel::trap`]); other machines pass them on as values ([`Kernel::call`]).
 //!
-//! All of it may run on all CPUs at the same time. Locks here are short; none is held over a call that may wait. A task
-//! keeps its process alive as an [`Arc`], so a fault takes no lock to find out where it happened.
+//! All functions may run on all CPUs at the same time. Locks here are short, and none is held over a call that may
+//! wait. A task keeps its process alive by an [`Arc`], so a fault finds its process without a lock.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -43,16 +43,16 @@ use mm::lock::Lock;
 use mm::units::{GroupId, SpaceId, Vpn};
 use process::Descriptors;
 
-/// What is to happen after a page fault in ring 3.
+/// What follows a page fault in ring 3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The instruction is tried again.
+    /// Retry the instruction.
     Retry,
-    /// It raised a signal.
+    /// The instruction raises a signal.
     Signal(Signal),
 }
 
-/// Where `mm` is built for one thread of the host, its locks are no other thread's, nor is what has some.
+/// With `mm` built for one thread, its locks belong to that thread, and so does everything that contains one.
 #[allow(clippy::arc_with_non_send_sync)]
 fn new_arc<T>(value: T) -> Arc<T> {
     Arc::new(value)
@@ -76,7 +76,7 @@ pub struct Kernel<H> {
 }
 
 impl<H: Host> Kernel<H> {
-    /// A kernel without processes, whose first task will have that number.
+    /// A kernel without processes. Its first task will have number `first_task`.
     pub fn new(mm: Mm<H>, disk: Option<Disk>, first_task: u32) -> Kernel<H> {
         Kernel {
             first_task,
@@ -105,7 +105,7 @@ impl<H: Host> Kernel<H> {
     /// Make the control groups that a run begins with. An error is for people.
     pub fn make_groups(&self, specs: &[GroupSpec]) -> Result<(), String> {
         let started = self.processes.load(Relaxed);
-        assert_eq!(started, 0, "control groups are made before the first process starts");
+        assert_eq!(started, 0, "control groups must be created before the first process starts");
         let made = Groups::make(&self.mm, specs)?;
         *self.groups.lock() = made;
         Ok(())
@@ -116,9 +116,9 @@ impl<H: Host> Kernel<H> {
         self.groups.lock().outcomes(&self.mm)
     }
 
-    /// Start the first process, number 0, with one task in role 0; returns its space.
+    /// Start the first process, number 0, with one task in role 0. Returns its space.
     pub fn start(&self) -> Result<SpaceId, Errno> {
-        assert_eq!(self.processes.load(Relaxed), 0, "the first process is started once");
+        assert_eq!(self.processes.load(Relaxed), 0, "the first process must be started once");
         let space = self.mm.create_space(GroupId(0))?;
         self.start_process(space, Descriptors::default(), 0).map(|_| space)
     }
@@ -128,7 +128,7 @@ impl<H: Host> Kernel<H> {
         let process = new_arc(Process::new(number, space, files));
         let group = self.groups.lock().of_process(number);
         if let Some(group) = group {
-            // It fails if the program has removed the group. Then the process stays where its parent is.
+            // This fails if the program has removed the group. Then the process stays in its parent's group.
             self.host().unseen(&mut || _ = self.mm.move_space(space, group));
         }
         let started = self.start_task(&process, role);
@@ -139,7 +139,7 @@ impl<H: Host> Kernel<H> {
     }
 
     fn start_task(&self, process: &Arc<Process>, role: Role) -> Result<Arc<Task>, Errno> {
-        // Held until the machine has it, too: so both number tasks in one order.
+        // Hold the lock until the machine knows the task, too, so that both number tasks in the same order.
         let mut tasks = self.tasks.lock();
         let number = self.first_task + tasks.len() as u32;
         let start = TaskStart { task: number, process: process.number(), role };
@@ -157,7 +157,7 @@ impl<H: Host> Kernel<H> {
         Ok(task)
     }
 
-    /// A program's access at `addr` has no translation that allows it.
+    /// Handle an access at `addr` that no translation allows.
     pub fn fault(&self, task: &Task, addr: u64, access: AccessKind) -> Outcome {
         let _in_call = task.enter_call();
         if addr >> ADDRESS_BITS != 0 {
@@ -176,7 +176,7 @@ impl<H: Host> Kernel<H> {
         }
     }
 
-    /// Is the task's process to end? True too if the memory manager has chosen it just now.
+    /// Whether the task's process is to end. Also notices that the memory manager has just chosen it.
     pub fn is_dying(&self, task: &Task) -> bool {
         if task.process().is_dead() {
             return true;
@@ -188,12 +188,12 @@ impl<H: Host> Kernel<H> {
         chosen
     }
 
-    /// The memory manager has chosen the task's process to die.
+    /// The memory manager has chosen to kill the task's process.
     pub fn killed(&self, task: &Task) {
         self.kill(task.process(), || format!("task {}: SIGKILL: out of memory", task.number()));
     }
 
-    /// The process is to end: its waiting tasks are woken to see it. `reason` is told if it was to live so far.
+    /// Kill a process and wake its waiting tasks to see that. `reason` is recorded if the process was alive.
     fn kill(&self, process: &Process, reason: impl FnOnce() -> String) {
         if !process.die() {
             return;
@@ -207,8 +207,8 @@ impl<H: Host> Kernel<H> {
         tasks.iter().for_each(|task| self.host().interrupt(task));
     }
 
-    /// A task ends, by itself or by a signal that it did not expect. Was it the last of its process, whose memory is
-    /// gone then?
+    /// End a task, on its own request or by a signal that it did not expect. Returns whether it was the last of its
+    /// process; the process's memory is then gone.
     pub fn exit(&self, task: &Task, exit: &Exit) -> bool {
         let (process, number) = (task.process(), task.number());
         // The task must be in no call and must not have ended before.
@@ -222,7 +222,7 @@ impl<H: Host> Kernel<H> {
             self.kill(process, || format!("task {number} (role {}): {name}", task.start().role));
         }
         self.totals.lock().add(exit);
-        // Left before the process is: who ends last takes the space away, and no CPU may have it in use then.
+        // Leave the space before the process: the last task to leave frees the space, and no CPU may use it then.
         self.host().leave_space(task, &mut || self.mm.switch(None));
         let last = process.leave();
         if last {
@@ -232,14 +232,14 @@ impl<H: Host> Kernel<H> {
         task.end();
         self.host().key_wake(Key::End(number));
         let live = self.live.fetch_sub(1, AcqRel);
-        assert!(live > 0, "task {number} ends, but all tasks have ended");
+        assert!(live > 0, "task {number} must have been counted as live");
         if live == 1 {
             self.host().key_wake(Key::AllEnded);
         }
         last
     }
 
-    /// Wait, as a task of the kernel, until all tasks of programs have ended.
+    /// Wait, as a kernel task, until all tasks of programs have ended.
     pub fn wait_for_end(&self) {
         while self.live.load(Acquire) > 0 {
             let mark = self.host().key_ticket(Key::AllEnded);
@@ -254,12 +254,12 @@ impl<H: Host> Kernel<H> {
         self.live.load(Acquire)
     }
 
-    /// What tasks that have ended have counted.
+    /// The sums over all tasks that have ended.
     pub fn totals(&self) -> Totals {
         Totals { ended_at: self.ended_at.load(Acquire), ..*self.totals.lock() }
     }
 
-    /// Signals that ended processes, for people.
+    /// Descriptions of the signals that ended processes.
     pub fn signals(&self) -> Vec<String> {
         self.signals.lock().clone()
     }

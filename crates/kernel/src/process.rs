@@ -15,7 +15,7 @@ use mm::units::{Nanos, SpaceId};
 pub struct Open {
     /// The file's number.
     pub file: u32,
-    /// Was it opened for writing?
+    /// Whether it was opened for writing.
     pub writable: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct Open {
 pub(crate) struct Descriptors(Vec<Option<Open>>);
 
 impl Descriptors {
-    /// The lowest descriptor that is free names `open` from now on.
+    /// Give `open` the lowest free descriptor.
     fn add(&mut self, open: Open) -> u32 {
         let fd = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
         if fd == self.0.len() {
@@ -41,7 +41,7 @@ pub struct Process {
     space: SpaceId,
     files: Lock<Descriptors>,
     tasks: AtomicU32,
-    /// A signal has ended it; its tasks end as soon as they look.
+    /// A signal has ended the process; its tasks end when they notice.
     dead: AtomicBool,
 }
 
@@ -61,12 +61,12 @@ impl Process {
         self.number
     }
 
-    /// Is it to end?
+    /// Whether it is to end.
     pub fn is_dead(&self) -> bool {
         self.dead.load(Acquire)
     }
 
-    /// It is to end. `false`: it was to end before.
+    /// Mark it to end. Returns whether it was alive.
     pub(crate) fn die(&self) -> bool {
         !self.dead.swap(true, AcqRel)
     }
@@ -80,10 +80,10 @@ impl Process {
         self.tasks.load(Acquire)
     }
 
-    /// A task leaves. `true`: it was the last.
+    /// A task leaves. Returns whether it was the last.
     pub(crate) fn leave(&self) -> bool {
         let before = self.tasks.fetch_sub(1, AcqRel);
-        assert!(before > 0, "process {} has no task that could leave it", self.number);
+        assert!(before > 0, "process {} must have a task that leaves it", self.number);
         before == 1
     }
 
@@ -91,7 +91,7 @@ impl Process {
         self.files.lock().add(open)
     }
 
-    /// What a descriptor names.
+    /// The file of a descriptor.
     pub fn file(&self, fd: u32) -> Result<Open, Errno> {
         self.files.lock().0.get(fd as usize).copied().flatten().ok_or(Errno::BadF)
     }
@@ -107,14 +107,14 @@ impl Process {
     }
 }
 
-/// What a new task is told.
+/// The arguments of a new task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskStart {
     /// Its number.
     pub task: u32,
     /// The number of its process.
     pub process: u32,
-    /// Its part of the program.
+    /// Its role in the program.
     pub role: Role,
 }
 
@@ -128,7 +128,7 @@ pub struct Task {
     scan: TaskScan,
 }
 
-/// A task is in a call of the kernel until this is dropped.
+/// Marks a task as in a call of the kernel until it is dropped.
 pub(crate) struct InCall<'a>(&'a Task);
 
 impl Drop for InCall<'_> {
@@ -149,7 +149,7 @@ impl Task {
         }
     }
 
-    /// What it is told when it starts.
+    /// Its arguments.
     pub fn start(&self) -> TaskStart {
         self.start
     }
@@ -169,31 +169,31 @@ impl Task {
         self.process.space
     }
 
-    /// When it last asked whether pages are to be marked for NUMA balancing.
+    /// The time of its last scan for NUMA balancing.
     pub fn scan(&self) -> &TaskScan {
         &self.scan
     }
 
-    /// Has it ended?
+    /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Acquire)
     }
 
     pub(crate) fn end(&self) {
         let before = self.ended.swap(true, AcqRel);
-        assert!(!before, "task {} has ended before", self.number());
+        assert!(!before, "task {} must not end twice", self.number());
     }
 
-    /// The task enters the kernel for a call or a fault. It is on one CPU, so nothing else changes the mark.
+    /// Enter the kernel for a call or a fault. The task runs on one CPU, so nothing else changes the mark.
     #[inline]
     pub(crate) fn enter_call(&self) -> InCall<'_> {
-        assert!(!self.has_ended(), "task {} enters the kernel after its end", self.number());
-        assert!(!self.in_call.load(Relaxed), "task {} is in a call already", self.number());
+        assert!(!self.has_ended(), "task {} must not enter the kernel after its end", self.number());
+        assert!(!self.in_call.load(Relaxed), "task {} must not make a call during another", self.number());
         self.in_call.store(true, Relaxed);
         InCall(self)
     }
 
-    /// The key that it sleeps on, or is about to.
+    /// The key that it sleeps on or is about to sleep on.
     pub fn waits_for(&self) -> Option<Key> {
         *self.waits_for.lock()
     }
@@ -203,23 +203,23 @@ impl Task {
         let number = self.number();
         assert!(
             before.is_none() || key.is_none() || before == key,
-            "task {number} waits for {before:?} and cannot wait for {key:?}"
+            "task {number} waits for {before:?} and must not wait for {key:?}"
         );
     }
 }
 
-/// What a run has counted.
+/// Sums over the tasks of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Loads, stores and fetches.
     pub accesses: u64,
     /// Units of the program's own work.
     pub progress: u64,
-    /// What the checker has judged.
+    /// Accesses that the checker judged.
     pub checked: u64,
-    /// How much of it was wrong.
+    /// Number of wrong ones.
     pub violations: u64,
-    /// Tasks that were started.
+    /// Tasks started.
     pub tasks: u64,
     /// When the last task ended.
     pub ended_at: Nanos,
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_are_the_lowest_free_numbers() {
+    fn open_returns_the_lowest_free_descriptor() {
         let process = Process::new(0, SpaceId(0), Descriptors::default());
         let open = |file| Open { file, writable: true };
         assert_eq!([0, 1, 2].map(|file| process.open(open(file))), [0, 1, 2]);
@@ -249,6 +249,10 @@ mod tests {
         assert_eq!(process.close(9), Err(Errno::BadF));
     }
 
+    #[allow(
+        clippy::arc_with_non_send_sync,
+        reason = "in the one-threaded form a process stays on its thread"
+    )]
     fn task() -> Task {
         let process = Arc::new(Process::new(3, SpaceId(0), Descriptors::default()));
         process.enter();
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_makes_one_call_after_another() {
+    fn a_task_makes_calls_one_after_the_other() {
         let task = task();
         drop(task.enter_call());
         drop(task.enter_call());
@@ -265,40 +269,40 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "task 5 is in a call already")]
-    fn a_task_is_in_one_call_at_a_time() {
+    #[should_panic(expected = "task 5 must not make a call during another")]
+    fn nested_calls_of_a_task_panic() {
         let task = task();
         let _first = task.enter_call();
         drop(task.enter_call());
     }
 
     #[test]
-    #[should_panic(expected = "task 5 enters the kernel after its end")]
-    fn a_task_makes_no_call_after_its_end() {
+    #[should_panic(expected = "task 5 must not enter the kernel after its end")]
+    fn a_call_after_the_end_of_a_task_panics() {
         let task = task();
         task.end();
         drop(task.enter_call());
     }
 
     #[test]
-    #[should_panic(expected = "task 5 has ended before")]
-    fn a_task_ends_once() {
+    #[should_panic(expected = "task 5 must not end twice")]
+    fn ending_a_task_twice_panics() {
         let task = task();
         task.end();
         task.end();
     }
 
     #[test]
-    #[should_panic(expected = "process 3 has no task that could leave it")]
-    fn a_process_is_left_by_as_many_tasks_as_entered() {
+    #[should_panic(expected = "process 3 must have a task that leaves it")]
+    fn leaving_an_empty_process_panics() {
         let task = task();
         assert!(task.process().leave());
         task.process().leave();
     }
 
     #[test]
-    #[should_panic(expected = "task 5 waits for Some(End(1)) and cannot wait for Some(Sleep(5))")]
-    fn a_task_waits_for_one_key_at_a_time() {
+    #[should_panic(expected = "task 5 waits for Some(End(1)) and must not wait for Some(Sleep(5))")]
+    fn waiting_for_a_second_key_panics() {
         let task = task();
         task.set_waits_for(Some(Key::End(1)));
         task.set_waits_for(Some(Key::End(1)));

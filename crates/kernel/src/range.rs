@@ -1,12 +1,12 @@
-//! Ranges of a program's addresses.
+//! Ranges of program addresses.
 
 use abi::Errno;
 use mm::units::{PAGE_SIZE, Vpn, pages_of};
 
-/// Bits of a program's address.
+/// Bits of a program address.
 pub const ADDRESS_BITS: u32 = 47;
 
-/// Pages of a range given in bytes, if it is one.
+/// The pages of a range given in bytes; an error if it is no valid range.
 pub fn range(addr: u64, len: u64) -> Result<(Vpn, u64), Errno> {
     let end = addr.checked_add(len).filter(|&end| end <= 1 << ADDRESS_BITS);
     match end {
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_whole_pages_of_a_programs_addresses() {
+    fn range_accepts_page_aligned_program_addresses_only() {
         assert_eq!(range(0x1000, 1), Ok((Vpn(1), 1)));
         assert_eq!(range((1 << 47) - 4096, 4096).map(|(_, pages)| pages), Ok(1));
         for (addr, len) in [(1, 4096), (0, 0), (1 << 47, 1), (4096, u64::MAX), (0, u64::MAX)] {

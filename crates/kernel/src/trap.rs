@@ -1,4 +1,4 @@
-//! Calls that come in registers, from a ring of their own.
+//! System calls in registers, from programs in a ring of their own.
 
 use crate::host::Rings;
 use crate::{Kernel, Task};
@@ -7,26 +7,26 @@ use abi::{Buffer, Call, Errno, Signal};
 use alloc::string::String;
 use mm::units::Pfn;
 
-/// Longest text that a task may tell, in bytes.
+/// Longest text of a report, in bytes.
 const LONGEST_TEXT: u64 = 4096;
 
-/// What is to happen after a system call.
+/// What follows a system call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum After {
-    /// Return to ring 3 with this answer.
+    /// Return to ring 3 with this result.
     Return([u64; 2]),
     /// The task has ended and left its space. It never runs again.
     Ended,
-    /// The task has panicked, for the reason given: the run has failed.
+    /// The task has panicked with this message: the run has failed.
     Panicked(String),
 }
 
-/// Takes the first bytes off a buffer and returns their address.
+/// Take the first bytes off a buffer. Returns their address.
 fn advance(left: &mut Buffer, bytes: u32) -> u64 {
     let (addr, bytes) = (left.addr, u64::from(bytes));
     assert!(
         bytes <= left.len,
-        "a transfer of {bytes} bytes leaves the caller's buffer: {} are left",
+        "a transfer of {bytes} bytes must fit into the {} bytes that are left of the buffer",
         left.len
     );
     *left = Buffer { addr: addr + bytes, len: left.len - bytes };
@@ -44,7 +44,7 @@ impl<H: Rings> Kernel<H> {
             Ok(Call::Tell(Tell::Panic, text)) if !self.is_dying(task) => {
                 return After::Panicked(self.text(text, LONGEST_TEXT).unwrap_or_default());
             }
-            // Programs may find it strange that calls fail; a process that is to end may do so in this way, too.
+            // A program may panic because its calls fail. If its process is to end anyway, that is no error.
             Ok(Call::Tell(Tell::Panic, _)) => {
                 self.exit(task, &Exit { signal: Some(Signal::Kill), ..Exit::default() });
                 return After::Ended;
@@ -55,7 +55,7 @@ impl<H: Rings> Kernel<H> {
             }),
             Ok(call) => {
                 let answer = self.transfer(task, call);
-                // A good moment to look.
+                // Notice here whether the process is to end.
                 self.is_dying(task);
                 answer
             }
@@ -64,11 +64,11 @@ impl<H: Rings> Kernel<H> {
         After::Return(encode_answer(answer))
     }
 
-    /// A call, whose bytes lie in ring 3 if it has some.
+    /// Carry out a call. Its bytes, if it has any, are in ring 3.
     fn transfer(&self, task: &Task, call: Call<'_>) -> Result<u64, Errno> {
         match call {
             Call::Pread(fd, buffer, offset) => {
-                // Pages come in order. Where one stands its frame does not tell: it may just have been cut off its
+                // Pages come in order. A frame does not tell its position: it may just have been truncated off its
                 // file.
                 let mut left = buffer;
                 let mut copy = |pfn: Pfn, at: u32, bytes: u32| {

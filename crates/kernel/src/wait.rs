@@ -1,10 +1,10 @@
-//! Waiting for other tasks, and for time.
+//! Waiting for other tasks and for time.
 
 use crate::{Host, Kernel, Key, Task};
 use abi::Errno;
 use mm::units::Nanos;
 
-/// Tasks that have come to a barrier, and how often it has opened.
+/// The tasks that have arrived at a barrier, and how often it has opened.
 #[derive(Default)]
 pub(crate) struct Barrier {
     here: u32,
@@ -12,11 +12,11 @@ pub(crate) struct Barrier {
 }
 
 impl<H: Host> Kernel<H> {
-    /// Wait on `key` until `done` says so, the deadline comes, or the process is to end.
+    /// Wait on `key` until `done` returns true, the deadline passes, or the process is to end.
     fn wait(&self, task: &Task, key: Key, deadline: Option<Nanos>, done: impl Fn() -> bool) {
         loop {
-            // First the mark, then the key, then the look: whoever ends the wait either does so before the look, or
-            // finds the key and wakes it after the mark.
+            // Take the mark, set the key, then check: a task that ends the wait does so before the check, or it finds
+            // the key and wakes it after the mark.
             let mark = self.host().key_ticket(key);
             task.set_waits_for(Some(key));
             if done() || task.process().is_dead() || !self.host().key_wait(key, mark, deadline) {
@@ -48,10 +48,10 @@ impl<H: Host> Kernel<H> {
         Ok(0)
     }
 
-    /// A task has come to a barrier. If it opens by that, those who wait are woken; else: how often it has opened
-    /// before. A task that is to die comes nowhere.
+    /// Arrive at a barrier. If that opens it, wake the waiting tasks; otherwise return how often it has opened
+    /// before. A task that is to die does not arrive.
     pub fn come_to_barrier(&self, task: &Task, id: u32, tasks: u32) -> Option<u64> {
-        assert!(!task.has_ended(), "task {} comes to barrier {id} after its end", task.number());
+        assert!(!task.has_ended(), "task {} must not arrive at barrier {id} after its end", task.number());
         if task.process().is_dead() {
             return None;
         }
@@ -68,7 +68,7 @@ impl<H: Host> Kernel<H> {
         None
     }
 
-    /// Has a barrier opened since it had done so `before` times?
+    /// Whether a barrier has opened since it had opened `before` times.
     pub fn has_opened(&self, id: u32, before: u64) -> bool {
         self.barriers.lock().get(&id).is_some_and(|barrier| barrier.opened != before)
     }

@@ -19,8 +19,8 @@ impl Grid {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The text, with a rule under the headings. A column for which `left` is true is aligned to the left, as words are;
-    /// the others are aligned to the right, as numbers are.
+    /// The text, with a rule under the headings. A column for which `left` is true is aligned to the left, as words
+    /// are; the others are aligned to the right, as numbers are.
     pub fn render(&self, left: impl Fn(usize) -> bool) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {

@@ -282,7 +282,7 @@ mod tests {
         };
         refused("is not empty");
         fs::write(path.join("sweep.toml"), "other").unwrap();
-        refused("differs from the sweep");
+        refused("differs from the requested sweep");
         fs::write(path.join("sweep.toml"), "text").unwrap();
         let (kept, _) = open(&path);
         refused("another sweep is running");

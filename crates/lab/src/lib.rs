@@ -1,23 +1,22 @@
 //! Experiments with Pagefold's memory manager.
 //!
-//! A machine, some profiles, a program and some seeds make an *experiment*; its runs become a table, a JSON object or a
-//! run directory. The binary `pagefold` is a thin shell around this library.
+//! A program on a machine under a profile is a *cell*; a cell with a seed is a *run*. Commands run cells with some
+//! seeds and turn the finished runs into a table, a JSON object, a picture or a directory. The binary `pagefold` only
+//! calls [`cli`].
 //!
 //! ```text
-//! cli            what the user typed, and what to do about it
-//! rundir         results on disk            list      what there is to choose from
-//! table          results for people         summary   results for scripts
-//! svg            results as a picture     breakdown where the time went
-//! grid           cells in columns
-//! metrics        the rows of a result       statistics  means and intervals
-//! bound          policies against the fewest flushes
-//! experiment     jobs over threads          profile   named sets of knobs
-//! reproduce      published comparisons, done again
-//! sweep          a program under many values of what varies
-//! cell           what a run needs but its seed   document  what every result has in common
-//! boot           the booted machine: QEMU, its guest, and what they report
-//! linux          the same program on Linux, which judges our counts
-//! engine         the only module that knows the simulated machine and the traces
+//! cli         commands and their arguments          document    text, JSON and picture of a result
+//! engine      the simulator and traces: the only module that knows them
+//! cell, jobs  what a run needs but its seed; runs on several threads
+//! profile     named sets of knobs                   record      what a run measured
+//! kept        stores of runs in directories         rundir      directories of run and compare
+//! summary     the result of run and compare         table       the same as text
+//! metrics     rows of that result                   breakdown, groups, tree   its further parts
+//! sweep       cells over axes: sweep files, curve, parts, optimum
+//! reproduce   published comparisons                 bound       flush policies against the fewest flushes
+//! boot        the booted machine under QEMU         linux       the same programs on Linux
+//! statistics  means and intervals                   svg, plot   pictures
+//! grid, human, size, suggest    text and numbers for people
 //! ```
 #![forbid(unsafe_code)]
 
@@ -29,12 +28,12 @@ pub mod cli;
 mod document;
 mod engine;
 pub mod error;
-mod experiment;
 mod grid;
 mod groups;
 mod human;
 mod info;
 mod interrupt;
+mod jobs;
 mod kept;
 mod linux;
 mod list;

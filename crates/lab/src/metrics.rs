@@ -1,7 +1,7 @@
 //! The rows of a result table, in their order: what each is called, and where its number comes from.
 
 use crate::record::{Better, BoundRecord, RunRecord};
-use mm::stat::Stat;
+use mm::stat::{CounterKind, Stat};
 
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq)]
@@ -321,68 +321,12 @@ fn better_of(row: &Row, runs: &[RunRecord]) -> Better {
     measured.find(|metric| metric.name == name).map_or(Better::Lower, |metric| metric.better)
 }
 
-/// Which direction of a counter is good, if one is: waste, waiting and work for want of memory are better if less of
-/// them.
+/// Which direction of a counter is good, if one is.
 fn better(stat: Stat) -> Option<Better> {
-    use Stat::*;
-    match stat {
-        SwapRaHit | Pgreuse | ThpFaultAlloc | CompactSuccess | NumaHit | NumaLocal | NumaHintFaultsLocal => {
-            Some(Better::Higher)
-        }
-        PgpgIn
-        | PgpgOut
-        | PswpIn
-        | PswpOut
-        | Pgfault
-        | Pgmajfault
-        | Pgrefill
-        | PgscanKswapd
-        | PgscanDirect
-        | PgscanAnon
-        | PgscanFile
-        | PgskipDma32
-        | PgskipNormal
-        | PgskipMovable
-        | AllocstallDma32
-        | AllocstallNormal
-        | AllocstallMovable
-        | PgscanDirectThrottle
-        | Pageoutrun
-        | KswapdLowWmarkHitQuickly
-        | KswapdHighWmarkHitQuickly
-        | NrVmscanWrite
-        | NrVmscanImmediateReclaim
-        | NrWritten
-        | WorkingsetRefaultAnon
-        | WorkingsetRefaultFile
-        | PolicyWrong
-        | PolicyFallback
-        | CompactMigrateScanned
-        | CompactFreeScanned
-        | CompactStall
-        | CompactFail
-        | CompactDaemonMigrateScanned
-        | CompactDaemonFreeScanned
-        | ThpFaultFallback
-        | ThpCollapseAllocFailed
-        | ThpSplitPmd
-        | PgmigrateFail
-        | ThpMigrationFail
-        | ThpMigrationSplit
-        | NumaHintFaults
-        | NumaMiss
-        | NumaForeign
-        | NumaOther
-        | OomKill
-        | NrTlbRemoteFlush
-        | NrTlbRemoteFlushReceived
-        | NrTlbLocalFlushAll
-        | NrTlbLocalFlushOne
-        | TlbSettleFrame
-        | TlbSettleSpace
-        | TlbSettleFile
-        | TlbSettleTick => Some(Better::Lower),
-        _ => None,
+    match stat.kind() {
+        CounterKind::Less => Some(Better::Lower),
+        CounterKind::More => Some(Better::Higher),
+        CounterKind::Level | CounterKind::Neutral => None,
     }
 }
 

@@ -162,7 +162,7 @@ pub struct WorkDone {
 
 impl WorkDone {
     /// For people.
-    pub fn to_text(&self) -> String {
+    pub fn to_text(self) -> String {
         format!(
             "{} accesses, {} progress, {}",
             human::grouped(self.accesses),

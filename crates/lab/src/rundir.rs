@@ -123,7 +123,7 @@ mod tests {
         // A different experiment is refused.
         let other = config(&setup, "oracle").unwrap();
         let also = kept::check(&path, plan(&other)).unwrap_err().to_string();
-        assert!(also.contains("differs from the experiment"), "{also}");
+        assert!(also.contains("differs from the requested experiment"), "{also}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `pagefold boot` from end to end, with a script in QEMU's place that says what a guest would.
+//! `pagefold boot` from end to end, with a script instead of QEMU that prints what a guest would.
 
 use mm::stat::Stat;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-qemu.sh");
 
-/// What the fake guest is and does.
+/// A fake guest and its behaviour.
 struct Fake {
     folder: tempfile::TempDir,
     said: String,
@@ -20,7 +20,7 @@ struct Fake {
 }
 
 impl Fake {
-    /// A guest that says this and ends well.
+    /// A guest that prints this and succeeds.
     fn new(said: &str) -> Fake {
         let folder = tempfile::tempdir().expect("a scratch folder");
         Fake { folder, said: said.to_owned(), status: 33, error: "", hangs: false }
@@ -46,14 +46,14 @@ impl Fake {
         self.command(line).output().expect("the binary runs")
     }
 
-    /// Its standard output; it has to end well.
+    /// Its standard output; it must succeed.
     fn good(&self, line: &str) -> String {
         let output = self.boot(line);
         assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
         String::from_utf8(output.stdout).expect("output is UTF-8")
     }
 
-    /// Its complaint; it has to end with this exit code and print no result.
+    /// Its error message; it must end with this exit code and print no result.
     fn bad(&self, code: i32, line: &str) -> String {
         let output = self.boot(line);
         assert_eq!(output.status.code(), Some(code), "{line}: {}", stderr(&output));
@@ -66,7 +66,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("output is UTF-8")
 }
 
-/// A guest's account of a run, with these counters; the others are 0.
+/// The output of a guest for a run with these counters; the others are 0.
 fn run(cpus: u32, memory: u64, done: &str, counters: &BTreeMap<&str, i64>) -> String {
     let mut said =
         format!("\x1b[2JSeaBIOS\n@pagefold 1\nmemory found\n@machine cpus={cpus} nodes=1 memory={memory}\n");
@@ -79,14 +79,14 @@ fn run(cpus: u32, memory: u64, done: &str, counters: &BTreeMap<&str, i64>) -> St
     )
 }
 
-/// What a good guest says of two CPUs and 32 MiB.
+/// The output of a guest with two CPUs and 32 MiB that succeeds.
 fn usual() -> String {
     let counters = BTreeMap::from([("pgfault", 1234), ("pgmajfault", 34), ("nr_tlb_remote_flush", 12)]);
     run(2, 32 << 20, "nanos=1500000000 accesses=600 progress=60 tasks=1", &counters)
 }
 
 #[test]
-fn a_run_is_shown_like_any_other() {
+fn booted_run_is_shown_like_a_simulated_one() {
     let fake = Fake::new(&usual());
     let text = fake.good("zipf:16M --memory 32M --set vm.swappiness=10 --seed 3");
     let words = |start: &str| -> Vec<&str> {
@@ -135,7 +135,7 @@ fn several_boots_have_an_interval() {
 }
 
 #[test]
-fn a_guest_that_fails_is_a_failed_run_with_a_replay() {
+fn failed_guest_is_a_failed_run_with_a_replay() {
     let first = usual();
     let failed = |line: &str, status| Fake { status, ..Fake::new(&first.replace("@end ok", line)) };
     for (fake, expected) in [
@@ -173,7 +173,7 @@ fn a_guest_that_fails_is_a_failed_run_with_a_replay() {
 }
 
 #[test]
-fn what_the_guest_refuses_is_bad_input() {
+fn refusal_of_the_guest_is_bad_input() {
     for (said, status, expected) in [
         ("@pagefold 1\n@bad there is no scenario 'x'\n@end bad", 37, "there is no scenario 'x'"),
         ("@pagefold 1\n@end bad", 37, "refused its input"),
@@ -189,13 +189,13 @@ fn what_the_guest_refuses_is_bad_input() {
 }
 
 #[test]
-fn a_program_may_be_killed_if_the_guest_expects_it() {
+fn program_may_be_killed_if_the_guest_expects_it() {
     let said = usual().replace("@end ok", "@oom 900 pages resident\n@signal kill\n@end ok");
     assert!(Fake::new(&said).good("chaos:2M --memory 32M --quiet").contains("pgfault_minor"));
 }
 
 #[test]
-fn a_guest_that_does_not_end_is_killed() {
+fn guest_that_does_not_end_is_killed() {
     let silent = Fake { hangs: true, ..Fake::new("@pagefold 1\nreclaim begins\n") };
     let message = silent.bad(1, "zipf:16M --memory 32M --timeout 1");
     assert!(message.contains("had not ended after 1 second and was killed"), "{message}");
@@ -203,7 +203,7 @@ fn a_guest_that_does_not_end_is_killed() {
 }
 
 #[test]
-fn ctrl_c_kills_it_and_says_so() {
+fn ctrl_c_kills_the_guest() {
     let silent = Fake { hangs: true, ..Fake::new("@pagefold 1\n") };
     let child = silent.command("zipf:16M --memory 32M --timeout 60").stderr(Stdio::piped()).spawn().unwrap();
     while !silent.args_file().exists() {
@@ -217,7 +217,7 @@ fn ctrl_c_kills_it_and_says_so() {
 }
 
 #[test]
-fn bad_input_is_one_line_before_anything_is_booted() {
+fn bad_input_is_refused_before_a_boot() {
     let fake = Fake::new("");
     for (line, expected) in [
         ("", "PROGRAM"),
@@ -232,7 +232,7 @@ fn bad_input_is_one_line_before_anything_is_booted() {
         ("zipf --bench", "--bench"),
         ("zipf --kernel no/such", "no/such"),
         ("zipf --qemu no/such", "no/such"),
-        ("selftest --side-by-side", "is no program"),
+        ("selftest --side-by-side", "is not a program"),
         ("zipf:1G --side-by-side --memory 3G", "above 4 GiB"),
     ] {
         let message = fake.bad(2, line);
@@ -242,7 +242,7 @@ fn bad_input_is_one_line_before_anything_is_booted() {
 }
 
 #[test]
-fn a_trace_is_put_into_the_guests_memory() {
+fn trace_is_put_into_the_guests_memory() {
     let fake = Fake { status: 37, ..Fake::new("@pagefold 1\n@bad no disk\n@end bad\n") };
     let message = fake.bad(2, "../../traces/sqlite.pft --memory 50% --quiet");
     assert!(message.contains("no disk"), "{message}");
@@ -252,7 +252,7 @@ fn a_trace_is_put_into_the_guests_memory() {
 }
 
 #[test]
-fn a_check_prints_the_guests_report() {
+fn check_prints_the_guests_report() {
     let fake = Fake::new(
         "firmware\n@pagefold 1\npaging: ok\nshootdown: ok\n@check checked=1000 violations=0\n@end ok\n",
     );
@@ -274,7 +274,7 @@ fn a_check_prints_the_guests_report() {
 }
 
 #[test]
-fn the_benchmark_is_set_beside_linux() {
+fn benchmark_is_compared_with_linux() {
     let fake = Fake::new("@pagefold 1\n@insns anon_fault 1000.5 4096\n@end ok\n");
     let text = fake.good("--bench --quiet");
     assert!(
@@ -291,7 +291,7 @@ fn the_benchmark_is_set_beside_linux() {
     assert!(json["rows"][0]["ratio"].is_number() && json["linux_source"].is_string());
 }
 
-/// What the simulated twin counts, as a guest would say it.
+/// The counts of the simulated twin, as a guest would print them.
 fn twin(line: &str) -> (String, BTreeMap<&'static str, i64>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagefold"));
     let output = command.arg("run").args(line.split_whitespace()).output().expect("the binary runs");
@@ -311,7 +311,7 @@ fn twin(line: &str) -> (String, BTreeMap<&'static str, i64>) {
 }
 
 #[test]
-fn the_simulated_and_the_booted_machine_stand_side_by_side() {
+fn side_by_side_compares_simulated_and_booted_machine() {
     let (done, mut counters) = twin("uniform:1M --machine booted:1:1:64M --memory 32M --all --json --quiet");
     assert!(counters["pgfault"] > 200, "{counters:?}");
     let line = "uniform:1M --cpus 1 --memory 32M --side-by-side --quiet";
@@ -325,7 +325,7 @@ fn the_simulated_and_the_booted_machine_stand_side_by_side() {
     let output = wrong.boot(&format!("{line} --json"));
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("counts that must be the same differ: pgfault_minor"),
+        stderr(&output).contains("counts that must be equal differ: pgfault_minor"),
         "{}",
         stderr(&output)
     );

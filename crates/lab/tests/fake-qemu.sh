@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stands in for QEMU in the tests of `pagefold boot`: says what was recorded, and ends as it is told.
+# Replaces QEMU in the tests of `pagefold boot`: prints a recorded log and ends as requested.
 if [ -n "$FAKE_ARGS" ]; then printf '%s\n' "$@" >"$FAKE_ARGS"; fi
 cat "$FAKE_OUTPUT"
 if [ -n "$FAKE_ERROR" ]; then echo "$FAKE_ERROR" >&2; fi

@@ -1,4 +1,4 @@
-//! `pagefold linux` and `pagefold truth` from end to end, with a script in QEMU's place that says what a guest would.
+//! `pagefold linux` and `pagefold truth` from end to end, with a script instead of QEMU that prints what a guest would.
 #![cfg(unix)]
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-qemu.sh");
 const RUN: &str = "zipf:2M --memory 16M --runs 1 -q";
 
-/// What a good guest says: the program's work is that of the simulated machine.
+/// The output of a guest that succeeds: the program does the same work as on the simulated machine.
 fn said(cpus: u32, faults: u64) -> String {
     format!(
         "SeaBIOS\n@pagefold 1\n@machine cpus={cpus} nodes=1 memory=16777216\n@counter pgfault {faults}\n@counter pgmajfault 0\n\
@@ -60,7 +60,7 @@ impl Fake {
         (status.code(), text(stdout), text(stderr))
     }
 
-    /// Its complaint of one line, which ends with this exit code.
+    /// Its error message of one line; it must end with this exit code.
     fn bad(&self, code: i32, line: &str) -> String {
         let (status, stdout, stderr) = self.run(line);
         assert_eq!((status, stdout.as_str()), (Some(code), ""), "{line}: {stderr}");
@@ -69,7 +69,7 @@ impl Fake {
 }
 
 #[test]
-fn counts_stand_beside_linuxs_with_the_conditions() {
+fn counts_are_compared_with_linux_under_its_conditions() {
     let fake = Fake::new(said(2, 513));
     let (code, text, errors) = fake.run(&format!("linux {RUN} --append cgroup_disable=memory"));
     assert_eq!(code, Some(0), "{errors}");
@@ -108,13 +108,13 @@ fn json_has_the_promised_keys() {
     assert!(row["error_pct"].as_f64().is_some_and(|error| error < -20.0), "{row}");
     let settings = json["conditions"]["settings"].as_array().expect("settings");
     assert!(settings.contains(&Value::from("/sys/kernel/mm/lru_gen/enabled 7")), "{settings:?}");
-    // The twin can be used as any machine.
+    // The twin is a machine like any other.
     let (code, _, errors) = fake.run(&format!("run zipf:2M --machine {} -q", twin.display()));
     assert_eq!(code, Some(0), "{errors}");
 }
 
 #[test]
-fn what_goes_wrong_is_one_line_and_leaves_nothing() {
+fn failures_are_one_line_and_leave_nothing() {
     let line = format!("linux {RUN}");
     let mut panicked = Fake::new("SeaBIOS\nKernel panic - not syncing: no init\n".into());
     panicked.status = 0;
@@ -134,7 +134,7 @@ fn what_goes_wrong_is_one_line_and_leaves_nothing() {
 }
 
 #[test]
-fn what_is_missing_is_said_before_anything_is_done() {
+fn missing_tools_are_named_before_a_boot() {
     let fake = Fake::new(said(2, 513));
     for (args, variable, expected) in [
         ("linux zipf:2M --kernel no/such", "", "no/such: there is no such file"),
@@ -159,7 +159,7 @@ fn what_is_missing_is_said_before_anything_is_done() {
 }
 
 #[test]
-fn what_was_compared_is_kept_and_becomes_a_document() {
+fn kept_comparisons_become_a_document() {
     let fake = Fake::new(said(1, 8192));
     let (dir, document) = (fake.path("results"), fake.path("truth.md"));
     let line = format!(
@@ -167,7 +167,7 @@ fn what_was_compared_is_kept_and_becomes_a_document() {
         dir.display(),
         document.display()
     );
-    // The fake's work is another program's, which is said in the document and is no failure of the whole.
+    // The fake guest did the work of another program. The document says so, and the command succeeds.
     let (code, _, errors) = fake.run(&line);
     assert_eq!(code, Some(0), "{errors}");
     let text = fs::read_to_string(&document).expect("the document");

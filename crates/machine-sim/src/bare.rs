@@ -1,7 +1,7 @@
 //! The simulated machine and a memory manager without the simulated kernel, for tests that bring their own tasks.
 //!
-//! There are no processes, no programs and no oracle. A task is a function that stays on its CPU and may enter an address
-//! space. A wrapper around the machine can change what it does, to test what finds faults.
+//! There are no processes, no programs and no oracle. A task is a function that stays on its CPU and may enter an
+//! address space. A wrapper around the machine can change what it does, to test what finds faults.
 
 use crate::config::{RunConfig, RunError};
 use crate::coroutine::{self, Coroutine};
@@ -38,8 +38,8 @@ pub struct Bare<'b, M: Machine> {
 
 /// Run `main` as a task on the first CPU of the machine of `config`, and the daemons, until it ends.
 ///
-/// `config` must have `verify`, without which pages have no content. `wrap` makes the machine that the memory manager sees.
-/// `io_done` is called at every transfer's end and must tell the memory manager.
+/// `config` must have `verify`, without which pages have no content. `wrap` makes the machine that the memory manager
+/// sees. `io_done` is called at every transfer's end and must tell the memory manager.
 pub fn run<'b, M: Machine + AsRef<SimMachine> + 'b>(
     config: &RunConfig,
     wrap: impl FnOnce(SimMachine) -> M,

@@ -1,7 +1,7 @@
 //! The content of pages: one stamp for each, only in runs with the oracle.
 //!
-//! A stamp names a state of a page: 0 is a page of zeroes, and every store draws a new number. Stamps move as bytes do: with
-//! copies, and with transfers to and from devices.
+//! A stamp names a state of a page: 0 is a page of zeroes, and every store draws a new number. Stamps move as bytes
+//! do: with copies, and with transfers to and from devices.
 
 use mm::machine::Io;
 use mm::units::Pfn;

@@ -66,8 +66,8 @@ impl Drop for Outer {
 impl Drop for Coroutine<'_> {
     fn drop(&mut self) {
         if self.inner.started() && !self.inner.done() {
-            // SAFETY: the values on its stack are leaked. Nothing outside points to them: others know a suspended task by
-            // its number only.
+            // SAFETY: the values on its stack are leaked. Nothing outside points to them: others know a suspended task
+            // by its number only.
             unsafe { self.inner.force_reset() };
         }
     }
@@ -80,9 +80,9 @@ impl Drop for Coroutine<'_> {
 pub(crate) fn suspend() {
     let yielder = CURRENT.get();
     assert!(!yielder.is_null(), "only a task may sleep");
-    // SAFETY: CURRENT is not null only while the coroutine that owns this yielder runs: `resume` sets it on entry (and the
-    // body on first entry) and restores the outer value when the coroutine is left, also by a panic. So the yielder's
-    // stack is alive and active.
+    // SAFETY: CURRENT is not null only while the coroutine that owns this yielder runs: `resume` sets it on entry (and
+    // the body on first entry) and restores the outer value when the coroutine is left, also by a panic. So the
+    // yielder's stack is alive and active.
     unsafe { (*yielder).suspend(()) };
 }
 

@@ -1,16 +1,16 @@
 //! Block devices: how long a transfer takes.
 //!
-//! A device serves `queue_depth` requests at a time; each has its latency, and all share the bandwidth. Requests start in
-//! order, each when a tag is free. A request ends after its latency and its transfer, but not before the data of all
-//! requests that started earlier could be transferred. All of its pages arrive at its end, with one interrupt.
+//! A device serves `queue_depth` requests at a time; each has its latency, and all share the bandwidth. Requests start
+//! in order, each when a tag is free. A request ends after its latency and its transfer, but not before the data of
+//! all requests that started earlier could be transferred. All of its pages arrive at its end, with one interrupt.
 //!
-//! Pages that are submitted one by one for consecutive blocks become one request (see `device/queue.rs`), with one latency
-//! and the transfers of all pages. A request that continues where the last one ended may have a lower latency: the heads of
-//! a disk are there already.
+//! Pages that are submitted one by one for consecutive blocks become one request (see `device/queue.rs`), with one
+//! latency and the transfers of all pages. A request that continues where the last one ended may have a lower latency:
+//! the heads of a disk are there already.
 //!
-//! The requests of a real device vary in time. Each request's latency is drawn uniformly from `jitter_pct` percent below to
-//! `jitter_pct` percent above the stated one. With another seed the same data arrives at other times: this is the only
-//! difference between runs of a program that makes no random choices.
+//! The requests of a real device vary in time. Each request's latency is drawn uniformly from `jitter_pct` percent
+//! below to `jitter_pct` percent above the stated one. With another seed the same data arrives at other times: this is
+//! the only difference between runs of a program that makes no random choices.
 
 mod queue;
 
@@ -147,7 +147,7 @@ impl Device {
         let ended = self.tags[tag as usize].take().expect("a tag that ends must belong to a started request");
         let next = match self.waiting.pop_front() {
             // It may have been submitted by a CPU whose clock was ahead.
-            Some(next) => Some(self.start(now.max(next.since()), tag, next)),
+            Some(next) => Some(self.start(now.max(next.since), tag, next)),
             None => {
                 self.free.push(tag);
                 None
@@ -181,7 +181,7 @@ impl Device {
         let write = request.write() as usize;
         let stated = if request.first() == self.head { self.sequential[write] } else { self.latency[write] };
         self.head = request.end();
-        let transfer = self.page[write] * request.pages() as u64;
+        let transfer = self.page[write] * request.pages as u64;
         self.bus = self.bus.max(start) + transfer;
         let done = (start + self.jittered(stated) + transfer).max(self.bus);
         self.counts.busy += done - start.max(self.busy_until).min(done);
@@ -189,7 +189,8 @@ impl Device {
         if self.tags.len() <= tag as usize {
             self.tags.resize_with(tag as usize + 1, || None);
         }
-        self.tags[tag as usize] = Some(request);
+        let before = self.tags[tag as usize].replace(request);
+        assert!(before.is_none(), "tag {tag} of a device must serve one request at a time");
         Started { tag, done }
     }
 

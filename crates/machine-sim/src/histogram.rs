@@ -7,8 +7,10 @@ const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUBS;
 /// Durations in nanoseconds.
 pub(crate) struct Histogram {
     counts: Box<[u64]>,
-    total: u64,
-    max: u64,
+    /// How many were counted.
+    pub(crate) total: u64,
+    /// The longest.
+    pub(crate) max: u64,
 }
 
 impl Default for Histogram {
@@ -25,18 +27,8 @@ impl Histogram {
         self.max = self.max.max(nanos);
     }
 
-    /// How many durations were counted.
-    pub(crate) fn total(&self) -> u64 {
-        self.total
-    }
-
-    /// The longest.
-    pub(crate) fn max(&self) -> u64 {
-        self.max
-    }
-
-    /// The shortest duration that at least `percent` percent do not exceed, as the upper end of its bucket; 0 if nothing
-    /// was counted.
+    /// The shortest duration that at least `percent` percent do not exceed, as the upper end of its bucket; 0 if
+    /// nothing was counted.
     pub(crate) fn quantile(&self, percent: u64) -> u64 {
         let wanted = (self.total * percent).div_ceil(100);
         let mut seen = 0;
@@ -83,6 +75,6 @@ mod tests {
         let mut all = Histogram::default();
         assert_eq!(all.quantile(50), 0);
         (1..=20).for_each(|nanos| all.record(nanos));
-        assert_eq!((all.quantile(50), all.quantile(99), all.max(), all.total()), (10, 20, 20, 20));
+        assert_eq!((all.quantile(50), all.quantile(99), all.max, all.total), (10, 20, 20, 20));
     }
 }

@@ -115,6 +115,16 @@ impl SimMachine {
         self.this_cpu().clock.get()
     }
 
+    /// The memory manager may name frames of the machine only.
+    #[inline]
+    fn assert_frames(&self, pfn: Pfn, pages: u32) {
+        let end = self.tables.frames();
+        assert!(
+            pages > 0 && pfn.index() + pages as usize <= end,
+            "{pages} frames from {pfn} must be below {end}"
+        );
+    }
+
     fn context(&self) -> Context<'_> {
         Context { cpus: &self.cpus, cpu: self.current.get(), task: self.task.get() }
     }
@@ -247,6 +257,7 @@ impl SimMachine {
     /// The current task sleeps on `key`. Returns whether it was woken before the deadline (picoseconds).
     pub(crate) fn sleep(&self, key: Key, deadline: Option<u64>) -> bool {
         assert_eq!(mm::lock::held(), 0, "a task must not sleep on {key:?} with locks held");
+        assert_ne!(self.class.get(), Class::Interrupt, "an interrupt must not sleep on {key:?}");
         let task = self.task.get();
         self.unplug();
         let since = self.clock();
@@ -266,7 +277,7 @@ impl SimMachine {
 
     /// The scheduler's plans have changed: the current CPU may have to stop earlier.
     pub(crate) fn lower_limit(&self) {
-        let limit = self.sched.borrow().limit_now(self.current.get());
+        let limit = self.sched.borrow().limit(self.current.get());
         self.limit.set(self.limit.get().min(limit));
     }
 
@@ -335,12 +346,18 @@ impl Machine for SimMachine {
     }
 
     fn zero(&self, pfn: Pfn, pages: u32) {
+        self.assert_frames(pfn, pages);
         (0..pages).for_each(|i| self.tables.release(pfn.add(i)));
         self.observers.zeroed(pfn, pages);
         self.point();
     }
 
     fn copy(&self, to: Pfn, from: Pfn, pages: u32) {
+        [to, from].into_iter().for_each(|pfn| self.assert_frames(pfn, pages));
+        assert!(
+            to.0.abs_diff(from.0) >= pages,
+            "frames {from} must not be copied to overlapping frames {to}"
+        );
         (0..pages).for_each(|i| self.tables.release(to.add(i)));
         self.observers.copied(&self.spec, to, from, pages);
         self.point();
@@ -359,6 +376,7 @@ impl Machine for SimMachine {
     }
 
     fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
+        assert!((asid.0 as usize) < self.asids().max(1), "ASID {} must be one of the machine's", asid.0);
         self.spend_hardware(Hardware::LoadRoot, 1);
         let cpu = self.this_cpu();
         cpu.root.set(root);
@@ -379,10 +397,11 @@ impl Machine for SimMachine {
         self.observers.flushed(self.current.get());
     }
 
-    /// The sender pays for sending, does its own work, and then waits for the slowest answer: delivery, what the handler
-    /// took on its CPU, and the way back. A target pays on its own clock, wherever that is.
+    /// The sender pays for sending, does its own work, and then waits for the slowest answer: delivery, what the
+    /// handler took on its CPU, and the way back. A target pays on its own clock, wherever that is.
     fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
         self.point();
+        assert!(!targets.contains(self.cpu()), "CPU {} must not send itself a flush", self.current.get());
         let count = targets.len() as u64;
         let sender = self.this_cpu();
         self.spend_hardware(Hardware::IpiSend, 1);
@@ -429,6 +448,7 @@ impl Machine for SimMachine {
     }
 
     fn submit(&self, io: Io) {
+        self.assert_frames(io.frame, io.pages);
         self.observers.submitted(&io);
         if !io.write {
             (0..io.pages).for_each(|i| self.tables.release(io.frame.add(i)));

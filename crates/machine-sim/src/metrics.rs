@@ -4,7 +4,7 @@ use crate::cpu::{Class, Cpu};
 use crate::histogram::Histogram;
 use crate::machine::SimMachine;
 use crate::moves::MovesReport;
-use crate::observers::{FlushDelays, Observers};
+use crate::observers::Observers;
 use crate::outcome::{Better, Metric, Outcome, WorkDone};
 use crate::placement::PlacementReport;
 use crate::simulation::Simulation;
@@ -105,8 +105,8 @@ fn metrics<P>(sim: &Simulation<'_, P>) -> Vec<Metric> {
     for (size, stat, value) in sim.mm().mmu().sizes.moved() {
         metrics.count(&format!("{size}/{}", stat.name()), value, "", stat.help());
     }
-    let Observers { placement, moves, program, .. } = &machine.observers;
-    if let throughput @ 1.. = program.throughput.get() {
+    let Observers { placement, moves, throughput, .. } = &machine.observers;
+    if let throughput @ 1.. = throughput.get() {
         let help = "what all tasks touched in their time, as the program measures it";
         metrics.more_is_better("throughput", throughput as f64, "KiB/s", help);
     }
@@ -114,7 +114,7 @@ fn metrics<P>(sim: &Simulation<'_, P>) -> Vec<Metric> {
         placed(&mut metrics, placement.borrow().report());
     }
     if let Some(moves) = moves {
-        compactions(&mut metrics, moves.borrow().report());
+        compactions(&mut metrics, moves.borrow().report);
         for (order, took) in moves.borrow().latency.by_order() {
             let help = "from the fault, read or write that it was for until a folio of that order was there";
             quantiles(&mut metrics, &format!("alloc_order{order}"), took, help);
@@ -160,14 +160,14 @@ fn flushes(metrics: &mut Metrics, machine: &SimMachine) {
     metrics.count("ipis_sent", sum(|cpu| &cpu.counts.ipis_sent), "", "interrupts sent for flushes");
     let received = sum(|cpu| &cpu.counts.ipis_received);
     metrics.count("ipis_received", received, "", "interrupts received for flushes");
-    let Observers { delays: FlushDelays { takeoff, age }, program, .. } = &machine.observers;
+    let Observers { takeoff, stale_age, operations, .. } = &machine.observers;
     let help = "time that a take of a frame waited for the flush that it owed";
     quantiles(metrics, "takeoff", &takeoff.borrow(), help);
     let help = "age of the oldest part of a debt that a CPU still owed when it was paid";
-    quantiles(metrics, "stale_age", &age.borrow(), help);
+    quantiles(metrics, "stale_age", &stale_age.borrow(), help);
     // Most programs report no operations.
-    let operations = program.operations.borrow();
-    if operations.total() > 0 {
+    let operations = operations.borrow();
+    if operations.total > 0 {
         let help = "time that the program's own operations took";
         quantiles(metrics, "operation_time", &operations, help);
     }
@@ -176,8 +176,8 @@ fn flushes(metrics: &mut Metrics, machine: &SimMachine) {
 fn quantiles(metrics: &mut Metrics, name: &str, histogram: &Histogram, help: &'static str) {
     metrics.count(&format!("{name}_p50"), histogram.quantile(50), "ns", help);
     metrics.count(&format!("{name}_p99"), histogram.quantile(99), "ns", help);
-    metrics.count(&format!("{name}_max"), histogram.max(), "ns", help);
-    metrics.count(&format!("{name}_count"), histogram.total(), "", help);
+    metrics.count(&format!("{name}_max"), histogram.max, "ns", help);
+    metrics.count(&format!("{name}_count"), histogram.total, "", help);
 }
 
 fn cpu_time(metrics: &mut Metrics, machine: &SimMachine) {

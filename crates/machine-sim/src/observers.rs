@@ -36,24 +36,6 @@ impl Context<'_> {
     }
 }
 
-/// What the program reports of its own work.
-#[derive(Default)]
-pub(crate) struct ProgramReports {
-    /// Nanoseconds that its operations took.
-    pub(crate) operations: RefCell<Histogram>,
-    /// KiB a second, the sum over its tasks.
-    pub(crate) throughput: Cell<u64>,
-}
-
-/// How late flushes were paid.
-#[derive(Default)]
-pub(crate) struct FlushDelays {
-    /// Nanoseconds that allocations waited for the flush that their frame owed.
-    pub(crate) takeoff: RefCell<Histogram>,
-    /// Nanoseconds from the unmap to the flush that paid its debt.
-    pub(crate) age: RefCell<Histogram>,
-}
-
 /// Tell an observer, if the run has it, of something.
 #[inline(always)]
 fn tell<T>(observer: &Option<RefCell<T>>, what: impl FnOnce(&mut T)) {
@@ -81,8 +63,14 @@ pub(crate) struct Observers {
     pub(crate) placement: Option<RefCell<Placement>>,
     /// Keeps a tree of where CPU time went.
     pub(crate) profile: Option<Box<Profiler>>,
-    pub(crate) delays: FlushDelays,
-    pub(crate) program: ProgramReports,
+    /// Nanoseconds that allocations waited for the flush that their frame owed.
+    pub(crate) takeoff: RefCell<Histogram>,
+    /// Nanoseconds from an unmap to the flush that paid its debt.
+    pub(crate) stale_age: RefCell<Histogram>,
+    /// Nanoseconds of the program's own operations, as it reports them.
+    pub(crate) operations: RefCell<Histogram>,
+    /// KiB a second, as the program's tasks report it, added up.
+    pub(crate) throughput: Cell<u64>,
     /// The first TLB entry that outlived the flush of its page-table entry, in words.
     stale_entry: RefCell<Option<String>>,
     /// Whether some observer wants events.
@@ -103,8 +91,10 @@ impl Observers {
             moves: config.moves.then(RefCell::default),
             placement: placement.map(RefCell::new),
             profile: config.profile.then(|| Box::new(Profiler::new())),
-            delays: FlushDelays::default(),
-            program: ProgramReports::default(),
+            takeoff: RefCell::default(),
+            stale_age: RefCell::default(),
+            operations: RefCell::default(),
+            throughput: Cell::new(0),
             stale_entry: RefCell::default(),
             listens: config.verify || config.bound || config.optimum || config.placement || config.moves,
             answering: Cell::new(false),
@@ -139,9 +129,9 @@ impl Observers {
     #[inline]
     pub(crate) fn event<'m>(&self, event: Event, args: [u64; 4], context: impl FnOnce() -> Context<'m>) {
         if let (Event::TlbPaid, [kind, took, age, _]) = (event, args) {
-            self.delays.age.borrow_mut().record(age);
+            self.stale_age.borrow_mut().record(age);
             if kind == 2 {
-                self.delays.takeoff.borrow_mut().record(took);
+                self.takeoff.borrow_mut().record(took);
             }
         }
         if self.listens {

@@ -13,6 +13,8 @@
 //!   itself there. A store that races with the call leaves the page with more than one possible content. A slow access
 //!   ([`Moment`]) that overlapped such a call in time is not checked either.
 
+mod taken;
+
 use crate::content::{ORIGINAL, Stamp};
 use abi::Forget;
 use mm::api::{AccessKind, Prot};
@@ -161,7 +163,7 @@ impl Oracle {
     // --- spaces ---
 
     pub(crate) fn create_space(&mut self, space: u32) {
-        self.spaces.insert(space, Space::default());
+        self.add_space(space, Space::default());
     }
 
     /// `child` was copied from `parent`. Pages stored to after `since`, when the copy began, may have either content.
@@ -172,11 +174,18 @@ impl Oracle {
                 *page = Private::Any;
             }
         }
-        self.spaces.insert(child, copy);
+        self.add_space(child, copy);
+    }
+
+    fn add_space(&mut self, number: u32, space: Space) {
+        assert!(
+            self.spaces.insert(number, space).is_none(),
+            "space {number} must not exist when it is created"
+        );
     }
 
     pub(crate) fn exit(&mut self, space: u32) {
-        self.spaces.remove(&space);
+        assert!(self.spaces.remove(&space).is_some(), "space {space} must exist until its last task ends");
     }
 
     /// A new mapping.
@@ -245,7 +254,8 @@ impl Oracle {
         call.stored
     }
 
-    /// A range was mapped, and these of its pages were stored to during that call; the stores may be in the new mapping.
+    /// A range was mapped, and these of its pages were stored to during that call; the stores may be in the new
+    /// mapping.
     pub(crate) fn raced_with_stores(&mut self, space: u32, pages: Vec<u64>) {
         for page in pages {
             let region = self.region(space, page);
@@ -358,8 +368,8 @@ impl Oracle {
         self.begin(Place::File(file, shorter.div_ceil(4096)), since, None)
     }
 
-    /// The file has `size` bytes now, if the call was `done`: a process may have been killed before. Pages beyond that are
-    /// gone, and private copies of them, too.
+    /// The file has `size` bytes now, if the call was `done`: a process may have been killed before. Pages beyond that
+    /// are gone, and private copies of them, too.
     pub(crate) fn end_truncate(&mut self, call: Change, size: u64, done: bool) {
         let Place::File(id, _) = self.end(call).place else { return };
         if !done {
@@ -433,21 +443,11 @@ impl Oracle {
     // --- accesses ---
 
     fn is_pending(&self, space: u32, page: u64, region: Option<(u64, Region)>) -> bool {
-        if self.pending.is_empty() {
-            return false;
-        }
-        self.pending.iter().any(|call| call.place.is_in_space(space, page))
-            || matches!(region, Some((start, Region { backing: Backing::File { file, offset, .. }, .. }))
-                if self.is_file_pending(file, page - start + offset))
+        self.pending.iter().any(|call| call.place.covers(space, page, region))
     }
 
     fn was_pending(&self, space: u32, page: u64, region: Option<(u64, Region)>, since: Moment) -> bool {
-        let here = |place: &Place| {
-            place.is_in_space(space, page)
-                || matches!(region, Some((start, Region { backing: Backing::File { file, offset, .. }, .. }))
-                    if place.is_in_file(file, page - start + offset))
-        };
-        self.ended_since(since).is_none_or(|mut places| places.any(here))
+        self.ended_since(since).is_none_or(|mut places| places.any(|place| place.covers(space, page, region)))
     }
 
     fn region(&self, space: u32, page: u64) -> Option<(u64, Region)> {
@@ -568,9 +568,9 @@ impl Oracle {
         }
     }
 
-    /// A store raced with a call that removes the page. If it changed a file, the file keeps it when the call has ended;
-    /// private memory may be lost or moved with it. A file that was mapped there is no proof that it was changed: what
-    /// replaces it may be mapped already.
+    /// A store raced with a call that removes the page. If it changed a file, the file keeps it when the call has
+    /// ended; private memory may be lost or moved with it. A file that was mapped there is no proof that it was
+    /// changed: what replaces it may be mapped already.
     fn racing_store(&mut self, space: u32, page: u64, stamp: Stamp, target: StoreTarget) {
         let mut written = None;
         for call in &mut self.pending {
@@ -630,75 +630,19 @@ impl Oracle {
 }
 
 impl Place {
+    /// Whether this is a page of a space, or that page of the file which is mapped there.
+    fn covers(&self, space: u32, page: u64, region: Option<(u64, Region)>) -> bool {
+        self.is_in_space(space, page)
+            || matches!(region, Some((start, Region { backing: Backing::File { file, offset, .. }, .. }))
+                if self.is_in_file(file, page - start + offset))
+    }
+
     fn is_in_space(&self, space: u32, page: u64) -> bool {
         matches!(*self, Place::Space(id, start, end) if id == space && (start..end).contains(&page))
     }
 
     fn is_in_file(&self, file: u64, index: u64) -> bool {
         matches!(*self, Place::File(id, first) if id == file && index >= first)
-    }
-}
-
-impl Taken {
-    /// Private copies of the file's pages from `first` on may have been dropped.
-    fn lose_copies(&mut self, id: u64, first: u64) {
-        for &(start, region) in &self.regions {
-            let Backing::File { file, offset, private: true } = region.backing else { continue };
-            let cut = start + first.saturating_sub(offset)..region.end;
-            for (page, private) in &mut self.pages {
-                if let Private::Is(stamp) = *private
-                    && file == id
-                    && cut.contains(page)
-                {
-                    *private = Private::OrBacking(stamp);
-                }
-            }
-        }
-    }
-}
-
-impl Space {
-    /// Take a range out and split regions at its ends.
-    fn take(&mut self, start: u64, end: u64) -> Taken {
-        for at in [start, end] {
-            let cut = self.regions.range_mut(..at).next_back().filter(|(_, region)| region.end > at);
-            if let Some((&first, region)) = cut {
-                let tail = region.tail(at - first);
-                region.end = at;
-                self.regions.insert(at, tail);
-            }
-        }
-        let mut rest = self.regions.split_off(&start);
-        self.regions.append(&mut rest.split_off(&end));
-        let mut pages = self.pages.split_off(&start);
-        self.pages.append(&mut pages.split_off(&end));
-        Taken { regions: rest.into_iter().collect(), pages: pages.into_iter().collect() }
-    }
-
-    /// Put what was taken from `from` back at `to`.
-    fn put(&mut self, taken: Taken, from: u64, to: u64) {
-        for (start, region) in taken.regions {
-            self.regions.insert(start - from + to, Region { end: region.end - from + to, ..region });
-        }
-        self.pages.extend(taken.pages.into_iter().map(|(page, private)| (page - from + to, private)));
-    }
-
-    /// Drop private copies of the file's pages from `first` on.
-    fn drop_private(&mut self, id: u64, first: u64) {
-        for (&start, region) in &self.regions {
-            if let Backing::File { file, offset, private: true } = region.backing
-                && file == id
-            {
-                let from = start + first.saturating_sub(offset);
-                let gone: Vec<u64> = match from < region.end {
-                    true => self.pages.range(from..region.end).map(|(&page, _)| page).collect(),
-                    false => continue,
-                };
-                for page in gone {
-                    self.pages.remove(&page);
-                }
-            }
-        }
     }
 }
 

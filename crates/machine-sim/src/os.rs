@@ -393,10 +393,10 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn rate(&mut self, bytes: u64, nanos: u64) {
         let rate = (u128::from(bytes) * 1_000_000_000 / 1024 / u128::from(nanos.max(1))) as u64;
-        add(&self.machine.observers.program.throughput, rate);
+        add(&self.machine.observers.throughput, rate);
     }
 
     fn took(&mut self, nanos: u64) {
-        self.machine.observers.program.operations.borrow_mut().record(nanos);
+        self.machine.observers.operations.borrow_mut().record(nanos);
     }
 }

@@ -85,7 +85,8 @@ pub struct Outcome {
     pub optimum: Option<OptimumReport>,
     /// Where CPU time went, if the run kept a profile ([`RunConfig::profile`](crate::RunConfig::profile)).
     pub profile: Option<ProfileNode>,
-    /// The state that memory was brought into before the program began; `None`: that of a machine that has just started.
+    /// The state that memory was brought into before the program began; `None`: that of a machine that has just
+    /// started.
     pub fragmented: Option<Fragmented>,
     /// What control groups have counted, without the root.
     pub groups: Vec<GroupOutcome>,

@@ -13,9 +13,9 @@ const MIB: u64 = 1 << 20;
 /// Programs for which policies differ: files and anonymous memory, mapped and read, written and clean.
 const PROGRAMS: [&str; 5] = ["zipf", "zipf-file", "read-stream", "shared-writers", "fork-write"];
 
-/// Run, with this policy, the random program with each seed on a machine drawn from the seed, and some built-in programs
-/// with less memory than they use. Checks every load, and validates every structure after each operation of the random
-/// program.
+/// Run, with this policy, the random program with each seed on a machine drawn from the seed, and some built-in
+/// programs with less memory than they use. Checks every load, and validates every structure after each operation of
+/// the random program.
 ///
 /// # Errors
 /// The error says what went wrong, and with which seed or program.

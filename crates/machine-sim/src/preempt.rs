@@ -1,8 +1,8 @@
 //! Stops CPUs in the middle of their work, to find races in the memory manager.
 //!
 //! Problem: one host thread plays all CPUs, and switches between them only where a task waits or has passed its limit
-//! between two accesses. What real CPUs do concurrently between two waits, the simulated ones do one after the other: no
-//! run would ever hit the moment between a check and the action that follows from it.
+//! between two accesses. What real CPUs do concurrently between two waits, the simulated ones do one after the other:
+//! no run would ever hit the moment between a check and the action that follows from it.
 //!
 //! Rule: with [`RunConfig::preempt`](crate::RunConfig::preempt) every call of the machine by a task (charged work, a
 //! scope that is entered or left, a frame that is copied or zeroed, a transfer, a wake-up) is a *point*, and so are the
@@ -13,14 +13,14 @@
 //! catch up, so that a CPU that polls for what another is about to do gets it.
 //!
 //! *Locks are kept*, as by a CPU that runs on: what a lock protects is not safe from code that does not take it. A CPU
-//! that wants the lock spins, a little time for each try. The *order* in which kinds of locks are taken is recorded, and
-//! a cycle stops the run: two CPUs could deadlock there, whether or not they ever do.
+//! that wants the lock spins, a little time for each try. The *order* in which kinds of locks are taken is recorded,
+//! and a cycle stops the run: two CPUs could deadlock there, whether or not they ever do.
 //!
 //! What does not happen: another task on the *same* CPU. Real CPUs do not preempt the memory manager either
 //! ([`Machine`](mm::Machine), "contract on context"): a CPU that stops keeps its task. Shootdowns reach it all the
-//! same; the end of a transfer, which takes locks, waits until no CPU is stopped with one, as it waits for a kernel task
-//! on the booted machine. There are no points where an interrupt is answered, where a CPU switches its address space, or
-//! where the run itself checks something: each of these is one step on a real CPU, or not its work at all.
+//! same; the end of a transfer, which takes locks, waits until no CPU is stopped with one, as it waits for a kernel
+//! task on the booted machine. There are no points where an interrupt is answered, where a CPU switches its address
+//! space, or where the run itself checks something: each of these is one step on a real CPU, or not its work at all.
 //!
 //! The clocks of such a run say nothing about speed. All else holds: a run is a pure function of seed, configuration
 //! and commit.

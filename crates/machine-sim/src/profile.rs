@@ -1,18 +1,18 @@
 //! Where CPU time went: a tree of scopes, with the kinds of work that were charged in each.
 //!
-//! The memory manager opens scopes ([`mm::scope`]) and charges work; the machine knows the cost of each unit. The nodes of
-//! the tree are paths of scopes. Each node has the kinds of work charged directly in it, by the memory manager
-//! (`rmap_remove`) and by the hardware (`invlpg`), under the names of the cost table, where each number's source is. The
-//! roots are what a CPU's kernel time is accounted to: a program, a daemon, or an `interrupt`.
+//! The memory manager opens scopes ([`mm::scope`]) and charges work; the machine knows the cost of each unit. The
+//! nodes of the tree are paths of scopes. Each node has the kinds of work charged directly in it, by the memory
+//! manager (`rmap_remove`) and by the hardware (`invlpg`), under the names of the cost table, where each number's
+//! source is. The roots are what a CPU's kernel time is accounted to: a program, a daemon, or an `interrupt`.
 //!
-//! Nothing may be attributed twice or lost, and runs without a profile must not pay for it. So charging always works the same
-//! way: it counts units by kind. The tree is updated when the place changes (a scope is entered or left, the task is
-//! switched, an interrupt begins or ends): the units counted since belong to the previous place. Only costs of hardware,
-//! which are not counted by kind, are recorded one by one.
+//! Nothing may be attributed twice or lost, and runs without a profile must not pay for it. So charging always works
+//! the same way: it counts units by kind. The tree is updated when the place changes (a scope is entered or left, the
+//! task is switched, an interrupt begins or ends): the units counted since belong to the previous place. Only costs of
+//! hardware, which are not counted by kind, are recorded one by one.
 //!
-//! The place belongs to the task: a task that sleeps in a scope is still in it when it continues, perhaps on another CPU.
-//! Sleep takes no CPU time; how long a task was away (asleep, or waiting for a CPU after that) is kept separately. A CPU
-//! that waits for answers to its interrupts is busy, as under Linux: that is work, `ipi_wait`.
+//! The place belongs to the task: a task that sleeps in a scope is still in it when it continues, perhaps on another
+//! CPU. Sleep takes no CPU time; how long a task was away (asleep, or waiting for a CPU after that) is kept
+//! separately. A CPU that waits for answers to its interrupts is busy, as under Linux: that is work, `ipi_wait`.
 
 use crate::cpu::Class;
 use crate::sched::TaskId;
@@ -208,7 +208,7 @@ impl Profiler {
 
     /// Whether to ignore what happens from now on.
     pub(crate) fn mute(&self, muted: bool) {
-        self.muted.set(muted);
+        assert_ne!(self.muted.replace(muted), muted, "work without accounting must not nest");
     }
 
     /// The current tree; `user` is the CPU time of programs themselves.
@@ -237,7 +237,8 @@ fn describe(nodes: &[Node], at: usize) -> ProfileNode {
 /// Work of one kind in one node of the tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProfileWork {
-    /// The kind, by its name in the cost table; `user`: programs themselves; `ipi_wait`: waiting for other CPUs' answers.
+    /// The kind, by its name in the cost table; `user`: programs themselves; `ipi_wait`: waiting for other CPUs'
+    /// answers.
     pub name: &'static str,
     /// Units of it; 0 if it has none.
     pub count: u64,

@@ -1,14 +1,15 @@
 //! Which task runs where, and when.
 //!
-//! Every CPU has its own clock, in picoseconds. The scheduler always continues with the earliest item: the next event (the
-//! end of a transfer, a deadline), or the busy CPU with the earliest clock. That CPU may run one quantum ahead of the next
-//! CPU. So no CPU ever sees another more than a quantum in its past, and a run depends on nothing but the seed and the
-//! configuration: queues are FIFO, and ties go to the lower number.
+//! Every CPU has its own clock, in picoseconds. The scheduler always continues with the earliest item: the next event
+//! (the end of a transfer, a deadline), or the busy CPU with the earliest clock. That CPU may run one quantum ahead of
+//! the next CPU. So no CPU ever sees another more than a quantum in its past, and a run depends on nothing but the
+//! seed and the configuration: queues are FIFO, and ties go to the lower number.
 //!
-//! Tasks of one CPU run for a slice each, in turns. A woken task goes to its last CPU if that is idle, else to an idle CPU
-//! of the same node, then of any node, else to the front of its last CPU's queue; there the running task keeps the CPU
-//! only until it has had the wake-up granularity. An idle CPU takes a task from the longest queue. A busy CPU takes a task
-//! from a longer queue of its node now and then: with more tasks than CPUs all tasks get the same share, as under Linux.
+//! Tasks of one CPU run for a slice each, in turns. A woken task goes to its last CPU if that is idle, else to an idle
+//! CPU of the same node, then of any node, else to the front of its last CPU's queue; there the running task keeps the
+//! CPU only until it has had the wake-up granularity. An idle CPU takes a task from the longest queue. A busy CPU
+//! takes a task from a longer queue of its node now and then: with more tasks than CPUs all tasks get the same share,
+//! as under Linux.
 
 use mm::machine::{Ticket, WaitKey};
 use std::cell::Cell;
@@ -24,8 +25,8 @@ const SLICE: u64 = 3_000_000_000;
 /// How long a running task keeps its CPU when another is woken there (wake-up granularity).
 const GRANULARITY: u64 = 1_000_000_000;
 
-/// The interval at which a busy CPU looks for a longer queue, for each CPU of its node: 16 ms, as in Linux 6.12 (balance
-/// interval of a domain in ms: its CPUs; times the busy factor).
+/// The interval at which a busy CPU looks for a longer queue, for each CPU of its node: 16 ms, as in Linux 6.12
+/// (balance interval of a domain in ms: its CPUs; times the busy factor).
 const BALANCE: u64 = 16_000_000_000;
 
 /// A hash map whose order depends on its history only.
@@ -349,6 +350,11 @@ impl Sched {
             let now = self.clocks[cpu].get();
             self.queues[cpu].slice_end = now + SLICE;
             let task = &mut self.tasks[next as usize];
+            assert_eq!(
+                task.state,
+                State::Ready,
+                "task {next} must be ready to run on CPU {cpu}, and run on no other"
+            );
             (task.state, task.cpu, task.since) = (State::Running, cpu, now);
         }
         let task = self.queues[cpu].current?;
@@ -391,7 +397,8 @@ impl Sched {
         self.note_busy(cpu);
     }
 
-    fn limit(&self, cpu: usize) -> u64 {
+    /// How far the CPU may run.
+    pub(crate) fn limit(&self, cpu: usize) -> u64 {
         let others = self.busy.iter().filter(|&other| other != cpu);
         let second = others.map(|other| self.clocks[other].get()).min();
         let limit = second.map_or(u64::MAX, |clock| clock.saturating_add(QUANTUM)).min(self.next_event());
@@ -401,18 +408,14 @@ impl Sched {
         }
     }
 
-    /// The CPU stops in the middle of its task, and must continue with it: tasks that wait for the CPU run when this task
-    /// lets them.
+    /// The CPU stops in the middle of its task, and must continue with it: tasks that wait for the CPU run when this
+    /// task lets them.
     pub(crate) fn keep(&mut self, cpu: usize) {
         let queue = &mut self.queues[cpu];
+        assert!(queue.current.is_some(), "CPU {cpu} must run a task to stop in it");
         queue.kept = true;
         // The end of the slice must not stop the task again at once.
         queue.slice_end = queue.slice_end.max(self.clocks[cpu].get() + QUANTUM);
-    }
-
-    /// The limit of a running CPU after a change.
-    pub(crate) fn limit_now(&self, cpu: usize) -> u64 {
-        self.limit(cpu)
     }
 
     /// Whether the CPU is idle. An idle CPU first tries to take a waiting task from the longest queue.
@@ -451,7 +454,9 @@ impl Sched {
 
     /// Whether there was a wake-up since the ticket was drawn.
     pub(crate) fn is_stale(&self, ticket: Ticket) -> bool {
-        self.mark(Key::Mm(ticket.key)) != ticket.mark
+        let mark = self.mark(Key::Mm(ticket.key));
+        assert!(ticket.mark <= mark, "a ticket of {:?} must be drawn before its wait", ticket.key);
+        ticket.mark != mark
     }
 
     /// The task that runs on `cpu` sleeps. The caller must suspend it.
@@ -527,6 +532,7 @@ impl Sched {
             _ => idle.min_by_key(|&cpu| (self.nodes[cpu] != home, cpu)).unwrap_or(last),
         };
         let state = &mut self.tasks[task as usize];
+        assert!(matches!(state.state, State::Blocked(_)), "task {task} must sleep to be woken");
         *state = Task { cpu, state: State::Ready, ready_at: now, woken, ..*state };
         self.queues[cpu].waiting.push_front(task);
         self.note_busy(cpu);

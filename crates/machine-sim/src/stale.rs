@@ -3,16 +3,16 @@
 //! Problem: the oracle checks accesses. It notices a missed flush only if a program happens to use the old translation
 //! before something else drops it, and most programs do not.
 //!
-//! Rule: whatever any CPU could access at this moment must be right. Every translation that a CPU holds of the space that it
-//! runs is compared with the page table. If they differ, the oracle is asked about a load through the old translation: it
-//! must return what the address reads (invariants I3, I4 and I9: a deferred flush may leave an old frame reachable as long
-//! as no access can tell). A store through it is always wrong: it would change a frame that the address no longer maps
-//! (I1). Tables in walk caches must still be in the page table, in the same place.
+//! Rule: whatever any CPU could access at this moment must be right. Every translation that a CPU holds of the space
+//! that it runs is compared with the page table. If they differ, the oracle is asked about a load through the old
+//! translation: it must return what the address reads (invariants I3, I4 and I9: a deferred flush may leave an old
+//! frame reachable as long as no access can tell). A store through it is always wrong: it would change a frame that
+//! the address no longer maps (I1). Tables in walk caches must still be in the page table, in the same place.
 //!
-//! No program can use the following at this moment, so it is not checked: CPUs that run a kernel task or nothing, ASIDs
-//! that are not loaded, spaces that have been killed, and ranges that a pending call changes. A CPU that is stopped in the
-//! middle of its work (`preempt`) may be about to flush a translation that it has just removed. Loads must be right even
-//! then; stores and walk caches are checked only when no task is inside the memory manager.
+//! No program can use the following at this moment, so it is not checked: CPUs that run a kernel task or nothing,
+//! ASIDs that are not loaded, spaces that have been killed, and ranges that a pending call changes. A CPU that is
+//! stopped in the middle of its work (`preempt`) may be about to flush a translation that it has just removed. Loads
+//! must be right even then; stores and walk caches are checked only when no task is inside the memory manager.
 
 use crate::cpu::Cpu;
 use crate::simulation::Simulation;

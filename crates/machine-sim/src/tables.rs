@@ -1,7 +1,7 @@
 //! The contents of frames that hold page tables; other frames have no bytes in the simulator.
 //!
-//! Such a frame has a slot in an array that grows by chunks and never moves, so references into it stay valid. A frame that
-//! is used for something else gives its slot back.
+//! Such a frame has a slot in an array that grows by chunks and never moves, so references into it stay valid. A frame
+//! that is used for something else gives its slot back.
 
 use mm::machine::TablePage;
 use mm::primitive::{AtomicU64, Ordering::Relaxed};
@@ -29,6 +29,12 @@ impl Tables {
             used: Cell::new(0),
             free: RefCell::new(Vec::new()),
         }
+    }
+
+    /// The number of frames.
+    #[inline]
+    pub(crate) fn frames(&self) -> usize {
+        self.slots.len()
     }
 
     /// The table in `pfn`, if the frame holds one.

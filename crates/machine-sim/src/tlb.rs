@@ -1,13 +1,13 @@
 //! The translation caches of one CPU.
 //!
-//! The first level has data and instruction TLBs, each split by entry size; the second level is one TLB for all. Page-walk
-//! caches hold the lower tables of recent walks. All are set-associative with true LRU. In the narrow ones (`array`) the
-//! ways of a set are kept in order of use, so a repeated hit checks one slot and writes nothing; the second level (`wide`)
-//! keeps the order in a word of its set and moves no entries.
+//! The first level has data and instruction TLBs, each split by entry size; the second level is one TLB for all.
+//! Page-walk caches hold the lower tables of recent walks. All are set-associative with true LRU. In the narrow ones
+//! (`array`) the ways of a set are kept in order of use, so a repeated hit checks one slot and writes nothing; the
+//! second level (`wide`) keeps the order in a word of its set and moves no entries.
 //!
-//! An entry's key contains its address-space number (ASID) and an *epoch* of that number. A flush of one ASID begins a new
-//! epoch: old entries no longer match, count as empty when a victim is chosen, and cost nothing. Only when epochs run out
-//! (after two million flushes) are the arrays really cleared.
+//! An entry's key contains its address-space number (ASID) and an *epoch* of that number. A flush of one ASID begins a
+//! new epoch: old entries no longer match, count as empty when a victim is chosen, and cost nothing. Only when epochs
+//! run out (after two million flushes) are the arrays really cleared.
 
 use array::Array;
 use mm::machine::Flush;
@@ -220,8 +220,8 @@ impl Tlb {
         self.prefix.get() | LARGE | vpn >> PAGEBLOCK_ORDER.0
     }
 
-    /// The page's translation, if the last lookup in its set of the data TLB was for it. `None` does not mean that the TLB
-    /// lacks it.
+    /// The page's translation, if the last lookup in its set of the data TLB was for it. `None` does not mean that the
+    /// TLB lacks it.
     #[inline(always)]
     pub fn recent(&self, vpn: Vpn) -> Option<Cached> {
         self.l1d.front(self.key(vpn.0)).map(Cached)
@@ -230,25 +230,24 @@ impl Tlb {
     /// Look a page up in the first-level data TLB.
     #[inline]
     pub fn data(&self, vpn: Vpn) -> Option<Cached> {
-        match self.l1d.get(self.key(vpn.0)) {
-            Some(data) => Some(Cached(data)),
-            None if self.large.get() => self.first_large(&self.l1d_large, vpn),
-            None => None,
-        }
+        self.look_up(&self.l1d, &self.l1d_large, vpn)
     }
 
     /// Look a page up in the first-level instruction TLB.
     #[inline]
     pub fn instruction(&self, vpn: Vpn) -> Option<Cached> {
-        match self.l1i.get(self.key(vpn.0)) {
-            Some(data) => Some(Cached(data)),
-            None if self.large.get() => self.first_large(&self.l1i_large, vpn),
-            None => None,
-        }
+        self.look_up(&self.l1i, &self.l1i_large, vpn)
     }
 
-    fn first_large(&self, array: &Array, vpn: Vpn) -> Option<Cached> {
-        array.get(self.large_key(vpn.0)).map(|data| Cached(data).offset_by(vpn.0 & 511))
+    #[inline]
+    fn look_up(&self, small: &Array, large: &Array, vpn: Vpn) -> Option<Cached> {
+        match small.get(self.key(vpn.0)) {
+            Some(data) => Some(Cached(data)),
+            None if self.large.get() => {
+                large.get(self.large_key(vpn.0)).map(|data| Cached(data).offset_by(vpn.0 & 511))
+            }
+            None => None,
+        }
     }
 
     /// Look a page up in the second level, and fill the first level from it.
@@ -283,8 +282,8 @@ impl Tlb {
         }
     }
 
-    /// Fill both levels with the result of a walk, which neither may hold. If `large`, it is the translation of the block's
-    /// first page.
+    /// Fill both levels with the result of a walk, which neither may hold. If `large`, it is the translation of the
+    /// block's first page.
     pub fn fill(&self, vpn: Vpn, cached: Cached, large: bool, fetch: bool) {
         let key = if large { self.large_key(vpn.0) } else { self.key(vpn.0) };
         if large {
@@ -322,8 +321,8 @@ impl Tlb {
         self.walk[level - 1].put(key, table.0 as u64, &self.walk_epochs);
     }
 
-    /// Visit every translation of the loaded ASID, once for each cache that holds it: first page, number of pages, and the
-    /// translation of the first page. Does not count as a use.
+    /// Visit every translation of the loaded ASID, once for each cache that holds it: first page, number of pages, and
+    /// the translation of the first page. Does not count as a use.
     pub fn for_each(&self, visit: &mut dyn FnMut(Vpn, u64, Cached)) {
         let mut show = |key: u64, data: u64| {
             if key >> ASID_SHIFT == self.prefix.get() >> ASID_SHIFT {
@@ -340,8 +339,8 @@ impl Tlb {
         self.l2.for_each(&mut show);
     }
 
-    /// Visit every table that the walk caches hold for the loaded ASID: level (as in [`Tlb::walk_get`]), first page below it,
-    /// table. Does not count as a use.
+    /// Visit every table that the walk caches hold for the loaded ASID: level (as in [`Tlb::walk_get`]), first page
+    /// below it, table. Does not count as a use.
     pub fn for_each_walk(&self, visit: &mut dyn FnMut(usize, Vpn, Pfn)) {
         let prefix = self.walk_epochs.prefix[self.asid.get()].get();
         for (array, level) in self.walk.iter().zip(1..) {

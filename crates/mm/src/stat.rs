@@ -1,169 +1,200 @@
 //! Counters, with the names of /proc/vmstat. One row in the table is one counter: help, output and documents come from
-//! it.
+//! it. The row also says whether the counter is a level, which goes up and down, and whether less or more of it is
+//! better.
 //!
-//! Events (`pg...`) only grow; levels (`nr_...`) go up and down. Every CPU counts in cells of its own; a read sums
-//! them.
+//! Every CPU counts in cells of its own; a read sums them.
 
 use crate::primitive::{AtomicI64, Ordering::Relaxed};
 use crate::table_macro::named_table;
 use crate::units::CpuId;
 use std_alloc::boxed::Box;
 
-named_table! {
-    /// A counter.
-    Stat {
-        NrFreePages "nr_free_pages" "free pages, those on CPUs' lists not counted";
-        NrInactiveAnon "nr_inactive_anon" "pages on inactive lists, anonymous and shmem";
-        NrActiveAnon "nr_active_anon" "pages on active lists, anonymous and shmem";
-        NrInactiveFile "nr_inactive_file" "pages on inactive lists, file";
-        NrActiveFile "nr_active_file" "pages on active lists, file";
-        NrUnevictable "nr_unevictable" "pages on unevictable lists";
-        NrMlock "nr_mlock" "pages locked in memory";
-        NrIsolatedAnon "nr_isolated_anon" "anonymous pages that reclaim holds";
-        NrIsolatedFile "nr_isolated_file" "file pages that reclaim holds";
-        NrAnonPages "nr_anon_pages" "mapped anonymous pages";
-        NrMapped "nr_mapped" "mapped file pages";
-        NrAnonTransparentHugepages "nr_anon_transparent_hugepages" "anonymous folios mapped by 2 MiB entries";
-        NrShmemPmdmapped "nr_shmem_pmdmapped" "shmem folios mapped by 2 MiB entries";
-        NrFilePmdmapped "nr_file_pmdmapped" "file folios mapped by 2 MiB entries";
-        NrFilePages "nr_file_pages" "pages in page caches and the swap cache";
-        NrShmem "nr_shmem" "pages of shmem";
-        NrDirty "nr_dirty" "dirty file pages";
-        NrWriteback "nr_writeback" "pages being written";
-        NrDirtied "nr_dirtied" "pages that became dirty";
-        NrWritten "nr_written" "pages written by write-back";
-        NrSwapcached "nr_swapcached" "pages in the swap cache";
-        NrPageTablePages "nr_page_table_pages" "pages that hold page tables";
-        PgpgIn "pgpgin" "kilobytes read from devices";
-        PgpgOut "pgpgout" "kilobytes written to devices";
-        PswpIn "pswpin" "pages read from swap";
-        PswpOut "pswpout" "pages written to swap";
-        SwapRa "swap_ra" "pages read ahead from swap";
-        SwapRaHit "swap_ra_hit" "pages read ahead from swap that were then used";
-        PgallocDma32 "pgalloc_dma32" "pages allocated from DMA32 zones";
-        PgallocNormal "pgalloc_normal" "pages allocated from Normal zones";
-        PgallocMovable "pgalloc_movable" "pages allocated from Movable zones";
-        AllocstallDma32 "allocstall_dma32" "direct reclaims for a DMA32 allocation";
-        AllocstallNormal "allocstall_normal" "direct reclaims for a Normal allocation";
-        AllocstallMovable "allocstall_movable" "direct reclaims for a Movable allocation";
-        PgskipDma32 "pgskip_dma32" "pages skipped because their zone was not wanted, DMA32";
-        PgskipNormal "pgskip_normal" "pages skipped because their zone was not wanted, Normal";
-        PgskipMovable "pgskip_movable" "pages skipped because their zone was not wanted, Movable";
-        Pgfree "pgfree" "pages freed";
-        Pgactivate "pgactivate" "pages moved to an active list";
-        Pgdeactivate "pgdeactivate" "pages moved to an inactive list";
-        Pglazyfree "pglazyfree" "pages marked by MADV_FREE";
-        Pglazyfreed "pglazyfreed" "such pages freed by reclaim";
-        Pgfault "pgfault" "page faults";
-        Pgmajfault "pgmajfault" "page faults whose page had to be read from a device";
-        Pgrefill "pgrefill" "pages scanned on active lists";
-        Pgreuse "pgreuse" "write faults that could keep the page";
-        PgstealKswapd "pgsteal_kswapd" "pages reclaimed by kswapd";
-        PgstealDirect "pgsteal_direct" "pages reclaimed directly";
-        PgstealAnon "pgsteal_anon" "pages reclaimed from anonymous lists";
-        PgstealFile "pgsteal_file" "pages reclaimed from file lists";
-        PgscanKswapd "pgscan_kswapd" "pages scanned by kswapd";
-        PgscanDirect "pgscan_direct" "pages scanned directly";
-        PgscanAnon "pgscan_anon" "pages scanned on anonymous lists";
-        PgscanFile "pgscan_file" "pages scanned on file lists";
-        PgscanDirectThrottle "pgscan_direct_throttle" "reclaimers put to sleep because reserves were low";
-        Pgrotated "pgrotated" "pages moved to the tail when their write ended";
-        Pageoutrun "pageoutrun" "rounds of kswapd";
-        KswapdLowWmarkHitQuickly "kswapd_low_wmark_hit_quickly" "kswapd was wanted again in its nap";
-        KswapdHighWmarkHitQuickly "kswapd_high_wmark_hit_quickly" "the node was unbalanced again after kswapd's nap";
-        NrVmscanWrite "nr_vmscan_write" "pages written by reclaim";
-        NrVmscanImmediateReclaim "nr_vmscan_immediate_reclaim" "pages marked to be freed when their write ends";
-        WorkingsetNodes "workingset_nodes" "tree nodes that hold only shadows";
-        WorkingsetRefaultAnon "workingset_refault_anon" "anonymous pages that came back after eviction";
-        WorkingsetRefaultFile "workingset_refault_file" "file pages that came back after eviction";
-        WorkingsetActivateAnon "workingset_activate_anon" "such pages activated at once, anonymous";
-        WorkingsetActivateFile "workingset_activate_file" "such pages activated at once, file";
-        WorkingsetRestoreAnon "workingset_restore_anon" "such pages that had been active before, anonymous";
-        WorkingsetRestoreFile "workingset_restore_file" "such pages that had been active before, file";
-        WorkingsetNodereclaim "workingset_nodereclaim" "tree nodes of shadows freed";
-        PolicyWrong "policy_wrong" "answers of a policy that proposes which named no list, or an empty one";
-        PolicyFallback "policy_fallback" "times that its proposals led to no eviction, and folios were taken in order";
-        DropPagecache "drop_pagecache" "times the page cache was dropped by request";
-        CompactMigrateScanned "compact_migrate_scanned" "pages that compaction looked at in search of something to move";
-        CompactFreeScanned "compact_free_scanned" "pages that compaction looked at in search of a place to move it to";
-        CompactIsolated "compact_isolated" "pages that compaction isolated, to be moved or to be moved to";
-        CompactStall "compact_stall" "allocations that compacted for themselves";
-        CompactFail "compact_fail" "of these, those after which there was no block";
-        CompactSuccess "compact_success" "of these, those after which there was one";
-        CompactDaemonWake "compact_daemon_wake" "rounds of kcompactd that others asked for";
-        CompactDaemonMigrateScanned "compact_daemon_migrate_scanned" "of the pages looked at to be moved, those by kcompactd";
-        CompactDaemonFreeScanned "compact_daemon_free_scanned" "of the pages looked at as a place, those by kcompactd";
-        ThpFaultAlloc "thp_fault_alloc" "anonymous folios of 2 MiB mapped by one entry at a fault";
-        ThpFaultFallback "thp_fault_fallback" "faults that would have made one, had memory had a block";
-        ThpCollapseAlloc "thp_collapse_alloc" "folios of 2 MiB made to collapse smaller ones into";
-        ThpCollapseAllocFailed "thp_collapse_alloc_failed" "times that memory had no block for one";
-        ThpScanExceedNonePte "thp_scan_exceed_none_pte" "2 MiB that khugepaged left alone for khugepaged.max_ptes_none";
-        ThpScanExceedSwapPte "thp_scan_exceed_swap_pte" "2 MiB that it left alone for khugepaged.max_ptes_swap";
-        ThpScanExceedSharePte "thp_scan_exceed_share_pte" "2 MiB that it left alone for khugepaged.max_ptes_shared";
-        KhugepagedPagesCollapsed "khugepaged.pages_collapsed" "2 MiB that khugepaged has collapsed";
-        KhugepagedFullScans "khugepaged.full_scans" "times that khugepaged has been through all spaces";
-        ThpFileMapped "thp_file_mapped" "folios of files and shmem that were mapped by a 2 MiB entry";
-        ThpSplitPmd "thp_split_pmd" "2 MiB entries that were split into page entries or, of files, dropped to that end";
-        PgmigrateSuccess "pgmigrate_success" "pages moved to other frames";
-        PgmigrateFail "pgmigrate_fail" "pages that could not be moved";
-        ThpMigrationSuccess "thp_migration_success" "folios of 2 MiB that were moved whole";
-        ThpMigrationFail "thp_migration_fail" "folios of 2 MiB that could not be moved whole";
-        ThpMigrationSplit "thp_migration_split" "folios of 2 MiB that were split to be moved";
-        PgdemoteKswapd "pgdemote_kswapd" "pages that kswapd moved to a slower tier";
-        PgdemoteDirect "pgdemote_direct" "pages that other reclaim moved to a slower tier";
-        PgpromoteSuccess "pgpromote_success" "pages promoted from a slower tier";
-        PgpromoteCandidate "pgpromote_candidate" "pages of slower tiers that were hot enough";
-        NumaPteUpdates "numa_pte_updates" "page-table entries that were marked to fault, to learn who uses their pages";
-        NumaHintFaults "numa_hint_faults" "faults at such entries";
-        NumaHintFaultsLocal "numa_hint_faults_local" "those by a CPU of the page's node";
-        NumaPagesMigrated "numa_pages_migrated" "pages moved after such faults";
-        TierSamples "tier_samples" "sampled reads of memory that were looked at (tier.policy = sampled)";
-        TierSamplesLost "tier_samples_lost" "samples that were lost because nobody had taken those before them";
-        TierKept "tier_kept" "pages that reclaim would have moved to a slower tier, and that were too hot for it";
-        TierMoveAborted "tier_move_aborted" "pages written while they were copied, so that they stayed (tier.migration = transactional)";
-        TierBalanced "tier_balanced" "hot pages moved to a slower tier that answers faster (tier.balance)";
-        OomKill "oom_kill" "spaces chosen by the out-of-memory decision";
-        UnevictablePgsCulled "unevictable_pgs_culled" "pages moved to the unevictable list";
-        UnevictablePgsRescued "unevictable_pgs_rescued" "pages moved back from it";
-        UnevictablePgsMlocked "unevictable_pgs_mlocked" "pages locked by mlock";
-        UnevictablePgsMunlocked "unevictable_pgs_munlocked" "pages unlocked";
-        NrTlbRemoteFlush "nr_tlb_remote_flush" "flush rounds sent to other CPUs";
-        NrTlbRemoteFlushReceived "nr_tlb_remote_flush_received" "flush requests received by CPUs";
-        NrTlbLocalFlushAll "nr_tlb_local_flush_all" "full flushes done by CPUs";
-        NrTlbLocalFlushOne "nr_tlb_local_flush_one" "single pages flushed by CPUs";
-        TlbDeferred "tlb_deferred" "entries that reclaim cleared and whose flush was deferred until their frame, address or file changes";
-        TlbFlushSpared "tlb_flush_spared" "entries cleared without a flush because no CPU ever used them";
-        TlbSettleFrame "tlb_settle_frame" "rounds sent because a frame was about to be used again";
-        TlbSettleSpace "tlb_settle_space" "rounds sent because an address was about to change its meaning";
-        TlbSettleFile "tlb_settle_file" "rounds sent because a file was about to change its content";
-        TlbSettleFree "tlb_settle_free" "debts that turned out to be paid, or were paid without asking another CPU";
-        TlbSettleTick "tlb_settle_tick" "ticks at which a CPU paid what it owed";
-        TlbPendingTaken "tlb_pending_taken" "owing blocks that were taken, with a payment before their use";
-        NumaHit "numa_hit" "pages allocated on the node that was wanted";
-        NumaMiss "numa_miss" "pages allocated on another node than wanted";
-        NumaForeign "numa_foreign" "pages wanted on this node, allocated elsewhere";
-        NumaInterleave "numa_interleave" "pages that a policy of taking turns wanted from a node, and got there";
-        NumaLocal "numa_local" "pages allocated on the CPU's node";
-        NumaOther "numa_other" "pages allocated on another node than the CPU's";
-    }
+/// What more of a counter means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CounterKind {
+    /// It goes up and down. All others only grow.
+    Level,
+    /// Less of it is better: waste, waiting, and work for want of memory.
+    Less,
+    /// More of it is better.
+    More,
+    /// Neither is better.
+    Neutral,
+}
+
+macro_rules! kind {
+    () => {
+        CounterKind::Neutral
+    };
+    (level) => {
+        CounterKind::Level
+    };
+    (less) => {
+        CounterKind::Less
+    };
+    (more) => {
+        CounterKind::More
+    };
+}
+
+macro_rules! counters {
+    ($($variant:ident $name:literal $($kind:ident)? $help:literal;)*) => {
+        named_table! {
+            /// A counter.
+            Stat {
+                $($variant $name $help;)*
+            }
+        }
+
+        impl Stat {
+            /// What more of it means.
+            pub const fn kind(self) -> CounterKind {
+                match self { $(Stat::$variant => kind!($($kind)?),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    NrFreePages "nr_free_pages" level "free pages, those on CPUs' lists not counted";
+    NrInactiveAnon "nr_inactive_anon" level "pages on inactive lists, anonymous and shmem";
+    NrActiveAnon "nr_active_anon" level "pages on active lists, anonymous and shmem";
+    NrInactiveFile "nr_inactive_file" level "pages on inactive lists, file";
+    NrActiveFile "nr_active_file" level "pages on active lists, file";
+    NrUnevictable "nr_unevictable" level "pages on unevictable lists";
+    NrMlock "nr_mlock" level "pages locked in memory";
+    NrIsolatedAnon "nr_isolated_anon" level "anonymous pages that reclaim holds";
+    NrIsolatedFile "nr_isolated_file" level "file pages that reclaim holds";
+    NrAnonPages "nr_anon_pages" level "mapped anonymous pages";
+    NrMapped "nr_mapped" level "mapped file pages";
+    NrAnonTransparentHugepages "nr_anon_transparent_hugepages" level "anonymous folios mapped by 2 MiB entries";
+    NrShmemPmdmapped "nr_shmem_pmdmapped" level "shmem folios mapped by 2 MiB entries";
+    NrFilePmdmapped "nr_file_pmdmapped" level "file folios mapped by 2 MiB entries";
+    NrFilePages "nr_file_pages" level "pages in page caches and the swap cache";
+    NrShmem "nr_shmem" level "pages of shmem";
+    NrDirty "nr_dirty" level "dirty file pages";
+    NrWriteback "nr_writeback" level "pages being written";
+    NrDirtied "nr_dirtied" "pages that became dirty";
+    NrWritten "nr_written" less "pages written by write-back";
+    NrSwapcached "nr_swapcached" level "pages in the swap cache";
+    NrPageTablePages "nr_page_table_pages" level "pages that hold page tables";
+    PgpgIn "pgpgin" less "kilobytes read from devices";
+    PgpgOut "pgpgout" less "kilobytes written to devices";
+    PswpIn "pswpin" less "pages read from swap";
+    PswpOut "pswpout" less "pages written to swap";
+    SwapRa "swap_ra" "pages read ahead from swap";
+    SwapRaHit "swap_ra_hit" more "pages read ahead from swap that were then used";
+    PgallocDma32 "pgalloc_dma32" "pages allocated from DMA32 zones";
+    PgallocNormal "pgalloc_normal" "pages allocated from Normal zones";
+    PgallocMovable "pgalloc_movable" "pages allocated from Movable zones";
+    AllocstallDma32 "allocstall_dma32" less "direct reclaims for a DMA32 allocation";
+    AllocstallNormal "allocstall_normal" less "direct reclaims for a Normal allocation";
+    AllocstallMovable "allocstall_movable" less "direct reclaims for a Movable allocation";
+    PgskipDma32 "pgskip_dma32" less "pages skipped because their zone was not wanted, DMA32";
+    PgskipNormal "pgskip_normal" less "pages skipped because their zone was not wanted, Normal";
+    PgskipMovable "pgskip_movable" less "pages skipped because their zone was not wanted, Movable";
+    Pgfree "pgfree" "pages freed";
+    Pgactivate "pgactivate" "pages moved to an active list";
+    Pgdeactivate "pgdeactivate" "pages moved to an inactive list";
+    Pglazyfree "pglazyfree" "pages marked by MADV_FREE";
+    Pglazyfreed "pglazyfreed" "such pages freed by reclaim";
+    Pgfault "pgfault" less "page faults";
+    Pgmajfault "pgmajfault" less "page faults whose page had to be read from a device";
+    Pgrefill "pgrefill" less "pages scanned on active lists";
+    Pgreuse "pgreuse" more "write faults that could keep the page";
+    PgstealKswapd "pgsteal_kswapd" "pages reclaimed by kswapd";
+    PgstealDirect "pgsteal_direct" "pages reclaimed directly";
+    PgstealAnon "pgsteal_anon" "pages reclaimed from anonymous lists";
+    PgstealFile "pgsteal_file" "pages reclaimed from file lists";
+    PgscanKswapd "pgscan_kswapd" less "pages scanned by kswapd";
+    PgscanDirect "pgscan_direct" less "pages scanned directly";
+    PgscanAnon "pgscan_anon" less "pages scanned on anonymous lists";
+    PgscanFile "pgscan_file" less "pages scanned on file lists";
+    PgscanDirectThrottle "pgscan_direct_throttle" less "reclaimers put to sleep because reserves were low";
+    Pgrotated "pgrotated" "pages moved to the tail when their write ended";
+    Pageoutrun "pageoutrun" less "rounds of kswapd";
+    KswapdLowWmarkHitQuickly "kswapd_low_wmark_hit_quickly" less "kswapd was wanted again in its nap";
+    KswapdHighWmarkHitQuickly "kswapd_high_wmark_hit_quickly" less "the node was unbalanced again after kswapd's nap";
+    NrVmscanWrite "nr_vmscan_write" less "pages written by reclaim";
+    NrVmscanImmediateReclaim "nr_vmscan_immediate_reclaim" less "pages marked to be freed when their write ends";
+    WorkingsetNodes "workingset_nodes" level "tree nodes that hold only shadows";
+    WorkingsetRefaultAnon "workingset_refault_anon" less "anonymous pages that came back after eviction";
+    WorkingsetRefaultFile "workingset_refault_file" less "file pages that came back after eviction";
+    WorkingsetActivateAnon "workingset_activate_anon" "such pages activated at once, anonymous";
+    WorkingsetActivateFile "workingset_activate_file" "such pages activated at once, file";
+    WorkingsetRestoreAnon "workingset_restore_anon" "such pages that had been active before, anonymous";
+    WorkingsetRestoreFile "workingset_restore_file" "such pages that had been active before, file";
+    WorkingsetNodereclaim "workingset_nodereclaim" "tree nodes of shadows freed";
+    PolicyWrong "policy_wrong" less "answers of a policy that proposes which named no list, or an empty one";
+    PolicyFallback "policy_fallback" less "times that its proposals led to no eviction, and folios were taken in order";
+    DropPagecache "drop_pagecache" "times the page cache was dropped by request";
+    CompactMigrateScanned "compact_migrate_scanned" less "pages that compaction looked at in search of something to move";
+    CompactFreeScanned "compact_free_scanned" less "pages that compaction looked at in search of a place to move it to";
+    CompactIsolated "compact_isolated" "pages that compaction isolated, to be moved or to be moved to";
+    CompactStall "compact_stall" less "allocations that compacted for themselves";
+    CompactFail "compact_fail" less "of these, those after which there was no block";
+    CompactSuccess "compact_success" more "of these, those after which there was one";
+    CompactDaemonWake "compact_daemon_wake" "rounds of kcompactd that others asked for";
+    CompactDaemonMigrateScanned "compact_daemon_migrate_scanned" less "of the pages looked at to be moved, those by kcompactd";
+    CompactDaemonFreeScanned "compact_daemon_free_scanned" less "of the pages looked at as a place, those by kcompactd";
+    ThpFaultAlloc "thp_fault_alloc" more "anonymous folios of 2 MiB mapped by one entry at a fault";
+    ThpFaultFallback "thp_fault_fallback" less "faults that would have made one, had memory had a block";
+    ThpCollapseAlloc "thp_collapse_alloc" "folios of 2 MiB made to collapse smaller ones into";
+    ThpCollapseAllocFailed "thp_collapse_alloc_failed" less "times that memory had no block for one";
+    ThpScanExceedNonePte "thp_scan_exceed_none_pte" "2 MiB that khugepaged left alone for khugepaged.max_ptes_none";
+    ThpScanExceedSwapPte "thp_scan_exceed_swap_pte" "2 MiB that it left alone for khugepaged.max_ptes_swap";
+    ThpScanExceedSharePte "thp_scan_exceed_share_pte" "2 MiB that it left alone for khugepaged.max_ptes_shared";
+    KhugepagedPagesCollapsed "khugepaged.pages_collapsed" "2 MiB that khugepaged has collapsed";
+    KhugepagedFullScans "khugepaged.full_scans" "times that khugepaged has been through all spaces";
+    ThpFileMapped "thp_file_mapped" "folios of files and shmem that were mapped by a 2 MiB entry";
+    ThpSplitPmd "thp_split_pmd" less "2 MiB entries that were split into page entries or, of files, dropped to that end";
+    PgmigrateSuccess "pgmigrate_success" "pages moved to other frames";
+    PgmigrateFail "pgmigrate_fail" less "pages that could not be moved";
+    ThpMigrationSuccess "thp_migration_success" "folios of 2 MiB that were moved whole";
+    ThpMigrationFail "thp_migration_fail" less "folios of 2 MiB that could not be moved whole";
+    ThpMigrationSplit "thp_migration_split" less "folios of 2 MiB that were split to be moved";
+    PgdemoteKswapd "pgdemote_kswapd" "pages that kswapd moved to a slower tier";
+    PgdemoteDirect "pgdemote_direct" "pages that other reclaim moved to a slower tier";
+    PgpromoteSuccess "pgpromote_success" "pages promoted from a slower tier";
+    PgpromoteCandidate "pgpromote_candidate" "pages of slower tiers that were hot enough";
+    NumaPteUpdates "numa_pte_updates" "page-table entries that were marked to fault, to learn who uses their pages";
+    NumaHintFaults "numa_hint_faults" less "faults at such entries";
+    NumaHintFaultsLocal "numa_hint_faults_local" more "those by a CPU of the page's node";
+    NumaPagesMigrated "numa_pages_migrated" "pages moved after such faults";
+    TierSamples "tier_samples" "sampled reads of memory that were looked at (tier.policy = sampled)";
+    TierSamplesLost "tier_samples_lost" "samples that were lost because nobody had taken those before them";
+    TierKept "tier_kept" "pages that reclaim would have moved to a slower tier, and that were too hot for it";
+    TierMoveAborted "tier_move_aborted" "pages written while they were copied, so that they stayed (tier.migration = transactional)";
+    TierBalanced "tier_balanced" "hot pages moved to a slower tier that answers faster (tier.balance)";
+    OomKill "oom_kill" less "spaces chosen by the out-of-memory decision";
+    UnevictablePgsCulled "unevictable_pgs_culled" "pages moved to the unevictable list";
+    UnevictablePgsRescued "unevictable_pgs_rescued" "pages moved back from it";
+    UnevictablePgsMlocked "unevictable_pgs_mlocked" "pages locked by mlock";
+    UnevictablePgsMunlocked "unevictable_pgs_munlocked" "pages unlocked";
+    NrTlbRemoteFlush "nr_tlb_remote_flush" less "flush rounds sent to other CPUs";
+    NrTlbRemoteFlushReceived "nr_tlb_remote_flush_received" less "flush requests received by CPUs";
+    NrTlbLocalFlushAll "nr_tlb_local_flush_all" less "full flushes done by CPUs";
+    NrTlbLocalFlushOne "nr_tlb_local_flush_one" less "single pages flushed by CPUs";
+    TlbDeferred "tlb_deferred" "entries that reclaim cleared and whose flush was deferred until their frame, address or file changes";
+    TlbFlushSpared "tlb_flush_spared" "entries cleared without a flush because no CPU ever used them";
+    TlbSettleFrame "tlb_settle_frame" less "rounds sent because a frame was about to be used again";
+    TlbSettleSpace "tlb_settle_space" less "rounds sent because an address was about to change its meaning";
+    TlbSettleFile "tlb_settle_file" less "rounds sent because a file was about to change its content";
+    TlbSettleFree "tlb_settle_free" "debts that turned out to be paid, or were paid without asking another CPU";
+    TlbSettleTick "tlb_settle_tick" less "ticks at which a CPU paid what it owed";
+    TlbPendingTaken "tlb_pending_taken" "owing blocks that were taken, with a payment before their use";
+    NumaHit "numa_hit" more "pages allocated on the node that was wanted";
+    NumaMiss "numa_miss" less "pages allocated on another node than wanted";
+    NumaForeign "numa_foreign" less "pages wanted on this node, allocated elsewhere";
+    NumaInterleave "numa_interleave" "pages that a policy of taking turns wanted from a node, and got there";
+    NumaLocal "numa_local" more "pages allocated on the CPU's node";
+    NumaOther "numa_other" less "pages allocated on another node than the CPU's";
 }
 
 impl Stat {
-    /// A level goes up and down; an event counter only grows.
-    pub fn is_level(self) -> bool {
-        matches!(self, Stat::WorkingsetNodes)
-            || (self.name().starts_with("nr_")
-                && !matches!(
-                    self,
-                    Stat::NrDirtied
-                        | Stat::NrWritten
-                        | Stat::NrVmscanWrite
-                        | Stat::NrVmscanImmediateReclaim
-                        | Stat::NrTlbRemoteFlush
-                        | Stat::NrTlbRemoteFlushReceived
-                        | Stat::NrTlbLocalFlushAll
-                        | Stat::NrTlbLocalFlushOne
-                ))
+    /// Whether it goes up and down; others only grow.
+    pub const fn is_level(self) -> bool {
+        matches!(self.kind(), CounterKind::Level)
     }
 }
 

@@ -17,6 +17,7 @@ mod codec;
 #[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
 #[path = "../../trace/src/event.rs"]
 mod event;
+#[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
 #[path = "../../trace/src/image.rs"]
 mod image;
 #[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]

@@ -62,6 +62,10 @@ impl Maps {
     fn insert(&mut self, start: u64, end: u64, kind: Kind) {
         self.remove(start, end);
         if start < end {
+            debug_assert!(
+                self.0.range(start..end).next().is_none(),
+                "mappings of one process must not overlap"
+            );
             self.0.insert(start, (end, kind));
         }
     }
@@ -70,9 +74,12 @@ impl Maps {
 #[derive(Default)]
 struct Process {
     parent: Option<u32>,
-    /// Children that have not gone.
+    /// Children that are not gone.
     children: u32,
+    /// Whether its threads have ended; another may begin later if the trace lacks the event that starts it.
     ended: bool,
+    /// Whether its parent has been told that it and its children have ended.
+    gone: bool,
     maps: Maps,
     /// The mapping that was used last: first page, end page, kind.
     recent: Option<(u64, u64, Kind)>,
@@ -140,7 +147,7 @@ impl Footprint {
             }
             self.live -= std::mem::take(&mut process.live).len();
             process.maps = Maps::default();
-            at = process.parent;
+            at = process.parent.filter(|_| !std::mem::replace(&mut process.gone, true));
             if let Some(parent) = at {
                 self.processes[parent as usize].children -= 1;
             }

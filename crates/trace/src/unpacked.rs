@@ -134,6 +134,9 @@ impl Image {
 
     /// The image. `header` has the offsets that [`push`](Image::push) returned.
     pub fn finish(self, header: &Header) -> Vec<u8> {
+        let (mut starts, end) =
+            (header.threads.iter().flat_map(|thread| &thread.frames), self.frames.len() as u64);
+        assert!(starts.all(|&at| at < end), "an image of {end} bytes must have all frames of its header");
         let header = header.encode();
         let mut image = Vec::with_capacity(8 + header.len() + self.frames.len());
         image.extend_from_slice(&(header.len() as u64).to_le_bytes());

@@ -192,6 +192,7 @@ impl<'a> Walk<'a> {
         };
         self.awake.retain(|&awake| awake != at);
         let thread = &mut self.threads[at];
+        assert!(!thread.ended, "thread {at} must not run after its end");
         thread.queued = false;
         self.floor = self.floor.max(thread.time);
         if std::mem::take(&mut thread.asleep) {
@@ -228,7 +229,8 @@ impl<'a> Walk<'a> {
     /// The thread may go on.
     fn queue(&mut self, at: usize) {
         let time = self.threads[at].time;
-        self.threads[at].queued = true;
+        let queued = std::mem::replace(&mut self.threads[at].queued, true);
+        assert!(!queued, "thread {at} must not be queued twice");
         self.ready.push(Reverse((time, at)));
         if let Some((_, until)) = &mut self.now
             && self.budget > 0
@@ -364,6 +366,7 @@ impl<'a> Walk<'a> {
     fn end(&mut self, at: usize) -> bool {
         self.now = None;
         let thread = &mut self.threads[at];
+        assert!(thread.started && !thread.ended, "thread {at} must run to end");
         (thread.ended, thread.marks) = (true, u64::MAX);
         thread.stream.rest();
         self.marked(at);

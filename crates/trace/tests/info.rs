@@ -120,3 +120,19 @@ fn threads_that_wait_without_end_are_told_of_all_the_same() {
     });
     assert_eq!((info.accesses, info.curve[63].accesses, info.curve[63].cumulative), (45, 45, 11));
 }
+
+/// A window of a recording may lack the event that starts a thread: it then begins after all others.
+#[test]
+fn a_thread_that_begins_after_its_process_has_ended_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(&folder.path().join("late.pft"), "test", &[], 1).unwrap();
+    let parent = writer.add_process(None);
+    let child = writer.add_process(Some(parent));
+    let late = writer.add_thread(child);
+    writer.push(parent, &Event::change(1, Call::Fork(child.0))).unwrap();
+    for (thread, page) in [(parent, 1), (child, 2), (late, 3)] {
+        writer.push(thread, &Event::Run(Run { page, count: 1, mode: AccessKind::Store })).unwrap();
+    }
+    let header = writer.finish().unwrap();
+    assert_eq!((header.data_pages, header.footprint), (3, 3 * 4096));
+}

@@ -1,4 +1,4 @@
-//! How arguments travel in registers.
+//! Arguments in registers.
 
 use super::{Buffer, Exit, Signal, Tell, Text};
 use crate::{
@@ -6,14 +6,14 @@ use crate::{
 };
 use core::ops::Range;
 
-/// Registers that are being filled.
+/// Registers to fill.
 pub(super) struct Writer<'h> {
     pub(super) words: [u64; 6],
     pub(super) at: usize,
     pub(super) hold: &'h mut dyn FnMut(&str) -> Buffer,
 }
 
-/// Registers that are being read.
+/// Registers to read.
 pub(super) struct Reader<'r> {
     pub(super) words: [u64; 6],
     pub(super) at: usize,
@@ -26,13 +26,13 @@ impl Reader<'_> {
         if word & !known == 0 { Ok(word) } else { Err(Errno::Inval) }
     }
 
-    /// A register that holds the same for every such call.
+    /// Read a register that must hold `word`.
     pub(super) fn expect(&mut self, word: u64) -> Result<(), Errno> {
         if u64::take(self)? == word { Ok(()) } else { Err(Errno::Inval) }
     }
 }
 
-/// An argument: a register, or several that follow each other.
+/// An argument in one register or in consecutive ones.
 pub(super) trait Register: Sized {
     fn put(self, to: &mut Writer<'_>);
     fn take(from: &mut Reader<'_>) -> Result<Self, Errno>;
@@ -52,7 +52,7 @@ impl Register for u64 {
     }
 }
 
-/// What is one number of Linux's, or of its own.
+/// Arguments of one register.
 macro_rules! words {
     ($($name:ty: $put:expr, $take:expr;)*) => {$(
         impl Register for $name {
@@ -109,7 +109,7 @@ impl Register for Option<Signal> {
     }
 }
 
-/// What is several arguments, in the order of its fields.
+/// Arguments of several registers, in the order of their fields.
 macro_rules! fields {
     ($($name:ident { $($field:ident),* })*) => {$(
         impl Register for $name {
@@ -173,7 +173,7 @@ mod flag {
     pub const MREMAP_FIXED: u64 = 2;
 }
 
-/// The descriptor of a mapping of no file.
+/// The descriptor of a mapping without a file.
 const NO_FILE: u64 = u64::MAX;
 
 fn flag(on: bool, bit: u64) -> u64 {

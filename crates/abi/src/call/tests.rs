@@ -12,14 +12,14 @@ fn encode(call: Call<'_>) -> (u64, [u64; 6]) {
     call.encode(|text| Buffer { addr: ARENA.start, len: text.len() as u64 })
 }
 
-/// What a register may hold: of a small number most calls make something.
+/// What a register may hold: most calls accept small numbers.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0u64..4, 1 => 0u64..0x400, 1 => Just(ARENA.start), 1 => Just(ARENA.end - 2), 1 => any::<u64>()]
 }
 
 proptest! {
     #[test]
-    fn whatever_registers_hold_means_one_thing(number in prop_oneof![prop::sample::select(Call::NUMBERS), any::<u64>()], args in prop::array::uniform6(word())) {
+    fn decoding_any_registers_gives_a_call_that_encodes_back(number in prop_oneof![prop::sample::select(Call::NUMBERS), any::<u64>()], args in prop::array::uniform6(word())) {
         if let Ok(call) = decode(number, args) {
             let inside = |Buffer { addr, len }| len == 0 || (ARENA.start <= addr && addr + len <= ARENA.end);
             match call {
@@ -34,14 +34,14 @@ proptest! {
     }
 
     #[test]
-    fn answers_return(answer in prop_oneof![any::<u64>().prop_map(Ok), prop::sample::select(&Errno::ALL[..]).prop_map(Err)]) {
+    fn results_survive_encoding(answer in prop_oneof![any::<u64>().prop_map(Ok), prop::sample::select(&Errno::ALL[..]).prop_map(Err)]) {
         prop_assert_eq!(decode_answer(encode_answer(answer)), answer);
     }
 }
 
-/// Each argument arrives where it was put.
+/// Each argument is decoded from where it was encoded.
 #[test]
-fn what_was_encoded_is_decoded() {
+fn every_call_survives_encoding() {
     let file = MapSource::File { fd: u32::MAX, offset: 8192, shared: true };
     let map = Map { addr: Some(4096), prot: Prot::RX, source: file, populate: true, ..Map::anonymous(5) };
     let remap = Remap { addr: 1, old_len: 2, new_len: 3, may_move: true, fixed: Some(4) };
@@ -97,11 +97,11 @@ fn what_was_encoded_is_decoded() {
         assert_eq!(decode(number, args), Ok(call));
     }
     let seen = |number: &u64| calls.iter().any(|&call| encode(call).0 == *number);
-    assert!(Call::NUMBERS.iter().all(seen), "every call is among them");
+    assert!(Call::NUMBERS.iter().all(seen), "an example of every call");
 }
 
 #[test]
-fn a_text_travels_as_its_place() {
+fn a_text_is_encoded_as_its_place() {
     let (number, args) = encode(Call::SetKnob(Text::Said("vm.swappiness"), 9));
     let place = Buffer { addr: ARENA.start, len: 13 };
     assert_eq!(decode(number, args), Ok(Call::SetKnob(Text::At(place), 9)));
@@ -116,7 +116,7 @@ fn a_buffer_that_leaves_the_arena_is_refused() {
 }
 
 #[test]
-fn what_has_no_meaning_is_refused() {
+fn invalid_arguments_are_refused() {
     let wrong = |number, args| assert_eq!(decode(number, args), Err(Errno::Inval), "{number}");
     wrong(10, [0, 4096, 8, 0, 0, 0]);
     wrong(28, [0, 4096, 5, 0, 0, 0]);
@@ -131,7 +131,7 @@ fn what_has_no_meaning_is_refused() {
 }
 
 #[test]
-fn signals_keep_their_numbers() {
+fn signals_survive_encoding() {
     for signal in [Signal::Segv { addr: 5 }, Signal::Bus { addr: 5 }, Signal::Kill] {
         assert_eq!(Signal::of(signal.number(), 5), Some(signal));
     }
@@ -140,7 +140,7 @@ fn signals_keep_their_numbers() {
 
 /// The registers are those of Linux's manual pages.
 #[test]
-fn linux_calls_travel_as_linux_has_them() {
+fn linux_calls_use_linux_registers() {
     let file = MapSource::File { fd: 5, offset: 8192, shared: false };
     let map = Map { addr: Some(0x7000), source: file, populate: true, locked: true, ..Map::anonymous(4096) };
     let buffer = Buffer { addr: ARENA.start, len: 7 };
@@ -160,7 +160,7 @@ fn linux_calls_travel_as_linux_has_them() {
 }
 
 #[test]
-fn arguments_are_found_by_their_meaning() {
+fn arguments_are_found_by_their_names() {
     let file = MapSource::File { fd: 5, offset: 0, shared: false };
     let mut map = Call::Mmap(Map { source: file, ..Map::anonymous(4096) });
     *map.fd_mut().unwrap() = 6;

@@ -6,8 +6,8 @@ use super::resume::{Resumed, Unwritten};
 use crate::bound::{self, BoundSummary};
 use crate::document::to_json;
 use crate::error::Result;
-use crate::experiment::Ended;
 use crate::interrupt;
+use crate::jobs::Ended;
 use clap::Args;
 
 /// Arguments of `bound`.

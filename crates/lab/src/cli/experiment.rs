@@ -9,7 +9,7 @@ use crate::cell::Cell;
 use crate::document::{Origin, SCHEMA, to_json};
 use crate::engine::{Fragmentation, Machine, Program, RunConfig, Visit};
 use crate::error::{Error, Result};
-use crate::experiment::{Ended, Job, jobs};
+use crate::jobs::{Ended, Job, jobs};
 use crate::profile::Profile;
 use crate::record::RunRecord;
 use crate::rundir::{self, Done, Key};

@@ -7,7 +7,7 @@ use super::resume::{Resumed, Unwritten};
 use super::sweep::measure;
 use crate::engine;
 use crate::error::{Error, Result};
-use crate::experiment::{Ended, Job, jobs};
+use crate::jobs::{Ended, Job, jobs};
 use crate::profile::Profile;
 use crate::size::Memory;
 use crate::sweep::optimum::{Case, Table, policies, sweep};

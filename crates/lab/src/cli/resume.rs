@@ -1,8 +1,8 @@
 //! Resuming: only the runs are done that are not in the store, and each is stored as it ends.
 
 use crate::error::{Error, Result};
-use crate::experiment::{Ended, Job, run as run_jobs};
 use crate::interrupt;
+use crate::jobs::{Ended, Job, run as run_jobs};
 use crate::kept::{Kept, Plan};
 use indicatif::ProgressBar;
 use serde::Serialize;

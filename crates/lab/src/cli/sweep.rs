@@ -5,7 +5,7 @@ use super::output;
 use super::resume::{Resumed, Unwritten};
 use crate::cell::Cell;
 use crate::error::{Error, Result};
-use crate::experiment::{Ended, Job, jobs};
+use crate::jobs::{Ended, Job, jobs};
 use crate::sweep::{self, Catalog, Done, Key, Outcome, Sweep, measured};
 use crate::{interrupt, kept, list, suggest};
 use clap::Args;

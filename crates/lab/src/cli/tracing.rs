@@ -178,7 +178,7 @@ mod tests {
         };
         assert_eq!(
             line(Duration::from_millis(3700), progress),
-            "pagefold: 3 s: 12.0 M accesses by 2 processes, 1 MiB raw, some 45 times slower than alone"
+            "pagefold: 3 s: 12.0 M accesses by 2 processes, 1.00 MiB raw, some 45 times slower than alone"
         );
     }
 }

@@ -98,11 +98,8 @@ impl Sweep {
         if file.runs == 0 || file.seed.checked_add(u64::from(file.runs)).is_none() {
             return Err(format!("there are no {} seeds starting with {}", file.runs, file.seed));
         }
-        if !cuts
-            .iter()
-            .try_fold(0, |all: usize, cut| all.checked_add(cut.points()?))
-            .is_some_and(|all| all <= MOST)
-        {
+        let points = cuts.iter().try_fold(0, |all: usize, cut| all.checked_add(cut.points()?));
+        if points.is_none_or(|all| all > MOST) {
             return Err(format!("it has more than {MOST} points"));
         }
         let mut sweep = Sweep {

@@ -42,7 +42,7 @@ fn run_directory_is_shown_and_resumed() {
     assert_eq!(good_json(&format!("report {shown} --json")), json);
 
     let other = bad(&words(&format!("{COMPARE} --verify --out {shown}")));
-    assert!(other.contains("differs from the experiment"), "{other}");
+    assert!(other.contains("differs from the requested experiment"), "{other}");
     assert_eq!(fs::read_to_string(dir.join("summary.txt")).unwrap(), text);
 
     // An incomplete directory has the seeds that all profiles have finished.

@@ -58,7 +58,7 @@ fn reproduction_resumes_after_a_kill() {
     assert_eq!(again[..ends[2]], kept[..ends[2]], "the first two runs are not repeated");
     assert_eq!(again.iter().filter(|&&byte| byte == b'\n').count(), ends.len());
     let message = bad(&words(&line.replace("1/512", "1/500")));
-    assert!(message.contains("differs from the reproduction"), "{message}");
+    assert!(message.contains("differs from the requested reproduction"), "{message}");
 }
 
 #[test]

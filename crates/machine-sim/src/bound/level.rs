@@ -1,9 +1,9 @@
 //! One level of the bound: the stale translations that are open, and the greedy choice at their deadlines.
 //!
 //! A record is an interval for each CPU of its mask: the CPU must flush after `since` and no later than the deadline.
-//! To find the fewest points that stab all intervals of a CPU, take the intervals in order of their ends and choose an end
-//! whenever its interval has no point yet. Deadlines come in order of time, so the choice can be made as they come, and
-//! only the last chosen point must be kept: one for each CPU for receptions, one for rounds.
+//! To find the fewest points that stab all intervals of a CPU, take the intervals in order of their ends and choose an
+//! end whenever its interval has no point yet. Deadlines come in order of time, so the choice can be made as they
+//! come, and only the last chosen point must be kept: one for each CPU for receptions, one for rounds.
 
 use super::report::{BoundLevel, Cause, CauseCount};
 use mm::event::Concern;
@@ -206,8 +206,8 @@ impl Level {
         }
     }
 
-    /// The deadline of all records of a concern has come. Returns the first of them that a CPU was not interrupted for in
-    /// time, with that CPU.
+    /// The deadline of all records of a concern has come. Returns the first of them that a CPU was not interrupted for
+    /// in time, with that CPU.
     pub(super) fn due(&mut self, concern: &Concern, at: &Moment, past: &mut Past) -> Option<(Stale, usize)> {
         if self.by_frame.is_empty() {
             return None;

@@ -4,11 +4,11 @@
 //! rounds (requests to other CPUs) and receptions (CPUs that flush for a request) *any* policy needs that keeps every
 //! CPU from using a wrong translation.
 //!
-//! Rule: a translation that is removed at r and must be gone at d needs, on each CPU that may hold it, a flush in
-//! (r, d]. The memory manager reports r (`tlb_stale`) and what makes the translation wrong (`mm_page_alloc`,
+//! Rule: a translation that is removed at r and must be gone at d needs, on each CPU that may hold it, a flush in (r,
+//! d]. The memory manager reports r (`tlb_stale`) and what makes the translation wrong (`mm_page_alloc`,
 //! `tlb_hazard`); the first of these is d. The smallest number of points that stab all intervals is exact and can be
-//! found online (see [`level`]). There are two levels: L1 takes the latest safe moments, L2 also those at which the memory
-//! manager settles (`tlb_settle`), if they are earlier. So L1 <= L2, and no safe policy needs less than L1.
+//! found online (see [`level`]). There are two levels: L1 takes the latest safe moments, L2 also those at which the
+//! memory manager settles (`tlb_settle`), if they are earlier. So L1 <= L2, and no safe policy needs less than L1.
 //!
 //! What CPUs do is observed here, not reported by the memory manager: which space each runs, and when it flushes. A CPU
 //! may hold whatever its space has mapped while it runs that space; where the memory manager knows that an entry was
@@ -88,8 +88,8 @@ impl Bound {
         }
     }
 
-    /// The memory manager reports an event on `cpu`. `holds` tells whether the TLB of a CPU, which runs the space, holds
-    /// a page.
+    /// The memory manager reports an event on `cpu`. `holds` tells whether the TLB of a CPU, which runs the space,
+    /// holds a page.
     pub(crate) fn event(
         &mut self,
         cpu: usize,

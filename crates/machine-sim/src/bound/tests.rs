@@ -398,8 +398,8 @@ proptest! {
         prop_assert_eq!(least(&play(&history, true)), least(&play(&history, false)));
     }
 
-    /// A policy that interrupts all CPUs right after every change is safe, so it is not below the bound; one that never does
-    /// is reported exactly if the bound needs a round.
+    /// A policy that interrupts all CPUs right after every change is safe, so it is not below the bound; one that
+    /// never does is reported exactly if the bound needs a round.
     #[test]
     fn a_safe_policy_is_not_below_the_bound(history in steps(true)) {
         let mut eager = bound(CPUS);

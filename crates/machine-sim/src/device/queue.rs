@@ -1,17 +1,17 @@
 //! Plugging and merging: from transfers of single folios to requests.
 //!
-//! The memory manager submits folio by folio. Linux's block layer holds back ("plugs") what a task submits until the task
-//! sleeps or has submitted all, so that transfers of adjacent blocks can join one request before the first of them starts.
-//! Here a CPU's plug is emptied
+//! The memory manager submits folio by folio. Linux's block layer holds back ("plugs") what a task submits until the
+//! task sleeps or has submitted all, so that transfers of adjacent blocks can join one request before the first of
+//! them starts. Here a CPU's plug is emptied
 //!
 //! - when its task sleeps, ends, leaves the memory manager, or is replaced by another;
 //! - when its oldest request has waited for [`PLUG_TIME`] (daemons do none of the above for a long time);
 //! - when it holds [`PLUG_REQUESTS`], or its last request has [`PLUG_PAGES`] and another one begins.
 //!
-//! A request that finds the device busy waits, and others may still join it: the last few waiting requests are checked. No
-//! request grows beyond [`REQUEST_PAGES`]. The numbers are those of Linux 6.12 (`BLK_MAX_REQUEST_COUNT`,
-//! `BLK_PLUG_FLUSH_SIZE`, `BLK_DEF_MAX_SECTORS_CAP`, the 8 of `blk_bio_list_merge`); there, a plug has no time limit, but its
-//! owner closes it after each pass over a list.
+//! A request that finds the device busy waits, and others may still join it: the last few waiting requests are
+//! checked. No request grows beyond [`REQUEST_PAGES`]. The numbers are those of Linux 6.12 (`BLK_MAX_REQUEST_COUNT`,
+//! `BLK_PLUG_FLUSH_SIZE`, `BLK_DEF_MAX_SECTORS_CAP`, the 8 of `blk_bio_list_merge`); there, a plug has no time limit,
+//! but its owner closes it after each pass over a list.
 //!
 //! Requests start in order of arrival: there is no elevator.
 
@@ -34,9 +34,9 @@ const LOOK_BACK: usize = 8;
 pub(crate) struct Request {
     /// In block order, each with the CPU that submitted it.
     parts: VecDeque<(Io, usize)>,
-    pages: u32,
+    pub(super) pages: u32,
     /// When the last part was submitted.
-    since: u64,
+    pub(super) since: u64,
 }
 
 impl Request {
@@ -69,14 +69,6 @@ impl Request {
 
     pub(super) fn end(&self) -> u64 {
         self.first() + self.pages as u64
-    }
-
-    pub(super) fn pages(&self) -> u32 {
-        self.pages
-    }
-
-    pub(super) fn since(&self) -> u64 {
-        self.since
     }
 
     /// Join `other`, if it has the same direction and device and its blocks are adjacent.

@@ -1,13 +1,14 @@
 //! Fragments memory before the program begins, into a described state, and checks the result.
 //!
-//! Results for compaction depend on the state of memory that it begins with, and every paper creates that in its own way.
-//! Here the state is described ([`Fragmentation`]: how much is free, in blocks of which sizes, and which page blocks are
-//! reserved for unmovable memory), created frame by frame, and recorded before and after. If memory is not in that state
-//! within 5 %, the run ends with an error.
+//! Results for compaction depend on the state of memory that it begins with, and every paper creates that in its own
+//! way. Here the state is described ([`Fragmentation`]: how much is free, in blocks of which sizes, and which page
+//! blocks are reserved for unmovable memory), created frame by frame, and recorded before and after. If memory is not
+//! in that state within 5 %, the run ends with an error.
 //!
-//! The frames in use are held for the whole run, as by a program that sleeps: in page blocks of the movable type they are
-//! private anonymous pages of a separate process, which can be moved and swapped out; in page blocks of the other types
-//! they are kernel frames, which are neither moved nor reclaimed. This takes no time of the run and is not counted.
+//! The frames in use are held for the whole run, as by a program that sleeps: in page blocks of the movable type they
+//! are private anonymous pages of a separate process, which can be moved and swapped out; in page blocks of the other
+//! types they are kernel frames, which are neither moved nor reclaimed. This takes no time of the run and is not
+//! counted.
 
 mod plan;
 mod state;
@@ -77,7 +78,8 @@ struct Maker<'a> {
     mm: &'a Mm<SimMachine>,
     target: &'a Fragmentation,
     rng: Rng,
-    /// The number of each zone's first frame. Frames are numbered through all zones, each from a multiple of the largest block.
+    /// The number of each zone's first frame. Frames are numbered through all zones, each from a multiple of the
+    /// largest block.
     firsts: Vec<usize>,
     frames: usize,
     claims: Vec<Claim>,

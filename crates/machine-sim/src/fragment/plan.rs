@@ -1,10 +1,10 @@
 //! Chooses the frames that must be in use so that free memory is in blocks of given sizes.
 //!
-//! An aligned block of 2^n frames is a *node*; it is *occupied* if some frame in it is in use. A free block of order n is a
-//! node that is not occupied and whose buddy is, so with a(n) occupied nodes of order n there are 2 a(n+1) - a(n) free
-//! blocks of order n. The wanted numbers of free blocks thus determine, from the largest order down, how many nodes must be
-//! occupied, and finally how many frames. Which ones is arbitrary, except that a node with a frame in use is occupied: they
-//! are drawn at random.
+//! An aligned block of 2^n frames is a *node*; it is *occupied* if some frame in it is in use. A free block of order n
+//! is a node that is not occupied and whose buddy is, so with a(n) occupied nodes of order n there are 2 a(n+1) - a(n)
+//! free blocks of order n. The wanted numbers of free blocks thus determine, from the largest order down, how many
+//! nodes must be occupied, and finally how many frames. Which ones is arbitrary, except that a node with a frame in
+//! use is occupied: they are drawn at random.
 
 use super::target::ORDERS;
 use program::rng::Rng;
@@ -23,8 +23,8 @@ pub(crate) struct Unreachable {
     pub(crate) most: u64,
 }
 
-/// The frames to take, in ascending order, so that there are `wanted` free blocks of each order. `busy`: whether each frame
-/// is in use or does not exist; its length is a multiple of the largest block.
+/// The frames to take, in ascending order, so that there are `wanted` free blocks of each order. `busy`: whether each
+/// frame is in use or does not exist; its length is a multiple of the largest block.
 pub(crate) fn plan(busy: &[bool], wanted: &[u64; ORDERS], rng: &mut Rng) -> Result<Vec<usize>, Unreachable> {
     let before = Busy::new(busy);
     let mut nodes = {
@@ -68,8 +68,8 @@ impl Busy {
         Ok(kept)
     }
 
-    /// The occupied halves of occupied nodes, of `frames` frames each; `free` of the nodes have a free half, chosen at random.
-    /// The error is how many can have one.
+    /// The occupied halves of occupied nodes, of `frames` frames each; `free` of the nodes have a free half, chosen at
+    /// random. The error is how many can have one.
     fn descend(&self, parents: &[usize], frames: usize, free: u64, rng: &mut Rng) -> Result<Vec<usize>, u64> {
         let mut occupied = Vec::with_capacity(parents.len() * 2);
         let mut open = Vec::with_capacity(parents.len());
@@ -93,8 +93,8 @@ impl Busy {
     }
 }
 
-/// The average number of free blocks of each order if `held` random frames of `blocks` page blocks, at least one of each,
-/// are in use, and these page blocks are randomly placed among `roots` largest blocks.
+/// The average number of free blocks of each order if `held` random frames of `blocks` page blocks, at least one of
+/// each, are in use, and these page blocks are randomly placed among `roots` largest blocks.
 pub(crate) fn random_blocks(roots: u64, blocks: u64, held: u64) -> [u64; ORDERS] {
     const PAGEBLOCK: usize = ORDERS - 2;
     let in_each = held as f64 / blocks.max(1) as f64;
@@ -146,8 +146,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// The state that random frames in use create is reached by a plan for its blocks, even if some of those frames are
-        /// in use from the begin.
+        /// The state that random frames in use create is reached by a plan for its blocks, even if some of those
+        /// frames are in use from the begin.
         #[test]
         fn possible_states_are_reached(
             frames in proptest::collection::vec(0..4 * LARGEST, 0..400),

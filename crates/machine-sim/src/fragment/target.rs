@@ -14,8 +14,8 @@ pub(crate) enum Pieces {
     Orders([f64; ORDERS]),
     /// The share of free memory that is of no use for a block of 2 MiB (the unusable index); block sizes are random.
     Unusable(f64),
-    /// Quicksilver's state: of `of` bytes in 2 MiB blocks (all free ones, if `None`), the share `whole` stays whole; the last
-    /// 64 KiB of each other free block are taken.
+    /// Quicksilver's state: of `of` bytes in 2 MiB blocks (all free ones, if `None`), the share `whole` stays whole;
+    /// the last 64 KiB of each other free block are taken.
     Quicksilver { whole: f64, of: Option<u64> },
 }
 

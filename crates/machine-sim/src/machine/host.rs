@@ -37,8 +37,8 @@ impl Host for SimMachine {
         Ok(())
     }
 
-    /// The last task of a process leaves its space on every CPU that has it loaded: on this one, and on a CPU that has run
-    /// the end of another task of the process, has a later clock, and has not switched to its next task.
+    /// The last task of a process leaves its space on every CPU that has it loaded: on this one, and on a CPU that has
+    /// run the end of another task of the process, has a later clock, and has not switched to its next task.
     fn leave_space(&self, task: &Task, switch: &mut dyn FnMut()) {
         if task.process().tasks() > 1 {
             return;

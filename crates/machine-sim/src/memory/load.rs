@@ -1,13 +1,13 @@
 //! Loaded latency: how long reads of a node's memory take when many CPUs read at once.
 //!
-//! A node may have a bandwidth for all CPUs together, and a curve of factors by which reads take longer the busier it is.
-//! Time is divided into windows: the lines read in one window give the load, and in the next window all reads take longer
-//! by the factor for that load. If the load exceeds the bandwidth, reads take proportionally longer, which stands for
-//! queueing and brings the load down to the bandwidth. Each window moves the factor halfway to its new value, or it would
-//! oscillate.
+//! A node may have a bandwidth for all CPUs together, and a curve of factors by which reads take longer the busier it
+//! is. Time is divided into windows: the lines read in one window give the load, and in the next window all reads take
+//! longer by the factor for that load. If the load exceeds the bandwidth, reads take proportionally longer, which
+//! stands for queueing and brings the load down to the bandwidth. Each window moves the factor halfway to its new
+//! value, or it would oscillate.
 //!
-//! A CPU has a fixed number of outstanding reads, so its streaming rate depends on the latency: the lines after the first
-//! take longer, too.
+//! A CPU has a fixed number of outstanding reads, so its streaming rate depends on the latency: the lines after the
+//! first take longer, too.
 
 use crate::spec::Loaded;
 use mm::machine::Reads;
@@ -49,7 +49,8 @@ impl Load {
         }
     }
 
-    /// Picoseconds of a read of `lines` lines at `now`. At rest, the first takes `first` and all others together `rest`.
+    /// Picoseconds of a read of `lines` lines at `now`. At rest, the first takes `first` and all others together
+    /// `rest`.
     pub(crate) fn read(&self, now: u64, lines: u64, first: u64, rest: u64) -> u64 {
         let past = now.saturating_sub(self.begun.get());
         if past >= WINDOW {
@@ -84,8 +85,8 @@ impl Load {
         }
     }
 
-    /// The number of first lines so far, and the nanoseconds that they took, as a memory controller counts them. `idle`:
-    /// nanoseconds of one at rest.
+    /// The number of first lines so far, and the nanoseconds that they took, as a memory controller counts them.
+    /// `idle`: nanoseconds of one at rest.
     pub(crate) fn reads(&self, idle: u64) -> Reads {
         Reads { count: self.reads.get(), nanos: self.spent.get() / 1000, idle }
     }
@@ -106,7 +107,8 @@ mod tests {
         Load::new(&Loaded { bandwidth_gbs: 64.0, curve, source: "made up".into() })
     }
 
-    /// The factor and the share of the bandwidth in the steady state of readers that each wait for a read before the next.
+    /// The factor and the share of the bandwidth in the steady state of readers that each wait for a read before the
+    /// next.
     fn steady_state(readers: u64, first: u64) -> (f64, f64) {
         let load = load();
         let (mut now, mut took, mut lines) = (0, 0, 0);

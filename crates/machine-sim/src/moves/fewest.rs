@@ -65,8 +65,8 @@ fn in_use(block: &[Cell]) -> Option<u64> {
     (!block.contains(&Cell::Fixed)).then(|| block.iter().filter(|&&cell| cell != Cell::Free).count() as u64)
 }
 
-/// Whether each folio of the block at `at` has a free place outside of it. Sizes are powers of two and places are aligned,
-/// so placing the largest first succeeds if anything does.
+/// Whether each folio of the block at `at` has a free place outside of it. Sizes are powers of two and places are
+/// aligned, so placing the largest first succeeds if anything does.
 fn holds_outside(zone: &[Cell], at: usize, size: usize) -> bool {
     let (mut wanted, mut places) = ([0u64; ORDERS], [0u64; ORDERS]);
     let mut known = 0;

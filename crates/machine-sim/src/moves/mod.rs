@@ -1,8 +1,8 @@
 //! Compares compactions with the fewest pages that must be moved for what they make, and measures how fragmented memory
 //! was before and after.
 //!
-//! Each compaction shows its zone when it begins and when it has ended ([`ZoneSight`]). It need not move what other tasks
-//! free during it, so a run may move fewer pages than the sum of the minima.
+//! Each compaction shows its zone when it begins and when it has ended ([`ZoneSight`]). It need not move what other
+//! tasks free during it, so a run may move fewer pages than the sum of the minima.
 
 mod fewest;
 mod latency;
@@ -32,8 +32,8 @@ pub(crate) struct MovesReport {
     pub(crate) in_vain: u64,
     /// The totals of compactions of whole zones, if there were any.
     pub(crate) whole: Option<Whole>,
-    /// Share of free memory that was of no use for the wanted block (for 2 MiB, if the whole zone was compacted), in per
-    /// cent: sums over compactions, before and after.
+    /// Share of free memory that was of no use for the wanted block (for 2 MiB, if the whole zone was compacted), in
+    /// per cent: sums over compactions, before and after.
     pub(crate) unusable: [f64; 2],
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Whole {
 pub(crate) struct Moves {
     /// By the task that compacts: the minimum for the compaction that it has begun.
     begun: HashMap<TaskId, Option<Fewest>>,
-    report: MovesReport,
+    pub(crate) report: MovesReport,
     zone: Vec<Cell>,
     /// How long allocations of large folios took.
     pub(crate) latency: Latency,
@@ -104,10 +104,6 @@ impl Moves {
                 whole.moved += moved;
             }
         }
-    }
-
-    pub(crate) fn report(&self) -> MovesReport {
-        self.report
     }
 
     /// Copy the state of the zone's frames. The copy begins at a frame that is aligned to every order.

@@ -1,8 +1,9 @@
 //! How many free blocks of 2 MiB the compaction of a whole zone can make, and the fewest pages that must move for that.
 //!
 //! A block can be freed if nothing in it is fixed and its pages in use fit into the free pages of other blocks. The
-//! blocks with the fewest pages in use cost the fewest moves and leave the most free pages, so they are taken first, as
-//! long as there are free pages. That a folio must stay whole is ignored, which can only give more blocks and fewer moves.
+//! blocks with the fewest pages in use cost the fewest moves and leave the most free pages, so they are taken first,
+//! as long as there are free pages. That a folio must stay whole is ignored, which can only give more blocks and fewer
+//! moves.
 
 use super::fewest::Cell;
 

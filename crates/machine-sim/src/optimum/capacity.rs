@@ -1,15 +1,15 @@
 //! The most pages that can be kept in memory from one use to the next.
 //!
-//! To keep a page from a use to its next takes one frame at all moments in between. As many of these intervals as possible
-//! must be kept, and at no moment more than the capacity. The greedy choice is optimal: take the intervals in order of
-//! their ends, and keep each that fits; this holds also if the capacity changes over time. Proof: if an interval that fits
-//! were left out for others, one of these would cover everything from the first full moment to the end of the first, and
-//! could be exchanged for it.
+//! To keep a page from a use to its next takes one frame at all moments in between. As many of these intervals as
+//! possible must be kept, and at no moment more than the capacity. The greedy choice is optimal: take the intervals in
+//! order of their ends, and keep each that fits; this holds also if the capacity changes over time. Proof: if an
+//! interval that fits were left out for others, one of these would cover everything from the first full moment to the
+//! end of the first, and could be exchanged for it.
 //!
-//! Intervals end now. So each query asks for the smallest capacity left from some moment until now, and each change lowers
-//! it from some moment until now. That minimum grows with the moment, so a list of the moments at which it grows, and by
-//! how much, is sufficient. Keeping a page takes one from the last step at or before its start; without such a step the
-//! page does not fit.
+//! Intervals end now. So each query asks for the smallest capacity left from some moment until now, and each change
+//! lowers it from some moment until now. That minimum grows with the moment, so a list of the moments at which it
+//! grows, and by how much, is sufficient. Keeping a page takes one from the last step at or before its start; without
+//! such a step the page does not fit.
 
 use std::collections::BTreeMap;
 

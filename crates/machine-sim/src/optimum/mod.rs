@@ -5,18 +5,18 @@
 //! was the last.
 //!
 //! Rule: a *page* is a content that moves between frames and blocks of devices. A *use* is an access through a
-//! translation, or the copy of a read(2) or write(2); each use advances time by one, unless it is of the same page as the
-//! previous use. A *refault* is a use of a page that was read from a device since its last use. At each moment every page
-//! that will not be read again occupies a frame. So the run itself is one of the ways to keep pages from use to use in
-//! the machine's frames, and the best of these ways (see [`capacity`]) has no more refaults. It needs no knowledge of the
-//! future: the choice is made when an interval ends.
+//! translation, or the copy of a read(2) or write(2); each use advances time by one, unless it is of the same page as
+//! the previous use. A *refault* is a use of a page that was read from a device since its last use. At each moment
+//! every page that will not be read again occupies a frame. So the run itself is one of the ways to keep pages from
+//! use to use in the machine's frames, and the best of these ways (see [`capacity`]) has no more refaults. It needs no
+//! knowledge of the future: the choice is made when an interval ends.
 //!
-//! The second optimum may not evict a page before a policy could have seen that its uses have ended: a page used through
-//! page tables stays in memory until its young bit is cleared, its entry is removed, or it leaves memory. These times are
-//! known only afterwards, so they are recorded and the choice is made at the end (see [`residency`]).
+//! The second optimum may not evict a page before a policy could have seen that its uses have ended: a page used
+//! through page tables stays in memory until its young bit is cleared, its entry is removed, or it leaves memory.
+//! These times are known only afterwards, so they are recorded and the choice is made at the end (see [`residency`]).
 //!
-//! If it is unclear whether two contents are the same page, they count as two: that can only lower both numbers, because
-//! new pages are never refaults.
+//! If it is unclear whether two contents are the same page, they count as two: that can only lower both numbers,
+//! because new pages are never refaults.
 //!
 //! Source: L. A. Belady, A study of replacement algorithms for a virtual-storage computer, 1966.
 
@@ -234,6 +234,7 @@ impl Optimum {
 
     fn allocated(&mut self, pfn: Pfn) {
         let frame = &mut self.frames[pfn.index()];
+        assert!(!frame.in_use, "frame {pfn} must be free to be allocated");
         if frame.page == COPY {
             self.copies.remove(&pfn.0);
         }

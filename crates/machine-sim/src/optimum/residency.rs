@@ -10,8 +10,8 @@ pub(super) struct Residency {
     pub(super) end: u64,
 }
 
-/// The fewest refaults if pages are in memory during `residencies`, with `frames` frames. At most one residency starts at
-/// each moment; those of one page may overlap.
+/// The fewest refaults if pages are in memory during `residencies`, with `frames` frames. At most one residency starts
+/// at each moment; those of one page may overlap.
 pub(super) fn fewest_returns(mut residencies: Vec<Residency>, frames: u64) -> u64 {
     residencies.sort_unstable();
     residencies.dedup_by(|next, before| {

@@ -245,7 +245,8 @@ fn truncation_during_mremap_leaves_private_copies_uncertain() {
     }
 }
 
-/// A range is mapped over a file and populated: stores during the call change the one or the other; the frame tells which.
+/// A range is mapped over a file and populated: stores during the call change the one or the other; the frame tells
+/// which.
 #[test]
 fn a_store_that_races_with_mmap_over_a_file_changes_the_file_only_if_it_reached_it() {
     for (target, expected) in [(StoreTarget::File(3, 5), 7), (StoreTarget::Elsewhere, 1)] {

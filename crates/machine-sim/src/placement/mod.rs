@@ -1,22 +1,22 @@
 //! The optimum of placement: a lower bound for the time that reads of slow memory and moves between tiers take.
 //!
-//! Problem: paths of promotion can be compared with each other. What is missing is the best possible one for the reads of
-//! this run: that of an oracle that knows them in advance and pays for its moves.
+//! Problem: paths of promotion can be compared with each other. What is missing is the best possible one for the reads
+//! of this run: that of an oracle that knows them in advance and pays for its moves.
 //!
-//! *What is bounded.* The run's reads of memory (only those after a TLB miss: the others cost the same everywhere here), in
-//! order, each of some lines of a page. A read from a slower tier costs more than one from the fast tier; the difference
-//! is that of the machine's description for idle memory. A move of a page between tiers costs its copy. Between reads any
-//! pages may move, as long as the fast tier holds no more than its frames. A page that is new (or comes back from a
-//! device) may start in either tier. The *cost* of a plan is the sum; the run's own moves are one plan. Nothing else
-//! counts: no faults, flushes, scans or queues, and no passing of time.
+//! *What is bounded.* The run's reads of memory (only those after a TLB miss: the others cost the same everywhere
+//! here), in order, each of some lines of a page. A read from a slower tier costs more than one from the fast tier;
+//! the difference is that of the machine's description for idle memory. A move of a page between tiers costs its copy.
+//! Between reads any pages may move, as long as the fast tier holds no more than its frames. A page that is new (or
+//! comes back from a device) may start in either tier. The *cost* of a plan is the sum; the run's own moves are one
+//! plan. Nothing else counts: no faults, flushes, scans or queues, and no passing of time.
 //!
 //! *How.* A price for each moment that a page spends in the fast tier replaces the limit of frames. Then each page is
-//! independent: of the two tiers after each read, the cheapest way to each follows from those after the page's previous
-//! read. The sum over all pages, minus the price of all frames for the whole time, is at most the cost of any plan within
-//! the limit, for every price (weak Lagrangian duality: a plan within the limit pays no more for frames than it gets
-//! back). So several prices are tried at once, online, and the largest sum is reported. It is a bound: no plan need
-//! reach it, and it is unknown how near a plan can come. The share of lines that the fast tier serves in the plan of that
-//! price is reported with it; that plan may need more frames at some times and fewer at others.
+//! independent: of the two tiers after each read, the cheapest way to each follows from those after the page's
+//! previous read. The sum over all pages, minus the price of all frames for the whole time, is at most the cost of any
+//! plan within the limit, for every price (weak Lagrangian duality: a plan within the limit pays no more for frames
+//! than it gets back). So several prices are tried at once, online, and the largest sum is reported. It is a bound: no
+//! plan need reach it, and it is unknown how near a plan can come. The share of lines that the fast tier serves in the
+//! plan of that price is reported with it; that plan may need more frames at some times and fewer at others.
 
 use crate::spec::MachineSpec;
 use mm::event::Event;

@@ -1,9 +1,9 @@
 //! The order in which kinds of locks are taken.
 //!
-//! Two CPUs that take two locks in opposite orders can deadlock, but seldom do. The possibility shows as soon as each order
-//! was seen once, at any time: in the graph of kinds of locks, with an edge for "taken while that was held", there must be
-//! no cycle. A trylock waits for no other CPU, so no edge leads to it; but locks taken while it is held count. Locks of one
-//! kind (the tables of two spaces) are not distinguished, so their order is not checked.
+//! Two CPUs that take two locks in opposite orders can deadlock, but seldom do. The possibility shows as soon as each
+//! order was seen once, at any time: in the graph of kinds of locks, with an edge for "taken while that was held",
+//! there must be no cycle. A trylock waits for no other CPU, so no edge leads to it; but locks taken while it is held
+//! count. Locks of one kind (the tables of two spaces) are not distinguished, so their order is not checked.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The simulated twin of a booted machine: the same CPUs, nodes and swap space, for the comparison of `pagefold boot`.
 //!
-//! Each node is that of the preset `small`, without what QEMU's emulated PC lacks: its CPUs have no address-space numbers,
-//! so every switch flushes.
+//! Each node is that of the preset `small`, without what QEMU's emulated PC lacks: its CPUs have no address-space
+//! numbers, so every switch flushes.
 
 use super::{Bytes, Distances, MachineFile, MachineSpec, lay_out, ratio};
 use mm::machine::MAX_CPUS;
@@ -15,8 +15,8 @@ const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
 
 impl MachineSpec {
     /// The machine of a name `booted:CPUS:NODES:SWAP`, like `booted:4:1:128M`, with one or two nodes.
-    /// `booted:CPUS:2:SWAP:A:B` has all CPUs on the first node and slow memory on the second: `A` parts of memory are fast,
-    /// and `B` parts slow. `None` for other names.
+    /// `booted:CPUS:2:SWAP:A:B` has all CPUs on the first node and slow memory on the second: `A` parts of memory are
+    /// fast, and `B` parts slow. `None` for other names.
     pub fn from_booted_name(name: &str) -> Option<MachineSpec> {
         let mut parts = name.strip_prefix(PREFIX)?.split(':');
         let cpus: u32 = parts.next()?.parse().ok().filter(|cpus| (1..=MAX_CPUS as u32).contains(cpus))?;
@@ -51,7 +51,8 @@ fn divide(file: &mut MachineFile, first: u32) {
     file.distance = Some(Distances { rows, hop_ns: 60.0, source: "estimate".into() });
 }
 
-/// Make two nodes with these sizes of memory, as fast and as slow as that of the preset `tiers`, and no CPUs on the second.
+/// Make two nodes with these sizes of memory, as fast and as slow as that of the preset `tiers`, and no CPUs on the
+/// second.
 fn tier(file: &mut MachineFile, sizes: [u64; 2]) {
     let tiers = MachineSpec::preset("tiers").expect("the preset exists").file;
     let cpus = [file.node[0].cpus, 0];

@@ -7,8 +7,8 @@ use mm::machine::MAX_CPUS;
 const INFIX: &str = "+cpus=";
 
 impl MachineSpec {
-    /// The machine of a name `PRESET+cpus=N`: a preset with `N` CPUs, spread as evenly as possible over the nodes that have
-    /// CPUs. Memory, caches and costs stay. `None` for other names.
+    /// The machine of a name `PRESET+cpus=N`: a preset with `N` CPUs, spread as evenly as possible over the nodes that
+    /// have CPUs. Memory, caches and costs stay. `None` for other names.
     pub fn from_cpus_name(name: &str) -> Option<MachineSpec> {
         let (preset, number) = name.split_once(INFIX)?;
         let mut spec = MachineSpec::preset(preset).ok()?;

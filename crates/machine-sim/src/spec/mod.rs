@@ -128,7 +128,8 @@ pub struct NodeSpec {
 pub struct Loaded {
     /// GB (10^9 bytes) per second for all CPUs together.
     pub bandwidth_gbs: f64,
-    /// Points of a curve: a share of that bandwidth, from 0 to 1, and the factor by which a read takes longer at that share.
+    /// Points of a curve: a share of that bandwidth, from 0 to 1, and the factor by which a read takes longer at that
+    /// share.
     pub curve: Vec<[f64; 2]>,
     /// Where these numbers come from.
     pub source: String,
@@ -239,8 +240,8 @@ impl MachineSpec {
         Ok(MachineSpec { name: name.into(), file, costs, ranges })
     }
 
-    /// The same machine with `bytes` of memory, split among the nodes in the same proportion. A node fills its lower zones
-    /// first, as a small machine of that kind would.
+    /// The same machine with `bytes` of memory, split among the nodes in the same proportion. A node fills its lower
+    /// zones first, as a small machine of that kind would.
     pub fn with_memory(mut self, bytes: u64) -> Result<MachineSpec, SpecError> {
         self.ranges = lay_out(&self.file.node, bytes)?;
         Ok(self)
@@ -357,8 +358,8 @@ impl MachineSpec {
         ((node.latency_ns + hop) * 1000.0).round() as u64
     }
 
-    /// A node's abstract distance: that of DRAM if the node has CPUs; else computed from its performance relative to the
-    /// first node with CPUs.
+    /// A node's abstract distance: that of DRAM if the node has CPUs; else computed from its performance relative to
+    /// the first node with CPUs.
     pub(crate) fn memory_distance(&self, node: usize) -> u32 {
         let (nodes, far) = (&self.file.node, &self.file.node[node]);
         let Some(dram) = nodes.iter().find(|near| near.cpus > 0).filter(|_| far.cpus == 0) else {

@@ -3,8 +3,8 @@
 use super::{Bytes, MachineSpec, lay_out};
 
 impl MachineSpec {
-    /// The machine of a name `PRESET:A:B`: a preset of two nodes with `A` parts of its memory on the first and `B` parts on
-    /// the second. `None` for other names.
+    /// The machine of a name `PRESET:A:B`: a preset of two nodes with `A` parts of its memory on the first and `B`
+    /// parts on the second. `None` for other names.
     pub fn from_ratio_name(name: &str) -> Option<MachineSpec> {
         let mut words = name.split(':');
         let mut spec = MachineSpec::preset(words.next()?).ok()?;

@@ -1,7 +1,7 @@
 //! A set-associative array of many ways: entries stay in place, and a word of the set holds their order of use.
 //!
-//! A miss is the common case here, so what a miss reads is together: the order and the keys of a set come first, and then
-//! the data, which only a hit or a fill needs.
+//! A miss is the common case here, so what a miss reads is together: the order and the keys of a set come first, and
+//! then the data, which only a hit or a fill needs.
 
 use super::{Epochs, Geometry};
 use std::cell::Cell;
@@ -12,8 +12,8 @@ pub(super) const MAX_WAYS: usize = 16;
 const ONES: u64 = 0x1111_1111_1111_1111;
 /// Way n at place n.
 const IN_ORDER: u64 = 0xfedc_ba98_7654_3210;
-/// Words of a set before its keys: the order of use, most recent way in the lowest bits, and the count of deaths at which
-/// all ways were live.
+/// Words of a set before its keys: the order of use, most recent way in the lowest bits, and the count of deaths at
+/// which all ways were live.
 const HEADER: usize = 2;
 const ORDER: usize = 0;
 const FULL: usize = 1;

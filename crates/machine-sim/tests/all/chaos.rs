@@ -1,4 +1,5 @@
-//! The random program on machines of every shape, under the oracle, with all structures validated after every operation.
+//! The random program on machines of every shape, under the oracle, with all structures validated after every
+//! operation.
 
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};

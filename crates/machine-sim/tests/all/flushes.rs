@@ -119,8 +119,8 @@ fn caught(machine: &str, program: &Changes, remote: bool, delay: Option<u64>) ->
     (2..20).filter(|&nth| verdict(machine, program, fault(nth)).is_some()).count()
 }
 
-/// How many of them matter. A translation that mprotect or MADV_DONTNEED leaves does not permit the store at the begin of
-/// a round, so the CPU walks again, and the flush of the mmap that replaces the old mapping does not matter.
+/// How many of them matter. A translation that mprotect or MADV_DONTNEED leaves does not permit the store at the begin
+/// of a round, so the CPU walks again, and the flush of the mmap that replaces the old mapping does not matter.
 fn that_matter(how: How) -> usize {
     match how {
         How::Unmap => 18,

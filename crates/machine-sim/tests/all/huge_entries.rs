@@ -196,8 +196,8 @@ impl Program for Parts {
     }
 }
 
-// With enough memory for some dirty 2 MiB folios: a store through a mapping that exceeds the dirty limit waits until the
-// folio is written, and then must make it dirty again.
+// With enough memory for some dirty 2 MiB folios: a store through a mapping that exceeds the dirty limit waits until
+// the folio is written, and then must make it dirty again.
 #[test]
 fn operations_on_parts_of_large_entries_keep_content() {
     let (mut mapped, mut split) = (0, 0);

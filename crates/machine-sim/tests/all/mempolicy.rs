@@ -93,7 +93,8 @@ fn mbind_moves_pages_from_other_nodes() {
     assert_eq!(moved(PolicyMode::Interleave, BOTH), PAGES as i64 / 2);
 }
 
-/// 48 MiB with a policy for the near node, which has 32 MiB: a bound allocation fails there, a preferred one falls back.
+/// 48 MiB with a policy for the near node, which has 32 MiB: a bound allocation fails there, a preferred one falls
+/// back.
 #[test]
 fn bound_memory_runs_out_where_preferred_memory_falls_back() {
     let run = |mode| run(&config(), &Placed(Says::Range, mode, NEAR, 48 * MIB / PAGE)).unwrap();

@@ -1,6 +1,6 @@
-//! Searches for races in the memory manager, with CPUs that are stopped in the middle of its work (`RunConfig::preempt`),
-//! and programs that do little besides the racing operations. Each found its bug within seconds; its comment describes the
-//! bug.
+//! Searches for races in the memory manager, with CPUs that are stopped in the middle of its work
+//! (`RunConfig::preempt`), and programs that do little besides the racing operations. Each found its bug within
+//! seconds; its comment describes the bug.
 //!
 //! `RACE_SEED=N..M` runs other seeds, `RACE_POINTS=N` stops at one point in N.
 
@@ -97,8 +97,8 @@ fn cut_beside_faults(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     Ok(())
 }
 
-/// A fault checked the owner of a cached page without its lock, and mapped it after a truncation had removed it from the
-/// file: "is mapped as if it were not new", "is of another file", or an entry that rmap did not find.
+/// A fault checked the owner of a cached page without its lock, and mapped it after a truncation had removed it from
+/// the file: "is mapped as if it were not new", "must belong to the settled file", or an entry that rmap did not find.
 #[test]
 fn faults_race_with_truncation() {
     for (pages, in_memory) in [(64, false), (64, true), (600, false), (600, true)] {
@@ -136,8 +136,8 @@ fn store_beside_swapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     Ok(())
 }
 
-/// Reclaim considered a page of shmem unused, and moved it to swap while a fault mapped it writable: stores were lost with
-/// the entry.
+/// Reclaim considered a page of shmem unused, and moved it to swap while a fault mapped it writable: stores were lost
+/// with the entry.
 #[test]
 fn stores_race_with_swapout_of_shmem() {
     let program =
@@ -179,8 +179,8 @@ fn write_back_beside_unmapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Sig
     Ok(())
 }
 
-/// A page was written back after a call had cleared its entry and before the flush: nothing mapped the page, so write-back
-/// did not flush, and what a CPU stored after that was lost with the page, which was clean.
+/// A page was written back after a call had cleared its entry and before the flush: nothing mapped the page, so
+/// write-back did not flush, and what a CPU stored after that was lost with the page, which was clean.
 #[test]
 fn stores_race_with_writeback_and_unmap() {
     let program = Race {
@@ -215,8 +215,8 @@ fn ranges_beside_aging(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     Ok(())
 }
 
-/// MGLRU's walk asked for the next range with the tables locked. A split of a range links it to its file with the ranges
-/// locked, and write-back locks tables with the list of that file locked: the three could deadlock.
+/// MGLRU's walk asked for the next range with the tables locked. A split of a range links it to its file with the
+/// ranges locked, and write-back locks tables with the list of that file locked: the three could deadlock.
 #[test]
 fn mprotect_races_with_aging() {
     let program =

@@ -25,8 +25,8 @@ fn play(machine: &str, seed: u64, validate: bool, act: fn(&mut dyn Os, Role) -> 
     assert_eq!((outcome.oracle.violations, outcome.signals.len()), (0, 0), "{:?}", outcome.signals);
 }
 
-/// A page is stored to after MADV_FREE; then fork shares it, and the parent gets a copy. Only the child's entry shows the
-/// store: reclaim must not drop the page as if it were unchanged since MADV_FREE.
+/// A page is stored to after MADV_FREE; then fork shares it, and the parent gets a copy. Only the child's entry shows
+/// the store: reclaim must not drop the page as if it were unchanged since MADV_FREE.
 #[test]
 fn a_forked_page_stored_to_after_madv_free_is_not_dropped() {
     play("small", 1, true, |os, role| {

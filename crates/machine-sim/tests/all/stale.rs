@@ -102,7 +102,8 @@ fn a_missed_flush_is_found_without_a_use_of_the_translation() {
         for reason in caught {
             assert!(reason.contains("stale TLB entry"), "{how:?}: {reason}");
         }
-        // Without the check only the flush of a move is missed: the oracle checks translations when mremap clears entries.
+        // Without the check only the flush of a move is missed: the oracle checks translations when mremap clears
+        // entries.
         let found = (1..4).find_map(|nth| failure(how, nth, false));
         assert_eq!(found.is_some(), matches!(how, How::Move), "{how:?}: {found:?}");
     }

@@ -1,4 +1,5 @@
-//! Memory tiers on whole machines, under the oracle and with deferred flushes: cold pages are demoted, hot pages promoted.
+//! Memory tiers on whole machines, under the oracle and with deferred flushes: cold pages are demoted, hot pages
+//! promoted.
 
 use super::acts::{MIB, PAGE, POLICIES, outcome};
 use super::migration::entered;
@@ -185,7 +186,8 @@ impl Program for Rounds {
     }
 }
 
-/// Each round that promotes pages doubles the time between two markings, as for a Linux task without other hinting faults.
+/// Each round that promotes pages doubles the time between two markings, as for a Linux task without other hinting
+/// faults.
 #[test]
 fn promotions_make_markings_rarer() {
     let marks = |most| {
@@ -284,8 +286,8 @@ fn movable_below() -> MachineSpec {
     MachineSpec::from_toml("movable", &format!("{near}{far}")).unwrap()
 }
 
-/// A page table from a movable page block boosts the watermarks of its zone; the next one must be allocated all the same,
-/// though kswapd has not run to lower them.
+/// A page table from a movable page block boosts the watermarks of its zone; the next one must be allocated all the
+/// same, though kswapd has not run to lower them.
 #[test]
 fn boosted_watermarks_do_not_fail_allocations() {
     let program = builtin::from_name("zipf", 60 * MIB).unwrap();

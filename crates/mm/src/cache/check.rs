@@ -10,7 +10,7 @@ use crate::units::*;
 use std_alloc::format;
 use std_alloc::string::String;
 
-/// What the counters ought to say.
+/// The values that the counters should have.
 #[derive(Default)]
 struct CountedPages {
     file: i64,
@@ -22,7 +22,7 @@ struct CountedPages {
 }
 
 impl Cache {
-    /// Check trees against frames, the swap cache against frames, and both against the counters. Only when no task is
+    /// Check trees against frames, the swap cache against frames, and both against the counters, while no task is
     /// inside a call; I/O may be under way. Returns the first fault.
     pub fn validate<M: Machine>(&self, memory: &Memory<M>) -> Result<(), String> {
         let mut found = CountedPages::default();
@@ -119,7 +119,7 @@ fn check_folio<M: Machine>(
         return Err(format!("{pfn} is neither up to date nor being read"));
     }
     if index.0 >= f.pages() {
-        return Err(format!("{pfn} lies beyond the end, {} bytes", f.size()));
+        return Err(format!("{pfn} is after the end, {} bytes", f.size()));
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
-//! Putting one folio of 2 MiB in the place of the smaller ones that hold these pages of a file.
+//! Replacing the folios that hold 2 MiB of a file by one folio of 2 MiB.
 //!
-//! The caller locks the parts ([`Cache::lock_parts`]), takes their mappings away, and then has this copy them. Nobody
-//! may change what is copied: write(2) and the first store through a mapping wait for the lock, but shmem is mapped for
-//! writing without it. So the parts' references are *frozen* first: that fails if anybody but the cache and the caller
-//! has one, as every entry does, and while it lasts nobody gets one. Who looks a page up meanwhile looks again until
-//! the new folio stands there. Pages that are missing (holes of shmem) stay so till the end, or nothing is changed.
+//! The caller locks the parts ([`Cache::lock_parts`]), unmaps them, and then has them copied here. The content must
+//! not change during the copy: write(2) and the first store through a mapping wait for the lock, but shmem is mapped
+//! writable without it. So the parts' references are *frozen* first: this fails if there are references other than the
+//! cache's and the caller's (every entry has one), and prevents new ones. A task that looks a page up in the meantime
+//! retries until the new folio is there. If a missing page (a hole of shmem) appears before the end, nothing is
+//! changed.
 
 use super::Cache;
 use super::split::CACHE_AND_CALLER;
@@ -16,7 +17,7 @@ use crate::units::*;
 use core::ops::Range;
 use std_alloc::vec::Vec;
 
-/// What of 2 MiB of a file is where.
+/// Where the pages of 2 MiB of a file are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Survey {
     /// Pages in memory.
@@ -31,14 +32,14 @@ fn place(first: PageIndex) -> Range<u64> {
 }
 
 impl Cache {
-    /// Where are the 2 MiB of a file from `first` on?
+    /// Where the pages of the 2 MiB of a file from `first` on are.
     pub fn survey(&self, file: FileId, first: PageIndex) -> Survey {
         let tree = self.file(file).tree.lock();
         let cached = tree.folios_in(TreeMark::Folio, place(first)).map(|(_, folio)| folio.pages()).sum();
         Survey { cached, swapped: tree.iter(TreeMark::Swap, place(first)).count() as u64 }
     }
 
-    /// The first page of a range of a file that is not in memory, from `from` on; for shmem, the first that is in swap.
+    /// The first page of a range of a file that is not in memory; of shmem, the first that is in swap.
     pub fn next_absent(&self, file: FileId, range: Range<u64>) -> Option<PageIndex> {
         let f = self.file(file);
         let tree = f.tree.lock();
@@ -55,8 +56,9 @@ impl Cache {
         (at < range.end).then_some(PageIndex(at))
     }
 
-    /// Lock the folios that hold 2 MiB of a file, which take the caller's references. `None`, and all is as it was: one
-    /// is in use, being read or written, locked in memory, or dirty and to be written first.
+    /// Lock the folios that hold 2 MiB of a file, with a reference to each for the caller. `None`, and nothing is
+    /// changed: a folio is in use, being read or under write-back, locked in memory, or dirty and must be written
+    /// first.
     pub fn lock_parts<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -94,7 +96,7 @@ impl Cache {
         Some(parts)
     }
 
-    /// Let go of what [`Cache::lock_parts`] has locked.
+    /// Unlock the folios that [`Cache::lock_parts`] has locked, and drop the references.
     pub fn unlock_parts<M: Machine>(&self, memory: &Memory<M>, parts: &[Pfn]) {
         for &part in parts {
             memory.unlock_folio(part);
@@ -102,9 +104,9 @@ impl Cache {
         }
     }
 
-    /// Put `whole`, a new folio of 2 MiB that is the caller's and locked, in the place of the locked parts, which are
-    /// not mapped. They then belong to nobody: the caller unlocks and frees them. `false`, and nothing has changed: one
-    /// is in use, the file has become too short, or a page has come to where none was.
+    /// Replace the locked parts, which are not mapped, by `whole`, a new and locked folio of 2 MiB. Afterwards the
+    /// parts have no owner: the caller unlocks and frees them. Returns `false`, and changes nothing, if a part is in
+    /// use, the file has become too short, or a missing page has appeared.
     pub fn collapse<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -135,11 +137,11 @@ impl Cache {
         let unwritten = |&part: &Pfn| frames[part].has(FrameFlags::DIRTY);
         let dirty = parts.iter().any(unwritten);
         if dirty && !f.is_shmem() {
-            // A mapping told so when it went.
+            // An entry was dirty when it was unmapped.
             return false;
         }
         let range = place(first);
-        // Holes of shmem are zeroes.
+        // Holes of shmem read as zeroes.
         let zero = |from: u64, to: u64| {
             if to > from {
                 memory.zero(whole.add((from - first.0) as u32), (to - from) as u32);

@@ -1,4 +1,4 @@
-//! Dropping pages: because the file ends before them, or because somebody asked.
+//! Dropping pages: at truncation, or on request.
 
 use super::tree::{TreeEntry, TreeMark};
 use super::{CACHE_AND_CALLER, Cache, drop_swap_entry};
@@ -10,23 +10,22 @@ use crate::tlb::FileSettled;
 use crate::units::*;
 use core::ops::Range;
 
-/// Pages looked at with one hold of the tree's lock.
+/// Number of folios gathered in one hold of the tree's lock.
 const BATCH: usize = 16;
 
-/// Folios that a walk holds references of, with their first indices.
+/// Folios with a reference for the walk, and their first indices.
 struct EvictBatch {
     folios: [(PageIndex, Pfn); BATCH],
     len: usize,
 }
 
 impl Cache {
-    /// Drop all pages from `first` on, with their content, their shadows and their slots. The size has been set, so no
-    /// new ones come. Waits for folios that somebody has locked or that are being written. A page that is still mapped
-    /// somewhere goes from the cache now and from memory when it is unmapped. No CPU can read it afterwards through a
-    /// translation that was taken away before, as when reclaim had unmapped it: that is paid for here.
+    /// Drop all pages from `first` on, with their content, their shadows and their swap slots. The size has been set,
+    /// so no new pages come. Waits for folios that are locked or under write-back. A page that is still mapped leaves
+    /// the cache now and memory when it is unmapped. Afterwards no CPU can read a dropped page through an old
+    /// translation (left by reclaim's unmapping, for example): this pays for the flushes that are owed.
     ///
-    /// A folio that begins before `first` stays whole: who cuts has split it or zeroed its end
-    /// ([`crate::truncate`]).
+    /// A folio that begins before `first` stays whole: the caller has split it or zeroed its end ([`crate::truncate`]).
     pub fn truncate<M: Machine>(&self, memory: &Memory<M>, file: FileId, first: PageIndex) {
         let astride = self.file(file).tree.lock().folio(first).filter(|folio| folio.first(first) < first);
         let first = PageIndex(astride.map_or(first.0, |folio| folio.end(first)));
@@ -44,7 +43,7 @@ impl Cache {
                 break;
             }
         }
-        // Used by the change that was just made; pages may be gone from the cache and still be in a TLB.
+        // The proof is for the change that was just made: pages that left the cache may still be in a TLB.
         let _used: FileSettled = memory.tlb.settle_file(memory, file);
     }
 
@@ -53,7 +52,7 @@ impl Cache {
         loop {
             let found =
                 self.file(file).tree.lock().folio(first).filter(|folio| folio.first(first) < first)?;
-            // Whoever has frozen its references takes it out or gives them back.
+            // A task that has frozen its references takes it out or unfreezes them.
             if memory.frames[found.head].try_get() {
                 return Some(found.head);
             }
@@ -97,8 +96,8 @@ impl Cache {
         }
     }
 
-    /// Drop the pages of `[first, end)` that are clean and that nobody uses. The others are the first to be reclaimed.
-    /// Folios that lie in the range only in part are left alone. Returns the number of pages dropped.
+    /// Drop the clean and unused pages of `[first, end)`. The others are deactivated, so that reclaim takes them first.
+    /// Folios that are only partly in the range are skipped. Returns the number of pages dropped.
     pub fn invalidate<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -149,7 +148,7 @@ impl Cache {
         true
     }
 
-    /// Drop all clean pages of all files that nobody uses (vm.drop_caches). Returns the number of pages dropped.
+    /// Drop all clean and unused pages of all files (vm.drop_caches). Returns the number of pages dropped.
     pub fn drop_clean<M: Machine>(&self, memory: &Memory<M>) -> u64 {
         memory.count(Stat::DropPagecache, 1);
         let all = PageIndex(super::tree::MAX_INDEX);
@@ -174,7 +173,7 @@ impl Cache {
         batch
     }
 
-    /// The first folio that lies in a range, or partly in it, and has a mark, with a reference and its first index.
+    /// The first folio of a range (it may be only partly in it) that has a mark, with a reference and its first index.
     pub fn next_marked<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -188,8 +187,8 @@ impl Cache {
         found.map(|(index, folio)| (index, folio.head))
     }
 
-    /// Mark what is dirty in a range now as chosen for writing, at most `most` pages, but for the last folio, which may
-    /// be larger than what is left of them; returns how many there are.
+    /// Mark the dirty folios of a range as chosen for writing, at most `most` pages; only the last folio may exceed
+    /// this. Returns the number of pages.
     pub fn choose_dirty(&self, file: FileId, range: Range<u64>, most: u64) -> u64 {
         let mut tree = self.file(file).tree.lock();
         let mut from = range.start;
@@ -204,12 +203,12 @@ impl Cache {
         chosen
     }
 
-    /// The folio is not to be written after all.
+    /// The folio is not written after all.
     pub fn unchoose(&self, file: FileId, index: PageIndex) {
         self.file(file).tree.lock().clear_mark(index, TreeMark::ToWrite);
     }
 
-    /// Has the file dirty pages?
+    /// Whether the file has dirty pages.
     pub fn is_dirty(&self, file: FileId) -> bool {
         self.file(file).tree.lock().any(TreeMark::Dirty)
     }

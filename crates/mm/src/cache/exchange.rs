@@ -1,5 +1,5 @@
-//! Putting a folio in the place of others that hold the same pages of a file: of those that it is a collapse of, or of
-//! the one whose content was moved ([`Store::replace_folio`](crate::mm_core::Store::replace_folio)).
+//! Replacing folios of a file by one that holds the same pages: by a collapse of them, or by the frame that a folio was
+//! moved to ([`MmCore::replace_folio`](crate::mm_core::MmCore::replace_folio)).
 
 use super::Cache;
 use super::tree::{CachedFolio, PageTree};
@@ -8,9 +8,9 @@ use crate::memory::Memory;
 use crate::units::*;
 
 impl Cache {
-    /// Put `whole` in the place of `parts`, which follow each other in a file and are frozen, if `ready` says so,
-    /// called when nobody can find either. One part is exchanged with its marks. The cache's reference is the new
-    /// folio's then.
+    /// Replace `parts`, consecutive folios of a file whose references are frozen, by `whole`, if `ready` returns true;
+    /// it is called while no task can find either. A single part of the same size keeps its marks. The cache's
+    /// reference is to the new folio afterwards.
     pub fn put_in_place<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -31,15 +31,15 @@ impl Cache {
             && frames[part].order() == folio.order
         {
             let old = tree.exchange_folio(first(part), folio);
-            assert_eq!(old.head, part, "another folio stands where one is exchanged");
+            assert_eq!(old.head, part, "the place of an exchanged folio must hold it");
             pages = old.pages();
         } else {
             for &part in parts {
                 let old = tree.replace_folio(first(part), None);
-                assert_eq!(old.head, part, "another folio stands where one is exchanged");
+                assert_eq!(old.head, part, "the place of an exchanged folio must hold it");
                 pages += old.pages();
             }
-            tree.insert_folio(frames[whole].page_index(), folio).expect("its place was just emptied");
+            tree.insert_folio(frames[whole].page_index(), folio).expect("the emptied place must be free");
         }
         frames[whole].get(1);
         let changes = tree.take_node_changes();

@@ -1,4 +1,4 @@
-//! One file: what it is, how long it is, where its pages are.
+//! One file: its kind, its size, and where its pages are.
 
 use super::readahead::Readahead;
 use super::tree::PageTree;
@@ -10,7 +10,7 @@ use crate::units::*;
 use core::ops::Range;
 use std_alloc::vec::Vec;
 
-/// "No device": the file lives in memory and swap only.
+/// No device: the file is only in memory and swap.
 const SHMEM: u32 = u32::MAX;
 
 /// A file, and its page cache.
@@ -23,7 +23,7 @@ pub struct File {
     dirtied_at: AtomicU64,
     /// Its pages.
     pub(super) tree: Lock<PageTree>,
-    /// What its readers did lately.
+    /// The state of its read-ahead.
     pub(super) readahead: Lock<Readahead>,
     /// Pages whose content is on the device; the rest reads as zeroes.
     pub(super) extents: Lock<Extents>,
@@ -45,7 +45,7 @@ impl Default for File {
 }
 
 impl File {
-    /// Make it a new file. Its tree is empty.
+    /// Begin a new file. The tree is empty.
     pub(super) fn reset(&self, kind: FileKind, size: u64, nameless: bool) {
         let (device, block) = match kind {
             FileKind::Shmem => (SHMEM, 0),
@@ -63,7 +63,7 @@ impl File {
         self.size.store(size, Release);
     }
 
-    /// What it is.
+    /// Its kind.
     pub fn kind(&self) -> FileKind {
         match self.device.load(Relaxed) {
             SHMEM => FileKind::Shmem,
@@ -71,13 +71,13 @@ impl File {
         }
     }
 
-    /// Memory and swap only?
+    /// Whether it is only in memory and swap.
     #[inline]
     pub fn is_shmem(&self) -> bool {
         self.device.load(Relaxed) == SHMEM
     }
 
-    /// Made for a shared anonymous mapping?
+    /// Whether it was made for a shared anonymous mapping.
     pub fn is_nameless(&self) -> bool {
         self.nameless.load(Relaxed)
     }
@@ -99,7 +99,7 @@ impl File {
         self.size.store(size, Release);
     }
 
-    /// Make it at least this long.
+    /// Extend the file to at least this size.
     pub(super) fn grow_to(&self, size: u64) {
         self.size.fetch_max(size, AcqRel);
     }
@@ -109,10 +109,10 @@ impl File {
         Some(self.dirtied_at.load(Relaxed)).filter(|&at| at != 0)
     }
 
-    /// A page became dirty (`Some`), or write-back starts with a clean slate (`None`).
+    /// Note that a page became dirty (`Some`), or that a write-back begins and the time starts again (`None`).
     pub(crate) fn note_dirtied(&self, now: Option<Nanos>) {
         match now {
-            // The clock starts at 0, which stands for "clean".
+            // The clock starts at 0, which means "clean" here.
             Some(now) => drop(self.dirtied_at.compare_exchange(0, now.max(1), Relaxed, Relaxed)),
             None => self.dirtied_at.store(0, Relaxed),
         }
@@ -123,11 +123,11 @@ impl File {
     /// # Panics
     /// If the file has no device.
     pub(super) fn place(&self, index: PageIndex) -> (DeviceId, u64) {
-        assert!(!self.is_shmem(), "shmem has no device");
+        assert!(!self.is_shmem(), "a file with a device is needed");
         (DeviceId(self.device.load(Relaxed) as u8), self.block.load(Relaxed) + index.0)
     }
 
-    /// Pages in its cache.
+    /// Number of pages in its cache.
     pub fn cached(&self) -> u64 {
         self.tree.lock().folios()
     }
@@ -144,7 +144,7 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    /// Is it the same for all pages of a range that is not empty, and are they in it?
+    /// Whether all pages of a range that is not empty are in the set, or none (`Some(false)`). `None`: some are.
     pub(super) fn holds(&self, pages: Range<u64>) -> Option<bool> {
         let after = self.ranges.partition_point(|range| range.start <= pages.start);
         let before = after.checked_sub(1).map(|i| &self.ranges[i]).filter(|range| pages.start < range.end);
@@ -154,7 +154,7 @@ impl Extents {
         }
     }
 
-    /// Are all pages of a range in it?
+    /// Whether all pages of a range are in the set.
     pub(super) fn holds_all(&self, pages: Range<u64>) -> bool {
         self.holds(pages) == Some(true)
     }
@@ -175,7 +175,7 @@ impl Extents {
         self.ranges.splice(first..last, core::iter::once(start..end));
     }
 
-    /// Forget the pages from `end` on.
+    /// Remove the pages from `end` on.
     pub(super) fn cut(&mut self, end: u64) {
         self.ranges.retain(|range| range.start < end);
         if let Some(last) = self.ranges.last_mut() {

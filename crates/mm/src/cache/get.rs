@@ -1,4 +1,4 @@
-//! The way to a page that is needed now.
+//! Getting a page that is needed now.
 
 use super::tree::CachedFolio;
 use super::{Cache, CacheError, Page, ReadHint, is_page_of, lookup};
@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::memory::{Gfp, Memory};
 use crate::units::*;
 
-/// What somebody needs: the first of `wanted` pages from `index` on.
+/// A page that a caller needs: the first of `wanted` pages from `index` on.
 #[derive(Clone, Copy)]
 pub(super) struct Need {
     pub(super) file: FileId,
@@ -18,8 +18,8 @@ pub(super) struct Need {
 }
 
 impl Cache {
-    /// The page at `index`, read if it is not cached. Waits for the device. A page fault that finds the page marked, or
-    /// does not find it, reads ahead.
+    /// The page at `index`, which is read if it is not cached. Waits for the device. A page fault that finds the page
+    /// marked, or missing, reads ahead.
     pub fn get_page<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -89,7 +89,7 @@ impl Cache {
             if is_page_of(memory, folio.head, id, index) && frame.has(FrameFlags::UPTODATE) {
                 return Ok(Page { folio: folio.head, pfn: folio.frame(index), major: missed, waited });
             }
-            // Cut off the file while we waited.
+            // Truncated during the wait.
             memory.put(folio.head);
         }
         Err(CacheError::BeyondEnd)

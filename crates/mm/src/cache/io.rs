@@ -1,8 +1,8 @@
-//! Transfers between folios and devices, of files and of swap.
+//! Transfers between folios and devices, for files and swap.
 //!
-//! A read holds the folio's lock until it has ended; that keeps the folio in its cache. A write sets WRITEBACK and
-//! needs the lock only to start: the cache's reference cannot go away meanwhile, because nobody takes a folio that is
-//! being written out of its cache. Ends are told from an interrupt: only short locks there.
+//! A read holds the folio's lock until it has ended, which keeps the folio in its cache. A write sets WRITEBACK and
+//! needs the lock only to start: a folio under write-back is never taken out of its cache, so the cache's reference
+//! stays. An interrupt reports the end of a transfer, so only short locks may be taken there.
 
 use super::Cache;
 use super::readahead::count_read;
@@ -25,16 +25,15 @@ pub(super) fn submit_read<M: Machine>(memory: &Memory<M>, pfn: Pfn, device: Devi
 
 impl Cache {
     /// Start to write a locked folio that is up to date: a page of a file to its device, a page of the swap cache to
-    /// its slot, a page of shmem, which moves to the swap cache for that. It is no longer dirty then, is marked
-    /// WRITEBACK, and stays locked; the caller unlocks it. No entry of a page table may be able to make it dirty
-    /// unseen.
+    /// its slot; a page of shmem moves to the swap cache first. The folio is no longer dirty then, has WRITEBACK set,
+    /// and stays locked until the caller unlocks it. No page-table entry may be able to make it dirty unnoticed.
     ///
-    /// `false`: a page of shmem that finds no room in swap; it stays as it is.
+    /// Returns `false` for a page of shmem if swap is full; the page is unchanged.
     pub fn write_page_start<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let frame = &memory.frames[pfn];
         assert!(
             frame.has(FrameFlags::LOCKED | FrameFlags::UPTODATE) && !frame.has(FrameFlags::WRITEBACK),
-            "{pfn} is written twice at a time, or while it is unlocked or not complete"
+            "folio {pfn} must be locked, up to date and not under write-back to be written"
         );
         let pages = frame.pages();
         let (device, block) = match frame.owner() {
@@ -76,7 +75,7 @@ impl Cache {
             frame.set(FrameFlags::WRITEBACK);
         }
         let mut extents = f.extents.lock();
-        // Beyond a new end it is about to be cut off: the device's content must not be found again when the file grows.
+        // The part after a new end is about to be truncated: its content must not be found again when the file grows.
         let end = (index.0 + pages as u64).min(f.pages());
         if index.0 < end && !extents.holds_all(index.0..end) {
             extents.add(index.0..end);

@@ -1,8 +1,8 @@
-//! How folios come to a file's cache and leave it.
+//! Adding folios to a file's cache and taking them out.
 //!
-//! Read-ahead adds pages that follow each other, and reclaim evicts them in the order in which they were read. So
-//! folios come and go in *runs*: the tree's lock, what is known of the lists, and the counters are needed once for a
-//! run. Each folio of a run still has a place, a shadow and references of its own. One folio is a run of one.
+//! Read-ahead adds consecutive pages, and reclaim evicts them in the order in which they were read. So folios come and
+//! go in *runs*: a run needs the tree's lock, the sizes of the lists and the counters once. Each folio of a run still
+//! has a place, a shadow and references of its own. One folio is a run of one.
 
 use super::Cache;
 use super::file::File;
@@ -14,12 +14,12 @@ use crate::stat::Stat;
 use crate::units::*;
 use smallvec::SmallVec;
 
-/// Most folios that come or go in one step.
+/// Most folios of a run.
 pub(super) const RUN: usize = FolioRun::MOST;
 
 impl Cache {
-    /// Allocate a folio of `order` for the pages from `first` on and add it, with a reference for the caller, who has
-    /// to fill it. `Ok(None)`: there is a folio already at one of its indices, or the file has become too short.
+    /// Allocate a folio of `order` for the pages from `first` on and add it, with a reference for the caller, which
+    /// has to fill it. `Ok(None)`: one of its indices has a folio already, or the file has become too short.
     pub(super) fn add_new<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -36,10 +36,10 @@ impl Cache {
         Ok(Some(pfn))
     }
 
-    /// Add new folios of one order at some places, in order: each is locked, in the tree and on a list, and is to be
-    /// filled. Their only reference is the cache's; while they are locked, they stay. Returns how many were added: the
-    /// first of `places` afterwards. The others are freed: another task was faster there, or a cut has left their place
-    /// after the end of the file.
+    /// Add new folios of one order at ascending places. Each is locked, in the tree and on a list, and must be filled.
+    /// Their only reference is the cache's; they stay while they are locked. Returns how many were added: these are
+    /// first in `places` afterwards. The others are freed: another task has added a folio there, or a truncation has
+    /// left their place after the end of the file.
     #[inline]
     pub(super) fn add<M: Machine>(
         &self,
@@ -59,7 +59,7 @@ impl Cache {
         let mut back: SmallVec<[(Pfn, Shadow); RUN]> = SmallVec::new();
         let mut refused: SmallVec<[usize; 4]> = SmallVec::new();
         let mut tree = f.tree.lock();
-        // A write(2) makes the file longer once it has the page.
+        // A write(2) extends the file after it has added the page.
         let end = if overwrites { MAX_INDEX } else { f.pages() };
         let fits = places.iter().take_while(|(first, _)| first.0 + u64::from(order.frames()) <= end).count();
         tree.insert_run(order, &places[..fits], |at, inserted| match inserted {
@@ -78,7 +78,7 @@ impl Cache {
             return 0;
         }
         self.count_added(memory, f, added, added as i64 * i64::from(order.frames()));
-        // That a page was in memory before it is written over says nothing about what is used.
+        // The return of a page that is overwritten says nothing about the working set.
         if !overwrites {
             memory.lru.refault(memory, &back, || memory.swap.free_slots(), gfp.is_faulted());
         }
@@ -86,7 +86,7 @@ impl Cache {
         added
     }
 
-    /// Folios with so many pages together entered (`pages` > 0) or left a file's cache.
+    /// Count folios with `pages` pages together that entered (`pages` > 0) or left a file's cache.
     pub(super) fn count_added<M: Machine>(&self, memory: &Memory<M>, file: &File, folios: usize, pages: i64) {
         memory.charge(if pages > 0 { Work::CacheInsert } else { Work::CacheRemove }, folios as u64);
         memory.count(Stat::NrFilePages, pages);
@@ -95,18 +95,17 @@ impl Cache {
         }
     }
 
-    /// Take a locked folio of a file out of its cache. The reference of the cache is the caller's to drop after
-    /// unlocking.
+    /// Take a locked folio of a file out of its cache. The caller drops the cache's reference after unlocking.
     pub fn remove<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
         let Owner::File(id) = memory.frames[pfn].owner() else {
-            unreachable!("folio {pfn} is in no file's cache")
+            unreachable!("folio {pfn} must be of a file")
         };
         self.take_out(memory, id, pfn, None);
     }
 
-    /// Take the wanted folios of a run, which are locked and not mapped, out of their file's cache, if they are clean and
-    /// there are exactly `refs` references of them, which are then frozen. Each leaves its `shadow`, but for shmem.
-    /// Returns those that are out.
+    /// Take the wanted folios of a run, which are locked and not mapped, out of their file's cache, if they are clean
+    /// and have exactly `refs` references, which stay frozen. Each leaves its `shadow`, except in shmem. Returns the
+    /// folios that were taken out.
     pub fn evict<'a, M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -118,7 +117,7 @@ impl Cache {
         let f = self.file(id);
         let (mut wanted, mut out, mut pages) = (run.wanted(), 0u32, 0);
         while wanted != 0 {
-            // One leaf in each hold of the lock: if it holds only shadows from then on, that is noted.
+            // One leaf for each hold of the lock, because a leaf that holds only shadows afterwards is reported.
             let mut tree = f.tree.lock();
             let first = wanted.trailing_zeros() as usize;
             let frame = &memory.frames[run.folio(first)];
@@ -127,11 +126,7 @@ impl Cache {
                 if frame.freeze_clean(refs) {
                     let rest = (!f.is_shmem()).then(|| TreeEntry::Shadow(shadow(run.folio(first))));
                     let old = tree.replace_folio(frame.page_index(), rest);
-                    assert_eq!(
-                        old.head,
-                        run.folio(first),
-                        "another folio is in the place of what is evicted"
-                    );
+                    assert_eq!(old.head, run.folio(first), "the place of an evicted folio must hold it");
                     out |= 1 << first;
                     pages += i64::from(frame.pages());
                     frame.set_owner(Owner::None, PageIndex(0));
@@ -145,7 +140,7 @@ impl Cache {
                     wanted &= wanted - 1;
                     if frame.freeze_clean(refs) {
                         let old = leaf.evict(slot, shadow(run.folio(at)));
-                        assert_eq!(old, run.folio(at), "another page is in the place of what is evicted");
+                        assert_eq!(old, run.folio(at), "the place of an evicted page must hold it");
                         out |= 1 << at;
                         pages += 1;
                         frame.set_owner(Owner::None, PageIndex(0));
@@ -163,7 +158,7 @@ impl Cache {
         run.with(out)
     }
 
-    /// Take a locked folio out of the cache of its file, and leave `rest` in its place.
+    /// Take a locked folio out of its file's cache, and leave `rest` in its place.
     pub(super) fn take_out<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -181,7 +176,7 @@ impl Cache {
         assert_eq!(
             old,
             CachedFolio { head: pfn, order: frame.order() },
-            "another folio is in the place of {pfn}"
+            "the place of folio {pfn} must hold it"
         );
         let was_dirty = !f.is_shmem() && frame.test_and_clear(FrameFlags::DIRTY);
         frame.set_owner(Owner::None, PageIndex(0));
@@ -195,7 +190,7 @@ impl Cache {
     }
 }
 
-/// Free new folios whose places were taken, by their numbers, and move the others to the front.
+/// Free the `refused` new folios, given by their numbers, and move the others to the front.
 #[cold]
 fn give_up<M: Machine>(memory: &Memory<M>, places: &mut [(PageIndex, Pfn)], refused: &[usize]) {
     let mut kept = 0;

@@ -1,30 +1,29 @@
 //! Page caches: which folio holds which page of which file.
 //!
-//! A file has a tree ([`tree`]) under a lock of its own. A folio in it has the file as owner, and the tree holds one
-//! reference. Content comes and goes by I/O (`io`): a folio is locked from its insertion until its read has ended, so
-//! whoever finds one that is not up to date waits for the lock. What to read before it is asked for is decided in
-//! `readahead`; the way to a page that is needed now is in `get`.
+//! A file has a tree ([`tree`]) under a lock of its own. A folio in the tree has the file as owner, and the tree holds
+//! one reference. Content is read and written by I/O (`io`): a folio is locked from its insertion until its read has
+//! ended, so a task that finds a folio that is not up to date waits for the lock. `readahead` decides what to read
+//! before it is needed; `get` gets a page that is needed now.
 //!
 //! Shmem files have no device. Their pages start as zeroes, go to swap and come back (`shmem`, `swapin`).
 //!
-//! Folios come in sizes of 1 to 512 pages (`file.max_order`): read-ahead makes them grow with the length of a sequence
-//! (`readahead`), a write makes them as large as what it overwrites (`rw`). A folio is read, made dirty, written and
-//! dropped whole; where a file is cut in its middle it is split ([`Cache::split`]).
+//! Folios have 1 to 512 pages (`file.max_order`): read-ahead makes larger ones as a sequence goes on (`readahead`), a
+//! write makes them as large as what it overwrites (`rw`). A folio is read, made dirty, written and dropped whole; if
+//! its file is truncated in its middle, it is split ([`Cache::split`]).
 //!
 //! Locks: a folio's lock before a tree's lock. A folio leaves its tree only while it is locked, so its owner and index
-//! are stable for who holds the lock. Nothing here sleeps with a tree locked.
+//! are stable for the holder of the lock. Nothing here sleeps with a tree locked.
 //!
-//! **Owner, index, and who may rely on them.** They change under the folio's lock and in no other way: when it enters a
-//! tree (it is new then, or comes from swap), when it is cut off (the references of others stay theirs), when reclaim
-//! or a collapse takes it out (its references are frozen first, so there are no others), and when shmem goes to swap. A
-//! reference keeps a folio from being freed and from being split, but not in its file. So a page fault, which must not
-//! map what is no longer the file's, holds the lock from its look at the owner until the entry stands
-//! ([`Cache::resident`] hands folios out locked,
-//! [`Cache::is_page`] asks for the lock): then whoever takes the folio out comes later, and finds the entry. Reclaim
-//! has unmapped the folio under the same lock; a cut unmaps the file before it takes its pages out, and again when they
-//! are out. Why not look at the owner under the lock of the tables alone: a cut that comes between the look and the
-//! entry would be met half done, and shmem that goes to swap would be mapped, stored to, and unmapped by somebody who
-//! finds no file to tell. (Linux: `filemap_map_pages` and `finish_fault` hold the folio's lock;
+//! **Owner and index.** They change only under the folio's lock: when the folio enters a tree (it is new then, or
+//! comes from swap), when it is truncated (other tasks may keep references), when reclaim or a collapse takes it out
+//! (its references are frozen first, so there are no others), and when shmem goes to swap. A reference keeps a folio
+//! from being freed or split, but not in its file. A page fault must not map a page that is no longer the file's. So
+//! it holds the folio lock from its look at the owner until the entry is set ([`Cache::resident`] returns locked
+//! folios, [`Cache::is_page`] needs the lock): a task that takes the folio out comes later and finds the entry.
+//! Reclaim unmaps the folio under the same lock; a truncation unmaps the file before it takes the pages out, and again
+//! afterwards. It would not be enough to look at the owner under the lock of the tables: a truncation between the look
+//! and the entry would be half done, and shmem that goes to swap would be mapped and stored to, and unmapping it would
+//! find no file to mark dirty. (Linux: `filemap_map_pages` and `finish_fault` hold the folio's lock;
 //! `truncate_cleanup_folio`.)
 
 mod check;
@@ -66,10 +65,10 @@ use crate::units::*;
 use shadows::Shadows;
 use tree::{CachedFolio, TreeMark};
 
-/// Why a page could not be had.
+/// Why a page is not available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CacheError {
-    /// For want of memory: make room and try again.
+    /// Memory is short: make room and try again.
     Shortage(Shortage),
     /// The file ends before it.
     BeyondEnd,
@@ -81,20 +80,20 @@ impl From<Shortage> for CacheError {
     }
 }
 
-/// A page that was asked for.
+/// A page of a file for a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
     /// The head of its folio, which is up to date, with a reference for the caller.
     pub folio: Pfn,
     /// Its frame.
     pub pfn: Pfn,
-    /// It was not cached: the caller had it read.
+    /// It was not cached: the caller started its read.
     pub major: bool,
-    /// The caller had to wait until it was read, by whomever.
+    /// The caller waited for its read.
     pub waited: bool,
 }
 
-/// Cached pages of a file that follow each other in one folio.
+/// Consecutive cached pages of a file in one folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CachedRun {
     /// Index of the first.
@@ -103,18 +102,18 @@ pub struct CachedRun {
     pub folio: Pfn,
     /// Frame of the first.
     pub pfn: Pfn,
-    /// How many they are.
+    /// Number of pages.
     pub pages: u32,
 }
 
-/// How the pages of a file are going to be used.
+/// How the pages of a file will be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadHint {
-    /// It is a page fault (else a system call).
+    /// For a page fault (else for a system call).
     pub fault: bool,
-    /// Announced: in order.
+    /// Sequential use was announced.
     pub sequential: bool,
-    /// Announced: in no order.
+    /// Random use was announced.
     pub random: bool,
 }
 
@@ -123,24 +122,24 @@ pub struct ReadHint {
 pub struct Cache {
     files: Arena<File>,
     shadows: Shadows,
-    /// Tasks that sleep because too much is dirty; the end of each write wakes them.
+    /// Number of tasks that sleep because too much is dirty; the end of each write wakes them.
     throttled: AtomicU32,
-    /// The flusher is to write all that is dirty.
+    /// The flusher should write all dirty pages.
     flusher_wanted: AtomicBool,
 }
 
 impl Cache {
-    /// No files.
+    /// A cache without files.
     pub fn new() -> Cache {
         Cache::default()
     }
 
-    /// A file of `size` bytes.
+    /// Create a file of `size` bytes.
     pub fn create(&self, kind: FileKind, size: u64) -> FileId {
         self.claim(kind, size, false)
     }
 
-    /// A file without a name, for a shared anonymous mapping; it goes with its last mapping.
+    /// Create a file without a name, for a shared anonymous mapping; it is destroyed with its last mapping.
     pub fn create_nameless(&self, kind: FileKind, size: u64) -> FileId {
         self.claim(kind, size, true)
     }
@@ -151,12 +150,12 @@ impl Cache {
         id
     }
 
-    /// Was it made for a shared anonymous mapping?
+    /// Whether the file was made for a shared anonymous mapping.
     pub fn is_nameless(&self, file: FileId) -> bool {
         self.file(file).is_nameless()
     }
 
-    /// Drop the file with all its pages. Nothing maps it, and nobody uses it any more.
+    /// Destroy a file with all its pages. It is not mapped and not used any more.
     pub fn destroy<M: Machine>(&self, memory: &Memory<M>, file: FileId) {
         self.set_size(file, 0);
         self.truncate(memory, file, PageIndex(0));
@@ -166,18 +165,18 @@ impl Cache {
     /// The file.
     ///
     /// # Panics
-    /// If there never was one of this number.
+    /// If no file ever had this number.
     #[inline]
     pub fn file(&self, file: FileId) -> &File {
         &self.files[file.0]
     }
 
-    /// All files that there are or were.
+    /// The numbers of all files, destroyed ones included.
     pub fn ids(&self) -> impl Iterator<Item = FileId> + use<> {
         (0..self.files.bound()).map(FileId)
     }
 
-    /// Set the size of a file. Pages beyond it are the caller's to drop ([`Cache::truncate`]).
+    /// Set the size of a file. The caller drops the pages after the new end ([`Cache::truncate`]).
     pub fn set_size(&self, file: FileId, size: u64) {
         let file = self.file(file);
         if size < file.size() {
@@ -186,12 +185,12 @@ impl Cache {
         file.set_size(size);
     }
 
-    /// What the file's readers are going to do.
+    /// Note how the file will be read.
     pub fn advise(&self, file: FileId, advice: FileAdvice) {
         self.file(file).readahead.lock().advise(advice);
     }
 
-    /// The folio of a page, with a reference to it; it may be locked or not up to date.
+    /// The folio of a page, with a reference; it may be locked or not up to date.
     #[inline]
     pub fn lookup<M: Machine>(
         &self,
@@ -202,8 +201,8 @@ impl Cache {
         lookup(memory, self.file(file), index)
     }
 
-    /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their folio
-    /// is locked, and gets a reference for each of them.
+    /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their
+    /// folio is locked and has a reference for each of them.
     #[inline]
     pub fn resident<M: Machine>(
         &self,
@@ -237,8 +236,8 @@ impl Cache {
         f.readahead.lock().mapped(fresh);
     }
 
-    /// The folio that holds 2 MiB of a file from `first` on, if there is one that can be mapped without waiting;
-    /// locked, and with a reference.
+    /// The folio that holds 2 MiB of a file from `first` on, locked and with a reference, if it can be mapped without
+    /// waiting.
     pub fn resident_large<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -262,8 +261,8 @@ impl Cache {
         Some(folio.head)
     }
 
-    /// Is the folio, which the caller has locked, in the cache of that file, and does it hold that page of it? (A page
-    /// behind the end of its file is none, even if its folio is still there.)
+    /// Whether the folio, which the caller has locked, is in the cache of this file and holds this page. (Not if the
+    /// page is after the end of the file, even if its folio is still there.)
     pub fn is_page<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -274,7 +273,8 @@ impl Cache {
         is_page_of(memory, folio, file, index) && index.0 < self.file(file).pages()
     }
 
-    /// The folio's content is newer than its store. The caller holds it locked, or mapped with its table locked.
+    /// Mark a folio dirty: its content is newer than on the device. The caller holds the folio lock, or the folio is
+    /// mapped and the caller holds the lock of the table.
     pub fn mark_dirty<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
         let frame = &memory.frames[pfn];
         if frame.has(FrameFlags::DIRTY) {
@@ -305,7 +305,7 @@ impl Cache {
         self.throttled.fetch_sub(1, Relaxed);
     }
 
-    /// Reclaim met nothing but dirty pages of files that nobody writes: have the flusher write all there are.
+    /// Reclaim found only dirty pages of files that are not under write-back: have the flusher write all dirty pages.
     pub fn want_flusher<M: Machine>(&self, memory: &Memory<M>) {
         if !self.flusher_wanted.swap(true, Relaxed) {
             memory.charge(Work::DaemonWake, 1);
@@ -313,13 +313,13 @@ impl Cache {
         }
     }
 
-    /// Was the flusher wanted since the last call?
+    /// Whether the flusher was wanted since the last call.
     pub(crate) fn take_flusher_wanted(&self) -> bool {
         self.flusher_wanted.swap(false, Relaxed)
     }
 }
 
-/// The folio of a page, with a reference to it; it may be locked or not up to date.
+/// The folio of a page, with a reference; it may be locked or not up to date.
 #[inline]
 fn lookup<M: Machine>(memory: &Memory<M>, file: &File, index: PageIndex) -> Option<CachedFolio> {
     memory.charge(Work::CacheLookup, 1);
@@ -327,7 +327,7 @@ fn lookup<M: Machine>(memory: &Memory<M>, file: &File, index: PageIndex) -> Opti
     tree.folio(index).filter(|folio| memory.frames[folio.head].try_get())
 }
 
-/// Does the folio, of which the caller holds a reference, hold that page of that file?
+/// Whether the folio, to which the caller holds a reference, holds this page of this file.
 fn is_page_of<M: Machine>(memory: &Memory<M>, pfn: Pfn, file: FileId, index: PageIndex) -> bool {
     let frame = &memory.frames[pfn];
     let first = frame.page_index().0;

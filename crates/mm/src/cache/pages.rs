@@ -1,4 +1,4 @@
-//! Read-ahead of single pages: they are added, and their reads are started, in runs.
+//! Read-ahead of single pages, which are added and submitted in runs.
 
 use super::Cache;
 use super::file::File;
@@ -12,12 +12,12 @@ use crate::units::*;
 use core::ops::Range;
 use smallvec::SmallVec;
 
-/// Some new pages and their places.
+/// New pages and their places.
 type Places = SmallVec<[(PageIndex, Pfn); RUN]>;
 
 impl Cache {
-    /// Start to read the pages of a range that are not cached, each a folio by itself; the one at `mark` is marked
-    /// READAHEAD. Stops where memory is short.
+    /// Start to read the pages of a range that are not cached, as single pages; the page at `mark` gets the flag
+    /// READAHEAD. Stops when memory is short.
     pub(super) fn read_pages<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -54,8 +54,8 @@ impl Cache {
         }
     }
 
-    /// Allocate pages for some places and add them, as [`Cache::add`] does. `places` is left with those that were
-    /// added. `Err`: there was no memory for all.
+    /// Allocate pages for some places and add them ([`Cache::add`]). `places` has the added pages afterwards. `Err`:
+    /// memory was short for some.
     fn add_pages<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -80,7 +80,7 @@ impl Cache {
         result
     }
 
-    /// Start to fill new, locked pages with their content. Each is unlocked when it is up to date.
+    /// Start to fill new, locked pages. Each is unlocked when it is up to date.
     fn fill_pages<M: Machine>(&self, memory: &Memory<M>, f: &File, places: &Places) {
         let [Some(&(first, _)), Some(&(last, _))] = [places.first(), places.last()] else { return };
         if f.is_shmem() || !f.extents.lock().holds_all(first.0..last.0 + 1) {
@@ -95,8 +95,8 @@ impl Cache {
     }
 }
 
-/// A page for what nobody has asked for yet. What lies between the marks is for the meantime until kswapd, which is
-/// woken by the first page that needs it, has made room.
+/// Allocate a page for read-ahead. Below the low mark it may use the pages down to the min mark: they are for the time
+/// until kswapd, which the first such page wakes, has made room.
 #[inline]
 fn new_page<M: Machine>(memory: &Memory<M>, gfp: &mut Gfp) -> Result<Pfn, Shortage> {
     match memory.new_folio(Order::ZERO, *gfp) {

@@ -1,7 +1,7 @@
-//! Read-ahead: what to read before it is asked for.
+//! Read-ahead: what to read before it is needed.
 //!
-//! A reader that goes through a file in order should never wait, and one that jumps about should read nothing that it
-//! does not want. The state of a file is the last window that was read ahead:
+//! A reader that goes through a file in order should never wait, and one that reads at random should read nothing in
+//! addition. The state of a file is the last window that was read ahead:
 //!
 //! ```text
 //!                |<------ async ------->|
@@ -9,22 +9,21 @@
 //!     start      ^ the folio marked READAHEAD
 //! ```
 //!
-//! When the reader comes to the marked folio, the next window is submitted, so that its I/O goes on while the rest of
-//! the last one is used. Windows start small and grow to the largest (`queue.read_ahead_kb`) as long as use stays in
-//! order. A miss that continues nothing is read alone. Mapped files are faulted in no clear order, so a fault that
+//! When the reader reaches the marked folio, the next window is submitted, so that its I/O proceeds while the rest of
+//! the last window is used. Windows start small and grow to the largest (`queue.read_ahead_kb`) while use stays in
+//! order. A miss that continues no sequence is read alone. Mapped files are faulted in no clear order, so a fault that
 //! misses reads around itself, until misses outnumber hits by far.
 //!
-//! Large folios: what is read because use is in order comes in folios that are four times as large with each window, as
-//! far as `file.max_order` and the window allow; what is read alone, or because somebody said that he will need it, in
-//! single pages. A folio begins at a multiple of its size, so a window that does not begin well begins with small ones;
-//! it ends well, so that the next one begins well. None reaches beyond the window or the file, over a page that is
-//! cached already, or over the edge of a hole. Where memory has no block of the size, smaller ones must do: read-ahead
-//! is not worth reclaim. (6.12 takes the last window's size from its marked folio. That is the first and smallest one
-//! of a window that does not begin well, so sizes stop growing; 6.17 remembers the size and lets windows end well, as
-//! is done here.)
+//! Large folios: a sequence is read in folios that are four times as large with each window, up to `file.max_order`
+//! and the size of the window; pages that are read alone, or by announcement, are single. A folio begins at a multiple
+//! of its size, so a window that begins unaligned has small folios first; it ends aligned, so that the next window
+//! begins aligned. No folio extends beyond the window or the file, over a page that is cached already, or over the
+//! edge of a hole. If memory has no block of the size, smaller folios are made: read-ahead does not justify reclaim.
+//! (6.12 takes the last window's size from its marked folio. In a window that begins unaligned this is the first and
+//! smallest folio, so sizes stop growing; 6.17 remembers the size and aligns the end of windows, as is done here.)
 //!
 //! The rules are those of mm/readahead.c (page_cache_ra_order for sizes) and do_sync_mmap_readahead in Linux 6.12. One
-//! difference: the state belongs to the file and not to an open descriptor, because descriptors end above the memory
+//! difference: the state belongs to the file and not to an open descriptor, because descriptors are above the memory
 //! manager.
 
 use super::Cache;
@@ -40,19 +39,19 @@ use crate::memory::{Gfp, Memory, Shortage, Worth};
 use crate::stat::{SizeStat, Stat};
 use crate::units::*;
 
-/// Misses of mapped use, beyond the hits, at which reading around stops.
+/// Excess of misses over hits of mapped use at which reading around stops.
 const MMAP_LOTSAMISS: u32 = 100;
 
-/// What the readers of a file did lately.
+/// The state of a file's read-ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Readahead {
     start: u64,
     size: u64,
     async_size: u64,
-    /// Where the last read ended, in bytes; all ones before the first.
+    /// Where the last read ended, in bytes; all ones before the first read.
     prev_pos: u64,
     mmap_miss: u32,
-    /// Size of the window's folios, but for those at its edges.
+    /// Size of the window's folios, except those at its edges.
     order: Order,
     advice: FileAdvice,
 }
@@ -71,12 +70,12 @@ impl Default for Readahead {
     }
 }
 
-/// What to read now.
+/// The pages to read now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ReadaheadWindow {
     pub(super) start: u64,
     pub(super) count: u64,
-    /// The last so many pages are for later: the first of them is marked.
+    /// Number of pages at the end that are for later: the first of them is marked.
     pub(super) lookahead: u64,
 }
 
@@ -85,23 +84,23 @@ impl Readahead {
         self.advice = advice;
     }
 
-    /// Used once, so accesses say nothing about the future?
+    /// Whether it was announced that pages are used once, so that accesses do not predict further accesses.
     pub(super) fn is_once(&self) -> bool {
         self.advice == FileAdvice::NoReuse
     }
 
-    /// Was the byte before `pos` the last that was read, and in the same folio, one of `order`?
+    /// Whether the byte before `pos` was the last that was read, and is in the same folio, one of `order`.
     pub(super) fn continues_folio(&self, pos: u64, order: Order) -> bool {
         let folio = |pos: u64| pos >> (PAGE_SHIFT + order.0 as u32);
         folio(self.prev_pos.wrapping_sub(1)) == folio(pos)
     }
 
-    /// A read ended at `pos`.
+    /// Note that a read ended at `pos`.
     pub(super) fn note_read(&mut self, pos: u64) {
         self.prev_pos = pos;
     }
 
-    /// Pages were found in the cache and are being mapped.
+    /// Note that cached pages are being mapped.
     pub(super) fn mapped(&mut self, pages: u32) {
         self.mmap_miss = self.mmap_miss.saturating_sub(pages);
     }
@@ -112,13 +111,13 @@ impl Readahead {
         if self.advice == FileAdvice::Sequential { pages * 2 } else { pages }
     }
 
-    /// The window that was decided on becomes the last one.
+    /// The window to read, which becomes the last one.
     fn window(&self) -> ReadaheadWindow {
         ReadaheadWindow { start: self.start, count: self.size, lookahead: self.async_size }
     }
 
-    /// A read of `wanted` pages missed at `index`. `cached_before` counts the cached pages just before it, up to a
-    /// number; reaching back to the first page of the file counts as well as that number.
+    /// The window for a read of `wanted` pages that missed at `index`. `cached_before` counts the cached pages just
+    /// before it, up to a number; reaching back to the first page of the file is as good as that number.
     fn on_miss(
         &mut self,
         index: u64,
@@ -146,8 +145,8 @@ impl Readahead {
         self.window()
     }
 
-    /// A reader that wants `wanted` pages came to the marked folio, one of `order`, that holds `index`. `next_hole`
-    /// finds the first page from the given one on, within the given number, that is not cached.
+    /// The window for a reader of `wanted` pages that has reached the marked folio, one of `order`, that holds `index`.
+    /// `next_hole` finds the first page from the given one on, within the given number, that is not cached.
     fn on_mark(
         &mut self,
         (index, order): (u64, Order),
@@ -161,7 +160,7 @@ impl Readahead {
             self.size = self.size.max(next_size(self.size, max));
             self.order = grown(self.order);
         } else {
-            // Several readers share the state: what is cached from here on was this one's window.
+            // Several readers share the state: the pages that are cached from here on were this reader's window.
             let hole = next_hole(index + 1, max).filter(|hole| hole - index <= max)?;
             self.start = hole;
             self.size = next_size(hole - index + wanted, max);
@@ -171,8 +170,8 @@ impl Readahead {
         Some(self.window())
     }
 
-    /// A window of a sequence was decided on, and folios of at most `most` may be made: how large shall they be? The
-    /// end of a window that nobody waits for goes back to the end of such a folio.
+    /// Choose the size of the folios, at most `most`, of a window of a sequence. The end of a window that no task
+    /// waits for is moved back to the end of such a folio.
     fn fit(&mut self, most: Order) -> ReadaheadWindow {
         let room = Order(self.size.checked_ilog2().unwrap_or(0) as u8);
         self.order = self.order.min(most).min(room);
@@ -184,7 +183,7 @@ impl Readahead {
         self.window()
     }
 
-    /// A fault missed at `index`.
+    /// The window for a fault that missed at `index`.
     fn on_fault_miss(&mut self, index: u64, max: u64) -> Option<ReadaheadWindow> {
         self.mmap_miss = (self.mmap_miss + 1).min(MMAP_LOTSAMISS * 10);
         if self.mmap_miss > MMAP_LOTSAMISS {
@@ -226,7 +225,7 @@ fn next_size(size: u64, max: u64) -> u64 {
 }
 
 impl Cache {
-    /// A page is not cached: read it, with what else is worth it. It may still be missing afterwards.
+    /// Read a page that is not cached, and the rest of its window. It may still be missing afterwards.
     pub(super) fn read_on_miss<M: Machine>(&self, memory: &Memory<M>, need: Need) -> Result<(), Shortage> {
         if !need.gfp.read_ahead {
             return Ok(());
@@ -244,7 +243,7 @@ impl Cache {
             let wanted = if hint.fault { max } else { wanted };
             Some(state.on_miss(index.0, wanted, max, |most| history(f, index.0, most)))
         };
-        // One that nothing is to follow is no part of a sequence.
+        // A window without lookahead is no part of a sequence.
         let (window, order) = match window {
             Some(window) if window.lookahead > 0 => {
                 state.order = grown(Order::ZERO);
@@ -252,7 +251,7 @@ impl Cache {
             }
             window => (window, Order::ZERO),
         };
-        // Before anything is changed: what follows is done once.
+        // Before anything is changed, because the request may be repeated.
         self.ask_for_block(memory, f, window, order, need.gfp)?;
         *f.readahead.lock() = state;
         if let Some(window) = window {
@@ -261,7 +260,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Is there a block for the first folio of a window? `Err`: not yet.
+    /// Ask for a block for the first folio of a window. `Err`: make one first.
     fn ask_for_block<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -281,7 +280,7 @@ impl Cache {
         Ok(())
     }
 
-    /// A cached page was asked for: is it time for the next window?
+    /// Read the next window if a cached page is the marked one.
     #[inline]
     pub(super) fn read_on_hit<M: Machine>(
         &self,
@@ -327,8 +326,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Submit reads for the pages of a window that are not cached, in folios of at most `order`. Stops where memory is
-    /// short: a page that nobody has asked for yet is not worth reclaim.
+    /// Submit reads for the pages of a window that are not cached, in folios of at most `order`. Stops when memory is
+    /// short: read-ahead does not justify reclaim.
     fn read_window<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -371,8 +370,8 @@ impl Cache {
         }
     }
 
-    /// Add a folio and start its read. It comes with a reference; `None`: somebody else was faster, or the file has
-    /// changed its length.
+    /// Add a folio and start its read. Returns it with a reference. `None`: another task has added one, or the file has
+    /// changed its size.
     pub(super) fn read_folio<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -382,7 +381,7 @@ impl Cache {
         gfp: Gfp,
     ) -> Result<Option<Pfn>, Shortage> {
         let added = match self.add_new(memory, id, place, gfp) {
-            // What lies between the marks is for the meantime until kswapd, which has been woken, has made room.
+            // The pages between the marks are for the time until kswapd, which has been woken, has made room.
             Err(Shortage::Zone(_)) if gfp.mark == Watermark::Low && place.1 == Order::ZERO => {
                 self.add_new(memory, id, place, Gfp { mark: Watermark::Min, ..gfp })?
             }
@@ -391,7 +390,7 @@ impl Cache {
         let Some(pfn) = added else { return Ok(None) };
         let (f, pages) = (self.file(id), place.0.0..place.0.0 + place.1.frames() as u64);
         if place.1 > Order::ZERO && f.extents.lock().holds(pages).is_none() {
-            // The file was cut since the size was chosen. From here on a cut waits for the folio's lock.
+            // The file was truncated after the size was chosen. From here on a truncation waits for the folio's lock.
             self.remove(memory, pfn);
             memory.unlock_folio(pfn);
             memory.put_many(pfn, 2);
@@ -404,7 +403,7 @@ impl Cache {
         Ok(Some(pfn))
     }
 
-    /// Start to fill a new, locked folio with its pages' content. It is unlocked when it is up to date.
+    /// Start to fill a new, locked folio. It is unlocked when it is up to date.
     pub(super) fn fill<M: Machine>(&self, memory: &Memory<M>, file: &File, pfn: Pfn) {
         let frame = &memory.frames[pfn];
         let (index, pages) = (frame.page_index(), frame.pages() as u64);
@@ -417,7 +416,7 @@ impl Cache {
         }
     }
 
-    /// Start reading a range, without waiting (MADV_WILLNEED, readahead). Reads as much as there is memory for without
+    /// Start reading a range, without waiting (MADV_WILLNEED, readahead). Reads only what fits in memory without
     /// reclaim.
     pub fn read_ahead<M: Machine>(
         &self,
@@ -439,8 +438,8 @@ impl Cache {
 }
 
 impl File {
-    /// The order, at most `largest`, of the folio that can begin at `index`, where nothing is cached: it ends before
-    /// `end` and before the next folio, and is all on the device or all in a hole.
+    /// The order, at most `largest`, of a folio that may begin at `index`, where nothing is cached: the folio ends
+    /// before `end` and before the next cached folio, and is entirely on the device or entirely in a hole.
     pub(super) fn order_at(&self, index: u64, largest: Order, end: u64) -> Order {
         let next = self.tree.lock().folios_in(TreeMark::Folio, index..end).next();
         let end = next.map_or(end, |(next, _)| next.0);
@@ -452,7 +451,7 @@ impl File {
     }
 }
 
-/// How many pages just before `index` are cached, up to `most`, and whether they reach to the start of the file.
+/// The number of cached pages just before `index`, up to `most`, and whether they reach to the start of the file.
 fn history(file: &File, index: u64, most: u64) -> (u64, bool) {
     let tree = file.tree.lock();
     let least = index - most.min(index);
@@ -483,21 +482,21 @@ pub(super) fn max_order<M: Machine>(memory: &Memory<M>) -> Order {
     Order(memory.knobs.get(Knob::FileMaxOrder) as u8)
 }
 
-/// Has memory a block for a large folio of a window that has been begun? Nobody waits for one now.
+/// Whether memory has a block for a large folio of a window that has been begun, without waiting.
 fn takes_block<M: Machine>(memory: &Memory<M>, order: Order, gfp: Gfp) -> bool {
     let found = memory.has_block(order, gfp);
     memory.sizes.count(if found { SizeStat::FileAlloc } else { SizeStat::FileFallback }, order, 1);
     found
 }
 
-/// Has memory a block for a large folio? Else smaller ones must do, once nothing more is to be done for it.
+/// Whether memory has a block for a large folio. `Err`: try to make one first.
 pub(super) fn has_block<M: Machine>(memory: &Memory<M>, order: Order, gfp: Gfp) -> Result<bool, Shortage> {
     let found = memory.find_block(order, gfp, Worth::FILE)?;
     memory.sizes.count(if found { SizeStat::FileAlloc } else { SizeStat::FileFallback }, order, 1);
     Ok(found)
 }
 
-/// A page came from a device.
+/// Count pages that are read from a device.
 pub(super) fn count_read<M: Machine>(memory: &Memory<M>, pages: u32) {
     memory.count(Stat::PgpgIn, pages as i64 * (PAGE_SIZE / 1024) as i64);
 }
@@ -508,7 +507,7 @@ mod tests {
 
     /// 128 KiB, the default, is 32 pages.
     #[test]
-    fn first_windows_are_as_the_request() {
+    fn first_window_depends_on_the_request() {
         let sizes: std_alloc::vec::Vec<u64> =
             [1, 2, 4, 8, 9, 32].map(|wanted| initial_size(wanted, 32)).into();
         assert_eq!(sizes, [4, 4, 8, 16, 32, 32]);
@@ -516,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_grows_and_a_jump_reads_alone() {
+    fn sequence_grows_windows_and_jump_reads_alone() {
         let mut state = Readahead::default();
         let none = |_| (0, false);
         assert_eq!(state.on_miss(0, 1, 32, none), ReadaheadWindow { start: 0, count: 4, lookahead: 3 });
@@ -531,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn cached_pages_before_a_miss_are_the_trace_of_a_sequence() {
+    fn cached_pages_before_a_miss_indicate_a_sequence() {
         let mut state = Readahead::default();
         let window = state.on_miss(500, 1, 32, |_| (6, false));
         assert_eq!(window, ReadaheadWindow { start: 500, count: 7, lookahead: 1 });
@@ -540,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unexpected_mark_starts_at_the_next_hole() {
+    fn unexpected_mark_starts_at_the_next_hole() {
         let mut state = Readahead { start: 900, size: 8, async_size: 8, ..Readahead::default() };
         let window = state.on_mark((100, Order::ZERO), 1, 32, |from, _| Some(from + 7)).unwrap();
         assert_eq!(window, ReadaheadWindow { start: 108, count: 18, lookahead: 18 });
@@ -548,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_read_around_until_it_does_not_pay() {
+    fn faults_read_around_until_misses_dominate() {
         let mut state = Readahead::default();
         assert_eq!(
             state.on_fault_miss(100, 32),

@@ -1,4 +1,4 @@
-//! read and write: between a file's pages and a process.
+//! read(2) and write(2) on the pages of a file.
 
 use super::file::File;
 use super::get::Need;
@@ -12,10 +12,10 @@ use crate::memory::{AllocCause, Gfp, Memory};
 use crate::tlb::FileSettled;
 use crate::units::*;
 
-/// Pages after which other tasks may run, and writers look at the amount of dirty memory.
+/// Number of pages after which other tasks may run, and writers check the amount of dirty memory.
 const BATCH_PAGES: u64 = 32;
 
-/// Pages of one folio that a request is about, and the bytes in them.
+/// The part of a folio that a request accesses.
 #[derive(Clone, Copy)]
 struct FolioSpan {
     /// Head of the folio.
@@ -31,14 +31,13 @@ impl FolioSpan {
         FolioSpan { folio: folio.head, order: folio.order, first: folio.first(index) }
     }
 
-    /// Where the folio ends in its file, in bytes.
+    /// The end of the folio in its file, in bytes.
     #[inline]
     fn end(&self) -> u64 {
         (self.first.0 + self.order.frames() as u64) * PAGE_SIZE
     }
 
-    /// Call `each(frame, offset_in_page, bytes)` for each page of `[pos, end)`, which lies in the folio and is not
-    /// empty.
+    /// Call `each(frame, offset_in_page, bytes)` for each page of `[pos, end)`, which is in the folio and not empty.
     #[inline]
     fn pages(&self, pos: u64, end: u64, each: &mut dyn FnMut(Pfn, u32, u32)) {
         let mut pfn = self.folio.add((pos / PAGE_SIZE - self.first.0) as u32);
@@ -54,15 +53,14 @@ impl FolioSpan {
     }
 }
 
-/// Pages that a request touches in `[pos, end)`.
+/// Number of pages that a request for `[pos, end)` touches.
 fn touched(pos: u64, end: u64) -> u64 {
     pages_of(end) - pos / PAGE_SIZE
 }
 
 impl Cache {
-    /// Read up to `len` bytes at `offset`. `sink(frame, offset_in_page, bytes)` is called for each page in order, while
-    /// its folio is held. Returns the bytes read: fewer at the end of the file, or when memory is short after some have
-    /// been read.
+    /// Read up to `len` bytes at `offset`. Calls `sink(frame, offset_in_page, bytes)` for each page in order, while a
+    /// reference keeps its folio. Returns the bytes read: fewer at the end of the file, or if memory gets short.
     pub fn read<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -92,7 +90,7 @@ impl Cache {
             let order = memory.frames[page.folio].order();
             let part = FolioSpan::of(CachedFolio { head: page.folio, order }, index);
             let wanted = end.min(part.end());
-            // The file may have become shorter while we waited.
+            // The file may have become shorter during the wait.
             let got = wanted.min(f.size()).max(pos);
             if got > pos {
                 part.pages(pos, got, sink);
@@ -112,7 +110,7 @@ impl Cache {
         Ok(pos - offset)
     }
 
-    /// Bytes of a folio were read: it was used, once for each run of reads that stays in it.
+    /// Note that bytes of a folio were read: consecutive reads of a folio count as one use.
     fn note_read<M: Machine>(&self, memory: &Memory<M>, f: &File, part: FolioSpan, pos: u64, bytes: u64) {
         let mut readahead = f.readahead.lock();
         let used = !readahead.continues_folio(pos, part.order) && !readahead.is_once();
@@ -123,9 +121,9 @@ impl Cache {
         }
     }
 
-    /// Write `len` bytes at `offset`, growing the file. `source(frame, offset_in_page, bytes)` is called for each page
-    /// in order, while its folio is locked. Returns the bytes written: at most as many as may pass between two looks at
-    /// the amount of dirty memory, fewer when memory is short after some have been written.
+    /// Write `len` bytes at `offset`, and extend the file if necessary. Calls `source(frame, offset_in_page, bytes)`
+    /// for each page in order, while its folio is locked. Returns the bytes written: at most up to the next check of
+    /// the amount of dirty memory, fewer if memory gets short.
     pub fn write<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -159,8 +157,8 @@ impl Cache {
         Ok(pos - offset)
     }
 
-    /// The locked folio of the page at `pos`, from where on `[pos, end)` is about to be written, with a reference: up
-    /// to date, unless all of it is going to be overwritten.
+    /// The locked folio of the page at `pos`, for a write of `[pos, end)`, with a reference. It is up to date, unless
+    /// all of it is overwritten.
     fn folio_for_write<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -196,8 +194,8 @@ impl Cache {
         }
     }
 
-    /// Add the folio of a disk file at `pos`, as large as what is written over it. `None`: it is being read, or
-    /// somebody else was faster; look again.
+    /// Add a folio to a disk file at `pos`, as large as the overwritten pages allow. `None`: it is being read, or
+    /// another task has added one; look again.
     fn new_folio_for_write<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -236,14 +234,14 @@ impl Cache {
     }
 }
 
-/// The page before which a write that begins at `page` looks at the amount of dirty memory; none in the middle of a
-/// folio that could be made.
+/// The page before which a write that begins at `page` checks the amount of dirty memory, at the end of any folio that
+/// could be made.
 fn batch_end(page: u64, largest: Order) -> u64 {
     let end = page + BATCH_PAGES.max(largest.frames() as u64);
     end >> largest.0 << largest.0
 }
 
-/// Put new bytes into a locked folio of a file of which nobody holds an old translation.
+/// Put new bytes into a locked folio of a file. `settled`: no CPU holds an old translation of the file's pages.
 fn change_content<M: Machine>(
     memory: &Memory<M>,
     settled: FileSettled,
@@ -254,7 +252,7 @@ fn change_content<M: Machine>(
     let frame = &memory.frames[part.folio];
     assert!(
         frame.has(FrameFlags::LOCKED) && frame.owner() == Owner::File(settled.file()),
-        "content of another file, or of what is not locked, is changed"
+        "a folio must be locked and of the settled file to be changed"
     );
     let (first, count) = (PageIndex(pos / PAGE_SIZE), touched(pos, end));
     let concern = Concern::File { file: settled.file(), first, count };

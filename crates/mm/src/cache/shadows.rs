@@ -1,8 +1,8 @@
-//! The limit on what is remembered of evicted pages.
+//! The limit of shadows of evicted pages.
 //!
-//! A leaf of a tree that holds nothing but shadows is memory spent on pages that are not there. All such leaves stand
-//! in one queue in the order in which they became so. There may be one for every eight folios on the lists (at 64
-//! shadows a leaf, that is eight times what memory holds); beyond that the oldest are dropped.
+//! A leaf of a tree that holds only shadows uses memory for pages that are not there. All such leaves are in one
+//! queue, in the order in which they lost their last page. There may be one for every eight pages on the lists (with
+//! 64 shadows in a leaf, these are eight times the pages of the lists); if there are more, the oldest are dropped.
 
 use super::Cache;
 use super::tree::{NodeChanges, ShadowLeaf};
@@ -15,22 +15,22 @@ use crate::stat::Stat;
 use crate::units::*;
 use std_alloc::collections::VecDeque;
 
-/// Leaves that are allowed however small memory is.
+/// Number of leaves that are always allowed.
 const LEAST: u64 = 64;
-/// Leaves dropped beyond what is necessary, so that the next eviction does not come here at once.
+/// Number of leaves that are dropped in addition, so that the next eviction does not have to drop again.
 const SLACK: u64 = 32;
 
 /// All leaves that hold only shadows, oldest first.
 #[derive(Default)]
 pub(super) struct Shadows {
-    /// Those in `queue` that still are what they were.
+    /// Number of leaves in `queue` that still hold only shadows.
     live: AtomicI64,
-    /// May hold leaves that are in use again: their stamps no longer fit.
+    /// It may have leaves that are in use again: their stamps no longer match.
     queue: Lock<VecDeque<(FileId, ShadowLeaf)>>,
 }
 
 impl Cache {
-    /// A tree of `file` was changed; its lock is released again.
+    /// Account for changes of the tree of `file`, whose lock has been released.
     #[inline]
     pub(super) fn apply_node_changes<M: Machine>(
         &self,
@@ -78,24 +78,24 @@ impl Cache {
         }
     }
 
-    /// Take leaves out of the queue that are in use again.
+    /// Remove leaves from the queue that are in use again.
     fn forget_stale(&self) {
         let all = core::mem::take(&mut *self.shadows.queue.lock());
         let kept: VecDeque<_> =
             all.into_iter().filter(|&(id, leaf)| self.file(id).tree.lock().is_shadow_leaf(leaf)).collect();
         let mut queue = self.shadows.queue.lock();
-        // What came meanwhile is younger.
+        // Leaves that came in the meantime are younger.
         let newer = core::mem::replace(&mut *queue, kept);
         queue.extend(newer);
     }
 
-    /// Leaves that hold only shadows.
+    /// Number of leaves that hold only shadows.
     pub fn shadow_leaves(&self) -> u64 {
         self.shadows.live.load(Relaxed).max(0) as u64
     }
 }
 
-/// Leaves of shadows that memory of this size may have.
+/// The limit of leaves that hold only shadows.
 fn shadow_limit<M: Machine>(memory: &Memory<M>) -> u64 {
     let lists = [
         LruList::InactiveAnon,

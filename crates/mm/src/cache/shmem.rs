@@ -1,9 +1,9 @@
 //! Shmem: files in memory and swap.
 //!
-//! A page is zeroes until it is written, lives in the file's tree while it is in memory, and when it is swapped out the
-//! tree holds its slot. New folios may be large (`shmem.max_order`); reclaim splits them before they are swapped out,
-//! as a slot is a page. On the way out the folio moves from the tree to the swap cache, on the way back from the swap
-//! cache to the tree; the slot is then given up, since memory holds the newest copy.
+//! A page is zeroes until it is written. The file's tree holds the page while it is in memory, and its slot when it is
+//! swapped out. New folios may be large (`shmem.max_order`); reclaim splits them before it swaps them out, because a
+//! slot holds a page. On the way out a folio moves from the tree to the swap cache, on the way back from the swap
+//! cache to the tree; then the slot is freed, because memory holds the newest copy.
 
 use super::file::File;
 use super::tree::{CachedFolio, TreeEntry, TreeMark};
@@ -16,17 +16,17 @@ use crate::stat::{SizeStat, Stat};
 use crate::units::*;
 use core::ops::Range;
 
-/// What stands for a page in its file's tree.
+/// What a page's file tree holds for it.
 enum ShmemEntry {
-    /// A folio; `true`: with a reference for us. Else somebody takes it out just now.
+    /// A folio; `true`: with a reference for the caller; else another task is taking it out.
     Folio(CachedFolio, bool),
-    /// A slot that is kept for us.
+    /// A slot, with a reference for the caller.
     Swap(SwapSlot),
     /// Nothing.
     Nothing,
 }
 
-/// The content of a new page that is on no device.
+/// Fill a new folio that is on no device.
 pub(super) fn fill_with_zeroes<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
     let pages = memory.frames[pfn].pages();
     memory.zero(pfn, pages);
@@ -51,7 +51,7 @@ impl Cache {
                         ShmemEntry::Folio(folio, memory.frames[folio.head].try_get())
                     }
                     Some(TreeEntry::Swap(slot)) => {
-                        // Keeps the slot if the page is cut off while we read.
+                        // Keeps the slot if the page is truncated during the read.
                         memory.swap.dup(slot);
                         ShmemEntry::Swap(slot)
                     }
@@ -61,14 +61,14 @@ impl Cache {
             match found {
                 ShmemEntry::Folio(_, false) => memory.charge(Work::CacheLookup, 1),
                 ShmemEntry::Folio(folio, true) => {
-                    // Whoever made it has yet to fill it with zeroes.
+                    // The task that has added it has not filled it with zeroes yet.
                     if !memory.frames[folio.head].has(FrameFlags::UPTODATE) {
                         memory.wait_unlocked(folio.head);
                     }
                     if is_page_of(memory, folio.head, id, index) {
                         return Ok(Page { folio: folio.head, pfn: folio.frame(index), major, waited: major });
                     }
-                    // Cut off, or on its way to swap, while we waited.
+                    // Truncated, or moved to swap, during the wait.
                     memory.put(folio.head);
                 }
                 ShmemEntry::Swap(slot) => {
@@ -84,7 +84,7 @@ impl Cache {
                 ShmemEntry::Nothing => {
                     if let Some(folio) = self.add_shmem(memory, id, index, gfp)? {
                         self.fill(memory, f, folio.head);
-                        // Clean: until it is written it can be dropped and made again.
+                        // It is clean: until it is written it can be dropped and made again.
                         return Ok(Page { folio: folio.head, pfn: folio.frame(index), major, waited: major });
                     }
                 }
@@ -93,8 +93,8 @@ impl Cache {
         Err(CacheError::BeyondEnd)
     }
 
-    /// A new folio that holds the page at `index`: the largest that the file has room for, and memory a block. `None`:
-    /// somebody was faster, or the file has become shorter.
+    /// Add a new folio that holds the page at `index`, as large as the file and the blocks of memory allow. `None`:
+    /// another task has added one, or the file has become shorter.
     fn add_shmem<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -120,8 +120,8 @@ impl Cache {
         Ok(self.add_new(memory, id, (index, Order::ZERO), gfp)?.map(CachedFolio::single))
     }
 
-    /// The content of the slot that stands at `index` is in `pfn`, which the caller holds: put it there, unless
-    /// somebody else was faster.
+    /// Put `pfn`, a folio that the caller holds and that has the content of `slot`, at `index` in place of the slot,
+    /// unless another task has changed the place.
     fn move_from_swap<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -133,7 +133,7 @@ impl Cache {
         let f = self.file(id);
         let frame = &memory.frames[pfn];
         memory.lock_folio(pfn);
-        // While it is written, the slot must stay; then it must go at once.
+        // The slot must stay during write-back, and must be freed at once afterwards.
         memory.wait_writeback(pfn);
         let cached = frame.has(FrameFlags::SWAPCACHE) && frame.swap_slot() == slot;
         if cached {
@@ -156,20 +156,23 @@ impl Cache {
     /// Move a locked, unmapped folio from its file to the swap cache. `false`: swap is full.
     pub(super) fn move_to_swap<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let frame = &memory.frames[pfn];
-        assert!(frame.mapcount() == 0 && frame.order() == Order::ZERO, "{pfn} is mapped, or not a page");
-        let Owner::File(id) = frame.owner() else { unreachable!("{pfn} belongs to no file") };
+        assert!(
+            frame.mapcount() == 0 && frame.order() == Order::ZERO,
+            "folio {pfn} must be a page and not mapped"
+        );
+        let Owner::File(id) = frame.owner() else { unreachable!("folio {pfn} must be of a file") };
         let Some(slot) = memory.swap.alloc(memory, frame.group()) else { return false };
         memory.swap.dup(slot);
-        // In the cache before the tree leads to the slot.
+        // It must be in the swap cache before the tree has the slot.
         memory.swap.cache_insert(memory, slot, pfn);
         self.take_out(memory, id, pfn, Some(TreeEntry::Swap(slot)));
-        // The tree's reference. The caller and the swap cache hold others.
+        // The tree's reference; the caller and the swap cache hold others.
         let last = frame.put(1);
-        assert!(!last, "the caller holds {pfn}");
+        assert!(!last, "the caller must hold folio {pfn}");
         true
     }
 
-    /// Start reading what a range of a shmem file has in swap.
+    /// Start reading the pages of a range of a shmem file that are in swap.
     pub(super) fn read_ahead_shmem<M: Machine>(
         &self,
         memory: &Memory<M>,

@@ -1,9 +1,9 @@
 //! Splitting a folio of a file.
 //!
-//! A folio that is in use cannot change its size: whoever holds a reference counts on its head. So the caller first
-//! takes the mappings away, and the split goes on only if nobody but the cache and the caller refers to the folio. It
-//! is done under the tree's lock, so nobody finds the folio meanwhile; the parts keep what was known of the whole:
-//! flags, marks in the tree, their place on the list, the group's charge. Nothing needs memory.
+//! A folio that is in use cannot change its size, because holders of references rely on its head. So the caller unmaps
+//! the folio first, and the split proceeds only if the cache and the caller have the only references. It runs under
+//! the tree's lock, so no task finds the folio in the meantime. The parts keep the flags, the marks in the tree, the
+//! position on the list and the charge of the whole. A split needs no memory.
 
 use super::Cache;
 use crate::frame::{FrameFlags, List, Owner};
@@ -16,12 +16,12 @@ use crate::units::*;
 pub const CACHE_AND_CALLER: u32 = 2;
 
 impl Cache {
-    /// Split a folio of a file into folios of order `to`. The caller has locked it, holds a reference, and has unmapped
-    /// it; it is not being written. Afterwards the caller has the first part locked, and a reference to it; the other
-    /// parts are in the cache, unlocked, but for those behind the file's end, which are dropped: a truncation that
-    /// could not split left them, zeroed, inside the whole. If the caller has isolated the folio, they come in
-    /// `isolated`, with a reference each, the second part at the tail. `false`: somebody uses the folio, nothing has
-    /// changed.
+    /// Split a folio of a file into folios of order `to`. The caller has locked and unmapped it and holds a reference;
+    /// it is not under write-back. Afterwards the caller holds the lock of the first part and a reference to it. The
+    /// other parts are in the cache and unlocked, except those after the end of the file, which are dropped: a
+    /// truncation that could not split the folio left them zeroed. If the caller has isolated the folio, it gets the
+    /// other parts in `isolated`, with a reference each, the second part at the tail. Returns `false`, and changes
+    /// nothing, if the folio is in use.
     pub fn split<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -30,11 +30,11 @@ impl Cache {
         mut isolated: Option<&mut List>,
     ) -> bool {
         let frame = &memory.frames[pfn];
-        // A truncation may have taken it out of its file since the caller found it.
+        // A truncation may have taken it out of its file before the caller locked it.
         let Owner::File(id) = frame.owner() else { return false };
         assert!(
             frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK),
-            "{pfn} is split while it is written, or unlocked"
+            "folio {pfn} must be locked and not under write-back to be split"
         );
         let (first, order) = (frame.page_index(), frame.order());
         let f = self.file(id);
@@ -44,9 +44,9 @@ impl Cache {
                 memory.sizes.count(SizeStat::SplitFailed, order, 1);
                 return false;
             }
-            // From here on nobody else can get a reference.
+            // From here on no other task can get a reference.
             frame.unfreeze(1);
-            // What says something about the whole only.
+            // These flags are about the whole folio.
             frame.clear(FrameFlags::READAHEAD | FrameFlags::RECLAIM);
             memory.lru.split(memory, pfn, to, || memory.alloc.split(memory, pfn, to));
             tree.split_folio(first, to);
@@ -55,7 +55,7 @@ impl Cache {
         memory.sizes.count(SizeStat::Split, order, 1);
         let end = PageIndex(f.pages());
         for part in (to.frames()..order.frames()).step_by(to.frames() as usize).map(|i| pfn.add(i)) {
-            // Locked since it came to be, so nobody has written to it, should the file be growing.
+            // It was locked all the time, so even if the file is growing the part has not been written.
             if memory.frames[part].page_index() >= end {
                 self.remove(memory, part);
                 memory.unlock_folio(part);
@@ -66,7 +66,7 @@ impl Cache {
                 memory.frames[part].get(1);
                 list.push_head(&memory.frames, part);
             }
-            // From here on it may go, if nobody has isolated it.
+            // From here on it may be freed, unless it is isolated.
             memory.unlock_folio(part);
         }
         true

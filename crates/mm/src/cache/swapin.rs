@@ -10,29 +10,30 @@ use crate::stat::Stat;
 use crate::units::*;
 use smallvec::SmallVec;
 
-/// What a look into the swap cache for a slot brought.
+/// The result of a lookup in the swap cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwapCacheLookup {
-    /// A page; `ahead`: it had been read ahead, and nobody had asked for it since.
+    /// A page was found.
     Found {
-        /// See there.
+        /// It was read ahead and not used since.
         ahead: bool,
     },
-    /// Nothing.
+    /// The slot is not in the swap cache.
     Missed,
 }
 
-/// Slots that are worth reading together, the wanted one among them; none: only that one is read.
+/// Slots to read together with the wanted one, which is among them; if empty, only the wanted slot is read.
 pub type Nearby = SmallVec<[SwapSlot; 32]>;
 
-/// The folio with the content of a slot, which the caller keeps from being freed by an entry of its own; which of its
-/// pages it is, [`page_of_slot`] says when the folio is locked. If it is not in the swap cache, the slot is read, into
-/// a single page, and neighbours with it: slots that were filled together are wanted together. Waits for the device.
+/// The folio with the content of a slot, which an entry of the caller keeps from being freed. Under the folio lock,
+/// [`page_of_slot`] tells which of its pages has the content. If the slot is not in the swap cache, it is read into a
+/// single page, together with its neighbours: slots that were filled together are probably needed together. Waits for
+/// the device.
 pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<SwappedIn, CacheError> {
     swapin_near(memory, slot, gfp, |look| in_cluster(memory, slot, look))
 }
 
-/// The same where the caller says which slots are worth reading with the wanted one.
+/// The same; `near` chooses the slots to read together with the wanted one.
 pub fn swapin_near<M: Machine>(
     memory: &Memory<M>,
     slot: SwapSlot,
@@ -43,7 +44,7 @@ pub fn swapin_near<M: Machine>(
     memory.charge(Work::CacheLookup, 1);
     let mut found = memory.swap.cache_get(memory, slot);
     match found {
-        // What has come back in a larger folio says nothing.
+        // A larger folio says nothing about read-ahead, which reads single pages.
         Some(pfn) if memory.frames[pfn].order() > Order::ZERO => {}
         Some(pfn) => {
             let ahead = memory.frames[pfn].test_and_clear(FrameFlags::READAHEAD);
@@ -76,7 +77,7 @@ pub fn swapin_near<M: Machine>(
 pub struct SwappedIn {
     /// Its head.
     pub folio: Pfn,
-    /// It was not in the swap cache: the caller had it read. Waiting for what somebody else reads is no major fault.
+    /// It was not in the swap cache: the caller started its read. (To wait for another task's read is no major fault.)
     pub major: bool,
 }
 
@@ -106,7 +107,7 @@ fn in_cluster<M: Machine>(memory: &Memory<M>, wanted: SwapSlot, look: SwapCacheL
     }
 }
 
-/// Read these slots. The wanted one itself may be left out for want of memory.
+/// Read these slots. Even the wanted one may be skipped if memory is short.
 fn read_nearby<M: Machine>(memory: &Memory<M>, nearby: Nearby, wanted: SwapSlot, gfp: Gfp) {
     if !gfp.read_ahead {
         return;
@@ -122,7 +123,7 @@ fn read_nearby<M: Machine>(memory: &Memory<M>, nearby: Nearby, wanted: SwapSlot,
     }
 }
 
-/// Start reading a slot that nobody waits for. Returns whether there was anything to read.
+/// Start reading a slot that no task waits for. Returns whether there was anything to read.
 pub(super) fn read_ahead<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<bool, Shortage> {
     let Some(pfn) = read_slot(memory, slot, gfp)? else { return Ok(false) };
     memory.frames[pfn].set(FrameFlags::READAHEAD);
@@ -130,7 +131,7 @@ pub(super) fn read_ahead<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gf
     Ok(true)
 }
 
-/// Add a folio for a slot to the swap cache and start its read. `None`: there is one already, or the slot is unused.
+/// Add a page for a slot to the swap cache and start its read. `None`: there is one already, or the slot is unused.
 fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<Option<Pfn>, Shortage> {
     if memory.swap.entries(slot) == 0 || memory.swap.is_cached(slot) {
         return Ok(None);
@@ -154,8 +155,8 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
     Ok(Some(pfn))
 }
 
-/// Give a locked anonymous folio a slot for each page, one behind the other, and put it into the swap cache, dirty, so
-/// that it can be unmapped and written. `false`: swap is full, or has no such room.
+/// Put a locked anonymous folio into the swap cache, with consecutive slots for its pages, and mark it dirty, so that
+/// it can be unmapped and written. Returns `false` if swap has no such slots.
 pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     let _scope = memory.scope(Scope::AddToSwap);
     let (order, group) = (memory.frames[pfn].order(), memory.frames[pfn].group());
@@ -165,23 +166,23 @@ pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     true
 }
 
-/// Take a locked folio out of the swap cache, leaving a shadow if given, and drop the cache's reference. The caller
-/// holds another one, and the folio is not being written.
+/// Take a locked folio out of the swap cache, leave the shadow if given, and drop the cache's reference. The caller
+/// holds another one, and the folio is not under write-back.
 pub fn remove_from_swap_cache<M: Machine>(memory: &Memory<M>, pfn: Pfn, shadow: Option<Shadow>) {
     let frame = &memory.frames[pfn];
     debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
     memory.swap.cache_remove(memory, frame.swap_slot(), shadow);
     let last = frame.put(1);
-    debug_assert!(!last, "the caller holds {pfn}");
+    debug_assert!(!last, "the caller must hold folio {pfn}");
     let mapped = memory.frames.pages_mapped(pfn);
     if mapped > 0 && mapped < frame.pages() {
-        // No page comes back any more.
+        // Its unmapped pages cannot be mapped again from now on.
         memory.lru.defer_split(memory, pfn);
     }
 }
 
-/// Take a locked folio out of the swap cache if no entry needs its slots and it is not being written. It is then dirty:
-/// memory holds the only copy.
+/// Take a locked folio out of the swap cache if no entry needs its slots and it is not under write-back. It is dirty
+/// then, because memory holds the only copy.
 pub fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     let frame = &memory.frames[pfn];
     if !frame.has(FrameFlags::SWAPCACHE)
@@ -195,8 +196,8 @@ pub fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     true
 }
 
-/// Entries that mapped an anonymous folio, of which the caller has a reference, are gone. One that is left in nothing
-/// but the swap cache is of no more use, as in [`drop_swap_entry`].
+/// Entries that mapped an anonymous folio, to which the caller has a reference, were removed. If only the swap cache
+/// still holds the folio, it is freed, as in [`drop_swap_entry`].
 #[inline]
 pub fn drop_unmapped<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
     let frame = &memory.frames[pfn];
@@ -206,9 +207,9 @@ pub fn drop_unmapped<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
     }
 }
 
-/// An entry that referred to a slot is gone. If it was the last, a folio that only the swap cache still holds is of no
-/// more use: it goes now, if nobody is at it. One that is mapped again keeps the slot, unless slots are scarce: as long
-/// as it is not stored to, it can be evicted again without a write.
+/// An entry that referred to a slot was removed. If it was the last, and only the swap cache still holds the folio, the
+/// folio is freed now, unless it is in use. A folio that is mapped again keeps its slot, unless slots are scarce: until
+/// it is stored to, it can be evicted again without a write.
 pub fn drop_swap_entry<M: Machine>(memory: &Memory<M>, slot: SwapSlot) {
     if memory.swap.free_entry(memory, slot) > 0 {
         return;

@@ -1,4 +1,4 @@
-//! Files on a machine whose devices hold a stamp a block.
+//! Files on a machine whose devices hold a stamp for each block.
 
 extern crate std;
 
@@ -26,16 +26,16 @@ use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 use tree::MAX_INDEX;
 
-/// What happens while somebody waits.
+/// Called while a task waits.
 type Meanwhile = fn(&MmCore<Disks>);
 
-/// A machine that has disks: whoever waits makes transfers end.
+/// A machine with disks, on which a wait ends transfers.
 pub(crate) struct Disks {
     inner: TestMachine,
-    /// What was written, by device and block.
+    /// The stamps that were written, by device and block.
     blocks: Lock<BTreeMap<(DeviceId, u64), u64>>,
     submitted: AtomicU64,
-    /// It stops when so many transfers have begun.
+    /// The machine stops when this many transfers have begun.
     lasts: AtomicU64,
     meanwhile: Lock<Option<Meanwhile>>,
 }
@@ -44,7 +44,7 @@ std::thread_local! {
     static STORE: RefCell<Option<Rc<MmCore<Disks>>>> = const { RefCell::new(None) };
 }
 
-/// What a device holds before anything is written.
+/// The stamp of a block before anything is written.
 pub(crate) fn virgin(device: DeviceId, block: u64) -> u64 {
     (device.0 as u64 + 1) << 32 | block
 }
@@ -66,12 +66,12 @@ impl Disks {
         self.submitted.load(Relaxed)
     }
 
-    /// What happens whenever somebody waits.
+    /// Call `act` whenever a task waits.
     pub(crate) fn while_waiting(&self, act: Meanwhile) {
         *self.meanwhile.lock() = Some(act);
     }
 
-    /// Stop when one more transfer has begun.
+    /// Stop the machine when one more transfer has begun.
     pub(crate) fn stop_at_next_transfer(&self) {
         self.lasts.store(self.submitted() + 1, Relaxed);
     }
@@ -80,12 +80,12 @@ impl Disks {
         self.inner.ios.lock().iter().copied().collect()
     }
 
-    /// Let time pass.
+    /// Advance the clock.
     pub(crate) fn advance(&self, by: Nanos) {
         self.inner.advance(by);
     }
 
-    /// End the oldest transfer; `false` if there is none.
+    /// End the oldest transfer. Returns `false` if there is none.
     pub(crate) fn end_one(&self) -> bool {
         let Some(io) = self.inner.ios.lock().pop_front() else { return false };
         if !io.write {
@@ -183,7 +183,7 @@ impl Machine for Disks {
 
 pub(crate) const DISK: DeviceId = DeviceId(0);
 const SWAP: DeviceId = DeviceId(1);
-/// Nobody makes blocks here.
+/// Requests that make no blocks.
 pub(crate) const ROOT: Gfp = Gfp { given_up: Order::ZERO, ..Gfp::user(GroupId(0)) };
 
 pub(crate) fn store(frames: u32, slots: u32) -> Rc<MmCore<Disks>> {
@@ -215,7 +215,7 @@ pub(crate) fn check(core: &MmCore<Disks>) {
     core.lru.validate(core).unwrap();
 }
 
-/// Do to a folio what reclaim does: write it if it is dirty, else take it out of its cache. Returns whether it is gone.
+/// Reclaim a folio: write it if it is dirty, else take it out of its cache. Returns whether it was freed.
 fn reclaim(core: &MmCore<Disks>, pfn: Pfn) -> bool {
     let memory = core;
     let frame = &core.frames[pfn];
@@ -231,7 +231,7 @@ fn reclaim(core: &MmCore<Disks>, pfn: Pfn) -> bool {
     let large = frame.order() > Order::ZERO && frame.has(FrameFlags::SWAPBACKED);
     let split = large && !frame.has_any(busy) && core.cache.split(memory, pfn, Order::ZERO, None);
     if large && !split {
-        // Somebody uses it.
+        // It is in use.
     } else if frame.has(FrameFlags::DIRTY) && !frame.has_any(busy) {
         frame.set(FrameFlags::RECLAIM);
         if !core.cache.write_page_start(memory, pfn) {
@@ -275,14 +275,14 @@ pub(crate) fn write(core: &MmCore<Disks>, file: FileId, offset: u64, len: u64, s
     }
 }
 
-/// What ftruncate does, but for mappings.
+/// ftruncate without mappings.
 fn truncate(core: &MmCore<Disks>, file: FileId, pages: u64) {
     core.cache.set_size(file, pages * PAGE_SIZE);
     crate::truncate::cut_astride(core, file, PageIndex(pages));
     core.cache.truncate(core, file, PageIndex(pages));
 }
 
-/// Write what is dirty of pages `[first, end)`.
+/// Write the dirty pages of `[first, end)`.
 fn sync(core: &MmCore<Disks>, file: FileId, first: u64, end: u64) {
     let state = crate::writeback::Writeback::default();
     crate::writeback::sync_range(core, &state, file, PageIndex(first), PageIndex(end));
@@ -307,7 +307,7 @@ enum Op {
     ReclaimSwapped(u64),
     EndIo(u8),
     DropClean,
-    /// Somebody looks at a folio for a while, or has done so.
+    /// Take a reference to a folio, or drop the one that was taken.
     Hold(usize, u64),
 }
 
@@ -327,7 +327,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// Whatever is read, written, cut off, written back, swapped and evicted, in folios of whatever size: reads see
+    /// Random reads, writes, truncations, write-backs, swapping and evictions, in folios of any size: reads return
     /// what was written last.
     #[test]
     fn files_keep_their_content(
@@ -407,7 +407,7 @@ proptest! {
             core.cache.destroy(&core, file);
         }
         check(&core);
-        // Slots that lost their last entry while they were written: the folio is reclaim's to find.
+        // Slots that lost their last entry during write-back: reclaim has to find their folios.
         let mut orphans = Vec::new();
         core.swap.for_cached(&mut |_, pfn| orphans.push(pfn));
         for pfn in orphans {
@@ -419,7 +419,7 @@ proptest! {
 }
 
 #[test]
-fn a_sequential_reader_waits_less_and_less() {
+fn sequential_reader_waits_less_and_less() {
     let core = store(4096, 8);
     let file = disk_file(&core, 0, 200);
     let mut waits = 0;
@@ -427,7 +427,7 @@ fn a_sequential_reader_waits_less_and_less() {
         let page = core.cache.get_page(&core, file, PageIndex(index), ReadHint::default(), ROOT).unwrap();
         waits += u32::from(page.major);
         core.put(page.folio);
-        // The device is fast: what was submitted arrives before the next page is wanted.
+        // The device is fast: every submitted read ends before the next page is read.
         while core.machine.end_one() {}
         core.cache.file(file).readahead.lock().note_read((index + 1) * PAGE_SIZE);
     }
@@ -437,7 +437,7 @@ fn a_sequential_reader_waits_less_and_less() {
 }
 
 #[test]
-fn a_random_reader_reads_what_it_asks_for() {
+fn random_reader_reads_only_what_it_asks_for() {
     let core = store(4096, 8);
     let file = disk_file(&core, 0, 2000);
     for index in [700, 50, 1200, 333, 999] {
@@ -450,7 +450,7 @@ fn a_random_reader_reads_what_it_asks_for() {
 }
 
 #[test]
-fn a_fault_reads_around_itself() {
+fn fault_reads_around_itself() {
     let core = store(4096, 8);
     let file = disk_file(&core, 0, 2000);
     let hint = ReadHint { fault: true, ..ReadHint::default() };
@@ -486,7 +486,7 @@ fn overwriting_whole_pages_reads_nothing() {
     check(&core);
 }
 
-/// An anonymous folio that was swapped out: written, and gone from memory.
+/// Swap out an anonymous folio: it is written and freed.
 fn swapped_out(core: &MmCore<Disks>, stamp: u64) -> SwapSlot {
     let memory = core;
     let pfn = memory.new_folio(Order::ZERO, ROOT).unwrap();
@@ -508,7 +508,7 @@ fn swapped_out(core: &MmCore<Disks>, stamp: u64) -> SwapSlot {
 }
 
 #[test]
-fn swap_comes_back_in_clusters() {
+fn swap_is_read_in_clusters() {
     let core = store(4096, 64);
     let slots: Vec<SwapSlot> = (0..32).map(|stamp| swapped_out(&core, stamp + 500)).collect();
     assert_eq!(slots, (0..32).map(SwapSlot).collect::<Vec<_>>());
@@ -532,7 +532,7 @@ fn swap_comes_back_in_clusters() {
 }
 
 #[test]
-fn shadows_of_more_than_memory_are_forgotten() {
+fn shadows_beyond_the_limit_are_dropped() {
     let core = store(2048, 8);
     let file = disk_file(&core, 0, 64 * 400);
     for leaf in 0..400 {

@@ -1,9 +1,8 @@
-//! kcompactd: one daemon a node, which compacts when others want blocks to be there before they need them.
+//! kcompactd: one daemon per node, which makes blocks before an allocation needs them.
 //!
-//! kswapd wakes it when the node is balanced and it goes to sleep, with the order that it was woken for; so do
-//! allocations that may not wait but for which kswapd has nothing to do. Where anybody uses large folios at all, it
-//! looks twice a second how much of the free memory is in pieces, and compacts if that is more than
-//! `vm.compaction_proactiveness` allows.
+//! kswapd wakes it, with the order kswapd was woken for, when the node is balanced and kswapd goes to sleep; so do
+//! allocations that may not wait while kswapd has nothing to do. If large folios are in use at all, it checks twice a
+//! second how fragmented free memory is, and compacts if that is more than `vm.compaction_proactiveness` allows.
 
 use super::zone::{compact_zone, score_mark};
 use super::{Control, Outcome};
@@ -17,9 +16,9 @@ use crate::mm_core::MmCore;
 use crate::stat::Stat;
 use crate::units::*;
 
-/// Between two looks at how much memory is in pieces.
+/// Time between two checks of fragmentation.
 const INTERVAL: Nanos = 500_000_000;
-/// After a compaction that brought nothing the next look comes so many times later, as a power of 2.
+/// After a useless compaction the next check is delayed by this power of 2.
 const LATER: u32 = 6;
 
 /// Run the daemon of a node until the machine stops.
@@ -46,12 +45,12 @@ pub fn daemon<M: Machine>(core: &MmCore<M>, node: NodeId) {
     }
 }
 
-/// Does free memory in pieces concern anybody?
+/// Whether proactive compaction is on and anything uses large blocks.
 fn is_proactive<M: Machine>(core: &MmCore<M>) -> bool {
     core.knobs.get(Knob::CompactionProactiveness) > 0 && core.knobs.wants_blocks()
 }
 
-/// Make a block of the order that was wanted in each zone of the node.
+/// Make a block of the requested order in each zone of the node.
 pub(super) fn work<M: Machine>(core: &MmCore<M>, node: NodeId, wanted: KswapdRequest) {
     let _scope = core.scope(Scope::Kcompactd);
     let KswapdRequest { order, highest } = wanted;
@@ -80,7 +79,7 @@ pub(super) fn work<M: Machine>(core: &MmCore<M>, node: NodeId, wanted: KswapdReq
         match compact(core, zone, how) {
             Outcome::Success => zone.compaction.succeeded(order, false),
             Outcome::Complete | Outcome::PartialSkipped => {
-                // Pages that would make a block may lie on CPUs' lists.
+                // Pages that would complete a block may be on the CPUs' lists.
                 core.alloc.drain_zone(core, zone.id());
                 zone.compaction.defer(order);
             }
@@ -96,7 +95,7 @@ fn compact<M: Machine>(core: &MmCore<M>, zone: &Zone, how: Control) -> Outcome {
     ended.outcome
 }
 
-/// Compact the node if too much of its free memory is in pieces. `false`: that was of no use.
+/// Compact the node if its free memory is too fragmented. Returns `false` if that did not help.
 pub(super) fn proactive<M: Machine>(core: &MmCore<M>, node: NodeId) -> bool {
     let high = (score_mark(core.knobs.get(Knob::CompactionProactiveness)) + 10).min(100);
     let before = score(core, node);
@@ -110,7 +109,7 @@ pub(super) fn proactive<M: Machine>(core: &MmCore<M>, node: NodeId) -> bool {
     score(core, node) < before
 }
 
-/// How much of a node's free memory is of no use for blocks of 2 MiB, in per cent, each zone weighted by its size.
+/// Share of a node's free memory that is useless for blocks of 2 MiB, in percent, each zone weighted by its size.
 fn score<M: Machine>(core: &MmCore<M>, node: NodeId) -> u64 {
     let zones = || core.alloc.zones_of(node, ZoneKind::Movable);
     let present: u64 = zones().map(Zone::spanned).sum();
@@ -118,7 +117,7 @@ fn score<M: Machine>(core: &MmCore<M>, node: NodeId) -> u64 {
     zones().map(|zone| weighted(zone) / (present + 1)).sum()
 }
 
-/// Compact all memory, as far as anything can be moved: what a write to `vm.compact_memory` does.
+/// Compact all memory: the effect of a write to `vm.compact_memory`.
 pub fn everything<M: Machine>(core: &MmCore<M>) {
     everything_by(core, Mode::Sync);
 }
@@ -133,9 +132,9 @@ pub(crate) fn everything_by<M: Machine>(core: &MmCore<M>, mode: Mode) {
 mod tests {
     use super::*;
 
-    /// The vectors of the reference; 0 is off.
+    /// Linux's values; 0 is off.
     #[test]
-    fn more_proactive_means_less_in_pieces() {
+    fn higher_proactiveness_lowers_the_score_mark() {
         let marks = [20, 99, 100].map(|proactiveness| {
             let low = score_mark(proactiveness);
             (low, (low + 10).min(100))

@@ -10,27 +10,27 @@ use crate::mm_core::MmCore;
 use crate::reclaim;
 use crate::stat::Stat;
 
-/// How hard to try; the next one is greater.
+/// How hard to try, in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub enum Priority {
-    /// Wait for nothing, and leave page blocks alone that cannot become one whole.
+    /// Never wait, and leave page blocks alone that cannot become whole.
     Async,
-    /// Wait for locks of folios.
+    /// Wait for folio locks.
     SyncLight,
-    /// The same in the whole zone, whatever was found out before.
+    /// As `SyncLight`, in the whole zone, ignoring deferral, skip bits and mobility.
     SyncFull,
 }
 
-/// What came of a direct compaction.
+/// Result of a direct compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Made {
-    /// The best that was said of any zone.
+    /// The best outcome of any zone.
     pub outcome: Outcome,
-    /// There is a block.
+    /// A block is available.
     pub there: bool,
 }
 
-/// Compact the zones that a request could use until one has a block for it above its min mark.
+/// Compact the zones that a request can use until one has a block for it above its min watermark.
 pub fn direct<M: Machine>(core: &MmCore<M>, needs: &NeedsReclaim, priority: Priority) -> Made {
     let _scope = core.scope(Scope::TryToCompactPages);
     let outcome = try_zones(core, needs, priority);
@@ -53,7 +53,7 @@ fn zones<'a, M: Machine>(core: &'a MmCore<M>, needs: &NeedsReclaim) -> impl Iter
     zones.filter(|zone| needs.could_use(zone))
 }
 
-/// Is there a block for a request, above some zone's min mark?
+/// Whether some zone has a block for a request above its min watermark.
 pub fn has_block<M: Machine>(core: &MmCore<M>, needs: &NeedsReclaim) -> bool {
     zones(core, needs).any(|zone| allows(zone, needs))
 }
@@ -90,7 +90,7 @@ fn try_zones<M: Machine>(core: &MmCore<M>, needs: &NeedsReclaim, priority: Prior
         let outcome = compact_zone(core, zone, control(needs, priority)).outcome;
         best = best.max(outcome);
         match outcome {
-            // Whether it is had is not certain yet.
+            // The allocation may still miss the block.
             Outcome::Success => {
                 zone.compaction.succeeded(needs.order, false);
                 break;
@@ -104,7 +104,7 @@ fn try_zones<M: Machine>(core: &MmCore<M>, needs: &NeedsReclaim, priority: Prior
     best
 }
 
-/// How an allocation goes on trying.
+/// An allocation's retries of direct compaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempts {
     priority: Priority,
@@ -118,28 +118,28 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// The priority of the next one.
+    /// Priority of the next attempt.
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// Only for such as wait for nothing.
+    /// Attempts of an allocation that must not wait.
     pub fn only_async() -> Attempts {
         Attempts { priority: Priority::Async, retries: 0 }
     }
 
-    /// After one that came to `outcome`: is there any point in another one?
+    /// Whether another attempt is worth while after one with this outcome.
     pub fn again<M: Machine>(&mut self, core: &MmCore<M>, needs: &NeedsReclaim, outcome: Outcome) -> bool {
         let costly = needs.order > COSTLY_ORDER;
         if outcome == Outcome::Skipped {
-            // Where reclaim could free enough to move folios to.
+            // Retry if reclaim could free enough pages to move folios to.
             return zones(core, needs).any(|zone| {
                 let reclaimable = reclaim::reclaimable(core, zone.node(), zone.kind()) / needs.order.0 as u64;
                 zone.compactable_with(needs.order, needs.highest, zone.free_pages() + reclaimable)
             });
         }
         if outcome == Outcome::Success {
-            // Somebody was faster.
+            // Another task took the block.
             self.retries += 1;
             if self.retries <= if costly { 4 } else { 16 } {
                 return true;

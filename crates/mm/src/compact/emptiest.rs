@@ -1,9 +1,9 @@
-//! Compaction of all of a zone where it is known how full page blocks are (`alloc.placement` = `densest`).
+//! Compaction of a whole zone by the fullness of its page blocks (`alloc.placement` = `densest`).
 //!
-//! Two scanners that come towards each other move whatever lies in the lower part, full page blocks as well as almost
-//! empty ones. Here the page block that has the fewest pages in use is emptied into those that have the most, then the
-//! next: the fewest moves for each block that becomes whole. It ends where what is in the next one finds no room in
-//! fuller ones.
+//! Two scanners that approach each other move everything in the lower part, full page blocks as well as almost empty
+//! ones. This mode empties the page block with the fewest pages in use into those with the most, then the next: the
+//! fewest moves for each block that becomes whole. It ends when the pages of the next block do not fit into fuller
+//! ones.
 
 use super::{Compaction, Outcome};
 use crate::frame::FrameFlags;
@@ -15,10 +15,10 @@ use std_alloc::collections::BTreeSet;
 const BLOCK: u32 = PAGEBLOCK_ORDER.frames();
 
 impl<M: Machine> Compaction<'_, M> {
-    /// Empty page block after page block.
+    /// Empty page blocks, the emptiest first, until compaction is finished.
     pub(super) fn go_by_fullness(&mut self) -> Outcome {
         let mut tried = BTreeSet::new();
-        self.emptied_from = self.core.alloc.emptied_from(&self.core, self.zone.id());
+        self.emptied_from = self.core.alloc.emptied_from(self.core, self.zone.id());
         loop {
             let enough = self.enough_by_fullness();
             if enough != Outcome::Continue {
@@ -34,7 +34,7 @@ impl<M: Machine> Compaction<'_, M> {
                 if self.emptied_from == u32::MAX {
                     return Outcome::Contended;
                 }
-                // Some that should be emptied cannot be; then they are places like others.
+                // Some blocks cannot be emptied: let them receive folios like others.
                 self.emptied_from = u32::MAX;
             }
         }
@@ -47,13 +47,13 @@ impl<M: Machine> Compaction<'_, M> {
         if self.how.proactive { self.proactive_enough() } else { Outcome::Continue }
     }
 
-    /// The page block with the fewest pages in use that has not been tried, and the free pages of all others that are
-    /// free in part.
+    /// The page block with the fewest pages in use that has not been tried, and the number of free pages in all other
+    /// partly free blocks.
     fn emptiest(&self, tried: &BTreeSet<Pfn>) -> Option<(Pfn, u64)> {
-        self.core.alloc.emptiest(&self.core, self.zone.id(), |block| tried.contains(&block))
+        self.core.alloc.emptiest(self.core, self.zone.id(), |block| tried.contains(&block))
     }
 
-    /// Pages in use in a page block, if it can be emptied as far as can be seen.
+    /// Number of pages in use in a page block; `None` if it visibly cannot be emptied.
     fn movable_pages(&mut self, block: Pfn) -> Option<u64> {
         let (mut at, mut used, end) = (block, 0, block.add(BLOCK));
         if end > self.zone.end() {
@@ -79,7 +79,7 @@ impl<M: Machine> Compaction<'_, M> {
         Some(used)
     }
 
-    /// Move all that is in a page block. `false`: there is no place for it.
+    /// Move everything out of a page block. Returns `false` if there is no room for it.
     fn empty(&mut self, block: Pfn) -> bool {
         self.migrate_at = block;
         self.emptying = Some(block);
@@ -89,12 +89,12 @@ impl<M: Machine> Compaction<'_, M> {
             self.isolate_from(at, end);
             room = self.waiting == 0 || !self.move_sources().no_room;
         }
-        self.core.alloc.drain_here(&self.core, self.zone.id());
+        self.core.alloc.drain_here(self.core, self.zone.id());
         room
     }
 
-    /// Isolate a free block of at least `order` in the fullest page block that has one, but in none that is emptied or
-    /// will be: what is moved there would be moved again.
+    /// Isolate a free block of at least `order` in the fullest page block that has one, but never in a block that is
+    /// or will be emptied: its folios would be moved again.
     pub(super) fn isolate_in_fullest(&mut self, order: Order, emptying: Pfn) {
         let mmu = &self.core;
         let done = self.core.alloc.isolate_in_fullest(mmu, &mut self.held, order, |block, free| {

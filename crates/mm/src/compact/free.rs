@@ -1,7 +1,7 @@
-//! The free scanner: where folios are moved to.
+//! The free scanner: finds places to move folios to.
 //!
-//! Free blocks are looked for in the zone's lists first, high in what lies between the scanners; if that brings
-//! nothing, page block by page block downwards. They are kept as they are, by size (`alloc::HeldBlocks`).
+//! It searches the zone's free lists first, for blocks high between the scanners; if that finds nothing, it goes
+//! downwards page block by page block. The blocks are kept as they are, by size (`alloc::HeldBlocks`).
 
 use super::{Compaction, end_of};
 use crate::alloc::{CLUSTER, Fresh, Search, SearchOutcome};
@@ -43,7 +43,7 @@ impl<M: Machine> Compaction<'_, M> {
         self.held.pages() >= self.waiting
     }
 
-    /// Isolate free pages for what waits to be moved.
+    /// Isolate free pages for the folios that wait to be moved.
     fn isolate_free(&mut self) {
         self.search_lists();
         if self.held.pages() > 0 {
@@ -65,12 +65,12 @@ impl<M: Machine> Compaction<'_, M> {
                     self.note_scanned(block, below);
                 }
                 if self.has_enough() {
-                    // The rest of the block is for the next time.
+                    // The next scan continues in this block.
                     at = if at >= end { below } else { at };
                     break;
                 }
                 if at < end {
-                    // The zone has nothing to spare.
+                    // The zone has no pages to spare.
                     break;
                 }
                 stride = if found > 0 { 1 } else { (stride * 2).min(CLUSTER) };
@@ -81,13 +81,13 @@ impl<M: Machine> Compaction<'_, M> {
         self.free_at = at;
     }
 
-    /// A page block has been scanned to its end: it is full, or has nothing.
+    /// Record that a page block has been scanned to its end, so it is full or has nothing to offer.
     fn note_scanned(&self, block: Pfn, below: Pfn) {
         self.zone.compaction.set_skip(block);
         self.zone.compaction.note_free(below);
     }
 
-    /// Isolate free pages of one page block, from `at` on, which moves. Returns how many.
+    /// Isolate free pages of one page block from `at` on, and advance `at`. Returns the number of pages.
     fn isolate_block(&mut self, at: &mut Pfn, end: Pfn, stride: u32) -> u64 {
         let mmu = &self.core;
         let done = self.core.alloc.isolate_free(mmu, &mut self.held, at, end, (stride, self.waiting));
@@ -96,7 +96,7 @@ impl<M: Machine> Compaction<'_, M> {
         done.pages
     }
 
-    /// May pages be moved to a page block? Not if that breaks a free block that is large enough already.
+    /// Whether folios may be moved to a page block: not if that breaks up a free block that is large enough already.
     fn is_target(&self, block: Pfn) -> bool {
         let frame = &self.core.frames[block];
         let most = self.how.order.filter(|order| order.0 > 0).unwrap_or(PAGEBLOCK_ORDER);
@@ -106,8 +106,8 @@ impl<M: Machine> Compaction<'_, M> {
         self.how.ignore_suitable || self.zone.mobility_of(block) == Mobility::Movable
     }
 
-    /// Look for a free block in the zone's lists of smaller orders than what is wanted, high up: in the last quarter
-    /// of what lies between the scanners, or else in its upper half.
+    /// Search the zone's free lists of smaller orders than the wanted one for a block high up: in the last quarter
+    /// between the scanners, or else in the upper half.
     fn search_lists(&mut self) {
         let Some(wanted) = self.how.order.filter(|order| order.0 > 0) else { return };
         let mut limit = (self.search_limit() / 2).max(1);
@@ -127,7 +127,7 @@ impl<M: Machine> Compaction<'_, M> {
             }
         }
         if search.found.is_none() {
-            // The next search begins one order further on.
+            // The next search begins one order lower.
             self.search_order = first.checked_sub(1).unwrap_or(wanted.0 - 1);
             self.search_failed += 1;
             if starts {
@@ -143,7 +143,7 @@ impl<M: Machine> Compaction<'_, M> {
         }
     }
 
-    /// Search the list of one order. `false`: that was enough.
+    /// Search the list of one order. Returns whether to search further lists.
     fn search_list(&mut self, order: Order, search: &mut ListSearch) -> bool {
         let mmu = &self.core;
         let (mut looked, mut best) = (0, Pfn(0));
@@ -187,7 +187,7 @@ impl<M: Machine> Compaction<'_, M> {
         true
     }
 
-    /// The first search of a pass has failed: begin at the highest block that it has seen, or half-way.
+    /// Reposition the scanner after the first search of a pass has failed: at the highest block seen, or half-way.
     fn start_below(&mut self, search: &mut ListSearch) {
         if search.highest >= search.least && search.highest.0 > 0 {
             self.free_at = search.highest;
@@ -198,7 +198,7 @@ impl<M: Machine> Compaction<'_, M> {
         }
     }
 
-    /// Where one free block was found there may be more.
+    /// Isolate more free pages around a free block that was found.
     fn isolate_around(&mut self, pfn: Pfn) {
         if self.has_enough() || (self.how.direct && self.is_async()) {
             return;
@@ -213,13 +213,13 @@ impl<M: Machine> Compaction<'_, M> {
     }
 }
 
-/// What a search of the lists looks for, and what it has seen.
+/// What a search of the lists wants, and what it has seen.
 struct ListSearch {
-    /// From here on a block is good.
+    /// A block from here on is preferred.
     low: Pfn,
-    /// From here on it will do.
+    /// A block from here on is acceptable.
     least: Pfn,
-    /// Blocks of one list that are looked at.
+    /// Blocks to examine per list.
     limit: u64,
     /// The highest page block that had a free block.
     highest: Pfn,

@@ -1,16 +1,15 @@
-//! Compaction: free pages that lie in pieces become large blocks, by moving what lies between them.
+//! Compaction: turns scattered free pages into large blocks by moving the folios between them.
 //!
 //! Two scanners go through a zone towards each other. The *migrate scanner* (`source`) comes from the start and
-//! isolates folios that can be moved. The *free scanner* (`free`) comes from the end and isolates free pages. What
-//! the first finds is moved (`migrate`) to what the second found, so free memory collects at the start. Where they
-//! meet, a pass has ended (`zone`).
+//! isolates folios that can be moved. The *free scanner* (`free`) comes from the end and isolates free pages.
+//! `migrate` moves the folios to these pages, so free memory collects at the start. A pass ends where the scanners
+//! meet (`zone`).
 //!
-//! Who compacts: an allocation that found no block of its size ([`direct`]); each node's [`daemon`], when kswapd or an
-//! allocation wakes it, or when free memory is too much in pieces; and the user ([`everything`]).
+//! Compaction is run by an allocation that found no block of its size ([`direct`]); by each node's [`daemon`], when
+//! kswapd or an allocation wakes it, or when free memory is too fragmented; and by the user ([`everything`]).
 //!
-//! What is to be done with folios of several pages says the knob `compaction.folios` ([`Folios`]): its values are the
-//! steps of the patch series that taught Linux to move them whole, one after the other, and one that the series left
-//! undone.
+//! The knob `compaction.folios` ([`Folios`]) decides how folios of several pages are treated. Its values are the steps
+//! of the patch series that taught Linux to move them whole, and one that the series left undone.
 
 mod daemon;
 mod direct;
@@ -35,69 +34,69 @@ use crate::mm_core::MmCore;
 use crate::units::*;
 
 impl Folios {
-    /// May folios of several pages be isolated?
+    /// Whether folios of several pages may be isolated.
     fn moves_large(self) -> bool {
         self != Folios::Single
     }
 
-    /// Is there a place for a folio of this size as it is?
+    /// Whether a folio of this size can be moved as it is.
     fn keeps(self, order: Order) -> bool {
         order == Order::ZERO || self >= Folios::Whole
     }
 
-    /// May a larger free block be split for a folio? Those that know no sizes get their pages from any block.
+    /// Whether a larger free block may be split for a folio. Steps that know no sizes take pages from any block.
     fn splits_free(self) -> bool {
         self != Folios::Whole
     }
 }
 
-/// What came of a compaction, the better the greater: of several zones the greatest counts.
+/// Result of a compaction. Greater is better; of several zones the greatest counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub enum Outcome {
-    /// There is too little free memory, or what is free lies in blocks that are large enough to wait for more.
+    /// Too little memory is free, or an allocation of the order would not fail because of fragmentation.
     Skipped,
-    /// It has failed lately.
+    /// Compaction of the zone failed lately.
     Deferred,
-    /// It is to go on.
+    /// Compaction must continue.
     Continue,
-    /// All of the zone has been scanned, in vain.
+    /// The whole zone has been scanned without success.
     Complete,
-    /// What had not been scanned before has been.
+    /// The part of the zone not scanned before has been scanned without success.
     PartialSkipped,
-    /// It was in somebody's way, or had no place to move anything to.
+    /// It was in another task's way, or had no place to move folios to.
     Contended,
-    /// There is a block now, or memory is as whole as was wanted.
+    /// A block is available now, or memory is no longer too fragmented.
     Success,
 }
 
-/// Whose compaction it is, and how it is to go.
+/// Who asked for a compaction, and how it is to be done.
 #[derive(Clone, Copy, Debug)]
 struct Control {
-    /// Size of the block that is wanted; `None`: all that can be made.
+    /// Size of the block that is wanted; `None`: compact all of the zone.
     order: Option<Order>,
     /// What the block is for.
     mobility: Mobility,
-    /// Highest kind of zone that will do.
+    /// Highest kind of zone that the request can use.
     highest: ZoneKind,
-    /// The mark that must stay when the block is taken.
+    /// The watermark that must still be met after the block is taken.
     mark: Watermark,
     mode: Mode,
-    /// An allocation waits for it.
+    /// An allocation waits for the block.
     direct: bool,
-    /// Until memory is less in pieces than `vm.compaction_proactiveness` says.
+    /// Stop once fragmentation is down to what `vm.compaction_proactiveness` allows.
     proactive: bool,
-    /// From one end to the other, wherever the scanners were.
+    /// Start from both ends of the zone, wherever the scanners were.
     whole_zone: bool,
-    /// Look at page blocks that were of no use lately, too.
+    /// Scan page blocks with the skip bit, too.
     ignore_skip: bool,
-    /// Move to page blocks of any mobility.
+    /// Move folios to page blocks of any mobility.
     ignore_suitable: bool,
-    /// Until the zone's high mark is met in whole page blocks, and not only until there is one.
+    /// Continue until the zone's high watermark is met in whole page blocks, not only until there is one block.
     whole_blocks: bool,
 }
 
 impl Control {
-    /// For all of a zone, by request of the user or (`proactive`) the daemon.
+    /// Compact all of a zone, for the user or (`proactive`) the daemon.
     fn everything(proactive: bool) -> Control {
         Control {
             order: None,
@@ -115,7 +114,7 @@ impl Control {
     }
 }
 
-/// A compaction of one zone, on its way.
+/// A running compaction of one zone.
 struct Compaction<'a, M> {
     core: &'a MmCore<M>,
     zone: &'a Zone,
@@ -124,32 +123,32 @@ struct Compaction<'a, M> {
     whole_zone: bool,
     /// Free blocks to move to.
     held: HeldBlocks,
-    /// Where the free scanner goes on.
+    /// Position of the free scanner.
     free_at: Pfn,
-    /// Where the migrate scanner goes on.
+    /// Position of the migrate scanner.
     migrate_at: Pfn,
-    /// Isolated folios that are to be moved.
+    /// Isolated folios to be moved.
     sources: List,
-    /// Their pages, and, while they are moved, those that still need a place.
+    /// Pages of `sources`; during migration, those that still need a place.
     waiting: u64,
-    /// The page block that is emptied, where fullness decides ([`emptiest`]); else none.
+    /// The page block that is being emptied, if blocks are chosen by fullness ([`emptiest`]).
     emptying: Option<Pfn>,
-    /// Page blocks with more free pages than this will be emptied.
+    /// Page blocks with more free pages than this are to be emptied.
     emptied_from: u32,
-    /// The order at which the next search of free lists begins, and how often such searches have failed in a row.
+    /// Order at which the next search of the free lists begins, and number of searches that failed in a row.
     search_order: u8,
     search_failed: u32,
-    /// The lowest free page that searches for a source came upon; none any more once it has been used.
+    /// The lowest free page that searches for a source found; cleared after use.
     fast_start: FastStart,
-    /// All that can be isolated in this page block is to be.
+    /// Isolate every movable folio of this page block.
     finish_block: bool,
     migrate_scanned: u64,
     free_scanned: u64,
-    /// Pages that were moved.
+    /// Pages moved.
     moved: u64,
 }
 
-/// Where a linear search begins once searches by list fail.
+/// Where a linear search begins after searches by list fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FastStart {
     Unknown,
@@ -157,13 +156,13 @@ enum FastStart {
     Used,
 }
 
-/// The end of the block of `order` that holds a frame.
+/// End of the block of `order` that contains a frame.
 fn end_of(pfn: Pfn, order: Order) -> Pfn {
     pfn.align_down(order).add(order.frames())
 }
 
 impl<M: Machine> Compaction<'_, M> {
-    /// Have the scanners come to the same page block?
+    /// Whether the scanners have reached the same page block.
     fn scanners_met(&self) -> bool {
         self.free_at.align_down(PAGEBLOCK_ORDER) <= self.migrate_at.align_down(PAGEBLOCK_ORDER)
     }
@@ -172,12 +171,12 @@ impl<M: Machine> Compaction<'_, M> {
         self.how.mode == Mode::Async
     }
 
-    /// Is a page block not worth a look?
+    /// Whether a page block is to be skipped.
     fn skips(&self, block: Pfn) -> bool {
         !self.how.ignore_skip && self.zone.compaction.skips(block)
     }
 
-    /// How many free blocks a search of lists looks at.
+    /// Number of free blocks that a search of the lists examines.
     fn search_limit(&self) -> u64 {
         (crate::alloc::CLUSTER as u64 >> self.search_failed.min(63)) + 1
     }

@@ -1,9 +1,9 @@
-//! The migrate scanner: what is moved.
+//! The migrate scanner: finds folios to move.
 //!
-//! It goes upwards through a zone, page block by page block, and isolates the folios that can be moved: those on
-//! lists that nobody holds beside their entries and their cache. Some thirty pages at a time are isolated and moved
-//! before it goes on. Where an allocation waits, asynchronously, a block of the wanted order that holds one page
-//! which cannot be moved is left as it is.
+//! It goes upwards through a zone, page block by page block, and isolates folios that can be moved: those on LRU lists
+//! that have no references but those of their entries and their cache. It isolates some thirty pages and moves them
+//! before it continues. In asynchronous direct compaction it leaves a block of the wanted order alone once it finds an
+//! immovable page there.
 
 use super::{Compaction, FastStart, end_of};
 use crate::alloc::{CLUSTER, COSTLY_ORDER, Search};
@@ -14,33 +14,32 @@ use crate::migrate::{self, Mode};
 use crate::stat::Stat;
 use crate::units::*;
 
-/// What a frame is to the scanner.
+/// What the scanner found at a frame.
 enum Scanned {
-    /// The head of a free block of so many pages.
+    /// The head of a free block of this many pages.
     Free(u32),
-    /// Nothing that can be moved; so many pages may be passed.
+    /// Nothing movable; this many pages can be skipped.
     Fixed(u32),
-    /// A folio of so many pages was isolated.
+    /// A folio of this many pages was isolated.
     Isolated(u32),
-    /// Others are at work in this page block.
+    /// Another task is compacting this page block.
     Others,
 }
 
-/// A look at one page block.
+/// State of the scan of one page block.
 struct BlockScan {
-    /// A wanted block ends here: what was isolated is moved before the next one. `None`: it does not matter.
+    /// End of the block that is wanted: what was isolated is moved before the next block. `None`: it does not matter.
     boundary: Option<Pfn>,
-    /// The block's skip bit has been asked for, and set.
+    /// The block's skip bit has been tested and set.
     marked: bool,
-    /// The look began where the block does.
+    /// The scan began at the start of the block.
     from_start: bool,
     isolated: u64,
     scanned: u64,
 }
 
 impl<M: Machine> Compaction<'_, M> {
-    /// Isolate what can be moved from the first page block that suits, beginning where the scanner is. `false`: there
-    /// was nothing.
+    /// Isolate folios from the first suitable page block at or after the scanner. Returns whether there are any.
     pub(super) fn isolate_sources(&mut self) -> bool {
         let mut low = self.find_source_block();
         let mut fast = low != self.migrate_at && self.search_failed == 0;
@@ -70,8 +69,8 @@ impl<M: Machine> Compaction<'_, M> {
         self.zone.compaction.note_migrate(end_of(pfn, PAGEBLOCK_ORDER), !self.is_async());
     }
 
-    /// Is a page block worth emptying? An allocation that waits, asynchronously, keeps to blocks of its own mobility;
-    /// nobody looks at one that is one folio.
+    /// Whether to isolate folios from a page block. Asynchronous direct compaction keeps to blocks of its own
+    /// mobility; a block that is one folio is never a source.
     fn is_source(&self, pfn: Pfn) -> bool {
         let block = pfn.align_down(PAGEBLOCK_ORDER).max(self.zone.start());
         let first = &self.core.frames[block];
@@ -81,8 +80,8 @@ impl<M: Machine> Compaction<'_, M> {
         !(self.how.direct && self.is_async()) || self.zone.mobility_of(pfn) == self.how.mobility
     }
 
-    /// A page block that has free pages already is cheap to empty: look for one in the lists, not far from where the
-    /// scanner is.
+    /// Find a page block to empty in the free lists, near the scanner: a block that has free pages already is cheap to
+    /// empty.
     fn find_source_block(&mut self) -> Pfn {
         let at = self.migrate_at;
         let begins = at == self.zone.start() || at.align_down(PAGEBLOCK_ORDER) == at;
@@ -176,7 +175,7 @@ impl<M: Machine> Compaction<'_, M> {
                     look.scanned += pages as u64;
                     at = at.add(pages);
                     if let (Some(boundary), Some(order)) = (look.boundary, wanted) {
-                        // That block cannot be made: what was isolated for it stays where it is.
+                        // The block cannot be made whole: the folios isolated for it stay where they are.
                         self.put_back_sources();
                         look.isolated = 0;
                         if at < boundary {
@@ -190,7 +189,7 @@ impl<M: Machine> Compaction<'_, M> {
         self.end_look(at.min(end), end, look);
     }
 
-    /// Note how far a look at a page block came.
+    /// Record how far the scan of a page block came.
     fn end_look(&mut self, at: Pfn, end: Pfn, look: BlockScan) {
         if at == end && (look.isolated == 0 || self.finish_block) {
             if look.from_start && !look.marked {
@@ -203,13 +202,13 @@ impl<M: Machine> Compaction<'_, M> {
         self.migrate_at = at;
     }
 
-    /// What is at this frame? If it is a folio that can be moved, isolate it.
+    /// Examine a frame, and isolate its folio if that can be moved.
     fn meet(&mut self, at: Pfn, look: &mut BlockScan) -> Scanned {
         let core = self.core;
         let frame = &core.frames[at];
         let flags = frame.flags();
         if flags.contains(FrameFlags::BUDDY) {
-            // Read without the zone's lock: another may be taking the block.
+            // Read without the zone's lock: another task may be taking the block.
             return Scanned::Free(frame.guess_free_order().frames());
         }
         if flags.contains(FrameFlags::HEAD) && frame.refs() > 0 && self.too_large(frame.order()) {
@@ -237,15 +236,15 @@ impl<M: Machine> Compaction<'_, M> {
         Scanned::Isolated(order.frames())
     }
 
-    /// Is it no use to move folios of this size? There is no free block for those that are as large as what is
-    /// wanted; and free blocks larger than a page block are not made.
+    /// Whether it is useless to move folios of this size. No free block fits folios as large as the wanted block, and
+    /// free blocks larger than a page block are not made.
     fn too_large(&self, order: Order) -> bool {
         order >= PAGEBLOCK_ORDER
             || self.how.order.is_some_and(|wanted| order >= wanted)
             || (order > Order::ZERO && !self.folios.moves_large())
     }
 
-    /// May a folio with these flags be moved now?
+    /// Whether a folio with these flags may be moved now.
     pub(super) fn suits(&self, flags: FrameFlags) -> bool {
         let unevictable = flags.contains(FrameFlags::UNEVICTABLE)
             && self.core.knobs.get(Knob::CompactUnevictableAllowed) == 0;
@@ -261,7 +260,7 @@ impl<M: Machine> Compaction<'_, M> {
         self.waiting = 0;
     }
 
-    /// The isolated folios, in the order in which they are to be moved: the tail first.
+    /// Take the isolated folios, in the order in which they are to be moved, from the tail.
     pub(super) fn take_sources(&mut self, largest_first: bool) -> List {
         let mut sources = core::mem::take(&mut self.sources);
         if !largest_first {

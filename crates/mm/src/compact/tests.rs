@@ -1,4 +1,4 @@
-//! Whole zones, compacted: what becomes of them, step by step of the knob.
+//! Compaction of whole zones, with each value of the knob.
 
 use super::zone::compact_zone;
 use super::{Control, Folios, Outcome, Priority, daemon, direct};
@@ -23,7 +23,7 @@ const AT: Vpn = Vpn(512 * 40);
 const FRAMES: u32 = 8192;
 const HUGE: Order = PAGEBLOCK_ORDER;
 
-/// A machine with one zone and a process, and what its pages hold.
+/// A machine with one zone and a process, and the contents of its pages.
 struct Bench {
     mm: Mm<TestMachine>,
     space: SpaceId,
@@ -88,20 +88,20 @@ impl Bench {
         self.holds.retain(|page, _| !(at..at + pages).contains(page));
     }
 
-    /// All pages read as they were written, and everything fits together.
+    /// Every page has the content that was written, and the state is consistent.
     fn check(&self) {
         let mut frames: Vec<Pfn> = Vec::new();
         for (&at, &value) in &self.holds {
-            let pfn = self.frame(at).unwrap_or_else(|| panic!("page {at} is gone"));
+            let pfn = self.frame(at).unwrap_or_else(|| panic!("page {at} must be mapped"));
             assert_eq!(self.mm.machine().stamp(pfn), value, "page {at}");
             frames.push(pfn);
         }
         frames.sort();
-        assert!(frames.windows(2).all(|pair| pair[0] != pair[1]), "a frame is mapped twice");
+        assert!(frames.windows(2).all(|pair| pair[0] != pair[1]), "no frame may be mapped twice");
         self.mm.validate().unwrap();
     }
 
-    /// Take nearly all memory, in folios of `order`, then give back all but every `keep`th folio.
+    /// Take nearly all memory, in folios of `order`, then free all but every `keep`th folio.
     fn fragment(&mut self, order: u8, keep: u64) {
         let sizes = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
         for (&knob, size) in sizes.zip(2..) {
@@ -113,7 +113,7 @@ impl Bench {
         for at in (0..pages).step_by(step as usize) {
             (at..at + step).for_each(|at| self.store(at));
         }
-        // Single pages irregularly: who looks at each so many-th frame only is to find some.
+        // Keep single pages irregularly: a scanner that examines only every nth frame must find some.
         let number = |at: u64| if order == 0 { at.wrapping_mul(0x9e37_79b9) >> 13 } else { at / step };
         for at in (0..pages).step_by(step as usize).filter(|&at| number(at) % keep != 0) {
             self.forget(at, step);
@@ -132,7 +132,7 @@ impl Bench {
         made.outcome
     }
 
-    /// Have somebody take all blocks of 2 MiB for good.
+    /// Allocate all blocks of 2 MiB for good.
     fn take_huge(&self) {
         let request = crate::alloc::AllocRequest {
             order: HUGE,
@@ -152,14 +152,14 @@ impl Bench {
         }
     }
 
-    /// Blocks of 2 MiB that could be had.
+    /// Free blocks of 2 MiB.
     fn huge(&self) -> u64 {
         self.zone().blocks().suitable(HUGE)
     }
 }
 
 #[test]
-fn single_pages_are_moved_out_of_the_way_of_a_block() {
+fn compaction_moves_single_pages_to_make_a_block() {
     for priority in [Priority::Async, Priority::SyncLight, Priority::SyncFull] {
         let mut bench = Bench::new(Folios::FreeSplit);
         bench.fragment(0, 4);
@@ -172,31 +172,34 @@ fn single_pages_are_moved_out_of_the_way_of_a_block() {
         let moved = bench.stat(Stat::PgmigrateSuccess);
         assert!((1..1024).contains(&moved), "{moved} pages were moved for one block");
         assert!(bench.stat(Stat::CompactMigrateScanned) >= moved);
-        assert!(bench.stat(Stat::CompactIsolated) >= 2 * moved, "a page and a place for it");
+        assert!(
+            bench.stat(Stat::CompactIsolated) >= 2 * moved,
+            "each move isolates a page and a place for it"
+        );
         bench.check();
     }
 }
 
 #[test]
-fn all_that_can_be_moved_is() {
+fn compacting_everything_leaves_nothing_to_move() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.fragment(0, 4);
     let FreeBlocks(before) = bench.zone().blocks();
     bench.mm.compact_memory();
     bench.core().alloc.drain_all(bench.mm.mmu());
     let free = bench.zone().free_pages();
-    // As many blocks as fit, but where the scanners met.
+    // As many blocks as fit, except where the scanners met.
     assert!(bench.huge() >= free / 512 - 2, "{} of {free} pages, before {before:?}", bench.huge());
     bench.check();
     let moved = bench.stat(Stat::PgmigrateSuccess);
     bench.mm.compact_memory();
-    assert!(bench.stat(Stat::PgmigrateSuccess) - moved < 1024, "there is little left to move");
+    assert!(bench.stat(Stat::PgmigrateSuccess) - moved < 1024, "a second compaction must move little");
     bench.check();
 }
 
 /// Folios of 16 pages, and free blocks of the same size between them.
 #[test]
-fn each_step_of_the_knob_does_with_large_folios_what_it_says() {
+fn each_knob_value_keeps_or_splits_large_folios() {
     for &folios in Folios::ALL {
         let mut bench = Bench::new(folios);
         bench.fragment(4, 2);
@@ -225,10 +228,10 @@ fn each_step_of_the_knob_does_with_large_folios_what_it_says() {
     }
 }
 
-/// Where free blocks are larger than the folios, the step `whole` has no place for them, and those that split blocks
-/// do.
+/// Where free blocks are larger than the folios, the value `whole` has no place for them; the values that split blocks
+/// have.
 #[test]
-fn free_blocks_are_split_for_folios_that_are_smaller() {
+fn free_blocks_are_split_for_smaller_folios() {
     for (folios, kept) in [(Folios::Whole, false), (Folios::FreeSplit, true), (Folios::Merge, true)] {
         let mut bench = Bench::new(folios);
         bench.fragment(4, 16);
@@ -260,7 +263,7 @@ fn large_folios_are_moved_for_a_larger_block() {
         ignore_skip: true,
         ignore_suitable: true,
     };
-    // A free block of that order is there already.
+    // A free block of that order exists already.
     assert_eq!(compact_zone(bench.core(), bench.zone(), how(Order(4))).outcome, Outcome::Success);
     assert_eq!(bench.stat(Stat::CompactIsolated), isolated);
     let folios = bench.mm.mmu().sizes.read(SizeStat::NrAnon, Order(4));
@@ -270,7 +273,7 @@ fn large_folios_are_moved_for_a_larger_block() {
 }
 
 #[test]
-fn without_memory_to_move_to_compaction_is_left_out() {
+fn compaction_is_skipped_without_memory_to_move_to() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.set(Knob::WatermarkBoostFactor, 0);
     bench.map(0, u64::from(FRAMES));
@@ -289,17 +292,17 @@ fn without_memory_to_move_to_compaction_is_left_out() {
 }
 
 #[test]
-fn a_compaction_in_vain_defers_the_next_ones() {
+fn failed_compaction_defers_the_next_ones() {
     let mut bench = Bench::new(Folios::Single);
     bench.fragment(4, 4);
     bench.take_huge();
     let outcomes: Vec<Outcome> = (0..4).map(|_| bench.direct(HUGE, Priority::SyncLight)).collect();
     assert!(matches!(outcomes[0], Outcome::Complete | Outcome::PartialSkipped), "{outcomes:?}");
     assert_eq!(outcomes[1], Outcome::Deferred);
-    // Whoever tries as hard as can be is not put off.
+    // The highest priority is never deferred.
     assert!(bench.direct(HUGE, Priority::SyncFull) > Outcome::Deferred);
     let [stalls, fails] = [Stat::CompactStall, Stat::CompactFail].map(|stat| bench.stat(stat));
-    assert_eq!((stalls, fails), (5, 5), "one that was left out counts, as in Linux");
+    assert_eq!((stalls, fails), (5, 5), "a deferred compaction counts as failed, as in Linux");
     bench.check();
 }
 
@@ -309,7 +312,7 @@ fn huge_knob() -> Knob {
 
 /// A store that wants 2 MiB, in a range with and without MADV_HUGEPAGE, under each mode of `thp.defrag`.
 #[test]
-fn a_store_does_for_a_large_folio_what_defrag_says() {
+fn store_compacts_for_a_large_folio_as_defrag_allows() {
     let always = (0, [true, true]);
     let modes = [always, (1, [false, false]), (2, [false, true]), (3, [false, true]), (4, [false, false])];
     for (mode, waits) in modes {
@@ -344,10 +347,10 @@ fn a_store_does_for_a_large_folio_what_defrag_says() {
     }
 }
 
-/// What lies between the marks is for those who find nothing above the low one: nobody compacts or reclaims before it
-/// has been asked for.
+/// Memory between the min and low watermarks is for allocations that find none above the low one: they try it before
+/// they compact or reclaim.
 #[test]
-fn a_block_between_the_marks_is_had_without_compaction() {
+fn block_between_the_marks_is_allocated_without_compaction() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.mm.set_knob(Knob::WatermarkScaleFactor, 3000).unwrap();
     bench.map(0, u64::from(FRAMES));
@@ -366,9 +369,9 @@ fn a_block_between_the_marks_is_had_without_compaction() {
     bench.check();
 }
 
-/// A block of which a part lies on another CPU's list is had once reclaim has freed something and not helped.
+/// A block with a part on another CPU's list becomes available after reclaim has freed something without success.
 #[test]
-fn other_cpus_give_back_what_makes_a_block_whole() {
+fn reclaim_drains_other_cpus_to_complete_a_block() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.set(Knob::WatermarkBoostFactor, 0);
     bench.map(0, u64::from(FRAMES));
@@ -377,7 +380,7 @@ fn other_cpus_give_back_what_makes_a_block_whole() {
         bench.store(at);
         at += 1;
     }
-    // The pages of a block of frames that is in use as a whole; one of its pages goes to the list of CPU 1.
+    // The pages of a block that is fully in use; one of them goes to the list of CPU 1.
     let page_in: BTreeMap<u32, u64> = (0..at).map(|page| (bench.frame(page).unwrap().0, page)).collect();
     let whole = |first: &u32| (*first..*first + 512).all(|frame| page_in.contains_key(&frame));
     let first = (0..FRAMES - 511).step_by(512).find(whole).unwrap();
@@ -388,7 +391,7 @@ fn other_cpus_give_back_what_makes_a_block_whole() {
     }
     bench.mm.machine().run_on(0);
     bench.core().alloc.drain_cpu(bench.mm.mmu(), CpuId(0));
-    // Something for reclaim.
+    // Pages for reclaim.
     let free: Vec<u64> = (0..at).filter(|page| !gone.contains(page)).take(128).collect();
     for page in free {
         bench.mm.madvise(bench.space, Vpn(AT.0 + page), 1, Advice::Free).unwrap();
@@ -398,7 +401,7 @@ fn other_cpus_give_back_what_makes_a_block_whole() {
     let place = (AT.0 + 30000).next_multiple_of(512) - AT.0;
     bench.map(place, 512);
     bench.mm.madvise(bench.space, Vpn(AT.0 + place), 512, Advice::HugePage).unwrap();
-    assert_eq!(bench.huge(), 0, "it lacks a page");
+    assert_eq!(bench.huge(), 0, "one page is missing from the block");
     bench.store(place);
     assert!(bench.stat(Stat::PgscanDirect) > 0);
     assert_eq!((bench.stat(Stat::ThpFaultAlloc), bench.stat(Stat::ThpFaultFallback)), (1, 0));
@@ -406,7 +409,7 @@ fn other_cpus_give_back_what_makes_a_block_whole() {
 }
 
 #[test]
-fn kcompactd_makes_the_block_that_it_was_woken_for() {
+fn kcompactd_makes_the_requested_block() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.fragment(0, 4);
     bench.take_huge();
@@ -418,15 +421,15 @@ fn kcompactd_makes_the_block_that_it_was_woken_for() {
     assert_eq!(bench.stat(Stat::CompactDaemonWake), 1);
     assert_eq!(bench.stat(Stat::CompactDaemonMigrateScanned), bench.stat(Stat::CompactMigrateScanned));
     assert_eq!(bench.stat(Stat::CompactDaemonFreeScanned), bench.stat(Stat::CompactFreeScanned));
-    // Now there is nothing to do for it.
+    // Now kcompactd has nothing to do.
     bench.core().alloc.wake_kcompactd(bench.mm.mmu(), NodeId(0), wanted);
     assert_eq!(bench.core().alloc.kcompactd_request(NodeId(0)), None);
     bench.check();
 }
 
-/// Under `vm.defrag_mode` it goes on until the high mark is met in whole page blocks.
+/// Under `vm.defrag_mode` kcompactd continues until the high watermark is met in whole page blocks.
 #[test]
-fn kcompactd_keeps_whole_blocks_up_to_the_mark() {
+fn kcompactd_makes_whole_blocks_up_to_the_mark() {
     let made = [0, 1].map(|mode| {
         let mut bench = Bench::new(Folios::FreeSplit);
         bench.fragment(0, 4);
@@ -441,10 +444,10 @@ fn kcompactd_keeps_whole_blocks_up_to_the_mark() {
     assert!(made[0].0 < made[0].1 && made[1].0 > made[1].1, "{made:?}");
 }
 
-/// Page tables find memory where no page block is free: what `vm.defrag_mode` keeps apart is mixed before memory is
-/// out.
+/// Page tables find memory although no page block is free: mobility groups that `vm.defrag_mode` keeps apart are mixed
+/// before memory runs out.
 #[test]
-fn groups_that_are_kept_apart_are_mixed_before_memory_is_out() {
+fn mobility_groups_are_mixed_before_memory_runs_out() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.fragment(0, 2);
     bench.take_huge();
@@ -460,7 +463,7 @@ fn groups_that_are_kept_apart_are_mixed_before_memory_is_out() {
 }
 
 #[test]
-fn free_memory_in_pieces_is_put_together_unasked() {
+fn proactive_compaction_reduces_fragmentation() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.fragment(0, 4);
     bench.set(Knob::CompactionProactiveness, 50);
@@ -472,10 +475,14 @@ fn free_memory_in_pieces_is_put_together_unasked() {
     bench.check();
     let scanned = bench.stat(Stat::CompactMigrateScanned);
     assert!(daemon::proactive(bench.core(), NodeId(0)));
-    assert_eq!(bench.stat(Stat::CompactMigrateScanned), scanned, "it is whole enough");
+    assert_eq!(
+        bench.stat(Stat::CompactMigrateScanned),
+        scanned,
+        "memory is not fragmented enough to scan again"
+    );
 }
 
-/// Nobody wants a block where all folios are single pages, so nobody compacts, whatever the knobs say.
+/// Where all folios are single pages, no task wants a block, so no task compacts, whatever the knobs are.
 #[test]
 fn single_pages_never_compact() {
     let mut bench = Bench::new(Folios::FreeSplit);
@@ -494,10 +501,10 @@ fn single_pages_never_compact() {
 proptest! {
     #![proptest_config(crate::testing::cases(16))]
 
-    /// Whatever lies in pieces, whatever is wanted and however hard: compaction ends, nothing is lost and nothing is
-    /// there twice, and the min mark stays.
+    /// With any fragmentation, any wanted order and any priority, compaction ends, no page is lost or duplicated, and
+    /// the min watermark is kept.
     #[test]
-    fn whatever_is_wanted_all_is_still_there(
+    fn compaction_keeps_all_pages(
         order in prop_oneof![Just(0u8), 2u8..6],
         keep in 2u64..6,
         folios in 0usize..6,

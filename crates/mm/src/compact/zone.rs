@@ -1,4 +1,4 @@
-//! One zone: when it is worth compacting, when that has come to an end, and the loop between.
+//! Compaction of one zone: whether it is worth while, the main loop, and when it ends.
 
 use super::{Compaction, Control, FastStart, Folios, Outcome};
 use crate::alloc::{Watermark, Zone};
@@ -11,7 +11,7 @@ use crate::mm_core::MmCore;
 use crate::stat::Stat;
 use crate::units::*;
 
-/// What a compaction of a zone came to.
+/// Result of the compaction of a zone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     pub outcome: Outcome,
@@ -51,7 +51,7 @@ pub(super) fn compact_zone<M: Machine>(core: &MmCore<M>, zone: &Zone, how: Contr
     Ended { outcome, migrate_scanned: run.migrate_scanned, free_scanned: run.free_scanned }
 }
 
-/// Show a zone to a machine that wants to see it.
+/// Report a zone to a machine that observes compaction.
 fn show<M: Machine>(core: &MmCore<M>, zone: &Zone, order: Option<Order>, ended: Option<Compacted>) {
     if !core.machine.looks_at_zones() {
         return;
@@ -77,12 +77,12 @@ fn show<M: Machine>(core: &MmCore<M>, zone: &Zone, order: Option<Order>, ended: 
     core.machine.sees_zone(&ZoneSight { zone: zone.id(), start, frames, order, ended, look: &look });
 }
 
-/// The largest fragmentation index at which compaction for a costly order is no use.
+/// The largest fragmentation index at which compaction for a costly order is useless.
 pub(super) fn extfrag_threshold<M: Machine>(core: &MmCore<M>) -> u64 {
     core.knobs.get(Knob::ExtfragThreshold)
 }
 
-/// The fragmentation, in per cent, that proactive compaction leaves alone when it has begun; it begins ten above that.
+/// The fragmentation, in percent, down to which proactive compaction works; it starts ten above that.
 pub(super) fn score_mark(proactiveness: u64) -> u64 {
     (100u64.saturating_sub(proactiveness)).max(5)
 }
@@ -119,11 +119,11 @@ impl<'a, M: Machine> Compaction<'a, M> {
         }
     }
 
-    /// Isolate and move until it is enough.
+    /// Isolate and move folios until compaction is finished.
     fn go(&mut self) -> Outcome {
         let known = &self.zone.compaction;
         let mut together = self.is_async() && known.cached_migrate(false) == known.cached_migrate(true);
-        // The page block that folios were moved out of last.
+        // The last page block that folios were moved out of.
         let mut last = None;
         loop {
             let outcome = self.finished();
@@ -147,8 +147,8 @@ impl<'a, M: Machine> Compaction<'a, M> {
                 if !again {
                     break;
                 }
-                // What could not be moved will not be the next time: go through the rest of the block, and be done
-                // with it.
+                // A folio that could not be moved now will not move next time either: scan the rest of the block, so
+                // that it need not be scanned again.
                 self.finish_block = true;
                 if self.how.order == Some(PAGEBLOCK_ORDER) {
                     last = None;
@@ -161,7 +161,7 @@ impl<'a, M: Machine> Compaction<'a, M> {
         }
     }
 
-    /// Have what was isolated moved.
+    /// Move the isolated folios.
     pub(super) fn move_sources(&mut self) -> migrate::Done {
         let core = self.core;
         let pages = self.waiting;
@@ -174,17 +174,17 @@ impl<'a, M: Machine> Compaction<'a, M> {
         done
     }
 
-    /// The scanner has left the block of the wanted order that pages were moved out of last: what was freed there is
-    /// to merge.
+    /// Drain the CPU's lists once the scanner has left the last block of the wanted order that folios were moved out
+    /// of, so that its free pages merge.
     fn drain_if_left(&mut self, last: &mut Option<Pfn>) {
         let (Some(order), Some(block)) = (self.how.order, *last) else { return };
         if block < self.migrate_at.align_down(order) {
-            self.core.alloc.drain_here(&self.core, self.zone.id());
+            self.core.alloc.drain_here(self.core, self.zone.id());
             *last = None;
         }
     }
 
-    /// Is it enough?
+    /// Decide whether compaction is finished.
     fn finished(&self) -> Outcome {
         let known = &self.zone.compaction;
         if self.scanners_met() {
@@ -201,7 +201,7 @@ impl<'a, M: Machine> Compaction<'a, M> {
             return self.proactive_enough();
         }
         let Some(order) = self.how.order else { return Outcome::Continue };
-        // A page block that has been begun is emptied.
+        // A page block once started is scanned to its end.
         if self.migrate_at.align_down(PAGEBLOCK_ORDER) != self.migrate_at {
             return Outcome::Continue;
         }
@@ -212,7 +212,7 @@ impl<'a, M: Machine> Compaction<'a, M> {
         if enough { Outcome::Success } else { Outcome::Continue }
     }
 
-    /// Is memory less in pieces than proactive compaction leaves it?
+    /// Whether fragmentation is down to what proactive compaction allows.
     pub(super) fn proactive_enough(&self) -> Outcome {
         if self.core.alloc.reclaim_active(self.zone.node()) {
             return Outcome::PartialSkipped;
@@ -222,7 +222,7 @@ impl<'a, M: Machine> Compaction<'a, M> {
         if score > mark { Outcome::Continue } else { Outcome::Success }
     }
 
-    /// Is there a block for who wants it: of its own mobility, or one that would be given to it?
+    /// Whether a block is available to the requester: of its own mobility, or one that may be stolen.
     fn has_block(&self, order: Order) -> bool {
         let wanted = self.how.mobility;
         (order.0..=MAX_ORDER.0).map(Order).any(|order| {
@@ -234,7 +234,7 @@ impl<'a, M: Machine> Compaction<'a, M> {
         })
     }
 
-    /// Give back what was not needed, and count.
+    /// Release the unused free pages, and count.
     fn end(&mut self, outcome: Outcome) {
         let core = self.core;
         if let Some(highest) = core.alloc.release(core, &mut self.held) {

@@ -1,4 +1,4 @@
-//! Locks of folios, and waiting for what is done to them.
+//! Folio locks, and waiting for locks and write-back.
 
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, Scope, Ticket, WaitKey};
@@ -6,13 +6,13 @@ use crate::memory::Memory;
 use crate::units::*;
 
 impl<M: Machine> Memory<M> {
-    /// Lock a folio if nobody has.
+    /// Lock a folio unless it is locked. Returns whether it did.
     #[inline]
     pub fn try_lock_folio(&self, pfn: Pfn) -> bool {
         self.frames[pfn].test_and_set(FrameFlags::LOCKED)
     }
 
-    /// Lock a folio, sleeping while somebody else has. The caller holds a reference.
+    /// Lock a folio, sleeping while another task holds the lock. The caller holds a reference.
     pub fn lock_folio(&self, pfn: Pfn) {
         while !self.try_lock_folio(pfn) {
             self.wait_while(pfn, FrameFlags::LOCKED);
@@ -23,26 +23,30 @@ impl<M: Machine> Memory<M> {
     #[inline]
     pub fn unlock_folio(&self, pfn: Pfn) {
         let frame = &self.frames[pfn];
-        debug_assert!(frame.has(FrameFlags::LOCKED), "{pfn} is not locked");
+        debug_assert!(frame.has(FrameFlags::LOCKED), "folio {pfn} must be locked");
         frame.clear(FrameFlags::LOCKED);
-        // Looked at by itself, as a clear that is not asked what stood before is one step of hardware's. Who waits says
-        // so before the last look at the lock, so either that saw it open or this sees who waits.
+        // A separate load, because a clear that does not return the old value is one instruction. A waiter sets the
+        // flag before it checks the lock for the last time, so either it sees the lock open or this load sees the
+        // flag.
         if frame.has(FrameFlags::WAITERS) {
             self.wake_folio(pfn);
         }
     }
 
-    /// Sleep until nobody has the folio locked. The caller holds a reference.
+    /// Sleep until the folio is unlocked. The caller holds a reference.
     pub fn wait_unlocked(&self, pfn: Pfn) {
         self.wait_while(pfn, FrameFlags::LOCKED);
     }
 
-    /// A ticket for the moment at which a folio is unlocked that is locked now, and cannot be unlocked meanwhile, nor
-    /// freed before.
+    /// Get a ticket for the unlock of a folio. The folio must be locked, and can be neither unlocked nor freed during
+    /// the call.
     pub fn unlock_ticket(&self, pfn: Pfn) -> Ticket {
         let ticket = self.machine.ticket(WaitKey::Frame(pfn));
         let before = self.frames[pfn].set(FrameFlags::WAITERS);
-        assert!(before.contains(FrameFlags::LOCKED), "nobody would wake who waits for {pfn}");
+        assert!(
+            before.contains(FrameFlags::LOCKED),
+            "folio {pfn} must be locked, or no task would wake its waiters"
+        );
         ticket
     }
 
@@ -51,7 +55,7 @@ impl<M: Machine> Memory<M> {
         self.wait_while(pfn, FrameFlags::WRITEBACK);
     }
 
-    /// Wake all who wait on the folio's lock or write-back.
+    /// Wake all tasks that wait for the folio's lock or write-back.
     pub fn wake_folio(&self, pfn: Pfn) {
         self.frames[pfn].clear(FrameFlags::WAITERS);
         self.machine.wake(WaitKey::Frame(pfn));

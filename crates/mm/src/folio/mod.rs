@@ -1,16 +1,16 @@
-//! A folio's life: how it is made, locked, split, replaced and dropped, whatever its size.
+//! A folio's life: how it is allocated, locked, split, replaced and dropped, whatever its size.
 //!
-//! - *Made* (here): charged to a group, one reference, nobody's yet.
-//! - *Dropped* ([`Memory::put`] and its kin): whoever gives up the last reference frees it. What entries held goes
-//!   after their flush.
-//! - *Locked* ([`Memory::lock_folio`]): its owner and index, its size, its place in a cache and in swap stand still for
-//!   who has the lock.
-//! - *Split* ([`Store::split_folio`](crate::mm_core::Store::split_folio)): of anonymous memory where it is mapped, of a
-//!   file when it is not.
-//! - *Replaced* ([`Store::replace_folio`](crate::mm_core::Store::replace_folio)): another one is what it was.
+//! - *Allocated* (here): charged to a group, with one reference and no owner yet.
+//! - *Dropped* ([`Memory::put`] and its variants): dropping the last reference frees the folio. References held by
+//!   entries are dropped after the flush.
+//! - *Locked* ([`Memory::lock_folio`]): its owner and index, its size, and its place in a cache and in swap do not
+//!   change while the caller holds the lock.
+//! - *Split* ([`MmCore::split_folio`](crate::mm_core::MmCore::split_folio)): anonymous folios while mapped, file folios
+//!   after they are unmapped.
+//! - *Replaced* ([`MmCore::replace_folio`](crate::mm_core::MmCore::replace_folio)): another folio takes its place.
 //!
-//! What each of these means for a file, for page tables and for lists is done there (`cache`, `rmap`, `lru`): a room
-//! that wants it done to a folio asks here.
+//! The effects on files, page tables and lists are implemented there (`cache`, `rmap`, `lru`); other modules call the
+//! functions here.
 
 mod lock;
 mod put;
@@ -26,8 +26,8 @@ use crate::stat::{SizeStat, Stat};
 use crate::units::*;
 
 impl<M: Machine> Memory<M> {
-    /// A movable folio for user data, charged to the group of `gfp`, with one reference. Its content is whatever was
-    /// there: zero it or read into it.
+    /// Allocate a movable folio for user data, charged to the group of `gfp`, with one reference. Its content is
+    /// undefined: zero it or read into it.
     #[inline(always)]
     pub fn new_folio(&self, order: Order, gfp: Gfp) -> Result<Pfn, Shortage> {
         self.lru.groups.try_charge(self, gfp.group, order.frames() as u64).map_err(Shortage::Group)?;
@@ -59,7 +59,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Count what came from the node whose turn it was.
+    /// Count an interleaved allocation that got the node whose turn it was.
     #[cold]
     #[inline(never)]
     fn note_turn(&self, place: NodePreference, turn: NodeId, pfn: Pfn) {
@@ -69,15 +69,15 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// The node that memory of an order is wanted from, and those that will do.
+    /// The preferred node for memory of an order, and the allowed nodes.
     #[inline]
     fn place(&self, place: NodePreference, order: Order) -> (NodeId, Nodes) {
         let here = self.node();
         if place.is_near() { (here, Nodes::ALL) } else { place.choose(&self.machine, here, order) }
     }
 
-    /// Make a new folio of several pages anonymous memory from `index` of its owner on, of which one process alone sees
-    /// every page. Its content is still to be made.
+    /// Make a new folio of several pages anonymous memory from `index` of its owner on; one process alone maps each
+    /// page. Its content is still undefined.
     pub fn make_large_anon(&self, pfn: Pfn, owner: Owner, index: PageIndex) {
         let frame = &self.frames[pfn];
         frame.set_owner(owner, index);
@@ -88,9 +88,8 @@ impl<M: Machine> Memory<M> {
         self.sizes.count(SizeStat::NrAnon, frame.order(), 1);
     }
 
-    /// Is there a block of `order` to be had near this CPU, without taking what stands below the mark? Asked before a
-    /// large folio is made where smaller ones would do: nobody is woken, and nothing reclaimed, to put a block together
-    /// that is only convenient.
+    /// Whether a block of `order` is available near this CPU without going below the mark. For large folios where
+    /// smaller ones would do: no daemon is woken and nothing is reclaimed for a block that is only convenient.
     pub fn has_block(&self, order: Order, gfp: Gfp) -> bool {
         let highest = ZoneKind::Movable;
         let (node, _) = self.place(gfp.place, order);
@@ -98,7 +97,8 @@ impl<M: Machine> Memory<M> {
         zones.any(|zone| zone.watermark_ok(order, gfp.mark, highest, gfp.reserve))
     }
 
-    /// The same; where there is none, do what a block is worth. `Err`: somebody above is to make one, and to ask again.
+    /// As [`Memory::has_block`]; if there is no block, make the effort that a block is worth. `Err`: the caller must
+    /// have a block made and retry.
     pub fn find_block(&self, order: Order, gfp: Gfp, worth: Worth) -> Result<bool, Shortage> {
         if self.has_block(order, gfp) {
             return Ok(true);
@@ -106,7 +106,7 @@ impl<M: Machine> Memory<M> {
         let (node, among) = self.place(gfp.place, order);
         let needs = NeedsReclaim { order, node, highest: ZoneKind::Movable, among };
         if gfp.given_up <= order {
-            // It may have been made on another node.
+            // The block may have been made on another node.
             let suits = |&id: &ZoneId| {
                 among.contains(self.alloc.zone(id).node())
                     && self.alloc.watermark_ok(id, order, gfp.mark, needs.highest, gfp.reserve)

@@ -1,4 +1,4 @@
-//! Dropping references, and freeing what nobody refers to.
+//! Dropping references, and freeing folios without references.
 
 use crate::frame::{FolioPages, FrameFlags};
 use crate::machine::{Machine, Scope};
@@ -7,7 +7,7 @@ use crate::stat::SizeStat;
 use crate::tlb::{Finished, Gather, Refs};
 use crate::units::*;
 
-/// Folios that are freed in one step: as many as keep what is done for all of them together cheap.
+/// Folios freed in one step: enough to amortize the work that is done for all of them together.
 const FREED_TOGETHER: usize = 32;
 
 impl<M: Machine> Memory<M> {
@@ -27,7 +27,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Drop references of several folios, so many of each; those that were the last free it.
+    /// Drop references of several folios, as (folio, number) pairs; each folio whose last reference goes is freed.
     pub fn put_folios(&self, folios: impl IntoIterator<Item = (Pfn, u32)>) {
         let (mut dead, mut count) = ([Pfn::NONE; FREED_TOGETHER], 0);
         for (pfn, refs) in folios {
@@ -43,13 +43,13 @@ impl<M: Machine> Memory<M> {
         self.free_folios(&dead[..count]);
     }
 
-    /// Free a folio that nobody refers to.
+    /// Free a folio without references.
     pub fn free_folio(&self, pfn: Pfn) {
         self.free_folios(&[pfn]);
     }
 
-    /// Free folios that nobody refers to. What many have in common (a list vector, a group, a zone) is locked and
-    /// counted once for all that follow each other.
+    /// Free folios without references. State shared by consecutive folios (a list vector, a group, a zone) is locked
+    /// and counted once for all of them.
     pub fn free_folios(&self, folios: &[Pfn]) {
         let _scope = self.scope(Scope::FolioPut);
         if self.lru.remove(self, folios) {
@@ -58,23 +58,23 @@ impl<M: Machine> Memory<M> {
         self.alloc.free(self, folios);
     }
 
-    /// If a folio that is about to be freed is one of [`Memory::make_large_anon`], it is one no more.
+    /// Undo [`Memory::make_large_anon`] for a folio that is about to be freed.
     #[cold]
     fn unmake_large_anon(&self, pfn: Pfn) {
         let frame = &self.frames[pfn];
         if frame.order() > Order::ZERO && frame.is_anon() {
             self.lru.forget_split(self, pfn);
             self.sizes.drop_from(SizeStat::NrAnon, frame.order(), 1);
-            // The records of tails stay as they are until the block takes another shape.
+            // The records of tail pages stay as they are until the block changes its shape.
             for tail in FolioPages::all(&self.frames, pfn).iter().skip(1) {
                 self.frames[tail].assign(FrameFlags::TAIL);
             }
         }
     }
 
-    /// Change entries of a space: `change` notes what it takes away. When this returns, that has been flushed, what
-    /// else was owed for the space has been paid, and pages and tables that nothing refers to any more are free. Of a
-    /// space that has ended nothing is flushed: no CPU runs it.
+    /// Change entries of a space: `change` records what it removes. On return the removed entries have been flushed,
+    /// all other flushes due for the space have been done, and pages and tables without references are free. Nothing
+    /// is flushed for a space that has ended: no CPU runs it.
     ///
     /// `change` must not hold the lock of the space's tables when it returns.
     pub fn gather<R>(&self, space: SpaceId, change: impl FnOnce(&mut Gather) -> R) -> R {
@@ -85,7 +85,7 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Drop references that entries held, after their flush; the last one frees the folio.
-    #[expect(clippy::disallowed_methods, reason = "they are dropped here")]
+    #[expect(clippy::disallowed_methods, reason = "this is where references of entries are dropped")]
     pub fn put_refs(&self, refs: Refs) {
         let (head, count) = refs.into_parts();
         if count > 0 {

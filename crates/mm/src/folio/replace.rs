@@ -1,7 +1,7 @@
-//! Replacing a folio by one of the same size that has the same content.
+//! Replacing a folio by one of the same size and content.
 //!
-//! Who finds a folio in a cache takes a reference under a lock of that cache, and who does so finds either the old or
-//! the new one there, with all that must be known of it.
+//! A lookup in a cache takes a reference under a lock of that cache, so it finds either the old folio or the new one,
+//! with its complete state.
 
 use crate::cache::CACHE_AND_CALLER;
 use crate::frame::{FolioPages, FrameFlags, Owner};
@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::units::*;
 
-/// What is known of a folio's content, and goes with it.
+/// Flags that describe a folio's content and move with it.
 const OF_CONTENT: FrameFlags = FrameFlags::UPTODATE
     .union(FrameFlags::DIRTY)
     .union(FrameFlags::SWAPBACKED)
@@ -17,18 +17,18 @@ const OF_CONTENT: FrameFlags = FrameFlags::UPTODATE
     .union(FrameFlags::RECLAIM);
 
 impl<M: Machine> MmCore<M> {
-    /// Make `to`, a new folio of the same size that nobody sees, what `from` is: for its cache, if it is in one, for
-    /// its list and its group. Its content has been copied. Both are locked, `from` is not mapped, and the caller holds
-    /// a reference of each. On return nobody can get a reference of `from` any more; its owner it keeps for those who
-    /// look for its entries. `false`: somebody uses it, and nothing has changed.
+    /// Replace `from` by `to`, a new folio of the same size that no other task can find: in its cache, if it is in
+    /// one, in its list and its group. The content has been copied. Both folios are locked, `from` is not mapped, and
+    /// the caller holds a reference to each. On return no task can get a reference to `from`; it keeps its owner for
+    /// tasks that look for its entries. Returns `false` if `from` is in use; then nothing has changed.
     pub fn replace_folio(&self, from: Pfn, to: Pfn) -> bool {
         let platform = self;
         let (frame, new) = (&self.frames[from], &self.frames[to]);
         assert!(
             frame.has(FrameFlags::LOCKED) && new.has(FrameFlags::LOCKED),
-            "a folio takes the place of another and one of them is not locked"
+            "both folios must be locked to replace {from} by {to}"
         );
-        assert_eq!(frame.order(), new.order(), "a folio takes the place of one of another size");
+        assert_eq!(frame.order(), new.order(), "a folio must be replaced by one of the same size");
         let take = |refs| {
             if frame.mapcount() > 0 || !frame.freeze(refs) {
                 return false;
@@ -44,12 +44,13 @@ impl<M: Machine> MmCore<M> {
         match frame.owner() {
             Owner::Anon(_) => take(1),
             Owner::File(file) => self.cache.put_in_place(self, file, &[from], to, |_| take(CACHE_AND_CALLER)),
-            // It was cut off its file.
+            // The folio was truncated from its file.
             Owner::None => false,
         }
     }
 
-    /// No entry waits any more for a folio that was replaced: it is nobody's, and its references, which are frozen, go.
+    /// Release a replaced folio after no entry waits for it any more: it has no owner, and its references, which are
+    /// frozen, are gone.
     pub fn leave_replaced(&self, head: Pfn) {
         let frame = &self.frames[head];
         if frame.is_anon() && frame.order() > Order::ZERO {
@@ -57,7 +58,7 @@ impl<M: Machine> MmCore<M> {
                 self.frames[tail].clear(FrameFlags::EXCLUSIVE);
             }
         }
-        // What counts the sizes of anonymous folios goes on counting the new one.
+        // The count of anonymous folios by size passes to the new folio, so the old one must not be uncounted.
         frame.set_owner(Owner::None, PageIndex(0));
     }
 }

@@ -8,9 +8,9 @@ use crate::tlb::UnmapBatch;
 use crate::units::*;
 
 impl<M: Machine> MmCore<M> {
-    /// Split a folio, which the caller has locked and isolated, into pages. Afterwards the caller has the first page
-    /// locked, and the others come in `isolated`, with a reference each, the second page at the tail. Returns how many
-    /// were freed, as nobody mapped them, or as they lie behind the end of their file. `None`: somebody uses the folio.
+    /// Split a folio, which the caller has locked and isolated, into pages. On return the caller has the first page
+    /// locked; the others are in `isolated`, with a reference each, the second page at the tail. Returns the number of
+    /// pages freed because they were unmapped or beyond the end of their file. `None`: the folio is in use.
     pub fn split_folio(&self, head: Pfn, isolated: &mut List) -> Option<u64> {
         let frame = &self.frames[head];
         if frame.is_anon() {
@@ -21,9 +21,8 @@ impl<M: Machine> MmCore<M> {
         split.then(|| pages - 1 - (isolated.len() as u64 - before))
     }
 
-    /// Split a folio of a file, which the caller has locked and holds a reference of, into folios of order `to`: as
-    /// [`Cache::split`](crate::cache::Cache::split) does, after it has been unmapped. Who uses its pages faults them in
-    /// again.
+    /// Unmap a file folio, to which the caller holds the lock and a reference, and split it into folios of order `to`,
+    /// as [`Cache::split`](crate::cache::Cache::split) does. Later accesses fault its pages in again.
     pub fn split_file_folio(&self, head: Pfn, to: Order, isolated: Option<&mut List>) -> bool {
         let memory = self;
         let mut batch = UnmapBatch::new(memory);

@@ -1,10 +1,10 @@
-//! Which tier answers faster just now, and how much of the reads should go elsewhere.
+//! Balances reads between tiers by their current latency.
 //!
-//! Fast memory that everybody reads is not fast. So the machine says, for the top tiers and for those below, how many
-//! reads there were and what they took, and the share of reads that the top tiers serve is moved towards the point
-//! where both take the same: up while the top tiers are faster, down while they are slower. What is known of that point
-//! is an interval; each measurement halves it, and one that has become too small is opened again at the side to which
-//! the point has gone.
+//! Fast memory that serves every read is not fast. The machine reports, for the top tiers and for those below, how
+//! many reads there were and how long they took. The share of reads that the top tiers serve is moved towards the
+//! point where both take the same time: up while the top tiers are faster, down while they are slower. That point is
+//! known as an interval; each measurement halves it, and an interval that has become too small is widened again on the
+//! side to which the point has moved.
 //!
 //! Source: Colloid (Vuppalapati and Agarwal, SOSP 2024): its principle and its search for the share; it calls the two
 //! margins delta and epsilon.
@@ -17,43 +17,43 @@ pub type ReadShare = u64;
 
 /// All reads.
 pub const ALL: ReadShare = 1 << 20;
-/// Latencies that differ by less than one part in so many are the same.
+/// Latencies that differ by less than one part in this many are equal.
 const SAME: u64 = 20;
-/// The least interval in which the share is searched.
+/// The smallest interval in which the share is searched.
 const NARROW: ReadShare = ALL / 100;
-/// Fewer reads tell nothing.
+/// Fewer reads than this are no evidence.
 const FEW: u64 = 100;
 
-/// What is to be moved.
+/// What to move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shift {
-    /// Pages that so much of the reads go to, up.
+    /// Move pages with this share of the reads up.
     Up(ReadShare),
-    /// The same, down.
+    /// Move pages with this share of the reads down.
     Down(ReadShare),
-    /// Nothing.
+    /// Move nothing.
     None,
 }
 
-/// What is known of the right share.
+/// The interval that contains the right share.
 #[derive(Default)]
 pub struct Balance {
-    /// It lies between these.
+    /// Lower end of the interval.
     low: AtomicU64,
-    /// 0: nothing is known.
+    /// Upper end; 0: nothing is known.
     high: AtomicU64,
     /// Reads before this round, of the top tiers and of the others.
     before: [[AtomicU64; 2]; 2],
 }
 
 impl Balance {
-    /// A round begins: what should go where? `top`, `below`: all reads so far.
+    /// Begin a round, and decide what to move. `top`, `below`: all reads so far.
     pub fn round(&self, top: Reads, below: Reads) -> Shift {
         let [top, below] = [self.new_reads(0, top), self.new_reads(1, below)];
         if top.count + below.count < FEW {
             return Shift::None;
         }
-        // Memory that hardly anybody reads is as fast as it can be.
+        // Memory with hardly any reads has its idle latency.
         let latency = |reads: Reads| if reads.count < FEW { reads.idle } else { reads.nanos / reads.count };
         self.shift(ALL * top.count / (top.count + below.count), latency(top), latency(below))
     }
@@ -92,8 +92,8 @@ impl Balance {
 mod tests {
     use super::*;
 
-    /// Two memories that serve 1000 reads a round, of which the near one takes longer the more it is asked for: the
-    /// share after so many rounds.
+    /// The share after `rounds` rounds with two memories that serve 1000 reads a round, the near one slower the more
+    /// reads it serves.
     fn settled(far: u64, near: impl Fn(ReadShare) -> u64, rounds: u32) -> ReadShare {
         let balance = Balance::default();
         let at_rest = |idle| Reads { idle, ..Reads::default() };
@@ -112,21 +112,21 @@ mod tests {
     }
 
     #[test]
-    fn the_share_goes_to_where_both_take_the_same() {
+    fn share_settles_where_latencies_are_equal() {
         // 70 ns alone, 270 ns for everything: 135 ns at about a third.
         let third = settled(135, |share| 70 + 200 * share / ALL, 40);
         assert!((ALL * 28 / 100..ALL * 37 / 100).contains(&third), "{third}");
-        // Never as slow as the other: all of it.
+        // The near memory is never as slow as the far one: it serves all reads.
         assert!(settled(300, |share| 70 + 200 * share / ALL, 40) > ALL * 98 / 100);
     }
 
     #[test]
-    fn where_the_point_moves_it_is_followed() {
+    fn share_follows_a_moving_point() {
         let balance = Balance::default();
         let shift = |share, near, far| balance.shift(share, near, far);
         assert_eq!(shift(ALL, 200, 100), Shift::Down(ALL / 2));
         assert_eq!(shift(ALL / 2, 100, 100), Shift::None);
-        // It is faster again: all that lies above the middle is open only up to where it was slower.
+        // The near memory is faster again: the interval widens only up to the share at which it was slower.
         assert_eq!(shift(ALL / 2, 50, 100), Shift::Up(ALL / 4));
         for _ in 0..20 {
             shift(ALL - 1, 50, 100);

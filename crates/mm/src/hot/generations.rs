@@ -1,19 +1,19 @@
-//! Young bits: what MGLRU's walks of page tables have found used in two rounds in a row is hot.
+//! Young bits: a page that MGLRU's page-table walks found used in two consecutive rounds is hot.
 //!
-//! In each round the daemon of promotion has the tables of all spaces walked for the vectors of slower tiers; the
-//! walks, which put what was used into the youngest generation, tell of each folio that they find young. They begin no
-//! new generation: that is for reclaim, as it needs what is cold in order. That costs a look at every entry, and tells
-//! of a page once in a round, however often it was used.
+//! In each round the promotion daemon has the tables of all spaces walked for the vectors of slower tiers. The walks,
+//! which move used folios to the youngest generation, report each folio that they find young. They start no new
+//! generation: reclaim does so when it needs cold folios in order. The cost is a look at every entry, and a page is
+//! reported once per round, however often it was used.
 //!
-//! Source: the idea of klruscand (Kinsey Ho, linux-mm, 2025: MGLRU's walks as source of promotion; a page that is found
-//! twice within a window is promoted).
+//! Source: the idea of klruscand (Kinsey Ho, linux-mm, 2025: MGLRU's walks as source of promotion; a page that is
+//! found twice within a window is promoted).
 
 use super::table::Table;
 use super::{HotAccess, HotPolicy, PageName, PromoteVerdict};
 use crate::knobs::Knobs;
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
 
-/// What is known of young bits.
+/// State of the policy of young bits.
 pub struct HotGenerations {
     /// The round in which a page was last found young.
     seen: Table,
@@ -51,7 +51,7 @@ mod tests {
     use crate::units::*;
 
     #[test]
-    fn what_is_used_in_two_rounds_in_a_row_is_hot() {
+    fn page_used_in_two_consecutive_rounds_is_hot() {
         let generations = HotGenerations::new(64);
         let knobs = Knobs::default();
         let limits = HotLimits::of(&knobs);
@@ -64,7 +64,7 @@ mod tests {
         let rounds: std_alloc::vec::Vec<[bool; 2]> = (0..4)
             .map(|round| {
                 generations.round(0, &knobs);
-                // One page in each round, one in every second; the first twice in a round.
+                // One page is used in every round, the other in every second; the first twice in round 0.
                 let often = used(1) | (round == 0 && used(1));
                 [often, round % 2 == 0 && used(2)]
             })

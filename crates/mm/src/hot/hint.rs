@@ -1,12 +1,12 @@
-//! Faults: what is used soon after its entry was marked is hot.
+//! Hint faults: a page that is used soon after its entry was marked is hot.
 //!
-//! When an entry of a page of a slower tier is marked, the time is noted with its frame; the fault that follows tells
-//! how long the page went unused. If that is less than a threshold, the page is hot. The threshold is adjusted, so that
-//! about as many pages are found hot as may be promoted in the time; while the fast node has ample room, whatever is
-//! used is promoted.
+//! When an entry of a page of a slower tier is marked, the time is recorded by frame; the fault that follows tells how
+//! long the page went unused. If that is less than a threshold, the page is hot. The threshold is adjusted so that
+//! about as many pages are hot as may be promoted in that time. While the fast node has ample room, every used page is
+//! promoted.
 //!
-//! For pages of top tiers who used them last is noted instead: which CPU, and which task. What two faults in a row by
-//! CPUs of one node, or two by one task, have used is moved there.
+//! For pages of top tiers the last user is recorded instead: its CPU's node and its task. A page that faults twice in
+//! a row on CPUs of one node, or from one task, is moved to that node.
 //!
 //! Source: kernel/sched/fair.c of Linux 6.12 (`should_numa_migrate_memory`).
 
@@ -16,55 +16,55 @@ use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::*;
 use std_alloc::boxed::Box;
 
-/// A second and a minute have so many milliseconds; the rate limit holds for a second.
+/// Milliseconds in the window of the rate limit: one second.
 const WINDOW_MS: u64 = 1000;
-/// Steps in which the threshold goes from nothing to twice its reference.
+/// Steps of the threshold from zero to twice its reference.
 const STEPS: u64 = 16;
-/// Nobody has used the page yet, or nobody knows.
+/// No user of the page is known.
 const UNKNOWN: u32 = 0;
 
-/// What who uses a page, and who did before, says of it.
+/// How the user of a page compares with the previous one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct User {
-    /// The same task, or nobody yet.
+    /// The same task, or no previous user is known.
     pub private: bool,
-    /// It is to be where it is used.
+    /// The page is to move to the node of its user.
     pub moves: bool,
 }
 
-/// What is known of promotions to a node.
+/// State of promotions to a node.
 #[derive(Default)]
 struct PromotionLimit {
-    /// Pages that were hot enough, so far.
+    /// Number of hot enough pages so far.
     candidates: AtomicU64,
-    /// The threshold, in ms; 0: as the knob says.
+    /// The threshold, in ms; 0: the value of the knob.
     threshold: AtomicU64,
-    /// When the window of the rate limit began, and how many candidates there were.
+    /// Start of the rate limit's window, and the candidates at that time.
     window: [AtomicU64; 2],
-    /// The same for the threshold.
+    /// Start of the threshold's period, and the candidates at that time.
     adjusted: [AtomicU64; 2],
 }
 
-/// What is known of all pages that were marked, and of all promotions.
+/// State of all marked pages, and of all promotions.
 pub struct Hints {
     nodes: Box<[PromotionLimit]>,
-    /// By frame, when it was marked (ms) or who used it last; made as far as any was marked.
+    /// By frame: when it was marked (ms), or its last user. Allocated on demand.
     marks: Arena<AtomicU32>,
 }
 
 impl Hints {
-    /// For `nodes` nodes.
+    /// State for `nodes` nodes.
     pub(super) fn new(nodes: usize) -> Hints {
         Hints { nodes: (0..nodes).map(|_| PromotionLimit::default()).collect(), marks: Arena::default() }
     }
 
-    /// How long ago a page was marked last, in ms; it is marked anew with the time of this use.
+    /// Time since a page was last marked, in ms; marks the page again with the time of this use.
     fn latency(&self, page: Pfn, now_ms: u64) -> u64 {
         let marked = self.marks.ensure(page.0).swap(now_ms as u32, Relaxed);
         u64::from((now_ms as u32).wrapping_sub(marked))
     }
 
-    /// A page of a top tier was used by `task` on a CPU of `node`.
+    /// Record that `task` used a page of a top tier on a CPU of `node`.
     pub fn note_user(&self, page: Pfn, node: NodeId, task: u32) -> User {
         let user = 1 + u32::from(node.0) + (task << 8);
         let last = self.marks.ensure(page.0).swap(user, Relaxed);
@@ -97,7 +97,7 @@ impl HotPolicy for Hints {
 }
 
 impl PromotionLimit {
-    /// Begin again, if `after` ms have passed. Returns what has come since it began.
+    /// Restart a period if `after` ms have passed. Returns the candidates of the period that ended.
     fn restart(&self, at: &[AtomicU64; 2], now_ms: u64, after: u64) -> Option<u64> {
         let start = at[0].load(Relaxed);
         if now_ms.saturating_sub(start) <= after
@@ -116,7 +116,7 @@ impl PromotionLimit {
         }
     }
 
-    /// Have about as many candidates as may be promoted.
+    /// Adjust the threshold so that there are about as many candidates as may be promoted.
     fn adjust(&self, now_ms: u64, limits: HotLimits) {
         let Some(found) = self.restart(&self.adjusted, now_ms, limits.adjust_ms) else { return };
         let wanted = limits.pages_per_second * limits.adjust_ms / WINDOW_MS;
@@ -132,7 +132,7 @@ impl PromotionLimit {
         self.threshold.store(threshold, Relaxed);
     }
 
-    /// Count candidates; may they be promoted in this second?
+    /// Count candidates. Returns whether they may be promoted in this second.
     fn allows(&self, pages: u64, now_ms: u64, pages_per_second: u64) -> bool {
         let candidates = self.candidates.fetch_add(pages, Relaxed) + pages;
         self.restart(&self.window, now_ms, WINDOW_MS);
@@ -140,8 +140,8 @@ impl PromotionLimit {
     }
 }
 
-/// What has come since a time began with so many candidates: none, if another CPU has begun it anew since they were
-/// counted here.
+/// Candidates since a period that began with `begun_with`: 0 if another CPU has restarted the period since
+/// `candidates` was counted.
 fn since(candidates: u64, begun_with: u64) -> u64 {
     candidates.saturating_sub(begun_with)
 }
@@ -167,17 +167,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_soon_after_its_mark_is_hot() {
+    fn page_used_soon_after_its_mark_is_hot() {
         let hot = hot();
         hot.marked(PAGE, 5000);
         assert!(used(&hot, 5999));
         hot.marked(PAGE, 7000);
-        assert!(!used(&hot, 8000), "as long as the threshold is too long");
+        assert!(!used(&hot, 8000), "a delay equal to the threshold is too long");
         assert_eq!(hot.nodes[0].candidates.load(Relaxed), 1);
     }
 
     #[test]
-    fn with_ample_room_whatever_is_used_is_promoted() {
+    fn every_used_page_is_promoted_with_ample_room() {
         let hot = hot();
         hot.marked(PAGE, 5000);
         let verdict = judged(&hot, 50_000, true);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_limit_in_a_second() {
+    fn promotions_per_second_are_limited() {
         let hot = hot();
         let promoted = |from: u64| {
             (0..300)
@@ -195,15 +195,15 @@ mod tests {
                 })
                 .count()
         };
-        // The candidate that opens the window is not counted in it; the one that reaches the limit is refused.
+        // The candidate that opens the window does not count in it; the one that reaches the limit is refused.
         assert_eq!(promoted(10_000), 100);
         assert_eq!(promoted(10_500), 0);
         assert_eq!(promoted(12_000), 100);
     }
 
-    /// Between a CPU's count and its look at the window others count, too, and begin the window anew.
+    /// Between a CPU's count and its look at the window other CPUs count, too, and restart the window.
     #[test]
-    fn a_window_may_begin_after_the_count() {
+    fn window_may_restart_after_the_count() {
         let hot = hot();
         let node = &hot.nodes[0];
         let begun_by_another = node.candidates.load(Relaxed) + 50;
@@ -211,12 +211,12 @@ mod tests {
             begun[0].store(10_000, Relaxed);
             begun[1].store(begun_by_another, Relaxed);
         }
-        assert!(node.allows(1, 10_001, 10), "of a window without candidates");
+        assert!(node.allows(1, 10_001, 10), "the window has no candidates");
         assert_eq!(node.restart(&node.adjusted, 20_000, 100), Some(0));
     }
 
     #[test]
-    fn the_threshold_follows_the_limit() {
+    fn threshold_follows_the_limit() {
         let hot = hot();
         let threshold = || hot.nodes[0].threshold.load(Relaxed);
         let minute = |n: u64, candidates: u64| {
@@ -224,7 +224,7 @@ mod tests {
             hot.nodes[0].adjust(n * 60_001, LIMITS);
             threshold()
         };
-        // 6,000 in a minute are allowed; a step is 125 ms.
+        // 6,000 per minute are allowed; a step is 125 ms.
         assert_eq!(minute(1, 6_601), 875);
         assert_eq!(minute(2, 6_600), 875);
         assert_eq!(minute(3, 5_399), 1000);
@@ -241,15 +241,15 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_top_tiers_go_to_who_uses_them_twice() {
+    fn top_tier_pages_move_to_a_node_or_task_that_uses_them_twice() {
         let hot = hot();
         let used = |node, task| {
             let User { private, moves } = hot.note_user(PAGE, NodeId(node), task);
             [private, moves]
         };
-        assert_eq!(used(1, 7), [true, true], "nobody has used it before");
+        assert_eq!(used(1, 7), [true, true], "there is no previous user");
         assert_eq!(used(0, 8), [false, false]);
-        assert_eq!(used(0, 9), [false, true], "twice from one node");
-        assert_eq!(used(1, 9), [true, true], "twice by one task");
+        assert_eq!(used(0, 9), [false, true], "used twice from one node");
+        assert_eq!(used(1, 9), [true, true], "used twice by one task");
     }
 }

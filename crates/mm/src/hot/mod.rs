@@ -1,18 +1,16 @@
-//! What is hot: which pages of slower tiers are worth a place in a fast one.
+//! Hotness: which pages of slower tiers are worth a place in a fast one.
 //!
-//! How uses of pages come to be known, and what they say, is a *policy* ([`HotPolicy`]), chosen by the knob
-//! `tier.policy`:
-//! - [`hint`]: faults at entries that were marked to that end, as in Linux;
-//! - [`generations`]: young bits, which MGLRU's walks of page tables look at;
+//! A *policy* ([`HotPolicy`]), chosen by the knob `tier.policy`, decides how uses of pages are detected and judged:
+//! - [`hint`]: faults at entries that were marked for this, as in Linux;
+//! - [`generations`]: young bits, which MGLRU's page-table walks examine;
 //! - [`sampled`]: addresses that the machine samples.
 //!
-//! A policy decides about one use, with the little that it keeps, and takes no lock that others wait for; who tells it
-//! of uses, who isolates and moves pages, and who counts, is the same for all. What is asked to be moved later stands
-//! in a queue, which the daemon of promotion (`promote`) takes from. Where the policy is `hint` and moves are
-//! exclusive, nobody asks, and the daemon is not there.
+//! A policy decides about one use, with little state, and takes no contended lock. The code that reports uses,
+//! isolates and moves pages, and counts is common to all policies. Pages to be moved later are queued for the
+//! promotion daemon (`promote`). With the policy `hint` and exclusive moves nothing is queued, and there is no daemon.
 //!
-//! *Pages have names* ([`PageName`]): a policy that counts does so by owner and index and not by frame, so what it
-//! knows goes along when a page moves, down or up, and nobody has to tell it of frames that are freed.
+//! *Pages have names* ([`PageName`]): a policy that counts does so by owner and index, not by frame. So its knowledge
+//! survives when a page moves, down or up, and it need not be told of freed frames.
 
 pub mod balance;
 pub mod generations;
@@ -31,11 +29,11 @@ use sampled::Sampled;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
-/// Pages that wait to be moved, at most: who asks when so many do asks for nothing.
+/// Maximum length of the queue; further requests are dropped.
 const MOST_ASKED: usize = 4096;
 
-/// A page, whatever frame it is in: a number made of its owner and its place there. Two pages may have one name, if
-/// rarely.
+/// Identity of a page, whatever frame it is in: a hash of its owner and its index. Two pages rarely have the same
+/// name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct PageName(u64);
 
@@ -60,13 +58,13 @@ impl PageName {
         PageName(self.0.wrapping_add(u64::from(at).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// As a number.
+    /// The name as a number.
     pub fn number(self) -> u64 {
         self.0
     }
 }
 
-/// What is allowed.
+/// Limits of promotion.
 #[derive(Clone, Copy, Debug)]
 pub struct HotLimits {
     /// `numa_balancing.hot_threshold_ms`.
@@ -78,7 +76,7 @@ pub struct HotLimits {
 }
 
 impl HotLimits {
-    /// As the knobs say.
+    /// The limits that the knobs set.
     pub fn of(knobs: &Knobs) -> HotLimits {
         HotLimits {
             threshold_ms: knobs.get(Knob::NumaHotThresholdMs),
@@ -91,82 +89,82 @@ impl HotLimits {
 /// A use of a folio of a slower tier.
 #[derive(Clone, Copy, Debug)]
 pub struct HotAccess {
-    /// Its head.
+    /// Head of the folio.
     pub page: Pfn,
-    /// Its name, if it has one.
+    /// Name of the folio, if it has one.
     pub name: Option<PageName>,
-    /// Its pages.
+    /// Number of its pages.
     pub pages: u64,
-    /// Where it would go.
+    /// The node it would be promoted to.
     pub to: NodeId,
-    /// Has that much room?
+    /// Whether that node has ample room.
     pub ample: bool,
     /// The time, in ms.
     pub now_ms: u64,
-    /// What is allowed.
+    /// Limits of promotion.
     pub limits: HotLimits,
 }
 
-/// What becomes of a page of a slower tier that was used.
+/// What to do with a used page of a slower tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PromoteVerdict {
-    /// It goes up.
+    /// Promote it.
     pub promote: bool,
-    /// It is hot; that there is room for it is another question.
+    /// The page is hot, whether or not it may be promoted now.
     pub candidate: bool,
 }
 
 /// A way to decide what is hot.
 pub trait HotPolicy {
-    /// Does it want to know of uses by faults? If so, entries of pages of slower tiers are marked, and it is told.
+    /// Whether the policy is told of uses by faults. If so, entries of pages of slower tiers are marked.
     fn wants_faults(&self) -> bool {
         false
     }
 
-    /// An entry of a folio was marked, so that its next use faults.
+    /// Note that an entry of a folio was marked, so that its next use faults.
     fn marked(&self, _page: Pfn, _now_ms: u64) {}
 
-    /// A folio of a slower tier was used. Is it worth a place in a fast one?
+    /// Decide whether a used folio of a slower tier is worth a place in a fast one.
     fn used(&self, used: &HotAccess) -> PromoteVerdict;
 
-    /// Reclaim is about to move a folio down. Is it too hot for that?
+    /// Whether a folio that reclaim is about to demote is too hot for that.
     fn keeps(&self, _name: PageName) -> bool {
         false
     }
 
-    /// How much of all reads goes to a folio, in parts of [`balance::ALL`], as far as that is known.
+    /// Share of all reads that goes to a folio, in parts of [`balance::ALL`], if known.
     fn share(&self, _name: PageName) -> ReadShare {
         0
     }
 
-    /// The daemon of promotion begins a round. `fast`: pages of the top tiers.
+    /// Begin a round of the promotion daemon. `fast`: pages of the top tiers.
     fn round(&self, _fast: u64, _knobs: &Knobs) {}
 }
 
-/// A folio that is to be moved.
+/// A request to move a folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked {
-    /// Its head.
+    /// Head of the folio.
     pub page: Pfn,
-    /// Its name then: if the frame holds another page now, nobody asked for that.
+    /// Name of the folio at the request: if the frame holds another page now, the request is void.
     pub name: PageName,
-    /// Where it is to go.
+    /// The target node.
     pub to: NodeId,
 }
 
-/// What is known of what is hot.
+/// State of all policies.
 pub struct Hot {
-    /// Faults at marked entries.
+    /// State of the policy of hint faults.
     pub hints: Hints,
     generations: HotGenerations,
     sampled: Sampled,
-    /// Which of the tiers answers faster.
+    /// Balance of reads between tiers.
     pub balance: Balance,
     asked: Lock<Vec<Asked>>,
 }
 
 impl Hot {
-    /// For a machine of so many nodes and frames.
+    /// State for a machine of `nodes` nodes and `frames` frames.
     pub fn new(nodes: usize, frames: u64) -> Hot {
         Hot {
             hints: Hints::new(nodes),
@@ -177,7 +175,7 @@ impl Hot {
         }
     }
 
-    /// The policy that the knob chooses.
+    /// The policy that the knob selects.
     pub fn policy(&self, knobs: &Knobs) -> &dyn HotPolicy {
         match knobs.tier_policy() {
             TierPolicy::Generations => &self.generations,
@@ -186,7 +184,7 @@ impl Hot {
         }
     }
 
-    /// Have a folio moved later. `false`: too many wait already.
+    /// Queue a folio to be moved. Returns `false` if the queue is full.
     pub fn ask(&self, asked: Asked) -> bool {
         let mut queue = self.asked.lock();
         let room = queue.len() < MOST_ASKED;
@@ -196,18 +194,18 @@ impl Hot {
         room
     }
 
-    /// All that wait to be moved, in the order in which they came.
+    /// Take all queued requests, in order.
     pub fn take_asked(&self) -> Box<[Asked]> {
         core::mem::take(&mut *self.asked.lock()).into()
     }
 }
 
-/// Is anything promoted from slower tiers?
+/// Whether pages of slower tiers are promoted at all.
 pub fn promotes(knobs: &Knobs) -> bool {
     knobs.get(Knob::NumaBalancing) & numa_balancing::TIERING != 0 || knobs.tier_policy() != TierPolicy::Hint
 }
 
-/// Is there work for a daemon of promotion?
+/// Whether a promotion daemon is needed.
 pub fn wants_daemon(knobs: &Knobs) -> bool {
     knobs.tier_policy() != TierPolicy::Hint || knobs.tier_migration() == TierMigration::Transactional
 }

@@ -1,18 +1,17 @@
-//! Sampled addresses: how often pages were used is counted, and as many of the hottest as the fast tier holds belong
-//! there.
+//! Sampled addresses: counts the uses of pages; as many of the hottest as the fast tier holds belong there.
 //!
-//! The machine samples one read of memory in so many (`tier.sample_period`). Each page has a count of its samples. A
-//! histogram says how many pages have a count of 1, of 2 to 3, of 4 to 7 and so on; after every `tier.adapt_samples`
-//! samples the threshold becomes the lowest of these classes from which on all pages together fit into the fast tier.
-//! After every `tier.cool_samples` all counts are halved, so that what was used long ago weighs less. A page that
-//! reaches the threshold is promoted, one above it is not demoted.
+//! The machine samples one of every `tier.sample_period` reads of memory. Each page has a count of its samples. A
+//! histogram has the number of pages with a count of 1, of 2 to 3, of 4 to 7 and so on. After every
+//! `tier.adapt_samples` samples the threshold becomes the lowest class such that all pages of this and higher classes
+//! fit into the fast tier. After every `tier.cool_samples` all counts are halved, so that old uses weigh less. A page
+//! that reaches the threshold is promoted; a page above it is not demoted.
 //!
-//! Two pages whose names want one place in the table of counts share it in turn: the hotter one has it, and cools down
+//! Two pages whose names map to one place in the table of counts compete for it: the hotter one has it, and cools down
 //! like any other.
 //!
-//! Source: MEMTIS (Lee et al., SOSP 2023): histogram, threshold, cooling; its defaults (its kernel's sysfs: a sample of
-//! 199 reads, adaptation after 100,000 samples, cooling after 2,000,000, promotion every 500 ms). Not here: its split
-//! of huge pages.
+//! Source: MEMTIS (Lee et al., SOSP 2023): histogram, threshold, cooling; its defaults (its kernel's sysfs: a sample
+//! of 199 reads, adaptation after 100,000 samples, cooling after 2,000,000, promotion every 500 ms). Not here: its
+//! split of huge pages.
 
 use super::balance::{ALL, ReadShare};
 use super::table::Table;
@@ -22,28 +21,28 @@ use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Classes of the histogram.
 const CLASSES: usize = 16;
-/// The lowest threshold: one sample says nothing.
+/// The lowest threshold: one sample is no evidence.
 const LEAST: u32 = 1;
 
-/// What is known of samples.
+/// State of the policy of sampled addresses.
 pub struct Sampled {
     counts: Table,
     /// Pages by class of their count.
     histogram: [AtomicU64; CLASSES],
     threshold: AtomicU32,
     samples: AtomicU64,
-    /// All counts together.
+    /// Sum of all counts.
     weight: AtomicU64,
     adapted: AtomicU64,
     cooled: AtomicU64,
 }
 
-/// The class of a count that is not 0.
+/// Class of a nonzero count.
 fn class(count: u32) -> u32 {
     count.ilog2().min(CLASSES as u32 - 1)
 }
 
-/// The lowest class from which on all pages fit into `fast`.
+/// The lowest class such that all pages of this and higher classes fit into `fast`.
 fn threshold(histogram: [u64; CLASSES], fast: u64) -> u32 {
     let mut room = fast;
     let mut lowest = CLASSES as u32;
@@ -67,7 +66,7 @@ impl Sampled {
         }
     }
 
-    /// A page was sampled. Returns its count; 0: another has its place.
+    /// Count a sample of a page. Returns its count; 0: another page has its place.
     fn count(&self, name: PageName) -> u32 {
         self.samples.fetch_add(1, Relaxed);
         let place = self.counts.place(name);
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threshold_lets_in_as_many_as_there_is_room_for() {
+    fn threshold_admits_as_many_pages_as_fit() {
         let mut histogram = [0; CLASSES];
         (histogram[0], histogram[2], histogram[5], histogram[9]) = (1000, 40, 30, 20);
         let of = |fast| threshold(histogram, fast);
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn hot_pages_are_those_that_fit_and_cool_down() {
+    fn hottest_pages_that_fit_are_hot_and_cool_down() {
         let sampled = Sampled::new(256);
         let knobs = Knobs::default();
         knobs.set(Knob::TierAdaptSamples, 100).unwrap();
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hotter_of_two_pages_has_the_place_of_both() {
+    fn hotter_of_two_pages_gets_their_shared_place() {
         let sampled = Sampled::new(2);
         let (one, other) = (PageName(1 << 32), PageName(2 << 32));
         assert_eq!([sampled.count(one), sampled.count(one), sampled.count(other)], [1, 2, 0]);

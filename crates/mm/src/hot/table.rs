@@ -1,14 +1,15 @@
-//! A number for each page, by its name: as many places as there is memory for pages, twice.
+//! A table of numbers by page name, with twice as many places as memory has pages.
 //!
-//! Two pages may want one place. Which of them has it is said by a policy: the other is not known until it is given up.
+//! Two pages may map to one place. The policy decides which of them has it; the other is not recorded until the place
+//! is given up.
 
 use super::PageName;
 use crate::arena::Arena;
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Numbers by name.
+/// A table of numbers by page name.
 pub(super) struct Table {
-    /// Part of the name above, the number below; 0: nobody's.
+    /// Part of the name in the high half, the number in the low half; 0: free.
     cells: Arena<AtomicU64>,
     mask: u64,
 }
@@ -20,19 +21,19 @@ pub(super) struct TableSlot<'a> {
 }
 
 impl Table {
-    /// For pages of so many frames.
+    /// Create a table for the pages of `frames` frames.
     pub(super) fn new(frames: u64) -> Table {
         Table { cells: Arena::default(), mask: (2 * frames).next_power_of_two() - 1 }
     }
 
-    /// Where a page's number is, or would be.
+    /// The place of a page's number.
     pub(super) fn place(&self, name: PageName) -> TableSlot<'_> {
         let cell = self.cells.ensure((name.0 & self.mask) as u32);
-        // Never 0.
+        // The tag is never 0.
         TableSlot { cell, tag: name.0 >> 32 << 32 | 1 << 63 }
     }
 
-    /// Change all numbers; who is left with 0 is forgotten.
+    /// Change all numbers; a place left with 0 becomes free.
     pub(super) fn for_each(&self, mut change: impl FnMut(u32) -> u32) {
         for index in 0..=self.mask as u32 {
             let Some(cell) = self.cells.get(index) else { continue };
@@ -46,18 +47,18 @@ impl Table {
 }
 
 impl TableSlot<'_> {
-    /// The page's number, if the place is its.
+    /// The page's number, if the page has the place.
     pub(super) fn own(&self) -> Option<u32> {
         let value = self.cell.load(Relaxed);
         (value >> 32 << 32 == self.tag).then_some(value as u32)
     }
 
-    /// The number of whoever has the place; 0 if nobody has.
+    /// The number of the page that has the place; 0 if it is free.
     pub(super) fn any(&self) -> u32 {
         self.cell.load(Relaxed) as u32
     }
 
-    /// The place is the page's from now on.
+    /// Give the place to the page, with this number.
     pub(super) fn set(&self, number: u32) {
         self.cell.store(self.tag | u64::from(number), Relaxed);
     }

@@ -7,18 +7,15 @@
 //!
 //! # One folio
 //! 1. It is locked, and a frame is allocated for it.
-//! 2. Its entries are taken away and replaced by migration entries ([`Absent::Moving`](crate::table::Absent)). Each is
-//!    noted
-//! in a batch, as in reclaim. A fault that meets one waits for the folio's lock.
-//! 3. The batch's flush is paid: no CPU can store to the folio any more. A CPU that could only read it may continue to
-//!    do so
-//! if the flush policy allows it ([`crate::tlb::Batch`]): the copy reads the same, and the old frame carries the debt.
+//! 2. Its entries are taken away and replaced by migration entries ([`Absent::Moving`](crate::table::Absent)). Each
+//!    is noted in a batch, as in reclaim. A fault that meets one waits for the folio's lock.
+//! 3. The batch's flush is paid: no CPU can store to the folio any more. A CPU that could only read it may continue
+//!    to do so if the flush policy allows it ([`crate::tlb::UnmapBatch`]): the copy reads the same, and the old frame
+//!    carries the debt.
 //! 4. It is copied. If its only references are those of its cache and of the isolation, they are frozen, and the new
-//!    folio
-//! takes its place in its cache and its group, and later on its list ([`MmCore::replace_folio`]).
-//! 5. The migration entries become entries of the new folio ([`Rmap::end_move`](crate::rmap::Rmap::end_move)); the old
-//!    folio
-//! is unlocked and freed.
+//!    folio takes its place in its cache and its group, and later on its list ([`MmCore::replace_folio`]).
+//! 5. The migration entries become entries of the new folio ([`Rmap::end_move`](crate::rmap::Rmap::end_move)); the
+//!    old folio is unlocked and freed.
 //!
 //! With any other reference the entries map the old folio again: nothing has changed. The copy is made before the
 //! references are frozen, because frozen references make other tasks spin. The content cannot change in between:

@@ -7,15 +7,15 @@
 //! and dirty ones stand in the same lists.
 //!
 //! # What happens to a folio
-//! 1. It comes: [`Replace::added`] says where to, with [`InsertReason::New`]. If it was evicted before, [`Replace::returned`]
-//!    was asked first and may have left a mark on it.
+//! 1. It comes: [`Replace::added`] says where to, with [`InsertReason::New`]. If it was evicted before,
+//!    [`Replace::returned`] was asked first and may have left a mark on it.
 //! 2. Uses through file descriptors are counted on the folio without anybody's lock ([`View::uses`]); the policy sees
 //!    them when it sees the folio. Uses through page tables are seen only when somebody looks.
 //! 3. Reclaim wants memory. [`Replace::next`] names a place, and [`Replace::judge`] says whether the folio there is to
 //!    go, or where it belongs instead. With [`Replace::sample`] many folios are scored, and the lowest go.
-//! 4. A folio that is to go is looked up in page tables (unless [`Replace::checks_references`] says no). One that was used
-//!    comes back with [`InsertReason::Used`]. One that cannot be evicted now comes back with [`InsertReason::Kept`], and once its write
-//!    has ended with [`InsertReason::Wanted`].
+//! 4. A folio that is to go is looked up in page tables (unless [`Replace::checks_references`] says no). One that was
+//!    used comes back with [`InsertReason::Used`]. One that cannot be evicted now comes back with
+//!    [`InsertReason::Kept`], and once its write has ended with [`InsertReason::Wanted`].
 //! 5. It is evicted: [`Replace::evicted`] leaves eight bits behind, for when it returns.
 //!
 //! # What is checked

@@ -1,15 +1,15 @@
-//! Promotion by a daemon: pages that are hot go to faster tiers, a round at a time.
+//! Promotion by a daemon: moves hot pages to faster tiers, in rounds.
 //!
-//! Linux promotes in the fault that tells of a use. Here that is one way among several (`tier.policy`,
-//! `tier.migration`); all others ask for a page to be moved ([`Hot::ask`](crate::hot::Hot::ask)), and this daemon does
-//! so. In a round it has young bits looked at, or takes what the machine has sampled, and decides by the loads of the
-//! tiers what may go up, and what goes down (`tier.balance`).
+//! Linux promotes in the fault that reports a use. Here this is one mode of several (`tier.policy`, `tier.migration`);
+//! all others request that a page be moved ([`Hot::ask`](crate::hot::Hot::ask)), and this daemon moves it. In a round
+//! it has young bits examined, or takes the machine's samples, and decides by the loads of the tiers which pages go up
+//! and which go down (`tier.balance`).
 //!
-//! *Transactional* (`tier.migration`): a page stays mapped while it is copied, and its entry is taken away only then;
-//! if it was written meanwhile, which the entry's dirty mark tells, the copy is given up and the page stays where it is
-//! ([`migrate::folios_in_use`]). No program waits for a copy then, and a page that is written all the time is never
-//! moved. Source: Nomad (Xiang et al., OSDI 2024). Its shadows (the frame that a page has left is kept, and taken again
-//! if the page goes down unwritten) are not here: they need memory that belongs to a page of another frame.
+//! *Transactional* (`tier.migration`): a page stays mapped while it is copied, and its entry is cleared only
+//! afterwards. If the page was written during the copy, as the entry's dirty bit shows, the copy is dropped and the
+//! page stays where it is ([`migrate::folios_in_use`]). So no program waits for a copy, and a page that is written all
+//! the time is never moved. Source: Nomad (Xiang et al., OSDI 2024). Its shadows (the old frame of a page is kept, and
+//! reused if the page is demoted unwritten) are not here: they need memory that belongs to a page of another frame.
 
 use crate::alloc::{Fresh, Watermark};
 use crate::frame::List;
@@ -23,15 +23,15 @@ use crate::reclaim::{self, AddressSpaces, ReclaimState, Slower};
 use crate::stat::Stat;
 use crate::units::*;
 
-/// Folios that are moved together.
+/// Folios moved together.
 const BATCH: u32 = 32;
 
-/// Looking at samples takes at most so many per cent of the daemon's CPU; else it samples more seldom, down to one for
-/// this many of those that the knob asks for. (MEMTIS: a limit of 3 %, by the same means.)
+/// Processing samples takes at most this percentage of the daemon's CPU time; beyond that the sample period grows, up
+/// to `SELDOM` times the knob's. (MEMTIS: a limit of 3 %, by the same means.)
 const SAMPLING_PERCENT: u64 = 3;
 const SELDOM: u64 = 256;
 
-/// Frames of a faster node, above its high mark: what is promoted must not make others reclaim.
+/// Takes frames of a faster node, above its high watermark: promotion must not cause reclaim.
 struct Faster(NodeId);
 
 impl<M: Machine> Target<M> for Faster {
@@ -72,16 +72,16 @@ pub fn daemon<M: Machine>(core: &MmCore<M>, state: &ReclaimState, spaces: &dyn A
         if due {
             move_asked(core, shift);
         }
-        // Who is told of uses by faults is woken by them.
+        // A policy that is told of uses by faults is woken by them.
         core.machine.wait(ticket, (policy != TierPolicy::Hint).then_some(next));
     }
 }
 
-/// How often is sampled: as the knob says, or more seldom where looking at samples would take too much time.
+/// The sample period: the knob's, or longer where processing samples would take too much time.
 struct Rate {
-    /// One read in so many; 0: nothing is sampled.
+    /// One of `every` reads is sampled; 0: none.
     every: u64,
-    /// Nanoseconds spent on samples in this round.
+    /// Nanoseconds spent processing samples in this round.
     spent: Nanos,
 }
 
@@ -94,7 +94,7 @@ impl Rate {
         Rate { every, spent: 0 }
     }
 
-    /// A round of so many nanoseconds has ended.
+    /// Adjust the period after a round of `round` nanoseconds.
     fn adjust<M: Machine>(&mut self, core: &MmCore<M>, round: Nanos) {
         let (least, spent) = (core.knobs.get(Knob::TierSamplePeriod), core::mem::take(&mut self.spent));
         let most = round * SAMPLING_PERCENT / 100;
@@ -122,7 +122,7 @@ fn fast_pages<M: Machine>(core: &MmCore<M>) -> u64 {
     zones.map(|zone| zone.managed()).sum()
 }
 
-/// What may be moved where in this round.
+/// Begin a round, and decide how much to move up or down.
 fn begin_round<M: Machine>(core: &MmCore<M>) -> Shift {
     let everything_up = Shift::Up(ReadShare::MAX);
     if core.knobs.get(Knob::TierBalance) == 0 {
@@ -137,7 +137,7 @@ fn begin_round<M: Machine>(core: &MmCore<M>) -> Shift {
     }
 }
 
-/// Tell the policy of each page that was sampled, and ask for those that it finds hot where they should not be.
+/// Report each sampled page to the policy, and queue hot pages that are in the wrong tier.
 fn look_at_samples<M: Machine>(core: &MmCore<M>, shift: Shift) {
     let _scope = core.scope(Scope::Kpromoted);
     let (policy, limits) = (core.hot.policy(&core.knobs), HotLimits::of(&core.knobs));
@@ -166,13 +166,13 @@ fn look_at_samples<M: Machine>(core: &MmCore<M>, shift: Shift) {
             core.hot.ask(Asked { page: head, name, to });
         }
     });
-    // As who finds a page by its address does.
+    // The cost of finding a page by its address.
     core.charge(Work::TableLevel, 4 * taken);
     core.count(Stat::TierSamples, taken as i64);
     core.count(Stat::TierSamplesLost, lost as i64);
 }
 
-/// Move what was asked for, as far as the shift goes.
+/// Move the queued folios, up to the share of reads that `shift` allows.
 fn move_asked<M: Machine>(core: &MmCore<M>, shift: Shift) {
     let _scope = core.scope(Scope::Kpromoted);
     let (mut left, up) = match shift {
@@ -216,7 +216,7 @@ impl PromoteBatch {
             return;
         }
         if !self.up {
-            let from = core.frames[folios.tail().expect("it is not empty")].node();
+            let from = core.frames[folios.tail().expect("a batch with a count has folios")].node();
             let mut target = Slower { first: to, from };
             let done = migrate::folios(core, folios, &mut target, Mode::Async, MigrateReason::Demotion);
             return core.count(Stat::TierBalanced, done.moved as i64);

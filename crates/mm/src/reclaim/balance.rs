@@ -7,8 +7,8 @@ use crate::units::int_sqrt;
 /// log2 of the pages in a GiB.
 const GIB_SHIFT: u32 = 18;
 
-/// How many times as long as the inactive list the active list may be, when both together have `pages` pages. A
-/// large list needs only a small inactive part to see accesses.
+/// The highest ratio of the active list to the inactive list, when both together have `pages` pages. A large list needs
+/// only a small inactive part to detect accesses.
 pub fn inactive_ratio(pages: u64) -> u64 {
     match pages >> GIB_SHIFT {
         0 => 1,
@@ -16,21 +16,21 @@ pub fn inactive_ratio(pages: u64) -> u64 {
     }
 }
 
-/// Should active folios be deactivated?
+/// Whether active folios should be deactivated.
 pub fn inactive_is_low(inactive: u64, active: u64) -> bool {
     inactive * inactive_ratio(inactive + active) < active
 }
 
-/// How the two types share the scanning.
+/// How the scan is divided between the two types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScanBalance {
-    /// Both, by their sizes.
+    /// Both, in proportion to their sizes.
     Equal,
-    /// Anonymous lists only.
+    /// Only anonymous lists.
     Anon,
-    /// File lists only.
+    /// Only file lists.
     File,
-    /// Both, by [`ScanWeights`].
+    /// Both, with [`ScanWeights`].
     Fract(ScanWeights),
 }
 
@@ -44,8 +44,8 @@ pub struct ScanWeights {
 }
 
 impl ScanWeights {
-    /// Pressure in inverse proportion to what reclaiming each type has cost, and weighted by swappiness. A type gets at
-    /// least a third of the pressure before swappiness, so that none is left behind.
+    /// Weights in inverse proportion to the cost of reclaiming each type, and multiplied by swappiness. Each type gets
+    /// at least a third before swappiness, so that none is neglected.
     pub fn new(cost: Cost, swappiness: u64) -> ScanWeights {
         let total = cost.anon + cost.file;
         let (anon, file) = (total + cost.anon, total + cost.file);
@@ -62,7 +62,7 @@ impl ScanWeights {
     }
 }
 
-/// What the choice of a balance depends on.
+/// What the balance depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Situation {
     /// Swapping is allowed and there is swap space.
@@ -82,7 +82,7 @@ pub struct Situation {
 }
 
 impl Situation {
-    /// The balance: the first rule that applies.
+    /// The balance, by the first rule that applies.
     pub fn balance(&self) -> ScanBalance {
         if !self.can_swap || (self.is_group && self.swappiness == 0) {
             ScanBalance::File
@@ -98,8 +98,9 @@ impl Situation {
     }
 }
 
-/// Pages of a list that are open to reclaim when the group has protection: in proportion to how much of the group is
-/// not protected, and at least a batch, so that reclaim moves on. Also says whether memory.low made the difference.
+/// Pages of a list that reclaim may scan when the group has protection: in proportion to the part of the group that is
+/// not protected, and at least a batch, so that reclaim makes progress. Also returns whether memory.low made the
+/// difference.
 pub fn unprotected(size: u64, usage: u64, protection: Protection, low_reclaim: bool) -> (u64, bool) {
     let Protection { min, low } = protection;
     if min == 0 && low == 0 {
@@ -112,7 +113,7 @@ pub fn unprotected(size: u64, usage: u64, protection: Protection, low_reclaim: b
     ((size - spared).max(SWAP_CLUSTER_MAX), skipped)
 }
 
-/// Pages to scan of a list of which `open` pages are open to reclaim.
+/// Pages to scan of a list of which reclaim may scan `open` pages.
 pub fn scan_target(balance: ScanBalance, list: LruList, open: u64, priority: u32) -> u64 {
     let scan = open >> priority;
     match balance {
@@ -124,7 +125,7 @@ pub fn scan_target(balance: ScanBalance, list: LruList, open: u64, priority: u32
     }
 }
 
-/// What is left to scan of each list, in the order of [`LruList::EVICTABLE`], and what it was at first.
+/// Pages that are left to scan of each list, in the order of [`LruList::EVICTABLE`], and the initial targets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Targets {
     left: [u64; 4],
@@ -135,18 +136,18 @@ const ANON: usize = 0;
 const FILE: usize = 2;
 
 impl Targets {
-    /// Targets not yet begun.
+    /// Initial targets.
     pub fn new(targets: [u64; 4]) -> Targets {
         Targets { left: targets, first: targets }
     }
 
-    /// Is anything left that scanning could bring pages from? (Active anonymous pages alone could not.)
+    /// Whether nothing is left whose scan could free pages. (A scan of active anonymous pages alone could not.)
     pub fn is_done(&self) -> bool {
         let [inactive_anon, _, inactive_file, active_file] = self.left;
         inactive_anon == 0 && inactive_file == 0 && active_file == 0
     }
 
-    /// Take the next batch of a list off its target.
+    /// Subtract the next batch of a list from its target.
     pub fn take(&mut self, list: LruList) -> u64 {
         let left = &mut self.left[list as usize];
         let batch = (*left).min(SWAP_CLUSTER_MAX);
@@ -154,8 +155,8 @@ impl Targets {
         batch
     }
 
-    /// Enough was reclaimed: the type with less left to scan is done, and the other goes on only to the same share of
-    /// its target. `false` if one type is already exhausted: then all is done.
+    /// Enough was reclaimed: the type with less left to scan is done, and the other is scanned up to the same share of
+    /// its target. Returns `false` if one type is used up already: then both are done.
     pub fn wind_down(&mut self) -> bool {
         let anon = self.left[ANON] + self.left[ANON + 1];
         let file = self.left[FILE] + self.left[FILE + 1];
@@ -193,7 +194,7 @@ mod tests {
 
     /// reclaim.md, 1.19 and section 6: thousandths of the pressure that go to anonymous lists.
     #[test]
-    fn anonymous_share() {
+    fn scan_weights_give_the_anonymous_share() {
         let share = |anon, file, swappiness| {
             let ScanWeights { anon, file } = ScanWeights::new(Cost { anon, file }, swappiness);
             (1000 * anon + (anon + file) / 2) / (anon + file)
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_applies_chooses_the_balance() {
+    fn balance_follows_the_first_rule_that_applies() {
         let usual = Situation {
             can_swap: true,
             is_group: false,
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn protection_scales_the_scan() {
+    fn protection_scales_the_scanned_pages() {
         let low = Protection { min: 0, low: 500 };
         assert_eq!(unprotected(1000, 999, low, false), (500, true));
         assert_eq!(unprotected(1000, 999, low, true), (1000, false));
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn winding_down_keeps_the_types_in_proportion() {
+    fn wind_down_keeps_types_in_proportion() {
         // 1000 of each: after 3 batches of anon and 1 of file, file is at 4 %.
         let mut targets = Targets::new([100, 0, 1000, 0]);
         for _ in 0..2 {
@@ -247,13 +248,13 @@ mod tests {
         assert!(targets.wind_down());
         // 36 of 101 anon left: 35 % to go, so file stops at 65 % of 1000, of which 64 are done.
         assert_eq!(targets.left, [0, 0, 650 - 64, 0]);
-        assert!(!targets.wind_down(), "one nudge only");
+        assert!(!targets.wind_down(), "only once");
     }
 
     proptest! {
-        /// Winding down never adds work, and ends.
+        /// Winding down never increases a target, and ends.
         #[test]
-        fn winding_down_only_shrinks(first: [u16; 4], batches in prop::collection::vec(0usize..4, 0..40)) {
+        fn wind_down_only_shrinks_targets(first: [u16; 4], batches in prop::collection::vec(0usize..4, 0..40)) {
             let mut targets = Targets::new(first.map(u64::from));
             for list in batches {
                 targets.take(LruList::EVICTABLE[list]);
@@ -265,9 +266,9 @@ mod tests {
             }
         }
 
-        /// No type is left behind completely unless swappiness says so.
+        /// Each type is scanned unless swappiness is 0 or 200.
         #[test]
-        fn each_type_gets_its_share(anon in 0u64..1 << 30, file in 0u64..1 << 30, swappiness in 1u64..200) {
+        fn each_type_gets_a_share(anon in 0u64..1 << 30, file in 0u64..1 << 30, swappiness in 1u64..200) {
             let share = ScanWeights::new(Cost { anon, file }, swappiness);
             prop_assert!(share.anon > 0 && share.file > 0);
         }

@@ -1,28 +1,28 @@
-//! What one pass of reclaim wants and what it may do.
+//! The aim of a reclaim, and what it may do.
 
 use crate::lru::ROOT;
 use crate::machine::ZoneKind;
 use crate::units::*;
 
-/// The priority that a reclaim starts with: it scans size >> priority of each list. 0 is the most urgent.
+/// The first priority of a reclaim: it scans size >> priority of each list. 0 is the most urgent.
 pub const DEF_PRIORITY: u32 = 12;
-/// Pages scanned at a time, and wanted by a direct reclaim.
+/// Number of pages that are scanned at a time, and that a direct reclaim wants.
 pub const SWAP_CLUSTER_MAX: u64 = 32;
-/// Rounds without progress after which kswapd gives a node up, and an allocation memory as a whole.
+/// Rounds without progress after which kswapd gives a node up, and an allocation gives up.
 pub const MAX_RECLAIM_RETRIES: u32 = 16;
 
-/// What the batches of one pass over a node met, in pages.
+/// What the batches of one pass over a node found, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DirtyCounts {
-    /// Dirty or being written.
+    /// Dirty or under write-back.
     pub dirty: u64,
-    /// Dirty, and nobody writes them.
+    /// Dirty and not under write-back.
     pub unqueued_dirty: u64,
-    /// Being written, and already marked for reclaim when met.
+    /// Under write-back, and marked for reclaim before.
     pub congested: u64,
-    /// Being written.
+    /// Under write-back.
     pub writeback: u64,
-    /// Marked, still being written, on a node that cannot keep up.
+    /// Marked before and still under write-back, on a node that cannot keep up.
     pub immediate: u64,
     /// Isolated.
     pub taken: u64,
@@ -31,64 +31,64 @@ pub struct DirtyCounts {
 }
 
 impl DirtyCounts {
-    /// Is most of what stands at the lists' ends being written? Then a harder look brings nothing, and time does.
+    /// Whether most of the isolated pages are under write-back. Then a higher priority is useless; time helps.
     pub fn waits_for_devices(&self) -> bool {
         self.taken > 0 && 2 * (self.writeback + self.immediate) >= self.taken
     }
 }
 
-/// One reclaim: its aim, its rights, and how it goes. The fields mean what those of Linux's `scan_control` mean.
+/// One reclaim: its aim, its rights and its progress. The fields are those of Linux's `scan_control`.
 #[derive(Clone, Debug)]
 pub struct ScanControl {
     /// Pages wanted.
     pub nr_to_reclaim: u64,
-    /// `Some`: reclaim from this group and those below, because of its limit; `None`: from the node.
+    /// `Some`: reclaim from this group and the groups below, because of its limit; `None`: from the node.
     pub target: Option<GroupId>,
-    /// Is this kswapd?
+    /// Whether this is kswapd.
     pub kswapd: bool,
-    /// Order of the request behind it.
+    /// Order of the allocation that needs it.
     pub order: Order,
     /// How hard to try: [`DEF_PRIORITY`] at first, 0 at last.
     pub priority: u32,
     /// Highest kind of zone that is wanted.
     pub reclaim_idx: ZoneKind,
-    /// May folios be written?
+    /// Whether folios may be written.
     pub may_writepage: bool,
-    /// May mapped folios be unmapped?
+    /// Whether mapped folios may be unmapped.
     pub may_unmap: bool,
-    /// May anonymous memory be swapped out?
+    /// Whether anonymous memory may be swapped out.
     pub may_swap: bool,
     /// Overrides the knob `vm.swappiness`.
     pub swappiness: Option<u64>,
-    /// Deactivate whether or not the inactive lists are low.
+    /// Deactivate even if the inactive lists are not low.
     pub force_deactivate: bool,
-    /// Some deactivation was left out.
+    /// Some deactivation was skipped.
     pub skipped_deactivate: bool,
     /// Reclaim from groups below memory.low, too.
     pub memcg_low_reclaim: bool,
-    /// Some group was spared for its memory.low.
+    /// A group was spared because of its memory.low.
     pub memcg_low_skipped: bool,
-    /// Visit all groups rather than go on where the last reclaimer stopped.
+    /// Visit all groups instead of continuing where the last reclaimer stopped.
     pub memcg_full_walk: bool,
     /// Which types may be deactivated in this pass: anonymous, file.
     pub may_deactivate: [bool; 2],
-    /// There are many inactive file pages that do not thrash: take only those.
+    /// There are many inactive file pages that do not thrash: reclaim only these.
     pub cache_trim_mode: bool,
-    /// Do not do that.
+    /// Do not use `cache_trim_mode`.
     pub no_cache_trim_mode: bool,
-    /// It was done, and brought nothing.
+    /// `cache_trim_mode` was used and reclaimed nothing.
     pub cache_trim_mode_failed: bool,
     /// There are so few file pages that only anonymous memory is worth scanning.
     pub file_is_tiny: bool,
-    /// A block of a costly order is already there.
+    /// A block of a costly order is free already.
     pub compaction_ready: bool,
-    /// Costs of the two types, as of the start of the pass.
+    /// Costs of the two types at the start of the pass.
     pub cost: crate::lru::Cost,
     /// Pages scanned.
     pub nr_scanned: u64,
     /// Pages reclaimed.
     pub nr_reclaimed: u64,
-    /// What the pass over the current node met.
+    /// What the pass over the current node found.
     pub dirty_counts: DirtyCounts,
 }
 
@@ -124,12 +124,12 @@ impl ScanControl {
         }
     }
 
-    /// The group at the top of what is reclaimed from.
+    /// The top of the groups to reclaim from.
     pub fn top(&self) -> GroupId {
         self.target.unwrap_or(ROOT)
     }
 
-    /// Is it because of a group's limit?
+    /// Whether a group's limit is the reason.
     pub fn is_group(&self) -> bool {
         self.target.is_some()
     }

@@ -1,4 +1,4 @@
-//! Demotion: what is cold goes to a slower tier of memory, before it is dropped or swapped.
+//! Demotion: cold folios move to a slower tier of memory before they are dropped or swapped.
 //!
 //! Source: mm/vmscan.c of Linux 6.12 (`can_demote`, `demote_folio_list`).
 
@@ -14,21 +14,20 @@ use crate::mm_core::MmCore;
 use crate::stat::Stat;
 use crate::units::*;
 
-/// From this priority of reclaim on nothing is too hot to be demoted.
+/// From this priority on, any folio may be demoted, even a hot one.
 const DISTRESS: u32 = DEF_PRIORITY - 4;
 
-/// Frames of slower tiers: of the node whose turn it is, or of any.
+/// Frames of slower tiers: of one node first, else of any other.
 pub struct Slower {
-    /// The node whose turn it is.
+    /// The node to try first.
     pub first: NodeId,
-    /// The node that is left.
+    /// The node that folios leave.
     pub from: NodeId,
 }
 
 impl<M: Machine> Target<M> for Slower {
     fn take(&mut self, core: &MmCore<M>, _from: Pfn, order: Order) -> Option<Fresh> {
-        // If there is too little above the low mark, the node's kswapd is woken: what is cold there goes on to the next
-        // tier.
+        // Below the low mark the node's kswapd is woken, which demotes cold folios to the next tier.
         let first = frame_on(core, self.first, order, Watermark::Low);
         first.or_else(|| frame_on(core, self.first, order, Watermark::Min)).or_else(|| {
             let others = core.tiers.lower(self.from).iter().filter(|&&node| node != self.first);
@@ -42,13 +41,14 @@ impl<M: Machine> Target<M> for Slower {
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Does what is cold on a node go to a slower tier?
+    /// Whether cold folios of a node go to a slower tier.
     #[inline]
     pub(super) fn demotes(self, node: NodeId) -> bool {
         demotes(self.core, node)
     }
 
-    /// What is cold to reclaim may be hot to who decides about promotion: it stays, as long as there is no distress.
+    /// Demote a folio that is cold for reclaim, unless the policy of promotion knows it as hot and reclaim is not in
+    /// distress.
     #[cold]
     pub(super) fn demote_or_keep(self, pfn: Pfn, sc: &ScanControl) -> ReclaimFate {
         let (core, frame) = (self.core, &self.core.frames[pfn]);
@@ -60,7 +60,7 @@ impl<M: Machine> Reclaim<'_, M> {
         ReclaimFate::Demote
     }
 
-    /// Move cold folios of a node to slower tiers. Returns the pages moved, and what is not moved.
+    /// Move cold folios of a node to slower tiers. Returns the pages moved, and the folios that were not.
     pub(super) fn demote(self, node: NodeId, cold: List, sc: &ScanControl) -> (u64, List) {
         let core = self.core;
         let Some(first) = core.tiers.demotion_target(node) else { return (0, cold) };
@@ -75,7 +75,7 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 }
 
-/// Does reclaim of a node demote?
+/// Whether reclaim of a node demotes.
 pub(super) fn demotes<M: Machine>(core: &MmCore<M>, node: NodeId) -> bool {
     core.tiers.many() && core.knobs.get(Knob::DemotionEnabled) != 0 && core.tiers.has_lower(node)
 }

@@ -1,4 +1,4 @@
-//! Reclaim by those who need the memory: allocations, groups at their limit, and programs that give pages away.
+//! Reclaim by the task that needs the memory: for allocations, groups at their limit, and programs that give pages up.
 
 use super::references::ReferenceRule;
 use super::throttle::{STUCK, wait_for_writes};
@@ -11,8 +11,8 @@ use crate::machine::{Machine, Scope};
 use crate::mm_core::MmCore;
 use smallvec::SmallVec;
 
-/// Reclaim for an allocation that found no memory above the min mark. Returns the pages reclaimed; more than 0 also if
-/// a large block has turned up meanwhile.
+/// Reclaim for an allocation that found no memory above the min mark. Returns the pages reclaimed, also more than 0 if
+/// a large block has become free.
 pub fn direct<M: Machine>(
     core: &MmCore<M>,
     state: &ReclaimState,
@@ -30,13 +30,13 @@ pub fn direct<M: Machine>(
     reclaimed
 }
 
-/// The zones that a request could use, in its order.
+/// The zones that a request could use, in the request's order.
 fn usable_zones<'a, M: Machine>(core: &'a MmCore<M>, needs: &NeedsReclaim) -> impl Iterator<Item = &'a Zone> {
     let zones = core.alloc.zonelist(needs.node, needs.highest).iter().map(|&id| core.alloc.zone(id));
     zones.filter(|zone| needs.could_use(zone))
 }
 
-/// Reclaim `pages` from a group and those below it. Returns the pages reclaimed.
+/// Reclaim `pages` from a group and the groups below it. Returns the pages reclaimed.
 pub fn group<M: Machine>(
     core: &MmCore<M>,
     state: &ReclaimState,
@@ -55,8 +55,8 @@ pub fn group<M: Machine>(
     reclaimed
 }
 
-/// Reclaim these folios, used or not (MADV_PAGEOUT). They are isolated, each with a reference of the caller's, which is
-/// taken over. Returns the pages reclaimed; the others go back to their lists.
+/// Reclaim isolated folios, used or not (MADV_PAGEOUT), and take over the caller's reference to each. Returns the pages
+/// reclaimed; the other folios go back to their lists.
 pub fn pageout<M: Machine>(
     core: &MmCore<M>,
     state: &ReclaimState,
@@ -88,8 +88,8 @@ pub fn pageout<M: Machine>(
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Pass over the nodes of a zone list with rising priority until enough was reclaimed. When nothing was, try again:
-    /// first visit all groups, then deactivate by force if that was left out, then take what memory.low spares.
+    /// Make passes over the nodes of a zone list with rising priority until enough is reclaimed. If nothing is, try
+    /// again: first visit all groups, then deactivate by force if that was skipped, then ignore memory.low.
     fn try_to_free(self, zones: &[ZoneId], sc: &mut ScanControl) -> u64 {
         loop {
             self.rising_priorities(zones, sc);
@@ -158,7 +158,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// Is there a block, or enough free memory to make one of, with some to spare?
+    /// Whether there is a block, or enough free memory to make one and some to spare.
     fn may_compact(self, zone: &Zone, sc: &ScanControl) -> bool {
         zone.watermark_ok(sc.order, Watermark::Min, sc.reclaim_idx, Reserve::None)
             || self.suits_compaction(zone, sc)
@@ -170,13 +170,13 @@ impl<M: Machine> Reclaim<'_, M> {
                 )
     }
 
-    /// Could compaction make what reclaim is for?
+    /// Whether compaction could make the block that reclaim is for.
     pub(super) fn suits_compaction(self, zone: &Zone, sc: &ScanControl) -> bool {
         let threshold = self.core.knobs.get(Knob::ExtfragThreshold);
         zone.compaction_suitable(sc.order, sc.reclaim_idx, threshold)
     }
 
-    /// The nodes of a zone list: those of one node stand next to each other.
+    /// Visit each node of a zone list once: the zones of a node are consecutive.
     fn each_node(self, zones: &[ZoneId], mut visit: impl FnMut(NodeId)) {
         let mut last = None;
         for &zone in zones {
@@ -188,21 +188,23 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 }
 
-/// How long an allocation has been trying.
+/// The retries of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Retries {
-    /// Rounds of reclaim that brought nothing, in a row.
+    /// Consecutive rounds of reclaim without progress.
     no_progress: u32,
-    /// What was being written when the last of them was counted will have arrived when so many pages have been written.
+    /// When this many pages have been written, everything that was under write-back at the last counted round has
+    /// arrived.
     awaited: i64,
-    /// Pages written at the last look, and when the number last changed.
+    /// Pages written at the last check, and when the number last changed.
     written: i64,
     since: Nanos,
 }
 
 impl Retries {
-    /// A round brought nothing. It counts only if what was being written when the last one was counted has arrived, and
-    /// was of no use, or if devices seem to be stuck. Waits for what is being written. `false`: that was often enough.
+    /// Note a round without progress. It counts only if everything that was under write-back at the last counted round
+    /// has arrived and did not help, or if devices seem to be stuck. Waits for pages under write-back. Returns `false`
+    /// when the rounds are used up.
     fn failed<M: Machine>(&mut self, core: &MmCore<M>) -> bool {
         let (written, under_way) =
             (core.stats.read(Stat::NrWritten), core.stats.read(Stat::NrWriteback).max(0));
@@ -219,9 +221,9 @@ impl Retries {
     }
 }
 
-/// After a direct reclaim that freed `freed` pages: is there any point in trying again? There is while reclaim makes
-/// progress, or while what is being written may be free soon; else for 16 rounds, if some zone would be above its min
-/// mark if everything reclaimable in it were free. If not, memory is out.
+/// Whether to retry after a direct reclaim that freed `freed` pages: while reclaim makes progress, or while pages under
+/// write-back may be free soon; else for 16 rounds, if a zone would be above its min mark with all of its reclaimable
+/// pages free. Otherwise memory is out.
 pub fn should_retry<M: Machine>(
     core: &MmCore<M>,
     needs: &NeedsReclaim,

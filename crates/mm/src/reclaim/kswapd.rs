@@ -1,8 +1,8 @@
-//! kswapd: one daemon a node. Woken at the low mark, it reclaims until some zone is above its high mark, naps for a
-//! tenth of a second, and if all is still well goes to sleep.
+//! kswapd: one daemon for each node. Woken at the low mark, it reclaims until a zone is above its high mark, naps for a
+//! tenth of a second, and sleeps if the node is still balanced.
 //!
-//! A wake-up leaves a request: the largest order and highest kind of zone that was wanted. While a request lies there,
-//! smaller ones send no further wake-up; so kswapd takes the request first, draws its ticket, and looks once more
+//! A wake-up leaves a request: the largest order and the highest kind of zone that were wanted. While a request is
+//! there, smaller ones send no further wake-up. So kswapd takes the request first, takes its ticket, and checks again
 //! before it sleeps.
 
 use super::*;
@@ -31,7 +31,7 @@ pub fn kswapd<M: Machine>(core: &MmCore<M>, state: &ReclaimState, spaces: &dyn A
         asked = wanted.order;
         let reached = cx.balance(node, wanted);
         if reached < wanted.order {
-            // A block of that order could not be made: be content with less before sleeping.
+            // A block of that order could not be made: a smaller order is enough before sleeping.
             wanted.order = reached;
         } else if let Some(newer) = core.alloc.kswapd_request(node) {
             wanted = newer;
@@ -40,8 +40,8 @@ pub fn kswapd<M: Machine>(core: &MmCore<M>, state: &ReclaimState, spaces: &dyn A
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Sleep if the node is balanced for what was wanted: first a nap, then for good. A block of the order that was
-    /// `asked` for is left to kcompactd.
+    /// Sleep if the node is balanced for the request: first a nap, then until the next wake-up. A block of the order
+    /// that was `asked` for is left to kcompactd.
     pub(super) fn try_to_sleep(self, node: NodeId, wanted: KswapdRequest, asked: Order) {
         let (core, machine) = (self.core, &self.core.machine);
         let pending = || core.alloc.kswapd_request(node).is_some() || machine.stopping();
@@ -67,7 +67,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// May kswapd sleep? If so, nobody may be left waiting for it.
+    /// Whether kswapd may sleep. Wakes the direct reclaimers that wait for it first.
     pub(super) fn may_sleep(self, node: NodeId, wanted: KswapdRequest) -> bool {
         self.unthrottle(node, Throttle::Pfmemalloc);
         if self.state.is_hopeless(node) {
@@ -80,7 +80,7 @@ impl<M: Machine> Reclaim<'_, M> {
         balanced
     }
 
-    /// Reclaim until the node is balanced. Returns the order for which it was at the end.
+    /// Reclaim until the node is balanced. Returns the order for which it is balanced at the end.
     pub(super) fn balance(self, node: NodeId, wanted: KswapdRequest) -> Order {
         let _scope = self.core.scope(Scope::BalancePgdat);
         let core = self.core;
@@ -88,7 +88,7 @@ impl<M: Machine> Reclaim<'_, M> {
         core.count(Stat::Pageoutrun, 1);
         let mut sc = ScanControl::new(0, wanted.order, wanted.highest);
         sc.kswapd = true;
-        // The boost stays in place meanwhile, so that allocations near the mark wait until kswapd has done.
+        // The boost stays until the end, so that allocations near the mark wait until kswapd has finished.
         let boosts: Vec<(ZoneId, u64)> = core
             .alloc
             .zones_of(node, wanted.highest)
@@ -106,7 +106,7 @@ impl<M: Machine> Reclaim<'_, M> {
             core.alloc.subtract_boost(zone, pages);
         }
         if !boosts.is_empty() && core.knobs.wants_blocks() {
-            // Mobility groups were mixed: there is likely to be room now to make page blocks whole.
+            // Mobility groups were mixed: now there is probably enough free memory to compact whole page blocks.
             let whole = KswapdRequest { order: PAGEBLOCK_ORDER, ..wanted };
             core.alloc.wake_kcompactd(core, node, whole);
         }
@@ -114,8 +114,8 @@ impl<M: Machine> Reclaim<'_, M> {
         sc.order
     }
 
-    /// Passes with rising priority; `true` if they ended with the node balanced. `boost` is what the raised marks ask
-    /// for on top: as long as it is all that is asked for, nothing is written or swapped for it.
+    /// Make passes with rising priority. Returns whether the node is balanced at the end. `boost`: pages that the
+    /// raised marks ask for in addition; while only these are missing, nothing is written or swapped.
     fn balance_passes(self, node: NodeId, sc: &mut ScanControl, mut boost: u64) -> bool {
         let core = self.core;
         'restart: loop {
@@ -163,14 +163,14 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// One pass. `true` if so much was scanned that a higher priority is not needed.
+    /// Make one pass. Returns whether enough was scanned, so that a higher priority is not needed.
     fn kswapd_shrink_node(self, node: NodeId, sc: &mut ScanControl) -> bool {
         let before = sc.nr_reclaimed;
         let zones = self.core.alloc.zones_of(node, sc.reclaim_idx);
         sc.nr_to_reclaim = zones.map(|zone| zone.mark(Watermark::High).max(SWAP_CLUSTER_MAX)).sum();
         self.shrink_node(node, sc);
         if sc.order > Order::ZERO && sc.nr_reclaimed >= compact_gap(sc.order) {
-            // Enough for a block of that order, were it in one piece.
+            // Enough memory for a block of that order, if it were contiguous.
             sc.order = Order::ZERO;
         }
         sc.nr_scanned.max(sc.nr_reclaimed - before) >= sc.nr_to_reclaim

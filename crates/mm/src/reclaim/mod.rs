@@ -1,14 +1,15 @@
-//! Reclaim: find cold folios and take them back.
+//! Reclaim: find cold folios and free them.
 //!
-//! Who reclaims: each node's [`kswapd`], in the background, from the low mark up to the high one; an allocation that
-//! found nothing ([`direct`]); a group at its limit ([`group`]); and a program that gives pages away ([`pageout`]).
+//! Reclaim runs in four cases: each node's [`kswapd`] reclaims in the background, from the low mark up to the high one;
+//! an allocation that found no memory reclaims directly ([`direct`]); so does a group at its limit ([`group`]), and a
+//! program that gives pages up ([`pageout`]).
 //!
-//! How: `node` passes over a node's groups with rising priority. A front end chooses what to look at and
-//! keeps the lists in order: `classic`, `mglru`, or `proposed`. Whatever was chosen goes through one shared inner loop,
-//! `shrink`, which unmaps, writes and frees.
+//! `node` makes passes over a node's groups with rising priority. A front end (`classic`, `mglru` or `proposed`)
+//! chooses folios and maintains the lists. All chosen folios go through one shared inner loop, `shrink`, which unmaps,
+//! writes and frees.
 //!
-//! Nothing here is called with a [`Lock`](crate::lock::Lock) held, and no batch takes memory: batches are lists that
-//! are linked through the frame table.
+//! No caller holds a [`Lock`](crate::lock::Lock), and batches need no memory: they are lists that are linked through
+//! the frame table.
 
 pub mod balance;
 mod classic;
@@ -53,35 +54,35 @@ use std_alloc::boxed::Box;
 use std_alloc::format;
 use std_alloc::string::String;
 
-/// What reclaim knows of a node.
+/// The state of a node.
 #[derive(Default)]
 struct NodeState {
     /// Rounds of kswapd without progress.
     failures: AtomicU32,
-    /// kswapd may write file pages: it met only dirty ones that nobody writes.
+    /// kswapd may write pages of files: it found only dirty ones that are not under write-back.
     dirty: AtomicBool,
-    /// Pages come to the tail of the lists faster than they are written.
+    /// Dirty pages reach the tail of the lists faster than they are written.
     writeback: AtomicBool,
-    /// Pages that reclaim holds: anonymous, file.
+    /// Pages that reclaim has isolated: anonymous, file.
     isolated: [AtomicI64; 2],
-    /// Throttled reclaimers, and wake-ups sent to them, by reason.
+    /// Number of throttled reclaimers, and of wake-ups sent to them, by reason.
     waiters: [AtomicU32; Throttle::COUNT],
     wakes: [AtomicU32; Throttle::COUNT],
-    /// Reclaimers that wait for writes.
+    /// Number of reclaimers that wait for writes.
     writeback_throttled: AtomicU32,
-    /// The groups in the order in which generations are evicted from.
+    /// The groups in the order in which their generations are evicted.
     groups: mglru::groups::GroupOrder,
 }
 
 /// State of reclaim.
 pub struct ReclaimState {
     nodes: Box<[NodeState]>,
-    /// What aging knows of each vector, as far as any was aged: by group, then by node.
+    /// The state of aging of each vector that was aged, by group, then by node.
     aging: Arena<mglru::aging::Aging>,
 }
 
 impl ReclaimState {
-    /// For all nodes of the machine.
+    /// State for all nodes of the machine.
     pub fn new<M: Machine>(memory: &Memory<M>) -> ReclaimState {
         let nodes = memory.alloc.nodes().max(memory.lru.nodes());
         ReclaimState { nodes: (0..nodes).map(|_| NodeState::default()).collect(), aging: Arena::default() }
@@ -91,7 +92,8 @@ impl ReclaimState {
         &self.nodes[node.index()]
     }
 
-    /// What the walk of page tables for the generation after `seq` has seen: entries, young ones, tables, dense ones.
+    /// What the walk of page tables for the generation after `seq` has counted: entries, young entries, tables, dense
+    /// tables.
     pub fn walked(&self, node: NodeId, group: GroupId, seq: u64) -> [u64; 4] {
         self.aging(node, group).stats(seq)
     }
@@ -104,8 +106,8 @@ impl ReclaimState {
         self.aging.ensure((group.index() * self.nodes.len() + node.index()) as u32)
     }
 
-    /// Reclaim holds no page while it lets other tasks run, so when nobody is inside the memory manager but daemons
-    /// that wait, nothing is isolated.
+    /// Reclaim holds no page while it lets other tasks run. So nothing is isolated when only waiting daemons are inside
+    /// the memory manager.
     pub fn validate<M: Machine>(&self, memory: &Memory<M>) -> Result<(), String> {
         for (file, stat) in [Stat::NrIsolatedAnon, Stat::NrIsolatedFile].into_iter().enumerate() {
             let held: i64 = self.nodes.iter().map(|node| node.isolated[file].load(Relaxed)).sum();
@@ -120,13 +122,13 @@ impl ReclaimState {
         Ok(())
     }
 
-    /// Has kswapd given the node up?
+    /// Whether kswapd has given the node up.
     pub fn is_hopeless(&self, node: NodeId) -> bool {
         self.node(node).failures.load(Relaxed) >= MAX_RECLAIM_RETRIES
     }
 }
 
-/// Everything that one reclaim works on.
+/// The state that a reclaim works on.
 struct Reclaim<'a, M> {
     core: &'a MmCore<M>,
     state: &'a ReclaimState,
@@ -141,25 +143,25 @@ impl<M> Clone for Reclaim<'_, M> {
 
 impl<M> Copy for Reclaim<'_, M> {}
 
-/// What chooses, for a replacement policy, what reclaim looks at, before the shared inner loop decides about each
-/// folio. It goes with the [`Policy`](crate::lru) of the same name.
+/// The front end of a replacement policy: it chooses the folios that the shared inner loop decides about. It belongs to
+/// the [`Policy`](crate::lru) of the same name.
 trait Front<M> {
-    /// A pass over all groups of a node, or those below the reclaim's target, in the front end's own order. `false`: it
-    /// has none.
+    /// Make a pass over all groups of a node, or those below the reclaim's target, in the front end's own order.
+    /// Returns `false` if it has no such order.
     fn shrink_node(&self, _cx: Reclaim<'_, M>, _node: NodeId, _sc: &mut ScanControl) -> bool {
         false
     }
 
-    /// Before a pass over the groups of a node: look at the whole.
+    /// Look at the node as a whole before a pass over its groups.
     fn prepare(&self, _cx: Reclaim<'_, M>, _node: NodeId, _sc: &mut ScanControl) {}
 
     /// Reclaim from one group's vector on a node.
     fn shrink_vec(&self, cx: Reclaim<'_, M>, node: NodeId, group: GroupId, sc: &mut ScanControl);
 
-    /// kswapd is about to make a pass: let pages grow old first.
+    /// Age the pages of a node before a pass of kswapd.
     fn age_node(&self, _cx: Reclaim<'_, M>, _node: NodeId, _sc: &mut ScanControl) {}
 
-    /// A reclaim of the group (or node, for the root) has ended.
+    /// A reclaim of the group `top` (the root: of the node) has ended.
     fn finish(&self, _cx: Reclaim<'_, M>, _node: NodeId, _top: GroupId) {}
 }
 
@@ -168,7 +170,7 @@ impl<M: Machine> Reclaim<'_, M> {
         self.state.node(node)
     }
 
-    /// The front end for a group's folios; for the root, also that of nodes as a whole.
+    /// The front end for a group's folios; that of the root is also for nodes as a whole.
     fn front(&self, group: GroupId) -> &dyn Front<M> {
         match self.core.lru.policy_in(group) {
             PolicyKind::Classic => &classic::ClassicFront,
@@ -177,17 +179,17 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// Reclaim from one group's vector on a node, on the way through the groups below the reclaim's target.
+    /// Reclaim from one group's vector on a node, in a pass over the groups below the reclaim's target.
     fn shrink_vec(self, node: NodeId, group: GroupId, sc: &mut ScanControl) {
         let front = self.front(group);
         if group != sc.top() && self.core.lru.policy_in(group) != self.core.lru.policy_in(sc.top()) {
-            // Another front end looked at the whole.
+            // Another front end has looked at the node as a whole.
             front.prepare(self, node, sc);
         }
         front.shrink_vec(self, node, group, sc);
     }
 
-    /// How much swapping is wanted of a group's memory.
+    /// The swappiness for a group's memory.
     fn wanted_swappiness(&self, group: GroupId, sc: &ScanControl) -> u64 {
         let of_group = || self.core.lru.groups.swappiness(group);
         let of_all = || self.core.knobs.get(Knob::Swappiness);
@@ -202,24 +204,24 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// Pages are held by reclaim, or no longer.
+    /// Change the count of pages that reclaim has isolated.
     fn note_isolated(&self, node: NodeId, file: bool, by: i64) {
         self.node(node).isolated[file as usize].fetch_add(by, Relaxed);
         self.core.count([Stat::NrIsolatedAnon, Stat::NrIsolatedFile][file as usize], by);
     }
 
-    /// Is there anywhere to put a group's anonymous pages of a node, or are some there already?
+    /// Whether a group's anonymous pages of a node can be swapped or demoted, or some have a slot already.
     fn can_swap(&self, node: NodeId, group: GroupId) -> bool {
         self.core.swap.free_for(group) > 0 || in_swap_cache(self.core) > 0 || self.demotes(node)
     }
 
-    /// Is it any use to keep anonymous pages of a node in order of age?
+    /// Whether it is useful to age the anonymous pages of a node.
     fn can_age_anon(&self, node: NodeId) -> bool {
         self.core.swap.total() > 0 || self.demotes(node)
     }
 }
 
-/// Pages of a kind of zone that reclaim could free, at best.
+/// Pages of a kind of zone that reclaim could free at best.
 pub fn reclaimable<M: Machine>(core: &MmCore<M>, node: NodeId, kind: ZoneKind) -> u64 {
     let vec = core.lru.node_vec(node);
     let file = vec.pages_in(LruList::InactiveFile, kind) + vec.pages_in(LruList::ActiveFile, kind);
@@ -231,8 +233,8 @@ pub fn reclaimable<M: Machine>(core: &MmCore<M>, node: NodeId, kind: ZoneKind) -
     }
 }
 
-/// Pages that have a slot: they can be freed, some after a write, also when swap is full. (Linux leaves them alone
-/// then, and may run out of memory while they are being written.)
+/// Pages that have a swap slot: they can be freed even when swap is full, some after a write. (Linux ignores them then,
+/// and may run out of memory while they are under write-back.)
 fn in_swap_cache<M: Machine>(core: &MmCore<M>) -> u64 {
     core.stats.read(Stat::NrSwapcached).max(0) as u64
 }

@@ -1,4 +1,4 @@
-//! One pass over a node: its groups one after the other, then what the whole of it says about the disks.
+//! One pass over a node: its groups one after the other, then the conclusions about the disks.
 
 use super::{DEF_PRIORITY, DirtyCounts, Reclaim, ScanControl, Throttle};
 use crate::alloc::{COSTLY_ORDER, Reserve, Watermark, Zone, compact_gap};
@@ -9,7 +9,7 @@ use crate::stat::GroupStat;
 use crate::units::*;
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Reclaim from a node, or from what a group and those below it have there, with the priority of `sc`.
+    /// Reclaim from a node, or from the memory of a group and the groups below on this node, at the priority of `sc`.
     pub(super) fn shrink_node(self, node: NodeId, sc: &mut ScanControl) {
         let _scope = self.core.scope(Scope::ShrinkNode);
         if self.front(sc.top()).shrink_node(self, node, sc) {
@@ -63,7 +63,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// Say what the pass, which reclaimed so much, tells of the disks, and wait for them if need be.
+    /// Note what the pass, which reclaimed `reclaimed` pages, found about the disks, and wait for them if necessary.
     pub(super) fn respond_to_dirty(self, node: NodeId, reclaimed: u64, sc: &ScanControl) {
         if sc.kswapd {
             self.update_node_writeback(node, &sc.dirty_counts);
@@ -74,7 +74,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// kswapd: what does the pass say about writing?
+    /// kswapd: note what the pass found about writes.
     fn update_node_writeback(self, node: NodeId, dirty_counts: &DirtyCounts) {
         let state = self.node(node);
         if dirty_counts.writeback > 0 && dirty_counts.writeback == dirty_counts.taken {
@@ -88,7 +88,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// If every dirty page is already on its way, direct reclaimers wait a little for the disks.
+    /// If every dirty page is under write-back already, direct reclaimers wait a little for the disks.
     fn consider_congestion(self, node: NodeId, sc: &ScanControl) {
         let vec = self.core.lru.vec(node, sc.top());
         if sc.dirty_counts.dirty > 0
@@ -102,7 +102,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// The node is balanced: forget what was said about the disks.
+    /// The node is balanced: forget the notes about the disks.
     pub(super) fn clear_congested(self, node: NodeId) {
         let state = self.node(node);
         state.dirty.store(false, Relaxed);
@@ -110,7 +110,7 @@ impl<M: Machine> Reclaim<'_, M> {
         self.core.lru.node_vec(node).set_congested(false);
     }
 
-    /// For a large block: go on until there is room to make one, or nothing more is to be had.
+    /// For a large block: whether to continue until there is room to make one, or nothing is left to reclaim.
     fn should_continue(self, node: NodeId, reclaimed: u64, sc: &ScanControl) -> bool {
         let large = sc.order > COSTLY_ORDER || (sc.order.0 > 0 && sc.priority < DEF_PRIORITY - 2);
         if !large || reclaimed == 0 {

@@ -1,4 +1,4 @@
-//! Where a folio's content goes before the folio is freed: swap, its file, or nowhere.
+//! Writing a folio to swap or to its file before it is freed, and taking it out of its cache.
 
 use super::shrink::{Pass, ReclaimFate};
 use super::{Reclaim, ScanControl};
@@ -9,12 +9,12 @@ use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
 use crate::units::*;
 
-/// References of a folio that only its cache and the isolating reclaimer hold.
+/// References of a folio that only its cache and the reclaimer that isolated it hold.
 const CACHE_AND_ISOLATION: u32 = 2;
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// A dirty folio that is not mapped any more: write it, if that is reclaim's business. `Ok`: it is clean now and
-    /// can be freed.
+    /// Write a dirty folio that is not mapped any more, if reclaim may write it. `Ok`: it is clean now and can be
+    /// freed.
     pub(super) fn write_dirty(
         self,
         pfn: Pfn,
@@ -23,7 +23,7 @@ impl<M: Machine> Reclaim<'_, M> {
     ) -> Result<(), ReclaimFate> {
         let frame = &self.core.frames[pfn];
         if !frame.has(FrameFlags::SWAPBACKED) && !self.may_write_file(frame, pass.sc, pass.node) {
-            // The flushers write in better order. It is freed first once they have.
+            // The flushers write in a better order. The mark has the folio reclaimed first once it is clean.
             self.core.count(Stat::NrVmscanImmediateReclaim, i64::from(frame.pages()));
             frame.set(FrameFlags::RECLAIM);
             return Err(ReclaimFate::Activate);
@@ -37,14 +37,13 @@ impl<M: Machine> Reclaim<'_, M> {
         self.write(pfn, pass)
     }
 
-    /// Only kswapd writes file pages, and only when it meets nothing but dirty pages that nobody writes, and meets this
-    /// one for the second time.
+    /// Only kswapd writes pages of files, and only if it finds nothing but dirty pages that are not under write-back,
+    /// and finds this one for the second time.
     fn may_write_file(self, frame: &Frame, sc: &ScanControl, node: NodeId) -> bool {
         sc.kswapd && frame.has(FrameFlags::RECLAIM) && self.node(node).dirty.load(Relaxed)
     }
 
-    /// Write a dirty folio through which no CPU can store any more, once the batch is settled. `Ok`: it is clean
-    /// already.
+    /// Settle the batch, so that no CPU can store to the folio any more, and write it. `Ok`: it is clean already.
     pub(super) fn write(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let _scope = self.core.scope(Scope::Pageout);
         let (core, frame) = (self.core, &self.core.frames[pfn]);
@@ -55,7 +54,7 @@ impl<M: Machine> Reclaim<'_, M> {
         );
         pass.batch.settle_dirty(core, &core.tlb);
         let cached = frame.has(FrameFlags::SWAPCACHE) || matches!(frame.owner(), Owner::File(_));
-        // More may come, but whoever has one must lock the folio to map it, and looks then whose it is.
+        // More references may come, but their holder must lock the folio to map it, and checks the owner then.
         if frame.refs() != CACHE_AND_ISOLATION || !cached {
             return Err(ReclaimFate::Keep);
         }
@@ -72,14 +71,13 @@ impl<M: Machine> Reclaim<'_, M> {
         if frame.has_any(busy) || !core.try_lock_folio(pfn) {
             return Err(ReclaimFate::KeepUnlocked);
         }
-        // The device was fast enough.
+        // The device has finished already.
         frame.clear(FrameFlags::RECLAIM);
         if frame.has_any(busy) { Err(ReclaimFate::Keep) } else { Ok(()) }
     }
 
     /// Take the wanted folios of a run, which are clean, out of their cache, if only the cache and the caller refer to
-    /// them. Each leaves behind what `top`, the group that drives reclaim, must know when it returns. Returns those that
-    /// are out.
+    /// them. Each leaves a shadow for `top`, the group that drives reclaim. Returns the folios that were taken out.
     pub(super) fn remove_mapping<'r>(self, run: FolioRun<'r>, top: GroupId) -> FolioRun<'r> {
         let _scope = self.core.scope(Scope::RemoveMapping);
         let (core, first) = (self.core, &self.core.frames[run.ends().0]);

@@ -1,4 +1,4 @@
-//! What reclaim's walks of page tables tell those who promote to faster tiers.
+//! What reclaim's walks of page tables report for promotion to faster tiers.
 
 use super::{AddressSpaces, Reclaim, ReclaimState};
 use crate::hot::{Asked, HotAccess, HotLimits, PageName};
@@ -33,7 +33,7 @@ pub(super) fn note_young<M: Machine>(core: &MmCore<M>, head: Pfn) {
     }
 }
 
-/// Look at the young bits of what slower tiers hold, if generations are what replaces pages.
+/// Look at the young bits of the folios in slower tiers, if the policy is generations.
 pub fn look_at_slow_tiers<M: Machine>(core: &MmCore<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
     let cx = Reclaim { core, state, spaces };
     if !core.lru.may_have_generations() {
@@ -51,7 +51,7 @@ pub fn look_at_slow_tiers<M: Machine>(core: &MmCore<M>, state: &ReclaimState, sp
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Does a walk for a node's vectors tell of what it finds young?
+    /// Whether a walk for a node's vectors reports young folios.
     pub(super) fn tells_of_young(self, node: NodeId) -> bool {
         self.core.knobs.tier_policy() == TierPolicy::Generations && !self.core.tiers.is_top(node)
     }

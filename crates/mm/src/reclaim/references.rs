@@ -1,4 +1,4 @@
-//! The second chance: what the accesses to a folio since the last look mean for it.
+//! The second chance: what the accesses to a folio since the last scan mean for it.
 
 use super::Reclaim;
 use super::shrink::{Pass, ReclaimFate};
@@ -9,39 +9,40 @@ use crate::machine::Machine;
 use crate::rmap::Referenced;
 use crate::units::*;
 
-/// The verdict.
+/// What the accesses to a folio mean for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReferenceVerdict {
-    /// To the active list (or, if locked in memory, to the unevictable one).
+    /// It goes to the active list (or, if it is locked in memory, to the unevictable list).
     Activate,
-    /// One more round on the inactive list.
+    /// It gets one more round on the inactive list.
     Keep,
-    /// Take it.
+    /// It is reclaimed.
     Reclaim,
-    /// Take it if that needs no write.
+    /// It is reclaimed if that needs no write.
     ReclaimClean,
 }
 
-/// What the look at a folio's accesses is for.
+/// How the accesses to a folio are judged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReferenceRule {
-    /// Nothing: take it, used or not.
+    /// Not at all: it is reclaimed, used or not.
     Nothing,
     /// The second chance.
     Chances,
-    /// A policy that proposed it: any use since the last look spares it.
+    /// For a policy that proposes: any use since the last look spares the folio.
     AnyUse,
 }
 
-/// Decide. `was_referenced`: the flag stood from the last round. Also says whether the flag is to be set.
+/// The verdict of the second chance, and whether to set the flag REFERENCED. `was_referenced`: the flag was set in the
+/// last round.
 fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (ReferenceVerdict, bool) {
     if found.locked {
         (ReferenceVerdict::Activate, false)
     } else if found.vmas < 0 {
         (ReferenceVerdict::Keep, false)
     } else if found.vmas > 0 {
-        // Every page that was faulted in starts with a young entry, so one use says little; a second one, or use
-        // through two mappings, does. Program text is activated at once.
+        // Every page that was faulted in starts with a young entry, so one use means little; a second one, or use
+        // through two mappings, means more. Program text is activated at once.
         let hot = was_referenced || found.vmas > 1 || (found.exec && file);
         (if hot { ReferenceVerdict::Activate } else { ReferenceVerdict::Keep }, true)
     } else if was_referenced && file {
@@ -52,9 +53,9 @@ fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (ReferenceVer
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Look at the accesses to a run of isolated, locked folios, and clear their traces. Returns those that may be taken,
-    /// and of these the bits of those that may be taken only if that needs no write. The fates of those that may not go
-    /// to `fates`.
+    /// Look at the accesses to a run of isolated, locked folios, and clear the young bits. Returns the folios that may
+    /// be reclaimed, and the bits of those of them that may be reclaimed only if that needs no write. Sets the `fates`
+    /// of the other folios.
     pub(super) fn check_references<'r>(
         self,
         run: FolioRun<'r>,
@@ -97,12 +98,12 @@ impl<M: Machine> Reclaim<'_, M> {
         let flags = frame.flags();
         let was = flags.contains(FrameFlags::REFERENCED);
         if generations && was && !found.locked && frame.mapcount() > 0 {
-            // Somebody saw that it was used since it was isolated.
+            // A look around another folio's entry found it used since it was isolated.
             return ReferenceVerdict::Keep;
         }
         let (verdict, mark) = verdict(found, was, !flags.contains(FrameFlags::SWAPBACKED));
         if found.locked {
-            self.core.lru.mlock(&self.core, pfn);
+            self.core.lru.mlock(self.core, pfn);
         }
         if mark && !was {
             frame.set(FrameFlags::REFERENCED);
@@ -112,12 +113,12 @@ impl<M: Machine> Reclaim<'_, M> {
         verdict
     }
 
-    /// For generations in the form of 6.14: what was not used goes; the first use that is seen marks the folio, from
-    /// the second on it goes to the youngest generation.
+    /// For generations in the form of 6.14: an unused folio is reclaimed; the first use that is found marks the folio,
+    /// and from the second on it goes to the youngest generation.
     #[inline(never)]
     fn second_use(self, pfn: Pfn, found: Referenced) -> ReferenceVerdict {
         if found.locked {
-            self.core.lru.mlock(&self.core, pfn);
+            self.core.lru.mlock(self.core, pfn);
             return ReferenceVerdict::Activate;
         }
         if found.vmas <= 0 {
@@ -127,11 +128,11 @@ impl<M: Machine> Reclaim<'_, M> {
         if after_look(before).1 { ReferenceVerdict::Activate } else { ReferenceVerdict::Keep }
     }
 
-    /// For a policy that proposes. Uses through file descriptors, which the flags tell, are its own business.
+    /// For a policy that proposes. The policy judges uses through file descriptors, which the flags tell, itself.
     #[inline(never)]
     fn judge_any(self, pfn: Pfn, found: Referenced) -> ReferenceVerdict {
         if found.locked {
-            self.core.lru.mlock(&self.core, pfn);
+            self.core.lru.mlock(self.core, pfn);
         } else if found.vmas > 0 {
             note_used(&self.core.frames[pfn]);
         } else if found.vmas == 0 {
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn second_chance() {
+    fn second_chance_verdicts() {
         let seen = |vmas, exec, locked| Referenced { vmas, exec, locked };
         use ReferenceVerdict::*;
         let table = [

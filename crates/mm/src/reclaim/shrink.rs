@@ -1,14 +1,14 @@
-//! The inner loop that all reclaim shares: for each isolated folio decide, unmap, write, free.
+//! The inner loop that all reclaim shares: decide about each isolated folio, unmap it, write it, free it.
 //!
-//! The steps and their order are Linux's `shrink_folio_list`, but for one thing: a flush policy that defers gathers the
-//! folios that are to be written, and writes them after one payment, where Linux flushes before each. What a step means
-//! for the folio is a [`ReclaimFate`]. A folio is freed only after the batch of unmaps has been settled, so no CPU can reach
-//! it through an old translation; a folio whose entries could have been written through is settled before its content
-//! goes to the store.
+//! The steps and their order are those of Linux's `shrink_folio_list`, with one difference: a flush policy that defers
+//! collects the folios that must be written, and writes them after one flush, where Linux flushes before each. Each
+//! folio ends with a [`ReclaimFate`]. A folio is freed only after the batch of unmaps has been settled, so no CPU can
+//! reach it through an old translation. If CPUs could store through its entries, the batch is settled before the
+//! content is written to its device.
 //!
-//! A folio may be cut off its file between its isolation and its lock: the cache's reference is gone then, and ours
-//! keeps it. Under the lock the owner says so, and does not change any more. Such a folio is neither split nor written;
-//! it is freed when it is put back.
+//! A folio may be truncated from its file between its isolation and its lock: then the cache's reference is gone, and
+//! reclaim's reference keeps the folio. Under the lock the owner tells this, and does not change any more. Such a folio
+//! is neither split nor written; it is freed when it is put back.
 
 use super::references::ReferenceRule;
 use super::stretch::{FilePosition, Stretch};
@@ -26,7 +26,7 @@ use crate::tlb::UnmapBatch;
 use crate::units::*;
 use smallvec::SmallVec;
 
-/// Folios that are freed together.
+/// Number of folios that are freed together.
 const FREE_BATCH: usize = 31;
 
 /// What the loop did, in pages.
@@ -34,64 +34,64 @@ const FREE_BATCH: usize = 31;
 pub(super) struct Shrunk {
     /// Freed.
     pub reclaimed: u64,
-    /// Handed to a device.
+    /// Submitted to a device.
     pub pageout: u64,
     /// Activated.
     pub activated: u64,
-    /// Dirty and written pages on the way; `taken` is the caller's to fill in.
+    /// Dirty pages and pages under write-back; the caller fills in `taken`.
     pub dirty_counts: DirtyCounts,
 }
 
 /// What becomes of a folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReclaimFate {
-    /// Active from now on.
+    /// It becomes active.
     Activate,
-    /// Back on the list that it came from.
+    /// It goes back to its list.
     Keep,
-    /// The same, and its lock is gone already.
+    /// The same, and it is unlocked already.
     KeepUnlocked,
-    /// To be written once the batch has been settled; it stays locked until then.
+    /// It is written once the batch has been settled, and stays locked until then.
     Write,
-    /// Nobody refers to it any more.
+    /// It is freed: no reference is left.
     Free,
-    /// To a slower tier of memory.
+    /// It moves to a slower tier of memory.
     Demote,
 }
 
-/// Folios by what becomes of them.
+/// Folios by their fate.
 #[derive(Default)]
 pub(super) struct ShrinkLists {
     kept: List,
-    /// To be written when the batch has been settled.
+    /// Written when the batch has been settled.
     write: List,
-    /// To be kept, and locked until the batch has been settled.
+    /// Kept, but locked until the batch has been settled.
     held: List,
-    /// To be freed when the batch has been settled, the first first.
+    /// Freed in this order when the batch has been settled.
     free: SmallVec<[Pfn; FREE_BATCH]>,
-    /// Cold, and to be moved to a slower tier at the end; the first at the tail.
+    /// Cold: moved to a slower tier at the end, the tail first.
     demote: List,
 }
 
-/// On whose behalf a list is shrunk, and what is owed until the end.
+/// The state of one pass over a list.
 pub(super) struct Pass<'a> {
     pub sc: &'a mut ScanControl,
     pub node: NodeId,
     /// Cold folios go to a slower tier.
     pub demotes: bool,
-    /// What pages' use means.
+    /// What the use of a folio means.
     pub rule: ReferenceRule,
     pub batch: UnmapBatch,
-    /// What is learned around used entries, for a policy that looks there.
+    /// For a policy that looks around used entries: what was found there.
     pub look: Option<LookAround>,
     pub out: Shrunk,
-    /// Parts of folios that were split on the way: they have their turn, too.
+    /// Parts of folios that were split in this pass: they are reclaimed, too.
     pub parts: List,
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Reclaim from isolated folios of one node, the list's tail first. Those that stay are left in `folios`, to be put
-    /// back by the caller.
+    /// Reclaim from isolated folios of one node, the list's tail first. The caller puts back the folios that are left
+    /// in `folios`.
     pub(super) fn shrink_folio_list(
         self,
         node: NodeId,
@@ -102,7 +102,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let mut pass = Pass {
             sc,
             node,
-            // What a program gives up is not wanted anywhere.
+            // A program does not want the pages that it gives up in any tier.
             demotes: rule != ReferenceRule::Nothing && self.demotes(node),
             rule,
             batch: UnmapBatch::new(self.core),
@@ -117,21 +117,21 @@ impl<M: Machine> Reclaim<'_, M> {
         pass.out
     }
 
-    /// Move what is cold to a slower tier, and do with what is not moved what else can be done.
+    /// Move cold folios to a slower tier, and reclaim from those that could not be moved.
     #[cold]
     fn shrink_by_demotion(self, cold: List, folios: &mut List, pass: &mut Pass<'_>) {
         let (moved, mut stay) = self.demote(pass.node, cold, pass.sc);
         pass.out.reclaimed += moved;
         if !stay.is_empty() {
             pass.demotes = false;
-            // A policy may have been set since.
+            // The knob of the flush policy may have been set since.
             pass.batch = UnmapBatch::new(self.core);
             self.shrink_once(&mut stay, pass);
         }
         folios.splice_head(&self.core.frames, &mut stay);
     }
 
-    /// The work itself. What is to be demoted is returned, the first at the tail.
+    /// One pass over the folios. Returns the folios to demote, the first at the tail.
     fn shrink_once(self, folios: &mut List, pass: &mut Pass<'_>) -> List {
         let core = self.core;
         let _scope = core.scope(Scope::ShrinkFolioList);
@@ -153,7 +153,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         self.free_batch(&mut lists.free, &mut pass.batch);
         while let Some(pfn) = lists.held.pop_tail(&core.frames) {
-            // The next holder of the lock may write it: the batch was settled for it, whatever becomes of it.
+            // The next holder of the lock may write it: the batch has been settled.
             let concern = Concern::Frames { first: pfn, count: core.frames[pfn].pages() };
             core.event(Event::TlbSettle, concern.args());
             core.unlock_folio(pfn);
@@ -169,13 +169,13 @@ impl<M: Machine> Reclaim<'_, M> {
         lists.demote
     }
 
-    /// Take each folio through the steps up to its fate: those that can, in runs.
+    /// Decide about each folio, in runs where folios can join.
     fn decide_each(self, folios: &mut List, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
         let frames = &self.core.frames;
         let mut stretch = Stretch::default();
         while let Some(pfn) = pass.parts.pop_tail(frames).or_else(|| folios.pop_tail(frames)) {
             let admitted = self.admit(pfn, pass);
-            // Where cold folios are demoted, each is looked at by itself.
+            // With demotion each folio is a run by itself: it may go to another tier, and is not unmapped here.
             let page = admitted.ok().filter(|()| !pass.demotes).and_then(|()| FilePosition::of(&frames[pfn]));
             let room = FREE_BATCH - lists.free.len();
             if page.is_some_and(|page| stretch.push(page, pfn, room)) {
@@ -193,7 +193,7 @@ impl<M: Machine> Reclaim<'_, M> {
         self.decide_stretch(&mut stretch, pass, lists);
     }
 
-    /// Have a stretch decided; it is empty afterwards.
+    /// Decide about the folios of a stretch, and empty it.
     #[inline]
     fn decide_stretch(self, stretch: &mut Stretch, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
         if !stretch.is_empty() {
@@ -202,7 +202,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// Put a folio where its fate sends it.
+    /// Do with a folio what its fate says.
     #[inline]
     fn sort(self, pfn: Pfn, fate: ReclaimFate, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
         let frames = &self.core.frames;
@@ -226,7 +226,7 @@ impl<M: Machine> Reclaim<'_, M> {
                 self.free_batch(&mut lists.free, &mut pass.batch);
             }
         } else if pass.batch.owes_for_writable() {
-            // Somebody else could write its content away while a CPU can still store to it.
+            // Another task could write its content to the device while a CPU can still store to it.
             lists.held.push_head(frames, pfn);
         } else {
             self.core.unlock_folio(pfn);
@@ -249,7 +249,7 @@ impl<M: Machine> Reclaim<'_, M> {
         free.clear();
     }
 
-    /// The first steps for an isolated folio: lock it, unless that alone says what becomes of it (`Err`).
+    /// Lock an isolated folio, and check whether it is a candidate at all. `Err`: it is not.
     #[inline]
     fn admit(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let frame = &self.core.frames[pfn];
@@ -258,7 +258,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         assert!(
             !frame.has_any(FrameFlags::ACTIVE | FrameFlags::LRU),
-            "{pfn} is not an isolated inactive folio"
+            "folio {pfn} must be isolated and inactive"
         );
         let pages = frame.pages() as u64;
         pass.sc.nr_scanned += pages;
@@ -271,13 +271,13 @@ impl<M: Machine> Reclaim<'_, M> {
         if frame.has_any(FrameFlags::DIRTY | FrameFlags::WRITEBACK) {
             note_dirty(frame, pages, &mut pass.out.dirty_counts);
             if frame.has(FrameFlags::WRITEBACK) {
-                return Err(self.meet_writeback(frame, pages, pass));
+                return Err(self.count_writeback(frame, pages, pass));
             }
         }
         Ok(())
     }
 
-    /// The other steps, for a run of folios. Each is judged by itself, and goes where it would go alone.
+    /// Decide about a run of admitted folios. Each folio is judged by itself and has the fate that it would have alone.
     fn decide(self, run: FolioRun<'_>, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
         let core = self.core;
         let mut fates = [ReclaimFate::Keep; FolioRun::MOST];
@@ -297,7 +297,7 @@ impl<M: Machine> Reclaim<'_, M> {
                 Ok(()) => true,
                 Err(fate) => refused(at, fate),
             });
-            // What has to stay is still mapped.
+            // A folio that has to stay is still mapped afterwards.
             let dirty = core.rmap.try_to_unmap(core, slotted, UnmapMode::default(), &mut pass.batch);
             dirty.iter().for_each(|(_, pfn)| core.cache.mark_dirty(core, pfn));
             clean = slotted.filter(|at, pfn| match self.make_clean(pfn, if_clean >> at & 1 != 0, pass) {
@@ -311,8 +311,8 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// The step after the unmapping: what is still mapped stays, what is dirty is written if it is reclaim's business.
-    /// `Ok`: it is clean now.
+    /// After unmapping: a folio that is still mapped stays, and a dirty one is written if reclaim may write it. `Ok`:
+    /// it is clean now.
     #[inline]
     fn make_clean(self, pfn: Pfn, only_if_clean: bool, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let frame = &self.core.frames[pfn];
@@ -329,8 +329,8 @@ impl<M: Machine> Reclaim<'_, M> {
         Ok(())
     }
 
-    /// The last step for clean folios that are not mapped: only reclaim may still refer to them. Returns those that are
-    /// to be freed.
+    /// Take clean folios that are not mapped out of their cache. Returns the folios to free: those that only reclaim
+    /// refers to.
     fn release<'r>(self, run: FolioRun<'r>, sc: &ScanControl) -> FolioRun<'r> {
         if run.is_empty() {
             return run;
@@ -340,7 +340,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if !first.is_anon() || first.has(FrameFlags::SWAPBACKED) {
             return self.remove_mapping(run, sc.top());
         }
-        // Lazily freed: nothing but the mappings, which are gone, and our isolation referred to it.
+        // Lazily freed: only the mappings, which are gone, and the isolation referred to it.
         run.filter(|_, pfn| {
             let frame = &self.core.frames[pfn];
             let freed = frame.freeze(1);
@@ -351,9 +351,9 @@ impl<M: Machine> Reclaim<'_, M> {
         })
     }
 
-    /// A folio that is being written cannot be freed now. It is marked, so that it is freed first when the write ends,
-    /// and goes to the active list so that reclaim does not meet it again before.
-    fn meet_writeback(self, frame: &Frame, pages: u64, pass: &mut Pass<'_>) -> ReclaimFate {
+    /// A folio under write-back cannot be freed now. It is marked, so that it is reclaimed first when the write ends,
+    /// and goes to the active list so that reclaim does not isolate it again before that.
+    fn count_writeback(self, frame: &Frame, pages: u64, pass: &mut Pass<'_>) -> ReclaimFate {
         let marked = frame.has(FrameFlags::RECLAIM);
         if pass.sc.kswapd && marked && self.node(pass.node).writeback.load(Relaxed) {
             pass.out.dirty_counts.immediate += pages;
@@ -364,7 +364,8 @@ impl<M: Machine> Reclaim<'_, M> {
         ReclaimFate::Activate
     }
 
-    /// Put an anonymous folio that is to be swapped into the swap cache, if it is not there. `Err`: it goes no further.
+    /// Put an anonymous folio that must be swapped into the swap cache, unless it is there already. `Err`: it cannot be
+    /// reclaimed now.
     #[inline]
     fn give_slots(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let flags = self.core.frames[pfn].flags();
@@ -372,16 +373,16 @@ impl<M: Machine> Reclaim<'_, M> {
         if slotless && self.core.frames[pfn].is_anon() { self.add_to_swap(pfn, pass) } else { Ok(()) }
     }
 
-    /// Put an anonymous folio into the swap cache, with a slot for each page: all in a row, else it is split and its
-    /// first page goes there. What is mapped only in part is split first, and its other pages are free. `Err`: it goes
-    /// no further.
+    /// Put an anonymous folio into the swap cache, with consecutive slots for its pages. Without such slots it is
+    /// split, and its first page goes to the swap cache. A folio that is mapped only in part is split first, which
+    /// frees the pages that are not mapped. `Err`: it cannot be reclaimed now.
     fn add_to_swap(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let (core, frame) = (self.core, &self.core.frames[pfn]);
         let order = frame.order();
         if order == Order::ZERO {
             return if add_to_swap(core, pfn) { Ok(()) } else { Err(ReclaimFate::Activate) };
         }
-        // Who holds it would keep it from being freed, and from being split. And why split it if no page can go?
+        // Another reference would prevent the split and the freeing. And a split is useless if no page can be swapped.
         if frame.refs() != frame.mapcount() + 1 || core.swap.free_for(frame.group()) == 0 {
             return Err(ReclaimFate::Activate);
         }
@@ -396,20 +397,21 @@ impl<M: Machine> Reclaim<'_, M> {
         if add_to_swap(core, pfn) { Ok(()) } else { Err(ReclaimFate::Activate) }
     }
 
-    /// Split an anonymous folio: its other pages have their turn later, those that nobody maps are free. `Err`:
-    /// somebody uses it; or its first page is free, too.
+    /// Split an anonymous folio: its other pages are reclaimed later in this pass, those that are not mapped are freed.
+    /// `Err`: the folio is in use; or its first page is freed, too.
     fn split_anon(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let (core, frame) = (self.core, &self.core.frames[pfn]);
         let others = frame.pages() as u64 - 1;
         let freed = core.rmap.split_anon(core, pfn, Some(&mut pass.parts)).ok_or(ReclaimFate::Activate)?;
         pass.out.reclaimed += freed;
         core.charge(Work::ReclaimFolio, others - freed);
-        // Each part is scanned in its own turn.
+        // Each part is counted when it is scanned itself.
         pass.sc.nr_scanned -= others;
         if frame.mapcount() == 0 && frame.freeze(1) { Err(ReclaimFate::Free) } else { Ok(()) }
     }
 
-    /// A slot of swap is a page: shmem that is to be swapped out becomes pages first. `false`: somebody uses it.
+    /// A swap slot holds a page: a folio of shmem is split into pages before it is swapped out. Returns `false` if it
+    /// is in use.
     fn split_for_swap(self, pfn: Pfn, pass: &mut Pass<'_>) -> bool {
         let core = self.core;
         let (order, pages) = (core.frames[pfn].order(), u64::from(core.frames[pfn].pages()));
@@ -418,12 +420,12 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         core.sizes.count(SizeStat::SwpoutFallback, order, 1);
         core.charge(Work::ReclaimFolio, pages - 1);
-        // Each part is scanned in its own turn.
+        // Each part is counted when it is scanned itself.
         pass.sc.nr_scanned -= pages - 1;
         true
     }
 
-    /// Reclaim could not take it.
+    /// Reclaim could not free the folio: it becomes active.
     fn activate(self, pfn: Pfn, pages: u64, out: &mut Shrunk) {
         let (core, frame) = (self.core, &self.core.frames[pfn]);
         let useless = || core.swap.is_half_full() || frame.has(FrameFlags::MLOCKED);
@@ -437,7 +439,7 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 }
 
-/// Count what the flushers should be told about. They do not care for anonymous memory: only reclaim writes it.
+/// Count dirty pages of files for the flushers. Anonymous memory does not count: only reclaim writes it.
 fn note_dirty(frame: &Frame, pages: u64, dirty_counts: &mut DirtyCounts) {
     let flags = frame.flags();
     let file = !flags.contains(FrameFlags::SWAPBACKED) && !frame.is_anon();

@@ -1,4 +1,4 @@
-//! What reclaim may know of address spaces, which stand beside it.
+//! What reclaim may know of address spaces, which are on the same floor.
 
 use crate::units::*;
 
@@ -7,46 +7,46 @@ use crate::units::*;
 pub struct Member {
     /// The group.
     pub group: GroupId,
-    /// Which arrival it was: see [`AddressSpaces::arrivals`].
+    /// The number of its arrival: see [`AddressSpaces::arrivals`].
     pub arrival: u64,
 }
 
-/// A mapped range whose entries tell what was used.
+/// A mapped range whose young bits are meaningful.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WalkRange {
     /// First page.
     pub start: Vpn,
-    /// First page behind it.
+    /// First page after it.
     pub end: Vpn,
-    /// Can its pages go nowhere but to swap?
+    /// Whether its pages can only be swapped.
     pub swapbacked: bool,
 }
 
-/// All address spaces, as aging sees them, and what it asks of those who stand above it.
+/// The address spaces as aging sees them, and what it asks of the floor above.
 pub trait AddressSpaces {
-    /// Numbers of spaces ever given out: 0 to this - 1.
+    /// The bound of space numbers: 0 to this - 1 were used.
     fn bound(&self) -> u32;
 
     /// The group of a space, if it is in use.
     fn member(&self, space: SpaceId) -> Option<Member>;
 
-    /// Spaces that have come to a group so far.
+    /// Number of arrivals of spaces in groups so far.
     fn arrivals(&self) -> u64;
 
-    /// Has the space run since this was last asked for the node?
+    /// Whether the space has run since the last call for this node.
     fn take_ran(&self, space: SpaceId, node: NodeId) -> bool;
 
-    /// The next range of a space, from the one that holds `from` on, whose entries are worth a look.
+    /// The next range of a space, from the one that holds `from` on, whose entries should be visited.
     fn next_range(&self, space: SpaceId, from: Vpn) -> Option<WalkRange>;
 
-    /// The same, without waiting: who asks holds the lock of the space's tables.
+    /// The same, without waiting: the caller holds the lock of the space's tables.
     fn try_next_range(&self, space: SpaceId, from: Vpn) -> Option<WalkRange>;
 
-    /// All memory is in use that was used lately: choose a space that ends.
+    /// All memory was used recently: choose a space to kill.
     fn thrashes(&self);
 }
 
-/// A machine whose address spaces nobody can see.
+/// A machine without visible address spaces.
 #[cfg(test)]
 pub(super) struct NoSpaces;
 

@@ -1,14 +1,14 @@
-//! Pages of a file that take reclaim's steps together.
+//! Pages of a file that reclaim handles as one run.
 //!
-//! Pages of a file mostly come to the end of a list in the order in which they were read. Those that follow each other
-//! there in the order of the file make a stretch, which is decided as one run: the ranges that show the file, their
-//! tables and the file's tree are looked up and locked once for all of it. A stretch ends where the batch of folios
-//! that are freed together is full, so that flushes come when they would come if each page was taken by itself.
+//! Pages of a file mostly reach the tail of a list in the order in which they were read. Pages that follow each other
+//! on the list in the order of the file form a stretch, which is decided as one run: the ranges that show the file,
+//! their tables and the file's tree are found and locked once. A stretch ends where the batch of folios that are freed
+//! together is full, so that flushes happen when they would happen for single pages.
 
 use crate::frame::{FolioRun, Frame, FrameFlags, Owner};
 use crate::units::*;
 
-/// The place of a page that may join others.
+/// The position in its file of a page that may join a stretch.
 #[derive(Clone, Copy)]
 pub(super) struct FilePosition {
     file: FileId,
@@ -28,7 +28,7 @@ impl FilePosition {
     }
 }
 
-/// Pages of one file, in its order, that were admitted.
+/// Admitted pages of one file, in the order of the file.
 pub(super) struct Stretch {
     pfns: [Pfn; FolioRun::MOST],
     len: usize,
@@ -42,7 +42,8 @@ impl Default for Stretch {
 }
 
 impl Stretch {
-    /// Add a page, unless there are `room` already, or its place is not after the last one's.
+    /// Add a page. Returns `false` if the stretch has `room` pages already, or if the page is not after the last one in
+    /// the same file.
     #[inline]
     pub fn push(&mut self, page: FilePosition, pfn: Pfn, room: usize) -> bool {
         let follows = self.last.is_none_or(|last| last.file == page.file && last.index < page.index);
@@ -55,19 +56,19 @@ impl Stretch {
         joins
     }
 
-    /// Whether there are none.
+    /// Whether it has no pages.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The pages.
+    /// Its pages.
     #[inline]
     pub fn run(&self) -> FolioRun<'_> {
         FolioRun::new(&self.pfns[..self.len])
     }
 
-    /// Begin again.
+    /// Remove all pages.
     #[inline]
     pub fn clear(&mut self) {
         (self.len, self.last) = (0, None);

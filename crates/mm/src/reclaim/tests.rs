@@ -35,7 +35,8 @@ impl Bench {
     /// One Normal zone of 2048 frames, `swap` pages of swap.
     pub(super) fn new(swap: u32) -> Bench {
         let knobs = Knobs::default();
-        // The first unmovable page in a movable zone would raise the marks by a page block, a quarter of this zone.
+        // Otherwise the first unmovable page in a movable zone would raise the marks by a page block, a quarter of this
+        // zone.
         knobs.set(Knob::WatermarkBoostFactor, 0).unwrap();
         let mmu = Mmu::new(TestMachine::simple(1, 2048), knobs);
         let alloc = Allocator::new(&mmu).unwrap();
@@ -93,7 +94,7 @@ impl Bench {
         tables.find(Vpn(START.0 + index)).map_or(Entry::NONE, |leaf| leaf.entry)
     }
 
-    /// Write pages to the file; they are dirty then.
+    /// Write pages of the file, which makes them dirty.
     pub(super) fn write(&self, pages: core::ops::Range<u64>, group: GroupId) {
         for page in pages {
             let gfp = Gfp::user(group);
@@ -102,7 +103,7 @@ impl Bench {
         }
     }
 
-    /// Pages of the file that are in memory, clean, and were not used since.
+    /// Make pages of the file that are in memory, clean and unused.
     pub(super) fn clean_file(&self, pages: core::ops::Range<u64>, group: GroupId) {
         self.write(pages.clone(), group);
         for page in pages {
@@ -115,7 +116,7 @@ impl Bench {
         self.finish_io();
     }
 
-    /// A page of the file is read.
+    /// Read a page of the file.
     fn read(&self, page: u64) {
         let read = self.core.cache.read_ahead(&self.core, self.file, PageIndex(page), 1, Gfp::user(ROOT));
         read.unwrap();
@@ -132,7 +133,7 @@ impl Bench {
         pages.filter(|&page| self.folio(page).is_some()).count()
     }
 
-    /// All transfers end. Returns how many pages were written.
+    /// End all transfers. Returns the number of pages written.
     pub(super) fn finish_io(&self) -> u32 {
         let mut written = 0;
         loop {
@@ -164,25 +165,29 @@ impl Bench {
 }
 
 #[test]
-fn clean_file_pages_go_first_and_leave_shadows() {
+fn clean_file_pages_are_reclaimed_first_and_leave_shadows() {
     let bench = Bench::new(64);
     bench.core.knobs.set(Knob::MemcgFlushMs, 0).unwrap();
     bench.clean_file(0..200, ROOT);
     bench.anons(200, ROOT, Bits::empty());
     assert!(bench.direct() >= 32);
-    assert_eq!(bench.stat(Stat::PgscanAnon), 0, "plenty of inactive file pages: only those are trimmed");
+    assert_eq!(
+        bench.stat(Stat::PgscanAnon),
+        0,
+        "only inactive file pages are scanned while there are plenty"
+    );
     assert_eq!(bench.stat(Stat::PgstealFile), bench.stat(Stat::PgstealDirect));
     assert_eq!(bench.stat(Stat::AllocstallNormal), 1);
-    assert!(bench.resident(0..200) <= 168 && bench.folio(199).is_some(), "the oldest go");
+    assert!(bench.resident(0..200) <= 168 && bench.folio(199).is_some(), "the oldest pages are reclaimed");
     bench.validate();
-    // A page that returns is recognised; without active pages it competes with the anonymous ones.
+    // A page that returns is a refault; without active pages it competes with the anonymous ones.
     bench.read(0);
     assert_eq!(bench.stat(Stat::WorkingsetRefaultFile), 1);
     bench.validate();
 }
 
 #[test]
-fn a_large_folio_of_a_file_goes_whole_and_counts_as_its_pages() {
+fn large_file_folio_is_reclaimed_whole_and_counts_its_pages() {
     let bench = Bench::new(0);
     let core = &bench.core;
     core.knobs.set(Knob::FileMaxOrder, 6).unwrap();
@@ -205,7 +210,7 @@ fn a_large_folio_of_a_file_goes_whole_and_counts_as_its_pages() {
     assert_eq!((bench.resident(0..256) as u64, core.lru.groups.usage(group)), (256 - freed, 256 - freed));
     assert_eq!(core.lru.node_vec(NodeId(0)).pages(LruList::InactiveFile), 256 - freed);
     bench.validate();
-    // Each of its pages is recognised when it returns.
+    // Each of its pages is a refault when it returns.
     core.knobs.set(Knob::FileMaxOrder, 0).unwrap();
     bench.read(63);
     assert_eq!(bench.stat(Stat::WorkingsetRefaultFile), 1);
@@ -213,7 +218,7 @@ fn a_large_folio_of_a_file_goes_whole_and_counts_as_its_pages() {
 }
 
 #[test]
-fn a_large_folio_of_shmem_is_split_and_swapped_out_in_one_pass() {
+fn large_shmem_folio_is_split_and_swapped_out_in_one_pass() {
     let bench = Bench::new(64);
     let core = &bench.core;
     core.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
@@ -234,7 +239,7 @@ fn a_large_folio_of_shmem_is_split_and_swapped_out_in_one_pass() {
 }
 
 #[test]
-fn work_is_charged_and_events_are_told() {
+fn reclaim_charges_work_and_reports_events() {
     let bench = Bench::new(0);
     bench.clean_file(0..64, ROOT);
     let freed = bench.direct();
@@ -249,7 +254,7 @@ fn work_is_charged_and_events_are_told() {
 }
 
 #[test]
-fn anonymous_pages_get_a_second_chance_then_go_to_swap() {
+fn anonymous_pages_get_a_second_chance_before_swap() {
     let bench = Bench::new(2048);
     let pfns = bench.anons(256, ROOT, Bits::YOUNG | Bits::DIRTY);
     let mut rounds = 0;
@@ -261,7 +266,7 @@ fn anonymous_pages_get_a_second_chance_then_go_to_swap() {
         assert!(rounds < 20, "no progress");
     }
     assert!(bench.stat(Stat::NrVmscanWrite) >= 64 && bench.stat(Stat::PswpOut) >= 64);
-    assert!(bench.stat(Stat::Pgrotated) > 0, "written pages come to the tail");
+    assert!(bench.stat(Stat::Pgrotated) > 0, "written pages are moved to the tail");
     let swapped = (0..256).filter(|&index| bench.entry(index).as_swap().is_some()).count() as u64;
     assert!(swapped >= 64);
     let used = bench.core.swap.total() - bench.core.swap.free_slots();
@@ -272,7 +277,7 @@ fn anonymous_pages_get_a_second_chance_then_go_to_swap() {
 }
 
 #[test]
-fn dirty_file_pages_are_left_to_the_flusher() {
+fn direct_reclaim_leaves_dirty_file_pages_to_the_flusher() {
     let bench = Bench::new(0);
     bench.write(0..64, ROOT);
     for page in 0..64 {
@@ -287,7 +292,7 @@ fn dirty_file_pages_are_left_to_the_flusher() {
 }
 
 #[test]
-fn lazily_freed_pages_are_dropped_unless_written_since() {
+fn lazily_freed_pages_are_dropped_unless_written() {
     let bench = Bench::new(64);
     let mmu = &bench.core;
     for pfn in bench.anons(64, ROOT, Bits::empty()) {
@@ -302,12 +307,12 @@ fn lazily_freed_pages_are_dropped_unless_written_since() {
     bench.direct();
     assert!(bench.entry(0).is_none());
     assert!(bench.core.frames[written].has(FrameFlags::SWAPBACKED), "it is ordinary memory again");
-    assert!(!bench.entry(64).is_none(), "its content is mapped, or in swap");
+    assert!(!bench.entry(64).is_none(), "its content is mapped or in swap");
     bench.validate();
 }
 
 #[test]
-fn locked_pages_are_culled() {
+fn mlocked_pages_are_culled() {
     let bench = Bench::new(256);
     bench.core.rmap.relink(Owner::Anon(bench.set), bench.span(ROOT, SpanFlags::LOCKED));
     bench.anons(64, ROOT, Bits::YOUNG);
@@ -319,7 +324,7 @@ fn locked_pages_are_culled() {
 }
 
 #[test]
-fn a_group_reclaims_from_itself_and_those_below() {
+fn group_reclaims_from_itself_and_groups_below() {
     let bench = Bench::new(0);
     let groups = &bench.core.lru;
     let limit = |max| GroupLimits { max, ..GroupLimits::default() };
@@ -332,12 +337,12 @@ fn a_group_reclaims_from_itself_and_those_below() {
     assert!(group(&bench.core, &bench.state, &NoSpaces, top, 1) >= 32);
     assert_eq!(bench.resident(0..60), 60);
     assert!(groups.groups.usage(top) <= 68);
-    assert_eq!(bench.stat(Stat::PgscanDirect), 0, "not the node's reclaim");
+    assert_eq!(bench.stat(Stat::PgscanDirect), 0, "the node does not reclaim");
     bench.validate();
 }
 
 #[test]
-fn memory_low_spares_a_group_as_long_as_others_have_something() {
+fn memory_low_spares_a_group_while_others_have_pages() {
     let bench = Bench::new(0);
     let lru = &bench.core.lru;
     let low = GroupLimits { low: 64, ..GroupLimits::default() };
@@ -348,14 +353,14 @@ fn memory_low_spares_a_group_as_long_as_others_have_something() {
     bench.clean_file(64..128, hard);
     bench.clean_file(128..192, ROOT);
     while bench.resident(128..192) > 0 {
-        assert_eq!(bench.resident(0..128), 128, "others have something");
+        assert_eq!(bench.resident(0..128), 128, "the other group has pages");
         assert!(bench.direct() > 0);
     }
     while bench.resident(0..64) > 0 {
-        assert!(bench.direct() > 0, "rather than run out of memory");
+        assert!(bench.direct() > 0, "memory.low is ignored before memory is out");
     }
     assert_eq!(bench.direct(), 0);
-    assert_eq!(bench.resident(64..128), 64, "memory.min holds whatever happens");
+    assert_eq!(bench.resident(64..128), 64, "memory.min always holds");
     let mut retries = Retries::default();
     let mut rounds = 0;
     while should_retry(&bench.core, &bench.needs(), 0, &mut retries) {
@@ -365,9 +370,9 @@ fn memory_low_spares_a_group_as_long_as_others_have_something() {
     bench.validate();
 }
 
-/// Pages that are being written will be free: rounds that bring nothing do not count until they have arrived.
+/// Pages under write-back will be free: rounds without progress do not count until these pages have arrived.
 #[test]
-fn memory_is_not_out_while_pages_are_being_written() {
+fn memory_is_not_out_during_write_back() {
     let bench = Bench::new(256);
     let pfns = bench.anons(40, ROOT, Bits::YOUNG | Bits::DIRTY);
     let mmu = &bench.core;
@@ -376,15 +381,15 @@ fn memory_is_not_out_while_pages_are_being_written() {
     let mut retries = Retries::default();
     let mut again = || should_retry(&bench.core, &bench.needs(), 0, &mut retries);
     let before = bench.core.machine.now();
-    assert!((0..50).all(|_| again()), "the device has had 5 seconds");
-    assert!(bench.core.machine.now() - before >= 5_000_000_000, "nobody has waited");
-    // What has arrived, and is of no use, is waited for no more.
+    assert!((0..50).all(|_| again()), "retries last until the device counts as stuck");
+    assert!(bench.core.machine.now() - before >= 5_000_000_000, "the retries did not wait");
+    // There is no wait for pages that have arrived and did not help.
     assert_eq!(bench.finish_io(), 40);
     assert!((0..MAX_RECLAIM_RETRIES - 1).all(|_| again()) && !again());
 }
 
 #[test]
-fn a_device_that_is_stuck_is_not_waited_for_for_ever() {
+fn retries_end_when_a_device_is_stuck() {
     let bench = Bench::new(256);
     let pfn = bench.anon(0, ROOT, Bits::YOUNG | Bits::DIRTY);
     assert!(bench.core.lru.isolate(&bench.core, pfn));
@@ -394,24 +399,24 @@ fn a_device_that_is_stuck_is_not_waited_for_for_ever() {
     assert!(bench.core.machine.now() >= 16 * throttle::STUCK);
 }
 
-/// More than a share of memory is not sent to swap at once: who wants to send more waits.
+/// Only a share of memory is under write-back to swap at once: reclaimers wait before they submit more.
 #[test]
-fn writes_under_way_to_swap_are_bounded() {
+fn writes_to_swap_are_bounded() {
     let bench = Bench::new(1024);
     bench.anons(1000, ROOT, Bits::DIRTY);
     for _ in 0..8 {
         let _ = bench.direct();
     }
     let under_way = bench.core.swap.under_way();
-    assert!((64..=2048 / 16 + 32).contains(&under_way), "{under_way} of 2048 pages are being written");
+    assert!((64..=2048 / 16 + 32).contains(&under_way), "{under_way} of 2048 pages are under write-back");
     assert_eq!(bench.finish_io(), under_way);
     assert!(bench.direct() > 0);
     bench.validate();
 }
 
-/// What stands at the end of the lists is being written: to look at ever more of it brings nothing.
+/// All pages at the tail of the lists are under write-back: scanning more of them is useless.
 #[test]
-fn who_meets_nothing_but_writes_waits_for_some() {
+fn reclaimer_waits_if_it_finds_only_write_back() {
     let bench = Bench::new(0);
     bench.write(0..200, ROOT);
     for page in 0..200 {
@@ -425,7 +430,7 @@ fn who_meets_nothing_but_writes_waits_for_some() {
     assert_eq!(bench.direct(), 0);
     assert!(
         bench.core.machine.now() - before >= 100_000_000,
-        "it has looked at {}",
+        "scanned {} pages",
         bench.stat(Stat::PgscanDirect)
     );
     assert_eq!(bench.finish_io(), 200);
@@ -434,7 +439,7 @@ fn who_meets_nothing_but_writes_waits_for_some() {
 }
 
 #[test]
-fn what_is_in_swap_already_can_go_when_swap_is_full() {
+fn pages_with_a_slot_are_reclaimed_when_swap_is_full() {
     let bench = Bench::new(40);
     let pfns = bench.anons(60, ROOT, Bits::DIRTY);
     let mmu = &bench.core;
@@ -446,12 +451,16 @@ fn what_is_in_swap_already_can_go_when_swap_is_full() {
 }
 
 #[test]
-fn pages_given_away_go_whether_or_not_they_were_used() {
+fn pageout_reclaims_used_pages() {
     let bench = Bench::new(256);
     let mmu = &bench.core;
     let pfns = bench.anons(40, ROOT, Bits::YOUNG | Bits::DIRTY);
     let isolate = || pfns.iter().copied().filter(|&pfn| bench.core.lru.isolate(mmu, pfn)).collect::<Vec<_>>();
-    assert_eq!(pageout(&bench.core, &bench.state, &NoSpaces, &isolate()), 0, "they are on their way to swap");
+    assert_eq!(
+        pageout(&bench.core, &bench.state, &NoSpaces, &isolate()),
+        0,
+        "they are under write-back to swap"
+    );
     assert_eq!(bench.finish_io(), 40);
     bench.validate();
     assert_eq!(pageout(&bench.core, &bench.state, &NoSpaces, &isolate()), 40);
@@ -462,7 +471,7 @@ fn pages_given_away_go_whether_or_not_they_were_used() {
 fn kswapd_restores_the_high_mark() {
     let bench = Bench::new(0);
     let zone = &bench.core.alloc.zones()[0];
-    // Down to the low mark: this leaves a request for kswapd.
+    // Allocating down to the low mark leaves a request for kswapd.
     bench.clean_file(0..1800, ROOT);
     let fill = || bench.core.new_folio(Order::ZERO, Gfp::user(ROOT)).ok();
     let filled = core::iter::from_fn(fill).count();
@@ -479,7 +488,7 @@ fn kswapd_restores_the_high_mark() {
 }
 
 #[test]
-fn kswapd_gives_a_hopeless_node_up_and_progress_revives_it() {
+fn kswapd_gives_up_a_hopeless_node_until_there_is_progress() {
     let bench = Bench::new(0);
     let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
     let pinned: Vec<_> =
@@ -490,7 +499,7 @@ fn kswapd_gives_a_hopeless_node_up_and_progress_revives_it() {
         cx.balance(NodeId(0), wanted);
     }
     assert!(bench.state.is_hopeless(NodeId(0)));
-    assert!(cx.may_sleep(NodeId(0), wanted), "direct reclaimers take over");
+    assert!(cx.may_sleep(NodeId(0), wanted), "direct reclaimers reclaim instead");
     for pfn in pinned {
         bench.core.put(pfn);
     }
@@ -520,26 +529,34 @@ fn kswapd_naps_before_it_sleeps() {
     let pinned: Vec<_> =
         core::iter::from_fn(|| bench.core.new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
     cx.try_to_sleep(NodeId(0), wanted, Order::ZERO);
-    assert_eq!(bench.stat(Stat::KswapdHighWmarkHitQuickly), 1, "the node is not balanced: no sleep");
+    assert_eq!(
+        bench.stat(Stat::KswapdHighWmarkHitQuickly),
+        1,
+        "kswapd does not sleep while the node is not balanced"
+    );
     for pfn in pinned {
         bench.core.put(pfn);
     }
     assert!(bench.core.alloc.balanced(&bench.core.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
     let before = bench.core.machine.now();
     cx.try_to_sleep(NodeId(0), wanted, Order::ZERO);
-    assert_eq!(bench.stat(Stat::KswapdLowWmarkHitQuickly), 1, "the request from before lies there still");
-    assert_eq!(bench.core.machine.now(), before, "so it does not nap");
+    assert_eq!(bench.stat(Stat::KswapdLowWmarkHitQuickly), 1, "the earlier request is still there");
+    assert_eq!(bench.core.machine.now(), before, "kswapd does not nap");
     assert_eq!(bench.core.machine.events(crate::event::Event::MmVmscanKswapdSleep), 0);
 }
 
 #[test]
-fn reclaimers_wait_their_turn_when_too_many_pages_are_held() {
+fn reclaimers_wait_when_too_many_pages_are_isolated() {
     let bench = Bench::new(0);
     let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
     bench.clean_file(0..64, ROOT);
     cx.note_isolated(NodeId(0), true, 9);
     let (before, needs) = (bench.core.machine.now(), bench.needs());
-    assert_eq!(direct(&bench.core, &bench.state, &NoSpaces, &needs), 0, "9 pages held, 64 / 8 allowed");
+    assert_eq!(
+        direct(&bench.core, &bench.state, &NoSpaces, &needs),
+        0,
+        "9 pages are isolated, 64 / 8 are allowed"
+    );
     assert!(bench.core.machine.now() - before >= 20_000_000);
     assert!(bench.core.machine.events(crate::event::Event::MmVmscanThrottled) > 0);
     cx.note_isolated(NodeId(0), true, -9);
@@ -547,9 +564,9 @@ fn reclaimers_wait_their_turn_when_too_many_pages_are_held() {
     bench.validate();
 }
 
-/// Clocks of CPUs differ a little, and who sleeps may wake on another.
+/// The clocks of CPUs differ a little, and a task may wake on another CPU.
 #[test]
-fn a_reclaimer_may_wake_before_it_went_to_sleep() {
+fn reclaimer_may_wake_before_its_sleep_began() {
     let bench: &'static Bench = Box::leak(Box::new(Bench::new(0)));
     bench.core.machine.advance(1000);
     *bench.core.machine.idle.lock() = Some(Box::new(|machine| {
@@ -570,13 +587,13 @@ fn direct_reclaimers_leave_the_reserve_to_kswapd() {
     while bench.core.new_folio(Order::ZERO, reserve(Watermark::Min, Reserve::All)).is_ok() {}
     let wakes = bench.core.machine.wakes(WaitKey::Kswapd(NodeId(0)));
     let before = bench.core.machine.now();
-    assert!(bench.direct() > 0, "it goes on when its time is over");
+    assert!(bench.direct() > 0, "it continues after the timeout");
     assert_eq!(bench.stat(Stat::PgscanDirectThrottle), 1);
     assert!(bench.core.machine.wakes(WaitKey::Kswapd(NodeId(0))) > wakes);
     assert!(bench.core.machine.now() - before >= 1_000_000_000);
 }
 
-/// Random reclaims against random memory: lists, charges and swap stay consistent, and no content is lost.
+/// Random reclaims of random memory: lists, charges and swap stay consistent, and no content is lost.
 mod random {
     use super::*;
     use proptest::prelude::*;
@@ -612,7 +629,7 @@ mod random {
         #![proptest_config(crate::testing::cases(48))]
 
         #[test]
-        fn nothing_is_lost(ops in prop::collection::vec(op(), 1..160)) {
+        fn random_reclaim_loses_no_content(ops in prop::collection::vec(op(), 1..160)) {
             let bench = Bench::new(96);
             let lru = &bench.core.lru;
             let below = lru.create_group(ROOT, GroupLimits { low: 16, ..GroupLimits::default() }, drop).unwrap();

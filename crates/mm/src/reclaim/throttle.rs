@@ -1,4 +1,4 @@
-//! Making reclaimers wait: for the disks, for each other, or because there is nothing to be had.
+//! Making reclaimers wait: for the disks, for each other, or because there is nothing to reclaim.
 
 use super::control::ScanControl;
 use super::{Reclaim, SWAP_CLUSTER_MAX, reclaimable};
@@ -11,28 +11,28 @@ use crate::primitive::Ordering::*;
 use crate::stat::Stat;
 use crate::units::*;
 
-/// The tick in which Linux counts these waits (HZ = 250).
+/// Linux's unit for these waits (HZ = 250).
 const JIFFY: Nanos = 4_000_000;
 const SECOND: Nanos = 1_000_000_000;
 
-/// Devices that have ended no write for so long count as stuck.
+/// Devices that have completed no write for this long count as stuck.
 pub(super) const STUCK: Nanos = 10 * SECOND;
 
-/// Most pages under way to swap, of those that a machine has: more would be of use to nobody, and not free either.
+/// The share of memory that may be under write-back to swap: more of it would be neither usable nor free.
 const SWAP_WRITES_SHARE: u64 = 16;
-/// The same in pages: 4 MiB, as much as a device's queue holds.
+/// The most pages, in addition: 4 MiB, the size of a device's queue.
 const SWAP_WRITES_MAX: u64 = 1024;
 
-/// Why a reclaimer has to wait.
+/// The reason for a reclaimer's wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Throttle {
-    /// What reclaim meets is still being written, or as much is being written to swap as should be.
+    /// The pages that reclaim finds are under write-back, or the writes to swap are at their limit.
     Writeback = 0,
-    /// Reclaimers hold too many pages already.
+    /// Reclaimers have isolated too many pages.
     Isolated = 1,
     /// Nothing was reclaimed, even at a high priority.
     NoProgress = 2,
-    /// Every dirty page is being written.
+    /// Every dirty page is under write-back.
     Congested = 3,
     /// Free memory is at half of the reserve: direct reclaimers wait for kswapd.
     Pfmemalloc = 4,
@@ -42,7 +42,7 @@ impl Throttle {
     /// Number of reasons.
     pub const COUNT: usize = 5;
 
-    /// Longest wait.
+    /// The longest wait.
     fn timeout(self) -> Nanos {
         match self {
             Throttle::Writeback => SECOND / 10,
@@ -54,7 +54,7 @@ impl Throttle {
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Sleep until the reason is gone or its time is over.
+    /// Sleep until the reason is gone or its timeout is over.
     pub(super) fn throttle(self, node: NodeId, reason: Throttle) {
         let _scope = self.core.scope(Scope::ReclaimThrottle);
         let (machine, state) = (&self.core.machine, self.node(node));
@@ -81,20 +81,20 @@ impl<M: Machine> Reclaim<'_, M> {
             }
             state.waiters[reason as usize].fetch_sub(1, AcqRel);
         }
-        // The wait may have ended on another CPU, whose clock may be behind.
+        // The task may have woken on another CPU, whose clock may be behind.
         let args = [node.0 as u64, machine.now().saturating_sub(start), reason as u64, 0];
         self.core.event(Event::MmVmscanThrottled, args);
     }
 
-    /// Is so much on its way to swap that reclaim must wait before it sends more? Linux's reclaimers wait for room in
-    /// the device's queue at that point, with the pages in their hands.
+    /// Whether the writes to swap are at their limit, so that reclaim must wait before it submits more. Linux's
+    /// reclaimers wait for room in the device's queue at that point, with isolated pages.
     pub(super) fn too_many_writes(self) -> bool {
         let memory: u64 = self.core.alloc.zones().iter().map(|zone| zone.managed()).sum();
         let most = (memory / SWAP_WRITES_SHARE).clamp(2 * SWAP_CLUSTER_MAX, SWAP_WRITES_MAX);
         u64::from(self.core.swap.under_way()) > most
     }
 
-    /// Wake those who wait for this reason, if there are any.
+    /// Wake the tasks that wait for this reason.
     pub(super) fn unthrottle(self, node: NodeId, reason: Throttle) {
         if self.node(node).waiters[reason as usize].load(Acquire) == 0 {
             return;
@@ -103,8 +103,8 @@ impl<M: Machine> Reclaim<'_, M> {
         self.core.machine.wake(WaitKey::Reclaim(node));
     }
 
-    /// A lack of progress is worth a wait only if writes are what stands in the way. A node that kswapd has given up is
-    /// near the end of its memory anyway.
+    /// Whether a lack of progress is no reason to wait: waiting helps only if writes are the obstacle, and a node that
+    /// kswapd has given up is nearly out of memory anyway.
     fn need_not_throttle(self, node: NodeId) -> bool {
         if self.state.is_hopeless(node) {
             return true;
@@ -115,7 +115,7 @@ impl<M: Machine> Reclaim<'_, M> {
         2 * pending.max(0) as u64 <= open
     }
 
-    /// Do reclaimers hold more pages of the type than an eighth of the inactive list?
+    /// Whether reclaimers have isolated more pages of the type than an eighth of the inactive list.
     pub(super) fn too_many_isolated(self, node: NodeId, file: bool, sc: &ScanControl) -> bool {
         if sc.kswapd {
             return false;
@@ -129,7 +129,7 @@ impl<M: Machine> Reclaim<'_, M> {
         too_many
     }
 
-    /// After a pass: wake those who wait for progress if it went well, or wait oneself.
+    /// After a pass: wake the tasks that wait for progress if there was some, else wait.
     pub(super) fn consider_throttle(self, node: NodeId, sc: &ScanControl) {
         if sc.nr_reclaimed > sc.nr_scanned >> 3 {
             self.unthrottle(node, Throttle::NoProgress);
@@ -138,7 +138,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// Before direct reclaim: while free memory is so low that kswapd itself may run out, leave the rest to it.
+    /// Before direct reclaim: if free memory is so low that kswapd itself may run out, wait for kswapd.
     pub(super) fn throttle_direct(self, zones: &[ZoneId]) {
         let _scope = self.core.scope(Scope::ReclaimThrottle);
         let zones = zones.iter().map(|&zone| self.core.alloc.zone(zone));
@@ -151,7 +151,7 @@ impl<M: Machine> Reclaim<'_, M> {
         self.throttle(node, Throttle::Pfmemalloc);
     }
 
-    /// Is more than half of the reserve free? If not, kswapd must be awake.
+    /// Whether more than half of the reserve is free. If not, wakes kswapd.
     pub(super) fn allow_direct(self, node: NodeId) -> bool {
         if self.state.is_hopeless(node) {
             return true;
@@ -172,7 +172,7 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 }
 
-/// Sleep until so many pages have been written, none is under way any more, or a tenth of a second is over.
+/// Sleep until `pages` pages have been written, no write is under way any more, or a tenth of a second is over.
 pub(super) fn wait_for_writes<M: Machine>(core: &MmCore<M>, pages: u64) {
     let written = || core.stats.read(Stat::NrWritten);
     let (enough, deadline) = (written() + pages as i64, core.machine.now() + Throttle::Writeback.timeout());

@@ -9,15 +9,15 @@ use crate::tlb::Range;
 use crate::units::*;
 
 impl Rmap {
-    /// Take the right to write away from every entry that maps the folio, and clear their dirty bits, before its
-    /// content is written to its store: a later store must fault and so be seen. Returns whether any was dirty.
+    /// Write-protect every entry that maps the folio, and clear the dirty bits, before the folio's content is written
+    /// to its device: a later store must fault, so that it is noticed. Returns whether any entry was dirty.
     ///
-    /// Entries do not say it all: who has emptied one, with its mark noted and its mapping counted off, may have yet to
-    /// flush, as calls flush once at their end. Such a call is under way where the space says so
-    /// ([`Tlb::is_tightening`](crate::tlb::Tlb::is_tightening)), and its range is registered until it has flushed: so
-    /// the flush is made here. It is asked for after the walk: what is emptied later has lost its right to write
-    /// already. (Linux flushes such entries before it lets go of their table's lock, `tlb_delay_rmap`: two flushes for
-    /// each call instead of one.)
+    /// The entries are not enough: a call that has emptied an entry, noted its dirty bit and reduced the mapcount may
+    /// not have flushed yet, because calls flush once at their end.
+    /// [`Tlb::is_tightening`](crate::tlb::Tlb::is_tightening) tells whether such a call is under way in a space, and
+    /// the call's range stays registered until it has flushed. So the flush is made here. The question is asked after
+    /// the walk: an entry that is emptied later has been write-protected already. (Linux flushes such entries before
+    /// it releases the table's lock, `tlb_delay_rmap`: two flushes for each call instead of one.)
     pub fn mkclean<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let _scope = memory.scope(Scope::FolioMkclean);
         let frame = &memory.frames[pfn];
@@ -46,8 +46,8 @@ impl Rmap {
     }
 
     /// Clear the dirty bits of all entries of an anonymous folio, so that they tell whether it is written from now on.
-    /// `false`: somebody has taken entries of the space away and has yet to flush, so that a CPU may write to the folio
-    /// without leaving a mark.
+    /// Returns `false` if entries of the space were taken away and not flushed yet: then a CPU may write to the folio
+    /// without setting a dirty bit.
     pub fn clean_anon<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let _scope = memory.scope(Scope::FolioMkclean);
         let frame = &memory.frames[pfn];

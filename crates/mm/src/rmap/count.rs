@@ -1,4 +1,4 @@
-//! Noting which pages are mapped, and the statistics of it.
+//! Mapcounts, and the statistics of mapped pages.
 
 use super::Rmap;
 use crate::frame::{FolioPages, Frame, FrameFlags, Remapped};
@@ -8,8 +8,8 @@ use crate::platform::Platform;
 use crate::stat::Stat;
 use crate::units::*;
 
-/// Pages that became mapped, or stopped to be, and that the counters do not know of yet. Whoever changes several runs
-/// in one hold of a lock collects them here, and tells the counters once, at the end.
+/// Pages that became mapped or unmapped and that the counters do not include yet. A caller that changes several runs of
+/// entries under one lock collects them here, and updates the counters once, at the end.
 #[must_use = "dropping it loses counts"]
 #[derive(Debug)]
 pub struct Tally {
@@ -20,7 +20,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// Nothing is collected yet.
     pub fn new<M: Machine>(platform: &Platform<M>) -> Tally {
         Tally { anon: 0, file: 0, at_once: platform.knobs.get(Knob::RmapBatch) == 0 }
     }
@@ -45,15 +45,15 @@ impl Tally {
         }
     }
 
-    /// Tell the counters.
+    /// Update the counters.
     pub fn settle<M: Machine>(mut self, platform: &Platform<M>) {
         self.flush(platform);
     }
 }
 
 impl Rmap {
-    /// Note one more entry for each of some pages of a folio, with one update of the statistics. The caller has taken a
-    /// reference for each.
+    /// Count one more entry for each of some pages of a folio, and update the statistics once. The caller has taken a
+    /// reference for each entry.
     #[inline]
     pub fn add_range<M: Machine>(&self, platform: &Platform<M>, pages: FolioPages) {
         platform.charge(Work::RmapAdd, pages.count as u64);
@@ -61,8 +61,8 @@ impl Rmap {
         count_pages(platform, &platform.frames[pages.head], change, 1);
     }
 
-    /// Forget one entry for each of some pages of a folio, with one update of the statistics. The caller drops a
-    /// reference for each afterwards. Returns whether this left the folio partly mapped.
+    /// Count one entry fewer for each of some pages of a folio, and update the statistics once. The caller drops a
+    /// reference for each entry afterwards. Returns whether this left the folio partly mapped.
     #[inline]
     pub fn remove_range<M: Machine>(&self, platform: &Platform<M>, pages: FolioPages) -> bool {
         let _scope = platform.scope(Scope::FolioRemoveRmap);
@@ -72,7 +72,7 @@ impl Rmap {
         change.partly
     }
 
-    /// As [`Rmap::add_range`]; the statistics wait in `tally`.
+    /// As [`Rmap::add_range`]; `tally` collects the statistics.
     #[inline]
     pub fn add_tallied<M: Machine>(&self, platform: &Platform<M>, pages: FolioPages, tally: &mut Tally) {
         platform.charge(Work::RmapAdd, pages.count as u64);
@@ -80,7 +80,7 @@ impl Rmap {
         tally.note(platform, platform.frames[pages.head].is_anon(), i64::from(change.pages));
     }
 
-    /// As [`Rmap::remove_range`], of a folio that is anonymous or not; the statistics wait in `tally`.
+    /// As [`Rmap::remove_range`], for a folio that is anonymous (`anon`) or of a file; `tally` collects the statistics.
     #[inline]
     pub fn remove_tallied<M: Machine>(
         &self,
@@ -96,7 +96,7 @@ impl Rmap {
         change.partly
     }
 
-    /// Note a 2 MiB entry that maps a whole folio. The caller has taken the one reference that it holds.
+    /// Count a 2 MiB entry that maps a whole folio. The caller has taken the one reference that the entry holds.
     pub fn add_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
         platform.charge(Work::RmapAdd, 1);
         let change = platform.frames.map_entirely(head);
@@ -104,7 +104,7 @@ impl Rmap {
         count_large(platform, &platform.frames[head], change, 1);
     }
 
-    /// Forget a 2 MiB entry that mapped a whole folio. The caller drops its reference afterwards. Returns whether this
+    /// A 2 MiB entry that mapped a whole folio is gone. The caller drops its reference afterwards. Returns whether this
     /// left the folio partly mapped.
     pub fn remove_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) -> bool {
         let _scope = platform.scope(Scope::FolioRemoveRmap);
@@ -115,12 +115,12 @@ impl Rmap {
         change.partly
     }
 
-    /// A 2 MiB entry that mapped a whole folio has become one for each of its pages. Each of these holds a reference.
+    /// A 2 MiB entry that mapped a whole folio has become one entry for each page. Each of these holds a reference.
     pub fn split_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
         let pages = FolioPages::all(&platform.frames, head);
-        assert_eq!(pages.count, TABLE_ENTRIES as u32, "{head} does not fill the entry that is split");
+        assert_eq!(pages.count, TABLE_ENTRIES as u32, "folio {head} must fill the entry that is split");
         platform.frames[head].get(pages.count - 1);
-        // In this order the folio is mapped all the time.
+        // In this order the folio never appears unmapped.
         self.add_range(platform, pages);
         self.remove_large(platform, head);
         platform.count(Stat::ThpSplitPmd, 1);

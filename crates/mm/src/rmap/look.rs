@@ -1,8 +1,9 @@
 //! Looking around an entry that was used.
 //!
-//! To find the entries of a folio costs a walk of the reverse map, and what is next to a used page was often used, too.
-//! So once reclaim stands at a used entry, it looks at those around it in the same table: the folios of used ones go to
-//! the youngest generation before reclaim meets them. A table with many of them is worth the next aging's walk.
+//! Finding the entries of a folio costs a walk of the reverse map, and the neighbours of a used page were often used,
+//! too. So when reclaim finds a used entry, it looks at the entries around it in the same table, and moves the folios
+//! of used entries to the youngest generation before reclaim isolates them. A table with many used entries is walked
+//! by the next aging.
 
 use super::Span;
 use crate::frame::Frame;
@@ -12,8 +13,8 @@ use crate::memory::Memory;
 use crate::table::{Bits, LockedTables};
 use crate::units::*;
 
-/// The pages around one of a span, in its table: at most [`BATCH`], with the page in the middle, or nearer to an end of
-/// the span or the table.
+/// The range of pages around `page` in its table and its span: at most [`BATCH`] pages, with `page` in the middle, or
+/// nearer to an end at the end of the span or the table.
 fn around(span: &Span, page: Vpn) -> (Vpn, Vpn) {
     let table = page.0 & !(TABLE_ENTRIES as u64 - 1);
     let (first, end) =
@@ -22,7 +23,7 @@ fn around(span: &Span, page: Vpn) -> (Vpn, Vpn) {
     (Vpn(start), Vpn((start + BATCH).min(end)))
 }
 
-/// Look at the entries around that of `page`, which was used to reach `target`.
+/// Look at the entries around the used entry of `page`, which maps `target`.
 pub(super) fn look_around<M: Machine>(
     memory: &Memory<M>,
     tables: &mut LockedTables<'_, M>,
@@ -54,7 +55,7 @@ pub(super) fn look_around<M: Machine>(
     let table = window.table();
     memory.charge(Work::EntryScan, places as u64 - cleared);
     memory.charge(Work::EntryClear, cleared);
-    // The target was young, too.
+    // The entry of `page` was young, too.
     if is_dense(places as u32, cleared as u32 + 1) && look.dense.last() != Some(&table) {
         look.dense.push(table);
     }
@@ -66,7 +67,7 @@ mod tests {
     use crate::rmap::SpanFlags;
 
     #[test]
-    fn the_window_lies_in_the_span_and_the_table() {
+    fn window_stays_within_span_and_table() {
         let span = |start, pages| Span {
             vma: VmaId(1),
             space: SpaceId(0),
@@ -80,11 +81,11 @@ mod tests {
             let (start, end) = around(&span, Vpn(page));
             (start.0, end.0)
         };
-        assert_eq!(window(span(0, 4096), 700), (668, 732), "in the middle");
-        assert_eq!(window(span(0, 4096), 513), (512, 576), "at the table's beginning");
-        assert_eq!(window(span(0, 4096), 1022), (960, 1024), "at the table's end");
+        assert_eq!(window(span(0, 4096), 700), (668, 732), "in the middle of the table");
+        assert_eq!(window(span(0, 4096), 513), (512, 576), "at the start of the table");
+        assert_eq!(window(span(0, 4096), 1022), (960, 1024), "at the end of the table");
         assert_eq!(window(span(690, 20), 700), (690, 710), "a short span");
-        assert_eq!(window(span(690, 100), 700), (690, 754), "at the span's beginning");
-        assert_eq!(window(span(700, 1), 700), (700, 701), "a page");
+        assert_eq!(window(span(690, 100), 700), (690, 754), "at the start of the span");
+        assert_eq!(window(span(700, 1), 700), (700, 701), "a span of one page");
     }
 }

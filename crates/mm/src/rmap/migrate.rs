@@ -1,9 +1,9 @@
-//! Taking every mapping of a folio away for a while, because it is moved to other frames.
+//! Replacing every mapping of a folio by migration entries while the folio is moved to other frames.
 //!
-//! The entries that take the others' place name the frames that they wait for ([`Migrating`]), so they are found as
-//! those that map the folio are: by its owner, which it keeps until the last one is gone. What fork, mremap and munmap
-//! do to them meanwhile a walk meets as it would with any entry (see the room's essay on a walk beside mremap and
-//! fork).
+//! A migration entry names the frame that it waits for ([`Migrating`]). So migration entries are found as the entries
+//! that map the folio are: by the folio's owner, which the folio keeps until the last one is gone. If fork, mremap or
+//! munmap copy, move or remove them during the migration, a walk handles it as for any entry (see [`super`] on a walk
+//! during mremap and fork).
 
 use super::spans::Span;
 use super::{Rmap, SpanFlags, shown};
@@ -15,9 +15,9 @@ use crate::tlb::UnmapBatch;
 use crate::units::*;
 
 impl Rmap {
-    /// Have all entries of a folio, which the caller has locked and holds a reference of, wait for its pages. Each is
-    /// noted in `batch`, which the caller settles before the content is copied. Returns whether any was dirty. Locks on memory do not keep a page in
-    /// its frame.
+    /// Replace all entries of a folio by migration entries. The caller holds the folio lock and a reference. Each entry
+    /// is noted in `batch`, which the caller settles before it copies the content. Returns whether any entry was dirty.
+    /// Memory that is locked (mlock) is moved, too.
     pub fn begin_move<M: Machine>(&self, memory: &Memory<M>, head: Pfn, batch: &mut UnmapBatch) -> bool {
         let _scope = memory.scope(Scope::TryToMigrateOne);
         let frame = &memory.frames[head];
@@ -41,8 +41,8 @@ impl Rmap {
         dirty
     }
 
-    /// Let the entries that wait for a folio's pages map them where they are now. Both folios are locked, or they are
-    /// one.
+    /// Make the migration entries of a folio map its pages where they are now. Both folios are locked, or they are the
+    /// same folio.
     pub fn end_move<M: Machine>(&self, memory: &Memory<M>, landing: &Landing) {
         let _scope = memory.scope(Scope::RemoveMigrationPtes);
         let from = landing.from();
@@ -53,7 +53,7 @@ impl Rmap {
             memory.charge(Work::RmapVma, 1);
             let (mut page, end) = shown(frame, span);
             while page < end {
-                // A payment settles the lock for a table.
+                // Settling is for one table, so each table is settled in a hold of the lock of its own.
                 let mut tables = memory.tables.lock(memory, span.space);
                 let Some(next) = self.land_in_table(memory, &mut tables, (page, end), span, landing) else {
                     page = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
@@ -68,8 +68,8 @@ impl Rmap {
         }
     }
 
-    /// The next entries in a table that wait for a page of the folio, and the page behind them, or behind the table.
-    /// `None`: there is no table.
+    /// The next migration entries in a table that wait for a page of the folio, and the page after them, or after the
+    /// table. `None`: there is no table.
     fn land_in_table<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -108,14 +108,14 @@ impl Rmap {
         let left = FolioPages { head: landing.from(), first: migrating.page(), count: run.pages() as u32 };
         if frame.is_anon() {
             for page in left.iter().filter(|&page| memory.frames[page].has(FrameFlags::EXCLUSIVE)) {
-                // Fork, which says otherwise, holds the lock of these tables.
+                // Fork clears the flag under the lock of these tables.
                 memory.frames[landing.place(page)].set(FrameFlags::EXCLUSIVE);
             }
         }
         if span.flags.contains(SpanFlags::LOCKED) {
             memory.lru.keep_locked(base, head);
         }
-        // Before the entry can be met and taken away.
+        // Before a walk can find the entry and remove it.
         frame.get(run.count);
         if run.is_large() {
             self.add_large(base, head);

@@ -1,22 +1,22 @@
 //! Reverse maps: from a folio to every page-table entry that maps it.
 //!
 //! A mapped range of a space (a vma, two floors up) registers a [`Span`] with each owner whose folios it may map: the
-//! file that it shows, and the sets of anonymous pages that it has. A folio names its owner and its index there; the
-//! spans that hold that index, and the page tables of their spaces, say where it is mapped.
+//! file that it shows, and the sets of anonymous pages that it has. A folio names its owner and its index there. The
+//! spans that hold that index, and the page tables of their spaces, tell where the folio is mapped.
 //!
 //! Anonymous sets and `fork`: a child's range registers with every set that its parent's range is registered with,
-//! because it may map any of their folios, and gets a set of its own for the pages that it makes itself. A folio that
-//! belongs to the child's set is therefore never looked for in the parent.
+//! because it may map any of their folios, and gets a set of its own for the pages that it makes itself. So a folio of
+//! the child's set is never looked for in the parent.
 //!
-//! A span is registered before the first entry of its range is set, and until the last is cleared. Locks: the owner's
+//! A span is registered from before the first entry of its range is set until the last is cleared. Locks: the owner's
 //! list, then the space's tables.
 //!
-//! *A walk beside mremap and fork.* Both bring entries from one range to another, under the locks of tables, of which a
-//! walk takes one after the other. Had it been at the new range, where nothing was yet, before it comes to the old one,
-//! where nothing is any more, it would miss the entry, and a cut of a file would leave it behind. So a list stays in
-//! the order of registration, whatever leaves it: who brings an entry to a range has registered that range just before,
-//! later than the one that the entry comes from. A walk, which holds the list all the time, meets the entry in the old
-//! place or in the new one, or in both.
+//! *A walk during mremap and fork.* Both move or copy entries from one range to another under the locks of tables. A
+//! walk takes these locks one after the other. If it visited the new range before the entry came there, and the old one
+//! after the entry left, it would miss the entry, and a truncation would leave it mapped. So a list stays in the order
+//! of registration, whichever span leaves it: a range is registered just before entries are moved to it, so after the
+//! range that they come from. A walk holds the list all the time: it finds the entry in the old range, in the new one,
+//! or in both.
 
 mod clean;
 mod count;
@@ -68,7 +68,7 @@ impl Rmap {
 
     /// Register a span with an owner.
     pub fn link(&self, owner: Owner, span: Span) {
-        assert!(span.pages > 0, "an empty span shows nothing");
+        assert!(span.pages > 0, "a span must have pages");
         let list = match owner {
             Owner::None => return,
             Owner::Anon(id) => &self.anons[id.0],
@@ -77,8 +77,8 @@ impl Rmap {
         list.lock().insert(span);
     }
 
-    /// Take the span of a vma back. A set without spans is gone. Returns whether it was the owner's last: of several
-    /// that go at the same time, one is.
+    /// Remove the span of a vma. A set without spans is gone. Returns whether the span was the owner's last: if several
+    /// go at the same time, this is true for exactly one.
     pub fn unlink(&self, owner: Owner, vma: VmaId) -> bool {
         let Some(list) = self.spans(owner) else { return false };
         let empty = {
@@ -92,20 +92,20 @@ impl Rmap {
         empty
     }
 
-    /// Put `span` in the place of the one that its vma has registered.
+    /// Replace the span that the vma of `span` has registered.
     pub fn relink(&self, owner: Owner, span: Span) {
-        assert!(span.pages > 0, "an empty span shows nothing");
+        assert!(span.pages > 0, "a span must have pages");
         if let Some(list) = self.spans(owner) {
             list.lock().replace(span);
         }
     }
 
-    /// Is exactly this span registered with the owner?
+    /// Whether exactly this span is registered with the owner.
     pub fn is_linked(&self, owner: Owner, span: &Span) -> bool {
         self.spans(owner).is_some_and(|list| list.lock().contains(span))
     }
 
-    /// Spans registered with all owners together.
+    /// Number of spans registered with all owners.
     pub fn links(&self) -> usize {
         self.anons.iter().chain(self.files.iter()).map(|list| list.lock().len()).sum()
     }
@@ -152,7 +152,7 @@ impl Rmap {
     }
 }
 
-/// Where a span shows pages of a folio of its owner, some of which it holds.
+/// The pages of a span that show a folio of its owner; the span holds some of the folio's pages.
 fn shown(frame: &Frame, span: &Span) -> (Vpn, Vpn) {
     let index = frame.page_index().0;
     let first = index.max(span.index.0);
@@ -160,7 +160,8 @@ fn shown(frame: &Frame, span: &Span) -> (Vpn, Vpn) {
     (Vpn(span.start.0 + (first - span.index.0)), Vpn(span.start.0 + (end - span.index.0)))
 }
 
-/// Call `visit` for each run of entries below `spans`, the locked list of the folio's owner, that maps some of its pages.
+/// Call `visit` for each run of entries below `spans`, the locked list of the folio's owner, that maps some of its
+/// pages.
 #[inline]
 fn walk_folio<M: Machine>(
     memory: &Memory<M>,

@@ -1,4 +1,4 @@
-//! Whether folios were used, as the entries that map them tell.
+//! Whether folios were used, from the young bits of the entries that map them.
 
 use super::look::look_around;
 use super::walk::{Mapping, Visit, walk};
@@ -7,28 +7,27 @@ use crate::frame::FolioRun;
 use crate::lru::mglru::LookAround;
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
-use crate::table::{Bits, LockedTables};
+use crate::table::{Bits, LockedTables, TableWindow};
 use crate::units::*;
 
-/// What the entries of a folio say about its use.
+/// The use of a folio, from its entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Referenced {
-    /// Ranges through which it was used since the last look; -1: could not be found out now.
+    /// Number of ranges through which it was used since the last look; -1: unknown, because a lock was held.
     pub vmas: i32,
-    /// One of them was program text.
+    /// One of these ranges is program text.
     pub exec: bool,
-    /// A range has it locked in memory.
+    /// A range locks it in memory.
     pub locked: bool,
 }
 
 impl Rmap {
-    /// Count the ranges that have used each folio of a run, clearing the young bits of all its entries. `group`: only
-    /// ranges of this group or below it count (and are cleared).
+    /// Count the ranges that have used each folio of a run, and clear the young bits of its entries. With `group`, only
+    /// ranges of this group and of groups below it count (and are cleared). With `look`, also look around used entries
+    /// for other used folios of the vector.
     ///
-    /// No flush: a CPU that still holds the translation will not set the bit again for a while, which is an error on
-    /// the cheap side (x86 does the same).
-    ///
-    /// `look`: also look around used entries, for what else of the folio's vector was used.
+    /// There is no flush: a CPU that still holds the translation does not set the bit again for a while, so that a used
+    /// folio may look unused. This is cheaper than a flush (x86 does the same).
     pub fn referenced<M: Machine, const N: usize>(
         &self,
         memory: &Memory<M>,
@@ -62,45 +61,70 @@ impl Rmap {
     }
 }
 
-/// The look at the use of a run.
+/// The visitor that looks at the use of a run.
 struct Looking<'a, M, const N: usize> {
     memory: &'a Memory<M>,
     group: Option<GroupId>,
     look: Option<&'a mut LookAround>,
     run: FolioRun<'a>,
     found: [Referenced; N],
-    /// Entries of each folio that have not been seen yet.
+    /// Number of entries of each folio that the walk has not visited yet.
     left: [u32; N],
-    /// The range, and the number of the folio, that was counted last.
+    /// The range that was counted last, and for which folio of the run.
     last: (VmaId, usize),
 }
 
 impl<M: Machine, const N: usize> Visit<M> for Looking<'_, M, N> {
     #[inline]
     fn entries(&mut self, tables: &mut LockedTables<'_, M>, mapping: &Mapping<'_>) -> bool {
+        if self.is_used(mapping) {
+            tables.clear_young(&mapping.entries);
+            self.count_use(tables, mapping);
+        }
+        self.is_enough(mapping)
+    }
+
+    #[inline]
+    fn page(&mut self, window: &mut TableWindow<'_, '_, M>, place: usize, mapping: &Mapping<'_>) -> bool {
+        if self.is_used(mapping) {
+            window.clear_young(place);
+            self.count_use(window.tables(), mapping);
+        }
+        self.is_enough(mapping)
+    }
+}
+
+impl<M: Machine, const N: usize> Looking<'_, M, N> {
+    /// Whether the entries were used and this counts.
+    #[inline]
+    fn is_used(&mut self, mapping: &Mapping<'_>) -> bool {
         let &Mapping { span, at, ref entries } = mapping;
-        let (found, left) = (&mut self.found[at], &mut self.left[at]);
-        *left = left.saturating_sub(entries.count);
-        if span.flags.contains(SpanFlags::LOCKED) {
-            found.locked = true;
-            return true;
-        }
-        if entries.entry.has(Bits::YOUNG)
-            && !span.flags.contains(SpanFlags::NO_RECENCY)
+        self.left[at] = self.left[at].saturating_sub(entries.count);
+        self.found[at].locked |= span.flags.contains(SpanFlags::LOCKED);
+        entries.entry.has(Bits::YOUNG)
+            && !span.flags.intersects(SpanFlags::LOCKED | SpanFlags::NO_RECENCY)
             && self.group.is_none_or(|group| self.memory.lru.groups.is_below(span.group, group))
-        {
-            tables.clear_young(entries);
-            self.memory.charge(Work::EntryClear, u64::from(entries.count));
-            if self.last != (span.vma, at) {
-                self.last = (span.vma, at);
-                found.vmas += 1;
-                found.exec |= span.flags.contains(SpanFlags::EXEC);
-            }
-            if let Some(look) = self.look.as_deref_mut().filter(|_| !entries.is_large()) {
-                let target = &self.memory.frames[self.run.folio(at)];
-                look_around(self.memory, tables, span, entries.page, target, look);
-            }
+    }
+
+    /// Whether no more entries of the folio are needed.
+    #[inline]
+    fn is_enough(&self, mapping: &Mapping<'_>) -> bool {
+        self.found[mapping.at].locked || self.left[mapping.at] == 0
+    }
+
+    /// Count the use through entries whose young bits were cleared, and look around them.
+    #[inline]
+    fn count_use(&mut self, tables: &mut LockedTables<'_, M>, mapping: &Mapping<'_>) {
+        let &Mapping { span, at, ref entries } = mapping;
+        self.memory.charge(Work::EntryClear, u64::from(entries.count));
+        if self.last != (span.vma, at) {
+            self.last = (span.vma, at);
+            self.found[at].vmas += 1;
+            self.found[at].exec |= span.flags.contains(SpanFlags::EXEC);
         }
-        *left == 0
+        if let Some(look) = self.look.as_deref_mut().filter(|_| !entries.is_large()) {
+            let target = &self.memory.frames[self.run.folio(at)];
+            look_around(self.memory, tables, span, entries.page, target, look);
+        }
     }
 }

@@ -4,24 +4,24 @@ use crate::units::*;
 use std_alloc::vec::Vec;
 
 bitflags::bitflags! {
-    /// What reclaim must know of a range.
+    /// The properties of a range that reclaim uses.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct SpanFlags: u8 {
-        /// Program text: worth a second chance.
+        /// Program text: gets a second chance.
         const EXEC = 1;
-        /// Locked in memory: not to be unmapped.
+        /// Locked in memory: must not be unmapped.
         const LOCKED = 2;
-        /// Accesses say nothing about the future (sequential or random use was announced).
+        /// Accesses do not predict further accesses (sequential or random use was announced).
         const NO_RECENCY = 4;
-        /// Stores go to the file.
+        /// Stores change the file.
         const SHARED = 8;
     }
 }
 
-/// Pages `start..start + pages` of a space show indices `index..` of the owner.
+/// Pages `start..start + pages` of a space show the owner's pages from `index` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// The range; one span a range and owner.
+    /// The range; it has one span for each owner.
     pub vma: VmaId,
     /// Its space.
     pub space: SpaceId,
@@ -33,26 +33,26 @@ pub struct Span {
     pub pages: u64,
     /// Index of the first page.
     pub index: PageIndex,
-    /// What reclaim must know.
+    /// Its properties.
     pub flags: SpanFlags,
 }
 
 impl Span {
-    /// The page that shows an index, if it lies in the span.
+    /// The page that shows an index, if the span holds it.
     #[inline]
     pub fn page_of(&self, index: PageIndex) -> Option<Vpn> {
         let at = index.0.checked_sub(self.index.0)?;
         (at < self.pages).then(|| Vpn(self.start.0 + at))
     }
 
-    /// Does the span show any index of `[first, first + count)`?
+    /// Whether the span shows any index of `[first, first + count)`.
     #[inline]
     pub fn holds(&self, first: PageIndex, count: u64) -> bool {
         first.0 < self.index.0 + self.pages && self.index.0 < first.0 + count
     }
 }
 
-/// The spans of one owner, in the order in which they were registered, which walks keep to (see the room's essay).
+/// The spans of one owner, in the order of registration. Walks rely on this order (see the documentation of [`super`]).
 #[derive(Default)]
 pub(super) struct Spans {
     list: Vec<Span>,
@@ -77,7 +77,7 @@ impl Spans {
     }
 
     pub(super) fn remove(&mut self, vma: VmaId) {
-        // The newest are the most likely to go.
+        // The newest spans are removed most often.
         let at = self.list.iter().rposition(|span| span.vma == vma).expect("a registered span");
         self.list.remove(at);
     }

@@ -1,21 +1,21 @@
 //! Splitting a folio of anonymous memory, where it is mapped.
 //!
-//! A split changes neither what an address shows nor what a process may do with it: each entry maps the same frame
-//! before and after. What changes is which record counts an entry's mapping and reference. So nobody may come from an
-//! entry to the folio, or go from it, while its pages become folios of their own. Whoever does so holds the lock of the
-//! entry's tables; so the split takes the locks of all tables that may map the folio: those of the spans that the
-//! owner's list names, which is locked, too, so that none is added. Then the folio's references are exactly its
-//! entries' and the caller's, or somebody else uses it and the split fails. Nothing needs a flush, as no translation
-//! goes or changes.
+//! A split changes neither the content nor the rights of an address: each entry maps the same frame before and after.
+//! Only the record that counts an entry's mapping and reference changes. So no task may go from an entry to the folio,
+//! or remove the entry, while the folio's pages become folios of their own. A task that does so holds the lock of the
+//! entry's tables. So the split takes the locks of all tables that may map the folio: those of the spans in the owner's
+//! list, which is locked, too, so that no span is added. Then the folio's references are exactly those of its entries
+//! and the caller's; otherwise another task uses the folio, and the split fails. No flush is needed, because no
+//! translation is removed or changed.
 //!
-//! Linux puts migration entries in the place of the folio's and maps the pages again. That needs no two tables' locks
-//! at a time; but every entry is written twice, every CPU is flushed, and whatever meets an entry must know of a third
-//! kind.
+//! Linux replaces the folio's entries by migration entries and maps the pages again. That never needs the locks of two
+//! page-table trees at once; but it writes every entry twice and flushes every CPU, and all code that reads entries
+//! must handle a third kind.
 //!
-//! A 2 MiB entry of the folio is split into entries of pages first; that has a flush of its own.
+//! A 2 MiB entry of the folio is split into page entries first; this has a flush of its own.
 //!
-//! Only the first lock is waited for; where another is taken, the split fails. So it cannot wait in a circle with
-//! fork, which holds two.
+//! The split waits for the first lock only. If another lock is held, it fails. So it cannot deadlock with fork, which
+//! holds two.
 
 use super::Rmap;
 use super::spans::Spans;
@@ -28,11 +28,11 @@ use crate::units::*;
 use smallvec::SmallVec;
 
 impl Rmap {
-    /// Split a folio of anonymous memory into single pages. The caller has locked it and holds one reference.
-    /// Afterwards the caller has the first page locked, and a reference to it. Pages that nobody maps are freed, but
-    /// for the first; of the others, if the caller has isolated the folio, each comes in `isolated`, with a reference,
-    /// the second page at the tail. Returns how many pages were freed. `None`: somebody uses the folio, and it is as it
-    /// was, but that 2 MiB entries of it may have been split.
+    /// Split an anonymous folio into single pages. The caller has locked it and holds one reference. Afterwards the
+    /// caller holds the lock of the first page and a reference to it. Other pages that no entry maps are freed. If the
+    /// caller has isolated the folio, it gets each of the rest in `isolated`, with a reference, the second page at the
+    /// tail. Returns the number of pages freed. `None`: the folio is in use elsewhere and is unchanged, but 2 MiB
+    /// entries of it may have been split.
     pub fn split_anon<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -43,7 +43,7 @@ impl Rmap {
         let (order, pages) = (frame.order(), FolioPages::all(&memory.frames, head));
         assert!(
             frame.has(FrameFlags::LOCKED) && frame.is_anon() && order > Order::ZERO,
-            "{head} cannot be split: not locked, not anonymous or a page"
+            "folio {head} must be locked, anonymous and larger than a page to be split"
         );
         if !self.make_pages(memory, head) {
             memory.sizes.count(SizeStat::SplitFailed, order, 1);
@@ -65,7 +65,7 @@ impl Rmap {
         Some(freed)
     }
 
-    /// Have no 2 MiB entry map the folio: `tables` are those of all spans that show it.
+    /// Split all 2 MiB entries that map the folio. `tables` are those of all spans that show it.
     #[cold]
     fn split_entries<M: Machine>(
         &self,
@@ -76,7 +76,7 @@ impl Rmap {
     ) {
         let index = memory.frames[head].page_index();
         for span in spans.holding(index, memory.frames[head].pages() as u64) {
-            // An entry lies in one range, so one that shows only a part has none.
+            // A 2 MiB entry is within one range, so a range that shows only a part of the folio has none.
             let Some(page) = span.page_of(index) else { continue };
             let mut of_space = tables.iter_mut().filter(|locked| locked.space() == span.space);
             let Some(locked) = of_space.next() else { continue };

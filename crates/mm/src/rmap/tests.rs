@@ -107,7 +107,7 @@ impl Bench {
 }
 
 #[test]
-fn each_range_that_used_a_folio_counts_once_and_is_cleared() {
+fn referenced_counts_each_range_once_and_clears_young() {
     let bench = Bench::new();
     let pfn = bench.folio(Owner::Anon(bench.set), 3, FrameFlags::SWAPBACKED);
     bench.map(0, 103, pfn, Bits::YOUNG);
@@ -119,7 +119,7 @@ fn each_range_that_used_a_folio_counts_once_and_is_cleared() {
 }
 
 #[test]
-fn a_range_without_recency_does_not_count() {
+fn referenced_ignores_ranges_without_recency() {
     let bench = Bench::new();
     let pfn = bench.folio(Owner::Anon(bench.set), 0, FrameFlags::SWAPBACKED);
     bench.map(0, 100, pfn, Bits::YOUNG);
@@ -128,7 +128,7 @@ fn a_range_without_recency_does_not_count() {
 }
 
 #[test]
-fn anonymous_pages_leave_swap_entries_behind() {
+fn unmapping_anonymous_page_leaves_swap_entries() {
     let bench = Bench::new();
     let mmu = &bench.memory;
     let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED);
@@ -148,7 +148,7 @@ fn anonymous_pages_leave_swap_entries_behind() {
 }
 
 #[test]
-fn that_a_page_is_shared_with_nobody_moves_to_its_swap_entry() {
+fn unmapping_moves_exclusive_flag_to_swap_entry() {
     let bench = Bench::new();
     let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
     bench.map(0, 101, pfn, Bits::DIRTY);
@@ -157,13 +157,13 @@ fn that_a_page_is_shared_with_nobody_moves_to_its_swap_entry() {
     bench.memory.swap.cache_insert(&bench.memory, slot, pfn);
     assert!(bench.unmap(pfn));
     assert_eq!(bench.entry(0, 101).as_swap(), Some((slot, true)));
-    // The folio is still in the swap cache. A fork now shares the entry and does not see the folio: it must not be
-    // found exclusive by whoever maps it first.
+    // The folio is still in the swap cache. A fork now shares the entry and does not see the folio: the next fault must
+    // not find the folio exclusive.
     assert!(!bench.memory.frames[pfn].has(FrameFlags::EXCLUSIVE));
 }
 
 #[test]
-fn without_a_slot_an_anonymous_page_stays_mapped() {
+fn anonymous_page_without_slot_stays_mapped() {
     let bench = Bench::new();
     let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED);
     bench.map(0, 101, pfn, Bits::empty());
@@ -172,7 +172,7 @@ fn without_a_slot_an_anonymous_page_stays_mapped() {
 }
 
 #[test]
-fn a_page_written_after_madv_free_is_kept() {
+fn page_written_after_madv_free_is_kept() {
     let bench = Bench::new();
     let (clean, written) = (Bits::empty(), Bits::DIRTY | Bits::WRITE);
     let dropped = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::empty());
@@ -186,7 +186,7 @@ fn a_page_written_after_madv_free_is_kept() {
 }
 
 #[test]
-fn a_locked_range_keeps_its_pages() {
+fn mlocked_range_keeps_its_pages() {
     let bench = Bench::new();
     let pfn = bench.folio(Owner::Anon(bench.set), 0, FrameFlags::empty());
     bench.map(0, 100, pfn, Bits::YOUNG);
@@ -196,7 +196,7 @@ fn a_locked_range_keeps_its_pages() {
 }
 
 #[test]
-fn writing_back_takes_the_right_to_write_and_flushes() {
+fn mkclean_write_protects_and_flushes() {
     let bench = Bench::new();
     let file = FileId(4);
     bench.link(Owner::File(file), SpanFlags::SHARED);
@@ -212,10 +212,10 @@ fn writing_back_takes_the_right_to_write_and_flushes() {
     assert!(!bench.rmap.mkclean(&bench.memory, pfn));
 }
 
-/// mremap has registered the new place, somebody else's range goes, and a cut comes by before the entry has moved and
-/// after.
+/// mremap has registered the new range, another range is removed, and a truncation walks the ranges while the entry
+/// moves.
 #[test]
-fn a_walk_meets_an_entry_that_moves_meanwhile() {
+fn walk_finds_an_entry_that_moves_during_it() {
     let bench = Bench::new();
     let owner = Owner::File(FILE);
     let (other, old, new) = (Vpn(300), Vpn(200), Vpn(100));
@@ -224,16 +224,16 @@ fn a_walk_meets_an_entry_that_moves_meanwhile() {
         bench.rmap.link(owner, Span { vma: VmaId(vma as u32), start, ..span });
     }
     bench.rmap.unlink(owner, VmaId(0));
-    let (mut entry, mut met) = (old, false);
+    let (mut entry, mut found) = (old, false);
     bench.rmap.for_shown(FILE, PageIndex(0), PageIndex(8), &mut |_, start, end| {
-        met |= (start..end).contains(&entry);
+        found |= (start..end).contains(&entry);
         entry = new;
     });
-    assert!(met);
+    assert!(found);
 }
 
 #[test]
-fn a_set_whose_last_range_goes_is_used_again() {
+fn anonymous_set_is_reused_after_its_last_range() {
     let bench = Bench::new();
     bench.rmap.unlink(Owner::Anon(bench.set), VmaId(1));
     assert_ne!(bench.rmap.create_anon(), bench.set);
@@ -242,7 +242,7 @@ fn a_set_whose_last_range_goes_is_used_again() {
 }
 
 #[test]
-fn a_folio_goes_to_slots_that_follow_each_other() {
+fn large_folio_unmaps_to_consecutive_slots() {
     let bench = Bench::new();
     let mmu = &bench.memory;
     let pfn = bench.large_folio(FrameFlags::SWAPBACKED);
@@ -252,7 +252,7 @@ fn a_folio_goes_to_slots_that_follow_each_other() {
     assert!(slots.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0));
     bench.memory.swap.cache_insert(mmu, slots[0], pfn);
     assert!(bench.unmap(pfn) && !bench.memory.frames[pfn].has(FrameFlags::DIRTY));
-    assert_eq!(bench.entry(0, 102).as_swap(), Some((slots[2], true)), "the first that took it");
+    assert_eq!(bench.entry(0, 102).as_swap(), Some((slots[2], true)), "the first entry gets the flag");
     assert_eq!(bench.entry(1, 202).as_swap(), Some((slots[2], false)));
     assert_eq!(bench.entry(1, 203).as_swap(), Some((slots[3], false)));
     assert_eq!((bench.memory.frames[pfn].refs(), mmu.machine.events(Event::TlbStale)), (2, 2));
@@ -261,7 +261,7 @@ fn a_folio_goes_to_slots_that_follow_each_other() {
 }
 
 #[test]
-fn what_goes_before_a_run_that_stays_is_counted_off() {
+fn runs_unmapped_before_an_mlocked_one_are_uncounted() {
     let bench = Bench::new();
     let pfn = bench.large_folio(FrameFlags::empty());
     bench.rmap.relink(Owner::Anon(bench.set), Bench::span(1, bench.spaces[1], SpanFlags::LOCKED));
@@ -273,7 +273,7 @@ fn what_goes_before_a_run_that_stays_is_counted_off() {
 }
 
 #[test]
-fn a_run_with_one_page_written_after_madv_free_is_kept_whole() {
+fn run_with_a_page_written_after_madv_free_is_kept_whole() {
     let bench = Bench::new();
     let pfn = bench.large_folio(FrameFlags::empty());
     {
@@ -288,18 +288,19 @@ fn a_run_with_one_page_written_after_madv_free_is_kept_whole() {
     bench.rmap.validate_folio(&bench.memory, pfn).unwrap();
 }
 
-/// Pages of a file whose two spans cross from one table into the next.
+/// Pages of a file, shown by two spans that each cross from one table into the next.
 struct FileBench {
     bench: Bench,
     pfns: Vec<Pfn>,
 }
 
 const FILE: FileId = FileId(4);
-/// Where the spaces show the file's 8 pages: in two tables each, and the second shows all but the first two.
+/// For each space, the first page of the span and the index that it shows: the file's 8 pages are in two tables each,
+/// and the second space shows all but the first two.
 const SHOWN: [(u64, u64); 2] = [(508, 0), (1020, 2)];
 
 impl FileBench {
-    /// `entries`: for each page, what maps it in each space.
+    /// `entries`: for each page, the bits of its entry in each space.
     fn new(policy: u64, entries: &[[Option<Bits>; 2]; 8], flags: [SpanFlags; 2]) -> FileBench {
         let bench = Bench::new();
         bench.memory.knobs.set(Knob::TlbUnmap, policy).unwrap();
@@ -341,7 +342,7 @@ impl FileBench {
         FolioRun::new(&self.pfns)
     }
 
-    /// All that a walk may change.
+    /// The state of the pages that a walk may change.
     fn state(&self) -> Vec<(u32, u32, u32, FrameFlags)> {
         let frames = self.pfns.iter().map(|&pfn| &self.bench.memory.frames[pfn]);
         frames
@@ -357,7 +358,7 @@ impl FileBench {
         (0..8).flat_map(|index| [entry(0, index), entry(1, index)]).collect()
     }
 
-    /// What is owed, and what was counted.
+    /// Debts of the spaces, and counters.
     fn books(&self) -> ([bool; 2], [i64; 2], i64, u64) {
         let memory = &self.bench.memory;
         let owes = |i: usize| memory.tlb.space_owes(self.bench.spaces[i], CpuId(i as u16));
@@ -387,9 +388,9 @@ fn any_flags() -> impl Strategy<Value = SpanFlags> {
 }
 
 proptest! {
-    /// Many pages in one walk come to the same as each by itself, under every policy.
+    /// A run gives the same result as its pages one by one, under every flush policy.
     #[test]
-    fn pages_together_fare_as_one_by_one(
+    fn a_run_equals_runs_of_one(
         policy in 0..FlushPolicy::COUNT,
         entries in prop::array::uniform8(prop::array::uniform2(any_entry())),
         flags in prop::array::uniform2(any_flags()),

@@ -1,4 +1,4 @@
-//! Taking every mapping of a folio away, for reclaim.
+//! Unmapping folios, for reclaim.
 
 use super::walk::{Mapping, Visit, walk};
 use super::{Rmap, Span, SpanFlags, Tally};
@@ -9,20 +9,22 @@ use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Resident, TableW
 use crate::tlb::{EmptiedPages, UnmapBatch};
 use crate::units::*;
 
-/// How hard to try.
+/// What may be unmapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UnmapMode {
-    /// Unmap even where the folio is locked in memory.
+    /// Unmap the folio even where a range locks it in memory.
     pub ignore_mlock: bool,
 }
 
 impl Rmap {
-    /// Unmap the wanted folios of a run, which the caller has locked and holds a reference of. Returns those of a file
-    /// that had a dirty entry, and must be marked dirty there. What has to stay is still mapped afterwards.
+    /// Unmap the wanted folios of a run. The caller holds their locks and a reference of each. Returns the folios of a
+    /// file that had a dirty entry: the caller must mark them dirty in the file. A folio that had to stay is still
+    /// mapped afterwards.
     ///
     /// Anonymous folios with [`FrameFlags::SWAPBACKED`] must be in the swap cache: their entries become swap entries.
-    /// Those without (MADV_FREE) are dropped if clean, and become ordinary again if written since. Entries of file
-    /// folios just go. Each cleared entry is noted in `batch`, which the caller settles before it frees the folio.
+    /// Without it (MADV_FREE) they are dropped if they are clean; if they were written since, they are ordinary again.
+    /// Entries of folios of files are cleared. Each cleared entry is noted in `batch`, which the caller settles before
+    /// it frees the folio.
     pub fn try_to_unmap<'a, M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -31,7 +33,7 @@ impl Rmap {
         batch: &mut UnmapBatch,
     ) -> FolioRun<'a> {
         if !batch.joins() && run.wanted().count_ones() > 1 {
-            // Each page is flushed by itself, or counted until the list is full.
+            // These policies flush each page by itself, or count pages until a list is full.
             return run.filter(|at, _| !self.try_to_unmap(memory, run.with(1 << at), mode, batch).is_empty());
         }
         let _scope = memory.scope(Scope::TryToUnmapOne);
@@ -56,7 +58,7 @@ impl Rmap {
     }
 
     /// Call `visit` for the part of every mapped range that shows indices `[first, end)` of a file. The ranges stay
-    /// mapped during the call.
+    /// registered during the call.
     pub fn for_shown(
         &self,
         file: FileId,
@@ -73,18 +75,18 @@ impl Rmap {
     }
 }
 
-/// The unmapping of a run.
+/// The visitor that unmaps a run.
 struct Unmapping<'a, M> {
     rmap: &'a Rmap,
     memory: &'a Memory<M>,
     mode: UnmapMode,
     batch: &'a mut UnmapBatch,
-    /// What the folios count as where they are mapped.
+    /// How the folios count in the spaces that map them.
     kind: Resident,
-    /// Pages of a file whose entries in this window were taken, and that neither the batch nor their counts know of
-    /// yet. `None`: each run of entries is given to the batch by itself.
+    /// Pages of a file whose entries in this window were cleared, but not yet given to the batch nor uncounted. `None`:
+    /// each run of entries is given to the batch by itself.
     together: Option<EmptiedPages>,
-    /// Bit i: an entry of folio i, of a file, was dirty.
+    /// Bit i: folio i is of a file, and an entry of it was dirty.
     dirty: u32,
 }
 
@@ -100,7 +102,7 @@ impl<M: Machine> Visit<M> for Unmapping<'_, M> {
         let taken = self.unmap_run(tables, entries);
         let dirty = taken.is_some_and(|old| old.has(Bits::DIRTY)) && self.kind != Resident::Anon;
         self.dirty |= u32::from(dirty) << at;
-        // Where it stops, what was taken away before is counted off already.
+        // If it stops here, the entries that were cleared before are uncounted already.
         taken.is_none()
     }
 
@@ -134,35 +136,35 @@ impl<M: Machine> Visit<M> for Unmapping<'_, M> {
 }
 
 impl<M: Machine> Unmapping<'_, M> {
-    /// Whether the folio stays mapped because the range has it locked in memory.
+    /// Whether the range locks the folio in memory and this is respected.
     #[inline]
     fn spares(&self, span: &Span) -> bool {
         span.flags.contains(SpanFlags::LOCKED) && !self.mode.ignore_mlock
     }
 
-    /// Leave the debt for what was taken together, then count it off.
+    /// Record the debt for the entries that were collected, then uncount them.
     fn note(&mut self, window: &mut TableWindow<'_, '_, M>) {
         let (memory, rmap) = (self.memory, self.rmap);
         let Some(taken) = &mut self.together else { return };
         self.batch.take_pages(memory, &memory.tlb, taken);
         window.tables().counts().add(self.kind, -(taken.len() as i64));
         let mut tally = Tally::new(memory);
-        // The caller's own references keep the folios.
+        // The caller's references keep the folios.
         taken.put_held(&memory.frames, |page| {
             rmap.remove_tallied(memory, false, FolioPages { head: page, first: page, count: 1 }, &mut tally);
         });
         tally.settle(memory);
     }
 
-    /// Take a 2 MiB entry of anonymous memory away: its pages have an entry of swap each, so it is split first. `false`:
-    /// it has to stay.
+    /// Unmap a 2 MiB entry of anonymous memory: each page gets a swap entry, so the entry is split first. Returns
+    /// `false` if it has to stay.
     #[cold]
     fn unmap_split(&mut self, tables: &mut LockedTables<'_, M>, large: &EntryRun) -> bool {
         tables.split_large(large);
         self.rmap.split_large(self.memory, large.entry.pfn());
         let mut page = large.page;
         while page < large.end() {
-            let entries = tables.find_run(page, large.end()).expect("it has just been split");
+            let entries = tables.find_run(page, large.end()).expect("the table of a split entry");
             if self.unmap_run(tables, &entries).is_none() {
                 return false;
             }
@@ -171,7 +173,7 @@ impl<M: Machine> Unmapping<'_, M> {
         true
     }
 
-    /// Take one run of a folio's entries away; returns what it was. `None`: it has to stay, and is as it was.
+    /// Clear one run of a folio's entries; returns its old value. `None`: the run has to stay and is unchanged.
     fn unmap_run(&mut self, tables: &mut LockedTables<'_, M>, entries: &EntryRun) -> Option<Entry> {
         let (memory, pages) = (self.memory, entries.mapped(&self.memory.frames));
         let frame = &memory.frames[pages.head];
@@ -186,7 +188,7 @@ impl<M: Machine> Unmapping<'_, M> {
         if old.has(Bits::DIRTY) {
             match to {
                 UnmappedTo::Dropped => {
-                    // Written after MADV_FREE, perhaps between our look and the exchange: it must be kept.
+                    // Written after MADV_FREE, perhaps just before the entries were exchanged: it must be kept.
                     tables.restore(entries, emptied);
                     frame.set(FrameFlags::SWAPBACKED);
                     return None;
@@ -214,25 +216,25 @@ impl<M: Machine> Unmapping<'_, M> {
         if partly {
             memory.lru.defer_split(memory, pages.head);
         }
-        // The caller's own reference keeps the folio.
+        // The caller's reference keeps the folio.
         refs.put_held(&memory.frames);
         Some(old)
     }
 }
 
-/// Where the content of a folio is once it is not mapped any more.
+/// Where the content of a folio is once it is unmapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum UnmappedTo {
-    /// In its slots, which take the entries' place.
+    /// In its swap slots, which the entries name.
     Swapped,
-    /// Nowhere: MADV_FREE gave it up.
+    /// Nowhere: MADV_FREE allows to drop it.
     Dropped,
     /// In its file.
     InFile,
 }
 
 impl UnmappedTo {
-    /// `None`: there is nowhere to swap it to.
+    /// `None`: it has no swap slot.
     fn of(frame: &Frame) -> Option<UnmappedTo> {
         match (frame.owner(), frame.has(FrameFlags::SWAPBACKED)) {
             (Owner::Anon(_), false) => Some(UnmappedTo::Dropped),
@@ -242,7 +244,7 @@ impl UnmappedTo {
     }
 }
 
-/// The first slot of these pages, whose slots follow each other; entries that are about to be set refer to them.
+/// The first of the consecutive swap slots of these pages, with a reference for each entry that is about to be set.
 fn slots_of<M: Machine>(memory: &Memory<M>, pages: FolioPages) -> SwapSlot {
     let first = SwapSlot(memory.frames[pages.head].swap_slot().0 + pages.offset());
     memory.swap.dup_run(first, pages.count);
@@ -251,7 +253,7 @@ fn slots_of<M: Machine>(memory: &Memory<M>, pages: FolioPages) -> SwapSlot {
 
 /// The swap entry that takes the place of the one that maps a page.
 fn leave_in_swap<M: Machine>(memory: &Memory<M>, page: Pfn, slot: SwapSlot) -> Absent {
-    // From here on the entry says whether others may have one too: fork, which sees only entries, changes it.
+    // From here on the entry holds the flag: fork, which sees only entries, may clear it.
     let before = memory.frames[page].clear(FrameFlags::EXCLUSIVE);
     Absent::Swap { slot, exclusive: before.contains(FrameFlags::EXCLUSIVE) }
 }

@@ -1,13 +1,13 @@
 //! The walk over the entries that map folios.
 //!
-//! Problem: reclaim meets the pages of a file in the order in which they were read. To look one up is to find the spans
-//! that show it, to lock their tables and to walk to its entry. That is most of what is done for it, and the way to its
-//! neighbour is the same.
+//! Problem: reclaim isolates the pages of a file in the order in which they were read. Finding the spans that show a
+//! page, locking their tables and walking to its entry is most of the work for it, and the way to the next page is the
+//! same.
 //!
-//! Rule: a walk is for a run of folios ([`FolioRun`]); one folio is a run of one. A span's tables are locked once. For
-//! single pages, each table is found once ([`TableWindow`]), and a visitor may note what is owed for all entries of a
-//! table in one step, after the last of them was cleared and before the lock goes. The entries of a larger folio are
-//! visited in runs, which do for it what a window does for pages.
+//! Rule: a walk is for a run of folios ([`FolioRun`]); one folio is a run of one. The walk locks a span's tables once.
+//! For single pages, it finds each table once ([`TableWindow`]), and a visitor may record the debt for all entries of a
+//! table in one step, after the last entry was cleared and before the lock is released. A larger folio is visited by
+//! runs of entries, which save the same work.
 
 use super::spans::Spans;
 use super::{Span, shown};
@@ -27,7 +27,7 @@ pub(super) struct Mapping<'s> {
 
 /// What a walk does with the entries that it finds.
 pub(super) trait Visit<M: Machine> {
-    /// Returns whether that is enough of this folio.
+    /// Visit a run of entries. Returns whether the walk needs no more entries of this folio.
     fn entries(&mut self, tables: &mut LockedTables<'_, M>, found: &Mapping<'_>) -> bool;
 
     /// The same for the entry at `place` of a window, which maps a single page.
@@ -36,7 +36,7 @@ pub(super) trait Visit<M: Machine> {
         self.entries(window.tables(), found)
     }
 
-    /// The last entry of a window was visited.
+    /// The walk leaves a window.
     #[inline]
     fn leave(&mut self, _window: &mut TableWindow<'_, '_, M>) {}
 }
@@ -76,7 +76,8 @@ pub(super) fn walk<M: Machine>(
     }
 }
 
-/// Visit the entries of a span that map a folio of several pages, a run by itself. Returns whether that is enough of it.
+/// Visit the entries of a span that map a folio of several pages, a run of one. Returns whether the visitor needs no
+/// more of them.
 fn walk_large<M: Machine>(
     memory: &Memory<M>,
     tables: &mut LockedTables<'_, M>,
@@ -90,7 +91,7 @@ fn walk_large<M: Machine>(
     let (mut page, end) = shown(&memory.frames[head], span);
     while page < end {
         let Some(entries) = tables.find_run(page, end) else {
-            // There is no table for it, nor for those that would share it.
+            // No table: skip all pages that it would hold.
             page = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
             continue;
         };
@@ -108,8 +109,8 @@ fn walk_large<M: Machine>(
     false
 }
 
-/// Visit the entries of a span that map the wanted pages of a run. Returns the bits of those that are wanted of other
-/// spans, too.
+/// Visit the entries of a span that map the wanted pages of a run. Returns the bits of the pages that the visitor wants
+/// in other spans, too.
 #[inline]
 fn walk_pages<M: Machine>(
     memory: &Memory<M>,
@@ -127,7 +128,7 @@ fn walk_pages<M: Machine>(
             continue;
         };
         let mut window = tables.window(page, span.start.0 + span.pages - page.0);
-        // Where there is no table, the pages that would share it are skipped.
+        // Without a table, skip all pages that it would hold.
         let room =
             window.as_ref().map_or(TABLE_ENTRIES - page.0 as usize % TABLE_ENTRIES, TableWindow::places);
         while rest != 0 {

@@ -1,4 +1,4 @@
-//! One swap area: its slot map, its clusters, and what the swap cache holds for each slot.
+//! One swap area: its slot map, its clusters, and the swap cache's content for each slot.
 
 use super::clusters::{CLUSTER_SLOTS, Clusters};
 use crate::units::{CpuId, GroupId, Order, Pfn, Shadow};
@@ -7,20 +7,20 @@ use std_alloc::string::String;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-/// The cache refers to the slot: a folio is there, or will be in a moment.
+/// The cache refers to the slot: it has a folio there, or is about to.
 const HAS_CACHE: u32 = 1 << 31;
 /// The value of the slot is a shadow.
 const HAS_SHADOW: u32 = 1 << 30;
 /// Entries that refer to the slot.
 const ENTRIES: u32 = HAS_SHADOW - 1;
 
-/// Clusters with some free slots that are searched for several in a row, where none is all free.
+/// Partly used clusters to search for a run when no cluster is free.
 const SEARCHED: usize = 8;
 
-/// Sizes of runs that fit into a cluster.
+/// Orders of runs that fit into a cluster.
 const RUN_ORDERS: usize = CLUSTER_SLOTS.ilog2() as usize + 1;
 
-/// What a CPU fills now.
+/// The cluster that a CPU fills now.
 #[derive(Clone, Copy)]
 struct Current {
     cluster: u32,
@@ -31,13 +31,14 @@ struct Current {
 pub(super) struct SwapSlots {
     /// [`HAS_CACHE`], [`HAS_SHADOW`] and the number of entries. 0 = the slot is free.
     map: Vec<u32>,
-    /// Folio + 1 or shadow, as the map says.
+    /// Folio + 1, or a shadow, depending on the map.
     value: Vec<u64>,
-    /// The number of the group that a slot in use is charged to. (Numbers, because memory of zeroes is had without
-    /// being touched.)
+    /// Number of the group that a used slot is charged to. A number, because zeroed memory need not be touched to be
+    /// allocated.
     group: Vec<u16>,
     clusters: Clusters,
-    /// By CPU and by size of what it swaps out: pages of one size lie together, so that runs stay free for others.
+    /// By CPU and order of what it swaps out: pages of one order share clusters, so that runs stay free for other
+    /// orders.
     current: Vec<[Option<Current>; RUN_ORDERS]>,
     free: u64,
 }
@@ -54,7 +55,7 @@ impl SwapSlots {
         }
     }
 
-    /// A free slot, held by the cache, from the cluster that `cpu` fills.
+    /// Allocate a slot from the cluster that `cpu` fills; the cache holds the slot.
     pub(super) fn alloc(&mut self, cpu: CpuId) -> Option<u32> {
         if self.free == 0 {
             return None;
@@ -75,8 +76,8 @@ impl SwapSlots {
         }
     }
 
-    /// The first of `1 << order` free slots in a row, at a multiple of their number, all held by the cache. Room is not
-    /// searched for everywhere: who gets none swaps out page by page.
+    /// Allocate `1 << order` consecutive slots, aligned to their number and all held by the cache, and return the
+    /// first. The search is limited: if it fails, the caller swaps out page by page.
     pub(super) fn alloc_run(&mut self, cpu: CpuId, order: Order) -> Option<u32> {
         let count = order.frames();
         if self.free < count as u64 {
@@ -110,7 +111,7 @@ impl SwapSlots {
         Some(slot)
     }
 
-    /// A run from the cluster that a CPU fills with runs of this size.
+    /// Allocate a run from the cluster that a CPU fills with runs of this size.
     fn fill(&mut self, cpu: usize, size: usize, at: Current) -> Option<u32> {
         let count = 1 << size;
         let slot = self.free_run(at.next..self.clusters.range(at.cluster).end, count)?;
@@ -118,7 +119,7 @@ impl SwapSlots {
         Some(self.claim_run(slot, count))
     }
 
-    /// All slots of clusters in a row.
+    /// Allocate all slots of consecutive clusters.
     fn alloc_clusters(&mut self, count: u32) -> Option<u32> {
         let first = self.clusters.take_free_row(count)?;
         let slot = self.claim_run(self.clusters.range(first).start, count * CLUSTER_SLOTS);
@@ -126,7 +127,7 @@ impl SwapSlots {
         Some(slot)
     }
 
-    /// The first of `count` free slots in `range`, at a multiple of `count`.
+    /// Find `count` free slots in `range`, aligned to `count`; returns the first.
     fn free_run(&self, range: core::ops::Range<u32>, count: u32) -> Option<u32> {
         let mut starts = (range.start.next_multiple_of(count)..range.end).step_by(count as usize);
         starts.find(|&slot| {
@@ -142,7 +143,7 @@ impl SwapSlots {
         slot
     }
 
-    /// All room that is left lies in clusters that other CPUs fill.
+    /// Allocate from a cluster that another CPU fills: all free slots are in such clusters.
     fn alloc_from_others(&mut self) -> Option<u32> {
         let cluster = self.clusters.any_taken_with_room()?;
         let slot = self.clusters.range(cluster).find(|&slot| self.map[slot as usize] == 0)?;
@@ -157,7 +158,7 @@ impl SwapSlots {
         slot
     }
 
-    /// The slot lost its last user.
+    /// Free a slot that lost its last user.
     fn release(&mut self, slot: u32) {
         self.map[slot as usize] = 0;
         self.value[slot as usize] = 0;
@@ -169,7 +170,7 @@ impl SwapSlots {
         self.free
     }
 
-    /// Slots from this one on, just allocated, are charged to a group.
+    /// Charge newly allocated slots, from this one on, to a group.
     pub(super) fn set_group(&mut self, slot: u32, count: u32, group: GroupId) {
         self.group[slot as usize..(slot + count) as usize].fill(group.0);
     }
@@ -189,13 +190,13 @@ impl SwapSlots {
     }
 
     pub(super) fn dup(&mut self, slot: u32) {
-        assert!(self.map[slot as usize] != 0, "a free swap slot cannot be referred to");
+        assert!(self.map[slot as usize] != 0, "no entry may refer to a free swap slot");
         self.map[slot as usize] += 1;
     }
 
-    /// An entry is gone; `true` if the slot became free.
+    /// Drop an entry's reference. Returns whether the slot became free.
     pub(super) fn free_entry(&mut self, slot: u32) -> bool {
-        assert!(self.entries(slot) > 0, "swap slot {slot} has no entries");
+        assert!(self.entries(slot) > 0, "swap slot {slot} must have an entry");
         self.map[slot as usize] -= 1;
         let unused = self.map[slot as usize] & (ENTRIES | HAS_CACHE) == 0;
         if unused {
@@ -216,24 +217,24 @@ impl SwapSlots {
     /// Put a folio into the cache; returns the shadow that it replaces.
     pub(super) fn insert(&mut self, slot: u32, pfn: Pfn) -> Option<Shadow> {
         let map = &mut self.map[slot as usize];
-        assert!(*map != 0, "swap slot {slot} is free");
+        assert!(*map != 0, "swap slot {slot} must be in use");
         let old = core::mem::replace(&mut self.value[slot as usize], pfn.0 as u64 + 1);
         let shadow = (*map & HAS_SHADOW != 0).then_some(Shadow(old));
-        assert!(shadow.is_some() || old == 0, "swap slot {slot} has a folio already");
+        assert!(shadow.is_some() || old == 0, "swap slot {slot} must not have a folio yet");
         *map = (*map | HAS_CACHE) & !HAS_SHADOW;
         shadow
     }
 
-    /// Put another folio in the place of the one in the cache.
+    /// Replace the folio in the cache by another one.
     pub(super) fn exchange(&mut self, slot: u32, from: Pfn, to: Pfn) {
-        assert_eq!(self.folio(slot), Some(from), "swap slot {slot} has another folio");
+        assert_eq!(self.folio(slot), Some(from), "swap slot {slot} must have the folio to replace");
         self.value[slot as usize] = to.0 as u64 + 1;
     }
 
-    /// Take the folio out of the cache; `true` if the slot became free.
+    /// Remove the folio from the cache. Returns whether the slot became free.
     pub(super) fn remove(&mut self, slot: u32, shadow: Option<Shadow>) -> bool {
         let map = &mut self.map[slot as usize];
-        assert!(*map & HAS_CACHE != 0, "swap slot {slot} is not in the cache");
+        assert!(*map & HAS_CACHE != 0, "swap slot {slot} must be in the swap cache");
         *map &= !HAS_CACHE;
         if *map & ENTRIES == 0 {
             self.release(slot);
@@ -275,7 +276,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a slot ought to be.
+    /// Model of a slot.
     #[derive(Clone, Copy, Default, PartialEq, Debug)]
     struct Model {
         used: bool,
@@ -286,9 +287,9 @@ mod tests {
     }
 
     proptest! {
-        /// Slots behave as records of plain fields under any sequence of operations.
+        /// Slots behave like records of plain fields under any sequence of operations.
         #[test]
-        fn slots_follow_a_model(count in 1u32..40, ops in prop::collection::vec((0u8..7, 0u32..40, 0u16..3), 0..300)) {
+        fn slots_match_the_model(count in 1u32..40, ops in prop::collection::vec((0u8..7, 0u32..40, 0u16..3), 0..300)) {
             let mut slots = SwapSlots::new(count, 3);
             let mut model = vec![Model::default(); count as usize];
             for (op, n, cpu) in ops {
@@ -342,22 +343,22 @@ mod tests {
     }
 
     #[test]
-    fn runs_lie_apart_from_single_slots() {
+    fn runs_and_single_slots_use_separate_clusters() {
         let mut slots = SwapSlots::new(4 * CLUSTER_SLOTS + 3, 1);
         let run = |slots: &mut SwapSlots, order| slots.alloc_run(CpuId(0), Order(order));
         assert_eq!([2, 2, 2].map(|order| run(&mut slots, order)), [Some(0), Some(4), Some(8)]);
         assert_eq!(slots.alloc(CpuId(0)), Some(16));
-        assert_eq!(run(&mut slots, 4), None, "no two clusters in a row are free");
+        assert_eq!(run(&mut slots, 4), None, "no two consecutive clusters are free");
         assert_eq!(
             [3, 3].map(|order| run(&mut slots, order)),
             [Some(24), None],
             "the last cluster is too short"
         );
         assert_eq!([2, 2].map(|order| run(&mut slots, order)), [Some(12), None]);
-        // All that is left goes to single pages.
+        // Single pages get all remaining slots.
         assert_eq!((0..20).filter(|_| slots.alloc(CpuId(0)).is_some()).count(), 10);
         slots.validate().unwrap();
-        // A run that was freed is found again, although other slots of its cluster are in use.
+        // A freed run is found again, although other slots of its cluster are in use.
         (4..8).for_each(|slot| assert!(slots.remove(slot, None)));
         assert_eq!(run(&mut slots, 2), Some(4));
         slots.validate().unwrap();

@@ -1,9 +1,9 @@
-//! Clusters: runs of slots that one CPU fills from front to back, so that what it swaps out together lies together on
+//! Clusters: runs of slots that one CPU fills from front to back, so that pages it swaps out together are adjacent on
 //! the device and can be read ahead together.
 //!
-//! Every cluster is in one of four states. *Free* and *open* (partly used) clusters stand on lists; a *taken* cluster
-//! belongs to the CPU that fills it; a *full* one is on no list. Which state applies follows from the number of used
-//! slots and from who took it, so the lists are kept by two calls only: `Clusters::used` and `Clusters::freed`.
+//! Every cluster is in one of four states. *Free* and *open* (partly used) clusters are on lists; a *taken* cluster
+//! belongs to the CPU that fills it; a *full* one is on no list. The state follows from the number of used slots and
+//! from whether a CPU took the cluster, so only two calls maintain the lists: `Clusters::used` and `Clusters::freed`.
 
 use std_alloc::format;
 use std_alloc::string::String;
@@ -47,7 +47,7 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    /// Clusters of an area of `slots` slots, all free, in order.
+    /// Create the clusters of an area of `slots` slots, all free, in order.
     pub(super) fn new(slots: u32) -> Clusters {
         let count = slots.div_ceil(CLUSTER_SLOTS);
         let blank = Cluster { used: 0, state: State::Free, prev: NONE, next: NONE };
@@ -72,7 +72,7 @@ impl Clusters {
         })
     }
 
-    /// Take a cluster of which no slot is used.
+    /// Take a cluster with no used slot.
     pub(super) fn take_free(&mut self) -> Option<u32> {
         let cluster = self.free.head;
         (cluster != NONE).then(|| {
@@ -87,7 +87,7 @@ impl Clusters {
         self.clusters[cluster as usize].state = State::Taken;
     }
 
-    /// Take `count` free clusters in a row, the first at a multiple of `count`. Returns the first.
+    /// Take `count` consecutive free clusters, aligned to `count`, and return the first.
     pub(super) fn take_free_row(&mut self, count: u32) -> Option<u32> {
         let whole = self.slots / CLUSTER_SLOTS;
         let is_free = |cluster: u32| self.clusters[cluster as usize].state == State::Free;
@@ -97,7 +97,7 @@ impl Clusters {
         Some(first)
     }
 
-    /// The clusters that are used in part, and that no CPU fills.
+    /// Partly used clusters that no CPU fills.
     pub(super) fn open(&self) -> impl Iterator<Item = u32> {
         let mut at = self.open.head;
         core::iter::from_fn(move || {
@@ -107,13 +107,13 @@ impl Clusters {
         })
     }
 
-    /// Any cluster with room that is taken by some CPU.
+    /// A cluster with room that some CPU has taken.
     pub(super) fn any_taken_with_room(&self) -> Option<u32> {
         (0..self.clusters.len() as u32)
             .find(|&c| self.clusters[c as usize].state == State::Taken && !self.is_full(c))
     }
 
-    /// The CPU that filled the cluster goes on to another.
+    /// Give back a taken cluster: its CPU switches to another.
     pub(super) fn give_back(&mut self, cluster: u32) {
         let state = match self.clusters[cluster as usize].used {
             0 => State::Free,
@@ -123,17 +123,17 @@ impl Clusters {
         self.push(cluster, state);
     }
 
-    /// One slot of a taken cluster was allocated.
+    /// Record that a slot of a taken cluster was allocated.
     pub(super) fn used(&mut self, cluster: u32) {
         assert_eq!(
             self.clusters[cluster as usize].state,
             State::Taken,
-            "cluster {cluster} is given back twice"
+            "swap cluster {cluster} must be taken"
         );
         self.clusters[cluster as usize].used += 1;
     }
 
-    /// One slot of the cluster was freed.
+    /// Record that a slot of the cluster was freed.
     pub(super) fn freed(&mut self, cluster: u32) {
         let record = &mut self.clusters[cluster as usize];
         record.used -= 1;
@@ -188,7 +188,7 @@ impl Clusters {
         }
     }
 
-    /// Compare with the slots in use, `in_use(slot)`, and check states and lists.
+    /// Check states and lists against the slots in use, `in_use(slot)`.
     pub(super) fn validate(&self, in_use: impl Fn(u32) -> bool) -> Result<(), String> {
         for (number, record) in self.clusters.iter().enumerate() {
             let cluster = number as u32;

@@ -1,8 +1,8 @@
-//! How many slots each control group has, and how many it may have (memory.swap.max).
+//! Slots used by each control group, and their limits (memory.swap.max).
 //!
-//! A slot is charged to the group of the folio that it is made for, and to every group above; it stays charged there
-//! until it is free, wherever its content goes meanwhile. A group that is removed keeps its record, without a limit, so
-//! that what is left of it goes on counting above. The root is not counted.
+//! A slot is charged to the group of the folio that it is allocated for, and to every ancestor. It stays charged there
+//! until it is free, wherever its content goes. A removed group keeps its record, without a limit, so that its
+//! remaining slots still count in its ancestors. The root is not counted.
 
 use crate::arena::Arena;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
@@ -15,7 +15,7 @@ struct Counter {
     parent: AtomicU32,
     max: AtomicU64,
     usage: AtomicU64,
-    /// The most that `usage` has been.
+    /// Maximum of `usage` so far.
     peak: AtomicU64,
 }
 
@@ -30,7 +30,7 @@ impl SwapGroups {
         self.counters.ensure(group.0 as u32)
     }
 
-    /// The group and those above it, without the root.
+    /// The group and its ancestors, without the root.
     fn upwards(&self, group: GroupId) -> impl Iterator<Item = &Counter> {
         let not_root = |group: GroupId| (group != ROOT).then_some(group);
         core::iter::successors(not_root(group), move |&group| {
@@ -39,7 +39,7 @@ impl SwapGroups {
         .map(|group| self.at(group))
     }
 
-    /// A new group below `parent` may have so many slots.
+    /// Add a group below `parent` with a limit of `max` slots.
     pub fn insert(&self, group: GroupId, parent: GroupId, max: u64) {
         let counter = self.at(group);
         counter.parent.store(parent.0 as u32, Relaxed);
@@ -48,34 +48,35 @@ impl SwapGroups {
         counter.max.store(max, Relaxed);
     }
 
-    /// The group may have so many slots. What it has beyond that it keeps.
+    /// Set the limit of the group. Slots beyond it stay charged.
     pub fn set_max(&self, group: GroupId, max: u64) {
         self.at(group).max.store(max, Relaxed);
     }
 
-    /// The most slots that the group may have.
+    /// The limit of the group, in slots.
     pub fn max(&self, group: GroupId) -> u64 {
         if group == ROOT { u64::MAX } else { self.at(group).max.load(Relaxed) }
     }
 
-    /// Slots of the group and those below it; the root's are not counted.
+    /// Slots of the group and its descendants; not counted for the root.
     pub fn usage(&self, group: GroupId) -> u64 {
         self.at(group).usage.load(Relaxed)
     }
 
-    /// The most slots that the group and those below it have had at once.
+    /// Maximum of slots that the group and its descendants have had at once.
     pub fn peak(&self, group: GroupId) -> u64 {
         self.at(group).peak.load(Relaxed)
     }
 
-    /// Slots that the group may have besides those that it has.
+    /// Slots that the group may still allocate.
     #[inline]
     pub fn room(&self, group: GroupId) -> u64 {
         let room = |counter: &Counter| counter.max.load(Relaxed).saturating_sub(counter.usage.load(Relaxed));
         self.upwards(group).map(room).min().unwrap_or(u64::MAX)
     }
 
-    /// Charge slots to the group. `false`: it, or one above it, may not have so many; nothing is charged then.
+    /// Charge slots to the group. Returns `false`, and charges nothing, if the group or an ancestor would exceed its
+    /// limit.
     pub(super) fn try_charge(&self, group: GroupId, slots: u64) -> bool {
         for (done, counter) in self.upwards(group).enumerate() {
             let now = counter.usage.fetch_add(slots, AcqRel) + slots;
@@ -88,12 +89,12 @@ impl SwapGroups {
         true
     }
 
-    /// Slots of the group are free, or were not there after all.
+    /// Uncharge slots that were freed or could not be allocated.
     pub(super) fn uncharge(&self, group: GroupId, slots: u64) {
         self.upwards(group).for_each(|counter| counter.give_back(slots));
     }
 
-    /// Slots that are charged to one group itself, as `charged` counts them, add up to what the groups say.
+    /// Check that the slots charged to each group itself, as counted in `charged`, add up to the usage of the groups.
     pub(super) fn validate(&self, charged: &[u64]) -> Result<(), std_alloc::string::String> {
         let mut sums = std_alloc::vec![0; charged.len()];
         for (group, &slots) in charged.iter().enumerate() {
@@ -116,7 +117,7 @@ impl SwapGroups {
 impl Counter {
     fn give_back(&self, slots: u64) {
         let before = self.usage.fetch_sub(slots, AcqRel);
-        assert!(before >= slots, "a group's swap slots fall below 0");
+        assert!(before >= slots, "a group's swap slots must not fall below 0");
     }
 }
 
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_holds_for_all_below_and_a_refused_charge_leaves_nothing() {
+    fn limit_covers_descendants_and_refused_charge_changes_nothing() {
         let groups = SwapGroups::default();
         let (top, a, b) = (GroupId(1), GroupId(2), GroupId(3));
         groups.insert(top, ROOT, 10);

@@ -1,11 +1,11 @@
-//! Swap space: which slots are used, by how many entries, and which folio holds the content of a slot (the swap cache).
+//! Swap space: which slots are used, by how many entries, and which folio has the content of a slot (the swap cache).
 //!
 //! A slot is used by page-table entries and shmem trees that refer to it ([`Swap::dup`], [`Swap::free_entry`]), and by
-//! the cache while a folio with its content is in memory. It is free when neither is left. A folio that is evicted from
-//! the cache may leave a shadow in the slot; the shadow stays until the content comes back or the slot is free.
+//! the cache while a folio with its content is in memory. It is free when no user is left. A folio that is evicted
+//! from the cache may leave a shadow in the slot; the shadow stays until the content comes back or the slot is free.
 //!
-//! Areas of higher priority are filled first; areas of equal priority take turns. Inside an area every CPU fills a
-//! cluster of its own ([`clusters`]). All state of a slot stands in dense arrays: no hashing, one lock an area.
+//! Areas of higher priority are filled first; areas of equal priority take turns. Inside an area every CPU fills its
+//! own cluster ([`clusters`]). The state of all slots is in dense arrays: no hashing, one lock per area.
 
 mod area;
 pub mod clusters;
@@ -29,12 +29,12 @@ use std_alloc::format;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
-/// Slots handed out from one area before an area of equal priority has its turn.
+/// Slots allocated from one area before an area of equal priority has its turn.
 const TURN: u32 = 64;
 
 struct Area {
     info: SwapArea,
-    /// Number of its first slot.
+    /// Number of the area's first slot.
     base: u32,
     slots: Lock<SwapSlots>,
 }
@@ -43,18 +43,18 @@ struct Area {
 pub struct Swap {
     /// Highest priority first; `platform` ascending.
     areas: Box<[Area]>,
-    /// Slots handed out so far, for the turns of areas of equal priority.
+    /// Slots allocated so far, for the turns of areas of equal priority.
     turns: AtomicU32,
     /// Pages that are being written.
     writing: AtomicU32,
-    /// What control groups have of it.
+    /// Usage and limits of control groups.
     pub groups: SwapGroups,
-    /// How well reading ahead has paid.
+    /// State of readahead by slot.
     pub(crate) readahead: SwapReadahead,
 }
 
 impl Swap {
-    /// Swap space on these areas, all free, for `cpus` CPUs.
+    /// Create swap space on these areas, all free, for `cpus` CPUs.
     ///
     /// # Panics
     /// If the areas together have 2^32 slots or more.
@@ -72,14 +72,14 @@ impl Swap {
         Swap { areas: areas.collect(), turns, writing, groups, readahead }
     }
 
-    /// A free slot for a page of `group`, held by the cache until [`Swap::cache_remove`]. `None` when swap is full, or
-    /// the group may have no more of it.
+    /// Allocate a slot for a page of `group`; the cache holds it until [`Swap::cache_remove`]. `None` if swap is full
+    /// or the group has reached its limit.
     pub fn alloc<M: Machine>(&self, base: &Platform<M>, group: GroupId) -> Option<SwapSlot> {
         self.alloc_run(base, group, Order::ZERO)
     }
 
-    /// As [`Swap::alloc`], for the pages of a folio of `order`: so many slots that follow each other, from a multiple
-    /// of their number on. `None`: no such room was found.
+    /// As [`Swap::alloc`], for the pages of a folio of `order`: consecutive slots, aligned to their number. `None` if
+    /// no such run was found.
     pub fn alloc_run<M: Machine>(
         &self,
         base: &Platform<M>,
@@ -119,12 +119,12 @@ impl Swap {
         None
     }
 
-    /// The write of so many pages to their slots begins.
+    /// Record that the write of `pages` pages to their slots begins.
     pub fn begin_write(&self, pages: u32) {
         self.writing.fetch_add(pages, Relaxed);
     }
 
-    /// It has ended.
+    /// Record that the write of `pages` pages has ended.
     pub fn end_write(&self, pages: u32) {
         self.writing.fetch_sub(pages, Relaxed);
     }
@@ -134,18 +134,18 @@ impl Swap {
         self.writing.load(Relaxed)
     }
 
-    /// One more entry refers to the slot.
+    /// Add an entry's reference to the slot.
     pub fn dup(&self, slot: SwapSlot) {
         self.dup_run(slot, 1);
     }
 
-    /// One more entry refers to each of some slots that follow each other.
+    /// Add an entry's reference to each of `count` consecutive slots.
     pub fn dup_run(&self, first: SwapSlot, count: u32) {
         let (mut slots, offset) = self.slots(first);
         (offset..offset + count).for_each(|offset| slots.dup(offset));
     }
 
-    /// An entry that referred to the slot is gone. Returns the entries that are left.
+    /// Drop an entry's reference to the slot. Returns the number of entries left.
     pub fn free_entry<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot) -> u32 {
         let (mut slots, offset) = self.slots(slot);
         if slots.free_entry(offset) {
@@ -156,31 +156,31 @@ impl Swap {
         slots.entries(offset)
     }
 
-    /// An entry of each of some slots of a folio in the cache, which follow each other, is gone.
+    /// Drop an entry's reference to each of `count` consecutive slots of a folio in the cache.
     pub fn free_entries<M: Machine>(&self, base: &Platform<M>, first: SwapSlot, count: u32) {
         let (mut slots, offset) = self.slots(first);
         let freed = (offset..offset + count).filter(|&offset| slots.free_entry(offset)).count();
         self.note_freed(base, slots.group(offset), freed as u64);
     }
 
-    /// Entries that refer to the slot.
+    /// Number of entries that refer to the slot.
     pub fn entries(&self, slot: SwapSlot) -> u32 {
         self.entries_of_run(slot, 1)
     }
 
-    /// Entries that refer to any of some slots that follow each other.
+    /// Number of entries that refer to any of `count` consecutive slots.
     pub fn entries_of_run(&self, first: SwapSlot, count: u32) -> u32 {
         let (slots, offset) = self.slots(first);
         (offset..offset + count).map(|offset| slots.entries(offset)).sum()
     }
 
-    /// Does the cache hold the slot: is a folio there, or about to be?
+    /// Whether the cache holds the slot: it has a folio there, or is about to.
     pub fn is_cached(&self, slot: SwapSlot) -> bool {
         let (slots, offset) = self.slots(slot);
         slots.has_cache(offset)
     }
 
-    /// The folio in the swap cache, without a reference: the caller must make sure that it stays.
+    /// The folio in the swap cache, without a reference: the caller must ensure that the folio stays there.
     pub fn cache_folio(&self, slot: SwapSlot) -> Option<Pfn> {
         let (slots, offset) = self.slots(slot);
         slots.folio(offset)
@@ -192,8 +192,8 @@ impl Swap {
         slots.folio(offset).filter(|&pfn| base.frames[pfn].try_get())
     }
 
-    /// Put a locked folio into the swap cache, in the slots from this one on: marks it, takes the cache's one
-    /// reference, counts its pages. Returns the shadow that an earlier folio left in the first.
+    /// Put a locked folio into the swap cache, in consecutive slots from `slot` on: mark it, take the cache's one
+    /// reference, count its pages. Returns the shadow that an earlier folio left in the first slot.
     pub fn cache_insert<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot, pfn: Pfn) -> Option<Shadow> {
         let (mut slots, offset) = self.slots(slot);
         note_cached(base, slot, pfn);
@@ -203,8 +203,8 @@ impl Swap {
         slots.insert(offset, pfn)
     }
 
-    /// As [`Swap::cache_insert`], unless a folio is there already or no entry refers to the slot any more: then nothing
-    /// is done and the outer `Option` is `None`. The inner one is the shadow.
+    /// As [`Swap::cache_insert`], unless a folio is there already or no entry refers to the slot any more: then
+    /// nothing changes and the outer `Option` is `None`. The inner one is the shadow.
     pub fn cache_try_insert<M: Machine>(
         &self,
         base: &Platform<M>,
@@ -219,9 +219,9 @@ impl Swap {
         Some(slots.insert(offset, pfn))
     }
 
-    /// Put `to`, a folio of the same size, in the place of one in the swap cache: if `freeze`, called while nobody can
-    /// find either, says so, and has given `to` what is known of `from` but for its slots. The cache's reference of
-    /// `from` is gone then.
+    /// Replace `from`, a folio in the swap cache, by `to`, a folio of the same size. `freeze` runs while no task can
+    /// look up either. If it returns true, it has copied the state of `from` except its slots to `to`; then the folios
+    /// are exchanged, and the cache's reference to `from` is gone.
     pub fn cache_exchange<M: Machine>(
         &self,
         base: &Platform<M>,
@@ -244,13 +244,17 @@ impl Swap {
         true
     }
 
-    /// Take the folio whose first slot this is out of the swap cache, leaving a shadow in each of its slots that
-    /// entries still refer to. The cache's reference is the caller's to drop (reclaim has frozen it already).
+    /// Remove the folio that has this first slot from the swap cache, leaving a shadow in each slot that entries still
+    /// refer to. The cache's reference passes to the caller, which must drop it (reclaim has frozen it already).
     pub fn cache_remove<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot, shadow: Option<Shadow>) {
         let (mut slots, offset) = self.slots(slot);
         let mut pages = 1;
         if let Some(pfn) = slots.folio(offset) {
-            assert_eq!(base.frames[pfn].swap_slot(), slot, "{pfn} leaves the swap cache whole");
+            assert_eq!(
+                base.frames[pfn].swap_slot(),
+                slot,
+                "folio {pfn} must leave the swap cache from its first slot"
+            );
             pages = base.frames[pfn].pages();
             base.frames[pfn].clear(FrameFlags::SWAPCACHE);
             base.frames[pfn].clear_private();
@@ -262,7 +266,7 @@ impl Swap {
         self.note_freed(base, slots.group(offset), freed as u64);
     }
 
-    /// Slots of one folio, and so of one group, are free.
+    /// Record that slots of one folio, and so of one group, are free.
     fn note_freed<M: Machine>(&self, base: &Platform<M>, group: GroupId, slots: u64) {
         if slots > 0 {
             self.groups.uncharge(group, slots);
@@ -270,22 +274,22 @@ impl Swap {
         }
     }
 
-    /// Slots that a folio of `group` can still have.
+    /// Slots still available to a folio of `group`.
     pub fn free_for(&self, group: GroupId) -> u64 {
         self.free_slots().min(self.groups.room(group))
     }
 
-    /// Free slots over all areas.
+    /// Free slots of all areas.
     pub fn free_slots(&self) -> u64 {
         self.areas.iter().map(|area| area.slots.lock().free()).sum()
     }
 
-    /// Slots over all areas.
+    /// Slots of all areas.
     pub fn total(&self) -> u64 {
         self.areas.iter().map(|area| area.info.pages as u64).sum()
     }
 
-    /// Are slots scarce: would it be better that folios in memory held none?
+    /// Whether slots are scarce, so that folios in memory had better release theirs.
     pub fn is_half_full(&self) -> bool {
         self.free_slots() * 2 < self.total()
     }
@@ -311,7 +315,7 @@ impl Swap {
         }
     }
 
-    /// Check slot maps and clusters. Returns the first fault.
+    /// Check slot maps and clusters. Returns the first error.
     pub fn validate(&self) -> Result<(), String> {
         for area in &self.areas {
             area.slots.lock().validate().map_err(|fault| format!("{}: {fault}", area.info.device))?;
@@ -327,7 +331,7 @@ impl Swap {
     }
 
     fn area(&self, slot: SwapSlot) -> &Area {
-        self.areas.iter().rfind(|area| area.base <= slot.0).expect("a slot of some area")
+        self.areas.iter().rfind(|area| area.base <= slot.0).expect("every slot must belong to an area")
     }
 
     fn slots(&self, slot: SwapSlot) -> (Guard<'_, SwapSlots>, u32) {
@@ -339,7 +343,7 @@ impl Swap {
 /// Mark and count a folio that enters the swap cache.
 fn note_cached<M: Machine>(base: &Platform<M>, slot: SwapSlot, pfn: Pfn) {
     let frame = &base.frames[pfn];
-    assert!(frame.has(FrameFlags::LOCKED), "{pfn} enters the swap cache unlocked");
+    assert!(frame.has(FrameFlags::LOCKED), "folio {pfn} must be locked to enter the swap cache");
     frame.get(1);
     frame.set_swap_slot(slot);
     frame.set(FrameFlags::SWAPCACHE);

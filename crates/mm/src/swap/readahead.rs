@@ -1,28 +1,28 @@
-//! How many slots to read when one is wanted: as many as reading ahead has lately been worth. Which: those beside it in
-//! swap, or those of the pages beside it in the address space, each range judged by itself.
+//! Swap readahead: how many slots to read with the wanted one, depending on how useful readahead has been lately. The
+//! slots are its neighbours in swap, or those of its neighbours in the address space; each range has its own state.
 
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
 use crate::units::{SwapSlot, Vpn};
 use core::ops::Range;
 
-/// What is remembered of the last reads.
+/// State of readahead by slot.
 #[derive(Default)]
 pub(crate) struct SwapReadahead {
-    /// Pages read ahead that were then used, since the last look.
+    /// Pages read ahead and then used, since the last window.
     hits: AtomicU32,
-    /// The slot that was wanted when there were no hits to judge by.
+    /// The slot wanted when the window was last chosen without hits.
     prev: AtomicU32,
     /// The last window.
     window: AtomicU32,
 }
 
 impl SwapReadahead {
-    /// A page that was read ahead has been used.
+    /// Record that a page read ahead has been used.
     pub(crate) fn hit(&self) {
         self.hits.fetch_add(1, Relaxed);
     }
 
-    /// Slots to read around `slot`, a power of two of at most `max`, 1 = only this one.
+    /// Number of slots to read around `slot`: a power of two of at most `max`, 1 = only this one.
     pub(crate) fn window(&self, slot: SwapSlot, max: u32) -> u32 {
         if max <= 1 {
             return 1;
@@ -38,12 +38,12 @@ impl SwapReadahead {
     }
 }
 
-/// Most hits that are remembered of a range.
+/// Maximum of hits remembered per range.
 const RANGE_HITS: u32 = 63;
-/// Hits that a range begins with, so that it is tried.
+/// Hits that a range starts with, so that readahead is tried.
 const FIRST_HITS: u32 = 4;
 
-/// What is remembered of the last pages that came back to a range.
+/// State of readahead in a range of an address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeReadahead {
     /// The last page.
@@ -59,14 +59,14 @@ impl Default for RangeReadahead {
 }
 
 impl RangeReadahead {
-    /// A page was found in the swap cache; `ahead`: it had been read ahead.
+    /// Record that a page was found in the swap cache; `ahead`: it had been read ahead.
     pub fn found(&mut self, page: Vpn, ahead: bool) {
         self.hits = (self.hits + u32::from(ahead)).min(RANGE_HITS);
         self.prev = page.0;
     }
 
-    /// A page has to be read. Returns the pages, at most `max`, that are worth reading with it: on the side to which
-    /// the faults go, or around it. `None`: only this one.
+    /// Record that a page must be read. Returns the pages, at most `max`, that are worth reading with it: in the
+    /// direction of the faults, or around it. `None`: only this one.
     pub fn missed(&mut self, page: Vpn, max: u32) -> Option<Range<u64>> {
         if max <= 1 {
             return None;
@@ -85,7 +85,8 @@ impl RangeReadahead {
     }
 }
 
-/// Grows with the hits; without any, two pages for neighbours and one for the rest. Shrinks by half at most.
+/// The window grows with the hits; without any, it is two pages for neighbours and one otherwise. It shrinks by half
+/// at most.
 fn window(prev: u64, place: u64, hits: u32, max: u32, last: u32) -> u32 {
     let wanted = match hits {
         0 if place.abs_diff(prev) == 1 => 2,
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_follows_the_hits() {
+    fn window_follows_the_hits() {
         assert_eq!(window(10, 500, 0, 8, 0), 1);
         assert_eq!(window(10, 11, 0, 8, 0), 2);
         assert_eq!(window(10, 9, 0, 8, 0), 2);
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_cluster_of_one_reads_one() {
+    fn page_cluster_of_one_reads_one_slot() {
         let state = SwapReadahead::default();
         assert_eq!(state.window(SwapSlot(5), 1), 1);
         state.hit();
@@ -121,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn a_range_reads_ahead_to_the_side_that_its_faults_go_to() {
+    fn range_reads_ahead_in_the_direction_of_its_faults() {
         let mut state = RangeReadahead::default();
-        assert_eq!(state.missed(Vpn(100), 8), Some(97..105), "it is tried, around the page");
-        assert_eq!(state.missed(Vpn(101), 8), Some(101..105), "nothing was used: half as many, upwards");
+        assert_eq!(state.missed(Vpn(100), 8), Some(97..105), "a first miss reads around the page");
+        assert_eq!(state.missed(Vpn(101), 8), Some(101..105), "without hits the window halves, upwards");
         (102..105).for_each(|page| state.found(Vpn(page), true));
         assert_eq!(state.missed(Vpn(105), 8), Some(105..113));
         assert_eq!(state.missed(Vpn(104), 8), Some(101..105), "downwards");
-        assert_eq!(state.missed(Vpn(900), 8), Some(900..902), "it shrinks by half at most");
+        assert_eq!(state.missed(Vpn(900), 8), Some(900..902), "the window shrinks by half at most");
         assert_eq!(state.missed(Vpn(500), 8), None);
         assert_eq!(state.missed(Vpn(500), 1), None);
         let mut lowest = RangeReadahead::default();

@@ -36,7 +36,7 @@ fn areas_of_equal_priority_take_turns() {
 }
 
 #[test]
-fn slots_name_places_in_their_area() {
+fn slots_map_to_blocks_of_their_area() {
     let platform = base(1);
     let swap = Swap::new(&[area(3, 10, 0), area(4, 6, 5)], 1);
     assert_eq!(swap.place(SwapSlot(0)), (DeviceId(4), 0));
@@ -49,7 +49,7 @@ fn slots_name_places_in_their_area() {
 }
 
 #[test]
-fn a_slot_lives_as_long_as_an_entry_or_the_cache_has_it() {
+fn slot_lives_while_an_entry_or_the_cache_refers_to_it() {
     let platform = base(1);
     let swap = Swap::new(&[area(0, CLUSTER_SLOTS, 0)], 1);
     let slot = swap.alloc(&platform, GroupId(0)).unwrap();

@@ -14,13 +14,13 @@ bitflags::bitflags! {
         const WRITE = 1 << 1;
         /// User mode may use it.
         const USER = 1 << 2;
-        /// Used since cleared (the accessed bit).
+        /// Accessed since cleared (the accessed bit).
         const YOUNG = 1 << 5;
         /// Written since cleared.
         const DIRTY = 1 << 6;
         /// Maps a large page (in a table above the lowest).
         const LARGE = 1 << 7;
-        /// Not the hardware's: YOUNG was cleared once, so a CPU may hold the translation although YOUNG is clear.
+        /// A software bit: YOUNG was cleared once, so a CPU may cache the translation although YOUNG is clear.
         const AGED = 1 << 9;
         /// Instruction fetches are forbidden.
         const NO_EXEC = 1 << 63;
@@ -28,23 +28,23 @@ bitflags::bitflags! {
 }
 
 bitflags::bitflags! {
-    /// What an entry can be given without a proof that nobody holds an older translation of its page: all but the right
-    /// to write.
+    /// Bits that an entry may be given without a proof that no CPU caches an older translation of its page: all except
+    /// the right to write.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct Rights: u64 {
         /// User mode may use it.
         const USER = Bits::USER.bits();
         /// Instruction fetches are forbidden.
         const NO_EXEC = Bits::NO_EXEC.bits();
-        /// Counts as used.
+        /// Accessed.
         const YOUNG = Bits::YOUNG.bits();
-        /// Counts as written.
+        /// Written.
         const DIRTY = Bits::DIRTY.bits();
     }
 }
 
 impl Rights {
-    /// As bits of an entry. Nothing but rights: a value made from raw bits may hold more.
+    /// As bits of an entry. The mask drops anything that is not a right, since raw bits may hold more.
     #[inline]
     pub const fn bits_of_entry(self) -> Bits {
         Bits::from_bits_truncate(self.bits() & Rights::all().bits())
@@ -53,11 +53,11 @@ impl Rights {
 
 /// The frame number's bits.
 const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
-/// A swap entry: not present, this bit set, the slot from bit 12 on, the exclusive mark in bit 2.
+/// Marks a swap entry: not present, this bit set, the slot from bit 12 up, the exclusive mark in bit 2.
 const SWAP: u64 = 1 << 1;
 const SWAP_EXCLUSIVE: u64 = 1 << 2;
 
-/// An entry whose page is on its way to another frame: not present, this bit set, all else as it was.
+/// Marks an entry whose page is being migrated: not present, this bit set, all other bits unchanged.
 const MIGRATING: u64 = 1 << 10;
 
 /// One page-table entry.
@@ -65,19 +65,19 @@ const MIGRATING: u64 = 1 << 10;
 #[repr(transparent)]
 pub struct Entry(u64);
 
-/// What an entry holds that maps nothing.
+/// The content of an entry that maps nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Absent {
-    /// Nothing.
+    /// Empty.
     None,
     /// The page is in swap. `exclusive`: no other process shares it.
     Swap {
-        /// Where.
+        /// The slot.
         slot: SwapSlot,
-        /// Only this entry knows it.
+        /// Whether this is the only entry for the slot.
         exclusive: bool,
     },
-    /// The page is being moved to another frame ([`Migrating`]).
+    /// The page is being migrated ([`Migrating`]).
     Moving(Migrating),
 }
 
@@ -93,22 +93,22 @@ impl From<Absent> for Entry {
 }
 
 impl Entry {
-    /// Nothing there.
+    /// The empty entry.
     pub const NONE: Entry = Entry(0);
 
-    /// What hardware finds in a table.
+    /// From the raw value in a table.
     #[inline]
     pub const fn from_raw(raw: u64) -> Entry {
         Entry(raw)
     }
 
-    /// What hardware puts into a table, having set bits.
+    /// The raw value, with the bits that hardware has set.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// A present entry for a frame. Only this room makes one, so that none is made writable without a proof.
+    /// A present entry for a frame. Private to this room, so that no entry becomes writable without a proof.
     #[inline]
     pub(super) const fn new(pfn: Pfn, bits: Bits) -> Entry {
         Entry((pfn.0 as u64) << PAGE_SHIFT | bits.bits())
@@ -126,13 +126,13 @@ impl Entry {
         Entry((slot.0 as u64) << PAGE_SHIFT | SWAP | if exclusive { SWAP_EXCLUSIVE } else { 0 })
     }
 
-    /// Is nothing there, not even a swap entry?
+    /// Whether the entry is empty; a swap entry is not.
     #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// May hardware use it?
+    /// Whether hardware may use it.
     #[inline]
     pub const fn is_present(self) -> bool {
         self.0 & Bits::PRESENT.bits() != 0
@@ -144,7 +144,7 @@ impl Entry {
         Bits::from_bits_truncate(self.0 & !FRAME_MASK)
     }
 
-    /// Are all of these bits set?
+    /// Whether all of `bits` are set.
     #[inline]
     pub const fn has(self, bits: Bits) -> bool {
         self.0 & bits.bits() == bits.bits()
@@ -156,8 +156,7 @@ impl Entry {
         Pfn(((self.0 & FRAME_MASK) >> PAGE_SHIFT) as u32)
     }
 
-    /// An entry of the same kind for what comes `pages` pages behind: the next frames of a folio. An entry that maps
-    /// nothing has nothing behind it.
+    /// The entry of the same kind `pages` pages further on, for the folio's next frames. The empty entry stays empty.
     #[inline]
     pub(super) const fn ahead(self, pages: u32) -> Entry {
         Entry(self.0 + ((pages as u64) << PAGE_SHIFT))
@@ -166,14 +165,14 @@ impl Entry {
     /// The slot of a swap entry, and whether it is exclusive.
     #[inline]
     pub const fn as_swap(self) -> Option<(SwapSlot, bool)> {
-        // The bit means something else in other entries.
+        // In other kinds of entry the bit means something else.
         if self.0 & (SWAP | Bits::PRESENT.bits() | MIGRATING) != SWAP {
             return None;
         }
         Some((SwapSlot((self.0 >> PAGE_SHIFT) as u32), self.0 & SWAP_EXCLUSIVE != 0))
     }
 
-    /// What an entry that is not present says.
+    /// What an entry that is not present holds.
     #[inline]
     pub fn absent(self) -> Absent {
         debug_assert!(!self.is_present());
@@ -183,26 +182,26 @@ impl Entry {
         self.as_migrating().map_or(Absent::None, Absent::Moving)
     }
 
-    /// An entry whose page is being moved, if it is one.
+    /// The entry as a [`Migrating`], if it is one.
     #[inline]
     pub const fn as_migrating(self) -> Option<Migrating> {
         let found = self.0 & (Bits::PRESENT.bits() | MIGRATING) == MIGRATING;
         if found { Some(Migrating(self)) } else { None }
     }
 
-    /// What takes the place of a present entry while its page is moved.
+    /// The entry that replaces a present one while its page is migrated.
     #[inline]
     pub(super) const fn migrating(self) -> Entry {
         Entry(self.0 & !Bits::PRESENT.bits() | MIGRATING)
     }
 
-    /// With more bits.
+    /// With `bits` set.
     #[inline]
     pub const fn with(self, bits: Bits) -> Entry {
         Entry(self.0 | bits.bits())
     }
 
-    /// Without some bits.
+    /// With `bits` cleared.
     #[inline]
     #[must_use]
     pub const fn without(self, bits: Bits) -> Entry {
@@ -210,25 +209,25 @@ impl Entry {
     }
 }
 
-/// An entry whose page is being moved. It holds no reference, and says what the entry for the page's new place will
-/// say. Only a present entry becomes one, and none is given more rights.
+/// An entry whose page is being migrated. It holds no reference, and records what the entry for the new frame will be.
+/// It is made from a present entry and never gains rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Migrating(Entry);
 
 impl Migrating {
-    /// The frame that the page leaves, or comes back to. Its folio is locked as long as an entry says this.
+    /// The frame that the page is leaving, or returns to. Its folio stays locked while such an entry exists.
     #[inline]
     pub const fn page(self) -> Pfn {
         self.0.pfn()
     }
 
-    /// Was it an entry of 2 MiB?
+    /// Whether it was a 2 MiB entry.
     #[inline]
     pub const fn is_large(self) -> bool {
         self.0.has(Bits::LARGE)
     }
 
-    /// May the page be written through the entry when it is back?
+    /// Whether the page may be written once it is mapped again.
     #[inline]
     pub const fn writes(self) -> bool {
         self.0.has(Bits::WRITE)
@@ -240,7 +239,7 @@ impl Migrating {
         Rights::from_bits_truncate(self.0.0)
     }
 
-    /// With these rights in the place of what it has, its marks, and the right to write unless that is taken.
+    /// With `rights` in place of its own. It keeps its marks, and the right to write unless `read_only`.
     pub fn with_rights(self, rights: Rights, read_only: bool) -> Migrating {
         let kept = self.rights() & (Rights::YOUNG | Rights::DIRTY);
         let gone = Rights::all().bits_of_entry() | if read_only { Bits::WRITE } else { Bits::empty() };
@@ -252,7 +251,7 @@ impl Migrating {
         Migrating(self.0.without(Bits::WRITE))
     }
 
-    /// Without some marks.
+    /// Without `marks`.
     pub fn forgetting(self, marks: Rights) -> Migrating {
         Migrating(self.0.without(marks.bits_of_entry()))
     }
@@ -276,13 +275,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rights_made_from_raw_bits_are_rights() {
+    fn rights_from_raw_bits_hold_only_rights() {
         assert_eq!(Rights::from_bits_retain(u64::MAX).bits_of_entry(), Rights::all().bits_of_entry());
         assert!(!Rights::all().bits_of_entry().contains(Bits::WRITE));
     }
 
     #[test]
-    fn entries_give_back_what_was_put_in() {
+    fn entries_round_trip() {
         let bits = Bits::PRESENT | Bits::WRITE | Bits::NO_EXEC | Bits::DIRTY;
         let entry = Entry::new(Pfn(0xfff_fffe), bits);
         assert_eq!((entry.pfn(), entry.bits(), entry.as_swap()), (Pfn(0xfff_fffe), bits, None));
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_whose_page_is_moved_says_what_it_said() {
+    fn migrating_entry_keeps_rights_and_marks() {
         let bits = Bits::PRESENT | Bits::WRITE | Bits::USER | Bits::DIRTY | Bits::AGED | Bits::LARGE;
         let moving = Entry::new(Pfn(77), bits).migrating();
         assert!(!moving.is_present() && moving.as_swap().is_none() && !moving.is_none());

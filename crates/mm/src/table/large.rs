@@ -3,10 +3,10 @@
 //! Such an entry stands in a table of level 1, in the place of a table of 512 entries, and maps all of a folio that
 //! fills it. It holds one reference and counts once in the folio's mapcount.
 //!
-//! **Splitting.** Where a part of what it maps is to be treated in another way, it must go first. One of a file is just
-//! cleared: who uses its pages faults them in again. One of anonymous memory becomes a table of 512 entries that say
-//! the same ([`LockedTables::split_large`]). The table was set aside when the entry was made, so that splitting never fails:
-//! reclaim and munmap could not handle that.
+//! **Splitting.** Where a part of what it maps is to be treated in another way, it must go first. One of a file is
+//! just cleared: who uses its pages faults them in again. One of anonymous memory becomes a table of 512 entries that
+//! say the same ([`LockedTables::split_large`]). The table was set aside when the entry was made, so that splitting
+//! never fails: reclaim and munmap could not handle that.
 //!
 //! *Problem.* To store the table's address over the large entry would be one step, and wrong twice. A CPU that has the
 //! large translation goes on using it and would meet, at the next walk, a translation of 4 KiB for the same address:

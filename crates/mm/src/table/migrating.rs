@@ -133,7 +133,7 @@ impl<M: Machine> Settled<'_, M> {
         assert!(run.entry.has(Bits::WRITE), "{run:?} forbids stores");
         let pages = landed(run, landing);
         let allowed = self.admit(run.slot.table, pages, writes);
-        assert!(allowed, "nothing is allowed to {}", run.page);
+        assert!(allowed, "{} must be writable to its caller", run.page);
         self.means_something_else(run.page, pages.count);
         self.put_landed(run, landing, Bits::WRITE)
     }

@@ -1,19 +1,19 @@
 //! Page tables: four levels of 512 entries, in x86-64's format, in frames from the allocator.
 //!
-//! Every space has one tree and one lock for it. Hardware reads the tree at any time and sets young and dirty bits, so
-//! entries are changed with single atomic operations, and what hardware set meanwhile is never lost.
+//! Each space has one tree with one lock. Hardware reads the tree at any time and sets young and dirty bits, so
+//! entries change by single atomic operations that never lose a bit hardware set.
 //!
-//! A table's frame counts its entries that are not empty in its private word, so that an empty table is known at once.
-//! A present entry that maps a page holds one reference of its folio and counts in its mapcount; the room above that
-//! sets and clears entries keeps both, this room keeps only the tree and the space's resident counts.
+//! A table's frame counts its non-empty entries in its private word, so an empty table is known at once. A present
+//! entry that maps a page holds a reference of its folio and counts in its mapcount. The room that sets and clears
+//! entries maintains both; this room maintains the tree and the space's resident counts.
 //!
-//! **What a lock allows.** Under a tree's lock entries may be emptied or lose rights, which gives a value that must be
-//! flushed ([`Emptied`](crate::tlb::Emptied), [`Tightened`]); nothing takes the place of what was emptied and not
-//! flushed. Entries may be made to show what an old translation of the page would show too. To let a page show
-//! something else, or be written, the lock is first turned into a
-//! [`Settled`] one: then no CPU holds a translation that was taken away before, and as debts are left under this lock,
-//! none can come while it is held. A table's record has the generation of the newest debt that was left for one of its
-//! entries, so that a fault pays only for its own surroundings.
+//! **What a lock allows.** Under a tree's lock entries may be emptied or lose rights, which yields a value that must
+//! be flushed ([`Emptied`](crate::tlb::Emptied), [`Tightened`]). Nothing may be installed in the place of an emptied
+//! entry that has not been flushed. Entries may be installed that show what a stale translation of the page would
+//! show. To let a page show something else, or become writable, the lock must first be turned into a [`Settled`] one:
+//! then no CPU caches a translation that was removed before, and because debts are recorded under this lock, none can
+//! appear while it is held. A table's record holds the generation of the newest debt for one of its entries, so a
+//! fault pays only for its surroundings.
 #![expect(clippy::disallowed_methods, reason = "it keeps page tables, and makes what they give")]
 
 mod aging;
@@ -52,7 +52,7 @@ use std_alloc::vec::Vec;
 pub const LEVELS: u32 = 4;
 /// log2 of the entries of a table.
 const LEVEL_BITS: u32 = 9;
-/// First page number beyond user space (47 bits of address).
+/// First page number above user space (47 bits of address).
 pub const USER_END: Vpn = Vpn(1 << (47 - PAGE_SHIFT));
 
 /// What kinds of page a space has resident.
@@ -81,7 +81,7 @@ impl Resident {
     }
 }
 
-/// Counts of one space, guarded by its table lock.
+/// Counters of one space, protected by its table lock.
 #[derive(Default)]
 pub struct Counts {
     /// Pages by [`Resident`].
@@ -89,14 +89,13 @@ pub struct Counts {
     /// Page-table pages.
     tables: u32,
     recent: Recent,
-    /// Empty tables in reserve, one for each large entry of anonymous memory: splitting it takes one, and cannot fail.
+    /// Empty tables in reserve, one for each large anonymous entry: splitting the entry takes one and cannot fail.
     deposits: Vec<Pfn>,
-    /// Number of the present hold of the lock. Slots are good in the hold in which they were found, and in no other.
+    /// Number of the current hold of the lock. A slot is valid only in the hold in which it was found.
     hold: u16,
 }
 
-/// The lowest table that was found last, and its pages' numbers without their low bits: use stays in a table for a
-/// while.
+/// The lowest-level table found last, and its pages' numbers without their low bits: accesses tend to stay in a table.
 struct Recent(Cell<(u64, Pfn)>);
 
 impl Default for Recent {
@@ -139,12 +138,12 @@ impl Counts {
         self.tables
     }
 
-    /// Pages that are mapped.
+    /// Mapped pages.
     pub fn pages(&self) -> u64 {
         self.resident.iter().sum::<i64>().max(0) as u64
     }
 
-    /// Count pages that came or went.
+    /// Count pages that were mapped or unmapped.
     #[inline]
     pub fn add(&mut self, kind: Resident, by: i64) {
         self.resident[kind as usize] += by;
@@ -164,7 +163,7 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Lock it; it is that of `space`.
+    /// Lock the tree, which is that of `space`.
     #[inline]
     pub fn lock<'a, M: Machine>(&'a self, mmu: &'a Mmu<M>, space: SpaceId) -> LockedTables<'a, M> {
         LockedTables::new(mmu, space, self, self.counts.lock())
@@ -177,7 +176,7 @@ pub struct Tables {
     trees: Arena<Tree>,
 }
 
-/// Where one entry stands. Good as long as the tree stays locked: in a later hold of the lock the table may be gone,
+/// The place of an entry. It is valid while the tree stays locked. In a later hold of the lock the table may be gone,
 /// and the slot is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
@@ -187,14 +186,14 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The place `entries` further on in the same table.
+    /// The slot `entries` further on in the same table.
     #[inline]
     pub fn ahead(self, entries: u32) -> Slot {
         debug_assert!(self.index as u32 + entries < TABLE_ENTRIES as u32);
         Slot { index: self.index + entries as u16, ..self }
     }
 
-    /// Entries of its table from here on.
+    /// Number of entries from this one to the end of its table.
     #[inline]
     pub fn room(self) -> u32 {
         TABLE_ENTRIES as u32 - self.index as u32
@@ -207,13 +206,13 @@ pub struct LockedTables<'a, M> {
     space: SpaceId,
     root: Pfn,
     counts: Guard<'a, Counts>,
-    /// For which entries has what was owed been paid in this hold?
+    /// The entries whose debts have been paid in this hold.
     settled: Paid,
-    /// Pages whose entries were emptied in this hold, and not flushed at once.
+    /// Pages whose entries were emptied in this hold and not flushed yet.
     vacated: Vacated,
 }
 
-/// All pages between the first and the last that lost their entries.
+/// The hull of the pages that lost their entries.
 #[derive(Clone, Copy)]
 struct Vacated {
     start: Vpn,
@@ -229,14 +228,14 @@ impl Vacated {
         self.end = self.end.max(Vpn(page.0 + pages));
     }
 
-    /// These were flushed: if they are all, there are none left.
+    /// These pages were flushed. If they are all of the hull, none is left.
     fn flushed(&mut self, start: Vpn, end: Vpn) {
         if start <= self.start && self.end <= end {
             *self = Vacated::NONE;
         }
     }
 
-    /// Nothing may be mapped where CPUs may hold what was mapped before.
+    /// Assert that no CPU may cache an old translation of these pages.
     #[inline(always)]
     fn check(&self, page: Vpn, pages: u32) {
         if page < self.end && page.0 + pages as u64 > self.start.0 {
@@ -253,7 +252,7 @@ fn not_flushed(page: Vpn) -> ! {
     );
 }
 
-/// Entries of a tree for which nothing is owed.
+/// The entries of a tree whose debts are paid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Paid {
     Nothing,
@@ -278,7 +277,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Take the tree of a space that ends. All of its entries have been cleared; what tables are left goes to `gather`.
+    /// Remove the tree of a space that exits. All of its entries have been cleared; the remaining tables go to
+    /// `gather`.
     pub fn destroy<M: Machine>(&self, mmu: &Mmu<M>, space: SpaceId, gather: &mut Gather) {
         let mut locked = self.lock(mmu, space);
         locked.take_empty_tables((Vpn(0), USER_END), (Vpn(0), USER_END), gather);
@@ -302,7 +302,7 @@ impl Tables {
         self.tree(space).lock(mmu, space)
     }
 
-    /// Lock the tree of a space, if nobody else has.
+    /// Lock the tree of a space if it is free.
     pub fn try_lock<'a, M: Machine>(
         &'a self,
         mmu: &'a Mmu<M>,
@@ -312,13 +312,13 @@ impl Tables {
         tree.counts.try_lock().map(|counts| LockedTables::new(mmu, space, tree, counts))
     }
 
-    /// The tree of a space, for who locks it more than once.
+    /// The tree of a space, for a caller that locks it repeatedly.
     #[inline]
     pub fn tree(&self, space: SpaceId) -> &Tree {
         &self.trees[space.0]
     }
 
-    /// Free tables that a [`Gather`] brought, after its flush.
+    /// Free the tables of a [`Gather`] after its flush.
     pub fn free_tables<M: Machine>(&self, mmu: &Mmu<M>, alloc: &Allocator, tables: &[Pfn]) {
         if tables.is_empty() {
             return;
@@ -326,7 +326,7 @@ impl Tables {
         for frame in tables.iter().map(|&table| &mmu.frames[table]) {
             assert!(frame.has(FrameFlags::TABLE), "what is freed as a page table is none");
             frame.clear(FrameFlags::TABLE);
-            // The gather that brought it has settled the space, or no CPU runs the space any more.
+            // The gather has settled the space, or no CPU runs the space any more.
             frame.set_debt(0);
             frame.clear_private();
             assert!(frame.put(1));
@@ -350,7 +350,7 @@ fn new_table<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator, means: Means) -> Resul
     };
     let table = alloc.take(mmu, &request, means.mark)?.into_pfn();
     mmu.machine.zero(table, 1);
-    // Reached once before hardware may walk it: a machine that keeps tables apart from other frames now knows it.
+    // Accessed once before hardware may walk it, for machines that keep page tables apart from other frames.
     let _ = mmu.machine.table(table);
     mmu.charge(Work::ZeroPage, 1);
     mmu.charge(Work::TableAlloc, 1);
@@ -401,7 +401,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         &self.cells(slot, 1)[0]
     }
 
-    /// The places of some entries of one table.
+    /// The cells of `count` entries of one table.
     #[inline]
     fn cells(&self, slot: Slot, count: u32) -> &'a [AtomicU64] {
         assert_eq!(slot.hold, self.counts.hold, "{slot:?} was found before the tree was unlocked");
@@ -409,7 +409,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         &mmu.machine.table(slot.table)[first..first + count as usize]
     }
 
-    /// Entries were put into empty places of a table, or taken away.
+    /// Update a table's count of entries.
     #[inline]
     fn count_entries(&mut self, table: Pfn, by: i64) {
         if by != 0 {
@@ -418,7 +418,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         }
     }
 
-    /// The record of the folio that has these pages.
+    /// The record of the folio that `pages` belong to.
     #[inline]
     fn head_of(&self, pages: FolioPages) -> &'a Frame {
         let frames = &self.mmu.frames;
@@ -441,16 +441,16 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.space
     }
 
-    /// Nobody shall hold a translation of this space that was taken away before: pay what is owed for that. Rounds may
-    /// be sent from here, under the lock.
+    /// Pay every debt of the space, so that no CPU caches a translation that was removed before. May send IPIs under
+    /// the lock.
     #[inline]
     pub fn settle(self) -> Settled<'a, M> {
         self.mmu.tlb.settle_space(self.mmu, self.space);
         Settled::new(self, Paid::All)
     }
 
-    /// As [`LockedTables::settle`], for the entries of the table that holds `slot`, that of `page`. Pays only if a page of
-    /// this table was unmapped by reclaim and not flushed: elsewhere in the space much may be owed.
+    /// As [`LockedTables::settle`], for the entries of the table that holds `slot`, that of `page`. Pays only if
+    /// reclaim unmapped a page of this table without a flush; the rest of the space may owe much.
     #[inline]
     pub fn settle_at(self, slot: Slot, page: Vpn) -> Settled<'a, M> {
         let frame = &self.mmu.frames[slot.table];
@@ -462,7 +462,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         Settled::new(self, Paid::Table(slot.table))
     }
 
-    /// Put an entry in the place of another, whose bits up to now are returned.
+    /// Replace an entry; returns the old one's bits.
     #[inline]
     fn replace(&mut self, slot: Slot, entry: Entry) -> Entry {
         let old = Entry::from_raw(self.cell(slot).swap(entry.raw(), AcqRel));
@@ -470,15 +470,15 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         old
     }
 
-    /// Put an entry that maps nothing in the place of another such entry.
+    /// Replace an entry that maps nothing by another such entry.
     #[inline]
     pub fn set_absent(&mut self, slot: Slot, new: Absent) {
         let old = self.replace(slot, new.into());
         assert!(!old.is_present(), "{old:?} maps a page: empty its run");
     }
 
-    /// Map pages of a folio that show what every old translation of their addresses shows too, as nothing was written
-    /// since: those of a file's cache, or of the swap cache. The places were empty, or held swap entries.
+    /// Map pages of a folio that show what every stale translation of their addresses shows, because they have not
+    /// been written since: pages of a file's cache or of the swap cache. The places were empty or held swap entries.
     #[inline]
     pub fn install_unchanged(&mut self, slot: Slot, page: Vpn, pages: FolioPages, rights: Rights) {
         self.vacated.check(page, pages.count);
@@ -487,10 +487,10 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         assert!(cached, "{} of {:?} is mapped as if it were not new", pages.first, head.owner());
         let entry = Entry::new(pages.first, Bits::PRESENT | rights.bits_of_entry());
         let present = self.put_run(slot, entry, pages.count);
-        debug_assert!(!present, "an entry for {} was not cleared first", pages.first);
+        debug_assert!(!present, "the entry for {} must be cleared before it is installed", pages.first);
     }
 
-    /// Note that a present entry was used, and written if `dirty` (where hardware leaves that to software).
+    /// Mark a present entry as accessed, and as written if `dirty`, for machines whose hardware does not.
     #[inline]
     pub fn mark_used(&mut self, slot: Slot, dirty: bool) {
         let mut bits = Bits::YOUNG;
@@ -498,13 +498,13 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.set_bits(slot, 1, bits);
     }
 
-    /// Let user mode use a run again. Nobody has to be told: who finds the old entry in its TLB faults, and looks
-    /// again.
+    /// Let user mode access a run again. This needs no flush: a CPU that uses the old entry from its TLB faults and
+    /// retries.
     pub fn permit_use(&mut self, run: &EntryRun) {
         self.set_bits(run.slot, run.count, Bits::USER);
     }
 
-    /// Forget that the pages of a run were used; returns it as it was.
+    /// Clear the young bits of a run; returns it as it was.
     #[inline]
     pub fn clear_young(&mut self, run: &EntryRun) -> Entry {
         self.set_bits(run.slot, run.count, Bits::AGED);
@@ -512,9 +512,9 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.clear_bits(run, Bits::YOUNG)
     }
 
-    /// Give a run these rights, and take all others but the right to write, which is taken only if `read_only`.
+    /// Set the rights of a run. The right to write is removed only if `read_only`, and never granted.
     pub fn change_rights(&mut self, run: &EntryRun, rights: Rights, read_only: bool) -> Tightened {
-        // Under the lock, what was found holds but for marks.
+        // Under the lock an entry changes only in its marks.
         let (found, rights) = (run.entry.bits(), rights.bits_of_entry());
         let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights);
         forbidden.set(Bits::WRITE, read_only);
@@ -527,27 +527,27 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.tightened(run, run.entry)
     }
 
-    /// Take the right to write from a run.
+    /// Write-protect a run.
     #[inline]
     pub fn forbid_writes(&mut self, run: &EntryRun) -> Tightened {
         let old = self.clear_bits(run, Bits::WRITE);
         self.tightened(run, old)
     }
 
-    /// Take the right to write and the mark of having been written.
+    /// Write-protect a run and clear its dirty bits.
     pub fn forbid_writes_and_clean(&mut self, run: &EntryRun) -> Tightened {
         let old = self.clear_bits(run, Bits::WRITE | Bits::DIRTY);
         self.tightened(run, old)
     }
 
-    /// Take the mark of having been written.
+    /// Clear the dirty bits of a run.
     pub fn clean(&mut self, run: &EntryRun) -> Tightened {
         let old = self.clear_bits(run, Bits::DIRTY);
         self.tightened(run, old)
     }
 
-    /// Forget that the pages of a run were used and written. A CPU that holds the entries as dirty would not mark them
-    /// again, so that must be flushed before what is written next may be told from what was.
+    /// Clear the young and dirty bits of a run. A CPU that caches an entry as dirty would not set the bit again, so
+    /// this must be flushed before later stores can be told from earlier ones.
     pub fn clear_young_and_dirty(&mut self, run: &EntryRun) -> Tightened {
         self.set_bits(run.slot, run.count, Bits::AGED);
         self.mmu.event(Event::PteClearYoung, [run.entry.pfn().0 as u64, run.pages(), 0, 0]);
@@ -555,14 +555,13 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.tightened(run, old)
     }
 
-    /// Put any entry into an empty place, as hardware's owner could.
+    /// Put any entry into an empty place, as the owner of the hardware could. For tests.
     #[cfg(test)]
     pub(crate) fn place(&mut self, slot: Slot, pfn: Pfn, bits: Bits) {
         self.replace(slot, Entry::new(pfn, bits));
     }
 
-    /// Make the way to the entry of `page`, with new tables where they are missing; to the large entry that maps it, if
-    /// one does.
+    /// Find or create the entry of `page`, allocating missing tables; or find the large entry that maps it.
     pub fn reserve(&mut self, alloc: &Allocator, page: Vpn, means: Means) -> Result<Slot, NeedsReclaim> {
         if let Some(table) = self.counts.recent.get(page) {
             self.mmu.charge(Work::TableLevel, LEVELS as u64);
@@ -584,8 +583,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
 }
 
 impl<M: Machine> LockedTables<'_, M> {
-    /// Put a new table into an empty place. What is owed for entries of the table above, each of which mapped as much
-    /// as the new one does, is owed for its own.
+    /// Link a new table into an empty place. Debts for entries of the table above, each of which mapped as much as the
+    /// new table does, become its own.
     fn add_table(&mut self, alloc: &Allocator, slot: Slot, means: Means) -> Result<Pfn, NeedsReclaim> {
         let new = new_table(self.mmu, alloc, means)?;
         self.link_table(slot, new);

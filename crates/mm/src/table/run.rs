@@ -1,14 +1,14 @@
 //! Runs: consecutive entries of one table that map consecutive pages of one folio in the same way.
 //!
-//! Whatever is done to the entries of a range (unmap, share, protect, forget that they were used) is done to a run in
-//! one step: one visit, one note of what may be stale, one count. A run ends
-//! - at the end of its table, of the range that is walked, or of its folio;
-//! - where the next entry is empty, or maps anything but the folio's next page;
-//! - where the next entry grants other rights. What hardware sets by itself (used, written) does not end a run; a run
-//!   has the marks of all of its entries.
+//! Every operation on the entries of a range (unmap, share, protect, clear young bits) handles a run in one step: one
+//! visit, one note of what may be stale, one update of counters. A run ends
+//! - at the end of its table, of the walked range, or of its folio;
+//! - before an entry that is empty or does not map the folio's next page;
+//! - before an entry with other rights. Bits that hardware sets (young, dirty) do not end a run; a run has those of
+//!   all of its entries.
 //!
-//! An entry of a folio of one page, a swap entry and a 2 MiB entry are runs of one entry. With the knob `rmap.batch`
-//! off every run is. The contract is that of Linux's `folio_pte_batch`.
+//! An entry of a single-page folio, a swap entry and a 2 MiB entry are runs of one. With the knob `rmap.batch` off
+//! every run is. The contract is that of Linux's `folio_pte_batch`.
 
 use super::{Absent, Bits, Entry, LockedTables, Slot};
 use crate::frame::{FolioPages, FrameFlags, FrameTable};
@@ -18,23 +18,23 @@ use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::{Cleared, Emptied, Refs, Tightened};
 use crate::units::*;
 
-/// Marks that entries of one run may differ in.
+/// Bits in which the entries of a run may differ.
 pub(super) const MARKS: Bits = Bits::YOUNG.union(Bits::AGED).union(Bits::DIRTY);
 
 /// Consecutive entries of one table that map consecutive pages of one folio in the same way; or one entry of any kind.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryRun {
-    /// First page that the first entry is for.
+    /// The page of the first entry.
     pub page: Vpn,
-    /// Where the first entry stands.
+    /// The place of the first entry.
     pub slot: Slot,
-    /// What the first entry was when found, with the marks of all.
+    /// The first entry as found, with the marks of all.
     pub entry: Entry,
-    /// Size of what each entry maps: one page, or 2 MiB.
+    /// Size that each entry maps: one page or 2 MiB.
     pub order: Order,
     /// Number of entries.
     pub count: u32,
-    /// Head of the folio that it maps, if that has been looked up; else [`Pfn::NONE`].
+    /// Head of the mapped folio, if already looked up; else [`Pfn::NONE`].
     pub(super) head: Pfn,
 }
 
@@ -45,19 +45,19 @@ impl EntryRun {
         EntryRun { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE }
     }
 
-    /// Pages of the address space that the run is for.
+    /// Number of pages that the run maps.
     #[inline]
     pub fn pages(&self) -> u64 {
         (self.count as u64) << self.order.0
     }
 
-    /// First page behind it.
+    /// The page after the run.
     #[inline]
     pub fn end(&self) -> Vpn {
         Vpn(self.page.0 + self.pages())
     }
 
-    /// Does a 2 MiB entry map a whole folio?
+    /// Whether this is a 2 MiB entry.
     #[inline]
     pub fn is_large(&self) -> bool {
         self.order != Order::ZERO
@@ -71,7 +71,7 @@ impl EntryRun {
         FolioPages { head, first, count: self.pages() as u32 }
     }
 
-    /// The first `count` entries, and the others, if there are any.
+    /// The first `count` entries, and the rest if there is one.
     pub fn split(self, count: u32) -> (EntryRun, Option<EntryRun>) {
         if count >= self.count {
             return (self, None);
@@ -86,8 +86,8 @@ impl EntryRun {
         (EntryRun { count, ..self }, Some(rest))
     }
 
-    /// The entries of `space`, which mapped pages of the folio at `head`, have been cleared or have lost rights; `old`:
-    /// the first as it was, with the marks of all.
+    /// A record that entries of `space`, which mapped pages of the folio at `head`, were cleared or lost rights. `old`
+    /// is the first one as it was, with the marks of all.
     #[inline(always)]
     pub(super) fn cleared(&self, space: SpaceId, old: Entry, head: Pfn) -> Cleared {
         Cleared {
@@ -105,7 +105,7 @@ impl EntryRun {
 }
 
 impl Emptied {
-    /// The first entry, with all marks that hardware had set by then in any of them.
+    /// The first entry, with all marks that hardware had set in any of them.
     #[inline(always)]
     pub fn entry(&self) -> Entry {
         Entry::from_raw(self.raw())
@@ -120,7 +120,7 @@ impl Tightened {
     }
 }
 
-/// Put other entries into the places of a run; returns the first as it was, with the marks of all.
+/// Replace the entries of a run; returns the first as it was, with the marks of all.
 #[inline]
 pub(super) fn exchange(cells: &[AtomicU64], mut new: impl FnMut(u32) -> Entry) -> Entry {
     let mut swap = |i: usize| Entry::from_raw(cells[i].swap(new(i as u32).raw(), AcqRel));
@@ -133,14 +133,14 @@ pub(super) fn exchange(cells: &[AtomicU64], mut new: impl FnMut(u32) -> Entry) -
 }
 
 impl<'a, M: Machine> LockedTables<'a, M> {
-    /// The longest run that may be made of entries here: 1 if they are to be taken one by one.
+    /// The longest run allowed here: 1 if entries are handled one by one.
     #[inline]
     pub(super) fn longest_run(&self) -> usize {
         if self.mmu.knobs.get(Knob::RmapBatch) == 0 { 1 } else { TABLE_ENTRIES }
     }
 
-    /// Does a run of one entry map a page of a larger folio? If it maps another page, looks its folio up: it is that
-    /// page.
+    /// Whether a run of one entry maps a page of a larger folio. If it does not, the folio is that page, and its head
+    /// is noted.
     #[inline(always)]
     pub(super) fn is_of_large_folio(&self, run: &mut EntryRun) -> bool {
         if !run.entry.is_present() {
@@ -150,8 +150,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.mmu.frames[run.head].has_any(FrameFlags::HEAD | FrameFlags::TAIL)
     }
 
-    /// How many entries of a larger folio continue `first`, the first of `cells`, itself among them; the first with the
-    /// marks of all; and the folio's head.
+    /// How many of `cells` continue the entry `first`, including itself; that entry with the marks of all; and the
+    /// folio's head.
     pub(super) fn lengthen(&self, first: Entry, cells: &[AtomicU64]) -> (u32, Entry, Pfn) {
         let frames = &self.mmu.frames;
         let head = frames.head(first.pfn());
@@ -168,7 +168,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         (count, marked, head)
     }
 
-    /// The entry of a page and those that continue it, up to `end`; `None` if there is no table for the page.
+    /// The run that begins with the entry of `page` and ends at `end` at the latest; `None` if there is no table for
+    /// it.
     pub fn find_run(&self, page: Vpn, end: Vpn) -> Option<EntryRun> {
         let mut run = self.find(page)?;
         if !run.is_large() && self.is_of_large_folio(&mut run) {
@@ -179,24 +180,24 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         Some(run)
     }
 
-    /// What was taken from a run, which was `old` with the marks of all: to be flushed.
+    /// What was removed from a run that was `old` with the marks of all; must be flushed.
     #[inline(always)]
     pub(super) fn emptied(&self, run: &EntryRun, old: Entry) -> Emptied {
         let head = EntryRun { entry: old, ..*run }.mapped(&self.mmu.frames).head;
         Emptied::new(run.cleared(self.space, old, head), run.slot.table, old.raw())
     }
 
-    /// A run has lost rights or marks, and was `old` with the marks of all: to be flushed.
+    /// What a run that was `old` with the marks of all has lost; must be flushed.
     #[inline]
     pub(super) fn tightened(&self, run: &EntryRun, old: Entry) -> Tightened {
         let head = EntryRun { entry: old, ..*run }.mapped(&self.mmu.frames).head;
         Tightened::new(run.cleared(self.space, old, head), old.raw())
     }
 
-    /// Empty a run of present entries, leaving in the place of each what `rest` says for its number in the run.
+    /// Empty a run of present entries; `rest` gives what each entry becomes, by its index in the run.
     #[inline]
     pub fn empty_run(&mut self, run: &EntryRun, mut rest: impl FnMut(u32) -> Absent) -> Emptied {
-        assert!(run.entry.is_present(), "{run:?} maps nothing");
+        assert!(run.entry.is_present(), "{run:?} must map pages");
         let mut gone = 0;
         let entry = exchange(self.cells(run.slot, run.count), |i| {
             let new = Entry::from(rest(i));
@@ -208,13 +209,13 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.emptied(run, entry)
     }
 
-    /// Put back what [`LockedTables::empty_run`] has taken of a run in the same hold of the lock, and left empty.
+    /// Put back what [`LockedTables::empty_run`] removed and left empty in the same hold of the lock.
     pub fn restore(&mut self, run: &EntryRun, emptied: Emptied) {
         self.put_run(run.slot, emptied.entry(), run.count);
         emptied.put_back();
     }
 
-    /// Flush entries that were emptied. On return no CPU holds what they said, and others may take their place.
+    /// Flush emptied entries. On return no CPU caches them, and their places may be reused.
     pub fn flush(&mut self, emptied: Emptied) -> Refs {
         let (start, end) = emptied.range();
         let refs = self.mmu.tlb.flush_emptied(self.mmu, emptied);
@@ -222,12 +223,12 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         refs
     }
 
-    /// Flush entries that lost rights. On return no CPU has more than these say now.
+    /// Flush entries that lost rights. On return no CPU has more rights than they grant now.
     pub fn flush_tightened(&mut self, tightened: Tightened) {
         self.mmu.tlb.flush_tightened(self.mmu, tightened);
     }
 
-    /// Put `entry`, and those that continue it, into `count` places. Returns whether one of these held a present entry.
+    /// Write `entry` and its continuation to `count` places. Returns whether a present entry was overwritten.
     #[inline]
     pub(super) fn put_run(&mut self, slot: Slot, entry: Entry, count: u32) -> bool {
         let (mut new, mut present) = (0, false);
@@ -240,14 +241,14 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         present
     }
 
-    /// How many places from `slot` on, `most` at the most, are empty.
+    /// How many places starting at `slot` are empty, up to `most`.
     #[inline]
     pub fn empty_from(&self, slot: Slot, most: u32) -> u32 {
         let empty = |cell: &&AtomicU64| Entry::from_raw(cell.load(Acquire)).is_none();
         self.cells(slot, most).iter().take_while(empty).count() as u32
     }
 
-    /// Do `count` places from `slot` on hold the slots of a run, of which `first` holds the first?
+    /// Whether `count` places starting at `slot` hold consecutive swap slots, beginning with `first`.
     pub fn hold_slots(&self, slot: Slot, first: Absent, count: u32) -> bool {
         let first = Entry::from(first);
         let holds = |(i, cell): (u32, &AtomicU64)| cell.load(Acquire) == first.ahead(i).raw();

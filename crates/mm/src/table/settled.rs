@@ -1,4 +1,4 @@
-//! A locked tree of a space that nobody holds an old translation of.
+//! The locked tree of a space of which no CPU caches a stale translation.
 
 use super::run::MARKS;
 use super::{Bits, Entry, EntryRun, LockedTables, Paid, Rights, Slot};
@@ -11,18 +11,18 @@ use crate::tlb::{FileSettled, Range, stale};
 use crate::units::*;
 use core::ops::{Deref, DerefMut};
 
-/// May a page be written through an entry?
+/// Whether an entry may be writable, and why that is safe.
 #[derive(Debug)]
 pub enum Writes {
-    /// No.
+    /// Not writable.
     No,
-    /// Yes; only this space sees it.
+    /// Writable; the page is private to this space.
     Private,
-    /// Yes; everybody who maps the file sees it.
+    /// Writable; every mapping of the file shows the store.
     Shared(FileSettled),
 }
 
-/// Entries of a range move to other addresses; the old ones are flushed when all have moved.
+/// Entries of a range move to other addresses. The old addresses are flushed once all have moved.
 #[must_use = "CPUs may still use the old places: end it with `Settled::moved`"]
 pub struct Moving {
     start: Vpn,
@@ -32,15 +32,15 @@ pub struct Moving {
 linear!(Moving, "entries were moved and their old places not flushed: end the move with `Settled::moved`");
 
 impl Moving {
-    /// Those of some pages from `start` on.
+    /// A move of `pages` pages starting at `start`.
     pub fn of(start: Vpn, pages: u64) -> Moving {
         Moving { start, pages }
     }
 }
 
-/// The locked tree of a space, when all that was owed for the space, or for one of its tables, has been paid under this
-/// very lock. Only [`LockedTables::settle`] and [`LockedTables::settle_at`] make one. Pages may now change what they show, and be
-/// written.
+/// The locked tree of a space, with everything owed for the space, or for one of its tables, paid in this hold of the
+/// lock. Only [`LockedTables::settle`] and [`LockedTables::settle_at`] make one. Entries may now map other pages and
+/// become writable.
 pub struct Settled<'a, M>(LockedTables<'a, M>);
 
 impl<'a, M> Deref for Settled<'a, M> {
@@ -60,7 +60,7 @@ impl<M> DerefMut for Settled<'_, M> {
 }
 
 impl<M: Machine> LockedTables<'_, M> {
-    /// Tells who traces that pages show something else, or allow more, from here on.
+    /// Report to tracers that pages show something else, or allow more, from here on.
     #[inline]
     pub(super) fn means_something_else(&self, page: Vpn, count: u32) {
         let concern = Concern::Pages { space: self.space, first: page, count: count as u64 };
@@ -75,7 +75,8 @@ impl<'a, M: Machine> Settled<'a, M> {
         Settled(locked)
     }
 
-    /// Map pages of a folio from `page` on. The entries were empty, or have been cleared and flushed under this lock.
+    /// Map pages of a folio at `page`. The entries were empty, or have been cleared and flushed in this hold of the
+    /// lock.
     #[inline]
     pub fn install(&mut self, slot: Slot, page: Vpn, pages: FolioPages, rights: Rights, writes: Writes) {
         let mut bits = Bits::PRESENT | rights.bits_of_entry();
@@ -83,10 +84,10 @@ impl<'a, M: Machine> Settled<'a, M> {
         self.vacated.check(page, pages.count);
         self.means_something_else(page, pages.count);
         let present = self.put_run(slot, Entry::new(pages.first, bits), pages.count);
-        debug_assert!(!present, "an entry for {page} was not cleared first");
+        debug_assert!(!present, "the entry for {page} must be cleared before it is installed");
     }
 
-    /// Let the present entry that maps `page` be written; it counts as written and used.
+    /// Make the present entry that maps `page` writable; it counts as written and accessed.
     #[inline]
     pub fn allow_writes(&mut self, slot: Slot, page: Vpn, writes: Writes) {
         let entry = self.read(slot);
@@ -97,15 +98,15 @@ impl<'a, M: Machine> Settled<'a, M> {
             first = Vpn(page.0 & !(TABLE_ENTRIES as u64 - 1));
         }
         let allowed = self.admit(slot.table, mapped, writes);
-        assert!(allowed, "nothing is allowed to {page}");
+        assert!(allowed, "{page} must be writable to its caller");
         self.means_something_else(first, mapped.count);
         self.set_bits(slot, 1, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
     }
 
-    /// Let the anonymous pages of `[start, end)` that no other space can see be written, those of entries that forbid
-    /// it to this space. They do not count as used or written for that. Returns how many entries have changed.
+    /// Make the exclusive anonymous pages of `[start, end)` writable where an entry forbids it. Their entries do not
+    /// count as accessed or written by this. Returns how many entries changed.
     pub fn allow_exclusive_writes(&mut self, start: Vpn, end: Vpn) -> u64 {
-        assert!(self.settled == Paid::All, "the lock of {} is not settled", self.space);
+        assert!(self.settled == Paid::All, "the whole of {} must be settled", self.space);
         let mut allowed = 0;
         self.0.for_each(start, end, |tables, run| {
             let right = run.entry.bits() & (Bits::USER | Bits::WRITE);
@@ -127,21 +128,27 @@ impl<'a, M: Machine> Settled<'a, M> {
         allowed
     }
 
-    /// May pages be written through entries of a table? Tells who traces that a file is about to change.
+    /// Assert that pages may be writable through entries of a table, and report to tracers that a file is about to
+    /// change.
     #[inline]
     pub(super) fn admit(&self, table: Pfn, pages: FolioPages, writes: Writes) -> bool {
-        // Another lock can be assigned to this one; what was paid stays with the lock under which it was.
+        // A `LockedTables` can be swapped for another; what was paid stays with the lock under which it was paid.
         let settled = self.settled == Paid::All || self.settled == Paid::Table(table);
-        assert!(settled, "the lock of {} is not the one that was settled", self.space);
+        assert!(settled, "the table of {} must be settled in this hold of the lock", self.space);
         let head = self.head_of(pages);
         match (writes, head.owner()) {
             (Writes::No, _) => false,
             (Writes::Private, owner) => {
-                assert!(!matches!(owner, Owner::File(_)), "{} of {owner:?} is not private", pages.first);
+                assert!(!matches!(owner, Owner::File(_)), "{} of {owner:?} must be private", pages.first);
                 true
             }
             (Writes::Shared(settled), owner) => {
-                assert_eq!(owner, Owner::File(settled.file()), "{} is of another file", pages.first);
+                assert_eq!(
+                    owner,
+                    Owner::File(settled.file()),
+                    "{} must belong to the settled file",
+                    pages.first
+                );
                 let first = PageIndex(head.page_index().0 + pages.offset() as u64);
                 let concern = Concern::File { file: settled.file(), first, count: pages.count as u64 };
                 self.mmu.event(Event::TlbHazard, concern.args());
@@ -150,11 +157,11 @@ impl<'a, M: Machine> Settled<'a, M> {
         }
     }
 
-    /// Move a run of entries, whatever they are, to empty places of one table.
+    /// Move a run of entries of any kind to empty places of one table.
     pub fn move_run(&mut self, run: &EntryRun, to: Slot, moving: &Moving) {
         let within = moving.start <= run.page && run.end().0 <= moving.start.0 + moving.pages;
-        assert!(within, "{run:?} is not of the range that is moved");
-        assert_eq!(self.empty_from(to, run.count), run.count, "{run:?} is moved over other entries");
+        assert!(within, "{run:?} must be within the moved range");
+        assert_eq!(self.empty_from(to, run.count), run.count, "the destination of {run:?} must be empty");
         let mut moved = run.entry;
         for i in 0..run.count {
             let entry = self.replace(run.slot.ahead(i), Entry::NONE);
@@ -167,7 +174,8 @@ impl<'a, M: Machine> Settled<'a, M> {
         }
     }
 
-    /// All entries of a range have moved: nobody may find an old place empty while a CPU can still use it.
+    /// All entries of a range have moved. Flush the old addresses, so that none can be empty while a CPU still caches
+    /// it.
     pub fn moved(&mut self, moving: Moving) {
         let (start, count) = (moving.start, moving.pages);
         self.mmu.tlb.flush(self.mmu, self.space, Range::pages(start, count));
@@ -176,14 +184,14 @@ impl<'a, M: Machine> Settled<'a, M> {
         moving.spend();
     }
 
-    /// Let a child's empty entries say what its parent's run says now, without the marks in `forget`. The right to
-    /// write goes along: whoever may write to a page through one entry may do so through another.
+    /// Set a child's empty entries to those of its parent's run, without the marks in `forget`. The right to write is
+    /// inherited: a task that may write through one entry may write through the other.
     pub fn inherit(&mut self, slot: Slot, parent: &LockedTables<'_, M>, run: &EntryRun, forget: Rights) {
         let mut new = 0;
         for (cell, from) in self.cells(slot, run.count).iter().zip(parent.cells(run.slot, run.count)) {
             let entry = Entry::from_raw(from.load(Acquire)).without(forget.bits_of_entry());
             let old = Entry::from_raw(cell.swap(entry.raw(), AcqRel));
-            assert!(old.is_none(), "an entry is set over another");
+            assert!(old.is_none(), "an inherited entry must go to an empty place");
             new += 1;
         }
         self.count_entries(slot.table, new);

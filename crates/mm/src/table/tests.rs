@@ -118,7 +118,7 @@ fn only_a_page_of_a_cache_is_mapped_without_settling() {
 
 /// The compiler allows to assign through the reference.
 #[test]
-#[should_panic(expected = "is not the one that was settled")]
+#[should_panic(expected = "must be settled in this hold of the lock")]
 fn a_lock_in_the_place_of_a_settled_one_is_refused() {
     let bench = Bench::new();
     let other = bench.mmu.tlb.create();

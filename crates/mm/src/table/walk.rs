@@ -1,4 +1,4 @@
-//! Finding entries, one or a range.
+//! Looking up entries: one, or those of a range.
 
 use super::run::exchange;
 use super::{Absent, Bits, Entry, EntryRun, LEVEL_BITS, LEVELS, LockedTables, Slot};
@@ -13,24 +13,24 @@ pub(super) const fn index(page: Vpn, level: u32) -> usize {
     (page.0.wrapping_shr(shift(level))) as usize & (TABLE_ENTRIES - 1)
 }
 
-/// Pages that one entry of `level` spans.
+/// Pages that one entry of `level` covers.
 #[inline]
 const fn span(level: u32) -> u64 {
     1u64.wrapping_shl(shift(level))
 }
 
-/// log2 of that. Every step of every walk needs it: no check whether the level is one of [`LEVELS`].
+/// log2 of that. Every step of every walk calls this, so it does not check that the level is one of [`LEVELS`].
 #[inline]
 const fn shift(level: u32) -> u32 {
     level.wrapping_mul(LEVEL_BITS)
 }
 
-/// The first page beyond what the entry of `page` spans in the table of `level`.
+/// The first page after those that the entry of `page` covers in the table of `level`.
 pub(super) fn behind(page: Vpn, level: u32) -> Vpn {
     Vpn((page.0 | (span(level) - 1)) + 1)
 }
 
-/// Does all that the entry of a page spans in the table of `level` lie in a hole?
+/// Whether `hole` contains everything that the entry of `page` covers in the table of `level`.
 #[inline]
 fn is_within(page: Vpn, level: u32, hole: (Vpn, Vpn)) -> bool {
     let first = page.0 & !(span(level) - 1);
@@ -66,7 +66,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
                 self.counts.recent.set(page, table);
                 return Some(EntryRun { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE });
             }
-            // One whose folio is being moved, too.
+            // This includes a large entry whose folio is being migrated.
             if entry.has(Bits::LARGE) {
                 return Some(self.large_run(page, level, slot, entry));
             }
@@ -84,9 +84,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         EntryRun { page, slot, entry, order: Order((level * LEVEL_BITS) as u8), count: 1, head: Pfn::NONE }
     }
 
-    /// Visit all entries of `[start, end)` that are not empty, in order and in runs. The visitor may change the entries
-    /// that it is shown. Whole missing tables are stepped over. A 2 MiB entry is shown whole, wherever the range begins
-    /// or ends.
+    /// Visit all non-empty entries of `[start, end)` in order, in runs. The visitor may change the entries it is
+    /// given. Missing tables are skipped. A 2 MiB entry is visited whole, even if the range covers a part of it.
     #[inline]
     pub fn for_each(&mut self, start: Vpn, end: Vpn, mut visit: impl FnMut(&mut Self, EntryRun)) {
         let mut visit = |tables: &mut Self, run: EntryRun, _: &[AtomicU64]| {
@@ -96,8 +95,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.visit_range(start, end, &mut visit);
     }
 
-    /// As [`LockedTables::for_each`], but empty those runs that are `wanted` before they are shown: what those that mapped
-    /// nothing said, and what else was taken.
+    /// As [`LockedTables::for_each`], but runs that are `wanted` are emptied first. The visitor gets what the absent
+    /// ones held, and what was removed from the others.
     #[inline]
     pub fn take_each(
         &mut self,
@@ -124,7 +123,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.visit_range(start, end, &mut visit);
     }
 
-    /// Walk the tables of a range, from the root or, if it lies in the table that was found last, from there.
+    /// Walk the tables of a range, from the root, or from the last table found if the range is within it.
     #[inline]
     fn visit_range(
         &mut self,
@@ -141,8 +140,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         }
     }
 
-    /// Walk a table of a level above the lowest. The visitor is given the places of a run too, and says how many of
-    /// them it left empty.
+    /// Walk a table above the lowest level. The visitor also gets the cells of a run, and returns how many of them it
+    /// left empty.
     fn visit_table(
         &mut self,
         table: Pfn,
@@ -158,7 +157,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
             let next = Vpn((page.0 | (span(level) - 1)) + 1).min(end);
             let entry = Entry::from_raw(cells[index(page, level)].load(Acquire));
             if entry.is_none() {
-                // Nothing below.
+                // No table below.
             } else if entry.has(Bits::LARGE) {
                 let first = Vpn(page.0 & !(span(level) - 1));
                 self.visit_entries(table, level, (first, 1), longest, visit);
@@ -171,8 +170,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         }
     }
 
-    /// Visit `count` entries of one table that map something, from that of page `start` on. The one place where
-    /// visitors are called, so that they become part of it.
+    /// Visit `count` non-empty entries of one table, starting with that of page `start`. This is the only place that
+    /// calls visitors, so that they are inlined into it.
     #[inline(never)]
     fn visit_entries(
         &mut self,
@@ -212,8 +211,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         mmu.charge(Work::EntryScan, empty);
     }
 
-    /// Take tables out of the tree that lie in `range`, or partly in it, and have no entry left: those that span
-    /// nothing beyond `hole`. What a table spans beside it, ranges will probably need a table for again.
+    /// Unlink tables that `range` covers fully or partly and that have no entry left, if they cover nothing outside
+    /// `hole`. A table that also covers addresses outside the hole will probably be needed again.
     pub fn take_empty_tables(&mut self, range: (Vpn, Vpn), hole: (Vpn, Vpn), gather: &mut Gather) {
         let (start, end) = range;
         let is_in_one = start < end && start.0 / span(1) == (end.0 - 1) / span(1);
@@ -224,13 +223,14 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         }
     }
 
-    /// The same for the tables that lead to one page, from the lowest: none above one that has entries is empty.
+    /// The same for the tables on the path to one page, from the lowest up: a table above one with entries is not
+    /// empty.
     fn take_empty_above(&mut self, page: Vpn, hole: (Vpn, Vpn), gather: &mut Gather) {
         let is_used = |table: Pfn| self.mmu.frames[table].as_table() != 0;
         if self.counts.recent.get(page).is_some_and(is_used) {
             return;
         }
-        // The tables on the way, by level.
+        // The tables on the path, by level.
         let mut way = [self.root; LEVELS as usize];
         let mut lowest = LEVELS - 1;
         while lowest > 0 {
@@ -250,7 +250,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         }
     }
 
-    /// Take an empty table out of the tree.
+    /// Unlink an empty table.
     fn take_table(&mut self, slot: Slot, table: Pfn, gather: &mut Gather) {
         self.replace(slot, Entry::NONE);
         self.counts.tables -= 1;
@@ -284,8 +284,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         }
     }
 
-    /// Check that every table's count of entries is right and that no entry leads outside memory. Returns the number
-    /// of entries that map or hold a page.
+    /// Check every table's count of entries, and that no entry leads outside memory. Returns the number of entries
+    /// that map or hold a page.
     pub fn validate(&self) -> Result<u64, std_alloc::string::String> {
         let mut tables = 0;
         let leaves = self.validate_table(self.root, LEVELS - 1, &mut tables)?;

@@ -92,7 +92,7 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
         self.tables.vacated.check(Vpn(self.page.0 + at as u64), 1);
         let entry = Entry::new(page, Bits::PRESENT | rights.bits_of_entry());
         let old = Entry::from_raw(self.cells[at].swap(entry.raw(), AcqRel));
-        debug_assert!(old.is_none(), "an entry for {page} was not cleared first");
+        debug_assert!(old.is_none(), "the entry for {page} must be cleared before it is installed");
         self.gone -= 1;
     }
 

@@ -227,8 +227,8 @@ impl UnmapBatch {
         matches!(self.shape, FlushShape::Collect { listed: false } | FlushShape::Defer { .. })
     }
 
-    /// As [`UnmapBatch::take`], for some pages. The policy must allow that ([`UnmapBatch::joins`]). Their references can be
-    /// dropped from then on.
+    /// As [`UnmapBatch::take`], for some pages. The policy must allow that ([`UnmapBatch::joins`]). Their references
+    /// can be dropped from then on.
     pub(crate) fn take_pages<M: Machine>(
         &mut self,
         platform: &Platform<M>,

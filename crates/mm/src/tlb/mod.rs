@@ -7,8 +7,9 @@
 //! address-space numbers (ASIDs), the generation that it has caught up with; it catches up at an interrupt, or when it
 //! loads the space. CPUs that run a kernel task on borrowed tables ("lazy") need no interrupt: they catch up on return.
 //!
-//! When the third step happens is policy: [`UnmapBatch`] (unmapping by reclaim) and [`Gather`] (unmapping by the process)
-//! stand between callers and the flush. A step that is put off is a debt; `ledger` says where debts lie and who pays.
+//! When the third step happens is policy: [`UnmapBatch`] (unmapping by reclaim) and [`Gather`] (unmapping by the
+//! process) stand between callers and the flush. A step that is put off is a debt; `ledger` says where debts lie and
+//! who pays.
 //!
 //! Source: the scheme of generations is x86 Linux's (arch/x86/mm/tlb.c, since 4.14).
 

@@ -1,4 +1,4 @@
-//! The flusher.
+//! The flusher daemon.
 
 use super::limits::is_over_background;
 use super::{PATIENCE, Wait, Writeback, write_chosen};
@@ -9,7 +9,7 @@ use crate::mm_core::MmCore;
 use crate::primitive::Ordering::Relaxed;
 use crate::units::*;
 
-/// Pages of one file that are written before another has its turn: 4 MiB.
+/// Pages of one file written before another file has its turn: 4 MiB.
 const CHUNK_PAGES: u64 = 1024;
 /// Nanoseconds in the unit of the knobs.
 const CENTISECOND: Nanos = 10_000_000;
@@ -34,31 +34,31 @@ pub fn flusher<M: Machine>(core: &MmCore<M>, state: &Writeback) {
             next_round = now + interval;
         }
         state.writing.store(false, Relaxed);
-        // It may have been told to stop while it waited for a device.
+        // The machine may have stopped while the flusher waited for a device.
         if !core.machine.stopping() {
             core.machine.wait(ticket, interval.map(|_| next_round));
         }
     }
 }
 
-/// Time between looks at the age of dirty pages; `None`: never look.
+/// Time between checks of the age of dirty pages; `None`: never check.
 fn interval<M: Machine>(core: &MmCore<M>) -> Option<Nanos> {
     Some(core.knobs.get(Knob::DirtyWritebackCentisecs) * CENTISECOND).filter(|&interval| interval > 0)
 }
 
-/// Write, the longest dirty files first, until less than the background share is dirty.
+/// Write files, the longest dirty first, until less than the background share is dirty.
 pub(super) fn write_background<M: Machine>(core: &MmCore<M>) {
     let _scope = core.scope(Scope::WbWriteback);
     while is_over_background(core) && !core.machine.stopping() {
         let Some((file, _)) = oldest(core) else { return };
         if write_file(core, file, CHUNK_PAGES) == 0 && core.cache.is_dirty(file) {
-            // Its dirty pages are all being written already, in an older state.
+            // All its dirty pages are being written already, with older content.
             core.cache.wait_for_a_write(core, core.machine.now() + PATIENCE);
         }
     }
 }
 
-/// Write all files that have been dirty since `before` or longer.
+/// Write all files that became dirty at `before` or earlier.
 pub(super) fn write_older_than<M: Machine>(core: &MmCore<M>, before: Nanos) {
     let _scope = core.scope(Scope::WbWriteback);
     for file in core.cache.ids() {
@@ -76,11 +76,11 @@ fn oldest<M: Machine>(core: &MmCore<M>) -> Option<(FileId, Nanos)> {
     dirty.min_by_key(|&(_, at)| at)
 }
 
-/// Start writing at most `most` dirty pages of a file.
+/// Start writing at most `most` dirty pages of a file. Returns the number of pages started.
 fn write_file<M: Machine>(core: &MmCore<M>, file: FileId, most: u64) -> u64 {
     let f = core.cache.file(file);
     let since = f.dirtied_at();
-    // Pages that become dirty from now on set the clock anew.
+    // Pages that become dirty from now on set the time again.
     f.note_dirtied(None);
     let started = write_chosen(core, file, 0..MAX_INDEX, most, Wait::Never);
     if core.cache.is_dirty(file) {

@@ -1,4 +1,4 @@
-//! How much of memory may be dirty.
+//! Limits on dirty memory.
 
 use super::Writeback;
 use crate::knobs::Knob;
@@ -8,35 +8,35 @@ use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
 use crate::units::*;
 
-/// Calls of [`balance_dirty`] for each look at the counters while there is no pressure.
+/// Calls of [`balance_dirty`] per check of the counters while there is no pressure.
 const CALLS: u32 = 8;
-/// The longest that a writer sleeps at once.
+/// The longest single sleep of a writer.
 const MAX_PAUSE: Nanos = 10_000_000;
 
 /// Thresholds for dirty pages and those being written, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirtyLimits {
-    /// Beyond it the flusher writes.
+    /// Above this the flusher writes.
     pub background: u64,
-    /// Beyond it writers wait.
+    /// Above this writers wait.
     pub dirty: u64,
 }
 
 impl DirtyLimits {
-    /// Shares, in percent, of `available` pages.
+    /// Thresholds as shares, in percent, of `available` pages.
     pub fn new(available: u64, dirty_ratio: u64, background_ratio: u64) -> DirtyLimits {
         let dirty = available * dirty_ratio / 100;
         let background = available * background_ratio / 100;
-        // There must be room between the two.
+        // The thresholds must differ.
         DirtyLimits { dirty, background: if background >= dirty { dirty / 2 } else { background } }
     }
 
-    /// Up to here writers run freely.
+    /// Up to this writers are not throttled.
     pub fn freerun(&self) -> u64 {
         (self.dirty + self.background) / 2
     }
 
-    /// How long a writer pauses between [`DirtyLimits::freerun`] and the dirty threshold: the longer the less room there is.
+    /// Time that a writer pauses between [`DirtyLimits::freerun`] and the dirty threshold: the less room, the longer.
     fn pause(&self, dirty: u64) -> Nanos {
         let room = (self.dirty - self.freerun()).max(1);
         let used = dirty.saturating_sub(self.freerun()).min(room);
@@ -44,7 +44,7 @@ impl DirtyLimits {
     }
 }
 
-/// The thresholds now. Available is what is free or caches files.
+/// The current thresholds. Free pages and the file cache are available.
 pub fn limits<M: Machine>(core: &MmCore<M>) -> DirtyLimits {
     let pages = [Stat::NrFreePages, Stat::NrInactiveFile, Stat::NrActiveFile];
     let available: i64 = pages.iter().map(|&stat| core.stats.read(stat)).sum();
@@ -55,7 +55,7 @@ pub fn limits<M: Machine>(core: &MmCore<M>) -> DirtyLimits {
     )
 }
 
-/// Is there more to write than may be left lying?
+/// Whether more pages are dirty than the background threshold allows.
 pub(super) fn is_over_background<M: Machine>(core: &MmCore<M>) -> bool {
     core.stats.read(Stat::NrDirty).max(0) as u64 > limits(core).background
 }
@@ -65,8 +65,8 @@ fn dirty_pages<M: Machine>(core: &MmCore<M>) -> u64 {
     (core.stats.read(Stat::NrDirty) + core.stats.read(Stat::NrWriteback)).max(0) as u64
 }
 
-/// The caller has made pages of `file` dirty: start the flusher if there are too many, and sleep if there are far too
-/// many. Returns whether it slept.
+/// Throttle a caller that has dirtied pages of `file`: start the flusher above the background threshold, and sleep
+/// above [`DirtyLimits::freerun`]. Returns whether it slept.
 pub fn balance_dirty<M: Machine>(core: &MmCore<M>, state: &Writeback, file: FileId) -> bool {
     if core.cache.file(file).is_shmem() {
         return false;
@@ -81,7 +81,7 @@ pub fn balance_dirty<M: Machine>(core: &MmCore<M>, state: &Writeback, file: File
         let limits = limits(core);
         let dirty = dirty_pages(core);
         state.pressed.store(dirty > limits.background, Relaxed);
-        // Each time: it may have looked before others made more pages dirty.
+        // Wake it every time: it may have checked before other tasks dirtied more pages.
         if dirty > limits.background && !state.writing.load(Relaxed) {
             wake_flusher(core);
         }
@@ -108,14 +108,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thresholds_are_shares_with_room_between() {
+    fn thresholds_are_shares_that_differ() {
         assert_eq!(DirtyLimits::new(1000, 20, 10), DirtyLimits { background: 100, dirty: 200 });
         assert_eq!(DirtyLimits::new(1000, 20, 20), DirtyLimits { background: 100, dirty: 200 });
         assert_eq!(DirtyLimits::new(0, 20, 10), DirtyLimits { background: 0, dirty: 0 });
     }
 
     #[test]
-    fn pauses_grow_from_nothing_to_the_longest() {
+    fn pause_grows_from_zero_to_the_maximum() {
         let limits = DirtyLimits { background: 100, dirty: 200 };
         assert_eq!(limits.freerun(), 150);
         assert_eq!(

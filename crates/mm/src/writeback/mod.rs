@@ -2,16 +2,16 @@
 //!
 //! A page becomes dirty in the cache ([`Cache::mark_dirty`](crate::cache::Cache::mark_dirty)) and is written by one of
 //! - the flusher, a daemon: when more than the background share of memory is dirty, when pages have been dirty for too
-//!   long, or when reclaim meets nothing but dirty pages;
-//! - whoever asks for it: fsync, msync.
+//!   long, or when reclaim finds only dirty pages;
+//! - a call that asks for it: fsync, msync.
 //!
-//! Those who make pages dirty faster than the device takes them are slowed down ([`balance_dirty`]): gently when the
-//! amount has passed the middle between the background and the dirty threshold, until it falls when it has passed the
-//! latter. (Linux sets each writer's pace from the measured bandwidth of the device instead.)
+//! Tasks that dirty pages faster than the device writes them are throttled ([`balance_dirty`]): gently while the
+//! amount is above the middle between the background and the dirty threshold; above the dirty threshold they wait
+//! until it falls. (Linux sets each writer's pace from the measured bandwidth of the device instead.)
 //!
-//! Order of one folio's write: lock the folio; write-protect and clean all its entries, flushed
-//! ([`mkclean`](crate::rmap::Rmap::mkclean)), and flush what a call has emptied and not flushed yet; start. A store
-//! that comes later faults, and makes the page dirty again.
+//! To write one folio: lock it; write-protect and clean all its entries and flush them
+//! ([`mkclean`](crate::rmap::Rmap::mkclean)), and flush entries that a call has cleared but not flushed yet; start. A
+//! later store faults, and makes the page dirty again.
 
 mod flusher;
 mod limits;
@@ -30,28 +30,27 @@ use crate::stat::Stat;
 use crate::units::*;
 use core::ops::Range;
 
-/// Pages that may be under way to devices before who writes for no one in particular waits for some to arrive: 4 MiB,
-/// as much as a device's queue holds.
+/// Pages in flight to devices above which background writing waits for some to complete: 4 MiB, the capacity of a
+/// device's queue.
 const QUEUE_PAGES: i64 = 1024;
-/// Pages written between two looks at the queue.
+/// Pages written between two checks of the queue.
 const LOOK_EVERY: u64 = 32;
 
-/// The longest that the flusher sleeps before it looks again whether a write has ended, in nanoseconds.
+/// The longest that the flusher sleeps before it checks again whether a write has ended, in nanoseconds.
 const PATIENCE: Nanos = 10_000_000;
 
-/// What write-back remembers.
+/// State of write-back.
 #[derive(Default)]
 pub struct Writeback {
-    /// Calls of [`balance_dirty`] since the last look at the counters.
+    /// Calls of [`balance_dirty`] so far.
     calls: AtomicU32,
-    /// At the last look there was too much.
+    /// The last check found too many dirty pages.
     pressed: AtomicBool,
     /// The flusher is awake.
     writing: AtomicBool,
 }
 
-/// Write all dirty pages of `[first, end)` of a file, in order, and wait until they, and those that were being written
-/// already, have arrived.
+/// Write all dirty pages of `[first, end)` of a file, in order, and wait for these writes and those already in flight.
 pub fn sync_range<M: Machine>(
     core: &MmCore<M>,
     _state: &Writeback,
@@ -72,20 +71,20 @@ pub fn sync_range<M: Machine>(
     }
 }
 
-/// What to do about a page that is being written already.
+/// How to treat a page that is being written already.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// Wait, and write what has changed since: the caller promises that all is on the device.
+    /// Wait, and write changes made since: the caller guarantees that everything is on the device.
     ForPage,
-    /// Leave it for the next time.
+    /// Leave it for the next round.
     Never,
 }
 
-/// Start writing the folios in a range that are dirty now, about `most` pages at most, in order. Returns how many pages
-/// were started.
+/// Start writing the dirty folios in a range, about `most` pages at most, in order. Returns the number of pages
+/// started.
 fn write_chosen<M: Machine>(core: &MmCore<M>, file: FileId, range: Range<u64>, most: u64, wait: Wait) -> u64 {
     let _scope = core.scope(Scope::DoWritepages);
-    // Pages that become dirty while we write are not chosen, so this ends however fast they do.
+    // Pages dirtied during the write are not chosen, so the loop ends however fast pages become dirty.
     if core.cache.choose_dirty(file, range.clone(), most) == 0 {
         return 0;
     }
@@ -106,7 +105,7 @@ fn write_chosen<M: Machine>(core: &MmCore<M>, file: FileId, range: Range<u64>, m
     started
 }
 
-/// Start writing one folio, which began at `index`, if it still is dirty.
+/// Start writing one folio, found at `index`, if it still is there and dirty.
 fn write_folio<M: Machine>(core: &MmCore<M>, file: FileId, index: PageIndex, pfn: Pfn, wait: Wait) -> bool {
     let frame = &core.frames[pfn];
     core.lock_folio(pfn);
@@ -126,7 +125,7 @@ fn write_folio<M: Machine>(core: &MmCore<M>, file: FileId, index: PageIndex, pfn
     started
 }
 
-/// Let the devices catch up.
+/// Wait until the devices have caught up.
 fn wait_for_queue<M: Machine>(core: &MmCore<M>) {
     core.machine.resched();
     while core.stats.read(Stat::NrWriteback) > QUEUE_PAGES && !core.machine.stopping() {

@@ -16,7 +16,7 @@ fn fsync_writes_in_order_and_waits() {
     write_chosen(&core, file, 0..MAX_INDEX, u64::MAX, Wait::Never);
     let blocks: Vec<u64> = core.machine.pending().iter().map(|io| io.block).collect();
     assert_eq!(blocks, [107, 108, 119, 130]);
-    // Dirty again while the older state is under way.
+    // Dirty the page again while its older content is being written.
     write(&core, file, 8 * PAGE_SIZE, PAGE_SIZE, 80);
     check(&core);
     sync_range(&core, &state, file, PageIndex(0), PageIndex(u64::MAX));
@@ -28,7 +28,7 @@ fn fsync_writes_in_order_and_waits() {
 }
 
 #[test]
-fn the_flusher_writes_the_oldest_first_down_to_the_background_share() {
+fn flusher_writes_oldest_files_first_down_to_the_background_threshold() {
     let core = store(4096, 8);
     let background = limits(&core).background;
     let files = [0, 5000, 10000].map(|block| disk_file(&core, block, 0));
@@ -47,16 +47,16 @@ fn the_flusher_writes_the_oldest_first_down_to_the_background_share() {
     check(&core);
 }
 
-/// It looked, and went to sleep, before others made more pages dirty than there may be.
+/// The flusher checked, and went to sleep, before other tasks exceeded the threshold.
 #[test]
-fn a_writer_wakes_the_flusher_as_often_as_there_is_too_much() {
+fn writer_wakes_the_flusher_each_time_too_much_is_dirty() {
     let core = store(4096, 8);
     let state = Writeback::default();
     let file = disk_file(&core, 0, 0);
     write(&core, file, 0, (limits(&core).dirty + 40) * PAGE_SIZE, 1);
     // The flusher of this test writes when it is woken for the second time.
     core.machine.while_waiting(|core| {
-        assert!(core.machine.now() < 1_000_000_000, "the flusher sleeps, and nobody wakes it");
+        assert!(core.machine.now() < 1_000_000_000, "the writer must wake the flusher again");
         if core.machine.ticket(WaitKey::Flusher).mark > 1 {
             write_older_than(core, Nanos::MAX);
         }
@@ -65,9 +65,9 @@ fn a_writer_wakes_the_flusher_as_often_as_there_is_too_much() {
     assert!(!core.cache.is_dirty(file) && core.stats.read(Stat::NrWriteback) <= limits(&core).dirty as i64);
 }
 
-/// It is told to stop while it waits for a device, and nobody tells it again.
+/// The stop comes while the flusher waits for a device, and does not come again.
 #[test]
-fn the_flusher_does_not_sleep_through_the_end() {
+fn flusher_stops_after_waiting_for_a_device() {
     let core = store(4096, 8);
     core.knobs.set(Knob::DirtyWritebackCentisecs, 0).unwrap();
     let file = disk_file(&core, 0, 0);
@@ -79,7 +79,7 @@ fn the_flusher_does_not_sleep_through_the_end() {
 }
 
 #[test]
-fn a_writer_waits_until_the_device_has_caught_up() {
+fn writer_waits_until_the_device_has_caught_up() {
     let core = store(4096, 8);
     let state = Writeback::default();
     let file = disk_file(&core, 0, 0);

@@ -20,7 +20,9 @@ impl Copy {
         let _ = fs::remove_dir_all(&copy.root);
         for name in crates {
             let (from, to) = (Path::new(PROJECT).join("crates").join(name), copy.path("crates").join(name));
-            copy_tree(&from.join("src"), &to.join("src"));
+            for folder in ["src", "benches", "machines"].iter().filter(|folder| from.join(folder).exists()) {
+                copy_tree(&from.join(folder), &to.join(folder));
+            }
             for file in ["Cargo.toml", "clippy.toml"].iter().filter(|file| from.join(file).exists()) {
                 fs::copy(from.join(file), to.join(file)).unwrap();
             }
@@ -56,19 +58,20 @@ impl Copy {
         fs::write(self.path(path), text).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 
-    /// Applies patches, each to the sources as they are in the project: lines that two of them keep are no conflict.
+    /// Applies patches, each to the sources as they are now: lines that two of them keep are no conflict. A patch whose
+    /// old file has another name makes a new file of it.
     pub fn apply(&self, patches: &[(String, String)]) {
-        let mut changes: BTreeMap<&str, Vec<Change<'_>>> = BTreeMap::new();
+        let mut changes: BTreeMap<(&str, &str), Vec<Change<'_>>> = BTreeMap::new();
         for (name, text) in patches {
             for hunk in hunks(text) {
-                let source = self.read(hunk.file);
-                let change = hunk.find(&source).unwrap_or_else(|why| panic!("{name}: {}: {why}", hunk.file));
-                changes.entry(hunk.file).or_default().push(change);
+                let source = self.read(hunk.old);
+                let change = hunk.find(&source).unwrap_or_else(|why| panic!("{name}: {}: {why}", hunk.old));
+                changes.entry((hunk.old, hunk.file)).or_default().push(change);
             }
         }
-        for (file, mut changes) in changes {
+        for ((old, file), mut changes) in changes {
             changes.sort_by_key(|change| (change.from, change.to));
-            let source = self.read(file);
+            let source = self.read(old);
             let lines: Vec<&str> = source.lines().collect();
             let (mut out, mut at) = (Vec::new(), 0);
             for change in changes {
@@ -86,7 +89,7 @@ impl Copy {
     pub fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO"));
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target directory");
-        command.args(args).arg("--offline").current_dir(&self.root);
+        command.args(args).current_dir(&self.root).env("CARGO_NET_OFFLINE", "true");
         command.env("CARGO_TARGET_DIR", target).env_remove("RUSTFLAGS");
         command
     }
@@ -108,6 +111,7 @@ pub fn copy_tree(from: &Path, to: &Path) {
 
 /// A part of a patch in the unified format. Its line numbers are not looked at.
 struct Hunk<'a> {
+    old: &'a str,
     file: &'a str,
     lines: Vec<&'a str>,
 }
@@ -121,15 +125,15 @@ struct Change<'a> {
 
 /// The hunks of a patch. Text before the first is not part of it.
 fn hunks(patch: &str) -> Vec<Hunk<'_>> {
-    let (mut hunks, mut file) = (Vec::new(), "");
+    let (mut hunks, mut old, mut file) = (Vec::new(), "", "");
     for line in patch.lines() {
-        if let Some(path) = line.strip_prefix("+++ b/") {
+        if let Some(path) = line.strip_prefix("--- a/") {
+            old = path;
+        } else if let Some(path) = line.strip_prefix("+++ b/") {
             file = path;
         } else if line.starts_with("@@") {
-            hunks.push(Hunk { file, lines: Vec::new() });
-        } else if !line.starts_with("--- a/")
-            && let Some(hunk) = hunks.last_mut()
-        {
+            hunks.push(Hunk { old, file, lines: Vec::new() });
+        } else if let Some(hunk) = hunks.last_mut() {
             hunk.lines.push(line);
         }
     }

@@ -1,10 +1,13 @@
 //! Shortcuts within the crate past a flush, a payment or a reference are refused by the compiler or by the crate's
 //! lints.
 //!
-//! Each file in `tests/shortcuts/ROOM` is a function that somebody in a hurry could write in that room. All are put into
-//! a copy of the crate and given to clippy, and each must get an error in its own file. The compiler stops at the first
-//! kind of error, so files that have got theirs are taken out, and the rest is tried again, until no file is left or no
-//! error is found. What the compiler cannot see panics when it runs: `src/space/shortcuts.rs`.
+//! Each file in `tests/shortcuts/ROOM` is a function that somebody in a hurry could write in that room. All are put
+//! into a copy of the crate and given to clippy, and each must get an error in its own file. The compiler stops at the
+//! first kind of error, so files that have got theirs are taken out, and the rest is tried again, until no file is
+//! left or no error is found. What the compiler cannot see panics when it runs: `src/mm/tests/flushes/shortcuts.rs`.
+//!
+//! A last run without them must pass, so the errors were theirs. It also makes the edits of CONTRIBUTING.md, which so
+//! are checked for the price of the crates above this one.
 
 use crate::copy::{Copy, copy_tree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +49,7 @@ fn put_in(copy: &Copy, left: &Shortcuts) {
 /// What clippy holds against each shortcut.
 fn errors(copy: &Copy) -> BTreeMap<String, String> {
     let output = copy.cargo(&["clippy", "-p", "mm", "--lib", "--message-format=json"]).output();
-    let output = output.expect("cargo runs");
+    let output = output.expect("cargo can be run");
     let text = String::from_utf8_lossy(&output.stdout);
     let mut errors = BTreeMap::new();
     for line in text.lines().filter(|line| line.contains(r#""level":"error""#)) {
@@ -62,7 +65,7 @@ fn errors(copy: &Copy) -> BTreeMap<String, String> {
 
 #[test]
 fn shortcuts_within_the_crate_are_refused() {
-    let copy = Copy::new("shortcuts", &["abi", "mm"]);
+    let copy = Copy::new("shortcuts", &["abi", "mm", "kernel", "program", "conformance", "machine-sim"]);
     let mut left = shortcuts();
     assert!(left.len() >= 15, "the shortcuts are not where they were: {left:?}");
     loop {
@@ -75,7 +78,19 @@ fn shortcuts_within_the_crate_are_refused() {
         }
     }
     assert!(left.is_empty(), "these compile and pass the lints: {left:?}");
-    // Without them the copy passes, so the errors were theirs.
     put_in(&copy, &left);
-    assert!(errors(&copy).is_empty());
+    let edits = edits();
+    assert_eq!(edits.len(), 5, "edits in CONTRIBUTING.md: a counter, a knob, a policy, a call, a machine");
+    copy.apply(&edits);
+    let output = copy.cargo(&["clippy", "--workspace", "--", "-D", "warnings"]).output();
+    let output = output.expect("cargo can be run");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "the copy with the edits of CONTRIBUTING.md does not build:\n{errors}");
+}
+
+/// The diffs of CONTRIBUTING.md, by number.
+fn edits() -> Vec<(String, String)> {
+    let text = fs::read_to_string(Path::new(CRATE).join("../../CONTRIBUTING.md")).unwrap();
+    let blocks = text.split("```diff\n").skip(1).map(|block| block.split("```").next().unwrap());
+    blocks.enumerate().map(|(at, block)| (format!("diff {}", at + 1), block.to_owned())).collect()
 }

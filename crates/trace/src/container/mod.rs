@@ -43,8 +43,8 @@ pub use reader::{Reader, Stream};
 pub use writer::Writer;
 
 /// The newest format that is read, and the one that is written. Each has all that those before it have: 2 came with
-/// advice about large folios, 4 with control groups, 7 with what threads wait for, 8 with calls as [`abi::Call`] has them.
-/// There is no 3, 5 or 6: no format's number is one bit away from another's.
+/// advice about large folios, 4 with control groups, 7 with what threads wait for, 8 with calls as [`abi::Call`] has
+/// them. There is no 3, 5 or 6: no format's number is one bit away from another's.
 pub const VERSION: u32 = 8;
 
 const MAGIC: [u8; 8] = *b"\x89PFT\r\n\x1a\n";

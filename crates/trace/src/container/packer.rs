@@ -28,6 +28,8 @@ impl<W: Write> Packer<W> {
     pub fn frame(&mut self, thread: u32, events: u32, raw: &[u8]) -> io::Result<u64> {
         let at = self.offset;
         let data = zstd::bulk::compress(raw, self.level)?;
+        let largest = raw.len().max(data.len());
+        assert!(u32::try_from(largest).is_ok(), "a frame must be shorter than 4 GiB, not {largest} bytes");
         let head = Head {
             thread,
             events,

@@ -105,8 +105,14 @@ impl Writer {
     /// # Panics
     /// If `started_by` was not returned by this writer.
     pub fn add_thread(&mut self, started_by: ThreadId) -> ThreadId {
+        self.assert_own(started_by);
         let process = self.header.threads[started_by.0 as usize].process;
         self.push_thread(process, Some(started_by))
+    }
+
+    fn assert_own(&self, thread: ThreadId) {
+        let threads = self.threads.len();
+        assert!((thread.0 as usize) < threads, "thread {} must be one of this writer's {threads}", thread.0);
     }
 
     fn push_thread(&mut self, process: u32, started_by: Option<ThreadId>) -> ThreadId {
@@ -136,6 +142,7 @@ impl Writer {
     /// # Panics
     /// If `thread` was not returned by this writer.
     pub fn push(&mut self, thread: ThreadId, event: &Event) -> Result<(), TraceError> {
+        self.assert_own(thread);
         // What the footprint keeps of files has a place for each number up to the largest.
         let unknown = |file: FileId| file.0 as usize >= self.header.files.len();
         if !event.possible() || event.file().is_some_and(unknown) {
@@ -176,7 +183,13 @@ impl Writer {
         building.encoder.finish(&mut raw);
         let events = std::mem::take(&mut building.events);
         let at = self.packer.frame(thread.0, events, &raw).map_err(TraceError::io(&self.path, "write"))?;
-        self.header.threads[thread.0 as usize].frames.push(at);
+        let frames = &mut self.header.threads[thread.0 as usize].frames;
+        assert!(
+            frames.last() < Some(&at),
+            "the frames of thread {} must be in the order of the file",
+            thread.0
+        );
+        frames.push(at);
         self.raw = raw;
         Ok(())
     }

@@ -18,8 +18,7 @@
 //!   get rights of their own (setuid), that may not be read, or that are for another machine: such a program runs as it
 //!   would otherwise, what it starts is not recorded, and [`Summary::unfollowed`] says so.
 //! - `vfork` and `posix_spawn` do not hold up the parent, and `posix_spawn` of a program that is not there says so by
-//! the
-//!   child's exit code only, as the emulator makes a `fork` of both.
+//!   the child's exit code only, as the emulator makes a `fork` of both.
 
 mod convert;
 mod order;

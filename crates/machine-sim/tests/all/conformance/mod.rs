@@ -1,5 +1,5 @@
-//! The simulated machine keeps the contract of the trait `Machine`, and the suite that checks this finds machines that do
-//! not.
+//! The simulated machine keeps the contract of the trait `Machine`, and the suite that checks this finds machines that
+//! do not.
 
 mod broken;
 mod harness;

@@ -163,7 +163,8 @@ fn scenario_22_reclaim_then_write_under_a_private_mapping() {
     defers_under_lazy_policies(write_behind_a_private_mapping);
 }
 
-/// Dirty shared pages are cleaned, and clean ones reclaimed: settling the former must not count as a flush for the latter.
+/// Dirty shared pages are cleaned, and clean ones reclaimed: settling the former must not count as a flush for the
+/// latter.
 fn clean_beside_dirty(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role == WRITER {
         // Other pages, which are always dirty again when their write-back ends.

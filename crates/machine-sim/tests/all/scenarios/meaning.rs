@@ -1,4 +1,5 @@
-//! An address gets another meaning, or another protection, while CPUs hold translations of the page that reclaim unmapped.
+//! An address gets another meaning, or another protection, while CPUs hold translations of the page that reclaim
+//! unmapped.
 
 use super::scene::*;
 use program::{Advice, Map, Os, Prot, Remap, Role, Signal};

@@ -1,11 +1,11 @@
 //! Scenarios in which a deferred TLB flush could be visible, each under every policy of `tlb.unmap` and the oracle.
 //!
-//! All have the same core: reclaim takes a page that is mapped read-only, while other CPUs hold its translation and use it
-//! without a fault. Then follows a change that must not be visible through such a translation. Numbers are those of the
-//! project's list of hazards; letters are variations.
+//! All have the same core: reclaim takes a page that is mapped read-only, while other CPUs hold its translation and
+//! use it without a fault. Then follows a change that must not be visible through such a translation. Numbers are
+//! those of the project's list of hazards; letters are variations.
 //!
-//! Where flushes are deferred, most scenarios assert that old translations were really used before the deed. Some are also
-//! run with one dropped flush, and must then fail.
+//! Where flushes are deferred, most scenarios assert that old translations were really used before the deed. Some are
+//! also run with one dropped flush, and must then fail.
 //!
 //! Numbers without a test here, with the reason:
 //!

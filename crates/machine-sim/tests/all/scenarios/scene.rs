@@ -1,11 +1,12 @@
 //! What the scenarios share: a machine whose TLBs keep translations, tasks that keep reading, and memory pressure.
 //!
-//! All of them need a page that reclaim unmaps while other CPUs hold its translation and do not fault again. MADV_PAGEOUT
-//! does not give one: it flushes when it clears the young bit, before it reclaims. Pressure does: the scan clears young
-//! bits without a flush, a CPU that keeps reading through its TLB never sets them again, and so the most used page looks
-//! unused and is reclaimed.
+//! All of them need a page that reclaim unmaps while other CPUs hold its translation and do not fault again.
+//! MADV_PAGEOUT does not give one: it flushes when it clears the young bit, before it reclaims. Pressure does: the
+//! scan clears young bits without a flush, a CPU that keeps reading through its TLB never sets them again, and so the
+//! most used page looks unused and is reclaimed.
 
-use machine_sim::{FlushFault, MachineSpec, Outcome, RunConfig, RunError, run};
+use crate::acts::without_flush;
+use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::{FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal, TaskHandle};
@@ -135,8 +136,8 @@ impl Scene {
         }
     }
 
-    /// Read pages, whatever happens to them, until the first task has finished. The CPU is never idle: an idle CPU gets no
-    /// flush requests.
+    /// Read pages, whatever happens to them, until the first task has finished. The CPU is never idle: an idle CPU
+    /// gets no flush requests.
     pub fn read_on(&self, os: &mut dyn Os, at: u64, pages: u64) -> Result<(), Signal> {
         let mut arrived = false;
         while !self.is_done() {
@@ -261,7 +262,7 @@ pub fn load_all(os: &mut dyn Os, at: u64) {
     });
 }
 
-fn config(policy: u64, validate: bool, flush_fault: Option<FlushFault>) -> RunConfig {
+fn config(policy: u64, validate: bool) -> RunConfig {
     // No age limit, and no early settlement: debts are paid only when they must be.
     // Exact list sizes: a scene ends before per-CPU statistics are folded for the first time.
     let knobs = vec![
@@ -271,7 +272,7 @@ fn config(policy: u64, validate: bool, flush_fault: Option<FlushFault>) -> RunCo
         (Knob::MemcgFlushMs, 0),
     ];
     let machine = MachineSpec::from_toml("scene", MACHINE).unwrap();
-    RunConfig { knobs, verify: true, validate_every_op: validate, flush_fault, ..RunConfig::new(machine) }
+    RunConfig { knobs, verify: true, validate_every_op: validate, ..RunConfig::new(machine) }
 }
 
 /// Run a scenario under every policy; where flushes are deferred, validate all structures and translations after every
@@ -289,7 +290,7 @@ fn play(act: Act, validate: bool) -> Vec<Outcome> {
     POLICIES
         .map(|policy| {
             let validate = validate && LAZY.contains(&(policy as usize));
-            let outcome = run(&config(policy, validate, None), &Scene::new(act))
+            let outcome = run(&config(policy, validate), &Scene::new(act))
                 .unwrap_or_else(|error| panic!("tlb.unmap={policy}: {error}"));
             assert_eq!(outcome.oracle.violations, 0, "tlb.unmap={policy}");
             outcome
@@ -314,8 +315,8 @@ pub fn must_reclaim(outcomes: Vec<Outcome>) {
 /// The policies that defer flushes.
 const LAZY: [usize; 2] = [FlushPolicy::Lazy as usize, FlushPolicy::Latr as usize];
 
-/// As [`reclaims_under_all_policies`]; where flushes are deferred, programs must really have used translations that the page
-/// table no longer had, just before the deed.
+/// As [`reclaims_under_all_policies`]; where flushes are deferred, programs must really have used translations that
+/// the page table no longer had, just before the deed.
 pub fn defers_under_lazy_policies(act: Act) {
     let outcomes = under_all_policies(act);
     for policy in LAZY {
@@ -328,15 +329,8 @@ pub fn defers_under_lazy_policies(act: Act) {
 /// Check that the scenario depends on a flush: under some policy, the oracle must report a wrong access without it.
 pub fn assert_live(act: Act) {
     let caught = |policy, nth| {
-        let fault = FlushFault { nth, remote: Some(true), delay: None };
-        match run(&config(policy, false, Some(fault)), &Scene::new(act)) {
-            Ok(_) => false,
-            Err(RunError::Failed { reason, .. }) => {
-                assert!(reason.contains("oracle: cpu"), "{reason}");
-                true
-            }
-            Err(other) => panic!("{other}"),
-        }
+        let reason = without_flush(nth, config(policy, false), &Scene::new(act)).err();
+        reason.inspect(|reason| assert!(reason.contains("oracle: cpu"), "{reason}")).is_some()
     };
     let live = [0, 1, 3].into_iter().any(|policy| (1..TRIED).any(|nth| caught(policy, nth)));
     assert!(live, "some flush of this scenario must matter");

@@ -3,8 +3,8 @@
 //! Each test is a way in which a published version of lazy unmap flush forgets a flush or cannot pay one.
 //! `tests/published.rs` makes the same mistakes in a copy of this crate and shows that these tests notice them.
 //!
-//! The machine for tests keeps what the TLBs of its CPUs hold. The steps of a test end in a check that holds under every
-//! policy: no CPU reads a frame that is handed out, or a page whose content has changed.
+//! The machine for tests keeps what the TLBs of its CPUs hold. The steps of a test end in a check that holds under
+//! every policy: no CPU reads a frame that is handed out, or a page whose content has changed.
 
 use crate::alloc::{AllocRequest, Allocator, Means, Reserve, Watermark};
 use crate::event::Event;
@@ -33,8 +33,8 @@ const ROOT: Pfn = Pfn(5);
 /// A block of 16 pages has been taken from the buddy lists, and what it owes is not paid yet.
 const BEFORE_PAYMENT: Moment = Moment::Charge(Work::AllocBuddy);
 
-/// Four CPUs, 1024 frames and the rooms up to page tables. It is leaked, so that what runs at a moment of the machine can
-/// refer to it.
+/// Four CPUs, 1024 frames and the rooms up to page tables. It is leaked, so that what runs at a moment of the machine
+/// can refer to it.
 struct World {
     mmu: Mmu<TestMachine>,
     alloc: Allocator,

@@ -1,4 +1,4 @@
-//! Files in large folios: sizes that grow, requests, cuts, counts.
+//! Files in large folios: growing sizes, requests, truncations, counters.
 
 use super::*;
 use crate::stat::SizeStat;
@@ -21,7 +21,7 @@ fn end_all(core: &MmCore<Disks>) {
 }
 
 #[test]
-fn folios_grow_with_a_sequence_and_end_with_the_file() {
+fn folios_grow_with_a_sequence_and_end_at_file_end() {
     let core = large_store(1 << 14, 9, 2048);
     let file = disk_file(&core, 0, 4001);
     for index in 0..4001 {
@@ -38,10 +38,10 @@ fn folios_grow_with_a_sequence_and_end_with_the_file() {
     assert_eq!(largest.last(), Some(&9), "{found:?}");
     assert!(largest.windows(2).all(|pair| pair[1] - pair[0] <= 2), "{largest:?}");
     assert!(found.iter().all(|&(index, order)| index % (1 << order) == 0), "{found:?}");
-    // All of the file, and nothing behind its end.
+    // They cover the whole file and nothing after its end.
     let end = found.last().map(|&(index, order)| index + (1 << order));
     assert_eq!((core.cache.file(file).cached(), end), (4001, Some(4001)));
-    assert_eq!(core.machine.submitted(), found.len() as u64, "a folio is one request");
+    assert_eq!(core.machine.submitted(), found.len() as u64, "each folio is read by one request");
     assert_eq!(core.stats.read(Stat::PgpgIn), 4 * 4001);
     let made: u64 = found.iter().filter(|&&(_, order)| order > 0).count() as u64;
     assert_eq!((core.sizes.sum(SizeStat::FileAlloc), core.sizes.sum(SizeStat::FileFallback)), (made, 0));
@@ -49,7 +49,7 @@ fn folios_grow_with_a_sequence_and_end_with_the_file() {
 }
 
 #[test]
-fn what_is_read_at_random_or_announced_is_read_in_pages() {
+fn random_and_announced_reads_use_single_pages() {
     let core = large_store(1 << 13, 9, 128);
     let file = disk_file(&core, 0, 3000);
     for index in [700, 50, 1200, 333, 999] {
@@ -61,7 +61,7 @@ fn what_is_read_at_random_or_announced_is_read_in_pages() {
 }
 
 #[test]
-fn a_fault_reads_around_itself_in_folios_of_four() {
+fn fault_reads_around_itself_in_folios_of_four() {
     let core = large_store(4096, 9, 128);
     let file = disk_file(&core, 0, 2000);
     let hint = ReadHint { fault: true, ..ReadHint::default() };
@@ -87,9 +87,9 @@ fn a_fault_reads_around_itself_in_folios_of_four() {
 }
 
 #[test]
-fn without_a_block_of_the_size_smaller_ones_must_do() {
+fn read_ahead_uses_smaller_folios_without_a_block() {
     let core = large_store(4096, 9, 2048);
-    // Every second page of most of memory is taken.
+    // Every eighth page of most of memory stays in use.
     let pages: Vec<Pfn> = (0..3000).map(|_| core.new_folio(Order::ZERO, ROOT).unwrap()).collect();
     let (kept, free): (Vec<Pfn>, Vec<Pfn>) = pages.iter().partition(|pfn| pfn.0 % 8 == 0);
     free.iter().for_each(|&pfn| core.put(pfn));
@@ -106,7 +106,7 @@ fn without_a_block_of_the_size_smaller_ones_must_do() {
 }
 
 #[test]
-fn a_write_makes_folios_of_what_it_overwrites_and_writes_back_each_at_once() {
+fn write_makes_large_folios_that_are_written_back_whole() {
     let core = large_store(4096, 4, 128);
     let file = disk_file(&core, 100, 200);
     write(&core, file, 2 * PAGE_SIZE, 46 * PAGE_SIZE, 7);
@@ -121,14 +121,14 @@ fn a_write_makes_folios_of_what_it_overwrites_and_writes_back_each_at_once() {
     );
     sync(&core, file, 0, u64::MAX);
     assert_eq!((core.machine.submitted(), core.stats.read(Stat::NrWritten)), (5, 46));
-    // A byte in a folio makes all of it dirty.
+    // A changed byte makes the whole folio dirty.
     write(&core, file, 35 * PAGE_SIZE + 5, 1, 8);
     assert_eq!((core.stats.read(Stat::NrDirty), read(&core, file, 34, 3)), (16, std_alloc::vec![7, 8, 7]));
     check(&core);
 }
 
 #[test]
-fn a_cut_splits_a_folio_into_parts_as_large_as_it_allows() {
+fn truncation_splits_into_parts_as_large_as_possible() {
     let core = large_store(4096, 9, 2048);
     let file = disk_file(&core, 0, 0);
     write(&core, file, 0, 256 * PAGE_SIZE, 1);
@@ -149,7 +149,7 @@ fn a_cut_splits_a_folio_into_parts_as_large_as_it_allows() {
 }
 
 #[test]
-fn a_folio_that_somebody_reads_is_not_split_and_shows_zeroes_behind_the_cut() {
+fn folio_in_use_is_not_split_and_reads_zeroes_after_truncation() {
     let core = large_store(4096, 9, 2048);
     let file = disk_file(&core, 0, 0);
     write(&core, file, 0, 64 * PAGE_SIZE, 1);
@@ -164,7 +164,7 @@ fn a_folio_that_somebody_reads_is_not_split_and_shows_zeroes_behind_the_cut() {
     core.cache.set_size(file, 64 * PAGE_SIZE);
     let content = read(&core, file, 0, 64);
     assert!(content[..20].iter().all(|&stamp| stamp == 1) && content[20..].iter().all(|&stamp| stamp == 0));
-    // Nor does the device bring back what was cut off.
+    // The device does not bring the truncated content back either.
     sync(&core, file, 0, u64::MAX);
     core.put(held);
     assert_eq!(core.cache.drop_clean(&core), 64);
@@ -173,7 +173,7 @@ fn a_folio_that_somebody_reads_is_not_split_and_shows_zeroes_behind_the_cut() {
 }
 
 #[test]
-fn what_a_cut_could_not_split_off_goes_with_the_next_split() {
+fn parts_after_the_end_are_dropped_at_the_next_split() {
     let core = store(4096, 64);
     core.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
     let file = core.cache.create(FileKind::Shmem, 16 * PAGE_SIZE);
@@ -183,7 +183,7 @@ fn what_a_cut_could_not_split_off_goes_with_the_next_split() {
     truncate(&core, file, 5);
     assert_eq!(orders(&core, file), [(0, 4)]);
     core.put(held);
-    // Splits it and takes its first page, which is clean.
+    // Splits it and frees its first page, which is clean.
     assert!(reclaim(&core, held));
     check(&core);
     assert_eq!(
@@ -193,7 +193,7 @@ fn what_a_cut_could_not_split_off_goes_with_the_next_split() {
 }
 
 #[test]
-fn shmem_comes_in_folios_that_the_file_has_room_for() {
+fn shmem_folios_fit_in_the_file() {
     let core = store(4096, 64);
     core.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();
     let file = core.cache.create(FileKind::Shmem, 45 * PAGE_SIZE);
@@ -209,10 +209,10 @@ fn shmem_comes_in_folios_that_the_file_has_room_for() {
     check(&core);
 }
 
-/// The file was cut and grew again after the size of a folio was chosen: part of it is on the device, the rest is a
-/// hole.
+/// The file was truncated and grew again after the size of a folio was chosen: part of the folio is on the device, the
+/// rest is a hole.
 #[test]
-fn a_folio_that_is_no_longer_all_on_the_device_is_given_up() {
+fn folio_only_partly_on_the_device_is_dropped() {
     let core = large_store(4096, 9, 128);
     let file = disk_file(&core, 0, 8);
     truncate(&core, file, 2);
@@ -225,7 +225,7 @@ fn a_folio_that_is_no_longer_all_on_the_device_is_given_up() {
 }
 
 #[test]
-fn an_evicted_folio_leaves_a_shadow_at_each_of_its_pages() {
+fn evicted_folio_leaves_a_shadow_for_each_page() {
     let core = large_store(4096, 9, 2048);
     let file = disk_file(&core, 0, 300);
     write(&core, file, 0, 256 * PAGE_SIZE, 1);
@@ -235,7 +235,7 @@ fn an_evicted_folio_leaves_a_shadow_at_each_of_its_pages() {
     assert_eq!(read(&core, file, 100, 1), [1]);
     assert_eq!(core.stats.read(Stat::WorkingsetRefaultFile), 1);
     check(&core);
-    // What is written over was not missed.
+    // Overwritten pages are no refaults.
     write(&core, file, 128 * PAGE_SIZE, 128 * PAGE_SIZE, 2);
     assert_eq!(
         (core.stats.read(Stat::WorkingsetRefaultFile), core.cache.file(file).tree.lock().shadows()),

@@ -6,7 +6,7 @@ use std_alloc::format;
 use std_alloc::string::String;
 
 impl PageTree {
-    /// Check links, marks against what is below them, counts and stamps. Returns the first fault.
+    /// Check links, counts, stamps, and marks against the nodes below. Returns the first fault.
     pub fn validate(&self) -> Result<(), String> {
         let mut counts = [0; 3];
         let mut nodes = 0;
@@ -30,19 +30,19 @@ impl PageTree {
         Ok(())
     }
 
-    /// Leaves that hold nothing but shadows, counted by a walk.
+    /// The number of leaves that hold only shadows, counted by a walk.
     pub fn count_shadow_leaves(&self) -> u64 {
         let mut count = 0;
         let mut from = 0;
         while let Some((index, _)) = self.next(TreeMark::Shadow, PageIndex(from)) {
-            let (leaf, _) = self.find(index).expect("an entry was found there");
+            let (leaf, _) = self.find(index).expect("the leaf of an entry");
             count += self.nodes[leaf as usize].only_shadows() as u64;
             from = (index.0 / SLOTS as u64 + 1) * SLOTS as u64;
         }
         count
     }
 
-    /// `platform` is the first index below the node.
+    /// `base` is the first index below the node.
     fn check_node(&self, at: u32, base: u64, counts: &mut [u64; 3], nodes: &mut usize) -> Result<(), String> {
         let node = &self.nodes[at as usize];
         *nodes += 1;
@@ -91,7 +91,7 @@ impl PageTree {
         Ok(())
     }
 
-    /// A folio stands in all of its slots, with the same marks.
+    /// Check that a folio is in all of its slots, with the same marks.
     fn check_folios(&self, leaf: u32, base: u64) -> Result<(), String> {
         let node = &self.nodes[leaf as usize];
         for slot in 0..SLOTS {

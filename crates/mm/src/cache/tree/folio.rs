@@ -1,4 +1,4 @@
-//! Folios of any size in a tree: what happens to all of a folio's slots at once.
+//! Operations on all slots of a folio of any size.
 
 use super::{ALL_MARKS, MAX_INDEX, PageTree, SLOT_BITS, SLOTS, TreeEntry, TreeMark};
 use crate::units::{Order, PageIndex, Pfn, Shadow, SwapSlot};
@@ -9,11 +9,11 @@ use core::ops::Range;
 pub struct CachedFolio {
     /// Its first frame.
     pub head: Pfn,
-    /// Its size. It begins at a multiple of it in its file.
+    /// Its size. Its first index is a multiple of it.
     pub order: Order,
 }
 
-/// Part of a place for a folio is taken by folios or by pages in swap.
+/// Part of the place for a folio is used by folios or pages in swap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Occupied;
 
@@ -25,14 +25,14 @@ impl CachedFolio {
         CachedFolio { head: pfn, order: Order::ZERO }
     }
 
-    /// Pages in it.
+    /// Number of pages.
     #[inline]
     pub const fn pages(self) -> u64 {
         self.inside() + 1
     }
 
-    /// The bits of an index that tell a page's place in the folio. (Every lookup needs them: no check whether the order
-    /// is less than 64.)
+    /// The bits of an index that give a page's position in the folio. (Every lookup needs them, so there is no check
+    /// whether the order is less than 64.)
     #[inline]
     const fn inside(self) -> u64 {
         !u64::MAX.wrapping_shl(self.order.0 as u32)
@@ -50,7 +50,7 @@ impl CachedFolio {
         self.first(index).0 + self.pages()
     }
 
-    /// The frame of the page at `index`, one of its own.
+    /// The frame of the folio's page at `index`.
     #[inline]
     pub const fn frame(self, index: PageIndex) -> Pfn {
         Pfn(self.head.0 + (index.0 & self.inside()) as u32)
@@ -67,12 +67,12 @@ impl CachedFolio {
     }
 }
 
-/// The leaves that an aligned range of `pages` lies in, by the first index there, and the slots there.
+/// The leaves of an aligned range of `pages`, each with its first index in the range and the mask of its slots.
 #[inline]
 fn leaves(first: PageIndex, pages: u64) -> impl Iterator<Item = (PageIndex, u64)> {
     assert!(
         first.0.is_multiple_of(pages) && pages.is_power_of_two(),
-        "no folio of {pages} pages begins at {first}"
+        "a folio of {pages} pages cannot begin at {first}"
     );
     let mask = if pages < SLOTS as u64 { (1 << pages) - 1 } else { u64::MAX };
     let mask = mask << (first.0 % SLOTS as u64);
@@ -85,11 +85,11 @@ fn slots(mask: u64) -> impl Iterator<Item = usize> {
 }
 
 impl PageTree {
-    /// Put a folio at its indices, from `first` on, if no folio and no slot of swap stands at any of them; returns the
-    /// last shadow that stood there. If there is no room for all of it, nothing is changed.
+    /// Put a folio at its indices, from `first` on, if none of them has a folio or a swap slot; returns the last
+    /// shadow that was there. Otherwise nothing is changed.
     ///
     /// # Panics
-    /// If `first` is not a multiple of the folio's size, or the folio reaches beyond [`MAX_INDEX`].
+    /// If `first` is not a multiple of the folio's size, or the folio extends beyond [`MAX_INDEX`].
     pub fn insert_folio(&mut self, first: PageIndex, folio: CachedFolio) -> Result<Option<Shadow>, Occupied> {
         let mut result = Ok(None);
         self.insert_run(folio.order, &[(first, folio.head)], |_, inserted| result = inserted);
@@ -130,7 +130,7 @@ impl PageTree {
         Ok(last)
     }
 
-    /// Does neither a folio nor a slot of swap stand in an aligned range?
+    /// Whether an aligned range has neither folios nor swap slots.
     pub fn is_free(&self, first: PageIndex, pages: u64) -> bool {
         leaves(first, pages).all(|(at, mask)| {
             self.find(at).is_none_or(|(leaf, _)| {
@@ -140,13 +140,13 @@ impl PageTree {
         })
     }
 
-    /// Take the folio out that stands at `first`, its first index, and leave `rest` at each of its indices; of a slot
-    /// of swap, the slots that follow it one by one. Returns the folio.
+    /// Take out the folio with the first index `first`, and leave `rest` at each of its indices; if `rest` is a swap
+    /// slot, consecutive slots. Returns the folio.
     ///
     /// # Panics
     /// If no folio begins there, or `rest` is a folio.
     pub fn replace_folio(&mut self, first: PageIndex, rest: Option<TreeEntry>) -> CachedFolio {
-        let folio = self.folio(first).expect("a folio is taken out once");
+        let folio = self.folio(first).expect("a folio to take out");
         assert!(folio.first(first) == first && !matches!(rest, Some(TreeEntry::Folio(_))));
         if folio.order == Order::ZERO {
             match rest {
@@ -156,7 +156,7 @@ impl PageTree {
             return folio;
         }
         for (at, mask) in leaves(first, folio.pages()) {
-            let (leaf, _) = self.find(at).expect("a folio stands in all of its slots");
+            let (leaf, _) = self.find(at).expect("a folio must be in all of its slots");
             let kept = rest.map(TreeEntry::kind);
             for mark in ALL_MARKS.into_iter().filter(|&mark| Some(mark) != kept) {
                 self.clear(leaf, mask, mark);
@@ -184,29 +184,28 @@ impl PageTree {
         folio
     }
 
-    /// Put `other`, of the same size, in the place of the folio at `first`, its first index. It has the marks of the
-    /// one before.
+    /// Replace the folio with the first index `first` by `other`, of the same size, which gets its marks.
     pub fn exchange_folio(&mut self, first: PageIndex, other: CachedFolio) -> CachedFolio {
-        let folio = self.folio(first).expect("what is exchanged is there");
+        let folio = self.folio(first).expect("a folio to exchange");
         assert!(
             folio.first(first) == first && folio.order == other.order,
             "{other:?} in the place of {folio:?}"
         );
         for (at, mask) in leaves(first, folio.pages()) {
-            let (leaf, _) = self.find(at).expect("a folio stands in all of its slots");
+            let (leaf, _) = self.find(at).expect("a folio must be in all of its slots");
             let node = &mut self.nodes[leaf as usize];
             slots(mask).for_each(|slot| node.slots[slot] = other.pack());
         }
         folio
     }
 
-    /// The folio at `first`, its first index, has become folios of order `to`, the first with the same head. They keep
-    /// its marks.
+    /// The folio with the first index `first` was split into folios of order `to`, the first with the same head. They
+    /// keep its marks.
     pub fn split_folio(&mut self, first: PageIndex, to: Order) {
-        let folio = self.folio(first).expect("what is split is there");
+        let folio = self.folio(first).expect("a folio to split");
         assert!(folio.first(first) == first && to < folio.order);
         for (at, mask) in leaves(first, folio.pages()) {
-            let (leaf, _) = self.find(at).expect("a folio stands in all of its slots");
+            let (leaf, _) = self.find(at).expect("a folio must be in all of its slots");
             let (node, offset) = (&mut self.nodes[leaf as usize], (at.0 - first.0) as u32);
             for (i, slot) in slots(mask).enumerate() {
                 let part = (offset + i as u32) >> to.0 << to.0;
@@ -215,12 +214,12 @@ impl PageTree {
         }
     }
 
-    /// Mark the folio at an index, all of it.
+    /// Mark the whole folio at an index.
     ///
     /// # Panics
-    /// If there is no folio, or the mark is one of the kinds.
+    /// If there is no folio, or the mark is a kind of entry.
     pub fn set_mark(&mut self, index: PageIndex, mark: TreeMark) {
-        let (leaf, slot) = self.find(index).expect("only folios are marked");
+        let (leaf, slot) = self.find(index).expect("only folios may be marked");
         let node = &self.nodes[leaf as usize];
         assert!(mark as usize >= 3 && node.has(TreeMark::Folio, slot));
         let folio = CachedFolio::unpack(node.slots[slot]);
@@ -228,14 +227,14 @@ impl PageTree {
             return self.set(leaf, 1 << slot, mark);
         }
         for (at, mask) in leaves(folio.first(index), folio.pages()) {
-            let (leaf, _) = self.find(at).expect("a folio stands in all of its slots");
+            let (leaf, _) = self.find(at).expect("a folio must be in all of its slots");
             self.set(leaf, mask, mark);
         }
     }
 
-    /// Clear a mark of all of a folio, if it is set.
+    /// Clear a mark of the whole folio at an index, if it is set.
     pub fn clear_mark(&mut self, index: PageIndex, mark: TreeMark) {
-        assert!(mark as usize >= 3, "kinds follow from the entries");
+        assert!(mark as usize >= 3, "a kind of entry cannot be cleared");
         let Some((leaf, slot)) = self.find(index) else { return };
         let node = &self.nodes[leaf as usize];
         if !node.has(mark, slot) {
@@ -246,13 +245,12 @@ impl PageTree {
             return self.clear(leaf, 1 << slot, mark);
         }
         for (at, mask) in leaves(folio.first(index), folio.pages()) {
-            let (leaf, _) = self.find(at).expect("a folio stands in all of its slots");
+            let (leaf, _) = self.find(at).expect("a folio must be in all of its slots");
             self.clear(leaf, mask, mark);
         }
     }
 
-    /// The folios that lie in a range, or partly in it, and have the mark, in order, each with the index of its first
-    /// page.
+    /// The folios in a range (also those partly in it) that have the mark, in order, each with its first index.
     pub fn folios_in(
         &self,
         mark: TreeMark,

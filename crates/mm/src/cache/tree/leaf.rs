@@ -1,17 +1,17 @@
-//! Many changes in one leaf: what follows from them, in the nodes above and in the counts, is done once.
+//! Several changes in one leaf: the nodes above and the counts are updated once.
 
 use super::{CachedFolio, MAX_INDEX, Occupied, PageTree, SLOT_BITS, SLOTS, TreeMark};
 use crate::units::{Order, PageIndex, Pfn, Shadow};
 
-/// A leaf in which single pages take the place of shadows or of nothing, or shadows that of single pages.
-/// [`Leaf::finish`] makes it known.
-#[must_use = "what was changed is to be made known"]
+/// A leaf in which single pages replace shadows or nothing, or shadows replace single pages. [`Leaf::finish`] updates
+/// the nodes above and the counts.
+#[must_use = "the nodes above and the counts must be updated"]
 pub struct Leaf<'t> {
     tree: &'t mut PageTree,
     node: u32,
-    /// The indices of its slots without their low bits.
+    /// The high bits of the indices of its slots.
     high: u64,
-    /// Slots that have got a page, of these those that held a shadow, and slots that have got a shadow.
+    /// Masks: slots that have got a page, those of them that had a shadow, and slots that have got a shadow.
     added: u64,
     back: u64,
     evicted: u64,
@@ -23,22 +23,22 @@ impl PageTree {
     /// # Panics
     /// If there is none.
     pub fn leaf(&mut self, index: PageIndex) -> Leaf<'_> {
-        let (node, _) = self.find(index).expect("a folio is taken out once");
+        let (node, _) = self.find(index).expect("the leaf of a folio to take out");
         Leaf { tree: self, node, high: index.0 >> SLOT_BITS, added: 0, back: 0, evicted: 0 }
     }
 
-    /// The leaf that holds an index, which is made if it is not there.
+    /// The leaf that holds an index, which is made if it does not exist.
     pub fn leaf_or_new(&mut self, index: PageIndex) -> Leaf<'_> {
         let found = self.find(index).map(|(node, _)| node);
         let node = found.unwrap_or_else(|| self.leaf_for(index.0));
         Leaf { tree: self, node, high: index.0 >> SLOT_BITS, added: 0, back: 0, evicted: 0 }
     }
 
-    /// Put folios of one order at their first indices, which ascend. Calls `inserted` with each one's number and the
-    /// last shadow that was in its place, or [`Occupied`]; a folio whose place is not free is not put in.
+    /// Insert folios of one order at their first indices, which ascend. Calls `inserted` with the number of each folio
+    /// and the last shadow that was in its place, or [`Occupied`] if its place is not free and it was not inserted.
     ///
     /// # Panics
-    /// If an index is not a multiple of the folios' size, or a folio reaches beyond [`MAX_INDEX`].
+    /// If an index is not a multiple of the folios' size, or a folio extends beyond [`MAX_INDEX`].
     #[inline]
     pub fn insert_run(
         &mut self,
@@ -74,7 +74,7 @@ impl Leaf<'_> {
         (index.0 >> SLOT_BITS == self.high).then_some(index.0 as usize % SLOTS)
     }
 
-    /// Put a page, a folio by itself, into a slot; returns the shadow that stood there.
+    /// Put a single page into a slot; returns the shadow that was there.
     #[inline]
     pub fn insert(&mut self, slot: usize, page: Pfn) -> Result<Option<Shadow>, Occupied> {
         let node = &mut self.tree.nodes[self.node as usize];
@@ -91,25 +91,28 @@ impl Leaf<'_> {
         Ok((back != 0).then_some(Shadow(old)))
     }
 
-    /// Leave a shadow in the slot of a page, which is returned.
+    /// Replace the page in a slot by a shadow; returns the page.
     ///
     /// # Panics
-    /// If there is no folio, or one of more pages.
+    /// If the slot has no folio, or one of several pages.
     #[inline]
     pub fn evict(&mut self, slot: usize, shadow: Shadow) -> Pfn {
         let node = &mut self.tree.nodes[self.node as usize];
         let bit = 1 << slot;
-        assert!(node.marks[TreeMark::Folio as usize] & !self.evicted & bit != 0, "a folio is taken out once");
+        assert!(
+            node.marks[TreeMark::Folio as usize] & !self.evicted & bit != 0,
+            "the slot of a page to evict must hold one"
+        );
         let folio = CachedFolio::unpack(core::mem::replace(&mut node.slots[slot], shadow.0));
-        assert_eq!(folio.order, Order::ZERO, "a larger folio is taken out whole");
+        assert_eq!(folio.order, Order::ZERO, "a larger folio must be taken out whole");
         self.evicted |= bit;
         folio.head
     }
 
-    /// Make what was changed known.
+    /// Update the nodes above and the counts.
     pub fn finish(self) {
         let Leaf { tree, node, added, back, evicted, .. } = self;
-        debug_assert!(added & evicted == 0, "a slot is changed once");
+        debug_assert!(added & evicted == 0, "a slot must be changed only once");
         if evicted != 0 {
             tree.clear(node, evicted, TreeMark::Folio);
             tree.set(node, evicted, TreeMark::Shadow);
@@ -127,7 +130,7 @@ impl Leaf<'_> {
         tree.counts[shadow] = tree.counts[shadow] + count(evicted) - count(back);
         tree.note_shadows(node);
         if added | evicted == 0 {
-            // It may have been made for what was refused.
+            // The leaf may have been made for pages that were refused.
             tree.prune(node);
         }
     }

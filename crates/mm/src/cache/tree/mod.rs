@@ -1,22 +1,22 @@
 //! The tree of a file's pages: from page index to folio, shadow or swap slot.
 //!
-//! A radix tree with 64 slots a node, as high as the largest index needs: three levels reach 1 GiB of pages. Nodes lie
-//! in one array and name each other by number.
+//! A radix tree with 64 slots for each node, as high as the largest index needs: three levels reach 1 GiB of pages.
+//! Nodes are in one array and refer to each other by number.
 //!
-//! Every node has six words of marks, one bit a slot. In a leaf a bit says that the slot's entry has the property; in
-//! an inner node, that some entry below the slot has it. Three marks are the kinds of entries themselves, so "the next
-//! folio from here", "the next dirty page" and "is anything but shadows left in this node" are all answered by the same
-//! few instructions, and there is nothing else to keep in step.
+//! Every node has six words of marks, one bit for each slot. In a leaf a bit tells that the slot's entry has the
+//! property; in an inner node, that an entry below the slot has it. Three marks are the kinds of entries themselves.
+//! So "the next folio from here", "the next dirty page" and "does this node hold only shadows" are answered by the
+//! same few instructions, and nothing else must be kept consistent.
 //!
-//! A large folio stands in each slot that it covers, with its marks: an entry an index, and not one entry for many, as
-//! Linux's xarray has. Slots of a node are next to each other, so marking, looking whether a place is free, and leaving
-//! shadows are an instruction for up to 64 pages; a lookup is the same for all sizes; a folio can be split without
-//! memory for new nodes; and any order fits, where a node's entry spans a power of 64. The price is a leaf for 64 pages
-//! of a file, 0.3 % of them. A slot holds the folio's order beside its head, and a folio of 2^n pages begins at a
-//! multiple of 2^n in its file: so a slot alone tells where its folio begins and ends (`folio`).
+//! A large folio is in each slot that it covers, with its marks: there is an entry for each index, and not one entry
+//! for many, as in Linux's xarray. The slots of a node are adjacent, so marking, checking whether a place is free, and
+//! leaving shadows take an instruction for up to 64 pages; a lookup is the same for all sizes; a folio can be split
+//! without memory for new nodes; and any order fits, where an entry of a node would span a power of 64. The price is a
+//! leaf for 64 pages of a file, 0.3 % of them. A slot holds the folio's order in addition to its head, and a folio of
+//! 2^n pages begins at a multiple of 2^n in its file: so a slot alone tells where its folio begins and ends (`folio`).
 //!
-//! A leaf that holds nothing but shadows costs memory without holding a page. The tree counts such leaves and tells of
-//! each new one ([`PageTree::take_node_changes`]); the cache limits their number and has the oldest dropped
+//! A leaf that holds only shadows uses memory without holding a page. The tree counts such leaves and reports each new
+//! one ([`PageTree::take_node_changes`]); the cache limits their number and has the oldest dropped
 //! ([`PageTree::drop_shadow_leaf`]).
 
 mod check;
@@ -41,32 +41,32 @@ const NONE: u32 = u32::MAX;
 /// One more than the largest index; a file of 2^64 bytes has 2^52 pages.
 pub const MAX_INDEX: u64 = 1 << 60;
 
-/// What a slot holds.
+/// The entry of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeEntry {
-    /// A folio; a large one stands in every slot that it covers.
+    /// A folio; a large one is in every slot that it covers.
     Folio(CachedFolio),
-    /// What an evicted folio left.
+    /// The shadow of an evicted folio.
     Shadow(Shadow),
-    /// The place in swap of a shmem page.
+    /// The swap slot of a shmem page.
     Swap(SwapSlot),
 }
 
-/// A property of entries that the tree can look for. The first three are the kinds of entries and follow from what was
-/// inserted; the others are set on folios.
+/// A property of entries that the tree can search for. The first three are the kinds of entries; the others are set on
+/// folios.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeMark {
-    /// It is a folio.
+    /// The entry is a folio.
     Folio = 0,
-    /// It is a shadow.
+    /// The entry is a shadow.
     Shadow = 1,
-    /// It is a swap slot.
+    /// The entry is a swap slot.
     Swap = 2,
     /// Newer than the device.
     Dirty = 3,
-    /// Being written.
+    /// Under write-back.
     Writeback = 4,
-    /// Chosen by a write-back that is under way; pages that become dirty later are not its business.
+    /// Chosen by the current write-back, which ignores pages that become dirty later.
     ToWrite = 5,
 }
 
@@ -98,24 +98,24 @@ impl TreeEntry {
     }
 }
 
-/// A leaf that holds only shadows, since a moment that `stamp` names.
+/// A leaf that holds only shadows, since the time of `stamp`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShadowLeaf {
     node: u32,
     stamp: u32,
 }
 
-/// What happened to the number of leaves that hold only shadows.
+/// Changes of the number of leaves that hold only shadows.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub struct NodeChanges {
-    /// Leaves of that kind now, less those at the last look.
+    /// The difference of their number since the last call.
     pub change: i64,
-    /// Those that became one since.
+    /// The leaves that became one since.
     pub leaves: SmallVec<[ShadowLeaf; 2]>,
 }
 
 impl NodeChanges {
-    /// Has nothing happened?
+    /// Whether there are no changes.
     #[inline]
     pub fn is_none(&self) -> bool {
         self.change == 0 && self.leaves.is_empty()
@@ -126,7 +126,7 @@ impl NodeChanges {
 struct TreeNode {
     marks: [u64; MARKS],
     parent: u32,
-    /// Not 0: a leaf with nothing but shadows, since then.
+    /// Not 0: a leaf that holds only shadows, since this stamp.
     stamp: u32,
     /// Slot of the parent that leads here.
     offset: u8,
@@ -182,17 +182,18 @@ impl TreeNode {
 pub struct PageTree {
     nodes: Vec<TreeNode>,
     root: u32,
-    /// First node that is not in use, linked through `parent`.
+    /// First unused node, linked through `parent`.
     unused: u32,
-    /// Entries of each kind.
+    /// Number of entries of each kind.
     counts: [u64; 3],
     last_stamp: u32,
     changes: NodeChanges,
-    /// The leaf that was found last, and its indices without their low bits: use stays in a leaf for a while.
+    /// The high bits of the indices of the leaf that was found last, and the leaf: consecutive uses are mostly in one
+    /// leaf.
     recent: Cell<(u64, u32)>,
 }
 
-/// No leaf: no index has these high bits.
+/// No leaf, because no index has these high bits.
 const NO_RECENT: (u64, u32) = (u64::MAX, NONE);
 
 impl Default for PageTree {
@@ -215,17 +216,17 @@ impl PageTree {
         }
     }
 
-    /// Slots that hold a folio.
+    /// Number of slots that hold a folio.
     pub fn folios(&self) -> u64 {
         self.counts[TreeMark::Folio as usize]
     }
 
-    /// Slots that hold a shadow.
+    /// Number of slots that hold a shadow.
     pub fn shadows(&self) -> u64 {
         self.counts[TreeMark::Shadow as usize]
     }
 
-    /// Slots that hold a place in swap.
+    /// Number of slots that hold a swap slot.
     pub fn swapped(&self) -> u64 {
         self.counts[TreeMark::Swap as usize]
     }
@@ -244,8 +245,8 @@ impl PageTree {
         self.nodes[leaf as usize].entry(slot)
     }
 
-    /// Put an entry at an index; returns what was there. Marks of the index are cleared. Large folios come and go whole
-    /// ([`PageTree::insert_folio`], [`PageTree::replace_folio`]).
+    /// Put an entry at an index and clear its marks; returns the old entry. Large folios are inserted and replaced
+    /// whole ([`PageTree::insert_folio`], [`PageTree::replace_folio`]).
     ///
     /// # Panics
     /// If the index is not below [`MAX_INDEX`].
@@ -253,7 +254,7 @@ impl PageTree {
         assert!(index.0 < MAX_INDEX, "no file has a page {index}");
         debug_assert!(
             !matches!(entry, TreeEntry::Folio(folio) if folio.order > Order::ZERO),
-            "a folio of several pages needs several slots"
+            "a folio of several pages must be inserted whole"
         );
         let (leaf, slot) = match self.find(index) {
             Some(found) => found,
@@ -272,7 +273,7 @@ impl PageTree {
         old
     }
 
-    /// Empty an index; returns what was there.
+    /// Remove the entry of an index; returns it.
     pub fn remove(&mut self, index: PageIndex) -> Option<TreeEntry> {
         let (leaf, slot) = self.find(index)?;
         let old = self.nodes[leaf as usize].entry(slot)?;
@@ -283,12 +284,12 @@ impl PageTree {
         Some(old)
     }
 
-    /// Does the entry at an index have the mark?
+    /// Whether the entry at an index has the mark.
     pub fn has_mark(&self, index: PageIndex, mark: TreeMark) -> bool {
         self.find(index).is_some_and(|(leaf, slot)| self.nodes[leaf as usize].has(mark, slot))
     }
 
-    /// Does any entry have the mark?
+    /// Whether any entry has the mark.
     pub fn any(&self, mark: TreeMark) -> bool {
         self.root != NONE && self.nodes[self.root as usize].marks[mark as usize] != 0
     }
@@ -333,15 +334,15 @@ impl PageTree {
         }
     }
 
-    /// The entries in a range that have the mark, in order; a large folio once, with the first of its pages that lies
-    /// in the range.
+    /// The entries in a range that have the mark, in order; a large folio once, with the first of its pages in the
+    /// range.
     #[inline]
     pub fn iter(
         &self,
         mark: TreeMark,
         range: Range<u64>,
     ) -> impl Iterator<Item = (PageIndex, TreeEntry)> + '_ {
-        // The leaf that is being passed, its first index, and which of its slots are still ahead.
+        // The current leaf, its first index, and its slots that are still to be visited.
         let (mut leaf, mut first, mut ahead) = (None, 0, 0);
         let mut from = range.start;
         core::iter::from_fn(move || {
@@ -363,18 +364,18 @@ impl PageTree {
         })
     }
 
-    /// What happened to leaves of shadows since the last call.
+    /// The changes of leaves of shadows since the last call.
     #[inline]
     pub fn take_node_changes(&mut self) -> NodeChanges {
         core::mem::take(&mut self.changes)
     }
 
-    /// Has the leaf held only shadows all the time?
+    /// Whether the leaf has held only shadows all the time since its stamp.
     pub fn is_shadow_leaf(&self, leaf: ShadowLeaf) -> bool {
         self.nodes[leaf.node as usize].stamp == leaf.stamp
     }
 
-    /// Drop all shadows of a leaf if it has held nothing else all the time; returns how many there were.
+    /// Drop all shadows of a leaf if it has held only shadows since its stamp; returns their number.
     pub fn drop_shadow_leaf(&mut self, leaf: ShadowLeaf) -> u64 {
         let node = &mut self.nodes[leaf.node as usize];
         if node.stamp != leaf.stamp {
@@ -415,7 +416,7 @@ impl PageTree {
         }
     }
 
-    /// The leaf for an index, made with all nodes above it if it is not there.
+    /// The leaf for an index, which is made, with all nodes above it, if it does not exist.
     fn leaf_for(&mut self, index: u64) -> u32 {
         if self.root == NONE {
             let above_leaf = (u64::BITS - index.leading_zeros()).saturating_sub(1) / SLOT_BITS;
@@ -474,7 +475,7 @@ impl PageTree {
         self.unused = node;
     }
 
-    /// Free the node if it is empty, then its parents; lower the root as far as it goes.
+    /// Free the node if it is empty, then its parents; lower the root as much as possible.
     fn prune(&mut self, mut at: u32) {
         while self.nodes[at as usize].is_empty() {
             let TreeNode { parent, offset, .. } = self.nodes[at as usize];
@@ -540,7 +541,7 @@ impl PageTree {
         }
     }
 
-    /// The leaf's entries changed: does it hold nothing but shadows now?
+    /// The leaf's entries changed: note whether it holds only shadows now.
     #[inline]
     fn note_shadows(&mut self, leaf: u32) {
         let node = &mut self.nodes[leaf as usize];

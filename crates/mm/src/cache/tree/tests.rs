@@ -24,7 +24,7 @@ fn entry(kind: u8, value: u32) -> TreeEntry {
     }
 }
 
-/// Indices near each other, far apart, and at the very end.
+/// Indices near each other, far apart, and at the end.
 fn index() -> impl Strategy<Value = u64> {
     prop_oneof![
         0u64..200,
@@ -35,8 +35,8 @@ fn index() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    /// Whatever the sizes of folios, the tree is a map from indices to entries with marks; what happens to a folio
-    /// happens to all of its indices, or to none.
+    /// For all sizes of folios, the tree is a map from indices to entries with marks; an operation on a folio changes
+    /// all of its indices, or none.
     #[test]
     fn tree_is_a_map_with_marks(
         ops in prop::collection::vec((0u8..13, index(), 0u8..3, 0u32..1000), 0..300),
@@ -114,7 +114,7 @@ proptest! {
                     }
                 },
                 11 => {
-                    // What is there takes the part of what can be put there.
+                    // If the place has a folio, evict it; else insert.
                     let evicts = folio.is_some();
                     let end = (index - index % SLOTS as u64) + SLOTS as u64;
                     let mut leaf = if evicts { tree.leaf(at) } else { tree.leaf_or_new(at) };
@@ -177,7 +177,7 @@ proptest! {
 }
 
 #[test]
-fn a_leaf_of_shadows_is_told_and_dropped() {
+fn leaf_of_shadows_is_reported_and_dropped() {
     let mut tree = PageTree::new();
     tree.insert(PageIndex(100), TreeEntry::Folio(CachedFolio::single(Pfn(1))));
     tree.insert(PageIndex(101), TreeEntry::Shadow(Shadow(7)));
@@ -192,7 +192,7 @@ fn a_leaf_of_shadows_is_told_and_dropped() {
 }
 
 #[test]
-fn all_leaves_that_a_large_folio_leaves_behind_are_told() {
+fn all_shadow_leaves_of_a_large_folio_are_reported() {
     let mut tree = PageTree::new();
     let order = Order(8);
     tree.insert_folio(PageIndex(0), CachedFolio { head: Pfn(0), order }).unwrap();
@@ -204,7 +204,7 @@ fn all_leaves_that_a_large_folio_leaves_behind_are_told() {
 }
 
 #[test]
-fn a_leaf_that_was_used_again_keeps_its_shadows() {
+fn leaf_in_use_again_keeps_its_shadows() {
     let mut tree = PageTree::new();
     tree.insert(PageIndex(0), TreeEntry::Shadow(Shadow(1)));
     let old = tree.take_node_changes().leaves[0];

@@ -106,9 +106,9 @@ fn dontneed_flushes_what_a_concurrent_call_cleared() {
     mm.machine().hold(page, pfn, true);
     mm.machine().run_on(0);
     let other = mm.clone();
-    let begun = std_alloc::rc::Rc::new(core::cell::Cell::new(false));
+    let begun = core::sync::atomic::AtomicBool::new(false);
     *mm.machine().entered.lock() = Some(Box::new(move |machine, scope| {
-        if scope == Scope::TlbFinishMmu && !begun.replace(true) {
+        if scope == Scope::TlbFinishMmu && !begun.swap(true, core::sync::atomic::Ordering::Relaxed) {
             machine.run_on(1);
             other.madvise(space, page, 1, Advice::DontNeed).unwrap();
             assert!(

@@ -9,9 +9,8 @@ use crate::stat::{GroupStat, Stat};
 use crate::units::*;
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Move `pages` from the tail of an active list to the inactive list, whether or not they were used: the inactive
-    /// list is where use is looked at closely, and looking clears the old traces. Only program text that was used
-    /// stays.
+    /// Move `pages` from the tail of an active list to the inactive list, used or not: use is judged on the inactive
+    /// list, and this look clears the old young bits. Only used program text stays.
     pub(super) fn shrink_active(
         self,
         node: NodeId,
@@ -21,7 +20,7 @@ impl<M: Machine> Reclaim<'_, M> {
         sc: &ScanControl,
     ) {
         let _scope = self.core.scope(Scope::ShrinkActiveList);
-        let (core, base) = (self.core, &self.core);
+        let (core, base) = (self.core, self.core);
         let scan = IsolateScan { list, pages, highest: sc.reclaim_idx, may_unmap: sc.may_unmap };
         let mut held = core.lru.isolate_batch(base, node, group, &scan);
         core.lru.groups.count(group, GroupStat::Pgrefill, held.scanned);
@@ -59,13 +58,13 @@ impl<M: Machine> Reclaim<'_, M> {
         core.event(Event::MmVmscanLruShrinkActive, [node.0 as u64, held.taken, deactivated, rotated]);
     }
 
-    /// Put folios back, and free those that nobody else refers to. Returns the pages that are on lists again.
+    /// Put folios back, and free those that have no other reference. Returns the pages that are on lists again.
     pub(in crate::reclaim) fn put_back(self, folios: &mut List) -> u64 {
         let _scope = self.core.scope(Scope::MoveFoliosToLru);
-        self.free_dead(self.core.lru.putback_batch(&self.core, folios))
+        self.free_dead(self.core.lru.putback_batch(self.core, folios))
     }
 
-    /// Free what nobody else referred to any more when it was put back. Returns the pages that are on lists again.
+    /// Free the folios that had no other reference when they were put back. Returns the pages that are on lists again.
     pub(in crate::reclaim) fn free_dead(self, mut put: Putback) -> u64 {
         while let Some(pfn) = put.dead.pop_tail(&self.core.frames) {
             self.core.free_folio(pfn);

@@ -10,18 +10,18 @@ use crate::reclaim::{Reclaim, ScanControl, Throttle};
 use crate::stat::{GroupStat, Stat};
 use crate::units::*;
 
-/// Folios of one type that were isolated together.
+/// A batch of isolated folios of one type.
 pub(in crate::reclaim) struct IsolatedFolios<'a> {
     pub folios: &'a mut List,
     pub file: bool,
-    /// Pages looked at for them.
+    /// Pages scanned for them.
     pub scanned: u64,
     /// Pages.
     pub taken: u64,
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Look at `pages` from the tail of an inactive list; returns the pages reclaimed.
+    /// Scan `pages` from the tail of an inactive list; returns the pages reclaimed.
     pub(super) fn shrink_inactive(
         self,
         node: NodeId,
@@ -46,7 +46,7 @@ impl<M: Machine> Reclaim<'_, M> {
         self.shrink_isolated((node, group), isolated, sc, ReferenceRule::Chances)
     }
 
-    /// Is too much on its way already? Waits a little for that to change.
+    /// Whether too many pages are isolated or under write-back already. Waits a little for that to change.
     pub(in crate::reclaim) fn must_wait(self, node: NodeId, file: bool, sc: &ScanControl) -> bool {
         if self.too_many_isolated(node, file, sc) {
             self.throttle(node, Throttle::Isolated);
@@ -63,7 +63,7 @@ impl<M: Machine> Reclaim<'_, M> {
         false
     }
 
-    /// Take what can be taken of isolated folios of one vector, and put the others back; returns the pages reclaimed.
+    /// Reclaim isolated folios of one vector, and put back those that stay; returns the pages reclaimed.
     pub(in crate::reclaim) fn shrink_isolated(
         self,
         (node, group): (NodeId, GroupId),
@@ -83,17 +83,23 @@ impl<M: Machine> Reclaim<'_, M> {
         self.count_steal((sc, group), file, shrunk.reclaimed);
         let rotated = held.scanned - shrunk.reclaimed;
         core.lru.note_cost(core, (node, group), file, shrunk.pageout, rotated);
-        self.note_met(sc, &shrunk, held.taken, file);
+        self.note_found(sc, &shrunk, held.taken, file);
         let args = [node.0 as u64, held.scanned, shrunk.reclaimed, sc.priority as u64];
         core.event(Event::MmVmscanLruShrinkInactive, args);
         shrunk.reclaimed
     }
 
-    /// Of folios that were isolated together, so many pages, reclaim met this.
-    pub(in crate::reclaim) fn note_met(self, sc: &mut ScanControl, shrunk: &Shrunk, taken: u64, file: bool) {
+    /// Note what reclaim found in a batch of `taken` isolated pages.
+    pub(in crate::reclaim) fn note_found(
+        self,
+        sc: &mut ScanControl,
+        shrunk: &Shrunk,
+        taken: u64,
+        file: bool,
+    ) {
         if shrunk.dirty_counts.unqueued_dirty == taken {
-            // Everything on the tail is dirty, and nobody writes it: the flusher is late.
-            self.core.cache.want_flusher(&self.core);
+            // Everything at the tail is dirty and not under write-back: the flusher is late.
+            self.core.cache.want_flusher(self.core);
         }
         let dirty_counts = &mut sc.dirty_counts;
         dirty_counts.dirty += shrunk.dirty_counts.dirty;
@@ -107,7 +113,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// Pages of a group's vector were looked at.
+    /// Count scanned pages of a group's vector.
     pub(in crate::reclaim) fn count_scan(self, (sc, group): (&ScanControl, GroupId), file: bool, pages: u64) {
         let by = if sc.kswapd { GroupStat::PgscanKswapd } else { GroupStat::PgscanDirect };
         self.core.lru.groups.count(group, by, pages);
@@ -118,7 +124,7 @@ impl<M: Machine> Reclaim<'_, M> {
         self.core.count(if file { Stat::PgscanFile } else { Stat::PgscanAnon }, pages as i64);
     }
 
-    /// Pages of a group's vector were freed.
+    /// Count reclaimed pages of a group's vector.
     pub(in crate::reclaim) fn count_steal(
         self,
         (sc, group): (&ScanControl, GroupId),

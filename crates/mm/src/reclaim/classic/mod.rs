@@ -1,7 +1,8 @@
 //! The classic front end: active and inactive lists, balanced by what reclaiming each type has cost.
 //!
-//! New folios start on the inactive list and have until its end to be used a second time; the active list feeds the
-//! inactive one when that gets short. How much of which list is scanned is [`balance`](super::balance).
+//! New folios start on the inactive list and are activated if they are used again before they reach its tail. The
+//! active list feeds the inactive one when that gets short. [`balance`](super::balance) decides how much of each list
+//! is scanned.
 
 mod active;
 pub(super) mod inactive;
@@ -17,7 +18,7 @@ use crate::units::*;
 pub(super) struct ClassicFront;
 
 fn known<M: Machine>(cx: Reclaim<'_, M>, node: NodeId, group: GroupId) -> Known {
-    cx.core.lru.known(&cx.core, node, group)
+    cx.core.lru.known(cx.core, node, group)
 }
 
 fn is_low(known: &Known, file: bool) -> bool {
@@ -30,7 +31,7 @@ impl<M: Machine> Front<M> for ClassicFront {
         let known = known(cx, node, sc.top());
         sc.cost = vec.cost();
         for file in [false, true] {
-            // Refaults that led to activation: a new working set is settling in, and what is active may be stale.
+            // Refaults led to activation: a new working set is being established, and active folios may be stale.
             sc.may_deactivate[file as usize] =
                 sc.force_deactivate || vec.refaulted_since(&known, file) || is_low(&known, file);
         }
@@ -45,7 +46,7 @@ impl<M: Machine> Front<M> for ClassicFront {
     fn shrink_vec(&self, cx: Reclaim<'_, M>, node: NodeId, group: GroupId, sc: &mut ScanControl) {
         let mut targets = scan_targets(cx, node, group, sc);
         let mut reclaimed = 0;
-        // A direct reclaim at the first priority is no emergency: kswapd is behind, so it does its whole share at once.
+        // A direct reclaim at the first priority is no emergency: kswapd is late, so it scans its whole share at once.
         let whole = !sc.is_group() && !sc.kswapd && sc.priority == DEF_PRIORITY;
         while !targets.is_done() {
             for list in LruList::EVICTABLE {
@@ -60,7 +61,7 @@ impl<M: Machine> Front<M> for ClassicFront {
             }
         }
         sc.nr_reclaimed += reclaimed;
-        // Even if no anonymous page was to be taken now: keep the balance for later.
+        // Even if no anonymous page is reclaimed now: keep the lists balanced for later.
         if cx.can_age_anon(node) && is_low(&known(cx, node, group), false) {
             cx.shrink_active(node, group, LruList::ActiveAnon, SWAP_CLUSTER_MAX, sc);
         }
@@ -102,8 +103,8 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 }
 
-/// Is the whole node so short of file pages that free memory and they together are below the high marks, while
-/// anonymous memory has cold pages to offer? Then more scanning of files would only make the few left thrash.
+/// Whether the node's file pages and free memory together are below the high marks, while anonymous memory has cold
+/// pages. Then scanning more file pages would only make the few left thrash.
 fn file_is_tiny<M: Machine>(cx: Reclaim<'_, M>, node: NodeId, anon_ages: bool, priority: u32) -> bool {
     let vec = cx.core.lru.node_vec(node);
     let (mut free, mut high) = (0, 0);

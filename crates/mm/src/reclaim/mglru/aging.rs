@@ -1,8 +1,8 @@
-//! Aging: when a vector gets a new generation, and who looks at which space for it.
+//! Aging: when a vector gets a new generation, and which spaces are visited before.
 //!
-//! Spaces are visited in the order of their numbers. Several who age a vector at a time get different ones; who is told
-//! that there are no more begins the generation, though others may still be on their way. A space that came to the
-//! group since the last time around is looked at whole; one that has not run since then is left out.
+//! Spaces are visited in the order of their numbers. Tasks that age a vector at the same time get different spaces. The
+//! task that finds no space left begins the generation, though others may still be walking. A space that came to the
+//! group since the last round is visited whole; a space that has not run since then is skipped.
 
 use super::bloom::Filters;
 use super::walk::Walk;
@@ -21,41 +21,41 @@ pub mod caps {
     pub const CORE: u64 = 1;
     /// Walks of page tables.
     pub const MM_WALK: u64 = 2;
-    /// Entries that lead to tables tell which were not used.
+    /// Entries that lead to tables have young bits.
     pub const NONLEAF_YOUNG: u64 = 4;
 }
 
-/// What walks have seen of tables.
+/// What walks count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalkStat {
-    /// Entries that were looked at.
+    /// Entries visited.
     LeafTotal,
-    /// Those that were young.
+    /// Young entries.
     LeafYoung,
-    /// Tables that were walked.
+    /// Tables walked.
     NonleafFound,
-    /// Those that were dense.
+    /// Dense tables.
     NonleafAdded,
 }
 
-/// How long others are waited for.
+/// How long to wait for the tasks that begin a generation.
 const PATIENCE: Nanos = 100_000_000;
 /// Slots of [`WalkStat`]s: by the sequence number, modulo this.
 const HISTORY: usize = 4;
 
-/// Who is next.
+/// The next space to visit.
 #[derive(Default)]
 struct AgingCursor {
-    /// The number to begin with.
+    /// Its number, if it exists; else one of the following.
     next: u32,
-    /// Is somebody on the way?
+    /// Whether a round has begun.
     begun: bool,
-    /// Arrivals when this time around began, and when the last one did.
+    /// Arrivals when this round began, and when the last one did.
     arrivals: u64,
     seen: u64,
 }
 
-/// What aging knows of a vector.
+/// The state of aging of a vector.
 pub(in crate::reclaim) struct Aging {
     /// The last generation for which all spaces were visited.
     seq: AtomicU64,
@@ -66,19 +66,19 @@ pub(in crate::reclaim) struct Aging {
 
 impl Default for Aging {
     fn default() -> Aging {
-        // One less than the youngest generation that a vector begins with.
+        // One less than the first youngest generation of a vector.
         let seq = AtomicU64::new(Generations::default().max_seq() - 1);
         Aging { seq, cursor: Lock::default(), filters: Filters::default(), stats: Default::default() }
     }
 }
 
-/// What there is to do for who ages a vector.
+/// The next step of a task that ages a vector.
 enum AgingStep {
-    /// Visit a space; the whole of it, if it is new.
+    /// Visit a space; all of it if it is new.
     Visit(SpaceId, bool),
-    /// There are no more: begin the generation.
+    /// No space is left: begin the generation.
     Last,
-    /// Others have done all of it.
+    /// Other tasks have done everything.
     Done,
 }
 
@@ -90,12 +90,12 @@ impl Aging {
         }
     }
 
-    /// What the walk that made the generation after `seq` has seen.
+    /// What the walks for the generation after `seq` have counted.
     pub(in crate::reclaim) fn stats(&self, seq: u64) -> [u64; 4] {
         core::array::from_fn(|stat| self.stats[seq as usize % HISTORY][stat].load(Relaxed))
     }
 
-    /// The next space for who makes the generation after `seq`.
+    /// The next step towards the generation after `seq`.
     fn next(&self, spaces: &dyn AddressSpaces, place: (NodeId, GroupId), seq: u64, force: bool) -> AgingStep {
         let mut cursor = self.cursor.lock();
         if seq <= self.seq.load(Relaxed) {
@@ -122,7 +122,7 @@ impl Aging {
         AgingStep::Last
     }
 
-    /// Nobody looks at page tables for the generation after `seq`. `false`: it has been made.
+    /// Skip the walks of page tables for the generation after `seq`. Returns `false` if it has been made already.
     pub(super) fn pass(&self, seq: u64) -> bool {
         let mut cursor = self.cursor.lock();
         let due = seq > self.seq.load(Relaxed);
@@ -139,8 +139,8 @@ impl Aging {
     }
 }
 
-/// Must the vector age before more can be evicted, and how many pages do the types hold that eviction looks at? It is
-/// best to have three generations of about a third each; in the form of 6.14 (`reworked`) three are too few, whatever
+/// Whether the vector must age before more can be evicted, and how many pages the types that may be evicted have.
+/// Three generations of about a third each are best; in the form of 6.14 (`reworked`) three are too few, whatever
 /// their sizes.
 pub(super) fn should_age(generations: &Generations, can_swap: bool, reworked: bool) -> (bool, u64) {
     let max = generations.max_seq();
@@ -160,7 +160,7 @@ pub(super) fn should_age(generations: &Generations, can_swap: bool, reworked: bo
             }
         }
     }
-    // With four there is enough that is cold.
+    // Four generations have enough cold folios.
     let few = min + MIN_GENERATIONS == max;
     if reworked {
         return (few, total);
@@ -168,7 +168,7 @@ pub(super) fn should_age(generations: &Generations, can_swap: bool, reworked: bo
     (few && (young * MIN_GENERATIONS > total || old * (MIN_GENERATIONS + 2) < total), total)
 }
 
-/// The priority to begin with when much is wanted of a node: as many pages are scanned at a time as are wanted.
+/// The first priority when much is wanted of a node: a pass scans about as many pages as are wanted.
 pub(super) fn initial_priority(reclaimable: u64, wanted: u64) -> u32 {
     let bits = |pages: u64| i64::from(u64::BITS - pages.leading_zeros());
     let priority = bits(reclaimable) - 1 - bits(wanted - 1);
@@ -176,15 +176,15 @@ pub(super) fn initial_priority(reclaimable: u64, wanted: u64) -> u32 {
 }
 
 impl<'a, M: Machine> Reclaim<'a, M> {
-    /// May walks look at page tables? Where an access to an old entry faults, forgetting many young bits would cost a
-    /// storm of faults.
+    /// Whether aging walks page tables. On a machine where an access to an old entry faults, clearing many young bits
+    /// would cause many faults.
     fn walks_tables(self) -> bool {
         let enabled = self.core.knobs.get(Knob::LruGenEnabled) & caps::MM_WALK != 0;
         enabled && self.core.machine.has_hw_pte_young()
     }
 
-    /// Give a vector a new generation after that of `seq`, if it has none yet: look at the spaces of its group first,
-    /// or at as many as others have left. `force`: at all of their tables. Returns whether this call began it.
+    /// Begin the generation after `seq` of a vector, if it has not begun yet: first visit the spaces of its group that
+    /// other tasks have not visited, with `force` all of their tables. Returns whether this call began the generation.
     pub(in crate::reclaim) fn age(
         self,
         node: NodeId,
@@ -200,16 +200,16 @@ impl<'a, M: Machine> Reclaim<'a, M> {
         } else {
             aging.pass(seq)
         };
-        let begun = last && lru.begin_generation(&self.core, node, group, seq, can_swap);
+        let begun = last && lru.begin_generation(self.core, node, group, seq, can_swap);
         if begun {
             self.core.machine.wake(WaitKey::Generation(node));
         }
         begun
     }
 
-    /// Others are about to begin the generation after that of `seq`: wait for it, but not for ever. Who went on instead
-    /// would find nothing to evict, again and again, and take memory for out while it is being aged. (Linux 6.1 waited,
-    /// 6.12 goes on.)
+    /// Wait for other tasks to begin the generation after `seq`, but not forever. A task that continued instead would
+    /// find nothing to evict, again and again, and would take memory for exhausted while it is being aged. (Linux 6.1
+    /// waited, 6.12 continues.)
     pub(super) fn await_generation(self, node: NodeId, group: GroupId, seq: u64) -> bool {
         let (machine, generations) = (&self.core.machine, &self.core.lru.vec(node, group).generations);
         let deadline = machine.now() + PATIENCE;
@@ -222,9 +222,9 @@ impl<'a, M: Machine> Reclaim<'a, M> {
         generations.max_seq() != seq
     }
 
-    /// Look at all tables of a group's spaces on behalf of a vector, without a new generation: what is found young goes
-    /// to the youngest there is, and is told to who promotes. (Who began one each time would have all that is not used
-    /// all the time in the oldest generation soon, in no order.)
+    /// Visit all tables of a group's spaces for a vector, without a new generation: young folios go to the youngest
+    /// generation, and are reported for promotion. (With a new generation for each call, all folios that are not used
+    /// all the time would soon be in the oldest generation, in no order.)
     pub(in crate::reclaim) fn look_for_young(self, node: NodeId, group: GroupId) {
         if !self.walks_tables() {
             return;
@@ -258,12 +258,12 @@ impl<'a, M: Machine> Reclaim<'a, M> {
             && self.core.knobs.get(Knob::LruGenEnabled) & caps::NONLEAF_YOUNG != 0;
         let bloom = self.core.knobs.get(Knob::LruGenBloom) != 0;
         let aging = self.state.aging(node, group);
-        let promotions = self.core.lru.promotions(&self.core, node, group);
+        let promotions = self.core.lru.promotions(self.core, node, group);
         let tells = self.tells_of_young(node);
         Walk { cx: self, aging, node, group, seq, can_swap, force, bloom, nonleaf, promotions, tells }
     }
 
-    /// How hard kswapd and direct reclaim begin to try on a node.
+    /// Set the first priority of kswapd and of direct reclaim on a node.
     pub(super) fn set_initial_priority(self, node: NodeId, sc: &mut ScanControl) {
         if sc.priority != DEF_PRIORITY || sc.nr_to_reclaim < crate::lru::mglru::BATCH {
             return;
@@ -283,7 +283,7 @@ mod tests {
 
     /// reclaim.md, section 6.
     #[test]
-    fn the_first_priority_follows_from_what_is_wanted() {
+    fn initial_priority_depends_on_wanted_pages() {
         let first = [64, 4096, 32768, 262_144].map(|wanted| initial_priority(1 << 22, wanted));
         assert_eq!(first, [12, 10, 7, 6]);
     }

@@ -1,6 +1,6 @@
-//! What a user asks of generations: to age a vector, or to evict its oldest generations.
+//! Commands of a user: to age a vector, or to evict its oldest generations.
 //!
-//! The commands, their text and their errors are those of Linux's debugfs file `lru_gen`; several stand in one text,
+//! The commands, their text and their errors are those of Linux's debugfs file `lru_gen`. A text may have several,
 //! separated by commas, semicolons or new lines:
 //!
 //! ```text
@@ -18,9 +18,9 @@ use crate::units::*;
 /// Why a command was not carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommandError {
-    /// No command, no such group or node, or a generation that there is not (EINVAL).
+    /// No command, no such group or node, or no such generation (EINVAL).
     Invalid,
-    /// There are as many generations as there can be, and the command does not insist (ERANGE).
+    /// The vector has the maximum of generations, and the command does not force a new one (ERANGE).
     Range,
 }
 
@@ -32,7 +32,7 @@ struct Command {
     node: NodeId,
     seq: u64,
     swappiness: Option<u64>,
-    /// 0: do not insist; or the most pages.
+    /// To age: not 0 forces; to evict: the most pages.
     option: u64,
 }
 
@@ -55,7 +55,7 @@ impl Command {
     }
 }
 
-/// Carry out commands, up to the first that fails.
+/// Execute commands up to the first that fails.
 pub fn command<M: Machine>(
     core: &MmCore<M>,
     state: &ReclaimState,
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_read_as_linux_reads_them() {
+    fn commands_parse_as_in_linux() {
         let command = Command {
             ages: true,
             group: GroupId(3),

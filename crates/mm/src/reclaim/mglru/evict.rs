@@ -1,4 +1,4 @@
-//! Eviction: how much to take from a vector, and what becomes of what was taken.
+//! Eviction: how much to isolate from a vector, and where folios go that are not freed.
 
 use super::aging::should_age;
 use super::groups::Turn;
@@ -16,20 +16,20 @@ use crate::reclaim::{DEF_PRIORITY, DirtyCounts, Reclaim, ScanControl};
 use crate::stat::{GroupStat, Stat};
 use crate::units::*;
 
-/// What a folio that reclaim did not free is marked with.
+/// The marks of a folio that reclaim did not free because it was used.
 const USED: FrameFlags = MARKS.union(FrameFlags::WORKINGSET);
 
 impl<M: Machine> Reclaim<'_, M> {
     /// A pass over all groups of a node.
     pub(super) fn shrink_generations(self, node: NodeId, sc: &mut ScanControl) {
         let before = sc.nr_reclaimed;
-        // Folios without mappings that need no write are taken first anyway: who may take only those would look at all
-        // for few.
+        // Unmapped folios that need no write are reclaimed first anyway: a reclaim that may take only those would scan
+        // everything for few.
         if sc.may_writepage && sc.may_unmap {
             self.set_initial_priority(node, sc);
             sc.dirty_counts = DirtyCounts::default();
             if sc.kswapd {
-                // What was reclaimed in earlier passes is no reason to end this one.
+                // Pages of earlier passes are no reason to end this one.
                 sc.nr_reclaimed = 0;
             }
             if self.core.knobs.get(Knob::LruGenMemcgLru) != 0 {
@@ -53,7 +53,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// Reclaim from all groups, and from those below memory.low if the others had too little.
+    /// Reclaim from all groups, and also from groups below memory.low if the others had too little.
     fn shrink_all(self, node: NodeId, sc: &mut ScanControl) {
         let groups = &self.core.lru.groups;
         for low in [false, true] {
@@ -72,7 +72,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// Reclaim from one group. Says where it goes from here in the order of groups.
+    /// Reclaim from one group. Returns where it goes in the order of groups.
     fn shrink_one(self, node: NodeId, group: GroupId, sc: &mut ScanControl, at_tail: bool) -> Turn {
         let groups = &self.core.lru.groups;
         groups.calculate_protection(sc.top(), group);
@@ -87,7 +87,7 @@ impl<M: Machine> Reclaim<'_, M> {
             groups.count(group, GroupStat::Low, 1);
         }
         if self.core.lru.policy_in(group) != PolicyKind::MgLru {
-            // Its front end knows of no aging: each visit takes a share, and others have their turn.
+            // Its front end does not age: each visit takes a share, then other groups are visited.
             self.shrink_vec(node, group, sc);
             return Turn::Young;
         }
@@ -103,8 +103,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
     }
 
-    /// Evict from a vector as much as its share is at this priority. Returns whether it was found short of cold folios,
-    /// and aged.
+    /// Evict the share of a vector at this priority. Returns whether the vector was short of cold folios and was aged.
     pub(super) fn evict(self, node: NodeId, group: GroupId, sc: &mut ScanControl) -> bool {
         let _scope = self.core.scope(Scope::EvictFolios);
         let swappiness = self.swappiness(node, group, sc);
@@ -127,14 +126,14 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         if sc.dirty_counts.unqueued_dirty > 0 && sc.dirty_counts.unqueued_dirty == sc.dirty_counts.file_taken
         {
-            // All that was taken of files is dirty, and nobody writes it.
-            self.core.cache.want_flusher(&self.core);
+            // All isolated pages of files are dirty and not under write-back.
+            self.core.cache.want_flusher(self.core);
         }
         aged
     }
 
-    /// The same in the form of 7.2: what is scanned is said once, at the beginning, by the priority alone, and spent
-    /// batch by batch; who finds the vector short of cold folios on the way ages it, and goes on.
+    /// The same in the form of 7.2: the priority alone sets a budget of pages to scan once, at the beginning, which is
+    /// spent batch by batch. If the vector gets short of cold folios, it is aged, and the eviction continues.
     fn evict_budget(self, node: NodeId, group: GroupId, swappiness: u64, sc: &mut ScanControl) -> bool {
         if self.core.lru.groups.below_min(sc.top(), group) {
             return true;
@@ -153,8 +152,8 @@ impl<M: Machine> Reclaim<'_, M> {
         aged
     }
 
-    /// Age a vector of which nothing can be evicted, or soon will be; the second not at the first priority, as there
-    /// may be enough elsewhere. Returns whether it has aged.
+    /// Age a vector if nothing of it can be evicted, or soon nothing could be; the latter not at the first priority,
+    /// because other vectors may have enough. Returns whether it was aged.
     fn age_if_short(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> bool {
         let generations = &self.core.lru.vec(node, group).generations;
         let seq = generations.max_seq();
@@ -165,7 +164,7 @@ impl<M: Machine> Reclaim<'_, M> {
                 || exhausted && !sc.kswapd && self.await_generation(node, group, seq))
     }
 
-    /// Pages to scan of a vector. `None`: nothing, it is protected, or was short of cold folios and is aged now.
+    /// Pages to scan of a vector. `None`: the vector is protected, or was short of cold folios and was aged.
     pub(super) fn share(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> Option<u64> {
         if self.core.lru.groups.below_min(sc.top(), group) {
             return None;
@@ -173,7 +172,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let generations = &self.core.lru.vec(node, group).generations;
         let seq = generations.max_seq();
         let (short, total) = should_age(generations, can_swap, is_reworked(&self.core.knobs));
-        // At the first priority there may be enough elsewhere.
+        // At the first priority other vectors may have enough.
         if !short || sc.priority == DEF_PRIORITY {
             return Some(total >> sc.priority);
         }
@@ -182,9 +181,9 @@ impl<M: Machine> Reclaim<'_, M> {
         if aged { None } else { Some(0) }
     }
 
-    /// Does reclaim of a node have all that it wants?
+    /// Whether reclaim of a node has reached its aim.
     fn is_enough(self, node: NodeId, sc: &ScanControl) -> bool {
-        // Groups that reclaim for themselves all take their share.
+        // A group's own reclaim takes the share of every group.
         if sc.is_group() {
             return false;
         }
@@ -201,8 +200,8 @@ impl<M: Machine> Reclaim<'_, M> {
             .all(|zone| zone.watermark_ok_above(BATCH, mark, sc.reclaim_idx, Reserve::None))
     }
 
-    /// Evict from the oldest generation of a vector, of `budget` folios at most. Returns how far that got: 0 if no
-    /// further.
+    /// Evict from the oldest generation of a vector, at most `budget` folios. Returns the progress: 0 if there was
+    /// none.
     pub(super) fn evict_some(
         self,
         node: NodeId,
@@ -251,7 +250,7 @@ impl<M: Machine> Reclaim<'_, M> {
         again: bool,
     ) {
         if has_budget(&self.core.knobs) && !again {
-            self.note_met(sc, shrunk, got.taken, got.file);
+            self.note_found(sc, shrunk, got.taken, got.file);
         } else {
             sc.dirty_counts.file_taken += if got.file && !again { got.taken } else { 0 };
             sc.dirty_counts.unqueued_dirty += shrunk.dirty_counts.unqueued_dirty;
@@ -262,9 +261,9 @@ impl<M: Machine> Reclaim<'_, M> {
         self.core.event(Event::MmVmscanLruShrinkInactive, args);
     }
 
-    /// Say of isolated folios that reclaim did not free where they go: to the youngest generation, unless their write
-    /// decides. Returns those that nothing speaks for (their write may have ended just now), unless they were tried
-    /// `again` already.
+    /// Mark isolated folios that reclaim did not free for the youngest generation, unless a write decides where they
+    /// go. Returns the folios that have no reason to stay (their write may have ended just now), unless this is the
+    /// second try (`again`).
     fn mark_kept(self, folios: &mut List, again: bool) -> List {
         let (frames, reworked) = (&self.core.frames, is_reworked(&self.core.knobs));
         let (mut kept, mut clean) = (List::new(), List::new());
@@ -286,7 +285,7 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 }
 
-/// Does nothing keep the folio but chance?
+/// Whether the folio has no reason to stay.
 fn is_free_to_go(frame: &Frame, reworked: bool) -> bool {
     let mut kept = FrameFlags::ACTIVE | FrameFlags::DIRTY | FrameFlags::WRITEBACK;
     if !reworked {
@@ -295,7 +294,7 @@ fn is_free_to_go(frame: &Frame, reworked: bool) -> bool {
     evictable(frame) && !frame.has_any(kept) && frame.mapcount() == 0
 }
 
-/// The form of 6.14: one that would go to the oldest generation again goes to the second youngest.
+/// The form of 6.14: a folio that would go to the oldest generation again goes to the second youngest.
 fn mark_near(frame: &Frame) {
     if evictable(frame) {
         frame.update(|flags| (distance(flags) == 0).then_some((flags - MARKS) | FrameFlags::ACTIVE));
@@ -309,8 +308,8 @@ fn mark(frame: &Frame) {
     frame.update(|flags| {
         let written = flags.intersects(FrameFlags::DIRTY | FrameFlags::WRITEBACK);
         if flags.contains(FrameFlags::RECLAIM) && written {
-            // It goes to the second youngest, and comes back to the oldest when its write ends. Its uses still count
-            // then.
+            // It goes to the second youngest generation, and back to the oldest when its write ends. Its uses still
+            // count then.
             let used = flags.contains(FrameFlags::WORKINGSET);
             return used.then_some(flags | FrameFlags::REFERENCED);
         }

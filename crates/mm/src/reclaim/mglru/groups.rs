@@ -1,13 +1,14 @@
 //! The order in which reclaim of a node visits groups.
 //!
 //! Each node has groups in two generations, old and young, each in bins. Reclaim visits old groups, bin by bin from a
-//! random one, and rotates each by how it went: one that was short of cold folios goes to the young; one that is too
-//! small or below memory.low goes to a tail first, and to the young the second time. When no group is old, the young
-//! are. So each group gives in turn, and who reclaims little need not visit all of them.
+//! random bin, and moves each group by the result: a group that was short of cold folios becomes young; one that is too
+//! small or below memory.low goes to a tail first, and becomes young the second time. When no group is old, the young
+//! ones become old. So all groups give memory, one after the other, and a reclaim of few pages need not visit all.
 //!
-//! Numbers of generations go to three, so that who has read the old one's number cannot take the newest for it.
+//! The numbers of generations are modulo three, so that a task that has read the old number cannot take the newest for
+//! it.
 //!
-//! Source: the essay at `MEMCG_NR_GENS` in include/linux/mmzone.h of Linux 6.12 (Yu Zhao).
+//! Source: the comment at `MEMCG_NR_GENS` in include/linux/mmzone.h of Linux 6.12 (Yu Zhao).
 
 use crate::lock::Lock;
 use crate::lru::Groups;
@@ -15,7 +16,7 @@ use crate::units::*;
 use std_alloc::collections::VecDeque;
 use std_alloc::vec::Vec;
 
-/// Numbers of generations: two in use.
+/// Number of generation numbers, of which two are in use.
 const GENERATIONS: u64 = 3;
 /// Bins of a generation.
 const BINS: usize = 8;
@@ -23,7 +24,7 @@ const BINS: usize = 8;
 /// Where a group goes after its visit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::reclaim) enum Turn {
-    /// It stays.
+    /// It keeps its position.
     Stay,
     /// To the tail of an old bin: it gets one more visit.
     Tail,
@@ -31,7 +32,7 @@ pub(in crate::reclaim) enum Turn {
     Young,
 }
 
-/// Where a group stands.
+/// The position of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct GroupPosition {
     seq: u64,
@@ -44,19 +45,19 @@ struct Order {
     /// The old generation; the young one is the next.
     seq: u64,
     bins: [[VecDeque<GroupId>; BINS]; GENERATIONS as usize],
-    /// By group; those that were never seen, or are gone, stand nowhere.
+    /// By group; groups that are unknown or removed have no position.
     spots: Vec<Option<GroupPosition>>,
     random: u64,
 }
 
-/// The groups of a node in their order.
+/// The groups of a node, in order.
 #[derive(Default)]
 pub(in crate::reclaim) struct GroupOrder {
     order: Lock<Order>,
 }
 
 impl Order {
-    /// Any bin. The numbers are those of a fixed start, so that a run can be repeated.
+    /// A random bin. The sequence has a fixed seed, so that a run can be repeated.
     fn random_bin(&mut self) -> usize {
         self.random = self.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         (self.random >> 33) as usize % BINS
@@ -66,7 +67,7 @@ impl Order {
         &mut self.bins[(seq % GENERATIONS) as usize][bin]
     }
 
-    /// New groups come to the tail of a random old bin, removed ones leave.
+    /// Add new groups to the tail of a random old bin, and drop removed ones.
     fn follow(&mut self, groups: &Groups) {
         self.spots.resize(groups.bound() as usize, None);
         for number in 0..self.spots.len() {
@@ -108,19 +109,18 @@ impl Order {
 }
 
 impl GroupOrder {
-    /// Did the last visit send the group to the tail of its generation?
+    /// Whether the last visit moved the group to the tail of its generation.
     pub fn is_at_tail(&self, group: GroupId) -> bool {
         let order = self.order.lock();
         order.spots.get(group.index()).copied().flatten().is_some_and(|spot| spot.at_tail)
     }
 
-    /// Say how a visit outside of a pass went.
+    /// Move a group after a visit outside of a pass.
     pub fn rotate(&self, group: GroupId, turn: Turn) {
         self.order.lock().rotate(group, turn);
     }
 
-    /// Visit the old groups, one after the other, until `visit` says that it is enough. It says, too, where the group
-    /// goes.
+    /// Visit the old groups, one after the other. `visit` returns where the group goes, and whether to stop.
     pub fn pass(&self, groups: &Groups, mut visit: impl FnMut(&GroupOrder, GroupId) -> (Turn, bool)) {
         let (seq, first) = {
             let mut order = self.order.lock();
@@ -137,8 +137,8 @@ impl GroupOrder {
                 if enough {
                     return;
                 }
-                // It left its place, or stays behind us. Others may have moved meanwhile: then some are visited twice,
-                // or not now.
+                // Step over it if it is still here. Other tasks may have moved groups: then some are visited twice, or
+                // not in this pass.
                 if order.bin(seq, bin).get(at) == Some(&group) {
                     at += 1;
                 }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn each_group_is_visited_once_before_any_is_visited_again() {
+    fn groups_are_visited_in_rounds() {
         let (groups, order) = (groups(20), GroupOrder::default());
         let mut visits = std_alloc::vec![0; 20];
         for round in 1..=5 {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_too_small_gets_one_more_visit() {
+    fn small_group_gets_one_more_visit() {
         let (groups, order) = (groups(3), GroupOrder::default());
         let mut visits = std_alloc::vec![0; 3];
         for _ in 0..2 {

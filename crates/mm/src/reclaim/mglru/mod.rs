@@ -1,13 +1,12 @@
 //! The front end of MGLRU: ages vectors, and evicts from their oldest generations.
 //!
-//! Reclaim of a node visits its groups in the order of [`groups`], and of each takes what [`evict`] finds cold. A
-//! vector that is short of cold folios is aged first ([`aging`]): page tables of the group's spaces are walked, what
-//! was used goes to the youngest generation, and a new one begins. Evicting a folio that turns out to be used costs one
-//! walk of the reverse map; to make more of it, the entries around are looked at, too ([`LookAround`]).
+//! Reclaim of a node visits its groups in the order of [`groups`], and [`evict`] evicts cold folios of each. A vector
+//! that is short of cold folios is aged first ([`aging`]): the page tables of the group's spaces are walked, used
+//! folios go to the youngest generation, and a new generation begins. A folio that eviction finds used has cost a walk
+//! of the reverse map; so the entries around its entry are looked at, too ([`LookAround`]).
 //!
-//! It leaves out what the classic front end does for a node as a whole: the balance of the two types by cost (each
-//! vector's controller has its own), the marks that say what the pass means for the disks, and the loop for large
-//! blocks.
+//! It does not do what the classic front end does for a node as a whole: the balance of the two types by cost (each
+//! vector has its own controller), the conclusions about the disks, and the loop for large blocks.
 //!
 //! Source: mm/vmscan.c of Linux 6.12 (Yu Zhao).
 
@@ -56,20 +55,21 @@ impl<M: Machine> Front<M> for MglruFront {
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// To look around used entries of isolated folios, which are of one vector, if its policy does so.
+    /// The state to look around used entries of isolated folios of one vector, if the vector's policy does so.
     pub(super) fn begin_look(self, node: NodeId, folios: &List) -> Option<LookAround> {
         let first = folios.tail()?;
-        self.core.lru.look(&self.core, node, self.core.frames[first].group())
+        self.core.lru.look(self.core, node, self.core.frames[first].group())
     }
 
-    /// Tell what was learned: sizes of generations, and tables that are worth a walk.
+    /// Apply the results: sizes of generations, and dense tables for the filters.
     pub(super) fn end_look(self, mut look: LookAround) {
-        self.core.lru.tell_promotions(&self.core, &mut look.promotions);
+        self.core.lru.tell_promotions(self.core, &mut look.promotions);
         let aging = self.state.aging(look.promotions.node(), look.promotions.group());
         look.dense.iter().for_each(|&table| aging.filters.add(look.seq, table));
     }
 
-    /// Is something of the vector older than `ttl`, so that it may be evicted without disturbing what is in use?
+    /// Whether the oldest generation of the vector is older than `ttl`, so that evicting it does not hurt what is in
+    /// use.
     fn is_stale(self, node: NodeId, group: GroupId, ttl: Nanos, sc: &ScanControl) -> bool {
         let (groups, generations) = (&self.core.lru.groups, &self.core.lru.vec(node, group).generations);
         if groups.below_min(sc.top(), group) || !self.is_sizable(node, group, sc) {
@@ -79,13 +79,13 @@ impl<M: Machine> Reclaim<'_, M> {
         born + ttl <= self.core.machine.now()
     }
 
-    /// Has the vector so much that a scan at this priority takes anything?
+    /// Whether the vector is large enough for a scan at this priority to find anything.
     fn is_sizable(self, node: NodeId, group: GroupId, sc: &ScanControl) -> bool {
         let can_swap = self.swappiness(node, group, sc) > 0;
         self.evictable_pages(node, group, can_swap) >> sc.priority > 0
     }
 
-    /// Pages of a vector's generations, of all types that may be evicted.
+    /// Pages of a vector's generations, of the types that may be evicted.
     fn evictable_pages(self, node: NodeId, group: GroupId, can_swap: bool) -> u64 {
         let generations = &self.core.lru.vec(node, group).generations;
         let types = [false, true].into_iter().filter(|&file| file || can_swap);
@@ -95,7 +95,7 @@ impl<M: Machine> Reclaim<'_, M> {
             .sum()
     }
 
-    /// How much swapping is wanted of a group: 0 if it is not allowed, or there is hardly room.
+    /// The swappiness of a group: 0 if swapping is not allowed, or swap is nearly full.
     fn swappiness(self, node: NodeId, group: GroupId, sc: &ScanControl) -> u64 {
         let has_room = || self.core.swap.free_for(group) >= crate::lru::mglru::BATCH || self.demotes(node);
         if !sc.may_swap || !has_room() {

@@ -1,4 +1,4 @@
-//! What kswapd does when all memory was used lately.
+//! Aging and eviction of generations on a small machine.
 
 use crate::api::GroupLimits;
 use crate::frame::{FrameFlags, LruGen};
@@ -18,7 +18,7 @@ use std_alloc::boxed::Box;
 
 const EVERYTHING: Wanted = Wanted { highest: ZoneKind::Movable, swappiness: 60, budget: None };
 
-/// Counts how often memory was said to thrash.
+/// Counts the reports that memory thrashes.
 #[derive(Default)]
 struct Asked(AtomicU32);
 
@@ -53,7 +53,7 @@ impl AddressSpaces for Asked {
 }
 
 #[test]
-fn memory_that_was_used_lately_is_protected() {
+fn recently_used_memory_is_protected() {
     let bench = Bench::new(64);
     bench.core.lru.set_policy(&bench.core, PolicyKind::MgLru).unwrap();
     bench.clean_file(0..200, ROOT);
@@ -73,9 +73,9 @@ fn memory_that_was_used_lately_is_protected() {
     assert_eq!(age(), 1, "the oldest generation is old enough now");
 }
 
-/// Else it finds nothing to evict, as often as it looks, and memory seems to be out while others age it.
+/// Otherwise it would find nothing to evict at each try, and memory would seem exhausted while others age it.
 #[test]
-fn who_needs_memory_waits_for_a_generation_that_others_begin() {
+fn direct_reclaim_waits_for_a_generation_that_others_begin() {
     let bench: &'static Bench = Box::leak(Box::new(Bench::new(64)));
     let mmu = &bench.core;
     bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
@@ -84,11 +84,11 @@ fn who_needs_memory_waits_for_a_generation_that_others_begin() {
     let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
     let mut sc = ScanControl::new(32, Order::ZERO, ZoneKind::Movable);
     sc.priority = 4;
-    // What is left is in the two youngest generations.
+    // The remaining folios are in the two youngest generations.
     bench.core.lru.isolate_oldest(mmu, NodeId(0), ROOT, EVERYTHING);
     let seq = generations.max_seq();
     assert_eq!(generations.count(false), 2);
-    // Others have visited all spaces, and are about to begin the generation.
+    // Other tasks have visited all spaces and are about to begin the generation.
     assert!(bench.state.aging(NodeId(0), ROOT).pass(seq));
     let begin = move |_: &TestMachine| {
         bench.core.lru.begin_generation(mmu, NodeId(0), ROOT, seq, true);
@@ -100,7 +100,7 @@ fn who_needs_memory_waits_for_a_generation_that_others_begin() {
 
 /// `lru_gen.memcg_lru`.
 #[test]
-fn without_an_order_of_groups_all_of_them_give() {
+fn without_group_order_all_groups_are_reclaimed() {
     for (ordered, givers) in [(1, 1), (0, 4)] {
         let bench = Bench::new(64);
         let mmu = &bench.core;
@@ -111,7 +111,7 @@ fn without_an_order_of_groups_all_of_them_give() {
         let groups: [GroupId; 4] = core::array::from_fn(|_| group());
         for (i, &group) in (0..).zip(&groups) {
             bench.clean_file(i * 300..(i + 1) * 300, group);
-            // The empty oldest generation is left behind.
+            // Passes the empty oldest generation.
             bench.core.lru.isolate_oldest(mmu, NodeId(0), group, EVERYTHING);
         }
         let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
@@ -124,7 +124,7 @@ fn without_an_order_of_groups_all_of_them_give() {
     }
 }
 
-/// One space with one range of anonymous memory; `step` is called whenever a walk asks where to go on.
+/// One space with one range of anonymous memory; `step` is called whenever a walk asks for the next range.
 struct OneSpace<F> {
     space: SpaceId,
     step: F,
@@ -160,10 +160,10 @@ impl<F: Fn(Vpn)> AddressSpaces for OneSpace<F> {
     fn thrashes(&self) {}
 }
 
-/// Two who age a vector with one space: the second finds nothing left to visit, and begins the generation. Else whoever
-/// comes second keeps the first from seeing more than the beginning of the space, each time.
+/// Two tasks age a vector with one space: the second finds no space left and begins the generation. The first must
+/// still walk on, or it would see only the beginning of the space each time.
 #[test]
-fn a_walk_goes_on_when_others_begin_the_generation() {
+fn walk_continues_when_others_begin_the_generation() {
     let bench = Bench::new(64);
     let mmu = &bench.core;
     bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
@@ -188,10 +188,10 @@ fn a_walk_goes_on_when_others_begin_the_generation() {
     bench.core.lru.validate(mmu).unwrap();
 }
 
-/// Who looks for what belongs in fast memory does so far more often than reclaim ages: with a generation for each look,
-/// all that is not used between two looks would soon be the oldest, in no order.
+/// Promotion looks for hot pages far more often than reclaim ages. With a generation for each look, all folios that are
+/// not used between two looks would soon be in the oldest generation, in no order.
 #[test]
-fn looking_for_what_is_hot_begins_no_generation() {
+fn looking_for_hot_pages_begins_no_generation() {
     let bench = Bench::new(64);
     let mmu = &bench.core;
     bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
@@ -213,7 +213,7 @@ fn looking_for_what_is_hot_begins_no_generation() {
     bench.core.lru.validate(mmu).unwrap();
 }
 
-/// A bench whose file's pages, of which there are 300 and clean ones, are all in the oldest generation.
+/// A bench whose file has 300 clean pages, all in the oldest generation.
 fn with_form(form: u64) -> Bench {
     let bench = Bench::new(64);
     let mmu = &bench.core;
@@ -222,13 +222,13 @@ fn with_form(form: u64) -> Bench {
     bench.clean_file(0..300, ROOT);
     let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
     if generations.pages(generations.min_seq(true), true) == 0 {
-        // It is left behind.
+        // Passes the empty oldest generation.
         bench.core.lru.isolate_oldest(mmu, NodeId(0), ROOT, EVERYTHING);
     }
     bench
 }
 
-/// All of the file's pages are dirty, and count as not used.
+/// Make all of the file's pages dirty and not used.
 fn make_dirty(bench: &Bench) {
     bench.write(0..300, ROOT);
     for page in 0..300 {
@@ -245,9 +245,9 @@ fn evict_at(bench: &Bench, priority: u32) -> (bool, ScanControl) {
     (aged, sc)
 }
 
-/// A share is 75 pages at this priority: two whole batches of 64, or exactly so many (`lru_gen.form`).
+/// A share is 75 pages at this priority: two whole batches of 64, or exactly 75 (`lru_gen.form`).
 #[test]
-fn with_a_budget_no_more_is_looked_at_than_the_share() {
+fn budget_limits_the_scan_to_the_share() {
     for (form, looked) in [(0, 128), (1, 128), (2, 75)] {
         let bench = with_form(form);
         let (aged, sc) = evict_at(&bench, 2);
@@ -257,10 +257,10 @@ fn with_a_budget_no_more_is_looked_at_than_the_share() {
 }
 
 #[test]
-fn with_a_budget_who_ages_goes_on() {
+fn eviction_with_a_budget_continues_after_aging() {
     for (form, reclaimed) in [(0, 0), (1, 0), (2, 75)] {
         let bench = with_form(form);
-        // All of it is in the two youngest generations now.
+        // All folios are in the two youngest generations now.
         let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
         let promote = |page| {
             let pfn = bench.folio(page).unwrap();
@@ -275,15 +275,15 @@ fn with_a_budget_who_ages_goes_on() {
         assert_eq!((generations.count(true), generations.pages(generations.max_seq(), true)), (2, 300));
         let (aged, sc) = evict_at(&bench, 2);
         assert!(aged, "form {form}");
-        // One generation more makes the used ones the second youngest, and another one the third.
+        // With one more generation the used ones are the second youngest, with two more the third.
         let (_, again) = evict_at(&bench, 2);
         assert_eq!(sc.nr_reclaimed + again.nr_reclaimed, reclaimed, "form {form}");
     }
 }
 
-/// kswapd's pass over what nobody writes says that devices are late, as with the classic lists.
+/// kswapd's pass over dirty pages that are not under write-back notes that devices are late, as with the classic lists.
 #[test]
-fn with_a_budget_dirty_pages_are_told_of() {
+fn eviction_with_a_budget_reports_dirty_pages() {
     for (form, told) in [(0, false), (1, false), (2, true)] {
         let bench = with_form(form);
         let state = &bench.state.nodes[0];
@@ -298,9 +298,9 @@ fn with_a_budget_dirty_pages_are_told_of() {
     }
 }
 
-/// The form of 6.14 leaves what must be written alone, but tells of it; the others take it and put it back.
+/// The form of 6.14 does not isolate dirty folios, but counts them; the other forms isolate them and put them back.
 #[test]
-fn what_must_be_written_first_is_sent_away_untaken() {
+fn dirty_folios_are_sorted_without_isolation() {
     for (form, taken) in [(0, true), (1, false), (2, true)] {
         let bench = with_form(form);
         make_dirty(&bench);
@@ -308,7 +308,7 @@ fn what_must_be_written_first_is_sent_away_untaken() {
         let scanned = bench.core.stats.read(Stat::PgscanDirect);
         assert_eq!((scanned > 0, sc.nr_reclaimed), (taken, 0), "form {form}");
         assert!(bench.core.cache.take_flusher_wanted(), "form {form}");
-        // When the write of one ends, it is at the end of the oldest queue.
+        // When the write of a folio ends, the folio is at the tail of the oldest queue.
         let pfn = bench.folio(0).unwrap();
         bench.core.lock_folio(pfn);
         assert!(bench.core.cache.write_page_start(&bench.core, pfn));

@@ -1,9 +1,9 @@
-//! The walk of one space's page tables: what was used goes to the youngest generation.
+//! The walk of one space's page tables, which moves used folios to the youngest generation.
 //!
-//! Tables are visited one by one, each under its own hold of the tree's lock, which is only tried for: who changes the
-//! tables goes first, and a table that was left out is one that is not found young. Ranges may change between two
-//! holds; then the walk forgets the use of an entry that it was not meant to look at, which costs a mistake and nothing
-//! else.
+//! Tables are visited one by one, each under its own hold of the tree's lock. The walk only tries to take the lock: a
+//! task that changes the tables goes first, and a table that was skipped counts as not young. Ranges may change between
+//! two holds; then the walk may clear the young bit of an entry that it should not visit, which makes a used folio look
+//! unused, and nothing worse.
 
 use super::aging::{Aging, WalkStat};
 use crate::frame::{Frame, FrameFlags};
@@ -15,7 +15,7 @@ use crate::reclaim::{Reclaim, promotion};
 use crate::table::{Bits, Entry, EntryRun, LockedTables, Middle};
 use crate::units::*;
 
-/// A walk on behalf of one vector.
+/// A walk for one vector.
 pub(super) struct Walk<'a, M> {
     pub cx: Reclaim<'a, M>,
     pub aging: &'a Aging,
@@ -23,23 +23,23 @@ pub(super) struct Walk<'a, M> {
     pub group: GroupId,
     /// The youngest generation when the walk began.
     pub seq: u64,
-    /// May anonymous memory be swapped? If not, its age is of no use.
+    /// Whether anonymous memory may be swapped. If not, its age is not needed.
     pub can_swap: bool,
-    /// Look at all tables, whether or not they promise anything.
+    /// Visit all tables, even those that look unused.
     pub force: bool,
-    /// Look only at tables that the filters name.
+    /// Visit only tables that the filters have.
     pub bloom: bool,
-    /// May entries that lead to tables tell which were not used?
+    /// Whether to use the young bits of entries that lead to tables.
     pub nonleaf: bool,
     pub promotions: Promotions,
-    /// Is what is found young told to who promotes to faster tiers?
+    /// Whether young folios are reported for promotion to faster tiers.
     pub tells: bool,
 }
 
 /// Pages that an entry of the third level spans.
 const THIRD_LEVEL_SPAN: u64 = (TABLE_ENTRIES * TABLE_ENTRIES) as u64;
 
-/// What was found in a table.
+/// The entries of a table that were visited.
 #[derive(Default)]
 struct YoungCount {
     total: u32,
@@ -47,9 +47,9 @@ struct YoungCount {
 }
 
 impl<'a, M: Machine> Walk<'a, M> {
-    /// Walk a space. If the vector gets a new generation meanwhile (others age it, too, and there was no other space
-    /// left for them), what was used goes to that one; only what the next entry of the third level spans is left out.
-    /// So walkers that come one after the other do not keep each other from seeing more of a space than its beginning.
+    /// Walk a space. If another task that ages the vector finds no space left and begins the generation during the
+    /// walk, used folios go to that generation, and the walk ends at the next entry of the third level. So walkers
+    /// that come one after the other do not restrict each other to the beginning of a space.
     pub fn space(&mut self, space: SpaceId) {
         let spaces = self.cx.spaces;
         let mut page = Vpn(0);
@@ -81,7 +81,7 @@ impl<'a, M: Machine> Walk<'a, M> {
         core.lru.tell_promotions(core, &mut self.promotions);
     }
 
-    /// Of the ranges that `next` gives, the first from `from` on whose age is of use.
+    /// The first of the ranges that `next` gives, from `from` on, whose age is needed.
     fn of_use(&self, from: Vpn, next: impl Fn(Vpn) -> Option<WalkRange>) -> Option<WalkRange> {
         let mut from = from;
         loop {
@@ -93,7 +93,7 @@ impl<'a, M: Machine> Walk<'a, M> {
         }
     }
 
-    /// Look at what one entry of the second level spans of a range, or step over a hole. Returns where to go on.
+    /// Visit the part of a range that one entry of the second level spans, or skip a hole. Returns the next page.
     fn step(&mut self, space: SpaceId, page: Vpn, range: WalkRange) -> Vpn {
         let core = self.cx.core;
         let behind = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
@@ -130,8 +130,8 @@ impl<'a, M: Machine> Walk<'a, M> {
         }
     }
 
-    /// Look at the entries of a table from `page` on, in all ranges that have a part in it. If the ranges change just
-    /// now, the others are left out.
+    /// Visit the entries of a table from `page` on, in all ranges that have a part in it. If the ranges are being
+    /// changed, only those of `range`.
     fn look_at_table(
         &mut self,
         tables: &mut LockedTables<'_, M>,
@@ -155,7 +155,7 @@ impl<'a, M: Machine> Walk<'a, M> {
         }
     }
 
-    // On its own it keeps what it needs in registers.
+    // A function by itself keeps its variables in registers.
     #[inline(never)]
     fn look_at_entries(
         &mut self,
@@ -201,7 +201,7 @@ impl<'a, M: Machine> Walk<'a, M> {
         young.is_some()
     }
 
-    /// The folio that an entry maps, if it belongs to the vector and its age is of use.
+    /// The folio that an entry maps, if it is of the vector and its age is needed.
     fn folio(&self, entry: Entry) -> Option<&'a Frame> {
         let core: &'a MmCore<M> = self.cx.core;
         let page = entry.pfn();

@@ -1,7 +1,7 @@
-//! The front end of policies that propose: asks for folios until enough pages are free.
+//! The front end of policies that propose: it asks for folios until enough pages are free.
 //!
-//! How much of a vector is looked at follows from its size and the priority, as for the classic lists; what is looked
-//! at is the policy's choice. Anonymous memory is passed over where it cannot be swapped, or `vm.swappiness` is 0.
+//! How much of a vector is scanned depends on its size and the priority, as for the classic lists; the policy chooses
+//! the folios. Anonymous memory is skipped if it cannot be swapped, or if `vm.swappiness` is 0.
 
 use super::balance::unprotected;
 use super::classic::inactive::IsolatedFolios;
@@ -20,7 +20,7 @@ impl<M: Machine> Front<M> for ProposedFront {
         let swappiness = cx.wanted_swappiness(group, sc);
         let anon = sc.may_swap && swappiness > 0 && cx.can_swap(node, group);
         let target = target(cx, node, group, anon, sc);
-        // As on the classic lists: no emergency yet, so the whole share is done at once.
+        // As for the classic lists: no emergency yet, so the whole share is scanned at once.
         let whole = !sc.is_group() && !sc.kswapd && sc.priority == DEF_PRIORITY;
         let (mut looked, mut reclaimed) = (0, 0);
         while looked < target && (whole || reclaimed < sc.nr_to_reclaim) {
@@ -33,7 +33,7 @@ impl<M: Machine> Front<M> for ProposedFront {
     }
 }
 
-/// Pages to look at of a vector.
+/// Number of pages of a vector to scan.
 fn target<M: Machine>(
     cx: Reclaim<'_, M>,
     node: NodeId,
@@ -50,14 +50,14 @@ fn target<M: Machine>(
     open >> sc.priority
 }
 
-/// What a batch has brought, in pages.
+/// The result of a batch, in pages.
 struct BatchResult {
     looked: u64,
     reclaimed: u64,
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Take one batch of a vector. `None`: nothing more is to be had now.
+    /// Reclaim one batch of a vector. `None`: nothing is left to reclaim now.
     fn shrink_proposed(
         self,
         node: NodeId,
@@ -86,9 +86,9 @@ impl<M: Machine> Reclaim<'_, M> {
         (got.looked > 0).then_some(BatchResult { looked: got.looked, reclaimed })
     }
 
-    /// Put back what a policy proposed, and was not freed.
+    /// Put back the proposed folios that were not freed.
     pub(super) fn put_back_proposed(self, folios: &mut List) {
         let _scope = self.core.scope(Scope::MoveFoliosToLru);
-        self.free_dead(self.core.lru.putback_proposed(&self.core, folios));
+        self.free_dead(self.core.lru.putback_proposed(self.core, folios));
     }
 }

@@ -1,5 +1,5 @@
-//! Anonymous folios of several pages: swapped out whole, split where that cannot be, split late where only a part is
-//! mapped.
+//! Anonymous folios of several pages: swapped out whole, or split if that is not possible, or split late if only a part
+//! is mapped.
 
 use super::*;
 use crate::frame::FolioPages;
@@ -9,7 +9,7 @@ use std_alloc::boxed::Box;
 use std_alloc::vec;
 
 impl Bench {
-    /// A folio of the space, mapped whole, on the inactive list.
+    /// A folio of the space that is mapped whole and on the inactive list.
     fn large(&self, index: u64, order: u8) -> Pfn {
         let core = &self.core;
         let mmu = core;
@@ -79,7 +79,7 @@ impl Bench {
 const SWAPPED: [SizeStat; 3] = [SizeStat::Swpout, SizeStat::SwpoutFallback, SizeStat::Split];
 
 #[test]
-fn a_folio_is_swapped_out_whole_where_slots_allow() {
+fn large_folio_is_swapped_out_whole_with_consecutive_slots() {
     let bench = Bench::new(64);
     let (single, pfn) = (bench.anon(100, ROOT, Bits::empty()), bench.large(0, 4));
     bench.page_out(single);
@@ -90,14 +90,14 @@ fn a_folio_is_swapped_out_whole_where_slots_allow() {
     bench.finish_io();
     assert_eq!(bench.page_out(pfn), 16);
     assert_eq!((bench.sizes(4, &SWAPPED), bench.stat(Stat::PswpOut)), (vec![1, 0, 0], 17));
-    // The first cluster is the single page's.
+    // The first cluster holds the single page.
     assert_eq!(bench.slots(0..16), (16..32).collect::<Vec<_>>());
     assert_eq!((bench.core.swap.free_slots(), bench.sizes(4, &[SizeStat::NrAnon])), (64 - 17, vec![0]));
     bench.check(&[]);
 }
 
 #[test]
-fn a_folio_is_split_where_slots_do_not_follow_each_other() {
+fn large_folio_is_split_without_consecutive_slots() {
     let bench = Bench::new(20);
     let held: Vec<_> = (0..6).map(|i| bench.anon(100 + i, ROOT, Bits::empty())).collect();
     held.iter().for_each(|&pfn| _ = bench.page_out(pfn));
@@ -107,7 +107,7 @@ fn a_folio_is_split_where_slots_do_not_follow_each_other() {
     assert_eq!(bench.sizes(3, &SWAPPED), [1, 0, 0]);
     bench.page_out(pfn);
     assert_eq!(bench.sizes(3, &SWAPPED), [1, 1, 1]);
-    // Six slots are left, and two pages stay.
+    // Six slots were left, so two pages stay.
     assert_eq!((bench.stat(Stat::PswpOut), bench.core.swap.free_slots()), (20, 0));
     bench.check(&[pfn, pfn.add(7)]);
     bench.finish_io();
@@ -116,7 +116,7 @@ fn a_folio_is_split_where_slots_do_not_follow_each_other() {
 }
 
 #[test]
-fn a_folio_that_cannot_go_is_not_split_for_nothing() {
+fn large_folio_is_not_split_if_it_cannot_be_swapped() {
     for (swap, held) in [(0, 0), (64, 1)] {
         let bench = Bench::new(swap);
         let pfn = bench.large(0, 3);
@@ -129,13 +129,13 @@ fn a_folio_that_cannot_go_is_not_split_for_nothing() {
 }
 
 #[test]
-fn what_is_mapped_in_part_is_split_before_it_is_swapped_out() {
+fn partly_mapped_folio_is_split_before_swap_out() {
     for first in [0, 4] {
         let bench = Bench::new(64);
         let pfn = bench.large(0, 3);
         bench.forget(first, 3);
         assert_eq!(bench.sizes(3, &[SizeStat::SplitDeferred, SizeStat::NrAnonPartiallyMapped]), [1, 1]);
-        assert_eq!(bench.page_out(pfn), 3, "what nobody maps is free at once");
+        assert_eq!(bench.page_out(pfn), 3, "pages that are not mapped are freed at once");
         assert_eq!(bench.sizes(3, &SWAPPED), [0, 0, 1]);
         assert_eq!(bench.sizes(3, &[SizeStat::NrAnon, SizeStat::NrAnonPartiallyMapped]), [0, 0]);
         assert_eq!((bench.stat(Stat::PswpOut), bench.stat(Stat::NrAnonPages)), (5, 0));
@@ -144,9 +144,9 @@ fn what_is_mapped_in_part_is_split_before_it_is_swapped_out() {
     }
 }
 
-/// Without swap, pages that nobody maps can still be had.
+/// Without swap, pages that are not mapped can still be freed.
 #[test]
-fn reclaim_splits_what_waits_for_it() {
+fn reclaim_splits_deferred_folios() {
     let bench = Bench::new(0);
     let folios: Vec<_> = (0..20).map(|i| bench.large(i * 16, 4)).collect();
     folios.iter().zip(0..).for_each(|(_, i)| bench.forget(i * 16 + i % 12, 4));
@@ -167,9 +167,9 @@ fn reclaim_splits_what_waits_for_it() {
     bench.check(&[held, folios[0].add(4)]);
 }
 
-/// A page keeps what belongs to it when it becomes a folio: its mappings, and whether it is one process's own.
+/// A page keeps its mappings, and whether it is exclusive, when it becomes a folio.
 #[test]
-fn a_split_changes_no_entry() {
+fn split_changes_no_entry() {
     let bench = Bench::new(0);
     let core = &bench.core;
     let pfn = bench.large(0, 2);
@@ -192,11 +192,11 @@ fn a_split_changes_no_entry() {
     bench.check(&[pfn, pfn.add(2), pfn.add(3)]);
 }
 
-/// Who holds a page may make it dirty and let go of it at any time: what reclaim saw before it was alone with the page
-/// says nothing.
+/// A task that holds a page may make it dirty and drop its reference at any time: reclaim must check again once it has
+/// frozen the references.
 #[test]
-fn what_becomes_dirty_at_the_last_moment_is_kept() {
-    // A page of a file, one of its larger folios, a page in swap.
+fn page_that_becomes_dirty_before_the_freeze_is_kept() {
+    // A page of a file, a larger folio of a file, a page in the swap cache.
     for (swapped, order) in [(false, 0), (false, 4), (true, 0)] {
         let bench: &'static Bench = Box::leak(Box::new(Bench::new(64)));
         let core = &bench.core;
@@ -211,7 +211,7 @@ fn what_becomes_dirty_at_the_last_moment_is_kept() {
         };
         let frame = &core.frames[pfn];
         assert_eq!(frame.order().0 as u64, order);
-        // The first time it is written.
+        // At the first call it is written.
         let reclaim = || {
             assert!(core.lru.isolate(core, pfn));
             pageout(core, &bench.state, &NoSpaces, &[pfn]);
@@ -232,7 +232,7 @@ fn what_becomes_dirty_at_the_last_moment_is_kept() {
         reclaim();
         assert_eq!((frame.refs(), frame.has(FrameFlags::DIRTY)), (1, true), "{swapped} {order}");
         *core.machine.entered.lock() = None;
-        // Nobody is told any more that it is dirty.
+        // The flag was set without its file or the swap cache.
         frame.clear(FrameFlags::DIRTY);
         reclaim();
         assert_eq!(frame.refs(), 0);
@@ -240,9 +240,9 @@ fn what_becomes_dirty_at_the_last_moment_is_kept() {
     }
 }
 
-/// Who isolates a folio has not locked it yet: a cut may come first.
+/// An isolated folio is not locked yet: a truncation may come first.
 #[test]
-fn a_folio_of_shmem_that_was_cut_off_after_its_isolation_is_not_split() {
+fn shmem_folio_truncated_after_isolation_is_not_split() {
     let bench = Bench::new(64);
     let core = &bench.core;
     core.knobs.set(Knob::ShmemMaxOrder, 4).unwrap();

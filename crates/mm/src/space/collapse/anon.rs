@@ -5,16 +5,16 @@
 //! 2. Swapped pages are read back, and a folio of 2 MiB is allocated. Both may take a while; no page-table lock is
 //!    held.
 //! 3. Under the page-table lock the entries are read and checked again, and each folio is locked. Its lock must be
-//!    free, and its entries and the swap cache must hold the only references to it. If one of the folios fails, all are
-//!    unlocked and nothing has changed. Otherwise the table is taken out of the tree, and every CPU flushes it
+//!    free, and its entries and the swap cache must hold the only references to it. If one of the folios fails, all
+//!    are unlocked and nothing has changed. Otherwise the table is taken out of the tree, and every CPU flushes it
 //!    ([`Detached`]). Still under the page-table lock, the entries are uncounted.
 //! 4. The folios are copied and holes are zeroed; the large entry is made; the old folios lose their entries'
 //!    references.
 //!
-//! *Why no store is lost.* From the flush in 3 to the entry in 4 no CPU can store to the pages by these addresses: none
-//! holds a translation, and the table is in no tree. No other address allows it either: a page that another process
-//! maps, too, is mapped read-only everywhere. So throughout this time the copy is what a load would read. After 3
-//! nothing can fail, so nothing has to be undone.
+//! *Why no store is lost.* From the flush in 3 to the entry in 4 no CPU can store to the pages by these addresses:
+//! none holds a translation, and the table is in no tree. No other address allows it either: a page that another
+//! process maps, too, is mapped read-only everywhere. So throughout this time the copy is what a load would read.
+//! After 3 nothing can fail, so nothing has to be undone.
 //!
 //! *What may run in between?* Faults, madvise, munmap, mprotect, mremap and fork of this space need its mapping
 //! semaphore, which is held alone: a CPU that misses its translation waits. Others do not take the semaphore:

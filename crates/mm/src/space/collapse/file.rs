@@ -2,10 +2,9 @@
 //!
 //! 1. Missing pages are read or swapped in, within the caller's limits.
 //! 2. The folios are locked and unmapped everywhere, as in reclaim, and one folio of 2 MiB replaces them in the cache
-//! ([`Cache::collapse`](crate::cache::Cache::collapse)).
+//!    ([`Cache::collapse`](crate::cache::Cache::collapse)).
 //! 3. Entries that this space has made for the new folio since then are cleared, their table is taken out, and one
-//!    entry is
-//! made. Other spaces keep their empty tables until a collapse in them, which needs their semaphores.
+//!    entry is made. Other spaces keep their empty tables until a collapse in them, which needs their semaphores.
 //!
 //! The copy equals the originals, so other CPUs need not be flushed at once. An entry that was unmapped and whose
 //! flush waits leads to a frame that is not reused before the flush, and the file's debt is paid before its content

@@ -4,6 +4,7 @@ use super::bench::gfp;
 use super::folios::World;
 use super::*;
 use crate::api::{AccessKind, Advice, Prot};
+use crate::frame::FolioRun;
 use crate::machine::Work;
 use crate::primitive::counted;
 use crate::rmap::UnmapMode;

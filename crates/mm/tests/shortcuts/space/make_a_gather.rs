@@ -1,11 +1,12 @@
-//! A gather of one's own is flushed by nobody.
+//! No CPU is flushed for a gather that is made by hand.
+use super::zap::{Zap, zap};
 use crate::machine::Machine;
-use crate::space::vma::VmaView;
 use crate::mm_core::MmCore;
+use crate::space::vma::VmaView;
 use crate::tlb::Gather;
 use crate::units::*;
 
-pub fn give_up<M: Machine>(core: &MmCore<M>, id: SpaceId, vma: &VmaView, start: Vpn, end: Vpn) {
+pub fn drop_pages<M: Machine>(core: &MmCore<M>, id: SpaceId, vma: &VmaView, start: Vpn, end: Vpn) {
     let mut gather = Gather::new(id);
-    super::unmap::zap(core, id, vma, start, end, &mut gather);
+    zap(core, Zap::of(vma, start, end), &mut gather);
 }

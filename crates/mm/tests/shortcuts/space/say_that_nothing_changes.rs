@@ -1,9 +1,10 @@
-//! Unmap as if only marks changed, so that nothing is settled.
+//! Unmap as if only young and dirty bits changed, so that nothing is settled.
+use super::zap::{Zap, zap};
 use crate::machine::Machine;
-use crate::space::vma::VmaView;
 use crate::mm_core::MmCore;
+use crate::space::vma::VmaView;
 use crate::units::*;
 
-pub fn give_up<M: Machine>(core: &MmCore<M>, id: SpaceId, vma: &VmaView, start: Vpn, end: Vpn) {
-    core.tlb.tighten(core, id, |gather| super::unmap::zap(core, id, vma, start, end, gather));
+pub fn drop_pages<M: Machine>(core: &MmCore<M>, id: SpaceId, vma: &VmaView, start: Vpn, end: Vpn) {
+    core.tlb.tighten(core, id, |gather| zap(core, Zap::of(vma, start, end), gather));
 }
