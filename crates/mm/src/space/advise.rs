@@ -2,8 +2,8 @@
 
 use super::partial_folios::PartialFolios;
 use super::split::split_entry_at;
-use super::unmap::{Zap, zap};
 use super::vma::{VmaFlags, VmaView};
+use super::zap::{Zap, zap};
 use super::{Space, Spaces, Stop};
 use crate::api::{Advice, Error};
 use crate::cache::{drop_swap_entry, free_swap};

@@ -1,7 +1,7 @@
 //! The end of a space, and reaping the memory of one that the OOM killer has chosen.
 
 use super::Spaces;
-use super::unmap::{Zap, zap, zap_if};
+use super::zap::{Zap, zap, zap_if};
 use crate::frame::Owner;
 use crate::machine::{Machine, WaitKey};
 use crate::mm_core::MmCore;

@@ -27,6 +27,7 @@ mod tests;
 mod tree;
 mod unmap;
 mod vma;
+mod zap;
 
 pub use advise::Advised;
 pub use collapse::{CollapseError, CollapseLimits, Collapsed};
@@ -35,8 +36,8 @@ pub use migrate::Collected;
 pub use numa::TaskScan;
 pub use remap::Remap;
 pub use tree::VmaTree;
-pub use unmap::zap_file;
 pub use vma::{Vma, VmaFlags, VmaView};
+pub(crate) use zap::zap_file;
 
 use crate::api::Error;
 use crate::arena::Arena;

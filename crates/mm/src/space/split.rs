@@ -6,7 +6,7 @@
 //! other that a system call takes away: when the split returns, no CPU holds it.
 
 use super::Space;
-use super::unmap::{Zap, split_anon_entry, zap_if};
+use super::zap::{Zap, split_anon_entry, zap_if};
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;

@@ -4,7 +4,7 @@
 //! Each file in `tests/shortcuts/ROOM` is a function that somebody in a hurry could write in that room. All are put
 //! into a copy of the crate and given to clippy, and each must get an error in its own file. The compiler stops at the
 //! first kind of error, so files that have got theirs are taken out, and the rest is tried again, until no file is
-//! left or no error is found. What the compiler cannot see panics when it runs: `src/space/shortcuts.rs`.
+//! left or no error is found. What the compiler cannot see panics when it runs: `src/mm/tests/flushes/shortcuts.rs`.
 //!
 //! A last run without them must pass, so the errors were theirs. It also makes the edits of CONTRIBUTING.md, which so
 //! are checked for the price of the crates above this one.

@@ -20,7 +20,7 @@ use crate::memory::Gfp;
 use crate::mm_core::MmCore;
 use crate::rmap::UnmapMode;
 use crate::space::fault::{PmdRange, map_whole};
-use crate::space::unmap::{Zap, zap_if};
+use crate::space::zap::{Zap, zap_if};
 use crate::table::{Bits, EntryRun};
 use crate::tlb::UnmapBatch;
 use crate::units::*;

@@ -37,7 +37,8 @@ pub struct CollapseLimits {
 
 impl CollapseLimits {
     /// MADV_COLLAPSE: no limits.
-    pub const ASKED: CollapseLimits = CollapseLimits { none: LARGE, swap: LARGE, shared: LARGE, used: false };
+    pub(crate) const ASKED: CollapseLimits =
+        CollapseLimits { none: LARGE, swap: LARGE, shared: LARGE, used: false };
 
     /// The knobs of khugepaged.
     pub fn of_daemon<M: Machine>(core: &MmCore<M>) -> CollapseLimits {

@@ -4,7 +4,7 @@ use super::{Fault, FaultStop, Served};
 use crate::cache::{drop_unmapped, free_swap};
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, Scope, Work};
-use crate::space::unmap::{Zap, zap_if};
+use crate::space::zap::{Zap, zap_if};
 use crate::stat::Stat;
 use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Resident, Slot, Writes};
 use crate::tlb::Refs;

@@ -1,5 +1,5 @@
 //! No CPU is flushed for a gather that is made by hand.
-use super::unmap::{Zap, zap};
+use super::zap::{Zap, zap};
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::space::vma::VmaView;

@@ -1,5 +1,5 @@
-//! Unmap as if only marks changed, so that nothing is settled.
-use super::unmap::{Zap, zap};
+//! Unmap as if only young and dirty bits changed, so that nothing is settled.
+use super::zap::{Zap, zap};
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::space::vma::VmaView;
