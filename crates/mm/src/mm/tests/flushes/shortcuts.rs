@@ -78,7 +78,7 @@ fn the_document_shows_this_move() {
 
 /// MADV_DONTNEED of one page, made cheap: the entry is cleared and the page put.
 #[test]
-#[should_panic(expected = "entries were emptied and nobody flushes them")]
+#[should_panic(expected = "emptied entries must be given to a gather or a batch, or flushed")]
 fn a_page_is_dropped_without_a_flush() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
@@ -93,7 +93,7 @@ fn a_page_is_dropped_without_a_flush() {
 
 /// Reclaim that unmaps and frees, and forgets that its batch owes.
 #[test]
-#[should_panic(expected = "a batch ends with flushes owed")]
+#[should_panic(expected = "a batch must be settled before it is dropped")]
 fn a_batch_goes_out_of_scope() {
     let bench = Bench::new(SharedFile, BATCH);
     bench.use_pages(false);
@@ -109,7 +109,7 @@ fn a_batch_goes_out_of_scope() {
 
 /// mprotect that looks at what the entries were, and does not tell its gather.
 #[test]
-#[should_panic(expected = "entries lost rights and nobody flushes them")]
+#[should_panic(expected = "entries that lost rights must be given to a gather, or flushed")]
 fn rights_are_taken_and_the_gather_is_not_told() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
