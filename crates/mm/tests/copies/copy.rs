@@ -89,7 +89,7 @@ impl Copy {
     pub fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO"));
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target directory");
-        command.args(args).arg("--offline").current_dir(&self.root);
+        command.args(args).current_dir(&self.root).env("CARGO_NET_OFFLINE", "true");
         command.env("CARGO_TARGET_DIR", target).env_remove("RUSTFLAGS");
         command
     }
