@@ -1,4 +1,4 @@
-//! Get rid of a batch that owes.
+//! Drop a batch that owes.
 use crate::machine::Machine;
 use crate::rmap::UnmapMode;
 use crate::mm_core::MmCore;

@@ -1,4 +1,4 @@
-//! A gather of one's own is flushed by nobody.
+//! Make a gather that is never flushed.
 use crate::machine::Machine;
 use crate::space::vma::VmaView;
 use crate::mm_core::MmCore;
