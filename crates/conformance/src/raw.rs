@@ -1,4 +1,4 @@
-//! Frames and page tables that the suite builds itself, beside the memory manager's.
+//! Frames and page tables that the suite builds itself, in addition to the memory manager's.
 //!
 //! The suite may change the root of a CPU that runs a task without a space under the memory manager only
 //! while no space is loaded there. That is so while no space exists. The machine's own root must be back when

@@ -72,7 +72,7 @@ pub struct LevelBound {
 }
 
 impl BoundSummary {
-    /// Sums up one run of each profile.
+    /// Sum up one run of each profile.
     pub fn of(setup: Setup, runs: &[RunRecord], host_seconds: f64) -> BoundSummary {
         let of = |run: &RunRecord| run.bound.as_ref().map(|bound| profile_bound(&run.profile, bound));
         let warnings: BTreeSet<String> = runs.iter().flat_map(|run| run.warnings.clone()).collect();

@@ -1,6 +1,6 @@
 //! Cells: a program on a machine under a profile, with everything that a run needs but its seed.
 
-use crate::engine::{Fragmentation, GroupSpec, Machine, Options, Program, Run};
+use crate::engine::{Machine, Program, RunConfig};
 use crate::error::Result;
 use crate::profile::Profile;
 use crate::record::RunRecord;
@@ -18,74 +18,58 @@ pub struct Cell {
     pub machine_name: String,
     /// The machine.
     pub machine: Arc<Machine>,
-    /// Bytes of memory; `None`: all that the machine has.
-    pub memory: Option<u64>,
-    /// The state of memory at the start; `None`: the machine's own.
-    pub fragment: Option<Fragmentation>,
-    /// Control groups besides the machine's own.
-    pub groups: Vec<GroupSpec>,
     /// The profile.
     pub profile: Profile,
-    /// What else its runs do.
-    pub options: Options,
+    /// The configuration of its runs, whose seed is replaced.
+    pub config: RunConfig,
 }
 
 impl Cell {
+    /// A cell with every option at its default.
+    pub fn new(program: (&str, Arc<Program>), machine: (&str, Arc<Machine>), profile: Profile) -> Cell {
+        let mut config = machine.1.config();
+        config.knobs.clone_from(&profile.knobs);
+        let (program_name, machine_name) = (program.0.to_owned(), machine.0.to_owned());
+        Cell { program_name, program: program.1, machine_name, machine: machine.1, profile, config }
+    }
+
+    /// Refuse memory that the machine cannot have.
+    pub fn check_memory(&self) -> Result<()> {
+        self.config.memory.map_or(Ok(()), |bytes| self.machine.check_memory(bytes))
+    }
+
     /// The run with this seed; if it fails, the error names the command that replays it.
     pub fn run(&self, seed: u64) -> Result<RunRecord> {
-        self.with_seed(seed).replayable(&self.profile.name, self.replay(seed))
+        self.replayable(seed, self.replay(seed))
     }
 
-    /// Refuses memory that the machine cannot have.
-    pub fn check_memory(&self) -> Result<()> {
-        self.memory.map_or(Ok(()), |bytes| self.machine.check_memory(bytes))
-    }
-
-    /// The run with this seed, not started.
-    pub fn with_seed(&self, seed: u64) -> Run<'_> {
-        Run {
-            machine: &self.machine,
-            program: &self.program,
-            memory: self.memory,
-            fragment: self.fragment.as_ref(),
-            groups: &self.groups,
-            knobs: &self.profile.knobs,
-            seed,
-            options: self.options.clone(),
-        }
+    /// The run with this seed; if it fails, the error names `command`, which replays it.
+    pub fn replayable(&self, seed: u64, command: String) -> Result<RunRecord> {
+        let config = RunConfig { seed, ..self.config.clone() };
+        self.program.replayable(&config, &self.profile.name, command)
     }
 
     /// The command line that replays the run with this seed, under the oracle.
     fn replay(&self, seed: u64) -> String {
+        let RunConfig { memory, fragment, groups, bound, optimum, moves, placement, preempt, .. } =
+            &self.config;
+        let option = |flag: &str, value: String| [flag.to_owned(), value];
         let mut words = ["pagefold", "run", &self.program_name, "--machine", &self.machine_name]
             .map(str::to_owned)
             .to_vec();
-        let mut add = |flag: &str, value: Option<String>| {
-            words.extend([Some(flag.to_owned()), value].into_iter().flatten())
-        };
-        if let Some(bytes) = self.memory {
-            add("--memory", Some(bytes.to_string()));
-        }
-        add("--profile", Some(self.profile.name.clone()));
+        words.extend(memory.iter().flat_map(|bytes| option("--memory", bytes.to_string())));
+        words.extend(option("--profile", self.profile.name.clone()));
         // Settings of the profile itself are in its name; repeating them changes nothing.
-        for (knob, value) in self.profile.settings() {
-            add("--set", Some(format!("{knob}={value}")));
-        }
-        add("--seed", Some(seed.to_string()));
-        add("--verify", None);
-        if let Some(state) = &self.fragment {
-            add("--fragment", Some(state.to_string()));
-        }
-        for group in &self.groups {
-            add("--group", Some(group.to_string()));
-        }
-        let Options { bound, optimum, moves, placement, .. } = self.options;
+        let settings = self.profile.settings();
+        words.extend(settings.iter().flat_map(|(knob, value)| option("--set", format!("{knob}={value}"))));
+        words.extend(option("--seed", seed.to_string()));
+        words.push("--verify".to_owned());
+        words.extend(fragment.iter().flat_map(|state| option("--fragment", state.to_string())));
+        words.extend(groups.iter().flat_map(|group| option("--group", group.to_string())));
         let flags =
             [(bound, "--bound"), (optimum, "--optimum"), (moves, "--moves"), (placement, "--placement")];
-        flags.into_iter().filter(|(wanted, _)| *wanted).for_each(|(_, flag)| add(flag, None));
-        if let Some(every) = self.options.preempt {
-            add("--preempt", Some(every.to_string()));
-        }
+        words.extend(flags.into_iter().filter(|(wanted, _)| **wanted).map(|(_, flag)| flag.to_owned()));
+        words.extend(preempt.iter().flat_map(|every| option("--preempt", every.to_string())));
         shell_line(words)
     }
 }
@@ -93,33 +77,29 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::GroupSpec;
     use crate::profile::parse_setting;
 
     #[test]
     fn replay_line_names_the_whole_configuration() {
         let common = [parse_setting("vm.page-cluster=0").unwrap()];
-        let mut cell = Cell {
-            program_name: "zipf:1M".into(),
-            program: Arc::new(Program::find("zipf:1M").unwrap()),
-            machine_name: "small".into(),
-            machine: Arc::new(Machine::find("small").unwrap()),
-            memory: Some(128 << 20),
-            fragment: None,
-            groups: Vec::new(),
-            profile: Profile::parse("classic+vm.swappiness=10", &common).unwrap(),
-            options: Options::default(),
-        };
+        let program = Arc::new(Program::find("zipf:1M").unwrap());
+        let machine = Arc::new(Machine::find("small").unwrap());
+        let profile = Profile::parse("classic+vm.swappiness=10", &common).unwrap();
+        let mut cell = Cell::new(("zipf:1M", program), ("small", machine), profile);
+        cell.config.memory = Some(128 << 20);
         let line = "pagefold run zipf:1M --machine small --memory 134217728 --profile classic+vm.swappiness=10 \
                     --set vm.page-cluster=0 --set vm.swappiness=10 --seed 7 --verify";
         assert_eq!(cell.replay(7), line);
-        cell.options =
-            Options { bound: true, optimum: true, moves: true, placement: true, ..Options::default() };
+        let (bound, optimum, moves, placement) = (true, true, true, true);
+        let base = cell.config.clone();
+        cell.config = RunConfig { bound, optimum, moves, placement, ..base.clone() };
         assert_eq!(cell.replay(7), format!("{line} --bound --optimum --moves --placement"));
-        cell.options = Options { preempt: Some(8), ..Options::default() };
-        cell.fragment = Some("frag-50".parse().unwrap());
-        cell.groups = vec![GroupSpec { name: "web".into(), ..GroupSpec::default() }];
+        cell.config = RunConfig { preempt: Some(8), ..base };
+        cell.config.fragment = Some("frag-50".parse().unwrap());
+        cell.config.groups = vec![GroupSpec { name: "web".into(), ..GroupSpec::default() }];
         assert_eq!(cell.replay(7), format!("{line} --fragment frag-50 --group web --preempt 8"));
-        cell.memory = None;
+        cell.config.memory = None;
         assert!(!cell.replay(7).contains("--memory"));
     }
 }

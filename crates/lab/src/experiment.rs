@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Programs have stacks of their own, but the memory manager's calls may be deep in a debug build.
 const STACK_BYTES: usize = 16 << 20;
 
-/// Does `jobs` on `threads` threads; `T` is the result of a job. `finished` gets all results so far, in order, after
+/// Do `jobs` on `threads` threads; `T` is the result of a job. `finished` gets all results so far, in order, after
 /// each job. The first job (in order) that fails ends it.
 pub fn run<T: Clone + Send + 'static>(
     jobs: Vec<Job>,
@@ -80,7 +80,7 @@ pub fn run<T: Clone + Send + 'static>(
     }
 }
 
-/// Starts the threads. They take jobs in order until none is left, one has failed, or the receiver is gone.
+/// Start the threads. They take jobs in order until none is left, one has failed, or the receiver is gone.
 fn start<T: Send + 'static>(
     jobs: Vec<Job>,
     threads: usize,

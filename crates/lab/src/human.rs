@@ -17,7 +17,7 @@ pub fn bytes(value: f64) -> String {
     scaled(value, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"])
 }
 
-/// Divides by `step` until at most three or four digits are left of the point.
+/// Divide by `step` until at most three or four digits are left of the point.
 fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     let mut value = value;
     for (at, unit) in units.iter().enumerate() {
@@ -60,6 +60,35 @@ pub fn grouped(value: u64) -> String {
 /// A count of things: `1 thread`, `1,234 threads`.
 pub fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(count), if count == 1 { one } else { many })
+}
+
+/// Text indented by `indent` characters and wrapped at `columns`.
+pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
+    let (mut out, mut width) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if width == 0 || indent + width + 1 + length > columns {
+            out.push_str(if width == 0 { "" } else { "\n" });
+            out.extend(std::iter::repeat_n(' ', indent));
+            width = length;
+        } else {
+            out.push(' ');
+            width += 1 + length;
+        }
+        out.push_str(word);
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
+}
+
+/// The seeds of runs: `seed 1`, `seeds 1..3`.
+pub fn seeds(first: u64, runs: u32) -> String {
+    match runs {
+        0 | 1 => format!("seed {first}"),
+        runs => format!("seeds {first}..{}", first + u64::from(runs) - 1),
+    }
 }
 
 /// A signed percentage.

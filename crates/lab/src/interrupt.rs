@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Makes Ctrl-C, SIGTERM and SIGHUP only set a flag, because an emulator that was started must be ended first. The
+/// Make Ctrl-C, SIGTERM and SIGHUP only set a flag, because an emulator that was started must be ended first. The
 /// second such signal ends the process at once.
 pub fn install() -> Result<()> {
     ctrlc::set_handler(|| {

@@ -53,7 +53,7 @@ pub struct Kept<K, D> {
     of: PhantomData<(K, D)>,
 }
 
-/// Refuses `path` if it exists and is not an empty directory. Changes nothing.
+/// Refuse `path` if it exists and is not an empty directory. Change nothing.
 fn check_free(path: &Path) -> Result<()> {
     match fs::read_dir(path) {
         Ok(mut entries) => match entries.next() {
@@ -68,7 +68,7 @@ fn check_free(path: &Path) -> Result<()> {
     }
 }
 
-/// Refuses `path` unless it is new, an empty directory, or holds this plan; returns whether it holds it. Changes
+/// Refuse `path` unless it is new, an empty directory, or holds this plan; return whether it holds it. Change
 /// nothing.
 pub fn check(path: &Path, plan: Plan<'_>) -> Result<bool> {
     let at = path.join(plan.name);
@@ -91,7 +91,7 @@ pub fn check(path: &Path, plan: Plan<'_>) -> Result<bool> {
 }
 
 impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kept<K, D> {
-    /// Opens a directory that is new, empty or holds this plan. Also returns the runs that are done.
+    /// Open a directory that is new, empty or holds this plan. Also return the runs that are done.
     pub fn open(path: &Path, plan: Plan<'_>) -> Result<(Kept<K, D>, BTreeMap<K, D>)> {
         if !check(path, plan)? {
             let made = fs::create_dir_all(path);
@@ -120,7 +120,7 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
         parse(&at, &bytes).map(|(_, done)| done)
     }
 
-    /// Keeps the outcome of a run.
+    /// Keep the outcome of a run.
     pub fn append(&mut self, key: &K, done: &D) -> Result<()> {
         self.write(&Line { key, done })?;
         if self.synced.elapsed() > SYNC_EVERY {
@@ -148,7 +148,7 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
         Ok(())
     }
 
-    /// Reads the runs, and cuts off an incomplete line.
+    /// Read the runs, and cut off an incomplete line.
     fn load(&mut self, noun: &str) -> Result<BTreeMap<K, D>> {
         let mut bytes = Vec::new();
         self.runs.read_to_end(&mut bytes).map_err(|error| self.failed("read", error))?;
@@ -198,14 +198,14 @@ fn parse<K: DeserializeOwned + Ord, D: DeserializeOwned>(
     Ok((Some(made), lines.map(line).collect::<Result<_>>()?))
 }
 
-/// Writes a result into a directory: `result.txt`, `result.json` and, if it has a picture, `result.svg`.
+/// Write a result into a directory: `result.txt`, `result.json` and, if it has a picture, `result.svg`.
 pub fn save(dir: &Path, document: &impl Document) -> Result<()> {
     write(dir, "result.txt", document.text().as_bytes())?;
     write(dir, "result.json", document.json()?.as_bytes())?;
     document.svg().map_or(Ok(()), |svg| write(dir, "result.svg", svg.as_bytes()))
 }
 
-/// Writes a file into a directory of runs: all of it or nothing.
+/// Write a file into a directory of runs: all of it or nothing.
 pub fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     let (path, temporary) = (dir.join(name), part(dir, name));
     let written = File::create(&temporary)
@@ -218,7 +218,7 @@ pub fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     })
 }
 
-/// Removes the incomplete file that a killed process has left.
+/// Remove the incomplete file that a killed process has left.
 fn remove_part(dir: &Path, name: &str) {
     let _ = fs::remove_file(part(dir, name));
 }

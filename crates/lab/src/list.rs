@@ -3,6 +3,7 @@
 use crate::engine::{self, Machine};
 use crate::error::Result;
 use crate::grid::Grid;
+use crate::human::wrapped;
 use crate::{metrics, profile, reproduce};
 use mm::event::Event;
 use mm::knobs::Knob;
@@ -38,7 +39,7 @@ impl Listing {
         for (line, row) in lines.zip(&self.rows) {
             out.push_str(&folded(line, help_at));
             let below = row.get(shown).and_then(Value::as_str).unwrap_or_default();
-            out.push_str(&wrapped(below, 6));
+            out.push_str(&wrapped(below, 6, WIDTH));
         }
         out
     }
@@ -93,31 +94,10 @@ fn folded(line: &str, help_at: usize) -> String {
     }
     let (cells, help) = line.split_at_checked(help_at).unwrap_or((line, ""));
     if help_at > WIDTH / 2 {
-        return format!("{}\n{}", cells.trim_end(), wrapped(help, 6));
+        return format!("{}\n{}", cells.trim_end(), wrapped(help, 6, WIDTH));
     }
-    let below = wrapped(help, help_at);
+    let below = wrapped(help, help_at, WIDTH);
     format!("{cells}{}", below.trim_start())
-}
-
-/// Text wrapped and indented by `indent` characters.
-fn wrapped(text: &str, indent: usize) -> String {
-    let (mut out, mut width) = (String::new(), 0);
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if width == 0 || indent + width + 1 + length > WIDTH {
-            out.push_str(if width == 0 { "" } else { "\n" });
-            out.extend(std::iter::repeat_n(' ', indent));
-            width = length;
-        } else {
-            out.push(' ');
-            width += 1 + length;
-        }
-        out.push_str(word);
-    }
-    if !out.is_empty() {
-        out.push('\n');
-    }
-    out
 }
 
 /// A row of values.
@@ -218,8 +198,8 @@ mod tests {
         assert!(!text.lines().next().unwrap().contains("source"));
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(text.lines().filter(|line| line.starts_with("      ")).count() > 20);
-        assert_eq!(wrapped("a b", 6), "      a b\n");
-        assert_eq!(wrapped("", 6), "");
+        assert_eq!(wrapped("a b", 6, WIDTH), "      a b\n");
+        assert_eq!(wrapped("", 6, WIDTH), "");
     }
 
     #[test]

@@ -148,7 +148,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Parses `text`; the settings in `common` come before its own.
+    /// Parse `text`; the settings in `common` come before its own.
     pub fn parse(text: &str, common: &[(Knob, u64)]) -> Result<Profile> {
         let mut parts = text.split('+');
         let name = parts.next().unwrap_or_default();
@@ -199,7 +199,7 @@ fn goes_on(setting: &str, part: &str) -> bool {
     })
 }
 
-/// Parses `KNOB=VALUE`.
+/// Parse `KNOB=VALUE`.
 pub fn parse_setting(text: &str) -> Result<(Knob, u64)> {
     let Some((name, value)) = text.split_once('=') else {
         return Err(Error::Input(format!("'{text}' sets nothing; write KNOB=VALUE, like vm.swappiness=10")));

@@ -11,7 +11,7 @@ thread_local! {
     static CURRENT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Calls `run`; if it panics, the message names `command`.
+/// Call `run`; if it panics, the message names `command`.
 pub fn guarded<T>(command: String, run: impl FnOnce() -> T) -> T {
     CURRENT.set(Some(command));
     let result = run();
@@ -19,7 +19,7 @@ pub fn guarded<T>(command: String, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Makes a panic inside a run, a failed assertion of the memory manager or the machine, print the command that replays
+/// Make a panic inside a run, a failed assertion of the memory manager or the machine, print the command that replays
 /// it and exit with 1. The release profile aborts on panic, so this cannot wait for unwinding.
 pub fn install_panic_hook() {
     let default = std::panic::take_hook();
@@ -40,7 +40,7 @@ pub fn install_panic_hook() {
     }));
 }
 
-/// Quotes words for a POSIX shell.
+/// Quote words for a POSIX shell.
 pub fn shell_line<S: AsRef<str>>(words: impl IntoIterator<Item = S>) -> String {
     let quoted: Vec<String> = words.into_iter().map(|word| quote(word.as_ref())).collect();
     quoted.join(" ")

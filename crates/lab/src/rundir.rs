@@ -10,6 +10,7 @@
 //! Each file but `runs.jsonl` ([`crate::kept`]) is written whole or not at all. Finished runs survive the end of the
 //! process, and the same command continues.
 
+use crate::document::SCHEMA;
 use crate::error::{Error, Result};
 use crate::kept::{self, Kept, Plan};
 use crate::record::RunRecord;
@@ -58,21 +59,21 @@ pub fn plan(config: &str) -> Plan<'_> {
     Plan { noun: "experiment", name: CONFIG, text: config }
 }
 
-/// Writes the rendered result.
+/// Write the rendered result.
 pub fn save_summary(path: &Path, text: &str, json: &str) -> Result<()> {
     kept::write(path, "summary.txt", text.as_bytes())?;
     kept::write(path, "summary.json", json.as_bytes())
 }
 
-/// Reads a run directory.
+/// Read a run directory.
 pub fn load(path: &Path) -> Result<(Setup, Vec<Done>)> {
     let setup: Setup = read_json(&path.join(CONFIG))?;
-    if setup.schema > crate::summary::SCHEMA {
+    if setup.origin.schema > SCHEMA {
         return Err(Error::Input(format!(
             "{} was written by a newer Pagefold (schema {}, this one knows {}); use that version",
             path.display(),
-            setup.schema,
-            crate::summary::SCHEMA
+            setup.origin.schema,
+            SCHEMA
         )));
     }
     let mut done: Vec<Done> = Kept::<Key, Done>::read(path)?.into_values().collect();
@@ -92,6 +93,7 @@ fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Origin;
     use crate::summary::tests::{setup, three_seeds};
 
     #[test]
@@ -130,7 +132,7 @@ mod tests {
         assert!(load(scratch.path()).unwrap_err().to_string().contains("config.json"));
         fs::write(scratch.path().join(CONFIG), "{\n  \"schema\": x").unwrap();
         assert!(load(scratch.path()).unwrap_err().to_string().contains("line 2"));
-        let newer = Setup { schema: 99, ..setup(&["a"]) };
+        let newer = Setup { origin: Origin::here(99), ..setup(&["a"]) };
         fs::write(scratch.path().join(CONFIG), serde_json::to_string(&newer).unwrap()).unwrap();
         assert!(load(scratch.path()).unwrap_err().to_string().contains("newer Pagefold"));
     }

@@ -1,6 +1,7 @@
 //! From raw runs to the result that is printed: one object, whose keys are a promise (docs/json.md).
 
 use crate::breakdown::{self, Costs, DeviceIo};
+use crate::document::Origin;
 use crate::groups::{self, GroupSummary};
 use crate::metrics::{Metric, rows_of};
 use crate::record::{Better, FragmentedRecord, LruGenRecord, OracleRecord, RunRecord, WorkDone};
@@ -9,17 +10,12 @@ use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use crate::document::SCHEMA;
-
 /// What was run: enough to run it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
-    /// See [`SCHEMA`].
-    pub schema: u32,
-    /// Version of Pagefold.
-    pub version: String,
-    /// Commit that it was built from, or "unknown".
-    pub commit: String,
+    /// The build that made it.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// `run` or `compare`.
     pub command: String,
     /// The machine, as named by the user.
@@ -238,15 +234,14 @@ fn percent_interval([low, high]: Interval, better: Better) -> Interval {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::document::SCHEMA;
     use crate::metrics::tests::run;
     use mm::stat::Stat;
 
     /// A setup with these profiles, the first being the base.
     pub(crate) fn setup(profiles: &[&str]) -> Setup {
         Setup {
-            schema: SCHEMA,
-            version: "0.1.0".into(),
-            commit: "abc".into(),
+            origin: Origin::here(SCHEMA),
             command: if profiles.len() > 1 { "compare".into() } else { "run".into() },
             machine: "small".into(),
             program: "zipf:256M".into(),

@@ -39,10 +39,7 @@ pub fn heading(setup: &Setup) -> String {
         Some(bytes) => human::bytes(bytes as f64),
         None => format!("all of the machine's (the program touches {touched})"),
     };
-    let seeds = match setup.runs {
-        0 | 1 => format!("seed {}", setup.seed),
-        runs => format!("seeds {}..{}", setup.seed, setup.seed + u64::from(runs) - 1),
-    };
+    let seeds = human::seeds(setup.seed, setup.runs);
     let state = setup.fragment.as_ref().map(|state| format!("begins   {state}\n")).unwrap_or_default();
     let groups: String = setup.group.iter().map(|group| format!("group    {group}\n")).collect();
     format!(

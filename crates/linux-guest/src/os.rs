@@ -35,6 +35,27 @@ struct LinuxOs {
     progress: u64,
 }
 
+/// Run the program as one task, and add the task's sums to those of the run.
+pub fn run(state: &'static RunState, task: u32, role: Role) {
+    let mut os = LinuxOs { state, task, transfer: Vec::new(), accesses: 0, progress: 0 };
+    let signal = state.program.run(&mut os, role).err();
+    if let Some(note) = state.program.note(role) {
+        report::print(format_args!("@note {note}"));
+    }
+    if let Some(signal) = signal
+        && !state.program.may_be_oom_killed()
+    {
+        state.signals.fetch_add(1, SeqCst);
+        match signal {
+            Signal::Segv { addr } => report::print(format_args!("@signal task {task}: SIGSEGV at {addr:#x}")),
+            Signal::Bus { addr } => report::print(format_args!("@signal task {task}: SIGBUS at {addr:#x}")),
+            Signal::Kill => report::print(format_args!("@signal task {task}: SIGKILL")),
+        }
+    }
+    state.accesses.fetch_add(os.accesses, SeqCst);
+    state.progress.fetch_add(os.progress, SeqCst);
+}
+
 impl LinuxOs {
     /// Transfer `len` bytes between a file and a buffer of the guest.
     fn transfer(&mut self, call: Transfer, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {

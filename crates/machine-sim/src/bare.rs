@@ -1,22 +1,23 @@
-//! The simulated machine and a memory manager, without the simulated kernel: for who brings tasks of their own.
+//! The simulated machine and a memory manager without the simulated kernel, for tests that bring their own tasks.
 //!
-//! There are no processes, no programs and no oracle here. A task is a function that stays on its CPU, and belongs to
-//! an address space if it says so. The machine may be wrapped in another that changes what it does: for tests of those
-//! who find faults.
+//! There are no processes, no programs and no oracle. A task is a function that stays on its CPU and may enter an address
+//! space. A wrapper around the machine can change what it does, to test what finds faults.
 
+use crate::config::{RunConfig, RunError};
 use crate::coroutine::{self, Coroutine};
-use crate::machine::{Class, SimMachine};
-use crate::run::{RunConfig, RunError, describe};
-use crate::sched::{Happening, Next};
+use crate::cpu::Class;
+use crate::machine::SimMachine;
+use crate::run::prepare;
+use crate::sched::Next;
 use mm::Mm;
 use mm::api::AccessKind;
 use mm::machine::{Io, Machine};
 use mm::units::{CpuId, SpaceId, Vpn};
 use std::cell::{Cell, RefCell};
 
-/// Picoseconds of one turn of a loop that spins.
+/// Picoseconds that [`Bare::spin`] takes.
 const SPIN: u64 = 200_000;
-/// Picoseconds of one turn of a loop that waits.
+/// Picoseconds that [`Bare::pause`] takes.
 const PAUSE: u64 = 500_000;
 /// Picoseconds of an access.
 const ACCESS: u64 = 1_000;
@@ -27,31 +28,31 @@ type Body<'b, M> = Box<dyn FnOnce(&Bare<'b, M>) + 'b>;
 pub struct Bare<'b, M: Machine> {
     mm: Mm<M>,
     io_done: &'b dyn Fn(&Mm<M>, &Io),
-    /// By task number.
+    /// The space of each task.
     spaces: RefCell<Vec<Option<SpaceId>>>,
     /// Tasks that have no coroutine yet.
-    born: RefCell<Vec<Body<'b, M>>>,
+    new_tasks: RefCell<Vec<Body<'b, M>>>,
     failure: RefCell<Option<String>>,
     ended: Cell<bool>,
 }
 
-/// Run `main` as a task on the first CPU of the machine of `config`, with the daemons beside it, until it ends.
+/// Run `main` as a task on the first CPU of the machine of `config`, and the daemons, until it ends.
 ///
-/// `config` must ask for `verify`: only then do pages hold something. `wrap` makes the machine that the memory manager
-/// sees. `io_done` is told of every transfer's end, and is to tell the memory manager.
+/// `config` must have `verify`, without which pages have no content. `wrap` makes the machine that the memory manager sees.
+/// `io_done` is called at every transfer's end and must tell the memory manager.
 pub fn run<'b, M: Machine + AsRef<SimMachine> + 'b>(
     config: &RunConfig,
     wrap: impl FnOnce(SimMachine) -> M,
     io_done: &'b dyn Fn(&Mm<M>, &Io),
     main: impl FnOnce(&Bare<'b, M>) + 'b,
 ) -> Result<(), RunError> {
-    let (machine, told) = describe(config)?;
-    let mm = Mm::new(wrap(machine), told).map_err(RunError::Input)?;
+    let (machine, mm_config) = prepare(config)?;
+    let mm = Mm::new(wrap(machine), mm_config).map_err(RunError::Input)?;
     let bare = Bare {
         mm,
         io_done,
         spaces: RefCell::default(),
-        born: RefCell::default(),
+        new_tasks: RefCell::default(),
         failure: RefCell::default(),
         ended: Cell::new(false),
     };
@@ -78,59 +79,58 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         &self.mm
     }
 
-    /// Start a task on a CPU, which it never leaves.
+    /// Start a task that stays on `cpu`.
     pub fn start(&self, cpu: CpuId, entry: fn(usize), argument: usize) {
         self.spawn(cpu, Box::new(move |_| entry(argument)));
     }
 
     fn spawn(&self, cpu: CpuId, body: Body<'b, M>) {
         let sim = self.sim();
-        let mut sched = sim.sched.borrow_mut();
-        sched.spawn_on(sim.here().clock.get(), cpu.index());
-        sim.limit.set(sim.limit.get().min(sched.limit_now(sim.current.get())));
+        sim.sched.borrow_mut().spawn_on(sim.clock(), cpu.index());
+        sim.lower_limit();
         self.spaces.borrow_mut().push(None);
-        self.born.borrow_mut().push(body);
+        self.new_tasks.borrow_mut().push(body);
     }
 
-    /// The task that runs belongs to `space` from now on.
+    /// The task that runs enters `space`.
     pub fn enter(&self, space: Option<SpaceId>) {
         self.spaces.borrow_mut()[self.sim().task.get() as usize] = space;
-        self.go_over(space);
+        self.switch(space);
     }
 
     /// Let all other tasks of this CPU run.
     pub fn pause(&self) {
         let sim = self.sim();
         sim.unplug();
-        sim.here().spend(PAUSE);
+        sim.this_cpu().spend(PAUSE);
         sim.sched.borrow_mut().give_way(sim.current.get());
         coroutine::suspend();
     }
 
-    /// Keep the CPU for a moment; others go on.
+    /// Keep the CPU for a moment; other CPUs run.
     pub fn spin(&self) {
-        self.sim().here().spend(SPIN);
+        self.sim().this_cpu().spend(SPIN);
         self.sim().yield_if_due();
     }
 
-    /// Access a page as a program would, without a fault being served. What it holds, or `None` for a fault.
+    /// Access a page as a program would, but serve no fault. Returns the content; `None` for a fault.
     pub fn access(&self, page: Vpn, kind: AccessKind, store: Option<u64>) -> Option<u64> {
         let sim = self.sim();
-        sim.here().spend(ACCESS);
-        let (cached, _) = sim.translate(sim.here(), page, kind).ok()?;
-        let mut content = sim.content.as_ref().expect("a bare run verifies").borrow_mut();
+        sim.this_cpu().spend(ACCESS);
+        let (cached, _) = sim.translate(sim.this_cpu(), page, kind).ok()?;
+        let mut content = sim.observers.content.as_ref().expect("a bare run must have `verify`").borrow_mut();
         if let Some(value) = store {
             content.set(cached.pfn(), value);
         }
         Some(content.frame(cached.pfn()))
     }
 
-    /// Call `work` as if an interrupt had come to this CPU.
+    /// Do `work` as if an interrupt had come to this CPU.
     pub fn interrupt(&self, work: impl FnOnce()) {
         self.sim().on(self.sim().current.get(), Class::Interrupt, work);
     }
 
-    /// The run has failed, and no task goes on.
+    /// The run has failed; no task continues.
     pub fn give_up(&self, why: &str) -> ! {
         self.failure.borrow_mut().get_or_insert_with(|| why.into());
         loop {
@@ -142,7 +142,7 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         self.mm.machine().as_ref()
     }
 
-    fn go_over(&self, space: Option<SpaceId>) {
+    fn switch(&self, space: Option<SpaceId>) {
         if self.sim().run_space(space) {
             self.mm.switch(space);
         }
@@ -152,13 +152,15 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
     fn drive<'t>(&'t self, tasks: &mut Vec<Option<Coroutine<'t>>>) -> Result<(), String> {
         let mut stopped = false;
         loop {
-            for body in self.born.take() {
+            for body in self.new_tasks.take() {
                 let task = Coroutine::new(move || body(self)).map_err(|error| error.to_string())?;
                 tasks.push(Some(task));
             }
             let next = self.sim().sched.borrow_mut().next();
             match next {
-                Next::Event(time, what) => self.happen(time, what),
+                Next::Event(time, event) => {
+                    self.sim().handle(time, event, |io| (self.io_done)(&self.mm, io));
+                }
                 Next::Cpu(cpu) => self.run_cpu(tasks, cpu),
                 Next::Nothing if tasks.iter().all(Option::is_none) => return Ok(()),
                 Next::Nothing => return Err("deadlock: nothing can run".into()),
@@ -169,21 +171,8 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
             if self.ended.get() && !stopped {
                 stopped = true;
                 self.sim().stopping.set(true);
-                let now = self.sim().here().clock.get();
+                let now = self.sim().clock();
                 self.sim().sched.borrow_mut().wake_all(now);
-            }
-        }
-    }
-
-    fn happen(&self, time: u64, what: Happening) {
-        let sim = self.sim();
-        match what {
-            Happening::Deadline(task, wait) => sim.sched.borrow_mut().deadline(time, task, wait),
-            Happening::Io(device, tag) => {
-                let ended = sim.end_io(time, device, tag);
-                sim.interrupt(ended.cpu(), time, || {
-                    ended.parts().for_each(|io| (self.io_done)(&self.mm, io));
-                });
             }
         }
     }
@@ -193,23 +182,17 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         let sim = self.sim();
         sim.current.set(cpu);
         let Some(picked) = sim.sched.borrow_mut().pick(cpu) else { return };
-        sim.class.set(Class::System);
-        sim.task.set(picked.task);
-        sim.limit.set(picked.limit);
-        if picked.switched {
-            sim.unplug();
-            sim.charge_switch();
-        }
+        sim.begin_turn(picked, Class::System);
         let space = self.spaces.borrow()[picked.task as usize];
-        self.go_over(space);
+        self.switch(space);
         let coroutine = tasks[picked.task as usize].as_mut().expect("a task that runs has not ended");
         if coroutine.resume() {
             sim.unplug();
             tasks[picked.task as usize] = None;
             sim.sched.borrow_mut().end(cpu);
         }
-        if sim.sched.borrow_mut().rest(cpu) {
-            self.go_over(None);
+        if sim.sched.borrow_mut().becomes_idle(cpu) {
+            self.switch(None);
         }
     }
 }

@@ -1,37 +1,37 @@
-//! What pages hold: one stamp a page, kept only while the oracle is on.
+//! The content of pages: one stamp for each, only in runs with the oracle.
 //!
-//! A stamp names a state of a page: 0 is a page of zeroes, and every store draws a new number. Stamps travel as bytes
-//! do: by copying, by transfers to and from devices.
+//! A stamp names a state of a page: 0 is a page of zeroes, and every store draws a new number. Stamps move as bytes do: with
+//! copies, and with transfers to and from devices.
 
 use mm::machine::Io;
 use mm::units::Pfn;
 use std::collections::{BTreeMap, HashMap};
 
-/// What a page holds.
+/// The content of a page.
 pub type Stamp = u64;
 
-/// Stamps from here on name what devices came with; those of stores lie below.
+/// Stamps from here on are the initial content of devices; those of stores are below.
 pub(crate) const ORIGINAL: Stamp = 1 << 63;
 
-/// Stamps of frames and of blocks.
+/// The stamps of frames and of blocks.
 #[derive(Default)]
 pub(crate) struct Content {
     frames: Vec<Stamp>,
     blocks: HashMap<(u8, u64), Stamp>,
-    /// What disk blocks held before anybody wrote them: device and first block; number and first stamp.
+    /// The initial content of disk blocks: device and first block; number of blocks and first stamp.
     fills: BTreeMap<(u8, u64), (u64, Stamp)>,
     last: Stamp,
-    /// Writes on their way, with the stamps that the pages had when they were submitted.
+    /// Writes in flight, with the stamps that their pages had when they were submitted.
     writes: Vec<(Io, Vec<Stamp>)>,
 }
 
 impl Content {
-    /// All zero, for frames below `frames`.
+    /// All zeroes, for frames below `frames`.
     pub(crate) fn new(frames: usize) -> Content {
         Content { frames: vec![0; frames], ..Content::default() }
     }
 
-    /// A stamp that no page ever had.
+    /// A new stamp.
     pub(crate) fn fresh(&mut self) -> Stamp {
         self.last += 1;
         self.last
@@ -42,7 +42,7 @@ impl Content {
         self.last
     }
 
-    /// What a frame holds.
+    /// The content of a frame.
     #[inline]
     pub(crate) fn frame(&self, pfn: Pfn) -> Stamp {
         self.frames[pfn.index()]
@@ -61,7 +61,7 @@ impl Content {
         self.frames.copy_within(from.index()..from.index() + pages as usize, to.index());
     }
 
-    /// A transfer is submitted: what is to be written is taken from memory now.
+    /// A transfer is submitted: a write takes its content from memory now.
     pub(crate) fn begin(&mut self, io: &Io) {
         if io.write {
             let first = io.frame.index();
@@ -69,10 +69,14 @@ impl Content {
         }
     }
 
-    /// A transfer ends: only now the blocks, or the frames, have the new content.
+    /// A transfer ends: only now do blocks or frames get the new content.
     pub(crate) fn finish(&mut self, io: &Io) {
         if io.write {
-            let at = self.writes.iter().position(|(other, _)| other == io).expect("every write was begun");
+            let at = self
+                .writes
+                .iter()
+                .position(|(other, _)| other == io)
+                .expect("a write must be submitted before it ends");
             let (_, stamps) = self.writes.remove(at);
             self.blocks.extend((io.block..).zip(stamps).map(|(block, stamp)| ((io.device.0, block), stamp)));
             return;
@@ -82,7 +86,7 @@ impl Content {
         }
     }
 
-    /// What a block holds.
+    /// The content of a block.
     pub(crate) fn block(&self, device: u8, block: u64) -> Stamp {
         if let Some(&stamp) = self.blocks.get(&(device, block)) {
             return stamp;
@@ -95,12 +99,12 @@ impl Content {
         }
     }
 
-    /// The device comes with content: `count` blocks from `first` hold `stamp`, `stamp + 1`, ...
+    /// Set the initial content of `count` blocks from `first`: `stamp`, `stamp + 1`, ...
     pub(crate) fn fill(&mut self, device: u8, first: u64, count: u64, stamp: Stamp) {
         self.fills.insert((device, first), (count, stamp));
     }
 
-    /// The file system gives blocks back: they read as zeroes.
+    /// The file system frees blocks: they read as zeroes.
     pub(crate) fn discard(&mut self, device: u8, first: u64, count: u64) {
         self.blocks.extend((first..first + count).map(|block| ((device, block), 0)));
     }

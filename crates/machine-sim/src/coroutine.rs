@@ -1,11 +1,10 @@
-//! Tasks with stacks of their own, all on one thread of the host.
+//! Tasks with their own stacks, all on one host thread.
 //!
 //! The memory manager waits deep inside its calls, so a simulated task needs a stack that can be left at any depth.
-//! [`suspend`] may be called from anywhere below a running [`Coroutine`]; it goes back to whoever resumed it.
+//! [`suspend`] may be called from anywhere below a running [`Coroutine`]; it returns to the caller of `resume`.
 //!
-//! A run that fails is abandoned with tasks suspended in the middle of calls. Their stacks are then dropped without
-//! being unwound ([`Coroutine`]'s `Drop`): what they own is leaked, and nothing of the memory manager runs again on
-//! state that is known to be broken.
+//! A run that fails leaves tasks suspended in the middle of calls. Their stacks are dropped without being unwound
+//! ([`Coroutine`]'s `Drop`): what they own is leaked, and the memory manager never runs again on broken state.
 
 use corosensei::stack::DefaultStack;
 use corosensei::{CoroutineResult, Yielder};
@@ -13,7 +12,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
 
-/// Stack of one task, in bytes. Pages that are never touched cost nothing.
+/// Bytes of a task's stack. Pages that are never touched cost nothing.
 const STACK: usize = 512 << 10;
 
 type Inner = corosensei::Coroutine<(), (), (), DefaultStack>;
@@ -23,7 +22,7 @@ thread_local! {
     static CURRENT: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
 }
 
-/// A task that can be left and entered again.
+/// A task that can be suspended and resumed.
 pub(crate) struct Coroutine<'a> {
     inner: Inner,
     yielder: std::rc::Rc<Cell<*const Yielder<(), ()>>>,
@@ -31,7 +30,7 @@ pub(crate) struct Coroutine<'a> {
 }
 
 impl<'a> Coroutine<'a> {
-    /// A task that will run `body` when it is first resumed.
+    /// A task that runs `body` when it is first resumed.
     pub(crate) fn new(body: impl FnOnce() + 'a) -> std::io::Result<Coroutine<'a>> {
         let yielder = std::rc::Rc::new(Cell::new(ptr::null()));
         let slot = yielder.clone();
@@ -48,14 +47,14 @@ impl<'a> Coroutine<'a> {
         Ok(Coroutine { inner, yielder, borrows: PhantomData })
     }
 
-    /// Run it until it suspends itself or ends. `true` if it has ended.
+    /// Run it until it suspends itself or ends. Returns whether it has ended.
     pub(crate) fn resume(&mut self) -> bool {
         let _outer = Outer(CURRENT.replace(self.yielder.get()));
         matches!(self.inner.resume(()), CoroutineResult::Return(()))
     }
 }
 
-/// Whose turn it is again when a coroutine has been left, be it by a panic in its body.
+/// The yielder to restore when a coroutine is left, also by a panic in its body.
 struct Outer(*const Yielder<(), ()>);
 
 impl Drop for Outer {
@@ -67,23 +66,23 @@ impl Drop for Outer {
 impl Drop for Coroutine<'_> {
     fn drop(&mut self) {
         if self.inner.started() && !self.inner.done() {
-            // SAFETY: the values on its stack are leaked. Nothing outside points to them: what a task hands out while
-            // it is suspended is its number only.
+            // SAFETY: the values on its stack are leaked. Nothing outside points to them: others know a suspended task by
+            // its number only.
             unsafe { self.inner.force_reset() };
         }
     }
 }
 
-/// Leave the coroutine that runs now; returns when it is resumed.
+/// Suspend the coroutine that runs now; returns when it is resumed.
 ///
 /// # Panics
 /// Outside of a coroutine.
 pub(crate) fn suspend() {
     let yielder = CURRENT.get();
-    assert!(!yielder.is_null(), "a wait outside of any task: only tasks can sleep");
-    // SAFETY: CURRENT is not null only while the coroutine that owns this yielder runs: `resume` sets it on entry (and
-    // the body on first entry) and puts the outer value back when it is left, by a panic too. So the yielder's stack is
-    // alive and active.
+    assert!(!yielder.is_null(), "only a task may sleep");
+    // SAFETY: CURRENT is not null only while the coroutine that owns this yielder runs: `resume` sets it on entry (and the
+    // body on first entry) and restores the outer value when the coroutine is left, also by a panic. So the yielder's
+    // stack is alive and active.
     unsafe { (*yielder).suspend(()) };
 }
 
@@ -118,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_panics_leaves_nobody_s_turn_behind() {
+    fn a_panic_in_a_body_restores_the_outer_yielder() {
         use std::panic::{AssertUnwindSafe, catch_unwind};
         let mut fails = Coroutine::new(|| panic!("as it should")).unwrap();
         assert!(catch_unwind(AssertUnwindSafe(|| fails.resume())).is_err());
-        assert!(CURRENT.get().is_null(), "a wait here would go to a stack that is gone");
+        assert!(CURRENT.get().is_null(), "a stack that is gone must not be current");
         let mut outer = Coroutine::new(|| {
             let mut inner = Coroutine::new(|| panic!("as it should")).unwrap();
             assert!(catch_unwind(AssertUnwindSafe(|| inner.resume())).is_err());

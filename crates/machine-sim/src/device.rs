@@ -1,16 +1,16 @@
 //! Block devices: how long a transfer takes.
 //!
-//! A device works on `queue_depth` requests at a time; each needs its latency, and all share the bandwidth. A request
-//! starts when a tag is free, in the order of the requests. It ends after its latency and its transfer, and not before
-//! the data of all that started earlier could pass. All of its pages arrive at that end, with one interrupt.
+//! A device serves `queue_depth` requests at a time; each has its latency, and all share the bandwidth. Requests start in
+//! order, each when a tag is free. A request ends after its latency and its transfer, but not before the data of all
+//! requests that started earlier could be transferred. All of its pages arrive at its end, with one interrupt.
 //!
-//! What is submitted page by page for blocks that follow each other becomes one request (see `device/queue.rs`): it
-//! needs one latency, and the transfers of all its pages. A request that continues where the last one ended may need
-//! less: the heads of a disk are there already.
+//! Pages that are submitted one by one for consecutive blocks become one request (see `device/queue.rs`), with one latency
+//! and the transfers of all pages. A request that continues where the last one ended may have a lower latency: the heads of
+//! a disk are there already.
 //!
-//! No two requests of a real device take the same time. Each request's latency is drawn evenly from `jitter_pct`
-//! percent below to above the stated one. The draws are the run's: another seed, other moments at which the same data
-//! arrives. That is what repeated runs of a program without random choices of its own differ by.
+//! The requests of a real device vary in time. Each request's latency is drawn uniformly from `jitter_pct` percent below to
+//! `jitter_pct` percent above the stated one. With another seed the same data arrives at other times: this is the only
+//! difference between runs of a program that makes no random choices.
 
 mod queue;
 
@@ -29,20 +29,20 @@ pub struct DeviceSpec {
     pub name: String,
     /// Its size.
     pub size: Bytes,
-    /// Microseconds of one read of a page, alone.
+    /// Microseconds of a single read of a page.
     pub read_us: f64,
-    /// Microseconds of one write of a page, alone.
+    /// Microseconds of a single write of a page.
     pub write_us: f64,
-    /// Microseconds of one read or write of a page that continues where the last request ended; by default as any
-    /// other.
+    /// Microseconds of a read or write of a page that continues where the last request ended; by default the same as of
+    /// others.
     pub sequential_us: Option<f64>,
-    /// MB (10^6 bytes) a second of large reads.
+    /// MB (10^6 bytes) per second of large reads.
     pub read_mbs: f64,
-    /// MB a second of large writes.
+    /// MB per second of large writes.
     pub write_mbs: f64,
-    /// Requests that it works on at a time.
+    /// Requests that it serves at a time.
     pub queue_depth: u32,
-    /// How much a request's latency differs from the stated one at most, in percent of it.
+    /// The largest deviation of a request's latency from the stated one, in percent.
     #[serde(default)]
     pub jitter_pct: f64,
     /// Where the numbers come from.
@@ -64,44 +64,44 @@ pub struct DeviceCounts {
     pub written_pages: u64,
     /// Writes that joined another's request.
     pub write_merges: u64,
-    /// Picoseconds in which it had work.
+    /// Picoseconds in which it had requests to serve.
     pub busy: u64,
 }
 
-/// A request that has started.
+/// The start of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Started {
-    /// Where to find it at its end.
+    /// Its tag.
     pub(crate) tag: u32,
     /// When it ends.
     pub(crate) done: u64,
 }
 
-/// A device at work. Times are in picoseconds.
+/// A device. Times are in picoseconds.
 pub(crate) struct Device {
     latency: [u64; 2],
     /// Latency of a request that continues the last one.
     sequential: [u64; 2],
     page: [u64; 2],
-    /// Largest deviation of a latency, in 2^-32 of it, and where deviations come from.
+    /// The largest deviation of a latency, in 2^-32 of it, and the generator that draws deviations.
     jitter: u64,
     rng: Rng,
-    /// Requests under way, by tag.
+    /// Requests that have started, by tag.
     tags: Vec<Option<Request>>,
     free: Vec<u32>,
-    /// Requests that wait for a tag, the oldest first.
+    /// Requests that wait for a tag, oldest first.
     waiting: VecDeque<Request>,
     /// The block after the last request that started.
     head: u64,
-    /// When the data of all requests so far has passed.
+    /// When the data of all requests so far is transferred.
     bus: u64,
-    /// Until when it is known to be busy.
+    /// When it will have served all requests so far.
     busy_until: u64,
     pub(crate) counts: DeviceCounts,
 }
 
 impl Device {
-    /// The device of that description, in a run with that seed.
+    /// The device of this description, in a run with this seed.
     pub(crate) fn new(spec: &DeviceSpec, seed: u64) -> Device {
         let picos = |us: f64| (us * 1e6).round() as u64;
         let page = [spec.read_mbs, spec.write_mbs].map(|mbs| (4096.0 * 1e6 / mbs).round() as u64);
@@ -124,7 +124,7 @@ impl Device {
         }
     }
 
-    /// Take a request at `now`. `None`: it waits, or has joined one that does.
+    /// Take a request at `now`. `None`: it waits, or has joined a waiting one.
     pub(crate) fn submit(&mut self, now: u64, request: Request) -> Option<Started> {
         let write = request.write();
         let Some(request) = queue::join_waiting(&mut self.waiting, request) else {
@@ -142,11 +142,11 @@ impl Device {
         }
     }
 
-    /// The request of that tag ends at `now`. Another may start.
+    /// The request of this tag ends at `now`. Another may start.
     pub(crate) fn end(&mut self, now: u64, tag: u32) -> (Request, Option<Started>) {
-        let ended = self.tags[tag as usize].take().expect("a tag is of a request under way");
+        let ended = self.tags[tag as usize].take().expect("a tag that ends must belong to a started request");
         let next = match self.waiting.pop_front() {
-            // Its CPU's clock may have been ahead when it was submitted.
+            // It may have been submitted by a CPU whose clock was ahead.
             Some(next) => Some(self.start(now.max(next.since()), tag, next)),
             None => {
                 self.free.push(tag);
@@ -156,13 +156,13 @@ impl Device {
         (ended, next)
     }
 
-    /// A page was submitted.
+    /// Count submitted pages.
     pub(crate) fn add_pages(&mut self, write: bool, pages: u32) {
         let (_, moved) = self.counted(write);
         *moved += pages as u64;
     }
 
-    /// One submission joined another.
+    /// Count a submission that joined another.
     pub(crate) fn merged(&mut self, write: bool) {
         match write {
             false => self.counts.read_merges += 1,
@@ -183,7 +183,7 @@ impl Device {
         self.head = request.end();
         let transfer = self.page[write] * request.pages() as u64;
         self.bus = self.bus.max(start) + transfer;
-        let done = (start + self.deviating(stated) + transfer).max(self.bus);
+        let done = (start + self.jittered(stated) + transfer).max(self.bus);
         self.counts.busy += done - start.max(self.busy_until).min(done);
         self.busy_until = self.busy_until.max(done);
         if self.tags.len() <= tag as usize {
@@ -193,8 +193,8 @@ impl Device {
         Started { tag, done }
     }
 
-    /// A stated latency with this request's deviation.
-    fn deviating(&mut self, stated: u64) -> u64 {
+    /// The stated latency plus a random deviation.
+    fn jittered(&mut self, stated: u64) -> u64 {
         if self.jitter == 0 {
             return stated;
         }

@@ -1,5 +1,4 @@
-//! Counts of durations, from which quantiles are read: 16 buckets for each doubling, so that an answer is at most 6 %
-//! too high.
+//! A histogram of durations: 16 buckets for each doubling, so a quantile is at most 6 % too high.
 
 const SUB_BITS: u32 = 4;
 const SUBS: usize = 1 << SUB_BITS;
@@ -12,20 +11,21 @@ pub(crate) struct Histogram {
     max: u64,
 }
 
-impl Histogram {
-    /// Nothing counted.
-    pub(crate) fn new() -> Histogram {
+impl Default for Histogram {
+    fn default() -> Histogram {
         Histogram { counts: vec![0; BUCKETS].into(), total: 0, max: 0 }
     }
+}
 
-    /// Count one.
+impl Histogram {
+    /// Count a duration.
     pub(crate) fn record(&mut self, nanos: u64) {
         self.counts[bucket(nanos)] += 1;
         self.total += 1;
         self.max = self.max.max(nanos);
     }
 
-    /// How many were counted.
+    /// How many durations were counted.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
@@ -35,8 +35,8 @@ impl Histogram {
         self.max
     }
 
-    /// The least duration that is not exceeded by `percent` percent, as the upper end of its bucket; 0 if nothing was
-    /// counted.
+    /// The shortest duration that at least `percent` percent do not exceed, as the upper end of its bucket; 0 if nothing
+    /// was counted.
     pub(crate) fn quantile(&self, percent: u64) -> u64 {
         let wanted = (self.total * percent).div_ceil(100);
         let mut seen = 0;
@@ -50,7 +50,7 @@ impl Histogram {
     }
 }
 
-/// Values below 32 have buckets of their own; from there on the five highest bits choose.
+/// Values below 32 have a bucket each; larger ones are sorted by their five highest bits.
 fn bucket(nanos: u64) -> usize {
     let shift = (64 - nanos.leading_zeros()).saturating_sub(SUB_BITS + 1);
     shift as usize * SUBS + (nanos >> shift) as usize
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_lies_in_its_bucket() {
+    fn buckets_are_in_order_and_at_most_6_percent_wide() {
         let mut last = 0;
         for nanos in (0..200).chain((6..64).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, (1 << bit) + 1])) {
             let end = upper_end(bucket(nanos));
@@ -79,8 +79,8 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_what_was_counted() {
-        let mut all = Histogram::new();
+    fn quantiles_are_upper_ends_of_buckets() {
+        let mut all = Histogram::default();
         assert_eq!(all.quantile(50), 0);
         (1..=20).for_each(|nanos| all.record(nanos));
         assert_eq!((all.quantile(50), all.quantile(99), all.max(), all.total()), (10, 20, 20, 20));

@@ -1,29 +1,35 @@
 //! The simulated machine.
 //!
-//! [`run`] takes a [`RunConfig`] and a [`Program`](program::Program) and gives an [`Outcome`]. Inside stand
+//! [`run`] takes a [`RunConfig`] and a [`Program`](program::Program) and returns an [`Outcome`]. Its parts are
 //!
 //! - [`SimMachine`], which the memory manager sees through its trait `Machine`: CPUs with clocks and translation caches
 //!   ([`tlb`]), page walks, interrupts, memory with latencies, block [`device`]s;
-//! - a scheduler of coroutines, which always runs the CPU that is furthest behind;
-//! - the system calls, as programs make them through the trait `Os`;
-//! - the oracle, which knows what every address must read and stops the run at the first wrong byte;
-//! - the bound, which knows how few flushes any safe policy would need and stops the run at the first missing one;
-//! - the optimum, which knows how few refaults any replacement policy could have had;
-//! - the profile, a tree of where CPU time went.
+//! - a scheduler of coroutines, which always runs the CPU with the earliest clock;
+//! - the system calls, which programs make through the trait `Os`;
+//! - observers of the machine, of which each run has those that it asks for:
+//!   - the oracle knows what every address must read and stops the run at the first wrong byte;
+//!   - the bound knows how few flushes any safe policy needs and stops the run at the first missing one;
+//!   - the optimum knows how few refaults any replacement policy could have;
+//!   - the profile is a tree of where CPU time went.
 //!
-//! A run is a function of its configuration and its seed: no time of the host, no address, no order of a hash table
-//! gets into it. What a machine is made of, and what everything costs there, is said in TOML ([`spec`]), each number
-//! with its source.
+//! A run is a function of its configuration and its seed: it depends on no host time, no address and no order of a hash
+//! table. A machine and its costs are described in TOML ([`spec`]), each number with its source.
 
 pub mod bare;
 mod bound;
+mod config;
 mod content;
 mod coroutine;
+mod cpu;
 pub mod device;
+mod flush_fault;
 mod fragment;
 mod histogram;
 mod machine;
+mod memory;
+mod metrics;
 mod moves;
+mod observers;
 mod optimum;
 mod oracle;
 mod os;
@@ -34,23 +40,24 @@ mod preempt;
 mod profile;
 mod run;
 mod sched;
+mod simulation;
 pub mod spec;
 mod stale;
 mod tables;
 pub mod tlb;
 mod visits;
 mod walk;
-mod world;
 
 pub use bound::{BoundLevel, BoundReport, Cause, CauseCount};
-pub use fragment::{Fragmentation, Fragmented, MemoryState, ZoneState};
+pub use config::{FlushFault, RunConfig, RunError, Visit};
+pub use fragment::target::Fragmentation;
+pub use fragment::{Fragmented, MemoryState, ZoneState};
 pub use kernel::{GroupOutcome, GroupSpec, PROCESSES, Processes};
-pub use machine::{Fault, SimMachine};
+pub use machine::SimMachine;
 pub use optimum::OptimumReport;
 pub use oracle::OracleReport;
-pub use outcome::{Better, Metric, Outcome, WorkDone};
+pub use outcome::{Better, Metric, Outcome, Visited, WorkDone};
 pub use policies::check_policy;
 pub use profile::{ProfileNode, ProfileWork};
-pub use run::{RunConfig, RunError, run};
+pub use run::run;
 pub use spec::{CostRow, MachineSpec, SpecError};
-pub use visits::{Visit, Visited};

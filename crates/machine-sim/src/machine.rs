@@ -3,243 +3,97 @@
 //! One thread of the host plays all CPUs. At any moment one of them is *current*; what is charged moves its clock.
 //! While a CPU answers an interrupt from another, it is the current one, and the cost falls on its clock.
 
-mod faults;
 mod host;
 mod io;
-mod load;
-mod memory;
-mod sample;
+mod point;
 
-use crate::bound::Bound;
-use crate::content::Content;
+use crate::config::RunConfig;
 use crate::coroutine;
-use crate::device::{Device, Plug};
-use crate::histogram::Histogram;
-use crate::moves::Moves;
-use crate::optimum::Optimum;
-use crate::placement::Placement;
+use crate::cpu::{Class, Cpu, END, add};
+use crate::device::Device;
+use crate::flush_fault::FlushFaults;
+use crate::memory::Memory;
+use crate::observers::{Context, Observers};
 use crate::preempt::Preempt;
 use crate::profile::{Kind, Profiler};
-use crate::run::RunConfig;
-use crate::sched::{Key, Sched, TaskId};
+use crate::sched::{Key, Picked, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
 use crate::tlb::Tlb;
 use kernel::Task;
-use load::Load;
 use mm::event::Event;
 use mm::machine::{
     Asid, CpuSet, Flush, Io, Machine, MemoryRange, Reads, RemoteCall, Scope, TablePage, Ticket, WaitKey,
     Work, ZoneSight,
 };
-use mm::units::{CpuId, Nanos, NodeId, PAGE_SIZE, Pfn, SpaceId};
-use sample::Sampler;
+use mm::units::{CpuId, Nanos, NodeId, Pfn, SpaceId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// On whose behalf a CPU works in the kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Class {
-    /// A program's: system calls and faults.
-    System,
-    /// kswapd's.
-    Kswapd,
-    /// The flusher's.
-    Flusher,
-    /// Another CPU's, or a device's.
-    Interrupt,
-}
-
-const CLASSES: usize = 4;
-
-/// What a CPU's translation hardware has counted.
-#[derive(Default)]
-pub(crate) struct CpuCounts {
-    pub(crate) dtlb_misses: Cell<u64>,
-    pub(crate) itlb_misses: Cell<u64>,
-    pub(crate) walks: Cell<u64>,
-    pub(crate) walk_steps: Cell<u64>,
-    pub(crate) ipis_sent: Cell<u64>,
-    pub(crate) ipis_received: Cell<u64>,
-    pub(crate) rounds: Cell<u64>,
-    pub(crate) switches: Cell<u64>,
-}
-
-/// One CPU.
-pub(crate) struct Cpu {
-    /// Picoseconds.
-    pub(crate) clock: Rc<Cell<u64>>,
-    pub(crate) tlb: Tlb,
-    pub(crate) root: Cell<Pfn>,
-    /// The space that the scheduler last asked for.
-    pub(crate) loaded: Cell<Option<SpaceId>>,
-    pub(crate) counts: CpuCounts,
-    /// When its clock ticks next, if ticks do anything.
-    pub(crate) next_tick: Cell<u64>,
-    plug: RefCell<Plug>,
-    /// Picoseconds in the kernel, by class.
-    pub(crate) kernel: [Cell<u64>; CLASSES],
-    node: u8,
-}
-
-impl Cpu {
-    /// Time passes on this CPU.
-    #[inline(always)]
-    pub(crate) fn spend(&self, picos: u64) {
-        self.clock.set(self.clock.get().wrapping_add(picos));
-    }
-
-    /// It passes for kernel work. (64 bits of picoseconds are 213 days: nothing here checks for overflow.)
-    #[inline(always)]
-    fn spend_kernel(&self, class: Class, picos: u64) {
-        self.spend(picos);
-        let class = &self.kernel[class as usize];
-        class.set(class.get().wrapping_add(picos));
-    }
-}
-
-/// A flush that is to go wrong: the oracle's own test.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fault {
-    /// Which flush, counted from 1 over all CPUs.
-    pub nth: u64,
-    /// Count only flushes done for another CPU's request (`Some(true)`), only others (`Some(false)`), or all.
-    pub remote: Option<bool>,
-    /// `None`: the flush never happens. `Some`: it happens that many nanoseconds late.
-    pub delay: Option<Nanos>,
-}
 
 /// The simulated machine.
 pub struct SimMachine {
     pub(crate) spec: MachineSpec,
     pub(crate) cpus: Rc<[Cpu]>,
-    /// The same; none where CPUs may be stopped (`preempt`). Of all calls `charge` is the most frequent: who has to
-    /// look for the CPU here need not ask whether it stops.
+    /// The same CPUs, or none if they may be stopped (`preempt`): so `charge`, the most frequent call of all, needs one
+    /// test to find the CPU and to learn that it does not stop.
     unstopped: Rc<[Cpu]>,
     pub(crate) current: Cell<usize>,
     pub(crate) class: Cell<Class>,
-    /// The current CPU runs on until its clock passes this.
+    /// The current CPU runs until its clock passes this.
     pub(crate) limit: Cell<u64>,
     pub(crate) task: Cell<TaskId>,
     pub(crate) sched: RefCell<Sched>,
     /// Tasks of programs that have no coroutine yet.
-    pub(crate) born: RefCell<Vec<Arc<Task>>>,
+    pub(crate) new_tasks: RefCell<Vec<Arc<Task>>>,
     pub(crate) devices: RefCell<Vec<Device>>,
     pub(crate) tables: Tables,
-    pub(crate) content: Option<RefCell<Content>>,
-    /// Counts what any safe policy would need; `None`: nobody asked.
-    pub(crate) bound: Option<RefCell<Bound>>,
-    /// Counts how few refaults there could have been; `None`: nobody asked.
-    pub(crate) optimum: Option<RefCell<Optimum>>,
-    /// Holds compactions against the fewest pages to be moved; `None`: nobody asked.
-    pub(crate) moves: Option<RefCell<Moves>>,
-    /// Holds placement in tiers against the best there could be; `None`: nobody asked.
-    pub(crate) placement: Option<RefCell<Placement>>,
-    /// The first translation that was held where none could be, in words.
-    pub(crate) held_over: RefCell<Option<String>>,
-    /// Keeps a tree of where CPU time went; `None`: nobody asked.
-    profile: Option<Box<Profiler>>,
-    /// Stops CPUs in the middle of their work; `None`: nobody asked.
-    pub(crate) preempt: Option<Rc<Preempt>>,
-    /// Are scopes told to anybody?
-    scopes: bool,
-    /// Are events of what CPUs may hold told to anybody?
-    listens: bool,
-    /// Does the current CPU flush because another asked it to?
-    answering: Cell<bool>,
-    pub(crate) stopping: Cell<bool>,
-    /// Nanoseconds that takes of frames waited for a payment.
-    pub(crate) takeoff: RefCell<Histogram>,
-    /// How long the program's own operations took, as it says.
-    pub(crate) operations: RefCell<Histogram>,
-    /// What the program's tasks came to, by their own measure, in KiB a second.
-    pub(crate) throughput: Cell<u64>,
-    /// How old debts were when they were paid, in nanoseconds.
-    pub(crate) age: RefCell<Histogram>,
-    /// Units of work done and picoseconds spent on it.
+    pub(crate) memory: Memory,
+    /// Units of work that were done, by kind.
     pub(crate) work: [Cell<u64>; Work::COUNT],
-    /// For each memory range: its end, the read latency from each node, and the time of a further line.
-    latency: Vec<(u32, Vec<u64>, u64)>,
-    /// For each memory range: how busy its node is, if that matters; empty: nowhere.
-    loads: Vec<Option<Rc<Load>>>,
-    /// Lines that programs read of each memory range, as far as tables had to be asked for their pages; empty: nobody
-    /// asks.
-    pub(crate) read_lines: Vec<Cell<u64>>,
-    sampler: Sampler,
-    fault: Option<Fault>,
-    flushes: Cell<u64>,
-    late: RefCell<Vec<(u64, usize, Flush, Asid)>>,
-    asid: Vec<Cell<Asid>>,
+    pub(crate) observers: Observers,
+    /// Stops CPUs in the middle of their work, if the run asks for that.
+    pub(crate) preempt: Option<Rc<Preempt>>,
+    /// Whether an observer, or `preempt`, wants to know of scopes.
+    watches_scopes: bool,
+    pub(crate) flush_faults: FlushFaults,
+    pub(crate) stopping: Cell<bool>,
 }
 
 impl SimMachine {
-    /// A machine at rest, with what a run of `config` needs of it; it is made as `spec` says, not as the configuration
-    /// does. An error says why what `config` asks to be counted cannot be, on this machine.
+    /// An idle machine of `spec`, with what a run of `config` needs; it ignores the configuration's own machine. An
+    /// error if an observer that `config` asks for cannot watch this machine.
     pub(crate) fn new(spec: MachineSpec, config: &RunConfig) -> Result<SimMachine, String> {
-        let placement = config.placement.then(|| memory::placement(&spec)).transpose()?;
+        let observers = Observers::new(&spec, config)?;
         let node = |id: usize| std::iter::repeat_n(id as u8, spec.nodes()[id].cpus as usize);
         let nodes: Vec<u8> = (0..spec.nodes().len()).flat_map(node).collect();
         let sched = Sched::new(nodes.clone());
-        let cpu = |(id, &node): (usize, &u8)| Cpu {
-            clock: sched.clocks[id].clone(),
-            tlb: Tlb::new(spec.tlb()),
-            root: Cell::new(Pfn::NONE),
-            loaded: Cell::new(None),
-            counts: CpuCounts::default(),
-            next_tick: Cell::new(0),
-            plug: RefCell::default(),
-            kernel: Default::default(),
-            node,
-        };
-        let frames = spec.ranges().last().map_or(0, |range| range.start.0 + range.frames) as usize;
-        let memory = spec.memory() / PAGE_SIZE;
-        // Of tiers of memory it is of interest.
-        let tiers = spec.nodes().iter().any(|node| node.cpus == 0);
-        let read_lines = spec.ranges().iter().filter(|_| tiers).map(|_| Cell::new(0));
-        let devices = spec
-            .devices()
+        let cpus: Rc<[Cpu]> = nodes
             .iter()
-            .zip(0..)
-            .map(|(device, id)| Device::new(device, config.seed.wrapping_add(id << 32)))
+            .zip(&sched.clocks)
+            .map(|(&node, clock)| Cpu::new(clock.clone(), node, spec.tlb()))
             .collect();
-        let cpus: Rc<[Cpu]> = nodes.iter().enumerate().map(cpu).collect();
+        let device = |(device, id): (_, u64)| Device::new(device, config.seed.wrapping_add(id << 32));
+        let devices = spec.devices().iter().zip(0..).map(device).collect();
+        let preempt = config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed)));
         Ok(SimMachine {
-            latency: memory::latencies(&spec),
-            loads: memory::loads(&spec),
-            read_lines: read_lines.collect(),
-            sampler: Sampler::new(nodes.len()),
-            unstopped: if config.preempt.is_none() { cpus.clone() } else { Rc::default() },
-            cpus,
+            unstopped: if preempt.is_none() { cpus.clone() } else { Rc::default() },
             current: Cell::new(0),
             class: Cell::new(Class::System),
             limit: Cell::new(u64::MAX),
             task: Cell::new(0),
             sched: RefCell::new(sched),
-            born: RefCell::default(),
+            new_tasks: RefCell::default(),
             devices: RefCell::new(devices),
-            tables: Tables::new(frames),
-            content: config.verify.then(|| RefCell::new(Content::new(frames))),
-            bound: config.bound.then(|| RefCell::new(Bound::new(nodes.len()))),
-            optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
-            moves: config.moves.then(RefCell::default),
-            placement: placement.map(RefCell::new),
-            held_over: RefCell::default(),
-            profile: config.profile.then(|| Box::new(Profiler::new())),
-            preempt: config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed))),
-            scopes: config.profile || config.preempt.is_some() || config.moves,
-            listens: config.verify || config.bound || config.optimum || config.placement,
-            answering: Cell::new(false),
-            stopping: Cell::new(false),
-            takeoff: RefCell::new(Histogram::new()),
-            operations: RefCell::new(Histogram::new()),
-            throughput: Cell::new(0),
-            age: RefCell::new(Histogram::new()),
+            tables: Tables::new(spec.end_pfn()),
+            memory: Memory::new(&spec, cpus.len()),
             work: std::array::from_fn(|_| Cell::new(0)),
-            fault: config.faulty,
-            flushes: Cell::new(0),
-            late: RefCell::new(Vec::new()),
-            asid: nodes.iter().map(|_| Cell::default()).collect(),
+            watches_scopes: observers.watches_scopes() || preempt.is_some(),
+            observers,
+            preempt,
+            flush_faults: FlushFaults::new(config.flush_fault),
+            stopping: Cell::new(false),
+            cpus,
             spec,
         })
     }
@@ -251,14 +105,24 @@ impl SimMachine {
 
     /// The current CPU.
     #[inline(always)]
-    pub(crate) fn here(&self) -> &Cpu {
+    pub(crate) fn this_cpu(&self) -> &Cpu {
         &self.cpus[self.current.get()]
+    }
+
+    /// The clock of the current CPU, in picoseconds.
+    #[inline(always)]
+    pub(crate) fn clock(&self) -> u64 {
+        self.this_cpu().clock.get()
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context { cpus: &self.cpus, cpu: self.current.get(), task: self.task.get() }
     }
 
     /// Kernel work takes time on the current CPU.
     #[inline]
     fn spend_kernel(&self, picos: u64) {
-        self.here().spend_kernel(self.class.get(), picos);
+        self.this_cpu().spend_kernel(self.class.get(), picos);
     }
 
     #[cold]
@@ -268,10 +132,45 @@ impl SimMachine {
         self.point();
     }
 
-    /// Does something with the profile, if there is one, after what was done until now has found its place.
+    /// Something with a cost of the hardware's happens on the current CPU, `count` times.
+    fn spend_hardware(&self, item: Hardware, count: u64) {
+        let picos = self.spec.costs().hardware(item) * count;
+        self.spend_kernel(picos);
+        self.observers.spent(Kind::Hardware(item), count, picos);
+    }
+
+    /// The current CPU begins to run the task that was picked for it, in `class`.
+    pub(crate) fn begin_turn(&self, picked: Picked, class: Class) {
+        self.class.set(class);
+        // Switching to the task and back belongs to the class, not to the place in which the task was left.
+        self.profiled(|profile| profile.go_to_root(class));
+        self.task.set(picked.task);
+        self.limit.set(picked.limit.min(END));
+        if picked.switched {
+            self.unplug();
+            add(&self.this_cpu().counts.switches, 1);
+            self.spend_hardware(Hardware::ContextSwitch, 1);
+        }
+    }
+
+    /// Picoseconds that `cpu`, the current CPU, takes to read `lines` cache lines of a page from memory.
+    pub(crate) fn memory_time(&self, cpu: &Cpu, pfn: Pfn, lines: u64) -> u64 {
+        let sampler = &self.memory.sampler;
+        if sampler.is_on()
+            && let Some(half_full) = sampler.read(self.current.get(), pfn, lines)
+        {
+            cpu.spend(self.spec.costs().hardware(Hardware::Sample));
+            if half_full {
+                self.wake_key(Key::Mm(WaitKey::Kpromoted));
+            }
+        }
+        self.memory.read(cpu, pfn, lines)
+    }
+
+    /// Call `then` with the profile, if there is one, after it has attributed all work so far to its current place.
     #[inline]
     pub(crate) fn profiled<T>(&self, then: impl FnOnce(&Profiler) -> T) -> Option<T> {
-        let profile = self.profile.as_deref()?;
+        let profile = self.observers.profile.as_deref()?;
         profile.settle(&self.work, self.spec.costs());
         Some(then(profile))
     }
@@ -280,9 +179,7 @@ impl SimMachine {
     #[inline(never)]
     fn enter_scope(&self, scope: Scope) {
         self.profiled(|profile| profile.enter(scope));
-        if let Some(moves) = &self.moves {
-            moves.borrow_mut().latency.begins(scope, self.task.get(), self.here().clock.get());
-        }
+        self.observers.enter(scope, &self.context());
         self.point();
     }
 
@@ -290,112 +187,100 @@ impl SimMachine {
     #[inline(never)]
     fn leave_scope(&self, scope: Scope) {
         self.profiled(|profile| profile.leave(scope));
-        if let Some(moves) = &self.moves {
-            moves.borrow_mut().latency.ends(scope, self.task.get());
-        }
+        self.observers.leave(scope, &self.context());
         self.point();
     }
 
-    /// The current CPU goes over to a space, or to a kernel task or to nothing. Was it elsewhere?
+    /// The current CPU switches to a space; `None`: to a kernel task or to idle. Returns whether it ran another.
     pub(crate) fn run_space(&self, space: Option<SpaceId>) -> bool {
-        let cpu = self.here();
-        let moves = cpu.loaded.replace(space) != space;
-        if moves && let Some(bound) = &self.bound {
-            bound.borrow_mut().runs(self.current.get(), space);
+        let switches = self.this_cpu().loaded.replace(space) != space;
+        if switches {
+            self.observers.runs(self.current.get(), space);
         }
-        moves
+        switches
     }
 
-    /// The bound is told that the current CPU drops translations.
-    fn tell_of_flush(&self) {
-        if let Some(bound) = &self.bound
-            && !self.answering.get()
-        {
-            bound.borrow_mut().flushes(self.current.get());
-        }
+    /// Whether a flush of the current CPU goes wrong, as the configuration asks for.
+    fn flush_fails(&self, what: Flush) -> bool {
+        let remote = self.class.get() == Class::Interrupt;
+        self.flush_faults.strikes((self.current.get(), self.this_cpu()), what, remote)
     }
 
-    /// Look at something on the current CPU without time or work being counted.
-    pub(crate) fn unseen<T>(&self, look: impl FnOnce() -> T) -> T {
-        let cpu = self.here();
-        let clock = cpu.clock.get();
-        let kernel = cpu.kernel[self.class.get() as usize].get();
-        let work = self.work.each_ref().map(Cell::get);
+    /// Do `work` on the current CPU without accounting time or work.
+    pub(crate) fn unaccounted<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (clock, kernel) = (&self.this_cpu().clock, &self.this_cpu().kernel[self.class.get() as usize]);
+        let times = (clock.get(), kernel.get());
+        let counts = self.work.each_ref().map(Cell::get);
         self.profiled(|profile| profile.mute(true));
-        let result = self.stoppable(false, look);
-        cpu.clock.set(clock);
-        cpu.kernel[self.class.get() as usize].set(kernel);
-        self.work.iter().zip(work).for_each(|(now, before)| now.set(before));
+        let result = self.stoppable(false, work);
+        clock.set(times.0);
+        kernel.set(times.1);
+        self.work.iter().zip(counts).for_each(|(now, before)| now.set(before));
         self.profiled(|profile| profile.mute(false));
         result
     }
 
-    fn spend_hardware(&self, item: Hardware, count: u64) {
-        let picos = self.spec.costs().hardware(item) * count;
-        self.spend_kernel(picos);
-        if let Some(profile) = &self.profile {
-            profile.note(Kind::Hardware(item), count, picos);
-        }
-    }
-
-    /// Act as `cpu` in `class` while `work` runs.
+    /// Do `work` as `cpu`, in `class`.
     pub(crate) fn on<T>(&self, cpu: usize, class: Class, work: impl FnOnce() -> T) -> T {
-        let (before, was) = (self.current.replace(cpu), self.class.replace(class));
+        let before = (self.current.replace(cpu), self.class.replace(class));
         let place = self.profiled(|profile| profile.go_to_root(class));
         let result = self.stoppable(false, work);
         if let Some(place) = place {
             self.profiled(|profile| profile.go_to(place));
         }
-        self.current.set(before);
-        self.class.set(was);
+        self.current.set(before.0);
+        self.class.set(before.1);
         result
     }
 
-    /// An interrupt comes to `cpu` at `now`: a CPU that is idle has been so until then.
+    /// An interrupt comes to `cpu` at `now`. If that CPU is idle, it has been so until then.
     pub(crate) fn interrupt<T>(&self, cpu: usize, now: u64, work: impl FnOnce() -> T) -> T {
         {
             let mut sched = self.sched.borrow_mut();
             if sched.is_idle(cpu) {
-                sched.come_to(cpu, now);
+                sched.end_idle(cpu, now);
             }
         }
         self.on(cpu, Class::Interrupt, work)
     }
 
-    /// The current task sleeps on `key`; `true` if it was woken, `false` if the deadline (picoseconds) came first.
+    /// The current task sleeps on `key`. Returns whether it was woken before the deadline (picoseconds).
     pub(crate) fn sleep(&self, key: Key, deadline: Option<u64>) -> bool {
-        assert_eq!(mm::lock::held(), 0, "a task sleeps on {key:?} with locks held");
+        assert_eq!(mm::lock::held(), 0, "a task must not sleep on {key:?} with locks held");
         let task = self.task.get();
         self.unplug();
-        let since = self.here().clock.get();
+        let since = self.clock();
         self.sched.borrow_mut().block(self.current.get(), key, deadline);
         coroutine::suspend();
-        if let Some(profile) = &self.profile {
-            profile.was_away(self.here().clock.get().saturating_sub(since));
-        }
+        self.observers.was_away(self.clock().saturating_sub(since));
         self.sched.borrow().was_woken(task)
     }
 
-    /// Wake who sleeps on `key`.
+    /// Wake all tasks that sleep on `key`.
     pub(crate) fn wake_key(&self, key: Key) {
-        let now = self.here().clock.get();
-        let mut sched = self.sched.borrow_mut();
-        if sched.wake(now, key) {
-            self.limit.set(self.limit.get().min(sched.limit_now(self.current.get())));
+        let woke = self.sched.borrow_mut().wake(self.clock(), key);
+        if woke {
+            self.lower_limit();
         }
     }
 
-    /// For how long the task that runs has run.
+    /// The scheduler's plans have changed: the current CPU may have to stop earlier.
+    pub(crate) fn lower_limit(&self) {
+        let limit = self.sched.borrow().limit_now(self.current.get());
+        self.limit.set(self.limit.get().min(limit));
+    }
+
+    /// How long the task that runs has run.
     pub(crate) fn ran(&self) -> Nanos {
         self.sched.borrow().ran(self.current.get()) / 1000
     }
 
-    /// Something else may be due: let the scheduler look, if the current CPU has passed its limit. Has it looked?
+    /// Let the scheduler choose what runs next, if the current CPU has passed its limit. Returns whether it has.
     #[inline]
     pub(crate) fn yield_if_due(&self) -> bool {
-        let due = self.here().clock.get() >= self.limit.get();
+        let due = self.clock() >= self.limit.get();
         if due {
-            assert_eq!(mm::lock::held(), 0, "others are let run with locks held");
+            assert_eq!(mm::lock::held(), 0, "a CPU must not let others run with locks held");
             coroutine::suspend();
         }
         due
@@ -436,12 +321,12 @@ impl Machine for SimMachine {
     }
 
     fn task(&self) -> u32 {
-        // 0 stands for none.
+        // 0 means none.
         self.task.get() + 1
     }
 
     fn now(&self) -> Nanos {
-        self.here().clock.get() / 1000
+        self.clock() / 1000
     }
 
     #[inline]
@@ -451,23 +336,13 @@ impl Machine for SimMachine {
 
     fn zero(&self, pfn: Pfn, pages: u32) {
         (0..pages).for_each(|i| self.tables.release(pfn.add(i)));
-        if let Some(content) = &self.content {
-            content.borrow_mut().zero(pfn, pages);
-        }
+        self.observers.zeroed(pfn, pages);
         self.point();
     }
 
     fn copy(&self, to: Pfn, from: Pfn, pages: u32) {
         (0..pages).for_each(|i| self.tables.release(to.add(i)));
-        if let Some(content) = &self.content {
-            content.borrow_mut().copy(to, from, pages);
-        }
-        if let Some(optimum) = &self.optimum {
-            optimum.borrow_mut().copied(to, from, pages);
-        }
-        if let Some(placement) = &self.placement {
-            placement.borrow_mut().copied(to, from, pages, [to, from].map(|pfn| self.is_fast(pfn)));
-        }
+        self.observers.copied(&self.spec, to, from, pages);
         self.point();
     }
 
@@ -485,12 +360,12 @@ impl Machine for SimMachine {
 
     fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
         self.spend_hardware(Hardware::LoadRoot, 1);
-        let cpu = self.here();
+        let cpu = self.this_cpu();
         cpu.root.set(root);
-        self.asid[self.current.get()].set(asid);
+        cpu.asid.set(asid);
         let keep = keep && self.asids() > 0;
-        cpu.tlb.load(asid.0 as usize, keep || self.goes_wrong(Flush::Current));
-        self.tell_of_flush();
+        cpu.tlb.load(asid.0 as usize, keep || self.flush_fails(Flush::Current));
+        self.observers.flushed(self.current.get());
     }
 
     fn flush(&self, what: Flush) {
@@ -498,38 +373,33 @@ impl Machine for SimMachine {
             Some(count) => self.spend_hardware(Hardware::Invlpg, count as u64),
             None => self.spend_hardware(Hardware::FullFlush, 1),
         }
-        if !self.goes_wrong(what) {
-            self.here().tlb.flush(what);
+        if !self.flush_fails(what) {
+            self.this_cpu().tlb.flush(what);
         }
-        self.tell_of_flush();
+        self.observers.flushed(self.current.get());
     }
 
-    /// The sender pays for sending, works on, and then waits for the slowest answer: delivery, what the handler took on
-    /// its CPU, and the way back. A target pays on its own clock, from wherever that stands.
+    /// The sender pays for sending, does its own work, and then waits for the slowest answer: delivery, what the handler
+    /// took on its CPU, and the way back. A target pays on its own clock, wherever that is.
     fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
         self.point();
         let count = targets.len() as u64;
-        let sender = self.here();
+        let sender = self.this_cpu();
         self.spend_hardware(Hardware::IpiSend, 1);
         self.spend_hardware(Hardware::IpiTarget, count);
-        sender.counts.rounds.set(sender.counts.rounds.get() + 1);
-        sender.counts.ipis_sent.set(sender.counts.ipis_sent.get() + count);
+        add(&sender.counts.rounds, 1);
+        add(&sender.counts.ipis_sent, count);
         let sent = sender.clock.get();
         let deliver = self.spec.costs().hardware(Hardware::IpiDeliver);
-        if let Some(bound) = &self.bound {
-            bound.borrow_mut().round(targets);
-        }
+        self.observers.round(targets);
         let mut slowest = 0;
         for target in targets.iter() {
-            let received = &self.cpus[target.index()].counts.ipis_received;
-            received.set(received.get() + 1);
+            add(&self.cpus[target.index()].counts.ipis_received, 1);
             let took = self.interrupt(target.index(), sent + deliver, || {
-                let start = self.here().clock.get();
+                let start = self.clock();
                 self.spend_hardware(Hardware::IpiReceive, 1);
-                let before = self.answering.replace(true);
-                remote(target);
-                self.answering.set(before);
-                self.here().clock.get() - start
+                self.observers.answer(|| remote(target));
+                self.clock() - start
             });
             slowest = slowest.max(took);
         }
@@ -538,9 +408,7 @@ impl Machine for SimMachine {
             let answered = sent + deliver + slowest + self.spec.costs().hardware(Hardware::IpiAck);
             let waited = answered.saturating_sub(sender.clock.get());
             self.spend_kernel(waited);
-            if let Some(profile) = &self.profile {
-                profile.note(Kind::IpiWait, 1, waited);
-            }
+            self.observers.spent(Kind::IpiWait, 1, waited);
         }
     }
 
@@ -553,30 +421,23 @@ impl Machine for SimMachine {
         let me = self.current.get();
         let mut others = CpuSet::EMPTY;
         (0..self.cpus.len()).filter(|&cpu| cpu != me).for_each(|cpu| others.insert(CpuId(cpu as u16)));
-        if let Some(bound) = &self.bound {
-            bound.borrow_mut().round(&others);
-        }
-        self.tell_of_flush();
-        if !self.goes_wrong(Flush::All) {
+        self.observers.round(&others);
+        self.observers.flushed(me);
+        if !self.flush_fails(Flush::All) {
             self.cpus.iter().for_each(|cpu| cpu.tlb.flush(Flush::All));
         }
     }
 
     fn submit(&self, io: Io) {
-        if let Some(content) = &self.content {
-            content.borrow_mut().begin(&io);
-        }
-        if let Some(optimum) = &self.optimum {
-            optimum.borrow_mut().transfer(&io);
-        }
+        self.observers.submitted(&io);
         if !io.write {
             (0..io.pages).for_each(|i| self.tables.release(io.frame.add(i)));
         }
-        let (now, cpu) = (self.here().clock.get(), self.current.get());
-        let add = || self.here().plug.borrow_mut().add(now, io, cpu);
-        let joined = add().or_else(|| {
+        let (now, cpu) = (self.clock(), self.current.get());
+        let plug = || self.this_cpu().plug.borrow_mut().add(now, io, cpu);
+        let joined = plug().or_else(|| {
             self.unplug();
-            add()
+            plug()
         });
         let mut devices = self.devices.borrow_mut();
         let device = &mut devices[io.device.index()];
@@ -589,15 +450,15 @@ impl Machine for SimMachine {
     }
 
     fn sample(&self, every: u64) {
-        self.sampler.start(every);
+        self.memory.sample(every);
     }
 
     fn take_samples(&self, each: &mut dyn FnMut(Pfn)) -> u64 {
-        self.sampler.take(each)
+        self.memory.sampler.take(each)
     }
 
     fn reads_of(&self, node: NodeId) -> Option<Reads> {
-        self.reads_of_node(node)
+        self.memory.reads_of(node)
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {
@@ -608,11 +469,11 @@ impl Machine for SimMachine {
 
     fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
         self.point();
-        if self.sched.borrow().stale(ticket) {
+        if self.sched.borrow().is_stale(ticket) {
             return true;
         }
         let deadline = deadline.map(|nanos| nanos.saturating_mul(1000));
-        if deadline.is_some_and(|deadline| deadline <= self.here().clock.get()) {
+        if deadline.is_some_and(|deadline| deadline <= self.clock()) {
             return false;
         }
         self.sleep(Key::Mm(ticket.key), deadline)
@@ -624,8 +485,7 @@ impl Machine for SimMachine {
     }
 
     fn resched(&self) {
-        let here = self.here();
-        if here.plug.borrow().is_due(here.clock.get()) {
+        if self.this_cpu().plug.borrow().is_due(self.clock()) {
             self.unplug();
         }
         self.yield_if_due();
@@ -637,8 +497,7 @@ impl Machine for SimMachine {
 
     #[inline]
     fn charge(&self, work: Work, count: u64) {
-        let total = &self.work[work as usize];
-        total.set(total.get().wrapping_add(count));
+        add(&self.work[work as usize], count);
         let picos = self.spec.costs().work(work).wrapping_mul(count);
         match self.unstopped.get(self.current.get()) {
             Some(cpu) => cpu.spend_kernel(self.class.get(), picos),
@@ -648,47 +507,34 @@ impl Machine for SimMachine {
 
     #[inline]
     fn listens(&self) -> bool {
-        self.listens
+        self.observers.listens()
     }
 
     #[inline]
     fn enter(&self, scope: Scope) {
-        if self.scopes {
+        if self.watches_scopes {
             self.enter_scope(scope);
         }
     }
 
     #[inline]
     fn leave(&self, scope: Scope) {
-        if self.scopes {
+        if self.watches_scopes {
             self.leave_scope(scope);
         }
     }
 
     #[inline]
     fn event(&self, event: Event, args: [u64; 4]) {
-        if let (Event::TlbPaid, [kind, took, age, _]) = (event, args) {
-            self.age.borrow_mut().record(age);
-            if kind == 2 {
-                self.takeoff.borrow_mut().record(took);
-            }
-        }
-        if let (Event::MmPageAlloc, Some(moves)) = (event, &self.moves) {
-            moves.borrow_mut().latency.has(self.task.get(), args[1], self.here().clock.get());
-        }
-        if self.listens {
-            self.tell(event, args);
-        }
+        self.observers.event(event, args, || self.context());
     }
 
     fn looks_at_zones(&self) -> bool {
-        self.moves.is_some()
+        self.observers.moves.is_some()
     }
 
     fn sees_zone(&self, sight: &ZoneSight<'_>) {
-        if let Some(moves) = &self.moves {
-            moves.borrow_mut().sees(self.task.get(), sight);
-        }
+        self.observers.see_zone(self.task.get(), sight);
     }
 }
 

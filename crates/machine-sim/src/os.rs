@@ -3,13 +3,14 @@
 mod access;
 mod files;
 
+use crate::config::RunError;
 use crate::coroutine;
+use crate::cpu::{END, add};
 use crate::machine::SimMachine;
-use crate::oracle::{InFlux, Oracle, What};
-use crate::run::{END, RunError};
+use crate::oracle::{Backing, Change, Oracle};
 use crate::sched::Key;
+use crate::simulation::{Simulation, TaskKind};
 use crate::spec::Hardware;
-use crate::world::{Kind, World};
 use abi::call::{Exit, unpair};
 use abi::{Call, Forget, Text};
 use kernel::{ADDRESS_BITS, Task, range};
@@ -21,17 +22,17 @@ use program::{
 };
 use std::sync::Arc;
 
-/// How long a task that spins looks again, in picoseconds, at least and at most.
+/// Picoseconds between two looks of a task that spins, at least and at most.
 const SPIN: u64 = 100_000;
 const LONGEST_SPIN: u64 = 10_000_000;
 
-/// One task's view.
-pub(crate) struct SimOs<'w, P> {
-    world: &'w World<'w, P>,
-    machine: &'w SimMachine,
+/// The system as one task sees it.
+pub(crate) struct SimOs<'s, P> {
+    sim: &'s Simulation<'s, P>,
+    machine: &'s SimMachine,
     task: Arc<Task>,
     space: SpaceId,
-    /// Does somebody want to see every access?
+    /// Whether an observer wants to know of every access.
     watched: bool,
     access_cost: u64,
     instruction_cost: u64,
@@ -39,17 +40,16 @@ pub(crate) struct SimOs<'w, P> {
     progress: u64,
 }
 
-impl<'w, P: Program> SimOs<'w, P> {
-    /// The view of a task.
-    pub(crate) fn new(world: &'w World<'w, P>, task: Arc<Task>) -> SimOs<'w, P> {
-        let machine = world.machine();
+impl<'s, P: Program> SimOs<'s, P> {
+    pub(crate) fn new(sim: &'s Simulation<'s, P>, task: Arc<Task>) -> SimOs<'s, P> {
+        let machine = sim.machine();
         let costs = machine.spec().costs();
         SimOs {
-            world,
+            sim,
             machine,
             space: task.space(),
             task,
-            watched: world.oracle.is_some() || machine.optimum.is_some(),
+            watched: machine.observers.watches_accesses(),
             access_cost: costs.hardware(Hardware::Access),
             instruction_cost: costs.hardware(Hardware::Instruction),
             accesses: 0,
@@ -57,59 +57,70 @@ impl<'w, P: Program> SimOs<'w, P> {
         }
     }
 
-    /// Live a task's life.
-    pub(crate) fn live(mut self) {
-        let world = self.world;
+    /// Run the task from its start to its end.
+    pub(crate) fn run(mut self) {
+        let sim = self.sim;
         let role = self.task.start().role;
-        let signal = world.program.run(&mut self, role).err();
-        world.tables.borrow_mut().tasks[self.task.number() as usize] = Kind::Leaving;
+        let signal = sim.program.run(&mut self, role).err();
+        sim.state.borrow_mut().tasks[self.task.number() as usize] = TaskKind::Leaving;
         let (accesses, progress) = (self.accesses, self.progress);
-        if world.kernel.exit(&self.task, &Exit { signal, accesses, progress, ..Exit::default() }) {
+        if sim.kernel.exit(&self.task, &Exit { signal, accesses, progress, ..Exit::default() }) {
             self.oracle(|oracle| oracle.exit(self.space.0));
         }
-        let mut tables = world.tables.borrow_mut();
-        tables.ended_at = tables.ended_at.max(self.machine.here().clock.get());
+        let mut state = sim.state.borrow_mut();
+        state.ended_at = state.ended_at.max(self.machine.clock());
     }
 
-    fn dead(&self) -> bool {
+    fn is_dead(&self) -> bool {
         self.task.process().is_dead()
     }
 
-    /// Let others run if it is their turn; is this process still to live?
+    /// Let the scheduler choose what runs. An error if this process must die.
     #[cold]
-    fn breathe(&mut self) -> Result<(), Signal> {
+    fn reschedule(&mut self) -> Result<(), Signal> {
         coroutine::suspend();
         self.task_work();
-        if self.world.kernel.is_dying(&self.task) { Err(Signal::Kill) } else { Ok(()) }
+        if self.sim.kernel.is_dying(&self.task) { Err(Signal::Kill) } else { Ok(()) }
     }
 
-    /// The run has failed. It ends here; this task never runs again.
+    /// The run has failed and ends; this task never runs again.
     fn fail(&self, reason: String) -> ! {
-        let seed = self.world.config.seed;
-        *self.world.failure.borrow_mut() = Some(RunError::Failed { reason, seed });
+        let seed = self.sim.config.seed;
+        *self.sim.failure.borrow_mut() = Some(RunError::Failed { reason, seed });
         loop {
             coroutine::suspend();
         }
     }
 
     fn oracle<T>(&self, ask: impl FnOnce(&mut Oracle) -> T) -> Option<T> {
-        self.world.oracle.as_ref().map(|oracle| ask(&mut oracle.borrow_mut()))
+        self.sim.oracle.as_ref().map(|oracle| ask(&mut oracle.borrow_mut()))
     }
 
-    fn in_flux(&self, begin: impl FnOnce(&mut Oracle, u64) -> InFlux) -> Option<InFlux> {
-        let since = self.world.newest();
+    /// Tell the oracle that a change of an address space or file begins.
+    fn begin(&self, begin: impl FnOnce(&mut Oracle, u64) -> Change) -> Option<Change> {
+        let since = self.sim.newest();
         self.oracle(|oracle| begin(oracle, since))
     }
 
+    /// The same, for a call that removes mappings.
+    fn begin_take(&self, (start, pages): (Vpn, u64)) -> Option<Change> {
+        self.begin(|oracle, since| oracle.begin_take(self.space.0, start.0, pages, since))
+    }
+
+    /// The same, for a call that changes content or protection.
+    fn begin_change(&self, (start, pages): (Vpn, u64)) -> Option<Change> {
+        self.begin(|oracle, since| oracle.begin_change(self.space.0, start.0, pages, since))
+    }
+
     fn after_operation(&self) {
-        if !self.world.wants_validation() {
+        if !self.sim.wants_validation() {
             return;
         }
-        if let Err(fault) = self.machine.unseen(|| self.world.check_translations()) {
+        if let Err(fault) = self.machine.unaccounted(|| self.sim.check_translations()) {
             self.fail(format!("oracle: {fault}"));
         }
-        if self.world.at_rest()
-            && let Err(fault) = self.machine.unseen(|| self.world.mm().validate())
+        if self.sim.at_rest()
+            && let Err(fault) = self.machine.unaccounted(|| self.sim.mm().validate())
         {
             self.fail(format!("validate: {fault}"));
         }
@@ -117,47 +128,60 @@ impl<'w, P: Program> SimOs<'w, P> {
 
     // --- calls ---
 
-    /// Make a call; then the oracle is told, before others may run.
+    /// Make a call, and tell the oracle before another task can run.
     fn make(&mut self, call: Call<'_>, tell: impl FnOnce(&Self, Result<u64, Errno>)) -> Result<u64, Errno> {
         self.enter();
-        let result = self.world.kernel.call(&self.task, call);
+        let result = self.sim.kernel.call(&self.task, call);
         self.leave();
         tell(self, result);
         self.done(result)
     }
 
-    /// After a call, when the oracle knows of it.
+    /// Make a call whose begin the oracle knows; `end` tells it of the end, and whether the call has succeeded.
+    fn make_change(
+        &mut self,
+        call: Call<'_>,
+        change: Option<Change>,
+        end: impl FnOnce(&mut Oracle, Change, bool),
+    ) -> Result<(), Errno> {
+        let tell = |this: &Self, result: Result<u64, Errno>| {
+            this.oracle(|oracle| change.map(|change| end(oracle, change, result.is_ok())));
+        };
+        self.make(call, tell).map(drop)
+    }
+
+    /// End a call of which the oracle has been told.
     fn done<T>(&mut self, result: Result<T, Errno>) -> Result<T, Errno> {
         self.after_operation();
-        self.go_back();
-        self.world.kernel.is_dying(&self.task);
+        self.return_to_user();
+        self.sim.kernel.is_dying(&self.task);
         result
     }
 
-    /// What a mapping shows, for the oracle.
-    fn shows(&self, source: MapSource) -> Result<What, Errno> {
+    /// What backs a mapping, for the oracle.
+    fn backing(&self, source: MapSource) -> Result<Backing, Errno> {
         Ok(match source {
-            MapSource::Anonymous => What::Anonymous,
+            MapSource::Anonymous => Backing::Anonymous,
             MapSource::AnonymousShared => {
-                let mut tables = self.world.tables.borrow_mut();
-                tables.shared_maps += 1;
+                let mut state = self.sim.state.borrow_mut();
+                state.shared_maps += 1;
                 // Numbers above those of all named files.
-                What::File { file: 1 << 40 | tables.shared_maps, offset: 0, private: false }
+                Backing::File { file: 1 << 40 | state.shared_maps, offset: 0, private: false }
             }
             MapSource::File { fd, offset, shared } => {
                 let file = self.task.process().file(fd)?.file.into();
-                What::File { file, offset: offset / PAGE_SIZE, private: !shared }
+                Backing::File { file, offset: offset / PAGE_SIZE, private: !shared }
             }
         })
     }
 }
 
 impl<P: Program> Os for SimOs<'_, P> {
-    /// The path of most accesses: the page that its set of the TLB was last asked for, and time left to run. Everything
-    /// else goes to `access_slow`, in a tail call, so that this one stays small.
+    /// The path of most accesses: the page that its set of the TLB was asked for last, and time left to run. All else
+    /// goes to `access_slow`, in a tail call, so that this function stays small.
     #[inline(always)]
     fn access(&mut self, access: Access) -> Result<(), Signal> {
-        let cpu = self.machine.here();
+        let cpu = self.machine.this_cpu();
         if access.addr >> ADDRESS_BITS == 0
             && let Some(cached) = cpu.tlb.recent(Vpn::of(access.addr))
             && (access.mode == AccessKind::Load || (access.mode == AccessKind::Store && cached.storable()))
@@ -174,39 +198,37 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn compute(&mut self, instructions: u64) {
-        self.machine.here().spend(self.instruction_cost.saturating_mul(instructions).min(END));
-        self.go_back();
+        self.machine.this_cpu().spend(self.instruction_cost.saturating_mul(instructions).min(END));
+        self.return_to_user();
     }
 
     fn call(&mut self, call: Call<'_>) -> Result<u64, Errno> {
         match call {
-            // After these a task goes on at once.
+            // After these the task goes on at once.
             Call::Close(_) | Call::Spawn(_) | Call::Join(_) | Call::Barrier(..) | Call::NeverDefer(_) => {
-                self.world.kernel.call(&self.task, call)
+                self.sim.kernel.call(&self.task, call)
             }
-            Call::SetKnob(..) => {
-                self.make(call, |this, _| this.world.ticks.set(this.world.mm().wants_ticks()))
-            }
+            Call::SetKnob(..) => self.make(call, |this, _| this.sim.ticks.set(this.sim.mm().wants_ticks())),
             _ => self.make(call, |_, _| {}),
         }
     }
 
     fn mmap(&mut self, map: Map) -> Result<u64, Errno> {
-        let (at, pages) = range(map.addr.unwrap_or(0), map.len)?;
-        let what = self.shows(map.source)?;
+        let range = range(map.addr.unwrap_or(0), map.len)?;
+        let pages = range.1;
+        let backing = self.backing(map.source)?;
         let space = self.space.0;
-        let flux =
-            map.addr.and_then(|_| self.in_flux(|oracle, since| oracle.begin_take(space, at.0, pages, since)));
-        let since = self.world.newest();
+        let change = map.addr.and_then(|_| self.begin_take(range));
+        let since = self.sim.newest();
         self.make(Call::Mmap(map), |this, result| {
             this.oracle(|oracle| {
-                let stored = flux.map(|flux| oracle.end_take(flux, result.is_ok())).unwrap_or_default();
+                let stored = change.map(|change| oracle.end_take(change, result.is_ok())).unwrap_or_default();
                 let Ok(start) = result.map(Vpn::of) else { return };
-                if let (MapSource::AnonymousShared, What::File { file, .. }) = (map.source, what) {
+                if let (MapSource::AnonymousShared, Backing::File { file, .. }) = (map.source, backing) {
                     oracle.create_file(file, pages * PAGE_SIZE, 0);
                 }
-                oracle.map(space, start.0, pages, map.prot, what);
-                oracle.stored_meanwhile(space, stored);
+                oracle.map(space, start.0, pages, map.prot, backing);
+                oracle.raced_with_stores(space, stored);
                 if map.populate || map.locked {
                     oracle.populated(space, start.0, pages, since);
                 }
@@ -215,77 +237,63 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn munmap(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        let ((start, pages), id) = (range(addr, len)?, self.space.0);
-        let flux = self.in_flux(|oracle, since| oracle.begin_take(id, start.0, pages, since));
-        let tell = |this: &Self, result: Result<u64, Errno>| {
-            this.oracle(|oracle| flux.map(|flux| oracle.end_take(flux, result.is_ok())));
-        };
-        self.make(Call::Munmap(addr, len), tell).map(drop)
+        let change = self.begin_take(range(addr, len)?);
+        let end = |oracle: &mut Oracle, change, done| drop(oracle.end_take(change, done));
+        self.make_change(Call::Munmap(addr, len), change, end)
     }
 
-    fn mprotect(&mut self, addr: u64, len: u64, rights: Prot) -> Result<(), Errno> {
-        let ((start, pages), id) = (range(addr, len)?, self.space.0);
-        let flux = self.in_flux(|oracle, since| oracle.begin_change(id, start.0, pages, since));
-        let tell = |this: &Self, result: Result<u64, Errno>| {
-            this.oracle(|oracle| flux.map(|flux| oracle.end_protect(flux, rights, result.is_ok())));
-        };
-        self.make(Call::Mprotect(addr, len, rights), tell).map(drop)
+    fn mprotect(&mut self, addr: u64, len: u64, prot: Prot) -> Result<(), Errno> {
+        let change = self.begin_change(range(addr, len)?);
+        let end = |oracle: &mut Oracle, change, done| oracle.end_protect(change, prot, done);
+        self.make_change(Call::Mprotect(addr, len, prot), change, end)
     }
 
     fn mremap(&mut self, remap: Remap) -> Result<u64, Errno> {
-        let (start, old) = range(remap.addr, remap.old_len)?;
-        let (to, new) = range(remap.fixed.unwrap_or(0), remap.new_len)?;
-        let id = self.space.0;
-        let flux = self.in_flux(|oracle, since| oracle.begin_take(id, start.0, old, since));
-        let there =
-            remap.fixed.and_then(|_| self.in_flux(|oracle, since| oracle.begin_take(id, to.0, new, since)));
+        let old = range(remap.addr, remap.old_len)?;
+        let new = range(remap.fixed.unwrap_or(0), remap.new_len)?;
+        let change = self.begin_take(old);
+        let there = remap.fixed.and_then(|_| self.begin_take(new));
         self.make(Call::Mremap(remap), |this, result| {
             this.oracle(|oracle| {
-                let stored = there.map(|flux| oracle.end_take(flux, result.is_ok())).unwrap_or_default();
-                flux.into_iter().for_each(|flux| match result {
-                    Ok(to) => oracle.end_move(flux, Vpn::of(to).0, new),
-                    Err(_) => drop(oracle.end_take(flux, false)),
+                let stored = there.map(|change| oracle.end_take(change, result.is_ok())).unwrap_or_default();
+                change.into_iter().for_each(|change| match result {
+                    Ok(to) => oracle.end_move(change, Vpn::of(to).0, new.1),
+                    Err(_) => drop(oracle.end_take(change, false)),
                 });
-                oracle.stored_meanwhile(id, stored);
+                oracle.raced_with_stores(this.space.0, stored);
             });
         })
     }
 
     fn madvise(&mut self, addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
-        let ((start, pages), id) = (range(addr, len)?, self.space.0);
-        let flux = match advice.forgets() {
-            Forget::Not => None,
-            _ => self.in_flux(|oracle, since| oracle.begin_change(id, start.0, pages, since)),
+        let range = range(addr, len)?;
+        let change = if advice.forgets() == Forget::Not { None } else { self.begin_change(range) };
+        let end = |oracle: &mut Oracle, change, done| {
+            oracle.end_forget(change, if done { advice.forgets() } else { Forget::Perhaps });
         };
-        let tell = |this: &Self, result: Result<u64, Errno>| {
-            let forget = if result.is_err() { Forget::Perhaps } else { advice.forgets() };
-            this.oracle(|oracle| flux.map(|flux| oracle.end_forget(flux, forget)));
-        };
-        self.make(Call::Madvise(addr, len, advice), tell).map(drop)
+        self.make_change(Call::Madvise(addr, len, advice), change, end)
     }
 
     fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        let ((start, pages), id, since) = (range(addr, len)?, self.space.0, self.world.newest());
+        let (start, pages) = range(addr, len)?;
+        let (space, since) = (self.space.0, self.sim.newest());
         // Pages of private files are copied one after the other, while others may store to the file.
-        let flux = self.in_flux(|oracle, since| oracle.begin_change(id, start.0, pages, since));
-        let tell = |this: &Self, _: Result<u64, Errno>| {
-            this.oracle(|oracle| {
-                flux.into_iter().for_each(|flux| oracle.end_forget(flux, Forget::Not));
-                oracle.populated(id, start.0, pages, since);
-            });
-        };
-        self.make(Call::Mlock(addr, len), tell).map(drop)
+        let change = self.begin_change((start, pages));
+        self.make_change(Call::Mlock(addr, len), change, |oracle, change, _| {
+            oracle.end_forget(change, Forget::Not);
+            oracle.populated(space, start.0, pages, since);
+        })
     }
 
     fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
-        let kernel = &self.world.kernel;
+        let kernel = &self.sim.kernel;
         let FileSpec { name, size, in_memory, writable } = spec;
         self.machine.stoppable(false, || {
             let before = kernel.file_count();
             let call = Call::Open(Text::Said(name), size, in_memory, writable);
             let (fd, number) = unpair(kernel.call(&self.task, call)?);
             if number == before {
-                self.world.made_file(number.into(), kernel.file(&self.task, fd)?.0, size);
+                self.sim.fill_file(number.into(), kernel.file(&self.task, fd)?.0, size);
             }
             Ok(fd)
         })
@@ -296,13 +304,13 @@ impl<P: Program> Os for SimOs<'_, P> {
         let this = &*self;
         let mut copy = |pfn: Pfn, _: u32, bytes: u32| this.copy(&mut copying, pfn, bytes, false);
         this.enter();
-        let result = this.world.kernel.read(&this.task, fd, offset, len, &mut copy);
+        let result = this.sim.kernel.read(&this.task, fd, offset, len, &mut copy);
         this.leave();
         self.done(result)
     }
 
     fn pwrite(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
-        self.world.kernel.may_write(&self.task, fd, offset, len)?;
+        self.sim.kernel.may_write(&self.task, fd, offset, len)?;
         let result = self.alone_with_file(fd, |this| this.write(fd, offset, len))?;
         self.done(result)
     }
@@ -313,7 +321,7 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn fadvise(&mut self, fd: u32, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Errno> {
-        let (file, _) = self.world.kernel.file(&self.task, fd)?;
+        let (file, _) = self.sim.kernel.file(&self.task, fd)?;
         let tell = |this: &Self, _: Result<u64, Errno>| {
             if advice == FileAdvice::DontNeed {
                 this.not_needed(file, offset / PAGE_SIZE, if len == 0 { u64::MAX } else { pages_of(len) });
@@ -322,42 +330,42 @@ impl<P: Program> Os for SimOs<'_, P> {
         self.make(Call::Fadvise(fd, offset, len, advice), tell).map(drop)
     }
 
-    /// In two halves, between which others may run.
+    /// In two halves, between which other tasks may run.
     fn fork(&mut self, role: Role) -> Result<TaskHandle, Errno> {
-        let since = self.world.newest();
+        let since = self.sim.newest();
         self.enter();
-        let child = self.world.kernel.fork_space(&self.task);
+        let child = self.sim.kernel.fork_space(&self.task);
         self.leave();
         if let Ok(child) = child {
             self.oracle(|oracle| oracle.fork(self.space.0, child.0, since));
         }
         let child = self.done(child)?;
-        let started = self.world.kernel.start_child(&self.task, child, role)?;
+        let started = self.sim.kernel.start_child(&self.task, child, role)?;
         Ok(TaskHandle(unpair(started).0))
     }
 
     fn sleep(&mut self, nanos: u64) {
         let picos = nanos.saturating_mul(1000).min(END);
-        if self.dead() {
-            // It is on its way to its end, but time passes: who sleeps until others have come further must see them
-            // come.
-            self.machine.here().spend(picos);
+        if self.is_dead() {
+            // The task is about to end, but time must pass: a task that sleeps until others have made progress must see
+            // their progress.
+            self.machine.this_cpu().spend(picos);
             self.machine.yield_if_due();
             return;
         }
-        let until = self.machine.here().clock.get() + picos;
+        let until = self.machine.clock() + picos;
         self.machine.sleep(Key::Mm(WaitKey::Timer), Some(until));
         self.task_work();
     }
 
     fn spin_barrier(&mut self, id: u32, tasks: u32) {
-        let kernel = &self.world.kernel;
+        let kernel = &self.sim.kernel;
         let Some(before) = kernel.come_to_barrier(&self.task, id, tasks) else { return };
         while !kernel.has_opened(id, before) {
-            // Nothing changes before another CPU runs.
-            let (cpu, limit) = (self.machine.here(), self.machine.limit.get());
+            // Nothing changes until another CPU runs.
+            let (cpu, limit) = (self.machine.this_cpu(), self.machine.limit.get());
             cpu.spend(limit.saturating_sub(cpu.clock.get()).clamp(SPIN, LONGEST_SPIN));
-            if self.breathe().is_err() {
+            if self.reschedule().is_err() {
                 return;
             }
         }
@@ -376,7 +384,7 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn seed(&self) -> u64 {
-        program::rng::task_seed(self.world.config.seed, self.task.number() - self.world.promoters())
+        program::rng::task_seed(self.sim.config.seed, self.task.number() - self.sim.promoters())
     }
 
     fn progress(&mut self, units: u64) {
@@ -385,10 +393,10 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn rate(&mut self, bytes: u64, nanos: u64) {
         let rate = (u128::from(bytes) * 1_000_000_000 / 1024 / u128::from(nanos.max(1))) as u64;
-        self.machine.throughput.set(self.machine.throughput.get() + rate);
+        add(&self.machine.observers.program.throughput, rate);
     }
 
     fn took(&mut self, nanos: u64) {
-        self.machine.operations.borrow_mut().record(nanos);
+        self.machine.observers.program.operations.borrow_mut().record(nanos);
     }
 }

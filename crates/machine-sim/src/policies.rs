@@ -1,4 +1,4 @@
-//! What a replacement policy must stand: for tests of those who write one ([`mm::policy`]).
+//! Tests that every replacement policy must pass, for authors of policies ([`mm::policy`]).
 
 use crate::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::Knob;
@@ -10,16 +10,15 @@ use std::ops::Range;
 
 const MIB: u64 = 1 << 20;
 
-/// Programs that use memory in ways that policies differ in: files and anonymous memory, mapped and read, written and
-/// not.
+/// Programs for which policies differ: files and anonymous memory, mapped and read, written and clean.
 const PROGRAMS: [&str; 5] = ["zipf", "zipf-file", "read-stream", "shared-writers", "fork-write"];
 
-/// Run the random program with each seed, on a machine that the seed draws, and some built-in programs with less memory
-/// than they would use, with this policy. Every load is checked, and after every operation of the random program every
-/// structure.
+/// Run, with this policy, the random program with each seed on a machine drawn from the seed, and some built-in programs
+/// with less memory than they use. Checks every load, and validates every structure after each operation of the random
+/// program.
 ///
 /// # Errors
-/// Says what went wrong, and with which seed or program.
+/// The error says what went wrong, and with which seed or program.
 pub fn check_policy(make: MakePolicy, seeds: Range<u64>) -> Result<(), String> {
     for seed in seeds {
         let machine = MachineSpec::random(seed);
@@ -27,7 +26,7 @@ pub fn check_policy(make: MakePolicy, seeds: Range<u64>) -> Result<(), String> {
         checked(&config, &Chaos::new(120, 64 << (seed % 5)), &format!("seed {seed}"))?;
     }
     for name in PROGRAMS {
-        let program = builtin::from_name(name, 12 * MIB).ok_or("a program that is named here is gone")?;
+        let program = builtin::from_name(name, 12 * MIB).ok_or("a program of this list does not exist")?;
         let machine = MachineSpec::preset("small").map_err(|error| error.to_string())?;
         let memory = Some(8 * MIB);
         let config = RunConfig { memory, validate_sometimes: true, ..config(machine, make) };

@@ -1,35 +1,33 @@
-//! Other CPUs in the middle of a CPU's work: looking for races in the memory manager.
+//! Stops CPUs in the middle of their work, to find races in the memory manager.
 //!
-//! Problem: one thread of the host plays all CPUs, and goes from one to another only where a task waits or has passed
-//! its limit between two accesses. So what the memory manager does between two waits, real CPUs do beside each other,
-//! and the simulated ones one after the other: no run would ever meet the moment between a look and what follows from
-//! it.
+//! Problem: one host thread plays all CPUs, and switches between them only where a task waits or has passed its limit
+//! between two accesses. What real CPUs do concurrently between two waits, the simulated ones do one after the other: no
+//! run would ever hit the moment between a check and the action that follows from it.
 //!
-//! Rule: with [`RunConfig::preempt`](crate::RunConfig::preempt) every call of the machine by a task (work that is
-//! charged, a scope that is entered or left, a frame that is copied or zeroed, a transfer, a wake-up) is a *point*, and
-//! so are the moments before a lock is taken and after it is released. At about one point in so many, as the seed has
-//! it, the CPU stops for a while: its clock jumps, and the scheduler goes on with those that are now behind it, which
-//! may come to points of their own. Stops are of all lengths, from one that another CPU just gets past a line in to one
-//! in which it cuts a file and reclaim passes twice. At every point a CPU that has passed its limit lets the others
-//! catch up, so that whoever looks on and on for what another is about to do gets it.
+//! Rule: with [`RunConfig::preempt`](crate::RunConfig::preempt) every call of the machine by a task (charged work, a
+//! scope that is entered or left, a frame that is copied or zeroed, a transfer, a wake-up) is a *point*, and so are the
+//! moments before a lock is taken and after it is released. At one point in `preempt` on average, drawn from the seed,
+//! the CPU stops for a while: its clock jumps, and the scheduler continues with the CPUs that are behind it now, which
+//! may reach points of their own. Stops have all lengths, from one in which another CPU just gets past a line to one in
+//! which it truncates a file and reclaim runs twice. At every point a CPU that has passed its limit lets the others
+//! catch up, so that a CPU that polls for what another is about to do gets it.
 //!
-//! *Locks are kept*, as by a CPU that runs on: what stands under one lock is not safe from who does not take it.
-//! Whoever wants it spins meanwhile, a little time for each try. In which *order* kinds of locks are taken is noted,
-//! and a circle stops the run: two CPUs could wait for each other there, whether or not they ever meet.
+//! *Locks are kept*, as by a CPU that runs on: what a lock protects is not safe from code that does not take it. A CPU
+//! that wants the lock spins, a little time for each try. The *order* in which kinds of locks are taken is recorded, and
+//! a cycle stops the run: two CPUs could deadlock there, whether or not they ever do.
 //!
-//! What does not happen: another task on the *same* CPU. The memory manager is not preempted on real CPUs either
-//! ([`Machine`](mm::Machine), "contract on context"): a CPU that stops keeps its task. Shootdowns come to it meanwhile;
-//! the end of a transfer, which takes locks, waits until no CPU stops with one, as it waits for the kernel task that
-//! tells it on the booted machine. No point is where an interrupt is answered, a CPU changes its address space, or the
-//! run itself looks: all that is one step on a real CPU or none of its work.
+//! What does not happen: another task on the *same* CPU. Real CPUs do not preempt the memory manager either
+//! ([`Machine`](mm::Machine), "contract on context"): a CPU that stops keeps its task. Shootdowns reach it all the
+//! same; the end of a transfer, which takes locks, waits until no CPU is stopped with one, as it waits for a kernel task
+//! on the booted machine. There are no points where an interrupt is answered, where a CPU switches its address space, or
+//! where the run itself checks something: each of these is one step on a real CPU, or not its work at all.
 //!
-//! The clocks of such a run say nothing about speed. Everything else holds: a run is a pure function of seed,
-//! configuration and commit.
+//! The clocks of such a run say nothing about speed. All else holds: a run is a pure function of seed, configuration
+//! and commit.
 
 mod order;
 
 use crate::coroutine;
-use crate::machine::SimMachine;
 use mm::lock::{self, HeldLocks};
 use order::Order;
 use program::rng::Rng;
@@ -38,64 +36,66 @@ use std::rc::Rc;
 
 /// The shortest stop, in picoseconds: about what a few steps of another CPU take.
 const SHORTEST: u64 = 250_000;
-/// Stops are at most two to this times as long: 4 ms.
+/// Stops are at most two to the power of this times as long: 4 ms.
 const DOUBLINGS: u64 = 14;
-/// How long to wait between the first two tries of a lock, how often that doubles, so that a long wait takes few tries
-/// and is at most twice as long as it has to be, and how often to try: a stop, and those that its holder makes
-/// meanwhile, end before.
+/// How long to wait between the first two tries of a lock, in picoseconds, and how often that doubles: a long wait then
+/// takes few tries and is at most twice as long as needed.
 const SPIN: u64 = 1_000_000;
 const SPIN_DOUBLINGS: u32 = 5;
+/// After so many tries a lock counts as never released: a stop, and those that its holder makes in it, end long before.
 const TRIES: u32 = 1_000_000;
 
 thread_local! {
-    /// When the CPUs stop that this thread plays.
+    /// What stops the CPUs that this thread plays.
     static STOPS: RefCell<Option<Rc<Preempt>>> = const { RefCell::new(None) };
 }
 
 /// When CPUs stop.
 pub(crate) struct Preempt {
-    /// One point in so many, on average.
+    /// One point in this many, on average.
     every: u64,
     rng: RefCell<Rng>,
     /// Points until the next stop.
     left: Cell<u64>,
-    /// Does a task run, and may it be stopped?
+    /// Whether a task runs that may be stopped.
     open: Cell<bool>,
-    /// The task that was left stops for so many picoseconds.
+    /// Picoseconds for which the task stops that was left last.
     stop: Cell<Option<u64>>,
-    /// Locks that CPUs hold that have stopped.
+    /// Locks held by CPUs that have stopped.
     kept: Cell<u32>,
     /// Tries in a row for a lock that is held.
     tries: Cell<u32>,
-    /// In which order kinds of locks were taken.
+    /// The order in which kinds of locks were taken.
     order: RefCell<Order>,
 }
 
-/// Locks that this thread takes for the first time while this lives are points.
-pub(crate) struct Watching;
+/// While this lives, locks of this thread are points.
+pub(crate) struct LockWatch;
 
-impl Watching {
-    /// If there is anything to do.
-    pub(crate) fn new(stops: Option<&Rc<Preempt>>) -> Option<Watching> {
+impl LockWatch {
+    /// Start to watch locks, if CPUs may stop.
+    pub(crate) fn new(stops: Option<&Rc<Preempt>>) -> Option<LockWatch> {
         STOPS.set(Some(stops?.clone()));
         lock::watch(Some(lock::Watch { lock_point, wanted, taken }));
-        Some(Watching)
+        Some(LockWatch)
     }
 }
 
-impl Drop for Watching {
+impl Drop for LockWatch {
     fn drop(&mut self) {
         lock::watch(None);
-        // Of a run that has failed, tasks were left with their locks.
+        // A run that has failed leaves tasks that hold locks.
         lock::switch_cpu(HeldLocks::default());
         STOPS.set(None);
     }
 }
 
 fn lock_point() {
-    // A panic is on its way through who holds it.
-    if !std::thread::panicking() {
-        let _ = STOPS.with_borrow(Option::clone).map(|stops| stops.point());
+    // A panic may be unwinding through the holder.
+    if !std::thread::panicking()
+        && let Some(stops) = STOPS.with_borrow(Option::clone)
+    {
+        stops.pass(false);
     }
 }
 
@@ -110,11 +110,11 @@ fn taken() {
 }
 
 impl Preempt {
-    /// Stops at one point in `every` on average, as `seed` has it.
+    /// Stop at one point in `every` on average, drawn from `seed`.
     pub(crate) fn new(every: u32, seed: u64) -> Preempt {
         Preempt {
             every: u64::from(every.max(1)),
-            // Not the numbers that a program with this seed gets.
+            // Not the numbers that a program with this seed draws.
             rng: RefCell::new(Rng::new(seed ^ 0x70be_e71e_57a6_ce5d)),
             left: Cell::new(1),
             open: Cell::new(false),
@@ -137,13 +137,27 @@ impl Preempt {
         Some(longest / 2 + rng.below(longest))
     }
 
-    /// The task that runs may be stopped here. Returns whether it was.
-    fn point(&self) -> bool {
-        let stop = if self.open.get() { self.due() } else { None };
-        stop.inspect(|&picos| self.leave(picos)).is_some()
+    /// Do `work`. If `open`, the task that runs may be stopped in it; else no task is.
+    pub(crate) fn while_open<T>(&self, open: bool, work: impl FnOnce() -> T) -> T {
+        let before = self.open.replace(open);
+        let result = work();
+        self.open.set(before);
+        result
     }
 
-    /// Others run for so long at least; locks are kept.
+    /// The task that runs may be stopped here. `overdue`: its CPU has passed its limit, so others must run.
+    pub(crate) fn pass(&self, overdue: bool) {
+        if !self.open.get() {
+            return;
+        }
+        match self.due() {
+            Some(picos) => self.leave(picos),
+            None if overdue => self.leave(0),
+            None => {}
+        }
+    }
+
+    /// Let others run for `picos` at least; locks are kept.
     fn leave(&self, picos: u64) {
         let held = lock::switch_cpu(HeldLocks::default());
         let count = held.count();
@@ -155,64 +169,31 @@ impl Preempt {
         lock::switch_cpu(held);
     }
 
-    /// Locks are held, and one of another kind is waited for. Where no task is stopped, nobody could meet who takes it.
+    /// For how long the task stops that was left last, if it does. Forgets it.
+    pub(crate) fn take_stop(&self) -> Option<u64> {
+        self.stop.take()
+    }
+
+    /// A task waits for a lock of this kind and holds others. Where no task is stopped no other task can run, so the
+    /// order does not matter.
     fn check_order(&self, held: &HeldLocks, kind: &'static str) {
         if self.open.get() {
-            let told = self.order.borrow_mut().note(held.names(), kind);
-            told.unwrap_or_else(|circle| panic!("{circle}"));
+            let noted = self.order.borrow_mut().note(held.names(), kind);
+            noted.unwrap_or_else(|cycle| panic!("{cycle}"));
         }
     }
 
-    /// A lock is held that is wanted.
+    /// The lock that the task wants is held.
     fn spin(&self) {
         let tries = self.tries.get() + 1;
-        assert!(self.open.get(), "a lock is wanted that is held, where nobody can wait");
-        assert!(self.kept.get() > 0 && tries < TRIES, "a lock is taken that is never released");
+        assert!(self.open.get(), "a task that cannot be stopped must not wait for a lock");
+        assert!(self.kept.get() > 0 && tries < TRIES, "a lock must be released");
         self.leave(SPIN << (tries - 1).min(SPIN_DOUBLINGS));
         self.tries.set(tries);
     }
 
-    /// Does a CPU hold a lock that has stopped?
+    /// Whether a stopped CPU holds a lock.
     pub(crate) fn keeps_locks(&self) -> bool {
         self.kept.get() > 0
-    }
-}
-
-impl SimMachine {
-    /// Do `work`, during which no task is stopped, or (`open`) the one that runs may be.
-    #[inline]
-    pub(crate) fn stoppable<T>(&self, open: bool, work: impl FnOnce() -> T) -> T {
-        let Some(stops) = &self.preempt else { return work() };
-        let before = stops.open.replace(open);
-        let result = work();
-        stops.open.set(before);
-        result
-    }
-
-    /// The task that runs may be stopped here.
-    #[inline(always)]
-    pub(crate) fn point(&self) {
-        if let Some(stops) = self.preempt.as_deref() {
-            self.pass(stops);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn pass(&self, stops: &Preempt) {
-        let since = self.here().clock.get();
-        let late = stops.open.get() && since >= self.limit.get();
-        if !stops.point() && late {
-            stops.leave(0);
-        }
-        self.profiled(|profile| profile.was_away(self.here().clock.get().saturating_sub(since)));
-    }
-
-    /// The task of the current CPU was left. If it has stopped there, time passes, and it keeps its CPU.
-    pub(crate) fn keep_stopped(&self) {
-        if let Some(picos) = self.preempt.as_deref().and_then(|stops| stops.stop.take()) {
-            self.here().spend(picos);
-            self.sched.borrow_mut().keep(self.current.get());
-        }
     }
 }

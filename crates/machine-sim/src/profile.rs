@@ -1,32 +1,31 @@
 //! Where CPU time went: a tree of scopes, with the kinds of work that were charged in each.
 //!
-//! The memory manager opens scopes ([`mm::scope`]) and charges work; the machine knows what each unit costs. The tree's
-//! nodes are scopes by path; at each stand the kinds of work that were charged right there, of the memory manager
-//! (`rmap_remove`) and of the hardware (`invlpg`), under the names of the cost table, so that every number's source can
-//! be looked up. The roots say on whose behalf a CPU works: a program's, a daemon's, or another CPU's or a device's
-//! (`interrupt`).
+//! The memory manager opens scopes ([`mm::scope`]) and charges work; the machine knows the cost of each unit. The nodes of
+//! the tree are paths of scopes. Each node has the kinds of work charged directly in it, by the memory manager
+//! (`rmap_remove`) and by the hardware (`invlpg`), under the names of the cost table, where each number's source is. The
+//! roots are what a CPU's kernel time is accounted to: a program, a daemon, or an `interrupt`.
 //!
-//! Nothing may be charged twice or forgotten, and who does not profile must not pay. So charging itself is as it always
-//! is: it counts units by kind. The tree is brought up to date where the place changes (a scope is entered or left, a
-//! task switched, an interrupt begins or ends): what was counted since belongs to the place before. Only hardware's
-//! costs, which nobody counts by kind, are noted one by one.
+//! Nothing may be attributed twice or lost, and runs without a profile must not pay for it. So charging always works the same
+//! way: it counts units by kind. The tree is updated when the place changes (a scope is entered or left, the task is
+//! switched, an interrupt begins or ends): the units counted since belong to the previous place. Only costs of hardware,
+//! which are not counted by kind, are recorded one by one.
 //!
-//! The place belongs to the task: a task that sleeps in a scope is still in it when it goes on, perhaps on another CPU.
-//! Sleeping takes no CPU time; how long a task was away (asleep, or waiting for a CPU after that) is kept beside the
-//! work. A CPU that waits for others to answer its interrupt is busy, as under Linux: that is work, `ipi_wait`.
+//! The place belongs to the task: a task that sleeps in a scope is still in it when it continues, perhaps on another CPU.
+//! Sleep takes no CPU time; how long a task was away (asleep, or waiting for a CPU after that) is kept separately. A CPU
+//! that waits for answers to its interrupts is busy, as under Linux: that is work, `ipi_wait`.
 
-use crate::machine::Class;
+use crate::cpu::Class;
 use crate::sched::TaskId;
 use crate::spec::{Costs, Hardware};
 use mm::machine::{Scope, Work};
 use std::cell::{Cell, RefCell};
 
-/// What a node of the tree stands for.
+/// A node of the tree: a root or a scope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Frame {
-    /// On whose behalf.
+    /// What the time is accounted to.
     Root(Class),
-    /// Inside of what.
+    /// A scope.
     Scope(Scope),
 }
 
@@ -45,11 +44,11 @@ impl Frame {
 /// A kind of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// The memory manager's.
+    /// Work of the memory manager.
     Work(Work),
-    /// The hardware's.
+    /// Work of the hardware.
     Hardware(Hardware),
-    /// Waiting until other CPUs have answered an interrupt.
+    /// Waiting for other CPUs to answer an interrupt.
     IpiWait,
 }
 
@@ -95,25 +94,23 @@ impl Node {
     }
 }
 
-/// The classes in the order of their roots, which are the first nodes.
-const ROOTS: [Class; 4] = [Class::System, Class::Kswapd, Class::Flusher, Class::Interrupt];
-
-/// The tree of a run that goes on.
+/// The profile of a run. The first nodes are the roots, in the order of their classes.
 pub(crate) struct Profiler {
     nodes: RefCell<Vec<Node>>,
-    /// Where the current CPU is.
+    /// The node in which the current CPU is.
     place: Cell<usize>,
-    /// Where each task is that does not run.
+    /// The node in which each task was left.
     tasks: RefCell<Vec<Option<usize>>>,
-    /// Units of work that are in the tree.
+    /// Units of work that are in the tree already.
     seen: RefCell<[u64; Work::COUNT]>,
-    /// What happens now is not to be seen.
+    /// Whether to ignore what happens.
     muted: Cell<bool>,
 }
 
 impl Profiler {
     pub(crate) fn new() -> Profiler {
-        let nodes = ROOTS.iter().enumerate().map(|(at, &class)| Node::new(Frame::Root(class), at)).collect();
+        let nodes =
+            Class::ALL.iter().enumerate().map(|(at, &class)| Node::new(Frame::Root(class), at)).collect();
         Profiler {
             nodes: RefCell::new(nodes),
             place: Cell::new(0),
@@ -123,7 +120,7 @@ impl Profiler {
         }
     }
 
-    /// What was counted since the last call belongs to the place where the CPU is.
+    /// Attribute the work counted since the last call to the current place. Must precede every change of the place.
     pub(crate) fn settle(&self, done: &[Cell<u64>; Work::COUNT], costs: &Costs) {
         if self.muted.get() {
             return;
@@ -138,14 +135,14 @@ impl Profiler {
         }
     }
 
-    /// Time of a kind that is not counted elsewhere.
+    /// Attribute time that no kind of work counts.
     pub(crate) fn note(&self, kind: Kind, count: u64, picos: u64) {
         if !self.muted.get() {
             self.nodes.borrow_mut()[self.place.get()].add(kind, count, picos);
         }
     }
 
-    /// The task goes into a scope. All is settled.
+    /// The task enters a scope.
     pub(crate) fn enter(&self, scope: Scope) {
         if self.muted.get() {
             return;
@@ -163,35 +160,35 @@ impl Profiler {
         self.place.set(child);
     }
 
-    /// It comes out again. All is settled.
+    /// The task leaves a scope.
     pub(crate) fn leave(&self, scope: Scope) {
         if self.muted.get() {
             return;
         }
         let nodes = self.nodes.borrow();
         let here = &nodes[self.place.get()];
-        debug_assert_eq!(here.frame, Frame::Scope(scope), "scopes are left in the order of entering");
+        debug_assert_eq!(here.frame, Frame::Scope(scope), "a task must leave the scope that it entered last");
         self.place.set(here.parent);
     }
 
-    /// The CPU begins something on another's behalf; returns where it was. All is settled.
+    /// The CPU begins to work for `class`. Returns the place before.
     pub(crate) fn go_to_root(&self, class: Class) -> usize {
         self.place.replace(class as usize)
     }
 
-    /// The CPU goes back to where it was. All is settled.
+    /// The CPU returns to a place.
     pub(crate) fn go_to(&self, place: usize) {
         self.place.set(place);
     }
 
-    /// The CPU goes on with a task. All is settled.
+    /// The CPU continues a task.
     pub(crate) fn resume(&self, task: TaskId) {
         if let Some(&Some(place)) = self.tasks.borrow().get(task as usize) {
             self.place.set(place);
         }
     }
 
-    /// The task is left where it is. All is settled.
+    /// The CPU leaves a task.
     pub(crate) fn suspend(&self, task: TaskId) {
         let (mut tasks, task) = (self.tasks.borrow_mut(), task as usize);
         if tasks.len() <= task {
@@ -200,24 +197,24 @@ impl Profiler {
         tasks[task] = Some(self.place.get());
     }
 
-    /// The running task was away. What it does outside of any scope, as daemons wait for work and programs for each
-    /// other, is nobody's delay.
+    /// The running task was away. Waits outside of any scope (of daemons for work, of programs for each other) delay
+    /// no operation and are not counted.
     pub(crate) fn was_away(&self, picos: u64) {
         let place = self.place.get();
-        if place >= ROOTS.len() {
+        if place >= Class::ALL.len() {
             self.nodes.borrow_mut()[place].away += picos;
         }
     }
 
-    /// Is what happens to be seen?
+    /// Whether to ignore what happens from now on.
     pub(crate) fn mute(&self, muted: bool) {
         self.muted.set(muted);
     }
 
-    /// The tree as it is. All is settled; `user` is the CPU time of programs themselves.
+    /// The current tree; `user` is the CPU time of programs themselves.
     pub(crate) fn tree(&self, user: u64) -> ProfileNode {
         let nodes = self.nodes.borrow();
-        let mut roots: Vec<ProfileNode> = (0..ROOTS.len()).map(|root| describe(&nodes, root)).collect();
+        let mut roots: Vec<ProfileNode> = (0..Class::ALL.len()).map(|root| describe(&nodes, root)).collect();
         roots[0].work.push(ProfileWork { name: "user", count: 0, picos: user });
         roots.retain(|root| root.total() > 0);
         ProfileNode { name: "cpu", entered: 0, work: Vec::new(), away: 0, children: roots }
@@ -237,39 +234,39 @@ fn describe(nodes: &[Node], at: usize) -> ProfileNode {
     }
 }
 
-/// Work of one kind, done in one place of the tree.
+/// Work of one kind in one node of the tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProfileWork {
-    /// The kind, as the cost table names it; `user`: programs themselves; `ipi_wait`: waiting for other CPUs' answers.
+    /// The kind, by its name in the cost table; `user`: programs themselves; `ipi_wait`: waiting for other CPUs' answers.
     pub name: &'static str,
-    /// Units of it; 0 where it is not done in units.
+    /// Units of it; 0 if it has none.
     pub count: u64,
     /// Picoseconds that it took.
     pub picos: u64,
 }
 
-/// One place of the tree: a scope inside of scopes.
+/// One node of the tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProfileNode {
-    /// The scope; at the root `cpu`, and below it who the CPUs worked for.
+    /// The scope; `cpu` for the root, and below it what the time is accounted to.
     pub name: &'static str,
     /// How often it was entered.
     pub entered: u64,
-    /// Work that was done right here, by kind.
+    /// Work done directly in it, by kind.
     pub work: Vec<ProfileWork>,
-    /// Picoseconds in which tasks slept right here, or waited for a CPU after that. Not CPU time: not in any sum.
+    /// Picoseconds in which tasks slept in it, or waited for a CPU after that. This is not CPU time, and in no sum.
     pub away: u64,
-    /// Scopes that were entered from here.
+    /// Scopes entered from it.
     pub children: Vec<ProfileNode>,
 }
 
 impl ProfileNode {
-    /// Picoseconds of CPU time spent right here.
+    /// Picoseconds of CPU time spent directly in it.
     pub fn own(&self) -> u64 {
         self.work.iter().map(|work| work.picos).sum()
     }
 
-    /// Picoseconds of CPU time spent here and below.
+    /// Picoseconds of CPU time spent in it and below.
     pub fn total(&self) -> u64 {
         self.own() + self.children.iter().map(ProfileNode::total).sum::<u64>()
     }

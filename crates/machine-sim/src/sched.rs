@@ -1,15 +1,14 @@
 //! Which task runs where, and when.
 //!
-//! Every CPU has a clock of its own, in picoseconds. The scheduler always continues with the earliest thing: the next
-//! event (the end of a transfer, a deadline), or the busy CPU whose clock is furthest behind. That CPU may run ahead of
-//! the next by one quantum. So no CPU ever sees another more than a quantum in its past, and a run depends on nothing
-//! but the seed and the configuration: queues are first in first out, ties go to the lower number.
+//! Every CPU has its own clock, in picoseconds. The scheduler always continues with the earliest item: the next event (the
+//! end of a transfer, a deadline), or the busy CPU with the earliest clock. That CPU may run one quantum ahead of the next
+//! CPU. So no CPU ever sees another more than a quantum in its past, and a run depends on nothing but the seed and the
+//! configuration: queues are FIFO, and ties go to the lower number.
 //!
-//! Tasks of one CPU take turns of a slice each. A task that is woken goes to its last CPU if that is idle, else to an
-//! idle CPU of the same node, then of any node, else to the front of its last CPU's queue, where it need only wait for
-//! the running task to have had the wake-up granularity. A CPU without tasks takes one from the longest queue. A busy
-//! CPU takes one from a longer queue of its node now and then, so that with one task too many they all lose alike, as
-//! under Linux, and not always the same one.
+//! Tasks of one CPU run for a slice each, in turns. A woken task goes to its last CPU if that is idle, else to an idle CPU
+//! of the same node, then of any node, else to the front of its last CPU's queue; there the running task keeps the CPU
+//! only until it has had the wake-up granularity. An idle CPU takes a task from the longest queue. A busy CPU takes a task
+//! from a longer queue of its node now and then: with more tasks than CPUs all tasks get the same share, as under Linux.
 
 use mm::machine::{Ticket, WaitKey};
 use std::cell::Cell;
@@ -18,21 +17,21 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
-/// How far a CPU may run ahead of the next.
+/// How far a CPU may run ahead of the next one.
 pub(crate) const QUANTUM: u64 = 20_000_000;
-/// A task's turn while others wait for its CPU.
+/// How long a task runs while others wait for its CPU.
 const SLICE: u64 = 3_000_000_000;
-/// What a running task keeps when another is woken on its CPU.
+/// How long a running task keeps its CPU when another is woken there (wake-up granularity).
 const GRANULARITY: u64 = 1_000_000_000;
 
-/// Between two looks of a busy CPU for a longer queue, for each CPU of its node: 16 ms, as in Linux 6.12 (interval of a
-/// domain in ms: its CPUs; times the busy factor).
+/// The interval at which a busy CPU looks for a longer queue, for each CPU of its node: 16 ms, as in Linux 6.12 (balance
+/// interval of a domain in ms: its CPUs; times the busy factor).
 const BALANCE: u64 = 16_000_000_000;
 
-/// A hash map whose order depends on nothing but its history.
+/// A hash map whose order depends on its history only.
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
-/// A hash of a few small numbers, each mixed in by one multiplication.
+/// A hash of a few small numbers, each mixed in with one multiplication.
 #[derive(Default)]
 struct KeyHasher(u64);
 
@@ -55,7 +54,7 @@ impl Hasher for KeyHasher {
         self.write_u64(value as u64);
     }
 
-    /// Discriminants of enums come as this.
+    /// Discriminants of enums are hashed by this.
     #[inline]
     fn write_isize(&mut self, value: isize) {
         self.write_u64(value as u64);
@@ -75,30 +74,30 @@ pub(crate) type TaskId = u32;
 /// What a task sleeps on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub(crate) enum Key {
-    /// Something of the memory manager's.
+    /// A key of the memory manager.
     Mm(WaitKey),
     /// The end of a task.
     End(TaskId),
     /// The end of a call that changes a file's size.
     File(u32),
-    /// A barrier of a family of processes.
+    /// A barrier of related processes.
     Barrier(u32),
 }
 
-/// What happens at a moment.
+/// What happens at some time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Happening {
-    /// A device is done with the request of a tag.
+pub(crate) enum Event {
+    /// A device completes the request of a tag.
     Io(usize, u32),
-    /// A task's deadline; the number says which of its waits it belongs to.
+    /// A task's deadline, and the number of the wait that it belongs to.
     Deadline(TaskId, u64),
 }
 
 #[derive(PartialEq, Eq)]
 struct Timed {
-    /// The time, and below it what was there first.
+    /// The time, and in the low half the order of insertion.
     key: u128,
-    what: Happening,
+    event: Event,
 }
 
 impl Timed {
@@ -119,7 +118,7 @@ impl PartialOrd for Timed {
     }
 }
 
-/// Where a task is in its life.
+/// The state of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Ready,
@@ -131,16 +130,16 @@ enum State {
 struct Task {
     cpu: usize,
     state: State,
-    /// Not before this.
+    /// It may not run before this.
     ready_at: u64,
-    /// For how long it had run when its CPU last left it, and when a CPU took it up since.
+    /// How long it had run when its CPU last left it, and when a CPU last picked it.
     ran: u64,
     since: u64,
-    /// Counts its waits, so that the deadline of an old one is known as such.
+    /// The number of its waits: deadlines of earlier waits do nothing.
     waits: u64,
-    /// Did the last wait end by a wake-up?
+    /// Whether a wake-up ended its last wait.
     woken: bool,
-    /// It never goes to another CPU.
+    /// Whether it must stay on its CPU.
     pinned: bool,
 }
 
@@ -149,9 +148,9 @@ struct Queue {
     current: Option<TaskId>,
     waiting: VecDeque<TaskId>,
     slice_end: u64,
-    /// Its CPU has stopped in the middle of the current task's work, and goes on with nothing else.
+    /// Whether the CPU has stopped in the middle of the current task's work, and must continue with it.
     kept: bool,
-    /// When its CPU next looks for a longer queue.
+    /// When the CPU next looks for a longer queue.
     balance_at: u64,
 }
 
@@ -161,8 +160,7 @@ impl Queue {
     }
 }
 
-/// The CPUs that have a task, by bit: who looks for the earliest of them, which is done at every step, passes the
-/// others by.
+/// The CPUs that have a task, one bit each: every step looks for the earliest of them.
 struct Busy(Vec<u64>);
 
 impl Busy {
@@ -187,25 +185,25 @@ impl Busy {
     }
 }
 
-/// A change of the task that a CPU runs.
+/// The task that a CPU runs next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Picked {
     /// The task.
     pub(crate) task: TaskId,
-    /// Is it another than before?
+    /// Whether it is another than before.
     pub(crate) switched: bool,
     /// The CPU's clock may not pass this.
     pub(crate) limit: u64,
 }
 
-/// The earliest thing to do.
+/// The earliest item to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// Something happens at that time.
-    Event(u64, Happening),
-    /// This CPU runs on.
+    /// An event, at this time.
+    Event(u64, Event),
+    /// This CPU runs.
     Cpu(usize),
-    /// There is nothing left to do.
+    /// Nothing is left to do.
     Nothing,
 }
 
@@ -217,11 +215,11 @@ pub(crate) struct Sched {
     pub(crate) idle: Vec<u64>,
     nodes: Vec<u8>,
     queues: Vec<Queue>,
-    /// Whose queue has a task.
+    /// The CPUs that have tasks.
     busy: Busy,
     tasks: Vec<Task>,
     events: BinaryHeap<Reverse<Timed>>,
-    orders: u64,
+    inserted: u64,
     /// Wake-ups so far, by key.
     marks: Map<Key, u64>,
     sleepers: Map<Key, Vec<TaskId>>,
@@ -231,7 +229,7 @@ impl Sched {
     /// `nodes`: the node of each CPU.
     pub(crate) fn new(nodes: Vec<u8>) -> Sched {
         let cpus = nodes.len();
-        // The CPUs of a node look one after the other, not all at once.
+        // The CPUs of a node balance one after the other, not all at once.
         let place = |cpu: usize| nodes[..=cpu].iter().filter(|&&node| node == nodes[cpu]).count() as u64;
         let queue = |cpu| Queue { balance_at: BALANCE * place(cpu), ..Queue::default() };
         Sched {
@@ -242,7 +240,7 @@ impl Sched {
             nodes,
             tasks: Vec::new(),
             events: BinaryHeap::new(),
-            orders: 0,
+            inserted: 0,
             marks: Map::default(),
             sleepers: Map::default(),
         }
@@ -282,47 +280,47 @@ impl Sched {
         });
         self.queues[cpu].waiting.push_back(id);
         self.note_busy(cpu);
-        self.come_to(cpu, now);
+        self.end_idle(cpu, now);
     }
 
-    /// Tasks have come to a CPU's queue, or left it.
+    /// Update whether a CPU has tasks.
     fn note_busy(&mut self, cpu: usize) {
         let busy = self.queues[cpu].len() > 0;
         self.busy.set(cpu, busy);
     }
 
-    /// The last task that waits for the CPU and may go to another.
+    /// The position of the last task in the queue that may go to another CPU.
     fn movable(&self, cpu: usize) -> Option<usize> {
         self.queues[cpu].waiting.iter().rposition(|&task| !self.tasks[task as usize].pinned)
     }
 
-    /// An idle CPU gets work at `now`: it has been idle until then.
-    pub(crate) fn come_to(&mut self, cpu: usize, now: u64) {
+    /// A CPU that is idle gets work at `now`: it was idle until then.
+    pub(crate) fn end_idle(&mut self, cpu: usize, now: u64) {
         if self.queues[cpu].len() <= 1 && self.queues[cpu].current.is_none() && self.clocks[cpu].get() < now {
             self.idle[cpu] += now - self.clocks[cpu].get();
             self.clocks[cpu].set(now);
         }
     }
 
-    /// Something happens at `time`.
-    pub(crate) fn at(&mut self, time: u64, what: Happening) {
-        self.orders += 1;
-        self.events.push(Reverse(Timed { key: (time as u128) << 64 | self.orders as u128, what }));
+    /// Schedule an event.
+    pub(crate) fn at(&mut self, time: u64, event: Event) {
+        self.inserted += 1;
+        self.events.push(Reverse(Timed { key: (time as u128) << 64 | self.inserted as u128, event }));
     }
 
-    /// Time of the next event.
+    /// The time of the next event.
     pub(crate) fn next_event(&self) -> u64 {
         self.events.peek().map_or(u64::MAX, |Reverse(event)| event.time())
     }
 
-    /// The earliest thing to do. An event is taken out.
+    /// The earliest item to do. Removes it if it is an event.
     pub(crate) fn next(&mut self) -> Next {
         let cpu = self.busy.iter().min_by_key(|&cpu| (self.clocks[cpu].get(), cpu));
         let event = self.next_event();
         match cpu {
             Some(cpu) if self.clocks[cpu].get() < event => Next::Cpu(cpu),
             _ => match self.events.pop() {
-                Some(Reverse(event)) => Next::Event(event.time(), event.what),
+                Some(Reverse(event)) => Next::Event(event.time(), event.event),
                 None => Next::Nothing,
             },
         }
@@ -357,7 +355,7 @@ impl Sched {
         Some(Picked { task, switched: before != Some(task), limit: self.limit(cpu) })
     }
 
-    /// A CPU does not run a task any more.
+    /// A CPU stops running a task.
     fn leave(&mut self, cpu: usize, task: TaskId, state: State) {
         let now = self.clocks[cpu].get();
         let task = &mut self.tasks[task as usize];
@@ -365,7 +363,7 @@ impl Sched {
         task.ran += now - task.since;
     }
 
-    /// For how long the task that runs on `cpu` has run.
+    /// How long the task that runs on `cpu` has run.
     pub(crate) fn ran(&self, cpu: usize) -> u64 {
         let task = self.queues[cpu].current.map(|task| &self.tasks[task as usize]);
         task.map_or(0, |task| task.ran + self.clocks[cpu].get() - task.since)
@@ -383,10 +381,11 @@ impl Sched {
         let Some((from, at)) = longer.max_by_key(|&(c, _)| (self.queues[c].len(), Reverse(c))) else {
             return;
         };
-        let task = self.queues[from].waiting.remove(at).expect("it was found there");
+        let task =
+            self.queues[from].waiting.remove(at).expect("a task that was found in a queue must be there");
         self.note_busy(from);
         let state = &mut self.tasks[task as usize];
-        // What it did there may be ahead of this CPU's clock.
+        // The clock of its old CPU may be ahead of this one's.
         state.ready_at = state.ready_at.max(self.clocks[from].get());
         self.queues[cpu].waiting.push_back(task);
         self.note_busy(cpu);
@@ -402,22 +401,22 @@ impl Sched {
         }
     }
 
-    /// The CPU stops where its task is, and will go on there: others that wait for it get their turn when the task lets
-    /// them.
+    /// The CPU stops in the middle of its task, and must continue with it: tasks that wait for the CPU run when this task
+    /// lets them.
     pub(crate) fn keep(&mut self, cpu: usize) {
         let queue = &mut self.queues[cpu];
         queue.kept = true;
-        // Nor is it the end of the slice that makes it stop again at once.
+        // The end of the slice must not stop the task again at once.
         queue.slice_end = queue.slice_end.max(self.clocks[cpu].get() + QUANTUM);
     }
 
-    /// The limit of a running CPU, after something has changed.
+    /// The limit of a running CPU after a change.
     pub(crate) fn limit_now(&self, cpu: usize) -> u64 {
         self.limit(cpu)
     }
 
-    /// Has the CPU nothing to run? It then tries to take a waiting task from the longest queue.
-    pub(crate) fn rest(&mut self, cpu: usize) -> bool {
+    /// Whether the CPU is idle. An idle CPU first tries to take a waiting task from the longest queue.
+    pub(crate) fn becomes_idle(&mut self, cpu: usize) -> bool {
         if self.queues[cpu].len() > 0 {
             return false;
         }
@@ -428,61 +427,62 @@ impl Sched {
         let longest =
             crowded.max_by_key(|&(c, _)| (self.queues[c].waiting.len(), self.nodes[c] == home, Reverse(c)));
         let Some((from, at)) = longest else { return true };
-        let task = self.queues[from].waiting.remove(at).expect("it was found there");
+        let task =
+            self.queues[from].waiting.remove(at).expect("a task that was found in a queue must be there");
         let since = self.clocks[cpu].get().max(self.tasks[task as usize].ready_at);
         self.queues[cpu].waiting.push_back(task);
         self.note_busy(from);
         self.note_busy(cpu);
-        self.come_to(cpu, since);
+        self.end_idle(cpu, since);
         false
     }
 
-    /// Is the CPU without any task?
+    /// Whether the CPU has no task.
     pub(crate) fn is_idle(&self, cpu: usize) -> bool {
         self.queues[cpu].len() == 0
     }
 
     // --- sleeping ---
 
-    /// Wake-ups of `key` so far.
+    /// The number of wake-ups of `key` so far.
     pub(crate) fn mark(&self, key: Key) -> u64 {
         self.marks.get(&key).copied().unwrap_or(0)
     }
 
-    /// Has there been a wake-up since the ticket was drawn?
-    pub(crate) fn stale(&self, ticket: Ticket) -> bool {
+    /// Whether there was a wake-up since the ticket was drawn.
+    pub(crate) fn is_stale(&self, ticket: Ticket) -> bool {
         self.mark(Key::Mm(ticket.key)) != ticket.mark
     }
 
-    /// The task that runs on `cpu` sleeps. Who calls this then suspends it.
+    /// The task that runs on `cpu` sleeps. The caller must suspend it.
     pub(crate) fn block(&mut self, cpu: usize, key: Key, deadline: Option<u64>) {
-        let task = self.queues[cpu].current.take().expect("only a running task can sleep");
+        let task = self.queues[cpu].current.take().expect("only a running task may sleep");
         self.note_busy(cpu);
         self.tasks[task as usize].waits += 1;
         self.leave(cpu, task, State::Blocked(key));
         self.sleepers.entry(key).or_default().push(task);
         if let Some(deadline) = deadline {
             let wait = self.tasks[task as usize].waits;
-            self.at(deadline, Happening::Deadline(task, wait));
+            self.at(deadline, Event::Deadline(task, wait));
         }
     }
 
-    /// The task that runs on `cpu` goes to the end of its queue. Who calls this then suspends it.
+    /// The task that runs on `cpu` goes to the end of its queue. The caller must suspend it.
     pub(crate) fn give_way(&mut self, cpu: usize) {
         if self.queues[cpu].waiting.is_empty() {
             return;
         }
-        let task = self.queues[cpu].current.take().expect("only a running task can give way");
+        let task = self.queues[cpu].current.take().expect("only a running task may give way");
         self.leave(cpu, task, State::Ready);
         self.queues[cpu].waiting.push_back(task);
     }
 
-    /// Did the task's last wait end by a wake-up (and not by its deadline)?
+    /// Whether a wake-up, not a deadline, ended the task's last wait.
     pub(crate) fn was_woken(&self, task: TaskId) -> bool {
         self.tasks[task as usize].woken
     }
 
-    /// Wake all that sleep on `key`; `now` is the waker's clock. Returns whether anybody did.
+    /// Wake all tasks that sleep on `key`; `now` is the waker's clock. Returns whether there were any.
     pub(crate) fn wake(&mut self, now: u64, key: Key) -> bool {
         *self.marks.entry(key).or_default() += 1;
         let Some(sleepers) = self.sleepers.remove(&key) else { return false };
@@ -492,7 +492,7 @@ impl Sched {
         true
     }
 
-    /// A deadline has come.
+    /// A deadline has passed.
     pub(crate) fn deadline(&mut self, now: u64, task: TaskId, wait: u64) {
         let state = &self.tasks[task as usize];
         let State::Blocked(key) = state.state else { return };
@@ -508,7 +508,7 @@ impl Sched {
         self.ready(now, task, false);
     }
 
-    /// Wake a task from a sleep that is not the memory manager's, because its process is to end.
+    /// Wake a task from a sleep outside of the memory manager, because its process must end.
     pub(crate) fn kick(&mut self, now: u64, task: TaskId) {
         let State::Blocked(key) = self.tasks[task as usize].state else { return };
         if matches!(key, Key::End(_) | Key::Barrier(_) | Key::Mm(WaitKey::Timer)) {
@@ -530,7 +530,7 @@ impl Sched {
         *state = Task { cpu, state: State::Ready, ready_at: now, woken, ..*state };
         self.queues[cpu].waiting.push_front(task);
         self.note_busy(cpu);
-        self.come_to(cpu, now);
+        self.end_idle(cpu, now);
         if self.queues[cpu].current.is_some() {
             let end = self.queues[cpu].slice_end;
             let started = end.saturating_sub(SLICE);
@@ -540,13 +540,13 @@ impl Sched {
 
     /// The task that runs on `cpu` has ended.
     pub(crate) fn end(&mut self, cpu: usize) {
-        let task = self.queues[cpu].current.take().expect("only a running task can end");
+        let task = self.queues[cpu].current.take().expect("only a running task may end");
         self.note_busy(cpu);
         self.tasks[task as usize].state = State::Ended;
         self.wake(self.clocks[cpu].get(), Key::End(task));
     }
 
-    /// Has the task ended?
+    /// Whether the task has ended.
     pub(crate) fn ended(&self, task: TaskId) -> bool {
         self.tasks[task as usize].state == State::Ended
     }
@@ -559,7 +559,7 @@ impl Sched {
         }
     }
 
-    /// Wake everything that sleeps, for the end of the run.
+    /// Wake all tasks that sleep, at the end of the run.
     pub(crate) fn wake_all(&mut self, now: u64) {
         let mut keys: Vec<(TaskId, Key)> =
             self.sleepers.iter().flat_map(|(&key, list)| list.iter().map(move |&task| (task, key))).collect();

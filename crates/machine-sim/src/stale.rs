@@ -1,68 +1,26 @@
-//! Stale translations, found without waiting for an access that uses one.
+//! Finds stale translations without waiting for an access that uses one.
 //!
-//! Problem: the oracle judges accesses. A flush that was missed shows only if a program happens to use the old
-//! translation before something else drops it, and most programs do not.
+//! Problem: the oracle checks accesses. It notices a missed flush only if a program happens to use the old translation
+//! before something else drops it, and most programs do not.
 //!
-//! Rule: what any CPU could do at this moment must be right. For every translation that a CPU holds of the space whose
-//! program it runs, compare it with the page table. Where they differ, the oracle is asked what a load through the old
-//! one would meet: that must be what the address reads (invariants I3, I4 and I9: a deferred flush may leave an old
-//! frame in reach as long as nobody can tell). A store through it is never right: it would go to a frame that the
-//! address no longer has (I1). Tables that a walk cache remembers must still stand in the page table, where they did.
+//! Rule: whatever any CPU could access at this moment must be right. Every translation that a CPU holds of the space that it
+//! runs is compared with the page table. If they differ, the oracle is asked about a load through the old translation: it
+//! must return what the address reads (invariants I3, I4 and I9: a deferred flush may leave an old frame reachable as long
+//! as no access can tell). A store through it is always wrong: it would change a frame that the address no longer maps
+//! (I1). Tables in walk caches must still be in the page table, in the same place.
 //!
-//! What is left out, because no program can use it at this moment: CPUs that run nothing or a kernel task,
-//! address-space numbers that are not loaded, spaces that have been killed, and ranges that a call is about to change.
-//! Where CPUs are stopped in the middle of their work (`preempt`), what was taken away a moment ago may be about to be
-//! flushed by one of them. Loads must be right all the same; stores, and walk caches, are looked at when nobody is
-//! inside.
+//! No program can use the following at this moment, so it is not checked: CPUs that run a kernel task or nothing, ASIDs
+//! that are not loaded, spaces that have been killed, and ranges that a pending call changes. A CPU that is stopped in the
+//! middle of its work (`preempt`) may be about to flush a translation that it has just removed. Loads must be right even
+//! then; stores and walk caches are checked only when no task is inside the memory manager.
 
-use crate::machine::{Cpu, SimMachine};
+use crate::cpu::Cpu;
+use crate::simulation::Simulation;
 use crate::tlb::Cached;
-use crate::world::World;
-use mm::event::{Concern, Event};
 use mm::units::{Pfn, SpaceId, Vpn};
 
-impl SimMachine {
-    /// Tell those who watch the run of an event.
-    pub(crate) fn tell(&self, event: Event, args: [u64; 4]) {
-        if event == Event::TlbHazard && self.content.is_some() {
-            self.look_where_nothing_is(args);
-        }
-        if let Some(bound) = &self.bound {
-            let holds = |cpu: usize, vpn| self.cpus[cpu].tlb.holds(vpn);
-            bound.borrow_mut().event(self.current.get(), event, args, holds);
-        }
-        if let Some(optimum) = &self.optimum {
-            optimum.borrow_mut().event(event, args);
-        }
-        if let Some(placement) = &self.placement {
-            placement.borrow_mut().event(event, args);
-        }
-    }
-
-    /// If the memory manager says that pages have no entry any more and have been flushed: does a CPU that runs their
-    /// space hold one of them? What follows may be of another size, and CPUs must not have translations of both.
-    pub(crate) fn look_where_nothing_is(&self, hazard: [u64; 4]) {
-        let Some(Concern::Emptied { space, first, count }) = Concern::of_args(hazard) else { return };
-        let end = Vpn(first.0 + count);
-        for (number, cpu) in self.cpus.iter().enumerate().filter(|(_, cpu)| cpu.loaded.get() == Some(space)) {
-            cpu.tlb.for_each(&mut |start, pages, cached| {
-                if start < end && first.0 < start.0 + pages {
-                    self.held_over.borrow_mut().get_or_insert_with(|| {
-                        format!(
-                            "cpu {number}, {space}: stale TLB entry of {pages} pages from page {start} ({:#x}) on for frame {}: its \
-                             page-table entry was taken away and flushed, and others follow",
-                            start.addr(),
-                            cached.pfn(),
-                        )
-                    });
-                }
-            });
-        }
-    }
-}
-
-impl<P> World<'_, P> {
-    /// Look for a translation that a program could be misled by. The text of the error says which.
+impl<P> Simulation<'_, P> {
+    /// Check all translations that programs could use. The error describes a wrong one.
     pub(crate) fn check_translations(&self) -> Result<(), String> {
         let Some(oracle) = &self.oracle else { return Ok(()) };
         let oracle = oracle.borrow();
@@ -73,7 +31,7 @@ impl<P> World<'_, P> {
             cpu.tlb.for_each(&mut |start, pages, cached| {
                 for page in start.0..start.0 + pages {
                     let fault =
-                        || self.fault_of(&oracle, space, root, Vpn(page), cached.beyond(page - start.0));
+                        || self.fault_of(&oracle, space, root, Vpn(page), cached.offset_by(page - start.0));
                     if outcome.is_ok()
                         && let Some(fault) = fault()
                     {
@@ -89,7 +47,7 @@ impl<P> World<'_, P> {
         Ok(())
     }
 
-    /// What is wrong with a translation, if something is.
+    /// What is wrong with a translation; `None`: nothing.
     fn fault_of(
         &self,
         oracle: &crate::oracle::Oracle,
@@ -105,8 +63,8 @@ impl<P> World<'_, P> {
             Some((pfn, false)) => format!("the table maps {pfn} for reading"),
             None => "the table maps nothing".into(),
         };
-        let got = machine.content.as_ref()?.borrow().frame(cached.pfn());
-        match oracle.glance(space.0, page.0, got)? {
+        let got = machine.observers.content.as_ref()?.borrow().frame(cached.pfn());
+        match oracle.peek(space.0, page.0, got)? {
             Err(text) => Some(format!("{table}; {text}")),
             Ok(()) if cached.storable() && !self.stopped_inside() => {
                 Some(format!("{table}; a store would go through and be lost"))
@@ -126,7 +84,7 @@ impl<P> World<'_, P> {
         let mut outcome = Ok(());
         cpu.tlb.for_each_walk(&mut |level, page, table| {
             let now = self.machine().table_below(root, level, page);
-            if outcome.is_ok() && now != Some(table) && !oracle.busy(space.0, page.0, 1 << (9 * level)) {
+            if outcome.is_ok() && now != Some(table) && !oracle.is_changing(space.0, page.0, 1 << (9 * level)) {
                 let there = now.map_or("no table".into(), |now| format!("table {now}"));
                 outcome = Err(format!(
                     "cpu {number}, {space}: stale walk cache entry of level {level} for page {page}: table {table}, but \

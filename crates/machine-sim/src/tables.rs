@@ -1,8 +1,7 @@
-//! Where the simulated page tables live.
+//! The contents of frames that hold page tables; other frames have no bytes in the simulator.
 //!
-//! Frames have no bytes here, except those that hold page tables. Such a frame gets a slot in a store that only grows
-//! by chunks and never moves, so references into it stay good; a frame that is used for something else gives its slot
-//! back.
+//! Such a frame has a slot in an array that grows by chunks and never moves, so references into it stay valid. A frame that
+//! is used for something else gives its slot back.
 
 use mm::machine::TablePage;
 use mm::primitive::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +13,7 @@ const CHUNK: usize = 64;
 
 /// The page tables of a machine.
 pub(crate) struct Tables {
-    /// For each frame: slot + 1, or 0.
+    /// For each frame, slot + 1; 0: none.
     slots: Box<[Cell<u32>]>,
     chunks: Box<[OnceCell<Box<[TablePage]>>]>,
     used: Cell<u32>,
@@ -22,7 +21,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// None yet, for frames below `frames`.
+    /// No tables, for frames below `frames`.
     pub(crate) fn new(frames: usize) -> Tables {
         Tables {
             slots: vec![0u32; frames].into_iter().map(Cell::new).collect(),
@@ -50,7 +49,7 @@ impl Tables {
         }
     }
 
-    /// The frame gets other content.
+    /// The frame is used for something else.
     #[inline]
     pub(crate) fn release(&self, pfn: Pfn) {
         let slot = self.slots[pfn.index()].replace(0);
@@ -61,7 +60,7 @@ impl Tables {
 
     #[inline]
     fn slot(&self, slot: usize) -> &TablePage {
-        &self.chunks[slot / CHUNK].get().expect("a slot in use lies in a chunk that is there")[slot % CHUNK]
+        &self.chunks[slot / CHUNK].get().expect("a slot in use must be in an allocated chunk")[slot % CHUNK]
     }
 
     #[cold]
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_that_was_a_table_comes_back_empty() {
+    fn a_released_slot_is_cleared_for_its_next_table() {
         let tables = Tables::new(1000);
         tables.get_or_new(Pfn(7))[3].store(9, Relaxed);
         tables.get_or_new(Pfn(8))[3].store(8, Relaxed);

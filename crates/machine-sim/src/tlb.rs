@@ -1,26 +1,26 @@
 //! The translation caches of one CPU.
 //!
-//! First level: data and instruction TLBs, each split by entry size. Second level: one TLB for all. Beside them the
-//! page-walk caches, which remember where the lower tables of a recent walk stand. All are set-associative with true
-//! LRU. In the narrow ones (`array`) the ways of a set are kept in order of use, so a repeated hit looks at one slot
-//! and writes nothing; the second level (`wide`) notes the order in a word of its set and moves no entries.
+//! The first level has data and instruction TLBs, each split by entry size; the second level is one TLB for all. Page-walk
+//! caches hold the lower tables of recent walks. All are set-associative with true LRU. In the narrow ones (`array`) the
+//! ways of a set are kept in order of use, so a repeated hit checks one slot and writes nothing; the second level (`wide`)
+//! keeps the order in a word of its set and moves no entries.
 //!
-//! An entry's key holds its address-space number (ASID) and an *epoch* of that number. To drop everything of one ASID
-//! is to begin a new epoch: old entries no longer match, count as empty when a victim is sought, and cost nothing. Only
-//! when epochs run out (after two million such flushes) are the arrays really cleared.
+//! An entry's key contains its address-space number (ASID) and an *epoch* of that number. A flush of one ASID begins a new
+//! epoch: old entries no longer match, count as empty when a victim is chosen, and cost nothing. Only when epochs run out
+//! (after two million flushes) are the arrays really cleared.
 
 use array::Array;
 use mm::machine::Flush;
-use mm::units::{Order, PAGEBLOCK_ORDER, Pfn, Vpn};
+use mm::units::{PAGEBLOCK_ORDER, Pfn, Vpn};
 use std::cell::Cell;
 use wide::Wide;
 
 mod array;
 mod wide;
 
-/// Most ASIDs that the model can tell apart.
+/// The most ASIDs that the model distinguishes.
 pub const MAX_ASIDS: usize = 32;
-/// Most ways that the second level can have.
+/// The most ways of the second level.
 pub const MAX_L2_WAYS: u32 = wide::MAX_WAYS as u32;
 
 const VPN_BITS: u32 = 36;
@@ -29,7 +29,7 @@ const ASID_SHIFT: u32 = VPN_BITS + 1;
 const EPOCH_SHIFT: u32 = ASID_SHIFT + 5;
 const LAST_EPOCH: u64 = (1 << (64 - EPOCH_SHIFT)) - 1;
 
-/// A translation as a TLB holds it: the frame and what it allows.
+/// A translation as a TLB holds it: the frame and the permitted accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cached(u64);
 
@@ -60,50 +60,50 @@ impl Cached {
         Pfn(self.0 as u32)
     }
 
-    /// May stores use it without looking at the table again?
+    /// Whether stores may use it without another walk: it is writable and dirty.
     #[inline(always)]
     pub fn storable(self) -> bool {
         self.0 & (Self::WRITE | Self::DIRTY) == Self::WRITE | Self::DIRTY
     }
 
-    /// Does it allow stores at all?
+    /// Whether it is writable.
     pub fn writable(self) -> bool {
         self.0 & Self::WRITE != 0
     }
 
-    /// May instructions be fetched through it?
+    /// Whether instructions may be fetched through it.
     #[inline(always)]
     pub fn executable(self) -> bool {
         self.0 & Self::EXEC != 0
     }
 
-    /// Nanoseconds since it was filled, to 16 us.
+    /// Nanoseconds since it was filled, in steps of 16 us.
     pub fn age(self, now: u64) -> u64 {
         let then = self.0 >> Self::AGE_SHIFT;
         ((now >> Self::AGE_UNIT).wrapping_sub(then) & Self::AGE_MASK) << Self::AGE_UNIT
     }
 
-    /// The translation of a page that lies `pages` beyond the first of a large entry.
+    /// The translation of the page that is `pages` after the first of a large entry.
     #[inline(always)]
-    pub fn beyond(self, pages: u64) -> Cached {
+    pub fn offset_by(self, pages: u64) -> Cached {
         Cached(self.0 + pages)
     }
 }
 
-/// Size of one cache.
+/// The size of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Geometry {
     /// Entries in all.
     pub entries: u32,
-    /// Entries that a key can go to. `entries / ways` is a power of two.
+    /// Entries of a set. `entries / ways` is a power of two.
     pub ways: u32,
 }
 
 /// The epoch of every ASID, as the upper part of a key.
 struct Epochs {
     prefix: [Cell<u64>; MAX_ASIDS],
-    /// How often entries have died so far. A set in which all were alive at some count is still full at that count.
+    /// Counts moments at which entries died. A set whose entries were all live at some count is full until it changes.
     deaths: Cell<u64>,
 }
 
@@ -121,13 +121,13 @@ impl Epochs {
         key >> ASID_SHIFT == self.prefix[asid].get() >> ASID_SHIFT
     }
 
-    /// Entries die.
+    /// Some entries have died.
     #[inline]
     fn note_deaths(&self) {
         self.deaths.set(self.deaths.get() + 1);
     }
 
-    /// Begin a new epoch; `false` if there are none left.
+    /// Begin a new epoch; `false` if none is left.
     fn next(&self, asid: usize) -> bool {
         self.note_deaths();
         let prefix = self.prefix[asid].get();
@@ -157,9 +157,9 @@ pub struct TlbSpec {
     pub l1i_4k: Geometry,
     /// First level, instructions, 2 MiB.
     pub l1i_2m: Geometry,
-    /// Second level, shared by all.
+    /// Second level, for all.
     pub l2: Geometry,
-    /// Walk cache of directory entries: each spares the walk of 2 MiB its upper three steps.
+    /// Walk cache of directory entries: each saves a walk its upper three steps, for 2 MiB.
     pub pde: Geometry,
     /// Walk cache of the next level up (1 GiB).
     pub pdpte: Geometry,
@@ -185,7 +185,7 @@ pub struct Tlb {
     /// The loaded ASID's epoch, as the upper part of a key.
     prefix: Cell<u64>,
     asid: Cell<usize>,
-    /// Was a large entry ever filled? If not, nobody looks for one.
+    /// Whether a large entry was ever filled. If not, lookups ignore them.
     large: Cell<bool>,
 }
 
@@ -220,13 +220,14 @@ impl Tlb {
         self.prefix.get() | LARGE | vpn >> PAGEBLOCK_ORDER.0
     }
 
-    /// Is it what the data TLB's set was last asked for? The answer `None` does not say that the TLB has it not.
+    /// The page's translation, if the last lookup in its set of the data TLB was for it. `None` does not mean that the TLB
+    /// lacks it.
     #[inline(always)]
     pub fn recent(&self, vpn: Vpn) -> Option<Cached> {
         self.l1d.front(self.key(vpn.0)).map(Cached)
     }
 
-    /// Look in the first-level data TLB.
+    /// Look a page up in the first-level data TLB.
     #[inline]
     pub fn data(&self, vpn: Vpn) -> Option<Cached> {
         match self.l1d.get(self.key(vpn.0)) {
@@ -236,7 +237,7 @@ impl Tlb {
         }
     }
 
-    /// Look in the first-level instruction TLB.
+    /// Look a page up in the first-level instruction TLB.
     #[inline]
     pub fn instruction(&self, vpn: Vpn) -> Option<Cached> {
         match self.l1i.get(self.key(vpn.0)) {
@@ -247,10 +248,10 @@ impl Tlb {
     }
 
     fn first_large(&self, array: &Array, vpn: Vpn) -> Option<Cached> {
-        array.get(self.large_key(vpn.0)).map(|data| Cached(data).beyond(vpn.0 & 511))
+        array.get(self.large_key(vpn.0)).map(|data| Cached(data).offset_by(vpn.0 & 511))
     }
 
-    /// Look in the second level, and bring what is found to the first.
+    /// Look a page up in the second level, and fill the first level from it.
     pub fn second(&self, vpn: Vpn, fetch: bool) -> Option<Cached> {
         let key = self.key(vpn.0);
         if let Some(data) = self.l2.get(key) {
@@ -263,10 +264,10 @@ impl Tlb {
         let key = self.large_key(vpn.0);
         let data = self.l2.get(key)?;
         self.first(fetch, true).put(key, data, &self.epochs);
-        Some(Cached(data).beyond(vpn.0 & 511))
+        Some(Cached(data).offset_by(vpn.0 & 511))
     }
 
-    /// Does any level hold the page's translation? To look leaves no trace.
+    /// Whether any level holds the page's translation. Does not count as a use.
     pub fn holds(&self, vpn: Vpn) -> bool {
         let (key, large) = (self.key(vpn.0), self.large_key(vpn.0));
         let small = self.l1d.holds(key) || self.l1i.holds(key) || self.l2.holds(key);
@@ -282,7 +283,8 @@ impl Tlb {
         }
     }
 
-    /// Take in what a walk found, after neither level had it: for `large`, the translation of the block's first page.
+    /// Fill both levels with the result of a walk, which neither may hold. If `large`, it is the translation of the block's
+    /// first page.
     pub fn fill(&self, vpn: Vpn, cached: Cached, large: bool, fetch: bool) {
         let key = if large { self.large_key(vpn.0) } else { self.key(vpn.0) };
         if large {
@@ -292,7 +294,7 @@ impl Tlb {
         self.l2.put(key, cached.0, &self.epochs);
     }
 
-    /// Drop the translation of one page, as a CPU does that found it too weak for an access.
+    /// Drop the translation of one page, as a CPU does whose access it does not permit.
     pub fn drop_page(&self, vpn: Vpn) {
         let key = self.key(vpn.0);
         self.l1d.drop_key(key);
@@ -307,21 +309,21 @@ impl Tlb {
         self.epochs.note_deaths();
     }
 
-    /// The table that the entry of `level` (1 = directory, 2, 3) for `vpn` points to, if a walk cache knows it.
+    /// The table that the entry of `level` (1 = directory, 2, 3) for `vpn` points to, if a walk cache holds it.
     #[inline]
     pub fn walk_get(&self, level: usize, vpn: Vpn) -> Option<Pfn> {
         let key = self.walk_epochs.prefix[self.asid.get()].get() | vpn.0 >> (9 * level);
         self.walk[level - 1].get(key).map(|data| Pfn(data as u32))
     }
 
-    /// Remember the table that the entry of `level` for `vpn` points to, after the cache of that level had it not.
+    /// Fill the walk cache of `level`, which must not hold an entry for `vpn`.
     pub fn walk_put(&self, level: usize, vpn: Vpn, table: Pfn) {
         let key = self.walk_epochs.prefix[self.asid.get()].get() | vpn.0 >> (9 * level);
         self.walk[level - 1].put(key, table.0 as u64, &self.walk_epochs);
     }
 
-    /// Show every translation that stands under the loaded ASID, once for each cache that has it: first page, number of
-    /// pages, and what the first page translates to. For checks: nothing counts as used.
+    /// Visit every translation of the loaded ASID, once for each cache that holds it: first page, number of pages, and the
+    /// translation of the first page. Does not count as a use.
     pub fn for_each(&self, visit: &mut dyn FnMut(Vpn, u64, Cached)) {
         let mut show = |key: u64, data: u64| {
             if key >> ASID_SHIFT == self.prefix.get() >> ASID_SHIFT {
@@ -338,8 +340,8 @@ impl Tlb {
         self.l2.for_each(&mut show);
     }
 
-    /// Show every table that the walk caches remember under the loaded ASID: level (as in [`Tlb::walk_get`]), first
-    /// page below it, table. For checks: nothing counts as used.
+    /// Visit every table that the walk caches hold for the loaded ASID: level (as in [`Tlb::walk_get`]), first page below it,
+    /// table. Does not count as a use.
     pub fn for_each_walk(&self, visit: &mut dyn FnMut(usize, Vpn, Pfn)) {
         let prefix = self.walk_epochs.prefix[self.asid.get()].get();
         for (array, level) in self.walk.iter().zip(1..) {
@@ -351,7 +353,7 @@ impl Tlb {
         }
     }
 
-    /// Touch the cache line of a page-table entry; was it in the CPU's data cache?
+    /// Touch the cache line of a page-table entry. Returns whether it was in the CPU's data cache.
     #[inline]
     pub fn touch_line(&self, table: Pfn, index: usize) -> bool {
         let line = ((table.0 as u64) << 6 | (index as u64) >> 3) + 1;
@@ -360,7 +362,7 @@ impl Tlb {
         slot.replace(line) == line
     }
 
-    /// Go over to `asid`; unless `keep`, what stands under it is dropped.
+    /// Switch to `asid` and, unless `keep`, drop its translations.
     pub fn load(&self, asid: usize, keep: bool) {
         self.asid.set(asid);
         if !keep {
@@ -369,7 +371,7 @@ impl Tlb {
         self.prefix.set(self.epochs.prefix[asid].get());
     }
 
-    /// Drop translations. The walk caches lose at least what hardware would lose: INVLPG drops all of the loaded ASID.
+    /// Drop translations. The walk caches lose at least what hardware would: INVLPG drops all of the loaded ASID.
     pub fn flush(&self, what: Flush) {
         let asid = self.asid.get();
         match what {
@@ -403,7 +405,7 @@ impl Tlb {
         }
     }
 
-    /// Pages that one flush of `what` has to invalidate one by one; `None`: it drops everything at once.
+    /// Pages that a flush of `what` must invalidate one by one; `None`: it drops everything at once.
     pub fn single_pages(what: Flush) -> Option<u32> {
         match what {
             Flush::Pages { count, .. } => Some(count),
@@ -411,9 +413,6 @@ impl Tlb {
         }
     }
 }
-
-/// The stride of a flush of ordinary pages.
-pub const SMALL: Order = Order(0);
 
 #[cfg(test)]
 mod tests;

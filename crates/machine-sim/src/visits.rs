@@ -1,55 +1,32 @@
-//! A user who looks at generations while the program runs, and commands them: what Linux's debugfs files `lru_gen` and
-//! `lru_gen_full` are for.
+//! A user who inspects generations while the program runs, and gives commands for them: what Linux's debugfs files
+//! `lru_gen` and `lru_gen_full` are for.
 
+use crate::config::Visit;
+use crate::outcome::Visited;
 use crate::sched::Key;
-use crate::world::World;
+use crate::simulation::Simulation;
 use mm::machine::WaitKey;
-use mm::reclaim::CommandError;
 
-/// A look at the generations.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Visit {
-    /// Simulated nanoseconds from the start; `None`: when the program has ended.
-    pub at: Option<u64>,
-    /// Commands to give before, as the file takes them; they may be none.
-    pub commands: String,
-    /// Show what `lru_gen_full` shows.
-    pub full: bool,
-}
-
-/// What a visit has shown.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Visited {
-    /// When the commands were carried out.
-    pub nanos: u64,
-    /// The commands.
-    pub commands: String,
-    /// What became of them.
-    pub answer: Result<(), CommandError>,
-    /// The file.
-    pub text: String,
-}
-
-impl<P> World<'_, P> {
-    /// Pay the visits of the configuration, in order of time, until the machine stops.
-    pub(crate) fn pay_visits(&self) {
+impl<P> Simulation<'_, P> {
+    /// Make the visits of the configuration, in order of time, until the machine stops.
+    pub(crate) fn make_visits(&self) {
         let machine = self.machine();
         let mut visits: Vec<&Visit> = self.config.visits.iter().filter(|visit| visit.at.is_some()).collect();
         visits.sort_by_key(|visit| visit.at);
         for visit in visits {
             let at = visit.at.expect("the others were left out").saturating_mul(1000);
-            while machine.here().clock.get() < at && !machine.stopping.get() {
+            while machine.clock() < at && !machine.stopping.get() {
                 machine.sleep(Key::Mm(WaitKey::Timer), Some(at));
             }
             if machine.stopping.get() {
                 return;
             }
-            self.visit(visit, machine.here().clock.get());
+            self.visit(visit, machine.clock());
         }
     }
 
-    /// The visits at the end, which is now.
-    pub(crate) fn pay_last_visits(&self, now: u64) {
+    /// Make the visits that have no time, at the end of the program.
+    pub(crate) fn make_last_visits(&self, now: u64) {
         for visit in self.config.visits.iter().filter(|visit| visit.at.is_none()) {
             self.visit(visit, now);
         }
@@ -60,6 +37,6 @@ impl<P> World<'_, P> {
             if visit.commands.is_empty() { Ok(()) } else { self.mm().lru_gen_command(&visit.commands) };
         let text = self.mm().lru_gen(visit.full);
         let visited = Visited { nanos: now / 1000, commands: visit.commands.clone(), answer, text };
-        self.tables.borrow_mut().visited.push(visited);
+        self.state.borrow_mut().visited.push(visited);
     }
 }

@@ -1,6 +1,7 @@
 //! The page walker of a simulated CPU.
 
-use crate::machine::{Cpu, SimMachine};
+use crate::cpu::Cpu;
+use crate::machine::SimMachine;
 use crate::spec::Hardware;
 use crate::tlb::Cached;
 use mm::api::AccessKind;
@@ -8,14 +9,14 @@ use mm::primitive::Ordering::Relaxed;
 use mm::table::{Bits, Entry};
 use mm::units::{PAGEBLOCK_ORDER, Pfn, Vpn};
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Walk {
-    /// A translation that allows the access; it is in the TLB now.
+    /// A translation that permits the access; the TLB holds it now.
     Found(Cached),
-    /// None, or one that forbids it: a page fault.
+    /// A page fault: no translation, or one that forbids the access.
     Fault,
-    /// An entry points to a frame that holds no table.
+    /// An entry points to a frame that is no page table.
     Broken(Pfn),
 }
 
@@ -29,7 +30,7 @@ fn usable(cached: Cached, kind: AccessKind) -> bool {
 }
 
 impl SimMachine {
-    /// Find a translation that allows the access. `true`: it was not in the first-level TLB.
+    /// Find a translation that permits the access. `true`: it was not in the first-level TLB.
     #[inline]
     pub(crate) fn translate(&self, cpu: &Cpu, vpn: Vpn, kind: AccessKind) -> Result<(Cached, bool), Walk> {
         let fetch = kind == AccessKind::Fetch;
@@ -45,7 +46,7 @@ impl SimMachine {
         }
         match found {
             Some(cached) if usable(cached, kind) => return Ok((cached, missed)),
-            // Too weak for this access: the CPU drops it and looks at the table again.
+            // It does not permit the access: the CPU drops it and walks the tables.
             Some(_) => cpu.tlb.drop_page(vpn),
             None => {}
         }
@@ -55,7 +56,7 @@ impl SimMachine {
         }
     }
 
-    /// Walk the tables under the loaded root for an access, setting young and dirty as hardware does, and fill the TLB.
+    /// Walk the loaded page tables for an access, set young and dirty as hardware does, and fill the TLB.
     pub(crate) fn walk(&self, cpu: &Cpu, vpn: Vpn, kind: AccessKind) -> Walk {
         cpu.counts.walks.set(cpu.counts.walks.get() + 1);
         let (mut level, mut table) = (3, cpu.root.get());
@@ -68,10 +69,14 @@ impl SimMachine {
         loop {
             let index = (vpn.0 >> (9 * level)) as usize & 511;
             let Some(page) = self.tables.get(table) else {
-                // A table that was zeroed and never reached has no slot yet: it is empty, as the machine's own root is
-                // for programs. Other content is no table.
+                // A table that was zeroed and never accessed has no slot: it is empty, as the machine's own root is for
+                // programs. A frame with other content is no table.
                 let zero = !table.is_some()
-                    || self.content.as_ref().is_none_or(|content| content.borrow().frame(table) == 0);
+                    || self
+                        .observers
+                        .content
+                        .as_ref()
+                        .is_none_or(|content| content.borrow().frame(table) == 0);
                 return if zero { Walk::Fault } else { Walk::Broken(table) };
             };
             let near = cpu.tlb.touch_line(table, index);
@@ -99,7 +104,7 @@ impl SimMachine {
         }
     }
 
-    /// What a leaf entry becomes when it is used; `None`: the access faults.
+    /// What a leaf entry becomes by an access; `None`: the access faults.
     fn use_entry(&self, entry: Entry, kind: AccessKind) -> Option<Entry> {
         let allowed = entry.has(Bits::USER)
             && match kind {
@@ -126,7 +131,7 @@ impl SimMachine {
         }
     }
 
-    /// The table that the entry of `level` (1 = directory, 2, 3) for `vpn` points to now, without using it.
+    /// The table that the entry of `level` (1 = directory, 2, 3) for `vpn` points to, without setting young bits.
     pub(crate) fn table_below(&self, root: Pfn, level: usize, vpn: Vpn) -> Option<Pfn> {
         (level..=3).rev().try_fold(root, |table, level| {
             let raw = self.tables.get(table)?[(vpn.0 >> (9 * level)) as usize & 511].load(Relaxed);
@@ -136,7 +141,7 @@ impl SimMachine {
         })
     }
 
-    /// What the tables under `root` say now, without using it: the frame, and whether stores are allowed.
+    /// The frame that the tables under `root` map at `vpn`, and whether it is writable, without setting young bits.
     pub(crate) fn look_up(&self, root: Pfn, vpn: Vpn) -> Option<(Pfn, bool)> {
         let (mut level, mut table) = (3, root);
         loop {

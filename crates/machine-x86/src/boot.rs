@@ -1,7 +1,7 @@
 //! From the first instruction in 64-bit mode to the first task.
 
 use crate::arch::firmware::{LowMemory, StartInfo};
-use crate::arch::{apic, clock, cpu, instructions, io_apic, paging, smp};
+use crate::arch::{apic, clock, cpu, instructions, io_apic, paging, smp, trap};
 use crate::machine::{self, X86};
 use crate::programs::{self, Run};
 use crate::{arena, bench, conformance, devices, disk, heap, log, report, sched, selftest};
@@ -42,6 +42,8 @@ const REMOTE: u32 = 20;
 /// Boot the machine, on the first CPU.
 pub fn start(info: u64) -> ! {
     cpu::init_first();
+    // SAFETY: the line before has loaded the segments.
+    unsafe { trap::init() };
     heap::init_first();
     let Some(start_info) = StartInfo::read(info) else {
         report::bad(format_args!("the emulator has passed no PVH start info"));
@@ -71,6 +73,8 @@ pub fn start(info: u64) -> ! {
 pub fn start_other(number: usize) -> ! {
     paging::load();
     cpu::init_other(number);
+    // SAFETY: the line before has loaded the segments.
+    unsafe { trap::init() };
     apic::enable();
     machine::init_cpu();
     sched::adopt_cpu();
@@ -217,18 +221,6 @@ fn start_cpus() {
         report::failed(format_args!("cpu {cpu} does not start"));
     }
     log!("cpus running: {}", smp::running());
-}
-
-/// Tasks that remain when the daemons have ended: the calling one, and the disks'.
-const REMAINING_TASKS: usize = 2;
-
-/// Wait until the daemons and all transfers have ended, so that structures can be validated when nothing
-/// changes them. Called by the first task, after all others have ended.
-pub fn wait_until_quiet() {
-    sched::stop();
-    while sched::alive() > REMAINING_TASKS || !disk::is_idle() {
-        sched::yield_now();
-    }
 }
 
 /// The first task: start the background tasks, then do what the command line asks for.

@@ -28,7 +28,7 @@ pub fn run() -> ! {
     let mut table = String::new();
     results.print(&mut table).expect("writing to a string must succeed");
     table.lines().for_each(|line| log!("{line}"));
-    report::counters();
+    report::counters(&mm().mmu().stats);
     report::metrics();
     match results.failures().count() {
         0 => report::end_ok(),

@@ -4,10 +4,9 @@
 //! The programs' heap is in the user arena, and so is its lock. The kernel never takes that lock: its holder
 //! may be an interrupted program, and kernel code is not preempted.
 
+use crate::arch::call::{self, system_call};
 use crate::arch::instructions::ring;
 use crate::arch::lock::IrqLock;
-use crate::arch::trap::call;
-use crate::arch::user::system_call;
 use crate::arena::HEAP;
 use crate::report;
 use core::alloc::{GlobalAlloc, Layout};

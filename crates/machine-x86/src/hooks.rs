@@ -1,6 +1,6 @@
 //! How the upper levels of the kernel handle entries from ring 3.
 
-use crate::arch::trap::Frame;
+use crate::arch::frame::Frame;
 use mm::api::AccessKind;
 use spin::Once;
 

@@ -55,6 +55,7 @@ pub fn set_mm(mm: Mm<X86>, disk: Option<Disk>) {
     // do not depend on it.
     let daemons = mm.daemons().into_iter().filter(|daemon| !matches!(daemon, Daemon::Kpromoted)).count();
     KERNEL.call_once(|| Kernel::new(mm, disk, daemons as u32));
+    sched::on_switch(|space| self::mm().switch(space));
 }
 
 /// Handle a tick, with no lock held.

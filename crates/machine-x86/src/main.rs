@@ -15,6 +15,7 @@ mod heap;
 mod hooks;
 mod machine;
 mod programs;
+mod quiesce;
 mod report;
 mod sched;
 mod selftest;

@@ -3,12 +3,14 @@
 //! The first task of a run creates what all tasks share (the program, the checker) in ring 3, on the
 //! programs' heap, from the [`LaunchInfo`] that ring 0 writes at the start of the arena.
 
+use crate::arch::call::system_call;
+use crate::arch::frame::Frame;
 use crate::arch::touch::{self, AccessError};
-use crate::arch::trap::Frame;
 use crate::arch::{clock, cpu, paging, user};
+use crate::bench::calls;
 use crate::hooks::{self, Hooks};
 use crate::machine::{X86, kernel, mm};
-use crate::{arena, bench, boot, report, sched};
+use crate::{arena, quiesce, report, sched};
 use abi::call::Tell;
 use abi::{Buffer, Errno, Signal};
 use alloc::boxed::Box;
@@ -61,14 +63,14 @@ pub fn run(run: Run) -> ! {
     }
     kernel().wait_for_end();
     let totals = kernel().totals();
-    report::counters();
+    report::counters(&mm().mmu().stats);
     report::metrics();
     kernel().group_outcomes().iter().for_each(report::group);
     kernel().signals().iter().for_each(report::signal);
     mm().oom_reports().iter().for_each(|oom| report::oom(format!("{oom:?}")));
     report::check(totals.checked, totals.violations);
     report::done(totals.ended_at.saturating_sub(start), totals.accesses, totals.progress, totals.tasks);
-    boot::wait_until_quiet();
+    quiesce::quiesce();
     if let Err(fault) = mm().validate() {
         report::failed(format_args!("validate at the end: {fault}"));
     }
@@ -143,7 +145,7 @@ fn signal(error: AccessError, addr: u64) -> Signal {
 impl Ring for Cpu {
     fn call(&self, number: u64, args: [u64; 6]) -> [u64; 2] {
         // SAFETY: calls of `abi`; the buffers belong to this task.
-        unsafe { user::system_call(number, args) }
+        unsafe { system_call(number, args) }
     }
 
     fn load(&self, addr: u64) -> Result<u64, Signal> {
@@ -183,13 +185,13 @@ impl Hooks for Programs {
     }
 
     fn syscall(&self, number: u64, args: [u64; 6]) -> [u64; 2] {
-        if let Some(answer) = bench::serve(number, args) {
+        if let Some(answer) = calls::serve(number, args) {
             return answer;
         }
         match kernel().trap(&running_task().task, number, args) {
             After::Return(answer) => answer,
             After::Ended => end_task(),
-            After::Panicked(text) => report::failed(format_args!("{}", user::OneLine(&text))),
+            After::Panicked(text) => report::failed(format_args!("{}", report::OneLine(&text))),
         }
     }
 }
@@ -262,7 +264,7 @@ impl Rings for X86 {
     }
 
     fn tell(&self, what: Tell, text: &str) {
-        let text = user::OneLine(text);
+        let text = report::OneLine(text);
         match what {
             Tell::Note => report::note(text),
             Tell::Violation | Tell::Panic => {

@@ -1,11 +1,11 @@
 //! The output of a run: lines that begin with `@` are records for the host's side; all other lines are a log.
 
 use crate::arch::{self, cpu, serial};
-use crate::machine;
-use core::fmt::{Arguments, Display};
+use crate::arena;
+use core::fmt::{self, Arguments, Display};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use kernel::GroupOutcome;
-use mm::stat::Stat;
+use mm::stat::{Stat, Stats};
 
 /// How a run ends; the values are for the emulator's exit device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +54,7 @@ pub fn machine(cpus: usize, nodes: usize, memory: u64) {
 }
 
 /// All counters of the memory manager.
-pub fn counters() {
-    let stats = &machine::mm().mmu().stats;
+pub fn counters(stats: &Stats) {
     for &stat in Stat::ALL {
         log!("@counter {} {}", stat.name(), stats.read(stat));
     }
@@ -146,6 +145,32 @@ pub fn failed(reason: Arguments<'_>) -> ! {
 /// End the run: it asks for something impossible.
 pub fn bad(reason: Arguments<'_>) -> ! {
     finish(End::Bad, Some(reason))
+}
+
+/// End the run because a program has panicked. The address of its message is the program's, so it is read only if it is
+/// in the arena.
+pub fn program_panic(address: u64, len: u64) -> ! {
+    let text = match arena::contains(address, len) {
+        // SAFETY: the arena is mapped, and any bytes may be read.
+        true => unsafe { core::slice::from_raw_parts(address as *const u8, len as usize) },
+        false => b"a message outside the arena",
+    };
+    let shown = core::str::from_utf8(text).unwrap_or("a message that is not UTF-8");
+    failed(format_args!("program on cpu {}: {}", cpu::current().id().0, OneLine(shown)))
+}
+
+/// Text with line ends replaced by spaces.
+pub struct OneLine<'a>(pub &'a str);
+
+impl Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.split(['\n', '\r']).enumerate().try_for_each(|(i, part)| {
+            if i > 0 {
+                f.write_str(" ")?;
+            }
+            f.write_str(part)
+        })
+    }
 }
 
 /// The first CPU that gets here ends the run; others wait for that.

@@ -1,7 +1,8 @@
 //! The facade: system calls, faults, daemons, and the allocation slow path.
 //!
-//! Rooms below report a shortage instead of reclaiming. Only here, above both, is memory made: `Mm::with_room` runs an
-//! operation, makes room when it is short, and runs it again, until it succeeds or nothing is left to reclaim.
+//! Rooms below report a shortage instead of reclaiming. Only the facade, which is above both, reclaims:
+//! `Mm::with_room` runs an operation, makes room when it is short, and runs it again, until it succeeds or nothing is
+//! left to reclaim.
 
 mod exact;
 mod files;
@@ -45,14 +46,14 @@ use crate::writeback::{self, Writeback};
 use std_alloc::string::{String, ToString};
 use std_alloc::vec::Vec;
 
-/// What the memory manager is told at start.
+/// Configuration of a memory manager.
 #[derive(Default)]
 pub struct Config {
     /// Tunables.
     pub knobs: Knobs,
     /// Swap space.
     pub swap: Vec<SwapArea>,
-    /// A replacement policy from outside: what `reclaim.policy` = `custom` chooses.
+    /// An external replacement policy, which `reclaim.policy` = `custom` selects.
     pub custom: Option<MakePolicy>,
 }
 
@@ -62,13 +63,13 @@ pub struct Mm<M> {
     spaces: Spaces,
     reclaim: ReclaimState,
     writeback: Writeback,
-    /// By file: one call at a time changes its size or writes to it.
+    /// By file: serialises calls that change its size or write to it.
     inodes: Arena<Semaphore>,
     oom: Lock<Vec<OomReport>>,
 }
 
 impl<M: Machine> Mm<M> {
-    /// Take over the memory of `machine`. Fails, with a reason for people, if it is too small or described badly.
+    /// Take over the memory of `machine`. Fails, with a readable reason, if it is too small or badly described.
     pub fn new(machine: M, config: Config) -> Result<Mm<M>, String> {
         let mmu = Mmu::new(machine, config.knobs);
         let alloc = Allocator::new(&mmu).map_err(|error| error.to_string())?;
@@ -99,7 +100,7 @@ impl<M: Machine> Mm<M> {
         &self.core
     }
 
-    /// Change a knob while the machine runs, as a write to sysctl or sysfs does.
+    /// Change a knob at run time, as a write to sysctl or sysfs does.
     pub fn set_knob(&self, knob: Knob, value: u64) -> Result<(), Error> {
         if knob.info().at_start {
             return Err(Error::Access);
@@ -109,22 +110,22 @@ impl<M: Machine> Mm<M> {
             return Ok(());
         }
         self.mmu().knobs.set(knob, value).map_err(|_| Error::Invalid)?;
-        self.follow_policy(knob)?;
+        self.apply_policy_knob(knob)?;
         if crate::alloc::sets_watermarks(knob) {
             self.core.alloc.set_watermarks(self.mmu());
         }
-        // kcompactd sleeps for ever where there was nothing to look after.
+        // kcompactd sleeps without a timeout while there is nothing to do.
         for node in 0..self.core.alloc.nodes() as u8 {
             self.machine().wake(WaitKey::Kcompactd(NodeId(node)));
         }
         if knob == Knob::DirtyWritebackCentisecs {
-            // The flusher sleeps for as long as the knob said before, or for ever.
+            // The flusher sleeps for the old interval, or without a timeout.
             self.machine().wake(WaitKey::Flusher);
         }
         Ok(())
     }
 
-    /// Move all that can be moved, so that free memory is in one piece: what a write to `vm.compact_memory` does.
+    /// Compact all zones, as a write to `vm.compact_memory` does.
     pub fn compact_memory(&self) {
         compact::everything(&self.core);
     }
@@ -139,7 +140,7 @@ impl<M: Machine> Mm<M> {
         Ok(made)
     }
 
-    /// A copy of `parent`: private memory is shared until written.
+    /// Copy `parent`: private memory is shared until it is written.
     pub fn fork(&self, parent: SpaceId) -> Result<SpaceId, Error> {
         let _scope = self.mmu().scope(Scope::DupMmap);
         let child = self.on_space(parent, |gfp| self.spaces.fork(&self.core, parent, gfp))?;
@@ -147,7 +148,7 @@ impl<M: Machine> Mm<M> {
         Ok(child)
     }
 
-    /// Unmap everything and forget the space. No task may be in a call of it; CPUs may still have it loaded lazily.
+    /// Unmap everything and free the space. No task may be in a call on it; CPUs may still have it loaded lazily.
     pub fn exit_space(&self, space: SpaceId) {
         let _scope = self.mmu().scope(Scope::ExitMmap);
         let group = self.group_of(space);
@@ -155,7 +156,7 @@ impl<M: Machine> Mm<M> {
         self.core.lru.groups.leave(group);
     }
 
-    /// This CPU goes over to `space`; `None`: to a kernel task, which keeps the last space loaded lazily.
+    /// Switch this CPU to `space`; `None`: to a kernel task, which keeps the last space loaded lazily.
     pub fn switch(&self, space: Option<SpaceId>) {
         let mmu = self.mmu();
         match space {
@@ -171,21 +172,21 @@ impl<M: Machine> Mm<M> {
         }
     }
 
-    /// The clock of this CPU ticks. To be called often enough for `tlb.age_limit_ms` to mean something, some hundred
-    /// times a second, on CPUs that run programs; others need no tick.
+    /// Clock tick of this CPU. CPUs that run programs must tick often enough for `tlb.age_limit_ms`, some hundred
+    /// times a second; others need no tick.
     pub fn tick(&self) {
         self.core.tlb.tick(self.mmu());
     }
 
-    /// A task of `space` goes back to its program, after a tick: time for work that each space does for itself. The
-    /// task holds nothing, and is in no call. It has run for `ran`, by a clock that stands still while it waits.
+    /// Work that a task does for its space when it returns to its program after a tick. The task holds no locks and is
+    /// in no call. `ran` is its running time.
     pub fn task_work(&self, space: SpaceId, scan: &TaskScan, ran: Nanos) {
         if self.balances_nodes() {
             self.spaces.mark_for_numa(&self.core, space, scan, ran);
         }
     }
 
-    /// Do ticks do anything now? A machine may leave them out while they do not.
+    /// Whether ticks do anything at present; a machine may omit them while they do not.
     pub fn wants_ticks(&self) -> bool {
         self.core.tlb.wants_ticks(self.mmu()) || self.balances_nodes()
     }
@@ -194,13 +195,14 @@ impl<M: Machine> Mm<M> {
         self.mmu().knobs.get(Knob::NumaBalancing) != 0 && self.mmu().tiers.nodes() > 1
     }
 
-    /// Pages of `space` are flushed at once when reclaim unmaps them, for programs that cannot bear that their threads
-    /// read a page, unchanged, for a while after it was taken away (`false`: as the policy says).
+    /// Always flush pages of `space` at once when reclaim unmaps them (`false`: as the policy decides). For programs
+    /// that cannot bear a thread that reads a page, unchanged, for a while after it was unmapped.
     pub fn set_never_deferred(&self, space: SpaceId, never: bool) {
         self.core.tlb.set_never_deferred(space, never);
     }
 
-    /// A translation of `space` is missing or forbids `access` at `page`. On success the access is to be retried.
+    /// Serve a fault: a translation of `space` is missing or forbids `access` at `page`. On success the access is
+    /// retried.
     pub fn fault(&self, space: SpaceId, page: Vpn, access: AccessKind) -> Result<FaultDone, FaultError> {
         let mmu = self.mmu();
         let _scope = mmu.scope(Scope::ExcPageFault);
@@ -209,7 +211,8 @@ impl<M: Machine> Mm<M> {
         let found = self.spaces.get(space).ok_or(FaultError::Segv)?;
         let group = found.group();
         self.core.lru.groups.count(group, GroupStat::Pgfault, 1);
-        // Before and not after: else what the fault maps may be gone again when the access is tried, time after time.
+        // Before the fault and not after it: reclaim could take what the fault maps before the access is retried,
+        // again and again.
         self.stay_below_high(group);
         let served =
             self.with_room(Some(space), group, |gfp| found.fault(&self.core, space, page, access, gfp))?;
@@ -220,9 +223,9 @@ impl<M: Machine> Mm<M> {
         if let Some(file) = served.dirtied
             && writeback::balance_dirty(&self.core, &self.writeback, file)
         {
-            // Meanwhile the page may have been written, and forbid the store again. With a folio as large as all that
-            // may be dirty that happens each time; so it is made dirty once more, and nobody waits between that and the
-            // store.
+            // While the task waited, the page may have been written, and forbid the store again. With a folio as large
+            // as the dirty limit this happens each time. So the fault makes the folio dirty once more, and this time
+            // nothing waits before the store.
             self.with_room(Some(space), group, |gfp| found.fault(&self.core, space, page, access, gfp))?;
         }
         Ok(served.done)
@@ -238,7 +241,7 @@ impl<M: Machine> Mm<M> {
         Ok(start)
     }
 
-    /// munmap; holes are fine.
+    /// munmap; holes are allowed.
     pub fn munmap(&self, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
         let _scope = self.mmu().scope(Scope::DoMunmap);
         self.on_space(space, |_| self.spaces.munmap(&self.core, space, start, pages))
@@ -250,7 +253,7 @@ impl<M: Machine> Mm<M> {
         self.on_space(space, |_| self.spaces.mprotect(&self.core, space, start, pages, prot))
     }
 
-    /// mremap: returns the first page of the mapping's new place. `fixed`: move exactly there.
+    /// mremap; returns the first page of the new place. `fixed`: move exactly there.
     pub fn mremap(
         &self,
         space: SpaceId,
@@ -282,12 +285,11 @@ impl<M: Machine> Mm<M> {
         advised.refused.map_or(Ok(()), Err)
     }
 
-    /// madvise(MADV_COLLAPSE): have all 2 MiB that lie in the range mapped by one entry each, made of one folio,
-    /// whatever knobs say. Returns how many there are. Errors are Linux's: [`Error::Invalid`] where a range or what it
-    /// maps does not allow it (an anonymous one that has no page yet, one under MADV_NOHUGEPAGE, pages of which none
-    /// may be written), [`Error::NoMemory`] if there is no block, [`Error::Busy`] if the group has no room,
-    /// [`Error::Again`] if somebody uses a page just now,
-    /// [`Error::NotMapped`] if part of the range is not mapped and all else was done.
+    /// madvise(MADV_COLLAPSE): map each aligned 2 MiB of the interval by one entry, made of one folio, whatever the
+    /// knobs are. Returns their number. Errors are Linux's. [`Error::Invalid`]: a range or what it maps does not allow
+    /// it (anonymous memory without any page yet, MADV_NOHUGEPAGE, only read-only pages). [`Error::NoMemory`]: there
+    /// is no free block. [`Error::Busy`]: the group has no room. [`Error::Again`]: a page is in use at present.
+    /// [`Error::NotMapped`]: a part of the interval is not mapped, and everything else was done.
     pub fn collapse(&self, space: SpaceId, start: Vpn, pages: u64) -> Result<u64, Error> {
         let _scope = self.mmu().scope(Scope::DoMadvise);
         self.on_space(space, |gfp| self.spaces.collapse(&self.core, space, start, pages, gfp))
@@ -313,7 +315,7 @@ impl<M: Machine> Mm<M> {
         Ok(())
     }
 
-    /// Fault in all pages of a range that the program may touch; errors are left for the program to meet.
+    /// Fault in all pages of a range that the program may access; the program meets any errors itself.
     fn populate(&self, space: SpaceId, start: Vpn, pages: u64) {
         for page in start.0..start.0 + pages {
             let page = Vpn(page);
@@ -329,17 +331,17 @@ impl<M: Machine> Mm<M> {
 
     // --- from the machine's owner -------------------------------------------------------------------------
 
-    /// A transfer that was submitted has ended. Called from an interrupt.
+    /// End of a transfer that was submitted. Called from an interrupt.
     pub fn io_done(&self, io: &Io) {
         self.core.cache.io_done(&self.core, io);
     }
 
-    /// The background tasks that want to run.
+    /// The daemons that the machine must run.
     pub fn daemons(&self) -> Vec<Daemon> {
         let nodes = self.core.alloc.nodes() as u8;
         let collapse = self.mmu().knobs.get(Knob::ThpKhugepaged) == 1;
         let kswapds = (0..nodes).map(|node| Daemon::Kswapd(NodeId(node)));
-        // Where all folios are single pages there is nothing for it to do.
+        // kcompactd has nothing to do if all folios are single pages.
         let compact = if self.mmu().knobs.wants_blocks() { nodes } else { 0 };
         let kcompactds = (0..compact).map(|node| Daemon::Kcompactd(NodeId(node)));
         let background = kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged));
@@ -347,7 +349,7 @@ impl<M: Machine> Mm<M> {
         background.chain(kcompactds).chain(promotes.then_some(Daemon::Kpromoted)).collect()
     }
 
-    /// Run a background task until the machine stops.
+    /// Run a daemon until the machine stops.
     pub fn daemon(&self, daemon: Daemon) {
         match daemon {
             Daemon::Kswapd(node) => reclaim::kswapd(&self.core, &self.reclaim, self, node),
@@ -360,7 +362,7 @@ impl<M: Machine> Mm<M> {
 }
 
 /// The page of zeroes that every space may map.
-#[expect(clippy::disallowed_methods, reason = "nobody has it yet")]
+#[expect(clippy::disallowed_methods, reason = "no CPU has a translation to it yet")]
 fn take_zero_page<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator) -> Result<Pfn, String> {
     let request = AllocRequest {
         order: Order::ZERO,

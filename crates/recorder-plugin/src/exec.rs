@@ -1,9 +1,9 @@
 //! The program becomes another one.
 //!
-//! The emulator would execute the new program as it is, and nothing of it would be recorded. So before the emulator makes
-//! the call, this executes the emulator with the new program as its argument: descriptors, working directory, signals
-//! and all else go the way that the kernel has for them. If that cannot be, this says why and returns, the emulator
-//! makes the call, and the kernel refuses it or executes what is not recorded.
+//! The emulator would execute the new program as it is, and nothing of it would be recorded. So before the emulator
+//! makes the call, this executes the emulator with the new program as its argument: descriptors, working directory,
+//! signals and all else go the way that the kernel has for them. If that cannot be, this says why and returns, the
+//! emulator makes the call, and the kernel refuses it or executes what is not recorded.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,8 +1,8 @@
 //! A recorded program does not outlive who records it.
 //!
 //! When `pagefold` is killed it can end nothing, and processes that a program has left behind are nobody's children: so
-//! each process of the recording looks for itself, in a thread that does nothing else. It holds no descriptor, since all
-//! numbers of descriptors are the program's.
+//! each process of the recording looks for itself, in a thread that does nothing else. It holds no descriptor, since
+//! all numbers of descriptors are the program's.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! The part of the trace recorder that runs inside QEMU's user-mode emulator.
 //!
 //! `qemu-x86_64 -plugin libpagefold_recorder.so,dir=FOLDER,window=32,owner=PID PROGRAM` writes one file per image of a
-//! process into FOLDER (its format: `crates/trace/src/raw.rs`). The crate uses nothing but `std` and the crate `abi`, so that the
-//! build script of `trace` can compile it with `rustc` alone and the binary `pagefold` can carry it. It has three
-//! sources of events: each translated block that is entered (instructions, fetches), each load and store, each system
-//! call and its return.
+//! process into FOLDER (its format: `crates/trace/src/raw.rs`). The crate uses nothing but `std` and the crate `abi`,
+//! so that the build script of `trace` can compile it with `rustc` alone and the binary `pagefold` can carry it. It
+//! has three sources of events: each translated block that is entered (instructions, fetches), each load and store,
+//! each system call and its return.
 //!
 //! State is per guest thread, found by QEMU's index of the virtual CPU. All callbacks for a CPU come on its own
 //! host thread, so that state needs no lock; see [`shared`] for what is common.
@@ -114,8 +114,8 @@ fn begin(slot: &AtomicPtr<Thread>) -> *mut Thread {
     thread
 }
 
-/// The state of the thread that runs on CPU `index`, if nothing has happened of which it would have to take note: it has
-/// begun, no other thread has changed the address space, the process does not end.
+/// The state of the thread that runs on CPU `index`, if nothing has happened of which it would have to take note: it
+/// has begun, no other thread has changed the address space, the process does not end.
 #[inline(always)]
 fn undisturbed(index: c_uint) -> Option<&'static mut Thread> {
     let thread = THREADS.get(index as usize)?.load(Ordering::Relaxed);
@@ -168,8 +168,8 @@ fn mode(info: u32) -> AccessKind {
     if info & STORE.load(Ordering::Relaxed) != 0 { AccessKind::Store } else { AccessKind::Load }
 }
 
-/// The bit of what QEMU says of an access that makes it a store. QEMU has a function that looks at it, which is asked once
-/// instead of at each access.
+/// The bit of what QEMU says of an access that makes it a store. QEMU has a function that looks at it, which is asked
+/// once instead of at each access.
 fn store_bit() -> Option<u32> {
     // SAFETY: the function only looks at the bits of what it is given.
     let is_store = |info: u32| unsafe { qemu::qemu_plugin_mem_is_store(info) };
@@ -312,8 +312,8 @@ fn settle(except: Option<c_uint>) {
         std::thread::sleep(Duration::from_millis(10));
     }
     for thread in others {
-        // SAFETY: FINISHED keeps the callbacks for blocks and accesses out, so only a system-call callback could be using
-        // the state: that is waited for.
+        // SAFETY: FINISHED keeps the callbacks for blocks and accesses out, so only a system-call callback could be
+        // using the state: that is waited for.
         let thread = unsafe {
             while (*thread).busy.load(Ordering::SeqCst) {
                 std::thread::yield_now();
@@ -345,7 +345,8 @@ extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
 }
 
 /// In the place of the C library's `kill`, as the plugin is loaded before it. The emulator calls this for itself when a
-/// signal ends the program, and does not tell the plugin otherwise. (What the program calls is made without the library.)
+/// signal ends the program, and does not tell the plugin otherwise. (What the program calls is made without the
+/// library.)
 #[unsafe(no_mangle)]
 pub extern "C" fn kill(pid: c_int, signal: c_int) -> c_int {
     if pid as u32 == shared::image().pid && pid as u32 == std::process::id() {
@@ -354,8 +355,8 @@ pub extern "C" fn kill(pid: c_int, signal: c_int) -> c_int {
     system::kill(pid, signal) as c_int
 }
 
-/// Read the plugin's arguments: `dir=FOLDER`, `window=PAGES`, `owner=PID`, and `after=NUMBER` in an image that is not the
-/// first of its process.
+/// Read the plugin's arguments: `dir=FOLDER`, `window=PAGES`, `owner=PID`, and `after=NUMBER` in an image that is not
+/// the first of its process.
 fn configure<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(Emulator, Option<u32>), String> {
     let (mut folder, mut window, mut owner, mut after) = (None, window::USUAL as u32, 0, None);
     for argument in arguments {

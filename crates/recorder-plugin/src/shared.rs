@@ -1,12 +1,12 @@
 //! What the threads of a process share: the count of address-space changes, the files, the output.
 //!
-//! One lock guards most of it. A call that changes the address space takes the lock when it begins and gives it back when
-//! it returns, so the numbers of such calls are their order; `fork` is one of them, so in a child nobody else can
+//! One lock guards most of it. A call that changes the address space takes the lock when it begins and gives it back
+//! when it returns, so the numbers of such calls are their order; `fork` is one of them, so in a child nobody else can
 //! have been inside. The lock is never taken while a translated block runs, only between blocks: a fork waits until all
 //! other threads have left theirs, and holds the lock.
 //!
-//! Threads hear of the ends of others while a block runs, so these have a lock of their own, which is never held for longer
-//! than it takes to look. A child cannot know what state it was in, and begins with a new one.
+//! Threads hear of the ends of others while a block runs, so these have a lock of their own, which is never held for
+//! longer than it takes to look. A child cannot know what state it was in, and begins with a new one.
 
 use std::cell::UnsafeCell;
 use std::collections::{HashMap, HashSet};

@@ -63,9 +63,11 @@ pub fn leave(thread: &mut Thread, result: i64) {
     let Some(pending) = thread.pending.take() else { return };
     let held = pending.epoch != 0;
     let failed = (-4095..0).contains(&result);
-    if !held && pending.call != Call::Sleep {
+    if !held && !matches!(pending.call, Call::Sleep | Call::Clone) {
         // The call may have waited for a thread that has taken memory away since. A replay of that thread waits until
         // this one has come to where it saw the change, so that place must be before the one where this one waits.
+        // (But a thread that was started may have made changes, too, and nobody can wait for them before it is
+        // started.)
         thread.follow();
     }
     if let Some(begun) = &pending.order {

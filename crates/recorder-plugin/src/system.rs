@@ -47,8 +47,8 @@ pub fn cpu_time() -> u64 {
     clock(2)
 }
 
-/// Copy from the program's memory at `addr`; returns how much of it was there. The program may have given an address that
-/// is not mapped: the kernel says so without harm, a load does not.
+/// Copy from the program's memory at `addr`; returns how much of it was there. The program may have given an address
+/// that is not mapped: the kernel says so without harm, a load does not.
 fn read(addr: u64, bytes: &mut [u8]) -> usize {
     let local = Part { base: bytes.as_mut_ptr().cast(), len: bytes.len() };
     let remote = Part { base: addr as *mut c_void, len: bytes.len() };

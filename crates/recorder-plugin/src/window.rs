@@ -110,16 +110,16 @@ impl Window {
         self.is_due()
     }
 
-    /// Whether the window must be emptied: a count could overflow, which [`hit`](Self::hit) does not look for, or the number
-    /// of moments could.
+    /// Whether the window must be emptied: a count could overflow, which [`hit`](Self::hit) does not look for, or the
+    /// number of moments could.
     #[cold]
     pub fn is_full(&mut self) -> bool {
         self.look = self.moment + LOOK;
         self.moment >= LAST || self.pairs.iter().any(|pair| pair.count > u32::MAX / 2)
     }
 
-    /// Count an access to a pair that is there and for which there is a hint; otherwise do nothing and say so. This is done
-    /// for each access of the program, and is nearly all that is.
+    /// Count an access to a pair that is there and for which there is a hint; otherwise do nothing and say so. This
+    /// is done for each access of the program, and is nearly all that is.
     #[inline(always)]
     pub fn hit(&mut self, page: u64, mode: AccessKind) -> bool {
         let key = page << 2 | mode as u64;

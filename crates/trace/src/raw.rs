@@ -7,8 +7,8 @@
 //! A stream is one thread. Each chunk is appended by one `write`, so a process that is killed leaves whole chunks
 //! and at most one torn at the end. This file is also compiled into the plugin.
 
-/// An image of a recorded process: the kernel's number of the process, and one that tells its images apart, and those of
-/// processes that had the same number.
+/// An image of a recorded process: the kernel's number of the process, and one that tells its images apart, and those
+/// of processes that had the same number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Image {
     /// The process.
@@ -70,8 +70,8 @@ pub mod kind {
     pub const EXEC_FAILED: u32 = 9;
     /// [`Step`](super::Step)s of the stream, by which tasks wait for each other.
     pub const STEPS: u32 = 10;
-    /// What was done since the last such chunk. Body: varints accesses and instructions of the stream in the events, and
-    /// nanoseconds of CPU time of the process.
+    /// What was done since the last such chunk. Body: varints accesses and instructions of the stream in the events,
+    /// and nanoseconds of CPU time of the process.
     pub const TALLY: u32 = 11;
     /// The process is about to become another program, which cannot be recorded; nothing follows unless that fails.
     /// Body: why.

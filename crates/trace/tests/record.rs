@@ -145,6 +145,20 @@ fn a_pipeline_is_recorded_with_all_its_programs() {
     }
 }
 
+/// What a program does in a script is what it does alone.
+#[test]
+fn a_program_is_recorded_alike_alone_and_in_a_script() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("x.pft");
+    let Some(alone) = try_record(&output, &["sort", "/proc/cpuinfo", "-o", "/dev/null"]) else { return };
+    let script = "sort /proc/cpuinfo -o /dev/null; true";
+    let Some(inside) = try_record(&output, &["sh", "-c", script]) else { return };
+    let accesses = |summary: &Summary, thread: usize| summary.header.threads[thread].counts.accesses() as f64;
+    assert_eq!(programs(&output)[1][1], "sort");
+    let (alone, inside) = (accesses(&alone, 0), accesses(&inside, 1));
+    assert!((inside / alone - 1.0).abs() < 0.01, "{alone} accesses alone, {inside} in a script");
+}
+
 /// A process that becomes another program has nothing mapped of the old one, and what it accesses is mapped.
 #[test]
 fn exec_gives_the_process_a_new_address_space() {

@@ -57,13 +57,13 @@ impl Adversary {
         others.into_iter().all(|thread| self.ended(ThreadId(thread as u32)) || self.seen[thread] >= epoch)
     }
 
-    /// Do the thread's next event; `false` if it has to wait, or is not there.
+    /// Do the thread's next event, or come to where it waits; `false` if it is there already, or has none.
     fn step(&mut self, thread: usize) -> bool {
         let Some(&event) = self.events[thread].get(self.at[thread]).filter(|_| self.started[thread]) else {
             return false;
         };
         let process = self.header.threads[thread].process as usize;
-        let last = self.header.processes[process].epochs;
+        let (last, before) = (self.header.processes[process].epochs, self.seen[thread]);
         let may = match event {
             Event::Sync { epoch } => {
                 self.seen[thread] = self.seen[thread].max(epoch.min(last));
@@ -72,15 +72,17 @@ impl Adversary {
             Event::After { thread, mark } => self.marks[thread.0 as usize] >= mark,
             Event::Call { call: Call::Join(task), .. } => self.ended(ThreadId(task)),
             _ => match event.epoch() {
-                Some(epoch) if self.done[process] >= epoch - 1 => {
-                    self.seen[thread] = self.seen[thread].max(epoch);
-                    !event.takes_away() || self.others_saw(thread, process, epoch)
+                Some(epoch) => {
+                    let turn = self.done[process] >= epoch - 1;
+                    self.seen[thread] = self.seen[thread].max(epoch - u64::from(!turn));
+                    turn && (!event.takes_away() || self.others_saw(thread, process, epoch))
                 }
-                epoch => epoch.is_none(),
+                None => true,
             },
         };
         if !may {
-            return false;
+            // Others may go on because it has come here.
+            return self.seen[thread] > before;
         }
         self.at[thread] += 1;
         self.done[process] = self.done[process].max(event.epoch().unwrap_or(0));
@@ -101,8 +103,10 @@ impl Adversary {
     /// Go through all, each time with the first thread of `order` that may go on; returns the phases as they began.
     fn run(mut self, order: &[usize]) -> Vec<String> {
         while order.iter().any(|&thread| self.step(thread)) {}
-        let left = self.at.iter().zip(&self.events).filter(|(at, events)| **at < events.len()).count();
-        assert_eq!(left, 0, "threads wait without end");
+        let next = |thread: &usize| self.events[*thread].get(self.at[*thread]);
+        let left = (0..self.at.len()).filter(|thread| self.started[*thread] && next(thread).is_some());
+        let left: Vec<_> = left.map(|thread| (thread, next(&thread), self.seen[thread])).collect();
+        assert!(left.is_empty(), "threads wait without end: {left:?}, changes made {:?}", self.done);
         self.opened
     }
 }

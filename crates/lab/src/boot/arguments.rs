@@ -8,13 +8,13 @@ use std::path::Path;
 pub(crate) struct Arguments(pub(crate) Vec<OsString>);
 
 impl Arguments {
-    /// Appends `words`.
+    /// Append `words`.
     pub(crate) fn add<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> &mut Arguments {
         self.0.extend(words.into_iter().map(OsString::from));
         self
     }
 
-    /// Attaches `images` as disks.
+    /// Attach `images` as disks.
     pub(crate) fn disks(&mut self, images: [Option<&Path>; 2], options: &str) {
         for (number, image) in images.into_iter().flatten().enumerate() {
             // A comma ends a value; QEMU reads two as one comma of the value.

@@ -6,6 +6,7 @@
 //! work a kernel does, not how long it takes: caches and interrupts that cross a real bus are not in it.
 
 use super::protocol::Report;
+use crate::document::Document;
 use crate::grid::Grid;
 use crate::human;
 use serde::Serialize;
@@ -105,14 +106,6 @@ pub struct Row {
 /// The benchmark's result; its keys are a promise (docs/json.md).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bench {
-    /// Version of this document.
-    pub schema: u32,
-    /// Of Pagefold.
-    pub version: String,
-    /// That it was built from, or "unknown".
-    pub commit: String,
-    /// `boot-bench`.
-    pub command: String,
     /// Where Linux's figures come from.
     pub linux_source: String,
     /// Operation by operation, in the guest's order.
@@ -137,19 +130,19 @@ impl Bench {
                 }
             })
         });
-        Bench {
-            schema: crate::summary::SCHEMA,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: env!("PAGEFOLD_COMMIT").to_owned(),
-            command: "boot-bench".to_owned(),
-            linux_source: SOURCE.to_owned(),
-            rows: rows.collect(),
-        }
+        Bench { linux_source: SOURCE.to_owned(), rows: rows.collect() }
     }
 }
 
-/// The result as text.
-pub fn render(bench: &Bench) -> String {
+impl Document for Bench {
+    const COMMAND: &'static str = "boot-bench";
+
+    fn text(&self) -> String {
+        render(self)
+    }
+}
+
+fn render(bench: &Bench) -> String {
     let mut grid = Grid::new([
         "operation",
         "CPUs",

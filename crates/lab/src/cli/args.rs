@@ -1,4 +1,4 @@
-//! The commands, as clap declares them, and the arguments of those for traces. Other commands declare theirs.
+//! The commands, as clap declares them. Each command declares its own arguments.
 
 use super::boot::BootArgs;
 use super::bound::BoundArgs;
@@ -13,8 +13,8 @@ use super::report::ReportArgs;
 use super::reproduce::ReproduceArgs;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::sweep::SweepArgs;
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
+use super::tracing::{ImportArgs, InfoArgs, RecordArgs};
+use clap::{Parser, Subcommand};
 
 /// See what a memory manager does to your program, on a machine that you describe.
 #[derive(Debug, Parser)]
@@ -173,61 +173,6 @@ Example:
     /// Write man pages, one for each command
     #[command(after_help = "Example:\n  pagefold man ~/.local/share/man/man1")]
     Man(ManArgs),
-}
-
-/// Arguments of `record`.
-#[derive(Debug, Args)]
-pub struct RecordArgs {
-    /// The trace to write; what is there is replaced only when the recording has succeeded
-    #[arg(long, short, value_name = "FILE")]
-    pub output: PathBuf,
-    /// Keep the trace even if the program fails (if a signal ends it, the trace is kept in any case)
-    #[arg(long)]
-    pub keep: bool,
-    /// Pages that the recorder gathers into runs at once; larger makes smaller traces with a coarser order
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub window: Option<u32>,
-    /// End the recording, and the program, after so many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub duration: Option<u64>,
-    /// Tell each second how far it is, also where standard error is not a terminal
-    #[arg(long)]
-    pub progress: bool,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
-}
-
-/// Recordings that can be imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// valgrind --tool=lackey --trace-mem=yes
-    Lackey,
-}
-
-/// Arguments of `import`.
-#[derive(Debug, Args)]
-pub struct ImportArgs {
-    /// What wrote the recording
-    #[arg(long, value_enum)]
-    pub format: Format,
-    /// The recording
-    #[arg(value_name = "FILE")]
-    pub input: PathBuf,
-    /// The trace to write; what is there is replaced only when the import has succeeded
-    #[arg(long, short, value_name = "FILE")]
-    pub output: PathBuf,
-}
-
-/// Arguments of `info`.
-#[derive(Debug, Args)]
-pub struct InfoArgs {
-    /// A trace
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[cfg(test)]

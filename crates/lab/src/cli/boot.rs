@@ -1,20 +1,19 @@
 //! `boot`: a program, a check or the benchmark on the booted machine.
 
 use super::groups::{GroupArg, parse_group};
-use super::nodes::NodesArgs;
 use super::options::{Style, check_seeds, progress_bar};
 use super::output;
+use super::pc::{DEFAULT_MEMORY, PcArgs};
 use crate::boot::beside::{self, SideBySide};
 use crate::boot::{
     Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task, Verdict, bench, find, measured,
 };
 use crate::cell::Cell;
-use crate::document::{Document, SCHEMA, to_json};
-use crate::engine::{GroupSpec, Machine, Options, Program};
+use crate::document::{Document, Origin, SCHEMA, to_json};
+use crate::engine::{GroupSpec, Machine, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::record::RunRecord;
-use crate::size::{Memory, parse_bytes};
 use crate::summary::{Setup, Summary};
 use crate::{human, interrupt, replay, table};
 use clap::Args;
@@ -26,10 +25,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Memory by default.
-pub(super) const DEFAULT_MEMORY: u64 = 256 << 20;
-/// The least swap space by default.
-pub(super) const LEAST_SWAP: u64 = 64 << 20;
 /// Lines of the guest's log that explain a failure of a quiet run.
 pub(super) const LAST_LINES: usize = 20;
 /// The emulated PC has this much memory below 4 GiB; the rest is above, in another zone.
@@ -48,19 +43,12 @@ pub struct BootArgs {
     /// Set a knob; may be given several times
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     settings: Vec<String>,
-    /// CPUs and NUMA nodes.
+    /// The PC.
     #[command(flatten)]
-    nodes: NodesArgs,
-    /// Memory for the memory manager: bytes (K, M, G) or a share of what the program has at once at
-    /// most, like 50% [default: 256M]
-    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
-    memory: Option<Memory>,
+    pc: PcArgs,
     /// A control group with limits, as 'pagefold run' takes it (docs/groups.md); may be given several times
     #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
     groups: Vec<GroupArg>,
-    /// Swap space; 0: none [default: twice what the program touches, at least 64M]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    swap: Option<u64>,
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -148,7 +136,7 @@ impl<'a> Tools<'a> {
         }
     }
 
-    /// Boots the guest. Its log goes to standard error if `echo` is set or the guest fails.
+    /// Boot the guest. Its log goes to standard error if `echo` is set or the guest fails.
     fn run(&self, guest: &Guest, name: &str, echo: bool) -> Result<Report> {
         let runner = Runner {
             kernel: &self.kernel,
@@ -173,7 +161,7 @@ impl<'a> Tools<'a> {
         report.map_err(|error| self.with_replay(error, guest, name))
     }
 
-    /// Adds the command line that replays the boot to an error.
+    /// Add the command line that replays the boot to an error.
     fn with_replay(&self, error: Error, guest: &Guest, name: &str) -> Error {
         match error {
             Error::Failed(why) => {
@@ -220,12 +208,9 @@ pub(super) fn spinner(what: &str, name: &str, seed: u64, quiet: bool) -> Progres
     bar
 }
 
-/// The machine that the options describe, for a program that has at most `peak_live` bytes at once.
-fn shape(args: &BootArgs, peak_live: u64, swap: u64) -> Result<Shape> {
-    let memory = args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(peak_live));
-    // Rounded up to MiB, the unit in the name of the simulated twin.
-    let swap = args.swap.unwrap_or(swap).div_ceil(1 << 20) << 20;
-    Shape::new(args.nodes.cpus, args.nodes.second(), memory, swap / PAGE_SIZE)
+/// The machine that the options describe, for a program with this peak and footprint.
+fn shape(args: &PcArgs, peak_live: u64, footprint: u64) -> Result<Shape> {
+    Shape::new(args.cpus, args.second(), args.memory(peak_live), args.swap(footprint) / PAGE_SIZE)
 }
 
 /// The result of booted runs as JSON: that of any run, and the guest.
@@ -262,7 +247,7 @@ impl GuestShape {
     }
 }
 
-/// Boots a program, and also runs it on the simulated machine if that is requested.
+/// Boot a program, and also run it on the simulated machine if that is requested.
 fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     let program = Program::find(name)?;
     let task = match &program {
@@ -270,12 +255,12 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         Program::Named(_) => {
             let words = Program::built_in(name)?;
             // At least as many as any program uses by default.
-            let threads = words.threads.unwrap_or(args.nodes.cpus.max(MOST_USUAL_THREADS));
+            let threads = words.threads.unwrap_or(args.pc.cpus.max(MOST_USUAL_THREADS));
             Task::Program { name: words.to_string(), bytes: words.bytes, threads }
         }
     };
     let (footprint, peak_live) = (program.footprint(), program.peak_live());
-    let shape = shape(args, peak_live, footprint.saturating_mul(2).max(LEAST_SWAP))?;
+    let shape = shape(&args.pc, peak_live, footprint)?;
     let groups = args.groups.iter().map(|group| group.resolve(peak_live)).collect::<Vec<_>>();
     let groups = GroupSpec::of_run(&[], &groups).map_err(|why| Error::Input(format!("--group: {why}")))?;
     let guest = Guest { groups, ..tools.guest(task, shape) };
@@ -287,9 +272,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         )));
     }
     let setup = Setup {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: env!("PAGEFOLD_COMMIT").to_owned(),
+        origin: Origin::here(SCHEMA),
         command: if args.side_by_side { "side-by-side" } else { "boot" }.to_owned(),
         machine: shape.machine_name(),
         program: name.to_owned(),
@@ -319,7 +302,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     }
     let host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
     if args.side_by_side {
-        let mut result = SideBySide::of(setup, args.nodes.cpus, &simulated, &booted, args.style.all);
+        let mut result = SideBySide::of(setup, args.pc.cpus, &simulated, &booted, args.style.all);
         result.host_seconds = host_seconds;
         return compared(args, &result);
     }
@@ -330,7 +313,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     })
 }
 
-/// Runs the program on the simulated machine of the same shape.
+/// Run the program on the simulated machine of the same shape.
 fn simulate(
     args: &BootArgs,
     setup: &Setup,
@@ -338,17 +321,10 @@ fn simulate(
     profile: &Profile,
     groups: &[GroupSpec],
 ) -> Result<Vec<RunRecord>> {
-    let cell = Cell {
-        program_name: setup.program.clone(),
-        program,
-        machine_name: setup.machine.clone(),
-        machine: Arc::new(Machine::find(&setup.machine)?),
-        memory: setup.memory,
-        fragment: None,
-        groups: groups.to_vec(),
-        profile: profile.clone(),
-        options: Options::default(),
-    };
+    let machine = Arc::new(Machine::find(&setup.machine)?);
+    let mut cell = Cell::new((&setup.program, program), (&setup.machine, machine), profile.clone());
+    cell.config.memory = setup.memory;
+    cell.config.groups = groups.to_vec();
     let bar = progress_bar(args.runs as usize, args.quiet);
     let mut records = Vec::new();
     for seed in (args.seed..).take(args.runs as usize) {
@@ -362,14 +338,10 @@ fn simulate(
     Ok(records)
 }
 
-/// Prints the comparison. A count that differs although it must be equal is a failure.
+/// Print the comparison. A count that differs although it must be equal is a failure.
 fn compared(args: &BootArgs, result: &SideBySide) -> Result<()> {
     output::print(&if args.style.json { to_json(result)? } else { beside::render(result) })?;
-    if !result.same_work {
-        return Err(Error::Failed(
-            "the machines did not do the same work, so they cannot be compared".into(),
-        ));
-    }
+    output::check_same_work(result.same_work, "machines")?;
     let wrong: Vec<&str> = result.wrong().map(|row| row.metric.as_str()).collect();
     match wrong.is_empty() {
         true => Ok(()),
@@ -384,8 +356,6 @@ struct CheckSummary<'a> {
     guest: GuestShape,
     verdict: &'static str,
     lines: &'a [String],
-    #[serde(skip)]
-    shape: Shape,
     /// Loads that the guest checked.
     #[serde(skip)]
     checked: u64,
@@ -396,13 +366,13 @@ impl Document for CheckSummary<'_> {
 
     fn text(&self) -> String {
         let mut text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
-        let shape = self.shape;
+        let GuestShape { cpus, nodes, memory, .. } = self.guest;
         text += &format!(
             "{}: ok on {}, {}, {}",
             self.check,
-            human::plural(u64::from(shape.cpus), "CPU", "CPUs"),
-            human::plural(u64::from(shape.count()), "node", "nodes"),
-            human::bytes(shape.memory() as f64)
+            human::plural(u64::from(cpus), "CPU", "CPUs"),
+            human::plural(u64::from(nodes), "node", "nodes"),
+            human::bytes(memory as f64)
         );
         if self.checked > 0 {
             text += &format!("; {} loads checked", human::grouped(self.checked));
@@ -411,7 +381,7 @@ impl Document for CheckSummary<'_> {
     }
 }
 
-/// Lets the guest test itself.
+/// Let the guest test itself.
 fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<()> {
     if args.side_by_side {
         return Err(Error::Input(format!("--side-by-side: '{name}' is not a program; name one to compare")));
@@ -419,7 +389,7 @@ fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<(
     if !args.groups.is_empty() {
         return Err(Error::Input(format!("--group: '{name}' is not a program; name one for the group")));
     }
-    let guest = tools.guest(task, shape(args, DEFAULT_MEMORY, LEAST_SWAP)?);
+    let guest = tools.guest(task, shape(&args.pc, DEFAULT_MEMORY, 0)?);
     interrupt::install()?;
     let report = tools.run(&guest, name, false)?;
     let summary = CheckSummary {
@@ -427,13 +397,12 @@ fn check(args: &BootArgs, tools: &Tools<'_>, name: &str, task: Task) -> Result<(
         guest: GuestShape::of(&guest),
         verdict: report.end.map_or("", Verdict::word),
         lines: &report.log,
-        shape: guest.shape,
         checked: report.check.map_or(0, |check| check.checked),
     };
     output::show(&summary, args.style.json)
 }
 
-/// Counts instructions: on one CPU, and on four for operations that involve other CPUs.
+/// Count instructions: on one CPU, and on four for operations that involve other CPUs.
 fn instructions(args: &BootArgs, tools: &Tools<'_>) -> Result<()> {
     interrupt::install()?;
     let mut reports = Vec::new();
@@ -443,5 +412,5 @@ fn instructions(args: &BootArgs, tools: &Tools<'_>) -> Result<()> {
         reports.push((cpus, tools.run(&guest, "--bench", !args.quiet)?));
     }
     let bench = bench::Bench::of(reports.iter().map(|(cpus, report)| (*cpus, report)));
-    output::print(&if args.style.json { to_json(&bench)? } else { bench::render(&bench) })
+    output::show(&bench, args.style.json)
 }

@@ -5,7 +5,6 @@ use super::output;
 use super::resume::{Resumed, Unwritten};
 use crate::bound::{self, BoundSummary};
 use crate::document::to_json;
-use crate::engine::Options;
 use crate::error::Result;
 use crate::experiment::Ended;
 use crate::interrupt;
@@ -32,7 +31,7 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
         false => args.profiles,
     };
     let mut plan = understand("bound", None, &profiles, 1, &args.what)?;
-    plan.set(Options { bound: true, ..plan.options().clone() })?;
+    plan.set(|config| config.bound = true)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
     let runs = Resumed::open(None, Unwritten::End)?;

@@ -6,8 +6,8 @@ use super::output;
 use super::resume::{Resumed, Unwritten};
 use super::visit::parse_visit;
 use crate::cell::Cell;
-use crate::document::{SCHEMA, to_json};
-use crate::engine::{Fragmentation, Machine, Options, Program, Visit};
+use crate::document::{Origin, SCHEMA, to_json};
+use crate::engine::{Fragmentation, Machine, Program, RunConfig, Visit};
 use crate::error::{Error, Result};
 use crate::experiment::{Ended, Job, jobs};
 use crate::profile::Profile;
@@ -196,18 +196,18 @@ fn carry_out(
     args: &ExperimentArgs,
 ) -> Result<()> {
     let mut plan = understand(command, base, profiles, runs, &args.what)?;
-    plan.set(Options {
-        bound: args.bound,
-        optimum: args.optimum,
-        moves: args.moves,
-        placement: args.placement,
-        profile_tree: also.profile_tree || also.folded.is_some(),
-        visits: also.visits.to_vec(),
-        ..plan.options().clone()
+    plan.set(|config| {
+        config.bound = args.bound;
+        config.optimum = args.optimum;
+        config.moves = args.moves;
+        config.placement = args.placement;
+        config.profile = also.profile_tree || also.folded.is_some();
+        config.visits = also.visits.to_vec();
+        config.fragment.clone_from(&args.fragment);
     })?;
-    plan.fragment(args.fragment.as_ref());
+    plan.setup.fragment = args.fragment.as_ref().map(Fragmentation::to_string);
     plan.group(&args.groups)?;
-    let config = rundir::config(&plan.setup, &format!("{:?}", plan.options()))?;
+    let config = rundir::config(&plan.setup, &plan.options())?;
     let out = args.out.as_deref();
     out.map_or(Ok(()), |path| kept::check(path, rundir::plan(&config)).map(drop))?;
     [also.svg, also.folded].into_iter().flatten().try_for_each(output::check_file)?;
@@ -233,16 +233,10 @@ fn carry_out(
     out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
     also.folded.zip(folded).map_or(Ok(()), |(path, folded)| output::save(path, &folded))?;
     also.svg.map_or(Ok(()), |path| output::save(path, &picture::render(&summary)))?;
-    if summary.same_work {
-        Ok(())
-    } else {
-        Err(Error::Failed(
-            "the profiles did not do the same work, so their results cannot be compared".into(),
-        ))
-    }
+    output::check_same_work(summary.same_work, "profiles")
 }
 
-/// Checks everything that can be checked without running.
+/// Check everything that can be checked without running.
 pub(super) fn understand(
     command: &str,
     base: Option<String>,
@@ -260,9 +254,7 @@ pub(super) fn understand(
         machine.check_memory(bytes)?;
     }
     let setup = Setup {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: env!("PAGEFOLD_COMMIT").to_owned(),
+        origin: Origin::here(SCHEMA),
         command: command.to_owned(),
         machine: args.on.machine.clone(),
         program: args.program.clone(),
@@ -277,56 +269,46 @@ pub(super) fn understand(
         profiles: profiles.iter().map(|profile| profile.name.clone()).collect(),
         knobs: profiles.iter().map(|profile| (profile.name.clone(), profile.settings())).collect(),
     };
-    let options = Options { verify: args.verify, preempt: args.preempt, ..Options::default() };
-    let cell = |profile| Cell {
-        program_name: args.program.clone(),
-        program: program.clone(),
-        machine_name: args.on.machine.clone(),
-        machine: machine.clone(),
-        memory,
-        fragment: None,
-        groups: Vec::new(),
-        profile,
-        options: options.clone(),
+    let cell = |profile| {
+        let program = (&args.program[..], program.clone());
+        let mut cell = Cell::new(program, (&args.on.machine, machine.clone()), profile);
+        cell.config = RunConfig { memory, verify: args.verify, preempt: args.preempt, ..cell.config };
+        cell
     };
     Ok(Plan { setup, cells: profiles.into_iter().map(cell).collect() })
 }
 
 impl Plan {
-    /// The options, which all cells share.
-    pub(super) fn options(&self) -> &Options {
-        &self.cells[0].options
-    }
-
-    /// Sets the options of all cells. Refuses those that exclude each other.
-    pub(super) fn set(&mut self, options: Options) -> Result<()> {
-        if options.preempt.is_some() && options.bound {
+    /// Change the configuration of all cells. Refuse options that exclude each other.
+    pub(super) fn set(&mut self, set: impl Fn(&mut RunConfig)) -> Result<()> {
+        self.cells.iter_mut().for_each(|cell| set(&mut cell.config));
+        let RunConfig { bound, optimum, preempt, .. } = self.cells[0].config;
+        if preempt.is_some() && bound {
             return Err(Error::input(
                 "--preempt and --bound exclude each other: what a stopped CPU is about to flush may come due before",
             ));
         }
-        if options.preempt.is_some() && options.optimum {
+        if preempt.is_some() && optimum {
             return Err(Error::input(
                 "--preempt and --optimum exclude each other: a stopped CPU may use a page that was evicted in between",
             ));
         }
-        self.cells.iter_mut().for_each(|cell| cell.options = options.clone());
         Ok(())
     }
 
-    /// Begins all runs with memory in this state, if one is given.
-    fn fragment(&mut self, state: Option<&Fragmentation>) {
-        self.setup.fragment = state.map(Fragmentation::to_string);
-        self.cells.iter_mut().for_each(|cell| cell.fragment = state.cloned());
+    /// What determines the runs besides the setup.
+    fn options(&self) -> String {
+        let RunConfig { verify, bound, optimum, moves, placement, profile, preempt, visits, .. } =
+            &self.cells[0].config;
+        format!("{verify} {bound} {optimum} {moves} {placement} {profile} {preempt:?} {visits:?}")
     }
 
-    /// Begins all runs with these control groups.
+    /// Begin all runs with these control groups.
     fn group(&mut self, wanted: &[GroupArg]) -> Result<()> {
         self.setup.group = wanted.iter().map(|group| group.text.clone()).collect();
         let groups: Vec<_> = wanted.iter().map(|group| group.resolve(self.setup.peak_live)).collect();
         self.cells[0].machine.check_groups(&groups)?;
-        self.cells.iter_mut().for_each(|cell| cell.groups = groups.clone());
-        Ok(())
+        self.set(|config| config.groups.clone_from(&groups))
     }
 }
 
@@ -340,7 +322,7 @@ pub(super) struct Measurement {
     pub host_seconds: f64,
 }
 
-/// Does the runs that are not done.
+/// Do the runs that are not done.
 pub(super) fn measure(plan: Plan, runs: &Resumed<Key, Done>, args: &WhatArgs) -> Result<Measurement> {
     let all = jobs(plan.cells.len(), plan.setup.seed, plan.setup.runs);
     let names = plan.setup.profiles.clone();

@@ -14,7 +14,7 @@ pub struct GroupArg {
     spec: GroupSpec,
 }
 
-/// Parses `NAME` or `NAME:SETTING=VALUE,...`.
+/// Parse `NAME` or `NAME:SETTING=VALUE,...`.
 pub(super) fn parse_group(text: &str) -> Result<GroupArg, String> {
     let (name, settings) = text.split_once(':').unwrap_or((text, ""));
     let mut group = GroupArg {
@@ -50,7 +50,7 @@ fn unknown(key: &str) -> String {
     format!("a group has no setting '{key}'{} (there are {all})", hint.unwrap_or_default())
 }
 
-/// Parses bytes, a share or `max`; 0 is a limit.
+/// Parse bytes, a share or `max`; 0 is a limit.
 fn limit(text: &str) -> Result<Memory, String> {
     match text {
         "max" => Ok(Memory::Bytes(u64::MAX)),

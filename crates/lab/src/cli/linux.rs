@@ -1,9 +1,9 @@
 //! `linux`: compares the counts of a program with those on Linux. `truth`: does so for many programs.
 
-use super::boot::{DEFAULT_MEMORY, LAST_LINES, LEAST_SWAP, spinner};
-use super::nodes::NodesArgs;
+use super::boot::{LAST_LINES, spinner};
 use super::options::{Style, check_seeds};
 use super::output;
+use super::pc::{PcArgs, default_swap};
 use crate::boot::Second;
 use crate::document::to_json;
 use crate::engine::Program;
@@ -12,7 +12,7 @@ use crate::linux::compare::{Compared, Job, Tools, Watch, compare};
 use crate::linux::judge::{self, Beside};
 use crate::linux::truth::{self, CASES, Case, Done, POLICIES};
 use crate::profile::{Profile, parse_setting};
-use crate::size::{Memory, parse_bytes};
+use crate::size::Memory;
 use crate::{human, interrupt};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -72,16 +72,9 @@ pub struct LinuxArgs {
     /// Set a knob on both sides; may be given several times
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     settings: Vec<String>,
-    /// CPUs and NUMA nodes.
+    /// The PC.
     #[command(flatten)]
-    nodes: NodesArgs,
-    /// Memory for the program: bytes (K, M, G) or a share of what it has at once at most, like 50%
-    /// [default: 256M]
-    #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
-    memory: Option<Memory>,
-    /// Swap space; 0: none [default: twice what the program touches, at least 64M]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    swap: Option<u64>,
+    pc: PcArgs,
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -131,12 +124,7 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
         output::save(path, &twin)?;
     }
     output::print(&if args.style.json { to_json(&beside)? } else { judge::render(&beside) })?;
-    match beside.same_work {
-        true => Ok(()),
-        false => {
-            Err(Error::Failed("the machines did not do the same work, so they cannot be compared".into()))
-        }
-    }
+    output::check_same_work(beside.same_work, "machines")
 }
 
 fn tools(args: &LinuxGuestArgs, booted: bool) -> Result<Tools> {
@@ -203,11 +191,6 @@ fn case_job(case: &Case, policy: &str, args: &TruthArgs) -> Result<Job> {
     })
 }
 
-/// Swap space by default.
-fn default_swap(footprint: u64) -> u64 {
-    footprint.saturating_mul(2).max(LEAST_SWAP).next_multiple_of(1 << 20)
-}
-
 /// The results of a case that are there.
 fn kept(case: &'static Case, dir: &Path) -> Result<Done> {
     let read = |policy: &str| -> Result<Option<Beside>> {
@@ -228,14 +211,12 @@ fn job(args: &LinuxArgs) -> Result<Job> {
     let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
     check_seeds(args.seed, args.runs)?;
     let program = Program::find(&args.program)?;
-    let swap =
-        args.swap.map_or_else(|| default_swap(program.footprint()), |swap| swap.next_multiple_of(1 << 20));
     Ok(Job {
         program: args.program.clone(),
-        cpus: args.nodes.cpus,
-        second: args.nodes.second(),
-        memory: args.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(program.peak_live())),
-        swap,
+        cpus: args.pc.cpus,
+        second: args.pc.second(),
+        memory: args.pc.memory(program.peak_live()),
+        swap: args.pc.swap(program.footprint()),
         seed: args.seed,
         runs: args.runs,
         profile: Profile::parse(&args.profile, &common)?,

@@ -10,11 +10,11 @@ mod groups;
 mod linux;
 mod list;
 
-mod nodes;
 mod optimum;
 mod options;
 mod output;
 mod parts;
+mod pc;
 mod report;
 mod reproduce;
 mod resume;
@@ -29,7 +29,7 @@ use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 
-/// Runs the command that the arguments name.
+/// Run the command that the arguments name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -60,7 +60,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     }
 }
 
-/// Turns an error of clap, which takes several lines, into one line.
+/// Turn an error of clap, which takes several lines, into one line.
 fn one_line(text: &str) -> String {
     let useful = text.lines().map(str::trim).take_while(|line| !line.starts_with("For more information"));
     let words: Vec<&str> = useful

@@ -60,7 +60,7 @@ pub(super) fn optimum(args: &OptimumArgs) -> Result<()> {
     let of = What { machine: args.on.machine.clone(), set: args.on.settings.clone(), ..What::default() };
     let sweep = sweep(&cases, &of, &profiles, args.many.seed);
     let mut cells = catalog.cells(&sweep).map_err(|(_, error)| error)?;
-    cells.iter_mut().for_each(|cell| cell.options.optimum = true);
+    cells.iter_mut().for_each(|cell| cell.config.optimum = true);
     let runs = Resumed::open(None, Unwritten::End)?;
     interrupt::install()?;
     let start = Instant::now();

@@ -63,7 +63,7 @@ pub struct Style {
     pub all: bool,
 }
 
-/// Refuses seeds from `first` on that do not fit in 64 bits.
+/// Refuse seeds from `first` on that do not fit in 64 bits.
 pub fn check_seeds(first: u64, runs: u32) -> Result<()> {
     match first.checked_add(u64::from(runs)) {
         Some(_) => Ok(()),

@@ -6,7 +6,7 @@ use crate::list::Listing;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// Prints `text`. A reader that is gone is not an error of the command.
+/// Print `text`. A reader that is gone is not an error of the command.
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -16,17 +16,23 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Prints a result as text or as JSON.
+/// Print a result as text or as JSON.
 pub fn show(document: &impl Document, as_json: bool) -> Result<()> {
     print(&if as_json { document.json()? } else { document.text() })
 }
 
-/// Prints a list as text or as JSON.
+/// The error of a comparison whose sides did not do the same work.
+pub fn check_same_work(same: bool, sides: &str) -> Result<()> {
+    let why = || format!("the {sides} did not do the same work, so their results cannot be compared");
+    if same { Ok(()) } else { Err(Error::Failed(why())) }
+}
+
+/// Print a list as text or as JSON.
 pub fn print_listing(listing: &Listing, as_json: bool) -> Result<()> {
     if as_json { print(&to_json(&listing.to_json())?) } else { print(&listing.to_text()) }
 }
 
-/// Refuses a path at which no file can be created, before time is spent on its contents. Changes nothing.
+/// Refuse a path at which no file can be created, before time is spent on its contents. Change nothing.
 pub fn check_file(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if path.is_dir() {
@@ -38,7 +44,7 @@ pub fn check_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Writes `text` to `path`. An existing file stays until all of it is written; a device or a pipe is written to.
+/// Write `text` to `path`. An existing file stays until all of it is written; a device or a pipe is written to.
 pub fn save(path: &Path, text: &str) -> Result<()> {
     let refuse = |error: std::io::Error| Error::file("write", path, error);
     let end = path.canonicalize().unwrap_or_else(|_| path.to_owned());

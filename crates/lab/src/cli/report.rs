@@ -16,7 +16,7 @@ pub struct ReportArgs {
     /// A directory made by --out
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Also draw the changes as an SVG picture; what FILE held is replaced
+    /// Also draw the changes as an SVG picture; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// How to print the result.

@@ -81,12 +81,8 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
     if !outcome.complete {
         return Err(interrupted(args, &outcome, [done, all]));
     }
-    match outcome.settings.iter().all(|setting| setting.same_work != Some(false)) {
-        true => Ok(()),
-        false => Err(Error::Failed(
-            "the profiles did not do the same work, so their results cannot be compared".into(),
-        )),
-    }
+    let same = outcome.settings.iter().all(|setting| setting.same_work != Some(false));
+    output::check_same_work(same, "profiles")
 }
 
 fn interrupted(args: &ReproduceArgs, outcome: &Outcome, [done, all]: [usize; 2]) -> Error {
@@ -106,7 +102,7 @@ fn speed(done: &[Done]) -> f64 {
 }
 
 impl Session<'_> {
-    /// Does the runs of all settings that are not done. Also returns how many runs are.
+    /// Do the runs of all settings that are not done. Also return how many runs are.
     fn measure(&self, cases: &[Case]) -> Result<(Outcome, usize)> {
         let many = &self.args.many;
         let mut outcome = Outcome::new(self.of, self.scale, many.seed, self.seeds);
@@ -133,7 +129,7 @@ impl Session<'_> {
         Ok((outcome, done.len()))
     }
 
-    /// Does the runs of one setting that are not done; `before` runs of other settings are. Returns all finished runs
+    /// Do the runs of one setting that are not done; `before` runs of other settings are. Return all finished runs
     /// of this setting, in the order of jobs.
     fn setting(&self, case: &Case, before: usize) -> Result<(Vec<Done>, Ended)> {
         let cells = case.cells(self.of)?;
@@ -148,7 +144,7 @@ impl Session<'_> {
         let run = move |job: Job| {
             let (start, cell, seed) = (Instant::now(), &cells[job.cell], job.seed.to_string());
             let words = ["pagefold", "reproduce", name, "--scale", &scale, "--seed", &seed, "--runs", "1"];
-            let record = cell.with_seed(job.seed).replayable(&cell.profile.name, shell_line(words))?;
+            let record = cell.replayable(job.seed, shell_line(words))?;
             Ok(Done { host_seconds: start.elapsed().as_secs_f64(), record })
         };
         let threads = threads(self.args.many.running.jobs);

@@ -49,14 +49,14 @@ where
     K: Clone + Serialize + DeserializeOwned + Ord + Send + 'static,
     D: Clone + Serialize + DeserializeOwned + Send + 'static,
 {
-    /// Opens the directory in which runs are kept, if there is one, with the runs that are done.
+    /// Open the directory in which runs are kept, if there is one, with the runs that are done.
     pub(super) fn open(at: Option<(&Path, Plan<'_>)>, unwritten: Unwritten) -> Result<Resumed<K, D>> {
         let (kept, done) = at.map(|(path, plan)| Kept::open(path, plan)).transpose()?.unzip();
         let runs = Runs { done: done.unwrap_or_default(), kept, unwritten, failed: None };
         Ok(Resumed(Arc::new(Mutex::new(runs))))
     }
 
-    /// Does those of `jobs` that are not done. The progress bar starts at `before`, the number of runs of other jobs.
+    /// Do those of `jobs` that are not done. The progress bar starts at `before`, the number of runs of other jobs.
     pub(super) fn resume(
         &self,
         jobs: &[Job],
@@ -83,7 +83,7 @@ where
         run_jobs(left, threads, one, interrupt::requested, finished).map(|(_, ended)| ended)
     }
 
-    /// Runs that are done.
+    /// The runs that are done.
     pub(super) fn done(&self) -> BTreeMap<K, D> {
         self.lock().done.clone()
     }

@@ -53,7 +53,7 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<()> {
     output::show(&outcome, args.running.json)
 }
 
-/// Does those of the `all` runs of a sweep that are not done yet. `run` does one.
+/// Do those of the `all` runs of a sweep that are not done yet. `run` does one.
 pub(super) fn measure(
     sweep: &Sweep,
     runs: &Resumed<Key, Done>,
@@ -81,7 +81,7 @@ fn prepare(sweep: &Sweep, file: &Path) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// Refuses metrics that do not exist. Not every run measures each of them: a metric that is listed is fine.
+/// Refuse metrics that do not exist. Not every run measures each of them: a metric that is listed is fine.
 pub(super) fn check_metrics(metrics: &[String], done: &Done) -> Result<()> {
     let Some(run) = done.record() else { return Ok(()) };
     let (rows, counters) = (list::metrics(), list::counters());

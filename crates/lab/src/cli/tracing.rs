@@ -1,23 +1,80 @@
-//! Commands about traces.
+//! `record`, `import` and `info`: commands for traces.
 
-use super::args::{Format, ImportArgs, InfoArgs, RecordArgs};
 use super::output;
 use crate::document::to_json;
 use crate::engine;
 use crate::error::{Error, Result};
 use crate::{human, interrupt};
+use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use trace::record::Progress;
 
-/// How long a program may take to end by itself after Ctrl-C in its terminal, before it is made to.
+/// The time for a program to end by itself after Ctrl-C in its terminal, before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// Arguments of `record`.
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// The trace to write; an existing one is replaced only when the recording has succeeded
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Keep the trace even if the program fails (if a signal ends it, the trace is kept in any case)
+    #[arg(long)]
+    keep: bool,
+    /// Pages that the recorder gathers into runs at once; larger makes smaller traces with a coarser order
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    window: Option<u32>,
+    /// End the recording and the program after this time
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    duration: Option<u64>,
+    /// Show progress each second, even if standard error is not a terminal
+    #[arg(long)]
+    progress: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Recordings that can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// valgrind --tool=lackey --trace-mem=yes
+    Lackey,
+}
+
+/// Arguments of `import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The tool that wrote the recording
+    #[arg(long, value_enum)]
+    format: Format,
+    /// The recording
+    #[arg(value_name = "FILE")]
+    input: PathBuf,
+    /// The trace to write; an existing one is replaced only when the import has succeeded
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Arguments of `info`.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// A trace
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// `pagefold record`.
 pub(super) fn record(args: RecordArgs) -> Result<()> {
     let RecordArgs { output, command, keep, window, duration, progress } = args;
     interrupt::install()?;
     let duration = duration.map(Duration::from_secs);
-    // Ctrl-C in a terminal is a signal to the program, too.
+    // Ctrl-C in a terminal also signals the program.
     let grace = if std::io::stdin().is_terminal() { GRACE } else { Duration::ZERO };
     let request = engine::RecordRequest { output, command, keep, window, duration, grace };
     let mut shown = Shown::new(progress);
@@ -38,8 +95,8 @@ pub(super) fn record(args: RecordArgs) -> Result<()> {
     }
 }
 
-/// How far a recording is, on standard error: in a terminal one line that changes each second, elsewhere a line each ten
-/// seconds, or each second if that is asked for.
+/// Progress of a recording on standard error: in a terminal one line that changes each second, otherwise a line every
+/// ten seconds, or every second if that is requested.
 struct Shown {
     begun: Instant,
     last: Instant,
@@ -62,7 +119,7 @@ impl Shown {
         self.last = Instant::now();
         let line = line(self.begun.elapsed(), progress);
         if self.in_place {
-            // What the program prints begins where the line does.
+            // Output of the program begins at the start of the line.
             eprint!("\r\x1b[K{line}\r");
             self.is_there = true;
         } else {
@@ -78,7 +135,7 @@ impl Shown {
 }
 
 fn line(elapsed: Duration, progress: Progress) -> String {
-    // Of a CPU of 3 GHz that ends an instruction each cycle: what the program itself would do is not known.
+    // Instructions a nanosecond on a CPU of 3 GHz with one instruction a cycle: the program's own speed is unknown.
     const NATIVE: f64 = 3.0;
     let Progress { accesses, instructions, cpu_nanos, processes, bytes } = progress;
     let slower = cpu_nanos as f64 * NATIVE / instructions.max(1) as f64;
@@ -91,6 +148,7 @@ fn line(elapsed: Duration, progress: Progress) -> String {
     )
 }
 
+/// `pagefold import`.
 pub(super) fn import(args: &ImportArgs) -> Result<()> {
     let note = match args.format {
         Format::Lackey => engine::import_lackey(&args.input, &args.output)?,
@@ -99,6 +157,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
     Ok(())
 }
 
+/// `pagefold info`.
 pub(super) fn info(args: &InfoArgs) -> Result<()> {
     let info = engine::info(&args.file)?;
     if args.json { output::print(&to_json(&info)?) } else { output::print(&crate::info::render(&info)) }

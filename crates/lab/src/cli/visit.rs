@@ -2,7 +2,7 @@
 
 use crate::engine::Visit;
 
-/// Parses `end`, `TIME` or `TIME:COMMANDS`.
+/// Parse `end`, `TIME` or `TIME:COMMANDS`.
 pub(super) fn parse_visit(text: &str) -> Result<Visit, String> {
     let (time, commands) = text.split_once(':').unwrap_or((text, ""));
     let unit = time.trim_start_matches(|c: char| c.is_ascii_digit());

@@ -35,7 +35,7 @@ pub struct Cost {
 }
 
 impl Machine {
-    /// Finds a machine by name: a preset, `random:SEED`, `booted:CPUS:NODES:SWAP[:A:B]`, `PRESET:A:B` (memory divided
+    /// Find a machine by name: a preset, `random:SEED`, `booted:CPUS:NODES:SWAP[:A:B]`, `PRESET:A:B` (memory divided
     /// A:B between two nodes), `PRESET+cpus=N`, or a file.
     pub fn find(name: &str) -> Result<Machine> {
         if MachineSpec::presets().any(|preset| preset == name) {
@@ -58,7 +58,7 @@ impl Machine {
         Machine::from_toml(name, &text)
     }
 
-    /// Reads the description of a machine.
+    /// Read the description of a machine.
     pub fn from_toml(name: &str, text: &str) -> Result<Machine> {
         let spec = MachineSpec::from_toml(name, text).map_err(|error| Error::Input(error.to_string()))?;
         Ok(Machine { spec })
@@ -69,7 +69,7 @@ impl Machine {
         Machine { spec: self.spec.without_swap() }
     }
 
-    /// Refuses a size of memory that the machine cannot have.
+    /// Refuse a size of memory that the machine cannot have.
     pub fn check_memory(&self, bytes: u64) -> Result<()> {
         let fits = self.spec.clone().with_memory(bytes);
         fits.map(drop).map_err(|error| {
@@ -83,7 +83,7 @@ impl Machine {
         })
     }
 
-    /// Refuses control groups that the machine cannot have besides its own.
+    /// Refuse control groups that the machine cannot have besides its own.
     pub fn check_groups(&self, groups: &[GroupSpec]) -> Result<()> {
         let all = GroupSpec::of_run(self.spec.groups(), groups);
         all.map(drop).map_err(|why| Error::Input(format!("--group: {why}")))

@@ -9,7 +9,6 @@ mod run;
 mod traces;
 
 pub use machine::{DEFAULT_MACHINE, Machine, machines};
-pub use machine_sim::{Fragmentation, GroupSpec, PROCESSES, Visit};
+pub use machine_sim::{Fragmentation, GroupSpec, PROCESSES, RunConfig, Visit};
 pub use program::{Program, programs};
-pub use run::{Options, Run};
 pub use traces::{RecordRequest, import_lackey, info, record};

@@ -26,7 +26,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// Finds a program by name: a trace, or a built-in program as [`program::named`] reads it.
+    /// Find a program by name: a trace, or a built-in program as [`program::named`] reads it.
     pub fn find(name: &str) -> Result<Program> {
         let path = Path::new(name);
         if name.ends_with(".pft") || path.components().count() > 1 || path.is_file() {
@@ -89,7 +89,7 @@ impl Program {
         acts.chain(stats).chain(sizes).chain(work).collect()
     }
 
-    /// Runs the program. Also returns warnings for readers of the numbers.
+    /// Run the program. Also return warnings for readers of the numbers.
     pub(super) fn run(&self, config: &RunConfig) -> Result<(Outcome, Vec<String>)> {
         match self {
             Program::Named(program) => Ok((run_named(config, program)?, Vec::new())),
@@ -138,7 +138,7 @@ fn run_named(config: &RunConfig, program: &Named) -> Result<Outcome> {
     }
 }
 
-/// Refuses a random program whose files do not fit on the machine's disk.
+/// Refuse a random program whose files do not fit on the machine's disk.
 fn check_disk(config: &RunConfig, chaos: &Chaos) -> Result<()> {
     let room = config.machine.devices()[config.machine.file_device()].size.0;
     if chaos.disk() <= room {
@@ -151,7 +151,7 @@ fn check_disk(config: &RunConfig, chaos: &Chaos) -> Result<()> {
     )))
 }
 
-/// Runs a program that claims to overcommit memory, and checks that pages were reclaimed.
+/// Run a program that claims to overcommit memory, and check that pages were reclaimed.
 fn flood(config: &RunConfig, case: &LruFileMmapRead) -> Result<Outcome> {
     let memory = config.memory.unwrap_or_else(|| config.machine.memory());
     if !case.overcommits(memory) {

@@ -10,127 +10,62 @@ use crate::record::{
 use crate::replay;
 use crate::tree::{Share, Tree};
 use machine_sim::{
-    BoundLevel, BoundReport, CauseCount, Fragmentation, Fragmented, GroupOutcome, GroupSpec, MemoryState,
-    OptimumReport, Outcome, ProfileNode, RunConfig, RunError, Visit, Visited, ZoneState,
+    BoundLevel, BoundReport, CauseCount, Fragmented, GroupOutcome, MemoryState, OptimumReport, Outcome,
+    ProfileNode, RunConfig, RunError, Visited, ZoneState,
 };
-use mm::knobs::Knob;
 use mm::reclaim::CommandError;
 use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use std::collections::BTreeMap;
 
-/// What a run checks and observes besides its counters, and how it is disturbed.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Check every load against the last store.
-    pub verify: bool,
-    /// Count the flushes that any safe policy needs.
-    pub bound: bool,
-    /// Count the fewest refaults that are possible.
-    pub optimum: bool,
-    /// Count the fewest pages that compactions must move.
-    pub moves: bool,
-    /// Compare placement in tiers with the best possible.
-    pub placement: bool,
-    /// Stop CPUs in the middle of their work, at one in this many steps.
-    pub preempt: Option<u32>,
-    /// Keep a tree of where CPU time went.
-    pub profile_tree: bool,
-    /// Looks at the generations of MGLRU.
-    pub visits: Vec<Visit>,
-}
-
-/// One run.
-pub struct Run<'a> {
-    /// The machine.
-    pub machine: &'a Machine,
-    /// The program.
-    pub program: &'a Program,
-    /// Bytes of memory; `None`: all that the machine has.
-    pub memory: Option<u64>,
-    /// The state of memory at the start; `None`: the machine's own.
-    pub fragment: Option<&'a Fragmentation>,
-    /// Control groups besides the machine's own.
-    pub groups: &'a [GroupSpec],
-    /// Knobs that differ from their defaults; later ones win.
-    pub knobs: &'a [(Knob, u64)],
-    /// The seed.
-    pub seed: u64,
-    /// What else it does.
-    pub options: Options,
-}
-
-impl<'a> Run<'a> {
-    /// A run on all of the machine's memory, with default knobs, seed 1 and no options.
-    pub fn new(machine: &'a Machine, program: &'a Program) -> Run<'a> {
-        Run {
-            machine,
-            program,
-            memory: None,
-            fragment: None,
-            groups: &[],
-            knobs: &[],
-            seed: 1,
-            options: Options::default(),
-        }
+impl Machine {
+    /// A run on this machine with every option at its default.
+    pub fn config(&self) -> RunConfig {
+        RunConfig::new(self.spec.clone())
     }
+}
 
-    /// Runs it for the column `profile`. A failure names `command`, which replays it.
-    pub fn replayable(&self, profile: &str, command: String) -> Result<RunRecord> {
-        let record = replay::guarded(command.clone(), || self.carry_out(profile));
+impl Program {
+    /// Run the program for the column `profile`. A failure names `command`, which replays it.
+    pub fn replayable(&self, config: &RunConfig, profile: &str, command: String) -> Result<RunRecord> {
+        let record = replay::guarded(command.clone(), || self.measure(config, profile));
         record.map_err(|error| match error {
             Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
             other => other,
         })
     }
 
-    /// Runs it for the column `profile`.
-    pub fn carry_out(&self, profile: &str) -> Result<RunRecord> {
-        let mut config = RunConfig::new(self.machine.spec.clone());
-        config.memory = self.memory;
-        config.fragment = self.fragment.cloned();
-        config.groups = self.groups.to_vec();
-        config.knobs = self.knobs.to_vec();
-        config.seed = self.seed;
-        let Options { verify, bound, optimum, moves, placement, preempt, profile_tree, visits } =
-            &self.options;
-        config.verify = *verify;
-        config.bound = *bound;
-        config.optimum = *optimum;
-        config.moves = *moves;
-        config.placement = *placement;
-        config.preempt = *preempt;
-        config.profile = *profile_tree;
-        config.visits = visits.clone();
-        let (outcome, mut warnings) = self.program.run(&config)?;
-        if !self.program.may_be_oom_killed() {
-            self.finished(&outcome)?;
+    /// Run the program for the column `profile`.
+    pub fn measure(&self, config: &RunConfig, profile: &str) -> Result<RunRecord> {
+        let (outcome, mut warnings) = self.run(config)?;
+        if !self.may_be_oom_killed() {
+            finished(config, &outcome)?;
         }
-        warnings.extend(self.memory.filter(|_| reclaimed(&outcome) == 0).map(|memory| {
+        warnings.extend(config.memory.filter(|_| reclaimed(&outcome) == 0).map(|memory| {
             format!("nothing was reclaimed: what the program uses fits in {}", human::bytes(memory as f64))
         }));
-        let covered = self.program.covered(&outcome);
-        Ok(RunRecord { covered, ..record(profile, self.seed, &outcome, warnings) })
+        let covered = self.covered(&outcome);
+        Ok(RunRecord { covered, ..record(profile, config.seed, &outcome, warnings) })
     }
+}
 
-    /// Refuses a run whose program was killed: it measured something else.
-    fn finished(&self, outcome: &Outcome) -> Result<()> {
-        let memory = human::bytes(self.memory.unwrap_or_else(|| self.machine.memory()) as f64);
-        if let Some(oom) = outcome.oom.first() {
-            if let Some(error) = out_of_group(outcome, oom.rss * PAGE_SIZE) {
-                return Err(error);
-            }
-            let swap = if self.machine.spec.swap().is_some() { "" } else { " (this machine has no swap)" };
-            return Err(Error::Input(format!(
-                "{memory} of memory are too small to run this program: it ran out of memory with {} resident{swap}; give \
-                 more with --memory",
-                human::bytes((oom.rss * PAGE_SIZE) as f64)
-            )));
+/// Refuse a run whose program was killed: it measured something else.
+fn finished(config: &RunConfig, outcome: &Outcome) -> Result<()> {
+    if let Some(oom) = outcome.oom.first() {
+        if let Some(error) = out_of_group(outcome, oom.rss * PAGE_SIZE) {
+            return Err(error);
         }
-        match outcome.signals.first() {
-            Some(signal) => Err(Error::Failed(format!("the program was ended by a signal: {signal}"))),
-            None => Ok(()),
-        }
+        let memory = human::bytes(config.memory.unwrap_or_else(|| config.machine.memory()) as f64);
+        let swap = if config.machine.swap().is_some() { "" } else { " (this machine has no swap)" };
+        return Err(Error::Input(format!(
+            "{memory} of memory are too small to run this program: it ran out of memory with {} resident{swap}; give \
+             more with --memory",
+            human::bytes((oom.rss * PAGE_SIZE) as f64)
+        )));
+    }
+    match outcome.signals.first() {
+        Some(signal) => Err(Error::Failed(format!("the program was ended by a signal: {signal}"))),
+        None => Ok(()),
     }
 }
 
@@ -157,7 +92,7 @@ fn out_of_group(outcome: &Outcome, rss: u64) -> Option<Error> {
     )))
 }
 
-/// Turns an error of the simulator into one of the command.
+/// Turn an error of the simulator into one of the command.
 pub(super) fn explain(error: RunError) -> Error {
     match error {
         RunError::Input(why) => Error::Input(why),

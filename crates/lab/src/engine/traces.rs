@@ -1,4 +1,4 @@
-//! Traces: made, imported, looked at.
+//! Recording, importing and reading traces.
 
 use crate::error::{Error, Result};
 use crate::human;
@@ -6,33 +6,33 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trace::record::{Progress, RecordError, RecordOptions, record_watched};
 
-/// What to record.
+/// A recording to make.
 #[derive(Debug)]
 pub struct RecordRequest {
     /// The trace to write.
     pub output: PathBuf,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Keep the trace of a program that failed?
+    /// Whether the trace of a program that failed is kept.
     pub keep: bool,
-    /// Pairs of page and mode that the recorder gathers into runs; `None`: the usual number.
+    /// Pairs of page and mode that the recorder gathers into runs; `None`: the default.
     pub window: Option<u32>,
-    /// End the recording after so long.
+    /// The recording ends after this time.
     pub duration: Option<Duration>,
-    /// How long the program may take to end by itself then.
+    /// The time for the program to end by itself then.
     pub grace: Duration,
 }
 
-/// What was recorded.
+/// A finished recording.
 #[derive(Debug)]
 pub struct Recorded {
     /// A sentence about it.
     pub note: String,
-    /// What could not be recorded, a sentence each.
+    /// Parts that could not be recorded, a sentence each.
     pub unfollowed: Vec<String>,
 }
 
-/// Record a program. `go_on` is told how far it is, and may end it.
+/// Record a program. `go_on` gets the progress and ends the recording by returning false.
 pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -> Result<Recorded> {
     let mut options = RecordOptions::new(request.output, request.command);
     options.keep = request.keep;
@@ -63,14 +63,14 @@ fn sentence(path: &Path, header: &trace::Header, bytes: u64) -> String {
     )
 }
 
-/// Import lackey's output; returns a sentence about the result.
+/// Import lackey's output; return a sentence about the result.
 pub fn import_lackey(input: &Path, output: &Path) -> Result<String> {
     let header = trace::import::lackey(input, output).map_err(|error| Error::Input(error.to_string()))?;
     let bytes = std::fs::metadata(output).map_err(|error| Error::file("read", output, error))?.len();
     Ok(sentence(output, &header, bytes))
 }
 
-/// What is in a trace.
+/// The contents of a trace.
 pub fn info(path: &Path) -> Result<trace::Info> {
     let input = |error: trace::TraceError| Error::Input(error.to_string());
     trace::Info::read(&trace::Reader::open(path).map_err(input)?).map_err(input)

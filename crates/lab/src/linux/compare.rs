@@ -6,12 +6,13 @@ use super::guest::{LinuxGuest, What};
 use super::judge::{Beside, Conditions};
 use super::twin::{self, Speed};
 use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task};
-use crate::engine::{Machine, Program, Run};
+use crate::document::{Origin, SCHEMA};
+use crate::engine::{Machine, Program, RunConfig};
 use crate::error::{Error, Result};
 use crate::profile::Profile;
 use crate::record::{OracleRecord, RunRecord, WorkDone};
 use crate::statistics::mean;
-use crate::summary::{SCHEMA, Setup};
+use crate::summary::Setup;
 use crate::{interrupt, replay};
 use mm::knobs::{Knob, Knobs};
 use mm::units::PAGE_SIZE;
@@ -209,13 +210,10 @@ impl<'a> Subject<'a> {
             if interrupt::requested() {
                 return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
             }
-            let run = Run {
-                memory: Some(self.shape.memory()),
-                knobs: &knobs,
-                seed,
-                ..Run::new(machine, &self.program)
-            };
-            records.push(run.replayable(&profile.name, command(self.job, &self.shape, seed))?);
+            let (memory, knobs) = (Some(self.shape.memory()), knobs.clone());
+            let config = RunConfig { memory, knobs, seed, ..machine.config() };
+            let command = command(self.job, &self.shape, seed);
+            records.push(self.program.replayable(&config, &profile.name, command)?);
         }
         Ok(records)
     }
@@ -256,9 +254,7 @@ fn twins_knobs(knobs: &[(Knob, u64)], append: &str) -> Vec<(Knob, u64)> {
 
 fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
     Setup {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: env!("PAGEFOLD_COMMIT").to_owned(),
+        origin: Origin::here(SCHEMA),
         command: "linux".to_owned(),
         machine: machine.to_owned(),
         program: job.program.clone(),

@@ -99,7 +99,7 @@ pub fn document(date: &str, results: &[Done]) -> String {
          [differences.md](differences.md) lists what is known to differ).\n\n",
     );
     if let Some(one) = all().next() {
-        let (kernel, commit) = (&one.conditions.kernel, &one.setup.commit);
+        let (kernel, commit) = (&one.conditions.kernel, &one.setup.origin.commit);
         let _ = writeln!(
             text,
             "Made on {date} from commit {commit}, with Linux\n{kernel}, {}.\n",

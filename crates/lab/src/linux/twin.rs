@@ -6,7 +6,7 @@
 //! its disk as slow as the guest's.
 
 use crate::boot::{Second, Shape};
-use crate::engine::{Machine, Program, Run};
+use crate::engine::{Machine, Program};
 use crate::error::Result;
 use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
@@ -84,8 +84,7 @@ fn fault_at_full_speed() -> Result<f64> {
     let shape = Shape::new(1, Second::Missing, FULL_SPEED_MEMORY, 0)?;
     let machine = Machine::from_toml("full speed", &description(&shape, GHZ, 100.0))?;
     let program = Program::find("sequential:8M")?;
-    let run = Run::new(&machine, &program);
-    let record = run.carry_out("classic")?;
+    let record = program.measure(&machine.config(), "classic")?;
     let faults = record.counters.get(Stat::Pgfault.name()).copied().unwrap_or(1).max(1);
     Ok(record.nanos as f64 / faults as f64)
 }

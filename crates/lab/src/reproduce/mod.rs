@@ -24,7 +24,7 @@ pub use gain::Gain;
 pub use result::{Change, Outcome, Row, SettingOutcome};
 
 use crate::cell::Cell;
-use crate::engine::{Fragmentation, Machine, Options, Program};
+use crate::engine::{Fragmentation, Machine, Program, RunConfig};
 use crate::error::{Error, Result};
 use crate::metrics;
 use crate::profile::Profile;
@@ -345,16 +345,13 @@ impl Reproduction {
         })
     }
 
-    /// The options that its figures and counts need.
-    fn options(&self) -> Options {
+    /// Set the options that its figures and counts need.
+    fn observe(&self, config: &mut RunConfig) {
         let mut rows = self.settings.iter().flat_map(|setting| setting.published);
         let names = || self.counts.iter().flat_map(|count| count.of.iter().chain(count.per));
-        Options {
-            profile_tree: rows.any(|row| matches!(row.measure, Measure::Share { .. })),
-            moves: metrics::MOVES_ROWS.iter().any(|row| names().any(|&name| name == row.name)),
-            placement: names().any(|name| name.starts_with("placement_")),
-            ..Options::default()
-        }
+        config.profile = rows.any(|row| matches!(row.measure, Measure::Share { .. }));
+        config.moves = metrics::MOVES_ROWS.iter().any(|row| names().any(|&name| name == row.name));
+        config.placement = names().any(|name| name.starts_with("placement_"));
     }
 
     /// All profiles: the sides, then the context.
@@ -416,25 +413,20 @@ impl Case {
     /// The cells of a reproduction with this setting, one for each profile.
     pub fn cells(&self, of: &Reproduction) -> Result<Vec<Cell>> {
         let cell = |name| {
-            let mut profile = Profile::parse(name, of.knobs)?;
-            profile.knobs.splice(0..0, self.setting.knobs.iter().copied());
-            Ok(Cell {
-                program_name: self.name.clone(),
-                program: self.program.clone(),
-                machine_name: self.setting.machine.to_owned(),
-                machine: self.machine.clone(),
-                memory: Some(self.memory),
-                fragment: self.fragment.clone(),
-                groups: Vec::new(),
-                profile,
-                options: of.options(),
-            })
+            let machine = (self.setting.machine, self.machine.clone());
+            let profile = Profile::parse(name, of.knobs)?;
+            let mut cell = Cell::new((&self.name, self.program.clone()), machine, profile);
+            cell.config.knobs.splice(0..0, self.setting.knobs.iter().copied());
+            cell.config.memory = Some(self.memory);
+            cell.config.fragment.clone_from(&self.fragment);
+            of.observe(&mut cell.config);
+            Ok(cell)
         };
         of.profiles().into_iter().map(cell).collect()
     }
 }
 
-/// Parses a share of full size: `0.1` or `1/16`.
+/// Parse a share of full size: `0.1` or `1/16`.
 pub fn parse_scale(text: &str) -> Result<f64, String> {
     let value = match text.split_once('/') {
         Some((above, below)) => {

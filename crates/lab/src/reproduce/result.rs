@@ -139,7 +139,7 @@ impl Outcome {
         }
     }
 
-    /// Adds the result of one setting. Seeds that some profile has not finished are left out.
+    /// Add the result of one setting. Seeds that some profile has not finished are left out.
     pub fn add(&mut self, case: &Case, runs: &[RunRecord]) {
         let finished = |seed: &u64| {
             self.profiles.iter().all(|name| runs.iter().any(|run| run.profile == *name && run.seed == *seed))

@@ -34,7 +34,7 @@ pub(super) fn render(outcome: &Outcome) -> String {
     }
     text.push('\n');
     for note in explanations(outcome).iter().chain(&outcome.notes) {
-        text.push_str(&wrapped(note));
+        let _ = write!(text, "- {}", human::wrapped(note, 2, WIDTH).trim_start());
     }
     if outcome.host_seconds > 0.0 {
         let (took, speed) = (human::number(outcome.host_seconds, "s"), human::number(outcome.speed, ""));
@@ -49,10 +49,7 @@ fn heading(outcome: &Outcome) -> String {
     let sides: Vec<String> =
         sides.map(|(profile, published)| format!("{profile} (published: {published})")).collect();
     let sides = sides.join(if sides.len() > 2 { "\n              " } else { " against " });
-    let seeds = match outcome.runs {
-        0 | 1 => format!("seed {}", outcome.seed),
-        runs => format!("seeds {}..{}", outcome.seed, outcome.seed + u64::from(runs) - 1),
-    };
+    let seeds = human::seeds(outcome.seed, outcome.runs);
     let knobs: Vec<String> = outcome.knobs.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let knobs =
         if knobs.is_empty() { String::new() } else { format!("\nknobs         {}", knobs.join(", ")) };
@@ -203,23 +200,6 @@ fn explanations(outcome: &Outcome) -> Vec<String> {
         "Ratios are to {first}. miss = our ratio against the published one. Our times and loops are divided by the \
          scale. No number of the machines is tuned so that a published result comes out."
     )]
-}
-
-/// A note: `- ` and lines of at most [`WIDTH`] characters.
-fn wrapped(note: &str) -> String {
-    let (mut text, mut width) = ("-".to_owned(), 1);
-    for word in note.split_whitespace() {
-        let length = word.chars().count();
-        if width + 1 + length > WIDTH {
-            text.push_str("\n ");
-            width = 1;
-        }
-        text.push(' ');
-        text.push_str(word);
-        width += 1 + length;
-    }
-    text.push('\n');
-    text
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Compares pairs: `base[i]` and `value[i]` have the same seed.
+    /// Compare pairs: `base[i]` and `value[i]` have the same seed.
     pub fn of(base: &[f64], value: &[f64]) -> Change {
         assert_eq!(base.len(), value.len(), "paired observations come in pairs");
         let differences: Vec<f64> = base.iter().zip(value).map(|(base, value)| value - base).collect();

@@ -2,7 +2,7 @@
 
 use super::plan::{Sweep, What};
 use crate::cell::Cell;
-use crate::engine::{Machine, Options, Program};
+use crate::engine::{Machine, Program, RunConfig};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::size::Memory;
@@ -40,24 +40,20 @@ impl Catalog {
     fn cell(&mut self, what: &What) -> Result<Cell> {
         let machine = self.machine(&what.machine)?;
         let program = self.program(&what.program)?;
-        let memory = what.memory.as_ref().map(|text| {
-            let memory: Memory = text.parse().map_err(|why| Error::Input(format!("memory: {why}")))?;
-            Ok(memory.resolve(program.peak_live()))
-        });
+        let memory: Option<Memory> =
+            what.memory.as_deref().map(str::parse).transpose().map_err(bad_memory)?;
+        let memory = memory.map(|memory| memory.resolve(program.peak_live()));
         let settings = what.set.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
-        let fragment = what.fragment.as_deref().map(|state| state.parse().map_err(Error::Input));
-        Ok(Cell {
-            program_name: what.program.clone(),
-            program,
-            machine_name: what.machine.clone(),
-            machine,
-            memory: memory.transpose()?,
-            fragment: fragment.transpose()?,
-            groups: Vec::new(),
-            profile: Profile::parse(&what.profile, &settings)?,
-            options: Options { verify: what.verify, ..Options::default() },
-        })
+        let fragment = what.fragment.as_deref().map(str::parse).transpose().map_err(Error::Input)?;
+        let profile = Profile::parse(&what.profile, &settings)?;
+        let mut cell = Cell::new((&what.program, program), (&what.machine, machine), profile);
+        cell.config = RunConfig { memory, fragment, verify: what.verify, ..cell.config };
+        Ok(cell)
     }
+}
+
+fn bad_memory(why: String) -> Error {
+    Error::Input(format!("memory: {why}"))
 }
 
 fn shared<T>(

@@ -77,14 +77,14 @@ impl Default for Show {
 }
 
 impl Sweep {
-    /// Reads a file. Also returns its text.
+    /// Read a file. Also return its text.
     pub fn read(path: &Path) -> Result<(Sweep, String)> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::file("read", path, error))?;
         let sweep = Sweep::parse(&text).map_err(|why| Error::file("understand", path, why))?;
         Ok((sweep, text))
     }
 
-    /// Parses the text of a file; an error is one line.
+    /// Parse the text of a file; an error is one line.
     pub fn parse(text: &str) -> Result<Sweep, String> {
         let file: File = toml::from_str(text).map_err(|error| one_line(text, &error))?;
         let axes: Vec<String> = file.axes.keys().cloned().collect();

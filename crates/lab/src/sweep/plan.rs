@@ -105,7 +105,7 @@ impl Sweep {
         sweep
     }
 
-    /// Adds the points of all cuts. `fill` takes a combination by its indexes and its values, and gives the values that
+    /// Add the points of all cuts. `fill` takes a combination by its indexes and its values, and gives the values that
     /// are shown and what is run.
     pub(super) fn expand<E>(
         &mut self,

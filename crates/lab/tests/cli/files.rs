@@ -1,15 +1,15 @@
-//! What is written to files that the user named.
+//! Files that the user names.
 
 use super::*;
 
-/// A disk that is full: the result is shown all the same, and what was there stays.
+/// On a full disk the result is still shown, and existing files stay.
 #[test]
-fn a_full_disk_costs_no_result_and_no_file() {
+fn full_disk_loses_no_result_and_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     fs::write(at("old.svg"), "precious").unwrap();
     let on_full_disk = |blocks: u32, args: &str| {
-        // No file may grow beyond so many blocks.
+        // No file may grow beyond this many blocks.
         let line =
             format!("trap '' XFSZ; ulimit -f {blocks}; exec {} {args}", env!("CARGO_BIN_EXE_pagefold"));
         Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap()
@@ -22,16 +22,16 @@ fn a_full_disk_costs_no_result_and_no_file() {
         let text = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{args}: {text}");
         assert!(text.lines().count() == 1 && text.contains(file), "{args}: {text}");
-        let json: Value = serde_json::from_str(&stdout(&output)).expect("the result is whole");
+        let json: Value = serde_json::from_str(&stdout(&output)).expect("the result is complete");
         assert_eq!(json["runs"], 2);
     }
     assert_eq!(fs::read_to_string(at("old.svg")).unwrap(), "precious");
     let left = fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!(left, 2, "only the picture and the directory");
+    assert_eq!(left, 2, "only the picture and the directory are there");
 }
 
 #[test]
-fn a_run_directory_can_be_shown_again() {
+fn run_directory_is_shown_and_resumed() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().join("result");
     let shown = dir.to_str().unwrap();
@@ -45,7 +45,7 @@ fn a_run_directory_can_be_shown_again() {
     assert!(other.contains("differs from the experiment"), "{other}");
     assert_eq!(fs::read_to_string(dir.join("summary.txt")).unwrap(), text);
 
-    // A run that was cut short still has the seeds that all profiles finished.
+    // An incomplete directory has the seeds that all profiles have finished.
     let runs_path = dir.join("runs.jsonl");
     let runs = fs::read_to_string(&runs_path).unwrap();
     let mut lines: Vec<&str> = runs.lines().collect();
@@ -55,7 +55,7 @@ fn a_run_directory_can_be_shown_again() {
     assert_eq!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("1 of 2 runs were finished"), "{}", stderr(&output));
 
-    // The same command does what is left, and nothing else: what is there is not run again, whatever it says.
+    // The same command does only the missing runs. Existing ones are not repeated, even if their numbers were changed.
     let changed = lines.join("\n").replacen("\"nanos\":", "\"nanos\":1", 1) + "\n";
     fs::write(&runs_path, &changed).unwrap();
     assert_ne!(good(&format!("{COMPARE} --out {shown}")), text);
@@ -66,7 +66,7 @@ fn a_run_directory_can_be_shown_again() {
 }
 
 #[test]
-fn a_comparison_can_be_drawn() {
+fn comparison_is_drawn() {
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
     good(&format!("{COMPARE} --svg {} --out {}", path("a.svg"), path("result")));
@@ -81,7 +81,7 @@ fn a_comparison_can_be_drawn() {
 }
 
 #[test]
-fn bad_input_leaves_the_output_directory_alone() {
+fn bad_input_does_not_touch_the_output_directory() {
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("file"), "mine").unwrap();
@@ -91,7 +91,7 @@ fn bad_input_leaves_the_output_directory_alone() {
         bad(&["run", "zipf:32M", "--machine", "small", "--out", &path(dir)]);
     }
     bad(&["run", "zipf:32M", "--machine", "small", "--set", "vm.swapiness=1", "--out", &path("new")]);
-    assert!(!Path::new(&path("new")).exists(), "bad input must not make the directory");
+    assert!(!Path::new(&path("new")).exists(), "bad input must not create the directory");
     bad(&["run", "zipf:32M", "--machine", "small", "--out", "/proc/no-such/dir"]);
     assert_eq!(fs::read_to_string(path("file")).unwrap(), "mine");
     assert_eq!(fs::read_dir(path("full")).unwrap().count(), 1);
@@ -99,14 +99,14 @@ fn bad_input_leaves_the_output_directory_alone() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupt_keeps_what_was_finished() {
+fn interrupt_keeps_finished_runs() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().join("result");
     let line = format!("run zipf:32M --machine small --runs 10000 --jobs 1 --quiet --out {}", dir.display());
     let mut child =
         command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let raw = dir.join("runs.jsonl");
-    // The first result shows that the runs are under way.
+    // The file of runs shows that runs have begun.
     for _ in 0..3000 {
         if raw.exists() || child.try_wait().unwrap().is_some() {
             break;
@@ -123,7 +123,7 @@ fn an_interrupt_keeps_what_was_finished() {
 }
 
 #[test]
-fn a_run_begins_in_a_state_that_is_told() {
+fn fragmented_run_reports_its_initial_state() {
     let line = "run zipf:8M --machine small --fragment frag-50:128M,unmovable=10% --quiet";
     let json = good_json(&format!("{line} --json"));
     assert_eq!(json["fragmented"]["asked"], "frag-50:128M,unmovable=10%");

@@ -11,7 +11,7 @@ fn of<'a>(json: &'a Value, profile: &str, name: &str) -> &'a Value {
 }
 
 #[test]
-fn groups_limit_the_processes_that_they_are_set_for() {
+fn groups_limit_their_processes() {
     let json = good_json(&format!("compare {TWO} --with mglru --runs 2 --json"));
     assert_eq!(json["group"].as_array().unwrap().len(), 3);
     for profile in ["classic", "mglru"] {
@@ -38,16 +38,16 @@ fn groups_limit_the_processes_that_they_are_set_for() {
 }
 
 #[test]
-fn a_run_with_groups_is_kept_and_can_be_shown_again() {
+fn run_directory_keeps_groups() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().join("result");
     let text = good(&format!("run {TWO} --out {}", dir.display()));
     assert_eq!(good(&format!("report {}", dir.display())), text);
 }
 
-/// What programs make themselves is told, too; without groups nothing is.
+/// Groups that programs create are reported. Without groups there is no such section.
 #[test]
-fn groups_of_programs_are_told() {
+fn groups_of_programs_are_reported() {
     let groups =
         |program: &str| good_json(&format!("run {program} --memory 60% --json --quiet"))["groups"].clone();
     assert_eq!(groups("many-groups:2M:3")["classic"].as_array().unwrap().len(), 3);
@@ -55,7 +55,7 @@ fn groups_of_programs_are_told() {
 }
 
 #[test]
-fn a_machine_may_have_groups() {
+fn machine_may_have_groups() {
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("mine.toml");
     let small = Path::new(env!("CARGO_MANIFEST_DIR")).join("../machine-sim/machines/small.toml");
@@ -67,9 +67,9 @@ fn a_machine_may_have_groups() {
     assert_eq!(max(&format!("{run} --group all:memory.max=6M")), 6 << 20);
 }
 
-/// A trace that makes a group, enters it, and leaves it again.
+/// A trace that creates a group, enters it and leaves it.
 #[test]
-fn traces_may_ask_for_groups() {
+fn traces_may_create_groups() {
     use abi::{AccessKind, Call, Group, GroupLimits, Map};
     use trace::event::{Event, Run};
     let scratch = tempfile::tempdir().unwrap();

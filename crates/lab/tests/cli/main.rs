@@ -1,4 +1,4 @@
-//! The command, end to end, as a shell sees it.
+//! The command end to end, as a shell runs it.
 
 mod files;
 mod groups;
@@ -7,6 +7,7 @@ mod reproductions;
 mod sweeps;
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -34,7 +35,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("output is UTF-8")
 }
 
-/// The output of a command that has to work.
+/// The output of a command that must succeed.
 fn good(line: &str) -> String {
     let output = pagefold(words(line));
     assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
@@ -45,7 +46,7 @@ fn good_json(line: &str) -> Value {
     serde_json::from_str(&good(line)).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
-/// The one line that bad input is answered with.
+/// The one line of the message for bad input.
 fn bad<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(args: &[S]) -> String {
     let output = pagefold(args);
     let text = stderr(&output);
@@ -56,41 +57,45 @@ fn bad<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(args: &[S]) -> String {
     text
 }
 
-/// A comparison that takes a moment: a small program on little memory.
+/// docs/json.md names all keys of these objects.
+fn documented(objects: &[&Value]) {
+    let document = include_str!("../../../../docs/json.md");
+    for key in objects.iter().flat_map(|object| object.as_object().expect("it is an object").keys()) {
+        assert!(document.contains(&format!("`{key}`")), "docs/json.md does not name {key}");
+    }
+}
+
+/// A comparison of a small program with little memory, which takes a moment.
 const COMPARE: &str =
     "compare zipf:32M --machine small --memory 60% --with classic+vm.swappiness=0 --runs 2 --quiet";
 
 #[test]
-fn help_tells_everything_and_shows_examples() {
+fn help_names_every_command_and_shows_examples() {
     let help = good("--help");
-    const COMMANDS: [&str; 14] = [
-        "run",
-        "compare",
-        "reproduce",
-        "parts",
-        "bound",
-        "optimum",
-        "curve",
-        "boot",
-        "linux",
-        "truth",
-        "report",
-        "record",
-        "import",
-        "info",
-    ];
-    for word in COMMANDS.into_iter().chain(["list", "Examples:", "Exit codes:"]) {
+    let commands = words(
+        "run compare reproduce parts bound optimum curve boot linux truth report record import info list",
+    );
+    for word in commands.iter().copied().chain(["Examples:", "Exit codes:"]) {
         assert!(help.contains(word), "{word}");
     }
-    for command in COMMANDS.into_iter().chain(["list"]) {
+    for command in commands {
         assert!(good(&format!("{command} --help")).contains("Example"), "{command}");
     }
     assert!(good("--version").starts_with("pagefold "));
 }
 
+/// Each line is refused with a message that has the expected words, and leaves no file.
+fn refused(lines: &[(&str, &str)]) {
+    for (line, expected) in lines {
+        let message = bad(&words(line));
+        assert!(message.contains(expected), "{line}: {message}");
+        assert!(!Path::new("x.pft").exists(), "{line}");
+    }
+}
+
 #[test]
-fn bad_input_is_one_clear_line_and_exit_code_2() {
-    for (line, expected) in [
+fn bad_input_of_runs_is_refused_in_one_line() {
+    refused(&[
         ("", "no command given"),
         ("comprae zipf", "'compare'"),
         ("run", "PROGRAM"),
@@ -130,6 +135,12 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("run zipf --runs 0", "'--runs <N>'"),
         ("run zipf --seed -1", "--seed"),
         ("run zipf --seed 18446744073709551615 --runs 2", "leaves no room"),
+    ]);
+}
+
+#[test]
+fn bad_input_of_other_commands_is_refused_in_one_line() {
+    refused(&[
         ("compare zipf", "--with"),
         ("bound", "PROGRAM"),
         ("bound zipf --profile lasy", "did you mean 'lazy'?"),
@@ -164,15 +175,17 @@ fn bad_input_is_one_clear_line_and_exit_code_2() {
         ("record -o x.pft -- no-such-program", ""),
         ("record -o x.pft -- false", ""),
         ("record -o x.pft", "COMMAND"),
-    ] {
-        let message = bad(&words(line));
-        assert!(message.contains(expected), "{line}: {message}");
-        assert!(!Path::new("x.pft").exists(), "{line}");
-    }
+        ("parts --memory 0", "a machine needs some memory"),
+        ("parts --program zipff", "did you mean 'zipf'?"),
+        (
+            "parts --program zipf:1M --machine small --runs 1 --metric run_tim --quiet",
+            "unknown metric 'run_tim'",
+        ),
+    ]);
 }
 
 #[test]
-fn lists_are_for_people_and_for_scripts() {
+fn lists_are_printed_as_text_and_as_json() {
     for (topic, key, name) in [
         ("machines", "machine", "laptop"),
         ("profiles", "profile", "classic"),
@@ -201,7 +214,7 @@ fn every_cost_has_a_source() {
 
 #[cfg(unix)]
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn closed_pipe_is_no_error() {
     let mut child =
         command().args(["list", "counters"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -209,9 +222,9 @@ fn a_closed_pipe_is_no_error() {
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
 }
 
-/// What is mapped, used and given back again and again is not memory that anybody needs at once.
+/// Memory that is mapped, used and unmapped again and again is not needed at once.
 #[test]
-fn a_share_of_memory_is_of_what_exists_at_once() {
+fn share_of_memory_is_relative_to_the_peak() {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/cc1.pft");
     let json = good_json(&format!("run {} --memory 50% --json --quiet", trace.display()));
     let bytes = |key: &str| json[key].as_u64().unwrap();
@@ -220,7 +233,7 @@ fn a_share_of_memory_is_of_what_exists_at_once() {
 }
 
 #[test]
-fn a_run_that_reclaims_nothing_says_so() {
+fn run_without_reclaim_has_a_warning() {
     let warnings = |memory: &str| {
         let json = good_json(&format!("run zipf:8M --machine small --memory {memory} --json --quiet"));
         json["warnings"]
@@ -236,7 +249,7 @@ fn a_run_that_reclaims_nothing_says_so() {
 
 /// More pages allocated, or more of them active, is neither better nor worse.
 #[test]
-fn counters_of_neither_kind_are_not_called_better_or_worse() {
+fn neutral_counters_are_neither_better_nor_worse() {
     let json = good_json(&format!("{COMPARE} --all --json"));
     let row = |name: &str| {
         let rows = json["rows"].as_array().unwrap();
@@ -257,40 +270,14 @@ fn counters_of_neither_kind_are_not_called_better_or_worse() {
 }
 
 #[test]
-fn the_keys_of_the_json_are_kept() {
+fn json_of_compare_has_the_promised_keys() {
     let json = good_json(&format!("{COMPARE} --json"));
-    let mut keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
-    keys.sort_unstable();
+    let keys = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    let promised = |names: &str| words(names).into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
     // A promise to users' scripts: docs/json.md. Keys are only ever added.
-    assert_eq!(
-        keys,
-        [
-            "accesses",
-            "base",
-            "command",
-            "commit",
-            "confidence",
-            "costs",
-            "devices",
-            "footprint",
-            "host_seconds",
-            "knobs",
-            "machine",
-            "memory",
-            "oracle",
-            "peak_live",
-            "profiles",
-            "program",
-            "rows",
-            "runs",
-            "same_work",
-            "schema",
-            "seed",
-            "version",
-            "warnings",
-            "work",
-        ]
-    );
+    let result = "accesses base command commit confidence costs devices footprint host_seconds knobs machine memory \
+                  oracle peak_live profiles program rows runs same_work schema seed version warnings work";
+    assert_eq!(keys(&json), promised(result));
     assert_eq!(json["profiles"], serde_json::json!(["classic", "classic+vm.swappiness=0"]));
     assert_eq!(
         (&json["program"], &json["machine"], &json["runs"]),
@@ -301,31 +288,15 @@ fn the_keys_of_the_json_are_kept() {
     assert_eq!(json["work"]["classic"], json["work"]["classic+vm.swappiness=0"]);
     assert!(json["accesses"].as_u64().unwrap() > 0 && json["host_seconds"].as_f64().unwrap() > 0.0);
     for row in json["rows"].as_array().unwrap() {
-        let mut keys: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
-        keys.sort_unstable();
-        assert_eq!(
-            keys,
-            [
-                "better",
-                "change_ci_pct",
-                "change_pct",
-                "ci",
-                "diff",
-                "diff_ci",
-                "metric",
-                "profile",
-                "ratio",
-                "unit",
-                "value",
-            ]
-        );
+        let row_keys = "better change_ci_pct change_pct ci diff diff_ci metric profile ratio unit value";
+        assert_eq!(keys(row), promised(row_keys));
         assert_eq!(row["ci"].as_array().unwrap().len(), 2);
         assert_eq!(row["diff"].is_null(), row["profile"] == "classic");
     }
 }
 
 #[test]
-fn every_promised_metric_is_measured() {
+fn every_listed_metric_is_measured() {
     let of_one_tier =
         good_json("run zipf:32M --machine small --memory 60% --bound --optimum --moves --quiet --json");
     let of_two = good_json("run zipf:8M --machine tiers --memory 40M --placement --quiet --json");
@@ -336,14 +307,14 @@ fn every_promised_metric_is_measured() {
     for metric in good_json("list metrics --json").as_array().unwrap() {
         assert!(value(metric["metric"].as_str().unwrap()).is_some(), "{metric}");
     }
-    // With more than half of it missing, memory was taken back, and somebody paid for it.
+    // With less memory than the program uses, pages are reclaimed, which takes time.
     for metric in ["run_time", "pgfault_minor", "tlb_misses", "pgscan_kswapd", "kswapd_cpu_time"] {
         assert!(value(metric).unwrap() > 0.0, "{metric}");
     }
 }
 
 #[test]
-fn shells_and_man_are_told_of_every_command() {
+fn completions_and_man_pages_cover_every_command() {
     let help = good("--help");
     let listed =
         help.lines().skip_while(|line| *line != "Commands:").skip(1).map(|line| line.strip_prefix("  "));
@@ -364,14 +335,14 @@ fn shells_and_man_are_told_of_every_command() {
 }
 
 #[test]
-fn the_same_seed_prints_the_same_bytes() {
+fn same_seed_prints_the_same_bytes() {
     let line = format!("{COMPARE} --json --no-host-time --verify");
     let first = good(&line);
     assert_eq!(first, good(&line));
-    assert_eq!(first, good(&format!("{line} --jobs 1")), "the number of threads must not matter");
+    assert_eq!(first, good(&format!("{line} --jobs 1")), "the number of threads changes nothing");
     let other = good(&format!("{line} --seed 2"));
     assert_ne!(first, other);
-    // Whatever is counted besides.
+    // Also with optional counts.
     for line in [
         "run btree:4M:2 --machine tiers:1:2 --memory 5M --profile tpp --placement --all",
         "run zipf:16M --machine small --memory 60% --bound --optimum --moves --all",
@@ -385,7 +356,7 @@ fn the_same_seed_prints_the_same_bytes() {
 }
 
 #[test]
-fn the_table_has_the_baseline_first() {
+fn table_has_the_base_first() {
     let text = good(COMPARE);
     let heading = text.lines().find(|line| line.starts_with("metric")).expect("there is a table");
     assert_eq!(words(heading)[..4], ["metric", "classic", "classic+vm.swappiness=0", "change"]);
@@ -393,7 +364,7 @@ fn the_table_has_the_baseline_first() {
 }
 
 #[test]
-fn policies_are_held_against_the_fewest_flushes() {
+fn bound_is_below_the_flushes_of_every_policy() {
     let line = "bound zipf:16M --machine small --memory 60% --quiet --no-host-time";
     let text = good(line);
     let rows = |name: &str| text.lines().filter(|row| words(row).first() == Some(&name)).count();
@@ -404,20 +375,16 @@ fn policies_are_held_against_the_fewest_flushes() {
     let json = good_json(&format!("{line} --json --profile eager --profile classic+vm.swappiness=100"));
     assert_eq!((&json["command"], &json["runs"]), (&"bound".into(), &1.into()));
     assert_eq!(json["profiles"], serde_json::json!(["eager", "classic+vm.swappiness=100"]));
-    let keys = include_str!("../../../../docs/json.md");
     for bound in json["bounds"].as_array().unwrap() {
         let number = |level: &str, what: &str| bound[level][what].as_u64().unwrap();
         for what in ["rounds", "receptions"] {
             let own = bound[what].as_u64().unwrap();
             assert!(number("l1", what) <= number("l2", what) && number("l1", what) <= own, "{bound}");
         }
-        let inner = bound.as_object().unwrap().keys().chain(bound["l1"].as_object().unwrap().keys());
-        for key in json.as_object().unwrap().keys().chain(inner) {
-            assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
-        }
+        documented(&[&json, bound, &bound["l1"]]);
     }
     assert_eq!(good(line), text);
-    // Rows of the other commands, only if asked for.
+    // Other commands have these rows only with --bound.
     let compare = |more: &str| {
         let json = good_json(&format!("compare zipf:16M --machine small --with eager --quiet --json{more}"));
         json["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == "tlb_rounds_bound_l1").count()
@@ -426,24 +393,18 @@ fn policies_are_held_against_the_fewest_flushes() {
 }
 
 #[test]
-fn documents_agree_with_the_code() {
+fn documents_match_the_code() {
     let machines = include_str!("../../../../docs/machines.md");
     assert!(machines.contains(include_str!("../../../machine-sim/machines/small.toml")), "docs/machines.md");
-    let keys = include_str!("../../../../docs/json.md");
     let json = good_json("run zipf:1M --machine small --quiet --json");
-    let row = json["rows"][0].as_object().unwrap();
-    let work = json["work"]["classic"].as_object().unwrap();
     let device = json["devices"]["classic"].as_object().unwrap().values().next().unwrap();
-    let inner = row.keys().chain(work.keys()).chain(device.as_object().unwrap().keys());
     let random = good_json("run chaos:1M:20 --machine small --quiet --json");
     assert!(random["covered"]["chaos:mmap/done"].as_u64().unwrap() > 0);
-    for key in json.as_object().unwrap().keys().chain(random.as_object().unwrap().keys()).chain(inner) {
-        assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
-    }
+    documented(&[&json, &random, &json["rows"][0], &json["work"]["classic"], device]);
 }
 
 #[test]
-fn a_program_is_shown_with_more_and_less_memory() {
+fn curve_shows_more_and_less_memory() {
     let folder = tempfile::tempdir().unwrap();
     let svg = folder.path().join("curve.svg");
     let line = "curve stream:24M --machine small --memory 100% --memory 50% --memory 4K --memory 150% --profile classic --profile lfu \
@@ -454,25 +415,33 @@ fn a_program_is_shown_with_more_and_less_memory() {
     let peak = json["peak_live"].as_u64().unwrap();
     assert_eq!(sizes[..4], [4096, 4096, peak / 2, peak / 2], "from the least");
     assert!(rows[0]["missing"].as_str().unwrap().contains("too small") && rows[0]["run_time"].is_null());
-    // Each pass over the file needs all of it again if there is half of the memory, and none with all of it.
+    // Each pass over the file reads all of it again with half of the memory, and nothing with all of it.
     assert!(rows[2]["refaults"]["mean"].as_f64() > Some(1000.0) && rows[6]["refaults"]["mean"] == 0.0);
     assert!(rows[2]["run_time"]["mean"].as_f64() > rows[6]["run_time"]["mean"].as_f64());
     assert!(rows[2]["run_time"]["interval"].is_array());
     let picture = std::fs::read_to_string(svg).unwrap();
     assert!(picture.contains("<svg") && picture.contains("lfu") && picture.contains("150%"));
-    // What is documented is what there is.
-    let documented =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();
-    let keys = json.as_object().unwrap().keys().chain(rows[0].as_object().unwrap().keys());
-    for key in keys {
-        assert!(documented.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
-    }
+    documented(&[&json, &rows[0]]);
     let text = good(line);
     assert!(text.contains("150 %") && text.contains("run time") && text.contains("too small"), "{text}");
 }
 
 #[test]
-fn replacement_policies_stand_beside_the_optimum() {
+fn parts_shows_what_each_part_of_mglru_is_worth() {
+    let line =
+        "parts --program zipf:2M --machine small --runs 2 --metric pgfault_minor --quiet --no-host-time";
+    let json = good_json(&format!("{line} --json"));
+    let parts = json["parts"].as_array().unwrap();
+    let row = &json["programs"][0];
+    assert_eq!((parts.len(), row["alone"].as_array().unwrap().len()), (7, 7));
+    assert!(row["mglru"]["pct"].is_number() && row["mglru"]["ci_pct"].is_array(), "{row}");
+    documented(&[&json, row, &row["mglru"]]);
+    let text = good(line);
+    assert!(text.contains("look-around") && text.lines().any(|line| line.starts_with("zipf:2M")), "{text}");
+}
+
+#[test]
+fn optimum_compares_policies_with_the_fewest_refaults() {
     let line = "optimum zipf:24M stream:24M --machine small --memory 50% --memory 4K --profile classic --profile lfu --quiet \
                 --no-host-time";
     let json = good_json(&format!("{line} --json"));
@@ -500,7 +469,7 @@ fn replacement_policies_stand_beside_the_optimum() {
 }
 
 #[test]
-fn a_run_tells_where_the_time_went() {
+fn run_shows_costs_and_devices() {
     let line = "run zipf:32M --machine small --memory 60% --quiet";
     let text = good(line);
     assert!(text.lines().any(|line| words(line).starts_with(&["kernel", "work", "count"])), "{text}");
@@ -513,7 +482,7 @@ fn a_run_tells_where_the_time_went() {
 }
 
 #[test]
-fn a_run_tells_function_by_function_where_the_time_went() {
+fn profile_tree_and_folded_stacks_add_up() {
     let dir = tempfile::tempdir().unwrap();
     let folded = dir.path().join("zipf.folded");
     let run = format!("run zipf:32M --machine small --memory 60% --folded {}", folded.display());
@@ -522,20 +491,20 @@ fn a_run_tells_function_by_function_where_the_time_went() {
     let cpu: f64 =
         tree["children"].as_array().unwrap().iter().filter_map(|c| c["total_picos"].as_f64()).sum();
     assert_eq!(tree["total_picos"].as_f64(), Some(cpu));
-    // Every picosecond of the tree is in a line of the stacks, which are rounded.
+    // Every picosecond of the tree is in a stack, rounded to nanoseconds.
     let stacks = fs::read_to_string(&folded).unwrap();
     let nanos: f64 =
         stacks.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum();
     assert!((nanos - cpu / 1000.0).abs() <= stacks.lines().count() as f64, "{nanos} of {cpu}");
     assert!(stacks.lines().any(|line| line.starts_with("program;exc_page_fault;")), "{stacks}");
-    assert!(!good(&run).contains("exc_page_fault"), "the stacks alone were asked for");
+    assert!(!good(&run).contains("exc_page_fault"), "only the stacks were requested");
     assert!(good(&format!("{run} --profile-tree")).contains("    exc_page_fault"));
     let nowhere = bad(&["run", "zipf:1M", "--folded", "no/such/file"]);
     assert!(nowhere.contains("no/such/file"), "{nowhere}");
 }
 
 #[test]
-fn a_machine_can_be_described_in_a_file() {
+fn machine_may_be_described_in_a_file() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("mine.toml");
     let shown = path.to_str().unwrap().to_owned();
@@ -549,13 +518,13 @@ fn a_machine_can_be_described_in_a_file() {
 }
 
 #[test]
-fn running_out_of_memory_without_swap_says_so() {
+fn out_of_memory_without_swap_is_explained() {
     let message = bad(&["run", "zipf:64M", "--machine", "luf-cxl", "--memory", "48M", "--quiet"]);
     assert!(message.contains("ran out of memory") && message.contains("has no swap"), "{message}");
 }
 
 #[test]
-fn a_recording_of_lackey_becomes_a_trace_that_runs() {
+fn imported_lackey_recording_runs() {
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
     let mut text = String::from("==1== Lackey, an example Valgrind tool\n");
@@ -574,7 +543,7 @@ fn a_recording_of_lackey_becomes_a_trace_that_runs() {
     let json = good_json(&format!("run {} --machine small --quiet --json", path("out.pft")));
     assert!(json["accesses"].as_u64().unwrap() >= 128);
 
-    // Cut anywhere, it is refused, with its name and the position.
+    // A truncated trace is refused by name.
     let whole = fs::read(path("out.pft")).unwrap();
     for length in [0, 3, whole.len() / 2, whole.len() - 1] {
         fs::write(path("cut.pft"), &whole[..length]).unwrap();

@@ -1,4 +1,4 @@
-//! Recording as a user does it: in a terminal, interrupted, killed, of programs that start others.
+//! Recordings: in a terminal, interrupted, killed, and of programs that start others.
 
 use super::*;
 use std::io::Write;
@@ -40,7 +40,7 @@ impl Place {
         files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum()
     }
 
-    /// Wait until what was written shows that the program is under way.
+    /// Wait until the raw files show that the program is running.
     fn wait_for(&self, bytes: u64, child: &mut Child) {
         while self.raw_bytes() < bytes && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(20));
@@ -66,7 +66,7 @@ fn lacks_emulator(text: &str) -> bool {
 }
 
 #[test]
-fn a_recording_that_is_interrupted_is_kept() {
+fn interrupted_recording_is_kept() {
     let place = Place::new();
     let mut child = place.record(&LOOP).spawn().unwrap();
     place.wait_for(100_000, &mut child);
@@ -83,7 +83,7 @@ fn a_recording_that_is_interrupted_is_kept() {
     assert!(good(&format!("info {}", place.trace())).contains("warning: the recording was ended"));
 }
 
-/// In a terminal the program gets the signal, too, and may end before it is asked to.
+/// In a terminal the program also gets the signal, and may end before it is asked to.
 #[test]
 fn ctrl_c_in_a_terminal_ends_a_recording_and_keeps_it() {
     let dies = "while :; do x=1; done";
@@ -92,7 +92,7 @@ fn ctrl_c_in_a_terminal_ends_a_recording_and_keeps_it() {
         let place = Place::new();
         let line =
             format!("{} record -o {} -- sh -c '{script}'", env!("CARGO_BIN_EXE_pagefold"), place.trace());
-        // The program `script` has a terminal of its own, to which it hands on its input.
+        // `script` creates a terminal and passes its input on to it.
         let child = Command::new("script")
             .args(["-qec", &line, "/dev/null"])
             .env("TMPDIR", place.temporary())
@@ -119,9 +119,9 @@ fn ctrl_c_in_a_terminal_ends_a_recording_and_keeps_it() {
 }
 
 #[test]
-fn nothing_is_left_of_a_recording_that_was_killed() {
+fn killed_recording_leaves_nothing() {
     let place = Place::new();
-    // One process computes, one waits, neither has its parent any more.
+    // One process computes and one waits; both have lost their parents.
     let script = "mkfifo f; (while :; do x=1; done) & (read x < f) & exit 0";
     let line = format!("cd {}; {script}", place.folder.path().display());
     let mut child =
@@ -150,7 +150,7 @@ fn nothing_is_left_of_a_recording_that_was_killed() {
 }
 
 #[test]
-fn what_is_not_recorded_is_the_last_line_and_a_failure() {
+fn missing_programs_are_the_last_line_and_a_failure() {
     use std::os::unix::fs::{PermissionsExt, chown};
     let place = Place::new();
     let own = place.folder.path().join("own");
@@ -174,7 +174,7 @@ fn what_is_not_recorded_is_the_last_line_and_a_failure() {
 }
 
 #[test]
-fn progress_is_told_each_second() {
+fn progress_is_shown_each_second() {
     let place = Place::new();
     let mut record = super::command();
     record.args(["record", "--progress", "--duration", "4", "-o", &place.trace(), "--"]).args(LOOP);

@@ -1,4 +1,4 @@
-//! What was published, and ours beside it.
+//! Reproductions: published values next to simulated ones.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 const REPRODUCE: &str = "reproduce pfn-flush --scale 1/512 --runs 1 --no-host-time";
 
 #[test]
-fn a_reproduction_stands_beside_what_was_published() {
+fn reproduction_shows_published_and_simulated_rows() {
     let line = format!("{REPRODUCE} --quiet --json");
     let first = good(&line);
     assert_eq!(first, good(&format!("{line} --jobs 1")), "the same seed prints the same bytes");
@@ -34,26 +34,20 @@ fn a_reproduction_stands_beside_what_was_published() {
     for expected in ["1 socket", "4 sockets", "620.84", "batchunmap-v6", "INVLPG", "scale         1/512"] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
-
-    // Every key is documented.
-    let keys = include_str!("../../../../docs/json.md");
     let row = &settings[0]["rows"][0];
-    let objects = [&json, &settings[0], row, &row["changes"][0]];
-    for key in objects.into_iter().flat_map(|object| object.as_object().unwrap().keys()) {
-        assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
-    }
+    documented(&[&json, &settings[0], row, &row["changes"][0]]);
 }
 
-/// Whatever ends it, what is finished is kept, and the same command does the rest.
+/// Finished runs are kept, and the same command does the rest.
 #[test]
-fn a_reproduction_is_gone_on_with() {
+fn reproduction_resumes_after_a_kill() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().join("kept");
     let line = format!("{REPRODUCE} --quiet --json --out {}", dir.display());
     let whole = good(&format!("{REPRODUCE} --quiet --json"));
     assert_eq!(good(&line), whole);
     assert_eq!(std::fs::read_to_string(dir.join("result.json")).unwrap(), whole);
-    // Killed in the middle of its third run's line.
+    // As if it was killed while it wrote the line of its third run.
     let runs = dir.join("runs.jsonl");
     let kept = std::fs::read(&runs).unwrap();
     let ends: Vec<usize> = (0..kept.len()).filter(|&at| kept[at] == b'\n').collect();
@@ -61,14 +55,14 @@ fn a_reproduction_is_gone_on_with() {
     std::fs::remove_file(dir.join("result.json")).unwrap();
     assert_eq!(good(&line), whole);
     let again = std::fs::read(&runs).unwrap();
-    assert_eq!(again[..ends[2]], kept[..ends[2]], "two runs were not done again");
+    assert_eq!(again[..ends[2]], kept[..ends[2]], "the first two runs are not repeated");
     assert_eq!(again.iter().filter(|&&byte| byte == b'\n').count(), ends.len());
     let message = bad(&words(&line.replace("1/512", "1/500")));
     assert!(message.contains("differs from the reproduction"), "{message}");
 }
 
 #[test]
-fn compactions_are_held_against_the_fewest_pages_that_must_move() {
+fn moves_counts_the_fewest_pages_to_move() {
     let line = "run lru-file-mmap-read:512M --machine compact-8 --memory 128M --set file.max_order=9 --quiet";
     let rows = good_json(&format!("{line} --moves --json"))["rows"].take();
     let value = |name: &str| {
@@ -84,7 +78,7 @@ fn compactions_are_held_against_the_fewest_pages_that_must_move() {
 }
 
 #[test]
-fn a_reproduction_whose_time_is_given_counts_loops_and_shares() {
+fn timed_reproduction_counts_loops_and_shares() {
     let json = good_json("reproduce rmap --scale 1/256 --runs 1 --no-host-time --quiet --json");
     let setting = &json["settings"][0];
     assert_eq!((&setting["same_work"], &json["knobs"]["file.max_order"]), (&Value::Null, &9.into()));
@@ -95,14 +89,14 @@ fn a_reproduction_whose_time_is_given_counts_loops_and_shares() {
     let ([loops, more], [unmap, less]) = (row(0), row(1));
     assert!(0.0 < loops && loops < more, "{loops} {more}");
     assert!(0.0 < less && less < unmap && unmap < 100.0, "{unmap} {less}");
-    // Parts of the whole.
+    // Shares of parts are below the share of the whole.
     let ([removal, _], [statistics, _], [flush, _]) = (row(2), row(3), row(4));
     assert!(0.0 < statistics && statistics < removal && 0.0 < flush && removal + flush < unmap);
 }
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_reproduction_shows_what_was_finished() {
+fn interrupted_reproduction_shows_finished_settings() {
     use std::io::{BufRead, BufReader};
     let line = format!("{REPRODUCE} --jobs 1").replace("--runs 1", "--runs 10000");
     let mut child =
@@ -111,7 +105,7 @@ fn an_interrupted_reproduction_shows_what_was_finished() {
     let mut progress = String::new();
     errors.read_line(&mut progress).unwrap();
     assert!(progress.contains("on uma-1s-2015"), "{progress}");
-    // However much is finished by now: what there is is shown.
+    // Whatever is finished by then is shown.
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let mut message = String::new();

@@ -1,9 +1,9 @@
-//! Sweeps: nothing lost and nothing run twice, whatever ends them.
+//! Sweeps: no finished run is lost or repeated.
 
 use super::*;
 use std::time::Duration;
 
-/// 24 runs of some milliseconds each.
+/// 24 runs of a few milliseconds each.
 const SWEEP: &str = r#"
 title = "small"
 runs = 3
@@ -32,7 +32,7 @@ fn lines(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_sweep_that_is_killed_again_and_again_loses_nothing_and_runs_nothing_twice() {
+fn killed_sweep_loses_and_repeats_no_finished_run() {
     let scratch = tempfile::tempdir().unwrap();
     let file = file(scratch.path(), SWEEP);
     let at = |name: &str| scratch.path().join(name);
@@ -42,13 +42,13 @@ fn a_sweep_that_is_killed_again_and_again_loses_nothing_and_runs_nothing_twice()
     let mut before: Vec<String> = Vec::new();
     for kill in 0..50 {
         let mut child = command().args(words(&sweep(&dir))).stdout(Stdio::null()).spawn().unwrap();
-        // At another moment each time: what it has come to by then is the machine's matter.
+        // Each time at another moment; how far it gets depends on the computer.
         std::thread::sleep(Duration::from_micros(2_000 + 1_370 * kill));
         child.kill().unwrap();
         child.wait().unwrap();
         let now = lines(&dir);
         let kept = before.len().saturating_sub(1);
-        assert_eq!(now[..kept.min(now.len())], before[..kept], "finished runs are there");
+        assert_eq!(now[..kept.min(now.len())], before[..kept], "finished runs are kept");
         before = now;
     }
     assert_eq!(good(&sweep(&dir)), whole);
@@ -59,14 +59,14 @@ fn a_sweep_that_is_killed_again_and_again_loses_nothing_and_runs_nothing_twice()
     let all = lines(&dir);
     let runs: std::collections::BTreeSet<String> =
         all[1..].iter().map(|line| serde_json::from_str::<Value>(line).unwrap()["key"].to_string()).collect();
-    assert_eq!((all.len(), runs.len()), (25, 24), "a line for each run, and the first");
-    // Once it is done, there is nothing to do.
+    assert_eq!((all.len(), runs.len()), (25, 24), "a line for each run, and the first line");
+    // A finished sweep runs nothing.
     good(&sweep(&dir));
     assert_eq!(lines(&dir), all);
 }
 
 #[test]
-fn a_sweep_goes_on_after_the_disk_was_full() {
+fn sweep_resumes_after_a_full_disk() {
     let scratch = tempfile::tempdir().unwrap();
     let (file, dir) = (file(scratch.path(), SWEEP), scratch.path().join("out"));
     let line = format!(
@@ -77,7 +77,7 @@ fn a_sweep_goes_on_after_the_disk_was_full() {
     let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.lines().count() == 1 && text.contains("runs.jsonl") && text.contains("goes on"), "{text}");
+    assert!(text.lines().count() == 1 && text.contains("runs.jsonl") && text.contains("continues"), "{text}");
     let kept = lines(&dir);
     assert!((2..25).contains(&kept.len()), "{}", kept.len());
     good(&format!("sweep {file} --out {} -q", dir.display()));
@@ -87,7 +87,7 @@ fn a_sweep_goes_on_after_the_disk_was_full() {
 }
 
 #[test]
-fn what_is_wrong_with_a_sweep_is_said_before_anything_is_run() {
+fn wrong_sweep_files_are_refused_before_any_run() {
     let scratch = tempfile::tempdir().unwrap();
     let out = scratch.path().join("out");
     for (from, to, expected) in [
@@ -106,7 +106,7 @@ fn what_is_wrong_with_a_sweep_is_said_before_anything_is_run() {
         let file = file(scratch.path(), &SWEEP.replace(from, to));
         let text = bad(&words(&format!("sweep {file} --out {} -q", out.display())));
         assert!(text.contains(expected), "{text}");
-        assert!(lines(&out).len() <= 1, "nothing was run: {text}");
+        assert!(lines(&out).len() <= 1, "a run was done: {text}");
         let _ = fs::remove_dir_all(&out);
     }
     bad(&words(&format!("sweep {} --out {}", scratch.path().join("none.toml").display(), out.display())));
@@ -114,7 +114,7 @@ fn what_is_wrong_with_a_sweep_is_said_before_anything_is_run() {
 }
 
 #[test]
-fn a_sweep_shows_what_does_not_run_as_missing() {
+fn point_that_cannot_run_is_shown_as_missing() {
     let scratch = tempfile::tempdir().unwrap();
     let text = SWEEP.replace("\"small\"\nmemory", "\"compact-8\"\nmemory").replace("[60, 80]", "[5, 200]");
     let text = text.replace("zipf:{size}", "anon-w-rand:{size}").replace("[\"2M\", \"3M\"]", "[\"64M\"]");
@@ -128,9 +128,5 @@ fn a_sweep_shows_what_does_not_run_as_missing() {
         (row["shown"].as_array().unwrap().len(), row["missing"].is_string())
     };
     assert_eq!((shown("5"), shown("200")), ((0, true), (2, false)), "{json}");
-    let keys = include_str!("../../../../docs/json.md");
-    let objects = [&json, &rows[1], &rows[1]["shown"][0]];
-    for key in objects.into_iter().filter_map(Value::as_object).flat_map(|object| object.keys()) {
-        assert!(keys.contains(&format!("`{key}`")), "docs/json.md does not tell of {key}");
-    }
+    documented(&[&json, &rows[1], &rows[1]["shown"][0]]);
 }

@@ -1,9 +1,9 @@
 //! One level of the bound: the stale translations that are open, and the greedy choice at their deadlines.
 //!
 //! A record is an interval for each CPU of its mask: the CPU must flush after `since` and no later than the deadline.
-//! The least number of points that meet all intervals of one CPU is found by going through them in order of their ends
-//! and choosing an end whenever its interval is not met yet. Deadlines come in order of time, so the choice is made as
-//! they come, and all that must be kept of the past is the last point chosen: by CPU for receptions, one for rounds.
+//! To find the fewest points that stab all intervals of a CPU, take the intervals in order of their ends and choose an end
+//! whenever its interval has no point yet. Deadlines come in order of time, so the choice can be made as they come, and
+//! only the last chosen point must be kept: one for each CPU for receptions, one for rounds.
 
 use super::report::{BoundLevel, Cause, CauseCount};
 use mm::event::Concern;
@@ -13,23 +13,23 @@ use std::collections::BTreeSet;
 /// Number of a record.
 type Slot = u32;
 
-/// Records that are worth a sweep.
+/// The first sweep comes with this many records.
 const SWEEP_FROM: usize = 4096;
 
-/// A translation that was taken away and that CPUs may still hold.
+/// A translation that was removed and that CPUs may still hold.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Stale {
-    /// When it was taken away.
+    /// When it was removed.
     pub(super) since: u64,
     pub(super) page: u64,
     /// Index of the page in the file.
     pub(super) index: u64,
     pub(super) space: u32,
-    /// The file's number and one; 0: none.
+    /// The file's number + 1; 0: none.
     pub(super) file: u32,
     pub(super) pfn: u32,
     pub(super) writable: bool,
-    /// Whoever took it away flushes it.
+    /// The operation that removed it flushes it before it returns.
     pub(super) sync: bool,
 }
 
@@ -41,11 +41,11 @@ pub(super) struct Moment {
     pub(super) cause: Cause,
 }
 
-/// What the CPUs have done, whatever the level: times of the last happening of each.
+/// What the CPUs did last, the same for both levels.
 pub(super) struct Past {
-    /// Flushes that cost no interrupt.
+    /// When each last flushed without an interrupt.
     pub(super) free: Vec<u64>,
-    /// Interrupts for a flush.
+    /// When each was last interrupted for a flush.
     pub(super) interrupted: Vec<u64>,
 }
 
@@ -59,16 +59,16 @@ pub(super) fn cpus(mask: &[u64]) -> impl Iterator<Item = usize> + '_ {
 
 /// One level.
 pub(super) struct Level {
-    /// Words of a mask.
+    /// Words in a mask.
     words: usize,
-    /// Records, each with its mask at the same place; what is not in the indices is unused.
+    /// Records, and their masks in the same order. Records that no index names are unused.
     records: Vec<Stale>,
     masks: Vec<u64>,
     unused: Vec<Slot>,
     by_page: BTreeSet<(u32, bool, u64, Slot)>,
     by_index: BTreeSet<(u32, u64, Slot)>,
     by_frame: BTreeSet<(u32, Slot)>,
-    /// Number of records that brings the next sweep.
+    /// The number of records at which the next sweep comes.
     sweep_at: usize,
     /// The last chosen reception of each CPU.
     received: Vec<u64>,
@@ -100,7 +100,7 @@ impl Level {
         &self.count
     }
 
-    /// Open records at the moment when they were most.
+    /// The most records that were open at once.
     pub(super) fn open_max(&self) -> usize {
         self.open_max
     }
@@ -113,7 +113,7 @@ impl Level {
         &self.masks[slot as usize * self.words..][..self.words]
     }
 
-    /// CPUs in `mask` may hold a translation from now on that is there no more.
+    /// A translation was removed, and CPUs in `mask` may still hold it.
     pub(super) fn open(&mut self, stale: Stale, mask: &[u64], past: &Past) {
         self.replace(&stale, mask);
         if self.open_now() >= self.sweep_at {
@@ -144,8 +144,8 @@ impl Level {
         self.unused.push(slot);
     }
 
-    /// An older record of the same translation asks for nothing that the new one does not ask for: its deadline will be
-    /// the same, its interval is longer.
+    /// Remove older records of the same translation: their deadline will be the same and their interval is longer, so
+    /// the new record implies them.
     fn replace(&mut self, new: &Stale, mask: &[u64]) {
         let key = |slot| (new.space, new.sync, new.page, slot);
         let same_page = self.by_page.range(key(0)..=key(Slot::MAX));
@@ -159,24 +159,24 @@ impl Level {
         implied.into_iter().for_each(|slot| self.remove(slot));
     }
 
-    /// Forget the records that can ask for nothing more.
+    /// Remove the records that can need nothing any more.
     pub(super) fn sweep(&mut self, past: &Past) {
         let slots = self.by_frame.iter().map(|&(_, slot)| slot);
-        let done = |&slot: &Slot| self.is_met(slot, past) && self.owes(slot, past).next().is_none();
+        let done = |&slot: &Slot| self.is_stabbed(slot, past) && self.unflushed(slot, past).next().is_none();
         let done: Vec<Slot> = slots.filter(done).collect();
         done.into_iter().for_each(|slot| self.remove(slot));
         self.sweep_at = SWEEP_FROM.max(2 * self.open_now());
     }
 
-    /// Do the points that are chosen, and what CPUs did by themselves, meet its intervals?
-    fn is_met(&self, slot: Slot, past: &Past) -> bool {
+    /// Whether chosen points, or flushes that cost no interrupt, stab all intervals of a record.
+    fn is_stabbed(&self, slot: Slot, past: &Past) -> bool {
         let since = self.records[slot as usize].since;
         cpus(self.mask(slot))
             .all(|cpu| past.free[cpu] > since || (self.received[cpu] > since && self.round > since))
     }
 
-    /// CPUs that have really done nothing since.
-    fn owes<'a>(&'a self, slot: Slot, past: &'a Past) -> impl Iterator<Item = usize> + 'a {
+    /// The CPUs of a record that have not flushed since.
+    fn unflushed<'a>(&'a self, slot: Slot, past: &'a Past) -> impl Iterator<Item = usize> + 'a {
         let since = self.records[slot as usize].since;
         cpus(self.mask(slot)).filter(move |&cpu| past.free[cpu] <= since && past.interrupted[cpu] <= since)
     }
@@ -206,8 +206,8 @@ impl Level {
         }
     }
 
-    /// The deadline of all records that something concerns. Returns the first of them that a CPU has not been
-    /// interrupted for, although it had to be, with that CPU.
+    /// The deadline of all records of a concern has come. Returns the first of them that a CPU was not interrupted for in
+    /// time, with that CPU.
     pub(super) fn due(&mut self, concern: &Concern, at: &Moment, past: &mut Past) -> Option<(Stale, usize)> {
         if self.by_frame.is_empty() {
             return None;
@@ -221,10 +221,10 @@ impl Level {
         missed
     }
 
-    /// The greedy choice for one record; which CPU, if any, was not interrupted for it in time?
+    /// The greedy choice for one record. Returns a CPU that was not interrupted for it in time, if there is one.
     fn close(&mut self, slot: Slot, at: &Moment, past: &mut Past) -> Option<usize> {
-        let missed = self.owes(slot, past).find(|&cpu| cpu != at.cpu);
-        if self.is_met(slot, past) {
+        let missed = self.unflushed(slot, past).find(|&cpu| cpu != at.cpu);
+        if self.is_stabbed(slot, past) {
             return missed;
         }
         let since = self.records[slot as usize].since;
@@ -234,7 +234,7 @@ impl Level {
                 continue;
             }
             if cpu == at.cpu {
-                // It does the thing that must not meet a stale translation, so it can flush just before.
+                // The CPU that makes the translation wrong can flush just before.
                 past.free[cpu] = at.now;
                 continue;
             }

@@ -1,24 +1,24 @@
-//! The lower bound: how few flush rounds and receptions can be safe for the trace of this run.
+//! The lower bound: the fewest flush rounds and receptions that are safe for the trace of this run.
 //!
 //! Problem: a policy that defers flushes can always be compared with a worse one. What is missing is the best: how many
-//! rounds (requests to other CPUs) and receptions (CPUs that flush for one) *any* policy needs that keeps every CPU
-//! from using a translation that is wrong.
+//! rounds (requests to other CPUs) and receptions (CPUs that flush for a request) *any* policy needs that keeps every
+//! CPU from using a wrong translation.
 //!
-//! Rule: a translation that is taken away at r and must be gone at d needs, on each CPU that may hold it, a flush in
-//! (r, d]. The memory manager tells r (`tlb_stale`) and the things that make it wrong (`mm_page_alloc`, `tlb_hazard`);
-//! their first is d. The least number of points that meet all intervals is exact and can be found while the run goes on
-//! (see [`level`]). Two levels: L1 takes the latest safe moments, L2 also those at which the memory manager looks
-//! (`tlb_settle`), if they are earlier. So L1 <= L2, and no safe policy stays below L1.
+//! Rule: a translation that is removed at r and must be gone at d needs, on each CPU that may hold it, a flush in
+//! (r, d]. The memory manager reports r (`tlb_stale`) and what makes the translation wrong (`mm_page_alloc`,
+//! `tlb_hazard`); the first of these is d. The smallest number of points that stab all intervals is exact and can be
+//! found online (see [`level`]). There are two levels: L1 takes the latest safe moments, L2 also those at which the memory
+//! manager settles (`tlb_settle`), if they are earlier. So L1 <= L2, and no safe policy needs less than L1.
 //!
-//! What CPUs do is seen here, and not told by the memory manager: which space each runs, and when it flushes. A CPU may
-//! hold whatever its space has mapped while it runs it; where the memory manager knows that an entry was never used,
-//! only if its TLB does hold it. What costs no interrupt is free: going over to another space or to a kernel task, a
-//! flush that a CPU does of its own accord (it counts as one of everything), and the entry of the CPU that does the
-//! thing that must not meet it. This can only make the bound smaller.
+//! What CPUs do is observed here, not reported by the memory manager: which space each runs, and when it flushes. A CPU
+//! may hold whatever its space has mapped while it runs that space; where the memory manager knows that an entry was
+//! never used, only if its TLB does hold it. What costs no interrupt is free: a switch to another space or to a kernel
+//! task, a flush that no other CPU asked for (it counts as a flush of everything), and the entry on the CPU that itself
+//! makes the translation wrong. This can only lower the bound.
 //!
-//! The same sight finds the first CPU that was *not* interrupted in time: such a run fails, wherever its sums stand.
+//! The same intervals show the first CPU that was *not* interrupted in time: such a run fails, whatever its totals.
 //!
-//! Source: reference on deferred flushes, section 5; interval stabbing is a classic.
+//! Source: reference on deferred flushes, section 5; interval stabbing is a classic problem.
 
 mod level;
 mod report;
@@ -31,7 +31,7 @@ pub use report::{BoundLevel, BoundReport, Cause, CauseCount};
 
 /// The observer.
 pub(crate) struct Bound {
-    /// Counts what happens.
+    /// The number of what happened last.
     now: u64,
     /// The space that each CPU runs.
     running: Vec<Option<SpaceId>>,
@@ -42,7 +42,7 @@ pub(crate) struct Bound {
     receptions: u64,
     stale: u64,
     mask: Vec<u64>,
-    /// The first flush that was missing, in words.
+    /// The first missing flush, in words.
     missing: Option<String>,
 }
 
@@ -67,18 +67,18 @@ impl Bound {
         self.now
     }
 
-    /// From now on the CPU runs this space, or a kernel task, or nothing.
+    /// The CPU now runs this space; `None`: a kernel task, or nothing.
     pub(crate) fn runs(&mut self, cpu: usize, space: Option<SpaceId>) {
         self.running[cpu] = space;
         self.flushes(cpu);
     }
 
-    /// The CPU drops what it holds, and nobody asked it to.
+    /// The CPU drops its translations without a request from another.
     pub(crate) fn flushes(&mut self, cpu: usize) {
         self.past.free[cpu] = self.tick();
     }
 
-    /// A request goes to other CPUs.
+    /// A flush request goes to other CPUs.
     pub(crate) fn round(&mut self, targets: &CpuSet) {
         let now = self.tick();
         self.rounds += u64::from(!targets.is_empty());
@@ -88,8 +88,8 @@ impl Bound {
         }
     }
 
-    /// The memory manager tells of something, on `cpu`. `holds`: does the TLB of a CPU, which runs the space, hold a
-    /// page?
+    /// The memory manager reports an event on `cpu`. `holds` tells whether the TLB of a CPU, which runs the space, holds
+    /// a page.
     pub(crate) fn event(
         &mut self,
         cpu: usize,
@@ -104,18 +104,18 @@ impl Bound {
                 self.hazard(cpu, Cause::Reuse, concern);
             }
             Event::TlbHazard => {
-                let concern = Concern::of_args(args).expect("the memory manager made it from one");
+                let concern = Concern::of_args(args).expect("the arguments must be those of a concern");
                 self.hazard(cpu, Cause::of_hazard(&concern), concern);
             }
             Event::TlbSettle => {
-                let concern = Concern::of_args(args).expect("the memory manager made it from one");
+                let concern = Concern::of_args(args).expect("the arguments must be those of a concern");
                 self.settle(cpu, Cause::of_settling(&concern), concern);
             }
             _ => {}
         }
     }
 
-    /// A run of translations, which is as many of one page.
+    /// Translations of consecutive pages become stale.
     fn goes_stale(&mut self, [a, page, c, index]: [u64; 4], holds: impl Fn(usize, Vpn) -> bool) {
         for i in 0..=c >> 40 {
             self.page_goes_stale([a, page + i, (c & ((1 << 40) - 1)) + i, index + i], &holds);
@@ -125,10 +125,10 @@ impl Bound {
     fn page_goes_stale(&mut self, [a, page, c, index]: [u64; 4], holds: impl Fn(usize, Vpn) -> bool) {
         let (now, space) = (self.tick(), SpaceId(a as u32));
         let flag = |bit: u32| c >> bit & 1 != 0;
-        let spared = flag(34);
+        let never_used = flag(34);
         self.mask.fill(0);
         for (cpu, _) in self.running.iter().enumerate().filter(|(_, running)| **running == Some(space)) {
-            if !spared || holds(cpu, Vpn(page)) {
+            if !never_used || holds(cpu, Vpn(page)) {
                 self.mask[cpu / 64] |= 1 << (cpu % 64);
             }
         }
@@ -150,7 +150,7 @@ impl Bound {
         self.l2.open(stale, &self.mask, &self.past);
     }
 
-    /// What this concerns must be gone: at both levels, if it is not so already.
+    /// Translations of this concern must be gone, at both levels.
     fn hazard(&mut self, cpu: usize, cause: Cause, concern: Concern) {
         let at = Moment { now: self.tick(), cpu, cause };
         self.l2.due(&concern, &at, &mut self.past);
@@ -172,8 +172,8 @@ impl Bound {
         let l1 = self.l1.count();
         format!(
             "the policy flushes less than is safe: {} on CPU {} while CPU {late} might still hold page {} of {} ({rights}, frame {}), \
-             which was taken away before; {} rounds and {} receptions so far, at least {} and {} are needed",
-            at.cause.happening(),
+             which was removed before; {} rounds and {} receptions so far, at least {} and {} are needed",
+            at.cause.clause(),
             at.cpu,
             Vpn(stale.page),
             SpaceId(stale.space),
@@ -185,7 +185,7 @@ impl Bound {
         )
     }
 
-    /// The first flush that was missing, once.
+    /// The first missing flush, in words, once.
     pub(crate) fn take_missing(&mut self) -> Option<String> {
         self.missing.take()
     }

@@ -1,20 +1,20 @@
-//! What the bound has found.
+//! The result of the bound.
 
 use mm::event::Concern;
 use std::collections::BTreeMap;
 
-/// Why a stale translation had to be gone.
+/// Why a stale translation had to be flushed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cause {
-    /// Its frame was handed out again.
+    /// Its frame was allocated again.
     Reuse,
-    /// Its address got another meaning or other rights.
+    /// Its address got another meaning or another protection.
     Address,
     /// The content of its file changed.
     Content,
-    /// It allowed stores, and its frame was saved or given away.
+    /// It was writable, and its frame was written back or freed.
     Writable,
-    /// Whoever took it away returned.
+    /// The operation that removed it returned.
     Return,
     /// The memory manager settled a space.
     SettleSpace,
@@ -25,7 +25,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Why these must be gone, if the memory manager says only that they must.
+    /// The cause of a hazard.
     pub(super) const fn of_hazard(concern: &Concern) -> Cause {
         match concern {
             Concern::Pages { .. } => Cause::Address,
@@ -35,7 +35,7 @@ impl Cause {
         }
     }
 
-    /// Who is paid for when these are.
+    /// The cause of a settlement.
     pub(super) const fn of_settling(concern: &Concern) -> Cause {
         match concern {
             Concern::Pages { .. } | Concern::FlushedAtOnce { .. } | Concern::Emptied { .. } => {
@@ -60,14 +60,14 @@ impl Cause {
         }
     }
 
-    /// What happened, as the end of a sentence.
-    pub(super) const fn happening(self) -> &'static str {
+    /// The cause as a clause.
+    pub(super) const fn clause(self) -> &'static str {
         match self {
-            Cause::Reuse => "the frame was handed out again",
-            Cause::Address => "the address got another meaning or other rights",
+            Cause::Reuse => "the frame was allocated again",
+            Cause::Address => "the address got another meaning or another protection",
             Cause::Content => "the file's content changed",
-            Cause::Writable => "the frame, which it could store to, was saved or given away",
-            Cause::Return => "whoever took it away returned",
+            Cause::Writable => "the frame, which was writable, was written back or freed",
+            Cause::Return => "the operation that removed it returned",
             Cause::SettleSpace | Cause::SettleFile | Cause::SettleFrames => "the memory manager settled",
         }
     }
@@ -76,13 +76,13 @@ impl Cause {
 /// How often a cause mattered.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CauseCount {
-    /// Stale translations that had to be gone from another CPU then, and that it had not dropped by itself.
+    /// Stale translations that had to be gone from another CPU, which had not dropped them by itself.
     pub deadlines: u64,
-    /// Of these, such as no round that was chosen before could serve: the rounds of the bound.
+    /// Those of them that no round chosen before could serve: rounds of the bound.
     pub rounds: u64,
 }
 
-/// The least that is needed at one level.
+/// The fewest flushes at one level.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BoundLevel {
     /// Rounds: flush requests to other CPUs.
@@ -93,7 +93,7 @@ pub struct BoundLevel {
     pub causes: BTreeMap<Cause, CauseCount>,
 }
 
-/// What a run did and what any safe policy has to do on the same trace.
+/// What a run did, and what any safe policy must do on the same trace.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BoundReport {
     /// Rounds of the run itself.
@@ -102,9 +102,9 @@ pub struct BoundReport {
     pub receptions: u64,
     /// With the latest safe moments as deadlines.
     pub l1: BoundLevel,
-    /// With the moments as deadlines at which the memory manager looks.
+    /// With the moments at which the memory manager settles as deadlines, if they are earlier.
     pub l2: BoundLevel,
-    /// Translations that were taken away while another CPU, or this one, could hold them.
+    /// Translations that were removed while some CPU could hold them.
     pub stale: u64,
     /// The most of them that were open at once.
     pub open_max: u64,

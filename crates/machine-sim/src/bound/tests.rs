@@ -1,4 +1,4 @@
-//! The bound by itself: events go in, numbers come out. Small random cases are held against all choices there are.
+//! The bound by itself. Small random cases are compared with brute force.
 
 use super::*;
 use mm::units::{CpuId, FileId, PageIndex};
@@ -16,7 +16,9 @@ fn bound(running: usize) -> Bound {
 }
 
 fn tell(bound: &mut Bound, cpu: usize, event: Event, args: [u64; 4]) {
-    bound.event(cpu, event, args, |_, _| panic!("asked without need"));
+    bound.event(cpu, event, args, |_, _| {
+        panic!("a TLB must be asked only about entries that were never used")
+    });
 }
 
 fn pages(space: u32, first: u64, count: u64) -> [u64; 4] {
@@ -35,7 +37,7 @@ fn frames(first: u32, count: u32) -> [u64; 4] {
     Concern::Frames { first: Pfn(first), count }.args()
 }
 
-/// Page `page` at frame 100 + page is taken away; it shows the same index of file 3.
+/// Page `page` at frame 100 + page is removed; it maps the page of file 3 with the same index.
 fn stale(bound: &mut Bound, page: u64, writable: bool, sync: bool) {
     let rights = u64::from(writable) << 32 | u64::from(sync) << 33;
     tell(bound, AWAY, Event::TlbStale, [u64::from(SPACE.0) | 4 << 32, page, (100 + page) | rights, page]);
@@ -58,7 +60,7 @@ fn least(bound: &Bound) -> [(u64, u64); 2] {
 }
 
 #[test]
-fn one_round_serves_all_that_is_stale_before_it() {
+fn one_round_serves_all_earlier_stale_translations() {
     let mut bound = bound(3);
     (0..5).for_each(|page| stale(&mut bound, page, false, false));
     interrupt(&mut bound, &[0, 1, 2]);
@@ -75,7 +77,7 @@ fn one_round_serves_all_that_is_stale_before_it() {
 }
 
 #[test]
-fn what_no_cpu_can_hold_costs_nothing() {
+fn translations_that_no_cpu_can_hold_cost_nothing() {
     let mut bound = bound(0);
     stale(&mut bound, 1, false, false);
     reuse(&mut bound, AWAY, 1);
@@ -83,7 +85,7 @@ fn what_no_cpu_can_hold_costs_nothing() {
 }
 
 #[test]
-fn a_cpu_that_goes_elsewhere_or_flushes_by_itself_needs_no_interrupt() {
+fn a_cpu_that_switches_spaces_or_flushes_by_itself_needs_no_interrupt() {
     let mut bound = bound(3);
     stale(&mut bound, 1, false, false);
     bound.runs(0, None);
@@ -92,7 +94,7 @@ fn a_cpu_that_goes_elsewhere_or_flushes_by_itself_needs_no_interrupt() {
     interrupt(&mut bound, &[2]);
     reuse(&mut bound, AWAY, 1);
     assert_eq!(least(&bound), [(1, 1); 2]);
-    // What goes stale after that is another matter.
+    // Translations that become stale later need their own flush.
     stale(&mut bound, 2, false, false);
     reuse(&mut bound, AWAY, 2);
     assert_eq!(least(&bound), [(2, 4); 2]);
@@ -100,14 +102,14 @@ fn a_cpu_that_goes_elsewhere_or_flushes_by_itself_needs_no_interrupt() {
 }
 
 #[test]
-fn the_cpu_that_does_it_needs_no_interrupt() {
+fn the_cpu_that_reuses_a_frame_needs_no_interrupt() {
     let mut bound = bound(2);
     stale(&mut bound, 1, false, false);
     stale(&mut bound, 2, false, false);
     interrupt(&mut bound, &[1]);
     reuse(&mut bound, 0, 1);
     assert_eq!(least(&bound), [(1, 1); 2]);
-    // It flushed everything then, so it owes nothing for the other page.
+    // That counts as a flush of everything, so the CPU need not flush for the other page.
     reuse(&mut bound, AWAY, 2);
     assert_eq!((least(&bound), bound.take_missing()), ([(1, 1); 2], None));
     stale(&mut bound, 3, false, false);
@@ -117,7 +119,7 @@ fn the_cpu_that_does_it_needs_no_interrupt() {
 }
 
 #[test]
-fn only_what_can_be_stored_to_must_be_gone_when_a_frame_is_saved() {
+fn only_writable_translations_must_be_gone_before_writeback() {
     let mut bound = bound(1);
     stale(&mut bound, 1, false, false);
     stale(&mut bound, 2, true, false);
@@ -131,7 +133,7 @@ fn only_what_can_be_stored_to_must_be_gone_when_a_frame_is_saved() {
 }
 
 #[test]
-fn each_hazard_concerns_what_it_says() {
+fn each_hazard_closes_the_translations_it_names() {
     let hazards = [
         (Event::TlbHazard, pages(7, 4, 2), vec![4, 5], Cause::Address),
         (Event::TlbHazard, pages(8, 4, 2), vec![], Cause::Address),
@@ -161,13 +163,13 @@ fn each_hazard_concerns_what_it_says() {
         let own = u64::from(!gone.is_empty());
         assert!(
             deadlines >= own,
-            "{event:?} {args:?}: the first met deadline counts, later ones were served"
+            "{event:?} {args:?}: the first deadline must count; later ones were served"
         );
     }
 }
 
 #[test]
-fn settling_counts_for_the_second_level_only() {
+fn settling_counts_at_level_2_only() {
     for (args, cause) in [
         (Concern::space(SPACE).args(), Cause::SettleSpace),
         (pages(7, 0, 512), Cause::SettleSpace),
@@ -188,7 +190,7 @@ fn settling_counts_for_the_second_level_only() {
 }
 
 #[test]
-fn a_missing_flush_is_told_at_once() {
+fn a_missing_flush_is_reported_at_once() {
     let mut bound = bound(3);
     interrupt(&mut bound, &[0, 1, 2]);
     stale(&mut bound, 1, true, false);
@@ -196,7 +198,7 @@ fn a_missing_flush_is_told_at_once() {
     reuse(&mut bound, 0, 1);
     let text = bound.take_missing().unwrap();
     for word in
-        ["less than is safe", "handed out again", "on CPU 0", "CPU 1 might", "writable", "at least 1 and 2"]
+        ["less than is safe", "allocated again", "on CPU 0", "CPU 1 might", "writable", "at least 1 and 2"]
     {
         assert!(text.contains(word), "{word}: {text}");
     }
@@ -204,7 +206,7 @@ fn a_missing_flush_is_told_at_once() {
 }
 
 #[test]
-fn what_was_never_used_must_be_gone_only_where_it_is_held_all_the_same() {
+fn entries_never_used_count_only_on_cpus_whose_tlb_holds_them() {
     let mut bound = bound(3);
     let args = [u64::from(SPACE.0), 5, 105 | 1 << 34, 0];
     bound.event(AWAY, Event::TlbStale, args, |cpu, page| cpu == 1 && page == Vpn(5));
@@ -213,11 +215,11 @@ fn what_was_never_used_must_be_gone_only_where_it_is_held_all_the_same() {
 }
 
 #[test]
-fn the_same_page_again_and_again_keeps_one_record() {
+fn repeated_unmaps_of_one_page_keep_one_record() {
     let mut bound = bound(2);
     (0..100).for_each(|_| stale(&mut bound, 1, false, false));
     assert_eq!(bound.report().open_max, 1);
-    // One with more rights, or on fewer CPUs, asks for something else.
+    // A writable translation, or one on fewer CPUs, is another record.
     stale(&mut bound, 1, true, false);
     bound.runs(1, None);
     stale(&mut bound, 1, true, false);
@@ -226,7 +228,7 @@ fn the_same_page_again_and_again_keeps_one_record() {
 }
 
 #[test]
-fn records_that_ask_for_nothing_more_are_swept() {
+fn met_records_are_swept() {
     let mut bound = bound(2);
     for page in 0..100_000 {
         stale(&mut bound, page, false, false);
@@ -238,7 +240,7 @@ fn records_that_ask_for_nothing_more_are_swept() {
 }
 
 #[test]
-fn large_machines_have_masks_of_several_words() {
+fn masks_may_have_several_words() {
     let mut bound = Bound::new(130);
     [0, 63, 64, 129].into_iter().for_each(|cpu| bound.runs(cpu, Some(SPACE)));
     stale(&mut bound, 1, false, false);
@@ -246,20 +248,16 @@ fn large_machines_have_masks_of_several_words() {
     assert_eq!(least(&bound), [(1, 3); 2]);
 }
 
-// --- against all choices there are ---
+// --- compared with brute force ---
 
 /// One step of a small history over three CPUs and four pages.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Stale {
-        page: u64,
-        writable: bool,
-        sync: bool,
-    },
+    Stale(u64, bool, bool),
     Free {
         cpu: usize,
     },
-    /// The CPU goes to a kernel task, or comes back.
+    /// The CPU switches to a kernel task, or back.
     Turn {
         cpu: usize,
     },
@@ -267,11 +265,7 @@ enum Step {
         page: u64,
         cpu: usize,
     },
-    Hazard {
-        kind: u64,
-        page: u64,
-        cpu: usize,
-    },
+    Hazard(u64, u64, usize),
     Settle {
         page: u64,
         cpu: usize,
@@ -283,36 +277,33 @@ const CPUS: usize = 3;
 fn steps(own: bool) -> impl Strategy<Value = Vec<Step>> {
     let cpu = move || if own { prop_oneof![0..CPUS, Just(AWAY)].boxed() } else { Just(AWAY).boxed() };
     let stale = || {
-        (0..4u64, any::<bool>(), any::<bool>()).prop_map(|(page, writable, sync)| Step::Stale {
-            page,
-            writable,
-            sync,
-        })
+        let stale = |(page, writable, sync)| Step::Stale(page, writable, sync);
+        (0..4u64, any::<bool>(), any::<bool>()).prop_map(stale)
     };
     let step = prop_oneof![
         4 => stale(),
         1 => (0..CPUS).prop_map(|cpu| Step::Free { cpu }),
         1 => (0..CPUS).prop_map(|cpu| Step::Turn { cpu }),
         3 => (0..4u64, cpu()).prop_map(|(page, cpu)| Step::Reuse { page, cpu }),
-        1 => (0..4u64, 0..4u64, cpu()).prop_map(|(kind, page, cpu)| Step::Hazard { kind, page, cpu }),
+        1 => (0..4u64, 0..4u64, cpu()).prop_map(|(kind, page, cpu)| Step::Hazard(kind, page, cpu)),
         1 => (0..4u64, cpu()).prop_map(|(page, cpu)| Step::Settle { page, cpu }),
     ];
     prop::collection::vec(step, 1..16)
 }
 
-/// Play a history.
+/// Run a history.
 fn play(history: &[Step], sweep: bool) -> Bound {
     let mut bound = bound(CPUS);
     for &step in history {
         match step {
-            Step::Stale { page, writable, sync } => stale(&mut bound, page, writable, sync),
+            Step::Stale(page, writable, sync) => stale(&mut bound, page, writable, sync),
             Step::Free { cpu } => bound.flushes(cpu),
             Step::Turn { cpu } => {
                 let to = if bound.running[cpu].is_none() { Some(SPACE) } else { None };
                 bound.runs(cpu, to);
             }
             Step::Reuse { page, cpu } => reuse(&mut bound, cpu, page),
-            Step::Hazard { kind, page, cpu } => {
+            Step::Hazard(kind, page, cpu) => {
                 let args =
                     [pages(7, page, 1), file(3, page, 1), frames(100 + page as u32, 1), at_once(page, 1)];
                 tell(&mut bound, cpu, Event::TlbHazard, args[kind as usize]);
@@ -329,10 +320,10 @@ fn play(history: &[Step], sweep: bool) -> Bound {
     bound
 }
 
-/// An interval of the plain model: after step `.0`, not after step `.1`, on that CPU.
+/// An interval of the simple model: after step `.0`, at most at step `.1`, on that CPU.
 type Interval = (usize, usize, usize);
 
-/// All intervals of a history that must be met at a level, and to which record each belongs.
+/// The intervals of a history that must be stabbed at a level, by record.
 fn intervals(history: &[Step], second: bool) -> Vec<Vec<Interval>> {
     let mut running = [true; CPUS];
     let mut free: Vec<Vec<usize>> = vec![Vec::new(); CPUS];
@@ -341,9 +332,9 @@ fn intervals(history: &[Step], second: bool) -> Vec<Vec<Interval>> {
     for (now, &step) in history.iter().enumerate() {
         let concerns = |page: u64, writable: bool, sync: bool| match step {
             Step::Reuse { page: p, .. } => p == page,
-            Step::Hazard { kind: 2, page: p, .. } => p == page && writable,
-            Step::Hazard { kind: 3, page: p, .. } => p == page && sync,
-            Step::Hazard { page: p, .. } => p == page,
+            Step::Hazard(2, p, _) => p == page && writable,
+            Step::Hazard(3, p, _) => p == page && sync,
+            Step::Hazard(_, p, _) => p == page,
             Step::Settle { page: p, .. } => second && p == page,
             _ => false,
         };
@@ -356,7 +347,7 @@ fn intervals(history: &[Step], second: bool) -> Vec<Vec<Interval>> {
             !now_due
         });
         match step {
-            Step::Stale { page, writable, sync } => open.push((now, page, writable, sync, running)),
+            Step::Stale(page, writable, sync) => open.push((now, page, writable, sync, running)),
             Step::Free { cpu } => free[cpu].push(now),
             Step::Turn { cpu } => {
                 running[cpu] = !running[cpu];
@@ -369,7 +360,7 @@ fn intervals(history: &[Step], second: bool) -> Vec<Vec<Interval>> {
     due
 }
 
-/// The fewest points that meet all intervals, by trying all sets of points.
+/// The fewest points that stab all intervals, by brute force.
 fn fewest(intervals: &[(usize, usize)], steps: usize) -> u64 {
     let met =
         |points: u32| intervals.iter().all(|&(since, end)| (since + 1..=end).any(|at| points & 1 << at != 0));
@@ -382,7 +373,7 @@ fn fewest(intervals: &[(usize, usize)], steps: usize) -> u64 {
 
 proptest! {
     #[test]
-    fn the_greedy_choice_is_the_best_there_is(history in steps(false)) {
+    fn the_greedy_choice_agrees_with_brute_force(history in steps(false)) {
         let bound = play(&history, false);
         for (second, (rounds, receptions)) in [false, true].into_iter().zip(least(&bound)) {
             let due = intervals(&history, second);
@@ -397,18 +388,18 @@ proptest! {
     }
 
     #[test]
-    fn the_first_level_asks_for_no_more_than_the_second(history in steps(true)) {
+    fn level_1_is_at_most_level_2(history in steps(true)) {
         let [first, second] = least(&play(&history, false));
         prop_assert!(first.0 <= second.0 && first.1 <= second.1 && first.0 <= first.1);
     }
 
     #[test]
-    fn what_is_swept_is_not_missed(history in steps(true)) {
+    fn sweeps_do_not_change_the_bound(history in steps(true)) {
         prop_assert_eq!(least(&play(&history, true)), least(&play(&history, false)));
     }
 
-    /// Who interrupts everybody right behind every change is safe, and so not below the bound; who never does is told
-    /// so exactly if the bound asks for a round.
+    /// A policy that interrupts all CPUs right after every change is safe, so it is not below the bound; one that never does
+    /// is reported exactly if the bound needs a round.
     #[test]
     fn a_safe_policy_is_not_below_the_bound(history in steps(true)) {
         let mut eager = bound(CPUS);
@@ -416,13 +407,13 @@ proptest! {
         for &step in &history {
             for bound in [&mut eager, &mut never] {
                 match step {
-                    Step::Stale { page, writable, sync } => stale(bound, page, writable, sync),
+                    Step::Stale(page, writable, sync) => stale(bound, page, writable, sync),
                     Step::Free { cpu } => bound.flushes(cpu),
                     Step::Reuse { page, cpu } => reuse(bound, cpu, page),
                     _ => {}
                 }
             }
-            if matches!(step, Step::Stale { .. }) {
+            if matches!(step, Step::Stale(..)) {
                 interrupt(&mut eager, &[0, 1, 2]);
             }
         }

@@ -1,38 +1,38 @@
-//! From transfers of single folios to requests: plugging and merging.
+//! Plugging and merging: from transfers of single folios to requests.
 //!
-//! The memory manager submits folio by folio. Linux's block layer holds back ("plugs") what a task submits until the
-//! task sleeps or is done submitting, so that transfers of neighbouring blocks can join one request before the first of
-//! them starts. Here a CPU's plug is emptied
+//! The memory manager submits folio by folio. Linux's block layer holds back ("plugs") what a task submits until the task
+//! sleeps or has submitted all, so that transfers of adjacent blocks can join one request before the first of them starts.
+//! Here a CPU's plug is emptied
 //!
 //! - when its task sleeps, ends, leaves the memory manager, or is replaced by another;
-//! - when the oldest request in it has waited for [`PLUG_TIME`] (daemons work for long without doing any of that);
+//! - when its oldest request has waited for [`PLUG_TIME`] (daemons do none of the above for a long time);
 //! - when it holds [`PLUG_REQUESTS`], or its last request has [`PLUG_PAGES`] and another one begins.
 //!
-//! A request that then finds the device busy waits, and may still be joined: the last few that wait are looked at. No
+//! A request that finds the device busy waits, and others may still join it: the last few waiting requests are checked. No
 //! request grows beyond [`REQUEST_PAGES`]. The numbers are those of Linux 6.12 (`BLK_MAX_REQUEST_COUNT`,
-//! `BLK_PLUG_FLUSH_SIZE`, `BLK_DEF_MAX_SECTORS_CAP`, the 8 of `blk_bio_list_merge`); there, no time limits a plug, but
-//! its owner closes it after each pass over a list.
+//! `BLK_PLUG_FLUSH_SIZE`, `BLK_DEF_MAX_SECTORS_CAP`, the 8 of `blk_bio_list_merge`); there, a plug has no time limit, but its
+//! owner closes it after each pass over a list.
 //!
-//! Requests start in the order in which they came: there is no elevator that sorts them.
+//! Requests start in order of arrival: there is no elevator.
 
 use mm::machine::Io;
 use std::collections::VecDeque;
 
-/// Most requests in a plug.
+/// The most requests in a plug.
 const PLUG_REQUESTS: usize = 32;
-/// A request of so many pages is worth no more waiting: 128 KiB.
+/// A request of this many pages is held back no longer: 128 KiB.
 const PLUG_PAGES: u32 = 32;
-/// Longest that a plug holds anything back: 1 ms.
+/// The longest time that a plug holds a request back: 1 ms.
 const PLUG_TIME: u64 = 1_000_000_000;
 /// Pages of the largest request: 1280 KiB.
 const REQUEST_PAGES: u32 = 320;
-/// Requests that wait, and are looked at for one to join.
+/// How many waiting requests are checked for one to join.
 const LOOK_BACK: usize = 8;
 
-/// Transfers of blocks that follow each other, in one direction.
+/// Transfers of consecutive blocks in one direction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Request {
-    /// In the order of blocks, each with the CPU that asked for it.
+    /// In block order, each with the CPU that submitted it.
     parts: VecDeque<(Io, usize)>,
     pages: u32,
     /// When the last part was submitted.
@@ -44,12 +44,12 @@ impl Request {
         Request { parts: VecDeque::from([(io, cpu)]), pages: io.pages, since: now }
     }
 
-    /// Its parts, in the order of blocks.
+    /// Its parts, in block order.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Io> {
         self.parts.iter().map(|(io, _)| io)
     }
 
-    /// The CPU that is told of its end.
+    /// The CPU that is interrupted at its end.
     pub(crate) fn cpu(&self) -> usize {
         self.parts[0].1
     }
@@ -79,7 +79,7 @@ impl Request {
         self.since
     }
 
-    /// Take `other` in, before or behind, if it is of the same kind and its blocks are next to these.
+    /// Join `other`, if it has the same direction and device and its blocks are adjacent.
     fn join(&mut self, other: Request) -> Result<(), Request> {
         let alike = self.device() == other.device() && self.write() == other.write();
         if !alike || self.pages + other.pages > REQUEST_PAGES {
@@ -98,7 +98,7 @@ impl Request {
     }
 }
 
-/// Let a request join one of `requests`, the last first. It comes back if none is next to it.
+/// Let a request join one of `requests`, in their order. Returns it if none is adjacent.
 fn join_one_of<'a>(requests: impl Iterator<Item = &'a mut Request>, request: Request) -> Option<Request> {
     let mut request = request;
     for other in requests {
@@ -110,12 +110,12 @@ fn join_one_of<'a>(requests: impl Iterator<Item = &'a mut Request>, request: Req
     Some(request)
 }
 
-/// Let a request join one of the last that wait. It comes back if none is next to it.
+/// Let a request join one of the last waiting requests. Returns it if none is adjacent.
 pub(super) fn join_waiting(waiting: &mut VecDeque<Request>, request: Request) -> Option<Request> {
     join_one_of(waiting.iter_mut().rev().take(LOOK_BACK), request)
 }
 
-/// What a CPU's task has submitted and the devices do not know of yet.
+/// Requests that a CPU's task has submitted and the devices have not received.
 #[derive(Default)]
 pub(crate) struct Plug {
     requests: Vec<Request>,
@@ -123,13 +123,13 @@ pub(crate) struct Plug {
 }
 
 impl Plug {
-    /// Does it hold nothing back?
+    /// Whether it holds nothing back.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Has it held something back for long enough?
+    /// Whether it has held a request back for long enough.
     #[inline]
     pub(crate) fn is_due(&self, now: u64) -> bool {
         !self.is_empty() && now >= self.opened + PLUG_TIME
@@ -172,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_join_in_either_direction_and_stay_in_order() {
+    fn adjacent_requests_join_in_both_directions_and_stay_in_order() {
         let mut plug = Plug::default();
         let joined = [5, 6, 9, 4, 8, 7].map(|block| plug.add(0, io(false, block), 0).unwrap());
         assert_eq!(joined, [false, true, false, true, true, true]);
         let requests = plug.take();
-        // 7 joined what it came to first; nothing looks whether two requests have met.
+        // 7 joins the first match; two requests that become adjacent do not join.
         assert_eq!(requests.iter().map(blocks).collect::<Vec<_>>(), [vec![4, 5, 6], vec![7, 8, 9]]);
         assert!(plug.is_empty());
     }
@@ -195,12 +195,16 @@ mod tests {
         let mut plug = Plug::default();
         assert!((0..PLUG_REQUESTS as u64).all(|i| plug.add(7, io(false, 2 * i), 0) == Some(false)));
         assert_eq!(plug.add(8, io(false, 1000), 0), None);
-        assert_eq!(plug.add(8, io(false, 1), 0), Some(true), "who joins needs no room");
+        assert_eq!(plug.add(8, io(false, 1), 0), Some(true), "a transfer that joins a request needs no room");
         assert!(!plug.is_due(PLUG_TIME) && plug.is_due(PLUG_TIME + 7));
         plug.take();
         assert!(!plug.is_due(u64::MAX));
         assert!((0..PLUG_PAGES as u64).all(|block| plug.add(0, io(false, block), 0).is_some()));
-        assert_eq!(plug.add(0, io(false, 1000), 0), None, "the last one is large enough");
+        assert_eq!(
+            plug.add(0, io(false, 1000), 0),
+            None,
+            "a new request does not fit after one of PLUG_PAGES"
+        );
     }
 
     #[test]
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_that_wait_are_looked_at() {
+    fn only_the_last_waiting_requests_are_joined() {
         let request = |block: u64| Request::new(3, io(false, block), 1);
         let mut waiting: VecDeque<Request> = (0..10).map(|i| request(10 * i)).collect();
         assert_eq!(join_waiting(&mut waiting, request(1)), Some(request(1)));

@@ -1,21 +1,19 @@
-//! Memory in pieces before anything runs, in a state that is asked for and proven.
+//! Fragments memory before the program begins, into a described state, and checks the result.
 //!
-//! What is said of compaction depends on the state of memory that it begins with, and no two papers make that in the
-//! same way. Here it is described ([`Fragmentation`]: how much is free, in blocks of which sizes, and which page blocks
-//! are kept for what cannot be moved), made frame by frame, looked at before and after, and a run whose memory is not
-//! in that state within 5 % ends with an error.
+//! Results for compaction depend on the state of memory that it begins with, and every paper creates that in its own way.
+//! Here the state is described ([`Fragmentation`]: how much is free, in blocks of which sizes, and which page blocks are
+//! reserved for unmovable memory), created frame by frame, and recorded before and after. If memory is not in that state
+//! within 5 %, the run ends with an error.
 //!
-//! What is in use then is held for the whole run, as by a program that sleeps: in page blocks of the movable group
-//! pages of private anonymous memory of a process of its own, which can be moved and swapped out; in page blocks of the
-//! other groups frames that a kernel keeps, which nobody moves or takes back. Neither costs the run time, nor does it
-//! count.
+//! The frames in use are held for the whole run, as by a program that sleeps: in page blocks of the movable type they are
+//! private anonymous pages of a separate process, which can be moved and swapped out; in page blocks of the other types
+//! they are kernel frames, which are neither moved nor reclaimed. This takes no time of the run and is not counted.
 
 mod plan;
 mod state;
-mod target;
+pub(crate) mod target;
 
 pub use state::{MemoryState, ZoneState};
-pub use target::Fragmentation;
 
 use crate::machine::SimMachine;
 use mm::Mm;
@@ -27,31 +25,31 @@ use mm::stat::Stat;
 use mm::units::{GroupId, PAGEBLOCK_ORDER, Pfn, SpaceId, TABLE_ENTRIES, Vpn, ZoneId};
 use plan::LARGEST;
 use program::rng::Rng;
-use target::{ORDERS, Pieces};
+use target::{Fragmentation, ORDERS, Pieces};
 
 /// Frames in a page block.
 const BLOCK: usize = PAGEBLOCK_ORDER.frames() as usize;
-/// Of a 2 MiB block that Quicksilver's program breaks, so many frames stay in use: the last 64 KiB.
+/// Frames that stay in use in a 2 MiB block that Quicksilver's program breaks: the last 64 KiB.
 const KEPT: usize = 16;
-/// How far from what was asked for memory may be, as a part of that.
+/// How far memory may be from the wanted state, as a part of it.
 const TOLERANCE: f64 = 0.05;
-/// Where the holder's memory begins.
+/// Where the memory of the holding process begins.
 const HOLDER: Vpn = Vpn(1 << 20);
 
-/// A state that was made.
+/// A state of memory that was created.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fragmented {
-    /// As it was asked for.
+    /// The description.
     pub asked: String,
     /// Memory at start.
     pub before: MemoryState,
     /// Memory when the program began.
     pub after: MemoryState,
-    /// Frames that were taken: movable ones, and others.
+    /// Frames that are held: movable ones, and others.
     pub held: [u64; 2],
 }
 
-/// Bring memory into the state. `Err`: why it cannot be, one line.
+/// Bring memory into the state. The error says in one line why that is impossible.
 pub(crate) fn fragment(mm: &Mm<SimMachine>, target: &Fragmentation, seed: u64) -> Result<Fragmented, String> {
     let fails = |why: String| format!("fragment: {target} cannot be reached: {why}");
     mm.drain_lists();
@@ -68,7 +66,7 @@ pub(crate) fn fragment(mm: &Mm<SimMachine>, target: &Fragmentation, seed: u64) -
     Ok(Fragmented { asked: target.text().to_owned(), before, after, held: maker.held })
 }
 
-/// So many pages of free memory are to be in blocks of these orders.
+/// How many pages of free memory must be in blocks of these orders.
 struct Claim {
     what: String,
     orders: std::ops::Range<usize>,
@@ -79,7 +77,7 @@ struct Maker<'a> {
     mm: &'a Mm<SimMachine>,
     target: &'a Fragmentation,
     rng: Rng,
-    /// The first frame of each zone among all, which are counted from one that is aligned to the largest block.
+    /// The number of each zone's first frame. Frames are numbered through all zones, each from a multiple of the largest block.
     firsts: Vec<usize>,
     frames: usize,
     claims: Vec<Claim>,
@@ -109,7 +107,7 @@ impl<'a> Maker<'a> {
         };
         let space = self.holder(most)?;
         self.mm.drain_lists();
-        // The holder's tables are in use now.
+        // The tables of the holding process are in use now.
         let frames = match self.target.pieces {
             Pieces::Quicksilver { whole, of } => self.break_blocks(whole, of)?,
             _ => self.planned()?,
@@ -118,12 +116,13 @@ impl<'a> Maker<'a> {
         self.take(&frames, &groups, space)
     }
 
-    // --- which frames ------------------------------------------------------------------------------------
+    // --- choosing frames ------------------------------------------------------------------------------------
 
-    /// Free blocks of each order that are wanted.
+    /// The wanted number of free blocks of each order.
     fn wanted(&self) -> Result<[u64; ORDERS], String> {
         let all: u64 = zones(self.mm).iter().map(Zone::managed).sum();
-        let free = self.target.free.expect("it is said beside these pieces") * all as f64;
+        let free =
+            self.target.free.expect("only Quicksilver's states have no share of free memory") * all as f64;
         let there = self.mm.free_pages();
         if free > there as f64 {
             return Err(format!("{free:.0} pages are to be free, and at start {there} are"));
@@ -141,7 +140,7 @@ impl<'a> Maker<'a> {
             Pieces::Unusable(share) => {
                 let whole = (free * (1.0 - share) / BLOCK as f64).round() as u64;
                 let blocks = (self.frames / BLOCK) as u64 - whole;
-                plan::by_chance(
+                plan::random_blocks(
                     (self.frames / LARGEST) as u64,
                     blocks,
                     self.frames as u64 - free.round() as u64,
@@ -169,7 +168,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Free 2 MiB blocks that are to be broken, by chance.
+    /// The free 2 MiB blocks to break, chosen at random.
     fn broken(&mut self, whole: f64, of: Option<u64>) -> Result<Vec<usize>, String> {
         let busy = self.busy();
         let mut blocks: Vec<usize> =
@@ -203,7 +202,7 @@ impl<'a> Maker<'a> {
         Ok(frames)
     }
 
-    /// Which frames are not free, those included that are none.
+    /// For each number, whether that frame is not free or does not exist.
     fn busy(&self) -> Vec<bool> {
         let mut busy = vec![true; self.frames];
         for (zone, &first) in zones(self.mm).iter().zip(&self.firsts) {
@@ -219,16 +218,16 @@ impl<'a> Maker<'a> {
         busy
     }
 
-    // --- taking them -------------------------------------------------------------------------------------
+    // --- holding them -------------------------------------------------------------------------------------
 
-    /// The process that holds movable frames, at most so many. Its tables are there.
+    /// The process that will hold up to `pages` movable frames, with its page tables.
     fn holder(&self, pages: usize) -> Result<Option<SpaceId>, String> {
         if pages == 0 {
             return Ok(None);
         }
-        let short = |_| "memory is too small for who holds it".to_string();
+        let short = |_| "memory is too small for the process that holds it".to_string();
         let space = self.mm.create_space(GroupId(0)).map_err(short)?;
-        // The first page of each table shows the page of zeroes, so that the table is there.
+        // The first page of each table maps the zero page, which creates the table.
         let tables = pages.div_ceil(TABLE_ENTRIES - 1) as u64;
         let pages = tables * TABLE_ENTRIES as u64;
         let request = MapRequest {
@@ -248,7 +247,7 @@ impl<'a> Maker<'a> {
         Ok(Some(space))
     }
 
-    /// To which groups the page blocks of these frames go, by number of the block.
+    /// The mobility type of each page block, if these frames are held.
     fn groups(&mut self, frames: &[usize]) -> Result<Vec<Mobility>, String> {
         let mut groups = vec![Mobility::Movable; self.frames / BLOCK];
         let (mut open, mut total, mut kernels) = (Vec::new(), 0, 0);
@@ -283,7 +282,7 @@ impl<'a> Maker<'a> {
         Ok(groups)
     }
 
-    /// Is something in use in this page block?
+    /// Whether a frame of this page block is in use.
     fn has_used(&self, zone: &Zone, block: Pfn) -> bool {
         let free = |pfn: Pfn| self.mm.core().alloc.free_block_at(self.mm.mmu(), zone.id(), pfn);
         free(block).is_none_or(|order| order < PAGEBLOCK_ORDER)
@@ -298,9 +297,12 @@ impl<'a> Maker<'a> {
             let (zone, pfn) = self.place(frame);
             let group = groups[frame / BLOCK];
             let taken = match (group, space) {
-                (Mobility::Movable, Some(space)) => {
-                    self.mm.map_frame(zone, pfn, space, pages.next().expect("there is no end of pages"))
-                }
+                (Mobility::Movable, Some(space)) => self.mm.map_frame(
+                    zone,
+                    pfn,
+                    space,
+                    pages.next().expect("the pages of the holding process do not end"),
+                ),
                 _ => self.mm.keep_frame(zone, pfn, group),
             };
             if !taken {
@@ -316,9 +318,9 @@ impl<'a> Maker<'a> {
         (zone.id(), zone.start().add((frame - self.firsts[zone.id().index()]) as u32))
     }
 
-    // --- the proof ---------------------------------------------------------------------------------------
+    // --- checking ---------------------------------------------------------------------------------------
 
-    /// Is memory in the state that was asked for? A single block more or less is none.
+    /// Check that memory is in the wanted state. One block more or less is allowed.
     fn check(&self, state: &MemoryState) -> Result<(), String> {
         let within = |what: String, got: u64, wanted: u64, unit: u64| {
             let slack = (wanted as f64 * TOLERANCE).max(unit as f64);
@@ -339,7 +341,7 @@ impl<'a> Maker<'a> {
         within("free pages".into(), state.free(), all, LARGEST as u64)?;
         let blocks = state.pageblocks();
         let total = blocks.iter().sum::<u64>() as f64;
-        // What the kernel uses itself is a part of the unmovable page blocks, and may be more than was asked for.
+        // The kernel's own memory is in unmovable page blocks, and may be more than wanted.
         let groups = [
             (Mobility::Unmovable, self.target.unmovable, total * TOLERANCE),
             (Mobility::Reclaimable, self.target.reclaimable, 1.0),

@@ -1,10 +1,10 @@
-//! Which frames are to be in use so that free memory is in blocks of given sizes.
+//! Chooses the frames that must be in use so that free memory is in blocks of given sizes.
 //!
-//! A block of 2^n frames, aligned to its size, is a *node*; it is *occupied* if some frame in it is in use. A free
-//! block of order n is a node that is not occupied beside one that is, so with a(n) occupied nodes of order n there are
-//! 2 a(n+1) - a(n) free blocks of order n. Given how many of these are wanted, that says from the largest order down
-//! how many nodes must be occupied, and at last how many frames. Which ones is free, but that a node with a frame that
-//! is in use already is occupied: chance decides.
+//! An aligned block of 2^n frames is a *node*; it is *occupied* if some frame in it is in use. A free block of order n is a
+//! node that is not occupied and whose buddy is, so with a(n) occupied nodes of order n there are 2 a(n+1) - a(n) free
+//! blocks of order n. The wanted numbers of free blocks thus determine, from the largest order down, how many nodes must be
+//! occupied, and finally how many frames. Which ones is arbitrary, except that a node with a frame in use is occupied: they
+//! are drawn at random.
 
 use super::target::ORDERS;
 use program::rng::Rng;
@@ -15,16 +15,16 @@ pub(crate) const LARGEST: usize = 1 << (ORDERS - 1);
 /// Why there is no plan.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Unreachable {
-    /// Of this order.
+    /// The order.
     pub(crate) order: usize,
-    /// So many free blocks are wanted.
+    /// Free blocks that are wanted.
     pub(crate) wanted: u64,
-    /// So many can be had at most beside the larger ones that are wanted.
+    /// The most that are possible with the wanted larger blocks.
     pub(crate) most: u64,
 }
 
-/// The frames to be taken, ascending, so that there are so many free blocks of each order. `busy`: frames that are in
-/// use, or are none; their number is a multiple of the largest block's.
+/// The frames to take, in ascending order, so that there are `wanted` free blocks of each order. `busy`: whether each frame
+/// is in use or does not exist; its length is a multiple of the largest block.
 pub(crate) fn plan(busy: &[bool], wanted: &[u64; ORDERS], rng: &mut Rng) -> Result<Vec<usize>, Unreachable> {
     let before = Busy::new(busy);
     let mut nodes = {
@@ -41,7 +41,7 @@ pub(crate) fn plan(busy: &[bool], wanted: &[u64; ORDERS], rng: &mut Rng) -> Resu
     Ok(nodes)
 }
 
-/// How many frames before each are in use.
+/// For each frame, how many before it are in use.
 struct Busy(Vec<u32>);
 
 impl Busy {
@@ -58,7 +58,7 @@ impl Busy {
         self.0[at] != self.0[at + frames]
     }
 
-    /// Leave `free` of these nodes free, by chance. `Err`: so many can be.
+    /// Leave `free` of these nodes free, chosen at random. The error is how many can be.
     fn keep(&self, nodes: Vec<usize>, frames: usize, free: u64, rng: &mut Rng) -> Result<Vec<usize>, u64> {
         let (mut kept, mut open): (Vec<usize>, Vec<usize>) =
             nodes.into_iter().partition(|&at| self.any(at, frames));
@@ -68,7 +68,8 @@ impl Busy {
         Ok(kept)
     }
 
-    /// The occupied halves, of so many frames, of occupied nodes, of which `free` have a free half. `Err`: so many can.
+    /// The occupied halves of occupied nodes, of `frames` frames each; `free` of the nodes have a free half, chosen at random.
+    /// The error is how many can have one.
     fn descend(&self, parents: &[usize], frames: usize, free: u64, rng: &mut Rng) -> Result<Vec<usize>, u64> {
         let mut occupied = Vec::with_capacity(parents.len() * 2);
         let mut open = Vec::with_capacity(parents.len());
@@ -92,9 +93,9 @@ impl Busy {
     }
 }
 
-/// How many free blocks of each order there are on average if `held` frames of `blocks` page blocks are in use by
-/// chance, but at least one of each, among `roots` largest blocks in all: wholly free page blocks lie by chance, too.
-pub(crate) fn by_chance(roots: u64, blocks: u64, held: u64) -> [u64; ORDERS] {
+/// The average number of free blocks of each order if `held` random frames of `blocks` page blocks, at least one of each,
+/// are in use, and these page blocks are randomly placed among `roots` largest blocks.
+pub(crate) fn random_blocks(roots: u64, blocks: u64, held: u64) -> [u64; ORDERS] {
     const PAGEBLOCK: usize = ORDERS - 2;
     let in_each = held as f64 / blocks.max(1) as f64;
     let free = 1.0 - blocks as f64 / (2 * roots) as f64;
@@ -103,7 +104,7 @@ pub(crate) fn by_chance(roots: u64, blocks: u64, held: u64) -> [u64; ORDERS] {
         ORDERS.. => roots as f64,
         _ if order > PAGEBLOCK => roots as f64 * (1.0 - free * free),
         _ => {
-            // None of the node's frames is among those in use.
+            // The probability that none of the node's frames is in use.
             let all = (1 << PAGEBLOCK) as f64;
             let frames = (0..1 << order).map(f64::from);
             let none: f64 = frames.map(|i| (all - in_each - i).max(0.0) / (all - i)).product();
@@ -145,10 +146,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Whatever state random frames in use make, the plan that is asked for its blocks makes the same blocks,
-        /// beside any of those frames that are in use already.
+        /// The state that random frames in use create is reached by a plan for its blocks, even if some of those frames are
+        /// in use from the begin.
         #[test]
-        fn a_state_that_there_can_be_is_reached(
+        fn possible_states_are_reached(
             frames in proptest::collection::vec(0..4 * LARGEST, 0..400),
             already in proptest::collection::vec(any::<prop::sample::Index>(), 0..20),
             seed in any::<u64>(),
@@ -168,10 +169,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_states_are_refused() {
         let mut rng = Rng::new(1);
         let mut wanted = [0; ORDERS];
-        // Each free single page needs one in use beside it.
+        // The buddy of each free single page must be in use.
         wanted[0] = LARGEST as u64 / 2 + 1;
         let error = plan(&[false; LARGEST], &wanted, &mut rng).unwrap_err();
         assert_eq!(error, Unreachable { order: 0, wanted: wanted[0], most: LARGEST as u64 / 2 });
@@ -186,7 +187,7 @@ mod tests {
     fn chance_leaves_what_it_leaves() {
         let roots = 64;
         let (blocks, held) = (96, 96 * 20);
-        let wanted = by_chance(roots, blocks, held);
+        let wanted = random_blocks(roots, blocks, held);
         let busy = vec![false; roots as usize * LARGEST];
         let taken = plan(&busy, &wanted, &mut Rng::new(1)).unwrap();
         let off = (taken.len() as f64 - held as f64).abs() / held as f64;

@@ -1,4 +1,4 @@
-//! What free memory looks like: as /proc/buddyinfo and /proc/pagetypeinfo show it.
+//! The state of free memory, as /proc/buddyinfo and /proc/pagetypeinfo show it.
 
 use super::target::ORDERS;
 use crate::machine::SimMachine;
@@ -16,16 +16,16 @@ pub struct MemoryState {
     pub zones: Vec<ZoneState>,
 }
 
-/// Those of one zone.
+/// Free blocks and page blocks of one zone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ZoneState {
     /// Its node.
     pub node: u8,
-    /// Its name, as Linux has it.
+    /// Its name in Linux.
     pub name: &'static str,
-    /// For each mobility group (unmovable, movable, reclaimable) the free blocks of each order.
+    /// For each mobility type (unmovable, movable, reclaimable), the free blocks of each order.
     pub blocks: [[u64; ORDERS]; Mobility::COUNT],
-    /// For each group its page blocks.
+    /// For each mobility type, its page blocks.
     pub pageblocks: [u64; Mobility::COUNT],
 }
 
@@ -36,7 +36,7 @@ impl ZoneState {
 }
 
 impl MemoryState {
-    /// As it is now. What lies on CPUs' lists is not seen.
+    /// The current state, without pages on per-CPU lists.
     pub(crate) fn of(mm: &Mm<SimMachine>) -> MemoryState {
         let lines = mm.core().alloc.pagetypeinfo();
         let zone = |lines: &[PageTypeInfo]| ZoneState {
@@ -73,7 +73,7 @@ impl MemoryState {
         FreeBlocks(self.by_order()).unusable_index(PAGEBLOCK_ORDER) as f64 / 10.0
     }
 
-    /// Page blocks of each mobility group.
+    /// Page blocks of each mobility type.
     pub fn pageblocks(&self) -> [u64; Mobility::COUNT] {
         std::array::from_fn(|group| self.zones.iter().map(|zone| zone.pageblocks[group]).sum())
     }

@@ -1,22 +1,21 @@
-//! What a state of memory is asked for, as text: in a machine's file and on the command line.
+//! The textual description of a state of memory, for machine files and the command line.
 
 use crate::spec::Bytes;
 use mm::units::MAX_ORDER;
 use std::str::FromStr;
 
-/// Number of orders.
+/// The number of orders.
 pub(crate) const ORDERS: usize = MAX_ORDER.0 as usize + 1;
 
-/// In what pieces free memory is wanted.
+/// The sizes of free blocks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Pieces {
-    /// Of the free memory, the share that is in free blocks of each order.
+    /// The share of free memory in free blocks of each order.
     Orders([f64; ORDERS]),
-    /// Of the free memory, the share that is of no use for a block of 2 MiB (the unusable index); in such pieces as
-    /// chance makes.
+    /// The share of free memory that is of no use for a block of 2 MiB (the unusable index); block sizes are random.
     Unusable(f64),
-    /// Quicksilver's: of so many bytes in 2 MiB blocks (all that are free, if `None`), this share is left whole; of
-    /// each other that is free the last 64 KiB are taken.
+    /// Quicksilver's state: of `of` bytes in 2 MiB blocks (all free ones, if `None`), the share `whole` stays whole; the last
+    /// 64 KiB of each other free block are taken.
     Quicksilver { whole: f64, of: Option<u64> },
 }
 
@@ -24,20 +23,20 @@ pub(crate) enum Pieces {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fragmentation {
     text: String,
-    /// Share of memory that is free.
+    /// The share of memory that is free.
     pub(crate) free: Option<f64>,
     pub(crate) pieces: Pieces,
-    /// Shares of page blocks that are kept for what cannot be moved, and for what can be taken back only.
+    /// Shares of page blocks that are unmovable, and reclaimable.
     pub(crate) unmovable: f64,
     pub(crate) reclaimable: f64,
 }
 
-/// What may be said, for messages.
+/// The valid forms, for messages.
 const FORMS: &str = "write frag-50, frag-100:8G, or free=60%,unusable=90%,unmovable=20%,reclaimable=5%; in place of unusable, \
                      orders=S0/S1/.../S10, shares of the free memory";
 
 impl Fragmentation {
-    /// As it was asked for.
+    /// The description.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -103,7 +102,7 @@ fn quicksilver(text: &str) -> Result<Pieces, String> {
     Ok(Pieces::Quicksilver { whole, of: size.map(bytes).transpose()? })
 }
 
-/// A share in per cent, as a part of 1.
+/// Read a share in per cent as a part of 1.
 fn share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
     let fits = number.filter(|number| (0.0..=100.0).contains(number));
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_state_is_said_in_one_line() {
+    fn errors_are_one_line() {
         for (text, expected) in [
             ("frag-75", "'frag-75' is none of the presets"),
             ("frag-50:8Q", "'8Q' is not a size"),

@@ -1,6 +1,7 @@
-//! What the upper half of the kernel asks of the simulated machine.
+//! The machine as the upper half of the kernel sees it.
 
-use super::{Class, SimMachine};
+use super::SimMachine;
+use crate::cpu::Class;
 use crate::sched::{Key, TaskId};
 use abi::Errno;
 use kernel::{Host, Task};
@@ -11,31 +12,33 @@ fn key(key: kernel::Key) -> Option<Key> {
     match key {
         kernel::Key::End(task) => Some(Key::End(task)),
         kernel::Key::Barrier(id) => Some(Key::Barrier(id)),
-        // Sleeps are the machine's own; who drives the run looks whether all have ended.
+        // The machine sleeps by itself, and the run's main loop checks whether all tasks have ended.
         kernel::Key::Sleep(_) | kernel::Key::AllEnded => None,
     }
 }
 
 impl SimMachine {
-    /// A new task of the scheduler's, which may run from now on, on this node if one is named.
+    /// Add a task to the scheduler, on `node` if one is given. It may run from now on.
     pub(crate) fn new_task(&self, node: Option<u8>) -> TaskId {
-        let mut sched = self.sched.borrow_mut();
-        let id = sched.spawn(self.here().clock.get(), self.current.get(), node);
-        self.limit.set(self.limit.get().min(sched.limit_now(self.current.get())));
+        let id = self.sched.borrow_mut().spawn(self.clock(), self.current.get(), node);
+        self.lower_limit();
         id
     }
 }
 
 impl Host for SimMachine {
     fn start_task(&self, task: &Arc<Task>) -> Result<(), Errno> {
-        assert_eq!(self.new_task(None), task.number(), "kernel and scheduler number tasks in one order");
-        self.born.borrow_mut().push(task.clone());
+        assert_eq!(
+            self.new_task(None),
+            task.number(),
+            "the kernel and the scheduler must number tasks in the same order"
+        );
+        self.new_tasks.borrow_mut().push(task.clone());
         Ok(())
     }
 
-    /// Left by the last task of the process alone: by no CPU that runs the space any more. Not this one; nor one that
-    /// has run the end of another task of the process, whose clock is ahead, and which has not gone on to the task that
-    /// waits there.
+    /// The last task of a process leaves its space on every CPU that has it loaded: on this one, and on a CPU that has run
+    /// the end of another task of the process, has a later clock, and has not switched to its next task.
     fn leave_space(&self, task: &Task, switch: &mut dyn FnMut()) {
         if task.process().tasks() > 1 {
             return;
@@ -59,7 +62,7 @@ impl Host for SimMachine {
     }
 
     fn key_wait(&self, wanted: kernel::Key, mark: u64, deadline: Option<Nanos>) -> bool {
-        let key = key(wanted).expect("a task of a program waits for others only");
+        let key = key(wanted).expect("a task may wait for other tasks only");
         if self.sched.borrow().mark(key) != mark {
             return true;
         }
@@ -67,19 +70,18 @@ impl Host for SimMachine {
     }
 
     fn key_wake(&self, wanted: kernel::Key) {
-        // The scheduler tells that a task has ended when its coroutine has.
+        // The scheduler wakes the waiters for a task's end when its coroutine ends.
         if let Some(key @ Key::Barrier(_)) = key(wanted) {
             self.wake_key(key);
         }
     }
 
     fn interrupt(&self, task: &Task) {
-        let mut sched = self.sched.borrow_mut();
-        sched.kick(self.here().clock.get(), task.number());
-        self.limit.set(self.limit.get().min(sched.limit_now(self.current.get())));
+        self.sched.borrow_mut().kick(self.clock(), task.number());
+        self.lower_limit();
     }
 
     fn unseen(&self, work: &mut dyn FnMut()) {
-        SimMachine::unseen(self, work);
+        self.unaccounted(work);
     }
 }

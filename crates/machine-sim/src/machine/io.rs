@@ -1,22 +1,40 @@
-//! Requests to block devices, from the CPU that has gathered them to their end.
+//! Requests to block devices, from the plug of a CPU to their end.
 
 use super::SimMachine;
 use crate::device::{Request, Started};
-use crate::sched::Happening;
+use crate::sched::Event;
+use mm::machine::Io;
+
+/// If a transfer ends while a CPU is stopped with a lock, picoseconds until it ends again.
+const RETRY: u64 = 1_000_000;
 
 impl SimMachine {
-    /// Hand what the current CPU has submitted to the devices.
+    /// An event of the scheduler happens. `io_done` tells the memory manager that a transfer has ended.
+    pub(crate) fn handle(&self, time: u64, event: Event, io_done: impl FnMut(&Io)) {
+        match event {
+            Event::Deadline(task, wait) => self.sched.borrow_mut().deadline(time, task, wait),
+            Event::Io(..) if self.preempt.as_ref().is_some_and(|preempt| preempt.keeps_locks()) => {
+                self.sched.borrow_mut().at(time + RETRY, event);
+            }
+            Event::Io(device, tag) => {
+                let ended = self.end_io(time, device, tag);
+                self.interrupt(ended.cpu(), time, || ended.parts().for_each(io_done));
+            }
+        }
+    }
+
+    /// Hand the requests in the current CPU's plug to the devices.
     #[inline]
     pub(crate) fn unplug(&self) {
-        if !self.here().plug.borrow().is_empty() {
+        if !self.this_cpu().plug.borrow().is_empty() {
             self.unplug_all();
         }
     }
 
     #[cold]
     fn unplug_all(&self) {
-        let now = self.here().clock.get();
-        let requests = self.here().plug.borrow_mut().take();
+        let now = self.clock();
+        let requests = self.this_cpu().plug.borrow_mut().take();
         for request in requests {
             let device = request.device();
             let started = self.devices.borrow_mut()[device].submit(now, request);
@@ -24,20 +42,18 @@ impl SimMachine {
         }
     }
 
-    /// A device tells when it will be done with a request.
+    /// Schedule the end of a request that has started.
     fn expect_end(&self, device: usize, started: Option<Started>) {
         let Some(Started { tag, done }) = started else { return };
-        self.sched.borrow_mut().at(done, Happening::Io(device, tag));
+        self.sched.borrow_mut().at(done, Event::Io(device, tag));
         self.limit.set(self.limit.get().min(done));
     }
 
-    /// A device is done with a request at `now`: its content is there. Returns the request.
-    pub(crate) fn end_io(&self, now: u64, device: usize, tag: u32) -> Request {
+    /// A device completes a request at `now`. Returns the request.
+    fn end_io(&self, now: u64, device: usize, tag: u32) -> Request {
         let (ended, next) = self.devices.borrow_mut()[device].end(now, tag);
         self.expect_end(device, next);
-        if let Some(content) = &self.content {
-            ended.parts().for_each(|io| content.borrow_mut().finish(io));
-        }
+        self.observers.transferred(ended.parts());
         ended
     }
 }

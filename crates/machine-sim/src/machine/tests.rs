@@ -1,20 +1,22 @@
-//! The machine without a memory manager: walks, shootdowns, faults that are put in.
+//! The machine without a memory manager: walks, shootdowns, injected faults.
 
 use super::*;
+use crate::config::FlushFault;
 use crate::walk::Walk;
 use mm::api::AccessKind::{Fetch, Load, Store};
 use mm::primitive::Ordering::Relaxed;
 use mm::table::{Bits, Entry};
 use mm::units::Vpn;
 
-/// An entry as hardware finds it.
+/// A page-table entry.
 fn raw(pfn: Pfn, bits: Bits) -> u64 {
     (pfn.0 as u64) << 12 | bits.bits()
 }
 
-fn machine(name: &str, fault: Option<Fault>) -> SimMachine {
+fn machine(name: &str, fault: Option<FlushFault>) -> SimMachine {
     let spec = MachineSpec::preset(name).unwrap().with_memory(64 << 20).unwrap();
-    SimMachine::new(spec.clone(), &RunConfig { verify: true, faulty: fault, ..RunConfig::new(spec) }).unwrap()
+    SimMachine::new(spec.clone(), &RunConfig { verify: true, flush_fault: fault, ..RunConfig::new(spec) })
+        .unwrap()
 }
 
 /// Tables at frames 1 to 4 that map page 5 to frame 99.
@@ -33,15 +35,15 @@ fn entry(machine: &SimMachine) -> Entry {
 }
 
 #[test]
-fn a_walk_sets_young_and_dirty_and_respects_rights() {
+fn a_walk_sets_young_and_dirty_and_respects_protection() {
     let machine = machine("small", None);
     map(&machine, Bits::WRITE | Bits::NO_EXEC);
-    let cpu = machine.here();
+    let cpu = machine.this_cpu();
     let Walk::Found(cached) = machine.walk(cpu, Vpn(5), Load) else { panic!() };
     assert_eq!((cached.pfn(), cached.writable(), cached.storable()), (Pfn(99), true, false));
     assert!(entry(&machine).has(Bits::YOUNG) && !entry(&machine).has(Bits::DIRTY));
     assert_eq!(machine.walk(cpu, Vpn(5), Fetch), Walk::Fault);
-    // As before every walk: what is too weak for the access goes first.
+    // As before every walk, the TLB drops a translation that does not permit the access.
     cpu.tlb.drop_page(Vpn(5));
     let Walk::Found(cached) = machine.walk(cpu, Vpn(5), Store) else { panic!() };
     assert!(cached.storable() && entry(&machine).has(Bits::DIRTY));
@@ -56,21 +58,25 @@ fn without_hardware_young_bits_an_old_entry_faults() {
     spec.set_hw_young(false, false);
     let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec)).unwrap();
     map(&machine, Bits::WRITE);
-    assert_eq!(machine.walk(machine.here(), Vpn(5), Load), Walk::Fault);
+    assert_eq!(machine.walk(machine.this_cpu(), Vpn(5), Load), Walk::Fault);
     map(&machine, Bits::WRITE | Bits::YOUNG);
-    assert!(matches!(machine.walk(machine.here(), Vpn(5), Load), Walk::Found(_)));
+    assert!(matches!(machine.walk(machine.this_cpu(), Vpn(5), Load), Walk::Found(_)));
 }
 
 #[test]
-fn a_walk_through_a_frame_that_is_no_table_is_told() {
+fn a_walk_through_a_frame_that_is_no_table_is_reported() {
     let machine = machine("small", None);
     map(&machine, Bits::WRITE);
-    assert!(matches!(machine.walk(machine.here(), Vpn(5), Load), Walk::Found(_)));
+    assert!(matches!(machine.walk(machine.this_cpu(), Vpn(5), Load), Walk::Found(_)));
     machine.zero(Pfn(4), 1);
-    assert_eq!(machine.walk(machine.here(), Vpn(6), Load), Walk::Fault, "zeroes may be a table");
-    machine.content.as_ref().unwrap().borrow_mut().set(Pfn(4), 5);
-    machine.here().tlb.drop_page(Vpn(5));
-    assert_eq!(machine.walk(machine.here(), Vpn(5), Load), Walk::Broken(Pfn(4)));
+    assert_eq!(
+        machine.walk(machine.this_cpu(), Vpn(6), Load),
+        Walk::Fault,
+        "a frame of zeroes may be a table"
+    );
+    machine.observers.content.as_ref().unwrap().borrow_mut().set(Pfn(4), 5);
+    machine.this_cpu().tlb.drop_page(Vpn(5));
+    assert_eq!(machine.walk(machine.this_cpu(), Vpn(5), Load), Walk::Broken(Pfn(4)));
 }
 
 #[test]
@@ -103,16 +109,16 @@ fn a_shootdown_costs_the_sender_a_wait_and_each_target_its_handler() {
 #[test]
 fn the_nth_flush_can_be_dropped_or_come_late() {
     for delay in [None, Some(1000)] {
-        let machine = machine("small", Some(Fault { nth: 2, remote: None, delay }));
-        let cpu = machine.here();
+        let machine = machine("small", Some(FlushFault { nth: 2, remote: None, delay }));
+        let cpu = machine.this_cpu();
         map(&machine, Bits::WRITE);
         assert!(matches!(machine.walk(cpu, Vpn(5), Load), Walk::Found(_)));
         machine.flush(Flush::Current);
-        assert!(cpu.tlb.data(Vpn(5)).is_some(), "loading the root was the first, this was the second");
-        machine.late_flushes();
+        assert!(cpu.tlb.data(Vpn(5)).is_some(), "loading the root is flush 1, this is flush 2");
+        machine.flush_faults.run_late((0, cpu));
         assert!(cpu.tlb.data(Vpn(5)).is_some());
         cpu.spend(1_000_000);
-        machine.late_flushes();
+        machine.flush_faults.run_late((0, cpu));
         assert_eq!(cpu.tlb.data(Vpn(5)).is_some(), delay.is_none());
         machine.flush(Flush::Current);
         assert!(cpu.tlb.data(Vpn(5)).is_none());
@@ -120,9 +126,9 @@ fn the_nth_flush_can_be_dropped_or_come_late() {
 }
 
 #[test]
-fn transfers_carry_content_when_they_end() {
+fn transfers_move_content_at_their_end() {
     let machine = machine("small", None);
-    let content = machine.content.as_ref().unwrap();
+    let content = machine.observers.content.as_ref().unwrap();
     content.borrow_mut().set(Pfn(9), 77);
     let write = Io { device: mm::units::DeviceId(0), write: true, block: 3, frame: Pfn(9), pages: 1 };
     machine.submit(write);

@@ -1,43 +1,43 @@
 //! The fewest pages that must be moved so that a zone has a free block.
 //!
-//! A block of 2^n frames, aligned to its size, can be had if nothing in it is fixed and as many pages are free as it
-//! has: what is in use in it goes elsewhere. If folios may be split, no more is needed, and the block with the fewest
-//! pages in use is the answer. If folios are to stay whole, each needs a free place of its size: the answer is the same
-//! where the places outside of that block hold its folios, the largest first. Where they do not, others would have to
-//! be moved for places: that is searched for in small zones; in larger ones the number is one that can not be undercut.
+//! An aligned block of 2^n frames can be freed if nothing in it is fixed and the zone has 2^n free pages, to which the
+//! block's pages in use can move. If folios may be split, that suffices, and the block with the fewest pages in use is
+//! the answer. If folios must stay whole, each needs a free place of its size. The answer is the same if the places
+//! outside of that block hold its folios, the largest first. Otherwise other folios would have to move first: in small
+//! zones a search finds the best way; in larger ones the number is a lower bound.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Larger zones are not searched.
+/// Frames of the largest zone that is searched.
 const SMALL: usize = 64;
 /// Orders of blocks and folios.
 const ORDERS: usize = 12;
 
-/// What a frame is.
+/// The state of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Cell {
     /// Free.
     Free,
-    /// It stays as it is.
+    /// In use, and cannot be moved.
     Fixed,
     /// The first page of a folio of this order.
     Folio(u8),
-    /// One of its others.
+    /// Another page of a folio.
     Rest,
 }
 
-/// The fewest pages.
+/// The fewest pages to move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fewest {
-    /// No fewer will do.
+    /// Fewer do not suffice.
     pub(crate) pages: u64,
-    /// So many will do, with all folios whole.
+    /// Whether these suffice with all folios whole.
     pub(crate) exact: bool,
 }
 
-/// Of the frames of a zone, the first of which is aligned to any size, for a block of `order`; `None`: there cannot be
-/// one.
+/// The fewest pages that must be moved for a free block of `order` in a zone whose first frame is aligned to every
+/// order; `None`: there can be no such block.
 pub(crate) fn fewest(zone: &[Cell], order: u8) -> Option<Fewest> {
     let size = 1 << order;
     let free = zone.iter().filter(|&&cell| cell == Cell::Free).count();
@@ -55,18 +55,18 @@ pub(crate) fn fewest(zone: &[Cell], order: u8) -> Option<Fewest> {
     }
 }
 
-/// Pages in use in the block of `size` that has the fewest and nothing that is fixed.
+/// The fewest pages in use in any block of `size` without fixed pages.
 fn least(zone: &[Cell], size: usize) -> Option<u64> {
     zone.chunks_exact(size).filter_map(in_use).min()
 }
 
-/// Pages in use in a block; `None`: one of them stays.
+/// Pages in use in a block; `None` if one of them is fixed.
 fn in_use(block: &[Cell]) -> Option<u64> {
     (!block.contains(&Cell::Fixed)).then(|| block.iter().filter(|&&cell| cell != Cell::Free).count() as u64)
 }
 
-/// Is there a free place outside of the block at `at` for each of its folios? Sizes are powers of two and places
-/// aligned, so the largest first finds one if there is one for all.
+/// Whether each folio of the block at `at` has a free place outside of it. Sizes are powers of two and places are aligned,
+/// so placing the largest first succeeds if anything does.
 fn holds_outside(zone: &[Cell], at: usize, size: usize) -> bool {
     let (mut wanted, mut places) = ([0u64; ORDERS], [0u64; ORDERS]);
     let mut known = 0;
@@ -81,7 +81,7 @@ fn holds_outside(zone: &[Cell], at: usize, size: usize) -> bool {
         }
     }
     if known != size {
-        // A part of a folio that is as large or larger: that one needs no smaller place.
+        // The block is a part of a larger folio, which needs a place of its own size.
         return false;
     }
     count_places(&zone[..at], 0, &mut places);
@@ -94,7 +94,7 @@ fn holds_outside(zone: &[Cell], at: usize, size: usize) -> bool {
     })
 }
 
-/// The largest aligned free blocks of some frames, the first of which has this number, by order.
+/// Count the largest aligned free blocks among frames, the first of which has number `first`, by order.
 fn count_places(frames: &[Cell], first: usize, places: &mut [u64; ORDERS]) {
     let mut at = 0;
     while at < frames.len() {
@@ -110,7 +110,7 @@ fn count_places(frames: &[Cell], first: usize, places: &mut [u64; ORDERS]) {
     }
 }
 
-/// The same by trying: always on with what has cost the least, and what it will still cost at least.
+/// The answer by A* search: continues with the state whose cost so far plus the least cost still to come is lowest.
 fn search(zone: &[Cell], size: usize) -> Option<u64> {
     let mut best: BTreeMap<Vec<Cell>, u64> = BTreeMap::new();
     let mut open = BinaryHeap::new();
@@ -135,7 +135,7 @@ fn search(zone: &[Cell], size: usize) -> Option<u64> {
     None
 }
 
-/// What a zone can be after one folio has been moved, and how many pages that has.
+/// The states of a zone after one folio has moved, each with the number of its pages.
 fn moves(zone: &[Cell]) -> Vec<(u64, Vec<Cell>)> {
     let mut all = Vec::new();
     for (from, cell) in zone.iter().enumerate() {
@@ -160,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    /// Folios and free blocks of at most 4 pages, and fixed pages, side by side in `frames` frames.
+    /// Zones of `frames` frames with folios and free blocks of at most 4 pages, and fixed pages.
     fn zones(frames: usize) -> impl Strategy<Value = Vec<Cell>> {
         proptest::collection::vec((0..10u8, 0..3u8), frames).prop_map(move |draws| {
             let mut zone = Vec::new();
@@ -184,7 +184,7 @@ mod tests {
         })
     }
 
-    /// By going through everything that can be reached, cheapest first, without any idea of where to look.
+    /// The answer by Dijkstra's algorithm over all reachable states.
     fn by_force(zone: &[Cell], size: usize) -> Option<u64> {
         let mut open = BTreeSet::from([(0, zone.to_vec())]);
         let mut done = BTreeSet::new();
@@ -204,7 +204,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn small_zones_are_as_going_through_everything_finds_them(zone in zones(12), order in 1..4u8) {
+        fn small_zones_agree_with_brute_force(zone in zones(12), order in 1..4u8) {
             let padded: Vec<Cell> = zone.iter().copied().chain([Cell::Fixed; 4]).collect();
             let found = fewest(&padded, order);
             let forced = by_force(&padded, 1 << order);
@@ -219,8 +219,8 @@ mod tests {
         }
 
         #[test]
-        fn in_larger_zones_no_fewer_will_do(zone in zones(12), order in 1..4u8) {
-            // The same zone, as if it were too large to be searched.
+        fn larger_zones_give_a_lower_bound(zone in zones(12), order in 1..4u8) {
+            // The same zone, too large to be searched.
             let mut large: Vec<Cell> = zone.iter().copied().chain([Cell::Fixed; 4]).collect();
             let forced = by_force(&large, 1 << order);
             large.resize(SMALL + 64, Cell::Fixed);
@@ -232,7 +232,7 @@ mod tests {
         }
 
         #[test]
-        fn single_pages_always_have_an_answer(zone in zones(16), order in 1..4u8) {
+        fn single_pages_have_an_exact_answer(zone in zones(16), order in 1..4u8) {
             let single: Vec<Cell> = zone
                 .iter()
                 .map(|&cell| if matches!(cell, Cell::Folio(_) | Cell::Rest) { Cell::Folio(0) } else { cell })
@@ -241,19 +241,19 @@ mod tests {
             prop_assert_eq!(split.map(|found| found.pages), by_force(&single, 1 << order));
             prop_assert!(split.is_none_or(|found| found.exact));
             if let (Some(split), Some(whole)) = (split, fewest(&zone, order)) {
-                prop_assert!(split.pages <= whole.pages, "to split folios never takes more");
+                prop_assert!(split.pages <= whole.pages, "split folios must not need more moves");
             }
         }
     }
 
     #[test]
-    fn folios_that_have_no_place_have_others_moved_for_them() {
+    fn other_folios_move_first_if_a_folio_has_no_place() {
         use Cell::{Fixed as X, Folio as F, Free as O, Rest as R};
-        // A pair, and two single pages whose neighbours are free: one of them has to make room first.
+        // A pair, and two single pages whose neighbours are free: one of these must move first.
         let zone = [F(1), R, O, O, F(0), O, O, F(0), X, X, X, X];
         assert_eq!(fewest(&zone, 2), Some(Fewest { pages: 2, exact: true }), "the two single pages");
         let zone = [F(1), R, O, O, F(0), O, O, X, F(0), X, X, O];
-        // The pair has no place but beside itself.
+        // The only other place of the pair is next to it.
         assert_eq!(fewest(&zone, 2), Some(Fewest { pages: 3, exact: true }));
         assert_eq!(fewest(&[F(0), O, X, O], 1), Some(Fewest { pages: 1, exact: true }));
         assert_eq!(fewest(&[F(0), X, F(0), O], 1), None);

@@ -1,12 +1,12 @@
-//! Compactions held against the fewest pages that must be moved for what they are to make, and how much in pieces
-//! memory was before and after.
+//! Compares compactions with the fewest pages that must be moved for what they make, and measures how fragmented memory
+//! was before and after.
 //!
-//! Each compaction shows its zone when it begins and when it has ended ([`ZoneSight`]). What has been freed by others
-//! meanwhile, it need not have moved: so a run may come to less than the sum of the fewest.
+//! Each compaction shows its zone when it begins and when it has ended ([`ZoneSight`]). It need not move what other tasks
+//! free during it, so a run may move fewer pages than the sum of the minima.
 
-mod everything;
 mod fewest;
 mod latency;
+mod whole;
 
 use crate::sched::TaskId;
 use fewest::{Cell, Fewest, fewest};
@@ -15,47 +15,47 @@ use mm::machine::{FrameUse, ZoneSight};
 use mm::units::{MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
 use std::collections::HashMap;
 
-/// What compactions came to.
+/// The totals of all compactions.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct MovesReport {
     /// Compactions that went through a zone.
     pub(crate) compactions: u64,
-    /// Those for a block that made it.
+    /// Of these, those for a block, if they made it.
     pub(crate) made: u64,
     /// Pages that these moved.
     pub(crate) moved: u64,
-    /// The fewest that they could have, added up.
+    /// The fewest that they could have moved, added up.
     pub(crate) least: u64,
-    /// Of these compactions, those of which it is known that so few would have done with all folios whole.
+    /// Of these compactions, those for which the minimum is known to be reachable with all folios whole.
     pub(crate) exact: u64,
-    /// Pages that compactions moved which made no block.
+    /// Pages moved by compactions that made no block.
     pub(crate) in_vain: u64,
-    /// What compactions of all of a zone came to, added up; `None`: there was none.
+    /// The totals of compactions of whole zones, if there were any.
     pub(crate) whole: Option<Whole>,
-    /// Share of free memory that was of no use for the wanted block (all memory: for 2 MiB), in per cent: added up over
-    /// compactions, before and after.
-    pub(crate) useless: [f64; 2],
+    /// Share of free memory that was of no use for the wanted block (for 2 MiB, if the whole zone was compacted), in per
+    /// cent: sums over compactions, before and after.
+    pub(crate) unusable: [f64; 2],
 }
 
-/// Blocks of 2 MiB, and pages moved for them, in compactions of all of a zone.
+/// Blocks of 2 MiB, and pages moved for them, in compactions of whole zones.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Whole {
     /// Free blocks before.
     pub(crate) before: u64,
-    /// After.
+    /// Free blocks after.
     pub(crate) after: u64,
-    /// The most that there could be.
+    /// The most free blocks that there could be.
     pub(crate) possible: u64,
     /// Pages that were moved.
     pub(crate) moved: u64,
-    /// The fewest that must be for as many as there could be.
+    /// The fewest pages that must be moved for that many.
     pub(crate) least: u64,
 }
 
-/// Compactions of a run.
+/// The compactions of a run.
 #[derive(Default)]
 pub(crate) struct Moves {
-    /// By the task that compacts.
+    /// By the task that compacts: the minimum for the compaction that it has begun.
     begun: HashMap<TaskId, Option<Fewest>>,
     report: MovesReport,
     zone: Vec<Cell>,
@@ -64,14 +64,14 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// A task shows a zone.
-    pub(crate) fn sees(&mut self, task: TaskId, sight: &ZoneSight<'_>) {
+    /// A task shows a zone that it compacts.
+    pub(crate) fn see(&mut self, task: TaskId, sight: &ZoneSight<'_>) {
         self.draw(sight);
         let after = usize::from(sight.ended.is_some());
         if sight.order.is_none() {
-            self.sees_everything(sight.ended.map(|ended| ended.moved));
+            self.see_whole(sight.ended.map(|ended| ended.moved));
         }
-        self.report.useless[after] += useless(&self.zone, sight.order.unwrap_or(PAGEBLOCK_ORDER));
+        self.report.unusable[after] += unusable(&self.zone, sight.order.unwrap_or(PAGEBLOCK_ORDER));
         let Some(ended) = sight.ended else {
             let least = sight.order.and_then(|order| fewest(&self.zone, order.0));
             self.begun.insert(task, least);
@@ -89,9 +89,9 @@ impl Moves {
         }
     }
 
-    /// All of a zone is going to be compacted, or has been, and so many pages moved.
-    fn sees_everything(&mut self, moved: Option<u64>) {
-        let blocks = everything::everything(&self.zone, PAGEBLOCK_ORDER.frames() as usize);
+    /// The whole zone will be compacted; or, if `moved`, has been, by moving that many pages.
+    fn see_whole(&mut self, moved: Option<u64>) {
+        let blocks = whole::blocks(&self.zone, PAGEBLOCK_ORDER.frames() as usize);
         let whole = self.report.whole.get_or_insert_default();
         match moved {
             None => {
@@ -110,7 +110,7 @@ impl Moves {
         self.report
     }
 
-    /// Note what the zone's frames are, from one on that is aligned to any size.
+    /// Copy the state of the zone's frames. The copy begins at a frame that is aligned to every order.
     fn draw(&mut self, sight: &ZoneSight<'_>) {
         self.zone.clear();
         let (start, end) = (sight.start, sight.start.0 + sight.frames);
@@ -132,11 +132,11 @@ impl Moves {
     }
 }
 
-/// How much of the free memory is in no free block of `order`, in per cent.
-fn useless(zone: &[Cell], order: Order) -> f64 {
+/// Share of the free memory that is in no free block of `order`, in per cent.
+fn unusable(zone: &[Cell], order: Order) -> f64 {
     let free = |cells: &[Cell]| cells.iter().filter(|&&cell| cell == Cell::Free).count() as f64;
     let size = order.frames() as usize;
-    let whole = zone.chunks_exact(size).map(free).filter(|&count| count == size as f64).sum::<f64>();
+    let usable = zone.chunks_exact(size).map(free).filter(|&count| count == size as f64).sum::<f64>();
     let all = free(zone);
-    if all == 0.0 { 0.0 } else { (all - whole) * 100.0 / all }
+    if all == 0.0 { 0.0 } else { (all - usable) * 100.0 / all }
 }

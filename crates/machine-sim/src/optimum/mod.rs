@@ -1,40 +1,40 @@
-//! The optimum: how few times pages have to come back from a device, whatever is evicted when.
+//! The optimum: the fewest refaults of pages from devices that any replacement policy can have.
 //!
-//! Problem: a replacement policy can always be compared with a worse one. What is missing is the best there could be
-//! for the accesses of this run: Belady's MIN, which knows the future, and what becomes of it without sight of a page's
-//! last use.
+//! Problem: a replacement policy can always be compared with a worse one. What is missing is the best possible one for
+//! the accesses of this run: Belady's MIN, which knows the future, and its variant that cannot see that a use of a page
+//! was the last.
 //!
 //! Rule: a *page* is a content that moves between frames and blocks of devices. A *use* is an access through a
-//! translation, or the copy of a read(2) or write(2); with each the time goes on by one, unless it is of the same page
-//! as the one before. A *refault* is a use of a page that was read from a device since its last use. At each moment
-//! every page that is not to be read again occupies a frame of its own. So the run itself is one of the ways to keep
-//! pages from use to use in as many frames as the machine has, and the best of these ways (see [`room`]) has no more
-//! refaults. It needs no look into the future: the choice is made where an interval ends.
+//! translation, or the copy of a read(2) or write(2); each use advances time by one, unless it is of the same page as the
+//! previous use. A *refault* is a use of a page that was read from a device since its last use. At each moment every page
+//! that will not be read again occupies a frame. So the run itself is one of the ways to keep pages from use to use in
+//! the machine's frames, and the best of these ways (see [`capacity`]) has no more refaults. It needs no knowledge of the
+//! future: the choice is made when an interval ends.
 //!
-//! The second optimum may not give a page up before somebody could have seen that its uses have ended: who uses a page
-//! through page tables keeps it in memory until its young bit is cleared, its entry is taken away, or it leaves memory.
-//! These times are known only when they have passed, so they are written down and the choice is made at the end (see
-//! [`stays`]).
+//! The second optimum may not evict a page before a policy could have seen that its uses have ended: a page used through
+//! page tables stays in memory until its young bit is cleared, its entry is removed, or it leaves memory. These times are
+//! known only afterwards, so they are recorded and the choice is made at the end (see [`residency`]).
 //!
-//! Where it is not clear whether two contents are the same page, they are taken for two: that can only make both
-//! numbers smaller, as pages that are new are never refaults.
+//! If it is unclear whether two contents are the same page, they count as two: that can only lower both numbers, because
+//! new pages are never refaults.
 //!
 //! Source: L. A. Belady, A study of replacement algorithms for a virtual-storage computer, 1966.
 
-mod room;
-mod stays;
+mod capacity;
+mod residency;
 
 use mm::event::Event;
 use mm::machine::Io;
 use mm::units::Pfn;
-use room::Room;
-use stays::{Stay, fewest_returns};
+
+use capacity::Capacity;
+use residency::{Residency, fewest_returns};
 use std::collections::HashMap;
 
-/// What a run did and what is the least on its accesses.
+/// Refaults of a run, and the fewest for its accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct OptimumReport {
-    /// Uses; those of one page in a row are one.
+    /// Uses; consecutive uses of one page count once.
     pub uses: u64,
     /// Pages that were used.
     pub pages: u64,
@@ -42,54 +42,54 @@ pub struct OptimumReport {
     pub frames: u64,
     /// Refaults of the run.
     pub refaults: u64,
-    /// The fewest there can be.
+    /// The fewest possible.
     pub optimum: u64,
-    /// The fewest there can be if a page stays from a use until its young bit is looked at.
+    /// The fewest possible if a page residencies from a use until its young bit is checked.
     pub young: u64,
 }
 
 impl OptimumReport {
-    /// Are the numbers in their order? If not, something here is wrong.
+    /// Check the order of the numbers. An error is a bug of this observer.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.optimum <= self.young && self.young <= self.refaults {
             return Ok(());
         }
-        Err(format!("the optimum is not one: {self:?}"))
+        Err(format!("the optimum exceeds what the run did: {self:?}"))
     }
 }
 
 /// How a page is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum How {
-    /// Through a translation: who wants to know has to look.
+    /// Through a translation: a policy must check the young bit to know it.
     Mapped,
-    /// By a call, which tells.
-    Called,
+    /// By a system call, which the policy sees.
+    Syscall,
 }
 
-/// In a frame's page: it is a copy, and which page it is has yet to be seen.
+/// The page number of a frame that holds a copy, until it is known which page that is.
 const COPY: u32 = 1 << 31;
 /// No moment.
 const NEVER: u64 = 0;
 
-/// What is known of a frame.
+/// The state of a frame.
 #[derive(Clone, Copy, Default)]
 struct Holder {
-    /// The page that it holds; 0: one that has no number yet.
+    /// The page that it holds; 0: a page without a number.
     page: u32,
-    /// Counts how often it was handed out.
+    /// How often it was allocated.
     turn: u32,
     in_use: bool,
 }
 
-/// What is known of a page.
+/// The state of a page.
 #[derive(Clone, Copy, Default)]
 struct Page {
     /// Its last use.
     last: u64,
-    /// Since when it has to stay in memory, if it has to.
+    /// Since when it must stay in memory, if it must.
     since: u64,
-    /// Where it was then.
+    /// Where it was at its last use: frame and turn.
     place: (u32, u32),
 }
 
@@ -97,18 +97,18 @@ struct Page {
 pub(crate) struct Optimum {
     now: u64,
     frames: Vec<Holder>,
-    /// By number; the first is none.
+    /// By number; number 0 is unused.
     pages: Vec<Page>,
-    /// What blocks of devices hold.
+    /// The pages that blocks of devices hold.
     blocks: HashMap<(u8, u64), u32>,
-    /// What frames are copies of: page and place.
+    /// For each frame that holds a copy: the page and place that it was copied from.
     copies: HashMap<u32, (u32, (u32, u32))>,
-    /// The last use, if nothing has happened since.
+    /// The last use, if nothing else has happened since.
     latest: Option<(Pfn, How)>,
-    /// Frames besides the one in use.
+    /// Frames other than that of the page in use.
     others: u64,
-    room: Room,
-    stays: Vec<Stay>,
+    capacity: Capacity,
+    residencies: Vec<Residency>,
     pages_used: u64,
     refaults: u64,
     optimum: u64,
@@ -125,8 +125,8 @@ impl Optimum {
             copies: HashMap::new(),
             latest: None,
             others: count - 1,
-            room: Room::default(),
-            stays: Vec::new(),
+            capacity: Capacity::default(),
+            residencies: Vec::new(),
             pages_used: 0,
             refaults: 0,
             optimum: 0,
@@ -136,7 +136,7 @@ impl Optimum {
     /// The page in a frame is used.
     #[inline]
     pub(crate) fn used(&mut self, pfn: Pfn, how: How) {
-        // A translation that is not flushed yet may still be used: nobody has this frame any more, or yet.
+        // A translation that is not flushed yet may lead to a frame that is free.
         if self.latest != Some((pfn, how)) && self.frames[pfn.index()].in_use {
             self.latest = Some((pfn, how));
             self.uses_another(pfn, how);
@@ -152,18 +152,18 @@ impl Optimum {
         if page.last == NEVER {
             self.pages_used += 1;
         } else {
-            let kept = page.last + 1 == now || self.room.keep(page.last + 1);
+            let kept = page.last + 1 == now || self.capacity.keep(page.last + 1);
             self.optimum += u64::from(!kept);
             self.refaults += u64::from(page.place != place);
         }
-        self.room.moment(now, self.others);
+        self.capacity.moment(now, self.others);
         (page.last, page.place) = (now, place);
         if page.since != NEVER {
             return;
         }
         match how {
             How::Mapped => page.since = now,
-            How::Called => self.stays.push(Stay { page: number, start: now, end: now }),
+            How::Syscall => self.residencies.push(Residency { page: number, start: now, end: now }),
         }
     }
 
@@ -174,7 +174,7 @@ impl Optimum {
     fn new_page(&mut self) -> u32 {
         self.pages.push(Page::default());
         let number = self.pages.len() as u32 - 1;
-        assert!(number < COPY, "so many pages cannot be told apart");
+        assert!(number < COPY, "a page number must fit below the mark of copies");
         number
     }
 
@@ -189,9 +189,9 @@ impl Optimum {
         number
     }
 
-    /// What was copied has moved, if it is no longer where it was. Else it is still that page, and its copy is another.
+    /// If the source of a copy is gone, the copy is the same page, which has moved. Otherwise the copy is a new page.
     fn page_of_copy(&mut self, pfn: Pfn) -> u32 {
-        let (number, from) = self.copies.remove(&pfn.0).expect("it is marked as a copy");
+        let (number, from) = self.copies.remove(&pfn.0).expect("a frame marked as a copy must have a source");
         let old = self.frames[from.0 as usize];
         let left = old.turn != from.1 || !old.in_use;
         if !left || self.pages[number as usize].place != from {
@@ -201,19 +201,19 @@ impl Optimum {
         number
     }
 
-    /// Nobody needs to wait any more to see that uses of the page have ended.
-    fn looked_at(&mut self, pfn: Pfn) {
+    /// A policy could see now that uses of the page have ended.
+    fn seen(&mut self, pfn: Pfn) {
         let Some(&Holder { page, .. }) = self.frames.get(pfn.index()) else { return };
         if page == 0 || page == COPY {
             return;
         }
         let since = std::mem::take(&mut self.pages[page as usize].since);
         if since != NEVER {
-            self.stays.push(Stay { page, start: since, end: self.now });
+            self.residencies.push(Residency { page, start: since, end: self.now });
         }
     }
 
-    /// The memory manager tells of something.
+    /// The memory manager reports an event.
     pub(crate) fn event(&mut self, event: Event, args: [u64; 4]) {
         let (first, count) = match event {
             Event::MmPageAlloc | Event::MmPageFree => (args[0] as u32, 1 << args[1]),
@@ -223,16 +223,16 @@ impl Optimum {
         };
         self.latest = None;
         for pfn in (first..first + count).map(Pfn) {
-            self.looked_at(pfn);
+            self.seen(pfn);
             match event {
-                Event::MmPageAlloc => self.handed_out(pfn),
+                Event::MmPageAlloc => self.allocated(pfn),
                 Event::MmPageFree => self.frames[pfn.index()].in_use = false,
                 _ => {}
             }
         }
     }
 
-    fn handed_out(&mut self, pfn: Pfn) {
+    fn allocated(&mut self, pfn: Pfn) {
         let frame = &mut self.frames[pfn.index()];
         if frame.page == COPY {
             self.copies.remove(&pfn.0);
@@ -240,7 +240,7 @@ impl Optimum {
         *frame = Holder { page: 0, turn: frame.turn + 1, in_use: true };
     }
 
-    /// Frames get the content of others.
+    /// Frames are copied.
     pub(crate) fn copied(&mut self, to: Pfn, from: Pfn, count: u32) {
         self.latest = None;
         for (to, from) in (0..count).map(|i| (to.add(i), from.add(i))) {
@@ -269,7 +269,7 @@ impl Optimum {
         }
     }
 
-    /// A program does not need what these blocks hold: if it does after all, that is another page.
+    /// A program does not need the content of these blocks any more; a later use of them is of another page.
     pub(crate) fn forget(&mut self, device: u8, first: u64, count: u64) {
         if count < self.blocks.len() as u64 {
             for block in first..first + count {
@@ -280,10 +280,10 @@ impl Optimum {
         }
     }
 
-    /// What was found until now.
+    /// The result until now.
     pub(crate) fn report(&self) -> OptimumReport {
         let open = self.pages.iter().zip(0..).filter(|(page, _)| page.since != NEVER);
-        let open = open.map(|(page, number)| Stay { page: number, start: page.since, end: self.now });
+        let open = open.map(|(page, number)| Residency { page: number, start: page.since, end: self.now });
         let frames = self.others + 1;
         OptimumReport {
             uses: self.now,
@@ -291,7 +291,7 @@ impl Optimum {
             frames,
             refaults: self.refaults,
             optimum: self.optimum,
-            young: fewest_returns(self.stays.iter().copied().chain(open).collect(), frames),
+            young: fewest_returns(self.residencies.iter().copied().chain(open).collect(), frames),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The optimum against all choices there are, and against policies that choose anything.
+//! The optimum compared with brute force, and with policies that evict at random.
 
 use super::*;
 use mm::units::DeviceId;
@@ -20,12 +20,12 @@ fn transfer(optimum: &mut Optimum, pfn: u32, block: u64, write: bool) {
     optimum.transfer(&Io { device: DEVICE, write, block, frame: Pfn(pfn), pages: 1 });
 }
 
-/// What a small memory does.
+/// A small memory.
 struct Memory {
     optimum: Optimum,
-    /// By frame: its page.
+    /// The page of each frame.
     frames: Vec<Option<usize>>,
-    /// Pages that a device holds.
+    /// The pages that a device holds.
     saved: BTreeSet<usize>,
 }
 
@@ -35,7 +35,7 @@ impl Memory {
         Memory { optimum, frames: vec![None; frames], saved: BTreeSet::new() }
     }
 
-    /// Use a page; if it is not there, the page in `victim`, or in no frame, makes place for it. Was that evicted?
+    /// Use a page. If it is absent, it takes a free frame, or that of `victim`. Returns the page that was evicted.
     fn access(&mut self, page: usize, how: How, victim: usize) -> Option<usize> {
         let held = self.frames.iter().position(|held| *held == Some(page));
         let mut evicted = None;
@@ -73,7 +73,7 @@ enum Step {
 const PAGES: usize = 5;
 
 fn history() -> impl Strategy<Value = Vec<Step>> {
-    let how = prop_oneof![3 => Just(How::Mapped), 1 => Just(How::Called)];
+    let how = prop_oneof![3 => Just(How::Mapped), 1 => Just(How::Syscall)];
     let step = prop_oneof![
         4 => (0..PAGES, how, 0..4usize).prop_map(|(page, how, victim)| Step::Use { page, how, victim }),
         2 => (0..PAGES).prop_map(|page| Step::Look { page }),
@@ -81,14 +81,14 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..24)
 }
 
-/// A moment: the page that is used, and those that must be in memory.
+/// A moment: the page that is used, and the set of pages that must be in memory.
 type Needs = (usize, u32);
 
-/// Play a history in so many frames; also what it asks for at each moment, found in a plainer way.
+/// Play a history in `frames` frames. Also returns its needs at each moment, found by a simpler method.
 fn play(history: &[Step], frames: usize) -> (OptimumReport, Vec<Needs>) {
     let mut memory = Memory::new(frames);
     let mut needs: Vec<Needs> = Vec::new();
-    // Since which moment a page must stay.
+    // The moment since which each page must stay.
     let mut held: [Option<usize>; PAGES] = [None; PAGES];
     let hold = |needs: &mut Vec<Needs>, since: &mut Option<usize>, page: usize| {
         if let Some(since) = since.take() {
@@ -116,10 +116,10 @@ fn play(history: &[Step], frames: usize) -> (OptimumReport, Vec<Needs>) {
     (memory.optimum.report(), needs)
 }
 
-/// The fewest refaults, by trying everything: which pages to have in memory at each moment.
+/// The fewest refaults by brute force over the sets of pages in memory at each moment.
 fn fewest(needs: &[Needs], frames: usize) -> u64 {
     let mut known = 0;
-    // By set of pages in memory: the fewest refaults until now.
+    // The fewest refaults until now, by set of pages in memory.
     let mut best = vec![u64::MAX; 1 << PAGES];
     best[0] = 0;
     for &(page, kept) in needs {
@@ -129,7 +129,7 @@ fn fewest(needs: &[Needs], frames: usize) -> u64 {
         for (set, &so_far) in best.iter().enumerate().filter(|(_, count)| **count < u64::MAX) {
             let (set, cost) = (set as u32, if set as u32 & 1 << page == 0 { again } else { 0 });
             for to in (0..1u32 << PAGES).filter(|to| to.count_ones() as usize <= frames) {
-                // What must be there is, what is there was or is used, and nothing else comes by itself.
+                // Required pages are there, and only pages that were there or are used now.
                 if to & kept == kept && to & !(set | 1 << page) == 0 {
                     let there = &mut next[to as usize];
                     *there = (*there).min(so_far + cost);
@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn both_optima_are_the_best_there_is(history in history(), frames in 1..5usize) {
+    fn both_optima_agree_with_brute_force(history in history(), frames in 1..5usize) {
         let (report, needs) = play(&history, frames);
         let uses: Vec<Needs> = needs.iter().map(|&(page, _)| (page, 1 << page)).collect();
         prop_assert_eq!(report.optimum, fewest(&uses, frames), "{:?}", report);
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn no_policy_is_below_them(history in history(), frames in 1..5usize) {
+    fn no_policy_is_below_the_optima(history in history(), frames in 1..5usize) {
         let (report, needs) = play(&history, frames);
         prop_assert_eq!(report.check(), Ok(()));
         prop_assert!(report.uses as usize <= needs.len() && report.frames == frames as u64);
@@ -161,16 +161,15 @@ proptest! {
         prop_assert_eq!(report.pages as usize, all.len());
     }
 
-    /// Whoever evicts as Belady says has as many refaults as the optimum.
     #[test]
-    fn minimum_is_reached(pages in prop::collection::vec(0..8usize, 1..200), frames in 1..7usize) {
+    fn beladys_policy_reaches_the_optimum(pages in prop::collection::vec(0..8usize, 1..200), frames in 1..7usize) {
         let mut memory = Memory::new(frames);
         for (now, &page) in pages.iter().enumerate() {
             let next = |held: &Option<usize>| {
                 pages[now..].iter().position(|&used| Some(used) == *held).unwrap_or(usize::MAX)
             };
             let victim = (0..frames).max_by_key(|&frame| next(&memory.frames[frame])).unwrap();
-            memory.access(page, How::Called, victim);
+            memory.access(page, How::Syscall, victim);
         }
         let report = memory.optimum.report();
         prop_assert_eq!((report.refaults, report.young), (report.optimum, report.optimum));
@@ -178,11 +177,11 @@ proptest! {
 }
 
 #[test]
-fn a_loop_one_page_too_large_costs_one_page_in_four_uses() {
+fn a_loop_of_n_plus_1_pages_costs_one_refault_in_n_uses() {
     let mut memory = Memory::new(4);
     for i in 0..5 * 100 {
-        // First in, first out: the worst there is.
-        memory.access(i % 5, How::Called, i % 4);
+        // FIFO, the worst choice.
+        memory.access(i % 5, How::Syscall, i % 4);
     }
     let report = memory.optimum.report();
     assert_eq!((report.uses, report.pages, report.refaults), (500, 5, 495));
@@ -191,7 +190,7 @@ fn a_loop_one_page_too_large_costs_one_page_in_four_uses() {
 }
 
 #[test]
-fn what_is_used_unseen_has_to_stay() {
+fn a_page_used_through_page_tables_stays_until_it_is_checked() {
     let (mut seen, mut unseen) = (Memory::new(2), Memory::new(2));
     for memory in [&mut seen, &mut unseen] {
         memory.access(0, How::Mapped, 0);
@@ -200,9 +199,9 @@ fn what_is_used_unseen_has_to_stay() {
     seen.look(0);
     seen.look(1);
     for memory in [&mut seen, &mut unseen] {
-        // 0 goes out; who had looked could have evicted 1.
+        // Page 0 is evicted; a policy that had checked could have evicted 1.
         for (page, victim) in [(2, 0), (0, 0), (2, 0), (0, 0)] {
-            memory.access(page, How::Called, victim);
+            memory.access(page, How::Syscall, victim);
         }
     }
     let [seen, unseen] = [seen, unseen].map(|memory| memory.optimum.report());
@@ -211,12 +210,12 @@ fn what_is_used_unseen_has_to_stay() {
 }
 
 #[test]
-fn a_page_keeps_its_name_when_it_moves_and_its_copy_gets_another() {
+fn migration_keeps_a_page_and_copy_on_write_makes_another() {
     let mut optimum = Optimum::new(4, 4);
     tell(&mut optimum, Event::MmPageAlloc, 0);
     transfer(&mut optimum, 0, 7, false);
     optimum.used(Pfn(0), How::Mapped);
-    // Copied because somebody writes: both are there.
+    // Copied on write: both pages exist.
     tell(&mut optimum, Event::MmPageAlloc, 1);
     optimum.copied(Pfn(1), Pfn(0), 1);
     optimum.used(Pfn(1), How::Mapped);
@@ -237,7 +236,7 @@ fn a_page_keeps_its_name_when_it_moves_and_its_copy_gets_another() {
 }
 
 #[test]
-fn what_is_not_needed_any_more_comes_back_as_another_page() {
+fn a_forgotten_page_comes_back_as_another() {
     let mut optimum = Optimum::new(2, 2);
     for (block, forgotten) in [(3, false), (3, true), (3, false)] {
         if forgotten {
@@ -248,7 +247,7 @@ fn what_is_not_needed_any_more_comes_back_as_another_page() {
         transfer(&mut optimum, 0, block, false);
         optimum.used(Pfn(0), How::Mapped);
         tell(&mut optimum, Event::MmPageFree, 0);
-        // Who still has a translation of a free frame uses no page.
+        // A stale translation to a free frame uses no page.
         optimum.used(Pfn(0), How::Mapped);
     }
     let report = optimum.report();

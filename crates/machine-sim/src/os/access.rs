@@ -1,8 +1,8 @@
-//! One access: translation, fault, and the oracle's judgement.
+//! One access: translation, fault, and the oracle's verdict.
 
 use super::SimOs;
 use crate::optimum::How;
-use crate::oracle::Went;
+use crate::oracle::StoreTarget;
 use crate::tlb::Cached;
 use crate::walk::Walk;
 use kernel::ADDRESS_BITS;
@@ -29,14 +29,14 @@ impl<P: Program> SimOs<'_, P> {
         let kind = access.mode;
         let vpn = Vpn::of(addr);
         for _ in 0..RETRIES {
-            let cpu = self.machine.here();
+            let cpu = self.machine.this_cpu();
             match self.machine.translate(cpu, vpn, kind) {
                 Ok((cached, missed)) => {
                     if missed {
                         let lines = (access.count as u64).clamp(1, LINES);
                         cpu.spend(self.machine.memory_time(cpu, cached.pfn(), lines));
-                        if self.machine.placement.is_some() {
-                            self.note_placed(cached.pfn(), lines);
+                        if self.machine.observers.placement.is_some() {
+                            self.note_read(cached.pfn(), lines);
                         }
                     }
                     cpu.spend(self.access_cost * access.count as u64);
@@ -45,7 +45,7 @@ impl<P: Program> SimOs<'_, P> {
                     }
                     return match cpu.clock.get() < self.machine.limit.get() {
                         true => Ok(()),
-                        false => self.breathe(),
+                        false => self.reschedule(),
                     };
                 }
                 Err(Walk::Broken(pfn)) => {
@@ -61,54 +61,55 @@ impl<P: Program> SimOs<'_, P> {
         self.fail(format!(
             "page {vpn} of {} still faults after {RETRIES} faults ({kind:?}); {}",
             self.space,
-            self.mapped(vpn)
+            self.describe_mapping(vpn)
         ));
     }
 
-    /// The task goes back to its program, perhaps after a tick.
+    /// The work that a task does on its return to user mode, perhaps after a tick.
     pub(super) fn task_work(&self) {
-        if self.world.ticks.get() && !self.dead() {
+        if self.sim.ticks.get() && !self.is_dead() {
             self.enter();
             let ran = self.machine.ran();
-            self.world.mm().task_work(self.space, self.task.scan(), ran);
+            self.sim.mm().task_work(self.space, self.task.scan(), ran);
             self.leave();
         }
     }
 
-    /// The task goes back to its program, from wherever it was: let others run first if it is their turn.
-    pub(super) fn go_back(&self) {
+    /// The task returns to user mode; other tasks run first if it is their turn.
+    pub(super) fn return_to_user(&self) {
         if self.machine.yield_if_due() {
             self.task_work();
         }
     }
 
-    /// Memory was read, of whichever page is in the frame.
+    /// Tell the observers that the program read memory of the page that is in this frame.
     #[cold]
-    fn note_placed(&self, pfn: Pfn, lines: u64) {
-        let frames = &self.world.mm().mmu().frames;
+    fn note_read(&self, pfn: Pfn, lines: u64) {
+        let frames = &self.sim.mm().mmu().frames;
         let head = frames.head(pfn);
         if let Some(name) = PageName::of(&frames[head]) {
             let page = name.and_page(pfn.0 - head.0);
-            self.machine.placed(self.machine.here(), page, pfn, lines);
+            let (spec, node) = (self.machine.spec(), self.machine.this_cpu().node);
+            self.machine.observers.read(spec, node, page, pfn, lines);
         }
     }
 
     fn fault(&mut self, vpn: Vpn, kind: AccessKind, addr: u64) -> Result<(), Signal> {
-        let (since, newest) = (self.moment(), self.world.newest());
+        let (since, newest) = (self.moment(), self.sim.newest());
         self.enter();
-        let served = self.world.mm().fault(self.space, vpn, kind);
+        let served = self.sim.mm().fault(self.space, vpn, kind);
         self.leave();
         if self.machine.preempt.is_some() && kind == AccessKind::Store {
-            // What a private copy was made of may have been stored to since.
+            // The page that a private copy was made of may have been written to since.
             self.oracle(|oracle| oracle.populated(self.space.0, vpn.0, 1, newest));
         }
         self.after_operation();
         let Err(error) = served else {
-            return if self.dead() { Err(Signal::Kill) } else { Ok(()) };
+            return if self.is_dead() { Err(Signal::Kill) } else { Ok(()) };
         };
         let beyond = match error {
             FaultError::Killed => {
-                self.world.kernel.killed(&self.task);
+                self.sim.kernel.killed(&self.task);
                 return Err(Signal::Kill);
             }
             FaultError::Segv => false,
@@ -123,20 +124,20 @@ impl<P: Program> SimOs<'_, P> {
     }
 
     pub(super) fn enter(&self) {
-        self.world.inside.set(self.world.inside.get() + 1);
+        self.sim.inside.set(self.sim.inside.get() + 1);
     }
 
     pub(super) fn leave(&self) {
-        self.world.inside.set(self.world.inside.get() - 1);
+        self.sim.inside.set(self.sim.inside.get() - 1);
         self.machine.unplug();
     }
 
-    /// What the page table says of a page, for people.
-    fn mapped(&self, vpn: Vpn) -> String {
-        match self.machine.look_up(self.world.mm().root(self.space), vpn) {
+    /// What the page table has for a page, for messages.
+    fn describe_mapping(&self, vpn: Vpn) -> String {
+        match self.machine.look_up(self.sim.mm().root(self.space), vpn) {
             None => "its table maps nothing".into(),
             Some((pfn, writable)) => {
-                let frame = &self.world.mm().mmu().frames[pfn];
+                let frame = &self.sim.mm().mmu().frames[pfn];
                 let rights = if writable { "for writing" } else { "for reading" };
                 format!(
                     "its table maps {pfn} {rights}: {:?}, {:?}, {} references, {} mappings",
@@ -149,17 +150,15 @@ impl<P: Program> SimOs<'_, P> {
         }
     }
 
-    /// Show who wants to see it an access that went through `cached`.
+    /// Tell the observers of an access that used the translation `cached`.
     fn watch(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
-        if let Some(optimum) = &self.machine.optimum {
-            optimum.borrow_mut().used(cached.pfn(), How::Mapped);
-        }
+        self.machine.observers.used(cached.pfn(), How::Mapped);
         self.check(vpn, kind, cached);
     }
 
-    /// Ask the oracle about an access that went through `cached`.
+    /// Ask the oracle about an access that used the translation `cached`.
     fn check(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
-        let Some(content) = &self.machine.content else { return };
+        let Some(content) = &self.machine.observers.content else { return };
         let got = content.borrow().frame(cached.pfn());
         self.note_stale(vpn, cached);
         let mut verdict =
@@ -168,7 +167,9 @@ impl<P: Program> SimOs<'_, P> {
             verdict = self.check_store(vpn, cached);
             let stamp = content.borrow_mut().fresh();
             content.borrow_mut().set(cached.pfn(), stamp);
-            self.oracle(|oracle| oracle.store(self.space.0, vpn.0, stamp, || self.went(cached.pfn())));
+            self.oracle(|oracle| {
+                oracle.store(self.space.0, vpn.0, stamp, || self.store_target(cached.pfn()))
+            });
         }
         if let Err(text) = verdict {
             let now = self.machine.now();
@@ -181,43 +182,43 @@ impl<P: Program> SimOs<'_, P> {
                 vpn.addr(),
                 cached.pfn(),
                 cached.age(now) / 1000,
-                self.world.mm().mmu().frames[cached.pfn()].owner(),
-                self.world.mm().mmu().frames[cached.pfn()].flags(),
+                self.sim.mm().mmu().frames[cached.pfn()].owner(),
+                self.sim.mm().mmu().frames[cached.pfn()].flags(),
             ));
         }
     }
 
-    /// Where a store to a frame goes, as the oracle names it.
-    fn went(&self, pfn: Pfn) -> Went {
-        let frames = &self.world.mm().mmu().frames;
+    /// What a store to a frame changes, in the oracle's terms.
+    fn store_target(&self, pfn: Pfn) -> StoreTarget {
+        let frames = &self.sim.mm().mmu().frames;
         let head = &frames[frames.head(pfn)];
         let Owner::File(id) = head.owner() else {
             let swapped = head.owner() == Owner::None && head.has(FrameFlags::SWAPCACHE);
-            return if swapped { Went::ToFileMapped } else { Went::Elsewhere };
+            return if swapped { StoreTarget::MappedFile } else { StoreTarget::Elsewhere };
         };
-        // The oracle waits for the answer: nobody else may ask it meanwhile.
-        match self.machine.stoppable(false, || self.world.kernel.file_number(id)) {
-            Some(file) => Went::ToFile(file.into(), frames.index_of(pfn).0),
-            None => Went::ToFileMapped,
+        // The oracle waits for the answer: no other task may ask it now.
+        match self.machine.stoppable(false, || self.sim.kernel.file_number(id)) {
+            Some(file) => StoreTarget::File(file.into(), frames.index_of(pfn).0),
+            None => StoreTarget::MappedFile,
         }
     }
 
-    /// Count an access through a translation that the page table no longer has. It may be right all the same.
+    /// Count an access through a translation that the page table no longer has. It may still be right.
     fn note_stale(&self, vpn: Vpn, cached: Cached) {
-        let now = self.machine.look_up(self.world.mm().root(self.space), vpn);
+        let now = self.machine.look_up(self.sim.mm().root(self.space), vpn);
         if now.is_none_or(|(pfn, _)| pfn != cached.pfn()) {
             self.oracle(|oracle| oracle.report.stale += 1);
         }
     }
 
-    /// A store may only go to the frame that the page table maps for writing at this moment, or did a moment ago, and
-    /// somebody who is stopped is about to flush it.
+    /// A store may go only to the frame that the page table maps writable at this moment, or mapped a moment ago if a
+    /// stopped CPU is about to flush that.
     fn check_store(&self, vpn: Vpn, cached: Cached) -> Result<(), String> {
-        match self.machine.look_up(self.world.mm().root(self.space), vpn) {
+        match self.machine.look_up(self.sim.mm().root(self.space), vpn) {
             Some((pfn, true)) if pfn == cached.pfn() => Ok(()),
-            _ if self.world.stopped_inside() => Ok(()),
+            _ if self.sim.stopped_inside() => Ok(()),
             found => {
-                if let Some(oracle) = &self.world.oracle {
+                if let Some(oracle) = &self.sim.oracle {
                     oracle.borrow_mut().report.violations += 1;
                 }
                 match found {

@@ -1,4 +1,4 @@
-//! The bound beside all plans there are, on few pages.
+//! The bound compared with all plans, for few pages.
 
 use super::*;
 use program::rng::Rng;
@@ -7,11 +7,11 @@ const SAVED: f64 = 100.0;
 /// Pages of a small case; page `p` is read in frame `p`.
 const PAGES: usize = 4;
 
-/// A read of a page, and whether it has come anew.
+/// A read of a page, and whether the page is new.
 type Small = (usize, bool);
 
-fn bound(reads: &[Small], room: u64, move_cost: f64) -> PlacementReport {
-    let mut placement = Placement::new(PAGES, room, SAVED, move_cost);
+fn bound(reads: &[Small], capacity: u64, move_cost: f64) -> PlacementReport {
+    let mut placement = Placement::new(PAGES, capacity, SAVED, move_cost);
     for &(page, new) in reads {
         if new {
             placement.event(Event::MmPageAlloc, [page as u64, 0, 0, 0]);
@@ -22,8 +22,8 @@ fn bound(reads: &[Small], room: u64, move_cost: f64) -> PlacementReport {
     placement.report()
 }
 
-/// The cheapest of all plans: sets of pages in fast memory, from read to read.
-fn cheapest(reads: &[Small], room: u64, move_cost: f64) -> f64 {
+/// The cost of the cheapest plan, by brute force over the sets of pages in fast memory at each read.
+fn cheapest(reads: &[Small], capacity: u64, move_cost: f64) -> f64 {
     let mut costs = vec![f64::INFINITY; 1 << PAGES];
     costs[0] = 0.0;
     let mut known = 0u32;
@@ -31,14 +31,14 @@ fn cheapest(reads: &[Small], room: u64, move_cost: f64) -> f64 {
         let mut next = vec![f64::INFINITY; 1 << PAGES];
         for (before, &cost) in costs.iter().enumerate().filter(|(_, cost)| cost.is_finite()) {
             for (after, best) in
-                next.iter_mut().enumerate().filter(|(after, _)| u64::from(after.count_ones()) <= room)
+                next.iter_mut().enumerate().filter(|(after, _)| u64::from(after.count_ones()) <= capacity)
             {
                 let mut moved = (before ^ after) as u32 & known;
                 if new {
                     moved &= !(1 << page);
                 }
                 let slow = if after >> page & 1 == 0 { SAVED } else { 0.0 };
-                // What nobody has read yet is nowhere.
+                // A page that was never read is in neither tier.
                 if after as u32 & !(known | 1 << page) == 0 {
                     *best = best.min(cost + f64::from(moved.count_ones()) * move_cost + slow);
                 }
@@ -52,7 +52,7 @@ fn cheapest(reads: &[Small], room: u64, move_cost: f64) -> f64 {
 
 fn reads(rng: &mut Rng, count: u64) -> Vec<Small> {
     let mut read = || {
-        // Some pages more than others.
+        // Some pages more often than others.
         let page = rng.below(PAGES as u64).min(rng.below(PAGES as u64)).min(rng.below(PAGES as u64));
         (page as usize, rng.below(12) == 0)
     };
@@ -64,40 +64,45 @@ fn no_plan_is_cheaper_than_the_bound() {
     let mut rng = Rng::new(7);
     let (mut bounds, mut best) = (0.0, 0.0);
     for case in 0..600 {
-        let room = 1 + rng.below(3);
+        let capacity = 1 + rng.below(3);
         let move_cost = [10.0, 60.0, 150.0, 400.0][case % 4];
         let count = 8 + rng.below(12);
         let reads = reads(&mut rng, count);
-        let (least, exact) = (bound(&reads, room, move_cost).least, cheapest(&reads, room, move_cost));
-        assert!(least <= exact + 1e-6, "{least} > {exact}: room {room}, a move {move_cost}, {reads:?}");
+        let (least, exact) =
+            (bound(&reads, capacity, move_cost).least, cheapest(&reads, capacity, move_cost));
+        assert!(
+            least <= exact + 1e-6,
+            "{least} > {exact}: capacity {capacity}, a move {move_cost}, {reads:?}"
+        );
         (bounds, best) = (bounds + least, best + exact);
     }
-    // Frames that are empty at the beginning are paid for, which is much of so short a time.
+    // Frames that are empty at the begin cost their price, too, which is much for short histories.
     assert!(bounds > 0.4 * best, "{bounds} of {best}");
 }
 
 #[test]
-fn over_time_the_best_plan_is_near_the_bound() {
+fn long_histories_bring_the_best_plan_near_the_bound() {
     let mut rng = Rng::new(11);
-    for (room, move_cost) in [(1, 150.0), (1, 400.0), (2, 400.0)] {
+    for (capacity, move_cost) in [(1, 150.0), (1, 400.0), (2, 400.0)] {
         let reads = reads(&mut rng, 2000);
-        let (least, exact) = (bound(&reads, room, move_cost).least, cheapest(&reads, room, move_cost));
+        let (least, exact) =
+            (bound(&reads, capacity, move_cost).least, cheapest(&reads, capacity, move_cost));
         assert!(
             least <= exact && least > 0.75 * exact,
-            "room {room}, a move {move_cost}: {least} of {exact}"
+            "capacity {capacity}, a move {move_cost}: {least} of {exact}"
         );
     }
 }
 
 #[test]
-fn with_room_for_all_there_is_no_cost() {
+fn capacity_for_all_pages_costs_nothing() {
     let reads: Vec<Small> = (0..40).map(|i| (i * 7 % 4, false)).collect();
     let report = bound(&reads, 4, 50.0);
     assert_eq!((report.least, report.least_share, cheapest(&reads, 4, 50.0)), (0.0, 1.0, 0.0));
 }
 
 #[test]
-fn the_run_s_own_moves_are_counted_with_their_way_back() {
+fn moves_of_the_run_are_counted_and_so_is_ping_pong() {
     let mut placement = Placement::new(4, 1, SAVED, 50.0);
     let read = |placement: &mut Placement, frame, fast| {
         placement.read(Read { page: 1, frame: Pfn(frame), fast, lines: 1, longer: SAVED });

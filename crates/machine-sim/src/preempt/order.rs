@@ -1,26 +1,25 @@
-//! In which order kinds of locks are taken.
+//! The order in which kinds of locks are taken.
 //!
-//! Two CPUs that take two locks in opposite orders can wait for each other for ever, but seldom do. That they could
-//! shows as soon as each order was seen once, at whatever time: kinds of locks are points, "taken while that was held"
-//! an arrow, and no circle may come. A lock that is only tried for waits for nobody, so nothing leads to it; but what
-//! is taken while it is held counts. Locks of one kind (the tables of two spaces) are not told apart, so their order is
-//! not checked.
+//! Two CPUs that take two locks in opposite orders can deadlock, but seldom do. The possibility shows as soon as each order
+//! was seen once, at any time: in the graph of kinds of locks, with an edge for "taken while that was held", there must be
+//! no cycle. A trylock waits for no other CPU, so no edge leads to it; but locks taken while it is held count. Locks of one
+//! kind (the tables of two spaces) are not distinguished, so their order is not checked.
 
 use std::collections::BTreeMap;
 
-/// For each kind, which were waited for while it was held.
+/// For each kind, the kinds that a task waited for while it held one.
 #[derive(Default)]
 pub(super) struct Order(BTreeMap<&'static str, Vec<&'static str>>);
 
 impl Order {
-    /// A lock of the kind `wanted` is waited for while those of `held` are held. An error names a circle.
+    /// A task that holds locks of the kinds `held` waits for one of the kind `wanted`. The error names a cycle.
     pub fn note(&mut self, held: &[&'static str], wanted: &'static str) -> Result<(), String> {
         for &before in held.iter().filter(|&&before| before != wanted) {
             if self.after(before).contains(&wanted) {
                 continue;
             }
             if let Some(path) = self.path(wanted, before) {
-                return Err(format!("locks are taken in a circle: {} -> {wanted}", path.join(" -> ")));
+                return Err(format!("locks are taken in a cycle: {} -> {wanted}", path.join(" -> ")));
             }
             self.0.entry(before).or_default().push(wanted);
         }
@@ -31,7 +30,7 @@ impl Order {
         self.0.get(kind).map_or(&[], Vec::as_slice)
     }
 
-    /// Kinds that lead from one to the other, both among them. There is no circle yet.
+    /// The kinds on a path from one to the other, both included. The graph has no cycle.
     fn path(&self, from: &'static str, to: &'static str) -> Option<Vec<&'static str>> {
         if from == to {
             return Some(vec![to]);
@@ -49,18 +48,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_circle_is_named() {
+    fn a_cycle_is_reported() {
         let mut order = Order::default();
         order.note(&["tree", "spans"], "tables").unwrap();
         order.note(&["tree"], "spans").unwrap();
         let said = order.note(&["tables"], "tree").unwrap_err();
-        assert_eq!(said, "locks are taken in a circle: tree -> tables -> tree");
+        assert_eq!(said, "locks are taken in a cycle: tree -> tables -> tree");
         let said = order.note(&["tables"], "spans").unwrap_err();
-        assert_eq!(said, "locks are taken in a circle: spans -> tables -> spans");
+        assert_eq!(said, "locks are taken in a cycle: spans -> tables -> spans");
     }
 
     #[test]
-    fn locks_of_one_kind_are_not_told_apart() {
+    fn locks_of_one_kind_are_not_distinguished() {
         let mut order = Order::default();
         order.note(&["tables"], "tables").unwrap();
         order.note(&["tables", "swap"], "tables").unwrap();

@@ -1,4 +1,4 @@
-//! Waking, waiting and the order of things.
+//! Waking, waiting and order.
 
 use super::*;
 use mm::units::{NodeId, Pfn};
@@ -10,7 +10,7 @@ fn run(sched: &mut Sched, cpu: usize) -> TaskId {
 }
 
 #[test]
-fn the_cpu_furthest_behind_runs_up_to_a_quantum_past_the_next() {
+fn the_cpu_with_the_earliest_clock_runs_a_quantum_past_the_next() {
     let mut sched = Sched::new(vec![0, 0]);
     sched.spawn(0, 0, None);
     sched.spawn(0, 0, None);
@@ -19,25 +19,25 @@ fn the_cpu_furthest_behind_runs_up_to_a_quantum_past_the_next() {
     sched.clocks[0].set(QUANTUM);
     assert_eq!(sched.next(), Next::Cpu(1));
     assert_eq!(sched.pick(1).unwrap().limit, 2 * QUANTUM);
-    sched.at(5, Happening::Deadline(0, 9));
+    sched.at(5, Event::Deadline(0, 9));
     assert_eq!(sched.pick(1).unwrap().limit, 5);
     sched.clocks[1].set(5);
-    assert_eq!(sched.next(), Next::Event(5, Happening::Deadline(0, 9)));
+    assert_eq!(sched.next(), Next::Event(5, Event::Deadline(0, 9)));
 }
 
 #[test]
-fn a_wake_up_between_ticket_and_wait_is_seen() {
+fn a_wake_up_between_ticket_and_wait_prevents_sleep() {
     let mut sched = Sched::new(vec![0]);
     let ticket = Ticket { key: FRAME, mark: sched.mark(Key::Mm(FRAME)) };
-    assert!(!sched.stale(ticket));
+    assert!(!sched.is_stale(ticket));
     sched.wake(0, Key::Mm(WaitKey::Frame(Pfn(8))));
-    assert!(!sched.stale(ticket), "another frame's wake-up is not ours");
+    assert!(!sched.is_stale(ticket), "another frame's wake-up is not ours");
     sched.wake(0, Key::Mm(FRAME));
-    assert!(sched.stale(ticket));
+    assert!(sched.is_stale(ticket));
 }
 
 #[test]
-fn a_wake_up_beats_the_deadline_and_the_old_deadline_is_void() {
+fn a_wake_up_voids_the_deadline() {
     let mut sched = Sched::new(vec![0]);
     let task = sched.spawn(0, 0, None);
     run(&mut sched, 0);
@@ -48,7 +48,7 @@ fn a_wake_up_beats_the_deadline_and_the_old_deadline_is_void() {
         (task, true, 50, 50)
     );
     sched.block(0, Key::Mm(FRAME), None);
-    assert_eq!(sched.next(), Next::Event(100, Happening::Deadline(task, 1)));
+    assert_eq!(sched.next(), Next::Event(100, Event::Deadline(task, 1)));
     sched.deadline(100, task, 1);
     assert_eq!(sched.blocked_on(task), Some(Key::Mm(FRAME)));
     assert_eq!(sched.next(), Next::Nothing);
@@ -65,7 +65,7 @@ fn a_deadline_ends_a_wait_without_a_wake_up() {
 }
 
 #[test]
-fn tasks_of_one_cpu_take_turns_and_a_woken_one_comes_early() {
+fn tasks_of_one_cpu_take_turns_and_a_woken_task_preempts() {
     let mut sched = Sched::new(vec![0]);
     let (a, b, c) = (sched.spawn(0, 0, None), sched.spawn(0, 0, None), sched.spawn(0, 0, None));
     assert_eq!(run(&mut sched, 0), a);
@@ -90,14 +90,14 @@ fn idle_cpus_take_waiting_tasks() {
         sched.pick(1);
     }
     assert!(sched.is_idle(1) && sched.ended(tasks[1]) && sched.ended(tasks[3]));
-    assert!(!sched.rest(1));
+    assert!(!sched.becomes_idle(1));
     assert_eq!(run(&mut sched, 1), tasks[2]);
     sched.end(1);
-    assert!(sched.rest(1));
+    assert!(sched.becomes_idle(1));
 }
 
 #[test]
-fn tasks_that_are_one_too_many_lose_alike() {
+fn more_tasks_than_cpus_share_the_time_evenly() {
     // Three tasks that never sleep, on two CPUs.
     let mut sched = Sched::new(vec![0, 0]);
     (0..3).for_each(|_| assert!(sched.spawn(0, 0, None) < 3));

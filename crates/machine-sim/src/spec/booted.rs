@@ -1,23 +1,22 @@
-//! The simulated twin of a booted machine: the same CPUs, nodes and swap space, for the side-by-side of `pagefold
-//! boot`.
+//! The simulated twin of a booted machine: the same CPUs, nodes and swap space, for the comparison of `pagefold boot`.
 //!
-//! It is the preset `small`, repeated, with what QEMU's emulation of a PC lacks left out: its CPUs have no
-//! address-space numbers, so every switch flushes.
+//! Each node is that of the preset `small`, without what QEMU's emulated PC lacks: its CPUs have no address-space numbers,
+//! so every switch flushes.
 
 use super::{Bytes, Distances, MachineFile, MachineSpec, lay_out, ratio};
 use mm::machine::MAX_CPUS;
 use mm::units::{MAX_ORDER, PAGE_SIZE};
 
-/// Text before the shape in the name of such a machine.
+/// The prefix of the name of such a machine.
 const PREFIX: &str = "booted:";
-/// Most parts of memory, which are blocks for booted machines.
+/// The most parts of memory; a part is a block here.
 const MOST_PARTS: u64 = 1 << 20;
 const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
 
 impl MachineSpec {
-    /// The machine of the name `booted:CPUS:NODES:SWAP`, if it is such a name: like `booted:4:1:128M`, with one or two
-    /// nodes. `booted:CPUS:2:SWAP:A:B` has all CPUs on the first node, and slow memory on the second: of all memory,
-    /// `A` parts are fast, and `B` slow.
+    /// The machine of a name `booted:CPUS:NODES:SWAP`, like `booted:4:1:128M`, with one or two nodes.
+    /// `booted:CPUS:2:SWAP:A:B` has all CPUs on the first node and slow memory on the second: `A` parts of memory are fast,
+    /// and `B` parts slow. `None` for other names.
     pub fn from_booted_name(name: &str) -> Option<MachineSpec> {
         let mut parts = name.strip_prefix(PREFIX)?.split(':');
         let cpus: u32 = parts.next()?.parse().ok().filter(|cpus| (1..=MAX_CPUS as u32).contains(cpus))?;
@@ -42,7 +41,7 @@ impl MachineSpec {
     }
 }
 
-/// Two nodes of the same memory, with so many CPUs on the first.
+/// Make two nodes of the same memory, with `first` CPUs on the first.
 fn divide(file: &mut MachineFile, first: u32) {
     let mut second = file.node[0].clone();
     second.cpus -= first;
@@ -52,7 +51,7 @@ fn divide(file: &mut MachineFile, first: u32) {
     file.distance = Some(Distances { rows, hop_ns: 60.0, source: "estimate".into() });
 }
 
-/// Two nodes with so much memory, as fast and as slow as that of the preset `tiers`, and no CPUs on the second.
+/// Make two nodes with these sizes of memory, as fast and as slow as that of the preset `tiers`, and no CPUs on the second.
 fn tier(file: &mut MachineFile, sizes: [u64; 2]) {
     let tiers = MachineSpec::preset("tiers").expect("the preset exists").file;
     let cpus = [file.node[0].cpus, 0];

@@ -1,8 +1,8 @@
-//! What a machine's file may say.
+//! Checks of a machine's file.
 //!
-//! Each number has a range, wide enough for every machine that can be bought and for experiments far beyond, and so
-//! narrow that nothing that is computed from several of them leaves 64 bits, nor a machine's tables this computer's
-//! memory. A range is asked with `contains`, which NaN never is in.
+//! Each number has a range: wide enough for every machine that can be bought and for experiments far beyond, and narrow
+//! enough that no value computed from several numbers overflows 64 bits, and that the machine's tables fit into this
+//! computer's memory. Checks use `contains`, which is false for NaN.
 
 use super::{DeviceSpec, Geometry, MOST, MachineFile, SpecError};
 use crate::tlb::{MAX_ASIDS, MAX_L2_WAYS};
@@ -11,16 +11,16 @@ use mm::machine::MAX_CPUS;
 use mm::units::PAGE_SIZE;
 use std::ops::RangeInclusive;
 
-/// Most nodes, and most ranges of memory of one.
+/// The most nodes, and the most ranges of memory of one.
 const MAX_NODES: usize = 64;
 const MAX_RANGES: usize = 8;
-/// Most block devices.
+/// The most block devices.
 const MAX_DEVICES: usize = 64;
-/// Most bytes of a device: 36 bits number the pages of a file, which may be as large.
+/// The most bytes of a device: a file may be as large, and page numbers in files have 36 bits.
 const MAX_DEVICE: u64 = 128 << 40;
-/// Most entries of a TLB or walk cache; each CPU has its own.
+/// The most entries of a TLB or walk cache of each CPU.
 const MAX_ENTRIES: u32 = 1 << 14;
-/// Most cache lines of page tables.
+/// The most cache lines of page tables.
 const MAX_LINES: u32 = 1 << 18;
 
 fn fail<T>(key: &str, message: String) -> Result<T, SpecError> {
@@ -34,7 +34,7 @@ fn within(key: &str, value: f64, range: RangeInclusive<f64>) -> Result<(), SpecE
     }
 }
 
-/// Can it be built? Says what cannot.
+/// Check that the machine can be built. The error names what cannot be.
 pub(super) fn check(file: &MachineFile) -> Result<(), SpecError> {
     within("cpu.ghz", file.cpu.ghz, 0.1..=10.0)?;
     if file.cpu.asids as usize > MAX_ASIDS {
@@ -113,7 +113,7 @@ fn nodes(file: &MachineFile) -> Result<(), SpecError> {
     }
 }
 
-/// From a share of 0 to one of 1, both rising, and never less than once as long.
+/// A curve must go from a share of 0 to one of 1 and never fall, and factors must be at least 1.
 fn curve(points: &[[f64; 2]]) -> Result<(), SpecError> {
     const KEY: &str = "node.loaded.curve";
     if !(2..=64).contains(&points.len()) {

@@ -1,16 +1,15 @@
-//! What work costs, in time. Every number carries its source.
+//! The cost of work, in time. Every number has a source.
 //!
-//! A cost is given in one of three units: `ns`, `cycles` of the machine's clock, or `insns`, instructions of Linux's
-//! kernel, which take `insns / (kernel_ipc * ghz)` nanoseconds. The defaults stand in `machines/costs.toml`; a
-//! machine's file may replace single ones in its table `costs`.
+//! A cost is given in one of three units: `ns`, `cycles` of the machine's clock, or `insns`, instructions of the Linux
+//! kernel, which take `insns / (kernel_ipc * ghz)` nanoseconds. The defaults are in `machines/costs.toml`; the table
+//! `costs` of a machine's file may replace single ones.
 
 use super::SpecError;
 use mm::machine::Work;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Most nanoseconds for one unit. As many units as 32 bits can count then still fit into a machine's clock (see
-/// `run.rs`).
+/// The most nanoseconds of one unit: 2^32 units then still fit into a CPU's clock (see `cpu.rs`).
 const MOST: f64 = 1e6;
 
 /// The defaults.
@@ -18,14 +17,14 @@ const DEFAULTS: &str = include_str!("../../machines/costs.toml");
 
 macro_rules! hardware {
     ($($variant:ident $name:literal $help:literal;)*) => {
-        /// Something that the hardware, a program or the scheduler does.
+        /// Work of the hardware, of a program or of the scheduler.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Hardware {
             $(#[doc = $help] $variant,)*
         }
 
         impl Hardware {
-            /// All of them, in table order.
+            /// All items, in table order.
             pub const ALL: &'static [Hardware] = &[$(Hardware::$variant,)*];
 
             /// Name in cost files.
@@ -88,12 +87,12 @@ struct Rate {
     source: String,
 }
 
-/// One row of the table, for people.
+/// One row of the cost table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CostRow {
     /// Name of the work.
     pub name: &'static str,
-    /// What one unit is.
+    /// One unit of it.
     pub help: &'static str,
     /// Nanoseconds for one unit.
     pub nanos: f64,
@@ -101,7 +100,7 @@ pub struct CostRow {
     pub source: String,
 }
 
-/// What everything costs on one machine, in picoseconds.
+/// The costs on one machine, in picoseconds.
 #[derive(Clone, Debug)]
 pub struct Costs {
     work: [u64; Work::COUNT],
@@ -110,7 +109,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// The defaults with a machine's own numbers over them.
+    /// The defaults, with a machine's own numbers in their place.
     pub(super) fn new(own: &CostFile, ghz: f64) -> Result<Costs, SpecError> {
         let mut file: CostFile =
             toml::from_str(DEFAULTS).map_err(|error| SpecError::parse("costs.toml", error))?;
@@ -145,7 +144,7 @@ impl Costs {
         self.work[work as usize]
     }
 
-    /// Picoseconds for one unit of the hardware's.
+    /// Picoseconds for one unit of the hardware's work.
     #[inline(always)]
     pub fn hardware(&self, item: Hardware) -> u64 {
         self.hardware[item as usize]

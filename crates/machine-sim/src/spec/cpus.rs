@@ -1,14 +1,14 @@
-//! The same machine with another number of CPUs.
+//! A preset with another number of CPUs.
 
 use super::MachineSpec;
 use mm::machine::MAX_CPUS;
 
-/// Text between a preset and the number.
+/// The text between the preset and the number.
 const INFIX: &str = "+cpus=";
 
 impl MachineSpec {
-    /// The machine of the name `PRESET+cpus=N`, if it is such a name: a preset whose nodes with CPUs have `N` together,
-    /// as even as they can be. Its memory, caches and costs stay.
+    /// The machine of a name `PRESET+cpus=N`: a preset with `N` CPUs, spread as evenly as possible over the nodes that have
+    /// CPUs. Memory, caches and costs stay. `None` for other names.
     pub fn from_cpus_name(name: &str) -> Option<MachineSpec> {
         let (preset, number) = name.split_once(INFIX)?;
         let mut spec = MachineSpec::preset(preset).ok()?;
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpus_are_shared_out_among_the_nodes_that_have_some() {
+    fn cpus_are_spread_over_the_nodes_that_have_cpus() {
         let cpus = |name: &str| -> Vec<u32> {
             let spec = MachineSpec::from_cpus_name(name).unwrap();
             spec.nodes().iter().map(|node| node.cpus).collect()

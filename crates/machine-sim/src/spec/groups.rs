@@ -1,10 +1,10 @@
-//! Control groups in a machine's file.
+//! The control groups of a machine's file.
 
 use super::Bytes;
 use kernel::GroupSpec;
 use serde::{Deserialize, Deserializer};
 
-/// A limit as a group's file has it: a size, or `max`.
+/// A limit as in a group's file: a size, or `max`.
 struct Limit(u64);
 
 impl<'de> Deserialize<'de> for Limit {
@@ -31,45 +31,45 @@ impl<'de> Deserialize<'de> for Limit {
 /// A group in a machine's file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct InFile {
+struct FileGroup {
     name: String,
     #[serde(default)]
-    memory: MemoryInFile,
+    memory: FileMemory,
     processes: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct MemoryInFile {
+struct FileMemory {
     max: Option<Limit>,
     high: Option<Limit>,
     low: Option<Limit>,
     min: Option<Limit>,
     #[serde(default)]
-    swap: SwapInFile,
+    swap: FileSwap,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SwapInFile {
+struct FileSwap {
     max: Option<Limit>,
 }
 
-/// The same, as it is described.
-struct Described(GroupSpec);
+/// A group, from its form in the file.
+struct Group(GroupSpec);
 
-impl<'de> Deserialize<'de> for Described {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Described, D::Error> {
-        let InFile { name, memory, processes } = InFile::deserialize(deserializer)?;
+impl<'de> Deserialize<'de> for Group {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Group, D::Error> {
+        let FileGroup { name, memory, processes } = FileGroup::deserialize(deserializer)?;
         let processes = processes.map(|text| text.parse()).transpose().map_err(serde::de::Error::custom)?;
-        let MemoryInFile { max, high, low, min, swap } = memory;
+        let FileMemory { max, high, low, min, swap } = memory;
         let [max, high, low, min, swap_max] =
             [max, high, low, min, swap.max].map(|limit| limit.map(|limit| limit.0));
-        Ok(Described(GroupSpec { name, max, high, low, min, swap_max, processes }))
+        Ok(Group(GroupSpec { name, max, high, low, min, swap_max, processes }))
     }
 }
 
-/// All of them.
+/// Read all groups.
 pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<GroupSpec>, D::Error> {
-    Ok(Vec::deserialize(deserializer)?.into_iter().map(|Described(group)| group).collect())
+    Ok(Vec::deserialize(deserializer)?.into_iter().map(|Group(group)| group).collect())
 }

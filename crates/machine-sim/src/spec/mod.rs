@@ -1,4 +1,4 @@
-//! What a simulated machine is made of, read from TOML.
+//! Descriptions of simulated machines, read from TOML.
 
 mod booted;
 mod check;
@@ -12,7 +12,7 @@ pub use crate::device::DeviceSpec;
 pub use crate::tlb::{Geometry, TlbSpec};
 pub use cost::{CostRow, Costs, Hardware};
 
-use crate::fragment::Fragmentation;
+use crate::fragment::target::Fragmentation;
 use cost::CostFile;
 use kernel::GroupSpec;
 use mm::machine::{MemoryRange, ZoneKind};
@@ -32,7 +32,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("uma-1s-2015", include_str!("../../machines/uma-1s-2015.toml")),
 ];
 
-/// A machine description that cannot be used. Its text is one line that names the key, and the line where there is one.
+/// A machine description that cannot be used. Its text is one line that names the key and, if known, the line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct SpecError {
@@ -88,7 +88,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// Kind of a run of memory.
+/// The zone of a range of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Zone {
@@ -97,7 +97,7 @@ enum Zone {
     Movable,
 }
 
-/// A run of memory of one node.
+/// A range of memory of one node.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Range {
@@ -109,28 +109,28 @@ struct Range {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSpec {
-    /// Number of CPUs on it; CPUs are numbered node by node.
+    /// Its number of CPUs; CPUs are numbered node by node.
     pub cpus: u32,
     memory: Vec<Range>,
     /// Nanoseconds of one dependent read from its own CPUs (or, of a node without CPUs, from the nearest).
     pub latency_ns: f64,
-    /// GB (10^9 bytes) a second that one CPU can stream from it.
+    /// GB (10^9 bytes) per second that one CPU can stream from it.
     pub bandwidth_gbs: f64,
-    /// Where these come from.
+    /// Where these numbers come from.
     pub source: String,
-    /// What changes when many CPUs read at once; none: nothing does.
+    /// How reads slow down when many CPUs read at once; `None`: they do not.
     pub loaded: Option<Loaded>,
 }
 
-/// A node's memory when many CPUs read at once.
+/// How a node's memory slows down when many CPUs read at once.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Loaded {
-    /// GB (10^9 bytes) a second for all CPUs together.
+    /// GB (10^9 bytes) per second for all CPUs together.
     pub bandwidth_gbs: f64,
-    /// Points: a share of that, from 0 to 1, and how many times as long a read takes when so much is read.
+    /// Points of a curve: a share of that bandwidth, from 0 to 1, and the factor by which a read takes longer at that share.
     pub curve: Vec<[f64; 2]>,
-    /// Where these come from.
+    /// Where these numbers come from.
     pub source: String,
 }
 
@@ -145,22 +145,22 @@ impl NodeSpec {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuSpec {
-    /// Clock under load.
+    /// Clock frequency under load.
     pub ghz: f64,
-    /// Address-space numbers that the kernel uses on each CPU; 0: every switch flushes.
+    /// Address-space numbers (ASIDs) that the kernel uses on each CPU; 0: every switch flushes.
     pub asids: u32,
-    /// Does hardware set the young bit?
+    /// Whether hardware sets the young bit.
     pub hw_young: bool,
-    /// Also in entries that point to tables?
+    /// Whether it does so in entries that point to tables, too.
     pub hw_nonleaf_young: bool,
-    /// Can a CPU make all others drop their translations without interrupting them?
+    /// Whether a CPU can make all others drop their translations without an interrupt.
     #[serde(default)]
     pub broadcast_flush: bool,
-    /// Where these come from.
+    /// Where these numbers come from.
     pub source: String,
 }
 
-/// Which device serves what.
+/// Which device holds files, and which holds swap space.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Storage {
@@ -174,7 +174,7 @@ struct Storage {
 #[serde(deny_unknown_fields)]
 struct Distances {
     rows: Vec<Vec<u32>>,
-    /// Nanoseconds added to a read from another node that has CPUs.
+    /// Nanoseconds that a read from another node with CPUs takes longer.
     hop_ns: f64,
     source: String,
 }
@@ -202,7 +202,7 @@ fn fragment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Fragmen
     String::deserialize(deserializer)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
-/// A simulated machine: all that is known of it before it starts.
+/// The description of a simulated machine.
 #[derive(Clone, Debug)]
 pub struct MachineSpec {
     name: String,
@@ -217,7 +217,7 @@ impl MachineSpec {
         PRESETS.iter().map(|(name, _)| *name)
     }
 
-    /// A preset; an unknown name is answered with the nearest one.
+    /// A preset. The error for an unknown name suggests the nearest one.
     pub fn preset(name: &str) -> Result<MachineSpec, SpecError> {
         if let Some((name, text)) = PRESETS.iter().find(|(preset, _)| *preset == name) {
             return MachineSpec::from_toml(name, text);
@@ -228,7 +228,7 @@ impl MachineSpec {
         Err(SpecError::new("machine", format!("there is no preset \"{name}\"{hint}")))
     }
 
-    /// Read a machine file. `name` is used in tables and errors.
+    /// Read a machine file. `name` appears in tables and errors.
     pub fn from_toml(name: &str, text: &str) -> Result<MachineSpec, SpecError> {
         let file: MachineFile = toml::from_str(text).map_err(|error| SpecError::parse(name, error))?;
         let at = |error: SpecError| SpecError::new(name, error.to_string());
@@ -239,8 +239,8 @@ impl MachineSpec {
         Ok(MachineSpec { name: name.into(), file, costs, ranges })
     }
 
-    /// The same machine with `bytes` of memory, shared among the nodes as it was. A node keeps its lower zones first,
-    /// as a small machine of that kind would.
+    /// The same machine with `bytes` of memory, split among the nodes in the same proportion. A node fills its lower zones
+    /// first, as a small machine of that kind would.
     pub fn with_memory(mut self, bytes: u64) -> Result<MachineSpec, SpecError> {
         self.ranges = lay_out(&self.file.node, bytes)?;
         Ok(self)
@@ -252,7 +252,7 @@ impl MachineSpec {
         self
     }
 
-    /// The state that its memory is in when a program begins; `None`: as it starts.
+    /// The state of its memory when a program begins; `None`: that of a machine that has just started.
     pub fn fragment(&self) -> Option<&Fragmentation> {
         self.file.fragment.as_ref()
     }
@@ -282,12 +282,12 @@ impl MachineSpec {
         &self.file.node
     }
 
-    /// The CPUs' kind.
+    /// Its CPUs.
     pub fn cpu(&self) -> &CpuSpec {
         &self.file.cpu
     }
 
-    /// Change what hardware does about young bits.
+    /// Change where hardware sets young bits.
     pub fn set_hw_young(&mut self, leaf: bool, nonleaf: bool) {
         self.file.cpu.hw_young = leaf;
         self.file.cpu.hw_nonleaf_young = nonleaf;
@@ -298,9 +298,14 @@ impl MachineSpec {
         &self.file.tlb
     }
 
-    /// Memory, one entry a zone.
+    /// Its memory, one entry for each zone.
     pub fn ranges(&self) -> &[MemoryRange] {
         &self.ranges
+    }
+
+    /// One more than the number of the last frame.
+    pub(crate) fn end_pfn(&self) -> usize {
+        self.ranges().last().map_or(0, |range| range.start.0 + range.frames) as usize
     }
 
     /// Bytes of memory.
@@ -308,7 +313,7 @@ impl MachineSpec {
         self.ranges.iter().map(|range| range.frames as u64 * PAGE_SIZE).sum()
     }
 
-    /// What everything costs.
+    /// Its costs.
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
@@ -320,21 +325,21 @@ impl MachineSpec {
 
     /// Index of the device that holds files.
     pub fn file_device(&self) -> usize {
-        self.device(&self.file.storage.files).expect("checked")
+        self.device(&self.file.storage.files).expect("a checked description names known devices")
     }
 
-    /// Index of the device that holds swap space, and its pages. Swap stands in the device's first blocks.
+    /// Index of the device that holds swap space, and its pages. Swap space is in the device's first blocks.
     pub fn swap(&self) -> Option<(usize, u32)> {
         let pages = (self.file.storage.swap_size.0 / PAGE_SIZE) as u32;
         let device = self.file.storage.swap.as_deref()?;
-        (pages > 0).then(|| (self.device(device).expect("checked"), pages))
+        (pages > 0).then(|| (self.device(device).expect("a checked description names known devices"), pages))
     }
 
     fn device(&self, name: &str) -> Option<usize> {
         self.file.device.iter().position(|device| device.name == name)
     }
 
-    /// Distance of two nodes (10 = local).
+    /// The distance of two nodes (10 = local).
     pub fn distance(&self, from: usize, to: usize) -> u32 {
         match &self.file.distance {
             Some(distances) => distances.rows[from][to],
@@ -352,8 +357,8 @@ impl MachineSpec {
         ((node.latency_ns + hop) * 1000.0).round() as u64
     }
 
-    /// A node's abstract distance: that of DRAM if it has CPUs; else by its figures beside those of the first node that
-    /// has some.
+    /// A node's abstract distance: that of DRAM if the node has CPUs; else computed from its performance relative to the
+    /// first node with CPUs.
     pub(crate) fn memory_distance(&self, node: usize) -> u32 {
         let (nodes, far) = (&self.file.node, &self.file.node[node]);
         let Some(dram) = nodes.iter().find(|near| near.cpus > 0).filter(|_| far.cpus == 0) else {
@@ -372,9 +377,9 @@ impl MachineSpec {
     }
 }
 
-/// Least memory of a node that has any. What runs in less has no room for the pages that one system call holds at once.
+/// The least memory of a node that has any: less has no room for the pages that one system call holds at once.
 const LEAST: u64 = 1 << 20;
-/// Most memory of a machine. Numbers of frames have 32 bits, and shares of nodes are rounded up.
+/// The most memory of a machine: frame numbers have 32 bits, and shares of nodes are rounded up.
 const MOST: u64 = 8 << 40;
 
 fn lay_out(nodes: &[NodeSpec], bytes: u64) -> Result<Vec<MemoryRange>, SpecError> {
@@ -394,7 +399,7 @@ fn lay_out(nodes: &[NodeSpec], bytes: u64) -> Result<Vec<MemoryRange>, SpecError
     }
     let mut ranges: Vec<MemoryRange> = Vec::new();
     let (mut next, mut before) = (Pfn(0), 0);
-    // Frames of all nodes up to one whose memory ends there in the description.
+    // Frames of all nodes up to the one whose memory ends at `end` in the description.
     let frames_to = |end: u64| (end as u128 * bytes.div_ceil(PAGE_SIZE) as u128 / total as u128) as u32;
     for (id, node) in nodes.iter().enumerate() {
         let mut rest = frames_to(before + node.memory()) - frames_to(before);

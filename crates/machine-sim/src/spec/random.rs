@@ -1,9 +1,9 @@
-//! Machines drawn from a seed: small, of every shape, for programs that look for faults.
+//! Machines drawn from a seed: small, and of every shape, for programs that search for bugs.
 
 use super::MachineSpec;
 use program::rng::Rng;
 
-/// Text before the seed in the name of such a machine.
+/// The prefix of the name of such a machine.
 const PREFIX: &str = "random:";
 
 impl MachineSpec {
@@ -13,10 +13,10 @@ impl MachineSpec {
     pub fn random(seed: u64) -> MachineSpec {
         let name = format!("{PREFIX}{seed}");
         MachineSpec::from_toml(&name, &describe(&mut Rng::new(seed)))
-            .expect("every drawn machine can be built")
+            .expect("a drawn machine must pass the checks")
     }
 
-    /// The machine of the name `random:SEED`, if it is such a name.
+    /// The machine of a name `random:SEED`. `None` for other names.
     pub fn from_random_name(name: &str) -> Option<MachineSpec> {
         name.strip_prefix(PREFIX)?.parse().ok().map(MachineSpec::random)
     }
@@ -100,7 +100,7 @@ fn describe_node(rng: &mut Rng, node: u64, cpus: u64) -> String {
     let ranges: Vec<String> = zones
         .iter()
         .map(|zone| {
-            // Together at least what the smallest machine needs.
+            // The sum must be enough for the smallest machine.
             let size = if zones.len() == 1 { pick(rng, &["16M", "32764K"]) } else { pick(rng, &sizes) };
             format!("{{ size = '{size}', zone = '{zone}' }}")
         })

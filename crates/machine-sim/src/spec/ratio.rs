@@ -1,10 +1,10 @@
-//! The same machine with its memory shared out otherwise among its nodes.
+//! A preset with its memory split differently between its nodes.
 
 use super::{Bytes, MachineSpec, lay_out};
 
 impl MachineSpec {
-    /// The machine of the name `PRESET:A:B`, if it is such a name: a preset of two nodes, of whose memory `A` parts are
-    /// on the first and `B` on the second.
+    /// The machine of a name `PRESET:A:B`: a preset of two nodes with `A` parts of its memory on the first and `B` parts on
+    /// the second. `None` for other names.
     pub fn from_ratio_name(name: &str) -> Option<MachineSpec> {
         let mut words = name.split(':');
         let mut spec = MachineSpec::preset(words.next()?).ok()?;
@@ -35,16 +35,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_shared_out_as_the_name_says() {
+    fn memory_is_split_as_the_name_says() {
         let frames = |name: &str, bytes: u64| -> Vec<u32> {
             let spec = MachineSpec::from_ratio_name(name).unwrap().with_memory(bytes).unwrap();
             spec.ranges().iter().map(|range| range.frames).collect()
         };
-        // A frame is not divided.
+        // Frames are whole.
         assert_eq!(frames("tiers:1:8", 90 << 20), [2559, 20481]);
         assert_eq!(frames("tiers:1:2", 90 << 20), [7680, 15360]);
         assert_eq!(MachineSpec::from_ratio_name("tiers:1:8").unwrap().name(), "tiers:1:8");
-        for wrong in ["tiers", "tiers:1", "tiers:1:0", "tiers:1:2:3", "laptop:1:2", "nobody:1:2"] {
+        for wrong in ["tiers", "tiers:1", "tiers:1:0", "tiers:1:2:3", "laptop:1:2", "unknown:1:2"] {
             assert!(MachineSpec::from_ratio_name(wrong).is_none(), "{wrong}");
         }
     }

@@ -1,4 +1,4 @@
-//! A set-associative array of few ways, which lie in order of use.
+//! A set-associative array of few ways, kept in order of use.
 
 use super::{Epochs, Geometry};
 use std::cell::Cell;
@@ -14,17 +14,20 @@ pub(super) struct Array {
     slots: Box<[Slot]>,
     ways: usize,
     mask: u64,
-    /// For each set, the count of deaths at which all its ways were seen to be alive.
+    /// For each set, the count of deaths at which all of its ways were live.
     full: Box<[Cell<u64>]>,
-    /// log2 of the distance of two sets: ways, rounded up to a power of two.
+    /// log2 of the distance between sets: ways, rounded up to a power of two.
     stride: u32,
 }
 
 impl Array {
-    /// Empty.
+    /// An empty array.
     pub fn new(geometry: Geometry) -> Array {
         let sets = geometry.entries / geometry.ways;
-        assert!(sets.is_power_of_two() && sets * geometry.ways == geometry.entries, "checked by the spec");
+        assert!(
+            sets.is_power_of_two() && sets * geometry.ways == geometry.entries,
+            "a description must have sets in a power of two"
+        );
         Array {
             slots: (0..sets * geometry.ways.next_power_of_two()).map(|_| Slot::default()).collect(),
             ways: geometry.ways as usize,
@@ -40,14 +43,14 @@ impl Array {
         &self.slots[first..][..self.ways]
     }
 
-    /// Look at the most recently used way only.
+    /// Look an entry up in the most recently used way only.
     #[inline(always)]
     pub fn front(&self, key: u64) -> Option<u64> {
         let slot = &self.slots[((key & self.mask) << self.stride) as usize];
         (slot.key.get() == key).then(|| slot.data.get())
     }
 
-    /// Look an entry up, and note its use.
+    /// Look an entry up, as a use.
     #[inline]
     pub fn get(&self, key: u64) -> Option<u64> {
         let set = self.set(key);
@@ -59,7 +62,7 @@ impl Array {
         Some(data)
     }
 
-    /// Is an entry there? Nothing is noted.
+    /// Whether an entry is there. Does not count as a use.
     pub fn holds(&self, key: u64) -> bool {
         self.set(key).iter().any(|slot| slot.key.get() == key)
     }
@@ -75,11 +78,11 @@ impl Array {
         set[0].data.set(data);
     }
 
-    /// Put an entry in that is not there, over a dead entry or the least recently used.
+    /// Insert an entry, which must be absent, in place of a dead one or of the least recently used.
     #[inline]
     pub fn put(&self, key: u64, data: u64, epochs: &Epochs) {
         let set = self.set(key);
-        debug_assert!(set.iter().all(|slot| slot.key.get() != key));
+        debug_assert!(set.iter().all(|slot| slot.key.get() != key), "key {key:#x} must not be in the array");
         let full = &self.full[(key & self.mask) as usize];
         let way = match full.get() == epochs.deaths.get() {
             true => set.len() - 1,
@@ -88,7 +91,7 @@ impl Array {
         Self::to_front(set, way, key, data);
     }
 
-    /// The dead entry of a set that was used least recently, or the entry that was.
+    /// The least recently used dead entry of a set, or the least recently used entry if all are live.
     fn victim(&self, set: &[Slot], full: &Cell<u64>, epochs: &Epochs) -> usize {
         set.iter().rposition(|slot| !epochs.live(slot.key.get())).unwrap_or_else(|| {
             full.set(epochs.deaths.get());
@@ -96,19 +99,19 @@ impl Array {
         })
     }
 
-    /// Drop an entry. The caller notes the death.
+    /// Drop an entry. The caller must note the death.
     pub fn drop_key(&self, key: u64) {
         if let Some(slot) = self.set(key).iter().find(|slot| slot.key.get() == key) {
             slot.key.set(0);
         }
     }
 
-    /// Show every key with its data, dead ones too. Nothing counts as used.
+    /// Visit all entries, dead ones, too. Does not count as a use.
     pub fn for_each(&self, visit: &mut dyn FnMut(u64, u64)) {
         self.slots.iter().for_each(|slot| visit(slot.key.get(), slot.data.get()));
     }
 
-    /// Drop all. The caller notes the deaths.
+    /// Drop all entries. The caller must note the deaths.
     pub fn clear(&self) {
         self.slots.iter().for_each(|slot| slot.key.set(0));
     }

@@ -1,6 +1,7 @@
 //! The TLB against a model that keeps one list a set and searches it.
 
 use super::*;
+use mm::units::Order;
 use proptest::prelude::*;
 
 fn spec() -> TlbSpec {
@@ -139,7 +140,7 @@ proptest! {
                     drop_all(&mut first, &mut second, |_| true);
                 }
                 Op::FlushPages { vpn, count } => {
-                    tlb.flush(Flush::Pages { start: Vpn(vpn), count, stride: SMALL });
+                    tlb.flush(Flush::Pages { start: Vpn(vpn), count, stride: Order(0) });
                     let hit = |a: usize, large: bool, n: u64| {
                         a == asid && (vpn..vpn + count as u64).any(|v| if large { v >> 9 == n } else { v == n })
                     };
@@ -169,7 +170,7 @@ fn a_flush_of_one_page_empties_the_walk_caches_of_its_asid_only() {
     tlb.walk_put(1, Vpn(5), Pfn(50));
     tlb.load(1, true);
     tlb.walk_put(1, Vpn(5), Pfn(51));
-    tlb.flush(Flush::Pages { start: Vpn(900), count: 1, stride: SMALL });
+    tlb.flush(Flush::Pages { start: Vpn(900), count: 1, stride: Order(0) });
     assert_eq!(tlb.walk_get(1, Vpn(5)), None);
     tlb.load(0, true);
     assert_eq!(tlb.walk_get(1, Vpn(5)), Some(Pfn(50)));

@@ -1,42 +1,34 @@
-//! A set-associative array of many ways: entries stay where they are, their order of use is a word beside them.
+//! A set-associative array of many ways: entries stay in place, and a word of the set holds their order of use.
 //!
-//! A miss is the common case here, so what a miss reads lies together: the order and the keys of a set come first, the
-//! data, which only a hit or a fill needs, behind them.
+//! A miss is the common case here, so what a miss reads is together: the order and the keys of a set come first, and then
+//! the data, which only a hit or a fill needs.
 
 use super::{Epochs, Geometry};
 use std::cell::Cell;
 
-/// Most ways: the order is a word of four-bit numbers.
+/// The most ways: the order is a word of four-bit numbers.
 pub(super) const MAX_WAYS: usize = 16;
-/// Four bits of each way's place set to 1.
+/// The four-bit number 1 at each place.
 const ONES: u64 = 0x1111_1111_1111_1111;
 /// Way n at place n.
 const IN_ORDER: u64 = 0xfedc_ba98_7654_3210;
-/// Words of a set before its keys: the order of use, most recent way lowest, and the count of deaths at which all ways
-/// were seen to be alive.
+/// Words of a set before its keys: the order of use, most recent way in the lowest bits, and the count of deaths at which
+/// all ways were live.
 const HEADER: usize = 2;
 const ORDER: usize = 0;
 const FULL: usize = 1;
+/// Words in a cache line of the host.
 const LINE: usize = 8;
-
-/// One cache line of the host.
-#[repr(align(64))]
-#[derive(Default)]
-struct Line([Cell<u64>; LINE]);
 
 /// One set-associative array.
 pub(super) struct Wide {
-    lines: Box<[Line]>,
+    /// The sets, from the first word that begins a cache line.
+    words: Box<[Cell<u64>]>,
+    first: usize,
     ways: usize,
     mask: u64,
-    /// Lines of a set.
+    /// Words in a set: whole cache lines.
     stride: usize,
-}
-
-/// Word `at` of a set.
-#[inline(always)]
-fn word(set: &[Line], at: usize) -> &Cell<u64> {
-    &set[at / LINE].0[at % LINE]
 }
 
 /// The order with the way at `place` moved to the front.
@@ -52,95 +44,99 @@ fn promoted(order: u64, place: u32) -> u64 {
 #[inline(always)]
 fn place_of(order: u64, way: usize) -> u32 {
     let zero_here = order ^ (ONES * way as u64);
-    // The lowest group of four bits that is 0 borrows; only groups above it can be taken for one.
+    // The lowest group of four bits that is 0 borrows; only groups above it can be mistaken for one.
     (zero_here.wrapping_sub(ONES) & !zero_here & ONES << 3).trailing_zeros() / 4
 }
 
 impl Wide {
-    /// Empty. `geometry.ways` is at most [`MAX_WAYS`].
+    /// An empty array. `geometry.ways` is at most [`MAX_WAYS`].
     pub fn new(geometry: Geometry) -> Wide {
         let ways = geometry.ways as usize;
         let sets = (geometry.entries / geometry.ways) as usize;
-        assert!(ways <= MAX_WAYS && sets.is_power_of_two(), "checked by the spec");
-        let stride = (HEADER + 2 * ways).div_ceil(LINE);
-        let lines: Box<[Line]> = (0..sets * stride).map(|_| Line::default()).collect();
-        lines.chunks(stride).for_each(|set| word(set, ORDER).set(IN_ORDER));
-        Wide { lines, ways, mask: sets as u64 - 1, stride }
+        assert!(
+            ways <= MAX_WAYS && sets.is_power_of_two(),
+            "a description must have few enough ways, and sets in a power of two"
+        );
+        let stride = (HEADER + 2 * ways).next_multiple_of(LINE);
+        let words: Box<[Cell<u64>]> = vec![Cell::new(0); sets * stride + LINE - 1].into();
+        let first = words.as_ptr().align_offset(LINE * size_of::<u64>()).min(LINE - 1);
+        let wide = Wide { words, first, ways, mask: sets as u64 - 1, stride };
+        wide.sets().for_each(|set| set[ORDER].set(IN_ORDER));
+        wide
+    }
+
+    fn sets(&self) -> impl Iterator<Item = &[Cell<u64>]> {
+        self.words[self.first..].chunks_exact(self.stride)
     }
 
     #[inline(always)]
-    fn set(&self, key: u64) -> &[Line] {
-        &self.lines[(key & self.mask) as usize * self.stride..][..self.stride]
+    fn set(&self, key: u64) -> &[Cell<u64>] {
+        &self.words[self.first + (key & self.mask) as usize * self.stride..][..self.stride]
     }
 
     #[inline(always)]
-    fn way_of(&self, set: &[Line], key: u64) -> Option<usize> {
-        (0..self.ways).find(|way| word(set, HEADER + way).get() == key)
+    fn way_of(&self, set: &[Cell<u64>], key: u64) -> Option<usize> {
+        set[HEADER..][..self.ways].iter().position(|word| word.get() == key)
     }
 
-    /// Look an entry up, and note its use.
+    /// Look an entry up, as a use.
     #[inline]
     pub fn get(&self, key: u64) -> Option<u64> {
         let set = self.set(key);
         let way = self.way_of(set, key)?;
-        let order = word(set, ORDER);
-        order.set(promoted(order.get(), place_of(order.get(), way)));
-        Some(word(set, HEADER + self.ways + way).get())
+        set[ORDER].set(promoted(set[ORDER].get(), place_of(set[ORDER].get(), way)));
+        Some(set[HEADER + self.ways + way].get())
     }
 
-    /// Is an entry there? Nothing is noted.
+    /// Whether an entry is there. Does not count as a use.
     pub fn holds(&self, key: u64) -> bool {
         self.way_of(self.set(key), key).is_some()
     }
 
-    /// Put an entry in that is not there, over a dead entry or the least recently used.
+    /// Insert an entry, which must be absent, in place of a dead one or of the least recently used.
     #[inline]
     pub fn put(&self, key: u64, data: u64, epochs: &Epochs) {
         let set = self.set(key);
-        debug_assert!(self.way_of(set, key).is_none());
-        let place = match word(set, FULL).get() == epochs.deaths.get() {
+        debug_assert!(self.way_of(set, key).is_none(), "key {key:#x} must not be in the array");
+        let place = match set[FULL].get() == epochs.deaths.get() {
             true => self.ways as u32 - 1,
             false => self.victim(set, epochs),
         };
-        let order = promoted(word(set, ORDER).get(), place);
-        word(set, ORDER).set(order);
+        let order = promoted(set[ORDER].get(), place);
+        set[ORDER].set(order);
         let way = order as usize & 15;
-        word(set, HEADER + way).set(key);
-        word(set, HEADER + self.ways + way).set(data);
+        set[HEADER + way].set(key);
+        set[HEADER + self.ways + way].set(data);
     }
 
-    /// The place of the dead entry of a set that was used least recently, or of the entry that was.
-    fn victim(&self, set: &[Line], epochs: &Epochs) -> u32 {
-        let order = word(set, ORDER).get();
+    /// The place of the least recently used dead entry of a set, or of the least recently used entry if all are live.
+    fn victim(&self, set: &[Cell<u64>], epochs: &Epochs) -> u32 {
+        let order = set[ORDER].get();
         let last = self.ways as u32 - 1;
-        let key = |place: u32| word(set, HEADER + (order >> (4 * place)) as usize % MAX_WAYS).get();
+        let key = |place: u32| set[HEADER + (order >> (4 * place)) as usize % MAX_WAYS].get();
         (0..=last).rev().find(|&place| !epochs.live(key(place))).unwrap_or_else(|| {
-            word(set, FULL).set(epochs.deaths.get());
+            set[FULL].set(epochs.deaths.get());
             last
         })
     }
 
-    /// Drop an entry. The caller notes the death.
+    /// Drop an entry. The caller must note the death.
     pub fn drop_key(&self, key: u64) {
         let set = self.set(key);
         if let Some(way) = self.way_of(set, key) {
-            word(set, HEADER + way).set(0);
+            set[HEADER + way].set(0);
         }
     }
 
-    /// Show every key with its data, dead ones too. Nothing counts as used.
+    /// Visit all entries, dead ones, too. Does not count as a use.
     pub fn for_each(&self, visit: &mut dyn FnMut(u64, u64)) {
-        for set in self.lines.chunks(self.stride) {
-            for at in HEADER..HEADER + self.ways {
-                visit(word(set, at).get(), word(set, at + self.ways).get());
-            }
+        for set in self.sets() {
+            (HEADER..HEADER + self.ways).for_each(|at| visit(set[at].get(), set[at + self.ways].get()));
         }
     }
 
-    /// Drop all. The caller notes the deaths.
+    /// Drop all entries. The caller must note the deaths.
     pub fn clear(&self) {
-        for set in self.lines.chunks(self.stride) {
-            (0..self.ways).for_each(|way| word(set, HEADER + way).set(0));
-        }
+        self.sets().for_each(|set| set[HEADER..][..self.ways].iter().for_each(|word| word.set(0)));
     }
 }

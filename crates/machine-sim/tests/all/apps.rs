@@ -1,12 +1,11 @@
-//! Every application on small machines under the oracle, and that it is what it claims to be.
+//! Every application on small machines, under the oracle.
 
+use super::acts::MIB;
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::Program;
 use program::apps::{self, App, AppOptions};
-
-const MIB: u64 = 1 << 20;
 
 fn app(name: &str, mib: u64, threads: Option<u32>) -> App {
     apps::from_name(name, AppOptions { bytes: mib * MIB, threads, distribution: None, writes: None })
@@ -26,7 +25,7 @@ fn outcome<P: Program>(program: &P, memory: u64, knobs: &[(Knob, u64)], seed: u6
 }
 
 #[test]
-fn applications_do_the_same_work_whatever_the_policy_and_evict_when_memory_is_short() {
+fn applications_do_the_same_work_under_all_policies() {
     for (name, _) in apps::LIST {
         let run = |app: &App, memory, knobs: &[_]| outcome(app, memory, knobs, 1);
         let work = |outcome: &Outcome| (outcome.accesses, outcome.progress, outcome.tasks);
@@ -35,12 +34,12 @@ fn applications_do_the_same_work_whatever_the_policy_and_evict_when_memory_is_sh
         let roomy = run(&again, 64 * MIB, &[]);
         assert_eq!(work(&mglru), work(&roomy), "{name}");
         let stolen = |outcome: &Outcome| outcome.stat(Stat::PgstealAnon) + outcome.stat(Stat::PgstealFile);
-        assert!(stolen(&mglru) > 0, "{name} was to be short of memory");
+        assert!(stolen(&mglru) > 0, "{name} must be short of memory");
     }
 }
 
 #[test]
-fn applications_run_clean_with_another_number_of_tasks() {
+fn applications_run_with_other_numbers_of_tasks() {
     for (name, _) in apps::LIST {
         let run =
             outcome(&app(name, 12, Some(3)), 8 * MIB, &[(Knob::TlbUnmap, FlushPolicy::Lazy.value())], 2);
@@ -48,9 +47,9 @@ fn applications_run_clean_with_another_number_of_tasks() {
     }
 }
 
-/// A program of the desktop that is killed for want of memory is left alone, and the others go on.
+/// The desktop does not restart a program that the OOM killer has killed, and the others continue.
 #[test]
-fn a_desktop_without_swap_loses_programs() {
+fn a_desktop_without_swap_has_programs_killed() {
     let laptop = include_str!("../../machines/laptop.toml");
     let text: String =
         laptop.lines().filter(|line| !line.starts_with("swap")).flat_map(|line| [line, "\n"]).collect();
@@ -59,18 +58,21 @@ fn a_desktop_without_swap_loses_programs() {
     let desktop = app("desktop", 24, None);
     let outcome = run(&config, &desktop).unwrap();
     assert_eq!(outcome.oracle.violations, 0);
-    assert!(!outcome.oom.is_empty() && outcome.stat(Stat::OomKill) > 0, "nobody was killed");
+    assert!(
+        !outcome.oom.is_empty() && outcome.stat(Stat::OomKill) > 0,
+        "the OOM killer must have killed a program"
+    );
     let started = outcome.metric("operation_time_count").unwrap();
     assert!((6.0..=12.0).contains(&started), "{started} programs started");
     assert!((12..36).contains(&outcome.progress), "{} of 36 steps", outcome.progress);
 }
 
 #[test]
-fn a_group_with_less_memory_than_its_program_touches_reclaims_even_if_the_machine_has_plenty() {
+fn a_group_reclaims_at_its_limit_on_a_machine_with_free_memory() {
     let outcome = outcome(&app("two-groups", 24, None), 64 * MIB, &[], 1);
-    // Nobody but the groups is short of memory, and what they steal is counted by kind alone.
+    // Only the groups are short of memory, and what is reclaimed from them is counted by type only.
     let by_whom = [Stat::PgstealKswapd, Stat::PgstealDirect].map(|stat| outcome.stat(stat));
     assert_eq!(by_whom, [0, 0]);
-    // The search alone goes nine times more through 12 MiB, of which its group holds 70 %.
+    // The search reads 12 MiB nine more times, and its group holds 70 % of that.
     assert!(outcome.stat(Stat::PgstealFile) > 5_000, "{}", outcome.stat(Stat::PgstealFile));
 }

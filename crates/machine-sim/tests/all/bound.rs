@@ -1,13 +1,12 @@
-//! The bound in whole runs: it watches and changes nothing, and no policy stays below it.
+//! The bound in whole runs: it changes nothing, and no policy is below it.
 
+use super::acts::MIB;
 use machine_sim::{BoundReport, MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::Program;
 use program::builtin;
 use program::chaos::Chaos;
-
-const MIB: u64 = 1 << 20;
 
 fn outcome(seed: u64, bound: bool) -> Outcome {
     let mut config = RunConfig::new(MachineSpec::preset("small").unwrap());
@@ -18,7 +17,7 @@ fn outcome(seed: u64, bound: bool) -> Outcome {
 }
 
 #[test]
-fn a_run_that_is_watched_is_the_same_run() {
+fn the_bound_does_not_change_the_run() {
     for seed in 1..4 {
         let (plain, mut watched) = (outcome(seed, false), outcome(seed, true));
         let report = watched.bound.take().unwrap();
@@ -29,7 +28,7 @@ fn a_run_that_is_watched_is_the_same_run() {
     }
 }
 
-/// Run under a policy; 0 <= L1 <= L2, and L1 <= what the run did.
+/// Run under a policy, and check that L1 <= L2 and that L1 is at most what the run did.
 fn bounded<P: Program>(machine: MachineSpec, seed: u64, policy: u64, program: &P) -> BoundReport {
     let mut config = RunConfig::new(machine);
     (config.seed, config.bound, config.knobs) = (seed, true, vec![(Knob::TlbUnmap, policy)]);
@@ -47,28 +46,28 @@ fn policies() -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn no_policy_is_below_the_bound_whatever_happens() {
+fn no_policy_is_below_the_bound() {
     let mut forced = 0;
     for seed in 0..60 {
         let policy = seed % policies().count() as u64;
         let program = Chaos::new(250, 64 << (seed % 5));
         forced += bounded(MachineSpec::random(seed), seed, policy, &program).l1.rounds;
     }
-    assert!(forced > 1000, "only {forced} rounds were needed at all");
+    assert!(forced > 1000, "only {forced} rounds were needed");
 }
 
-/// Few rounds are needed by chance alone: so many more are no sign of a policy that waits too little.
+/// If few rounds are needed, this many more are chance.
 const SLACK: f64 = 10.0;
 
 #[test]
-fn deferring_comes_near_the_bound_and_flushing_at_once_does_not() {
+fn deferred_flushes_come_near_the_bound_and_eager_ones_do_not() {
     let machine = || MachineSpec::preset("laptop").unwrap().with_memory(32 * MIB).unwrap();
     for (name, _) in builtin::LIST {
         let program = builtin::from_name(name, 48 * MIB).unwrap().with_threads(4);
         let [eager, lazy] = [0, 3].map(|policy| bounded(machine(), 1, policy, &program));
         let least = lazy.l2.rounds as f64;
         assert!(lazy.rounds as f64 <= 1.1 * least + SLACK, "{name}: {} of {least}", lazy.rounds);
-        // Pages that are only read: nothing but their next use asks for a flush.
+        // Pages that are only read: only the next use of their frames needs a flush.
         if *name == "stream" {
             assert!(eager.rounds > 10 * eager.l1.rounds, "{name}: {eager:?}");
         }

@@ -1,5 +1,4 @@
-//! Everything at random, on machines of every shape, under the oracle, with every structure checked after every
-//! operation.
+//! The random program on machines of every shape, under the oracle, with all structures validated after every operation.
 
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};
@@ -7,12 +6,12 @@ use program::chaos::Chaos;
 use program::rng::Rng;
 use std::ops::Range;
 
-/// `CHAOS_SEED=N` runs that seed only, `CHAOS_SEED=N..M` those.
+/// `CHAOS_SEED=N` runs that seed only, `CHAOS_SEED=N..M` a range of seeds.
 fn seeds(usual: Range<u64>) -> Range<u64> {
     seeds_of("CHAOS_SEED", usual)
 }
 
-/// The seeds that an environment variable asks for.
+/// The seeds that an environment variable selects.
 pub(crate) fn seeds_of(variable: &str, usual: Range<u64>) -> Range<u64> {
     let Ok(text) = std::env::var(variable) else { return usual };
     let number = |text: &str| text.parse::<u64>().expect("a seed is a number; several are like 5..9");
@@ -22,7 +21,7 @@ pub(crate) fn seeds_of(variable: &str, usual: Range<u64>) -> Range<u64> {
     }
 }
 
-/// A policy of deferred flushes, with limits that are small enough to be met.
+/// A policy of deferred flushes, with limits that are small enough to matter.
 fn flush_knobs(seed: u64) -> Vec<(Knob, u64)> {
     let mut rng = Rng::new(seed ^ 0x7f1b_f1a5);
     vec![
@@ -33,7 +32,7 @@ fn flush_knobs(seed: u64) -> Vec<(Knob, u64)> {
     ]
 }
 
-/// Folios of files of other sizes than one page, for three seeds of four; windows that are large enough for them.
+/// Large folios of files, and windows that are large enough for them, for three seeds of four.
 fn folio_knobs(seed: u64) -> Vec<(Knob, u64)> {
     let mut rng = Rng::new(seed ^ 0xf011_0517);
     vec![
@@ -42,7 +41,7 @@ fn folio_knobs(seed: u64) -> Vec<(Knob, u64)> {
     ]
 }
 
-/// Anonymous folios of other sizes than one page, for three seeds of four.
+/// Large anonymous folios, for three seeds of four.
 fn anon_knobs(seed: u64) -> Vec<(Knob, u64)> {
     let mut rng = Rng::new(seed ^ 0xa40f_0110);
     let sizes: &[u64] =
@@ -54,9 +53,9 @@ fn anon_knobs(seed: u64) -> Vec<(Knob, u64)> {
 fn chaos(seed: u64, validate: bool) -> Outcome {
     let mut config = RunConfig::new(MachineSpec::random(seed));
     (config.seed, config.verify, config.validate_every_op) = (seed, true, validate);
-    // A flush that is missing is found even if nobody uses what it should have dropped.
+    // The bound finds a missing flush even if no program uses the translation.
     config.bound = true;
-    // Ends with an error if there are fewer refaults than there can be.
+    // The run fails if it has fewer refaults than possible.
     config.optimum = true;
     config.knobs = [flush_knobs(seed), folio_knobs(seed), anon_knobs(seed)].concat();
     let program = Chaos::new(120, 64 << (seed % 5));
@@ -66,7 +65,7 @@ fn chaos(seed: u64, validate: bool) -> Outcome {
 }
 
 #[test]
-fn everything_at_random_is_right_and_every_structure_stays_whole() {
+fn random_programs_read_what_they_wrote_and_structures_stay_valid() {
     let mut checked = 0;
     let all = seeds(0..30);
     for seed in all.clone() {
@@ -77,9 +76,9 @@ fn everything_at_random_is_right_and_every_structure_stays_whole() {
     assert!(checked > 100);
 }
 
-/// Many more programs, with a look at the structures at their ends only.
+/// Many more programs, with structures validated at their ends only.
 #[test]
-fn everything_at_random_is_right() {
+fn many_random_programs_read_what_they_wrote() {
     for seed in seeds(0..300) {
         eprintln!("seed {seed}");
         chaos(seed, false);
@@ -87,7 +86,7 @@ fn everything_at_random_is_right() {
 }
 
 #[test]
-fn looking_at_the_structures_changes_nothing() {
+fn validation_does_not_change_the_run() {
     for seed in seeds(0..8) {
         assert_eq!(chaos(seed, true), chaos(seed, false), "seed {seed}");
     }

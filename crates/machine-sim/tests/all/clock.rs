@@ -3,7 +3,7 @@
 use machine_sim::{MachineSpec, RunConfig, RunError, run};
 use program::{Map, Os, Program, Role, Signal};
 
-/// Spends time in one way, again and again.
+/// Spends time in one way, repeatedly.
 #[derive(Debug)]
 enum Spend {
     Compute,
@@ -12,13 +12,7 @@ enum Spend {
 }
 
 impl Program for Spend {
-    fn name(&self) -> &str {
-        "spend"
-    }
-
-    fn footprint(&self) -> u64 {
-        4096
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let addr = os.mmap(Map::anonymous(4096)).unwrap();
@@ -35,11 +29,11 @@ impl Program for Spend {
 }
 
 #[test]
-fn no_program_runs_beyond_the_end_of_the_clock() {
-    // The dearest access that a description may have.
+fn runs_end_at_the_end_of_the_clock() {
+    // The most expensive access that a description may have.
     let text = include_str!("../../machines/small.toml").to_owned();
-    let dear = text + "[costs.hardware.access]\nns = 1e6\nsource = 'for the test'\n";
-    let machine = MachineSpec::from_toml("dear.toml", &dear).unwrap();
+    let expensive = text + "[costs.hardware.access]\nns = 1e6\nsource = 'for the test'\n";
+    let machine = MachineSpec::from_toml("expensive.toml", &expensive).unwrap();
     for spend in [Spend::Compute, Spend::Sleep, Spend::Access] {
         let error = run(&RunConfig::new(machine.clone()), &spend).unwrap_err();
         assert!(

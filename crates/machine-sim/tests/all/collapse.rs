@@ -1,20 +1,16 @@
-//! khugepaged, and MADV_COLLAPSE, at work on anonymous memory that other CPUs load from and store to all the time,
-//! under the oracle and every policy of flushes.
+//! khugepaged and MADV_COLLAPSE on anonymous memory that other CPUs use all the time, under the oracle and every flush
+//! policy.
 
-use super::acts::{compute_for, forbid_stores, move_away_and_back, outcome, push};
-use machine_sim::{Fault, MachineSpec, RunConfig, RunError, run};
-use mm::knobs::{FlushPolicy, Knob};
+use super::acts::{
+    LARGE, MIB, PAGE, POLICIES, compute_for, forbid_stores, move_away_and_back, outcome, push, without_flush,
+};
+use machine_sim::{MachineSpec, RunConfig};
+use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::rng::Rng;
 use program::{Advice, Map, Os, Program, Role, Signal};
 
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const LARGE: u64 = 2 * MIB;
-const POLICIES: u64 = FlushPolicy::COUNT;
-
-/// khugepaged looks at all there is every millisecond. The size of folios between single pages and 2 MiB is of this
-/// order.
+/// khugepaged scans everything every millisecond. `between` is the knob of a folio size between single pages and 2 MiB.
 fn config(machine: &str, memory: u64, policy: u64, between: Option<Knob>) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();
     let mut knobs = vec![
@@ -39,16 +35,16 @@ const OTHER: Role = 3;
 const PUSHER: Role = 4;
 const CHILD: Role = 5;
 const ROUNDS: u32 = 100;
-/// Where everything is checked after each step.
+/// Rounds if everything is validated after each operation.
 const FEW: u32 = 8;
 
-/// Tasks that use a heap, one of which changes parts of it, and a child that shares it.
+/// Tasks that use a heap, of which one changes parts of it, and a child that shares it.
 struct Heap {
     rounds: u32,
 }
 
 impl Heap {
-    /// Make it of single pages, or of the folios between: a page of zeroes in each 2 MiB is in the way of larger ones.
+    /// Fill it with single pages or the smaller folios: a zero page in each 2 MiB prevents larger ones.
     fn grow<O: Os>(os: &mut O) {
         os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(LEN) }).unwrap();
         for page in (0..LEN).step_by(PAGE as usize) {
@@ -77,7 +73,7 @@ impl Heap {
                 3 if os.mlock(at, len).is_ok() => os.munlock(at, len).unwrap(),
                 4 => os.madvise(at, len, Advice::DontNeed).unwrap(),
                 5 => os.madvise(at, len, Advice::Cold).unwrap(),
-                // The range may be in parts, a page in use, or no block to be had.
+                // The range may consist of several, a page may be in use, or no block may be free.
                 6 => _ = os.madvise(at / LARGE * LARGE, LARGE, Advice::Collapse),
                 _ => os.madvise(at, len, Advice::PageOut).unwrap(),
             }
@@ -90,7 +86,7 @@ impl Heap {
         for _ in 0..4 * self.rounds {
             let (at, len) = Heap::part(&mut rng);
             for page in (at..at + len).step_by(PAGE as usize) {
-                // What is moved away or read-only meanwhile is a signal.
+                // Accesses to what is moved away or read-only at the moment end with a signal.
                 let _ = if rng.percent(40) { os.store(page) } else { os.load(page) };
             }
         }
@@ -98,13 +94,7 @@ impl Heap {
 }
 
 impl Program for Heap {
-    fn name(&self) -> &str {
-        "heap"
-    }
-
-    fn footprint(&self) -> u64 {
-        LEN
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         match role {
@@ -126,7 +116,7 @@ impl Program for Heap {
 }
 
 #[test]
-fn what_is_loaded_and_stored_meanwhile_is_right() {
+fn collapse_keeps_concurrent_loads_and_stores() {
     let mut counts = [0; 3];
     for policy in 0..POLICIES {
         for (seed, memory, between) in
@@ -148,30 +138,24 @@ fn what_is_loaded_and_stored_meanwhile_is_right() {
 }
 
 #[test]
-fn every_structure_stays_whole_when_memory_is_collapsed() {
+fn structures_stay_valid_during_collapse() {
     for (policy, memory) in [(1, 32), (3, 24), (5, 32)] {
         let config = RunConfig { validate_every_op: true, ..config("small", memory * MIB, policy, None) };
         outcome(&config, &Heap { rounds: FEW });
     }
 }
 
-/// Simulated nanoseconds in which the other task has used the pages, and computes.
+/// Simulated nanoseconds after which the other task has used the pages and computes.
 const WHILE: u64 = 5_000_000;
-/// A page that is used.
+/// The page in use.
 const PART: u64 = HEAP + 77 * PAGE;
 
-/// One task uses a page and computes. Another completes the 2 MiB around it, which khugepaged has waited for, and then
+/// One task uses a page and computes. Another completes the 2 MiB around it, for which khugepaged has waited, and then
 /// stores to it.
 struct Completes;
 
 impl Program for Completes {
-    fn name(&self) -> &str {
-        "completes"
-    }
-
-    fn footprint(&self) -> u64 {
-        LARGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == USER {
@@ -180,7 +164,7 @@ impl Program for Completes {
             return os.load(PART);
         }
         os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(2 * LARGE) }).unwrap();
-        // A page of zeroes in each table, so that none is mapped whole, and the second is in use.
+        // A zero page in each table, so that none is mapped by a large entry, and the second table is in use.
         os.load(HEAP)?;
         os.load(HEAP + LARGE)?;
         for page in 0..511 {
@@ -197,26 +181,18 @@ impl Program for Completes {
 }
 
 /// What the run fails with, with flush `nth` for another CPU dropped.
-fn verdict(policy: u64, nth: u64) -> Option<String> {
-    let faulty = Some(Fault { nth, remote: Some(true), delay: None });
+fn failure(policy: u64, nth: u64) -> Option<String> {
     let mut config = config("laptop", 16 * MIB, policy, None);
     config.knobs.push((Knob::KhugepagedMaxPtesNone, 0));
-    match run(&RunConfig { faulty, bound: false, ..config }, &Completes) {
-        Ok(outcome) => {
-            assert_eq!(outcome.signals, Vec::<String>::new());
-            assert_eq!(outcome.stat(Stat::KhugepagedPagesCollapsed), 1);
-            None
-        }
-        Err(RunError::Failed { reason, .. }) => Some(reason),
-        Err(other) => panic!("{other}"),
-    }
+    let outcome = without_flush(nth, config, &Completes);
+    outcome.map(|outcome| assert_eq!(outcome.stat(Stat::KhugepagedPagesCollapsed), 1)).err()
 }
 
 #[test]
-fn a_flush_that_is_missed_when_memory_is_collapsed_is_caught() {
+fn a_missed_flush_of_a_collapse_is_caught() {
     for policy in 0..POLICIES {
-        assert_eq!(verdict(policy, 1 << 40), None, "{policy}");
-        let caught: Vec<String> = (1..6).filter_map(|nth| verdict(policy, nth)).collect();
+        assert_eq!(failure(policy, 1 << 40), None, "{policy}");
+        let caught: Vec<String> = (1..6).filter_map(|nth| failure(policy, nth)).collect();
         assert!(!caught.is_empty(), "{policy}");
         for reason in caught {
             assert!(reason.contains("through a TLB entry"), "{policy}: {reason}");
@@ -224,23 +200,17 @@ fn a_flush_that_is_missed_when_memory_is_collapsed_is_caught() {
     }
 }
 
-/// A program that asks for it, where nothing else makes large folios.
+/// A program that asks for a collapse on a machine without other large folios.
 struct Asks;
 
 impl Program for Asks {
-    fn name(&self) -> &str {
-        "asks"
-    }
-
-    fn footprint(&self) -> u64 {
-        LEN
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(LEN) }).unwrap();
         (HEAP..HEAP + LEN).step_by(PAGE as usize).try_for_each(|at| os.store(at))?;
         os.madvise(HEAP, LEN, Advice::NoHugePage).unwrap();
-        assert!(os.madvise(HEAP, LEN, Advice::Collapse).is_err(), "it is forbidden");
+        assert!(os.madvise(HEAP, LEN, Advice::Collapse).is_err(), "the collapse must be refused");
         os.madvise(HEAP, LEN, Advice::HugePage).unwrap();
         os.madvise(HEAP, LEN, Advice::Collapse).unwrap();
         (HEAP..HEAP + LEN).step_by(PAGE as usize).try_for_each(|at| os.load(at))
@@ -248,7 +218,7 @@ impl Program for Asks {
 }
 
 #[test]
-fn a_program_can_ask_for_it() {
+fn a_program_can_ask_for_a_collapse() {
     let mut config = config("small", 64 * MIB, 1, None);
     config.knobs.extend([(Knob::HugepagesEnabled2048, 0), (Knob::ThpKhugepaged, 0)]);
     let outcome = outcome(&config, &Asks);

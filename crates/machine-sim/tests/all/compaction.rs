@@ -1,33 +1,29 @@
-//! Memory in pieces is compacted while other CPUs use it, on whole machines, under the oracle.
+//! Compaction of memory that other CPUs use, on whole machines, under the oracle.
 
-use super::acts::outcome;
+use super::acts::{LARGE, MIB, PAGE, POLICIES, outcome};
 use machine_sim::{MachineSpec, Outcome, RunConfig};
-use mm::knobs::{FlushPolicy, Knob};
+use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::rng::Rng;
 use program::{Advice, Map, Os, Program, Role, Signal};
 
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const LARGE: u64 = 2 * MIB;
 const MEMORY: u64 = 64 * MIB;
-/// What is used up and given back in pieces, and what is wanted in large folios afterwards.
+/// Memory that is used and freed in pieces, and then wanted in large folios.
 const AREA: u64 = 512 * LARGE;
 const PAGES: u64 = 44 * MIB / PAGE;
 const WANTED: u64 = 1024 * LARGE;
 const FOLIOS: u64 = 10;
 const USERS: Role = 2;
-const POLICIES: u64 = FlushPolicy::COUNT;
 
-/// One task leaves memory in pieces and stores to what 2 MiB folios are wanted for, while others use the pieces.
+/// One task fragments memory and stores to a range for which 2 MiB folios are wanted, while others use the pieces.
 struct Pieces {
-    /// The size of folios that the pieces are made of, as its knob's name has it.
+    /// The folio size of the pieces, as in the name of its knob.
     size: Option<&'static str>,
-    /// By kcompactd and the user rather than by stores.
+    /// Whether kcompactd and the user compact, instead of stores.
     background: bool,
 }
 
-/// Is a page kept? One in four is, here and there; of folios the first page of each fourth.
+/// Whether a page is kept: one in four; of folios, the first page of each fourth.
 fn kept(page: u64) -> bool {
     (page >> 4).wrapping_mul(0x9e37_79b9) >> 7 & 3 == 0
 }
@@ -48,13 +44,7 @@ impl Pieces {
 }
 
 impl Program for Pieces {
-    fn name(&self) -> &str {
-        "pieces"
-    }
-
-    fn footprint(&self) -> u64 {
-        PAGES * PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role > 0 {
@@ -107,19 +97,19 @@ fn stores_get_their_blocks_under_every_policy() {
 }
 
 #[test]
-fn every_step_of_the_knob_runs_clean() {
+fn every_value_of_the_knob_runs() {
     for folios in 0..6 {
         let knobs = [(Knob::CompactionFolios, folios), (Knob::TlbUnmap, folios % POLICIES)];
         let outcome = play(&knobs, &Pieces { size: Some("64kB"), background: false });
         let moved = outcome.stat(Stat::PgmigrateSuccess);
-        // 2, whole: it ends at the first folio for which there is no block of just its size, nor of its pages'.
-        assert_eq!(moved > 0, folios > 0 && folios != 2, "{folios}: {moved} pages were moved");
+        // 2, whole: compaction ends at the first folio for which there is no free block of its size or of its pages'.
+        assert_eq!(moved > 0, folios > 0 && folios != 2, "{folios}: {moved} pages moved");
     }
 }
 
-/// Nobody frees anything meanwhile, so what is moved for a block is no less than must be.
+/// No task frees memory during compaction, so it moves no fewer pages for a block than the minimum.
 #[test]
-fn no_block_is_made_by_fewer_moves_than_it_needs() {
+fn no_block_takes_fewer_moves_than_the_minimum() {
     let machine = MachineSpec::preset("laptop").unwrap();
     let config = |moves| RunConfig {
         memory: Some(MEMORY),
@@ -133,12 +123,12 @@ fn no_block_is_made_by_fewer_moves_than_it_needs() {
     assert!(metric("made") > 0.0 && metric("moved_least") > 0.0);
     assert!(metric("moved") >= metric("moved_least"), "{} {}", metric("moved"), metric("moved_least"));
     assert!(metric("pieces_after") < metric("pieces_before"));
-    assert_eq!((seen.nanos, &seen.stats), (unseen.nanos, &unseen.stats), "to look changes nothing");
+    assert_eq!((seen.nanos, &seen.stats), (unseen.nanos, &unseen.stats), "measuring must not change the run");
 }
 
 #[test]
-fn kcompactd_and_the_user_make_blocks_for_those_that_do_not_wait() {
-    // The smallest size, so that there is a kcompactd from the start.
+fn kcompactd_and_the_user_make_blocks() {
+    // The smallest size, so that kcompactd runs from the start.
     let knobs = [(Knob::CompactionProactiveness, 60), (Knob::HugepagesEnabled16, 1)];
     let outcome = play(&knobs, &Pieces { size: None, background: true });
     assert_eq!(outcome.stat(Stat::CompactStall), 0);

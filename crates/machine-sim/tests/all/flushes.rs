@@ -1,19 +1,18 @@
-//! The oracle's own test: flushes that are dropped or late must be caught, and nothing else.
+//! Tests of the oracle: it must catch flushes that are dropped or late, and report nothing else.
 //!
-//! The programs here make every flush matter at once: what was unmapped or forbidden is used again right behind the
-//! call.
+//! The programs here make every flush matter at once: they use a page again right after it was unmapped or protected.
 
-use machine_sim::{Fault, MachineSpec, RunConfig, RunError, run};
+use super::acts::PAGE;
+use machine_sim::{FlushFault, MachineSpec, RunConfig, RunError, run};
 use program::{Advice, Map, Os, Program, Prot, Role, Signal};
 
-const PAGE: u64 = 4096;
 const ROUNDS: u32 = 25;
-/// Until then (simulated nanoseconds) the other tasks go on.
+/// Until then (simulated nanoseconds) the other tasks run.
 const UNTIL: u64 = 4_000_000;
-/// Instructions between two changes: longer than a CPU may run ahead of the others.
+/// Instructions between two changes: more than a CPU may run ahead of the others.
 const WHILE: u64 = 150_000;
 
-/// How a round takes a page away.
+/// How a round changes a page.
 #[derive(Clone, Copy, Debug)]
 enum How {
     Unmap,
@@ -21,18 +20,18 @@ enum How {
     Forget,
     /// Reclaim unmaps it and writes it to swap.
     PageOut,
-    /// A store after a fork gives the process a copy: others must see it, and not the page that the child keeps.
+    /// A store after a fork copies the page: other tasks must see the copy, not the page that the child keeps.
     Copy,
 }
 
-/// One task changes a page and uses it again; `others` tasks on other CPUs use it all the while.
+/// One task changes a page and uses it again; `others` tasks on other CPUs use it all the time.
 struct Changes {
     how: How,
     others: u32,
 }
 
 impl Changes {
-    /// Nobody may be able to store to what is mapped for reading; an access that is refused is fine.
+    /// No task may store to a read-only page; a refused access is fine.
     fn try_out<O: Os>(&self, os: &mut O, at: u64) {
         let _ = os.load(at);
         if matches!(self.how, How::Protect | How::PageOut) {
@@ -57,19 +56,13 @@ impl Changes {
     }
 }
 
-/// The role of children: they keep their copy of the page for a while.
+/// The role of children, which keep their copy of the page for a while.
 const CHILD: Role = 1000;
 /// Where the page is.
 const AT: u64 = 0x5000_0000;
 
 impl Program for Changes {
-    fn name(&self) -> &str {
-        "changes"
-    }
-
-    fn footprint(&self) -> u64 {
-        1 << 20
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == CHILD {
@@ -77,7 +70,7 @@ impl Program for Changes {
             return Ok(());
         }
         if role > 0 {
-            // Awake all the time: a CPU that sleeps is not sent anything.
+            // Always awake: a sleeping CPU gets no requests.
             while os.now() < UNTIL {
                 self.try_out(os, AT);
                 os.compute(1000);
@@ -93,7 +86,7 @@ impl Program for Changes {
             self.try_out(os, AT);
             os.compute(WHILE);
             if matches!(self.how, How::PageOut) {
-                // Others look for the page while there is none: the next round may get the very same frame.
+                // Others access the page while it is absent: the next round may get the same frame.
                 os.munmap(AT, PAGE).unwrap();
                 os.compute(WHILE);
             }
@@ -103,10 +96,10 @@ impl Program for Changes {
     }
 }
 
-/// What the oracle says when the flush goes wrong; `None`: nothing.
-fn verdict(machine: &str, program: &Changes, faulty: Option<Fault>) -> Option<String> {
+/// What the oracle reports if the flush goes wrong; `None`: nothing.
+fn verdict(machine: &str, program: &Changes, flush_fault: Option<FlushFault>) -> Option<String> {
     let machine = MachineSpec::preset(machine).unwrap();
-    let config = RunConfig { memory: Some(64 << 20), verify: true, faulty, ..RunConfig::new(machine) };
+    let config = RunConfig { memory: Some(64 << 20), verify: true, flush_fault, ..RunConfig::new(machine) };
     match run(&config, program) {
         Ok(outcome) => {
             assert_eq!((outcome.oracle.violations, outcome.signals.len()), (0, 0));
@@ -120,26 +113,26 @@ fn verdict(machine: &str, program: &Changes, faulty: Option<Fault>) -> Option<St
     }
 }
 
-/// How many of the flushes `2..20` are missed if they go wrong.
+/// How many of the flushes `2..20` the oracle catches if they go wrong.
 fn caught(machine: &str, program: &Changes, remote: bool, delay: Option<u64>) -> usize {
-    let fault = |nth| Some(Fault { nth, remote: Some(remote), delay });
+    let fault = |nth| Some(FlushFault { nth, remote: Some(remote), delay });
     (2..20).filter(|&nth| verdict(machine, program, fault(nth)).is_some()).count()
 }
 
-/// How many of them matter. What mprotect or MADV_DONTNEED leaves in a TLB is too weak for the store that a round
-/// begins with, and is looked up again: there the flush of the mmap that replaces the old mapping is for nothing.
+/// How many of them matter. A translation that mprotect or MADV_DONTNEED leaves does not permit the store at the begin of
+/// a round, so the CPU walks again, and the flush of the mmap that replaces the old mapping does not matter.
 fn that_matter(how: How) -> usize {
     match how {
         How::Unmap => 18,
         How::Protect | How::Forget => 9,
-        // One of three in each round: MADV_PAGEOUT clears young bits before it unmaps, and nobody looks in between;
-        // fork flushes for those who store.
+        // One of three in each round: MADV_PAGEOUT clears young bits before it unmaps, with no access in between; fork
+        // flushes because of the write protection.
         How::PageOut | How::Copy => 6,
     }
 }
 
 #[test]
-fn every_local_flush_that_is_dropped_or_late_is_caught() {
+fn dropped_and_late_local_flushes_are_caught() {
     for how in [How::Unmap, How::Protect, How::Forget, How::PageOut] {
         let program = Changes { how, others: 0 };
         assert_eq!(verdict("small", &program, None), None, "{how:?}");
@@ -151,7 +144,7 @@ fn every_local_flush_that_is_dropped_or_late_is_caught() {
 }
 
 #[test]
-fn every_remote_flush_that_is_dropped_or_late_is_caught() {
+fn dropped_and_late_remote_flushes_are_caught() {
     for others in 1..4 {
         for how in [How::Unmap, How::Protect, How::PageOut, How::Copy] {
             let program = Changes { how, others };
@@ -165,8 +158,8 @@ fn every_remote_flush_that_is_dropped_or_late_is_caught() {
 }
 
 #[test]
-fn a_fault_that_never_comes_is_not_seen() {
+fn a_fault_that_never_happens_is_not_reported() {
     let program = Changes { how: How::Unmap, others: 2 };
-    let fault = Fault { nth: 1 << 40, remote: None, delay: None };
+    let fault = FlushFault { nth: 1 << 40, remote: None, delay: None };
     assert_eq!(verdict("laptop", &program, Some(fault)), None);
 }

@@ -1,26 +1,18 @@
-//! States of memory that runs begin with: reached, told, and refused where they cannot be.
+//! States of memory that runs begin with: created, recorded, and refused if impossible.
 
-use super::acts::outcome;
+use super::acts::{LARGE, MIB, outcome};
 use machine_sim::{Fragmented, MachineSpec, MemoryState, Outcome, RunConfig, RunError};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::{Map, Os, Program, Role, Signal};
 
-const MIB: u64 = 1 << 20;
-const LARGE: u64 = 2 * MIB;
 const AREA: u64 = 512 * LARGE;
 
-/// Stores to so many areas of 2 MiB.
+/// Stores to this many areas of 2 MiB.
 struct Stores(u64);
 
 impl Program for Stores {
-    fn name(&self) -> &str {
-        "stores"
-    }
-
-    fn footprint(&self) -> u64 {
-        self.0 * LARGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         os.compute(1000);
@@ -49,7 +41,7 @@ fn pages(state: &MemoryState) -> Vec<f64> {
 }
 
 #[test]
-fn shares_of_orders_and_groups_are_reached() {
+fn shares_of_orders_and_mobility_types_are_reached() {
     let shares = [5.0, 5.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0];
     let text = "free=45%,orders=5/5/10/10/10/10/10/10/10/10/10,unmovable=20%,reclaimable=10%";
     for (machine, memory) in [("small", 256 * MIB), ("tiers", 301 * MIB), ("compact-8", 4096 * MIB)] {
@@ -72,7 +64,7 @@ fn shares_of_orders_and_groups_are_reached() {
 }
 
 #[test]
-fn an_unusable_index_is_reached_by_chance() {
+fn an_unusable_index_is_reached_at_random() {
     for seed in [1, 2, 3] {
         let config = RunConfig { seed, ..config("laptop", 512 * MIB, "free=60%,unusable=80%,unmovable=10%") };
         let made = outcome(&config, &Stores(0)).fragmented.unwrap();
@@ -85,8 +77,8 @@ fn an_unusable_index_is_reached_by_chance() {
 }
 
 #[test]
-fn quicksilvers_states_leave_what_they_say() {
-    // Half of 128 MiB stay in whole blocks; of each other block that was free the last 64 KiB are taken.
+fn quicksilvers_states_are_reached() {
+    // Half of 128 MiB stays in whole blocks; the last 64 KiB of each other free block are taken.
     let half = made("small", 256 * MIB, "frag-50:128M");
     let (before, after) = (pages(&half.before), pages(&half.after));
     is_near(after[9] + after[10], 32.0 * 512.0, 0.0, "whole blocks");
@@ -104,9 +96,9 @@ fn quicksilvers_states_leave_what_they_say() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_bad_input() {
+fn impossible_states_are_bad_input() {
     for (state, expected) in [
-        // Each free page needs one in use beside it.
+        // The buddy of each free page must be in use.
         ("free=60%,orders=100/0/0/0/0/0/0/0/0/0/0", "free blocks of order 0 are wanted"),
         ("free=100%,unusable=0%", "and at start"),
         ("free=0.1%,unusable=100%", "below the high watermarks"),
@@ -125,13 +117,13 @@ fn what_cannot_be_reached_is_bad_input() {
 }
 
 #[test]
-fn a_state_and_the_optimum_exclude_each_other() {
+fn a_state_excludes_the_optimum() {
     let error =
         machine_sim::run(&RunConfig { optimum: true, ..config("small", 64 * MIB, "frag-50") }, &Stores(0));
     assert!(matches!(&error, Err(RunError::Input(why)) if why.contains("no optimum")), "{error:?}");
 }
 
-/// Large folios of a program that begins with all memory in pieces, and pages moved for them.
+/// Large folios of a program that begins with fragmented memory, and pages moved for them.
 fn large_folios(state: &str) -> (i64, i64, Outcome) {
     let mut config = config("small", 64 * MIB, state);
     config.knobs = vec![(Knob::HugepagesEnabled2048, 2), (Knob::ThpDefrag, 0)];
@@ -140,25 +132,25 @@ fn large_folios(state: &str) -> (i64, i64, Outcome) {
 }
 
 #[test]
-fn compaction_moves_what_is_held_as_memory_and_not_what_a_kernel_holds() {
+fn compaction_moves_held_pages_but_no_kernel_frames() {
     let (folios, moved, outcome) = large_folios("frag-100");
     assert!(folios == 8 && moved >= 16, "{folios} folios, {moved} moved");
-    assert_eq!(outcome.stat(Stat::Pgfault), 8, "what is held is no work of the run");
+    assert_eq!(outcome.stat(Stat::Pgfault), 8, "held frames must not be counted");
     let (folios, moved, _) = large_folios("frag-100,unmovable=100%");
-    assert_eq!((folios, moved), (0, 0), "nothing can be moved");
+    assert_eq!((folios, moved), (0, 0), "kernel frames cannot be moved");
 }
 
 #[test]
-fn a_state_costs_the_run_no_time() {
+fn a_state_takes_no_time_of_the_run() {
     let plain = RunConfig { fragment: None, ..config("small", 64 * MIB, "frag-100") };
     let times =
         [&config("small", 64 * MIB, "frag-50"), &plain].map(|config| outcome(config, &Stores(0)).nanos);
-    // To take the first pages may differ; to make the state would have taken hundreds of microseconds.
+    // The first allocations may differ; creating the state would have taken hundreds of microseconds.
     assert!(times[0].abs_diff(times[1]) < 5_000, "{times:?}");
 }
 
 #[test]
-fn a_machine_can_begin_in_a_state() {
+fn a_machine_can_have_a_state() {
     let toml = include_str!("../../machines/small.toml");
     let read = |state: &str| MachineSpec::from_toml("mine", &format!("fragment = \"{state}\"\n{toml}"));
     let config = RunConfig::new(read("frag-100").unwrap());

@@ -1,28 +1,19 @@
-//! Control groups on whole machines, under the oracle: those that a run begins with, and those that programs make.
+//! Control groups on whole machines, under the oracle: those that a run begins with, and those that programs create.
 
-use super::acts::outcome;
+use super::acts::{MIB, PAGE, outcome};
 use machine_sim::{GroupOutcome, GroupSpec, MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::knobs::Knob;
 use program::{Group, GroupLimits, Map, Os, Program, Role, Signal};
 
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-
-/// Processes that each store to so many pages again and again, the first only once. The others are its children, and go
-/// on when all have stored once.
+/// Processes that each store to a number of pages repeatedly, the first only once. The others are its children, and
+/// continue when all have stored once.
 struct Fillers {
     pages: Vec<u64>,
     rounds: u32,
 }
 
 impl Program for Fillers {
-    fn name(&self) -> &str {
-        "fillers"
-    }
-
-    fn footprint(&self) -> u64 {
-        self.pages.iter().sum::<u64>() * PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let pages = self.pages[role as usize];
@@ -61,7 +52,7 @@ fn value(outcome: &Outcome, group: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn a_limit_holds_for_the_processes_that_it_is_set_for() {
+fn a_limit_holds_for_its_processes() {
     // 8 MiB each.
     let program = Fillers { pages: vec![2048; 3], rounds: 2 };
     for policy in [0, 1, 4] {
@@ -77,15 +68,15 @@ fn a_limit_holds_for_the_processes_that_it_is_set_for() {
                 && of("limited", "pgmajfault") > 0
         );
         assert!(of("limited", "memory.swap.peak") >= 4 * MIB && of("limited", "workingset_refault_anon") > 0);
-        assert!(of("free", "memory.peak") >= 16 * MIB, "the first's pages, and the third's");
+        assert!(of("free", "memory.peak") >= 16 * MIB, "the pages of the first process and of the third");
         assert_eq!(["pgscan", "pgmajfault", "max", "oom"].map(|name| of("free", name)), [0; 4]);
-        // All have ended.
+        // All processes have ended.
         assert_eq!((of("limited", "memory.current"), of("free", "memory.swap.current")), (0, 0));
     }
 }
 
 #[test]
-fn swap_and_processes_end_where_a_group_may_not_swap() {
+fn a_group_without_swap_is_oom_killed() {
     let program = Fillers { pages: vec![0, 2048], rounds: 1 };
     let group = GroupSpec { max: Some(4 * MIB), swap_max: Some(0), ..group("dry", "0") };
     let outcome = run(&config(64 * MIB, &[group]), &program).unwrap();
@@ -94,10 +85,10 @@ fn swap_and_processes_end_where_a_group_may_not_swap() {
     assert_eq!(outcome.oom.len(), 1);
 }
 
-/// Who is below memory.low or memory.min keeps what it has while others are reclaimed from, although it uses it once
-/// only. Generations visit a group below memory.low in the end, as Linux's do, and say so.
+/// A group below memory.low or memory.min keeps its pages while others are reclaimed, even if it uses them only once.
+/// MGLRU finally scans a group below memory.low, as Linux does, and counts that.
 #[test]
-fn what_is_protected_stays() {
+fn protected_pages_stay() {
     let program = Fillers { pages: vec![1024, 8192], rounds: 2 };
     let run = |policy, low, min| {
         let idle = GroupSpec { low: Some(low), min: Some(min), ..group("idle", "0") };
@@ -115,7 +106,7 @@ fn what_is_protected_stays() {
 }
 
 #[test]
-fn limits_hold_for_all_below() {
+fn limits_hold_for_descendants() {
     let above = GroupSpec { max: Some(6 * MIB), ..GroupSpec { name: "web".into(), ..GroupSpec::default() } };
     let groups = [group("web/cache", "1"), group("web/logs", "2"), above, group("rest", "0")];
     let program = Fillers { pages: vec![1, 1024, 1024], rounds: 3 };
@@ -126,17 +117,11 @@ fn limits_hold_for_all_below() {
     assert!(value(&outcome, "web", "max") > 0 && value(&outcome, "web/logs", "max") == 0);
 }
 
-/// Makes a group, fills it and leaves a file's pages in it, has it removed, over and over.
+/// Repeatedly creates a group, fills it, leaves pages of a file in it, and removes it.
 struct Comes;
 
 impl Program for Comes {
-    fn name(&self) -> &str {
-        "comes"
-    }
-
-    fn footprint(&self) -> u64 {
-        MIB
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
@@ -149,9 +134,9 @@ impl Program for Comes {
             os.group_enter(group).unwrap();
             let child = os.fork(1).unwrap();
             os.group_enter(Group::ROOT).unwrap();
-            assert!(os.group_remove(group).is_err(), "the child is in it");
+            assert!(os.group_remove(group).is_err(), "a group with a process must not be removed");
             os.join(child);
-            // Its space goes after its last task.
+            // The space ends after its last task.
             while os.group_remove(group).is_err() {
                 os.sleep(1000);
             }
@@ -161,7 +146,7 @@ impl Program for Comes {
 }
 
 #[test]
-fn a_group_that_is_removed_leaves_nothing() {
+fn a_removed_group_leaves_no_charges() {
     let config = RunConfig { validate_every_op: true, validate_sometimes: false, ..config(16 * MIB, &[]) };
     let outcome = outcome(&config, &Comes);
     assert_eq!(outcome.groups.len(), 20);
@@ -174,7 +159,7 @@ fn a_group_that_is_removed_leaves_nothing() {
 }
 
 #[test]
-fn without_groups_there_is_nothing_to_tell_and_a_group_without_limits_changes_nothing() {
+fn a_group_without_limits_changes_nothing() {
     let program = Fillers { pages: vec![100, 2048], rounds: 2 };
     let without = outcome(&config(4 * MIB, &[]), &program);
     assert_eq!(without.groups, []);
@@ -183,7 +168,7 @@ fn without_groups_there_is_nothing_to_tell_and_a_group_without_limits_changes_no
 }
 
 #[test]
-fn a_machine_has_groups_of_its_own() {
+fn a_machine_can_have_groups() {
     let text = include_str!("../../machines/small.toml");
     let group = "[[group]]\nname = 'web'\nmemory.max = '4M'\nmemory.low = 4096\nmemory.swap.max = 'max'\nprocesses = '1'\n";
     let machine = MachineSpec::from_toml("mine", &format!("{text}\n{group}")).unwrap();

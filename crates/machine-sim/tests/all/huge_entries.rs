@@ -1,18 +1,15 @@
-//! 2 MiB entries on whole machines, under the oracle: files and shmem mapped by them, and everything that takes a part
-//! of one away, under every policy of flushes.
+//! 2 MiB entries on whole machines, under the oracle and every flush policy: files and shmem mapped by them, and every
+//! operation that removes a part of one.
 
-use super::acts::{compute_for, forbid_stores, move_away_and_back, outcome, push};
-use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
-use mm::knobs::{FlushPolicy, Knob};
+use super::acts::{
+    LARGE, MIB, PAGE, POLICIES, compute_for, forbid_stores, move_away_and_back, outcome, push, without_flush,
+};
+use machine_sim::{MachineSpec, Outcome, RunConfig};
+use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::rng::Rng;
 use program::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
-
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const LARGE: u64 = 2 * MIB;
-const POLICIES: u64 = FlushPolicy::COUNT;
 
 fn config(machine: &str, memory: u64, policy: u64) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();
@@ -33,9 +30,9 @@ fn shown(fd: u32, at: u64, len: u64, shared: bool, prot: Prot) -> Map {
     Map { addr: Some(at), source, ..Map::file_shared(fd, len, prot) }
 }
 
-/// Reads a file of 8 MiB that is cached in folios of 2 MiB, and ends.
+/// Reads a file of 8 MiB that is cached in 2 MiB folios.
 struct Reads {
-    /// Map it wherever the kernel likes, and not at a multiple of 2 MiB less a page.
+    /// Map it where the kernel chooses, instead of a page below a multiple of 2 MiB.
     anywhere: bool,
     shared: bool,
     shmem: bool,
@@ -44,13 +41,7 @@ struct Reads {
 const FILE: u64 = 8 * MIB;
 
 impl Program for Reads {
-    fn name(&self) -> &str {
-        "reads"
-    }
-
-    fn footprint(&self) -> u64 {
-        FILE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let spec = FileSpec { name: "data", size: FILE, in_memory: self.shmem, writable: true };
@@ -61,7 +52,7 @@ impl Program for Reads {
         for page in 0..FILE / PAGE {
             os.load(at + page * PAGE)?;
         }
-        // The last MiB is unmapped: the last large entry is in the way of that.
+        // The last MiB is unmapped, which splits the last large entry.
         os.munmap(at + FILE - MIB, MIB).unwrap();
         for page in 0..(FILE - MIB) / PAGE {
             os.load(at + page * PAGE)?;
@@ -71,7 +62,7 @@ impl Program for Reads {
 }
 
 #[test]
-fn a_cached_file_is_mapped_by_large_entries_where_they_fit() {
+fn large_entries_map_cached_files_where_they_fit() {
     for shmem in [false, true] {
         for shared in [false, true] {
             let outcome = outcome(&config("small", 64 * MIB, 1), &Reads { anywhere: true, shared, shmem });
@@ -85,7 +76,7 @@ fn a_cached_file_is_mapped_by_large_entries_where_they_fit() {
 }
 
 #[test]
-fn large_entries_spare_faults_and_walks() {
+fn large_entries_save_faults_and_walks() {
     let reads = Reads { anywhere: true, shared: true, shmem: false };
     let large = config("small", 64 * MIB, 1);
     let mut small = large.clone();
@@ -97,7 +88,7 @@ fn large_entries_spare_faults_and_walks() {
     assert_eq!((large.progress, large.stat(Stat::NrPageTablePages)), (small.progress, 0));
 }
 
-/// Tasks that do everything to parts of what large entries map.
+/// Tasks that apply every operation to parts of what large entries map.
 struct Parts {
     shmem: bool,
 }
@@ -122,7 +113,7 @@ impl Parts {
         os.mmap(shown(fd, PRIVATE, FILE, false, Prot::RW)).unwrap();
     }
 
-    /// A part of a mapping, which reaches into a large entry as often as not.
+    /// A part of a mapping, which often ends inside a large entry.
     fn part(rng: &mut Rng) -> (u64, u64) {
         let whole = rng.percent(50);
         let first = if whole { rng.below(FILE / LARGE) * 512 } else { rng.below(FILE / PAGE) };
@@ -175,7 +166,7 @@ impl Parts {
             let store = rng.percent(25);
             for page in 0..(len / PAGE).min(64) {
                 let at = base + from + page * PAGE;
-                // What is cut off, moved away or read-only meanwhile is a signal.
+                // Accesses to what is truncated, moved away or read-only at the moment end with a signal.
                 let _ = if store && page % 4 == 0 { os.store(at) } else { os.load(at) };
             }
         }
@@ -183,13 +174,7 @@ impl Parts {
 }
 
 impl Program for Parts {
-    fn name(&self) -> &str {
-        "parts"
-    }
-
-    fn footprint(&self) -> u64 {
-        FILE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let fd = self.open(os);
@@ -211,10 +196,10 @@ impl Program for Parts {
     }
 }
 
-// With so much memory that some folios of 2 MiB may be dirty at a time: who stores to one by a mapping where that is
-// too much waits until it has been written, and then has to make it dirty again.
+// With enough memory for some dirty 2 MiB folios: a store through a mapping that exceeds the dirty limit waits until the
+// folio is written, and then must make it dirty again.
 #[test]
-fn whatever_is_done_to_a_part_of_a_large_entry_shows_what_it_should() {
+fn operations_on_parts_of_large_entries_keep_content() {
     let (mut mapped, mut split) = (0, 0);
     for policy in 0..POLICIES {
         for (seed, shmem) in [(1, false), (2, true), (3, false), (4, true)] {
@@ -227,18 +212,18 @@ fn whatever_is_done_to_a_part_of_a_large_entry_shows_what_it_should() {
     assert!(mapped > 200 && split > 100, "{mapped} mapped, {split} split");
 }
 
-/// Whoever stores waits when too much is dirty; meanwhile the folio is written, and the store forbidden again.
+/// A store that exceeds the dirty limit waits; in that time the folio is written and write-protected again.
 #[test]
-fn a_store_is_done_although_one_folio_is_more_than_may_be_dirty() {
+fn a_store_completes_though_one_folio_exceeds_the_dirty_limit() {
     for (memory, seed) in [(36, 2), (48, 1), (64, 3), (72, 1)] {
         outcome(&RunConfig { seed, ..config("small", memory * MIB, 1) }, &Parts { shmem: false });
     }
 }
 
-/// mlock copies pages of private files one by one, while others store to the file; and what is stored while mremap
-/// moves a shared mapping is stored to the file. (The oracle did not know.)
+/// mlock copies pages of private files one by one while others store to the file; and a store during mremap of a shared
+/// mapping goes to the file. (The oracle did not know this.)
 #[test]
-fn what_is_stored_while_a_call_is_under_way_is_read_afterwards() {
+fn stores_during_mlock_and_mremap_are_kept() {
     for (machine, seed, policy, shmem) in
         [("small", 2, 1, false), ("laptop", 2, 1, false), ("laptop", 7, 0, false), ("laptop", 8, 4, true)]
     {
@@ -247,7 +232,7 @@ fn what_is_stored_while_a_call_is_under_way_is_read_afterwards() {
 }
 
 #[test]
-fn every_structure_stays_whole_when_large_entries_are_split() {
+fn structures_stay_valid_when_large_entries_are_split() {
     for (policy, shmem) in [(3, false), (5, true)] {
         let config = RunConfig { validate_every_op: true, ..config("small", 128 * MIB, policy) };
         outcome(&config, &Parts { shmem });
@@ -255,7 +240,7 @@ fn every_structure_stays_whole_when_large_entries_are_split() {
 }
 
 #[test]
-fn everything_at_random_with_large_entries() {
+fn random_programs_run_with_large_entries() {
     for seed in 0..6 {
         let mut config = collapsing("laptop", 128 * MIB, [9, 3][seed as usize % 2], seed % POLICIES);
         (config.seed, config.validate_every_op) = (seed, seed % 4 == 0);
@@ -263,7 +248,7 @@ fn everything_at_random_with_large_entries() {
     }
 }
 
-/// With folios of this order, khugepaged at work all the time.
+/// With folios of this order, and khugepaged always at work.
 fn collapsing(machine: &str, memory: u64, order: u64, policy: u64) -> RunConfig {
     let mut config = config(machine, memory, policy);
     config.knobs.extend([
@@ -275,19 +260,13 @@ fn collapsing(machine: &str, memory: u64, order: u64, policy: u64) -> RunConfig 
     config
 }
 
-/// Reads a mapped file again and again.
+/// Reads a mapped file repeatedly.
 struct Rereads {
     shmem: bool,
 }
 
 impl Program for Rereads {
-    fn name(&self) -> &str {
-        "rereads"
-    }
-
-    fn footprint(&self) -> u64 {
-        FILE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let fd =
@@ -304,7 +283,7 @@ impl Program for Rereads {
 }
 
 #[test]
-fn khugepaged_makes_large_folios_of_what_is_mapped_in_small_ones() {
+fn khugepaged_collapses_mapped_files() {
     for (shmem, order) in [(false, 0), (true, 0), (false, 4), (true, 7)] {
         let outcome = outcome(&collapsing("laptop", 64 * MIB, order, 1), &Rereads { shmem });
         let counted = [Stat::ThpCollapseAlloc, Stat::ThpFileMapped].map(|stat| outcome.stat(stat));
@@ -313,7 +292,7 @@ fn khugepaged_makes_large_folios_of_what_is_mapped_in_small_ones() {
 }
 
 #[test]
-fn what_khugepaged_collapses_shows_what_it_should() {
+fn khugepaged_keeps_content() {
     let mut collapsed = 0;
     for policy in 0..POLICIES {
         for (seed, shmem, order) in [(1, false, 0), (2, true, 0), (3, false, 5), (4, true, 5)] {
@@ -328,8 +307,7 @@ fn what_khugepaged_collapses_shows_what_it_should() {
     }
 }
 
-/// What has a large entry split, or taken away. (mremap and mlock are not among these: they flush the page a second
-/// time.)
+/// Operations that split or remove a large entry. (Not mremap and mlock: they flush the page a second time.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum How {
     Unmap,
@@ -341,12 +319,12 @@ enum How {
 }
 
 const ALL: [How; 6] = [How::Unmap, How::Protect, How::Forget, How::Copy, How::Truncate, How::All];
-/// Simulated nanoseconds in which the other task has used the entry, and computes.
+/// Simulated nanoseconds after which the other task has used the entry and computes.
 const WHILE: u64 = 2_000_000;
 /// The page that is changed.
 const PART: u64 = SHARED + 77 * PAGE;
 
-/// One task uses a large entry once and then computes; another has it split, and changes what a part of it shows.
+/// One task uses a large entry once and then computes; another splits it and changes a part of its mapping.
 struct Quiet(How);
 
 impl Quiet {
@@ -355,7 +333,7 @@ impl Quiet {
         match self.0 {
             How::Unmap => os.munmap(PART, PAGE).unwrap(),
             How::Protect => os.mprotect(PART, PAGE, Prot::NONE).unwrap(),
-            // The flush ends what the entry said for the page: nothing is left for the second call to take away.
+            // The flush drops the entry's translation of the page: nothing is left for the second call.
             How::Forget => {
                 os.madvise(PART, PAGE, Advice::DontNeed).unwrap();
                 os.mmap(Map { addr: Some(PART), source: private, ..Map::anonymous(PAGE) }).unwrap();
@@ -370,13 +348,7 @@ impl Quiet {
 }
 
 impl Program for Quiet {
-    fn name(&self) -> &str {
-        "quiet"
-    }
-
-    fn footprint(&self) -> u64 {
-        FILE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
@@ -389,41 +361,31 @@ impl Program for Quiet {
         os.fsync(fd).unwrap();
         let shared = self.0 != How::Copy;
         os.mmap(shown(fd, SHARED, FILE, shared, Prot::RW)).unwrap();
-        // A neighbour in the same table, so that the table stays and is not flushed for a second time.
+        // A neighbour in the same table, so that the table stays and is not flushed again.
         os.load(SHARED + LARGE)?;
         let other = os.spawn(1).unwrap();
         compute_for(os, WHILE);
         self.change(os, fd)?;
-        // Every call ends with a look at all translations.
+        // Every call ends with a check of all translations.
         os.munmap(ELSEWHERE, PAGE).unwrap();
         os.join(other);
         Ok(())
     }
 }
 
-/// What the run of a program fails with that has large entries mapped, with flush `nth` for another CPU dropped.
-fn verdict<P: Program>(program: &P, mapped: Stat, policy: u64, nth: u64) -> Option<String> {
-    let faulty = Some(Fault { nth, remote: Some(true), delay: None });
-    let config =
-        RunConfig { faulty, bound: false, validate_every_op: true, ..config("laptop", 128 * MIB, policy) };
-    match run(&config, program) {
-        Ok(outcome) => {
-            assert_eq!(outcome.signals, Vec::<String>::new());
-            assert!(outcome.stat(mapped) > 0);
-            None
-        }
-        Err(RunError::Failed { reason, .. }) => Some(reason),
-        Err(other) => panic!("{other}"),
-    }
+/// What the run of a program with large entries fails with, with flush `nth` for another CPU dropped.
+fn failure<P: Program>(program: &P, mapped: Stat, policy: u64, nth: u64) -> Option<String> {
+    let config = RunConfig { validate_every_op: true, ..config("laptop", 128 * MIB, policy) };
+    without_flush(nth, config, program).map(|outcome| assert!(outcome.stat(mapped) > 0)).err()
 }
 
 #[test]
-fn a_flush_that_is_missed_when_a_large_entry_goes_is_caught() {
+fn a_missed_flush_of_a_large_entry_is_caught() {
     for how in ALL {
         for policy in [1, 3] {
-            let verdict = |nth| verdict(&Quiet(how), Stat::ThpFileMapped, policy, nth);
-            assert_eq!(verdict(1 << 40), None, "{how:?}");
-            let caught: Vec<String> = (1..4).filter_map(verdict).collect();
+            let failure = |nth| failure(&Quiet(how), Stat::ThpFileMapped, policy, nth);
+            assert_eq!(failure(1 << 40), None, "{how:?}");
+            let caught: Vec<String> = (1..4).filter_map(failure).collect();
             assert!(!caught.is_empty(), "{how:?}");
             for reason in caught {
                 assert!(reason.contains("stale TLB entry"), "{how:?}: {reason}");
@@ -432,19 +394,13 @@ fn a_flush_that_is_missed_when_a_large_entry_goes_is_caught() {
     }
 }
 
-/// As [`Quiet`], with an entry of anonymous memory: it becomes entries of pages, one of which is then changed.
+/// As [`Quiet`], with a large entry of anonymous memory, which becomes entries of pages, one of which is then changed.
 struct QuietAnon(How);
 
 const SLEEPER: Role = 2;
 
 impl Program for QuietAnon {
-    fn name(&self) -> &str {
-        "quiet-anon"
-    }
-
-    fn footprint(&self) -> u64 {
-        2 * LARGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         match role {
@@ -477,12 +433,12 @@ impl Program for QuietAnon {
 }
 
 #[test]
-fn a_flush_that_is_missed_when_an_entry_of_anonymous_memory_is_split_is_caught() {
+fn a_missed_flush_of_a_split_anonymous_entry_is_caught() {
     for how in [How::Unmap, How::Protect, How::Forget, How::Copy] {
         for policy in [1, 3] {
-            let verdict = |nth| verdict(&QuietAnon(how), Stat::ThpFaultAlloc, policy, nth);
-            assert_eq!(verdict(1 << 40), None, "{how:?}");
-            let caught: Vec<String> = (1..4).filter_map(verdict).collect();
+            let failure = |nth| failure(&QuietAnon(how), Stat::ThpFaultAlloc, policy, nth);
+            assert_eq!(failure(1 << 40), None, "{how:?}");
+            let caught: Vec<String> = (1..4).filter_map(failure).collect();
             assert!(caught.iter().any(|reason| reason.contains("others follow")), "{how:?}: {caught:?}");
         }
     }

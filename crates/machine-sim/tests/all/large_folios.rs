@@ -1,17 +1,13 @@
-//! Files in large folios on whole machines, under the oracle: read and written, mapped and not, cut while they are
-//! mapped, with too little memory, under every policy of flushes.
+//! Large folios on whole machines, under the oracle and every flush policy: files that are read, written, mapped and
+//! truncated, and anonymous memory, with too little memory.
 
-use super::acts::{outcome, push};
+use super::acts::{MIB, PAGE, POLICIES, outcome, push};
 use machine_sim::{MachineSpec, Outcome, RunConfig};
-use mm::knobs::{FlushPolicy, Knob};
+use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::rng::Rng;
 use program::{Advice, FileAdvice, FileSpec, Map, Os, Program, Prot, Remap, Role, Signal, builtin};
-
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const POLICIES: u64 = FlushPolicy::COUNT;
 
 fn config(machine: &str, memory: u64, order: u64, policy: u64) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();
@@ -26,7 +22,7 @@ fn config(machine: &str, memory: u64, order: u64, policy: u64) -> RunConfig {
 }
 
 #[test]
-fn built_in_programs_run_clean_with_folios_of_all_sizes() {
+fn built_in_programs_run_with_file_folios_of_all_sizes() {
     for (i, (name, _)) in (0..).zip(builtin::LIST) {
         for (order, policy) in [(2 + i % 8, i % POLICIES), (9, (i + 3) % POLICIES)] {
             let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(4).with_threads(3);
@@ -36,7 +32,7 @@ fn built_in_programs_run_clean_with_folios_of_all_sizes() {
     }
 }
 
-/// Knobs of the sizes of anonymous folios.
+/// The knobs for sizes of anonymous folios.
 fn anon_sizes(orders: &[u64]) -> Vec<(Knob, u64)> {
     let of = |order: &u64| Knob::from_name(&format!("hugepages-{}kB.enabled", 4 << order)).unwrap();
     orders.iter().map(|order| (of(order), 2)).collect()
@@ -51,7 +47,7 @@ fn anon_config(memory: u64, orders: &[u64], policy: u64) -> RunConfig {
 const SIZES: [&[u64]; 4] = [&[2, 3, 4, 5, 6, 7, 8, 9], &[4], &[2, 9], &[5, 6]];
 
 #[test]
-fn built_in_programs_run_clean_with_anonymous_memory_of_all_sizes() {
+fn built_in_programs_run_with_anonymous_folios_of_all_sizes() {
     for (i, (name, _)) in (0..).zip(builtin::LIST) {
         let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(4).with_threads(3);
         let config = anon_config(32 * MIB, SIZES[i as usize % SIZES.len()], i % POLICIES);
@@ -61,7 +57,7 @@ fn built_in_programs_run_clean_with_anonymous_memory_of_all_sizes() {
 }
 
 #[test]
-fn programs_that_ask_get_the_sizes_that_are_for_those_who_ask() {
+fn madvise_gives_the_sizes_that_need_madvise() {
     for (name, asks) in [("zipf", false), ("zipf-hugepage", true)] {
         let program = builtin::from_name(name, 8 * MIB).unwrap();
         let mut config = config("laptop", 64 * MIB, 0, 1);
@@ -71,7 +67,7 @@ fn programs_that_ask_get_the_sizes_that_are_for_those_who_ask() {
 }
 
 #[test]
-fn anonymous_memory_in_large_folios_is_swapped_out_whole() {
+fn large_anonymous_folios_are_swapped_out_whole() {
     let counters = ["/anon_fault_alloc", "/anon_fault_fallback", "/swpout"];
     let mut seen = [0.0; 3];
     for policy in 0..POLICIES {
@@ -86,7 +82,7 @@ fn anonymous_memory_in_large_folios_is_swapped_out_whole() {
     assert!(seen.iter().all(|&sum| sum > 0.0), "{counters:?} are {seen:?}");
 }
 
-/// Processes whose memory gets holes, and is shared, moved and paged out in part, with less swap than they would like.
+/// Processes whose memory gets holes, and is partly shared, moved and paged out, with little swap space.
 struct Holes;
 
 const AREA: u64 = 12 * MIB;
@@ -110,7 +106,7 @@ impl Holes {
                 }
             }
             if round == 2 {
-                // Where folios do not begin at multiples of their size.
+                // A range that is not aligned to the size of folios.
                 let fixed = Some(PRIVATE + 3 * PAGE);
                 at = os
                     .mremap(Remap { addr: at, old_len: AREA, new_len: AREA, may_move: true, fixed })
@@ -122,13 +118,7 @@ impl Holes {
 }
 
 impl Program for Holes {
-    fn name(&self) -> &str {
-        "holes"
-    }
-
-    fn footprint(&self) -> u64 {
-        3 * AREA
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role != 0 {
@@ -146,7 +136,7 @@ impl Program for Holes {
 }
 
 #[test]
-fn anonymous_memory_with_holes_is_split_and_reads_as_it_was_written() {
+fn anonymous_folios_with_holes_are_split_and_keep_content() {
     let counters = ["/swpout", "/swpout_fallback", "/split_deferred", "/split"];
     let mut seen = [0.0; 4];
     for policy in 0..POLICIES {
@@ -162,7 +152,7 @@ fn anonymous_memory_with_holes_is_split_and_reads_as_it_was_written() {
 }
 
 #[test]
-fn every_structure_stays_whole_when_anonymous_folios_are_split() {
+fn structures_stay_valid_when_anonymous_folios_are_split() {
     let config = RunConfig {
         machine: MachineSpec::from_booted_name("booted:2:1:6M").unwrap(),
         validate_every_op: true,
@@ -184,7 +174,7 @@ fn a_stream_in_large_folios_does_the_same_work() {
     );
 }
 
-/// Processes and threads that read and write a file by every way, while one of them cuts it and lets it grow.
+/// Processes and threads that read and write a file in every way, while one of them truncates and extends it.
 struct Cutting {
     /// In memory and swap only.
     shmem: bool,
@@ -248,7 +238,7 @@ impl Cutting {
                 }
                 op => (first..(first + pages).min(FILE / PAGE)).for_each(|page| {
                     let at = base + page * PAGE;
-                    // What is cut off is a SIGBUS meanwhile.
+                    // Accesses to truncated pages end with SIGBUS.
                     let _ = if op == 2 && page % 4 == 0 { os.store(at) } else { os.load(at) };
                 }),
             }
@@ -257,13 +247,7 @@ impl Cutting {
 }
 
 impl Program for Cutting {
-    fn name(&self) -> &str {
-        "cutting"
-    }
-
-    fn footprint(&self) -> u64 {
-        FILE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let fd = self.open(os);
@@ -287,7 +271,7 @@ impl Program for Cutting {
     }
 }
 
-/// What the run counted for folios of all sizes.
+/// The run's counts of folios of all sizes.
 fn sizes(outcome: &Outcome, counter: &str) -> f64 {
     let of = |metric: &&machine_sim::Metric| {
         metric.name.starts_with("hugepages-") && metric.name.ends_with(counter)
@@ -296,7 +280,7 @@ fn sizes(outcome: &Outcome, counter: &str) -> f64 {
 }
 
 #[test]
-fn a_file_that_is_cut_while_all_use_it_shows_what_it_should() {
+fn truncation_of_a_file_in_use_keeps_content() {
     for policy in 0..POLICIES {
         for (seed, order) in [(1, 9), (2, 4), (3, 7), (4, 0)] {
             let config = RunConfig { seed, ..config("laptop", 16 * MIB, order, policy) };
@@ -307,7 +291,7 @@ fn a_file_that_is_cut_while_all_use_it_shows_what_it_should() {
 }
 
 #[test]
-fn shmem_that_is_cut_and_swapped_out_shows_what_it_should() {
+fn truncation_of_swapped_shmem_keeps_content() {
     let mut swapped = 0.0;
     for policy in 0..POLICIES {
         for (seed, order) in [(1, 9), (2, 4), (3, 0)] {
@@ -317,28 +301,22 @@ fn shmem_that_is_cut_and_swapped_out_shows_what_it_should() {
             swapped += sizes(&outcome, "/swpout_fallback");
         }
     }
-    assert!(swapped > 0.0, "nothing large was swapped out");
+    assert!(swapped > 0.0, "large folios must be swapped out");
 }
 
 #[test]
-fn every_structure_stays_whole_when_a_large_folio_is_cut() {
+fn structures_stay_valid_when_a_large_folio_is_truncated() {
     for shmem in [false, true] {
         let config = RunConfig { validate_every_op: true, ..config("small", 16 * MIB, 9, 3) };
         outcome(&config, &Cutting { shmem });
     }
 }
 
-/// Reads a mapped file in order and gives it back.
+/// Reads a mapped file in order and pages it out.
 struct PagedOut;
 
 impl Program for PagedOut {
-    fn name(&self) -> &str {
-        "paged-out"
-    }
-
-    fn footprint(&self) -> u64 {
-        16 * MIB
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let len = self.footprint();
@@ -347,14 +325,14 @@ impl Program for PagedOut {
         for page in 0..len / PAGE {
             os.load(at + page * PAGE)?;
         }
-        // Nobody else maps it, so it goes, and in one piece.
+        // No other process maps it, so it is reclaimed, in one piece.
         os.madvise(at, len, Advice::PageOut).unwrap();
         Ok(())
     }
 }
 
 #[test]
-fn what_is_paged_out_goes_in_whole_folios() {
+fn pageout_reclaims_whole_folios() {
     let outcome = outcome(&config("small", 64 * MIB, 9, 1), &PagedOut);
     assert!(outcome.metric("hugepages-2048kB/file_alloc").is_some_and(|folios| folios > 0.0));
     assert_eq!(

@@ -1,17 +1,16 @@
-//! Loaded latency on whole machines: near memory is the slower one when all CPUs read it.
+//! Loaded latency on whole machines: near memory is the slower tier when all CPUs read it.
 
+use super::acts::PAGE;
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{Knob, TierPolicy};
 use mm::stat::Stat;
 use program::named::{NameParts, Named};
 use program::{Access, AccessKind, Map, MemPolicy, Os, PolicyMode, Program, Role, Signal};
 
-const PAGE: u64 = 4096;
-/// Pages that each task reads, far more than its CPU's TLBs hold.
+/// Pages that each task reads: far more than its CPU's TLBs hold.
 const PAGES: u64 = 3000;
 
-/// The machine `tiers`, whose near memory has so little bandwidth that its four CPUs can ask for more, as many CPUs can
-/// on a server.
+/// The machine `tiers` with so little bandwidth of near memory that four CPUs exceed it, as many CPUs do on a server.
 fn machine() -> MachineSpec {
     let near = "[node.loaded]\nbandwidth_gbs = 8\ncurve = [[0.0, 1.0], [0.8, 1.1], [1.0, 1.6]]\nsource = 'made up'\n";
     let text = include_str!("../../machines/tiers.toml");
@@ -26,13 +25,7 @@ struct Readers {
 }
 
 impl Program for Readers {
-    fn name(&self) -> &str {
-        "readers"
-    }
-
-    fn footprint(&self) -> u64 {
-        u64::from(self.tasks) * PAGES * PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let others = if role == 0 { 1..self.tasks } else { 0..0 };
@@ -41,7 +34,7 @@ impl Program for Readers {
         let policy = MemPolicy { mode: PolicyMode::Bind, nodes: self.nodes };
         os.mbind(at, PAGES * PAGE, policy, false).unwrap();
         (0..PAGES).try_for_each(|page| os.store(at + page * PAGE))?;
-        // In steps so large that no page is met while TLBs know it.
+        // In steps so large that no page is read again while TLBs hold it.
         for step in 0..20 * PAGES {
             os.access(Access { addr: at + step * 1237 % PAGES * PAGE, count: 64, mode: AccessKind::Load })?;
         }
@@ -50,7 +43,7 @@ impl Program for Readers {
     }
 }
 
-/// The run, and what reads of near memory took.
+/// The run, and how long reads of near memory took.
 fn read(tasks: u32, nodes: u64) -> (Outcome, f64) {
     let config = RunConfig::new(machine());
     let outcome = run(&config, &Readers { tasks, nodes }).unwrap();
@@ -60,7 +53,7 @@ fn read(tasks: u32, nodes: u64) -> (Outcome, f64) {
 }
 
 #[test]
-fn near_memory_is_the_slower_one_under_load() {
+fn near_memory_is_slower_under_load() {
     let ((near, alone), (far, _)) = (read(1, 0b01), read(1, 0b10));
     assert!(near.nanos < far.nanos && alone < 150.0, "{alone} ns");
     let ((near, together), (far, _)) = (read(4, 0b01), read(4, 0b10));
@@ -69,10 +62,10 @@ fn near_memory_is_the_slower_one_under_load() {
     assert!(together > 255.0, "{together} ns");
 }
 
-/// The machine of Colloid, whose curves have sources: what all of its CPUs read of near memory takes longer than far
-/// memory does at rest, and who balances them is told so.
+/// On the machine of Colloid, whose curves have sources, reads of near memory by all CPUs take longer than reads of far
+/// memory at rest, and tier balancing sees that.
 #[test]
-fn what_is_near_is_balanced_with_what_is_far() {
+fn balancing_sees_that_near_memory_is_loaded() {
     let run = |balance: u64| {
         let machine = MachineSpec::preset("colloid").unwrap();
         let knobs = [

@@ -1,4 +1,17 @@
-//! The simulated machine as a whole. One program, because each would be built from the memory manager's code anew.
+//! Tests of the simulated machine as a whole. One binary, because each would compile the memory manager again.
+
+/// The methods of [`Program`](program::Program) that no test uses.
+macro_rules! unnamed {
+    () => {
+        fn name(&self) -> &str {
+            std::any::type_name::<Self>()
+        }
+
+        fn footprint(&self) -> u64 {
+            0
+        }
+    };
+}
 
 mod acts;
 mod apps;

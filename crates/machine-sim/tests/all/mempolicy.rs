@@ -1,33 +1,31 @@
-//! Memory policies on whole machines, under the oracle: where memory comes from when a program says so.
+//! Memory policies on whole machines, under the oracle: memory comes from the nodes that a program selects.
 
-use super::acts::outcome;
+use super::acts::{MIB, PAGE, outcome};
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::{Access, AccessKind, Errno, Map, MemPolicy, Os, PolicyMode, Program, Role, Signal};
 
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
 /// Pages of the range.
 const PAGES: u64 = 1000;
 const NEAR: u64 = 0b01;
 const FAR: u64 = 0b10;
 const BOTH: u64 = 0b11;
 
-/// Who says where memory comes from, and when.
+/// How, and when, a program sets the policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Says {
     /// mbind, before the memory is used.
     Range,
-    /// mbind, when it has been used; it is moved.
+    /// mbind after it has been used, with a move.
     RangeLate,
     /// set_mempolicy.
     Process,
-    /// set_mempolicy of the parent.
+    /// set_mempolicy by the parent.
     Parent,
 }
 
-/// Uses some memory, of which something is said.
+/// Uses memory with a policy.
 struct Placed(Says, PolicyMode, u64, u64);
 
 impl Placed {
@@ -37,13 +35,7 @@ impl Placed {
 }
 
 impl Program for Placed {
-    fn name(&self) -> &str {
-        "placed"
-    }
-
-    fn footprint(&self) -> u64 {
-        self.3 * PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let policy = MemPolicy { mode: self.1, nodes: self.2 };
@@ -67,7 +59,7 @@ impl Program for Placed {
     }
 }
 
-/// 32 MiB that are near, 64 that are far.
+/// 32 MiB of near memory, and 64 MiB of far memory.
 fn config() -> RunConfig {
     let machine = MachineSpec::preset("tiers").unwrap();
     RunConfig { memory: Some(96 * MIB), verify: true, ..RunConfig::new(machine) }
@@ -78,7 +70,7 @@ fn placed(says: Says, mode: PolicyMode, nodes: u64) -> Outcome {
 }
 
 #[test]
-fn memory_comes_from_where_a_range_or_a_process_says() {
+fn memory_comes_from_the_nodes_of_the_policy() {
     for says in [Says::Range, Says::Process, Says::Parent] {
         let far = |mode, nodes| placed(says, mode, nodes).stat(Stat::NumaOther);
         assert_eq!(far(PolicyMode::Bind, NEAR), 0);
@@ -93,7 +85,7 @@ fn memory_comes_from_where_a_range_or_a_process_says() {
 }
 
 #[test]
-fn what_is_elsewhere_goes_where_a_range_says() {
+fn mbind_moves_pages_from_other_nodes() {
     let moved = |mode, nodes| placed(Says::RangeLate, mode, nodes).stat(Stat::PgmigrateSuccess);
     assert_eq!(moved(PolicyMode::Bind, NEAR), 0);
     assert_eq!(moved(PolicyMode::Bind, FAR), PAGES as i64);
@@ -101,28 +93,22 @@ fn what_is_elsewhere_goes_where_a_range_says() {
     assert_eq!(moved(PolicyMode::Interleave, BOTH), PAGES as i64 / 2);
 }
 
-/// 48 MiB, of 32 that are near: what is bound ends there, what is preferred goes on elsewhere.
+/// 48 MiB with a policy for the near node, which has 32 MiB: a bound allocation fails there, a preferred one falls back.
 #[test]
-fn who_is_bound_is_out_of_memory_where_others_go_on() {
+fn bound_memory_runs_out_where_preferred_memory_falls_back() {
     let run = |mode| run(&config(), &Placed(Says::Range, mode, NEAR, 48 * MIB / PAGE)).unwrap();
     let (bound, preferred) = (run(PolicyMode::Bind), run(PolicyMode::Preferred));
     assert_eq!((bound.oom.len(), preferred.oom.len()), (1, 0));
-    // Page tables are not bound.
+    // Page tables are not subject to the policy.
     let tables = 48 * MIB / (512 * PAGE) + 4;
     assert!(bound.stat(Stat::NumaMiss) <= tables as i64 && preferred.stat(Stat::NumaMiss) > 4000);
 }
 
-/// Asks for what cannot be.
+/// Makes invalid requests.
 struct Wrong;
 
 impl Program for Wrong {
-    fn name(&self) -> &str {
-        "wrong"
-    }
-
-    fn footprint(&self) -> u64 {
-        PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let at = os.mmap(Map::anonymous(4 * PAGE)).unwrap();
@@ -145,13 +131,13 @@ impl Program for Wrong {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_requests_are_refused() {
     outcome(&config(), &Wrong);
 }
 
-/// Pages that a program has placed are not marked to learn who uses them.
+/// Pages that a program has placed get no NUMA hinting faults.
 #[test]
-fn what_is_placed_stays() {
+fn placed_pages_stay() {
     let marked = |mode, nodes| {
         let mut config = config();
         config.knobs = vec![
@@ -166,17 +152,11 @@ fn what_is_placed_stays() {
     assert_eq!(marked(PolicyMode::Bind, FAR), 0);
 }
 
-/// Uses memory that is placed for some hundredths of a second.
+/// Uses placed memory for some hundredths of a second.
 struct Often(MemPolicy);
 
 impl Program for Often {
-    fn name(&self) -> &str {
-        "often"
-    }
-
-    fn footprint(&self) -> u64 {
-        PAGES * PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
         let at = os.mmap(Map::anonymous(PAGES * PAGE)).unwrap();

@@ -1,21 +1,17 @@
-//! Pages that are moved to other frames while other CPUs use them, on whole machines, under the oracle.
+//! Migration of pages that other CPUs use, on whole machines, under the oracle.
 
-use super::acts::compute_for;
-use machine_sim::{Fault, MachineSpec, Outcome, ProfileNode, RunConfig, RunError, run};
-use mm::knobs::{FlushPolicy, Knob};
+use super::acts::{LARGE, MIB, PAGE, POLICIES, compute_for, without_flush};
+use machine_sim::{MachineSpec, Outcome, ProfileNode, RunConfig, run};
+use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::{FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
 
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const LARGE: u64 = 2 * MIB;
-const POLICIES: u64 = FlushPolicy::COUNT;
-/// Where the page lies that is moved: in the middle of what a large entry may map.
+/// The address of the page that is moved: in the middle of what a large entry may map.
 const AREA: u64 = 512 * LARGE;
 const PART: u64 = AREA + 77 * PAGE;
 const ELSEWHERE: u64 = AREA + 64 * LARGE;
-/// Simulated nanoseconds in which the other task has used the page, and computes.
+/// Simulated nanoseconds after which the other task has used the page and computes.
 const WHILE: u64 = 2_000_000;
 
 fn config(policy: u64, large: bool) -> RunConfig {
@@ -34,13 +30,13 @@ enum What {
     Large,
     /// A page of a file that is stored to.
     Shared,
-    /// A page that may not be stored to until it has been moved.
+    /// A page that is read-only until it has been moved.
     ReadOnly,
 }
 
 const ALL: [What; 4] = [What::Page, What::Large, What::Shared, What::ReadOnly];
 
-/// One task uses a page, computes, and uses it again; meanwhile another has it moved.
+/// One task uses a page, computes, and uses it again; another moves it in between.
 struct Quiet(What);
 
 impl Quiet {
@@ -58,20 +54,14 @@ impl Quiet {
         Ok(())
     }
 
-    /// As the other task does.
+    /// The access of the other task.
     fn touch<O: Os>(&self, os: &mut O) -> Result<(), Signal> {
         if self.0 == What::ReadOnly { os.load(PART) } else { os.store(PART) }
     }
 }
 
 impl Program for Quiet {
-    fn name(&self) -> &str {
-        "quiet"
-    }
-
-    fn footprint(&self) -> u64 {
-        2 * LARGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
@@ -87,7 +77,7 @@ impl Program for Quiet {
             os.mprotect(PART, PAGE, Prot::RW).unwrap();
             os.store(PART)?;
         }
-        // Every call ends with a look at all translations.
+        // Every call ends with a check of all translations.
         os.munmap(ELSEWHERE, PAGE).unwrap();
         os.join(other);
         os.load(PART)
@@ -96,21 +86,15 @@ impl Program for Quiet {
 
 /// The run of a program, with flush `nth` for another CPU dropped.
 fn verdict(what: What, policy: u64, nth: u64) -> Result<Outcome, String> {
-    let faulty = Some(Fault { nth, remote: Some(true), delay: None });
-    let config =
-        RunConfig { faulty, bound: false, validate_every_op: true, ..config(policy, what == What::Large) };
-    run(&config, &Quiet(what)).map_err(|error| match error {
-        RunError::Failed { reason, .. } => reason,
-        other => panic!("{other}"),
-    })
+    let config = RunConfig { validate_every_op: true, ..config(policy, what == What::Large) };
+    without_flush(nth, config, &Quiet(what))
 }
 
 #[test]
-fn a_flush_that_is_missed_when_a_page_is_moved_is_caught() {
+fn a_missed_flush_of_a_migration_is_caught() {
     for what in ALL {
         for policy in [0, 1, 3] {
             let whole = verdict(what, policy, 1 << 40).unwrap();
-            assert_eq!(whole.signals, Vec::<String>::new());
             let pages = if what == What::Large { 512 } else { 1 };
             assert_eq!(whole.stat(Stat::PgmigrateSuccess), pages, "{what:?}");
             assert_eq!(whole.stat(Stat::ThpMigrationSuccess), u64::from(what == What::Large) as i64);
@@ -120,7 +104,7 @@ fn a_flush_that_is_missed_when_a_page_is_moved_is_caught() {
     }
 }
 
-/// Some tasks store to pages that another moves all the time.
+/// Tasks store to pages that another moves all the time.
 struct Busy;
 
 const BUSY: u64 = 24;
@@ -128,13 +112,7 @@ const BUSY: u64 = 24;
 const UNTIL: u64 = 1000 * WHILE;
 
 impl Program for Busy {
-    fn name(&self) -> &str {
-        "busy"
-    }
-
-    fn footprint(&self) -> u64 {
-        LARGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role > 0 {
@@ -157,14 +135,14 @@ impl Program for Busy {
     }
 }
 
-/// Times that a scope of this name was entered, in the whole tree.
+/// How often a scope of this name was entered, in the whole tree.
 pub fn entered(node: &ProfileNode, name: &str) -> u64 {
     let here = if node.name == name { node.entered } else { 0 };
     here + node.children.iter().map(|child| entered(child, name)).sum::<u64>()
 }
 
 #[test]
-fn who_uses_a_page_on_its_way_waits_until_it_is_there() {
+fn a_fault_waits_for_a_page_that_is_moved() {
     let mut waits = 0;
     for policy in 0..POLICIES {
         let config = RunConfig { preempt: Some(3), profile: true, seed: policy, ..config(policy, false) };
@@ -172,12 +150,12 @@ fn who_uses_a_page_on_its_way_waits_until_it_is_there() {
         assert!(outcome.stat(Stat::PgmigrateSuccess) > BUSY as i64);
         waits += entered(outcome.profile.as_ref().unwrap(), "migration_entry_wait");
     }
-    assert!(waits > 0, "nobody met a page on its way");
+    assert!(waits > 0, "a fault must have found a page during its move");
 }
 
-/// Everything at once, on a machine of two nodes, with CPUs stopped in the middle of moves.
+/// The random program on a machine of two nodes, with CPUs stopped in the middle of moves.
 #[test]
-fn what_is_moved_between_nodes_while_everything_else_happens_reads_as_it_was_written() {
+fn migration_between_nodes_keeps_content() {
     let mut moved = 0;
     for seed in 0..6 {
         let machine = MachineSpec::preset("luf-cxl").unwrap();

@@ -1,12 +1,11 @@
-//! The optimum in whole runs: it watches and changes nothing, and no replacement policy is below it.
+//! The optimum in whole runs: it changes nothing, and no replacement policy is below it.
 
+use super::acts::MIB;
 use machine_sim::{MachineSpec, OptimumReport, Outcome, RunConfig, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::{Program, builtin};
-
-const MIB: u64 = 1 << 20;
 
 fn config(memory: u64, policy: u64, optimum: bool) -> RunConfig {
     let mut config = RunConfig::new(MachineSpec::preset("small").unwrap());
@@ -19,13 +18,13 @@ fn outcome(config: &RunConfig, program: &impl Program) -> Outcome {
     run(config, program).unwrap_or_else(|error| panic!("{:?}: {error}", config.knobs))
 }
 
-/// All policies but those that others bring.
+/// All built-in policies.
 fn policies() -> impl Iterator<Item = u64> {
     0..Knob::ReclaimPolicy.info().max
 }
 
 #[test]
-fn a_run_that_is_watched_is_the_same_run() {
+fn the_optimum_does_not_change_the_run() {
     let mut refaults = 0;
     for seed in 1..4 {
         let [plain, mut watched] = [false, true].map(|optimum| {
@@ -45,13 +44,13 @@ fn report(program: &impl Program, policy: u64) -> OptimumReport {
     let outcome = outcome(&config(8 * MIB, policy, true), program);
     let again = outcome.stat(Stat::WorkingsetRefaultFile) + outcome.stat(Stat::WorkingsetRefaultAnon);
     let report = outcome.optimum.unwrap();
-    // What was read again for nothing is in the memory manager's count alone.
+    // Only the memory manager counts pages that are read again and not used.
     assert!(report.refaults as i64 <= again, "policy {policy}: {report:?}, {again} refaults are told");
     report
 }
 
 #[test]
-fn half_of_what_is_read_twice_in_order_must_be_read_twice_if_half_of_it_fits() {
+fn two_passes_over_twice_the_memory_refault_half_of_it() {
     let program = builtin::from_name("stream", 16 * MIB).unwrap();
     for policy in policies() {
         let report = report(&program, policy);
@@ -60,7 +59,7 @@ fn half_of_what_is_read_twice_in_order_must_be_read_twice_if_half_of_it_fits() {
 }
 
 #[test]
-fn one_task_has_one_optimum_under_all_policies() {
+fn all_policies_have_the_same_optimum_for_one_task() {
     let program = builtin::from_name("zipf", 16 * MIB).unwrap();
     let all: Vec<OptimumReport> = policies().map(|policy| report(&program, policy)).collect();
     assert!(all.iter().all(|report| report.optimum == all[0].optimum && report.uses == all[0].uses));

@@ -1,24 +1,23 @@
-//! The profile in whole runs: every picosecond of CPU time has one place, and looking for it changes nothing.
+//! The profile in whole runs: every picosecond of CPU time is in one node, and profiling changes nothing.
 
+use super::acts::MIB;
 use machine_sim::{MachineSpec, Outcome, ProfileNode, RunConfig, run};
 use mm::knobs::Knob;
 use program::builtin;
 use program::chaos::Chaos;
 use std::collections::BTreeMap;
 
-const MIB: u64 = 1 << 20;
-
 fn outcome(seed: u64, policy: u64, profile: bool) -> Outcome {
     let mut config = RunConfig::new(MachineSpec::preset("small").unwrap());
     config.memory = Some(24 * MIB);
     (config.seed, config.profile, config.knobs) = (seed, profile, vec![(Knob::TlbUnmap, policy)]);
-    // Looks at translations and structures in between, which must not be seen.
+    // Validation in between must not be in the profile.
     (config.verify, config.validate_every_op) = (true, seed == 1);
     let program = if seed == 1 { Chaos::new(60, 256) } else { Chaos::new(250, 1024) };
     run(&config, &program).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Count and picoseconds of every kind of work, in the whole tree.
+/// The count and picoseconds of every kind of work, in the whole tree.
 fn by_kind(node: &ProfileNode, sums: &mut BTreeMap<&'static str, (u64, u64)>) {
     for work in &node.work {
         let sum = sums.entry(work.name).or_default();
@@ -31,7 +30,7 @@ fn child<'a>(node: &'a ProfileNode, name: &str) -> Option<&'a ProfileNode> {
     node.children.iter().find(|child| child.name == name)
 }
 
-/// All CPU time is in the tree, under the right root and the right kind.
+/// Check that all CPU time is in the tree, under the right root and kind.
 fn is_exact(outcome: &Outcome) {
     let tree = outcome.profile.as_ref().unwrap();
     let mut sums = BTreeMap::new();
@@ -61,7 +60,7 @@ fn the_tree_holds_all_cpu_time_that_was_charged() {
 }
 
 #[test]
-fn a_run_that_is_profiled_is_the_same_run() {
+fn profiling_does_not_change_the_run() {
     for seed in 1..7 {
         let mut profiled = outcome(seed, seed - 1, true);
         assert!(profiled.profile.take().is_some());
@@ -70,7 +69,7 @@ fn a_run_that_is_profiled_is_the_same_run() {
 }
 
 #[test]
-fn work_stands_below_those_who_asked_for_it() {
+fn work_is_below_its_callers() {
     let mut config = RunConfig::new(MachineSpec::preset("laptop").unwrap());
     (config.memory, config.profile) = (Some(16 * MIB), true);
     let program = builtin::from_name("uniform-file", 48 * MIB).unwrap().with_threads(4);
@@ -93,12 +92,12 @@ fn work_stands_below_those_who_asked_for_it() {
     assert!(unmap.entered > 0 && unmap.work.iter().any(|work| work.name == "entry_clear"));
     let removal = child(unmap, "folio_remove_rmap").unwrap();
     assert!(removal.work.iter().any(|work| work.name == "rmap_remove"));
-    // Reading takes a device's time and none of the CPU's.
+    // A read takes time of the device, but no CPU time.
     let fault = path(&["program", "exc_page_fault"]);
     let away = away(fault);
-    assert!(away > 1_000_000_000, "nobody waited for the device: {away}");
+    assert!(away > 1_000_000_000, "the program must wait for the device: {away}");
     let waits = child(&tree, "kswapd").unwrap().away + child(&tree, "program").unwrap().away;
-    assert_eq!(waits, 0, "daemons without work and programs that wait for each other delay nobody");
+    assert_eq!(waits, 0, "waits outside of scopes must not be counted");
 }
 
 fn away(node: &ProfileNode) -> u64 {

@@ -1,10 +1,9 @@
 //! Every built-in program on small machines under the oracle.
 
+use super::acts::MIB;
 use machine_sim::{MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::stat::Stat;
 use program::{Program, builtin};
-
-const MIB: u64 = 1 << 20;
 
 fn config(machine: &str, memory: u64) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();
@@ -16,7 +15,7 @@ fn outcome<P: Program>(config: &RunConfig, program: &P) -> Outcome {
 }
 
 #[test]
-fn built_in_programs_run_clean_with_room_to_spare() {
+fn built_in_programs_run_with_enough_memory() {
     for (name, _) in builtin::LIST {
         let program = builtin::from_name(name, 8 * MIB).unwrap();
         let outcome = outcome(&config("small", 64 * MIB), &program);
@@ -30,9 +29,9 @@ fn built_in_programs_run_clean_with_room_to_spare() {
 }
 
 #[test]
-fn built_in_programs_run_clean_when_memory_is_short() {
+fn built_in_programs_run_with_little_memory() {
     for (name, _) in builtin::LIST {
-        // Enough passes that most pages are written: what is only read of anonymous memory costs none.
+        // Enough passes that most pages are written: anonymous memory that is only read takes no pages.
         let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(12);
         let outcome = outcome(&config("small", 32 * MIB), &program);
         assert_eq!(
@@ -42,9 +41,9 @@ fn built_in_programs_run_clean_when_memory_is_short() {
             outcome.signals
         );
         let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
-        // The others keep to fewer pages than there are.
+        // The others use fewer pages than there are.
         let uses_all = ["sequential", "uniform", "sequential-file", "uniform-file", "stream", "read-stream"];
-        assert!(stolen > 0 || !uses_all.contains(name), "{name} was to be short of memory");
+        assert!(stolen > 0 || !uses_all.contains(name), "{name} must be short of memory");
     }
 }
 
@@ -64,7 +63,7 @@ fn threads_share_an_address_space() {
 }
 
 #[test]
-fn without_hardware_young_bits_all_is_as_right_but_faults_more() {
+fn without_hardware_young_bits_programs_fault_more() {
     let program = builtin::from_name("uniform", 48 * MIB).unwrap().with_passes(12);
     let mut config = config("small", 32 * MIB);
     let with = outcome(&config, &program);
@@ -82,7 +81,7 @@ fn a_run_is_a_function_of_its_seed() {
     assert_eq!(first, again);
     config.seed = 2;
     assert_ne!(first.nanos, outcome(&config, &program).nanos);
-    // The oracle watches and does not touch.
+    // The oracle changes nothing.
     config.seed = 1;
     config.verify = false;
     let unwatched = outcome(&config, &program);
@@ -90,7 +89,7 @@ fn a_run_is_a_function_of_its_seed() {
 }
 
 #[test]
-fn bad_input_is_told_apart_from_a_failed_run() {
+fn bad_input_is_no_failed_run() {
     let program = builtin::from_name("uniform", MIB).unwrap();
     let error = run(&config("small", MIB - 1), &program).unwrap_err();
     assert_eq!((error.exit_code(), error.to_string().contains("at least")), (2, true));
@@ -101,7 +100,7 @@ fn bad_input_is_told_apart_from_a_failed_run() {
 }
 
 #[test]
-fn reads_ahead_and_writes_back_become_large_requests() {
+fn readahead_and_writeback_become_large_requests() {
     let metric = |outcome: &Outcome, name: &str| outcome.metric(name).unwrap();
     let stream = builtin::from_name("stream", 48 * MIB).unwrap();
     let read = outcome(&config("uma-1s-2015", 32 * MIB), &stream);
@@ -109,7 +108,7 @@ fn reads_ahead_and_writes_back_become_large_requests() {
     // Windows of 32 pages.
     assert!(pages >= 2.0 * 48.0 * 256.0 && requests < pages / 24.0, "{pages} pages in {requests} requests");
     assert_eq!(requests + metric(&read, "sda_read_merges"), pages);
-    // Every window follows the last one, so the disk never seeks for long: 8.5 ms a window would be 26 seconds.
+    // Windows are consecutive, so the disk hardly seeks: 8.5 ms for each would be 26 seconds.
     assert!(read.nanos < 3_000_000_000, "{} ns", read.nanos);
 
     let write = outcome(
@@ -130,21 +129,21 @@ fn mapped_reads_of_sparse_files_flood_memory_without_a_device() {
         assert_eq!((outcome.oracle.violations, outcome.signals.len(), outcome.oom.len()), (0, 0, 0));
         assert_eq!(outcome.tasks, 1 + tasks.unwrap_or(8));
         assert_eq!((outcome.progress, outcome.accesses), (65_536, 65_536 * 512));
-        assert_eq!(outcome.metric("sda_reads"), Some(0.0), "holes are filled without a device");
+        assert_eq!(outcome.metric("sda_reads"), Some(0.0), "holes must not be read from a device");
         let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
-        assert!(stolen >= 3 * 64 * 256 - 4096, "all but the last pages were reclaimed: {stolen}");
+        assert!(stolen >= 3 * 64 * 256 - 4096, "all but the last pages must be reclaimed: {stolen}");
         assert!(outcome.metric("ipis_received").unwrap() > 0.0);
     }
 }
 
 #[test]
 #[should_panic(expected = "do not overcommit memory")]
-fn a_program_says_when_it_cannot_be_what_it_claims() {
+fn a_program_refuses_a_size_that_overcommits_memory() {
     outcome(&config("small", 64 * MIB), &builtin::LruFileMmapRead::new(64 * MIB));
 }
 
 #[test]
-fn the_cases_of_vm_scalability_do_what_they_claim() {
+fn the_cases_of_vm_scalability_have_the_effects_they_claim() {
     for (name, _) in builtin::VmScalability::list() {
         let files = |bytes| builtin::VmScalability::from_name(name, bytes).unwrap().with_tasks(Some(4));
         let memory = 48 * MIB;
@@ -162,7 +161,7 @@ fn the_cases_of_vm_scalability_do_what_they_claim() {
     }
 }
 
-/// Memory is what was asked for, to the page: zones end where they end, not at whole blocks.
+/// Memory has exactly the pages that were asked for: zones need not end at whole blocks.
 #[test]
 fn memory_need_not_end_at_a_whole_block() {
     const KIB: u64 = 1024;

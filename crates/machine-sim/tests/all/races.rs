@@ -1,17 +1,16 @@
-//! Races in the memory manager, looked for with CPUs that are stopped in the middle of its work (`RunConfig::preempt`),
-//! by programs that do little else than what races. Each found its fault within seconds when it was there; the comment
-//! says what it found.
+//! Searches for races in the memory manager, with CPUs that are stopped in the middle of its work (`RunConfig::preempt`),
+//! and programs that do little besides the racing operations. Each found its bug within seconds; its comment describes the
+//! bug.
 //!
 //! `RACE_SEED=N..M` runs other seeds, `RACE_POINTS=N` stops at one point in N.
 
+use super::acts::PAGE;
 use crate::chaos::seeds_of;
 use machine_sim::{MachineSpec, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};
 use program::rng::Rng;
 use program::{Advice, FileAdvice, FileSpec, Map, Os, Program, Prot, Role, Signal};
 use std::ops::Range;
-
-const PAGE: u64 = 4096;
 
 /// What several tasks do to one file at the same time.
 #[derive(Clone, Copy)]
@@ -21,7 +20,7 @@ struct Race {
     in_memory: bool,
     rounds: u64,
     tasks: Role,
-    /// Do tasks share one space, or has each a process?
+    /// Whether tasks share one space; else each is a process.
     threads: bool,
     act: fn(&mut dyn Os, &Racer) -> Result<(), Signal>,
 }
@@ -34,13 +33,7 @@ struct Racer {
 }
 
 impl Program for Race {
-    fn name(&self) -> &str {
-        "race"
-    }
-
-    fn footprint(&self) -> u64 {
-        self.pages * PAGE
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         let spec = FileSpec { name: "f", size: self.pages * PAGE, in_memory: self.in_memory, writable: true };
@@ -55,7 +48,7 @@ impl Program for Race {
     }
 }
 
-/// Run it with each of the seeds, with what `vary` makes of the configuration.
+/// Run it with each of the seeds, and the configuration as `vary` changes it.
 fn race(race: Race, usual: Range<u64>, memory: u64, vary: fn(&mut RunConfig, &mut Rng)) {
     let points: u32 =
         std::env::var("RACE_POINTS").map_or(8, |text| text.parse().expect("RACE_POINTS is a number"));
@@ -71,7 +64,7 @@ fn race(race: Race, usual: Range<u64>, memory: u64, vary: fn(&mut RunConfig, &mu
     }
 }
 
-/// Folios of all sizes, and entries of 2 MiB.
+/// Folios of all sizes, and 2 MiB entries.
 fn large_folios(config: &mut RunConfig, rng: &mut Rng) {
     let order = [0, 2, 9][rng.below(3) as usize];
     config.knobs.extend([
@@ -82,7 +75,7 @@ fn large_folios(config: &mut RunConfig, rng: &mut Rng) {
     config.knobs.push((Knob::ReadAheadKb, [16, 128, 2048][rng.below(3) as usize]));
 }
 
-/// The first task cuts and lengthens the file, others fault it in, for loads or for stores, and give it up.
+/// The first task truncates and extends the file; others load from it or store to it, and drop it.
 fn cut_beside_faults(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     let Racer { race: Race { pages, rounds, .. }, role, fd } = *racer;
     let mut rng = Rng::new(os.seed());
@@ -96,7 +89,7 @@ fn cut_beside_faults(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
         }
         for _ in 0..4 {
             let addr = at + rng.below(pages) * PAGE;
-            // Behind the end: the signal is right.
+            // Beyond the end of the file: the signal is right.
             let _ = if role == 2 { os.store(addr) } else { os.load(addr) };
         }
         os.madvise(at, pages * PAGE, Advice::DontNeed).unwrap();
@@ -104,10 +97,10 @@ fn cut_beside_faults(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     Ok(())
 }
 
-/// A fault judged whose a cached page was without its lock, and mapped it after a cut had taken it out of the file: "is
-/// mapped as if it were not new", "is of another file", or an entry that nobody found any more.
+/// A fault checked the owner of a cached page without its lock, and mapped it after a truncation had removed it from the
+/// file: "is mapped as if it were not new", "is of another file", or an entry that rmap did not find.
 #[test]
-fn faults_beside_a_cut() {
+fn faults_race_with_truncation() {
     for (pages, in_memory) in [(64, false), (64, true), (600, false), (600, true)] {
         let threads = in_memory;
         let program = Race { pages, in_memory, rounds: 60, tasks: 4, threads, act: cut_beside_faults };
@@ -118,7 +111,7 @@ fn faults_beside_a_cut() {
 /// Where threads map the file that they share.
 const AT: u64 = 0x5000_0000;
 
-/// One thread has shmem paged out, the others load from and store to it, and drop its entries.
+/// One thread pages shmem out; the others load from it and store to it, and drop its entries.
 fn store_beside_swapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     let Racer { race: Race { pages, rounds, .. }, role, fd } = *racer;
     let mut rng = Rng::new(os.seed());
@@ -143,17 +136,17 @@ fn store_beside_swapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     Ok(())
 }
 
-/// Reclaim took a page of shmem for unused, and moved it to swap while a fault mapped it for writing: what was stored
-/// there was lost with the entry.
+/// Reclaim considered a page of shmem unused, and moved it to swap while a fault mapped it writable: stores were lost with
+/// the entry.
 #[test]
-fn stores_to_shmem_that_is_being_swapped_out() {
+fn stores_race_with_swapout_of_shmem() {
     let program =
         Race { pages: 8, in_memory: true, rounds: 60, tasks: 4, threads: true, act: store_beside_swapping };
     race(program, 0..20, 64 << 20, large_folios);
 }
 
-/// One thread stores to pages that another has written back and a third takes out of the page table. Then they are
-/// dropped where they are clean, and looked at.
+/// One thread stores to pages that another writes back and a third removes from the page table. Then clean pages are
+/// dropped, and all are checked.
 fn write_back_beside_unmapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     let Racer { race: Race { pages, rounds, tasks, .. }, role, fd } = *racer;
     let mut rng = Rng::new(os.seed());
@@ -186,10 +179,10 @@ fn write_back_beside_unmapping(os: &mut dyn Os, racer: &Racer) -> Result<(), Sig
     Ok(())
 }
 
-/// A call had taken an entry away and not flushed yet when its page was written back: nothing mapped the page, so
-/// nothing was flushed, and what a CPU stored after that was not written, and lost with the page, which was clean.
+/// A page was written back after a call had cleared its entry and before the flush: nothing mapped the page, so write-back
+/// did not flush, and what a CPU stored after that was lost with the page, which was clean.
 #[test]
-fn stores_to_a_page_that_is_written_back_while_it_is_unmapped() {
+fn stores_race_with_writeback_and_unmap() {
     let program = Race {
         pages: 8,
         in_memory: false,
@@ -201,7 +194,7 @@ fn stores_to_a_page_that_is_written_back_while_it_is_unmapped() {
     race(program, 0..20, 64 << 20, large_folios);
 }
 
-/// Threads use a file that is larger than memory, and change the rights of parts of it.
+/// Threads use a file that is larger than memory, and change the protection of parts of it.
 fn ranges_beside_aging(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     let Racer { race: Race { pages, rounds, tasks, .. }, role, fd } = *racer;
     let mut rng = Rng::new(os.seed());
@@ -211,7 +204,7 @@ fn ranges_beside_aging(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     os.barrier(0, tasks);
     for _ in 0..rounds {
         for _ in 0..200 {
-            // Only the upper half ever loses its right to be written.
+            // Only the upper half ever becomes read-only.
             os.load(AT + rng.below(pages) * PAGE)?;
             os.store(AT + rng.below(pages / 2) * PAGE)?;
         }
@@ -222,11 +215,10 @@ fn ranges_beside_aging(os: &mut dyn Os, racer: &Racer) -> Result<(), Signal> {
     Ok(())
 }
 
-/// The walk of the generations asked for the next range with the tables locked. Who splits a range links it to its file
-/// with the ranges locked, and who writes a page back locks tables with the list of that file locked: three could wait
-/// for each other for ever.
+/// MGLRU's walk asked for the next range with the tables locked. A split of a range links it to its file with the ranges
+/// locked, and write-back locks tables with the list of that file locked: the three could deadlock.
 #[test]
-fn changes_of_ranges_that_are_aged() {
+fn mprotect_races_with_aging() {
     let program =
         Race { pages: 3000, in_memory: false, rounds: 4, tasks: 4, threads: true, act: ranges_beside_aging };
     race(program, 0..3, 9 << 20, |config, rng| {

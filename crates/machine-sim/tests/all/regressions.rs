@@ -1,22 +1,15 @@
-//! Faults that were found once, each with the smallest program that met it.
+//! Bugs that were found, each with the smallest program that hit it.
 
+use super::acts::PAGE;
 use machine_sim::{MachineSpec, RunConfig, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::{Advice, Errno, FileSpec, Map, Os, Program, Prot, Role, Signal, builtin};
 
-const PAGE: u64 = 4096;
-
 struct Play(fn(&mut dyn Os, Role) -> Result<(), Signal>);
 
 impl Program for Play {
-    fn name(&self) -> &str {
-        "play"
-    }
-
-    fn footprint(&self) -> u64 {
-        1 << 20
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         (self.0)(os, role)
@@ -32,10 +25,10 @@ fn play(machine: &str, seed: u64, validate: bool, act: fn(&mut dyn Os, Role) -> 
     assert_eq!((outcome.oracle.violations, outcome.signals.len()), (0, 0), "{:?}", outcome.signals);
 }
 
-/// A page was stored to after MADV_FREE; then fork shares it, and the parent gets a copy of its own. That it was stored
-/// to is told by the child's entry alone: reclaim must not drop the page as if MADV_FREE had been the last word on it.
+/// A page is stored to after MADV_FREE; then fork shares it, and the parent gets a copy. Only the child's entry shows the
+/// store: reclaim must not drop the page as if it were unchanged since MADV_FREE.
 #[test]
-fn a_forked_page_is_not_dropped_after_it_was_stored_to_again() {
+fn a_forked_page_stored_to_after_madv_free_is_not_dropped() {
     play("small", 1, true, |os, role| {
         const AT: u64 = 0x5000_0000;
         const PAGES: u64 = 8;
@@ -61,10 +54,9 @@ fn a_forked_page_is_not_dropped_after_it_was_stored_to_again() {
     });
 }
 
-/// Cutting a file beside writing it: a writer that waits for a page to come back from swap must not find, when it goes
-/// on, that the file ends before it.
+/// Truncation during a write: when a writer has waited for a page from swap, the file must not end before that page.
 #[test]
-fn writing_does_not_race_with_cutting() {
+fn writes_do_not_race_with_truncation() {
     const SIZE: u64 = 32 * PAGE;
     fn cut_or_write(os: &mut dyn Os, role: Role, fd: u32) {
         let mut rng = program::rng::Rng::new(os.seed());
@@ -79,7 +71,7 @@ fn writing_does_not_race_with_cutting() {
                     assert_eq!(os.pwrite(fd, from, len), Ok(len));
                 }
                 _ => {
-                    // Only this process touches the pages, or they could not be paged out on request.
+                    // Only this process maps the pages, or MADV_PAGEOUT would skip them.
                     (0..SIZE / PAGE).for_each(|page| {
                         let _ = os.store(at + page * PAGE);
                     });
@@ -105,7 +97,7 @@ fn writing_does_not_race_with_cutting() {
     }
 }
 
-/// A machine with 16 MiB and so much swap, on a disk that works on one request at a time and takes this long for each.
+/// A machine with 16 MiB and this much swap, on a disk that serves one request at a time and takes this long for each.
 fn with_slow_swap(swap: &str, write_ms: u64) -> RunConfig {
     let mut text = include_str!("../../machines/small.toml").to_string();
     for (old, new) in [
@@ -120,7 +112,7 @@ fn with_slow_swap(swap: &str, write_ms: u64) -> RunConfig {
     RunConfig { memory: Some(16 << 20), verify: true, ..RunConfig::new(machine) }
 }
 
-/// Four processes that together want half as much again as there is memory.
+/// Four processes that together use half more than memory.
 fn outgrow_memory(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     const LEN: u64 = 6 << 20;
     if role == 0 {
@@ -135,11 +127,10 @@ fn outgrow_memory(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     Ok(())
 }
 
-/// What is being written to swap will be free when it has arrived: nobody need die for want of memory, however slow the
-/// disk, not even when swap has no slot left. And whoever waits for that looks at pages no more often than he finds
-/// some.
+/// Pages under write-back to swap will be free when it ends: the OOM killer must not run, however slow the disk is, not
+/// even without a free slot. And waiting for that must not scan many more pages than are written.
 #[test]
-fn nobody_dies_while_pages_are_on_their_way_to_a_slow_disk() {
+fn no_oom_kill_while_pages_are_written_to_a_slow_disk() {
     for (swap, write_ms) in [("64M", 20), ("12M", 20), ("12M", 2000)] {
         let config = with_slow_swap(swap, write_ms);
         let outcome = run(&config, &Play(outgrow_memory)).unwrap_or_else(|error| panic!("{error}"));
@@ -149,10 +140,9 @@ fn nobody_dies_while_pages_are_on_their_way_to_a_slow_disk() {
     }
 }
 
-/// A task of a process that was killed goes on until it meets a signal, and its calls are not done any more: what it
-/// would have cut is still there for others.
+/// A task of a killed process runs until it gets a signal, but its calls do nothing: it must not truncate a file.
 #[test]
-fn a_killed_process_cuts_nothing() {
+fn a_killed_process_truncates_nothing() {
     const SIZE: u64 = 8 * PAGE;
     fn cut_when_killed(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
         let spec = FileSpec { name: "f", size: SIZE, in_memory: false, writable: true };
@@ -176,10 +166,10 @@ fn a_killed_process_cuts_nothing() {
     assert_eq!(killed, 1);
 }
 
-/// The last task of a process ends while another CPU, whose clock is ahead, has run the end of a task of it, and
-/// nothing since: on that CPU khugepaged waits.
+/// The last task of a process ends while another CPU, whose clock is ahead, has run the end of another task of it and
+/// nothing since: khugepaged waits on that CPU.
 #[test]
-fn a_process_ends_before_a_cpu_has_gone_on_from_it() {
+fn a_process_ends_before_a_cpu_has_switched_from_it() {
     let knobs = vec![
         (Knob::HugepagesEnabled2048, 2),
         (Knob::ThpKhugepaged, 1),
@@ -198,10 +188,9 @@ fn small() -> RunConfig {
     RunConfig { memory: Some(32 << 20), seed: 1, verify: true, ..RunConfig::new(machine) }
 }
 
-/// A store to a page that was shared when it went to swap, and is its process's own by now: the fault that brings it
-/// back is all.
+/// A store to a page that was shared when it was swapped out and is exclusive now: the fault that swaps it in suffices.
 #[test]
-fn a_store_to_what_comes_back_from_swap_needs_no_second_look() {
+fn a_store_to_a_swapped_exclusive_page_faults_once() {
     const PAGES: u64 = 8;
     fn store_again(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
         if role == 1 {

@@ -1,4 +1,4 @@
-//! Tasks, waits and signals, by programs made for the purpose.
+//! Tasks, waits and signals, with programs for each.
 
 use machine_sim::{MachineSpec, RunConfig, RunError, run};
 use program::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
@@ -10,7 +10,7 @@ fn config(machine: &str) -> RunConfig {
 
 struct Play(fn(&mut dyn Stage, Role) -> Result<(), Signal>);
 
-/// What plays need, without generics, so that they can be plain functions.
+/// What plays use of `Os`, as an object-safe trait, so that they can be plain functions.
 trait Stage {
     fn spawn(&mut self, role: Role) -> program::TaskHandle;
     fn fork(&mut self, role: Role) -> program::TaskHandle;
@@ -78,19 +78,14 @@ impl<O: Os> Stage for O {
 }
 
 impl Program for Play {
-    fn name(&self) -> &str {
-        "play"
-    }
-    fn footprint(&self) -> u64 {
-        1 << 20
-    }
+    unnamed!();
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         (self.0)(os, role)
     }
 }
 
 #[test]
-fn barriers_joins_and_sleeps_meet() {
+fn barriers_joins_and_sleeps_wait() {
     let play = Play(|os, role| {
         if role == 0 {
             let tasks: Vec<_> = (1..5).map(|role| os.spawn(role)).collect();
@@ -134,7 +129,7 @@ fn a_signal_ends_the_process_and_not_its_parent() {
 }
 
 #[test]
-fn a_deadlock_says_who_waits_for_what() {
+fn a_deadlock_names_waiters_and_what_they_wait_for() {
     let error = run(
         &config("small"),
         &Play(|os, _| {
@@ -147,7 +142,7 @@ fn a_deadlock_says_who_waits_for_what() {
 }
 
 #[test]
-fn files_cut_and_grown_read_zeroes_and_raise_bus_errors() {
+fn truncated_and_extended_files_read_zeroes_and_raise_sigbus() {
     let play = Play(|os, _| {
         const PAGE: u64 = 4096;
         let fd = os.file(16 * PAGE);
@@ -168,7 +163,7 @@ fn files_cut_and_grown_read_zeroes_and_raise_bus_errors() {
 }
 
 #[test]
-fn advice_forgets_and_rights_hold() {
+fn advice_drops_content_and_protection_holds() {
     let play = Play(|os, _| {
         let at = os.map(Map::anonymous(64 << 12));
         let read_only = os.map(Map { prot: Prot::READ, ..Map::anonymous(4096) });

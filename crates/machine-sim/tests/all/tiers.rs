@@ -1,24 +1,19 @@
-//! Tiers of memory on whole machines, under the oracle: what is cold goes down, what is hot comes up, whatever flushes
-//! are put off.
+//! Memory tiers on whole machines, under the oracle and with deferred flushes: cold pages are demoted, hot pages promoted.
 
-use super::acts::outcome;
+use super::acts::{MIB, PAGE, POLICIES, outcome};
 use super::migration::entered;
 use machine_sim::{MachineSpec, Outcome, RunConfig};
-use mm::knobs::{FlushPolicy, Knob, TierPolicy};
+use mm::knobs::{Knob, TierPolicy};
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::named::{NameParts, Named};
 use program::{Map, Os, Program, Role, Signal, builtin};
 
-const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
-const POLICIES: u64 = FlushPolicy::COUNT;
-
-/// Fast memory of the machine, which has twice as much that is slow.
+/// Fast memory of the machine, which has twice as much slow memory.
 const FAST: u64 = 32 * MIB;
 
 fn config(demotion: u64, balancing: u64) -> RunConfig {
-    // A run takes some hundredths of a second: so all that takes seconds on a server takes milliseconds here.
+    // A run takes some hundredths of a second: periods of seconds on a server are milliseconds here.
     let knobs = vec![
         (Knob::DemotionEnabled, demotion),
         (Knob::NumaBalancing, balancing),
@@ -38,20 +33,14 @@ fn moved(outcome: &Outcome) -> [i64; 3] {
     [demoted, outcome.stat(Stat::PgpromoteSuccess), outcome.stat(Stat::NumaHintFaults)]
 }
 
-/// Fills memory from the slow end of its life: first what is never used again, then what is used all the time.
+/// Fills memory first with pages that are never used again, then with pages that are used all the time.
 struct HotAfterCold;
 
 const COLD: u64 = 40 * MIB;
 const HOT: u64 = 20 * MIB;
 
 impl Program for HotAfterCold {
-    fn name(&self) -> &str {
-        "hot after cold"
-    }
-
-    fn footprint(&self) -> u64 {
-        COLD + HOT
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let cold = os.mmap(Map::anonymous(COLD)).unwrap();
@@ -66,7 +55,7 @@ impl Program for HotAfterCold {
 }
 
 #[test]
-fn cold_pages_go_down_and_hot_ones_come_up() {
+fn cold_pages_are_demoted_and_hot_pages_promoted() {
     for policy in [0, 1] {
         let run = |demotion, balancing| {
             let mut config = config(demotion, balancing);
@@ -76,7 +65,7 @@ fn cold_pages_go_down_and_hot_ones_come_up() {
         let (neither, both) = (run(0, 0), run(1, 2));
         assert_eq!(moved(&neither), [0, 0, 0]);
         let [demoted, promoted, faults] = moved(&both);
-        // What is hot was made when fast memory was full.
+        // Hot pages were allocated when fast memory was full.
         assert!(demoted > 1000 && promoted > 500 && faults >= promoted, "{:?}", moved(&both));
         let slow = |outcome: &Outcome| outcome.metric("slow_memory_share").unwrap();
         assert!(slow(&both) * 2.0 < slow(&neither), "{} {}", slow(&both), slow(&neither));
@@ -84,7 +73,7 @@ fn cold_pages_go_down_and_hot_ones_come_up() {
     }
 }
 
-/// Ways to promote besides Linux's: the policy that replaces pages, that of tiers, and how pages move.
+/// Ways of promotion other than Linux's: the replacement policy, the tier policy, and how pages move.
 const WAYS: [(u64, u64, u64); 4] = [
     (1, TierPolicy::Generations.value(), 0),
     (0, TierPolicy::Sampled.value(), 0),
@@ -92,7 +81,7 @@ const WAYS: [(u64, u64, u64); 4] = [
     (0, TierPolicy::Hint.value(), 1),
 ];
 
-/// The knobs of a way, whose rounds take milliseconds here.
+/// The knobs of a way, with rounds of milliseconds.
 fn way((reclaim, policy, migration): (u64, u64, u64)) -> Vec<(Knob, u64)> {
     vec![
         (Knob::ReclaimPolicy, reclaim),
@@ -106,7 +95,7 @@ fn way((reclaim, policy, migration): (u64, u64, u64)) -> Vec<(Knob, u64)> {
 }
 
 #[test]
-fn other_ways_to_tell_what_is_hot_bring_it_up_too() {
+fn other_ways_of_promotion_find_hot_pages() {
     let run = |knobs: Vec<(Knob, u64)>, balancing| {
         let mut config = config(1, balancing);
         config.knobs.extend(knobs);
@@ -124,17 +113,11 @@ fn other_ways_to_tell_what_is_hot_bring_it_up_too() {
     }
 }
 
-/// Few pages that are written again and again, and sent to slow memory now and then.
+/// A few pages that are written repeatedly, and demoted now and then.
 struct WrittenAllTheTime;
 
 impl Program for WrittenAllTheTime {
-    fn name(&self) -> &str {
-        "written all the time"
-    }
-
-    fn footprint(&self) -> u64 {
-        MIB
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let hot = os.mmap(Map::anonymous(MIB)).unwrap();
@@ -148,7 +131,7 @@ impl Program for WrittenAllTheTime {
 }
 
 #[test]
-fn what_is_written_while_it_is_copied_is_not_moved() {
+fn a_page_written_during_its_copy_is_not_moved() {
     let run = |migration| {
         let mut config = config(1, 2);
         config.knobs.extend(way((0, TierPolicy::Hint.value(), migration)));
@@ -156,15 +139,14 @@ fn what_is_written_while_it_is_copied_is_not_moved() {
     };
     let [exclusive, transactional] = [run(0), run(1)];
     assert_eq!(exclusive.stat(Stat::TierMoveAborted), 0);
-    // The oracle has seen that no store was lost.
+    // The oracle has checked that no store was lost.
     let aborted = transactional.stat(Stat::TierMoveAborted);
     assert!(aborted > 10 && moved(&transactional)[1] > 10, "{aborted} {:?}", moved(&transactional));
 }
 
-/// What programs draw does not depend on whether there is a daemon of promotion, so all ways to promote are given the
-/// same work.
+/// The random numbers of programs do not depend on kpromoted, so all ways of promotion get the same work.
 #[test]
-fn a_daemon_of_promotion_leaves_programs_their_choices() {
+fn kpromoted_does_not_change_random_numbers() {
     let accesses = |policy| {
         let mut config = config(1, 0);
         config.knobs.push((Knob::TierPolicy, policy));
@@ -178,26 +160,20 @@ fn builtin_app(name: &str) -> Named {
 }
 
 #[test]
-fn what_has_no_room_below_is_dropped() {
+fn pages_without_room_in_slow_memory_are_dropped() {
     let program = builtin::from_name("zipf-file", 5 * FAST).unwrap();
     let outcome = outcome(&config(1, 2), &program);
     assert!(moved(&outcome)[0] > 1000, "{:?}", moved(&outcome));
     assert!(outcome.stat(Stat::WorkingsetRefaultFile) > 1000);
 }
 
-/// Goes through more than fast memory holds, again and again.
+/// Repeatedly uses more memory than the fast tier has.
 struct Rounds;
 
 const ROUNDS: u64 = 150;
 
 impl Program for Rounds {
-    fn name(&self) -> &str {
-        "rounds"
-    }
-
-    fn footprint(&self) -> u64 {
-        10 * MIB
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let memory = os.mmap(Map::anonymous(10 * MIB)).unwrap();
@@ -209,10 +185,9 @@ impl Program for Rounds {
     }
 }
 
-/// With each round that promoted something the time between two marks doubles, as a task's does on Linux to which
-/// nobody tells of other uses.
+/// Each round that promotes pages doubles the time between two markings, as for a Linux task without other hinting faults.
 #[test]
-fn promotions_make_marks_rarer() {
+fn promotions_make_markings_rarer() {
     let marks = |most| {
         let mut config = RunConfig { memory: Some(12 * MIB), profile: true, ..config(1, 2) };
         config.knobs.extend([(Knob::NumaScanPeriodMinMs, 1), (Knob::NumaScanPeriodMaxMs, most)]);
@@ -220,12 +195,12 @@ fn promotions_make_marks_rarer() {
         assert!(outcome.stat(Stat::PgpromoteSuccess) > 100, "{:?}", moved(&outcome));
         entered(outcome.profile.as_ref().unwrap(), "task_numa_work")
     };
-    // A part is 4 MiB, and may be marked each millisecond: in the one case that stays so.
+    // A part is 4 MiB and may be marked every millisecond; in one case it is.
     let (rarer, as_often) = (marks(60_000), marks(1));
     assert!(rarer > 5 && rarer * 2 < as_often, "{rarer} marks for {as_often}");
 }
 
-/// Reads slow memory that it shares with its child; the child has written all of it before, or nothing.
+/// Reads slow memory that it shares with its child, which has written all of it before, or nothing.
 struct SharedWithChild {
     child_writes: bool,
 }
@@ -239,13 +214,7 @@ impl SharedWithChild {
 }
 
 impl Program for SharedWithChild {
-    fn name(&self) -> &str {
-        "shared with child"
-    }
-
-    fn footprint(&self) -> u64 {
-        2 * MIB
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
@@ -264,12 +233,12 @@ impl Program for SharedWithChild {
     }
 }
 
-/// What spaces share until one of them writes to it is as near to one as to the other.
+/// Pages shared until a write have no preferred node.
 #[test]
-fn what_is_shared_until_a_write_is_not_marked() {
+fn pages_shared_until_a_write_are_not_marked() {
     let marks = |child_writes| {
         let mut config = config(0, 2);
-        // Not before the fork.
+        // Only after the fork.
         config.knobs.push((Knob::NumaScanDelayMs, 20));
         outcome(&config, &SharedWithChild { child_writes }).stat(Stat::NumaPteUpdates)
     };
@@ -278,7 +247,7 @@ fn what_is_shared_until_a_write_is_not_marked() {
 }
 
 #[test]
-fn a_machine_of_one_tier_has_nothing_to_move() {
+fn a_machine_of_one_tier_moves_nothing() {
     let program = builtin::from_name("zipf", 24 * MIB).unwrap();
     let run = |knobs: &[(Knob, u64)]| {
         let machine = MachineSpec::preset("laptop").unwrap();
@@ -289,7 +258,7 @@ fn a_machine_of_one_tier_has_nothing_to_move() {
 }
 
 #[test]
-fn the_random_program_runs_clean_on_tiers() {
+fn random_programs_run_on_tiers() {
     for seed in 0..15 {
         let mut config = config(1, 1 + seed % 3);
         (config.seed, config.preempt) = (seed, [None, Some(16)][seed as usize % 2]);
@@ -307,7 +276,7 @@ fn the_random_program_runs_clean_on_tiers() {
     }
 }
 
-/// The machine, whose slow memory is movable.
+/// The machine with movable slow memory.
 fn movable_below() -> MachineSpec {
     let text = include_str!("../../machines/tiers.toml");
     let (near, far) = text.split_at(text.find("cpus = 0").unwrap());
@@ -315,10 +284,10 @@ fn movable_below() -> MachineSpec {
     MachineSpec::from_toml("movable", &format!("{near}{far}")).unwrap()
 }
 
-/// A table that is had from a block of movable pages raises the marks of its zone; the next one is had all the same,
-/// though kswapd has not been there to lower them.
+/// A page table from a movable page block boosts the watermarks of its zone; the next one must be allocated all the same,
+/// though kswapd has not run to lower them.
 #[test]
-fn marks_that_are_raised_leave_nobody_without_a_page() {
+fn boosted_watermarks_do_not_fail_allocations() {
     let program = builtin::from_name("zipf", 60 * MIB).unwrap();
     let config = RunConfig { memory: Some(3 * FAST), ..RunConfig::new(movable_below()) };
     let outcome = outcome(&config, &program);

@@ -1,13 +1,13 @@
-//! A user's looks at generations.
+//! Visits to the generations.
 
 use machine_sim::{MachineSpec, RunConfig, Visit, run};
 use mm::knobs::Knob;
 use mm::reclaim::CommandError;
 use program::builtin;
 
-/// They come when they are due, the last at the end; one that would come later does not.
+/// Visits happen when they are due, the last at the end; one whose time comes later does not.
 #[test]
-fn visits_show_and_command_generations() {
+fn visits_show_generations_and_run_commands() {
     let visit = |at: Option<u64>, commands: &str| Visit { at, commands: commands.to_owned(), full: false };
     let config = RunConfig {
         knobs: vec![(Knob::ReclaimPolicy, 1)],
@@ -35,6 +35,6 @@ fn visits_show_and_command_generations() {
     assert_eq!(second.iter().map(|line| line[0]).collect::<Vec<u64>>(), [1, 2, 3, 4]);
     assert!(
         second[2][2] > 0 && second[3][2] > 0,
-        "some pages came before the command, others after it: {second:?}"
+        "the command must separate older pages from younger ones: {second:?}"
     );
 }

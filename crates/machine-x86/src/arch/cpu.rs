@@ -1,7 +1,6 @@
 //! Each CPU's own data: segments, IST stacks, and a record that `gs` points to in ring 0.
 
 use super::instructions::{out8, write_msr};
-use super::trap;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::arch::asm;
@@ -17,7 +16,7 @@ pub use mm::machine::MAX_CPUS;
 const _: () = assert!(MAX_CPUS < 256);
 
 /// Selectors, in the order that `syscall` and `sysret` require.
-const KERNEL_CODE: u64 = 0x08;
+pub const KERNEL_CODE: u64 = 0x08;
 /// Ring 3: stack and data.
 pub const USER_DATA: u64 = 0x1b;
 /// Ring 3: code.
@@ -249,29 +248,6 @@ unsafe fn load(tables: *mut Tables) {
         asm!("ltr {0:x}", in(reg) TASK_STATE, options(nostack, preserves_flags));
         write_msr(GS_BASE, record);
         write_msr(KERNEL_GS_BASE, 0);
-        trap::load_table();
-        init_system_calls();
-    }
-}
-
-/// Let ring 3 enter by `syscall`.
-///
-/// # Safety
-/// The segments must be loaded.
-unsafe fn init_system_calls() {
-    const EFER: u32 = 0xc000_0080;
-    const STAR: u32 = 0xc000_0081;
-    const LSTAR: u32 = 0xc000_0082;
-    const FMASK: u32 = 0xc000_0084;
-    const LONG_MODE_NX_SYSCALL: u64 = 0xd01;
-    /// Trap, interrupt, direction, nested, alignment-check flags are cleared on entry to the kernel.
-    const CLEARED: u64 = 0x4_4700;
-    // SAFETY: with these selectors both instructions use the segments above.
-    unsafe {
-        write_msr(STAR, (0x10 | 3) << 48 | KERNEL_CODE << 32);
-        write_msr(LSTAR, trap::syscall_entry_address());
-        write_msr(FMASK, CLEARED);
-        write_msr(EFER, LONG_MODE_NX_SYSCALL | 0x400 & super::instructions::read_msr(EFER));
     }
 }
 

@@ -3,9 +3,11 @@
 use core::arch::global_asm;
 
 pub mod apic;
+pub mod call;
 pub mod clock;
 pub mod cpu;
 pub mod firmware;
+pub mod frame;
 pub mod instructions;
 pub mod io_apic;
 pub mod lock;

@@ -5,7 +5,7 @@
 //! is handled then. In both cases the trap handler recognizes the few instructions by their addresses, and
 //! continues at their error exits.
 
-use super::trap::Frame;
+use super::frame::Frame;
 
 /// The result of the assembly functions: 0 or the error of [`fail`], and the word that was read.
 #[repr(C)]

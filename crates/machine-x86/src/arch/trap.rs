@@ -20,46 +20,15 @@
 //! are saved around the handler, because `core` uses them; the caller of `syscall` does not expect them to be
 //! preserved.
 
-use super::instructions::{disable_interrupts, enable_interrupts, read_cr2};
-use super::{apic, cpu, io_apic, touch};
+use super::frame::Frame;
+use super::instructions::{disable_interrupts, enable_interrupts, read_cr2, read_msr, write_msr};
+use super::{apic, call, cpu, io_apic, touch};
 use crate::report;
 use crate::{devices, hooks, machine, sched, shootdown};
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
 use mm::api::AccessKind;
-
-/// The caller-saved registers of the interrupted code, as the stubs push them.
-#[repr(C)]
-#[derive(Clone, Copy, Default, Debug)]
-#[allow(missing_docs, reason = "the names are the registers'")]
-pub struct Frame {
-    pub r11: u64,
-    pub r10: u64,
-    pub r9: u64,
-    pub r8: u64,
-    pub rdi: u64,
-    pub rsi: u64,
-    pub rdx: u64,
-    pub rcx: u64,
-    pub rax: u64,
-    pub vector: u64,
-    pub error: u64,
-    pub rip: u64,
-    pub cs: u64,
-    pub rflags: u64,
-    pub rsp: u64,
-    pub ss: u64,
-}
-
-impl Frame {
-    /// Whether it is from ring 3.
-    pub fn is_user(&self) -> bool {
-        self.cs & 3 == 3
-    }
-}
-
-const _: () = assert!(size_of::<Frame>() == 128);
 
 const NMI: usize = 2;
 const DOUBLE_FAULT: usize = 8;
@@ -106,11 +75,23 @@ fn entry_of(vector: usize) -> u64 {
     }
 }
 
+/// Direct traps and system calls of this CPU to the handlers here.
+///
+/// # Safety
+/// The CPU's segments must be loaded.
+pub unsafe fn init() {
+    // SAFETY: as the caller promises.
+    unsafe {
+        load_table();
+        init_system_calls();
+    }
+}
+
 /// Load the interrupt table on this CPU.
 ///
 /// # Safety
 /// The CPU's segments must be loaded.
-pub unsafe fn load_table() {
+unsafe fn load_table() {
     const INTERRUPT_GATE: u64 = 0x8e << 40;
     const KERNEL_CODE: u64 = 8 << 16;
     let gates = GATES.0.get();
@@ -130,9 +111,25 @@ pub unsafe fn load_table() {
     }
 }
 
-/// Entry point of `syscall`.
-pub fn syscall_entry_address() -> u64 {
-    syscall_entry as *const () as u64
+/// Let ring 3 enter by `syscall`.
+///
+/// # Safety
+/// The segments must be loaded.
+unsafe fn init_system_calls() {
+    const EFER: u32 = 0xc000_0080;
+    const STAR: u32 = 0xc000_0081;
+    const LSTAR: u32 = 0xc000_0082;
+    const FMASK: u32 = 0xc000_0084;
+    const LONG_MODE_NX_SYSCALL: u64 = 0xd01;
+    /// Trap, interrupt, direction, nested, alignment-check flags are cleared on entry to the kernel.
+    const CLEARED: u64 = 0x4_4700;
+    // SAFETY: with these selectors both instructions use the CPU's segments.
+    unsafe {
+        write_msr(STAR, (0x10 | 3) << 48 | cpu::KERNEL_CODE << 32);
+        write_msr(LSTAR, syscall_entry as *const () as u64);
+        write_msr(FMASK, CLEARED);
+        write_msr(EFER, LONG_MODE_NX_SYSCALL | 0x400 & read_msr(EFER));
+    }
 }
 
 /// If [`can_read`] faulted, let it return "no".
@@ -264,16 +261,6 @@ fn handle_work() {
     }
 }
 
-/// The numbers of calls that this level handles itself. The hooks get all others.
-pub mod call {
-    /// Yield the CPU.
-    pub const YIELD: u64 = u64::MAX;
-    /// A program has panicked: address and length of its message.
-    pub const PANIC: u64 = u64::MAX - 1;
-    /// A program's heap has too little memory for this number of bytes.
-    pub const NO_MEMORY: u64 = u64::MAX - 2;
-}
-
 #[unsafe(no_mangle)]
 extern "C" fn syscall_handler(frame: &mut Frame) {
     enable_interrupts();
@@ -284,7 +271,7 @@ extern "C" fn syscall_handler(frame: &mut Frame) {
             [0, 0]
         }
         call::NO_MEMORY => crate::heap::out_of_memory("arena", args[0]),
-        call::PANIC => super::user::report_panic(args[0], args[1]),
+        call::PANIC => report::program_panic(args[0], args[1]),
         number => hooks::get().syscall(number, args),
     };
     disable_interrupts();

@@ -21,12 +21,12 @@ use crate::arch::instructions::{
 };
 use crate::arch::lock::{IrqGuard, IrqLock};
 use crate::arch::{apic, clock};
-use crate::machine;
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use mm::units::{CpuId, Nanos, SpaceId};
 use queue::{Queue, State};
+use spin::Once;
 use task::BUCKETS;
 
 static QUEUE: IrqLock<Queue> = IrqLock::new(Queue::new());
@@ -46,8 +46,16 @@ static SINCE: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 /// The space that the memory manager was last told about, by CPU.
 static REPORTED_SPACE: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(task::NO_SPACE) }; MAX_CPUS];
 
+/// Tells the memory manager that this CPU runs another space.
+static ON_SWITCH: Once<fn(Option<SpaceId>)> = Once::new();
+
 unsafe extern "C" {
     fn switch_context(save: *mut u64, load: u64);
+}
+
+/// Have `tell` called on each CPU that begins to run another space. Only the first call has an effect.
+pub fn on_switch(tell: fn(Option<SpaceId>)) {
+    ON_SWITCH.call_once(|| tell);
 }
 
 /// Make the running code this CPU's idle task. Called once on each CPU, before it enables interrupts.
@@ -184,7 +192,7 @@ fn report_space() {
     let reported = &REPORTED_SPACE[cpu::current().id().index()];
     let raw = space.map_or(task::NO_SPACE, |space| space.0);
     if reported.swap(raw, Relaxed) != raw {
-        machine::mm().switch(space);
+        ON_SWITCH.get().expect("the memory manager must exist before tasks run in spaces")(space);
     }
 }
 

@@ -11,7 +11,7 @@ mod tasks;
 mod traps;
 
 use crate::arch::clock;
-use crate::{boot, log, machine, report};
+use crate::{log, machine, quiesce, report};
 use alloc::vec;
 use alloc::vec::Vec;
 use machine_x86::cmdline::Crash;
@@ -41,12 +41,12 @@ pub fn run(swap: u32) -> ! {
         threads += others;
     }
     let mm = machine::mm();
-    boot::wait_until_quiet();
+    quiesce::quiesce();
     if let Err(fault) = mm.validate() {
         report::failed(format_args!("selftest: validate: {fault}"));
     }
     log!("selftest: passed on {} cpus", mm.machine().cpus());
-    report::counters();
+    report::counters(&mm.mmu().stats);
     report::metrics();
     report::done(clock::now() - start, accesses, threads, threads);
     report::end_ok()

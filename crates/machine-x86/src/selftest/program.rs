@@ -2,8 +2,9 @@
 
 use super::check;
 use super::tasks::{log_tasks, until};
-use crate::arch::trap::{self, Frame};
-use crate::arch::user;
+use crate::arch::frame::Frame;
+use crate::arch::trap;
+use crate::arch::{call, user};
 use crate::arch::{clock, cpu, paging};
 use crate::hooks::{self, Hooks};
 use crate::{arena, log, machine, report, sched};
@@ -44,7 +45,7 @@ impl Hooks for Kernel {
             && !trap::end_probe(frame)
         {
             let name = sched::current().name();
-            report::counters();
+            report::counters(&machine::mm().mmu().stats);
             fail(&format!("{name}: {access:?} of {address:#x} at {:#x}", frame.rip), error);
         }
     }
@@ -71,7 +72,7 @@ impl Hooks for Kernel {
 
 fn call(number: u64, args: [u64; 6]) -> [u64; 2] {
     // SAFETY: the calls above take only numbers.
-    unsafe { user::system_call(number, args) }
+    unsafe { call::system_call(number, args) }
 }
 
 /// The code of each thread in ring 3: `base` is its own memory, `shared` that of all threads.

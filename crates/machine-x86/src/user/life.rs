@@ -4,6 +4,7 @@ use super::Ring;
 use super::check::Checker;
 use super::choice::Choice;
 use super::os::UserOs;
+use super::state::RunState;
 use alloc::format;
 use alloc::string::String;
 use kernel::TaskStart;
@@ -12,20 +13,6 @@ use spin::Once;
 
 /// The longest name of a program, in bytes.
 const MAX_NAME: usize = 120;
-
-/// What all tasks of a run share. It is in the user arena.
-pub struct RunState<P> {
-    /// The program.
-    pub program: P,
-    /// The checker, if memory is checked.
-    pub checker: Option<Checker>,
-    /// The run's seed.
-    pub seed: u64,
-    /// CPUs of the machine.
-    pub cpus: u32,
-    /// Bytes of memory of the memory manager.
-    pub memory: u64,
-}
 
 /// What ring 0 passes to ring 3 at an address that both know. It has no pointers into a heap (a trace is at
 /// an address of its own): from it, the first task of ring 3 creates the state of the run on ring 3's own

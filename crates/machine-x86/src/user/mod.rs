@@ -12,9 +12,11 @@ pub mod choice;
 pub mod life;
 pub mod os;
 pub mod scenarios;
+pub mod state;
 
-pub use life::{LaunchInfo, RunState};
+pub use life::LaunchInfo;
 pub use os::UserOs;
+pub use state::RunState;
 
 use program::Signal;
 

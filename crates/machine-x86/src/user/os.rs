@@ -8,7 +8,7 @@ use super::check::file_io::{FileRead, FileWrite, whole_stamps};
 use super::check::page::Page;
 use super::check::space::{Region, Source};
 use super::check::{Checker, Memory, Open, Process, Tally, Violation};
-use super::life::RunState;
+use super::state::RunState;
 use super::{Ring, check};
 use abi::call::{self, Exit, Tell, unpair};
 use abi::{Buffer as Bytes, Call, Forget, Text};

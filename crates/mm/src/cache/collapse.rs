@@ -171,7 +171,7 @@ impl Cache {
         for &part in parts {
             frames[part].set_owner(Owner::None, PageIndex(0));
         }
-        memory.lru.add(memory, whole, false);
+        memory.lru.add(memory, [whole], false);
         true
     }
 }

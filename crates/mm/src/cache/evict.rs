@@ -1,7 +1,7 @@
 //! Dropping pages: because the file ends before them, or because somebody asked.
 
 use super::tree::{TreeEntry, TreeMark};
-use super::{Cache, drop_swap_entry};
+use super::{CACHE_AND_CALLER, Cache, drop_swap_entry};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Scope};
 use crate::memory::Memory;
@@ -66,7 +66,7 @@ impl Cache {
         let frame = &memory.frames[pfn];
         let is_it = frame.owner() == Owner::File(file) && frame.page_index() >= first;
         if is_it {
-            self.remove(memory, pfn, None);
+            self.remove(memory, pfn);
         }
         memory.unlock_folio(pfn);
         memory.put_many(pfn, 1 + u32::from(is_it));
@@ -139,17 +139,11 @@ impl Cache {
         }
         let fits = !frame.has(FrameFlags::WRITEBACK) && matches!(frame.owner(), Owner::File(_));
         let _scope = memory.scope(Scope::RemoveMapping);
-        if !fits || !frame.freeze(2) {
+        if !fits || !frame.freeze_clean(CACHE_AND_CALLER) {
             memory.unlock_folio(pfn);
             return false;
         }
-        // Only now: whoever had unmapped it may have told of stores until it dropped the entry's reference.
-        if frame.has(FrameFlags::DIRTY) {
-            frame.unfreeze(2);
-            memory.unlock_folio(pfn);
-            return false;
-        }
-        self.remove(memory, pfn, None);
+        self.remove(memory, pfn);
         memory.unlock_folio(pfn);
         memory.free_folio(pfn);
         true

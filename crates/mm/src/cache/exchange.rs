@@ -45,8 +45,8 @@ impl Cache {
         let changes = tree.take_node_changes();
         drop(tree);
         self.apply_node_changes(memory, id, changes);
-        self.count_added(memory, f, -(pages as i64));
-        self.count_added(memory, f, folio.pages() as i64);
+        self.count_added(memory, f, 1, -(pages as i64));
+        self.count_added(memory, f, 1, folio.pages() as i64);
         true
     }
 }

@@ -1,6 +1,5 @@
 //! The way to a page that is needed now.
 
-use super::file::File;
 use super::tree::CachedFolio;
 use super::{Cache, CacheError, Page, ReadHint, is_page_of, lookup};
 use crate::frame::FrameFlags;
@@ -75,7 +74,7 @@ impl Cache {
                 found = lookup(memory, f, index);
             }
             if found.is_none() {
-                let added = self.add(memory, id, (index, Order::ZERO), File::pages, gfp)?;
+                let added = self.add_new(memory, id, (index, Order::ZERO), gfp)?;
                 if let Some(pfn) = added {
                     self.fill(memory, f, pfn);
                 }

@@ -34,6 +34,7 @@ mod exchange;
 mod file;
 mod get;
 mod io;
+mod membership;
 mod pages;
 mod readahead;
 mod rw;
@@ -57,13 +58,13 @@ pub use swapin::{
 use crate::api::{FileAdvice, FileKind};
 use crate::arena::Arena;
 use crate::frame::{FrameFlags, Owner};
-use crate::machine::{Machine, Scope, WaitKey, Work};
-use crate::memory::{AllocCause, Gfp, Memory, Shortage};
+use crate::machine::{Machine, WaitKey, Work};
+use crate::memory::{Memory, Shortage};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::units::*;
 use shadows::Shadows;
-use tree::{CachedFolio, TreeEntry, TreeMark};
+use tree::{CachedFolio, TreeMark};
 
 /// Why a page could not be had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -296,71 +297,6 @@ impl Cache {
         }
     }
 
-    /// A new folio of `order` for the pages from `first` on, locked and in the tree, with a reference for the caller;
-    /// its content is up to the caller. `Ok(None)`: there is a folio already at one of its indices, or the file has
-    /// become too short for it (`limit`).
-    fn add<M: Machine>(
-        &self,
-        memory: &Memory<M>,
-        id: FileId,
-        (first, order): (PageIndex, Order),
-        limit: impl Fn(&File) -> u64,
-        gfp: Gfp,
-    ) -> Result<Option<Pfn>, Shortage> {
-        let _scope = memory.scope(Scope::FilemapAddFolio);
-        let pfn = memory.new_folio(order, gfp)?;
-        let f = self.file(id);
-        let frame = &memory.frames[pfn];
-        let shmem = if f.is_shmem() { FrameFlags::SWAPBACKED } else { FrameFlags::empty() };
-        frame.set(FrameFlags::LOCKED | shmem);
-        frame.set_owner(File::owner(id), first);
-        let folio = CachedFolio { head: pfn, order };
-        let mut tree = f.tree.lock();
-        let fits = folio.end(first) <= limit(f);
-        let Some(shadow) = fits.then(|| tree.insert_folio(first, folio).ok()).flatten() else {
-            drop(tree);
-            frame.clear(FrameFlags::LOCKED);
-            memory.put(pfn);
-            return Ok(None);
-        };
-        frame.get(1);
-        let changes = tree.take_node_changes();
-        drop(tree);
-        self.apply_node_changes(memory, id, changes);
-        self.count_added(memory, f, folio.pages() as i64);
-        if let Some(shadow) = shadow.filter(|_| gfp.cause != AllocCause::Overwrite) {
-            let free = || memory.swap.free_slots();
-            memory.lru.refault(memory, &[(pfn, shadow)], free, gfp.is_faulted());
-        }
-        memory.lru.add(memory, pfn, gfp.is_faulted());
-        Ok(Some(pfn))
-    }
-
-    /// Pages entered (`by` > 0) or left a file's cache.
-    fn count_added<M: Machine>(&self, memory: &Memory<M>, file: &File, by: i64) {
-        memory.charge(if by > 0 { Work::CacheInsert } else { Work::CacheRemove }, 1);
-        memory.count(Stat::NrFilePages, by);
-        if file.is_shmem() {
-            memory.count(Stat::NrShmem, by);
-        }
-    }
-
-    /// Take a locked folio out of its file's cache or out of the swap cache, leaving a shadow if given. The reference
-    /// of the cache is the caller's now: reclaim has frozen it already, others drop it after unlocking.
-    pub fn remove<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, shadow: Option<Shadow>) {
-        let frame = &memory.frames[pfn];
-        assert!(
-            frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK),
-            "{pfn} leaves its cache while it is written, or unlocked"
-        );
-        if frame.has(FrameFlags::SWAPCACHE) {
-            memory.swap.cache_remove(memory, frame.swap_slot(), shadow);
-            return;
-        }
-        let Owner::File(id) = frame.owner() else { unreachable!("{pfn} is in no cache") };
-        self.take_out(memory, id, pfn, shadow.map(TreeEntry::Shadow));
-    }
-
     /// Sleep until a write ends, or until `deadline`.
     pub fn wait_for_a_write<M: Machine>(&self, memory: &Memory<M>, deadline: Nanos) {
         self.throttled.fetch_add(1, Relaxed);
@@ -380,24 +316,6 @@ impl Cache {
     /// Was the flusher wanted since the last call?
     pub(crate) fn take_flusher_wanted(&self) -> bool {
         self.flusher_wanted.swap(false, Relaxed)
-    }
-
-    /// Put `replacement` in the place of a folio of a file.
-    fn take_out<M: Machine>(&self, memory: &Memory<M>, id: FileId, pfn: Pfn, replacement: Option<TreeEntry>) {
-        let frame = &memory.frames[pfn];
-        let f = self.file(id);
-        let mut tree = f.tree.lock();
-        let old = tree.replace_folio(frame.page_index(), replacement);
-        assert_eq!(old, CachedFolio { head: pfn, order: frame.order() }, "another stood where {pfn} belongs");
-        let was_dirty = !f.is_shmem() && frame.test_and_clear(FrameFlags::DIRTY);
-        frame.set_owner(Owner::None, PageIndex(0));
-        let changes = tree.take_node_changes();
-        drop(tree);
-        self.apply_node_changes(memory, id, changes);
-        if was_dirty {
-            memory.count(Stat::NrDirty, -(frame.pages() as i64));
-        }
-        self.count_added(memory, f, -(frame.pages() as i64));
     }
 }
 

@@ -381,10 +381,10 @@ impl Cache {
         marked: bool,
         gfp: Gfp,
     ) -> Result<Option<Pfn>, Shortage> {
-        let added = match self.add(memory, id, place, File::pages, gfp) {
+        let added = match self.add_new(memory, id, place, gfp) {
             // What lies between the marks is for the meantime until kswapd, which has been woken, has made room.
             Err(Shortage::Zone(_)) if gfp.mark == Watermark::Low && place.1 == Order::ZERO => {
-                self.add(memory, id, place, File::pages, Gfp { mark: Watermark::Min, ..gfp })?
+                self.add_new(memory, id, place, Gfp { mark: Watermark::Min, ..gfp })?
             }
             other => other?,
         };
@@ -392,7 +392,7 @@ impl Cache {
         let (f, pages) = (self.file(id), place.0.0..place.0.0 + place.1.frames() as u64);
         if place.1 > Order::ZERO && f.extents.lock().holds(pages).is_none() {
             // The file was cut since the size was chosen. From here on a cut waits for the folio's lock.
-            self.remove(memory, pfn, None);
+            self.remove(memory, pfn);
             memory.unlock_folio(pfn);
             memory.put_many(pfn, 2);
             return Ok(None);

@@ -216,13 +216,13 @@ impl Cache {
         };
         while order > Order::ZERO {
             if has_block(memory, order, gfp)?
-                && let Ok(Some(head)) = self.add(memory, id, (index, order), |_| u64::MAX, gfp)
+                && let Ok(Some(head)) = self.add_new(memory, id, (index, order), gfp)
             {
                 return Ok(Some(CachedFolio { head, order }));
             }
             order = Order(order.0 / 2);
         }
-        let Some(pfn) = self.add(memory, id, (index, order), |_| u64::MAX, gfp)? else { return Ok(None) };
+        let Some(pfn) = self.add_new(memory, id, (index, order), gfp)? else { return Ok(None) };
         if whole_pages > 0 {
             return Ok(Some(CachedFolio::single(pfn)));
         }

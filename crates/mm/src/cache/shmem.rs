@@ -112,12 +112,12 @@ impl Cache {
             }
             if !memory.find_block(order, gfp, Worth::of_anon(&memory.knobs, false))? {
                 memory.sizes.count(SizeStat::ShmemFallback, order, 1);
-            } else if let Ok(Some(head)) = self.add(memory, id, (first, order), File::pages, gfp) {
+            } else if let Ok(Some(head)) = self.add_new(memory, id, (first, order), gfp) {
                 memory.sizes.count(SizeStat::ShmemAlloc, order, 1);
                 return Ok(Some(CachedFolio { head, order }));
             }
         }
-        Ok(self.add(memory, id, (index, Order::ZERO), File::pages, gfp)?.map(CachedFolio::single))
+        Ok(self.add_new(memory, id, (index, Order::ZERO), gfp)?.map(CachedFolio::single))
     }
 
     /// The content of the slot that stands at `index` is in `pfn`, which the caller holds: put it there, unless
@@ -144,7 +144,7 @@ impl Cache {
                 frame.set_owner(File::owner(id), index);
                 tree.insert(index, TreeEntry::Folio(CachedFolio::single(pfn)));
                 drop(tree);
-                self.count_added(memory, f, 1);
+                self.count_added(memory, f, 1, 1);
                 memory.swap.free_entry(memory, slot);
                 remove_from_swap_cache(memory, pfn, None);
                 frame.set(FrameFlags::DIRTY);

@@ -57,7 +57,7 @@ impl Cache {
         for part in (to.frames()..order.frames()).step_by(to.frames() as usize).map(|i| pfn.add(i)) {
             // Locked since it came to be, so nobody has written to it, should the file be growing.
             if memory.frames[part].page_index() >= end {
-                self.remove(memory, part, None);
+                self.remove(memory, part);
                 memory.unlock_folio(part);
                 memory.put(part);
                 continue;

@@ -8,10 +8,12 @@ use super::*;
 use crate::alloc::Allocator;
 use crate::api::SwapArea;
 use crate::event::Event;
+use crate::frame::FolioRun;
 use crate::knobs::{Knob, Knobs};
 use crate::lock::Lock;
 use crate::lru::Lru;
 use crate::machine::*;
+use crate::memory::Gfp;
 use crate::mm_core::MmCore;
 use crate::mmu::Mmu;
 use crate::primitive::AtomicU64;
@@ -235,10 +237,17 @@ fn reclaim(core: &MmCore<Disks>, pfn: Pfn) -> bool {
         if !core.cache.write_page_start(memory, pfn) {
             frame.clear(FrameFlags::RECLAIM);
         }
-    } else if !frame.has_any(busy) && frame.freeze(2) {
-        let shadow = memory.lru.eviction(memory, pfn, GroupId(0));
-        core.cache.remove(memory, pfn, Some(shadow));
-        gone = true;
+    } else if frame.has(FrameFlags::SWAPCACHE) {
+        gone = !frame.has_any(busy) && frame.freeze_clean(CACHE_AND_CALLER);
+        if gone {
+            let shadow = memory.lru.eviction(memory, pfn, GroupId(0));
+            memory.swap.cache_remove(memory, frame.swap_slot(), Some(shadow));
+        }
+    } else if let Owner::File(file) = frame.owner()
+        && !frame.has_any(busy)
+    {
+        let shadow = |pfn| memory.lru.eviction(memory, pfn, GroupId(0));
+        gone = !core.cache.evict(memory, file, FolioRun::one(&pfn), CACHE_AND_CALLER, shadow).is_empty();
     }
     memory.unlock_folio(pfn);
     if gone {
@@ -484,7 +493,7 @@ fn swapped_out(core: &MmCore<Disks>, stamp: u64) -> SwapSlot {
     let frame = &memory.frames[pfn];
     frame.set_owner(Owner::Anon(AnonId(0)), PageIndex(0));
     frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-    memory.lru.add(memory, pfn, false);
+    memory.lru.add(memory, [pfn], false);
     core.machine.set_stamp(pfn, stamp);
     memory.lock_folio(pfn);
     assert!(add_to_swap(memory, pfn));

@@ -1,6 +1,6 @@
 //! Splitting folios of several pages.
 
-use crate::frame::List;
+use crate::frame::{FolioRun, List};
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::rmap::UnmapMode;
@@ -27,10 +27,13 @@ impl<M: Machine> MmCore<M> {
     pub fn split_file_folio(&self, head: Pfn, to: Order, isolated: Option<&mut List>) -> bool {
         let memory = self;
         let mut batch = UnmapBatch::new(memory);
-        let unmapped = self.rmap.try_to_unmap(memory, head, UnmapMode { ignore_mlock: true }, &mut batch);
-        if unmapped.dirty {
-            self.cache.mark_dirty(memory, head);
-        }
+        let dirty = self.rmap.try_to_unmap(
+            memory,
+            FolioRun::one(&head),
+            UnmapMode { ignore_mlock: true },
+            &mut batch,
+        );
+        dirty.iter().for_each(|(_, folio)| self.cache.mark_dirty(memory, folio));
         batch.settle(memory, &self.tlb);
         self.cache.split(memory, head, to, isolated)
     }

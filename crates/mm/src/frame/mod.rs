@@ -8,12 +8,14 @@ mod flags;
 pub mod list;
 mod mapcount;
 mod private;
+mod run;
 mod split;
 
 pub use flags::{FrameFlags, LruGen};
 pub use list::List;
 pub use mapcount::{FolioPages, Remapped};
 pub use private::FreeBlock;
+pub use run::FolioRun;
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
 use crate::units::*;
@@ -208,6 +210,20 @@ impl Frame {
     pub fn freeze(&self, expected: u32) -> bool {
         debug_assert!(expected > 0, "what nobody refers to is freed, and cannot be frozen");
         self.refs.compare_exchange(expected, 0, AcqRel, Acquire).is_ok()
+    }
+
+    /// As [`Frame::freeze`], if the content is clean, so that the folio may leave its cache. Whether it is clean is
+    /// asked only after the freeze: a task that unmaps the folio marks it dirty before it drops the entry's reference.
+    #[inline]
+    pub fn freeze_clean(&self, expected: u32) -> bool {
+        if !self.freeze(expected) {
+            return false;
+        }
+        let clean = !self.has(FrameFlags::DIRTY);
+        if !clean {
+            self.unfreeze(expected);
+        }
+        clean
     }
 
     /// Give back what `freeze` took, as `refs` references.

@@ -107,47 +107,6 @@ impl Lru {
         out
     }
 
-    /// [`Lru::add`] for new folios. A vector is locked, and its sizes are changed, once for all that follow each other.
-    pub fn add_pages<M: Machine>(
-        &self,
-        platform: &Platform<M>,
-        pfns: impl Iterator<Item = Pfn>,
-        faulted: bool,
-    ) {
-        let mut rest = pfns.peekable();
-        let why = InsertReason::New { faulted, task: platform.machine.task() };
-        while let Some(&first) = rest.peek() {
-            let frame = &platform.frames[first];
-            let policy = self.policy_of(frame);
-            let place = (frame.node(), frame.group());
-            let LockedVec { vec, mut lists } = self.lock_of(frame);
-            if lists.dead {
-                drop(lists);
-                self.add(platform, first, faulted);
-                rest.next();
-                continue;
-            }
-            let mut moved: [ByKind; LruList::COUNT] = Default::default();
-            let mut count = 0;
-            let alike = |pfn: &Pfn| (platform.frames[*pfn].node(), platform.frames[*pfn].group()) == place;
-            while let Some(pfn) = rest.next_if(alike) {
-                let frame = &platform.frames[pfn];
-                assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
-                if policy != PolicyKind::Classic {
-                    policy.admit(frame, faulted);
-                }
-                settle_evictable(platform, frame);
-                let place = self.place(platform, (vec, &mut lists), frame, why);
-                frame.set(FrameFlags::LRU);
-                push(platform, &mut lists.lists[place.queue as usize], pfn, place.end);
-                moved[place.list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
-                count += 1;
-            }
-            self.account_moved(platform, &mut lists, place, &moved);
-            platform.charge(Work::LruAdd, count);
-        }
-    }
-
     /// So many pages came to the lists of the vector whose lock is held. Returns the pages of all lists, and of active
     /// ones.
     fn account_moved<M: Machine>(

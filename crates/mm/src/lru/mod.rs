@@ -50,9 +50,9 @@ use crate::policy::MakePolicy;
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::stat::Stat;
 use crate::units::*;
-use batch::take;
+use batch::{push, take};
 use classic::ClassicPolicy;
-use policy::{End, InsertReason, Leave, ListPosition, LockedLists, Policy, PolicyCell, PolicyFolio};
+use policy::{InsertReason, Leave, ListPosition, LockedLists, Policy, PolicyCell, PolicyFolio};
 use std_alloc::boxed::Box;
 use vec::{ByKind, LruLists};
 
@@ -199,15 +199,43 @@ impl Lru {
 
     // --- one folio ---
 
-    /// Put a new folio, that is on no list, where the policy wants it. `faulted`: it is what a fault needs, or is read
-    /// by it, in a range where accesses say something about the future. The caller holds a reference.
-    pub fn add<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, faulted: bool) {
-        platform.charge(Work::LruAdd, 1);
-        let policy = self.policy_of(&platform.frames[pfn]);
-        if policy != PolicyKind::Classic {
-            policy.admit(&platform.frames[pfn], faulted);
+    /// Put new folios, that are on no list, where the policy wants them. A vector is locked, and its sizes are changed,
+    /// once for all folios that follow each other and belong to it. `faulted`: a fault needs them, or reads them, in a
+    /// range where accesses say something about the future. Each folio has a reference that keeps it.
+    #[inline]
+    pub fn add<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        folios: impl IntoIterator<Item = Pfn>,
+        faulted: bool,
+    ) {
+        let mut rest = folios.into_iter().peekable();
+        let why = InsertReason::New { faulted, task: platform.machine.task() };
+        while let Some(first) = rest.peek().map(|&pfn| &platform.frames[pfn]) {
+            let policy = self.policy_of(first);
+            let mut held = self.lock_live(first);
+            let place = (first.zone(), first.group());
+            let (mut pages, mut count) = ([0; LruList::COUNT], 0);
+            while let Some(pfn) = rest.next_if(|&pfn| {
+                let frame = &platform.frames[pfn];
+                (frame.zone(), frame.group()) == place
+            }) {
+                let frame = &platform.frames[pfn];
+                assert!(!frame.has(FrameFlags::LRU), "folio {pfn} must not be on a list yet");
+                if policy != PolicyKind::Classic {
+                    policy.admit(frame, faulted);
+                }
+                let list = self.enqueue(platform, &mut held, (pfn, frame), why);
+                frame.set(FrameFlags::LRU);
+                pages[list as usize] += i64::from(frame.pages());
+                count += 1;
+            }
+            for list in LruList::ALL.into_iter().filter(|&list| pages[list as usize] > 0) {
+                self.account_one(platform, &mut held, first, list, pages[list as usize]);
+            }
+            drop(held);
+            platform.charge(Work::LruAdd, count);
         }
-        self.insert(platform, pfn, InsertReason::New { faulted, task: platform.machine.task() });
     }
 
     /// Clear what says something of a folio on a list only.
@@ -300,19 +328,31 @@ impl Lru {
 
     fn insert<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, why: InsertReason) {
         let frame = &platform.frames[pfn];
-        assert!(!frame.has(FrameFlags::LRU), "{pfn} is on a list already");
+        assert!(!frame.has(FrameFlags::LRU), "folio {pfn} must not be on a list yet");
+        let mut held = self.lock_live(frame);
+        self.link(platform, &mut held, pfn, why);
+        frame.set(FrameFlags::LRU);
+    }
+
+    /// Lock the vector that the folio, which is on no list, belongs to. If its group was removed, the folio and its
+    /// charge go to the nearest group above that is left.
+    #[inline]
+    fn lock_live(&self, frame: &Frame) -> LockedVec<'_> {
         loop {
-            let mut held = self.lock_of(frame);
+            let held = self.lock_of(frame);
             if !held.lists.dead {
-                self.link(platform, &mut held, pfn, frame, why);
-                frame.set(FrameFlags::LRU);
-                return;
+                return held;
             }
             drop(held);
-            let (tomb, group) = (frame.group(), self.groups.nearest_live(frame.group()));
-            self.groups.transfer_charge(tomb, group, frame.pages() as u64);
-            frame.set_group(group);
+            self.leave_dead_group(frame);
         }
+    }
+
+    #[cold]
+    fn leave_dead_group(&self, frame: &Frame) {
+        let (dead, live) = (frame.group(), self.groups.nearest_live(frame.group()));
+        self.groups.transfer_charge(dead, live, frame.pages() as u64);
+        frame.set_group(live);
     }
 
     /// Move a folio whose LRU flag the caller has cleared: to the list that its flags name once those of `set` are set
@@ -331,7 +371,7 @@ impl Lru {
         self.unlink(platform, &mut held, pfn, Leave::Other);
         frame.set(set);
         frame.clear(clear);
-        self.link(platform, &mut held, pfn, frame, why);
+        self.link(platform, &mut held, pfn, why);
         frame.set(FrameFlags::LRU);
     }
 
@@ -382,23 +422,33 @@ impl Lru {
         self.account_one(platform, held, frame, list, -(frame.pages() as i64));
     }
 
-    /// Put a folio on a queue. One that must stay in memory goes to the unevictable list whatever it was before.
+    /// Put a folio on a queue, and count it there.
     fn link<M: Machine>(
         &self,
         platform: &Platform<M>,
         held: &mut LockedVec<'_>,
         pfn: Pfn,
-        frame: &Frame,
         why: InsertReason,
     ) {
+        let frame = &platform.frames[pfn];
+        let list = self.enqueue(platform, held, (pfn, frame), why);
+        self.account_one(platform, held, frame, list, frame.pages() as i64);
+    }
+
+    /// Put a folio on a queue; returns the list that it counts on. A folio that must stay in memory goes to the
+    /// unevictable list whatever it was before.
+    #[inline(always)]
+    fn enqueue<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        held: &mut LockedVec<'_>,
+        (pfn, frame): (Pfn, &Frame),
+        why: InsertReason,
+    ) -> LruList {
         settle_evictable(platform, frame);
         let place = self.place(platform, (held.vec, &mut held.lists), frame, why);
-        let queue = &mut held.lists.lists[place.queue as usize];
-        match place.end {
-            End::Head => queue.push_head(&platform.frames, pfn),
-            End::Tail => queue.push_tail(&platform.frames, pfn),
-        }
-        self.account_one(platform, held, frame, place.list, frame.pages() as i64);
+        push(platform, &mut held.lists.lists[place.queue as usize], pfn, place.end);
+        place.list
     }
 
     /// Where a folio goes; its record is told.

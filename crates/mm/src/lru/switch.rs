@@ -212,12 +212,6 @@ impl Lru {
     fn link_foreign<M: Machine>(&self, platform: &Platform<M>, held: &mut LockedVec<'_>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         frame.set_mark(0);
-        self.link(
-            platform,
-            held,
-            pfn,
-            frame,
-            InsertReason::New { faulted: frame.has(FrameFlags::ACTIVE), task: 0 },
-        );
+        self.link(platform, held, pfn, InsertReason::New { faulted: frame.has(FrameFlags::ACTIVE), task: 0 });
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn new_folio(
     frame.set(flags);
     lru.groups.try_charge(platform, group, 1).unwrap();
     frame.set_group(group);
-    lru.add(platform, pfn, false);
+    lru.add(platform, [pfn], false);
 }
 
 pub(super) fn free_folio(platform: &Platform<TestMachine>, lru: &Lru, pfn: Pfn) {

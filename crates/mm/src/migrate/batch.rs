@@ -11,93 +11,93 @@ use crate::tlb::UnmapBatch;
 use crate::units::*;
 use smallvec::SmallVec;
 
-/// Pages of a batch: one folio of 2 MiB, or as many smaller ones.
+/// Pages in a batch: one folio of 2 MiB, or as many smaller ones.
 const BATCH_PAGES: u64 = TABLE_ENTRIES as u64;
-/// How often a batch is tried where nothing else follows.
+/// Tries of a batch if nothing follows.
 const PASSES_ASYNC: u32 = 10;
-/// How often a batch is tried whose folios are tried by themselves afterwards.
+/// Tries of a batch whose folios are tried one by one afterwards.
 const PASSES_BEFORE_SYNC: u32 = 3;
-/// How often a folio is tried by itself.
+/// Tries of a single folio.
 const PASSES_SYNC: u32 = 7;
 
-/// A folio whose entries wait, and where it is to go. It is locked.
-struct Flight {
+/// A locked folio with migration entries, and its target frame.
+struct PendingMove {
     from: Pfn,
     fresh: Fresh,
-    /// It was copied while it was in use, and not written since.
+    /// It was copied while in use, and has not been written since.
     copied: bool,
 }
 
 /// Why a folio was not moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stay {
-    /// It may be different soon.
+enum NotMoved {
+    /// A later try may succeed.
     Retry,
-    /// There is no use in trying again.
+    /// Another try is no use.
     Failed,
-    /// It became single pages, which have their turn later.
+    /// It was split into single pages, which are tried later.
     Split,
-    /// Nobody used it any more: it is free.
+    /// It had no user left, and is free.
     Gone,
     /// There is no frame for it.
     NoRoom,
 }
 
-/// Moves folios.
+/// State of one migration.
 struct Mover<'a, 't, M> {
     core: &'a MmCore<M>,
     target: &'t mut dyn Target<M>,
-    /// Are folios copied while they are in use, if they can be? Then each is a batch: none waits while others are
-    /// copied.
+    /// Whether to copy folios while they are in use, if possible. A batch is then one folio, so that none waits while
+    /// others are copied.
     in_use: bool,
     done: Done,
     /// Pages of folios that were split on the way.
     parts: List,
-    /// What came after the folio for which there was no room.
+    /// The folios after the one for which there was no room.
     untried: List,
-    /// What is not moved, the first at the tail.
-    stay: List,
+    /// Folios that were not moved, the first at the tail.
+    not_moved: List,
 }
 
-/// Move isolated folios; returns those that are not moved, too: still isolated, the first at the tail.
+/// Move isolated folios. Also returns those that were not moved: still isolated, the first at the tail.
 pub(super) fn run<M: Machine>(
     core: &MmCore<M>,
     mut isolated: List,
     target: &mut dyn Target<M>,
     (mode, in_use): (Mode, bool),
 ) -> (Done, List) {
-    let (done, parts, untried, stay) = (Done::default(), List::new(), List::new(), List::new());
-    let mut mover = Mover { core, target, in_use, done, parts, untried, stay };
+    let (done, parts, untried, not_moved) = (Done::default(), List::new(), List::new(), List::new());
+    let mut mover = Mover { core, target, in_use, done, parts, untried, not_moved };
     while !isolated.is_empty() && !mover.done.no_room {
-        let mut batch = mover.cut_batch(&mut isolated);
+        let mut batch = mover.take_batch(&mut isolated);
         if mode == Mode::Async {
-            mover.tries(&mut batch, mode, PASSES_ASYNC);
+            mover.try_passes(&mut batch, mode, PASSES_ASYNC);
         } else {
-            mover.tries(&mut batch, Mode::Async, PASSES_BEFORE_SYNC);
+            mover.try_passes(&mut batch, Mode::Async, PASSES_BEFORE_SYNC);
             mover.one_by_one(&mut batch, mode);
         }
         mover.fail(batch);
     }
-    // Their wholes have had their tries.
+    // Parts get one try: their whole folios have had theirs.
     while !mover.parts.is_empty() && !mover.done.no_room {
         let mut parts = core::mem::take(&mut mover.parts);
-        let mut batch = mover.cut_batch(&mut parts);
+        let mut batch = mover.take_batch(&mut parts);
         mover.parts = parts;
-        mover.tries(&mut batch, Mode::Async, 1);
+        mover.try_passes(&mut batch, Mode::Async, 1);
         mover.fail(batch);
     }
     for mut left in [core::mem::take(&mut mover.untried), isolated, core::mem::take(&mut mover.parts)] {
         while let Some(head) = left.pop_tail(&core.frames) {
             mover.done.left += u64::from(core.frames[head].pages());
-            mover.stay.push_head(&core.frames, head);
+            mover.not_moved.push_head(&core.frames, head);
         }
     }
-    (mover.done, mover.stay)
+    (mover.done, mover.not_moved)
 }
 
 impl<M: Machine> Mover<'_, '_, M> {
-    /// Take as many folios from a list's tail as make a batch.
-    fn cut_batch(&self, from: &mut List) -> List {
+    /// Take the folios of one batch from a list's tail.
+    fn take_batch(&self, from: &mut List) -> List {
         let frames = &self.core.frames;
         let (mut batch, mut pages) = (List::new(), 0);
         while let Some(head) = from.tail() {
@@ -111,9 +111,8 @@ impl<M: Machine> Mover<'_, '_, M> {
         batch
     }
 
-    /// Try to move folios, and those that it is worth for once more, so many times. What is not moved stays in the
-    /// list.
-    fn tries(&mut self, batch: &mut List, mode: Mode, passes: u32) {
+    /// Try to move folios up to `passes` times, while a try may succeed. Folios that were not moved stay in the list.
+    fn try_passes(&mut self, batch: &mut List, mode: Mode, passes: u32) {
         let mut failed = List::new();
         for _ in 0..passes {
             if batch.is_empty() || self.done.no_room {
@@ -126,7 +125,7 @@ impl<M: Machine> Mover<'_, '_, M> {
         }
     }
 
-    /// Try each folio by itself, and wait for what the mode says.
+    /// Try the folios one by one, and wait as the mode allows.
     fn one_by_one(&mut self, folios: &mut List, mode: Mode) {
         if self.done.no_room {
             return;
@@ -136,7 +135,7 @@ impl<M: Machine> Mover<'_, '_, M> {
         while let Some(head) = folios.pop_tail(frames) {
             let mut alone = List::new();
             alone.push_head(frames, head);
-            self.tries(&mut alone, mode, PASSES_SYNC);
+            self.try_passes(&mut alone, mode, PASSES_SYNC);
             while let Some(head) = alone.pop_tail(frames) {
                 failed.push_head(frames, head);
             }
@@ -154,24 +153,24 @@ impl<M: Machine> Mover<'_, '_, M> {
             self.done.failed += u64::from(order.frames());
             self.done.large_failed += u64::from(order > Order::ZERO);
             self.core.count(Stat::ThpMigrationFail, i64::from(order == PAGEBLOCK_ORDER));
-            self.stay.push_head(&self.core.frames, head);
+            self.not_moved.push_head(&self.core.frames, head);
         }
     }
 
-    /// Try once to move all folios of a list, with one payment for all of them. What may be tried again stays in the
+    /// Try once to move all folios of a list, with one payment for all. Folios that may be tried again stay in the
     /// list.
     fn pass(&mut self, folios: &mut List, failed: &mut List, mode: Mode) {
         let (core, frames) = (self.core, &self.core.frames);
         let mut batch = UnmapBatch::new(core);
-        let mut flights: SmallVec<[Flight; 32]> = SmallVec::new();
+        let mut moves: SmallVec<[PendingMove; 32]> = SmallVec::new();
         let mut retry = List::new();
         while let Some(head) = folios.pop_tail(frames) {
-            match self.take_off(head, mode, &mut batch) {
-                Ok(flight) => flights.push(flight),
-                Err(Stay::Retry) => retry.push_head(frames, head),
-                Err(Stay::Failed) => failed.push_head(frames, head),
-                Err(Stay::Split | Stay::Gone) => {}
-                Err(Stay::NoRoom) => {
+            match self.unmap(head, mode, &mut batch) {
+                Ok(pending) => moves.push(pending),
+                Err(NotMoved::Retry) => retry.push_head(frames, head),
+                Err(NotMoved::Failed) => failed.push_head(frames, head),
+                Err(NotMoved::Split | NotMoved::Gone) => {}
+                Err(NotMoved::NoRoom) => {
                     self.done.no_room = true;
                     failed.push_head(frames, head);
                     self.untried = core::mem::take(folios);
@@ -179,29 +178,29 @@ impl<M: Machine> Mover<'_, '_, M> {
             }
         }
         batch.settle(core, &core.tlb);
-        let mut dead: SmallVec<[Pfn; 32]> = SmallVec::new();
-        for flight in flights {
-            let from = flight.from;
-            match self.land(flight, &batch) {
-                Ok(()) => dead.push(from),
+        let mut to_free: SmallVec<[Pfn; 32]> = SmallVec::new();
+        for pending in moves {
+            let from = pending.from;
+            match self.copy_and_replace(pending, &batch) {
+                Ok(()) => to_free.push(from),
                 Err(()) => retry.push_head(frames, from),
             }
         }
-        core.free_folios(&dead);
+        core.free_folios(&to_free);
         while let Some(head) = retry.pop_head(frames) {
             folios.push_tail(frames, head);
         }
     }
 
-    /// Lock a folio, have a frame for it, and take its entries away. Else it is unlocked.
-    fn take_off(&mut self, head: Pfn, mode: Mode, batch: &mut UnmapBatch) -> Result<Flight, Stay> {
+    /// Lock a folio, allocate a frame for it, and replace its entries. On an error it is unlocked.
+    fn unmap(&mut self, head: Pfn, mode: Mode, batch: &mut UnmapBatch) -> Result<PendingMove, NotMoved> {
         let core = self.core;
         self.lock(head, mode)?;
         let begun = self.begin(head, mode, batch);
-        if !matches!(begun, Ok(_) | Err(Stay::Split)) {
+        if !matches!(begun, Ok(_) | Err(NotMoved::Split)) {
             core.unlock_folio(head);
         }
-        if begun.as_ref().is_err_and(|&stay| stay == Stay::Gone) {
+        if begun.as_ref().is_err_and(|&not_moved| not_moved == NotMoved::Gone) {
             self.count_gone(head, u64::from(core.frames[head].pages()));
             core.put(head);
         }
@@ -213,75 +212,75 @@ impl<M: Machine> Mover<'_, '_, M> {
         self.done.moved += pages;
     }
 
-    fn lock(&self, head: Pfn, mode: Mode) -> Result<(), Stay> {
+    fn lock(&self, head: Pfn, mode: Mode) -> Result<(), NotMoved> {
         let (core, frame) = (self.core, &self.core.frames[head]);
         if core.try_lock_folio(head) {
             return Ok(());
         }
         let waits = match mode {
             Mode::Async => false,
-            // Whoever has it locked while it is read waits for a device.
+            // A folio is locked while it is read: waiting for it means waiting for a device.
             Mode::SyncLight => frame.has(FrameFlags::UPTODATE),
             Mode::Sync => true,
         };
         if !waits {
-            return Err(Stay::Retry);
+            return Err(NotMoved::Retry);
         }
         core.lock_folio(head);
         Ok(())
     }
 
-    /// What follows the lock.
-    fn begin(&mut self, head: Pfn, mode: Mode, batch: &mut UnmapBatch) -> Result<Flight, Stay> {
+    /// The rest of [`unmap`](Self::unmap), under the folio's lock.
+    fn begin(&mut self, head: Pfn, mode: Mode, batch: &mut UnmapBatch) -> Result<PendingMove, NotMoved> {
         let (core, frame) = (self.core, &self.core.frames[head]);
         if frame.refs() == 1 {
-            return Err(Stay::Gone);
+            return Err(NotMoved::Gone);
         }
         if frame.has(FrameFlags::WRITEBACK) {
             if mode != Mode::Sync {
-                return Err(Stay::Failed);
+                return Err(NotMoved::Failed);
             }
             core.wait_writeback(head);
         }
-        let Some(cached) = cache_refs(core, head) else { return Err(Stay::Failed) };
+        let Some(cached) = cache_refs(core, head) else { return Err(NotMoved::Failed) };
         if !frame.has(FrameFlags::UPTODATE) {
-            return Err(Stay::Failed);
+            return Err(NotMoved::Failed);
         }
         if frame.refs() > frame.mapcount() + cached + 1 {
-            return Err(Stay::Retry);
+            return Err(NotMoved::Retry);
         }
         if frame.has(FrameFlags::PARTIALLY_MAPPED) && self.split(head) {
-            return Err(Stay::Split);
+            return Err(NotMoved::Split);
         }
         let order = frame.order();
         let Some(fresh) = self.target.take(core, head, order) else {
             return Err(match order {
-                Order::ZERO => Stay::NoRoom,
-                _ if self.split(head) => Stay::Split,
-                _ => Stay::Failed,
+                Order::ZERO => NotMoved::NoRoom,
+                _ if self.split(head) => NotMoved::Split,
+                _ => NotMoved::Failed,
             });
         };
-        assert_eq!(fresh.order(), order, "a frame of another size for {head}");
+        assert_eq!(fresh.order(), order, "the target's frame for {head} must have its size");
         let copied = self.in_use && self.copy_in_use(head, fresh.pfn());
-        let unmapped = core.rmap.begin_move(core, head, batch);
-        if unmapped.dirty && !frame.is_anon() {
+        let dirty = core.rmap.begin_move(core, head, batch);
+        if dirty && !frame.is_anon() {
             core.cache.mark_dirty(core, head);
         }
-        let flight = Flight { from: head, fresh, copied };
-        if !unmapped.all {
-            // Somebody is mapping it just now, without its lock.
-            self.turn_back(flight);
-            return Err(Stay::Retry);
+        let pending = PendingMove { from: head, fresh, copied };
+        if frame.mapcount() > 0 {
+            // Another task is mapping it just now, without its lock.
+            self.restore(pending);
+            return Err(NotMoved::Retry);
         }
-        if copied && unmapped.dirty {
+        if copied && dirty {
             core.count(Stat::TierMoveAborted, i64::from(order.frames()));
-            self.turn_back(flight);
-            return Err(Stay::Failed);
+            self.restore(pending);
+            return Err(NotMoved::Failed);
         }
-        Ok(flight)
+        Ok(pending)
     }
 
-    /// Copy a page that is one process's own while it is used. From then on its entry tells whether it is written.
+    /// Copy a page of one process while it is in use. From here on its entry's dirty bit shows stores.
     fn copy_in_use(&self, head: Pfn, to: Pfn) -> bool {
         let (core, frame) = (self.core, &self.core.frames[head]);
         let own = FrameFlags::EXCLUSIVE | FrameFlags::SWAPBACKED;
@@ -290,20 +289,20 @@ impl<M: Machine> Mover<'_, '_, M> {
             return false;
         }
         core.copy_in_use(head, to);
-        // Time for who writes to it.
+        // Give other tasks the time to write to it.
         core.machine.resched();
         true
     }
 
-    /// Copy a folio whose entries wait, and have the copy take its place. `Err`: somebody uses it, it is as it was.
-    fn land(&mut self, flight: Flight, batch: &UnmapBatch) -> Result<(), ()> {
-        let (core, from, to) = (self.core, flight.from, flight.fresh.pfn());
+    /// Copy a folio that has migration entries, and replace it by the copy. `Err`: it is in use, and as it was.
+    fn copy_and_replace(&mut self, pending: PendingMove, batch: &UnmapBatch) -> Result<(), ()> {
+        let (core, from, to) = (self.core, pending.from, pending.fresh.pfn());
         let (frame, new) = (&core.frames[from], &core.frames[to]);
         let expected = cache_refs(core, from).map(|cached| cached + 1);
         let moved = (expected == Some(frame.refs())).then(|| {
             new.set(FrameFlags::LOCKED);
             core.lru.forget_split(core, from);
-            let landing = if flight.copied {
+            let landing = if pending.copied {
                 core.copied_in_use(from, to, batch)
             } else {
                 core.copy_folio(from, to, batch)
@@ -313,39 +312,39 @@ impl<M: Machine> Mover<'_, '_, M> {
         });
         let Some(landing) = moved.flatten() else {
             new.clear(FrameFlags::LOCKED);
-            self.turn_back(flight);
+            self.restore(pending);
             core.unlock_folio(from);
             return Err(());
         };
-        let to = flight.fresh.into_pfn();
+        let to = pending.fresh.into_pfn();
         core.rmap.end_move(core, &landing);
         note_isolated(core, from, -i64::from(frame.pages()));
         core.leave_replaced(from);
-        self.settle_in(to);
+        self.finish(to);
         core.unlock_folio(from);
         self.count_moved(frame.order());
         Ok(())
     }
 
-    /// The new folio is where it belongs, and mapped: let it go.
-    fn settle_in(&self, to: Pfn) {
+    /// Put the new folio, which is mapped, on its list and unlock it.
+    fn finish(&self, to: Pfn) {
         let core = self.core;
         core.lru.putback(core, to);
-        self.note_parts(to);
+        self.defer_if_partial(to);
         core.unlock_folio(to);
         core.put(to);
     }
 
-    /// The entries of a folio that is not moved after all map it again.
-    fn turn_back(&mut self, flight: Flight) {
+    /// Give up on a folio: its migration entries map it again.
+    fn restore(&mut self, pending: PendingMove) {
         let core = self.core;
-        core.rmap.end_move(core, &Landing::back(flight.from));
-        self.note_parts(flight.from);
-        self.target.give_back(core, flight.fresh);
+        core.rmap.end_move(core, &Landing::back(pending.from));
+        self.defer_if_partial(pending.from);
+        self.target.give_back(core, pending.fresh);
     }
 
-    /// Entries may have gone while they waited: is the folio mapped only in part?
-    fn note_parts(&self, head: Pfn) {
+    /// Entries may have gone during the move: queue a folio that is now partly mapped to be split.
+    fn defer_if_partial(&self, head: Pfn) {
         let core = self.core;
         let mapped = core.frames.pages_mapped(head);
         if mapped > 0 && mapped < core.frames[head].pages() {
@@ -360,7 +359,7 @@ impl<M: Machine> Mover<'_, '_, M> {
         self.core.count(Stat::ThpMigrationSuccess, i64::from(order == PAGEBLOCK_ORDER));
     }
 
-    /// Split a locked folio of several pages; they are parts, and unlocked. `false`: somebody uses it.
+    /// Split a locked large folio into `parts`, which are unlocked. Returns `false` if it is in use.
     fn split(&mut self, head: Pfn) -> bool {
         let (core, frame) = (self.core, &self.core.frames[head]);
         let order = frame.order();
@@ -379,7 +378,7 @@ impl<M: Machine> Mover<'_, '_, M> {
     }
 }
 
-/// References that a folio's cache holds of it. `None`: it was cut off its file.
+/// Number of references that a folio's cache holds. `None`: it was truncated.
 fn cache_refs<M: Machine>(core: &MmCore<M>, head: Pfn) -> Option<u32> {
     let frame = &core.frames[head];
     match frame.owner() {

@@ -1,4 +1,4 @@
-//! Frames that are put to use by their number: for who builds a given state of memory before anything runs.
+//! Using frames by their number, to build a given state of memory before anything runs.
 
 use super::Mm;
 use crate::alloc::Watermark;
@@ -8,8 +8,8 @@ use crate::memory::Gfp;
 use crate::units::*;
 
 impl<M: Machine> Mm<M> {
-    /// Take a free frame for good, as a kernel does for what it never moves. Its page block goes over to a mobility
-    /// group. `false`: it is not free.
+    /// Take a free frame for good, as a kernel does for memory that it never moves. Its page block joins the mobility
+    /// group. Returns `false` if the frame is not free.
     pub fn keep_frame(&self, zone: ZoneId, pfn: Pfn, mobility: Mobility) -> bool {
         let taken = self.core.alloc.take_exactly(self.mmu(), zone, pfn, mobility);
         taken.is_some_and(|fresh| {
@@ -18,8 +18,8 @@ impl<M: Machine> Mm<M> {
         })
     }
 
-    /// Make a free frame a page of a space's private anonymous memory, with zeroes, where no page is yet. `false`: it
-    /// is not free, or the page cannot be had.
+    /// Map a free frame, zeroed, as private anonymous memory of a space, where no page is yet. Returns `false` if the
+    /// frame is not free or cannot be mapped.
     pub fn map_frame(&self, zone: ZoneId, pfn: Pfn, space: SpaceId, page: Vpn) -> bool {
         let Some(found) = self.spaces.get(space) else { return false };
         let gfp = Gfp { mark: Watermark::Min, ..Gfp::user(found.group()) };
@@ -27,7 +27,7 @@ impl<M: Machine> Mm<M> {
         found.store_to_frame(&self.core, (space, page), gfp, take) == Ok(true)
     }
 
-    /// Give back what lies on CPUs' lists, so that all that is free is in blocks.
+    /// Drain CPUs' lists, so that all free memory is in blocks.
     pub fn drain_lists(&self) {
         self.core.alloc.drain_all(self.mmu());
     }

@@ -20,7 +20,7 @@ impl From<CacheError> for Error {
 }
 
 impl<M: Machine> Mm<M> {
-    /// A file of `size` bytes. Disk files start with the device's content; shmem files with zeroes.
+    /// Create a file of `size` bytes. Disk files start with the device's content, shmem files with zeroes.
     pub fn create_file(&self, kind: FileKind, size: u64) -> FileId {
         self.core.cache.create(kind, size)
     }
@@ -30,8 +30,8 @@ impl<M: Machine> Mm<M> {
         self.core.cache.file(file).size()
     }
 
-    /// Read `len` bytes at `offset` through the page cache. `sink(frame, offset_in_page, bytes)` is called for every
-    /// page while its folio is up to date and held. Returns bytes read (short at end of file).
+    /// Read `len` bytes at `offset` through the page cache. Calls `sink(frame, offset_in_page, bytes)` for every page
+    /// while its folio is up to date and held. Returns the number of bytes read (fewer at the end of the file).
     pub fn read(
         &self,
         file: FileId,
@@ -54,8 +54,8 @@ impl<M: Machine> Mm<M> {
         Ok(done)
     }
 
-    /// Write through the page cache, growing the file. `source(frame, offset_in_page, bytes)` is called for every page
-    /// while its folio is locked, and puts the bytes there.
+    /// Write through the page cache, and extend the file if needed. Calls `source(frame, offset_in_page, bytes)`,
+    /// which fills in the bytes, for every page while its folio is locked.
     pub fn write(
         &self,
         file: FileId,
@@ -76,7 +76,7 @@ impl<M: Machine> Mm<M> {
         Ok(done)
     }
 
-    /// Write the file's dirty pages and wait.
+    /// Write the file's dirty pages and wait for them.
     pub fn fsync(&self, file: FileId) -> Result<(), Error> {
         let _scope = self.mmu().scope(Scope::DoFsync);
         writeback::sync_range(&self.core, &self.writeback, file, PageIndex(0), PageIndex(u64::MAX));
@@ -91,7 +91,7 @@ impl<M: Machine> Mm<M> {
         self.core.cache.set_size(file, size);
         if size < old {
             let first = PageIndex(pages_of(size));
-            // Unmapped before and after: a fault that saw the old size may map a page in between.
+            // Unmap before and after: a fault that saw the old size may map a page in between.
             zap_file(&self.core, file, first);
             truncate::cut_astride(&self.core, file, first);
             self.core.cache.truncate(&self.core, file, first);
@@ -101,7 +101,7 @@ impl<M: Machine> Mm<M> {
         Ok(())
     }
 
-    /// posix_fadvise on `[offset, offset + len)`; `len` 0 = to the end.
+    /// posix_fadvise on `[offset, offset + len)`; `len` 0 means to the end.
     pub fn fadvise(&self, file: FileId, offset: u64, len: u64, advice: FileAdvice) -> Result<(), Error> {
         let _scope = self.mmu().scope(Scope::GenericFadvise);
         let end = if len == 0 { self.file_size(file) } else { offset.saturating_add(len) };
@@ -111,7 +111,7 @@ impl<M: Machine> Mm<M> {
                 self.read_in(file, PageIndex(first), pages_of(end).saturating_sub(first), GroupId(0));
             }
             FileAdvice::DontNeed => {
-                // Only whole pages, as the call promises; dirty ones are written first.
+                // Drop only whole pages, as the call promises; write dirty ones first.
                 let (first, last) = (PageIndex(pages_of(offset)), PageIndex(end / PAGE_SIZE));
                 let last = if end >= self.file_size(file) { PageIndex(pages_of(end)) } else { last };
                 if first < last {
@@ -124,9 +124,9 @@ impl<M: Machine> Mm<M> {
         Ok(())
     }
 
-    /// Read pages in without waiting for them, as far as there is memory.
+    /// Read pages in without waiting for them, while there is memory.
     pub(super) fn read_in(&self, file: FileId, first: PageIndex, pages: u64, group: GroupId) {
-        // Read-ahead is a favour.
+        // Read-ahead may fail silently.
         self.with_room(None, group, |gfp| {
             self.core.cache.read_ahead(&self.core, file, first, pages, gfp).map(|()| ReadHint::default())
         })

@@ -1,7 +1,7 @@
-//! Control groups: who makes, limits and removes them, and who is in them.
+//! Control groups: creation, limits, removal and membership.
 //!
-//! As in cgroup v2: what a process has charged stays where it was charged when the process moves; a group that is
-//! removed hands its pages to its parent; one with processes or groups in it cannot be removed.
+//! As in cgroup v2: memory that a process has charged stays charged where it was when the process moves; a removed
+//! group passes its pages to its parent; a group with processes or groups in it cannot be removed.
 
 use super::Mm;
 use crate::api::{Error, GroupLimits};
@@ -12,12 +12,12 @@ use crate::reclaim::{self, Retries};
 use crate::stat::GroupStat;
 use crate::units::*;
 
-/// What the files of a control group tell of it; all sizes in pages.
+/// The state of a control group, as in its files; all sizes in pages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupAccount {
-    /// The group above; `None`: this is the root.
+    /// The parent; `None` for the root.
     pub parent: Option<GroupId>,
-    /// Was it not removed?
+    /// Whether it still exists.
     pub live: bool,
     /// memory.current and memory.peak.
     pub usage: [u64; 2],
@@ -36,7 +36,7 @@ impl GroupAccount {
 }
 
 impl<M: Machine> Mm<M> {
-    /// What the files of a group tell of it. One that was removed keeps what was counted until then.
+    /// The state of a group. A removed group keeps its last counts.
     pub fn group_account(&self, group: GroupId) -> Option<GroupAccount> {
         let (lru, swap) = (&self.core.lru, &self.core.swap.groups);
         if u32::from(group.0) >= lru.groups.bound() {
@@ -53,7 +53,7 @@ impl<M: Machine> Mm<M> {
         })
     }
 
-    /// A control group below `parent` (GroupId(0) is the root group).
+    /// Create a control group below `parent` (GroupId(0) is the root group).
     pub fn create_group(&self, parent: GroupId, limits: GroupLimits) -> Result<GroupId, Error> {
         self.core.lru.create_group(parent, limits, |group| {
             self.core.swap.groups.insert(group, parent, limits.swap_max);
@@ -66,8 +66,8 @@ impl<M: Machine> Mm<M> {
         Ok(GroupLimits { swap_max: self.core.swap.groups.max(group), ..limits })
     }
 
-    /// Change the limits of a group other than the root. What it has beyond them is reclaimed, as far as that can be
-    /// done: beyond memory.max until nothing more goes, and then its processes do; beyond memory.high once.
+    /// Change the limits of a group other than the root. Memory above the new limits is reclaimed: above memory.max
+    /// until nothing is left to reclaim, and then by killing its processes; above memory.high once.
     pub fn set_group_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
         self.core.lru.groups.set_limits(group, limits)?;
         self.core.swap.groups.set_max(group, limits.swap_max);
@@ -90,8 +90,8 @@ impl<M: Machine> Mm<M> {
         }
     }
 
-    /// Give a group other than the root, and groups that are made below it from now on, a value of their own for a
-    /// knob: for `vm.swappiness` or `reclaim.policy`. No other is a group's.
+    /// Set a group's own value of `vm.swappiness` or `reclaim.policy`, for a group other than the root and groups that
+    /// are created below it later. Other knobs are global.
     pub fn set_group_knob(&self, group: GroupId, knob: Knob, value: u64) -> Result<(), Error> {
         if value > knob.info().max {
             return Err(Error::Invalid);
@@ -103,20 +103,20 @@ impl<M: Machine> Mm<M> {
         }
     }
 
-    /// Pages and swap slots that are charged to a group and those below it (the root: to all others; its slots are not
+    /// Pages and swap slots charged to a group and those below it (root: pages of all others; its slots are not
     /// counted).
     pub fn group_usage(&self, group: GroupId) -> (u64, u64) {
         (self.core.lru.groups.usage(group), self.core.swap.groups.usage(group))
     }
 
-    /// Remove a group without spaces and groups in it. What is charged to it is its parent's from now on.
+    /// Remove a group without spaces and groups in it. Its parent takes over its charges.
     pub fn remove_group(&self, group: GroupId) -> Result<(), Error> {
         self.core.lru.remove_group(&self.core, group)?;
         self.core.swap.groups.set_max(group, u64::MAX);
         Ok(())
     }
 
-    /// A space moves to a group: it is charged there from now on. What was charged before stays where it is.
+    /// Move a space to a group, which is charged from now on. Earlier charges stay where they are.
     pub fn move_space(&self, space: SpaceId, group: GroupId) -> Result<(), Error> {
         self.core.lru.groups.enter(group)?;
         match self.spaces.move_to(&self.core, space, group) {
@@ -134,11 +134,11 @@ impl<M: Machine> Mm<M> {
         self.spaces.get(space).map_or(ROOT, |space| space.group())
     }
 
-    /// A space was made in a group, which may have been removed since: then it is in the nearest one above.
+    /// Enter a new space in its group, or in the nearest ancestor if the group was removed.
     pub(super) fn enter_group(&self, space: SpaceId) {
-        let meant = self.group_of(space);
-        let group = self.core.lru.groups.enter_nearest(meant);
-        if group != meant {
+        let intended = self.group_of(space);
+        let group = self.core.lru.groups.enter_nearest(intended);
+        if group != intended {
             self.spaces.move_to(&self.core, space, group);
         }
     }

@@ -1,4 +1,4 @@
-//! Generations for people: the text that Linux's debugfs files `lru_gen` and `lru_gen_full` have, and their commands.
+//! Generations as text: the content of Linux's debugfs files `lru_gen` and `lru_gen_full`, and their commands.
 
 use super::Mm;
 use crate::lru::mglru::{MAX_GENERATIONS, tiers::TIERS};
@@ -9,26 +9,27 @@ use core::fmt::Write;
 use std_alloc::string::String;
 
 impl<M: Machine> Mm<M> {
-    /// Carry out commands that age a group's pages or evict its oldest ones; see [`reclaim::command`].
+    /// Run commands that age a group's pages or evict its oldest ones; see [`reclaim::command`].
     pub fn lru_gen_command(&self, text: &str) -> Result<(), CommandError> {
         reclaim::command(&self.core, &self.reclaim, self, text)
     }
 
-    /// All generations of all groups and nodes: number, age in ms, anonymous pages, file pages. `full`: with what tiers
-    /// and walks have counted.
+    /// All generations of all groups and nodes: number, age in ms, anonymous pages, file pages. `full`: also the
+    /// counts of tiers and walks.
     pub fn lru_gen(&self, full: bool) -> String {
         let (lru, mut text) = (&self.core.lru, String::new());
         for group in lru.groups.subtree(crate::lru::ROOT) {
-            writeln!(text, "memcg {:5} {}", group.0, self.group_path(group)).expect("a string takes all");
+            writeln!(text, "memcg {:5} {}", group.0, self.group_path(group))
+                .expect("a write to a string cannot fail");
             for node in (0..lru.nodes()).map(|node| NodeId(node as u8)) {
-                writeln!(text, " node {:5}", node.0).expect("a string takes all");
-                self.show_vec(&mut text, node, group, full).expect("a string takes all");
+                writeln!(text, " node {:5}", node.0).expect("a write to a string cannot fail");
+                self.show_vec(&mut text, node, group, full).expect("a write to a string cannot fail");
             }
         }
         text
     }
 
-    /// Numbers of the groups from below the root down to this one.
+    /// Path of a group: the ids of the groups from below the root down to it.
     fn group_path(&self, group: GroupId) -> String {
         let mut path = String::new();
         for above in self.core.lru.groups.upwards(group).filter(|&above| above != crate::lru::ROOT) {

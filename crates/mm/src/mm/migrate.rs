@@ -14,27 +14,27 @@ use crate::table::USER_END;
 use crate::units::*;
 use abi::PolicyMode;
 
-/// Pages of a space that are looked through before the folios found are moved: what one table maps.
+/// Pages of a space that are searched before the folios found are moved: those of one table.
 const WINDOW: u64 = TABLE_ENTRIES as u64;
 
-/// What a call has moved.
+/// Result of a call that moves pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
-    /// Pages of the range that are mapped.
+    /// Mapped pages of the interval.
     pub mapped: u64,
-    /// Pages of folios that were moved; of a folio of which the range shows a part, all.
+    /// Pages of folios that were moved, including pages outside of the interval.
     pub moved: u64,
-    /// Pages of folios that were to be moved and could not be.
+    /// Pages of folios that should have moved, but could not.
     pub failed: u64,
 }
 
-/// Frames of one node, or of the node that a page is on.
+/// Frames of one node; `None`: of the node that the page is on.
 struct OnNode(Option<NodeId>);
 
 impl<M: Machine> Target<M> for OnNode {
     fn take(&mut self, core: &MmCore<M>, from: Pfn, order: Order) -> Option<Fresh> {
         let node = self.0.unwrap_or(core.frames[from].node());
-        // kswapd is woken. For a page what lies between the marks is for the meantime.
+        // kswapd has been woken. Until it has freed memory, a single page may come from between the watermarks.
         let page =
             || (order == Order::ZERO).then(|| migrate::frame_on(core, node, order, Watermark::Min)).flatten();
         migrate::frame_on(core, node, order, Watermark::Low).or_else(page)
@@ -46,9 +46,9 @@ impl<M: Machine> Target<M> for OnNode {
 }
 
 impl<M: Machine> Mm<M> {
-    /// move_pages for the pages of a range, whoever else maps them: to `node`; `None`: to other frames of the node that
-    /// each is on. Holes are fine. [`Error::NoMemory`]: the node had no frame for all of them; those before it have
-    /// been moved.
+    /// move_pages for the pages of an interval, even if other spaces map them: to `node`; `None`: to other frames of
+    /// the same node. Holes are allowed. [`Error::NoMemory`]: the node had no frame for all of them; earlier pages
+    /// have moved.
     pub fn move_pages(
         &self,
         space: SpaceId,
@@ -63,9 +63,9 @@ impl<M: Machine> Mm<M> {
         self.move_range(space, (start.0, end), node, |on| Some(on) != node)
     }
 
-    /// migrate_pages: move all pages of a space that are on nodes of one set to nodes of another, the first of those to
-    /// the first of these, and so on, from the beginning again if these are fewer. Bit n of a set is node n. Returns
-    /// how many pages could not be moved.
+    /// migrate_pages: move all pages of a space from the nodes `from` to the nodes `to`: from the first node to the
+    /// first, and so on; `to` repeats if it has fewer. Bit n of a set is node n. Returns the number of pages that
+    /// could not be moved.
     pub fn migrate_pages(&self, space: SpaceId, from: u64, to: u64) -> Result<u64, Error> {
         let nodes = |set: u64| (0..64).filter(move |n| set >> n & 1 != 0).map(NodeId);
         if to == 0 || nodes(to).any(|node| !self.has_memory(node)) {
@@ -84,15 +84,15 @@ impl<M: Machine> Mm<M> {
         Ok(failed)
     }
 
-    /// set_mempolicy: where memory of a space comes from, in ranges that do not say. Its children inherit it.
+    /// set_mempolicy: the policy of a space for ranges that have none. Its children inherit it.
     pub fn set_mempolicy(&self, space: SpaceId, policy: MemPolicy) -> Result<(), Error> {
         self.check_policy(policy)?;
         self.spaces.get(space).ok_or(Error::NotFound)?.set_policy(policy);
         Ok(())
     }
 
-    /// mbind: where memory of a range comes from, which has no holes. `moving` (MPOL_MF_MOVE_ALL): what is elsewhere
-    /// goes there, whoever else maps it. Returns how many pages were to be moved and could not be.
+    /// mbind: the policy of an interval without holes. `moving` (MPOL_MF_MOVE_ALL): also move pages that are
+    /// elsewhere, even if other spaces map them. Returns the number of pages that could not be moved.
     pub fn mbind(
         &self,
         space: SpaceId,

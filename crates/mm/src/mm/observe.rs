@@ -1,4 +1,4 @@
-//! Looking at the whole.
+//! Inspection and validation of the whole state.
 
 use super::Mm;
 use crate::frame::{FrameFlags, Owner};
@@ -7,7 +7,7 @@ use crate::units::*;
 use std_alloc::string::String;
 
 impl<M: Machine> Mm<M> {
-    /// For the machine's page walker: the root table of a space.
+    /// Root table of a space, for the machine's page walker.
     #[inline]
     pub fn root(&self, space: SpaceId) -> Pfn {
         self.core.tables.root(space)
@@ -33,7 +33,7 @@ impl<M: Machine> Mm<M> {
         &self.core
     }
 
-    /// Check every structure against every other. Only when no task is inside a call. Returns the first fault.
+    /// Check every structure against every other, while no task is in a call. Returns the first inconsistency.
     pub fn validate(&self) -> Result<(), String> {
         let core = &self.core;
         core.alloc.validate(self.mmu())?;
@@ -45,7 +45,7 @@ impl<M: Machine> Mm<M> {
         self.validate_frames()
     }
 
-    /// Every frame that is in use: its references and mappings add up.
+    /// Check that the references and mappings of every frame in use add up.
     fn validate_frames(&self) -> Result<(), String> {
         let core = &self.core;
         for zone in core.alloc.zones() {

@@ -1,4 +1,4 @@
-//! Out of memory: who has to go, and a report for people.
+//! Out of memory: the choice of a victim, and a readable report.
 
 use super::Mm;
 use crate::alloc::Watermark;
@@ -12,33 +12,33 @@ use std_alloc::format;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
-/// What the out-of-memory decision saw and did.
+/// Record of one out-of-memory kill.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OomReport {
     /// The space that was chosen.
     pub victim: SpaceId,
     /// Its resident pages.
     pub rss: u64,
-    /// Text for people: what was wanted, free pages and marks, lists, candidates.
+    /// Readable text: what was wanted, free pages and watermarks, lists, candidates.
     pub text: String,
 }
 
-/// Lines of candidates in a report.
+/// Most candidates in a report.
 const CANDIDATES_SHOWN: usize = 8;
 
 impl<M: Machine> Mm<M> {
-    /// Out-of-memory decisions so far.
+    /// Out-of-memory kills so far.
     pub fn oom_reports(&self) -> Vec<OomReport> {
         self.oom.lock().clone()
     }
 
-    /// Was the space chosen to die? Its tasks must end.
+    /// Whether the space was killed. Its tasks must end.
     pub fn killed(&self, space: SpaceId) -> bool {
         self.spaces.get(space).is_some_and(|space| space.is_killed())
     }
 
-    /// Choose the largest space (in `group`, if given), take its private memory and mark it to die. `false`: there is
-    /// nobody left to choose.
+    /// Kill the largest space (in `group`, if given): take its private memory and mark it killed. Returns `false` if
+    /// there is no candidate left.
     pub(super) fn out_of_memory(&self, wanted: &str, group: Option<GroupId>, retries: &mut Retries) -> bool {
         let _scope = self.mmu().scope(Scope::OutOfMemory);
         *retries = Retries::default();
@@ -56,14 +56,14 @@ impl<M: Machine> Mm<M> {
             self.mmu().event(Event::MarkVictim, [victim.0 as u64, 0, 0, 0]);
             self.oom.lock().push(OomReport { victim, rss, text });
         }
-        // Else its memory has come free without us.
+        // Otherwise it has ended since, which freed its memory.
         true
     }
 
-    /// Spaces that may be chosen, with what would be gained: resident pages, swap and tables.
+    /// Spaces that may be killed, with what that would free: resident pages, swap and tables.
     fn oom_candidates(&self, group: Option<GroupId>) -> Vec<(u64, SpaceId)> {
         let may = |id: &SpaceId| {
-            // One that was listed may have ended since.
+            // A space that was listed may have ended since.
             let Some(space) = self.spaces.get(*id) else { return false };
             let inside = group.is_none_or(|group| self.core.lru.groups.is_below(space.group(), group));
             !space.is_killed() && inside

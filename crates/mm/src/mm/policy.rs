@@ -1,5 +1,4 @@
-//! Which replacement policy: chosen at the start, changed while the machine runs, and what aging may ask of address
-//! spaces.
+//! The choice of replacement policy, at start and at run time, and what aging needs of address spaces.
 
 use super::Mm;
 use crate::api::Error;
@@ -12,20 +11,20 @@ use crate::space::{VmaFlags, VmaView};
 use crate::units::*;
 use std_alloc::string::String;
 
-/// Let the vectors' policy be what knobs say, before there are folios.
+/// Apply the knobs' policy to the vectors, before there are folios.
 pub(super) fn choose_at_start<M: Machine>(memory: &Memory<M>) -> Result<(), String> {
     let knobs = &memory.knobs;
     let changed = [Knob::ReclaimPolicy, Knob::LruGenEnabled];
     for knob in changed.into_iter().filter(|&knob| knobs.get(knob) != knob.info().default) {
         let policy = wanted(knobs, knob, memory.lru.policy());
-        agree(knobs, policy);
+        sync_knobs(knobs, policy);
         let set = memory.lru.set_policy(memory, policy);
         set.map_err(|_| "reclaim.policy=custom: no policy was registered (Config::custom)")?;
     }
     Ok(())
 }
 
-/// The policy that a knob asks for in place of `now`.
+/// The policy that a knob selects in place of `now`.
 fn wanted(knobs: &Knobs, knob: Knob, now: PolicyKind) -> PolicyKind {
     match (knob, knobs.get(Knob::LruGenEnabled) & caps::CORE != 0) {
         (Knob::LruGenEnabled, true) => PolicyKind::MgLru,
@@ -35,17 +34,17 @@ fn wanted(knobs: &Knobs, knob: Knob, now: PolicyKind) -> PolicyKind {
     }
 }
 
-/// Both knobs tell the same.
-fn agree(knobs: &Knobs, policy: PolicyKind) {
+/// Make both knobs reflect the policy.
+fn sync_knobs(knobs: &Knobs, policy: PolicyKind) {
     let on = u64::from(policy == PolicyKind::MgLru);
     let caps = knobs.get(Knob::LruGenEnabled) & !caps::CORE | (on * caps::CORE);
-    let chosen = knobs.set(Knob::ReclaimPolicy, policy.value());
-    let told = chosen.and_then(|()| knobs.set(Knob::LruGenEnabled, caps));
-    told.expect("the values lie in the knobs' ranges");
+    let set =
+        knobs.set(Knob::ReclaimPolicy, policy.value()).and_then(|()| knobs.set(Knob::LruGenEnabled, caps));
+    set.expect("the values are in the knobs' ranges");
 }
 
-/// Do the entries of a range tell what was used?
-fn tells_use(vma: &VmaView) -> bool {
+/// Whether young bits of a range show which pages are in use.
+fn shows_use(vma: &VmaView) -> bool {
     !vma.prot.is_empty() && vma.has_recency() && !vma.flags.contains(VmaFlags::LOCKED)
 }
 
@@ -55,15 +54,15 @@ impl<M: Machine> Mm<M> {
         WalkRange { start: vma.start, end: vma.end(), swapbacked }
     }
 
-    /// A knob was changed: if it chooses a policy, the folios of all lists go over to that.
-    pub(super) fn follow_policy(&self, knob: Knob) -> Result<(), Error> {
+    /// After a change of a knob that selects a policy, switch the folios of all lists to that policy.
+    pub(super) fn apply_policy_knob(&self, knob: Knob) -> Result<(), Error> {
         if !matches!(knob, Knob::ReclaimPolicy | Knob::LruGenEnabled) {
             return Ok(());
         }
         let (knobs, lru) = (&self.mmu().knobs, &self.core.lru);
         let policy = wanted(knobs, knob, lru.policy());
         let changed = if policy == lru.policy() { Ok(()) } else { lru.set_policy(self.mmu(), policy) };
-        agree(knobs, lru.policy());
+        sync_knobs(knobs, lru.policy());
         changed
     }
 
@@ -91,16 +90,16 @@ impl<M: Machine> AddressSpaces for Mm<M> {
 
     fn take_ran(&self, space: SpaceId, node: NodeId) -> bool {
         let ran = self.spaces.get(space).is_some_and(|space| space.take_ran(node));
-        // One that is never interrupted does not begin to run again.
+        // A CPU that is never interrupted does not begin to run the space again.
         ran || self.core.tlb.is_running(space)
     }
 
     fn next_range(&self, space: SpaceId, from: Vpn) -> Option<WalkRange> {
-        Some(self.walk_range(&self.spaces.get(space)?.range_from(from, tells_use)?))
+        Some(self.walk_range(&self.spaces.get(space)?.range_from(from, shows_use)?))
     }
 
     fn try_next_range(&self, space: SpaceId, from: Vpn) -> Option<WalkRange> {
-        Some(self.walk_range(&self.spaces.get(space)?.try_range_from(from, tells_use)?))
+        Some(self.walk_range(&self.spaces.get(space)?.try_range_from(from, shows_use)?))
     }
 
     fn thrashes(&self) {

@@ -1,4 +1,4 @@
-//! Making room: what an operation that ran short does before it runs again.
+//! The allocation slow path: making room for an operation that ran short.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use crate::space::{FaultStop, Stop};
 use crate::stat::GroupStat;
 use crate::units::*;
 
-/// An error that may mean "make room and run me again".
+/// An error that may stand for a shortage: make room and run the operation again.
 pub(super) trait HasShortage {
     fn shortage(&self) -> Option<Shortage>;
 }
@@ -49,7 +49,7 @@ impl HasShortage for CacheError {
 }
 
 impl<M: Machine> Mm<M> {
-    /// Run a system call on a space that must be in use and not chosen to die.
+    /// Run a system call on a space that must be in use and not killed.
     pub(super) fn on_space<R>(
         &self,
         space: SpaceId,
@@ -62,8 +62,8 @@ impl<M: Machine> Mm<M> {
         Ok(self.with_room(Some(space), found.group(), op)?)
     }
 
-    /// Run `op`; when it is short of memory, make room and run it again. The shortage comes through only if no room
-    /// can be made, or if `space` was chosen to die meanwhile.
+    /// Run `op`; if it is short of memory, make room and run it again. Returns the shortage only if no room can be
+    /// made, or if `space` was killed in the meantime.
     #[inline]
     pub(super) fn with_room<R, E: HasShortage>(
         &self,
@@ -90,12 +90,12 @@ impl<M: Machine> Mm<M> {
         let mut freed = 0;
         while let Some(shortage) = error.shortage() {
             let may_retry = match shortage {
-                // kswapd has been woken. What lies between the marks is for the meantime.
+                // kswapd has been woken. Until it has freed memory, use what is between the watermarks.
                 Shortage::Zone(_) if gfp.mark == Watermark::Low => {
                     gfp.mark = Watermark::Min;
                     true
                 }
-                // What was reclaimed may lie on CPUs' lists, where no zone counts it as free.
+                // Reclaimed pages may be on CPUs' lists, which zones do not count as free.
                 Shortage::Zone(_) if freed > 0 => {
                     freed = 0;
                     self.core.alloc.drain_all(self.mmu());
@@ -106,12 +106,12 @@ impl<M: Machine> Mm<M> {
                     reclaim::should_retry(&self.core, &needs, freed, &mut zone_retries)
                         || freed > 0
                         || self.may_mix(gfp)
-                        || self.has_hidden_room(&needs, gfp)
+                        || self.drain_and_unboost(&needs, gfp)
                         || self.out_of_memory("no zone has a page to spare", None, &mut zone_retries)
                 }
                 Shortage::Block { needs, hard } => {
-                    // One that was made may be taken from what lies between the marks. If there is none, smaller folios
-                    // are had as usual.
+                    // The block that was made may be below the low watermark. Without one, the operation falls back to
+                    // smaller folios.
                     if self.make_block(&needs, hard) {
                         gfp.mark = Watermark::Min;
                     }
@@ -119,7 +119,7 @@ impl<M: Machine> Mm<M> {
                     true
                 }
                 Shortage::Group(group) => {
-                    // The room that is made is for what is needed: what is read ahead of it might fill it each time.
+                    // Read-ahead could fill the room that is made for the operation each time.
                     gfp.read_ahead = false;
                     self.core.lru.groups.count(group, GroupStat::Max, 1);
                     let freed = reclaim::group(&self.core, &self.reclaim, self, group, 1);
@@ -140,11 +140,12 @@ impl<M: Machine> Mm<M> {
         Err(error)
     }
 
-    /// Before somebody has to go: what lies on CPUs' lists is free memory, too, and so is what kswapd was to make room
-    /// for because mobility groups were mixed. Is that enough? (Linux gives CPUs' lists back from time to time, and
-    /// kswapd lowers the marks again; but who needs one page just after another that has raised the marks does not wait
-    /// for either.) Asked once: an operation that needs two pages where one was hidden would ask for ever.
-    fn has_hidden_room(&self, needs: &NeedsReclaim, gfp: &mut Gfp) -> bool {
+    /// Last resort before the OOM killer: pages on CPUs' lists, and those that kswapd reclaims for a boosted watermark
+    /// after mobility groups were mixed, are free memory, too. Returns whether that is enough. (Linux drains CPUs'
+    /// lists from time to time, and kswapd lowers boosted watermarks again; an allocation that follows another one
+    /// that raised the watermark waits for neither.) It tries once for an operation: one that needs two pages where
+    /// only one was hidden would retry for ever.
+    fn drain_and_unboost(&self, needs: &NeedsReclaim, gfp: &mut Gfp) -> bool {
         let &NeedsReclaim { order, node, highest, among } = needs;
         let alloc = &self.core.alloc;
         if gfp.reserve == Reserve::Boost {
@@ -158,23 +159,23 @@ impl<M: Machine> Mm<M> {
         alloc.zonelist(node, highest).iter().any(enough)
     }
 
-    /// Reclaim was of no use. Where mobility groups are kept apart, they are mixed now; `false`: they have been.
+    /// Reclaim did not help. If mobility groups are kept apart, mix them now; `false`: they are mixed already.
     fn may_mix(&self, gfp: &mut Gfp) -> bool {
         let apart = self.core.knobs.get(Knob::DefragMode) != 0;
         apart && !core::mem::replace(&mut gfp.mixes, true)
     }
 
-    /// Somebody would like a block of this size, but can do without: compact and reclaim for it. `hard`: more than
-    /// once, and wait for others. Is there one then?
+    /// Compact and reclaim for a block that the operation could do without. `hard`: more than once, and with waits.
+    /// Returns whether there is a block.
     fn make_block(&self, needs: &NeedsReclaim, hard: bool) -> bool {
         let (core, costly) = (&self.core, needs.order > COSTLY_ORDER);
-        // It was looked for above the low mark. What lies between the marks is for the meantime.
+        // The allocation looked above the low watermark; the block may be between the watermarks.
         if compact::has_block(core, needs) {
             return true;
         }
         let mut attempts = Attempts::default();
         if costly {
-            // There is likely to be enough free memory, in pieces.
+            // There is probably enough free memory, but fragmented.
             let made = compact::direct(core, needs, Priority::Async);
             let no_use = matches!(made.outcome, Outcome::Skipped | Outcome::Deferred);
             if made.there || !hard && no_use {
@@ -191,7 +192,7 @@ impl<M: Machine> Mm<M> {
                 return true;
             }
             if freed > 0 && !core::mem::replace(&mut drained, true) {
-                // Parts of a block may lie on other CPUs' lists.
+                // Parts of a block may be on other CPUs' lists.
                 core.alloc.drain_all(core);
                 if compact::has_block(core, needs) {
                     return true;
@@ -205,8 +206,8 @@ impl<M: Machine> Mm<M> {
         false
     }
 
-    /// A group that has taken pages above its high limit reclaims as many before it takes more. One that has only been
-    /// found there need not: else each fault of a group that nothing can be taken from would look through all of it.
+    /// A group that has charged pages above its high limit reclaims as many before it charges more. A group that is
+    /// merely above it does not: if nothing could be reclaimed, each of its faults would scan all of it.
     #[inline]
     pub(super) fn stay_below_high(&self, group: GroupId) {
         if let Some((over, pages)) = self.core.lru.groups.taken_over_high(group) {

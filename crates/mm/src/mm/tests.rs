@@ -1,4 +1,4 @@
-//! Spaces that share memory: what each must read, whatever is mapped, forked, written and taken away.
+//! Spaces that share memory: what each must read after any sequence of map, fork, store and unmap.
 
 mod asks;
 mod ending;
@@ -25,9 +25,9 @@ const ROOT: GroupId = GroupId(0);
 /// What a page of a space shows.
 #[derive(Clone, Copy, Debug)]
 struct Page {
-    /// Content of its own, since it was stored to.
+    /// Private content, since a store.
     own: Option<u64>,
-    /// Page of the file, and whether stores go there.
+    /// Page of the file, and whether stores go to it.
     file: Option<(usize, bool)>,
 }
 
@@ -35,30 +35,30 @@ type Model = BTreeMap<u64, Page>;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Map { who: usize, at: u64, pages: u64, kind: u8, offset: u64 },
-    Unmap { who: usize, at: u64, pages: u64 },
-    Store { who: usize, at: u64 },
-    Load { who: usize, at: u64 },
-    Forget { who: usize, at: u64, pages: u64 },
-    Protect { who: usize, at: u64, pages: u64 },
-    Fork { who: usize },
-    Exit { who: usize },
+    Map { process: usize, at: u64, pages: u64, kind: u8, offset: u64 },
+    Unmap { process: usize, at: u64, pages: u64 },
+    Store { process: usize, at: u64 },
+    Load { process: usize, at: u64 },
+    Forget { process: usize, at: u64, pages: u64 },
+    Protect { process: usize, at: u64, pages: u64 },
+    Fork { process: usize },
+    Exit { process: usize },
     Cut { pages: u64 },
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let (who, at, pages) = (|| 0..8usize, || BASE..BASE + PAGES, || 1..10u64);
+    let (process, at, pages) = (|| 0..8usize, || BASE..BASE + PAGES, || 1..10u64);
     prop_oneof![
-        3 => (who(), at(), pages(), 0..3u8, 0..FILE_PAGES).prop_map(
-            |(who, at, pages, kind, offset)| Op::Map { who, at, pages, kind, offset }
+        3 => (process(), at(), pages(), 0..3u8, 0..FILE_PAGES).prop_map(
+            |(process, at, pages, kind, offset)| Op::Map { process, at, pages, kind, offset }
         ),
-        1 => (who(), at(), pages()).prop_map(|(who, at, pages)| Op::Unmap { who, at, pages }),
-        10 => (who(), at()).prop_map(|(who, at)| Op::Store { who, at }),
-        6 => (who(), at()).prop_map(|(who, at)| Op::Load { who, at }),
-        1 => (who(), at(), pages()).prop_map(|(who, at, pages)| Op::Forget { who, at, pages }),
-        1 => (who(), at(), pages()).prop_map(|(who, at, pages)| Op::Protect { who, at, pages }),
-        2 => who().prop_map(|who| Op::Fork { who }),
-        1 => who().prop_map(|who| Op::Exit { who }),
+        1 => (process(), at(), pages()).prop_map(|(process, at, pages)| Op::Unmap { process, at, pages }),
+        10 => (process(), at()).prop_map(|(process, at)| Op::Store { process, at }),
+        6 => (process(), at()).prop_map(|(process, at)| Op::Load { process, at }),
+        1 => (process(), at(), pages()).prop_map(|(process, at, pages)| Op::Forget { process, at, pages }),
+        1 => (process(), at(), pages()).prop_map(|(process, at, pages)| Op::Protect { process, at, pages }),
+        2 => process().prop_map(|process| Op::Fork { process }),
+        1 => process().prop_map(|process| Op::Exit { process }),
         1 => (0..=FILE_PAGES).prop_map(|pages| Op::Cut { pages }),
     ]
 }
@@ -83,33 +83,35 @@ impl Bench {
     fn apply(&mut self, op: &Op) {
         let count = self.spaces.len();
         match *op {
-            Op::Map { who, at, pages, kind, offset } => self.map(who % count, at, pages, kind, offset),
-            Op::Unmap { who, at, pages } => {
-                let (space, model) = &mut self.spaces[who % count];
+            Op::Map { process, at, pages, kind, offset } => {
+                self.map(process % count, at, pages, kind, offset)
+            }
+            Op::Unmap { process, at, pages } => {
+                let (space, model) = &mut self.spaces[process % count];
                 self.mm.munmap(*space, Vpn(at), pages).unwrap();
                 model.retain(|page, _| !(at..at + pages).contains(page));
             }
-            Op::Store { who, at } => self.store(who % count, at),
-            Op::Load { who, at } => {
-                let expected = self.expected(who % count, at);
-                let got = self.reach(who % count, at, false);
+            Op::Store { process, at } => self.store(process % count, at),
+            Op::Load { process, at } => {
+                let expected = self.expected(process % count, at);
+                let got = self.reach(process % count, at, false);
                 assert_eq!(got.map(|pfn| self.mm.machine().stamp(pfn)), expected);
             }
-            Op::Forget { who, at, pages } => self.forget(who % count, at, pages),
-            Op::Protect { who, at, pages } => {
-                // Taken and given back: private pages must still not be written where others see it.
-                let space = self.spaces[who % count].0;
+            Op::Forget { process, at, pages } => self.forget(process % count, at, pages),
+            Op::Protect { process, at, pages } => {
+                // Revoke and restore: private pages must still not be written where others see them.
+                let space = self.spaces[process % count].0;
                 for prot in [Prot::READ, Prot::READ | Prot::WRITE] {
                     let _ = self.mm.mprotect(space, Vpn(at), pages, prot);
                 }
             }
-            Op::Fork { who } if count < 8 => {
-                let (space, model) = &self.spaces[who % count];
+            Op::Fork { process } if count < 8 => {
+                let (space, model) = &self.spaces[process % count];
                 let child = (self.mm.fork(*space).unwrap(), model.clone());
                 self.spaces.push(child);
             }
-            Op::Exit { who } if count > 1 => {
-                let (space, _) = self.spaces.swap_remove(who % count);
+            Op::Exit { process } if count > 1 => {
+                let (space, _) = self.spaces.swap_remove(process % count);
                 self.mm.exit_space(space);
             }
             Op::Cut { pages } => self.cut(pages),
@@ -117,7 +119,7 @@ impl Bench {
         }
     }
 
-    fn map(&mut self, who: usize, at: u64, pages: u64, kind: u8, offset: u64) {
+    fn map(&mut self, process: usize, at: u64, pages: u64, kind: u8, offset: u64) {
         let shared = kind == 1;
         let backing = match kind {
             0 => Backing::Anonymous,
@@ -125,7 +127,7 @@ impl Bench {
         };
         let prot = Prot::READ | Prot::WRITE;
         let request = MapRequest { at: Some(Vpn(at)), pages, prot, backing, locked: false, populate: false };
-        let (space, model) = &mut self.spaces[who];
+        let (space, model) = &mut self.spaces[process];
         self.mm.mmap(*space, &request).unwrap();
         for i in 0..pages {
             let file = (kind > 0).then_some(((offset + i) as usize, shared));
@@ -133,15 +135,15 @@ impl Bench {
         }
     }
 
-    fn forget(&mut self, who: usize, at: u64, pages: u64) {
-        let (space, model) = &mut self.spaces[who];
+    fn forget(&mut self, process: usize, at: u64, pages: u64) {
+        let (space, model) = &mut self.spaces[process];
         let covered = model.range(at..at + pages).count() as u64 == pages;
         let outcome = self.mm.madvise(*space, Vpn(at), pages, Advice::DontNeed);
         assert_eq!(outcome, if covered { Ok(()) } else { Err(Error::NotMapped) });
         model.range_mut(at..at + pages).for_each(|(_, page)| page.own = None);
     }
 
-    /// The file gets that many pages; private copies of what lay beyond go too.
+    /// Truncate the file to this many pages; private copies of pages beyond the end go, too.
     fn cut(&mut self, pages: u64) {
         self.mm.ftruncate(self.file, pages * PAGE_SIZE).unwrap();
         if pages < self.content.len() as u64 {
@@ -153,31 +155,31 @@ impl Bench {
     }
 
     /// What a load must read; `None`: it must fail.
-    fn expected(&self, who: usize, at: u64) -> Option<u64> {
-        let page = self.spaces[who].1.get(&at)?;
+    fn expected(&self, process: usize, at: u64) -> Option<u64> {
+        let page = self.spaces[process].1.get(&at)?;
         match page.file {
             Some((index, _)) => page.own.or_else(|| self.content.get(index).copied()),
             None => Some(page.own.unwrap_or(0)),
         }
     }
 
-    fn store(&mut self, who: usize, at: u64) {
-        let may = self.expected(who, at).is_some();
-        let reached = self.reach(who, at, true);
+    fn store(&mut self, process: usize, at: u64) {
+        let may = self.expected(process, at).is_some();
+        let reached = self.reach(process, at, true);
         assert_eq!(reached.is_some(), may);
         let Some(pfn) = reached else { return };
         self.stamp += 1;
         self.mm.machine().set_stamp(pfn, self.stamp);
-        let page = self.spaces[who].1.get_mut(&at).unwrap();
+        let page = self.spaces[process].1.get_mut(&at).unwrap();
         match page.file {
             Some((index, true)) => self.content[index] = self.stamp,
             _ => page.own = Some(self.stamp),
         }
     }
 
-    /// The frame that an access ends at, as hardware finds it, with as many faults as it takes.
-    fn reach(&self, who: usize, at: u64, store: bool) -> Option<Pfn> {
-        let (space, page) = (self.spaces[who].0, Vpn(at));
+    /// The frame that an access reaches, as hardware finds it, with as many faults as it takes.
+    fn reach(&self, process: usize, at: u64, store: bool) -> Option<Pfn> {
+        let (space, page) = (self.spaces[process].0, Vpn(at));
         let needs = if store { Bits::PRESENT | Bits::USER | Bits::WRITE } else { Bits::PRESENT | Bits::USER };
         let access = if store { AccessKind::Store } else { AccessKind::Load };
         for _ in 0..4 {
@@ -191,7 +193,7 @@ impl Bench {
             match self.mm.fault(space, page, access) {
                 Ok(_) => {}
                 Err(FaultError::Segv | FaultError::Bus) => return None,
-                Err(FaultError::Killed) => panic!("there is memory enough"),
+                Err(FaultError::Killed) => panic!("the fault must find memory"),
             }
         }
         panic!("{page} of {space} still faults");
@@ -208,7 +210,7 @@ proptest! {
             bench.apply(op);
             prop_assert_eq!(bench.mm.validate(), Ok(()), "after {:?}", op);
         }
-        // When all are gone, nothing of them is left.
+        // When all spaces are gone, nothing of them is left.
         for (space, _) in core::mem::take(&mut bench.spaces) {
             bench.mm.exit_space(space);
         }
@@ -220,10 +222,9 @@ proptest! {
     }
 }
 
-/// What madvise has taken off its list is put back, or gone, whatever else the call meets: a hole, or a range that is
-/// locked.
+/// Pages that madvise has isolated are put back, or freed, even if the call then meets a hole or a locked range.
 #[test]
-fn a_page_is_paged_out_before_a_hole() {
+fn pageout_serves_pages_before_a_hole() {
     for locked in [false, true] {
         let mut bench = Bench::new();
         bench.map(0, BASE, 1, 0, 0);
@@ -245,13 +246,13 @@ fn a_page_is_paged_out_before_a_hole() {
 /// All CPUs of a real machine share one `Mm`.
 #[cfg(not(feature = "one-thread"))]
 #[test]
-fn a_memory_manager_can_be_shared_between_threads() {
+fn mm_is_sync() {
     fn shared<T: Send + Sync>() {}
     shared::<Mm<TestMachine>>();
 }
 
 #[test]
-fn a_knob_that_changes_while_the_machine_runs_takes_effect_or_is_refused() {
+fn knob_change_at_run_time_takes_effect_or_fails() {
     let mm = Mm::new(TestMachine::simple(1, 4096), Config::default()).unwrap();
     let mark = || mm.core.alloc.zones()[0].mark(Watermark::Min);
     let before = mark();
@@ -261,7 +262,7 @@ fn a_knob_that_changes_while_the_machine_runs_takes_effect_or_is_refused() {
     assert_eq!(
         mm.set_knob(Knob::TlbUnmap, FlushPolicy::Eager.value()),
         Err(Error::Access),
-        "what is cleared under one policy is paid under it"
+        "entries cleared under one policy must be flushed under it"
     );
     assert_eq!(mm.mmu().knobs.get(Knob::Swappiness), 60);
 }

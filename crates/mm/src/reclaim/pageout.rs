@@ -1,13 +1,11 @@
 //! Where a folio's content goes before the folio is freed: swap, its file, or nowhere.
 
-use super::references::ReferenceVerdict;
 use super::shrink::{Pass, ReclaimFate};
 use super::{Reclaim, ScanControl};
 use crate::event::Event;
-use crate::frame::{Frame, FrameFlags, Owner};
+use crate::frame::{FolioRun, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope};
 use crate::primitive::Ordering::Relaxed;
-use crate::rmap::Pages;
 use crate::stat::Stat;
 use crate::units::*;
 
@@ -20,24 +18,23 @@ impl<M: Machine> Reclaim<'_, M> {
     pub(super) fn write_dirty(
         self,
         pfn: Pfn,
-        verdict: ReferenceVerdict,
-        pages: u64,
+        only_if_clean: bool,
         pass: &mut Pass<'_>,
     ) -> Result<(), ReclaimFate> {
         let frame = &self.core.frames[pfn];
         if !frame.has(FrameFlags::SWAPBACKED) && !self.may_write_file(frame, pass.sc, pass.node) {
             // The flushers write in better order. It is freed first once they have.
-            self.core.count(Stat::NrVmscanImmediateReclaim, pages as i64);
+            self.core.count(Stat::NrVmscanImmediateReclaim, i64::from(frame.pages()));
             frame.set(FrameFlags::RECLAIM);
             return Err(ReclaimFate::Activate);
         }
-        if verdict == ReferenceVerdict::ReclaimClean || !pass.sc.may_writepage {
+        if only_if_clean || !pass.sc.may_writepage {
             return Err(ReclaimFate::Keep);
         }
         if pass.batch.defers() && pass.batch.owes_for_writable() {
             return Err(ReclaimFate::Write);
         }
-        self.write(pfn, pages, pass)
+        self.write(pfn, pass)
     }
 
     /// Only kswapd writes file pages, and only when it meets nothing but dirty pages that nobody writes, and meets this
@@ -48,12 +45,13 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Write a dirty folio through which no CPU can store any more, once the batch is settled. `Ok`: it is clean
     /// already.
-    pub(super) fn write(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
+    pub(super) fn write(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let _scope = self.core.scope(Scope::Pageout);
         let (core, frame) = (self.core, &self.core.frames[pfn]);
+        let pages = u64::from(frame.pages());
         assert!(
             frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
-            "{pfn} is written out while it can be stored to"
+            "folio {pfn} must be locked and not mapped to be written"
         );
         pass.batch.settle_dirty(core, &core.tlb);
         let cached = frame.has(FrameFlags::SWAPCACHE) || matches!(frame.owner(), Owner::File(_));
@@ -79,40 +77,23 @@ impl<M: Machine> Reclaim<'_, M> {
         if frame.has_any(busy) { Err(ReclaimFate::Keep) } else { Ok(()) }
     }
 
-    /// Take a clean folio out of its cache, if nobody but the cache and the caller refers to it; what `top`, the
-    /// driving group, must know when the page returns is left in its place.
-    pub(super) fn remove_mapping(self, pfn: Pfn, top: GroupId) -> bool {
+    /// Take the wanted folios of a run, which are clean, out of their cache, if only the cache and the caller refer to
+    /// them. Each leaves behind what `top`, the group that drives reclaim, must know when it returns. Returns those that
+    /// are out.
+    pub(super) fn remove_mapping<'r>(self, run: FolioRun<'r>, top: GroupId) -> FolioRun<'r> {
         let _scope = self.core.scope(Scope::RemoveMapping);
-        let (core, frame) = (self.core, &self.core.frames[pfn]);
-        let (swap, file) = (frame.has(FrameFlags::SWAPCACHE), matches!(frame.owner(), Owner::File(_)));
-        if !(swap || file) || !frame.freeze(CACHE_AND_ISOLATION) {
-            return false;
+        let (core, first) = (self.core, &self.core.frames[run.ends().0]);
+        let shadow = |pfn| core.lru.eviction(core, pfn, top);
+        match first.owner() {
+            _ if first.has(FrameFlags::SWAPCACHE) => run.filter(|_, pfn| {
+                let frozen = core.frames[pfn].freeze_clean(CACHE_AND_ISOLATION);
+                if frozen {
+                    core.swap.cache_remove(core, core.frames[pfn].swap_slot(), Some(shadow(pfn)));
+                }
+                frozen
+            }),
+            Owner::File(file) => core.cache.evict(core, file, run, CACHE_AND_ISOLATION, shadow),
+            _ => run.with(0),
         }
-        if frame.has(FrameFlags::DIRTY) {
-            frame.unfreeze(CACHE_AND_ISOLATION);
-            return false;
-        }
-        let mmu = core;
-        if swap {
-            let shadow = core.lru.eviction(mmu, pfn, top);
-            core.swap.cache_remove(mmu, frame.swap_slot(), Some(shadow));
-        } else {
-            let evicted = !frame.has(FrameFlags::SWAPBACKED);
-            let shadow = evicted.then(|| core.lru.eviction(mmu, pfn, top));
-            core.cache.remove(core, pfn, shadow);
-        }
-        true
-    }
-
-    /// The same for those of some pages of a file whose bits are set in `wanted`. Returns the bits of those that are
-    /// out.
-    pub(super) fn remove_pages(self, pages: Pages<'_>, wanted: u32, top: GroupId) -> u32 {
-        if wanted == 0 {
-            return 0;
-        }
-        let _scope = self.core.scope(Scope::RemoveMapping);
-        let (core, base) = (self.core, &self.core);
-        let shadow = |pfn| core.lru.eviction(base, pfn, top);
-        core.cache.evict_pages(core, pages.file, pages.pfns, wanted, CACHE_AND_ISOLATION, shadow)
     }
 }

@@ -1,12 +1,12 @@
 //! The second chance: what the accesses to a folio since the last look mean for it.
 
 use super::Reclaim;
-use super::shrink::Pass;
-use crate::frame::FrameFlags;
+use super::shrink::{Pass, ReclaimFate};
+use crate::frame::{FolioRun, FrameFlags};
 use crate::lru::mglru::form::after_look;
 use crate::lru::note_used;
 use crate::machine::Machine;
-use crate::rmap::{Pages, Referenced};
+use crate::rmap::Referenced;
 use crate::units::*;
 
 /// The verdict.
@@ -52,33 +52,31 @@ fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (ReferenceVer
 }
 
 impl<M: Machine> Reclaim<'_, M> {
-    /// Look at an isolated, locked folio's accesses, and clear their traces.
-    pub(super) fn check_references(self, pfn: Pfn, pass: &mut Pass<'_>) -> ReferenceVerdict {
-        let found = self.core.rmap.referenced(&self.core, pfn, pass.sc.target, pass.look.as_mut());
-        self.judge(pfn, found, pass)
-    }
-
-    /// The same for some pages of a file, one after the other. Returns the bits of those that may be taken, and of
-    /// these the bits of those that may be taken only if that needs no write; `others` is told of each of the others.
-    pub(super) fn check_references_of(
+    /// Look at the accesses to a run of isolated, locked folios, and clear their traces. Returns those that may be taken,
+    /// and of these the bits of those that may be taken only if that needs no write. The fates of those that may not go
+    /// to `fates`.
+    pub(super) fn check_references<'r>(
         self,
-        pages: Pages<'_>,
+        run: FolioRun<'r>,
         pass: &mut Pass<'_>,
-        mut others: impl FnMut(usize, ReferenceVerdict),
-    ) -> (u32, u32) {
+        fates: &mut [ReclaimFate; FolioRun::MOST],
+    ) -> (FolioRun<'r>, u32) {
         let look = pass.look.as_mut();
-        let found = self.core.rmap.referenced_pages(&self.core, pages, pass.sc.target, look);
-        let (mut wanted, mut if_clean) = (0, 0);
-        for (at, &pfn) in pages.pfns.iter().enumerate() {
-            let verdict = self.judge(pfn, found[at], pass);
-            match verdict {
-                ReferenceVerdict::Reclaim | ReferenceVerdict::ReclaimClean => {
-                    wanted |= 1 << at;
-                    if_clean |= u32::from(verdict == ReferenceVerdict::ReclaimClean) << at;
+        let found: [Referenced; FolioRun::MOST] =
+            self.core.rmap.referenced(self.core, run, pass.sc.target, look);
+        let mut if_clean = 0;
+        let wanted = run.filter(|at, pfn| {
+            match self.judge(pfn, found[at], pass) {
+                ReferenceVerdict::Reclaim => return true,
+                ReferenceVerdict::ReclaimClean => {
+                    if_clean |= 1 << at;
+                    return true;
                 }
-                ReferenceVerdict::Activate | ReferenceVerdict::Keep => others(at, verdict),
+                ReferenceVerdict::Activate => fates[at] = ReclaimFate::Activate,
+                ReferenceVerdict::Keep => fates[at] = ReclaimFate::Keep,
             }
-        }
+            false
+        });
         (wanted, if_clean)
     }
 

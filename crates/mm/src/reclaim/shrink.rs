@@ -10,12 +10,12 @@
 //! keeps it. Under the lock the owner says so, and does not change any more. Such a folio is neither split nor written;
 //! it is freed when it is put back.
 
-use super::references::{ReferenceRule, ReferenceVerdict};
+use super::references::ReferenceRule;
 use super::stretch::{FilePosition, Stretch};
 use super::{DirtyCounts, Reclaim, ScanControl};
 use crate::cache::{add_to_swap, free_swap};
 use crate::event::{Concern, Event};
-use crate::frame::{Frame, FrameFlags, List, Owner};
+use crate::frame::{FolioRun, Frame, FrameFlags, List, Owner};
 use crate::lru::evictable;
 use crate::lru::mglru::LookAround;
 use crate::machine::{Machine, Scope, Work};
@@ -40,19 +40,6 @@ pub(super) struct Shrunk {
     pub activated: u64,
     /// Dirty and written pages on the way; `taken` is the caller's to fill in.
     pub dirty_counts: DirtyCounts,
-}
-
-impl Shrunk {
-    fn add(&mut self, more: Shrunk) {
-        self.reclaimed += more.reclaimed;
-        self.pageout += more.pageout;
-        self.activated += more.activated;
-        self.dirty_counts.dirty += more.dirty_counts.dirty;
-        self.dirty_counts.unqueued_dirty += more.dirty_counts.unqueued_dirty;
-        self.dirty_counts.congested += more.dirty_counts.congested;
-        self.dirty_counts.writeback += more.dirty_counts.writeback;
-        self.dirty_counts.immediate += more.dirty_counts.immediate;
-    }
 }
 
 /// What becomes of a folio.
@@ -86,11 +73,11 @@ pub(super) struct ShrinkLists {
     demote: List,
 }
 
-/// Who asks, and what is owed meanwhile.
+/// On whose behalf a list is shrunk, and what is owed until the end.
 pub(super) struct Pass<'a> {
     pub sc: &'a mut ScanControl,
     pub node: NodeId,
-    /// Does what is cold go to a slower tier?
+    /// Cold folios go to a slower tier.
     pub demotes: bool,
     /// What pages' use means.
     pub rule: ReferenceRule,
@@ -112,118 +99,115 @@ impl<M: Machine> Reclaim<'_, M> {
         sc: &mut ScanControl,
         rule: ReferenceRule,
     ) -> Shrunk {
-        // What a program gives up is not wanted anywhere.
-        let demotes = rule != ReferenceRule::Nothing && self.demotes(node);
-        let (shrunk, cold) = self.shrink_once((node, demotes), folios, sc, rule);
-        if cold.is_empty() {
-            return shrunk;
+        let mut pass = Pass {
+            sc,
+            node,
+            // What a program gives up is not wanted anywhere.
+            demotes: rule != ReferenceRule::Nothing && self.demotes(node),
+            rule,
+            batch: UnmapBatch::new(self.core),
+            look: None,
+            out: Shrunk::default(),
+            parts: List::new(),
+        };
+        let cold = self.shrink_once(folios, &mut pass);
+        if !cold.is_empty() {
+            self.shrink_by_demotion(cold, folios, &mut pass);
         }
-        self.shrink_by_demotion(node, (shrunk, cold), folios, sc, rule)
+        pass.out
     }
 
     /// Move what is cold to a slower tier, and do with what is not moved what else can be done.
     #[cold]
-    fn shrink_by_demotion(
-        self,
-        node: NodeId,
-        (mut shrunk, cold): (Shrunk, List),
-        folios: &mut List,
-        sc: &mut ScanControl,
-        rule: ReferenceRule,
-    ) -> Shrunk {
-        let (moved, mut stay) = self.demote(node, cold, sc);
-        shrunk.reclaimed += moved;
+    fn shrink_by_demotion(self, cold: List, folios: &mut List, pass: &mut Pass<'_>) {
+        let (moved, mut stay) = self.demote(pass.node, cold, pass.sc);
+        pass.out.reclaimed += moved;
         if !stay.is_empty() {
-            let (again, _) = self.shrink_once((node, false), &mut stay, sc, rule);
-            shrunk.add(again);
+            pass.demotes = false;
+            // A policy may have been set since.
+            pass.batch = UnmapBatch::new(self.core);
+            self.shrink_once(&mut stay, pass);
         }
         folios.splice_head(&self.core.frames, &mut stay);
-        shrunk
     }
 
     /// The work itself. What is to be demoted is returned, the first at the tail.
-    fn shrink_once(
-        self,
-        (node, demotes): (NodeId, bool),
-        folios: &mut List,
-        sc: &mut ScanControl,
-        rule: ReferenceRule,
-    ) -> (Shrunk, List) {
-        let _scope = self.core.scope(Scope::ShrinkFolioList);
-        let frames = &self.core.frames;
-        self.core.charge(Work::ReclaimBatch, 1);
-        self.core.charge(Work::ReclaimFolio, folios.len() as u64);
-        let look = if rule == ReferenceRule::Chances { self.begin_look(node, folios) } else { None };
-        let mut pass = Pass {
-            look,
-            sc,
-            node,
-            demotes,
-            rule,
-            batch: UnmapBatch::new(&self.core),
-            out: Shrunk::default(),
-            parts: List::new(),
-        };
-        let mut lists = ShrinkLists::default();
-        let mut stretch = Stretch::default();
-        while let Some(pfn) = pass.parts.pop_tail(frames).or_else(|| folios.pop_tail(frames)) {
-            let admitted = self.admit(pfn, &mut pass);
-            let page = admitted.ok().filter(|()| !demotes).and_then(|()| FilePosition::of(&frames[pfn]));
-            let room = FREE_BATCH - lists.free.len();
-            if page.is_some_and(|page| stretch.push(page, pfn, room)) {
-                continue;
-            }
-            self.finish(&mut stretch, &mut pass, &mut lists);
-            let fate = match (page, admitted) {
-                (Some(page), _) => {
-                    stretch.push(page, pfn, room);
-                    continue;
-                }
-                (None, Ok(())) => self.decide(pfn, frames[pfn].pages() as u64, &mut pass),
-                (None, Err(fate)) => fate,
-            };
-            // It may have been split.
-            self.sort(pfn, frames[pfn].pages() as u64, fate, &mut pass, &mut lists);
+    fn shrink_once(self, folios: &mut List, pass: &mut Pass<'_>) -> List {
+        let core = self.core;
+        let _scope = core.scope(Scope::ShrinkFolioList);
+        core.charge(Work::ReclaimBatch, 1);
+        core.charge(Work::ReclaimFolio, folios.len() as u64);
+        if pass.rule == ReferenceRule::Chances {
+            pass.look = self.begin_look(pass.node, folios);
         }
-        self.finish(&mut stretch, &mut pass, &mut lists);
-        while let Some(pfn) = lists.write.pop_tail(frames) {
-            let pages = frames[pfn].pages() as u64;
-            let fate = match self.write(pfn, pages, &mut pass) {
-                Ok(()) => self.release(pfn, pages, pass.sc),
+        let activated = pass.out.activated;
+        let mut lists = ShrinkLists::default();
+        self.decide_each(folios, pass, &mut lists);
+        while let Some(pfn) = lists.write.pop_tail(&core.frames) {
+            let fate = match self.write(pfn, pass) {
+                Ok(()) if self.release(FolioRun::one(&pfn), pass.sc).is_empty() => ReclaimFate::Keep,
+                Ok(()) => ReclaimFate::Free,
                 Err(fate) => fate,
             };
-            self.sort(pfn, pages, fate, &mut pass, &mut lists);
+            self.sort(pfn, fate, pass, &mut lists);
         }
         self.free_batch(&mut lists.free, &mut pass.batch);
-        while let Some(pfn) = lists.held.pop_tail(frames) {
-            // Who takes the lock next may write it: the batch was settled for it, whatever becomes of it.
-            let concern = Concern::Frames { first: pfn, count: frames[pfn].pages() };
-            self.core.event(Event::TlbSettle, concern.args());
-            self.core.unlock_folio(pfn);
-            lists.kept.push_head(frames, pfn);
+        while let Some(pfn) = lists.held.pop_tail(&core.frames) {
+            // The next holder of the lock may write it: the batch was settled for it, whatever becomes of it.
+            let concern = Concern::Frames { first: pfn, count: core.frames[pfn].pages() };
+            core.event(Event::TlbSettle, concern.args());
+            core.unlock_folio(pfn);
+            lists.kept.push_head(&core.frames, pfn);
         }
         if let Some(look) = pass.look.take() {
             self.end_look(look);
         }
-        let out = pass.out;
         *folios = lists.kept;
-        if out.activated > 0 {
-            self.core.count(Stat::Pgactivate, out.activated as i64);
+        if pass.out.activated > activated {
+            core.count(Stat::Pgactivate, (pass.out.activated - activated) as i64);
         }
-        (out, lists.demote)
+        lists.demote
+    }
+
+    /// Take each folio through the steps up to its fate: those that can, in runs.
+    fn decide_each(self, folios: &mut List, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
+        let frames = &self.core.frames;
+        let mut stretch = Stretch::default();
+        while let Some(pfn) = pass.parts.pop_tail(frames).or_else(|| folios.pop_tail(frames)) {
+            let admitted = self.admit(pfn, pass);
+            // Where cold folios are demoted, each is looked at by itself.
+            let page = admitted.ok().filter(|()| !pass.demotes).and_then(|()| FilePosition::of(&frames[pfn]));
+            let room = FREE_BATCH - lists.free.len();
+            if page.is_some_and(|page| stretch.push(page, pfn, room)) {
+                continue;
+            }
+            self.decide_stretch(&mut stretch, pass, lists);
+            match (page, admitted) {
+                (Some(page), _) => {
+                    stretch.push(page, pfn, room);
+                }
+                (None, Ok(())) => self.decide(FolioRun::one(&pfn), pass, lists),
+                (None, Err(fate)) => self.sort(pfn, fate, pass, lists),
+            }
+        }
+        self.decide_stretch(&mut stretch, pass, lists);
+    }
+
+    /// Have a stretch decided; it is empty afterwards.
+    #[inline]
+    fn decide_stretch(self, stretch: &mut Stretch, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
+        if !stretch.is_empty() {
+            self.decide(stretch.run(), pass, lists);
+            stretch.clear();
+        }
     }
 
     /// Put a folio where its fate sends it.
     #[inline]
-    pub(super) fn sort(
-        self,
-        pfn: Pfn,
-        pages: u64,
-        fate: ReclaimFate,
-        pass: &mut Pass<'_>,
-        lists: &mut ShrinkLists,
-    ) {
+    fn sort(self, pfn: Pfn, fate: ReclaimFate, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
         let frames = &self.core.frames;
+        // It may have been split since it was admitted.
+        let pages = u64::from(frames[pfn].pages());
         match fate {
             ReclaimFate::Write => return lists.write.push_head(frames, pfn),
             ReclaimFate::KeepUnlocked => return lists.kept.push_head(frames, pfn),
@@ -293,80 +277,78 @@ impl<M: Machine> Reclaim<'_, M> {
         Ok(())
     }
 
-    /// The other steps, for one folio.
-    fn decide(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> ReclaimFate {
-        let frame = &self.core.frames[pfn];
-        let verdict = if pass.rule == ReferenceRule::Nothing {
-            ReferenceVerdict::Reclaim
-        } else {
-            self.check_references(pfn, pass)
+    /// The other steps, for a run of folios. Each is judged by itself, and goes where it would go alone.
+    fn decide(self, run: FolioRun<'_>, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
+        let core = self.core;
+        let mut fates = [ReclaimFate::Keep; FolioRun::MOST];
+        let (wanted, if_clean) = match pass.rule {
+            ReferenceRule::Nothing => (run, 0),
+            _ => self.check_references(run, pass, &mut fates),
         };
-        match verdict {
-            ReferenceVerdict::Activate => return ReclaimFate::Activate,
-            ReferenceVerdict::Keep => return ReclaimFate::Keep,
-            ReferenceVerdict::Reclaim | ReferenceVerdict::ReclaimClean => {}
-        }
+        let mut refused = |at: usize, fate: ReclaimFate| {
+            fates[at] = fate;
+            false
+        };
+        let mut clean = wanted.with(0);
         if pass.demotes {
-            return self.demote_or_keep(pfn, pass.sc);
+            wanted.iter().for_each(|(at, pfn)| _ = refused(at, self.demote_or_keep(pfn, pass.sc)));
+        } else {
+            let slotted = wanted.filter(|at, pfn| match self.give_slots(pfn, pass) {
+                Ok(()) => true,
+                Err(fate) => refused(at, fate),
+            });
+            // What has to stay is still mapped.
+            let dirty = core.rmap.try_to_unmap(core, slotted, UnmapMode::default(), &mut pass.batch);
+            dirty.iter().for_each(|(_, pfn)| core.cache.mark_dirty(core, pfn));
+            clean = slotted.filter(|at, pfn| match self.make_clean(pfn, if_clean >> at & 1 != 0, pass) {
+                Ok(()) => true,
+                Err(fate) => refused(at, fate),
+            });
         }
-        let anon = frame.is_anon() && frame.has(FrameFlags::SWAPBACKED);
-        let mut pages = pages;
-        if anon && !frame.has(FrameFlags::SWAPCACHE) {
-            if let Err(fate) = self.give_slots(pfn, pass) {
-                return fate;
-            }
-            pages = frame.pages() as u64;
-        }
-        if frame.mapcount() > 0 {
-            self.unmap(pfn, pass);
-        }
-        match self.make_clean(pfn, pages, verdict, pass) {
-            Ok(pages) => self.release(pfn, pages, pass.sc),
-            Err(fate) => fate,
+        self.release(clean, pass.sc).iter().for_each(|(at, _)| fates[at] = ReclaimFate::Free);
+        for (at, pfn) in run.iter() {
+            self.sort(pfn, fates[at], pass, lists);
         }
     }
 
     /// The step after the unmapping: what is still mapped stays, what is dirty is written if it is reclaim's business.
-    /// `Ok`: it is clean and has so many pages.
+    /// `Ok`: it is clean now.
     #[inline]
-    pub(super) fn make_clean(
-        self,
-        pfn: Pfn,
-        pages: u64,
-        verdict: ReferenceVerdict,
-        pass: &mut Pass<'_>,
-    ) -> Result<u64, ReclaimFate> {
+    fn make_clean(self, pfn: Pfn, only_if_clean: bool, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let frame = &self.core.frames[pfn];
         if frame.mapcount() > 0 {
             return Err(ReclaimFate::Activate);
         }
-        let mut pages = pages;
         if frame.has(FrameFlags::DIRTY) {
             let shmem = frame.has(FrameFlags::SWAPBACKED) && matches!(frame.owner(), Owner::File(_));
-            if pages > 1 && shmem {
-                if !self.split_for_swap(pfn, pages, pass) {
-                    return Err(ReclaimFate::Activate);
-                }
-                pages = 1;
+            if shmem && frame.order() > Order::ZERO && !self.split_for_swap(pfn, pass) {
+                return Err(ReclaimFate::Activate);
             }
-            self.write_dirty(pfn, verdict, pages, pass)?;
+            self.write_dirty(pfn, only_if_clean, pass)?;
         }
-        Ok(pages)
+        Ok(())
     }
 
-    /// The last step for a clean folio that is not mapped: nobody but us may refer to it.
-    fn release(self, pfn: Pfn, pages: u64, sc: &ScanControl) -> ReclaimFate {
-        let frame = &self.core.frames[pfn];
-        assert!(frame.has(FrameFlags::LOCKED), "{pfn} is freed by who has not locked it");
-        if frame.is_anon() && !frame.has(FrameFlags::SWAPBACKED) {
-            // Lazily freed: nothing but the mappings, which are gone, and our isolation referred to it.
-            if !frame.freeze(1) {
-                return ReclaimFate::Keep;
-            }
-            self.core.count(Stat::Pglazyfreed, pages as i64);
-            return ReclaimFate::Free;
+    /// The last step for clean folios that are not mapped: only reclaim may still refer to them. Returns those that are
+    /// to be freed.
+    fn release<'r>(self, run: FolioRun<'r>, sc: &ScanControl) -> FolioRun<'r> {
+        if run.is_empty() {
+            return run;
         }
-        if self.remove_mapping(pfn, sc.top()) { ReclaimFate::Free } else { ReclaimFate::Keep }
+        let first = &self.core.frames[run.ends().0];
+        assert!(first.has(FrameFlags::LOCKED), "folio {} must be locked to be freed", run.ends().0);
+        if !first.is_anon() || first.has(FrameFlags::SWAPBACKED) {
+            return self.remove_mapping(run, sc.top());
+        }
+        // Lazily freed: nothing but the mappings, which are gone, and our isolation referred to it.
+        run.filter(|_, pfn| {
+            let frame = &self.core.frames[pfn];
+            let freed = frame.freeze(1);
+            if freed {
+                self.core.count(Stat::Pglazyfreed, i64::from(frame.pages()));
+            }
+            freed
+        })
     }
 
     /// A folio that is being written cannot be freed now. It is marked, so that it is freed first when the write ends,
@@ -382,19 +364,18 @@ impl<M: Machine> Reclaim<'_, M> {
         ReclaimFate::Activate
     }
 
-    /// Take all mappings away that need not stay.
-    fn unmap(self, pfn: Pfn, pass: &mut Pass<'_>) {
-        let core = self.core;
-        let unmapped = core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut pass.batch);
-        if unmapped.dirty && !core.frames[pfn].is_anon() {
-            core.cache.mark_dirty(core, pfn);
-        }
+    /// Put an anonymous folio that is to be swapped into the swap cache, if it is not there. `Err`: it goes no further.
+    #[inline]
+    fn give_slots(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
+        let flags = self.core.frames[pfn].flags();
+        let slotless = flags & (FrameFlags::SWAPBACKED | FrameFlags::SWAPCACHE) == FrameFlags::SWAPBACKED;
+        if slotless && self.core.frames[pfn].is_anon() { self.add_to_swap(pfn, pass) } else { Ok(()) }
     }
 
     /// Put an anonymous folio into the swap cache, with a slot for each page: all in a row, else it is split and its
     /// first page goes there. What is mapped only in part is split first, and its other pages are free. `Err`: it goes
     /// no further.
-    fn give_slots(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
+    fn add_to_swap(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let (core, frame) = (self.core, &self.core.frames[pfn]);
         let order = frame.order();
         if order == Order::ZERO {
@@ -429,9 +410,9 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// A slot of swap is a page: shmem that is to be swapped out becomes pages first. `false`: somebody uses it.
-    fn split_for_swap(self, pfn: Pfn, pages: u64, pass: &mut Pass<'_>) -> bool {
+    fn split_for_swap(self, pfn: Pfn, pass: &mut Pass<'_>) -> bool {
         let core = self.core;
-        let order = core.frames[pfn].order();
+        let (order, pages) = (core.frames[pfn].order(), u64::from(core.frames[pfn].pages()));
         if !core.cache.split(core, pfn, Order::ZERO, Some(&mut pass.parts)) {
             return false;
         }

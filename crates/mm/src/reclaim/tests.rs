@@ -80,7 +80,7 @@ impl Bench {
         tables.place(slot, pfn, Bits::PRESENT | Bits::USER | Bits::WRITE | bits);
         tables.counts().add(Resident::Anon, 1);
         drop(tables);
-        core.lru.add(mmu, pfn, false);
+        core.lru.add(mmu, [pfn], false);
         pfn
     }
 

@@ -6,7 +6,7 @@
 //! fork).
 
 use super::spans::Span;
-use super::{Rmap, SpanFlags, Unmapped, shown};
+use super::{Rmap, SpanFlags, shown};
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
@@ -16,12 +16,12 @@ use crate::units::*;
 
 impl Rmap {
     /// Have all entries of a folio, which the caller has locked and holds a reference of, wait for its pages. Each is
-    /// noted in `batch`, which the caller settles before the content is copied. Locks on memory do not keep a page in
+    /// noted in `batch`, which the caller settles before the content is copied. Returns whether any was dirty. Locks on memory do not keep a page in
     /// its frame.
-    pub fn begin_move<M: Machine>(&self, memory: &Memory<M>, head: Pfn, batch: &mut UnmapBatch) -> Unmapped {
+    pub fn begin_move<M: Machine>(&self, memory: &Memory<M>, head: Pfn, batch: &mut UnmapBatch) -> bool {
         let _scope = memory.scope(Scope::TryToMigrateOne);
         let frame = &memory.frames[head];
-        assert!(frame.has(FrameFlags::LOCKED), "a folio is moved by who has not locked it");
+        assert!(frame.has(FrameFlags::LOCKED), "folio {head} must be locked to be moved");
         let mut dirty = false;
         if frame.mapcount() > 0 {
             self.walk(memory, head, |tables, _, run| {
@@ -36,10 +36,9 @@ impl Rmap {
                 }
                 // The caller's own reference keeps the folio.
                 refs.put_held(&memory.frames);
-                true
             });
         }
-        Unmapped { all: frame.mapcount() == 0, dirty }
+        dirty
     }
 
     /// Let the entries that wait for a folio's pages map them where they are now. Both folios are locked, or they are

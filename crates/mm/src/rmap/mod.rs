@@ -18,10 +18,11 @@
 //! later than the one that the entry comes from. A walk, which holds the list all the time, meets the entry in the old
 //! place or in the new one, or in both.
 
+mod clean;
 mod count;
 mod look;
 mod migrate;
-mod pages;
+mod referenced;
 mod spans;
 mod split;
 #[cfg(test)]
@@ -30,15 +31,14 @@ mod unmap;
 mod walk;
 
 pub use count::Tally;
-pub use pages::{Pages, TOGETHER, bits};
+pub use referenced::Referenced;
 pub use spans::{Span, SpanFlags};
-pub use unmap::{UnmapMode, Unmapped};
-pub use walk::Referenced;
+pub use unmap::UnmapMode;
 
 use crate::arena::Arena;
-use crate::frame::{FolioPages, Frame, Owner};
+use crate::frame::{FolioPages, FolioRun, Frame, Owner};
 use crate::lock::Lock;
-use crate::machine::{Machine, Work};
+use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::table::{EntryRun, LockedTables};
 use crate::units::*;
@@ -110,15 +110,15 @@ impl Rmap {
         self.anons.iter().chain(self.files.iter()).map(|list| list.lock().len()).sum()
     }
 
-    /// Call `visit` for each run that maps some of a folio's pages.
+    /// Call `visit` for each run of entries that maps some of a folio's pages.
     fn walk<M: Machine>(
         &self,
         memory: &Memory<M>,
         pfn: Pfn,
-        visit: impl FnMut(&mut LockedTables<'_, M>, &Span, &EntryRun) -> bool,
+        visit: impl FnMut(&mut LockedTables<'_, M>, &Span, &EntryRun),
     ) {
         if let Some(list) = self.spans(memory.frames[pfn].owner()) {
-            walk_spans(memory, pfn, &list.lock(), visit);
+            walk_folio(memory, pfn, &list.lock(), visit);
         }
     }
 
@@ -134,7 +134,6 @@ impl Rmap {
         self.walk(memory, pfn, |_, _, run| {
             entire += u32::from(run.is_large());
             run.mapped(&memory.frames).iter().for_each(|page| found[(page.0 - pfn.0) as usize] += 1);
-            true
         });
         if entire != memory.frames.entire_mapcount(pfn) {
             let counted = memory.frames.entire_mapcount(pfn);
@@ -161,34 +160,13 @@ fn shown(frame: &Frame, span: &Span) -> (Vpn, Vpn) {
     (Vpn(span.start.0 + (first - span.index.0)), Vpn(span.start.0 + (end - span.index.0)))
 }
 
-/// Call `visit` for each run below `spans`, the locked list of the folio's owner, that maps some of its pages, until it
-/// says that it has seen enough.
-fn walk_spans<M: Machine>(
+/// Call `visit` for each run of entries below `spans`, the locked list of the folio's owner, that maps some of its pages.
+#[inline]
+fn walk_folio<M: Machine>(
     memory: &Memory<M>,
     pfn: Pfn,
     spans: &Spans,
-    mut visit: impl FnMut(&mut LockedTables<'_, M>, &Span, &EntryRun) -> bool,
+    mut visit: impl FnMut(&mut LockedTables<'_, M>, &Span, &EntryRun),
 ) {
-    let frame = &memory.frames[pfn];
-    let (index, pages) = (frame.page_index(), frame.pages() as u64);
-    for span in spans.holding(index, pages) {
-        memory.charge(Work::RmapVma, 1);
-        let mut tables = memory.tables.lock(memory, span.space);
-        let (mut page, end) = shown(frame, span);
-        while page < end {
-            let Some(run) = tables.find_run(page, end) else {
-                // There is no table for it, nor for those that would share it.
-                page = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
-                continue;
-            };
-            // A large entry of another folio may begin before this one.
-            let shown = (span.index.0 + (run.page.0 - span.start.0)).checked_sub(index.0);
-            let maps =
-                run.entry.is_present() && shown.is_some_and(|shown| run.entry.pfn() == pfn.add(shown as u32));
-            if maps && !visit(&mut tables, span, &run) {
-                return;
-            }
-            page = run.end();
-        }
-    }
+    walk::walk(memory, FolioRun::one(&pfn), spans, &mut visit);
 }

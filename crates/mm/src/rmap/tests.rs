@@ -92,11 +92,17 @@ impl Bench {
         tables.find(Vpn(page)).unwrap().entry
     }
 
-    fn unmap(&self, pfn: Pfn) -> Unmapped {
+    fn referenced(&self, pfn: Pfn) -> Referenced {
+        let [found] = self.rmap.referenced(&self.memory, FolioRun::one(&pfn), None, None);
+        found
+    }
+
+    /// Unmap a folio; returns whether it is not mapped any more.
+    fn unmap(&self, pfn: Pfn) -> bool {
         let mut batch = UnmapBatch::new(&self.memory);
-        let outcome = self.rmap.try_to_unmap(&self.memory, pfn, UnmapMode::default(), &mut batch);
+        self.rmap.try_to_unmap(&self.memory, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
         batch.settle(&self.memory, &self.memory.tlb);
-        outcome
+        self.memory.frames[pfn].mapcount() == 0
     }
 }
 
@@ -106,8 +112,8 @@ fn each_range_that_used_a_folio_counts_once_and_is_cleared() {
     let pfn = bench.folio(Owner::Anon(bench.set), 3, FrameFlags::SWAPBACKED);
     bench.map(0, 103, pfn, Bits::YOUNG);
     bench.map(1, 203, pfn, Bits::empty());
-    assert_eq!(bench.rmap.referenced(&bench.memory, pfn, None, None).vmas, 1);
-    assert_eq!(bench.rmap.referenced(&bench.memory, pfn, None, None).vmas, 0);
+    assert_eq!(bench.referenced(pfn).vmas, 1);
+    assert_eq!(bench.referenced(pfn).vmas, 0);
     assert!(!bench.entry(0, 103).has(Bits::YOUNG));
     bench.rmap.validate_folio(&bench.memory, pfn).unwrap();
 }
@@ -118,7 +124,7 @@ fn a_range_without_recency_does_not_count() {
     let pfn = bench.folio(Owner::Anon(bench.set), 0, FrameFlags::SWAPBACKED);
     bench.map(0, 100, pfn, Bits::YOUNG);
     bench.rmap.relink(Owner::Anon(bench.set), Bench::span(0, bench.spaces[0], SpanFlags::NO_RECENCY));
-    assert_eq!(bench.rmap.referenced(&bench.memory, pfn, None, None).vmas, 0);
+    assert_eq!(bench.referenced(pfn).vmas, 0);
 }
 
 #[test]
@@ -131,7 +137,7 @@ fn anonymous_pages_leave_swap_entries_behind() {
     let slot = bench.memory.swap.alloc(mmu, GroupId(0)).unwrap();
     bench.memory.frames[pfn].get(1);
     bench.memory.swap.cache_insert(mmu, slot, pfn);
-    assert_eq!(bench.unmap(pfn), Unmapped { all: true, dirty: true });
+    assert!(bench.unmap(pfn) && bench.memory.frames[pfn].has(FrameFlags::DIRTY));
     assert_eq!(bench.entry(0, 101).as_swap(), Some((slot, false)));
     assert_eq!(bench.entry(1, 201).as_swap(), Some((slot, false)));
     assert_eq!(bench.memory.swap.entries(slot), 2);
@@ -149,7 +155,7 @@ fn that_a_page_is_shared_with_nobody_moves_to_its_swap_entry() {
     let slot = bench.memory.swap.alloc(&bench.memory, GroupId(0)).unwrap();
     bench.memory.frames[pfn].get(1);
     bench.memory.swap.cache_insert(&bench.memory, slot, pfn);
-    assert!(bench.unmap(pfn).all);
+    assert!(bench.unmap(pfn));
     assert_eq!(bench.entry(0, 101).as_swap(), Some((slot, true)));
     // The folio is still in the swap cache. A fork now shares the entry and does not see the folio: it must not be
     // found exclusive by whoever maps it first.
@@ -161,7 +167,7 @@ fn without_a_slot_an_anonymous_page_stays_mapped() {
     let bench = Bench::new();
     let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED);
     bench.map(0, 101, pfn, Bits::empty());
-    assert!(!bench.unmap(pfn).all);
+    assert!(!bench.unmap(pfn));
     assert!(bench.entry(0, 101).is_present());
 }
 
@@ -173,9 +179,9 @@ fn a_page_written_after_madv_free_is_kept() {
     let kept = bench.folio(Owner::Anon(bench.set), 2, FrameFlags::empty());
     bench.map(0, 101, dropped, clean);
     bench.map(0, 102, kept, written);
-    assert!(bench.unmap(dropped).all);
+    assert!(bench.unmap(dropped));
     assert!(bench.entry(0, 101).is_none());
-    assert!(!bench.unmap(kept).all);
+    assert!(!bench.unmap(kept));
     assert!(bench.entry(0, 102).has(written) && bench.memory.frames[kept].has(FrameFlags::SWAPBACKED));
 }
 
@@ -185,8 +191,8 @@ fn a_locked_range_keeps_its_pages() {
     let pfn = bench.folio(Owner::Anon(bench.set), 0, FrameFlags::empty());
     bench.map(0, 100, pfn, Bits::YOUNG);
     bench.rmap.relink(Owner::Anon(bench.set), Bench::span(0, bench.spaces[0], SpanFlags::LOCKED));
-    assert!(bench.rmap.referenced(&bench.memory, pfn, None, None).locked);
-    assert!(!bench.unmap(pfn).all);
+    assert!(bench.referenced(pfn).locked);
+    assert!(!bench.unmap(pfn));
 }
 
 #[test]
@@ -245,7 +251,7 @@ fn a_folio_goes_to_slots_that_follow_each_other() {
         (0..4).map(|_| bench.memory.swap.alloc(mmu, GroupId(0)).unwrap()).collect();
     assert!(slots.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0));
     bench.memory.swap.cache_insert(mmu, slots[0], pfn);
-    assert_eq!(bench.unmap(pfn), Unmapped { all: true, dirty: false });
+    assert!(bench.unmap(pfn) && !bench.memory.frames[pfn].has(FrameFlags::DIRTY));
     assert_eq!(bench.entry(0, 102).as_swap(), Some((slots[2], true)), "the first that took it");
     assert_eq!(bench.entry(1, 202).as_swap(), Some((slots[2], false)));
     assert_eq!(bench.entry(1, 203).as_swap(), Some((slots[3], false)));
@@ -259,7 +265,7 @@ fn what_goes_before_a_run_that_stays_is_counted_off() {
     let bench = Bench::new();
     let pfn = bench.large_folio(FrameFlags::empty());
     bench.rmap.relink(Owner::Anon(bench.set), Bench::span(1, bench.spaces[1], SpanFlags::LOCKED));
-    assert!(!bench.unmap(pfn).all);
+    assert!(!bench.unmap(pfn));
     let frames = &bench.memory.frames;
     assert_eq!((frames[pfn].mapcount(), frames.pages_mapped(pfn), frames[pfn].refs()), (4, 4, 5));
     assert!(bench.entry(0, 103).is_none() && bench.entry(1, 203).is_present());
@@ -275,7 +281,7 @@ fn a_run_with_one_page_written_after_madv_free_is_kept_whole() {
         let slot = tables.find(Vpn(102)).unwrap().slot;
         tables.mark_used(slot, true);
     }
-    assert!(!bench.unmap(pfn).all);
+    assert!(!bench.unmap(pfn));
     assert_eq!(bench.memory.frames[pfn].mapcount(), 8);
     assert!(bench.memory.frames[pfn].has(FrameFlags::SWAPBACKED));
     assert!((100..104).all(|page| bench.entry(0, page).is_present()));
@@ -331,8 +337,8 @@ impl FileBench {
         Some(start + index.checked_sub(first)?)
     }
 
-    fn pages(&self) -> Pages<'_> {
-        Pages { file: FILE, pfns: &self.pfns }
+    fn run(&self) -> FolioRun<'_> {
+        FolioRun::new(&self.pfns)
     }
 
     /// All that a walk may change.
@@ -391,20 +397,21 @@ proptest! {
     ) {
         let together = FileBench::new(policy, &entries, flags);
         let apart = FileBench::new(policy, &entries, flags);
-        let found = together.bench.rmap.referenced_pages(&together.bench.memory, together.pages(), None, None);
+        let memory = &together.bench.memory;
+        let found: [Referenced; FolioRun::MOST] =
+            together.bench.rmap.referenced(memory, together.run(), None, None);
         for (&pfn, found) in apart.pfns.iter().zip(found) {
-            prop_assert_eq!(apart.bench.rmap.referenced(&apart.bench.memory, pfn, None, None), found);
+            prop_assert_eq!(apart.bench.referenced(pfn), found);
         }
         prop_assert_eq!(together.entries(), apart.entries());
-        let wanted = u32::from(wanted);
-        let mut batch = UnmapBatch::new(&together.bench.memory);
-        let dirty =
-            together.bench.rmap.unmap_pages(&together.bench.memory, together.pages(), wanted, &mut batch);
+        let (mode, wanted) = (UnmapMode::default(), together.run().with(u32::from(wanted)));
+        let mut batch = UnmapBatch::new(memory);
+        let dirty = together.bench.rmap.try_to_unmap(memory, wanted, mode, &mut batch);
         let mut other = UnmapBatch::new(&apart.bench.memory);
-        for at in bits(wanted) {
-            let (memory, mode) = (&apart.bench.memory, UnmapMode::default());
-            let unmapped = apart.bench.rmap.try_to_unmap(memory, apart.pfns[at], mode, &mut other);
-            prop_assert_eq!(unmapped.dirty, dirty >> at & 1 != 0);
+        for (at, _) in wanted.iter() {
+            let one = FolioRun::one(&apart.pfns[at]);
+            let is_dirty = apart.bench.rmap.try_to_unmap(&apart.bench.memory, one, mode, &mut other);
+            prop_assert_eq!(!is_dirty.is_empty(), dirty.wanted() >> at & 1 != 0);
         }
         prop_assert_eq!(batch.owes_for_writable(), other.owes_for_writable());
         prop_assert_eq!(together.entries(), apart.entries());

@@ -1,11 +1,12 @@
 //! Taking every mapping of a folio away, for reclaim.
 
-use super::{Rmap, Span, SpanFlags};
-use crate::frame::{FolioPages, Frame, FrameFlags, Owner};
+use super::walk::{Mapping, Visit, walk};
+use super::{Rmap, Span, SpanFlags, Tally};
+use crate::frame::{FolioPages, FolioRun, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
-use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Resident};
-use crate::tlb::UnmapBatch;
+use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Resident, TableWindow};
+use crate::tlb::{EmptiedPages, UnmapBatch};
 use crate::units::*;
 
 /// How hard to try.
@@ -15,128 +16,47 @@ pub struct UnmapMode {
     pub ignore_mlock: bool,
 }
 
-/// What came of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Unmapped {
-    /// No entry maps the folio any more.
-    pub all: bool,
-    /// An entry was dirty; for a file folio the caller must mark the folio dirty in its file.
-    pub dirty: bool,
-}
-
 impl Rmap {
-    /// Unmap a folio that the caller has locked and holds a reference of.
+    /// Unmap the wanted folios of a run, which the caller has locked and holds a reference of. Returns those of a file
+    /// that had a dirty entry, and must be marked dirty there. What has to stay is still mapped afterwards.
     ///
     /// Anonymous folios with [`FrameFlags::SWAPBACKED`] must be in the swap cache: their entries become swap entries.
     /// Those without (MADV_FREE) are dropped if clean, and become ordinary again if written since. Entries of file
     /// folios just go. Each cleared entry is noted in `batch`, which the caller settles before it frees the folio.
-    pub fn try_to_unmap<M: Machine>(
+    pub fn try_to_unmap<'a, M: Machine>(
         &self,
         memory: &Memory<M>,
-        pfn: Pfn,
+        run: FolioRun<'a>,
         mode: UnmapMode,
         batch: &mut UnmapBatch,
-    ) -> Unmapped {
+    ) -> FolioRun<'a> {
+        if !batch.joins() && run.wanted().count_ones() > 1 {
+            // Each page is flushed by itself, or counted until the list is full.
+            return run.filter(|at, _| !self.try_to_unmap(memory, run.with(1 << at), mode, batch).is_empty());
+        }
         let _scope = memory.scope(Scope::TryToUnmapOne);
-        let frame = &memory.frames[pfn];
-        assert!(frame.has(FrameFlags::LOCKED), "{pfn} is unmapped by who has not locked it");
-        let mut dirty = false;
-        if frame.mapcount() > 0 {
-            self.walk(memory, pfn, |tables, span, run| {
-                let locked = span.flags.contains(SpanFlags::LOCKED) && !mode.ignore_mlock;
-                if locked {
-                    return false;
-                }
-                if run.is_large() && frame.is_anon() {
-                    return self.unmap_split(memory, tables, run, batch, &mut dirty);
-                }
-                let taken = self.unmap_run(memory, tables, run, batch);
-                dirty |= taken.is_some_and(|old| old.has(Bits::DIRTY));
-                // Where it stops, what was taken away before is counted off already.
-                taken.is_some()
-            });
-        }
-        Unmapped { all: frame.mapcount() == 0, dirty }
-    }
-
-    /// Take a 2 MiB entry of anonymous memory away: its pages have an entry of swap each, so it is split first.
-    #[cold]
-    fn unmap_split<M: Machine>(
-        &self,
-        memory: &Memory<M>,
-        tables: &mut LockedTables<'_, M>,
-        large: &EntryRun,
-        batch: &mut UnmapBatch,
-        dirty: &mut bool,
-    ) -> bool {
-        tables.split_large(large);
-        self.split_large(memory, large.entry.pfn());
-        let mut page = large.page;
-        while page < large.end() {
-            let run = tables.find_run(page, large.end()).expect("it has just been split");
-            let Some(old) = self.unmap_run(memory, tables, &run, batch) else { return false };
-            *dirty |= old.has(Bits::DIRTY);
-            page = run.end();
-        }
-        true
-    }
-
-    /// Take one run of a folio's entries away; returns what it was. `None`: it has to stay, and is as it was.
-    fn unmap_run<M: Machine>(
-        &self,
-        memory: &Memory<M>,
-        tables: &mut LockedTables<'_, M>,
-        run: &EntryRun,
-        batch: &mut UnmapBatch,
-    ) -> Option<Entry> {
-        let pages = run.mapped(&memory.frames);
-        let frame = &memory.frames[pages.head];
-        let fate = UnmappedTo::of(frame)?;
-        let slot = (fate == UnmappedTo::Swapped).then(|| slots_of(memory, pages));
-        let mut emptied = tables.empty_run(run, |i| match slot {
-            Some(first) => leave_in_swap(memory, pages.first.add(i), SwapSlot(first.0 + i)),
-            None => Absent::None,
+        let mapped = run.filter(|_, pfn| {
+            let frame = &memory.frames[pfn];
+            assert!(frame.has(FrameFlags::LOCKED), "folio {pfn} must be locked to be unmapped");
+            frame.mapcount() > 0
         });
-        let old = emptied.entry();
-        memory.charge(Work::EntryClear, run.count as u64);
-        if old.has(Bits::DIRTY) {
-            match fate {
-                UnmappedTo::Dropped => {
-                    // Written after MADV_FREE, perhaps between our look and the exchange: it must be kept.
-                    tables.restore(run, emptied);
-                    frame.set(FrameFlags::SWAPBACKED);
-                    return None;
-                }
-                UnmappedTo::Swapped => {
-                    frame.set(FrameFlags::DIRTY);
-                }
-                UnmappedTo::InFile(_) => {}
-            }
+        if mapped.is_empty() {
+            return mapped;
         }
-        let count = i64::from(pages.count);
-        tables.counts().add(fate.was(), -count);
-        if fate == UnmappedTo::Swapped {
-            tables.counts().add(Resident::Swap, count);
-        }
-        if fate == UnmappedTo::Dropped {
-            emptied = emptied.dropping_content();
-        }
-        let refs = batch.take(memory, &memory.tlb, emptied);
-        let partly = if run.is_large() {
-            self.remove_large(memory, pages.head)
-        } else {
-            self.remove_range(memory, pages)
+        let frame = &memory.frames[mapped.ends().0];
+        let Some(list) = self.spans(frame.owner()) else { return run.with(0) };
+        let together = match frame.owner() {
+            Owner::File(file) if batch.joins() => Some(EmptiedPages::new(file)),
+            _ => None,
         };
-        if partly {
-            memory.lru.defer_split(memory, pages.head);
-        }
-        // The caller's own reference keeps the folio.
-        refs.put_held(&memory.frames);
-        Some(old)
+        let kind = Resident::of(frame);
+        let mut unmapping = Unmapping { rmap: self, memory, mode, batch, kind, together, dirty: 0 };
+        walk(memory, mapped, &list.lock(), &mut unmapping);
+        run.with(unmapping.dirty)
     }
 
     /// Call `visit` for the part of every mapped range that shows indices `[first, end)` of a file. The ranges stay
-    /// mapped meanwhile.
+    /// mapped during the call.
     pub fn for_shown(
         &self,
         file: FileId,
@@ -153,6 +73,153 @@ impl Rmap {
     }
 }
 
+/// The unmapping of a run.
+struct Unmapping<'a, M> {
+    rmap: &'a Rmap,
+    memory: &'a Memory<M>,
+    mode: UnmapMode,
+    batch: &'a mut UnmapBatch,
+    /// What the folios count as where they are mapped.
+    kind: Resident,
+    /// Pages of a file whose entries in this window were taken, and that neither the batch nor their counts know of
+    /// yet. `None`: each run of entries is given to the batch by itself.
+    together: Option<EmptiedPages>,
+    /// Bit i: an entry of folio i, of a file, was dirty.
+    dirty: u32,
+}
+
+impl<M: Machine> Visit<M> for Unmapping<'_, M> {
+    fn entries(&mut self, tables: &mut LockedTables<'_, M>, mapping: &Mapping<'_>) -> bool {
+        let &Mapping { span, at, ref entries } = mapping;
+        if self.spares(span) {
+            return true;
+        }
+        if entries.is_large() && self.kind == Resident::Anon {
+            return !self.unmap_split(tables, entries);
+        }
+        let taken = self.unmap_run(tables, entries);
+        let dirty = taken.is_some_and(|old| old.has(Bits::DIRTY)) && self.kind != Resident::Anon;
+        self.dirty |= u32::from(dirty) << at;
+        // Where it stops, what was taken away before is counted off already.
+        taken.is_none()
+    }
+
+    #[inline]
+    fn page(&mut self, window: &mut TableWindow<'_, '_, M>, place: usize, mapping: &Mapping<'_>) -> bool {
+        let entry = mapping.entries.entry;
+        let Some(accepts) = self.together.as_ref().map(|together| together.accept(entry.has(Bits::WRITE)))
+        else {
+            return self.entries(window.tables(), mapping);
+        };
+        if self.spares(mapping.span) {
+            return true;
+        }
+        if !accepts {
+            self.note(window);
+        }
+        if let Some(together) = &mut self.together {
+            let old = window.take(place, entry.pfn(), together);
+            self.memory.charge(Work::EntryClear, 1);
+            self.dirty |= u32::from(old.has(Bits::DIRTY)) << mapping.at;
+        }
+        false
+    }
+
+    #[inline]
+    fn leave(&mut self, window: &mut TableWindow<'_, '_, M>) {
+        if self.together.as_ref().is_some_and(|together| !together.is_empty()) {
+            self.note(window);
+        }
+    }
+}
+
+impl<M: Machine> Unmapping<'_, M> {
+    /// Whether the folio stays mapped because the range has it locked in memory.
+    #[inline]
+    fn spares(&self, span: &Span) -> bool {
+        span.flags.contains(SpanFlags::LOCKED) && !self.mode.ignore_mlock
+    }
+
+    /// Leave the debt for what was taken together, then count it off.
+    fn note(&mut self, window: &mut TableWindow<'_, '_, M>) {
+        let (memory, rmap) = (self.memory, self.rmap);
+        let Some(taken) = &mut self.together else { return };
+        self.batch.take_pages(memory, &memory.tlb, taken);
+        window.tables().counts().add(self.kind, -(taken.len() as i64));
+        let mut tally = Tally::new(memory);
+        // The caller's own references keep the folios.
+        taken.put_held(&memory.frames, |page| {
+            rmap.remove_tallied(memory, false, FolioPages { head: page, first: page, count: 1 }, &mut tally);
+        });
+        tally.settle(memory);
+    }
+
+    /// Take a 2 MiB entry of anonymous memory away: its pages have an entry of swap each, so it is split first. `false`:
+    /// it has to stay.
+    #[cold]
+    fn unmap_split(&mut self, tables: &mut LockedTables<'_, M>, large: &EntryRun) -> bool {
+        tables.split_large(large);
+        self.rmap.split_large(self.memory, large.entry.pfn());
+        let mut page = large.page;
+        while page < large.end() {
+            let entries = tables.find_run(page, large.end()).expect("it has just been split");
+            if self.unmap_run(tables, &entries).is_none() {
+                return false;
+            }
+            page = entries.end();
+        }
+        true
+    }
+
+    /// Take one run of a folio's entries away; returns what it was. `None`: it has to stay, and is as it was.
+    fn unmap_run(&mut self, tables: &mut LockedTables<'_, M>, entries: &EntryRun) -> Option<Entry> {
+        let (memory, pages) = (self.memory, entries.mapped(&self.memory.frames));
+        let frame = &memory.frames[pages.head];
+        let to = UnmappedTo::of(frame)?;
+        let slot = (to == UnmappedTo::Swapped).then(|| slots_of(memory, pages));
+        let mut emptied = tables.empty_run(entries, |i| match slot {
+            Some(first) => leave_in_swap(memory, pages.first.add(i), SwapSlot(first.0 + i)),
+            None => Absent::None,
+        });
+        let old = emptied.entry();
+        memory.charge(Work::EntryClear, u64::from(entries.count));
+        if old.has(Bits::DIRTY) {
+            match to {
+                UnmappedTo::Dropped => {
+                    // Written after MADV_FREE, perhaps between our look and the exchange: it must be kept.
+                    tables.restore(entries, emptied);
+                    frame.set(FrameFlags::SWAPBACKED);
+                    return None;
+                }
+                UnmappedTo::Swapped => {
+                    frame.set(FrameFlags::DIRTY);
+                }
+                UnmappedTo::InFile => {}
+            }
+        }
+        let count = i64::from(pages.count);
+        tables.counts().add(self.kind, -count);
+        if to == UnmappedTo::Swapped {
+            tables.counts().add(Resident::Swap, count);
+        }
+        if to == UnmappedTo::Dropped {
+            emptied = emptied.dropping_content();
+        }
+        let refs = self.batch.take(memory, &memory.tlb, emptied);
+        let partly = if entries.is_large() {
+            self.rmap.remove_large(memory, pages.head)
+        } else {
+            self.rmap.remove_range(memory, pages)
+        };
+        if partly {
+            memory.lru.defer_split(memory, pages.head);
+        }
+        // The caller's own reference keeps the folio.
+        refs.put_held(&memory.frames);
+        Some(old)
+    }
+}
+
 /// Where the content of a folio is once it is not mapped any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum UnmappedTo {
@@ -160,27 +227,17 @@ enum UnmappedTo {
     Swapped,
     /// Nowhere: MADV_FREE gave it up.
     Dropped,
-    /// In its file, of whose kind it counts as.
-    InFile(Resident),
+    /// In its file.
+    InFile,
 }
 
 impl UnmappedTo {
     /// `None`: there is nowhere to swap it to.
     fn of(frame: &Frame) -> Option<UnmappedTo> {
-        let swapbacked = frame.has(FrameFlags::SWAPBACKED);
-        match (frame.owner(), swapbacked) {
+        match (frame.owner(), frame.has(FrameFlags::SWAPBACKED)) {
             (Owner::Anon(_), false) => Some(UnmappedTo::Dropped),
             (Owner::Anon(_), true) => frame.has(FrameFlags::SWAPCACHE).then_some(UnmappedTo::Swapped),
-            (_, true) => Some(UnmappedTo::InFile(Resident::Shmem)),
-            (_, false) => Some(UnmappedTo::InFile(Resident::File)),
-        }
-    }
-
-    /// As what the space loses its pages.
-    fn was(self) -> Resident {
-        match self {
-            UnmappedTo::Swapped | UnmappedTo::Dropped => Resident::Anon,
-            UnmappedTo::InFile(kind) => kind,
+            _ => Some(UnmappedTo::InFile),
         }
     }
 }

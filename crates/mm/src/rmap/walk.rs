@@ -1,134 +1,153 @@
-//! Looking at the entries that map a folio: was it used, may it be written.
+//! The walk over the entries that map folios.
+//!
+//! Problem: reclaim meets the pages of a file in the order in which they were read. To look one up is to find the spans
+//! that show it, to lock their tables and to walk to its entry. That is most of what is done for it, and the way to its
+//! neighbour is the same.
+//!
+//! Rule: a walk is for a run of folios ([`FolioRun`]); one folio is a run of one. A span's tables are locked once. For
+//! single pages, each table is found once ([`TableWindow`]), and a visitor may note what is owed for all entries of a
+//! table in one step, after the last of them was cleared and before the lock goes. The entries of a larger folio are
+//! visited in runs, which do for it what a window does for pages.
 
-use super::look::look_around;
-use super::{Rmap, SpanFlags, shown, walk_spans};
-use crate::frame::{FrameFlags, Owner};
-use crate::lru::mglru::LookAround;
-use crate::machine::{Machine, Scope, Work};
+use super::spans::Spans;
+use super::{Span, shown};
+use crate::frame::FolioRun;
+use crate::machine::{Machine, Work};
 use crate::memory::Memory;
-use crate::table::Bits;
-use crate::tlb::Range;
+use crate::table::{EntryRun, LockedTables, TableWindow};
 use crate::units::*;
 
-/// What the entries of a folio say about its use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Referenced {
-    /// Ranges through which it was used since the last look; -1: could not be found out now.
-    pub vmas: i32,
-    /// One of them was program text.
-    pub exec: bool,
-    /// A range has it locked in memory.
-    pub locked: bool,
+/// A run of entries that maps pages of a folio.
+pub(super) struct Mapping<'s> {
+    pub span: &'s Span,
+    /// The folio's number in its run.
+    pub at: usize,
+    pub entries: EntryRun,
 }
 
-impl Rmap {
-    /// Count the ranges that have used the folio, clearing the young bits of all its entries. `group`: only ranges of
-    /// this group or below it count (and are cleared).
-    ///
-    /// No flush: a CPU that still holds the translation will not set the bit again for a while, which is an error on
-    /// the cheap side (x86 does the same).
-    ///
-    /// `look`: also look around used entries, for what else of the folio's vector was used.
-    pub fn referenced<M: Machine>(
-        &self,
-        memory: &Memory<M>,
-        pfn: Pfn,
-        group: Option<GroupId>,
-        mut look: Option<&mut LookAround>,
-    ) -> Referenced {
-        let _scope = memory.scope(Scope::FolioReferenced);
-        let frame = &memory.frames[pfn];
-        let mut found = Referenced::default();
-        if frame.mapcount() == 0 {
-            return found;
-        }
-        let Some(list) = self.spans(frame.owner()) else { return found };
-        let Some(spans) = list.try_lock() else { return Referenced { vmas: -1, ..found } };
-        let mut left = frame.mapcount();
-        let mut last = None;
-        walk_spans(memory, pfn, &spans, |tables, span, run| {
-            left = left.saturating_sub(run.count);
-            if span.flags.contains(SpanFlags::LOCKED) {
-                found.locked = true;
-                return false;
-            }
-            let foreign = group.is_some_and(|group| !memory.lru.groups.is_below(span.group, group));
-            if !foreign && run.entry.has(Bits::YOUNG) && !span.flags.contains(SpanFlags::NO_RECENCY) {
-                tables.clear_young(run);
-                memory.charge(Work::EntryClear, run.count as u64);
-                if let Some(look) = look.as_deref_mut().filter(|_| !run.is_large()) {
-                    look_around(memory, tables, span, run.page, frame, look);
-                }
-                if last != Some(span.vma) {
-                    last = Some(span.vma);
-                    found.vmas += 1;
-                    found.exec |= span.flags.contains(SpanFlags::EXEC);
-                }
-            }
-            left > 0
-        });
-        found
+/// What a walk does with the entries that it finds.
+pub(super) trait Visit<M: Machine> {
+    /// Returns whether that is enough of this folio.
+    fn entries(&mut self, tables: &mut LockedTables<'_, M>, found: &Mapping<'_>) -> bool;
+
+    /// The same for the entry at `place` of a window, which maps a single page.
+    #[inline]
+    fn page(&mut self, window: &mut TableWindow<'_, '_, M>, _place: usize, found: &Mapping<'_>) -> bool {
+        self.entries(window.tables(), found)
     }
 
-    /// Take the right to write away from every entry that maps the folio, and clear their dirty bits, before its
-    /// content is written to its store: a later store must fault and so be seen. Returns whether any was dirty.
-    ///
-    /// Entries do not say it all: who has emptied one, with its mark noted and its mapping counted off, may have yet to
-    /// flush, as calls flush once at their end. Such a call is under way where the space says so
-    /// ([`Tlb::is_tightening`](crate::tlb::Tlb::is_tightening)), and its range is registered until it has flushed: so
-    /// the flush is made here. It is asked for after the walk: what is emptied later has lost its right to write
-    /// already. (Linux flushes such entries before it lets go of their table's lock, `tlb_delay_rmap`: two flushes for
-    /// each call instead of one.)
-    pub fn mkclean<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
-        let _scope = memory.scope(Scope::FolioMkclean);
-        let frame = &memory.frames[pfn];
-        assert!(frame.has(FrameFlags::LOCKED), "{pfn} is cleaned by who has not locked it");
-        let Owner::File(_) = frame.owner() else { return false };
-        let Some(list) = self.spans(frame.owner()) else { return false };
-        let spans = list.lock();
-        let mut dirty = false;
-        if frame.mapcount() > 0 {
-            walk_spans(memory, pfn, &spans, |tables, _, run| {
-                if run.entry.bits().intersects(Bits::WRITE | Bits::DIRTY) {
-                    let tightened = tables.forbid_writes_and_clean(run);
-                    memory.charge(Work::EntryClear, run.count as u64);
-                    dirty |= tightened.entry().has(Bits::DIRTY);
-                    tables.flush_tightened(tightened);
-                }
-                true
-            });
-        }
-        for span in spans.holding(frame.page_index(), frame.pages() as u64) {
-            if memory.tlb.is_tightening(span.space) {
-                let (first, end) = shown(frame, span);
-                memory.tlb.flush(memory, span.space, Range::pages(first, end.0 - first.0));
-            }
-        }
-        dirty
-    }
+    /// The last entry of a window was visited.
+    #[inline]
+    fn leave(&mut self, _window: &mut TableWindow<'_, '_, M>) {}
+}
 
-    /// Clear the dirty bits of all entries of an anonymous folio, so that they tell whether it is written from now on.
-    /// `false`: somebody has taken entries of the space away and has yet to flush, so that a CPU may write to the folio
-    /// without leaving a mark.
-    pub fn clean_anon<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
-        let _scope = memory.scope(Scope::FolioMkclean);
-        let frame = &memory.frames[pfn];
-        assert!(
-            frame.has(FrameFlags::LOCKED) && frame.is_anon(),
-            "{pfn} is cleaned by who has not locked it"
-        );
-        let Some(list) = self.spans(frame.owner()) else { return false };
-        let spans = list.lock();
-        walk_spans(memory, pfn, &spans, |tables, _, run| {
-            if run.entry.has(Bits::DIRTY) {
-                let tightened = tables.clean(run);
-                memory.charge(Work::EntryClear, run.count as u64);
-                tables.flush_tightened(tightened);
-            }
-            true
-        });
-        spans
-            .holding(frame.page_index(), frame.pages() as u64)
-            .all(|span| !memory.tlb.is_tightening(span.space))
+/// A visitor that wants all entries.
+impl<M: Machine, F: FnMut(&mut LockedTables<'_, M>, &Span, &EntryRun)> Visit<M> for F {
+    #[inline]
+    fn entries(&mut self, tables: &mut LockedTables<'_, M>, found: &Mapping<'_>) -> bool {
+        self(tables, found.span, &found.entries);
+        false
     }
+}
+
+/// Visit the entries below `spans`, the locked list of the owner, that map the wanted folios of a run.
+#[inline]
+pub(super) fn walk<M: Machine>(
+    memory: &Memory<M>,
+    run: FolioRun<'_>,
+    spans: &Spans,
+    visitor: &mut impl Visit<M>,
+) {
+    let (first, last) = run.ends();
+    let large = memory.frames[first].order() > Order::ZERO;
+    debug_assert!(!large || first == last, "a run of several folios is of single pages");
+    let (start, last) = (memory.frames[first].page_index(), &memory.frames[last]);
+    let mut wanted = run.wanted();
+    for span in spans.holding(start, last.page_index().0 + u64::from(last.pages()) - start.0) {
+        let mut tables = memory.tables.lock(memory, span.space);
+        if !large {
+            wanted = walk_pages(memory, &mut tables, span, run.with(wanted), visitor);
+        } else if walk_large(memory, &mut tables, span, run, visitor) {
+            wanted = 0;
+        }
+        if wanted == 0 {
+            return;
+        }
+    }
+}
+
+/// Visit the entries of a span that map a folio of several pages, a run by itself. Returns whether that is enough of it.
+fn walk_large<M: Machine>(
+    memory: &Memory<M>,
+    tables: &mut LockedTables<'_, M>,
+    span: &Span,
+    run: FolioRun<'_>,
+    visitor: &mut impl Visit<M>,
+) -> bool {
+    memory.charge(Work::RmapVma, 1);
+    let (head, at) = (run.ends().0, run.wanted().trailing_zeros() as usize);
+    let index = memory.frames[head].page_index().0;
+    let (mut page, end) = shown(&memory.frames[head], span);
+    while page < end {
+        let Some(entries) = tables.find_run(page, end) else {
+            // There is no table for it, nor for those that would share it.
+            page = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
+            continue;
+        };
+        // A large entry of another folio may begin before this one.
+        let shown = (span.index.0 + (entries.page.0 - span.start.0)).checked_sub(index);
+        let maps = |shown: u64| entries.entry.pfn() == head.add(shown as u32);
+        if entries.entry.is_present()
+            && shown.is_some_and(maps)
+            && visitor.entries(tables, &Mapping { span, at, entries })
+        {
+            return true;
+        }
+        page = entries.end();
+    }
+    false
+}
+
+/// Visit the entries of a span that map the wanted pages of a run. Returns the bits of those that are wanted of other
+/// spans, too.
+#[inline]
+fn walk_pages<M: Machine>(
+    memory: &Memory<M>,
+    tables: &mut LockedTables<'_, M>,
+    span: &Span,
+    run: FolioRun<'_>,
+    visitor: &mut impl Visit<M>,
+) -> u32 {
+    let (mut wanted, mut rest) = (run.wanted(), run.wanted());
+    let index = |rest: u32| memory.frames[run.folio(rest.trailing_zeros() as usize)].page_index();
+    while rest != 0 {
+        let from = index(rest);
+        let Some(page) = span.page_of(from) else {
+            rest &= rest - 1;
+            continue;
+        };
+        let mut window = tables.window(page, span.start.0 + span.pages - page.0);
+        // Where there is no table, the pages that would share it are skipped.
+        let room =
+            window.as_ref().map_or(TABLE_ENTRIES - page.0 as usize % TABLE_ENTRIES, TableWindow::places);
+        while rest != 0 {
+            let (at, place) = (rest.trailing_zeros() as usize, (index(rest).0 - from.0) as usize);
+            if place >= room {
+                break;
+            }
+            rest &= rest - 1;
+            memory.charge(Work::RmapVma, 1);
+            let Some(window) = &mut window else { continue };
+            let entry = window.read(place);
+            if entry.is_present() && entry.pfn() == run.folio(at) {
+                let entries = window.run(place, entry);
+                let enough = visitor.page(window, place, &Mapping { span, at, entries });
+                wanted &= !(u32::from(enough) << at);
+            }
+        }
+        if let Some(window) = &mut window {
+            visitor.leave(window);
+        }
+    }
+    wanted
 }

@@ -2,7 +2,7 @@
 
 use super::partial_folios::PartialFolios;
 use super::split::split_entry_at;
-use super::unmap::{resident_kind, zap};
+use super::unmap::{Zap, zap};
 use super::vma::{VmaFlags, VmaView};
 use super::{Space, Spaces, Stop};
 use crate::api::{Advice, Error};
@@ -15,19 +15,19 @@ use crate::tlb::{Gather, Tightening};
 use crate::units::*;
 use std_alloc::vec::Vec;
 
-/// What the facade, which stands above reclaim and read-ahead, is left to do.
+/// What is left to the facade, which is above reclaim and read-ahead.
 #[derive(Debug, Default)]
 pub struct Advised {
-    /// Folios taken off their lists, with a reference each, that are to be reclaimed now.
+    /// Folios to reclaim now: off their lists, with a reference each.
     pub page_out: Vec<Pfn>,
-    /// Parts of files that are to be read in: file, first index, number of pages.
+    /// Parts of files to read: file, first index, number of pages.
     pub will_need: Vec<(FileId, PageIndex, u64)>,
-    /// What the call fails with when that has been done: it was served as far as it could be.
+    /// The error that the call returns after that work: parts of the range may have been served.
     pub refused: Option<Error>,
 }
 
 impl Spaces {
-    /// madvise, but for the reading and reclaiming that it asks for.
+    /// madvise, except for the reading and reclaiming that it leads to.
     pub fn madvise<M: Machine>(
         &self,
         core: &MmCore<M>,
@@ -39,7 +39,7 @@ impl Spaces {
         let end = Vpn(start.0 + pages);
         let space = self.at(id);
         let mut advised = Advised::default();
-        if let Some((clear, set)) = lasting(advice) {
+        if let Some((clear, set)) = stored_flags(advice) {
             let _held = space.mapping.write(&core.machine, WaitKey::Space(id));
             let covered = space.vmas.lock().covers(start, end);
             self.change_ranges(core, id, start, end, |vmas, at| {
@@ -59,7 +59,7 @@ impl Spaces {
         let mut parts = views.iter().map(|view| (view, (start.max(view.start), end.min(view.end()))));
         let served = match advice {
             Advice::DontNeed | Advice::Free => core.gather(id, |gather| {
-                parts.try_for_each(|(view, range)| give_up_range(core, view, range, advice, gather))
+                parts.try_for_each(|(view, range)| discard_range(core, view, range, advice, gather))
             }),
             Advice::WillNeed => {
                 let file = |(view, (from, to)): (&VmaView, (Vpn, Vpn))| {
@@ -69,22 +69,21 @@ impl Spaces {
                 Ok(())
             }
             _ => {
-                let mut out = (advice == Advice::PageOut).then_some(&mut advised.page_out);
+                let page_out = (advice == Advice::PageOut).then_some(&mut advised.page_out);
                 core.tlb.tighten(core, id, |tightening| {
-                    parts.try_for_each(|(view, range)| {
-                        age_range(core, space, view, range, tightening, &mut out)
-                    })
+                    let mut aged = Aged { tightening, page_out };
+                    parts.try_for_each(|(view, range)| age_range(core, space, view, range, &mut aged))
                 })
             }
         };
-        // As the system call does: the mapped parts are served, then the holes are complained about.
+        // As in Linux: mapped parts are served before holes make the call fail.
         advised.refused = served.err().or((!covered).then_some(Error::NotMapped));
         Ok(advised)
     }
 }
 
-/// Advice that a range remembers: the flags that it takes and gives.
-fn lasting(advice: Advice) -> Option<(VmaFlags, VmaFlags)> {
+/// Advice that a range stores: the flags to clear and to set.
+fn stored_flags(advice: Advice) -> Option<(VmaFlags, VmaFlags)> {
     let order = VmaFlags::SEQUENTIAL | VmaFlags::RANDOM;
     let sizes = VmaFlags::HUGEPAGE | VmaFlags::NOHUGEPAGE;
     match advice {
@@ -97,8 +96,8 @@ fn lasting(advice: Advice) -> Option<(VmaFlags, VmaFlags)> {
     }
 }
 
-/// MADV_DONTNEED and MADV_FREE of a part of a mapped range.
-fn give_up_range<M: Machine>(
+/// MADV_DONTNEED and MADV_FREE of a part of a range.
+fn discard_range<M: Machine>(
     core: &MmCore<M>,
     vma: &VmaView,
     (from, to): (Vpn, Vpn),
@@ -111,7 +110,7 @@ fn give_up_range<M: Machine>(
     }
     if advice == Advice::DontNeed {
         gather.changes(from, to);
-        zap(core, gather.space(), vma, from, to, gather);
+        zap(core, Zap::of(vma, from, to), gather);
         return Ok(());
     }
     let partial = free_mapped(core, (from, to), gather);
@@ -119,12 +118,12 @@ fn give_up_range<M: Machine>(
     Ok(())
 }
 
-/// MADV_FREE of the folios that lie in a range whole; returns what was passed.
+/// MADV_FREE of the folios that the interval holds whole. Returns those that it holds in part.
 fn free_mapped<M: Machine>(core: &MmCore<M>, range: (Vpn, Vpn), gather: &mut Gather) -> PartialFolios {
     let mut tables = core.tables.lock(core, gather.space());
     let mut partial = PartialFolios::new(range);
     tables.for_each(range.0, range.1, |tables, run| {
-        if let Some(folio) = partial.pass(core, &run) {
+        if let Some(folio) = partial.visit(core, &run) {
             lazyfree_folio(core, tables, folio, run.end(), gather);
         }
         lazyfree_swapped(core, tables, &run);
@@ -133,62 +132,61 @@ fn free_mapped<M: Machine>(core: &MmCore<M>, range: (Vpn, Vpn), gather: &mut Gat
     partial
 }
 
-/// Where folios go that are to be reclaimed now, isolated; `None`: none are.
-type Out<'a> = Option<&'a mut Vec<Pfn>>;
+/// Results of aging.
+struct Aged<'a> {
+    tightening: &'a mut Tightening,
+    /// Isolated folios that are to be reclaimed now; `None`: folios are only aged.
+    page_out: Option<&'a mut Vec<Pfn>>,
+}
 
-/// MADV_COLD and MADV_PAGEOUT of a part of a mapped range.
+/// MADV_COLD and MADV_PAGEOUT of a part of a range.
 fn age_range<M: Machine>(
     core: &MmCore<M>,
     space: &Space,
     vma: &VmaView,
     (from, to): (Vpn, Vpn),
-    tightening: &mut Tightening,
-    out: &mut Out<'_>,
+    aged: &mut Aged<'_>,
 ) -> Result<(), Error> {
     if vma.flags.contains(VmaFlags::LOCKED) {
         return Err(Error::Invalid);
     }
     if vma.file.is_some() {
-        split_entry_at(core, space, tightening.space(), from);
-        split_entry_at(core, space, tightening.space(), to);
+        let id = aged.tightening.space();
+        split_entry_at(core, space, id, from);
+        split_entry_at(core, space, id, to);
     }
-    let partial = age_mapped(core, (from, to), tightening, out);
-    partial.split_parts(core, |part| age_mapped(core, part, tightening, out).give_up(core));
+    let partial = age_mapped(core, (from, to), aged);
+    partial.split_parts(core, |part| age_mapped(core, part, aged).give_up(core));
     Ok(())
 }
 
-/// Forget that the folios that lie in a range whole were used; returns what was passed.
-fn age_mapped<M: Machine>(
-    core: &MmCore<M>,
-    range: (Vpn, Vpn),
-    tightening: &mut Tightening,
-    out: &mut Out<'_>,
-) -> PartialFolios {
+/// Age the folios that the interval holds whole. Returns those that it holds in part.
+fn age_mapped<M: Machine>(core: &MmCore<M>, range: (Vpn, Vpn), aged: &mut Aged<'_>) -> PartialFolios {
+    let Aged { tightening, page_out } = aged;
     let mut tables = core.tables.lock(core, tightening.space());
     let mut partial = PartialFolios::new(range);
     tables.for_each(range.0, range.1, |tables, run| {
-        let whole = partial.pass(core, &run);
-        // A folio of a file is cold where a part of it is, and where others map it, too.
-        let waits = is_of_large_anon(core, &run);
+        let whole = partial.visit(core, &run);
+        // A folio of a file is cold even if only a part of it is in the interval, and if others map it, too.
+        let large_anon = is_of_large_anon(core, &run);
         match whole {
-            Some(folio) if waits => {
+            Some(folio) if large_anon => {
                 for_runs(tables, folio, run.end(), |tables, run| cold_run(core, tables, run, tightening));
             }
-            None if waits || partial.reaches_out(&run) => {}
+            None if large_anon || partial.exceeds_range(&run) => {}
             _ => cold_run(core, tables, &run, tightening),
         }
-        let mmu = core;
-        match (out.as_deref_mut(), whole) {
+        match (page_out.as_deref_mut(), whole) {
             (Some(out), Some(folio)) => {
                 if core.frames[folio.head].has(FrameFlags::ACTIVE) {
                     core.frames[folio.head].set(FrameFlags::WORKINGSET);
                 }
-                out.extend(Some(folio.head).filter(|&pfn| core.lru.isolate(mmu, pfn)));
+                out.extend(Some(folio.head).filter(|&pfn| core.lru.isolate(core, pfn)));
             }
-            (None, Some(folio)) => core.lru.deactivate(mmu, folio.head),
-            // A part of a file's folio: of what was not split.
-            (_, None) if !waits && !partial.reaches_out(&run) && maps_folio(core, &run) => {
-                core.lru.deactivate(mmu, run.mapped(&core.frames).head);
+            (None, Some(folio)) => core.lru.deactivate(core, folio.head),
+            // A part of a file's folio, unless a large entry that was not split maps it.
+            (_, None) if !large_anon && !partial.exceeds_range(&run) && maps_folio(core, &run) => {
+                core.lru.deactivate(core, run.mapped(&core.frames).head);
             }
             _ => {}
         }
@@ -197,7 +195,7 @@ fn age_mapped<M: Machine>(
     partial
 }
 
-/// Does a run map pages of a larger folio of anonymous memory?
+/// Whether a run maps pages of a large folio of anonymous memory.
 fn is_of_large_anon<M: Machine>(core: &MmCore<M>, run: &EntryRun) -> bool {
     let folio = |run: &EntryRun| &core.frames[run.mapped(&core.frames).head];
     run.entry.is_present() && folio(run).is_anon() && folio(run).order() > Order::ZERO
@@ -213,7 +211,7 @@ fn for_runs<M: Machine>(
     tables.for_each(Vpn(end.0 - pages.count as u64), end, |tables, run| visit(tables, &run));
 }
 
-/// Forget that pages were used, and let their folio go first when memory is wanted.
+/// Forget that pages were used, so that reclaim takes their folio first.
 fn cold_run<M: Machine>(
     core: &MmCore<M>,
     tables: &mut LockedTables<'_, M>,
@@ -232,12 +230,12 @@ fn cold_run<M: Machine>(
     core.frames[pages.head].clear(FrameFlags::REFERENCED);
 }
 
-/// Does a run map pages that have an age?
+/// Whether a run maps pages that have an age: not the page of zeroes.
 fn maps_folio<M: Machine>(core: &MmCore<M>, run: &EntryRun) -> bool {
     run.entry.is_present() && run.entry.pfn() != core.zero
 }
 
-/// MADV_FREE of what is in swap.
+/// MADV_FREE of a swap entry.
 fn lazyfree_swapped<M: Machine>(core: &MmCore<M>, tables: &mut LockedTables<'_, M>, run: &EntryRun) {
     if let Some((slot, _)) = run.entry.as_swap() {
         tables.set_absent(run.slot, Absent::None);
@@ -246,7 +244,7 @@ fn lazyfree_swapped<M: Machine>(core: &MmCore<M>, tables: &mut LockedTables<'_, 
     }
 }
 
-/// MADV_FREE of a folio whose pages are mapped up to `end`, and nowhere else: its content may be dropped until it is
+/// MADV_FREE of a folio whose pages are mapped up to `end` and nowhere else: its content may be dropped until it is
 /// written again.
 fn lazyfree_folio<M: Machine>(
     core: &MmCore<M>,
@@ -256,14 +254,14 @@ fn lazyfree_folio<M: Machine>(
     gather: &mut Gather,
 ) {
     let (pfn, frame) = (pages.head, &core.frames[pages.head]);
-    if resident_kind(core, pfn) != Resident::Anon || !core.try_lock_folio(pfn) {
+    if Resident::of(&core.frames[pfn]) != Resident::Anon || !core.try_lock_folio(pfn) {
         return;
     }
     let in_swap_cache = frame.has(FrameFlags::SWAPCACHE) && !free_swap(core, pfn);
     if !in_swap_cache {
         frame.clear(FrameFlags::DIRTY);
-        // The flush comes before a store can set the bit again unseen: a CPU that holds a dirty translation does not
-        // set it in the entry.
+        // Flush before a store can set the bit again unnoticed: a CPU that holds a dirty translation does not set it
+        // in the entry.
         for_runs(tables, pages, end, |tables, run| {
             let tightened = tables.clear_young_and_dirty(run);
             core.charge(Work::EntryClear, run.count as u64);

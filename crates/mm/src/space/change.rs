@@ -26,7 +26,7 @@ impl Spaces {
         let below = page.0 - start.0;
         upper.view.id = self.new_vma_id();
         upper.view.begin_at(page);
-        // The upper part is registered before the lower one shrinks: no page is ever out of every span.
+        // The upper part is registered before the lower one shrinks, so that some span always holds each page.
         upper.link(core, id, space.group());
         vmas.update(start, |lower| {
             lower.view.pages = below;
@@ -36,7 +36,8 @@ impl Spaces {
         core.charge(Work::VmaChange, 1);
     }
 
-    /// Join the ranges on both sides of `page` if one continues the other. Semaphore held alone.
+    /// Merge the ranges on both sides of `page` if one continues the other. The caller holds the mapping semaphore
+    /// alone.
     pub(super) fn merge_at<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, page: Vpn) {
         let space = self.at(id);
         let joined = space.vmas.lock().join(page, |lower, upper| grow(core, id, space, lower, upper));
@@ -46,7 +47,7 @@ impl Spaces {
         }
     }
 
-    /// Change properties of all ranges in `[start, end)`, which become ranges of their own, and join what then fits.
+    /// Cut ranges at `start` and `end`, change those between, and merge again what fits.
     pub(super) fn change_ranges<M: Machine>(
         &self,
         core: &MmCore<M>,
@@ -108,7 +109,7 @@ impl Spaces {
     }
 }
 
-/// `lower` takes `upper`'s pages over.
+/// Extend `lower` over `upper`'s pages.
 fn grow<M: Machine>(core: &MmCore<M>, id: SpaceId, space: &Space, lower: &mut Vma, upper: &Vma) {
     let adopts_sets = lower.sets.is_empty() && !upper.sets.is_empty();
     lower.view.pages += upper.view.pages;
@@ -122,8 +123,8 @@ fn grow<M: Machine>(core: &MmCore<M>, id: SpaceId, space: &Space, lower: &mut Vm
     }
 }
 
-/// Give present entries the rights of `prot`. The right to write is only taken here. Returns whether there are present
-/// entries that do not have it.
+/// Change the rights of present entries to those of `prot`, but only take the right to write away. Returns whether
+/// some present entry does not have it.
 fn change_entries<M: Machine>(
     core: &MmCore<M>,
     id: SpaceId,
@@ -142,7 +143,7 @@ fn change_entries<M: Machine>(
         without |= run.entry.is_present() && !run.entry.has(Bits::WRITE);
         if !run.entry.is_present() {
             if run.entry.as_migrating().is_some() {
-                // What CPUs may still do through its old translation is paid for when the space is settled.
+                // Settling the space later pays for what CPUs may still do through the old translation.
                 tables.restrict(run.slot, |entry| entry.with_rights(rights, read_only));
             }
             return;
@@ -157,9 +158,9 @@ fn change_entries<M: Machine>(
     without
 }
 
-/// Let the process write to those pages that are its own, in private ranges, without a fault for each: what once was
-/// exclusive stays so while it is protected. All that is owed for the space is paid first, once for all of them. Pages
-/// that others may see, and those of files, wait for the fault that copies them, or tells the file.
+/// Give the right to write to the exclusive pages of private ranges, so that they need not fault one by one: a page
+/// that was exclusive before it was protected still is. One payment settles the space for all of them. Shared pages
+/// and those of files wait for the fault that copies them or marks the file's folio dirty.
 fn allow_exclusive<M: Machine>(core: &MmCore<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
     let private: Vec<(Vpn, Vpn)> = {
         let vmas = space.vmas.lock();

@@ -1,7 +1,7 @@
-//! The end of a space, and taking the memory of one that must die.
+//! The end of a space, and reaping the memory of one that the OOM killer has chosen.
 
 use super::Spaces;
-use super::unmap::{zap, zap_if};
+use super::unmap::{Zap, zap, zap_if};
 use crate::frame::Owner;
 use crate::machine::{Machine, WaitKey};
 use crate::mm_core::MmCore;
@@ -12,24 +12,24 @@ use std_alloc::string::String;
 use std_alloc::vec::Vec;
 
 impl Spaces {
-    /// Unmap everything and forget the space. No task is in it any more.
+    /// Unmap everything and free the space. No task may be in it.
     pub fn exit<M: Machine>(&self, core: &MmCore<M>, id: SpaceId) {
         let space = self.at(id);
         {
-            // Whoever reaps it has done, and nobody begins to.
+            // Once the lock is held, no reaper is at work in the space, and none begins.
             let _life = space.life.lock();
             space.alive.store(false, Release);
         }
-        // khugepaged may be at work in it, which finds it no more from now on.
+        // khugepaged may still be at work in the space, but no longer finds it.
         drop(space.mapping.write(&core.machine, WaitKey::Space(id)));
         core.tlb.destroy(core, id);
         let vmas: Vec<_> = space.vmas.lock().iter().cloned().collect();
         core.gather(id, |gather| {
             for vma in &vmas {
-                zap(core, id, &vma.view, vma.view.start, vma.view.end(), gather);
+                zap(core, Zap::of(&vma.view, vma.view.start, vma.view.end()), gather);
             }
         });
-        // Before the tables go: whoever walks a reverse map on another CPU would look for entries in them.
+        // Unlink before the tables go: a reverse-map walk on another CPU would look for entries in them.
         for vma in vmas {
             vma.unlink(core);
         }
@@ -38,11 +38,11 @@ impl Spaces {
         core.tlb.release(id);
     }
 
-    /// Choose a space to die, and take its private memory without waiting for its tasks: they can only fault. `false`:
-    /// it has ended meanwhile, or was chosen before.
+    /// Mark a space as killed, and take its private memory without waiting for its tasks, which can only fault from
+    /// now on. Returns `false` if it has ended or was killed before.
     pub fn kill<M: Machine>(&self, core: &MmCore<M>, id: SpaceId) -> bool {
         let space = self.at(id);
-        // While it is held, the space does not end, so its id does not become another's.
+        // The lock keeps the space alive, so its id is not reused.
         let _life = space.life.lock();
         let chosen = space.is_alive() && !space.killed.swap(true, AcqRel);
         if chosen {
@@ -54,18 +54,18 @@ impl Spaces {
     fn reap<M: Machine>(&self, core: &MmCore<M>, id: SpaceId) {
         core.gather(id, |gather| {
             gather.changes(Vpn(0), USER_END);
-            zap_if(core, id, (Vpn(0), USER_END), false, gather, |run| {
+            zap_if(core, Zap::new(Vpn(0), USER_END), gather, |run| {
                 let frame = run.entry.is_present().then(|| &core.frames[run.mapped(&core.frames).head]);
                 !frame.is_some_and(|frame| matches!(frame.owner(), Owner::File(_)))
             });
         });
     }
 
-    /// Check the ranges and tables of every space, and that reverse maps know all ranges and no others.
+    /// Check the ranges and tables of every space, and that the reverse maps hold all ranges and no others.
     pub fn validate<M: Machine>(&self, core: &MmCore<M>, bound: u32) -> Result<(), String> {
         let mut links = 0;
         for id in self.ids(bound) {
-            let in_space = |fault: String| std_alloc::format!("{id}: {fault}");
+            let in_space = |error: String| std_alloc::format!("{id}: {error}");
             let space = self.at(id);
             let vmas = space.vmas.lock();
             vmas.validate().map_err(in_space)?;
@@ -76,18 +76,18 @@ impl Spaces {
                 for (owner, span) in vma.spans(id, space.group()) {
                     links += 1;
                     if !core.rmap.is_linked(owner, &span) {
-                        return Err(in_space(std_alloc::format!("{owner:?} does not know {span:?}")));
+                        return Err(in_space(std_alloc::format!("{owner:?} does not list {span:?}")));
                     }
                 }
-                let mut astray = None;
+                let mut outside = None;
                 tables.for_each(vma.view.start, vma.view.end(), |_, run| {
                     inside += run.count as u64;
                     if run.page < vma.view.start || run.end() > vma.view.end() {
-                        astray = Some(run);
+                        outside = Some(run);
                     }
                 });
-                if let Some(run) = astray {
-                    return Err(in_space(std_alloc::format!("{run:?} reaches out of {:?}", vma.view)));
+                if let Some(run) = outside {
+                    return Err(in_space(std_alloc::format!("{run:?} exceeds {:?}", vma.view)));
                 }
             }
             if entries != inside {
@@ -97,8 +97,8 @@ impl Spaces {
             }
         }
         match core.rmap.links() {
-            known if known == links => Ok(()),
-            known => Err(std_alloc::format!("reverse maps know {known} ranges, there are {links}")),
+            held if held == links => Ok(()),
+            held => Err(std_alloc::format!("reverse maps hold {held} spans, ranges have {links}")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! fork: the child maps what the parent maps; private pages are shared until one of them writes.
+//! fork: the child maps what the parent maps; both share private pages until one of them writes.
 
 use super::vma::Vma;
 use super::{Spaces, Stop};
@@ -14,13 +14,13 @@ use crate::units::*;
 use std_alloc::vec::Vec;
 
 impl Spaces {
-    /// A copy of `parent`.
+    /// Create a copy of `parent`.
     pub fn fork<M: Machine>(&self, core: &MmCore<M>, parent: SpaceId, gfp: Gfp) -> Result<SpaceId, Stop> {
         let child = self.create(core, gfp)?;
         self.at(child).set_policy(self.at(parent).policy());
         let held = self.at(parent).mapping.write(&core.machine, WaitKey::Space(parent));
         let ranges: Vec<Vma> = self.at(parent).vmas.lock().iter().cloned().collect();
-        // The parent loses the right to write to its private pages. Before it goes on, no CPU may still have it.
+        // The parent loses the right to write to its private pages. No CPU may still have it when the parent goes on.
         let outcome = core.tlb.tighten(core, parent, |tightening| {
             tightening.everything();
             ranges.iter().try_for_each(|range| self.copy_range(core, child, range, gfp, tightening))
@@ -44,14 +44,15 @@ impl Spaces {
         let space = self.at(child);
         let mut copy = source.clone();
         copy.view.id = self.new_vma_id();
-        // The child may map pages of all sets of its parent; what it makes itself goes to a set of its own, later.
+        // The child may map pages of all its parent's sets. Its own new pages go to a set of its own, made by the
+        // first of them.
         copy.view.anon = None;
-        // Locks on memory are not inherited.
+        // Memory locks are not inherited.
         copy.view.flags.remove(super::VmaFlags::LOCKED);
         copy.link(core, child, space.group());
         space.vmas.lock().insert(copy);
         core.charge(Work::VmaChange, 1);
-        // Pages of files that no private copy was made of can be faulted in again.
+        // A range without anonymous sets has only pages of its file, which can be faulted in again.
         if source.sets.is_empty() {
             return Ok(());
         }
@@ -67,146 +68,149 @@ impl Spaces {
         gfp: Gfp,
         tightening: &mut Tightening,
     ) -> Result<(), Stop> {
-        let mmu = core;
-        let mut from = core.tables.lock(mmu, tightening.space());
-        let mut to = core.tables.lock(mmu, child).settle();
+        let mut from = core.tables.lock(core, tightening.space());
+        let mut to = core.tables.lock(core, child).settle();
         let mut outcome = Ok(());
-        let mut changes = Changes { tally: Tally::new(mmu), tightening };
+        let shared = range.view.is_shared();
+        let mut copy = EntryCopy { core, gfp, shared, tally: Tally::new(core), tightening };
         from.for_each(range.view.start, range.view.end(), |from, run| {
-            if let Some(migrating) = run.entry.as_migrating() {
-                if outcome.is_ok() {
-                    let what = (&run, migrating, range.view.is_shared());
-                    outcome = copy_migrating(core, from, &mut to, what, gfp);
-                }
-            } else if run.is_large() {
-                // One of a file can be faulted in again.
-                if outcome.is_ok() && core.frames[run.entry.pfn()].is_anon() {
-                    outcome = copy_large(core, from, &mut to, &run, gfp, changes.tightening);
-                }
-            } else if outcome.is_ok() {
-                outcome = to
-                    .reserve(&core.alloc, run.page, gfp.means())
-                    .map(|slot| {
-                        copy_run(core, from, &mut to, &run, slot, range.view.is_shared(), &mut changes)
-                    })
-                    .map_err(Stop::from);
+            if outcome.is_ok() {
+                outcome = copy.run(from, &mut to, &run);
             }
         });
-        changes.tally.settle(mmu);
+        copy.tally.settle(core);
         outcome
     }
 }
 
-/// What copying entries changes besides them.
-struct Changes<'a> {
+/// Copies the entries of one range.
+struct EntryCopy<'a, M> {
+    core: &'a MmCore<M>,
+    gfp: Gfp,
+    /// Whether the range is shared.
+    shared: bool,
     tally: Tally,
     tightening: &'a mut Tightening,
 }
 
-/// Share a 2 MiB entry of anonymous memory. The child's has a table in reserve as the parent's has.
-#[cold]
-fn copy_large<M: Machine>(
-    core: &MmCore<M>,
-    from: &mut LockedTables<'_, M>,
-    to: &mut Settled<'_, M>,
-    run: &EntryRun,
-    gfp: Gfp,
-    tightening: &mut Tightening,
-) -> Result<(), Stop> {
-    let mmu = core;
-    let slot = to.reserve_large(&core.alloc, run.page, gfp.means())?.expect("the child has nothing there");
-    to.deposit(&core.alloc, gfp.means())?;
-    core.charge(Work::EntrySet, 1);
-    let pages = run.mapped(&core.frames);
-    if run.entry.has(Bits::WRITE) {
-        tightening.tightened(mmu, from.forbid_writes(run));
+impl<M: Machine> EntryCopy<'_, M> {
+    fn run(
+        &mut self,
+        from: &mut LockedTables<'_, M>,
+        to: &mut Settled<'_, M>,
+        run: &EntryRun,
+    ) -> Result<(), Stop> {
+        let core = self.core;
+        if let Some(migrating) = run.entry.as_migrating() {
+            return self.migrating(from, to, run, migrating);
+        }
+        if run.is_large() {
+            // An entry of a file can be faulted in again.
+            return if core.frames[run.entry.pfn()].is_anon() { self.large(from, to, run) } else { Ok(()) };
+        }
+        let slot = to.reserve(&core.alloc, run.page, self.gfp.means())?;
+        self.pages(from, to, run, slot);
+        Ok(())
     }
-    for page in pages.iter() {
-        core.frames[page].clear(FrameFlags::EXCLUSIVE);
-    }
-    core.frames[pages.head].get(1);
-    core.rmap.add_large(mmu, pages.head);
-    to.counts().add(Resident::Anon, i64::from(pages.count));
-    to.inherit(slot, from, run, Rights::YOUNG);
-    Ok(())
-}
 
-/// Share an entry whose page is being moved. What CPUs may still do through its old translation ends with fork's flush
-/// of the whole parent.
-#[cold]
-fn copy_migrating<M: Machine>(
-    core: &MmCore<M>,
-    from: &mut LockedTables<'_, M>,
-    to: &mut Settled<'_, M>,
-    (run, migrating, shared): (&EntryRun, Migrating, bool),
-    gfp: Gfp,
-) -> Result<(), Stop> {
-    let head = core.frames.head(migrating.page());
-    let anon = core.frames[head].is_anon();
-    let slot = if !run.is_large() {
-        to.reserve(&core.alloc, run.page, gfp.means())?
-    } else if anon {
-        let slot = to.reserve_large(&core.alloc, run.page, gfp.means())?;
-        to.deposit(&core.alloc, gfp.means())?;
-        slot.expect("the child has nothing there")
-    } else {
-        // It can be faulted in again.
-        return Ok(());
-    };
-    core.charge(Work::EntrySet, 1);
-    let mut forget = Rights::YOUNG;
-    if shared {
-        forget |= Rights::DIRTY;
-    }
-    let kept = from.restrict(run.slot, |entry| if shared { entry } else { entry.read_only() });
-    if anon {
-        let pages = FolioPages { head, first: migrating.page(), count: run.pages() as u32 };
+    /// Share a 2 MiB entry of anonymous memory. The child's has a deposited table, as the parent's has.
+    #[cold]
+    fn large(
+        &mut self,
+        from: &mut LockedTables<'_, M>,
+        to: &mut Settled<'_, M>,
+        run: &EntryRun,
+    ) -> Result<(), Stop> {
+        let core = self.core;
+        let slot = to
+            .reserve_large(&core.alloc, run.page, self.gfp.means())?
+            .expect("the child's tables must be empty there");
+        to.deposit(&core.alloc, self.gfp.means())?;
+        core.charge(Work::EntrySet, 1);
+        let pages = run.mapped(&core.frames);
+        if run.entry.has(Bits::WRITE) {
+            self.tightening.tightened(core, from.forbid_writes(run));
+        }
         for page in pages.iter() {
             core.frames[page].clear(FrameFlags::EXCLUSIVE);
         }
+        core.frames[pages.head].get(1);
+        core.rmap.add_large(core, pages.head);
+        to.counts().add(Resident::Anon, i64::from(pages.count));
+        to.inherit(slot, from, run, Rights::YOUNG);
+        Ok(())
     }
-    to.set_absent(slot, Absent::Moving(kept.forgetting(forget)));
-    to.counts().add(super::unmap::resident_kind(core, head), run.pages() as i64);
-    Ok(())
-}
 
-/// Share a run of pages, or one slot of swap, between parent and child.
-fn copy_run<M: Machine>(
-    core: &MmCore<M>,
-    from: &mut LockedTables<'_, M>,
-    to: &mut Settled<'_, M>,
-    run: &EntryRun,
-    slot: Slot,
-    shared: bool,
-    changes: &mut Changes<'_>,
-) {
-    let mmu = core;
-    core.charge(Work::EntrySet, run.count as u64);
-    if let Some((swap, _)) = run.entry.as_swap() {
-        core.swap.dup(swap);
-        let shared = Absent::Swap { slot: swap, exclusive: false };
-        from.set_absent(run.slot, shared);
-        to.set_absent(slot, shared);
-        to.counts().add(Resident::Swap, 1);
-        return;
-    }
-    let pages = run.mapped(&core.frames);
-    if !shared && run.entry.has(Bits::WRITE) {
-        changes.tightening.tightened(mmu, from.forbid_writes(run));
-    }
-    if pages.head != core.zero {
-        let frame = &core.frames[pages.head];
-        if frame.is_anon() {
+    /// Share an entry whose page is being moved. Fork flushes the whole parent at its end: until then CPUs may use the old
+    /// translation.
+    #[cold]
+    fn migrating(
+        &self,
+        from: &mut LockedTables<'_, M>,
+        to: &mut Settled<'_, M>,
+        run: &EntryRun,
+        migrating: Migrating,
+    ) -> Result<(), Stop> {
+        let (core, gfp, shared) = (self.core, self.gfp, self.shared);
+        let head = core.frames.head(migrating.page());
+        let anon = core.frames[head].is_anon();
+        let slot = if !run.is_large() {
+            to.reserve(&core.alloc, run.page, gfp.means())?
+        } else if anon {
+            let slot = to.reserve_large(&core.alloc, run.page, gfp.means())?;
+            to.deposit(&core.alloc, gfp.means())?;
+            slot.expect("the child's tables must be empty there")
+        } else {
+            // It can be faulted in again.
+            return Ok(());
+        };
+        core.charge(Work::EntrySet, 1);
+        let mut forget = Rights::YOUNG;
+        if shared {
+            forget |= Rights::DIRTY;
+        }
+        let kept = from.restrict(run.slot, |entry| if shared { entry } else { entry.read_only() });
+        if anon {
+            let pages = FolioPages { head, first: migrating.page(), count: run.pages() as u32 };
             for page in pages.iter() {
                 core.frames[page].clear(FrameFlags::EXCLUSIVE);
             }
         }
-        frame.get(pages.count);
-        core.rmap.add_tallied(mmu, pages, &mut changes.tally);
-        to.counts().add(super::unmap::resident_kind(core, pages.head), i64::from(pages.count));
+        to.set_absent(slot, Absent::Moving(kept.forgetting(forget)));
+        to.counts().add(Resident::of(&core.frames[head]), run.pages() as i64);
+        Ok(())
     }
-    // The child has not used it. That a private page was written must be told by either entry, whichever is left: the
-    // page may not be dropped as if MADV_FREE had been the last word on it.
-    let forget = if shared { Rights::YOUNG | Rights::DIRTY } else { Rights::YOUNG };
-    to.inherit(slot, from, run, forget);
+
+    /// Share a run of pages, or one swap slot, between parent and child.
+    fn pages(&mut self, from: &mut LockedTables<'_, M>, to: &mut Settled<'_, M>, run: &EntryRun, slot: Slot) {
+        let core = self.core;
+        core.charge(Work::EntrySet, run.count as u64);
+        if let Some((swap, _)) = run.entry.as_swap() {
+            core.swap.dup(swap);
+            let shared = Absent::Swap { slot: swap, exclusive: false };
+            from.set_absent(run.slot, shared);
+            to.set_absent(slot, shared);
+            to.counts().add(Resident::Swap, 1);
+            return;
+        }
+        let pages = run.mapped(&core.frames);
+        if !self.shared && run.entry.has(Bits::WRITE) {
+            self.tightening.tightened(core, from.forbid_writes(run));
+        }
+        if pages.head != core.zero {
+            let frame = &core.frames[pages.head];
+            if frame.is_anon() {
+                for page in pages.iter() {
+                    core.frames[page].clear(FrameFlags::EXCLUSIVE);
+                }
+            }
+            frame.get(pages.count);
+            core.rmap.add_tallied(core, pages, &mut self.tally);
+            to.counts().add(Resident::of(frame), i64::from(pages.count));
+        }
+        // The child has not used the page, so its entry is not young. Both entries of a private page stay dirty: either
+        // may be the last one left, and MADV_FREE must not drop a page that was written after it.
+        let forget = if self.shared { Rights::YOUNG | Rights::DIRTY } else { Rights::YOUNG };
+        to.inherit(slot, from, run, forget);
+    }
 }

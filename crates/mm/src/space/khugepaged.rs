@@ -1,12 +1,14 @@
-//! The daemon that collapses what spaces map page by page, a part of their ranges at a time.
+//! khugepaged: the daemon that collapses memory that is mapped page by page, a part of the spaces' ranges at a time.
 //!
-//! A look costs the pages that it is at, whether or not it comes to anything; after `khugepaged.pages_to_scan` of them
-//! the daemon sleeps. It begins where it stopped, with the spaces in order of their numbers. When memory has no block
-//! for it, it sleeps for `khugepaged.alloc_sleep_millisecs`, and goes on; the second time, it has done for now.
+//! Looking at a place costs its pages from the budget, whether or not it is collapsed. After
+//! `khugepaged.pages_to_scan` pages the daemon sleeps. Its cursor goes through the spaces in order of their ids, and
+//! the next scan resumes there. If memory has no free block of 2 MiB, it sleeps for `khugepaged.alloc_sleep_millisecs`
+//! and continues; the second time it ends the scan.
 //!
-//! Of anonymous memory it takes the ranges that may have folios of 2 MiB by `hugepages-2048kB.enabled`; of files all.
+//! It scans ranges of files, and those ranges of anonymous memory for which `hugepages-2048kB.enabled` allows 2 MiB.
 
 use super::collapse::{CollapseError, CollapseLimits, Collapsed, LARGE, collapse_at, may_collapse, suits};
+use super::fault::PmdRange;
 use super::{Spaces, Vma, VmaFlags};
 use crate::knobs::Knob;
 use crate::machine::{Machine, WaitKey};
@@ -25,11 +27,11 @@ pub(super) struct ScanCursor {
 /// Why khugepaged left a space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ScanStop {
-    /// It has been passed.
+    /// The cursor has reached its end.
     SpaceDone,
-    /// It has looked at as many pages as it should.
+    /// The budget of pages is spent.
     BudgetSpent,
-    /// Memory has no block for it.
+    /// Memory has no free block of 2 MiB.
     NoBlock,
 }
 
@@ -45,7 +47,7 @@ impl Spaces {
         }
     }
 
-    /// Look at some pages, but at none a second time.
+    /// One scan: look at as many pages as the budget allows, and at no space twice.
     pub(super) fn scan<M: Machine>(&self, core: &MmCore<M>, cursor: &mut ScanCursor) {
         let mut left = core.knobs.get(Knob::KhugepagedPagesToScan);
         let mut spaces = core.tlb.bound();
@@ -72,7 +74,7 @@ impl Spaces {
         }
     }
 
-    /// Go on in a space.
+    /// Continue in a space.
     fn scan_space<M: Machine>(
         &self,
         core: &MmCore<M>,
@@ -82,12 +84,12 @@ impl Spaces {
     ) -> ScanStop {
         let Some(space) = self.list.get(id.0) else { return ScanStop::SpaceDone };
         let held = {
-            // While it is held, the space does not end; the semaphore, which its end waits for, keeps it from then on.
+            // `life` keeps the space alive until the semaphore is taken; its exit waits for the semaphore.
             let _life = space.life.lock();
             let runs = space.is_alive() && !space.is_killed();
             if runs { space.mapping.try_write(&core.machine, WaitKey::Space(id)) } else { None }
         };
-        // Its own tasks are faster.
+        // The space's own tasks have precedence.
         let Some(_held) = held else { return ScanStop::SpaceDone };
         let gfp = Gfp::user(space.group());
         while *left > 0 {
@@ -100,10 +102,10 @@ impl Spaces {
             *page = at.0 + LARGE;
             *left = left.saturating_sub(LARGE);
             let limits = CollapseLimits::of_daemon(core);
-            match collapse_at(core, (id, space), &vma, at, limits, gfp) {
+            match collapse_at(core, &PmdRange { id, space, vma: &vma.view, start: at, gfp }, limits) {
                 Ok(Collapsed::Now) => core.count(Stat::KhugepagedPagesCollapsed, 1),
                 Ok(Collapsed::No(CollapseError::NoBlock)) => return ScanStop::NoBlock,
-                // Where memory is short, it is not the time.
+                // A place that is short of memory is left for a later scan.
                 Ok(Collapsed::Before | Collapsed::No(_)) | Err(_) => {}
             }
         }
@@ -111,7 +113,7 @@ impl Spaces {
     }
 }
 
-/// Is khugepaged to collapse what a range maps?
+/// Whether khugepaged may collapse what a range maps.
 fn wanted<M: Machine>(core: &MmCore<M>, vma: &Vma) -> bool {
     let asked = vma.view.flags.contains(VmaFlags::HUGEPAGE);
     let enabled = || core.knobs.anon_sizes().orders(asked).any(|order| order == PAGEBLOCK_ORDER);

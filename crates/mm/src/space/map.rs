@@ -13,12 +13,12 @@ use crate::units::*;
 use smallvec::SmallVec;
 
 impl Spaces {
-    /// Map memory. Returns the first page. Pages are faulted in by the caller if `populate` or `locked` is asked for.
+    /// Map memory. Returns the first page. The caller faults in the pages if `populate` or `locked` is set.
     pub fn mmap<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, request: &MapRequest) -> Result<Vpn, Stop> {
         if request.pages == 0 || request.pages > USER_END.0 {
             return Err(Error::Invalid.into());
         }
-        // Before anything is unmapped for it.
+        // Check before a fixed address unmaps anything.
         check_rights(request)?;
         let space = self.at(id);
         let _held = space.mapping.write(&core.machine, WaitKey::Space(id));
@@ -51,7 +51,7 @@ impl Spaces {
         Ok(start)
     }
 
-    /// The file behind a request, if any, and the range's properties.
+    /// The file of a request, if any, and the range's flags.
     fn backing<M: Machine>(
         &self,
         core: &MmCore<M>,
@@ -77,7 +77,7 @@ impl Spaces {
     }
 }
 
-/// A file that may only be read is not mapped for its own pages to be written.
+/// A file that is open for reading only must not be mapped shared and writable.
 fn check_rights(request: &MapRequest) -> Result<(), Error> {
     match request.backing {
         Backing::File { shared: true, writable: false, .. } if request.prot.contains(Prot::WRITE) => {
@@ -87,7 +87,7 @@ fn check_rights(request: &MapRequest) -> Result<(), Error> {
     }
 }
 
-/// Where there is room. What shows 2 MiB of a file or more begins where large entries fit.
+/// Choose an address. A mapping of 2 MiB of a file or more begins where large entries fit.
 fn place<M: Machine>(core: &MmCore<M>, vmas: &VmaTree, request: &MapRequest) -> Option<Vpn> {
     const LARGE: u64 = TABLE_ENTRIES as u64;
     let offset = match request.backing {

@@ -1,4 +1,4 @@
-//! Which folios of a range are to be moved.
+//! Isolating the folios of a range that are to be moved.
 
 use super::{Spaces, Stop};
 use crate::api::Error;
@@ -8,19 +8,19 @@ use crate::migrate;
 use crate::mm_core::MmCore;
 use crate::units::*;
 
-/// What a walk of a range for [`migrate`](crate::migrate) has found.
+/// Result of a walk of a range for [`migrate`](crate::migrate).
 #[derive(Debug, Default)]
 pub struct Collected {
     /// Isolated folios; the tail is the first.
     pub folios: List,
     /// Pages of the range that are mapped.
     pub mapped: u64,
-    /// Those whose folio somebody uses, or moves, just now.
+    /// Pages whose folio could not be isolated, or is already being moved.
     pub refused: u64,
 }
 
 impl Spaces {
-    /// Isolate those folios of which a page of `[start, end)` is mapped and that are `wanted`.
+    /// Isolate the folios that have a page mapped in `[start, end)` and whose node is `wanted`.
     pub fn collect<M: Machine>(
         &self,
         core: &MmCore<M>,

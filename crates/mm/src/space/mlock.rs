@@ -8,8 +8,8 @@ use crate::mm_core::MmCore;
 use crate::units::*;
 
 impl Spaces {
-    /// Mark a range as locked in memory, or no longer so. The facade then faults in what is missing of a locked range;
-    /// a fault in a locked range locks its folio.
+    /// Lock a range in memory, or unlock it. After a lock the facade faults in the missing pages; a fault in a locked
+    /// range locks its folio.
     pub fn mlock<M: Machine>(
         &self,
         core: &MmCore<M>,
@@ -31,7 +31,7 @@ impl Spaces {
         tables.for_each(start, end, |_, run| {
             let moving = run.entry.as_migrating().map(|migrating| core.frames.head(migrating.page()));
             if let (false, Some(head)) = (lock, moving) {
-                // Should its content be moved, those ranges lock the new folio that still are locked then.
+                // When the move ends, the ranges that are still locked lock the new folio.
                 core.lru.munlock(core, head);
             }
             if run.entry.is_present() && run.entry.pfn() != core.zero {
@@ -46,7 +46,7 @@ impl Spaces {
         Ok(())
     }
 
-    /// Is every page of the range in a range that is mapped, and which parts of shared files does it show? For msync.
+    /// For msync: the parts of shared files that a range shows. An error if a page of it is not mapped.
     pub fn shared_parts<M: Machine>(
         &self,
         core: &MmCore<M>,

@@ -1,11 +1,11 @@
-//! Address spaces: mapped ranges, what system calls do to them, faults, fork.
+//! Address spaces: mapped ranges, the system calls that change them, faults, fork.
 //!
-//! A space has a tree of ranges ([`Vma`]) and a tree of page tables. The `mapping` semaphore orders them: faults hold
-//! it shared, everything that changes ranges holds it alone. The tree of ranges has a short lock of its own for the
-//! moment of a look-up, so that a fault takes a copy of the range it needs and goes on.
+//! A space has a tree of ranges ([`Vma`]) and a tree of page tables. The `mapping` semaphore orders changes of both: a
+//! fault holds it shared, whatever changes ranges holds it alone. The tree of ranges has a short lock of its own for
+//! the moment of a look-up: a fault copies the range that it needs and drops the lock.
 //!
-//! Functions here may return a [`Shortage`]. They then have changed nothing that running them
-//! again would not change the same way, and the facade runs them again once there is room.
+//! A function that returns a [`Shortage`] has changed nothing that a second run would not change the same way. The
+//! facade runs it again once there is room.
 
 mod advise;
 mod change;
@@ -52,7 +52,7 @@ use crate::units::*;
 /// Why an operation on a space stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
-    /// For want of memory: make room and run it again.
+    /// Out of memory: make room and run it again.
     Shortage(Shortage),
     /// For good.
     Error(Error),
@@ -75,20 +75,20 @@ impl From<Error> for Stop {
 pub struct Space {
     alive: AtomicBool,
     killed: AtomicBool,
-    /// Held by who takes it apart from outside, and by its end.
+    /// Held by a task that tears the space down from outside, and by the space's own exit.
     life: Lock<()>,
     group: AtomicU32,
     mapping: Semaphore,
     vmas: Lock<VmaTree>,
-    /// Has a 2 MiB entry ever been made in its tables? If not, nobody looks for one.
+    /// Whether its tables have ever held a 2 MiB entry. If not, no look-up tests for one.
     large: AtomicBool,
-    /// Which arrival it was, of all that came to groups.
+    /// Sequence number of its last arrival in a group, over all spaces.
     arrival: AtomicU64,
-    /// Bit n: it has run since aging on node n, modulo 64, last asked.
+    /// Bit n: it has run since aging last asked for node n (modulo 64).
     ran: AtomicU64,
-    /// Where its pages are marked, and when.
+    /// State of NUMA balancing: where its pages are marked, and when.
     numa: numa::NumaScan,
-    /// Where its memory comes from, if a range does not say: the word of a [`MemPolicy`].
+    /// The word of its [`MemPolicy`], which applies where a range has none.
     policy: AtomicU64,
 }
 
@@ -99,13 +99,13 @@ impl Space {
         GroupId(self.group.load(Relaxed) as u16)
     }
 
-    /// Was it chosen to die for want of memory?
+    /// Whether the OOM killer has chosen it.
     #[inline]
     pub fn is_killed(&self) -> bool {
         self.killed.load(Acquire)
     }
 
-    /// Which arrival it was, of all that came to groups.
+    /// Sequence number of its last arrival in a group, over all spaces.
     pub fn arrival(&self) -> u64 {
         self.arrival.load(Relaxed)
     }
@@ -116,7 +116,7 @@ impl Space {
         self.ran.store(u64::MAX, Relaxed);
     }
 
-    /// Has it run since the last call for this node?
+    /// Whether it has run since the last call for this node.
     pub fn take_ran(&self, node: NodeId) -> bool {
         let bit = 1 << (node.0 % 64);
         self.ran.fetch_and(!bit, Relaxed) & bit != 0
@@ -127,13 +127,13 @@ impl Space {
         self.vmas.lock().from(from).map(|vma| vma.view).find(|vma| wanted(vma))
     }
 
-    /// As [`range_from`](Self::range_from), for who holds the lock of page tables, which comes after that of the
-    /// ranges: none if somebody has that.
+    /// As [`range_from`](Self::range_from), for a caller that holds the page-table lock, which comes after the ranges'
+    /// lock in the lock order: `None` if that lock is taken.
     pub fn try_range_from(&self, from: Vpn, wanted: impl Fn(&VmaView) -> bool) -> Option<VmaView> {
         self.vmas.try_lock()?.from(from).map(|vma| vma.view).find(|vma| wanted(vma))
     }
 
-    /// Is the space in use?
+    /// Whether the space is in use.
     pub fn is_alive(&self) -> bool {
         self.alive.load(Acquire)
     }
@@ -144,7 +144,7 @@ impl Space {
 pub struct Spaces {
     list: Arena<Space>,
     last_vma: AtomicU32,
-    /// Spaces that have come to groups so far.
+    /// Number of arrivals in groups so far.
     arrivals: AtomicU64,
 }
 
@@ -158,10 +158,10 @@ impl Spaces {
     /// A space that the caller knows to be in use.
     #[inline]
     fn at(&self, space: SpaceId) -> &Space {
-        self.list.get(space.0).expect("a space that was created")
+        self.list.get(space.0).expect("the space must have been created")
     }
 
-    /// Ids of all spaces in use. `bound`: ids ever given out.
+    /// Ids of all spaces in use. `bound`: the number of ids ever allocated.
     pub fn ids(&self, bound: u32) -> impl Iterator<Item = SpaceId> + '_ {
         (0..bound).map(SpaceId).filter(|&id| self.get(id).is_some())
     }
@@ -185,10 +185,10 @@ impl Spaces {
         Ok(id)
     }
 
-    /// Charge a space to another group from now on. Returns the one that it was in; `None`: there is no such space.
+    /// Charge a space to another group from now on. Returns its old group; `None` if there is no such space.
     pub fn move_to<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, group: GroupId) -> Option<GroupId> {
         let space = self.get(id)?;
-        // Ranges tell the reverse map which group uses them.
+        // The reverse map records the group of each range.
         let _held = space.mapping.write(&core.machine, WaitKey::Space(id));
         let old = GroupId(space.group.swap(group.0 as u32, Relaxed) as u16);
         self.note_arrival(space);
@@ -201,12 +201,12 @@ impl Spaces {
         space.note_run();
     }
 
-    /// Spaces that have come to groups so far.
+    /// Number of arrivals in groups so far.
     pub fn arrivals(&self) -> u64 {
         self.arrivals.load(Relaxed)
     }
 
-    /// What khugepaged does between two sleeps, from the first space on.
+    /// One scan of khugepaged, from the first space on.
     #[cfg(test)]
     pub(crate) fn scan_from_start<M: Machine>(&self, core: &MmCore<M>) {
         self.scan(core, &mut khugepaged::ScanCursor::default());

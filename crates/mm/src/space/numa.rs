@@ -1,14 +1,13 @@
-//! NUMA balancing: finding out by faults where pages are used, and moving them there.
+//! NUMA balancing: hinting faults show where pages are used, and pages are moved there.
 //!
-//! Now and then a task takes the right to be used from entries of its space, in turn, so that the next use of each page
-//! faults ([`Spaces::mark_for_numa`]): a task that has run for a period since it last did, by its own clock, if nobody
-//! has done it for a period by everybody's. So a task that waits most of the time is asked seldom. The fault gives it
-//! back, and tells which node the page is used from, and how soon after it was marked (`fault/hint`). A page of a
-//! slower tier that is hot is promoted, one that another node uses is moved there.
+//! From time to time a task takes the right of access from the next entries of its space, so that the next use of each
+//! page faults ([`Spaces::mark_for_numa`]). A task does so when it has run for a period, by its own clock, since it
+//! last did, and no other task of the space has done so for a period of real time. So a task that mostly sleeps rarely
+//! does. The fault restores the right. It shows from which node the page is used, and how soon after it was marked
+//! (`fault/hint`). A hot page on a slower tier is promoted; a page that another node uses is moved there.
 //!
-//! Source: kernel/sched/fair.c (`task_numa_work`), mm/mprotect.c (`change_pte_range`), mm/migrate.c
-//! (`migrate_misplaced_folio`) of Linux
-//! 6.12, and `update_task_scan_period` there. Tasks are not moved to their pages here: see docs/tiers.md.
+//! Source: kernel/sched/fair.c (`task_numa_work`, `update_task_scan_period`), mm/mprotect.c (`change_pte_range`),
+//! mm/migrate.c (`migrate_misplaced_folio`) of Linux 6.12. Tasks are not moved to their pages here: see docs/tiers.md.
 
 use super::vma::{VmaFlags, VmaView};
 use super::{Space, Spaces};
@@ -25,38 +24,38 @@ use crate::table::{Bits, EntryRun, LockedTables, Rights};
 use crate::tlb::Gather;
 use crate::units::*;
 
-/// So many times as much may be looked at as is marked.
-const LOOKED_FOR_MARKED: u64 = 8;
-/// After it has marked pages a task lets others be the next: two ticks of Linux's default clock.
-const STAND_BACK: Nanos = 8 * MILLISECOND;
-/// MiB that may be marked in a second, at most.
-const MOST_MB_PER_SECOND: u64 = 2560;
+/// A scan may look at this many times the pages that it may mark.
+const SCAN_PER_MARK: u64 = 8;
+/// Delay of a task after it has marked pages, so that other tasks come next: two ticks of Linux's default clock.
+const YIELD_DELAY: Nanos = 8 * MILLISECOND;
+/// Most MiB that may be marked in a second.
+const MAX_MB_PER_SECOND: u64 = 2560;
 
-/// Where a space's pages are marked, and when.
+/// State of a space's scan.
 #[derive(Default)]
 pub(super) struct NumaScan {
-    /// When it goes on at the earliest; 0: it has not begun.
+    /// Earliest time of the next scan; 0: none has begun.
     next: AtomicU64,
-    /// With which page.
+    /// Page where the next scan begins.
     cursor: AtomicU64,
-    /// Milliseconds until then; 0: what faults tell has not changed it yet.
+    /// Milliseconds between scans; 0: not adapted yet.
     period: AtomicU64,
-    /// How often all of the space has been marked.
+    /// Number of complete passes over the space.
     rounds: AtomicU64,
-    /// How often it had been when the period was last adapted.
+    /// `rounds` when the period was last adapted.
     adapted: AtomicU64,
-    /// What faults have told since then.
-    told: Told,
+    /// Statistics of hinting faults since then.
+    stats: FaultStats,
 }
 
-/// When a task last asked whether pages of its space are to be marked, by how long it had run. It begins with the task.
+/// When a task last asked for a scan, in its own running time. It begins with the task.
 #[derive(Default)]
 pub struct TaskScan(AtomicU64);
 
 impl TaskScan {
-    /// Has a task that has run so long run for a period since it last asked? It counts as asked then. A new task's
-    /// first period is `delay`.
-    fn ask(&self, ran: Nanos, delay: Nanos, period: impl FnOnce() -> Nanos) -> bool {
+    /// Whether a task whose running time is `ran` is due for a scan; if so, it counts as having asked. The first
+    /// period of a new task is `delay`.
+    fn take_due(&self, ran: Nanos, delay: Nanos, period: impl FnOnce() -> Nanos) -> bool {
         let last = self.0.load(Relaxed);
         let next = last + if last == 0 { delay } else { period() };
         let due = ran > next;
@@ -66,41 +65,40 @@ impl TaskScan {
         due
     }
 
-    /// The task is not to ask for so long.
-    fn put_off(&self, by: Nanos) {
+    /// Postpone the task's next scan.
+    fn postpone(&self, by: Nanos) {
         self.0.store(self.0.load(Relaxed) + by, Relaxed);
     }
 }
 
-/// Pages that faults of NUMA balancing have told of.
+/// Pages by what hinting faults have shown of them.
 #[derive(Default)]
-struct Told {
+struct FaultStats {
     /// Used from another node, and from their own.
     local: [AtomicU64; 2],
     /// Used by another task than before, and by the same.
     private: [AtomicU64; 2],
-    /// Could not be moved to where they were used.
+    /// Could not be moved to the node that uses them.
     immobile: AtomicU64,
 }
 
-/// Into how many parts a period is divided to make it longer or shorter, and how many of ten uses must be local, or
-/// private, for the one.
+/// Number of steps in a period, by which it grows or shrinks, and how many tenths of uses must be local or private for
+/// it to grow.
 const SLOTS: u64 = 10;
-const MOSTLY: u64 = 7;
+const THRESHOLD: u64 = 7;
 
-/// How long a period is next.
+/// The next period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum NextScan {
-    /// So long, after what is under way.
+    /// It follows the current one.
     After(u64),
-    /// So long from now on: there is nothing to be learnt for the time being.
+    /// It begins now: there is nothing to learn at present.
     FromNow(u64),
 }
 
-impl Told {
-    /// The period after the one that all this was told in: longer where pages are where they are used, or belong to one
-    /// task, or cannot be moved; shorter where neither holds. (`update_task_scan_period`; of a space and not of a
-    /// task.)
+impl FaultStats {
+    /// The period after the one of these statistics: longer if pages are where they are used, or belong to one task,
+    /// or cannot be moved; shorter otherwise. (`update_task_scan_period`, for a space instead of a task.)
     fn next_period(&self, period: u64, (least, most): (u64, u64)) -> NextScan {
         let taken = |cells: &[AtomicU64; 2]| cells.each_ref().map(|cell| cell.swap(0, Relaxed));
         let ([remote, local], [shared, private]) = (taken(&self.local), taken(&self.private));
@@ -109,25 +107,25 @@ impl Told {
             return NextScan::FromNow((period * 2).min(most));
         }
         let slot = period.div_ceil(SLOTS);
-        // Who tells adds to the one before the other: one may be there alone.
+        // A fault adds to `local` before it adds to `private`: this may see one without the other.
         let own = private * SLOTS / (private + shared).max(1);
         let near = local * SLOTS / (local + remote);
-        let longer = |ratio: u64| period + (ratio - MOSTLY).max(1) * slot;
-        let next = if own >= MOSTLY {
+        let longer = |ratio: u64| period + (ratio - THRESHOLD).max(1) * slot;
+        let next = if own >= THRESHOLD {
             longer(own)
-        } else if near >= MOSTLY {
+        } else if near >= THRESHOLD {
             longer(near)
         } else {
-            period.saturating_sub((MOSTLY - own.max(near)) * slot)
+            period.saturating_sub((THRESHOLD - own.max(near)) * slot)
         };
         NextScan::After(next.clamp(least, most.max(least)))
     }
 }
 
-/// The frame that was taken for a folio.
-struct Taken(Option<Fresh>);
+/// The frame that was allocated for a folio.
+struct Reserved(Option<Fresh>);
 
-impl<M: Machine> Target<M> for Taken {
+impl<M: Machine> Target<M> for Reserved {
     fn take(&mut self, _st: &MmCore<M>, _from: Pfn, order: Order) -> Option<Fresh> {
         if self.0.as_ref().is_some_and(|fresh| fresh.order() == order) { self.0.take() } else { None }
     }
@@ -137,8 +135,8 @@ impl<M: Machine> Target<M> for Taken {
     }
 }
 
-/// Has a node so much room that whatever is used may come to it?
-pub(super) fn has_ample_room<M: Machine>(core: &MmCore<M>, node: NodeId) -> bool {
+/// Whether a node has enough free memory to promote any page that is used.
+pub(super) fn has_ample_memory<M: Machine>(core: &MmCore<M>, node: NodeId) -> bool {
     const GIB: u64 = (1 << 30) / PAGE_SIZE;
     let present: u64 = core.alloc.zones_of(node, ZoneKind::Movable).map(|zone| zone.managed()).sum();
     let room = GIB.max(present / 16);
@@ -147,23 +145,23 @@ pub(super) fn has_ample_room<M: Machine>(core: &MmCore<M>, node: NodeId) -> bool
 }
 
 impl Spaces {
-    /// Mark the next part of a space, if it is time. To be called by a task of the space that has run for `ran`, with
-    /// nothing held.
+    /// Mark the next part of a space, if a scan is due. A task of the space calls this after it has run for `ran`,
+    /// without locks.
     pub fn mark_for_numa<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, scan: &TaskScan, ran: Nanos) {
         let Some(space) = self.get(id) else { return };
         if !space.scan_is_due(core, id, scan, ran) {
             return;
         }
-        scan.put_off(STAND_BACK);
+        scan.postpone(YIELD_DELAY);
         let _scope = core.scope(Scope::TaskNumaWork);
         let Some(_held) = space.mapping.try_read(&core.machine, WaitKey::Space(id)) else { return };
         let begun = core.machine.now();
         let size = (core.knobs.get(Knob::NumaScanSizeMb) << 20) / PAGE_SIZE;
-        let (mut left, mut look) = (size, size * LOOKED_FOR_MARKED);
+        let (mut left, mut look) = (size, size * SCAN_PER_MARK);
         let mut at = Vpn(space.numa.cursor.load(Relaxed));
         let next = loop {
-            // From the beginning again the next time.
-            let wanted = |vma: &VmaView| tells_user(vma) && space.policy_of(vma).is_default();
+            // Without another range, the next scan begins at the start.
+            let wanted = |vma: &VmaView| is_scanned(vma) && space.policy_of(vma).is_default();
             let Some(range) = space.range_from(at, wanted) else { break Vpn(0) };
             let start = at.max(range.start);
             let end = Vpn((start.0 + left).next_multiple_of(TABLE_ENTRIES as u64)).min(range.end());
@@ -184,13 +182,13 @@ impl Spaces {
         if next == Vpn(0) {
             space.numa.rounds.fetch_add(1, Relaxed);
         }
-        // It takes about 3 % of the task's time, at most.
-        scan.put_off(32 * core.machine.now().saturating_sub(begun));
+        // Scans take at most about 3 % of the task's time.
+        scan.postpone(32 * core.machine.now().saturating_sub(begun));
     }
 }
 
 impl Space {
-    /// Is it time to mark pages? If so, nobody else does.
+    /// Whether a scan is due. If so, the caller alone must do it.
     fn scan_is_due<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, scan: &TaskScan, ran: Nanos) -> bool {
         let (now, next) = (core.machine.now(), self.numa.next.load(Relaxed));
         let delay = core.knobs.get(Knob::NumaScanDelayMs) * MILLISECOND;
@@ -198,13 +196,13 @@ impl Space {
             self.numa.next.store((now + delay).max(1), Relaxed);
         }
         let period = || self.scan_period(core, id) * MILLISECOND;
-        scan.ask(ran, delay, period)
+        scan.take_due(ran, delay, period)
             && next != 0
             && now >= next
             && self.numa.next.compare_exchange(next, now + period(), Relaxed, Relaxed).is_ok()
     }
 
-    /// Milliseconds from one part to the next. The first is the shortest.
+    /// Milliseconds between scans. The first period is the shortest.
     fn scan_period<M: Machine>(&self, core: &MmCore<M>, id: SpaceId) -> u64 {
         match self.numa.period.load(Relaxed) {
             0 => scan_periods(core, id).0,
@@ -212,16 +210,16 @@ impl Space {
         }
     }
 
-    /// If all of the space has been marked once more, make the period longer or shorter.
+    /// After a complete pass over the space, make the period longer or shorter.
     fn adapt_period<M: Machine>(&self, core: &MmCore<M>, id: SpaceId) {
         let rounds = self.numa.rounds.load(Relaxed);
-        // Mostly nothing has changed, and faults of several CPUs look.
+        // Usually nothing has changed, and several CPUs look: read before writing.
         if self.numa.adapted.load(Relaxed) == rounds || self.numa.adapted.swap(rounds, Relaxed) == rounds {
             return;
         }
         let (least, most) = scan_periods(core, id);
         let period = self.numa.period.load(Relaxed).max(least);
-        let next = self.numa.told.next_period(period, (least, most));
+        let next = self.numa.stats.next_period(period, (least, most));
         let (NextScan::After(period) | NextScan::FromNow(period)) = next;
         self.numa.period.store(period, Relaxed);
         if next == NextScan::FromNow(period) {
@@ -229,8 +227,8 @@ impl Space {
         }
     }
 
-    /// Pages were used: on their own node? By the task that used them before? Nothing is known of who used what was
-    /// just promoted before: it counts as used from elsewhere, and by one task. (`task_numa_fault`)
+    /// Count pages by whether their own node used them, and the task that used them before. The earlier user of a page
+    /// that was just promoted is not known: it counts as remote and private. (`task_numa_fault`)
     pub(super) fn note_locality<M: Machine>(
         &self,
         core: &MmCore<M>,
@@ -239,16 +237,17 @@ impl Space {
         (local, private): (bool, bool),
     ) {
         self.adapt_period(core, id);
-        self.numa.told.local[usize::from(local)].fetch_add(pages, Relaxed);
-        self.numa.told.private[usize::from(private)].fetch_add(pages, Relaxed);
+        self.numa.stats.local[usize::from(local)].fetch_add(pages, Relaxed);
+        self.numa.stats.private[usize::from(private)].fetch_add(pages, Relaxed);
     }
 
-    /// A page could not be moved to where it is used.
+    /// A page could not be moved to the node that uses it.
     pub(super) fn note_immobile(&self) {
-        self.numa.told.immobile.fetch_add(1, Relaxed);
+        self.numa.stats.immobile.fetch_add(1, Relaxed);
     }
 
-    /// Move a folio that is used from `to`, if that has room and the folio can be moved. Has it been?
+    /// Move a folio to the node `to` that uses it, if the node has room and the folio can be moved. Returns whether it
+    /// was moved.
     pub(super) fn move_misplaced<M: Machine>(
         &self,
         core: &MmCore<M>,
@@ -260,7 +259,7 @@ impl Space {
         let (from, tiering) =
             (frame.node(), core.knobs.get(Knob::NumaBalancing) & numa_balancing::TIERING != 0);
         if !frame.has(FrameFlags::SWAPBACKED) {
-            // What several processes run is as near to one as to the other; what is dirty may have to be written first.
+            // Code of several processes belongs to no single node. A dirty folio may have to be written first.
             let code = vma.prot.contains(Prot::EXEC) && core.frames.likely_mapped_shared(head);
             if code || frame.has(FrameFlags::DIRTY) {
                 return false;
@@ -277,10 +276,10 @@ impl Space {
             }
             return false;
         }
-        // A folio for which there is no block stays whole, and where it is.
+        // Without a block of its size the folio stays where it is; it is not split.
         let Some(fresh) = migrate::frame_on(core, to, order, Watermark::Low) else { return false };
         let mut moved = false;
-        let mut target = Taken(Some(fresh));
+        let mut target = Reserved(Some(fresh));
         if migrate::isolate(core, head).is_ok() {
             let mut folios = List::new();
             folios.push_head(&core.frames, head);
@@ -298,25 +297,25 @@ impl Space {
     }
 }
 
-/// Milliseconds between two parts of a space, at least and at most: all of it in the shortest or the longest period,
-/// within what may be marked in a second.
+/// Shortest and longest time between two scans in milliseconds: the knobs' periods are for all of the space, and the
+/// limit per second holds for each scan.
 fn scan_periods<M: Machine>(core: &MmCore<M>, id: SpaceId) -> (u64, u64) {
     let size_mb = core.knobs.get(Knob::NumaScanSizeMb);
     let resident = core.tables.lock(core, id).counts().pages();
     let parts = resident.div_ceil((size_mb << 20) / PAGE_SIZE).max(1);
-    let floor = 1000 * size_mb / MOST_MB_PER_SECOND;
+    let floor = 1000 * size_mb / MAX_MB_PER_SECOND;
     let least = (core.knobs.get(Knob::NumaScanPeriodMinMs) / parts).max(floor);
     (least, (core.knobs.get(Knob::NumaScanPeriodMaxMs) / parts).max(least))
 }
 
-/// Do uses of a range's pages tell where they should be? (Where a program has said where they are to be, it is not
-/// asked.) Files that nobody may write are where their readers are in no case.
-fn tells_user(vma: &VmaView) -> bool {
+/// Whether uses of a range's pages show where they should be. A file that nothing may write stays out: its readers may
+/// be anywhere.
+fn is_scanned(vma: &VmaView) -> bool {
     let reads_file = vma.file.is_some() && !vma.prot.contains(Prot::WRITE);
     !vma.prot.is_empty() && !reads_file
 }
 
-/// Mark the entries of a range whose pages could be elsewhere. Returns how many.
+/// Mark the entries of an interval whose pages could be moved. Returns their number.
 fn mark<M: Machine>(
     core: &MmCore<M>,
     id: SpaceId,
@@ -338,7 +337,7 @@ fn mark<M: Machine>(
         let top = core.tiers.is_top(frame.node());
         if !(if top { normal } else { policy.wants_faults() })
             || (!frame.has(FrameFlags::SWAPBACKED) && frame.has(FrameFlags::DIRTY))
-            // What spaces share until one of them writes to it is as near to one as to the other.
+            // Pages that are shared until a write belong to no single node.
             || (is_cow && core.frames.likely_mapped_shared(head))
         {
             return;
@@ -360,61 +359,61 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_asks_once_in_each_period_that_it_has_run() {
-        let (task, asked) = (TaskScan::default(), |task: &TaskScan, ran| task.ask(ran, 1000, || 100));
-        assert!(!asked(&task, 1000) && asked(&task, 1001), "its first period is the delay");
-        assert!(!asked(&task, 1100) && asked(&task, 1150));
-        // It counts from when it was due, not from when it asked.
-        assert!(asked(&task, 1201) && !asked(&task, 1300));
-        task.put_off(1000);
-        assert!(!asked(&task, 2300) && asked(&task, 2301));
-        // A space without a delay, too, has a first period.
+    fn a_task_is_due_once_in_each_period_of_its_running_time() {
+        let (task, due) = (TaskScan::default(), |task: &TaskScan, ran| task.take_due(ran, 1000, || 100));
+        assert!(!due(&task, 1000) && due(&task, 1001), "the first period must be the delay");
+        assert!(!due(&task, 1100) && due(&task, 1150));
+        // The period counts from when the task was due, not from when it asked.
+        assert!(due(&task, 1201) && !due(&task, 1300));
+        task.postpone(1000);
+        assert!(!due(&task, 2300) && due(&task, 2301));
+        // A space without a delay has a first period, too.
         let task = TaskScan::default();
-        assert!(task.ask(1, 0, || 100) && !task.ask(2, 0, || 100));
+        assert!(task.take_due(1, 0, || 100) && !task.take_due(2, 0, || 100));
     }
 
     #[test]
-    fn the_period_follows_what_faults_tell() {
-        // Of 100 pages so many were local, and so many were used by the task that had used them before.
+    fn scan_period_adapts_to_hinting_faults() {
+        // Of 100 pages, `local` were used by their own node and `private` by the task that used them before.
         let next = |local: u64, private: u64, immobile: u64| {
-            let told = Told::default();
+            let stats = FaultStats::default();
             let set = |cells: &[AtomicU64; 2], of: u64| {
                 cells[0].store(100 - of, Relaxed);
                 cells[1].store(of, Relaxed);
             };
-            set(&told.local, local);
-            set(&told.private, private);
-            told.immobile.store(immobile, Relaxed);
-            match told.next_period(1000, (300, 60_000)) {
+            set(&stats.local, local);
+            set(&stats.private, private);
+            stats.immobile.store(immobile, Relaxed);
+            match stats.next_period(1000, (300, 60_000)) {
                 NextScan::After(period) | NextScan::FromNow(period) => period,
             }
         };
-        // Each task has its own pages: longer, by the tenths above seven, and at least by one.
+        // Private pages: longer, by the tenths above seven, and by one at least.
         assert_eq!([next(0, 100, 0), next(50, 100, 0), next(50, 75, 0)], [2000, 1300, 1100]);
-        // Shared, and where they are used.
+        // Shared pages on the node that uses them.
         assert_eq!([next(100, 0, 0), next(70, 60, 0)], [1300, 1100]);
-        // Shared, and elsewhere: shorter, by the tenths that lack of seven.
+        // Shared and remote pages: shorter, by the tenths missing from seven.
         assert_eq!([next(60, 30, 0), next(20, 40, 0), next(0, 0, 0)], [900, 700, 300]);
-        assert_eq!(next(60, 30, 1), 2000, "nothing could be moved");
-        let told = Told::default();
+        assert_eq!(next(60, 30, 1), 2000, "an immobile page doubles the period");
+        let stats = FaultStats::default();
         assert_eq!(
-            told.next_period(1000, (300, 60_000)),
+            stats.next_period(1000, (300, 60_000)),
             NextScan::FromNow(2000),
-            "nobody has told anything"
+            "a round without faults doubles the period"
         );
-        told.local[0].store(1, Relaxed);
-        told.private[1].store(1, Relaxed);
-        told.immobile.store(1, Relaxed);
+        stats.local[0].store(1, Relaxed);
+        stats.private[1].store(1, Relaxed);
+        stats.immobile.store(1, Relaxed);
         assert_eq!(
-            told.next_period(50_000, (300, 60_000)),
+            stats.next_period(50_000, (300, 60_000)),
             NextScan::FromNow(60_000),
-            "no longer than the longest"
+            "the period must not exceed the maximum"
         );
-        // What could not be moved in that round says nothing of the next.
-        told.local[0].store(40, Relaxed);
-        told.local[1].store(60, Relaxed);
-        told.private[0].store(70, Relaxed);
-        told.private[1].store(30, Relaxed);
-        assert_eq!(told.next_period(1000, (300, 60_000)), NextScan::After(900));
+        // Pages that could not be moved in an earlier round do not count in the next.
+        stats.local[0].store(40, Relaxed);
+        stats.local[1].store(60, Relaxed);
+        stats.private[0].store(70, Relaxed);
+        stats.private[1].store(30, Relaxed);
+        assert_eq!(stats.next_period(1000, (300, 60_000)), NextScan::After(900));
     }
 }

@@ -1,9 +1,9 @@
-//! Folios that a walk of a range passes: whole, or in part.
+//! Folios that a walk of a range visits, whole or in part.
 //!
-//! Advice is about folios, which age and are reclaimed whole. One that lies in the range whole is treated as such; one
-//! of anonymous memory that lies in it in part is split, if nobody else uses it, and its pages in the range are walked
-//! again. A part is what the walk passes of a folio without a hole; as Linux does, a folio with pages that nobody maps
-//! any more is split, too.
+//! Advice applies to folios, which age and are reclaimed whole. A folio inside the range is treated whole. A folio of
+//! anonymous memory that is only partly in the range is split, if nothing else uses it, and its pages in the range are
+//! walked again. A part is what the walk visits of a folio without a hole. As in Linux, a folio with pages that are
+//! not mapped any more is split, too.
 
 use crate::frame::FolioPages;
 use crate::machine::Machine;
@@ -12,19 +12,19 @@ use crate::table::EntryRun;
 use crate::units::*;
 use std_alloc::vec::Vec;
 
-/// A part of a folio of anonymous memory that a walk has passed.
+/// The visited part of a folio of anonymous memory.
 #[derive(Clone, Copy, Debug)]
 struct PartialFolio {
     head: Pfn,
     pages: (Vpn, Vpn),
 }
 
-/// What a walk of `range` has passed.
+/// Folios that a walk of `range` has visited in part.
 pub(super) struct PartialFolios {
     range: (Vpn, Vpn),
-    /// Pages of a folio that the last runs mapped, and the page behind them.
+    /// Pages of one folio that the last runs mapped, and the page after them.
     last: Option<(FolioPages, Vpn)>,
-    /// Parts, with a reference of their folio each.
+    /// Parts, each with a reference to its folio.
     parts: Vec<PartialFolio>,
 }
 
@@ -33,9 +33,9 @@ impl PartialFolios {
         PartialFolios { range, last: None, parts: Vec::new() }
     }
 
-    /// Pass a run. If it ends a folio that lies in the range whole, and is mapped nowhere else, that folio.
+    /// Visit a run. Returns the folio that it completes, if the range holds all of it and nothing else maps it.
     #[inline]
-    pub(super) fn pass<M: Machine>(&mut self, core: &MmCore<M>, run: &EntryRun) -> Option<FolioPages> {
+    pub(super) fn visit<M: Machine>(&mut self, core: &MmCore<M>, run: &EntryRun) -> Option<FolioPages> {
         let (last, mut pages) = match run.entry.is_present() {
             true => (self.last.take(), run.mapped(&core.frames)),
             false => {
@@ -51,7 +51,7 @@ impl PartialFolios {
             None => {}
         }
         let folio = &core.frames[pages.head];
-        if self.reaches_out(run) {
+        if self.exceeds_range(run) {
             self.note(core, (pages, run.end()));
         } else if pages.count < folio.pages() {
             self.last = Some((pages, run.end()));
@@ -62,13 +62,13 @@ impl PartialFolios {
         None
     }
 
-    /// Does a large entry map more than the range?
+    /// Whether a large entry maps pages outside of the range.
     #[inline]
-    pub(super) fn reaches_out(&self, run: &EntryRun) -> bool {
+    pub(super) fn exceeds_range(&self, run: &EntryRun) -> bool {
         run.is_large() && (run.page < self.range.0 || run.end() > self.range.1)
     }
 
-    /// Nothing continues the last run. The tables are still locked.
+    /// Nothing continues the last run. The caller still holds the page-table lock.
     pub(super) fn end<M: Machine>(&mut self, core: &MmCore<M>) {
         if let Some(part) = self.last.take() {
             self.note(core, part);
@@ -89,14 +89,14 @@ impl PartialFolios {
         }
     }
 
-    /// Split the folios that were passed in part, and call `again` for what was passed of each that could be. No tables
-    /// are locked; [`PartialFolios::end`] was called when they still were.
+    /// Split the folios that were visited in part, and call `again` for the visited part of each that was split. Call
+    /// [`PartialFolios::end`] under the page-table lock first, and this one without it.
     pub(super) fn split_parts<M: Machine>(self, core: &MmCore<M>, mut again: impl FnMut((Vpn, Vpn))) {
         let mut parts = self.parts;
         parts.sort_by_key(|part| part.head);
         for parts in parts.chunk_by(|a, b| a.head == b.head) {
             let head = parts[0].head;
-            // Who splits has one reference.
+            // A split expects one reference of its caller.
             core.put_many(head, parts.len() as u32 - 1);
             if core.try_lock_folio(head) {
                 let large = core.frames[head].order() > Order::ZERO;
@@ -110,7 +110,7 @@ impl PartialFolios {
         }
     }
 
-    /// Split nothing.
+    /// Drop the references, and split nothing.
     pub(super) fn give_up<M: Machine>(self, core: &MmCore<M>) {
         self.parts.iter().for_each(|part| core.put(part.head));
     }

@@ -10,17 +10,17 @@ use crate::primitive::Ordering::*;
 use crate::units::*;
 
 impl Space {
-    /// What it says of where its memory comes from.
+    /// Its memory policy.
     pub fn policy(&self) -> MemPolicy {
         MemPolicy::of_word(self.policy.load(Relaxed))
     }
 
-    /// From now on.
+    /// Set its memory policy. Pages that it has stay where they are.
     pub fn set_policy(&self, policy: MemPolicy) {
         self.policy.store(policy.word(), Relaxed);
     }
 
-    /// Where the memory for a page of a range is to come from.
+    /// The nodes that a page of a range should come from.
     #[inline]
     pub(super) fn place(&self, vma: &VmaView, page: Vpn) -> NodePreference {
         let policy = self.policy_of(vma);
@@ -39,7 +39,8 @@ impl Space {
 }
 
 impl Spaces {
-    /// Give ranges a policy, without holes. What has memory keeps it.
+    /// Set the policy of a part of the space, which must be mapped without holes. Pages that it has stay where they
+    /// are.
     pub fn mbind<M: Machine>(
         &self,
         core: &MmCore<M>,

@@ -12,18 +12,18 @@ use crate::tlb::Gather;
 use crate::units::*;
 use std_alloc::vec::Vec;
 
-/// What is to become of a mapping.
+/// How to move or resize a mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct Remap {
     /// Its first page.
     pub start: Vpn,
-    /// Its pages, which lie in one range.
+    /// Its current number of pages, which must be in one range.
     pub old: u64,
-    /// How many it is to have.
+    /// Its new number of pages.
     pub new: u64,
-    /// May it move if it cannot grow where it is?
+    /// Whether it may move if it cannot grow in place (MREMAP_MAYMOVE).
     pub may_move: bool,
-    /// Move it exactly there.
+    /// The exact target address (MREMAP_FIXED).
     pub fixed: Option<Vpn>,
 }
 
@@ -73,7 +73,7 @@ impl Spaces {
         Ok(to)
     }
 
-    /// Make a range longer if it ends at `start + old` and nothing stands in the way.
+    /// Extend a range if it ends at `start + old` and the addresses after it are free.
     fn grow_in_place<M: Machine>(
         &self,
         core: &MmCore<M>,
@@ -85,7 +85,7 @@ impl Spaces {
         let space = self.at(id);
         let mut vmas = space.vmas.lock();
         let (end, new_end) = (Vpn(start.0 + old), Vpn(start.0 + new));
-        let view = vmas.range_of(start).expect("checked by the caller").view;
+        let view = vmas.range_of(start).expect("the caller has checked that this range exists").view;
         if view.end() != end || new_end > USER_END || vmas.overlapping(end, new_end).next().is_some() {
             return false;
         }
@@ -108,23 +108,24 @@ impl Spaces {
         to: Vpn,
         gfp: Gfp,
     ) -> Result<(), Stop> {
-        assert!(old > 0 && old <= new, "{old} pages at {start} become {new}");
+        assert!(old > 0 && old <= new, "a move must not shrink a mapping: {old} pages at {start} to {new}");
         let space = self.at(id);
         let end = Vpn(start.0 + old);
         self.split_at(core, id, start);
         self.split_at(core, id, end);
-        if !is_in_step(start, to) {
+        if !same_table_offset(start, to) {
             split_entries(core, space, id, start, end);
         }
-        let source = space.vmas.lock().range_of(start).expect("checked by the caller").clone();
+        let source =
+            space.vmas.lock().range_of(start).expect("the caller has checked that this range exists").clone();
         let mut moved: Vma = source.clone();
         moved.view.id = self.new_vma_id();
         moved.view.start = to;
         moved.view.pages = new;
-        // Registered at its new place before the first entry arrives there.
+        // Register the new place before the first entry arrives there.
         moved.link(core, id, space.group());
         let done = core.gather(id, |gather| {
-            move_entries(core, id, (start, end), to, gfp, gather)?;
+            move_entries(core, (start, end), to, gfp, gather)?;
             let mut vmas = space.vmas.lock();
             vmas.remove(start, gather);
             vmas.insert(moved.clone());
@@ -139,30 +140,28 @@ impl Spaces {
     }
 }
 
-/// Does a place of one table lie in the same place of another? Then large entries can be moved whole.
-fn is_in_step(start: Vpn, to: Vpn) -> bool {
+/// Whether both addresses have the same offset within a table, so that large entries can be moved whole.
+fn same_table_offset(start: Vpn, to: Vpn) -> bool {
     start.0 % TABLE_ENTRIES as u64 == to.0 % TABLE_ENTRIES as u64
 }
 
-/// Move the entries of `[start, end)` to `to`, where no entry is. No large entry reaches out of the range.
+/// Move the entries of `[start, end)` to `to`, where there are none. No large entry exceeds the interval.
 fn move_entries<M: Machine>(
     core: &MmCore<M>,
-    id: SpaceId,
     (start, end): (Vpn, Vpn),
     to: Vpn,
     gfp: Gfp,
     gather: &mut Gather,
 ) -> Result<(), Stop> {
-    let mmu = core;
     let target = |page: Vpn| Vpn(to.0 + (page.0 - start.0));
-    let mut tables = core.tables.lock(mmu, id).settle();
-    // A table without entries would be in the way of a large one.
+    let mut tables = core.tables.lock(core, gather.space()).settle();
+    // An empty table would block a large entry.
     tables.take_empty_tables((to, target(end)), (to, target(end)), gather);
-    // All tables first: after this nothing can fail half way, as the tree stays locked.
+    // Reserve all tables first: the page-table lock is held throughout, so nothing can fail half way.
     let mut at = to;
     while at < target(end) {
         let next = Vpn((at.0 | (TABLE_ENTRIES as u64 - 1)) + 1).min(target(end));
-        // What goes to one table comes from two at the most.
+        // The entries of one target table come from two tables at most.
         let from = Vpn(start.0 + (at.0 - to.0));
         let (first, last) = (tables.find(from), tables.find(Vpn(from.0 + (next.0 - at.0) - 1)));
         if first.is_some_and(|run| run.is_large()) {
@@ -176,7 +175,7 @@ fn move_entries<M: Machine>(
     let mut runs = Vec::with_capacity(TABLE_ENTRIES);
     let mut from = start;
     while from < end {
-        // A table at a time.
+        // One table at a time.
         let next = Vpn((from.0 | (TABLE_ENTRIES as u64 - 1)) + 1).min(end);
         tables.for_each(from, next, |_, run| runs.push(run));
         for run in runs.drain(..) {
@@ -193,7 +192,7 @@ fn move_entries<M: Machine>(
     Ok(())
 }
 
-/// Move a large entry to `page`, which begins one, too. What lies in reserve for it is the space's, and stays.
+/// Move a large entry to `page`, which is aligned for one. Its deposited table belongs to the space, and stays.
 fn move_large<M: Machine>(
     core: &MmCore<M>,
     tables: &mut Settled<'_, M>,
@@ -201,12 +200,13 @@ fn move_large<M: Machine>(
     page: Vpn,
     moving: &Moving,
 ) {
-    let slot = tables.large_place(page).expect("the way to it was made, and no table stands there");
+    let slot =
+        tables.large_place(page).expect("its upper tables must be reserved, without a table in its place");
     tables.move_run(&run, slot, moving);
     core.charge(Work::EntrySet, 2);
 }
 
-/// Move a run of entries to where `target` says. The places there may lie in two tables.
+/// Move a run of entries to where `target` puts them, which may be in two tables.
 fn move_run<M: Machine>(
     core: &MmCore<M>,
     tables: &mut Settled<'_, M>,
@@ -216,10 +216,10 @@ fn move_run<M: Machine>(
 ) {
     let mut rest = Some(run);
     while let Some(run) = rest {
-        let slot = tables.find(target(run.page)).expect("its table was reserved").slot;
-        let (run, behind) = run.split(slot.room());
+        let slot = tables.find(target(run.page)).expect("its table must be reserved").slot;
+        let (run, after) = run.split(slot.room());
         tables.move_run(&run, slot, moving);
         core.charge(Work::EntrySet, 2 * run.count as u64);
-        rest = behind;
+        rest = after;
     }
 }

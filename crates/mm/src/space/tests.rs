@@ -20,12 +20,12 @@ use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 
-/// All addresses of these tests are `BASE` to `BASE + PAGES`, before something grows.
+/// These tests use the addresses from `BASE` to `BASE + PAGES`, until a mapping grows.
 const BASE: u64 = 0x7f00;
 const PAGES: u64 = 40;
 const GROUP: GroupId = GroupId(0);
 
-/// What a page of a space is.
+/// Properties of a page of a space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Props {
     prot: Prot,
@@ -34,7 +34,7 @@ struct Props {
     anon_index: u64,
 }
 
-/// A row of equal neighbours: start, length, properties of the first.
+/// A run of equal neighbours: start, length, properties of the first.
 type Run = (u64, u64, Props);
 
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl Bench {
         Bench { core, spaces, id, files, model: BTreeMap::new() }
     }
 
-    /// Do `op`, and to the model what the manual says.
+    /// Do `op`, and apply the manual's effect to the model.
     fn apply(&mut self, op: &Op) {
         match *op {
             Op::Map { at, pages, prot, kind, offset, locked } => {
@@ -212,7 +212,7 @@ impl Bench {
         self.extend(to, old.min(new), new);
     }
 
-    /// Pages `old..new` of what starts at `at` continue it.
+    /// Pages `old..new` of the mapping at `at` continue it.
     fn extend(&mut self, at: u64, old: u64, new: u64) {
         let last = self.model[&(at + old - 1)];
         for by in 1..=new.saturating_sub(old) {
@@ -251,12 +251,12 @@ impl Bench {
         }
     }
 
-    /// Where the range that holds a page ends, as the memory manager has cut it.
+    /// End of the range that holds a page, as the memory manager has cut it.
     fn range_end(&self, page: u64) -> Option<u64> {
         self.spaces.at(self.id).vmas.lock().range_of(Vpn(page)).map(|vma| vma.view.end().0)
     }
 
-    /// The ranges that there are.
+    /// The actual ranges.
     fn found(&self) -> Vec<Run> {
         let vmas = self.spaces.at(self.id).vmas.lock();
         let run = |view: &VmaView| {
@@ -267,21 +267,20 @@ impl Bench {
         vmas.iter().map(|vma| run(&vma.view)).collect()
     }
 
-    /// The longest ranges that the model's pages can be said with.
+    /// The longest ranges that describe the model's pages.
     fn expected(&self) -> Vec<Run> {
         join(self.model.iter().map(|(&page, &props)| (page, 1, props)))
     }
 
     fn validate(&self) {
-        let mmu = &self.core;
         self.spaces.validate(&self.core, self.core.tlb.bound()).unwrap();
-        self.core.alloc.validate(mmu).unwrap();
-        self.core.lru.validate(mmu).unwrap();
+        self.core.alloc.validate(&self.core).unwrap();
+        self.core.lru.validate(&self.core).unwrap();
         self.core.cache.validate(&self.core).unwrap();
     }
 }
 
-/// Put neighbours together that continue each other.
+/// Join neighbours that continue each other.
 fn join(runs: impl Iterator<Item = Run>) -> Vec<Run> {
     let mut joined: Vec<Run> = Vec::new();
     for (start, pages, props) in runs {
@@ -301,9 +300,9 @@ fn join(runs: impl Iterator<Item = Run>) -> Vec<Run> {
 proptest! {
     #![proptest_config(crate::testing::cases(300))]
 
-    /// As long as no page is touched, neighbours that fit are always one range.
+    /// While no page is touched, neighbours that fit are always one range.
     #[test]
-    fn ranges_are_as_a_list_of_pages_says(ops in prop::collection::vec(op(), 1..60)) {
+    fn ranges_match_the_page_model(ops in prop::collection::vec(op(), 1..60)) {
         let mut bench = Bench::new();
         for op in ops.iter().filter(|op| !matches!(op, Op::Touch { .. })) {
             bench.apply(op);
@@ -312,9 +311,9 @@ proptest! {
         bench.validate();
     }
 
-    /// Ranges with anonymous pages may stay apart, but say the same.
+    /// Ranges with anonymous pages may stay separate, but describe the same pages.
     #[test]
-    fn ranges_with_pages_say_the_same(ops in prop::collection::vec(op(), 1..60)) {
+    fn populated_ranges_match_the_page_model(ops in prop::collection::vec(op(), 1..60)) {
         let mut bench = Bench::new();
         for op in &ops {
             bench.apply(op);
@@ -331,7 +330,7 @@ proptest! {
 }
 
 #[test]
-fn a_table_goes_with_the_last_range_that_lies_in_what_it_spans() {
+fn munmap_of_the_last_range_under_a_table_frees_it() {
     let mut bench = Bench::new();
     let [one, other] = [BASE.next_multiple_of(512), BASE.next_multiple_of(512) + 100];
     for at in [one, other] {
@@ -351,16 +350,16 @@ fn a_table_goes_with_the_last_range_that_lies_in_what_it_spans() {
     bench.validate();
 }
 
-/// The first pages of a range go without a cut: what is left is the same range, which all of its owners know at its new
-/// place. As a whole it goes from their lists.
+/// munmap of a range's first pages makes no cut: the rest is the same range, and all its owners know its new place.
+/// munmap of all of it removes it from their lists.
 #[test]
-fn a_range_that_loses_its_first_pages_stays_itself() {
+fn munmap_of_a_range_start_keeps_the_range_and_its_links() {
     for kind in [0, 2, 4] {
         let mut bench = Bench::new();
         let prot = Prot::READ | Prot::WRITE;
         bench.apply(&Op::Map { at: BASE, pages: 12, prot, kind, offset: 3, locked: false });
         (BASE..BASE + 12).step_by(2).for_each(|page| bench.touch(page, true));
-        // Registered with two sets, if it is private.
+        // A private range is registered with two sets.
         let child = bench.spaces.fork(&bench.core, bench.id, Gfp::user(GROUP)).unwrap();
         bench.touch(BASE + 6, true);
         let id = |bench: &Bench| {
@@ -383,10 +382,10 @@ fn a_range_that_loses_its_first_pages_stays_itself() {
     }
 }
 
-/// Reclaim and write-back walk reverse maps while spaces end: they must not come to tables that are gone.
+/// Reclaim and write-back walk reverse maps while spaces end: they must not reach tables that are gone.
 #[cfg(not(feature = "one-thread"))]
 #[test]
-fn a_space_may_end_while_its_reverse_maps_are_walked() {
+fn exit_is_safe_against_concurrent_reverse_map_walks() {
     extern crate std;
     use crate::primitive::{AtomicBool, Ordering::*};
 
@@ -406,9 +405,9 @@ fn a_space_may_end_while_its_reverse_maps_are_walked() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Acquire) {
-                // What it finds changes while it looks.
+                // The walk sees the space change.
                 let _ = bench.core.rmap.validate_folio(&bench.core, pfn);
-                // Not stopped by the host in the middle of it more often than need be: the other thread spins.
+                // Yield here, so that the host rarely preempts it elsewhere: the other thread spins.
                 std::thread::yield_now();
             }
         });

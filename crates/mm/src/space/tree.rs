@@ -10,28 +10,28 @@ use smallvec::SmallVec;
 use std_alloc::collections::BTreeMap;
 use std_alloc::string::String;
 
-/// Lowest page that is given out without being asked for (64 KiB, so that null pointers fault).
+/// Lowest page that is chosen for a mapping without a fixed address (64 KiB, so that null pointers fault).
 const LOWEST: u64 = 16;
-/// Pages kept free above the place of mappings, where stacks stand.
+/// Pages kept free above mappings, for stacks.
 const STACK_GAP: u64 = 1 << (27 - PAGE_SHIFT);
 
-/// Ranges of one space; no two overlap. They stand by their ends: new ranges are placed below others and join them, so
-/// what comes and goes is mostly at a range's start, and leaves its place in the tree as it is.
+/// The ranges of one space; no two overlap. The key is a range's end: new ranges are placed below others and merge
+/// with them, so most changes move a range's start, which leaves its key as it is.
 #[derive(Default)]
 pub struct VmaTree {
     ranges: BTreeMap<u64, Vma>,
-    /// Where the last look-up ended: the next one is likely to be there too.
+    /// Result of the last look-up: the next one is likely to hit it too.
     recent: Option<VmaView>,
 }
 
-/// How the ranges lie of which some pages are unmapped.
+/// How an interval that is to be unmapped overlaps ranges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Overlap {
-    /// There is none.
+    /// No range overlaps it.
     Nothing,
-    /// There is one, which begins with those pages; `whole`: and ends with them.
+    /// One range begins where the interval begins, and does not end before it.
     Start {
-        /// Is nothing left of it?
+        /// Whether it also ends there: nothing is left of it.
         whole: bool,
     },
     /// Any other way.
@@ -53,25 +53,25 @@ impl VmaTree {
         Some(view)
     }
 
-    /// The range that holds a page, or else the first behind it.
+    /// The range that holds a page, or else the first after it.
     #[inline]
     fn first_from(&self, page: Vpn) -> Option<&Vma> {
         self.ranges.range(page.0 + 1..).next().map(|(_, vma)| vma)
     }
 
-    /// The range that holds a page, whole.
+    /// The range that holds a page.
     pub(super) fn range_of(&self, page: Vpn) -> Option<&Vma> {
         self.first_from(page).filter(|vma| vma.view.start <= page)
     }
 
-    /// Where the range stands that starts at a page.
-    fn place_of(&self, start: Vpn) -> Option<u64> {
+    /// Key of the range that starts at a page.
+    fn key_of(&self, start: Vpn) -> Option<u64> {
         self.starting_at(start).map(|vma| vma.view.end().0)
     }
 
     fn starting_at_mut(&mut self, start: Vpn) -> &mut Vma {
-        let place = self.place_of(start).expect("a range that starts here");
-        self.ranges.get_mut(&place).expect("it was just seen")
+        let key = self.key_of(start).expect("a range must start at this page");
+        self.ranges.get_mut(&key).expect("the look-up has just found it")
     }
 
     /// Change a range; its start stays.
@@ -82,13 +82,13 @@ impl VmaTree {
         let result = change(vma);
         let end = vma.view.end().0;
         if end != before {
-            let vma = self.ranges.remove(&before).expect("it was just changed");
+            let vma = self.ranges.remove(&before).expect("the range was changed under this key");
             self.ranges.insert(end, vma);
         }
         result
     }
 
-    /// Change what is remembered, of the range that starts at a page, of coming back from swap.
+    /// Change the swap read-ahead history of the range that starts at a page.
     pub(super) fn change_readahead<R>(
         &mut self,
         start: Vpn,
@@ -99,23 +99,23 @@ impl VmaTree {
 
     /// Add a range.
     pub(super) fn insert(&mut self, vma: Vma) {
-        assert!(vma.view.start < vma.view.end(), "a range without pages");
+        assert!(vma.view.start < vma.view.end(), "a range must have pages");
         debug_assert!(
             self.overlapping(vma.view.start, vma.view.end()).next().is_none(),
-            "a range lies over another"
+            "ranges must not overlap"
         );
         self.recent = None;
         self.ranges.insert(vma.view.end().0, vma);
     }
 
-    /// Take out the range that starts at a page: its addresses are free for something else. Whoever holds a gather of
-    /// the space sees to it that no old translation of them is left.
+    /// Take out the range that starts at a page: its addresses become free. The caller's gather of the space ensures
+    /// that no old translation of them is left when it ends.
     pub fn remove(&mut self, start: Vpn, gather: &mut Gather) -> Option<Vma> {
-        let end = self.place_of(start)?;
+        let end = self.key_of(start)?;
         self.remove_ending_at(Vpn(end), gather)
     }
 
-    /// As [`VmaTree::remove`], for the range that ends where a page begins.
+    /// As [`VmaTree::remove`], for the range that ends at a page.
     pub(super) fn remove_ending_at(&mut self, end: Vpn, gather: &mut Gather) -> Option<Vma> {
         self.recent = None;
         let vma = self.ranges.remove(&end.0)?;
@@ -123,15 +123,15 @@ impl VmaTree {
         Some(vma)
     }
 
-    /// As [`VmaTree::remove`], for the last of the ranges in `[start, end)`, of which none ends behind.
+    /// As [`VmaTree::remove`], for the last range in `[start, end)`, over whose end no range reaches.
     pub(super) fn remove_last(&mut self, end: Vpn, start: Vpn, gather: &mut Gather) -> Option<Vma> {
         let (&last, _) =
             self.ranges.range(..=end.0).next_back().filter(|(_, vma)| vma.view.start >= start)?;
         self.remove_ending_at(Vpn(last), gather)
     }
 
-    /// As [`VmaTree::remove`], for the pages up to `end` of the range that starts at a page and goes on behind them.
-    /// Returns the range as it is then.
+    /// As [`VmaTree::remove`], for the pages before `end` of the range that starts at `start` and ends after `end`.
+    /// Returns what is left of the range.
     pub(super) fn remove_start(&mut self, start: Vpn, end: Vpn, gather: &mut Gather) -> Vma {
         self.recent = None;
         let vma = self.starting_at_mut(start);
@@ -140,7 +140,7 @@ impl VmaTree {
         vma.clone()
     }
 
-    /// How do ranges lie in, or partly in, `[start, end)`?
+    /// How ranges overlap `[start, end)`.
     pub(super) fn overlap(&self, start: Vpn, end: Vpn) -> Overlap {
         match self.first_from(start).map(|vma| &vma.view) {
             Some(view) if view.start == start && end <= view.end() => {
@@ -151,17 +151,17 @@ impl VmaTree {
         }
     }
 
-    /// Where the free addresses below `start` begin, at which no range ends behind.
+    /// Start of the free addresses that end at `start`, over which no range reaches.
     pub(super) fn free_below(&self, start: Vpn) -> Vpn {
         self.ranges.range(..=start.0).next_back().map_or(Vpn(0), |(&end, _)| Vpn(end))
     }
 
-    /// The free addresses around `[start, end)`, in which no range lies.
+    /// The free addresses around `[start, end)`, which no range overlaps.
     pub(super) fn hole(&self, start: Vpn, end: Vpn) -> (Vpn, Vpn) {
         (self.free_below(start), self.first_from(end).map_or(USER_END, |vma| vma.view.start))
     }
 
-    /// Give a range other rights, with the same promise.
+    /// Change the rights of a range. The gather flushes old translations, as for [`VmaTree::remove`].
     pub fn protect(&mut self, start: Vpn, prot: Prot, gather: &mut Gather) {
         self.recent = None;
         let vma = self.starting_at_mut(start);
@@ -169,8 +169,8 @@ impl VmaTree {
         gather.changes(vma.view.start, vma.view.end());
     }
 
-    /// Make one of the two ranges that meet at a page, if the upper one continues the lower one: that goes on with the
-    /// pages of both, as `grow` says. Returns the upper one, which is out of the tree.
+    /// Merge the two ranges that meet at a page, if the upper one continues the lower one; `grow` extends the lower
+    /// one. Returns the upper one, which has left the tree.
     pub(super) fn join(&mut self, page: Vpn, grow: impl FnOnce(&mut Vma, &Vma)) -> Option<Vma> {
         let (lower, upper) = (self.ranges.get(&page.0)?, self.starting_at(page)?);
         if !lower.continues_with(upper) {
@@ -179,22 +179,22 @@ impl VmaTree {
         let end = upper.view.end().0;
         self.recent = None;
         let mut lower = self.ranges.remove(&page.0)?;
-        let place = self.ranges.get_mut(&end)?;
-        grow(&mut lower, place);
-        Some(core::mem::replace(place, lower))
+        let merged = self.ranges.get_mut(&end)?;
+        grow(&mut lower, merged);
+        Some(core::mem::replace(merged, lower))
     }
 
-    /// The ranges that lie in, or partly in, `[start, end)`.
+    /// The ranges that overlap `[start, end)`.
     pub(super) fn overlapping(&self, start: Vpn, end: Vpn) -> impl Iterator<Item = &Vma> {
         self.ranges.range(start.0 + 1..).map(|(_, vma)| vma).take_while(move |vma| vma.view.start < end)
     }
 
-    /// The range that holds a page, and all behind it.
+    /// The range that holds a page, and all after it.
     pub(super) fn from(&self, page: Vpn) -> impl Iterator<Item = &Vma> {
         self.overlapping(page, USER_END)
     }
 
-    /// Starts of the ranges that lie in, or partly in, `[start, end)`.
+    /// Starts of the ranges that overlap `[start, end)`.
     pub(super) fn starts(&self, start: Vpn, end: Vpn) -> SmallVec<[Vpn; 4]> {
         self.overlapping(start, end).map(|vma| vma.view.start).collect()
     }
@@ -209,7 +209,7 @@ impl VmaTree {
         self.ranges.values()
     }
 
-    /// Is every page of `[start, end)` mapped?
+    /// Whether every page of `[start, end)` is mapped.
     pub(super) fn covers(&self, start: Vpn, end: Vpn) -> bool {
         let mut at = start;
         for vma in self.overlapping(start, end) {
@@ -241,7 +241,7 @@ impl VmaTree {
         for (&end, vma) in &self.ranges {
             let view = &vma.view;
             if end != view.end().0 || view.start < last || view.pages == 0 || view.end() > USER_END {
-                return Err(std_alloc::format!("range {view:?} behind {last}"));
+                return Err(std_alloc::format!("range {view:?} after {last}"));
             }
             if view.anon.is_some_and(|set| vma.sets.last() != Some(&set)) {
                 return Err(std_alloc::format!("range {view:?} has sets {:?}", vma.sets));

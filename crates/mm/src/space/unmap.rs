@@ -1,4 +1,4 @@
-//! Taking mappings away: munmap, and the clearing of entries that everything else that does so shares.
+//! munmap, and clearing entries for every other operation that takes mappings away.
 
 use super::split::split_entry_at;
 use super::tree::Overlap;
@@ -6,7 +6,7 @@ use super::vma::{Vma, VmaView};
 use super::{Space, Spaces, Stop};
 use crate::api::Error;
 use crate::cache::{drop_swap_entry, drop_unmapped};
-use crate::frame::{Frame, FrameFlags, Owner};
+use crate::frame::Owner;
 use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::mm_core::MmCore;
 use crate::rmap::Tally;
@@ -34,10 +34,10 @@ impl Spaces {
         Ok(())
     }
 
-    /// Unmap `[start, end)`. The mapping semaphore is held alone. When this returns, no CPU can reach the pages.
+    /// Unmap `[start, end)`. The caller holds the mapping semaphore alone. On return no CPU can reach the pages.
     pub(super) fn unmap_range<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, start: Vpn, end: Vpn) {
         if start >= end {
-            // Nothing to do, and nothing to cut in two either.
+            // An empty interval must not cut a range in two.
             return;
         }
         let space = self.at(id);
@@ -50,42 +50,43 @@ impl Spaces {
         }
     }
 
-    /// Unmap `[start, end)`, with which one range begins. Ranges are what they would be had it been cut in two, and the
-    /// lower part taken out, but nothing is made only to be taken apart.
+    /// Unmap `[start, end)`, which is the first part of one range. The ranges end up as if the range had been cut and
+    /// its lower part removed, but no range is made for the lower part.
     fn unmap_start<M: Machine>(&self, core: &MmCore<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
         split_entry_at(core, space, id, end);
-        // As for a cut, and again for what is taken out.
+        // One charge for the cut, a second one below for the removal.
         core.charge(Work::VmaChange, 1);
         let left = core.gather(id, |gather| {
             let mut vmas = space.vmas.lock();
             let left = vmas.remove_start(start, end, gather);
-            // What lies behind needs the table that it shares with these pages.
+            // What follows `end` still needs the table that it shares with these pages.
             let shares = !end.0.is_multiple_of(TABLE_ENTRIES as u64);
             let hole = (if shares { start } else { vmas.free_below(start) }, end);
             drop(vmas);
-            unmap_entries(core, id, (start, end), hole, &left.view, gather);
+            unmap_entries(core, Zap::of(&left.view, start, end), hole, gather);
             left
         });
-        // The entries were found by way of the whole range until now.
+        // Until here, reverse-map walks must find the entries through the whole range.
         left.relink(core, id, space.group());
         core.charge(Work::VmaChange, 1);
     }
 
-    /// Unmap `[start, end)`, which is one range.
+    /// Unmap `[start, end)`, which is exactly one range.
     fn unmap_whole<M: Machine>(&self, core: &MmCore<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
         let gone = core.gather(id, |gather| {
             let mut vmas = space.vmas.lock();
-            let gone = vmas.remove_ending_at(end, gather).expect("it was just seen");
+            let gone =
+                vmas.remove_ending_at(end, gather).expect("the caller has found a range that ends here");
             let hole = vmas.hole(start, end);
             drop(vmas);
-            unmap_entries(core, id, (start, end), hole, &gone.view, gather);
+            unmap_entries(core, Zap::of(&gone.view, start, end), hole, gather);
             gone
         });
         gone.unlink(core);
         core.charge(Work::VmaChange, 1);
     }
 
-    /// Unmap `[start, end)`, however ranges lie in it.
+    /// Unmap `[start, end)`, whatever ranges are in it.
     fn unmap_ranges<M: Machine>(&self, core: &MmCore<M>, space: &Space, id: SpaceId, start: Vpn, end: Vpn) {
         self.split_at(core, id, start);
         self.split_at(core, id, end);
@@ -99,7 +100,7 @@ impl Spaces {
                 vmas.hole(start, end)
             };
             for vma in gone.iter().rev() {
-                zap(core, id, &vma.view, vma.view.start, vma.view.end(), gather);
+                zap(core, Zap::of(&vma.view, vma.view.start, vma.view.end()), gather);
             }
             core.tables.lock(core, id).take_empty_tables((start, end), hole, gather);
         });
@@ -110,104 +111,115 @@ impl Spaces {
     }
 }
 
-/// Clear all entries of `[start, end)`, which lay in `vma` and lies in `hole` now, and take tables out that are empty
-/// then.
-fn unmap_entries<M: Machine>(
-    core: &MmCore<M>,
-    id: SpaceId,
-    (start, end): (Vpn, Vpn),
-    hole: (Vpn, Vpn),
-    vma: &VmaView,
-    gather: &mut Gather,
-) {
-    let mut tables = core.tables.lock(core, id);
-    zap_locked(core, &mut tables, (start, end), vma.has_recency(), gather);
-    tables.take_empty_tables((start, end), hole, gather);
-}
-
-/// Clear all entries of `[start, end)`, which lies in `vma`. Pages wait in `gather` for its flush.
-pub(super) fn zap<M: Machine>(
-    core: &MmCore<M>,
-    id: SpaceId,
-    vma: &VmaView,
+/// Which entries to clear.
+#[derive(Clone, Copy)]
+pub(super) struct Zap {
     start: Vpn,
     end: Vpn,
-    gather: &mut Gather,
-) {
-    let mut tables = core.tables.lock(core, id);
-    zap_locked(core, &mut tables, (start, end), vma.has_recency(), gather);
+    /// Whether a young bit counts as a use of its folio.
+    recency: bool,
 }
 
-/// [`zap`] under the tables' lock. `recency`: that a page was used counts for its folio.
+impl Zap {
+    /// The entries of `[start, end)`, whose young bits do not count.
+    pub(super) fn new(start: Vpn, end: Vpn) -> Zap {
+        Zap { start, end, recency: false }
+    }
+
+    /// The entries of `[start, end)`, which is part of this range.
+    pub(super) fn of(vma: &VmaView, start: Vpn, end: Vpn) -> Zap {
+        Zap { recency: vma.has_recency(), ..Zap::new(start, end) }
+    }
+
+    /// Count young bits as uses.
+    pub(super) fn with_recency(self) -> Zap {
+        Zap { recency: true, ..self }
+    }
+
+    /// Whether a large entry for `[from, to)` maps pages outside of the interval.
+    fn is_exceeded_by(self, (from, to): (Vpn, Vpn)) -> bool {
+        from < self.start || to > self.end
+    }
+}
+
+/// Clear all entries of an interval that is now part of `hole`, and take out the tables that are then empty.
+fn unmap_entries<M: Machine>(core: &MmCore<M>, what: Zap, hole: (Vpn, Vpn), gather: &mut Gather) {
+    let mut tables = core.tables.lock(core, gather.space());
+    zap_locked(core, &mut tables, what, gather);
+    tables.take_empty_tables((what.start, what.end), hole, gather);
+}
+
+/// Clear all entries of an interval. Their pages wait in `gather` for its flush.
+pub(super) fn zap<M: Machine>(core: &MmCore<M>, what: Zap, gather: &mut Gather) {
+    let mut tables = core.tables.lock(core, gather.space());
+    zap_locked(core, &mut tables, what, gather);
+}
+
+/// [`zap`] under the page-table lock.
 fn zap_locked<M: Machine>(
     core: &MmCore<M>,
     tables: &mut LockedTables<'_, M>,
-    (start, end): (Vpn, Vpn),
-    recency: bool,
+    what: Zap,
     gather: &mut Gather,
 ) {
     let _scope = core.scope(Scope::UnmapPageRange);
-    zap_locked_if(core, tables, (start, end), recency, gather, |_| true);
+    zap_locked_if(core, tables, what, gather, |_| true);
 }
 
-/// Clear those entries of `[start, end)` for which `wanted` says so. `recency`: that a page was used counts for its
-/// folio.
+/// Clear the entries of an interval that are `wanted`.
 pub(super) fn zap_if<M: Machine>(
     core: &MmCore<M>,
-    id: SpaceId,
-    (start, end): (Vpn, Vpn),
-    recency: bool,
+    what: Zap,
     gather: &mut Gather,
     wanted: impl Fn(&EntryRun) -> bool,
 ) {
-    let mut tables = core.tables.lock(core, id);
-    zap_locked_if(core, &mut tables, (start, end), recency, gather, wanted);
+    let mut tables = core.tables.lock(core, gather.space());
+    zap_locked_if(core, &mut tables, what, gather, wanted);
 }
 
-/// [`zap_if`] under the tables' lock.
+/// [`zap_if`] under the page-table lock.
 #[inline]
 fn zap_locked_if<M: Machine>(
     core: &MmCore<M>,
     tables: &mut LockedTables<'_, M>,
-    (start, end): (Vpn, Vpn),
-    recency: bool,
+    what: Zap,
     gather: &mut Gather,
     wanted: impl Fn(&EntryRun) -> bool,
 ) {
-    let mmu = core;
-    let (mut gather, mut tally) = (gather.ascending(), Tally::new(mmu));
+    let Zap { start, end, recency } = what;
+    let (mut gather, mut tally) = (gather.ascending(), Tally::new(core));
     let mut from = start;
     loop {
-        // A large entry of anonymous memory that reaches out of the range: it is split, and the walk goes on inside it.
+        // A large entry of anonymous memory that exceeds the interval: it is split, and the walk resumes inside it.
         let split = Cell::new(None);
-        // Tables that were set aside for large entries whose folios were being moved.
+        // Tables that were deposited for large entries whose folios are being moved.
         let unused = Cell::new(0);
         let wanted = |run: &EntryRun| {
             if run.is_large()
-                && reaches_out((run.page, run.end()), start, end)
+                && what.is_exceeded_by((run.page, run.end()))
                 && core.frames[run.entry.pfn()].is_anon()
             {
-                // The first: what lies behind it is walked again.
+                // Keep the first one: the walk resumes there.
                 split.set(split.get().or(Some(*run)));
                 return false;
             }
             wanted(run)
         };
         let absent = |tables: &mut _, absent| match absent {
-            Absent::Swap { slot, .. } => forget_swapped(core, tables, slot),
+            Absent::Swap { slot, .. } => account_swapped(core, tables, slot),
             Absent::Moving(migrating) => {
-                unused.set(unused.get() + u32::from(forget_moving(core, tables, migrating)));
+                unused.set(unused.get() + u32::from(account_migrating(core, tables, migrating)));
             }
             Absent::None => {}
         };
         tables.take_each(from, end, wanted, absent, |tables, emptied| {
             if emptied.is_large() {
-                let partly = reaches_out(emptied.range(), start, end);
-                let what = (emptied.mapped().head, emptied.entry());
-                forget_large(core, tables, what, partly, recency, gather.gather());
-                return gather.gather().emptied(mmu, emptied);
+                let partly = what.is_exceeded_by(emptied.range());
+                let large = EmptiedLarge { head: emptied.mapped().head, entry: emptied.entry(), partly };
+                account_large(core, tables, large, recency, gather.gather());
+                return gather.gather().emptied(core, emptied);
             }
-            forget_run(core, tables, emptied, recency, &mut gather, &mut tally);
+            account_run(core, tables, emptied, recency, &mut gather, &mut tally);
         });
         for _ in 0..unused.get() {
             gather.gather().unused_table(tables.withdraw());
@@ -215,42 +227,37 @@ fn zap_locked_if<M: Machine>(
         let Some(run) = split.get() else { break };
         split_anon_entry(core, tables, &run);
         from = run.page.max(start);
-        // What is walked next lies below what was cleared behind the entry.
+        // The walk goes back: entries above the split one have already been cleared.
         gather.descend();
     }
-    tally.settle(mmu);
+    tally.settle(core);
 }
 
-/// Does a large entry for `[from, to)` map more than pages of `[start, end)`?
-fn reaches_out((from, to): (Vpn, Vpn), start: Vpn, end: Vpn) -> bool {
-    from < start || to > end
-}
-
-/// An entry whose page is in swap was taken away.
+/// Account for a cleared swap entry.
 #[inline]
-fn forget_swapped<M: Machine>(core: &MmCore<M>, tables: &mut LockedTables<'_, M>, slot: SwapSlot) {
+fn account_swapped<M: Machine>(core: &MmCore<M>, tables: &mut LockedTables<'_, M>, slot: SwapSlot) {
     core.charge(Work::EntryClear, 1);
     tables.counts().add(Resident::Swap, -1);
     drop_swap_entry(core, slot);
 }
 
-/// An entry whose page is being moved was taken away: it held no reference, and whoever moves the page has noted what
-/// it said of its content. What CPUs may still do through its old translation is paid for when the space is settled.
-/// Returns whether a table was set aside for it.
+/// Account for a cleared entry whose page is being moved. It held no reference, and the mover has noted its dirty bit.
+/// Settling the space later pays for what CPUs may still do through the old translation. Returns whether a table was
+/// deposited for it.
 #[cold]
-fn forget_moving<M: Machine>(
+fn account_migrating<M: Machine>(
     core: &MmCore<M>,
     tables: &mut LockedTables<'_, M>,
     migrating: Migrating,
 ) -> bool {
     core.charge(Work::EntryClear, 1);
-    let kind = resident_kind(core, core.frames.head(migrating.page()));
+    let kind = Resident::of(&core.frames[core.frames.head(migrating.page())]);
     let pages = if migrating.is_large() { TABLE_ENTRIES as i64 } else { 1 };
     tables.counts().add(kind, -pages);
     migrating.is_large() && kind == Resident::Anon
 }
 
-/// Split a 2 MiB entry of anonymous memory, whose folio is there or on its way.
+/// Split a 2 MiB entry of anonymous memory, whether its folio is present or being moved.
 pub(super) fn split_anon_entry<M: Machine>(
     core: &MmCore<M>,
     tables: &mut LockedTables<'_, M>,
@@ -264,9 +271,9 @@ pub(super) fn split_anon_entry<M: Machine>(
     }
 }
 
-/// A run of entries was emptied: see to what it said.
+/// Account for a run of cleared entries.
 #[inline(always)]
-fn forget_run<M: Machine>(
+fn account_run<M: Machine>(
     core: &MmCore<M>,
     tables: &mut LockedTables<'_, M>,
     emptied: Emptied,
@@ -274,31 +281,30 @@ fn forget_run<M: Machine>(
     gather: &mut Ascending<'_>,
     tally: &mut Tally,
 ) {
-    let mmu = core;
     let pages = emptied.mapped();
     core.charge(Work::EntryClear, pages.count as u64);
     if pages.head == core.zero {
-        return gather.emptied(mmu, emptied.of_zeroes(core.zero));
+        return gather.emptied(core, emptied.of_zeroes(core.zero));
     }
     let frame = &core.frames[pages.head];
-    let kind = kind_of(frame);
+    let kind = Resident::of(frame);
     if kind != Resident::Anon {
-        tell_file(core, emptied.entry(), pages.head, recency);
+        transfer_bits(core, emptied.entry(), pages.head, recency);
     }
     let anon = kind == Resident::Anon;
     tables.counts().add(kind, -i64::from(pages.count));
-    if core.rmap.remove_tallied(mmu, anon, pages, tally) {
-        core.lru.defer_split(mmu, pages.head);
+    if core.rmap.remove_tallied(core, anon, pages, tally) {
+        core.lru.defer_split(core, pages.head);
     }
     if anon {
         drop_unmapped(core, pages.head);
     }
-    gather.emptied(mmu, emptied);
+    gather.emptied(core, emptied);
 }
 
-/// A folio of a file learns what hardware marked in its entries.
+/// Pass what hardware set in an entry on to its file's folio.
 #[inline(always)]
-fn tell_file<M: Machine>(core: &MmCore<M>, entry: Entry, head: Pfn, recency: bool) {
+fn transfer_bits<M: Machine>(core: &MmCore<M>, entry: Entry, head: Pfn, recency: bool) {
     if entry.has(Bits::DIRTY) {
         core.cache.mark_dirty(core, head);
     }
@@ -307,57 +313,48 @@ fn tell_file<M: Machine>(core: &MmCore<M>, entry: Entry, head: Pfn, recency: boo
     }
 }
 
-/// A 2 MiB entry of a folio was emptied: see to what it said, but for its flush. (What was emptied stays with the
-/// caller, who keeps it in registers.) `partly`: more went than was to go, as it was not split before.
+/// A 2 MiB entry that was cleared.
+struct EmptiedLarge {
+    head: Pfn,
+    entry: Entry,
+    /// Whether more was cleared than was asked for, as the entry was not split before.
+    partly: bool,
+}
+
+/// Account for a cleared 2 MiB entry, except for its flush. (The caller keeps what was emptied, in registers.)
 #[cold]
-fn forget_large<M: Machine>(
+fn account_large<M: Machine>(
     core: &MmCore<M>,
     tables: &mut LockedTables<'_, M>,
-    (head, entry): (Pfn, Entry),
-    partly: bool,
+    EmptiedLarge { head, entry, partly }: EmptiedLarge,
     recency: bool,
     gather: &mut Gather,
 ) {
-    let mmu = core;
     core.charge(Work::EntryClear, 1);
-    let kind = resident_kind(core, head);
+    let kind = Resident::of(&core.frames[head]);
     if kind == Resident::Anon {
-        assert!(!partly, "a large entry of anonymous memory reaches out of the range and was not split");
+        assert!(
+            !partly,
+            "a large anonymous entry that exceeds the interval must be split before it is cleared"
+        );
         let table = tables.withdraw();
         gather.unused_table(table);
     } else {
-        tell_file(core, entry, head, recency);
+        transfer_bits(core, entry, head, recency);
         core.count(Stat::ThpSplitPmd, i64::from(partly));
     }
     tables.counts().add(kind, -(TABLE_ENTRIES as i64));
-    if core.rmap.remove_large(mmu, head) {
-        core.lru.defer_split(mmu, head);
+    if core.rmap.remove_large(core, head) {
+        core.lru.defer_split(core, head);
     }
 }
 
-/// What kind of page a folio counts as where it is mapped.
-#[inline]
-pub(super) fn resident_kind<M: Machine>(core: &MmCore<M>, head: Pfn) -> Resident {
-    kind_of(&core.frames[head])
-}
-
-/// The same, for who has the head's record at hand.
-#[inline]
-pub(super) fn kind_of(frame: &Frame) -> Resident {
-    match frame.owner() {
-        Owner::Anon(_) => Resident::Anon,
-        // A page that was cut off its file has no owner any more, but counts as it did.
-        _ if frame.has(FrameFlags::SWAPBACKED) => Resident::Shmem,
-        _ => Resident::File,
-    }
-}
-
-/// Unmap all pages of a file from `first` on, private copies too, wherever they are mapped.
+/// Unmap all pages of a file from `first` on wherever they are mapped, private copies included.
 pub fn zap_file<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex) {
     core.rmap.for_shown(file, first, PageIndex(u64::MAX), &mut |span, start, end| {
         core.gather(span.space, |gather| {
             gather.changes(start, end);
-            zap_if(core, span.space, (start, end), false, gather, |_| true);
+            zap_if(core, Zap::new(start, end), gather, |_| true);
         });
     });
 }

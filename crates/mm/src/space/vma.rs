@@ -21,13 +21,13 @@ bitflags::bitflags! {
         const MAY_WRITE = 2;
         /// Locked in memory.
         const LOCKED = 4;
-        /// Sequential use was announced.
+        /// MADV_SEQUENTIAL.
         const SEQUENTIAL = 8;
-        /// Random use was announced.
+        /// MADV_RANDOM.
         const RANDOM = 16;
-        /// Large folios were asked for (MADV_HUGEPAGE).
+        /// MADV_HUGEPAGE.
         const HUGEPAGE = 32;
-        /// Large folios were forbidden (MADV_NOHUGEPAGE).
+        /// MADV_NOHUGEPAGE.
         const NOHUGEPAGE = 64;
     }
 }
@@ -45,24 +45,24 @@ pub struct VmaView {
     pub prot: Prot,
     /// Other properties.
     pub flags: VmaFlags,
-    /// Where its memory comes from; the default: as the space says.
+    /// Its memory policy; the default means the space's.
     pub policy: MemPolicy,
     /// The file and the index of the first page in it.
     pub file: Option<(FileId, PageIndex)>,
-    /// Index of the first page in the numbering of its anonymous sets; kept when the range moves.
+    /// Index of the first page in its anonymous sets; kept when the range moves.
     pub anon_index: PageIndex,
-    /// The set that gets the anonymous pages made through this range.
+    /// The set that owns new anonymous pages of this range.
     pub anon: Option<AnonId>,
 }
 
 impl VmaView {
-    /// First page behind it.
+    /// First page after it.
     #[inline]
     pub fn end(&self) -> Vpn {
         Vpn(self.start.0 + self.pages)
     }
 
-    /// It begins at one of its later pages from now on.
+    /// Cut off the pages before `page`.
     #[inline]
     pub(super) fn begin_at(&mut self, page: Vpn) {
         let gone = page.0 - self.start.0;
@@ -74,42 +74,42 @@ impl VmaView {
         }
     }
 
-    /// Index in the file of one of its pages.
+    /// File and index of one of its pages.
     #[inline]
     pub fn file_index(&self, page: Vpn) -> Option<(FileId, PageIndex)> {
         self.file.map(|(file, first)| (file, PageIndex(first.0 + (page.0 - self.start.0))))
     }
 
-    /// Index in its anonymous sets of one of its pages.
+    /// Index of one of its pages in its anonymous sets.
     #[inline]
     pub fn anon_index(&self, page: Vpn) -> PageIndex {
         PageIndex(self.anon_index.0 + (page.0 - self.start.0))
     }
 
-    /// Do stores go to the file?
+    /// Whether stores go to the file.
     #[inline]
     pub fn is_shared(&self) -> bool {
         self.flags.contains(VmaFlags::SHARED)
     }
 
-    /// Do accesses tell what will be used next?
+    /// Whether an access predicts the next use.
     #[inline]
     pub fn has_recency(&self) -> bool {
         !self.flags.intersects(VmaFlags::SEQUENTIAL | VmaFlags::RANDOM)
     }
 
-    /// Rights of every present entry of the range; the right to write comes with the fault that needs it.
+    /// Rights of every present entry of the range, without the right to write: a fault gives that.
     #[inline]
     pub fn rights(&self) -> Rights {
         rights_of(self.prot)
     }
 }
 
-/// Rights of an entry, the right to write left out.
+/// Rights of an entry for `prot`, without the right to write.
 #[inline]
 pub(super) fn rights_of(prot: Prot) -> Rights {
     let mut rights = Rights::empty();
-    // Without the user bit no access is allowed: that is PROT_NONE.
+    // PROT_NONE is an entry without the user bit.
     rights.set(Rights::USER, !prot.is_empty());
     rights.set(Rights::NO_EXEC, !prot.contains(Prot::EXEC));
     rights
@@ -122,19 +122,19 @@ pub struct Vma {
     pub view: VmaView,
     /// All sets that it is registered with, oldest first: those inherited by fork, then its own.
     pub sets: SmallVec<[AnonId; 4]>,
-    /// What coming back from swap was like lately.
+    /// Recent history of its swap-ins, for read-ahead.
     pub(super) swapped: RangeReadahead,
 }
 
 impl Clone for Vma {
     fn clone(&self) -> Vma {
-        // As a slice, which is copied in one step.
+        // A slice is copied in one step.
         Vma { view: self.view, sets: SmallVec::from_slice(&self.sets), swapped: self.swapped }
     }
 }
 
 impl Vma {
-    /// Its span in the numbering that starts at `index`.
+    /// Its span, if its first page has this index.
     fn span(&self, space: SpaceId, group: GroupId, index: PageIndex) -> Span {
         let view = &self.view;
         let mut flags = SpanFlags::empty();
@@ -145,7 +145,7 @@ impl Vma {
         Span { vma: view.id, space, group, start: view.start, pages: view.pages, index, flags }
     }
 
-    /// Every owner that it is registered with, and the span there.
+    /// Each owner that it is registered with, with its span there.
     pub(super) fn spans(&self, space: SpaceId, group: GroupId) -> impl Iterator<Item = (Owner, Span)> + '_ {
         let file = self.view.file.map(|(file, index)| (Owner::File(file), self.span(space, group, index)));
         let anon = self.span(space, group, self.view.anon_index);
@@ -159,14 +159,14 @@ impl Vma {
         }
     }
 
-    /// Tell its owners that its place or properties changed.
+    /// Update its spans with its owners: its place or properties have changed.
     pub(super) fn relink<M: Machine>(&self, core: &MmCore<M>, space: SpaceId, group: GroupId) {
         for (owner, span) in self.spans(space, group) {
             core.rmap.relink(owner, span);
         }
     }
 
-    /// Take it off its owners' lists. A nameless file that nothing maps any more goes with its pages.
+    /// Take it off its owners' lists. A nameless file is destroyed with its last mapping.
     pub(super) fn unlink<M: Machine>(&self, core: &MmCore<M>) {
         for &set in &self.sets {
             core.rmap.unlink(Owner::Anon(set), self.view.id);
@@ -179,7 +179,7 @@ impl Vma {
         }
     }
 
-    /// Could `next` be a continuation of this range?
+    /// Whether `next` continues this range, so that the two can be merged.
     pub(super) fn continues_with(&self, next: &Vma) -> bool {
         let (a, b) = (&self.view, &next.view);
         let files_meet = match (a.file, b.file) {

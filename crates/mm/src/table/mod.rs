@@ -68,6 +68,19 @@ pub enum Resident {
     Swap,
 }
 
+impl Resident {
+    /// What a folio's pages count as where they are mapped.
+    #[inline]
+    pub fn of(head: &Frame) -> Resident {
+        match head.owner() {
+            Owner::Anon(_) => Resident::Anon,
+            // A page that was cut off its file has no owner any more, but counts as it did.
+            _ if head.has(FrameFlags::SWAPBACKED) => Resident::Shmem,
+            _ => Resident::File,
+        }
+    }
+}
+
 /// Counts of one space, guarded by its table lock.
 #[derive(Default)]
 pub struct Counts {

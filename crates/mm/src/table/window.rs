@@ -60,6 +60,12 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
         Entry::from_raw(self.cells[at].load(Acquire))
     }
 
+    /// The entry at a place, which maps a page that is a folio by itself, as a run.
+    #[inline]
+    pub fn run(&self, at: usize, entry: Entry) -> EntryRun {
+        EntryRun { head: entry.pfn(), ..EntryRun::one(self.page(at), self.first.ahead(at as u32), entry) }
+    }
+
     /// Forget that a page was used.
     #[inline]
     pub fn clear_young(&mut self, at: usize) {
@@ -106,8 +112,7 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
     /// Tell who traces. Not inlined: on hardware nobody listens.
     #[inline(never)]
     fn tell(&self, at: usize, page: Pfn, old: Entry) {
-        let run = EntryRun::one(Vpn(self.page.0 + at as u64), self.first.ahead(at as u32), old);
-        stale(self.tables.mmu, &run.cleared(self.tables.space, old, page), false);
+        stale(self.tables.mmu, &self.run(at, old).cleared(self.tables.space, old, page), false);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Programs beside each other in control groups of their own: YCSB on an LSM store, read only, and a file
+//! Programs side by side in control groups of their own: YCSB on an LSM store, read only, and a file
 //! search; or many small processes.
 
 use super::AppOptions;

@@ -45,7 +45,7 @@ impl Ycsb {
         Ycsb::new("lsm", options, 50, 8)
     }
 
-    /// GETs of hot keys beside long scans.
+    /// GETs of hot keys mixed with long scans.
     pub(super) fn get_scan(options: &AppOptions) -> Ycsb {
         Ycsb { scans: true, ..Ycsb::new("get-scan", options, 0, 4) }
     }

@@ -1,8 +1,8 @@
-//! A kernel build beside bursts of large pages: the load that `vm.defrag_mode` of Linux 6.15 was measured
+//! A kernel build along with bursts of large pages: the load that `vm.defrag_mode` of Linux 6.15 was measured
 //! with.
 //!
 //! As many workers as CPUs compile units, one after the other. Each unit is a process of its own, which reads
-//! a part of the sources, fills a heap, frees parts of it, writes an object file and exits. Beside the
+//! a part of the sources, fills a heap, frees parts of it, writes an object file and exits. Along with the
 //! workers, another process allocates a burst of memory in pages of 2 MiB (MADV_HUGEPAGE), fills it and frees
 //! it, again and again. A round is a share of the units and some bursts; after it, workers and bursts wait
 //! for each other.

@@ -278,7 +278,7 @@ impl VmScalability {
     /// Pages of a task's region.
     fn pages(&self, tasks: u32) -> u64 {
         let (part, divided) = self.case.share;
-        // The copies that children make need room beside the parent's pages.
+        // The copies that children make need room in addition to the parent's pages.
         let copies = u64::from(self.case.region == Region::AnonShared(true) && !self.case.threads);
         let by = if divided { u64::from(tasks) + copies } else { 1 };
         (self.bytes / PAGE / part / by).max(1)

@@ -17,7 +17,8 @@
 //! - All programs that the command runs are recorded, each from its first instruction (`crate::image`). Not those that
 //!   get rights of their own (setuid), that may not be read, or that are for another machine: such a program runs as it
 //!   would otherwise, what it starts is not recorded, and [`Summary::unfollowed`] says so.
-//! - `vfork` and `posix_spawn` do not hold up the parent, and `posix_spawn` of a program that is not there says so by the
+//! - `vfork` and `posix_spawn` do not hold up the parent, and `posix_spawn` of a program that is not there says so by
+//! the
 //!   child's exit code only, as the emulator makes a `fork` of both.
 
 mod convert;

@@ -1,4 +1,4 @@
-//! Machines that break the contract, each in one way: the simulated machine with one method changed.
+//! Machines that each violate the contract in one way: the simulated machine with one method changed.
 
 use super::harness::Below;
 use machine_sim::SimMachine;
@@ -57,18 +57,18 @@ pub enum Broken {
 
 use Broken::*;
 
-/// The simulated machine, broken once it is armed: the memory manager may come up on a sound one.
+/// The simulated machine, broken once it is armed: the memory manager starts on a sound machine.
 pub struct BrokenMachine {
     sim: SimMachine,
     how: Broken,
     armed: Cell<bool>,
     memory: Vec<MemoryRange>,
-    /// Times that something was asked for which goes wrong now and then.
+    /// Calls of a method that fails now and then.
     asked: Cell<u64>,
     answering: Cell<bool>,
-    /// Keys for which one task may still be woken.
+    /// Keys for which one more task may be woken.
     tokens: RefCell<BTreeSet<WaitKey>>,
-    /// Transfers that were changed: as they are done, and as they were asked for.
+    /// Transfers that were changed: as they are done, and as they were submitted.
     changed: RefCell<Vec<(Io, Io)>>,
 }
 

@@ -1,4 +1,4 @@
-//! The kernel around the simulated machine, as the suite wants it.
+//! The kernel around the simulated machine, for the suite.
 
 use conformance::{Harness, IoWatch, Report, Scratch, run_some};
 use machine_sim::bare::{self, Bare};
@@ -14,7 +14,7 @@ pub trait Below: Machine + AsRef<SimMachine> {
     /// The suite begins.
     fn begin(&self) {}
 
-    /// A transfer has ended; `tell` the kernel of it.
+    /// A transfer has ended; `tell` passes it to the kernel.
     fn ended(&self, io: &Io, tell: &dyn Fn(&Io)) {
         tell(io);
     }
@@ -116,7 +116,7 @@ pub fn check<M: Below>(
     wanted: &str,
 ) -> Result<Report, RunError> {
     let watch = IoWatch::new();
-    // Behind the swap space, which is at the beginning of the same device.
+    // After the swap space, which is at the begin of the same device.
     let block = config.machine.swap().map_or(0, |(_, pages)| u64::from(pages));
     let device = DeviceId(config.machine.file_device() as u8);
     let scratch = Scratch { device, block, blocks: 1 << 16 };

@@ -1,4 +1,4 @@
-//! The simulated machine keeps the contract of the trait `Machine`; and the suite that says so finds machines that do
+//! The simulated machine keeps the contract of the trait `Machine`, and the suite that checks this finds machines that do
 //! not.
 
 mod broken;
@@ -36,7 +36,7 @@ fn several_cpus_keep_the_contract_under_every_flush_policy() {
         let mut config = preset("laptop", 24);
         config.knobs.push((Knob::TlbUnmap, policy));
         let (passed, _, skipped) = passes(&config).counts();
-        // It has address-space numbers, and no broadcast.
+        // It has ASIDs, and no broadcast flush.
         assert_eq!((passed, skipped), (52, 2));
     }
 }
@@ -106,7 +106,7 @@ const FAULTS: &[(Broken, &str)] = &[
     (WritesElsewhere, "whole.swap"),
 ];
 
-/// Two nodes or one, and hardware that does what the fault denies or claims.
+/// One node or two, with the hardware that the fault needs.
 fn machine_for(fault: Broken) -> RunConfig {
     let mut config = match fault {
         DistanceOneWay | MemoryOutOfOrder => preset("numa-4s-2015", 256),
@@ -119,7 +119,7 @@ fn machine_for(fault: Broken) -> RunConfig {
 }
 
 #[test]
-fn every_fault_is_found_by_the_check_for_it() {
+fn every_fault_is_found_by_its_check() {
     let mut missed = Vec::new();
     for &(fault, name) in FAULTS {
         let config = machine_for(fault);
@@ -128,7 +128,7 @@ fn every_fault_is_found_by_the_check_for_it() {
         assert!(right, "{name} fails on a sound machine: {sound:?}");
         let report = check(&config, |machine| BrokenMachine::new(machine, fault), name).unwrap();
         println!("{fault:?}: {:?}", report.rows);
-        // A name may be the beginning of others.
+        // A name may be a prefix of others.
         let failed = report.failures().any(|row| format!("{}.{}", row.group, row.name) == name);
         if !failed {
             missed.push((fault, name));

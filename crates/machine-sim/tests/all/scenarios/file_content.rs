@@ -1,4 +1,4 @@
-//! The bytes of a file change while CPUs hold translations of its pages that reclaim has unmapped.
+//! The content of a file changes while CPUs hold translations of pages that reclaim has unmapped.
 
 use super::scene::*;
 use program::{FileAdvice, Os, Prot, Role, Signal};
@@ -7,7 +7,7 @@ use std::cell::Cell;
 /// Roles of processes that change the file.
 const WRITER: Role = 100;
 
-/// Map the file for reading, let three threads read it, and do `deed` to it after every gust of pressure.
+/// Map the file for reading, let three threads read it, and do `deed` to it after every burst of pressure.
 fn readers_and(
     scene: &Scene,
     os: &mut dyn Os,
@@ -22,7 +22,7 @@ fn readers_and(
     scene.among_readers(os, role, &mut prepare, &mut |os, round| deed(os, fd.get(), round))
 }
 
-/// The same, but a process of its own does the deed, when asked to.
+/// The same, but another process does the deed on request.
 fn readers_and_a_writer(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role > 0 {
         return scene.read_on(os, AT, PAGES);
@@ -36,7 +36,7 @@ fn readers_and_a_writer(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<()
     scene.rounds(os, &mut |os, _| {
         scene.ask(os);
         os.compute(WHILE);
-        // Reclaim leaves dirty pages of files alone.
+        // Reclaim skips dirty pages of files.
         os.fsync(fd).unwrap();
         scene.press_hard(os);
     });
@@ -59,7 +59,7 @@ fn scenario_02_reclaim_then_write_by_another_process() {
     assert_live(write_by_another_process);
 }
 
-/// Bytes in the middle of a page: the page is read in again first, into another frame.
+/// Bytes in the middle of a page: the page is read again first, into another frame.
 fn write_a_part(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_and(scene, os, role, &mut |os, fd, _| {
         for page in 0..PAGES {
@@ -91,7 +91,7 @@ fn scenario_03_reclaim_then_store_through_a_shared_mapping_of_another_process() 
     defers_under_lazy_policies(store_by_a_third_process);
 }
 
-/// The writer maps the file before the pages are reclaimed, so nothing but its fault tells that content will change.
+/// The writer maps the file before the pages are reclaimed, so only its fault shows that content will change.
 fn store_through_an_old_mapping(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role == WRITER {
         let fd = open(os, "text", LEN);
@@ -108,7 +108,7 @@ fn scenario_03b_reclaim_then_store_through_an_older_shared_mapping() {
     assert_live(store_through_an_old_mapping);
 }
 
-/// Cut to nothing, the mapping being empty, and grown again: zeroes, or SIGBUS meanwhile.
+/// The file is truncated to nothing and extended again: it reads as zeroes, or SIGBUS in between.
 fn truncate_and_extend(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_and(scene, os, role, &mut |os, fd, round| {
         os.ftruncate(fd, if round % 2 == 0 { 0 } else { LEN / 2 }).unwrap();
@@ -124,7 +124,7 @@ fn scenario_21_reclaim_then_truncate_and_extend() {
     defers_under_lazy_policies(truncate_and_extend);
 }
 
-/// Dropped from the cache where reclaim left it there, and then written: the page that comes back is another.
+/// The page is dropped from the cache, unless reclaim has done so, and then written: it comes back in another frame.
 fn invalidate_and_write(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_and(scene, os, role, &mut |os, fd, _| {
         os.fadvise(fd, 0, LEN, FileAdvice::DontNeed).unwrap();
@@ -140,7 +140,7 @@ fn scenario_21b_reclaim_then_invalidate_and_write() {
     assert_live(invalidate_and_write);
 }
 
-/// Private mappings show the file until they are stored to.
+/// Private mappings follow the file until they are stored to.
 fn write_behind_a_private_mapping(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role > 0 {
         return scene.read_on(os, AT, PAGES);
@@ -159,15 +159,14 @@ fn write_behind_a_private_mapping(scene: &Scene, os: &mut dyn Os, role: Role) ->
 }
 
 #[test]
-fn scenario_22_reclaim_then_write_behind_a_private_mapping() {
+fn scenario_22_reclaim_then_write_under_a_private_mapping() {
     defers_under_lazy_policies(write_behind_a_private_mapping);
 }
 
-/// Dirty shared pages are cleaned and reclaimed beside clean ones: what is settled for the ones must not count as paid
-/// for the others.
+/// Dirty shared pages are cleaned, and clean ones reclaimed: settling the former must not count as a flush for the latter.
 fn clean_beside_dirty(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role == WRITER {
-        // Pages of its own, always dirty again when their write-back has ended.
+        // Other pages, which are always dirty again when their write-back ends.
         let fd = open(os, "dirty", LEN);
         os.mmap(view(fd, Prot::RW, true)).unwrap();
         scene.arrive();
@@ -194,6 +193,6 @@ fn clean_beside_dirty(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), 
 }
 
 #[test]
-fn scenario_14_pages_are_cleaned_beside_reclaimed_ones() {
+fn scenario_14_pages_are_cleaned_while_others_are_reclaimed() {
     defers_under_lazy_policies(clean_beside_dirty);
 }

@@ -1,10 +1,9 @@
-//! An address gets another meaning, or other rights, while CPUs hold translations of the page that reclaim took from
-//! it.
+//! An address gets another meaning, or another protection, while CPUs hold translations of the page that reclaim unmapped.
 
 use super::scene::*;
 use program::{Advice, Map, Os, Prot, Remap, Role, Signal};
 
-/// Three threads read a mapping of file "text" that `map` describes; `deed` changes what stands there after every gust.
+/// Three threads read a mapping of file "text" that `map` describes; `deed` changes the mapping after every burst.
 fn readers_and(
     scene: &Scene,
     os: &mut dyn Os,
@@ -61,7 +60,7 @@ fn scenario_01b_reclaim_then_map_memory_over_it() {
     defers_under_lazy_policies(map_memory);
 }
 
-/// Nothing is mapped any more, so the flush of munmap itself has nothing to do: what reclaim owes must be paid.
+/// Nothing is mapped any more, so munmap itself has nothing to flush: what reclaim owes must be paid.
 fn unmap(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_and(scene, os, role, read_only, &mut |os, fd, _| {
         os.munmap(AT, LEN).unwrap();
@@ -94,7 +93,7 @@ fn scenario_04b_reclaim_then_move_away() {
     defers_under_lazy_policies(move_away_and_back);
 }
 
-/// A private copy is forgotten, so the file shows again.
+/// A private copy is dropped, so the mapping shows the file again.
 fn forget(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_and(scene, os, role, private, &mut |os, _, _| {
         scene.press_hard(os);
@@ -111,7 +110,7 @@ fn scenario_04c_reclaim_then_forget() {
     defers_under_lazy_policies(forget);
 }
 
-/// Made writable and written: other threads must see the new copy.
+/// The mapping becomes writable and is written: other threads must see the new copy.
 fn make_writable(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_and(scene, os, role, private, &mut |os, fd, _| {
         os.mprotect(AT, LEN, Prot::RW).unwrap();
@@ -140,8 +139,8 @@ fn scenario_05b_reclaim_then_forbid() {
     defers_under_lazy_policies(forbid);
 }
 
-/// Threads that store go on while rights are taken and pages reclaimed: an entry that is read-only in the table may
-/// still be writable in a TLB, and its page must not be put off as if it were not.
+/// Threads store while pages are write-protected and reclaimed: an entry that is read-only in the table may still be
+/// writable in a TLB, and its flush must not be deferred.
 fn protect_and_reclaim(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role > 0 {
         scene.arrive();
@@ -173,7 +172,7 @@ fn scenario_06_write_protect_then_reclaim() {
     must_reclaim(runs_under_all_policies(protect_and_reclaim));
 }
 
-/// Write-back takes the right to store away from shared pages, reclaim their mapping: each store must reach the file.
+/// Write-back write-protects shared pages, and reclaim unmaps them: each store must reach the file.
 fn write_back_and_reclaim(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role > 0 {
         scene.arrive();

@@ -1,15 +1,15 @@
-//! Anonymous memory: copies on write, fork and swap, and what freed frames become next.
+//! Anonymous memory: copy on write, fork and swap, and the reuse of freed frames.
 
 use super::scene::*;
 use program::{Advice, Map, Os, Prot, Role, Signal};
 
 /// Roles of processes.
 const CHILD: Role = 100;
-/// An area that page tables and memory are taken for.
+/// An area for page tables and memory.
 const WIDE: u64 = 0x100_0000_0000;
 
-/// Three threads read memory that was written once and has gone to swap and back, so that its entries are read-only and
-/// clean; `deed` follows every gust.
+/// Three threads read memory that was written once, swapped out and swapped in, so that its entries are read-only and
+/// clean; `deed` follows every burst.
 fn readers_of_swapped_memory(
     scene: &Scene,
     os: &mut dyn Os,
@@ -24,13 +24,13 @@ fn readers_of_swapped_memory(
     scene.among_readers(os, role, &mut prepare, deed)
 }
 
-/// One thread's store makes an entry writable while others read the page that was there before.
+/// One thread's store makes an entry writable while others read the previous page.
 fn swap_in_for_write(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_of_swapped_memory(scene, os, role, &mut |os, _| {
         scene.press_hard(os);
         store_all(os, AT);
         os.compute(WHILE);
-        // Clean copies in swap again, to be read back by the others.
+        // Clean copies in swap again, which the others read back.
         os.madvise(AT, LEN, Advice::PageOut).unwrap();
         load_all(os, AT);
     })
@@ -64,8 +64,8 @@ fn scenario_25b_fork_between_swap_out_and_write() {
     assert_live(fork_between);
 }
 
-/// Pages that were freed by MADV_FREE may go without being written: what is read later is old or zero, and after a
-/// store the store.
+/// Pages freed by MADV_FREE may be dropped without a write: they read as the old content or zero, and after a store as
+/// that.
 fn free_lazily(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     readers_of_swapped_memory(scene, os, role, &mut |os, _| {
         store_all(os, AT);
@@ -77,12 +77,11 @@ fn free_lazily(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal>
 }
 
 #[test]
-fn scenario_25c_free_lazily_then_write() {
+fn scenario_25c_madv_free_then_write() {
     reclaims_under_all_policies(free_lazily);
 }
 
-/// Every thread stores now and then to pages that all read: the page of zeroes and private pages of a file become
-/// copies.
+/// Every thread stores now and then to pages that all read: the zero page and private pages of a file become copies.
 fn copy_while_others_read(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     let (zeroes, text) = (AT, AT + 2 * LEN);
     if role > 0 {
@@ -120,7 +119,7 @@ fn scenario_17_a_fault_makes_a_page_writable_while_others_read() {
     assert_live(copy_while_others_read);
 }
 
-/// Readers of a file whose pages reclaim frees; the frames come back as `deed` wants them.
+/// Tasks read a file whose pages reclaim frees; `deed` reuses the frames.
 fn frames_become(
     scene: &Scene,
     os: &mut dyn Os,
@@ -150,7 +149,7 @@ fn scenario_08_freed_frames_become_memory() {
     assert_live(become_memory);
 }
 
-/// A page table for every page: tables are zeroed and walked by hardware.
+/// A page table for every page: tables are zeroed, and hardware walks them.
 fn become_tables(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     frames_become(scene, os, role, &mut |os, _| {
         for i in 0..128 {

@@ -1,38 +1,38 @@
-//! What the scenarios share: a machine that forgets no translation, tasks that keep reading, and pressure on memory.
+//! What the scenarios share: a machine whose TLBs keep translations, tasks that keep reading, and memory pressure.
 //!
-//! The one thing that all of them need is a page that reclaim unmaps while other CPUs hold its translation and do not
-//! fault again. MADV_PAGEOUT does not make one: it flushes when it clears the young bit, before it reclaims. Pressure
-//! does: the scan clears young bits without a flush, a CPU that keeps reading through its TLB never sets them again,
-//! and so the most used page of all looks unused, and goes.
+//! All of them need a page that reclaim unmaps while other CPUs hold its translation and do not fault again. MADV_PAGEOUT
+//! does not give one: it flushes when it clears the young bit, before it reclaims. Pressure does: the scan clears young
+//! bits without a flush, a CPU that keeps reading through its TLB never sets them again, and so the most used page looks
+//! unused and is reclaimed.
 
-use machine_sim::{Fault, MachineSpec, Outcome, RunConfig, RunError, run};
+use machine_sim::{FlushFault, MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
 use program::{FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal, TaskHandle};
 use std::cell::Cell;
 
 pub const PAGE: u64 = 4096;
-/// Where the pages in question are mapped.
+/// The address of the pages.
 pub const AT: u64 = 0x5000_0000;
-/// How many they are.
+/// The number of pages.
 pub const PAGES: u64 = 48;
-/// Bytes of them.
+/// Their bytes.
 pub const LEN: u64 = PAGES * PAGE;
-/// Times that a scenario does its dangerous deed.
+/// How often a scenario does its deed.
 pub const ROUNDS: u32 = 8;
-/// Instructions between two changes: longer than a CPU may run ahead of the others.
+/// Instructions between two changes: more than a CPU may run ahead of the others.
 pub const WHILE: u64 = 150_000;
 /// Bytes that pressure reads at a time, and the file that it reads.
 const GUST: u64 = 1 << 20;
 const STREAM: u64 = 24 << 20;
-/// Bytes that are locked, so that little is left to reclaim from.
+/// Bytes that are mlocked, so that little is left to reclaim.
 const BALLAST: u64 = 4 << 20;
 /// Values of the knob `tlb.unmap`.
 pub const POLICIES: std::ops::Range<u64> = 0..FlushPolicy::COUNT;
-/// Flushes of which each is dropped once to see whether a scenario is live.
+/// The flushes of which each is dropped once to check that a scenario is effective.
 const TRIED: u64 = 60;
 
-/// Six CPUs whose TLBs hardly ever evict, and little memory.
+/// Six CPUs whose TLBs hardly evict, and little memory.
 const MACHINE: &str = "
 description = 'six CPUs that forget no translation, 16 MB'
 [cpu]
@@ -76,7 +76,7 @@ swap_size = '64M'
 /// What a task of a scenario does.
 pub type Act = fn(&Scene, &mut dyn Os, Role) -> Result<(), Signal>;
 
-/// A scenario. Its tasks tell each other how far they are through cells: these are no memory of the machine.
+/// A scenario. Its tasks synchronise through cells, which are not memory of the machine.
 pub struct Scene {
     act: Act,
     done: Cell<bool>,
@@ -87,19 +87,13 @@ pub struct Scene {
 }
 
 impl Program for Scene {
-    fn name(&self) -> &str {
-        "scene"
-    }
-
-    fn footprint(&self) -> u64 {
-        16 << 20
-    }
+    unnamed!();
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 0 {
             let (source, prot) = (MapSource::AnonymousShared, Prot::RW);
             os.mmap(Map { source, prot, locked: true, ..Map::anonymous(BALLAST) }).unwrap();
-            // A neighbour in the same page table, so that the table is not freed, which would be flushed in any case.
+            // A neighbour in the same page table, so that the table is not freed, which would flush in any case.
             let neighbour = AT - 16 * PAGE;
             os.mmap(Map { addr: Some(neighbour), ..Map::anonymous(PAGE) }).unwrap();
             os.store(neighbour)?;
@@ -124,25 +118,25 @@ impl Scene {
         }
     }
 
-    /// Is the first task through?
+    /// Whether the first task has finished.
     pub fn is_done(&self) -> bool {
         self.done.get()
     }
 
-    /// One more task has come as far as it should.
+    /// One more task has arrived.
     pub fn arrive(&self) {
         self.ready.set(self.ready.get() + 1);
     }
 
-    /// Compute until so many tasks have arrived.
+    /// Compute until `count` tasks have arrived.
     pub fn wait_for(&self, os: &mut dyn Os, tasks: u32) {
         while self.ready.get() < tasks {
             os.compute(1000);
         }
     }
 
-    /// Read pages on and on, whatever becomes of them, until the first task is through. The CPU is never idle: one that
-    /// is would not be sent any flush.
+    /// Read pages, whatever happens to them, until the first task has finished. The CPU is never idle: an idle CPU gets no
+    /// flush requests.
     pub fn read_on(&self, os: &mut dyn Os, at: u64, pages: u64) -> Result<(), Signal> {
         let mut arrived = false;
         while !self.is_done() {
@@ -159,7 +153,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The first task prepares what is read at [`AT`], lets three threads read it, and does a deed after every gust of
+    /// The first task prepares the pages at [`AT`], lets three threads read them, and does a deed after every burst of
     /// pressure; all other roles read.
     pub fn among_readers(
         &self,
@@ -179,8 +173,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Do a deed whenever the first task asks for it. For another process than the first, which must not be forked
-    /// later: fork itself flushes all of its parent.
+    /// Do a deed whenever the first task asks for it. For another process than the first, which must be forked before:
+    /// fork itself flushes its parent.
     pub fn serve(&self, os: &mut dyn Os, deed: &mut dyn FnMut(&mut dyn Os)) {
         self.arrive();
         while !self.is_done() {
@@ -192,7 +186,7 @@ impl Scene {
         }
     }
 
-    /// Ask for the deed, and wait until it is done.
+    /// Request the deed, and wait until it is done.
     pub fn ask(&self, os: &mut dyn Os) {
         self.asked.set(self.asked.get() + 1);
         while self.answered.get() < self.asked.get() {
@@ -211,12 +205,12 @@ impl Scene {
         os.close(fd).unwrap();
     }
 
-    /// Three gusts: what was used once since it was faulted in goes too.
+    /// Three bursts: they reclaim even pages that were used once after their fault.
     pub fn press_hard(&self, os: &mut dyn Os) {
         (0..3).for_each(|_| self.press(os));
     }
 
-    /// Press and do a deed, again and again. Behind each deed the others have time to see what it did.
+    /// Repeatedly create pressure and do a deed. After each deed the others have time to see its effect.
     pub fn rounds(&self, os: &mut dyn Os, deed: &mut dyn FnMut(&mut dyn Os, u32)) {
         for round in 0..ROUNDS {
             self.press(os);
@@ -226,7 +220,7 @@ impl Scene {
     }
 }
 
-/// Open a file on disk for writing, made with `size` bytes.
+/// Open a file on disk for writing; it is created with `size` bytes.
 pub fn open(os: &mut dyn Os, name: &str, size: u64) -> u32 {
     os.open(FileSpec { name, size, in_memory: false, writable: true }).unwrap()
 }
@@ -247,29 +241,29 @@ pub fn threads(os: &mut dyn Os, count: u32) -> Vec<TaskHandle> {
     (1..=count).map(|role| os.spawn(role).unwrap()).collect()
 }
 
-/// Wait for all of them. The first task has done its deeds by then.
+/// Wait for all of them. The first task has done its deeds.
 pub fn join_all(scene: &Scene, os: &mut dyn Os, tasks: Vec<TaskHandle>) {
     scene.done.set(true);
     tasks.into_iter().for_each(|task| os.join(task));
 }
 
-/// Store to every page; what is refused is refused.
+/// Store to every page; ignore faults.
 pub fn store_all(os: &mut dyn Os, at: u64) {
     (0..PAGES).for_each(|page| {
         let _ = os.store(at + page * PAGE);
     });
 }
 
-/// Load every page; what is refused is refused.
+/// Load every page; ignore faults.
 pub fn load_all(os: &mut dyn Os, at: u64) {
     (0..PAGES).for_each(|page| {
         let _ = os.load(at + page * PAGE);
     });
 }
 
-fn config(policy: u64, validate: bool, faulty: Option<Fault>) -> RunConfig {
-    // No age limit, and no favours: what is owed stays owed until somebody must have it.
-    // Lists of a size that reclaim knows at once: a scene is over before statistics are added up for the first time.
+fn config(policy: u64, validate: bool, flush_fault: Option<FlushFault>) -> RunConfig {
+    // No age limit, and no early settlement: debts are paid only when they must be.
+    // Exact list sizes: a scene ends before per-CPU statistics are folded for the first time.
     let knobs = vec![
         (Knob::TlbUnmap, policy),
         (Knob::TlbAgeLimitMs, 0),
@@ -277,16 +271,16 @@ fn config(policy: u64, validate: bool, faulty: Option<Fault>) -> RunConfig {
         (Knob::MemcgFlushMs, 0),
     ];
     let machine = MachineSpec::from_toml("scene", MACHINE).unwrap();
-    RunConfig { knobs, verify: true, validate_every_op: validate, faulty, ..RunConfig::new(machine) }
+    RunConfig { knobs, verify: true, validate_every_op: validate, flush_fault, ..RunConfig::new(machine) }
 }
 
-/// Play a scenario under every policy; where flushes are deferred, every structure and every CPU's translations are
-/// checked after every operation.
+/// Run a scenario under every policy; where flushes are deferred, validate all structures and translations after every
+/// operation.
 pub fn under_all_policies(act: Act) -> Vec<Outcome> {
     play(act, true)
 }
 
-/// The same without these checks, for what has too many operations.
+/// The same without validation, for scenarios with too many operations.
 pub fn runs_under_all_policies(act: Act) -> Vec<Outcome> {
     play(act, false)
 }
@@ -303,25 +297,25 @@ fn play(act: Act, validate: bool) -> Vec<Outcome> {
         .collect()
 }
 
-/// The same, and reclaim must have taken pages; nobody may have died of it.
+/// The same; reclaim must have taken pages, and the OOM killer must not have run.
 pub fn reclaims_under_all_policies(act: Act) {
     must_reclaim(under_all_policies(act));
 }
 
-/// Reclaim must have taken pages, and nobody may have died of it.
+/// Check that reclaim has taken pages and that the OOM killer has not run.
 pub fn must_reclaim(outcomes: Vec<Outcome>) {
     for outcome in outcomes {
         let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
-        assert!(stolen > 1000, "only {stolen} pages were reclaimed");
+        assert!(stolen > 1000, "reclaim must take pages: {stolen}");
         assert_eq!(outcome.signals, Vec::<String>::new());
     }
 }
 
-/// The policies that leave translations behind.
+/// The policies that defer flushes.
 const LAZY: [usize; 2] = [FlushPolicy::Lazy as usize, FlushPolicy::Latr as usize];
 
-/// As [`reclaims_under_all_policies`]; and where flushes are deferred, programs must really have used translations that
-/// the page table no longer had, just before the deed.
+/// As [`reclaims_under_all_policies`]; where flushes are deferred, programs must really have used translations that the page
+/// table no longer had, just before the deed.
 pub fn defers_under_lazy_policies(act: Act) {
     let outcomes = under_all_policies(act);
     for policy in LAZY {
@@ -331,11 +325,10 @@ pub fn defers_under_lazy_policies(act: Act) {
     must_reclaim(outcomes);
 }
 
-/// Is the stale translation there to be used? Under one policy or another there is a flush without which the oracle
-/// sees a wrong access.
+/// Check that the scenario depends on a flush: under some policy, the oracle must report a wrong access without it.
 pub fn assert_live(act: Act) {
     let caught = |policy, nth| {
-        let fault = Fault { nth, remote: Some(true), delay: None };
+        let fault = FlushFault { nth, remote: Some(true), delay: None };
         match run(&config(policy, false, Some(fault)), &Scene::new(act)) {
             Ok(_) => false,
             Err(RunError::Failed { reason, .. }) => {
@@ -346,5 +339,5 @@ pub fn assert_live(act: Act) {
         }
     };
     let live = [0, 1, 3].into_iter().any(|policy| (1..TRIED).any(|nth| caught(policy, nth)));
-    assert!(live, "no flush of this scenario matters");
+    assert!(live, "some flush of this scenario must matter");
 }

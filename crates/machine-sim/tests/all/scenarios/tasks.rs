@@ -1,5 +1,4 @@
-//! Who runs where: CPUs that are idle, that run another process, spaces that end, several payers, and nothing left to
-//! take.
+//! Tasks and CPUs: idle CPUs, CPUs that run other processes, spaces that end, concurrent payers, and exhausted memory.
 
 use super::scene::*;
 use machine_sim::Outcome;
@@ -9,7 +8,7 @@ use program::{Map, Os, Prot, Role, Signal};
 /// Roles of processes.
 const CHILD: Role = 100;
 
-/// More tasks than CPUs, of several processes, so that CPUs go to and fro between them.
+/// More tasks than CPUs, of several processes, so that CPUs switch between them.
 fn another_process_on_the_cpu(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role >= CHILD {
         os.mmap(anonymous(Prot::RW)).unwrap();
@@ -38,7 +37,7 @@ fn another_process_on_the_cpu(scene: &Scene, os: &mut dyn Os, role: Role) -> Res
     Ok(())
 }
 
-/// Read, and give the CPU to somebody else for a moment.
+/// Read, and yield the CPU for a moment.
 fn read_and_nap(scene: &Scene, os: &mut dyn Os) -> Result<(), Signal> {
     scene.arrive();
     while !scene.is_done() {
@@ -53,7 +52,7 @@ fn scenario_15_a_cpu_runs_another_process() {
     must_reclaim(runs_under_all_policies(another_process_on_the_cpu));
 }
 
-/// CPUs that are idle are told nothing, and must know when they come back.
+/// Idle CPUs get no flush requests, and must catch up when they run again.
 fn idle_cpus_come_back(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role > 0 {
         return read_and_nap(scene, os);
@@ -72,11 +71,11 @@ fn idle_cpus_come_back(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(),
 }
 
 #[test]
-fn scenario_16_idle_cpus_come_back() {
+fn scenario_16_idle_cpus_catch_up() {
     reclaims_under_all_policies(idle_cpus_come_back);
 }
 
-/// Processes begin and end on CPUs that others have just left; their spaces' numbers are used again.
+/// Processes begin and end on CPUs that others have just left; the numbers of their spaces are reused.
 fn spaces_end(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     let short_lives = CHILD + 10;
     if role == CHILD {
@@ -113,12 +112,12 @@ fn spaces_end(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> 
 }
 
 #[test]
-fn scenario_26_spaces_end_and_their_numbers_are_used_again() {
+fn scenario_26_spaces_end_and_their_numbers_are_reused() {
     defers_under_lazy_policies(spaces_end);
     assert_live(spaces_end);
 }
 
-/// Several processes take memory at once, so several may have to pay for the same pages.
+/// Several processes allocate at once, so several may have to pay for the same pages.
 fn many_payers(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role >= CHILD {
         let at = os.mmap(Map::anonymous(1 << 20)).unwrap();
@@ -146,11 +145,11 @@ fn many_payers(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal>
 }
 
 #[test]
-fn scenario_18_several_take_memory_at_once() {
+fn scenario_18_several_processes_allocate_at_once() {
     must_reclaim(runs_under_all_policies(many_payers));
 }
 
-/// Four times the usual pressure without any other event: what is added while it is paid for, and epochs used again.
+/// Four times the usual pressure without other events: pages are added during a payment, and epochs are reused.
 fn long_pressure(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role > 0 {
         return scene.read_on(os, AT, PAGES);
@@ -174,7 +173,7 @@ fn scenario_19_pages_are_added_while_others_are_paid_for() {
     defers_under_lazy_policies(long_pressure);
 }
 
-/// Nearly all of memory is pages of a file that several CPUs read: what there is to take is owed for.
+/// Nearly all memory is pages of a file that several CPUs read: all free pages owe a flush.
 fn nothing_but_owed_pages(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     const LARGE: u64 = 6 << 20;
     if role > 0 {
@@ -197,11 +196,11 @@ fn nothing_but_owed_pages(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<
 }
 
 #[test]
-fn scenario_29_nothing_is_left_but_owed_pages() {
+fn scenario_29_all_free_pages_owe_a_flush() {
     must_reclaim(runs_under_all_policies(nothing_but_owed_pages));
 }
 
-/// More memory is written than there is, swap included: somebody dies, and the rest goes on.
+/// More is written than memory and swap can hold: the OOM killer runs, and the other processes continue.
 fn out_of_memory(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role == CHILD {
         let at = os.mmap(Map::anonymous(96 << 20)).unwrap();

@@ -90,19 +90,17 @@ impl PageTree {
     ///
     /// # Panics
     /// If `first` is not a multiple of the folio's size, or the folio reaches beyond [`MAX_INDEX`].
-    #[inline]
     pub fn insert_folio(&mut self, first: PageIndex, folio: CachedFolio) -> Result<Option<Shadow>, Occupied> {
-        if folio.order > Order::ZERO {
-            return self.insert_large(first, folio);
-        }
-        assert!(first.0 < MAX_INDEX, "no file has a page {first}");
-        let mut leaf = self.leaf_or_new(first);
-        let inserted = leaf.insert(first.0 as usize % SLOTS, folio.head);
-        leaf.finish();
-        inserted
+        let mut result = Ok(None);
+        self.insert_run(folio.order, &[(first, folio.head)], |_, inserted| result = inserted);
+        result
     }
 
-    fn insert_large(&mut self, first: PageIndex, folio: CachedFolio) -> Result<Option<Shadow>, Occupied> {
+    pub(super) fn insert_large(
+        &mut self,
+        first: PageIndex,
+        folio: CachedFolio,
+    ) -> Result<Option<Shadow>, Occupied> {
         let pages = folio.pages();
         assert!(
             first.0.is_multiple_of(pages) && first.0 + pages <= MAX_INDEX,

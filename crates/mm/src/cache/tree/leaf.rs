@@ -1,6 +1,6 @@
 //! Many changes in one leaf: what follows from them, in the nodes above and in the counts, is done once.
 
-use super::{CachedFolio, Occupied, PageTree, SLOT_BITS, SLOTS, TreeMark};
+use super::{CachedFolio, MAX_INDEX, Occupied, PageTree, SLOT_BITS, SLOTS, TreeMark};
 use crate::units::{Order, PageIndex, Pfn, Shadow};
 
 /// A leaf in which single pages take the place of shadows or of nothing, or shadows that of single pages.
@@ -32,6 +32,38 @@ impl PageTree {
         let found = self.find(index).map(|(node, _)| node);
         let node = found.unwrap_or_else(|| self.leaf_for(index.0));
         Leaf { tree: self, node, high: index.0 >> SLOT_BITS, added: 0, back: 0, evicted: 0 }
+    }
+
+    /// Put folios of one order at their first indices, which ascend. Calls `inserted` with each one's number and the
+    /// last shadow that was in its place, or [`Occupied`]; a folio whose place is not free is not put in.
+    ///
+    /// # Panics
+    /// If an index is not a multiple of the folios' size, or a folio reaches beyond [`MAX_INDEX`].
+    #[inline]
+    pub fn insert_run(
+        &mut self,
+        order: Order,
+        places: &[(PageIndex, Pfn)],
+        mut inserted: impl FnMut(usize, Result<Option<Shadow>, Occupied>),
+    ) {
+        if order > Order::ZERO {
+            for (at, &(first, head)) in places.iter().enumerate() {
+                inserted(at, self.insert_large(first, CachedFolio { head, order }));
+            }
+            return;
+        }
+        let mut at = 0;
+        while let Some(&(first, _)) = places.get(at) {
+            assert!(first.0 < MAX_INDEX, "no file has a page {first}");
+            let mut leaf = self.leaf_or_new(first);
+            while let Some(&(index, page)) = places.get(at)
+                && let Some(slot) = leaf.slot(index)
+            {
+                inserted(at, leaf.insert(slot, page));
+                at += 1;
+            }
+            leaf.finish();
+        }
     }
 }
 

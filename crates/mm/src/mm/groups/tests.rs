@@ -13,7 +13,7 @@ use std_alloc::vec::Vec;
 
 const AT: Vpn = Vpn(0x5000);
 
-/// A memory manager with a swap area, whose transfers end as soon as somebody waits, and a group of it.
+/// A memory manager with a swap area, and a group; a transfer ends as soon as a task waits.
 fn bench(limits: GroupLimits) -> (&'static Mm<TestMachine>, GroupId) {
     let swap = vec![SwapArea { device: DeviceId(0), pages: 256, priority: 0 }];
     let mm = Mm::new(TestMachine::simple(1, 4096), Config { swap, ..Config::default() }).unwrap();
@@ -30,16 +30,16 @@ fn end_transfers(mm: &Mm<TestMachine>) {
     }
 }
 
-/// Have the pages of a space written to swap, and freed.
+/// Write the pages of a space to swap, and free them.
 fn page_out(mm: &Mm<TestMachine>, space: SpaceId) {
     mm.madvise(space, AT, 100, Advice::PageOut).unwrap();
     end_transfers(mm);
-    // What has been written is at the end of its list.
+    // Written pages are at the end of their list.
     reclaim::group(&mm.core, &mm.reclaim, mm, mm.group_of(space), 100);
     end_transfers(mm);
 }
 
-/// A space of the group that has stored to so many pages.
+/// A space of the group that has stored to this many pages.
 fn with_pages(mm: &Mm<TestMachine>, group: GroupId, pages: u64) -> SpaceId {
     let space = mm.create_space(group).unwrap();
     mm.switch(Some(space));
@@ -54,11 +54,11 @@ fn with_pages(mm: &Mm<TestMachine>, group: GroupId, pages: u64) -> SpaceId {
 }
 
 #[test]
-fn charges_stay_when_a_space_moves_and_go_up_when_the_group_is_removed() {
+fn charges_stay_on_space_move_and_rise_on_group_removal() {
     let (mm, old) = bench(GroupLimits::default());
     let new = mm.create_group(ROOT, GroupLimits::default()).unwrap();
     let space = with_pages(mm, old, 10);
-    assert_eq!(mm.remove_group(old), Err(Error::Busy), "a space is in it");
+    assert_eq!(mm.remove_group(old), Err(Error::Busy), "a group with a space in it must stay");
     mm.move_space(space, new).unwrap();
     assert_eq!((mm.group_usage(old).0, mm.group_usage(new).0, mm.group_of(space)), (10, 0, new));
     mm.mmap(
@@ -79,7 +79,7 @@ fn charges_stay_when_a_space_moves_and_go_up_when_the_group_is_removed() {
         (mm.move_space(space, old), mm.remove_group(old)),
         (Err(Error::NotFound), Err(Error::NotFound))
     );
-    assert_eq!(mm.group_usage(ROOT).0, 4, "what the root has itself is not counted");
+    assert_eq!(mm.group_usage(ROOT).0, 4, "the root's own pages must not be counted");
     let child = mm.fork(space).unwrap();
     assert_eq!((mm.group_of(child), mm.remove_group(new)), (new, Err(Error::Busy)));
     mm.switch(None);
@@ -90,7 +90,7 @@ fn charges_stay_when_a_space_moves_and_go_up_when_the_group_is_removed() {
 }
 
 #[test]
-fn a_group_swaps_out_no_more_than_it_may() {
+fn group_respects_its_swap_limit() {
     let (mm, group) = bench(GroupLimits { swap_max: 40, ..GroupLimits::default() });
     let space = with_pages(mm, group, 100);
     page_out(mm, space);
@@ -101,7 +101,7 @@ fn a_group_swaps_out_no_more_than_it_may() {
     assert_eq!(mm.group_limits(group), Ok(limits));
     page_out(mm, space);
     assert_eq!(mm.group_usage(group), (50, 50));
-    // Slots are its own as long as they are in use, even when it has been removed.
+    // Slots stay charged to the group while they are in use, even after it was removed.
     mm.move_space(space, ROOT).unwrap();
     mm.remove_group(group).unwrap();
     assert_eq!((mm.group_usage(group), mm.validate()), ((0, 50), Ok(())));
@@ -111,10 +111,10 @@ fn a_group_swaps_out_no_more_than_it_may() {
 }
 
 #[test]
-fn a_limit_that_is_lowered_takes_pages_and_then_processes() {
+fn lowering_a_limit_reclaims_then_kills() {
     let (mm, group) = bench(GroupLimits::default());
     let space = with_pages(mm, group, 100);
-    // The first time writes, the second frees what was written.
+    // The first reclaim writes, the second frees what was written.
     for _ in 0..2 {
         mm.set_group_limits(group, GroupLimits { high: 80, ..GroupLimits::default() }).unwrap();
         end_transfers(mm);
@@ -130,27 +130,27 @@ fn a_limit_that_is_lowered_takes_pages_and_then_processes() {
 }
 
 #[test]
-fn a_group_above_its_high_limit_reclaims_for_what_it_takes_there() {
+fn group_above_high_reclaims_only_for_its_own_charges() {
     let (mm, group) = bench(GroupLimits::default());
     let space = with_pages(mm, group, 100);
-    // As after a reclaim that has found nothing.
+    // As after a reclaim that found nothing.
     mm.core.lru.groups.set_limits(group, GroupLimits { high: 80, ..GroupLimits::default() }).unwrap();
     let begun = || mm.mmu().stats.read(Stat::PgscanAnon);
     assert!(mm.fault(space, AT, AccessKind::Load).is_ok());
-    assert_eq!(begun(), 0, "a fault that takes nothing, after others that took nothing there");
+    assert_eq!(begun(), 0, "a fault that charges nothing must not reclaim");
     mm.mmap(space, &MapRequest { at: Some(Vpn(AT.0 + 100)), pages: 1, ..request() }).unwrap();
     assert!(mm.fault(space, Vpn(AT.0 + 100), AccessKind::Store).is_ok());
-    assert_eq!(begun(), 0, "not what the fault has just mapped");
+    assert_eq!(begun(), 0, "the fault must not reclaim what it has just mapped");
     assert!(mm.fault(space, AT, AccessKind::Load).is_ok());
     let first = begun();
     assert!(first > 0);
     assert!(mm.fault(space, AT, AccessKind::Load).is_ok());
-    assert_eq!(begun(), first, "once for each");
+    assert_eq!(begun(), first, "each charge must reclaim once");
 }
 
-/// Between two faults for one store, reclaim may take the page that the first has brought.
+/// Between two faults for one store, reclaim could take the page that the first one brought back.
 #[test]
-fn a_store_to_a_shared_page_in_swap_takes_one_fault() {
+fn store_to_a_shared_swapped_page_takes_one_fault() {
     let (mm, group) = bench(GroupLimits::default());
     let space = with_pages(mm, group, 10);
     let child = mm.fork(space).unwrap();
@@ -162,19 +162,19 @@ fn a_store_to_a_shared_page_in_swap_takes_one_fault() {
     assert!([space, child].into_iter().all(|space| entry(space).unwrap().as_swap().is_some()));
     assert_eq!(mm.fault(space, AT, AccessKind::Store), Ok(FaultDone::Major));
     assert!(entry(space).unwrap().has(Bits::WRITE));
-    assert!(entry(child).unwrap().as_swap().is_some(), "who loads shares it with nobody");
+    assert!(entry(child).unwrap().as_swap().is_some(), "the load must not map it in the child");
     assert_eq!(mm.validate(), Ok(()));
 }
 
-/// Else what is read around the page fills the room that was made for it, is reclaimed for the next try, and so on for
-/// ever.
+/// Otherwise the read-ahead pages fill the room that was made for the fault, are reclaimed for the next try, and so on
+/// for ever.
 #[test]
-fn a_fault_in_a_group_at_its_limit_reads_ahead_once() {
+fn fault_at_the_group_limit_reads_ahead_once() {
     let (mm, group) = bench(GroupLimits { max: 40, swap_max: 0, ..GroupLimits::default() });
     let space = with_pages(mm, group, 32);
     let reads = AtomicU64::new(0);
     *mm.machine().submitted.lock() = Some(Box::new(move |_| {
-        assert!(reads.fetch_add(1, Relaxed) < 100, "the fault reads on and on");
+        assert!(reads.fetch_add(1, Relaxed) < 100, "the fault must not read for ever");
         end_transfers(mm);
     }));
     let file = mm.create_file(FileKind::Disk { device: DeviceId(0), block: 1000 }, 256 * PAGE_SIZE);
@@ -184,21 +184,21 @@ fn a_fault_in_a_group_at_its_limit_reads_ahead_once() {
     assert!(!mm.killed(space));
 }
 
-/// Else the file's page, which is the only one that can be reclaimed, goes for the copy's, and is read again to be
+/// Otherwise the file's page, the only reclaimable one, goes to make room for the copy, and is read again to be
 /// copied: for ever.
 #[test]
-fn a_store_to_a_private_file_in_a_group_with_room_for_one_page_ends() {
+fn private_store_in_a_group_of_one_page_fails_instead_of_looping() {
     let (mm, group) = bench(GroupLimits { max: 33, swap_max: 0, ..GroupLimits::default() });
     let space = with_pages(mm, group, 32);
     let reads = AtomicU64::new(0);
     *mm.machine().submitted.lock() = Some(Box::new(move |_| {
-        assert!(reads.fetch_add(1, Relaxed) < 100, "the page is read again and again");
+        assert!(reads.fetch_add(1, Relaxed) < 100, "the fault must not read the page for ever");
         end_transfers(mm);
     }));
     let file = mm.create_file(FileKind::Disk { device: DeviceId(0), block: 1000 }, PAGE_SIZE);
     let backing = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
     mm.mmap(space, &MapRequest { at: Some(Vpn(0x9000)), backing, ..request() }).unwrap();
-    assert!(mm.fault(space, Vpn(0x9000), AccessKind::Load).is_ok(), "one page has room");
+    assert!(mm.fault(space, Vpn(0x9000), AccessKind::Load).is_ok(), "there must be room for one page");
     mm.madvise(space, Vpn(0x9000), 1, Advice::DontNeed).unwrap();
     assert_eq!(mm.fault(space, Vpn(0x9000), AccessKind::Store), Err(FaultError::Killed));
 }
@@ -208,7 +208,7 @@ fn request() -> MapRequest {
     MapRequest { at: None, pages: 1, prot, backing: Backing::Anonymous, locked: false, populate: false }
 }
 
-/// Have the node reclaimed from, by direct reclaimers one after the other.
+/// Reclaim from the node, by direct reclaimers one after the other.
 fn reclaim_node(mm: &Mm<TestMachine>, times: usize) {
     let needs =
         NeedsReclaim { order: Order::ZERO, node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL };
@@ -219,12 +219,12 @@ fn reclaim_node(mm: &Mm<TestMachine>, times: usize) {
 }
 
 #[test]
-fn a_group_has_settings_of_its_own() {
+fn group_knobs_override_the_root() {
     let (mm, group) = bench(GroupLimits::default());
     let set = |group, knob, value| mm.set_group_knob(group, knob, value);
-    assert_eq!(set(ROOT, Knob::Swappiness, 1), Err(Error::Invalid), "the root's are everybody's");
+    assert_eq!(set(ROOT, Knob::Swappiness, 1), Err(Error::Invalid), "the root's knobs are global");
     assert_eq!(set(group, Knob::Swappiness, 201), Err(Error::Invalid));
-    assert_eq!(set(group, Knob::PageCluster, 1), Err(Error::Invalid), "no group's knob");
+    assert_eq!(set(group, Knob::PageCluster, 1), Err(Error::Invalid), "this knob is not a group's");
     assert_eq!(set(GroupId(9), Knob::ReclaimPolicy, 1), Err(Error::NotFound));
     let policies = |mm: &Mm<TestMachine>, groups: &[GroupId]| -> Vec<u64> {
         groups.iter().map(|&group| mm.core.lru.vec(NodeId(0), group).policy().value()).collect()
@@ -235,15 +235,15 @@ fn a_group_has_settings_of_its_own() {
     let other = mm.create_group(ROOT, GroupLimits::default()).unwrap();
     assert_eq!(policies(mm, &[ROOT, group, child, other]), [0, 1, 1, 0]);
     assert_eq!(mm.validate(), Ok(()));
-    // From one that proposes to another, and to the classic lists: the root's change is not the group's, nor the other
-    // way around.
+    // From one proposing policy to another, and to the classic lists: a change of the root does not change the group,
+    // and the reverse.
     for (of_all, own) in [(2, 3), (4, 5), (1, 0), (0, 2)] {
         mm.set_knob(Knob::ReclaimPolicy, of_all).unwrap();
         set(group, Knob::ReclaimPolicy, own).unwrap();
         assert_eq!(policies(mm, &[ROOT, group, child, other]), [of_all, own, 1, of_all]);
         assert_eq!(mm.validate(), Ok(()));
     }
-    // A removed group's folios go where its parent's policy wants them.
+    // A removed group's folios move to where its parent's policy wants them.
     mm.move_space(space, ROOT).unwrap();
     mm.remove_group(child).unwrap();
     mm.remove_group(group).unwrap();
@@ -255,7 +255,7 @@ fn a_group_has_settings_of_its_own() {
 }
 
 #[test]
-fn groups_with_different_policies_all_give() {
+fn groups_with_different_policies_are_all_reclaimed() {
     const OWN: [u64; 3] = [0, 1, 2];
     for of_all in OWN {
         let (mm, _) = bench(GroupLimits::default());
@@ -271,14 +271,14 @@ fn groups_with_different_policies_all_give() {
             assert!(left < 60 && swapped > 0, "{own} below {of_all}: {left} pages are left");
         }
         assert_eq!(mm.validate(), Ok(()));
-        // Those of a group's own limit, too, whatever its parent's policy.
+        // Reclaim for a group's own limit works, too, whatever its parent's policy is.
         for (group, space) in groups {
             mm.set_group_limits(group, GroupLimits { high: 10, ..GroupLimits::default() }).unwrap();
             end_transfers(mm);
             mm.move_space(space, ROOT).unwrap();
             mm.remove_group(group).unwrap();
         }
-        // What was left is the root's now, and stands where its policy wants it.
+        // What was left is charged to the root, and is where the root's policy wants it.
         assert_eq!(mm.validate(), Ok(()));
         mm.switch(None);
         groups.into_iter().for_each(|(_, space)| mm.exit_space(space));
@@ -287,7 +287,7 @@ fn groups_with_different_policies_all_give() {
 }
 
 #[test]
-fn a_group_swaps_as_its_own_swappiness_says() {
+fn group_swappiness_controls_its_swapping() {
     for policy in [0, 1, 2] {
         let (mm, never) = bench(GroupLimits::default());
         mm.set_knob(Knob::ReclaimPolicy, policy).unwrap();
@@ -311,7 +311,7 @@ fn a_group_swaps_as_its_own_swappiness_says() {
 }
 
 #[test]
-fn a_group_counts_what_happens_in_it_and_below() {
+fn group_counters_include_descendants() {
     let (mm, above) = bench(GroupLimits::default());
     let inside = mm.create_group(above, GroupLimits { max: 60, ..GroupLimits::default() }).unwrap();
     let beside = mm.create_group(ROOT, GroupLimits::default()).unwrap();
@@ -325,16 +325,16 @@ fn a_group_counts_what_happens_in_it_and_below() {
     assert!(own.counted(GroupStat::Pgfault) >= 100 && own.counted(GroupStat::Max) > 0, "{own:?}");
     let stolen = own.counted(GroupStat::PgstealDirect);
     assert!(stolen >= 40 && own.counted(GroupStat::PgscanDirect) >= stolen, "{own:?}");
-    assert!(mm.fault(space, AT, AccessKind::Load).is_ok(), "which was swapped out first");
+    assert!(mm.fault(space, AT, AccessKind::Load).is_ok(), "the page that was swapped out first");
     assert_eq!(account(inside).counted(GroupStat::Pgmajfault), 1);
     assert!(account(inside).counted(GroupStat::WorkingsetRefaultAnon) >= 1);
     let all =
         GroupStat::ALL.iter().map(|&stat| (account(above).counted(stat), account(inside).counted(stat)));
-    assert!(all.into_iter().all(|(above, inside)| above == inside), "nothing else is below it");
+    assert!(all.into_iter().all(|(above, inside)| above == inside), "nothing else may be below it");
     for none in [ROOT, beside] {
         assert!(GroupStat::ALL.iter().all(|&stat| account(none).counted(stat) == 0), "{none:?}");
     }
-    // What has been counted outlives the group.
+    // The counts outlive the group.
     mm.switch(None);
     mm.exit_space(space);
     mm.remove_group(inside).unwrap();
@@ -345,20 +345,20 @@ fn a_group_counts_what_happens_in_it_and_below() {
 }
 
 #[test]
-fn events_of_a_group_are_counted() {
+fn memory_events_are_counted() {
     let (mm, group) = bench(GroupLimits { high: 50, ..GroupLimits::default() });
     let space = with_pages(mm, group, 60);
     let counted = |group, stat| mm.group_account(group).unwrap().counted(stat);
     assert!(mm.fault(space, AT, AccessKind::Load).is_ok());
     assert!(counted(group, GroupStat::High) > 0);
-    // Below memory.low, where nobody else has anything.
+    // Below memory.low, while no other group has any pages.
     let low = mm.create_group(ROOT, GroupLimits { low: 100, ..GroupLimits::default() }).unwrap();
     let kept = with_pages(mm, low, 50);
     mm.set_group_limits(group, GroupLimits { min: 100, ..GroupLimits::default() }).unwrap();
     reclaim_node(mm, 4);
     assert!(counted(low, GroupStat::Low) > 0 && counted(group, GroupStat::Low) == 0);
     assert!(mm.group_usage(low).0 < 50);
-    // Nothing more goes, so the process does.
+    // Nothing is reclaimable any more, so the process is killed.
     let held = mm.create_group(low, GroupLimits { swap_max: 0, ..GroupLimits::default() }).unwrap();
     let space = with_pages(mm, held, 30);
     mm.set_group_limits(held, GroupLimits { max: 0, swap_max: 0, ..GroupLimits::default() }).unwrap();

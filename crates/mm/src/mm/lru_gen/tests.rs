@@ -11,7 +11,7 @@ use std_alloc::vec::Vec;
 
 const AT: Vpn = Vpn(0x5000);
 
-/// A memory manager with generations and swap, whose transfers end as soon as somebody waits.
+/// A memory manager with generations and swap; a transfer ends as soon as a task waits.
 fn bench() -> &'static Mm<TestMachine> {
     let swap = vec![SwapArea { device: DeviceId(0), pages: 1024, priority: 0 }];
     let knobs = Knobs::default();
@@ -29,7 +29,7 @@ fn end_transfers(mm: &Mm<TestMachine>) {
     }
 }
 
-/// A space that has stored to so many pages.
+/// A space that has stored to this many pages.
 fn with_pages(mm: &Mm<TestMachine>, group: GroupId, pages: u64) -> SpaceId {
     with_range(mm, group, AT, pages)
 }
@@ -45,7 +45,7 @@ fn with_range(mm: &Mm<TestMachine>, group: GroupId, at: Vpn, pages: u64) -> Spac
     space
 }
 
-/// The pages are used, as the access to an entry that is not young is told.
+/// Use the pages, as an access through an entry that is not young does.
 fn use_pages(mm: &Mm<TestMachine>, space: SpaceId, pages: core::ops::Range<u64>) {
     for page in pages {
         assert!(mm.fault(space, Vpn(AT.0 + page), AccessKind::Store).is_ok());
@@ -66,16 +66,16 @@ fn rss(mm: &Mm<TestMachine>, space: SpaceId) -> u64 {
 }
 
 #[test]
-fn working_sets_are_told_by_generations() {
+fn generations_separate_used_and_unused_pages() {
     let mm = bench();
     let space = with_pages(mm, ROOT, 64);
-    assert_eq!(anon(mm), [(0, 0), (1, 0), (2, 0), (3, 64)], "new pages are young");
+    assert_eq!(anon(mm), [(0, 0), (1, 0), (2, 0), (3, 64)], "new pages must be young");
     mm.lru_gen_command("+ 0 0 3").unwrap();
     assert_eq!(anon(mm).last(), Some(&(4, 0)));
     use_pages(mm, space, 10..30);
     mm.machine().advance(2_000_000);
     mm.lru_gen_command("+ 0 0 4").unwrap();
-    assert_eq!(anon(mm), [(2, 0), (3, 44), (4, 20), (5, 0)], "44 were not used since");
+    assert_eq!(anon(mm), [(2, 0), (3, 44), (4, 20), (5, 0)], "44 pages were not used since");
     assert!(mm.lru_gen(false).contains("memcg     0 /\n node     0\n"));
     mm.core.lru.validate(mm.mmu()).unwrap();
     let full = mm.lru_gen(true);
@@ -83,42 +83,46 @@ fn working_sets_are_told_by_generations() {
 }
 
 #[test]
-fn proactive_reclaim_takes_the_oldest() {
+fn eviction_command_takes_the_oldest_generation() {
     let mm = bench();
     let space = with_pages(mm, ROOT, 64);
     mm.lru_gen_command("+ 0 0 3; + 0 0 4").unwrap();
     use_pages(mm, space, 0..16);
     mm.lru_gen_command("+ 0 0 5\n- 0 0 4 60 1000").unwrap();
     end_transfers(mm);
-    // Each was written first, and is taken at the next look.
+    // The first command writes each page, the second takes it.
     mm.lru_gen_command("- 0 0 4").unwrap();
-    assert_eq!(rss(mm, space), 16, "what was used is still there");
+    assert_eq!(rss(mm, space), 16, "used pages must stay");
     assert!(mm.mmu().stats.read(Stat::PswpOut) >= 48);
     mm.core.lru.validate(mm.mmu()).unwrap();
 }
 
 #[test]
-fn commands_fail_as_linux_says() {
+fn commands_return_linux_errors() {
     let mm = bench();
     let group = mm.create_group(ROOT, GroupLimits::default()).unwrap();
     mm.remove_group(group).unwrap();
     for wrong in ["+ 0 0 4", "- 0 0 2", "+ 1 0 3", "+ 0 9 3", "+ 0 0 3 201", "hello", "+ 0 0"] {
         assert_eq!(mm.lru_gen_command(wrong), Err(CommandError::Invalid), "{wrong}");
     }
-    assert_eq!(mm.lru_gen_command("+ 0 0 3 60 0"), Err(CommandError::Range), "there are four already");
-    assert_eq!(mm.lru_gen_command("+ 0 0 1,,\n"), Ok(()), "that was made long ago");
+    assert_eq!(
+        mm.lru_gen_command("+ 0 0 3 60 0"),
+        Err(CommandError::Range),
+        "there are four generations already"
+    );
+    assert_eq!(mm.lru_gen_command("+ 0 0 1,,\n"), Ok(()), "this generation exists already");
     assert_eq!(anon(mm).last(), Some(&(3, 0)));
 }
 
 #[test]
-fn knobs_of_the_policy_agree() {
+fn policy_knobs_stay_consistent() {
     let mm = bench();
     let space = with_pages(mm, ROOT, 20);
     let read = |knob| mm.mmu().knobs.get(knob);
     assert_eq!((read(Knob::ReclaimPolicy), read(Knob::LruGenEnabled)), (1, 7));
     mm.set_knob(Knob::LruGenEnabled, 6).unwrap();
     assert_eq!((read(Knob::ReclaimPolicy), mm.core.lru.policy()), (0, PolicyKind::Classic));
-    assert_eq!(mm.mmu().stats.read(Stat::NrActiveAnon), 20, "the youngest became active");
+    assert_eq!(mm.mmu().stats.read(Stat::NrActiveAnon), 20, "the youngest generation must become active");
     mm.core.lru.validate(mm.mmu()).unwrap();
     mm.set_knob(Knob::ReclaimPolicy, 1).unwrap();
     assert_eq!((read(Knob::LruGenEnabled), anon(mm).last()), (7, Some(&(3, 20))));
@@ -127,9 +131,9 @@ fn knobs_of_the_policy_agree() {
     mm.core.lru.validate(mm.mmu()).unwrap();
 }
 
-/// Hardware that leaves young bits to software: nobody clears many of them, and pages stay where they are.
+/// Hardware that leaves young bits to software: walks would clear few of them, so pages stay where they are.
 #[test]
-fn without_young_bits_aging_walks_no_tables() {
+fn aging_without_hardware_young_bits_walks_no_tables() {
     let mm = bench();
     let space = with_pages(mm, ROOT, 64);
     mm.set_knob(Knob::LruGenEnabled, 1).unwrap();
@@ -139,9 +143,9 @@ fn without_young_bits_aging_walks_no_tables() {
     assert_eq!(anon(mm), [(2, 0), (3, 64), (4, 0), (5, 0)]);
 }
 
-/// Groups of two spaces: aging of one leaves the other's pages alone.
+/// Two groups with a space each: aging of one leaves the other's pages alone.
 #[test]
-fn each_group_ages_by_itself() {
+fn aging_one_group_leaves_others_alone() {
     let mm = bench();
     let groups = [0, 1].map(|_| mm.create_group(ROOT, GroupLimits::default()).unwrap());
     let spaces = groups.map(|group| with_pages(mm, group, 32));
@@ -154,16 +158,16 @@ fn each_group_ages_by_itself() {
     mm.core.lru.validate(mm.mmu()).unwrap();
 }
 
-/// `lru_gen.bloom`: a table that was not dense at the last walk is looked at only without the filters.
+/// `lru_gen.bloom`: a table that was not dense at the last walk is walked only without the filters.
 #[test]
-fn without_filters_all_tables_are_walked() {
+fn aging_without_bloom_filters_walks_all_tables() {
     for (bloom, young) in [(1, 0), (0, 3)] {
         let mm = bench();
         mm.set_knob(Knob::LruGenEnabled, 3).unwrap();
         mm.set_knob(Knob::LruGenBloom, bloom).unwrap();
         let space = with_pages(mm, ROOT, 64);
-        // All of a new space is walked. Then there is room for generations that are not insisted on; nothing was used
-        // in the first.
+        // All of a new space is walked. Then there is room for generations without force; nothing in the first was
+        // used.
         mm.lru_gen_command("+ 0 0 3; - 0 0 1; + 0 0 4 60 0").unwrap();
         use_pages(mm, space, 0..3);
         mm.lru_gen_command("+ 0 0 5 60 0").unwrap();
@@ -172,9 +176,9 @@ fn without_filters_all_tables_are_walked() {
     }
 }
 
-/// `lru_gen.look_around`: used pages beside one that eviction meets are moved before it meets them.
+/// `lru_gen.look_around`: used pages beside one that eviction visits are promoted before it visits them.
 #[test]
-fn without_looking_around_each_page_is_met() {
+fn eviction_without_look_around_visits_each_page() {
     for around in [1, 0] {
         let mm = bench();
         mm.set_knob(Knob::LruGenEnabled, 1).unwrap();
@@ -184,7 +188,7 @@ fn without_looking_around_each_page_is_met() {
         mm.lru_gen_command("+ 0 0 3; + 0 0 4; - 0 0 3 60").unwrap();
         let read = |stat| mm.mmu().stats.read(stat);
         let (met, sorted) = (read(Stat::PgscanAnon), read(Stat::Pgrefill));
-        assert_eq!((met < 128, sorted > 0), (around == 1, around == 1), "{met} met, {sorted} sorted");
+        assert_eq!((met < 128, sorted > 0), (around == 1, around == 1), "{met} visited, {sorted} sorted");
         mm.core.lru.validate(mm.mmu()).unwrap();
     }
 }

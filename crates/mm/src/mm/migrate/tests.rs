@@ -1,6 +1,6 @@
-//! What processes on two CPUs, which keep their translations, must read, whatever is moved to other frames, and
-//! whatever happens while it is moved: anonymous memory, shmem, files, private copies; in folios of any size; under
-//! every policy.
+//! Processes on two CPUs, which keep their translations, must read what was stored, whatever is moved to other frames
+//! and whatever happens during a move: anonymous memory, shmem, files, private copies; folios of any size; every
+//! policy.
 
 mod each;
 
@@ -25,16 +25,16 @@ use std_alloc::vec::Vec;
 const LIST: u64 = FlushPolicy::List.value();
 const ROOT: GroupId = GroupId(0);
 const CPUS: u16 = 2;
-/// Of each node.
+/// On each node.
 const FRAMES: u32 = 8192;
-/// Where things are mapped: each kind in an area of two tables, from a multiple of 2 MiB on.
+/// Addresses of mappings: each kind in an area of two tables, from a multiple of 2 MiB on.
 const AREA: u64 = 1024;
 const FIRST: u64 = 512 * 30;
 const END: u64 = FIRST + 4 * AREA;
 /// The pages of each area that steps use: around the border of its tables.
 const USED: u64 = 48;
 
-/// What the addresses of an area show.
+/// What the addresses of an area map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 enum Kind {
     Anon,
@@ -50,12 +50,12 @@ fn start_of(kind: Kind) -> u64 {
     FIRST + KINDS.iter().position(|&other| other == kind).unwrap() as u64 * AREA
 }
 
-/// What a page reads: what was stored to it alone, or else a page of shmem or of the file, or else zeroes.
+/// Content of a page: the last store to it alone, or else a page of shmem or of the file, or else zeroes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Reads {
     own: Option<u64>,
     of: Option<(Kind, u64)>,
-    /// Or zeroes, since MADV_FREE.
+    /// It may also read zeroes, since MADV_FREE.
     perhaps_zero: bool,
 }
 
@@ -63,17 +63,17 @@ type Model = BTreeMap<u64, Reads>;
 
 struct Bench {
     mm: Mm<TestMachine>,
-    /// What devices hold, by device and block.
+    /// Content of devices, by device and block.
     blocks: Lock<BTreeMap<(DeviceId, u64), u64>>,
-    /// What the file and shmem read.
+    /// Content of the file and of shmem.
     contents: Lock<BTreeMap<(Kind, u64), u64>>,
     spaces: Lock<Vec<(SpaceId, Model)>>,
-    /// What each CPU runs.
+    /// The space that each CPU runs.
     runs: Lock<[Option<SpaceId>; CPUS as usize]>,
     stamp: Lock<u64>,
     file: FileId,
     shmem: FileId,
-    /// What is to be done while something is moved.
+    /// A step to do during a move, with its moment.
     during: Lock<Option<(Moment, u16, usize, Step)>>,
 }
 
@@ -82,9 +82,9 @@ struct Bench {
 enum Moment {
     /// Entries are about to be taken away.
     Unmap,
-    /// They are, and what is owed for them is about to be paid.
+    /// They were taken away, and their flush is about to be paid.
     Settle,
-    /// It has been paid, and a folio is about to be copied.
+    /// It was paid, and a folio is about to be copied.
     Copy,
     /// It was copied, and is about to be mapped.
     Map,
@@ -94,7 +94,7 @@ enum Moment {
 enum Step {
     Store(u64),
     Load(u64),
-    /// An access only by what the CPU has kept.
+    /// An access only through translations that the CPU has kept.
     StoreKept(u64),
     LoadKept(u64),
     Unmap(u64, u64),
@@ -120,9 +120,9 @@ enum Op {
     Reclaim,
     EndTransfers,
     Policy(u64),
-    /// Pages are moved to a node (2: where they are), and something happens meanwhile.
+    /// Pages are moved to a node (2: within theirs), with a step during the move.
     Move(u64, u64, u8, Option<(Moment, u16, usize, Step)>),
-    /// All pages of the space that are on one node are.
+    /// All pages of the space that are on one node are moved.
     MoveAll(bool),
 }
 
@@ -189,17 +189,18 @@ impl Bench {
         }
     }
 
-    /// Do what is to be done at this moment, on its CPU. A fault would wait for the move, which waits for this.
+    /// Do the step for this moment, on its CPU. It must not fault: the fault would wait for the move, which waits for
+    /// it.
     fn interrupt(&self, now: Moment) {
         let due = self.during.lock().take_if(|due| due.0 == now);
-        let Some((_, cpu, who, step)) = due else { return };
+        let Some((_, cpu, process, step)) = due else { return };
         let here = self.mm.machine().cpu();
         let waits = matches!(step, Step::Store(_) | Step::Load(_) | Step::Lock(..) | Step::Exit);
-        // With a list of pages, what is owed may be paid while an entry is noted, under the lock of its tables.
+        // Under the list policy a batch may be paid while an entry is noted, under the page-table lock.
         let locked = now == Moment::Settle && self.mm.mmu().knobs.get(Knob::TlbUnmap) == LIST;
         let kept = matches!(step, Step::StoreKept(_) | Step::LoadKept(_));
         if !waits && (kept || !locked) {
-            self.step(cpu, who, step);
+            self.step(cpu, process, step);
             self.mm.machine().run_on(here.0);
         }
     }
@@ -258,11 +259,11 @@ impl Bench {
         }
     }
 
-    fn id(&self, who: usize) -> SpaceId {
-        self.spaces.lock()[who].0
+    fn id(&self, process: usize) -> SpaceId {
+        self.spaces.lock()[process].0
     }
 
-    fn map(&self, who: usize, kind: Kind) {
+    fn map(&self, process: usize, kind: Kind) {
         let file = |file, shared| Backing::File { file, offset: PageIndex(0), shared, writable: true };
         let backing = match kind {
             Kind::Anon => Backing::Anonymous,
@@ -272,14 +273,14 @@ impl Bench {
         };
         let (at, prot) = (Some(Vpn(start_of(kind))), Prot::READ | Prot::WRITE);
         let request = MapRequest { at, pages: AREA, prot, backing, locked: false, populate: false };
-        self.mm.mmap(self.id(who), &request).unwrap();
+        self.mm.mmap(self.id(process), &request).unwrap();
         let of = |page| match kind {
             Kind::Anon => None,
             Kind::Copies => Some((Kind::File, page)),
             shared => Some((shared, page)),
         };
         let pages = (0..AREA).map(|page| (start_of(kind) + page, Reads { of: of(page), ..Reads::default() }));
-        self.spaces.lock()[who].1.extend(pages);
+        self.spaces.lock()[process].1.extend(pages);
     }
 
     fn reads(&self, page: &Reads) -> u64 {
@@ -287,8 +288,8 @@ impl Bench {
         page.own.or(page.of.map(of)).unwrap_or(0)
     }
 
-    /// The frame that an access by the CPU that runs ends at, through what it keeps or with as many faults as it takes.
-    /// `None`: it must not be.
+    /// The frame that an access by the current CPU reaches, through a translation that it keeps or with as many faults
+    /// as it takes. `None`: the access must fail.
     fn reach(&self, space: SpaceId, at: u64, store: bool) -> Option<Pfn> {
         let (mm, page, machine) = (&self.mm, Vpn(at), self.mm.machine());
         if let Some((pfn, _)) = machine.held(machine.cpu(), page).filter(|held| held.1 || !store) {
@@ -315,13 +316,13 @@ impl Bench {
         panic!("{page} of {space} still faults");
     }
 
-    fn stored(&self, who: usize, at: u64, pfn: Pfn) {
+    fn stored(&self, process: usize, at: u64, pfn: Pfn) {
         let mut stamp = self.stamp.lock();
         *stamp += 1;
         self.mm.machine().set_stamp(pfn, *stamp);
         let shared = !(start_of(Kind::Copies)..END).contains(&at);
         let mut spaces = self.spaces.lock();
-        let page = spaces[who].1.get_mut(&at).expect("what can be stored to is mapped");
+        let page = spaces[process].1.get_mut(&at).expect("a page that a store reaches must be in the model");
         match page.of.filter(|_| shared) {
             Some(of) => _ = self.contents.lock().insert(of, *stamp),
             None => page.own = Some(*stamp),
@@ -329,10 +330,10 @@ impl Bench {
         page.perhaps_zero = false;
     }
 
-    fn loaded(&self, who: usize, at: u64, pfn: Pfn) {
+    fn loaded(&self, process: usize, at: u64, pfn: Pfn) {
         let read = self.mm.machine().stamp(pfn);
         let mut spaces = self.spaces.lock();
-        let page = spaces[who].1.get_mut(&at).expect("what can be loaded is mapped");
+        let page = spaces[process].1.get_mut(&at).expect("a page that a load reaches must be in the model");
         let expected = self.reads(page);
         let forgotten = page.perhaps_zero && read == 0;
         assert!(read == expected || forgotten, "{at:#x} reads {read} instead of {expected}, {page:?}");
@@ -341,36 +342,36 @@ impl Bench {
         }
     }
 
-    fn step(&self, cpu: u16, who: usize, step: Step) {
-        let who = who % self.spaces.lock().len();
-        let space = self.id(who);
+    fn step(&self, cpu: u16, process: usize, step: Step) {
+        let process = process % self.spaces.lock().len();
+        let space = self.id(process);
         self.run_on(cpu, Some(space));
         let machine = self.mm.machine();
         match step {
             Step::Store(at) | Step::Load(at) => {
                 let store = matches!(step, Step::Store(_));
                 let reached = self.reach(space, at, store);
-                assert_eq!(reached.is_some(), self.spaces.lock()[who].1.contains_key(&at), "{at:#x}");
+                assert_eq!(reached.is_some(), self.spaces.lock()[process].1.contains_key(&at), "{at:#x}");
                 match reached {
-                    Some(pfn) if store => self.stored(who, at, pfn),
-                    Some(pfn) => self.loaded(who, at, pfn),
+                    Some(pfn) if store => self.stored(process, at, pfn),
+                    Some(pfn) => self.loaded(process, at, pfn),
                     None => {}
                 }
             }
             Step::StoreKept(at) => {
                 if let Some((pfn, true)) = machine.held(machine.cpu(), Vpn(at)) {
-                    self.stored(who, at, pfn);
+                    self.stored(process, at, pfn);
                 }
             }
             Step::LoadKept(at) => {
                 if let Some((pfn, _)) = machine.held(machine.cpu(), Vpn(at)) {
-                    self.loaded(who, at, pfn);
+                    self.loaded(process, at, pfn);
                 }
             }
             Step::Fork => {
                 if self.spaces.lock().len() < 4 {
                     let child = self.mm.fork(space).unwrap();
-                    let model = self.spaces.lock()[who].1.clone();
+                    let model = self.spaces.lock()[process].1.clone();
                     self.spaces.lock().push((child, model));
                 }
             }
@@ -380,19 +381,19 @@ impl Bench {
                         self.run_on(cpu, None);
                     });
                     self.mm.exit_space(space);
-                    self.spaces.lock().swap_remove(who);
+                    self.spaces.lock().swap_remove(process);
                 }
             }
-            Step::Remap(at, pages, to) => self.remap(who, at, pages, to),
+            Step::Remap(at, pages, to) => self.remap(process, at, pages, to),
             Step::Unmap(at, pages) => {
                 let range = range_of(at, pages);
                 self.mm.munmap(space, Vpn(at), range.end - at).unwrap();
-                self.spaces.lock()[who].1.retain(|page, _| !range.contains(page));
+                self.spaces.lock()[process].1.retain(|page, _| !range.contains(page));
             }
-            Step::Forget(at, pages) => self.forget(who, range_of(at, pages), Advice::DontNeed),
+            Step::Forget(at, pages) => self.forget(process, range_of(at, pages), Advice::DontNeed),
             Step::Free(at, pages) => {
                 if at < start_of(Kind::Shmem) {
-                    self.forget(who, range_of(at, pages), Advice::Free);
+                    self.forget(process, range_of(at, pages), Advice::Free);
                 }
             }
             Step::Protect(at, pages) => {
@@ -401,7 +402,7 @@ impl Bench {
                 }
             }
             Step::Lock(at, pages) | Step::Unlock(at, pages) => {
-                // To lock pages makes copies of the file's.
+                // mlock of private file pages would copy them.
                 if at < start_of(Kind::Copies) {
                     let lock = matches!(step, Step::Lock(..));
                     let _ = self.mm.mlock(space, Vpn(at), range_of(at, pages).end - at, lock);
@@ -411,24 +412,25 @@ impl Bench {
     }
 
     /// MADV_DONTNEED or MADV_FREE of pages that are all mapped, and not locked.
-    fn forget(&self, who: usize, range: core::ops::Range<u64>, advice: Advice) {
-        let (space, start, pages) = (self.id(who), Vpn(range.start), range.end - range.start);
-        let whole = range.clone().all(|page| self.spaces.lock()[who].1.contains_key(&page));
+    fn forget(&self, process: usize, range: core::ops::Range<u64>, advice: Advice) {
+        let (space, start, pages) = (self.id(process), Vpn(range.start), range.end - range.start);
+        let whole = range.clone().all(|page| self.spaces.lock()[process].1.contains_key(&page));
         if whole && self.mm.mlock(space, start, pages, false).is_ok() {
             self.mm.madvise(space, start, pages, advice).unwrap();
             let mut spaces = self.spaces.lock();
-            for page in range.filter_map(|page| Some((page, *spaces[who].1.get(&page)?))).collect::<Vec<_>>()
+            for page in
+                range.filter_map(|page| Some((page, *spaces[process].1.get(&page)?))).collect::<Vec<_>>()
             {
                 let (at, before) = page;
                 let free = advice == Advice::Free;
                 let own = before.own.filter(|_| free);
-                spaces[who].1.insert(at, Reads { own, perhaps_zero: free, ..before });
+                spaces[process].1.insert(at, Reads { own, perhaps_zero: free, ..before });
             }
         }
     }
 
-    fn remap(&self, who: usize, at: u64, pages: u64, to: u64) {
-        let (space, from) = (self.id(who), range_of(at, pages));
+    fn remap(&self, process: usize, at: u64, pages: u64, to: u64) {
+        let (space, from) = (self.id(process), range_of(at, pages));
         let area = (at - FIRST) / AREA * AREA + FIRST;
         let to = area + to;
         let pages = (from.end - at).min(area + AREA - to);
@@ -436,22 +438,22 @@ impl Bench {
         if overlap || self.mm.mremap(space, Vpn(at), pages, pages, true, Some(Vpn(to))).is_err() {
             return;
         }
-        let model = &mut self.spaces.lock()[who].1;
+        let model = &mut self.spaces.lock()[process].1;
         let moved: Vec<_> = (0..pages).map(|i| model.remove(&(at + i)).unwrap()).collect();
         model.extend((to..).zip(moved));
     }
 
-    fn apply(&self, cpu: u16, who: usize, op: Op) {
-        let who = who % self.spaces.lock().len();
-        let space = self.id(who);
+    fn apply(&self, cpu: u16, process: usize, op: Op) {
+        let process = process % self.spaces.lock().len();
+        let space = self.id(process);
         self.run_on(cpu, Some(space));
         let advise =
             |at, pages, advice| self.mm.madvise(space, Vpn(at), range_of(at, pages).end - at, advice);
         match op {
-            Op::Plain(step) => self.step(cpu, who, step),
+            Op::Plain(step) => self.step(cpu, process, step),
             Op::Out(at, pages) => _ = advise(at, pages, Advice::PageOut),
             Op::Cold(at, pages) => _ = advise(at, pages, Advice::Cold),
-            Op::Map(kind) => self.map(who, KINDS[kind]),
+            Op::Map(kind) => self.map(process, KINDS[kind]),
             Op::Sync => self.mm.fsync(self.file).unwrap(),
             Op::Cut(at) => self.cut(512 - USED / 2 + at % USED),
             Op::Reclaim => {
@@ -465,7 +467,7 @@ impl Bench {
             Op::Move(at, pages, to, during) => {
                 *self.during.lock() = during;
                 let node = Some(NodeId(to)).filter(|node| node.0 < 2);
-                // Not all need be mapped, and not all can be moved.
+                // Some pages may be unmapped or immovable.
                 let _ = self.mm.move_pages(space, Vpn(at), range_of(at, pages).end - at, node);
                 *self.during.lock() = None;
             }
@@ -476,7 +478,7 @@ impl Bench {
         }
     }
 
-    /// Make the file shorter, and as long as before again.
+    /// Truncate the file, and extend it to its old size.
     fn cut(&self, pages: u64) {
         self.mm.ftruncate(self.file, pages * PAGE_SIZE).unwrap();
         self.mm.ftruncate(self.file, AREA * PAGE_SIZE).unwrap();
@@ -489,7 +491,7 @@ impl Bench {
     }
 }
 
-/// Pages from one on, in the area that it is of.
+/// Pages from `at` on, within its area.
 fn range_of(at: u64, pages: u64) -> core::ops::Range<u64> {
     at..(at + pages).min((at - FIRST) / AREA * AREA + FIRST + AREA)
 }
@@ -505,15 +507,15 @@ proptest! {
         ops in prop::collection::vec((0..CPUS, 0..4usize, op()), 1..80),
     ) {
         let bench = Bench::new(policy, &sizes, [orders.0, orders.1, orders.2]);
-        for &(cpu, who, op) in &ops {
-            bench.apply(cpu, who, op);
+        for &(cpu, process, op) in &ops {
+            bench.apply(cpu, process, op);
             prop_assert_eq!(bench.mm.validate(), Ok(()), "after {:?}", op);
         }
         let spaces = bench.spaces.lock().len();
-        for who in 0..spaces {
+        for process in 0..spaces {
             for kind in KINDS {
                 let used = start_of(kind) + 512 - USED / 2;
-                (used..used + USED).for_each(|at| bench.apply(0, who, Op::Plain(Step::Load(at))));
+                (used..used + USED).for_each(|at| bench.apply(0, process, Op::Plain(Step::Load(at))));
             }
         }
         bench.end_transfers();

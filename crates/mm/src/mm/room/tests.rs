@@ -1,4 +1,4 @@
-//! What is free, wherever it lies, is found before somebody has to go.
+//! Free memory is found, wherever it is, before the OOM killer acts.
 
 use super::*;
 use crate::api::{Backing, MapRequest, Prot};
@@ -10,7 +10,7 @@ const AT: Vpn = Vpn(512 * 40);
 const WRITABLE: Prot = Prot::RW;
 
 #[test]
-fn nobody_goes_while_another_cpu_has_pages() {
+fn pages_on_other_cpus_lists_prevent_an_oom_kill() {
     let mm = Mm::new(TestMachine::simple(2, 4096), Config::default()).unwrap();
     let map = |pages| MapRequest {
         at: Some(AT),
@@ -29,7 +29,7 @@ fn nobody_goes_while_another_cpu_has_pages() {
     mm.machine().run_on(1);
     (0..40).for_each(|page| store(other, page).map(drop).unwrap());
     let hoarded = || mm.core.alloc.pcp_pages(ZoneId(0));
-    // CPU 1 has as much as its lists hold before they give anything back.
+    // CPU 1 has as much as its lists hold before they are drained.
     mm.munmap(other, AT, 40).unwrap();
     let before = hoarded();
     mm.machine().run_on(0);
@@ -41,5 +41,5 @@ fn nobody_goes_while_another_cpu_has_pages() {
     }
     let zone = &mm.core.alloc.zones()[0];
     let unused = zone.managed() - used - zone.bare_mark(Watermark::Min);
-    assert!(before > 20 && unused < 3, "{before} pages lay on lists, {unused} were left");
+    assert!(before > 20 && unused < 3, "{before} pages were on lists, {unused} were left");
 }

@@ -1,4 +1,4 @@
-//! What calls refuse: the error, and that nothing was done; and what they must not give.
+//! Calls that fail must return the right error and do nothing; and rights that no call may give.
 
 use super::*;
 use crate::knobs::Knob;
@@ -24,7 +24,7 @@ fn request(at: Vpn, pages: u64, backing: Backing) -> MapRequest {
 }
 
 impl Bench {
-    /// Some pages of memory at a place, with something in them.
+    /// Some pages of memory with content.
     fn new() -> Bench {
         let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
         let mm = Mm::new(TestMachine::simple(2, 8192), Config { swap, ..Config::default() }).unwrap();
@@ -48,12 +48,12 @@ impl Bench {
         Some((run.entry.pfn().add((page.0 - run.page.0) as u32), run.entry.bits()))
     }
 
-    /// The call fails so, and the memory is as it was.
+    /// The call fails with `error`, and the memory is unchanged.
     #[track_caller]
     fn refuses<T: PartialEq + core::fmt::Debug>(&self, error: Error, done: Result<T, Error>) {
         assert_eq!(done, Err(error));
         for page in self.pages() {
-            let (pfn, _) = self.entry(page).expect("it is mapped");
+            let (pfn, _) = self.entry(page).expect("the page must be mapped");
             assert_eq!(self.mm.machine().stamp(pfn), page.0);
         }
         self.mm.validate().unwrap();
@@ -61,7 +61,7 @@ impl Bench {
 }
 
 #[test]
-fn mmap_refuses_what_cannot_be_and_has_unmapped_nothing() {
+fn failed_mmap_unmaps_nothing() {
     let bench = Bench::new();
     let map = |at, pages| bench.mm.mmap(bench.space, &request(at, pages, Backing::Anonymous));
     bench.refuses(Error::Invalid, map(AT, 0));
@@ -72,7 +72,7 @@ fn mmap_refuses_what_cannot_be_and_has_unmapped_nothing() {
     let file = bench.mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
     let backing = Backing::File { file, offset: PageIndex(0), shared: true, writable: false };
     bench.refuses(Error::Access, bench.mm.mmap(bench.space, &request(AT, PAGES, backing)));
-    // To the very end, a place may be mapped.
+    // The very last address can be mapped.
     let last = Vpn(USER_END.0 - 1);
     assert_eq!(map(last, 1), Ok(last));
     bench.mm.munmap(bench.space, last, 1).unwrap();
@@ -81,7 +81,7 @@ fn mmap_refuses_what_cannot_be_and_has_unmapped_nothing() {
 }
 
 #[test]
-fn a_file_that_may_only_be_read_is_mapped_for_reading_and_for_copies() {
+fn read_only_file_maps_read_only_or_private() {
     let bench = Bench::new();
     let file = bench.mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
     for (shared, prot) in [(true, Prot::READ), (false, WRITABLE)] {
@@ -95,7 +95,7 @@ fn a_file_that_may_only_be_read_is_mapped_for_reading_and_for_copies() {
 }
 
 #[test]
-fn munmap_refuses_what_cannot_be() {
+fn munmap_rejects_invalid_ranges() {
     let bench = Bench::new();
     let unmap = |at, pages| bench.mm.munmap(bench.space, at, pages);
     for (at, pages) in [(AT, 0), (Vpn(0), USER_END.0 + 1), (AT, USER_END.0 - AT.0 + 1), (Vpn(u64::MAX), 1)] {
@@ -107,7 +107,7 @@ fn munmap_refuses_what_cannot_be() {
 }
 
 #[test]
-fn mremap_refuses_what_cannot_be_and_has_moved_nothing() {
+fn failed_mremap_moves_nothing() {
     let bench = Bench::new();
     let away = Vpn(AT.0 + LARGE);
     let remap = |old, new, fixed| bench.mm.mremap(bench.space, AT, old, new, true, fixed);
@@ -117,7 +117,7 @@ fn mremap_refuses_what_cannot_be_and_has_moved_nothing() {
         (0, PAGES, Some(away)),
         (PAGES, 0, Some(away)),
         (PAGES, USER_END.0 + 1, None),
-        // Over itself, from either side.
+        // Overlapping itself, from either side.
         (PAGES, PAGES, Some(AT)),
         (PAGES, PAGES, Some(Vpn(AT.0 + PAGES - 1))),
         (PAGES, PAGES, Some(Vpn(AT.0 - PAGES + 1))),
@@ -127,7 +127,7 @@ fn mremap_refuses_what_cannot_be_and_has_moved_nothing() {
     }
     bench.refuses(Error::NotMapped, remap(PAGES + 1, PAGES, None));
     bench.refuses(Error::NotMapped, bench.mm.mremap(bench.space, away, 1, 1, true, None));
-    // Side by side is not over itself.
+    // Adjacent is not overlapping.
     for beside in [AT.0 + PAGES, AT.0 - PAGES, USER_END.0 - PAGES] {
         let bench = Bench::new();
         assert_eq!(bench.mm.mremap(bench.space, AT, PAGES, PAGES, true, Some(Vpn(beside))), Ok(Vpn(beside)));
@@ -137,7 +137,7 @@ fn mremap_refuses_what_cannot_be_and_has_moved_nothing() {
 }
 
 #[test]
-fn memory_grows_where_nothing_stands_in_the_way() {
+fn mremap_grows_in_place_into_free_addresses() {
     let bench = Bench::new();
     let grow = |new| bench.mm.mremap(bench.space, AT, PAGES, new, false, None);
     bench.mm.mmap(bench.space, &request(Vpn(AT.0 + PAGES + 2), 1, Backing::Anonymous)).unwrap();
@@ -151,7 +151,7 @@ fn memory_grows_where_nothing_stands_in_the_way() {
 }
 
 #[test]
-fn advice_that_a_range_cannot_follow_is_refused() {
+fn madvise_rejects_unsuitable_ranges() {
     let bench = Bench::new();
     bench.mm.mlock(bench.space, AT, PAGES, true).unwrap();
     for advice in [Advice::Free, Advice::DontNeed, Advice::Cold, Advice::PageOut] {
@@ -164,24 +164,24 @@ fn advice_that_a_range_cannot_follow_is_refused() {
         bench.mm.mmap(bench.space, &request(at, PAGES, backing)).unwrap();
         bench.refuses(Error::Invalid, bench.mm.madvise(bench.space, at, PAGES, Advice::Free));
     }
-    // What lies before the hole is served.
+    // Pages before the hole are served.
     let done = bench.mm.madvise(bench.space, AT, PAGES + 1, Advice::DontNeed);
     assert_eq!(done, Err(Error::NotMapped));
     assert!(bench.pages().all(|page| bench.entry(page).is_none()));
 }
 
 #[test]
-fn who_was_chosen_to_end_gets_no_memory() {
+fn killed_space_gets_no_memory() {
     let bench = Bench::new();
     assert!(bench.mm.spaces.kill(&bench.mm.core, bench.space));
     let fault = bench.mm.fault(bench.space, AT, AccessKind::Load);
     assert_eq!(fault, Err(FaultError::Killed));
-    assert!(!bench.mm.spaces.kill(&bench.mm.core, bench.space), "it was chosen before");
+    assert!(!bench.mm.spaces.kill(&bench.mm.core, bench.space), "a space must not be killed twice");
 }
 
-/// What may be executed, and written, is what was asked for: when it is mapped, and when that is changed.
+/// Rights to execute and to write are the requested ones, after mmap and after mprotect.
 #[test]
-fn an_entry_has_the_rights_that_were_asked_for() {
+fn entries_have_the_requested_rights() {
     let (bench, at) = (Bench::new(), Vpn(AT.0 + LARGE));
     for prot in [Prot::READ, WRITABLE, Prot::READ | Prot::EXEC, WRITABLE | Prot::EXEC] {
         let map = MapRequest { prot, ..request(at, 1, Backing::Anonymous) };
@@ -200,9 +200,9 @@ fn an_entry_has_the_rights_that_were_asked_for() {
     }
 }
 
-/// fadvise gives clean pages back, all of them; the others stay.
+/// fadvise frees all clean pages; the others stay.
 #[test]
-fn pages_that_are_not_needed_are_free() {
+fn fadvise_dontneed_frees_clean_pages() {
     let bench = Bench::new();
     let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
     let (file, len) = (bench.mm.create_file(disk, 0), PAGES * PAGE_SIZE);
@@ -212,7 +212,7 @@ fn pages_that_are_not_needed_are_free() {
         let (store, mut found) = (&bench.mm.core, 0);
         for index in (0..PAGES).map(PageIndex) {
             if let Some(pages) = store.cache.lookup(store, file, index) {
-                assert_eq!(store.frames[pages.head].refs(), 2, "the file's and ours");
+                assert_eq!(store.frames[pages.head].refs(), 2, "the file's reference and the test's");
                 store.put(pages.head);
                 found += 1;
             }
@@ -220,7 +220,7 @@ fn pages_that_are_not_needed_are_free() {
         found
     };
     let (cache, memory) = (&bench.mm.core.cache, &bench.mm.core);
-    assert_eq!(cache.invalidate(memory, file, PageIndex(0), PageIndex(PAGES)), 0, "they are dirty");
+    assert_eq!(cache.invalidate(memory, file, PageIndex(0), PageIndex(PAGES)), 0, "dirty pages must stay");
     assert_eq!(cached(), PAGES);
     for index in (0..PAGES).map(PageIndex) {
         let pfn = cache.lookup(memory, file, index).unwrap().head;
@@ -236,38 +236,37 @@ fn pages_that_are_not_needed_are_free() {
     bench.mm.fadvise(file, 0, 0, FileAdvice::DontNeed).unwrap();
     assert_eq!(cached(), 0);
     bench.mm.core.alloc.drain_all(bench.mm.mmu());
-    assert!(bench.mm.core.alloc.zones()[0].free_pages() >= free, "a page is lost");
+    assert!(bench.mm.core.alloc.zones()[0].free_pages() >= free, "no page may leak");
     bench.mm.validate().unwrap();
 }
 
-/// Memory that processes share has all the pages that were asked for, at a place that is free, and is given back with
-/// its last mapping.
+/// Shared anonymous memory has all its pages, at a free address, and is freed with its last mapping.
 #[test]
-fn shared_memory_without_a_place_is_whole_and_ends_with_its_mapping() {
+fn anonymous_shared_memory_is_complete_and_freed_with_its_mapping() {
     let bench = Bench::new();
     let free = |bench: &Bench| {
         bench.mm.core.alloc.drain_all(bench.mm.mmu());
         bench.mm.core.alloc.zones()[0].free_pages()
     };
     let map = MapRequest { at: None, ..request(AT, PAGES, Backing::AnonymousShared) };
-    // The way to it, which stays while its neighbour is there.
+    // Its upper tables stay while its neighbour is there.
     let first = bench.mm.mmap(bench.space, &map).unwrap();
     bench.mm.fault(bench.space, first, AccessKind::Store).unwrap();
     let before = free(&bench);
     let second = bench.mm.mmap(bench.space, &map).unwrap();
-    assert!(second.0 + PAGES <= first.0 || first.0 + PAGES <= second.0, "{second} lies on {first}");
+    assert!(second.0 + PAGES <= first.0 || first.0 + PAGES <= second.0, "{second} must not overlap {first}");
     assert!(first.0 + PAGES <= USER_END.0 && second.0 + PAGES <= USER_END.0);
     for page in (second.0..second.0 + PAGES).map(Vpn) {
         bench.mm.fault(bench.space, page, AccessKind::Store).unwrap();
     }
     assert_eq!(free(&bench), before - PAGES);
     bench.mm.munmap(bench.space, second, PAGES).unwrap();
-    assert_eq!(free(&bench), before, "pages are lost");
+    assert_eq!(free(&bench), before, "no page may leak");
     bench.mm.validate().unwrap();
 }
 
 #[test]
-fn a_write_and_a_read_name_the_bytes_of_each_page() {
+fn read_and_write_report_the_bytes_of_each_page() {
     let bench = Bench::new();
     let file = bench.mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
     let (size, offset) = (PAGE_SIZE as u32, PAGE_SIZE + 100);
@@ -283,7 +282,7 @@ fn a_write_and_a_read_name_the_bytes_of_each_page() {
         assert_eq!(done, Ok(len));
         assert_eq!(parts, expected);
     }
-    // Nothing is read behind the end, and the rest before it.
+    // Nothing is read beyond the end of the file, and everything before it.
     let mut bytes = 0;
     let end = PAGES * PAGE_SIZE;
     let mut each = |_: Pfn, _: u32, part: u32| bytes += part;
@@ -292,9 +291,10 @@ fn a_write_and_a_read_name_the_bytes_of_each_page() {
     assert_eq!(bytes, 5);
 }
 
-/// A fault that finds its entry, as where hardware marks nothing, gives no right that the range has not.
+/// A fault that finds its entry present, as on hardware that sets no bits, gives no right that the range does not
+/// have.
 #[test]
-fn a_load_gets_no_right_to_write() {
+fn spurious_load_fault_gives_no_write_right() {
     let bench = Bench::new();
     let child = bench.mm.fork(bench.space).unwrap();
     let load = |page| {
@@ -302,20 +302,20 @@ fn a_load_gets_no_right_to_write() {
         bench.entry(page).unwrap()
     };
     let before = bench.entry(AT).unwrap();
-    // Shared with the child: a load of it copies nothing.
+    // The page is shared with the child: a load of it copies nothing.
     assert_eq!(load(AT).0, before.0);
     bench.mm.exit_space(child);
     bench.mm.mprotect(bench.space, AT, PAGES, Prot::READ).unwrap();
     for page in bench.pages() {
-        assert!(!load(page).1.contains(Bits::WRITE), "{page} can be written");
+        assert!(!load(page).1.contains(Bits::WRITE), "{page} must not be writable");
         let store = bench.mm.fault(bench.space, page, AccessKind::Store);
         assert_eq!(store, Err(FaultError::Segv));
     }
 }
 
-/// Pages that a collapse does not find are read; a file on disk has no holes.
+/// Collapse reads missing pages; a file on disk has no holes.
 #[test]
-fn a_collapse_reads_what_is_missing() {
+fn collapse_reads_missing_file_pages() {
     for first in [0, LARGE] {
         let bench: &'static Bench = Box::leak(Box::new(Bench::new()));
         let (mm, machine) = (&bench.mm, bench.mm.machine());
@@ -332,11 +332,11 @@ fn a_collapse_reads_what_is_missing() {
         let (file, at) = (mm.create_file(disk, 2 * LARGE * PAGE_SIZE), Vpn(AT.0 + LARGE));
         let backing = Backing::File { file, offset: PageIndex(first), shared: true, writable: true };
         mm.mmap(bench.space, &request(at, LARGE, backing)).unwrap();
-        // A part from the middle is there.
+        // A part in the middle is cached.
         mm.fault(bench.space, Vpn(at.0 + 100), AccessKind::Load).unwrap();
         assert_eq!(mm.collapse(bench.space, at, LARGE), Ok(1));
         for page in 0..LARGE {
-            let (pfn, _) = bench.entry(Vpn(at.0 + page)).expect("all is mapped");
+            let (pfn, _) = bench.entry(Vpn(at.0 + page)).expect("all pages must be mapped");
             assert_eq!(machine.stamp(pfn), first + page);
         }
         mm.validate().unwrap();

@@ -1,7 +1,9 @@
-//! A space ends while another CPU works on its pages: what finds the space by them must find its tables, too.
+//! A space ends while another CPU works on its pages: a walk that finds the space through them must find its tables,
+//! too.
 
 use super::*;
 use crate::event::Event;
+use crate::frame::FolioRun;
 use crate::testing::TestMachine;
 use std_alloc::boxed::Box;
 use std_alloc::sync::Arc;
@@ -11,11 +13,11 @@ const AT: Vpn = Vpn(0x5000);
 const PAGES: u64 = 4;
 const GROUP: GroupId = GroupId(0);
 
-/// A memory manager with a space that has all pages of a file and as many of its own, all of them present; a kernel
+/// A memory manager with a space that has all pages of a file and as many of its own, all of them present. A kernel
 /// task on CPU 1 uses its tables.
 #[cfg_attr(
     feature = "one-thread",
-    expect(clippy::arc_with_non_send_sync, reason = "it is both but for machines that run on one thread")
+    expect(clippy::arc_with_non_send_sync, reason = "it is Send and Sync except with one-thread")
 )]
 fn bench() -> (Arc<Mm<TestMachine>>, SpaceId) {
     let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
@@ -40,28 +42,28 @@ fn bench() -> (Arc<Mm<TestMachine>>, SpaceId) {
 }
 
 #[test]
-fn a_page_is_looked_for_while_a_space_that_maps_it_ends() {
+fn reverse_map_walk_is_safe_against_exit() {
     let (mm, space) = bench();
-    // It stays mapped, so it is looked for in all spaces that map its file.
+    // It stays mapped, so the walk visits all spaces that map its file.
     let other = mm.fork(space).unwrap();
     mm.fault(other, AT, AccessKind::Load).unwrap();
     let page = mm.core.tables.lock(mm.mmu(), other).find(AT).unwrap().entry.pfn();
     let looking = mm.clone();
     *mm.machine().watcher.lock() = Some(Box::new(move |_, event, _| {
         if event == Event::MmPageFree {
-            looking.core.rmap.referenced(&looking.core, page, None, None);
+            let [_] = looking.core.rmap.referenced(&looking.core, FolioRun::one(&page), None, None);
         }
     }));
     mm.exit_space(space);
     *mm.machine().watcher.lock() = None;
-    assert!(mm.machine().events(Event::MmPageFree) > 0, "nothing happened meanwhile");
+    assert!(mm.machine().events(Event::MmPageFree) > 0, "pages must be freed during the walk");
     assert_eq!(mm.validate(), Ok(()));
 }
 
-/// Who ends waits for who takes the space apart from outside: else its number could become another's meanwhile.
+/// Exit waits for the reaper: otherwise the id could be reused while the reaper works on the space.
 #[cfg(not(any(feature = "one-thread", feature = "loom", feature = "shuttle")))]
 #[test]
-fn a_space_does_not_end_while_it_is_reaped() {
+fn exit_waits_for_the_reaper() {
     use std::sync::mpsc::channel;
     use std::time::Duration;
     let (mm, space) = bench();
@@ -81,11 +83,11 @@ fn a_space_does_not_end_while_it_is_reaped() {
             exit.exit_space(space);
             told.send(()).unwrap();
         });
-        // It has all the time that it could want to overtake.
+        // Exit has plenty of time to overtake.
         *seen.lock().unwrap() = Some(ended.lock().unwrap().recv_timeout(Duration::from_millis(200)).is_ok());
     }));
     assert!(mm.spaces.kill(&mm.core, space));
-    assert_eq!(*early.lock().unwrap(), Some(false), "it ended in the midst, or nothing was flushed");
+    assert_eq!(*early.lock().unwrap(), Some(false), "exit must wait for the reaper, which must flush");
     while mm.spaces.get(space).is_some() {
         std::thread::yield_now();
     }

@@ -1,14 +1,15 @@
-//! What a call takes away, no CPU keeps: each flush of a call, and each payment of what reclaim has left, is missed
-//! here if it is not made.
+//! No CPU keeps what a call takes away: each flush of a call, and each payment of a debt that reclaim has left, is
+//! missed here if it is not made.
 //!
-//! CPU 1, and CPU 0 on which the calls are made, have used the pages and keep their translations. One call stands
-//! alone, so that nothing else can flush in its place; what many do together is shown by the simulator's scenarios.
+//! CPU 0, which makes the calls, and CPU 1 have used the pages and keep their translations. Each test makes one call,
+//! so that nothing else can flush in its place. The simulator's scenarios show many calls together.
 
 mod devices;
 mod shortcuts;
 
 use super::*;
 use crate::event::Event;
+use crate::frame::FolioRun;
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::table::Bits;
@@ -21,10 +22,10 @@ const BATCH: u64 = FlushPolicy::Batch.value();
 const LAZY: u64 = FlushPolicy::Lazy.value();
 const LATR: u64 = FlushPolicy::Latr.value();
 const GROUP: GroupId = GroupId(0);
-/// Where the pages are mapped, and how many.
+/// Address and number of the pages.
 const AT: Vpn = Vpn(0x5000);
 const PAGES: u64 = 3;
-/// Another place under the same page table: it keeps the table in use, whose end would flush everything.
+/// Another address under the same page table. It keeps the table in use: freeing the table would flush everything.
 const NEIGHBOUR: Vpn = Vpn(0x5100);
 /// Where mremap moves the pages to.
 const AWAY: Vpn = Vpn(0x5080);
@@ -34,22 +35,22 @@ const WRITABLE: Prot = Prot::RW;
 enum Kind {
     Anonymous,
     PrivateFile,
-    /// The same, to be stored to.
+    /// The same, for stores.
     PrivateCopies,
     SharedFile,
-    /// Of a file on disk, whose entries say who may write only after the first store.
+    /// Of a file on disk, whose entries become writable only with the first store.
     DiskFile,
 }
 use Kind::*;
 
 /// Where the other CPU is when the call is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stands {
+enum OtherCpu {
     InTheSpace,
     Lazy,
     InAnother,
 }
-const EVERYWHERE: [Stands; 3] = [Stands::InTheSpace, Stands::Lazy, Stands::InAnother];
+const EVERYWHERE: [OtherCpu; 3] = [OtherCpu::InTheSpace, OtherCpu::Lazy, OtherCpu::InAnother];
 
 struct Bench {
     mm: Mm<TestMachine>,
@@ -78,7 +79,7 @@ impl Bench {
         let of = if kind == DiskFile { disk } else { FileKind::Shmem };
         let file = mm.create_file(of, PAGES * PAGE_SIZE);
         if kind == DiskFile {
-            // Whole pages: nothing need be read.
+            // Whole pages, so that nothing has to be read.
             mm.write(file, 0, PAGES * PAGE_SIZE, GROUP, &mut |_, _, _| ()).unwrap();
         }
         let [space, other] = [0; 2].map(|_| mm.create_space(GROUP).unwrap());
@@ -107,7 +108,7 @@ impl Bench {
         result
     }
 
-    /// The frame that an access ends at, with as many faults as it takes, and whether it may be stored to.
+    /// The frame that an access reaches, with as many faults as it takes, and whether it is writable.
     fn reach(&self, space: SpaceId, page: Vpn, store: bool) -> (Pfn, bool) {
         let access = if store { AccessKind::Store } else { AccessKind::Load };
         let needs = if store { Bits::PRESENT | Bits::WRITE } else { Bits::PRESENT };
@@ -124,7 +125,7 @@ impl Bench {
         panic!("{page} of {space} still faults");
     }
 
-    /// Both CPUs run the space, use the pages and keep what they find.
+    /// Both CPUs run the space, use the pages and keep the translations.
     fn use_pages(&self, store: bool) {
         for cpu in [0, 1] {
             self.on(cpu, || {
@@ -142,25 +143,25 @@ impl Bench {
         [0, 1].iter().any(|&cpu| self.mm.machine().held(CpuId(cpu), page).is_some())
     }
 
-    fn stands(&self, stands: Stands) {
-        self.on(1, || match stands {
-            Stands::InTheSpace => {}
-            Stands::Lazy => self.mm.switch(None),
-            Stands::InAnother => self.mm.switch(Some(self.other)),
+    fn move_other_cpu(&self, other_cpu: OtherCpu) {
+        self.on(1, || match other_cpu {
+            OtherCpu::InTheSpace => {}
+            OtherCpu::Lazy => self.mm.switch(None),
+            OtherCpu::InAnother => self.mm.switch(Some(self.other)),
         });
     }
 
-    /// CPU 1 runs the space again. One that never stopped looks at no generation.
-    fn come_back(&self, from: Stands) {
-        if from != Stands::InTheSpace {
+    /// CPU 1 runs the space again. A CPU that never left it looks at no generation.
+    fn come_back(&self, from: OtherCpu) {
+        if from != OtherCpu::InTheSpace {
             self.on(1, || self.mm.switch(Some(self.space)));
         }
     }
 
-    /// When CPU 1 runs the space again, neither CPU keeps anything of the pages.
-    fn check(&self, call: &str, stands: Stands) {
-        self.come_back(stands);
-        assert!(!pages().any(|page| self.keeps(page)), "{call} {stands:?}");
+    /// When CPU 1 runs the space again, neither CPU may keep a translation of the pages.
+    fn check(&self, call: &str, other_cpu: OtherCpu) {
+        self.come_back(other_cpu);
+        assert!(!pages().any(|page| self.keeps(page)), "{call} {other_cpu:?}");
     }
 
     /// Reclaim unmaps the pages. Returns how many of them CPUs keep.
@@ -175,7 +176,8 @@ impl Bench {
             if frame.is_anon() && frame.has(FrameFlags::SWAPBACKED) && !frame.has(FrameFlags::SWAPCACHE) {
                 assert!(crate::cache::add_to_swap(core, pfn));
             }
-            assert!(core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut batch).all);
+            core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
+            assert_eq!(core.frames[pfn].mapcount(), 0);
             core.unlock_folio(pfn);
             core.put(pfn);
         }
@@ -183,16 +185,15 @@ impl Bench {
         pages().filter(|&page| self.keeps(page)).count()
     }
 
-    /// From now on a frame that is freed, and any frame while `nobody` may have the space loaded, must be read by no
-    /// CPU.
-    fn watch_frees(&self, nobody: bool) {
+    /// From now on no CPU may read a frame that is freed; with `unloaded`, no CPU may have the space loaded then either.
+    fn watch_frees(&self, unloaded: bool) {
         *self.mm.machine().watcher.lock() = Some(Box::new(move |machine, event, args| {
             if event == Event::MmPageFree {
                 let pfn = Pfn(args[0] as u32);
                 let readers = machine.readers(pfn, 1);
                 assert!(readers.is_empty(), "{pfn} is freed and read by {readers:?}");
                 let lets_go = machine.roots.lock()[&CpuId(1)].0 == Pfn::NONE;
-                assert!(!nobody || lets_go, "{pfn} is freed while a CPU has its tables loaded");
+                assert!(!unloaded || lets_go, "{pfn} is freed while a CPU has its tables loaded");
             }
         }));
     }
@@ -258,7 +259,7 @@ fn clean(bench: &Bench) {
     }
 }
 
-/// Calls, the kind of mapping that they are made for, and whether the pages were stored to.
+/// Calls, the kind of mapping for each, and whether the pages were stored to.
 const CALLS: [(&str, Kind, bool, Call); 14] = [
     ("munmap", Anonymous, true, unmap),
     ("munmap of a file", SharedFile, true, unmap),
@@ -277,24 +278,24 @@ const CALLS: [(&str, Kind, bool, Call); 14] = [
 ];
 
 #[test]
-fn what_a_call_takes_away_no_cpu_keeps() {
+fn calls_flush_what_they_take_away() {
     for policy in [BATCH, LAZY] {
         for (name, kind, store, call) in CALLS {
-            for stands in EVERYWHERE {
+            for other_cpu in EVERYWHERE {
                 let bench = Bench::new(kind, policy);
                 bench.use_pages(store);
-                bench.stands(stands);
+                bench.move_other_cpu(other_cpu);
                 call(&bench);
-                bench.check(name, stands);
+                bench.check(name, other_cpu);
                 bench.mm.validate().unwrap();
             }
         }
     }
 }
 
-/// The other way round: what can be read was left behind, and calls pay for it although they find no entry.
+/// The reverse: reclaim left readable translations behind, and calls must pay for them although they find no entry.
 #[test]
-fn what_reclaim_left_is_paid_before_a_call_returns() {
+fn calls_settle_debts_of_reclaim() {
     let calls: [(&str, Kind, Call); 15] = [
         ("munmap", PrivateFile, unmap),
         ("munmap", Anonymous, unmap),
@@ -313,26 +314,26 @@ fn what_reclaim_left_is_paid_before_a_call_returns() {
         ("write", PrivateFile, write),
     ];
     for (name, kind, call) in calls {
-        for stands in EVERYWHERE {
+        for other_cpu in EVERYWHERE {
             let bench = Bench::new(kind, LAZY);
             if matches!(kind, Anonymous | PrivateCopies) {
-                // Written, then forbidden to write: it can be deferred.
+                // Written, and then made read-only, so that its flush can be deferred.
                 bench.use_pages(true);
                 protect(&bench);
             }
             bench.use_pages(false);
-            assert_eq!(bench.unmap(), PAGES as usize, "{name}: nothing was deferred");
-            bench.stands(stands);
+            assert_eq!(bench.unmap(), PAGES as usize, "{name}: the flush must be deferred");
+            bench.move_other_cpu(other_cpu);
             call(&bench);
-            bench.check(name, stands);
+            bench.check(name, other_cpu);
             bench.mm.validate().unwrap();
         }
     }
 }
 
-/// Frames go back only when no CPU reads them any more, and tables when no CPU has them loaded.
+/// Frames are freed only when no CPU reads them any more, tables only when no CPU has them loaded.
 #[test]
-fn nothing_is_freed_before_the_flush() {
+fn frames_and_tables_are_freed_after_the_flush() {
     let freeing = [0, 2, 5, 9, 10, 11, 13].map(|which: usize| CALLS[which]);
     for (name, kind, store, call) in freeing {
         let bench = Bench::new(kind, BATCH);
@@ -340,9 +341,9 @@ fn nothing_is_freed_before_the_flush() {
         bench.watch_frees(false);
         call(&bench);
         bench.stop_watching();
-        bench.check(name, Stands::InTheSpace);
+        bench.check(name, OtherCpu::InTheSpace);
     }
-    // The neighbour goes before, or with the pages, so that their table ends.
+    // The neighbour goes before the pages, or with them, so that their table is freed.
     let unmap_all: Call = |bench| bench.mm.munmap(bench.space, AT, NEIGHBOUR.0 - AT.0 + 1).unwrap();
     let move_far: Call = |bench| {
         bench.mm.mremap(bench.space, AT, PAGES, PAGES, true, Some(Vpn(2 * AT.0))).unwrap();
@@ -351,7 +352,7 @@ fn nothing_is_freed_before_the_flush() {
         let bench = Bench::new(Anonymous, BATCH);
         bench.mm.munmap(bench.space, NEIGHBOUR, 1).unwrap();
         bench.use_pages(true);
-        bench.stands(Stands::Lazy);
+        bench.move_other_cpu(OtherCpu::Lazy);
         bench.watch_frees(true);
         call(&bench);
         bench.stop_watching();
@@ -360,7 +361,7 @@ fn nothing_is_freed_before_the_flush() {
 
 /// A CPU that reads a page until the very moment at which its entry is cleared.
 #[test]
-fn the_flush_comes_after_the_change() {
+fn flush_follows_the_entry_change() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     let core = &bench.mm.core;
@@ -373,11 +374,11 @@ fn the_flush_comes_after_the_change() {
             gather.tightened(bench.mm.mmu(), tables.forbid_writes(&run));
         }
     });
-    bench.check("a gather", Stands::InTheSpace);
+    bench.check("a gather", OtherCpu::InTheSpace);
 }
 
 #[test]
-fn the_facade_passes_ticks_and_wishes_on() {
+fn facade_forwards_ticks_and_never_deferred() {
     let bench = Bench::new(PrivateFile, LATR);
     bench.use_pages(false);
     assert_eq!(bench.unmap(), PAGES as usize);
@@ -385,14 +386,14 @@ fn the_facade_passes_ticks_and_wishes_on() {
     for cpu in [0, 1] {
         bench.on(cpu, || bench.mm.tick());
     }
-    bench.check("a tick", Stands::InTheSpace);
+    bench.check("a tick", OtherCpu::InTheSpace);
     bench.use_pages(false);
     bench.mm.set_never_deferred(bench.space, true);
     assert_eq!(bench.unmap(), 0);
 }
 
 #[test]
-fn a_space_ends_when_no_cpu_has_its_tables() {
+fn exit_frees_tables_after_the_last_cpu_unloads_them() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     for cpu in [0, 1] {
@@ -405,65 +406,65 @@ fn a_space_ends_when_no_cpu_has_its_tables() {
 }
 
 #[test]
-fn the_reaper_leaves_nothing_behind() {
+fn reaper_flushes_what_it_takes() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     bench.watch_frees(false);
     reap(&bench);
     bench.stop_watching();
-    bench.check("reaping", Stands::InTheSpace);
+    bench.check("reaping", OtherCpu::InTheSpace);
 }
 
-/// Where all has gone to swap there is nothing to flush, and the payment stands alone.
+/// If all pages are in swap there is nothing to flush: only the payment of the debt is left.
 #[test]
-fn the_reaper_of_a_space_in_swap_leaves_nothing_behind() {
-    for stands in EVERYWHERE {
+fn reaper_settles_a_fully_swapped_space() {
+    for other_cpu in EVERYWHERE {
         let bench = Bench::new(Anonymous, LAZY);
         bench.mm.munmap(bench.space, NEIGHBOUR, 1).unwrap();
         bench.use_pages(true);
         protect(&bench);
         bench.use_pages(false);
-        assert_eq!(bench.unmap(), PAGES as usize, "nothing was deferred");
-        bench.stands(stands);
+        assert_eq!(bench.unmap(), PAGES as usize, "the flush must be deferred");
+        bench.move_other_cpu(other_cpu);
         reap(&bench);
-        bench.check("reaping", stands);
+        bench.check("reaping", other_cpu);
     }
 }
 
 #[test]
-fn fork_takes_the_right_to_write_from_every_cpu() {
-    for stands in EVERYWHERE {
+fn fork_revokes_writes_on_every_cpu() {
+    for other_cpu in EVERYWHERE {
         let bench = Bench::new(Anonymous, BATCH);
         bench.use_pages(true);
-        bench.stands(stands);
+        bench.move_other_cpu(other_cpu);
         bench.mm.fork(bench.space).unwrap();
-        bench.check("fork", stands);
+        bench.check("fork", other_cpu);
     }
 }
 
-/// Whatever the policy, nothing can be stored any more to what reclaim has unmapped when it is done with its batch, and
-/// with those that do not defer nothing can be read.
+/// Under every policy, no CPU can store to what reclaim has unmapped once its batch has ended. Under policies that do
+/// not defer, no CPU can read it either.
 #[test]
-fn a_batch_of_reclaim_leaves_what_its_policy_says() {
+fn reclaim_batch_defers_only_what_the_policy_allows() {
     for policy in 0..FlushPolicy::COUNT {
         for (kind, store) in [(SharedFile, true), (PrivateFile, false), (Anonymous, true)] {
-            for stands in EVERYWHERE {
+            for other_cpu in EVERYWHERE {
                 let bench = Bench::new(kind, policy);
                 bench.use_pages(store);
-                bench.stands(stands);
+                bench.move_other_cpu(other_cpu);
                 bench.unmap();
                 let deferred = !store && matches!(policy, LAZY | LATR);
-                bench.come_back(stands);
+                bench.come_back(other_cpu);
                 let kept = pages().any(|page| bench.keeps(page));
-                assert_eq!(kept, deferred, "tlb.unmap={policy} {kind:?} {store} {stands:?}");
+                assert_eq!(kept, deferred, "tlb.unmap={policy} {kind:?} {store} {other_cpu:?}");
             }
         }
     }
 }
 
-/// What is given up reads as zeroes from the next access on, also where it could only be read.
+/// Pages that were freed by advice read as zeroes from the next access on, even if they could only be read.
 #[test]
-fn what_is_given_up_is_not_deferred() {
+fn lazyfree_is_not_deferred() {
     let bench = Bench::new(Anonymous, LAZY);
     bench.use_pages(true);
     protect(&bench);
@@ -472,9 +473,9 @@ fn what_is_given_up_is_not_deferred() {
     assert_eq!(bench.unmap(), 0);
 }
 
-/// Until the batch is settled a CPU may still read it; who maps zeroes in its place before that pays.
+/// Until the batch is settled a CPU may still read the page; a fault that maps zeroes in its place before that pays.
 #[test]
-fn what_is_given_up_is_paid_for_by_who_maps_zeroes() {
+fn mapping_zeroes_settles_a_lazyfree_debt() {
     for policy in [BATCH, LAZY] {
         let bench = Bench::new(Anonymous, policy);
         bench.use_pages(true);
@@ -486,10 +487,11 @@ fn what_is_given_up_is_paid_for_by_who_maps_zeroes() {
         for &pfn in &frames {
             store.frames[pfn].get(1);
             store.lock_folio(pfn);
-            assert!(store.rmap.try_to_unmap(store, pfn, UnmapMode::default(), &mut batch).all);
+            store.rmap.try_to_unmap(store, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
+            assert_eq!(store.frames[pfn].mapcount(), 0);
             store.unlock_folio(pfn);
         }
-        assert!(pages().all(|page| bench.keeps(page)), "nothing waits for the batch");
+        assert!(pages().all(|page| bench.keeps(page)), "the flush must wait for the batch");
         assert_eq!(bench.reach(bench.space, AT, false).0, store.zero);
         assert!(!pages().any(|page| bench.keeps(page)), "tlb.unmap={policy}");
         batch.settle(base, &store.tlb);
@@ -498,9 +500,9 @@ fn what_is_given_up_is_paid_for_by_who_maps_zeroes() {
     }
 }
 
-/// While somebody takes rights away, what reclaim unmaps is not deferred: the entry forbids what a CPU may still do.
+/// While a call takes rights away, reclaim does not defer: the entry already forbids what a CPU may still do.
 #[test]
-fn nothing_is_deferred_while_rights_are_taken() {
+fn reclaim_does_not_defer_during_a_rights_change() {
     let bench = Bench::new(Anonymous, LAZY);
     bench.use_pages(true);
     let core = &bench.mm.core;
@@ -512,16 +514,16 @@ fn nothing_is_deferred_while_rights_are_taken() {
                 gather.tightened(bench.mm.mmu(), tables.forbid_writes(&run));
             }
         }
-        assert_eq!(bench.unmap(), 0, "a CPU can still store");
+        assert_eq!(bench.unmap(), 0, "a flush must not be deferred while a CPU can still store");
     });
     protect(&bench);
     bench.use_pages(false);
-    assert_eq!(bench.unmap(), PAGES as usize, "when it is over, flushes are deferred again");
+    assert_eq!(bench.unmap(), PAGES as usize, "flushes must be deferred again afterwards");
 }
 
-/// The same for calls, up to the moment at which the other CPU is asked.
+/// The same during calls, up to the moment at which the other CPU is flushed.
 #[test]
-fn nothing_is_deferred_until_a_call_has_flushed() {
+fn reclaim_does_not_defer_until_a_call_has_flushed() {
     let fork: Call = |bench| {
         bench.mm.fork(bench.space).unwrap();
     };
@@ -530,7 +532,7 @@ fn nothing_is_deferred_until_a_call_has_flushed() {
         bench.use_pages(true);
         *bench.mm.machine().watcher.lock() = Some(Box::new(|_, event, _| {
             if matches!(event, Event::TlbStale | Event::TlbFlush) {
-                reclaim_meanwhile(bench);
+                reclaim_concurrently(bench);
             }
         }));
         call(bench);
@@ -538,13 +540,13 @@ fn nothing_is_deferred_until_a_call_has_flushed() {
     }
 }
 
-/// Another CPU's reclaim unmaps a page of the space, whose right to write may just have been taken.
-fn reclaim_meanwhile(bench: &Bench) {
+/// Another CPU's reclaim unmaps a page of the space, which may just have lost the right to write.
+fn reclaim_concurrently(bench: &Bench) {
     let (base, store) = (bench.mm.mmu(), &bench.mm.core);
     let cleared = Cleared::page(bench.space, NEIGHBOUR, store.zero);
     let mut batch = UnmapBatch::new(base);
     let _ = batch.note_cleared(base, &store.tlb, &cleared);
-    assert_eq!(store.frames[store.zero].debt(), 0, "a flush was deferred");
+    assert_eq!(store.frames[store.zero].debt(), 0, "a flush must not be deferred");
     // A flush from here would lead back here.
     std::mem::forget(batch);
 }

@@ -1,13 +1,13 @@
-//! What a process has stored is there when it looks again: each step that a store needs on its way through entries,
-//! caches and devices is missed here if it is left out.
+//! What a process stores stays there: each step that a store depends on, on its way through entries, caches and
+//! devices, is missed here if it is left out.
 //!
-//! The machine keeps what frames and devices hold. A store is what hardware makes of it: the entry's marks and the
-//! frame's content, and nobody else hears of it.
+//! The machine keeps the content of frames and devices. A store does what hardware does, and nothing else: it sets the
+//! entry's bits and the frame's content.
 
 use super::*;
 use crate::cache::add_to_swap;
 use crate::event::Event;
-use crate::frame::Owner;
+use crate::frame::{FolioRun, Owner};
 use crate::knobs::Knob;
 use crate::reclaim;
 use crate::rmap::UnmapMode;
@@ -20,7 +20,7 @@ use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
 
 const ROOT: GroupId = GroupId(0);
-/// Where all is mapped: a multiple of 2 MiB.
+/// Address of all mappings: a multiple of 2 MiB.
 const AT: Vpn = Vpn(512 * 40);
 const PAGES: u64 = 4;
 const LARGE: u64 = 512;
@@ -28,11 +28,11 @@ const WRITABLE: Prot = Prot::RW;
 
 struct Bench {
     mm: Mm<TestMachine>,
-    /// What swap holds, by block.
+    /// Content of swap, by block.
     blocks: Lock<BTreeMap<u64, u64>>,
     /// Shmem.
     file: FileId,
-    /// All that is done is done here; the other maps the file, too.
+    /// All operations are on this space; the other one maps the file, too.
     space: SpaceId,
     other: SpaceId,
 }
@@ -51,7 +51,7 @@ fn value(page: Vpn) -> u64 {
 }
 
 impl Bench {
-    /// Two spaces, a file of `pages` pages, so many slots; `prepare` is done to the machine first.
+    /// Two spaces, a file of `pages` pages, and this many slots; `prepare` sets up the machine first.
     fn new(pages: u64, slots: u32, prepare: impl FnOnce(&mut TestMachine)) -> &'static Bench {
         let swap = vec![SwapArea { device: DeviceId(0), pages: slots, priority: 0 }];
         let mut machine = TestMachine::simple(2, 8192);
@@ -104,7 +104,7 @@ impl Bench {
         }
     }
 
-    /// The frame that an access ends at, with as many faults as it takes.
+    /// The frame that an access reaches, with as many faults as it takes.
     fn reach(&self, space: SpaceId, page: Vpn, store: bool) -> Pfn {
         let access = if store { AccessKind::Store } else { AccessKind::Load };
         let needs = if store { Bits::PRESENT | Bits::WRITE } else { Bits::PRESENT };
@@ -117,7 +117,7 @@ impl Bench {
         panic!("{page} of {space} still faults");
     }
 
-    /// The same without a fault, where the entry has these bits.
+    /// As `reach`, without a fault, if the entry has these bits.
     fn access(&self, space: SpaceId, page: Vpn, needs: Bits, store: bool) -> Option<Pfn> {
         let mut tables = self.mm.core.tables.lock(self.mm.mmu(), space);
         let run = tables.find(page).filter(|run| run.entry.bits().contains(needs))?;
@@ -160,7 +160,7 @@ impl Bench {
         reclaim::pageout(core, &self.mm.reclaim, &self.mm, &isolated);
     }
 
-    /// All pages of the file go to swap, if they are dirty, and out of memory.
+    /// Write all dirty pages of the file to swap, and free all its pages.
     fn page_out_file(&self) {
         for _ in 0..3 {
             let mut folios: Vec<Pfn> = (0..LARGE).filter_map(|page| self.cached(Vpn(AT.0 + page))).collect();
@@ -168,10 +168,13 @@ impl Bench {
             self.page_out(&folios);
             self.end_transfers();
         }
-        assert!((0..LARGE).all(|page| self.cached(Vpn(AT.0 + page)).is_none()), "a page is still there");
+        assert!(
+            (0..LARGE).all(|page| self.cached(Vpn(AT.0 + page)).is_none()),
+            "all pages must be swapped out"
+        );
     }
 
-    /// Reclaim gives the pages slots and unmaps them; they are not written yet.
+    /// Reclaim gives the pages slots and unmaps them, but does not write them yet.
     fn unmap_to_swap(&self) -> Vec<Pfn> {
         let (store, base) = (&self.mm.core, self.mm.mmu());
         let mut batch = UnmapBatch::new(base);
@@ -180,7 +183,8 @@ impl Bench {
             store.frames[pfn].get(1);
             store.lock_folio(pfn);
             assert!(add_to_swap(store, pfn));
-            assert!(store.rmap.try_to_unmap(store, pfn, UnmapMode::default(), &mut batch).all);
+            store.rmap.try_to_unmap(store, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
+            assert_eq!(store.frames[pfn].mapcount(), 0);
             store.unlock_folio(pfn);
             store.put(pfn);
         }
@@ -203,9 +207,9 @@ const CALLS: [(&str, Call); 5] = [
     ("exit", |bench, _| bench.mm.exit_space(bench.space)),
 ];
 
-/// Shmem may be written from the first load on: then the entry alone knows of it.
+/// Shmem may be written from the first load on: only the entry shows that it was.
 #[test]
-fn a_file_learns_of_stores_when_its_entries_go() {
+fn clearing_entries_marks_file_pages_dirty() {
     for (name, call) in CALLS {
         let bench = Bench::new(PAGES, 64, |_| ());
         bench.map_file_for_both(PAGES);
@@ -219,7 +223,7 @@ fn a_file_learns_of_stores_when_its_entries_go() {
 }
 
 #[test]
-fn a_file_learns_of_stores_when_a_large_entry_goes() {
+fn clearing_a_large_entry_marks_the_folio_dirty() {
     for (name, call) in CALLS {
         let bench = Bench::new(LARGE, 600, |_| ());
         bench.set(Knob::ThpFilePmd, 1);
@@ -235,9 +239,9 @@ fn a_file_learns_of_stores_when_a_large_entry_goes() {
     }
 }
 
-/// Where hardware marks nothing, it faults until software has.
+/// Hardware that sets no bits faults until software has set them.
 #[test]
-fn software_marks_what_was_stored_to_where_hardware_does_not() {
+fn faults_set_dirty_bits_without_hardware_support() {
     let bench = Bench::new(PAGES, 64, |machine| machine.young = (false, false));
     bench.map_file_for_both(PAGES);
     let marked = Bits::PRESENT | Bits::WRITE | Bits::YOUNG | Bits::DIRTY;
@@ -246,7 +250,7 @@ fn software_marks_what_was_stored_to_where_hardware_does_not() {
         let unmarked = bench.access(bench.space, page, marked, false).is_none();
         assert!(unmarked && bench.access(bench.space, page, Bits::PRESENT | Bits::WRITE, false).is_some());
         bench.mm.fault(bench.space, page, AccessKind::Store).unwrap();
-        let pfn = bench.access(bench.space, page, marked, false).expect("one more fault is enough");
+        let pfn = bench.access(bench.space, page, marked, false).expect("one more fault must be enough");
         bench.mm.machine().set_stamp(pfn, value(page));
     }
     bench.mm.munmap(bench.space, AT, PAGES).unwrap();
@@ -254,16 +258,16 @@ fn software_marks_what_was_stored_to_where_hardware_does_not() {
     bench.reads_what_was_stored("stores that software marked", bench.other);
 }
 
-/// What is stored while a device writes the page may be on it or not; the page goes there again.
+/// The device may or may not write what is stored during the write, so the page is written again.
 #[test]
-fn a_store_to_a_page_that_is_being_written_is_kept() {
+fn store_during_write_back_is_written_again() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(PAGES);
     pages().for_each(|page| bench.store(page, 1));
     let frames: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, false)).collect();
     bench.page_out(&frames);
     assert!(frames.iter().all(|&pfn| bench.mm.core.frames[pfn].has(FrameFlags::WRITEBACK)));
-    // The device has read all before the store.
+    // The device has read everything before the store.
     for io in bench.mm.machine().ios.lock().iter() {
         (0..io.pages).for_each(|i| _ = bench.blocks.lock().insert(io.block + u64::from(i), 1));
     }
@@ -274,18 +278,18 @@ fn a_store_to_a_page_that_is_being_written_is_kept() {
         bench.page_out(&frames);
         bench.end_transfers();
     }
-    assert!(frames.iter().all(|&pfn| bench.mm.core.frames[pfn].refs() == 0), "a page is still there");
+    assert!(frames.iter().all(|&pfn| bench.mm.core.frames[pfn].refs() == 0), "all pages must be free");
     bench.reads_what_was_stored("stores during a write", bench.space);
-    // All slots come back.
+    // All slots are freed.
     bench.mm.exit_space(bench.space);
     assert_eq!(bench.mm.core.swap.free_slots(), 64);
     bench.mm.validate().unwrap();
 }
 
-/// A page that came back keeps its slot while another process needs it: the device may not have it yet.
+/// A page that was swapped in keeps its slot while another process needs it: the device may not have written it yet.
 #[test]
-fn a_slot_that_another_process_needs_stays() {
-    // Swap is more than half full, or the page is locked in memory: then slots are given up where they can be.
+fn swap_slot_stays_while_another_process_needs_it() {
+    // Swap is more than half full, or the page is locked in memory: then slots are freed where possible.
     for (slots, locked) in [(PAGES as u32 + 2, false), (64, true)] {
         let bench = Bench::new(PAGES, slots, |_| ());
         bench.map_memory(PAGES);
@@ -301,9 +305,9 @@ fn a_slot_that_another_process_needs_stays() {
     }
 }
 
-/// A page that another process has in swap is shared with it, although nobody else maps it.
+/// A page that another process has in swap is shared with it, although no other entry maps it.
 #[test]
-fn a_store_to_a_page_that_another_process_has_in_swap_is_a_copy() {
+fn store_copies_a_page_that_another_process_has_in_swap() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(PAGES);
     bench.store_all();
@@ -315,9 +319,9 @@ fn a_store_to_a_page_that_another_process_has_in_swap_is_a_copy() {
     bench.mm.validate().unwrap();
 }
 
-/// A folio that comes back whole does so within its range: what lies beside may have other rights.
+/// A folio is swapped in whole only within its range: pages beside it may have other rights.
 #[test]
-fn a_folio_comes_back_from_swap_with_the_rights_of_each_range() {
+fn swap_in_of_a_folio_respects_the_rights_of_each_range() {
     const FOLIO: u64 = 16;
     for (first, last) in [(0, 8), (8, 16)] {
         let bench = Bench::new(PAGES, 64, |_| ());
@@ -340,9 +344,9 @@ fn a_folio_comes_back_from_swap_with_the_rights_of_each_range() {
     }
 }
 
-/// Nor does it reach over the border of a table, where mremap has put it.
+/// Nor is it mapped across the border of a table, after mremap has moved it there.
 #[test]
-fn a_folio_comes_back_from_swap_to_two_tables() {
+fn swap_in_of_a_folio_across_two_tables() {
     const FOLIO: u64 = 16;
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(FOLIO);
@@ -359,9 +363,9 @@ fn a_folio_comes_back_from_swap_to_two_tables() {
     }
 }
 
-/// What one process gives up, another may still want: MADV_FREE leaves a page alone whose slot is needed.
+/// MADV_FREE leaves a page alone whose slot another process needs.
 #[test]
-fn what_is_given_up_is_kept_for_who_has_it_in_swap() {
+fn lazyfree_keeps_slots_that_another_process_needs() {
     for written in [false, true] {
         let bench = Bench::new(PAGES, 64, |_| ());
         bench.map_memory(PAGES);
@@ -384,14 +388,14 @@ fn what_is_given_up_is_kept_for_who_has_it_in_swap() {
     }
 }
 
-/// Where nobody needs the slot, it is given up with the page.
+/// A slot that no process needs is freed with the page.
 #[test]
-fn what_is_given_up_leaves_no_slot() {
+fn lazyfree_frees_unneeded_slots() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(PAGES);
     bench.store_all();
     let frames = bench.unmap_to_swap();
-    // While it is written it keeps its slot, although it is mapped again.
+    // While it is being written it keeps its slot, although it is mapped again.
     bench.page_out(&frames);
     bench.reads_what_was_stored("before", bench.space);
     bench.end_transfers();
@@ -402,9 +406,9 @@ fn what_is_given_up_leaves_no_slot() {
     bench.mm.validate().unwrap();
 }
 
-/// A page that came back and is only read is what its slot holds: it goes again without a write.
+/// A page that was swapped in and only read equals its slot: it is reclaimed again without a write.
 #[test]
-fn what_is_only_read_is_not_written_again() {
+fn clean_swapped_page_is_not_written_again() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(PAGES);
     bench.store_all();
@@ -414,7 +418,7 @@ fn what_is_only_read_is_not_written_again() {
             bench.page_out(&frames);
             bench.end_transfers();
         }
-        assert!(frames.iter().all(|&pfn| bench.mm.core.frames[pfn].refs() == 0), "a page is still there");
+        assert!(frames.iter().all(|&pfn| bench.mm.core.frames[pfn].refs() == 0), "all pages must be free");
         bench.reads_what_was_stored("what was swapped", bench.space);
     }
     assert_eq!(bench.mm.mmu().stats.read(Stat::PswpOut), PAGES as i64);
@@ -422,9 +426,10 @@ fn what_is_only_read_is_not_written_again() {
     bench.mm.validate().unwrap();
 }
 
-/// Who holds a page of shmem may be about to map it: it must find it in the file, and not on its way to swap.
+/// A task with a reference to a page of shmem may be about to map it: it must find the page in the file, not on its
+/// way to swap.
 #[test]
-fn a_page_that_somebody_holds_stays_in_its_file() {
+fn referenced_shmem_page_stays_in_its_file() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_file(bench.space, PAGES);
     bench.store_all();
@@ -433,22 +438,22 @@ fn a_page_that_somebody_holds_stays_in_its_file() {
     store.frames[pfn].get(1);
     bench.page_out(&[pfn]);
     assert_eq!(store.frames[pfn].owner(), Owner::File(bench.file));
-    assert!(bench.mm.machine().ios.lock().is_empty(), "it is written although somebody holds it");
+    assert!(bench.mm.machine().ios.lock().is_empty(), "a referenced page must not be written");
     store.put(pfn);
     bench.page_out_file();
     bench.map_file(bench.space, PAGES);
     bench.reads_what_was_stored("when it is let go", bench.space);
 }
 
-/// A page that comes while a large folio is made stays, and the folio goes.
+/// A page that is added while a large folio is made stays, and the folio is freed.
 #[test]
-fn a_large_folio_takes_no_place_that_has_been_taken() {
+fn large_folio_does_not_replace_a_page_that_was_added_meanwhile() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(16);
     bench.set_64k();
     let taken = Vpn(AT.0 + 3);
     *bench.mm.machine().watcher.lock() = Some(Box::new(move |machine, event, args| {
-        // Memory for a large folio: nothing is locked.
+        // Allocation of the large folio: no lock is held.
         if event == Event::MmPageAlloc && args[1] == 4 {
             machine.run_on(1);
             bench.mm.fault(bench.space, taken, AccessKind::Load).unwrap();
@@ -458,14 +463,14 @@ fn a_large_folio_takes_no_place_that_has_been_taken() {
     bench.store(AT, 5);
     *bench.mm.machine().watcher.lock() = None;
     assert_eq!(bench.reach(bench.space, taken, false), bench.mm.core.zero);
-    assert_eq!(bench.mm.mmu().sizes.sum(SizeStat::NrAnon), 0, "the folio is gone");
+    assert_eq!(bench.mm.mmu().sizes.sum(SizeStat::NrAnon), 0, "the folio must be freed");
     assert_eq!(bench.load(bench.space, AT), 5);
     bench.mm.validate().unwrap();
 }
 
 /// CPUs may store to shmem until its entries are flushed; what is copied must not change any more.
 #[test]
-fn nobody_can_store_to_what_a_collapse_has_copied() {
+fn no_cpu_can_store_to_pages_that_collapse_has_copied() {
     let bench = Bench::new(LARGE, 64, |_| ());
     bench.set(Knob::ThpFilePmd, 1);
     bench.map_file(bench.space, LARGE);
@@ -484,7 +489,7 @@ fn nobody_can_store_to_what_a_collapse_has_copied() {
     *machine.watcher.lock() = Some(Box::new(|machine, event, args| {
         if event == Event::MmPageFree {
             let readers = machine.readers(Pfn(args[0] as u32), 1);
-            assert!(readers.is_empty(), "a page is free, and CPUs store to it");
+            assert!(readers.is_empty(), "no CPU may store to a free page");
         }
     }));
     assert_eq!(bench.mm.collapse(bench.space, AT, LARGE), Ok(1));
@@ -493,9 +498,9 @@ fn nobody_can_store_to_what_a_collapse_has_copied() {
     bench.mm.validate().unwrap();
 }
 
-/// Who cuts a file sets its size first: from then on no folio may reach over its end.
+/// Truncate sets the size first: from then on no folio may reach beyond the end.
 #[test]
-fn a_file_that_is_being_cut_is_not_collapsed() {
+fn collapse_fails_during_truncate() {
     let bench = Bench::new(LARGE, 64, |_| ());
     bench.set(Knob::ThpFilePmd, 1);
     bench.map_file(bench.space, LARGE);
@@ -503,7 +508,7 @@ fn a_file_that_is_being_cut_is_not_collapsed() {
     bench.store_all();
     let cache = &bench.mm.core.cache;
     *bench.mm.machine().entered.lock() = Some(Box::new(move |_, scope| {
-        // The parts are locked, and being unmapped.
+        // The parts are locked, and are being unmapped.
         if scope == Scope::TryToUnmapOne {
             cache.set_size(bench.file, PAGES * PAGE_SIZE);
         }
@@ -511,7 +516,7 @@ fn a_file_that_is_being_cut_is_not_collapsed() {
     assert!(bench.mm.collapse(bench.space, AT, LARGE).is_err());
     *bench.mm.machine().entered.lock() = None;
     assert_eq!(bench.mm.core.frames[bench.cached(AT).unwrap()].order(), Order::ZERO);
-    // The second step of a cut.
+    // The second step of truncate.
     cache.set_size(bench.file, LARGE * PAGE_SIZE);
     bench.mm.ftruncate(bench.file, PAGES * PAGE_SIZE).unwrap();
     bench.reads_what_was_stored("what is left", bench.space);
@@ -520,9 +525,9 @@ fn a_file_that_is_being_cut_is_not_collapsed() {
     bench.mm.validate().unwrap();
 }
 
-/// Who pays for a large folio pays for its pages, and gets all back.
+/// The group that was charged for a large folio is charged for its parts, and uncharged for all of them.
 #[test]
-fn parts_of_a_folio_are_paid_for_by_who_paid_for_the_whole() {
+fn split_folio_keeps_its_group_charge() {
     let bench = Bench::new(PAGES, 64, |_| ());
     let groups = &bench.mm.core.lru.groups;
     let group = bench.mm.create_group(ROOT, GroupLimits::default()).unwrap();
@@ -544,9 +549,9 @@ fn parts_of_a_folio_are_paid_for_by_who_paid_for_the_whole() {
     assert_eq!(groups.usage(group), 0);
 }
 
-/// Who takes an entry away tells the file of stores first, and drops the entry's reference last.
+/// A task that clears an entry marks the file's folio dirty first, and drops the entry's reference last.
 #[test]
-fn what_becomes_dirty_while_it_is_dropped_on_advice_is_kept() {
+fn invalidate_keeps_pages_that_become_dirty() {
     let bench = Bench::new(PAGES, 64, |_| ());
     let kind = FileKind::Disk { device: DeviceId(1), block: 0 };
     let file = bench.mm.create_file(kind, PAGE_SIZE);
@@ -556,7 +561,7 @@ fn what_becomes_dirty_while_it_is_dropped_on_advice_is_kept() {
         let found = cache.lookup(memory, file, PageIndex(0)).map(|folio| folio.head);
         found.inspect(|&pfn| memory.put(pfn))
     };
-    let pfn = cached().expect("it has been read");
+    let pfn = cached().expect("the page must be cached");
     *bench.mm.machine().entered.lock() = Some(Box::new(move |_, scope| {
         if scope == Scope::RemoveMapping {
             bench.mm.core.cache.mark_dirty(&bench.mm.core, pfn);
@@ -564,7 +569,7 @@ fn what_becomes_dirty_while_it_is_dropped_on_advice_is_kept() {
     }));
     bench.mm.fadvise(file, 0, 0, FileAdvice::DontNeed).unwrap();
     *bench.mm.machine().entered.lock() = None;
-    assert_eq!(cached(), Some(pfn), "a store is lost");
+    assert_eq!(cached(), Some(pfn), "the dirty page must stay");
     bench.mm.validate().unwrap();
     bench.mm.fsync(file).unwrap();
     bench.mm.fadvise(file, 0, 0, FileAdvice::DontNeed).unwrap();
@@ -572,9 +577,10 @@ fn what_becomes_dirty_while_it_is_dropped_on_advice_is_kept() {
     bench.mm.validate().unwrap();
 }
 
-/// The page of an entry that a fault has read may go meanwhile, and its frame come to another process.
+/// The page of an entry that a fault has read may be freed before the fault locks it, and its frame reused by another
+/// process.
 #[test]
-fn a_fault_lets_go_of_a_frame_that_has_come_to_another_process() {
+fn write_fault_ignores_a_frame_reused_by_another_process() {
     let bench = Bench::new(1, 64, |_| ());
     let alone = |space: SpaceId| {
         let child = bench.mm.fork(space).unwrap();
@@ -593,14 +599,14 @@ fn a_fault_lets_go_of_a_frame_that_has_come_to_another_process() {
                 bench.end_transfers();
             }
             bench.mm.mmap(bench.other, &request(1, Backing::Anonymous)).unwrap();
-            assert_eq!(bench.reach(bench.other, AT, true), pfn, "what was given back last is taken first");
+            assert_eq!(bench.reach(bench.other, AT, true), pfn, "the frame freed last must be reused first");
             alone(bench.other);
         }
     }));
     bench.mm.fault(bench.space, AT, AccessKind::Store).unwrap();
     *bench.mm.machine().entered.lock() = None;
     assert_eq!(bench.reach(bench.other, AT, false), pfn);
-    assert!(!frame.has(FrameFlags::EXCLUSIVE), "who does not map it says to whom it belongs");
+    assert!(!frame.has(FrameFlags::EXCLUSIVE), "a process that does not map it must not mark it exclusive");
     assert_eq!(bench.load(bench.space, AT), value(AT));
     bench.mm.validate().unwrap();
 }

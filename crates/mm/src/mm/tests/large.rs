@@ -1,5 +1,5 @@
-//! Processes whose memory is made of larger folios, on two CPUs that keep their translations, with too little swap:
-//! what each must read, whatever is mapped, forked, written, split, collapsed, swapped out and brought back.
+//! Processes with large folios on two CPUs that keep their translations, with too little swap: what each must read
+//! after any sequence of map, fork, store, split, collapse, swap-out and swap-in.
 
 mod collapse;
 
@@ -15,11 +15,11 @@ use std_alloc::boxed::Box;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
 
-/// A border between page tables lies in it, and no multiple of the larger sizes at its beginning.
+/// A border between page tables is inside, and the beginning is not aligned for the larger sizes.
 const BASE: u64 = 512 * 20 - 70;
 const PAGES: u64 = 160;
 const END: u64 = BASE + PAGES;
-/// The two tables that it lies in are mapped whole, so that it can be collapsed.
+/// The two tables around it are fully mapped, so that they can be collapsed.
 const FIRST: u64 = 512 * 19;
 const BOTH: u64 = 1024;
 const CPUS: usize = 2;
@@ -37,7 +37,7 @@ enum What {
     Lock,
     Unlock,
     Move(u64),
-    /// To other frames.
+    /// Move to other frames.
     Migrate,
 }
 
@@ -48,20 +48,20 @@ enum Op {
     Range(What, u64, u64),
     Fork,
     Exit,
-    /// The folio of a page is split, whether or not it waits for it.
+    /// Split the folio of a page, whether or not it is queued for a split.
     Split(u64),
-    /// All that wait are.
+    /// Split all folios that are queued.
     SplitDeferred,
-    /// The 2 MiB around a page are collapsed, as somebody asked for it; or khugepaged comes by.
+    /// Collapse the 2 MiB around a page, as MADV_COLLAPSE does; or run khugepaged.
     Collapse(u64),
     Khugepaged,
     Reclaim,
-    /// All that can be moved is, with folios as a value of the knob says.
+    /// Compact, with folios treated as a value of the knob says.
     Compact(u64, Mode),
     EndTransfers,
 }
 
-/// On which CPU, and by which process.
+/// CPU, process and operation.
 type Step = (u16, usize, Op);
 
 fn step() -> impl Strategy<Value = Step> {
@@ -98,19 +98,19 @@ fn step() -> impl Strategy<Value = Step> {
     (0..CPUS as u16, 0..4usize, op)
 }
 
-/// What a page reads; and whether it may read zeroes instead, since MADV_FREE.
+/// What a page reads, and whether it may read zeroes instead, since MADV_FREE.
 type Model = BTreeMap<u64, (u64, bool)>;
 
 struct Bench {
     mm: Mm<TestMachine>,
-    /// What swap holds, by block.
+    /// Content of swap, by block.
     blocks: Lock<BTreeMap<u64, u64>>,
 }
 
 struct World {
     bench: &'static Bench,
     spaces: Vec<(SpaceId, Model)>,
-    /// What each CPU runs.
+    /// The space that each CPU runs.
     runs: [Option<SpaceId>; CPUS],
     stamp: u64,
 }
@@ -148,22 +148,22 @@ impl World {
         world
     }
 
-    fn apply(&mut self, &(cpu, who, op): &Step) {
-        let who = who % self.spaces.len();
-        let space = self.spaces[who].0;
+    fn apply(&mut self, &(cpu, process, op): &Step) {
+        let process = process % self.spaces.len();
+        let space = self.spaces[process].0;
         self.run_on(cpu, Some(space));
         match op {
-            Op::Store(at) => self.store(who, at),
-            Op::Load(at) => self.load(who, at),
-            Op::Range(what, at, pages) => self.range(who, what, at, pages.min(END - at)),
+            Op::Store(at) => self.store(process, at),
+            Op::Load(at) => self.load(process, at),
+            Op::Range(what, at, pages) => self.range(process, what, at, pages.min(END - at)),
             Op::Fork if self.spaces.len() < 4 => {
-                let child = (self.bench.mm.fork(space).unwrap(), self.spaces[who].1.clone());
+                let child = (self.bench.mm.fork(space).unwrap(), self.spaces[process].1.clone());
                 self.spaces.push(child);
             }
             Op::Exit if self.spaces.len() > 1 => {
                 (0..CPUS as u16).for_each(|cpu| self.leave(cpu, space));
                 self.bench.mm.exit_space(space);
-                self.spaces.swap_remove(who);
+                self.spaces.swap_remove(process);
             }
             Op::Fork | Op::Exit => {}
             Op::Collapse(at) => {
@@ -212,7 +212,7 @@ impl World {
         if core.frames[pfn].order() > Order::ZERO && core.frames[pfn].is_anon() && core.try_lock_folio(pfn) {
             let busy = core.frames[pfn].has_any(FrameFlags::SWAPCACHE | FrameFlags::WRITEBACK);
             let split = core.rmap.split_anon(core, pfn, None).is_some();
-            assert_eq!(split, !busy, "nobody else uses {pfn}");
+            assert_eq!(split, !busy, "only references of other tasks may keep {pfn} from being split");
             core.unlock_folio(pfn);
         }
     }
@@ -225,32 +225,35 @@ impl World {
         }
     }
 
-    /// The CPU runs something else.
+    /// Make the CPU run something else.
     fn leave(&mut self, cpu: u16, space: SpaceId) {
         if self.runs[cpu as usize] == Some(space) {
             self.run_on(cpu, None);
         }
     }
 
-    /// The run of one entry that maps a page, if one does.
+    /// The run of one entry that maps a page, if there is one.
     fn entry(&self, space: SpaceId, at: u64) -> Option<EntryRun> {
         let mm = &self.bench.mm;
         mm.core.tables.lock(mm.mmu(), space).find(Vpn(at)).filter(|run| !run.entry.is_none())
     }
 
-    /// The frame that a page shows, and whether it can be stored to.
+    /// The frame that a page maps, and whether it is writable.
     fn shown(&self, space: SpaceId, at: u64) -> Option<(Pfn, bool)> {
         self.entry(space, at).filter(|run| run.entry.is_present()).map(|run| shown_by(&run, at))
     }
 
-    /// An access by the CPU that runs, through what it keeps or with as many faults as it takes. `None`: it must not
-    /// be.
-    fn reach(&self, who: usize, at: u64, store: bool) -> Option<Pfn> {
-        let (mm, space, page) = (&self.bench.mm, self.spaces[who].0, Vpn(at));
+    /// An access by the current CPU, through a translation that it keeps or with as many faults as it takes. `None`:
+    /// the access must fail.
+    fn reach(&self, process: usize, at: u64, store: bool) -> Option<Pfn> {
+        let (mm, space, page) = (&self.bench.mm, self.spaces[process].0, Vpn(at));
         let machine = mm.machine();
         if let Some((pfn, writable)) = machine.held(machine.cpu(), page).filter(|held| held.1 || !store) {
             if store {
-                assert!(writable && self.shown(space, at) == Some((pfn, true)), "a store to {page} is lost");
+                assert!(
+                    writable && self.shown(space, at) == Some((pfn, true)),
+                    "a store through a stale entry of {page} must not be lost"
+                );
             }
             return Some(pfn);
         }
@@ -275,19 +278,19 @@ impl World {
         panic!("{page} of {space} still faults");
     }
 
-    fn store(&mut self, who: usize, at: u64) {
-        let reached = self.reach(who, at, true);
-        assert_eq!(reached.is_some(), self.spaces[who].1.contains_key(&at));
+    fn store(&mut self, process: usize, at: u64) {
+        let reached = self.reach(process, at, true);
+        assert_eq!(reached.is_some(), self.spaces[process].1.contains_key(&at));
         if let Some(pfn) = reached {
             self.stamp += 1;
             self.bench.mm.machine().set_stamp(pfn, self.stamp);
-            self.spaces[who].1.insert(at, (self.stamp, false));
+            self.spaces[process].1.insert(at, (self.stamp, false));
         }
     }
 
-    fn load(&mut self, who: usize, at: u64) {
-        let read = self.reach(who, at, false).map(|pfn| self.bench.mm.machine().stamp(pfn));
-        let expected = self.spaces[who].1.get_mut(&at);
+    fn load(&mut self, process: usize, at: u64) {
+        let read = self.reach(process, at, false).map(|pfn| self.bench.mm.machine().stamp(pfn));
+        let expected = self.spaces[process].1.get_mut(&at);
         assert_eq!(read.is_some(), expected.is_some());
         if let Some((read, expected)) = read.zip(expected) {
             let forgotten = expected.1 && read == 0;
@@ -298,9 +301,9 @@ impl World {
         }
     }
 
-    fn range(&mut self, who: usize, what: What, at: u64, pages: u64) {
+    fn range(&mut self, process: usize, what: What, at: u64, pages: u64) {
         let mm = &self.bench.mm;
-        let (space, model) = &mut self.spaces[who];
+        let (space, model) = &mut self.spaces[process];
         let (space, start, range) = (*space, Vpn(at), at..at + pages);
         let both = Prot::READ | Prot::WRITE;
         let advise = |advice| mm.madvise(space, start, pages, advice).is_ok();
@@ -321,7 +324,7 @@ impl World {
                 mm.munmap(space, start, pages).unwrap();
                 model.retain(|page, _| !range.contains(page));
             }
-            // Ranges before one that is locked, or a hole, are advised.
+            // Ranges before a locked one, or before a hole, are advised.
             What::Forget | What::Free => {
                 let whole = what_of(what) == Advice::DontNeed && advise(Advice::DontNeed);
                 if !whole && matches!(what, What::Free) {
@@ -357,7 +360,7 @@ impl World {
     }
 }
 
-/// The frame that a present entry shows for a page, and whether it can be stored to.
+/// The frame that a present entry maps for a page, and whether it is writable.
 fn shown_by(run: &EntryRun, at: u64) -> (Pfn, bool) {
     (run.entry.pfn().add((at - run.page.0) as u32), run.entry.has(Bits::WRITE))
 }
@@ -383,9 +386,9 @@ proptest! {
             world.apply(step);
             prop_assert_eq!(world.bench.mm.validate(), Ok(()), "after {:?}", step);
         }
-        for who in 0..world.spaces.len() {
-            world.run_on(0, Some(world.spaces[who].0));
-            (BASE..END).for_each(|at| world.load(who, at));
+        for process in 0..world.spaces.len() {
+            world.run_on(0, Some(world.spaces[process].0));
+            (BASE..END).for_each(|at| world.load(process, at));
         }
         world.bench.end_transfers();
         (0..CPUS as u16).for_each(|cpu| world.run_on(cpu, None));
@@ -398,10 +401,10 @@ proptest! {
     }
 }
 
-/// A fault on one page of a folio that is whole in the swap cache maps all of it, if all entries are still there.
+/// If all entries are still there, a fault on one page of a folio that is whole in the swap cache maps all of it.
 #[test]
-fn a_folio_in_the_swap_cache_is_mapped_whole() {
-    // (is the write over, is the access a store, is a page given up before)
+fn fault_maps_a_whole_folio_from_the_swap_cache() {
+    // (whether the write has ended, whether the access is a store, whether a page was dropped before)
     for (written, store, hole) in [
         (false, false, false),
         (false, true, false),

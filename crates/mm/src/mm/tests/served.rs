@@ -1,4 +1,4 @@
-//! What a fault counts as, and what it maps besides the page that it is for.
+//! What a fault counts as, and what it maps besides its own page.
 
 use super::*;
 use crate::api::FileKind;
@@ -11,7 +11,7 @@ use std_alloc::vec;
 
 const LAZY: u64 = 3;
 const LATR: u64 = 5;
-/// Where all is mapped: a multiple of 2 MiB.
+/// Address of all mappings: a multiple of 2 MiB.
 const AT: Vpn = Vpn(512 * 40);
 
 struct Bench {
@@ -35,7 +35,7 @@ impl Bench {
         self.mm.mmap(self.space, &request).unwrap();
     }
 
-    /// Map a file that lies on a device.
+    /// Map a file of a device.
     fn map_file(&self, pages: u64) {
         let kind = FileKind::Disk { device: DeviceId(1), block: 0 };
         let file = self.mm.create_file(kind, pages * PAGE_SIZE);
@@ -70,12 +70,12 @@ impl Bench {
         entry.is_present().then(|| entry.bits())
     }
 
-    /// Which of the first pages are mapped?
+    /// The first pages that are mapped.
     fn mapped(&self, pages: u64) -> Vec<u64> {
         (0..pages).filter(|&page| self.bits(page).is_some()).collect()
     }
 
-    /// The first pages, which are mapped and anonymous, go to swap in this order.
+    /// Swap out the first pages, which are mapped and anonymous, in this order.
     fn swap_out(&self, pages: impl IntoIterator<Item = u64>) {
         let core = &self.mm.core;
         for page in pages {
@@ -89,7 +89,7 @@ impl Bench {
                 }
                 self.end_transfers();
             }
-            assert_eq!(self.bits(page), None, "{page} is still there");
+            assert_eq!(self.bits(page), None, "{page} must be swapped out");
         }
     }
 
@@ -104,34 +104,34 @@ impl Bench {
     }
 }
 
-/// What a miss has had read can be mapped, once it has arrived.
+/// Pages that a miss has read are mapped once they have arrived.
 #[test]
-fn a_fault_that_has_read_around_itself_maps_around_itself() {
+fn fault_maps_around_after_read_ahead() {
     let bench = Bench::new();
     bench.map_file(64);
     assert_eq!(bench.load(3), FaultDone::Major);
-    // The window of read-ahead is pages 0 to 31, the last eight of which begin with the marked page; that of a fault is
-    // pages 0 to 15.
+    // The read-ahead window is pages 0 to 31, the last eight of which begin with the marked page. The fault-around
+    // window is pages 0 to 15.
     assert_eq!(bench.mapped(64), (0..16).collect::<Vec<_>>());
     bench.mm.validate().unwrap();
 }
 
-/// Linux counts who had the page read, not who waits for it, too.
+/// Linux counts a major fault for the task that had the page read, not for those that wait for it.
 #[test]
-fn waiting_for_a_page_that_somebody_else_reads_is_no_major_fault() {
+fn waiting_for_another_tasks_read_is_a_minor_fault() {
     let bench = Bench::new();
     bench.set(Knob::FaultAroundBytes, 4096);
     bench.map_file(64);
-    // Only what the first fault is for arrives before it goes on.
+    // Only the first fault's own page arrives before the fault continues.
     *bench.mm.machine().idle.lock() = Some(Box::new(|_| assert!(bench.end_one())));
     assert_eq!(bench.load(0), FaultDone::Major);
-    assert!(bench.mm.machine().ios.lock().len() > 5, "the others are on their way");
+    assert!(bench.mm.machine().ios.lock().len() > 5, "the other reads must still be under way");
     assert_eq!((bench.load(1), bench.load(2)), (FaultDone::Minor, FaultDone::Minor));
     assert_eq!(bench.mapped(64), [0, 1, 2]);
 }
 
 #[test]
-fn waiting_for_a_page_that_is_read_ahead_from_swap_is_no_major_fault() {
+fn waiting_for_swap_read_ahead_is_a_minor_fault() {
     let bench = Bench::new();
     bench.map(16, Backing::Anonymous);
     (0..16).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
@@ -141,13 +141,13 @@ fn waiting_for_a_page_that_is_read_ahead_from_swap_is_no_major_fault() {
         assert_eq!(bench.load(page), FaultDone::Major);
         !bench.mm.machine().ios.lock().is_empty()
     };
-    let page = (0..8).find(&mut reads_ahead).expect("neighbours, one after the other");
+    let page = (0..8).find(&mut reads_ahead).expect("some page must be read ahead");
     assert_eq!(bench.load(page + 1), FaultDone::Minor);
 }
 
-/// What is cached beside a page is mapped, whether or not the page is there itself.
+/// Cached neighbours are mapped whether or not the page itself is cached.
 #[test]
-fn a_fault_maps_what_is_cached_around_a_page_that_is_not() {
+fn fault_maps_cached_neighbours_of_a_missing_page() {
     let bench = Bench::new();
     bench.map_file(64);
     bench.set(Knob::ReadAheadKb, 0);
@@ -159,7 +159,7 @@ fn a_fault_maps_what_is_cached_around_a_page_that_is_not() {
     let backing = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };
     bench.map(64, backing);
     bench.set(Knob::FaultAroundBytes, 65536);
-    // The mapping is there before the read has ended.
+    // They are mapped before the read has ended.
     *bench.mm.machine().idle.lock() = Some(Box::new(|_| {
         assert_eq!(bench.mapped(64), [4, 5, 9]);
         bench.end_transfers();
@@ -169,9 +169,9 @@ fn a_fault_maps_what_is_cached_around_a_page_that_is_not() {
     bench.mm.validate().unwrap();
 }
 
-/// A page that is this process's own comes back for stores, too, and is dirty only when one is made.
+/// An exclusive page comes back writable, and becomes dirty only with a store.
 #[test]
-fn a_load_of_an_own_page_in_swap_gives_the_right_to_write() {
+fn load_of_an_exclusive_swapped_page_maps_it_writable() {
     let bench = Bench::new();
     bench.map(4, Backing::Anonymous);
     (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
@@ -180,7 +180,7 @@ fn a_load_of_an_own_page_in_swap_gives_the_right_to_write() {
     let bits = bench.bits(0).unwrap();
     assert!(bits.contains(Bits::WRITE) && !bits.contains(Bits::DIRTY));
     bench.swap_out([0]);
-    assert_eq!(bench.count(Stat::PswpOut), 4, "what was not stored to is not written again");
+    assert_eq!(bench.count(Stat::PswpOut), 4, "pages without a store must not be written again");
     bench.load(0);
     bench.hardware_stores(0);
     bench.swap_out([0]);
@@ -188,9 +188,9 @@ fn a_load_of_an_own_page_in_swap_gives_the_right_to_write() {
     bench.mm.validate().unwrap();
 }
 
-/// What can be written must be flushed at once when reclaim takes it.
+/// A writable page would have to be flushed at once when reclaim takes it.
 #[test]
-fn a_load_gives_no_right_to_write_where_flushes_are_put_off() {
+fn load_maps_swapped_pages_read_only_under_deferring_policies() {
     for policy in [LAZY, LATR] {
         let bench = Bench::new();
         bench.set(Knob::TlbUnmap, policy);
@@ -205,7 +205,7 @@ fn a_load_gives_no_right_to_write_where_flushes_are_put_off() {
 }
 
 #[test]
-fn mprotect_gives_the_right_to_write_to_own_pages_back() {
+fn mprotect_restores_writes_to_exclusive_pages() {
     let bench = Bench::new();
     bench.map(8, Backing::Anonymous);
     (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
@@ -215,9 +215,9 @@ fn mprotect_gives_the_right_to_write_to_own_pages_back() {
         bench.mm.mprotect(bench.space, AT, 8, prot).unwrap();
         assert_eq!(writable().count(), 0);
         bench.mm.mprotect(bench.space, Vpn(AT.0 + 1), 7, Prot::RW).unwrap();
-        assert_eq!(writable().collect::<Vec<_>>(), [1, 2, 3], "page 5 shows zeroes, for all that load them");
+        assert_eq!(writable().collect::<Vec<_>>(), [1, 2, 3], "page 5 is the page of zeroes");
     }
-    // What a child sees, too, is copied by the next store.
+    // The next store copies a page that a child shares.
     bench.mm.mprotect(bench.space, AT, 8, Prot::RW).unwrap();
     let child = bench.mm.fork(bench.space).unwrap();
     bench.mm.mprotect(bench.space, AT, 8, Prot::READ).unwrap();
@@ -227,9 +227,9 @@ fn mprotect_gives_the_right_to_write_to_own_pages_back() {
     bench.mm.validate().unwrap();
 }
 
-/// Pages are read with those beside them in the address space, wherever reclaim has put them in swap.
+/// Swap read-ahead follows addresses, wherever reclaim has put the pages in swap.
 #[test]
-fn what_is_beside_a_page_in_the_address_space_is_read_ahead_from_swap() {
+fn swap_read_ahead_follows_addresses() {
     for by_address in [1, 0] {
         let bench = Bench::new();
         bench.set(Knob::SwapVmaRaEnabled, by_address);

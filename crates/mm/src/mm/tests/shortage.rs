@@ -1,4 +1,4 @@
-//! Faults that find no memory half way: what they hold by then goes back.
+//! Faults that run out of memory half way must free what they hold.
 
 use super::*;
 use crate::memory::Gfp;
@@ -9,8 +9,8 @@ const AT: Vpn = Vpn(0x5000);
 const PAGES: u64 = 4;
 const GFP: Gfp = Gfp::user(GroupId(0));
 
-/// One load of a file that nobody has read, with as many frames as are `left`, before anything is reclaimed. Returns
-/// whether it failed, whether it had read something by then, and how many frames are missing once all is given back.
+/// Load a page of an uncached file with `left` frames, without reclaim. Returns whether the load failed, whether it
+/// had read something by then, and how many frames are missing once all is freed.
 fn load(left: usize) -> (bool, bool, i64) {
     let mm: &'static Mm<TestMachine> =
         Box::leak(Box::new(Mm::new(TestMachine::simple(2, 4096), Config::default()).unwrap()));
@@ -48,7 +48,7 @@ fn load(left: usize) -> (bool, bool, i64) {
 }
 
 #[test]
-fn a_fault_that_finds_no_memory_for_a_table_gives_its_page_back() {
+fn fault_without_a_table_frees_its_page() {
     let outcomes: Vec<_> = (0..288).step_by(8).map(load).collect();
     assert!(outcomes.iter().any(|&(failed, read, _)| failed && read), "{outcomes:?}");
     assert!(outcomes.iter().all(|&(_, _, missing)| missing == 0), "{outcomes:?}");

@@ -1,7 +1,7 @@
-//! Pages that were cut off their file while they are still mapped: between the two times that truncate unmaps.
+//! Truncated pages that are still mapped: the time between the two passes in which truncate unmaps.
 //!
-//! A fault that saw the old size may map a page after truncate has unmapped everything. Until truncate comes by again,
-//! the page belongs to no file, and whoever meets its entry must cope.
+//! A fault that saw the old size may map a page after the first pass. Until the second pass the page belongs to no
+//! file, and whatever meets its entry must cope with that.
 
 use super::*;
 use crate::table::Resident;
@@ -23,7 +23,7 @@ impl Bench {
         Bench::of_folios(kind, 0)
     }
 
-    /// The same; shmem is made of folios of up to `order`.
+    /// The same; shmem has folios of up to `order`.
     fn of_folios(kind: FileKind, order: u64) -> Bench {
         let config = Config::default();
         config.knobs.set(Knob::ShmemMaxOrder, order).unwrap();
@@ -43,7 +43,7 @@ impl Bench {
         Bench { mm, space, file }
     }
 
-    /// The pages leave the file and stay mapped.
+    /// Remove the pages from the file, but leave them mapped.
     fn cut(&self) {
         self.mm.core.cache.set_size(self.file, 0);
         self.mm.core.cache.truncate(&self.mm.core, self.file, PageIndex(0));
@@ -56,7 +56,7 @@ impl Bench {
 }
 
 #[test]
-fn a_page_that_was_cut_off_counts_as_it_did() {
+fn truncated_page_keeps_its_resident_kind() {
     for (kind, expected) in [(FileKind::Shmem, [0, 0, 4]), (DISK, [0, 4, 0])] {
         let bench = Bench::new(kind);
         assert_eq!(bench.resident(), expected);
@@ -71,9 +71,9 @@ fn a_page_that_was_cut_off_counts_as_it_did() {
     }
 }
 
-/// Reclaim had isolated it, and was about to split it for swap.
+/// Reclaim has isolated it, and is about to split it for swap.
 #[test]
-fn a_large_folio_that_was_cut_off_is_not_split() {
+fn truncated_large_folio_is_not_split() {
     let bench = Bench::of_folios(FileKind::Shmem, 2);
     let core = &bench.mm.core;
     let head = {
@@ -93,13 +93,13 @@ fn a_large_folio_that_was_cut_off_is_not_split() {
 }
 
 #[test]
-fn a_store_to_a_page_that_was_cut_off_meets_the_end_of_the_file() {
-    // Pages of disk files are mapped for reading until the first store.
+fn store_to_a_truncated_page_gets_sigbus() {
+    // Pages of disk files are mapped read-only until the first store.
     let bench = Bench::new(DISK);
     bench.cut();
-    // The first fault finds that the page is no longer the file's, the next one that the file has ended.
+    // The first fault finds that the page is not the file's any more, the next one that it is beyond the end.
     let faults: Vec<_> = (0..3).map(|_| bench.mm.fault(bench.space, AT, AccessKind::Store)).collect();
-    assert!(faults.contains(&Err(FaultError::Bus)), "the store faults for ever: {faults:?}");
+    assert!(faults.contains(&Err(FaultError::Bus)), "the store must get a bus error: {faults:?}");
     assert_eq!(bench.resident(), [0, 3, 0]);
     bench.mm.munmap(bench.space, AT, PAGES).unwrap();
     bench.mm.validate().unwrap();

@@ -1,7 +1,7 @@
 //! The active list feeds the inactive one.
 
 use crate::event::Event;
-use crate::frame::{FrameFlags, List};
+use crate::frame::{FolioRun, FrameFlags, List};
 use crate::lru::{IsolateScan, LruList, Putback, evictable};
 use crate::machine::{Machine, Scope, Work};
 use crate::reclaim::{Reclaim, ScanControl};
@@ -38,7 +38,7 @@ impl<M: Machine> Reclaim<'_, M> {
         while let Some(pfn) = held.folios.pop_tail(&core.frames) {
             let frame = &core.frames[pfn];
             if evictable(frame) {
-                let found = core.rmap.referenced(core, pfn, sc.target, None);
+                let [found] = core.rmap.referenced(core, FolioRun::one(&pfn), sc.target, None);
                 if found.locked {
                     core.lru.mlock(base, pfn);
                 } else if found.vmas != 0 && found.exec && list.is_file() {

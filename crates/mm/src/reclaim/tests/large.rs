@@ -27,7 +27,7 @@ impl Bench {
         }
         tables.counts().add(Resident::Anon, i64::from(pages.count));
         drop(tables);
-        core.lru.add(mmu, pfn, false);
+        core.lru.add(mmu, [pfn], false);
         pfn
     }
 

@@ -1,31 +1,27 @@
-//! Collapse of anonymous memory: the pages and smaller folios that 2 MiB of a private range are mapped by are copied to
-//! one folio.
+//! Collapse of anonymous memory: the pages and smaller folios that map 2 MiB of a private range are copied to one folio.
 //!
-//! 1. The entries are looked through, and what they say is held against the limits. Nothing has been done then.
-//! 2. What is in swap is brought back, and a folio of 2 MiB is got. Both may take a while, in which no lock of the
-//!    tables is held.
-//! 3. Under the lock of the tables the entries are looked through again, as if for the first time, and each folio is
-//!    locked, if nobody else has, and if nobody refers to it but its entries and the swap cache. If one cannot be had,
-//!    all are let go, and everything is as it was. Else the table is taken out of the tree, and every CPU drops what it
-//!    holds of it ([`Detached`]). Still under the lock, the entries are counted off.
-//! 4. The folios are copied, and holes zeroed; the large entry is made; the old folios lose their entries' references.
+//! 1. The entries are read and checked against the limits. Nothing has changed yet.
+//! 2. Swapped pages are read back, and a folio of 2 MiB is allocated. Both may take a while; no page-table lock is held.
+//! 3. Under the page-table lock the entries are read and checked again, and each folio is locked. Its lock must be free,
+//!    and its entries and the swap cache must hold the only references to it. If one of the folios fails, all are
+//!    unlocked and nothing has changed. Otherwise the table is taken out of the tree, and every CPU flushes it
+//!    ([`Detached`]). Still under the page-table lock, the entries are uncounted.
+//! 4. The folios are copied and holes are zeroed; the large entry is made; the old folios lose their entries' references.
 //!
-//! *Why nothing is lost.* From the flush in 3 to the entry in 4 nobody can store to the pages by these addresses: no
-//! CPU holds a translation, and the table is in no tree. Nobody can by others: a page that another process maps, too,
-//! is mapped read-only by all. So the copy is what a load would have read, at every moment of that time. After 3
-//! nothing can fail, so nothing must be put back.
+//! *Why no store is lost.* From the flush in 3 to the entry in 4 no CPU can store to the pages by these addresses: none
+//! holds a translation, and the table is in no tree. No other address allows it either: a page that another process maps,
+//! too, is mapped read-only everywhere. So throughout this time the copy is what a load would read. After 3 nothing can
+//! fail, so nothing has to be undone.
 //!
-//! *Who may come by meanwhile?* Faults, madvise, munmap, mprotect, mremap and fork of this space want its mapping
-//! semaphore, which is held alone: a CPU that misses its translation waits. Others do not ask for the semaphore:
-//! - Reclaim locks a folio before it unmaps it, and gives up on one that is locked; before 3 it may swap any of them
-//!   out, so the entries are looked through twice. A folio that it has only taken off a list has one reference more:
-//!   such a one is in use.
-//! - A split takes the folio's lock, too, so the folios have the size that was seen until they are let go.
-//! - A fork of another process that shares some of the pages, and a store of it, go by its own entries. A store that
-//!   would like to keep the page tries the lock, and copies.
-//! - The end of a process that is out of memory takes entries without waiting. Those of the detached table it does not
-//!   find: they go with the space.
-//! - Walks that look at young bits find nothing there, and think that nobody has used the pages.
+//! *What may run in between?* Faults, madvise, munmap, mprotect, mremap and fork of this space need its mapping
+//! semaphore, which is held alone: a CPU that misses its translation waits. Others do not take the semaphore:
+//! - Reclaim locks a folio before it unmaps it, and skips a locked one. Before 3 it may swap out any of them, so the
+//!   entries are checked twice. A folio that it has only isolated has an extra reference, and counts as in use.
+//! - A split takes the folio's lock, so the folios keep their sizes until they are unlocked.
+//! - A fork of another process that shares some of the pages, and a store by it, use its own entries. A store that could
+//!   reuse the page tries the lock, fails, and copies.
+//! - The OOM reaper takes entries without waiting. It does not find those of the detached table; they go with the space.
+//! - Walks that look at young bits find no entries, and take the pages for unused.
 //!
 //! A run of entries of one folio counts as used if any of its pages was. Other processes keep their entries and the old
 //! folios.
@@ -34,38 +30,35 @@ use super::{CollapseError, CollapseLimits, Collapsed, Failed, LARGE, check_for_b
 use crate::cache::free_swap;
 use crate::frame::{FolioPages, FrameFlags};
 use crate::machine::Machine;
-use crate::memory::Gfp;
 use crate::mm_core::MmCore;
 use crate::rmap::Tally;
-use crate::space::fault::{bring_back, map_copy};
-use crate::space::{FaultStop, Space, VmaView};
+use crate::space::FaultStop;
+use crate::space::fault::{PmdRange, map_copy, swap_in_all};
 use crate::table::{Bits, Detached, EntryRun, LockedTables, Resident};
 use crate::units::*;
 use std_alloc::vec::Vec;
 
-/// Collapse the 2 MiB from `at` on.
+/// Collapse 2 MiB of a private range.
 pub(super) fn collapse<M: Machine>(
     core: &MmCore<M>,
-    (id, space): (SpaceId, &Space),
-    view: &VmaView,
-    at: Vpn,
+    place: &PmdRange<'_>,
     limits: CollapseLimits,
-    gfp: Gfp,
 ) -> Result<Collapsed, Failed> {
+    let &PmdRange { id, start: at, gfp, .. } = place;
     let found = {
         let mut tables = core.tables.lock(core, id);
         if tables.find(at).is_some_and(|run| run.is_large()) {
             return Ok(Collapsed::Before);
         }
-        survey(core, &mut tables, at, limits, |pages| if_at_rest(core, pages.head))?
+        survey(core, &mut tables, at, limits, |pages| check_idle(core, pages.head))?
     };
     check_for_block(core, gfp)?;
     if found.swapped > 0 {
-        // Work that is for pages that are used: else they would be in swap again soon.
+        // Read back only pages of memory that is used: otherwise they would soon be swapped out again.
         if limits.used && found.used < LARGE / 2 {
             return Err(CollapseError::Unused.into());
         }
-        match bring_back(core, (id, space), view, at, gfp) {
+        match swap_in_all(core, place) {
             Ok(()) => {}
             Err(FaultStop::Shortage(shortage)) => return Err(shortage.into()),
             Err(FaultStop::Error(_)) => return Err(CollapseError::NotPresent.into()),
@@ -75,7 +68,7 @@ pub(super) fn collapse<M: Machine>(
     match take(core, id, at, limits) {
         Ok((detached, parts)) => {
             parts.copy_to(core, whole);
-            map_copy(core, (id, space), view, at, detached, whole, gfp);
+            map_copy(core, place, detached, whole);
             parts.free(core);
             Ok(Collapsed::Now)
         }
@@ -86,22 +79,22 @@ pub(super) fn collapse<M: Machine>(
     }
 }
 
-/// What entries of 2 MiB say.
+/// Counts over the entries of 2 MiB.
 #[derive(Default)]
 struct PteScan {
-    /// Pages that have an entry of their own: others are holes, or show the page of zeroes.
+    /// Pages with an entry of their own; the others are holes or the page of zeroes.
     pages: u64,
     /// Pages in swap.
     swapped: u64,
-    /// Pages that others map, too.
+    /// Pages that other processes map, too.
     shared: u64,
-    /// Pages that have been used lately.
+    /// Pages that were used lately.
     used: u64,
     writable: bool,
 }
 
-/// Look through the entries of the 2 MiB from `at` on, which no large entry maps, and hold what they say against the
-/// limits. `each` is given the pages of each run, and may refuse.
+/// Read the entries of the 2 MiB from `at` on, which no large entry maps, and check them against the limits. `each`
+/// gets the pages of each run, and may refuse them.
 fn survey<M: Machine>(
     core: &MmCore<M>,
     tables: &mut LockedTables<'_, M>,
@@ -129,7 +122,7 @@ fn survey<M: Machine>(
 }
 
 impl PteScan {
-    /// Note a run. Returns the pages that it maps, if they are not zeroes.
+    /// Count a run. Returns the pages that it maps, unless they are the page of zeroes.
     fn add<M: Machine>(
         &mut self,
         core: &MmCore<M>,
@@ -166,30 +159,29 @@ impl PteScan {
     }
 }
 
-/// Has nobody locked the folio, or a reference to it, but those who map it and the swap cache?
-fn if_at_rest<M: Machine>(core: &MmCore<M>, head: Pfn) -> Result<(), CollapseError> {
+/// Check that the folio is not locked, and has no references but those of its entries and the swap cache.
+fn check_idle<M: Machine>(core: &MmCore<M>, head: Pfn) -> Result<(), CollapseError> {
     if core.frames[head].has(FrameFlags::LOCKED) {
         Err(CollapseError::FolioLocked)
     } else {
-        if_unused(core, head)
+        check_refs(core, head)
     }
 }
 
-fn if_unused<M: Machine>(core: &MmCore<M>, head: Pfn) -> Result<(), CollapseError> {
+fn check_refs<M: Machine>(core: &MmCore<M>, head: Pfn) -> Result<(), CollapseError> {
     let frame = &core.frames[head];
     let known = frame.mapcount() + u32::from(frame.has(FrameFlags::SWAPCACHE));
     if frame.refs() == known { Ok(()) } else { Err(CollapseError::InUse) }
 }
 
-/// Take the table of the 2 MiB from `at` on, and what it maps. If that is refused, everything is as it was.
+/// Take out the table of the 2 MiB from `at` on, and what it maps. On an error nothing has changed.
 fn take<M: Machine>(
     core: &MmCore<M>,
     id: SpaceId,
     at: Vpn,
     limits: CollapseLimits,
 ) -> Result<(Detached, Parts), CollapseError> {
-    let mmu = core;
-    let mut tables = core.tables.lock(mmu, id);
+    let mut tables = core.tables.lock(core, id);
     let mut parts = Parts { place: at, ..Parts::default() };
     let found = survey(core, &mut tables, at, limits, |pages| parts.add_folio(core, pages));
     let refused = match found {
@@ -201,32 +193,32 @@ fn take<M: Machine>(
         return Err(refused);
     }
     tables.for_each(at, Vpn(at.0 + LARGE), |_, run| parts.add_run(core, &run));
-    let detached = tables.detach(at).expect("the table that was looked through");
-    let mut tally = Tally::new(mmu);
+    let detached = tables.detach(at).expect("the table must be the one that was surveyed");
+    let mut tally = Tally::new(core);
     for &(_, pages) in &parts.runs {
-        core.rmap.remove_tallied(mmu, true, pages, &mut tally);
+        core.rmap.remove_tallied(core, true, pages, &mut tally);
         tables.counts().add(Resident::Anon, -i64::from(pages.count));
     }
-    tally.settle(mmu);
+    tally.settle(core);
     Ok((detached, parts))
 }
 
-/// What 2 MiB are made of.
+/// What maps 2 MiB before the collapse.
 #[derive(Default)]
 struct Parts {
-    /// First of the 2 MiB.
+    /// First page of the 2 MiB.
     place: Vpn,
-    /// Pages that entries mapped, with the number of the first entry.
+    /// Pages that entries mapped, with the index of the first entry.
     runs: Vec<(u32, FolioPages)>,
     /// The folios, locked.
     heads: Vec<Pfn>,
 }
 
 impl Parts {
-    /// Lock the folio of some pages, unless that has been done.
+    /// Lock the folio of some pages, unless it is in `heads` already.
     fn add_folio<M: Machine>(&mut self, core: &MmCore<M>, pages: FolioPages) -> Result<(), CollapseError> {
         let head = pages.head;
-        // The pages of a single folio have one entry here; those of a larger one may have several runs.
+        // A single page has one entry here; a large folio may have several runs.
         if core.frames[head].order() > Order::ZERO && self.heads.contains(&head) {
             return Ok(());
         }
@@ -234,7 +226,7 @@ impl Parts {
             return Err(CollapseError::FolioLocked);
         }
         self.heads.push(head);
-        if_unused(core, head)
+        check_refs(core, head)
     }
 
     fn add_run<M: Machine>(&mut self, core: &MmCore<M>, run: &EntryRun) {
@@ -248,7 +240,7 @@ impl Parts {
         self.heads.iter().for_each(|&head| core.unlock_folio(head));
     }
 
-    /// Have `whole` hold what the 2 MiB show.
+    /// Copy the content of the 2 MiB to `whole`.
     fn copy_to<M: Machine>(&self, core: &MmCore<M>, whole: Pfn) {
         let zero = |from: u32, to: u32| {
             if to > from {
@@ -264,7 +256,7 @@ impl Parts {
         zero(at, LARGE as u32);
     }
 
-    /// Let the folios go, with the references of the entries that mapped them. Most are free then.
+    /// Unlock the folios and drop the references of their entries. This frees most of them.
     fn free<M: Machine>(self, core: &MmCore<M>) {
         for &head in &self.heads {
             let frame = &core.frames[head];

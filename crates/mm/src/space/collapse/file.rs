@@ -1,41 +1,40 @@
-//! Collapse of what a range shows of a file or of shmem.
+//! Collapse of 2 MiB of a file or of shmem.
 //!
-//! 1. Pages that are missing are read, or brought back from swap, as far as the caller's limits allow.
-//! 2. The folios are locked, their mappings are taken away everywhere, as reclaim does, and one folio of 2 MiB comes
-//!    into their place ([`Cache::collapse`](crate::cache::Cache::collapse)).
-//! 3. Entries for its pages that the space has made since go with their table, which may be empty, and one entry is
-//!    made. Other spaces keep their empty tables until somebody comes by there, too: that takes their semaphores.
+//! 1. Missing pages are read or swapped in, within the caller's limits.
+//! 2. The folios are locked and unmapped everywhere, as in reclaim, and one folio of 2 MiB replaces them in the cache
+//! ([`Cache::collapse`](crate::cache::Cache::collapse)).
+//! 3. Entries that this space has made for the new folio since then are cleared, their table is taken out, and one
+//!    entry is
+//! made. Other spaces keep their empty tables until a collapse in them, which needs their semaphores.
 //!
-//! The copies say what the originals said, so nobody need be told at once: an entry that was unmapped and whose flush
-//! waits leads to a frame that is not used again before, and the file's debt is paid before its content changes. The
-//! table is flushed before it is freed, with the entry that led to it, and before the large one is made.
+//! The copy equals the originals, so other CPUs need not be flushed at once. An entry that was unmapped and whose
+//! flush waits leads to a frame that is not reused before the flush, and the file's debt is paid before its content
+//! changes. The table is flushed, with the entry that led to it, before it is freed and before the large entry is
+//! made.
 
 use super::{CollapseError, CollapseLimits, Collapsed, Failed, LARGE, check_for_block, new_whole};
 use crate::cache::{CacheError, ReadHint};
 use crate::event::{Concern, Event};
-use crate::frame::FrameFlags;
+use crate::frame::{FolioRun, FrameFlags};
 use crate::machine::Machine;
 use crate::memory::Gfp;
 use crate::mm_core::MmCore;
 use crate::rmap::UnmapMode;
-use crate::space::fault::map_whole;
-use crate::space::unmap::zap_if;
-use crate::space::{Space, VmaView};
+use crate::space::fault::{PmdRange, map_whole};
+use crate::space::unmap::{Zap, zap_if};
 use crate::table::{Bits, EntryRun};
 use crate::tlb::UnmapBatch;
 use crate::units::*;
 
-/// Collapse the 2 MiB from `at` on, which show a file from a multiple of 2 MiB on.
+/// Collapse 2 MiB that map a file from a multiple of 2 MiB on.
 pub(super) fn collapse<M: Machine>(
     core: &MmCore<M>,
-    (id, space): (SpaceId, &Space),
-    view: &VmaView,
-    at: Vpn,
+    place: &PmdRange<'_>,
     (file, index): (FileId, PageIndex),
     limits: CollapseLimits,
-    gfp: Gfp,
 ) -> Result<Collapsed, Failed> {
-    let end = Vpn(at.0 + LARGE);
+    let &PmdRange { id, start: at, gfp, .. } = place;
+    let end = place.end();
     let (mut large, mut of_file) = (false, true);
     {
         let mut tables = core.tables.lock(core, id);
@@ -48,24 +47,23 @@ pub(super) fn collapse<M: Machine>(
         return Ok(Collapsed::Before);
     }
     if !of_file {
-        // A private copy keeps its page, and so the others theirs.
+        // A private copy needs its own page, so the others must keep theirs.
         return Err(CollapseError::Unfit.into());
     }
-    let folio = one_folio(core, file, index, limits, gfp)?;
-    // What was mapped again meanwhile, and the table.
-    let its_own = |run: &EntryRun| run.entry.pfn() == folio.add((run.page.0 - at.0) as u32);
+    let folio = resident_whole(core, file, index, limits, gfp)?;
+    // Clear what was mapped again since, and take out the table.
+    let of_whole = |run: &EntryRun| run.entry.pfn() == folio.add((run.page.0 - at.0) as u32);
     core.gather(id, |gather| {
-        zap_if(core, id, (at, end), false, gather, its_own);
+        zap_if(core, Zap::new(at, end), gather, of_whole);
         core.tables.lock(core, id).take_empty_tables((at, end), (at, end), gather);
     });
-    let mapped = map_whole(core, (id, space), view, at, (file, index), gfp);
+    let mapped = map_whole(core, place, (file, index));
     core.put(folio);
     if mapped? { Ok(Collapsed::Now) } else { Err(CollapseError::Unfit.into()) }
 }
 
-/// The folio that holds 2 MiB of a file, with a reference: the one that is there, or one that is made of those that
-/// are.
-fn one_folio<M: Machine>(
+/// The folio that holds 2 MiB of a file, with a reference: the existing one, or a new one made of smaller ones.
+fn resident_whole<M: Machine>(
     core: &MmCore<M>,
     file: FileId,
     first: PageIndex,
@@ -118,21 +116,19 @@ fn one_folio<M: Machine>(
     Ok(whole)
 }
 
-/// Lock, unmap and replace the folios that hold 2 MiB of a file by `whole`, and free them.
+/// Replace the folios that hold 2 MiB of a file by `whole`: lock, unmap and free them. Returns whether it succeeded.
 fn replace_parts<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex, whole: Pfn) -> bool {
-    let memory = core;
-    let Some(parts) = core.cache.lock_parts(memory, file, first) else { return false };
-    let mut batch = UnmapBatch::new(memory);
+    let Some(parts) = core.cache.lock_parts(core, file, first) else { return false };
+    let mut batch = UnmapBatch::new(core);
     for &part in &parts {
-        let unmapped = core.rmap.try_to_unmap(memory, part, UnmapMode { ignore_mlock: true }, &mut batch);
-        if unmapped.dirty {
-            core.cache.mark_dirty(memory, part);
-        }
+        let mode = UnmapMode { ignore_mlock: true };
+        let dirty = core.rmap.try_to_unmap(core, FolioRun::one(&part), mode, &mut batch);
+        dirty.iter().for_each(|(_, part)| core.cache.mark_dirty(core, part));
     }
-    // No CPU can store to what is about to be copied.
-    batch.settle(memory, &core.tlb);
-    if !core.cache.collapse(memory, file, first, &parts, whole) {
-        core.cache.unlock_parts(memory, &parts);
+    // From here on no CPU can store to what is about to be copied.
+    batch.settle(core, &core.tlb);
+    if !core.cache.collapse(core, file, first, &parts, whole) {
+        core.cache.unlock_parts(core, &parts);
         return false;
     }
     for &part in &parts {

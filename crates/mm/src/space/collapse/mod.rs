@@ -1,15 +1,16 @@
-//! Collapse: what 2 MiB of a space are mapped by, page by page, becomes one folio, and is mapped by one entry. Of a
-//! file, or of shmem (`file`); of anonymous memory (`anon`).
+//! Collapse: 2 MiB of a space that are mapped page by page become one folio, mapped by one entry. `file` does this for
+//! files and shmem, `anon` for anonymous memory.
 //!
-//! Who asks for it (MADV_COLLAPSE) has it done whatever it costs; khugepaged, which nobody asked, within its limits. A
-//! try that comes to nothing says why, in Linux's terms: madvise makes an error of that, khugepaged a count.
+//! MADV_COLLAPSE does it whatever it costs, khugepaged only within its limits. A failed attempt returns the reason in
+//! Linux's terms, of which madvise makes an error and khugepaged a count.
 //!
-//! The mapping semaphore is held alone all the time, also while pages are read: Linux lets go of it and starts again.
+//! The mapping semaphore is held alone throughout, also while pages are read. (Linux drops it and starts again.)
 
 mod anon;
 mod file;
 
-use super::{Space, Spaces, Stop, Vma, VmaFlags, VmaView};
+use super::fault::PmdRange;
+use super::{Spaces, Stop, Vma, VmaFlags, VmaView};
 use crate::alloc::Watermark;
 use crate::api::Error;
 use crate::knobs::Knob;
@@ -21,24 +22,24 @@ use crate::units::*;
 
 pub(super) const LARGE: u64 = TABLE_ENTRIES as u64;
 
-/// What 2 MiB that are collapsed may be like.
+/// Limits on what may be collapsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CollapseLimits {
-    /// Pages that are not in memory, at the most.
+    /// Most pages that are not in memory.
     pub none: u64,
-    /// Pages that are in swap, at the most.
+    /// Most pages that are in swap.
     pub swap: u64,
-    /// Pages of anonymous memory that others map, too, at the most.
+    /// Most pages of anonymous memory that other processes map, too.
     pub shared: u64,
-    /// Must pages of anonymous memory have been used lately?
+    /// Whether pages of anonymous memory must have been used lately.
     pub used: bool,
 }
 
 impl CollapseLimits {
-    /// Whatever it is like: somebody asked for it.
+    /// MADV_COLLAPSE: no limits.
     pub const ASKED: CollapseLimits = CollapseLimits { none: LARGE, swap: LARGE, shared: LARGE, used: false };
 
-    /// khugepaged's.
+    /// The knobs of khugepaged.
     pub fn of_daemon<M: Machine>(core: &MmCore<M>) -> CollapseLimits {
         let [none, swap, shared] =
             [Knob::KhugepagedMaxPtesNone, Knob::KhugepagedMaxPtesSwap, Knob::KhugepagedMaxPtesShared]
@@ -47,37 +48,37 @@ impl CollapseLimits {
     }
 }
 
-/// Why 2 MiB were left as they are.
+/// Why 2 MiB were not collapsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CollapseError {
-    /// Nothing is mapped there (SCAN_PMD_NONE).
+    /// Nothing is mapped (SCAN_PMD_NONE).
     Empty,
     /// Too many pages are missing (SCAN_EXCEED_NONE_PTE).
     Missing,
     /// Too many pages are in swap (SCAN_EXCEED_SWAP_PTE).
     Swapped,
-    /// Others map too many of the pages (SCAN_EXCEED_SHARED_PTE).
+    /// Too many pages are shared with other processes (SCAN_EXCEED_SHARED_PTE).
     SharedByOthers,
-    /// A page went to swap meanwhile, or could not be brought back (SCAN_PTE_NON_PRESENT).
+    /// A page was swapped out since, or could not be swapped in (SCAN_PTE_NON_PRESENT).
     NotPresent,
-    /// None of the pages may be written (SCAN_PAGE_RO).
+    /// No page is mapped writable (SCAN_PAGE_RO).
     ReadOnly,
-    /// Too few of the pages have been used lately (SCAN_LACK_REFERENCED_PAGE).
+    /// Too few pages have been used lately (SCAN_LACK_REFERENCED_PAGE).
     Unused,
-    /// Somebody has locked a folio (SCAN_PAGE_LOCK).
+    /// Another task has locked a folio (SCAN_PAGE_LOCK).
     FolioLocked,
-    /// Somebody uses a folio otherwise than by mapping it (SCAN_PAGE_COUNT).
+    /// A folio has references other than its entries' and its cache's (SCAN_PAGE_COUNT).
     InUse,
-    /// Memory has no block of 2 MiB (SCAN_ALLOC_HUGE_PAGE_FAIL).
+    /// Memory has no free block of 2 MiB (SCAN_ALLOC_HUGE_PAGE_FAIL).
     NoBlock,
-    /// The group has no room for it (SCAN_CGROUP_CHARGE_FAIL).
+    /// The group has no room (SCAN_CGROUP_CHARGE_FAIL).
     NoCharge,
-    /// It cannot be (SCAN_FAIL and others).
+    /// It can never be collapsed (SCAN_FAIL and others).
     Unfit,
 }
 
 impl CollapseError {
-    /// What madvise fails with.
+    /// The error of madvise.
     pub fn error(self) -> Error {
         match self {
             CollapseError::NoBlock => Error::NoMemory,
@@ -87,8 +88,8 @@ impl CollapseError {
         }
     }
 
-    /// Does madvise go on with the next 2 MiB?
-    fn goes_on(self) -> bool {
+    /// Whether madvise continues with the next 2 MiB.
+    fn continues(self) -> bool {
         matches!(
             self,
             CollapseError::NotPresent
@@ -99,7 +100,7 @@ impl CollapseError {
         )
     }
 
-    /// Count it, if it is one of those that are.
+    /// Count the reason, if there is a counter for it.
     fn count<M: Machine>(self, core: &MmCore<M>) -> CollapseError {
         let stat = match self {
             CollapseError::Missing => Stat::ThpScanExceedNonePte,
@@ -113,18 +114,18 @@ impl CollapseError {
     }
 }
 
-/// What came of one try.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Collapsed {
     /// A large entry maps the 2 MiB now.
     Now,
-    /// One did before.
+    /// A large entry mapped them before.
     Before,
-    /// Not to be done here or now.
+    /// They were not collapsed.
     No(CollapseError),
 }
 
-/// Why a try ended early.
+/// Why an attempt ended early.
 enum Failed {
     Refused(CollapseError),
     Stop(Stop),
@@ -143,8 +144,8 @@ impl From<CollapseError> for Failed {
 }
 
 impl Spaces {
-    /// madvise(MADV_COLLAPSE): map all 2 MiB that lie in the range by one entry each. Returns how many there are. An
-    /// error tells why the last that could not be mapped so could not; those before it are, and may be behind it.
+    /// madvise(MADV_COLLAPSE): map each aligned 2 MiB of the interval by one entry. Returns their number. An error is
+    /// the reason of the last that could not be collapsed: those before it are collapsed, those after it may be.
     pub fn collapse<M: Machine>(
         &self,
         core: &MmCore<M>,
@@ -161,42 +162,45 @@ impl Spaces {
         };
         let mut mapped = 0;
         for range in ranges {
-            let vma = space.vmas.lock().range_of(range).cloned().expect("the semaphore is held");
+            let vma =
+                space.vmas.lock().range_of(range).cloned().expect("the mapping semaphore keeps the range");
             let (from, to) = (start.max(vma.view.start), end.min(vma.view.end()));
-            mapped += collapse_range(core, (id, space), &vma, (from, to), gfp)?;
+            mapped += self.collapse_range(core, id, &vma, (from, to), gfp)?;
         }
         if covered { Ok(mapped) } else { Err(Error::NotMapped.into()) }
     }
-}
 
-/// Collapse all 2 MiB that lie in a part of a range. Returns how many there are.
-fn collapse_range<M: Machine>(
-    core: &MmCore<M>,
-    (id, space): (SpaceId, &Space),
-    vma: &Vma,
-    (from, to): (Vpn, Vpn),
-    gfp: Gfp,
-) -> Result<u64, Stop> {
-    let (first, end) = (from.0.next_multiple_of(LARGE), to.0 / LARGE * LARGE);
-    if !may_collapse(vma) || first > end {
-        return Err(Error::Invalid.into());
-    }
-    let mut failed = None;
-    for at in (first..end).step_by(LARGE as usize).map(Vpn) {
-        match collapse_at(core, (id, space), vma, at, CollapseLimits::ASKED, gfp)? {
-            Collapsed::Now | Collapsed::Before => {}
-            Collapsed::No(refused) => {
-                failed = Some(refused);
-                if !refused.goes_on() {
-                    break;
+    /// Collapse each aligned 2 MiB in a part of a range. Returns their number.
+    fn collapse_range<M: Machine>(
+        &self,
+        core: &MmCore<M>,
+        id: SpaceId,
+        vma: &Vma,
+        (from, to): (Vpn, Vpn),
+        gfp: Gfp,
+    ) -> Result<u64, Stop> {
+        let (first, end) = (from.0.next_multiple_of(LARGE), to.0 / LARGE * LARGE);
+        if !may_collapse(vma) || first > end {
+            return Err(Error::Invalid.into());
+        }
+        let mut failed = None;
+        for at in (first..end).step_by(LARGE as usize).map(Vpn) {
+            let place = PmdRange { id, space: self.at(id), vma: &vma.view, start: at, gfp };
+            match collapse_at(core, &place, CollapseLimits::ASKED)? {
+                Collapsed::Now | Collapsed::Before => {}
+                Collapsed::No(refused) => {
+                    failed = Some(refused);
+                    if !refused.continues() {
+                        break;
+                    }
                 }
             }
         }
+        failed.map_or(Ok((end - first) / LARGE), |refused| Err(refused.error().into()))
     }
-    failed.map_or(Ok((end - first) / LARGE), |refused| Err(refused.error().into()))
 }
 
-/// May any 2 MiB of a range be collapsed? (`thp_vma_allowable_order`.)
+/// Whether any 2 MiB of a range may be collapsed (`thp_vma_allowable_order`).
 pub(super) fn may_collapse(vma: &Vma) -> bool {
     let view = &vma.view;
     let fits = suits(view, Vpn(view.end().0.saturating_sub(LARGE) / LARGE * LARGE));
@@ -204,27 +208,24 @@ pub(super) fn may_collapse(vma: &Vma) -> bool {
     fits && may_show && !view.flags.contains(VmaFlags::NOHUGEPAGE)
 }
 
-/// Could one entry map the 2 MiB from `at` on?
+/// Whether one entry could map the 2 MiB from `at` on.
 pub(super) fn suits(view: &VmaView, at: Vpn) -> bool {
     let inside = view.start <= at && at.0 + LARGE <= view.end().0;
     inside && view.file_index(at).is_none_or(|(_, index)| index.0.is_multiple_of(LARGE))
 }
 
-/// Collapse the 2 MiB from `at` on, in a range that may be. The mapping semaphore is held alone.
+/// Collapse 2 MiB of a range for which `may_collapse` holds.
 pub(super) fn collapse_at<M: Machine>(
     core: &MmCore<M>,
-    place: (SpaceId, &Space),
-    vma: &Vma,
-    at: Vpn,
+    place: &PmdRange<'_>,
     limits: CollapseLimits,
-    gfp: Gfp,
 ) -> Result<Collapsed, Stop> {
-    if !suits(&vma.view, at) {
+    if !suits(place.vma, place.start) {
         return Ok(Collapsed::No(CollapseError::Unfit));
     }
-    let done = match vma.view.file_index(at) {
-        Some(shown) => file::collapse(core, place, &vma.view, at, shown, limits, gfp),
-        None => anon::collapse(core, place, &vma.view, at, limits, gfp),
+    let done = match place.vma.file_index(place.start) {
+        Some(shown) => file::collapse(core, place, shown, limits),
+        None => anon::collapse(core, place, limits),
     };
     match done {
         Ok(done) => Ok(done),
@@ -233,7 +234,7 @@ pub(super) fn collapse_at<M: Machine>(
     }
 }
 
-/// Before work is done for a folio: is there a block? Memory is not put together for it.
+/// Check for a free block before any other work. Nothing is compacted for it.
 fn check_for_block<M: Machine>(core: &MmCore<M>, gfp: Gfp) -> Result<(), CollapseError> {
     let there = core.has_block(PAGEBLOCK_ORDER, Gfp { mark: Watermark::Low, ..gfp });
     if there { Ok(()) } else { Err(CollapseError::NoBlock) }

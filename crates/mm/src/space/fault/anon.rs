@@ -12,8 +12,8 @@ use crate::table::{Entry, Writes};
 use crate::units::*;
 
 impl Space {
-    /// Serve a first store to a page of private anonymous memory with the frame that `take` brings. `false`: it brings
-    /// none.
+    /// Serve a first store to a page of private anonymous memory with the frame that `take` returns. Returns `false`
+    /// if it returns none.
     pub fn store_to_frame<M: Machine>(
         &self,
         core: &MmCore<M>,
@@ -24,10 +24,10 @@ impl Space {
         let _held = self.mapping.read(&core.machine, WaitKey::Space(id));
         let found = self.vmas.lock().find(page).filter(|vma| vma.file_index(page).is_none());
         let vma = found.ok_or(FaultStop::Error(FaultError::Segv))?;
-        let (mmu, groups) = (core, &core.lru.groups);
-        groups.try_charge(mmu, gfp.group, 1).map_err(Shortage::Group)?;
+        let groups = &core.lru.groups;
+        groups.try_charge(core, gfp.group, 1).map_err(Shortage::Group)?;
         let Some(fresh) = take() else {
-            groups.uncharge(mmu, gfp.group, 1, 1);
+            groups.uncharge(core, gfp.group, 1, 1);
             return Ok(false);
         };
         let pfn = fresh.into_pfn();
@@ -41,7 +41,7 @@ impl Space {
 }
 
 impl<M: Machine> Fault<'_, M> {
-    /// A load sees the one page of zeroes; a store gets a page of its own.
+    /// A load maps the page of zeroes; a store gets a page of its own.
     pub(super) fn anon_fault(&self) -> Result<Served, FaultStop> {
         let _scope = self.core.scope(Scope::DoAnonymousPage);
         if self.is_store() { self.anon_store() } else { self.zero_page() }
@@ -70,7 +70,7 @@ impl<M: Machine> Fault<'_, M> {
         self.map_new_anon(pfn, Entry::NONE)
     }
 
-    /// A page that will be anonymous memory of this range. Its content is still to be made.
+    /// A page for anonymous memory of this range, whose content the caller fills in.
     #[inline(always)]
     pub(super) fn new_anon_page(&self) -> Result<Pfn, FaultStop> {
         let pfn = self.core.new_folio(Order::ZERO, self.gfp)?;
@@ -85,8 +85,8 @@ impl<M: Machine> Fault<'_, M> {
         frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
     }
 
-    /// Map a page from [`Fault::new_anon_page`] where the entry is still `expected` (none, or the page of which it is
-    /// a copy, which is then unmapped). The caller's reference goes to the entry.
+    /// Map a page from [`Fault::new_anon_page`] if the entry is still `expected`: none, or the page of which this is a
+    /// copy, which is then unmapped. The caller's reference passes to the entry.
     #[inline(always)]
     pub(super) fn map_new_anon(&self, pfn: Pfn, expected: Entry) -> Result<Served, FaultStop> {
         let mut tables = self.lock();
@@ -96,8 +96,8 @@ impl<M: Machine> Fault<'_, M> {
                 let mut tables = tables.settle_at(slot, self.page);
                 let page = FolioPages { head: pfn, first: pfn, count: 1 };
                 self.install_at(&mut tables, slot, self.page, page, Writes::Private);
-                // As soon as the tables are unlocked somebody may unmap and free it.
-                self.core.lru.add(&self.core, pfn, self.gfp.is_faulted());
+                // Once the tables are unlocked, another task may unmap and free it.
+                self.core.lru.add(self.core, [pfn], self.gfp.is_faulted());
                 drop(tables);
                 if let Some(old) = old {
                     self.core.put_refs(old);

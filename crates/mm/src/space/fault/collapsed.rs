@@ -1,4 +1,4 @@
-//! What a collapse of anonymous memory does as a fault does.
+//! The parts of a collapse of anonymous memory that work like a fault.
 
 use super::{Fault, FaultStop};
 use crate::api::AccessKind;
@@ -13,17 +13,41 @@ use crate::units::*;
 
 const PAGES: u64 = TABLE_ENTRIES as u64;
 
-/// Bring back what the 2 MiB from `start` on have in swap. The mapping semaphore is held.
-pub(in crate::space) fn bring_back<M: Machine>(
+/// 2 MiB of a range that one entry could map.
+#[derive(Clone, Copy)]
+pub(in crate::space) struct PmdRange<'a> {
+    pub(in crate::space) id: SpaceId,
+    pub(in crate::space) space: &'a Space,
+    pub(in crate::space) vma: &'a VmaView,
+    pub(in crate::space) start: Vpn,
+    pub(in crate::space) gfp: Gfp,
+}
+
+impl<'a> PmdRange<'a> {
+    /// First page after it.
+    pub(in crate::space) fn end(&self) -> Vpn {
+        Vpn(self.start.0 + PAGES)
+    }
+
+    /// The fault of an access to one of its pages.
+    pub(super) fn fault<M: Machine>(
+        &self,
+        core: &'a MmCore<M>,
+        page: Vpn,
+        access: AccessKind,
+    ) -> Fault<'a, M> {
+        let PmdRange { id, space, vma, gfp, .. } = *self;
+        Fault { core, id, space, tree: core.tables.tree(id), vma, page, access, gfp }
+    }
+}
+
+/// Swap in all pages of 2 MiB. The caller holds the mapping semaphore.
+pub(in crate::space) fn swap_in_all<M: Machine>(
     core: &MmCore<M>,
-    (id, space): (SpaceId, &Space),
-    vma: &VmaView,
-    start: Vpn,
-    gfp: Gfp,
+    place: &PmdRange<'_>,
 ) -> Result<(), FaultStop> {
-    let (tree, access) = (core.tables.tree(id), AccessKind::Load);
-    for page in (start.0..start.0 + PAGES).map(Vpn) {
-        let fault = Fault { core, id, space, tree, vma, page, access, gfp };
+    for page in (place.start.0..place.end().0).map(Vpn) {
+        let fault = place.fault(core, page, AccessKind::Load);
         let entry = fault.lock().find(page).map_or(Entry::NONE, |leaf| leaf.entry);
         if let Some((slot, exclusive)) = entry.as_swap() {
             fault.swap_fault(entry, slot, exclusive)?;
@@ -32,29 +56,24 @@ pub(in crate::space) fn bring_back<M: Machine>(
     Ok(())
 }
 
-/// Make `whole`, a new folio of 2 MiB that holds what the 512 pages from `start` on show, anonymous memory of this
-/// range, and map it in the place of their table. The mapping semaphore is held alone, and the caller's reference goes
-/// to the entry.
+/// Map `whole`, a new folio with a copy of the 2 MiB, in place of the detached table, as anonymous memory of the range.
+/// The caller holds the mapping semaphore alone; its reference passes to the entry.
 pub(in crate::space) fn map_copy<M: Machine>(
     core: &MmCore<M>,
-    (id, space): (SpaceId, &Space),
-    vma: &VmaView,
-    start: Vpn,
+    place: &PmdRange<'_>,
     detached: Detached,
     whole: Pfn,
-    gfp: Gfp,
 ) {
-    let (base, tree, access) = (core, core.tables.tree(id), AccessKind::Store);
-    let fault = Fault { core, id, space, tree, vma, page: start, access, gfp };
-    core.make_large_anon(whole, Owner::Anon(fault.anon_set()), vma.anon_index(start));
+    let fault = place.fault(core, place.start, AccessKind::Store);
+    core.make_large_anon(whole, Owner::Anon(fault.anon_set()), fault.vma.anon_index(place.start));
     let mut tables = fault.lock();
-    space.large.store(true, Relaxed);
-    core.rmap.add_large(base, whole);
+    place.space.large.store(true, Relaxed);
+    core.rmap.add_large(core, whole);
     tables.counts().add(Resident::Anon, PAGES as i64);
     core.charge(Work::EntrySet, 1);
     tables.settle().install_for(detached, whole, fault.rights(true));
-    core.lru.add(base, whole, false);
-    if vma.flags.contains(VmaFlags::LOCKED) {
+    core.lru.add(core, [whole], false);
+    if fault.vma.flags.contains(VmaFlags::LOCKED) {
         fault.mlock_page();
     }
 }

@@ -4,9 +4,9 @@ use super::{Fault, FaultStop, Served};
 use crate::cache::{drop_unmapped, free_swap};
 use crate::frame::FrameFlags;
 use crate::machine::{Machine, Scope, Work};
-use crate::space::unmap::{resident_kind, zap_if};
+use crate::space::unmap::{Zap, zap_if};
 use crate::stat::Stat;
-use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Slot, Writes};
+use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Resident, Slot, Writes};
 use crate::tlb::Refs;
 use crate::units::*;
 
@@ -18,7 +18,7 @@ impl<M: Machine> Fault<'_, M> {
             return self.write_fault_large(entry);
         }
         if self.vma.is_shared() {
-            let (file, index) = self.vma.file_index(self.page).expect("a shared range has a file");
+            let (file, index) = self.vma.file_index(self.page).expect("a shared range must have a file");
             return self.shared_store_mapped(entry, file, index);
         }
         if self.is_exclusive(entry) {
@@ -30,7 +30,7 @@ impl<M: Machine> Fault<'_, M> {
         self.copy(entry)
     }
 
-    /// Is the page known to be this process's alone?
+    /// Whether the page is known to belong to this process alone.
     fn is_exclusive(&self, entry: Entry) -> bool {
         let page = entry.pfn();
         page != self.core.zero
@@ -38,19 +38,19 @@ impl<M: Machine> Fault<'_, M> {
             && self.core.frames[page].has(FrameFlags::EXCLUSIVE)
     }
 
-    /// Let a page that was shared be written where it is, if nobody else can see it any more. `None`: somebody can.
+    /// If no other process can see a shared page any more, allow writes in place. `None`: another one may.
     fn reuse_if_alone(&self, entry: Entry) -> Result<Option<Served>, FaultStop> {
         let page = entry.pfn();
         let head = self.core.frames.head(page);
         let frame = &self.core.frames[head];
-        // A larger folio that was shared goes sooner if its pages are copied, be it that nobody else maps this one any
-        // more: a page that stays would keep all others.
+        // Pages of a large folio that was shared are copied, even if nothing else maps this one: a page that stays
+        // would keep the whole folio allocated.
         let single = head == page && frame.order() == Order::ZERO;
         if page == self.core.zero || !frame.is_anon() || !single || frame.mapcount() != 1 {
             return Ok(None);
         }
-        // Under the lock the entry keeps the page for us. It may be gone by now, and its frame be another process's,
-        // which is about to share it with a child.
+        // The entry keeps the page only under the page-table lock. Before, the frame may have become another
+        // process's, which is about to share it with a child.
         let mut tables = self.lock();
         let Some(slot) = self.slot_if(&mut tables, entry)? else { return Ok(Some(Served::MINOR)) };
         if !self.become_exclusive(head) {
@@ -60,14 +60,14 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Some(Served::MINOR))
     }
 
-    /// Is the entry of a page, which is there and stays, all that refers to it? Then it is this process's alone.
+    /// Mark a mapped page exclusive if its entry holds the only reference. Returns whether it is.
     fn become_exclusive(&self, page: Pfn) -> bool {
         let frame = &self.core.frames[page];
         if !self.core.try_lock_folio(page) {
             return false;
         }
-        free_swap(&self.core, page);
-        // Any other reference may be that of somebody who still reads it.
+        free_swap(self.core, page);
+        // Any other reference may belong to a reader.
         let alone = frame.refs() == 1 && frame.mapcount() == 1;
         if alone {
             frame.set(FrameFlags::EXCLUSIVE);
@@ -76,8 +76,8 @@ impl<M: Machine> Fault<'_, M> {
         alone
     }
 
-    /// Give the entry the right to write. More rights need no flush elsewhere: a CPU that still holds the old
-    /// translation faults and finds the new one.
+    /// Give the entry the right to write. This needs no flush: a CPU that still holds the old translation faults and
+    /// finds the new one.
     pub(super) fn reuse(&self, entry: Entry) -> Result<Served, FaultStop> {
         let mut tables = self.lock();
         if let Some(slot) = self.slot_if(&mut tables, entry)? {
@@ -116,8 +116,7 @@ impl<M: Machine> Fault<'_, M> {
         outcome
     }
 
-    /// Take a reference of the mapped folio, which then keeps its size, if the entry is still the same. Returns its
-    /// head.
+    /// Take a reference to the mapped folio, which keeps its size, if the entry is still the same. Returns its head.
     pub(super) fn hold_if_mapped(&self, entry: Entry) -> Option<Pfn> {
         let tables = self.lock();
         let same = tables.find(self.page).is_some_and(|leaf| super::same_page(leaf.entry, entry));
@@ -128,11 +127,10 @@ impl<M: Machine> Fault<'_, M> {
         })
     }
 
-    /// Clear an entry and see to it that no CPU uses it any more, *before* another page takes its place: else one
-    /// thread could write to the new page while another still reads the old one. Returns what the entry held, which
-    /// the caller drops when the tables are unlocked.
+    /// Clear an entry and flush it *before* another page takes its place: otherwise one thread could write to the new
+    /// page while another still reads the old one. Returns the entry's references, which the caller drops after it has
+    /// unlocked the tables.
     pub(super) fn take_old(&self, tables: &mut LockedTables<'_, M>, slot: Slot) -> Refs {
-        let mmu = &self.core;
         let run = EntryRun::one(self.page, slot, tables.read(slot));
         let emptied = tables.empty_run(&run, |_| Absent::None);
         self.core.charge(Work::EntryClear, 1);
@@ -141,23 +139,23 @@ impl<M: Machine> Fault<'_, M> {
             return tables.flush(emptied.of_zeroes(self.core.zero));
         }
         let refs = tables.flush(emptied);
-        tables.counts().add(resident_kind(self.core, pages.head), -1);
-        if self.core.rmap.remove_range(mmu, pages) {
-            self.core.lru.defer_split(mmu, pages.head);
+        tables.counts().add(Resident::of(&self.core.frames[pages.head]), -1);
+        if self.core.rmap.remove_range(self.core, pages) {
+            self.core.lru.defer_split(self.core, pages.head);
         }
-        drop_unmapped(&self.core, pages.head);
+        drop_unmapped(self.core, pages.head);
         refs
     }
 
-    /// The first store to a shared page that is mapped: the file must know that it is dirty.
+    /// The first store to a mapped shared page: the file's folio must be marked dirty.
     fn shared_store_mapped(&self, entry: Entry, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let Some(pfn) = self.hold_if_mapped(entry) else { return Ok(Served::MINOR) };
         self.core.lock_folio(pfn);
-        let still_there = self.core.cache.is_page(&self.core, pfn, file, index);
+        let still_there = self.core.cache.is_page(self.core, pfn, file, index);
         let mut outcome = Ok(Served::MINOR);
         if still_there {
-            self.core.cache.mark_dirty(&self.core, pfn);
-            let settled = self.core.tlb.settle_file(&self.core, file);
+            self.core.cache.mark_dirty(self.core, pfn);
+            let settled = self.core.tlb.settle_file(self.core, file);
             let mut tables = self.lock();
             outcome = self.slot_if(&mut tables, entry).map(|slot| {
                 if let Some(slot) = slot {
@@ -172,23 +170,19 @@ impl<M: Machine> Fault<'_, M> {
         self.core.unlock_folio(pfn);
         self.core.put(pfn);
         if !still_there {
-            self.drop_truncated(entry);
+            // Truncate will take the entry of the truncated page away, but only after the rest of the file, which may
+            // take long. Without it the next try meets the end of the file instead of this page.
+            self.drop_entry(entry);
         }
         outcome
     }
 
-    /// The page was cut off its file, and whoever cuts will come for this entry when the rest of the file is gone,
-    /// which may take long. It goes now, so that the next try meets the file's end instead of this page again.
-    fn drop_truncated(&self, entry: Entry) {
-        self.drop_entry(entry);
-    }
-
-    /// Take the entry away if it is still the same, of whatever size it is.
+    /// Clear the entry, of any size, if it is still the same.
     pub(super) fn drop_entry(&self, entry: Entry) {
         self.core.gather(self.id, |gather| {
             gather.changes(self.page, Vpn(self.page.0 + 1));
-            let one = (self.page, Vpn(self.page.0 + 1));
-            zap_if(self.core, self.id, one, false, gather, |run| super::same_page(run.entry, entry));
+            let one = Zap::new(self.page, Vpn(self.page.0 + 1));
+            zap_if(self.core, one, gather, |run| super::same_page(run.entry, entry));
         });
     }
 }

@@ -10,7 +10,7 @@ use crate::space::VmaFlags;
 use crate::table::{Entry, LockedTables, Resident, Rights, Settled, Writes};
 use crate::units::*;
 
-/// Most pages that one fault maps around itself.
+/// Most pages that one fault maps around found_page.
 const AROUND_MAX: usize = 64;
 
 /// The lock of the space's tables, settled or not.
@@ -44,7 +44,7 @@ impl<M> core::ops::DerefMut for TablesLock<'_, M> {
 struct Cached {
     page: Vpn,
     pages: FolioPages,
-    /// References that were taken for entries and are not in one yet.
+    /// References that were taken for entries, and that no entry holds yet.
     unused: u32,
 }
 
@@ -54,7 +54,7 @@ impl Cached {
     }
 }
 
-/// What is cached of a window, in order of addresses.
+/// The cached pages of a window, in order of addresses.
 struct Around {
     count: usize,
     found: [Cached; AROUND_MAX],
@@ -68,7 +68,7 @@ impl Default for Around {
 }
 
 impl Around {
-    /// Add pages, with a reference of their folio for each; they join the last ones if they continue them.
+    /// Add pages, with one reference to their folio for each. They extend the last run if they continue it.
     fn push(&mut self, page: Vpn, pages: FolioPages) {
         if let Some(last) = self.found[..self.count].last_mut()
             && last.pages.head == pages.head
@@ -89,7 +89,7 @@ impl Around {
 }
 
 impl<M: Machine> Fault<'_, M> {
-    /// A load or fetch: map what is cached around it, else read it.
+    /// A load or fetch: map what is cached around it, or else read it.
     #[inline(never)]
     pub(super) fn file_load(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.core.scope(Scope::DoReadFault);
@@ -102,7 +102,7 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(Served::MINOR);
         }
         let page = self.get_page(file, index)?;
-        // After a read or a wait the fault begins again: what was read with the page can be mapped, too.
+        // After a read or a wait the fault starts over, so that pages that were read with this one are mapped, too.
         if page.waited || page.major {
             let around = self.map_around(file, index);
             if around != Ok(false) {
@@ -111,7 +111,7 @@ impl<M: Machine> Fault<'_, M> {
             }
         }
         self.core.lock_folio(page.folio);
-        let mapped = self.map_got(file, index, page);
+        let mapped = self.map_locked(file, index, page);
         self.core.unlock_folio(page.folio);
         if mapped != Ok(true) {
             self.core.put(page.folio);
@@ -119,10 +119,11 @@ impl<M: Machine> Fault<'_, M> {
         mapped.map(|_| Served::from_major(page.major))
     }
 
-    /// Map the page that was got for a load; its folio is locked. Returns whether an entry took the caller's reference.
-    fn map_got(&self, file: FileId, index: PageIndex, page: Page) -> Result<bool, FaultStop> {
-        if !self.core.cache.is_page(&self.core, page.folio, file, index) {
-            // Cut off, or on its way to swap, before it was locked.
+    /// Map the page from `get_page` for a load; its folio is locked. Returns whether an entry took the caller's
+    /// reference.
+    fn map_locked(&self, file: FileId, index: PageIndex, page: Page) -> Result<bool, FaultStop> {
+        if !self.core.cache.is_page(self.core, page.folio, file, index) {
+            // It was truncated, or entered swap, before it was locked.
             return Ok(false);
         }
         if let Some(place) = self.large_place(index)
@@ -133,7 +134,7 @@ impl<M: Machine> Fault<'_, M> {
         let mut tables = self.lock();
         let Some(slot) = self.slot_if(&mut tables, Entry::NONE)? else { return Ok(false) };
         if self.may_write_untracked(page.folio) {
-            let settled = self.core.tlb.settle_file(&self.core, file);
+            let settled = self.core.tlb.settle_file(self.core, file);
             self.install(&mut tables.settle_at(slot, self.page), slot, page.pfn, Writes::Shared(settled));
         } else {
             let pages = FolioPages { head: page.folio, first: page.pfn, count: 1 };
@@ -142,7 +143,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(true)
     }
 
-    /// Pages of shmem need no note of the first store: their dirty bits are seen when they are unmapped.
+    /// Whether a page may be mapped writable before its first store: shmem's dirty bits are read when its pages are
+    /// unmapped.
     pub(super) fn may_write_untracked(&self, pfn: Pfn) -> bool {
         self.vma.is_shared()
             && self.vma.prot.contains(crate::api::Prot::WRITE)
@@ -156,11 +158,10 @@ impl<M: Machine> Fault<'_, M> {
             sequential: self.vma.flags.contains(VmaFlags::SEQUENTIAL),
             random: self.vma.flags.contains(VmaFlags::RANDOM),
         };
-        Ok(self.core.cache.get_page(&self.core, file, index, hint, self.gfp)?)
+        Ok(self.core.cache.get_page(self.core, file, index, hint, self.gfp)?)
     }
 
-    /// Map the cached pages in the aligned window around the fault, be the page itself among them or not. Returns
-    /// whether it was.
+    /// Map the cached pages in the aligned window around the fault. Returns whether the page found_page was among them.
     fn map_around(&self, file: FileId, index: PageIndex) -> Result<bool, FaultStop> {
         let _scope = self.core.scope(Scope::FilemapMapPages);
         let window = (self.core.knobs.get(Knob::FaultAroundBytes) / PAGE_SIZE).clamp(1, AROUND_MAX as u64);
@@ -171,14 +172,14 @@ impl<M: Machine> Fault<'_, M> {
         let end = (self.page.0 / window * window + window).min(self.vma.end().0);
         let first = PageIndex(index.0 - (self.page.0 - start));
         let mut found = Around::default();
-        self.core.cache.resident(&self.core, file, first, end - start, |run| {
+        self.core.cache.resident(self.core, file, first, end - start, |run| {
             let page = Vpn(start + (run.index.0 - first.0));
             found.push(page, FolioPages { head: run.folio, first: run.pfn, count: run.pages });
         });
         if found.count == 0 {
             return Ok(false);
         }
-        let itself = found.runs().any(|run| run.holds(self.page));
+        let found_page = found.runs().any(|run| run.holds(self.page));
         let mut tables = self.lock();
         let reserved = tables.reserve(&self.core.alloc, self.page, self.gfp.means());
         if let Err(needs) = reserved {
@@ -186,7 +187,7 @@ impl<M: Machine> Fault<'_, M> {
             self.put_all(&found);
             return Err(needs.into());
         }
-        // Only pages that are mapped for writing, as shmem's may be, need a payment; it is one for all of them.
+        // Only pages that are mapped writable, as shmem's may be, need a payment: one for all of them.
         let writable = found.runs().any(|run| self.may_write_untracked(run.pages.head));
         let mut tables =
             if writable { TablesLock::Settled(tables.settle()) } else { TablesLock::Plain(tables) };
@@ -203,20 +204,19 @@ impl<M: Machine> Fault<'_, M> {
         }
         drop(tables);
         self.put_all(&found);
-        Ok(itself)
+        Ok(found_page)
     }
 
-    /// Map those of the first runs that are single pages and whose entries, all of one table, are empty. Returns for
-    /// how many runs that was all there is to do.
+    /// Map those of the first runs that are single pages and have empty entries in one table. Returns the number of
+    /// runs that are done.
     fn map_singles(&self, tables: &mut LockedTables<'_, M>, runs: &mut [Cached]) -> usize {
         let [Some(first), Some(last)] = [runs.first(), runs.last()].map(|run| run.map(|run| run.page)) else {
             return 0;
         };
-        // Where a flush is spared for what was never used, what nobody has asked for is not marked as used.
-        let old_around = crate::tlb::spares_unused(&self.core);
-        let mmu = &self.core;
+        // If unused entries are spared a flush, pages that were not asked for are not marked young.
+        let old_around = crate::tlb::spares_unused(self.core);
         let Some(mut window) = tables.window(first, last.0 - first.0 + 1) else { return 0 };
-        let mut tally = Tally::new(mmu);
+        let mut tally = Tally::new(self.core);
         let (mut done, mut mapped) = (0, [0; 2]);
         for run in runs {
             let (pfn, place) = (run.pages.head, (run.page.0 - first.0) as usize);
@@ -228,14 +228,14 @@ impl<M: Machine> Fault<'_, M> {
             if !window.read(place).is_none() {
                 continue;
             }
-            self.core.rmap.add_tallied(mmu, run.pages, &mut tally);
+            self.core.rmap.add_tallied(self.core, run.pages, &mut tally);
             let mut rights = self.vma.rights();
             rights.set(Rights::YOUNG, run.page == self.page || !old_around);
             window.install_unchanged(place, pfn, rights);
             run.unused -= 1;
             mapped[frame.has(FrameFlags::SWAPBACKED) as usize] += 1;
         }
-        tally.settle(mmu);
+        tally.settle(self.core);
         for (kind, pages) in [Resident::File, Resident::Shmem].into_iter().zip(mapped) {
             window.tables().counts().add(kind, pages);
         }
@@ -243,15 +243,15 @@ impl<M: Machine> Fault<'_, M> {
         done
     }
 
-    /// Map those pages of a run whose entries are empty, and which have a table. Returns how many.
+    /// Map those pages of a run that have a table and an empty entry. Returns their number.
     fn map_empty(&self, tables: &mut TablesLock<'_, M>, file: FileId, run: Cached) -> u32 {
-        // Where a flush is spared for what was never used, what nobody has asked for is not marked as used.
-        let old_around = crate::tlb::spares_unused(&self.core);
+        // If unused entries are spared a flush, pages that were not asked for are not marked young.
+        let old_around = crate::tlb::spares_unused(self.core);
         let longest = if self.core.knobs.get(Knob::RmapBatch) == 0 { 1 } else { run.pages.count };
         let (mut at, mut mapped) = (0, 0);
         while at < run.pages.count {
             let page = Vpn(run.page.0 + at as u64);
-            // Windows larger than the rest of a table stop at its end.
+            // A window may cross the end of a table; the rest of it is not mapped.
             let Some(first) = tables.find(page).filter(|first| !first.is_large()) else { break };
             let asked = page == self.page;
             let mut most = longest.min(run.pages.count - at).min(first.slot.room());
@@ -266,9 +266,9 @@ impl<M: Machine> Fault<'_, M> {
                 rights.set(Rights::YOUNG, asked || !old_around);
                 match &mut *tables {
                     TablesLock::Settled(tables) if self.may_write_untracked(pages.head) => {
-                        let settled = self.core.tlb.settle_file(&self.core, file);
+                        let settled = self.core.tlb.settle_file(self.core, file);
                         let head = &self.core.frames[pages.head];
-                        self.core.rmap.add_range(&self.core, pages);
+                        self.core.rmap.add_range(self.core, pages);
                         self.count_mapped(tables, head, pages.count);
                         tables.install(first.slot, page, pages, rights, Writes::Shared(settled));
                     }
@@ -281,8 +281,8 @@ impl<M: Machine> Fault<'_, M> {
         mapped
     }
 
-    /// Unlock the folios that were found, and drop the references of pages that were not mapped. Until it is unlocked a
-    /// folio stays in its cache, even if its entries are gone again.
+    /// Unlock the folios that were found, and drop the references of pages that were not mapped. The lock keeps a
+    /// folio in its cache even if its entries are already gone.
     fn put_all(&self, found: &Around) {
         for run in found.runs() {
             self.core.unlock_folio(run.pages.head);
@@ -292,11 +292,12 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// A store to a private range: a copy of the file's page. It is locked until the copy is mapped: a cut takes copies
-    /// of what it cuts off away, too, after it has had the lock.
+    /// A store to a private range: copy the file's page. The page stays locked until the copy is mapped, because
+    /// truncate takes away the copies of truncated pages, too, after it has had the lock.
     ///
-    /// The page for the copy is had first. Were there room in the group for one page only, and it had the file's page
-    /// first, the room for the other would be made of that each time, and each time there would be progress.
+    /// The page for the copy is allocated first. If the group has room for one page only and the fault took the file's
+    /// page first, each try would reclaim that page to make room for the copy, and would count as progress: the fault
+    /// would be tried for ever.
     #[inline(never)]
     pub(super) fn private_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.core.scope(Scope::DoCowFault);
@@ -310,7 +311,7 @@ impl<M: Machine> Fault<'_, M> {
         };
         self.core.lock_folio(page.folio);
         let mut outcome = Ok(Served::MINOR);
-        if self.core.cache.is_page(&self.core, page.folio, file, index) {
+        if self.core.cache.is_page(self.core, page.folio, file, index) {
             self.core.copy(new, page.pfn, 1);
             outcome = self.map_new_anon(new, Entry::NONE);
         } else {
@@ -321,7 +322,7 @@ impl<M: Machine> Fault<'_, M> {
         outcome.map(|_| Served::from_major(page.major))
     }
 
-    /// A store to a shared range: the file must know that the page is dirty before it can be written.
+    /// A store to a shared range: the file's folio must be marked dirty before it can be written.
     #[inline(never)]
     pub(super) fn shared_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.core.scope(Scope::DoSharedFault);
@@ -329,13 +330,13 @@ impl<M: Machine> Fault<'_, M> {
         let Page { folio, pfn, .. } = page;
         self.core.lock_folio(folio);
         let mut outcome = Ok(());
-        let mut given = false;
-        if self.core.cache.is_page(&self.core, folio, file, index) {
-            self.core.cache.mark_dirty(&self.core, folio);
-            let settled = self.core.tlb.settle_file(&self.core, file);
+        let mut mapped = false;
+        if self.core.cache.is_page(self.core, folio, file, index) {
+            self.core.cache.mark_dirty(self.core, folio);
+            let settled = self.core.tlb.settle_file(self.core, file);
             let large = self.large_place(index).map(|place| self.map_large(file, place, folio, true));
             match large {
-                Some(Ok(true)) => given = true,
+                Some(Ok(true)) => mapped = true,
                 Some(Err(stop)) => outcome = Err(stop),
                 _ => {
                     let mut tables = self.lock();
@@ -343,14 +344,14 @@ impl<M: Machine> Fault<'_, M> {
                         if let Some(slot) = slot {
                             let mut tables = tables.settle_at(slot, self.page);
                             self.install(&mut tables, slot, pfn, Writes::Shared(settled));
-                            given = true;
+                            mapped = true;
                         }
                     });
                 }
             }
         }
         self.core.unlock_folio(folio);
-        if !given {
+        if !mapped {
             self.core.put(folio);
         }
         outcome?;

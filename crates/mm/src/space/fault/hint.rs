@@ -1,24 +1,24 @@
-//! Faults at entries that were marked to tell who uses their pages.
+//! Hinting faults: at entries that NUMA balancing has marked, to learn which node uses their pages.
 
 use super::{Fault, FaultStop, Served};
 use crate::hot::{Asked, HotAccess, HotLimits, PageName};
 use crate::knobs::{Knob, TierMigration, numa_balancing};
 use crate::machine::{Machine, Scope, WaitKey, Work};
-use crate::space::numa::has_ample_room;
+use crate::space::numa::has_ample_memory;
 use crate::stat::Stat;
 use crate::table::Bits;
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
-    /// The entry allows again what the range does, and its page goes where it is used, if that is worth while. Whatever
-    /// comes of it, the access is tried again.
+    /// Restore the rights of the entry, and move its page to the node that uses it if that is worth it. The access is
+    /// tried again in any case.
     #[cold]
     pub(super) fn hint_fault(&self) -> Result<Served, FaultStop> {
         let core = self.core;
         let _scope = core.scope(Scope::DoNumaPage);
         let (head, here) = {
             let mut tables = self.lock();
-            // Pages of the same folio that were marked with it.
+            // Other pages of the same folio that were marked, too.
             let end = Vpn((self.page.0 | (TABLE_ENTRIES as u64 - 1)) + 1).min(self.vma.end());
             let found = tables.find_run(self.page, end);
             let marked = found.filter(|run| run.entry.is_present() && !run.entry.has(Bits::USER));
@@ -32,7 +32,7 @@ impl<M: Machine> Fault<'_, M> {
         if node == here {
             self.count(Stat::NumaHintFaultsLocal);
         }
-        if let Some(to) = self.wanted_on(head, node, here) {
+        if let Some(to) = self.target_node(head, node, here) {
             if core.tiers.is_top(node) || core.knobs.tier_migration() == TierMigration::Exclusive {
                 match (self.space.move_misplaced(core, self.vma, head, to), core.tiers.is_top(node)) {
                     (true, false) => self.note_locality(pages, (false, true)),
@@ -40,7 +40,7 @@ impl<M: Machine> Fault<'_, M> {
                     _ => {}
                 }
             } else if let Some(name) = PageName::of(&core.frames[head]) {
-                // Later, by a daemon: meanwhile the page is used where it is.
+                // A daemon moves it later; until then it is used where it is.
                 core.hot.ask(Asked { page: head, name, to });
                 core.charge(Work::DaemonWake, 1);
                 core.machine.wake(WaitKey::Kpromoted);
@@ -49,12 +49,12 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Served::MINOR)
     }
 
-    fn note_locality(&self, pages: u64, told: (bool, bool)) {
-        self.space.note_locality(self.core, self.id, pages, told);
+    fn note_locality(&self, pages: u64, locality: (bool, bool)) {
+        self.space.note_locality(self.core, self.id, pages, locality);
     }
 
-    /// The node that a page is to be moved to, if any.
-    fn wanted_on(&self, head: Pfn, node: NodeId, here: NodeId) -> Option<NodeId> {
+    /// The node that the page should be moved to, if any.
+    fn target_node(&self, head: Pfn, node: NodeId, here: NodeId) -> Option<NodeId> {
         let (core, frame) = (self.core, &self.core.frames[head]);
         let mode = core.knobs.get(Knob::NumaBalancing);
         if mode & numa_balancing::TIERING != 0 && !core.tiers.is_top(node) {
@@ -65,7 +65,7 @@ impl<M: Machine> Fault<'_, M> {
                 name: PageName::of(frame),
                 pages,
                 to,
-                ample: has_ample_room(core, to),
+                ample: has_ample_memory(core, to),
                 now_ms: core.machine.now() / MILLISECOND,
                 limits: HotLimits::of(&core.knobs),
             };

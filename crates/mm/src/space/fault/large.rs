@@ -1,46 +1,40 @@
 //! Mapping 2 MiB of a file with one entry (`thp.file_pmd`), and stores that such an entry forbids.
 //!
-//! A folio that fills an aligned 2 MiB range of the space is mapped whole: by the fault that finds it cached, that has
-//! it read, or that makes it dirty. Where a table stands already, pages are mapped one by one: it is not looked through
-//! whether it is empty. Pages behind the file's end must not be reached, so the size is looked at under the lock of the
-//! tree: who cuts sets the size first and takes mappings away then.
+//! A fault that finds a folio in the cache, reads it or makes it dirty maps it whole if the folio fills an aligned 2
+//! MiB range of the space. Where a table exists already, pages are mapped one by one; the table is not searched to see
+//! whether it is empty. Pages beyond the end of the file must not be mapped, so the size is checked under the
+//! page-table lock: truncate sets the size first and takes mappings away afterwards.
 
-use super::{Fault, FaultStop, Served};
+use super::{Fault, FaultStop, PmdRange, Served};
 use crate::api::AccessKind;
 use crate::frame::{FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
-use crate::memory::Gfp;
 use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;
+use crate::space::Stop;
 use crate::space::split::split_entry;
-use crate::space::{Space, Stop, VmaView};
 use crate::stat::Stat;
-use crate::table::{Entry, Writes};
+use crate::table::{Entry, Resident, Writes};
 use crate::units::*;
 
 const PAGES: u64 = TABLE_ENTRIES as u64;
 
-/// Where a large entry would stand: the first page of the space, and what of the file it shows.
+/// Place of a large entry: its first page in the space and in the file.
 #[derive(Clone, Copy)]
 pub(super) struct PmdMapping {
     start: Vpn,
     first: PageIndex,
 }
 
-/// Map 2 MiB of a file that are cached in one folio from `start` on, for a range that suits. The mapping semaphore is
-/// held.
+/// Map 2 MiB that show a file from `first` on, if one folio holds all of them. The caller holds the mapping semaphore.
 pub(in crate::space) fn map_whole<M: Machine>(
     core: &MmCore<M>,
-    (id, space): (SpaceId, &Space),
-    vma: &VmaView,
-    start: Vpn,
+    place: &PmdRange<'_>,
     (file, first): (FileId, PageIndex),
-    gfp: Gfp,
 ) -> Result<bool, Stop> {
-    let tree = core.tables.tree(id);
-    let fault = Fault { core, id, space, tree, vma, page: start, access: AccessKind::Load, gfp };
-    match fault.map_cached_large(file, PmdMapping { start, first }) {
+    let fault = place.fault(core, place.start, AccessKind::Load);
+    match fault.map_cached_large(file, PmdMapping { start: place.start, first }) {
         Ok(mapped) => Ok(mapped),
         Err(FaultStop::Shortage(shortage)) => Err(Stop::Shortage(shortage)),
         Err(FaultStop::Error(_)) => Ok(false),
@@ -48,7 +42,7 @@ pub(in crate::space) fn map_whole<M: Machine>(
 }
 
 impl<M: Machine> Fault<'_, M> {
-    /// The 2 MiB around the fault, which shows page `index` of a file, if one entry may map them.
+    /// The place of a large entry around the fault, whose page has this index in the file, if one entry may map it.
     #[inline]
     pub(super) fn large_place(&self, index: PageIndex) -> Option<PmdMapping> {
         if self.core.knobs.get(Knob::ThpFilePmd) == 0 {
@@ -63,7 +57,7 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Map the folio that is cached for a place, if there is one.
     pub(super) fn map_cached_large(&self, file: FileId, place: PmdMapping) -> Result<bool, FaultStop> {
-        let Some(folio) = self.core.cache.resident_large(&self.core, file, place.first) else {
+        let Some(folio) = self.core.cache.resident_large(self.core, file, place.first) else {
             return Ok(false);
         };
         let mapped = self.map_large(file, place, folio, false);
@@ -74,8 +68,8 @@ impl<M: Machine> Fault<'_, M> {
         mapped
     }
 
-    /// Map a locked folio of the file at a place, if it fills it and nothing stands there: the caller's reference then
-    /// is the entry's. `dirty`: the folio has been marked, and may be written.
+    /// Map a locked folio of the file at a place, if it fills the place and there is no table. Returns whether the
+    /// entry took the caller's reference. `dirty`: the folio has been marked dirty, and may be written.
     pub(super) fn map_large(
         &self,
         file: FileId,
@@ -83,7 +77,7 @@ impl<M: Machine> Fault<'_, M> {
         folio: Pfn,
         dirty: bool,
     ) -> Result<bool, FaultStop> {
-        let (base, frame) = (&self.core, &self.core.frames[folio]);
+        let frame = &self.core.frames[folio];
         if frame.order() != PAGEBLOCK_ORDER {
             return Ok(false);
         }
@@ -97,12 +91,12 @@ impl<M: Machine> Fault<'_, M> {
         }
         debug_assert!(frame.has(FrameFlags::LOCKED) && frame.owner() == Owner::File(file));
         self.space.large.store(true, Relaxed);
-        self.core.rmap.add_large(base, folio);
-        tables.counts().add(super::super::unmap::resident_kind(self.core, folio), PAGES as i64);
+        self.core.rmap.add_large(self.core, folio);
+        tables.counts().add(Resident::of(&self.core.frames[folio]), PAGES as i64);
         self.core.charge(Work::EntrySet, 1);
         self.count(Stat::ThpFileMapped);
         if dirty || self.may_write_untracked(folio) {
-            let settled = self.core.tlb.settle_file(base, file);
+            let settled = self.core.tlb.settle_file(self.core, file);
             let mut tables = tables.settle_at(slot, place.start);
             tables.install_large(slot, place.start, folio, self.rights(true), Writes::Shared(settled));
         } else {
@@ -116,13 +110,13 @@ impl<M: Machine> Fault<'_, M> {
     pub(super) fn write_fault_large(&self, entry: Entry) -> Result<Served, FaultStop> {
         let head = entry.pfn();
         match self.vma.file_index(self.page) {
-            // The rest of the file's folio is faulted in again, page by page: there is a table from now on.
+            // From now on there is a table: the other pages of the folio are faulted in again, one by one.
             Some((file, index)) => {
                 self.drop_entry(entry);
                 self.private_store(file, index)
             }
             None if self.core.frames[head].has(FrameFlags::EXCLUSIVE) => self.reuse(entry),
-            // Then the access meets the entry of its page.
+            // The access is tried again and meets the entry of its page.
             None => {
                 split_entry(self.core, self.id, self.page);
                 Ok(Served::MINOR)

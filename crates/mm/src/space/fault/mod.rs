@@ -1,4 +1,4 @@
-//! Page faults: an access found no translation, or one that forbids it.
+//! Page faults: the access found no translation, or one that forbids it.
 
 mod anon;
 mod collapsed;
@@ -9,7 +9,7 @@ mod large;
 mod sized;
 mod swap;
 
-pub(super) use collapsed::{bring_back, map_copy};
+pub(super) use collapsed::{PmdRange, map_copy, swap_in_all};
 pub(super) use large::map_whole;
 
 use super::Space;
@@ -22,13 +22,13 @@ use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::memory::{AllocCause, Gfp, Shortage};
 use crate::mm_core::MmCore;
 use crate::stat::Stat;
-use crate::table::{Bits, Entry, LockedTables, Rights, Settled, Slot, Tree, Writes};
+use crate::table::{Bits, Entry, LockedTables, Resident, Rights, Settled, Slot, Tree, Writes};
 use crate::units::*;
 
 /// Why a fault was not served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultStop {
-    /// For want of memory: make room and try again.
+    /// Out of memory: make room and try again.
     Shortage(Shortage),
     /// The access is an error of the program.
     Error(FaultError),
@@ -49,12 +49,12 @@ impl From<CacheError> for FaultStop {
     }
 }
 
-/// What a served fault did.
+/// Outcome of a fault that was served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Served {
-    /// Did it have a page read?
+    /// Whether it read a page from a device.
     pub done: FaultDone,
-    /// Did it make a page of a file dirty? Then the task may have to wait for the flusher.
+    /// The file of which it made a page dirty: the task may have to wait for write-back.
     pub dirtied: Option<FileId>,
 }
 
@@ -66,7 +66,7 @@ impl Served {
     }
 }
 
-/// One fault on its way.
+/// A fault that is being served.
 struct Fault<'a, M> {
     core: &'a MmCore<M>,
     id: SpaceId,
@@ -79,7 +79,7 @@ struct Fault<'a, M> {
 }
 
 impl Space {
-    /// Serve a fault of the space, whose number is `id`. After success the access is tried again; it may fault again if
+    /// Serve a fault of the space, whose id is `id`. On success the access is tried again; it may fault again if
     /// another task was faster.
     pub fn fault<M: Machine>(
         &self,
@@ -113,7 +113,7 @@ impl Space {
 
 #[cfg(test)]
 impl super::Spaces {
-    /// [`Space::fault`] of the space of this number.
+    /// [`Space::fault`] of the space with this id.
     pub fn fault<M: Machine>(
         &self,
         core: &MmCore<M>,
@@ -148,7 +148,7 @@ impl<M: Machine> Fault<'_, M> {
             };
         }
         if entry.as_migrating().is_some() {
-            self.wait_for_move();
+            self.migration_entry_wait();
             return Ok(Served::MINOR);
         }
         match self.vma.file_index(self.page) {
@@ -159,13 +159,13 @@ impl<M: Machine> Fault<'_, M> {
         }
     }
 
-    /// The page is on its way to another frame: sleep until it is there, or back.
+    /// The page is being moved to another frame: sleep until the move has ended.
     #[cold]
-    fn wait_for_move(&self) {
+    fn migration_entry_wait(&self) {
         let tables = self.lock();
         let found = tables.find(self.page).and_then(|leaf| leaf.entry.as_migrating());
         let Some(migrating) = found else { return };
-        // As long as the entry says so the folio is locked, and who unlocks it sees who waits.
+        // While the entry is there, the folio is locked, and its unlock wakes all waiters.
         let head = self.core.frames.head(migrating.page());
         let ticket = self.core.unlock_ticket(head);
         drop(tables);
@@ -174,10 +174,11 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn lock(&self) -> LockedTables<'_, M> {
-        self.tree.lock(&self.core, self.id)
+        self.tree.lock(self.core, self.id)
     }
 
-    /// The entry is already as it should be: another CPU was faster, or hardware leaves the bits to software.
+    /// The entry already allows the access: another CPU was faster, or the machine leaves young and dirty bits to
+    /// software.
     fn spurious(&self) -> Result<Served, FaultStop> {
         let mut tables = self.lock();
         if let Some(leaf) = tables.find(self.page).filter(|leaf| leaf.entry.is_present()) {
@@ -194,18 +195,18 @@ impl<M: Machine> Fault<'_, M> {
         rights
     }
 
-    /// Make the way to the page's entry; `None` if it is no longer as `expected`.
+    /// Reserve the tables for the page's entry; `None` if the entry is no longer as `expected`.
     fn slot_if(&self, tables: &mut LockedTables<'_, M>, expected: Entry) -> Result<Option<Slot>, FaultStop> {
         let slot = tables.reserve(&self.core.alloc, self.page, self.gfp.means())?;
         Ok(Some(slot).filter(|&slot| same_page(tables.read(slot), expected)))
     }
 
-    /// Map a page of a folio, of which the caller gives one reference to the entry, for this access.
+    /// Map a page of a folio for this access. One reference of the caller passes to the entry.
     fn install(&self, tables: &mut Settled<'_, M>, slot: Slot, page: Pfn, writes: Writes) {
         self.install_at(tables, slot, self.page, FolioPages::one(&self.core.frames, page), writes);
     }
 
-    /// The same for pages of a folio, whose place is known, from `page` on.
+    /// As [`install`](Self::install), for pages of one folio from `page` on.
     #[inline(always)]
     fn install_at(
         &self,
@@ -216,14 +217,14 @@ impl<M: Machine> Fault<'_, M> {
         writes: Writes,
     ) {
         let head = &self.core.frames[pages.head];
-        self.core.rmap.add_range(&self.core, pages);
+        self.core.rmap.add_range(self.core, pages);
         self.count_mapped(tables, head, pages.count);
         let rights = self.rights(!matches!(writes, Writes::No));
         tables.install(slot, page, pages, rights, writes);
     }
 
-    /// Pages of a folio in the steps in which they are mapped: all at once, or one by one (`rmap.batch`), each with the
-    /// number of pages before it.
+    /// Split pages of a folio into the steps in which they are mapped: all at once, or one by one (knob `rmap.batch`).
+    /// Each comes with the number of pages before it.
     fn steps(&self, pages: FolioPages) -> impl Iterator<Item = (u32, FolioPages)> {
         let step = if self.core.knobs.get(Knob::RmapBatch) == 0 { 1 } else { pages.count };
         (0..pages.count)
@@ -231,7 +232,7 @@ impl<M: Machine> Fault<'_, M> {
             .map(move |at| (at, FolioPages { first: pages.first.add(at), count: step, ..pages }))
     }
 
-    /// Map pages of a folio that show, for loads, what their addresses have shown since content or meaning last
+    /// Map pages of a folio for loads. They must show what their addresses have shown since content or meaning last
     /// changed.
     fn install_unchanged(
         &self,
@@ -241,28 +242,28 @@ impl<M: Machine> Fault<'_, M> {
         rights: Rights,
     ) {
         let head = &self.core.frames[pages.head];
-        self.core.rmap.add_range(&self.core, pages);
+        self.core.rmap.add_range(self.core, pages);
         self.count_mapped(tables, head, pages.count);
         tables.install_unchanged(slot, page, pages, rights);
     }
 
     #[inline]
     fn count_mapped(&self, tables: &mut LockedTables<'_, M>, head: &Frame, pages: u32) {
-        tables.counts().add(super::unmap::kind_of(head), i64::from(pages));
+        tables.counts().add(Resident::of(head), i64::from(pages));
         self.core.charge(Work::EntrySet, pages as u64);
     }
 
-    /// The set for anonymous pages made through this range.
+    /// The set for new anonymous pages of this range.
     #[inline]
     fn anon_set(&self) -> AnonId {
         self.vma.anon.unwrap_or_else(|| self.new_anon_set())
     }
 
-    /// The first such page makes the set.
+    /// Make the set, for the first such page.
     #[cold]
     fn new_anon_set(&self) -> AnonId {
         let mut vmas = self.space.vmas.lock();
-        let start = vmas.find(self.page).expect("the semaphore is held").start;
+        let start = vmas.find(self.page).expect("the mapping semaphore keeps the range").start;
         vmas.update(start, |vma| {
             if let Some(set) = vma.view.anon {
                 return set;
@@ -278,11 +279,11 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn mlock_page(&self) {
-        // The folio is split by nobody who does not have this lock.
+        // The page-table lock keeps the folio from being split.
         let tables = self.lock();
         let found = tables.find(self.page).map(|leaf| leaf.entry).filter(|entry| entry.is_present());
         if let Some(entry) = found.filter(|entry| entry.pfn() != self.core.zero) {
-            self.core.lru.mlock(&self.core, self.core.frames.head(entry.pfn()));
+            self.core.lru.mlock(self.core, self.core.frames.head(entry.pfn()));
         }
     }
 
@@ -291,7 +292,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 }
 
-/// Do two entries say the same, but for what hardware may have set meanwhile?
+/// Whether two entries are the same, except for bits that hardware may have set since.
 fn same_page(a: Entry, b: Entry) -> bool {
     let soft = Bits::YOUNG | Bits::DIRTY;
     if a.is_present() && b.is_present() { a.without(soft) == b.without(soft) } else { a == b }

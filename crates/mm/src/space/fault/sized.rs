@@ -1,7 +1,7 @@
-//! A first store to anonymous memory that may be made of larger folios.
+//! First stores to anonymous memory that may have large folios.
 //!
-//! The folio is the largest of the sizes that are enabled whose aligned range lies in the mapped range and has no entry
-//! yet, and that memory has a block for, or gets one by what the knob `thp.defrag` allows. It is zeroed whole, and
+//! The folio has the largest enabled size whose aligned range is inside the mapped range, has no entry yet, and for
+//! which memory has a block, or gets one within what the knob `thp.defrag` allows. The folio is zeroed whole, and
 //! mapped whole in one step.
 
 use super::{Fault, FaultStop, Served};
@@ -25,7 +25,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         let asked = self.vma.flags.contains(VmaFlags::HUGEPAGE);
         let fits = |order: &Order| self.is_empty_around(*order);
-        // What is smaller lies within.
+        // A smaller range is part of a larger one: once one fits, all smaller ones do.
         for order in sizes.orders(asked).skip_while(|order| !fits(order)) {
             if let Some(pfn) = self.new_large_anon(order, asked)? {
                 return self.map_large_anon(pfn, order).map(Some);
@@ -36,12 +36,12 @@ impl<M: Machine> Fault<'_, M> {
         Ok(None)
     }
 
-    /// First page of the aligned range of a size around the fault. It lies in one table.
+    /// First page of the aligned range of a size around the fault. The range is inside one table.
     fn start_of(&self, order: Order) -> Vpn {
         Vpn(self.page.0 >> order.0 << order.0)
     }
 
-    /// Does the aligned range of a size around the fault lie in the mapped range, with no entry yet?
+    /// Whether the aligned range of a size around the fault is inside the mapped range and has no entry yet.
     fn is_empty_around(&self, order: Order) -> bool {
         let (start, pages) = (self.start_of(order), order.frames());
         if start < self.vma.start || start.0 + pages as u64 > self.vma.end().0 {
@@ -57,7 +57,7 @@ impl<M: Machine> Fault<'_, M> {
         empty == pages
     }
 
-    /// A new folio of this range, zeroed, with one reference. `None`: there is no room for it.
+    /// A new zeroed folio for this range, with one reference. `None`: there is no room for it.
     fn new_large_anon(&self, order: Order, asked: bool) -> Result<Option<Pfn>, Shortage> {
         if !self.core.find_block(order, self.gfp, Worth::of_anon(&self.core.knobs, asked))? {
             return Ok(None);
@@ -76,7 +76,7 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Some(pfn))
     }
 
-    /// Map a new folio whole. The caller's reference goes to its entries.
+    /// Map a new folio whole. The caller's reference passes to its entries.
     fn map_large_anon(&self, pfn: Pfn, order: Order) -> Result<Served, FaultStop> {
         let (start, all) = (self.start_of(order), FolioPages::all(&self.core.frames, pfn));
         if order == PAGEBLOCK_ORDER
@@ -93,7 +93,7 @@ impl<M: Machine> Fault<'_, M> {
             lost => {
                 drop(tables);
                 self.core.put(pfn);
-                // If somebody else was faster, the access is tried again.
+                // If another task was faster, the access is tried again.
                 return lost.map(|_| Served::MINOR).map_err(FaultStop::from);
             }
         };
@@ -103,16 +103,17 @@ impl<M: Machine> Fault<'_, M> {
             let page = Vpn(start.0 + at as u64);
             self.install_at(&mut tables, slot.ahead(at), page, pages, Writes::Private);
         }
-        // As soon as the tables are unlocked somebody may unmap and free it.
-        self.core.lru.add(&self.core, pfn, self.gfp.is_faulted());
+        // Once the tables are unlocked, another task may unmap and free it.
+        self.core.lru.add(self.core, [pfn], self.gfp.is_faulted());
         drop(tables);
         self.core.sizes.count(SizeStat::AnonFaultAlloc, order, 1);
         Ok(Served::MINOR)
     }
 
-    /// Map a new folio of 2 MiB by one entry. `None`: there is a table already, and its pages are to be mapped.
+    /// Map a new folio of 2 MiB by one entry. `None`: there is a table already, so its pages must be mapped one by
+    /// one.
     fn map_anon_entirely(&self, pfn: Pfn, start: Vpn) -> Result<Option<Served>, FaultStop> {
-        let (base, alloc) = (&self.core, &self.core.alloc);
+        let alloc = &self.core.alloc;
         let mut tables = self.lock();
         let reserved = tables.reserve_large(alloc, start, self.gfp.means());
         let reserved = reserved.and_then(|slot| match slot {
@@ -129,12 +130,12 @@ impl<M: Machine> Fault<'_, M> {
             }
         };
         self.space.large.store(true, Relaxed);
-        self.core.rmap.add_large(base, pfn);
+        self.core.rmap.add_large(self.core, pfn);
         tables.counts().add(Resident::Anon, TABLE_ENTRIES as i64);
         self.core.charge(Work::EntrySet, 1);
         let mut tables = tables.settle_at(slot, start);
         tables.install_large(slot, start, pfn, self.rights(true), Writes::Private);
-        self.core.lru.add(base, pfn, self.gfp.is_faulted());
+        self.core.lru.add(self.core, [pfn], self.gfp.is_faulted());
         drop(tables);
         self.core.sizes.count(SizeStat::AnonFaultAlloc, PAGEBLOCK_ORDER, 1);
         self.count(Stat::ThpFaultAlloc);

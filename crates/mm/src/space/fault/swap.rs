@@ -12,10 +12,10 @@ use crate::space::VmaFlags;
 use crate::table::{Absent, Bits, Entry, LockedTables, Resident, Slot, Writes};
 use crate::units::*;
 
-/// log2 of the most pages that are read ahead by neighbours in the address space.
-const MOST_CLUSTER: u64 = 5;
+/// log2 of the most pages that are read ahead by address.
+const MAX_CLUSTER: u64 = 5;
 
-/// Pages of a folio that are to be mapped together: where the first entry stands, and for which page.
+/// Pages of a folio that are mapped together, with the slot and address of the first.
 struct SwapRun {
     at: Slot,
     page: Vpn,
@@ -23,7 +23,7 @@ struct SwapRun {
 }
 
 impl<M: Machine> Fault<'_, M> {
-    /// Bring a page back. `exclusive`: no other process has an entry for the slot.
+    /// Swap a page in. `exclusive`: no other process has an entry for the slot.
     #[inline(never)]
     pub(super) fn swap_fault(
         &self,
@@ -32,7 +32,7 @@ impl<M: Machine> Fault<'_, M> {
         exclusive: bool,
     ) -> Result<Served, FaultStop> {
         let _scope = self.core.scope(Scope::DoSwapPage);
-        // Another thread may have served the fault, and the slot may be gone: hold the entry still while we look.
+        // Another thread may have served the fault and freed the slot: take a reference to it under the lock.
         {
             let tables = self.lock();
             let now = tables.find(self.page).map_or(Entry::NONE, |leaf| leaf.entry);
@@ -42,9 +42,9 @@ impl<M: Machine> Fault<'_, M> {
             self.core.swap.dup(slot);
         }
         let page = if self.core.knobs.get(Knob::SwapVmaRaEnabled) == 0 {
-            swapin(&self.core, slot, self.gfp)
+            swapin(self.core, slot, self.gfp)
         } else {
-            swapin_near(&self.core, slot, self.gfp, |look| self.nearby(look))
+            swapin_near(self.core, slot, self.gfp, |look| self.nearby(look))
         };
         let outcome = match page {
             Ok(page) => {
@@ -58,14 +58,14 @@ impl<M: Machine> Fault<'_, M> {
             }
             Err(error) => Err(error.into()),
         };
-        drop_swap_entry(&self.core, slot);
+        drop_swap_entry(self.core, slot);
         outcome
     }
 
-    /// Slots of the pages beside this one that are worth reading with it. What a range's pages were in swap beside each
-    /// other for, the order of reclaim, says less of their use than their addresses.
+    /// Swap slots of neighbouring pages that are worth reading with this one. Slots are in the order of reclaim, which
+    /// predicts use less well than addresses do.
     fn nearby(&self, look: SwapCacheLookup) -> Nearby {
-        let most = 1 << self.core.knobs.get(Knob::PageCluster).min(MOST_CLUSTER);
+        let most = 1 << self.core.knobs.get(Knob::PageCluster).min(MAX_CLUSTER);
         let window = self.space.vmas.lock().change_readahead(self.vma.start, |state| match look {
             SwapCacheLookup::Found { ahead } => {
                 state.found(self.page, ahead);
@@ -83,8 +83,8 @@ impl<M: Machine> Fault<'_, M> {
         slots.map(|(slot, _)| slot).collect()
     }
 
-    /// A page that is shared came back for loads only. The store gets its own in the same fault: before the next,
-    /// reclaim may have taken the page again, time after time.
+    /// A load brought a shared page back. Serve the store in the same fault: reclaim could take the page before the
+    /// next fault, again and again.
     pub(super) fn store_after_swap(&self, served: Served) -> Result<Served, FaultStop> {
         let entry = self.lock().find(self.page).map_or(Entry::NONE, |leaf| leaf.entry);
         if !entry.is_present() || entry.has(Bits::WRITE) {
@@ -93,17 +93,17 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Served { done: served.done, ..self.write_fault(entry)? })
     }
 
-    /// Does a load, too, give the right to write to a page that is the process's own? What can be written cannot wait
-    /// for its flush, so where flushes are put off a page that is only read does without.
+    /// Whether a load, too, gives the right to write to an exclusive page. The flush of a writable entry cannot be
+    /// deferred, so a policy that defers flushes does not give it.
     fn gives_writes(&self) -> bool {
         !self.core.knobs.flush_policy().defers()
     }
 
-    /// Does nobody but this fault want the locked folio's content? Then a store needs no copy, though others may once
-    /// have had entries for the slot. The tables are locked, so that no fork makes another entry.
+    /// Whether this fault alone uses the locked folio's content. Then a store needs no copy, even if others once had
+    /// entries for the slot. The page-table lock keeps fork from making another entry.
     fn is_alone(&self, folio: Pfn) -> bool {
         let frame = &self.core.frames[folio];
-        // The entry's hold on the slot and the fault's own; the references of the swap cache and of the fault.
+        // Two uses of the slot: the entry's and the fault's. Two references: the swap cache's and the fault's.
         frame.order() == Order::ZERO
             && frame.mapcount() == 0
             && frame.refs() == 2
@@ -111,7 +111,7 @@ impl<M: Machine> Fault<'_, M> {
             && self.core.swap.entries_of_run(frame.swap_slot(), 1) == 2
     }
 
-    /// Map the locked folio that holds the slot's content, whole if it can be. Returns whether the entries took the
+    /// Map the locked folio that holds the slot's content, whole if possible. Returns whether the entries took the
     /// caller's reference.
     fn map_swapped(
         &self,
@@ -121,7 +121,7 @@ impl<M: Machine> Fault<'_, M> {
         exclusive: bool,
     ) -> Result<bool, FaultStop> {
         let frame = &self.core.frames[folio];
-        let Some(pfn) = page_of_slot(&self.core, folio, slot) else { return Ok(false) };
+        let Some(pfn) = page_of_slot(self.core, folio, slot) else { return Ok(false) };
         let set = self.set_for(exclusive);
         let mut tables = self.lock();
         let Some(at) = self.slot_if(&mut tables, entry)? else { return Ok(false) };
@@ -154,9 +154,9 @@ impl<M: Machine> Fault<'_, M> {
                 self.install_unchanged(&mut tables, place, part, self.rights(false));
             }
         }
-        // The entries' hold on the slots; the caller keeps one of its own until it has done.
+        // Drop the entries' uses of the slots; the caller still has its own.
         let first = SwapSlot(frame.swap_slot().0 + pages.offset());
-        self.core.swap.free_entries(&self.core, first, pages.count);
+        self.core.swap.free_entries(self.core, first, pages.count);
         let stored = writable && self.is_store();
         if stored || self.vma.flags.contains(VmaFlags::LOCKED) || self.core.swap.is_half_full() {
             self.drop_slots(folio);
@@ -164,8 +164,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(true)
     }
 
-    /// All of a folio that is larger than a page, if the entries beside the fault's hold its slots in order, in one
-    /// table, and all as the fault's does.
+    /// The whole large folio, if the entries beside the fault's hold its slots in order, in one table, and with the
+    /// same exclusiveness.
     fn whole_folio(
         &self,
         tables: &LockedTables<'_, M>,
@@ -190,8 +190,8 @@ impl<M: Machine> Fault<'_, M> {
         tables.hold_slots(at, first, pages.count).then_some(SwapRun { at, page, pages })
     }
 
-    /// The set that owns a page read back from swap. If other processes may map it, the oldest set: all of them are
-    /// registered with it.
+    /// The set that owns a page that was swapped in. If other processes may map it, this is the oldest set, with which
+    /// all of them are registered.
     fn set_for(&self, exclusive: bool) -> AnonId {
         let own = self.anon_set();
         if exclusive {
@@ -201,14 +201,14 @@ impl<M: Machine> Fault<'_, M> {
         vmas.range_of(self.page).and_then(|vma| vma.sets.first().copied()).unwrap_or(own)
     }
 
-    /// A page of the folio is in use again and about to differ from its slot, or slots are scarce: give the slots up,
-    /// if no entry needs any of them.
+    /// Free the slots of the folio, if no entry needs any of them: a page is about to differ from its slot, or slots
+    /// are scarce.
     fn drop_slots(&self, folio: Pfn) {
         let frame = &self.core.frames[folio];
-        // The caller's own hold is the one that is left.
+        // One use is the caller's own.
         let needed = self.core.swap.entries_of_run(frame.swap_slot(), frame.pages()) > 1;
         if !needed && !frame.has(FrameFlags::WRITEBACK) {
-            remove_from_swap_cache(&self.core, folio, None);
+            remove_from_swap_cache(self.core, folio, None);
             frame.set(FrameFlags::DIRTY);
         }
     }

@@ -1,5 +1,4 @@
-//! What tests of whole spaces have in common: memory without devices, spaces in it, and how they are looked at and
-//! used.
+//! Bench for tests of whole spaces: memory without devices, spaces, and helpers to inspect and use them.
 
 use super::*;
 use crate::alloc::Allocator;
@@ -24,7 +23,7 @@ pub(super) fn gfp() -> Gfp {
 }
 
 impl Bench {
-    /// Two CPUs, so many frames, these values of knobs, and a space.
+    /// Two CPUs, this many frames and these knobs, and a space.
     pub fn new(frames: u32, values: &[(Knob, u64)]) -> (Bench, SpaceId) {
         let knobs = Knobs::default();
         values.iter().for_each(|&(knob, value)| knobs.set(knob, value).unwrap());
@@ -50,7 +49,7 @@ impl Bench {
         runs
     }
 
-    /// Give `then` the locked folio of a page, with a reference.
+    /// Call `then` with the locked folio of a page and a reference to it.
     pub fn with_folio(&self, id: SpaceId, at: u64, then: impl FnOnce(Pfn)) {
         let found = self.runs(id, at, at + 1).first().map(|run| run.mapped(&self.core.frames).head);
         if let Some(pfn) = found.filter(|&pfn| pfn != self.core.zero) {
@@ -62,7 +61,7 @@ impl Bench {
         }
     }
 
-    /// madvise; what is to be reclaimed is put back. Returns how many folios that were; `None`: it was refused.
+    /// madvise; folios to be reclaimed are put back. Returns their number; `None` if the call failed.
     pub fn advise(&self, id: SpaceId, at: u64, pages: u64, advice: Advice) -> Option<usize> {
         let advised = self.spaces.madvise(&self.core, id, Vpn(at), pages, advice).ok()?;
         for &pfn in &advised.page_out {
@@ -72,7 +71,7 @@ impl Bench {
         Some(advised.page_out.len())
     }
 
-    /// The rooms below are whole.
+    /// Validate the rooms below.
     pub fn check_rooms(&self) {
         let platform = self.mmu();
         self.spaces.validate(&self.core, self.core.tlb.bound()).unwrap();

@@ -1,5 +1,4 @@
-//! What a step costs that unmaps, shares or protects a folio: atomic changes and updates of statistics, counted
-//! exactly.
+//! Cost of unmapping, sharing and protecting a folio, counted exactly: atomic changes and updates of statistics.
 
 use super::bench::gfp;
 use super::folios::World;
@@ -22,7 +21,8 @@ const UNMAP: Step = |world, run| {
     let memory = &world.core;
     let mut batch = UnmapBatch::new(memory);
     let pfn = run.mapped(&world.core.frames).head;
-    assert!(world.core.rmap.try_to_unmap(memory, pfn, UnmapMode::default(), &mut batch).all);
+    world.core.rmap.try_to_unmap(memory, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
+    assert_eq!(world.core.frames[pfn].mapcount(), 0);
     batch.settle(memory, &world.core.tlb);
 };
 
@@ -39,8 +39,8 @@ const PROTECT: Step = |world, run| {
     world.spaces.mprotect(&world.core, world.ids[0], run.page, 512, Prot::READ).unwrap();
 };
 
-/// What a step costs for folios of all orders from 0 to 9, with the number of their pages. `held`: as reclaim holds
-/// them; their cache's reference is not there either way.
+/// Cost of a step for folios of orders 0 to 9, with their numbers of pages. `held`: with a reference, as in reclaim;
+/// there is no cache's reference in either case.
 fn costs(step: Step, held: bool, batch: u64, file: bool) -> Vec<(u64, Cost)> {
     let cost = |order| {
         let world = World::new(batch, 1);
@@ -56,12 +56,12 @@ fn costs(step: Step, held: bool, batch: u64, file: bool) -> Vec<(u64, Cost)> {
     (0..=9).map(cost).collect()
 }
 
-/// The entry and the page's own count change for each page, everything else once a run: the folio's counts and
+/// Only the entry and the page's own count change for each page. All else changes once a run: the folio's counts and
 /// references, the size of the space, the flush's generation and debt, the statistics.
 #[test]
-fn reclaim_unmaps_a_folio_at_the_cost_of_one_step() {
+fn reclaim_unmaps_a_folio_in_one_step() {
     for (pages, cost) in costs(UNMAP, true, 1, true) {
-        // A folio of one page has no other count.
+        // A single page has no separate page count.
         assert_eq!(cost, (if pages == 1 { 12 } else { 12 + 2 * pages }, 1), "{pages} pages");
     }
     for (pages, cost) in costs(UNMAP, true, 0, true) {
@@ -73,9 +73,9 @@ fn reclaim_unmaps_a_folio_at_the_cost_of_one_step() {
     }
 }
 
-/// With the freeing of the folio, which is no dearer for a large one but for the way to the lists that are shared.
+/// Includes freeing the folio, which costs the same for a large one, except for the path to the shared lists.
 #[test]
-fn a_process_unmaps_a_folio_at_the_cost_of_one_step() {
+fn munmap_removes_a_folio_in_one_step() {
     for (pages, (changes, updates)) in [true, false].iter().flat_map(|&file| costs(ZAP, false, 1, file)) {
         let once = if pages == 1 { changes } else { changes - 2 * pages };
         assert!(
@@ -91,9 +91,9 @@ fn a_process_unmaps_a_folio_at_the_cost_of_one_step() {
     }
 }
 
-/// For each page: the parent's entry, that it is exclusive, its count, the child's entry.
+/// For each page: the parent's entry, the exclusive flag, the mapcount, the child's entry.
 #[test]
-fn fork_shares_a_folio_at_the_cost_of_one_step() {
+fn fork_shares_a_folio_in_one_step() {
     let (mut shared, mut protected) = (Vec::new(), Vec::new());
     for (pages, cost) in costs(FORK, false, 1, false) {
         shared.push(if pages == 1 { (cost.0 + 1, cost.1) } else { (cost.0 + 4 - 4 * pages, cost.1) });
@@ -101,12 +101,12 @@ fn fork_shares_a_folio_at_the_cost_of_one_step() {
     for (pages, (changes, updates)) in costs(PROTECT, false, 1, false) {
         protected.push((changes - pages, updates));
     }
-    // What the call costs without any page, and the statistics do not change.
+    // The cost of the call does not depend on pages, and the statistics do not change.
     assert!(shared.iter().all(|&cost| cost == shared[0] && cost.1 == 0), "{shared:?}");
     assert!(protected.iter().all(|&cost| cost == protected[0] && cost.1 == 0), "{protected:?}");
 }
 
-/// What a first store costs that makes a folio, and what its unmapping costs then, for all sizes that faults make.
+/// Cost of a first store that allocates a folio, and of unmapping it, for all sizes of anonymous folios.
 fn fault_costs(batch: u64) -> Vec<(u64, [Cost; 2])> {
     let cost = |order: u8| {
         let world = World::new(batch, 1);
@@ -114,7 +114,7 @@ fn fault_costs(batch: u64) -> Vec<(u64, [Cost; 2])> {
             world.spaces.fault(&world.core, world.ids[0], Vpn(page), AccessKind::Store, gfp()).unwrap()
         };
         let so_far = || (counted::changes(), world.core.machine.work(Work::StatUpdate));
-        // The range gets its set, but the table that is needed now is another.
+        // This store gives the range its set; the table for the next one is still missing.
         store(512 * 10 - 1);
         let sizes: Vec<u64> = (2..=9).map(|enabled| if enabled == order { 2 } else { 0 }).collect();
         world.enable(&sizes);
@@ -132,19 +132,19 @@ fn fault_costs(batch: u64) -> Vec<(u64, [Cost; 2])> {
     [0].into_iter().chain(2..=9).map(cost).collect()
 }
 
-/// For each page its entry and its own count, in both directions, everything else once: the folio's counts, references,
-/// list and charge, the size of the space, the statistics. A 2 MiB entry has nothing for each page.
+/// For each page only its entry and its own count, in both directions. Once: the folio's counts, references, list and
+/// charge, the size of the space, the statistics. A 2 MiB entry costs nothing for each page.
 #[test]
-fn a_fault_makes_a_folio_at_the_cost_of_one_step() {
+fn fault_maps_a_new_folio_in_one_step() {
     let [mut made, mut unmapped] = [Vec::new(), Vec::new()];
     for (pages, [fault, unmap]) in fault_costs(1) {
         let each = if (2..512).contains(&pages) { 2 * pages } else { 0 };
-        // That there is a large entry more or less is counted, too.
+        // Large entries have a counter of their own.
         assert_eq!((fault.1, unmap.1), if pages == 512 { (2, 2) } else { (1, 1) }, "{pages} pages");
         made.push(fault.0 - each);
         unmapped.push(unmap.0 - each);
     }
-    // Where a block of a size comes from, and goes to, differs a little: CPUs' lists and buddies.
+    // Allocation and freeing of blocks differ a little by size: CPUs' lists and buddies.
     for costs in [made, unmapped] {
         let (least, most) = (costs.iter().min().unwrap(), costs.iter().max().unwrap());
         assert!(most - least <= 15 && *most <= 45, "{costs:?}");

@@ -1,11 +1,10 @@
-//! Larger folios, mapped by hand at any place, in spaces that do to them whatever can be done: in runs and entry by
-//! entry.
+//! Large folios, mapped by hand at any place, under every operation on spaces: in runs, and entry by entry.
 
 use super::bench::{Bench, gfp};
 use super::*;
 use crate::alloc::Watermark;
 use crate::api::{AccessKind, Advice, Backing, FileKind, GroupLimits, MapRequest, Prot};
-use crate::frame::{FolioPages, FrameFlags, Owner};
+use crate::frame::{FolioPages, FolioRun, FrameFlags, Owner};
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
@@ -17,8 +16,8 @@ use std_alloc::collections::BTreeSet;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
-/// Anonymous pages, then as many of a file: each half has a border between page tables within it, and so has their
-/// meeting.
+/// Anonymous pages, then as many of a file. Each half has a border between page tables inside, and there is one
+/// between the halves.
 const PAGES: u64 = 1152;
 const ANON: u64 = 512 * 9 + 128;
 const FILE: u64 = ANON + PAGES;
@@ -26,7 +25,7 @@ const END: u64 = FILE + PAGES;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// Map a folio where nothing is: in one space, or, of the file, in all.
+    /// Map a folio where nothing is mapped: in one space, or, for a file, in all.
     Map {
         at: u64,
         order: u8,
@@ -35,7 +34,7 @@ enum Op {
         at: u64,
         store: bool,
     },
-    /// What hardware does by itself.
+    /// Set bits as hardware does.
     Mark {
         at: u64,
         dirty: bool,
@@ -57,7 +56,7 @@ enum Op {
     },
     Fork,
     Exit,
-    /// Reclaim or write-back come across the page's folio.
+    /// Reclaim or write-back works on the page's folio.
     Unmap {
         at: u64,
     },
@@ -89,7 +88,7 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
         4 => (at(), pages(), prop::sample::select(advice.to_vec()))
             .prop_map(|(at, pages, advice)| Op::Advise { at, pages, advice }),
         1 => (at(), pages(), at()).prop_map(|(at, pages, to)| Op::Move { at, pages, to }),
-        // Where large entries fit.
+        // Aligned for large entries.
         1 => (at(), pages()).prop_map(|(at, pages)| {
             Op::Move { at, pages, to: ANON + (at - ANON + 512) % (END - ANON) }
         }),
@@ -102,7 +101,7 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
     (0..3usize, op)
 }
 
-/// What of a page must be the same whether entries are changed in runs or one by one.
+/// State of a page that must be the same whether entries are changed in runs or one by one.
 type Seen = (u64, Entry, [u32; 6], bool);
 
 pub(super) struct World {
@@ -134,14 +133,14 @@ impl World {
         world
     }
 
-    /// Which sizes of anonymous folios faults may make, from 16 KiB on.
+    /// Enable sizes of anonymous folios, from 16 KiB on.
     pub fn enable(&self, sizes: &[u64]) {
         let all = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
         all.zip(sizes).for_each(|(&knob, &size)| self.mmu().knobs.set(knob, size).unwrap());
     }
 
-    fn apply(&mut self, who: usize, op: Op) {
-        let id = self.ids[who % self.ids.len()];
+    fn apply(&mut self, process: usize, op: Op) {
+        let id = self.ids[process % self.ids.len()];
         let Bench { core, spaces } = &self.bench;
         let clip = |at: u64, pages: u64| pages.min(END - at);
         match op {
@@ -181,10 +180,10 @@ impl World {
             Op::Unmap { at } => {
                 self.with_folio(id, at, |pfn| {
                     let frame = &core.frames[pfn];
-                    // Entry by entry, what comes before a page that was written is dropped; a run stays whole.
+                    // Entry by entry, pages before a dirty one are dropped; a run stays whole.
                     if !frame.is_anon() || !(frame.has(FrameFlags::SWAPBACKED) || self.is_dirty(pfn)) {
                         let mut batch = UnmapBatch::new(self.mmu());
-                        core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut batch);
+                        core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
                         batch.settle(self.mmu(), &core.tlb);
                     }
                 });
@@ -196,7 +195,7 @@ impl World {
             }
             Op::Age { at } => {
                 self.with_folio(id, at, |pfn| {
-                    core.rmap.referenced(core, pfn, None, None);
+                    let [_] = core.rmap.referenced(core, FolioRun::one(&pfn), None, None);
                 });
             }
             Op::Fork | Op::Exit => {}
@@ -213,7 +212,7 @@ impl World {
         all.filter(mapped).any(|run| run.entry.has(Bits::DIRTY))
     }
 
-    /// Is one range of a kind, with no entries, where a folio is to be mapped?
+    /// Whether a folio can be mapped here: one kind of range, and no entries.
     fn is_free(&self, id: SpaceId, at: u64, order: Order) -> bool {
         let vmas = self.spaces.at(id).vmas.lock();
         let end = at + order.frames() as u64;
@@ -233,7 +232,7 @@ impl World {
         }
         let view = || self.spaces.at(id).vmas.lock().range_of(Vpn(at)).unwrap().view;
         if view().anon.is_none() {
-            // A fault gives the range a set. It may have made a large folio.
+            // The fault gives the range a set. It may have made a large folio.
             self.spaces.fault(core, id, Vpn(at), AccessKind::Store, gfp()).unwrap();
             let (first, end) = (view().start.0.max(at & !511), view().end().0.min((at | 511) + 1));
             self.spaces.madvise(core, id, Vpn(first), end - first, Advice::DontNeed).unwrap();
@@ -246,7 +245,7 @@ impl World {
         let pages = FolioPages::all(&core.frames, pfn);
         core.make_large_anon(pfn, Owner::Anon(view.anon.unwrap()), view.anon_index(Vpn(at)));
         self.install(id, at, pages);
-        core.lru.add(self.mmu(), pfn, false);
+        core.lru.add(self.mmu(), [pfn], false);
         core.put(pfn);
     }
 
@@ -260,7 +259,7 @@ impl World {
         let Ok(pfn) = core.new_folio(order, gfp()) else { return };
         core.frames[pfn].set_owner(Owner::File(file), index);
         core.frames[pfn].set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-        core.lru.add(self.mmu(), pfn, false);
+        core.lru.add(self.mmu(), [pfn], false);
         for &id in &self.ids {
             if self.is_free(id, at, order) && shown(id) == Some((file, index)) {
                 self.install(id, at, FolioPages::all(&core.frames, pfn));
@@ -283,13 +282,13 @@ impl World {
         runs[0]
     }
 
-    /// Map pages as a fault does: a step for each table.
+    /// Map pages as a fault does, one table at a time.
     fn install(&self, id: SpaceId, at: u64, all: FolioPages) {
         let core = &self.core;
         let anon = core.frames[all.head].is_anon();
         let kind = if anon { Resident::Anon } else { Resident::Shmem };
         let rights =
-            self.spaces.at(id).vmas.lock().range_of(Vpn(at)).expect("it was just seen").view.rights();
+            self.spaces.at(id).vmas.lock().range_of(Vpn(at)).expect("the range must exist").view.rights();
         let mut done = 0;
         while done < all.count {
             let page = Vpn(at + done as u64);
@@ -361,18 +360,18 @@ impl World {
 proptest! {
     #![proptest_config(crate::testing::cases(60))]
 
-    /// Whatever is done, entries, mapcounts, references, sizes of spaces and statistics are those that it has entry by
-    /// entry.
+    /// After any operation, entries, mapcounts, references, sizes of spaces and statistics are those of the world that
+    /// works entry by entry.
     #[test]
-    fn runs_do_what_entries_do(
+    fn operations_on_runs_equal_those_on_entries(
         policy in 0..FlushPolicy::COUNT,
         sizes in prop::collection::vec(0u64..=2, 8),
         ops in prop::collection::vec(op(), 1..50),
     ) {
         let mut worlds = [1, 0].map(|batch| World::new(batch, policy));
         worlds.iter().for_each(|world| world.enable(&sizes));
-        for (who, op) in ops {
-            worlds.iter_mut().for_each(|world| world.apply(who, op));
+        for (process, op) in ops {
+            worlds.iter_mut().for_each(|world| world.apply(process, op));
             let [runs, entries] = &worlds;
             prop_assert_eq!(runs.counters(), entries.counters(), "after {:?}", op);
             prop_assert_eq!(runs.seen(), entries.seen(), "after {:?}", op);
@@ -391,9 +390,9 @@ proptest! {
     }
 }
 
-/// After a fork, each page of a folio is copied by itself, and the other pages stay shared, or stay as they are.
+/// After a fork, each page of a folio is copied on its own; the other pages stay shared, or unchanged.
 #[test]
-fn a_page_of_a_shared_folio_is_copied_alone() {
+fn write_fault_copies_one_page_of_a_shared_folio() {
     let mut world = World::new(1, 1);
     let parent = world.ids[0];
     world.apply(0, Op::Map { at: ANON, order: 4 });
@@ -409,15 +408,15 @@ fn a_page_of_a_shared_folio_is_copied_alone() {
     assert!(world.is_exclusive(copy) && world.core.frames[copy].order() == Order::ZERO);
     world.spaces.exit(&world.core, world.ids[1]);
     world.ids.truncate(1);
-    // Nobody else maps it any more; it is copied all the same, so that the folio goes in the end.
+    // It is not mapped elsewhere any more, but is copied nevertheless, so that the folio can be freed.
     world.apply(0, Op::Touch { at: ANON + 6, store: true });
     assert_eq!((world.core.frames[folio].mapcount(), world.core.frames.pages_mapped(folio)), (14, 14));
     world.validate();
 }
 
-/// A page that is this process's own is written in place, in a folio of any size.
+/// An exclusive page is written in place, in a folio of any size.
 #[test]
-fn an_exclusive_page_of_a_folio_stays() {
+fn write_fault_reuses_an_exclusive_page_of_a_folio() {
     let mut world = World::new(1, 1);
     world.apply(0, Op::Map { at: ANON, order: 3 });
     let space = world.ids[0];
@@ -429,15 +428,15 @@ fn an_exclusive_page_of_a_folio_stays() {
     });
     world.apply(0, Op::Touch { at: ANON + 3, store: true });
     let counts: Vec<_> = world.runs(world.ids[0], ANON, END).iter().map(|run| run.count).collect();
-    assert_eq!(counts, [3, 1, 4], "the right to write ends a run");
+    assert_eq!(counts, [3, 1, 4], "the right to write must end a run");
     assert_eq!(world.mmu().stats.read(Stat::Pgreuse), 1);
     world.validate();
 }
 
-/// MADV_PAGEOUT takes a folio that lies in the range, all of it. One that lies in it in part, or has a hole, is split
-/// first, and its pages in the range are taken, unless others use it, too.
+/// MADV_PAGEOUT takes a folio that is wholly in the range. A folio that is partly in it, or has a hole, is split
+/// first, and its pages in the range are taken, unless other processes use it, too.
 #[test]
-fn what_is_paged_out_in_part_is_split() {
+fn pageout_splits_partly_covered_folios() {
     for batch in [0, 1] {
         let mut world = World::new(batch, 1);
         // Across a border of tables, so that its entries are two runs.
@@ -461,9 +460,9 @@ fn what_is_paged_out_in_part_is_split() {
     }
 }
 
-/// MADV_FREE and MADV_COLD, too, mean the pages of the range and no others.
+/// MADV_FREE and MADV_COLD, too, affect only pages in the range.
 #[test]
-fn what_is_given_up_or_cold_in_part_is_split() {
+fn free_and_cold_split_partly_covered_folios() {
     for batch in [0, 1] {
         let mut world = World::new(batch, 1);
         for (at, advice) in [(ANON, Advice::Free), (ANON + 16, Advice::Cold)] {
@@ -483,7 +482,7 @@ fn what_is_given_up_or_cold_in_part_is_split() {
     }
 }
 
-/// The runs of a space's anonymous pages: first page and length, and the order of the folio.
+/// The runs of a space's anonymous pages: first page, length and the folio's order.
 fn shape(world: &World) -> Vec<(u64, u32, u8)> {
     let frames = &world.core.frames;
     let runs = world.runs(world.ids[0], ANON, FILE).into_iter();
@@ -495,14 +494,14 @@ fn sizes(world: &World, stat: SizeStat) -> Vec<(u8, u64)> {
     all.filter(|&(_, count)| count > 0).collect()
 }
 
-/// A first store gets the largest enabled folio that lies in the range, and where nothing is yet. (The range begins a
+/// A first store gets the largest enabled folio that fits into the range and into empty entries. (The range begins a
 /// quarter into a table.)
 #[test]
-fn a_fault_makes_the_largest_folio_that_fits() {
+fn anon_fault_allocates_the_largest_fitting_folio() {
     for batch in [0, 1] {
         let mut world = World::new(batch, 1);
         world.enable(&[2, 0, 0, 2, 0, 0, 0, 2]);
-        // 2 MiB would begin before the range, or end behind it.
+        // 2 MiB would begin before the range, or end after it.
         for (at, store) in [(100, true), (30, true), (461, true), (900, false), (901, true), (905, true)] {
             world.apply(0, Op::Touch { at: ANON + at, store });
         }
@@ -520,7 +519,7 @@ fn a_fault_makes_the_largest_folio_that_fits() {
 }
 
 #[test]
-fn sizes_are_asked_for_and_forbidden() {
+fn hugepage_advice_enables_and_disables_sizes() {
     let mut world = World::new(1, 1);
     world.enable(&[2, 1]);
     let touch = |at| Op::Touch { at: ANON + at, store: true };
@@ -531,7 +530,7 @@ fn sizes_are_asked_for_and_forbidden() {
     world.apply(0, advise(64, Advice::NoHugePage));
     world.apply(0, touch(65));
     assert_eq!(shape(&world), [(0, 4, 2), (32, 8, 3), (65, 1, 0)]);
-    // Ranges that were advised alike are one again.
+    // Ranges with the same advice are merged again.
     world.apply(0, advise(0, Advice::NoHugePage));
     world.apply(0, advise(32, Advice::NoHugePage));
     world.apply(0, touch(50));
@@ -540,16 +539,16 @@ fn sizes_are_asked_for_and_forbidden() {
     world.validate();
 }
 
-/// Nothing is reclaimed for a large folio: where memory has no block, or the group no room, a smaller one does.
+/// Nothing is reclaimed for a large folio: without a block, or without room in the group, a smaller one is used.
 #[test]
-fn a_fault_takes_what_there_is() {
+fn anon_fault_falls_back_to_smaller_folios() {
     let mut world = World::new(1, 1);
     world.enable(&[2, 0, 0, 0, 0, 0, 0, 2]);
     let mut blocks = Vec::new();
     while let Ok(block) = world.core.new_folio(Order(8), Gfp { mark: Watermark::Min, ..gfp() }) {
         blocks.push(block);
     }
-    // None has a free neighbour.
+    // Keep only blocks without a free neighbour.
     blocks.retain(|&block| {
         block.0 & 256 == 0 || {
             world.core.put(block);
@@ -570,15 +569,15 @@ fn a_fault_takes_what_there_is() {
         store(page, Gfp::user(group)).unwrap();
     }
     assert_eq!(shape(&world), [(400, 4, 2), (500, 4, 2), (600, 1, 0), (608, 1, 0)]);
-    // 2 MiB has an entry in it since the first store.
+    // The 2 MiB have had an entry since the first store.
     assert_eq!(sizes(&world, SizeStat::AnonFaultFallback), [(2, 2), (9, 1)]);
     assert_eq!(sizes(&world, SizeStat::AnonFaultFallbackCharge), [(2, 2)]);
     world.validate();
 }
 
-/// A folio that is left partly mapped waits to be split, once, until it is freed.
+/// A partly mapped folio is queued for a split, once, until it is freed.
 #[test]
-fn a_partly_mapped_folio_waits_to_be_split() {
+fn partly_mapped_folio_is_queued_for_split_once() {
     let mut world = World::new(1, 1);
     world.enable(&[0, 0, 2]);
     let forget = |world: &mut World, at, pages| {
@@ -592,21 +591,21 @@ fn a_partly_mapped_folio_waits_to_be_split() {
     world.apply(0, Op::Touch { at: ANON + 16, store: true });
     world.apply(0, Op::Fork);
     forget(&mut world, 0, 4);
-    assert_eq!(waiting(&world), [0, 0, 2], "the child maps all of it");
+    assert_eq!(waiting(&world), [0, 0, 2], "a folio that the child maps whole must not be queued");
     world.spaces.exit(&world.core, world.ids[1]);
     world.ids.truncate(1);
     assert_eq!(waiting(&world), [1, 1, 2]);
     forget(&mut world, 8, 16);
     assert_eq!(waiting(&world), [2, 2, 2]);
     world.validate();
-    // What was locked in memory for a part that is gone is not kept for it.
+    // A folio does not stay locked in memory for a part that is gone.
     let folio = |world: &World| world.runs(world.ids[0], ANON, FILE)[0].mapped(&world.core.frames).head;
     world.spaces.mlock(&world.core, world.ids[0], Vpn(ANON + 4), 2, true).unwrap();
     assert!(world.core.frames[folio(&world)].has(FrameFlags::UNEVICTABLE));
     world.spaces.munmap(&world.core, world.ids[0], Vpn(ANON + 4), 2).unwrap();
     assert!(!world.core.frames[folio(&world)].has_any(FrameFlags::UNEVICTABLE | FrameFlags::MLOCKED));
     world.validate();
-    // A whole run that goes at once leaves nothing to wait for.
+    // A whole run that is unmapped at once queues nothing.
     forget(&mut world, 0, 16);
     assert_eq!((waiting(&world), world.core.lru.splits_deferred(NodeId(0))), ([2, 1, 1], 1));
     forget(&mut world, 16, 16);

@@ -1,9 +1,10 @@
-//! 2 MiB entries in spaces that do to them whatever can be done: those of a file, made by faults and collapse, and
-//! those of anonymous memory, made by hand. A model knows what each page must show.
+//! 2 MiB entries under every operation on spaces: those of a file, made by faults and collapse, and those of anonymous
+//! memory, made by hand. A model knows what each page must show.
 
 use super::bench::{Bench, gfp};
 use super::*;
 use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
+use crate::frame::FolioRun;
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::Stat;
@@ -25,7 +26,7 @@ const END: u64 = PRIVATE + PAGES;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// A first store makes a large entry of anonymous memory, where nothing is.
+    /// A first store makes a large anonymous entry where nothing is mapped.
     MapAnon {
         at: u64,
     },
@@ -45,7 +46,7 @@ enum Op {
         pages: u64,
         advice: Advice,
     },
-    /// There and back again; `aside`: large entries do not fit there.
+    /// Move away and back; `aside`: to where large entries do not fit.
     Move {
         at: u64,
         pages: u64,
@@ -61,7 +62,7 @@ enum Op {
     },
     Fork,
     Exit,
-    /// Reclaim, write-back or ageing come across the page's folio.
+    /// Reclaim, write-back or aging works on the page's folio.
     Reclaim {
         at: u64,
     },
@@ -107,14 +108,14 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
     (0..3usize, op)
 }
 
-/// What the pages of a space show that are its own.
+/// Content of a space's own pages.
 type Own = BTreeMap<u64, u64>;
 
 struct World {
     bench: Bench,
     ids: Vec<(SpaceId, Own)>,
     file: FileId,
-    /// What the file's pages hold.
+    /// Content of the file's pages.
     content: Vec<u64>,
     last_stamp: u64,
 }
@@ -157,15 +158,15 @@ impl World {
         self.spaces.mmap(&self.core, id, &request).unwrap();
     }
 
-    fn apply(&mut self, who: usize, op: Op) {
-        let who = who % self.ids.len();
-        let id = self.ids[who].0;
+    fn apply(&mut self, process: usize, op: Op) {
+        let process = process % self.ids.len();
+        let id = self.ids[process].0;
         // Parts of one range.
         let clip = |at: u64, pages: u64| pages.min(PAGES - (at - ANON) % PAGES);
         match op {
-            Op::MapAnon { at } => self.map_anon(who, at),
-            Op::Load { at } => self.touch(who, at, AccessKind::Load),
-            Op::Store { at } => self.touch(who, at, AccessKind::Store),
+            Op::MapAnon { at } => self.map_anon(process, at),
+            Op::Load { at } => self.touch(process, at, AccessKind::Load),
+            Op::Store { at } => self.touch(process, at, AccessKind::Store),
             Op::Protect { at, pages, write } => {
                 let prot = if write { Prot::READ | Prot::WRITE } else { Prot::READ };
                 let _ = self.spaces.mprotect(&self.core, id, Vpn(at), clip(at, pages), prot);
@@ -173,7 +174,7 @@ impl World {
             Op::Advise { at, pages, advice } => {
                 let pages = clip(at, pages);
                 if self.advise(id, at, pages, advice).is_some() && advice == Advice::DontNeed {
-                    self.ids[who].1.retain(|page, _| !(at..at + pages).contains(page));
+                    self.ids[process].1.retain(|page, _| !(at..at + pages).contains(page));
                 }
             }
             Op::Move { at, pages, aside } => {
@@ -194,16 +195,16 @@ impl World {
             Op::Unmap { at, pages } => {
                 let pages = clip(at, pages);
                 self.spaces.munmap(&self.core, id, Vpn(at), pages).unwrap();
-                self.ids[who].1.retain(|page, _| !(at..at + pages).contains(page));
+                self.ids[process].1.retain(|page, _| !(at..at + pages).contains(page));
                 self.map(id, at, pages);
             }
             Op::Fork if self.ids.len() < 3 => {
                 let child = self.spaces.fork(&self.core, id, gfp()).unwrap();
-                self.ids.push((child, self.ids[who].1.clone()));
+                self.ids.push((child, self.ids[process].1.clone()));
             }
             Op::Exit if self.ids.len() > 1 => {
                 self.spaces.exit(&self.core, id);
-                self.ids.remove(who);
+                self.ids.remove(process);
             }
             Op::Fork | Op::Exit => {}
             Op::Reclaim { at } => self.with_folio(id, at, |pfn| self.reclaim(pfn)),
@@ -211,7 +212,7 @@ impl World {
                 self.core.rmap.mkclean(&self.core, pfn);
             }),
             Op::Age { at } => self.with_folio(id, at, |pfn| {
-                self.core.rmap.referenced(&self.core, pfn, None, None);
+                let [_] = self.core.rmap.referenced(&self.core, FolioRun::one(&pfn), None, None);
             }),
             Op::Truncate { pages } => {
                 let (memory, first) = (&self.core, PageIndex(pages));
@@ -234,29 +235,29 @@ impl World {
     }
 
     /// What a page must show.
-    fn expected(&self, who: usize, page: u64) -> u64 {
-        let behind = if page < SHARED { 0 } else { self.content[((page - ANON) % PAGES) as usize] };
-        self.ids[who].1.get(&page).copied().unwrap_or(behind)
+    fn expected(&self, process: usize, page: u64) -> u64 {
+        let shown = if page < SHARED { 0 } else { self.content[((page - ANON) % PAGES) as usize] };
+        self.ids[process].1.get(&page).copied().unwrap_or(shown)
     }
 
-    fn touch(&mut self, who: usize, at: u64, access: AccessKind) {
-        let id = self.ids[who].0;
+    fn touch(&mut self, process: usize, at: u64, access: AccessKind) {
+        let id = self.ids[process].0;
         for _ in 0..8 {
             let Some(pfn) = self.use_entry(id, at, access) else {
                 match self.spaces.fault(&self.core, id, Vpn(at), access, gfp()) {
                     Ok(_) => continue,
-                    // It is mapped for reading.
+                    // The range is read-only.
                     Err(_) => return,
                 }
             };
-            assert_eq!(self.core.machine.stamp(pfn), self.expected(who, at), "page {at:#x} of {id}");
+            assert_eq!(self.core.machine.stamp(pfn), self.expected(process, at), "page {at:#x} of {id}");
             if access == AccessKind::Store {
                 self.last_stamp += 1;
                 self.core.machine.set_stamp(pfn, self.last_stamp);
                 if (SHARED..PRIVATE).contains(&at) {
                     self.content[(at - SHARED) as usize] = self.last_stamp;
                 } else {
-                    self.ids[who].1.insert(at, self.last_stamp);
+                    self.ids[process].1.insert(at, self.last_stamp);
                 }
             }
             return;
@@ -264,7 +265,7 @@ impl World {
         panic!("page {at:#x} of {id} still faults");
     }
 
-    /// As hardware does: the frame, if the entry allows the access.
+    /// An access as hardware does it: the frame, if the entry allows it.
     fn use_entry(&self, id: SpaceId, at: u64, access: AccessKind) -> Option<Pfn> {
         let store = access == AccessKind::Store;
         let mut tables = self.core.tables.lock(self.mmu(), id);
@@ -276,19 +277,18 @@ impl World {
         Some(run.entry.pfn().add((at - run.page.0) as u32))
     }
 
-    /// Unmap, as reclaim does. What is anonymous has no slot in swap: it stays, but in entries of pages.
+    /// Unmap, as reclaim does. An anonymous page without a swap slot stays mapped, but in entries of pages.
     fn reclaim(&self, pfn: Pfn) {
         let mut batch = UnmapBatch::new(self.mmu());
-        let unmapped = self.core.rmap.try_to_unmap(&self.core, pfn, UnmapMode::default(), &mut batch);
-        if unmapped.dirty && !self.core.frames[pfn].is_anon() {
-            self.core.cache.mark_dirty(&self.core, pfn);
-        }
+        let run = FolioRun::one(&pfn);
+        let dirty = self.core.rmap.try_to_unmap(&self.core, run, UnmapMode::default(), &mut batch);
+        dirty.iter().for_each(|(_, pfn)| self.core.cache.mark_dirty(&self.core, pfn));
         batch.settle(self.mmu(), &self.core.tlb);
-        assert!(self.core.frames[pfn].is_anon() || unmapped.all);
+        assert!(self.core.frames[pfn].is_anon() || self.core.frames[pfn].mapcount() == 0);
     }
 
-    fn map_anon(&mut self, who: usize, at: u64) {
-        let (core, id, start) = (&self.bench.core, self.ids[who].0, at / LARGE * LARGE);
+    fn map_anon(&mut self, process: usize, at: u64) {
+        let (core, id, start) = (&self.bench.core, self.ids[process].0, at / LARGE * LARGE);
         let view = self.spaces.at(id).vmas.lock().range_of(Vpn(start)).map(|vma| vma.view);
         let fits = |view: &VmaView| view.end().0 >= start + LARGE && view.prot.contains(Prot::WRITE);
         if start >= SHARED || !view.is_some_and(|view| fits(&view)) {
@@ -297,26 +297,30 @@ impl World {
         if self.runs(id, 0, END).iter().any(|run| run.page.0 / LARGE == start / LARGE) {
             return;
         }
-        // An empty table would be in the way.
+        // An empty table would block the large entry.
         core.gather(id, |gather| {
             let range = (Vpn(start), Vpn(start + LARGE));
             core.tables.lock(self.mmu(), id).take_empty_tables(range, range, gather);
         });
         self.spaces.fault(core, id, Vpn(start), AccessKind::Store, gfp()).unwrap();
-        self.ids[who].1.retain(|page, _| page / LARGE != start / LARGE);
+        self.ids[process].1.retain(|page, _| page / LARGE != start / LARGE);
     }
 
-    /// Whatever is mapped shows what it must, and every count is what entries say.
+    /// Check that mapped pages show what they must, and that every count matches the entries.
     fn check(&self) {
         let (core, base) = (&self.core, self.mmu());
         self.check_rooms();
         let mut heads = BTreeSet::new();
-        for (who, &(id, _)) in self.ids.iter().enumerate() {
+        for (process, &(id, _)) in self.ids.iter().enumerate() {
             let mut pages = 0;
             for run in self.runs(id, 0, END) {
                 let mapped = run.mapped(&core.frames);
                 for (page, pfn) in (run.page.0..).zip(mapped.iter()) {
-                    assert_eq!(core.machine.stamp(pfn), self.expected(who, page), "page {page:#x} of {id}");
+                    assert_eq!(
+                        core.machine.stamp(pfn),
+                        self.expected(process, page),
+                        "page {page:#x} of {id}"
+                    );
                 }
                 if mapped.head != core.zero {
                     pages += u64::from(mapped.count);
@@ -360,13 +364,13 @@ impl World {
 proptest! {
     #![proptest_config(crate::testing::cases(60))]
 
-    /// Whatever is done, pages show what they must, and mapcounts, references, sizes of spaces and statistics are
+    /// After any operation pages show what they must, and mapcounts, references, sizes of spaces and statistics are
     /// right.
     #[test]
-    fn large_entries_are_right(
+    fn large_entries_match_the_model(
         policy in 0..FlushPolicy::COUNT,
         order in prop::sample::select(vec![9u64, 9, 0, 5]),
-        // Sizes of anonymous folios: 2 MiB, 64 KiB, or none, and then khugepaged leaves them alone.
+        // Sizes of anonymous folios: 2 MiB, 64 KiB, or none, in which case khugepaged leaves them alone.
         sizes in prop::sample::select(vec![(2u64, 0u64), (2, 2), (1, 2), (0, 2), (0, 0)]),
         ops in prop::collection::vec(op(), 1..40),
     ) {
@@ -374,18 +378,17 @@ proptest! {
         for (knob, value) in [(Knob::HugepagesEnabled2048, sizes.0), (Knob::HugepagesEnabled64, sizes.1)] {
             world.mmu().knobs.set(knob, value).unwrap();
         }
-        for (who, op) in ops {
-            world.apply(who, op);
+        for (process, op) in ops {
+            world.apply(process, op);
             world.check();
         }
         world.end();
     }
 }
 
-/// Entries of anonymous memory and of files are moved whole where they fit; nothing is split, and the tables that are
-/// left empty go.
+/// Entries of anonymous memory and of files move whole where they fit: nothing is split, and empty tables are freed.
 #[test]
-fn large_entries_are_moved_whole() {
+fn mremap_moves_large_entries_whole() {
     let mut world = World::new(9, 1);
     let tables = world.mmu().stats.read(Stat::NrPageTablePages);
     for at in [ANON, ANON + LARGE] {
@@ -412,12 +415,12 @@ fn large_entries_are_moved_whole() {
     assert!(go(&world, there, SHARED, PAGES).is_large());
     assert_eq!(large(&world), [true; 3]);
     assert_eq!(world.mmu().stats.read(Stat::NrPageTablePages) - tables, made);
-    // The first is cut by a border of what is moved, the second moved whole.
+    // A border of the moved part cuts the first entry; the second moves whole.
     assert!(!go(&world, ANON + 9, there + 9, PAGES - 9).is_large());
     assert!(world.core.tables.lock(world.mmu(), world.ids[0].0).find(Vpn(there + LARGE)).unwrap().is_large());
     assert_eq!(world.mmu().stats.read(Stat::ThpSplitPmd), 1);
     go(&world, there + 9, ANON + 9, PAGES - 9);
-    // Where it does not fit, it is split.
+    // It is split where it does not fit.
     assert!(!go(&world, ANON + LARGE, there + 1, LARGE).is_large());
     go(&world, there + 1, ANON + LARGE, LARGE);
     assert_eq!(world.mmu().stats.read(Stat::ThpSplitPmd), 2);
@@ -425,9 +428,9 @@ fn large_entries_are_moved_whole() {
     world.end();
 }
 
-/// Advice about a part splits the folio, unless another process uses it; then the entry stays, too.
+/// Advice on a part splits the folio, unless another process uses it; then the entry stays, too.
 #[test]
-fn a_part_of_a_large_entry_is_advised() {
+fn advice_on_part_of_a_large_entry_splits_it() {
     for advice in [Advice::Cold, Advice::PageOut] {
         let mut world = World::new(9, 1);
         let part = Op::Advise { at: ANON + 10, pages: 20, advice };
@@ -450,7 +453,7 @@ fn a_part_of_a_large_entry_is_advised() {
 
 /// After a fork the parent's store splits its entry and copies one page; the child keeps its entry.
 #[test]
-fn a_page_of_a_shared_large_entry_is_copied_alone() {
+fn write_fault_on_a_shared_large_entry_copies_one_page() {
     let mut world = World::new(9, 1);
     world.apply(0, Op::MapAnon { at: ANON });
     let folio = world.runs(world.ids[0].0, 0, END)[0].entry.pfn();
@@ -466,9 +469,9 @@ fn a_page_of_a_shared_large_entry_is_copied_alone() {
     world.end();
 }
 
-/// The parent maps a part of the folio page by page; when the child's large entry goes, the rest is mapped by nobody.
+/// The parent maps a part of the folio page by page. When the child's large entry goes, nothing maps the rest.
 #[test]
-fn a_folio_that_loses_its_large_entry_waits_to_be_split() {
+fn folio_that_loses_its_large_entry_is_queued_for_split() {
     let mut world = World::new(9, 1);
     world.apply(0, Op::MapAnon { at: ANON });
     world.apply(0, Op::Fork);
@@ -480,9 +483,9 @@ fn a_folio_that_loses_its_large_entry_waits_to_be_split() {
     world.end();
 }
 
-/// Both ends of what is given up lie in large entries.
+/// Both ends of the dropped part are inside large entries.
 #[test]
-fn what_is_given_up_may_begin_and_end_in_large_entries() {
+fn dontneed_may_begin_and_end_in_large_entries() {
     let mut world = World::new(9, 1);
     for at in [ANON, ANON + LARGE] {
         world.apply(0, Op::MapAnon { at });
@@ -498,9 +501,9 @@ fn what_is_given_up_may_begin_and_end_in_large_entries() {
     world.end();
 }
 
-/// A private store drops the entry of the file's folio; what is not stored to is faulted in again.
+/// A private store drops the entry of the file's folio; the other pages are faulted in again.
 #[test]
-fn a_private_store_drops_a_large_entry_of_a_file() {
+fn private_store_drops_a_large_file_entry() {
     let mut world = World::new(9, 1);
     world.apply(0, Op::Load { at: PRIVATE + 7 });
     assert!(world.runs(world.ids[0].0, 0, END)[0].is_large());
@@ -512,9 +515,9 @@ fn a_private_store_drops_a_large_entry_of_a_file() {
     world.end();
 }
 
-/// Small folios become one, which keeps their content and is mapped by one entry; a private copy is in the way.
+/// Small folios become one, which keeps their content and is mapped by one entry. A private copy prevents that.
 #[test]
-fn collapse_keeps_what_pages_show() {
+fn collapse_preserves_content() {
     let mut world = World::new(0, 3);
     for at in [SHARED + 3, SHARED + 300, PRIVATE + 600] {
         world.apply(0, Op::Store { at });

@@ -1,16 +1,16 @@
-//! What a move takes along, what keeps a folio where it is, and what it costs.
+//! What a move preserves, what keeps a folio in place, and what a move costs.
 
 use super::*;
 use crate::frame::{FrameFlags, LruGen};
 use crate::knobs::FlushPolicy;
 
-/// A bench of one space under a policy of flushes, with single pages.
+/// A bench of one space under a flush policy, with single pages.
 fn simple(policy: u64) -> &'static Bench {
     Bench::new(policy, &[0; 8], [0, 0, 0])
 }
 
 impl Bench {
-    /// The frame that a page shows, and whether it can be stored to.
+    /// The frame that a page maps, and whether it is writable.
     fn shown(&self, at: u64) -> (Pfn, bool) {
         let run = self.mm.core.tables.lock(self.mm.mmu(), self.id(0)).find(Vpn(at)).unwrap();
         assert!(run.entry.is_present(), "{:?}", run.entry);
@@ -27,7 +27,7 @@ impl Bench {
         moved
     }
 
-    /// Isolate the folio of a page, and move it as this mode does.
+    /// Isolate the folio of a page, and move it in this mode.
     fn move_folio(&self, at: u64, mode: Mode, target: &mut dyn Target<TestMachine>) -> Done {
         self.move_folios(&[at], mode, target)
     }
@@ -46,7 +46,7 @@ impl Bench {
 }
 
 #[test]
-fn what_is_known_of_a_folio_goes_along() {
+fn migration_preserves_folio_state() {
     for policy in [0, 1, 2] {
         let bench = simple(1);
         let (mm, core) = (&bench.mm, &bench.mm.core);
@@ -84,7 +84,7 @@ fn what_is_known_of_a_folio_goes_along() {
 }
 
 #[test]
-fn a_folio_keeps_its_generation() {
+fn migration_preserves_the_generation() {
     let bench = simple(1);
     let (mm, core, at) = (&bench.mm, &bench.mm.core, start_of(Kind::Anon));
     mm.set_knob(Knob::ReclaimPolicy, 1).unwrap();
@@ -95,7 +95,7 @@ fn a_folio_keeps_its_generation() {
         (0..4).find(|age| LruGen::of(generations(node).max_seq() - age) == flags.generation().unwrap())
     };
     for _ in 0..2 {
-        // What is not used while a generation is born gets older.
+        // Pages that are not used while a generation is created get older.
         let mut tables = core.tables.lock(mm.mmu(), bench.id(0));
         let run = tables.find(Vpn(at)).unwrap();
         tables.clear_young(&run);
@@ -109,13 +109,13 @@ fn a_folio_keeps_its_generation() {
 }
 
 #[test]
-fn a_folio_that_somebody_uses_stays() {
+fn migration_skips_folios_with_extra_references() {
     for policy in 0..FlushPolicy::COUNT {
         let (bench, at) = (simple(policy), start_of(Kind::Anon));
         let core = &bench.mm.core;
         bench.store_all(at, 3);
         let before = bench.shown(at + 1);
-        // Somebody gets a reference when its entries are gone, and before.
+        // Another task takes a reference before the entries are gone, and after that.
         for moment in [Moment::Unmap, Moment::Copy] {
             core.frames[before.0].get(1);
             let pinned = moment == Moment::Unmap;
@@ -135,7 +135,7 @@ fn a_folio_that_somebody_uses_stays() {
 }
 
 impl Bench {
-    /// Somebody gets a reference of a folio just before it is copied.
+    /// Take a reference to a folio just before it is copied.
     fn hold_at_copy(&'static self, pfn: Pfn) {
         *self.mm.machine().watcher.lock() = Some(Box::new(move |_, event, args| {
             let concern = Concern::of_args(args).filter(|_| event == Event::TlbHazard);
@@ -148,7 +148,7 @@ impl Bench {
 }
 
 #[test]
-fn only_who_may_wait_does() {
+fn migration_waits_only_if_its_mode_allows() {
     let (bench, at) = (simple(1), start_of(Kind::Anon));
     let core = &bench.mm.core;
     bench.store_all(at, 1);
@@ -174,10 +174,10 @@ fn only_who_may_wait_does() {
     assert_eq!(bench.mm.validate(), Ok(()));
 }
 
-/// However many pages are moved, who could store to them is asked once; who could only read them, where flushes are
-/// deferred, never.
+/// However many pages are moved, CPUs that could store to them are flushed once. CPUs that could only read them are
+/// not flushed where flushes are deferred.
 #[test]
-fn one_flush_is_enough_for_many_folios() {
+fn migration_flushes_once_for_a_batch() {
     for (policy, read_only, rounds) in [(1, false, 1), (1, true, 1), (3, false, 1), (3, true, 0)] {
         let (bench, at) = (simple(policy), start_of(Kind::Anon));
         let machine = bench.mm.machine();
@@ -198,7 +198,7 @@ fn one_flush_is_enough_for_many_folios() {
     }
 }
 
-/// Frames of node 1, none of them larger than a page.
+/// Frames of node 1, single pages only.
 struct Pages;
 
 impl Target<TestMachine> for Pages {
@@ -211,7 +211,7 @@ impl Target<TestMachine> for Pages {
     }
 }
 
-/// So many frames, and no more.
+/// This many frames, and no more.
 struct Few(u32);
 
 impl Target<TestMachine> for Few {
@@ -225,9 +225,9 @@ impl Target<TestMachine> for Few {
     }
 }
 
-/// As Linux counts: where memory is out, what was not tried has not failed.
+/// As in Linux: once memory has run out, folios that were not tried have not failed.
 #[test]
-fn what_comes_after_a_folio_without_a_frame_has_not_failed() {
+fn migration_counts_untried_folios_as_left() {
     for mode in [Mode::Async, Mode::SyncLight, Mode::Sync] {
         let (bench, at) = (simple(1), start_of(Kind::Anon));
         bench.store_all(at, 6);
@@ -244,7 +244,7 @@ fn what_comes_after_a_folio_without_a_frame_has_not_failed() {
 }
 
 #[test]
-fn a_folio_without_a_block_goes_page_by_page() {
+fn migration_without_a_block_moves_page_by_page() {
     for kind in [Kind::Anon, Kind::Shmem, Kind::File] {
         let bench = Bench::new(1, &[0, 0, 1, 0, 0, 0, 0, 0], [4, 4, 0]);
         let at = start_of(kind);

@@ -1,9 +1,8 @@
-//! The same where a device has a part: a page that is written while CPUs keep it, and one that comes back in another
-//! frame.
+//! The same with devices: a page that is written while CPUs keep it, and one that is swapped in to another frame.
 //!
-//! Reclaim unmaps a page, writes it and lets go of its frame, which stays as it was until it is paid for: CPUs may go
-//! on reading it. When the page is wanted again it is read into another frame. From then on the two are the same only
-//! until somebody stores; so each fault that lets that happen must pay before.
+//! Reclaim unmaps a page, writes it and frees its frame, which stays unchanged until the debt is paid: CPUs may
+//! continue to read it. The next use of the page reads it into another frame. The two are equal only until a store, so
+//! each fault that allows stores must pay first.
 
 use super::*;
 use crate::alloc::{Reserve, Watermark};
@@ -14,7 +13,7 @@ use core::cell::Cell;
 use std_alloc::vec::Vec;
 
 impl Bench {
-    /// A bench with a device: what was submitted has ended when somebody waits.
+    /// A bench with a device: a transfer ends as soon as a task waits.
     fn with_device(kind: Kind, policy: u64) -> &'static Bench {
         let bench: &'static Bench = Box::leak(Box::new(Bench::new(kind, policy)));
         *bench.mm.machine().idle.lock() = Some(Box::new(|_| bench.end_transfers()));
@@ -28,7 +27,7 @@ impl Bench {
         }
     }
 
-    /// Reclaim unmaps the pages, writes them where they are dirty, and frees them.
+    /// Reclaim unmaps the pages, writes dirty ones, and frees them.
     fn page_out(&self) {
         let core = &self.mm.core;
         let frames: Vec<_> = pages().map(|page| self.reach(self.space, page, false).0).collect();
@@ -36,7 +35,7 @@ impl Bench {
             self.reclaim(&frames);
             self.end_transfers();
         }
-        assert!(frames.iter().all(|&pfn| core.frames[pfn].refs() == 0), "a page was not freed");
+        assert!(frames.iter().all(|&pfn| core.frames[pfn].refs() == 0), "all pages must be freed");
     }
 
     fn reclaim(&self, frames: &[Pfn]) {
@@ -45,13 +44,13 @@ impl Bench {
         reclaim::pageout(core, &self.mm.reclaim, &self.mm, &isolated.collect::<Vec<_>>());
     }
 
-    /// The first page is read again, which harms nobody.
+    /// The first page is read again, which needs no payment.
     fn read_again(&self, space: SpaceId) {
         self.reach(space, AT, false);
-        assert!(self.keeps(AT), "a payment that was not needed");
+        assert!(self.keeps(AT), "a read must not pay");
     }
 
-    /// The pages' entries lose the right to write, as those of pages that have come back from swap do without.
+    /// Take the right to write from the pages' entries, as if the pages had been swapped in read-only.
     fn forbid_writes(&self) {
         self.mm.core.gather(self.space, |gather| {
             let mut tables = self.mm.core.tables.lock(self.mm.mmu(), self.space);
@@ -68,7 +67,7 @@ impl Bench {
 }
 
 #[test]
-fn a_page_that_has_come_back_is_paid_for_before_it_can_be_written() {
+fn swapped_in_page_is_settled_before_writes() {
     let faults: [(&str, Kind, Call); 9] = [
         ("a store to a page in swap", Anonymous, |bench| _ = bench.reach(bench.space, AT, true)),
         ("a store to a page read from swap", Anonymous, |bench| {
@@ -95,29 +94,31 @@ fn a_page_that_has_come_back_is_paid_for_before_it_can_be_written() {
         }),
     ];
     for (name, kind, fault) in faults {
-        for stands in EVERYWHERE {
+        for other_cpu in EVERYWHERE {
             let bench = Bench::with_device(kind, LAZY);
             if kind == Anonymous {
-                // Written, then only read: so that it can be deferred.
+                // Written, and then only read, so that its flush can be deferred.
                 bench.use_pages(true);
                 bench.forbid_writes();
             }
             bench.sync();
             bench.use_pages(false);
             bench.page_out();
-            assert!(pages().all(|page| bench.keeps(page)), "{name}: nothing was deferred");
-            bench.stands(stands);
+            assert!(pages().all(|page| bench.keeps(page)), "{name}: the flush must be deferred");
+            bench.move_other_cpu(other_cpu);
             fault(bench);
-            bench.check(name, stands);
+            bench.check(name, other_cpu);
             bench.mm.validate().unwrap();
         }
     }
 }
 
-/// Frames that CPUs may still read carry a tag, from reclaim to whoever gets them next.
+/// Frames that CPUs may still read carry a tag, from reclaim to their next owner.
 #[test]
-fn a_frame_that_cpus_may_read_is_paid_for_before_it_is_handed_out() {
-    for (kind, stands) in [DiskFile, Anonymous].into_iter().flat_map(|kind| EVERYWHERE.map(|at| (kind, at))) {
+fn tagged_frame_is_settled_before_reuse() {
+    for (kind, other_cpu) in
+        [DiskFile, Anonymous].into_iter().flat_map(|kind| EVERYWHERE.map(|at| (kind, at)))
+    {
         let bench = Bench::with_device(kind, LAZY);
         if kind == Anonymous {
             bench.use_pages(true);
@@ -127,39 +128,38 @@ fn a_frame_that_cpus_may_read_is_paid_for_before_it_is_handed_out() {
         bench.use_pages(false);
         let frames: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, false).0).collect();
         bench.page_out();
-        assert!(pages().all(|page| bench.keeps(page)), "nothing was deferred");
-        bench.stands(stands);
+        assert!(pages().all(|page| bench.keeps(page)), "the flush must be deferred");
+        bench.move_other_cpu(other_cpu);
         let machine = bench.mm.machine();
         *machine.watcher.lock() = Some(Box::new(move |machine, event, args| {
             if event == Event::MmPageAlloc {
                 let readers = machine.readers(Pfn(args[0] as u32), 1);
-                // A kernel task on borrowed tables uses no translation of theirs.
-                let allowed = |&cpu: &CpuId| stands == Stands::Lazy && cpu == CpuId(1);
-                assert!(readers.iter().all(allowed), "{} is handed out and read by {readers:?}", args[0]);
+                // A kernel task on borrowed tables uses no translation of them.
+                let allowed = |&cpu: &CpuId| other_cpu == OtherCpu::Lazy && cpu == CpuId(1);
+                assert!(readers.iter().all(allowed), "{} is allocated and read by {readers:?}", args[0]);
             }
         }));
         let gfp = Gfp { mark: Watermark::Min, reserve: Reserve::All, ..Gfp::user(GROUP) };
         let taken: Vec<Pfn> =
             core::iter::from_fn(|| bench.mm.core.new_folio(Order::ZERO, gfp).ok()).collect();
-        assert!(frames.iter().all(|pfn| taken.contains(pfn)), "a frame was not handed out again");
+        assert!(frames.iter().all(|pfn| taken.contains(pfn)), "all frames must be reused");
         bench.stop_watching();
-        bench.check("a frame is handed out", stands);
+        bench.check("a frame is handed out", other_cpu);
     }
 }
 
-/// Why a fault that lets a shared page be written has nothing left to pay for its address: every debt for a page of a
-/// file has been left with the file too, and what is mapped of shmem can be written at once, so that its flush does not
-/// wait.
+/// A fault that makes a shared page writable has nothing left to pay for its address: every debt for a page of a file
+/// is also left with the file, and pages of shmem are mapped writable at once, so their flush is not deferred.
 #[test]
-fn who_has_paid_for_a_file_has_paid_for_the_addresses_that_show_it() {
-    for stands in EVERYWHERE {
+fn settling_a_file_settles_its_addresses() {
+    for other_cpu in EVERYWHERE {
         let bench = Bench::new(DiskFile, LAZY);
         bench.use_pages(false);
         assert_eq!(bench.unmap(), PAGES as usize);
-        bench.stands(stands);
+        bench.move_other_cpu(other_cpu);
         let tlb = &bench.mm.core.tlb;
         assert_eq!(tlb.settle_file(bench.mm.mmu(), bench.file).file(), bench.file);
-        bench.check("a payment for the file", stands);
+        bench.check("a payment for the file", other_cpu);
         assert!([0, 1].iter().all(|&cpu| !tlb.space_owes(bench.space, CpuId(cpu))));
     }
     let bench = Bench::new(SharedFile, LAZY);
@@ -167,9 +167,9 @@ fn who_has_paid_for_a_file_has_paid_for_the_addresses_that_show_it() {
     assert_eq!(bench.unmap(), 0);
 }
 
-/// What is stored after a page was given to a device is on neither, if nobody hears of it.
+/// A store after the page was given to the device would be lost if nothing noticed it.
 #[test]
-fn no_cpu_can_store_to_what_a_device_is_given() {
+fn no_cpu_can_store_to_a_page_under_write_back() {
     let msync: Call = |bench| bench.mm.msync(bench.space, AT, PAGES).unwrap();
     let calls: [(&str, Kind, Call); 4] = [
         ("fsync", DiskFile, Bench::sync),
@@ -179,29 +179,29 @@ fn no_cpu_can_store_to_what_a_device_is_given() {
     ];
     for policy in 0..FlushPolicy::COUNT {
         for (name, kind, call) in calls {
-            for stands in EVERYWHERE {
+            for other_cpu in EVERYWHERE {
                 let bench = Bench::with_device(kind, policy);
                 bench.sync();
                 bench.use_pages(true);
-                bench.stands(stands);
+                bench.move_other_cpu(other_cpu);
                 *bench.mm.machine().submitted.lock() = Some(Box::new(move |machine| {
-                    let frame = machine.ios.lock().back().expect("just submitted").frame;
+                    let frame = machine.ios.lock().back().expect("a transfer was just submitted").frame;
                     let readers = machine.readers(frame, 1);
-                    let allowed = if stands == Stands::Lazy { &[CpuId(1)][..] } else { &[] };
+                    let allowed = if other_cpu == OtherCpu::Lazy { &[CpuId(1)][..] } else { &[] };
                     assert!(readers.iter().all(|cpu| allowed.contains(cpu)), "{name}: {readers:?}");
                 }));
                 call(bench);
                 assert!(bench.mm.mmu().stats.read(crate::stat::Stat::NrWritten) >= PAGES as i64);
-                bench.check(name, stands);
+                bench.check(name, other_cpu);
             }
         }
     }
 }
 
-/// The same when another CPU is in the middle of a call, and has yet to flush what it has changed: entries then forbid,
-/// or are no more, through which CPUs can store.
+/// The same while another CPU is in a call and has yet to flush its changes: entries are then read-only or gone
+/// through which CPUs can still store.
 #[test]
-fn no_cpu_can_store_to_what_a_device_is_given_before_a_call_has_flushed() {
+fn write_back_flushes_for_a_call_that_has_not() {
     type Writes = fn(&Bench, &[Pfn]);
     let (sync, reclaim): (Writes, Writes) = (|bench, _| bench.sync(), |bench, frames| bench.reclaim(frames));
     let fork: Call = |bench| _ = bench.mm.fork(bench.space).unwrap();
@@ -223,7 +223,7 @@ fn no_cpu_can_store_to_what_a_device_is_given_before_a_call_has_flushed() {
             let frames: Vec<_> = pages().map(|page| bench.reach(bench.space, page, false).0).collect();
             let machine = bench.mm.machine();
             *machine.submitted.lock() = Some(Box::new(move |machine| {
-                let frame = machine.ios.lock().back().expect("just submitted").frame;
+                let frame = machine.ios.lock().back().expect("a transfer was just submitted").frame;
                 let stores = |cpu, page| machine.held(CpuId(cpu), page) == Some((frame, true));
                 let any = pages().any(|page| stores(0, page) || stores(1, page));
                 assert!(!any, "tlb.unmap={policy}, {name}: {frame} can be stored to");

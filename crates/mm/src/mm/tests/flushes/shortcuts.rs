@@ -1,17 +1,17 @@
-//! Shortcuts past a flush that the compiler cannot see: each panics the first time that it runs. Those that it refuses
-//! are in `tests/shortcuts`. And the right way to do what most of them would like to do.
+//! Shortcuts around a flush that the compiler cannot see: each panics the first time that it runs. Those that it
+//! rejects are in `tests/shortcuts`. Also the right way to do what most of them are for.
 
 use super::*;
-use crate::frame::FolioPages;
+use crate::frame::{FolioPages, FolioRun};
 use crate::memory::{Gfp, Shortage};
 use crate::mm_core::MmCore;
 use crate::table::{Absent, Rights, Writes};
 
 // The page of docs/flushes.md begins here.
-/// Move a page that one process alone maps to another frame. `false`: somebody else uses it.
+/// Move a page that one process alone maps to another frame. Returns `false` if it has other users.
 fn migrate_page<M: Machine>(core: &MmCore<M>, id: SpaceId, page: Vpn, gfp: Gfp) -> Result<bool, Shortage> {
-    let (base, new) = (core, core.new_folio(Order::ZERO, gfp)?);
-    let mut tables = core.tables.lock(base, id);
+    let new = core.new_folio(Order::ZERO, gfp)?;
+    let mut tables = core.tables.lock(core, id);
     let found =
         tables.find(page).filter(|run| run.entry.is_present() && lock_if_private(core, run.entry.pfn()));
     let Some(run) = found else {
@@ -23,26 +23,26 @@ fn migrate_page<M: Machine>(core: &MmCore<M>, id: SpaceId, page: Vpn, gfp: Gfp) 
     let emptied = tables.empty_run(&run, |_| Absent::None);
     let writes = if emptied.entry().has(Bits::WRITE) { Writes::Private } else { Writes::No };
     let rights = Rights::from_bits_truncate(emptied.entry().bits().bits());
-    // Before the copy: no CPU may store to the old page any more. Before the new entry: none may load from it.
+    // From here on no CPU may store to the old page, which is copied, or load from it, which would miss new stores.
     let refs = tables.flush(emptied);
     core.copy(new, old.first, 1);
     let (from, to) = (&core.frames[old.head], &core.frames[new]);
     to.set_owner(from.owner(), from.page_index());
     to.set(from.flags() & (FrameFlags::UPTODATE | FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE));
-    core.rmap.remove_range(base, old);
-    core.rmap.add_range(base, FolioPages::one(&core.frames, new));
-    // Other entries of this address may have been cleared before, and wait for their flush.
+    core.rmap.remove_range(core, old);
+    core.rmap.add_range(core, FolioPages::one(&core.frames, new));
+    // Flushes of entries that this address had before may still be deferred.
     let mut tables = tables.settle_at(run.slot, page);
     tables.install(run.slot, page, FolioPages::one(&core.frames, new), rights, writes);
     drop(tables);
-    core.lru.add(base, new, false);
+    core.lru.add(core, [new], false);
     core.unlock_folio(old.head);
     core.put_refs(refs);
     Ok(true)
 }
 // And ends here.
 
-/// Lock a page of anonymous memory that has one entry, is in no cache, and that nobody else refers to.
+/// Lock a page of anonymous memory that has one entry, is in no cache, and has no other reference.
 fn lock_if_private<M: Machine>(core: &MmCore<M>, pfn: Pfn) -> bool {
     let frame = &core.frames[pfn];
     let private = pfn != core.zero && frame.is_anon() && frame.order() == Order::ZERO && frame.refs() == 1;
@@ -50,7 +50,7 @@ fn lock_if_private<M: Machine>(core: &MmCore<M>, pfn: Pfn) -> bool {
 }
 
 #[test]
-fn a_page_is_moved_and_no_cpu_keeps_the_old_one() {
+fn example_migration_leaves_no_stale_translation() {
     for policy in [BATCH, LAZY, LATR] {
         let bench = Bench::new(Anonymous, policy);
         bench.use_pages(true);
@@ -58,7 +58,7 @@ fn a_page_is_moved_and_no_cpu_keeps_the_old_one() {
         for page in pages() {
             assert_eq!(migrate_page(&bench.mm.core, bench.space, page, Gfp::user(GROUP)), Ok(true));
         }
-        bench.check("a move", Stands::InTheSpace);
+        bench.check("a move", OtherCpu::InTheSpace);
         for (page, old) in pages().zip(old) {
             let (new, writable) = bench.reach(bench.space, page, false);
             assert!(new != old && writable);
@@ -68,7 +68,7 @@ fn a_page_is_moved_and_no_cpu_keeps_the_old_one() {
 }
 
 #[test]
-fn the_document_shows_this_move() {
+fn flushes_page_embeds_this_example() {
     let source = include_str!("shortcuts.rs");
     let begin = source.find("begins here.\n").unwrap() + "begins here.\n".len();
     let end = source.find("// And ends here.").unwrap();
@@ -76,10 +76,10 @@ fn the_document_shows_this_move() {
     assert!(document.contains(&source[begin..end]), "copy `migrate_page` to docs/flushes.md");
 }
 
-/// MADV_DONTNEED of one page, made cheap: the entry is cleared and the page put.
+/// A cheap MADV_DONTNEED of one page: clear the entry and put the page.
 #[test]
 #[should_panic(expected = "emptied entries must be given to a gather or a batch, or flushed")]
-fn a_page_is_dropped_without_a_flush() {
+fn dropping_a_page_without_a_flush_panics() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     let core = &bench.mm.core;
@@ -91,10 +91,10 @@ fn a_page_is_dropped_without_a_flush() {
     core.put(emptied.mapped().head);
 }
 
-/// Reclaim that unmaps and frees, and forgets that its batch owes.
+/// Reclaim that unmaps and frees, and forgets its batch's debt.
 #[test]
 #[should_panic(expected = "a batch must be settled before it is dropped")]
-fn a_batch_goes_out_of_scope() {
+fn dropping_an_unsettled_batch_panics() {
     let bench = Bench::new(SharedFile, BATCH);
     bench.use_pages(false);
     let core = &bench.mm.core;
@@ -102,15 +102,16 @@ fn a_batch_goes_out_of_scope() {
     let (pfn, _) = bench.reach(bench.space, AT, false);
     core.frames[pfn].get(1);
     core.lock_folio(pfn);
-    assert!(core.rmap.try_to_unmap(core, pfn, UnmapMode::default(), &mut batch).all);
+    core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
+    assert_eq!(core.frames[pfn].mapcount(), 0);
     core.unlock_folio(pfn);
     core.put(pfn);
 }
 
-/// mprotect that looks at what the entries were, and does not tell its gather.
+/// mprotect that looks at the old entries and does not tell its gather.
 #[test]
 #[should_panic(expected = "entries that lost rights must be given to a gather, or flushed")]
-fn rights_are_taken_and_the_gather_is_not_told() {
+fn tightening_without_telling_the_gather_panics() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     let core = &bench.mm.core;
@@ -124,10 +125,10 @@ fn rights_are_taken_and_the_gather_is_not_told() {
     });
 }
 
-/// Pages are put while the gather that will flush them is still collecting, and it puts them again.
+/// Pages are put while the gather that will flush them is still collecting; the gather then puts them again.
 #[test]
 #[should_panic(expected = "references of 0")]
-fn pages_are_put_before_their_gather_has_flushed() {
+fn putting_gathered_pages_twice_panics() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
     let (core, base) = (&bench.mm.core, bench.mm.mmu());
@@ -144,10 +145,10 @@ fn pages_are_put_before_their_gather_has_flushed() {
     });
 }
 
-/// A page of a file takes the place of another that reads the same, while CPUs still load from that.
+/// A page of a file replaces another with equal content, while CPUs still load from the old one.
 #[test]
 #[should_panic(expected = "was emptied in this hold of the lock")]
-fn another_page_takes_the_place_before_the_flush() {
+fn replacing_an_entry_before_the_flush_panics() {
     let bench = Bench::new(SharedFile, BATCH);
     bench.use_pages(false);
     let core = &bench.mm.core;

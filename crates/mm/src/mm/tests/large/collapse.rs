@@ -1,9 +1,10 @@
-//! Collapse of anonymous memory: what is made, and each reason for which nothing is, after which all is as it was.
+//! Collapse of anonymous memory: its result, and each reason for which it fails and changes nothing.
 
 use super::*;
 use crate::alloc::Watermark;
 use crate::cache::add_to_swap;
 use crate::event::Event;
+use crate::frame::FolioRun;
 use crate::knobs::FlushPolicy;
 use crate::memory::Gfp;
 use crate::rmap::UnmapMode;
@@ -41,10 +42,10 @@ impl World {
         stats.map(|stat| self.bench.mm.mmu().stats.read(stat))
     }
 
-    /// All that a process maps: page, entry without marks, references, flags but those of a list.
-    fn mapped(&self, who: usize) -> Vec<(u64, u64, u32, bool)> {
+    /// All that a process maps: page, entry without young and dirty bits, references, and flags except those of lists.
+    fn mapped(&self, process: usize) -> Vec<(u64, u64, u32, bool)> {
         let (mm, mut found) = (&self.bench.mm, Vec::new());
-        let mut tables = mm.core.tables.lock(mm.mmu(), self.spaces[who].0);
+        let mut tables = mm.core.tables.lock(mm.mmu(), self.spaces[process].0);
         tables.for_each(Vpn(0), Vpn(FIRST + BOTH), |_, run| {
             let frame = run.entry.is_present().then(|| &mm.core.frames[run.mapped(&mm.core.frames).head]);
             let entry = run.entry.without(Bits::YOUNG | Bits::DIRTY).raw();
@@ -54,21 +55,22 @@ impl World {
         found
     }
 
-    fn is_large(&self, who: usize) -> bool {
-        self.entry(self.spaces[who].0, FIRST).is_some_and(|run| run.is_large())
+    fn is_large(&self, process: usize) -> bool {
+        self.entry(self.spaces[process].0, FIRST).is_some_and(|run| run.is_large())
     }
 
-    fn head_at(&self, who: usize, at: u64) -> Pfn {
-        self.bench.mm.core.frames.head(self.shown(self.spaces[who].0, at).unwrap().0)
+    fn head_at(&self, process: usize, at: u64) -> Pfn {
+        self.bench.mm.core.frames.head(self.shown(self.spaces[process].0, at).unwrap().0)
     }
 
-    /// As reclaim does: unmap a page's folio to its slot, and forget it once it is written.
+    /// As reclaim does: unmap a page's folio to its slot, and free it once it is written.
     fn swap_out(bench: &Bench, head: Pfn) {
         let (core, base) = (&bench.mm.core, bench.mm.mmu());
         core.frames[head].get(1);
         assert!(core.try_lock_folio(head) && add_to_swap(core, head));
         let mut batch = UnmapBatch::new(base);
-        assert!(core.rmap.try_to_unmap(core, head, UnmapMode::default(), &mut batch).all);
+        core.rmap.try_to_unmap(core, FolioRun::one(&head), UnmapMode::default(), &mut batch);
+        assert_eq!(core.frames[head].mapcount(), 0);
         batch.settle(base, &core.tlb);
         let slot = core.frames[head].swap_slot();
         bench.blocks.lock().insert(core.swap.place(slot).1, bench.mm.machine().stamp(head));
@@ -77,13 +79,13 @@ impl World {
         core.put(head);
     }
 
-    /// Every page reads what it should; nothing is lost at the end.
+    /// Every page reads what it should, and nothing leaks.
     fn end(mut self) {
         self.bench.mm.validate().unwrap();
-        for who in 0..self.spaces.len() {
-            self.run_on(0, Some(self.spaces[who].0));
-            let all: Vec<_> = self.spaces[who].1.keys().copied().collect();
-            all.into_iter().for_each(|at| self.load(who, at));
+        for process in 0..self.spaces.len() {
+            self.run_on(0, Some(self.spaces[process].0));
+            let all: Vec<_> = self.spaces[process].1.keys().copied().collect();
+            all.into_iter().for_each(|at| self.load(process, at));
         }
         (0..CPUS as u16).for_each(|cpu| self.run_on(cpu, None));
         self.spaces.iter().for_each(|(space, _)| self.bench.mm.exit_space(*space));
@@ -92,7 +94,7 @@ impl World {
         assert_eq!(self.stats(left), [0; 3]);
     }
 
-    /// The call fails so, and has changed nothing.
+    /// The call fails with `error`, and changes nothing.
     #[track_caller]
     fn refuses(&self, error: Error) {
         let (before, counts) = (self.mapped(0), self.stats([Stat::NrAnonPages, Stat::NrPageTablePages]));
@@ -101,9 +103,9 @@ impl World {
         assert_eq!(self.stats([Stat::NrAnonPages, Stat::NrPageTablePages]), counts);
     }
 
-    /// khugepaged passes by, counts this, and changes nothing.
+    /// khugepaged looks at the place, counts `stat`, and changes nothing.
     #[track_caller]
-    fn is_passed_by(&self, stat: Option<Stat>) {
+    fn is_skipped_by_khugepaged(&self, stat: Option<Stat>) {
         let before = self.mapped(0);
         let exceed = [Stat::ThpScanExceedNonePte, Stat::ThpScanExceedSwapPte, Stat::ThpScanExceedSharePte];
         let counted = self.stats(exceed);
@@ -116,7 +118,7 @@ impl World {
 }
 
 #[test]
-fn pages_holes_and_zeroes_become_one_folio() {
+fn collapse_merges_pages_holes_and_zeroes() {
     for policy in 0..FlushPolicy::COUNT {
         let mut world = world(policy, 300);
         let space = world.spaces[0].0;
@@ -132,26 +134,26 @@ fn pages_holes_and_zeroes_become_one_folio() {
         }
         let counted = [Stat::ThpCollapseAlloc, Stat::NrAnonTransparentHugepages, Stat::NrAnonPages];
         assert_eq!(world.stats(counted), [1, 1, 512]);
-        // The table is in reserve.
+        // The table is deposited.
         assert_eq!(world.stats([Stat::NrPageTablePages]), tables);
         let head = world.head_at(0, FIRST);
         assert_eq!((world.bench.mm.core.frames[head].refs(), world.sum(SizeStat::NrAnon)), (1, 1));
         world.store(0, FIRST + 500);
-        assert!(world.is_large(0), "it may be written");
-        assert_eq!(world.collapse(), Ok(1), "once more");
+        assert!(world.is_large(0), "a store must find the entry writable");
+        assert_eq!(world.collapse(), Ok(1), "a second collapse must succeed");
         assert_eq!(world.stats(counted)[0], 1);
         world.end();
     }
 }
 
 #[test]
-fn smaller_folios_become_one_wherever_their_pages_are() {
+fn collapse_merges_small_folios() {
     let mut sizes = NO_SIZES;
     sizes[2] = 1;
     let mut world = World::new(LAZY, &sizes, 600);
     world.run_on(0, Some(world.spaces[0].0));
     (FIRST + 256..FIRST + TABLE).step_by(16).for_each(|at| world.store(0, at));
-    // A folio of which a part lies in the other table, and one with a hole in it.
+    // A folio of which a part is in the other table, and one with a hole in it.
     let mm = &world.bench.mm;
     let space = world.spaces[0].0;
     mm.mremap(space, Vpn(FIRST + 480), 16, 16, true, Some(Vpn(FIRST + TABLE - 5))).unwrap();
@@ -168,24 +170,24 @@ fn smaller_folios_become_one_wherever_their_pages_are() {
     mm.mmap(space, &request).unwrap();
     world.spaces[0].1.extend((FIRST + 480..FIRST + 496).map(|at| (at, (0, false))));
     world.range(0, What::Forget, FIRST + 300, 3);
-    // The range that was moved is another: the collapse wants one.
+    // The part that was moved is another range, and collapse needs a single one.
     assert_eq!(world.collapse(), Err(Error::Invalid));
     world.range(0, What::Map, FIRST + TABLE - 5, 16);
     world.store(0, FIRST + TABLE + 3);
     assert_eq!(world.collapse(), Ok(1));
-    assert_eq!(world.sum(SizeStat::NrAnon), 2, "2 MiB, and 64 KiB behind them");
+    assert_eq!(world.sum(SizeStat::NrAnon), 2, "2 MiB, and 64 KiB after them");
     assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 0);
     world.end();
 }
 
 #[test]
-fn a_folio_that_keeps_pages_elsewhere_waits_to_be_split() {
+fn collapse_queues_folios_mapped_elsewhere_for_split() {
     let mut sizes = NO_SIZES;
     sizes[2] = 1;
     let mut world = World::new(BATCH, &sizes, 600);
     world.run_on(0, Some(world.spaces[0].0));
     world.store(0, FIRST + 32);
-    // The child shares it, and keeps four of its pages.
+    // The child shares the folio, and keeps four of its pages.
     world.apply(&(0, 0, Op::Fork));
     world.range(1, What::Unmap, FIRST + 36, 12);
     world.store(0, FIRST + 100);
@@ -195,7 +197,7 @@ fn a_folio_that_keeps_pages_elsewhere_waits_to_be_split() {
 }
 
 #[test]
-fn what_others_map_too_is_copied_and_stays_theirs() {
+fn collapse_copies_shared_pages() {
     let mut world = world(LAZY, 100);
     world.apply(&(0, 0, Op::Fork));
     world.refuses(Error::Invalid);
@@ -211,13 +213,13 @@ fn what_others_map_too_is_copied_and_stays_theirs() {
 }
 
 #[test]
-fn a_range_that_does_not_allow_it_is_refused() {
+fn collapse_rejects_unsuitable_ranges() {
     let world = world(BATCH, 0);
     world.refuses(Error::Invalid);
     let mut world = self::world(BATCH, 1);
     let (mm, space) = (&world.bench.mm, world.spaces[0].0);
     let call = |at, pages| mm.collapse(space, Vpn(at), pages);
-    assert_eq!(call(FIRST + 1, 511), Ok(0), "nothing to be done");
+    assert_eq!(call(FIRST + 1, 511), Ok(0), "no aligned 2 MiB");
     assert_eq!(call(FIRST + 1, 300), Err(Error::Invalid));
     assert_eq!(call(FIRST + TABLE, TABLE), Err(Error::Invalid), "nothing is mapped");
     mm.madvise(space, Vpn(FIRST), BOTH, Advice::NoHugePage).unwrap();
@@ -228,21 +230,21 @@ fn a_range_that_does_not_allow_it_is_refused() {
     mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ | Prot::WRITE).unwrap();
     mm.munmap(space, Vpn(FIRST + TABLE), TABLE).unwrap();
     world.spaces[0].1.retain(|&at, _| at < FIRST + TABLE);
-    assert_eq!(call(FIRST, BOTH), Err(Error::NotMapped), "behind it is nothing");
+    assert_eq!(call(FIRST, BOTH), Err(Error::NotMapped), "the end is not mapped");
     assert!(world.is_large(0));
     world.end();
 }
 
 #[test]
-fn without_a_block_nothing_is_done() {
+fn collapse_without_a_block_changes_nothing() {
     let world = world(BATCH, 100);
     let core = &world.bench.mm.core;
     let gfp = Gfp { mark: Watermark::Min, ..Gfp::user(ROOT) };
     let held: Vec<_> = core::iter::from_fn(|| core.new_folio(PAGEBLOCK_ORDER, gfp).ok()).collect();
     world.refuses(Error::NoMemory);
     world.set(Knob::HugepagesEnabled2048, 2);
-    world.is_passed_by(None);
-    // khugepaged slept, and tried its luck with the other range, of which it had no page.
+    world.is_skipped_by_khugepaged(None);
+    // khugepaged slept, and tried the other range, of which it has no page.
     assert_eq!(world.stats([Stat::ThpCollapseAllocFailed, Stat::ThpCollapseAlloc]), [2, 0]);
     let minute = 60_000_000_000;
     assert!((minute..2 * minute).contains(&world.bench.mm.machine().now()));
@@ -251,7 +253,7 @@ fn without_a_block_nothing_is_done() {
 }
 
 #[test]
-fn a_group_without_room_keeps_its_pages() {
+fn collapse_in_a_full_group_changes_nothing() {
     let mut world = world(BATCH, 0);
     let mm = &world.bench.mm;
     let limits = GroupLimits { max: 300, ..GroupLimits::default() };
@@ -265,9 +267,9 @@ fn a_group_without_room_keeps_its_pages() {
     world.end();
 }
 
-/// One that is locked, or referred to, in the midst of others: those before it are let go.
+/// A locked or referenced page among others: those before it are unlocked again.
 #[test]
-fn a_page_that_somebody_uses_keeps_all_others() {
+fn collapse_with_a_referenced_page_changes_nothing() {
     let world = world(BATCH, 300);
     let (core, pfn) = (&world.bench.mm.core, world.head_at(0, FIRST + 150));
     assert!(core.try_lock_folio(pfn));
@@ -275,15 +277,19 @@ fn a_page_that_somebody_uses_keeps_all_others() {
     core.unlock_folio(pfn);
     core.frames[pfn].get(1);
     world.refuses(Error::Again);
-    assert_eq!(world.stats([Stat::ThpCollapseAlloc]), [0], "it is seen before a folio is made");
+    assert_eq!(
+        world.stats([Stat::ThpCollapseAlloc]),
+        [0],
+        "the page must be found before a folio is allocated"
+    );
     core.put(pfn);
     assert_eq!(world.collapse(), Ok(1));
     world.end();
 }
 
-/// Pages in swap are brought back; while that lasts, others are locked, taken off their lists, or go to swap.
+/// While pages are swapped in, other pages are locked, isolated or swapped out.
 #[test]
-fn what_changes_while_pages_are_brought_back_is_seen() {
+fn collapse_rechecks_after_swap_in() {
     type Meanwhile = fn(&'static Bench, Pfn);
     let cases: [(Meanwhile, Error); 3] = [
         (|bench, pfn| assert!(bench.mm.core.try_lock_folio(pfn)), Error::Again),
@@ -296,7 +302,7 @@ fn what_changes_while_pages_are_brought_back_is_seen() {
             let (bench, space) = (world.bench, world.spaces[0].0);
             let others: Vec<_> = (100..110).map(|i| world.head_at(0, FIRST + i)).collect();
             others.into_iter().for_each(|pfn| World::swap_out(bench, pfn));
-            // It has been passed by then.
+            // The swap-in is past this page by then.
             let victim = world.head_at(0, FIRST + 50);
             let before = world.mapped(0);
             let done = Lock::new(false);
@@ -317,7 +323,11 @@ fn what_changes_while_pages_are_brought_back_is_seen() {
                 let locked = core.frames[victim].has(FrameFlags::LOCKED);
                 if locked { core.unlock_folio(victim) } else { core.put(victim) }
             }
-            assert_eq!(bench.mm.collapse(space, Vpn(FIRST), TABLE), Ok(1), "then all is there");
+            assert_eq!(
+                bench.mm.collapse(space, Vpn(FIRST), TABLE),
+                Ok(1),
+                "collapse must succeed afterwards"
+            );
             let counts = [Resident::Anon, Resident::Swap]
                 .map(|kind| core.tables.lock(bench.mm.mmu(), space).counts().get(kind));
             assert_eq!(counts, [512, 0]);
@@ -327,12 +337,12 @@ fn what_changes_while_pages_are_brought_back_is_seen() {
 }
 
 #[test]
-fn khugepaged_asks_how_much_is_missing() {
+fn khugepaged_respects_max_ptes_none() {
     let world = world(BATCH, 100);
-    world.is_passed_by(None);
+    world.is_skipped_by_khugepaged(None);
     world.set(Knob::HugepagesEnabled2048, 2);
     world.set(Knob::KhugepagedMaxPtesNone, 411);
-    world.is_passed_by(Some(Stat::ThpScanExceedNonePte));
+    world.is_skipped_by_khugepaged(Some(Stat::ThpScanExceedNonePte));
     world.set(Knob::KhugepagedMaxPtesNone, 412);
     world.scan();
     assert!(world.is_large(0));
@@ -342,14 +352,14 @@ fn khugepaged_asks_how_much_is_missing() {
 }
 
 #[test]
-fn khugepaged_takes_ranges_that_asked_for_it() {
+fn khugepaged_scans_advised_ranges() {
     let world = world(BATCH, 100);
     world.set(Knob::HugepagesEnabled2048, 1);
-    world.is_passed_by(None);
+    world.is_skipped_by_khugepaged(None);
     let advise = |advice| world.bench.mm.madvise(world.spaces[0].0, Vpn(FIRST), BOTH, advice).unwrap();
     advise(Advice::NoHugePage);
     world.set(Knob::HugepagesEnabled2048, 2);
-    world.is_passed_by(None);
+    world.is_skipped_by_khugepaged(None);
     world.set(Knob::HugepagesEnabled2048, 1);
     advise(Advice::HugePage);
     world.scan();
@@ -358,13 +368,13 @@ fn khugepaged_takes_ranges_that_asked_for_it() {
 }
 
 #[test]
-fn khugepaged_asks_how_much_is_in_swap() {
+fn khugepaged_respects_max_ptes_swap() {
     let world = world(BATCH, 400);
     world.set(Knob::HugepagesEnabled2048, 2);
     for i in 0..65 {
         World::swap_out(world.bench, world.head_at(0, FIRST + i));
     }
-    world.is_passed_by(Some(Stat::ThpScanExceedSwapPte));
+    world.is_skipped_by_khugepaged(Some(Stat::ThpScanExceedSwapPte));
     world.set(Knob::KhugepagedMaxPtesSwap, 65);
     world.scan();
     assert!(world.is_large(0));
@@ -372,16 +382,16 @@ fn khugepaged_asks_how_much_is_in_swap() {
 }
 
 #[test]
-fn khugepaged_asks_how_much_others_map() {
+fn khugepaged_respects_max_ptes_shared() {
     let mut world = world(BATCH, 300);
     world.set(Knob::HugepagesEnabled2048, 2);
     world.apply(&(0, 0, Op::Fork));
     world.store(0, FIRST);
     let before = world.mapped(0);
     world.scan();
-    assert_eq!(world.stats([Stat::ThpScanExceedSharePte]), [2], "of either");
+    assert_eq!(world.stats([Stat::ThpScanExceedSharePte]), [2], "both processes must count one");
     assert_eq!(world.mapped(0), before);
-    // The child has nothing that may be written.
+    // The child maps nothing writable.
     world.set(Knob::KhugepagedMaxPtesShared, 299);
     world.scan();
     assert!(world.is_large(0) && !world.is_large(1));
@@ -389,21 +399,21 @@ fn khugepaged_asks_how_much_others_map() {
 }
 
 #[test]
-fn khugepaged_asks_whether_pages_are_used() {
+fn khugepaged_skips_unused_pages() {
     let world = world(BATCH, 400);
     let (core, space) = (&world.bench.mm.core, world.spaces[0].0);
     world.set(Knob::HugepagesEnabled2048, 2);
     let forget = |from, to| {
         for i in from..to {
             let pfn = world.head_at(0, FIRST + i);
-            core.rmap.referenced(core, pfn, None, None);
+            let [_] = core.rmap.referenced(core, FolioRun::one(&pfn), None, None);
             core.frames[pfn].clear(FrameFlags::REFERENCED);
         }
     };
     forget(0, 400);
-    world.is_passed_by(None);
+    world.is_skipped_by_khugepaged(None);
     assert!(world.bench.mm.machine().held(CpuId(0), Vpn(FIRST)).is_some());
-    // A page in swap is worth it only among used ones.
+    // A page in swap is read only if the pages around it are used.
     let mark = |i| {
         let mut tables = core.tables.lock(core, space);
         let slot = tables.find(Vpn(FIRST + i)).unwrap().slot;
@@ -411,19 +421,19 @@ fn khugepaged_asks_whether_pages_are_used() {
     };
     (0..255).for_each(mark);
     World::swap_out(world.bench, world.head_at(0, FIRST + 399));
-    world.is_passed_by(None);
+    world.is_skipped_by_khugepaged(None);
     mark(255);
     world.scan();
     assert!(world.is_large(0));
     world.end();
 }
 
-/// What reclaim has unmapped and not flushed is paid before the address shows a copy that can be stored to.
+/// A deferred flush is paid before the address maps a writable copy.
 #[test]
-fn what_was_owed_for_the_table_is_paid() {
+fn collapse_settles_debts_of_its_table() {
     let mut world = world(LAZY, 100);
     let (bench, space) = (world.bench, world.spaces[0].0);
-    // Read-only for both CPUs, so that its flush may wait.
+    // Read-only on both CPUs, so that its flush may be deferred.
     let core = &bench.mm.core;
     core.gather(space, |gather| {
         let mut tables = core.tables.lock(core, space);
@@ -433,7 +443,7 @@ fn what_was_owed_for_the_table_is_paid() {
     world.run_on(1, Some(space));
     world.load(0, FIRST);
     World::swap_out(bench, world.head_at(0, FIRST));
-    assert!(bench.mm.machine().held(CpuId(1), Vpn(FIRST)).is_some(), "it waits");
+    assert!(bench.mm.machine().held(CpuId(1), Vpn(FIRST)).is_some(), "the flush must be deferred");
     world.run_on(0, Some(space));
     assert_eq!(world.collapse(), Ok(1));
     assert_eq!(bench.mm.machine().held(CpuId(1), Vpn(FIRST)), None);
@@ -443,9 +453,9 @@ fn what_was_owed_for_the_table_is_paid() {
     world.end();
 }
 
-/// A CPU that holds the tables lazily might walk them speculatively, and mark entries of what the table is by then.
+/// A CPU that holds the tables lazily might walk them speculatively, and set bits in what is no table any more.
 #[test]
-fn a_lazy_cpu_forgets_the_table_at_once() {
+fn collapse_flushes_lazy_cpus() {
     let mut world = world(BATCH, 100);
     world.run_on(1, Some(world.spaces[0].0));
     world.load(0, FIRST);
@@ -458,9 +468,9 @@ fn a_lazy_cpu_forgets_the_table_at_once() {
     world.end();
 }
 
-/// Another CPU stores by what it holds, up to the moment at which it drops that.
+/// Another CPU stores through the translation that it keeps, until it is flushed.
 #[test]
-fn what_is_stored_until_the_flush_is_copied() {
+fn collapse_copies_stores_made_before_its_flush() {
     let mut world = world(BATCH, 100);
     let (machine, page) = (world.bench.mm.machine(), Vpn(FIRST + 9));
     world.run_on(1, Some(world.spaces[0].0));
@@ -481,7 +491,7 @@ fn what_is_stored_until_the_flush_is_copied() {
 }
 
 #[test]
-fn what_is_locked_in_memory_stays_so() {
+fn collapse_keeps_mlock() {
     let mut world = world(BATCH, 1);
     world.range(0, What::Lock, FIRST, BOTH);
     assert_eq!(world.collapse(), Ok(1));
@@ -492,9 +502,9 @@ fn what_is_locked_in_memory_stays_so() {
     world.end();
 }
 
-/// What lies behind the large entry is given up first, then the entry is split, and what it mapped is given up.
+/// The pages after the large entry are dropped first; then the entry is split, and its pages are dropped.
 #[test]
-fn what_is_given_up_behind_a_large_entry_is_flushed_too() {
+fn dontneed_flushes_pages_after_a_large_entry() {
     for policy in 0..FlushPolicy::COUNT {
         let mut world = world(policy, TABLE + 20);
         let space = world.spaces[0].0;

@@ -1,26 +1,24 @@
-//! How many blocks of 2 MiB all of a zone's free memory can be made into, and the fewest pages that must be moved for
-//! so many.
+//! How many free blocks of 2 MiB the compaction of a whole zone can make, and the fewest pages that must move for that.
 //!
-//! A block can be had if nothing in it is fixed, and what is in use in it goes to free pages of blocks that are not
-//! had. Those with the fewest pages in use cost the fewest moves and leave the most places, so they are taken as long
-//! as there are places. That folios are larger than pages, and have to find a place of their size, is left out of
-//! account: no more blocks can be had, and no fewer moves will do.
+//! A block can be freed if nothing in it is fixed and its pages in use fit into the free pages of other blocks. The
+//! blocks with the fewest pages in use cost the fewest moves and leave the most free pages, so they are taken first, as
+//! long as there are free pages. That a folio must stay whole is ignored, which can only give more blocks and fewer moves.
 
 use super::fewest::Cell;
 
-/// Blocks of a zone.
+/// The blocks of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Blocks {
-    /// That are free.
+    /// Free blocks.
     pub(super) whole: u64,
-    /// That could be.
+    /// The most free blocks that there could be.
     pub(super) possible: u64,
-    /// The fewest pages that must be moved for so many.
+    /// The fewest pages that must be moved for that many.
     pub(super) least: u64,
 }
 
-/// Of a zone whose first frame is aligned to any size.
-pub(super) fn everything(zone: &[Cell], size: usize) -> Blocks {
+/// The blocks of `size` frames of a zone whose first frame is aligned to every order.
+pub(super) fn blocks(zone: &[Cell], size: usize) -> Blocks {
     let free = |block: &[Cell]| block.iter().filter(|&&cell| cell == Cell::Free).count();
     let mut places = free(zone);
     let open = zone.chunks_exact(size).filter(|block| !block.contains(&Cell::Fixed));
@@ -44,19 +42,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The best of all choices of blocks: the most, and then the fewest moves.
+    /// The best of all choices of blocks: most blocks, then fewest moves.
     fn by_force(zone: &[Cell], size: usize) -> Blocks {
         let blocks: Vec<&[Cell]> = zone.chunks_exact(size).collect();
         let free = |block: &[Cell]| block.iter().filter(|&&cell| cell == Cell::Free).count();
         let mut best = (0, 0);
         for choice in 0..1u32 << blocks.len() {
             let chosen = |i: &usize| choice >> i & 1 == 1;
-            let had: Vec<usize> = (0..blocks.len()).filter(chosen).collect();
-            let moves: usize = had.iter().map(|&i| size - free(blocks[i])).sum();
-            let places = free(zone) - had.iter().map(|&i| free(blocks[i])).sum::<usize>();
-            let open = had.iter().all(|&i| !blocks[i].contains(&Cell::Fixed));
-            if open && moves <= places && (had.len(), usize::MAX - moves) > (best.0, usize::MAX - best.1) {
-                best = (had.len(), moves);
+            let chosen_blocks: Vec<usize> = (0..blocks.len()).filter(chosen).collect();
+            let moves: usize = chosen_blocks.iter().map(|&i| size - free(blocks[i])).sum();
+            let places = free(zone) - chosen_blocks.iter().map(|&i| free(blocks[i])).sum::<usize>();
+            let open = chosen_blocks.iter().all(|&i| !blocks[i].contains(&Cell::Fixed));
+            if open
+                && moves <= places
+                && (chosen_blocks.len(), usize::MAX - moves) > (best.0, usize::MAX - best.1)
+            {
+                best = (chosen_blocks.len(), moves);
             }
         }
         let whole = blocks.iter().filter(|block| free(block) == size).count() as u64;
@@ -67,14 +68,14 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
         #[test]
-        fn it_is_the_best_of_all_choices(draws in proptest::collection::vec(0..8u8, 30)) {
+        fn the_greedy_choice_agrees_with_brute_force(draws in proptest::collection::vec(0..8u8, 30)) {
             let cell = |draw| match draw {
                 0 => Cell::Fixed,
                 1..=4 => Cell::Free,
                 _ => Cell::Folio(0),
             };
             let zone: Vec<Cell> = draws.into_iter().map(cell).collect();
-            prop_assert_eq!(everything(&zone, 4), by_force(&zone, 4));
+            prop_assert_eq!(blocks(&zone, 4), by_force(&zone, 4));
         }
     }
 }

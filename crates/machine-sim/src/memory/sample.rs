@@ -1,13 +1,9 @@
-//! Sampled reads of memory, as hardware does it (PEBS): of every so many lines that a CPU reads, one tells its frame.
+//! Sampled reads of memory, as hardware does it (PEBS): of every `every` lines that a CPU reads, one records its frame.
 //!
-//! A record takes time of the CPU. It goes into a buffer of the CPU's own, and when that is half full, who reads it is
-//! woken; what finds it full is lost. Like all that is charged for memory here, only reads after a miss of the TLBs are
-//! seen.
+//! A record takes time of the CPU. It goes into the CPU's buffer, and when that is half full, its reader is woken;
+//! records that find the buffer full are lost. As everything that is charged for memory, only reads after a TLB miss
+//! are seen.
 
-use super::{Cpu, SimMachine};
-use crate::sched::Key;
-use crate::spec::Hardware;
-use mm::machine::WaitKey;
 use mm::units::Pfn;
 use std::cell::{Cell, RefCell};
 
@@ -17,7 +13,7 @@ const BUFFER: usize = 32 * 4096 / 40;
 /// Sampling on all CPUs.
 #[derive(Default)]
 pub(crate) struct Sampler {
-    /// One line in so many; 0: none.
+    /// One line in this many is sampled; 0: none.
     every: Cell<u64>,
     /// By CPU, lines until the next sample.
     left: Vec<Cell<u64>>,
@@ -31,21 +27,40 @@ impl Sampler {
         Sampler { left: zeroes().collect(), buffers: vec![RefCell::default(); cpus], ..Sampler::default() }
     }
 
-    /// Does it sample?
+    /// Whether it samples.
     #[inline]
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.every.get() != 0
     }
 
     pub(super) fn start(&self, every: u64) {
         self.every.set(every);
-        // Not all CPUs at once.
+        // CPUs must not sample all at once.
         let all = self.left.len() as u64;
         self.left.iter().zip(1..).for_each(|(left, cpu)| left.set(every * cpu / all));
     }
 
-    /// Hand over what there is, CPU by CPU. Returns what was lost.
-    pub(super) fn take(&self, each: &mut dyn FnMut(Pfn)) -> u64 {
+    /// A CPU reads lines of a frame. `None`: no line was sampled. Else whether the buffer is half full now, which must
+    /// wake its reader.
+    pub(crate) fn read(&self, cpu: usize, pfn: Pfn, lines: u64) -> Option<bool> {
+        let left = &self.left[cpu];
+        if left.get() > lines {
+            left.set(left.get() - lines);
+            return None;
+        }
+        // At most one of the lines that are read together is sampled.
+        left.set(self.every.get());
+        let mut buffer = self.buffers[cpu].borrow_mut();
+        if buffer.len() == BUFFER {
+            self.lost.set(self.lost.get() + 1);
+            return Some(false);
+        }
+        buffer.push(pfn);
+        Some(buffer.len() == BUFFER / 2)
+    }
+
+    /// Hand over all records, CPU by CPU. Returns how many were lost.
+    pub(crate) fn take(&self, each: &mut dyn FnMut(Pfn)) -> u64 {
         for buffer in &self.buffers {
             let taken = buffer.take();
             taken.into_iter().for_each(&mut *each);
@@ -54,44 +69,21 @@ impl Sampler {
     }
 }
 
-impl SimMachine {
-    /// A CPU reads lines of a frame.
-    #[cold]
-    pub(super) fn sample_read(&self, cpu: &Cpu, pfn: Pfn, lines: u64) {
-        let (sampler, at) = (&self.sampler, self.current.get());
-        let left = &sampler.left[at];
-        if left.get() > lines {
-            return left.set(left.get() - lines);
-        }
-        // Of lines that are read together one is a sample, at most.
-        left.set(sampler.every.get());
-        cpu.spend(self.spec.costs().hardware(Hardware::Sample));
-        let mut buffer = sampler.buffers[at].borrow_mut();
-        if buffer.len() == BUFFER {
-            return sampler.lost.set(sampler.lost.get() + 1);
-        }
-        buffer.push(pfn);
-        if buffer.len() == BUFFER / 2 {
-            drop(buffer);
-            self.wake_key(Key::Mm(WaitKey::Kpromoted));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::RunConfig;
+    use crate::config::RunConfig;
+    use crate::machine::SimMachine;
     use crate::spec::MachineSpec;
     use mm::machine::Machine;
 
     #[test]
-    fn one_line_in_so_many_is_sampled_and_what_finds_no_room_is_lost() {
+    fn one_line_in_n_is_sampled_and_records_without_room_are_lost() {
         let spec = MachineSpec::preset("tiers").unwrap();
         let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec)).unwrap();
         let read = |times: u64| {
             for i in 0..times as u32 {
-                machine.memory_time(machine.here(), Pfn(i % 64), 1);
+                machine.memory_time(machine.this_cpu(), Pfn(i % 64), 1);
             }
         };
         let taken = || {

@@ -1,37 +1,37 @@
-//! Loaded latency: what reads of a node take when many ask at once.
+//! Loaded latency: how long reads of a node's memory take when many CPUs read at once.
 //!
-//! A node may have a bandwidth for all CPUs together, and a curve that says how many times as long a read takes, the
-//! busier it is. Time is cut into windows: what was read in one says how busy the node was, and in the next all reads
-//! take so much longer. Where more was asked for than there is, they take longer in proportion, so that what is read
-//! comes down to what there is: that is the time for which they queue. Each window goes half the way, or the factor
-//! would swing between two that are wrong.
+//! A node may have a bandwidth for all CPUs together, and a curve of factors by which reads take longer the busier it is.
+//! Time is divided into windows: the lines read in one window give the load, and in the next window all reads take longer
+//! by the factor for that load. If the load exceeds the bandwidth, reads take proportionally longer, which stands for
+//! queueing and brings the load down to the bandwidth. Each window moves the factor halfway to its new value, or it would
+//! oscillate.
 //!
-//! A CPU has so many reads under way at once, so it streams in proportion to its latency: the lines that follow the
-//! first take longer, too.
+//! A CPU has a fixed number of outstanding reads, so its streaming rate depends on the latency: the lines after the first
+//! take longer, too.
 
 use crate::spec::Loaded;
 use mm::machine::Reads;
 use std::cell::Cell;
 
-/// Picoseconds of a window.
+/// Picoseconds in a window.
 const WINDOW: u64 = 20_000_000;
-/// A node that is asked for far too much is slow, and not stuck.
+/// The largest factor: an overloaded node is slow, not stuck.
 const MOST: f64 = 1000.0;
 /// Bytes of a line.
 const LINE: f64 = 64.0;
 
-/// How busy a node is.
+/// The load of a node.
 pub(crate) struct Load {
-    /// Picoseconds that a line takes of all that the node can bring.
+    /// Picoseconds in which the node can deliver a line.
     line: f64,
-    /// Share of the bandwidth that is asked for, and how many times as long a read takes then.
+    /// Points: a share of the bandwidth, and the factor by which reads take longer at that load.
     curve: Vec<[f64; 2]>,
-    /// When the window began, and the lines read in it.
+    /// When the current window began, and the lines read in it.
     begun: Cell<u64>,
     lines: Cell<u64>,
-    /// How many times as long reads take now.
+    /// The factor by which reads take longer now.
     factor: Cell<f64>,
-    /// Picoseconds that first lines took, and how many there were.
+    /// Picoseconds that first lines took, and their number.
     spent: Cell<u64>,
     reads: Cell<u64>,
 }
@@ -49,8 +49,7 @@ impl Load {
         }
     }
 
-    /// Picoseconds of a read of `lines` lines at `now`, of which the first takes `first` and all others `rest` when
-    /// nobody else reads.
+    /// Picoseconds of a read of `lines` lines at `now`. At rest, the first takes `first` and all others together `rest`.
     pub(crate) fn read(&self, now: u64, lines: u64, first: u64, rest: u64) -> u64 {
         let past = now.saturating_sub(self.begun.get());
         if past >= WINDOW {
@@ -64,14 +63,14 @@ impl Load {
         longer(first + rest)
     }
 
-    /// In the last window so much of the bandwidth was read.
+    /// In the last window this share of the bandwidth was used.
     fn adjust(&self, share: f64) {
         let factor = self.factor.get();
         let next = self.longer_at(share).max(factor * share);
         self.factor.set(((factor + next) / 2.0).min(MOST));
     }
 
-    /// The curve at a share, straight between its points.
+    /// The curve at a share, by linear interpolation.
     fn longer_at(&self, share: f64) -> f64 {
         let after = self.curve.iter().position(|point| point[0] > share);
         let last = self.curve[self.curve.len() - 1][1];
@@ -85,13 +84,13 @@ impl Load {
         }
     }
 
-    /// First lines so far, and the nanoseconds that they took: what a memory controller counts. `idle`: of one, at
-    /// rest.
+    /// The number of first lines so far, and the nanoseconds that they took, as a memory controller counts them. `idle`:
+    /// nanoseconds of one at rest.
     pub(crate) fn reads(&self, idle: u64) -> Reads {
         Reads { count: self.reads.get(), nanos: self.spent.get() / 1000, idle }
     }
 
-    /// Nanoseconds that first lines took, in the mean.
+    /// The mean nanoseconds of a first line.
     pub(crate) fn mean(&self) -> u64 {
         self.spent.get() / 1000 / self.reads.get().max(1)
     }
@@ -101,15 +100,14 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// 64 GB/s, so a line a nanosecond.
+    /// 64 GB/s, so one line per nanosecond.
     fn load() -> Load {
         let curve = vec![[0.0, 1.0], [0.5, 1.2], [1.0, 2.0]];
         Load::new(&Loaded { bandwidth_gbs: 64.0, curve, source: "made up".into() })
     }
 
-    /// Readers of which each waits for its read before the next: how long one takes in the end, and the share of the
-    /// bandwidth.
-    fn settled(readers: u64, first: u64) -> (f64, f64) {
+    /// The factor and the share of the bandwidth in the steady state of readers that each wait for a read before the next.
+    fn steady_state(readers: u64, first: u64) -> (f64, f64) {
         let load = load();
         let (mut now, mut took, mut lines) = (0, 0, 0);
         for _ in 0..20_000 {
@@ -123,24 +121,24 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_reader_waits_as_long_as_the_memory_takes() {
-        let (longer, share) = settled(1, 100_000);
+    fn a_single_reader_has_the_latency_at_rest() {
+        let (longer, share) = steady_state(1, 100_000);
         assert!(longer < 1.01 && share < 0.011, "{longer} {share}");
     }
 
     #[test]
-    fn the_curve_says_how_much_longer_reads_take() {
+    fn reads_take_longer_by_the_curve() {
         let load = load();
         let got = [0.0, 0.25, 0.5, 0.75, 1.0, 3.0].map(|share| (load.longer_at(share) * 10.0).round());
         assert_eq!(got, [10.0, 11.0, 12.0, 16.0, 20.0, 20.0]);
-        // 60 readers ask for 0.6 of it were there no load; with it for as much as the curve allows.
-        let (longer, share) = settled(60, 100_000);
+        // 60 readers would use 0.6 of the bandwidth at rest; the curve slows them down.
+        let (longer, share) = steady_state(60, 100_000);
         assert!((longer - 0.6 / share).abs() < 0.01 && (longer - load.longer_at(share)).abs() < 0.02);
     }
 
     #[test]
-    fn no_more_is_read_than_there_is() {
-        let (longer, share) = settled(800, 100_000);
+    fn reads_do_not_exceed_the_bandwidth() {
+        let (longer, share) = steady_state(800, 100_000);
         assert!((0.97..1.01).contains(&share), "{share}");
         assert!((longer - 8.0).abs() < 0.3, "{longer}");
     }

@@ -11,62 +11,20 @@
 //! dozen timer interrupts occur during an operation; the cost of such an interrupt is measured first, and
 //! subtracted, too.
 
+pub mod calls;
+
+use self::calls::{self as own, Operation};
+use crate::arch::call::system_call;
 use crate::arch::instructions::rdtsc;
-use crate::arch::{cpu, paging, touch, user};
-use crate::machine::mm;
+use crate::arch::{paging, touch};
 use crate::programs::{self, Run};
-use crate::{arena, report, sched};
-use abi::call::{self as calls, Buffer, Call, Exit, Text};
-use alloc::format;
+use crate::{arena, report};
+use abi::call::{Buffer, Call, Exit, Text, decode_answer, unpair};
 use alloc::vec::Vec;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use program::{Advice, Map, MapSource, Prot};
-
-/// Calls of the benchmark itself: the idle time so far, a result, and counters.
-pub mod call {
-    /// Idle time of all CPUs so far, in time stamps.
-    pub const IDLE: u64 = u64::MAX - 16;
-    /// A result: number of the operation, tenths of an instruction for each unit, units.
-    pub const RESULT: u64 = u64::MAX - 17;
-    /// Timer interrupts of all CPUs so far.
-    pub const TICKS: u64 = u64::MAX - 18;
-    /// Pages migrated so far.
-    pub const MIGRATED: u64 = u64::MAX - 19;
-    /// The youngest generation of the root group.
-    pub const YOUNGEST: u64 = u64::MAX - 20;
-    /// Age the youngest generation, given its number.
-    pub const AGE: u64 = u64::MAX - 21;
-}
-
-/// An operation; an index of [`NAMES`].
-#[derive(Clone, Copy)]
-enum Operation {
-    AnonFault,
-    Munmap1,
-    Munmap512,
-    Stream,
-    ReclaimFile,
-    MunmapShared,
-    CompactPage,
-    ReclaimFileMglru,
-    AgePage,
-}
-
-/// The names of the operations in results.
-const NAMES: [&str; 9] = [
-    "anon_fault",
-    "munmap_1",
-    "munmap_512",
-    "stream",
-    "reclaim_file",
-    "munmap_shared_4",
-    "compact_page",
-    "reclaim_file_mglru",
-    "age_page",
-];
 
 /// Instructions of one iteration of a spinning thread.
 const SPIN_INSTRUCTIONS: u64 = 3;
@@ -106,31 +64,6 @@ fn time_counts_instructions() -> bool {
     unsafe { asm!("2: dec {0}", "jnz 2b", inout(reg) ITERATIONS => _, options(nomem, nostack)) };
     // A tick or two may occur during this.
     (2 * ITERATIONS..2 * ITERATIONS + ITERATIONS / 10).contains(&(rdtsc() - before))
-}
-
-/// Handle a call of the benchmark in ring 0; `None` if it is not one.
-pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
-    match number {
-        call::IDLE => Some([sched::idle_time(), 0]),
-        call::TICKS => Some([cpu::all().iter().map(|cpu| cpu.counts.ticks.load(Relaxed)).sum(), 0]),
-        call::MIGRATED => Some([mm().mmu().stats.read(Stat::PgmigrateSuccess) as u64, 0]),
-        call::YOUNGEST => {
-            let generations = mm().lru_gen(false);
-            let youngest = generations.lines().last().and_then(|line| line.split_whitespace().next());
-            Some([youngest.and_then(|seq| seq.parse().ok()).expect("a generation must have a number"), 0])
-        }
-        call::AGE => {
-            mm().lru_gen_command(&format!("+ 0 0 {} 200 1", args[0]))
-                .expect("the generation must be the youngest");
-            Some([0; 2])
-        }
-        call::RESULT => {
-            let name = NAMES.get(args[0] as usize).copied().unwrap_or("unknown");
-            report::instructions(name, args[1], args[2]);
-            Some([0; 2])
-        }
-        _ => None,
-    }
 }
 
 // --- ring 3 -----------------------------------------------------------------------------------------------
@@ -177,19 +110,19 @@ fn syscall(call: &Call) -> u64 {
         Buffer { addr: text.as_ptr() as u64, len: text.len() as u64 }
     });
     // SAFETY: calls of `abi`; the buffers belong to this task.
-    let answer = calls::decode_answer(unsafe { user::system_call(number, args) });
+    let answer = decode_answer(unsafe { system_call(number, args) });
     answer.unwrap_or_else(|errno| panic!("{call:?}: {errno:?}"))
 }
 
 fn bench_call(number: u64, args: [u64; 6]) -> u64 {
     // SAFETY: the benchmark's own calls take only numbers.
-    let [answer, _] = unsafe { user::system_call(number, args) };
+    let [answer, _] = unsafe { system_call(number, args) };
     answer
 }
 
 /// Report `instructions` for `units` of an operation.
 fn report_result(operation: Operation, instructions: u64, units: u64) {
-    bench_call(call::RESULT, [operation as u64, instructions * 10 / units, units, 0, 0, 0]);
+    bench_call(own::RESULT, [operation as u64, instructions * 10 / units, units, 0, 0, 0]);
 }
 
 /// The number of instructions of `work`.
@@ -201,9 +134,9 @@ fn count(work: impl FnOnce()) -> u64 {
 
 /// The number of instructions of `work`, during which the machine may be idle.
 fn count_busy(work: impl FnOnce()) -> u64 {
-    let rested = bench_call(call::IDLE, [0; 6]);
+    let rested = bench_call(own::IDLE, [0; 6]);
     let all = count(work);
-    all - (bench_call(call::IDLE, [0; 6]) - rested)
+    all - (bench_call(own::IDLE, [0; 6]) - rested)
 }
 
 fn write(addr: u64) {
@@ -285,7 +218,7 @@ fn measure_compaction(memory: u64) {
     pages_at(area, pages).step_by(2).for_each(|page| {
         syscall(&Call::Madvise(page, PAGE_SIZE, Advice::DontNeed));
     });
-    let migrated = || bench_call(call::MIGRATED, [0; 6]);
+    let migrated = || bench_call(own::MIGRATED, [0; 6]);
     let before = migrated();
     let all = count_busy(|| set_knob("vm.compact_memory", 1));
     report_result(Operation::CompactPage, all, migrated() - before);
@@ -300,8 +233,8 @@ fn measure_generations(memory: u64) {
     let area = map(pages);
     let age = || {
         pages_at(area, pages).for_each(write);
-        let youngest = bench_call(call::YOUNGEST, [0; 6]);
-        count(|| _ = bench_call(call::AGE, [youngest, 0, 0, 0, 0, 0]))
+        let youngest = bench_call(own::YOUNGEST, [0; 6]);
+        count(|| _ = bench_call(own::AGE, [youngest, 0, 0, 0, 0, 0]))
     };
     // The first walk moves the pages to the youngest generation; the second finds that all of them were used
     // again.
@@ -318,7 +251,7 @@ fn set_knob(name: &str, value: u64) {
 /// Map a new file for reading.
 fn map_file(name: &str, pages: u64) -> u64 {
     let size = pages * PAGE_SIZE;
-    let (fd, _) = calls::unpair(syscall(&Call::Open(Text::Said(name), size, false, false)));
+    let (fd, _) = unpair(syscall(&Call::Open(Text::Said(name), size, false, false)));
     let source = MapSource::File { fd, offset: 0, shared: true };
     syscall(&Call::Mmap(Map { prot: Prot::READ, source, ..Map::anonymous(size) }))
 }
@@ -326,7 +259,7 @@ fn map_file(name: &str, pages: u64) -> u64 {
 /// The number of instructions of `work` on all CPUs without those of the spinning threads, and the number of
 /// timer interrupts.
 fn count_without_spinners(work: impl FnOnce()) -> (u64, u64) {
-    let ticks = || bench_call(call::TICKS, [0; 6]);
+    let ticks = || bench_call(own::TICKS, [0; 6]);
     let ticks_before = ticks();
     // Nothing may come between reading the clock and the iterations: others would spin during a call.
     let turns_before = spins();

@@ -1,0 +1,138 @@
+//! What a run is to do, and why it has no outcome if it fails.
+
+use crate::fragment::target::Fragmentation;
+use crate::spec::MachineSpec;
+use kernel::GroupSpec;
+use mm::knobs::Knob;
+use mm::policy::MakePolicy;
+use mm::units::Nanos;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A flush that goes wrong, to test the oracle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlushFault {
+    /// Which flush, counted from 1 over all CPUs.
+    pub nth: u64,
+    /// `Some(true)` counts only flushes that another CPU asked for, `Some(false)` only the others, `None` all.
+    pub remote: Option<bool>,
+    /// `None`: the flush never happens. `Some`: it happens that many nanoseconds late.
+    pub delay: Option<Nanos>,
+}
+
+/// A visit to the generations: commands for them, and then a look at them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Visit {
+    /// Simulated nanoseconds from the start; `None`: after the program has ended.
+    pub at: Option<u64>,
+    /// Commands to give first, as the file `lru_gen` takes them; may be empty.
+    pub commands: String,
+    /// Show what `lru_gen_full` shows.
+    pub full: bool,
+}
+
+/// A run's configuration. The program is given separately.
+#[derive(Clone, Debug)]
+pub struct RunConfig {
+    /// The machine.
+    pub machine: MachineSpec,
+    /// Bytes of memory to use instead of the machine's own, split among its nodes in the same proportion.
+    pub memory: Option<u64>,
+    /// The state of memory when the program begins, instead of that of a machine that has just started.
+    pub fragment: Option<Fragmentation>,
+    /// Control groups in addition to the machine's own, or other limits for these.
+    pub groups: Vec<GroupSpec>,
+    /// Knobs that differ from their defaults.
+    pub knobs: Vec<(Knob, u64)>,
+    /// The replacement policy that `reclaim.policy` = `custom` selects.
+    pub custom: Option<MakePolicy>,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// Let the oracle check every access.
+    pub verify: bool,
+    /// A flush that goes wrong.
+    pub flush_fault: Option<FlushFault>,
+    /// Count what any safe policy would need ([`Outcome::bound`](crate::Outcome::bound)); a policy that flushes less
+    /// fails the run.
+    pub bound: bool,
+    /// Count how few refaults there could have been ([`Outcome::optimum`](crate::Outcome::optimum)). Changes nothing
+    /// else.
+    pub optimum: bool,
+    /// Compare compactions with the fewest pages that they must move, and measure fragmentation: metrics
+    /// `compaction_...` ([`Outcome::metrics`](crate::Outcome::metrics)). Changes nothing else.
+    pub moves: bool,
+    /// Compare placement in memory tiers with the lowest possible cost of reads and moves: metrics `placement_...`
+    /// ([`Outcome::metrics`](crate::Outcome::metrics)). Changes nothing else.
+    pub placement: bool,
+    /// Keep a tree of where CPU time went ([`Outcome::profile`](crate::Outcome::profile)). Changes nothing else.
+    pub profile: bool,
+    /// Stop CPUs in the middle of the memory manager's work, at one point in this many on average, so that other CPUs
+    /// overtake them: to find races, not to measure. The seed decides where, and for how long.
+    pub preempt: Option<u32>,
+    /// Validate every structure of the memory manager after every system call and fault.
+    pub validate_every_op: bool,
+    /// Validate them at times drawn from the seed; less often the more there is to validate, which bounds the share of
+    /// the run's time. Changes nothing else.
+    pub validate_sometimes: bool,
+    /// Visits to the generations ([`Outcome::visited`](crate::Outcome::visited)).
+    pub visits: Vec<Visit>,
+    /// Stop the run when this becomes true.
+    pub interrupt: Option<Arc<AtomicBool>>,
+}
+
+impl RunConfig {
+    /// A run on `machine` with every option at its default.
+    pub fn new(machine: MachineSpec) -> RunConfig {
+        RunConfig {
+            machine,
+            memory: None,
+            fragment: None,
+            groups: Vec::new(),
+            knobs: Vec::new(),
+            custom: None,
+            seed: 1,
+            verify: false,
+            flush_fault: None,
+            bound: false,
+            optimum: false,
+            moves: false,
+            placement: false,
+            profile: false,
+            preempt: None,
+            validate_every_op: false,
+            validate_sometimes: false,
+            visits: Vec::new(),
+            interrupt: None,
+        }
+    }
+}
+
+/// Why a run has no outcome.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RunError {
+    /// The configuration cannot be run.
+    #[error("{0}")]
+    Input(String),
+    /// The run failed: the oracle found a wrong access, the bound a missing flush, validation a broken structure, or
+    /// no task could go on.
+    #[error("{reason} (seed {seed})")]
+    Failed {
+        /// What was found.
+        reason: String,
+        /// The seed that finds it again.
+        seed: u64,
+    },
+    /// The run was stopped from outside.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl RunError {
+    /// Exit code of a command that ends with this error.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            RunError::Input(_) => 2,
+            RunError::Failed { .. } | RunError::Interrupted => 1,
+        }
+    }
+}

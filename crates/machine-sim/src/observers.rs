@@ -1,0 +1,291 @@
+//! All that watches a machine and changes nothing: one place that whatever happens to the machine goes through.
+//!
+//! Each observer is there only in runs that ask for it. The machine reports each kind of happening by one call, and the
+//! call passes it to the observers that it concerns. A run without observers pays one test for each event of the memory
+//! manager.
+
+use crate::bound::Bound;
+use crate::config::RunConfig;
+use crate::content::Content;
+use crate::cpu::Cpu;
+use crate::histogram::Histogram;
+use crate::memory::{is_fast, slow_read_penalty};
+use crate::moves::Moves;
+use crate::optimum::{How, Optimum};
+use crate::placement::{Placement, Read};
+use crate::profile::{Kind, Profiler};
+use crate::sched::TaskId;
+use crate::spec::MachineSpec;
+use mm::event::{Concern, Event};
+use mm::hot::PageName;
+use mm::machine::{CpuSet, Io, Scope, ZoneSight};
+use mm::units::{PAGE_SIZE, Pfn, SpaceId, Vpn};
+use std::cell::{Cell, RefCell};
+
+/// Where in a machine, and when, something happens.
+pub(crate) struct Context<'m> {
+    pub(crate) cpus: &'m [Cpu],
+    /// The current CPU, and the task that runs on it.
+    pub(crate) cpu: usize,
+    pub(crate) task: TaskId,
+}
+
+impl Context<'_> {
+    fn clock(&self) -> u64 {
+        self.cpus[self.cpu].clock.get()
+    }
+}
+
+/// What the program reports of its own work.
+#[derive(Default)]
+pub(crate) struct ProgramReports {
+    /// Nanoseconds that its operations took.
+    pub(crate) operations: RefCell<Histogram>,
+    /// KiB a second, the sum over its tasks.
+    pub(crate) throughput: Cell<u64>,
+}
+
+/// How late flushes were paid.
+#[derive(Default)]
+pub(crate) struct FlushDelays {
+    /// Nanoseconds that allocations waited for the flush that their frame owed.
+    pub(crate) takeoff: RefCell<Histogram>,
+    /// Nanoseconds from the unmap to the flush that paid its debt.
+    pub(crate) age: RefCell<Histogram>,
+}
+
+/// Tell an observer, if the run has it, of something.
+#[inline(always)]
+fn tell<T>(observer: &Option<RefCell<T>>, what: impl FnOnce(&mut T)) {
+    #[cold]
+    #[inline(never)]
+    fn told<T>(observer: &RefCell<T>, what: impl FnOnce(&mut T)) {
+        what(&mut observer.borrow_mut());
+    }
+    if let Some(observer) = observer {
+        told(observer, what);
+    }
+}
+
+/// The observers of a run.
+pub(crate) struct Observers {
+    /// What every page holds, for the oracle.
+    pub(crate) content: Option<RefCell<Content>>,
+    /// What any safe policy would need.
+    pub(crate) bound: Option<RefCell<Bound>>,
+    /// How few refaults there could have been.
+    pub(crate) optimum: Option<RefCell<Optimum>>,
+    /// Compares compactions with the fewest pages that must be moved.
+    pub(crate) moves: Option<RefCell<Moves>>,
+    /// Compares placement in tiers with the best possible one.
+    pub(crate) placement: Option<RefCell<Placement>>,
+    /// Keeps a tree of where CPU time went.
+    pub(crate) profile: Option<Box<Profiler>>,
+    pub(crate) delays: FlushDelays,
+    pub(crate) program: ProgramReports,
+    /// The first TLB entry that outlived the flush of its page-table entry, in words.
+    stale_entry: RefCell<Option<String>>,
+    /// Whether some observer wants events.
+    listens: bool,
+    /// Whether the current CPU flushes because another asked it to.
+    answering: Cell<bool>,
+}
+
+impl Observers {
+    /// The observers that `config` asks for, of a machine of `spec`; an error if one of them cannot watch that machine.
+    pub(crate) fn new(spec: &MachineSpec, config: &RunConfig) -> Result<Observers, String> {
+        let (frames, memory) = (spec.end_pfn(), spec.memory() / PAGE_SIZE);
+        let placement = config.placement.then(|| Placement::of(spec)).transpose()?;
+        Ok(Observers {
+            content: config.verify.then(|| RefCell::new(Content::new(frames))),
+            bound: config.bound.then(|| RefCell::new(Bound::new(spec.cpus()))),
+            optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
+            moves: config.moves.then(RefCell::default),
+            placement: placement.map(RefCell::new),
+            profile: config.profile.then(|| Box::new(Profiler::new())),
+            delays: FlushDelays::default(),
+            program: ProgramReports::default(),
+            stale_entry: RefCell::default(),
+            listens: config.verify || config.bound || config.optimum || config.placement || config.moves,
+            answering: Cell::new(false),
+        })
+    }
+
+    /// Whether some observer wants events; without one, events that are expensive to build need not be built.
+    #[inline]
+    pub(crate) fn listens(&self) -> bool {
+        self.listens
+    }
+
+    /// Whether some observer wants to know of every access of programs.
+    pub(crate) fn watches_accesses(&self) -> bool {
+        self.content.is_some() || self.optimum.is_some()
+    }
+
+    /// Whether some observer wants to know in which scopes tasks are.
+    pub(crate) fn watches_scopes(&self) -> bool {
+        self.profile.is_some() || self.moves.is_some()
+    }
+
+    /// What some observer has found wrong since the last call.
+    pub(crate) fn take_failure(&self) -> Option<String> {
+        let missing = self.bound.as_ref().and_then(|bound| bound.borrow_mut().take_missing());
+        missing.or_else(|| self.stale_entry.take().map(|reason| format!("oracle: {reason}")))
+    }
+
+    // --- the memory manager ---
+
+    /// The memory manager reports an event.
+    #[inline]
+    pub(crate) fn event<'m>(&self, event: Event, args: [u64; 4], context: impl FnOnce() -> Context<'m>) {
+        if let (Event::TlbPaid, [kind, took, age, _]) = (event, args) {
+            self.delays.age.borrow_mut().record(age);
+            if kind == 2 {
+                self.delays.takeoff.borrow_mut().record(took);
+            }
+        }
+        if self.listens {
+            self.pass_on(event, args, &context());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pass_on(&self, event: Event, args: [u64; 4], context: &Context<'_>) {
+        if event == Event::TlbHazard && self.content.is_some() {
+            self.check_emptied(args, context.cpus);
+        }
+        let holds = |cpu: usize, vpn| context.cpus[cpu].tlb.holds(vpn);
+        tell(&self.bound, |bound| bound.event(context.cpu, event, args, holds));
+        tell(&self.optimum, |optimum| optimum.event(event, args));
+        tell(&self.placement, |placement| placement.event(event, args));
+        if event == Event::MmPageAlloc {
+            tell(&self.moves, |moves| moves.latency.allocated(context.task, args[1], context.clock()));
+        }
+    }
+
+    /// If the memory manager reports that page-table entries were cleared and flushed, no CPU that runs their space may
+    /// hold one of them: entries of another size may follow, and CPUs must not have translations of both.
+    fn check_emptied(&self, hazard: [u64; 4], cpus: &[Cpu]) {
+        let Some(Concern::Emptied { space, first, count }) = Concern::of_args(hazard) else { return };
+        let end = Vpn(first.0 + count);
+        for (number, cpu) in cpus.iter().enumerate().filter(|(_, cpu)| cpu.loaded.get() == Some(space)) {
+            cpu.tlb.for_each(&mut |start, pages, cached| {
+                if start < end && first.0 < start.0 + pages {
+                    self.stale_entry.borrow_mut().get_or_insert_with(|| {
+                        format!(
+                            "cpu {number}, {space}: stale TLB entry of {pages} pages from page {start} ({:#x}) on for frame {}: its \
+                             page-table entry was taken away and flushed, and others follow",
+                            start.addr(),
+                            cached.pfn(),
+                        )
+                    });
+                }
+            });
+        }
+    }
+
+    /// A task enters a scope.
+    pub(crate) fn enter(&self, scope: Scope, context: &Context<'_>) {
+        tell(&self.moves, |moves| moves.latency.enter(scope, context.task, context.clock()));
+    }
+
+    /// A task leaves a scope.
+    pub(crate) fn leave(&self, scope: Scope, context: &Context<'_>) {
+        tell(&self.moves, |moves| moves.latency.leave(scope, context.task));
+    }
+
+    /// A task shows a zone, before or after it compacts it.
+    pub(crate) fn see_zone(&self, task: TaskId, sight: &ZoneSight<'_>) {
+        tell(&self.moves, |moves| moves.see(task, sight));
+    }
+
+    // --- frames and devices ---
+
+    /// Frames are filled with zeroes.
+    pub(crate) fn zeroed(&self, pfn: Pfn, pages: u32) {
+        tell(&self.content, |content| content.zero(pfn, pages));
+    }
+
+    /// Frames are copied.
+    pub(crate) fn copied(&self, spec: &MachineSpec, to: Pfn, from: Pfn, pages: u32) {
+        tell(&self.content, |content| content.copy(to, from, pages));
+        tell(&self.optimum, |optimum| optimum.copied(to, from, pages));
+        tell(&self.placement, |placement| {
+            placement.copied(to, from, pages, [to, from].map(|pfn| is_fast(spec, pfn)))
+        });
+    }
+
+    /// A transfer is submitted.
+    pub(crate) fn submitted(&self, io: &Io) {
+        tell(&self.content, |content| content.begin(io));
+        tell(&self.optimum, |optimum| optimum.transfer(io));
+    }
+
+    /// Transfers have ended.
+    pub(crate) fn transferred<'io>(&self, parts: impl Iterator<Item = &'io Io>) {
+        if let Some(content) = &self.content {
+            parts.for_each(|io| content.borrow_mut().finish(io));
+        }
+    }
+
+    // --- CPUs ---
+
+    /// A CPU has loaded a space; `None`: it runs a kernel task, or nothing.
+    pub(crate) fn runs(&self, cpu: usize, space: Option<SpaceId>) {
+        tell(&self.bound, |bound| bound.runs(cpu, space));
+    }
+
+    /// A CPU drops translations.
+    pub(crate) fn flushed(&self, cpu: usize) {
+        if !self.answering.get() {
+            tell(&self.bound, |bound| bound.flushes(cpu));
+        }
+    }
+
+    /// A CPU asks others to flush.
+    pub(crate) fn round(&self, targets: &CpuSet) {
+        tell(&self.bound, |bound| bound.round(targets));
+    }
+
+    /// Flushes in `work` were asked for by another CPU.
+    pub(crate) fn answer(&self, work: impl FnOnce()) {
+        let before = self.answering.replace(true);
+        work();
+        self.answering.set(before);
+    }
+
+    /// The current CPU spent time that no kind of work counts.
+    pub(crate) fn spent(&self, kind: Kind, count: u64, picos: u64) {
+        if let Some(profile) = &self.profile {
+            profile.note(kind, count, picos);
+        }
+    }
+
+    /// The current task did not run for `picos`.
+    pub(crate) fn was_away(&self, picos: u64) {
+        if let Some(profile) = &self.profile {
+            profile.was_away(picos);
+        }
+    }
+
+    // --- programs ---
+
+    /// A program uses the page in a frame.
+    pub(crate) fn used(&self, pfn: Pfn, how: How) {
+        tell(&self.optimum, |optimum| optimum.used(pfn, how));
+    }
+
+    /// A program, on a CPU of `node`, reads lines of the page `page` from memory.
+    pub(crate) fn read(&self, spec: &MachineSpec, node: u8, page: PageName, frame: Pfn, lines: u64) {
+        tell(&self.placement, |placement| {
+            let (fast, longer) = (is_fast(spec, frame), slow_read_penalty(spec, node.into(), lines));
+            placement.read(Read { page: page.number(), frame, fast, lines, longer });
+        });
+    }
+
+    /// A program does not need blocks of a device any more.
+    pub(crate) fn forgot(&self, device: u8, first: u64, count: u64) {
+        tell(&self.optimum, |optimum| optimum.forget(device, first, count));
+    }
+}
