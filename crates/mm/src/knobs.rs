@@ -11,7 +11,7 @@ use crate::policy::PolicyKind;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::{Order, PAGEBLOCK_ORDER};
 
-/// The help of a knob; those of one kind differ in a word.
+/// The help text of a knob. Knobs of one kind share a text that differs in a word.
 macro_rules! help {
     ($help:literal) => {
         $help
@@ -25,7 +25,7 @@ macro_rules! help {
     };
 }
 
-/// Is a knob looked at only when the machine starts?
+/// Whether a knob is read only when the machine starts.
 macro_rules! at_start {
     () => {
         false
@@ -35,7 +35,7 @@ macro_rules! at_start {
     };
 }
 
-/// The words of a knob that is a choice.
+/// The words of a choice.
 macro_rules! words {
     ([$($word:literal)*]) => {
         &[$($word,)*]
@@ -70,7 +70,7 @@ macro_rules! knobs {
         impl Knob {
             /// All of them, in table order.
             pub const ALL: &'static [Knob] = &[$(Knob::$variant,)*];
-            /// What each is.
+            /// The description of each.
             const INFO: &'static [KnobInfo] = &[$(KnobInfo {
                 name: $name,
                 default: $default,
@@ -93,7 +93,7 @@ pub mod numa_balancing {
     pub const TIERING: u64 = 2;
 }
 
-/// What a knob is.
+/// The description of a knob.
 #[derive(Clone, Copy, Debug)]
 pub struct KnobInfo {
     /// Name, as sysctl or sysfs spells it.
@@ -108,9 +108,9 @@ pub struct KnobInfo {
     pub unit: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// Names of the values from `min` on, for a knob that is a choice; empty for a number.
+    /// Names of the values from `min` on if the knob is a choice; empty for a number.
     pub words: &'static [&'static str],
-    /// It is looked at only when the machine starts, so it cannot be changed later.
+    /// Whether it is read only when the machine starts and cannot be changed later.
     pub at_start: bool,
 }
 
@@ -124,56 +124,56 @@ knobs! {
         "parts of MGLRU: 1 = generations (reclaim.policy follows), 2 = walks of page tables, 4 = entries that lead to tables \
          tell which were used";
     LruGenMinTtlMs "lru_gen.min_ttl_ms" 0, 0..=3600000 "ms"
-        "protect what was used in this time: choose a space that ends rather than evict it; 0 = off";
+        "protect pages used within this time: kill a process rather than evict them; 0 = off";
     LruGenBloom "lru_gen.bloom" 1, 0..=1 ""
-        "MGLRU: walks look only at tables that were dense when they were last seen (1), or at all (0); not in Linux";
+        "MGLRU: walks look only at tables that were dense at the last look (1), or at all tables (0); not in Linux";
     LruGenLookAround "lru_gen.look_around" 1, 0..=1 ""
-        "MGLRU: eviction that meets a used entry looks at those around it (1), or at no other (0); not in Linux";
+        "MGLRU: eviction that finds a used entry looks at the entries around it (1), or at no other (0); not in Linux";
     LruGenTiers "lru_gen.tiers" 1, 0..=1 ""
         "MGLRU: uses through file descriptors divide a generation into tiers (1), or all of it is one (0); not in Linux";
     LruGenPid "lru_gen.pid" 1, 0..=1 ""
         "MGLRU: refaults choose the type and the tiers to evict (1), or files go first and no tier is spared (0); not in Linux";
     LruGenMemcgLru "lru_gen.memcg_lru" 1, 0..=1 ""
-        "MGLRU: reclaim of a node takes from groups in turn until it has enough (1), or from all of them (0); not in Linux";
+        "MGLRU: reclaim of a node takes from one group after the other until it has enough (1), or from all of them (0); not in Linux";
     LruGenForm "lru_gen.form" 0 {LruGenForm}
         "MGLRU: how uses are counted and where folios go, as in Linux 6.12 or as it was reworked for 6.14; with 7.2's loop of \
          reclaim besides (docs/mglru.md)";
     DemotionEnabled "numa.demotion_enabled" 0, 0..=1 ""
-        "reclaim moves what is cold to a slower tier of memory, where there is one, before it drops or swaps it";
+        "reclaim moves cold pages to a slower tier of memory, if there is one, before it drops or swaps them";
     NumaBalancing "kernel.numa_balancing" 0, 0..=3 ""
-        "find out by faults where pages are used: 1 = move them to the node that uses them, 2 = promote hot pages of slow \
+        "learn by faults where pages are used: 1 = move them to the node that uses them, 2 = promote hot pages of slow \
          tiers; both together = 3";
     NumaScanDelayMs "numa_balancing.scan_delay_ms" 1000, 0..=100000 "ms"
-        "how old a space is when its first pages are marked";
+        "age of a space at which its first pages are marked";
     NumaScanPeriodMinMs "numa_balancing.scan_period_min_ms" 1000, 1..=60000 "ms"
         "the shortest time between two marks of a part of a space";
     NumaScanPeriodMaxMs "numa_balancing.scan_period_max_ms" 60000, 1..=600000 "ms"
-        "the longest, and how often the threshold of promotion is adjusted";
+        "the longest time, and how often the threshold of promotion is adjusted";
     NumaScanSizeMb "numa_balancing.scan_size_mb" 256, 1..=65536 "MiB"
         "how much of a space is marked at a time";
     NumaHotThresholdMs "numa_balancing.hot_threshold_ms" 1000, 1..=60000 "ms"
-        "what is used within this time after it was marked is hot";
+        "a page that is used within this time after it was marked is hot";
     NumaPromoteRateLimit "kernel.numa_balancing_promote_rate_limit_MBps" 65536, 1..=1048576 "MB/s"
         "how much may be promoted to a node";
     TierPolicy "tier.policy" 0 {TierPolicy} @start
-        "what is hot, of slower tiers: as kernel.numa_balancing=2 finds out by faults, what MGLRU's walks have found young in two rounds in \
+        "what counts as hot in slower tiers: what kernel.numa_balancing=2 learns by faults, what MGLRU's walks have found young in two rounds in \
          a row, or what the machine's samples of addresses say; not in Linux";
     TierMigration "tier.migration" 0 {TierMigration} @start
-        "pages go up while nobody can use them, or are used where they are while a daemon copies them, and stay there if they were written \
+        "pages are promoted while they are unmapped, or stay in use while a daemon copies them, and remain where they are if they were written \
          meanwhile; not in Linux";
     TierBalance "tier.balance" 0, 0..=1 ""
-        "hot pages go to whichever tier answers faster under its load (1), where tier.policy samples and the machine tells of \
+        "hot pages go to the tier that answers faster under its load (1), if tier.policy samples and the machine reports \
          latencies; not in Linux";
     TierPeriodMs "tier.period_ms" 500, 1..=60000 "ms"
         "how long a round of generations, of promotion by samples, or of balancing is";
     TierSamplePeriod "tier.sample_period" 199, 1..=1000000 "reads"
-        "one read of memory in so many is sampled";
+        "one read of memory in this many is sampled";
     TierAdaptSamples "tier.adapt_samples" 100000, 1..=1000000000 ""
-        "after so many samples the threshold follows the size of the fast tiers";
+        "samples after which the threshold follows the size of the fast tiers";
     TierCoolSamples "tier.cool_samples" 2000000, 1..=1000000000 ""
-        "after so many samples all counts are halved";
+        "samples after which all counts are halved";
     MinFreeKbytes "vm.min_free_kbytes" 0, 0..=262144 "KiB"
-        "memory kept free for those who cannot wait; 0 = by the size of memory";
+        "memory kept free for allocations that cannot wait; 0 = by the size of memory";
     WatermarkScaleFactor "vm.watermark_scale_factor" 10, 1..=3000 "1/10000"
         "distance between the watermarks as a share of a zone";
     WatermarkBoostFactor "vm.watermark_boost_factor" 15000, 0..=100000 "1/10000"
@@ -188,7 +188,7 @@ knobs! {
     PageCluster "vm.page-cluster" 3, 0..=10 "log2 pages"
         "pages read ahead from swap around a fault";
     SwapVmaRaEnabled "swap.vma_ra_enabled" 1, 0..=1 ""
-        "read ahead from swap what is beside a page in the address space (1; Linux does so if no swap device turns), or beside its slot (0)";
+        "read ahead from swap the neighbours of a page in the address space (1; Linux does so if no swap device is rotational), or those of its slot (0)";
     DirtyRatio "vm.dirty_ratio" 20, 1..=100 "%"
         "share of available memory that may be dirty before writers must wait";
     DirtyBackgroundRatio "vm.dirty_background_ratio" 10, 0..=100 "%"
@@ -203,12 +203,12 @@ knobs! {
         "largest folio of a file's page cache, made by read-ahead and write; 0 = single pages, as file systems without \
          large folios have";
     ShmemMaxOrder "shmem.max_order" 0, 0..=9 "log2 pages"
-        "largest folio of shmem: the largest that lies in the file and where none is yet; 0 = single pages";
+        "largest folio of shmem: the largest that fits into the file and overlaps no other; 0 = single pages";
     ThpFilePmd "thp.file_pmd" 0, 0..=1 ""
         "an aligned 2 MiB folio of a file or of shmem is mapped by one entry where the range has room for it (1), or page by \
          page (0)";
     ThpKhugepaged "thp.khugepaged" 0, 0..=1 "" @start
-        "a daemon collapses what is mapped in pages where a 2 MiB entry fits: files and shmem, and anonymous memory as \
+        "a daemon collapses pages where a 2 MiB entry fits: files and shmem, and anonymous memory as \
          hugepages-2048kB.enabled says; looked at when the machine starts";
     KhugepagedPagesToScan "khugepaged.pages_to_scan" 4096, 1..=1048576 "pages"
         "pages of address space that khugepaged looks at before it sleeps";
@@ -217,11 +217,11 @@ knobs! {
     KhugepagedAllocSleepMillisecs "khugepaged.alloc_sleep_millisecs" 60000, 0..=3600000 "ms"
         "time for which khugepaged sleeps when memory has no block of 2 MiB for it";
     KhugepagedMaxPtesNone "khugepaged.max_ptes_none" 511, 0..=511 "pages"
-        "most pages of 2 MiB that need not be in memory to be collapsed: they are read, or are zeroes";
+        "most pages of 2 MiB that may be missing from memory when they are collapsed: they are read, or are zeroes";
     KhugepagedMaxPtesSwap "khugepaged.max_ptes_swap" 64, 0..=511 "pages"
         "most pages of 2 MiB that khugepaged brings back from swap to collapse them";
     KhugepagedMaxPtesShared "khugepaged.max_ptes_shared" 256, 0..=511 "pages"
-        "most pages of 2 MiB of anonymous memory that other processes map, too, and that khugepaged copies all the same";
+        "most pages of 2 MiB of anonymous memory that other processes map, too, and that khugepaged still copies";
     HugepagesEnabled16 "hugepages-16kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
         anon_size "16 KiB";
     HugepagesEnabled32 "hugepages-32kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
@@ -239,7 +239,7 @@ knobs! {
     HugepagesEnabled2048 "hugepages-2048kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
         anon_size "2048 KiB";
     ThpDefrag "thp.defrag" 3 {ThpDefrag}
-        "what a store does for a large folio of anonymous memory that memory has no block for: compact and reclaim (always), \
+        "what a store does if memory has no block for a large anonymous folio: compact and reclaim (always), \
          wake kswapd and kcompactd (defer), the one where MADV_HUGEPAGE asked for it and the other elsewhere (defer+madvise), \
          the one there only (madvise), or nothing (never)";
     CompactionFolios "compaction.folios" 3 {CompactionFolios}
@@ -248,18 +248,18 @@ knobs! {
     CompactMemory "vm.compact_memory" 0, 0..=1 ""
         "1: compact all memory now; reads as 0";
     CompactionProactiveness "vm.compaction_proactiveness" 20, 0..=100 "%"
-        "how little of free memory may be in pieces before kcompactd compacts unasked, where large folios are used; 0 = never";
+        "how aggressively kcompactd compacts fragmented free memory without a request, if large folios are used; 0 = never";
     ExtfragThreshold "vm.extfrag_threshold" 500, 0..=1000 ""
-        "fragmentation index up to which an allocation of a large block is held to fail for want of memory, so that reclaim \
+        "fragmentation index up to which a failed allocation of a large block is attributed to lack of memory, so that reclaim \
          helps and compaction does not";
     AllocPlacement "alloc.placement" 0 {AllocPlacement} @start
         "which free block is taken: the smallest that is large enough, the last one given back first; or one in the fullest page \
          block, so that others run empty";
     DefragMode "vm.defrag_mode" 0, 0..=1 ""
-        "1: mix mobility groups within 2 MiB only once reclaim and compaction were of no use, and have kswapd and kcompactd keep whole \
+        "1: mix mobility groups within 2 MiB only after reclaim and compaction have failed, and have kswapd and kcompactd keep whole \
          page blocks free up to the high mark (Linux 6.15)";
     CompactUnevictableAllowed "vm.compact_unevictable_allowed" 1, 0..=1 ""
-        "may compaction move pages that are locked in memory?";
+        "compaction may move pages that are locked in memory (1)";
     FaultAroundBytes "fault_around_bytes" 65536, 4096..=2097152 "bytes"
         "range of cached file pages mapped by one read fault";
     RmapBatch "rmap.batch" 1, 0..=1 ""
@@ -270,9 +270,9 @@ knobs! {
     TlbUnmapPages "tlb.unmap_pages" 32, 1..=512 "pages"
         "pages that the policy 'list' flushes in one round";
     TlbAgeLimitMs "tlb.age_limit_ms" 100, 0..=60000 "ms"
-        "longest time for which a flush is deferred; 0 = no limit";
+        "longest time that a flush is deferred; 0 = no limit";
     TlbLazyMaxOrder "tlb.lazy_max_order" 10, 0..=10 "log2 pages"
-        "largest folio whose flush is deferred, where the policy defers; 0 = single pages only, as in the LUF series";
+        "largest folio whose flush is deferred, if the policy defers; 0 = single pages only, as in the LUF series";
     TlbPayAll "tlb.pay_all" 1, 0..=1 ""
         "a round that must be sent anyway goes to all CPUs that owe a flush (1), or only to those that it needs (0)";
     TlbSinglePageFlushCeiling "tlb_single_page_flush_ceiling" 33, 0..=512 "pages"
@@ -280,12 +280,12 @@ knobs! {
 }
 
 impl Knob {
-    /// Name, range and help.
+    /// Its description.
     pub fn info(self) -> &'static KnobInfo {
         &Self::INFO[self as usize]
     }
 
-    /// Look a name up.
+    /// Find a knob by its name.
     pub fn from_name(name: &str) -> Option<Knob> {
         Self::ALL.iter().copied().find(|knob| knob.info().name == name)
     }
@@ -316,7 +316,7 @@ chosen! {
     placement AllocPlacement AllocPlacement;
 }
 
-/// Why a knob could not be set.
+/// Why a knob was not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KnobError {
     /// There is no knob of that name.
@@ -330,7 +330,7 @@ pub enum KnobError {
     },
 }
 
-/// The sizes that anonymous folios may have, by the knob of each, smallest first.
+/// The knobs of the sizes of anonymous folios, smallest size first.
 const ANON_SIZES: [(Knob, Order); 8] = [
     (Knob::HugepagesEnabled16, Order(2)),
     (Knob::HugepagesEnabled32, Order(3)),
@@ -342,7 +342,7 @@ const ANON_SIZES: [(Knob, Order); 8] = [
     (Knob::HugepagesEnabled2048, Order(9)),
 ];
 
-/// Which sizes a fault on anonymous memory may use: a bit for each order.
+/// The sizes that a fault on anonymous memory may use: a bit for each order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnonSizes {
     always: u16,
@@ -350,13 +350,13 @@ pub struct AnonSizes {
 }
 
 impl AnonSizes {
-    /// Is none enabled, anywhere?
+    /// Whether no size is enabled.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.always | self.madvise == 0
     }
 
-    /// The orders that are enabled, largest first. `asked`: MADV_HUGEPAGE asked for them.
+    /// The enabled orders, largest first. `asked`: MADV_HUGEPAGE asked for them.
     pub fn orders(self, asked: bool) -> impl Iterator<Item = Order> {
         let enabled = if asked { self.always | self.madvise } else { self.always };
         (0..=PAGEBLOCK_ORDER.0).rev().map(Order).filter(move |order| enabled >> order.0 & 1 == 1)
@@ -366,8 +366,7 @@ impl AnonSizes {
 /// The values of all knobs.
 pub struct Knobs {
     values: [AtomicU64; Knob::ALL.len()],
-    /// What the knobs of the sizes of anonymous folios say together, for faults: `always` in the low half, `madvise`
-    /// above.
+    /// The knobs of the sizes of anonymous folios combined, for faults: `always` in the low half, `madvise` above.
     anon_sizes: AtomicU32,
 }
 
@@ -405,7 +404,7 @@ impl Knobs {
         AnonSizes { always: both as u16, madvise: (both >> 16) as u16 }
     }
 
-    /// Is there anybody who would use larger blocks than single pages?
+    /// Whether anything would use larger blocks than single pages.
     pub fn wants_blocks(&self) -> bool {
         let files = [Knob::FileMaxOrder, Knob::ShmemMaxOrder, Knob::ThpKhugepaged];
         !self.anon_sizes().is_empty() || files.iter().any(|&knob| self.get(knob) > 0)
@@ -426,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_lie_in_their_ranges() {
+    fn defaults_are_within_their_ranges() {
         let knobs = Knobs::default();
         for &knob in Knob::ALL {
             assert_eq!(Knob::from_name(knob.info().name), Some(knob));
@@ -436,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_at_the_start_only_says_so() {
+    fn knobs_read_only_at_start_are_marked() {
         let at_start = Knob::ALL.iter().filter(|knob| knob.info().at_start);
         assert!(at_start.eq([
             &Knob::TierPolicy,

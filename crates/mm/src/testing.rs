@@ -1,4 +1,4 @@
-//! A machine for unit tests: everything is recorded, nothing takes time unless a test says so.
+//! A machine for unit tests: it records everything, and time passes only on request.
 
 #![allow(dead_code, reason = "each room's tests use a part of it")]
 
@@ -11,20 +11,20 @@ use std_alloc::boxed::Box;
 use std_alloc::collections::{BTreeMap, VecDeque};
 use std_alloc::vec::Vec;
 
-/// How a property test that takes longer than most is run: with so many cases, unless somebody asks for another number.
+/// Configuration of a long property test: this many cases, unless the environment sets another number.
 pub(crate) fn cases(cases: u32) -> proptest::prelude::ProptestConfig {
     let asked = std::env::var_os("PROPTEST_CASES").is_some();
     let default = proptest::prelude::ProptestConfig::default();
     if asked { default } else { proptest::prelude::ProptestConfig { cases, ..default } }
 }
 
-/// Whose translation of what.
+/// A CPU's translation of a page under a number.
 type HeldUnder = (CpuId, Asid, Vpn);
 
-/// What a test does when an event is told, before anything else happens.
+/// What a test does at each event, before anything else happens.
 #[cfg(feature = "one-thread")]
 pub(crate) type Watcher = Box<dyn Fn(&TestMachine, Event, [u64; 4])>;
-/// What a test does when an event is told, before anything else happens.
+/// What a test does at each event, before anything else happens.
 #[cfg(not(feature = "one-thread"))]
 pub(crate) type Watcher = Box<dyn Fn(&TestMachine, Event, [u64; 4]) + Send>;
 
@@ -35,10 +35,10 @@ pub(crate) type Hook = Box<dyn Fn(&TestMachine)>;
 #[cfg(not(feature = "one-thread"))]
 pub(crate) type Hook = Box<dyn Fn(&TestMachine) + Send>;
 
-/// What a test does when work of a kind begins.
+/// What a test does when work of a scope begins.
 #[cfg(feature = "one-thread")]
 pub(crate) type Beginning = Box<dyn Fn(&TestMachine, Scope)>;
-/// What a test does when work of a kind begins.
+/// What a test does when work of a scope begins.
 #[cfg(not(feature = "one-thread"))]
 pub(crate) type Beginning = Box<dyn Fn(&TestMachine, Scope) + Send>;
 
@@ -62,7 +62,7 @@ pub(crate) enum Moment {
     Event(Event),
 }
 
-/// First argument of the `tlb_flush` that the machine itself tells of when it flushes all CPUs without asking them.
+/// First argument of the `tlb_flush` that the machine itself reports when it flushes all CPUs without asking them.
 pub(crate) const BROADCAST: u64 = 99;
 
 /// A machine for unit tests. Tests set the CPU that runs with [`TestMachine::run_on`].
@@ -76,43 +76,43 @@ pub(crate) struct TestMachine {
     stamps: Box<[AtomicU64]>,
     work: [AtomicU64; Work::COUNT],
     events: [AtomicU64; Event::COUNT],
-    /// All flushes, with the CPU that did each.
+    /// All flushes, with the CPU of each.
     pub flushes: Lock<Vec<(CpuId, Flush)>>,
     /// Targets of all shootdowns.
     pub shootdowns: Lock<Vec<CpuSet>>,
-    /// What each CPU has loaded: root, number, and whether its translations were kept.
+    /// The loaded space of each CPU: root, number, and whether its translations were kept.
     pub roots: Lock<BTreeMap<CpuId, (Pfn, Asid, bool)>>,
-    /// What CPUs' TLBs hold, under each number: the frame, and whether it can be stored to. Put there by
+    /// The content of CPUs' TLBs under each number: the frame, and whether it is writable. Set by
     /// [`TestMachine::hold`].
     held: Lock<BTreeMap<HeldUnder, (Pfn, bool)>>,
-    /// Are interrupts off on the CPU that runs? Then it cannot send a shootdown.
+    /// Whether interrupts are off on the running CPU. Then it cannot send a shootdown.
     pub interrupts_off: AtomicBool,
-    /// Transfers that were submitted and that the test has not taken yet.
+    /// Transfers that were submitted and not taken by the test yet.
     pub ios: Lock<VecDeque<Io>>,
     /// Number of wake-ups of each key.
     wakes: Lock<BTreeMap<WaitKey, u64>>,
-    /// What the machine says of its young bits: of pages, of tables.
+    /// Whether the machine has young bits: of pages, of tables.
     pub young: (bool, bool),
     /// Address-space numbers of each CPU.
     pub asids: usize,
-    /// Can it flush all CPUs without asking? And how often did it.
+    /// The number of broadcast flushes, if the machine can flush all CPUs without asking.
     pub broadcast: Option<AtomicU64>,
-    /// Told of every event, but not of those that it causes itself.
+    /// Called at every event except those that it causes itself.
     pub watcher: Lock<Option<Watcher>>,
-    /// A scope is entered.
+    /// Called when a scope is entered.
     pub entered: Lock<Option<Beginning>>,
-    /// What [`TestMachine::at`] was given.
+    /// The action of [`TestMachine::at`].
     at: Lock<Option<(Moment, Once)>>,
-    /// A CPU has just dropped what it was told to, and has done nothing since.
+    /// Called when a CPU has just flushed and has done nothing since.
     pub flushed: Lock<Option<Hook>>,
-    /// A transfer has just been submitted.
+    /// Called when a transfer has just been submitted.
     pub submitted: Lock<Option<Hook>>,
-    /// Somebody is about to sleep, and there may be something, such as a transfer, whose end would wake them.
+    /// Called when a task is about to sleep and a transfer, for example, could end its sleep.
     pub idle: Lock<Option<Hook>>,
 }
 
 impl TestMachine {
-    /// A machine whose CPU `i` sits on node `nodes[i]`.
+    /// A machine whose CPU `i` is on node `nodes[i]`.
     pub fn new(nodes: &[u8], memory: &[MemoryRange]) -> TestMachine {
         let end = memory.iter().map(|range| range.start.index() + range.frames as usize).max().unwrap_or(0);
         TestMachine {
@@ -149,13 +149,13 @@ impl TestMachine {
         TestMachine::new(&std_alloc::vec![0; cpus], &[range(0, ZoneKind::Normal, 0, frames)])
     }
 
-    /// From now on, this CPU runs.
+    /// This CPU runs from now on.
     pub fn run_on(&self, cpu: u16) {
         assert!((cpu as usize) < self.nodes.len());
         self.current.store(cpu, Relaxed);
     }
 
-    /// From now on, this task runs.
+    /// This task runs from now on.
     pub fn run_task(&self, task: u16) {
         self.task.store(task, Relaxed);
     }
@@ -165,12 +165,12 @@ impl TestMachine {
         self.clock.fetch_add(by, Relaxed);
     }
 
-    /// The clock of the CPU that runs this from now on shows that.
+    /// Set the clock of the running CPU.
     pub fn set_clock(&self, now: Nanos) {
         self.clock.store(now, Relaxed);
     }
 
-    /// What a frame holds: 0 after [`Machine::zero`].
+    /// The content of a frame: 0 after [`Machine::zero`].
     pub fn stamp(&self, pfn: Pfn) -> u64 {
         self.stamps[pfn.index()].load(Relaxed)
     }
@@ -180,21 +180,21 @@ impl TestMachine {
         self.stamps[pfn.index()].store(value, Relaxed);
     }
 
-    /// The CPU that runs uses a page of the space that it has loaded, and keeps the translation.
+    /// The running CPU uses a page of the space that it has loaded, and caches the translation.
     pub fn hold(&self, page: Vpn, pfn: Pfn, writable: bool) {
         let cpu = self.cpu();
         let asid = self.roots.lock()[&cpu].1;
         self.held.lock().insert((cpu, asid, page), (pfn, writable));
     }
 
-    /// What the TLB of a CPU says for a page of the space that it has loaded.
+    /// The translation of a page that the TLB of a CPU holds for the loaded space.
     pub fn held(&self, cpu: CpuId, page: Vpn) -> Option<(Pfn, bool)> {
         let &(root, asid, _) = self.roots.lock().get(&cpu)?;
         let held = self.held.lock();
         held.get(&(cpu, asid, page)).copied().filter(|_| root.is_some())
     }
 
-    /// CPUs that can reach one of these frames by what they have kept of the space that they have loaded.
+    /// CPUs that can reach one of these frames through cached translations of the loaded space.
     pub fn readers(&self, first: Pfn, pages: u32) -> Vec<CpuId> {
         let roots = self.roots.lock();
         let reads = |&(cpu, asid, _): &HeldUnder, pfn: Pfn| {
@@ -204,7 +204,7 @@ impl TestMachine {
         self.held.lock().iter().filter(|(key, held)| reads(key, held.0)).map(|(key, _)| key.0).collect()
     }
 
-    /// Do what a test wants done at such a moment, but not at those that this makes.
+    /// Run a test's action, but not at events that the action causes.
     fn call(&self, hook: &Lock<Option<Hook>>) {
         let taken = hook.lock().take();
         if let Some(act) = taken {
@@ -225,7 +225,7 @@ impl TestMachine {
         *self.at.lock() = Some((moment, Box::new(act)));
     }
 
-    /// Run what a test wants at this moment.
+    /// Run the test's action for this moment.
     fn reach(&self, moment: Moment) {
         let taken = self.at.lock().take_if(|(at, _)| *at == moment);
         if let Some((_, act)) = taken {
@@ -360,7 +360,7 @@ impl Machine for TestMachine {
 
     fn flush_everywhere(&self) {
         self.broadcast.as_ref().expect("only asked for if it can").fetch_add(1, Relaxed);
-        // For who watches: the moment at which other CPUs drop what they hold.
+        // For observers: the moment at which other CPUs drop their translations.
         self.event(Event::TlbFlush, [BROADCAST, 0, 0, 0]);
     }
 
@@ -373,7 +373,7 @@ impl Machine for TestMachine {
         Ticket { key, mark: self.wakes(key) }
     }
 
-    /// Returns at once if the wake-up has come; else time passes until the deadline.
+    /// Returns at once if the wake-up has come; otherwise time passes until the deadline.
     fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
         self.call(&self.idle);
         if self.wakes(ticket.key) > ticket.mark {

@@ -1,10 +1,10 @@
-//! The shortcuts past a payment do not compile.
+//! Shortcuts past a payment do not compile.
 //!
 //! Each file in `compile_fail` is a program that tries to use or change something without settling first, through the
-//! crate's public interface, and beside it is what the compiler says. `TRYBUILD=overwrite` renews that, where another
-//! compiler uses other words.
+//! crate's public interface. Beside it is the compiler's output, which `TRYBUILD=overwrite` renews for another version
+//! of the compiler.
 //!
-//! Not for the one-threaded form, whose interface is the same.
+//! Not for the one-threaded form, which has the same interface.
 #![cfg(not(feature = "one-thread"))]
 
 #[test]

@@ -1,9 +1,9 @@
-//! Do a trace's events say what its header says?
+//! Checks that a trace's events match its header.
 //!
-//! The header's counts are shown to people and divide a trace into windows. Its changes of address spaces are what
-//! threads wait for when it is replayed, so one that never comes would be waited for without end; a thread that is
-//! started twice would start others twice, and so on. Whoever reads all events of a trace tells them to a [`Check`], in
-//! any order of threads.
+//! The header's counts are shown to users and divide a trace into windows. During a replay threads wait for its
+//! address-space changes, so a missing change would be waited for without end; a thread that is started twice would
+//! start others twice, and so on. A caller that reads all events of a trace passes them to a [`Check`], in any order
+//! of threads.
 
 use crate::event::{Event, ThreadId};
 use crate::header::{Counts, Header};
@@ -15,7 +15,7 @@ pub(crate) struct Check {
     threads: Vec<(usize, Counts)>,
     /// By process.
     changes: Vec<Changes>,
-    /// By thread: was it started?
+    /// By thread: whether it was started.
     started: Vec<bool>,
     /// By thread: the marks that it comes to, and the last one that is waited for.
     marks: Vec<(u64, u64)>,
@@ -32,7 +32,7 @@ impl Changes {
         Changes { met: vec![0; last.div_ceil(64) as usize], missing: last }
     }
 
-    /// Was this change new? Those after the last are not asked about.
+    /// Note a change. Returns whether it is new. Changes after the last are ignored.
     fn note(&mut self, change: u64, last: u64) -> bool {
         if change == 0 || change > last {
             return true;

@@ -102,7 +102,7 @@ impl Encoder {
         self.ops.len() + self.pages.len() + self.args.len()
     }
 
-    /// Has nothing been pushed since the last [`finish`](Self::finish)?
+    /// Whether nothing was pushed since the last [`finish`](Self::finish).
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }

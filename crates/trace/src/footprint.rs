@@ -1,8 +1,8 @@
 //! How much memory a trace touches: distinct pages, and the most that existed at once.
 //!
-//! A page has an identity: a page of a file is the same whoever maps or reads it, a page of anonymous memory
-//! belongs to its process. A forked child that only reads a page its parent had touched reads the parent's.
-//! What a process has is gone when it has ended, but for what its children still show.
+//! A page has an identity: a page of a file is the same in every process, a page of anonymous memory belongs to its
+//! process. A forked child that only reads a page which its parent had touched reads the parent's. When a process has
+//! ended, its pages are gone, except those that its children still show.
 //!
 //! Events of several threads come in an order in which they can have happened (`walk.rs`). On another machine they
 //! would come in another, so for programs with threads the peak is one of several that there can be.
@@ -17,7 +17,7 @@ use crate::pages::PageSet;
 use crate::walk::{Moment, Walk, What};
 use abi::{AccessKind, Call, Forget, MapSource};
 
-/// What stands behind the pages of a mapping.
+/// The backing of a mapping's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Anonymous,
@@ -257,7 +257,7 @@ impl Footprint {
         }
     }
 
-    /// Is this page of a child still its parent's?
+    /// Whether this page of a child is still its parent's.
     fn inherited(&self, index: u32, page: u64) -> bool {
         let mut parent = self.processes[index as usize].parent;
         if parent.is_none() || self.processes[index as usize].live.contains(page) {

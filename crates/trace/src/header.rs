@@ -238,7 +238,7 @@ impl Header {
         if from.at == bytes.len() && header.consistent() { Ok(header) } else { Err(Malformed) }
     }
 
-    /// Do the tables refer only to what is there?
+    /// Whether the tables refer only to what exists.
     fn consistent(&self) -> bool {
         let known = |thread: ThreadId| (thread.0 as usize) < self.threads.len();
         !self.threads.is_empty()
@@ -248,7 +248,7 @@ impl Header {
             && self.possible()
     }
 
-    /// Can these numbers be? Whoever adds or multiplies them later relies on it.
+    /// Whether these numbers are possible. Code that adds or multiplies them later relies on it.
     fn possible(&self) -> bool {
         let mut events = vec![0u64; self.processes.len()];
         for thread in &self.threads {

@@ -78,7 +78,7 @@ pub fn absolute(path: &Path) -> PathBuf {
     }
 }
 
-/// Whether `path` is a file that somebody may execute.
+/// Whether `path` is an executable file.
 pub fn executable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }

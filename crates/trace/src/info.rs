@@ -74,8 +74,7 @@ pub struct ProcessRow {
     pub forked_by: Option<u32>,
     /// Number of its threads.
     pub threads: u32,
-    /// Mappings that were made, by what stands behind them: anonymous, shared anonymous, private file, shared
-    /// file.
+    /// Number of mappings by backing: anonymous, shared anonymous, private file, shared file.
     pub maps: [u64; 4],
     /// Bytes of all of them.
     pub mapped_bytes: u64,
@@ -197,7 +196,7 @@ impl Info {
 /// The programs that processes run: of an image that begins, the program is the first file that is mapped.
 struct Names {
     programs: Vec<Vec<String>>,
-    /// By process: has an image begun whose program is not known?
+    /// By process: whether an image has begun whose program is not known yet.
     begins: Vec<bool>,
 }
 

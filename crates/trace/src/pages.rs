@@ -23,7 +23,7 @@ impl PageSet {
         self.len
     }
 
-    /// Add a page; was it new?
+    /// Add a page. Returns whether it is new.
     pub fn insert(&mut self, page: u64) -> bool {
         let (piece, bit) = place(page);
         let word = self.pieces.entry(piece).or_default();
@@ -33,7 +33,7 @@ impl PageSet {
         new
     }
 
-    /// Is the page in the set?
+    /// Whether the page is in the set.
     pub fn contains(&self, page: u64) -> bool {
         let (piece, bit) = place(page);
         self.pieces.get(&piece).is_some_and(|word| word & bit != 0)

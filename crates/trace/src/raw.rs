@@ -83,11 +83,11 @@ pub mod kind {
 pub enum Deed {
     /// Waited at a futex until it was woken, or found that it need not wait.
     Wait,
-    /// Woke one who waits at a futex; `more` is how many were woken.
+    /// Woke one task that waits at a futex; `more` is the number of tasks woken.
     WakeOne,
-    /// Woke all who wait at a futex; `more` is how many were woken.
+    /// Woke all tasks that wait at a futex; `more` is their number.
     WakeAll,
-    /// Who waits at a futex waits at the futex `more` from now on.
+    /// A task that waits at a futex waits at the futex `more` from now on.
     Requeue,
     /// Wrote `more` bytes to a pipe.
     Put,
@@ -139,7 +139,7 @@ pub struct Step {
     pub call: u64,
     /// What it did.
     pub deed: Deed,
-    /// Is `key` the same thing in all processes?
+    /// Whether `key` means the same thing in all processes.
     pub common: bool,
     /// What it did that to.
     pub key: u64,

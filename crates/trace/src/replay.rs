@@ -48,7 +48,8 @@ enum Wait {
     Mark { thread: u32, mark: u64 },
 }
 
-/// Who waits. When everybody who lives does, and nobody waits for what has come, nothing can come any more.
+/// The waiting threads. If every live thread waits, and none of them for something that has come, nothing can come
+/// any more.
 #[derive(Default)]
 struct Waits {
     live: usize,
@@ -116,8 +117,8 @@ impl Outcome {
     }
 }
 
-/// A trace as a program. One run at a time: its state begins anew when role 0 starts. For runs beside each other
-/// use clones; they share the open file.
+/// A trace as a program. One run at a time: its state is reset when role 0 starts. Use clones for parallel runs; they
+/// share the open file.
 pub struct Replay<S> {
     source: S,
     name: String,
@@ -217,7 +218,7 @@ impl<S: Source> Replay<S> {
         *self.waits.lock() = Waits { live: 1, waiting: BTreeMap::new() };
     }
 
-    /// Has come what is waited for?
+    /// Whether the event that is waited for has come.
     fn has_come(&self, wait: Wait) -> bool {
         let seen = |thread: u32| self.seen[thread as usize].load(Ordering::Acquire);
         match wait {
@@ -233,8 +234,9 @@ impl<S: Source> Replay<S> {
         }
     }
 
-    /// The thread waits; can what it waits for still come? Who waits for a mark gives up before others do: the thread
-    /// that had it may never have been started, as the system killed the one that was to start it.
+    /// Note that the thread waits. Returns whether the event can still come. A thread that waits for a mark gives up
+    /// before others do: the thread with that mark may never have been started, because the system killed the one
+    /// that would have started it.
     fn may_come(&self, thread: ThreadId, wait: Wait) -> bool {
         let is_mark = |wait: &Wait| matches!(wait, Wait::Mark { .. });
         let mut waits = self.waits.lock();
@@ -347,7 +349,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
         self.reported = self.accesses;
     }
 
-    /// The task ends: nobody has to wait for it any more.
+    /// The task ends: no thread has to wait for it any more.
     fn end(&mut self, killed: bool) {
         self.report();
         self.replay.seen[self.id.0 as usize].store(ENDED, Ordering::Release);

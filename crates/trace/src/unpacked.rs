@@ -5,8 +5,8 @@
 //! frame = events u32, length of the block u32, a block of events (see `codec.rs`)
 //! ```
 //!
-//! The header's offsets count from the end of the header. There are no checksums and no packing: who makes the image
-//! has just checked the trace, and hands it over at once.
+//! The header's offsets count from the end of the header. There are no checksums and no compression: the maker of the
+//! image has just checked the trace and passes it on at once.
 
 use crate::codec::{Decoder, Malformed};
 use crate::event::{Event, ThreadId};
@@ -122,7 +122,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Add a frame; returns where it stands. Fails if one frame is too large.
+    /// Add a frame. Returns its offset. Fails if a frame is too large.
     pub fn push(&mut self, events: u32, block: &[u8]) -> Option<u64> {
         let at = self.frames.len() as u64;
         let len = u32::try_from(block.len()).ok()?;

@@ -1,13 +1,13 @@
-//! All events of a trace in one order, in which they can have happened.
+//! All events of a trace in one order in which they can have happened.
 //!
-//! Threads have no common clock in a trace. Here each has one that counts its accesses; a thread begins at the time
-//! of who started it, and who waits for another goes on at the time when that one has come there, as in a replay. Of
-//! the threads that may go on, the one whose clock is least does, and may be ahead of others by some accesses, so
-//! that not each event changes the thread.
+//! Threads have no common clock in a trace. Here each has a clock that counts its accesses; a thread begins at the
+//! time of the thread that started it, and a thread that waits for another continues at the time when that one has
+//! arrived there, as in a replay. Of the threads that may continue, the one with the smallest clock does. It may be
+//! ahead of others by some accesses, so that not every event switches threads.
 //!
-//! A file can be made so that threads wait for what never comes, or change without end. Where nobody may go on, the one
-//! whose clock is least does so all the same; and once threads' frames have been unpacked again more often than is
-//! reasonable, each thread goes on to its end.
+//! A file can be crafted so that threads wait for something that never comes, or switch without end. If no thread may
+//! continue, the one with the smallest clock does anyway; and when threads' frames have been unpacked again more
+//! often than is reasonable, each thread continues to its end.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -20,7 +20,7 @@ use abi::Call;
 
 /// A thread that runs no more, or not yet, has seen every change.
 const NOT_RUNNING: u64 = u64::MAX;
-/// How much of all accesses a thread may be ahead of others: one in so many.
+/// The share of all accesses that a thread may be ahead of others: one in this many.
 const AHEAD: u64 = 4096;
 /// Threads that keep their unpacked frames: those that went on last. Others unpack theirs again, so that a trace of
 /// many threads needs no more memory.
@@ -70,9 +70,9 @@ struct Thread {
     asleep: bool,
     seen: u64,
     marks: u64,
-    /// Who waits for which of its marks.
+    /// Waiting threads by its mark.
     awaited: BTreeMap<u64, Vec<usize>>,
-    /// Who waits for its end, or until it has seen a change.
+    /// Threads that wait for its end, or until it has seen a change.
     watchers: Vec<(usize, Wait)>,
 }
 
@@ -81,7 +81,7 @@ struct Process {
     members: Vec<usize>,
     running: usize,
     done: u64,
-    /// Who waits for which change.
+    /// Waiting threads by change.
     awaited: BTreeMap<u64, Vec<usize>>,
 }
 
@@ -202,7 +202,7 @@ impl<'a> Walk<'a> {
         Some((at, if self.budget == 0 { u64::MAX } else { next.saturating_add(self.ahead) }))
     }
 
-    /// Nobody may go on: one that waits does so all the same, or one begins that nobody has started.
+    /// No thread may continue: let a waiting one continue anyway, or start one that was never started.
     fn insist(&mut self) -> Option<usize> {
         let waiting = (0..self.threads.len()).filter(|&at| self.threads[at].held.is_some());
         if let Some(at) = waiting.min_by_key(|&at| self.threads[at].time) {
@@ -246,7 +246,7 @@ impl<'a> Walk<'a> {
         self.queue(at);
     }
 
-    /// Must the thread wait before this event?
+    /// Whether the thread must wait before this event.
     fn waits(&mut self, at: usize, event: &Event) -> bool {
         let process = self.threads[at].process;
         let epochs = self.header.processes[process].epochs;
@@ -274,7 +274,7 @@ impl<'a> Walk<'a> {
         self.register(at, wait)
     }
 
-    /// Note who waits for what; `false`: it has come, or nobody waits any more.
+    /// Note what a thread waits for. `false`: it has come, or threads no longer wait.
     fn register(&mut self, at: usize, wait: Wait) -> bool {
         if self.budget == 0 {
             return false;
@@ -317,7 +317,8 @@ impl<'a> Walk<'a> {
     fn release(&mut self, waiter: usize, by: usize) {
         let time = self.threads[by].time;
         let thread = &mut self.threads[waiter];
-        // Who was made to go on waits no more, or for something else: then it looks again.
+        // A thread that was made to continue does not wait any more, or waits for something else: then it checks
+        // again.
         if thread.held.is_some() && !thread.queued {
             thread.time = thread.time.max(time);
             self.queue(waiter);
@@ -351,7 +352,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Who waits for marks that the thread has come to goes on.
+    /// Let threads continue that wait for marks which the thread has reached.
     fn marked(&mut self, at: usize) {
         let thread = &mut self.threads[at];
         let later = match thread.marks.checked_add(1) {
@@ -362,7 +363,7 @@ impl<'a> Walk<'a> {
         come.into_values().flatten().for_each(|waiter| self.release(waiter, at));
     }
 
-    /// The thread ends; was it the last of its process that ran?
+    /// End the thread. Returns whether it was the last running one of its process.
     fn end(&mut self, at: usize) -> bool {
         self.now = None;
         let thread = &mut self.threads[at];

@@ -99,8 +99,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(prop_oneof![4 => run(), 1 => other()], 0..200)
 }
 
-/// Can it have happened, and is it no start of a thread, of which each trace has so many and no more, and no wait for a
-/// mark, of which it must have as many? And is its file one of the two that there are?
+/// Whether the event is possible, names one of the two files, and neither starts a thread, as a trace has a fixed
+/// number of them, nor waits for a mark, which the trace must have.
 fn kept(event: &Event) -> bool {
     event.possible()
         && event.file().is_none_or(|file| file.0 < 2)

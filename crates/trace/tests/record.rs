@@ -344,7 +344,7 @@ fn a_recording_can_be_ended_and_is_a_trace_then() {
     assert_eq!(summary.header.processes.len(), 4);
     Reader::open(&output).unwrap().verify().unwrap();
     assert_eq!(std::fs::read_dir(&scratch).unwrap().count(), 0);
-    // Whoever still ran would have the plugin's file in memory.
+    // A process that is still running would have the plugin's file mapped.
     let maps = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("maps"));
     let left = maps.filter_map(|maps| std::fs::read_to_string(maps).ok());
     assert_eq!(left.filter(|maps| maps.contains(scratch.to_str().unwrap())).count(), 0);

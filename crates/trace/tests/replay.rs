@@ -28,8 +28,8 @@ struct World {
     /// Where was written, in order.
     writes: Vec<u64>,
     files: HashMap<String, u64>,
-    /// Tasks that nobody has joined. Who started them does not wait for them at its end: who waits for it would wait
-    /// for them, too.
+    /// Tasks that were not joined. The starting task does not wait for them at its end: a task that waits for it
+    /// would wait for them, too.
     left: Vec<JoinHandle<()>>,
 }
 

@@ -155,7 +155,7 @@ fn threads_wait_as_they_did() {
 fn processes_wait_as_they_did() {
     let folder = tempfile::tempdir().unwrap();
     let at = |phase: &str| folder.path().join(format!("phase-{phase}")).display().to_string();
-    // Who reads the end of the pipe was forked before the writers, and everybody uses what the shell can do by itself.
+    // The reader of the pipe was forked before the writers, and all commands are built into the shell.
     let script = format!(
         "(: >{}; echo x; : >{}.a; echo y; : >{}.b) | (read x; : >{}.c; read y; read z || : >{}); : >{}",
         at("1"),
@@ -178,7 +178,7 @@ fn phase(name: &str) {
     std::fs::write(Path::new(FOLDER.get().unwrap()).join(format!("phase-{name}")), name).unwrap();
 }
 
-/// A thread without what Rust's own clean up at their end: who joins it when it has ended makes no call.
+/// A thread without the cleanup of Rust's own threads: joining it after its end makes no call.
 fn bare_thread(pause: Duration) {
     extern "C" fn begin(_: *mut c_void) -> *mut c_void {
         phase("00");
@@ -194,7 +194,7 @@ fn bare_thread(pause: Duration) {
         fn pthread_join(thread: usize, result: *mut *mut c_void) -> c_int;
     }
     let (mut thread, nothing) = (0, std::ptr::null_mut());
-    // SAFETY: the thread is joined once, before what it uses is gone; nobody wants its result.
+    // SAFETY: the thread is joined once, while its data is alive, and its result is not needed.
     let results = unsafe {
         let begun = pthread_create(&mut thread, nothing, begin, nothing);
         std::thread::sleep(pause);

@@ -1,28 +1,28 @@
 //! The buddy lists of a zone.
 //!
-//! Free memory lies in blocks of 2^order frames, aligned to their size, on one list per order and mobility group. A
-//! block that comes back merges with its buddy as long as that is free too; a request takes the smallest block that
-//! is large enough and puts the halves it does not need back. All state of a free block stands in its head's record:
-//! flag BUDDY, and the order in the private word.
+//! Free memory consists of blocks of 2^order frames, aligned to their size, on one list per order and mobility group.
+//! A freed block merges with its buddy as long as that is free, too; a request takes the smallest block that is large
+//! enough and puts back the halves that it does not need. All state of a free block is in its head's record: the flag
+//! BUDDY, and the order in the private word.
 //!
-//! **Mobility.** Pages that can never move, scattered over memory, would keep every large block from forming. So each
-//! page block (2 MiB) belongs to one mobility group, and a free block lies on the list of the group that its page
-//! block belongs to. A request whose own group has nothing left takes from another, in this order: the *largest* block
-//! of another group with its whole page block, if at least half of that page block is then compatible (or if it is a
-//! whole page block anyway); else the *smallest* sufficient block, leaving the page block as it is. The second mixes
-//! groups for good, so before it the zone's watermarks are boosted: kswapd then makes room for whole blocks.
+//! **Mobility.** Unmovable pages scattered over memory would keep large blocks from forming. So each page block (2
+//! MiB) belongs to one mobility group, and a free block is on the list of its page block's group. A request whose own
+//! group has nothing left takes from another, in this order: the *largest* block of another group together with its
+//! page block, if at least half of that page block is then compatible (or if the block is a whole page block anyway);
+//! otherwise the *smallest* sufficient block, without changing the page block's group. The second mixes groups
+//! permanently, so it first boosts the zone's watermarks: kswapd then makes room for whole blocks.
 //!
-//! **Lazy records.** The records of frames in a block that was never split are not written, not even at start: a frame
-//! learns its zone and node when it first heads a block or joins a folio. Nor are the tails of a freed folio: the order
-//! in a free head's record says how far they still point to it. Whatever else becomes of one of those frames goes by
-//! way of a split, and a split block's first part is formed anew with its own, smaller order.
+//! **Lazy records.** The records of frames in a block that was never split are not written, not even at start: a
+//! frame learns its zone and node when it first heads a block or joins a folio. The tails of a freed folio are not
+//! written either: the order in a free head's record says how many of them still point to it. Any other use of such a
+//! frame goes through a split, and the first part of a split block is formed again with its own, smaller order.
 //!
-//! **Debts.** A free block for which a flush is owed lies on a list of its own, the *pending* one of its order and
-//! group, and its head's record has the generation of its debt: a merge keeps the newer generation, both halves of a
-//! split inherit it. Pending blocks are taken last, first in first out, so that one payment covers as many as possible;
-//! but first while little of the zone's memory is free of debts, because that is all that those can take who may not
-//! send interrupts. When the zone's newest pending generation has been paid, all pending lists are appended to the
-//! others at once.
+//! **Debts.** A free block that owes a flush is on a separate list, the *pending* one of its order and group, and its
+//! head's record has the generation of its debt: a merge keeps the newer generation, and both halves of a split
+//! inherit it. Pending blocks are taken last and first in, first out, so that one payment covers as many as possible.
+//! But they are taken first while little of the zone's free memory is without debts, because callers that cannot send
+//! interrupts can take nothing else. When the zone's newest pending generation has been paid, all pending lists are
+//! appended to the others at once.
 
 use super::dense::Dense;
 use super::owing::Owing;
@@ -42,12 +42,12 @@ use std_alloc::boxed::Box;
 /// Number of orders.
 pub(super) const ORDERS: usize = MAX_ORDER.0 as usize + 1;
 
-/// Of the fullest page blocks so many are looked at for a block of some size.
+/// Number of the fullest page blocks that are searched for a block of some size.
 const FULLEST: usize = 32;
-/// Of the blocks in one of them that are large enough, the smallest of so many is taken.
+/// Number of sufficient blocks in one of them of which the smallest is taken.
 const SUFFICIENT: usize = 4;
 
-/// Groups to take from when one's own has nothing, best first.
+/// Other groups to take from, best first.
 const FALLBACKS: [[Mobility; 2]; Mobility::COUNT] = [
     [Mobility::Reclaimable, Mobility::Movable],
     [Mobility::Reclaimable, Mobility::Unmovable],
@@ -62,11 +62,11 @@ pub(super) struct FreeLists {
     free: u64,
     /// Pages on pending lists.
     owing: u64,
-    /// Newest generation on pending lists.
+    /// The newest generation on pending lists.
     newest: Generation,
-    /// A block whose generation is not newer than this lies on a clean list.
+    /// A block whose generation is not newer than this is on a clean list.
     cleared: Generation,
-    /// Which page blocks are full, if that matters.
+    /// How full page blocks are, if the placement needs that.
     pub dense: Option<Box<Dense>>,
 }
 
@@ -101,7 +101,7 @@ impl OrderLists {
         }
     }
 
-    /// Smallest order of at least `order` that the group has a block of.
+    /// Smallest order of at least `order` for which the group has a block.
     fn fitting(&self, order: Order, mobility: Mobility) -> Option<Order> {
         self.all_fitting(order, mobility).next()
     }
@@ -131,22 +131,22 @@ impl FreeLists {
         self.free
     }
 
-    /// Pages of them for which a flush is owed, as far as was known when the lists were last locked.
+    /// Pages that owe a flush, as known when the lists were last locked.
     pub fn owing(&self) -> u64 {
         self.owing
     }
 
-    /// The clean and the pending list.
+    /// Its clean and its pending list.
     pub fn both(&self, order: Order, mobility: Mobility) -> [&List; 2] {
         [self.clean.list(order, mobility), self.pending.list(order, mobility)]
     }
 
-    /// The generation that a free block waits for, from its record.
+    /// The generation that a free block owes, from its record.
     pub fn debt_of(&self, frame: &Frame) -> Generation {
         self.still_owed(Generation(frame.as_free().owed))
     }
 
-    /// What is left of a debt of this generation.
+    /// The part of a debt of this generation that is still unpaid.
     fn still_owed(&self, generation: Generation) -> Generation {
         if generation <= self.cleared { Generation::NONE } else { generation }
     }
@@ -157,21 +157,21 @@ impl FreeLists {
     }
 }
 
-/// What kinds of block will do.
+/// Which blocks a request accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Debts {
-    /// A block that owes will be paid for.
+    /// All; one that owes will be paid for.
     Allowed,
-    /// Only blocks whose debts are not newer than this.
+    /// Only blocks with debts up to this generation.
     UpTo(Generation),
 }
 
-/// May a request mix mobility groups within a page block?
+/// Whether a request may mix mobility groups within a page block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mixing {
-    /// Yes, if nothing else is left.
+    /// Yes, as a last resort.
     Allowed,
-    /// No: only whole page blocks go over to another group.
+    /// No: only whole page blocks change their group.
     WholeBlocks,
 }
 
@@ -186,7 +186,7 @@ pub(super) struct LockedZone<'a, M: Machine> {
 }
 
 impl<M: Machine> Drop for LockedZone<'_, M> {
-    /// Lock-free readers see the new numbers, and `nr_free_pages` follows.
+    /// Publish the new numbers to lock-free readers and to `nr_free_pages`.
     fn drop(&mut self) {
         let free = self.lists.free;
         self.zone.publish(free, self.lists.occupied());
@@ -207,7 +207,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         area
     }
 
-    /// If all that is pending has been paid, it is no longer pending.
+    /// If everything pending has been paid, move it to the clean lists.
     fn clear_paid(&mut self) {
         let FreeLists { clean, pending, owing, newest, cleared, .. } = &mut *self.lists;
         if *owing == 0 || *newest > self.mmu.tlb.paid_up_to(self.zone.id()) {
@@ -222,7 +222,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         (*owing, *cleared) = (0, *newest);
     }
 
-    /// Did a take raise the zone's watermarks, so that kswapd is wanted?
+    /// Whether a take boosted the zone's watermarks, so that kswapd should run.
     pub fn boosted(&self) -> bool {
         self.boosted
     }
@@ -232,7 +232,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         &self.lists
     }
 
-    /// Make all frames of a new zone free, touching only the heads of the largest blocks.
+    /// Make all frames of a new zone free. Touches only the heads of the largest blocks.
     pub fn populate(&mut self) {
         let (mut at, end) = (self.zone.start(), self.zone.end());
         let mut order = MAX_ORDER;
@@ -247,13 +247,13 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         self.lists.free = self.zone.managed();
     }
 
-    /// Take a block out: flags clear, not yet a folio. Its frames beyond the head may not be placed yet.
+    /// Take a block that is not a folio yet: flags clear. The records of its other frames may not be written yet.
     pub fn take(&mut self, order: Order, mobility: Mobility, mixing: Mixing, debts: Debts) -> Option<Owing> {
         self.take_up_to(order, order, mobility, mixing, debts)
     }
 
-    /// Take a block of at least 2^`order` frames, and up to 2^`most` if that needs no more splits: the frames that so
-    /// many requests for 2^`order` would have got, in the same order.
+    /// Take a block of at least 2^`order` frames, and up to 2^`most` if that saves splits: these are the frames that
+    /// as many requests for 2^`order` would have got, in the same order.
     pub fn take_up_to(
         &mut self,
         order: Order,
@@ -271,8 +271,8 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         Some(block)
     }
 
-    /// Make every part of 2^`order` frames of a block that was taken one of its own, for [`pcp`](super::pcp).
-    #[expect(clippy::disallowed_methods, reason = "what its parts owe is the block's, which is being taken")]
+    /// Form every part of 2^`order` frames of a block that was taken, for [`pcp`](super::pcp).
+    #[expect(clippy::disallowed_methods, reason = "the block that is being taken has the debt of its parts")]
     pub fn cut(&self, block: &Owing, order: Order) {
         let (node, zone, mobility) = (self.zone.node(), self.zone.id(), self.zone.mobility_of(block.pfn()));
         self.frame(block.pfn()).set_mobility(mobility);
@@ -287,8 +287,8 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         }
     }
 
-    /// Put a block back that is no folio any more, with the debt that its folio has, merging it with its free buddies.
-    #[expect(clippy::disallowed_methods, reason = "from here on the list says what the block owes")]
+    /// Put back a block that is no folio any more, with the debt of its folio, and merge it with free buddies.
+    #[expect(clippy::disallowed_methods, reason = "the free lists keep the debt from here on")]
     pub fn put(&mut self, pfn: Pfn, order: Order) {
         let frame = self.frame(pfn);
         frame.assign(FrameFlags::empty());
@@ -297,14 +297,14 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         self.put_block(pfn, order, generation);
     }
 
-    /// Put a block back that waits for a payment, and whose record says nothing, merging it with its free buddies.
+    /// Put back a block whose debt is not in its record, and merge it with free buddies.
     pub fn put_block(&mut self, pfn: Pfn, order: Order, generation: Generation) {
         assert!(
             pfn.align_down(order) == pfn && pfn >= self.zone.start() && pfn < self.zone.end(),
-            "{pfn} heads no block of {order} of this zone"
+            "{pfn} must head a block of {order} in this zone"
         );
         self.lists.free += order.frames() as u64;
-        // It may have been paid while somebody held the block.
+        // It may have been paid while the block was held.
         let mut generation = self.lists.still_owed(generation);
         let mobility = self.zone.mobility_of(pfn);
         let (mut head, mut order) = (pfn, order);
@@ -313,7 +313,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
             if !self.is_free(buddy, order) {
                 break;
             }
-            // Only whole page blocks can differ; later splits must find one group in the merged block.
+            // Only whole page blocks can differ. Later splits must find one group in the merged block.
             let group = if order < PAGEBLOCK_ORDER { mobility } else { self.zone.mobility_of(buddy) };
             generation = generation.max(self.remove(buddy, order, group));
             if group != mobility {
@@ -322,7 +322,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
             head = head.min(buddy);
             order.0 += 1;
         }
-        // Where the next merge only waits for this block's buddy, take from this block last.
+        // If the next merge only needs this block's buddy, take from this block last.
         let parent = Order(order.0 + 1);
         let waits = parent < MAX_ORDER && self.is_free(head.align_down(parent).buddy(parent), parent);
         self.insert(head, order, mobility, waits, generation);
@@ -334,15 +334,15 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         frame.has(FrameFlags::BUDDY).then(|| frame.as_free().order)
     }
 
-    /// Take this free block off its list. Returns the payment that it waits for.
+    /// Take this free block off its list. Returns the generation that it owes.
     pub fn detach(&mut self, pfn: Pfn, order: Order) -> Generation {
         self.lists.free -= order.frames() as u64;
         self.remove(pfn, order, self.zone.mobility_of(pfn))
     }
 
-    /// Take this frame out of the free block that it lies in; the rest goes back. Returns the payment that it waits
-    /// for.
-    #[expect(clippy::disallowed_methods, reason = "what the rest owes is noted where it is put")]
+    /// Take this frame out of the free block that contains it, and put the rest back. Returns the generation that it
+    /// owes.
+    #[expect(clippy::disallowed_methods, reason = "the debt of the rest is noted when it is put back")]
     pub fn detach_one(&mut self, pfn: Pfn) -> Option<Generation> {
         let around = |order| (pfn.align_down(order), order);
         let (mut head, from) = (0..=MAX_ORDER.0)
@@ -360,7 +360,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         Some(generation)
     }
 
-    /// Give the page block around a frame, with its free blocks, to another group, if all of it is in the zone.
+    /// Move the page block around a frame, with its free blocks, to another group, if all of it is in the zone.
     pub fn regroup_block(&mut self, pfn: Pfn, to: Mobility) {
         let start = pfn.align_down(PAGEBLOCK_ORDER);
         let from = self.zone.mobility_of(start);
@@ -369,8 +369,8 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         }
     }
 
-    /// The last `count` blocks of the movable list of an order, from `first` on, which owe nothing or (`pending`) do,
-    /// become the first.
+    /// Move the last `count` blocks of the movable list of an order, from `first` on, to its head: the clean list, or
+    /// the pending one (`pending`).
     pub fn tail_to_head(&mut self, (order, pending): (Order, bool), first: Pfn, count: usize) {
         let frames = &self.mmu.frames;
         let list = self.movable(order, pending);
@@ -378,7 +378,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         list.splice_head(frames, &mut part);
     }
 
-    /// The first `count` blocks, to `last`, become the last.
+    /// Move the first `count` blocks, up to `last`, to the tail.
     pub fn head_to_tail(&mut self, (order, pending): (Order, bool), last: Pfn, count: usize) {
         let frames = &self.mmu.frames;
         let list = self.movable(order, pending);
@@ -396,7 +396,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         self.zone
     }
 
-    /// The ground below.
+    /// The floor below.
     pub fn mmu(&self) -> &'a Mmu<M> {
         self.mmu
     }
@@ -405,14 +405,14 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         &self.mmu.frames[pfn]
     }
 
-    /// Is this the head of a free block of exactly this order, in this zone?
+    /// Whether this is the head of a free block of exactly this order in this zone.
     fn is_free(&self, pfn: Pfn, order: Order) -> bool {
         let frame = || self.frame(pfn);
         pfn < self.zone.end() && frame().has(FrameFlags::BUDDY) && frame().as_free().order == order
     }
 
-    /// `tail`: where on a clean list. On a pending one, what comes newly goes to the tail, what is left of a block that
-    /// was taken from the head (`!tail`) back there.
+    /// `tail`: the position on a clean list. On a pending list, a new block goes to the tail, and the rest of a block
+    /// that was taken from the head (`!tail`) goes back there.
     fn insert(&mut self, pfn: Pfn, order: Order, mobility: Mobility, tail: bool, generation: Generation) {
         let frame = self.frame(pfn);
         frame.set_free(FreeBlock { order, owed: generation.0 });
@@ -432,7 +432,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         }
     }
 
-    /// Take a block off its list; returns the payment that it waits for.
+    /// Take a block off its list. Returns the generation that it owes.
     fn remove(&mut self, pfn: Pfn, order: Order, mobility: Mobility) -> Generation {
         let frame = self.frame(pfn);
         if order < PAGEBLOCK_ORDER
@@ -452,8 +452,8 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         generation
     }
 
-    /// The smallest sufficient block of the group itself, or its first 2^`most` frames; one that owes nothing if there
-    /// are enough of those.
+    /// The smallest sufficient block of the group itself, or its first 2^`most` frames; a clean one if there are
+    /// enough of those.
     fn take_own(&mut self, order: Order, most: Order, mobility: Mobility) -> Option<Owing> {
         let clean = self.lists.clean.fitting(order, mobility);
         let pending = &self.lists.pending;
@@ -467,13 +467,13 @@ impl<'a, M: Machine> LockedZone<'a, M> {
             (Some(found), false) => found,
             _ => (lists.list(from, mobility).head()?, from),
         };
-        // No further than to where clean blocks become scarce.
+        // Stop where clean blocks become scarce.
         let most = if owing || scarce { most } else { most.min(Order(spare.ilog2() as u8)) };
         Some(self.take_block(pfn, from, most.min(from).max(order), (mobility, mobility)))
     }
 
-    /// A small one of the sufficient blocks, among those that owe nothing, of the fullest page block that has one and,
-    /// with so many free pages, `suits`.
+    /// A small one of the sufficient clean blocks in the fullest page block that has one and that `suits`, with its
+    /// number of free pages.
     pub fn in_fullest(
         &self,
         order: Order,
@@ -495,8 +495,8 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         found.map(|(size, pfn)| (pfn, size))
     }
 
-    /// Take a block of group `was` off its list, keep its first 2^`order` frames and put the rest back as group `is`.
-    #[expect(clippy::disallowed_methods, reason = "what the rest owes is noted where it is put")]
+    /// Take a block of group `was` off its list, keep its first 2^`order` frames and put back the rest as group `is`.
+    #[expect(clippy::disallowed_methods, reason = "the debt of the rest is noted when it is put back")]
     fn take_block(&mut self, pfn: Pfn, from: Order, order: Order, (was, is): (Mobility, Mobility)) -> Owing {
         let generation = self.remove(pfn, from, was);
         for half in (order.0..from.0).rev().map(Order) {
@@ -508,13 +508,13 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         Owing::new(pfn, order, generation)
     }
 
-    /// The first block of a list that will do.
+    /// The first block of a list that the request accepts.
     fn first(&self, order: Order, mobility: Mobility) -> Option<Pfn> {
         let [clean, pending] = self.lists.both(order, mobility);
         clean.head().or_else(|| pending.head().filter(|_| self.may_take(order, mobility)))
     }
 
-    /// May the first block of a pending list be taken?
+    /// Whether the request accepts the first block of a pending list.
     fn may_take(&self, order: Order, mobility: Mobility) -> bool {
         let head = self.lists.pending.list(order, mobility).head();
         head.is_some_and(|head| match self.debts {
@@ -536,7 +536,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         };
         for from in (least.0..=MAX_ORDER.0).rev().map(Order) {
             let Some(other) = self.fallback(from, mobility) else { continue };
-            // A small block is not worth claiming a page block for, except for requests that would spoil one.
+            // Do not claim a page block for a small block, except for requests that would spoil it.
             if mobility == Mobility::Movable && from.0 < PAGEBLOCK_ORDER.0 / 2 {
                 break;
             }
@@ -553,7 +553,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         None
     }
 
-    /// Take from a free block of at least a page block, which goes over to the new group.
+    /// Take from a free block of at least a page block, and move it to the new group.
     fn claim_whole(
         &mut self,
         from: Order,
@@ -566,7 +566,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         Some(self.take_block(pfn, from, order, (other, mobility)))
     }
 
-    /// Take over the page block around a smaller free block, if at least half of it is free or alike.
+    /// Claim the page block around a smaller free block, if at least half of it is free or compatible.
     fn claim_part(
         &mut self,
         from: Order,
@@ -609,13 +609,13 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         (free, movable)
     }
 
-    /// Does this frame hold user memory? A guess: its holder may be changing it.
+    /// Whether this frame holds user memory. A guess: its holder may be changing it.
     fn is_movable(&self, pfn: Pfn) -> bool {
         let head = self.mmu.frames.get(self.mmu.frames.head(pfn));
         head.is_some_and(|head| head.has(FrameFlags::LRU) || head.owner() != Owner::None)
     }
 
-    /// Give a page block and its free blocks to another group.
+    /// Move a page block and its free blocks to another group.
     fn regroup(&mut self, start: Pfn, from: Mobility, to: Mobility) {
         let mut at = start;
         while at < start.add(BLOCK_FRAMES) {
@@ -631,7 +631,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         self.zone.set_mobility(start, PAGEBLOCK_ORDER, to);
     }
 
-    /// Take the smallest sufficient block of another group and leave its page block as it is.
+    /// Take the smallest sufficient block of another group without changing its page block's group.
     fn steal(&mut self, order: Order, mobility: Mobility) -> Option<Owing> {
         let (from, other) = (order.0..=MAX_ORDER.0)
             .map(Order)
@@ -647,7 +647,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         self.mmu.event(Event::MmPageAllocExtfrag, args);
     }
 
-    /// Raise the watermarks by a page block, unless the zone is too small to gain from it.
+    /// Boost the watermarks by a page block, unless the zone is too small to gain from it.
     fn boost(&mut self) {
         let most =
             max_boost(self.zone.bare_mark(Watermark::High), self.mmu.knobs.get(Knob::WatermarkBoostFactor));

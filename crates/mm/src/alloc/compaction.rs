@@ -1,9 +1,8 @@
-//! What a zone keeps between compactions: where the scanners go on, which page blocks are not worth a look, and how
-//! often compaction for a size is to be left out because it has failed.
+//! What a zone remembers between compactions: the scanners' positions, page blocks to skip, and how often to defer
+//! compaction for a size because it has failed.
 //!
-//! All of it is advice: it may be lost or doubled when several compact at a time, and then only work is lost. It lies
-//! with the zone and not with compaction because kswapd, which stands below that, forgets the advice when it goes to
-//! sleep.
+//! All of it is advice: several compactions at a time may lose or repeat updates, which costs only work. It is kept
+//! in the zone and not in compaction because kswapd, which is on a lower floor, clears it when it goes to sleep.
 
 use super::zone::BLOCK_FRAMES;
 use crate::frame::{FrameFlags, FrameTable};
@@ -11,29 +10,29 @@ use crate::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use crate::units::*;
 use std_alloc::boxed::Box;
 
-/// Compaction is left out at most 2 to the power of this times after a failure.
+/// A failure defers compaction for at most 2 to the power of this attempts.
 const MAX_DEFER_SHIFT: u32 = 6;
-/// Of a page block that was to be skipped, each frame at this distance is looked at before it is not any more.
+/// Distance of the frames that are sampled in a skipped page block before it is reconsidered.
 const SAMPLE: u32 = 8;
 
 /// The state.
 pub struct ZoneCompaction {
     start: Pfn,
     end: Pfn,
-    /// A bit for each page block: nothing was to be had from it lately.
+    /// A bit for each page block: the last look there found nothing.
     skip: Box<[AtomicU32]>,
-    /// Where the search for folios to move goes on: of async compaction, of the others.
+    /// Where the migrate scanner continues: of async compaction, of other compaction.
     migrate: [AtomicU32; 2],
-    /// Where the search for free pages goes on: the start of a page block.
+    /// Where the free scanner continues: the start of a page block.
     free: AtomicU32,
-    /// Where those searches begin when all is to be looked at: before this nothing is worth it.
+    /// Where these scanners begin a full pass: nothing before is worth a look.
     first_migrate: AtomicU32,
     first_free: AtomicU32,
-    /// A direct compaction has been through: what is skipped is to be looked at again some time.
+    /// A direct compaction has made a full pass: skipped page blocks should be reconsidered at some time.
     flush: AtomicBool,
     considered: AtomicU32,
     defer_shift: AtomicU32,
-    /// Smallest order that compaction has failed for.
+    /// Smallest order for which compaction has failed.
     order_failed: AtomicU32,
 }
 
@@ -65,13 +64,13 @@ impl ZoneCompaction {
         (&self.skip[block as usize / 32], 1 << (block % 32))
     }
 
-    /// Is the page block of this frame to be skipped?
+    /// Whether to skip the page block of this frame.
     pub fn skips(&self, pfn: Pfn) -> bool {
         let (word, bit) = self.bit(pfn);
         word.load(Relaxed) & bit != 0
     }
 
-    /// Skip it from now on; `true` if it was so before.
+    /// Skip it from now on. Returns whether it was skipped before.
     pub fn set_skip(&self, pfn: Pfn) -> bool {
         let (word, bit) = self.bit(pfn);
         word.fetch_or(bit, Relaxed) & bit != 0
@@ -87,24 +86,24 @@ impl ZoneCompaction {
         self.skip.iter().map(|word| word.load(Relaxed).count_ones()).sum()
     }
 
-    // --- where the scanners are --------------------------------------------------------------------------
+    // --- positions of the scanners -----------------------------------------------------------------------
 
     /// The last page block of the zone, where the free scanner begins.
     pub fn last_block(&self) -> Pfn {
         Pfn(self.end.0 - 1).align_down(PAGEBLOCK_ORDER)
     }
 
-    /// Where the migrate scanner goes on, as far as async compaction or (`sync`) other compaction got.
+    /// Where the migrate scanner of async compaction or (`sync`) of other compaction continues.
     pub fn cached_migrate(&self, sync: bool) -> Pfn {
         Pfn(self.migrate[sync as usize].load(Relaxed))
     }
 
-    /// Where the free scanner goes on.
+    /// Where the free scanner continues.
     pub fn cached_free(&self) -> Pfn {
         Pfn(self.free.load(Relaxed))
     }
 
-    /// The first place that was worth a look when what is skipped was last gone through.
+    /// The first place worth a look when the skipped page blocks were last reconsidered.
     pub fn first_migrate(&self) -> Pfn {
         Pfn(self.first_migrate.load(Relaxed))
     }
@@ -114,7 +113,7 @@ impl ZoneCompaction {
         Pfn(self.first_free.load(Relaxed))
     }
 
-    /// The migrate scanner has been through all before `pfn`.
+    /// The migrate scanner has passed everything before `pfn`.
     pub fn note_migrate(&self, pfn: Pfn, sync: bool) {
         let pfn = Pfn(pfn.0.min(self.end.0));
         for place in &self.migrate[..1 + sync as usize] {
@@ -122,39 +121,39 @@ impl ZoneCompaction {
         }
     }
 
-    /// Nothing to move was found since both kinds of compaction were at the same place: let them stay together.
+    /// Nothing to move was found since both kinds of compaction were at the same position: keep them together.
     pub fn keep_together(&self) {
         self.migrate[1].store(self.migrate[0].load(Relaxed), Relaxed);
     }
 
-    /// The free scanner goes on at a page block before those that it has been through.
+    /// The free scanner continues at a page block before those that it has passed.
     pub fn note_free(&self, block: Pfn) {
         let block = block.0.max(self.start.0);
         self.free.store(self.free.load(Relaxed).min(block), Relaxed);
     }
 
-    /// The free scanner goes on at this page block, wherever it was.
+    /// Set the position of the free scanner to this page block.
     pub fn set_free(&self, block: Pfn) {
         self.free.store(block.0.max(self.start.0), Relaxed);
     }
 
-    /// Pages of this block were given back, so it is worth a look.
+    /// Pages of this block were freed, so it is worth a look.
     pub fn note_given_back(&self, block: Pfn) {
         self.free.fetch_max(block.0, Relaxed);
     }
 
-    /// The scanners have met: the next compaction starts anew.
+    /// The scanners have met: the next compaction starts a new pass.
     pub fn start_anew(&self) {
         self.migrate.iter().for_each(|place| place.store(self.first_migrate().0, Relaxed));
         self.free.store(self.first_free().0, Relaxed);
     }
 
-    /// Have kswapd forget what is skipped, or not.
+    /// Whether kswapd should clear the skipped page blocks.
     pub fn set_flush(&self, flush: bool) {
         self.flush.store(flush, Relaxed);
     }
 
-    /// Forget what is skipped, if a direct compaction has been through since the last time.
+    /// Clear the skipped page blocks if a direct compaction has made a full pass since the last time.
     pub fn forget_if_wanted(&self, frames: &FrameTable) -> bool {
         let wanted = self.flush.load(Relaxed);
         if wanted {
@@ -163,8 +162,8 @@ impl ZoneCompaction {
         wanted
     }
 
-    /// Skip no page block any more in which there is something to move or something free. The scanners start anew,
-    /// with the first and the last of those.
+    /// Stop skipping page blocks that contain folios to move or free pages. The scanners start a new pass from the
+    /// first and the last of those.
     pub fn forget_skips(&self, frames: &FrameTable) {
         self.flush.store(false, Relaxed);
         let (mut first, mut last) = (None, None);
@@ -186,7 +185,7 @@ impl ZoneCompaction {
         self.start_anew();
     }
 
-    /// What a sample of a page block's frames shows.
+    /// What a sample of the frames of a page block shows.
     fn looks(&self, frames: &FrameTable, from: Pfn, to: Pfn) -> Looks {
         let mut looks = Looks::default();
         let mut at = from;
@@ -201,15 +200,14 @@ impl ZoneCompaction {
 
     // --- deferral ----------------------------------------------------------------------------------------
 
-    /// A compaction for a block of `order` has failed: leave out the next ones, twice as many as after the last
-    /// failure.
+    /// A compaction for a block of `order` has failed: defer the next ones, twice as many as after the last failure.
     pub fn defer(&self, order: Order) {
         self.considered.store(0, Relaxed);
         self.defer_shift.store((self.defer_shift.load(Relaxed) + 1).min(MAX_DEFER_SHIFT), Relaxed);
         self.order_failed.store(self.order_failed.load(Relaxed).min(order.0 as u32), Relaxed);
     }
 
-    /// Is compaction for a block of `order` to be left out this time?
+    /// Whether to defer compaction for a block of `order` this time.
     pub fn deferred(&self, order: Order) -> bool {
         if (order.0 as u32) < self.order_failed.load(Relaxed) {
             return false;
@@ -220,7 +218,7 @@ impl ZoneCompaction {
         considered < limit
     }
 
-    /// A compaction for a block of `order` has made one; `taken`: and it was had.
+    /// A compaction for a block of `order` has made one; `taken`: and the request got it.
     pub fn succeeded(&self, order: Order, taken: bool) {
         if taken {
             self.considered.store(0, Relaxed);
@@ -229,7 +227,7 @@ impl ZoneCompaction {
         self.order_failed.fetch_max(order.0 as u32 + 1, Relaxed);
     }
 
-    /// Is compaction tried again after it was left out as often as it ever is?
+    /// Whether compaction is tried again after the longest deferral.
     pub fn restarts(&self, order: Order) -> bool {
         order.0 as u32 >= self.order_failed.load(Relaxed)
             && self.defer_shift.load(Relaxed) == MAX_DEFER_SHIFT
@@ -237,7 +235,7 @@ impl ZoneCompaction {
     }
 }
 
-/// What a page block has.
+/// The content of a page block.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Looks {
     movable: bool,
@@ -253,9 +251,9 @@ mod tests {
         ZoneCompaction::new(Pfn(1024), blocks * BLOCK_FRAMES)
     }
 
-    /// The vector of the reference: after failures 1, 2, ... an attempt is made every 2, 4, ..., 64, 64 times.
+    /// The vector of the reference: after failures 1, 2, ... one of 2, 4, ..., 64, 64 attempts is made.
     #[test]
-    fn each_failure_doubles_how_often_compaction_is_left_out() {
+    fn each_failure_doubles_the_deferral() {
         let (state, order) = (state(4), Order(9));
         let mut intervals = Vec::new();
         for _ in 0..7 {
@@ -263,27 +261,27 @@ mod tests {
             intervals.push(1 + (0..).take_while(|_| state.deferred(order)).count());
         }
         assert_eq!(intervals, [2, 4, 8, 16, 32, 64, 64]);
-        assert!(state.restarts(order), "after the longest time the skipped blocks are looked at again");
+        assert!(state.restarts(order), "skipped blocks must be reconsidered after the longest deferral");
     }
 
     #[test]
-    fn smaller_orders_than_those_that_failed_are_not_left_out() {
+    fn smaller_orders_than_those_that_failed_are_not_deferred() {
         let state = state(4);
         state.succeeded(Order(9), true);
         assert!(!state.deferred(Order(9)));
         state.defer(Order(5));
         assert!(!state.deferred(Order(4)) && state.deferred(Order(5)));
         state.succeeded(Order(5), false);
-        assert!(!state.deferred(Order(5)), "a block of that order is there");
+        assert!(!state.deferred(Order(5)), "a block of that order exists");
         state.defer(Order(5));
-        assert_eq!((0..).take_while(|_| state.deferred(Order(5))).count(), 3, "it had not been taken");
+        assert_eq!((0..).take_while(|_| state.deferred(Order(5))).count(), 3, "the block was not taken");
         state.succeeded(Order(5), true);
         state.defer(Order(5));
         assert_eq!((0..).take_while(|_| state.deferred(Order(5))).count(), 1);
     }
 
     #[test]
-    fn the_scanners_only_come_nearer_until_they_start_anew() {
+    fn the_scanners_approach_each_other_until_a_new_pass() {
         let state = state(8);
         let end = state.last_block();
         assert_eq!(end, Pfn(1024 + 7 * 512));
@@ -301,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn skipped_blocks_with_something_in_them_are_forgotten() {
+    fn skipped_blocks_with_content_are_reconsidered() {
         let (state, frames) = (state(4), FrameTable::new(1024 + 4 * 512));
         for block in 0..4 {
             assert!(!state.set_skip(Pfn(1024 + block * 512)) && state.set_skip(Pfn(1024 + block * 512 + 3)));

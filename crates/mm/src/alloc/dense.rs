@@ -1,13 +1,13 @@
-//! Page blocks by how full they are: so that what is wanted comes from the fullest (`alloc.placement` = `densest`).
+//! Page blocks by fullness, so that requests are served from the fullest (`alloc.placement` = `densest`).
 //!
-//! The lists of the buddy know sizes only, and the last block that came back is the first that is taken. After a while
-//! every page block has something in use, and none is ever whole again. If pages come from the page block that has the
-//! fewest free ones, the others run empty: no page is moved, and whole blocks come back. (llfree chooses trees of 2 MiB
-//! blocks by such classes; here they are told apart exactly.)
+//! The buddy lists know sizes only, and the block freed last is taken first. Over time every page block contains a
+//! page in use, and no page block becomes whole again. If pages come from the page block with the fewest free pages,
+//! the others run empty: whole blocks return without moving any page. (llfree chooses trees of 2 MiB blocks by such
+//! classes; here each count is a class.)
 //!
-//! Kept for each page block that is free in part: how many pages of it are free, a bit for each free block that begins
-//! in it, and its place on the list of those that have as many. Whole page blocks are no subject of this: they are
-//! taken when there is nothing else.
+//! For each partly free page block this keeps the number of free pages, a bit for each free block that begins in it,
+//! and its position on the list of page blocks with that number. Whole page blocks are not tracked: they are taken
+//! when nothing else is left.
 
 use crate::frame::Mobility;
 use crate::units::*;
@@ -23,12 +23,12 @@ const WORDS: usize = FRAMES / 64;
 /// No page block.
 const NONE: u32 = u32::MAX;
 
-/// What is known of a page block.
+/// State of a page block.
 #[derive(Clone, Copy)]
 struct Block {
     /// Bit n: a free block begins at its frame n.
     heads: [u64; WORDS],
-    /// Pages in these.
+    /// Pages in these blocks.
     free: u16,
     group: Mobility,
     next: u32,
@@ -39,9 +39,9 @@ struct Block {
 pub(super) struct Dense {
     start: Pfn,
     blocks: Box<[Block]>,
-    /// First of those with so many free pages.
+    /// The first page block by number of free pages.
     first: Box<[[u32; FRAMES]; Mobility::COUNT]>,
-    /// Bit n: there is one with n.
+    /// Bit n: there is one with n free pages.
     filled: [[u64; WORDS]; Mobility::COUNT],
     /// Free pages in all of them.
     free: [u64; Mobility::COUNT],
@@ -59,46 +59,45 @@ impl Dense {
         }
     }
 
-    /// A free block, smaller than a page block, has come to a list.
+    /// A free block smaller than a page block was put on a list.
     pub fn add(&mut self, pfn: Pfn, order: Order, group: Mobility) {
         self.change(pfn, group, |block, (word, bit)| {
-            assert_eq!(block.heads[word] & bit, 0, "{pfn} is free already");
+            assert_eq!(block.heads[word] & bit, 0, "{pfn} must not be free yet");
             block.heads[word] |= bit;
             block.free += order.frames() as u16;
         });
     }
 
-    /// It has left.
+    /// A free block was taken off its list.
     pub fn remove(&mut self, pfn: Pfn, order: Order) {
         let group = self.blocks[self.index(pfn)].group;
         self.change(pfn, group, |block, (word, bit)| {
-            assert_ne!(block.heads[word] & bit, 0, "{pfn} is not free");
+            assert_ne!(block.heads[word] & bit, 0, "{pfn} must be free");
             block.heads[word] &= !bit;
             block.free -= order.frames() as u16;
         });
     }
 
-    /// Page blocks of a group that have at least so many free pages, the fullest first. Each is told by its first
-    /// frame.
+    /// Page blocks of a group with at least `least` free pages, the fullest first, each by its first frame.
     pub fn fullest(&self, group: Mobility, least: u32) -> impl Iterator<Item = Pfn> {
         (least as usize..FRAMES).flat_map(move |free| self.with(group, free))
     }
 
-    /// The page block of a group with the most free pages that does not count as `tried`, and how many are free in all
-    /// others.
+    /// The page block of a group with the most free pages that does not count as `tried`, and the number of free
+    /// pages in all others.
     pub fn emptiest(&self, group: Mobility, tried: impl Fn(Pfn) -> bool) -> Option<(Pfn, u64)> {
         let mut blocks = (1..FRAMES).rev().flat_map(|free| self.with(group, free));
         let block = blocks.find(|&block| !tried(block))?;
         Some((block, self.free[group as usize] - u64::from(self.blocks[self.index(block)].free)))
     }
 
-    /// Free pages of a page block, in parts.
+    /// Free pages in partly free page blocks.
     pub fn free_in(&self, block: Pfn) -> u32 {
         u32::from(self.blocks[self.index(block)].free)
     }
 
-    /// If page blocks of a group are emptied into fuller ones, the emptiest first: the fewest free pages of one that is
-    /// emptied.
+    /// If page blocks of a group were emptied into fuller ones, the emptiest first: the fewest free pages of one that
+    /// is emptied.
     pub fn emptied_from(&self, group: Mobility) -> u32 {
         let (mut room, mut least) = (self.free[group as usize], u32::MAX);
         let mut moved = 0;
@@ -114,7 +113,7 @@ impl Dense {
         least
     }
 
-    /// Those with so many.
+    /// Those with this number of free pages.
     fn with(&self, group: Mobility, free: usize) -> impl Iterator<Item = Pfn> {
         let filled = self.filled[group as usize][free / 64] >> (free % 64) & 1 == 1;
         let first = filled.then(|| self.first[group as usize][free]);
@@ -139,7 +138,7 @@ impl Dense {
         let index = self.index(pfn);
         self.unlink(index);
         let block = &mut self.blocks[index];
-        // It may have gone over to another group meanwhile; then all its free blocks come to lists again.
+        // It may have moved to another group meanwhile; then all its free blocks are put on lists again.
         block.group = group;
         change(block, (at / 64, 1 << (at % 64)));
         self.link(index);
@@ -179,7 +178,7 @@ impl Dense {
         }
     }
 
-    /// Does this know just these free blocks?
+    /// Whether this tracks exactly these free blocks.
     pub fn validate(&self, free: &[(Pfn, Order, Mobility)]) -> Result<(), String> {
         let mut right = Dense::new(self.start, (self.blocks.len() * FRAMES) as u32);
         free.iter().for_each(|&(pfn, order, group)| right.add(pfn, order, group));
@@ -197,7 +196,7 @@ impl Dense {
             all.sort_unstable();
             if listed != all || self.free[group as usize] != right.free[group as usize] {
                 return Err(format!(
-                    "{} page blocks of {group:?} are listed, not {}",
+                    "{} page blocks of {group:?} are listed instead of {}",
                     listed.len(),
                     all.len()
                 ));
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fullest_comes_first() {
+    fn the_fullest_page_block_comes_first() {
         let mut dense = Dense::new(Pfn(1024), 4 * FRAMES as u32);
         assert!(dense_order(&dense, Mobility::Movable, 1).is_empty());
         dense.add(block(0), Order(8), Mobility::Movable);
@@ -230,7 +229,7 @@ mod tests {
         assert_eq!(dense.emptiest(Mobility::Movable, |_| false), Some((block(0), 5)));
         assert_eq!(dense.emptiest(Mobility::Movable, |tried| tried == block(0)), Some((block(2), 257)));
         assert_eq!(dense.emptiest(Mobility::Reclaimable, |_| false), None);
-        // What is in the emptiest, half a block, has no room in the others, which have five pages.
+        // The content of the emptiest, half a block, does not fit into the others, which have five free pages.
         assert_eq!(dense.emptied_from(Mobility::Movable), u32::MAX);
         dense.add(block(0).add(256), Order(7), Mobility::Movable);
         dense.add(block(0).add(384), Order(6), Mobility::Movable);

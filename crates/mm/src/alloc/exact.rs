@@ -1,7 +1,7 @@
 //! Taking a frame by its number.
 //!
-//! Who builds a given state of memory wants this frame and no other, whatever the watermarks. It comes out of the free
-//! block that it lies in; what is left of that stays free, with what it owes.
+//! Tools that build a given state of memory want this frame and no other, whatever the watermarks. It is taken out of
+//! the free block that contains it; the rest of the block stays free and keeps its debt.
 
 use super::Allocator;
 use super::buddy::LockedZone;
@@ -13,13 +13,13 @@ use crate::mmu::Mmu;
 use crate::units::*;
 
 impl Allocator {
-    /// Is this frame the first of a free block? Its order. What lies on CPUs' lists is in no block.
+    /// The order of the free block that this frame heads, if any. Frames on CPUs' lists are in no block.
     pub fn free_block_at<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId, pfn: Pfn) -> Option<Order> {
         LockedZone::lock(mmu, self.zone(zone)).free_order(pfn)
     }
 
-    /// Take this frame, if it is in a free block of its zone; its page block goes over to a mobility group. As if at
-    /// start: it does not count as allocated.
+    /// Take this frame if it is in a free block of its zone, and move its page block to a mobility group. As at
+    /// start, it does not count as allocated.
     pub fn take_exactly<M: Machine>(
         &self,
         mmu: &Mmu<M>,

@@ -1,4 +1,4 @@
-//! How fragmented free memory is: what decides whether compaction is any use.
+//! How fragmented free memory is, which decides whether compaction helps.
 
 use super::buddy::ORDERS;
 use super::watermark::{Reserve, Watermark};
@@ -11,7 +11,7 @@ use crate::units::*;
 /// Orders above this are not worth much reclaim.
 pub const COSTLY_ORDER: Order = Order(3);
 
-/// Pages that must be free for compaction to make a block of `order`; also what a reclaim for it should free.
+/// Free pages that compaction needs to make a block of `order`; also the target of a reclaim for it.
 pub const fn compact_gap(order: Order) -> u64 {
     2 << order.0
 }
@@ -26,14 +26,14 @@ impl FreeBlocks {
         self.0.iter().enumerate().map(|(order, count)| count << order).sum()
     }
 
-    /// Blocks of `order` that could be had.
+    /// Blocks of `order` that could be allocated.
     pub fn suitable(&self, order: Order) -> u64 {
         let larger = self.0.iter().enumerate().skip(order.0 as usize);
         larger.map(|(at, count)| count << (at - order.0 as usize)).sum()
     }
 
-    /// Would a request for a block of `order` fail for want of memory (towards 0), or because memory is in pieces
-    /// (towards 1000)? -1000: it would not fail. Below 0 otherwise: there is less than half of what is wanted.
+    /// Whether a request for a block of `order` would fail for lack of memory (towards 0) or because of fragmentation
+    /// (towards 1000). -1000: it would not fail. Other values below 0: less than half of the wanted memory is free.
     pub fn fragmentation_index(&self, order: Order) -> i64 {
         let blocks: u64 = self.0.iter().sum();
         if blocks == 0 {
@@ -46,12 +46,12 @@ impl FreeBlocks {
         1000 - (1000 + self.pages() * 1000 / wanted) as i64 / blocks as i64
     }
 
-    /// Share of the free memory, in thousandths, that is of no use to a request for a block of `order`.
+    /// Share of the free memory, in thousandths, that a request for a block of `order` cannot use.
     pub fn unusable_index(&self, order: Order) -> u64 {
         (self.useless(order) * 1000).checked_div(self.pages()).unwrap_or(1000)
     }
 
-    /// The same in per cent, and 0 where nothing is free: what proactive compaction goes by.
+    /// The same in per cent, and 0 if nothing is free: the measure of proactive compaction.
     pub fn external_fragmentation(&self, order: Order) -> u64 {
         (self.useless(order) * 100).checked_div(self.pages()).unwrap_or(0)
     }
@@ -70,15 +70,15 @@ impl Zone {
         FreeBlocks(core::array::from_fn(|order| sum(Order(order as u8))))
     }
 
-    /// If the zone had `free` pages free: would compaction have enough to move folios into?
+    /// Whether compaction would have enough room to move folios into if the zone had `free` free pages.
     pub fn compactable_with(&self, order: Order, highest: ZoneKind, free: u64) -> bool {
         let mark = if order > COSTLY_ORDER { Watermark::Low } else { Watermark::Min };
         let mark = self.mark(mark) + compact_gap(order);
         super::watermark::above(free, Order::ZERO, mark, self.lowmem_reserve(highest))
     }
 
-    /// Is a block of `order` to be had by compaction: is there enough free, and, for costly orders, would a request
-    /// fail because memory is in pieces rather than for want of it? `threshold` is `vm.extfrag_threshold`.
+    /// Whether compaction can make a block of `order`: enough memory is free and, for costly orders, a request would
+    /// fail because of fragmentation rather than for lack of memory. `threshold` is `vm.extfrag_threshold`.
     pub fn compaction_suitable(&self, order: Order, highest: ZoneKind, threshold: u64) -> bool {
         if !self.compactable_with(order, highest, self.free_pages()) {
             return false;
@@ -87,14 +87,14 @@ impl Zone {
         !(0..=threshold as i64).contains(&index)
     }
 
-    /// Does its free memory in whole page blocks, as only such are for others to take, reach above a mark?
+    /// Whether its free memory in whole page blocks, which alone counts for others, is above a watermark.
     pub fn whole_blocks_ok(&self, order: Order, mark: Watermark, highest: ZoneKind) -> bool {
         let whole = self.blocks().suitable(PAGEBLOCK_ORDER) << PAGEBLOCK_ORDER.0;
         super::watermark::above(whole, order, self.mark(mark), self.lowmem_reserve(highest))
     }
 
-    /// Has kcompactd something to do here that it can do: is there no block of `order` (`vm.defrag_mode`: too little in
-    /// whole page blocks), and could compaction make one?
+    /// Whether kcompactd has work here that it can do: there is no block of `order` (`vm.defrag_mode`: too little in
+    /// whole page blocks), and compaction could make one.
     pub fn suits_kcompactd(&self, knobs: &Knobs, order: Order, highest: ZoneKind) -> bool {
         let threshold = knobs.get(Knob::ExtfragThreshold);
         if knobs.get(Knob::DefragMode) != 0 {
@@ -104,8 +104,8 @@ impl Zone {
         self.suits_allocation(order, Watermark::Min, highest, threshold) == Some(false)
     }
 
-    /// Is a block of `order` there for a request that may go down to `mark` (`Some(true)`), or could compaction make
-    /// one (`Some(false)`)?
+    /// Whether there is a block of `order` for a request that may go down to `mark` (`Some(true)`), or compaction
+    /// could make one (`Some(false)`).
     pub fn suits_allocation(
         &self,
         order: Order,
@@ -132,7 +132,7 @@ mod tests {
 
     /// The vectors of the reference.
     #[test]
-    fn the_fragmentation_index_tells_pieces_from_want_of_memory() {
+    fn the_fragmentation_index_tells_fragmentation_from_lack_of_memory() {
         let vectors = [
             (free(&[(0, 1000)]), 998),
             (free(&[(0, 10)]), 899),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_no_use_is_told_in_thousandths_and_per_cent() {
+    fn unusable_memory_is_returned_in_thousandths_and_per_cent() {
         let half = free(&[(9, 1), (0, 512)]);
         assert_eq!((half.unusable_index(Order(9)), half.external_fragmentation(Order(9))), (500, 50));
         assert_eq!((half.unusable_index(Order(0)), half.external_fragmentation(Order(0))), (0, 0));

@@ -1,13 +1,13 @@
 //! Free blocks that compaction takes off a zone's lists and holds, to move folios into.
 //!
-//! They lie on lists of their own, one for each order, and stay what they are: blocks of free memory, with what they
-//! owe. Only one that is asked for becomes a folio ([`HeldBlocks::take`]); the debt of that one is paid then, and of
-//! no other. What was not needed goes back to the zone in the end.
+//! They are on separate lists, one for each order, and remain free blocks with their debts. Only a block that is
+//! asked for becomes a folio ([`HeldBlocks::take`]); its debt is paid then, and no other. Unused blocks finally
+//! return to the zone.
 //!
-//! A block that is larger than what is asked for may be split, its rest stays here. Where blocks are merged again
-//! (`merge`), a block that comes back finds its buddy by the frame's record: the flag HELD says that a block begins
-//! there and is held, the private word how large it is, and the index by whom. Only the holder changes them, so what
-//! says "mine" is true.
+//! A block that is larger than the request may be split, and the rest stays here. If blocks are merged (`merge`), a
+//! returned block finds its buddy by the frame's record: the flag HELD says that a held block begins there, the
+//! private word has its size, and the index its holder. Only the holder changes them, so a record that names this
+//! holder is true.
 
 use super::buddy::{LockedZone, ORDERS};
 use super::owing::{Clean, Fresh, settle};
@@ -23,7 +23,7 @@ use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
 
-/// Frames that are looked at before others get a chance at the zone's lock.
+/// Frames to scan before other users get a chance at the zone's lock.
 pub const CLUSTER: u32 = 32;
 
 /// Free blocks of one zone, off its lists.
@@ -36,7 +36,7 @@ pub struct HeldBlocks {
     merge: bool,
 }
 
-linear!(HeldBlocks, held => held.pages > 0, "free blocks were isolated and are lost: release them");
+linear!(HeldBlocks, held => held.pages > 0, "isolated free blocks must be released");
 
 impl HeldBlocks {
     /// Pages in all of them.
@@ -49,8 +49,8 @@ impl HeldBlocks {
         core::array::from_fn(|order| self.lists[order].len())
     }
 
-    /// One of them as a folio of `order`, from the smallest block that is large enough; `split`: also from one that
-    /// is larger.
+    /// Take one as a folio of `order`, from the smallest block that is large enough; `split`: larger blocks may be
+    /// split.
     pub fn take<M: Machine>(
         &mut self,
         mmu: &Mmu<M>,
@@ -72,18 +72,18 @@ impl HeldBlocks {
         Some(formed(mmu, zone, pfn, order))
     }
 
-    /// A folio that was taken is a block again.
+    /// Turn a folio that was taken into a block again.
     pub fn give_back<M: Machine>(&mut self, mmu: &Mmu<M>, unused: Fresh) {
         let order = unused.order();
         let pfn = unused.into_pfn();
         let last = mmu.frames[pfn].put(1);
-        assert!(last, "{pfn} has been given away and cannot be taken back");
+        assert!(last, "{pfn} must have no other reference when it becomes a block again");
         mmu.frames[pfn].wipe(FrameFlags::empty());
         self.push(&mmu.frames, pfn, order, Generation::NONE, false);
     }
 
-    /// Add a block whose record says nothing of it yet, at the head or the tail of its list.
-    #[expect(clippy::disallowed_methods, reason = "what it owes stands in its private word")]
+    /// Add a block whose record is not written yet, at the head or the tail of its list.
+    #[expect(clippy::disallowed_methods, reason = "its private word holds its debt")]
     fn push(&mut self, frames: &FrameTable, pfn: Pfn, order: Order, generation: Generation, tail: bool) {
         self.pages += order.frames() as u64;
         let (mut head, mut order, mut generation) = (pfn, order, generation);
@@ -121,15 +121,15 @@ impl HeldBlocks {
         generation
     }
 
-    /// Take a block off its list; returns the payment that it waits for.
+    /// Take a block off its list. Returns the generation that it owes.
     fn remove(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) -> Generation {
         self.pages -= order.frames() as u64;
         self.unlink(frames, pfn, order)
     }
 }
 
-/// Make a block that owes nothing a folio, with one reference. It does not count as allocated: the folio that moves
-/// here did.
+/// Turn a clean block into a folio with one reference. It does not count as allocated: the folio that moves here was
+/// counted.
 #[expect(clippy::disallowed_methods, reason = "it has just been settled")]
 pub(super) fn formed<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Order) -> Fresh {
     let block = pcp::form(mmu, zone, Clean::of_list(pfn), order, FrameFlags::empty());
@@ -138,27 +138,27 @@ pub(super) fn formed<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Ord
     block.into_fresh(order)
 }
 
-/// What a look at some frames of a page block brought.
+/// The result of a scan of a page block's frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Isolation {
-    /// Frames looked at.
+    /// Frames scanned.
     pub scanned: u64,
     /// Pages isolated.
     pub pages: u64,
-    /// The zone had nothing to spare any more.
+    /// The zone has nothing to spare.
     pub refused: bool,
 }
 
 impl Allocator {
-    /// Somebody is going to hold blocks of a zone. `merge`: blocks that are buddies become one again.
+    /// Prepare to hold blocks of a zone. `merge`: buddies are merged.
     pub fn hold(&self, zone: ZoneId, merge: bool) -> HeldBlocks {
         let holder = self.holders.fetch_add(1, Relaxed);
         HeldBlocks { zone, lists: [const { List::new() }; ORDERS], pages: 0, holder, merge }
     }
 
-    /// Take the free blocks off the zone's lists that begin between `at`, which moves on, and `end`, which lies in
-    /// the same page block, until there are `enough` pages. Of frames that are not free only each `stride`th is
-    /// looked at, as long as nothing is found.
+    /// Take the free blocks off the zone's lists that begin between `at`, which advances, and `end`, which is in the
+    /// same page block, until there are `enough` pages. As long as nothing is found, only every `stride`th frame that
+    /// is not free is scanned.
     pub fn isolate_free<M: Machine>(
         &self,
         mmu: &Mmu<M>,
@@ -206,9 +206,9 @@ impl Allocator {
         out
     }
 
-    /// Look through the lists of movable free blocks of one order, from the tail, at most at `limit` blocks, and see
-    /// what `look` says of each ([`Search`]). The one that it stops at, or else the last that it noted, is isolated.
-    /// What was looked at goes to the other end of the list. Returns the block, and how many were looked at.
+    /// Search the lists of movable free blocks of one order from the tail, at most `limit` blocks, as `look` decides
+    /// ([`Search`]). Isolate the block where the search stops, or else the last one that it noted. Blocks that were
+    /// looked at move to the other end of the list. Returns the block, and how many were looked at.
     pub fn isolate_by_list<M: Machine>(
         &self,
         mmu: &Mmu<M>,
@@ -231,7 +231,7 @@ impl Allocator {
         (found, looked)
     }
 
-    /// The same for a block that stays where it is, from the head of the list.
+    /// The same from the head of the list, for a block that stays where it is.
     pub fn find_in_list<M: Machine>(
         &self,
         mmu: &Mmu<M>,
@@ -248,8 +248,8 @@ impl Allocator {
         (chosen, looked)
     }
 
-    /// Take a free block of at least `order` off the lists, of the fullest movable page block that has one and, with so
-    /// many free pages, `suits`: where it is known how full page blocks are.
+    /// Take a free block of at least `order` off the lists, in the fullest movable page block that has one and that
+    /// `suits`, with its number of free pages. Only if fullness is tracked.
     pub fn isolate_in_fullest<M: Machine>(
         &self,
         mmu: &Mmu<M>,
@@ -265,8 +265,8 @@ impl Allocator {
         Isolation { scanned: 1, pages: if refused { 0 } else { size.frames() as u64 }, refused }
     }
 
-    /// The movable page block with the most free pages that is free in part and does not count as `tried`, and how many
-    /// pages are free in all others that are free in part.
+    /// The partly free movable page block with the most free pages that does not count as `tried`, and the number of
+    /// free pages in all others.
     pub fn emptiest<M: Machine>(
         &self,
         mmu: &Mmu<M>,
@@ -277,14 +277,14 @@ impl Allocator {
         area.lists().dense.as_ref()?.emptiest(Mobility::Movable, tried)
     }
 
-    /// If movable page blocks are emptied into fuller ones, the emptiest first: the fewest free pages of one that is
+    /// If movable page blocks were emptied into fuller ones, the emptiest first: the fewest free pages of one that is
     /// emptied.
     pub fn emptied_from<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId) -> u32 {
         let area = LockedZone::lock(mmu, self.zone(zone));
         area.lists().dense.as_ref().map_or(u32::MAX, |dense| dense.emptied_from(Mobility::Movable))
     }
 
-    /// Give all back to the zone. Returns the highest block.
+    /// Return all blocks to the zone. Returns the highest block.
     pub fn release<M: Machine>(&self, mmu: &Mmu<M>, held: &mut HeldBlocks) -> Option<Pfn> {
         if held.pages == 0 {
             return None;
@@ -295,7 +295,7 @@ impl Allocator {
             while let Some(pfn) = held.lists[order.0 as usize].head() {
                 let generation = held.remove(&mmu.frames, pfn, order);
                 if order > PAGEBLOCK_ORDER {
-                    // Merged of page blocks that may have gone to different groups before they were whole.
+                    // Merged from page blocks that may have been in different groups before they were whole.
                     area.zone().set_mobility(pfn, order, area.zone().mobility_of(pfn));
                 }
                 area.put_block(pfn, order, generation);
@@ -309,16 +309,16 @@ impl Allocator {
     }
 }
 
-/// What a search makes of a free block.
+/// The decision of a search on a free block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Search {
-    /// Go on.
+    /// Continue.
     Pass,
-    /// Go on, and take this one if no better one comes.
+    /// Continue, and take this one if no better one follows.
     Note,
-    /// This one.
+    /// Take this one.
     Take,
-    /// None of those to come.
+    /// Stop: none of the following is wanted.
     Stop,
 }
 
@@ -327,14 +327,14 @@ pub enum Search {
 pub enum SearchOutcome {
     /// This block.
     Block(Pfn),
-    /// There was one, but the zone has nothing to spare.
+    /// A block was found, but the zone has nothing to spare.
     Refused,
     /// Nothing.
     Nothing,
 }
 
 impl<M: Machine> LockedZone<'_, M> {
-    /// Take a block off the lists to hold it. `false`: the zone would fall below its min mark.
+    /// Take a block off the lists to hold it. `false`: the zone would fall below its min watermark.
     fn isolate(&mut self, held: &mut HeldBlocks, pfn: Pfn, order: Order) -> bool {
         let zone = self.zone();
         let mark = zone.mark(Watermark::Min) + order.frames() as u64;
@@ -342,7 +342,7 @@ impl<M: Machine> LockedZone<'_, M> {
             return false;
         }
         let generation = self.detach(pfn, order);
-        // What goes there can be moved again.
+        // Whatever moves there can be moved again.
         if order >= PAGEBLOCK_ORDER {
             zone.set_mobility(pfn, order, Mobility::Movable);
         } else if order.0 + 1 == PAGEBLOCK_ORDER.0 {
@@ -352,8 +352,8 @@ impl<M: Machine> LockedZone<'_, M> {
         true
     }
 
-    /// Search the list of an order, from its tail, those that owe nothing first. What was looked at is put at the
-    /// other end.
+    /// Search the list of an order from its tail, clean blocks first. Blocks that were looked at move to the other
+    /// end.
     fn search(&mut self, order: Order, look: &mut dyn FnMut(Pfn) -> Search) -> (Option<Pfn>, u64) {
         let frames = &self.mmu().frames;
         let (mut noted, mut looked, mut ends) = (None, 0, false);
@@ -378,7 +378,8 @@ impl<M: Machine> LockedZone<'_, M> {
         (noted, looked)
     }
 
-    /// Search the list of an order from its head. What was looked at is put at the other end if the search stopped.
+    /// Search the list of an order from its head. Blocks that were looked at move to the other end if the search
+    /// stopped.
     fn search_from_head(&mut self, order: Order, look: &mut dyn FnMut(Pfn) -> Search) -> (Option<Pfn>, u64) {
         let frames = &self.mmu().frames;
         let mut looked = 0;

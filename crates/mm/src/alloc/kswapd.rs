@@ -1,9 +1,10 @@
-//! When kswapd is wanted, and what it is told.
+//! When kswapd is woken, and for what.
 //!
-//! A request that finds too little memory above the low mark records its order and highest zone kind for each node that
-//! it could have used, and wakes that node's kswapd. Several requests leave the maximum of both. kswapd takes the
-//! record with [`Allocator::take_kswapd_request`] before each round of work, and must look once more between drawing
-//! its [`Ticket`](crate::machine::Ticket) and sleeping: while a record lies there, no further wake-up is sent for less.
+//! A request that finds too little memory above the low mark records its order and highest zone kind for each node
+//! that it could have used, and wakes that node's kswapd. Several requests leave the maximum of both. kswapd takes
+//! the record with [`Allocator::take_kswapd_request`] before each round of work, and must check once more between
+//! drawing its [`Ticket`](crate::machine::Ticket) and sleeping: while there is a record, a smaller request sends no
+//! further wake-up.
 
 use super::zone::{KINDS, RECLAIM_ACTIVE, Zone};
 use super::{AllocRequest, Allocator, Reserve, Watermark};
@@ -14,7 +15,7 @@ use crate::mmu::Mmu;
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::*};
 use crate::units::*;
 
-/// What those who woke kswapd needed, at most.
+/// The maximum of the requests that woke kswapd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KswapdRequest {
     /// Largest order.
@@ -44,23 +45,23 @@ impl KswapdRequest {
     }
 }
 
-/// What the allocator keeps of a node.
+/// The allocator's state of a node.
 #[derive(Default)]
 pub(super) struct NodeRequests {
     request: AtomicU32,
-    /// What kcompactd was asked for.
+    /// The request for kcompactd.
     compaction: AtomicU32,
     hopeless: AtomicBool,
 }
 
 impl NodeRequests {
-    /// Record a request for kswapd; `true` if it asks for more than was recorded.
+    /// Record a request for kswapd. Returns whether it asks for more than the recorded one.
     fn record(&self, request: KswapdRequest) -> bool {
         record(&self.request, request)
     }
 }
 
-/// Record a request; `true` if it asks for more than was recorded.
+/// Record a request. Returns whether it asks for more than the recorded one.
 fn record(cell: &AtomicU32, request: KswapdRequest) -> bool {
     let mut old = cell.load(Acquire);
     loop {
@@ -75,13 +76,13 @@ fn record(cell: &AtomicU32, request: KswapdRequest) -> bool {
     }
 }
 
-/// The mark up to which kswapd reclaims: one step higher if it is to make room for promotions.
+/// The mark up to which kswapd reclaims: one step higher if it has to make room for promotions.
 pub fn kswapd_mark(knobs: &Knobs) -> Watermark {
     if crate::hot::promotes(knobs) { Watermark::Promo } else { Watermark::High }
 }
 
 impl Allocator {
-    /// Would a request find memory above a mark of the zone?
+    /// Whether a request would find memory above a mark of the zone.
     pub fn watermark_ok(
         &self,
         zone: ZoneId,
@@ -93,17 +94,17 @@ impl Allocator {
         self.zone(zone).watermark_ok(order, mark, highest, reserve)
     }
 
-    /// Would a request that no boost holds back find memory above the min mark of the zone?
+    /// Whether a request that no boost holds back would find memory above the min mark of the zone.
     pub fn allows_last(&self, zone: ZoneId, order: Order, highest: ZoneKind) -> bool {
         self.zone(zone).allows(order, Watermark::Min, highest, Reserve::Boost)
     }
 
-    /// Does some zone of the node, up to kind `highest`, have memory above kswapd's mark? (For a block, under
-    /// `vm.defrag_mode`: so much in whole page blocks.) Also if it has no such zone.
+    /// Whether a zone of the node, up to kind `highest`, has memory above kswapd's mark. (For a block, under
+    /// `vm.defrag_mode`: as much in whole page blocks.) Also if there is no such zone.
     pub fn balanced(&self, knobs: &Knobs, node: NodeId, order: Order, highest: ZoneKind) -> bool {
         let mark = kswapd_mark(knobs);
-        // kswapd goes over to single pages once it has made room for a block to be put together: by kcompactd, which
-        // comes after it.
+        // kswapd switches to single pages once it has made enough room for a block: kcompactd, which runs after it,
+        // forms the block.
         let whole = order > Order::ZERO && knobs.get(Knob::DefragMode) != 0;
         let enough = |zone: &Zone| {
             zone.watermark_ok(order, mark, highest, Reserve::None)
@@ -118,56 +119,56 @@ impl Allocator {
         self.zones.iter().filter(move |zone| zone.node() == node && zone.kind() <= highest)
     }
 
-    /// Is one of these zones' watermarks raised?
+    /// Whether the watermarks of one of these zones are boosted.
     pub fn boosted(&self, node: NodeId, highest: ZoneKind) -> bool {
         self.zones_of(node, highest).any(|zone| zone.boost() != 0)
     }
 
-    /// Lower a zone's boost by what kswapd made room for, in pages.
+    /// Lower a zone's boost by the room that kswapd has made, in pages.
     pub fn subtract_boost(&self, zone: ZoneId, pages: u64) {
         let zone = self.zone(zone);
         let _held = zone.lists.lock();
         zone.set_boost(zone.boost().saturating_sub(pages));
     }
 
-    /// What kswapd of a node was woken for.
+    /// The request that woke kswapd of a node.
     pub fn kswapd_request(&self, node: NodeId) -> Option<KswapdRequest> {
         KswapdRequest::unpack(self.nodes[node.index()].request.load(Acquire))
     }
 
-    /// The same, and forget it: later requests wake kswapd again.
+    /// The same, and clear it: later requests wake kswapd again.
     pub fn take_kswapd_request(&self, node: NodeId) -> Option<KswapdRequest> {
         KswapdRequest::unpack(self.nodes[node.index()].request.swap(0, AcqRel))
     }
 
-    /// kswapd says whether it has given up on a node (too many rounds without progress): it is then not woken.
+    /// Record whether kswapd has given up on a node (too many rounds without progress): then it is not woken.
     pub fn set_hopeless(&self, node: NodeId, hopeless: bool) {
         self.nodes[node.index()].hopeless.store(hopeless, Release);
     }
 
-    /// kswapd says whether it is reclaiming on zones of a node up to a kind: CPUs' lists stay short meanwhile.
+    /// Record whether kswapd is reclaiming on zones of a node up to a kind: meanwhile CPUs' lists stay short.
     pub fn set_reclaim_active(&self, node: NodeId, highest: ZoneKind, active: bool) {
         for zone in self.zones_of(node, highest) {
             zone.set_pressure(RECLAIM_ACTIVE, active);
         }
     }
 
-    /// Is kswapd reclaiming on a node?
+    /// Whether kswapd is reclaiming on a node.
     pub fn reclaim_active(&self, node: NodeId) -> bool {
         self.zones_of(node, ZoneKind::Movable).any(|zone| zone.pressure() & RECLAIM_ACTIVE != 0)
     }
 
-    /// What kcompactd of a node was woken for.
+    /// The request that woke kcompactd of a node.
     pub fn kcompactd_request(&self, node: NodeId) -> Option<KswapdRequest> {
         KswapdRequest::unpack(self.nodes[node.index()].compaction.load(Acquire))
     }
 
-    /// The same, and forget it.
+    /// The same, and clear it.
     pub fn take_kcompactd_request(&self, node: NodeId) -> Option<KswapdRequest> {
         KswapdRequest::unpack(self.nodes[node.index()].compaction.swap(0, AcqRel))
     }
 
-    /// Have a node's kcompactd make blocks of an order, if that is larger than a page, and if it can.
+    /// Wake a node's kcompactd to make blocks of an order, if that is larger than a page and compaction can make one.
     pub fn wake_kcompactd<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId, wanted: KswapdRequest) {
         let KswapdRequest { order, highest } = wanted;
         let suits = |zone: &Zone| zone.suits_kcompactd(&mmu.knobs, order, highest);
@@ -182,8 +183,8 @@ impl Allocator {
         mmu.machine.wake(WaitKey::Kcompactd(node));
     }
 
-    /// Somebody who does not reclaim would like a block: wake the kswapds of the nodes that could have it, or, where
-    /// those have nothing to do, kcompactd.
+    /// A caller that does not reclaim would like a block: wake the kswapds of the nodes that could provide it, or
+    /// kcompactd where kswapd has nothing to do.
     pub fn wake_for_block<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId, order: Order, highest: ZoneKind) {
         let wanted = KswapdRequest { order, highest };
         let mut last = None;
@@ -205,14 +206,14 @@ impl Allocator {
     /// Wake the kswapd of each node that a request could have used.
     pub(super) fn wake_kswapds<M: Machine>(&self, mmu: &Mmu<M>, request: &AllocRequest) {
         let mut last = None;
-        // Where groups are kept apart, any request can come to need a whole page block.
+        // If mobility groups are kept apart, any request may come to need a whole page block.
         let whole = mmu.knobs.get(Knob::DefragMode) != 0;
         let order = if whole { request.order.max(PAGEBLOCK_ORDER) } else { request.order };
         for &id in self.zonelist(request.node, request.highest) {
             let zone = self.zone(id);
             let among = request.among.contains(zone.node());
             let wanted = among && (!request.this_node_only || zone.node() == request.node);
-            // The zones of a node stand next to each other.
+            // The zones of a node are consecutive.
             if wanted && last != Some(zone.node()) {
                 last = Some(zone.node());
                 self.wake_kswapd(mmu, zone, order, request.highest);
@@ -220,7 +221,7 @@ impl Allocator {
         }
     }
 
-    /// Wake the kswapd of a node that is to take in a folio of `order`.
+    /// Wake the kswapd of a node that is about to receive a folio of `order`.
     pub fn wake_kswapd_of<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId, order: Order) {
         if let Some(zone) = self.zones_of(node, ZoneKind::Movable).last() {
             self.wake_kswapd(mmu, zone, order, ZoneKind::Movable);

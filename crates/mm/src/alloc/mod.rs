@@ -1,20 +1,20 @@
-//! The page allocator: zones and nodes, watermarks, buddy lists with mobility groups, CPUs' own lists.
+//! The page allocator: zones and nodes, watermarks, buddy lists with mobility groups, lists of each CPU.
 //!
-//! A request names an order, a mobility, a node it prefers and the highest kind of zone it can use. It goes through the
-//! zones in its order of preference and takes from the first whose free memory lies above the mark: from the CPU's
-//! own lists for common orders (`pcp`), else from the zone's buddy lists (`buddy`). Which zone is asked when is in
-//! `zonelist`, when memory counts as short in [`watermark`].
+//! A request has an order, a mobility, a preferred node and the highest kind of zone that it can use. It goes through
+//! the zones in its order of preference and takes from the first whose free memory is above the mark: for common
+//! orders from the CPU's own lists (`pcp`), otherwise from the zone's buddy lists (`buddy`). `zonelist` has the order
+//! of the zones, and [`watermark`] decides when memory is short.
 //!
-//! The allocator never reclaims and never waits. At the low mark it wakes the kswapds of the nodes it would have liked
-//! to use and says [`NeedsReclaim`]; the slow path, which stands above reclaim, asks again with the min mark, reclaims,
-//! and decides when memory is out.
+//! The allocator never reclaims and never waits. At the low mark it wakes the kswapds of the nodes that it would have
+//! used and returns [`NeedsReclaim`]. The slow path, which is above reclaim, retries with the min mark, reclaims, and
+//! decides when memory is exhausted.
 //!
-//! Locks: a CPU's lists, then a zone; both are last in the order of [`lock`](crate::lock). A hot order-0 take and free
-//! touch only the CPU's lists and a few counters that are read without a lock.
+//! Locks: a CPU's lists, then a zone; both are last in the order of [`lock`](crate::lock). A hot order-0 take or free
+//! touches only the CPU's lists and a few counters that are read without a lock.
 //!
-//! A taken folio is handed over as [`Fresh`], which cannot be made elsewhere: a page that left the allocator is known
-//! to have no other user. [`tlb::UnmapBatch`](crate::tlb::UnmapBatch) tags the records of frames whose flush waits; the
-//! tags stay there on their way through here, and are paid for before a frame is handed over (`owing`).
+//! A folio is returned as [`Fresh`], which nothing else can make: so a page that leaves the allocator has no other
+//! user. [`tlb::UnmapBatch`](crate::tlb::UnmapBatch) tags the records of frames whose flush is deferred. The tags
+//! stay while the frames pass through here, and are paid for before a frame is handed out (`owing`).
 
 mod buddy;
 mod compaction;
@@ -61,27 +61,27 @@ use pcp::Pcp;
 use std_alloc::boxed::Box;
 use zonelist::Zonelists;
 
-/// What is wanted.
+/// A request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllocRequest {
     /// Size.
     pub order: Order,
-    /// Whether it can be moved or taken back later.
+    /// Whether it can be moved or reclaimed later.
     pub mobility: Mobility,
     /// Preferred node.
     pub node: NodeId,
-    /// Highest kind of zone that will do; below Movable unless the mobility is Movable.
+    /// Highest acceptable kind of zone; below Movable unless the mobility is Movable.
     pub highest: ZoneKind,
-    /// How far below the mark it may go.
+    /// How far below the watermark it may go.
     pub reserve: Reserve,
     /// Fail rather than take from another node.
     pub this_node_only: bool,
-    /// No others will do.
+    /// The acceptable nodes.
     pub among: Nodes,
-    /// The caller may not send interrupts: only frames for which no flush is owed will do. Some are kept for this.
+    /// The caller cannot send interrupts, so it accepts only frames that owe no flush. A reserve of those is kept.
     pub atomic: bool,
-    /// It may mix mobility groups within a page block even where `vm.defrag_mode` keeps them apart: nothing else has
-    /// helped, or nobody will try anything else.
+    /// Whether it may mix mobility groups within a page block even where `vm.defrag_mode` keeps them apart: nothing
+    /// else has helped, or the caller will try nothing else.
     pub mixes: bool,
 }
 
@@ -91,21 +91,21 @@ impl AllocRequest {
     }
 }
 
-/// No zone that the request could use has enough memory above the mark.
+/// No zone that the request could use has enough memory above the watermark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NeedsReclaim {
-    /// Size that was wanted.
+    /// Its size.
     pub order: Order,
-    /// Node that was preferred.
+    /// Its preferred node.
     pub node: NodeId,
-    /// Highest kind of zone that would have done.
+    /// Its highest acceptable kind of zone.
     pub highest: ZoneKind,
-    /// Nodes that would have done.
+    /// Its acceptable nodes.
     pub among: Nodes,
 }
 
 impl NeedsReclaim {
-    /// Could the request have used this zone, which is in its list?
+    /// Whether the request could have used this zone of its zonelist.
     pub fn could_use(&self, zone: &Zone) -> bool {
         self.among.contains(zone.node())
     }
@@ -118,11 +118,11 @@ pub struct Allocator {
     pcps: Box<[Lock<Pcp>]>,
     zonelists: Zonelists,
     nodes: Box<[NodeRequests]>,
-    /// Number of the next who holds free blocks.
+    /// Number of the next holder of free blocks.
     holders: AtomicU64,
 }
 
-/// A folio with one of these is in use by somebody and must not be freed.
+/// A folio with one of these flags is in use and must not be freed.
 const IN_USE: FrameFlags = FrameFlags::LRU
     .union(FrameFlags::LOCKED)
     .union(FrameFlags::WRITEBACK)
@@ -142,25 +142,25 @@ impl Allocator {
         &self.zones
     }
 
-    /// The zone of that number.
+    /// The zone with this number.
     #[inline]
     pub fn zone(&self, id: ZoneId) -> &Zone {
         &self.zones[id.index()]
     }
 
-    /// Number of nodes, counting from 0 to the highest that a CPU or a zone belongs to.
+    /// Number of nodes: up to the highest that a CPU or a zone belongs to.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Zones in the order in which a request looks at them.
+    /// Zones in the order in which a request tries them.
     pub fn zonelist(&self, node: NodeId, highest: ZoneKind) -> &[ZoneId] {
         self.zonelists.get(node, highest)
     }
 
     /// Take a folio from the first zone that has memory above `mark`.
     ///
-    /// Where no zone has, and the mark is Low, the kswapds of the zones' nodes are woken.
+    /// If no zone has and the mark is Low, wake the kswapds of the zones' nodes.
     #[inline]
     pub fn take<M: Machine>(
         &self,
@@ -187,11 +187,11 @@ impl Allocator {
         }
     }
 
-    /// Free folios that nobody refers to any more: single pages of one zone that follow each other go to the CPU's list
-    /// in one hold of its lock.
+    /// Free folios without references. Consecutive single pages of one zone go to the CPU's list under one hold of
+    /// its lock.
     ///
     /// # Panics
-    /// If one is still referred to, mapped, on a list, locked, being written, or no folio's head.
+    /// If a folio is referenced, mapped, on a list, locked, under writeback, or if a frame is no folio's head.
     pub fn free<M: Machine>(&self, mmu: &Mmu<M>, pfns: &[Pfn]) {
         let cpu = mmu.machine.cpu();
         let mut rest = pfns;
@@ -224,21 +224,21 @@ impl Allocator {
         }
     }
 
-    /// Give all pages on a CPU's lists back to their zones.
+    /// Return all pages on a CPU's lists to their zones.
     pub fn drain_cpu<M: Machine>(&self, mmu: &Mmu<M>, cpu: CpuId) {
         for zone in &self.zones {
             self.drain(mmu, cpu, zone);
         }
     }
 
-    /// Give all pages on all CPUs' lists of one zone back to it.
+    /// Return all pages on all CPUs' lists of one zone to it.
     pub fn drain_zone<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId) {
         for cpu in 0..self.cpus() {
             self.drain(mmu, CpuId(cpu as u16), self.zone(zone));
         }
     }
 
-    /// Give all pages on all CPUs' lists back.
+    /// Return all pages on all CPUs' lists.
     pub fn drain_all<M: Machine>(&self, mmu: &Mmu<M>) {
         for zone in &self.zones {
             self.drain_zone(mmu, zone.id());
@@ -263,7 +263,7 @@ impl Allocator {
         self.pcp(cpu, zone.id()).lock().drain(mmu, zone);
     }
 
-    /// Give all pages on this CPU's lists of one zone back to it.
+    /// Return all pages on this CPU's lists of one zone to it.
     pub fn drain_here<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId) {
         self.drain(mmu, mmu.machine.cpu(), self.zone(zone));
     }
@@ -298,14 +298,13 @@ impl Allocator {
     ) -> Result<Fresh, NeedsReclaim> {
         let _scope = mmu.scope(Scope::GetPageFromFreelist);
         let &AllocRequest { order, node, highest, among, .. } = request;
-        assert!(order <= MAX_ORDER, "no block is of {order}");
+        assert!(order <= MAX_ORDER, "no block can have {order}");
         assert!(
             highest < ZoneKind::Movable || request.mobility == Mobility::Movable,
-            "a folio that stays would keep memory that must be movable"
+            "only a movable folio may use movable memory"
         );
         let zones = self.zonelist(node, highest);
-        // Where ordinary memory comes first and the node has a lower kind too, spread into that before mixing
-        // mobility groups.
+        // If ordinary memory comes first and the node has a lower kind, too, use that before mixing mobility groups.
         let near = zones.iter().take_while(|&&id| self.zone(id).node() == self.zone(zones[0]).node()).count();
         let apart = !request.mixes && mmu.knobs.get(Knob::DefragMode) != 0;
         let last = if apart { Mixing::WholeBlocks } else { Mixing::Allowed };
@@ -325,7 +324,7 @@ impl Allocator {
         }
     }
 
-    /// Take from the first of these zones that may and can give.
+    /// Take from the first of these zones that is allowed to give and can.
     fn take_from<M: Machine>(
         &self,
         mmu: &Mmu<M>,
@@ -355,7 +354,7 @@ impl Allocator {
         None
     }
 
-    /// Take from a zone, whatever its watermarks. The folio is formed, its flags are clear but for HEAD and PCP.
+    /// Take from a zone, whatever its watermarks. The folio is formed; its flags are clear except HEAD and PCP.
     fn take_from_zone<M: Machine>(
         &self,
         mmu: &Mmu<M>,
@@ -375,7 +374,7 @@ impl Allocator {
             let want = pcp.refill_size(zone, order);
             drop(pcp);
             let (blocks, boosted) = pcp::fetch(mmu, zone, (order, mobility), (mixing, debts), want);
-            // No lock is held: this may send interrupts.
+            // No lock is held: a payment may send interrupts.
             let mut blocks = blocks.settle(mmu, zone);
             let first = blocks.pop(&mmu.frames);
             let taken = first.map(|block| pcp::form(mmu, zone, block, order, FrameFlags::PCP));
@@ -398,7 +397,7 @@ impl Allocator {
         taken
     }
 
-    /// Count on which node a request was served, as seen from the preferred zone and from the CPU.
+    /// Count the node that served a request, as seen from the preferred zone and from the CPU.
     fn count_numa<M: Machine>(&self, mmu: &Mmu<M>, cpu: CpuId, zone: &Zone, request: &AllocRequest) {
         let preferred = self.zone(self.zonelist(request.node, request.highest)[0]).node();
         if zone.node() == preferred {
@@ -411,10 +410,10 @@ impl Allocator {
         mmu.stats.add(cpu, if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
     }
 
-    /// Free a folio of more than one page, or one that owes: to the CPU's list if that holds the order and nothing is
-    /// owed, else to the buddy.
+    /// Free a folio of several pages, or one that owes: to the CPU's list if that holds the order and the folio owes
+    /// nothing, otherwise to the buddy lists.
     #[cold]
-    #[expect(clippy::disallowed_methods, reason = "what it owed has been paid")]
+    #[expect(clippy::disallowed_methods, reason = "its debt has been paid")]
     fn free_slow<M: Machine>(&self, mmu: &Mmu<M>, pfn: Pfn) {
         let (frame, cpu) = (&mmu.frames[pfn], mmu.machine.cpu());
         let (order, zone) = (frame.order(), self.zone(frame.zone()));
@@ -443,7 +442,7 @@ fn count_free<M: Machine>(mmu: &Mmu<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn, orde
     mmu.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.0 as u64, 0]);
 }
 
-/// The last step of every take: one reference, no flags but HEAD, and the books.
+/// The last step of every take: one reference, no flags but HEAD, and the counters.
 #[inline]
 fn hand_out<M: Machine>(
     mmu: &Mmu<M>,
@@ -454,7 +453,7 @@ fn hand_out<M: Machine>(
 ) -> Fresh {
     let (pfn, order) = (block.pfn(), request.order);
     let frame = &mmu.frames[pfn];
-    assert_eq!(frame.debt(), 0, "{pfn} is handed out and owes a flush");
+    assert_eq!(frame.debt(), 0, "{pfn} must owe no flush when it is handed out");
     frame.assign(if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD });
     frame.unfreeze(1);
     let stat = match zone.kind() {
@@ -479,5 +478,5 @@ fn check_unused(frame: &Frame, pfn: Pfn) {
 #[inline(never)]
 fn refuse(frame: &Frame, pfn: Pfn) -> ! {
     let (refs, mapcount, flags) = (frame.refs(), frame.mapcount(), frame.flags());
-    panic!("freed {pfn} that is in use: {refs} references, mapped {mapcount} times, {flags:?}");
+    panic!("{pfn} must be unused when it is freed: {refs} references, mapped {mapcount} times, {flags:?}");
 }

@@ -1,9 +1,9 @@
-//! From the buddy lists to use, by way of the ledger.
+//! From the buddy lists to use, through the ledger.
 //!
-//! A block leaves the buddy lists as [`Owing`]: CPUs may still hold translations to its frames. Nothing can be done
-//! with it but to settle it, with no lock held, because a payment may send interrupts. Only a [`Clean`] block is put on
-//! a CPU's list or handed out. So what lies on CPUs' lists owes nothing, and a block that owes is seen by nobody until
-//! it is paid for.
+//! A block leaves the buddy lists as an [`Owing`]: CPUs may still hold translations to its frames. It can only be
+//! settled, with no lock held, because a payment may send interrupts. Only a [`Clean`] block is put on a CPU's list
+//! or handed out. So blocks on CPUs' lists owe nothing, and nothing else sees a block that owes before it is paid
+//! for.
 
 use super::zone::Zone;
 use crate::event::{Concern, Event};
@@ -24,14 +24,14 @@ pub(super) struct Owing {
     generation: Generation,
 }
 
-linear!(Owing, "a block was taken from the buddy lists and is lost: settle it");
+linear!(Owing, "a block taken from the buddy lists must be settled");
 
 impl Owing {
     pub fn new(pfn: Pfn, order: Order, generation: Generation) -> Owing {
         Owing { pfn, order, generation }
     }
 
-    /// Where it is.
+    /// Its first frame.
     pub fn pfn(&self) -> Pfn {
         self.pfn
     }
@@ -41,12 +41,12 @@ impl Owing {
         self.order
     }
 
-    /// The payment that it waits for.
+    /// The generation that it owes.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Pay what it owes, if that has not been done.
+    /// Pay its debt, if that is not paid yet.
     pub fn settle<M: Machine>(self, mmu: &Mmu<M>, zone: &Zone) -> Clean {
         settle(mmu, zone, self.generation, self.pfn, self.order);
         let clean = Clean { pfn: self.pfn };
@@ -63,13 +63,13 @@ pub(super) struct Clean {
 }
 
 impl Clean {
-    /// What a CPU's list holds, which is clean.
+    /// A block of a CPU's list, which is clean.
     #[inline]
     pub fn of_list(pfn: Pfn) -> Clean {
         Clean { pfn }
     }
 
-    /// Where it is.
+    /// Its first frame.
     #[inline]
     pub fn pfn(&self) -> Pfn {
         self.pfn
@@ -82,9 +82,9 @@ impl Clean {
     }
 }
 
-/// One folio, just taken from the allocator: one reference, no flags but HEAD, no owner, unmapped, not charged.
+/// One folio, just allocated: one reference, no flags but HEAD, no owner, unmapped, not charged.
 ///
-/// Only the allocator makes one, of a block that owes nothing, and it can be used once.
+/// Only the allocator makes one, from a block that owes nothing, and it is used once.
 #[derive(Debug)]
 #[must_use = "dropping it loses the pages"]
 pub struct Fresh {
@@ -125,7 +125,7 @@ impl OwingList {
         OwingList { blocks: List::new(), order, newest: Generation::NONE }
     }
 
-    /// Add a block that has been cut into blocks of this list's order.
+    /// Add a block that has been divided into blocks of this list's order.
     pub fn push(&mut self, frames: &FrameTable, block: Owing) {
         self.newest = self.newest.max(block.generation);
         let step = self.order.frames();
@@ -137,7 +137,7 @@ impl OwingList {
         self.blocks.len()
     }
 
-    /// Pay what they owe, with one payment.
+    /// Pay all their debts in one payment.
     pub fn settle<M: Machine>(self, mmu: &Mmu<M>, zone: &Zone) -> CleanList {
         if let Some(first) = self.blocks.head() {
             settle(mmu, zone, self.newest, first, self.order);
@@ -166,7 +166,7 @@ impl CleanList {
     }
 }
 
-/// Pay what a block owes, if that has not been done. With no lock held: this may send interrupts.
+/// Pay a block's debt, if that is not paid yet. The caller holds no lock: this may send interrupts.
 pub(super) fn settle<M: Machine>(mmu: &Mmu<M>, zone: &Zone, generation: Generation, pfn: Pfn, order: Order) {
     if generation == Generation::NONE {
         return;

@@ -1,21 +1,19 @@
-//! A CPU's lists of a zone: pages that it took or gave back last, within reach without the zone's lock.
+//! A CPU's lists of a zone: the pages that it took or freed last, available without the zone's lock.
 //!
-//! One list per order and mobility, for the orders that are asked for often. A block goes to the head and is taken from
-//! the head, so the caches still hold it; lists are refilled and emptied in batches, the oldest blocks first. A block
-//! keeps its shape as a folio while it lies here (flag PCP beside HEAD), so that a folio that goes round costs the
-//! same whatever its order.
+//! There is one list per order and mobility, for common orders. Blocks are added and taken at the head, so they are
+//! likely in the caches; lists are refilled and drained in batches, oldest blocks first. A block remains formed as a
+//! folio here (flag PCP beside HEAD), so a folio that is freed and taken again costs the same at any order.
 //!
 //! **Stacks.** The last few single pages of each mobility, at most a quarter of what the lists may always hold, are
-//! kept in a small array before the list: taking one of them touches no record but its own, and no limit is looked at.
-//! A stack that runs full or empty exchanges half of it with its list.
+//! in a small array in front of the list: taking one touches no record but its own and checks no limit. A full or
+//! empty stack exchanges half of its pages with its list.
 //!
-//! **Debts.** What lies here owes no flush: blocks are settled on the way from the buddy, and a folio that owes goes
-//! back to the buddy past these lists, where it waits behind others.
+//! **Debts.** Pages here owe no flush: blocks are settled on their way from the buddy lists, and a freed folio that
+//! owes bypasses these lists and waits on the buddy lists.
 //!
-//! **How much** a CPU may hold moves between `high_min` and `high_max` (see
-//! [`pcp_sizes`](super::watermark::pcp_sizes)): a CPU that keeps taking gets batches of doubling size and a higher
-//! limit; one that keeps giving empties in larger steps. While the zone is short of memory, or reclaim works on it, the
-//! limit goes down again.
+//! **The size** moves between `high_min` and `high_max` (see [`pcp_sizes`](super::watermark::pcp_sizes)): a CPU that
+//! keeps taking gets batches of doubling size and a higher limit; one that keeps freeing drains in larger steps.
+//! While the zone is short of memory, or under reclaim, the limit decreases.
 
 use super::buddy::{Debts, LockedZone, Mixing};
 use super::owing::{Clean, CleanList, OwingList};
@@ -34,7 +32,7 @@ const LISTS: usize = (SMALL_ORDERS as usize + 1) * Mobility::COUNT;
 /// Most doublings of a batch.
 const SCALE_MAX: u32 = 5;
 
-/// Are blocks of this order kept on CPUs' lists?
+/// Whether CPUs' lists hold blocks of this order.
 #[inline]
 pub(super) fn holds(order: Order) -> bool {
     order.0 < SMALL_ORDERS || order == PAGEBLOCK_ORDER
@@ -55,7 +53,7 @@ fn order_of(list: usize) -> Order {
 /// Most pages in a stack.
 const STACK: usize = 64;
 
-/// The single pages of one mobility that were given back last, the newest at the end.
+/// The single pages of one mobility that were freed last, the newest at the end.
 struct Stack {
     len: u32,
     pages: [Pfn; STACK],
@@ -76,15 +74,15 @@ pub(super) struct Pcp {
     /// Pages that a stack may hold.
     depth: u32,
     lists: [List; LISTS],
-    /// Pages on all lists, without the stacks.
+    /// Pages on all lists, not on stacks.
     count: u32,
-    /// Pages that they may hold at present.
+    /// The present limit of pages on all lists.
     high: u32,
-    /// Pages given back lately without taking any.
+    /// Pages freed lately without a take.
     freed: u32,
     /// log2 of the scale of the next refill.
     scale: u32,
-    /// Do CPU and zone belong to the same node?
+    /// Whether CPU and zone belong to the same node.
     local: bool,
 }
 
@@ -94,7 +92,7 @@ impl Pcp {
         Pcp { stacks: [Stack::EMPTY; 3], depth: 0, lists, count: 0, high: 0, freed: 0, scale: 0, local }
     }
 
-    /// Do CPU and zone belong to the same node?
+    /// Whether CPU and zone belong to the same node.
     #[inline]
     pub fn is_local(&self) -> bool {
         self.local
@@ -115,7 +113,7 @@ impl Pcp {
         self.lists.iter().enumerate().map(|(i, list)| (order_of(i), list))
     }
 
-    /// Take the newest single page, if it is on a stack. Its flags still say PCP.
+    /// Take the newest single page if it is on a stack. It keeps its flag PCP.
     #[inline]
     pub fn pop_stack(&mut self, mobility: Mobility) -> Option<Clean> {
         let stack = &mut self.stacks[mobility as usize];
@@ -124,7 +122,7 @@ impl Pcp {
         Some(clean(stack.pages[top as usize % STACK]))
     }
 
-    /// Take the newest block. Its flags still say PCP.
+    /// Take the newest block. It keeps its flag PCP.
     pub fn pop(&mut self, frames: &FrameTable, order: Order, mobility: Mobility) -> Option<Clean> {
         if order == Order::ZERO {
             return self.pop_stack(mobility).or_else(|| {
@@ -151,7 +149,7 @@ impl Pcp {
         room
     }
 
-    /// Add a block whose flags already say PCP, and give back what is too much.
+    /// Add a block that has its flag PCP, and return the excess to the zone.
     #[cold]
     pub fn push<M: Machine>(&mut self, mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Order) {
         let mobility = mmu.frames[pfn].mobility();
@@ -172,7 +170,7 @@ impl Pcp {
         }
     }
 
-    /// Move the oldest pages of a stack to its list. Returns how many.
+    /// Move the oldest pages of a stack to its list. Returns their number.
     fn empty_stack(&mut self, frames: &FrameTable, mobility: Mobility, pages: u32) -> u32 {
         let stack = &mut self.stacks[mobility as usize];
         let pages = pages.min(stack.len);
@@ -184,7 +182,7 @@ impl Pcp {
         pages
     }
 
-    /// Move the newest pages of a list to its empty stack, half as many as that can hold.
+    /// Move the newest pages of a list to its empty stack: half as many as that can hold.
     fn fill_stack(&mut self, frames: &FrameTable, mobility: Mobility) {
         let list = &mut self.lists[list_of(Order::ZERO, mobility)];
         let stack = &mut self.stacks[mobility as usize];
@@ -195,7 +193,7 @@ impl Pcp {
         self.freed = 0;
     }
 
-    /// New sizes were set for the zone.
+    /// The zone has new sizes.
     pub fn resize(&mut self, frames: &FrameTable, sizes: PcpSizes) {
         self.high = self.high.clamp(sizes.high_min, sizes.high_max);
         self.depth = (sizes.high_min / 4).clamp(1, STACK as u32 - 1);
@@ -205,7 +203,7 @@ impl Pcp {
         }
     }
 
-    /// Take in blocks that were fetched from the buddy for this list.
+    /// Add blocks that were fetched from the buddy lists for this list.
     pub fn accept<M: Machine>(
         &mut self,
         mmu: &Mmu<M>,
@@ -218,17 +216,17 @@ impl Pcp {
             mmu.frames.make_folio(pfn, order);
         }
         self.count += blocks.len() as u32 * order.frames();
-        // Behind what is there: blocks come in ascending order and leave in it.
+        // After the blocks that are there: they come in ascending order and leave in it.
         self.lists[list_of(order, mobility)].splice_tail(&mmu.frames, &mut blocks);
     }
 
-    /// Give back what lies beyond the limit.
+    /// Return what exceeds the limit.
     fn trim<M: Machine>(&mut self, mmu: &Mmu<M>, zone: &Zone) {
         let sizes = zone.pcp_sizes();
         self.freed = self.freed.min(sizes.batch << SCALE_MAX);
         let limit = self.limit(zone, sizes);
         if self.count >= limit {
-            // No less than a stack that runs full brings.
+            // At least as much as a full stack brings.
             let least = sizes.batch.max(self.depth.div_ceil(2));
             let most = limit.saturating_sub(sizes.batch).max(least);
             self.spill(mmu, zone, self.freed.clamp(least, most));
@@ -240,7 +238,7 @@ impl Pcp {
         }
     }
 
-    /// Give back everything.
+    /// Return everything.
     pub fn drain<M: Machine>(&mut self, mmu: &Mmu<M>, zone: &Zone) {
         for mobility in Mobility::ALL {
             self.empty_stack(&mmu.frames, mobility, STACK as u32);
@@ -248,14 +246,14 @@ impl Pcp {
         self.spill(mmu, zone, u32::MAX);
     }
 
-    /// Give back at least `pages` pages, the oldest of each list in turn, or all that lists hold.
+    /// Return at least `pages` pages, the oldest of one list after the other, or all that the lists hold.
     fn spill<M: Machine>(&mut self, mmu: &Mmu<M>, zone: &Zone, pages: u32) {
         if self.count == 0 {
             return;
         }
         let mut area = LockedZone::lock(mmu, zone);
         let (mut freed, mut blocks, mut at) = (0, 0, 0);
-        // By bit: lists that may hold something still.
+        // By bit: lists that may not be empty yet.
         let mut left = (1u32 << LISTS) - 1;
         while freed < pages && self.count > 0 {
             at = (at + 1 + left.rotate_right(at + 1).trailing_zeros()) % u32::BITS;
@@ -273,7 +271,7 @@ impl Pcp {
         mmu.event(Event::MmPagePcpuDrain, [zone.id().0 as u64, freed as u64, 0, 0]);
     }
 
-    /// How many blocks to fetch at once. Each refill without a page given back in between doubles the next.
+    /// Number of blocks to fetch at once. Each refill without a free in between doubles the next one.
     pub fn refill_size(&mut self, zone: &Zone, order: Order) -> u32 {
         let PcpSizes { batch, high_min, high_max } = zone.pcp_sizes();
         self.high = self.high.clamp(high_min, high_max);
@@ -291,7 +289,7 @@ impl Pcp {
         if batch == 1 { 1 } else { (pages >> order.0).max(if holds_many(order) { 2 } else { 1 }) }
     }
 
-    /// How much the lists may hold now; moves the limit of normal times along.
+    /// The number of pages that the lists may hold now. Adjusts the limit of normal times.
     fn limit(&mut self, zone: &Zone, sizes: PcpSizes) -> u32 {
         let PcpSizes { batch, high_min, high_max } = sizes;
         self.high = self.high.clamp(high_min, high_max);
@@ -309,26 +307,26 @@ impl Pcp {
         }
         let limit = self.high;
         if self.count >= limit {
-            // Room for as many as were just given back, should that happen again.
+            // Leave room for as many pages as were just freed, in case that happens again.
             self.high = self.high.max((self.freed + batch).clamp(high_min, high_max));
         }
         limit
     }
 }
 
-/// Blocks of a page block's size are fetched one by one: a second would often be taken from other mobility groups.
+/// Blocks of a page block's size are fetched one by one: a second one would often come from other mobility groups.
 fn holds_many(order: Order) -> bool {
     order < PAGEBLOCK_ORDER
 }
 
-/// What may be fetched beside the block that is wanted now: nothing that would make a round necessary which that block
-/// does not.
+/// Which blocks may be fetched beside the one that is wanted: none that needs a round which that block does not need.
 fn beside<M: Machine>(mmu: &Mmu<M>, zone: &Zone, generation: Generation) -> Debts {
     let free = mmu.tlb.free_up_to(mmu, zone.id());
     if generation > free { Debts::Allowed } else { Debts::UpTo(free) }
 }
 
-/// Fetch up to `want` blocks for a CPU's list from the buddy, and whether that boosted the zone's watermarks.
+/// Fetch up to `want` blocks for a CPU's list from the buddy lists. Also returns whether that boosted the zone's
+/// watermarks.
 #[cold]
 pub(super) fn fetch<M: Machine>(
     mmu: &Mmu<M>,
@@ -353,7 +351,7 @@ pub(super) fn fetch<M: Machine>(
     (blocks, area.boosted())
 }
 
-/// Make a block that owes nothing one folio under `flags` (HEAD is added where due).
+/// Form a clean block into one folio with `flags` (and HEAD if it needs that).
 pub(super) fn form<M: Machine>(
     mmu: &Mmu<M>,
     zone: &Zone,
@@ -365,7 +363,7 @@ pub(super) fn form<M: Machine>(
     block
 }
 
-/// What a CPU's list holds was settled before it came there, or freed without a tag.
+/// A block of a CPU's list was settled before it came there, or freed without a tag.
 #[inline]
 #[expect(clippy::disallowed_methods, reason = "it was on a list of clean pages")]
 fn clean(pfn: Pfn) -> Clean {

@@ -1,4 +1,4 @@
-//! Building the zones from the machine's memory, and the numbers that follow from knobs.
+//! Building zones from the machine's memory, and the numbers that follow from knobs.
 
 use super::Allocator;
 use super::buddy::LockedZone;
@@ -21,11 +21,11 @@ use std_alloc::boxed::Box;
 /// The machine's memory cannot be managed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LayoutError {
-    /// There is none.
+    /// There is no memory.
     Empty,
     /// More than 255 ranges.
     TooMany {
-        /// Ranges that there are.
+        /// Number of ranges.
         ranges: usize,
     },
     /// A range does not start at a multiple of the largest block, or has no frames.
@@ -76,7 +76,7 @@ fn check(ranges: &[MemoryRange]) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// Does [`Allocator::set_watermarks`] look at the knob?
+/// Whether [`Allocator::set_watermarks`] uses the knob.
 pub fn sets_watermarks(knob: Knob) -> bool {
     matches!(
         knob,
@@ -88,8 +88,8 @@ pub fn sets_watermarks(knob: Knob) -> bool {
 }
 
 impl Allocator {
-    /// Take charge of all memory of the machine. Frames that belong to no range are marked RESERVED; of the others only
-    /// one record in 1024 is written.
+    /// Take over all memory of the machine. Frames outside of all ranges are marked RESERVED; of the others only one
+    /// record in 1024 is written.
     pub fn new<M: Machine>(mmu: &Mmu<M>) -> Result<Allocator, LayoutError> {
         let ranges = mmu.machine.memory();
         check(ranges)?;
@@ -121,12 +121,12 @@ impl Allocator {
         Ok(allocator)
     }
 
-    /// Compute watermarks, lowmem reserves and the sizes of CPUs' lists from the knobs. To be called again after one
-    /// that [`sets_watermarks`] changed. Boosts end.
+    /// Compute watermarks, lowmem reserves and the sizes of CPUs' lists from the knobs. Call this again after a knob
+    /// that [`sets_watermarks`] has changed. Boosts end.
     pub fn set_watermarks<M: Machine>(&self, mmu: &Mmu<M>) {
         let total: u64 = self.zones.iter().map(Zone::managed).sum();
         let low_zones = self.zones.iter().filter(|zone| zone.kind() < ZoneKind::Movable);
-        // A machine of Movable zones only still needs a share to compute gaps from.
+        // A machine with only Movable zones still needs a share to compute gaps from.
         let lowmem = match low_zones.map(Zone::managed).sum() {
             0 => total,
             pages => pages,
@@ -150,8 +150,8 @@ impl Allocator {
             drop(held);
             let cpus = self.cpus_near(mmu, zone.node());
             let sizes = pcp_sizes(zone.managed(), zone.bare_mark(Watermark::Low), cpus, fraction);
-            // What lies on a CPU's list is taken again wherever it is: with the fullest page blocks first, that is to
-            // be little.
+            // A page on a CPU's list is taken again wherever it is, so the lists are short if page blocks are to be
+            // filled.
             let short = PcpSizes { high_min: sizes.batch * 2, high_max: sizes.batch * 2, ..sizes };
             zone.set_pcp_sizes(if zone.lists.lock().dense.is_some() { short } else { sizes });
             for cpu in 0..self.cpus() {
@@ -160,8 +160,8 @@ impl Allocator {
         }
     }
 
-    /// What a zone keeps from requests that could use higher kinds on its node: a share of the memory of those kinds.
-    /// The knob holds for DMA32; an ordinary zone keeps eight times the share, as with Linux's defaults of 256 and 32.
+    /// The reserve that a zone keeps from requests that could use higher kinds on its node: a share of their memory.
+    /// The knob is for DMA32; an ordinary zone keeps eight times the share, as with Linux's defaults of 256 and 32.
     fn lowmem_reserve_of(&self, zone: &Zone, ratio: u64) -> [u64; KINDS] {
         let ratio = if zone.kind() == ZoneKind::Dma32 { ratio } else { ratio.div_ceil(8) };
         [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable].map(|highest| {

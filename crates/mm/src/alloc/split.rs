@@ -7,23 +7,26 @@ use crate::mmu::Mmu;
 use crate::units::*;
 
 impl Allocator {
-    /// Split a folio into folios of a smaller order. Nothing is freed.
+    /// Split a folio into folios of a smaller order. No frame is freed.
     ///
     /// The caller holds the only reference, and no entry maps the folio. Afterwards it holds one reference to each
-    /// part. The parts inherit flags, owner, group and debt tag; a part's place in the owner is the head's plus its
-    /// distance from the head.
+    /// part. The parts inherit flags, owner, group and debt tag; the index of a part is the head's plus its distance
+    /// from the head.
     ///
     /// # Panics
-    /// If `head` is not a folio's head, `to` is not smaller than its order, it is on a list, in the swap cache, mapped
-    /// or referred to by anybody else.
-    #[expect(clippy::disallowed_methods, reason = "each part owes what the folio owed")]
+    /// If `head` is not a folio's head, if `to` is not smaller than its order, or if it is on a list, in the swap
+    /// cache, mapped or referenced by another user.
+    #[expect(clippy::disallowed_methods, reason = "each part inherits the folio's debt")]
     pub fn split<M: Machine>(&self, mmu: &Mmu<M>, head: Pfn, to: Order) {
         let (frames, frame) = (&mmu.frames, &mmu.frames[head]);
         let order = frame.order();
-        assert!(frame.has(FrameFlags::HEAD) && to < order, "cannot split {head} of {order} to {to}");
-        assert!(frame.refs() == 1 && frame.mapcount() == 0, "{head} is shared and cannot be split");
+        assert!(
+            frame.has(FrameFlags::HEAD) && to < order,
+            "{head} must be a head of an order above {to} to be split; it has {order}"
+        );
+        assert!(frame.refs() == 1 && frame.mapcount() == 0, "{head} must be unshared to be split");
         let tied = FrameFlags::LRU | FrameFlags::SWAPCACHE | FrameFlags::WRITEBACK | FrameFlags::TABLE;
-        assert!(!frame.has_any(tied), "cannot split {head} with {:?}", frame.flags());
+        assert!(!frame.has_any(tied), "{head} must not be split with {:?}", frame.flags());
         frames.unmake_folio(head);
         let (flags, owner, index, group) = (frame.flags(), frame.owner(), frame.page_index(), frame.group());
         for offset in (0..order.frames()).step_by(to.frames() as usize) {

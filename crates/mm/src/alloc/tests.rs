@@ -57,7 +57,7 @@ fn free(mmu: &TestBase, allocator: &Allocator, pfn: Pfn) {
     allocator.free(mmu, &[pfn]);
 }
 
-/// All memory is free and in blocks as large as they can be.
+/// All memory is free, in the largest possible blocks.
 fn assert_whole(mmu: &TestBase, allocator: &Allocator) {
     allocator.drain_all(mmu);
     allocator.validate(mmu).unwrap();
@@ -68,9 +68,9 @@ fn assert_whole(mmu: &TestBase, allocator: &Allocator) {
     }
 }
 
-/// Every sequence of up to six takes and frees on sixteen frames, straight on the buddy lists.
+/// Every sequence of up to six takes and frees on sixteen frames, directly on the buddy lists.
 #[test]
-fn every_short_history_of_a_tiny_zone() {
+fn a_tiny_zone_survives_every_short_history() {
     fn play(history: &[u32]) -> usize {
         let (base, allocator) = world(TestMachine::simple(1, 16));
         let zone = &allocator.zones()[0];
@@ -86,10 +86,10 @@ fn every_short_history_of_a_tiny_zone() {
                         let apart = |&(other, its): &(Pfn, Order)| {
                             pfn.0 + order.frames() <= other.0 || other.0 + its.frames() <= pfn.0
                         };
-                        assert!(live.iter().all(apart), "{pfn} was handed out twice");
+                        assert!(live.iter().all(apart), "{pfn} must not be handed out twice");
                         live.push((pfn, order));
                     }
-                    None => assert!(!room || order.0 > 0, "free memory was not found"),
+                    None => assert!(!room || order.0 > 0, "free memory must be found"),
                 }
             } else {
                 let (pfn, order) = live.remove(step as usize - 4);
@@ -158,8 +158,8 @@ fn three_zones() -> TestMachine {
 proptest! {
     #![proptest_config(crate::testing::cases(64))]
 
-    /// Whatever is taken, freed and drained on whichever CPU: no frame has two owners, everything stays consistent,
-    /// and all memory comes back in one piece.
+    /// Whatever is taken, freed and drained on any CPU: no frame has two owners, everything stays consistent, and all
+    /// memory merges again.
     #[test]
     fn any_history_keeps_every_frame_once(steps in steps()) {
         let (base, allocator) = world(three_zones());
@@ -183,7 +183,7 @@ proptest! {
                     if let Some(pfn) = take(&base, &allocator, &request) {
                         let end = pfn.add(request.order.frames());
                         if let Some((&before, its)) = live.range(..end).next_back() {
-                            prop_assert!(before.add(its.frames()) <= pfn, "{} handed out twice", pfn);
+                            prop_assert!(before.add(its.frames()) <= pfn, "{} must not be handed out twice", pfn);
                         }
                         prop_assert!(!only || base.frames[pfn].node() == NodeId(node));
                         live.insert(pfn, request.order);
@@ -244,7 +244,7 @@ fn memory_that_cannot_be_managed_is_refused() {
     assert_eq!(error(&[low]), None);
 }
 
-/// CPU 1 runs a space, and holds translations of pages that reclaim has unmapped. Returns a tag for a frame.
+/// CPU 1 runs a space and holds translations of pages that reclaim has unmapped. Returns a tag for a frame.
 fn owe(mmu: &TestBase, space: SpaceId) -> u32 {
     mmu.machine.run_on(1);
     mmu.tlb.switch(mmu, space, Pfn(1));
@@ -265,10 +265,9 @@ fn shootdowns(mmu: &TestBase) -> usize {
     mmu.machine.shootdowns.lock().drain(..).count()
 }
 
-/// What a folio owes is not lost on the way through merges and splits, whatever its order, and a folio that owes is
-/// handed out only after a payment.
+/// A folio's debt survives merges and splits at any order, and a folio that owes is handed out only after a payment.
 #[test]
-fn a_debt_makes_the_round_trip() {
+fn debts_survive_merges_and_splits() {
     for order in 0..=10 {
         let (base, allocator) = world(TestMachine::simple(2, 2048));
         let space = base.tlb.create();
@@ -279,7 +278,7 @@ fn a_debt_makes_the_round_trip() {
         free(&base, &allocator, pfn);
         assert_eq!(shootdowns(&base), 0);
         allocator.validate(&base).unwrap();
-        // All of its largest block owes now; the other block owes nothing.
+        // Its whole largest block owes now; the other block owes nothing.
         let block = pfn.align_down(MAX_ORDER);
         let area = || LockedZone::lock(&base, &allocator.zones()[0]);
         assert_eq!(area().lists().owing(), 1024, "order {order}: merged");
@@ -301,7 +300,7 @@ fn a_debt_makes_the_round_trip() {
     }
 }
 
-/// Of two debts that merge the newer wins: a payment of the older does not clear the block.
+/// When two debts merge, the newer one wins: paying the older does not clear the block.
 #[test]
 fn the_newer_of_two_debts_wins() {
     let (base, allocator) = world(TestMachine::simple(2, 2048));
@@ -316,14 +315,14 @@ fn the_newer_of_two_debts_wins() {
     assert_eq!(shootdowns(&base), 1);
     let again = take(&base, &allocator, &request(5));
     allocator.validate(&base).unwrap();
-    // The first block that is large enough and owes nothing is another.
+    // The first sufficient block that owes nothing is another.
     assert_ne!(again.unwrap().align_down(MAX_ORDER), pages[0].align_down(MAX_ORDER));
     assert_eq!(shootdowns(&base), 0);
     while take(&base, &allocator, &request(5)).is_some() {}
     assert_eq!(shootdowns(&base), 1);
 }
 
-/// Who may not send interrupts gets pages that owe nothing, or none.
+/// A request that cannot send interrupts gets pages that owe nothing, or none.
 #[test]
 fn an_atomic_request_never_pays() {
     let (base, allocator) = world(TestMachine::simple(2, 1024));
@@ -335,20 +334,20 @@ fn an_atomic_request_never_pays() {
         free(&base, &allocator, pfn);
     }
     let atomic = AllocRequest { atomic: true, reserve: Reserve::Atomic, ..request(0) };
-    // The pages below the mark owe nothing; then there are only pending ones.
+    // The pages below the mark owe nothing; after them only pending ones are left.
     while take(&base, &allocator, &atomic).is_some() {}
     let pending = LockedZone::lock(&base, &allocator.zones()[0]).lists().owing();
     assert_eq!((pending, shootdowns(&base)), (allocator.zones()[0].free_pages(), 0));
-    // Once anybody else has paid, all of them will do.
+    // After another payment all of them are acceptable.
     assert!(take(&base, &allocator, &request(0)).is_some());
     assert_eq!(shootdowns(&base), 1);
     allocator.drain_all(&base);
     assert!(take(&base, &allocator, &atomic).is_some());
 }
 
-/// Pending pages are taken in the order in which they came, so that one payment is good for all of them.
+/// Pending pages are taken in the order in which they were freed, so that one payment serves all of them.
 #[test]
-fn one_payment_is_good_for_all_that_waited() {
+fn one_payment_serves_all_pending_pages() {
     let (base, allocator) = world(TestMachine::simple(2, 4096));
     let space = base.tlb.create();
     let pages: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &request(0))).collect();
@@ -366,7 +365,7 @@ fn one_payment_is_good_for_all_that_waited() {
 }
 
 #[test]
-fn a_folio_on_a_cpus_list_keeps_its_shape() {
+fn a_folio_on_a_cpus_list_stays_formed() {
     let (base, allocator) = world(TestMachine::simple(1, 65536));
     let big = take(&base, &allocator, &request(9)).unwrap();
     free(&base, &allocator, big);
@@ -404,15 +403,15 @@ fn split_gives_one_reference_to_each_part() {
 }
 
 #[test]
-#[should_panic(expected = "in use: 1 references")]
-fn freeing_what_is_referred_to_panics() {
+#[should_panic(expected = "must be unused when it is freed: 1 references")]
+fn freeing_a_referenced_folio_panics() {
     let (base, allocator) = world(TestMachine::simple(1, 4096));
     let pfn = take(&base, &allocator, &request(0)).unwrap();
     allocator.free(&base, &[pfn]);
 }
 
 #[test]
-#[should_panic(expected = "in use")]
+#[should_panic(expected = "must be unused when it is freed")]
 fn freeing_twice_panics() {
     let (base, allocator) = world(TestMachine::simple(1, 4096));
     let pfn = take(&base, &allocator, &request(0)).unwrap();
@@ -421,11 +420,11 @@ fn freeing_twice_panics() {
 }
 
 #[test]
-fn each_mark_stops_takes_where_it_stands() {
+fn each_watermark_stops_takes() {
     let (base, allocator) = world(TestMachine::simple(1, 65536));
     let zone = &allocator.zones()[0];
     let [min, low] = [Watermark::Min, Watermark::Low].map(|mark| zone.mark(mark));
-    // By blocks that no CPU's list holds, down to the low mark; then to min; then through the reserve.
+    // With blocks that no CPU's list holds: down to the low mark, then to min, then through the reserve.
     let take_all =
         |reserve, mark| while allocator.take(&base, &AllocRequest { reserve, ..request(4) }, mark).is_ok() {};
     take_all(Reserve::None, Watermark::Low);
@@ -459,7 +458,7 @@ fn a_failed_take_at_low_wakes_kswapd_once() {
         NeedsReclaim { order: Order(0), node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL }
     );
     assert_eq!(base.machine.wakes(key), 1);
-    // A larger order is news, a smaller one after it is not.
+    // A larger order is a new request, a smaller one after it is not.
     assert!(allocator.take(&base, &request(5), Watermark::Low).is_err());
     assert!(allocator.take(&base, &request(2), Watermark::Low).is_err());
     assert_eq!((base.machine.wakes(key), allocator.take_kswapd_request(NodeId(0))), (2, recorded(5)));
@@ -467,7 +466,7 @@ fn a_failed_take_at_low_wakes_kswapd_once() {
     allocator.set_hopeless(NodeId(0), true);
     assert!(allocator.take(&base, &request(0), Watermark::Low).is_err());
     assert_eq!(base.machine.wakes(key), 2);
-    // At min, there is still some.
+    // At min, some memory is left.
     assert!(take(&base, &allocator, &request(0)).is_some());
 }
 
@@ -510,13 +509,13 @@ fn lower_zones_keep_a_reserve_from_requests_that_could_use_higher_ones() {
             && allocator.watermark_ok(ZoneId(0), Order(0), Watermark::Min, ZoneKind::Dma32, Reserve::None)
     );
     assert_eq!(allocator.zonelist(NodeId(0), ZoneKind::Movable), [1, 0, 2].map(ZoneId));
-    // Plenty is more than the high mark, and than what is kept.
+    // Plenty is more than the high mark and more than the reserve.
     let high = dma32.mark(Watermark::High);
     while dma32.free_pages() > high + dma32.lowmem_reserve(ZoneKind::Movable) {
         assert!(allocator.take(&base, &request(0), Watermark::Min).is_ok());
     }
     assert!(dma32.above_high(ZoneKind::Dma32) && !dma32.above_high(ZoneKind::Movable));
-    // Both are kept: the mark, and what requests that could go higher leave to those that cannot.
+    // Both are kept: the mark, and the reserve for requests that cannot go higher.
     let kept = min + dma32.lowmem_reserve(ZoneKind::Movable);
     while allocator.take(&base, &request(0), Watermark::Min).is_ok() {}
     assert!(dma32.free_pages() == kept && dma32.free_pages() > min, "{} of {kept}", dma32.free_pages());
@@ -526,8 +525,8 @@ fn lower_zones_keep_a_reserve_from_requests_that_could_use_higher_ones() {
     allocator.validate(&base).unwrap();
 }
 
-/// An unmovable request on a machine whose blocks are all movable takes a whole page block over, and the next such
-/// request finds it.
+/// An unmovable request on a machine with movable blocks only claims a whole page block, and the next such request
+/// finds it.
 #[test]
 fn other_groups_give_whole_page_blocks_first() {
     let (base, allocator) = world(TestMachine::simple(1, 8192));
@@ -544,7 +543,7 @@ fn other_groups_give_whole_page_blocks_first() {
     assert_eq!(info[Mobility::Movable as usize].blocks[10], 7);
 }
 
-/// When only part of a movable page block is free, mixing boosts the watermarks and wakes kswapd.
+/// If only a part of a movable page block is free, mixing boosts the watermarks and wakes kswapd.
 #[test]
 fn mixing_groups_boosts_the_watermarks() {
     let (base, allocator) = world(TestMachine::simple(1, 8192));
@@ -558,7 +557,7 @@ fn mixing_groups_boosts_the_watermarks() {
     let high = zone.mark(Watermark::High);
     let unmovable = AllocRequest { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..everything };
     let stolen = take(&base, &allocator, &AllocRequest { order: Order(0), ..unmovable }).unwrap();
-    // Less than half of the page block is free: it stays movable, and the two groups are mixed in it.
+    // Less than half of the page block is free: it stays movable, and both groups are mixed in it.
     assert_eq!(zone.mobility_of(stolen), Mobility::Movable);
     assert_eq!((zone.boost(), zone.mark(Watermark::High)), (512, high + 512));
     assert_eq!(base.machine.wakes(WaitKey::Kswapd(NodeId(0))), 1);
@@ -569,10 +568,10 @@ fn mixing_groups_boosts_the_watermarks() {
     assert_whole(&base, &allocator);
 }
 
-/// Under `vm.defrag_mode` what is free in another group's page blocks is no memory, to requests and to kswapd, until
-/// nothing else helps.
+/// Under `vm.defrag_mode`, requests and kswapd do not count free memory in another group's page blocks until nothing
+/// else helps.
 #[test]
-fn groups_can_be_kept_apart() {
+fn defrag_mode_keeps_groups_apart() {
     let (base, allocator) = world(TestMachine::simple(1, 8192));
     let everything = AllocRequest { reserve: Reserve::All, ..request(5) };
     let held: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &everything)).collect();
@@ -585,10 +584,10 @@ fn groups_can_be_kept_apart() {
     let apart = AllocRequest { mixes: false, ..mixes };
     assert!(allocator.take(&base, &apart, Watermark::Low).is_err());
     let wanted = allocator.take_kswapd_request(NodeId(0)).unwrap();
-    assert_eq!(wanted.order, PAGEBLOCK_ORDER, "kswapd is to make a block that can go over");
+    assert_eq!(wanted.order, PAGEBLOCK_ORDER, "kswapd must make a block that can change its group");
     assert!(
         take(&base, &allocator, &AllocRequest { mixes: false, ..request(0) }).is_some(),
-        "its own group has some"
+        "its own group has memory"
     );
     assert!(take(&base, &allocator, &mixes).is_some());
     base.knobs.set(Knob::DefragMode, 0).unwrap();
@@ -600,7 +599,7 @@ fn groups_can_be_kept_apart() {
 fn ordinary_memory_spreads_into_dma32_before_it_mixes_groups() {
     let (base, allocator) = world(three_zones());
     let node_0 = AllocRequest { highest: ZoneKind::Normal, this_node_only: true, ..request(9) };
-    // Break every page block of the Normal zone.
+    // Break up every page block of the Normal zone.
     let normal: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &node_0))
         .take_while(|&pfn| base.frames[pfn].zone() == ZoneId(1))
         .collect();
@@ -611,7 +610,7 @@ fn ordinary_memory_spreads_into_dma32_before_it_mixes_groups() {
 }
 
 #[test]
-fn lists_grow_with_demand_and_shrink_when_reclaim_works() {
+fn lists_grow_with_demand_and_shrink_under_reclaim() {
     let (base, allocator) = world(TestMachine::simple(1, 1 << 18));
     let zone = &allocator.zones()[0];
     let held: Vec<Pfn> = (0..20_000).map(|_| take(&base, &allocator, &request(0)).unwrap()).collect();
@@ -626,7 +625,7 @@ fn lists_grow_with_demand_and_shrink_when_reclaim_works() {
     allocator.set_reclaim_active(NodeId(0), ZoneKind::Normal, true);
     let pages: Vec<Pfn> = (0..300).map(|_| take(&base, &allocator, &request(0)).unwrap()).collect();
     pages.iter().for_each(|&pfn| free(&base, &allocator, pfn));
-    // Although as many were given back as were taken.
+    // Although as many were freed as were taken.
     assert!(allocator.pcp_pages(zone.id()) < grown - 300);
     assert_eq!(base.stats.read(Stat::Pgfree), 20_300);
     assert_whole(&base, &allocator);

@@ -1,4 +1,4 @@
-//! Looking at the whole allocator: its consistency, and the tables of /proc/buddyinfo and /proc/pagetypeinfo.
+//! Checks of the whole allocator, and the tables of /proc/buddyinfo and /proc/pagetypeinfo.
 
 use super::buddy::{FreeLists, ORDERS};
 use super::zone::Zone;
@@ -40,11 +40,11 @@ pub struct PageTypeInfo {
     pub mobility: Mobility,
     /// Free blocks of each order.
     pub blocks: [u64; ORDERS],
-    /// Page blocks that belong to the group.
+    /// Page blocks of the group.
     pub pageblocks: u64,
 }
 
-/// Which frames of a zone were seen free.
+/// Frames of a zone that were seen free.
 struct FreeFrames {
     start: Pfn,
     free: Vec<bool>,
@@ -109,7 +109,7 @@ impl Allocator {
     }
 
     /// Check everything against everything else: lists, flags, orders, groups, merges, counts. No CPU may use the
-    /// allocator meanwhile. Visits every frame, so it is for tests.
+    /// allocator at the same time. Visits every frame, so it is for tests.
     pub fn validate<M: Machine>(&self, mmu: &Mmu<M>) -> Result<(), String> {
         for zone in &self.zones {
             self.validate_zone(mmu, zone).map_err(|what| format!("zone {}: {what}", zone.id()))?;
@@ -135,9 +135,7 @@ impl Allocator {
                         check_free_block(mmu, zone, pfn, order, mobility)?;
                         let generation = area.lists().debt_of(&mmu.frames[pfn]);
                         ensure((generation != Generation::NONE) == pending, || {
-                            format!(
-                                "{pfn} waits for {generation:?} and is on the wrong list (pending: {pending})"
-                            )
+                            format!("{pfn} owes {generation:?} and is on the wrong list (pending: {pending})")
                         })?;
                         seen.mark(pfn, order)?;
                         if order < PAGEBLOCK_ORDER {
@@ -195,7 +193,7 @@ impl Allocator {
     }
 }
 
-/// A block on a buddy list: its record, its page blocks' group, and that its buddy is not free too.
+/// Check a block on a buddy list: its record, its page blocks' group, and that its buddy is in use.
 fn check_free_block<M: Machine>(
     mmu: &Mmu<M>,
     zone: &Zone,
@@ -226,7 +224,7 @@ fn check_free_block<M: Machine>(
     ensure(!unmerged, || format!("{pfn} and {buddy} of {order} are both free and not merged"))
 }
 
-/// A block on a CPU's list: its record, which says that it is a folio.
+/// Check a block on a CPU's list: its record, which must be a folio's.
 fn check_pcp_block<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Order) -> Result<(), String> {
     let frame = &mmu.frames[pfn];
     let head = if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD };
@@ -243,7 +241,7 @@ fn check_place<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn) -> Result<(), St
     ensure(place == (zone.node(), zone.id()), || format!("{pfn} says it is in {place:?}"))
 }
 
-/// Frames that no list led to must not say that they are free, and frames in a free block must not be in use.
+/// Frames that are on no list must not be marked free, and frames in a free block must not be in use.
 fn check_flags<M: Machine>(mmu: &Mmu<M>, zone: &Zone, seen: &FreeFrames) -> Result<(), String> {
     for pfn in (zone.start().0..zone.end().0).map(Pfn) {
         let frame = &mmu.frames[pfn];

@@ -1,8 +1,9 @@
-//! Watermarks: how much of a zone stays free, for whom, and when reclaim starts and stops.
+//! Watermarks: how much of a zone stays free for which requests, and when reclaim starts and stops.
 //!
 //! A zone has four marks. Requests that may sleep stop at *min*, kswapd is woken at *low* and works until *high*;
-//! *promo* lies one step higher for memory that is kept ready for promotions. `min` is the zone's share of
-//! `min_free_kbytes`, which by default grows with the square root of memory; the marks above it stand in equal steps.
+//! *promo* is one step higher, for memory that is kept ready for promotions. `min` is the zone's share of
+//! `min_free_kbytes`, which by default grows with the square root of memory; the marks above it follow in equal
+//! steps.
 
 use super::zone::PcpSizes;
 use crate::machine::ZoneKind;
@@ -12,11 +13,11 @@ use crate::units::*;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Watermark {
-    /// Kept for those who cannot wait.
+    /// Below this is a reserve for requests that cannot wait.
     Min,
-    /// kswapd is woken here.
+    /// kswapd is woken at this mark.
     Low,
-    /// kswapd stops here.
+    /// kswapd stops at this mark.
     High,
     /// Room for promotions.
     Promo,
@@ -27,19 +28,19 @@ impl Watermark {
     pub const COUNT: usize = 4;
 }
 
-/// What a request may do to get memory.
+/// The right of a request to memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Means {
-    /// The mark that must stay.
+    /// The watermark that it must leave.
     pub mark: Watermark,
-    /// How far below it it may go.
+    /// How far below the watermark it may go.
     pub reserve: Reserve,
-    /// May it mix mobility groups even where `vm.defrag_mode` keeps them apart?
+    /// Whether it may mix mobility groups even where `vm.defrag_mode` keeps them apart.
     pub mixes: bool,
 }
 
 impl Means {
-    /// Those of somebody who tries nothing else.
+    /// The right of a caller that will try nothing else.
     pub const fn new(mark: Watermark, reserve: Reserve) -> Means {
         Means { mark, reserve, mixes: true }
     }
@@ -50,20 +51,20 @@ impl Means {
 pub enum Reserve {
     /// Not at all.
     None,
-    /// Not at all, but a boost of the marks does not count.
+    /// Not at all, but boosts do not count.
     Boost,
     /// Half of it: requests of high priority.
     High,
     /// Half, and a quarter of the rest: requests that can neither wait nor reclaim.
     Atomic,
-    /// Half of it: a space that was chosen to end, and will give back more than it takes.
+    /// Half of it: a process that is being killed and will free more than it takes.
     Oom,
     /// All of it: reclaim itself.
     All,
 }
 
 impl Reserve {
-    /// The mark that counts for a request with this right.
+    /// The effective mark for a request with this right.
     #[inline]
     pub(super) fn lower(self, mark: u64) -> u64 {
         match self {
@@ -78,18 +79,18 @@ impl Reserve {
     }
 }
 
-/// Are more than `mark` + `reserve` pages left of `free` when all but one page of the request are taken off?
+/// Whether more than `mark` + `reserve` pages of `free` remain without all but one page of the request.
 #[inline]
 pub(super) fn above(free: u64, order: Order, mark: u64, reserve: u64) -> bool {
     free > mark + reserve + (order.frames() as u64 - 1)
 }
 
-/// `min_free_kbytes` for so many KiB of memory outside Movable zones, when nobody set it.
+/// The default of `min_free_kbytes` for this many KiB of memory outside Movable zones.
 pub fn default_min_free_kbytes(lowmem_kib: u64) -> u64 {
     int_sqrt(lowmem_kib * 16).clamp(128, 262_144)
 }
 
-/// What the marks of a zone follow from.
+/// The input for the marks of a zone.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkInput {
     /// Kind of zone.
@@ -109,7 +110,7 @@ pub fn marks(input: MarkInput) -> [u64; Watermark::COUNT] {
     let MarkInput { kind, managed, lowmem, min_free, scale } = input;
     let share = min_free * managed / lowmem.max(1);
     let min = match kind {
-        // Those who may dip below min rarely want movable memory.
+        // Requests that may go below min rarely want movable memory.
         ZoneKind::Movable => (managed / 1024).clamp(32, 128),
         _ => share,
     };
@@ -117,7 +118,7 @@ pub fn marks(input: MarkInput) -> [u64; Watermark::COUNT] {
     [min, min + gap, min + 2 * gap, min + 3 * gap]
 }
 
-/// How far a boost may raise the marks: never less than a page block, unless the marks or the factor are 0.
+/// The limit of a boost of the marks: at least a page block, unless the marks or the factor are 0.
 pub(super) fn max_boost(high: u64, factor: u64) -> u64 {
     match high * factor / 10_000 {
         0 => 0,
@@ -128,7 +129,7 @@ pub(super) fn max_boost(high: u64, factor: u64) -> u64 {
 /// Sizes of the CPUs' lists of a zone with `managed` pages and a low mark of `low`, shared by `cpus` CPUs.
 /// `fraction` is `percpu_pagelist_high_fraction`.
 pub fn pcp_sizes(managed: u64, low: u64, cpus: u64, fraction: u64) -> PcpSizes {
-    /// Without a fraction set, the lists of a zone never hold more than an eighth of it.
+    /// Without a fraction, the lists of a zone never hold more than an eighth of it.
     const LEAST_FRACTION: u64 = 8;
     // 0.1 % of the zone, at most 1 MiB, and a quarter of that since it is scaled up again; then 2^n - 1, which
     // spreads the pages of alternating takers over cache colours better than 2^n.
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_example() {
+    fn watermarks_match_the_reference_example() {
         assert_eq!(one_zone(4_000_000, ZoneKind::Normal), [4000, 8000, 12000, 16000]);
     }
 
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn list_sizes() {
+    fn list_sizes_follow_zone_and_cpus() {
         let sizes = |managed, low, cpus, fraction| {
             let s = pcp_sizes(managed, low, cpus, fraction);
             (s.batch, s.high_min, s.high_max)

@@ -23,7 +23,7 @@ pub(super) const RECLAIM_ACTIVE: u32 = 2;
 /// Sizes of the CPUs' lists of a zone, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PcpSizes {
-    /// Pages moved between a list and the buddy at once, before scaling.
+    /// Pages that one exchange between a list and the buddy moves, before scaling.
     pub batch: u32,
     /// Pages that a CPU's lists may always hold.
     pub high_min: u32,
@@ -42,7 +42,7 @@ pub struct Zone {
     /// Bit n: some list holds a block of order n.
     orders: AtomicU32,
     pressure: AtomicU32,
-    /// For each highest kind, the count of free pages beyond which an order-0 request needs no closer look.
+    /// For each highest kind, the number of free pages above which an order-0 request needs no further check.
     bars: [AtomicU64; KINDS],
     marks: [AtomicU64; Watermark::COUNT],
     boost: AtomicU64,
@@ -51,13 +51,13 @@ pub struct Zone {
     high_min: AtomicU32,
     high_max: AtomicU32,
     mobility: Box<[AtomicU16]>,
-    /// What compaction knows of the zone.
+    /// Compaction's state of the zone.
     pub compaction: ZoneCompaction,
     pub(super) lists: Lock<FreeLists>,
 }
 
 impl Zone {
-    /// The zone of a range, with nothing free yet. All page blocks start out movable.
+    /// The zone of a range, without free memory yet. All page blocks start as movable.
     pub(super) fn new(id: ZoneId, range: &MemoryRange) -> Zone {
         let zero = || core::array::from_fn(|_| AtomicU64::new(0));
         let blocks = range.frames.div_ceil(BLOCK_FRAMES);
@@ -119,7 +119,7 @@ impl Zone {
         self.frames as u64
     }
 
-    /// Frames that the allocator hands out. A zone has no holes, so all of them.
+    /// Frames managed by the allocator. A zone has no holes, so all of them.
     #[inline]
     pub fn managed(&self) -> u64 {
         self.frames as u64
@@ -148,7 +148,7 @@ impl Zone {
         self.marks[mark as usize].load(Relaxed)
     }
 
-    /// How far the watermarks are raised because mobility groups were mixed, in pages.
+    /// The boost of the watermarks because mobility groups were mixed, in pages.
     #[inline]
     pub fn boost(&self) -> u64 {
         self.boost.load(Relaxed)
@@ -170,12 +170,12 @@ impl Zone {
         }
     }
 
-    /// Would a request find free memory above the mark, and a block that is large enough?
+    /// Whether a request would find free memory above the mark, and a block that is large enough.
     pub fn watermark_ok(&self, order: Order, mark: Watermark, highest: ZoneKind, reserve: Reserve) -> bool {
         self.ok_above(order, self.mark(mark), highest, reserve)
     }
 
-    /// Would a request of one page find that much free memory on top of the mark?
+    /// Whether a request for one page would find that much free memory on top of the mark.
     pub fn watermark_ok_above(
         &self,
         more: u64,
@@ -186,8 +186,8 @@ impl Zone {
         self.ok_above(Order::ZERO, self.mark(mark) + more, highest, reserve)
     }
 
-    /// As [`Zone::watermark_ok`], but an order-0 request that may use the reserve, or at least what a boost asks for,
-    /// is not held back by a boost: at the min mark, kswapd has long been woken.
+    /// As [`Zone::watermark_ok`], but a boost does not hold back an order-0 request that may use the reserve, or at
+    /// least what the boost asks for: at the min mark kswapd was woken long ago.
     pub(super) fn allows(&self, order: Order, mark: Watermark, highest: ZoneKind, reserve: Reserve) -> bool {
         self.watermark_ok(order, mark, highest, reserve)
             || (order == Order::ZERO
@@ -210,7 +210,7 @@ impl Zone {
         self.orders.load(Relaxed)
     }
 
-    /// Is free memory above the high mark for an order-0 request? One comparison.
+    /// Whether free memory is above the high mark for an order-0 request. One comparison.
     #[inline]
     pub(super) fn above_high(&self, highest: ZoneKind) -> bool {
         self.free_pages() > self.bars[highest as usize].load(Relaxed)
@@ -235,7 +235,7 @@ impl Zone {
         counts
     }
 
-    /// Give all page blocks that a block of `order` touches to a group. Under the zone's lock.
+    /// Move all page blocks that a block of `order` touches to a group. Under the zone's lock.
     pub(super) fn set_mobility(&self, pfn: Pfn, order: Order, mobility: Mobility) {
         let first = ((pfn.0 - self.start.0) / BLOCK_FRAMES) as usize;
         let count = order.frames().div_ceil(BLOCK_FRAMES) as usize;
@@ -244,13 +244,13 @@ impl Zone {
         }
     }
 
-    /// Show the numbers that lock-free readers look at. Under the zone's lock.
+    /// Publish the numbers for lock-free readers. Under the zone's lock.
     pub(super) fn publish(&self, free: u64, orders: u32) {
         self.free.store(free, Relaxed);
         self.orders.store(orders, Relaxed);
     }
 
-    /// Set the watermarks; a boost ends. Under the zone's lock.
+    /// Set the watermarks and end a boost. Under the zone's lock.
     pub(super) fn set_marks(&self, marks: [u64; Watermark::COUNT]) {
         for (cell, value) in self.marks.iter().zip(marks) {
             cell.store(value, Relaxed);
@@ -258,7 +258,7 @@ impl Zone {
         self.set_boost(0);
     }
 
-    /// Set what is kept from requests that could use higher zones. Under the zone's lock.
+    /// Set the reserve that is kept from requests that could use higher zones. Under the zone's lock.
     pub(super) fn set_lowmem_reserve(&self, reserve: [u64; KINDS]) {
         for (cell, value) in self.lowmem_reserve.iter().zip(reserve) {
             cell.store(value, Relaxed);
@@ -273,7 +273,7 @@ impl Zone {
         self.high_max.store(sizes.high_max, Relaxed);
     }
 
-    /// Set the boost and what follows from it. Under the zone's lock.
+    /// Set the boost and the numbers that follow from it. Under the zone's lock.
     pub(super) fn set_boost(&self, boost: u64) {
         self.boost.store(boost, Relaxed);
         for (bar, reserve) in self.bars.iter().zip(&self.lowmem_reserve) {
@@ -281,13 +281,13 @@ impl Zone {
         }
     }
 
-    /// [`BELOW_HIGH`] and [`RECLAIM_ACTIVE`], as they stand.
+    /// The current [`BELOW_HIGH`] and [`RECLAIM_ACTIVE`].
     #[inline]
     pub(super) fn pressure(&self) -> u32 {
         self.pressure.load(Relaxed)
     }
 
-    /// Raise or lower a pressure bit.
+    /// Set or clear a pressure bit.
     pub(super) fn set_pressure(&self, bit: u32, on: bool) {
         if on {
             self.pressure.fetch_or(bit, Relaxed);

@@ -1,5 +1,5 @@
-//! In which order a request looks at zones: the preferred node first, then the others by distance; within a node from
-//! the highest kind that the request can use downwards, so that scarce kinds are used last.
+//! The order in which a request tries zones: the preferred node first, then the others by distance; within a node
+//! from the highest kind that the request can use downwards, so that scarce kinds are used last.
 
 use super::zone::{KINDS, Zone};
 use crate::machine::{Machine, ZoneKind};
@@ -8,7 +8,7 @@ use core::cmp::Reverse;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
-/// Zonelists for each preferred node and highest kind, made once.
+/// Zonelists for each preferred node and highest kind, built once.
 pub(super) struct Zonelists {
     lists: Box<[Box<[ZoneId]>]>,
     /// The first of each list, if it is on the preferred node.
@@ -25,7 +25,8 @@ impl Zonelists {
             list.sort_by_key(|zone| {
                 let node = zone.node();
                 let distance = if node == from { 0 } else { machine.distance(from, node) };
-                // Of equally distant nodes the next one up, so that neighbours do not all turn to the first.
+                // Of equally distant nodes take the next higher number first, so that not all of them turn to the
+                // same node.
                 (node != from, distance, node < from, node, Reverse(zone.kind()), zone.start())
             });
             list.iter().map(|zone| zone.id()).collect::<Box<[ZoneId]>>()

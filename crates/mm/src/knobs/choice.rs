@@ -1,7 +1,7 @@
-//! Knobs that are a choice: the values of each, by name, with the words that users say.
+//! Knobs that are a choice: their values, with the words that users write.
 //!
-//! This is the one place that declares them: the table of knobs, profiles, checks and the soak take the words and the
-//! numbers from here. It uses nothing, so that tools which do not know the memory manager can read it, too.
+//! This file alone declares them. The table of knobs, profiles, checks and the soak take words and numbers from here.
+//! It imports nothing, so that tools can include it without building the memory manager.
 
 macro_rules! choices {
     ($($(#[$help:meta])* $name:ident { $($(#[$what:meta])* $variant:ident $word:literal,)* })*) => {$(
@@ -13,22 +13,22 @@ macro_rules! choices {
         }
 
         impl $name {
-            /// All of them, by their numbers.
+            /// All of them, by value.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
-            /// What users call them.
+            /// The words that users write.
             pub const WORDS: &'static [&'static str] = &[$($word,)*];
 
-            /// The choice that a knob's value stands for.
+            /// The choice that a value of the knob selects.
             ///
             /// # Panics
-            /// If it stands for none: no knob can be set to such a value.
+            /// If the value selects none. No knob can be set to such a value.
             #[inline]
             pub const fn of(value: u64) -> $name {
-                assert!(value < Self::ALL.len() as u64, "a knob has a value that stands for nothing");
+                assert!(value < Self::ALL.len() as u64, "a knob's value must select a choice");
                 Self::ALL[value as usize]
             }
 
-            /// The knob's value that stands for it.
+            /// The knob's value that selects it.
             #[inline]
             pub const fn value(self) -> u64 {
                 self as u64
@@ -38,7 +38,7 @@ macro_rules! choices {
 }
 
 choices! {
-    /// `tlb.unmap`: when translations of pages that reclaim unmaps are flushed.
+    /// `tlb.unmap`: when to flush the translations of pages that reclaim unmaps.
     FlushPolicy {
         /// At every page.
         Eager "eager",
@@ -46,43 +46,43 @@ choices! {
         Batch "batch",
         /// After a number of pages, page by page on each CPU.
         List "list",
-        /// When a frame is used again, an address or a file changes, or the debt is old (LUF).
+        /// When a frame is reused, an address or a file changes, or the debt is too old (LUF).
         Lazy "lazy",
-        /// At every page, but not where no CPU has used it (ABIS).
+        /// At every page, unless no CPU has used it (ABIS).
         Abis "abis",
         /// At each CPU's next tick (LATR).
         Latr "latr",
     }
-    /// `tier.policy`: what is hot, of slower tiers.
+    /// `tier.policy`: what counts as hot in slower tiers.
     TierPolicy {
-        /// What faults soon after it was marked.
+        /// A page that faults soon after it was marked.
         Hint "hint",
-        /// What MGLRU's walks have found young in two rounds in a row.
+        /// A page that two MGLRU walks in a row found young.
         Generations "generations",
-        /// What the machine's samples of addresses say.
+        /// A page that the machine's samples name often.
         Sampled "sampled",
     }
-    /// `tier.migration`: how pages go up.
+    /// `tier.migration`: how pages are promoted.
     TierMigration {
-        /// While nobody can use them.
+        /// Unmapped while they move.
         Exclusive "exclusive",
-        /// They are used meanwhile, and stay if they were written.
+        /// Mapped and usable while they move; pages that are written stay.
         Transactional "transactional",
     }
-    /// `thp.defrag`: what a store does for a large folio that memory has no block for.
+    /// `thp.defrag`: what a store does if memory has no block for a large folio.
     ThpDefrag {
         /// Compact and reclaim.
         Always "always",
         /// Wake kswapd and kcompactd.
         Defer "defer",
-        /// The one where MADV_HUGEPAGE asked for it, the other elsewhere.
+        /// Compact and reclaim where MADV_HUGEPAGE asked for it; wake kswapd and kcompactd elsewhere.
         DeferMadvise "defer+madvise",
-        /// Compact and reclaim there only.
+        /// Compact and reclaim where MADV_HUGEPAGE asked for it.
         Madvise "madvise",
         /// Nothing.
         Never "never",
     }
-    /// `compaction.folios`: what compaction does with large folios, each besides what those before it do.
+    /// `compaction.folios`: what compaction does with large folios. Each value includes those before it.
     CompactionFolios {
         /// Leave them.
         Single "order0",
@@ -94,49 +94,49 @@ choices! {
         FreeSplit "whole+free-split",
         /// Move the largest first.
         Sort "whole+free-split+sort",
-        /// Merge what is left of free blocks.
+        /// Merge the remaining free blocks.
         Merge "whole+free-split+sort+merge",
     }
-    /// `lru_gen.form`: the Linux whose MGLRU it is.
+    /// `lru_gen.form`: the version of Linux whose MGLRU it is.
     LruGenForm {
-        /// As it came.
+        /// The first version.
         V612 "6.12",
         /// With the rework of how uses are counted.
         V614 "6.14",
-        /// With the loop of reclaim of 7.2 besides.
+        /// With the reclaim loop of 7.2, too.
         V72 "7.2",
     }
-    /// `alloc.placement`: which free block is taken.
+    /// `alloc.placement`: which free block to allocate from.
     AllocPlacement {
         /// The smallest that is large enough.
         Smallest "smallest",
-        /// One in the fullest page block.
+        /// A block in the fullest page block.
         Densest "densest",
     }
 }
 
-/// The shape of a flush policy: all that the memory manager asks of it.
+/// The shape of a flush policy: all that the memory manager needs to know of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlushShape {
-    /// A page is flushed as it is unmapped.
+    /// Flush each page when it is unmapped.
     Now {
-        /// But not if no CPU has used the entry.
+        /// Skip entries that no CPU has used.
         spares_unused: bool,
     },
-    /// Pages are collected, and flushed together.
+    /// Collect pages and flush them together.
     Collect {
-        /// One by one, as soon as there are enough; else everything at once, at the end.
+        /// One by one, once there are enough; otherwise everything at the end.
         listed: bool,
     },
-    /// Frames are freed with what they owe, and somebody pays later.
+    /// Free frames with their debts, which are paid later.
     Defer {
-        /// Each CPU at its next tick; else who uses the frame, or changes the address or the file.
+        /// By each CPU at its next tick; otherwise before the frame is reused, or the address or the file changes.
         at_ticks: bool,
     },
 }
 
 impl FlushPolicy {
-    /// Its shape: here a policy is declared.
+    /// Its shape. A new policy is declared here.
     #[inline]
     pub const fn shape(self) -> FlushShape {
         match self {
@@ -149,11 +149,11 @@ impl FlushPolicy {
         }
     }
 
-    /// Are flushes put off for as long as they can be?
+    /// Whether it defers flushes as long as possible.
     pub const fn defers(self) -> bool {
         matches!(self.shape(), FlushShape::Defer { .. })
     }
 
-    /// The number of policies, for those that go through their values.
+    /// Number of policies.
     pub const COUNT: u64 = Self::ALL.len() as u64;
 }

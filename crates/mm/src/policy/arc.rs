@@ -1,26 +1,26 @@
-//! ARC: what was used once and what was used more often share memory, by how much of each comes back after its
+//! ARC: folios used once and folios used more often share memory in proportions that follow what returns after its
 //! eviction.
 //!
-//! Source: Megiddo, Modha: ARC, a Self-Tuning, Low Overhead Replacement Cache, FAST 2003, figure 4; with the clocks of
-//! Bansal, Modha: CAR, Clock with Adaptive Replacement, FAST 2004, figure 2, as uses are seen only when somebody looks.
-//! What was evicted is known to a directory as long as memory holds as many pages as have been evicted since; how many
-//! of either kind that are is estimated.
+//! Source: Megiddo, Modha: ARC, a Self-Tuning, Low Overhead Replacement Cache, FAST 2003, figure 4; with the clocks
+//! of Bansal, Modha: CAR, Clock with Adaptive Replacement, FAST 2004, figure 2, because uses are seen only when
+//! reclaim looks. A directory knows an evicted folio until as many pages have been evicted since as memory holds. The
+//! number of folios of either kind in the directory is an estimate.
 
 use super::{FIRST, InsertReason, Judgement, Past, Replace, Spot, View, hits};
 
-/// Used once, and more often.
+/// The lists of folios used once and of folios used more often.
 const ONCE: usize = 0;
 const OFTEN: usize = 1;
-/// In the mark: the folio was used more often than once.
+/// In the mark: the folio was used more than once.
 const IS_OFTEN: u8 = 0x80;
 
 #[derive(Default)]
 pub(super) struct Arc {
-    /// Pages that the once used should have.
+    /// Target size of the list of folios used once, in pages.
     target: u64,
     /// Pages of the lists.
     sizes: [u64; 2],
-    /// Pages in the directories of the evicted.
+    /// Pages in the directories of evicted folios.
     ghosts: [u64; 2],
 }
 
@@ -81,7 +81,8 @@ impl Replace for Arc {
     fn evicted(&mut self, folio: View<'_>) -> u8 {
         let (from, [once, often]) = (list(folio), self.sizes);
         self.ghosts[from] += folio.pages();
-        // The once used and their directory are at most as large as memory, and both directories together, too.
+        // The list of folios used once and its directory are together at most as large as memory, and so are both
+        // directories.
         self.ghosts[ONCE] = self.ghosts[ONCE].min(often + folio.pages());
         self.ghosts[OFTEN] = self.ghosts[OFTEN].min((once + often).saturating_sub(self.ghosts[ONCE]));
         from as u8 + 1

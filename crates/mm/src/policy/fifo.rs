@@ -1,4 +1,4 @@
-//! First in, first out: what came first goes first, used or not.
+//! First in, first out: evicts folios in the order in which they came, used or not.
 
 use super::{InsertReason, Replace, Spot, View};
 

@@ -1,19 +1,20 @@
-//! GET-SCAN: what a scan reads does not push out what is looked up here and there.
+//! GET-SCAN: folios that a scan reads do not push out those of random lookups.
 //!
-//! A task that reads some windows of a file one after the other is scanning. What it brings goes to a list of its own,
-//! and goes first; what is used there again, not by the scan, joins the others, which have a second chance.
+//! A task that reads several windows of a file in sequence is scanning. Folios that it brings in go to a list of
+//! their own, which is evicted first. A folio of that list that another task uses joins the others, which have a
+//! second chance.
 //!
-//! Source: the workload and the idea are cache_ext's (Zussman and others, SOSP 2025, section 5.3), where the program
-//! says which of its threads scan. Here they are recognised.
+//! Source: workload and idea are cache_ext's (Zussman and others, SOSP 2025, section 5.3). There the program says
+//! which of its threads scan; here the policy recognises them.
 
 use super::{FIRST, InsertReason, Judgement, Replace, Spot, View, hits};
 use crate::frame::Owner;
 
 const GET: usize = 0;
 const SCAN: usize = 1;
-/// Tasks that are followed at a time.
+/// Tasks that are tracked at a time.
 const TASKS: usize = 64;
-/// Pages in a row that make a scan: two windows of read-ahead.
+/// Consecutive pages that make a scan: two read-ahead windows.
 const ROW: u64 = if cfg!(test) { 4 } else { 64 };
 
 /// How a task reads.
@@ -34,7 +35,7 @@ impl Default for GetScan {
 }
 
 impl GetScan {
-    /// Does the task that brings the folio scan?
+    /// Whether the task that brings in the folio is scanning.
     fn scans(&mut self, folio: View<'_>, task: u32) -> bool {
         let (owner, index) = (folio.owner(), folio.index().0);
         let reader = &mut self.0[task as usize % TASKS];
@@ -63,7 +64,7 @@ impl Replace for GetScan {
     }
 
     fn next(&mut self, sizes: &[u64]) -> Spot {
-        // What was read ahead of a scan's position is needed soon.
+        // A scan needs the folios read ahead of its position soon.
         Spot::tail(if sizes[SCAN] > ROW || sizes[GET] == 0 { SCAN } else { GET })
     }
 

@@ -1,9 +1,9 @@
-//! Policies that do harm, as far as they can: for tests of what asks policies.
+//! Policies that misbehave as much as the interface allows: for tests of the framework.
 
 use super::*;
 use std_alloc::vec::Vec;
 
-/// Answers that are drawn: lists that do not exist, empty ones, moves without end.
+/// Random answers: lists that do not exist, empty lists, endless moves.
 struct Random(u64);
 
 impl Random {
@@ -42,7 +42,7 @@ impl Replace for Random {
     }
 }
 
-/// Never lets anything go, and says that it has no lists.
+/// Evicts nothing, and claims to have no lists.
 struct Miser;
 
 impl Replace for Miser {
@@ -63,7 +63,7 @@ impl Replace for Miser {
     }
 }
 
-/// Wants the same folio to go again and again, whatever keeps it.
+/// Proposes the same folio again and again, even if it cannot be evicted.
 struct Stubborn;
 
 impl Replace for Stubborn {
@@ -84,7 +84,7 @@ impl Replace for Stubborn {
     }
 }
 
-/// Scores by nothing, with more samples than there can be.
+/// Scores at random, with more samples than there can be.
 struct Blind(Random);
 
 impl Replace for Blind {
@@ -113,7 +113,7 @@ impl Replace for Blind {
 pub const HOSTILE: [MakePolicy; 4] =
     [|| Box::new(Random(1)), || Box::new(Miser), || Box::new(Stubborn), || Box::new(Blind(Random(2)))];
 
-/// These, and the ones that come with Pagefold.
+/// All of them, and the policies that come with Pagefold.
 pub fn all() -> Vec<MakePolicy> {
     HOSTILE.into_iter().chain(RIVALS.iter().map(|rival| rival.make)).collect()
 }

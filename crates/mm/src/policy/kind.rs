@@ -2,20 +2,21 @@
 
 use super::RIVALS;
 
-/// A replacement policy, as the knob `reclaim.policy` and the vectors know it.
+/// A replacement policy, as in the knob `reclaim.policy` and in list vectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PolicyKind {
     /// Active and inactive lists.
     Classic,
     /// Generations.
     MgLru,
-    /// A policy that proposes: its place in [`RIVALS`]; the next number is the policy that was registered at start.
+    /// A policy that proposes: its position in [`RIVALS`]. The next number is the policy that was registered at
+    /// start.
     Proposed(u8),
 }
 
 /// The first value of a policy that proposes.
 const PROPOSED: usize = 2;
-/// Number of values: those before, [`RIVALS`], and the policy that was registered.
+/// Number of values: those before, [`RIVALS`], and the registered policy.
 const COUNT: usize = PROPOSED + RIVALS.len() + 1;
 
 const WORDS: [&str; COUNT] = {
@@ -31,12 +32,12 @@ const WORDS: [&str; COUNT] = {
 };
 
 impl PolicyKind {
-    /// What users call them, by value.
+    /// The words that users write, by value.
     pub const WORDS: &'static [&'static str] = &WORDS;
     /// The policy that was registered at start.
     pub const CUSTOM: PolicyKind = PolicyKind::of(COUNT as u64 - 1);
 
-    /// The policy that a value of the knob chooses.
+    /// The policy that a value of the knob selects.
     #[inline]
     pub const fn of(value: u64) -> PolicyKind {
         match value {
@@ -46,7 +47,7 @@ impl PolicyKind {
         }
     }
 
-    /// The knob's value that chooses it.
+    /// The knob's value that selects it.
     #[inline]
     pub const fn value(self) -> u64 {
         match self {

@@ -1,7 +1,7 @@
-//! Least frequently used: of some folios at the list's end those go that were used least since they came.
+//! Least frequently used: of a sample at the list's end, evicts the folios with the fewest uses since they came.
 //!
-//! Source: Coffman, Denning: Operating Systems Theory, 1973, section 6.3; taken from a sample as cache_ext's does
-//! (Zussman and others, SOSP 2025, section 5.1). Of mapped folios one use in each look is seen.
+//! Source: Coffman, Denning: Operating Systems Theory, 1973, section 6.3; taken from a sample as in cache_ext
+//! (Zussman and others, SOSP 2025, section 5.1). Each look at a mapped folio sees at most one use.
 
 use super::{InsertReason, Replace, Sample, Spot, View};
 

@@ -1,25 +1,26 @@
-//! Least hit density: of a sample those go that promise the fewest hits for the room and the time that they will take.
+//! Least hit density: of a sample, evicts the folios with the fewest expected hits for the space and time that they
+//! take.
 //!
-//! What a folio promises follows from its age, the time since its last use, and its type: of all that became so old,
-//! how many were used after all, and how long did they all stay? Both are counted, and what is long past counts less
-//! and less.
+//! The expectation follows from a folio's age, the time since its last use, and from its type: of all folios that
+//! reached that age, how many were used later, and how long did they stay? Both are counted, with weights that fade
+//! over time.
 //!
-//! Source: Beckmann, Chen, Cidon: LHD, Improving Cache Hit Rate by Maximizing Hit Density, NSDI 2018, sections 3 and 4.
-//! Time is counted in evictions, and ages in sixteenths of the time in which all of memory is replaced once. Classes
-//! are the two types.
+//! Source: Beckmann, Chen, Cidon: LHD, Improving Cache Hit Rate by Maximizing Hit Density, NSDI 2018, sections 3 and
+//! 4. Time is counted in evictions; a step of age is a sixteenth of the time in which all of memory is replaced once.
+//! The classes are the two types.
 
 use super::{InsertReason, Replace, Sample, Spot, View};
 
-/// Ages that are told apart; what is older has the last.
+/// Number of ages; the last includes everything older.
 const AGES: usize = 64;
-/// Steps of age in which as much is evicted as there is.
+/// Steps of age in which as many pages are evicted as memory holds.
 const STEPS: u64 = 16;
-/// Events after which densities are computed anew.
+/// Events after which densities are computed again.
 const PERIOD: u32 = 1024;
-/// What an event weighs at first, and a density of one hit in each step.
+/// Initial weight of an event, and the density of one hit in each step.
 const ONE: u64 = 1 << 16;
 
-/// What became of folios of a type at each age.
+/// The fate of folios of a type at each age.
 struct Class {
     hits: [u64; AGES],
     evictions: [u64; AGES],
@@ -30,7 +31,7 @@ pub(super) struct Lhd {
     classes: [Class; 2],
     /// Pages evicted in this step of time.
     evicted: u64,
-    /// The step, modulo what a mark holds.
+    /// The step, modulo what a mark can hold.
     now: u8,
     resident: u64,
     events: u32,
@@ -38,12 +39,12 @@ pub(super) struct Lhd {
 
 impl Class {
     fn new() -> Class {
-        // Until something is known: the younger the better.
+        // Initially, the younger the better.
         let density = core::array::from_fn(|age| ONE / (age as u64 + 1));
         Class { hits: [0; AGES], evictions: [0; AGES], density }
     }
 
-    /// Of each age: hits from then on, by the time spent from then on.
+    /// By age: hits from that age on, divided by the time spent from that age on.
     fn learn(&mut self) {
         let (mut hits, mut ends, mut time) = (0, 0, 0);
         for age in (0..AGES).rev() {
@@ -95,7 +96,7 @@ impl Replace for Lhd {
         match why {
             InsertReason::New { .. } => folio.set_mark(self.now),
             InsertReason::Used => self.event(folio, true),
-            // As old as can be.
+            // The largest age.
             InsertReason::Cold => folio.set_mark(self.now.wrapping_sub(AGES as u8)),
             _ => {}
         }

@@ -1,28 +1,30 @@
-//! Page-replacement policies that propose: an interface for those who write one, and the best known ones.
+//! Page-replacement policies that propose: an interface for authors of policies, and the best known policies.
 //!
-//! A [`Replace`] keeps no folios. It names places ([`Spot`]: a list and an end) and answers questions about folios that
-//! it is shown ([`View`]); the lists, the memory of what was evicted, locking, counting, looking at page tables,
-//! unmapping, writing and freeing are the framework's ([`lru`](crate::lru)). One instance serves one list vector, that
-//! is one group on one node, under the vector's lock. Anonymous memory and files, single pages and large folios, clean
-//! and dirty ones stand in the same lists.
+//! A [`Replace`] keeps no folios. It names positions ([`Spot`]: a list and an end) and answers questions about folios
+//! that it is shown ([`View`]). The framework ([`lru`](crate::lru)) has the lists and the memory of evictions, and
+//! does the locking, counting, looking at page tables, unmapping, writing and freeing. One instance serves one list
+//! vector, which is one group on one node, under the vector's lock. Anonymous memory and files, single pages and
+//! large folios, clean and dirty ones are in the same lists.
 //!
-//! # What happens to a folio
-//! 1. It comes: [`Replace::added`] says where to, with [`InsertReason::New`]. If it was evicted before,
-//!    [`Replace::returned`] was asked first and may have left a mark on it.
-//! 2. Uses through file descriptors are counted on the folio without anybody's lock ([`View::uses`]); the policy sees
-//!    them when it sees the folio. Uses through page tables are seen only when somebody looks.
-//! 3. Reclaim wants memory. [`Replace::next`] names a place, and [`Replace::judge`] says whether the folio there is to
-//!    go, or where it belongs instead. With [`Replace::sample`] many folios are scored, and the lowest go.
-//! 4. A folio that is to go is looked up in page tables (unless [`Replace::checks_references`] says no). One that was
-//!    used comes back with [`InsertReason::Used`]. One that cannot be evicted now comes back with
-//!    [`InsertReason::Kept`], and once its write has ended with [`InsertReason::Wanted`].
-//! 5. It is evicted: [`Replace::evicted`] leaves eight bits behind, for when it returns.
+//! # The life of a folio
+//! 1. It comes: [`Replace::added`] chooses its position, with [`InsertReason::New`]. If it was evicted before,
+//!    [`Replace::returned`] was called first and may have set its mark.
+//! 2. The framework counts uses through file descriptors on the folio, without a lock ([`View::uses`]); the policy
+//!    sees them when it sees the folio. It sees uses through page tables only when reclaim looks at them.
+//! 3. Reclaim wants memory. [`Replace::next`] names a position, and [`Replace::judge`] decides whether to evict the
+//!    folio there or to move it elsewhere. With [`Replace::sample`], many folios are scored and the lowest are
+//!    evicted.
+//! 4. Before it evicts a folio, reclaim looks at its page table entries (unless [`Replace::checks_references`]
+//!    returns false). A folio that was used comes back with [`InsertReason::Used`]. One that cannot be evicted now
+//!    comes back with [`InsertReason::Kept`], and after its write has ended with [`InsertReason::Wanted`].
+//! 5. It is evicted: [`Replace::evicted`] leaves eight bits for its return.
 //!
-//! # What is checked
-//! A policy only proposes. A list that does not exist is taken for the first, an empty one is passed over; both count
-//! in `policy_wrong`. If nothing is evicted although folios were looked at several times over, folios are taken from
-//! the tails of all lists in turn until one is; that counts in `policy_fallback`. So a policy can be slow and unwise,
-//! but it cannot lose a folio, free one that is in use, or keep memory from being reclaimed.
+//! # Checks
+//! A policy only proposes. The framework replaces a list that does not exist by the first and skips an empty one;
+//! both count in `policy_wrong`. If nothing is evicted although folios were looked at several times, it takes folios
+//! from the tails of all lists, one list after the other, until one is evicted; that counts in `policy_fallback`. So
+//! a policy can be slow and unwise, but it cannot lose a folio, free one that is in use, or keep memory from being
+//! reclaimed.
 
 mod arc;
 mod fifo;
@@ -42,28 +44,29 @@ use crate::frame::{Frame, FrameFlags, Owner};
 use crate::units::*;
 use std_alloc::boxed::Box;
 
-/// Most lists of a policy.
+/// Largest number of lists of a policy.
 pub const MAX_LISTS: usize = 24;
 /// Most folios that are scored at a time.
 pub const MAX_SAMPLE: usize = 128;
 
-/// Makes the instance of a vector.
+/// Makes the instance for a list vector.
 pub type MakePolicy = fn() -> Box<dyn Replace>;
 
 /// A policy that comes with Pagefold.
 #[derive(Clone, Copy, Debug)]
 pub struct Rival {
-    /// Its word for the knob `reclaim.policy`; also the name of the profile that chooses it.
+    /// Its word in the knob `reclaim.policy`, and the name of the profile that selects it.
     pub name: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// Makes the instance of a vector.
+    /// Makes the instance for a list vector.
     pub make: MakePolicy,
 }
 
 macro_rules! rivals {
     ($($name:literal $make:expr, $help:literal;)*) => {
-        /// The policies that come with Pagefold. Values of the knob `reclaim.policy` and profiles come from here.
+        /// The policies that come with Pagefold. The values of the knob `reclaim.policy` and the profiles follow from
+        /// this table.
         pub const RIVALS: &[Rival] = &[$(Rival { name: $name, help: $help, make: || $make },)*];
         /// Their names.
         pub const NAMES: &[&str] = &[$($name,)*];
@@ -89,10 +92,10 @@ rivals! {
         "evicts pages read by scans before pages read by lookups (cache_ext, 2025)";
 }
 
-/// In a mark: the use that brought the folio has not been told from others yet.
+/// In a mark: the use that brought in the folio has not been subtracted yet.
 const FIRST: u8 = 0x40;
 
-/// Uses through file descriptors since this was last asked, but for the one that brought the folio.
+/// Uses through file descriptors since the last call, without the use that brought in the folio.
 fn hits(folio: View<'_>) -> u32 {
     let uses = folio.take_uses();
     let first = u32::from(uses > 0 && folio.mark() & FIRST != 0);
@@ -102,16 +105,16 @@ fn hits(folio: View<'_>) -> u32 {
     uses - first
 }
 
-/// Which end of a list.
+/// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// Where most policies put what comes.
+    /// Where most policies insert.
     Head,
-    /// Where most policies take from.
+    /// Where most policies evict.
     Tail,
 }
 
-/// A place: a list and its end.
+/// A position: a list and an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spot {
     /// Number of the list.
@@ -132,63 +135,63 @@ impl Spot {
     }
 }
 
-/// Why a folio comes to a list.
+/// Why a folio is inserted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InsertReason {
-    /// It is new in memory, or was another policy's or another group's until now.
+    /// It is new in memory, or belonged to another policy or group until now.
     New {
-        /// An access that says something about the future needs it now; else it was read ahead, or through a file
+        /// Whether an access that predicts further use needs it now. Otherwise it was read ahead, or through a file
         /// descriptor.
         faulted: bool,
-        /// The task that asked for it, by the machine's numbers; 0: not known.
+        /// The task that asked for it, as the machine numbers tasks; 0 if not known.
         task: u32,
     },
-    /// It was proposed, and its entries have been used since they were last looked at. They have not any more.
+    /// It was proposed, and its entries had been used since the last look. The look has cleared that.
     Used,
-    /// It was proposed, and could not be evicted now: it is dirty, being written, locked, or held by somebody.
+    /// It was proposed and cannot be evicted now: it is dirty, under writeback, locked, or referenced.
     Kept,
-    /// Reclaim wants it next: its write has ended, or a program said that it does not need it.
+    /// Reclaim should take it next: its write has ended, or a program has said that it does not need it.
     Wanted,
-    /// A program said that it is cold.
+    /// A program has said that it is cold.
     Cold,
-    /// Somebody had taken it off its list for another reason, and puts it back.
+    /// It was off its list for another reason and is put back.
     Back,
 }
 
 impl InsertReason {
-    /// The end of an ordinary list that it goes to.
+    /// The end of an ordinary list for this reason.
     #[inline]
     pub const fn end(self) -> End {
         if matches!(self, InsertReason::Wanted) { End::Tail } else { End::Head }
     }
 }
 
-/// What becomes of a folio that a policy is shown.
+/// A policy's decision on a folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judgement {
-    /// It is to go.
+    /// Evict it.
     Evict,
-    /// It belongs there.
+    /// Move it there.
     Move(Spot),
 }
 
 /// What is known of an evicted folio that returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Past {
-    /// What [`Replace::evicted`] left behind.
+    /// The bits that [`Replace::evicted`] returned.
     pub left: u8,
-    /// Pages that were evicted from its vector since.
+    /// Pages evicted from its vector since.
     pub distance: u64,
-    /// Pages that the vector holds now.
+    /// Pages in the vector now.
     pub resident: u64,
 }
 
-/// How many folios are scored, and how many of them go: those with the lowest scores.
+/// The number of folios to score, and the number to evict of them: those with the lowest scores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
     /// Folios to score, at most [`MAX_SAMPLE`].
     pub of: usize,
-    /// Folios to take.
+    /// Folios to evict.
     pub take: usize,
 }
 
@@ -200,47 +203,47 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// A folio that stands on a list (any number, if it stands on none).
+    /// A folio on a list (any number if it is on none).
     pub(crate) fn new(frame: &'a Frame, list: usize) -> View<'a> {
         View { frame, list }
     }
 
-    /// The list that it stands on. Means nothing in [`Replace::added`], [`Replace::returned`] and [`Replace::evicted`].
+    /// The list that it is on. Meaningless in [`Replace::added`], [`Replace::returned`] and [`Replace::evicted`].
     pub fn list(&self) -> usize {
         self.list
     }
 
-    /// Pages.
+    /// Its size in pages.
     pub fn pages(&self) -> u64 {
         self.frame.pages() as u64
     }
 
-    /// Can it go nowhere but to swap? Else it is a file's, or may be dropped like one.
+    /// Whether it can only go to swap. Otherwise it belongs to a file or may be dropped like a file's folio.
     pub fn is_anon(&self) -> bool {
         self.frame.has(FrameFlags::SWAPBACKED)
     }
 
-    /// Must it be written before it can go?
+    /// Whether it must be written before its eviction.
     pub fn is_dirty(&self) -> bool {
         self.frame.has(FrameFlags::DIRTY)
     }
 
-    /// Do page tables map it?
+    /// Whether page tables map it.
     pub fn is_mapped(&self) -> bool {
         self.frame.mapcount() > 0
     }
 
-    /// The file or the anonymous memory that it is part of.
+    /// The file or the anonymous memory that it belongs to.
     pub fn owner(&self) -> Owner {
         self.frame.owner()
     }
 
-    /// Its place there.
+    /// Its index there.
     pub fn index(&self) -> PageIndex {
         self.frame.page_index()
     }
 
-    /// Uses through file descriptors since they were last taken, at most 5.
+    /// Uses through file descriptors since the last [`View::take_uses`], at most 5.
     pub fn uses(&self) -> u32 {
         let flags = self.frame.flags();
         if !flags.contains(FrameFlags::REFERENCED) {
@@ -249,7 +252,7 @@ impl<'a> View<'a> {
         1 + u32::from(flags.contains(FrameFlags::WORKINGSET)) + flags.uses()
     }
 
-    /// The same, and forget them.
+    /// [`View::uses`], and reset them.
     pub fn take_uses(&self) -> u32 {
         let uses = self.uses();
         if uses > 0 {
@@ -258,61 +261,61 @@ impl<'a> View<'a> {
         uses
     }
 
-    /// What the policy has noted on the folio; at first 0. Stays while the folio is in memory and its vector's policy
-    /// is the same.
+    /// The policy's mark on the folio, initially 0. It stays while the folio is in memory and the vector keeps its
+    /// policy.
     pub fn mark(&self) -> u8 {
         self.frame.mark()
     }
 
-    /// Note something on the folio.
+    /// Set the mark.
     pub fn set_mark(&self, mark: u8) {
         self.frame.set_mark(mark);
     }
 }
 
-/// A page-replacement policy. All methods but one have a default; see the [module](self) for when each is called.
+/// A page-replacement policy. All methods but two have a default. The [module](self) says when each is called.
 pub trait Replace: Send {
-    /// Number of lists, 1 to [`MAX_LISTS`]; asked once.
+    /// Number of lists, 1 to [`MAX_LISTS`]. Called once.
     fn lists(&self) -> usize {
         1
     }
 
-    /// Does it matter to the policy whether page tables were used? If not, they are not looked at before a folio goes.
-    /// Asked once.
+    /// Whether the policy cares about uses through page tables. If not, reclaim does not look at them before it
+    /// evicts a folio. Called once.
     fn checks_references(&self) -> bool {
         true
     }
 
-    /// To take those with the lowest [`Replace::score`] of many, instead of asking [`Replace::judge`]. The others go to
-    /// their list's other end. Asked once.
+    /// Evict the folios with the lowest [`Replace::score`] of a sample instead of calling [`Replace::judge`]. The
+    /// others go to the other end of their list. Called once.
     fn sample(&self) -> Option<Sample> {
         None
     }
 
-    /// A folio comes: where to? It may be one that the policy knows nothing of, whatever the reason.
+    /// Choose the position of a folio that comes. For any reason it may be a folio that the policy does not know.
     fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot;
 
-    /// A folio is about to come that was evicted before. It has no mark yet.
+    /// An evicted folio is about to return. It has no mark yet.
     fn returned(&mut self, _folio: View<'_>, _past: Past) {}
 
-    /// Where is a folio to be taken from next? `sizes` has the pages of each list; not all are empty.
+    /// Choose where to take a folio from. `sizes` has the pages of each list; not all are empty.
     fn next(&mut self, sizes: &[u64]) -> Spot;
 
-    /// What becomes of the folio that stands where [`Replace::next`] said?
+    /// Decide on the folio at the position that [`Replace::next`] returned.
     fn judge(&mut self, _folio: View<'_>) -> Judgement {
         Judgement::Evict
     }
 
-    /// How much is it worth to keep it?
+    /// How much it is worth to keep the folio.
     fn score(&mut self, _folio: View<'_>) -> u64 {
         0
     }
 
-    /// The folio is evicted: what is to be known of it if it returns?
+    /// The folio is evicted. Returns bits for its return.
     fn evicted(&mut self, _folio: View<'_>) -> u8 {
         0
     }
 
-    /// The folio leaves its list, but not because of a judgement: it is freed, or somebody has taken it away.
+    /// The folio leaves its list for another reason than a decision of the policy: it is freed or isolated.
     fn removed(&mut self, _folio: View<'_>) {}
 }

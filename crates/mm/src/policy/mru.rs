@@ -1,8 +1,8 @@
-//! Most recently used: what came last goes first, so that a part of a loop that is larger than memory stays.
+//! Most recently used: evicts the folio that came last, so that a part of a loop larger than memory stays.
 //!
 //! Source: Chou, DeWitt: An Evaluation of Buffer Management Strategies for Relational Database Systems, VLDB 1985,
-//! section 3.1. What was read ahead and not used yet is not the most recently *used*: it is passed over once. Uses do
-//! not move a folio.
+//! section 3.1. A folio that was read ahead and not yet used is not the most recently *used* one: it is skipped once.
+//! Uses do not move a folio.
 
 use super::{FIRST, InsertReason, Judgement, Replace, Spot, View};
 

@@ -1,22 +1,23 @@
-//! S3-FIFO: a small queue for what is new, a main queue for what was used in it, and the memory of what left the small
-//! one.
+//! S3-FIFO: a small queue for new folios, a main queue for folios that were used in it, and a memory of what left the
+//! small queue.
 //!
-//! A tenth of memory is the small queue. What is used more than once there goes to the main queue, the rest goes. What
-//! comes back soon goes to the main queue at once. There the used go round again, each time with one use less to their
-//! name.
+//! The small queue takes a tenth of memory. A folio that was used more than once there goes to the main queue; the
+//! others are evicted. A folio that returns soon goes to the main queue at once. There, used folios go around again,
+//! each time with one use less.
 //!
 //! Source: Yang, Zhang, Qiu, Yue, Rashmi: FIFO Queues are All You Need for Cache Eviction, SOSP 2023, section 4 and
-//! algorithm 1. The ghost queue is the framework's memory: what left the small queue fewer evictions ago than the main
-//! queue has pages. Of mapped folios one use in each round is seen, and the first is the one that brought them.
+//! algorithm 1. The framework's memory of evictions is the ghost queue: it holds what left the small queue fewer
+//! evictions ago than the main queue has pages. Each round sees at most one use of a mapped folio, and the first is
+//! the use that brought it in.
 
 use super::{FIRST, InsertReason, Judgement, Past, Replace, Spot, View, hits};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
-/// The folio is one of the main queue; the low bits of the mark count uses.
+/// The folio belongs to the main queue. The low bits of the mark count uses.
 const IN_MAIN: u8 = 0x80;
 const MOST_USES: u32 = 3;
-/// The small queue's share of memory is one in so many.
+/// The small queue gets one page in this many.
 const SHARE: u64 = 10;
 
 pub(super) struct S3Fifo;
@@ -67,7 +68,7 @@ impl Replace for S3Fifo {
         Judgement::Move(Spot::head(MAIN))
     }
 
-    /// Only what leaves the small queue is remembered: it would go to the main queue.
+    /// Only what leaves the small queue is remembered: on its return it goes to the main queue.
     fn evicted(&mut self, folio: View<'_>) -> u8 {
         if list(folio) == SMALL { IN_MAIN } else { 0 }
     }

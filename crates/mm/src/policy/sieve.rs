@@ -1,23 +1,23 @@
-//! SIEVE: one queue, a hand that goes from its tail to its head, and a bit on each folio.
+//! SIEVE: one queue, a hand that moves from its tail to its head, and a visited bit on each folio.
 //!
-//! What the hand meets unvisited goes; what was visited is not any more, and stays where it is. Two lists are that
-//! queue: what is ahead of the hand, and what it has passed. When nothing is ahead, it begins again at the tail of what
-//! it has passed.
+//! The hand evicts unvisited folios. It clears the bit of visited ones and leaves them in place. Two lists form the
+//! queue: the part ahead of the hand and the part that it has passed. When nothing is ahead, the hand starts again at
+//! the tail of the passed part.
 //!
-//! Source: Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is Simpler than LRU, NSDI 2024, section 3.1. A mapped folio's bit
-//! is what its entries show when the hand meets it.
+//! Source: Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is Simpler than LRU, NSDI 2024, section 3.1. The bit of a
+//! mapped folio is the young bits of its entries when the hand gets there.
 
 use super::{FIRST, InsertReason, Judgement, Replace, Spot, View, hits};
 
 #[derive(Default)]
 pub(super) struct Sieve {
     ahead: usize,
-    /// Pages ahead of the hand, that under it included.
+    /// Pages ahead of the hand, including that under it.
     left: u64,
 }
 
 impl Sieve {
-    /// The folio under the hand leaves the part ahead of it. Returns the part that is passed.
+    /// Move the folio under the hand to the passed part. Returns the list of that part.
     fn pass(&mut self, pages: u64) -> usize {
         let passed = 1 - self.ahead;
         if self.left <= pages {

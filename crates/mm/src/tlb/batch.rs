@@ -9,17 +9,18 @@
 //! | abis | at every page, and not at all where no CPU has used the entry (ABIS) | nothing |
 //! | latr | at each CPU's next tick, without asking it (LATR) | frames that are free |
 //!
-//! Whatever the policy, a page that waits has left its debt with its space and file first (see `ledger`), so that who
-//! changes an address or a file in the meantime can pay before. With `lazy` and `latr`, an entry through which a CPU
-//! may still store is flushed at the end of the batch: a store that comes later would be lost. What an entry says is
-//! not enough to tell: a call may have taken its right to write and not flushed yet.
+//! Under every policy, a page whose flush is pending has left its debt with its space and file first (see `ledger`),
+//! so a change of an address or a file in the meantime can pay before. With `lazy` and `latr`, an entry through which
+//! a CPU may still store is flushed at the end of the batch, because a later store would be lost. The entry itself
+//! does not tell: a call may have taken its right to write and not flushed yet.
 //!
-//! `list` differs from the published patch, which hands physical addresses to an instruction that takes linear ones:
+//! `list` differs from the published patch, which passes physical addresses to an instruction that takes linear ones:
 //! here a list holds spaces and pages.
 //!
-//! `abis` is the half of the idea that shared page tables allow: an entry whose young bit hardware has never set was
-//! never in a TLB. To know that an entry is in *one* CPU's TLB only, that CPU needs tables of its own; that half is not
-//! modelled. `latr` is modelled for unmapping by reclaim; munmap waits for its flush as with the other policies.
+//! `abis` implements the half of the idea that works with shared page tables: an entry whose young bit hardware has
+//! never set was never in a TLB. The other half, that an entry is in *one* CPU's TLB only, needs page tables for each
+//! CPU and is not modelled. `latr` is modelled for unmapping by reclaim; munmap waits for its flush as with the other
+//! policies.
 #![expect(clippy::disallowed_methods, reason = "it leaves debts")]
 
 use super::debt::{Debt, Generation};
@@ -37,32 +38,32 @@ use crate::units::*;
 use smallvec::SmallVec;
 use std_alloc::vec::Vec;
 
-/// A run of entries that was cleared, under the lock of its space's tables: what must be known of it to flush it.
+/// A run of entries that was cleared, under the lock of its space's tables: what its flush must know.
 #[derive(Clone, Copy, Debug)]
 pub struct Cleared {
     /// The space.
     pub space: SpaceId,
     /// The first page.
     pub page: Vpn,
-    /// Number of pages; they lie in one table.
+    /// Number of pages. One table maps all of them.
     pub pages: u32,
     /// Size of what each entry mapped.
     pub order: Order,
-    /// The frame that the first page showed; the others follow.
+    /// The frame of the first page; the others follow.
     pub pfn: Pfn,
     /// The folio's head.
     pub head: Pfn,
-    /// Could a CPU store through it?
+    /// Whether a CPU could store through it.
     pub writable: bool,
-    /// Can it be that no CPU ever used any of it? (Hardware sets the young bit before it keeps a translation.)
+    /// Whether no CPU can have used any of it. (Hardware sets the young bit before it caches a translation.)
     pub never_used: bool,
-    /// Is the content given up, so that the address reads something else from now on?
+    /// Whether the content is dropped, so that the address will read something else.
     pub dropped: bool,
 }
 
 #[cfg(test)]
 impl Cleared {
-    /// The entry of one page, a folio by itself, which could be loaded through it, and was.
+    /// A read-only entry of one page, which is a folio by itself and was read through the entry.
     pub fn page(space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
         let (pages, order, head) = (1, Order::ZERO, pfn);
         Cleared { space, page, pages, order, pfn, head, writable: false, never_used: false, dropped: false }
@@ -72,17 +73,17 @@ impl Cleared {
 /// Pages to flush one by one.
 #[derive(Clone, Copy)]
 struct Listed {
-    /// The space's unique id: its number may have gone to another since.
+    /// The space's unique id: its number may have been reused since.
     context: u64,
     page: Vpn,
-    /// Their number, and their size.
+    /// Number of entries, and their size.
     entries: u32,
     order: Order,
     /// The space's generation after their entries were cleared.
     generation: u64,
 }
 
-/// Entries of one space that were cleared, as far as the debt for them goes.
+/// Cleared entries of one space: the part of them that matters for the debt.
 struct ClearedEntries<'a> {
     space: SpaceId,
     /// The file whose pages they mapped.
@@ -90,34 +91,34 @@ struct ClearedEntries<'a> {
     pages: u32,
     /// The folios that they mapped.
     heads: &'a [Pfn],
-    /// Could a CPU store through one of them?
+    /// Whether a CPU could store through one of them.
     writable: bool,
-    /// Can their flush wait, as far as the folios go?
+    /// Whether the folios allow the flush to be deferred.
     defers: bool,
 }
 
 /// Debts of one reclaim or migration batch.
 ///
-/// Rules for callers, whatever the policy: the batch is settled before a folio from it is freed, and before the content
-/// of a folio with a writable entry is written to its store. One that ends with something owed panics.
+/// Rules for callers under every policy: settle the batch before freeing a folio from it, and before writing the
+/// content of a folio with a writable entry to its store. A batch that is dropped with a debt panics.
 #[must_use = "debts must be settled"]
 pub struct UnmapBatch {
     /// When the policy flushes.
     shape: FlushShape,
-    /// Flushes of larger folios are not deferred.
+    /// Flushes of larger folios are never deferred.
     lazy_max_order: Order,
-    /// What must be paid when the batch is settled.
+    /// The debt to pay when the batch is settled.
     debt: Debt,
     owes: bool,
-    /// A part of it is for entries through which a CPU may still store.
+    /// Whether a part of it is for entries through which a CPU may still store.
     writable: bool,
-    /// All of what `debt` is for; kept only where pages are flushed one by one.
+    /// All entries that `debt` is for; kept only if pages are flushed one by one.
     list: Vec<Listed>,
     /// Entries on the list.
     listed: u64,
 }
 
-linear!(UnmapBatch, this => this.owes, "a batch ends with flushes owed: settle it");
+linear!(UnmapBatch, this => this.owes, "a batch must be settled before it is dropped");
 
 impl UnmapBatch {
     /// No debts.
@@ -128,8 +129,8 @@ impl UnmapBatch {
         UnmapBatch { shape, lazy_max_order, debt, owes: false, writable: false, list, listed: 0 }
     }
 
-    /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may go on using them,
-    /// their table is marked with the debt that is left.
+    /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may still use them,
+    /// mark their table with the debt that is left.
     #[inline]
     pub fn take<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb, emptied: Emptied) -> Refs {
         if let Some(generation) = self.note(platform, tlb, emptied.what()) {
@@ -138,7 +139,7 @@ impl UnmapBatch {
         emptied.into_refs()
     }
 
-    /// A run was cleared. If CPUs may go on using it, returns the generation of the debt that was left.
+    /// Note a run that was cleared. If CPUs may still use it, returns the generation of the debt that was left.
     fn note<M: Machine>(
         &mut self,
         platform: &Platform<M>,
@@ -184,9 +185,8 @@ impl UnmapBatch {
         Some(debt)
     }
 
-    /// Leave the debt for entries of one space that were cleared: with the frames where the policy defers and it may,
-    /// else it is to be paid with the batch. Returns the generations of the space and of the debt; `None`: no CPU has
-    /// the space.
+    /// Leave the debt for cleared entries of one space: with the frames if policy and folios allow that, otherwise
+    /// with the batch. Returns the generations of the space and of the debt; `None` if no CPU has the space loaded.
     #[inline]
     fn leave<M: Machine>(
         &mut self,
@@ -209,7 +209,7 @@ impl UnmapBatch {
         Some((generation, debt.generation))
     }
 
-    /// [`UnmapBatch::take`] of what no table holds.
+    /// [`UnmapBatch::take`] of an entry that is in no table.
     #[cfg(test)]
     pub(crate) fn note_cleared<M: Machine>(
         &mut self,
@@ -220,15 +220,15 @@ impl UnmapBatch {
         self.note(platform, tlb, cleared)
     }
 
-    /// Can pages be taken together (`take_pages`)? Not where each is to be flushed, or spared a flush, by itself, or is
-    /// counted until a list is full.
+    /// Whether pages can be taken together (`take_pages`). Not if each page is flushed or skipped by itself, or
+    /// counts towards a full list.
     #[inline]
     pub fn joins(&self) -> bool {
         matches!(self.shape, FlushShape::Collect { listed: false } | FlushShape::Defer { .. })
     }
 
-    /// As [`UnmapBatch::take`], for some pages. The policy must allow that ([`UnmapBatch::joins`]). Their references
-    /// can be dropped from then on.
+    /// As [`UnmapBatch::take`], for several pages. The policy must allow that ([`UnmapBatch::joins`]). Afterwards
+    /// their references can be dropped.
     pub(crate) fn take_pages<M: Machine>(
         &mut self,
         platform: &Platform<M>,
@@ -240,14 +240,14 @@ impl UnmapBatch {
         }
     }
 
-    /// [`UnmapBatch::take_pages`] but for the mark of the table.
+    /// [`UnmapBatch::take_pages`] without the mark of the table.
     pub(super) fn note_pages<M: Machine>(
         &mut self,
         platform: &Platform<M>,
         tlb: &Tlb,
         emptied: &mut EmptiedPages,
     ) -> Option<Generation> {
-        assert!(self.joins(), "pages are taken together where each is flushed by itself");
+        assert!(self.joins(), "the policy must allow that pages are taken together");
         emptied.noted = true;
         let left = ClearedEntries {
             space: emptied.space,
@@ -260,7 +260,7 @@ impl UnmapBatch {
         self.leave(platform, tlb, &left).map(|(_, debt)| debt)
     }
 
-    /// The flush waits until one of the frames is used again.
+    /// Defer the flush until one of the frames is reused.
     fn defer<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb, heads: &[Pfn], debt: &Debt) {
         let zone = |head: Pfn| platform.frames[head].zone();
         for heads in heads.chunk_by(|&a, &b| zone(a) == zone(b)) {
@@ -269,7 +269,7 @@ impl UnmapBatch {
         }
     }
 
-    /// Note an entry that is to be flushed by itself, and flush all of them once there are enough.
+    /// Note an entry that is flushed by itself; flush the list when it is long enough.
     fn list<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb, listed: Listed) {
         self.list.push(listed);
         self.listed += listed.entries as u64;
@@ -278,30 +278,30 @@ impl UnmapBatch {
         }
     }
 
-    /// Does the policy put flushes off for as long as it can? Then whoever writes folios waits until one payment is
-    /// good for several.
+    /// Whether the policy defers flushes as long as possible. A caller that writes folios then waits until one
+    /// payment serves several.
     pub fn defers(&self) -> bool {
         matches!(self.shape, FlushShape::Defer { .. })
     }
 
-    /// Are pages flushed one by one?
+    /// Whether pages are flushed one by one.
     fn is_listed(&self) -> bool {
         self.shape == FlushShape::Collect { listed: true }
     }
 
-    /// Can a CPU still store to a page of the batch?
+    /// Whether a CPU can still store to a page of the batch.
     pub fn owes_for_writable(&self) -> bool {
         self.writable
     }
 
-    /// Pay what is owed for entries that were writable.
+    /// Pay the debt for entries that were writable.
     pub fn settle_dirty<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb) {
         if self.writable {
             self.settle(platform, tlb);
         }
     }
 
-    /// Pay everything that does not wait for the frame's next use.
+    /// Pay all debts but those deferred until a frame's next use.
     pub fn settle<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb) {
         if !self.owes {
             return;
@@ -318,44 +318,44 @@ impl UnmapBatch {
     }
 }
 
-/// Single pages of one file whose entries, all of one table and with the same right to write, were emptied: an
-/// [`Emptied`] of each of them. Dropping it while there are any panics.
+/// Emptied entries of single pages of one file, all in one table and with the same right to write: an
+/// [`Emptied`](super::Emptied) for each. Dropping one with pages panics.
 pub(crate) struct EmptiedPages {
     file: FileId,
     space: SpaceId,
     table: Pfn,
     writable: bool,
     pages: SmallVec<[Pfn; u32::BITS as usize]>,
-    /// A batch has taken them, and their references wait to be dropped.
+    /// A batch has taken them, and their references are still to be dropped.
     noted: bool,
 }
 
 linear!(
     EmptiedPages,
     this => !this.pages.is_empty(),
-    "entries were emptied and nobody flushes them: give them to a batch, and drop their references"
+    "emptied entries must be given to a batch, and their references dropped"
 );
 
 impl EmptiedPages {
-    /// None of this file yet.
+    /// No pages of this file yet.
     pub fn new(file: FileId) -> EmptiedPages {
         let (space, table, pages) = (SpaceId(0), Pfn::NONE, SmallVec::new());
         EmptiedPages { file, space, table, writable: false, pages, noted: false }
     }
 
-    /// Are there none?
+    /// Whether it is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    /// How many there are.
+    /// Number of pages.
     #[inline]
     pub fn len(&self) -> usize {
         self.pages.len()
     }
 
-    /// Can an entry be added? What could be stored to is flushed sooner than what could not.
+    /// Whether an entry can be added: writable pages are flushed earlier than others.
     #[inline]
     pub fn accept(&self, writable: bool) -> bool {
         self.pages.is_empty() || self.writable == writable
@@ -364,13 +364,13 @@ impl EmptiedPages {
     /// Add a page whose entry has just been emptied.
     #[inline]
     pub fn push(&mut self, (space, table): (SpaceId, Pfn), page: Pfn, writable: bool) {
-        assert!(!self.noted, "{page} comes after a batch has taken those before it");
+        assert!(!self.noted, "{page} must be added before a batch takes the pages");
         debug_assert!(
             self.pages.is_empty() || (self.space, self.table) == (space, table),
-            "{page} is of another table than those before it"
+            "{page} must be mapped by the table of the pages before it"
         );
         (self.space, self.table) = (space, table);
-        // Of those that are flushed together all are flushed as soon as one that could be stored to must be.
+        // All pages that are flushed together are flushed as early as a writable one among them requires.
         self.writable |= writable;
         self.pages.push(page);
     }
@@ -382,31 +382,35 @@ impl EmptiedPages {
         self.pages.clear();
     }
 
-    /// When a batch has taken them: let go of them, each after `forget` was called for it. Another reference keeps each
-    /// page.
+    /// After a batch has taken them, drop their references, each after a call of `forget`. The caller holds another
+    /// reference of each page.
     #[inline]
     pub fn put_held(&mut self, frames: &FrameTable, mut forget: impl FnMut(Pfn)) {
-        assert!(core::mem::take(&mut self.noted), "their references go before anybody has seen to a flush");
+        assert!(
+            core::mem::take(&mut self.noted),
+            "a batch must take the entries before their references are dropped"
+        );
         self.writable = false;
         for page in self.pages.drain(..) {
             forget(page);
             let last = frames[page].put(1);
-            assert!(!last, "{page} was kept by nobody");
+            assert!(!last, "the caller must hold another reference of {page}");
         }
     }
 }
 
 impl Context {
-    /// Can CPUs store through entries that forbid it, because somebody has taken the right and not flushed yet? Such an
-    /// entry is like one that allows it: it is flushed at the end of the batch, and before its page is written.
+    /// Whether CPUs may store through entries that forbid it, because a right to write was taken and the flush has
+    /// not happened yet. Such an entry counts as writable: it is flushed at the end of the batch and before its page
+    /// is written.
     #[inline]
     fn may_be_stored_to(&self) -> bool {
         self.tightening.load(Acquire) > 0
     }
 }
 
-/// Entries of a space were cleared, under the lock of its tables: raise its generation, and leave a debt with it and
-/// with the file whose pages they mapped. Returns both generations; `None`: no CPU has the space.
+/// Entries of a space were cleared under the lock of its tables: raise its generation, and leave a debt with the
+/// space and with the file whose pages they mapped. Returns both generations; `None` if no CPU has the space loaded.
 #[inline]
 fn owe<M: Machine>(
     platform: &Platform<M>,
@@ -416,7 +420,7 @@ fn owe<M: Machine>(
 ) -> Option<(u64, Debt)> {
     let context = &tlb.contexts[space.0];
     let generation = context.generation.fetch_add(1, SeqCst) + 1;
-    // Drawn last: a CPU that catches up before this sees the new generation of the space.
+    // Draw last: a CPU that catches up earlier sees the new generation of the space.
     let debt = Debt { cpus: context.cpus(), generation: tlb.draw() };
     if debt.cpus.is_empty() {
         return None;
@@ -426,7 +430,7 @@ fn owe<M: Machine>(
 }
 
 impl Tlb {
-    /// As [`Tlb::pay`], but each CPU drops only the listed pages if these are all that it owes.
+    /// As [`Tlb::pay`], but a CPU that owes for nothing but the listed pages drops only these.
     fn pay_list<M: Machine>(&self, platform: &Platform<M>, debt: &Debt, list: &[Listed]) {
         let mut owing: CpuSet = self.owing(debt);
         let me = platform.machine.cpu();
@@ -464,13 +468,13 @@ impl Tlb {
         let drawn = self.newest();
         let context = &self.contexts[space.0];
         let (id, newest) = (context.id.load(Acquire), context.generation.load(SeqCst));
-        // An interrupt may have come since the line before, and have caught up with more.
+        // An interrupt may have come since the line above and caught up further.
         let caught_up = state.generation();
         if caught_up >= newest {
             return state.set_done(drawn, platform.machine.now());
         }
         let missed = |listed: &&Listed| listed.context == id && listed.generation > caught_up;
-        // Every generation that this CPU has missed must be that of a listed run.
+        // Each generation that this CPU has missed must belong to a listed run.
         if list.iter().filter(missed).count() as u64 != newest - caught_up {
             return self.catch_up_fully(platform, cpu);
         }
@@ -482,8 +486,8 @@ impl Tlb {
     }
 }
 
-/// Tell who traces that CPUs may now hold translations that are no longer in the table. `sync`: who cleared it flushes.
-/// What the policy `abis` takes for never used is marked: no CPU should hold it.
+/// Report to observers that CPUs may hold translations that are no longer in the table. `sync`: the caller flushes.
+/// An entry that the policy `abis` regards as never used is marked: no CPU should hold it.
 #[inline]
 pub(crate) fn stale<M: Machine>(platform: &Platform<M>, cleared: &Cleared, sync: bool) {
     if platform.machine.listens() {
@@ -491,7 +495,7 @@ pub(crate) fn stale<M: Machine>(platform: &Platform<M>, cleared: &Cleared, sync:
     }
 }
 
-/// Not inlined: on hardware nobody listens.
+/// Not inlined: on hardware nothing listens.
 #[inline(never)]
 fn tell<M: Machine>(platform: &Platform<M>, cleared: &Cleared, sync: bool) {
     let frame = &platform.frames[cleared.head];
@@ -508,7 +512,8 @@ fn tell<M: Machine>(platform: &Platform<M>, cleared: &Cleared, sync: bool) {
     platform.event(Event::TlbStale, [place, cleared.page.0, cleared.pfn.0 as u64 | flags, index]);
 }
 
-/// Is no flush sent for what no CPU has used? Then what nobody has asked for must not be marked as used.
+/// Whether entries that no CPU has used are not flushed. Then entries that no access has asked for must not be marked
+/// as used.
 pub fn spares_unused<M: Machine>(platform: &Platform<M>) -> bool {
     platform.knobs.flush_policy().shape() == FlushShape::Now { spares_unused: true }
 }

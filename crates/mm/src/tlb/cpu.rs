@@ -1,4 +1,4 @@
-//! One CPU: the space that it runs, and what it has kept under each address-space number.
+//! One CPU: the space that it has loaded, and what it has cached under each address-space number.
 
 use super::debt::Generation;
 use crate::machine::Asid;
@@ -10,10 +10,10 @@ use crate::units::*;
 use std_alloc::boxed::Box;
 
 const NO_SPACE: u32 = u32::MAX;
-/// A space is being loaded: programs may run in a moment, under a generation that has been read already.
+/// A space is being loaded: programs may run soon, with a generation that has been read already.
 const ARRIVING: u32 = u32::MAX - 1;
 
-/// What stands under one address-space number.
+/// The content of one address-space number.
 #[derive(Default)]
 struct AsidSlot {
     /// The space's unique id; 0: nothing.
@@ -22,7 +22,7 @@ struct AsidSlot {
     generation: AtomicU64,
 }
 
-/// Written by its own CPU only; others read `space` and `lazy`.
+/// Written only by its own CPU; others read `space` and `lazy`.
 pub(super) struct CpuTlb {
     space: AtomicU32,
     lazy: AtomicBool,
@@ -31,7 +31,7 @@ pub(super) struct CpuTlb {
     slots: Box<[AsidSlot]>,
     /// The slot to reuse next.
     next: AtomicU32,
-    /// Debts up to this generation are paid on this CPU, and when it last caught up.
+    /// Debts up to this generation are paid on this CPU; and the time of its last catching up.
     done: AtomicU64,
     done_at: AtomicU64,
 }
@@ -49,24 +49,24 @@ impl CpuTlb {
         }
     }
 
-    /// The CPU has caught up with every debt up to this generation.
+    /// The CPU has caught up with all debts up to this generation.
     #[inline]
     pub(super) fn done(&self) -> Generation {
         Generation(self.done.load(Acquire))
     }
 
-    /// When it last did, by its own clock.
+    /// The time of that, by its own clock.
     pub(super) fn done_at(&self) -> Nanos {
         self.done_at.load(Relaxed)
     }
 
-    /// The CPU has caught up with its space since `drawn` was the newest generation.
+    /// The CPU has caught up with its space; `drawn` was the newest generation when it began.
     pub(super) fn set_done(&self, drawn: Generation, now: Nanos) {
         self.done.fetch_max(drawn.0, AcqRel);
         self.done_at.store(now, Relaxed);
     }
 
-    /// Could an access of a program use what this CPU holds, without the CPU looking at generations first?
+    /// Whether a program's access could use a cached translation before the CPU compares generations.
     #[inline]
     pub(super) fn runs_user_code(&self) -> bool {
         !self.lazy.load(SeqCst) && self.space.load(SeqCst) != NO_SPACE
@@ -81,8 +81,9 @@ impl CpuTlb {
         self.space.load(Acquire) == space.0
     }
 
-    /// Does it run a kernel task on borrowed tables? Whoever skips it for that has raised the space's generation
-    /// before: either this reads that the CPU is back, or the CPU, coming back, reads the new generation.
+    /// Whether it runs a kernel task on borrowed tables. A CPU that skips it for that reason has raised the space's
+    /// generation before: either it reads that this CPU is back, or this CPU reads the new generation when it comes
+    /// back.
     pub(super) fn is_lazy(&self) -> bool {
         self.lazy.load(SeqCst)
     }
@@ -108,14 +109,14 @@ impl CpuTlb {
         self.lazy.store(false, SeqCst);
     }
 
-    /// The CPU begins to load a space, before it reads the space's generation. From now on it must be asked, as it
-    /// compares generations no more; the request waits until interrupts are on again.
+    /// Begin to load a space, before the space's generation is read. From now on this CPU must be asked, because it
+    /// compares no more generations; a request waits until its interrupts are on again.
     pub(super) fn begin_load(&self) {
         self.space.store(ARRIVING, SeqCst);
         self.lazy.store(false, SeqCst);
     }
 
-    /// Choose a slot for a space. Returns its number, and whether what is kept there is still good.
+    /// Choose a slot for a space. Returns its number, and whether its cached translations are still valid.
     pub(super) fn load(&self, space: SpaceId, context: u64, newest: u64) -> (Asid, bool) {
         let known = self.slots.iter().position(|slot| slot.context.load(Relaxed) == context);
         let index = known.unwrap_or_else(|| {
@@ -124,7 +125,7 @@ impl CpuTlb {
             next
         });
         let slot = &self.slots[index];
-        // With a single number (no hardware support) nothing survives a load.
+        // With a single number (no hardware support) no translation survives a load.
         let keep = known.is_some() && self.slots.len() > 1 && slot.generation.load(Relaxed) == newest;
         slot.context.store(context, Relaxed);
         slot.generation.store(newest, Release);

@@ -1,56 +1,57 @@
-//! What a debt is, and the places where debts lie.
+//! Debts, and the places where they are kept.
 //!
-//! A debt is a set of CPUs and a generation: each of these CPUs may hold a translation that was taken away before the
-//! generation was drawn. Generations are 64 bits wide, are drawn from one counter, and never wrap. A CPU is *done* with
-//! a debt once it has caught up with its space at a moment when the counter stood at the debt's generation or later.
+//! A debt is a set of CPUs and a generation: each of these CPUs may hold a translation whose entry was cleared before
+//! the generation was drawn. Generations are 64 bits wide, are drawn from one counter, and never wrap. A CPU is
+//! *done* with a debt after it has caught up with its space at a moment when the counter was at the debt's generation
+//! or later.
 //!
-//! Debts that lie in one place ([`Domain`]) are added up: the CPUs of all, the newest generation. A CPU that was only
-//! in an older one and is done with that is dropped when the newer one is added, so a sum never asks a CPU for more
-//! than what it owed when it was last added.
+//! Debts in one place ([`Domain`]) are joined: the CPUs of all of them, the newest generation. A CPU that only owes
+//! for the older debt and is done with it is dropped when the newer one is joined, so a sum never asks more of a CPU
+//! than what it owed at the last join.
 
 use crate::lock::Lock;
 use crate::machine::CpuSet;
 use crate::primitive::{Ordering::*, modelled::AtomicBool};
 use crate::units::*;
 
-/// The bits of a generation that make a tag; few in models, so that tags come round.
+/// The bits of a generation that make a tag. Few in models, so that tags wrap.
 const TAG_MASK: u64 = if cfg!(any(feature = "loom", feature = "shuttle")) { 0b111 } else { u32::MAX as u64 };
 
-/// A moment in the order of all takings-away and catchings-up.
+/// A moment in the order of all clearings and catchings-up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Generation(pub u64);
 
 impl Generation {
-    /// Before all: owes nothing.
+    /// Before all debts: owes nothing.
     pub const NONE: Generation = Generation(0);
 
-    /// What fits into a frame's record: the low bits, which are never all 0.
+    /// The part that fits into a frame's record: the low bits, which are never all 0.
     #[inline]
     pub const fn tag(self) -> u32 {
         (self.0 & TAG_MASK) as u32
     }
 
-    /// The newest generation up to `newest` with this tag: one so old that its tag has come round again counts as newer
-    /// than it is, which costs a payment and forgets none.
+    /// The newest generation up to `newest` that has this tag. A generation whose tag has been reused since counts as
+    /// newer than it is, which costs a payment and forgets no debt.
     #[inline]
     pub const fn of_tag(tag: u32, newest: Generation) -> Generation {
         Generation(newest.0.saturating_sub(newest.0.wrapping_sub(tag as u64) & TAG_MASK))
     }
 }
 
-/// CPUs that must catch up, and since when.
+/// CPUs that must catch up, and with what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Debt {
-    /// CPUs that may hold what was taken away.
+    /// CPUs that may hold stale translations.
     pub cpus: CpuSet,
-    /// Drawn after the newest of it was taken away.
+    /// Drawn after the last of their entries was cleared.
     pub generation: Generation,
 }
 
 impl Debt {
-    /// Add another debt. `done`: the generation that a CPU has caught up with.
+    /// Add another debt. `done`: the generation up to which a CPU is done.
     pub fn join(&mut self, new: &Debt, done: impl Fn(CpuId) -> Generation) {
-        // The same CPUs again, later: the common case by far.
+        // The same CPUs again, later: by far the most common case.
         if new.generation >= self.generation && self.cpus.is_within(&new.cpus) {
             *self = *new;
             return;
@@ -65,23 +66,23 @@ impl Debt {
     }
 }
 
-/// A sum of debts, and when the oldest of them was made.
+/// A joined debt, and the time of its oldest part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sum {
     pub debt: Debt,
     pub since: Nanos,
 }
 
-/// A place where debts lie: a space, a file, a zone's free frames.
+/// A place where debts are kept: a space, a file, the free frames of a zone.
 #[derive(Default)]
 pub(super) struct Domain {
-    /// Is there a debt? Read without the lock by those whose own locks keep new debts away.
+    /// Whether there is a debt. Read without the lock by callers whose own locks keep new debts away.
     owes: AtomicBool,
     sum: Lock<Option<Sum>>,
 }
 
 impl Domain {
-    /// Add a debt. `arrive` may change it before, while the domain cannot change.
+    /// Add a debt. `arrive` may change it first, while the domain cannot change.
     pub fn join(
         &self,
         debt: &mut Debt,
@@ -98,19 +99,19 @@ impl Domain {
         self.owes.store(true, Release);
     }
 
-    /// Is something owed, as far as is known without looking at CPUs?
+    /// Whether there is a debt, without looking at the CPUs' progress.
     #[inline]
     pub fn owes(&self) -> bool {
         self.owes.load(Acquire)
     }
 
-    /// What is owed.
+    /// The debt.
     pub fn read(&self) -> Option<Sum> {
         *self.sum.lock()
     }
 
-    /// Do something while the domain cannot change, if nothing came since `debt` was read, be it an older generation
-    /// that was drawn before and arrives late: its CPUs may be others.
+    /// Run `then`, while the domain cannot change, if no debt was joined since `debt` was read. An older generation
+    /// that was drawn before and arrives late counts, too: its CPUs may be others.
     pub fn if_unchanged<R>(&self, debt: &Debt, then: impl FnOnce() -> R) {
         let sum = self.sum.lock();
         if sum.is_some_and(|sum| sum.debt == *debt) {
@@ -118,7 +119,7 @@ impl Domain {
         }
     }
 
-    /// What was read has been paid: as [`Domain::if_unchanged`], and nothing is owed any more.
+    /// The debt that was read has been paid: as [`Domain::if_unchanged`], and clear it.
     pub fn forget<R>(&self, paid: &Debt, then: impl FnOnce() -> R) {
         self.forget_if(|debt| debt == paid, then);
     }
@@ -152,7 +153,7 @@ mod tests {
         let done = |cpu: CpuId| Generation([9, 3, 5, 0][cpu.index()]);
         let mut sum = debt(&[0, 1, 2], 5);
         sum.join(&debt(&[2, 3], 8), done);
-        // 0 is done with 5, 1 is not; 2 now owes 8.
+        // CPU 0 is done with 5, CPU 1 is not; CPU 2 now owes for 8.
         assert_eq!(sum, debt(&[1, 2, 3], 8));
     }
 
@@ -173,14 +174,14 @@ mod tests {
         join(&domain, debt(&[1], 5), 0);
         let read = domain.read().unwrap();
         join(&domain, debt(&[2], 4), 0);
-        let unreachable = || panic!("it has changed");
+        let unreachable = || panic!("the debt must be unchanged");
         domain.if_unchanged(&read.debt, unreachable);
         domain.forget(&read.debt, unreachable);
         assert!(domain.owes());
     }
 
     #[test]
-    fn what_comes_while_a_payment_is_under_way_is_not_forgotten() {
+    fn a_debt_that_arrives_during_a_payment_is_not_forgotten() {
         let domain = Domain::default();
         join(&domain, debt(&[1], 5), 100);
         let read = domain.read().unwrap();

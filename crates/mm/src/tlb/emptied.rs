@@ -1,21 +1,22 @@
-//! What was taken from page tables, as a value that only a flush or a debt uses up.
+//! Cleared page table entries, as values that only a flush or a debt consumes.
 //!
-//! *Problem.* Between the clearing of an entry and the flush, CPUs go on using the old translation. Whoever clears must
-//! see to a flush, or leave a debt, before the page is given away, copied, or another takes its place. A function that
-//! has forgotten it looks complete, and works in nearly every run.
+//! *Problem.* Between the clearing of an entry and the flush, CPUs still use the old translation. The code that
+//! clears must flush, or leave a debt, before the page is freed, copied or replaced. A function that forgets this
+//! looks complete, and works in nearly every run.
 //!
-//! *Rule.* Who clears entries gets an [`Emptied`], who takes rights from entries a [`Tightened`]. Dropping one panics.
-//! There are three ways to use one up, all in this room, and each tells who traces that CPUs may hold old translations:
-//! - a [`Gather`](super::Gather) takes it: what a system call changes is flushed when the call ends, and references go
-//!   after that;
-//! - a [`Batch`](super::Batch) takes it: reclaim flushes by policy or leaves a debt, and marks the table;
+//! *Rule.* Clearing entries returns an [`Emptied`], taking rights from entries a [`Tightened`]. Dropping one panics.
+//! There are three ways to consume one, all in this room, and each reports to observers that CPUs may hold stale
+//! translations:
+//! - a [`Gather`](super::Gather) takes it: the changes of a system call are flushed when the call ends, and
+//!   references are dropped after that;
+//! - an [`UnmapBatch`](super::UnmapBatch) takes it: reclaim flushes by policy or leaves a debt, and marks the table;
 //! - [`Tlb::flush_emptied`] flushes at once.
 //!
-//! An [`Emptied`] holds the references that its entries held. It gives them up as [`Refs`] only to who has flushed or
-//! left a debt, and these must be dropped in their turn.
+//! An [`Emptied`] holds the references of its entries. Only a flush or a debt turns them into [`Refs`], which must be
+//! dropped explicitly.
 //!
-//! *Why not otherwise.* To ask for a proof where a page is freed would ask all who free pages that were never mapped.
-//! To keep the flush in the function that clears would flush each page by itself.
+//! *Why not otherwise.* Asking for a proof where a page is freed would burden code that frees pages which were never
+//! mapped. Flushing in the function that clears would flush each page by itself.
 
 use super::Cleared;
 use crate::frame::{FolioPages, FrameTable};
@@ -27,32 +28,29 @@ use crate::units::*;
 #[derive(Debug)]
 pub struct Emptied {
     what: Cleared,
-    /// The table that they stood in.
+    /// The table that contained them.
     table: Pfn,
-    /// They held no reference.
+    /// Whether they held no reference.
     uncounted: bool,
-    /// The first entry as it was, with the marks of all.
+    /// The first entry before that, with the marks of all.
     raw: u64,
 }
 
-linear!(
-    Emptied,
-    "entries were emptied and nobody flushes them: give them to a gather or a batch, or flush them"
-);
+linear!(Emptied, "emptied entries must be given to a gather or a batch, or flushed");
 
 /// Entries that lost rights or marks, under the lock of their tree. They still hold their references.
 #[must_use = "CPUs may still use the old rights: give this to a gather, or flush it"]
 #[derive(Debug)]
 pub struct Tightened {
     what: Cleared,
-    /// The first entry as it was, with the marks of all.
+    /// The first entry before that, with the marks of all.
     raw: u64,
 }
 
-linear!(Tightened, "entries lost rights and nobody flushes them: give them to a gather, or flush them");
+linear!(Tightened, "entries that lost rights must be given to a gather, or flushed");
 
-/// References of a folio that entries held. No CPU reaches the folio by these any more, or what is owed for that is
-/// noted.
+/// References of a folio that entries held. No CPU reaches the folio through these entries any more, or a debt for
+/// that is noted.
 #[must_use = "the references would never be dropped"]
 #[derive(Debug)]
 pub struct Refs {
@@ -62,17 +60,17 @@ pub struct Refs {
 
 linear!(
     Refs,
-    "references of emptied entries are lost: drop them with `put_refs`, or `put_held` where another is held"
+    "references of emptied entries must be dropped: with `put_refs`, or with `put_held` if another is held"
 );
 
 impl Emptied {
-    /// What `table`'s room has just emptied: `raw` is the first entry with the marks of all.
+    /// Entries that `table`'s room has just emptied: `raw` is the first entry with the marks of all.
     #[inline(always)]
     pub(crate) fn new(what: Cleared, table: Pfn, raw: u64) -> Emptied {
         Emptied { what, table, uncounted: false, raw }
     }
 
-    /// The first entry, with all marks that hardware had set by then in any of them.
+    /// The first entry, with all marks that hardware had set in any of them.
     #[inline(always)]
     pub(crate) fn raw(&self) -> u64 {
         self.raw
@@ -84,13 +82,13 @@ impl Emptied {
         FolioPages { head: self.what.head, first: self.what.pfn, count: self.what.pages }
     }
 
-    /// The first page, and the page behind the last.
+    /// The first page, and the page after the last.
     #[inline]
     pub fn range(&self) -> (Vpn, Vpn) {
         (self.what.page, Vpn(self.what.page.0 + self.what.pages as u64))
     }
 
-    /// Did a 2 MiB entry map a whole folio?
+    /// Whether a 2 MiB entry mapped a whole folio.
     #[inline(always)]
     pub fn is_large(&self) -> bool {
         self.what.order != Order::ZERO
@@ -102,34 +100,34 @@ impl Emptied {
         &self.what
     }
 
-    /// The table that the entries stood in.
+    /// The table that contained the entries.
     #[inline(always)]
     pub(super) fn table(&self) -> Pfn {
         self.table
     }
 
-    /// Their content is given up, so that the addresses read something else from now on.
+    /// The content is dropped, so that the addresses will read something else.
     #[inline]
     pub fn dropping_content(mut self) -> Emptied {
         self.what.dropped = true;
         self
     }
 
-    /// They mapped the page of zeroes, of which no entry holds a reference.
+    /// They mapped the zero page; its entries hold no reference.
     #[inline(always)]
     pub fn of_zeroes(mut self, zero: Pfn) -> Emptied {
-        assert!(self.what.head == zero, "only the page of zeroes is not counted");
+        assert!(self.what.head == zero, "only entries of the zero page hold no reference");
         self.uncounted = true;
         self
     }
 
-    /// They were put back as they were, in the same hold of the lock.
+    /// They were restored in the same hold of the lock.
     #[inline]
     pub(crate) fn put_back(self) {
         self.spend();
     }
 
-    /// A flush or a debt is seen to: give the references up.
+    /// Release the references: there is a flush or a debt.
     #[inline(always)]
     pub(super) fn into_refs(self) -> Refs {
         // Each entry held one.
@@ -141,25 +139,26 @@ impl Emptied {
 }
 
 impl Tightened {
-    /// What `table`'s room has just taken rights from: `raw` is the first entry before that, with the marks of all.
+    /// Entries that `table`'s room has just taken rights from: `raw` is the first entry before that, with the marks
+    /// of all.
     #[inline(always)]
     pub(crate) fn new(what: Cleared, raw: u64) -> Tightened {
         Tightened { what, raw }
     }
 
-    /// The first entry as it was, with the marks of all.
+    /// The first entry before that, with the marks of all.
     #[inline(always)]
     pub(crate) fn raw(&self) -> u64 {
         self.raw
     }
 
-    /// What lost rights.
+    /// The entries that lost rights.
     #[inline(always)]
     pub(super) fn what(&self) -> &Cleared {
         &self.what
     }
 
-    /// A flush is seen to.
+    /// Consume the value: there is a flush.
     #[inline(always)]
     pub(super) fn used_up(self) {
         self.spend();
@@ -173,15 +172,15 @@ impl Refs {
         self.head
     }
 
-    /// Drop them, where a reference of the caller's own keeps the folio.
+    /// Drop them. The caller holds another reference of the folio.
     #[inline]
     pub fn put_held(self, frames: &FrameTable) {
         let last = self.count > 0 && frames[self.head].put(self.count);
-        assert!(!last, "{} was kept by nobody", self.head);
+        assert!(!last, "the caller must hold another reference of {}", self.head);
         self.spend();
     }
 
-    /// The folio, and how many they are: for who drops them.
+    /// The folio and the number of references, for the code that drops them.
     #[inline(always)]
     pub(crate) fn into_parts(self) -> (Pfn, u32) {
         let parts = (self.head, self.count);

@@ -1,5 +1,5 @@
-//! Changing a range of a space: collect what was taken away, flush once, then let go of it.
-#![expect(clippy::disallowed_methods, reason = "it hands references to who drops them")]
+//! Changing a range of a space: collect cleared entries, flush once, then release what they held.
+#![expect(clippy::disallowed_methods, reason = "it passes references to the code that drops them")]
 
 use super::emptied::{Emptied, Tightened};
 use super::{Range, Tlb, stale};
@@ -9,15 +9,15 @@ use crate::platform::Platform;
 use crate::units::*;
 use smallvec::SmallVec;
 
-/// Folios, and how many references of each are to be dropped. A few stand in place: most calls take few.
+/// Folios, with the number of references to drop of each. Inline for a few folios, as most calls drop few.
 type Dropped = SmallVec<[(Pfn, u32); 8]>;
 
-/// What must be flushed.
+/// Ranges to flush.
 #[derive(Debug)]
 struct Touched {
     start: Vpn,
     end: Vpn,
-    /// What 2 MiB entries mapped.
+    /// 2 MiB entries.
     large: Option<(Vpn, Vpn)>,
     freed_tables: bool,
 }
@@ -38,7 +38,7 @@ impl Touched {
         }
     }
 
-    /// What to flush, if anything.
+    /// The range to flush, if any.
     fn range(&self) -> Option<Range> {
         let pages = self.start < self.end;
         let something = pages || self.large.is_some() || self.freed_tables;
@@ -56,29 +56,29 @@ impl Touched {
     }
 }
 
-/// What one munmap, mprotect, madvise or exit takes away.
+/// What one munmap, mprotect, madvise or exit clears.
 ///
-/// Only [`Tlb::gather`] makes one, and flushes and settles when the change is over. So whoever holds one may change
-/// what addresses mean: nobody will hold an old translation when the call returns.
+/// Only [`Tlb::gather`] makes one; it flushes and settles when the change is complete. So code that has one may
+/// change what addresses mean: when the call returns, no CPU holds a stale translation.
 pub struct Gather {
     space: SpaceId,
     touched: Touched,
-    /// Pages whose meaning or rights change.
+    /// Pages whose content or rights change.
     changed: Option<(Vpn, Vpn)>,
-    /// Folios that lost mappings, and the references that these held, which are dropped after the flush.
+    /// Folios that lost mappings, and the references of these, to drop after the flush.
     folios: Dropped,
     /// Page-table pages to free after the flush.
     tables: SmallVec<[Pfn; 4]>,
 }
 
 impl Gather {
-    /// Nothing taken yet.
+    /// Empty.
     fn new(space: SpaceId) -> Gather {
         let (folios, tables) = (SmallVec::new(), SmallVec::new());
         Gather { space, touched: Touched::NOTHING, changed: None, folios, tables }
     }
 
-    /// The meaning or the rights of `[start, end)` change, whatever entries say.
+    /// The content or the rights of `[start, end)` change, whatever the entries are.
     pub fn changes(&mut self, start: Vpn, end: Vpn) {
         let (first, last) = self.changed.unwrap_or((start, end));
         self.changed = Some((first.min(start), last.max(end)));
@@ -137,23 +137,23 @@ impl Gather {
         self.tables.push(table);
     }
 
-    /// A page-table page that was kept for a tree is not needed any more; hardware never saw it.
+    /// Free a page-table page that was reserved for the tree; hardware never saw it.
     pub fn unused_table(&mut self, table: Pfn) {
         self.tables.push(table);
     }
 }
 
-/// A [`Gather`] that takes page-sized entries in ascending order, and is told of their hull once.
+/// A [`Gather`] for page-sized entries in ascending order, which records their hull once.
 pub struct Ascending<'a> {
     gather: &'a mut Gather,
     space: SpaceId,
-    /// From the first page to the last, if there is one.
+    /// From the first page to the last, if any.
     first: Vpn,
     end: Vpn,
 }
 
 impl Ascending<'_> {
-    /// [`Gather::emptied`], of a page-sized entry after those before.
+    /// [`Gather::emptied`] of a page-sized entry after the previous ones.
     #[inline(always)]
     pub fn emptied<M: Machine>(&mut self, platform: &Platform<M>, emptied: Emptied) {
         let what = emptied.what();
@@ -166,12 +166,12 @@ impl Ascending<'_> {
         self.gather.drop_later(emptied);
     }
 
-    /// The gather, for entries of 2 MiB and tables.
+    /// The gather, for 2 MiB entries and tables.
     pub fn gather(&mut self) -> &mut Gather {
         self.gather
     }
 
-    /// What comes next lies below.
+    /// The next entry is at a lower address.
     pub fn descend(&mut self) {
         if self.first < self.end {
             self.gather.touched.add(self.first, self.end.0 - self.first.0, Order::ZERO);
@@ -186,16 +186,16 @@ impl Drop for Ascending<'_> {
     }
 }
 
-/// What a gather has brought, after its flush.
+/// What a gather has collected, after its flush.
 pub struct Finished<'a> {
-    /// Folios, and how many references of each are to be dropped.
+    /// Folios, with the number of references to drop of each.
     pub folios: &'a [(Pfn, u32)],
     /// Page-table pages to free.
     pub tables: &'a [Pfn],
 }
 
-/// Entries lose rights or marks, and none its page; addresses go on meaning the same. Only [`Tlb::tighten`] makes one,
-/// and flushes when that is over. What reclaim had cleared before goes on waiting.
+/// Entries lose rights or marks; no entry loses its page, and addresses keep their content. Only [`Tlb::tighten`]
+/// makes one, and flushes when the change is complete. Debts of reclaim stay unpaid.
 pub struct Tightening {
     space: SpaceId,
     touched: Touched,
@@ -218,7 +218,7 @@ impl Tightening {
         tightened.used_up();
     }
 
-    /// Entries of some pages lost their young bits, which a CPU that holds them would not set again.
+    /// Entries of some pages lost their young bits. A CPU that has cached them would not set the bits again.
     #[inline]
     pub fn aged(&mut self, page: Vpn, pages: u64, order: Order) {
         self.touched.add(page, pages, order);
@@ -235,9 +235,9 @@ impl Tightening {
 }
 
 impl Tlb {
-    /// Change entries of a space: `change` notes what it takes away. When this returns, that has been flushed, and what
-    /// else was owed for the space has been paid, but where the space has ended: no CPU runs it then. `release` drops
-    /// what it brought.
+    /// Change entries of a space. `change` records what it clears. On return that has been flushed, and other debts
+    /// of the space have been paid, unless the space has ended: then no CPU runs it. `release` frees what the change
+    /// collected.
     pub fn gather<M: Machine, R>(
         &self,
         platform: &Platform<M>,
@@ -277,7 +277,7 @@ impl Tlb {
         Some(Range { freed_tables, ..Range::ALL })
     }
 
-    /// Take rights or marks from entries of a space: `change` notes which. When this returns, that has been flushed.
+    /// Take rights or marks from entries of a space. `change` records which. On return that has been flushed.
     pub fn tighten<M: Machine, R>(
         &self,
         platform: &Platform<M>,
@@ -298,8 +298,7 @@ impl Tlb {
     }
 }
 
-/// What is flushed is of the space that is flushed. (By value: what is looked at by reference would have to stand in
-/// memory.)
+/// The flushed entries must belong to the flushed space. (Taken by value: a reference would force them into memory.)
 #[inline(always)]
 fn check_space(space: SpaceId, flushed: SpaceId) {
     if space != flushed {
@@ -310,10 +309,10 @@ fn check_space(space: SpaceId, flushed: SpaceId) {
 #[cold]
 #[inline(never)]
 fn not_flushed(space: SpaceId, flushed: SpaceId) -> ! {
-    panic!("entries of {space} are given to who flushes {flushed}");
+    panic!("entries of {space} must not be given to a flush of {flushed}");
 }
 
-/// Tell who traces that nobody holds what a flush was for.
+/// Report to observers that no CPU holds what a flush was for.
 pub(super) fn flushed<M: Machine>(platform: &Platform<M>, space: SpaceId, range: Option<Range>) {
     if let Some(range) = range {
         let concern = Concern::FlushedAtOnce { space, first: range.start, count: range.pages };

@@ -1,28 +1,28 @@
-//! Who owes what, and paying.
+//! Debts and payments.
 //!
-//! **The problem.** Between the moment at which a translation is taken away and the moment at which every CPU has
-//! dropped it, a CPU may still read the old page. For a page that could only be read this harms nobody until something
-//! that the old page, or the old address, stands for changes. So the flush may wait until just before that change.
+//! **The problem.** Between the moment when an entry is cleared and the moment when every CPU has dropped the
+//! translation, a CPU may still read the old page. If the entry was read-only, this is harmless until what the old
+//! page or the old address means changes. So the flush may wait until just before that change.
 //!
-//! **The rule.** Whoever takes a translation away and does not flush at once leaves a [`Debt`] in three places, before
-//! it lets go of the table's lock: with the *space* (before an address gets a new meaning or new rights), with the
-//! *file* (before its content changes), and with the *zone* of the frame, whose record gets the debt's generation as a
-//! tag (before the frame is used for something else). The order is: clear the entry, raise the space's generation, then
-//! draw the debt's.
+//! **The rule.** Code that clears an entry and does not flush at once leaves a [`Debt`] in three places before it
+//! releases the table's lock: with the *space* (to pay before an address changes its content or rights), with the
+//! *file* (to pay before its content changes), and with the *zone* of the frame, whose record gets the debt's
+//! generation as a tag (to pay before the frame is reused). The order is: clear the entry, raise the space's
+//! generation, then draw the debt's generation.
 //!
-//! **Paying.** A CPU catches up by dropping what it holds of its loaded space and noting the space's newest generation;
-//! what it holds of other spaces is looked at when it loads them. It then is done with every debt drawn before it
-//! began. Rounds go to all CPUs of the debt that are not done. A CPU that runs a kernel task, or nothing, need not be
-//! asked: it compares generations before it uses a user translation again.
+//! **Paying.** A CPU catches up by dropping the translations of its loaded space and noting the space's newest
+//! generation; it checks those of other spaces when it loads them. It is then done with every debt drawn before it
+//! began. A round goes to all CPUs of the debt that are not done. A CPU that runs a kernel task, or is idle, need not
+//! be asked: it compares generations before it uses a user translation again.
 //!
-//! **Frames.** A frame's tag is the generation of its debt; a tag is paid when no CPU that owes for any frame of
-//! the zone is behind it. The zone remembers the newest generation up to which all tags are known to be paid. It moves
-//! only if nothing was added to the zone's debt while a payment was made, and a debt that is drawn before it moves and
-//! arrives after gets a newer generation: so no tag up to it is ever owed for. Nobody waits for another's payment: two
-//! who pay at once both pay all of what they read.
+//! **Frames.** A frame's tag is the generation of its debt. A tag is paid when every CPU that owes for any frame of
+//! the zone is done with it. The zone remembers the newest generation up to which all tags are known to be paid. It
+//! advances only if nothing was added to the zone's debt during a payment, and a debt that is drawn before it
+//! advances and arrives after gets a newer generation: so no tag up to it is ever owed. No CPU waits for another's
+//! payment: two payers at the same time both pay all that they read.
 //!
-//! Sources: the idea is LUF's (Byungchul Park, versions 1 to 12); that each of its published forms can forget a flush,
-//! and how, is the reason for the three places and for the types in `table`, `alloc` and `cache` that ask for them.
+//! Sources: the idea is LUF's (Byungchul Park, versions 1 to 12). Each of its published forms can forget a flush;
+//! that is the reason for the three places, and for the types in `table`, `alloc` and `cache` that require them.
 
 use super::debt::{Debt, Domain, Generation};
 use super::{Context, Tlb};
@@ -38,7 +38,7 @@ use std_alloc::boxed::Box;
 /// Debts of the frames of one zone.
 pub(super) struct ZoneLedger {
     pub(super) domain: Domain,
-    /// All tags up to this generation are paid. Changes under the domain's lock.
+    /// All tags up to this generation are paid. Changes only under the domain's lock.
     pub(super) paid: AtomicU64,
 }
 
@@ -50,8 +50,8 @@ impl ZoneLedger {
 
 pub(super) type ZoneLedgers = Box<[ZoneLedger]>;
 
-/// One page of a file may be changed: nobody holds an old translation of it. Made by [`Tlb::settle_file`] only, and
-/// used up by the change.
+/// Proof that a page of a file may be changed: no CPU holds a stale translation of it. Only [`Tlb::settle_file`]
+/// makes one, and the change consumes it.
 #[derive(Debug)]
 #[must_use = "it stands for a payment that was made for a change"]
 pub struct FileSettled(FileId);
@@ -63,7 +63,7 @@ impl FileSettled {
     }
 }
 
-/// What debts were left for.
+/// The reason for a payment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum DebtCause {
     Space(SpaceId),
@@ -82,7 +82,7 @@ impl DebtCause {
         }
     }
 
-    /// What is counted for a payment that needed a round.
+    /// The counter of payments that needed a round.
     fn stat(self) -> Stat {
         match self {
             DebtCause::Space(_) | DebtCause::Table(..) => Stat::TlbSettleSpace,
@@ -93,7 +93,7 @@ impl DebtCause {
 }
 
 impl Tlb {
-    /// Draw a generation: after entries were cleared and their space's generation was raised.
+    /// Draw a generation, after entries were cleared and their space's generation was raised.
     pub(super) fn draw(&self) -> Generation {
         loop {
             let drawn = self.drawn.fetch_add(1, SeqCst) + 1;
@@ -104,7 +104,7 @@ impl Tlb {
         }
     }
 
-    /// The newest generation drawn: read before a CPU begins to catch up.
+    /// The newest generation. Read before a CPU begins to catch up.
     pub(super) fn newest(&self) -> Generation {
         Generation(self.drawn.load(SeqCst))
     }
@@ -113,7 +113,7 @@ impl Tlb {
         self.cpus[cpu.index()].done()
     }
 
-    /// Leave a debt with a space and, if the page was a file's, with the file.
+    /// Leave a debt with a space and, if the page belonged to a file, with the file.
     pub(super) fn owe<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -130,8 +130,7 @@ impl Tlb {
         }
     }
 
-    /// Leave a debt with the zone of a frame. The frame carries the tag that this returns until it is free and paid
-    /// for.
+    /// Leave a debt with the zone of a frame. The frame carries the returned tag until it is free and paid for.
     pub(super) fn owe_frame<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -140,7 +139,7 @@ impl Tlb {
     ) -> Generation {
         let ledger = &self.zones[zone.index()];
         let mut debt = *debt;
-        // Under the lock: what a payment is said to cover does not grow while we arrive.
+        // Under the lock, what a payment covers does not grow while this debt arrives.
         let arrive = |debt: &mut Debt| {
             if debt.generation.0 <= ledger.paid.load(Relaxed) {
                 debt.generation = self.draw();
@@ -150,7 +149,7 @@ impl Tlb {
         debt.generation
     }
 
-    /// CPUs of a debt that have still to catch up. Those that run no user code do it by themselves.
+    /// CPUs of a debt that still have to catch up. CPUs that run no user code do so by themselves.
     pub(super) fn owing(&self, debt: &Debt) -> CpuSet {
         let mut owing = CpuSet::EMPTY;
         for cpu in debt.cpus.iter() {
@@ -162,7 +161,7 @@ impl Tlb {
         owing
     }
 
-    /// All CPUs that owe for some frame.
+    /// All CPUs that owe for a frame.
     fn all_owing(&self) -> CpuSet {
         let mut all = CpuSet::EMPTY;
         for ledger in self.zones.iter().filter(|ledger| ledger.domain.owes()) {
@@ -173,14 +172,15 @@ impl Tlb {
         all
     }
 
-    /// CPUs that a round to `targets` should reach as well, because they owe anyway.
+    /// CPUs that a round to `targets` should reach, too, because they owe anyway.
     pub(super) fn widen<M: Machine>(&self, platform: &Platform<M>, targets: &mut CpuSet) {
         if platform.knobs.get(Knob::TlbPayAll) == 1 {
             targets.union(&self.all_owing());
         }
     }
 
-    /// Pay: on return, every CPU of `owing` has caught up, or will before it runs user code. Was another CPU asked to?
+    /// Pay: on return, every CPU of `owing` has caught up, or will before it runs user code. Returns whether another
+    /// CPU was asked.
     pub(super) fn pay<M: Machine>(&self, platform: &Platform<M>, mut owing: CpuSet) -> bool {
         let me = platform.machine.cpu();
         let mut here = owing.contains(me);
@@ -212,8 +212,8 @@ impl Tlb {
         true
     }
 
-    /// All CPUs drop what they hold without being asked. What they note of their spaces' generations is left alone:
-    /// only they may write it, so each looks once more at its next turn.
+    /// All CPUs drop their translations without being asked. The generations that they note for their spaces stay,
+    /// because only they may write them, so each checks once more at its next turn.
     fn pay_by_broadcast<M: Machine>(&self, platform: &Platform<M>) {
         let drawn = self.newest();
         platform.count(Stat::NrTlbRemoteFlush, 1);
@@ -223,7 +223,7 @@ impl Tlb {
         self.cpus.iter().for_each(|cpu| cpu.set_done(drawn, now));
     }
 
-    /// A CPU, on that CPU, drops all that it holds of its space.
+    /// On a CPU, drop all translations of its space.
     pub(super) fn catch_up_fully<M: Machine>(&self, platform: &Platform<M>, cpu: CpuId) {
         let _scope = platform.scope(Scope::FlushTlbFunc);
         let state = &self.cpus[cpu.index()];
@@ -262,7 +262,7 @@ impl Tlb {
         let _scope = platform.scope(Scope::SettleDebts);
         let started = platform.machine.now();
         let owing = self.owing(debt);
-        // A CPU that caught up after the oldest debt owes only for what came later.
+        // A CPU that caught up after the oldest debt owes only for later ones.
         let oldest = |cpu: CpuId| since.max(self.cpus[cpu.index()].done_at());
         let age = owing.iter().map(|cpu| started.saturating_sub(oldest(cpu))).max().unwrap_or(0);
         let sent = self.pay(platform, owing);
@@ -272,16 +272,16 @@ impl Tlb {
         platform.event(Event::TlbPaid, [args[0], platform.machine.now() - started, age, sent as u64]);
     }
 
-    /// Nobody holds a translation of `space` that was taken away before this was called.
+    /// On return no CPU holds a translation of `space` whose entry was cleared before this call.
     ///
-    /// Callers hold the lock of the space's tables if no new debt may come meanwhile.
+    /// The caller holds the lock of the space's tables if no new debt may arrive.
     #[inline]
     pub fn settle_space<M: Machine>(&self, platform: &Platform<M>, space: SpaceId) {
         self.settle(platform, &self.contexts[space.0].debts, DebtCause::Space(space));
     }
 
-    /// Nobody holds a translation of the pages of `space` from `first` on that one table maps, and that was taken away
-    /// before this was called. `tag`: of the newest debt left for one of them. Callers hold the lock of the space's
+    /// On return no CPU holds a translation of the pages from `first` on that one table maps, whose entry was cleared
+    /// before this call. `tag`: of the newest debt left for one of them. The caller holds the lock of the space's
     /// tables.
     pub fn settle_table<M: Machine>(&self, platform: &Platform<M>, space: SpaceId, first: Vpn, tag: u32) {
         let domain = &self.contexts[space.0].debts;
@@ -294,10 +294,10 @@ impl Tlb {
         }
     }
 
-    /// Nobody holds a translation to a page of `file` that was taken away before this was called.
+    /// On return no CPU holds a translation to a page of `file` whose entry was cleared before this call.
     ///
-    /// Callers keep the folio that they are about to change in the file's cache, by its lock or a reference.
-    /// Translations of this folio that are taken away later lead to the same frame, and so to the new content.
+    /// The caller keeps the folio that it is about to change in the file's cache, by its lock or a reference.
+    /// Translations of this folio that are cleared later lead to the same frame, and so to the new content.
     #[inline]
     pub fn settle_file<M: Machine>(&self, platform: &Platform<M>, file: FileId) -> FileSettled {
         if let Some(domain) = self.files.get(file.0) {
@@ -306,8 +306,8 @@ impl Tlb {
         FileSettled(file)
     }
 
-    /// A frame of `zone` with this generation, and all that are older, can be used when this returns; `pfn` is the one
-    /// that is wanted. If a round must be sent for it, the whole zone is clean afterwards.
+    /// On return frames of `zone` with this generation or an older one can be reused; `pfn` is the frame that is
+    /// wanted. If that takes a round, the whole zone is clean afterwards.
     pub fn settle_zone<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -333,7 +333,7 @@ impl Tlb {
     /// Frames of a zone with a generation up to this one can be settled by this CPU without asking another.
     pub fn free_up_to<M: Machine>(&self, platform: &Platform<M>, zone: ZoneId) -> Generation {
         let domain = &self.zones[zone.index()].domain;
-        // Most zones owe nothing most of the time, and this is asked under the zone's lock.
+        // Most zones owe nothing most of the time, and callers hold the zone's lock.
         let sum = if domain.owes() { domain.read() } else { None };
         let Some(sum) = sum else { return Generation(u64::MAX) };
         let mut others = self.owing(&sum.debt);
@@ -347,8 +347,8 @@ impl Tlb {
         Generation(self.zones[zone.index()].paid.load(Acquire))
     }
 
-    /// The generation that a frame's tag, which holds its low bits, stands for; NONE if it has been paid. A tag so old
-    /// that its number has come round again counts as newer than it is, which costs a payment and forgets none.
+    /// The generation of a frame's tag, which holds its low bits; NONE if it has been paid. A tag that has been
+    /// reused since counts as newer than it is, which costs a payment and forgets no debt.
     #[inline]
     pub fn owed_by_tag(&self, zone: ZoneId, tag: u32) -> Generation {
         if tag == 0 {
@@ -358,7 +358,7 @@ impl Tlb {
         if generation <= self.paid_up_to(zone) { Generation::NONE } else { generation }
     }
 
-    /// Nanoseconds after which a CPU pays by itself what it owes.
+    /// Nanoseconds after which a CPU pays its debts by itself.
     fn age_limit<M: Machine>(platform: &Platform<M>) -> Option<Nanos> {
         match (platform.knobs.flush_policy().shape(), platform.knobs.get(Knob::TlbAgeLimitMs)) {
             (FlushShape::Defer { at_ticks: true }, _) => Some(0),
@@ -367,13 +367,13 @@ impl Tlb {
         }
     }
 
-    /// Would [`Tlb::tick`] do anything?
+    /// Whether [`Tlb::tick`] would do anything.
     pub fn wants_ticks<M: Machine>(&self, platform: &Platform<M>) -> bool {
         Self::age_limit(platform).is_some()
     }
 
-    /// Called on each CPU at every tick of its clock: pay what this CPU owes, if the policy leaves it to ticks, or if
-    /// it is older than the limit. No other CPU is asked.
+    /// At every tick of a CPU's clock: pay this CPU's debts if the policy leaves them to ticks, or if they are older
+    /// than the limit. No other CPU is asked.
     pub fn tick<M: Machine>(&self, platform: &Platform<M>) {
         let Some(limit) = Self::age_limit(platform) else { return };
         let me = platform.machine.cpu();
@@ -396,7 +396,7 @@ impl Tlb {
         }
     }
 
-    /// Does `cpu` still owe for what `space` had taken away? For checks from outside.
+    /// Whether `cpu` still owes for cleared entries of `space`. For checks from outside.
     pub fn space_owes(&self, space: SpaceId, cpu: CpuId) -> bool {
         let sum = self.contexts[space.0].debts.read();
         sum.is_some_and(|sum| sum.debt.cpus.contains(cpu) && self.done(cpu) < sum.debt.generation)

@@ -1,15 +1,16 @@
-//! Keeping every CPU's translations truthful.
+//! TLB coherence.
 //!
-//! Problem: a CPU may keep using a translation after its entry has changed, and no CPU can see another's translations.
+//! Problem: a CPU may use a cached translation after its entry has changed, and no CPU can see another's cache.
 //!
-//! Rule: each space has a generation. Whoever takes a translation away (1) changes the entry, (2) draws the next
-//! generation of the space, (3) makes every CPU that may hold old translations catch up. A CPU notes, for each of its
-//! address-space numbers (ASIDs), the generation that it has caught up with; it catches up at an interrupt, or when it
-//! loads the space. CPUs that run a kernel task on borrowed tables ("lazy") need no interrupt: they catch up on return.
+//! Rule: each space has a generation. Code that takes a translation away (1) changes the entry, (2) draws the next
+//! generation of the space, (3) makes every CPU that may hold stale translations catch up. A CPU notes, for each of
+//! its address-space numbers (ASIDs), the generation that it has caught up with; it catches up at an interrupt, or
+//! when it loads the space. CPUs that run a kernel task on borrowed tables ("lazy") need no interrupt: they catch up
+//! on return.
 //!
-//! When the third step happens is policy: [`UnmapBatch`] (unmapping by reclaim) and [`Gather`] (unmapping by the
-//! process) stand between callers and the flush. A step that is put off is a debt; `ledger` says where debts lie and
-//! who pays.
+//! A policy decides when the third step happens: callers flush through an [`UnmapBatch`] (unmapping by reclaim) or a
+//! [`Gather`] (unmapping by the process). A deferred step is a debt; `ledger` describes where debts are kept and when
+//! they are paid.
 //!
 //! Source: the scheme of generations is x86 Linux's (arch/x86/mm/tlb.c, since 4.14).
 
@@ -43,21 +44,21 @@ use debt::Domain;
 use ledger::{ZoneLedger, ZoneLedgers};
 use std_alloc::boxed::Box;
 
-/// What the room knows of one space.
+/// The room's state of one space.
 #[derive(Default)]
 struct Context {
-    /// Unique over all spaces that ever were, so that a reused [`SpaceId`] is not taken for its forerunner.
+    /// Unique over all spaces that ever existed, so that a reused [`SpaceId`] is not taken for its predecessor.
     id: AtomicU64,
     /// The space's generation: raised after each change that takes translations away.
     generation: AtomicU64,
     /// CPUs that may hold translations of the space under the ASID that is loaded.
     cpus: [AtomicU64; MAX_CPUS / 64],
-    /// Whoever has taken rights from entries and not flushed yet. While there is one, an entry that forbids stores does
-    /// not mean that no CPU can store.
+    /// Number of changes that have taken rights from entries and not flushed yet. While it is not 0, an entry that
+    /// forbids stores does not mean that no CPU can store.
     tightening: AtomicU32,
-    /// Its pages are flushed when they are unmapped, whatever the policy.
+    /// Its pages are flushed when they are unmapped, under every policy.
     never_deferred: AtomicBool,
-    /// What is owed for pages that were unmapped.
+    /// Debts for pages that were unmapped.
     debts: Domain,
 }
 
@@ -79,16 +80,16 @@ impl Context {
     }
 }
 
-/// Pages whose translations are to go.
+/// Pages whose translations are to be dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     /// First page.
     pub start: Vpn,
     /// Number of pages; `u64::MAX`: the whole space.
     pub pages: u64,
-    /// What each entry of it mapped: a page, or 2 MiB. One invalidation drops what an entry said.
+    /// Size of what each entry mapped: a page, or 2 MiB. One invalidation drops an entry.
     pub stride: Order,
-    /// Were page-table pages freed? Then lazy CPUs must catch up too: they may walk the tables speculatively.
+    /// Whether page-table pages were freed. Then lazy CPUs must catch up too: they may walk the tables speculatively.
     pub freed_tables: bool,
 }
 
@@ -119,7 +120,7 @@ struct FlushRequest {
     generation: u64,
 }
 
-/// The state of all CPUs' translations, as far as the memory manager must know it.
+/// The memory manager's view of the translations of all CPUs.
 pub struct Tlb {
     contexts: Arena<Context>,
     cpus: Box<[CpuTlb]>,
@@ -133,7 +134,7 @@ pub struct Tlb {
 }
 
 impl Tlb {
-    /// Nothing loaded anywhere.
+    /// No CPU has a space loaded.
     pub fn new<M: Machine>(platform: &Platform<M>) -> Tlb {
         let cpus = (0..platform.machine.cpus()).map(|_| CpuTlb::new(platform.machine.asids())).collect();
         let zones = platform.machine.memory().iter().map(|_| ZoneLedger::new()).collect();
@@ -151,34 +152,34 @@ impl Tlb {
         space
     }
 
-    /// The space is gone: no task runs it, its tables are about to be freed. CPUs that still borrow them let go.
+    /// End a space: no task runs it, and its tables are about to be freed. CPUs that still borrow them let go.
     pub fn destroy<M: Machine>(&self, platform: &Platform<M>, space: SpaceId) {
         self.flush(platform, space, Range { freed_tables: true, ..Range::ALL });
         let me = platform.machine.cpu();
         if self.cpus[me.index()].runs(space) {
             self.leave(platform, me);
         }
-        assert!(self.contexts[space.0].cpus().is_empty(), "{space} ends while a CPU runs it");
+        assert!(self.contexts[space.0].cpus().is_empty(), "no CPU may run {space} when it ends");
         self.contexts[space.0].id.store(0, Release);
     }
 
-    /// The id of a destroyed space may be given out again: its tables are gone too.
+    /// Make the id of a destroyed space available again. Its tables are freed, too.
     pub fn release(&self, space: SpaceId) {
-        assert!(!self.is_alive(space), "{space} may still be run");
+        assert!(!self.is_alive(space), "{space} must be destroyed before its id is reused");
         self.contexts.release(space.0);
     }
 
-    /// May CPUs run the space? Not after [`Tlb::destroy`].
+    /// Whether CPUs may run the space: until [`Tlb::destroy`].
     pub fn is_alive(&self, space: SpaceId) -> bool {
         self.contexts[space.0].id.load(Acquire) != 0
     }
 
-    /// Ids ever given out: 0 to this - 1.
+    /// Ids that were ever used are below this.
     pub fn bound(&self) -> u32 {
         self.contexts.bound()
     }
 
-    /// From now on, pages of this space are flushed when reclaim unmaps them (`false`: as the policy says).
+    /// Flush pages of this space when reclaim unmaps them (`false`: as the policy says).
     pub fn set_never_deferred(&self, space: SpaceId, never: bool) {
         self.contexts[space.0].never_deferred.store(never, Release);
     }
@@ -188,7 +189,7 @@ impl Tlb {
         self.contexts[space.0].cpus()
     }
 
-    /// Does a CPU run tasks of the space now?
+    /// Whether a CPU runs tasks of the space now.
     pub fn is_running(&self, space: SpaceId) -> bool {
         self.cpus_of(space).iter().any(|cpu| !self.cpus[cpu.index()].is_lazy())
     }
@@ -202,7 +203,7 @@ impl Tlb {
     /// The caller has flushed what it changed since [`Tlb::begin_tightening`].
     pub fn end_tightening(&self, space: SpaceId) {
         let before = self.contexts[space.0].tightening.fetch_sub(1, AcqRel);
-        assert!(before > 0, "end_tightening of {space} without begin_tightening");
+        assert!(before > 0, "end_tightening of {space} must follow begin_tightening");
     }
 
     /// Whether a change of the space's entries has not been flushed yet. The caller synchronises with the change by
@@ -260,14 +261,14 @@ impl Tlb {
         platform.machine.shootdown(&others, &remote, &mut catch_up_here);
     }
 
-    /// Flush entries that were emptied, under the lock of their tree, which is still held. On return no CPU holds what
-    /// they said.
+    /// Flush entries that were emptied, under the lock of their tree, which is still held. On return no CPU holds
+    /// them.
     pub fn flush_emptied<M: Machine>(&self, platform: &Platform<M>, emptied: Emptied) -> Refs {
         self.flush_cleared(platform, emptied.what());
         emptied.into_refs()
     }
 
-    /// Flush entries that lost rights. On return no CPU has more than these say now.
+    /// Flush entries that lost rights. On return no CPU has more rights than the entries give.
     pub fn flush_tightened<M: Machine>(&self, platform: &Platform<M>, tightened: Tightened) {
         self.flush_cleared(platform, tightened.what());
         tightened.used_up();
@@ -280,7 +281,7 @@ impl Tlb {
         gather::flushed(platform, cleared.space, Some(range));
     }
 
-    /// One CPU does what a request asks, on that CPU.
+    /// On a CPU, catch up with a request.
     fn catch_up<M: Machine>(&self, platform: &Platform<M>, cpu: CpuId, request: &FlushRequest) {
         let _scope = platform.scope(Scope::FlushTlbFunc);
         let state = &self.cpus[cpu.index()];
@@ -311,7 +312,7 @@ impl Tlb {
         state.set_done(drawn, platform.machine.now());
     }
 
-    /// This CPU drops what some entries said of the space that it has loaded.
+    /// On this CPU, drop translations of the loaded space.
     fn drop_pages<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -324,14 +325,14 @@ impl Tlb {
         platform.machine.flush(Flush::Pages { start, count, stride });
     }
 
-    /// This CPU goes over to `space`, whose tables stand under `root`. Interrupts are off.
+    /// This CPU switches to `space`, whose table root is `root`. Interrupts are off.
     pub fn switch<M: Machine>(&self, platform: &Platform<M>, space: SpaceId, root: Pfn) {
-        assert!(root.is_some(), "{space} has no tables to be loaded");
+        assert!(root.is_some(), "{space} must have tables");
         let me = platform.machine.cpu();
         let state = &self.cpus[me.index()];
         let context = &self.contexts[space.0];
         if state.runs(space) {
-            // Coming back from a kernel task: what was taken away meanwhile was not told to this CPU.
+            // Returning from a kernel task: this CPU was not told of entries that were cleared in the meantime.
             state.set_lazy(false);
             let drawn = self.newest();
             let newest = context.generation.load(SeqCst);
@@ -344,8 +345,8 @@ impl Tlb {
             return;
         }
         self.leave_context(me);
-        // Both before the generation is read: whoever raises it later sees this CPU in the set, and does not take it
-        // for one that runs no programs.
+        // Both before the generation is read: a CPU that raises it later sees this CPU in the set, and does not take
+        // it for one that runs no programs.
         state.begin_load();
         context.join(me);
         let drawn = self.newest();
@@ -355,12 +356,12 @@ impl Tlb {
         state.set_done(drawn, platform.machine.now());
     }
 
-    /// This CPU goes over to a kernel task, which keeps the tables of the last space.
+    /// This CPU switches to a kernel task, which borrows the tables of the last space.
     pub fn enter_lazy<M: Machine>(&self, platform: &Platform<M>) {
         self.cpus[platform.machine.cpu().index()].set_lazy(true);
     }
 
-    /// A CPU lets go of the space that it has loaded.
+    /// A CPU unloads its space.
     fn leave<M: Machine>(&self, platform: &Platform<M>, cpu: CpuId) {
         self.leave_context(cpu);
         self.cpus[cpu.index()].unload();

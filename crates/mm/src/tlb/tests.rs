@@ -1,4 +1,4 @@
-//! Who is asked to flush, and what each CPU then does.
+//! Which CPUs are asked to flush, and what each of them then does.
 
 use super::*;
 use crate::event::Event;
@@ -67,7 +67,7 @@ fn a_lazy_cpu_is_not_asked_and_catches_up_on_return() {
 }
 
 #[test]
-fn freed_tables_make_a_lazy_cpu_let_go() {
+fn a_lazy_cpu_unloads_a_space_whose_tables_are_freed() {
     let (platform, tlb) = bench(2);
     let a = tlb.create();
     run(&platform, &tlb, 1, a);
@@ -80,7 +80,7 @@ fn freed_tables_make_a_lazy_cpu_let_go() {
 }
 
 #[test]
-fn a_kept_number_is_flushed_on_load_if_anything_was_taken_away() {
+fn a_kept_asid_is_flushed_on_load_if_an_entry_was_cleared() {
     let (platform, tlb) = bench(2);
     let (a, b) = (tlb.create(), tlb.create());
     run(&platform, &tlb, 1, a);
@@ -100,7 +100,7 @@ fn a_cpu_that_missed_a_generation_flushes_everything() {
     let (platform, tlb) = bench(2);
     let a = tlb.create();
     run(&platform, &tlb, 0, a);
-    // A generation that nobody told CPU 0 about, as when requests overtake each other.
+    // A generation that CPU 0 was not told of, as when requests overtake each other.
     tlb.contexts[a.0].generation.fetch_add(1, SeqCst);
     tlb.flush(&platform, a, Range::page(Vpn(9)));
     assert_eq!(flushes(&platform), [(0, Flush::Current)]);
@@ -120,7 +120,7 @@ fn more_pages_than_the_ceiling_are_one_full_flush() {
 }
 
 #[test]
-fn a_reused_space_is_not_taken_for_its_forerunner() {
+fn a_reused_space_is_not_taken_for_its_predecessor() {
     let (platform, tlb) = bench(1);
     let a = tlb.create();
     run(&platform, &tlb, 0, a);
@@ -130,11 +130,11 @@ fn a_reused_space_is_not_taken_for_its_forerunner() {
     let again = tlb.create();
     assert_eq!(again, a);
     run(&platform, &tlb, 0, again);
-    assert!(!platform.machine.roots.lock()[&CpuId(0)].2, "translations of a dead space were kept");
+    assert!(!platform.machine.roots.lock()[&CpuId(0)].2, "translations of a dead space must be dropped");
 }
 
 #[test]
-fn fewer_numbers_than_spaces_reuse_the_oldest() {
+fn the_oldest_asid_is_reused() {
     let (platform, tlb) = bench(1);
     let spaces: Vec<_> = (0..7).map(|_| tlb.create()).collect();
     for &space in &spaces {
@@ -142,10 +142,10 @@ fn fewer_numbers_than_spaces_reuse_the_oldest() {
         assert!(!platform.machine.roots.lock()[&CpuId(0)].2);
     }
     run(&platform, &tlb, 0, spaces[0]);
-    assert!(!platform.machine.roots.lock()[&CpuId(0)].2, "its number went to the seventh space");
+    assert!(!platform.machine.roots.lock()[&CpuId(0)].2, "the seventh space got its number");
 }
 
-/// CPU 1 has a page unmapped that it may hold; the flush is deferred. Returns the debt's generation.
+/// Unmap a page that CPU 1 may hold; the flush is deferred. Returns the debt's generation.
 fn defer(platform: &Platform<TestMachine>, tlb: &Tlb, space: SpaceId) -> Generation {
     platform.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
     let mut batch = UnmapBatch::new(platform);
@@ -172,10 +172,10 @@ fn a_broadcast_pays_without_asking() {
     assert_eq!(tlb.paid_up_to(ZoneId(0)), generation);
 }
 
-/// CPUs are done when they have flushed, with what was drawn before they began.
+/// CPUs are done after their flush, with what was drawn before they began.
 #[test]
-#[allow(clippy::arc_with_non_send_sync, reason = "in the one-threaded form there is but one thread")]
-fn a_broadcast_covers_what_was_drawn_before_it_and_no_more() {
+#[allow(clippy::arc_with_non_send_sync, reason = "the one-threaded form has a single thread")]
+fn a_broadcast_covers_only_debts_drawn_before_it() {
     let mut machine = TestMachine::simple(2, 1024);
     machine.broadcast = Some(AtomicU64::new(0));
     let platform = Platform::new(machine, Knobs::default());
@@ -188,7 +188,7 @@ fn a_broadcast_covers_what_was_drawn_before_it_and_no_more() {
     let (watched, meanwhile) = (tlb.clone(), drawn_meanwhile.clone());
     *platform.machine.watcher.lock() = Some(Box::new(move |_, event, args| {
         if (event, args[0]) == (Event::TlbFlush, BROADCAST) {
-            assert!(watched.done(CpuId(1)) < generation, "said to be done before it was");
+            assert!(watched.done(CpuId(1)) < generation, "a CPU must not be done before its flush");
             meanwhile.store(watched.draw().0, Relaxed);
         }
     }));
@@ -198,7 +198,7 @@ fn a_broadcast_covers_what_was_drawn_before_it_and_no_more() {
 }
 
 #[test]
-fn a_debt_is_paid_once_wherever_it_lies() {
+fn a_debt_in_three_places_is_paid_once() {
     let (platform, tlb) = bench(3);
     let (a, b) = (tlb.create(), tlb.create());
     run(&platform, &tlb, 1, a);
@@ -206,7 +206,7 @@ fn a_debt_is_paid_once_wherever_it_lies() {
     platform.machine.run_on(0);
     let first = defer(&platform, &tlb, a);
     assert_eq!(shootdowns(&platform).len(), 0);
-    // CPU 2 owes nothing for this space, and is not asked.
+    // CPU 2 owes nothing for this space and is not asked.
     tlb.settle_space(&platform, a);
     assert_eq!(shootdowns(&platform), [[1]]);
     tlb.settle_zone(&platform, ZoneId(0), first, Pfn(7), Order::ZERO);
@@ -215,7 +215,7 @@ fn a_debt_is_paid_once_wherever_it_lies() {
 }
 
 #[test]
-fn a_round_reaches_all_who_owe_unless_told_otherwise() {
+fn a_round_reaches_all_cpus_that_owe_unless_the_knob_forbids() {
     for (pay_all, targets) in [(1, std_alloc::vec![1, 2]), (0, std_alloc::vec![1])] {
         let (platform, tlb) = bench(4);
         platform.knobs.set(Knob::TlbPayAll, pay_all).unwrap();
@@ -251,7 +251,7 @@ fn a_switch_or_a_return_from_a_kernel_task_pays() {
 }
 
 #[test]
-fn what_could_still_be_written_is_never_deferred() {
+fn writable_entries_are_never_deferred() {
     for reason in 0..4 {
         let (platform, tlb) = bench(2);
         let a = tlb.create();
@@ -277,7 +277,7 @@ fn what_could_still_be_written_is_never_deferred() {
 }
 
 #[test]
-fn a_tick_pays_what_is_old_and_asks_nobody() {
+fn a_tick_pays_old_debts_and_asks_no_cpu() {
     let (platform, tlb) = bench(2);
     let a = tlb.create();
     run(&platform, &tlb, 1, a);
@@ -308,7 +308,7 @@ fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
             let _ = batch.note_cleared(&platform, &tlb, &page(a, at, false));
         }
         if more {
-            // Another unmapper's generation, which this list does not cover.
+            // The generation of another unmapping, which this list does not cover.
             tlb.contexts[a.0].generation.fetch_add(1, SeqCst);
         }
         batch.settle(&platform, &tlb);
@@ -324,7 +324,7 @@ fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
 }
 
 #[test]
-fn what_no_cpu_used_needs_no_flush_under_abis() {
+fn abis_skips_entries_that_no_cpu_used() {
     let (platform, tlb) = bench(2);
     let a = tlb.create();
     run(&platform, &tlb, 1, a);
@@ -339,7 +339,7 @@ fn what_no_cpu_used_needs_no_flush_under_abis() {
 }
 
 #[test]
-fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
+fn a_list_tells_a_space_from_the_next_with_its_number() {
     let (platform, tlb) = bench(2);
     platform.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
     let (a, b) = (tlb.create(), tlb.create());
@@ -358,14 +358,14 @@ fn a_list_of_pages_knows_a_space_from_the_next_of_its_number() {
     note(&mut batch, 5);
     note(&mut other, 6);
     flushes(&platform);
-    // Page 6 is on the other's list: this one's two pages are not all that the CPU has missed.
+    // Page 6 is on the other list: CPU 1 has missed more than this list's two pages.
     batch.settle(&platform, &tlb);
     assert_eq!(flushes(&platform), [(1, Flush::Current)]);
     other.settle(&platform, &tlb);
 }
 
 #[test]
-fn who_ends_a_space_lets_go_of_it_too() {
+fn the_cpu_that_destroys_a_space_unloads_it() {
     let (platform, tlb) = bench(1);
     let a = tlb.create();
     run(&platform, &tlb, 0, a);
@@ -375,13 +375,13 @@ fn who_ends_a_space_lets_go_of_it_too() {
 }
 
 #[test]
-fn a_round_of_a_call_takes_along_who_owes() {
+fn a_round_of_a_call_reaches_cpus_that_owe() {
     let (platform, tlb) = bench(3);
     let (a, b) = (tlb.create(), tlb.create());
     run(&platform, &tlb, 1, a);
     run(&platform, &tlb, 2, b);
     run(&platform, &tlb, 0, b);
-    // CPU 0 owes as well, and cannot be sent anything by itself.
+    // CPU 0 owes as well; it cannot be sent a request by itself.
     defer(&platform, &tlb, b);
     tlb.flush(&platform, a, Range::page(Vpn(9)));
     assert_eq!(shootdowns(&platform), [[1, 2]]);
@@ -391,7 +391,7 @@ fn a_round_of_a_call_takes_along_who_owes() {
 }
 
 #[test]
-fn each_number_has_a_generation_of_its_own() {
+fn each_asid_has_its_own_generation() {
     let (platform, tlb) = bench(2);
     let (a, b) = (tlb.create(), tlb.create());
     run(&platform, &tlb, 1, a);
@@ -407,7 +407,7 @@ fn each_number_has_a_generation_of_its_own() {
     assert_eq!(flushes(&platform), [(1, one(4))]);
 }
 
-/// A page that is unmapped, and noted in a batch.
+/// Unmap a page and note it in a batch.
 fn page(space: SpaceId, page: u64, writable: bool) -> Cleared {
     Cleared { writable, ..Cleared::page(space, Vpn(page), Pfn(7)) }
 }
@@ -435,7 +435,7 @@ fn a_list_is_paid_when_it_is_full() {
     }
 }
 
-/// `tlb.lazy_max_order`: what a larger folio owes is paid with its batch.
+/// `tlb.lazy_max_order`: the debt of a larger folio is paid with its batch.
 #[test]
 fn flushes_of_larger_folios_than_the_limit_are_not_deferred() {
     for (limit, deferred) in [(0, false), (1, false), (2, true), (10, true)] {
@@ -454,7 +454,7 @@ fn flushes_of_larger_folios_than_the_limit_are_not_deferred() {
         batch.settle(&platform, &tlb);
         assert_eq!(shootdowns(&platform).len(), usize::from(!deferred), "order 2, limit {limit}");
         assert_eq!(platform.stats.read(Stat::TlbDeferred), if deferred { 4 } else { 0 });
-        // A page by itself waits in any case.
+        // A single page is deferred in any case.
         let _ = batch.note_cleared(
             &platform,
             &tlb,
@@ -482,7 +482,7 @@ fn a_batch_is_paid_before_a_page_that_can_be_stored_to_is_written() {
 }
 
 #[test]
-fn a_list_counts_no_page_that_a_cpu_has_caught_up_with() {
+fn a_list_ignores_pages_that_a_cpu_has_caught_up_with() {
     let (platform, tlb) = bench(2);
     platform.knobs.set(Knob::TlbUnmap, FlushPolicy::List.value()).unwrap();
     let (a, b) = (tlb.create(), tlb.create());
@@ -492,7 +492,7 @@ fn a_list_counts_no_page_that_a_cpu_has_caught_up_with() {
     run(&platform, &tlb, 1, b);
     run(&platform, &tlb, 1, a);
     platform.machine.run_on(0);
-    // It has missed this page and the next, of which one is listed.
+    // It has missed this page and the next, and one of them is listed.
     let _ = other.note_cleared(&platform, &tlb, &page(a, 6, false));
     let _ = batch.note_cleared(&platform, &tlb, &page(a, 5, false));
     batch.settle(&platform, &tlb);
@@ -501,7 +501,7 @@ fn a_list_counts_no_page_that_a_cpu_has_caught_up_with() {
 }
 
 #[test]
-fn a_list_is_broadcast_where_that_is_possible() {
+fn a_list_is_broadcast_if_hardware_can() {
     let mut machine = TestMachine::simple(2, 1024);
     machine.broadcast = Some(AtomicU64::new(0));
     let platform = Platform::new(machine, Knobs::default());
@@ -516,7 +516,7 @@ fn a_list_is_broadcast_where_that_is_possible() {
     assert_eq!(platform.machine.broadcast.as_ref().map(|count| count.load(Relaxed)), Some(1));
 }
 
-/// CPU 1 owes for two pages, CPU 2, which came between, for the later one only. Returns both generations.
+/// CPU 1 owes for two pages; CPU 2, which came in between, only for the later one. Returns both generations.
 fn two_debts(platform: &Platform<TestMachine>, tlb: &Tlb) -> (SpaceId, [Generation; 2]) {
     platform.knobs.set(Knob::TlbPayAll, 0).unwrap();
     let a = tlb.create();
@@ -529,7 +529,7 @@ fn two_debts(platform: &Platform<TestMachine>, tlb: &Tlb) -> (SpaceId, [Generati
 }
 
 #[test]
-fn what_was_not_paid_for_a_table_is_not_forgotten() {
+fn a_payment_for_a_table_leaves_other_debts() {
     let (platform, tlb) = bench(3);
     let (a, [first, second]) = two_debts(&platform, &tlb);
     tlb.settle_table(&platform, a, Vpn(0), first.tag());
@@ -541,7 +541,7 @@ fn what_was_not_paid_for_a_table_is_not_forgotten() {
 }
 
 #[test]
-fn what_was_not_paid_for_a_frame_is_not_forgotten() {
+fn a_payment_for_a_frame_leaves_other_debts() {
     let (platform, tlb) = bench(3);
     let (_, [first, second]) = two_debts(&platform, &tlb);
     tlb.settle_zone(&platform, ZoneId(0), first, Pfn(7), Order::ZERO);
@@ -557,7 +557,7 @@ fn what_was_not_paid_for_a_frame_is_not_forgotten() {
 }
 
 #[test]
-fn ticks_are_wanted_where_they_pay() {
+fn ticks_are_wanted_if_the_policy_pays_at_ticks() {
     let (platform, tlb) = bench(2);
     let wanted = [
         (FlushPolicy::Batch.value(), 100, false),
@@ -576,14 +576,14 @@ fn ticks_are_wanted_where_they_pay() {
     let _ = batch.note_cleared(&platform, &tlb, &page(a, 9, false));
     batch.settle(&platform, &tlb);
     assert_eq!(flushes(&platform), []);
-    // `latr`: at the next tick, however young it is.
+    // `latr`: at the next tick, at any age.
     tlb.tick(&platform);
     assert_eq!(flushes(&platform), [(1, Flush::Current)]);
 }
 
-/// CPU 2's debt was drawn before CPU 1's was paid, and comes to the zone after that.
+/// CPU 2's debt was drawn before CPU 1's was paid, and arrives at the zone after that.
 #[test]
-fn a_debt_that_a_payment_has_overtaken_is_owed_all_the_same() {
+fn a_debt_that_a_payment_has_overtaken_is_still_owed() {
     let (platform, tlb) = bench(3);
     platform.knobs.set(Knob::TlbPayAll, 0).unwrap();
     let (a, b) = (tlb.create(), tlb.create());
@@ -599,9 +599,10 @@ fn a_debt_that_a_payment_has_overtaken_is_owed_all_the_same() {
     assert_eq!(shootdowns(&platform), [[2]]);
 }
 
-/// Who comes while a round is under way must find the debt, wherever it lies, or would go on before the round is over.
+/// A task that comes during a round must find the debt in each place; otherwise it would go on before the round is
+/// over.
 #[test]
-#[allow(clippy::arc_with_non_send_sync, reason = "in the one-threaded form there is but one thread")]
+#[allow(clippy::arc_with_non_send_sync, reason = "the one-threaded form has a single thread")]
 fn a_debt_is_owed_until_its_round_is_over() {
     const FILE: FileId = FileId(3);
     type Pay = fn(&Platform<TestMachine>, &Tlb, SpaceId, Generation);
@@ -622,10 +623,10 @@ fn a_debt_is_owed_until_its_round_is_over() {
         let watched = tlb.clone();
         let round = move |_: &TestMachine, event, _| {
             if event == Event::TlbFlush {
-                assert!(watched.space_owes(a, CpuId(1)), "the space's debt is forgotten");
-                assert!(watched.files[FILE.0].owes(), "the file's debt is forgotten");
-                assert!(watched.zones[0].domain.owes(), "the zone's debt is forgotten");
-                assert!(watched.paid_up_to(ZoneId(0)) < generation, "frames count as paid");
+                assert!(watched.space_owes(a, CpuId(1)), "the space must still owe");
+                assert!(watched.files[FILE.0].owes(), "the file must still owe");
+                assert!(watched.zones[0].domain.owes(), "the zone must still owe");
+                assert!(watched.paid_up_to(ZoneId(0)) < generation, "frames must not count as paid");
             }
         };
         *platform.machine.watcher.lock() = Some(Box::new(round));
@@ -634,11 +635,11 @@ fn a_debt_is_owed_until_its_round_is_over() {
     }
 }
 
-/// Hardware may walk tables whenever it likes, also for a CPU that is in the kernel: it fetches again what was just
-/// dropped, and only then another CPU takes the page away. Whoever drops must not count that as done.
+/// Hardware may walk tables at any time, also for a CPU that is in the kernel: it fetches again what was just
+/// dropped, and only then another CPU unmaps the page. Dropping must not count that as done.
 #[test]
-#[allow(clippy::arc_with_non_send_sync, reason = "in the one-threaded form there is but one thread")]
-fn what_is_fetched_right_after_a_flush_is_dropped_at_the_next() {
+#[allow(clippy::arc_with_non_send_sync, reason = "the one-threaded form has a single thread")]
+fn a_translation_fetched_right_after_a_flush_is_dropped_by_the_next() {
     type CatchUp = fn(&Platform<TestMachine>, &Tlb, SpaceId);
     let ways: [CatchUp; 3] = [
         |platform, tlb, a| tlb.settle_space(platform, a),
@@ -665,7 +666,7 @@ fn what_is_fetched_right_after_a_flush_is_dropped_at_the_next() {
         catch_up(&platform, &tlb, a);
         *platform.machine.flushed.lock() = None;
         assert!(platform.machine.held(CpuId(1), Vpn(9)).is_some());
-        // The request of who has taken the page waits until the CPU takes interrupts again.
+        // The request of the unmapping CPU waits until this CPU enables interrupts.
         let request = FlushRequest { space: a, range: Range::page(Vpn(9)), generation: raised.load(Relaxed) };
         platform.machine.run_on(1);
         tlb.catch_up(&platform, CpuId(1), &request);
@@ -686,7 +687,7 @@ fn a_run_is_noted_once_and_its_pages_are_listed() {
         let _ = batch.note_cleared(&platform, &tlb, &Cleared { pages, ..page(a, 3, false) });
         assert_eq!(tlb.contexts[a.0].generation.load(SeqCst), before + 1);
         assert_eq!(platform.machine.events(Event::TlbStale), 1);
-        // More pages than the list may have are paid at once, and, above the ceiling, as everything.
+        // More pages than the list may hold are paid at once, above the ceiling by a full flush.
         assert_eq!(shootdowns(&platform).len(), usize::from(pages == 40));
         batch.settle(&platform, &tlb);
         let all = if pages == 40 {

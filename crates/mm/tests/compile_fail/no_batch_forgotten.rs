@@ -1,4 +1,4 @@
-//! A batch that is made and not kept, and a proof that is not used, are warnings, which the project denies.
+//! Dropping a batch or ignoring a proof is a warning, which the project denies.
 #![deny(unused_must_use)]
 use mm::Machine;
 use mm::mmu::Mmu;

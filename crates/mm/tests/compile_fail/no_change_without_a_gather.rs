@@ -1,4 +1,4 @@
-//! An address range neither goes nor gets other rights without a gather, which settles when the change is over.
+//! An address range is unmapped or changes its rights only with a gather, which settles when the change is complete.
 use mm::api::Prot;
 use mm::space::{Vma, VmaTree};
 use mm::units::*;

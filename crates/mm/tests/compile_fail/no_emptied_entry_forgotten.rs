@@ -1,4 +1,4 @@
-//! What was taken from a page table, and the references that it held, are not left lying.
+//! Emptied entries and their references must be consumed.
 #![deny(unused_must_use)]
 use mm::Machine;
 use mm::table::{Absent, LockedTables, EntryRun};

@@ -1,4 +1,4 @@
-//! What was taken from a page table is flushed once, and its references are dropped once.
+//! Emptied entries are flushed once, and their references are dropped once.
 use mm::Machine;
 use mm::platform::Platform;
 use mm::frame::FrameTable;

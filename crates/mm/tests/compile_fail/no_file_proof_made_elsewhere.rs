@@ -1,4 +1,4 @@
-//! That a file is settled is only known from `Tlb::settle_file`.
+//! Only `Tlb::settle_file` makes the proof that a file is settled.
 use mm::tlb::FileSettled;
 use mm::units::*;
 

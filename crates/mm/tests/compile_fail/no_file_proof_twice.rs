@@ -1,4 +1,4 @@
-//! One payment is good for one change.
+//! One payment allows one change.
 use mm::Machine;
 use mm::frame::FolioPages;
 use mm::memory::Memory;

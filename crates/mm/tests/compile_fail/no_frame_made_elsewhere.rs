@@ -1,4 +1,4 @@
-//! A frame from the free lists comes as a `Fresh`, which only the allocator makes, from blocks that have been paid for.
+//! Only the allocator makes a `Fresh`, from a block that has been paid for.
 use mm::alloc::Fresh;
 use mm::units::*;
 

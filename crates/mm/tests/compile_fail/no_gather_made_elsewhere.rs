@@ -1,4 +1,4 @@
-//! Only `Memory::gather` makes a gather, and it does not leave the change that it is made for.
+//! Only `Memory::gather` makes a gather, which does not outlive its change.
 use mm::Machine;
 use mm::memory::Memory;
 use mm::tlb::Gather;

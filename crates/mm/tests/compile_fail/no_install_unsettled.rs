@@ -1,4 +1,4 @@
-//! Under a lock that has not been settled, no page gets another content, and none can be written.
+//! Under a lock that is not settled, no page gets other content or becomes writable.
 use mm::Machine;
 use mm::frame::FolioPages;
 use mm::table::{LockedTables, Rights, EntryRun, Writes};

@@ -1,4 +1,4 @@
-//! What was paid is known as long as the lock is held, and of the lock that was turned into a settled one.
+//! A settled lock is valid while the lock is held, and replaces the lock that it was made from.
 use mm::Machine;
 use mm::frame::FolioPages;
 use mm::table::{LockedTables, Rights, Settled, Slot, Writes};

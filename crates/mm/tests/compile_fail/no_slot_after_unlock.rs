@@ -1,5 +1,5 @@
-//! F14: an entry is reached through the lock, which is gone when it is given back. (A slot that is carried to the next
-//! hold of the lock is refused when it is used.)
+//! F14: an entry is reached through the lock, which is gone after the unlock. (A slot that is carried to the next hold
+//! of the lock is refused when it is used.)
 use mm::Machine;
 use mm::table::{Entry, LockedTables};
 use mm::units::*;

@@ -1,4 +1,4 @@
-//! A slot is found under the lock, not made: its table may be gone, or be no table.
+//! A slot is found under the lock and cannot be made: its table may be freed, or no table.
 use mm::table::Slot;
 use mm::units::*;
 

@@ -1,4 +1,4 @@
-//! A shared page is made writable with the proof, and with no other.
+//! A shared page becomes writable only with the proof.
 use mm::Machine;
 use mm::table::{Settled, Slot, Writes};
 use mm::units::*;

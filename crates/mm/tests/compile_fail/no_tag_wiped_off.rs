@@ -1,4 +1,4 @@
-//! What a frame owes cannot be taken off its record, be it in use or free.
+//! The debt in the record of a frame cannot be removed, whether the frame is in use or free.
 use mm::frame::Frame;
 
 pub fn wipe(frame: &Frame) {

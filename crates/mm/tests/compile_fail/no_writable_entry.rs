@@ -1,5 +1,5 @@
-//! An entry is made by its room only, what a caller may ask for has no right to write, and nothing puts an entry that a
-//! caller has made into a table.
+//! Only its room makes an entry, a caller cannot ask for one with the right to write, and cannot put an entry of its
+//! own into a table.
 use mm::Machine;
 use mm::frame::FolioPages;
 use mm::table::{Bits, Entry, Rights, Settled, Slot};

@@ -1,4 +1,4 @@
-//! The way with all proofs compiles: what the other files leave out is what makes them fail.
+//! With all proofs the program compiles: the other files fail because they leave one out.
 use mm::Machine;
 use mm::alloc::{Watermark, Means, Reserve};
 use mm::frame::FolioPages;

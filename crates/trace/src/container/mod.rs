@@ -10,9 +10,9 @@
 //! trailer  = offset of meta u64, length of the file u64, crc32 of these 16 bytes, 'P' 'F' 'T' '.'
 //! ```
 //!
-//! The header stands at the end because counts and index are only known there; a reader finds it through the
-//! trailer. A file without a good trailer is searched from the front, frame by frame, for the place where it
-//! went wrong. Every byte is covered by a checksum or compared with a constant.
+//! The header is at the end because counts and index are only known there; a reader finds it through the trailer. A
+//! file without a good trailer is searched from the front, frame by frame, for the damaged place. Every byte is
+//! covered by a checksum or compared with a constant.
 //!
 //! # What a file may cost its reader
 //!
@@ -59,8 +59,8 @@ const FRAME_TARGET: usize = 1 << 20;
 /// Most unpacked bytes of a frame: what the event that closes it may add, and the block's own head.
 const FRAME_LIMIT: u32 = FRAME_TARGET as u32 + 128;
 
-/// Most unpacked bytes of the header of a file of `length` bytes. Each of its entries stands for something that takes
-/// more room in the rest of the file, but for the command line.
+/// Most unpacked bytes of the header of a file of `length` bytes. Each of its entries, except the command line,
+/// describes something that takes more room in the rest of the file.
 const fn header_limit(length: u64) -> u64 {
     (1 << 20) + length.saturating_mul(8)
 }

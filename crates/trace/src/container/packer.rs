@@ -24,7 +24,7 @@ impl<W: Write> Packer<W> {
         Ok(packer)
     }
 
-    /// Add a frame of a thread; returns where it stands.
+    /// Add a frame of a thread. Returns its offset.
     pub fn frame(&mut self, thread: u32, events: u32, raw: &[u8]) -> io::Result<u64> {
         let at = self.offset;
         let data = zstd::bulk::compress(raw, self.level)?;

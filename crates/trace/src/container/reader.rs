@@ -24,7 +24,7 @@ struct Shared {
     path: PathBuf,
     file: File,
     length: u64,
-    /// Where the header stands.
+    /// Offset of the header.
     meta: u64,
     header: Header,
 }
@@ -107,7 +107,7 @@ impl Reader {
         self.finish(&check)
     }
 
-    /// All events were told to `check`: are they what the header says?
+    /// Check that all events, which were passed to `check`, match the header.
     pub(crate) fn finish(&self, check: &Check) -> Result<(), TraceError> {
         check.finish(self.header()).map_err(|what| self.shared.raw().damaged(self.shared.meta, what))
     }
@@ -128,7 +128,7 @@ pub struct Stream {
     block: Vec<u8>,
     decoder: Decoder,
     left: u32,
-    /// Was the memory of the frame that it is in given back?
+    /// Whether the memory of its current frame was freed.
     resting: bool,
 }
 
@@ -164,7 +164,7 @@ impl Stream {
         thread.frames.get(self.next_frame.checked_sub(1)?).copied()
     }
 
-    /// Give the memory of the frame back; the next event unpacks it again. For who reads many threads in turn.
+    /// Free the memory of the frame; the next event unpacks it again. For callers that read many threads alternately.
     pub(crate) fn rest(&mut self) {
         (self.packed, self.block) = (Vec::new(), Vec::new());
         self.resting = true;
@@ -242,7 +242,7 @@ impl RawFile<'_> {
         self.file.read_exact_at(bytes, at).map_err(TraceError::io(self.path, "read"))
     }
 
-    /// The header, and where it stands.
+    /// The header and its offset.
     fn header(&self) -> Result<(u64, Header), TraceError> {
         self.preamble()?;
         let Some(meta) = self.trailer()? else { return Err(self.search()) };
@@ -255,8 +255,8 @@ impl RawFile<'_> {
         Ok((meta, header.map_err(|_| self.damaged(meta, "the header does not follow the format"))?))
     }
 
-    /// Does the index lead to every frame once, in the order in which they stand, and do their heads say as many events
-    /// as the header? Nothing is unpacked for it.
+    /// Check that the index leads to every frame once, in order, and that the frames' heads have as many events as
+    /// the header says. Unpacks nothing.
     fn compare_index(&self, header: &Header, meta: u64) -> Result<(), TraceError> {
         let mut frames: Vec<(u64, usize)> = Vec::new();
         for (thread, info) in header.threads.iter().enumerate() {

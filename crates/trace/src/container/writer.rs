@@ -90,8 +90,8 @@ impl Writer {
         }
     }
 
-    /// Add a process and its first thread. `forked_by` is `None` for the very first, and where only the event of the
-    /// fork says who it was.
+    /// Add a process and its first thread. `forked_by` is `None` for the very first process, and if only the fork's
+    /// event names the parent.
     pub fn add_process(&mut self, forked_by: Option<ThreadId>) -> ThreadId {
         let process = self.header.processes.len() as u32;
         let thread = self.push_thread(process, forked_by);

@@ -10,8 +10,7 @@ fn densest(frames: u32) -> (TestBase, Allocator) {
     (mmu, allocator)
 }
 
-/// Whole page blocks after memory was filled, half of it given back, and a tenth of the rest given back and taken
-/// again, so many times.
+/// Whole page blocks after filling memory, freeing half of it, and repeatedly freeing and taking a tenth of the rest.
 fn whole_after(rounds: u32, (base, allocator): (TestBase, Allocator)) -> u64 {
     let mut seed = 1u64;
     let mut draw = |n: usize| {
@@ -40,7 +39,7 @@ fn whole_after(rounds: u32, (base, allocator): (TestBase, Allocator)) -> u64 {
     whole
 }
 
-/// What a churn of single pages leaves of 32 blocks, of which 16 could be whole.
+/// The result of a churn of single pages in 32 blocks, of which 16 could be whole.
 #[test]
 fn blocks_run_empty_while_others_fill() {
     assert!(whole_after(60, world(TestMachine::simple(1, 16384))) <= 1);
@@ -49,7 +48,7 @@ fn blocks_run_empty_while_others_fill() {
 }
 
 #[test]
-fn every_size_comes_from_the_fullest_block_that_has_it() {
+fn each_order_is_taken_from_the_fullest_block_that_has_it() {
     let (base, allocator) = densest(4096);
     // Leave 3 pages, 40 and 400 free in three page blocks.
     let room = |block: u32, from: u32| (from..512).map(move |page| Pfn(block * 512 + page));

@@ -1,4 +1,4 @@
-//! Frames that are taken by their number.
+//! Frames taken by their number.
 
 use super::*;
 
@@ -23,9 +23,12 @@ fn a_frame_is_taken_and_the_rest_stays_free() {
     let zone = &allocator.zones()[0];
     assert_eq!(zone.free_pages(), before - 3);
     assert_eq!(zone.blocks_by_mobility(), [1, 6, 1]);
-    // Page 700 and its neighbour: a pair is gone from the four of 700..704, and so on up.
+    // Page 700 and its neighbour: a pair is missing from the four of 700..704, and so on upwards.
     assert_eq!(zone.blocks().0, [1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]);
-    assert!(allocator.take_exactly(&base, ZoneId(0), Pfn(700), Mobility::Movable).is_none(), "it is in use");
+    assert!(
+        allocator.take_exactly(&base, ZoneId(0), Pfn(700), Mobility::Movable).is_none(),
+        "the frame is in use"
+    );
     taken.into_iter().for_each(|pfn| free(&base, &allocator, pfn));
     assert_whole(&base, &allocator);
 }

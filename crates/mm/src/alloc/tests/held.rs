@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A zone of which half the pages are free, in blocks of `order`; the blocks between them are returned.
+/// A zone with half of its pages free, in blocks of `order`. Returns the blocks between them.
 fn in_pieces(frames: u32, order: u8) -> (TestBase, Allocator, Vec<Pfn>) {
     let (base, allocator) = world(TestMachine::simple(2, frames));
     let all: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &request(order))).collect();
@@ -27,10 +27,10 @@ fn blocks(held: &HeldBlocks) -> Vec<(usize, usize)> {
     held.blocks().into_iter().enumerate().filter(|&(_, count)| count > 0).collect()
 }
 
-/// The vector of the reference: of a block of 16 pages one is taken; the rest stays as one page and blocks of 2, 4
-/// and 8.
+/// The vector of the reference: one page of a block of 16 is taken; the rest stays as one page and blocks of 2, 4 and
+/// 8.
 #[test]
-fn a_larger_block_is_split_for_what_is_asked_for() {
+fn a_larger_block_is_split_for_a_smaller_request() {
     let (base, allocator, kept) = in_pieces(8192, 4);
     let (zone, mut held) = (&allocator.zones()[0], allocator.hold(ZoneId(0), true));
     let done = isolate((&base, &allocator), &mut held, 8, 16);
@@ -39,14 +39,14 @@ fn a_larger_block_is_split_for_what_is_asked_for() {
     let taken = held.take(&base, zone, Order(1), true).unwrap();
     assert_eq!(blocks(&held), [(1, 1), (2, 1), (3, 1)]);
     assert_eq!((taken.order(), held.pages()), (Order(1), 14));
-    // What comes back is one block with its buddies again.
+    // The returned page merges with its buddies again.
     held.give_back(&base, taken);
     assert_eq!((blocks(&held), held.pages()), (std_alloc::vec![(4, 1)], 16));
     end(&base, &allocator, held, kept);
 }
 
 #[test]
-fn blocks_stay_apart_where_they_are_not_to_be_merged() {
+fn blocks_stay_apart_without_merge() {
     let (base, allocator, kept) = in_pieces(8192, 4);
     let (zone, mut held) = (&allocator.zones()[0], allocator.hold(ZoneId(0), false));
     isolate((&base, &allocator), &mut held, 8, 16);
@@ -57,7 +57,7 @@ fn blocks_stay_apart_where_they_are_not_to_be_merged() {
 }
 
 #[test]
-fn blocks_of_others_are_not_merged_with() {
+fn blocks_of_other_holders_are_not_merged() {
     let (base, allocator, kept) = in_pieces(8192, 4);
     let zone = &allocator.zones()[0];
     let (mut ours, mut theirs) = (allocator.hold(ZoneId(0), true), allocator.hold(ZoneId(0), true));
@@ -91,13 +91,13 @@ fn the_min_mark_stays_free() {
     }
     let min = zone.mark(Watermark::Min);
     assert!(refused && zone.free_pages() >= min && zone.free_pages() <= min + 16, "{}", zone.free_pages());
-    assert!(allocator.validate(&base).unwrap_err().contains("HELD"), "what is held is on no list");
+    assert!(allocator.validate(&base).unwrap_err().contains("HELD"), "held blocks are on no list");
     end(&base, &allocator, held, kept);
 }
 
-/// What was taken off the lists and goes back owes what it owed; only what is used is paid for.
+/// A block that was taken off the lists and returned keeps its debt; only a block that is used is paid for.
 #[test]
-fn what_is_held_keeps_its_debt_until_it_is_used() {
+fn a_held_block_keeps_its_debt_until_it_is_used() {
     let (base, allocator, kept) = in_pieces(8192, 4);
     let (zone, mut held) = (&allocator.zones()[0], allocator.hold(ZoneId(0), true));
     let space = base.tlb.create();
@@ -122,14 +122,13 @@ fn what_is_held_keeps_its_debt_until_it_is_used() {
     end(&base, &allocator, held, rest.to_vec());
 }
 
-/// What was owed for a held block may be paid meanwhile, and others may owe anew: the block comes back to the lists of
-/// those that owe nothing.
+/// The debt of a held block may be paid meanwhile, and new debts may arise: the block returns to the clean lists.
 #[test]
-fn what_is_paid_while_it_is_held_owes_nothing_when_it_comes_back() {
+fn a_held_block_whose_debt_is_paid_returns_clean() {
     let (base, allocator, mut kept) = in_pieces(8192, 4);
     let (zone, mut held) = (&allocator.zones()[0], allocator.hold(ZoneId(0), true));
     let space = base.tlb.create();
-    // Far apart, so that they do not become one block.
+    // Far apart, so that they do not merge.
     let mut free_owing = |which| {
         let (debtor, tag) = (kept.remove(which), owe(&base, space));
         base.frames[debtor].set_debt(tag);
@@ -140,7 +139,7 @@ fn what_is_paid_while_it_is_held_owes_nothing_when_it_comes_back() {
     let (first, second) = (free_owing(0), free_owing(10));
     let mut from = first.align_down(Order(5));
     allocator.isolate_free(&base, &mut held, &mut from, first.add(16), (1, u64::MAX));
-    assert!(owing() > 0, "the second is still on its list");
+    assert!(owing() > 0, "the second block is still on its list");
     base.tlb.settle_zone(&base, zone.id(), Generation(u64::MAX), second, Order(4));
     assert_eq!(owing(), 0);
     free_owing(20);
@@ -152,16 +151,16 @@ fn what_is_paid_while_it_is_held_owes_nothing_when_it_comes_back() {
 }
 
 #[test]
-#[should_panic(expected = "free blocks were isolated and are lost")]
-fn what_is_held_is_not_to_be_dropped() {
+#[should_panic(expected = "isolated free blocks must be released")]
+fn dropping_held_blocks_panics() {
     let (base, allocator, _kept) = in_pieces(8192, 4);
     let mut held = allocator.hold(ZoneId(0), true);
     isolate((&base, &allocator), &mut held, 8, 16);
 }
 
-/// The lists are searched from the tail; what was looked at is looked at last the next time.
+/// Lists are searched from the tail, and blocks that were looked at come last the next time.
 #[test]
-fn a_search_does_not_meet_the_same_blocks_twice() {
+fn a_search_does_not_look_at_the_same_blocks_twice() {
     let (base, allocator, kept) = in_pieces(8192, 4);
     let mut held = allocator.hold(ZoneId(0), false);
     let zone = &allocator.zones()[0];
@@ -194,7 +193,7 @@ fn a_search_does_not_meet_the_same_blocks_twice() {
 }
 
 proptest! {
-    /// Whatever is isolated, split, used and given back: nothing is lost, and nothing is there twice.
+    /// Whatever is isolated, split, used and returned: no block is lost, and none is there twice.
     #[test]
     fn nothing_is_lost(order in 0u8..9, merge in any::<bool>(), steps in proptest::collection::vec((0u8..4, 0u8..10, 0u32..8), 1..60)) {
         let (base, allocator, kept) = in_pieces(4096, order);

@@ -1,7 +1,7 @@
-//! What a frame, an address or a file owes is paid before its use changes.
+//! The debts of a frame, an address or a file are paid before its use changes.
 //!
 //! Each test is a way in which a published version of lazy unmap flush forgets a flush or cannot pay one.
-//! `tests/published.rs` makes the same mistakes in a copy of this crate and shows that these tests notice them.
+//! `tests/copies/published.rs` makes the same mistakes in a copy of this crate and shows that these tests notice them.
 //!
 //! The machine for tests keeps what the TLBs of its CPUs hold. The steps of a test end in a check that holds under
 //! every policy: no CPU reads a frame that is handed out, or a page whose content has changed.
@@ -67,7 +67,7 @@ impl World {
         space
     }
 
-    /// Runs `act` on another CPU.
+    /// Run `act` on another CPU.
     fn on<R>(&self, cpu: u16, act: impl FnOnce() -> R) -> R {
         let here = self.machine.cpu();
         self.machine.run_on(cpu);
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Takes a folio. No CPU may still read it.
+    /// Take a folio. No CPU may still read it.
     fn take(&self, request: &AllocRequest) -> Option<Pfn> {
         let pfn = self.alloc.take(self, request, Watermark::Min).ok()?.into_pfn();
         let readers = self.machine.readers(pfn, request.order.frames());
@@ -109,17 +109,17 @@ impl World {
         Some(pfn)
     }
 
-    /// Takes all folios of an order.
+    /// Take all folios of an order.
     fn take_all(&self, order: u8) -> Vec<Pfn> {
         core::iter::from_fn(|| self.take(&self.request(order))).collect()
     }
 
-    /// Unmaps a read-only page as reclaim does.
+    /// Unmap a read-only page as reclaim does.
     fn unmap(&self, space: SpaceId, page: Vpn, pfn: Pfn) {
         let _ = self.settle(&Cleared::page(space, page, pfn));
     }
 
-    /// Settles a batch of what was cleared. Returns the generation of the debt that is left.
+    /// Settle a batch of what was cleared. Returns the generation of the debt that is left.
     fn settle(&self, cleared: &Cleared) -> Option<Generation> {
         let mut batch = UnmapBatch::new(self.base());
         let generation = batch.note_cleared(self.base(), &self.tlb, cleared);
@@ -139,12 +139,12 @@ impl World {
         self.free(pfn);
     }
 
-    /// Pays all that is owed for frames.
+    /// Pay all debts of frames.
     fn pay(&self) {
         self.tlb.settle_zone(self, ZoneId(0), Generation(u64::MAX), Pfn(0), Order::ZERO);
     }
 
-    /// Makes `flushes` debts and pays them. `spare` is a page in use that no CPU reads.
+    /// Make `flushes` debts and pay them. `spare` is a page in use that no CPU reads.
     fn pass(&self, spare: Pfn, flushes: u32) {
         let space = self.tlb.create();
         self.run(1, space);

@@ -1,4 +1,4 @@
-//! A page becomes writable, or a file's content changes, while a CPU still reads what was taken away before.
+//! A page becomes writable, or a file's content changes, while a CPU still reads through a stale translation.
 
 extern crate std;
 
@@ -13,7 +13,7 @@ use std::vec;
 
 const A: SpaceId = SpaceId(0);
 const PAGE: Vpn = Vpn(0);
-/// Holds the page at first, and afterwards.
+/// The frames of the page at first and later.
 const FIRST: Pfn = Pfn(0);
 const SECOND: Pfn = Pfn(1);
 
@@ -29,8 +29,8 @@ fn world() -> World {
     world
 }
 
-/// CPU 0 reclaims the page, CPU 1 does `write` and says when its store can be known of, CPU 2 reads: once it knows, it
-/// must not read what was before.
+/// CPU 0 reclaims the page, CPU 1 runs `write` and signals when its store is visible, CPU 2 reads: after the signal
+/// it must not read the old content.
 fn beside_a_reader(name: &str, write: fn(&World, &AtomicU32)) {
     explore(name, THREE, move || {
         let world = Arc::new(world());
@@ -44,17 +44,14 @@ fn beside_a_reader(name: &str, write: fn(&World, &AtomicU32)) {
             on(&world, 2, move |world| {
                 let known = told.load(Acquire) == 1;
                 let read = world.mmu.machine.load(PAGE);
-                assert!(
-                    !known || read != Some(OLD),
-                    "a page was read as it was before a store that is known of"
-                );
+                assert!(!known || read != Some(OLD), "a page was read as it was before a visible store");
             }),
         ]);
         world.check_debts();
     });
 }
 
-/// Map a copy of the page's frame in its place. What is there is cleared and flushed before.
+/// Map a copy of the page's frame in its place, after clearing and flushing its entry.
 fn copy(world: &World) {
     let machine = &world.mmu.machine;
     if machine.clear(A, PAGE).is_some() {
@@ -71,7 +68,7 @@ fn store(world: &World, written: &AtomicU32) {
     }
 }
 
-/// The frame that holds the file's page: where it has gone from the space, it comes back in another frame.
+/// The frame with the file's page. If the space has lost the page, it returns in another frame.
 fn frame_of_file(world: &World) -> Pfn {
     let machine = &world.mmu.machine;
     let _tables = world.lock_tables(A);
@@ -109,9 +106,9 @@ fn a_write_to_a_file_beside_a_stale_reader() {
 // --- what the models must find
 // ---------------------------------------------------------------------------------------------
 
-/// F10: the entry is made writable, another thread stores, and only then is paid what was owed for the space.
+/// F10: the entry becomes writable, another thread stores, and only then the space's debt is paid.
 #[test]
-#[should_panic(expected = "a page was read as it was before a store that is known of")]
+#[should_panic(expected = "a page was read as it was before a visible store")]
 fn a_payment_after_the_entry_is_writable_is_found() {
     beside_a_reader("found: a payment after the entry is writable", |world, written| {
         let _tables = world.lock_tables(A);
@@ -121,9 +118,9 @@ fn a_payment_after_the_entry_is_writable_is_found() {
     });
 }
 
-/// The file is paid for when its content has changed.
+/// The file's debt is paid after its content has changed.
 #[test]
-#[should_panic(expected = "a page was read as it was before a store that is known of")]
+#[should_panic(expected = "a page was read as it was before a visible store")]
 fn a_payment_after_the_write_is_found() {
     beside_a_reader("found: a payment after the write", |world, written| {
         let frame = frame_of_file(world);

@@ -1,4 +1,4 @@
-//! Frames on their way through the real allocator: split, merged, through CPUs' lists, taken by two at once.
+//! Frames on their way through the real allocator: split, merged, on CPUs' lists, taken by two CPUs at once.
 
 extern crate std;
 
@@ -25,7 +25,7 @@ impl Memory {
     /// Four free frames. CPU 2 runs space A.
     fn new() -> Memory {
         let world = World::new(3, 1, 4);
-        let alloc = Allocator::new(&world.mmu).expect("a good layout");
+        let alloc = Allocator::new(&world.mmu).expect("the layout must be valid");
         become_cpu(2);
         world.switch(A);
         become_cpu(0);
@@ -47,17 +47,17 @@ impl Memory {
         self.alloc.take(&self.world.mmu, &request, Watermark::Min).map(|fresh| fresh.into_pfn())
     }
 
-    /// Take a folio, if there is one, and use it for something else.
+    /// Take a folio, if there is one, and reuse it.
     fn take_and_use(&self, order: Order) -> Option<Pfn> {
         let pfn = self.take(order).ok()?;
         (0..order.frames()).for_each(|i| self.world.mmu.machine.fill(pfn.add(i), NEW));
         Some(pfn)
     }
 
-    /// A folio of the file, mapped from `page` on, which CPU 2 has read.
+    /// A folio of the file, mapped from `page` on, that CPU 2 has read.
     fn mapped(&self, order: Order, page: Vpn) -> Pfn {
         let world = &self.world;
-        let pfn = self.take(order).expect("there is memory");
+        let pfn = self.take(order).expect("memory must be free");
         world.mmu.frames[pfn].set_owner(Owner::File(FILE), PageIndex(page.0));
         for i in 0..order.frames() {
             world.mmu.machine.fill(pfn.add(i), OLD);
@@ -69,7 +69,7 @@ impl Memory {
         pfn
     }
 
-    /// Reclaim takes a folio's pages and frees it.
+    /// Reclaim unmaps and frees a folio.
     fn reclaim(&self, pfn: Pfn, page: Vpn) {
         let frame = &self.world.mmu.frames[pfn];
         for i in 0..frame.pages() {
@@ -85,7 +85,7 @@ impl Memory {
         self.alloc.free(&self.world.mmu, &[pfn]);
     }
 
-    /// CPU 2 reads what it holds.
+    /// CPU 2 reads through its translations.
     fn read(&self) {
         for page in PAGES {
             self.world.reads_old(page);
@@ -94,7 +94,7 @@ impl Memory {
     }
 
     fn check(&self) {
-        self.alloc.validate(&self.world.mmu).expect("the free lists");
+        self.alloc.validate(&self.world.mmu).expect("the free lists must be valid");
         self.world.check_debts();
     }
 }
@@ -111,8 +111,8 @@ fn on(
     })
 }
 
-/// A block of two frames owes. Two CPUs want a frame each at the same moment: who gets the remainder of the split must
-/// not use it before the payment either.
+/// A block of two frames owes, and two CPUs want a frame each at the same moment. The CPU that gets the remainder of
+/// the split must not use it before the payment either.
 #[test]
 fn a_split_remainder_taken_at_once() {
     explore("a split remainder taken at once", THREE, || {
@@ -132,7 +132,7 @@ fn a_split_remainder_taken_at_once() {
     });
 }
 
-/// Two folios come back with debts, by way of CPUs' lists and not, merge, and are taken as one, while they come.
+/// Two folios are freed with debts, one of them to a CPU's list, merge, and are taken as one meanwhile.
 #[test]
 fn tags_through_lists_and_buddies() {
     explore("tags through lists and buddies", LONG, || {
@@ -159,9 +159,9 @@ fn tags_through_lists_and_buddies() {
 // --- what the models must find
 // ---------------------------------------------------------------------------------------------
 
-/// F1: a tag gets lost between the unmapping and the free lists.
+/// F1: a tag is lost between the unmapping and the free lists.
 #[test]
-#[should_panic(expected = "a stale translation led to a frame used anew")]
+#[should_panic(expected = "a stale translation led to a reused frame")]
 fn a_lost_tag_is_found() {
     explore("found: a lost tag", THREE, || {
         let memory = Arc::new(Memory::new());
@@ -169,7 +169,7 @@ fn a_lost_tag_is_found() {
         at_once(vec![
             on(&memory, 0, move |memory| {
                 for page in PAGES {
-                    memory.world.unmap(A, page).expect("it was mapped");
+                    memory.world.unmap(A, page).expect("the page must be mapped");
                 }
                 memory.world.mmu.frames[folio].set_debt(0);
                 memory.free(folio);

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use std::vec::Vec;
 
-/// How far a model is explored.
+/// How far to explore a model.
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "each checker uses its own")]
 pub(super) struct Effort {
-    /// loom: most times at which a thread is stopped in favour of another although it could go on; `None`: every order.
+    /// loom: the number of times a thread is preempted at most; `None`: every order.
     pub preemptions: Option<usize>,
     /// shuttle: runs of each of its two schedulers.
     pub runs: usize,
@@ -28,7 +28,7 @@ pub(super) const THREE: Effort = Effort { preemptions: Some(3), runs: 3_000 };
 /// For long ones of these.
 pub(super) const LONG: Effort = Effort { preemptions: Some(2), runs: 3_000 };
 
-/// Run a model in every order, or in many, and tell how many that were.
+/// Run a model in all orders, or in many, and report their number.
 pub(super) fn explore(name: &str, effort: Effort, model: impl Fn() + Send + Sync + 'static) {
     let count = Arc::new(AtomicU64::new(0));
     let counted = {
@@ -44,11 +44,11 @@ pub(super) fn explore(name: &str, effort: Effort, model: impl Fn() + Send + Sync
     std::println!("model: {name}: {} executions, {seconds:.1} s, {how}", count.load(Relaxed));
 }
 
-/// Run these at the same time, and wait for all.
+/// Run these at the same time, and wait for all of them.
 pub(super) fn at_once(programs: Vec<Box<dyn FnOnce() + Send>>) {
     let threads: Vec<_> = programs.into_iter().map(checker::spawn).collect();
     for thread in threads {
-        thread.join().expect("a thread of the model failed");
+        thread.join().expect("every thread of the model must succeed");
     }
 }
 
@@ -81,7 +81,7 @@ mod checker {
         let model = Arc::new(model);
         let again = Arc::clone(&model);
         let mut config = Config::new();
-        // The default is 32 KiB, and functions that are inlined into one share one frame.
+        // The default is 32 KiB, and inlined functions share one stack frame.
         config.stack_size = 256 << 10;
         Runner::new(RandomScheduler::new_from_seed(seed, runs), config.clone()).run(move || model());
         Runner::new(PctScheduler::new_from_seed(seed, 3, runs), config).run(move || again());

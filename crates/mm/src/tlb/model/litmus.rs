@@ -1,5 +1,5 @@
-//! {clear the entry; raise the space's generation; draw} beside {pay} beside {switch}: scenario 30, and `done` against
-//! `switch`. Everything else rests on this: that a CPU which is not asked looks by itself.
+//! {clear the entry; raise the space's generation; draw} beside {pay} beside {switch}: scenario 30, and `done`
+//! against `switch`. Everything else relies on this: a CPU that is not asked checks by itself.
 
 extern crate std;
 
@@ -20,7 +20,7 @@ const B: SpaceId = SpaceId(1);
 const PAGE: Vpn = Vpn(0);
 const FRAME: Pfn = Pfn(1);
 
-/// Where CPU 1 stands when the others begin. It has read the page in space A before.
+/// What CPU 1 runs when the others begin. It has read the page in space A before.
 #[derive(Clone, Copy, Debug)]
 enum Stands {
     InA,
@@ -53,7 +53,7 @@ fn world(stands: Stands) -> World {
     world
 }
 
-/// What another CPU does about the page while CPU 1 comes back to the space.
+/// What another CPU does with the page while CPU 1 returns to the space.
 fn beside(name: &str, stands: Stands, taker: fn(&World), comer: fn(&World)) {
     beside_within(EVERY, name, stands, taker, comer);
 }
@@ -67,27 +67,27 @@ fn beside_within(effort: Effort, name: &str, stands: Stands, taker: fn(&World), 
 
 const EVERYWHERE: [Stands; 5] = [Stands::InA, Stands::LazyInA, Stands::InB, Stands::LazyInB, Stands::Nowhere];
 
-/// Reclaim takes the page and uses its frame for something else.
+/// Reclaim unmaps the page, and its frame is reused.
 fn take_and_reuse(world: &World) {
-    let pfn = world.unmap(A, PAGE).expect("it was mapped");
+    let pfn = world.unmap(A, PAGE).expect("the page must be mapped");
     world.reuse(pfn);
 }
 
-/// munmap takes the page, and its frame is used for something else.
+/// munmap clears the page, and its frame is reused.
 fn flush_and_reuse(world: &World) {
-    let pfn = world.clear(A, PAGE).expect("it was mapped");
+    let pfn = world.clear(A, PAGE).expect("the page must be mapped");
     world.mmu.tlb.flush(&world.mmu, A, Range::page(PAGE));
     world.mmu.machine.fill(pfn, NEW);
 }
 
-/// CPU 1 comes to space A and reads the page, twice: its entry may go in between.
+/// CPU 1 switches to space A and reads the page twice: its entry may be cleared in between.
 fn come(world: &World) {
     world.switch(A);
     world.reads_old(PAGE);
     world.reads_old(PAGE);
 }
 
-/// CPU 1 goes and comes while others look at it.
+/// CPU 1 leaves and returns while others look at it.
 fn go_and_come(world: &World) {
     world.enter_lazy();
     come(world);
@@ -115,15 +115,15 @@ fn munmap_beside_going_and_coming() {
     beside_within(TWO, "munmap beside going and coming", Stands::InA, flush_and_reuse, go_and_come);
 }
 
-/// A CPU that runs a kernel task lets go of a space that ends, or has gone already; the next space of that name has
-/// nothing of it.
+/// A CPU that runs a kernel task unloads a space that ends, or has left it already. The next space with that number
+/// has none of its translations.
 #[test]
 fn the_end_of_a_space_beside_a_switch() {
     for stands in [Stands::LazyInA, Stands::InB, Stands::LazyInB, Stands::Nowhere] {
         explore(&std::format!("the end of a space, {stands:?}"), EVERY, move || {
             let world = Arc::new(world(stands));
             let end = |world: &World| {
-                let pfn = world.clear(A, PAGE).expect("it was mapped");
+                let pfn = world.clear(A, PAGE).expect("the page must be mapped");
                 let tlb = &world.mmu.tlb;
                 tlb.destroy(&world.mmu, A);
                 tlb.release(A);
@@ -138,7 +138,7 @@ fn the_end_of_a_space_beside_a_switch() {
     }
 }
 
-/// With LATR, a CPU pays at its ticks, and then is not asked.
+/// With LATR, a CPU pays at its ticks and is then not asked.
 #[test]
 fn a_tick_beside_reclaim() {
     beside_within(TWO, "a tick beside reclaim", Stands::InA, take_and_reuse, |world| {
@@ -153,15 +153,15 @@ fn a_tick_beside_reclaim() {
 // --- what the models must find
 // ---------------------------------------------------------------------------------------------
 
-/// F11: the generation is drawn before the space's is raised. A CPU that comes in between is done with the debt, and
-/// keeps what it has of the space.
+/// F11: the generation is drawn before the space's is raised. A CPU that switches in between is done with the debt
+/// and keeps its translations.
 #[test]
-#[should_panic(expected = "a stale translation led to a frame used anew")]
+#[should_panic(expected = "a stale translation led to a reused frame")]
 fn a_draw_before_the_raise_is_found() {
     let taker = |world: &World| {
         let tlb = &world.mmu.tlb;
         let context = &tlb.contexts[A.0];
-        let pfn = world.clear(A, PAGE).expect("it was mapped");
+        let pfn = world.clear(A, PAGE).expect("the page must be mapped");
         let generation = tlb.draw();
         context.generation.fetch_add(1, SeqCst);
         let debt = Debt { cpus: context.cpus(), generation };
@@ -172,14 +172,14 @@ fn a_draw_before_the_raise_is_found() {
     beside("found: a draw before the raise", Stands::InB, taker, come);
 }
 
-/// A flush that looks for kernel tasks before it raises the space's generation.
+/// A flush that checks for lazy CPUs before it raises the space's generation.
 #[test]
-#[should_panic(expected = "a stale translation led to a frame used anew")]
+#[should_panic(expected = "a stale translation led to a reused frame")]
 fn a_look_for_lazy_cpus_before_the_raise_is_found() {
     let taker = |world: &World| {
         let tlb = &world.mmu.tlb;
         let lazy = tlb.cpus[1].is_lazy();
-        let pfn = world.clear(A, PAGE).expect("it was mapped");
+        let pfn = world.clear(A, PAGE).expect("the page must be mapped");
         if lazy {
             tlb.contexts[A.0].generation.fetch_add(1, SeqCst);
         } else {
@@ -190,7 +190,7 @@ fn a_look_for_lazy_cpus_before_the_raise_is_found() {
     beside("found: a look for lazy CPUs too soon", Stands::LazyInA, taker, come);
 }
 
-/// A switch to space A that leaves out or exchanges steps.
+/// A switch to space A that omits or exchanges steps.
 fn switch_wrongly(world: &World, steps: fn(&Tlb, CpuId) -> u64) {
     let platform = &world.mmu;
     let _off = platform.machine.interrupts_off();
@@ -204,9 +204,9 @@ fn switch_wrongly(world: &World, steps: fn(&Tlb, CpuId) -> u64) {
     state.set_done(drawn, 0);
 }
 
-/// The space's generation is read before the CPU joins its set: who raises it in between asks nobody.
+/// The space's generation is read before the CPU joins its set: a CPU that raises it in between asks no CPU.
 #[test]
-#[should_panic(expected = "a stale translation led to a frame used anew")]
+#[should_panic(expected = "a stale translation led to a reused frame")]
 fn a_generation_read_before_joining_is_found() {
     beside("found: a generation read too soon", Stands::InB, take_and_reuse, |world| {
         switch_wrongly(world, |tlb, me| {
@@ -221,7 +221,7 @@ fn a_generation_read_before_joining_is_found() {
 
 /// A CPU that has read the space's generation still looks as if it ran no programs.
 #[test]
-#[should_panic(expected = "a stale translation led to a frame used anew")]
+#[should_panic(expected = "a stale translation led to a reused frame")]
 fn an_arrival_that_is_not_told_is_found() {
     beside("found: an arrival that is not told", Stands::LazyInB, take_and_reuse, |world| {
         switch_wrongly(world, |tlb, me| {
@@ -232,9 +232,9 @@ fn an_arrival_that_is_not_told_is_found() {
     });
 }
 
-/// A return from a kernel task that compares generations before it says that it is back.
+/// A return from a kernel task that compares generations before it announces itself.
 #[test]
-#[should_panic(expected = "a stale translation led to a frame used anew")]
+#[should_panic(expected = "a stale translation led to a reused frame")]
 fn a_return_that_is_told_too_late_is_found() {
     beside("found: a return told too late", Stands::LazyInA, take_and_reuse, |world| {
         let machine = &world.mmu.machine;

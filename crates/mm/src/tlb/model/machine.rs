@@ -14,7 +14,7 @@ use std::vec::Vec;
 
 /// Pages of each space.
 pub(super) const PAGES: usize = 4;
-/// The root of space s is this + s; the machine has no other frames there.
+/// The root of space s is this + s. The machine has no other frames there.
 const ROOTS: u32 = 1000;
 const PRESENT: u64 = 1;
 const WRITE: u64 = 2;
@@ -28,7 +28,7 @@ shuttle::thread_local! {
     static CURRENT: Cell<u16> = Cell::new(0);
 }
 
-/// A translation that a CPU keeps.
+/// A cached translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Kept {
     asid: Asid,
@@ -37,9 +37,9 @@ struct Kept {
     writable: bool,
 }
 
-/// What one CPU holds. Only this CPU's own code changes it, so that it needs no place in the model.
+/// The state of one CPU. Only its own code changes it, so it needs no place in the model.
 struct Cpu {
-    /// Held: interrupts are off.
+    /// Held while interrupts are off.
     interrupts: Lock<()>,
     tlb: Mutex<Tlb>,
 }
@@ -50,17 +50,17 @@ struct Tlb {
     kept: Vec<Kept>,
 }
 
-/// A machine of some CPUs and frames; see the room's prose for what it stands for.
+/// A machine of some CPUs and frames. The room's prose says what it models.
 pub(super) struct ModelMachine {
     cpus: Box<[Cpu]>,
     memory: [MemoryRange; 1],
     /// The entries of all spaces.
     entries: Box<[AtomicU64]>,
-    /// What frames hold.
+    /// The content of frames.
     frames: Box<[AtomicU64]>,
 }
 
-/// This thread is a CPU from now on.
+/// This thread acts as a CPU from now on.
 pub(super) fn become_cpu(cpu: u16) {
     CURRENT.with(|current| current.set(cpu));
 }
@@ -81,7 +81,7 @@ impl ModelMachine {
         Pfn(ROOTS + space.0)
     }
 
-    /// Interrupts are off on this CPU until the guard goes.
+    /// Turn interrupts off on this CPU until the guard is dropped.
     pub fn interrupts_off(&self) -> Guard<'_, ()> {
         self.cpus[self.cpu().index()].interrupts.lock()
     }
@@ -90,31 +90,31 @@ impl ModelMachine {
         &self.entries[space.0 as usize * PAGES + page.0 as usize]
     }
 
-    /// Map a frame; under the lock of the space's tables.
+    /// Map a frame, under the lock of the space's tables.
     pub fn map(&self, space: SpaceId, page: Vpn, pfn: Pfn, writable: bool) {
         let write = if writable { WRITE } else { 0 };
         self.entry(space, page).store((pfn.0 as u64) << 2 | write | PRESENT, Release);
     }
 
-    /// Clear an entry; under the lock of the space's tables. Returns the frame that it mapped, and whether it could be
-    /// written.
+    /// Clear an entry, under the lock of the space's tables. Returns the frame that it mapped, and whether it was
+    /// writable.
     pub fn clear(&self, space: SpaceId, page: Vpn) -> Option<(Pfn, bool)> {
         let old = self.entry(space, page).swap(0, AcqRel);
         (old & PRESENT != 0).then_some((Pfn((old >> 2) as u32), old & WRITE != 0))
     }
 
-    /// Write to a frame, as the kernel does.
+    /// Write to a frame as the kernel does.
     pub fn fill(&self, pfn: Pfn, content: u64) {
         self.frames[pfn.index()].store(content, Relaxed);
     }
 
-    /// What a frame holds, as the kernel reads it.
+    /// Read a frame as the kernel does.
     pub fn content(&self, pfn: Pfn) -> u64 {
         self.frames[pfn.index()].load(Relaxed)
     }
 
-    /// A program on this CPU reads a page, if it has an entry: `None` is a fault. One instruction: an interrupt comes
-    /// before it or after.
+    /// A program on this CPU reads a page; `None` is a fault. This is one instruction: an interrupt comes before or
+    /// after it.
     pub fn load(&self, page: Vpn) -> Option<u64> {
         let _off = self.interrupts_off();
         let pfn = self.translate(page, false)?;
@@ -127,7 +127,7 @@ impl ModelMachine {
         self.translate(page, true).map(|pfn| self.fill(pfn, content)).is_some()
     }
 
-    /// What an entry maps now.
+    /// The current content of an entry.
     pub fn mapped(&self, space: SpaceId, page: Vpn) -> Option<Pfn> {
         let raw = self.entry(space, page).load(Acquire);
         (raw & PRESENT != 0).then_some(Pfn((raw >> 2) as u32))
@@ -135,7 +135,7 @@ impl ModelMachine {
 
     /// What a program on this CPU could use without a walk.
     pub fn usable(&self, cpu: CpuId) -> Vec<(SpaceId, Vpn, Pfn)> {
-        let tlb = self.cpus[cpu.index()].tlb.lock().expect("nobody fails with it");
+        let tlb = self.cpus[cpu.index()].tlb.lock().expect("no thread may panic while it holds the lock");
         let loaded = tlb.kept.iter().filter(|kept| kept.asid == tlb.asid && tlb.root != Pfn::NONE);
         loaded.map(|kept| (SpaceId(tlb.root.0 - ROOTS), kept.page, kept.pfn)).collect()
     }
@@ -143,7 +143,7 @@ impl ModelMachine {
     fn translate(&self, page: Vpn, write: bool) -> Option<Pfn> {
         let cpu = &self.cpus[self.cpu().index()];
         let (root, asid) = {
-            let tlb = cpu.tlb.lock().expect("nobody fails with it");
+            let tlb = cpu.tlb.lock().expect("no thread may panic while it holds the lock");
             if let Some(kept) = tlb.kept.iter().find(|kept| kept.asid == tlb.asid && kept.page == page)
                 && tlb.root != Pfn::NONE
                 && (kept.writable || !write)
@@ -153,13 +153,13 @@ impl ModelMachine {
             (tlb.root, tlb.asid)
         };
         let space = SpaceId(root.0.checked_sub(ROOTS).filter(|_| root != Pfn::NONE)?);
-        // A walk by hardware is a plain read.
+        // A hardware walk is a plain read.
         let raw = self.entry(space, page).load(Relaxed);
         if raw & PRESENT == 0 || (write && raw & WRITE == 0) {
             return None;
         }
         let (pfn, writable) = (Pfn((raw >> 2) as u32), raw & WRITE != 0);
-        let mut tlb = cpu.tlb.lock().expect("nobody fails with it");
+        let mut tlb = cpu.tlb.lock().expect("no thread may panic while it holds the lock");
         tlb.kept.retain(|kept| kept.asid != asid || kept.page != page);
         tlb.kept.push(Kept { asid, page, pfn, writable });
         Some(pfn)
@@ -192,7 +192,7 @@ impl Machine for ModelMachine {
     }
 
     fn table(&self, _: Pfn) -> &TablePage {
-        panic!("entries are not in frames here")
+        panic!("a model keeps no entries in frames")
     }
 
     fn zero(&self, pfn: Pfn, pages: u32) {
@@ -216,7 +216,8 @@ impl Machine for ModelMachine {
     }
 
     fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
-        let mut tlb = self.cpus[self.cpu().index()].tlb.lock().expect("nobody fails with it");
+        let mut tlb =
+            self.cpus[self.cpu().index()].tlb.lock().expect("no thread may panic while it holds the lock");
         if !keep {
             tlb.kept.retain(|kept| kept.asid != asid);
         }
@@ -224,7 +225,8 @@ impl Machine for ModelMachine {
     }
 
     fn flush(&self, what: Flush) {
-        let mut tlb = self.cpus[self.cpu().index()].tlb.lock().expect("nobody fails with it");
+        let mut tlb =
+            self.cpus[self.cpu().index()].tlb.lock().expect("no thread may panic while it holds the lock");
         let loaded = tlb.asid;
         tlb.kept.retain(|kept| match what {
             Flush::All => false,
@@ -235,8 +237,8 @@ impl Machine for ModelMachine {
         });
     }
 
-    /// Each target's handler runs on this thread, while its own has interrupts off: between any two of its
-    /// instructions, that is, but not within one and not within what it does with interrupts off.
+    /// The handler of each target runs on this thread while the target has interrupts off: between two of its
+    /// instructions, but not within one and not within what it does with interrupts off.
     fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
         let here = self.cpu();
         assert!(!targets.contains(here), "a shootdown that targets its own CPU");
@@ -250,7 +252,7 @@ impl Machine for ModelMachine {
     }
 
     fn submit(&self, _: Io) {
-        panic!("no devices here")
+        panic!("a model has no devices")
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {
@@ -258,7 +260,7 @@ impl Machine for ModelMachine {
     }
 
     fn wait(&self, ticket: Ticket, _: Option<Nanos>) -> bool {
-        panic!("nobody may sleep in a model, not even for {:?}", ticket.key)
+        panic!("a model must not sleep for {:?}", ticket.key)
     }
 
     fn wake(&self, _: WaitKey) {}

@@ -1,4 +1,4 @@
-//! Add while a payment is under way, two who pay at once, generations that come round, and flushes that overtake each
+//! Debts that arrive during a payment, two payers at once, generations that wrap, and flushes that overtake each
 //! other.
 
 extern crate std;
@@ -20,15 +20,15 @@ use std::vec;
 
 const A: SpaceId = SpaceId(0);
 const B: SpaceId = SpaceId(1);
-/// CPU 2 reads these pages of space A; CPUs 0 and 1 take them away.
+/// CPU 2 reads these pages of space A; CPUs 0 and 1 unmap them.
 const PAGES: [Vpn; 2] = [Vpn(0), Vpn(1)];
 
 fn frame_of(page: Vpn) -> Pfn {
     Pfn(page.0 as u32)
 }
 
-/// CPU 2 runs space A and holds both of its pages; CPU 3, if there, holds a page of space B. So many generations have
-/// been drawn.
+/// CPU 2 runs space A and holds both of its pages; CPU 3, if present, holds a page of space B. `drawn` generations
+/// have been drawn.
 fn world(cpus: usize, drawn: usize) -> World {
     let world = World::new(cpus, 2, 3);
     for page in PAGES {
@@ -51,12 +51,12 @@ fn world(cpus: usize, drawn: usize) -> World {
 }
 
 fn take_and_reuse(world: &World, page: Vpn) {
-    let pfn = world.unmap(A, page).expect("it was mapped");
+    let pfn = world.unmap(A, page).expect("the page must be mapped");
     world.reuse(pfn);
 }
 
 fn flush_and_reuse(world: &World, page: Vpn) {
-    let pfn = world.clear(A, page).expect("it was mapped");
+    let pfn = world.clear(A, page).expect("the page must be mapped");
     world.mmu.tlb.flush(&world.mmu, A, Range::page(page));
     world.mmu.machine.fill(pfn, NEW);
 }
@@ -68,7 +68,7 @@ fn read_all(world: &World) {
     world.reads_old(PAGES[0]);
 }
 
-/// Debts come while others are being paid, and two pay at once, whatever the generation: here tags have three bits.
+/// Debts arrive while others are being paid, and two CPUs pay at once, at any generation: tags have three bits here.
 #[test]
 fn adding_while_flushing() {
     for drawn in [0, 5, 6, 7] {
@@ -84,12 +84,13 @@ fn adding_while_flushing() {
     }
 }
 
-/// Both frames owe, and two CPUs want them at the same moment, while the CPU that holds translations comes and goes.
+/// Both frames owe, and two CPUs want them at the same moment, while the CPU that holds translations leaves and
+/// returns.
 #[test]
 fn two_payers_at_once() {
     explore("two payers at once", LONG, || {
         let world = Arc::new(world(3, 0));
-        let frames = PAGES.map(|page| world.unmap(A, page).expect("it was mapped"));
+        let frames = PAGES.map(|page| world.unmap(A, page).expect("the page must be mapped"));
         at_once(vec![
             on(&world, 0, move |world| world.reuse(frames[0])),
             on(&world, 1, move |world| world.reuse(frames[1])),
@@ -104,12 +105,12 @@ fn two_payers_at_once() {
     });
 }
 
-/// A space's debt is paid for one reason, a zone's for another, and a third comes meanwhile.
+/// A space's debt is paid for one reason, a zone's for another, and a third arrives meanwhile.
 #[test]
 fn paying_a_space_and_a_zone() {
     explore("a space and a zone paid at once", LONG, || {
         let world = Arc::new(world(3, 0));
-        let frame = world.unmap(A, PAGES[0]).expect("it was mapped");
+        let frame = world.unmap(A, PAGES[0]).expect("the page must be mapped");
         at_once(vec![
             on(&world, 0, move |world| {
                 world.reuse(frame);
@@ -118,7 +119,7 @@ fn paying_a_space_and_a_zone() {
             on(&world, 1, |world| {
                 let _tables = world.lock_tables(A);
                 world.mmu.tlb.settle_space(&world.mmu, A);
-                // Under this lock no debt can come.
+                // No debt can arrive under this lock.
                 assert!(!world.mmu.tlb.space_owes(A, CpuId(2)));
                 world.check_debts();
             }),
@@ -128,16 +129,17 @@ fn paying_a_space_and_a_zone() {
     });
 }
 
-/// Who reads the file's record without its lock has the folio's lock, which came from whoever left the debt.
+/// A caller that reads the file's record without its lock has the folio's lock, which it got from the CPU that left
+/// the debt.
 #[test]
-fn a_file_is_paid_by_who_gets_its_folio() {
+fn the_next_holder_of_a_folio_pays_for_its_file() {
     explore("a file paid by the next holder of its folio", THREE, || {
         let world = Arc::new(world(3, 0));
         let unlocked = Arc::new(AtomicU32::new(0));
         let locked = Arc::clone(&unlocked);
         at_once(vec![
             on(&world, 0, move |world| {
-                world.unmap(A, PAGES[0]).expect("it was mapped");
+                world.unmap(A, PAGES[0]).expect("the page must be mapped");
                 unlocked.store(1, Release);
             }),
             on(&world, 1, move |world| {
@@ -164,7 +166,7 @@ fn two_flushes_at_once() {
     });
 }
 
-/// The same by reclaim, with lists of pages.
+/// The same for reclaim with lists of pages.
 #[test]
 fn two_lists_at_once() {
     explore("two lists of pages at once", LONG, || {
@@ -172,7 +174,7 @@ fn two_lists_at_once() {
         world.set_policy(FlushPolicy::List.value());
         let take = |page: Vpn| {
             move |world: &World| {
-                let pfn = world.unmap(A, page).expect("it was mapped");
+                let pfn = world.unmap(A, page).expect("the page must be mapped");
                 world.mmu.machine.fill(pfn, NEW);
             }
         };
@@ -181,8 +183,8 @@ fn two_lists_at_once() {
     });
 }
 
-/// A CPU that is asked to drop one page is not done with another, whose flush was put off meanwhile. It only answers
-/// here, and looks when the others have ended: one thread less, so many more orders can be tried.
+/// A CPU that is asked to drop one page is not done with another, whose flush was deferred meanwhile. It only answers
+/// here, and reads when the others have ended: one thread less allows more orders.
 #[test]
 fn a_flush_beside_a_debt() {
     explore("a flush beside a debt", TWO, || {
@@ -197,7 +199,7 @@ fn a_flush_beside_a_debt() {
     });
 }
 
-/// The same, where the debt is paid page by page.
+/// The same if the debt is paid page by page.
 #[test]
 fn a_list_beside_a_list() {
     explore("a list beside a list", TWO, || {
@@ -205,7 +207,7 @@ fn a_list_beside_a_list() {
         world.set_policy(FlushPolicy::List.value());
         let take = |page: Vpn| {
             move |world: &World| {
-                let pfn = world.unmap(A, page).expect("it was mapped");
+                let pfn = world.unmap(A, page).expect("the page must be mapped");
                 world.mmu.machine.fill(pfn, NEW);
             }
         };
@@ -216,11 +218,11 @@ fn a_list_beside_a_list() {
     });
 }
 
-/// Tags come round: a tag may stand for a newer generation than it was made of, never for an older. (One thread, which
-/// shuttle does not run.)
+/// Tags wrap: a tag may be read as a newer generation than its own, never as an older one. (One thread, which shuttle
+/// does not run.)
 #[cfg(feature = "loom")]
 #[test]
-fn tags_that_come_round() {
+fn tags_that_wrap() {
     explore("tags that come round", THREE, || {
         let world = Arc::new(World::new(1, 1, 1));
         at_once(vec![on(&world, 0, read_all_tags)]);
@@ -234,11 +236,11 @@ fn read_all_tags(world: &World) {
     let mut all = vec![];
     for _ in 0..40 {
         let newest = tlb.draw();
-        assert_ne!(newest.tag(), 0, "{newest:?} would owe nothing");
+        assert_ne!(newest.tag(), 0, "the tag of {newest:?} must not mean paid");
         all.push(newest);
         for &generation in &all {
             let read = Generation::of_tag(generation.tag(), tlb.newest());
-            assert!(read >= generation && read <= newest, "{generation:?} is read as {read:?}");
+            assert!(read >= generation && read <= newest, "{generation:?} must not be read as {read:?}");
         }
     }
 }
@@ -246,16 +248,16 @@ fn read_all_tags(world: &World) {
 // --- what the models must find
 // ---------------------------------------------------------------------------------------------
 
-/// A CPU that has missed a generation drops only the page of the newest.
+/// A CPU that has missed a generation drops only the page of the newest one.
 #[test]
-#[should_panic(expected = "a stale translation led to a frame used anew")]
+#[should_panic(expected = "a stale translation led to a reused frame")]
 fn a_missed_generation_is_found() {
     explore("found: a missed generation", THREE, || {
         let world = Arc::new(world(3, 0));
         at_once(vec![
             on(&world, 0, |world| {
                 let (tlb, base) = (&world.mmu.tlb, &world.mmu);
-                world.clear(A, PAGES[0]).expect("it was mapped");
+                world.clear(A, PAGES[0]).expect("the page must be mapped");
                 let newest = tlb.contexts[A.0].generation.fetch_add(1, SeqCst) + 1;
                 let remote = |cpu: CpuId| {
                     tlb.drop_pages(base, cpu, PAGES[0], 1, Order::ZERO);
@@ -264,7 +266,7 @@ fn a_missed_generation_is_found() {
                 base.machine.shootdown(&tlb.contexts[A.0].cpus(), &remote, &mut || ());
             }),
             on(&world, 1, |world| {
-                let pfn = world.clear(A, PAGES[1]).expect("it was mapped");
+                let pfn = world.clear(A, PAGES[1]).expect("the page must be mapped");
                 world.mmu.tlb.flush(&world.mmu, A, Range::page(PAGES[1]));
                 world.mmu.machine.fill(pfn, NEW);
             }),
@@ -273,7 +275,8 @@ fn a_missed_generation_is_found() {
     });
 }
 
-/// One CPU takes a page of space A, which CPU 2 reads; the other one of space B, and pays for it as `settle` does.
+/// One CPU unmaps a page of space A that CPU 2 reads; the other unmaps one of space B, and pays for it as `settle`
+/// does.
 #[cfg(feature = "loom")]
 fn beside_a_payer(name: &str, settle: fn(&World)) {
     explore(name, THREE, move || {
@@ -281,7 +284,7 @@ fn beside_a_payer(name: &str, settle: fn(&World)) {
         at_once(vec![
             on(&world, 0, |world| take_and_reuse(world, PAGES[0])),
             on(&world, 1, move |world| {
-                world.unmap(B, Vpn(0)).expect("it was mapped");
+                world.unmap(B, Vpn(0)).expect("the page must be mapped");
                 settle(world);
             }),
             on(&world, 2, |world| {
@@ -291,11 +294,11 @@ fn beside_a_payer(name: &str, settle: fn(&World)) {
     });
 }
 
-/// A payment that forgets by the generation alone loses an older one that was drawn before and arrives late. (loom
-/// only: of 60,000 random orders, none was one in which it happens.)
+/// A payment that clears a debt by its generation alone loses an older one that was drawn before and arrives late.
+/// (loom only: none of 60,000 random orders showed it.)
 #[cfg(feature = "loom")]
 #[test]
-#[should_panic(expected = "a stale translation led to a frame used anew")]
+#[should_panic(expected = "a stale translation led to a reused frame")]
 fn forgetting_by_generation_is_found() {
     beside_a_payer("found: forgetting by generation", |world| {
         let (tlb, ledger) = (&world.mmu.tlb, &world.mmu.tlb.zones[0]);
@@ -308,12 +311,12 @@ fn forgetting_by_generation_is_found() {
     });
 }
 
-/// A payment that says how far it went although something has come meanwhile says that a frame is paid whose debt it
-/// has not seen. (loom only, as the one before.)
+/// A payment that advances the zone's generation although a debt has arrived meanwhile marks a frame as paid whose
+/// debt it has not seen. (loom only, as the test above.)
 #[cfg(feature = "loom")]
 #[test]
-#[should_panic(expected = "a stale translation led to a frame used anew")]
-fn a_payment_said_to_cover_what_came_later_is_found() {
+#[should_panic(expected = "a stale translation led to a reused frame")]
+fn a_payment_that_covers_later_debts_is_found() {
     beside_a_payer("found: a payment said to cover too much", |world| {
         let (tlb, ledger) = (&world.mmu.tlb, &world.mmu.tlb.zones[0]);
         if let Some(sum) = ledger.domain.read() {
@@ -325,15 +328,15 @@ fn a_payment_said_to_cover_what_came_later_is_found() {
     });
 }
 
-/// A debt left after the tables' lock is released can be missed by who settles under that lock.
+/// A settle under the tables' lock can miss a debt that was left after the lock was released.
 #[test]
-#[should_panic(expected = "a stale translation led to a frame used anew")]
+#[should_panic(expected = "a stale translation led to a reused frame")]
 fn a_debt_left_after_the_lock_is_found() {
     explore("found: a debt left after the lock", THREE, || {
         let world = Arc::new(world(3, 0));
         at_once(vec![
             on(&world, 0, |world| {
-                let pfn = world.clear(A, PAGES[0]).expect("it was mapped");
+                let pfn = world.clear(A, PAGES[0]).expect("the page must be mapped");
                 let mut batch = UnmapBatch::new(&world.mmu);
                 let _ = batch.note_cleared(&world.mmu, &world.mmu.tlb, &world.cleared(A, PAGES[0], pfn));
                 batch.settle(&world.mmu, &world.mmu.tlb);

@@ -1,8 +1,7 @@
-//! A small kernel in a storm: four CPUs that come and go between three spaces, fault, reclaim, write(2) and tick, at
-//! random.
+//! A small kernel under random load: four CPUs that switch between three spaces, fault, reclaim, write(2) and tick.
 //!
-//! The file's pages never lie: whoever reads page p reads content of page p, and never older than what was there when
-//! the read began.
+//! A read of page p of the file returns content of page p, and never older content than that at the beginning of the
+//! read.
 
 extern crate std;
 
@@ -35,7 +34,7 @@ struct Kernel {
     folios: Vec<Lock<Option<Pfn>>>,
     /// The last version of each page that a write(2) has returned for.
     written: Vec<AtomicU64>,
-    /// Do tags get lost on the way to the free lists?
+    /// Whether tags are lost on the way to the free lists.
     loses_tags: bool,
 }
 
@@ -47,7 +46,7 @@ impl Kernel {
     fn new(policy: u64, loses_tags: bool) -> Kernel {
         let world = World::new(CPUS as usize, SPACES, 8);
         world.set_policy(policy);
-        let alloc = Allocator::new(&world.mmu).expect("a good layout");
+        let alloc = Allocator::new(&world.mmu).expect("the layout must be valid");
         Kernel {
             world,
             alloc,
@@ -57,8 +56,7 @@ impl Kernel {
         }
     }
 
-    /// The page's folio, whose lock is held, read in if it was not there; `None` if all free frames are on other CPUs'
-    /// lists.
+    /// The page's folio, locked, read in if necessary; `None` if all free frames are on other CPUs' lists.
     fn folio(&self, page: Vpn, folio: &mut Option<Pfn>) -> Option<Pfn> {
         if folio.is_none() {
             let request = AllocRequest {
@@ -108,7 +106,7 @@ impl Kernel {
         assert_eq!(settled.file(), FILE);
     }
 
-    /// Reclaim takes some pages, as one batch.
+    /// Reclaim takes some pages as one batch.
     fn reclaim(&self, pages: impl Iterator<Item = Vpn>) {
         let (base, tlb) = (&self.world.mmu, &self.world.mmu.tlb);
         let mut batch = UnmapBatch::new(base);
@@ -127,7 +125,7 @@ impl Kernel {
         self.free(batch, freed);
     }
 
-    /// The same, with one note for all pages that a space loses, where the policy allows that.
+    /// The same, noting all pages of a space at once if the policy allows that.
     fn reclaim_together(&self, pages: impl Iterator<Item = Vpn>) {
         let (base, tlb) = (&self.world.mmu, &self.world.mmu.tlb);
         let mut batch = UnmapBatch::new(base);
@@ -153,7 +151,7 @@ impl Kernel {
         self.free(batch, taken.into_iter().map(|(_, pfn)| pfn));
     }
 
-    /// The last step for pages that reclaim has taken.
+    /// The last step for pages that reclaim has unmapped.
     fn free(&self, mut batch: UnmapBatch, pages: impl IntoIterator<Item = Pfn>) {
         batch.settle(&self.world.mmu, &self.world.mmu.tlb);
         for pfn in pages {
@@ -167,7 +165,7 @@ impl Kernel {
         }
     }
 
-    /// What one CPU does.
+    /// The program of one CPU.
     fn run(&self) {
         let mut random = thread_rng();
         let mut runs = None;
@@ -196,7 +194,7 @@ impl Kernel {
     }
 }
 
-/// A storm under one policy. Returns how many blocks were taken for which something was owed.
+/// Run a storm under one policy. Returns the number of blocks taken that owed.
 fn storm(name: &str, policy: u64, loses_tags: bool) -> u64 {
     let taken = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&taken);

@@ -1,4 +1,4 @@
-//! What a kernel does around the ledger, cut down to what the ledger sees of it.
+//! The kernel around the ledger, reduced to what the ledger sees of it.
 
 extern crate std;
 
@@ -14,14 +14,14 @@ use std::boxed::Box;
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// The value of `tlb.unmap` that defers.
+/// The value of `tlb.unmap` that defers flushes.
 pub(super) const LAZY: u64 = FlushPolicy::Lazy.value();
 
-/// The file that the frames of models belong to.
+/// The file that owns all frames.
 pub(super) const FILE: FileId = FileId(0);
-/// What a frame holds before it is used for something else.
+/// The content of a frame before its reuse.
 pub(super) const OLD: u64 = 1;
-/// What it holds then.
+/// The content after it.
 pub(super) const NEW: u64 = 2;
 
 /// A machine and its spaces.
@@ -32,12 +32,12 @@ pub(super) struct World {
 }
 
 impl World {
-    /// `cpus` CPUs, `spaces` spaces, `frames` frames, all of them the file's and holding [`OLD`].
+    /// `cpus` CPUs, `spaces` spaces and `frames` frames, all of them the file's and with content [`OLD`].
     pub fn new(cpus: usize, spaces: u32, frames: u32) -> World {
         become_cpu(0);
         let knobs = Knobs::default();
-        knobs.set(Knob::TlbUnmap, LAZY).expect("a policy");
-        knobs.set(Knob::TlbPayAll, 0).expect("a switch");
+        knobs.set(Knob::TlbUnmap, LAZY).expect("the policy must exist");
+        knobs.set(Knob::TlbPayAll, 0).expect("the knob must be a switch");
         let mmu = Mmu::new(ModelMachine::new(cpus, spaces as usize, frames), knobs);
         for space in 0..spaces {
             assert_eq!(mmu.tlb.create(), SpaceId(space));
@@ -51,14 +51,14 @@ impl World {
         World { mmu, tables: (0..spaces).map(|_| Lock::new(())).collect() }
     }
 
-    /// The CPU that runs this goes over to a space, as a scheduler does it: with interrupts off.
+    /// This CPU switches to a space as a scheduler does: with interrupts off.
     pub fn switch(&self, space: SpaceId) {
         let machine = &self.mmu.machine;
         let _off = machine.interrupts_off();
         self.mmu.tlb.switch(&self.mmu, space, machine.root(space));
     }
 
-    /// It goes over to a kernel task.
+    /// This CPU switches to a kernel task.
     pub fn enter_lazy(&self) {
         let _off = self.mmu.machine.interrupts_off();
         self.mmu.tlb.enter_lazy(&self.mmu);
@@ -69,7 +69,7 @@ impl World {
         self.mmu.machine.map(space, page, pfn, false);
     }
 
-    /// An entry goes; what that means for CPUs is the caller's.
+    /// Clear an entry. The caller handles the CPUs' translations.
     pub fn clear(&self, space: SpaceId, page: Vpn) -> Option<Pfn> {
         let _tables = self.lock_tables(space);
         self.mmu.machine.clear(space, page).map(|(pfn, _)| pfn)
@@ -80,9 +80,9 @@ impl World {
         self.tables[space.0 as usize].lock()
     }
 
-    /// From now on, with this value of `tlb.unmap`.
+    /// Use this value of `tlb.unmap` from now on.
     pub fn set_policy(&self, policy: u64) {
-        self.mmu.knobs.set(Knob::TlbUnmap, policy).expect("a policy");
+        self.mmu.knobs.set(Knob::TlbUnmap, policy).expect("the policy must exist");
     }
 
     /// The clock of this CPU ticks: an interrupt.
@@ -91,7 +91,7 @@ impl World {
         self.mmu.tlb.tick(&self.mmu);
     }
 
-    /// Reclaim takes a page from a space. Returns the frame, if it was mapped.
+    /// Reclaim unmaps a page of a space. Returns the frame if the page was mapped.
     pub fn unmap(&self, space: SpaceId, page: Vpn) -> Option<Pfn> {
         let mut batch = UnmapBatch::new(&self.mmu);
         let taken = {
@@ -107,17 +107,17 @@ impl World {
         taken
     }
 
-    /// What a batch is told of an entry that could not be written.
+    /// A read-only entry, as a batch gets it.
     pub fn cleared(&self, space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
         Cleared { head: self.mmu.frames.head(pfn), ..Cleared::page(space, page, pfn) }
     }
 
-    /// The frame is used for something else, after what it owes has been paid.
+    /// Reuse the frame after paying its debt.
     pub fn reuse(&self, pfn: Pfn) {
         self.reuse_tagged(pfn, self.mmu.frames[pfn].debt());
     }
 
-    /// The same, with the tag that it came with.
+    /// The same, with the tag that the frame had.
     pub fn reuse_tagged(&self, pfn: Pfn, tag: u32) {
         let generation = self.mmu.tlb.owed_by_tag(ZoneId(0), tag);
         if generation > self.mmu.tlb.paid_up_to(ZoneId(0)) {
@@ -129,18 +129,19 @@ impl World {
     /// A program on this CPU reads a page that must not have changed. `false`: a fault.
     pub fn reads_old(&self, page: Vpn) -> bool {
         let read = self.mmu.machine.load(page);
-        assert!(read.is_none_or(|content| content == OLD), "a stale translation led to a frame used anew");
+        assert!(read.is_none_or(|content| content == OLD), "a stale translation led to a reused frame");
         read.is_some()
     }
 
-    /// I5, I10: for each CPU, a space's or zone's record says that it owes, or what it can use is in the tables.
+    /// I5, I10: for each CPU, the record of a space or zone says that it owes, or all that it can use is in the
+    /// tables.
     pub fn check_debts(&self) {
         let tlb = &self.mmu.tlb;
         for cpu in (0..self.mmu.machine.cpus()).map(|cpu| CpuId(cpu as u16)) {
             for (space, page, pfn) in self.mmu.machine.usable(cpu) {
                 if self.mmu.machine.mapped(space, page) != Some(pfn) && !tlb.cpus[cpu.index()].is_lazy() {
-                    assert!(tlb.space_owes(space, cpu), "{cpu:?} holds {page} of {space}, and does not owe");
-                    let file = tlb.files[FILE.0].read().expect("the file's debt is forgotten");
+                    assert!(tlb.space_owes(space, cpu), "{cpu:?} holds {page} of {space} and must owe");
+                    let file = tlb.files[FILE.0].read().expect("the file must still owe");
                     assert!(file.debt.cpus.contains(cpu) && tlb.done(cpu) < file.debt.generation);
                 }
             }

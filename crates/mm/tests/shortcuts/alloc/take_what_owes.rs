@@ -1,4 +1,4 @@
-//! Pending blocks are free memory, too: take one.
+//! Take a pending block: it is free memory, too.
 use super::buddy::{LockedZone, Debts, Mixing};
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Find out what is written from now on: rights and dirty bits go, and CPUs keep both.
+//! Track writes from now on by clearing rights and dirty bits without a flush: CPUs keep both.
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::table::Bits;

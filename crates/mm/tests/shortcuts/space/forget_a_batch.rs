@@ -1,4 +1,4 @@
-//! Get rid of a batch that owes.
+//! Drop a batch that owes.
 use crate::frame::FolioRun;
 use crate::machine::Machine;
 use crate::mm_core::MmCore;

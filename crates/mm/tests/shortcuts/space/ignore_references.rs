@@ -1,4 +1,4 @@
-//! The same, on purpose.
+//! Lose the references of an entry, on purpose.
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::table::Absent;

@@ -1,4 +1,4 @@
-//! Map another page and pay nothing.
+//! Map another page without a payment.
 use crate::frame::FolioPages;
 use crate::machine::Machine;
 use crate::mm_core::MmCore;

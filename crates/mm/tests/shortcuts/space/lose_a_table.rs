@@ -1,4 +1,4 @@
-//! Take a table out of its tree, and let it go.
+//! Take a table out of its tree and drop it.
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::units::*;

@@ -1,4 +1,4 @@
-//! Leave the debt, and lose the references that the entry held.
+//! Leave the debt and lose the references of the entry.
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::table::Absent;

@@ -1,4 +1,4 @@
-//! No CPU is flushed for a gather that is made by hand.
+//! Make a gather that is never flushed.
 use super::zap::{Zap, zap};
 use crate::machine::Machine;
 use crate::mm_core::MmCore;

@@ -1,4 +1,4 @@
-//! Make the proofs oneself.
+//! Make the proofs without a payment.
 use crate::table::{LockedTables, Settled};
 use crate::tlb::FileSettled;
 use crate::units::*;

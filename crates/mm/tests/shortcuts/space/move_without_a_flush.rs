@@ -1,4 +1,4 @@
-//! Move a page to another frame: the lock is settled, the entry emptied, the new page mapped, and nobody flushes.
+//! Move a page to another frame: settle the lock, empty the entry, map the new page, and flush nothing.
 use crate::frame::FolioPages;
 use crate::machine::Machine;
 use crate::mm_core::MmCore;

@@ -1,4 +1,4 @@
-//! mprotect to read-only, in a gather that hears nothing of it.
+//! mprotect to read-only in a gather that is not told.
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::table::Bits;

@@ -1,4 +1,4 @@
-//! Free a page with a clean record.
+//! Free a page with a cleared record.
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::units::*;

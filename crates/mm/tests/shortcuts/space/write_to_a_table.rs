@@ -1,4 +1,4 @@
-//! Change an entry by way of the machine.
+//! Change an entry through the machine.
 use crate::machine::Machine;
 use crate::primitive::Ordering;
 use crate::mm_core::MmCore;

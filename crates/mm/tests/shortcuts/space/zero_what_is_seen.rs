@@ -1,4 +1,4 @@
-//! Zero the end of a file's page, whoever still reads it by way of a frame that was replaced.
+//! Zero the end of a file's page although a CPU may still read it through a replaced frame.
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::units::*;

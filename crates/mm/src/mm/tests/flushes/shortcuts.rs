@@ -78,7 +78,7 @@ fn flushes_page_embeds_this_example() {
 
 /// A cheap MADV_DONTNEED of one page: clear the entry and put the page.
 #[test]
-#[should_panic(expected = "entries were emptied and nobody flushes them")]
+#[should_panic(expected = "emptied entries must be given to a gather or a batch, or flushed")]
 fn dropping_a_page_without_a_flush_panics() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
@@ -93,7 +93,7 @@ fn dropping_a_page_without_a_flush_panics() {
 
 /// Reclaim that unmaps and frees, and forgets its batch's debt.
 #[test]
-#[should_panic(expected = "a batch ends with flushes owed")]
+#[should_panic(expected = "a batch must be settled before it is dropped")]
 fn dropping_an_unsettled_batch_panics() {
     let bench = Bench::new(SharedFile, BATCH);
     bench.use_pages(false);
@@ -110,7 +110,7 @@ fn dropping_an_unsettled_batch_panics() {
 
 /// mprotect that looks at the old entries and does not tell its gather.
 #[test]
-#[should_panic(expected = "entries lost rights and nobody flushes them")]
+#[should_panic(expected = "entries that lost rights must be given to a gather, or flushed")]
 fn tightening_without_telling_the_gather_panics() {
     let bench = Bench::new(Anonymous, BATCH);
     bench.use_pages(true);
