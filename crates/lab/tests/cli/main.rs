@@ -178,7 +178,7 @@ fn bad_input_of_other_commands_is_refused_in_one_line() {
         ("parts --memory 0", "a machine needs some memory"),
         ("parts --program zipff", "did you mean 'zipf'?"),
         (
-            "parts --program zipf:1M --machine small --runs 1 --metric run_tim --quiet",
+            "parts --program zipf:8M --machine small --runs 1 --metric run_tim --quiet",
             "unknown metric 'run_tim'",
         ),
     ]);

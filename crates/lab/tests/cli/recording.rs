@@ -103,7 +103,8 @@ fn ctrl_c_in_a_terminal_ends_a_recording_and_keeps_it() {
         let Ok(mut child) = child else { return println!("SKIPPED: there is no program `script`") };
         place.wait_for(100_000, &mut child);
         let mut input = child.stdin.take().unwrap();
-        input.write_all(b"\x03").unwrap();
+        // Without an emulator, the command has ended and nobody reads the input.
+        let _ = input.write_all(b"\x03");
         let output = child.wait_with_output().unwrap();
         drop(input);
         let text = stdout(&output);
