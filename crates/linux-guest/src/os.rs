@@ -10,8 +10,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use program::{
-    Access, AccessKind, Buffer, Call, Errno, FileSpec, Group, GroupLimits, Map, Os, Program, Remap, Role, Signal,
-    TaskHandle,
+    Access, AccessKind, Buffer, Call, Errno, FileSpec, Group, GroupLimits, Map, Os, Program, Remap, Role,
+    Signal, TaskHandle,
 };
 
 const PAGE: u64 = 4096;
