@@ -88,9 +88,9 @@ macro_rules! knobs {
 /// Bits of `kernel.numa_balancing`.
 pub mod numa_balancing {
     /// Move pages to the node that uses them.
-    pub const NORMAL: u64 = 1;
+    pub(crate) const NORMAL: u64 = 1;
     /// Promote hot pages of slower tiers.
-    pub const TIERING: u64 = 2;
+    pub(crate) const TIERING: u64 = 2;
 }
 
 /// The description of a knob.

@@ -34,6 +34,8 @@
 //! simulator's oracle checks that every load returns the last store.
 #![no_std]
 #![deny(unsafe_code)]
+// The pages of rooms describe their insides: `cargo doc --document-private-items` shows these.
+#![allow(rustdoc::private_intra_doc_links)]
 // Values of `linear` must be consumed. These lints close the ways around that.
 #![deny(unused_must_use, clippy::let_underscore_must_use, clippy::mem_forget)]
 // Functions that one room alone may call; `clippy.toml` names the room and what others use instead.

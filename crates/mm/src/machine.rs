@@ -72,7 +72,7 @@ impl CpuSet {
     /// Whether all CPUs of this set are in `other`.
     #[inline]
     #[must_use]
-    pub fn is_within(&self, other: &CpuSet) -> bool {
+    pub(crate) fn is_within(&self, other: &CpuSet) -> bool {
         // Branch-free: the result is almost always true, so an early exit would not pay.
         self.words.iter().zip(other.words).fold(0, |beyond, (&word, other)| beyond | (word & !other)) == 0
     }

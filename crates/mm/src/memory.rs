@@ -43,12 +43,12 @@ pub struct Worth {
 
 impl Worth {
     /// Use smaller folios at once.
-    pub const NOTHING: Worth = Worth { wake: false, wait: false, hard: false };
+    pub(crate) const NOTHING: Worth = Worth { wake: false, wait: false, hard: false };
     /// For a large folio of a file.
     pub const FILE: Worth = Worth { wake: true, wait: true, hard: false };
 
     /// For a large anonymous folio, by the knob `thp.defrag`. `asked`: the range is under MADV_HUGEPAGE.
-    pub fn of_anon(knobs: &Knobs, asked: bool) -> Worth {
+    pub(crate) fn of_anon(knobs: &Knobs, asked: bool) -> Worth {
         let wake = Worth { wake: true, ..Worth::NOTHING };
         let wait = Worth { wait: true, hard: asked, ..Worth::NOTHING };
         match (knobs.defrag(), asked) {
@@ -117,7 +117,7 @@ impl Gfp {
 
     /// Whether a fault triggered the request, outside ranges with random-access advice.
     #[inline]
-    pub fn is_faulted(self) -> bool {
+    pub(crate) fn is_faulted(self) -> bool {
         self.cause == AllocCause::Fault
     }
 
@@ -174,7 +174,7 @@ impl<M: Machine> Memory<M> {
     /// Copy a folio to the new folio that replaces it. The source must be locked and unmapped, and `batch`, which
     /// noted the removal of its entries, must owe no flush for a writable entry, so that no CPU can store to it.
     #[expect(clippy::disallowed_methods, reason = "the destination is a copy that no entry maps")]
-    pub fn copy_folio(&self, from: Pfn, to: Pfn, batch: &UnmapBatch) -> Landing {
+    pub(crate) fn copy_folio(&self, from: Pfn, to: Pfn, batch: &UnmapBatch) -> Landing {
         let frame = &self.frames[from];
         assert!(
             frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
@@ -188,7 +188,7 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Copy a folio that is still mapped to one that no other task can see yet. The copy misses later stores.
-    pub fn copy_in_use(&self, from: Pfn, to: Pfn) {
+    pub(crate) fn copy_in_use(&self, from: Pfn, to: Pfn) {
         assert!(self.frames[from].has(FrameFlags::LOCKED), "folio {from} must be locked to be copied");
         self.copy(to, from, self.frames[from].pages());
     }
@@ -196,7 +196,7 @@ impl<M: Machine> Memory<M> {
     /// As [`Self::copy_folio`] for a folio that [`Self::copy_in_use`] copied before it was unmapped: the dirty bits of
     /// the removed entries show that no store came after the copy.
     #[expect(clippy::disallowed_methods, reason = "the destination is a current copy that no entry maps")]
-    pub fn copied_in_use(&self, from: Pfn, to: Pfn, batch: &UnmapBatch) -> Landing {
+    pub(crate) fn copied_in_use(&self, from: Pfn, to: Pfn, batch: &UnmapBatch) -> Landing {
         let frame = &self.frames[from];
         assert!(
             frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
@@ -210,7 +210,7 @@ impl<M: Machine> Memory<M> {
 
     /// Zero pages of a file's folio. `settled` proves that no CPU holds a stale translation to the file.
     #[expect(clippy::disallowed_methods, reason = "the file's debt is settled")]
-    pub fn zero_in_file(&self, first: Pfn, count: u32, settled: &FileSettled) {
+    pub(crate) fn zero_in_file(&self, first: Pfn, count: u32, settled: &FileSettled) {
         let head = &self.frames[self.frames.head(first)];
         assert_eq!(head.owner(), Owner::File(settled.file()), "{first} must belong to the settled file");
         self.mmu.machine.zero(first, count);

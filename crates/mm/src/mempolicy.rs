@@ -22,7 +22,7 @@ pub struct MemPolicy(u64);
 
 impl MemPolicy {
     /// The default policy: allocate on the local node.
-    pub const DEFAULT: MemPolicy = MemPolicy(0);
+    pub(crate) const DEFAULT: MemPolicy = MemPolicy(0);
 
     /// `None` if the mode needs nodes and has none, takes none and has some, or a node number is too large.
     pub fn new(mode: PolicyMode, nodes: Nodes) -> Option<MemPolicy> {
@@ -33,7 +33,7 @@ impl MemPolicy {
 
     /// Decode a word.
     #[inline]
-    pub const fn of_word(word: u64) -> MemPolicy {
+    pub(crate) const fn of_word(word: u64) -> MemPolicy {
         MemPolicy(word)
     }
 
@@ -45,7 +45,7 @@ impl MemPolicy {
 
     /// Whether this is the default policy.
     #[inline]
-    pub const fn is_default(self) -> bool {
+    pub(crate) const fn is_default(self) -> bool {
         self.0 == 0
     }
 
@@ -94,7 +94,7 @@ impl NodePreference {
 
     /// Whether the page's number chooses the node.
     #[inline]
-    pub fn is_interleaved(self) -> bool {
+    pub(crate) fn is_interleaved(self) -> bool {
         !self.is_near() && self.policy().mode() == PolicyMode::Interleave
     }
 

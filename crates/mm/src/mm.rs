@@ -126,7 +126,7 @@ impl<M: Machine> Mm<M> {
     }
 
     /// Compact all zones, as a write to `vm.compact_memory` does.
-    pub fn compact_memory(&self) {
+    pub(crate) fn compact_memory(&self) {
         compact::everything(&self.core);
     }
 

@@ -5,7 +5,7 @@ use crate::primitive::{AtomicI64, Ordering::*};
 
 /// Number of readers; -1 for a writer, 0 if free.
 #[derive(Default)]
-pub struct Semaphore {
+pub(crate) struct Semaphore {
     state: AtomicI64,
     /// Waiting writers. New readers queue behind them, or mmap would starve in a busy space.
     writers: AtomicI64,
@@ -14,7 +14,7 @@ pub struct Semaphore {
 }
 
 /// Releases the semaphore when dropped.
-pub struct SemaphoreGuard<'a, M: Machine> {
+pub(crate) struct SemaphoreGuard<'a, M: Machine> {
     semaphore: &'a Semaphore,
     machine: &'a M,
     key: WaitKey,
@@ -52,7 +52,7 @@ impl Semaphore {
     }
 
     /// Take it for writing, if it is free.
-    pub fn try_write<'a, M: Machine>(
+    pub(crate) fn try_write<'a, M: Machine>(
         &'a self,
         machine: &'a M,
         key: WaitKey,

@@ -127,7 +127,6 @@ counters! {
     WorkingsetNodereclaim "workingset_nodereclaim" "tree nodes of shadows freed";
     PolicyWrong "policy_wrong" less "answers of a policy that proposes which named no list, or an empty one";
     PolicyFallback "policy_fallback" less "times that its proposals led to no eviction, and folios were taken in order";
-    DropPagecache "drop_pagecache" "times the page cache was dropped by request";
     CompactMigrateScanned "compact_migrate_scanned" less "pages that compaction looked at in search of something to move";
     CompactFreeScanned "compact_free_scanned" less "pages that compaction looked at in search of a place to move it to";
     CompactIsolated "compact_isolated" "pages that compaction isolated, to be moved or to be moved to";
@@ -251,7 +250,8 @@ impl Stats {
     }
 
     /// The value of one CPU's cell.
-    pub fn read_cpu(&self, cpu: CpuId, stat: Stat) -> i64 {
+    #[cfg(test)]
+    pub(crate) fn read_cpu(&self, cpu: CpuId, stat: Stat) -> i64 {
         self.cells[cpu.index()][stat as usize].load(Relaxed)
     }
 }

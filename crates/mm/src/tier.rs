@@ -103,13 +103,13 @@ impl Tiers {
 
     /// Whether there is a tier below the node's.
     #[inline]
-    pub fn has_lower(&self, node: NodeId) -> bool {
+    pub(crate) fn has_lower(&self, node: NodeId) -> bool {
         !self.nodes[node.index()].next.is_empty()
     }
 
     /// The node's first demotion target, if any: the nearest nodes of the next lower tier, round robin. (Linux picks
     /// one at random.)
-    pub fn demotion_target(&self, node: NodeId) -> Option<NodeId> {
+    pub(crate) fn demotion_target(&self, node: NodeId) -> Option<NodeId> {
         let TierNode { next, turn, .. } = &self.nodes[node.index()];
         match &**next {
             [] => None,
@@ -119,7 +119,7 @@ impl Tiers {
     }
 
     /// All nodes of lower tiers, nearest first.
-    pub fn lower(&self, node: NodeId) -> &[NodeId] {
+    pub(crate) fn lower(&self, node: NodeId) -> &[NodeId] {
         &self.nodes[node.index()].lower
     }
 
@@ -129,12 +129,12 @@ impl Tiers {
     }
 
     /// Whether the node has memory.
-    pub fn has_memory(&self, node: NodeId) -> bool {
+    pub(crate) fn has_memory(&self, node: NodeId) -> bool {
         self.nodes[node.index()].present
     }
 
     /// The top-tier node nearest to the CPUs of `node`.
-    pub fn nearest_top(&self, node: NodeId) -> NodeId {
+    pub(crate) fn nearest_top(&self, node: NodeId) -> NodeId {
         self.nearest_top[node.index()]
     }
 }

@@ -14,7 +14,7 @@ use crate::units::*;
 
 /// The file now ends before page `first`. Ensure that no folio has pages on both sides of the end, or that the pages
 /// after it are zeroed. They are not mapped, except by a fault that is still running with the old size.
-pub fn cut_astride<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex) {
+pub(crate) fn cut_astride<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex) {
     while let Some(pfn) = core.cache.astride(core, file, first) {
         core.lock_folio(pfn);
         core.wait_writeback(pfn);

@@ -200,10 +200,10 @@ pub const fn pages_of(bytes: u64) -> u64 {
 pub type Nanos = u64;
 
 /// A millisecond.
-pub const MILLISECOND: Nanos = 1_000_000;
+pub(crate) const MILLISECOND: Nanos = 1_000_000;
 
 /// Integer square root, as the kernel's formulas use it.
-pub const fn int_sqrt(x: u64) -> u64 {
+pub(crate) const fn int_sqrt(x: u64) -> u64 {
     x.isqrt()
 }
 

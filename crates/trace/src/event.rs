@@ -111,7 +111,7 @@ impl Event {
     }
 
     /// Whether a call can have succeeded with these numbers, and a replay may make it. Ranges have an end, files a
-    /// largest size, and one call moves a limited number of bytes: this bounds the work that one event of a trace can ask for.
+    /// largest size, and one call moves a limited number of bytes: this bounds the work of one event of a trace.
     /// Calls that would end or stop the replay itself, or whose text is in memory, are in no trace.
     pub fn possible(&self) -> bool {
         let Event::Call { call, value, .. } = self else { return true };

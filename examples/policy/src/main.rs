@@ -1,6 +1,7 @@
-//! A custom page-replacement policy, compared with those that come with Pagefold and with the minimum number
+//! Two custom page-replacement policies, compared with those that come with Pagefold and with the minimum number
 //! of refaults.
 
+mod cheapest;
 mod twice;
 
 use machine_sim::{MachineSpec, OptimumReport, RunConfig, RunError, run};
@@ -10,9 +11,20 @@ use program::builtin;
 
 /// Creates an instance for each list vector.
 const TWICE: MakePolicy = || Box::new(twice::Twice);
+/// Likewise.
+const CHEAPEST: MakePolicy = || Box::new(cheapest::Cheapest);
+
+/// The policies to compare: the word of each in the knob `reclaim.policy`, and what "custom" means.
+const POLICIES: [(&str, &str, MakePolicy); 5] = [
+    ("fifo", "fifo", TWICE),
+    ("classic", "classic", TWICE),
+    ("mglru", "mglru", TWICE),
+    ("twice", "custom", TWICE),
+    ("cheapest", "custom", CHEAPEST),
+];
 
 /// Run a built-in program with half of its footprint as memory, under a policy of the knob `reclaim.policy`.
-fn refaults(name: &str, policy: &str) -> Result<OptimumReport, RunError> {
+fn refaults(name: &str, policy: &str, custom: MakePolicy) -> Result<OptimumReport, RunError> {
     let input = |text: &str| RunError::Input(text.to_owned());
     let words = Knob::ReclaimPolicy.info().words;
     let number = words.iter().position(|word| *word == policy).ok_or_else(|| input("no such policy"))?;
@@ -21,7 +33,7 @@ fn refaults(name: &str, policy: &str) -> Result<OptimumReport, RunError> {
     let config = RunConfig {
         memory: Some(16 << 20),
         knobs: vec![(Knob::ReclaimPolicy, number as u64)],
-        custom: Some(TWICE),
+        custom: Some(custom),
         optimum: true,
         ..RunConfig::new(machine)
     };
@@ -30,16 +42,15 @@ fn refaults(name: &str, policy: &str) -> Result<OptimumReport, RunError> {
 }
 
 fn main() -> Result<(), RunError> {
-    println!(
-        "{:<14}{:>8}{:>8}{:>8}{:>8}{:>10}",
-        "refaults of", "fifo", "classic", "mglru", "custom", "optimum"
-    );
+    print!("{:<14}", "refaults of");
+    POLICIES.iter().for_each(|(column, ..)| print!("{column:>10}"));
+    println!("{:>10}", "optimum");
     for name in ["zipf-file", "uniform-file", "phases", "stream"] {
         print!("{name:<14}");
         let mut fewest = 0;
-        for policy in ["fifo", "classic", "mglru", "custom"] {
-            let report = refaults(name, policy)?;
-            print!("{:>8}", report.refaults);
+        for (_, policy, custom) in POLICIES {
+            let report = refaults(name, policy, custom)?;
+            print!("{:>10}", report.refaults);
             fewest = report.optimum;
         }
         println!("{fewest:>10}");
@@ -52,13 +63,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policy_passes_the_safety_checks() {
-        machine_sim::check_policy(TWICE, 0..2).unwrap_or_else(|error| panic!("{error}"));
+    fn policies_pass_the_safety_checks() {
+        for policy in [TWICE, CHEAPEST] {
+            machine_sim::check_policy(policy, 0..2).unwrap_or_else(|error| panic!("{error}"));
+        }
     }
 
     #[test]
     fn policy_differs_from_fifo_and_respects_the_optimum() {
-        let [fifo, twice] = ["fifo", "custom"].map(|policy| refaults("zipf-file", policy).unwrap());
+        let [fifo, twice] = ["fifo", "custom"].map(|policy| refaults("zipf-file", policy, TWICE).unwrap());
         assert_ne!(fifo.refaults, twice.refaults);
         assert!(twice.refaults >= twice.optimum);
     }

@@ -7,7 +7,6 @@ const ENOUGH: u64 = 1000;
 
 /// What is never met, and why that is no fault.
 const EXCEPT: &[(&str, &str)] = &[
-    ("vmstat:drop_pagecache", "no program can ask for it"),
     (
         "vmstat:pgskip_",
         "a zone's pages are skipped only for a request of a lower zone, which programs make none of",
@@ -112,7 +111,7 @@ mod tests {
         assert_eq!(coverage.cases, 0);
         for times in [2, 3] {
             coverage.add(&format!(
-                "{{ \"covered\": {{\n \"chaos:mmap/done\": {times},\n \"vmstat:pgfault\": 0,\n \"vmstat:drop_pagecache\": 0\n }}, \
+                "{{ \"covered\": {{\n \"chaos:mmap/done\": {times},\n \"vmstat:pgfault\": 0,\n \"vmstat:policy_fallback\": 0\n }}, \
                  \"x\": 1 }}"
             ));
         }

@@ -142,7 +142,7 @@ impl FreeLists {
     }
 
     /// The generation that a free block owes, from its record.
-    pub fn debt_of(&self, frame: &Frame) -> Generation {
+    pub(crate) fn debt_of(&self, frame: &Frame) -> Generation {
         self.still_owed(Generation(frame.as_free().owed))
     }
 
@@ -223,7 +223,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     }
 
     /// Whether a take boosted the zone's watermarks, so that kswapd should run.
-    pub fn boosted(&self) -> bool {
+    pub(crate) fn boosted(&self) -> bool {
         self.boosted
     }
 
@@ -254,7 +254,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
 
     /// Take a block of at least 2^`order` frames, and up to 2^`most` if that saves splits: these are the frames that
     /// as many requests for 2^`order` would have got, in the same order.
-    pub fn take_up_to(
+    pub(crate) fn take_up_to(
         &mut self,
         order: Order,
         most: Order,
@@ -298,7 +298,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     }
 
     /// Put back a block whose debt is not in its record, and merge it with free buddies.
-    pub fn put_block(&mut self, pfn: Pfn, order: Order, generation: Generation) {
+    pub(crate) fn put_block(&mut self, pfn: Pfn, order: Order, generation: Generation) {
         assert!(
             pfn.align_down(order) == pfn && pfn >= self.zone.start() && pfn < self.zone.end(),
             "{pfn} must head a block of {order} in this zone"
@@ -329,7 +329,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     }
 
     /// Order of the free block that this frame heads.
-    pub fn free_order(&self, pfn: Pfn) -> Option<Order> {
+    pub(crate) fn free_order(&self, pfn: Pfn) -> Option<Order> {
         let frame = self.frame(pfn);
         frame.has(FrameFlags::BUDDY).then(|| frame.as_free().order)
     }
@@ -343,7 +343,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     /// Take this frame out of the free block that contains it, and put the rest back. Returns the generation that it
     /// owes.
     #[expect(clippy::disallowed_methods, reason = "the debt of the rest is noted when it is put back")]
-    pub fn detach_one(&mut self, pfn: Pfn) -> Option<Generation> {
+    pub(crate) fn detach_one(&mut self, pfn: Pfn) -> Option<Generation> {
         let around = |order| (pfn.align_down(order), order);
         let (mut head, from) = (0..=MAX_ORDER.0)
             .map(|order| around(Order(order)))
@@ -361,7 +361,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     }
 
     /// Move the page block around a frame, with its free blocks, to another group, if all of it is in the zone.
-    pub fn regroup_block(&mut self, pfn: Pfn, to: Mobility) {
+    pub(crate) fn regroup_block(&mut self, pfn: Pfn, to: Mobility) {
         let start = pfn.align_down(PAGEBLOCK_ORDER);
         let from = self.zone.mobility_of(start);
         if from != to && start.add(BLOCK_FRAMES) <= self.zone.end() {
@@ -371,7 +371,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
 
     /// Move the last `count` blocks of the movable list of an order, from `first` on, to its head: the clean list, or
     /// the pending one (`pending`).
-    pub fn tail_to_head(&mut self, (order, pending): (Order, bool), first: Pfn, count: usize) {
+    pub(crate) fn tail_to_head(&mut self, (order, pending): (Order, bool), first: Pfn, count: usize) {
         let frames = &self.mmu.frames;
         let list = self.movable(order, pending);
         let mut part = list.split_tail(frames, first, count);
@@ -379,7 +379,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     }
 
     /// Move the first `count` blocks, up to `last`, to the tail.
-    pub fn head_to_tail(&mut self, (order, pending): (Order, bool), last: Pfn, count: usize) {
+    pub(crate) fn head_to_tail(&mut self, (order, pending): (Order, bool), last: Pfn, count: usize) {
         let frames = &self.mmu.frames;
         let list = self.movable(order, pending);
         let mut rest = list.split_tail(frames, frames[last].next(), list.len() - count);
@@ -474,7 +474,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
 
     /// A small one of the sufficient clean blocks in the fullest page block that has one and that `suits`, with its
     /// number of free pages.
-    pub fn in_fullest(
+    pub(crate) fn in_fullest(
         &self,
         order: Order,
         mobility: Mobility,

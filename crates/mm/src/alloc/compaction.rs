@@ -65,13 +65,13 @@ impl ZoneCompaction {
     }
 
     /// Whether to skip the page block of this frame.
-    pub fn skips(&self, pfn: Pfn) -> bool {
+    pub(crate) fn skips(&self, pfn: Pfn) -> bool {
         let (word, bit) = self.bit(pfn);
         word.load(Relaxed) & bit != 0
     }
 
     /// Skip it from now on. Returns whether it was skipped before.
-    pub fn set_skip(&self, pfn: Pfn) -> bool {
+    pub(crate) fn set_skip(&self, pfn: Pfn) -> bool {
         let (word, bit) = self.bit(pfn);
         word.fetch_or(bit, Relaxed) & bit != 0
     }
@@ -89,32 +89,32 @@ impl ZoneCompaction {
     // --- positions of the scanners -----------------------------------------------------------------------
 
     /// The last page block of the zone, where the free scanner begins.
-    pub fn last_block(&self) -> Pfn {
+    pub(crate) fn last_block(&self) -> Pfn {
         Pfn(self.end.0 - 1).align_down(PAGEBLOCK_ORDER)
     }
 
     /// Where the migrate scanner of async compaction or (`sync`) of other compaction continues.
-    pub fn cached_migrate(&self, sync: bool) -> Pfn {
+    pub(crate) fn cached_migrate(&self, sync: bool) -> Pfn {
         Pfn(self.migrate[sync as usize].load(Relaxed))
     }
 
     /// Where the free scanner continues.
-    pub fn cached_free(&self) -> Pfn {
+    pub(crate) fn cached_free(&self) -> Pfn {
         Pfn(self.free.load(Relaxed))
     }
 
     /// The first place worth a look when the skipped page blocks were last reconsidered.
-    pub fn first_migrate(&self) -> Pfn {
+    pub(crate) fn first_migrate(&self) -> Pfn {
         Pfn(self.first_migrate.load(Relaxed))
     }
 
     /// The last such page block.
-    pub fn first_free(&self) -> Pfn {
+    pub(crate) fn first_free(&self) -> Pfn {
         Pfn(self.first_free.load(Relaxed))
     }
 
     /// The migrate scanner has passed everything before `pfn`.
-    pub fn note_migrate(&self, pfn: Pfn, sync: bool) {
+    pub(crate) fn note_migrate(&self, pfn: Pfn, sync: bool) {
         let pfn = Pfn(pfn.0.min(self.end.0));
         for place in &self.migrate[..1 + sync as usize] {
             place.fetch_max(pfn.0, Relaxed);
@@ -122,39 +122,39 @@ impl ZoneCompaction {
     }
 
     /// Nothing to move was found since both kinds of compaction were at the same position: keep them together.
-    pub fn keep_together(&self) {
+    pub(crate) fn keep_together(&self) {
         self.migrate[1].store(self.migrate[0].load(Relaxed), Relaxed);
     }
 
     /// The free scanner continues at a page block before those that it has passed.
-    pub fn note_free(&self, block: Pfn) {
+    pub(crate) fn note_free(&self, block: Pfn) {
         let block = block.0.max(self.start.0);
         self.free.store(self.free.load(Relaxed).min(block), Relaxed);
     }
 
     /// Set the position of the free scanner to this page block.
-    pub fn set_free(&self, block: Pfn) {
+    pub(crate) fn set_free(&self, block: Pfn) {
         self.free.store(block.0.max(self.start.0), Relaxed);
     }
 
     /// Pages of this block were freed, so it is worth a look.
-    pub fn note_given_back(&self, block: Pfn) {
+    pub(crate) fn note_given_back(&self, block: Pfn) {
         self.free.fetch_max(block.0, Relaxed);
     }
 
     /// The scanners have met: the next compaction starts a new pass.
-    pub fn start_anew(&self) {
+    pub(crate) fn start_anew(&self) {
         self.migrate.iter().for_each(|place| place.store(self.first_migrate().0, Relaxed));
         self.free.store(self.first_free().0, Relaxed);
     }
 
     /// Whether kswapd should clear the skipped page blocks.
-    pub fn set_flush(&self, flush: bool) {
+    pub(crate) fn set_flush(&self, flush: bool) {
         self.flush.store(flush, Relaxed);
     }
 
     /// Clear the skipped page blocks if a direct compaction has made a full pass since the last time.
-    pub fn forget_if_wanted(&self, frames: &FrameTable) -> bool {
+    pub(crate) fn forget_if_wanted(&self, frames: &FrameTable) -> bool {
         let wanted = self.flush.load(Relaxed);
         if wanted {
             self.forget_skips(frames);
@@ -164,7 +164,7 @@ impl ZoneCompaction {
 
     /// Stop skipping page blocks that contain folios to move or free pages. The scanners start a new pass from the
     /// first and the last of those.
-    pub fn forget_skips(&self, frames: &FrameTable) {
+    pub(crate) fn forget_skips(&self, frames: &FrameTable) {
         self.flush.store(false, Relaxed);
         let (mut first, mut last) = (None, None);
         let mut block = self.start;
@@ -208,7 +208,7 @@ impl ZoneCompaction {
     }
 
     /// Whether to defer compaction for a block of `order` this time.
-    pub fn deferred(&self, order: Order) -> bool {
+    pub(crate) fn deferred(&self, order: Order) -> bool {
         if (order.0 as u32) < self.order_failed.load(Relaxed) {
             return false;
         }
@@ -228,7 +228,7 @@ impl ZoneCompaction {
     }
 
     /// Whether compaction is tried again after the longest deferral.
-    pub fn restarts(&self, order: Order) -> bool {
+    pub(crate) fn restarts(&self, order: Order) -> bool {
         order.0 as u32 >= self.order_failed.load(Relaxed)
             && self.defer_shift.load(Relaxed) == MAX_DEFER_SHIFT
             && self.considered.load(Relaxed) >= 1 << MAX_DEFER_SHIFT

@@ -79,13 +79,13 @@ impl Dense {
     }
 
     /// Page blocks of a group with at least `least` free pages, the fullest first, each by its first frame.
-    pub fn fullest(&self, group: Mobility, least: u32) -> impl Iterator<Item = Pfn> {
+    pub(crate) fn fullest(&self, group: Mobility, least: u32) -> impl Iterator<Item = Pfn> {
         (least as usize..FRAMES).flat_map(move |free| self.with(group, free))
     }
 
     /// The page block of a group with the most free pages that does not count as `tried`, and the number of free
     /// pages in all others.
-    pub fn emptiest(&self, group: Mobility, tried: impl Fn(Pfn) -> bool) -> Option<(Pfn, u64)> {
+    pub(crate) fn emptiest(&self, group: Mobility, tried: impl Fn(Pfn) -> bool) -> Option<(Pfn, u64)> {
         let mut blocks = (1..FRAMES).rev().flat_map(|free| self.with(group, free));
         let block = blocks.find(|&block| !tried(block))?;
         Some((block, self.free[group as usize] - u64::from(self.blocks[self.index(block)].free)))
@@ -98,7 +98,7 @@ impl Dense {
 
     /// If page blocks of a group were emptied into fuller ones, the emptiest first: the fewest free pages of one that
     /// is emptied.
-    pub fn emptied_from(&self, group: Mobility) -> u32 {
+    pub(crate) fn emptied_from(&self, group: Mobility) -> u32 {
         let (mut room, mut least) = (self.free[group as usize], u32::MAX);
         let mut moved = 0;
         for block in (1..FRAMES).rev().flat_map(|free| self.with(group, free)) {

@@ -20,7 +20,7 @@ impl Allocator {
 
     /// Take this frame if it is in a free block of its zone, and move its page block to a mobility group. As at
     /// start, it does not count as allocated.
-    pub fn take_exactly<M: Machine>(
+    pub(crate) fn take_exactly<M: Machine>(
         &self,
         mmu: &Mmu<M>,
         zone: ZoneId,

@@ -9,10 +9,10 @@ use crate::machine::ZoneKind;
 use crate::units::*;
 
 /// Orders above this are not worth much reclaim.
-pub const COSTLY_ORDER: Order = Order(3);
+pub(crate) const COSTLY_ORDER: Order = Order(3);
 
 /// Free pages that compaction needs to make a block of `order`; also the target of a reclaim for it.
-pub const fn compact_gap(order: Order) -> u64 {
+pub(crate) const fn compact_gap(order: Order) -> u64 {
     2 << order.0
 }
 
@@ -27,14 +27,14 @@ impl FreeBlocks {
     }
 
     /// Blocks of `order` that could be allocated.
-    pub fn suitable(&self, order: Order) -> u64 {
+    pub(crate) fn suitable(&self, order: Order) -> u64 {
         let larger = self.0.iter().enumerate().skip(order.0 as usize);
         larger.map(|(at, count)| count << (at - order.0 as usize)).sum()
     }
 
     /// Whether a request for a block of `order` would fail for lack of memory (towards 0) or because of fragmentation
     /// (towards 1000). -1000: it would not fail. Other values below 0: less than half of the wanted memory is free.
-    pub fn fragmentation_index(&self, order: Order) -> i64 {
+    pub(crate) fn fragmentation_index(&self, order: Order) -> i64 {
         let blocks: u64 = self.0.iter().sum();
         if blocks == 0 {
             return 0;
@@ -52,7 +52,7 @@ impl FreeBlocks {
     }
 
     /// The same in per cent, and 0 if nothing is free: the measure of proactive compaction.
-    pub fn external_fragmentation(&self, order: Order) -> u64 {
+    pub(crate) fn external_fragmentation(&self, order: Order) -> u64 {
         (self.useless(order) * 100).checked_div(self.pages()).unwrap_or(0)
     }
 
@@ -71,7 +71,7 @@ impl Zone {
     }
 
     /// Whether compaction would have enough room to move folios into if the zone had `free` free pages.
-    pub fn compactable_with(&self, order: Order, highest: ZoneKind, free: u64) -> bool {
+    pub(crate) fn compactable_with(&self, order: Order, highest: ZoneKind, free: u64) -> bool {
         let mark = if order > COSTLY_ORDER { Watermark::Low } else { Watermark::Min };
         let mark = self.mark(mark) + compact_gap(order);
         super::watermark::above(free, Order::ZERO, mark, self.lowmem_reserve(highest))
@@ -79,7 +79,7 @@ impl Zone {
 
     /// Whether compaction can make a block of `order`: enough memory is free and, for costly orders, a request would
     /// fail because of fragmentation rather than for lack of memory. `threshold` is `vm.extfrag_threshold`.
-    pub fn compaction_suitable(&self, order: Order, highest: ZoneKind, threshold: u64) -> bool {
+    pub(crate) fn compaction_suitable(&self, order: Order, highest: ZoneKind, threshold: u64) -> bool {
         if !self.compactable_with(order, highest, self.free_pages()) {
             return false;
         }
@@ -88,14 +88,14 @@ impl Zone {
     }
 
     /// Whether its free memory in whole page blocks, which alone counts for others, is above a watermark.
-    pub fn whole_blocks_ok(&self, order: Order, mark: Watermark, highest: ZoneKind) -> bool {
+    pub(crate) fn whole_blocks_ok(&self, order: Order, mark: Watermark, highest: ZoneKind) -> bool {
         let whole = self.blocks().suitable(PAGEBLOCK_ORDER) << PAGEBLOCK_ORDER.0;
         super::watermark::above(whole, order, self.mark(mark), self.lowmem_reserve(highest))
     }
 
     /// Whether kcompactd has work here that it can do: there is no block of `order` (`vm.defrag_mode`: too little in
     /// whole page blocks), and compaction could make one.
-    pub fn suits_kcompactd(&self, knobs: &Knobs, order: Order, highest: ZoneKind) -> bool {
+    pub(crate) fn suits_kcompactd(&self, knobs: &Knobs, order: Order, highest: ZoneKind) -> bool {
         let threshold = knobs.get(Knob::ExtfragThreshold);
         if knobs.get(Knob::DefragMode) != 0 {
             return !self.whole_blocks_ok(order, Watermark::High, highest)
@@ -106,7 +106,7 @@ impl Zone {
 
     /// Whether there is a block of `order` for a request that may go down to `mark` (`Some(true)`), or compaction
     /// could make one (`Some(false)`).
-    pub fn suits_allocation(
+    pub(crate) fn suits_allocation(
         &self,
         order: Order,
         mark: Watermark,

@@ -24,7 +24,7 @@ use crate::tlb::Generation;
 use crate::units::*;
 
 /// Frames to scan before other users get a chance at the zone's lock.
-pub const CLUSTER: u32 = 32;
+pub(crate) const CLUSTER: u32 = 32;
 
 /// Free blocks of one zone, off its lists.
 #[must_use = "dropping it loses the pages"]
@@ -73,7 +73,7 @@ impl HeldBlocks {
     }
 
     /// Turn a folio that was taken into a block again.
-    pub fn give_back<M: Machine>(&mut self, mmu: &Mmu<M>, unused: Fresh) {
+    pub(crate) fn give_back<M: Machine>(&mut self, mmu: &Mmu<M>, unused: Fresh) {
         let order = unused.order();
         let pfn = unused.into_pfn();
         let last = mmu.frames[pfn].put(1);
@@ -140,7 +140,7 @@ pub(super) fn formed<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Ord
 
 /// The result of a scan of a page block's frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Isolation {
+pub(crate) struct Isolation {
     /// Frames scanned.
     pub scanned: u64,
     /// Pages isolated.
@@ -159,7 +159,7 @@ impl Allocator {
     /// Take the free blocks off the zone's lists that begin between `at`, which advances, and `end`, which is in the
     /// same page block, until there are `enough` pages. As long as nothing is found, only every `stride`th frame that
     /// is not free is scanned.
-    pub fn isolate_free<M: Machine>(
+    pub(crate) fn isolate_free<M: Machine>(
         &self,
         mmu: &Mmu<M>,
         held: &mut HeldBlocks,
@@ -209,7 +209,7 @@ impl Allocator {
     /// Search the lists of movable free blocks of one order from the tail, at most `limit` blocks, as `look` decides
     /// ([`Search`]). Isolate the block where the search stops, or else the last one that it noted. Blocks that were
     /// looked at move to the other end of the list. Returns the block, and how many were looked at.
-    pub fn isolate_by_list<M: Machine>(
+    pub(crate) fn isolate_by_list<M: Machine>(
         &self,
         mmu: &Mmu<M>,
         held: &mut HeldBlocks,
@@ -232,7 +232,7 @@ impl Allocator {
     }
 
     /// The same from the head of the list, for a block that stays where it is.
-    pub fn find_in_list<M: Machine>(
+    pub(crate) fn find_in_list<M: Machine>(
         &self,
         mmu: &Mmu<M>,
         zone: &Zone,
@@ -250,7 +250,7 @@ impl Allocator {
 
     /// Take a free block of at least `order` off the lists, in the fullest movable page block that has one and that
     /// `suits`, with its number of free pages. Only if fullness is tracked.
-    pub fn isolate_in_fullest<M: Machine>(
+    pub(crate) fn isolate_in_fullest<M: Machine>(
         &self,
         mmu: &Mmu<M>,
         held: &mut HeldBlocks,
@@ -267,7 +267,7 @@ impl Allocator {
 
     /// The partly free movable page block with the most free pages that does not count as `tried`, and the number of
     /// free pages in all others.
-    pub fn emptiest<M: Machine>(
+    pub(crate) fn emptiest<M: Machine>(
         &self,
         mmu: &Mmu<M>,
         zone: ZoneId,
@@ -279,7 +279,7 @@ impl Allocator {
 
     /// If movable page blocks were emptied into fuller ones, the emptiest first: the fewest free pages of one that is
     /// emptied.
-    pub fn emptied_from<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId) -> u32 {
+    pub(crate) fn emptied_from<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId) -> u32 {
         let area = LockedZone::lock(mmu, self.zone(zone));
         area.lists().dense.as_ref().map_or(u32::MAX, |dense| dense.emptied_from(Mobility::Movable))
     }
@@ -324,7 +324,7 @@ pub enum Search {
 
 /// What a search isolated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SearchOutcome {
+pub(crate) enum SearchOutcome {
     /// This block.
     Block(Pfn),
     /// A block was found, but the zone has nothing to spare.

@@ -17,7 +17,7 @@ use crate::units::*;
 
 /// The maximum of the requests that woke kswapd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KswapdRequest {
+pub(crate) struct KswapdRequest {
     /// Largest order.
     pub order: Order,
     /// Highest zone kind.
@@ -77,13 +77,13 @@ fn record(cell: &AtomicU32, request: KswapdRequest) -> bool {
 }
 
 /// The mark up to which kswapd reclaims: one step higher if it has to make room for promotions.
-pub fn kswapd_mark(knobs: &Knobs) -> Watermark {
+pub(crate) fn kswapd_mark(knobs: &Knobs) -> Watermark {
     if crate::hot::promotes(knobs) { Watermark::Promo } else { Watermark::High }
 }
 
 impl Allocator {
     /// Whether a request would find memory above a mark of the zone.
-    pub fn watermark_ok(
+    pub(crate) fn watermark_ok(
         &self,
         zone: ZoneId,
         order: Order,
@@ -95,7 +95,7 @@ impl Allocator {
     }
 
     /// Whether a request that no boost holds back would find memory above the min mark of the zone.
-    pub fn allows_last(&self, zone: ZoneId, order: Order, highest: ZoneKind) -> bool {
+    pub(crate) fn allows_last(&self, zone: ZoneId, order: Order, highest: ZoneKind) -> bool {
         self.zone(zone).allows(order, Watermark::Min, highest, Reserve::Boost)
     }
 
@@ -115,61 +115,61 @@ impl Allocator {
     }
 
     /// Zones of a node up to a kind, ascending.
-    pub fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &Zone> {
+    pub(crate) fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &Zone> {
         self.zones.iter().filter(move |zone| zone.node() == node && zone.kind() <= highest)
     }
 
     /// Whether the watermarks of one of these zones are boosted.
-    pub fn boosted(&self, node: NodeId, highest: ZoneKind) -> bool {
+    pub(crate) fn boosted(&self, node: NodeId, highest: ZoneKind) -> bool {
         self.zones_of(node, highest).any(|zone| zone.boost() != 0)
     }
 
     /// Lower a zone's boost by the room that kswapd has made, in pages.
-    pub fn subtract_boost(&self, zone: ZoneId, pages: u64) {
+    pub(crate) fn subtract_boost(&self, zone: ZoneId, pages: u64) {
         let zone = self.zone(zone);
         let _held = zone.lists.lock();
         zone.set_boost(zone.boost().saturating_sub(pages));
     }
 
     /// The request that woke kswapd of a node.
-    pub fn kswapd_request(&self, node: NodeId) -> Option<KswapdRequest> {
+    pub(crate) fn kswapd_request(&self, node: NodeId) -> Option<KswapdRequest> {
         KswapdRequest::unpack(self.nodes[node.index()].request.load(Acquire))
     }
 
     /// The same, and clear it: later requests wake kswapd again.
-    pub fn take_kswapd_request(&self, node: NodeId) -> Option<KswapdRequest> {
+    pub(crate) fn take_kswapd_request(&self, node: NodeId) -> Option<KswapdRequest> {
         KswapdRequest::unpack(self.nodes[node.index()].request.swap(0, AcqRel))
     }
 
     /// Record whether kswapd has given up on a node (too many rounds without progress): then it is not woken.
-    pub fn set_hopeless(&self, node: NodeId, hopeless: bool) {
+    pub(crate) fn set_hopeless(&self, node: NodeId, hopeless: bool) {
         self.nodes[node.index()].hopeless.store(hopeless, Release);
     }
 
     /// Record whether kswapd is reclaiming on zones of a node up to a kind: meanwhile CPUs' lists stay short.
-    pub fn set_reclaim_active(&self, node: NodeId, highest: ZoneKind, active: bool) {
+    pub(crate) fn set_reclaim_active(&self, node: NodeId, highest: ZoneKind, active: bool) {
         for zone in self.zones_of(node, highest) {
             zone.set_pressure(RECLAIM_ACTIVE, active);
         }
     }
 
     /// Whether kswapd is reclaiming on a node.
-    pub fn reclaim_active(&self, node: NodeId) -> bool {
+    pub(crate) fn reclaim_active(&self, node: NodeId) -> bool {
         self.zones_of(node, ZoneKind::Movable).any(|zone| zone.pressure() & RECLAIM_ACTIVE != 0)
     }
 
     /// The request that woke kcompactd of a node.
-    pub fn kcompactd_request(&self, node: NodeId) -> Option<KswapdRequest> {
+    pub(crate) fn kcompactd_request(&self, node: NodeId) -> Option<KswapdRequest> {
         KswapdRequest::unpack(self.nodes[node.index()].compaction.load(Acquire))
     }
 
     /// The same, and clear it.
-    pub fn take_kcompactd_request(&self, node: NodeId) -> Option<KswapdRequest> {
+    pub(crate) fn take_kcompactd_request(&self, node: NodeId) -> Option<KswapdRequest> {
         KswapdRequest::unpack(self.nodes[node.index()].compaction.swap(0, AcqRel))
     }
 
     /// Wake a node's kcompactd to make blocks of an order, if that is larger than a page and compaction can make one.
-    pub fn wake_kcompactd<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId, wanted: KswapdRequest) {
+    pub(crate) fn wake_kcompactd<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId, wanted: KswapdRequest) {
         let KswapdRequest { order, highest } = wanted;
         let suits = |zone: &Zone| zone.suits_kcompactd(&mmu.knobs, order, highest);
         if order == Order::ZERO
@@ -185,7 +185,13 @@ impl Allocator {
 
     /// A caller that does not reclaim would like a block: wake the kswapds of the nodes that could provide it, or
     /// kcompactd where kswapd has nothing to do.
-    pub fn wake_for_block<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId, order: Order, highest: ZoneKind) {
+    pub(crate) fn wake_for_block<M: Machine>(
+        &self,
+        mmu: &Mmu<M>,
+        node: NodeId,
+        order: Order,
+        highest: ZoneKind,
+    ) {
         let wanted = KswapdRequest { order, highest };
         let mut last = None;
         for &id in self.zonelist(node, highest) {
@@ -222,7 +228,7 @@ impl Allocator {
     }
 
     /// Wake the kswapd of a node that is about to receive a folio of `order`.
-    pub fn wake_kswapd_of<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId, order: Order) {
+    pub(crate) fn wake_kswapd_of<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId, order: Order) {
         if let Some(zone) = self.zones_of(node, ZoneKind::Movable).last() {
             self.wake_kswapd(mmu, zone, order, ZoneKind::Movable);
         }

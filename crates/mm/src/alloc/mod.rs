@@ -35,14 +35,17 @@ mod zone;
 mod zonelist;
 
 pub use compaction::ZoneCompaction;
-pub use fragmentation::{COSTLY_ORDER, FreeBlocks, compact_gap};
-pub use held::{CLUSTER, HeldBlocks, Isolation, Search, SearchOutcome};
-pub use kswapd::{KswapdRequest, kswapd_mark};
+pub use fragmentation::FreeBlocks;
+pub(crate) use fragmentation::{COSTLY_ORDER, compact_gap};
+pub(crate) use held::{CLUSTER, SearchOutcome};
+pub use held::{HeldBlocks, Search};
+pub(crate) use kswapd::{KswapdRequest, kswapd_mark};
 pub use owing::Fresh;
-pub use setup::{LayoutError, sets_watermarks};
+pub use setup::LayoutError;
+pub(crate) use setup::sets_watermarks;
 pub use validate::{BuddyInfo, PageTypeInfo};
 pub use watermark::{Means, Reserve, Watermark};
-pub use zone::{PcpSizes, Zone};
+pub use zone::Zone;
 
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, Mobility};
@@ -106,7 +109,7 @@ pub struct NeedsReclaim {
 
 impl NeedsReclaim {
     /// Whether the request could have used this zone of its zonelist.
-    pub fn could_use(&self, zone: &Zone) -> bool {
+    pub(crate) fn could_use(&self, zone: &Zone) -> bool {
         self.among.contains(zone.node())
     }
 }
@@ -154,7 +157,7 @@ impl Allocator {
     }
 
     /// Zones in the order in which a request tries them.
-    pub fn zonelist(&self, node: NodeId, highest: ZoneKind) -> &[ZoneId] {
+    pub(crate) fn zonelist(&self, node: NodeId, highest: ZoneKind) -> &[ZoneId] {
         self.zonelists.get(node, highest)
     }
 
@@ -225,28 +228,29 @@ impl Allocator {
     }
 
     /// Return all pages on a CPU's lists to their zones.
-    pub fn drain_cpu<M: Machine>(&self, mmu: &Mmu<M>, cpu: CpuId) {
+    #[cfg(test)]
+    pub(crate) fn drain_cpu<M: Machine>(&self, mmu: &Mmu<M>, cpu: CpuId) {
         for zone in &self.zones {
             self.drain(mmu, cpu, zone);
         }
     }
 
     /// Return all pages on all CPUs' lists of one zone to it.
-    pub fn drain_zone<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId) {
+    pub(crate) fn drain_zone<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId) {
         for cpu in 0..self.cpus() {
             self.drain(mmu, CpuId(cpu as u16), self.zone(zone));
         }
     }
 
     /// Return all pages on all CPUs' lists.
-    pub fn drain_all<M: Machine>(&self, mmu: &Mmu<M>) {
+    pub(crate) fn drain_all<M: Machine>(&self, mmu: &Mmu<M>) {
         for zone in &self.zones {
             self.drain_zone(mmu, zone.id());
         }
     }
 
     /// Pages on CPUs' lists of one zone.
-    pub fn pcp_pages(&self, zone: ZoneId) -> u64 {
+    pub(crate) fn pcp_pages(&self, zone: ZoneId) -> u64 {
         (0..self.cpus()).map(|cpu| self.pcp(CpuId(cpu as u16), zone).lock().count() as u64).sum()
     }
 
@@ -264,7 +268,7 @@ impl Allocator {
     }
 
     /// Return all pages on this CPU's lists of one zone to it.
-    pub fn drain_here<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId) {
+    pub(crate) fn drain_here<M: Machine>(&self, mmu: &Mmu<M>, zone: ZoneId) {
         self.drain(mmu, mmu.machine.cpu(), self.zone(zone));
     }
 

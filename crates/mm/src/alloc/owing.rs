@@ -65,7 +65,7 @@ pub(super) struct Clean {
 impl Clean {
     /// A block of a CPU's list, which is clean.
     #[inline]
-    pub fn of_list(pfn: Pfn) -> Clean {
+    pub(crate) fn of_list(pfn: Pfn) -> Clean {
         Clean { pfn }
     }
 
@@ -77,7 +77,7 @@ impl Clean {
 
     /// Hand it out as a folio of this order.
     #[inline]
-    pub fn into_fresh(self, order: Order) -> Fresh {
+    pub(crate) fn into_fresh(self, order: Order) -> Fresh {
         Fresh { pfn: self.pfn, order }
     }
 }
@@ -161,7 +161,7 @@ impl CleanList {
         self.0.pop_head(frames).map(|pfn| Clean { pfn })
     }
 
-    pub fn into_list(self) -> List {
+    pub(crate) fn into_list(self) -> List {
         self.0
     }
 }

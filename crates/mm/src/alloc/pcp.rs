@@ -94,7 +94,7 @@ impl Pcp {
 
     /// Whether CPU and zone belong to the same node.
     #[inline]
-    pub fn is_local(&self) -> bool {
+    pub(crate) fn is_local(&self) -> bool {
         self.local
     }
 
@@ -104,7 +104,7 @@ impl Pcp {
     }
 
     /// Pages on all stacks.
-    pub fn stacked(&self) -> impl Iterator<Item = Pfn> {
+    pub(crate) fn stacked(&self) -> impl Iterator<Item = Pfn> {
         self.stacks.iter().flat_map(|stack| stack.pages().iter().copied())
     }
 
@@ -115,7 +115,7 @@ impl Pcp {
 
     /// Take the newest single page if it is on a stack. It keeps its flag PCP.
     #[inline]
-    pub fn pop_stack(&mut self, mobility: Mobility) -> Option<Clean> {
+    pub(crate) fn pop_stack(&mut self, mobility: Mobility) -> Option<Clean> {
         let stack = &mut self.stacks[mobility as usize];
         let top = stack.len.checked_sub(1)?;
         stack.len = top;
@@ -139,7 +139,7 @@ impl Pcp {
     /// Put a single page on its stack, unless that is full.
     #[inline]
     #[must_use]
-    pub fn push_stack(&mut self, mobility: Mobility, pfn: Pfn) -> bool {
+    pub(crate) fn push_stack(&mut self, mobility: Mobility, pfn: Pfn) -> bool {
         let stack = &mut self.stacks[mobility as usize];
         let room = stack.len < self.depth;
         if room {
@@ -272,7 +272,7 @@ impl Pcp {
     }
 
     /// Number of blocks to fetch at once. Each refill without a free in between doubles the next one.
-    pub fn refill_size(&mut self, zone: &Zone, order: Order) -> u32 {
+    pub(crate) fn refill_size(&mut self, zone: &Zone, order: Order) -> u32 {
         let PcpSizes { batch, high_min, high_max } = zone.pcp_sizes();
         self.high = self.high.clamp(high_min, high_max);
         let mut pages = if order == Order::ZERO { batch << self.scale } else { batch };

@@ -77,7 +77,7 @@ fn check(ranges: &[MemoryRange]) -> Result<(), LayoutError> {
 }
 
 /// Whether [`Allocator::set_watermarks`] uses the knob.
-pub fn sets_watermarks(knob: Knob) -> bool {
+pub(crate) fn sets_watermarks(knob: Knob) -> bool {
     matches!(
         knob,
         Knob::MinFreeKbytes
@@ -123,7 +123,7 @@ impl Allocator {
 
     /// Compute watermarks, lowmem reserves and the sizes of CPUs' lists from the knobs. Call this again after a knob
     /// that [`sets_watermarks`] has changed. Boosts end.
-    pub fn set_watermarks<M: Machine>(&self, mmu: &Mmu<M>) {
+    pub(crate) fn set_watermarks<M: Machine>(&self, mmu: &Mmu<M>) {
         let total: u64 = self.zones.iter().map(Zone::managed).sum();
         let low_zones = self.zones.iter().filter(|zone| zone.kind() < ZoneKind::Movable);
         // A machine with only Movable zones still needs a share to compute gaps from.

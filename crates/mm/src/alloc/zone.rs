@@ -22,7 +22,7 @@ pub(super) const RECLAIM_ACTIVE: u32 = 2;
 
 /// Sizes of the CPUs' lists of a zone, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PcpSizes {
+pub(crate) struct PcpSizes {
     /// Pages that one exchange between a list and the buddy moves, before scaling.
     pub batch: u32,
     /// Pages that a CPU's lists may always hold.
@@ -144,25 +144,25 @@ impl Zone {
 
     /// A watermark in pages without the boost.
     #[inline]
-    pub fn bare_mark(&self, mark: Watermark) -> u64 {
+    pub(crate) fn bare_mark(&self, mark: Watermark) -> u64 {
         self.marks[mark as usize].load(Relaxed)
     }
 
     /// The boost of the watermarks because mobility groups were mixed, in pages.
     #[inline]
-    pub fn boost(&self) -> u64 {
+    pub(crate) fn boost(&self) -> u64 {
         self.boost.load(Relaxed)
     }
 
     /// Pages kept from requests that could also use zones up to `highest`.
     #[inline]
-    pub fn lowmem_reserve(&self, highest: ZoneKind) -> u64 {
+    pub(crate) fn lowmem_reserve(&self, highest: ZoneKind) -> u64 {
         self.lowmem_reserve[highest as usize].load(Relaxed)
     }
 
     /// Sizes of the CPUs' lists.
     #[inline]
-    pub fn pcp_sizes(&self) -> PcpSizes {
+    pub(crate) fn pcp_sizes(&self) -> PcpSizes {
         PcpSizes {
             batch: self.batch.load(Relaxed),
             high_min: self.high_min.load(Relaxed),
@@ -171,12 +171,18 @@ impl Zone {
     }
 
     /// Whether a request would find free memory above the mark, and a block that is large enough.
-    pub fn watermark_ok(&self, order: Order, mark: Watermark, highest: ZoneKind, reserve: Reserve) -> bool {
+    pub(crate) fn watermark_ok(
+        &self,
+        order: Order,
+        mark: Watermark,
+        highest: ZoneKind,
+        reserve: Reserve,
+    ) -> bool {
         self.ok_above(order, self.mark(mark), highest, reserve)
     }
 
     /// Whether a request for one page would find that much free memory on top of the mark.
-    pub fn watermark_ok_above(
+    pub(crate) fn watermark_ok_above(
         &self,
         more: u64,
         mark: Watermark,
@@ -206,7 +212,7 @@ impl Zone {
     }
 
     /// Bit n is set if a block of order n is free.
-    pub fn free_orders(&self) -> u32 {
+    pub(crate) fn free_orders(&self) -> u32 {
         self.orders.load(Relaxed)
     }
 
@@ -227,7 +233,7 @@ impl Zone {
     }
 
     /// Page blocks of each mobility group.
-    pub fn blocks_by_mobility(&self) -> [u64; Mobility::COUNT] {
+    pub(crate) fn blocks_by_mobility(&self) -> [u64; Mobility::COUNT] {
         let mut counts = [0; Mobility::COUNT];
         for block in &self.mobility {
             counts[block.load(Relaxed) as usize] += 1;

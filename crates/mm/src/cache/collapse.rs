@@ -19,7 +19,7 @@ use std_alloc::vec::Vec;
 
 /// Where the pages of 2 MiB of a file are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Survey {
+pub(crate) struct Survey {
     /// Pages in memory.
     pub cached: u64,
     /// Pages of shmem in swap.
@@ -33,14 +33,14 @@ fn place(first: PageIndex) -> Range<u64> {
 
 impl Cache {
     /// Where the pages of the 2 MiB of a file from `first` on are.
-    pub fn survey(&self, file: FileId, first: PageIndex) -> Survey {
+    pub(crate) fn survey(&self, file: FileId, first: PageIndex) -> Survey {
         let tree = self.file(file).tree.lock();
         let cached = tree.folios_in(TreeMark::Folio, place(first)).map(|(_, folio)| folio.pages()).sum();
         Survey { cached, swapped: tree.iter(TreeMark::Swap, place(first)).count() as u64 }
     }
 
     /// The first page of a range of a file that is not in memory; of shmem, the first that is in swap.
-    pub fn next_absent(&self, file: FileId, range: Range<u64>) -> Option<PageIndex> {
+    pub(crate) fn next_absent(&self, file: FileId, range: Range<u64>) -> Option<PageIndex> {
         let f = self.file(file);
         let tree = f.tree.lock();
         if f.is_shmem() {
@@ -59,7 +59,7 @@ impl Cache {
     /// Lock the folios that hold 2 MiB of a file, with a reference to each for the caller. `None`, and nothing is
     /// changed: a folio is in use, being read or under write-back, locked in memory, or dirty and must be written
     /// first.
-    pub fn lock_parts<M: Machine>(
+    pub(crate) fn lock_parts<M: Machine>(
         &self,
         memory: &Memory<M>,
         file: FileId,
@@ -97,7 +97,7 @@ impl Cache {
     }
 
     /// Unlock the folios that [`Cache::lock_parts`] has locked, and drop the references.
-    pub fn unlock_parts<M: Machine>(&self, memory: &Memory<M>, parts: &[Pfn]) {
+    pub(crate) fn unlock_parts<M: Machine>(&self, memory: &Memory<M>, parts: &[Pfn]) {
         for &part in parts {
             memory.unlock_folio(part);
             memory.put(part);

@@ -5,7 +5,6 @@ use super::{CACHE_AND_CALLER, Cache, drop_swap_entry};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Scope};
 use crate::memory::Memory;
-use crate::stat::Stat;
 use crate::tlb::FileSettled;
 use crate::units::*;
 use core::ops::Range;
@@ -48,7 +47,12 @@ impl Cache {
     }
 
     /// The folio that holds page `first` and pages before it, with a reference.
-    pub fn astride<M: Machine>(&self, memory: &Memory<M>, file: FileId, first: PageIndex) -> Option<Pfn> {
+    pub(crate) fn astride<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        file: FileId,
+        first: PageIndex,
+    ) -> Option<Pfn> {
         loop {
             let found =
                 self.file(file).tree.lock().folio(first).filter(|folio| folio.first(first) < first)?;
@@ -98,7 +102,7 @@ impl Cache {
 
     /// Drop the clean and unused pages of `[first, end)`. The others are deactivated, so that reclaim takes them first.
     /// Folios that are only partly in the range are skipped. Returns the number of pages dropped.
-    pub fn invalidate<M: Machine>(
+    pub(crate) fn invalidate<M: Machine>(
         &self,
         memory: &Memory<M>,
         file: FileId,
@@ -148,13 +152,6 @@ impl Cache {
         true
     }
 
-    /// Drop all clean and unused pages of all files (vm.drop_caches). Returns the number of pages dropped.
-    pub fn drop_clean<M: Machine>(&self, memory: &Memory<M>) -> u64 {
-        memory.count(Stat::DropPagecache, 1);
-        let all = PageIndex(super::tree::MAX_INDEX);
-        self.ids().map(|file| self.invalidate(memory, file, PageIndex(0), all)).sum()
-    }
-
     /// Take references of the first few folios of a range that have a mark.
     fn gather<M: Machine>(
         &self,
@@ -174,7 +171,7 @@ impl Cache {
     }
 
     /// The first folio of a range (it may be only partly in it) that has a mark, with a reference and its first index.
-    pub fn next_marked<M: Machine>(
+    pub(crate) fn next_marked<M: Machine>(
         &self,
         memory: &Memory<M>,
         file: FileId,
@@ -189,7 +186,7 @@ impl Cache {
 
     /// Mark the dirty folios of a range as chosen for writing, at most `most` pages; only the last folio may exceed
     /// this. Returns the number of pages.
-    pub fn choose_dirty(&self, file: FileId, range: Range<u64>, most: u64) -> u64 {
+    pub(crate) fn choose_dirty(&self, file: FileId, range: Range<u64>, most: u64) -> u64 {
         let mut tree = self.file(file).tree.lock();
         let mut from = range.start;
         let mut chosen = 0;
@@ -204,12 +201,12 @@ impl Cache {
     }
 
     /// The folio is not written after all.
-    pub fn unchoose(&self, file: FileId, index: PageIndex) {
+    pub(crate) fn unchoose(&self, file: FileId, index: PageIndex) {
         self.file(file).tree.lock().clear_mark(index, TreeMark::ToWrite);
     }
 
     /// Whether the file has dirty pages.
-    pub fn is_dirty(&self, file: FileId) -> bool {
+    pub(crate) fn is_dirty(&self, file: FileId) -> bool {
         self.file(file).tree.lock().any(TreeMark::Dirty)
     }
 }

@@ -73,12 +73,12 @@ impl File {
 
     /// Whether it is only in memory and swap.
     #[inline]
-    pub fn is_shmem(&self) -> bool {
+    pub(crate) fn is_shmem(&self) -> bool {
         self.device.load(Relaxed) == SHMEM
     }
 
     /// Whether it was made for a shared anonymous mapping.
-    pub fn is_nameless(&self) -> bool {
+    pub(crate) fn is_nameless(&self) -> bool {
         self.nameless.load(Relaxed)
     }
 
@@ -105,7 +105,7 @@ impl File {
     }
 
     /// When the oldest dirty page became dirty, if any is dirty.
-    pub fn dirtied_at(&self) -> Option<Nanos> {
+    pub(crate) fn dirtied_at(&self) -> Option<Nanos> {
         Some(self.dirtied_at.load(Relaxed)).filter(|&at| at != 0)
     }
 

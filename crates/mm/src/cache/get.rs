@@ -20,7 +20,7 @@ pub(super) struct Need {
 impl Cache {
     /// The page at `index`, which is read if it is not cached. Waits for the device. A page fault that finds the page
     /// marked, or missing, reads ahead.
-    pub fn get_page<M: Machine>(
+    pub(crate) fn get_page<M: Machine>(
         &self,
         memory: &Memory<M>,
         file: FileId,

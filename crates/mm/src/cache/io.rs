@@ -29,7 +29,7 @@ impl Cache {
     /// and stays locked until the caller unlocks it. No page-table entry may be able to make it dirty unnoticed.
     ///
     /// Returns `false` for a page of shmem if swap is full; the page is unchanged.
-    pub fn write_page_start<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
+    pub(crate) fn write_page_start<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let frame = &memory.frames[pfn];
         assert!(
             frame.has(FrameFlags::LOCKED | FrameFlags::UPTODATE) && !frame.has(FrameFlags::WRITEBACK),

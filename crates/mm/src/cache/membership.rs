@@ -106,7 +106,7 @@ impl Cache {
     /// Take the wanted folios of a run, which are locked and not mapped, out of their file's cache, if they are clean
     /// and have exactly `refs` references, which stay frozen. Each leaves its `shadow`, except in shmem. Returns the
     /// folios that were taken out.
-    pub fn evict<'a, M: Machine>(
+    pub(crate) fn evict<'a, M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,

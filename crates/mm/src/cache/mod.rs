@@ -45,12 +45,10 @@ mod swapin;
 pub(crate) mod tests;
 pub mod tree;
 
-pub use collapse::Survey;
 pub use file::File;
-pub use readahead::Readahead;
-pub use split::CACHE_AND_CALLER;
-pub use swapin::{
-    Nearby, SwapCacheLookup, SwappedIn, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot,
+pub(crate) use split::CACHE_AND_CALLER;
+pub(crate) use swapin::{
+    Nearby, SwapCacheLookup, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot,
     remove_from_swap_cache, swapin, swapin_near,
 };
 
@@ -108,7 +106,7 @@ pub struct CachedRun {
 
 /// How the pages of a file will be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReadHint {
+pub(crate) struct ReadHint {
     /// For a page fault (else for a system call).
     pub fault: bool,
     /// Sequential use was announced.
@@ -140,7 +138,7 @@ impl Cache {
     }
 
     /// Create a file without a name, for a shared anonymous mapping; it is destroyed with its last mapping.
-    pub fn create_nameless(&self, kind: FileKind, size: u64) -> FileId {
+    pub(crate) fn create_nameless(&self, kind: FileKind, size: u64) -> FileId {
         self.claim(kind, size, true)
     }
 
@@ -151,12 +149,12 @@ impl Cache {
     }
 
     /// Whether the file was made for a shared anonymous mapping.
-    pub fn is_nameless(&self, file: FileId) -> bool {
+    pub(crate) fn is_nameless(&self, file: FileId) -> bool {
         self.file(file).is_nameless()
     }
 
     /// Destroy a file with all its pages. It is not mapped and not used any more.
-    pub fn destroy<M: Machine>(&self, memory: &Memory<M>, file: FileId) {
+    pub(crate) fn destroy<M: Machine>(&self, memory: &Memory<M>, file: FileId) {
         self.set_size(file, 0);
         self.truncate(memory, file, PageIndex(0));
         self.files.release(file.0);
@@ -238,7 +236,7 @@ impl Cache {
 
     /// The folio that holds 2 MiB of a file from `first` on, locked and with a reference, if it can be mapped without
     /// waiting.
-    pub fn resident_large<M: Machine>(
+    pub(crate) fn resident_large<M: Machine>(
         &self,
         memory: &Memory<M>,
         file: FileId,
@@ -263,7 +261,7 @@ impl Cache {
 
     /// Whether the folio, which the caller has locked, is in the cache of this file and holds this page. (Not if the
     /// page is after the end of the file, even if its folio is still there.)
-    pub fn is_page<M: Machine>(
+    pub(crate) fn is_page<M: Machine>(
         &self,
         memory: &Memory<M>,
         folio: Pfn,
@@ -275,7 +273,7 @@ impl Cache {
 
     /// Mark a folio dirty: its content is newer than on the device. The caller holds the folio lock, or the folio is
     /// mapped and the caller holds the lock of the table.
-    pub fn mark_dirty<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
+    pub(crate) fn mark_dirty<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
         let frame = &memory.frames[pfn];
         if frame.has(FrameFlags::DIRTY) {
             return;
@@ -298,7 +296,7 @@ impl Cache {
     }
 
     /// Sleep until a write ends, or until `deadline`.
-    pub fn wait_for_a_write<M: Machine>(&self, memory: &Memory<M>, deadline: Nanos) {
+    pub(crate) fn wait_for_a_write<M: Machine>(&self, memory: &Memory<M>, deadline: Nanos) {
         self.throttled.fetch_add(1, Relaxed);
         let ticket = memory.machine.ticket(WaitKey::Writeback);
         memory.machine.wait(ticket, Some(deadline));
@@ -306,7 +304,7 @@ impl Cache {
     }
 
     /// Reclaim found only dirty pages of files that are not under write-back: have the flusher write all dirty pages.
-    pub fn want_flusher<M: Machine>(&self, memory: &Memory<M>) {
+    pub(crate) fn want_flusher<M: Machine>(&self, memory: &Memory<M>) {
         if !self.flusher_wanted.swap(true, Relaxed) {
             memory.charge(Work::DaemonWake, 1);
             memory.machine.wake(WaitKey::Flusher);

@@ -44,7 +44,7 @@ const MMAP_LOTSAMISS: u32 = 100;
 
 /// The state of a file's read-ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Readahead {
+pub(crate) struct Readahead {
     start: u64,
     size: u64,
     async_size: u64,
@@ -418,7 +418,7 @@ impl Cache {
 
     /// Start reading a range, without waiting (MADV_WILLNEED, readahead). Reads only what fits in memory without
     /// reclaim.
-    pub fn read_ahead<M: Machine>(
+    pub(crate) fn read_ahead<M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,

@@ -90,7 +90,7 @@ impl Cache {
     }
 
     /// Number of leaves that hold only shadows.
-    pub fn shadow_leaves(&self) -> u64 {
+    pub(crate) fn shadow_leaves(&self) -> u64 {
         self.shadows.live.load(Relaxed).max(0) as u64
     }
 }

@@ -13,7 +13,7 @@ use crate::stat::SizeStat;
 use crate::units::*;
 
 /// References of a folio that only its cache and the caller hold.
-pub const CACHE_AND_CALLER: u32 = 2;
+pub(crate) const CACHE_AND_CALLER: u32 = 2;
 
 impl Cache {
     /// Split a folio of a file into folios of order `to`. The caller has locked and unmapped it and holds a reference;

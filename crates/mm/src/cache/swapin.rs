@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 /// The result of a lookup in the swap cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SwapCacheLookup {
+pub(crate) enum SwapCacheLookup {
     /// A page was found.
     Found {
         /// It was read ahead and not used since.
@@ -23,18 +23,22 @@ pub enum SwapCacheLookup {
 }
 
 /// Slots to read together with the wanted one, which is among them; if empty, only the wanted slot is read.
-pub type Nearby = SmallVec<[SwapSlot; 32]>;
+pub(crate) type Nearby = SmallVec<[SwapSlot; 32]>;
 
 /// The folio with the content of a slot, which an entry of the caller keeps from being freed. Under the folio lock,
 /// [`page_of_slot`] tells which of its pages has the content. If the slot is not in the swap cache, it is read into a
 /// single page, together with its neighbours: slots that were filled together are probably needed together. Waits for
 /// the device.
-pub fn swapin<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<SwappedIn, CacheError> {
+pub(crate) fn swapin<M: Machine>(
+    memory: &Memory<M>,
+    slot: SwapSlot,
+    gfp: Gfp,
+) -> Result<SwappedIn, CacheError> {
     swapin_near(memory, slot, gfp, |look| in_cluster(memory, slot, look))
 }
 
 /// The same; `near` chooses the slots to read together with the wanted one.
-pub fn swapin_near<M: Machine>(
+pub(crate) fn swapin_near<M: Machine>(
     memory: &Memory<M>,
     slot: SwapSlot,
     gfp: Gfp,
@@ -74,7 +78,7 @@ pub fn swapin_near<M: Machine>(
 
 /// A folio from the swap cache, up to date, with a reference for the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SwappedIn {
+pub(crate) struct SwappedIn {
     /// Its head.
     pub folio: Pfn,
     /// It was not in the swap cache: the caller started its read. (To wait for another task's read is no major fault.)
@@ -82,7 +86,7 @@ pub struct SwappedIn {
 }
 
 /// The page of a locked folio that holds the content of a slot. `None`: the folio is no longer in the swap cache there.
-pub fn page_of_slot<M: Machine>(memory: &Memory<M>, folio: Pfn, slot: SwapSlot) -> Option<Pfn> {
+pub(crate) fn page_of_slot<M: Machine>(memory: &Memory<M>, folio: Pfn, slot: SwapSlot) -> Option<Pfn> {
     let frame = &memory.frames[folio];
     debug_assert!(frame.has(FrameFlags::LOCKED));
     if !frame.has(FrameFlags::SWAPCACHE) {
@@ -157,7 +161,7 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
 
 /// Put a locked anonymous folio into the swap cache, with consecutive slots for its pages, and mark it dirty, so that
 /// it can be unmapped and written. Returns `false` if swap has no such slots.
-pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
+pub(crate) fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     let _scope = memory.scope(Scope::AddToSwap);
     let (order, group) = (memory.frames[pfn].order(), memory.frames[pfn].group());
     let Some(slot) = memory.swap.alloc_run(memory, group, order) else { return false };
@@ -168,7 +172,7 @@ pub fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
 
 /// Take a locked folio out of the swap cache, leave the shadow if given, and drop the cache's reference. The caller
 /// holds another one, and the folio is not under write-back.
-pub fn remove_from_swap_cache<M: Machine>(memory: &Memory<M>, pfn: Pfn, shadow: Option<Shadow>) {
+pub(crate) fn remove_from_swap_cache<M: Machine>(memory: &Memory<M>, pfn: Pfn, shadow: Option<Shadow>) {
     let frame = &memory.frames[pfn];
     debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
     memory.swap.cache_remove(memory, frame.swap_slot(), shadow);
@@ -183,7 +187,7 @@ pub fn remove_from_swap_cache<M: Machine>(memory: &Memory<M>, pfn: Pfn, shadow: 
 
 /// Take a locked folio out of the swap cache if no entry needs its slots and it is not under write-back. It is dirty
 /// then, because memory holds the only copy.
-pub fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
+pub(crate) fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     let frame = &memory.frames[pfn];
     if !frame.has(FrameFlags::SWAPCACHE)
         || frame.has(FrameFlags::WRITEBACK)
@@ -199,7 +203,7 @@ pub fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
 /// Entries that mapped an anonymous folio, to which the caller has a reference, were removed. If only the swap cache
 /// still holds the folio, it is freed, as in [`drop_swap_entry`].
 #[inline]
-pub fn drop_unmapped<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
+pub(crate) fn drop_unmapped<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
     let frame = &memory.frames[pfn];
     if frame.has(FrameFlags::SWAPCACHE) && frame.mapcount() == 0 && memory.try_lock_folio(pfn) {
         free_swap(memory, pfn);
@@ -210,7 +214,7 @@ pub fn drop_unmapped<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
 /// An entry that referred to a slot was removed. If it was the last, and only the swap cache still holds the folio, the
 /// folio is freed now, unless it is in use. A folio that is mapped again keeps its slot, unless slots are scarce: until
 /// it is stored to, it can be evicted again without a write.
-pub fn drop_swap_entry<M: Machine>(memory: &Memory<M>, slot: SwapSlot) {
+pub(crate) fn drop_swap_entry<M: Machine>(memory: &Memory<M>, slot: SwapSlot) {
     if memory.swap.free_entry(memory, slot) > 0 {
         return;
     }

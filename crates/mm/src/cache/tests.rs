@@ -288,6 +288,11 @@ fn sync(core: &MmCore<Disks>, file: FileId, first: u64, end: u64) {
     crate::writeback::sync_range(core, &state, file, PageIndex(first), PageIndex(end));
 }
 
+/// Drop the clean and unused pages of all files; returns their number.
+fn drop_clean(core: &MmCore<Disks>) -> u64 {
+    core.cache.ids().map(|file| core.cache.invalidate(core, file, PageIndex(0), PageIndex(MAX_INDEX))).sum()
+}
+
 fn any_cached(core: &MmCore<Disks>, file: FileId, from: u64) -> Option<Pfn> {
     let tree = core.cache.file(file).tree.lock();
     let found = tree
@@ -390,7 +395,7 @@ proptest! {
                     }
                 }
                 Op::EndIo(n) => { (0..n).all(|_| core.machine.end_one()); }
-                Op::DropClean => { core.cache.drop_clean(&core); }
+                Op::DropClean => { drop_clean(&core); }
                 Op::Hold(f, index) => match held.take() {
                     Some(pfn) => core.put(pfn),
                     None => {

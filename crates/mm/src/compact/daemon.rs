@@ -118,7 +118,7 @@ fn score<M: Machine>(core: &MmCore<M>, node: NodeId) -> u64 {
 }
 
 /// Compact all memory: the effect of a write to `vm.compact_memory`.
-pub fn everything<M: Machine>(core: &MmCore<M>) {
+pub(crate) fn everything<M: Machine>(core: &MmCore<M>) {
     everything_by(core, Mode::Sync);
 }
 

@@ -54,7 +54,7 @@ fn zones<'a, M: Machine>(core: &'a MmCore<M>, needs: &NeedsReclaim) -> impl Iter
 }
 
 /// Whether some zone has a block for a request above its min watermark.
-pub fn has_block<M: Machine>(core: &MmCore<M>, needs: &NeedsReclaim) -> bool {
+pub(crate) fn has_block<M: Machine>(core: &MmCore<M>, needs: &NeedsReclaim) -> bool {
     zones(core, needs).any(|zone| allows(zone, needs))
 }
 
@@ -106,7 +106,7 @@ fn try_zones<M: Machine>(core: &MmCore<M>, needs: &NeedsReclaim, priority: Prior
 
 /// An allocation's retries of direct compaction.
 #[derive(Clone, Copy, Debug)]
-pub struct Attempts {
+pub(crate) struct Attempts {
     priority: Priority,
     retries: u32,
 }
@@ -124,7 +124,7 @@ impl Attempts {
     }
 
     /// Attempts of an allocation that must not wait.
-    pub fn only_async() -> Attempts {
+    pub(crate) fn only_async() -> Attempts {
         Attempts { priority: Priority::Async, retries: 0 }
     }
 

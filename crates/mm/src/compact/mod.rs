@@ -20,10 +20,12 @@ mod source;
 mod tests;
 mod zone;
 
+pub use daemon::daemon;
+pub(crate) use daemon::everything;
 #[cfg(test)]
 pub(crate) use daemon::everything_by;
-pub use daemon::{daemon, everything};
-pub use direct::{Attempts, Made, Priority, direct, has_block};
+pub(crate) use direct::{Attempts, has_block};
+pub use direct::{Made, Priority, direct};
 
 use crate::alloc::{HeldBlocks, Watermark, Zone};
 use crate::frame::{List, Mobility};

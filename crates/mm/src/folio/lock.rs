@@ -13,7 +13,7 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Lock a folio, sleeping while another task holds the lock. The caller holds a reference.
-    pub fn lock_folio(&self, pfn: Pfn) {
+    pub(crate) fn lock_folio(&self, pfn: Pfn) {
         while !self.try_lock_folio(pfn) {
             self.wait_while(pfn, FrameFlags::LOCKED);
         }
@@ -34,13 +34,13 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Sleep until the folio is unlocked. The caller holds a reference.
-    pub fn wait_unlocked(&self, pfn: Pfn) {
+    pub(crate) fn wait_unlocked(&self, pfn: Pfn) {
         self.wait_while(pfn, FrameFlags::LOCKED);
     }
 
     /// Get a ticket for the unlock of a folio. The folio must be locked, and can be neither unlocked nor freed during
     /// the call.
-    pub fn unlock_ticket(&self, pfn: Pfn) -> Ticket {
+    pub(crate) fn unlock_ticket(&self, pfn: Pfn) -> Ticket {
         let ticket = self.machine.ticket(WaitKey::Frame(pfn));
         let before = self.frames[pfn].set(FrameFlags::WAITERS);
         assert!(
@@ -51,12 +51,12 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Sleep until the folio is not being written. The caller holds a reference.
-    pub fn wait_writeback(&self, pfn: Pfn) {
+    pub(crate) fn wait_writeback(&self, pfn: Pfn) {
         self.wait_while(pfn, FrameFlags::WRITEBACK);
     }
 
     /// Wake all tasks that wait for the folio's lock or write-back.
-    pub fn wake_folio(&self, pfn: Pfn) {
+    pub(crate) fn wake_folio(&self, pfn: Pfn) {
         self.frames[pfn].clear(FrameFlags::WAITERS);
         self.machine.wake(WaitKey::Frame(pfn));
     }

@@ -78,7 +78,7 @@ impl<M: Machine> Memory<M> {
 
     /// Make a new folio of several pages anonymous memory from `index` of its owner on; one process alone maps each
     /// page. Its content is still undefined.
-    pub fn make_large_anon(&self, pfn: Pfn, owner: Owner, index: PageIndex) {
+    pub(crate) fn make_large_anon(&self, pfn: Pfn, owner: Owner, index: PageIndex) {
         let frame = &self.frames[pfn];
         frame.set_owner(owner, index);
         frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
@@ -90,7 +90,7 @@ impl<M: Machine> Memory<M> {
 
     /// Whether a block of `order` is available near this CPU without going below the mark. For large folios where
     /// smaller ones would do: no daemon is woken and nothing is reclaimed for a block that is only convenient.
-    pub fn has_block(&self, order: Order, gfp: Gfp) -> bool {
+    pub(crate) fn has_block(&self, order: Order, gfp: Gfp) -> bool {
         let highest = ZoneKind::Movable;
         let (node, _) = self.place(gfp.place, order);
         let mut zones = self.alloc.zones_of(node, highest);
@@ -99,7 +99,7 @@ impl<M: Machine> Memory<M> {
 
     /// As [`Memory::has_block`]; if there is no block, make the effort that a block is worth. `Err`: the caller must
     /// have a block made and retry.
-    pub fn find_block(&self, order: Order, gfp: Gfp, worth: Worth) -> Result<bool, Shortage> {
+    pub(crate) fn find_block(&self, order: Order, gfp: Gfp, worth: Worth) -> Result<bool, Shortage> {
         if self.has_block(order, gfp) {
             return Ok(true);
         }

@@ -21,14 +21,14 @@ impl<M: Machine> Memory<M> {
 
     /// Drop `n` references of a folio; the last one frees it.
     #[inline]
-    pub fn put_many(&self, pfn: Pfn, n: u32) {
+    pub(crate) fn put_many(&self, pfn: Pfn, n: u32) {
         if self.frames[pfn].put(n) {
             self.free_folio(pfn);
         }
     }
 
     /// Drop references of several folios, as (folio, number) pairs; each folio whose last reference goes is freed.
-    pub fn put_folios(&self, folios: impl IntoIterator<Item = (Pfn, u32)>) {
+    pub(crate) fn put_folios(&self, folios: impl IntoIterator<Item = (Pfn, u32)>) {
         let (mut dead, mut count) = ([Pfn::NONE; FREED_TOGETHER], 0);
         for (pfn, refs) in folios {
             if self.frames[pfn].put(refs) {
@@ -44,13 +44,13 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Free a folio without references.
-    pub fn free_folio(&self, pfn: Pfn) {
+    pub(crate) fn free_folio(&self, pfn: Pfn) {
         self.free_folios(&[pfn]);
     }
 
     /// Free folios without references. State shared by consecutive folios (a list vector, a group, a zone) is locked
     /// and counted once for all of them.
-    pub fn free_folios(&self, folios: &[Pfn]) {
+    pub(crate) fn free_folios(&self, folios: &[Pfn]) {
         let _scope = self.scope(Scope::FolioPut);
         if self.lru.remove(self, folios) {
             folios.iter().for_each(|&pfn| self.unmake_large_anon(pfn));
@@ -86,7 +86,7 @@ impl<M: Machine> Memory<M> {
 
     /// Drop references that entries held, after their flush; the last one frees the folio.
     #[expect(clippy::disallowed_methods, reason = "this is where references of entries are dropped")]
-    pub fn put_refs(&self, refs: Refs) {
+    pub(crate) fn put_refs(&self, refs: Refs) {
         let (head, count) = refs.into_parts();
         if count > 0 {
             self.put_many(head, count);

@@ -21,7 +21,7 @@ impl<M: Machine> MmCore<M> {
     /// one, in its list and its group. The content has been copied. Both folios are locked, `from` is not mapped, and
     /// the caller holds a reference to each. On return no task can get a reference to `from`; it keeps its owner for
     /// tasks that look for its entries. Returns `false` if `from` is in use; then nothing has changed.
-    pub fn replace_folio(&self, from: Pfn, to: Pfn) -> bool {
+    pub(crate) fn replace_folio(&self, from: Pfn, to: Pfn) -> bool {
         let platform = self;
         let (frame, new) = (&self.frames[from], &self.frames[to]);
         assert!(
@@ -51,7 +51,7 @@ impl<M: Machine> MmCore<M> {
 
     /// Release a replaced folio after no entry waits for it any more: it has no owner, and its references, which are
     /// frozen, are gone.
-    pub fn leave_replaced(&self, head: Pfn) {
+    pub(crate) fn leave_replaced(&self, head: Pfn) {
         let frame = &self.frames[head];
         if frame.is_anon() && frame.order() > Order::ZERO {
             for tail in FolioPages::all(&self.frames, head).iter().skip(1) {

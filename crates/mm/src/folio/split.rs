@@ -11,7 +11,7 @@ impl<M: Machine> MmCore<M> {
     /// Split a folio, which the caller has locked and isolated, into pages. On return the caller has the first page
     /// locked; the others are in `isolated`, with a reference each, the second page at the tail. Returns the number of
     /// pages freed because they were unmapped or beyond the end of their file. `None`: the folio is in use.
-    pub fn split_folio(&self, head: Pfn, isolated: &mut List) -> Option<u64> {
+    pub(crate) fn split_folio(&self, head: Pfn, isolated: &mut List) -> Option<u64> {
         let frame = &self.frames[head];
         if frame.is_anon() {
             return self.rmap.split_anon(self, head, Some(isolated));
@@ -23,7 +23,7 @@ impl<M: Machine> MmCore<M> {
 
     /// Unmap a file folio, to which the caller holds the lock and a reference, and split it into folios of order `to`,
     /// as [`Cache::split`](crate::cache::Cache::split) does. Later accesses fault its pages in again.
-    pub fn split_file_folio(&self, head: Pfn, to: Order, isolated: Option<&mut List>) -> bool {
+    pub(crate) fn split_file_folio(&self, head: Pfn, to: Order, isolated: Option<&mut List>) -> bool {
         let memory = self;
         let mut batch = UnmapBatch::new(memory);
         let dirty = self.rmap.try_to_unmap(

@@ -86,7 +86,7 @@ impl LruGen {
 
 impl FrameFlags {
     /// Largest number of [`FrameFlags::uses`].
-    pub const MAX_USES: u32 = 3;
+    pub(crate) const MAX_USES: u32 = 3;
 
     /// The generation that the folio belongs to; `None`: it is not on a list of generations.
     #[inline]
@@ -99,7 +99,7 @@ impl FrameFlags {
 
     /// The same flags, in another generation.
     #[inline]
-    pub const fn with_generation(self, generation: Option<LruGen>) -> FrameFlags {
+    pub(crate) const fn with_generation(self, generation: Option<LruGen>) -> FrameFlags {
         let number = match generation {
             None => 0,
             Some(generation) => generation.0 as u32 + 1,
@@ -116,7 +116,7 @@ impl FrameFlags {
 
     /// The same flags after one more use, if the counter has room for it.
     #[inline]
-    pub const fn with_one_more_use(self) -> FrameFlags {
+    pub(crate) const fn with_one_more_use(self) -> FrameFlags {
         if self.uses() == FrameFlags::MAX_USES {
             return self;
         }

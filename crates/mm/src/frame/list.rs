@@ -51,7 +51,7 @@ impl List {
 
     /// Add at the head.
     #[inline]
-    pub fn push_head(&mut self, frames: &FrameTable, pfn: Pfn) {
+    pub(crate) fn push_head(&mut self, frames: &FrameTable, pfn: Pfn) {
         let record = &frames[pfn];
         record.prev.store(Pfn::NONE.0, Relaxed);
         record.next.store(self.head.0, Relaxed);
@@ -65,7 +65,7 @@ impl List {
     }
 
     /// Add several at the head, one after the other: the last becomes the head.
-    pub fn push_head_all(&mut self, frames: &FrameTable, pages: &[Pfn]) {
+    pub(crate) fn push_head_all(&mut self, frames: &FrameTable, pages: &[Pfn]) {
         let Some((&first, rest)) = pages.split_first() else { return };
         link(frames, first, self.head);
         if !self.head.is_some() {
@@ -85,7 +85,7 @@ impl List {
 
     /// Add at the tail.
     #[inline]
-    pub fn push_tail(&mut self, frames: &FrameTable, pfn: Pfn) {
+    pub(crate) fn push_tail(&mut self, frames: &FrameTable, pfn: Pfn) {
         link(frames, self.tail, pfn);
         link(frames, pfn, Pfn::NONE);
         if self.head == Pfn::NONE {
@@ -96,7 +96,7 @@ impl List {
     }
 
     /// Add `count` entries at the tail that stand `step` frames apart, the lowest first.
-    pub fn push_tail_run(&mut self, frames: &FrameTable, first: Pfn, count: u32, step: u32) {
+    pub(crate) fn push_tail_run(&mut self, frames: &FrameTable, first: Pfn, count: u32, step: u32) {
         let (mut before, mut at) = (self.tail, first);
         if count == 0 {
             return;
@@ -118,7 +118,7 @@ impl List {
     }
 
     /// Add behind `at`, which is on this list: on its tail's side.
-    pub fn insert_behind(&mut self, frames: &FrameTable, at: Pfn, pfn: Pfn) {
+    pub(crate) fn insert_behind(&mut self, frames: &FrameTable, at: Pfn, pfn: Pfn) {
         let next = frames[at].next();
         link(frames, at, pfn);
         link(frames, pfn, next);
@@ -150,14 +150,14 @@ impl List {
 
     /// Take the head.
     #[inline]
-    pub fn pop_head(&mut self, frames: &FrameTable) -> Option<Pfn> {
+    pub(crate) fn pop_head(&mut self, frames: &FrameTable) -> Option<Pfn> {
         let pfn = self.head()?;
         self.remove(frames, pfn);
         Some(pfn)
     }
 
     /// Take as many heads as `out` has room for, the first last. There must be so many.
-    pub fn pop_heads(&mut self, frames: &FrameTable, out: &mut [Pfn]) {
+    pub(crate) fn pop_heads(&mut self, frames: &FrameTable, out: &mut [Pfn]) {
         assert!(out.len() <= self.len, "{} of {} entries", out.len(), self.len);
         let mut at = self.head;
         for slot in out.iter_mut().rev() {
@@ -175,7 +175,7 @@ impl List {
 
     /// Take the tail.
     #[inline]
-    pub fn pop_tail(&mut self, frames: &FrameTable) -> Option<Pfn> {
+    pub(crate) fn pop_tail(&mut self, frames: &FrameTable) -> Option<Pfn> {
         let pfn = self.tail()?;
         self.split_tail(frames, pfn, 1);
         Some(pfn)
@@ -183,7 +183,7 @@ impl List {
 
     /// Take the last `count` entries, of which `first` is the first if there are any.
     #[inline]
-    pub fn split_tail(&mut self, frames: &FrameTable, first: Pfn, count: usize) -> List {
+    pub(crate) fn split_tail(&mut self, frames: &FrameTable, first: Pfn, count: usize) -> List {
         if count == 0 {
             return List::new();
         }
@@ -203,7 +203,7 @@ impl List {
     }
 
     /// Move all of `other` behind this list's head end.
-    pub fn splice_head(&mut self, frames: &FrameTable, other: &mut List) {
+    pub(crate) fn splice_head(&mut self, frames: &FrameTable, other: &mut List) {
         if other.is_empty() {
             return;
         }
@@ -218,7 +218,7 @@ impl List {
     }
 
     /// Move all of `other` behind the tail.
-    pub fn splice_tail(&mut self, frames: &FrameTable, other: &mut List) {
+    pub(crate) fn splice_tail(&mut self, frames: &FrameTable, other: &mut List) {
         if other.is_empty() {
             return;
         }

@@ -129,7 +129,7 @@ impl FrameTable {
     }
 
     /// Note a 2 MiB entry that maps a whole folio.
-    pub fn map_entirely(&self, head: Pfn) -> Remapped {
+    pub(crate) fn map_entirely(&self, head: Pfn) -> Remapped {
         let (record, entire) = (&self[head], &self[head.add(1)].mapcount);
         assert!(record.order() == PAGEBLOCK_ORDER, "{head} does not fill a 2 MiB entry");
         let mut change = Remapped::default();
@@ -147,7 +147,7 @@ impl FrameTable {
     }
 
     /// Forget a 2 MiB entry that mapped a whole folio.
-    pub fn unmap_entirely(&self, head: Pfn) -> Remapped {
+    pub(crate) fn unmap_entirely(&self, head: Pfn) -> Remapped {
         let (record, entire) = (&self[head], &self[head.add(1)].mapcount);
         record.mapcount_sub(1);
         let old = entire.fetch_sub(1, Relaxed);
@@ -164,7 +164,7 @@ impl FrameTable {
     }
 
     /// Pages of the folio that some entry maps.
-    pub fn pages_mapped(&self, head: Pfn) -> u32 {
+    pub(crate) fn pages_mapped(&self, head: Pfn) -> u32 {
         let record = &self[head];
         if record.order() == Order::ZERO {
             return u32::from(record.mapcount() > 0);
@@ -176,12 +176,12 @@ impl FrameTable {
     }
 
     /// 2 MiB entries that map the folio.
-    pub fn entire_mapcount(&self, head: Pfn) -> u32 {
+    pub(crate) fn entire_mapcount(&self, head: Pfn) -> u32 {
         if self[head].order() < PAGEBLOCK_ORDER { 0 } else { self[head.add(1)].mapcount() }
     }
 
     /// Entries, of either size, that map one page.
-    pub fn page_mapcount(&self, page: Pfn) -> u32 {
+    pub(crate) fn page_mapcount(&self, page: Pfn) -> u32 {
         let head = self.head(page);
         if self[head].order() == Order::ZERO {
             return self[head].mapcount();
@@ -191,7 +191,7 @@ impl FrameTable {
 
     /// Does more than one space map a part of the folio? A guess where only some of its pages are mapped: then its
     /// first page stands for all.
-    pub fn likely_mapped_shared(&self, head: Pfn) -> bool {
+    pub(crate) fn likely_mapped_shared(&self, head: Pfn) -> bool {
         let (record, mapcount) = (&self[head], self[head].mapcount());
         if record.order() == Order::ZERO || mapcount <= 1 {
             return mapcount > 1;
@@ -200,7 +200,7 @@ impl FrameTable {
     }
 
     /// Check a folio's counts against each other. Returns the first fault.
-    pub fn validate_mapcounts(&self, head: Pfn) -> Result<(), std_alloc::string::String> {
+    pub(crate) fn validate_mapcounts(&self, head: Pfn) -> Result<(), std_alloc::string::String> {
         let record = &self[head];
         if record.order() == Order::ZERO {
             return Ok(());

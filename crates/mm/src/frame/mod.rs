@@ -14,7 +14,7 @@ mod split;
 pub use flags::{FrameFlags, LruGen};
 pub use list::List;
 pub use mapcount::{FolioPages, Remapped};
-pub use private::FreeBlock;
+pub(crate) use private::FreeBlock;
 pub use run::FolioRun;
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
@@ -110,7 +110,7 @@ impl Frame {
 
     /// Is any of these flags set?
     #[inline]
-    pub fn has_any(&self, flags: FrameFlags) -> bool {
+    pub(crate) fn has_any(&self, flags: FrameFlags) -> bool {
         self.flags().intersects(flags)
     }
 
@@ -128,13 +128,13 @@ impl Frame {
 
     /// Set one flag; `true` if it was not set.
     #[inline]
-    pub fn test_and_set(&self, flag: FrameFlags) -> bool {
+    pub(crate) fn test_and_set(&self, flag: FrameFlags) -> bool {
         !self.set(flag).intersects(flag)
     }
 
     /// Clear one flag; `true` if it was set.
     #[inline]
-    pub fn test_and_clear(&self, flag: FrameFlags) -> bool {
+    pub(crate) fn test_and_clear(&self, flag: FrameFlags) -> bool {
         self.clear(flag).intersects(flag)
     }
 
@@ -182,7 +182,7 @@ impl Frame {
 
     /// Take a reference unless the folio is being freed.
     #[inline]
-    pub fn try_get(&self) -> bool {
+    pub(crate) fn try_get(&self) -> bool {
         let mut old = self.refs.load(Acquire);
         while old != 0 {
             match self.refs.compare_exchange(old, old + 1, AcqRel, Acquire) {
@@ -207,7 +207,7 @@ impl Frame {
     /// Take all `expected` references at once, if there are exactly as many: nobody else can then reach the folio.
     #[inline]
     #[must_use]
-    pub fn freeze(&self, expected: u32) -> bool {
+    pub(crate) fn freeze(&self, expected: u32) -> bool {
         debug_assert!(expected > 0, "what nobody refers to is freed, and cannot be frozen");
         self.refs.compare_exchange(expected, 0, AcqRel, Acquire).is_ok()
     }
@@ -215,7 +215,7 @@ impl Frame {
     /// As [`Frame::freeze`], if the content is clean, so that the folio may leave its cache. Whether it is clean is
     /// asked only after the freeze: a task that unmaps the folio marks it dirty before it drops the entry's reference.
     #[inline]
-    pub fn freeze_clean(&self, expected: u32) -> bool {
+    pub(crate) fn freeze_clean(&self, expected: u32) -> bool {
         if !self.freeze(expected) {
             return false;
         }
@@ -228,7 +228,7 @@ impl Frame {
 
     /// Give back what `freeze` took, as `refs` references.
     #[inline]
-    pub fn unfreeze(&self, refs: u32) {
+    pub(crate) fn unfreeze(&self, refs: u32) {
         debug_assert_eq!(self.refs(), 0, "what is not frozen is given references that nobody counts");
         self.refs.store(refs, Release);
     }
@@ -241,13 +241,14 @@ impl Frame {
 
     /// Note `n` more mappings; returns the count before.
     #[inline]
-    pub fn mapcount_add(&self, n: u32) -> u32 {
+    #[cfg(test)]
+    pub(crate) fn mapcount_add(&self, n: u32) -> u32 {
         self.mapcount.fetch_add(n, AcqRel)
     }
 
     /// Note `n` fewer mappings; returns the count after.
     #[inline]
-    pub fn mapcount_sub(&self, n: u32) -> u32 {
+    pub(crate) fn mapcount_sub(&self, n: u32) -> u32 {
         let old = self.mapcount.fetch_sub(n, AcqRel);
         if old < n {
             fewer_than_none("mappings", old, n);
@@ -301,7 +302,7 @@ impl Frame {
 
     /// Set the folio's order. The caller owns the folio or its zone's lock.
     #[inline]
-    pub fn set_order(&self, order: Order) {
+    pub(crate) fn set_order(&self, order: Order) {
         debug_assert!(order <= MAX_ORDER, "no block is of {order}");
         let shape = self.shape.load(Relaxed);
         self.shape.store((shape & !0xff) | order.0 as u32, Relaxed);
@@ -339,13 +340,13 @@ impl Frame {
 
     /// Is this anonymous memory?
     #[inline]
-    pub fn is_anon(&self) -> bool {
+    pub(crate) fn is_anon(&self) -> bool {
         self.owner.load(Acquire) >> 32 == 1
     }
 
     /// Place in the owner.
     #[inline]
-    pub fn page_index(&self) -> PageIndex {
+    pub(crate) fn page_index(&self) -> PageIndex {
         PageIndex(self.index.load(Relaxed))
     }
 
@@ -357,7 +358,7 @@ impl Frame {
 
     /// Set the group that is charged.
     #[inline]
-    pub fn set_group(&self, group: GroupId) {
+    pub(crate) fn set_group(&self, group: GroupId) {
         let place = self.group.load(Relaxed) & 0xffff_0000;
         self.group.store(place | group.0 as u32, Relaxed);
     }
@@ -397,7 +398,7 @@ impl Frame {
 
     /// The debt tag of a folio in use; 0 owes nothing.
     #[inline]
-    pub fn debt(&self) -> u32 {
+    pub(crate) fn debt(&self) -> u32 {
         self.debt.load(Relaxed)
     }
 
@@ -496,7 +497,7 @@ impl FrameTable {
     }
 
     /// Undo [`FrameTable::make_folio`], so that the frames can become smaller folios.
-    pub fn unmake_folio(&self, head: Pfn) {
+    pub(crate) fn unmake_folio(&self, head: Pfn) {
         let order = self[head].order();
         if order != Order::ZERO {
             assert!(self[head].has(FrameFlags::HEAD), "{head} heads no folio");

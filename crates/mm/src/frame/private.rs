@@ -16,7 +16,7 @@ use crate::units::*;
 
 /// A free block, as its head's record tells of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FreeBlock {
+pub(crate) struct FreeBlock {
     /// How large it is.
     pub order: Order,
     /// Number of the flush that it waits for; 0: it owes nothing.
@@ -26,7 +26,7 @@ pub struct FreeBlock {
 impl Frame {
     /// What is known of the free block that this frame heads. The caller holds its zone's lock, or the block.
     #[inline]
-    pub fn as_free(&self) -> FreeBlock {
+    pub(crate) fn as_free(&self) -> FreeBlock {
         assert!(self.has_any(FrameFlags::BUDDY | FrameFlags::HELD), "not the head of a free block");
         let word = self.private.load(Acquire);
         FreeBlock { order: Order(word as u8), owed: word >> 8 }
@@ -35,7 +35,7 @@ impl Frame {
     /// Order of a block that was just seen to be free, without the lock that keeps it so: a guess, but never one that
     /// no block can have.
     #[inline]
-    pub fn guess_free_order(&self) -> Order {
+    pub(crate) fn guess_free_order(&self) -> Order {
         match Order(self.private.load(Acquire) as u8) {
             order if order <= MAX_ORDER => order,
             _ => Order::ZERO,
@@ -81,7 +81,7 @@ impl Frame {
 
     /// The first swap slot that holds, or will hold, the content; only while [`FrameFlags::SWAPCACHE`] is set.
     #[inline]
-    pub fn swap_slot(&self) -> SwapSlot {
+    pub(crate) fn swap_slot(&self) -> SwapSlot {
         assert!(self.has(FrameFlags::SWAPCACHE), "not in the swap cache");
         SwapSlot(self.private.load(Acquire) as u32)
     }

@@ -14,7 +14,7 @@ use crate::knobs::Knobs;
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
 
 /// State of the policy of young bits.
-pub struct HotGenerations {
+pub(crate) struct HotGenerations {
     /// The round in which a page was last found young.
     seen: Table,
     round: AtomicU32,

@@ -65,7 +65,7 @@ impl Hints {
     }
 
     /// Record that `task` used a page of a top tier on a CPU of `node`.
-    pub fn note_user(&self, page: Pfn, node: NodeId, task: u32) -> User {
+    pub(crate) fn note_user(&self, page: Pfn, node: NodeId, task: u32) -> User {
         let user = 1 + u32::from(node.0) + (task << 8);
         let last = self.marks.ensure(page.0).swap(user, Relaxed);
         let private = last == UNKNOWN || last >> 8 == task;

@@ -195,7 +195,7 @@ impl Hot {
     }
 
     /// Take all queued requests, in order.
-    pub fn take_asked(&self) -> Box<[Asked]> {
+    pub(crate) fn take_asked(&self) -> Box<[Asked]> {
         core::mem::take(&mut *self.asked.lock()).into()
     }
 }
@@ -206,6 +206,6 @@ pub fn promotes(knobs: &Knobs) -> bool {
 }
 
 /// Whether a promotion daemon is needed.
-pub fn wants_daemon(knobs: &Knobs) -> bool {
+pub(crate) fn wants_daemon(knobs: &Knobs) -> bool {
     knobs.tier_policy() != TierPolicy::Hint || knobs.tier_migration() == TierMigration::Transactional
 }

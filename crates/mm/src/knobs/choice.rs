@@ -150,7 +150,7 @@ impl FlushPolicy {
     }
 
     /// Whether it defers flushes as long as possible.
-    pub const fn defers(self) -> bool {
+    pub(crate) const fn defers(self) -> bool {
         matches!(self.shape(), FlushShape::Defer { .. })
     }
 

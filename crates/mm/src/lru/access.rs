@@ -10,7 +10,7 @@ use crate::units::*;
 
 impl Lru {
     /// The folio was used through a file descriptor.
-    pub fn mark_accessed<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
+    pub(crate) fn mark_accessed<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         if self.policy_of(frame).used(platform, frame) == AccessEffect::Activate {
             self.activate(platform, pfn);
@@ -20,7 +20,7 @@ impl Lru {
     }
 
     /// Move an inactive folio to the active list.
-    pub fn activate<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
+    pub(crate) fn activate<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         if self.claim(platform, pfn, FrameFlags::ACTIVE | FrameFlags::UNEVICTABLE) {
             self.relink(platform, pfn, InsertReason::Used, FrameFlags::ACTIVE, NONE);
@@ -29,7 +29,7 @@ impl Lru {
     }
 
     /// Deactivate an active folio (MADV_COLD).
-    pub fn deactivate<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
+    pub(crate) fn deactivate<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         let moves = frame.has(FrameFlags::ACTIVE) || self.policy_of(frame).deactivates_all();
         if moves && self.claim(platform, pfn, FrameFlags::UNEVICTABLE) {
@@ -41,7 +41,7 @@ impl Lru {
     /// Have reclaim take a file folio soon that could not be dropped on request (it is dirty, under write-back, or in
     /// use). A clean one goes to the tail; one that must be written first goes to the head and is freed after its
     /// write.
-    pub fn deactivate_file<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
+    pub(crate) fn deactivate_file<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         if frame.mapcount() > 0 || !self.claim(platform, pfn, FrameFlags::UNEVICTABLE) {
             return;
@@ -61,7 +61,7 @@ impl Lru {
 
     /// The content of an anonymous folio may be dropped (MADV_FREE): the folio goes to the inactive file list, from
     /// which reclaim drops it without a write.
-    pub fn lazyfree<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
+    pub(crate) fn lazyfree<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         let eligible = frame.is_anon() && frame.has(FrameFlags::SWAPBACKED);
         if eligible && self.claim(platform, pfn, FrameFlags::SWAPCACHE | FrameFlags::UNEVICTABLE) {
@@ -72,7 +72,7 @@ impl Lru {
     }
 
     /// The write of a folio that reclaim wants has ended: it goes to the tail of the inactive list.
-    pub fn rotate_reclaimable<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
+    pub(crate) fn rotate_reclaimable<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let busy = FrameFlags::LOCKED | FrameFlags::DIRTY | FrameFlags::UNEVICTABLE;
         let frame = &platform.frames[pfn];
         if self.claim(platform, pfn, busy) {
@@ -95,7 +95,7 @@ impl Lru {
     }
 
     /// The same for a folio that is on no list yet and has the content of an mlocked one.
-    pub fn keep_locked<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
+    pub(crate) fn keep_locked<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         if frame.test_and_set(FrameFlags::MLOCKED) {
             platform.count(Stat::NrMlock, frame.pages() as i64);

@@ -13,7 +13,7 @@ use crate::units::*;
 
 /// Which folios to take from the tail of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct IsolateScan {
+pub(crate) struct IsolateScan {
     /// The list.
     pub list: LruList,
     /// Pages to scan; those in zones that are not wanted do not count.
@@ -26,7 +26,7 @@ pub struct IsolateScan {
 
 /// The folios that were taken.
 #[derive(Debug, Default)]
-pub struct Isolated {
+pub(crate) struct Isolated {
     /// The folios, each with a reference; the tail was the list's tail.
     pub folios: List,
     /// Pages scanned, including skipped ones.
@@ -37,7 +37,7 @@ pub struct Isolated {
 
 /// The result of putting folios back.
 #[derive(Debug, Default)]
-pub struct Putback {
+pub(crate) struct Putback {
     /// Pages that went to a list.
     pub pages: u64,
     /// Folios without another reference, which the caller frees.
@@ -54,7 +54,7 @@ const NAMES: FrameFlags = FrameFlags::LRU
 impl Lru {
     /// Take folios from the tail of a list of one vector. Folios in zones that are not wanted go to the head of the
     /// list, so that the next batch does not scan them again; so do folios that another task is about to move.
-    pub fn isolate_batch<M: Machine>(
+    pub(crate) fn isolate_batch<M: Machine>(
         &self,
         platform: &Platform<M>,
         node: NodeId,
@@ -189,7 +189,7 @@ impl Lru {
 
     /// Put isolated folios of one node back, each on the list of its present flags, and drop their references, the
     /// list's tail first. Active ones advance the clock of refaults.
-    pub fn putback_batch<M: Machine>(&self, platform: &Platform<M>, folios: &mut List) -> Putback {
+    pub(crate) fn putback_batch<M: Machine>(&self, platform: &Platform<M>, folios: &mut List) -> Putback {
         let mut out = Putback::default();
         platform.charge(Work::LruMove, folios.len() as u64);
         while let Some(first) = folios.tail() {

@@ -41,7 +41,7 @@ impl Lru {
     /// Queue a folio that is mapped only in part now for a split. Folios of files are not queued, nor those in the swap
     /// cache, whose unmapped pages may be mapped again. The caller holds a reference.
     #[cold]
-    pub fn defer_split<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
+    pub(crate) fn defer_split<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
         let frame = &platform.frames[head];
         if frame.order() == Order::ZERO || !frame.is_anon() {
             return;
@@ -62,7 +62,7 @@ impl Lru {
     }
 
     /// Remove a large anonymous folio that is about to be freed or split from the queue.
-    pub fn forget_split<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
+    pub(crate) fn forget_split<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
         let frame = &platform.frames[head];
         if !frame.has(FrameFlags::PARTIALLY_MAPPED) {
             return;
@@ -75,13 +75,13 @@ impl Lru {
     }
 
     /// Number of folios of a node that are queued for a split.
-    pub fn splits_deferred(&self, node: NodeId) -> usize {
+    pub(crate) fn splits_deferred(&self, node: NodeId) -> usize {
         self.deferred.nodes[node.index()].lock().len()
     }
 
     /// The folio of a node that has been queued longest, with a reference. It goes to the end of the queue. `None`: the
     /// queue is empty, or the folio is being freed.
-    pub fn next_deferred<M: Machine>(&self, platform: &Platform<M>, node: NodeId) -> Option<Pfn> {
+    pub(crate) fn next_deferred<M: Machine>(&self, platform: &Platform<M>, node: NodeId) -> Option<Pfn> {
         let mut queue = self.deferred.nodes[node.index()].lock();
         let tail = queue.pop_head(&platform.frames)?;
         queue.push_tail(&platform.frames, tail);

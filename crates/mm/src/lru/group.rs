@@ -70,7 +70,7 @@ impl Group {
 
 /// Pages of a group that reclaim must spare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Protection {
+pub(crate) struct Protection {
     /// Always.
     pub min: u64,
     /// While other groups have pages to reclaim.
@@ -100,7 +100,7 @@ impl Groups {
     }
 
     /// Whether the group was created and not removed.
-    pub fn is_live(&self, group: GroupId) -> bool {
+    pub(crate) fn is_live(&self, group: GroupId) -> bool {
         self.groups.get(group.0 as u32).is_some_and(|group| group.live.load(Acquire))
     }
 
@@ -155,7 +155,7 @@ impl Groups {
     }
 
     /// Add a space to the group, or to the nearest live one above if it was removed; returns which.
-    pub fn enter_nearest(&self, group: GroupId) -> GroupId {
+    pub(crate) fn enter_nearest(&self, group: GroupId) -> GroupId {
         let _tree = self.tree.lock();
         let group = self.nearest_live(group);
         self.at(group).members.fetch_add(1, Relaxed);
@@ -198,7 +198,7 @@ impl Groups {
 
     /// The group and the groups above it, up to the root.
     #[inline]
-    pub fn upwards(&self, group: GroupId) -> impl Iterator<Item = GroupId> + '_ {
+    pub(crate) fn upwards(&self, group: GroupId) -> impl Iterator<Item = GroupId> + '_ {
         core::iter::successors(Some(group), |&group| self.next_above(group))
     }
 
@@ -225,7 +225,7 @@ impl Groups {
     }
 
     /// The groups below `top`, itself first, each before its children.
-    pub fn subtree(&self, top: GroupId) -> impl Iterator<Item = GroupId> + '_ {
+    pub(crate) fn subtree(&self, top: GroupId) -> impl Iterator<Item = GroupId> + '_ {
         core::iter::successors(Some(top), move |&at| self.next(top, Some(at)))
     }
 
@@ -259,7 +259,7 @@ impl Groups {
     }
 
     /// Set the memory limits of a group other than the root. The caller reclaims what exceeds them.
-    pub fn set_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
+    pub(crate) fn set_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
         if group == ROOT {
             return Err(Error::Invalid);
         }
@@ -278,7 +278,7 @@ impl Groups {
     }
 
     /// Give a group other than the root its own `vm.swappiness`. Groups that are created below it later inherit it.
-    pub fn set_swappiness(&self, group: GroupId, swappiness: u64) -> Result<(), Error> {
+    pub(crate) fn set_swappiness(&self, group: GroupId, swappiness: u64) -> Result<(), Error> {
         self.check_own(group)?;
         if swappiness > super::MAX_SWAPPINESS {
             return Err(Error::Invalid);
@@ -336,7 +336,7 @@ impl Groups {
     }
 
     /// Charge `pages`. `Err`: this group, or one above, would exceed its maximum; nothing is charged.
-    pub fn try_charge<M: Machine>(
+    pub(crate) fn try_charge<M: Machine>(
         &self,
         platform: &Platform<M>,
         group: GroupId,
@@ -368,7 +368,13 @@ impl Groups {
     }
 
     /// Undo the charges of folios that have `pages` pages together.
-    pub fn uncharge<M: Machine>(&self, platform: &Platform<M>, group: GroupId, folios: u64, pages: u64) {
+    pub(crate) fn uncharge<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        group: GroupId,
+        folios: u64,
+        pages: u64,
+    ) {
         if group != ROOT && folios > 0 {
             platform.charge(Work::GroupCharge, folios);
             for level in self.upwards(group) {
@@ -388,14 +394,14 @@ impl Groups {
     }
 
     /// The first group, from this one upwards, that exceeds its memory.high, and by how many pages.
-    pub fn over_high(&self, group: GroupId) -> Option<(GroupId, u64)> {
+    pub(crate) fn over_high(&self, group: GroupId) -> Option<(GroupId, u64)> {
         self.upwards(group).find_map(|level| Some((level, self.pages_over_high(level)?)))
     }
 
     /// The same for groups that were charged above memory.high since the last call, and at most the pages charged then:
     /// the caller reclaims for them.
     #[inline]
-    pub fn taken_over_high(&self, group: GroupId) -> Option<(GroupId, u64)> {
+    pub(crate) fn taken_over_high(&self, group: GroupId) -> Option<(GroupId, u64)> {
         // The root has no limits, and most spaces are in it.
         if group == ROOT {
             return None;
@@ -414,7 +420,8 @@ impl Groups {
     }
 
     /// How far the group, and the groups above, are below memory.max.
-    pub fn margin(&self, group: GroupId) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn margin(&self, group: GroupId) -> u64 {
         let room = |level| self.at(level).max.load(Relaxed).saturating_sub(self.usage(level));
         self.upwards(group).map(room).min().unwrap_or(0)
     }
@@ -442,7 +449,7 @@ impl Groups {
 
     /// Compute a group's effective protection from reclaim of `target`. That of the parent must be computed before:
     /// walks visit it first.
-    pub fn calculate_protection(&self, target: GroupId, id: GroupId) {
+    pub(crate) fn calculate_protection(&self, target: GroupId, id: GroupId) {
         let group = self.at(id);
         let (Some(parent), usage) = (self.parent(id), group.usage()) else { return };
         if id == target || usage == 0 {
@@ -469,7 +476,7 @@ impl Groups {
     }
 
     /// The effective protection of a group, as last computed. The root and the target of the reclaim have none.
-    pub fn protection(&self, target: GroupId, group: GroupId) -> Protection {
+    pub(crate) fn protection(&self, target: GroupId, group: GroupId) -> Protection {
         if group == ROOT || group == target {
             return Protection::default();
         }
@@ -478,12 +485,12 @@ impl Groups {
     }
 
     /// Whether memory.min protects all pages of the group.
-    pub fn below_min(&self, target: GroupId, group: GroupId) -> bool {
+    pub(crate) fn below_min(&self, target: GroupId, group: GroupId) -> bool {
         group != ROOT && group != target && self.protection(target, group).min >= self.usage(group)
     }
 
     /// Whether memory.low protects all pages of the group.
-    pub fn below_low(&self, target: GroupId, group: GroupId) -> bool {
+    pub(crate) fn below_low(&self, target: GroupId, group: GroupId) -> bool {
         group != ROOT && group != target && self.protection(target, group).low >= self.usage(group)
     }
 }

@@ -46,12 +46,12 @@ impl Known {
     }
 
     /// Pages on all of them.
-    pub fn evictable(&self) -> u64 {
+    pub(crate) fn evictable(&self) -> u64 {
         self.pages.iter().sum()
     }
 
     /// Refaulted pages of a type that were activated.
-    pub fn activations(&self, file: bool) -> u64 {
+    pub(crate) fn activations(&self, file: bool) -> u64 {
         self.activations[file as usize]
     }
 }

@@ -31,14 +31,14 @@ mod validate;
 mod vec;
 mod workingset;
 
-pub use batch::{IsolateScan, Isolated, Putback};
-pub use group::{Groups, Protection, ROOT};
+pub(crate) use batch::{IsolateScan, Putback};
+pub(crate) use group::Protection;
+pub use group::{Groups, ROOT};
 pub use known::Known;
-pub use policy::{Evicted, PolicyKind};
-pub use proposed::{Ask, Proposals, note_used};
+pub use policy::PolicyKind;
+pub(crate) use proposed::{Ask, note_used};
 pub use protect::Claim;
 pub use vec::{Cost, LruList, LruVec};
-pub use workingset::{Competitors, refault_distance};
 
 use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
@@ -57,7 +57,7 @@ use std_alloc::boxed::Box;
 use vec::{ByKind, LruLists};
 
 /// Largest value of `vm.swappiness`.
-pub const MAX_SWAPPINESS: u64 = 200;
+pub(crate) const MAX_SWAPPINESS: u64 = 200;
 
 /// A vector whose lock is held.
 struct LockedVec<'a> {
@@ -99,7 +99,7 @@ impl Lru {
     }
 
     /// The same, with a policy from outside that can be selected.
-    pub fn with_custom(self, custom: Option<MakePolicy>) -> Lru {
+    pub(crate) fn with_custom(self, custom: Option<MakePolicy>) -> Lru {
         Lru { custom, ..self }
     }
 
@@ -122,7 +122,7 @@ impl Lru {
 
     /// The root group's vector: its sizes are those of the whole node.
     #[inline]
-    pub fn node_vec(&self, node: NodeId) -> &LruVec {
+    pub(crate) fn node_vec(&self, node: NodeId) -> &LruVec {
         self.vec(node, ROOT)
     }
 
@@ -249,13 +249,13 @@ impl Lru {
 
     /// Take a folio off its list, with an additional reference. Returns `false` if another task has done so. The caller
     /// holds a reference.
-    pub fn isolate<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) -> bool {
+    pub(crate) fn isolate<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) -> bool {
         self.isolate_if(platform, pfn, |_, _, _| ())
     }
 
     /// The same, before the folio's content is moved: the copy, or the folio, gets its old generation again when it is
     /// put back.
-    pub fn isolate_to_move<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) -> bool {
+    pub(crate) fn isolate_to_move<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) -> bool {
         self.isolate_if(platform, pfn, mglru::note_age)
     }
 
@@ -281,7 +281,7 @@ impl Lru {
 
     /// Transfer the charge and the marks of use of an isolated folio to a new folio that has its content and that no
     /// task can find yet. The mappings that lock it in memory say so themselves ([`Lru::keep_locked`]).
-    pub fn succeed<M: Machine>(&self, platform: &Platform<M>, from: Pfn, to: Pfn) {
+    pub(crate) fn succeed<M: Machine>(&self, platform: &Platform<M>, from: Pfn, to: Pfn) {
         let (from, to) = (&platform.frames[from], &platform.frames[to]);
         let known = FrameFlags::ACTIVE
             | FrameFlags::UNEVICTABLE
@@ -296,7 +296,7 @@ impl Lru {
     }
 
     /// Put an isolated folio back on the list of its present flags. The caller still has to drop its reference.
-    pub fn putback<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
+    pub(crate) fn putback<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         platform.charge(Work::LruMove, 1);
         self.insert(platform, pfn, InsertReason::Back);
     }
@@ -525,7 +525,7 @@ impl Lru {
     /// The next group of a walk over the groups below `top` that shares its position with all partial walks on the
     /// node, so that a reclaimer continues where the last one stopped. `cycle` is `None` at the start of the caller's
     /// walk, which keeps it from then on. The walk ends when it, or another one, has reached the end.
-    pub fn next_shared(&self, top: GroupId, node: NodeId, cycle: &mut Option<u32>) -> Option<GroupId> {
+    pub(crate) fn next_shared(&self, top: GroupId, node: NodeId, cycle: &mut Option<u32>) -> Option<GroupId> {
         let vec = self.vec(node, top);
         let starts = cycle.is_none();
         loop {
@@ -570,7 +570,7 @@ fn queue_of(frame: &Frame) -> u8 {
 
 /// Whether the folio may be reclaimed at all.
 #[inline]
-pub fn evictable(frame: &Frame) -> bool {
+pub(crate) fn evictable(frame: &Frame) -> bool {
     !frame.has(FrameFlags::MLOCKED)
 }
 

@@ -27,7 +27,7 @@ pub use crate::policy::{End, InsertReason, PolicyKind};
 
 /// Where a folio goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ListPosition {
+pub(crate) struct ListPosition {
     /// The queue of the vector.
     pub queue: u8,
     /// Its end.
@@ -38,7 +38,7 @@ pub struct ListPosition {
 
 /// Why a folio leaves its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Leave {
+pub(crate) enum Leave {
     /// Reclaim has isolated it to evict it.
     Evict,
     /// Any other reason: it is freed, moved, or isolated for something else.
@@ -47,7 +47,7 @@ pub enum Leave {
 
 /// The effect of an access through a file descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AccessEffect {
+pub(crate) enum AccessEffect {
     /// None but the folio's flags, which were changed.
     Noted,
     /// The folio must be activated.
@@ -56,7 +56,7 @@ pub enum AccessEffect {
 
 /// A folio that changes queues.
 #[derive(Clone, Copy)]
-pub struct PolicyFolio<'a> {
+pub(crate) struct PolicyFolio<'a> {
     /// The head's record.
     pub frame: &'a Frame,
     /// Kind of its zone.
@@ -66,10 +66,10 @@ pub struct PolicyFolio<'a> {
 }
 
 /// A vector, and the lists that its lock guards.
-pub type LockedLists<'a> = (&'a LruVec, &'a mut LruLists);
+pub(crate) type LockedLists<'a> = (&'a LruVec, &'a mut LruLists);
 
 /// What a page-replacement policy decides.
-pub trait Policy {
+pub(crate) trait Policy {
     /// The position of an evictable folio that comes to the vector, whose lock is held.
     fn place<M: Machine>(
         &self,
@@ -94,7 +94,7 @@ pub trait Policy {
 
 impl PolicyKind {
     /// Whether it is a policy that proposes.
-    pub fn is_proposed(self) -> bool {
+    pub(crate) fn is_proposed(self) -> bool {
         matches!(self, PolicyKind::Proposed(_))
     }
 
@@ -139,7 +139,7 @@ impl PolicyCell {
 
     /// The same, if no group ever had its own.
     #[inline]
-    pub fn of_all(&self) -> Option<PolicyKind> {
+    pub(crate) fn of_all(&self) -> Option<PolicyKind> {
         let word = self.word.load(Relaxed);
         (word & MIXED == 0).then(|| PolicyKind::of(u64::from(word as u8)))
     }
@@ -219,11 +219,11 @@ impl Policy for PolicyKind {
 }
 
 /// Number of bits of the stamp that a policy keeps in the shadow of an evicted folio.
-pub const STAMP_BITS: u32 = 37;
+pub(crate) const STAMP_BITS: u32 = 37;
 
 /// The content of a shadow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Evicted {
+pub(crate) struct Evicted {
     /// The group whose vector the policy looks at when the page returns.
     pub group: GroupId,
     /// Node that the page was on.

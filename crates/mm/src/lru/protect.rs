@@ -20,7 +20,7 @@ pub struct Claim {
 
 impl Claim {
     /// Pages of the group that are protected.
-    pub fn effective(self) -> u64 {
+    pub(crate) fn effective(self) -> u64 {
         let protected = self.usage.min(self.setting);
         if self.siblings_protected > self.parent_effective {
             return scale(protected, self.parent_effective, self.siblings_protected);

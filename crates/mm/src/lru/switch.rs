@@ -36,19 +36,19 @@ impl Lru {
 
     /// The policy of a group's vectors.
     #[inline]
-    pub fn policy_in(&self, group: GroupId) -> PolicyKind {
+    pub(crate) fn policy_in(&self, group: GroupId) -> PolicyKind {
         self.policy.of_all().unwrap_or_else(|| self.groups.policy(group).unwrap_or(self.policy()))
     }
 
     /// Whether any vector may have generations.
     #[inline]
-    pub fn may_have_generations(&self) -> bool {
+    pub(crate) fn may_have_generations(&self) -> bool {
         self.policy.of_all().is_none_or(|policy| policy == PolicyKind::MgLru)
     }
 
     /// Give a group other than the root its own policy, which groups that are created below it later inherit, and move
     /// its folios. Fails as [`Lru::set_policy`] does.
-    pub fn set_group_policy<M: Machine>(
+    pub(crate) fn set_group_policy<M: Machine>(
         &self,
         platform: &Platform<M>,
         group: GroupId,
@@ -80,7 +80,11 @@ impl Lru {
 
     /// Change the policy of all vectors, except those of groups that have their own, and move their folios. Fails if
     /// another task is doing so, or if there is no such policy.
-    pub fn set_policy<M: Machine>(&self, platform: &Platform<M>, policy: PolicyKind) -> Result<(), Error> {
+    pub(crate) fn set_policy<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        policy: PolicyKind,
+    ) -> Result<(), Error> {
         self.check_policy(policy)?;
         if !self.policy.begin() {
             return Err(Error::Busy);

@@ -43,7 +43,7 @@ impl LruList {
         [InactiveAnon, ActiveAnon, InactiveFile, ActiveFile, Unevictable]
     };
     /// The lists that reclaim scans, in the order in which it visits them.
-    pub const EVICTABLE: [LruList; 4] = {
+    pub(crate) const EVICTABLE: [LruList; 4] = {
         use LruList::*;
         [InactiveAnon, ActiveAnon, InactiveFile, ActiveFile]
     };
@@ -76,7 +76,7 @@ impl LruList {
 
     /// Whether it is an active list.
     #[inline]
-    pub const fn is_active(self) -> bool {
+    pub(crate) const fn is_active(self) -> bool {
         matches!(self, LruList::ActiveAnon | LruList::ActiveFile)
     }
 
@@ -203,13 +203,13 @@ impl LruVec {
 
     /// The same, in zones of kinds up to `highest` only.
     #[inline]
-    pub fn pages_upto(&self, list: LruList, highest: ZoneKind) -> u64 {
+    pub(crate) fn pages_upto(&self, list: LruList, highest: ZoneKind) -> u64 {
         let sizes = &self.subtree[list as usize][..=highest as usize];
         sizes.iter().map(|pages| pages.load(Relaxed)).sum::<i64>().max(0) as u64
     }
 
     /// Pages of one kind of zone on one list, including the groups below.
-    pub fn pages_in(&self, list: LruList, kind: ZoneKind) -> u64 {
+    pub(crate) fn pages_in(&self, list: LruList, kind: ZoneKind) -> u64 {
         self.subtree[list as usize][kind as usize].load(Relaxed).max(0) as u64
     }
 
@@ -225,29 +225,29 @@ impl LruVec {
     }
 
     /// Refaulted pages of a type that were activated in the subtree.
-    pub fn activations(&self, file: bool) -> u64 {
+    pub(crate) fn activations(&self, file: bool) -> u64 {
         self.activations[file as usize].load(Relaxed)
     }
 
     /// Whether refaulted pages of the type are known to have been activated since [`LruVec::snapshot_refaults`].
-    pub fn refaulted_since(&self, known: &Known, file: bool) -> bool {
+    pub(crate) fn refaulted_since(&self, known: &Known, file: bool) -> bool {
         known.activations(file) != self.snapshot[file as usize].load(Relaxed)
     }
 
     /// Remember, at the end of a reclaim, how many refaults are known to have led to activation.
-    pub fn snapshot_refaults(&self, known: &Known) {
+    pub(crate) fn snapshot_refaults(&self, known: &Known) {
         for file in [false, true] {
             self.snapshot[file as usize].store(known.activations(file), Relaxed);
         }
     }
 
     /// Whether direct reclaimers should wait for writes.
-    pub fn congested(&self) -> bool {
+    pub(crate) fn congested(&self) -> bool {
         self.congested.load(Relaxed)
     }
 
     /// Set whether direct reclaimers should wait for writes.
-    pub fn set_congested(&self, congested: bool) {
+    pub(crate) fn set_congested(&self, congested: bool) {
         self.congested.store(congested, Relaxed);
     }
 
@@ -271,7 +271,8 @@ impl LruVec {
     }
 
     /// Pages on the four lists that reclaim scans, including the groups below.
-    pub fn evictable(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn evictable(&self) -> u64 {
         LruList::EVICTABLE.iter().map(|&list| self.pages(list)).sum()
     }
 }

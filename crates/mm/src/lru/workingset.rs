@@ -53,7 +53,7 @@ impl Evicted {
 
 /// Pages on the lists that a returning page is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Competitors {
+pub(crate) struct Competitors {
     /// Active file pages.
     pub active_file: u64,
     /// Inactive file pages.
@@ -123,13 +123,13 @@ impl<'a> Rivals<'a> {
 }
 
 /// The progress of the clock from an eviction until now, modulo the bits in a shadow.
-pub fn refault_distance(evicted: u64, now: u64) -> u64 {
+pub(crate) fn refault_distance(evicted: u64, now: u64) -> u64 {
     now.wrapping_sub(evicted) & AGE_MASK
 }
 
 impl Lru {
     /// Advance the clocks of the vector and of all groups above: `pages` were evicted or activated.
-    pub fn age_nonresident(&self, node: NodeId, group: GroupId, pages: u64) {
+    pub(crate) fn age_nonresident(&self, node: NodeId, group: GroupId, pages: u64) {
         for group in self.groups.upwards(group) {
             self.vec(node, group).nonresident_age.fetch_add(pages, Relaxed);
         }
@@ -138,7 +138,7 @@ impl Lru {
     /// The shadow of a folio that is evicted by reclaim of `group` ([`GroupId`] 0: of the node). The caller has frozen
     /// the folio's references.
     #[inline]
-    pub fn eviction<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, group: GroupId) -> Shadow {
+    pub(crate) fn eviction<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, group: GroupId) -> Shadow {
         let frame = &platform.frames[pfn];
         match self.policy_of(frame) {
             PolicyKind::Classic => {}
@@ -156,7 +156,7 @@ impl Lru {
     /// Pages have returned: each in a new folio that is charged, locked and not on a list yet, all of one group, and
     /// all or none of files. Counts the refaults, and makes the folios active whose distance is small enough.
     /// Consecutive pages of one vector are compared with the same sizes. `swap_free` is the number of free swap slots.
-    pub fn refault<M: Machine>(
+    pub(crate) fn refault<M: Machine>(
         &self,
         platform: &Platform<M>,
         back: &[(Pfn, Shadow)],
@@ -229,7 +229,7 @@ impl Lru {
     }
 
     /// Note costs of reclaiming the group's folios, also for all groups above.
-    pub fn note_cost<M: Machine>(
+    pub(crate) fn note_cost<M: Machine>(
         &self,
         platform: &Platform<M>,
         (node, group): (NodeId, GroupId),

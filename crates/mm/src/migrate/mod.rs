@@ -71,7 +71,12 @@ pub trait Target<M> {
 }
 
 /// A frame of one node above a watermark, as a migration target; nothing is reclaimed for it.
-pub fn frame_on<M: Machine>(core: &MmCore<M>, node: NodeId, order: Order, mark: Watermark) -> Option<Fresh> {
+pub(crate) fn frame_on<M: Machine>(
+    core: &MmCore<M>,
+    node: NodeId,
+    order: Order,
+    mark: Watermark,
+) -> Option<Fresh> {
     let request = AllocRequest {
         order,
         mobility: Mobility::Movable,
@@ -107,7 +112,7 @@ pub struct Done {
 
 /// Why a folio was not isolated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IsolateError {
+pub(crate) enum IsolateError {
     /// It is free, a page table, on no list, or isolated already.
     NotListed,
     /// It has references besides those of its entries and its cache, which may last.
@@ -116,7 +121,7 @@ pub enum IsolateError {
 
 /// Take the folio whose first frame is `head` off its list, with a reference, so that it can be moved. Returns its
 /// order, which cannot change until it is moved or put back. Needs no lock; any frame's number is allowed.
-pub fn isolate<M: Machine>(core: &MmCore<M>, head: Pfn) -> Result<Order, IsolateError> {
+pub(crate) fn isolate<M: Machine>(core: &MmCore<M>, head: Pfn) -> Result<Order, IsolateError> {
     let Some(frame) = core.frames.get(head).filter(|frame| frame.has(FrameFlags::LRU)) else {
         return Err(IsolateError::NotListed);
     };
@@ -141,7 +146,7 @@ pub fn isolate<M: Machine>(core: &MmCore<M>, head: Pfn) -> Result<Order, Isolate
 }
 
 /// Put an isolated folio back on its list, and drop its reference.
-pub fn put_back<M: Machine>(core: &MmCore<M>, head: Pfn) {
+pub(crate) fn put_back<M: Machine>(core: &MmCore<M>, head: Pfn) {
     note_isolated(core, head, -i64::from(core.frames[head].pages()));
     core.lru.putback(core, head);
     core.put(head);
@@ -167,7 +172,11 @@ pub fn folios<M: Machine>(
 
 /// As [`folios`] for a promotion, but pages that only one process maps stay usable until they have been copied. A
 /// store in the meantime makes the move fail.
-pub fn folios_in_use<M: Machine>(core: &MmCore<M>, isolated: List, target: &mut dyn Target<M>) -> Done {
+pub(crate) fn folios_in_use<M: Machine>(
+    core: &MmCore<M>,
+    isolated: List,
+    target: &mut dyn Target<M>,
+) -> Done {
     move_or_put_back(core, isolated, target, (Mode::Async, true), MigrateReason::Promotion)
 }
 
@@ -187,7 +196,7 @@ fn move_or_put_back<M: Machine>(
 
 /// As [`folios`] for folios that reclaim has isolated and counted. Also returns those that were not moved: still
 /// isolated, in the same order.
-pub fn folios_of_reclaim<M: Machine>(
+pub(crate) fn folios_of_reclaim<M: Machine>(
     core: &MmCore<M>,
     isolated: List,
     target: &mut dyn Target<M>,

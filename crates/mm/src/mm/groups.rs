@@ -105,7 +105,8 @@ impl<M: Machine> Mm<M> {
 
     /// Pages and swap slots charged to a group and those below it (root: pages of all others; its slots are not
     /// counted).
-    pub fn group_usage(&self, group: GroupId) -> (u64, u64) {
+    #[cfg(test)]
+    pub(crate) fn group_usage(&self, group: GroupId) -> (u64, u64) {
         (self.core.lru.groups.usage(group), self.core.swap.groups.usage(group))
     }
 

@@ -35,7 +35,8 @@ impl PolicyKind {
     /// The words that users write, by value.
     pub const WORDS: &'static [&'static str] = &WORDS;
     /// The policy that was registered at start.
-    pub const CUSTOM: PolicyKind = PolicyKind::of(COUNT as u64 - 1);
+    #[cfg(test)]
+    pub(crate) const CUSTOM: PolicyKind = PolicyKind::of(COUNT as u64 - 1);
 
     /// The policy that a value of the knob selects.
     #[inline]

@@ -45,9 +45,9 @@ use crate::units::*;
 use std_alloc::boxed::Box;
 
 /// Largest number of lists of a policy.
-pub const MAX_LISTS: usize = 24;
+pub(crate) const MAX_LISTS: usize = 24;
 /// Most folios that are scored at a time.
-pub const MAX_SAMPLE: usize = 128;
+pub(crate) const MAX_SAMPLE: usize = 128;
 
 /// Makes the instance for a list vector.
 pub type MakePolicy = fn() -> Box<dyn Replace>;

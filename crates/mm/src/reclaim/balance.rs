@@ -9,7 +9,7 @@ const GIB_SHIFT: u32 = 18;
 
 /// The highest ratio of the active list to the inactive list, when both together have `pages` pages. A large list needs
 /// only a small inactive part to detect accesses.
-pub fn inactive_ratio(pages: u64) -> u64 {
+pub(crate) fn inactive_ratio(pages: u64) -> u64 {
     match pages >> GIB_SHIFT {
         0 => 1,
         gib => int_sqrt(10 * gib),
@@ -17,13 +17,13 @@ pub fn inactive_ratio(pages: u64) -> u64 {
 }
 
 /// Whether active folios should be deactivated.
-pub fn inactive_is_low(inactive: u64, active: u64) -> bool {
+pub(crate) fn inactive_is_low(inactive: u64, active: u64) -> bool {
     inactive * inactive_ratio(inactive + active) < active
 }
 
 /// How the scan is divided between the two types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScanBalance {
+pub(crate) enum ScanBalance {
     /// Both, in proportion to their sizes.
     Equal,
     /// Only anonymous lists.
@@ -36,7 +36,7 @@ pub enum ScanBalance {
 
 /// Weights of the types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ScanWeights {
+pub(crate) struct ScanWeights {
     /// Of anonymous lists.
     pub anon: u64,
     /// Of file lists.
@@ -64,7 +64,7 @@ impl ScanWeights {
 
 /// What the balance depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Situation {
+pub(crate) struct Situation {
     /// Swapping is allowed and there is swap space.
     pub can_swap: bool,
     /// A group reclaims because of its limit.
@@ -101,7 +101,7 @@ impl Situation {
 /// Pages of a list that reclaim may scan when the group has protection: in proportion to the part of the group that is
 /// not protected, and at least a batch, so that reclaim makes progress. Also returns whether memory.low made the
 /// difference.
-pub fn unprotected(size: u64, usage: u64, protection: Protection, low_reclaim: bool) -> (u64, bool) {
+pub(crate) fn unprotected(size: u64, usage: u64, protection: Protection, low_reclaim: bool) -> (u64, bool) {
     let Protection { min, low } = protection;
     if min == 0 && low == 0 {
         return (size, false);
@@ -114,7 +114,7 @@ pub fn unprotected(size: u64, usage: u64, protection: Protection, low_reclaim: b
 }
 
 /// Pages to scan of a list of which reclaim may scan `open` pages.
-pub fn scan_target(balance: ScanBalance, list: LruList, open: u64, priority: u32) -> u64 {
+pub(crate) fn scan_target(balance: ScanBalance, list: LruList, open: u64, priority: u32) -> u64 {
     let scan = open >> priority;
     match balance {
         ScanBalance::Equal => scan,
@@ -127,7 +127,7 @@ pub fn scan_target(balance: ScanBalance, list: LruList, open: u64, priority: u32
 
 /// Pages that are left to scan of each list, in the order of [`LruList::EVICTABLE`], and the initial targets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Targets {
+pub(crate) struct Targets {
     left: [u64; 4],
     first: [u64; 4],
 }
@@ -157,7 +157,7 @@ impl Targets {
 
     /// Enough was reclaimed: the type with less left to scan is done, and the other is scanned up to the same share of
     /// its target. Returns `false` if one type is used up already: then both are done.
-    pub fn wind_down(&mut self) -> bool {
+    pub(crate) fn wind_down(&mut self) -> bool {
         let anon = self.left[ANON] + self.left[ANON + 1];
         let file = self.left[FILE] + self.left[FILE + 1];
         if anon == 0 || file == 0 {

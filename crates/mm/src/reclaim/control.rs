@@ -5,15 +5,15 @@ use crate::machine::ZoneKind;
 use crate::units::*;
 
 /// The first priority of a reclaim: it scans size >> priority of each list. 0 is the most urgent.
-pub const DEF_PRIORITY: u32 = 12;
+pub(crate) const DEF_PRIORITY: u32 = 12;
 /// Number of pages that are scanned at a time, and that a direct reclaim wants.
-pub const SWAP_CLUSTER_MAX: u64 = 32;
+pub(crate) const SWAP_CLUSTER_MAX: u64 = 32;
 /// Rounds without progress after which kswapd gives a node up, and an allocation gives up.
-pub const MAX_RECLAIM_RETRIES: u32 = 16;
+pub(crate) const MAX_RECLAIM_RETRIES: u32 = 16;
 
 /// What the batches of one pass over a node found, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DirtyCounts {
+pub(crate) struct DirtyCounts {
     /// Dirty or under write-back.
     pub dirty: u64,
     /// Dirty and not under write-back.
@@ -32,14 +32,14 @@ pub struct DirtyCounts {
 
 impl DirtyCounts {
     /// Whether most of the isolated pages are under write-back. Then a higher priority is useless; time helps.
-    pub fn waits_for_devices(&self) -> bool {
+    pub(crate) fn waits_for_devices(&self) -> bool {
         self.taken > 0 && 2 * (self.writeback + self.immediate) >= self.taken
     }
 }
 
 /// One reclaim: its aim, its rights and its progress. The fields are those of Linux's `scan_control`.
 #[derive(Clone, Debug)]
-pub struct ScanControl {
+pub(crate) struct ScanControl {
     /// Pages wanted.
     pub nr_to_reclaim: u64,
     /// `Some`: reclaim from this group and the groups below, because of its limit; `None`: from the node.
@@ -130,7 +130,7 @@ impl ScanControl {
     }
 
     /// Whether a group's limit is the reason.
-    pub fn is_group(&self) -> bool {
+    pub(crate) fn is_group(&self) -> bool {
         self.target.is_some()
     }
 }

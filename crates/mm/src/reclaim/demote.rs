@@ -18,7 +18,7 @@ use crate::units::*;
 const DISTRESS: u32 = DEF_PRIORITY - 4;
 
 /// Frames of slower tiers: of one node first, else of any other.
-pub struct Slower {
+pub(crate) struct Slower {
     /// The node to try first.
     pub first: NodeId,
     /// The node that folios leave.

@@ -190,7 +190,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
 /// The retries of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Retries {
+pub(crate) struct Retries {
     /// Consecutive rounds of reclaim without progress.
     no_progress: u32,
     /// When this many pages have been written, everything that was under write-back at the last counted round has
@@ -224,7 +224,7 @@ impl Retries {
 /// Whether to retry after a direct reclaim that freed `freed` pages: while reclaim makes progress, or while pages under
 /// write-back may be free soon; else for 16 rounds, if a zone would be above its min mark with all of its reclaimable
 /// pages free. Otherwise memory is out.
-pub fn should_retry<M: Machine>(
+pub(crate) fn should_retry<M: Machine>(
     core: &MmCore<M>,
     needs: &NeedsReclaim,
     freed: u64,
@@ -245,7 +245,7 @@ pub fn should_retry<M: Machine>(
 }
 
 /// The same after a reclaim in a group that is at its limit.
-pub fn should_retry_group<M: Machine>(core: &MmCore<M>, freed: u64, retries: &mut Retries) -> bool {
+pub(crate) fn should_retry_group<M: Machine>(core: &MmCore<M>, freed: u64, retries: &mut Retries) -> bool {
     if freed > 0 {
         *retries = Retries::default();
         return true;

@@ -32,15 +32,16 @@ mod stretch;
 mod tests;
 mod throttle;
 
-pub use control::*;
-pub use demote::Slower;
-pub use direct::{Retries, direct, group, pageout, should_retry, should_retry_group};
+pub(crate) use control::*;
+pub(crate) use demote::Slower;
+pub(crate) use direct::{Retries, should_retry, should_retry_group};
+pub use direct::{direct, group, pageout};
 pub use kswapd::kswapd;
 pub use mglru::aging::caps;
 pub use mglru::command::{CommandError, command};
-pub use promotion::look_at_slow_tiers;
+pub(crate) use promotion::look_at_slow_tiers;
 pub use spaces::{AddressSpaces, Member, WalkRange};
-pub use throttle::Throttle;
+pub(crate) use throttle::Throttle;
 
 use crate::arena::Arena;
 use crate::knobs::Knob;
@@ -95,7 +96,7 @@ impl ReclaimState {
 
     /// What the walk of page tables for the generation after `seq` has counted: entries, young entries, tables, dense
     /// tables.
-    pub fn walked(&self, node: NodeId, group: GroupId, seq: u64) -> [u64; 4] {
+    pub(crate) fn walked(&self, node: NodeId, group: GroupId, seq: u64) -> [u64; 4] {
         self.aging(node, group).stats(seq)
     }
 
@@ -124,7 +125,7 @@ impl ReclaimState {
     }
 
     /// Whether kswapd has given the node up.
-    pub fn is_hopeless(&self, node: NodeId) -> bool {
+    pub(crate) fn is_hopeless(&self, node: NodeId) -> bool {
         self.node(node).failures.load(Relaxed) >= MAX_RECLAIM_RETRIES
     }
 }

@@ -34,7 +34,11 @@ pub(super) fn note_young<M: Machine>(core: &MmCore<M>, head: Pfn) {
 }
 
 /// Look at the young bits of the folios in slower tiers, if the policy is generations.
-pub fn look_at_slow_tiers<M: Machine>(core: &MmCore<M>, state: &ReclaimState, spaces: &dyn AddressSpaces) {
+pub(crate) fn look_at_slow_tiers<M: Machine>(
+    core: &MmCore<M>,
+    state: &ReclaimState,
+    spaces: &dyn AddressSpaces,
+) {
     let cx = Reclaim { core, state, spaces };
     if !core.lru.may_have_generations() {
         return;

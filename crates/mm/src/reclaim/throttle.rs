@@ -25,7 +25,7 @@ const SWAP_WRITES_MAX: u64 = 1024;
 
 /// The reason for a reclaimer's wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Throttle {
+pub(crate) enum Throttle {
     /// The pages that reclaim finds are under write-back, or the writes to swap are at their limit.
     Writeback = 0,
     /// Reclaimers have isolated too many pages.

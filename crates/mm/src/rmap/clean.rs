@@ -18,7 +18,7 @@ impl Rmap {
     /// the call's range stays registered until it has flushed. So the flush is made here. The question is asked after
     /// the walk: an entry that is emptied later has been write-protected already. (Linux flushes such entries before
     /// it releases the table's lock, `tlb_delay_rmap`: two flushes for each call instead of one.)
-    pub fn mkclean<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
+    pub(crate) fn mkclean<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let _scope = memory.scope(Scope::FolioMkclean);
         let frame = &memory.frames[pfn];
         assert!(frame.has(FrameFlags::LOCKED), "folio {pfn} must be locked to be cleaned");
@@ -48,7 +48,7 @@ impl Rmap {
     /// Clear the dirty bits of all entries of an anonymous folio, so that they tell whether it is written from now on.
     /// Returns `false` if entries of the space were taken away and not flushed yet: then a CPU may write to the folio
     /// without setting a dirty bit.
-    pub fn clean_anon<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
+    pub(crate) fn clean_anon<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let _scope = memory.scope(Scope::FolioMkclean);
         let frame = &memory.frames[pfn];
         assert!(

@@ -74,7 +74,12 @@ impl Rmap {
 
     /// As [`Rmap::add_range`]; `tally` collects the statistics.
     #[inline]
-    pub fn add_tallied<M: Machine>(&self, platform: &Platform<M>, pages: FolioPages, tally: &mut Tally) {
+    pub(crate) fn add_tallied<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        pages: FolioPages,
+        tally: &mut Tally,
+    ) {
         platform.charge(Work::RmapAdd, pages.count as u64);
         let change = platform.frames.map_pages(pages);
         tally.note(platform, platform.frames[pages.head].is_anon(), i64::from(change.pages));
@@ -82,7 +87,7 @@ impl Rmap {
 
     /// As [`Rmap::remove_range`], for a folio that is anonymous (`anon`) or of a file; `tally` collects the statistics.
     #[inline]
-    pub fn remove_tallied<M: Machine>(
+    pub(crate) fn remove_tallied<M: Machine>(
         &self,
         platform: &Platform<M>,
         anon: bool,
@@ -97,7 +102,7 @@ impl Rmap {
     }
 
     /// Count a 2 MiB entry that maps a whole folio. The caller has taken the one reference that the entry holds.
-    pub fn add_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
+    pub(crate) fn add_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
         platform.charge(Work::RmapAdd, 1);
         let change = platform.frames.map_entirely(head);
         count_pages(platform, &platform.frames[head], change, 1);
@@ -106,7 +111,7 @@ impl Rmap {
 
     /// A 2 MiB entry that mapped a whole folio is gone. The caller drops its reference afterwards. Returns whether this
     /// left the folio partly mapped.
-    pub fn remove_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) -> bool {
+    pub(crate) fn remove_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) -> bool {
         let _scope = platform.scope(Scope::FolioRemoveRmap);
         platform.charge(Work::RmapRemove, 1);
         let change = platform.frames.unmap_entirely(head);
@@ -116,7 +121,7 @@ impl Rmap {
     }
 
     /// A 2 MiB entry that mapped a whole folio has become one entry for each page. Each of these holds a reference.
-    pub fn split_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
+    pub(crate) fn split_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
         let pages = FolioPages::all(&platform.frames, head);
         assert_eq!(pages.count, TABLE_ENTRIES as u32, "folio {head} must fill the entry that is split");
         platform.frames[head].get(pages.count - 1);

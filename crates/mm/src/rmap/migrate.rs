@@ -18,7 +18,12 @@ impl Rmap {
     /// Replace all entries of a folio by migration entries. The caller holds the folio lock and a reference. Each entry
     /// is noted in `batch`, which the caller settles before it copies the content. Returns whether any entry was dirty.
     /// Memory that is locked (mlock) is moved, too.
-    pub fn begin_move<M: Machine>(&self, memory: &Memory<M>, head: Pfn, batch: &mut UnmapBatch) -> bool {
+    pub(crate) fn begin_move<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        head: Pfn,
+        batch: &mut UnmapBatch,
+    ) -> bool {
         let _scope = memory.scope(Scope::TryToMigrateOne);
         let frame = &memory.frames[head];
         assert!(frame.has(FrameFlags::LOCKED), "folio {head} must be locked to be moved");

@@ -31,7 +31,7 @@ mod unmap;
 mod walk;
 
 pub use count::Tally;
-pub use referenced::Referenced;
+pub(crate) use referenced::Referenced;
 pub use spans::{Span, SpanFlags};
 pub use unmap::UnmapMode;
 
@@ -53,7 +53,7 @@ pub struct Rmap {
 
 impl Rmap {
     /// A new set of anonymous pages, with no spans.
-    pub fn create_anon(&self) -> AnonId {
+    pub(crate) fn create_anon(&self) -> AnonId {
         AnonId(self.anons.claim())
     }
 
@@ -79,7 +79,7 @@ impl Rmap {
 
     /// Remove the span of a vma. A set without spans is gone. Returns whether the span was the owner's last: if several
     /// go at the same time, this is true for exactly one.
-    pub fn unlink(&self, owner: Owner, vma: VmaId) -> bool {
+    pub(crate) fn unlink(&self, owner: Owner, vma: VmaId) -> bool {
         let Some(list) = self.spans(owner) else { return false };
         let empty = {
             let mut spans = list.lock();
@@ -93,7 +93,7 @@ impl Rmap {
     }
 
     /// Replace the span that the vma of `span` has registered.
-    pub fn relink(&self, owner: Owner, span: Span) {
+    pub(crate) fn relink(&self, owner: Owner, span: Span) {
         assert!(span.pages > 0, "a span must have pages");
         if let Some(list) = self.spans(owner) {
             list.lock().replace(span);
@@ -101,7 +101,7 @@ impl Rmap {
     }
 
     /// Whether exactly this span is registered with the owner.
-    pub fn is_linked(&self, owner: Owner, span: &Span) -> bool {
+    pub(crate) fn is_linked(&self, owner: Owner, span: &Span) -> bool {
         self.spans(owner).is_some_and(|list| list.lock().contains(span))
     }
 
@@ -123,7 +123,7 @@ impl Rmap {
     }
 
     /// Check a folio's mapcounts against the entries that a walk finds.
-    pub fn validate_folio<M: Machine>(
+    pub(crate) fn validate_folio<M: Machine>(
         &self,
         memory: &Memory<M>,
         pfn: Pfn,

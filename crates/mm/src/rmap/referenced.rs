@@ -12,7 +12,7 @@ use crate::units::*;
 
 /// The use of a folio, from its entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Referenced {
+pub(crate) struct Referenced {
     /// Number of ranges through which it was used since the last look; -1: unknown, because a lock was held.
     pub vmas: i32,
     /// One of these ranges is program text.
@@ -28,7 +28,7 @@ impl Rmap {
     ///
     /// There is no flush: a CPU that still holds the translation does not set the bit again for a while, so that a used
     /// folio may look unused. This is cheaper than a flush (x86 does the same).
-    pub fn referenced<M: Machine, const N: usize>(
+    pub(crate) fn referenced<M: Machine, const N: usize>(
         &self,
         memory: &Memory<M>,
         run: FolioRun<'_>,

@@ -40,7 +40,7 @@ pub struct Span {
 impl Span {
     /// The page that shows an index, if the span holds it.
     #[inline]
-    pub fn page_of(&self, index: PageIndex) -> Option<Vpn> {
+    pub(crate) fn page_of(&self, index: PageIndex) -> Option<Vpn> {
         let at = index.0.checked_sub(self.index.0)?;
         (at < self.pages).then(|| Vpn(self.start.0 + at))
     }

@@ -33,7 +33,7 @@ impl Rmap {
     /// caller has isolated the folio, it gets each of the rest in `isolated`, with a reference, the second page at the
     /// tail. Returns the number of pages freed. `None`: the folio is in use elsewhere and is unchanged, but 2 MiB
     /// entries of it may have been split.
-    pub fn split_anon<M: Machine>(
+    pub(crate) fn split_anon<M: Machine>(
         &self,
         memory: &Memory<M>,
         head: Pfn,

@@ -59,7 +59,7 @@ impl Rmap {
 
     /// Call `visit` for the part of every mapped range that shows indices `[first, end)` of a file. The ranges stay
     /// registered during the call.
-    pub fn for_shown(
+    pub(crate) fn for_shown(
         &self,
         file: FileId,
         first: PageIndex,

@@ -17,7 +17,7 @@ use std_alloc::vec::Vec;
 
 /// What is left to the facade, which is above reclaim and read-ahead.
 #[derive(Debug, Default)]
-pub struct Advised {
+pub(crate) struct Advised {
     /// Folios to reclaim now: off their lists, with a reference each.
     pub page_out: Vec<Pfn>,
     /// Parts of files to read: file, first index, number of pages.

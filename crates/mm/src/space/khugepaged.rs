@@ -37,7 +37,7 @@ enum ScanStop {
 
 impl Spaces {
     /// Collapse until the machine stops.
-    pub fn khugepaged<M: Machine>(&self, core: &MmCore<M>) {
+    pub(crate) fn khugepaged<M: Machine>(&self, core: &MmCore<M>) {
         let mut cursor = ScanCursor::default();
         while !core.machine.stopping() {
             let ticket = core.machine.ticket(WaitKey::Khugepaged);

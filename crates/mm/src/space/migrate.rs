@@ -10,7 +10,7 @@ use crate::units::*;
 
 /// Result of a walk of a range for [`migrate`](crate::migrate).
 #[derive(Debug, Default)]
-pub struct Collected {
+pub(crate) struct Collected {
     /// Isolated folios; the tail is the first.
     pub folios: List,
     /// Pages of the range that are mapped.

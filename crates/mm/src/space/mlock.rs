@@ -47,7 +47,7 @@ impl Spaces {
     }
 
     /// For msync: the parts of shared files that a range shows. An error if a page of it is not mapped.
-    pub fn shared_parts<M: Machine>(
+    pub(crate) fn shared_parts<M: Machine>(
         &self,
         core: &MmCore<M>,
         id: SpaceId,

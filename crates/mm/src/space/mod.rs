@@ -29,10 +29,7 @@ mod unmap;
 mod vma;
 mod zap;
 
-pub use advise::Advised;
-pub use collapse::{CollapseError, CollapseLimits, Collapsed};
 pub use fault::{FaultStop, Served};
-pub use migrate::Collected;
 pub use numa::TaskScan;
 pub use remap::Remap;
 pub use tree::VmaTree;
@@ -102,47 +99,47 @@ impl Space {
 
     /// Whether the OOM killer has chosen it.
     #[inline]
-    pub fn is_killed(&self) -> bool {
+    pub(crate) fn is_killed(&self) -> bool {
         self.killed.load(Acquire)
     }
 
     /// Sequence number of its last arrival in a group, over all spaces.
-    pub fn arrival(&self) -> u64 {
+    pub(crate) fn arrival(&self) -> u64 {
         self.arrival.load(Relaxed)
     }
 
     /// A CPU begins to run it.
     #[inline]
-    pub fn note_run(&self) {
+    pub(crate) fn note_run(&self) {
         self.ran.store(u64::MAX, Relaxed);
     }
 
     /// Whether it has run since the last call for this node.
-    pub fn take_ran(&self, node: NodeId) -> bool {
+    pub(crate) fn take_ran(&self, node: NodeId) -> bool {
         let bit = 1 << (node.0 % 64);
         self.ran.fetch_and(!bit, Relaxed) & bit != 0
     }
 
     /// The first range that ends after `from` and that `wanted` accepts.
-    pub fn range_from(&self, from: Vpn, wanted: impl Fn(&VmaView) -> bool) -> Option<VmaView> {
+    pub(crate) fn range_from(&self, from: Vpn, wanted: impl Fn(&VmaView) -> bool) -> Option<VmaView> {
         self.vmas.lock().from(from).map(|vma| vma.view).find(|vma| wanted(vma))
     }
 
     /// As [`range_from`](Self::range_from), for a caller that holds the page-table lock, which comes after the ranges'
     /// lock in the lock order: `None` if that lock is taken.
-    pub fn try_range_from(&self, from: Vpn, wanted: impl Fn(&VmaView) -> bool) -> Option<VmaView> {
+    pub(crate) fn try_range_from(&self, from: Vpn, wanted: impl Fn(&VmaView) -> bool) -> Option<VmaView> {
         self.vmas.try_lock()?.from(from).map(|vma| vma.view).find(|vma| wanted(vma))
     }
 
     /// Whether the space is in use.
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.alive.load(Acquire)
     }
 }
 
 /// All spaces, by [`SpaceId`].
 #[derive(Default)]
-pub struct Spaces {
+pub(crate) struct Spaces {
     list: Arena<Space>,
     last_vma: AtomicU32,
     /// Number of arrivals in groups so far.
@@ -187,7 +184,12 @@ impl Spaces {
     }
 
     /// Charge a space to another group from now on. Returns its old group; `None` if there is no such space.
-    pub fn move_to<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, group: GroupId) -> Option<GroupId> {
+    pub(crate) fn move_to<M: Machine>(
+        &self,
+        core: &MmCore<M>,
+        id: SpaceId,
+        group: GroupId,
+    ) -> Option<GroupId> {
         let space = self.get(id)?;
         // The reverse map records the group of each range.
         let _held = space.mapping.write(&core.machine, WaitKey::Space(id));
@@ -203,7 +205,7 @@ impl Spaces {
     }
 
     /// Number of arrivals in groups so far.
-    pub fn arrivals(&self) -> u64 {
+    pub(crate) fn arrivals(&self) -> u64 {
         self.arrivals.load(Relaxed)
     }
 

@@ -147,7 +147,13 @@ pub(super) fn has_ample_memory<M: Machine>(core: &MmCore<M>, node: NodeId) -> bo
 impl Spaces {
     /// Mark the next part of a space, if a scan is due. A task of the space calls this after it has run for `ran`,
     /// without locks.
-    pub fn mark_for_numa<M: Machine>(&self, core: &MmCore<M>, id: SpaceId, scan: &TaskScan, ran: Nanos) {
+    pub(crate) fn mark_for_numa<M: Machine>(
+        &self,
+        core: &MmCore<M>,
+        id: SpaceId,
+        scan: &TaskScan,
+        ran: Nanos,
+    ) {
         let Some(space) = self.get(id) else { return };
         if !space.scan_is_due(core, id, scan, ran) {
             return;

@@ -16,7 +16,7 @@ impl Space {
     }
 
     /// Set its memory policy. Pages that it has stay where they are.
-    pub fn set_policy(&self, policy: MemPolicy) {
+    pub(crate) fn set_policy(&self, policy: MemPolicy) {
         self.policy.store(policy.word(), Relaxed);
     }
 

@@ -76,25 +76,25 @@ impl VmaView {
 
     /// File and index of one of its pages.
     #[inline]
-    pub fn file_index(&self, page: Vpn) -> Option<(FileId, PageIndex)> {
+    pub(crate) fn file_index(&self, page: Vpn) -> Option<(FileId, PageIndex)> {
         self.file.map(|(file, first)| (file, PageIndex(first.0 + (page.0 - self.start.0))))
     }
 
     /// Index of one of its pages in its anonymous sets.
     #[inline]
-    pub fn anon_index(&self, page: Vpn) -> PageIndex {
+    pub(crate) fn anon_index(&self, page: Vpn) -> PageIndex {
         PageIndex(self.anon_index.0 + (page.0 - self.start.0))
     }
 
     /// Whether stores go to the file.
     #[inline]
-    pub fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.flags.contains(VmaFlags::SHARED)
     }
 
     /// Whether an access predicts the next use.
     #[inline]
-    pub fn has_recency(&self) -> bool {
+    pub(crate) fn has_recency(&self) -> bool {
         !self.flags.intersects(VmaFlags::SEQUENTIAL | VmaFlags::RANDOM)
     }
 

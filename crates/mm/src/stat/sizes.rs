@@ -51,7 +51,7 @@ impl SizeStats {
 
     /// Folios of a size are no longer what a level counts.
     #[inline]
-    pub fn drop_from(&self, level: SizeStat, order: Order, by: u64) {
+    pub(crate) fn drop_from(&self, level: SizeStat, order: Order, by: u64) {
         if let Some(cell) = (order.0 as usize).checked_sub(1).and_then(|i| self.cells[level as usize].get(i))
         {
             let before = cell.fetch_sub(by, Relaxed);

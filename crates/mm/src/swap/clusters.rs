@@ -11,7 +11,7 @@ use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 /// Slots in a cluster.
-pub const CLUSTER_SLOTS: u32 = if cfg!(test) { 8 } else { 256 };
+pub(crate) const CLUSTER_SLOTS: u32 = if cfg!(test) { 8 } else { 256 };
 
 const NONE: u32 = u32::MAX;
 

@@ -49,7 +49,7 @@ impl SwapGroups {
     }
 
     /// Set the limit of the group. Slots beyond it stay charged.
-    pub fn set_max(&self, group: GroupId, max: u64) {
+    pub(crate) fn set_max(&self, group: GroupId, max: u64) {
         self.at(group).max.store(max, Relaxed);
     }
 

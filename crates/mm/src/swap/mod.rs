@@ -22,7 +22,7 @@ use crate::stat::Stat;
 use crate::units::*;
 use area::SwapSlots;
 pub use groups::SwapGroups;
-pub use readahead::RangeReadahead;
+pub(crate) use readahead::RangeReadahead;
 pub(crate) use readahead::SwapReadahead;
 use std_alloc::boxed::Box;
 use std_alloc::format;
@@ -80,7 +80,7 @@ impl Swap {
 
     /// As [`Swap::alloc`], for the pages of a folio of `order`: consecutive slots, aligned to their number. `None` if
     /// no such run was found.
-    pub fn alloc_run<M: Machine>(
+    pub(crate) fn alloc_run<M: Machine>(
         &self,
         base: &Platform<M>,
         group: GroupId,
@@ -130,23 +130,23 @@ impl Swap {
     }
 
     /// Pages that are being written to slots.
-    pub fn under_way(&self) -> u32 {
+    pub(crate) fn under_way(&self) -> u32 {
         self.writing.load(Relaxed)
     }
 
     /// Add an entry's reference to the slot.
-    pub fn dup(&self, slot: SwapSlot) {
+    pub(crate) fn dup(&self, slot: SwapSlot) {
         self.dup_run(slot, 1);
     }
 
     /// Add an entry's reference to each of `count` consecutive slots.
-    pub fn dup_run(&self, first: SwapSlot, count: u32) {
+    pub(crate) fn dup_run(&self, first: SwapSlot, count: u32) {
         let (mut slots, offset) = self.slots(first);
         (offset..offset + count).for_each(|offset| slots.dup(offset));
     }
 
     /// Drop an entry's reference to the slot. Returns the number of entries left.
-    pub fn free_entry<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot) -> u32 {
+    pub(crate) fn free_entry<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot) -> u32 {
         let (mut slots, offset) = self.slots(slot);
         if slots.free_entry(offset) {
             self.groups.uncharge(slots.group(offset), 1);
@@ -157,7 +157,7 @@ impl Swap {
     }
 
     /// Drop an entry's reference to each of `count` consecutive slots of a folio in the cache.
-    pub fn free_entries<M: Machine>(&self, base: &Platform<M>, first: SwapSlot, count: u32) {
+    pub(crate) fn free_entries<M: Machine>(&self, base: &Platform<M>, first: SwapSlot, count: u32) {
         let (mut slots, offset) = self.slots(first);
         let freed = (offset..offset + count).filter(|&offset| slots.free_entry(offset)).count();
         self.note_freed(base, slots.group(offset), freed as u64);
@@ -169,32 +169,38 @@ impl Swap {
     }
 
     /// Number of entries that refer to any of `count` consecutive slots.
-    pub fn entries_of_run(&self, first: SwapSlot, count: u32) -> u32 {
+    pub(crate) fn entries_of_run(&self, first: SwapSlot, count: u32) -> u32 {
         let (slots, offset) = self.slots(first);
         (offset..offset + count).map(|offset| slots.entries(offset)).sum()
     }
 
     /// Whether the cache holds the slot: it has a folio there, or is about to.
-    pub fn is_cached(&self, slot: SwapSlot) -> bool {
+    pub(crate) fn is_cached(&self, slot: SwapSlot) -> bool {
         let (slots, offset) = self.slots(slot);
         slots.has_cache(offset)
     }
 
     /// The folio in the swap cache, without a reference: the caller must ensure that the folio stays there.
-    pub fn cache_folio(&self, slot: SwapSlot) -> Option<Pfn> {
+    #[cfg(test)]
+    pub(crate) fn cache_folio(&self, slot: SwapSlot) -> Option<Pfn> {
         let (slots, offset) = self.slots(slot);
         slots.folio(offset)
     }
 
     /// The folio in the swap cache, with a reference. The slot need not be its first.
-    pub fn cache_get<M>(&self, base: &Platform<M>, slot: SwapSlot) -> Option<Pfn> {
+    pub(crate) fn cache_get<M>(&self, base: &Platform<M>, slot: SwapSlot) -> Option<Pfn> {
         let (slots, offset) = self.slots(slot);
         slots.folio(offset).filter(|&pfn| base.frames[pfn].try_get())
     }
 
     /// Put a locked folio into the swap cache, in consecutive slots from `slot` on: mark it, take the cache's one
     /// reference, count its pages. Returns the shadow that an earlier folio left in the first slot.
-    pub fn cache_insert<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot, pfn: Pfn) -> Option<Shadow> {
+    pub(crate) fn cache_insert<M: Machine>(
+        &self,
+        base: &Platform<M>,
+        slot: SwapSlot,
+        pfn: Pfn,
+    ) -> Option<Shadow> {
         let (mut slots, offset) = self.slots(slot);
         note_cached(base, slot, pfn);
         for offset in (offset + 1..).take(base.frames[pfn].pages() as usize - 1) {
@@ -205,7 +211,7 @@ impl Swap {
 
     /// As [`Swap::cache_insert`], unless a folio is there already or no entry refers to the slot any more: then
     /// nothing changes and the outer `Option` is `None`. The inner one is the shadow.
-    pub fn cache_try_insert<M: Machine>(
+    pub(crate) fn cache_try_insert<M: Machine>(
         &self,
         base: &Platform<M>,
         slot: SwapSlot,
@@ -222,7 +228,7 @@ impl Swap {
     /// Replace `from`, a folio in the swap cache, by `to`, a folio of the same size. `freeze` runs while no task can
     /// look up either. If it returns true, it has copied the state of `from` except its slots to `to`; then the folios
     /// are exchanged, and the cache's reference to `from` is gone.
-    pub fn cache_exchange<M: Machine>(
+    pub(crate) fn cache_exchange<M: Machine>(
         &self,
         base: &Platform<M>,
         from: Pfn,
@@ -246,7 +252,12 @@ impl Swap {
 
     /// Remove the folio that has this first slot from the swap cache, leaving a shadow in each slot that entries still
     /// refer to. The cache's reference passes to the caller, which must drop it (reclaim has frozen it already).
-    pub fn cache_remove<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot, shadow: Option<Shadow>) {
+    pub(crate) fn cache_remove<M: Machine>(
+        &self,
+        base: &Platform<M>,
+        slot: SwapSlot,
+        shadow: Option<Shadow>,
+    ) {
         let (mut slots, offset) = self.slots(slot);
         let mut pages = 1;
         if let Some(pfn) = slots.folio(offset) {
@@ -275,7 +286,7 @@ impl Swap {
     }
 
     /// Slots still available to a folio of `group`.
-    pub fn free_for(&self, group: GroupId) -> u64 {
+    pub(crate) fn free_for(&self, group: GroupId) -> u64 {
         self.free_slots().min(self.groups.room(group))
     }
 
@@ -290,7 +301,7 @@ impl Swap {
     }
 
     /// Whether slots are scarce, so that folios in memory had better release theirs.
-    pub fn is_half_full(&self) -> bool {
+    pub(crate) fn is_half_full(&self) -> bool {
         self.free_slots() * 2 < self.total()
     }
 
@@ -309,7 +320,7 @@ impl Swap {
     }
 
     /// Call `visit` for every folio in the swap cache.
-    pub fn for_cached(&self, visit: &mut dyn FnMut(SwapSlot, Pfn)) {
+    pub(crate) fn for_cached(&self, visit: &mut dyn FnMut(SwapSlot, Pfn)) {
         for area in &self.areas {
             area.slots.lock().cached().for_each(|(offset, pfn)| visit(SwapSlot(area.base + offset), pfn));
         }

@@ -45,7 +45,7 @@ const FIRST_HITS: u32 = 4;
 
 /// State of readahead in a range of an address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RangeReadahead {
+pub(crate) struct RangeReadahead {
     /// The last page.
     prev: u64,
     window: u32,

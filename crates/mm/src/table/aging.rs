@@ -49,7 +49,7 @@ impl<M: Machine> LockedTables<'_, M> {
     }
 
     /// Forget that an entry that leads to a table was used.
-    pub fn clear_table_young(&mut self, slot: Slot) {
+    pub(crate) fn clear_table_young(&mut self, slot: Slot) {
         self.cell(slot).fetch_and(!Bits::YOUNG.bits(), AcqRel);
         self.mmu.charge(Work::EntryClear, 1);
     }

@@ -76,7 +76,7 @@ impl<M: Machine> LockedTables<'_, M> {
 
 impl<M: Machine> Settled<'_, M> {
     /// Map `head`, a folio of 2 MiB that this space alone sees, with one entry in the place of the table.
-    pub fn install_for(&mut self, detached: Detached, head: Pfn, rights: Rights) {
+    pub(crate) fn install_for(&mut self, detached: Detached, head: Pfn, rights: Rights) {
         let &Detached { space, page, table } = &detached;
         detached.spend();
         assert_eq!(space, self.space, "the table of another space");

@@ -46,7 +46,7 @@ bitflags::bitflags! {
 impl Rights {
     /// As bits of an entry. The mask drops anything that is not a right, since raw bits may hold more.
     #[inline]
-    pub const fn bits_of_entry(self) -> Bits {
+    pub(crate) const fn bits_of_entry(self) -> Bits {
         Bits::from_bits_truncate(self.bits() & Rights::all().bits())
     }
 }
@@ -164,7 +164,7 @@ impl Entry {
 
     /// The slot of a swap entry, and whether it is exclusive.
     #[inline]
-    pub const fn as_swap(self) -> Option<(SwapSlot, bool)> {
+    pub(crate) const fn as_swap(self) -> Option<(SwapSlot, bool)> {
         // In other kinds of entry the bit means something else.
         if self.0 & (SWAP | Bits::PRESENT.bits() | MIGRATING) != SWAP {
             return None;
@@ -174,7 +174,7 @@ impl Entry {
 
     /// What an entry that is not present holds.
     #[inline]
-    pub fn absent(self) -> Absent {
+    pub(crate) fn absent(self) -> Absent {
         debug_assert!(!self.is_present());
         if let Some((slot, exclusive)) = self.as_swap() {
             return Absent::Swap { slot, exclusive };
@@ -184,7 +184,7 @@ impl Entry {
 
     /// The entry as a [`Migrating`], if it is one.
     #[inline]
-    pub const fn as_migrating(self) -> Option<Migrating> {
+    pub(crate) const fn as_migrating(self) -> Option<Migrating> {
         let found = self.0 & (Bits::PRESENT.bits() | MIGRATING) == MIGRATING;
         if found { Some(Migrating(self)) } else { None }
     }
@@ -240,7 +240,7 @@ impl Migrating {
     }
 
     /// With `rights` in place of its own. It keeps its marks, and the right to write unless `read_only`.
-    pub fn with_rights(self, rights: Rights, read_only: bool) -> Migrating {
+    pub(crate) fn with_rights(self, rights: Rights, read_only: bool) -> Migrating {
         let kept = self.rights() & (Rights::YOUNG | Rights::DIRTY);
         let gone = Rights::all().bits_of_entry() | if read_only { Bits::WRITE } else { Bits::empty() };
         Migrating(self.0.without(gone).with((rights | kept).bits_of_entry()))
@@ -252,7 +252,7 @@ impl Migrating {
     }
 
     /// Without `marks`.
-    pub fn forgetting(self, marks: Rights) -> Migrating {
+    pub(crate) fn forgetting(self, marks: Rights) -> Migrating {
         Migrating(self.0.without(marks.bits_of_entry()))
     }
 }

@@ -33,7 +33,7 @@ use crate::units::*;
 impl<M: Machine> LockedTables<'_, M> {
     /// Make the way to the place of a large entry for `page`, the first of 512. `None`: there is a table, or such an
     /// entry.
-    pub fn reserve_large(
+    pub(crate) fn reserve_large(
         &mut self,
         alloc: &Allocator,
         page: Vpn,
@@ -53,7 +53,7 @@ impl<M: Machine> LockedTables<'_, M> {
 
     /// The place of a large entry for `page`, if the way to it was made and neither a table nor such an entry stands
     /// there.
-    pub fn large_place(&self, page: Vpn) -> Option<Slot> {
+    pub(crate) fn large_place(&self, page: Vpn) -> Option<Slot> {
         let mut table = self.root;
         for level in (2..LEVELS).rev() {
             let entry = self.read(self.slot(table, page, level));
@@ -64,20 +64,20 @@ impl<M: Machine> LockedTables<'_, M> {
     }
 
     /// Set a table aside for an entry of anonymous memory that is about to be made.
-    pub fn deposit(&mut self, alloc: &Allocator, means: Means) -> Result<(), NeedsReclaim> {
+    pub(crate) fn deposit(&mut self, alloc: &Allocator, means: Means) -> Result<(), NeedsReclaim> {
         let table = new_table(self.mmu, alloc, means)?;
         self.counts.deposits.push(table);
         Ok(())
     }
 
     /// The table that was set aside for an entry of anonymous memory, which is gone.
-    pub fn withdraw(&mut self) -> Pfn {
+    pub(crate) fn withdraw(&mut self) -> Pfn {
         self.counts.deposits.pop().expect("each large entry of anonymous memory has a table in reserve")
     }
 
     /// Map a folio of a file with one entry, where it shows what every old translation of the addresses shows too, as
     /// [`LockedTables::install_unchanged`] does.
-    pub fn install_large_unchanged(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights) {
+    pub(crate) fn install_large_unchanged(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights) {
         self.vacated.check(page, TABLE_ENTRIES as u32);
         let owner = self.mmu.frames[head].owner();
         assert!(matches!(owner, Owner::File(_)), "{head} of {owner:?} is mapped as if it were not new");
@@ -93,7 +93,7 @@ impl<M: Machine> LockedTables<'_, M> {
     /// Put 512 entries that say the same into the place of one of anonymous memory. On return no CPU holds the large
     /// translation. The caller sees to mapcounts and references, unless the folio is being moved: then the entry has
     /// none.
-    pub fn split_large(&mut self, run: &EntryRun) {
+    pub(crate) fn split_large(&mut self, run: &EntryRun) {
         assert!(run.is_large());
         let mmu = self.mmu;
         let old = self.replace(run.slot, Entry::NONE);
@@ -119,7 +119,7 @@ impl<M: Machine> LockedTables<'_, M> {
 
 impl<M: Machine> Settled<'_, M> {
     /// Map a folio with one entry from `page` on. The place was empty, or has been cleared and flushed under this lock.
-    pub fn install_large(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights, writes: Writes) {
+    pub(crate) fn install_large(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights, writes: Writes) {
         let pages = FolioPages::all(&self.mmu.frames, head);
         let mut bits = rights.bits_of_entry();
         bits.set(Bits::WRITE, self.admit(slot.table, pages, writes));

@@ -58,7 +58,7 @@ impl Landing {
 
 impl<M: Machine> LockedTables<'_, M> {
     /// Empty a run of present entries whose pages are about to be moved; each place remembers what it said.
-    pub fn begin_move(&mut self, run: &EntryRun) -> Emptied {
+    pub(crate) fn begin_move(&mut self, run: &EntryRun) -> Emptied {
         assert!(run.entry.is_present(), "{run:?} maps nothing");
         let mut first = run.entry;
         let mut marks = Bits::empty();
@@ -79,7 +79,7 @@ impl<M: Machine> LockedTables<'_, M> {
     }
 
     /// The entry of a page and those that continue it, if they wait for pages of one folio; `most` entries at the most.
-    pub fn find_migrating(&self, page: Vpn, most: u32) -> Option<(EntryRun, Migrating)> {
+    pub(crate) fn find_migrating(&self, page: Vpn, most: u32) -> Option<(EntryRun, Migrating)> {
         let mut run = self.find(page)?;
         let migrating = run.entry.as_migrating()?;
         if !run.is_large() {
@@ -100,7 +100,7 @@ impl<M: Machine> LockedTables<'_, M> {
     }
 
     /// Let entries that waited for their pages, and forbid stores, map them where they are now.
-    pub fn land(&mut self, run: &EntryRun, landing: &Landing) -> FolioPages {
+    pub(crate) fn land(&mut self, run: &EntryRun, landing: &Landing) -> FolioPages {
         assert!(!run.entry.has(Bits::WRITE), "{run:?} allows stores: settle the lock");
         self.put_landed(run, landing, Bits::empty())
     }
@@ -120,7 +120,11 @@ impl<M: Machine> LockedTables<'_, M> {
     }
 
     /// Let an entry that waits for its page say less: it loses rights or marks.
-    pub fn restrict(&mut self, slot: Slot, restrict: impl FnOnce(Migrating) -> Migrating) -> Migrating {
+    pub(crate) fn restrict(
+        &mut self,
+        slot: Slot,
+        restrict: impl FnOnce(Migrating) -> Migrating,
+    ) -> Migrating {
         let less = self.read(slot).as_migrating().map(restrict).expect("the page is being moved");
         self.set_absent(slot, super::Absent::Moving(less));
         less
@@ -129,7 +133,7 @@ impl<M: Machine> LockedTables<'_, M> {
 
 impl<M: Machine> Settled<'_, M> {
     /// As [`LockedTables::land`], for entries that allow stores.
-    pub fn land_writable(&mut self, run: &EntryRun, landing: &Landing, writes: Writes) -> FolioPages {
+    pub(crate) fn land_writable(&mut self, run: &EntryRun, landing: &Landing, writes: Writes) -> FolioPages {
         assert!(run.entry.has(Bits::WRITE), "{run:?} forbids stores");
         let pages = landed(run, landing);
         let allowed = self.admit(run.slot.table, pages, writes);

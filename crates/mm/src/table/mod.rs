@@ -53,7 +53,7 @@ pub const LEVELS: u32 = 4;
 /// log2 of the entries of a table.
 const LEVEL_BITS: u32 = 9;
 /// First page number above user space (47 bits of address).
-pub const USER_END: Vpn = Vpn(1 << (47 - PAGE_SHIFT));
+pub(crate) const USER_END: Vpn = Vpn(1 << (47 - PAGE_SHIFT));
 
 /// What kinds of page a space has resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -279,7 +279,7 @@ impl Tables {
 
     /// Remove the tree of a space that exits. All of its entries have been cleared; the remaining tables go to
     /// `gather`.
-    pub fn destroy<M: Machine>(&self, mmu: &Mmu<M>, space: SpaceId, gather: &mut Gather) {
+    pub(crate) fn destroy<M: Machine>(&self, mmu: &Mmu<M>, space: SpaceId, gather: &mut Gather) {
         let mut locked = self.lock(mmu, space);
         locked.take_empty_tables((Vpn(0), USER_END), (Vpn(0), USER_END), gather);
         let counts = &*locked.counts;
@@ -319,7 +319,7 @@ impl Tables {
     }
 
     /// Free the tables of a [`Gather`] after its flush.
-    pub fn free_tables<M: Machine>(&self, mmu: &Mmu<M>, alloc: &Allocator, tables: &[Pfn]) {
+    pub(crate) fn free_tables<M: Machine>(&self, mmu: &Mmu<M>, alloc: &Allocator, tables: &[Pfn]) {
         if tables.is_empty() {
             return;
         }
@@ -452,7 +452,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// As [`LockedTables::settle`], for the entries of the table that holds `slot`, that of `page`. Pays only if
     /// reclaim unmapped a page of this table without a flush; the rest of the space may owe much.
     #[inline]
-    pub fn settle_at(self, slot: Slot, page: Vpn) -> Settled<'a, M> {
+    pub(crate) fn settle_at(self, slot: Slot, page: Vpn) -> Settled<'a, M> {
         let frame = &self.mmu.frames[slot.table];
         if frame.debt() != 0 {
             let first = Vpn(page.0 & !(TABLE_ENTRIES as u64 - 1));
@@ -472,7 +472,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
 
     /// Replace an entry that maps nothing by another such entry.
     #[inline]
-    pub fn set_absent(&mut self, slot: Slot, new: Absent) {
+    pub(crate) fn set_absent(&mut self, slot: Slot, new: Absent) {
         let old = self.replace(slot, new.into());
         assert!(!old.is_present(), "{old:?} maps a page: empty its run");
     }
@@ -492,7 +492,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
 
     /// Mark a present entry as accessed, and as written if `dirty`, for machines whose hardware does not.
     #[inline]
-    pub fn mark_used(&mut self, slot: Slot, dirty: bool) {
+    pub(crate) fn mark_used(&mut self, slot: Slot, dirty: bool) {
         let mut bits = Bits::YOUNG;
         bits.set(Bits::DIRTY, dirty);
         self.set_bits(slot, 1, bits);
@@ -500,20 +500,20 @@ impl<'a, M: Machine> LockedTables<'a, M> {
 
     /// Let user mode access a run again. This needs no flush: a CPU that uses the old entry from its TLB faults and
     /// retries.
-    pub fn permit_use(&mut self, run: &EntryRun) {
+    pub(crate) fn permit_use(&mut self, run: &EntryRun) {
         self.set_bits(run.slot, run.count, Bits::USER);
     }
 
     /// Clear the young bits of a run; returns it as it was.
     #[inline]
-    pub fn clear_young(&mut self, run: &EntryRun) -> Entry {
+    pub(crate) fn clear_young(&mut self, run: &EntryRun) -> Entry {
         self.set_bits(run.slot, run.count, Bits::AGED);
         self.mmu.event(Event::PteClearYoung, [run.entry.pfn().0 as u64, run.pages(), 0, 0]);
         self.clear_bits(run, Bits::YOUNG)
     }
 
     /// Set the rights of a run. The right to write is removed only if `read_only`, and never granted.
-    pub fn change_rights(&mut self, run: &EntryRun, rights: Rights, read_only: bool) -> Tightened {
+    pub(crate) fn change_rights(&mut self, run: &EntryRun, rights: Rights, read_only: bool) -> Tightened {
         // Under the lock an entry changes only in its marks.
         let (found, rights) = (run.entry.bits(), rights.bits_of_entry());
         let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights);
@@ -541,14 +541,14 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     }
 
     /// Clear the dirty bits of a run.
-    pub fn clean(&mut self, run: &EntryRun) -> Tightened {
+    pub(crate) fn clean(&mut self, run: &EntryRun) -> Tightened {
         let old = self.clear_bits(run, Bits::DIRTY);
         self.tightened(run, old)
     }
 
     /// Clear the young and dirty bits of a run. A CPU that caches an entry as dirty would not set the bit again, so
     /// this must be flushed before later stores can be told from earlier ones.
-    pub fn clear_young_and_dirty(&mut self, run: &EntryRun) -> Tightened {
+    pub(crate) fn clear_young_and_dirty(&mut self, run: &EntryRun) -> Tightened {
         self.set_bits(run.slot, run.count, Bits::AGED);
         self.mmu.event(Event::PteClearYoung, [run.entry.pfn().0 as u64, run.pages(), 0, 0]);
         let old = self.clear_bits(run, Bits::YOUNG | Bits::DIRTY);

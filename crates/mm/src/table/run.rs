@@ -170,7 +170,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
 
     /// The run that begins with the entry of `page` and ends at `end` at the latest; `None` if there is no table for
     /// it.
-    pub fn find_run(&self, page: Vpn, end: Vpn) -> Option<EntryRun> {
+    pub(crate) fn find_run(&self, page: Vpn, end: Vpn) -> Option<EntryRun> {
         let mut run = self.find(page)?;
         if !run.is_large() && self.is_of_large_folio(&mut run) {
             let most = (self.longest_run() as u32).min(run.slot.room()).min((end.0 - page.0) as u32);
@@ -210,7 +210,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     }
 
     /// Put back what [`LockedTables::empty_run`] removed and left empty in the same hold of the lock.
-    pub fn restore(&mut self, run: &EntryRun, emptied: Emptied) {
+    pub(crate) fn restore(&mut self, run: &EntryRun, emptied: Emptied) {
         self.put_run(run.slot, emptied.entry(), run.count);
         emptied.put_back();
     }
@@ -224,7 +224,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     }
 
     /// Flush entries that lost rights. On return no CPU has more rights than they grant now.
-    pub fn flush_tightened(&mut self, tightened: Tightened) {
+    pub(crate) fn flush_tightened(&mut self, tightened: Tightened) {
         self.mmu.tlb.flush_tightened(self.mmu, tightened);
     }
 
@@ -243,13 +243,13 @@ impl<'a, M: Machine> LockedTables<'a, M> {
 
     /// How many places starting at `slot` are empty, up to `most`.
     #[inline]
-    pub fn empty_from(&self, slot: Slot, most: u32) -> u32 {
+    pub(crate) fn empty_from(&self, slot: Slot, most: u32) -> u32 {
         let empty = |cell: &&AtomicU64| Entry::from_raw(cell.load(Acquire)).is_none();
         self.cells(slot, most).iter().take_while(empty).count() as u32
     }
 
     /// Whether `count` places starting at `slot` hold consecutive swap slots, beginning with `first`.
-    pub fn hold_slots(&self, slot: Slot, first: Absent, count: u32) -> bool {
+    pub(crate) fn hold_slots(&self, slot: Slot, first: Absent, count: u32) -> bool {
         let first = Entry::from(first);
         let holds = |(i, cell): (u32, &AtomicU64)| cell.load(Acquire) == first.ahead(i).raw();
         (0..).zip(self.cells(slot, count)).all(holds)

@@ -105,7 +105,7 @@ impl<'a, M: Machine> Settled<'a, M> {
 
     /// Make the exclusive anonymous pages of `[start, end)` writable where an entry forbids it. Their entries do not
     /// count as accessed or written by this. Returns how many entries changed.
-    pub fn allow_exclusive_writes(&mut self, start: Vpn, end: Vpn) -> u64 {
+    pub(crate) fn allow_exclusive_writes(&mut self, start: Vpn, end: Vpn) -> u64 {
         assert!(self.settled == Paid::All, "the whole of {} must be settled", self.space);
         let mut allowed = 0;
         self.0.for_each(start, end, |tables, run| {

@@ -98,7 +98,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// As [`LockedTables::for_each`], but runs that are `wanted` are emptied first. The visitor gets what the absent
     /// ones held, and what was removed from the others.
     #[inline]
-    pub fn take_each(
+    pub(crate) fn take_each(
         &mut self,
         start: Vpn,
         end: Vpn,
@@ -213,7 +213,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
 
     /// Unlink tables that `range` covers fully or partly and that have no entry left, if they cover nothing outside
     /// `hole`. A table that also covers addresses outside the hole will probably be needed again.
-    pub fn take_empty_tables(&mut self, range: (Vpn, Vpn), hole: (Vpn, Vpn), gather: &mut Gather) {
+    pub(crate) fn take_empty_tables(&mut self, range: (Vpn, Vpn), hole: (Vpn, Vpn), gather: &mut Gather) {
         let (start, end) = range;
         let is_in_one = start < end && start.0 / span(1) == (end.0 - 1) / span(1);
         if is_in_one {

@@ -68,7 +68,7 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
 
     /// Forget that a page was used.
     #[inline]
-    pub fn clear_young(&mut self, at: usize) {
+    pub(crate) fn clear_young(&mut self, at: usize) {
         let cell = &self.cells[at];
         cell.fetch_or(Bits::AGED.bits(), AcqRel);
         let old = Entry::from_raw(cell.fetch_and(!Bits::YOUNG.bits(), AcqRel));

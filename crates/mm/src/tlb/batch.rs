@@ -40,7 +40,7 @@ use std_alloc::vec::Vec;
 
 /// A run of entries that was cleared, under the lock of its space's tables: what its flush must know.
 #[derive(Clone, Copy, Debug)]
-pub struct Cleared {
+pub(crate) struct Cleared {
     /// The space.
     pub space: SpaceId,
     /// The first page.
@@ -280,7 +280,7 @@ impl UnmapBatch {
 
     /// Whether the policy defers flushes as long as possible. A caller that writes folios then waits until one
     /// payment serves several.
-    pub fn defers(&self) -> bool {
+    pub(crate) fn defers(&self) -> bool {
         matches!(self.shape, FlushShape::Defer { .. })
     }
 
@@ -290,12 +290,12 @@ impl UnmapBatch {
     }
 
     /// Whether a CPU can still store to a page of the batch.
-    pub fn owes_for_writable(&self) -> bool {
+    pub(crate) fn owes_for_writable(&self) -> bool {
         self.writable
     }
 
     /// Pay the debt for entries that were writable.
-    pub fn settle_dirty<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb) {
+    pub(crate) fn settle_dirty<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb) {
         if self.writable {
             self.settle(platform, tlb);
         }
@@ -514,6 +514,6 @@ fn tell<M: Machine>(platform: &Platform<M>, cleared: &Cleared, sync: bool) {
 
 /// Whether entries that no CPU has used are not flushed. Then entries that no access has asked for must not be marked
 /// as used.
-pub fn spares_unused<M: Machine>(platform: &Platform<M>) -> bool {
+pub(crate) fn spares_unused<M: Machine>(platform: &Platform<M>) -> bool {
     platform.knobs.flush_policy().shape() == FlushShape::Now { spares_unused: true }
 }

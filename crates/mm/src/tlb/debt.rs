@@ -34,14 +34,14 @@ impl Generation {
     /// The newest generation up to `newest` that has this tag. A generation whose tag has been reused since counts as
     /// newer than it is, which costs a payment and forgets no debt.
     #[inline]
-    pub const fn of_tag(tag: u32, newest: Generation) -> Generation {
+    pub(crate) const fn of_tag(tag: u32, newest: Generation) -> Generation {
         Generation(newest.0.saturating_sub(newest.0.wrapping_sub(tag as u64) & TAG_MASK))
     }
 }
 
 /// CPUs that must catch up, and with what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Debt {
+pub(crate) struct Debt {
     /// CPUs that may hold stale translations.
     pub cpus: CpuSet,
     /// Drawn after the last of their entries was cleared.
@@ -101,7 +101,7 @@ impl Domain {
 
     /// Whether there is a debt, without looking at the CPUs' progress.
     #[inline]
-    pub fn owes(&self) -> bool {
+    pub(crate) fn owes(&self) -> bool {
         self.owes.load(Acquire)
     }
 
@@ -112,7 +112,7 @@ impl Domain {
 
     /// Run `then`, while the domain cannot change, if no debt was joined since `debt` was read. An older generation
     /// that was drawn before and arrives late counts, too: its CPUs may be others.
-    pub fn if_unchanged<R>(&self, debt: &Debt, then: impl FnOnce() -> R) {
+    pub(crate) fn if_unchanged<R>(&self, debt: &Debt, then: impl FnOnce() -> R) {
         let sum = self.sum.lock();
         if sum.is_some_and(|sum| sum.debt == *debt) {
             then();

@@ -108,14 +108,14 @@ impl Emptied {
 
     /// The content is dropped, so that the addresses will read something else.
     #[inline]
-    pub fn dropping_content(mut self) -> Emptied {
+    pub(crate) fn dropping_content(mut self) -> Emptied {
         self.what.dropped = true;
         self
     }
 
     /// They mapped the zero page; its entries hold no reference.
     #[inline(always)]
-    pub fn of_zeroes(mut self, zero: Pfn) -> Emptied {
+    pub(crate) fn of_zeroes(mut self, zero: Pfn) -> Emptied {
         assert!(self.what.head == zero, "only entries of the zero page hold no reference");
         self.uncounted = true;
         self

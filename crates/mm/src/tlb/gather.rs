@@ -97,7 +97,7 @@ impl Gather {
     }
 
     /// Take entries that are emptied in ascending order.
-    pub fn ascending(&mut self) -> Ascending<'_> {
+    pub(crate) fn ascending(&mut self) -> Ascending<'_> {
         Ascending { space: self.space, gather: self, first: Vpn(0), end: Vpn(0) }
     }
 
@@ -119,7 +119,7 @@ impl Gather {
 
     /// Take entries that lost rights or marks.
     #[inline]
-    pub fn tightened<M: Machine>(&mut self, platform: &Platform<M>, tightened: Tightened) {
+    pub(crate) fn tightened<M: Machine>(&mut self, platform: &Platform<M>, tightened: Tightened) {
         self.touch(platform, tightened.what());
         tightened.used_up();
     }
@@ -138,13 +138,13 @@ impl Gather {
     }
 
     /// Free a page-table page that was reserved for the tree; hardware never saw it.
-    pub fn unused_table(&mut self, table: Pfn) {
+    pub(crate) fn unused_table(&mut self, table: Pfn) {
         self.tables.push(table);
     }
 }
 
 /// A [`Gather`] for page-sized entries in ascending order, which records their hull once.
-pub struct Ascending<'a> {
+pub(crate) struct Ascending<'a> {
     gather: &'a mut Gather,
     space: SpaceId,
     /// From the first page to the last, if any.
@@ -210,7 +210,7 @@ impl Tightening {
 
     /// Take entries that lost rights or marks.
     #[inline]
-    pub fn tightened<M: Machine>(&mut self, platform: &Platform<M>, tightened: Tightened) {
+    pub(crate) fn tightened<M: Machine>(&mut self, platform: &Platform<M>, tightened: Tightened) {
         let what = tightened.what();
         check_space(what.space, self.space);
         stale(platform, what, true);
@@ -225,7 +225,7 @@ impl Tightening {
     }
 
     /// Flush the whole space.
-    pub fn everything(&mut self) {
+    pub(crate) fn everything(&mut self) {
         self.all = true;
     }
 

@@ -276,14 +276,20 @@ impl Tlb {
     ///
     /// The caller holds the lock of the space's tables if no new debt may arrive.
     #[inline]
-    pub fn settle_space<M: Machine>(&self, platform: &Platform<M>, space: SpaceId) {
+    pub(crate) fn settle_space<M: Machine>(&self, platform: &Platform<M>, space: SpaceId) {
         self.settle(platform, &self.contexts[space.0].debts, DebtCause::Space(space));
     }
 
     /// On return no CPU holds a translation of the pages from `first` on that one table maps, whose entry was cleared
     /// before this call. `tag`: of the newest debt left for one of them. The caller holds the lock of the space's
     /// tables.
-    pub fn settle_table<M: Machine>(&self, platform: &Platform<M>, space: SpaceId, first: Vpn, tag: u32) {
+    pub(crate) fn settle_table<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        space: SpaceId,
+        first: Vpn,
+        tag: u32,
+    ) {
         let domain = &self.contexts[space.0].debts;
         let Some(sum) = domain.read() else { return };
         let generation = Generation::of_tag(tag, self.newest()).min(sum.debt.generation);
@@ -308,7 +314,7 @@ impl Tlb {
 
     /// On return frames of `zone` with this generation or an older one can be reused; `pfn` is the frame that is
     /// wanted. If that takes a round, the whole zone is clean afterwards.
-    pub fn settle_zone<M: Machine>(
+    pub(crate) fn settle_zone<M: Machine>(
         &self,
         platform: &Platform<M>,
         zone: ZoneId,
@@ -331,7 +337,7 @@ impl Tlb {
     }
 
     /// Frames of a zone with a generation up to this one can be settled by this CPU without asking another.
-    pub fn free_up_to<M: Machine>(&self, platform: &Platform<M>, zone: ZoneId) -> Generation {
+    pub(crate) fn free_up_to<M: Machine>(&self, platform: &Platform<M>, zone: ZoneId) -> Generation {
         let domain = &self.zones[zone.index()].domain;
         // Most zones owe nothing most of the time, and callers hold the zone's lock.
         let sum = if domain.owes() { domain.read() } else { None };
@@ -343,14 +349,14 @@ impl Tlb {
 
     /// Frames of a zone with a generation up to this one owe nothing.
     #[inline]
-    pub fn paid_up_to(&self, zone: ZoneId) -> Generation {
+    pub(crate) fn paid_up_to(&self, zone: ZoneId) -> Generation {
         Generation(self.zones[zone.index()].paid.load(Acquire))
     }
 
     /// The generation of a frame's tag, which holds its low bits; NONE if it has been paid. A tag that has been
     /// reused since counts as newer than it is, which costs a payment and forgets no debt.
     #[inline]
-    pub fn owed_by_tag(&self, zone: ZoneId, tag: u32) -> Generation {
+    pub(crate) fn owed_by_tag(&self, zone: ZoneId, tag: u32) -> Generation {
         if tag == 0 {
             return Generation::NONE;
         }
@@ -397,7 +403,8 @@ impl Tlb {
     }
 
     /// Whether `cpu` still owes for cleared entries of `space`. For checks from outside.
-    pub fn space_owes(&self, space: SpaceId, cpu: CpuId) -> bool {
+    #[cfg(test)]
+    pub(crate) fn space_owes(&self, space: SpaceId, cpu: CpuId) -> bool {
         let sum = self.contexts[space.0].debts.read();
         sum.is_some_and(|sum| sum.debt.cpus.contains(cpu) && self.done(cpu) < sum.debt.generation)
     }

@@ -21,11 +21,13 @@ mod emptied;
 mod gather;
 mod ledger;
 
-pub use batch::{Cleared, UnmapBatch, spares_unused};
+pub use batch::UnmapBatch;
+pub(crate) use batch::{Cleared, spares_unused};
 pub(crate) use batch::{EmptiedPages, stale};
-pub use debt::{Debt, Generation};
+pub use debt::Generation;
 pub use emptied::{Emptied, Refs, Tightened};
-pub use gather::{Ascending, Finished, Gather, Tightening};
+pub(crate) use gather::Ascending;
+pub use gather::{Finished, Gather, Tightening};
 pub use ledger::FileSettled;
 
 use crate::arena::Arena;
@@ -153,7 +155,7 @@ impl Tlb {
     }
 
     /// End a space: no task runs it, and its tables are about to be freed. CPUs that still borrow them let go.
-    pub fn destroy<M: Machine>(&self, platform: &Platform<M>, space: SpaceId) {
+    pub(crate) fn destroy<M: Machine>(&self, platform: &Platform<M>, space: SpaceId) {
         self.flush(platform, space, Range { freed_tables: true, ..Range::ALL });
         let me = platform.machine.cpu();
         if self.cpus[me.index()].runs(space) {
@@ -170,7 +172,7 @@ impl Tlb {
     }
 
     /// Whether CPUs may run the space: until [`Tlb::destroy`].
-    pub fn is_alive(&self, space: SpaceId) -> bool {
+    pub(crate) fn is_alive(&self, space: SpaceId) -> bool {
         self.contexts[space.0].id.load(Acquire) != 0
     }
 
@@ -190,25 +192,25 @@ impl Tlb {
     }
 
     /// Whether a CPU runs tasks of the space now.
-    pub fn is_running(&self, space: SpaceId) -> bool {
+    pub(crate) fn is_running(&self, space: SpaceId) -> bool {
         self.cpus_of(space).iter().any(|cpu| !self.cpus[cpu.index()].is_lazy())
     }
 
     /// The caller is about to clear entries of a space or take rights from them, and flushes later. Until
     /// [`Tlb::end_tightening`] a CPU's translation may allow what the entry no longer does.
-    pub fn begin_tightening(&self, space: SpaceId) {
+    pub(crate) fn begin_tightening(&self, space: SpaceId) {
         self.contexts[space.0].tightening.fetch_add(1, AcqRel);
     }
 
     /// The caller has flushed what it changed since [`Tlb::begin_tightening`].
-    pub fn end_tightening(&self, space: SpaceId) {
+    pub(crate) fn end_tightening(&self, space: SpaceId) {
         let before = self.contexts[space.0].tightening.fetch_sub(1, AcqRel);
         assert!(before > 0, "end_tightening of {space} must follow begin_tightening");
     }
 
     /// Whether a change of the space's entries has not been flushed yet. The caller synchronises with the change by
     /// the lock of the space's tables or by a folio's mapcount, so it sees either the count or the flushed state.
-    pub fn is_tightening(&self, space: SpaceId) -> bool {
+    pub(crate) fn is_tightening(&self, space: SpaceId) -> bool {
         self.contexts[space.0].tightening.load(Acquire) > 0
     }
 
@@ -263,13 +265,13 @@ impl Tlb {
 
     /// Flush entries that were emptied, under the lock of their tree, which is still held. On return no CPU holds
     /// them.
-    pub fn flush_emptied<M: Machine>(&self, platform: &Platform<M>, emptied: Emptied) -> Refs {
+    pub(crate) fn flush_emptied<M: Machine>(&self, platform: &Platform<M>, emptied: Emptied) -> Refs {
         self.flush_cleared(platform, emptied.what());
         emptied.into_refs()
     }
 
     /// Flush entries that lost rights. On return no CPU has more rights than the entries give.
-    pub fn flush_tightened<M: Machine>(&self, platform: &Platform<M>, tightened: Tightened) {
+    pub(crate) fn flush_tightened<M: Machine>(&self, platform: &Platform<M>, tightened: Tightened) {
         self.flush_cleared(platform, tightened.what());
         tightened.used_up();
     }
@@ -357,7 +359,7 @@ impl Tlb {
     }
 
     /// This CPU switches to a kernel task, which borrows the tables of the last space.
-    pub fn enter_lazy<M: Machine>(&self, platform: &Platform<M>) {
+    pub(crate) fn enter_lazy<M: Machine>(&self, platform: &Platform<M>) {
         self.cpus[platform.machine.cpu().index()].set_lazy(true);
     }
 

@@ -1,6 +1,6 @@
 //! Which CPUs are asked to flush, and what each of them then does.
 
-use super::*;
+use super::{debt::Debt, *};
 use crate::event::Event;
 use crate::frame::Owner;
 use crate::knobs::FlushPolicy;

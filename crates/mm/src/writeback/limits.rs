@@ -32,7 +32,7 @@ impl DirtyLimits {
     }
 
     /// Up to this writers are not throttled.
-    pub fn freerun(&self) -> u64 {
+    pub(crate) fn freerun(&self) -> u64 {
         (self.dirty + self.background) / 2
     }
 
@@ -67,7 +67,7 @@ fn dirty_pages<M: Machine>(core: &MmCore<M>) -> u64 {
 
 /// Throttle a caller that has dirtied pages of `file`: start the flusher above the background threshold, and sleep
 /// above [`DirtyLimits::freerun`]. Returns whether it slept.
-pub fn balance_dirty<M: Machine>(core: &MmCore<M>, state: &Writeback, file: FileId) -> bool {
+pub(crate) fn balance_dirty<M: Machine>(core: &MmCore<M>, state: &Writeback, file: FileId) -> bool {
     if core.cache.file(file).is_shmem() {
         return false;
     }

@@ -19,7 +19,8 @@ mod limits;
 mod tests;
 
 pub use flusher::flusher;
-pub use limits::{DirtyLimits, balance_dirty, limits};
+pub(crate) use limits::balance_dirty;
+pub use limits::{DirtyLimits, limits};
 
 use crate::cache::tree::{MAX_INDEX, TreeMark};
 use crate::frame::{FrameFlags, Owner};
@@ -51,7 +52,7 @@ pub struct Writeback {
 }
 
 /// Write all dirty pages of `[first, end)` of a file, in order, and wait for these writes and those already in flight.
-pub fn sync_range<M: Machine>(
+pub(crate) fn sync_range<M: Machine>(
     core: &MmCore<M>,
     _state: &Writeback,
     file: FileId,

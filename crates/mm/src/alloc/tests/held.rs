@@ -1,6 +1,7 @@
 //! Free blocks that compaction holds.
 
 use super::*;
+use crate::alloc::held::Isolation;
 
 /// A zone with half of its pages free, in blocks of `order`. Returns the blocks between them.
 fn in_pieces(frames: u32, order: u8) -> (TestBase, Allocator, Vec<Pfn>) {

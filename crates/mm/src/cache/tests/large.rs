@@ -167,7 +167,7 @@ fn folio_in_use_is_not_split_and_reads_zeroes_after_truncation() {
     // The device does not bring the truncated content back either.
     sync(&core, file, 0, u64::MAX);
     core.put(held);
-    assert_eq!(core.cache.drop_clean(&core), 64);
+    assert_eq!(drop_clean(&core), 64);
     assert_eq!(read(&core, file, 18, 4), [1, 1, 0, 0]);
     check(&core);
 }

@@ -31,7 +31,7 @@ impl PageTree {
     }
 
     /// The number of leaves that hold only shadows, counted by a walk.
-    pub fn count_shadow_leaves(&self) -> u64 {
+    pub(crate) fn count_shadow_leaves(&self) -> u64 {
         let mut count = 0;
         let mut from = 0;
         while let Some((index, _)) = self.next(TreeMark::Shadow, PageIndex(from)) {

@@ -90,7 +90,11 @@ impl PageTree {
     ///
     /// # Panics
     /// If `first` is not a multiple of the folio's size, or the folio extends beyond [`MAX_INDEX`].
-    pub fn insert_folio(&mut self, first: PageIndex, folio: CachedFolio) -> Result<Option<Shadow>, Occupied> {
+    pub(crate) fn insert_folio(
+        &mut self,
+        first: PageIndex,
+        folio: CachedFolio,
+    ) -> Result<Option<Shadow>, Occupied> {
         let mut result = Ok(None);
         self.insert_run(folio.order, &[(first, folio.head)], |_, inserted| result = inserted);
         result
@@ -131,7 +135,7 @@ impl PageTree {
     }
 
     /// Whether an aligned range has neither folios nor swap slots.
-    pub fn is_free(&self, first: PageIndex, pages: u64) -> bool {
+    pub(crate) fn is_free(&self, first: PageIndex, pages: u64) -> bool {
         leaves(first, pages).all(|(at, mask)| {
             self.find(at).is_none_or(|(leaf, _)| {
                 let marks = &self.nodes[leaf as usize].marks;
@@ -145,7 +149,7 @@ impl PageTree {
     ///
     /// # Panics
     /// If no folio begins there, or `rest` is a folio.
-    pub fn replace_folio(&mut self, first: PageIndex, rest: Option<TreeEntry>) -> CachedFolio {
+    pub(crate) fn replace_folio(&mut self, first: PageIndex, rest: Option<TreeEntry>) -> CachedFolio {
         let folio = self.folio(first).expect("a folio to take out");
         assert!(folio.first(first) == first && !matches!(rest, Some(TreeEntry::Folio(_))));
         if folio.order == Order::ZERO {
@@ -185,7 +189,7 @@ impl PageTree {
     }
 
     /// Replace the folio with the first index `first` by `other`, of the same size, which gets its marks.
-    pub fn exchange_folio(&mut self, first: PageIndex, other: CachedFolio) -> CachedFolio {
+    pub(crate) fn exchange_folio(&mut self, first: PageIndex, other: CachedFolio) -> CachedFolio {
         let folio = self.folio(first).expect("a folio to exchange");
         assert!(
             folio.first(first) == first && folio.order == other.order,
@@ -201,7 +205,7 @@ impl PageTree {
 
     /// The folio with the first index `first` was split into folios of order `to`, the first with the same head. They
     /// keep its marks.
-    pub fn split_folio(&mut self, first: PageIndex, to: Order) {
+    pub(crate) fn split_folio(&mut self, first: PageIndex, to: Order) {
         let folio = self.folio(first).expect("a folio to split");
         assert!(folio.first(first) == first && to < folio.order);
         for (at, mask) in leaves(first, folio.pages()) {
@@ -233,7 +237,7 @@ impl PageTree {
     }
 
     /// Clear a mark of the whole folio at an index, if it is set.
-    pub fn clear_mark(&mut self, index: PageIndex, mark: TreeMark) {
+    pub(crate) fn clear_mark(&mut self, index: PageIndex, mark: TreeMark) {
         assert!(mark as usize >= 3, "a kind of entry cannot be cleared");
         let Some((leaf, slot)) = self.find(index) else { return };
         let node = &self.nodes[leaf as usize];
@@ -251,7 +255,7 @@ impl PageTree {
     }
 
     /// The folios in a range (also those partly in it) that have the mark, in order, each with its first index.
-    pub fn folios_in(
+    pub(crate) fn folios_in(
         &self,
         mark: TreeMark,
         range: Range<u64>,

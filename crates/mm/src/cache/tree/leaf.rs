@@ -28,7 +28,7 @@ impl PageTree {
     }
 
     /// The leaf that holds an index, which is made if it does not exist.
-    pub fn leaf_or_new(&mut self, index: PageIndex) -> Leaf<'_> {
+    pub(crate) fn leaf_or_new(&mut self, index: PageIndex) -> Leaf<'_> {
         let found = self.find(index).map(|(node, _)| node);
         let node = found.unwrap_or_else(|| self.leaf_for(index.0));
         Leaf { tree: self, node, high: index.0 >> SLOT_BITS, added: 0, back: 0, evicted: 0 }
@@ -40,7 +40,7 @@ impl PageTree {
     /// # Panics
     /// If an index is not a multiple of the folios' size, or a folio extends beyond [`MAX_INDEX`].
     #[inline]
-    pub fn insert_run(
+    pub(crate) fn insert_run(
         &mut self,
         order: Order,
         places: &[(PageIndex, Pfn)],
@@ -96,7 +96,7 @@ impl Leaf<'_> {
     /// # Panics
     /// If the slot has no folio, or one of several pages.
     #[inline]
-    pub fn evict(&mut self, slot: usize, shadow: Shadow) -> Pfn {
+    pub(crate) fn evict(&mut self, slot: usize, shadow: Shadow) -> Pfn {
         let node = &mut self.tree.nodes[self.node as usize];
         let bit = 1 << slot;
         assert!(

@@ -39,7 +39,7 @@ const SLOTS: usize = 1 << SLOT_BITS;
 const NONE: u32 = u32::MAX;
 
 /// One more than the largest index; a file of 2^64 bytes has 2^52 pages.
-pub const MAX_INDEX: u64 = 1 << 60;
+pub(crate) const MAX_INDEX: u64 = 1 << 60;
 
 /// The entry of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,14 +100,14 @@ impl TreeEntry {
 
 /// A leaf that holds only shadows, since the time of `stamp`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ShadowLeaf {
+pub(crate) struct ShadowLeaf {
     node: u32,
     stamp: u32,
 }
 
 /// Changes of the number of leaves that hold only shadows.
 #[derive(PartialEq, Eq, Debug, Default)]
-pub struct NodeChanges {
+pub(crate) struct NodeChanges {
     /// The difference of their number since the last call.
     pub change: i64,
     /// The leaves that became one since.
@@ -285,7 +285,7 @@ impl PageTree {
     }
 
     /// Whether the entry at an index has the mark.
-    pub fn has_mark(&self, index: PageIndex, mark: TreeMark) -> bool {
+    pub(crate) fn has_mark(&self, index: PageIndex, mark: TreeMark) -> bool {
         self.find(index).is_some_and(|(leaf, slot)| self.nodes[leaf as usize].has(mark, slot))
     }
 
@@ -366,17 +366,17 @@ impl PageTree {
 
     /// The changes of leaves of shadows since the last call.
     #[inline]
-    pub fn take_node_changes(&mut self) -> NodeChanges {
+    pub(crate) fn take_node_changes(&mut self) -> NodeChanges {
         core::mem::take(&mut self.changes)
     }
 
     /// Whether the leaf has held only shadows all the time since its stamp.
-    pub fn is_shadow_leaf(&self, leaf: ShadowLeaf) -> bool {
+    pub(crate) fn is_shadow_leaf(&self, leaf: ShadowLeaf) -> bool {
         self.nodes[leaf.node as usize].stamp == leaf.stamp
     }
 
     /// Drop all shadows of a leaf if it has held only shadows since its stamp; returns their number.
-    pub fn drop_shadow_leaf(&mut self, leaf: ShadowLeaf) -> u64 {
+    pub(crate) fn drop_shadow_leaf(&mut self, leaf: ShadowLeaf) -> u64 {
         let node = &mut self.nodes[leaf.node as usize];
         if node.stamp != leaf.stamp {
             return 0;

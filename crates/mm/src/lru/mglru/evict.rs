@@ -32,7 +32,7 @@ impl Wanted {
 
 /// The isolated folios, and the progress.
 #[derive(Debug, Default)]
-pub struct Evictable {
+pub(crate) struct Evictable {
     /// The folios, each with a reference; the tail was the queue's tail. All are of one type.
     pub folios: List,
     /// Whether they are of files.
@@ -104,7 +104,7 @@ impl ScanResult {
 impl Lru {
     /// Take folios of the oldest generation of a vector, of the type that is cheaper to evict, and move the window past
     /// empty generations.
-    pub fn isolate_oldest<M: Machine>(
+    pub(crate) fn isolate_oldest<M: Machine>(
         &self,
         platform: &Platform<M>,
         node: NodeId,

@@ -29,13 +29,13 @@ pub const MARKS: FrameFlags = FrameFlags::USES.union(FrameFlags::REFERENCED);
 
 /// Whether it is the form of 6.14 or a later one.
 #[inline]
-pub fn is_reworked(knobs: &Knobs) -> bool {
+pub(crate) fn is_reworked(knobs: &Knobs) -> bool {
     knobs.lru_gen_form() >= LruGenForm::V614
 }
 
 /// Whether a pass has a budget, as in 7.2: see the front end's `evict`.
 #[inline]
-pub fn has_budget(knobs: &Knobs) -> bool {
+pub(crate) fn has_budget(knobs: &Knobs) -> bool {
     knobs.lru_gen_form() >= LruGenForm::V72
 }
 
@@ -53,7 +53,7 @@ pub(super) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
 
 /// The flags after a use was found in a page table, and whether it was not the first: then the folio goes to the
 /// youngest generation.
-pub fn after_look(flags: FrameFlags) -> (FrameFlags, bool) {
+pub(crate) fn after_look(flags: FrameFlags) -> (FrameFlags, bool) {
     if flags.intersects(FrameFlags::REFERENCED | FrameFlags::WORKINGSET) {
         ((flags - MARKS) | FrameFlags::WORKINGSET, true)
     } else {

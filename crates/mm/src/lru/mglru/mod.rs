@@ -33,7 +33,8 @@ mod tests;
 pub mod tiers;
 mod window;
 
-pub use evict::{Evictable, Wanted};
+pub(crate) use evict::Evictable;
+pub use evict::Wanted;
 pub use place::{LookAround, Promotions};
 pub(super) use place::{after_use, note_age, note_use};
 pub use window::{Generations, Sizes};
@@ -43,20 +44,20 @@ use crate::frame::LruGen;
 use crate::machine::ZoneKind;
 
 /// Minimum of generations of a vector, which are never evicted from.
-pub const MIN_GENERATIONS: u64 = 2;
+pub(crate) const MIN_GENERATIONS: u64 = 2;
 /// Maximum of generations of a vector.
-pub const MAX_GENERATIONS: u64 = LruGen::COUNT as u64;
+pub(crate) const MAX_GENERATIONS: u64 = LruGen::COUNT as u64;
 /// Number of pages isolated in one hold of a vector's lock, and of entries visited around a used one.
-pub const BATCH: u64 = 64;
+pub(crate) const BATCH: u64 = 64;
 /// Number of folios scanned in one hold of a vector's lock, and of promotions that may be uncounted.
-pub const LARGE_BATCH: u64 = 64 * 64;
+pub(crate) const LARGE_BATCH: u64 = 64 * 64;
 
 /// Generations.
 pub(super) struct MglruPolicy;
 
 /// Whether enough of a table's entries were young for the next walk to visit it: on average one in each cache line of 8
 /// entries.
-pub fn is_dense(total: u32, young: u32) -> bool {
+pub(crate) fn is_dense(total: u32, young: u32) -> bool {
     young * 8 >= total
 }
 

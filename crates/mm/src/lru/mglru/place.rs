@@ -188,12 +188,12 @@ impl Alike {
 impl Promotions {
     /// Whether a use of the folio counts. In the form of 6.14, uses of isolated folios do not.
     #[inline]
-    pub fn considers(&self, flags: FrameFlags) -> bool {
+    pub(crate) fn considers(&self, flags: FrameFlags) -> bool {
         !self.reworked || flags.generation().is_some()
     }
 
     /// Whether a first use only marks a folio.
-    pub fn is_reworked(&self) -> bool {
+    pub(crate) fn is_reworked(&self) -> bool {
         self.reworked
     }
 
@@ -229,7 +229,7 @@ impl LookAround {
     /// Whether to promote the folio of an entry near that of `target`: it must be of the vector. Anonymous memory is
     /// promoted only near anonymous memory: near pages of a file it may not be swappable.
     #[inline]
-    pub fn wants(&self, target: &Frame, frame: &Frame) -> bool {
+    pub(crate) fn wants(&self, target: &Frame, frame: &Frame) -> bool {
         let place = (self.promotions.node, self.promotions.group);
         let flags = frame.flags();
         let considered = self.promotions.considers(flags) && (frame.node(), frame.group()) == place;
@@ -257,7 +257,12 @@ impl Lru {
     }
 
     /// No promotions yet. They go to the present youngest generation of the vector.
-    pub fn promotions<M: Machine>(&self, platform: &Platform<M>, node: NodeId, group: GroupId) -> Promotions {
+    pub(crate) fn promotions<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        node: NodeId,
+        group: GroupId,
+    ) -> Promotions {
         let youngest = LruGen::of(self.vec(node, group).generations.max_seq());
         let reworked = form::is_reworked(&platform.knobs);
         Promotions {
@@ -274,7 +279,7 @@ impl Lru {
 
     /// Have promotions go to the present youngest generation of the vector.
     #[inline]
-    pub fn aim(&self, promotions: &mut Promotions) {
+    pub(crate) fn aim(&self, promotions: &mut Promotions) {
         let vec = self.vec(promotions.node, promotions.group);
         let youngest = LruGen::of(vec.generations.max_seq());
         if youngest != promotions.youngest {
@@ -286,7 +291,7 @@ impl Lru {
     /// Move a folio of the vector that was used through a page table to the youngest generation, without a lock. An
     /// isolated folio is marked, so that reclaim spares it.
     #[inline]
-    pub fn promote(&self, frame: &Frame, promotions: &mut Promotions) {
+    pub(crate) fn promote(&self, frame: &Frame, promotions: &mut Promotions) {
         let youngest = promotions.youngest;
         let (before, promoted) = if promotions.reworked {
             let before = frame.update(|flags| {
@@ -325,7 +330,7 @@ impl Lru {
     }
 
     /// Update the vector's sizes with the promotions.
-    pub fn tell_promotions<M: Machine>(&self, platform: &Platform<M>, promotions: &mut Promotions) {
+    pub(crate) fn tell_promotions<M: Machine>(&self, platform: &Platform<M>, promotions: &mut Promotions) {
         let place = (promotions.node, promotions.group);
         let vec = self.vec(place.0, place.1);
         self.end_run(promotions);

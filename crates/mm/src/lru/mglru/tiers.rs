@@ -30,7 +30,7 @@ pub const fn tier(uses: u32) -> usize {
 }
 
 /// The meaning of a folio's uses through file descriptors.
-pub struct Standing {
+pub(crate) struct Standing {
     /// For a shadow: uses in addition to the one of its own bit.
     pub uses: u32,
     /// For a shadow: whether the folio is of the working set.
@@ -70,7 +70,7 @@ pub struct Position {
 
 /// Whether `other` refaults no more than `reference`, by their gains, or too little to tell: then it may be evicted,
 /// too.
-pub fn is_no_worse(reference: Position, other: Position) -> bool {
+pub(crate) fn is_no_worse(reference: Position, other: Position) -> bool {
     if other.refaulted < FEWEST {
         return true;
     }
@@ -113,7 +113,7 @@ impl TierCounts {
 
     /// Count refaults of pages that were evicted from it.
     #[inline]
-    pub fn refaulted(&self, file: bool, oldest: LruGen, tier: usize, pages: u64) {
+    pub(crate) fn refaulted(&self, file: bool, oldest: LruGen, tier: usize, pages: u64) {
         add(&self.types[file as usize].refaulted[oldest.index()][tier], pages);
     }
 
@@ -146,13 +146,13 @@ impl TierCounts {
     }
 
     /// The averages: refaulted, total.
-    pub fn averages(&self, file: bool, tier: usize) -> [u64; 2] {
+    pub(crate) fn averages(&self, file: bool, tier: usize) -> [u64; 2] {
         let of = &self.types[file as usize];
         [of.avg_refaulted[tier].load(Relaxed), of.avg_total[tier].load(Relaxed)]
     }
 
     /// The generation has been evicted: add its counts to the averages, and halve them.
-    pub fn carry_over(&self, file: bool, oldest: LruGen) {
+    pub(crate) fn carry_over(&self, file: bool, oldest: LruGen) {
         let of = &self.types[file as usize];
         for tier in 0..TIERS {
             let now = self.position(file, oldest, tier, 1);

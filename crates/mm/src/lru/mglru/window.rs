@@ -64,13 +64,13 @@ impl Generations {
 
     /// The youngest generation.
     #[inline]
-    pub fn max_seq(&self) -> u64 {
+    pub(crate) fn max_seq(&self) -> u64 {
         self.max_seq.load(Acquire)
     }
 
     /// The oldest generation of a type.
     #[inline]
-    pub fn min_seq(&self, file: bool) -> u64 {
+    pub(crate) fn min_seq(&self, file: bool) -> u64 {
         self.min_seq[file as usize].load(Acquire)
     }
 
@@ -86,18 +86,13 @@ impl Generations {
     }
 
     /// When the generation of `seq` began.
-    pub fn born(&self, seq: u64) -> Nanos {
+    pub(crate) fn born(&self, seq: u64) -> Nanos {
         self.born[LruGen::of(seq).index()].load(Relaxed)
-    }
-
-    /// Have all existing generations begin now.
-    pub fn set_born(&self, now: Nanos) {
-        self.born.iter().for_each(|born| born.store(now, Relaxed));
     }
 
     /// Whether it counts as active: it is one of the two youngest.
     #[inline]
-    pub fn is_active(&self, generation: LruGen) -> bool {
+    pub(crate) fn is_active(&self, generation: LruGen) -> bool {
         let max = self.max_seq();
         generation == LruGen::of(max) || generation == LruGen::of(max - 1)
     }
@@ -191,7 +186,7 @@ impl Lru {
     /// Begin a new youngest generation after `seq`, if `seq` is still the youngest. The folios of a fourth generation
     /// join the third; anonymous memory that cannot be swapped (`can_swap` is false) stays in its queues and gets
     /// younger.
-    pub fn begin_generation<M: Machine>(
+    pub(crate) fn begin_generation<M: Machine>(
         &self,
         platform: &Platform<M>,
         node: NodeId,

@@ -16,7 +16,7 @@ use std_alloc::boxed::Box;
 
 /// What reclaim wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ask {
+pub(crate) struct Ask {
     /// Pages.
     pub pages: u64,
     /// Highest kind of zone that is wanted.
@@ -29,7 +29,7 @@ pub struct Ask {
 
 /// The folios that were taken.
 #[derive(Debug, Default)]
-pub struct Proposals {
+pub(crate) struct Proposals {
     /// The folios by type, anonymous and file, each with a reference; the tails were proposed first.
     pub folios: [List; 2],
     /// Pages of each type.
@@ -56,7 +56,7 @@ struct Hold<'a, M> {
 
 impl Lru {
     /// Take folios that the policy of a vector proposes, until there are enough, or many were scanned.
-    pub fn isolate_proposed<M: Machine>(
+    pub(crate) fn isolate_proposed<M: Machine>(
         &self,
         platform: &Platform<M>,
         node: NodeId,
@@ -95,7 +95,7 @@ impl Lru {
 
     /// Put back folios of one node that reclaim did not free, each where its policy wants it, and drop their
     /// references.
-    pub fn putback_proposed<M: Machine>(&self, platform: &Platform<M>, folios: &mut List) -> Putback {
+    pub(crate) fn putback_proposed<M: Machine>(&self, platform: &Platform<M>, folios: &mut List) -> Putback {
         let mut out = Putback::default();
         platform.charge(Work::LruMove, folios.len() as u64);
         while let Some(first) = folios.tail() {
@@ -121,7 +121,7 @@ impl Lru {
 }
 
 /// Note that the entries of an isolated folio that a policy has proposed were used.
-pub fn note_used(frame: &Frame) {
+pub(crate) fn note_used(frame: &Frame) {
     frame.set_queue(FOUND_USED);
 }
 

@@ -15,7 +15,7 @@ mod shadow;
 #[cfg(test)]
 mod tests;
 
-pub use isolate::{Ask, Proposals, note_used};
+pub(crate) use isolate::{Ask, note_used};
 
 use super::LruList;
 use super::mglru::{after_use, note_use};

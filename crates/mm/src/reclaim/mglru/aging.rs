@@ -20,14 +20,14 @@ pub mod caps {
     /// Generations.
     pub const CORE: u64 = 1;
     /// Walks of page tables.
-    pub const MM_WALK: u64 = 2;
+    pub(crate) const MM_WALK: u64 = 2;
     /// Entries that lead to tables have young bits.
-    pub const NONLEAF_YOUNG: u64 = 4;
+    pub(crate) const NONLEAF_YOUNG: u64 = 4;
 }
 
 /// What walks count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WalkStat {
+pub(crate) enum WalkStat {
     /// Entries visited.
     LeafTotal,
     /// Young entries.

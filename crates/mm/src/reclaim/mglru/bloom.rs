@@ -32,7 +32,7 @@ fn bits(table: Pfn) -> [usize; 2] {
 
 impl Filters {
     /// Empty the filter of `seq` before the first table is added.
-    pub fn reset(&self, seq: u64) {
+    pub(crate) fn reset(&self, seq: u64) {
         let filter = &mut self.filters.lock()[seq as usize % 2];
         match filter {
             Some(filter) => filter.fill(0),

@@ -110,13 +110,13 @@ impl Order {
 
 impl GroupOrder {
     /// Whether the last visit moved the group to the tail of its generation.
-    pub fn is_at_tail(&self, group: GroupId) -> bool {
+    pub(crate) fn is_at_tail(&self, group: GroupId) -> bool {
         let order = self.order.lock();
         order.spots.get(group.index()).copied().flatten().is_some_and(|spot| spot.at_tail)
     }
 
     /// Move a group after a visit outside of a pass.
-    pub fn rotate(&self, group: GroupId, turn: Turn) {
+    pub(crate) fn rotate(&self, group: GroupId, turn: Turn) {
         self.order.lock().rotate(group, turn);
     }
 

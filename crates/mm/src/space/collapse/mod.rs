@@ -24,7 +24,7 @@ pub(super) const LARGE: u64 = TABLE_ENTRIES as u64;
 
 /// Limits on what may be collapsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CollapseLimits {
+pub(crate) struct CollapseLimits {
     /// Most pages that are not in memory.
     pub none: u64,
     /// Most pages that are in swap.
@@ -41,7 +41,7 @@ impl CollapseLimits {
         CollapseLimits { none: LARGE, swap: LARGE, shared: LARGE, used: false };
 
     /// The knobs of khugepaged.
-    pub fn of_daemon<M: Machine>(core: &MmCore<M>) -> CollapseLimits {
+    pub(crate) fn of_daemon<M: Machine>(core: &MmCore<M>) -> CollapseLimits {
         let [none, swap, shared] =
             [Knob::KhugepagedMaxPtesNone, Knob::KhugepagedMaxPtesSwap, Knob::KhugepagedMaxPtesShared]
                 .map(|knob| core.knobs.get(knob));
@@ -51,7 +51,7 @@ impl CollapseLimits {
 
 /// Why 2 MiB were not collapsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CollapseError {
+pub(crate) enum CollapseError {
     /// Nothing is mapped (SCAN_PMD_NONE).
     Empty,
     /// Too many pages are missing (SCAN_EXCEED_NONE_PTE).
@@ -117,7 +117,7 @@ impl CollapseError {
 
 /// Outcome of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Collapsed {
+pub(crate) enum Collapsed {
     /// A large entry maps the 2 MiB now.
     Now,
     /// A large entry mapped them before.

@@ -14,7 +14,7 @@ use crate::units::*;
 impl Space {
     /// Serve a first store to a page of private anonymous memory with the frame that `take` returns. Returns `false`
     /// if it returns none.
-    pub fn store_to_frame<M: Machine>(
+    pub(crate) fn store_to_frame<M: Machine>(
         &self,
         core: &MmCore<M>,
         (id, page): (SpaceId, Vpn),
