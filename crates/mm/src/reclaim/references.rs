@@ -45,15 +45,14 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Look at the accesses to a run of isolated, locked folios, and clear the young bits. Returns the folios that may
     /// be reclaimed, and the bits of those of them that may be reclaimed only if that needs no write. Sets the `fates`
     /// of the other folios.
-    pub(super) fn check_references<'r>(
+    pub(super) fn check_references<'r, const N: usize>(
         self,
         run: FolioRun<'r>,
         pass: &mut Pass<'_>,
-        fates: &mut [ReclaimFate; FolioRun::MOST],
+        fates: &mut [ReclaimFate; N],
     ) -> (FolioRun<'r>, u32) {
         let look = pass.look.as_mut();
-        let found: [Referenced; FolioRun::MOST] =
-            self.core.rmap.referenced(self.core, run, pass.sc.target, look);
+        let found: [Referenced; N] = self.core.rmap.referenced(self.core, run, pass.sc.target, look);
         let mut if_clean = 0;
         let wanted = run.filter(|at, pfn| {
             match self.judge(pfn, found[at], pass) {

@@ -139,7 +139,7 @@ impl<M: Machine> Reclaim<'_, M> {
                 (Some(page), _) => {
                     stretch.push(page, pfn, room);
                 }
-                (None, Ok(())) => self.decide(FolioRun::one(&pfn), pass, lists),
+                (None, Ok(())) => self.decide::<1>(FolioRun::one(&pfn), pass, lists),
                 (None, Err(fate)) => self.sort(pfn, fate, pass, lists),
             }
         }
@@ -147,12 +147,14 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// Decide about the folios of a stretch, and empty it.
-    #[inline]
+    #[inline(always)]
     fn decide_stretch(self, stretch: &mut Stretch, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
-        if !stretch.is_empty() {
-            self.decide(stretch.run(), pass, lists);
-            stretch.clear();
+        match stretch.len() {
+            0 => return,
+            1 => self.decide::<1>(stretch.run(), pass, lists),
+            _ => self.decide::<{ FolioRun::MOST }>(stretch.run(), pass, lists),
         }
+        stretch.clear();
     }
 
     /// Do with a folio what its fate says.
@@ -230,43 +232,57 @@ impl<M: Machine> Reclaim<'_, M> {
         Ok(())
     }
 
-    /// Decide about a run of admitted folios. Each folio is judged by itself and has the fate that it would have alone.
-    fn decide(self, run: FolioRun<'_>, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
-        let core = self.core;
-        let mut fates = [ReclaimFate::Keep; FolioRun::MOST];
+    /// Decide about a run of at most `N` admitted folios. Each folio is judged by itself and has the fate that it would
+    /// have alone. Most runs are of one folio: it needs no arrays.
+    fn decide<const N: usize>(self, run: FolioRun<'_>, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
+        let mut fates = [ReclaimFate::Keep; N];
         let (wanted, if_clean) = match pass.rule {
             ReferenceRule::Nothing => (run, 0),
             _ => self.check_references(run, pass, &mut fates),
         };
-        let mut refused = |at: usize, fate: ReclaimFate| {
-            fates[at] = fate;
-            false
-        };
-        let mut clean = wanted.with(0);
-        if pass.demotes {
-            wanted.iter().for_each(|(at, pfn)| _ = refused(at, self.demote_or_keep(pfn, pass.sc)));
-        } else {
-            let slotted = wanted.filter(|at, pfn| match self.give_slots(pfn, pass) {
-                Ok(()) => true,
-                Err(fate) => refused(at, fate),
-            });
-            // A folio that has to stay is still mapped afterwards.
-            let dirty = core.rmap.try_to_unmap(core, slotted, UnmapMode::default(), &mut pass.batch);
-            dirty.iter().for_each(|(_, pfn)| core.cache.mark_dirty(core, pfn));
-            clean = slotted.filter(|at, pfn| match self.make_clean(pfn, if_clean >> at & 1 != 0, pass) {
-                Ok(()) => true,
-                Err(fate) => refused(at, fate),
-            });
+        if !wanted.is_empty() {
+            self.try_each(wanted, if_clean, pass, &mut fates);
         }
-        self.release(clean, pass.sc).iter().for_each(|(at, _)| fates[at] = ReclaimFate::Free);
         for (at, pfn) in run.iter() {
             self.sort(pfn, fates[at], pass, lists);
         }
     }
 
+    /// Demote the folios of a run, or unmap, clean and release them, and set the fate of each. Those whose bits are in
+    /// `if_clean` are not written.
+    #[inline(always)]
+    fn try_each<const N: usize>(
+        self,
+        run: FolioRun<'_>,
+        if_clean: u32,
+        pass: &mut Pass<'_>,
+        fates: &mut [ReclaimFate; N],
+    ) {
+        let core = self.core;
+        if pass.demotes {
+            return run.iter().for_each(|(at, pfn)| fates[at] = self.demote_or_keep(pfn, pass.sc));
+        }
+        let mut refused = |at: usize, fate: ReclaimFate| {
+            fates[at] = fate;
+            false
+        };
+        let slotted = run.filter(|at, pfn| match self.give_slots(pfn, pass) {
+            Ok(()) => true,
+            Err(fate) => refused(at, fate),
+        });
+        // A folio that has to stay is still mapped afterwards.
+        let dirty = core.rmap.try_to_unmap(core, slotted, UnmapMode::default(), &mut pass.batch);
+        dirty.iter().for_each(|(_, pfn)| core.cache.mark_dirty(core, pfn));
+        let clean = slotted.filter(|at, pfn| match self.make_clean(pfn, if_clean >> at & 1 != 0, pass) {
+            Ok(()) => true,
+            Err(fate) => refused(at, fate),
+        });
+        self.release(clean, pass.sc).iter().for_each(|(at, _)| fates[at] = ReclaimFate::Free);
+    }
+
     /// After unmapping: a folio that is still mapped stays, and a dirty one is written if reclaim may write it. `Ok`:
     /// it is clean now.
-    #[inline]
+    #[inline(always)]
     fn make_clean(self, pfn: Pfn, only_if_clean: bool, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let frame = &self.core.frames[pfn];
         if frame.mapcount() > 0 {
@@ -319,7 +335,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Put an anonymous folio that must be swapped into the swap cache, unless it is there already. `Err`: it cannot be
     /// reclaimed now.
-    #[inline]
+    #[inline(always)]
     fn give_slots(self, pfn: Pfn, pass: &mut Pass<'_>) -> Result<(), ReclaimFate> {
         let flags = self.core.frames[pfn].flags();
         let slotless = flags & (FrameFlags::SWAPBACKED | FrameFlags::SWAPCACHE) == FrameFlags::SWAPBACKED;

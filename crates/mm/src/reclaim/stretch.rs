@@ -56,10 +56,10 @@ impl Stretch {
         joins
     }
 
-    /// Whether it has no pages.
+    /// The number of its pages.
     #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+    pub fn len(&self) -> usize {
+        self.len
     }
 
     /// Its pages.

@@ -25,7 +25,20 @@ impl Rmap {
     /// Without it (MADV_FREE) they are dropped if they are clean; if they were written since, they are ordinary again.
     /// Entries of folios of files are cleared. Each cleared entry is noted in `batch`, which the caller settles before
     /// it frees the folio.
+    #[inline]
     pub fn try_to_unmap<'a, M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        run: FolioRun<'a>,
+        mode: UnmapMode,
+        batch: &mut UnmapBatch,
+    ) -> FolioRun<'a> {
+        let mapped = run.filter(|_, pfn| memory.frames[pfn].mapcount() > 0);
+        if mapped.is_empty() { mapped } else { self.unmap_mapped(memory, mapped, mode, batch) }
+    }
+
+    /// [`Rmap::try_to_unmap`] of folios that are mapped.
+    fn unmap_mapped<'a, M: Machine>(
         &self,
         memory: &Memory<M>,
         run: FolioRun<'a>,
@@ -34,26 +47,22 @@ impl Rmap {
     ) -> FolioRun<'a> {
         if !batch.joins() && run.wanted().count_ones() > 1 {
             // These policies flush each page by itself, or count pages until a list is full.
-            return run.filter(|at, _| !self.try_to_unmap(memory, run.with(1 << at), mode, batch).is_empty());
+            return run.filter(|at, _| !self.unmap_mapped(memory, run.with(1 << at), mode, batch).is_empty());
         }
         let _scope = memory.scope(Scope::TryToUnmapOne);
-        let mapped = run.filter(|_, pfn| {
-            let frame = &memory.frames[pfn];
-            assert!(frame.has(FrameFlags::LOCKED), "folio {pfn} must be locked to be unmapped");
-            frame.mapcount() > 0
-        });
-        if mapped.is_empty() {
-            return mapped;
+        for (_, pfn) in run.iter() {
+            assert!(memory.frames[pfn].has(FrameFlags::LOCKED), "folio {pfn} must be locked to be unmapped");
         }
-        let frame = &memory.frames[mapped.ends().0];
+        let frame = &memory.frames[run.ends().0];
         let Some(list) = self.spans(frame.owner()) else { return run.with(0) };
-        let together = match frame.owner() {
+        let mut together = match frame.owner() {
             Owner::File(file) if batch.joins() => Some(EmptiedPages::new(file)),
             _ => None,
         };
         let kind = Resident::of(frame);
+        let together = together.as_mut();
         let mut unmapping = Unmapping { rmap: self, memory, mode, batch, kind, together, dirty: 0 };
-        walk(memory, mapped, &list.lock(), &mut unmapping);
+        walk(memory, run, &list.lock(), &mut unmapping);
         run.with(unmapping.dirty)
     }
 
@@ -85,7 +94,7 @@ struct Unmapping<'a, M> {
     kind: Resident,
     /// Pages of a file whose entries in this window were cleared, but not yet given to the batch nor uncounted. `None`:
     /// each run of entries is given to the batch by itself.
-    together: Option<EmptiedPages>,
+    together: Option<&'a mut EmptiedPages>,
     /// Bit i: folio i is of a file, and an entry of it was dirty.
     dirty: u32,
 }
