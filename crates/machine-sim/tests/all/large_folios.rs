@@ -316,7 +316,7 @@ struct PagedOut;
 impl Program for PagedOut {
     unnamed!();
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
-        let len = self.footprint();
+        let len = 16 * MIB;
         let fd = os.open(FileSpec { name: "data", size: len, in_memory: false, writable: false }).unwrap();
         let at = os.mmap(Map::file_shared(fd, len, Prot::READ)).unwrap();
         for page in 0..len / PAGE {
