@@ -116,10 +116,10 @@ fn properties(cases: &str) -> Vec<Step> {
     ]
 }
 
-/// Tests of packages. The cases of the property tests are the same each time: what failed once fails again, and a
-/// change is to blame for what has changed. New cases are for [`properties`].
+/// Tests of packages, all of them even after one has failed. The cases of the property tests are the same each time:
+/// what failed once fails again, and a change is to blame for what has changed. New cases are for [`properties`].
 fn tests<const N: usize>(name: &'static str, args: [&'static str; N]) -> Step {
-    Step::cargo(name, ["test"].into_iter().chain(args)).env("PROPTEST_RNG_SEED", "1")
+    Step::cargo(name, ["test", "--no-fail-fast"].into_iter().chain(args)).env("PROPTEST_RNG_SEED", "1")
 }
 
 /// What can be checked in a few minutes.
