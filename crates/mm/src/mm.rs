@@ -46,6 +46,9 @@ use crate::writeback::{self, Writeback};
 use std_alloc::string::{String, ToString};
 use std_alloc::vec::Vec;
 
+/// Pages that a call may charge above memory.high before it reclaims for them. Source: Linux's MEMCG_CHARGE_BATCH.
+const HIGH_BATCH: u64 = 64;
+
 /// Configuration of a memory manager.
 #[derive(Default)]
 pub struct Config {
@@ -203,7 +206,19 @@ impl<M: Machine> Mm<M> {
 
     /// Serve a fault: a translation of `space` is missing or forbids `access` at `page`. On success the access is
     /// retried.
+    #[inline]
     pub fn fault(&self, space: SpaceId, page: Vpn, access: AccessKind) -> Result<FaultDone, FaultError> {
+        self.fault_above_high(space, page, access, 0)
+    }
+
+    /// [`Mm::fault`], which reclaims for memory.high once more than `spared` pages were charged above it.
+    fn fault_above_high(
+        &self,
+        space: SpaceId,
+        page: Vpn,
+        access: AccessKind,
+        spared: u64,
+    ) -> Result<FaultDone, FaultError> {
         let mmu = self.mmu();
         let _scope = mmu.scope(Scope::ExcPageFault);
         mmu.charge(Work::FaultEntry, 1);
@@ -213,7 +228,7 @@ impl<M: Machine> Mm<M> {
         self.core.lru.groups.count(group, GroupStat::Pgfault, 1);
         // Before the fault and not after it: reclaim could take what the fault maps before the access is retried,
         // again and again.
-        self.stay_below_high(group);
+        self.stay_below_high(group, spared);
         let served =
             self.with_room(Some(space), group, |gfp| found.fault(&self.core, space, page, access, gfp))?;
         if served.done == FaultDone::Major {
@@ -315,12 +330,13 @@ impl<M: Machine> Mm<M> {
         Ok(())
     }
 
-    /// Fault in all pages of a range that the program may access; the program meets any errors itself.
+    /// Fault in all pages of a range that the program may access; the program meets any errors itself. As in Linux, a
+    /// group above memory.high reclaims after each [`HIGH_BATCH`] pages, and for the rest at the program's next fault.
     fn populate(&self, space: SpaceId, start: Vpn, pages: u64) {
         for page in start.0..start.0 + pages {
             let page = Vpn(page);
             for access in [AccessKind::Store, AccessKind::Load] {
-                match self.fault(space, page, access) {
+                match self.fault_above_high(space, page, access, HIGH_BATCH) {
                     Ok(_) => break,
                     Err(FaultError::Segv) => continue,
                     Err(_) => return,

@@ -398,17 +398,18 @@ impl Groups {
         self.upwards(group).find_map(|level| Some((level, self.pages_over_high(level)?)))
     }
 
-    /// The same for groups that were charged above memory.high since the last call, and at most the pages charged then:
-    /// the caller reclaims for them.
+    /// The same for groups that were charged more than `spared` pages above memory.high since the last call that
+    /// returned them, and at most the pages charged then: the caller reclaims for them.
     #[inline]
-    pub(crate) fn taken_over_high(&self, group: GroupId) -> Option<(GroupId, u64)> {
+    pub(crate) fn taken_over_high(&self, group: GroupId, spared: u64) -> Option<(GroupId, u64)> {
         // The root has no limits, and most spaces are in it.
         if group == ROOT {
             return None;
         }
         self.upwards(group).find_map(|level| {
             let over = self.pages_over_high(level)?;
-            let taken = self.at(level).taken_over_high.swap(0, Relaxed);
+            let taken = &self.at(level).taken_over_high;
+            let taken = if taken.load(Relaxed) > spared { taken.swap(0, Relaxed) } else { 0 };
             (taken > 0).then(|| (level, taken.min(over)))
         })
     }

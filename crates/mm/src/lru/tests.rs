@@ -172,12 +172,12 @@ fn limits_hold_at_every_level_and_refused_charges_are_undone() {
     assert_eq!((lru.groups.margin(a), lru.groups.margin(ROOT)), (0, u64::MAX - 10));
     lru.groups.set_limits(top, GroupLimits { high: 6, ..max(10) }).unwrap();
     assert_eq!(lru.groups.over_high(b), Some((top, 4)));
-    assert_eq!(lru.groups.taken_over_high(b), None, "it was charged below memory.high");
+    assert_eq!(lru.groups.taken_over_high(b, 0), None, "it was charged below memory.high");
     lru.groups.set_limits(b, GroupLimits { high: 1, ..max(8) }).unwrap();
     lru.groups.set_limits(top, GroupLimits { high: 6, ..max(12) }).unwrap();
     assert_eq!(charge(b, 1), Ok(()));
     assert_eq!(charge(a, 1), Ok(()));
-    let taken = [(); 3].map(|()| lru.groups.taken_over_high(b));
+    let taken = [(); 3].map(|()| lru.groups.taken_over_high(b, 0));
     assert_eq!(taken, [Some((b, 1)), Some((top, 2)), None], "each level once");
     lru.groups.uncharge(&base, a, 1, 1);
     lru.groups.uncharge(&base, b, 1, 1);

@@ -206,11 +206,12 @@ impl<M: Machine> Mm<M> {
         false
     }
 
-    /// A group that has charged pages above its high limit reclaims as many before it charges more. A group that is
-    /// merely above it does not: if nothing could be reclaimed, each of its faults would scan all of it.
+    /// A group that has charged more than `spared` pages above its high limit reclaims as many before it charges more.
+    /// A group that is merely above it does not: if nothing could be reclaimed, each of its faults would scan all of
+    /// it.
     #[inline]
-    pub(super) fn stay_below_high(&self, group: GroupId) {
-        if let Some((over, pages)) = self.core.lru.groups.taken_over_high(group) {
+    pub(super) fn stay_below_high(&self, group: GroupId, spared: u64) {
+        if let Some((over, pages)) = self.core.lru.groups.taken_over_high(group, spared) {
             self.core.lru.groups.count(over, GroupStat::High, 1);
             reclaim::group(&self.core, &self.reclaim, self, over, pages);
         }

@@ -148,6 +148,17 @@ fn group_above_high_reclaims_only_for_its_own_charges() {
     assert_eq!(begun(), first, "each charge must reclaim once");
 }
 
+#[test]
+fn populate_above_high_reclaims_in_batches() {
+    let (mm, group) = bench(GroupLimits { high: 10, ..GroupLimits::default() });
+    let space = with_pages(mm, group, 1);
+    let at = Some(Vpn(AT.0 + 1000));
+    mm.mmap(space, &MapRequest { at, pages: 200, locked: true, ..request() }).unwrap();
+    // Nothing of it can be reclaimed, and each attempt scans all of it.
+    let attempts = mm.core.lru.groups.counted(group, GroupStat::High);
+    assert!((1..=3).contains(&attempts), "{attempts} attempts for 200 pages");
+}
+
 /// Between two faults for one store, reclaim could take the page that the first one brought back.
 #[test]
 fn store_to_a_shared_swapped_page_takes_one_fault() {
