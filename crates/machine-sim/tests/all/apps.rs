@@ -29,7 +29,9 @@ fn applications_do_the_same_work_under_all_policies() {
     for (name, _) in apps::LIST {
         let run = |app: &App, memory, knobs: &[_]| outcome(app, memory, knobs, 1);
         let work = |outcome: &Outcome| (outcome.accesses, outcome.progress, outcome.tasks);
-        let (app, again) = (app(name, 13, None), app(name, 13, None));
+        // Its 45 threads would spin for most of the time on four CPUs.
+        let threads = (*name == "llama").then_some(2);
+        let (app, again) = (app(name, 13, threads), app(name, 13, threads));
         let mglru = run(&app, 8 * MIB, &[(Knob::ReclaimPolicy, 1)]);
         let roomy = run(&again, 64 * MIB, &[]);
         assert_eq!(work(&mglru), work(&roomy), "{name}");
