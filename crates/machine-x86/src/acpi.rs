@@ -186,7 +186,7 @@ impl Platform {
             (Some((dram_latency, dram_bandwidth)), Some(&latency), Some(&bandwidth)) if !has_cpus(domain) => {
                 mm::tier::distance_of(latency, bandwidth, dram_latency, dram_bandwidth)
             }
-            _ => mm::tier::DRAM_DISTANCE,
+            _ => mm::machine::DRAM_DISTANCE,
         }
     }
 

@@ -17,6 +17,9 @@ use crate::units::*;
 pub use crate::scope::Scope;
 pub use crate::work::Work;
 
+/// The abstract distance of DRAM: the middle of a tier, with four tiers below it ([`tier`](crate::tier)).
+pub const DRAM_DISTANCE: u32 = 4 * 128 + 64;
+
 /// The content of a page-table page.
 pub type TablePage = [AtomicU64; TABLE_ENTRIES];
 
@@ -253,7 +256,7 @@ pub trait Machine: Shared {
     fn distance(&self, from: NodeId, to: NodeId) -> u32;
     /// How slow a node's memory is, as an abstract distance ([`tier`](crate::tier)).
     fn memory_distance(&self, _node: NodeId) -> u32 {
-        crate::tier::DRAM_DISTANCE
+        DRAM_DISTANCE
     }
 
     // --- where am I ---------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::frame::FrameTable;
 use crate::knobs::Knobs;
 use crate::machine::{Machine, Work};
-use crate::scope::{Scope, Scoped};
+use crate::scope::Scope;
 use crate::stat::{SizeStats, Stat, Stats};
 use crate::tier::Tiers;
 use crate::units::*;
@@ -69,5 +69,28 @@ impl<M: Machine> Platform<M> {
     #[inline]
     pub fn node(&self) -> NodeId {
         self.machine.node()
+    }
+}
+
+/// An open scope; it is left when this is dropped.
+#[must_use = "a scope that is dropped at once holds nothing"]
+pub struct Scoped<'a, M: Machine> {
+    machine: &'a M,
+    scope: Scope,
+}
+
+impl<'a, M: Machine> Scoped<'a, M> {
+    /// Enter a scope.
+    #[inline]
+    pub fn enter(machine: &'a M, scope: Scope) -> Scoped<'a, M> {
+        machine.enter(scope);
+        Scoped { machine, scope }
+    }
+}
+
+impl<M: Machine> Drop for Scoped<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.machine.leave(self.scope);
     }
 }

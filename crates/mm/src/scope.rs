@@ -8,7 +8,6 @@
 //! of its own ([`Work`](crate::work::Work)). A scope belongs to the task that opened it: a task may sleep inside, and
 //! go on elsewhere. On a machine that keeps no profile both calls are empty and nothing of this is left in the program.
 
-use crate::machine::Machine;
 use crate::table_macro::named_table;
 
 named_table! {
@@ -86,28 +85,5 @@ named_table! {
         DoWritepages "do_writepages" "write dirty pages of one file";
         FolioWaitBit "folio_wait_bit" "wait for a folio's lock or write-back";
         BioEndio "bio_endio" "take note of the end of a transfer";
-    }
-}
-
-/// An open scope; it is left when this is dropped.
-#[must_use = "a scope that is dropped at once holds nothing"]
-pub struct Scoped<'a, M: Machine> {
-    machine: &'a M,
-    scope: Scope,
-}
-
-impl<'a, M: Machine> Scoped<'a, M> {
-    /// Enter a scope.
-    #[inline]
-    pub fn enter(machine: &'a M, scope: Scope) -> Scoped<'a, M> {
-        machine.enter(scope);
-        Scoped { machine, scope }
-    }
-}
-
-impl<M: Machine> Drop for Scoped<'_, M> {
-    #[inline]
-    fn drop(&mut self) {
-        self.machine.leave(self.scope);
     }
 }

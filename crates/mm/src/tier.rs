@@ -8,7 +8,7 @@
 //!
 //! Source: mm/memory-tiers.c of Linux 6.12.
 
-use crate::machine::Machine;
+use crate::machine::{DRAM_DISTANCE, Machine};
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
 use crate::units::*;
 use std_alloc::boxed::Box;
@@ -16,8 +16,6 @@ use std_alloc::vec::Vec;
 
 /// log2 of the distances in a tier.
 const CHUNK_BITS: u32 = 7;
-/// The abstract distance of DRAM: the middle of its chunk, with four chunks below it.
-pub const DRAM_DISTANCE: u32 = 4 * (1 << CHUNK_BITS) + (1 << CHUNK_BITS) / 2;
 
 /// The abstract distance of memory with these figures relative to DRAM; each figure is the sum for reads and writes,
 /// in any unit. Rounds as `mt_perf_to_adistance` does.

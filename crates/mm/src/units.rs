@@ -13,6 +13,8 @@ pub const TABLE_ENTRIES: usize = 512;
 pub const MAX_ORDER: Order = Order(10);
 /// Order of a page block, the unit of mobility grouping, and of a 2 MiB entry.
 pub const PAGEBLOCK_ORDER: Order = Order(9);
+/// Frames in a page block.
+pub(crate) const PAGEBLOCK_FRAMES: u32 = PAGEBLOCK_ORDER.frames();
 
 macro_rules! index {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {

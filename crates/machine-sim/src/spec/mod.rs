@@ -326,7 +326,7 @@ impl MachineSpec {
     pub(crate) fn memory_distance(&self, node: usize) -> u32 {
         let (nodes, far) = (&self.file.node, &self.file.node[node]);
         let Some(dram) = nodes.iter().find(|near| near.cpus > 0).filter(|_| far.cpus == 0) else {
-            return mm::tier::DRAM_DISTANCE;
+            return mm::machine::DRAM_DISTANCE;
         };
         // Tenths of a nanosecond, and MB/s.
         let figures =

@@ -137,11 +137,11 @@ fn distance_of_memory_without_cpus_follows_from_its_figures() {
         ..Platform::default()
     };
     let slow = mm::tier::distance_of(255, 9, 115, 12);
-    assert_eq!([0, 1].map(|domain| complete.memory_distance(domain)), [mm::tier::DRAM_DISTANCE, slow]);
+    assert_eq!([0, 1].map(|domain| complete.memory_distance(domain)), [mm::machine::DRAM_DISTANCE, slow]);
     let with_cpus = Platform { cpu_domains: vec![(0, 0), (1, 1)], ..complete.clone() };
-    assert_eq!(with_cpus.memory_distance(1), mm::tier::DRAM_DISTANCE);
+    assert_eq!(with_cpus.memory_distance(1), mm::machine::DRAM_DISTANCE);
     let incomplete = Platform { bandwidths: vec![], ..complete };
-    assert_eq!(incomplete.memory_distance(1), mm::tier::DRAM_DISTANCE);
+    assert_eq!(incomplete.memory_distance(1), mm::machine::DRAM_DISTANCE);
 }
 
 #[test]

@@ -27,7 +27,7 @@
 use super::dense::Dense;
 use super::owing::Owing;
 use super::watermark::{Watermark, max_boost};
-use super::zone::{BLOCK_FRAMES, Zone};
+use super::zone::Zone;
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, FrameTable, FreeBlock, List, Mobility, Owner};
 use crate::knobs::Knob;
@@ -364,7 +364,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     pub(crate) fn regroup_block(&mut self, pfn: Pfn, to: Mobility) {
         let start = pfn.align_down(PAGEBLOCK_ORDER);
         let from = self.zone.mobility_of(start);
-        if from != to && start.add(BLOCK_FRAMES) <= self.zone.end() {
+        if from != to && start.add(PAGEBLOCK_FRAMES) <= self.zone.end() {
             self.regroup(start, from, to);
         }
     }
@@ -576,16 +576,16 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     ) -> Option<Owing> {
         let start = self.first(from, other)?.align_down(PAGEBLOCK_ORDER);
         self.boost();
-        if start.add(BLOCK_FRAMES) > self.zone.end() {
+        if start.add(PAGEBLOCK_FRAMES) > self.zone.end() {
             return None;
         }
         let (free, movable) = self.survey(start);
         let alike = match (mobility, other) {
             (Mobility::Movable, _) => movable,
-            (_, Mobility::Movable) => BLOCK_FRAMES - free - movable,
+            (_, Mobility::Movable) => PAGEBLOCK_FRAMES - free - movable,
             _ => 0,
         };
-        if free + alike < BLOCK_FRAMES / 2 {
+        if free + alike < PAGEBLOCK_FRAMES / 2 {
             return None;
         }
         self.regroup(start, other, mobility);
@@ -595,7 +595,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     /// Free and movable frames of a page block that is not one free block.
     fn survey(&self, start: Pfn) -> (u32, u32) {
         let (mut free, mut movable, mut at) = (0, 0, start);
-        while at < start.add(BLOCK_FRAMES) {
+        while at < start.add(PAGEBLOCK_FRAMES) {
             let frame = self.frame(at);
             if frame.has(FrameFlags::BUDDY) {
                 let pages = frame.as_free().order.frames();
@@ -618,7 +618,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     /// Move a page block and its free blocks to another group.
     fn regroup(&mut self, start: Pfn, from: Mobility, to: Mobility) {
         let mut at = start;
-        while at < start.add(BLOCK_FRAMES) {
+        while at < start.add(PAGEBLOCK_FRAMES) {
             if !self.frame(at).has(FrameFlags::BUDDY) {
                 at = at.add(1);
                 continue;
@@ -651,8 +651,8 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     fn boost(&mut self) {
         let most =
             max_boost(self.zone.bare_mark(Watermark::High), self.mmu.knobs.get(Knob::WatermarkBoostFactor));
-        if most != 0 && self.zone.managed() >= 4 * BLOCK_FRAMES as u64 {
-            self.zone.set_boost(most.min(self.zone.boost() + BLOCK_FRAMES as u64));
+        if most != 0 && self.zone.managed() >= 4 * PAGEBLOCK_FRAMES as u64 {
+            self.zone.set_boost(most.min(self.zone.boost() + PAGEBLOCK_FRAMES as u64));
             self.boosted = true;
         }
     }

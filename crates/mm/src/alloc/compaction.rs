@@ -4,7 +4,6 @@
 //! All of it is advice: several compactions at a time may lose or repeat updates, which costs only work. It is kept
 //! in the zone and not in compaction because kswapd, which is on a lower floor, clears it when it goes to sleep.
 
-use super::zone::BLOCK_FRAMES;
 use crate::frame::{FrameFlags, FrameTable};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use crate::units::*;
@@ -40,7 +39,7 @@ impl ZoneCompaction {
     pub(super) fn new(start: Pfn, frames: u32) -> ZoneCompaction {
         let end = start.add(frames);
         let last_block = Pfn(end.0 - 1).align_down(PAGEBLOCK_ORDER);
-        let blocks = frames.div_ceil(BLOCK_FRAMES);
+        let blocks = frames.div_ceil(PAGEBLOCK_FRAMES);
         let at = AtomicU32::new;
         ZoneCompaction {
             start,
@@ -60,7 +59,7 @@ impl ZoneCompaction {
     // --- page blocks to skip -----------------------------------------------------------------------------
 
     fn bit(&self, pfn: Pfn) -> (&AtomicU32, u32) {
-        let block = (pfn.0 - self.start.0) / BLOCK_FRAMES;
+        let block = (pfn.0 - self.start.0) / PAGEBLOCK_FRAMES;
         (&self.skip[block as usize / 32], 1 << (block % 32))
     }
 
@@ -169,7 +168,7 @@ impl ZoneCompaction {
         let (mut first, mut last) = (None, None);
         let mut block = self.start;
         while block < self.end {
-            let end = Pfn((block.0 + BLOCK_FRAMES).min(self.end.0));
+            let end = Pfn((block.0 + PAGEBLOCK_FRAMES).min(self.end.0));
             let looks = self.looks(frames, block, end);
             if looks != Looks::default() && self.skips(block) {
                 self.clear_skip(block);
@@ -248,7 +247,7 @@ mod tests {
     use std_alloc::vec::Vec;
 
     fn state(blocks: u32) -> ZoneCompaction {
-        ZoneCompaction::new(Pfn(1024), blocks * BLOCK_FRAMES)
+        ZoneCompaction::new(Pfn(1024), blocks * PAGEBLOCK_FRAMES)
     }
 
     /// The vector of the reference: after failures 1, 2, ... one of 2, 4, ..., 64, 64 attempts is made.

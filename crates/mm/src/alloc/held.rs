@@ -12,7 +12,7 @@
 use super::buddy::{LockedZone, ORDERS};
 use super::owing::{Clean, Fresh, settle};
 use super::watermark::{Watermark, above};
-use super::zone::{BLOCK_FRAMES, Zone};
+use super::zone::Zone;
 use super::{Allocator, pcp};
 use crate::frame::{FrameFlags, FrameTable, FreeBlock, List, Mobility, Owner};
 use crate::linear::linear;
@@ -202,7 +202,7 @@ impl Allocator {
             }
         }
         *at = (*at).min(end);
-        mmu.charge(Work::CompactScan, out.scanned.min(BLOCK_FRAMES as u64));
+        mmu.charge(Work::CompactScan, out.scanned.min(PAGEBLOCK_FRAMES as u64));
         out
     }
 

@@ -17,8 +17,9 @@
 
 use super::buddy::{Debts, LockedZone, Mixing};
 use super::owing::{Clean, CleanList, OwingList};
+use super::watermark::PcpSizes;
 use super::watermark::{Reserve, Watermark};
-use super::zone::{BELOW_HIGH, PcpSizes, RECLAIM_ACTIVE, Zone};
+use super::zone::{BELOW_HIGH, RECLAIM_ACTIVE, Zone};
 use crate::event::Event;
 use crate::frame::{FrameFlags, FrameTable, List, Mobility};
 use crate::machine::{Machine, Work, ZoneKind};

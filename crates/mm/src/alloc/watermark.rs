@@ -5,9 +5,19 @@
 //! `min_free_kbytes`, which by default grows with the square root of memory; the marks above it follow in equal
 //! steps.
 
-use super::zone::PcpSizes;
 use crate::machine::ZoneKind;
 use crate::units::*;
+
+/// Sizes of the CPUs' lists of a zone, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct PcpSizes {
+    /// Pages that one exchange between a list and the buddy moves, before scaling.
+    pub batch: u32,
+    /// Pages that a CPU's lists may always hold.
+    pub high_min: u32,
+    /// Pages that they may grow to.
+    pub high_max: u32,
+}
 
 /// One of a zone's watermarks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use super::buddy::FreeLists;
 use super::compaction::ZoneCompaction;
-use super::watermark::{Reserve, Watermark, above};
+use super::watermark::{PcpSizes, Reserve, Watermark, above};
 use crate::frame::Mobility;
 use crate::lock::Lock;
 use crate::machine::{MemoryRange, ZoneKind};
@@ -12,24 +12,11 @@ use std_alloc::boxed::Box;
 
 /// Number of zone kinds.
 pub(super) const KINDS: usize = 3;
-/// Frames in a page block.
-pub(super) const BLOCK_FRAMES: u32 = PAGEBLOCK_ORDER.frames();
 
 /// Free memory fell to the high mark: CPUs' lists shrink.
 pub(super) const BELOW_HIGH: u32 = 1;
 /// Reclaim works on the zone: CPUs' lists stay short.
 pub(super) const RECLAIM_ACTIVE: u32 = 2;
-
-/// Sizes of the CPUs' lists of a zone, in pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct PcpSizes {
-    /// Pages that one exchange between a list and the buddy moves, before scaling.
-    pub batch: u32,
-    /// Pages that a CPU's lists may always hold.
-    pub high_min: u32,
-    /// Pages that they may grow to.
-    pub high_max: u32,
-}
 
 /// A zone. Its numbers may be read at any time; they change under the zone's lock.
 pub struct Zone {
@@ -60,7 +47,7 @@ impl Zone {
     /// The zone of a range, without free memory yet. All page blocks start as movable.
     pub(super) fn new(id: ZoneId, range: &MemoryRange) -> Zone {
         let zero = || core::array::from_fn(|_| AtomicU64::new(0));
-        let blocks = range.frames.div_ceil(BLOCK_FRAMES);
+        let blocks = range.frames.div_ceil(PAGEBLOCK_FRAMES);
         Zone {
             id,
             node: range.node,
@@ -225,7 +212,7 @@ impl Zone {
     /// Mobility group of the page block that holds a frame of this zone.
     #[inline]
     pub fn mobility_of(&self, pfn: Pfn) -> Mobility {
-        match self.mobility[((pfn.0 - self.start.0) / BLOCK_FRAMES) as usize].load(Relaxed) {
+        match self.mobility[((pfn.0 - self.start.0) / PAGEBLOCK_FRAMES) as usize].load(Relaxed) {
             0 => Mobility::Unmovable,
             1 => Mobility::Movable,
             _ => Mobility::Reclaimable,
@@ -243,8 +230,8 @@ impl Zone {
 
     /// Move all page blocks that a block of `order` touches to a group. Under the zone's lock.
     pub(super) fn set_mobility(&self, pfn: Pfn, order: Order, mobility: Mobility) {
-        let first = ((pfn.0 - self.start.0) / BLOCK_FRAMES) as usize;
-        let count = order.frames().div_ceil(BLOCK_FRAMES) as usize;
+        let first = ((pfn.0 - self.start.0) / PAGEBLOCK_FRAMES) as usize;
+        let count = order.frames().div_ceil(PAGEBLOCK_FRAMES) as usize;
         for block in &self.mobility[first..first + count] {
             block.store(mobility as u16, Relaxed);
         }

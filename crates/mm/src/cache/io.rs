@@ -5,7 +5,6 @@
 //! stays. An interrupt reports the end of a transfer, so only short locks may be taken there.
 
 use super::Cache;
-use super::readahead::count_read;
 use super::tree::TreeMark;
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
@@ -14,6 +13,18 @@ use crate::memory::Memory;
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::{SizeStat, Stat};
 use crate::units::*;
+
+/// Count pages that are read from a device.
+pub(super) fn count_read<M: Machine>(memory: &Memory<M>, pages: u32) {
+    memory.count(Stat::PgpgIn, pages as i64 * (PAGE_SIZE / 1024) as i64);
+}
+
+/// Fill a new folio that is on no device.
+pub(super) fn fill_with_zeroes<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
+    let pages = memory.frames[pfn].pages();
+    memory.zero(pfn, pages);
+    memory.frames[pfn].set(FrameFlags::UPTODATE);
+}
 
 /// Read a locked folio.
 pub(super) fn submit_read<M: Machine>(memory: &Memory<M>, pfn: Pfn, device: DeviceId, block: u64) {

@@ -2,8 +2,8 @@
 
 use super::Cache;
 use super::file::File;
+use super::io::count_read;
 use super::membership::RUN;
-use super::readahead::count_read;
 use crate::alloc::Watermark;
 use crate::frame::FrameFlags;
 use crate::machine::{Io, Machine, Scope, Work};

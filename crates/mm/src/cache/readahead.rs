@@ -36,7 +36,7 @@ use crate::frame::FrameFlags;
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::{Gfp, Memory, Shortage, Worth};
-use crate::stat::{SizeStat, Stat};
+use crate::stat::SizeStat;
 use crate::units::*;
 
 /// Excess of misses over hits of mapped use at which reading around stops.
@@ -411,7 +411,7 @@ impl Cache {
             let (device, block) = file.place(index);
             super::io::submit_read(memory, pfn, device, block);
         } else {
-            super::shmem::fill_with_zeroes(memory, pfn);
+            super::io::fill_with_zeroes(memory, pfn);
             memory.unlock_folio(pfn);
         }
     }
@@ -494,11 +494,6 @@ pub(super) fn has_block<M: Machine>(memory: &Memory<M>, order: Order, gfp: Gfp) 
     let found = memory.find_block(order, gfp, Worth::FILE)?;
     memory.sizes.count(if found { SizeStat::FileAlloc } else { SizeStat::FileFallback }, order, 1);
     Ok(found)
-}
-
-/// Count pages that are read from a device.
-pub(super) fn count_read<M: Machine>(memory: &Memory<M>, pages: u32) {
-    memory.count(Stat::PgpgIn, pages as i64 * (PAGE_SIZE / 1024) as i64);
 }
 
 #[cfg(test)]

@@ -229,7 +229,7 @@ impl Cache {
             memory.put(pfn);
             return Ok(None);
         }
-        super::shmem::fill_with_zeroes(memory, pfn);
+        super::io::fill_with_zeroes(memory, pfn);
         Ok(Some(CachedFolio::single(pfn)))
     }
 }

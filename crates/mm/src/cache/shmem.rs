@@ -26,13 +26,6 @@ enum ShmemEntry {
     Nothing,
 }
 
-/// Fill a new folio that is on no device.
-pub(super) fn fill_with_zeroes<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
-    let pages = memory.frames[pfn].pages();
-    memory.zero(pfn, pages);
-    memory.frames[pfn].set(FrameFlags::UPTODATE);
-}
-
 impl Cache {
     pub(super) fn get_shmem_page<M: Machine>(
         &self,

@@ -1,7 +1,7 @@
 //! Generations as text: the content of Linux's debugfs files `lru_gen` and `lru_gen_full`, and their commands.
 
 use super::Mm;
-use crate::lru::mglru::{MAX_GENERATIONS, tiers::TIERS};
+use crate::lru::mglru::{MAX_GENERATIONS, form::TIERS};
 use crate::machine::Machine;
 use crate::reclaim::{self, CommandError};
 use crate::units::*;

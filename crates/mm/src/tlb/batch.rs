@@ -23,6 +23,7 @@
 //! policies.
 #![expect(clippy::disallowed_methods, reason = "it leaves debts")]
 
+use super::cleared::Cleared;
 use super::debt::{Debt, Generation};
 use super::emptied::{Emptied, Refs};
 use super::{Context, Range, Tlb};
@@ -37,38 +38,6 @@ use crate::stat::Stat;
 use crate::units::*;
 use smallvec::SmallVec;
 use std_alloc::vec::Vec;
-
-/// A run of entries that was cleared, under the lock of its space's tables: what its flush must know.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cleared {
-    /// The space.
-    pub space: SpaceId,
-    /// The first page.
-    pub page: Vpn,
-    /// Number of pages. One table maps all of them.
-    pub pages: u32,
-    /// Size of what each entry mapped.
-    pub order: Order,
-    /// The frame of the first page; the others follow.
-    pub pfn: Pfn,
-    /// The folio's head.
-    pub head: Pfn,
-    /// Whether a CPU could store through it.
-    pub writable: bool,
-    /// Whether no CPU can have used any of it. (Hardware sets the young bit before it caches a translation.)
-    pub never_used: bool,
-    /// Whether the content is dropped, so that the address will read something else.
-    pub dropped: bool,
-}
-
-#[cfg(test)]
-impl Cleared {
-    /// A read-only entry of one page, which is a folio by itself and was read through the entry.
-    pub fn page(space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
-        let (pages, order, head) = (1, Order::ZERO, pfn);
-        Cleared { space, page, pages, order, pfn, head, writable: false, never_used: false, dropped: false }
-    }
-}
 
 /// Pages to flush one by one.
 #[derive(Clone, Copy)]

@@ -18,7 +18,7 @@
 //! *Why not otherwise.* Asking for a proof where a page is freed would burden code that frees pages which were never
 //! mapped. Flushing in the function that clears would flush each page by itself.
 
-use super::Cleared;
+use super::cleared::Cleared;
 use crate::frame::{FolioPages, FrameTable};
 use crate::linear::linear;
 use crate::units::*;

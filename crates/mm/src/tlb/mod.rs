@@ -15,6 +15,7 @@
 //! Source: the scheme of generations is x86 Linux's (arch/x86/mm/tlb.c, since 4.14).
 
 mod batch;
+mod cleared;
 mod cpu;
 mod debt;
 mod emptied;
@@ -22,8 +23,9 @@ mod gather;
 mod ledger;
 
 pub use batch::UnmapBatch;
-pub(crate) use batch::{Cleared, spares_unused};
+pub(crate) use batch::spares_unused;
 pub(crate) use batch::{EmptiedPages, stale};
+pub(crate) use cleared::Cleared;
 pub use debt::Generation;
 pub use emptied::{Emptied, Refs, Tightened};
 pub(crate) use gather::Ascending;

@@ -1,7 +1,8 @@
 //! The first half of eviction: isolating folios of the oldest generation, and sorting those that do not belong there.
 
+use super::form::TIERS;
 use super::place::{USE_FLAGS, is_file};
-use super::tiers::{Standing, TIERS};
+use super::tiers::Standing;
 use super::{BATCH, LARGE_BATCH, MIN_GENERATIONS, form, queue};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List, LruGen};

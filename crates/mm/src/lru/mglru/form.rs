@@ -18,11 +18,13 @@
 //! optimizations" v3 (Yu Zhao, December 2024), which Linux 6.14 has, and "mm/mglru: improve reclaim loop and dirty
 //! folio handling" (Kairui Song, 2026). The changes of the controller in 6.13 and 6.14 are not implemented.
 
-use super::tiers::TIERS;
 use super::{MAX_GENERATIONS, MIN_GENERATIONS};
 use crate::frame::FrameFlags;
 use crate::knobs::{Knobs, LruGenForm};
 use crate::lru::policy::End;
+
+/// Number of tiers of a generation.
+pub const TIERS: usize = 4;
 
 /// The marks of uses that are cleared when a folio changes generations.
 pub const MARKS: FrameFlags = FrameFlags::USES.union(FrameFlags::REFERENCED);

@@ -1,13 +1,11 @@
 //! Tiers of a generation, and the controller that compares their refaults.
 
-use super::form;
+use super::form::{self, TIERS};
 use crate::frame::{FrameFlags, LruGen};
 use crate::knobs::Knob;
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Number of tiers of a generation.
-pub const TIERS: usize = 4;
 /// Fewer refaults than this are ignored.
 const FEWEST: u64 = super::BATCH;
 
