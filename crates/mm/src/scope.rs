@@ -1,18 +1,18 @@
 //! Scopes: on whose behalf work is done, for profiles.
 //!
-//! [`Machine::charge`] says *what* is done; a scope says *inside of what*. A function that a reader of a profile would
-//! look for opens with `let _scope = base.scope(Scope::TryToUnmapOne);`, and all work charged until it returns falls
-//! below that name. Scopes nest as calls do, so the machine can keep a tree by keeping where it stands.
+//! [`Machine::charge`] says *what* is done; a scope says *as part of what*. A function that a profile should show
+//! opens with `let _scope = base.scope(Scope::TryToUnmapOne);`, and all work charged until it returns is listed below
+//! that name. Scopes nest as calls do, so a machine builds the tree of calls by remembering the current scope.
 //!
-//! Only functions that gather several kinds of work have one: a leaf needs none, because each kind of work has a name
-//! of its own ([`Work`](crate::work::Work)). A scope belongs to the task that opened it: a task may sleep inside, and
-//! go on elsewhere. On a machine that keeps no profile both calls are empty and nothing of this is left in the program.
+//! Only functions that combine several kinds of work have a scope: a leaf needs none, because each kind of work has
+//! its own name ([`Work`](crate::work::Work)). A scope belongs to the task that opened it: the task may sleep inside
+//! and continue on another CPU. On a machine that keeps no profile both calls are empty and compile to nothing.
 
 use crate::machine::Machine;
 use crate::table_macro::named_table;
 
 named_table! {
-    /// A function of the memory manager, by the name of the one in Linux that does the same, where there is one.
+    /// A function of the memory manager, named after its counterpart in Linux if there is one.
     Scope {
         ExcPageFault "exc_page_fault" "serve a page fault";
         DoAnonymousPage "do_anonymous_page" "give a page of zeroes";
@@ -89,7 +89,7 @@ named_table! {
     }
 }
 
-/// An open scope; it is left when this is dropped.
+/// An open scope, left on drop.
 #[must_use = "a scope that is dropped at once holds nothing"]
 pub struct Scoped<'a, M: Machine> {
     machine: &'a M,
