@@ -114,7 +114,7 @@ impl FrameFlags {
         (self.bits() & FrameFlags::USES.bits()) >> USES_SHIFT
     }
 
-    /// The same flags after one more use, up to [`MAX_USES`].
+    /// The same flags after one more use, up to [`FrameFlags::MAX_USES`].
     #[inline]
     pub(crate) const fn with_one_more_use(self) -> FrameFlags {
         if self.uses() == FrameFlags::MAX_USES {
