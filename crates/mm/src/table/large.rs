@@ -75,8 +75,8 @@ impl<M: Machine> LockedTables<'_, M> {
         self.counts.deposits.pop().expect("each large entry of anonymous memory has a table in reserve")
     }
 
-    /// Map a folio of a file with one entry, if every old translation of the addresses shows the same content, as for
-    /// [`LockedTables::install_unchanged`].
+    /// Map a folio of a file with one entry, where every old translation of the addresses shows the same content (as in
+    /// [`LockedTables::install_unchanged`]).
     pub(crate) fn install_large_unchanged(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights) {
         self.vacated.check(page, TABLE_ENTRIES as u32);
         let owner = self.mmu.frames[head].owner();
