@@ -1,9 +1,8 @@
 //! How often a folio is mapped, as a whole and page by page.
 //!
 //! A folio of one page has one count, of the entries that map it. A larger one must answer three more questions: how
-//! many of its pages are mapped at all (for statistics, and to decide whether to split it), whether a certain page is
-//! mapped, and whether a 2 MiB entry maps the whole. Its counts, with their names in Linux (which start at -1 there,
-//! at 0 here):
+//! many of its pages are mapped (for statistics, and to decide whether to split it), whether a certain page is mapped,
+//! and whether a 2 MiB entry maps the whole. Its counts, with their names in Linux (there they start at -1, here at 0):
 //!
 //! | count | where | what |
 //! |---|---|---|

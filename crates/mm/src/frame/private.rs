@@ -49,8 +49,7 @@ impl Frame {
         self.private.store(block.owed << 8 | u64::from(block.order.0), Release);
     }
 
-    /// The head that a tail points to. The head's record tells whether it is still that of the folio
-    /// ([`FrameTable::head`]).
+    /// The head that a tail points to. Its record tells whether it still heads the folio ([`FrameTable::head`]).
     ///
     /// [`FrameTable::head`]: super::FrameTable::head
     #[inline]

@@ -18,9 +18,8 @@
 //! the table stored there. In between the address has no translation: a task that uses it faults and waits for the
 //! lock of the tree, which is held all the time. No policy defers this flush: new entries follow at once.
 //!
-//! *Why not otherwise.* Some bits could leave the entry present while hardware may not use it, but they only help
-//! software walkers, and ours wait for the lock. (x86 Linux: `__split_huge_pmd_locked`; Intel SDM 3A 4.10.2.3; AMD
-//! erratum 383.)
+//! *Why not otherwise.* Bits can keep an entry present while hardware may not use it, but only for software walkers.
+//! Ours wait for the lock. (x86 Linux: `__split_huge_pmd_locked`; Intel SDM 3A 4.10.2.3; AMD erratum 383.)
 
 use super::{Bits, Entry, EntryRun, LEVELS, LockedTables, Rights, Settled, Slot, Writes, new_table};
 use crate::alloc::{Allocator, Means, NeedsReclaim};
@@ -118,8 +117,7 @@ impl<M: Machine> LockedTables<'_, M> {
 }
 
 impl<M: Machine> Settled<'_, M> {
-    /// Map a folio with one entry from `page` on. The place was empty, or has been cleared and flushed under this
-    /// lock.
+    /// Map a folio with one entry from `page` on. The place was empty, or was cleared and flushed under this lock.
     pub(crate) fn install_large(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights, writes: Writes) {
         let pages = FolioPages::all(&self.mmu.frames, head);
         let mut bits = rights.bits_of_entry();

@@ -2,9 +2,8 @@
 //!
 //! A task that moves a folio replaces each entry that maps it by a migration entry. When the content is in the new
 //! frame, or the move has failed, the task replaces each of these by an entry that maps the new frame or the old one.
-//! In between the page has no translation, the entry holds no reference, and a fault waits. Everything else continues:
-//! the entry may be removed, copied by fork, moved to another address, or lose rights, and its successor has its
-//! latest state.
+//! In between the page has no translation, the entry holds no reference, and a fault waits. The entry may still
+//! be removed, copied by fork, moved to another address, or lose rights, and its successor has its latest state.
 //!
 //! *A read-only entry* is restored without paying debts: a CPU that still reads through its old translation reads the
 //! same content as in the copy. A later change of what the address maps is paid for then, as the table is marked. *A

@@ -307,7 +307,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
             let entry = self.at(table, i);
             used += u64::from(!entry.is_none());
             if entry.is_present() && self.mmu.frames.get(entry.pfn()).is_none() {
-                return Err(std_alloc::format!("entry {i} of table {table} points to {}", entry.pfn()));
+                return Err(std_alloc::format!("entry {i} of table {table} leads to {}", entry.pfn()));
             }
             leaves += match level {
                 0 => u64::from(!entry.is_none()),
