@@ -6,22 +6,22 @@ use abi::Errno;
 
 pub use abi::{AccessKind, Advice, FileAdvice, Prot};
 
-/// What stands behind a mapping.
+/// What backs a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
-    /// Private zeroes.
+    /// Private pages, zero at first.
     Anonymous,
-    /// Zeroes shared with children: a nameless shmem file.
+    /// Pages shared with children, zero at first: a shmem file without a name.
     AnonymousShared,
-    /// A file from page `offset`.
+    /// A file, from page `offset` on.
     File {
         /// The file.
         file: FileId,
-        /// Page of the file that the first page of the mapping shows.
+        /// File page that the mapping begins with.
         offset: PageIndex,
-        /// Do stores go to the file (or to private copies)?
+        /// Whether stores go to the file instead of private copies.
         shared: bool,
-        /// Was the file opened for writing? A shared mapping of one that was not may never become writable.
+        /// Whether the file was opened for writing. Otherwise a shared mapping may never become writable.
         writable: bool,
     },
 }
@@ -29,24 +29,24 @@ pub enum Backing {
 /// A request to map memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapRequest {
-    /// `Some`: exactly there, replacing what was mapped; `None`: wherever there is room.
+    /// `Some`: exactly there, replacing existing mappings; `None`: wherever there is room.
     pub at: Option<Vpn>,
     /// Number of pages, at least 1.
     pub pages: u64,
     /// Rights.
     pub prot: Prot,
-    /// What stands behind it.
+    /// What backs the mapping.
     pub backing: Backing,
     /// Keep the pages in memory.
     pub locked: bool,
-    /// Fault them in at once.
+    /// Fault the pages in at once.
     pub populate: bool,
 }
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
-    /// Blocks of a device, from `block` on, as many pages as the file may ever have.
+    /// Blocks of a device from `block` on, enough for all pages that the file may ever have.
     Disk {
         /// The device.
         device: DeviceId,
@@ -60,11 +60,11 @@ pub enum FileKind {
 /// Why a system call was refused. The names are errno's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Error {
-    /// No memory, even by reclaim.
+    /// No memory, even after reclaim.
     NoMemory,
     /// Bad argument.
     Invalid,
-    /// Rights do not allow it.
+    /// The rights do not allow it.
     Access,
     /// No such space, file or group.
     NotFound,
@@ -72,11 +72,11 @@ pub enum Error {
     NotMapped,
     /// No space on the device.
     NoSpace,
-    /// Somebody uses it just now: to be tried again.
+    /// Temporarily in use: try again.
     Again,
-    /// There is no room for it in its group, or too little of it in memory.
+    /// No room for it in the group, or too little of it in memory.
     Busy,
-    /// The space was chosen to die.
+    /// The space was chosen by the OOM killer.
     Killed,
 }
 
@@ -95,14 +95,14 @@ impl From<Error> for Errno {
     }
 }
 
-/// What a fault that cannot be served means to the program.
+/// What a fault that cannot be served means for the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum FaultError {
-    /// No mapping there, or it does not allow the access: SIGSEGV.
+    /// No mapping there, or the mapping does not allow the access: SIGSEGV.
     Segv,
-    /// The mapping reaches beyond the end of the file: SIGBUS.
+    /// The access is beyond the end of the mapped file: SIGBUS.
     Bus,
-    /// Out of memory, and this space was chosen to die: SIGKILL.
+    /// Out of memory, and the OOM killer chose this space: SIGKILL.
     Killed,
 }
 
@@ -111,7 +111,7 @@ pub enum FaultError {
 pub enum FaultDone {
     /// Memory only.
     Minor,
-    /// It waited for a device.
+    /// A wait for a device.
     Major,
 }
 
@@ -120,24 +120,24 @@ pub enum FaultDone {
 pub struct SwapArea {
     /// The device.
     pub device: DeviceId,
-    /// Its size in pages.
+    /// Size in pages.
     pub pages: u32,
-    /// Higher is used first.
+    /// The area with the highest priority is used first.
     pub priority: i16,
 }
 
 /// Limits of a memory control group, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupLimits {
-    /// memory.max: beyond it the group reclaims from itself, then is out of memory.
+    /// memory.max: above it the group reclaims from itself, and runs out of memory if that fails.
     pub max: u64,
-    /// memory.high: beyond it the group reclaims from itself.
+    /// memory.high: above it the group reclaims from itself.
     pub high: u64,
-    /// memory.low: below it the group is spared as long as others have something.
+    /// memory.low: below it the group is spared while other groups have reclaimable memory.
     pub low: u64,
-    /// memory.min: below it the group is never reclaimed from.
+    /// memory.min: below it nothing is reclaimed from the group.
     pub min: u64,
-    /// memory.swap.max: beyond it nothing of the group is swapped out.
+    /// memory.swap.max: above it nothing of the group is swapped out.
     pub swap_max: u64,
 }
 
@@ -148,7 +148,7 @@ impl Default for GroupLimits {
 }
 
 impl From<abi::GroupLimits> for GroupLimits {
-    /// A page that is there only in part is not.
+    /// Convert bytes to pages. A partial page does not count.
     fn from(limits: abi::GroupLimits) -> GroupLimits {
         let pages = |bytes: u64| if bytes == u64::MAX { u64::MAX } else { bytes / PAGE_SIZE };
         let abi::GroupLimits { max, high, low, min, swap_max } = limits;
@@ -160,14 +160,14 @@ impl From<abi::GroupLimits> for GroupLimits {
 /// A background task of the memory manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Daemon {
-    /// Keeps a node's free memory above its watermarks.
+    /// Keeps the free memory of a node above its watermarks.
     Kswapd(NodeId),
-    /// Makes large blocks of a node's free memory.
+    /// Makes large free blocks on a node.
     Kcompactd(NodeId),
     /// Writes dirty pages back.
     Flusher,
     /// Collapses pages that could be mapped by 2 MiB entries.
     Khugepaged,
-    /// Moves hot pages to faster tiers, where that is not done at faults.
+    /// Moves hot pages to faster tiers where faults do not.
     Kpromoted,
 }

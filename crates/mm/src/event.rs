@@ -29,7 +29,7 @@ named_table! {
         MmCompactionKcompactdWake "mm_compaction_kcompactd_wake" "kcompactd starts: node, order, highest kind of zone";
         MmMigratePages "mm_migrate_pages" "folios were to be moved: pages moved, pages that could not be, mode, reason";
         MarkVictim "mark_victim" "the out-of-memory decision chose a space: space";
-        TlbStale "tlb_stale" "a run of entries was cleared or lost rights, CPUs may still hold it: space and (from bit 32) file + 1, first page, first frame and (bit 32) was writable (bit 33) is flushed by who cleared it (bit 34) was never used and so spared by the policy abis (from bit 40) number of pages - 1, index of the first in the file";
+        TlbStale "tlb_stale" "a run of entries was cleared or lost rights, CPUs may still hold it: space and (from bit 32) file + 1, first page, first frame and (bit 32) was writable (bit 33) is flushed by the task that cleared it (bit 34) was never used and so spared by the policy abis (from bit 40) number of pages - 1, index of the first in the file";
         TlbHazard "tlb_hazard" "stale translations must be gone from here on: which (kind, and three numbers, as Concern has them)";
         TlbSettle "tlb_settle" "the memory manager pays what it knows to be owed: which (kind, and three numbers, as Concern has them)";
         TlbPaid "tlb_paid" "a debt was paid: kind (as Concern has it), nanoseconds that it took, age in nanoseconds of the oldest part that a CPU still owed, whether a round was sent";
@@ -38,7 +38,7 @@ named_table! {
     }
 }
 
-/// Which stale translations `tlb_hazard` and `tlb_settle` speak of: their arguments.
+/// The stale translations that a `tlb_hazard` or `tlb_settle` is about: its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Concern {
     /// Those of `count` pages of a space.
@@ -50,7 +50,7 @@ pub enum Concern {
         /// Number of pages; [`u64::MAX`]: all from there on.
         count: u64,
     },
-    /// Of these pages only the translations that are flushed by whoever took them away.
+    /// Only those of these pages that the task that removed them flushes itself.
     FlushedAtOnce {
         /// The space.
         space: SpaceId,
@@ -59,7 +59,7 @@ pub enum Concern {
         /// Number of pages; [`u64::MAX`]: all from there on.
         count: u64,
     },
-    /// The same, and the pages have no entry now, under a lock: who runs the space holds none of their translations.
+    /// The same, and the entries are empty now, under a lock: a CPU that runs the space holds none of them.
     Emptied {
         /// The space.
         space: SpaceId,
@@ -77,7 +77,7 @@ pub enum Concern {
         /// Number of pages; [`u64::MAX`]: all from there on.
         count: u64,
     },
-    /// Those that lead to these frames.
+    /// Those that point to these frames.
     Frames {
         /// First frame.
         first: Pfn,
@@ -87,7 +87,7 @@ pub enum Concern {
 }
 
 impl Concern {
-    /// Everything of a space.
+    /// All translations of a space.
     pub const fn space(space: SpaceId) -> Concern {
         Concern::Pages { space, first: Vpn(0), count: u64::MAX }
     }
@@ -97,7 +97,7 @@ impl Concern {
         Concern::File { file, first, count: u64::MAX }
     }
 
-    /// The event's arguments: kind, then what it is about.
+    /// The event's arguments: the kind, then what it is about.
     pub const fn args(self) -> [u64; 4] {
         match self {
             Concern::Pages { space, first, count } => [0, space.0 as u64, first.0, count],
@@ -108,7 +108,7 @@ impl Concern {
         }
     }
 
-    /// What an event's arguments say; `None` if they are no concern's.
+    /// The concern that an event's arguments encode; `None` if they encode none.
     pub const fn of_args([kind, id, first, count]: [u64; 4]) -> Option<Concern> {
         Some(match kind {
             0 => Concern::Pages { space: SpaceId(id as u32), first: Vpn(first), count },

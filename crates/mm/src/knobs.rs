@@ -11,7 +11,7 @@ use crate::policy::PolicyKind;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::{Order, PAGEBLOCK_ORDER};
 
-/// The help text of a knob. Knobs of one kind share a text that differs in a word.
+/// The help text of a knob. Knobs of one kind share a text that differs in one word.
 macro_rules! help {
     ($help:literal) => {
         $help
@@ -68,9 +68,9 @@ macro_rules! knobs {
         }
 
         impl Knob {
-            /// All of them, in table order.
+            /// All knobs, in table order.
             pub const ALL: &'static [Knob] = &[$(Knob::$variant,)*];
-            /// The description of each.
+            /// The description of each knob.
             const INFO: &'static [KnobInfo] = &[$(KnobInfo {
                 name: $name,
                 default: $default,
@@ -96,21 +96,21 @@ pub mod numa_balancing {
 /// The description of a knob.
 #[derive(Clone, Copy, Debug)]
 pub struct KnobInfo {
-    /// Name, as sysctl or sysfs spells it.
+    /// Name in sysctl or sysfs.
     pub name: &'static str,
     /// Value at start.
     pub default: u64,
-    /// Smallest value allowed.
+    /// Smallest allowed value.
     pub min: u64,
-    /// Largest value allowed.
+    /// Largest allowed value.
     pub max: u64,
     /// Unit of the value; empty for a plain number.
     pub unit: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// Names of the values from `min` on if the knob is a choice; empty for a number.
+    /// If the knob is a choice, the names of its values from `min` on; empty for a number.
     pub words: &'static [&'static str],
-    /// Whether it is read only when the machine starts and cannot be changed later.
+    /// Whether the knob is read only when the machine starts and cannot change later.
     pub at_start: bool,
 }
 
@@ -280,7 +280,7 @@ knobs! {
 }
 
 impl Knob {
-    /// Its description.
+    /// The knob's description.
     pub fn info(self) -> &'static KnobInfo {
         &Self::INFO[self as usize]
     }
@@ -319,18 +319,18 @@ chosen! {
 /// Why a knob was not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KnobError {
-    /// There is no knob of that name.
+    /// There is no knob with that name.
     Unknown,
-    /// The value lies outside the knob's range.
+    /// The value is outside the knob's range.
     Range {
-        /// Smallest value allowed.
+        /// Smallest allowed value.
         min: u64,
-        /// Largest value allowed.
+        /// Largest allowed value.
         max: u64,
     },
 }
 
-/// The knobs of the sizes of anonymous folios, smallest size first.
+/// The knobs for the sizes of anonymous folios, smallest size first.
 const ANON_SIZES: [(Knob, Order); 8] = [
     (Knob::HugepagesEnabled16, Order(2)),
     (Knob::HugepagesEnabled32, Order(3)),
@@ -342,7 +342,7 @@ const ANON_SIZES: [(Knob, Order); 8] = [
     (Knob::HugepagesEnabled2048, Order(9)),
 ];
 
-/// The sizes that a fault on anonymous memory may use: a bit for each order.
+/// The folio sizes that a fault on anonymous memory may use: one bit for each order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnonSizes {
     always: u16,
@@ -366,7 +366,7 @@ impl AnonSizes {
 /// The values of all knobs.
 pub struct Knobs {
     values: [AtomicU64; Knob::ALL.len()],
-    /// The knobs of the sizes of anonymous folios combined, for faults: `always` in the low half, `madvise` above.
+    /// The knobs for the sizes of anonymous folios, combined for faults: `always` in the low half, `madvise` above.
     anon_sizes: AtomicU32,
 }
 
@@ -404,7 +404,7 @@ impl Knobs {
         AnonSizes { always: both as u16, madvise: (both >> 16) as u16 }
     }
 
-    /// Whether anything would use larger blocks than single pages.
+    /// Whether anything would use blocks larger than single pages.
     pub fn wants_blocks(&self) -> bool {
         let files = [Knob::FileMaxOrder, Knob::ShmemMaxOrder, Knob::ThpKhugepaged];
         !self.anon_sizes().is_empty() || files.iter().any(|&knob| self.get(knob) > 0)

@@ -1,23 +1,23 @@
 //! Scopes: on whose behalf work is done, for profiles.
 //!
-//! [`Machine::charge`] says *what* is done; a scope says *inside of what*. A function that a reader of a profile would
-//! look for opens with `let _scope = base.scope(Scope::TryToUnmapOne);`, and all work charged until it returns falls
-//! below that name. Scopes nest as calls do, so the machine can keep a tree by keeping where it stands.
+//! [`Machine::charge`](crate::machine::Machine::charge) says *what* is done; a scope says *as part of what*. A function that a profile should show
+//! opens with `let _scope = base.scope(Scope::TryToUnmapOne);`, and all work charged until it returns is listed below
+//! that name. Scopes nest as calls do, so a machine builds the tree of calls by remembering the current scope.
 //!
-//! Only functions that gather several kinds of work have one: a leaf needs none, because each kind of work has a name
-//! of its own ([`Work`](crate::work::Work)). A scope belongs to the task that opened it: a task may sleep inside, and
-//! go on elsewhere. On a machine that keeps no profile both calls are empty and nothing of this is left in the program.
+//! Only functions that combine several kinds of work have a scope: a leaf needs none, because each kind of work has
+//! its own name ([`Work`](crate::work::Work)). A scope belongs to the task that opened it: the task may sleep inside
+//! and continue on another CPU. On a machine that keeps no profile both calls are empty and compile to nothing.
 
 use crate::table_macro::named_table;
 
 named_table! {
-    /// A function of the memory manager, by the name of the one in Linux that does the same, where there is one.
+    /// A function of the memory manager, named after its counterpart in Linux if there is one.
     Scope {
         ExcPageFault "exc_page_fault" "serve a page fault";
         DoAnonymousPage "do_anonymous_page" "give a page of zeroes";
         DoReadFault "do_read_fault" "map a page of a file for reading";
         DoCowFault "do_cow_fault" "copy a page of a file for a private store";
-        DoSharedFault "do_shared_fault" "let a shared page of a file be written";
+        DoSharedFault "do_shared_fault" "make a shared page of a file writable";
         DoWpPage "do_wp_page" "serve a store that the entry forbids";
         DoSwapPage "do_swap_page" "map a page whose entry is in swap";
         FilemapMapPages "filemap_map_pages" "map cached pages around a fault";
@@ -28,36 +28,36 @@ named_table! {
         DoMprotect "do_mprotect" "change the rights of a range";
         DoMremap "do_mremap" "move or resize a range";
         DoMadvise "do_madvise" "follow advice about a range";
-        DoMlock "do_mlock" "lock a range in memory, or let go of it";
+        DoMlock "do_mlock" "lock a range in memory, or unlock it";
         DoMsync "do_msync" "write a mapped range of files";
         DupMmap "dup_mmap" "copy a space (fork)";
-        ExitMmap "exit_mmap" "take a space apart";
+        ExitMmap "exit_mmap" "tear a space down";
         FilemapRead "filemap_read" "read from a file";
         GenericPerformWrite "generic_perform_write" "write to a file";
         DoFsync "do_fsync" "write what is dirty of a file";
-        TruncatePagecache "truncate_pagecache" "cut a file off";
+        TruncatePagecache "truncate_pagecache" "truncate a file";
         GenericFadvise "generic_fadvise" "follow advice about a file";
-        UnmapPageRange "unmap_page_range" "take the entries of a range away";
-        TlbFinishMmu "tlb_finish_mmu" "flush what was taken away, then free it";
-        TryToUnmapOne "try_to_unmap_one" "take all entries of a folio away";
-        DoNumaPage "do_numa_page" "a fault at an entry that was marked to tell who uses its page";
+        UnmapPageRange "unmap_page_range" "clear the entries of a range";
+        TlbFinishMmu "tlb_finish_mmu" "flush what was unmapped, then free it";
+        TryToUnmapOne "try_to_unmap_one" "clear all entries of a folio";
+        DoNumaPage "do_numa_page" "serve a fault at an entry that was marked to show which node uses its page";
         Kpromoted "kpromoted" "a round of promotion by the daemon";
-        TaskNumaWork "task_numa_work" "mark entries of a space, to learn who uses their pages";
+        TaskNumaWork "task_numa_work" "mark entries of a space, to learn which nodes use their pages";
         MigratePages "migrate_pages" "move folios to other frames";
-        TryToMigrateOne "try_to_migrate_one" "take all entries of a folio away that is moved";
-        MigrationEntryWait "migration_entry_wait" "sleep until a page that is moved is there";
-        RemoveMigrationPtes "remove_migration_ptes" "map a folio again that was moved";
+        TryToMigrateOne "try_to_migrate_one" "clear all entries of a folio that is being moved";
+        MigrationEntryWait "migration_entry_wait" "sleep until a page has been moved";
+        RemoveMigrationPtes "remove_migration_ptes" "map a folio again after it was moved";
         FolioReferenced "folio_referenced" "look for young entries of a folio";
         FolioMkclean "folio_mkclean" "write-protect all entries of a folio";
-        FolioRemoveRmap "folio_remove_rmap" "forget mappings of a folio, with their statistics";
+        FolioRemoveRmap "folio_remove_rmap" "uncount mappings of a folio, with their statistics";
         FlushTlbMmRange "flush_tlb_mm_range" "flush a range of a space on all CPUs";
-        FlushTlbFunc "flush_tlb_func" "drop what a request names, on one CPU";
+        FlushTlbFunc "flush_tlb_func" "flush what a request names, on one CPU";
         TryToUnmapFlush "try_to_unmap_flush" "flush for a batch of unmapped pages";
-        SettleDebts "settle_debts" "pay flushes that were put off (no equivalent in Linux)";
-        SwitchMm "switch_mm_irqs_off" "go over to another space";
+        SettleDebts "settle_debts" "do flushes that were deferred (no equivalent in Linux)";
+        SwitchMm "switch_mm_irqs_off" "switch to another space";
         GetPageFromFreelist "get_page_from_freelist" "take a block of free memory that the CPU's list does not have";
-        FolioPut "__folio_put" "free a folio that nobody refers to";
-        OutOfMemory "out_of_memory" "choose a space to end";
+        FolioPut "__folio_put" "free a folio without references";
+        OutOfMemory "out_of_memory" "choose a process to kill";
         TryToFreePages "try_to_free_pages" "reclaim before an allocation (direct)";
         TryToFreeMemCgroupPages "try_to_free_mem_cgroup_pages" "reclaim from one control group";
         TryToCompactPages "try_to_compact_pages" "compact before an allocation (direct)";
@@ -84,6 +84,6 @@ named_table! {
         WbWriteback "wb_writeback" "write old or too many dirty pages (the flusher)";
         DoWritepages "do_writepages" "write dirty pages of one file";
         FolioWaitBit "folio_wait_bit" "wait for a folio's lock or write-back";
-        BioEndio "bio_endio" "take note of the end of a transfer";
+        BioEndio "bio_endio" "handle the end of a transfer";
     }
 }

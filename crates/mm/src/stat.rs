@@ -156,12 +156,12 @@ counters! {
     PgdemoteDirect "pgdemote_direct" "pages that other reclaim moved to a slower tier";
     PgpromoteSuccess "pgpromote_success" "pages promoted from a slower tier";
     PgpromoteCandidate "pgpromote_candidate" "pages of slower tiers that were hot enough";
-    NumaPteUpdates "numa_pte_updates" "page-table entries that were marked to fault, to learn who uses their pages";
+    NumaPteUpdates "numa_pte_updates" "page-table entries that were marked to fault, to learn which nodes use their pages";
     NumaHintFaults "numa_hint_faults" less "faults at such entries";
     NumaHintFaultsLocal "numa_hint_faults_local" more "those by a CPU of the page's node";
     NumaPagesMigrated "numa_pages_migrated" "pages moved after such faults";
     TierSamples "tier_samples" "sampled reads of memory that were looked at (tier.policy = sampled)";
-    TierSamplesLost "tier_samples_lost" "samples that were lost because nobody had taken those before them";
+    TierSamplesLost "tier_samples_lost" "samples that were lost because the buffer was full";
     TierKept "tier_kept" "pages that reclaim would have moved to a slower tier, and that were too hot for it";
     TierMoveAborted "tier_move_aborted" "pages written while they were copied, so that they stayed (tier.migration = transactional)";
     TierBalanced "tier_balanced" "hot pages moved to a slower tier that answers faster (tier.balance)";
@@ -179,9 +179,9 @@ counters! {
     TlbSettleFrame "tlb_settle_frame" less "rounds sent because a frame was about to be used again";
     TlbSettleSpace "tlb_settle_space" less "rounds sent because an address was about to change its meaning";
     TlbSettleFile "tlb_settle_file" less "rounds sent because a file was about to change its content";
-    TlbSettleFree "tlb_settle_free" "debts that turned out to be paid, or were paid without asking another CPU";
-    TlbSettleTick "tlb_settle_tick" less "ticks at which a CPU paid what it owed";
-    TlbPendingTaken "tlb_pending_taken" "owing blocks that were taken, with a payment before their use";
+    TlbSettleFree "tlb_settle_free" "debts that were paid already, or that needed no other CPU";
+    TlbSettleTick "tlb_settle_tick" less "ticks at which a CPU flushed what it owed";
+    TlbPendingTaken "tlb_pending_taken" "blocks with a debt that were taken, and settled before their use";
     NumaHit "numa_hit" more "pages allocated on the node that was wanted";
     NumaMiss "numa_miss" less "pages allocated on another node than wanted";
     NumaForeign "numa_foreign" less "pages wanted on this node, allocated elsewhere";

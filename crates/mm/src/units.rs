@@ -1,4 +1,4 @@
-//! Indices and sizes. Each has a type of its own, so that a page number is never taken for a frame number.
+//! Indices and sizes. Each has its own type, so that a page number cannot be mistaken for a frame number.
 
 use abi::{Errno, Group};
 use core::fmt;
@@ -52,7 +52,7 @@ index!(
     /// Number of a virtual page: virtual address / 4096.
     Vpn(u64), "V");
 index!(
-    /// Index of a page in a file, or in an anonymous mapping's own numbering.
+    /// Index of a page in a file, or in the numbering of an anonymous mapping.
     PageIndex(u64), "I");
 index!(
     /// A CPU.
@@ -61,7 +61,7 @@ index!(
     /// A NUMA node.
     NodeId(u8), "N");
 index!(
-    /// A zone, numbered over all nodes.
+    /// A zone, numbered across all nodes.
     ZoneId(u8), "Z");
 index!(
     /// An address space.
@@ -79,7 +79,7 @@ index!(
 impl TryFrom<Group> for GroupId {
     type Error = Errno;
 
-    /// No group has a larger number.
+    /// Fails if the number is larger than that of any group.
     fn try_from(group: Group) -> Result<GroupId, Errno> {
         u16::try_from(group.0).map(GroupId).map_err(|_| Errno::NoEnt)
     }
@@ -94,7 +94,7 @@ impl From<GroupId> for Group {
 impl TryFrom<u32> for NodeId {
     type Error = Errno;
 
-    /// No node has a larger number.
+    /// Fails if the number is larger than that of any node.
     fn try_from(node: u32) -> Result<NodeId, Errno> {
         u8::try_from(node).map(NodeId).map_err(|_| Errno::NoEnt)
     }
@@ -104,7 +104,7 @@ index!(
     /// A block device.
     DeviceId(u8), "D");
 index!(
-    /// A page-sized slot of swap space, over all swap devices.
+    /// A page-sized slot of swap space, numbered across all swap devices.
     SwapSlot(u32), "w");
 index!(
     /// A mapped range of an address space; never reused within a run.
@@ -113,7 +113,7 @@ index!(
     /// log2 of a number of frames.
     Order(u8), "o");
 
-/// What is left behind when a page is evicted, to recognise it when it comes back. Opaque but to `lru`.
+/// Remains of an evicted page, to recognize it on refault. Opaque except to `lru`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shadow(pub u64);
 
@@ -121,25 +121,25 @@ impl Pfn {
     /// "No frame": the end of a list, an empty slot.
     pub const NONE: Pfn = Pfn(u32::MAX);
 
-    /// Is this a frame at all?
+    /// Whether this is a frame at all.
     #[inline]
     pub const fn is_some(self) -> bool {
         self.0 != u32::MAX
     }
 
-    /// The frame `n` further on.
+    /// The frame `n` frames further on.
     #[inline]
     pub const fn add(self, n: u32) -> Pfn {
         Pfn(self.0 + n)
     }
 
-    /// The other half of the block of `order` that this frame heads.
+    /// The buddy of the block of `order` that this frame heads.
     #[inline]
     pub const fn buddy(self, order: Order) -> Pfn {
         Pfn(self.0 ^ (1 << order.0))
     }
 
-    /// The head of the block of `order` that holds this frame.
+    /// The head of the block of `order` that contains this frame.
     #[inline]
     pub const fn align_down(self, order: Order) -> Pfn {
         Pfn(self.0 & !((1 << order.0) - 1))
@@ -150,36 +150,36 @@ impl Order {
     /// One frame.
     pub const ZERO: Order = Order(0);
 
-    /// Frames in a block of this order. (Asked for at every step of everything: no check whether the order is less than
-    /// 32.)
+    /// Frames in a block of this order. Every hot path calls this, so it does not check that the order is less than
+    /// 32.
     #[inline]
     pub const fn frames(self) -> u32 {
         1u32.wrapping_shl(self.0 as u32)
     }
 }
 
-/// Some nodes, of the first 64: bit n is node n. None of them stands for all that there are.
+/// Some of the first 64 nodes: bit n is node n. An empty set means all nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Nodes(pub u64);
 
 impl Nodes {
-    /// All that there are.
+    /// All nodes.
     pub const ALL: Nodes = Nodes(0);
 
-    /// Does the node belong to them?
+    /// Whether the set contains `node`.
     #[inline]
     pub const fn contains(self, node: NodeId) -> bool {
         self.0 == 0 || (node.0 < 64 && self.0 >> node.0 & 1 != 0)
     }
 
-    /// Those that are named, ascending.
+    /// The nodes that are named, in ascending order.
     pub fn named(self) -> impl Iterator<Item = NodeId> + Clone {
         (0..u64::BITS as u8).filter(move |&node| self.0 >> node & 1 != 0).map(NodeId)
     }
 }
 
 impl Vpn {
-    /// The page that holds a byte address.
+    /// The page that contains a byte address.
     #[inline]
     pub const fn of(addr: u64) -> Vpn {
         Vpn(addr >> PAGE_SHIFT)
@@ -198,13 +198,13 @@ pub const fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_SIZE)
 }
 
-/// A moment or a span of the machine's clock, in nanoseconds.
+/// A time or a duration of the machine's clock, in nanoseconds.
 pub type Nanos = u64;
 
 /// A millisecond.
 pub(crate) const MILLISECOND: Nanos = 1_000_000;
 
-/// Integer square root, as the kernel's formulas use it.
+/// Integer square root, as in the kernel's formulas.
 pub(crate) const fn int_sqrt(x: u64) -> u64 {
     x.isqrt()
 }

@@ -71,7 +71,7 @@ pub enum Outcome {
     Success,
 }
 
-/// Who asked for a compaction, and how it is to be done.
+/// What a compaction is for, and how it is done.
 #[derive(Clone, Copy, Debug)]
 struct Control {
     /// Size of the block that is wanted; `None`: compact all of the zone.
@@ -123,7 +123,7 @@ struct Compaction<'a, M> {
     how: Control,
     folios: Folios,
     whole_zone: bool,
-    /// Free blocks to move to.
+    /// Free blocks that folios move to.
     held: HeldBlocks,
     /// Position of the free scanner.
     free_at: Pfn,
@@ -135,7 +135,7 @@ struct Compaction<'a, M> {
     waiting: u64,
     /// The page block that is being emptied, if blocks are chosen by fullness ([`emptiest`]).
     emptying: Option<Pfn>,
-    /// Page blocks with more free pages than this are to be emptied.
+    /// Page blocks with more free pages than this are emptied.
     emptied_from: u32,
     /// Order at which the next search of the free lists begins, and number of searches that failed in a row.
     search_order: u8,

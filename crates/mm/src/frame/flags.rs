@@ -6,15 +6,15 @@ bitflags::bitflags! {
     pub struct FrameFlags: u32 {
         /// The folio is locked; its owner, content state and swap slot are stable for the holder.
         const LOCKED = 1 << 0;
-        /// Somebody sleeps until LOCKED or WRITEBACK is cleared.
+        /// A task sleeps until LOCKED or WRITEBACK is cleared.
         const WAITERS = 1 << 1;
         /// Touched since the last look (file accesses; the second chance).
         const REFERENCED = 1 << 2;
-        /// The content is what it should be.
+        /// The content is valid.
         const UPTODATE = 1 << 3;
-        /// The content is newer than its backing store.
+        /// The content is newer than the backing store.
         const DIRTY = 1 << 4;
-        /// On a list vector's list.
+        /// On a list of an LRU vector.
         const LRU = 1 << 5;
         /// Belongs to an active list.
         const ACTIVE = 1 << 6;
@@ -30,7 +30,7 @@ bitflags::bitflags! {
         const SWAPCACHE = 1 << 11;
         /// On the unevictable list.
         const UNEVICTABLE = 1 << 12;
-        /// Locked in memory by some mapping.
+        /// Locked in memory by a mapping.
         const MLOCKED = 1 << 13;
         /// Free, head of a block on a buddy list; `private` holds the order.
         const BUDDY = 1 << 14;
@@ -42,17 +42,18 @@ bitflags::bitflags! {
         const HEAD = 1 << 17;
         /// Not the head of its folio; `private` holds the head.
         const TAIL = 1 << 18;
-        /// Not ours to hand out (a hole, firmware, the zero page).
+        /// Not available to the allocator (a hole, firmware, the zero page).
         const RESERVED = 1 << 19;
-        /// An anonymous folio of several pages waits to be split, because only some of them are mapped.
+        /// An anonymous folio of several pages that waits to be split because only some of them are mapped.
         const PARTIALLY_MAPPED = 1 << 20;
         /// The next read-ahead starts when this folio is first used.
         const READAHEAD = 1 << 21;
-        /// Anonymous and mapped by one process only: it may write without copying. Every page of a folio has its own.
+        /// Anonymous and mapped by one process only, which may write without copying. Each page of a folio has its own
+        /// flag.
         const EXCLUSIVE = 1 << 22;
         /// The folio's generation, [`FrameFlags::generation`].
         const GENERATION = 7 << GENERATION_SHIFT;
-        /// Uses through file descriptors beyond those that REFERENCED and WORKINGSET tell, [`FrameFlags::uses`].
+        /// Uses through file descriptors beyond those that REFERENCED and WORKINGSET record, [`FrameFlags::uses`].
         const USES = 3 << USES_SHIFT;
         /// Free, head of a block that compaction holds; `private` holds the order.
         const HELD = 1 << 28;
@@ -62,13 +63,12 @@ bitflags::bitflags! {
 const GENERATION_SHIFT: u32 = 23;
 const USES_SHIFT: u32 = 26;
 
-/// A slot in a vector's window of generations: a generation's sequence number, modulo as many as there can be at a
-/// time.
+/// A slot in a vector's window of generations: a generation's sequence number modulo the size of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LruGen(u8);
 
 impl LruGen {
-    /// Generations that a vector can have at a time.
+    /// Most generations that a vector has at a time.
     pub const COUNT: usize = 4;
 
     /// The slot of a sequence number.
@@ -77,7 +77,7 @@ impl LruGen {
         LruGen((seq % LruGen::COUNT as u64) as u8)
     }
 
-    /// Its number, less than [`LruGen::COUNT`].
+    /// The slot's number, less than [`LruGen::COUNT`].
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -85,10 +85,10 @@ impl LruGen {
 }
 
 impl FrameFlags {
-    /// Largest number of [`FrameFlags::uses`].
+    /// Largest value of [`FrameFlags::uses`].
     pub(crate) const MAX_USES: u32 = 3;
 
-    /// The generation that the folio belongs to; `None`: it is not on a list of generations.
+    /// The generation that the folio belongs to; `None` if it is not on a list of generations.
     #[inline]
     pub const fn generation(self) -> Option<LruGen> {
         match (self.bits() & FrameFlags::GENERATION.bits()) >> GENERATION_SHIFT {
@@ -97,7 +97,7 @@ impl FrameFlags {
         }
     }
 
-    /// The same flags, in another generation.
+    /// The same flags with another generation.
     #[inline]
     pub(crate) const fn with_generation(self, generation: Option<LruGen>) -> FrameFlags {
         let number = match generation {
@@ -114,7 +114,7 @@ impl FrameFlags {
         (self.bits() & FrameFlags::USES.bits()) >> USES_SHIFT
     }
 
-    /// The same flags after one more use, if the counter has room for it.
+    /// The same flags after one more use, up to [`FrameFlags::MAX_USES`].
     #[inline]
     pub(crate) const fn with_one_more_use(self) -> FrameFlags {
         if self.uses() == FrameFlags::MAX_USES {

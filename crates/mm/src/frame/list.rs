@@ -1,11 +1,11 @@
-//! Doubly linked lists of frames, linked through the frame table: no memory of their own, any frame is removed in
-//! constant time. A frame is on at most one list; which one is known from its flags.
+//! Doubly linked lists of frames, linked through the frame table: they need no memory of their own, and any frame is
+//! removed in constant time. A frame is on at most one list. Its flags tell which one.
 
 use super::{Frame, FrameTable};
 use crate::primitive::Ordering::Relaxed;
 use crate::units::Pfn;
 
-/// A list of frames (heads of folios or blocks). The head is where the newest go, reclaim takes from the tail.
+/// A list of frames (heads of folios or blocks). The newest are added at the head, reclaim takes from the tail.
 #[derive(Debug)]
 pub struct List {
     head: Pfn,
@@ -31,7 +31,7 @@ impl List {
         self.len
     }
 
-    /// Is it empty?
+    /// Whether the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -49,7 +49,7 @@ impl List {
         self.tail.is_some().then_some(self.tail)
     }
 
-    /// Add at the head.
+    /// Add an entry at the head.
     #[inline]
     pub(crate) fn push_head(&mut self, frames: &FrameTable, pfn: Pfn) {
         let record = &frames[pfn];
@@ -64,7 +64,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Add several at the head, one after the other: the last becomes the head.
+    /// Add several entries at the head, one after the other: the last becomes the head.
     pub(crate) fn push_head_all(&mut self, frames: &FrameTable, pages: &[Pfn]) {
         let Some((&first, rest)) = pages.split_first() else { return };
         link(frames, first, self.head);
@@ -83,7 +83,7 @@ impl List {
         self.len += pages.len();
     }
 
-    /// Add at the tail.
+    /// Add an entry at the tail.
     #[inline]
     pub(crate) fn push_tail(&mut self, frames: &FrameTable, pfn: Pfn) {
         link(frames, self.tail, pfn);
@@ -95,7 +95,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Add `count` entries at the tail that stand `step` frames apart, the lowest first.
+    /// Add `count` entries at the tail that are `step` frames apart, the lowest first.
     pub(crate) fn push_tail_run(&mut self, frames: &FrameTable, first: Pfn, count: u32, step: u32) {
         let (mut before, mut at) = (self.tail, first);
         if count == 0 {
@@ -117,7 +117,7 @@ impl List {
         self.len += count as usize;
     }
 
-    /// Add behind `at`, which is on this list: on its tail's side.
+    /// Add an entry after `at`, which is on this list.
     pub(crate) fn insert_behind(&mut self, frames: &FrameTable, at: Pfn, pfn: Pfn) {
         let next = frames[at].next();
         link(frames, at, pfn);
@@ -128,7 +128,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Take out an entry that is on this list.
+    /// Remove an entry that is on this list.
     #[inline]
     pub fn remove(&mut self, frames: &FrameTable, pfn: Pfn) {
         let (prev, next) = (frames[pfn].prev(), frames[pfn].next());
@@ -148,7 +148,7 @@ impl List {
         self.len -= 1;
     }
 
-    /// Take the head.
+    /// Remove the head.
     #[inline]
     pub(crate) fn pop_head(&mut self, frames: &FrameTable) -> Option<Pfn> {
         let pfn = self.head()?;
@@ -156,7 +156,7 @@ impl List {
         Some(pfn)
     }
 
-    /// Take as many heads as `out` has room for, the first last. There must be so many.
+    /// Fill `out` with entries removed from the head, the first of them last. The list must have this many.
     pub(crate) fn pop_heads(&mut self, frames: &FrameTable, out: &mut [Pfn]) {
         assert!(out.len() <= self.len, "{} of {} entries", out.len(), self.len);
         let mut at = self.head;
@@ -173,7 +173,7 @@ impl List {
         }
     }
 
-    /// Take the tail.
+    /// Remove the tail.
     #[inline]
     pub(crate) fn pop_tail(&mut self, frames: &FrameTable) -> Option<Pfn> {
         let pfn = self.tail()?;
@@ -181,7 +181,7 @@ impl List {
         Some(pfn)
     }
 
-    /// Take the last `count` entries, of which `first` is the first if there are any.
+    /// Split off the last `count` entries. `first` is the first of them, if there are any.
     #[inline]
     pub(crate) fn split_tail(&mut self, frames: &FrameTable, first: Pfn, count: usize) -> List {
         if count == 0 {
@@ -202,7 +202,7 @@ impl List {
         split
     }
 
-    /// Move all of `other` behind this list's head end.
+    /// Move all entries of `other` to the head of this list.
     pub(crate) fn splice_head(&mut self, frames: &FrameTable, other: &mut List) {
         if other.is_empty() {
             return;
@@ -217,7 +217,7 @@ impl List {
         *other = List::new();
     }
 
-    /// Move all of `other` behind the tail.
+    /// Move all entries of `other` to the tail of this list.
     pub(crate) fn splice_tail(&mut self, frames: &FrameTable, other: &mut List) {
         if other.is_empty() {
             return;

@@ -1,8 +1,8 @@
 //! How often a folio is mapped, as a whole and page by page.
 //!
-//! A folio of one page has one count, of the entries that map it. A larger one is asked three more questions: how many
-//! of its pages does anybody map (statistics, and whether it is worth splitting), is this very page mapped, and is the
-//! whole mapped by one 2 MiB entry. It has, with Linux's names behind them (Linux's start at -1, ours at 0):
+//! A folio of one page has one count, of the entries that map it. A larger one must answer three more questions: how
+//! many of its pages are mapped (for statistics, and to decide whether to split it), whether a certain page is mapped,
+//! and whether a 2 MiB entry maps the whole. Its counts, with their names in Linux (there they start at -1, here at 0):
 //!
 //! | count | where | what |
 //! |---|---|---|
@@ -11,18 +11,18 @@
 //! | entire mapcount (`_entire_mapcount`) | first tail | 2 MiB entries |
 //! | pages mapped (`_nr_pages_mapped`) | head | pages with a page mapcount, plus [`ENTIRELY_MAPPED`] while the entire mapcount is not 0 |
 //!
-//! A run of entries is added or removed by one call: one atomic addition for each page (nothing less tells which pages
-//! lost their last entry), one for the folio, and one more if a page's count left or reached 0. The result says by how
-//! many pages the statistics change, which is the same as if the pages came and went one after the other.
+//! One call adds or removes a run of entries: one atomic addition for each page (nothing less tells which pages lost
+//! their last entry), one for the folio, and one more if a page's count left or reached 0. The result says by how many
+//! pages the statistics change, which is the same as if the pages were changed one after the other.
 
 use super::{Frame, FrameFlags, FrameTable};
 use crate::primitive::Ordering::*;
 use crate::units::*;
 
-/// In the count of mapped pages: a 2 MiB entry maps them all. Far above the number of pages of any folio, so that two
-/// CPUs that add it at the same moment do not run into the count.
+/// Flag in the count of mapped pages: a 2 MiB entry maps them all. It is far above the number of pages of any folio,
+/// so the count stays intact when two CPUs add it at the same time.
 const ENTIRELY_MAPPED: u32 = 1 << 23;
-/// The count of mapped pages without it.
+/// The count of mapped pages without the flag.
 const PAGES: u32 = ENTIRELY_MAPPED - 1;
 
 /// Consecutive pages of one folio.
@@ -30,14 +30,14 @@ const PAGES: u32 = ENTIRELY_MAPPED - 1;
 pub struct FolioPages {
     /// The folio's head.
     pub head: Pfn,
-    /// First of the pages.
+    /// First of these pages.
     pub first: Pfn,
     /// Number of pages, at least 1.
     pub count: u32,
 }
 
 impl FolioPages {
-    /// One page, in whatever folio it is.
+    /// One page of any folio.
     #[inline]
     pub fn one(frames: &FrameTable, page: Pfn) -> FolioPages {
         FolioPages { head: frames.head(page), first: page, count: 1 }
@@ -55,7 +55,7 @@ impl FolioPages {
         (self.first.0..self.first.0 + self.count).map(Pfn)
     }
 
-    /// Are these really pages of the folio, whose head's record is `head`?
+    /// Whether these are pages of the folio whose head's record is `head`.
     #[inline]
     pub(crate) fn are_of(self, frames: &FrameTable, head: &Frame) -> bool {
         if self.first == self.head && self.count == 1 && !head.has(FrameFlags::TAIL) {
@@ -64,26 +64,26 @@ impl FolioPages {
         frames.head(self.first) == self.head && self.offset() + self.count <= head.pages()
     }
 
-    /// Number of the first page in its folio.
+    /// Index of the first page in its folio.
     #[inline]
     pub fn offset(self) -> u32 {
         self.first.0 - self.head.0
     }
 }
 
-/// What a change of mapcounts did to a folio.
+/// How a change of mapcounts affected a folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Remapped {
-    /// Pages that nothing mapped before, or that nothing maps any more.
+    /// Pages that were not mapped before, or are not mapped any more.
     pub pages: u32,
-    /// 2 MiB entries that are the folio's first, or were its last: 0 or 1.
+    /// 2 MiB entries that are the first or were the last of the folio: 0 or 1.
     pub large: u32,
-    /// The change left some of the folio's pages mapped, and others, which were mapped before it, not.
+    /// The change unmapped some pages of the folio and left others mapped.
     pub partly: bool,
 }
 
 impl FrameTable {
-    /// Note page-sized entries, one for each of these pages.
+    /// Add page-sized entries to the counts, one for each of these pages.
     #[inline]
     pub fn map_pages(&self, pages: FolioPages) -> Remapped {
         let head = &self[pages.head];
@@ -97,7 +97,7 @@ impl FrameTable {
         Remapped { pages: if seen { new } else { 0 }, ..Remapped::default() }
     }
 
-    /// Forget page-sized entries, one for each of these pages.
+    /// Remove page-sized entries from the counts, one for each of these pages.
     #[inline]
     pub fn unmap_pages(&self, pages: FolioPages) -> Remapped {
         let head = &self[pages.head];
@@ -128,15 +128,15 @@ impl FrameTable {
         self.frames[range].iter().map(|page| u32::from(change(page))).sum()
     }
 
-    /// Note a 2 MiB entry that maps a whole folio.
+    /// Add a 2 MiB entry that maps a whole folio.
     pub(crate) fn map_entirely(&self, head: Pfn) -> Remapped {
         let (record, entire) = (&self[head], &self[head.add(1)].mapcount);
         assert!(record.order() == PAGEBLOCK_ORDER, "{head} does not fill a 2 MiB entry");
         let mut change = Remapped::default();
         if entire.fetch_add(1, Relaxed) == 0 {
             let now = record.pages_mapped.fetch_add(ENTIRELY_MAPPED, Relaxed) + ENTIRELY_MAPPED;
-            // Else the last such entry is being removed on another CPU, which has not come to this count yet and will
-            // find ours there.
+            // Otherwise another CPU is removing the last such entry. It has not updated this count yet and will find
+            // our addition there.
             if now < 2 * ENTIRELY_MAPPED {
                 change.large = 1;
                 change.pages = record.pages().saturating_sub(now & PAGES);
@@ -146,7 +146,7 @@ impl FrameTable {
         change
     }
 
-    /// Forget a 2 MiB entry that mapped a whole folio.
+    /// Remove a 2 MiB entry that mapped a whole folio.
     pub(crate) fn unmap_entirely(&self, head: Pfn) -> Remapped {
         let (record, entire) = (&self[head], &self[head.add(1)].mapcount);
         record.mapcount_sub(1);
@@ -163,7 +163,7 @@ impl FrameTable {
         Remapped { pages, large: 1, partly: pages > 0 && pages < record.pages() }
     }
 
-    /// Pages of the folio that some entry maps.
+    /// Number of pages of the folio that are mapped.
     pub(crate) fn pages_mapped(&self, head: Pfn) -> u32 {
         let record = &self[head];
         if record.order() == Order::ZERO {
@@ -175,12 +175,12 @@ impl FrameTable {
         }
     }
 
-    /// 2 MiB entries that map the folio.
+    /// Number of 2 MiB entries that map the folio.
     pub(crate) fn entire_mapcount(&self, head: Pfn) -> u32 {
         if self[head].order() < PAGEBLOCK_ORDER { 0 } else { self[head.add(1)].mapcount() }
     }
 
-    /// Entries, of either size, that map one page.
+    /// Number of entries, of either size, that map one page.
     pub(crate) fn page_mapcount(&self, page: Pfn) -> u32 {
         let head = self.head(page);
         if self[head].order() == Order::ZERO {
@@ -189,8 +189,8 @@ impl FrameTable {
         self[page].page_mapcount.load(Relaxed) + self.entire_mapcount(head)
     }
 
-    /// Does more than one space map a part of the folio? A guess where only some of its pages are mapped: then its
-    /// first page stands for all.
+    /// Whether more than one space maps a part of the folio. If only some of its pages are mapped, this is a guess
+    /// from its first page.
     pub(crate) fn likely_mapped_shared(&self, head: Pfn) -> bool {
         let (record, mapcount) = (&self[head], self[head].mapcount());
         if record.order() == Order::ZERO || mapcount <= 1 {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any sequence of ranges changes the counts and the statistics as the same pages one by one do.
+        /// Any sequence of ranges changes the counts and the statistics as the same pages do one by one.
         #[test]
         fn ranges_count_as_their_pages(
             order in 0u8..=9,

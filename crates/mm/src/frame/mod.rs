@@ -1,8 +1,8 @@
 //! The frame table: one record of 64 bytes for each physical frame.
 //!
-//! Every field is an atomic cell, so any CPU may look at any frame at any time; what may be *changed* by whom is said
-//! at each field. A folio is 2^order frames from an aligned head; its state stands in the head's record, and the
-//! records of its other frames only point to the head.
+//! Every field is an atomic cell, so any CPU may read any frame at any time; the comment of each field says who may
+//! *change* it. A folio is 2^order frames from an aligned head. Its state is in the head's record, and the records of
+//! its other frames only point to the head.
 
 mod flags;
 pub mod list;
@@ -21,10 +21,10 @@ use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
 use crate::units::*;
 use std_alloc::boxed::Box;
 
-/// Who owns the content of a folio, and so where its reverse map is found.
+/// The owner of a folio's content, which tells where its reverse map is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
-    /// Nobody: free, a page table, or fresh from the allocator.
+    /// No owner: free, a page table, or fresh from the allocator.
     None,
     /// Anonymous memory.
     Anon(AnonId),
@@ -32,15 +32,15 @@ pub enum Owner {
     File(FileId),
 }
 
-/// How an allocation may be moved or taken back; free blocks are grouped by it.
+/// How an allocation may be moved or reclaimed; free blocks are grouped by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Mobility {
-    /// Stays where it is (page tables).
+    /// Cannot be moved (page tables).
     Unmovable = 0,
     /// Can be migrated or reclaimed (user pages).
     Movable = 1,
-    /// Can be taken back but not moved.
+    /// Can be reclaimed but not moved.
     Reclaimable = 2,
 }
 
@@ -53,36 +53,36 @@ impl Mobility {
 
 /// The record of one frame.
 ///
-/// Aligned to 16 bytes and no more: that is what a hosted allocator gives zeroed memory with that it has not touched,
-/// and the records of a large machine are mostly never touched. Such memory then begins 16 bytes into a cache line, so
-/// the last 16 bytes of a record stand in the next line: they are those that the hot paths use least.
+/// Aligned to 16 bytes and no more: a hosted allocator returns untouched zeroed memory only up to this alignment, and
+/// most records of a large machine are never touched. Such memory begins 16 bytes into a cache line, so the last 16
+/// bytes of a record are in the next line: the fields that hot paths use least.
 #[repr(C, align(16))]
 pub struct Frame {
     /// [`FrameFlags`].
     flags: AtomicU32,
     /// References to the folio: one for the page cache or swap cache, one for each mapping, one for each holder.
     refs: AtomicU32,
-    /// Page-table entries that map the folio. Of the first tail of a folio: those of them that map it whole.
+    /// Page-table entries that map the folio. In the first tail of a folio: those of them that map it whole.
     mapcount: AtomicU32,
     /// Folio order (bits 0-7), zone (8-15), node (16-23), mobility group (24-31).
     shape: AtomicU32,
-    /// Links of the one list that the frame is on; meaningless when on none.
+    /// Links of the one list that the frame is on; meaningless if it is on none.
     next: AtomicU32,
     prev: AtomicU32,
     /// [`Owner`], encoded.
     owner: AtomicU64,
-    /// Where in its owner: page index in the file, or the anonymous set's numbering.
+    /// Place in the owner: page index in the file, or in the anonymous set's numbering.
     index: AtomicU64,
-    /// Group that is charged for it (bits 0-15), and the queue of its list vector that it stands in (16-23).
+    /// Group that is charged (bits 0-15), queue of its list vector that it is in (16-23), a policy's mark (24-31).
     group: AtomicU32,
-    /// The tag of a flush that waits until the folio is freed and used again; of a page table, of the newest that waits
-    /// for one of its entries; 0: none. A free block's stands in its private word.
+    /// The tag of a flush that waits until the folio is freed and used again; in a page table, of the newest flush
+    /// that waits for one of its entries; 0: none. A free block keeps its tag in the private word.
     debt: AtomicU32,
-    /// A word whose meaning the frame's state tells, see `private`.
+    /// A word whose meaning depends on the frame's state, see `private`.
     private: AtomicU64,
-    /// Of a page of a larger folio, its head's too: entries that map this page alone.
+    /// In each page of a larger folio, including the head: entries that map this page alone.
     page_mapcount: AtomicU32,
-    /// Of the head of a larger folio: how many of its pages are mapped, see `mapcount`.
+    /// In the head of a larger folio: number of its pages that are mapped, see `mapcount`.
     pages_mapped: AtomicU32,
 }
 
@@ -102,25 +102,25 @@ impl Frame {
         FrameFlags::from_bits_retain(self.flags.load(Acquire))
     }
 
-    /// Are all of these flags set?
+    /// Whether all of these flags are set.
     #[inline]
     pub fn has(&self, flags: FrameFlags) -> bool {
         self.flags().contains(flags)
     }
 
-    /// Is any of these flags set?
+    /// Whether any of these flags is set.
     #[inline]
     pub(crate) fn has_any(&self, flags: FrameFlags) -> bool {
         self.flags().intersects(flags)
     }
 
-    /// Set flags; returns those that stood before.
+    /// Set flags; returns the previous ones.
     #[inline]
     pub fn set(&self, flags: FrameFlags) -> FrameFlags {
         FrameFlags::from_bits_retain(self.flags.fetch_or(flags.bits(), AcqRel))
     }
 
-    /// Clear flags; returns those that stood before.
+    /// Clear flags; returns the previous ones.
     #[inline]
     pub fn clear(&self, flags: FrameFlags) -> FrameFlags {
         FrameFlags::from_bits_retain(self.flags.fetch_and(!flags.bits(), AcqRel))
@@ -138,7 +138,7 @@ impl Frame {
         self.clear(flag).intersects(flag)
     }
 
-    /// Change flags in one step; `None` from `change` leaves them as they are. Returns what they were.
+    /// Change flags in one step; `None` from `change` leaves them as they are. Returns the previous ones.
     #[inline]
     pub fn update(&self, mut change: impl FnMut(FrameFlags) -> Option<FrameFlags>) -> FrameFlags {
         let mut old = self.flags.load(Acquire);
@@ -152,13 +152,13 @@ impl Frame {
         }
     }
 
-    /// Replace all flags. Only for the allocator, while nobody else may change them.
+    /// Replace all flags. Only for the allocator, while no other CPU may change them.
     #[inline]
     pub(crate) fn assign(&self, flags: FrameFlags) {
         self.flags.store(flags.bits(), Release);
     }
 
-    /// Forget what the last owner left, and stand under `flags`. Shape, links and debt stay.
+    /// Erase what the last owner left, and set `flags`. Shape, links and debt stay.
     #[inline]
     pub(crate) fn wipe(&self, flags: FrameFlags) {
         self.owner.store(0, Relaxed);
@@ -168,7 +168,7 @@ impl Frame {
         self.assign(flags);
     }
 
-    /// References now.
+    /// Current number of references.
     #[inline]
     pub fn refs(&self) -> u32 {
         self.refs.load(Acquire)
@@ -204,16 +204,16 @@ impl Frame {
         old == n
     }
 
-    /// Take all `expected` references at once, if there are exactly as many: nobody else can then reach the folio.
+    /// Take all `expected` references at once, if there are exactly this many: then no other task can reach the folio.
     #[inline]
     #[must_use]
     pub(crate) fn freeze(&self, expected: u32) -> bool {
-        debug_assert!(expected > 0, "what nobody refers to is freed, and cannot be frozen");
+        debug_assert!(expected > 0, "a folio without references is being freed and cannot be frozen");
         self.refs.compare_exchange(expected, 0, AcqRel, Acquire).is_ok()
     }
 
-    /// As [`Frame::freeze`], if the content is clean, so that the folio may leave its cache. Whether it is clean is
-    /// asked only after the freeze: a task that unmaps the folio marks it dirty before it drops the entry's reference.
+    /// As [`Frame::freeze`], if the content is clean, so that the folio may leave its cache. The dirty flag is checked
+    /// only after the freeze: a task that unmaps the folio marks it dirty before it drops the entry's reference.
     #[inline]
     pub(crate) fn freeze_clean(&self, expected: u32) -> bool {
         if !self.freeze(expected) {
@@ -226,27 +226,27 @@ impl Frame {
         clean
     }
 
-    /// Give back what `freeze` took, as `refs` references.
+    /// Undo `freeze`, leaving `refs` references.
     #[inline]
     pub(crate) fn unfreeze(&self, refs: u32) {
-        debug_assert_eq!(self.refs(), 0, "what is not frozen is given references that nobody counts");
+        debug_assert_eq!(self.refs(), 0, "only a frozen folio can be given references this way");
         self.refs.store(refs, Release);
     }
 
-    /// Entries that map the folio.
+    /// Number of entries that map the folio.
     #[inline]
     pub fn mapcount(&self) -> u32 {
         self.mapcount.load(Acquire)
     }
 
-    /// Note `n` more mappings; returns the count before.
+    /// Count `n` more mappings; returns the count before.
     #[inline]
     #[cfg(test)]
     pub(crate) fn mapcount_add(&self, n: u32) -> u32 {
         self.mapcount.fetch_add(n, AcqRel)
     }
 
-    /// Note `n` fewer mappings; returns the count after.
+    /// Count `n` fewer mappings; returns the count after.
     #[inline]
     pub(crate) fn mapcount_sub(&self, n: u32) -> u32 {
         let old = self.mapcount.fetch_sub(n, AcqRel);
@@ -256,14 +256,14 @@ impl Frame {
         old.wrapping_sub(n)
     }
 
-    /// Order of the folio that this frame heads. Of a free block's head: the order of the folio whose tails are still
-    /// in place behind it (see [`FrameTable::make_folio`]).
+    /// Order of the folio that this frame heads. In a free block's head: the order of the folio whose tails are still
+    /// in place after it (see [`FrameTable::make_folio`]).
     #[inline]
     pub fn order(&self) -> Order {
         Order(self.shape.load(Relaxed) as u8)
     }
 
-    /// Frames in the folio that this frame heads.
+    /// Number of frames in the folio that this frame heads.
     #[inline]
     pub fn pages(&self) -> u32 {
         self.order().frames()
@@ -281,26 +281,26 @@ impl Frame {
         NodeId((self.shape.load(Relaxed) >> 16) as u8)
     }
 
-    /// Mobility group of the page block when the folio last left the buddy lists. The page block may have gone over to
+    /// Mobility group of the page block when the folio last left the buddy lists. The page block may have moved to
     /// another group since.
     #[inline]
     pub(crate) fn mobility(&self) -> Mobility {
         Mobility::ALL[(self.shape.load(Relaxed) >> 24).min(Mobility::Reclaimable as u32) as usize]
     }
 
-    /// Order, zone and node in one word: folios that agree in it are counted and freed alike.
+    /// Order, zone and node in one word: folios with the same word are counted and freed alike.
     #[inline]
     pub(crate) fn order_zone_node(&self) -> u32 {
         self.shape.load(Relaxed) & 0x00ff_ffff
     }
 
-    /// Note the mobility group. The caller owns the folio.
+    /// Record the mobility group. The caller owns the folio.
     pub(crate) fn set_mobility(&self, mobility: Mobility) {
         let shape = self.shape.load(Relaxed);
         self.shape.store((shape & 0x00ff_ffff) | (mobility as u32) << 24, Relaxed);
     }
 
-    /// Set the folio's order. The caller owns the folio or its zone's lock.
+    /// Set the folio's order. The caller owns the folio or holds its zone's lock.
     #[inline]
     pub(crate) fn set_order(&self, order: Order) {
         debug_assert!(order <= MAX_ORDER, "no block is of {order}");
@@ -308,14 +308,14 @@ impl Frame {
         self.shape.store((shape & !0xff) | order.0 as u32, Relaxed);
     }
 
-    /// Note where the frame lives, as order 0, and its page block's mobility group. The allocator does this before the
-    /// frame heads a block or joins a folio.
+    /// Record the frame's node and zone, order 0, and its page block's mobility group. The allocator does this before
+    /// the frame heads a block or joins a folio.
     #[inline]
     pub fn place(&self, node: NodeId, zone: ZoneId, mobility: Mobility) {
         self.shape.store((zone.0 as u32) << 8 | (node.0 as u32) << 16 | (mobility as u32) << 24, Relaxed);
     }
 
-    /// Who owns the content.
+    /// The owner of the content.
     #[inline]
     pub fn owner(&self) -> Owner {
         let raw = self.owner.load(Acquire);
@@ -338,7 +338,7 @@ impl Frame {
         self.owner.store(raw, Release);
     }
 
-    /// Is this anonymous memory?
+    /// Whether this is anonymous memory.
     #[inline]
     pub(crate) fn is_anon(&self) -> bool {
         self.owner.load(Acquire) >> 32 == 1
@@ -350,53 +350,53 @@ impl Frame {
         PageIndex(self.index.load(Relaxed))
     }
 
-    /// Group that is charged.
+    /// Group that is charged for the folio.
     #[inline]
     pub fn group(&self) -> GroupId {
         GroupId(self.group.load(Relaxed) as u16)
     }
 
-    /// Set the group that is charged.
+    /// Set the group that is charged for the folio.
     #[inline]
     pub(crate) fn set_group(&self, group: GroupId) {
         let place = self.group.load(Relaxed) & 0xffff_0000;
         self.group.store(place | group.0 as u32, Relaxed);
     }
 
-    /// The queue of its list vector that a folio stands in, if it is none of the classic lists; else 0. Guarded by the
-    /// vector's lock; of a folio that is on no list, its holder's.
+    /// The queue of its list vector that the folio is in, if it is not one of the classic lists; else 0. Guarded by
+    /// the vector's lock; if the folio is on no list, only its holder changes it.
     #[inline]
     pub(crate) fn queue(&self) -> u8 {
         (self.group.load(Relaxed) >> 16) as u8
     }
 
-    /// Note the queue.
+    /// Set the queue.
     #[inline]
     pub(crate) fn set_queue(&self, queue: u8) {
         let others = self.group.load(Relaxed) & 0xff00_ffff;
         self.group.store(others | (queue as u32) << 16, Relaxed);
     }
 
-    /// What a replacement policy has noted. Guarded as the queue is.
+    /// The mark of a replacement policy. Guarded like the queue.
     #[inline]
     pub(crate) fn mark(&self) -> u8 {
         (self.group.load(Relaxed) >> 24) as u8
     }
 
-    /// Note something.
+    /// Set the mark.
     #[inline]
     pub(crate) fn set_mark(&self, mark: u8) {
         let others = self.group.load(Relaxed) & 0x00ff_ffff;
         self.group.store(others | (mark as u32) << 24, Relaxed);
     }
 
-    /// Group, queue and mark in one word: folios that agree in it stand in one list.
+    /// Group, queue and mark in one word: folios with the same word are in one list.
     #[inline]
     pub(crate) fn group_and_queue(&self) -> u32 {
         self.group.load(Relaxed)
     }
 
-    /// The debt tag of a folio in use; 0 owes nothing.
+    /// The debt tag of a folio in use; 0: it owes nothing.
     #[inline]
     pub(crate) fn debt(&self) -> u32 {
         self.debt.load(Relaxed)
@@ -421,7 +421,7 @@ pub struct FrameTable {
 }
 
 impl FrameTable {
-    /// Records for frames 0 to `count` - 1, all zero: on a hosted machine the memory is not touched until used.
+    /// Records for frames 0 to `count` - 1, all zero: on a hosted machine this does not touch the memory.
     pub fn new(count: usize) -> FrameTable {
         assert!(count < u32::MAX as usize, "frame numbers are 32 bits wide");
         FrameTable { frames: bytemuck::zeroed_slice_box(count) }
@@ -432,20 +432,20 @@ impl FrameTable {
         self.frames.len()
     }
 
-    /// Are there none?
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// The record, or `None` past the end.
+    /// The record of a frame, or `None` past the end.
     #[inline]
     pub fn get(&self, pfn: Pfn) -> Option<&Frame> {
         self.frames.get(pfn.index())
     }
 
-    /// The head of the folio that holds this frame; of a frame that is in no folio, itself.
+    /// The head of the folio that contains this frame; the frame itself if it is in no folio.
     ///
-    /// Records of a freed folio's tails still point to their old head, so the head has the last word.
+    /// Tails of a freed folio still point to their old head, so the head's record decides.
     #[inline]
     pub fn head(&self, pfn: Pfn) -> Pfn {
         let frame = &self[pfn];
@@ -458,7 +458,7 @@ impl FrameTable {
         if holds { head } else { pfn }
     }
 
-    /// Place in its owner of a page, which need not be its folio's first.
+    /// Place in its owner of any page of a folio.
     pub fn index_of(&self, page: Pfn) -> PageIndex {
         let head = self.head(page);
         PageIndex(self[head].page_index().0.wrapping_add((page.0 - head.0) as u64))
@@ -466,8 +466,8 @@ impl FrameTable {
 
     /// Make `head`'s block one folio of `order`. The caller owns all of its frames.
     ///
-    /// The head's order before says how many tails are already in place, from the last folio here: a large block that
-    /// comes and goes whole is not written again.
+    /// The head's previous order says how many tails of the last folio here are still in place: a large block that is
+    /// allocated and freed whole is not written again.
     #[inline]
     pub fn make_folio(&self, head: Pfn, order: Order) {
         let record = &self[head];

@@ -1,4 +1,4 @@
-//! The private word of a frame's record: one word, whose meaning the frame's state tells.
+//! The private word of a frame's record, whose meaning depends on the frame's state.
 //!
 //! | state | meaning | read | set |
 //! |---|---|---|---|
@@ -7,24 +7,24 @@
 //! | page table ([`FrameFlags::TABLE`]) | entries in use | [`Frame::as_table`] | [`Frame::set_table`] |
 //! | folio in the swap cache ([`FrameFlags::SWAPCACHE`]) | its first slot | [`Frame::swap_slot`] | [`Frame::set_swap_slot`] |
 //!
-//! Elsewhere it is 0. Readers check the state; a free block's and a swap slot are set before the flag that tells of
-//! them, so that who sees the flag finds the word.
+//! In other states it is 0. Readers check the state. The words of a free block and of a swap slot are set before the
+//! flag that announces them, so a CPU that sees the flag finds the word.
 
 use super::{Frame, FrameFlags};
 use crate::primitive::Ordering::*;
 use crate::units::*;
 
-/// A free block, as its head's record tells of it.
+/// A free block, as recorded in its head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FreeBlock {
-    /// How large it is.
+    /// Size of the block.
     pub order: Order,
     /// Number of the flush that it waits for; 0: it owes nothing.
     pub owed: u64,
 }
 
 impl Frame {
-    /// What is known of the free block that this frame heads. The caller holds its zone's lock, or the block.
+    /// The free block that this frame heads. The caller holds its zone's lock, or the block.
     #[inline]
     pub(crate) fn as_free(&self) -> FreeBlock {
         assert!(self.has_any(FrameFlags::BUDDY | FrameFlags::HELD), "not the head of a free block");
@@ -32,8 +32,8 @@ impl Frame {
         FreeBlock { order: Order(word as u8), owed: word >> 8 }
     }
 
-    /// Order of a block that was just seen to be free, without the lock that keeps it so: a guess, but never one that
-    /// no block can have.
+    /// Order of a block that was just seen to be free, without the lock that keeps it free: a guess, but always an
+    /// order that a block can have.
     #[inline]
     pub(crate) fn guess_free_order(&self) -> Order {
         match Order(self.private.load(Acquire) as u8) {
@@ -42,14 +42,14 @@ impl Frame {
         }
     }
 
-    /// This frame is about to head a free block.
+    /// Describe the free block that this frame is about to head.
     #[inline]
     pub(crate) fn set_free(&self, block: FreeBlock) {
         assert!(block.order <= MAX_ORDER && block.owed < 1 << 56, "no record has room for this block");
         self.private.store(block.owed << 8 | u64::from(block.order.0), Release);
     }
 
-    /// The head that a tail points to; whether that still is its folio's, the head says ([`FrameTable::head`]).
+    /// The head that a tail points to. Its record tells whether it still heads the folio ([`FrameTable::head`]).
     ///
     /// [`FrameTable::head`]: super::FrameTable::head
     #[inline]
@@ -65,14 +65,14 @@ impl Frame {
         self.private.store(u64::from(head.0), Release);
     }
 
-    /// Entries of a page table that are in use. The caller holds the lock of its tree.
+    /// Number of entries in use in a page table. The caller holds the lock of its tree.
     #[inline]
     pub(crate) fn as_table(&self) -> u64 {
         assert!(self.has(FrameFlags::TABLE), "not a page table");
         self.private.load(Acquire)
     }
 
-    /// Note how many entries of a page table are in use.
+    /// Set the number of entries in use in a page table.
     #[inline]
     pub(crate) fn set_table(&self, entries: u64) {
         assert!(self.has(FrameFlags::TABLE) && entries <= TABLE_ENTRIES as u64, "{entries} entries in use");
@@ -86,15 +86,15 @@ impl Frame {
         SwapSlot(self.private.load(Acquire) as u32)
     }
 
-    /// Note the first swap slot of a folio that is about to enter the swap cache.
+    /// Set the first swap slot of a folio that is about to enter the swap cache.
     #[inline]
     pub(crate) fn set_swap_slot(&self, slot: SwapSlot) {
         debug_assert!(!self.has(FrameFlags::SWAPCACHE), "in the swap cache already");
         self.private.store(u64::from(slot.0), Release);
     }
 
-    /// The state that gave the word a meaning has ended. A tail may still be marked as one: its head has
-    /// the last word.
+    /// Clear the word when the state that gave it a meaning ends. The frame may still be marked as a tail: its head's
+    /// record decides.
     #[inline]
     pub(crate) fn clear_private(&self) {
         let told = FrameFlags::BUDDY | FrameFlags::HELD | FrameFlags::TABLE | FrameFlags::SWAPCACHE;
@@ -102,7 +102,7 @@ impl Frame {
         self.private.store(0, Release);
     }
 
-    /// The word as it is.
+    /// The raw word.
     #[cfg(test)]
     pub(crate) fn private(&self) -> u64 {
         self.private.load(Acquire)

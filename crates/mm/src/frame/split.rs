@@ -1,4 +1,4 @@
-//! Making the pages of a folio folios of their own while they are mapped.
+//! Splitting a folio into its pages while they are mapped.
 #![expect(clippy::disallowed_methods, reason = "the parts of a folio owe what it owed")]
 
 use super::{FrameFlags, FrameTable};
@@ -10,12 +10,12 @@ const OF_THE_WHOLE: FrameFlags =
     FrameFlags::LOCKED.union(FrameFlags::WAITERS).union(FrameFlags::HEAD).union(FrameFlags::EXCLUSIVE);
 
 impl FrameTable {
-    /// Make the pages of a folio of anonymous memory folios. Each keeps its entries' counts and whether it is one
-    /// process's own, and has a reference for each entry and one of the caller's. The first stays locked if the folio
-    /// was.
+    /// Make each page of an anonymous folio a folio. Each keeps the counts of its entries and whether it is exclusive
+    /// to one process, and gets a reference for each entry and one for the caller. The first page stays locked if the
+    /// folio was.
     ///
-    /// The caller has frozen the folio's references, and nobody can change an entry that maps it. It is in no cache,
-    /// and not mapped by 2 MiB entries.
+    /// The caller has frozen the folio's references, and no other task can change an entry that maps it. The folio is
+    /// in no cache, and not mapped by 2 MiB entries.
     pub(crate) fn split_to_pages(&self, head: Pfn) {
         let record = &self[head];
         let order = record.order();

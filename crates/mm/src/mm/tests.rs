@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(crate::testing::cases(200))]
 
     #[test]
-    fn everyone_reads_what_they_wrote_and_nobody_else_does(ops in prop::collection::vec(op(), 1..120)) {
+    fn each_space_reads_its_own_stores_alone(ops in prop::collection::vec(op(), 1..120)) {
         let mut bench = Bench::new();
         for op in &ops {
             bench.apply(op);

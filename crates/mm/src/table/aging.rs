@@ -1,30 +1,30 @@
-//! What aging asks of page tables: where there are tables at all, and whether they were used.
+//! What aging reads from page tables: where tables exist, and whether they were used.
 
 use super::{Bits, EntryRun, LEVELS, LockedTables, Slot, USER_END};
 use crate::machine::{Machine, Work};
 use crate::primitive::Ordering::*;
 use crate::units::*;
 
-/// What stands above the entries of 2 MiB.
+/// What is in the tree at the level of 2 MiB entries.
 #[derive(Clone, Copy, Debug)]
 pub enum Middle {
     /// Nothing is mapped before this page.
     Hole(Vpn),
-    /// One entry maps all of it.
+    /// One entry maps all 2 MiB.
     Large(EntryRun),
     /// A table of the lowest level.
     Table {
-        /// The place of the entry that leads to it.
+        /// The place of the entry that points to it.
         slot: Slot,
         /// The table.
         table: Pfn,
-        /// Was the entry used since the last look, if the machine notes that?
+        /// Whether the entry was used since the last look, if the machine records that.
         young: bool,
     },
 }
 
 impl<M: Machine> LockedTables<'_, M> {
-    /// What stands above the entry of a page. Of a space that has ended nothing does.
+    /// What is at the place of the 2 MiB entry of a page: a hole for a space that has ended.
     pub fn middle(&self, page: Vpn) -> Middle {
         let mut table = self.root;
         if !table.is_some() {
@@ -48,7 +48,7 @@ impl<M: Machine> LockedTables<'_, M> {
         unreachable!("the lowest table was found")
     }
 
-    /// Forget that an entry that leads to a table was used.
+    /// Clear the young bit of an entry that points to a table.
     pub(crate) fn clear_table_young(&mut self, slot: Slot) {
         self.cell(slot).fetch_and(!Bits::YOUNG.bits(), AcqRel);
         self.mmu.charge(Work::EntryClear, 1);

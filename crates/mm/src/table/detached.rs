@@ -1,16 +1,16 @@
-//! Putting one large entry of anonymous memory in the place of a table.
+//! Replacing a table by one large entry of anonymous memory.
 //!
-//! *Problem.* What 512 entries show is to be copied, and then shown by one entry. While it is copied no CPU may store
-//! to it; and no CPU may ever have translations of both sizes for an address (see `large`).
+//! *Problem.* The pages that 512 entries map are to be copied, and then mapped by one entry. During the copy no CPU
+//! may store to them, and no CPU may ever have translations of both sizes for an address (see `large`).
 //!
-//! *Rule.* The table is taken out of the tree with its entries in it, and every CPU drops what it holds of the space,
-//! with what it remembers of the way to the table; lazy CPUs, too, as a walker that goes through it speculatively would
-//! mark entries of a table that is used for something else by then. All that is one hold of the tree's lock, so nobody
-//! changes an entry in between. From then on the addresses have no translation, and nobody comes to the entries but who
-//! has the [`Detached`]. The table is what is set aside for the large entry then, as each has one.
+//! *Rule.* The table is removed from the tree with its entries in it, and every CPU flushes the space, with what it
+//! caches of the path to the table. This includes lazy CPUs: a speculative walk through the table would set bits in
+//! entries of a table that is used for something else by then. All this happens in one hold of the tree's lock, so no
+//! entry changes in between. From then on the addresses have no translation, and only the owner of the [`Detached`]
+//! reaches the entries. The table becomes the one that is kept in reserve for the large entry, as each has one.
 //!
-//! *Why not otherwise.* To clear the entries where they are would do for the copy. But then the table goes in a second
-//! step, which has to be flushed for its own sake. (x86 Linux: `pmdp_collapse_flush`, `collapse_huge_page`.)
+//! *Why not otherwise.* Clearing the entries in place would do for the copy. But then the table is removed in a second
+//! step, which needs a flush of its own. (x86 Linux: `pmdp_collapse_flush`, `collapse_huge_page`.)
 
 use super::{Bits, Entry, LEVELS, LockedTables, Rights, Settled, Slot, Writes};
 use crate::event::{Concern, Event};
@@ -20,8 +20,8 @@ use crate::primitive::Ordering::*;
 use crate::tlb::{Range, stale};
 use crate::units::*;
 
-/// A table of the lowest level that is in no tree any more, with the entries that it had. No CPU comes to it, nor holds
-/// what an entry of it said. What its entries count for is its holder's to forget.
+/// A table of the lowest level that was removed from its tree, with its entries. No CPU reaches it or caches any of
+/// its entries. The holder updates the counts for these entries.
 #[must_use = "its addresses have no translation, and the table would be lost"]
 #[derive(Debug)]
 pub struct Detached {
@@ -36,8 +36,8 @@ linear!(
 );
 
 impl<M: Machine> LockedTables<'_, M> {
-    /// Where the entry of the table for `page`, or the large entry in its place, stands. `None`: the way does not go so
-    /// far.
+    /// The place of the entry of the table for `page`, or of the large entry there. `None`: the tables above do not
+    /// exist.
     fn large_slot(&self, page: Vpn) -> Option<Slot> {
         let mut table = self.root;
         for level in (2..LEVELS).rev() {
@@ -48,8 +48,8 @@ impl<M: Machine> LockedTables<'_, M> {
         Some(self.slot(table, page, 1))
     }
 
-    /// Take the table of the 512 pages from `page` on out of the tree. `None`: there is none. The caller keeps others
-    /// from making entries for these pages until it has put something in the table's place.
+    /// Remove the table of the 512 pages from `page` on from the tree. `None`: there is none. The caller keeps other
+    /// tasks from making entries for these pages until it has replaced the table.
     #[must_use = "the table would be lost"]
     pub fn detach(&mut self, page: Vpn) -> Option<Detached> {
         let (mmu, space, pages) = (self.mmu, self.space, TABLE_ENTRIES as u64);
@@ -75,7 +75,7 @@ impl<M: Machine> LockedTables<'_, M> {
 }
 
 impl<M: Machine> Settled<'_, M> {
-    /// Map `head`, a folio of 2 MiB that this space alone sees, with one entry in the place of the table.
+    /// Map `head`, a folio of 2 MiB that only this space sees, with one entry in place of the table.
     pub(crate) fn install_for(&mut self, detached: Detached, head: Pfn, rights: Rights) {
         let &Detached { space, page, table } = &detached;
         detached.spend();
@@ -87,7 +87,7 @@ impl<M: Machine> Settled<'_, M> {
         }
         mmu.charge(Work::EntryClear, TABLE_ENTRIES as u64);
         mmu.frames[table].set_table(0);
-        // What was owed for its entries has been paid for the whole space.
+        // The debts of its entries have been paid for the whole space.
         mmu.frames[table].set_debt(0);
         self.counts.deposits.push(table);
         let slot = self.large_slot(page).expect("tables above one that was detached stay");

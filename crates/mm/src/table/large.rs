@@ -1,25 +1,25 @@
 //! Entries that map 2 MiB.
 //!
-//! Such an entry stands in a table of level 1, in the place of a table of 512 entries, and maps all of a folio that
-//! fills it. It holds one reference and counts once in the folio's mapcount.
+//! Such an entry is in a table of level 1, in place of a table of 512 entries, and maps all of a folio that fills it.
+//! It holds one reference and counts once in the folio's mapcount.
 //!
-//! **Splitting.** Where a part of what it maps is to be treated in another way, it must go first. One of a file is
-//! just cleared: who uses its pages faults them in again. One of anonymous memory becomes a table of 512 entries that
-//! say the same ([`LockedTables::split_large`]). The table was set aside when the entry was made, so that splitting
-//! never fails: reclaim and munmap could not handle that.
+//! **Splitting.** Before a part of what it maps can be treated differently, it must be split. An entry of a file is
+//! just cleared: a task that uses its pages faults them in again. An entry of anonymous memory becomes a table of 512
+//! entries that map the same ([`LockedTables::split_large`]). The table was reserved when the entry was made, so that
+//! splitting never fails: reclaim and munmap could not handle that.
 //!
-//! *Problem.* To store the table's address over the large entry would be one step, and wrong twice. A CPU that has the
-//! large translation goes on using it and would meet, at the next walk, a translation of 4 KiB for the same address:
-//! processors do not say which of two such they use, some stop with a machine check when the two differ, and as soon as
-//! one of the new entries changes they do differ. And marks that hardware sets in the large entry after it was read
-//! would be lost with it.
+//! *Problem.* Storing the table's address over the large entry would be one step, but wrong twice. A CPU that caches
+//! the large translation continues to use it, and its next walk would find a translation of 4 KiB for the same
+//! address. Processors do not define which of the two they use, and some raise a machine check when the two differ,
+//! which they do as soon as one of the new entries changes. And bits that hardware sets in the large entry after it
+//! was read would be lost.
 //!
-//! *Rule.* The entry is exchanged for an empty one, which gathers its marks, and is flushed on every CPU; only then is
-//! the table put there. In between the address has no translation: who uses it faults and waits for the lock of the
-//! tree, which is held all the time. No policy defers this flush: new entries follow at once.
+//! *Rule.* The entry is exchanged for an empty one, which collects its bits, and is flushed on every CPU; only then is
+//! the table stored there. In between the address has no translation: a task that uses it faults and waits for the
+//! lock of the tree, which is held all the time. No policy defers this flush: new entries follow at once.
 //!
-//! *Why not otherwise.* Bits that leave the entry present while hardware may not use it exist, but for walkers in
-//! software; ours wait for the lock. (x86 Linux: `__split_huge_pmd_locked`; Intel SDM 3A 4.10.2.3; AMD erratum 383.)
+//! *Why not otherwise.* Bits can keep an entry present while hardware may not use it, but only for software walkers.
+//! Ours wait for the lock. (x86 Linux: `__split_huge_pmd_locked`; Intel SDM 3A 4.10.2.3; AMD erratum 383.)
 
 use super::{Bits, Entry, EntryRun, LEVELS, LockedTables, Rights, Settled, Slot, Writes, new_table};
 use crate::alloc::{Allocator, Means, NeedsReclaim};
@@ -31,8 +31,8 @@ use crate::tlb::Range;
 use crate::units::*;
 
 impl<M: Machine> LockedTables<'_, M> {
-    /// Make the way to the place of a large entry for `page`, the first of 512. `None`: there is a table, or such an
-    /// entry.
+    /// Make the tables above a large entry for `page`, the first of 512. `None`: there is a table or such an entry
+    /// already.
     pub(crate) fn reserve_large(
         &mut self,
         alloc: &Allocator,
@@ -51,8 +51,7 @@ impl<M: Machine> LockedTables<'_, M> {
         Ok(Some(slot).filter(|&slot| self.read(slot).is_none()))
     }
 
-    /// The place of a large entry for `page`, if the way to it was made and neither a table nor such an entry stands
-    /// there.
+    /// The place of a large entry for `page`, if the tables above it exist and the place is empty.
     pub(crate) fn large_place(&self, page: Vpn) -> Option<Slot> {
         let mut table = self.root;
         for level in (2..LEVELS).rev() {
@@ -63,20 +62,20 @@ impl<M: Machine> LockedTables<'_, M> {
         self.read(slot).is_none().then_some(slot)
     }
 
-    /// Set a table aside for an entry of anonymous memory that is about to be made.
+    /// Reserve a table for an entry of anonymous memory that is about to be made.
     pub(crate) fn deposit(&mut self, alloc: &Allocator, means: Means) -> Result<(), NeedsReclaim> {
         let table = new_table(self.mmu, alloc, means)?;
         self.counts.deposits.push(table);
         Ok(())
     }
 
-    /// The table that was set aside for an entry of anonymous memory, which is gone.
+    /// Take back the table that was reserved for an entry of anonymous memory, which is gone.
     pub(crate) fn withdraw(&mut self) -> Pfn {
         self.counts.deposits.pop().expect("each large entry of anonymous memory has a table in reserve")
     }
 
-    /// Map a folio of a file with one entry, where it shows what every old translation of the addresses shows too, as
-    /// [`LockedTables::install_unchanged`] does.
+    /// Map a folio of a file with one entry, where every old translation of the addresses shows the same content (as in
+    /// [`LockedTables::install_unchanged`]).
     pub(crate) fn install_large_unchanged(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights) {
         self.vacated.check(page, TABLE_ENTRIES as u32);
         let owner = self.mmu.frames[head].owner();
@@ -90,18 +89,18 @@ impl<M: Machine> LockedTables<'_, M> {
         assert!(old.is_none(), "a large entry over {old:?}");
     }
 
-    /// Put 512 entries that say the same into the place of one of anonymous memory. On return no CPU holds the large
-    /// translation. The caller sees to mapcounts and references, unless the folio is being moved: then the entry has
+    /// Replace a large entry of anonymous memory by 512 entries that map the same. On return no CPU caches the large
+    /// translation. The caller updates mapcounts and references, unless the folio is being moved: then the entry has
     /// none.
     pub(crate) fn split_large(&mut self, run: &EntryRun) {
         assert!(run.is_large());
         let mmu = self.mmu;
         let old = self.replace(run.slot, Entry::NONE);
         if old.is_present() {
-            // The new entries inherit what the old one held: the caller makes a reference for each of it.
+            // The new entries inherit the reference of the old one. The caller takes the missing ones.
             let _ = mmu.tlb.flush_emptied(mmu, self.emptied(run, old)).into_parts();
         } else {
-            // Whoever moves the folio may not have flushed yet.
+            // The task that moves the folio may not have flushed yet.
             mmu.tlb.flush(mmu, self.space, Range::entries(run.page, run.pages(), run.order));
         }
         let concern = Concern::Emptied { space: self.space, first: run.page, count: run.pages() };
@@ -118,7 +117,7 @@ impl<M: Machine> LockedTables<'_, M> {
 }
 
 impl<M: Machine> Settled<'_, M> {
-    /// Map a folio with one entry from `page` on. The place was empty, or has been cleared and flushed under this lock.
+    /// Map a folio with one entry from `page` on. The place was empty, or was cleared and flushed under this lock.
     pub(crate) fn install_large(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights, writes: Writes) {
         let pages = FolioPages::all(&self.mmu.frames, head);
         let mut bits = rights.bits_of_entry();

@@ -1,13 +1,13 @@
-//! Entries whose pages are on their way to other frames.
+//! Entries whose pages are being migrated.
 //!
-//! Whoever moves a folio puts such an entry in the place of each that maps it, and when the content is in the new
-//! frame, or when that did not come to pass, an entry that maps the one or the other in the place of each of these. In
-//! between the entry has no translation and holds no reference; a fault waits. All else goes on: the entry may be taken
-//! away, copied by fork, moved to another address, or lose rights, and its successor says what it said last.
+//! A task that moves a folio replaces each entry that maps it by a migration entry. When the content is in the new
+//! frame, or the move has failed, the task replaces each of these by an entry that maps the new frame or the old one.
+//! In between the page has no translation, the entry holds no reference, and a fault waits. The entry may still
+//! be removed, copied by fork, moved to another address, or lose rights, and its successor has its latest state.
 //!
-//! *A read-only entry* comes back without a payment: what CPUs may still read through its old translation is what the
-//! copy says, and that the address changes its meaning later is paid for then, as the table is marked. *A writable one*
-//! comes back under a settled lock, like any other.
+//! *A read-only entry* is restored without paying debts: a CPU that still reads through its old translation reads the
+//! same content as in the copy. A later change of what the address maps is paid for then, as the table is marked. *A
+//! writable one* is restored under a settled lock, like any other.
 
 use super::run::MARKS;
 use super::{Bits, Entry, EntryRun, LockedTables, Migrating, Rights, Settled, Slot, Writes};
@@ -17,7 +17,7 @@ use crate::primitive::Ordering::*;
 use crate::tlb::Emptied;
 use crate::units::*;
 
-/// Where a folio's pages are now that were to be moved: in another folio, with the same content, or where they were.
+/// Where the pages of a folio are after an attempt to move them: in another folio, with the same content, or in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Landing {
     from: Pfn,
@@ -25,25 +25,25 @@ pub struct Landing {
 }
 
 impl Landing {
-    /// In the folio at `to`, which was made a copy when no CPU could store to the one at `from` any more.
+    /// In the folio at `to`, which was copied after the last CPU lost the right to store to the one at `from`.
     #[inline]
     pub(crate) fn copied(from: Pfn, to: Pfn) -> Landing {
         Landing { from, to }
     }
 
-    /// Where they were.
+    /// In their old place.
     #[inline]
     pub fn back(head: Pfn) -> Landing {
         Landing { from: head, to: head }
     }
 
-    /// The head of the folio that they left.
+    /// The head of the old folio.
     #[inline]
     pub fn from(&self) -> Pfn {
         self.from
     }
 
-    /// The head of the folio that they are in.
+    /// The head of the folio that the pages are in.
     #[inline]
     pub fn to(&self) -> Pfn {
         self.to
@@ -57,7 +57,7 @@ impl Landing {
 }
 
 impl<M: Machine> LockedTables<'_, M> {
-    /// Empty a run of present entries whose pages are about to be moved; each place remembers what it said.
+    /// Empty a run of present entries whose pages are about to be moved; each place keeps its entry's state.
     pub(crate) fn begin_move(&mut self, run: &EntryRun) -> Emptied {
         assert!(run.entry.is_present(), "{run:?} maps nothing");
         let mut first = run.entry;
@@ -66,7 +66,7 @@ impl<M: Machine> LockedTables<'_, M> {
             let seen = Entry::from_raw(cell.load(Acquire));
             let old = Entry::from_raw(cell.swap(seen.migrating().raw(), AcqRel));
             if old != seen {
-                // Hardware was faster. It does not come to an entry that is not present.
+                // Hardware was faster. It does not change an entry that is not present.
                 cell.store(old.migrating().raw(), Release);
             }
             if i == 0 {
@@ -78,7 +78,7 @@ impl<M: Machine> LockedTables<'_, M> {
         self.emptied(run, first.with(marks))
     }
 
-    /// The entry of a page and those that continue it, if they wait for pages of one folio; `most` entries at the most.
+    /// The migration entry of a page and those that continue it in the same folio, up to `most` entries.
     pub(crate) fn find_migrating(&self, page: Vpn, most: u32) -> Option<(EntryRun, Migrating)> {
         let mut run = self.find(page)?;
         let migrating = run.entry.as_migrating()?;
@@ -99,9 +99,9 @@ impl<M: Machine> LockedTables<'_, M> {
         Some((run, migrating))
     }
 
-    /// Let entries that waited for their pages, and forbid stores, map them where they are now.
+    /// Map pages again by a run of read-only migration entries, where the pages are now.
     pub(crate) fn land(&mut self, run: &EntryRun, landing: &Landing) -> FolioPages {
-        assert!(!run.entry.has(Bits::WRITE), "{run:?} allows stores: settle the lock");
+        assert!(!run.entry.has(Bits::WRITE), "{run:?} is writable: settle the lock");
         self.put_landed(run, landing, Bits::empty())
     }
 
@@ -114,12 +114,12 @@ impl<M: Machine> LockedTables<'_, M> {
         let entry = Entry::new(pages.first, bits);
         for (i, cell) in (0..).zip(self.cells(run.slot, run.count)) {
             let old = Entry::from_raw(cell.swap(entry.ahead(i).raw(), AcqRel));
-            assert!(old.as_migrating().is_some(), "{old:?} waits for no page");
+            assert!(old.as_migrating().is_some(), "{old:?} is not a migration entry");
         }
         pages
     }
 
-    /// Let an entry that waits for its page say less: it loses rights or marks.
+    /// Remove rights or marks from a migration entry.
     pub(crate) fn restrict(
         &mut self,
         slot: Slot,
@@ -132,9 +132,9 @@ impl<M: Machine> LockedTables<'_, M> {
 }
 
 impl<M: Machine> Settled<'_, M> {
-    /// As [`LockedTables::land`], for entries that allow stores.
+    /// As [`LockedTables::land`], for writable entries.
     pub(crate) fn land_writable(&mut self, run: &EntryRun, landing: &Landing, writes: Writes) -> FolioPages {
-        assert!(run.entry.has(Bits::WRITE), "{run:?} forbids stores");
+        assert!(run.entry.has(Bits::WRITE), "{run:?} is read-only");
         let pages = landed(run, landing);
         let allowed = self.admit(run.slot.table, pages, writes);
         assert!(allowed, "{} must be writable to its caller", run.page);

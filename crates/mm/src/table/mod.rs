@@ -55,7 +55,7 @@ const LEVEL_BITS: u32 = 9;
 /// First page number above user space (47 bits of address).
 pub(crate) const USER_END: Vpn = Vpn(1 << (47 - PAGE_SHIFT));
 
-/// What kinds of page a space has resident.
+/// Kinds of resident pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resident {
     /// Anonymous pages.
@@ -69,12 +69,12 @@ pub enum Resident {
 }
 
 impl Resident {
-    /// What a folio's pages count as where they are mapped.
+    /// The kind that the pages of a folio count as where they are mapped.
     #[inline]
     pub fn of(head: &Frame) -> Resident {
         match head.owner() {
             Owner::Anon(_) => Resident::Anon,
-            // A page that was cut off its file has no owner any more, but counts as it did.
+            // A page that was truncated from its file has no owner any more, but counts as before.
             _ if head.has(FrameFlags::SWAPBACKED) => Resident::Shmem,
             _ => Resident::File,
         }
@@ -95,7 +95,7 @@ pub struct Counts {
     hold: u16,
 }
 
-/// The lowest-level table found last, and its pages' numbers without their low bits: accesses tend to stay in a table.
+/// The lowest-level table found last, and the high bits of its page numbers: accesses tend to stay in a table.
 struct Recent(Cell<(u64, Pfn)>);
 
 impl Default for Recent {
@@ -123,22 +123,22 @@ impl Recent {
 }
 
 impl Counts {
-    /// Pages of one kind.
+    /// Number of pages of one kind.
     pub fn get(&self, kind: Resident) -> i64 {
         self.resident[kind as usize]
     }
 
-    /// Pages in memory.
+    /// Number of pages in memory.
     pub fn rss(&self) -> u64 {
         self.resident[..3].iter().sum::<i64>().max(0) as u64
     }
 
-    /// Page-table pages.
+    /// Number of page-table pages.
     pub fn tables(&self) -> u32 {
         self.tables
     }
 
-    /// Mapped pages.
+    /// Number of mapped pages.
     pub fn pages(&self) -> u64 {
         self.resident.iter().sum::<i64>().max(0) as u64
     }
@@ -163,7 +163,7 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Lock the tree, which is that of `space`.
+    /// Lock the tree, which belongs to `space`.
     #[inline]
     pub fn lock<'a, M: Machine>(&'a self, mmu: &'a Mmu<M>, space: SpaceId) -> LockedTables<'a, M> {
         LockedTables::new(mmu, space, self, self.counts.lock())
@@ -212,7 +212,7 @@ pub struct LockedTables<'a, M> {
     vacated: Vacated,
 }
 
-/// The hull of the pages that lost their entries.
+/// The smallest range that contains all pages that lost their entries.
 #[derive(Clone, Copy)]
 struct Vacated {
     start: Vpn,
@@ -228,7 +228,7 @@ impl Vacated {
         self.end = self.end.max(Vpn(page.0 + pages));
     }
 
-    /// These pages were flushed. If they are all of the hull, none is left.
+    /// Note that these pages were flushed. If they cover the whole range, it becomes empty.
     fn flushed(&mut self, start: Vpn, end: Vpn) {
         if start <= self.start && self.end <= end {
             *self = Vacated::NONE;
@@ -324,7 +324,7 @@ impl Tables {
             return;
         }
         for frame in tables.iter().map(|&table| &mmu.frames[table]) {
-            assert!(frame.has(FrameFlags::TABLE), "what is freed as a page table is none");
+            assert!(frame.has(FrameFlags::TABLE), "a frame that is no page table is freed as one");
             frame.clear(FrameFlags::TABLE);
             // The gather has settled the space, or no CPU runs the space any more.
             frame.set_debt(0);
@@ -350,7 +350,7 @@ fn new_table<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator, means: Means) -> Resul
     };
     let table = alloc.take(mmu, &request, means.mark)?.into_pfn();
     mmu.machine.zero(table, 1);
-    // Accessed once before hardware may walk it, for machines that keep page tables apart from other frames.
+    // First access before hardware may walk the table, for machines that keep page tables apart from other frames.
     let _ = mmu.machine.table(table);
     mmu.charge(Work::ZeroPage, 1);
     mmu.charge(Work::TableAlloc, 1);
@@ -363,7 +363,7 @@ fn new_table<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator, means: Means) -> Resul
 #[cold]
 #[inline(never)]
 fn not_of_one_folio(pages: FolioPages) -> ! {
-    panic!("{pages:?} are no folio's pages");
+    panic!("{pages:?} are not pages of one folio");
 }
 
 impl<'a, M: Machine> LockedTables<'a, M> {
@@ -470,7 +470,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         old
     }
 
-    /// Replace an entry that maps nothing by another such entry.
+    /// Replace an entry that maps nothing by another entry that maps nothing.
     #[inline]
     pub(crate) fn set_absent(&mut self, slot: Slot, new: Absent) {
         let old = self.replace(slot, new.into());
@@ -514,7 +514,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
 
     /// Set the rights of a run. The right to write is removed only if `read_only`, and never granted.
     pub(crate) fn change_rights(&mut self, run: &EntryRun, rights: Rights, read_only: bool) -> Tightened {
-        // Under the lock an entry changes only in its marks.
+        // Under the lock only the marks of an entry change.
         let (found, rights) = (run.entry.bits(), rights.bits_of_entry());
         let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights);
         forbidden.set(Bits::WRITE, read_only);
@@ -555,7 +555,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.tightened(run, old)
     }
 
-    /// Put any entry into an empty place, as the owner of the hardware could. For tests.
+    /// Put any entry into an empty place, as code with access to the hardware could. For tests.
     #[cfg(test)]
     pub(crate) fn place(&mut self, slot: Slot, pfn: Pfn, bits: Bits) {
         self.replace(slot, Entry::new(pfn, bits));
@@ -583,8 +583,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
 }
 
 impl<M: Machine> LockedTables<'_, M> {
-    /// Link a new table into an empty place. Debts for entries of the table above, each of which mapped as much as the
-    /// new table does, become its own.
+    /// Link a new table into an empty place. It takes over the debts for entries of the table above, each of which
+    /// mapped as much as the new table does.
     fn add_table(&mut self, alloc: &Allocator, slot: Slot, means: Means) -> Result<Pfn, NeedsReclaim> {
         let new = new_table(self.mmu, alloc, means)?;
         self.link_table(slot, new);

@@ -1,14 +1,14 @@
 //! Runs: consecutive entries of one table that map consecutive pages of one folio in the same way.
 //!
 //! Every operation on the entries of a range (unmap, share, protect, clear young bits) handles a run in one step: one
-//! visit, one note of what may be stale, one update of counters. A run ends
+//! visit, one record of what may be stale, one update of counters. A run ends
 //! - at the end of its table, of the walked range, or of its folio;
 //! - before an entry that is empty or does not map the folio's next page;
 //! - before an entry with other rights. Bits that hardware sets (young, dirty) do not end a run; a run has those of
-//!   all of its entries.
+//! all of its entries.
 //!
 //! An entry of a single-page folio, a swap entry and a 2 MiB entry are runs of one. With the knob `rmap.batch` off
-//! every run is. The contract is that of Linux's `folio_pte_batch`.
+//! every run has one entry. The contract is that of Linux's `folio_pte_batch`.
 
 use super::{Absent, Bits, Entry, LockedTables, Slot};
 use crate::frame::{FolioPages, FrameFlags, FrameTable};

@@ -132,7 +132,7 @@ impl<'a, M: Machine> Settled<'a, M> {
     /// change.
     #[inline]
     pub(super) fn admit(&self, table: Pfn, pages: FolioPages, writes: Writes) -> bool {
-        // A `LockedTables` can be swapped for another; what was paid stays with the lock under which it was paid.
+        // A `LockedTables` can be swapped for another, but what was paid stays with the lock under which it was paid.
         let settled = self.settled == Paid::All || self.settled == Paid::Table(table);
         assert!(settled, "the table of {} must be settled in this hold of the lock", self.space);
         let head = self.head_of(pages);

@@ -1,4 +1,4 @@
-//! Page tables against a map.
+//! Tests of page tables against a model that is a map.
 
 use super::*;
 use crate::alloc::{Reserve, Watermark};
@@ -91,9 +91,9 @@ fn a_large_entry_becomes_a_table_that_says_the_same() {
     assert_eq!(tables.reserve_large(&bench.alloc, page, Means::new(Watermark::Min, Reserve::None)), Ok(None));
     let leaf = tables.find(Vpn(page.0 + 77)).unwrap();
     tables.mark_used(leaf.slot, true);
-    // A page whose flush waits owes for the whole table; a table in its entry's place takes that over.
+    // A page whose flush is deferred owes for the whole table. A table that replaces its entry takes over the debt.
     bench.mmu.frames[leaf.slot.table].set_debt(5);
-    // No CPU uses the large translation beside the new ones.
+    // No CPU uses the large translation alongside the new ones.
     bench.mmu.tlb.switch(&bench.mmu, SPACE, bench.tables.root(SPACE));
     bench.mmu.machine.hold(Vpn(page.0 + 300), Pfn(512 + 300), false);
     tables.split_large(&leaf);
@@ -116,7 +116,7 @@ fn only_a_page_of_a_cache_is_mapped_without_settling() {
     tables.install_unchanged(slot, Vpn(7), FolioPages::one(&bench.mmu.frames, Pfn(77)), Rights::USER);
 }
 
-/// The compiler allows to assign through the reference.
+/// The compiler allows assignment through the reference.
 #[test]
 #[should_panic(expected = "must be settled in this hold of the lock")]
 fn a_lock_in_the_place_of_a_settled_one_is_refused() {
@@ -148,7 +148,7 @@ enum Op {
     Visit(u64, u64),
 }
 
-/// Pages close to each other and far apart, so that all levels branch.
+/// Pages close to each other and far apart, so that the paths branch at all levels.
 fn page() -> impl Strategy<Value = u64> {
     (0u64..3, 0u64..3, 0u64..3, 0u64..5).prop_map(|(a, b, c, d)| a << 27 | b << 18 | c << 9 | (d * 127))
 }
@@ -163,7 +163,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// Any sequence of sets and clears shows the same entries as a map does, in order, and empty tables come back.
+    /// Any sequence of sets and clears gives the same entries as a map does, in order, and empty tables are freed.
     #[test]
     fn tables_are_a_map(ops in prop::collection::vec(op(), 1..120)) {
         let bench = Bench::new();
@@ -199,7 +199,7 @@ proptest! {
         drop(tables);
         bench.gather(|gather| bench.tables.destroy(&bench.mmu, SPACE, gather));
         bench.alloc.drain_all(&bench.mmu);
-        // The root was taken before `free` was read; what CPUs' lists held then is back too.
+        // The root was taken before `free` was read. Pages on CPUs' lists at that time are back, too.
         prop_assert!(bench.mmu.stats.read(Stat::NrFreePages) > free);
         prop_assert_eq!(bench.mmu.stats.read(Stat::NrPageTablePages), 0);
         bench.alloc.validate(&bench.mmu).unwrap();

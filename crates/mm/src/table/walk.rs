@@ -1,4 +1,4 @@
-//! Looking up entries: one, or those of a range.
+//! Lookup of entries: one, or those of a range.
 
 use super::run::exchange;
 use super::{Absent, Bits, Entry, EntryRun, LEVEL_BITS, LEVELS, LockedTables, Slot};
@@ -19,7 +19,7 @@ const fn span(level: u32) -> u64 {
     1u64.wrapping_shl(shift(level))
 }
 
-/// log2 of that. Every step of every walk calls this, so it does not check that the level is one of [`LEVELS`].
+/// log2 of this span. Every step of every walk calls this, so it does not check that the level is one of [`LEVELS`].
 #[inline]
 const fn shift(level: u32) -> u32 {
     level.wrapping_mul(LEVEL_BITS)
@@ -95,8 +95,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.visit_range(start, end, &mut visit);
     }
 
-    /// As [`LockedTables::for_each`], but runs that are `wanted` are emptied first. The visitor gets what the absent
-    /// ones held, and what was removed from the others.
+    /// As [`LockedTables::for_each`], but empties the `wanted` runs first. The visitors get what absent entries held,
+    /// and what was removed from present ones.
     #[inline]
     pub(crate) fn take_each(
         &mut self,
@@ -157,7 +157,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
             let next = Vpn((page.0 | (span(level) - 1)) + 1).min(end);
             let entry = Entry::from_raw(cells[index(page, level)].load(Acquire));
             if entry.is_none() {
-                // No table below.
+                // There is no table below.
             } else if entry.has(Bits::LARGE) {
                 let first = Vpn(page.0 & !(span(level) - 1));
                 self.visit_entries(table, level, (first, 1), longest, visit);
@@ -223,8 +223,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         }
     }
 
-    /// The same for the tables on the path to one page, from the lowest up: a table above one with entries is not
-    /// empty.
+    /// As [`LockedTables::take_empty_tables`], for the tables on the path to one page, from the lowest up: a table
+    /// above one with entries is not empty.
     fn take_empty_above(&mut self, page: Vpn, hole: (Vpn, Vpn), gather: &mut Gather) {
         let is_used = |table: Pfn| self.mmu.frames[table].as_table() != 0;
         if self.counts.recent.get(page).is_some_and(is_used) {
@@ -284,7 +284,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         }
     }
 
-    /// Check every table's count of entries, and that no entry leads outside memory. Returns the number of entries
+    /// Check every table's count of entries, and that no entry points outside memory. Returns the number of entries
     /// that map or hold a page.
     pub fn validate(&self) -> Result<u64, std_alloc::string::String> {
         let mut tables = 0;

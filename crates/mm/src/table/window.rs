@@ -1,4 +1,4 @@
-//! A stretch of one table's places, for who looks at many of them: the table is found once.
+//! A range of places in one table, for callers that visit many of them: the table is looked up once.
 
 use super::{Bits, Entry, EntryRun, LockedTables, Rights, Slot};
 use crate::event::Event;
@@ -8,18 +8,18 @@ use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::{EmptiedPages, stale};
 use crate::units::*;
 
-/// Places of one table of the lowest level, by their distance from the first. Good while the tree stays locked.
+/// Places of one table of the lowest level, by their distance from the first. Valid while the tree stays locked.
 pub struct TableWindow<'t, 'a, M: Machine> {
     tables: &'t mut LockedTables<'a, M>,
     page: Vpn,
     first: Slot,
     cells: &'a [AtomicU64],
-    /// How many are empty now that were not, less those that were empty and are not.
+    /// Number of places that were emptied, less those that were filled.
     gone: i64,
 }
 
 impl<'a, M: Machine> LockedTables<'a, M> {
-    /// The places of up to `most` pages from `page` on, as far as their table reaches; `None` if no table of the lowest
+    /// The places of up to `most` pages from `page` on, up to the end of their table; `None` if no table of the lowest
     /// level holds them.
     #[inline]
     pub fn window(&mut self, page: Vpn, most: u64) -> Option<TableWindow<'_, 'a, M>> {
@@ -30,7 +30,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
 }
 
 impl<'a, M: Machine> TableWindow<'_, 'a, M> {
-    /// How many places there are.
+    /// Number of places.
     #[inline]
     pub fn places(&self) -> usize {
         self.cells.len()
@@ -42,13 +42,13 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
         Vpn(self.page.0 + at as u64)
     }
 
-    /// The table that they stand in.
+    /// The table that they are in.
     #[inline]
     pub fn table(&self) -> Pfn {
         self.first.table
     }
 
-    /// The tables.
+    /// The locked tables.
     #[inline]
     pub fn tables(&mut self) -> &mut LockedTables<'a, M> {
         self.tables
@@ -60,13 +60,13 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
         Entry::from_raw(self.cells[at].load(Acquire))
     }
 
-    /// The entry at a place, which maps a page that is a folio by itself, as a run.
+    /// The entry at a place, as a run. It maps a page that is a folio by itself.
     #[inline]
     pub fn run(&self, at: usize, entry: Entry) -> EntryRun {
         EntryRun { head: entry.pfn(), ..EntryRun::one(self.page(at), self.first.ahead(at as u32), entry) }
     }
 
-    /// Forget that a page was used.
+    /// Clear the young bit of a page.
     #[inline]
     pub(crate) fn clear_young(&mut self, at: usize) {
         let cell = &self.cells[at];
@@ -75,8 +75,8 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
         self.tables.mmu.event(Event::PteClearYoung, [old.pfn().0 as u64, 1, 0, 0]);
     }
 
-    /// Map a page, a folio by itself, that shows what every old translation of its address shows too
-    /// ([`LockedTables::install_unchanged`]), at a place that is empty.
+    /// Map a page, a folio by itself, at an empty place. Every old translation of its address shows the same content
+    /// ([`LockedTables::install_unchanged`]).
     #[inline]
     pub fn install_unchanged(&mut self, at: usize, page: Pfn, rights: Rights) {
         let frame = &self.tables.mmu.frames[page];
@@ -88,7 +88,7 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
             "{page} of {:?}, {flags:?}, is mapped as if it were not new",
             frame.owner()
         );
-        assert!(self.gone <= 0, "{page} is mapped beside places that were emptied and not flushed");
+        assert!(self.gone <= 0, "{page} is mapped while emptied places of this window are not flushed");
         self.tables.vacated.check(Vpn(self.page.0 + at as u64), 1);
         let entry = Entry::new(page, Bits::PRESENT | rights.bits_of_entry());
         let old = Entry::from_raw(self.cells[at].swap(entry.raw(), AcqRel));
@@ -109,7 +109,7 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
         old
     }
 
-    /// Tell who traces. Not inlined: on hardware nobody listens.
+    /// Report to tracers. Not inlined: on hardware there are none.
     #[inline(never)]
     fn tell(&self, at: usize, page: Pfn, old: Entry) {
         stale(self.tables.mmu, &self.run(at, old).cleared(self.tables.space, old, page), false);
