@@ -3,8 +3,7 @@
 //! The emulator would execute the new program natively, and nothing of it would be recorded. So before the emulator
 //! makes the call, the recorder executes the emulator with the new program as its argument: the kernel passes on
 //! descriptors, working directory, signals and everything else as usual. If that is impossible, the recorder writes
-//! down why and returns. The emulator then makes the call, and the kernel refuses it or executes the program
-//! unrecorded.
+//! down why. The emulator then makes the call, and the kernel refuses it or executes the program unrecorded.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -136,8 +136,7 @@ impl Thread {
         }
     }
 
-    /// Note that the thread touches a page that the end of another has written: it may have waited for that without a
-    /// call.
+    /// Note that the thread touches a page that another's end has written: it may have waited for that without a call.
     #[cold]
     #[inline(never)]
     fn meet(&mut self, page: u64) {

@@ -448,7 +448,7 @@ impl Running<'_, '_> {
     fn translate(&mut self, mut event: Event) -> Result<Option<Event>, RecordError> {
         if let Event::Sync { epoch } | Event::Skip { epoch } | Event::Call { epoch, .. } = &mut event {
             self.epochs = self.epochs.max(*epoch);
-            // A mapping without a number existed when the image began.
+            // Without a number, it is about a mapping that existed when the image began.
             if *epoch > 0 {
                 *epoch += self.process.base;
             }

@@ -3,24 +3,22 @@
 //!
 //! What a recording contains and what it does not:
 //! - Accesses are runs out of a window of recently used pages ([`RecordOptions::window`]): accesses to different pages
-//! may be reordered within that distance, but never across a system call or another thread's change of the address
-//! space. Unaligned accesses that cross into a second page count for both.
+//!   may be reordered within that distance, but never across a system call or another thread's change of the address
+//!   space. Unaligned accesses that cross into a second page count for both.
 //! - A fetch is one translated block entered; instructions are counted separately.
 //! - The kernel's copies into and out of the buffers of `read`, `write`, `recvfrom`, `sendto` count as an access per
-//!   64
-//! bytes; those of vectored calls and of other calls' structures are missing.
+//!   64 bytes; those of vectored calls and of other calls' structures are missing.
 //! - `brk` is recorded as mappings. SysV shared memory, `mlockall`, `move_pages`, `migrate_pages`, `io_uring` and
-//! `userfaultfd` are not followed.
+//!   `userfaultfd` are not followed.
 //! - If a recorded thread waited for another in the kernel, it does so again in a replay (`order.rs` says how that is
-//! found): futexes, ends of threads and processes, pipes, sockets, eventfds. Waits for room in a socket, the order
-//! that signals and file locks make, messages by `sendmmsg`, and order made in memory alone are not kept.
-//! - Other waits (for a peer that is not recorded, for a timeout of poll) take no time in the trace; `nanosleep` does.
+//!   found): futexes, ends of threads and processes, pipes, sockets, eventfds. Waits for room in a socket, the order
+//!   that signals and file locks make, messages by `sendmmsg`, and order made in memory alone are not kept.
+//! - Other waits (for a peer that is not recorded, for a time in poll) take no time in the trace; `nanosleep` does.
 //! - All programs that the command runs are recorded, each from its first instruction (`crate::image`). Exceptions are
-//! programs with rights of their own (setuid), unreadable ones, and those for another machine: such a program runs
-//! natively, what it starts is not recorded, and [`Summary::unfollowed`] says so.
+//!   programs with rights of their own (setuid), unreadable ones, and those for another machine: such a program runs
+//!   without a recorder, what it starts is not recorded, and [`Summary::unfollowed`] says so.
 //! - `vfork` and `posix_spawn` do not suspend the parent, and `posix_spawn` of a missing program reports that only by
-//!   the
-//! child's exit code, as the emulator turns both into `fork`.
+//!   the child's exit code, as the emulator turns both into `fork`.
 
 mod convert;
 mod order;
@@ -62,7 +60,7 @@ pub struct RecordOptions {
     pub window: u32,
     /// Keep the trace of a program that failed. (The trace of one that a signal ended is kept in any case.)
     pub keep: bool,
-    /// How long the program may take to end by itself before it is killed, once the recording is to end.
+    /// How long the program may take to end by itself, once the recording is to end, before it is made to end.
     pub grace: Duration,
     /// zstd's level, 1 to 22.
     pub level: i32,
@@ -303,7 +301,7 @@ fn emulate(
             Some(since) if since.elapsed() < options.grace => watch.nap(),
             Some(_) => {
                 watch.end_all();
-                // The emulator has not even loaded the plugin. (If it is gone, this does nothing.)
+                // For an emulator that has not even loaded the plugin. If it is gone, this does nothing.
                 let _ = child.kill();
             }
         }

@@ -5,11 +5,10 @@
 //! to have waited for something that began after its own end, so a replay that keeps these pairs always finishes.
 //!
 //! - *A futex*: a waiter comes after the last wake of it. A wake of all (a barrier, a broadcast) comes after all
-//!   threads
-//! that waited then: the last thread to reach a barrier waits for no other, but would be too early without them.
+//!   threads that waited then: the last thread to reach a barrier waits for no other, but would be too early without
+//!   them.
 //! - *A pipe or socket*: the read of a byte comes after its write; a read of the end comes after the writers' last
-//!   call.
-//! A write to a pipe beyond its room comes after the read that made room.
+//!   call. A write to a pipe beyond its room comes after the read that made room.
 //! - *A connection* is accepted after it was requested, *a thread* joined after its end.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -336,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_at_a_futex_comes_after_the_wake_and_a_barrier_after_all() {
+    fn a_futex_waiter_comes_after_the_wake_and_a_barrier_after_all_waiters() {
         let steps = [
             (A, step(1, Deed::Wait, 7, 0, 10, 50)),
             (B, step(1, Deed::Wait, 7, 0, 20, 60)),
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_is_read_after_it_was_written_and_room_is_made_before_it_is_used() {
+    fn a_byte_is_read_after_its_write_and_written_after_room_was_made() {
         let steps = [
             (A, step(1, Deed::Put, 9, 100, 10, 11)),
             (A, step(2, Deed::Put, 9, 100, 12, 13)),
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn connected_sockets_and_ended_threads_are_waited_for() {
+    fn calls_wait_for_connected_sockets_and_ended_threads() {
         let common = |stream, step: Step| (stream, Step { common: true, ..step });
         let steps = [
             common(A, step(1, Deed::Connect, 3, 70, 10, 20)),

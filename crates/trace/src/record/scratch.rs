@@ -24,7 +24,7 @@ impl Scratch {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(base)?;
             let lock = File::create(folder.path().join(LOCK))?;
             lock.lock()?;
-            // Just before it was locked, another recording may have removed it as one that was left.
+            // Another recording may have removed the folder as a left one just before the lock was taken.
             if folder.path().join(LOCK).exists() {
                 return Ok(Scratch { folder, _lock: lock });
             }
