@@ -1,8 +1,8 @@
-//! The booted machine's tests: every case is one `pagefold boot ...`, two at a time.
+//! The tests of the booted machine: every case is one `pagefold boot ...`, two at a time.
 //!
-//! Cases are built-in programs, recorded ones, and what the kernel tests of itself. Memory is always less than what the
-//! program touches, so every case reclaims, and those on anonymous memory swap. The kernel checks every load against
-//! the last store; a case fails by a wrong byte, an assertion, a hang, or bad input.
+//! Cases are built-in programs, recorded ones, and the kernel's tests of itself. Memory is always smaller than what
+//! the program touches, so every case reclaims, and those on anonymous memory swap. The kernel checks every load
+//! against the last store; a wrong byte, an assertion, a hang, or bad input fails a case.
 
 use crate::kernel::{self, Kind};
 use crate::knobs::FlushPolicy;
@@ -15,10 +15,10 @@ use std::time::Instant;
 
 /// Cases at a time.
 const AT_ONCE: usize = 2;
-/// Seconds after which a guest has failed.
+/// Seconds after which a guest counts as failed.
 const TIMEOUT: &str = "120";
 
-/// Programs of every policy, on one CPU and on four: more than memory holds.
+/// Programs that touch more than memory holds, run under every flush policy on one CPU and on four.
 const PROGRAMS: &[&str] = &[
     "sequential:9M:2",
     "uniform:9M:4",
@@ -38,7 +38,7 @@ const PROGRAMS: &[&str] = &[
     "chaos:6M",
 ];
 
-/// What the kernel tests of itself, and what needs another machine than the programs above.
+/// The kernel's tests of itself, and programs that need another machine than those above.
 const OTHERS: &[&str] = &[
     "selftest --cpus 1 --memory 32M --swap 0",
     "selftest --cpus 4 --memory 32M --swap 64M",
@@ -51,7 +51,7 @@ const OTHERS: &[&str] = &[
     "zipf:9M:4 --memory 8M --cpus 4 --icount --set tlb.unmap=lazy",
 ];
 
-/// Real programs, as they were recorded.
+/// Recorded real programs.
 const RECORDED: &[&str] = &[
     "traces/cc1.pft --memory 50% --cpus 1 --profile lazy",
     "traces/sqlite.pft --memory 50% --cpus 4 --profile abis+file.max_order=9",
@@ -75,10 +75,10 @@ const LARGE: &[&str] = &[
      khugepaged.scan_sleep_millisecs=2 --set khugepaged.alloc_sleep_millisecs=2",
 ];
 
-/// Policies that differ in what they leave for later.
+/// Policies that differ in what they defer.
 const DEFERRING: [&str; 3] = ["batch", "lazy", "latr"];
 
-/// Races, made on purpose, on four CPUs, under those.
+/// Deliberate races, on four CPUs, under those policies.
 const SCENARIOS: &[&str] = &[
     "write-fault",
     "pwrite",
@@ -93,52 +93,52 @@ const SCENARIOS: &[&str] = &[
     "swap-fork",
 ];
 
-/// Two tiers, with demotion and promotion by hint faults, on four CPUs, under the same policies: what each must have
-/// done beside being right.
+/// Two tiers, with demotion and promotion by hint faults, on four CPUs, under the same policies: each program with the
+/// counters that it must raise, besides being correct.
 const TIERED: &[(&str, &[&str])] = &[
     ("zipf:24M:4 --memory 24M", &[DEMOTED, PROMOTED, HINTED]),
     ("phases:24M:4 --memory 24M --profile mglru", &[DEMOTED, HINTED]),
     ("shared-writers:12M:4 --memory 24M", &[DEMOTED, HINTED]),
     ("fork-write:24M --memory 24M", &[DEMOTED, PROMOTED, HINTED]),
-    // A file that is read only tells nothing of its users.
+    // Nothing tells which CPUs use a file that is only read.
     ("stream:24M:4 --memory 24M --set file.max_order=4", &[DEMOTED]),
     ("zipf:24M:4 --memory 24M --set hugepages-64kB.enabled=always", &[DEMOTED, HINTED]),
     ("chaos:24M --memory 24M", &[]),
 ];
-/// The second node has so much more memory.
+/// The second node has twice the memory of the first.
 const TIERS: &str = "--tiers 1:2 --cpus 4 --set numa.demotion_enabled=1 --set kernel.numa_balancing=2 --set \
                      numa_balancing.scan_delay_ms=50 --set numa_balancing.scan_period_min_ms=50";
 
-/// Two nodes alike: pages go where they are used.
+/// Two equal nodes: pages move to the node that uses them.
 const BALANCED: &str = "--nodes 2 --cpus 4 --set kernel.numa_balancing=1 --set numa_balancing.scan_delay_ms=50 --set \
                         numa_balancing.scan_period_min_ms=50";
 const ALIKE: &str = "zipf:24M:4 --memory 24M";
 
-/// What must have happened, as counters' names begin.
+/// Beginnings of the names of counters that must be raised.
 const DEMOTED: &str = "pgdemote_";
 const PROMOTED: &str = "pgpromote_success ";
 const HINTED: &str = "numa_hint_faults ";
 const MOVED: &str = "numa_pages_migrated ";
 
-/// A control group that is smaller than what its processes use.
+/// Control groups that are smaller than what their processes use.
 const GROUPED: [&str; 2] = [
     "zipf:9M:4 --memory 32M --cpus 4 --group web:memory.max=6M",
     "fork-write:9M --memory 32M --cpus 4 --group web:memory.max=1M,processes=1- --group rest:processes=0",
 ];
 
-/// A case that loses one of the flushes that other CPUs are asked for; at least one of so many must be found out.
+/// A case that drops one of the flushes requested of other CPUs; the checker must find at least one of these drops.
 const FAULTY: &str = "scenario:dontneed --memory 16M --cpus 4";
 const DROPS: std::ops::RangeInclusive<u32> = 1..=6;
 
-/// What is wrong with a case, in words; `None`: nothing.
+/// Says what is wrong with a case; `None`: nothing.
 type Judge = fn(&Output) -> Option<String>;
 
-/// One boot, or several of which one must be as wanted.
+/// One boot, or several of which one must satisfy the judge.
 struct Case {
-    /// The words after `pagefold boot`, one line a boot.
+    /// The words after `pagefold boot`, one line per boot.
     boots: Vec<String>,
     judge: Judge,
-    /// Counters that must not be 0, as their names begin.
+    /// Beginnings of the names of counters that must not be 0.
     moved: &'static [&'static str],
 }
 
@@ -147,12 +147,12 @@ impl Case {
         Case { boots: vec![boot], judge: ended_well, moved: &[] }
     }
 
-    /// One that must have counted something.
+    /// A case that must have raised these counters.
     fn moving(boot: String, moved: &'static [&'static str]) -> Case {
         Case { moved, ..Case::good(format!("{boot} --all")) }
     }
 
-    /// Is what was to happen missing in what a boot says?
+    /// The complaint about the first counter that a boot did not raise, if there is one.
     fn missing(&self, output: &Output) -> Option<String> {
         let said = String::from_utf8_lossy(&output.stdout);
         let counted = |name: &&&str| {
@@ -168,7 +168,7 @@ fn ended_well(output: &Output) -> Option<String> {
     (!output.status.success()).then(|| format!("ended with {}", output.status))
 }
 
-/// Was something reclaimed from the group, as its row tells in its eighth column? Two blanks lie between columns.
+/// The complaint if nothing was reclaimed from the group (eighth column of its row; two blanks separate columns).
 fn reclaimed_group(output: &Output) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stdout);
     let row = said.lines().find(|line| line.starts_with("web "));
@@ -178,7 +178,7 @@ fn reclaimed_group(output: &Output) -> Option<String> {
         .or_else(|| (!reclaimed).then(|| format!("nothing was reclaimed from the group: {row:?}")))
 }
 
-/// A lost flush is a load that returns something old, and the checker says so.
+/// The complaint if the checker did not find a lost flush, which makes a load return an old value.
 fn found_out(output: &Output) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stderr);
     let found = output.status.code() == Some(1) && said.contains("the checker found");
@@ -201,7 +201,7 @@ fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
     for grouped in GROUPED {
         cases.push(Case { judge: reclaimed_group, ..Case::good(grouped.to_owned()) });
     }
-    // Generations, with flushes deferred and not.
+    // The generational policy, with deferred and immediate flushes.
     for program in PROGRAMS {
         for (cpus, policy) in [(1, "batch"), (4, "lazy")] {
             cases.push(Case::good(format!(
@@ -231,14 +231,14 @@ fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
     cases
 }
 
-/// `cargo xtask boot-test [FILTER]`.
+/// Run `cargo xtask boot-test [FILTER]`.
 pub fn test(filter: &str) -> ExitCode {
     Tool::System.provide();
     if !Tool::System.is_there() {
         println!("boot-test: skipped, because {} is missing", Tool::System.package());
         return ExitCode::SUCCESS;
     }
-    // Cases name files as seen from the project's directory.
+    // Cases name files relative to the project's directory.
     if let Err(error) = std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")) {
         eprintln!("xtask: cannot go to the project's directory: {error}");
         return ExitCode::FAILURE;
@@ -255,7 +255,7 @@ fn run(pagefold: &Path, cases: Vec<Case>) -> ExitCode {
     let queue = Mutex::new(VecDeque::from(cases));
     let failed = Mutex::new(Vec::new());
     let work = || {
-        while let Some(case) = queue.lock().expect("nobody panics with it").pop_front() {
+        while let Some(case) = queue.lock().expect("no thread panics with it").pop_front() {
             let begin = Instant::now();
             let wrong = boot(pagefold, &case);
             let word = if wrong.is_some() { "FAILED" } else { "ok" };
@@ -264,7 +264,7 @@ fn run(pagefold: &Path, cases: Vec<Case>) -> ExitCode {
                 eprint!("{said}");
                 let again = case.boots.last().map_or("", String::as_str);
                 let again = format!("{} boot {again} --timeout {TIMEOUT}", pagefold.display());
-                failed.lock().expect("nobody panics with it").push(format!("{why}; again: {again}"));
+                failed.lock().expect("no thread panics with it").push(format!("{why}; again: {again}"));
             }
         }
     };
@@ -273,13 +273,13 @@ fn run(pagefold: &Path, cases: Vec<Case>) -> ExitCode {
             scope.spawn(work);
         }
     });
-    let failed = failed.into_inner().expect("nobody panics with it");
+    let failed = failed.into_inner().expect("no thread panics with it");
     failed.iter().for_each(|case| println!("FAILED: {case}"));
     println!("{} of {all} boots ok in {} s", all - failed.len(), start.elapsed().as_secs());
     if failed.is_empty() && all > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What is wrong with a case, and what it said on standard error.
+/// The complaint about a case, and its standard error.
 fn boot(pagefold: &Path, case: &Case) -> Option<(String, String)> {
     let mut wrong = None;
     for boot in &case.boots {

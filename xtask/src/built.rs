@@ -1,10 +1,10 @@
-//! The command `pagefold`, and where cargo has put it: that depends on CARGO_TARGET_DIR, on configuration files, on the
-//! target.
+//! The command `pagefold`, and where cargo puts it: that depends on CARGO_TARGET_DIR, on configuration files and on
+//! the target.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Build the command; where it is. Cargo has said why there is none.
+/// Build the command; returns its path. On failure cargo has said why.
 pub fn pagefold() -> Option<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -17,7 +17,7 @@ pub fn pagefold() -> Option<PathBuf> {
     executable(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The executable that cargo's messages, one a line, name.
+/// The executable that cargo's messages, one per line, name.
 fn executable(messages: &str) -> Option<PathBuf> {
     let (_, rest) = messages.lines().find_map(|line| line.split_once("\"executable\":\""))?;
     let (mut path, mut chars) = (String::new(), rest.chars());

@@ -1,13 +1,13 @@
-//! The coverage-guided fuzzer: libFuzzer around what the crate `fuzz` feeds, built by the ordinary toolchain.
+//! The coverage-guided fuzzer: libFuzzer around the targets of the crate `fuzz`, built by the ordinary toolchain.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// What is fuzzed if nothing is named.
+/// The targets if none is named.
 const TARGETS: [&str; 4] = ["container", "lackey", "machine", "replay"];
 
-/// The passes of the compiler that tell libFuzzer which code an input reaches. They are stable flags; cargo-fuzz uses
-/// the same.
+/// The compiler passes that tell libFuzzer which code an input reaches. The flags are stable; cargo-fuzz uses the
+/// same.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
@@ -20,7 +20,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// From the words of the command line; `None` if they make no sense.
+    /// Read the words of the command line; returns `None` if they make no sense.
     pub fn parse(mut words: &[&str]) -> Option<Options> {
         let mut options = Options { targets: TARGETS.to_vec(), runs: 1_000_000 };
         if let ["--runs", runs, rest @ ..] = words {
@@ -35,13 +35,13 @@ impl Options {
     }
 }
 
-/// Build it, and feed each target so many inputs. Inputs that reach new code are kept for the next time.
+/// Build the fuzzer, and feed each target this many inputs. Inputs that reach new code are kept for the next run.
 pub fn fuzz(options: &Options) -> ExitCode {
     let Some(folder) = build() else { return ExitCode::FAILURE };
     for target in &options.targets {
         if run(&folder, target, options.runs).is_none() {
             eprintln!(
-                "xtask: the input is in {}; once mended, it goes to crates/fuzz/regressions/{target}",
+                "xtask: the input is in {}; after the fix, move it to crates/fuzz/regressions/{target}",
                 folder.display()
             );
             return ExitCode::FAILURE;
@@ -50,10 +50,10 @@ pub fn fuzz(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Build the fuzzer; returns the folder that it lies in.
+/// Build the fuzzer; returns its folder.
 fn build() -> Option<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // With a target named, build scripts are built without the passes.
+    // If a target triple is named, build scripts are built without the passes.
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join("target/fuzz");
     let built = Command::new(cargo)
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_understood() {
+    fn options_are_parsed_and_wrong_ones_refused() {
         let all = |runs| Some(Options { targets: TARGETS.to_vec(), runs });
         assert_eq!(Options::parse(&[]), all(1_000_000));
         assert_eq!(Options::parse(&["--runs", "5"]), all(5));

@@ -1,4 +1,4 @@
-//! The kernel image: what cargo is told to build it, and where it then is.
+//! The kernel image: how cargo builds it, and where it is afterwards.
 
 use crate::step::Step;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ const MANIFEST: &str = "crates/machine-x86/Cargo.toml";
 const CONFIG: &str = "crates/machine-x86/bare.toml";
 const BINARY: &str = "x86_64-unknown-linux-gnu/release/pagefold-kernel";
 
-/// Which image.
+/// A kind of image.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The one that runs are made with.
+    /// The one for real runs.
     Ordinary,
-    /// For tests: one flush can be left out on request.
+    /// For tests: it can drop one flush on request.
     Faulty,
 }
 
-/// Where images are built: both kinds, as they share nearly everything.
+/// Where both kinds are built, as they share nearly everything.
 const TARGET: &str = "target/x86";
-/// Where a faulty image is taken, so that it is never found in the ordinary one's place.
+/// Where a faulty image is moved, so that it is never found in place of the ordinary one.
 const FAULTY: &str = "target/x86/pagefold-kernel-faulty";
 
 impl Kind {
@@ -31,7 +31,7 @@ impl Kind {
     }
 }
 
-/// Build an image and print its path, alone on standard output.
+/// Build an image and print its path, which is all that goes to standard output.
 pub fn build(kind: Kind) -> ExitCode {
     match image(kind) {
         Some(path) => {
@@ -42,24 +42,24 @@ pub fn build(kind: Kind) -> ExitCode {
     }
 }
 
-/// Build an image; where it is. Cargo has said why there is none.
+/// Build an image; returns its path. On failure cargo has said why.
 pub fn image(kind: Kind) -> Option<PathBuf> {
     let args = ["--manifest-path", MANIFEST, "--bin", "pagefold-kernel", "--features", kind.features()];
     build_apart(&args, CONFIG, TARGET).then(|| put_in_place(&root(), kind))?
 }
 
-/// The checkout.
+/// The folder of the checkout.
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Build something that does not run on the host, with a configuration and in a folder of its own. If it fails, that
-/// was said.
+/// Build something that does not run on the host, with its own configuration and folder. Returns whether that
+/// succeeded; if not, the reason was printed.
 pub fn build_apart(args: &[&str], config: &str, target: &str) -> bool {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(root()).stdin(Stdio::null());
-    // Flags of whoever calls are meant for the host; they would take the place of the image's own.
+    // The caller's flags are meant for the host; they would replace the image's own.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     command.args(["build", "--release"]).args(args).args(["--config", config, "--target-dir", target]);
     match command.status() {
@@ -87,7 +87,7 @@ fn put_in_place(root: &Path, kind: Kind) -> Option<PathBuf> {
     Some(path.canonicalize().unwrap_or(path))
 }
 
-/// Checks and tests of what needs no emulator. They stand in a workspace of their own.
+/// Checks and tests that need no emulator. The kernel has a workspace of its own.
 pub fn checks() -> Vec<Step> {
     const IMAGE: [&str; 9] = [
         "--manifest-path",

@@ -13,13 +13,13 @@ const CONFIG: &str = "crates/linux-guest/static.toml";
 const TARGET: &str = "target/linux";
 /// Where a package is unpacked.
 const UNPACKED: &str = "target/linux/kernel";
-/// What package names begin with, best first: the version that the memory manager is held against, then any.
+/// Beginnings of package names, best first: the version that the memory manager is compared with, then any.
 const WANTED: [&str; 2] = ["linux-image-6.12.", "linux-image-"];
-/// What they end with: Debian's kernel for virtual machines, which has the drivers built in or as few modules.
+/// The end of the names: Debian's kernel for virtual machines, whose needed drivers are built in or few modules.
 const KIND: &str = "-cloud-amd64-unsigned";
 
-/// What the test boots, and what has to stand in the result: counts that the program alone decides, under both
-/// policies, and a run short of memory, which has to end, with the same work as on the simulated machine.
+/// What the test boots, with a text that the result must contain: counts that depend on the program alone, under both
+/// policies, and a run short of memory, which must end with the same work as on the simulated machine.
 const CASES: [(&str, &str); 4] = [
     ("sequential:8M --memory 200% --cpus 1", "0 missed"),
     ("sequential:8M --memory 200% --cpus 2 --profile mglru", "0 missed"),
@@ -27,7 +27,7 @@ const CASES: [(&str, &str); 4] = [
     ("zipf:16M:3 --memory 50%", "work done: the same on both"),
 ];
 
-/// Build and find everything.
+/// Build the first process and find a kernel.
 pub fn prepare() -> ExitCode {
     match build().and_then(|()| kernel()) {
         Ok(kernel) => {
@@ -53,7 +53,7 @@ fn kernel() -> Result<String, String> {
     there.map_or_else(unpack, Ok)
 }
 
-/// Run a few programs on Linux, where a kernel can be had.
+/// Run a few programs on Linux, if a kernel is available.
 pub fn test() -> ExitCode {
     if let Err(why) = build() {
         eprintln!("xtask: {why}");
@@ -112,7 +112,7 @@ pub fn checks() -> Vec<Step> {
     ]
 }
 
-/// A kernel in a folder that can be read.
+/// A readable kernel in a folder.
 fn readable(folder: &Path) -> Option<String> {
     let entries = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let is_kernel = |name: &str| name.starts_with("vmlinuz-");
@@ -147,12 +147,12 @@ fn choose(names: &str) -> Option<&str> {
     WANTED.iter().find_map(|start| newest(start))
 }
 
-/// A name's numbers: 6.12.117 is newer than 6.12.9.
+/// The numbers in a name: 6.12.117 is newer than 6.12.9.
 fn numbers(name: &str) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Run a tool; its standard output, or what it said against it.
+/// Run a tool; returns its standard output, or its complaint.
 fn output(tool: &str, args: &[&str], folder: &Path) -> Result<String, String> {
     let mut command = Command::new(tool);
     command.args(args).current_dir(folder).stdin(Stdio::null());

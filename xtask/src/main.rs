@@ -1,14 +1,14 @@
-//! `cargo xtask`: the one tool that tests and measures the project. It needs nothing but cargo.
+//! `cargo xtask`: the one tool that tests and measures the project. It needs only cargo.
 //!
-//! A task is a list of steps. Every step says what it runs, so that it can be run alone; a failed step does not stop
-//! the ones after it, so that one look shows everything that is broken.
+//! A task is a list of steps. Every step prints its command, so that it can be run alone. A failed step does not stop
+//! those after it, so that one run shows all failures.
 #![forbid(unsafe_code)]
 
 mod boot;
 mod built;
 mod fuzz;
 mod kernel;
-/// What the memory manager calls the values of its knobs, read without building it.
+/// The memory manager's words for the values of its knobs, read without building it.
 #[path = "../../crates/mm/src/knobs/choice.rs"]
 #[allow(dead_code, reason = "only the words are read")]
 mod knobs;
@@ -26,25 +26,25 @@ Usage: cargo xtask TASK
 Tasks:
   test           every check and test: format, lints, documents, unit, property and end-to-end tests
   quick          format, lints and tests only, in one feature set
-  properties [N] the property tests with N cases each that nobody has tried yet (20000)
+  properties [N] the property tests with N new random cases each (20000)
   bench [ARGS]   the benchmarks; ARGS go to them
   soak [--minutes N] [--cases N] [--checks N] [--seed N] [--threads N] [--only chaos|recorded|built-in]
-                 random programs on random machines, traces and built-in programs short of memory, with all flush policies
-                 and forms of folios, under the oracle for N minutes (10), cases or checked accesses, as many at a time as
-                 there are cores; prints what the random program met, and fails if 1000 cases of it left something out
-  soak --cover   a few cases of the random program, always the same: fails if they leave out something that they list
+                 random programs on random machines, traces and built-in programs short of memory, with all flush
+                 policies and forms of folios, under the oracle for N minutes (10), cases or checked accesses, one case
+                 per core at a time; prints what the random program met, and fails if 1000 cases of it missed something
+  soak --cover   a few fixed cases of the random program: fails if they miss something that they should meet
   fuzz [--runs N] [TARGET]
-                 look for inputs that break a reader of files: container, lackey, machine or replay (all, with 1000000 inputs
-                 each), guided by the code that they reach; needs a C++ compiler (crates/fuzz)
+                 look for inputs that break a reader of files: container, lackey, machine or replay (all, with 1000000
+                 inputs each), guided by the code that they reach; needs a C++ compiler (crates/fuzz)
   kernel [--faulty]
-                 build the image that boots on x86-64 and print its path; --faulty: for tests, one flush can be left
-                 out on request
+                 build the image that boots on x86-64 and print its path; --faulty: for tests, it can drop one flush
+                 on request
   boot-test [FILTER]
-                 boot it, under QEMU: its tests of itself, and all built-in programs with all flush policies on one and
+                 boot it under QEMU: its tests of itself, and all built-in programs with all flush policies on one and
                  four CPUs, with too little memory; only cases that contain FILTER
-  linux          build the first process of a Linux guest, for 'pagefold linux', and see that there is a kernel: the newest of /boot
-                 that can be read, or Debian's package of one, downloaded and unpacked below target/, not installed
-  linux-test     run a few programs on Linux beside the simulated machine; where no kernel can be had, it says so and is done
+  linux          build the first process of a Linux guest, for 'pagefold linux', and find a kernel: the newest in /boot
+                 that is readable, or Debian's package of one, downloaded and unpacked below target/, not installed
+  linux-test     run a few programs on Linux beside the simulated machine; without a kernel it says so and succeeds
   mutants [ARGS] change the memory manager in every place in turn, and see which tests notice (hours; --help says more)
   ci             what .ci/run does: test
 ";
@@ -96,13 +96,13 @@ fn usage(problem: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The changes that no test notices: a program of its own, as it needs crates that nothing else here does.
+/// Find changes that no test notices. The program is separate, as it needs crates that nothing else here does.
 fn mutants(rest: &[&str]) -> ExitCode {
     let run = ["run", "--release", "--quiet", "--package", "mutants", "--"];
     run_all(&[Step::cargo("mutants", run.iter().chain(rest).copied())])
 }
 
-/// The property tests, with cases of chance.
+/// The property tests, with random cases.
 fn properties(cases: &str) -> Vec<Step> {
     let many = |name, args: &[&'static str]| {
         let command = ["test"].iter().chain(args).copied();
@@ -116,13 +116,13 @@ fn properties(cases: &str) -> Vec<Step> {
     ]
 }
 
-/// Tests of packages, all of them even after one has failed. The cases of the property tests are the same each time:
-/// what failed once fails again, and a change is to blame for what has changed. New cases are for [`properties`].
+/// Tests of packages, all of them even after one has failed. The property tests run the same cases each time: what
+/// failed once fails again, and only a change to the code changes the result. New cases are for [`properties`].
 fn tests<const N: usize>(name: &'static str, args: [&'static str; N]) -> Step {
     Step::cargo(name, ["test", "--no-fail-fast"].into_iter().chain(args)).env("PROPTEST_RNG_SEED", "1")
 }
 
-/// What can be checked in a few minutes.
+/// The checks that take a few minutes.
 fn quick() -> Vec<Step> {
     vec![
         Step::cargo("format", ["fmt", "--all", "--check"]),
@@ -131,10 +131,10 @@ fn quick() -> Vec<Step> {
     ]
 }
 
-/// The one-threaded form.
+/// The feature of the one-threaded form.
 const ONE_THREADED: &str = "one-thread";
 
-/// Everything. The memory manager is tested in both of its forms: with atomics and locks, and for one thread.
+/// All checks. The memory manager is tested in both of its forms: with atomics and locks, and for one thread.
 fn all() -> Vec<Step> {
     let mut steps = vec![
         Step::cargo("format", ["fmt", "--all", "--check"]),
@@ -187,7 +187,7 @@ fn lints_of_models(checker: &str) -> Step {
     Step::cargo("lints of the models", args)
 }
 
-/// The memory manager beside its peers, then the simulator.
+/// The memory manager compared with its peers, then the simulator.
 fn benches(rest: &[&str]) -> Vec<Step> {
     let separator = if rest.is_empty() { None } else { Some("--") };
     let bench = |name, package: &[&'static str]| {

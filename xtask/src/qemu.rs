@@ -1,10 +1,10 @@
-//! QEMU in its two forms, the only tools that cargo cannot bring: the user-mode emulator, which the tests of the
+//! QEMU in its two forms, the only tools that cargo cannot provide: the user-mode emulator, which the tests of the
 //! recorder need, and the emulator of a whole PC, on which the kernel boots.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A program of QEMU's.
+/// One of QEMU's programs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     /// Runs one program.
@@ -21,7 +21,7 @@ impl Tool {
         }
     }
 
-    /// Debian's package of it.
+    /// The Debian package that contains it.
     pub fn package(self) -> &'static str {
         match self {
             Tool::User => "qemu-user",
@@ -37,14 +37,14 @@ impl Tool {
         }
     }
 
-    /// Is it installed?
+    /// Whether it is installed.
     pub fn is_there(self) -> bool {
         std::env::var_os("PATH")
             .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(self.program()).is_file()))
     }
 
-    /// Install it where that is possible without asking; elsewhere say which command does it. Never fails: the tests
-    /// that need it leave themselves out where it is missing.
+    /// Install it if that is possible without a prompt; otherwise print the command that does it. Never fails: the
+    /// tests that need it are skipped if it is missing.
     pub fn provide(self) {
         if self.is_there() {
             return;
@@ -67,7 +67,7 @@ impl Tool {
     }
 }
 
-/// What could not be tested for want of a tool, for the last line of a task.
+/// What could not be tested because a tool is missing, for the last line of a task.
 pub fn left_out() -> String {
     let missing = [Tool::User, Tool::System].into_iter().filter(|tool| !tool.is_there());
     missing

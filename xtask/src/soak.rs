@@ -1,7 +1,7 @@
 //! The random program on random machines, and recorded and built-in programs short of memory, under the oracle until
 //! time is up, with all flush policies and all forms of folios, each choice for itself.
 //!
-//! Each case is one command line, printed before it runs, so that whatever fails, hangs or dies can be run again alone.
+//! Each case is one command line, printed before it runs, so that one that fails, hangs or dies can be repeated alone.
 
 mod choice;
 mod coverage;
@@ -14,13 +14,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What a soak is told.
+/// The arguments of a soak.
 pub struct Options {
     minutes: u64,
     /// Cases after which it ends.
     cases: u64,
     seed: u64,
-    /// Accesses after whose check it ends.
+    /// Checked accesses after which it ends.
     checks: u64,
     only: Option<String>,
     threads: usize,
@@ -56,7 +56,7 @@ impl Options {
     }
 }
 
-/// What a case has shown: accesses that the oracle has judged, units of work, seconds, and its JSON.
+/// The result of a case: accesses that the oracle has judged, units of work, seconds, and its JSON.
 struct Shown {
     checked: u64,
     operations: u64,
@@ -69,7 +69,7 @@ struct Shown {
 struct Totals {
     cases: u64,
     checked: u64,
-    /// Of the cases of the random program: accesses that were judged, operations, seconds.
+    /// For cases of the random program: judged accesses, operations, seconds.
     chaos: (u64, u64, f64),
     coverage: Coverage,
 }
@@ -79,7 +79,7 @@ pub fn soak(options: &Options) -> ExitCode {
     run_cases(options, Set::Random, |seed| choice::case(seed, options.only.as_deref()))
 }
 
-/// Run a few cases, always the same, that together meet all that the random program can meet.
+/// Run a few fixed cases that together meet all that the random program can meet.
 pub fn cover() -> ExitCode {
     let cases = choice::covering();
     let options = Options::parse(&["--cases", &cases.len().to_string(), "--seed", "0"]).expect("well formed");
@@ -87,7 +87,7 @@ pub fn cover() -> ExitCode {
 }
 
 fn run_cases(options: &Options, set: Set, case: impl Fn(u64) -> String + Sync) -> ExitCode {
-    // Cases name files as seen from the project's directory.
+    // Cases name files relative to the project's directory.
     if let Err(error) = std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")) {
         eprintln!("xtask: cannot go to the project's directory: {error}");
         return ExitCode::FAILURE;
@@ -100,14 +100,14 @@ fn run_cases(options: &Options, set: Set, case: impl Fn(u64) -> String + Sync) -
     let work = || {
         while Instant::now() < end && !failed.load(Relaxed) {
             let seed = next.fetch_add(1, Relaxed);
-            let checked = totals.lock().expect("nobody panics with it").checked;
+            let checked = totals.lock().expect("no thread panics with it").checked;
             if seed - options.seed >= options.cases || checked >= options.checks {
                 break;
             }
             let case = case(seed);
             println!("pagefold {case}");
             match run(&pagefold, &case) {
-                Some(shown) => totals.lock().expect("nobody panics with it").add(&case, &shown),
+                Some(shown) => totals.lock().expect("no thread panics with it").add(&case, &shown),
                 None => {
                     println!("FAILED: {} {case}", pagefold.display());
                     failed.store(true, Relaxed);
@@ -116,7 +116,7 @@ fn run_cases(options: &Options, set: Set, case: impl Fn(u64) -> String + Sync) -
         }
     };
     std::thread::scope(|scope| (0..options.threads).for_each(|_| drop(scope.spawn(work))));
-    let totals = totals.into_inner().expect("nobody panics with it");
+    let totals = totals.into_inner().expect("no thread panics with it");
     let covered = totals.report(start.elapsed());
     match covered && !failed.into_inner() {
         true => ExitCode::SUCCESS,
@@ -141,7 +141,7 @@ impl Totals {
         }
     }
 
-    /// Print it all; `false` if something was never met.
+    /// Print all sums. Returns `false` if something was never met.
     fn report(&self, elapsed: Duration) -> bool {
         let covered = self.coverage.report();
         let (checked, operations, seconds) = self.chaos;
@@ -161,10 +161,10 @@ impl Totals {
     }
 }
 
-/// A case takes seconds, and the largest a few minutes on a busy host. One that takes as long as this hangs.
+/// A case takes seconds, and the largest a few minutes on a busy host. One that takes this long hangs.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
 
-/// Run a case; returns what it has shown, if nothing was wrong.
+/// Run a case; returns its result if nothing was wrong.
 fn run(pagefold: &Path, case: &str) -> Option<Shown> {
     let output = output_within(Command::new(pagefold).args(case.split(' ')), LONGEST)?;
     let json = String::from_utf8(output.stdout).ok()?;
@@ -178,11 +178,11 @@ fn run(pagefold: &Path, case: &str) -> Option<Shown> {
     right.then_some(Shown { checked, operations, seconds, json })
 }
 
-/// What a command writes to its standard output, and how it ends, if it ends in time; else it is killed.
+/// Run a command; returns its standard output and status if it ends in time, else kills it.
 fn output_within(command: &mut Command, limit: Duration) -> Option<Output> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
-    let mut pipe = child.stdout.take().expect("it was asked for");
-    // Who does not read lets the command wait for ever.
+    let mut pipe = child.stdout.take().expect("standard output is a pipe");
+    // Without a reader a full pipe would stop the command for ever.
     let reader = std::thread::spawn(move || {
         let mut stdout = Vec::new();
         pipe.read_to_end(&mut stdout).map(|_| stdout)
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hangs_is_killed_and_what_ends_is_read() {
+    fn a_hanging_command_is_killed_and_the_output_of_one_that_ends_is_read() {
         assert!(output_within(Command::new("sleep").arg("3600"), Duration::ZERO).is_none());
         // More than a pipe holds.
         let many = Command::new("seq").arg("100000").output().expect("coreutils are there");

@@ -1,11 +1,11 @@
-//! One command of a task, and how long the rest of a task takes.
+//! One command of a task, and an estimate of the time that the rest of a task takes.
 
 use crate::qemu;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-/// Seconds that steps take on 2 quiet cores from a fresh clone, for telling how long the rest will take: 1,818 in all,
-/// on 2026-11-24. A task ends with what its steps took; when they take something else for good, copy it here.
+/// Seconds that steps take on 2 quiet cores from a fresh clone, to estimate the rest of a task: 1,818 in all, on
+/// 2026-11-24. A task ends with the seconds of its steps; when they change for good, copy them here.
 const TYPICAL: &[(&str, u64)] = &[
     ("format", 2),
     ("lints", 128),
@@ -46,19 +46,19 @@ impl Step {
         Step { name, args: args.into_iter().map(str::to_owned).collect(), env: Vec::new() }
     }
 
-    /// What it is called.
+    /// Its name.
     #[cfg(test)]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// With an environment variable.
+    /// Add an environment variable.
     pub fn env(mut self, key: &'static str, value: &str) -> Step {
         self.env.push((key, value.to_owned()));
         self
     }
 
-    /// As one would type it.
+    /// The command as typed in a shell.
     fn command_line(&self) -> String {
         let mut line = String::new();
         for (key, value) in &self.env {
@@ -67,12 +67,12 @@ impl Step {
         line + "cargo " + &self.args.join(" ")
     }
 
-    /// Seconds that it takes as a rule, if that is known.
+    /// The seconds that it usually takes, if known.
     pub fn typical(&self) -> Option<u64> {
         TYPICAL.iter().find(|(name, _)| *name == self.name).map(|(_, seconds)| *seconds)
     }
 
-    /// Run it; standard input is closed, so nothing can wait for an answer.
+    /// Run it. Standard input is closed, so that nothing can wait for an answer. Returns whether it succeeded.
     fn run(&self) -> bool {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
@@ -87,14 +87,14 @@ impl Step {
     }
 }
 
-/// Returns how many seconds the steps that are typical of `left` will take, if those typical of `done` took `took`.
+/// The seconds that steps with the times `left` will take, if those with the times `done` took `took`.
 fn remaining(done: &[u64], took: u64, left: &[u64]) -> u64 {
     let (done, left): (u64, u64) = (done.iter().sum(), left.iter().sum());
     // A few seconds of compiling say nothing about this computer's speed.
     if done < 30 { left } else { left * took / done }
 }
 
-/// Prints how long the steps after the first `done` will take, if that is known of all steps.
+/// Print how long the steps after the first `done` will take, if the times of all steps are known.
 fn tell_rest(steps: &[Step], done: usize, took: u64) {
     let typical: Option<Vec<u64>> = steps.iter().map(Step::typical).collect();
     if let Some(typical) = typical
@@ -106,7 +106,7 @@ fn tell_rest(steps: &[Step], done: usize, took: u64) {
     }
 }
 
-/// Run all steps, then say how each ended.
+/// Run all steps, then print how each ended.
 pub fn run_all(steps: &[Step]) -> ExitCode {
     let start = Instant::now();
     let mut report = Vec::new();
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rest_takes_as_long_as_the_beginning_tells() {
+    fn the_time_of_the_rest_scales_with_that_of_the_beginning() {
         assert_eq!(remaining(&[], 0, &[100, 200]), 300);
         assert_eq!(remaining(&[2], 9, &[100]), 100);
         assert_eq!(remaining(&[40, 60], 200, &[50]), 100);

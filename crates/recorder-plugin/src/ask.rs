@@ -1,4 +1,4 @@
-//! What `image.rs` asks the kernel; the crate `trace` has a module of that name, too.
+//! What `image.rs` asks the kernel. The crate `trace` has a module of the same name.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -11,15 +11,15 @@ unsafe extern "C" {
     fn getxattr(path: *const c_char, name: *const c_char, value: *mut c_void, size: usize) -> isize;
 }
 
-/// The user whose rights this process has.
+/// The effective user of this process.
 pub fn user() -> u32 {
-    // SAFETY: the call has no condition.
+    // SAFETY: the call has no precondition.
     unsafe { geteuid() }
 }
 
-/// The group whose rights this process has.
+/// The effective group of this process.
 pub fn group() -> u32 {
-    // SAFETY: the call has no condition.
+    // SAFETY: the call has no precondition.
     unsafe { getegid() }
 }
 

@@ -1,9 +1,9 @@
 //! The system calls that matter, by number.
 //!
-//! A call that is recorded as it was made has nothing here: it is known to the crate `abi`, with its numbers and its
-//! registers. Here are those of which there is more to say, and those that are recorded as another.
+//! A call that is recorded unchanged is not listed here: the crate `abi` knows its number and its registers. Listed
+//! are the calls that need more than that, and those that are recorded as another call.
 
-/// A system call that changes memory, uses files or starts and ends tasks.
+/// A system call that changes memory, uses files, or starts or ends tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     /// The call of [`abi::Call`] that has this number on x86-64.
@@ -47,7 +47,7 @@ pub enum Call {
     ExitGroup,
 }
 
-/// mlock2 locks as mlock does; fdatasync and sync_file_range write as fsync does.
+/// mlock2 locks like mlock; fdatasync and sync_file_range write like fsync.
 const MLOCK: u64 = 149;
 const FSYNC: u64 = 74;
 
@@ -145,7 +145,7 @@ pub fn common(number: i64) -> Option<Call> {
 }
 
 impl Call {
-    /// Does the call change the address space, so that it gets an epoch? (`clone` only if it forks.)
+    /// Whether the call changes the address space, so that it gets an epoch (`clone` only if it forks).
     pub fn changes_space(self, args: &[u64; 6]) -> bool {
         match self {
             Call::Mmap | Call::Mprotect | Call::Mremap | Call::Fallocate => true,
@@ -158,14 +158,14 @@ impl Call {
     }
 }
 
-/// The call that registers hold, if they hold what it can have. The upper half of a descriptor's register says nothing.
+/// The call in these registers, if they are valid for it. The upper half of a descriptor's register is ignored.
 pub fn plain(number: u64, args: &[u64; 6]) -> Option<abi::Call<'static>> {
     let mut narrow = *args;
     narrow[0] &= u64::from(u32::MAX);
     abi::Call::of_linux(number, *args).or_else(|| abi::Call::of_linux(number, narrow))
 }
 
-/// Does `clone` with these arguments start a process? QEMU makes `vfork` a `fork`.
+/// Whether `clone` with these arguments starts a process. QEMU turns `vfork` into `fork`.
 pub fn forks(args: &[u64; 6]) -> bool {
     const VM: u64 = 0x100;
     const VFORK: u64 = 0x4000;

@@ -1,9 +1,9 @@
 //! The program becomes another one.
 //!
-//! The emulator would execute the new program as it is, and nothing of it would be recorded. So before the emulator
-//! makes the call, this executes the emulator with the new program as its argument: descriptors, working directory,
-//! signals and all else go the way that the kernel has for them. If that cannot be, this says why and returns, the
-//! emulator makes the call, and the kernel refuses it or executes what is not recorded.
+//! The emulator would execute the new program natively, and nothing of it would be recorded. So before the emulator
+//! makes the call, the recorder executes the emulator with the new program as its argument: the kernel passes on
+//! descriptors, working directory, signals and everything else as usual. If that is impossible, the recorder writes
+//! down why. The emulator then makes the call, and the kernel refuses it or executes the program unrecorded.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -23,18 +23,18 @@ use crate::{maps, order, system};
 const HERE: i32 = -100;
 const EMPTY_PATH: u64 = 0x1000;
 
-/// The call of a program.
+/// The `execve` call of a program.
 struct Wish {
-    /// The path as the program gave it, by which a script is named to its interpreter.
+    /// The path as the program gave it: an interpreter gets it as the name of the script.
     name: Vec<u8>,
-    /// Where that is, for the emulator.
+    /// The path by which the emulator finds the file.
     path: PathBuf,
     words: Vec<Vec<u8>>,
     variables: Vec<Vec<u8>>,
 }
 
-/// Become the other program, if that is possible. `settle` makes other threads of the process write out what they have;
-/// `resume` lets them go on.
+/// Become the other program, if that is possible. `settle` makes the other threads of the process write out their
+/// events; `resume` lets them go on.
 pub fn attempt(
     thread: &mut Thread,
     call: Call,
@@ -54,7 +54,7 @@ pub fn attempt(
         }
     };
     let (words, variables) = emulator.command(&start, Some(shared::image().number), wish.variables);
-    // Nobody may be in the middle of a change of the address space.
+    // No thread may be in the middle of a change of the address space.
     shared::acquire();
     let held = shared::with(true, |shared| shared.files.held());
     let closed: Vec<Held> = held.into_iter().filter(|held| system::closes_on_exec(held.fd)).collect();
@@ -105,8 +105,8 @@ fn wish(call: Call, args: &[u64; 6]) -> Option<Wish> {
     Some(Wish { name, path, words, variables })
 }
 
-/// A path that leads to the same file from the new image. What is special to this process is so to the emulator, too:
-/// its descriptors may be closed, and what it executes is the emulator.
+/// A path that leads to the same file from the new image. Paths that name this process change their meaning with the
+/// emulator: its descriptors may be closed, and its executable is the emulator.
 fn place(path: &Path) -> PathBuf {
     let own = format!("/proc/{}/", std::process::id());
     let text = path.to_string_lossy();
@@ -123,7 +123,7 @@ fn place(path: &Path) -> PathBuf {
     let link = PathBuf::from(format!("/proc/self/fd/{fd}"));
     let place = match std::fs::read_link(&link) {
         Ok(target) if same(&link, &target) => target,
-        // It has no name any more, or never had one.
+        // The file no longer has a name, or never had one.
         _ => system::keep_open(fd).map_or(link, |kept| PathBuf::from(format!("/proc/self/fd/{kept}"))),
     };
     rest.map_or(place.clone(), |rest| place.join(rest))
@@ -134,8 +134,8 @@ fn same(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-/// The program that the emulator was told to run: what follows its options, each of which has a value, and of which the
-/// plugin is the last.
+/// The program that the emulator was told to run: the word after its options. Each option has a value, and the plugin
+/// is the last option.
 pub fn told() -> PathBuf {
     let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let mut words = line.split(|&byte| byte == 0).skip(1);

@@ -1,4 +1,4 @@
-//! Which files the descriptors of this process are.
+//! The files of this process's descriptors.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -28,16 +28,16 @@ enum Slot {
     File(FileId),
 }
 
-/// By what a descriptor orders tasks. The numbers are the kernel's, the same in all processes.
+/// How a descriptor orders tasks. The numbers are the kernel's, the same in all processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channel {
-    /// By nothing that is known.
+    /// In no known way.
     None,
     /// A pipe.
     Pipe(u64),
     /// A socket.
     Socket(u64),
-    /// An eventfd: a count, which a read takes whole.
+    /// An eventfd: a count, which a read takes as a whole.
     Count(u64),
 }
 
@@ -46,7 +46,7 @@ pub struct Files {
     slots: Vec<Slot>,
     known: Vec<Known>,
     ids: HashMap<(u64, u64, String), FileId>,
-    /// Chunks that describe files which were met since the last time they were written out.
+    /// Chunks that describe the files found since the chunks were last written out.
     pub fresh: Vec<u8>,
 }
 
@@ -59,8 +59,8 @@ pub struct Held {
 
 /// A descriptor as a `File` that is not closed.
 fn borrow(fd: i32) -> ManuallyDrop<File> {
-    // SAFETY: the descriptor is only used for queries and never closed through this `File`; one that is not open
-    // makes them fail with EBADF.
+    // SAFETY: the descriptor is only used for queries and never closed through this `File`; if it is not open, they
+    // fail with EBADF.
     ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })
 }
 
@@ -74,7 +74,7 @@ pub fn size(fd: i32) -> Option<u64> {
     borrow(fd).metadata().ok().map(|meta| meta.len())
 }
 
-/// Does a path lead to something that has no pages of its own, or to QEMU's own files?
+/// Whether a path leads to something without pages of its own, or to QEMU's own files.
 fn ignored(path: &str) -> bool {
     let in_memory = path.starts_with("/dev/shm/");
     ["/proc/", "/sys/", "/tmp/qemu-open.", "/memfd:qemu-open"].iter().any(|prefix| path.starts_with(prefix))
@@ -82,7 +82,7 @@ fn ignored(path: &str) -> bool {
 }
 
 impl Files {
-    /// The file behind `fd`, if it is one of interest; and whether it is met for the first time.
+    /// The file behind `fd`, if it is of interest. A new file is also described in `fresh`.
     pub fn lookup(&mut self, fd: i32) -> Option<FileId> {
         let at = usize::try_from(fd).ok()?;
         if at >= self.slots.len() {
@@ -97,7 +97,7 @@ impl Files {
         }
     }
 
-    /// By what `fd` orders tasks.
+    /// How `fd` orders tasks.
     pub fn channel(&mut self, fd: i32) -> Channel {
         self.lookup(fd);
         match usize::try_from(fd).ok().and_then(|at| self.slots.get(at)) {
@@ -106,7 +106,7 @@ impl Files {
         }
     }
 
-    /// The file behind `fd` if that is known without asking the system.
+    /// The file behind `fd`, if that is known without asking the system.
     pub fn cached(&self, fd: i32) -> Option<FileId> {
         match usize::try_from(fd).ok().and_then(|at| self.slots.get(at)) {
             Some(&Slot::File(id)) => Some(id),
@@ -114,7 +114,7 @@ impl Files {
         }
     }
 
-    /// All descriptors of which something is known.
+    /// All descriptors that have been looked up.
     pub fn held(&self) -> Vec<Held> {
         let slots = self.slots.iter().enumerate();
         let held = slots.filter_map(|(at, &slot)| match slot {
@@ -125,7 +125,7 @@ impl Files {
         held.collect()
     }
 
-    /// Descriptors from `first` to `last` may mean something else from now on.
+    /// Forget the descriptors from `first` to `last`: they may lead to other files from now on.
     pub fn forget(&mut self, first: u64, last: u64) {
         let slots = self.slots.len() as u64;
         for at in first.min(slots)..last.saturating_add(1).min(slots) {
@@ -133,7 +133,7 @@ impl Files {
         }
     }
 
-    /// How many files are known.
+    /// Number of known files.
     pub fn count(&self) -> usize {
         self.known.len()
     }
@@ -144,7 +144,7 @@ impl Files {
         self.add(&meta, &path.to_string_lossy())
     }
 
-    /// The number of the file at `path`, which is mapped.
+    /// The number of the mapped file at `path`.
     pub fn by_path(&mut self, path: &str) -> Option<FileId> {
         self.add(&fs::metadata(path).ok()?, path)
     }
@@ -167,7 +167,7 @@ impl Files {
         Some(id)
     }
 
-    /// Describe all files again: a child's output stands for itself.
+    /// Describe all files again: a child's output must be complete in itself.
     pub fn describe_all(&mut self) {
         self.fresh.clear();
         for (at, known) in self.known.iter().enumerate() {
@@ -179,7 +179,7 @@ impl Files {
 fn channel(fd: i32) -> Channel {
     use std::os::unix::fs::FileTypeExt;
     let Ok(meta) = borrow(fd).metadata() else { return Channel::None };
-    // Devices have small numbers.
+    // Device numbers are small.
     let number = meta.ino() ^ meta.dev().rotate_right(20);
     match meta.file_type() {
         kind if kind.is_fifo() => Channel::Pipe(number),

@@ -1,13 +1,13 @@
 //! The part of the trace recorder that runs inside QEMU's user-mode emulator.
 //!
 //! `qemu-x86_64 -plugin libpagefold_recorder.so,dir=FOLDER,window=32,owner=PID PROGRAM` writes one file per image of a
-//! process into FOLDER (its format: `crates/trace/src/raw.rs`). The crate uses nothing but `std` and the crate `abi`,
-//! so that the build script of `trace` can compile it with `rustc` alone and the binary `pagefold` can carry it. It
-//! has three sources of events: each translated block that is entered (instructions, fetches), each load and store,
-//! each system call and its return.
+//! process into FOLDER (for the format, see `crates/trace/src/raw.rs`). The crate uses only `std` and the crate `abi`,
+//! so that the build script of `trace` can compile it with `rustc` alone and the binary `pagefold` can contain it. It
+//! has three sources of events: each entry into a translated block (instructions, fetches), each load and store, and
+//! each system call with its return.
 //!
-//! State is per guest thread, found by QEMU's index of the virtual CPU. All callbacks for a CPU come on its own
-//! host thread, so that state needs no lock; see [`shared`] for what is common.
+//! State is per guest thread, indexed by QEMU's number of the virtual CPU. All callbacks for a CPU run on that CPU's
+//! own host thread, so this state needs no lock; see [`shared`] for what threads share.
 
 extern crate alloc;
 
@@ -54,26 +54,26 @@ use raw::{Image, origin};
 use shared::EMULATOR;
 use thread::Thread;
 
-/// The interface that this plugin was made for; QEMU looks for this symbol.
+/// The interface version that this plugin was made for; QEMU looks for this symbol.
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: c_int = 1;
 
-/// Threads at once; more than any recorded program will have.
+/// Most threads at a time, more than any recorded program has.
 const MOST_THREADS: usize = 4096;
-/// Bits of a block's user data that hold its address; above them is its number of instructions.
+/// Bits of a block's user data that hold its address; the bits above hold its number of instructions.
 const ADDRESS_BITS: u32 = 52;
 
 static THREADS: [AtomicPtr<Thread>; MOST_THREADS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_THREADS];
-/// The process is ending: nothing is recorded any more.
+/// The process is ending: nothing more is recorded.
 static FINISHED: AtomicBool = AtomicBool::new(false);
 /// See [`store_bit`].
 static STORE: AtomicU32 = AtomicU32::new(0);
-/// The program that runs.
+/// The running program.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 /// Where QEMU's own memory begins.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
-/// Is the program for x86-64? Otherwise its calls have the common numbers.
+/// Whether the program is for x86-64. Otherwise its calls have the common numbers.
 static X86: AtomicBool = AtomicBool::new(true);
 
 /// Where QEMU's own memory begins.
@@ -81,12 +81,12 @@ fn limit() -> u64 {
     LIMIT.load(Ordering::Relaxed)
 }
 
-/// The program that runs.
+/// The running program.
 fn program() -> PathBuf {
     PROGRAM.get().cloned().unwrap_or_default()
 }
 
-/// The state of the thread that runs on CPU `index`, which is the calling thread.
+/// The state of the calling thread, which runs on CPU `index`.
 #[inline]
 fn current(index: c_uint) -> Option<&'static mut Thread> {
     if FINISHED.load(Ordering::Relaxed) {
@@ -115,8 +115,8 @@ fn begin(slot: &AtomicPtr<Thread>) -> *mut Thread {
     thread
 }
 
-/// The state of the thread that runs on CPU `index`, if nothing has happened of which it would have to take note: it
-/// has begun, no other thread has changed the address space, the process does not end.
+/// The state of the thread that runs on CPU `index`, if it has nothing to take note of: it has begun, no other thread
+/// has changed the address space, and the process is not ending.
 #[inline(always)]
 fn undisturbed(index: c_uint) -> Option<&'static mut Thread> {
     let thread = THREADS.get(index as usize)?.load(Ordering::Relaxed);
@@ -153,7 +153,7 @@ fn block(index: c_uint, instructions: u64, page: u64) {
 }
 
 extern "C" fn on_access(index: c_uint, info: u32, addr: u64, _: *mut c_void) {
-    /// No access has more bytes.
+    /// Most bytes that an access has.
     const LONGEST: u64 = 64;
     if let Some(thread) = undisturbed(index)
         && addr % PAGE_SIZE <= PAGE_SIZE - LONGEST
@@ -169,10 +169,10 @@ fn mode(info: u32) -> AccessKind {
     if info & STORE.load(Ordering::Relaxed) != 0 { AccessKind::Store } else { AccessKind::Load }
 }
 
-/// The bit of what QEMU says of an access that makes it a store. QEMU has a function that looks at it, which is asked
-/// once instead of at each access.
+/// The bit in QEMU's information about an access that marks a store. QEMU's function for it is called once per bit
+/// here, instead of once per access.
 fn store_bit() -> Option<u32> {
-    // SAFETY: the function only looks at the bits of what it is given.
+    // SAFETY: the function only looks at the bits of its argument.
     let is_store = |info: u32| unsafe { qemu::qemu_plugin_mem_is_store(info) };
     let mut bits = (0..u32::BITS).map(|bit| 1 << bit).filter(|&bit| is_store(bit));
     let found = bits.next().filter(|_| !is_store(0))?;
@@ -193,8 +193,8 @@ fn access(index: c_uint, info: u32, addr: u64) {
 }
 
 extern "C" fn on_translate(_: PluginId, block: *mut Block) {
-    // SAFETY: QEMU passes a block that is valid for the time of this callback; instructions are asked for by
-    // indices below their number.
+    // SAFETY: QEMU passes a block that is valid during this callback; all indices of instructions are below their
+    // number.
     unsafe {
         let count = qemu::qemu_plugin_tb_n_insns(block);
         let start = qemu::qemu_plugin_tb_vaddr(block);
@@ -220,7 +220,7 @@ fn call(number: i64) -> Option<Call> {
     if X86.load(Ordering::Relaxed) { calls::x86_64(number) } else { calls::common(number) }
 }
 
-/// Do `body` with the thread marked as busy.
+/// Run `body` with the thread marked as busy.
 fn busy(index: c_uint, body: impl FnOnce(&mut Thread)) {
     let Some(thread) = current(index) else { return };
     thread.busy.store(true, Ordering::SeqCst);
@@ -251,7 +251,7 @@ extern "C" fn on_syscall(
                 exec::attempt(thread, call, &args, || settle(Some(index)), resume);
             }
         }
-        // Any call may block for long, so what was before must not wait in the window.
+        // Any call may block for long, so earlier accesses must not wait in the window.
         None => {
             thread.drain();
             thread.rest();
@@ -270,11 +270,11 @@ extern "C" fn on_syscall_return(_: PluginId, index: c_uint, _: i64, result: i64)
     });
 }
 
-/// This is a child that was just forked: only the calling thread lives on here, and it holds the lock.
+/// Begin a child that was just forked: of all threads, only the calling one lives on in it, and it holds the lock.
 fn begin_child(index: c_uint, thread: &mut Thread, parent: Image) {
     for (at, slot) in THREADS.iter().enumerate() {
         if at != index as usize {
-            // The other threads' states are left where they are: they may have been in the middle of anything.
+            // The other threads' states are leaked: these threads may have been in the middle of anything.
             slot.store(std::ptr::null_mut(), Ordering::Relaxed);
         }
     }
@@ -300,21 +300,21 @@ extern "C" fn on_cpu_exit(_: PluginId, index: c_uint) {
     }
 }
 
-/// From now on nothing is recorded; what threads have so far is written out, but for that of the CPU `except`.
+/// Stop recording, and write out what all threads have so far, except that of the CPU `except`.
 fn settle(except: Option<c_uint>) {
     FINISHED.store(true, Ordering::SeqCst);
-    // The callbacks look for that only when something has happened.
+    // The callbacks look at FINISHED only when there is news.
     shared::NEWS.fetch_add(1, Ordering::SeqCst);
     let others = THREADS.iter().enumerate().filter(|(at, _)| except != Some(*at as c_uint));
     let others: Vec<_> =
         others.map(|(_, slot)| slot.load(Ordering::Acquire)).filter(|thread| !thread.is_null()).collect();
     if !others.is_empty() {
-        // Where QEMU has not stopped the CPUs, one may be in the middle of a callback, which takes no longer than that.
+        // If QEMU has not stopped the CPUs, one may be in the middle of a callback, which is over within this time.
         std::thread::sleep(Duration::from_millis(10));
     }
     for thread in others {
         // SAFETY: FINISHED keeps the callbacks for blocks and accesses out, so only a system-call callback could be
-        // using the state: that is waited for.
+        // using the state, and the loop waits for that to end.
         let thread = unsafe {
             while (*thread).busy.load(Ordering::SeqCst) {
                 std::thread::yield_now();
@@ -325,12 +325,12 @@ fn settle(except: Option<c_uint>) {
     }
 }
 
-/// Go on after [`settle`].
+/// Record again after [`settle`].
 fn resume() {
     FINISHED.store(false, Ordering::SeqCst);
 }
 
-/// The process ends.
+/// End the recording of this process.
 fn finish() {
     if FINISHED.swap(true, Ordering::SeqCst) {
         return;
@@ -345,8 +345,8 @@ extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
     finish();
 }
 
-/// In the place of the C library's `kill`, as the plugin is loaded before it. The emulator calls this for itself when a
-/// signal ends the program, and does not tell the plugin otherwise. (What the program calls is made without the
+/// Replaces the C library's `kill`, as the plugin is loaded before it. When a signal ends the program, the emulator
+/// calls this for itself and does not tell the plugin otherwise. (The program's own calls do not go through the
 /// library.)
 #[unsafe(no_mangle)]
 pub extern "C" fn kill(pid: c_int, signal: c_int) -> c_int {
@@ -377,15 +377,15 @@ fn configure<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(Emulator, 
     }
     let folder = folder.ok_or("dir= is missing")?;
     let program = std::fs::read_link("/proc/self/exe").map_err(|error| format!("/proc/self/exe: {error}"))?;
-    // The folder is beside the plugin.
+    // The folder is next to the plugin.
     let plugin = folder.with_file_name("recorder.so");
     Ok((Emulator { program, plugin, folder, window, owner }, after))
 }
 
-/// QEMU calls this when it has loaded the plugin.
+/// Install the plugin; QEMU calls this after it has loaded it.
 ///
 /// # Safety
-/// `info` and `argv` must be what QEMU's plugin interface promises.
+/// `info` and `argv` must be as QEMU's plugin interface promises.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: PluginId,
@@ -419,7 +419,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     shared::begin_image(how, Image { pid: std::process::id(), number }, path.as_os_str().as_bytes());
     PROGRAM.get_or_init(|| path);
     guard::begin();
-    // SAFETY: the callbacks have the signatures that the interface asks for and live as long as the plugin.
+    // SAFETY: the callbacks have the signatures that the interface requires, and live as long as the plugin.
     unsafe {
         qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
         qemu::qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);

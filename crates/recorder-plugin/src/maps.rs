@@ -1,8 +1,8 @@
-//! The mappings that are there when the program begins: its image, the dynamic loader, the stack.
+//! The mappings that exist when the program begins: its image, the dynamic loader, the stack.
 //!
 //! QEMU has them in its own address space at the guest's addresses (user-mode emulation of a 64-bit program on a
-//! 64-bit host needs no offset), below everything of its own. QEMU hides execute permission from the host, so
-//! that is read from the images' program headers.
+//! 64-bit host needs no offset), below all its own mappings. QEMU hides execute permission from the host, so that is
+//! read from the images' program headers.
 
 use std::fs;
 
@@ -39,13 +39,13 @@ fn parse(line: &str) -> Option<Line<'_>> {
     })
 }
 
-/// The lowest address that is mapped: asked before the program is loaded, it is where QEMU's own begins.
+/// The lowest mapped address. Before the program is loaded, that is where QEMU's own memory begins.
 pub fn lowest() -> u64 {
     let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     text.lines().filter_map(parse).map(|line| line.start).min().unwrap_or(0)
 }
 
-/// The file, by a number, and the offset of what stands at `addr`, if that is memory that processes share.
+/// The file (by a number) and the offset of the memory at `addr`, if processes share it.
 pub fn shared_at(addr: u64) -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/self/maps").ok()?;
     let line =
@@ -55,7 +55,7 @@ pub fn shared_at(addr: u64) -> Option<(u64, u64)> {
     Some((inode, parsed.offset + (addr - parsed.start)))
 }
 
-/// The ranges of addresses that the program, which is below `limit`, has mapped: first and end, in order.
+/// The ranges of addresses, as start and end in order, that the program has mapped below `limit`.
 pub fn ranges(limit: u64) -> Vec<(u64, u64)> {
     let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut ranges: Vec<(u64, u64)> = Vec::new();
@@ -68,7 +68,7 @@ pub fn ranges(limit: u64) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// The program's mappings, which lie below `limit`, as events.
+/// The program's mappings, which are below `limit`, as events.
 pub fn initial(limit: u64, files: &mut Files) -> Vec<Event> {
     let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut code: Vec<(String, Vec<(u64, u64)>)> = Vec::new();
@@ -97,7 +97,7 @@ pub fn initial(limit: u64, files: &mut Files) -> Vec<Event> {
     events
 }
 
-/// File ranges of the executable segments of a 64-bit little-endian ELF image.
+/// The file ranges of the executable segments of a 64-bit little-endian ELF image.
 fn code_ranges(path: &str) -> Option<Vec<(u64, u64)>> {
     let bytes = fs::read(path).ok()?;
     let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));

@@ -1,8 +1,8 @@
 //! What orders tasks: calls that wait for others, and calls that others wait for.
 //!
-//! Each such call gets a mark where it begins, and where it has returned a place at which it may be said to have
-//! waited. Who waited for whom is found out when the recording is over (`crates/trace/src/record/order.rs`), from
-//! what is told here: what each call did, to what, and when by a clock that all processes share.
+//! Each such call gets a mark where it begins and, after its return, a place where it may have waited. Which call
+//! waited for which is found out after the recording (`crates/trace/src/record/order.rs`), from what is recorded here:
+//! what each call did, to what, and when, by a clock that all processes share.
 
 use std::ffi::c_int;
 
@@ -63,7 +63,7 @@ fn channel(fd: u64) -> Channel {
     shared::with(false, |shared| shared.files.channel(fd as i32))
 }
 
-/// A call begins. `None`: nobody waits by it.
+/// Begin a call. Returns `None` if no task waits in it or for it.
 pub fn enter(thread: &mut Thread, call: Call, args: &[u64; 6]) -> Option<Begun> {
     let what = match call {
         Call::Futex => {
@@ -108,14 +108,14 @@ fn put(fd: u64) -> Option<What> {
     (channel != Channel::None).then_some(What::Put(channel))
 }
 
-/// Where a thread that is started by this `clone` leaves word of its end.
+/// The address that the kernel clears when the thread started by this `clone` ends.
 fn start(args: &[u64; 6]) -> Option<u64> {
     const CHILD_CLEARTID: u64 = 0x20_0000;
     let at = if crate::X86.load(std::sync::atomic::Ordering::Relaxed) { args[3] } else { args[4] };
     (args[0] & CHILD_CLEARTID != 0).then_some(at)
 }
 
-/// A futex lies in memory of this process, or in memory that processes share.
+/// The key of a futex: in this process's memory, or in memory that processes share.
 fn futex_key(addr: u64, operation: u64) -> (bool, u64) {
     if operation & futex::PRIVATE != 0 {
         return (false, addr);
@@ -123,12 +123,12 @@ fn futex_key(addr: u64, operation: u64) -> (bool, u64) {
     maps::shared_at(addr).map_or((false, addr), |(file, offset)| (true, mix(file, offset)))
 }
 
-/// One number from two, the same wherever it is made.
+/// One number from two, the same in every process.
 fn mix(a: u64, b: u64) -> u64 {
     (a ^ b.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A call has returned.
+/// Record what a returned call did.
 pub fn leave(thread: &mut Thread, begun: &Begun, args: &[u64; 6], result: i64) {
     let failed = (-4095..0).contains(&result);
     let bytes = result.max(0) as u64;
@@ -201,7 +201,7 @@ fn futex_done(
     }
 }
 
-/// A connection was accepted by `listening` as the descriptor `fd`.
+/// Record that `listening` accepted a connection as the descriptor `fd`.
 fn accepted(thread: &mut Thread, begun: &Begun, listening: u64, fd: u64) {
     let channel = shared::with(false, |shared| {
         shared.files.forget(fd, fd);
@@ -213,7 +213,7 @@ fn accepted(thread: &mut Thread, begun: &Begun, listening: u64, fd: u64) {
     told(thread, begun, Deed::Accept, (true, key), socket);
 }
 
-/// The process becomes another program, by which its descriptor of this channel is closed.
+/// Record that the process becomes another program, which closes its descriptor of this channel.
 pub fn closed_by_exec(thread: &mut Thread, channel: Channel) {
     if let Channel::Pipe(key) | Channel::Socket(key) = channel {
         let begun = Begun { call: thread.mark(), begin: now(), what: What::Told };
@@ -221,9 +221,9 @@ pub fn closed_by_exec(thread: &mut Thread, channel: Channel) {
     }
 }
 
-/// The address of a socket, as far as it matters here.
+/// The part of a socket's address that matters here.
 struct Address {
-    /// The same for everybody who means it, by whatever name of this machine.
+    /// The same for all tasks that mean this address, by whatever name of this machine.
     key: u64,
     /// Its port, if it has one.
     port: Option<u64>,
@@ -231,7 +231,7 @@ struct Address {
 
 fn address_of(ask: unsafe extern "C" fn(c_int, *mut u8, *mut u32) -> c_int, fd: u64) -> Option<Address> {
     let (mut bytes, mut len) = ([0u8; 128], 128u32);
-    // SAFETY: `bytes` has room for as many bytes as `len` says.
+    // SAFETY: `bytes` has room for `len` bytes.
     let result = unsafe { ask(fd as c_int, bytes.as_mut_ptr(), &mut len) };
     (result == 0).then(|| parse(&bytes[..(len as usize).min(128)])).flatten()
 }
@@ -266,13 +266,13 @@ fn connect(args: &[u64; 6]) -> Option<What> {
     Some(What::Connect { address: address.key, socket })
 }
 
-/// A thread came to where `tid` left word of its end.
+/// Record that the thread came to the address that the end of `tid` has cleared.
 pub fn joined(thread: &mut Thread, tid: u64) {
     let begun = Begun { call: thread.mark(), begin: now(), what: What::Told };
     told(thread, &begun, Deed::Join, (false, tid), 0);
 }
 
-/// The call has ended, and may have waited.
+/// Record that the call has ended and may have waited.
 fn told(thread: &mut Thread, begun: &Begun, deed: Deed, key: (bool, u64), more: u64) {
     tell(thread, begun, deed, key, more, now());
     thread.after(begun.call);

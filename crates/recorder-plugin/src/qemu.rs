@@ -1,11 +1,11 @@
-//! QEMU's plugin interface, version 1, as far as it is used here: declared by hand, because distributions ship
-//! the interface in the emulator but not its header.
+//! The part of QEMU's plugin interface, version 1, that is used here. It is declared by hand, because distributions
+//! ship the interface in the emulator but not its header.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 pub type PluginId = u64;
 
-/// A block being translated; only QEMU knows what is in it.
+/// A block being translated; only QEMU knows its content.
 #[repr(C)]
 pub struct Block {
     _opaque: [u8; 0],
@@ -30,7 +30,7 @@ pub struct Info {
 
 /// `QEMU_PLUGIN_CB_NO_REGS`: the callback does not look at registers.
 pub const NO_REGS: c_int = 0;
-/// `QEMU_PLUGIN_MEM_RW`: tell of loads and stores. (QEMU 7.2 tells of some twice if it is asked for each apart.)
+/// `QEMU_PLUGIN_MEM_RW`: report loads and stores. (QEMU 7.2 reports some twice if each kind is registered separately.)
 pub const MEM_RW: c_int = 3;
 
 pub type VcpuCallback = extern "C" fn(PluginId, c_uint);

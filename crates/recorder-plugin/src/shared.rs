@@ -1,12 +1,12 @@
 //! What the threads of a process share: the count of address-space changes, the files, the output.
 //!
-//! One lock guards most of it. A call that changes the address space takes the lock when it begins and gives it back
-//! when it returns, so the numbers of such calls are their order; `fork` is one of them, so in a child nobody else can
-//! have been inside. The lock is never taken while a translated block runs, only between blocks: a fork waits until all
-//! other threads have left theirs, and holds the lock.
+//! One lock guards most of it. A call that changes the address space takes the lock when it begins and releases it
+//! when it returns, so the numbers of such calls are their order. `fork` is one of them, so no other thread can have
+//! held the lock when a child begins. The lock is taken only between translated blocks, never while one runs: a fork
+//! waits until all other threads have left their blocks, and holds the lock.
 //!
-//! Threads hear of the ends of others while a block runs, so these have a lock of their own, which is never held for
-//! longer than it takes to look. A child cannot know what state it was in, and begins with a new one.
+//! Threads learn of the ends of others while a block runs, so these have a lock of their own, which is held only for a
+//! short look. A child cannot know the state of that lock, and begins with a new one.
 
 use std::cell::UnsafeCell;
 use std::collections::{HashMap, HashSet};
@@ -24,14 +24,14 @@ use crate::system;
 
 /// Changes of the address space so far.
 pub static EPOCH: AtomicU64 = AtomicU64::new(0);
-/// Raised with each of those, and whenever a thread ends: whoever sees another number looks what happened.
+/// Raised with each address-space change and each end of a thread: a thread that finds another number catches up.
 pub static NEWS: AtomicU64 = AtomicU64::new(0);
-/// Streams given out in this process.
+/// Streams numbered in this process.
 pub static STREAMS: AtomicU32 = AtomicU32::new(0);
-/// The process that the output is of, and its image.
+/// The process and the image that the output is about.
 pub static PID: AtomicU32 = AtomicU32::new(0);
 static NUMBER: AtomicU32 = AtomicU32::new(0);
-/// CPU time of the process that has been told of.
+/// CPU time of the process that has been reported.
 static CPU_TIME: AtomicU64 = AtomicU64::new(0);
 
 /// How the emulator was started.
@@ -41,23 +41,23 @@ pub static EMULATOR: OnceLock<Emulator> = OnceLock::new();
 #[derive(Default)]
 pub struct Shared {
     pub files: Files,
-    /// The end of the heap; 0 until the program asked.
+    /// The end of the heap; 0 until the program has asked for it.
     pub heap: u64,
 }
 
-/// The threads of this process, by the kernel's numbers, and where each leaves word of its end.
+/// The threads of this process, by the kernel's numbers, and the address that is cleared at the end of each.
 #[derive(Default)]
 pub struct Threads {
-    /// Those that run.
+    /// Running threads.
     running: HashMap<u64, u64>,
-    /// Those that ended before it was told where they leave word.
+    /// Threads that ended before their address was known.
     early: HashSet<u64>,
-    /// Those that ended, and the page where they left word.
+    /// The page of the cleared address and the number of each ended thread.
     pub ended: Vec<(u64, u64)>,
 }
 
 impl Threads {
-    /// Thread `tid` was started; at its end it leaves word at `addr`.
+    /// Note that thread `tid` was started; its end clears the word at `addr`.
     pub fn started(&mut self, tid: u64, addr: u64) {
         if self.early.remove(&tid) {
             self.ended.push((addr >> PAGE_SHIFT, tid));
@@ -67,7 +67,7 @@ impl Threads {
         }
     }
 
-    /// Thread `tid` ends.
+    /// Note that thread `tid` ends.
     pub fn ends(&mut self, tid: u64) {
         match self.running.remove(&tid) {
             Some(addr) => {
@@ -79,13 +79,13 @@ impl Threads {
     }
 }
 
-/// A value that one thread uses at a time. `std`'s own may not be given back by another function than took it.
+/// A value that one thread uses at a time. `std`'s guards cannot be released in another function than took them.
 struct Lock<T> {
     held: AtomicBool,
     data: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: `data` is only reached between `acquire` and `release`, by the thread that acquired.
+// SAFETY: `data` is only reached between `acquire` and `release`, by the thread that acquired the lock.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T: Default> Lock<T> {
@@ -108,7 +108,7 @@ impl<T: Default> Lock<T> {
     /// # Safety
     /// The calling thread must have acquired the lock, and `body` must not use it.
     unsafe fn used<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: nobody else has a reference, as the caller promises.
+        // SAFETY: no other thread has a reference, as the caller promises.
         let data = unsafe { &mut *self.data.get() };
         body(data.get_or_insert_with(T::default))
     }
@@ -117,7 +117,7 @@ impl<T: Default> Lock<T> {
 static LOCK: Lock<Shared> = Lock::new();
 static ENDS: Lock<Threads> = Lock::new();
 
-/// The image that the output is of.
+/// The image that the output is about.
 pub fn image() -> Image {
     Image { pid: PID.load(Ordering::Relaxed), number: NUMBER.load(Ordering::Relaxed) }
 }
@@ -126,7 +126,7 @@ pub fn image() -> Image {
 pub fn begin_image(origin: u64, from: Image, path: &[u8]) {
     let mut image = Image { pid: std::process::id(), number: 0 };
     if let Some(emulator) = EMULATOR.get() {
-        // Images that this process had before have files, as have earlier processes of the same number.
+        // Earlier images of this process, and earlier processes of the same number, have files already.
         let file = |image: Image| emulator.folder.join(image.file_name());
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -147,14 +147,14 @@ pub fn begin_image(origin: u64, from: Image, path: &[u8]) {
     write(&out);
 }
 
-/// CPU time of the process since the last time that this was asked.
+/// CPU time of the process since the last call.
 pub fn more_cpu_time() -> u64 {
     let now = system::cpu_time();
     now.saturating_sub(CPU_TIME.swap(now, Ordering::Relaxed))
 }
 
-/// Append whole chunks to the output in one piece. The file is opened each time: the program may close or reuse
-/// any descriptor, and a fork must not share one.
+/// Append whole chunks to the output in one piece. The file is opened each time: the program may close or reuse any
+/// descriptor, and a forked child must not share one.
 pub fn write(chunks: &[u8]) {
     if chunks.is_empty() {
         return;
@@ -165,22 +165,22 @@ pub fn write(chunks: &[u8]) {
         OpenOptions::new().create(true).append(true).open(&path).and_then(|mut file| file.write_all(chunks));
     if let Err(error) = result {
         eprintln!("pagefold recorder: {}: cannot write: {error}", path.display());
-        // Without its output the recording is worthless, and the program's exit code says so.
+        // Without its output the recording is worthless; the program's exit code reports that.
         std::process::abort();
     }
 }
 
-/// Take the lock, for good until [`release`].
+/// Take the lock until [`release`].
 pub fn acquire() {
     LOCK.acquire();
 }
 
-/// Give the lock back. Only for the thread that holds it.
+/// Release the lock. Only for the thread that holds it.
 pub fn release() {
     LOCK.release();
 }
 
-/// Use what the lock guards; it is taken for the time of `body` unless `held` says that this thread has it.
+/// Use what the lock guards. The lock is taken during `body`, unless this thread holds it already (`held`).
 pub fn with<R>(held: bool, body: impl FnOnce(&mut Shared) -> R) -> R {
     if !held {
         acquire();
@@ -200,17 +200,17 @@ pub fn with<R>(held: bool, body: impl FnOnce(&mut Shared) -> R) -> R {
     result
 }
 
-/// Use what is known of the ends of threads.
+/// Use the known ends of threads.
 pub fn with_threads<R>(body: impl FnOnce(&mut Threads) -> R) -> R {
     ENDS.acquire();
-    // SAFETY: this thread holds the lock, and `body` does not come here again.
+    // SAFETY: this thread holds the lock, and `body` does not get here again.
     let result = unsafe { ENDS.used(body) };
     ENDS.release();
     result
 }
 
-/// In a child that was forked: there are no other threads. One that is not here any more may have been in the middle of
-/// anything, so the old value is left where it is.
+/// Forget all threads, in a forked child, which has only one. A thread that no longer exists may have been in the
+/// middle of anything, so the old value is leaked.
 pub fn forget_threads() {
     // SAFETY: the child has one thread, which does not use the value now; nothing is read or dropped.
     unsafe { ENDS.data.get().write(None) };

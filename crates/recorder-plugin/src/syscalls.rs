@@ -1,8 +1,8 @@
 //! System calls as events.
 //!
-//! A call is noted when it begins (its arguments, the file offset) and told when it has returned, if it
-//! succeeded. The kernel's own accesses to buffers of plain reads and writes are told as accesses of the thread;
-//! those of vectored calls and of other calls' structures are not.
+//! A call is noted when it begins (its arguments, the file offset) and recorded after it has returned, if it
+//! succeeded. The kernel's own accesses to buffers of plain reads and writes are recorded as accesses of the thread;
+//! its accesses to buffers of vectored calls and to structures of other calls are not.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::shared::{self, EPOCH, NEWS};
 use crate::thread::{Pending, Thread};
 use abi::{AccessKind, Buffer, Map, MapSource, Prot, Remap};
 
-/// A call begins.
+/// Begin a call.
 pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
     thread.drain();
     let mut pending = Pending { call, args, epoch: 0, offset: None, since: Instant::now(), order: None };
@@ -25,7 +25,7 @@ pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
         shared::acquire();
         pending.epoch = EPOCH.fetch_add(1, Ordering::AcqRel) + 1;
         NEWS.fetch_add(1, Ordering::AcqRel);
-        // Changes by others in between are before this one, and a replay keeps that without being told.
+        // Other threads' changes since then come before this one; a replay keeps that order without an event.
         thread.seen = pending.epoch;
     }
     let fd = args[0] as i32;
@@ -46,7 +46,7 @@ pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
     thread.pending = Some(pending);
 }
 
-/// Where the next `write` goes: to the end in append mode, else to the descriptor's offset.
+/// The offset of the next `write`: the end of the file in append mode, else the descriptor's offset.
 fn write_offset(fd: i32) -> Option<u64> {
     let flags = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
     let flags = flags.lines().find_map(|line| line.strip_prefix("flags:"))?;
@@ -58,15 +58,15 @@ fn known(fd: i32, held: bool) -> Option<FileId> {
     shared::with(held, |shared| shared.files.lookup(fd))
 }
 
-/// A call has returned.
+/// End a call that has returned.
 pub fn leave(thread: &mut Thread, result: i64) {
     let Some(pending) = thread.pending.take() else { return };
     let held = pending.epoch != 0;
     let failed = (-4095..0).contains(&result);
     if !held && !matches!(pending.call, Call::Sleep | Call::Clone) {
-        // The call may have waited for a thread that has taken memory away since. A replay of that thread waits until
-        // this one has come to where it saw the change, so that place must be before the one where this one waits.
-        // (But a thread that was started may have made changes, too, and nobody can wait for them before it is
+        // The call may have waited for a thread that has unmapped memory since. A replay of that thread waits until
+        // this one reaches the place where it saw the change, so that place must be before the one where this thread
+        // waits. (A thread that was started may have made changes, too, but no thread can wait for them before it is
         // started.)
         thread.follow();
     }
@@ -148,7 +148,7 @@ fn mmap(pending: &Pending, addr: u64) -> Event {
     Event::mapped(pending.epoch, addr, map)
 }
 
-/// `brk` returns where the heap ends now; a question has no epoch.
+/// `brk` returns the current end of the heap; a call that only asks for it has no epoch.
 fn heap(epoch: u64, now: u64) -> Option<Event> {
     let up = |addr: u64| addr.div_ceil(PAGE_SIZE) * PAGE_SIZE;
     let before = shared::with(epoch != 0, |shared| std::mem::replace(&mut shared.heap, now));
@@ -165,7 +165,7 @@ fn heap(epoch: u64, now: u64) -> Option<Event> {
     })
 }
 
-/// A call that is recorded as it was made, with the trace's number of its file.
+/// Record a call unchanged, but with the trace's number of its file.
 fn plain(thread: &mut Thread, pending: &Pending, number: u64, value: u64) {
     let Some(mut call) = calls::plain(number, &pending.args) else { return };
     let epoch = pending.epoch;
@@ -181,8 +181,8 @@ fn plain(thread: &mut Thread, pending: &Pending, number: u64, value: u64) {
 
 fn task(thread: &mut Thread, pending: &Pending, result: u64) {
     let result = match pending.call {
-        // SAFETY: the call has just succeeded, so the kernel wrote a `siginfo` there; the child's id is its fourth
-        // word.
+        // SAFETY: the call has just succeeded, so the kernel wrote a `siginfo` there; its fourth word is the child's
+        // id.
         Call::WaitId if pending.args[2] != 0 => u64::from(unsafe { *(pending.args[2] as *const u32).add(3) }),
         Call::WaitId => 0,
         _ => result,
@@ -196,7 +196,7 @@ fn task(thread: &mut Thread, pending: &Pending, result: u64) {
     };
     thread.event(&event);
     if pending.epoch != 0 {
-        // The child is part of the recording only if this is known, whatever becomes of this process.
+        // Only if this is written is the child part of the recording, whatever happens to this process.
         thread.flush();
     }
 }
@@ -226,7 +226,7 @@ fn file(thread: &mut Thread, pending: &Pending, result: u64) {
         }
         Call::CloseRange => shared::with(false, |shared| shared.files.forget(fd, buffer)),
         Call::DupTo => shared::with(false, |shared| shared.files.forget(result, result)),
-        // After a growing `fallocate` the file has its new size; otherwise the size is not told again.
+        // A growing `fallocate` has given the file a new size; otherwise the size is not recorded again.
         Call::Fallocate if args[1] == 0 => truncate(thread, epoch, fd, files::size(fd as i32)),
         Call::Fallocate => thread.event(&Event::Skip { epoch }),
         _ => {}
@@ -252,8 +252,8 @@ fn write(thread: &mut Thread, fd: u64, offset: Option<u64>, len: u64) {
     }
 }
 
-/// Both offsets have moved past what was copied, unless the call was given offsets of its own, whose values are
-/// in the program's memory: then the end of what was copied is not known and nothing is told.
+/// Both offsets have moved past the copied bytes, unless the call was given offsets of its own, whose values are in
+/// the program's memory: then the end of the copied range is not known, and nothing is recorded.
 fn copy_range(thread: &mut Thread, args: [u64; 6], len: u64) {
     let [from, from_at, to, to_at, ..] = args;
     if from_at == 0 && to_at == 0 {
@@ -262,7 +262,7 @@ fn copy_range(thread: &mut Thread, args: [u64; 6], len: u64) {
     }
 }
 
-/// A file that is met again and is empty now was truncated or made anew.
+/// A file that is opened again and is empty now was truncated or created again.
 fn open(thread: &mut Thread, fd: u64) {
     let met = shared::with(false, |shared| {
         shared.files.forget(fd, fd);

@@ -1,4 +1,4 @@
-//! What the recorder asks of the kernel that `std` has no word for.
+//! Requests to the kernel that `std` has no function for.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_void};
 
@@ -37,18 +37,18 @@ fn clock(number: c_int) -> u64 {
     time.seconds as u64 * 1_000_000_000 + time.nanos as u64
 }
 
-/// Nanoseconds of the system's monotonic clock, the same in all processes.
+/// The system's monotonic clock in nanoseconds, the same in all processes.
 pub fn now() -> u64 {
     clock(1)
 }
 
-/// Nanoseconds that this process has used of its CPUs.
+/// CPU time of this process in nanoseconds.
 pub fn cpu_time() -> u64 {
     clock(2)
 }
 
-/// Copy from the program's memory at `addr`; returns how much of it was there. The program may have given an address
-/// that is not mapped: the kernel says so without harm, a load does not.
+/// Copy from the program's memory at `addr`; returns how many bytes were there. The program may have given an address
+/// that is not mapped: the kernel reports that without harm, while a load would fault.
 fn read(addr: u64, bytes: &mut [u8]) -> usize {
     let local = Part { base: bytes.as_mut_ptr().cast(), len: bytes.len() };
     let remote = Part { base: addr as *mut c_void, len: bytes.len() };
@@ -57,12 +57,12 @@ fn read(addr: u64, bytes: &mut [u8]) -> usize {
     got.max(0) as usize
 }
 
-/// All of the program's memory at `addr`.
+/// Copy all of the program's memory at `addr`, or return `None`.
 pub fn read_exact(addr: u64, bytes: &mut [u8]) -> Option<()> {
     (read(addr, bytes) == bytes.len()).then_some(())
 }
 
-/// The string at `addr` of the program's memory, without the zero that ends it.
+/// The string at `addr` in the program's memory, without its final zero.
 pub fn string(addr: u64) -> Option<Vec<u8>> {
     const PAGE: u64 = 4096;
     let (mut out, mut at) = (Vec::new(), addr);
@@ -79,7 +79,7 @@ pub fn string(addr: u64) -> Option<Vec<u8>> {
     }
 }
 
-/// The strings that the list of pointers at `addr` leads to; no list is an empty one, as for Linux.
+/// The strings that the list of pointers at `addr` leads to. No list counts as an empty one, as in Linux.
 pub fn strings(addr: u64) -> Option<Vec<Vec<u8>>> {
     let (mut out, mut at) = (Vec::new(), addr);
     while at != 0 {
@@ -104,39 +104,39 @@ pub fn execute(words: Vec<Vec<u8>>, variables: Vec<Vec<u8>>) {
         list.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect()
     };
     let (argv, envp) = (pointers(&words), pointers(&variables));
-    // SAFETY: both lists end with a null pointer, and what they lead to lives longer than the call.
+    // SAFETY: both lists end with a null pointer, and all that they point to outlives the call.
     unsafe { execve(argv[0], argv.as_ptr(), envp.as_ptr()) };
 }
 
 /// Whether the descriptor is closed by `execve`.
 pub fn closes_on_exec(fd: c_int) -> bool {
     const GET_FLAGS: c_int = 1;
-    // SAFETY: asks for a descriptor's flags; one that is not open is an error.
+    // SAFETY: the call reads a descriptor's flags; it fails if the descriptor is not open.
     let flags = unsafe { fcntl(fd, GET_FLAGS, 0) };
     flags > 0 && flags & 1 != 0
 }
 
-/// Another descriptor of the same file, with a number that programs do not use, that stays open.
+/// Duplicate a descriptor to a number that programs do not use; the copy stays open.
 pub fn keep_open(fd: c_int) -> Option<c_int> {
     const DUPLICATE: c_int = 0;
     const FROM: c_long = 900;
-    // SAFETY: makes a descriptor that nobody knows.
+    // SAFETY: the call makes a new descriptor, which no other code uses.
     let kept = unsafe { fcntl(fd, DUPLICATE, FROM) };
     (kept >= 0).then_some(kept)
 }
 
-/// Send a signal; the plugin has a `kill` of its own.
+/// Send a signal. The plugin's own `kill` is another function.
 pub fn kill(pid: c_int, signal: c_int) -> c_long {
     const KILL: c_long = if cfg!(target_arch = "aarch64") { 129 } else { 62 };
-    // SAFETY: the call has no condition.
+    // SAFETY: the call has no precondition.
     unsafe { syscall(KILL, pid.into(), signal.into()) }
 }
 
-/// Do `body` while no signal is delivered to this thread.
+/// Run `body` while no signal is delivered to this thread.
 pub fn without_signals(body: impl FnOnce()) {
     const SET: c_int = 2;
     let (all, mut before) = ([u64::MAX; 16], [0; 16]);
-    // SAFETY: both are sets of signals, of the size that the C library has for them.
+    // SAFETY: both are sets of signals, of the size that the C library uses.
     unsafe { pthread_sigmask(SET, &all, &mut before) };
     body();
     // SAFETY: as above.

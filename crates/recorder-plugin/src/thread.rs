@@ -1,4 +1,4 @@
-//! One thread of the program: its window, its events, the call that it is in.
+//! One thread of the program: its window, its events, its current call.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,25 +14,25 @@ use abi::AccessKind;
 
 /// Bytes of events after which they are written out.
 const FLUSH: usize = 256 << 10;
-/// How old what was not written out may be when a call begins that may wait.
+/// Age up to which events may stay unwritten when a call begins that may wait.
 const STALE: Duration = Duration::from_millis(50);
-/// Instructions after which they are told; fewer wait, so that not every run has a companion.
+/// Instructions after which they are recorded; fewer wait, so that not every run needs a second event.
 const GRAIN: u64 = 1024;
-/// Pages that a thread watches at most for ends of threads: who ended long ago is not waited for.
+/// Most pages that a thread watches for ends of threads: no thread waits for one that ended long ago.
 const MOST_WATCHED: usize = 16;
-/// The kernel's copies to and from user memory are counted as an access per so many bytes: a cache line.
+/// The kernel's copies to and from user memory count as one access per this many bytes: a cache line.
 const COPY_UNIT: u64 = 64;
 
 /// A system call between its beginning and its return.
 pub struct Pending {
     pub call: Call,
     pub args: [u64; 6],
-    /// The number of the address-space change that it is, else 0.
+    /// Its number if it is an address-space change, else 0.
     pub epoch: u64,
-    /// The file offset when it began, if it uses that.
+    /// The file offset when it began, if it uses one.
     pub offset: Option<u64>,
     pub since: Instant,
-    /// How tasks may wait for each other by it.
+    /// How tasks may wait for each other through it.
     pub order: Option<Begun>,
 }
 
@@ -40,26 +40,26 @@ pub struct Thread {
     stream: u32,
     encoder: Encoder,
     pub window: Window,
-    /// Accesses and instructions that were told and not written out.
+    /// Accesses and instructions that were recorded but not written out.
     accesses: u64,
     told: u64,
-    /// When events were written out last.
+    /// When events were last written out.
     flushed: Instant,
-    /// Executed and not told yet.
+    /// Executed but not recorded yet.
     pub instructions: u64,
     /// The last address-space change that this thread has seen.
     pub seen: u64,
-    /// The number of news when it last looked.
+    /// The value of `NEWS` at its last look.
     pub news: u64,
-    /// How many ends of threads it has heard of.
+    /// Number of ends of threads that it has learned of.
     heard: usize,
-    /// The kernel's number.
+    /// The kernel's number of the thread.
     pub tid: u64,
-    /// Marks so far, and the steps that were not written out yet.
+    /// Marks so far, and the steps that are not written out yet.
     pub marks: u64,
     steps: Vec<u8>,
     pub pending: Option<Pending>,
-    /// Is the thread inside a system-call callback? The end of the process waits for that.
+    /// Whether the thread is inside a system-call callback. The end of the process waits for that.
     pub busy: AtomicBool,
 }
 
@@ -71,7 +71,7 @@ fn tid() -> u64 {
 }
 
 impl Thread {
-    /// The calling thread begins.
+    /// Begin the calling thread.
     pub fn begin(window: usize) -> Thread {
         let mut thread = Thread {
             stream: 0,
@@ -100,12 +100,12 @@ impl Thread {
         self.chunk(kind::THREAD, |body| put_varint(body, self.tid));
     }
 
-    /// Is this the process's first thread?
+    /// Whether this is the process's first thread.
     pub fn is_first(&self) -> bool {
         self.stream == 0
     }
 
-    /// In a child after `fork`: what was pushed before is the parent's to write.
+    /// Begin a child after `fork`: the parent writes out all earlier events.
     pub fn begin_child(&mut self) {
         self.encoder.clear();
         self.window.drain(drop);
@@ -136,7 +136,7 @@ impl Thread {
         }
     }
 
-    /// The thread comes to where an ended one has left word: it may have waited for that without a call.
+    /// Note that the thread touches a page that another's end has written: it may have waited for that without a call.
     #[cold]
     #[inline(never)]
     fn meet(&mut self, page: u64) {
@@ -167,7 +167,7 @@ impl Thread {
         }
     }
 
-    /// The kernel copied to (`Store`) or from (`Load`) user memory.
+    /// Count the kernel's copy to (`Store`) or from (`Load`) user memory.
     pub fn copied(&mut self, addr: u64, len: u64, mode: AccessKind) {
         let end = addr.saturating_add(len);
         let mut at = addr;
@@ -179,7 +179,7 @@ impl Thread {
         }
     }
 
-    /// Take note of what other threads have changed since the last time.
+    /// Take note of other threads' changes since the last time.
     #[inline]
     pub fn follow(&mut self) {
         let news = shared::NEWS.load(Ordering::Relaxed);
@@ -188,7 +188,7 @@ impl Thread {
         }
     }
 
-    /// Something happened in another thread: what was before stays before.
+    /// Something happened in another thread: earlier accesses must stay before it.
     #[cold]
     #[inline(never)]
     fn catch_up(&mut self, news: u64) {
@@ -207,19 +207,19 @@ impl Thread {
         watched.drain(..watched.len().saturating_sub(MOST_WATCHED));
     }
 
-    /// A call begins by which tasks may wait for each other.
+    /// Begin a call through which tasks may wait for each other; returns its number.
     pub fn mark(&mut self) -> u64 {
         self.push(&Event::Mark);
         self.marks += 1;
         self.marks
     }
 
-    /// The call that began at mark `call` has ended, and may have waited.
+    /// Note that the call that began at mark `call` has ended and may have waited.
     pub fn after(&mut self, call: u64) {
         self.event(&Event::After { thread: ThreadId(0), mark: call });
     }
 
-    /// Tell of a call by which tasks wait for each other.
+    /// Record a call through which tasks wait for each other.
     pub fn step(&mut self, step: &Step) {
         let steps = &mut self.steps;
         step.encode(|number| put_varint(steps, number));
@@ -228,7 +228,7 @@ impl Thread {
         }
     }
 
-    /// Empty the window and tell the instructions.
+    /// Empty the window and record the instructions.
     pub fn drain(&mut self) {
         let Thread { window, encoder, accesses, .. } = self;
         window.drain(|run| {
@@ -238,7 +238,7 @@ impl Thread {
         self.tell_instructions();
     }
 
-    /// Add an event after all that is in the window.
+    /// Add an event after all accesses in the window.
     pub fn event(&mut self, event: &Event) {
         self.drain();
         self.push(event);
@@ -251,14 +251,14 @@ impl Thread {
         }
     }
 
-    /// The thread may be about to wait for long, or for ever: what it did so far should not be lost then.
+    /// Write out old events, as the thread may be about to wait for long, or for ever, and they should not be lost.
     pub fn rest(&mut self) {
         if self.flushed.elapsed() > STALE {
             self.flush();
         }
     }
 
-    /// Write out what was pushed.
+    /// Write out all pushed events.
     pub fn flush(&mut self) {
         self.flushed = Instant::now();
         let mut out = Vec::with_capacity(self.encoder.len() + self.steps.len() + 64);
@@ -279,7 +279,7 @@ impl Thread {
         shared::write(&out);
     }
 
-    /// The thread ends.
+    /// End the thread.
     pub fn end(&mut self) {
         self.drain();
         self.flush();

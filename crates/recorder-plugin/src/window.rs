@@ -1,65 +1,64 @@
 //! The window: accesses to the same few pages become one run each.
 //!
-//! Programs go to and fro between a handful of pages (stack, the object at hand, a table, the code), so writing
-//! a run whenever the page changes would give runs of length two or three. The window holds the `(page, mode)`
-//! pairs that were used last; an access to one of them is only counted. A pair leaves when it is the longest
-//! unused one and room is needed, and then its run is written; but the modes of a page leave in the order in
-//! which they came in.
+//! Programs alternate between a handful of pages (stack, the current object, a table, the code), so writing a run at
+//! each change of page would give runs of length two or three. The window holds the most recently used `(page, mode)`
+//! pairs; an access to one of them is only counted. When room is needed, the least recently used pair leaves, and its
+//! run is written; but the modes of a page leave in the order in which they came in.
 //!
-//! **What that distorts.** A run stands where its page left the window, not where its accesses were, so accesses
-//! to different pages that lie within some 32 page changes of each other are reordered. The window is smaller
-//! than the first-level TLBs of the machines at hand (48 to 96 entries for data, 64 and more for code, against 32 for
-//! both), so a replay misses the TLBs where the program would have, save for a reordering within that distance; and it
-//! is emptied before every system call and whenever another thread has changed the address space, so an access is never
-//! moved across a change of what it may touch. Two threads' accesses to one page keep their order only to that grain.
+//! **What that distorts.** A run is placed where its page left the window, not where its accesses were, so accesses to
+//! different pages that are within some 32 page changes of each other are reordered. The window is smaller than the
+//! first-level TLBs of today's machines (48 to 96 entries for data, 64 and more for code, against 32 for both), so a
+//! replay misses the TLBs where the program would have, except for a reordering within that distance. The window is
+//! emptied before every system call and whenever another thread has changed the address space, so an access is never
+//! moved across a change of its mapping. Two threads' accesses to one page keep their order only to that grain.
 
 use crate::event::Run;
 use abi::AccessKind;
 
-/// Most pairs that a window can be set to.
+/// Most pairs that a window can have.
 pub const MOST: usize = 64;
-/// Pairs if nothing else is asked for.
+/// Pairs by default.
 pub const USUAL: usize = 32;
 /// No pair: page numbers have at most 52 bits.
 const NONE: u64 = u64::MAX;
 
-/// What is in a place of the window besides its key.
+/// The content of a slot of the window besides its key.
 #[derive(Clone, Copy)]
 struct Pair {
     count: u32,
     /// Whether another mode of the page may be in the window, too.
     mated: bool,
-    /// When it came in: how many came in before.
+    /// When it came in: the number of pairs that came in before.
     first: u64,
 }
 
 const FREE: Pair = Pair { count: 0, mated: false, first: 0 };
 
-/// Moments after which the window is looked at: no count overflows in so many blocks of a thousand accesses.
+/// Moments between two checks of the window: no count overflows within this many blocks of a thousand accesses.
 const LOOK: i32 = 1 << 20;
 /// Moments after which they are counted from 0 again.
 const LAST: i32 = 1 << 30;
-/// When nothing was used.
+/// The moment of a slot that was never used.
 const NEVER: i32 = -1;
 
 pub struct Window {
     size: usize,
-    /// Pages with their modes. This and the next are apart from the rest because they are searched.
+    /// Pages with their modes. This and the next field are separate from the rest because they are searched.
     keys: [u64; MOST],
-    /// The moment when each was used last.
+    /// The moment of the last use of each.
     used: [i32; MOST],
     pairs: [Pair; MOST],
-    /// Moments so far: what was used in the same one has no order.
+    /// Moments so far. Uses within one moment have no order.
     moment: i32,
-    /// When the window is to be looked at.
+    /// When the window is to be checked.
     look: i32,
     /// Pairs that came in so far.
     came: u64,
-    /// By some bits of the key: a key, and where its pair is. A key that is here is in the window.
+    /// By some bits of the key: a key, and the place of its pair. A key that is here is in the window.
     hints: [Hint; 256],
-    /// The key that code was fetched from last, and where its pair is.
+    /// The key of the last code fetch, and the place of its pair.
     fetched: Hint,
-    /// Pages of which it is told when they are met.
+    /// Pages that [`touch`](Window::touch) reports.
     pub watched: Vec<u64>,
 }
 
@@ -67,7 +66,7 @@ pub struct Window {
 struct Hint {
     key: u64,
     at: u32,
-    /// How many other keys with the same bits are in the window: those must be searched for.
+    /// Number of other keys with the same bits in the window, which must be searched for.
     hidden: u32,
 }
 
@@ -96,21 +95,20 @@ impl Window {
         }
     }
 
-    /// Whether the window is to be [looked at](Self::is_full).
+    /// Whether the window is to be [checked](Self::is_full).
     #[inline(always)]
     pub fn is_due(&self) -> bool {
         self.moment >= self.look
     }
 
-    /// A block of instructions begins, which is a moment. Returns whether so many have passed that the window is to be
-    /// [looked at](Self::is_full).
+    /// Begin a block of instructions, which is a moment. Returns whether the window is to be [checked](Self::is_full).
     #[inline(always)]
     pub fn block(&mut self) -> bool {
         self.moment += 1;
         self.is_due()
     }
 
-    /// Whether the window must be emptied: a count could overflow, which [`hit`](Self::hit) does not look for, or the
+    /// Whether the window must be emptied: a count could overflow, which [`hit`](Self::hit) does not check, or the
     /// number of moments could.
     #[cold]
     pub fn is_full(&mut self) -> bool {
@@ -118,8 +116,8 @@ impl Window {
         self.moment >= LAST || self.pairs.iter().any(|pair| pair.count > u32::MAX / 2)
     }
 
-    /// Count an access to a pair that is there and for which there is a hint; otherwise do nothing and say so. This
-    /// is done for each access of the program, and is nearly all that is.
+    /// Count an access to a pair that has a hint, and return `true`; else return `false`. This runs for each access of the
+    /// program, and for nearly all of them nothing else does.
     #[inline(always)]
     pub fn hit(&mut self, page: u64, mode: AccessKind) -> bool {
         let key = page << 2 | mode as u64;
@@ -127,7 +125,7 @@ impl Window {
         known == key && self.count(at)
     }
 
-    /// As [`hit`](Self::hit) for a fetch: most are from the page that was fetched from last.
+    /// [`hit`](Self::hit) for a fetch: most are from the same page as the last one.
     #[inline(always)]
     pub fn hit_fetch(&mut self, page: u64) -> bool {
         let key = page << 2 | AccessKind::Fetch as u64;
@@ -141,7 +139,7 @@ impl Window {
         true
     }
 
-    /// Where the pair of `key` is.
+    /// The place of the pair of `key`.
     #[inline]
     fn find(&self, key: u64) -> Option<usize> {
         let Hint { key: known, at, hidden } = self.hints[hint(key)];
@@ -152,7 +150,7 @@ impl Window {
         }
     }
 
-    /// The pair of `key` is at this place, and is `new` or was found there.
+    /// Note that the pair of `key`, which is `new` or was found, is at this place.
     #[inline]
     fn hint(&mut self, key: u64, at: usize, new: bool) {
         let found = &mut self.hints[hint(key)];
@@ -166,7 +164,7 @@ impl Window {
         }
     }
 
-    /// The pair at this place goes.
+    /// Take out the pair at this place.
     #[inline]
     fn forget(&mut self, at: usize) {
         let key = std::mem::replace(&mut self.keys[at], NONE);
@@ -185,13 +183,13 @@ impl Window {
         self.pairs[at] = FREE;
     }
 
-    /// Count `count` accesses. Returns the run that had to make room; or one of no accesses if the page is watched:
-    /// then nothing was counted.
+    /// Count `count` accesses. Returns the run that had to make room. If the page is watched, counts nothing and
+    /// returns a run of no accesses.
     pub fn touch(&mut self, page: u64, mode: AccessKind, count: u32) -> Option<Run> {
         self.moment += 1;
         let key = page << 2 | mode as u64;
         let at = match self.find(key) {
-            // A run counts so many at most.
+            // The count of a run is at most `u32::MAX`.
             Some(at) if self.pairs[at].count <= u32::MAX - count => {
                 self.pairs[at].count += count;
                 self.used[at] = self.moment;
@@ -221,16 +219,16 @@ impl Window {
         run
     }
 
-    /// The pair that was used longest ago; or, of its page, the one that came in first.
+    /// The least recently used pair; or, of its page, the one that came in first.
     fn next_to_go(&self) -> usize {
-        // In two steps, which are some of the processor's vector instructions each.
+        // In two steps, each of which becomes a few vector instructions.
         let oldest = self.used.iter().fold(i32::MAX, |oldest, &used| oldest.min(used));
         let at = self.used.iter().position(|&used| used == oldest).unwrap_or(0);
         if self.pairs[at].mated { self.first_of_page(at) } else { at }
     }
 
-    /// Of the pairs with the same page, the one that came in first. A load that is told before the store that made the
-    /// page would be a fault of its own, on zeroes, and the store another.
+    /// Of the pairs with the same page, the one that came in first. If a load were recorded before the store that
+    /// first touched the page, each would cause a fault of its own, the load's with a page of zeroes.
     fn first_of_page(&self, at: usize) -> usize {
         let page = self.keys[at] >> 2;
         let of_page = (0..self.size).filter(|&at| self.keys[at] >> 2 == page);
@@ -243,7 +241,8 @@ impl Window {
         (key != NONE).then_some(Run { page: key >> 2, count, mode })
     }
 
-    /// Empty the window, longest unused pair first, but the modes of a page in the order in which they came in.
+    /// Empty the window, the least recently used pair first, but the modes of a page in the order in which they came
+    /// in.
     pub fn drain(&mut self, mut each: impl FnMut(Run)) {
         let mut order: [usize; MOST] = std::array::from_fn(|at| at);
         let order = &mut order[..self.size];

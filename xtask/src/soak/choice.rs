@@ -1,4 +1,4 @@
-//! What a case is: choices, each drawn from a stream of its own, so that no two follow each other.
+//! The content of a case: choices, each drawn from a stream of its own, so that none depends on another.
 
 use crate::knobs::{CompactionFolios, FlushPolicy, ThpDefrag};
 
@@ -16,8 +16,8 @@ const FLUSHES: [&str; FlushPolicy::ALL.len() + 1] = {
 /// Every choice, with its values.
 const CHOICES: &[(&str, &[&str])] = &[
     ("program", &["chaos", "chaos", "recorded", "built-in"]),
-    // All flush policies, each with limits from none to tight. That no policy flushes less than is safe is checked too,
-    // where no CPU is stopped.
+    // All flush policies, each with limits from none to tight. If no CPU is stopped, the case also checks that no
+    // policy flushes less than is safe.
     ("tlb.unmap", &FLUSHES),
     ("tlb.age_limit_ms", &["0", "1", "5", "100"]),
     ("tlb.unmap_pages", &["1", "2", "7", "32"]),
@@ -43,7 +43,7 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("kernel.numa_balancing", &["0", "1", "2"]),
     ("tier.policy", &["hint", "hint", "generations", "sampled"]),
     ("tier.migration", &["exclusive", "transactional"]),
-    // CPUs that are stopped in the middle of the memory manager's work. What the bound counts then says nothing.
+    // CPUs that are stopped in the middle of the memory manager's work. The bound's counts say nothing then.
     ("preempt", &["off", "off", "off", "off", "4", "16", "64", "256"]),
     ("chaos machine", &["random", "random", "random", "tiers"]),
     ("chaos size", &["2M", "6M", "12M", "24M", "48M", "96M"]),
@@ -56,7 +56,7 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("built-in machine", &["compact-8", "laptop", "icelake-96"]),
 ];
 
-/// Programs in several threads or processes.
+/// Programs with several threads or processes.
 const BUILT_IN: &[&str] = &[
     "uniform-file:48M:8",
     "shared-writers:48M",
@@ -68,7 +68,7 @@ const BUILT_IN: &[&str] = &[
     "uniform:48M:16",
 ];
 
-/// The tests' programs live for milliseconds: what Linux looks at every second is looked at as often.
+/// The tests' programs live for milliseconds, so Linux's periods of a second are shortened to suit.
 const HASTE: &str = " --set khugepaged.scan_sleep_millisecs=3 --set khugepaged.alloc_sleep_millisecs=3 --set \
                      numa_balancing.scan_delay_ms=1 --set numa_balancing.scan_period_min_ms=5 --set numa_balancing.scan_size_mb=4 \
                      --set numa_balancing.hot_threshold_ms=20 --set tier.period_ms=1 --set tier.sample_period=7 --set tier.adapt_samples=100";
@@ -86,13 +86,13 @@ fn draw(seed: u64, name: &str) -> u64 {
     name.bytes().fold(mix(seed), |word, byte| mix(word ^ u64::from(byte)))
 }
 
-/// What a seed chooses.
+/// The value that a seed chooses.
 fn choice(seed: u64, name: &str) -> &'static str {
     let &(_, values) = CHOICES.iter().find(|(known, _)| *known == name).expect("a choice of the table");
     values[(draw(seed, name) % values.len() as u64) as usize]
 }
 
-/// The case of a seed: what follows `pagefold` on its command line. `only`: the kind of program.
+/// The case of a seed: the arguments of `pagefold`. `only`: the kind of program.
 pub fn case(seed: u64, only: Option<&str>) -> String {
     let choose = |name: &str| choice(seed, name);
     let program = match only.unwrap_or(choose("program")) {
@@ -118,12 +118,12 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
             choose("built-in machine")
         ),
     };
-    // Generations never swap with a swappiness of 0, as in Linux: what does not fit is out of memory then.
+    // As in Linux, the generational policy never swaps if swappiness is 0, and would run out of memory.
     let choose = |name: &str| match (choose(name), choose("reclaim.policy")) {
         ("0", "mglru") if name == "vm.swappiness" => "1",
         (chosen, _) => chosen,
     };
-    // What has a dot is a knob.
+    // A name with a dot is a knob's.
     let knobs = CHOICES.iter().filter(|(name, _)| name.contains('.'));
     let set: String = knobs.map(|(name, _)| format!(" --set {name}={}", choose(name))).collect();
     let watch = match choose("preempt") {
@@ -133,14 +133,14 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
     format!("run {program} --seed {seed}{set}{HASTE} --verify {watch} --quiet --json")
 }
 
-/// A few cases that meet together all that the random program can meet, several times over: little memory in one node
+/// A few cases that together meet all that the random program can meet, several times over: little memory in one node
 /// and in four, under all flush policies, with all forms of folios, collapse under three sets of limits, and memory in
 /// tiers.
 pub fn covering() -> Vec<String> {
     const MACHINES: [&str; 5] = ["small", "compact-8", "random:33", "random:18", "numa-4s-2015"];
     let case = |i: usize| {
         let machine = if i % 7 == 3 { "tiers" } else { MACHINES[i % 5] };
-        // With each policy every form of folios, once with less memory and once with more.
+        // All forms of folios with each policy, once with less memory and once with more.
         let enabled = ["always", "never"][i / 6 % 2];
         let (order, memory) = ([9, 0, 4][i / 12 % 3], ["32M", "48M"][i / 36 % 2]);
         let limit = [511, 0, 64][i / 7 % 3];
@@ -165,7 +165,7 @@ pub fn covering() -> Vec<String> {
     (0..COVERING).map(case).collect()
 }
 
-/// How many those are.
+/// Number of those cases.
 const COVERING: usize = 72;
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// What a case is not alike in, and what it is alike in, follow each other nowhere.
+    /// Any two choices are independent: all pairs of their values occur.
     #[test]
     fn every_pair_of_choices_occurs() {
         let seeds: Vec<Vec<&str>> =
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_is_a_command_line_that_says_everything() {
+    fn a_case_is_a_complete_command_line() {
         let case = case(7, Some("chaos"));
         assert!(
             case.starts_with("run chaos:")

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// So many cases of the random program meet everything.
+/// This many cases of the random program meet everything.
 const ENOUGH: u64 = 1000;
 
 /// What is never met, and why that is no fault.
@@ -22,25 +22,25 @@ const EXCEPT: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the few cases of the fixed set need not meet, and why.
+/// What the few fixed cases need not meet, and why.
 const RARE: &[(&str, &str)] = &[
     ("vmstat:allocstall_dma32", "few machines have nothing but that zone, and little of it"),
     (
         "vmstat:thp_migration_fail",
-        "who uses a folio of 2 MiB seldom holds it as long as a migration tries to have it",
+        "a user of a 2 MiB folio seldom holds it for as long as a migration tries to get it",
     ),
     ("vmstat:tier_move_aborted", "it takes a store between a page's copy and the look at what was written"),
     ("vmstat:tier_samples_lost", "it takes more samples than a buffer holds between two looks"),
     ("vmstat:workingset_nodereclaim", "it takes more evicted pages than the cases have time for"),
 ];
 
-/// Which cases are run?
+/// A set of cases.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Set {
-    /// Any, by their seeds.
+    /// Any cases, by their seeds.
     #[default]
     Random,
-    /// Always the same few.
+    /// The same few each time.
     Fixed,
 }
 
@@ -53,12 +53,12 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Nothing was met yet.
+    /// A coverage in which nothing was met yet.
     pub fn of(set: Set) -> Coverage {
         Coverage { set, ..Coverage::default() }
     }
 
-    /// Take in what the JSON of a run says, if it was one of the random program.
+    /// Add the counts in the JSON of a run, if it was one of the random program.
     pub fn add(&mut self, json: &str) {
         let Some((_, rest)) = json.split_once("\"covered\":") else { return };
         let Some((inside, _)) = rest.trim_start().trim_start_matches('{').split_once('}') else { return };
@@ -70,7 +70,7 @@ impl Coverage {
         }
     }
 
-    /// What was never met although it may be.
+    /// What was never met, except for what need not be.
     fn missing(&self) -> Vec<&str> {
         let rare = if self.set == Set::Fixed { RARE } else { &[] };
         let excepted = |name: &str| EXCEPT.iter().chain(rare).any(|(except, _)| name.starts_with(except));
@@ -78,7 +78,7 @@ impl Coverage {
         never.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Print it all. `false`: something was never met, and the cases are so many, or such, that it must have been.
+    /// Print all sums. Returns `false` if something was never met that this set, or this many cases, must meet.
     pub fn report(&self) -> bool {
         if self.cases == 0 {
             return true;
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cases_are_summed_and_what_is_missing_is_told() {
+    fn cases_are_summed_and_missing_names_reported() {
         let mut coverage = Coverage::default();
         coverage.add(r#"{ "oracle": {"checked": 3} }"#);
         assert_eq!(coverage.cases, 0);

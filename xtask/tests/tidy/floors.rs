@@ -1,4 +1,4 @@
-//! Who may use whom: the crates of the project, and the floors of `crates/mm`, as docs/architecture.md has them.
+//! Allowed dependencies of the project's crates, and of the floors of `crates/mm`, as in docs/architecture.md.
 
 use crate::files::code;
 use crate::project::{files, root};
@@ -6,7 +6,7 @@ use crate::ratchet::{Offence, check};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Which crates of the project each may depend on (docs/architecture.md), those that it is tested with left out.
+/// The project's crates that each may depend on (docs/architecture.md), without those that only its tests use.
 const CRATES: &[(&str, &[&str])] = &[
     ("abi", &[]),
     ("mm", &["abi"]),
@@ -23,12 +23,12 @@ const CRATES: &[(&str, &[&str])] = &[
     ("lab", &["machine-sim", "mm", "program", "trace"]),
 ];
 
-/// Where the table of floors is.
+/// The document with the table of floors.
 const ARCHITECTURE: &str = "docs/architecture.md";
-/// Where the rooms are.
+/// The folder of the rooms.
 pub const ROOMS: &str = "crates/mm/src/";
 
-/// The floor of each room of `crates/mm` in the table of `document`. A file that is not named there belongs to its
+/// The floor of each room of `crates/mm` in the table of `document`. A file that it does not name belongs to its
 /// folder.
 fn floors_in(document: &str) -> BTreeMap<String, u32> {
     let mut floors = BTreeMap::new();
@@ -54,7 +54,7 @@ fn lower_floors_only() {
     let mut offences = Vec::new();
     for file in files(ROOMS, ".rs") {
         let room = room_of(file.path.strip_prefix(ROOMS).expect("a file of a room"));
-        // Tests may look at the whole house.
+        // Tests may use all rooms.
         let test = file.path.ends_with("tests.rs") || file.path.split('/').any(|part| part == "model");
         if room == "lib" || room == "testing" || test {
             continue;
@@ -78,8 +78,8 @@ fn lower_floors_only() {
     check("lower-floors-only", &offences);
 }
 
-/// Returns the first line (from 1 on) of a second map of floors in `text`: three or more lines that begin with a number
-/// and a room.
+/// The first line (from 1 on) of a second map of floors in `text`: three or more lines that begin with a number and a
+/// room.
 fn map_of_floors(text: &str, floors: &BTreeMap<String, u32>) -> Option<usize> {
     let is_row = |line: &str| {
         let line = line.replace(['/', '!', '|', '`'], " ");

@@ -10,8 +10,7 @@ use alloc::vec::Vec;
 /// Processes, and threads of each, as in the LUF series.
 const PROCESSES: u32 = 3;
 const THREADS: u32 = 15;
-/// Passes: one for the prompt of 5 tokens ("who are you?"), and one for each of the 19 tokens until there are
-/// 24.
+/// Passes: one for the prompt of 5 tokens (the words "who are you"), and one for each of the 19 tokens up to 24.
 const PASSES: u64 = 20;
 const PROMPT: u64 = 5;
 /// Layers of Llama 2 70B, and the tensors of a layer that are multiplied, in thousands of weights: query,

@@ -79,7 +79,7 @@ impl<O: Os> Task<'_, O> {
         Ok(())
     }
 
-    /// Touch the range once. Returns whether it raised so many signals that repeating it is useless.
+    /// Touch the range once. Returns whether it raised too many signals for a repetition to make sense.
     fn sweep_once(&mut self, sweep: Sweep, check: impl Fn(u64, Result<(), Signal>)) -> Result<bool, Signal> {
         let Sweep { addr, pages, mode, words } = sweep;
         let (mut done, mut signalled) = (0, 0);

@@ -1,15 +1,15 @@
 //! From the plugin's raw files to a trace, chunk by chunk.
 //!
-//! The kernel's numbers become the trace's: a `clone` tells the new thread's id, and the stream of that thread
-//! says the same id; a `fork` tells the child's process id, which names its file. Ids may be used again, so they are
-//! matched first to first.
+//! The kernel's numbers become the trace's: a `clone` records the new thread's id, and that thread's stream records
+//! the same id; a `fork` records the child's process id, which names its file. Ids may be reused, so the first use of
+//! one is matched with the first, the second with the second.
 //!
-//! A process that becomes another program has a file for each of its images. They are one process of the trace: the
+//! A process that becomes another program has a file for each of its images. In the trace they are one process: the
 //! thread that called `execve` goes on as the first thread of the new image, whose changes of the address space are
-//! counted on from where the old one's ended. In between, all that the old image had mapped is unmapped.
+//! counted on from the old one's last. In between, all of the old image's mappings are unmapped.
 //!
-//! All files are looked through first, for threads and for what they waited for: a thread can wait for one of a process
-//! whose file is converted later.
+//! A first pass over all files finds threads and what they waited for: a thread can wait for one of a process whose
+//! file is converted later.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::{self, File};
@@ -28,7 +28,7 @@ use abi::Call;
 /// Files by device, inode and path: the same for all processes.
 type Files = HashMap<(u64, u64, String), FileId>;
 
-/// Convert the recording whose first process is `pid`. Returns what could not be followed, a sentence each.
+/// Convert the recording whose first process is `pid`. Returns a sentence for each program that could not be followed.
 pub(super) fn convert(folder: &Path, pid: u32, writer: &mut Writer) -> Result<Vec<String>, RecordError> {
     let look = Look::at(folder, pid, writer)?;
     let mut files = Files::new();
@@ -61,14 +61,14 @@ pub(super) fn convert(folder: &Path, pid: u32, writer: &mut Writer) -> Result<Ve
 
 /// How an image ended.
 enum Ending {
-    /// In good order, or by becoming another one.
+    /// In good order, or by becoming another image.
     Good,
     Killed,
-    /// It became what the text says.
+    /// It became the program that the text names.
     Unfollowed(String),
 }
 
-/// An image, as its file says in its first chunk.
+/// An image, as the first chunk of its file describes it.
 struct Known {
     image: Image,
     origin: u64,
@@ -83,18 +83,18 @@ impl Known {
     }
 }
 
-/// What must be known of all processes before the first is converted.
+/// What the conversion of the first process must know about all.
 struct Look {
     images: Vec<Known>,
-    /// By process: its images, by their place in that list.
+    /// By process: the indices of its images in that list.
     processes: Vec<Vec<u32>>,
     threads: HashMap<Stream, ThreadId>,
-    /// By image: its other threads, by the kernel's ids and in their order.
+    /// By image: its other threads, by the kernel's ids, in their order.
     begun: HashMap<u32, HashMap<u32, VecDeque<ThreadId>>>,
-    /// By image and the kernel's id: the first images of processes that it forked.
+    /// By image and kernel id: the first images of processes that it forked.
     forked: HashMap<(u32, u32), VecDeque<u32>>,
     order: Order,
-    /// Marks that the thread has made in images before this one.
+    /// Marks that the thread has made in earlier images.
     marks: HashMap<Stream, u64>,
 }
 
@@ -156,7 +156,7 @@ impl Look {
         Ok(look)
     }
 
-    /// Look through the file of an image; returns the stream that became another one.
+    /// Look through the file of an image; returns the stream that became another image.
     fn image(
         &mut self,
         folder: &Path,
@@ -233,7 +233,7 @@ impl Input {
         Ok(Input { path, reader: BufReader::with_capacity(1 << 18, file), at: 0 })
     }
 
-    /// Read all of `bytes`; `false` if the file ends before.
+    /// Read all of `bytes`. Returns `false` if the file ends before that.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<bool, RecordError> {
         match self.reader.read_exact(bytes) {
             Ok(()) => {
@@ -249,7 +249,7 @@ impl Input {
         RecordError::Raw { path: self.path.clone(), at: self.at }
     }
 
-    /// The next chunk's kind and stream; `None` at the end, also if a torn chunk is there.
+    /// The next chunk's kind and stream; `None` at the end, also at a torn chunk.
     fn chunk(&mut self, body: &mut Vec<u8>) -> Result<Option<(u32, u32)>, RecordError> {
         let mut head = [0; HEAD];
         if !self.fill(&mut head)? {
@@ -269,14 +269,14 @@ struct Process<'a> {
     look: &'a Look,
     writer: &'a mut Writer,
     files: &'a mut Files,
-    /// Changes of the address space in images before.
+    /// Changes of the address space in earlier images.
     base: u64,
-    /// Processes that were forked: their id and first thread.
+    /// Forked processes: their ids and first threads.
     children: Vec<(u32, ThreadId)>,
 }
 
 impl Process<'_> {
-    /// Convert what an image did; `last` is true if none comes after it.
+    /// Convert what an image did; `last` is true if no other image comes after it.
     fn image(&mut self, folder: &Path, at: u32, last: bool) -> Result<Ending, RecordError> {
         let look = self.look;
         let mut running = Running {
@@ -305,11 +305,11 @@ struct Running<'a, 'b> {
     process: &'a mut Process<'b>,
     /// The image's file numbers.
     numbers: HashMap<u32, FileId>,
-    /// Threads that no `clone` told of yet, by kernel id.
+    /// Threads that no `clone` has announced yet, by kernel id.
     begun: HashMap<u32, VecDeque<ThreadId>>,
     /// By kernel id: how many processes of that id it has forked.
     forked: HashMap<u32, usize>,
-    /// By stream: calls so far that have marks.
+    /// By stream: calls with marks so far.
     calls: HashMap<u32, u64>,
     /// Changes of the address space so far.
     epochs: u64,
@@ -350,7 +350,7 @@ impl Running<'_, '_> {
         Ok(ending)
     }
 
-    /// The image is gone: its mappings, and descriptors that are closed then.
+    /// Remove the old image's mappings, and close the descriptors that `execve` closes.
     fn replace(&mut self, thread: ThreadId, body: &[u8]) -> Result<(), RecordError> {
         let mut at = 0;
         let mut number = || varint(body, &mut at).map_err(|Malformed| self.input.bad());
@@ -432,7 +432,7 @@ impl Running<'_, '_> {
         let Process { look, writer, .. } = &mut *self.process;
         let mark = look.marks.get(&other).copied().unwrap_or(0) + mark;
         match look.threads.get(&other) {
-            // In an image that came before.
+            // In an earlier image.
             Some(&other) if other == thread => Ok(()),
             Some(&other) => Ok(writer.push(thread, &Event::After { thread: other, mark })?),
             None => Ok(()),
@@ -444,11 +444,11 @@ impl Running<'_, '_> {
         self.numbers.get(&file).copied().ok_or_else(|| self.input.bad())
     }
 
-    /// The event with the trace's numbers; `None` if it is about something that is not in the trace.
+    /// The event with the trace's numbers; `None` if it is about something outside the trace.
     fn translate(&mut self, mut event: Event) -> Result<Option<Event>, RecordError> {
         if let Event::Sync { epoch } | Event::Skip { epoch } | Event::Call { epoch, .. } = &mut event {
             self.epochs = self.epochs.max(*epoch);
-            // What has no number was there when the image began.
+            // Without a number, it is about a mapping that existed when the image began.
             if *epoch > 0 {
                 *epoch += self.process.base;
             }
@@ -458,7 +458,7 @@ impl Running<'_, '_> {
             Call::Open(..) => *value = self.number(*value as u32)?.0.into(),
             Call::Spawn(role) => {
                 let Some(started) = self.begun.get_mut(role).and_then(VecDeque::pop_front) else {
-                    // It ended before it did anything.
+                    // The thread ended before it did anything.
                     return Ok(None);
                 };
                 *role = started.0;

@@ -1,24 +1,24 @@
 //! Recording: run a program under QEMU's user-mode emulator with the plugin of the crate `recorder-plugin`, then
-//! turn what it wrote into a trace.
+//! convert the plugin's files to a trace.
 //!
-//! What a recording holds and what it does not:
-//! - Accesses are runs out of a window of recently used pages ([`RecordOptions::window`]): accesses to different
-//!   pages may be reordered within that distance, but never across a system call or across another thread's
-//!   change of the address space. Unaligned accesses that cross into a second page count for both.
-//! - A fetch is one per translated block entered, instructions are counted apart.
-//! - The kernel's copies into and out of the buffers of `read`, `write`, `recvfrom`, `sendto` count as an access
-//!   per 64 bytes; those of vectored calls and of other calls' structures are missing.
+//! What a recording contains and what it does not:
+//! - Accesses are runs out of a window of recently used pages ([`RecordOptions::window`]): accesses to different pages
+//!   may be reordered within that distance, but never across a system call or another thread's change of the address
+//!   space. Unaligned accesses that cross into a second page count for both.
+//! - A fetch is one translated block entered; instructions are counted separately.
+//! - The kernel's copies into and out of the buffers of `read`, `write`, `recvfrom`, `sendto` count as an access per
+//!   64 bytes; those of vectored calls and of other calls' structures are missing.
 //! - `brk` is recorded as mappings. SysV shared memory, `mlockall`, `move_pages`, `migrate_pages`, `io_uring` and
 //!   `userfaultfd` are not followed.
-//! - Where a recorded thread waited for another in the kernel, it does so again in a replay (`order.rs` says how that
-//!   is found): futexes, ends of threads and processes, pipes, sockets, eventfds. What waits for room in a socket, what
-//!   signals and file locks order, messages that `sendmmsg` sends, and what threads order in memory alone, is not kept.
-//! - Other waiting (for a peer that is not recorded, for a time in poll) takes no time in the trace; `nanosleep` does.
-//! - All programs that the command runs are recorded, each from its first instruction (`crate::image`). Not those that
-//!   get rights of their own (setuid), that may not be read, or that are for another machine: such a program runs as it
-//!   would otherwise, what it starts is not recorded, and [`Summary::unfollowed`] says so.
-//! - `vfork` and `posix_spawn` do not hold up the parent, and `posix_spawn` of a program that is not there says so by
-//!   the child's exit code only, as the emulator makes a `fork` of both.
+//! - If a recorded thread waited for another in the kernel, it does so again in a replay (`order.rs` says how that is
+//!   found): futexes, ends of threads and processes, pipes, sockets, eventfds. Waits for room in a socket, the order
+//!   that signals and file locks make, messages by `sendmmsg`, and order made in memory alone are not kept.
+//! - Other waits (for a peer that is not recorded, for a time in poll) take no time in the trace; `nanosleep` does.
+//! - All programs that the command runs are recorded, each from its first instruction (`crate::image`). Exceptions are
+//!   programs with rights of their own (setuid), unreadable ones, and those for another machine: such a program runs
+//!   without a recorder, what it starts is not recorded, and [`Summary::unfollowed`] says so.
+//! - `vfork` and `posix_spawn` do not suspend the parent, and `posix_spawn` of a missing program reports that only by
+//!   the child's exit code, as the emulator turns both into `fork`.
 
 mod convert;
 mod order;
@@ -52,19 +52,19 @@ static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder.so"));
 /// What to record and how.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// Where the trace goes. What is there is replaced when the recording has succeeded, not before.
+    /// Path of the trace. An existing file is replaced only when the recording has succeeded.
     pub output: PathBuf,
-    /// The program and its arguments. The program is looked for in PATH unless it has a slash.
+    /// The program and its arguments. The program is searched for in PATH unless it has a slash.
     pub command: Vec<String>,
     /// Pairs of page and mode in the recorder's window, 1 to 64.
     pub window: u32,
-    /// Keep the trace of a program that failed. (One that a signal ended is kept in any case.)
+    /// Keep the trace of a program that failed. (The trace of one that a signal ended is kept in any case.)
     pub keep: bool,
-    /// How long the program may take to end by itself, once the recording is to end, before it is made to.
+    /// How long the program may take to end by itself, once the recording is to end, before it is made to end.
     pub grace: Duration,
     /// zstd's level, 1 to 22.
     pub level: i32,
-    /// Folder for the recorder's raw output (some bytes per run of accesses); `None`: the system's.
+    /// Folder for the recorder's raw output (some bytes per run of accesses); `None`: the system's folder.
     pub scratch: Option<PathBuf>,
     /// The emulator; `None`: `qemu-ARCH` of this machine's architecture from PATH.
     pub emulator: Option<PathBuf>,
@@ -93,11 +93,11 @@ pub struct Summary {
     pub header: Header,
     /// Bytes of the trace.
     pub file_len: u64,
-    /// How the program ended (always success unless [`RecordOptions::keep`], or a signal ended it).
+    /// How the program ended. Always success, unless [`RecordOptions::keep`] is set or a signal ended it.
     pub status: ExitStatus,
-    /// Was it made to end?
+    /// Whether the recording ended the program.
     pub ended_early: bool,
-    /// What was to be recorded and could not be, a sentence each. They are also among the header's warnings.
+    /// A sentence for each program that could not be recorded. They are also among the header's warnings.
     pub unfollowed: Vec<String>,
 }
 
@@ -112,25 +112,25 @@ pub enum RecordError {
         "cannot find {emulator}, which the recorder runs programs under; install it: apt-get install qemu-user"
     )]
     NoEmulator {
-        /// What was looked for.
+        /// The name that was searched for.
         emulator: String,
     },
     /// The program is missing.
     #[error("{program}: no such program, neither there nor in PATH")]
     NoProgram {
-        /// As it was given.
+        /// The name as given.
         program: String,
     },
-    /// The program is there, but may not be run.
+    /// The program exists, but may not be executed.
     #[error("{program}: not executable; chmod +x makes it so")]
     NotExecutable {
-        /// As it was given.
+        /// The name as given.
         program: String,
     },
-    /// Interpreters lead to each other.
+    /// Interpreters that lead to each other.
     #[error("{program}: a script whose interpreter is a script, and so on")]
     Scripts {
-        /// As it was given.
+        /// The name as given.
         program: String,
     },
     /// The program is for another machine.
@@ -139,13 +139,13 @@ pub enum RecordError {
         /// The program.
         path: PathBuf,
     },
-    /// The program may be executed only.
+    /// The program may be executed but not read.
     #[error("{}: may be executed but not read, so it cannot run under the emulator", path.display())]
     Unreadable {
         /// The program.
         path: PathBuf,
     },
-    /// The program gets rights.
+    /// The program gets rights of its own.
     #[error(
         "{}: gets rights of its own (setuid), which it does not get under the emulator; record it as that user",
         path.display()
@@ -159,10 +159,10 @@ pub enum RecordError {
     Failed {
         /// How it ended.
         status: ExitStatus,
-        /// Where the trace would have gone.
+        /// The intended path of the trace.
         output: PathBuf,
     },
-    /// The emulator ended without the plugin having run.
+    /// The emulator ended, but the plugin has not run.
     #[error(
         "{} recorded nothing ({status}): its plugin interface is missing or of another version; QEMU 7.2 to 8.2 is known to work",
         emulator.display()
@@ -176,7 +176,7 @@ pub enum RecordError {
     /// The recording was ended before anything was recorded.
     #[error("the recording was ended before the program began; {} was not written", output.display())]
     EndedAtOnce {
-        /// Where the trace would have gone.
+        /// The intended path of the trace.
         output: PathBuf,
     },
     /// The raw recording is damaged.
@@ -184,15 +184,15 @@ pub enum RecordError {
     Raw {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The position in the file.
         at: u64,
     },
-    /// The system refused.
+    /// The system refused an operation.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
-        /// What it was about.
+        /// The path of the operation.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         action: &'static str,
         /// The system's answer.
         source: io::Error,
@@ -207,13 +207,13 @@ fn io_error<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) 
 }
 
 /// Record a program. It runs with this process's input, output and environment, some 10 to 100 times slower than
-/// it would alone.
+/// alone.
 pub fn record(options: &RecordOptions) -> Result<Summary, RecordError> {
     record_watched(options, &mut |_| true)
 }
 
-/// As [`record`]; `go_on` is told some times a second how far the recording is. When it says no, the program and all
-/// processes that come from it are made to end, and what was recorded until then is kept.
+/// As [`record`], but calls `go_on` several times a second with the progress. When it returns `false`, the program and
+/// all processes that come from it are ended, and what was recorded until then is kept.
 pub fn record_watched(
     options: &RecordOptions,
     go_on: &mut dyn FnMut(Progress) -> bool,
@@ -253,10 +253,10 @@ pub fn record_watched(
 
 /// A run of the emulator.
 struct Emulated {
-    /// Its process id, which is the program's too.
+    /// Its process id, which is also the program's.
     pid: u32,
     status: ExitStatus,
-    /// Was it asked to end?
+    /// Whether it was asked to end.
     asked: bool,
 }
 
@@ -301,21 +301,21 @@ fn emulate(
             Some(since) if since.elapsed() < options.grace => watch.nap(),
             Some(_) => {
                 watch.end_all();
-                // It has not even loaded the plugin, or is gone: then this does nothing.
+                // For an emulator that has not even loaded the plugin. If it is gone, this does nothing.
                 let _ = child.kill();
             }
         }
     };
-    // Ctrl-C in a terminal is for the program, too, which may be the first to end.
+    // Ctrl-C in a terminal goes to the program, too, which may end first.
     let asked = asked.is_some() || !status.success() && !go_on(watch.look());
     if asked {
-        // Others of its processes may have outlived it.
+        // Other processes of the program may have outlived it.
         watch.end_all();
     }
     Ok(Emulated { pid: child.id(), status, asked })
 }
 
-/// Did a signal end the program?
+/// The signal that ended the program, if one did.
 pub fn signal_of(status: ExitStatus) -> Option<i32> {
     status.signal()
 }

@@ -1,15 +1,15 @@
-//! Who waited for whom: from what each call did, to pairs of a mark and the place that comes after it.
+//! Which thread waited for which: from what each call did, to pairs of a mark and the place that comes after it.
 //!
-//! All steps of all processes are gone through in the order of time. A step matters twice: where its call began,
-//! which is where others can have waited for it, and where it ended, which is where it can have waited for others. As
-//! nobody is found to have waited for what began later than they ended, a replay that keeps these pairs always comes
-//! to its end.
+//! All steps of all processes are processed in the order of time. A step counts twice: where its call began, because
+//! others can have waited for that, and where it ended, because it can have waited for others. A call is never found
+//! to have waited for something that began after its own end, so a replay that keeps these pairs always finishes.
 //!
-//! - *A futex*: who waited there comes after the last wake of it. A wake of all (a barrier, a broadcast) comes after
-//!   all that waited then: who comes last to a barrier waits for nobody, but would be too early without them.
-//! - *A pipe or socket*: who read a byte comes after its write; who saw the end comes after the last that writers
-//!   did. Who wrote more to a pipe than it has room for comes after the read that made room.
-//! - *A connection* is accepted after it was asked for, *a thread* joined after its end.
+//! - *A futex*: a waiter comes after the last wake of it. A wake of all (a barrier, a broadcast) comes after all
+//!   threads that waited then: the last thread to reach a barrier waits for no other, but would be too early without
+//!   them.
+//! - *A pipe or socket*: the read of a byte comes after its write; a read of the end comes after the writers' last
+//!   call. A write to a pipe beyond its room comes after the read that made room.
+//! - *A connection* is accepted after it was requested, *a thread* joined after its end.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -21,22 +21,22 @@ pub(super) type Stream = (u32, u32);
 /// A call: its stream and its number there.
 type Place = (Stream, u64);
 
-/// Bytes that a pipe holds if nobody has changed that.
+/// Bytes that a pipe holds by default.
 const PIPE: u64 = 65536;
 
-/// Which marks others wait for, and who waits for which.
+/// The marks that others wait for, and the calls that wait for each.
 #[derive(Default)]
 pub(super) struct Order {
     /// By stream: calls whose marks are waited for, in order.
     marks: HashMap<Stream, Vec<u64>>,
-    /// By call: those that it waited for until it ended.
+    /// By call: the calls that it waited for until it ended.
     waits: HashMap<Place, Vec<Place>>,
-    /// By call: those that it came after when it began.
+    /// By call: the calls that come before its begin.
     joins: HashMap<Place, Vec<Place>>,
 }
 
 impl Order {
-    /// From the steps of all streams; `process_of` has the process of each image.
+    /// Find the order in the steps of all streams; `process_of` has the process of each image.
     pub fn new(steps: &[(Stream, Step)], process_of: &[u32]) -> Order {
         let mut moments: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * steps.len());
         for (at, (_, step)) in steps.iter().enumerate() {
@@ -63,22 +63,22 @@ impl Order {
         order
     }
 
-    /// Does anybody wait for the mark of this call?
+    /// Whether a call waits for the mark of this one.
     pub fn is_awaited(&self, stream: Stream, call: u64) -> bool {
         self.mark(stream, call).is_some()
     }
 
-    /// How many marks of the stream are awaited.
+    /// Number of awaited marks of the stream.
     pub fn marks_of(&self, stream: Stream) -> u64 {
         self.marks.get(&stream).map_or(0, |calls| calls.len() as u64)
     }
 
-    /// What the call has waited for until it ended: threads and their marks as numbered in a trace.
+    /// What the call waited for until it ended: threads and their marks as numbered in a trace.
     pub fn awaited_by(&self, stream: Stream, call: u64) -> impl Iterator<Item = (Stream, u64)> {
         self.numbered(self.waits.get(&(stream, call)))
     }
 
-    /// What must have come before the call begins.
+    /// What must come before the call begins.
     pub fn joined_by(&self, stream: Stream, call: u64) -> impl Iterator<Item = (Stream, u64)> {
         self.numbered(self.joins.get(&(stream, call)))
     }
@@ -94,14 +94,14 @@ impl Order {
     }
 }
 
-/// A thing by which tasks wait: common to all processes, or of one image.
+/// A thing through which tasks wait: common to all processes, or of one image.
 type Key = (Option<u32>, u64);
 
 fn key(stream: Stream, step: &Step) -> Key {
     ((!step.common).then_some(stream.0), step.key)
 }
 
-/// Sockets that are connected with each other.
+/// Pairs of connected sockets.
 fn peers(steps: &[(Stream, Step)], moments: &[(u64, bool, usize)]) -> HashMap<u64, u64> {
     let mut peers = HashMap::new();
     let mut asked: HashMap<u64, VecDeque<u64>> = HashMap::new();
@@ -126,7 +126,7 @@ fn peers(steps: &[(Stream, Step)], moments: &[(u64, bool, usize)]) -> HashMap<u6
     peers
 }
 
-/// By image and thread: when threads of that number were started, and where they leave word of their end.
+/// By image and thread number: when threads of that number were started, and the address that each one's end clears.
 fn starts(steps: &[(Stream, Step)]) -> HashMap<(u32, u64), Vec<(u64, u64)>> {
     let mut starts: HashMap<(u32, u64), Vec<(u64, u64)>> = HashMap::new();
     for (stream, step) in steps.iter().filter(|(_, step)| step.deed == Deed::Start) {
@@ -135,22 +135,22 @@ fn starts(steps: &[(Stream, Step)]) -> HashMap<(u32, u64), Vec<(u64, u64)>> {
     starts
 }
 
-/// A pipe, or what one socket receives.
+/// A pipe, or the incoming bytes of one socket.
 #[derive(Default)]
 struct Channel {
-    /// Bytes that were written, and read.
+    /// Bytes that were written, and bytes that were read.
     written: u64,
     read: u64,
-    /// Writes of which not all was read, and reads: where each ended.
+    /// Writes that are not all read yet, and reads: the last byte of each.
     puts: VecDeque<(u64, Place)>,
     takes: VecDeque<(u64, Place)>,
-    /// The last that was done by who writes.
+    /// The writers' last call.
     last: Option<Place>,
-    /// Processes that write.
+    /// Processes that write to it.
     writers: Vec<u32>,
 }
 
-/// The call that came to this byte.
+/// The call that reached this byte.
 fn reached(calls: &VecDeque<(u64, Place)>, byte: u64) -> Option<Place> {
     calls.get(calls.partition_point(|&(end, _)| end < byte)).map(|&(_, by)| by)
 }
@@ -162,16 +162,16 @@ struct State<'a> {
     starts: HashMap<(u32, u64), Vec<(u64, u64)>>,
     /// The last wake of a futex.
     wakes: HashMap<Key, (u64, Place)>,
-    /// To which futex those that waited at another were moved.
+    /// The futex that the waiters of another were moved to.
     moved: HashMap<Key, Key>,
-    /// Who waits at a futex.
+    /// The calls that wait at a futex.
     waiting: HashMap<Key, Vec<Place>>,
     channels: HashMap<u64, Channel>,
     asked: HashMap<u64, VecDeque<Place>>,
     ended: HashMap<(u32, u64), Place>,
     waits: HashMap<Place, Vec<Place>>,
     joins: HashMap<Place, Vec<Place>>,
-    /// By who waits, and for whom: the last call that was waited for. What is before that need not be said.
+    /// By waiting and awaited stream: the last call that was waited for. Earlier ones need no pair.
     known: BTreeMap<(Stream, Stream), u64>,
 }
 
@@ -283,7 +283,7 @@ impl State<'_> {
         } else {
             channel.read += bytes;
             let read = channel.read;
-            // More is kept than is needed, for those writes that have not ended.
+            // More is kept than is needed, for writes that have not ended yet.
             channel.takes.push_back((read, place));
             while channel.takes.front().is_some_and(|(end, _)| end + 4 * PIPE < read) {
                 channel.takes.pop_front();
@@ -297,7 +297,7 @@ impl State<'_> {
         self.after(place, by);
     }
 
-    /// Who ended here had waited for what began there.
+    /// Note that the call that ended at `place` waited for what began at `by`.
     fn after(&mut self, place: Place, by: Option<Place>) {
         if let Some(by) = by
             && self.is_news(place, by)
@@ -306,7 +306,7 @@ impl State<'_> {
         }
     }
 
-    /// Does it have to be said that this comes after that?
+    /// Whether `place` is not yet known to come after `by`.
     fn is_news(&mut self, place: Place, by: Place) -> bool {
         if place.0 == by.0 {
             return false;
@@ -335,13 +335,13 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_at_a_futex_comes_after_the_wake_and_a_barrier_after_all() {
+    fn a_futex_waiter_comes_after_the_wake_and_a_barrier_after_all_waiters() {
         let steps = [
             (A, step(1, Deed::Wait, 7, 0, 10, 50)),
             (B, step(1, Deed::Wait, 7, 0, 20, 60)),
             (B, step(2, Deed::WakeOne, 8, 1, 90, 95)),
             ((1, 2), step(1, Deed::WakeAll, 7, 2, 40, 55)),
-            // The same address of another process.
+            // The same address in another process.
             (C, step(1, Deed::Wait, 7, 0, 20, 60)),
         ];
         assert_eq!(waited(&steps, A, 1), [((1, 2), 1)]);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_is_read_after_it_was_written_and_room_is_made_before_it_is_used() {
+    fn a_byte_is_read_after_its_write_and_written_after_room_was_made() {
         let steps = [
             (A, step(1, Deed::Put, 9, 100, 10, 11)),
             (A, step(2, Deed::Put, 9, 100, 12, 13)),
@@ -366,14 +366,14 @@ mod tests {
         ];
         assert_eq!(waited(&steps, C, 1), [(A, 1)]);
         assert_eq!(waited(&steps, C, 2), [(A, 2)]);
-        // The third write ends at byte 65,736: 200 bytes must have gone, which the third read takes.
+        // The third write ends at byte 65,736: 200 bytes must have been read, which the third read does.
         assert_eq!(waited(&steps, A, 3), [(C, 1)]);
         // By its end the writer has made four marks, all of them awaited.
         assert_eq!(waited(&steps, C, 5), [(A, 4)]);
     }
 
     #[test]
-    fn connected_sockets_and_ended_threads_are_waited_for() {
+    fn calls_wait_for_connected_sockets_and_ended_threads() {
         let common = |stream, step: Step| (stream, Step { common: true, ..step });
         let steps = [
             common(A, step(1, Deed::Connect, 3, 70, 10, 20)),

@@ -1,4 +1,4 @@
-//! The folder of a recording's raw files, and what is left of recordings that were killed.
+//! The folder of a recording's raw files, and the remains of killed recordings.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,10 +7,10 @@ use std::path::Path;
 use tempfile::TempDir;
 
 const PREFIX: &str = "pagefold-record-";
-/// The file in it that a recording has locked for as long as it lives.
+/// The file in it that a recording keeps locked while it lives.
 const LOCK: &str = "lock";
 
-/// A folder that is removed when it is dropped; or, if this process is killed, by the next recording.
+/// A folder that is removed when this is dropped or, if this process is killed, by the next recording.
 pub(super) struct Scratch {
     folder: TempDir,
     _lock: File,
@@ -24,7 +24,7 @@ impl Scratch {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(base)?;
             let lock = File::create(folder.path().join(LOCK))?;
             lock.lock()?;
-            // Another recording may have taken it for one that was left, just before it was locked.
+            // Another recording may have removed the folder as a left one just before the lock was taken.
             if folder.path().join(LOCK).exists() {
                 return Ok(Scratch { folder, _lock: lock });
             }
@@ -36,7 +36,7 @@ impl Scratch {
     }
 }
 
-/// Remove the folders of recordings that are gone. What cannot be removed is somebody else's.
+/// Remove the folders of recordings that are gone. A folder that cannot be removed belongs to another user.
 fn remove_left(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX))

@@ -1,4 +1,4 @@
-//! Looking at a recording while it is made, and ending it.
+//! Following the progress of a recording, and ending it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -12,19 +12,19 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::codec::varint;
 use crate::raw::{HEAD, Image, kind, parse_head};
 
-/// The first nap between two looks, and the longest: short programs should not wait for us.
+/// The first and the longest nap between two looks: short programs should not wait for the recorder.
 const NAPS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
-/// How long a program may take to end when it is asked to.
+/// How long a program may take to end after it was asked to.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How far a recording is.
+/// The progress of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Accesses that have been written out.
     pub accesses: u64,
     /// Instructions of the program that have been written out.
     pub instructions: u64,
-    /// CPU time that the program's processes took for that under the emulator, in nanoseconds.
+    /// CPU time in nanoseconds that the program's processes took for that under the emulator.
     pub cpu_nanos: u64,
     /// Processes so far.
     pub processes: usize,
@@ -35,7 +35,7 @@ pub struct Progress {
 pub(super) struct Watch {
     raw: PathBuf,
     plugin: PathBuf,
-    /// By image: how much of its file was looked at.
+    /// By image: the bytes of its file that were looked at.
     seen: HashMap<Image, u64>,
     /// Accesses, instructions, nanoseconds of CPU time.
     sums: [u64; 3],
@@ -59,10 +59,10 @@ impl Watch {
         self.nap = (self.nap * 2).min(NAPS.1);
     }
 
-    /// How far is it?
+    /// Look how far the recording is.
     pub fn look(&mut self) -> Progress {
         for image in self.images() {
-            // What cannot be read now is read later, or when it is converted, which can say what is wrong.
+            // A file that cannot be read now is read later, or by the conversion, which reports the error.
             if let Ok(file) = File::open(self.raw.join(image.file_name())) {
                 let seen = self.seen.entry(image).or_default();
                 let _ = tally(&file, seen, &mut self.sums);
@@ -80,8 +80,7 @@ impl Watch {
         entries.filter_map(|entry| Image::of_file(entry.file_name().to_str()?)).collect()
     }
 
-    /// Those of them that run. A number can have been given to another process meanwhile, which has not loaded our
-    /// plugin.
+    /// The running ones. A number may have been given to another process meanwhile, which has not loaded the plugin.
     fn running(&self) -> Vec<Pid> {
         let plugin = self.plugin.to_string_lossy();
         let ours = |pid: u32| {
@@ -92,7 +91,7 @@ impl Watch {
         processes.into_iter().filter_map(ours).collect()
     }
 
-    /// Make all processes end: they are asked first.
+    /// End all processes: ask them first, then kill them.
     pub fn end_all(&self) {
         let begun = Instant::now();
         let mut asked: Vec<Pid> = Vec::new();
@@ -104,7 +103,7 @@ impl Watch {
             let insist = begun.elapsed() > PATIENCE;
             for pid in running {
                 if insist || !asked.contains(&pid) {
-                    // It may have ended just now, which is what is wanted.
+                    // It may have ended just now, which is the aim.
                     let _ = kill_process(pid, if insist { Signal::KILL } else { Signal::TERM });
                     asked.push(pid);
                 }
@@ -114,7 +113,7 @@ impl Watch {
     }
 }
 
-/// Add what whole chunks from `seen` on tell of.
+/// Add the tallies of whole chunks from `seen` on.
 fn tally(file: &File, seen: &mut u64, sums: &mut [u64; 3]) -> std::io::Result<()> {
     let end = file.metadata()?.len();
     while *seen + HEAD as u64 <= end {
