@@ -173,7 +173,7 @@ impl Cache {
         for &part in parts {
             frames[part].set_owner(Owner::None, PageIndex(0));
         }
-        memory.lru.add(memory, [whole], false);
+        memory.lru.add(memory, Some(whole), false);
         true
     }
 }

@@ -152,7 +152,7 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
         let free = || memory.swap.free_slots();
         memory.lru.refault(memory, &[(pfn, shadow)], free, gfp.is_faulted());
     }
-    memory.lru.add(memory, [pfn], gfp.is_faulted());
+    memory.lru.add(memory, Some(pfn), gfp.is_faulted());
     let (device, block) = memory.swap.place(slot);
     memory.count(Stat::PswpIn, 1);
     submit_read(memory, pfn, device, block);

@@ -209,30 +209,39 @@ impl Lru {
         folios: impl IntoIterator<Item = Pfn>,
         faulted: bool,
     ) {
-        let mut rest = folios.into_iter().peekable();
+        let mut rest = folios.into_iter();
         let why = InsertReason::New { faulted, task: platform.machine.task() };
-        while let Some(first) = rest.peek().map(|&pfn| &platform.frames[pfn]) {
+        let place = |pfn| (platform.frames[pfn].zone(), platform.frames[pfn].group());
+        let mut next = rest.next();
+        while let Some(mut pfn) = next {
+            let first = &platform.frames[pfn];
             let policy = self.policy_of(first);
             let mut held = self.lock_live(first);
-            let place = (first.zone(), first.group());
-            let (mut pages, mut count) = ([0; LruList::COUNT], 0);
-            while let Some(pfn) = rest.next_if(|&pfn| {
-                let frame = &platform.frames[pfn];
-                (frame.zone(), frame.group()) == place
-            }) {
+            let here = place(pfn);
+            // Pages of the last folios, which went to this list.
+            let (mut list, mut pages, mut count) = (LruList::Unevictable, 0, 0);
+            loop {
                 let frame = &platform.frames[pfn];
                 assert!(!frame.has(FrameFlags::LRU), "folio {pfn} must not be on a list yet");
                 if policy != PolicyKind::Classic {
                     policy.admit(frame, faulted);
                 }
-                let list = self.enqueue(platform, &mut held, (pfn, frame), why);
+                let to = self.enqueue(platform, &mut held, (pfn, frame), why);
                 frame.set(FrameFlags::LRU);
-                pages[list as usize] += i64::from(frame.pages());
+                if to != list && pages > 0 {
+                    self.account_one(platform, &mut held, first, list, pages);
+                    pages = 0;
+                }
+                list = to;
+                pages += i64::from(frame.pages());
                 count += 1;
+                next = rest.next();
+                match next {
+                    Some(other) if place(other) == here => pfn = other,
+                    _ => break,
+                }
             }
-            for list in LruList::ALL.into_iter().filter(|&list| pages[list as usize] > 0) {
-                self.account_one(platform, &mut held, first, list, pages[list as usize]);
-            }
+            self.account_one(platform, &mut held, first, list, pages);
             drop(held);
             platform.charge(Work::LruAdd, count);
         }
@@ -336,7 +345,7 @@ impl Lru {
 
     /// Lock the vector of a folio that is on no list. If its group was removed, the folio and its charge go to the
     /// nearest live group above first.
-    #[inline]
+    #[inline(always)]
     fn lock_live(&self, frame: &Frame) -> LockedVec<'_> {
         loop {
             let held = self.lock_of(frame);

@@ -266,10 +266,14 @@ impl<M: Machine> Reclaim<'_, M> {
             fates[at] = fate;
             false
         };
-        let slotted = run.filter(|at, pfn| match self.give_slots(pfn, pass) {
-            Ok(()) => true,
-            Err(fate) => refused(at, fate),
-        });
+        // Several folios are pages of a file, which need no slots.
+        let slotted = match N {
+            1 => run.filter(|at, pfn| match self.give_slots(pfn, pass) {
+                Ok(()) => true,
+                Err(fate) => refused(at, fate),
+            }),
+            _ => run,
+        };
         // A folio that has to stay is still mapped afterwards.
         let dirty = core.rmap.try_to_unmap(core, slotted, UnmapMode::default(), &mut pass.batch);
         dirty.iter().for_each(|(_, pfn)| core.cache.mark_dirty(core, pfn));

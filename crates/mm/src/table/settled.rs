@@ -77,7 +77,7 @@ impl<'a, M: Machine> Settled<'a, M> {
 
     /// Map pages of a folio at `page`. The entries were empty, or have been cleared and flushed in this hold of the
     /// lock.
-    #[inline]
+    #[inline(always)]
     pub fn install(&mut self, slot: Slot, page: Vpn, pages: FolioPages, rights: Rights, writes: Writes) {
         let mut bits = Bits::PRESENT | rights.bits_of_entry();
         bits.set(Bits::WRITE, self.admit(slot.table, pages, writes));
@@ -130,7 +130,7 @@ impl<'a, M: Machine> Settled<'a, M> {
 
     /// Assert that pages may be writable through entries of a table, and report to tracers that a file is about to
     /// change.
-    #[inline]
+    #[inline(always)]
     pub(super) fn admit(&self, table: Pfn, pages: FolioPages, writes: Writes) -> bool {
         // A `LockedTables` can be swapped for another, but what was paid stays with the lock under which it was paid.
         let settled = self.settled == Paid::All || self.settled == Paid::Table(table);

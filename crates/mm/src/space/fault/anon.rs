@@ -97,7 +97,7 @@ impl<M: Machine> Fault<'_, M> {
                 let page = FolioPages { head: pfn, first: pfn, count: 1 };
                 self.install_at(&mut tables, slot, self.page, page, Writes::Private);
                 // Once the tables are unlocked, another task may unmap and free it.
-                self.core.lru.add(self.core, [pfn], self.gfp.is_faulted());
+                self.core.lru.add(self.core, Some(pfn), self.gfp.is_faulted());
                 drop(tables);
                 if let Some(old) = old {
                     self.core.put_refs(old);

@@ -72,7 +72,7 @@ pub(in crate::space) fn map_copy<M: Machine>(
     tables.counts().add(Resident::Anon, PAGES as i64);
     core.charge(Work::EntrySet, 1);
     tables.settle().install_for(detached, whole, fault.rights(true));
-    core.lru.add(core, [whole], false);
+    core.lru.add(core, Some(whole), false);
     if fault.vma.flags.contains(VmaFlags::LOCKED) {
         fault.mlock_page();
     }

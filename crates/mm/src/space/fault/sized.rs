@@ -104,7 +104,7 @@ impl<M: Machine> Fault<'_, M> {
             self.install_at(&mut tables, slot.ahead(at), page, pages, Writes::Private);
         }
         // Once the tables are unlocked, another task may unmap and free it.
-        self.core.lru.add(self.core, [pfn], self.gfp.is_faulted());
+        self.core.lru.add(self.core, Some(pfn), self.gfp.is_faulted());
         drop(tables);
         self.core.sizes.count(SizeStat::AnonFaultAlloc, order, 1);
         Ok(Served::MINOR)
@@ -135,7 +135,7 @@ impl<M: Machine> Fault<'_, M> {
         self.core.charge(Work::EntrySet, 1);
         let mut tables = tables.settle_at(slot, start);
         tables.install_large(slot, start, pfn, self.rights(true), Writes::Private);
-        self.core.lru.add(self.core, [pfn], self.gfp.is_faulted());
+        self.core.lru.add(self.core, Some(pfn), self.gfp.is_faulted());
         drop(tables);
         self.core.sizes.count(SizeStat::AnonFaultAlloc, PAGEBLOCK_ORDER, 1);
         self.count(Stat::ThpFaultAlloc);
