@@ -1,8 +1,9 @@
 //! Scopes: on whose behalf work is done, for profiles.
 //!
-//! [`Machine::charge`](crate::machine::Machine::charge) says *what* is done; a scope says *as part of what*. A function that a profile should show
-//! opens with `let _scope = base.scope(Scope::TryToUnmapOne);`, and all work charged until it returns is listed below
-//! that name. Scopes nest as calls do, so a machine builds the tree of calls by remembering the current scope.
+//! [`Machine::charge`](crate::machine::Machine::charge) says *what* is done; a scope says *as part of what*. A
+//! function that a profile should show opens with `let _scope = platform.scope(Scope::TryToUnmapOne);`, and all work
+//! charged until it returns is listed below that name. Scopes nest as calls do, so a machine builds the tree of calls
+//! by remembering the current scope.
 //!
 //! Only functions that combine several kinds of work have a scope: a leaf needs none, because each kind of work has
 //! its own name ([`Work`](crate::work::Work)). A scope belongs to the task that opened it: the task may sleep inside

@@ -116,8 +116,8 @@ impl Window {
         self.moment >= LAST || self.pairs.iter().any(|pair| pair.count > u32::MAX / 2)
     }
 
-    /// Count an access to a pair that has a hint, and return `true`; else return `false`. This runs for each access of the
-    /// program, and for nearly all of them nothing else does.
+    /// Count an access to a pair that has a hint, and return `true`; else return `false`. This runs for each access of
+    /// the program, and for nearly all of them nothing else does.
     #[inline(always)]
     pub fn hit(&mut self, page: u64, mode: AccessKind) -> bool {
         let key = page << 2 | mode as u64;
