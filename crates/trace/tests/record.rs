@@ -281,7 +281,8 @@ fn a_program_that_a_signal_ends_is_kept_to_its_end() {
         else {
             return;
         };
-        assert!(summary.ended_early && summary.unfollowed.is_empty());
+        assert!(summary.ended_early, "{:?}", summary.header.warnings);
+        assert!(summary.unfollowed.is_empty(), "{:?}", summary.unfollowed);
         // Nothing is missing.
         let [warning] = &summary.header.warnings[..] else { panic!("{:?}", summary.header.warnings) };
         assert!(warning.contains("where the program was ended") && warning.contains(signal), "{warning}");

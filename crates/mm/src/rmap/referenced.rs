@@ -77,54 +77,58 @@ struct Looking<'a, M, const N: usize> {
 impl<M: Machine, const N: usize> Visit<M> for Looking<'_, M, N> {
     #[inline]
     fn entries(&mut self, tables: &mut LockedTables<'_, M>, mapping: &Mapping<'_>) -> bool {
-        if self.is_used(mapping) {
+        let used = self.is_used(mapping);
+        if used {
             tables.clear_young(&mapping.entries);
-            self.count_use(tables, mapping);
+            self.look_around(tables, mapping);
         }
-        self.is_enough(mapping)
+        self.count(mapping, used)
     }
 
     #[inline]
     fn page(&mut self, window: &mut TableWindow<'_, '_, M>, place: usize, mapping: &Mapping<'_>) -> bool {
-        if self.is_used(mapping) {
+        let used = self.is_used(mapping);
+        if used {
             window.clear_young(place);
-            self.count_use(window.tables(), mapping);
+            self.look_around(window.tables(), mapping);
         }
-        self.is_enough(mapping)
+        self.count(mapping, used)
     }
 }
 
 impl<M: Machine, const N: usize> Looking<'_, M, N> {
     /// Whether the entries were used and this counts.
-    #[inline]
-    fn is_used(&mut self, mapping: &Mapping<'_>) -> bool {
-        let &Mapping { span, at, ref entries } = mapping;
-        self.left[at] = self.left[at].saturating_sub(entries.count);
-        self.found[at].locked |= span.flags.contains(SpanFlags::LOCKED);
+    #[inline(always)]
+    fn is_used(&self, mapping: &Mapping<'_>) -> bool {
+        let &Mapping { span, ref entries, .. } = mapping;
         entries.entry.has(Bits::YOUNG)
             && !span.flags.intersects(SpanFlags::LOCKED | SpanFlags::NO_RECENCY)
             && self.group.is_none_or(|group| self.memory.lru.groups.is_below(span.group, group))
     }
 
-    /// Whether no more entries of the folio are needed.
-    #[inline]
-    fn is_enough(&self, mapping: &Mapping<'_>) -> bool {
-        self.found[mapping.at].locked || self.left[mapping.at] == 0
-    }
-
-    /// Count the use through entries whose young bits were cleared, and look around them.
-    #[inline]
-    fn count_use(&mut self, tables: &mut LockedTables<'_, M>, mapping: &Mapping<'_>) {
+    /// Look around entries whose young bits were cleared.
+    #[inline(always)]
+    fn look_around(&mut self, tables: &mut LockedTables<'_, M>, mapping: &Mapping<'_>) {
         let &Mapping { span, at, ref entries } = mapping;
         self.memory.charge(Work::EntryClear, u64::from(entries.count));
-        if self.last != (span.vma, at) {
-            self.last = (span.vma, at);
-            self.found[at].vmas += 1;
-            self.found[at].exec |= span.flags.contains(SpanFlags::EXEC);
-        }
         if let Some(look) = self.look.as_deref_mut().filter(|_| !entries.is_large()) {
             let target = &self.memory.frames[self.run.folio(at)];
             look_around(self.memory, tables, span, entries.page, target, look);
         }
+    }
+
+    /// Count visited entries. Returns whether no more entries of the folio are needed.
+    #[inline(always)]
+    fn count(&mut self, mapping: &Mapping<'_>, used: bool) -> bool {
+        let &Mapping { span, at, ref entries } = mapping;
+        let (found, left) = (&mut self.found[at], &mut self.left[at]);
+        *left = left.saturating_sub(entries.count);
+        found.locked |= span.flags.contains(SpanFlags::LOCKED);
+        if used && self.last != (span.vma, at) {
+            self.last = (span.vma, at);
+            found.vmas += 1;
+            found.exec |= span.flags.contains(SpanFlags::EXEC);
+        }
+        found.locked || *left == 0
     }
 }

@@ -5,7 +5,7 @@
 //! - at the end of its table, of the walked range, or of its folio;
 //! - before an entry that is empty or does not map the folio's next page;
 //! - before an entry with other rights. Bits that hardware sets (young, dirty) do not end a run; a run has those of
-//! all of its entries.
+//!   all of its entries.
 //!
 //! An entry of a single-page folio, a swap entry and a 2 MiB entry are runs of one. With the knob `rmap.batch` off
 //! every run has one entry. The contract is that of Linux's `folio_pte_batch`.
