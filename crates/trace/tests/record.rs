@@ -222,8 +222,7 @@ fn programs_that_threads_start_are_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("x.pft");
     let this = std::env::current_exe().unwrap();
-    let words =
-        [this.to_str().unwrap(), "starts_programs", "--exact", "--include-ignored", "--test-threads=1"];
+    let words = [this.to_str().unwrap(), "threads_start_programs", "--exact", "--test-threads=1"];
     let Some(summary) = try_record(&output, &words) else { return };
     assert!(summary.header.warnings.is_empty(), "{:?}", summary.header.warnings);
     let processes = programs(&output);
@@ -231,10 +230,9 @@ fn programs_that_threads_start_are_recorded() {
     assert_eq!(echoes.count(), 12, "{processes:?}");
 }
 
-/// Not a test: the program that [`programs_that_threads_start_are_recorded`] records.
+/// The program that [`programs_that_threads_start_are_recorded`] records, which must also work alone.
 #[test]
-#[ignore = "a program to record"]
-fn starts_programs() {
+fn threads_start_programs() {
     // While one forks, the others run and end.
     let start = || {
         for _ in 0..4 {
