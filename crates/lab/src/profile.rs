@@ -208,8 +208,8 @@ pub fn parse_setting(text: &str) -> Result<(Knob, u64)> {
     let knob =
         Knob::from_name(name).ok_or_else(|| Error::Input(suggest::unknown("knob", name, names, "knobs")))?;
     let info = knob.info();
-    if let Some(at) = info.words.iter().position(|&word| word == value) {
-        return Ok((knob, info.min + at as u64));
+    if let Some(value) = info.value_of(value) {
+        return Ok((knob, value));
     }
     let number = parse_bytes(value).map_err(|_| {
         Error::Input(match info.words {

@@ -114,6 +114,14 @@ pub struct KnobInfo {
     pub at_start: bool,
 }
 
+impl KnobInfo {
+    /// The value that has this name, if the knob is a choice.
+    pub fn value_of(&self, word: &str) -> Option<u64> {
+        let at = self.words.iter().position(|&name| name == word)?;
+        Some(self.min + at as u64)
+    }
+}
+
 knobs! {
     Swappiness "vm.swappiness" 60, 0..=200 ""
         "relative cost of swapping against dropping file pages: 100 = equal, 0 = avoid swap";

@@ -26,13 +26,12 @@ const POLICIES: [(&str, &str, MakePolicy); 5] = [
 /// Run a built-in program with half of its footprint as memory, under a policy of the knob `reclaim.policy`.
 fn refaults(name: &str, policy: &str, custom: MakePolicy) -> Result<OptimumReport, RunError> {
     let input = |text: &str| RunError::Input(text.to_owned());
-    let words = Knob::ReclaimPolicy.info().words;
-    let number = words.iter().position(|word| *word == policy).ok_or_else(|| input("no such policy"))?;
+    let policy = Knob::ReclaimPolicy.info().value_of(policy).ok_or_else(|| input("no such policy"))?;
     let program = builtin::from_name(name, 32 << 20).ok_or_else(|| input("no such program"))?;
     let machine = MachineSpec::preset("small").map_err(|error| input(&error.to_string()))?;
     let config = RunConfig {
         memory: Some(16 << 20),
-        knobs: vec![(Knob::ReclaimPolicy, number as u64)],
+        knobs: vec![(Knob::ReclaimPolicy, policy)],
         custom: Some(custom),
         optimum: true,
         ..RunConfig::new(machine)

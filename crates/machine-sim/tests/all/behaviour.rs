@@ -104,9 +104,7 @@ fn megabytes(text: &str) -> u64 {
 fn parse_setting(text: &str) -> (Knob, u64) {
     let (name, value) = text.split_once('=').expect("KNOB=VALUE");
     let knob = Knob::from_name(name).unwrap_or_else(|| panic!("there is no knob '{name}'"));
-    let info = knob.info();
-    let word = info.words.iter().position(|&word| word == value);
-    (knob, word.map_or_else(|| value.parse().expect("a number"), |at| info.min + at as u64))
+    (knob, knob.info().value_of(value).unwrap_or_else(|| value.parse().expect("a number")))
 }
 
 /// The lines to change if the machine behaves as `now`; none if that is what the file says.
