@@ -33,7 +33,11 @@ impl Rmap {
         mode: UnmapMode,
         batch: &mut UnmapBatch,
     ) -> FolioRun<'a> {
-        let mapped = run.filter(|_, pfn| memory.frames[pfn].mapcount() > 0);
+        let mapped = run.filter(|_, pfn| {
+            let frame = &memory.frames[pfn];
+            assert!(frame.has(FrameFlags::LOCKED), "folio {pfn} must be locked to be unmapped");
+            frame.mapcount() > 0
+        });
         if mapped.is_empty() { mapped } else { self.unmap_mapped(memory, mapped, mode, batch) }
     }
 
@@ -50,9 +54,6 @@ impl Rmap {
             return run.filter(|at, _| !self.unmap_mapped(memory, run.with(1 << at), mode, batch).is_empty());
         }
         let _scope = memory.scope(Scope::TryToUnmapOne);
-        for (_, pfn) in run.iter() {
-            assert!(memory.frames[pfn].has(FrameFlags::LOCKED), "folio {pfn} must be locked to be unmapped");
-        }
         let frame = &memory.frames[run.ends().0];
         let Some(list) = self.spans(frame.owner()) else { return run.with(0) };
         let mut together = match frame.owner() {
