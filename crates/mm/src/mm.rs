@@ -331,18 +331,27 @@ impl<M: Machine> Mm<M> {
     }
 
     /// Fault in all pages of a range that the program may access; the program meets any errors itself. As in Linux, a
-    /// group above memory.high reclaims after each [`HIGH_BATCH`] pages, and for the rest at the program's next fault.
+    /// group above memory.high reclaims after each [`HIGH_BATCH`] pages, and for the rest when the call returns.
     fn populate(&self, space: SpaceId, start: Vpn, pages: u64) {
-        for page in start.0..start.0 + pages {
-            let page = Vpn(page);
-            for access in [AccessKind::Store, AccessKind::Load] {
-                match self.fault_above_high(space, page, access, HIGH_BATCH) {
-                    Ok(_) => break,
-                    Err(FaultError::Segv) => continue,
-                    Err(_) => return,
-                }
+        for page in (start.0..start.0 + pages).map(Vpn) {
+            if self.populate_page(space, page).is_err() {
+                break;
             }
         }
+        if let Some(space) = self.spaces.get(space) {
+            self.stay_below_high(space.group(), 0);
+        }
+    }
+
+    fn populate_page(&self, space: SpaceId, page: Vpn) -> Result<(), FaultError> {
+        for access in [AccessKind::Store, AccessKind::Load] {
+            match self.fault_above_high(space, page, access, HIGH_BATCH) {
+                Ok(_) => break,
+                Err(FaultError::Segv) => continue,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     // --- from the machine's owner -------------------------------------------------------------------------
