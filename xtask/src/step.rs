@@ -5,7 +5,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 /// Seconds that steps take on 2 cores, to estimate the rest of a task: about 2,300 in all, on 2026-11-25, rounded from
-/// a quiet run and, for tests of everything else, a busy one. A task ends with the seconds of its steps; when they change for good, copy them here.
+/// a quiet run and, for tests of everything else, a busy one. A task ends with the seconds of its steps; when they
+/// change for good, copy them here.
 const TYPICAL: &[(&str, u64)] = &[
     ("format", 2),
     ("lints", 72),
