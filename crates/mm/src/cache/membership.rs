@@ -106,14 +106,14 @@ impl Cache {
     /// Take the wanted folios of a run, which are locked and not mapped, out of their file's cache, if they are clean
     /// and have exactly `refs` references, which stay frozen. Each leaves its `shadow`, except in shmem. Returns the
     /// folios that were taken out.
-    pub(crate) fn evict<'a, M: Machine>(
+    pub(crate) fn evict<'a, M: Machine, const N: usize>(
         &self,
         memory: &Memory<M>,
         id: FileId,
-        run: FolioRun<'a>,
+        run: FolioRun<'a, N>,
         refs: u32,
         shadow: impl Fn(Pfn) -> Shadow,
-    ) -> FolioRun<'a> {
+    ) -> FolioRun<'a, N> {
         let f = self.file(id);
         let (mut wanted, mut out, mut pages) = (run.wanted(), 0u32, 0);
         while wanted != 0 {

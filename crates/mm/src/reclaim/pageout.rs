@@ -78,7 +78,11 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Take the wanted folios of a run, which are clean, out of their cache, if only the cache and the caller refer to
     /// them. Each leaves a shadow for `top`, the group that drives reclaim. Returns the folios that were taken out.
-    pub(super) fn remove_mapping<'r>(self, run: FolioRun<'r>, top: GroupId) -> FolioRun<'r> {
+    pub(super) fn remove_mapping<'r, const N: usize>(
+        self,
+        run: FolioRun<'r, N>,
+        top: GroupId,
+    ) -> FolioRun<'r, N> {
         let _scope = self.core.scope(Scope::RemoveMapping);
         let (core, first) = (self.core, &self.core.frames[run.ends().0]);
         let shadow = |pfn| core.lru.eviction(core, pfn, top);

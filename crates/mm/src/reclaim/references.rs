@@ -47,12 +47,12 @@ impl<M: Machine> Reclaim<'_, M> {
     /// of the other folios.
     pub(super) fn check_references<'r, const N: usize>(
         self,
-        run: FolioRun<'r>,
+        run: FolioRun<'r, N>,
         pass: &mut Pass<'_>,
         fates: &mut [ReclaimFate; N],
-    ) -> (FolioRun<'r>, u32) {
+    ) -> (FolioRun<'r, N>, u32) {
         let look = pass.look.as_mut();
-        let found: [Referenced; N] = self.core.rmap.referenced(self.core, run, pass.sc.target, look);
+        let found = self.core.rmap.referenced(self.core, run, pass.sc.target, look);
         let mut if_clean = 0;
         let wanted = run.filter(|at, pfn| {
             match self.judge(pfn, found[at], pass) {

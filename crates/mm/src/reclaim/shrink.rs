@@ -139,7 +139,7 @@ impl<M: Machine> Reclaim<'_, M> {
                 (Some(page), _) => {
                     stretch.push(page, pfn, room);
                 }
-                (None, Ok(())) => self.decide::<1>(FolioRun::one(&pfn), pass, lists),
+                (None, Ok(())) => self.decide(FolioRun::one(&pfn), pass, lists),
                 (None, Err(fate)) => self.sort(pfn, fate, pass, lists),
             }
         }
@@ -151,8 +151,8 @@ impl<M: Machine> Reclaim<'_, M> {
     fn decide_stretch(self, stretch: &mut Stretch, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
         match stretch.len() {
             0 => return,
-            1 => self.decide::<1>(stretch.run(), pass, lists),
-            _ => self.decide::<{ FolioRun::MOST }>(stretch.run(), pass, lists),
+            1 => self.decide(FolioRun::one(&stretch.pages()[0]), pass, lists),
+            len => self.decide(FolioRun::first(stretch.pages(), len), pass, lists),
         }
         stretch.clear();
     }
@@ -232,9 +232,9 @@ impl<M: Machine> Reclaim<'_, M> {
         Ok(())
     }
 
-    /// Decide about a run of at most `N` admitted folios. Each folio is judged by itself and has the fate that it would
+    /// Decide about a run of admitted folios. Each folio is judged by itself and has the fate that it would
     /// have alone. Most runs are of one folio: it needs no arrays.
-    fn decide<const N: usize>(self, run: FolioRun<'_>, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
+    fn decide<const N: usize>(self, run: FolioRun<'_, N>, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
         let mut fates = [ReclaimFate::Keep; N];
         let (wanted, if_clean) = match pass.rule {
             ReferenceRule::Nothing => (run, 0),
@@ -253,7 +253,7 @@ impl<M: Machine> Reclaim<'_, M> {
     #[inline(always)]
     fn try_each<const N: usize>(
         self,
-        run: FolioRun<'_>,
+        run: FolioRun<'_, N>,
         if_clean: u32,
         pass: &mut Pass<'_>,
         fates: &mut [ReclaimFate; N],
@@ -304,7 +304,7 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Take clean folios that are not mapped out of their cache. Returns the folios to free: those that only reclaim
     /// refers to.
-    fn release<'r>(self, run: FolioRun<'r>, sc: &ScanControl) -> FolioRun<'r> {
+    fn release<'r, const N: usize>(self, run: FolioRun<'r, N>, sc: &ScanControl) -> FolioRun<'r, N> {
         if run.is_empty() {
             return run;
         }

@@ -62,10 +62,10 @@ impl Stretch {
         self.len
     }
 
-    /// Its pages.
+    /// Its pages: the first [`Stretch::len`] of these.
     #[inline]
-    pub fn run(&self) -> FolioRun<'_> {
-        FolioRun::new(&self.pfns[..self.len])
+    pub fn pages(&self) -> &[Pfn; FolioRun::MOST] {
+        &self.pfns
     }
 
     /// Remove all pages.

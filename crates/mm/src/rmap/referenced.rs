@@ -1,13 +1,13 @@
 //! Whether folios were used, from the young bits of the entries that map them.
 
 use super::look::look_around;
-use super::walk::{Mapping, Visit, walk};
-use super::{Rmap, SpanFlags};
+use super::walk::{MappedPage, Mapping, Visit, walk};
+use super::{Rmap, Span, SpanFlags};
 use crate::frame::FolioRun;
 use crate::lru::mglru::LookAround;
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
-use crate::table::{Bits, LockedTables, TableWindow};
+use crate::table::{Bits, Entry, LockedTables, TableWindow};
 use crate::units::*;
 
 /// The use of a folio, from its entries.
@@ -31,7 +31,7 @@ impl Rmap {
     pub(crate) fn referenced<M: Machine, const N: usize>(
         &self,
         memory: &Memory<M>,
-        run: FolioRun<'_>,
+        run: FolioRun<'_, N>,
         group: Option<GroupId>,
         look: Option<&mut LookAround>,
     ) -> [Referenced; N] {
@@ -66,7 +66,7 @@ struct Looking<'a, M, const N: usize> {
     memory: &'a Memory<M>,
     group: Option<GroupId>,
     look: Option<&'a mut LookAround>,
-    run: FolioRun<'a>,
+    run: FolioRun<'a, N>,
     found: [Referenced; N],
     /// Number of entries of each folio that the walk has not visited yet.
     left: [u32; N],
@@ -77,55 +77,62 @@ struct Looking<'a, M, const N: usize> {
 impl<M: Machine, const N: usize> Visit<M> for Looking<'_, M, N> {
     #[inline]
     fn entries(&mut self, tables: &mut LockedTables<'_, M>, mapping: &Mapping<'_>) -> bool {
-        let used = self.is_used(mapping);
+        let &Mapping { span, at, ref entries } = mapping;
+        let used = self.is_used(span, entries.entry);
         if used {
-            tables.clear_young(&mapping.entries);
-            self.look_around(tables, mapping);
+            tables.clear_young(entries);
+            self.memory.charge(Work::EntryClear, u64::from(entries.count));
+            if !entries.is_large() {
+                self.look_around(tables, span, at, entries.page);
+            }
         }
-        self.count(mapping, used)
+        let counts = used && self.last != (span.vma, at);
+        if counts {
+            self.last = (span.vma, at);
+        }
+        self.count(span, at, entries.count, counts)
     }
 
     #[inline]
-    fn page(&mut self, window: &mut TableWindow<'_, '_, M>, place: usize, mapping: &Mapping<'_>) -> bool {
-        let used = self.is_used(mapping);
+    fn page(&mut self, window: &mut TableWindow<'_, '_, M>, place: usize, page: MappedPage<'_>) -> bool {
+        let MappedPage { span, at, entry } = page;
+        let used = self.is_used(span, entry);
         if used {
             window.clear_young(place);
-            self.look_around(window.tables(), mapping);
+            self.memory.charge(Work::EntryClear, 1);
+            let page = window.page(place);
+            self.look_around(window.tables(), span, at, page);
         }
-        self.count(mapping, used)
+        self.count(span, at, 1, used)
     }
 }
 
 impl<M: Machine, const N: usize> Looking<'_, M, N> {
-    /// Whether the entries were used and this counts.
+    /// Whether the entry was used and this counts.
     #[inline(always)]
-    fn is_used(&self, mapping: &Mapping<'_>) -> bool {
-        let &Mapping { span, ref entries, .. } = mapping;
-        entries.entry.has(Bits::YOUNG)
+    fn is_used(&self, span: &Span, entry: Entry) -> bool {
+        entry.has(Bits::YOUNG)
             && !span.flags.intersects(SpanFlags::LOCKED | SpanFlags::NO_RECENCY)
             && self.group.is_none_or(|group| self.memory.lru.groups.is_below(span.group, group))
     }
 
-    /// Look around entries whose young bits were cleared.
+    /// Look around an entry whose young bit was cleared.
     #[inline(always)]
-    fn look_around(&mut self, tables: &mut LockedTables<'_, M>, mapping: &Mapping<'_>) {
-        let &Mapping { span, at, ref entries } = mapping;
-        self.memory.charge(Work::EntryClear, u64::from(entries.count));
-        if let Some(look) = self.look.as_deref_mut().filter(|_| !entries.is_large()) {
+    fn look_around(&mut self, tables: &mut LockedTables<'_, M>, span: &Span, at: usize, page: Vpn) {
+        if let Some(look) = self.look.as_deref_mut() {
             let target = &self.memory.frames[self.run.folio(at)];
-            look_around(self.memory, tables, span, entries.page, target, look);
+            look_around(self.memory, tables, span, page, target, look);
         }
     }
 
-    /// Count visited entries. Returns whether no more entries of the folio are needed.
+    /// Count visited entries, and a range if it `counts` as one that used the folio. Returns whether no more entries of
+    /// the folio are needed.
     #[inline(always)]
-    fn count(&mut self, mapping: &Mapping<'_>, used: bool) -> bool {
-        let &Mapping { span, at, ref entries } = mapping;
+    fn count(&mut self, span: &Span, at: usize, entries: u32, counts: bool) -> bool {
         let (found, left) = (&mut self.found[at], &mut self.left[at]);
-        *left = left.saturating_sub(entries.count);
+        *left = left.saturating_sub(entries);
         found.locked |= span.flags.contains(SpanFlags::LOCKED);
-        if used && self.last != (span.vma, at) {
-            self.last = (span.vma, at);
+        if counts {
             found.vmas += 1;
             found.exec |= span.flags.contains(SpanFlags::EXEC);
         }

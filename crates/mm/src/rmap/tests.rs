@@ -291,7 +291,7 @@ fn run_with_a_page_written_after_madv_free_is_kept_whole() {
 /// Pages of a file, shown by two spans that each cross from one table into the next.
 struct FileBench {
     bench: Bench,
-    pfns: Vec<Pfn>,
+    pfns: [Pfn; 8],
 }
 
 const FILE: FileId = FileId(4);
@@ -310,7 +310,7 @@ impl FileBench {
             bench.rmap.link(Owner::File(FILE), Span { start, index, pages, ..span });
         }
         let page = |index| bench.folio(Owner::File(FILE), index, FrameFlags::UPTODATE);
-        let pfns: Vec<Pfn> = (0..8).map(page).collect();
+        let pfns: [Pfn; 8] = core::array::from_fn(|index| page(index as u64));
         let file_bench = FileBench { bench, pfns };
         for (index, entries) in entries.iter().enumerate() {
             for (i, bits) in entries.iter().enumerate() {
@@ -338,8 +338,8 @@ impl FileBench {
         Some(start + index.checked_sub(first)?)
     }
 
-    fn run(&self) -> FolioRun<'_> {
-        FolioRun::new(&self.pfns)
+    fn run(&self) -> FolioRun<'_, 8> {
+        FolioRun::first(&self.pfns, 8)
     }
 
     /// The state of the pages that a walk may change.
@@ -399,8 +399,7 @@ proptest! {
         let together = FileBench::new(policy, &entries, flags);
         let apart = FileBench::new(policy, &entries, flags);
         let memory = &together.bench.memory;
-        let found: [Referenced; FolioRun::MOST] =
-            together.bench.rmap.referenced(memory, together.run(), None, None);
+        let found = together.bench.rmap.referenced(memory, together.run(), None, None);
         for (&pfn, found) in apart.pfns.iter().zip(found) {
             prop_assert_eq!(apart.bench.referenced(pfn), found);
         }

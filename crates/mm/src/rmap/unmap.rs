@@ -1,6 +1,6 @@
 //! Unmapping folios, for reclaim.
 
-use super::walk::{Mapping, Visit, walk};
+use super::walk::{MappedPage, Mapping, Visit, walk};
 use super::{Rmap, Span, SpanFlags, Tally};
 use crate::frame::{FolioPages, FolioRun, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
@@ -26,13 +26,13 @@ impl Rmap {
     /// Entries of folios of files are cleared. Each cleared entry is noted in `batch`, which the caller settles before
     /// it frees the folio.
     #[inline]
-    pub fn try_to_unmap<'a, M: Machine>(
+    pub fn try_to_unmap<'a, M: Machine, const N: usize>(
         &self,
         memory: &Memory<M>,
-        run: FolioRun<'a>,
+        run: FolioRun<'a, N>,
         mode: UnmapMode,
         batch: &mut UnmapBatch,
-    ) -> FolioRun<'a> {
+    ) -> FolioRun<'a, N> {
         let mapped = run.filter(|_, pfn| {
             let frame = &memory.frames[pfn];
             assert!(frame.has(FrameFlags::LOCKED), "folio {pfn} must be locked to be unmapped");
@@ -42,13 +42,13 @@ impl Rmap {
     }
 
     /// [`Rmap::try_to_unmap`] of folios that are mapped.
-    fn unmap_mapped<'a, M: Machine>(
+    fn unmap_mapped<'a, M: Machine, const N: usize>(
         &self,
         memory: &Memory<M>,
-        run: FolioRun<'a>,
+        run: FolioRun<'a, N>,
         mode: UnmapMode,
         batch: &mut UnmapBatch,
-    ) -> FolioRun<'a> {
+    ) -> FolioRun<'a, N> {
         if !batch.joins() && run.wanted().count_ones() > 1 {
             // These policies flush each page by itself, or count pages until a list is full.
             return run.filter(|at, _| !self.unmap_mapped(memory, run.with(1 << at), mode, batch).is_empty());
@@ -117,13 +117,14 @@ impl<M: Machine> Visit<M> for Unmapping<'_, M> {
     }
 
     #[inline]
-    fn page(&mut self, window: &mut TableWindow<'_, '_, M>, place: usize, mapping: &Mapping<'_>) -> bool {
-        let entry = mapping.entries.entry;
+    fn page(&mut self, window: &mut TableWindow<'_, '_, M>, place: usize, page: MappedPage<'_>) -> bool {
+        let MappedPage { span, at, entry } = page;
         let Some(accepts) = self.together.as_ref().map(|together| together.accept(entry.has(Bits::WRITE)))
         else {
-            return self.entries(window.tables(), mapping);
+            let run = page.as_run(window, place);
+            return self.entries(window.tables(), &run);
         };
-        if self.spares(mapping.span) {
+        if self.spares(span) {
             return true;
         }
         if !accepts {
@@ -132,7 +133,7 @@ impl<M: Machine> Visit<M> for Unmapping<'_, M> {
         if let Some(together) = &mut self.together {
             let old = window.take(place, entry.pfn(), together);
             self.memory.charge(Work::EntryClear, 1);
-            self.dirty |= u32::from(old.has(Bits::DIRTY)) << mapping.at;
+            self.dirty |= u32::from(old.has(Bits::DIRTY)) << at;
         }
         false
     }

@@ -14,7 +14,7 @@ use super::{Span, shown};
 use crate::frame::FolioRun;
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
-use crate::table::{EntryRun, LockedTables, TableWindow};
+use crate::table::{Entry, EntryRun, LockedTables, TableWindow};
 use crate::units::*;
 
 /// A run of entries that maps pages of a folio.
@@ -25,15 +25,33 @@ pub(super) struct Mapping<'s> {
     pub entries: EntryRun,
 }
 
+/// An entry that maps a page, a folio by itself.
+#[derive(Clone, Copy)]
+pub(super) struct MappedPage<'s> {
+    pub span: &'s Span,
+    /// The page's number in its run.
+    pub at: usize,
+    pub entry: Entry,
+}
+
+impl<'s> MappedPage<'s> {
+    /// The entry, at `place` of a window, as a run.
+    #[inline]
+    pub fn as_run<M: Machine>(&self, window: &TableWindow<'_, '_, M>, place: usize) -> Mapping<'s> {
+        Mapping { span: self.span, at: self.at, entries: window.run(place, self.entry) }
+    }
+}
+
 /// What a walk does with the entries that it finds.
 pub(super) trait Visit<M: Machine> {
     /// Visit a run of entries. Returns whether the walk needs no more entries of this folio.
     fn entries(&mut self, tables: &mut LockedTables<'_, M>, found: &Mapping<'_>) -> bool;
 
-    /// The same for the entry at `place` of a window, which maps a single page.
+    /// The same for the entry at `place` of a window.
     #[inline]
-    fn page(&mut self, window: &mut TableWindow<'_, '_, M>, _place: usize, found: &Mapping<'_>) -> bool {
-        self.entries(window.tables(), found)
+    fn page(&mut self, window: &mut TableWindow<'_, '_, M>, place: usize, found: MappedPage<'_>) -> bool {
+        let found = found.as_run(window, place);
+        self.entries(window.tables(), &found)
     }
 
     /// The walk leaves a window.
@@ -52,9 +70,9 @@ impl<M: Machine, F: FnMut(&mut LockedTables<'_, M>, &Span, &EntryRun)> Visit<M> 
 
 /// Visit the entries below `spans`, the locked list of the owner, that map the wanted folios of a run.
 #[inline]
-pub(super) fn walk<M: Machine>(
+pub(super) fn walk<M: Machine, const N: usize>(
     memory: &Memory<M>,
-    run: FolioRun<'_>,
+    run: FolioRun<'_, N>,
     spans: &Spans,
     visitor: &mut impl Visit<M>,
 ) {
@@ -78,11 +96,11 @@ pub(super) fn walk<M: Machine>(
 
 /// Visit the entries of a span that map a folio of several pages, a run of one. Returns whether the visitor needs no
 /// more of them.
-fn walk_large<M: Machine>(
+fn walk_large<M: Machine, const N: usize>(
     memory: &Memory<M>,
     tables: &mut LockedTables<'_, M>,
     span: &Span,
-    run: FolioRun<'_>,
+    run: FolioRun<'_, N>,
     visitor: &mut impl Visit<M>,
 ) -> bool {
     memory.charge(Work::RmapVma, 1);
@@ -112,11 +130,11 @@ fn walk_large<M: Machine>(
 /// Visit the entries of a span that map the wanted pages of a run. Returns the bits of the pages that the visitor wants
 /// in other spans, too.
 #[inline]
-fn walk_pages<M: Machine>(
+fn walk_pages<M: Machine, const N: usize>(
     memory: &Memory<M>,
     tables: &mut LockedTables<'_, M>,
     span: &Span,
-    run: FolioRun<'_>,
+    run: FolioRun<'_, N>,
     visitor: &mut impl Visit<M>,
 ) -> u32 {
     let (mut wanted, mut rest) = (run.wanted(), run.wanted());
@@ -141,8 +159,7 @@ fn walk_pages<M: Machine>(
             let Some(window) = &mut window else { continue };
             let entry = window.read(place);
             if entry.is_present() && entry.pfn() == run.folio(at) {
-                let entries = window.run(place, entry);
-                let enough = visitor.page(window, place, &Mapping { span, at, entries });
+                let enough = visitor.page(window, place, MappedPage { span, at, entry });
                 wanted &= !(u32::from(enough) << at);
             }
         }
