@@ -63,7 +63,8 @@ impl Cache {
         let end = if overwrites { MAX_INDEX } else { f.pages() };
         let fits = places.iter().take_while(|(first, _)| first.0 + u64::from(order.frames()) <= end).count();
         tree.insert_run(order, &places[..fits], |at, inserted| match inserted {
-            Ok(shadow) => back.extend(shadow.map(|shadow| (places[at].1, shadow))),
+            Ok(None) => {}
+            Ok(Some(shadow)) => back.push((places[at].1, shadow)),
             Err(_) => refused.push(at),
         });
         let changes = tree.take_node_changes();
