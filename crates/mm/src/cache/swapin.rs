@@ -2,7 +2,7 @@
 
 use super::CacheError;
 use super::io::submit_read;
-use crate::frame::FrameFlags;
+use crate::frame::{Frame, FrameFlags};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::{Gfp, Memory, Shortage};
@@ -203,8 +203,7 @@ pub(crate) fn free_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
 /// Entries that mapped an anonymous folio, to which the caller has a reference, were removed. If only the swap cache
 /// still holds the folio, it is freed, as in [`drop_swap_entry`].
 #[inline]
-pub(crate) fn drop_unmapped<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
-    let frame = &memory.frames[pfn];
+pub(crate) fn drop_unmapped<M: Machine>(memory: &Memory<M>, frame: &Frame, pfn: Pfn) {
     if frame.has(FrameFlags::SWAPCACHE) && frame.mapcount() == 0 && memory.try_lock_folio(pfn) {
         free_swap(memory, pfn);
         memory.unlock_folio(pfn);

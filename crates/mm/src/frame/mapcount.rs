@@ -100,7 +100,13 @@ impl FrameTable {
     /// Remove page-sized entries from the counts, one for each of these pages.
     #[inline]
     pub fn unmap_pages(&self, pages: FolioPages) -> Remapped {
-        let head = &self[pages.head];
+        self.unmap_pages_of(&self[pages.head], pages)
+    }
+
+    /// As [`FrameTable::unmap_pages`], with the record of the folio's head, which the caller has at hand.
+    #[inline]
+    pub(crate) fn unmap_pages_of(&self, head: &Frame, pages: FolioPages) -> Remapped {
+        debug_assert!(core::ptr::eq(head, &self[pages.head]), "the record must be that of {}", pages.head);
         if head.order() == Order::ZERO {
             let last = head.mapcount_sub(1) == 0;
             return Remapped { pages: u32::from(last), ..Remapped::default() };

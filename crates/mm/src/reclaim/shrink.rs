@@ -162,11 +162,11 @@ impl<M: Machine> Reclaim<'_, M> {
     fn sort(self, pfn: Pfn, fate: ReclaimFate, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
         let frames = &self.core.frames;
         // It may have been split since it was admitted.
-        let pages = u64::from(frames[pfn].pages());
+        let pages = || u64::from(frames[pfn].pages());
         match fate {
             ReclaimFate::Write => return lists.write.push_head(frames, pfn),
             ReclaimFate::KeepUnlocked => return lists.kept.push_head(frames, pfn),
-            ReclaimFate::Activate => self.activate(pfn, pages, &mut pass.out),
+            ReclaimFate::Activate => self.activate(pfn, pages(), &mut pass.out),
             ReclaimFate::Demote => {
                 self.core.unlock_folio(pfn);
                 return lists.demote.push_head(frames, pfn);
@@ -175,7 +175,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         if fate == ReclaimFate::Free {
             self.core.unlock_folio(pfn);
-            pass.out.reclaimed += pages;
+            pass.out.reclaimed += pages();
             lists.free.push(pfn);
             if lists.free.len() == FREE_BATCH {
                 self.free_batch(&mut lists.free, &mut pass.batch);

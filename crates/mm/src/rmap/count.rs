@@ -85,18 +85,19 @@ impl Rmap {
         tally.note(platform, platform.frames[pages.head].is_anon(), i64::from(change.pages));
     }
 
-    /// As [`Rmap::remove_range`], for a folio that is anonymous (`anon`) or of a file; `tally` collects the statistics.
+    /// As [`Rmap::remove_range`], with the record of the folio's head, for a folio that is anonymous (`anon`) or of a
+    /// file; `tally` collects the statistics.
     #[inline]
     pub(crate) fn remove_tallied<M: Machine>(
         &self,
         platform: &Platform<M>,
-        anon: bool,
+        (head, anon): (&Frame, bool),
         pages: FolioPages,
         tally: &mut Tally,
     ) -> bool {
         let _scope = platform.scope(Scope::FolioRemoveRmap);
         platform.charge(Work::RmapRemove, pages.count as u64);
-        let change = platform.frames.unmap_pages(pages);
+        let change = platform.frames.unmap_pages_of(head, pages);
         tally.note(platform, anon, -i64::from(change.pages));
         change.partly
     }

@@ -161,8 +161,9 @@ impl<M: Machine> Unmapping<'_, M> {
         window.tables().counts().add(self.kind, -(taken.len() as i64));
         let mut tally = Tally::new(memory);
         // The caller's references keep the folios.
-        taken.put_held(&memory.frames, |page| {
-            rmap.remove_tallied(memory, false, FolioPages { head: page, first: page, count: 1 }, &mut tally);
+        taken.put_held(&memory.frames, |page, frame| {
+            let pages = FolioPages { head: page, first: page, count: 1 };
+            rmap.remove_tallied(memory, (frame, false), pages, &mut tally);
         });
         tally.settle(memory);
     }

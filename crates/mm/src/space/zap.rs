@@ -187,11 +187,11 @@ fn account_run<M: Machine>(
     }
     let anon = kind == Resident::Anon;
     tables.counts().add(kind, -i64::from(pages.count));
-    if core.rmap.remove_tallied(core, anon, pages, tally) {
+    if core.rmap.remove_tallied(core, (frame, anon), pages, tally) {
         core.lru.defer_split(core, pages.head);
     }
     if anon {
-        drop_unmapped(core, pages.head);
+        drop_unmapped(core, frame, pages.head);
     }
     gather.emptied(core, emptied);
 }

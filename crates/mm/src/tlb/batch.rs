@@ -28,7 +28,7 @@ use super::debt::{Debt, Generation};
 use super::emptied::{Emptied, Refs};
 use super::{Context, Range, Tlb};
 use crate::event::Event;
-use crate::frame::{FrameTable, Owner};
+use crate::frame::{Frame, FrameTable, Owner};
 use crate::knobs::{FlushShape, Knob};
 use crate::linear::linear;
 use crate::machine::{CpuSet, Machine, Scope};
@@ -354,15 +354,16 @@ impl EmptiedPages {
     /// After a batch has taken them, drop their references, each after a call of `forget`. The caller holds another
     /// reference of each page.
     #[inline]
-    pub fn put_held(&mut self, frames: &FrameTable, mut forget: impl FnMut(Pfn)) {
+    pub fn put_held(&mut self, frames: &FrameTable, mut forget: impl FnMut(Pfn, &Frame)) {
         assert!(
             core::mem::take(&mut self.noted),
             "a batch must take the entries before their references are dropped"
         );
         self.writable = false;
         for page in self.pages.drain(..) {
-            forget(page);
-            let last = frames[page].put(1);
+            let frame = &frames[page];
+            forget(page, frame);
+            let last = frame.put(1);
             assert!(!last, "the caller must hold another reference of {page}");
         }
     }

@@ -200,7 +200,7 @@ fn take<M: Machine>(
     let detached = tables.detach(at).expect("the table must be the one that was surveyed");
     let mut tally = Tally::new(core);
     for &(_, pages) in &parts.runs {
-        core.rmap.remove_tallied(core, true, pages, &mut tally);
+        core.rmap.remove_tallied(core, (&core.frames[pages.head], true), pages, &mut tally);
         tables.counts().add(Resident::Anon, -i64::from(pages.count));
     }
     tally.settle(core);

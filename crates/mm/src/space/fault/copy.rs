@@ -143,7 +143,7 @@ impl<M: Machine> Fault<'_, M> {
         if self.core.rmap.remove_range(self.core, pages) {
             self.core.lru.defer_split(self.core, pages.head);
         }
-        drop_unmapped(self.core, pages.head);
+        drop_unmapped(self.core, &self.core.frames[pages.head], pages.head);
         refs
     }
 
