@@ -158,7 +158,7 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// Do with a folio what its fate says.
-    #[inline]
+    #[inline(always)]
     fn sort(self, pfn: Pfn, fate: ReclaimFate, pass: &mut Pass<'_>, lists: &mut ShrinkLists) {
         let frames = &self.core.frames;
         // It may have been split since it was admitted.

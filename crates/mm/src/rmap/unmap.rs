@@ -56,12 +56,11 @@ impl Rmap {
         let _scope = memory.scope(Scope::TryToUnmapOne);
         let frame = &memory.frames[run.ends().0];
         let Some(list) = self.spans(frame.owner()) else { return run.with(0) };
-        let mut together = match frame.owner() {
+        let together = match frame.owner() {
             Owner::File(file) if batch.joins() => Some(EmptiedPages::new(file)),
             _ => None,
         };
         let kind = Resident::of(frame);
-        let together = together.as_mut();
         let mut unmapping = Unmapping { rmap: self, memory, mode, batch, kind, together, dirty: 0 };
         walk(memory, run, &list.lock(), &mut unmapping);
         run.with(unmapping.dirty)
@@ -95,7 +94,7 @@ struct Unmapping<'a, M> {
     kind: Resident,
     /// Pages of a file whose entries in this window were cleared, but not yet given to the batch nor uncounted. `None`:
     /// each run of entries is given to the batch by itself.
-    together: Option<&'a mut EmptiedPages>,
+    together: Option<EmptiedPages>,
     /// Bit i: folio i is of a file, and an entry of it was dirty.
     dirty: u32,
 }
