@@ -63,7 +63,6 @@ impl ZoneCompaction {
         (&self.skip[block as usize / 32], 1 << (block % 32))
     }
 
-    /// Whether to skip the page block of this frame.
     pub(crate) fn skips(&self, pfn: Pfn) -> bool {
         let (word, bit) = self.bit(pfn);
         word.load(Relaxed) & bit != 0
@@ -97,7 +96,6 @@ impl ZoneCompaction {
         Pfn(self.migrate[sync as usize].load(Relaxed))
     }
 
-    /// Where the free scanner continues.
     pub(crate) fn cached_free(&self) -> Pfn {
         Pfn(self.free.load(Relaxed))
     }
@@ -131,7 +129,6 @@ impl ZoneCompaction {
         self.free.store(self.free.load(Relaxed).min(block), Relaxed);
     }
 
-    /// Set the position of the free scanner to this page block.
     pub(crate) fn set_free(&self, block: Pfn) {
         self.free.store(block.0.max(self.start.0), Relaxed);
     }

@@ -20,10 +20,8 @@ use std_alloc::vec::Vec;
 /// Frames in a page block.
 const FRAMES: usize = PAGEBLOCK_ORDER.frames() as usize;
 const WORDS: usize = FRAMES / 64;
-/// No page block.
 const NONE: u32 = u32::MAX;
 
-/// State of a page block.
 #[derive(Clone, Copy)]
 struct Block {
     /// Bit n: a free block begins at its frame n.

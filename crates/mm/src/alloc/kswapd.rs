@@ -18,9 +18,7 @@ use crate::units::*;
 /// The maximum of the requests that woke kswapd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct KswapdRequest {
-    /// Largest order.
     pub order: Order,
-    /// Highest zone kind.
     pub highest: ZoneKind,
 }
 
@@ -49,7 +47,6 @@ impl KswapdRequest {
 #[derive(Default)]
 pub(super) struct NodeRequests {
     request: AtomicU32,
-    /// The request for kcompactd.
     compaction: AtomicU32,
     hopeless: AtomicBool,
 }
@@ -119,7 +116,6 @@ impl Allocator {
         self.zones.iter().filter(move |zone| zone.node() == node && zone.kind() <= highest)
     }
 
-    /// Whether the watermarks of one of these zones are boosted.
     pub(crate) fn boosted(&self, node: NodeId, highest: ZoneKind) -> bool {
         self.zones_of(node, highest).any(|zone| zone.boost() != 0)
     }
@@ -153,7 +149,6 @@ impl Allocator {
         }
     }
 
-    /// Whether kswapd is reclaiming on a node.
     pub(crate) fn reclaim_active(&self, node: NodeId) -> bool {
         self.zones_of(node, ZoneKind::Movable).any(|zone| zone.pressure() & RECLAIM_ACTIVE != 0)
     }

@@ -93,7 +93,6 @@ impl Pcp {
         Pcp { stacks: [Stack::EMPTY; 3], depth: 0, lists, count: 0, high: 0, freed: 0, scale: 0, local }
     }
 
-    /// Whether CPU and zone belong to the same node.
     #[inline]
     pub(crate) fn is_local(&self) -> bool {
         self.local
@@ -194,7 +193,6 @@ impl Pcp {
         self.freed = 0;
     }
 
-    /// The zone has new sizes.
     pub fn resize(&mut self, frames: &FrameTable, sizes: PcpSizes) {
         self.high = self.high.clamp(sizes.high_min, sizes.high_max);
         self.depth = (sizes.high_min / 4).clamp(1, STACK as u32 - 1);
@@ -239,7 +237,6 @@ impl Pcp {
         }
     }
 
-    /// Return everything.
     pub fn drain<M: Machine>(&mut self, mmu: &Mmu<M>, zone: &Zone) {
         for mobility in Mobility::ALL {
             self.empty_stack(&mmu.frames, mobility, STACK as u32);

@@ -74,7 +74,6 @@ pub enum Reserve {
 }
 
 impl Reserve {
-    /// The effective mark for a request with this right.
     #[inline]
     pub(super) fn lower(self, mark: u64) -> u64 {
         match self {

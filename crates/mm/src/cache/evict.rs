@@ -205,7 +205,6 @@ impl Cache {
         self.file(file).tree.lock().clear_mark(index, TreeMark::ToWrite);
     }
 
-    /// Whether the file has dirty pages.
     pub(crate) fn is_dirty(&self, file: FileId) -> bool {
         self.file(file).tree.lock().any(TreeMark::Dirty)
     }

@@ -109,9 +109,7 @@ pub struct CachedRun {
 pub(crate) struct ReadHint {
     /// For a page fault (else for a system call).
     pub fault: bool,
-    /// Sequential use was announced.
     pub sequential: bool,
-    /// Random use was announced.
     pub random: bool,
 }
 
@@ -311,7 +309,6 @@ impl Cache {
         }
     }
 
-    /// Whether the flusher was wanted since the last call.
     pub(crate) fn take_flusher_wanted(&self) -> bool {
         self.flusher_wanted.swap(false, Relaxed)
     }

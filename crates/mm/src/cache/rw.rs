@@ -18,10 +18,8 @@ const BATCH_PAGES: u64 = 32;
 /// The part of a folio that a request accesses.
 #[derive(Clone, Copy)]
 struct FolioSpan {
-    /// Head of the folio.
     folio: Pfn,
     order: Order,
-    /// Index of the folio's first page.
     first: PageIndex,
 }
 

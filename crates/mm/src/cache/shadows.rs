@@ -62,7 +62,6 @@ impl Cache {
         }
     }
 
-    /// Drop the oldest leaves of shadows.
     fn drop_shadow_leaves<M: Machine>(&self, memory: &Memory<M>, count: u64) {
         let mut left = count;
         while left > 0 {
@@ -89,13 +88,11 @@ impl Cache {
         queue.extend(newer);
     }
 
-    /// Number of leaves that hold only shadows.
     pub(crate) fn shadow_leaves(&self) -> u64 {
         self.shadows.live.load(Relaxed).max(0) as u64
     }
 }
 
-/// The limit of leaves that hold only shadows.
 fn shadow_limit<M: Machine>(memory: &Memory<M>) -> u64 {
     let lists = [
         LruList::InactiveAnon,

@@ -22,7 +22,6 @@ enum ShmemEntry {
     Folio(CachedFolio, bool),
     /// A slot, with a reference for the caller.
     Swap(SwapSlot),
-    /// Nothing.
     Nothing,
 }
 

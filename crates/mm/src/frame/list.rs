@@ -49,7 +49,6 @@ impl List {
         self.tail.is_some().then_some(self.tail)
     }
 
-    /// Add an entry at the head.
     #[inline]
     pub(crate) fn push_head(&mut self, frames: &FrameTable, pfn: Pfn) {
         let record = &frames[pfn];
@@ -83,7 +82,6 @@ impl List {
         self.len += pages.len();
     }
 
-    /// Add an entry at the tail.
     #[inline]
     pub(crate) fn push_tail(&mut self, frames: &FrameTable, pfn: Pfn) {
         link(frames, self.tail, pfn);
@@ -148,7 +146,6 @@ impl List {
         self.len -= 1;
     }
 
-    /// Remove the head.
     #[inline]
     pub(crate) fn pop_head(&mut self, frames: &FrameTable) -> Option<Pfn> {
         let pfn = self.head()?;
@@ -173,7 +170,6 @@ impl List {
         }
     }
 
-    /// Remove the tail.
     #[inline]
     pub(crate) fn pop_tail(&mut self, frames: &FrameTable) -> Option<Pfn> {
         let pfn = self.tail()?;
@@ -202,7 +198,6 @@ impl List {
         split
     }
 
-    /// Move all entries of `other` to the head of this list.
     pub(crate) fn splice_head(&mut self, frames: &FrameTable, other: &mut List) {
         if other.is_empty() {
             return;
@@ -217,7 +212,6 @@ impl List {
         *other = List::new();
     }
 
-    /// Move all entries of `other` to the tail of this list.
     pub(crate) fn splice_tail(&mut self, frames: &FrameTable, other: &mut List) {
         if other.is_empty() {
             return;

@@ -163,7 +163,6 @@ impl FrameTable {
         Remapped { pages, large: 1, partly: pages > 0 && pages < record.pages() }
     }
 
-    /// Number of pages of the folio that are mapped.
     pub(crate) fn pages_mapped(&self, head: Pfn) -> u32 {
         let record = &self[head];
         if record.order() == Order::ZERO {

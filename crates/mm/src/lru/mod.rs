@@ -56,10 +56,8 @@ use policy::{InsertReason, Leave, ListPosition, LockedLists, Policy, PolicyCell,
 use std_alloc::boxed::Box;
 use vec::{ByKind, LruLists};
 
-/// Largest value of `vm.swappiness`.
 pub(crate) const MAX_SWAPPINESS: u64 = 200;
 
-/// A vector whose lock is held.
 struct LockedVec<'a> {
     vec: &'a LruVec,
     lists: Guard<'a, LruLists>,
@@ -71,11 +69,9 @@ pub struct Lru {
     /// The control groups.
     pub groups: Groups,
     nodes: usize,
-    /// Kind of each zone.
     kinds: Box<[ZoneKind]>,
     /// Folios to split when memory is needed.
     deferred: deferred::Deferred,
-    /// The policy of all vectors.
     policy: PolicyCell,
     /// A policy from outside that proposes.
     custom: Option<MakePolicy>,
@@ -384,7 +380,6 @@ impl Lru {
         frame.set(FrameFlags::LRU);
     }
 
-    /// Lock the vector that the folio belongs to.
     #[inline(always)]
     fn lock_of(&self, frame: &Frame) -> LockedVec<'_> {
         loop {
@@ -431,7 +426,6 @@ impl Lru {
         self.account_one(platform, held, frame, list, -(frame.pages() as i64));
     }
 
-    /// Put a folio on a queue, and count it there.
     fn link<M: Machine>(
         &self,
         platform: &Platform<M>,

@@ -23,7 +23,6 @@ impl Lru {
         self.policy.get()
     }
 
-    /// The policy of a folio's vector.
     #[inline]
     pub(super) fn policy_of(&self, frame: &Frame) -> PolicyKind {
         self.policy.of_all().unwrap_or_else(|| self.own_policy_of(frame))
@@ -34,13 +33,11 @@ impl Lru {
         self.vec(frame.node(), frame.group()).policy()
     }
 
-    /// The policy of a group's vectors.
     #[inline]
     pub(crate) fn policy_in(&self, group: GroupId) -> PolicyKind {
         self.policy.of_all().unwrap_or_else(|| self.groups.policy(group).unwrap_or(self.policy()))
     }
 
-    /// Whether any vector may have generations.
     #[inline]
     pub(crate) fn may_have_generations(&self) -> bool {
         self.policy.of_all().is_none_or(|policy| policy == PolicyKind::MgLru)

@@ -31,7 +31,6 @@ const AGE_MASK: u64 = (1 << STAMP_BITS) - 1;
 const _: () = assert!(WIDTH == 62);
 
 impl Evicted {
-    /// Make a shadow.
     pub fn pack(self) -> Shadow {
         let stamp = self.stamp & AGE_MASK;
         let node = stamp << NODE_BITS | self.node.0 as u64;
@@ -39,7 +38,6 @@ impl Evicted {
         Shadow(group << 1 | self.workingset as u64)
     }
 
-    /// Read a shadow.
     pub fn unpack(shadow: Shadow) -> Evicted {
         let word = shadow.0;
         Evicted {
@@ -54,13 +52,9 @@ impl Evicted {
 /// Pages on the lists that a returning page is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Competitors {
-    /// Active file pages.
     pub active_file: u64,
-    /// Inactive file pages.
     pub inactive_file: u64,
-    /// Active anonymous pages.
     pub active_anon: u64,
-    /// Inactive anonymous pages.
     pub inactive_anon: u64,
 }
 
@@ -196,7 +190,6 @@ impl Lru {
         self.count_refault(platform, platform.frames[first].group(), file, refaulted);
     }
 
-    /// Count the refaults of a group.
     pub(super) fn count_refault<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -210,7 +203,6 @@ impl Lru {
         self.groups.count(group, stat, pages);
     }
 
-    /// Activate a refaulted page.
     #[inline(never)]
     fn activate_refaulted<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, evicted: Evicted, file: bool) {
         let frame = &platform.frames[pfn];

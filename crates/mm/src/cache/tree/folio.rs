@@ -79,7 +79,6 @@ fn leaves(first: PageIndex, pages: u64) -> impl Iterator<Item = (PageIndex, u64)
     (first.0..first.0 + pages).step_by(SLOTS).map(move |at| (PageIndex(at), mask))
 }
 
-/// The slots in a mask, in order.
 fn slots(mask: u64) -> impl Iterator<Item = usize> {
     (0..SLOTS).filter(move |slot| mask >> slot & 1 != 0)
 }

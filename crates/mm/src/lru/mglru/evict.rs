@@ -36,11 +36,9 @@ impl Wanted {
 pub(crate) struct Evictable {
     /// The folios, each with a reference; the tail was the queue's tail. All are of one type.
     pub folios: List,
-    /// Whether they are of files.
     pub file: bool,
     /// Pages scanned, and 1 if the window moved (not with a budget); 0: nothing more can be taken now.
     pub progress: u64,
-    /// Pages taken.
     pub taken: u64,
     /// Pages that were not taken, but moved to their generation.
     pub sorted: u64,
@@ -70,7 +68,6 @@ impl EvictScan {
     }
 }
 
-/// The result of a scan.
 #[derive(Default)]
 struct ScanResult {
     folios: List,

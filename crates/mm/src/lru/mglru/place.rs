@@ -53,7 +53,6 @@ pub(in crate::lru) fn note_age(generations: &Generations, frame: &Frame, flags: 
     frame.set_mark(age.map_or(0, |age| age as u8 + 1));
 }
 
-/// Take the age that [`note_age`] has noted.
 fn take_age(frame: &Frame) -> Option<u64> {
     let age = frame.mark().checked_sub(1)?;
     frame.set_mark(0);
@@ -72,7 +71,6 @@ pub(in crate::lru) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
     Some(flags.with_one_more_use()).filter(|&more| more != flags)
 }
 
-/// Note a use in the folio's flags.
 #[inline]
 pub(in crate::lru) fn note_use(frame: &Frame, after: fn(FrameFlags) -> Option<FrameFlags>) -> AccessEffect {
     if !frame.has(FrameFlags::UNEVICTABLE) {
@@ -192,7 +190,6 @@ impl Promotions {
         !self.reworked || flags.generation().is_some()
     }
 
-    /// Whether a first use only marks a folio.
     pub(crate) fn is_reworked(&self) -> bool {
         self.reworked
     }
@@ -316,7 +313,6 @@ impl Lru {
         }
     }
 
-    /// Count the folios of the run.
     #[cold]
     fn end_run(&self, promotions: &mut Promotions) {
         let (alike, pages) =
@@ -329,7 +325,6 @@ impl Lru {
         promotions.pages += pages;
     }
 
-    /// Update the vector's sizes with the promotions.
     pub(crate) fn tell_promotions<M: Machine>(&self, platform: &Platform<M>, promotions: &mut Promotions) {
         let place = (promotions.node, promotions.group);
         let vec = self.vec(place.0, place.1);

@@ -39,7 +39,6 @@ fn taken(platform: &Platform<TestMachine>, folios: &List) -> Vec<u32> {
     folios.iter(&platform.frames).map(|pfn| pfn.0).collect()
 }
 
-/// Put isolated folios back.
 fn put_back(platform: &Platform<TestMachine>, lru: &Lru, mut got: Evictable) {
     assert!(lru.putback_batch(platform, &mut got.folios).dead.is_empty());
 }
@@ -296,7 +295,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The state of a run.
 struct World {
     run: Run,
     promotions: [Promotions; 2],

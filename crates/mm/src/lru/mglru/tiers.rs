@@ -33,7 +33,6 @@ pub(crate) struct Standing {
     pub uses: u32,
     /// For a shadow: whether the folio is of the working set.
     pub workingset: bool,
-    /// The tier.
     pub tier: usize,
     /// Whether the uses have reached the maximum that can be counted.
     pub full: bool,
@@ -143,7 +142,6 @@ impl TierCounts {
             .map(|counts| counts[generation.index()][tier].load(Relaxed))
     }
 
-    /// The averages: refaulted, total.
     pub(crate) fn averages(&self, file: bool, tier: usize) -> [u64; 2] {
         let of = &self.types[file as usize];
         [of.avg_refaulted[tier].load(Relaxed), of.avg_total[tier].load(Relaxed)]

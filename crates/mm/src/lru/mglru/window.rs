@@ -14,12 +14,10 @@ use crate::units::*;
 /// The generations of a vector. They change under the vector's lock, except the counters of tiers; they are read
 /// without it.
 pub struct Generations {
-    /// Whether the vector's policy uses them.
     on: AtomicBool,
     max_seq: AtomicU64,
     /// Anonymous, file.
     min_seq: [AtomicU64; 2],
-    /// When each generation began.
     born: [AtomicU64; LruGen::COUNT],
     /// Pages by generation, type and kind of zone. While promotions are uncounted, one size may be too large and
     /// another too small by the same number, even below 0.

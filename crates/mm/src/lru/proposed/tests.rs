@@ -183,7 +183,6 @@ fn policy_that_keeps_everything_is_bypassed_sooner_each_time() {
     assert_eq!((lru.isolate_proposed(&platform, NODE, ROOT, ONE).looked, fallbacks()), (1, 1));
 }
 
-/// Records the calls.
 #[derive(Default)]
 struct Diary {
     returned: Vec<(u8, u64, u64)>,
