@@ -17,8 +17,7 @@
 
 use super::buddy::{Debts, LockedZone, Mixing};
 use super::owing::{Clean, CleanList, OwingList};
-use super::watermark::PcpSizes;
-use super::watermark::{Reserve, Watermark};
+use super::watermark::{PcpSizes, Reserve, Watermark};
 use super::zone::{BELOW_HIGH, RECLAIM_ACTIVE, Zone};
 use crate::event::Event;
 use crate::frame::{FrameFlags, FrameTable, List, Mobility};
@@ -284,7 +283,10 @@ impl Pcp {
             }
             pages = pages.min(most);
         }
-        if batch == 1 { 1 } else { (pages >> order.0).max(if holds_many(order) { 2 } else { 1 }) }
+        // Blocks of a page block's size are fetched one by one: a second one would often come from other mobility
+        // groups.
+        let least = if order < PAGEBLOCK_ORDER { 2 } else { 1 };
+        if batch == 1 { 1 } else { (pages >> order.0).max(least) }
     }
 
     /// The number of pages that the lists may hold now. Adjusts the limit of normal times.
@@ -310,11 +312,6 @@ impl Pcp {
         }
         limit
     }
-}
-
-/// Blocks of a page block's size are fetched one by one: a second one would often come from other mobility groups.
-fn holds_many(order: Order) -> bool {
-    order < PAGEBLOCK_ORDER
 }
 
 /// Which blocks may be fetched beside the one that is wanted: none that needs a round which that block does not need.
@@ -357,7 +354,10 @@ pub(super) fn form<M: Machine>(
     order: Order,
     flags: FrameFlags,
 ) -> Clean {
-    shape(mmu, zone, block.pfn(), order, flags);
+    let pfn = block.pfn();
+    mmu.frames[pfn].assign(flags);
+    mmu.frames[pfn].set_mobility(zone.mobility_of(pfn));
+    mmu.frames.make_folio(pfn, order);
     block
 }
 
@@ -366,10 +366,4 @@ pub(super) fn form<M: Machine>(
 #[expect(clippy::disallowed_methods, reason = "it was on a list of clean pages")]
 fn clean(pfn: Pfn) -> Clean {
     Clean::of_list(pfn)
-}
-
-fn shape<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Order, flags: FrameFlags) {
-    mmu.frames[pfn].assign(flags);
-    mmu.frames[pfn].set_mobility(zone.mobility_of(pfn));
-    mmu.frames.make_folio(pfn, order);
 }

@@ -45,7 +45,6 @@ pub struct Zone {
 impl Zone {
     /// The zone of a range, without free memory yet. All page blocks start as movable.
     pub(super) fn new(id: ZoneId, range: &MemoryRange) -> Zone {
-        let zero = || core::array::from_fn(|_| AtomicU64::new(0));
         let blocks = range.frames.div_ceil(PAGEBLOCK_FRAMES);
         Zone {
             id,
@@ -56,10 +55,10 @@ impl Zone {
             free: AtomicU64::new(0),
             orders: AtomicU32::new(0),
             pressure: AtomicU32::new(0),
-            bars: zero(),
-            marks: core::array::from_fn(|_| AtomicU64::new(0)),
+            bars: Default::default(),
+            marks: Default::default(),
             boost: AtomicU64::new(0),
-            lowmem_reserve: zero(),
+            lowmem_reserve: Default::default(),
             batch: AtomicU32::new(1),
             high_min: AtomicU32::new(0),
             high_max: AtomicU32::new(0),
