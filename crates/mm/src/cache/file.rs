@@ -3,7 +3,6 @@
 use super::readahead::Readahead;
 use super::tree::PageTree;
 use crate::api::FileKind;
-use crate::frame::Owner;
 use crate::lock::Lock;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use crate::units::*;
@@ -126,10 +125,6 @@ impl File {
     /// Number of pages in its cache.
     pub fn cached(&self) -> u64 {
         self.tree.lock().folios()
-    }
-
-    pub(super) fn owner(id: FileId) -> Owner {
-        Owner::File(id)
     }
 }
 

@@ -146,11 +146,6 @@ impl Cache {
         id
     }
 
-    /// Whether the file was made for a shared anonymous mapping.
-    pub(crate) fn is_nameless(&self, file: FileId) -> bool {
-        self.file(file).is_nameless()
-    }
-
     /// Destroy a file with all its pages. It is not mapped and not used any more.
     pub(crate) fn destroy<M: Machine>(&self, memory: &Memory<M>, file: FileId) {
         self.set_size(file, 0);

@@ -67,43 +67,42 @@ pub(crate) fn check(core: &MmCore<TestMachine>) {
 
 /// Reclaim a folio: write it if it is dirty, else take it out of its cache. Returns whether it was freed.
 fn reclaim(core: &MmCore<TestMachine>, pfn: Pfn) -> bool {
-    let memory = core;
     let frame = &core.frames[pfn];
     if !frame.try_get() {
         return false;
     }
     let busy = FrameFlags::WRITEBACK;
-    if !memory.try_lock_folio(pfn) {
-        memory.put(pfn);
+    if !core.try_lock_folio(pfn) {
+        core.put(pfn);
         return false;
     }
     let mut gone = false;
     let large = frame.order() > Order::ZERO && frame.has(FrameFlags::SWAPBACKED);
-    let split = large && !frame.has_any(busy) && core.cache.split(memory, pfn, Order::ZERO, None);
+    let split = large && !frame.has_any(busy) && core.cache.split(core, pfn, Order::ZERO, None);
     if large && !split {
         // It is in use.
     } else if frame.has(FrameFlags::DIRTY) && !frame.has_any(busy) {
         frame.set(FrameFlags::RECLAIM);
-        if !core.cache.write_page_start(memory, pfn) {
+        if !core.cache.write_page_start(core, pfn) {
             frame.clear(FrameFlags::RECLAIM);
         }
     } else if frame.has(FrameFlags::SWAPCACHE) {
         gone = !frame.has_any(busy) && frame.freeze_clean(CACHE_AND_CALLER);
         if gone {
-            let shadow = memory.lru.eviction(memory, pfn, GroupId(0));
-            memory.swap.cache_remove(memory, frame.swap_slot(), Some(shadow));
+            let shadow = core.lru.eviction(core, pfn, GroupId(0));
+            core.swap.cache_remove(core, frame.swap_slot(), Some(shadow));
         }
     } else if let Owner::File(file) = frame.owner()
         && !frame.has_any(busy)
     {
-        let shadow = |pfn| memory.lru.eviction(memory, pfn, GroupId(0));
-        gone = !core.cache.evict(memory, file, FolioRun::one(&pfn), CACHE_AND_CALLER, shadow).is_empty();
+        let shadow = |pfn| core.lru.eviction(core, pfn, GroupId(0));
+        gone = !core.cache.evict(core, file, FolioRun::one(&pfn), CACHE_AND_CALLER, shadow).is_empty();
     }
-    memory.unlock_folio(pfn);
+    core.unlock_folio(pfn);
     if gone {
-        memory.free_folio(pfn)
+        core.free_folio(pfn)
     } else {
-        memory.put(pfn)
+        core.put(pfn)
     }
     gone
 }
@@ -343,21 +342,20 @@ fn overwriting_whole_pages_reads_nothing() {
 
 /// Swap out an anonymous folio: it is written and freed.
 fn swapped_out(core: &MmCore<TestMachine>, stamp: u64) -> SwapSlot {
-    let memory = core;
-    let pfn = memory.new_folio(Order::ZERO, ROOT).unwrap();
-    let frame = &memory.frames[pfn];
+    let pfn = core.new_folio(Order::ZERO, ROOT).unwrap();
+    let frame = &core.frames[pfn];
     frame.set_owner(Owner::Anon(AnonId(0)), PageIndex(0));
     frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-    memory.lru.add(memory, [pfn], false);
+    core.lru.add(core, [pfn], false);
     core.machine.set_stamp(pfn, stamp);
-    memory.lock_folio(pfn);
-    assert!(add_to_swap(memory, pfn));
+    core.lock_folio(pfn);
+    assert!(add_to_swap(core, pfn));
     let slot = frame.swap_slot();
-    memory.swap.dup(slot);
-    assert!(core.cache.write_page_start(memory, pfn));
-    memory.unlock_folio(pfn);
+    core.swap.dup(slot);
+    assert!(core.cache.write_page_start(core, pfn));
+    core.unlock_folio(pfn);
     while core.machine.end_one() {}
-    memory.put(pfn);
+    core.put(pfn);
     assert!(reclaim(core, pfn));
     slot
 }

@@ -203,8 +203,7 @@ impl List {
             return;
         }
         if self.is_empty() {
-            core::mem::swap(self, other);
-            return;
+            return core::mem::swap(self, other);
         }
         link(frames, other.tail, self.head);
         self.head = other.head;
@@ -217,8 +216,7 @@ impl List {
             return;
         }
         if self.is_empty() {
-            core::mem::swap(self, other);
-            return;
+            return core::mem::swap(self, other);
         }
         link(frames, self.tail, other.head);
         self.tail = other.tail;

@@ -254,12 +254,7 @@ impl Groups {
 
     /// Set the memory limits of a group other than the root. The caller reclaims what exceeds them.
     pub(crate) fn set_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
-        if group == ROOT {
-            return Err(Error::Invalid);
-        }
-        if !self.is_live(group) {
-            return Err(Error::NotFound);
-        }
+        self.check_own(group)?;
         store_limits(self.at(group), limits);
         self.propagate(group);
         Ok(())

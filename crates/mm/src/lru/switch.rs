@@ -60,11 +60,10 @@ impl Lru {
         if self.policy_in(group).is_proposed() && policy.is_proposed() {
             self.switch_group(platform, group, PolicyKind::Classic);
         }
-        {
-            // A group that is being created below it gets the old policy or the new one.
-            let _tree = self.groups.tree.lock();
-            self.groups.set_policy(group, policy);
-        }
+        // A group that is being created below it gets the old policy or the new one.
+        let tree = self.groups.tree.lock();
+        self.groups.set_policy(group, policy);
+        drop(tree);
         self.switch_group(platform, group, policy);
         self.policy.end();
         Ok(())
@@ -121,22 +120,8 @@ impl Lru {
         policy.maker(self.custom).map(|make| Box::new(Proposed::new(make())))
     }
 
-    /// Move the folios of a removed group to its parent, except those on classic lists; those of young generations as
-    /// used ones. Both vectors are locked.
-    pub(super) fn reparent_placed<M: Machine>(
-        &self,
-        platform: &Platform<M>,
-        group: GroupId,
-        parent: GroupId,
-        (from, to): (&mut LockedVec<'_>, &mut LockedVec<'_>),
-    ) {
-        for queue in LruList::COUNT..QUEUES {
-            self.reparent_queue(platform, (group, queue), parent, (from, to));
-        }
-        from.lists.proposed = None;
-    }
-
-    /// Move the folios of one queue to where the policy of the parent's vector wants them.
+    /// Move the folios of one queue to where the policy of the parent's vector wants them; those of young generations
+    /// as used ones.
     pub(super) fn reparent_queue<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -163,13 +148,12 @@ impl Lru {
     ) {
         let vec = self.vec(node, group);
         let new = self.new_proposed(policy);
-        {
-            let mut lists = vec.lock();
-            if new.is_some() {
-                lists.proposed = new;
-            }
-            vec.set_policy(policy);
+        let mut lists = vec.lock();
+        if new.is_some() {
+            lists.proposed = new;
         }
+        vec.set_policy(policy);
+        drop(lists);
         let (classic, generations) = (0..LruList::EVICTABLE.len(), LruList::COUNT..PROPOSED);
         let from = match policy {
             PolicyKind::Classic => [generations, PROPOSED..QUEUES],

@@ -9,7 +9,7 @@ use crate::frame::{Frame, FrameFlags, List, LruGen};
 use crate::knobs::Knob;
 use crate::lru::policy::{End, LockedLists};
 use crate::lru::vec::{ByKind, LruLists, ZONE_KINDS};
-use crate::lru::{Lru, LruList, LruVec, MAX_SWAPPINESS, evictable, take};
+use crate::lru::{Lru, LruList, LruVec, MAX_SWAPPINESS, evictable, push, take};
 use crate::machine::{Machine, Scope, Work, ZoneKind};
 use crate::platform::Platform;
 use crate::units::*;
@@ -317,11 +317,7 @@ impl Lru {
         let frame = &platform.frames[pfn];
         let to = queue(generation, is_file(frame.flags()), kind);
         frame.set_queue(to);
-        let list = &mut lists.lists[to as usize];
-        match end {
-            End::Head => list.push_head(&platform.frames, pfn),
-            End::Tail => list.push_tail(&platform.frames, pfn),
-        }
+        push(platform, &mut lists.lists[to as usize], pfn, end);
     }
 }
 

@@ -27,15 +27,10 @@ pub(super) fn is_file(flags: FrameFlags) -> bool {
 
 /// The sequence number that a folio with these flags gets.
 pub(super) fn arrival(generations: &Generations, flags: FrameFlags, wanted: End) -> u64 {
-    let file = is_file(flags);
-    let (max, min) = (generations.max_seq(), generations.min_seq(file));
-    let busy = FrameFlags::DIRTY | FrameFlags::WRITEBACK;
-    // It cannot be evicted now: it has no swap slot yet, or reclaim waits for its write.
-    let not_now = !file && !flags.contains(FrameFlags::SWAPCACHE)
-        || flags.contains(FrameFlags::RECLAIM) && flags.intersects(busy);
+    let (max, min) = (generations.max_seq(), generations.min_seq(is_file(flags)));
     if flags.contains(FrameFlags::ACTIVE) {
         max
-    } else if not_now {
+    } else if form::must_wait(flags) {
         max - 1
     } else if wanted == End::Tail || min + super::MIN_GENERATIONS >= max {
         min
