@@ -350,7 +350,7 @@ impl Cache {
                 continue;
             }
             let order = f.order_at(index, largest, end);
-            if order > Order::ZERO && !takes_block(memory, order, gfp) {
+            if order > Order::ZERO && !count_block(memory, order, memory.has_block(order, gfp)) {
                 largest = Order(order.0 / 2);
                 continue;
             }
@@ -477,18 +477,10 @@ pub(super) fn max_order<M: Machine>(memory: &Memory<M>) -> Order {
     Order(memory.knobs.get(Knob::FileMaxOrder) as u8)
 }
 
-/// Whether memory has a block for a large folio of a window that has been begun, without waiting.
-fn takes_block<M: Machine>(memory: &Memory<M>, order: Order, gfp: Gfp) -> bool {
-    let found = memory.has_block(order, gfp);
+/// Count whether memory has a block for a large folio.
+pub(super) fn count_block<M: Machine>(memory: &Memory<M>, order: Order, found: bool) -> bool {
     memory.sizes.count(if found { SizeStat::FileAlloc } else { SizeStat::FileFallback }, order, 1);
     found
-}
-
-/// Whether memory has a block for a large folio. `Err`: try to make one first.
-pub(super) fn has_block<M: Machine>(memory: &Memory<M>, order: Order, gfp: Gfp) -> Result<bool, Shortage> {
-    let found = memory.find_block(order, gfp, Worth::FILE)?;
-    memory.sizes.count(if found { SizeStat::FileAlloc } else { SizeStat::FileFallback }, order, 1);
-    Ok(found)
 }
 
 #[cfg(test)]
