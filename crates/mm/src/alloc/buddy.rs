@@ -534,7 +534,10 @@ impl<'a, M: Machine> LockedZone<'a, M> {
                 break;
             }
             let claimed = if from >= PAGEBLOCK_ORDER {
-                self.claim_whole(from, order, other, mobility)
+                // All of it moves to the new group.
+                let pfn = self.first(from, other)?;
+                self.zone.set_mobility(pfn, from, mobility);
+                Some(self.take_block(pfn, from, order, (other, mobility)))
             } else {
                 self.claim_part(from, order, other, mobility)
             };
@@ -544,19 +547,6 @@ impl<'a, M: Machine> LockedZone<'a, M> {
             }
         }
         None
-    }
-
-    /// Take from a free block of at least a page block, and move it to the new group.
-    fn claim_whole(
-        &mut self,
-        from: Order,
-        order: Order,
-        other: Mobility,
-        mobility: Mobility,
-    ) -> Option<Owing> {
-        let pfn = self.first(from, other)?;
-        self.zone.set_mobility(pfn, from, mobility);
-        Some(self.take_block(pfn, from, order, (other, mobility)))
     }
 
     /// Claim the page block around a smaller free block, if at least half of it is free or compatible.

@@ -237,13 +237,6 @@ impl Frame {
         self.mapcount.load(Acquire)
     }
 
-    /// Count `n` more mappings; returns the count before.
-    #[inline]
-    #[cfg(test)]
-    pub(crate) fn mapcount_add(&self, n: u32) -> u32 {
-        self.mapcount.fetch_add(n, AcqRel)
-    }
-
     /// Count `n` fewer mappings; returns the count after.
     #[inline]
     pub(crate) fn mapcount_sub(&self, n: u32) -> u32 {

@@ -408,13 +408,6 @@ impl Groups {
         (usage > high).then(|| usage - high)
     }
 
-    /// How far the group, and the groups above, are below memory.max.
-    #[cfg(test)]
-    pub(crate) fn margin(&self, group: GroupId) -> u64 {
-        let room = |level| self.at(level).max.load(Relaxed).saturating_sub(self.usage(level));
-        self.upwards(group).map(room).min().unwrap_or(0)
-    }
-
     fn change(&self, group: GroupId, by: i64) {
         self.at(group).usage.fetch_add(by, AcqRel);
         self.propagate(group);

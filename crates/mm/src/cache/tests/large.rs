@@ -16,17 +16,13 @@ fn orders(core: &MmCore<TestMachine>, file: FileId) -> Vec<(u64, u8)> {
     tree.folios_in(TreeMark::Folio, 0..MAX_INDEX).map(|(index, folio)| (index.0, folio.order.0)).collect()
 }
 
-fn end_all(core: &MmCore<TestMachine>) {
-    while core.machine.end_one() {}
-}
-
 #[test]
 fn folios_grow_with_a_sequence_and_end_at_file_end() {
     let core = large_store(1 << 14, 9, 2048);
     let file = disk_file(&core, 0, 4001);
     for index in 0..4001 {
         assert_eq!(read(&core, file, index, 1), [virgin(DISK, index)]);
-        end_all(&core);
+        while core.machine.end_one() {}
     }
     let found = orders(&core, file);
     let largest: Vec<u8> = found.iter().fold(Vec::new(), |mut sizes, &(_, order)| {
@@ -69,7 +65,7 @@ fn fault_reads_around_itself_in_folios_of_four() {
     assert_eq!(page.pfn.0 - page.folio.0, 1, "the second page of its folio");
     assert_eq!(core.machine.stamp(page.pfn), virgin(DISK, 101));
     core.put(page.folio);
-    end_all(&core);
+    while core.machine.end_one() {}
     assert_eq!(
         orders(&core, file).iter().map(|&(_, order)| order).collect::<Vec<_>>(),
         [0, 1, 2, 2, 2, 2, 2, 2, 2, 0]
@@ -97,7 +93,7 @@ fn read_ahead_uses_smaller_folios_without_a_block() {
     let file = disk_file(&core, 0, 2000);
     for index in 0..1500 {
         assert_eq!(read(&core, file, index, 1), [virgin(DISK, index)]);
-        end_all(&core);
+        while core.machine.end_one() {}
     }
     assert!(core.sizes.sum(SizeStat::FileFallback) > 0);
     assert!(orders(&core, file).iter().any(|&(_, order)| order == 2), "{:?}", orders(&core, file));

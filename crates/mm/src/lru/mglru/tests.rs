@@ -41,6 +41,7 @@ fn taken(platform: &Platform<TestMachine>, folios: &List) -> Vec<u32> {
 
 fn put_back(platform: &Platform<TestMachine>, lru: &Lru, mut got: Evictable) {
     assert!(lru.putback_batch(platform, &mut got.folios).dead.is_empty());
+    lru.validate(platform).unwrap();
 }
 
 /// reclaim.md, section 6: a window of four generations, and one of three.
@@ -87,7 +88,6 @@ fn used_folios_get_the_youngest_generation_and_are_sorted_lazily() {
     lru.promote(&platform.frames[Pfn(0)], &mut promotions);
     assert!(platform.frames[Pfn(0)].has(F::REFERENCED));
     put_back(&platform, &lru, got);
-    lru.validate(&platform).unwrap();
 }
 
 #[test]
@@ -107,7 +107,6 @@ fn two_youngest_generations_are_not_evicted_from() {
         "the second generation is the third now"
     );
     put_back(&platform, &lru, got);
-    lru.validate(&platform).unwrap();
 }
 
 #[test]
@@ -154,7 +153,6 @@ fn without_the_controller_files_are_evicted_first() {
     put_back(&platform, &lru, evict(&[2, 1]));
     platform.knobs.set(Knob::LruGenPid, 1).unwrap();
     put_back(&platform, &lru, evict(&[3]));
-    lru.validate(&platform).unwrap();
 }
 
 #[test]
@@ -222,7 +220,6 @@ fn second_use_in_page_tables_counts() {
             && !promotions.considers(platform.frames[Pfn(1)].flags())
     );
     put_back(&platform, &lru, got);
-    lru.validate(&platform).unwrap();
 }
 
 /// The form of 6.14.
@@ -268,7 +265,6 @@ fn aging_without_swap_evicts_only_files() {
         let got = lru.isolate_oldest(&platform, NODE, ROOT, Wanted { swappiness: 0, ..ALL });
         assert!(got.file);
         put_back(&platform, &lru, got);
-        lru.validate(&platform).unwrap();
     }
 }
 
