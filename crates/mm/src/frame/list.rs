@@ -4,6 +4,8 @@
 use super::{Frame, FrameTable};
 use crate::primitive::Ordering::Relaxed;
 use crate::units::Pfn;
+use std_alloc::format;
+use std_alloc::string::String;
 
 /// A list of frames (heads of folios or blocks). The newest are added at the head, reclaim takes from the tail.
 #[derive(Debug)]
@@ -242,26 +244,22 @@ impl List {
     }
 
     /// Check links in both directions and the length. Returns a description of the first fault.
-    pub fn validate(&self, frames: &FrameTable) -> Result<(), std_alloc::string::String> {
+    pub fn validate(&self, frames: &FrameTable) -> Result<(), String> {
         let (mut at, mut prev, mut count) = (self.head, Pfn::NONE, 0);
         while at.is_some() {
-            let frame =
-                frames.get(at).ok_or_else(|| std_alloc::format!("list leads to {at}, not a frame"))?;
+            let frame = frames.get(at).ok_or_else(|| format!("list leads to {at}, not a frame"))?;
             if frame.prev() != prev {
-                return Err(std_alloc::format!("{at} has prev {}, reached from {prev}", frame.prev()));
+                return Err(format!("{at} has prev {}, reached from {prev}", frame.prev()));
             }
             count += 1;
             if count > self.len {
-                return Err(std_alloc::format!("list longer than its length {}", self.len));
+                return Err(format!("list longer than its length {}", self.len));
             }
             (prev, at) = (at, frame.next());
         }
         if self.tail != prev || count != self.len {
-            return Err(std_alloc::format!(
-                "tail {} length {}, found {prev} and {count}",
-                self.tail,
-                self.len
-            ));
+            let (tail, len) = (self.tail, self.len);
+            return Err(format!("tail {tail} length {len}, found {prev} and {count}"));
         }
         Ok(())
     }

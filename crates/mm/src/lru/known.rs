@@ -24,9 +24,9 @@ const MILLISECOND: Nanos = 1_000_000;
 /// The statistics of a vector and of those of the groups below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Known {
-    pages: [u64; LruList::EVICTABLE.len()],
+    pub(super) pages: [u64; LruList::EVICTABLE.len()],
     /// Refaulted pages that were activated: anonymous, file.
-    activations: [u64; 2],
+    pub(super) activations: [u64; 2],
 }
 
 impl Known {

@@ -12,7 +12,7 @@ use std_alloc::vec::Vec;
 pub(super) const FRAMES: u32 = 24;
 
 /// Two nodes; node 0 has a DMA32 and a Normal zone.
-fn base() -> Platform<TestMachine> {
+pub(super) fn setup() -> (Platform<TestMachine>, Lru) {
     let memory = [
         range(0, ZoneKind::Dma32, 0, 8),
         range(0, ZoneKind::Normal, 8, 8),
@@ -28,11 +28,6 @@ fn base() -> Platform<TestMachine> {
             );
         }
     }
-    platform
-}
-
-pub(super) fn setup() -> (Platform<TestMachine>, Lru) {
-    let platform = base();
     let lru = Lru::new(&platform.machine);
     (platform, lru)
 }
@@ -344,16 +339,14 @@ fn protection_is_divided_down_the_tree() {
         (lru.create_group(top, low(150), drop).unwrap(), lru.create_group(top, low(50), drop).unwrap());
     lru.groups.try_charge(&base, a, 150).unwrap();
     lru.groups.try_charge(&base, b, 100).unwrap();
-    for group in lru.groups.subtree(ROOT) {
-        lru.groups.calculate_protection(ROOT, group);
-    }
+    let calculate =
+        || lru.groups.subtree(ROOT).for_each(|group| lru.groups.calculate_protection(ROOT, group));
+    calculate();
     let got = [top, a, b].map(|group| lru.groups.protection(ROOT, group).low);
     assert_eq!(got, [100, 75, 25], "200 pages are claimed of 100");
     assert!(!lru.groups.below_low(ROOT, a));
     lru.groups.uncharge(&base, a, 1, 150);
-    for group in lru.groups.subtree(ROOT) {
-        lru.groups.calculate_protection(ROOT, group);
-    }
+    calculate();
     assert!(lru.groups.below_low(ROOT, top) && lru.groups.below_low(ROOT, b), "all 100 pages are protected");
     assert!(!lru.groups.below_low(top, top), "a group has no protection from its own reclaim");
 }
