@@ -51,7 +51,7 @@ mod tests {
         let within = Claim { parent_effective: 60, ..CLAIM };
         assert_eq!(within.effective(), 60, "a claim within it holds in full");
         let used = Claim { usage: 40, siblings_protected: 40, parent_effective: 40, ..CLAIM };
-        assert_eq!(used.effective(), 40, "as far as it is used");
+        assert_eq!(used.effective(), 40, "so does one that is used in part");
         let beyond = Claim { parent_effective: 100, siblings_protected: 240, ..CLAIM };
         assert_eq!(beyond.effective(), 25, "claims beyond it get their share");
         // 140 spare pages over 340 unclaimed ones, of which this group has 40.
