@@ -89,6 +89,12 @@ pub(crate) struct TestMachine {
     pub interrupts_off: AtomicBool,
     /// Transfers that were submitted and not taken by the test yet.
     pub ios: Lock<VecDeque<Io>>,
+    /// Called when a wait, or [`TestMachine::end_one`], has ended a transfer. `None`: they end none.
+    pub io_done: Option<fn(&Io)>,
+    /// The stamps that transfers have written, by device and block.
+    blocks: Lock<BTreeMap<(DeviceId, u64), u64>>,
+    /// Whether the machine stops.
+    pub stops: AtomicBool,
     /// Number of wake-ups of each key.
     wakes: Lock<BTreeMap<WaitKey, u64>>,
     /// Whether the machine has young bits: of pages, of tables.
@@ -131,6 +137,9 @@ impl TestMachine {
             held: Lock::default(),
             interrupts_off: AtomicBool::new(false),
             ios: Lock::default(),
+            io_done: None,
+            blocks: Lock::default(),
+            stops: AtomicBool::new(false),
             wakes: Lock::default(),
             young: (true, true),
             asids: 6,
@@ -178,6 +187,22 @@ impl TestMachine {
     /// Write to a frame.
     pub fn set_stamp(&self, pfn: Pfn, value: u64) {
         self.stamps[pfn.index()].store(value, Relaxed);
+    }
+
+    /// The stamp of a block of a device.
+    pub fn block(&self, device: DeviceId, block: u64) -> u64 {
+        self.blocks.lock().get(&(device, block)).copied().unwrap_or(virgin(device, block))
+    }
+
+    /// End the oldest transfer. Returns `false` if there is none.
+    pub fn end_one(&self) -> bool {
+        let Some(done) = self.io_done else { return false };
+        let Some(io) = self.ios.lock().pop_front() else { return false };
+        for i in (0..io.pages).filter(|_| !io.write) {
+            self.set_stamp(io.frame.add(i), self.block(io.device, io.block + i as u64));
+        }
+        done(&io);
+        true
     }
 
     /// The running CPU uses a page of the space that it has loaded, and caches the translation.
@@ -247,6 +272,11 @@ impl TestMachine {
     pub fn wakes(&self, key: WaitKey) -> u64 {
         self.wakes.lock().get(&key).copied().unwrap_or(0)
     }
+}
+
+/// The stamp of a block before anything is written.
+pub(crate) fn virgin(device: DeviceId, block: u64) -> u64 {
+    (device.0 as u64 + 1) << 32 | block
 }
 
 /// A memory range from its node, kind, first frame and number of frames.
@@ -365,6 +395,9 @@ impl Machine for TestMachine {
     }
 
     fn submit(&self, io: Io) {
+        for i in (0..io.pages).filter(|_| io.write) {
+            self.blocks.lock().insert((io.device, io.block + i as u64), self.stamp(io.frame.add(i)));
+        }
         self.ios.lock().push_back(io);
         self.call(&self.submitted);
     }
@@ -376,6 +409,7 @@ impl Machine for TestMachine {
     /// Returns at once if the wake-up has come; otherwise time passes until the deadline.
     fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
         self.call(&self.idle);
+        while self.ticket(ticket.key) == ticket && self.end_one() {}
         if self.wakes(ticket.key) > ticket.mark {
             return true;
         }
@@ -391,7 +425,7 @@ impl Machine for TestMachine {
     fn resched(&self) {}
 
     fn stopping(&self) -> bool {
-        false
+        self.stops.load(Relaxed)
     }
 
     fn enter(&self, scope: Scope) {

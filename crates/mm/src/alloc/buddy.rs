@@ -39,7 +39,6 @@ use crate::tlb::Generation;
 use crate::units::*;
 use std_alloc::boxed::Box;
 
-/// Number of orders.
 pub(super) const ORDERS: usize = MAX_ORDER.0 as usize + 1;
 
 /// Number of the fullest page blocks that are searched for a block of some size.
@@ -114,7 +113,6 @@ impl OrderLists {
 }
 
 impl FreeLists {
-    /// No blocks.
     pub fn new() -> FreeLists {
         let (clean, pending) = (OrderLists::default(), OrderLists::default());
         let (newest, cleared) = (Generation::NONE, Generation::NONE);
@@ -126,7 +124,6 @@ impl FreeLists {
         self.both(order, mobility).map(|list| list.len() as u64).iter().sum()
     }
 
-    /// Pages in all blocks.
     pub fn free(&self) -> u64 {
         self.free
     }
@@ -198,7 +195,6 @@ impl<M: Machine> Drop for LockedZone<'_, M> {
 }
 
 impl<'a, M: Machine> LockedZone<'a, M> {
-    /// Take the zone's lock.
     pub fn lock(mmu: &'a Mmu<M>, zone: &'a Zone) -> LockedZone<'a, M> {
         let lists = zone.lists.lock();
         let free_before = lists.free;
@@ -227,7 +223,6 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         self.boosted
     }
 
-    /// Read access to the lists.
     pub fn lists(&self) -> &FreeLists {
         &self.lists
     }
@@ -391,12 +386,10 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         &mut lists.lists[order.0 as usize][Mobility::Movable as usize]
     }
 
-    /// The zone.
     pub fn zone(&self) -> &'a Zone {
         self.zone
     }
 
-    /// The floor below.
     pub fn mmu(&self) -> &'a Mmu<M> {
         self.mmu
     }
@@ -541,7 +534,10 @@ impl<'a, M: Machine> LockedZone<'a, M> {
                 break;
             }
             let claimed = if from >= PAGEBLOCK_ORDER {
-                self.claim_whole(from, order, other, mobility)
+                // All of it moves to the new group.
+                let pfn = self.first(from, other)?;
+                self.zone.set_mobility(pfn, from, mobility);
+                Some(self.take_block(pfn, from, order, (other, mobility)))
             } else {
                 self.claim_part(from, order, other, mobility)
             };
@@ -551,19 +547,6 @@ impl<'a, M: Machine> LockedZone<'a, M> {
             }
         }
         None
-    }
-
-    /// Take from a free block of at least a page block, and move it to the new group.
-    fn claim_whole(
-        &mut self,
-        from: Order,
-        order: Order,
-        other: Mobility,
-        mobility: Mobility,
-    ) -> Option<Owing> {
-        let pfn = self.first(from, other)?;
-        self.zone.set_mobility(pfn, from, mobility);
-        Some(self.take_block(pfn, from, order, (other, mobility)))
     }
 
     /// Claim the page block around a smaller free block, if at least half of it is free or compatible.

@@ -63,7 +63,6 @@ impl ZoneCompaction {
         (&self.skip[block as usize / 32], 1 << (block % 32))
     }
 
-    /// Whether to skip the page block of this frame.
     pub(crate) fn skips(&self, pfn: Pfn) -> bool {
         let (word, bit) = self.bit(pfn);
         word.load(Relaxed) & bit != 0
@@ -73,11 +72,6 @@ impl ZoneCompaction {
     pub(crate) fn set_skip(&self, pfn: Pfn) -> bool {
         let (word, bit) = self.bit(pfn);
         word.fetch_or(bit, Relaxed) & bit != 0
-    }
-
-    fn clear_skip(&self, pfn: Pfn) {
-        let (word, bit) = self.bit(pfn);
-        word.fetch_and(!bit, Relaxed);
     }
 
     /// Page blocks that are skipped.
@@ -97,7 +91,6 @@ impl ZoneCompaction {
         Pfn(self.migrate[sync as usize].load(Relaxed))
     }
 
-    /// Where the free scanner continues.
     pub(crate) fn cached_free(&self) -> Pfn {
         Pfn(self.free.load(Relaxed))
     }
@@ -131,7 +124,6 @@ impl ZoneCompaction {
         self.free.store(self.free.load(Relaxed).min(block), Relaxed);
     }
 
-    /// Set the position of the free scanner to this page block.
     pub(crate) fn set_free(&self, block: Pfn) {
         self.free.store(block.0.max(self.start.0), Relaxed);
     }
@@ -169,32 +161,18 @@ impl ZoneCompaction {
         let mut block = self.start;
         while block < self.end {
             let end = Pfn((block.0 + PAGEBLOCK_FRAMES).min(self.end.0));
-            let looks = self.looks(frames, block, end);
-            if looks != Looks::default() && self.skips(block) {
-                self.clear_skip(block);
+            let (movable, free) = looks(frames, block, end);
+            if movable || free {
+                let (word, bit) = self.bit(block);
+                word.fetch_and(!bit, Relaxed);
             }
-            if looks.movable && first.is_none() {
-                first = Some(block);
-            }
-            last = if looks.free { Some(block) } else { last };
+            first = first.or(movable.then_some(block));
+            last = if free { Some(block) } else { last };
             block = end;
         }
         self.first_migrate.store(first.unwrap_or(self.start).0, Relaxed);
         self.first_free.store(last.unwrap_or(self.last_block()).0, Relaxed);
         self.start_anew();
-    }
-
-    /// What a sample of the frames of a page block shows.
-    fn looks(&self, frames: &FrameTable, from: Pfn, to: Pfn) -> Looks {
-        let mut looks = Looks::default();
-        let mut at = from;
-        while at < to && !(looks.movable && looks.free) {
-            let flags = frames[frames.head(at)].flags();
-            looks.movable |= flags.contains(FrameFlags::LRU);
-            looks.free |= flags.contains(FrameFlags::BUDDY);
-            at = at.add(SAMPLE);
-        }
-        looks
     }
 
     // --- deferral ----------------------------------------------------------------------------------------
@@ -234,11 +212,16 @@ impl ZoneCompaction {
     }
 }
 
-/// The content of a page block.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct Looks {
-    movable: bool,
-    free: bool,
+/// Whether a sample of the frames of a page block shows folios to move, and free pages.
+fn looks(frames: &FrameTable, from: Pfn, to: Pfn) -> (bool, bool) {
+    let (mut movable, mut free, mut at) = (false, false, from);
+    while at < to && !(movable && free) {
+        let flags = frames[frames.head(at)].flags();
+        movable |= flags.contains(FrameFlags::LRU);
+        free |= flags.contains(FrameFlags::BUDDY);
+        at = at.add(SAMPLE);
+    }
+    (movable, free)
 }
 
 #[cfg(test)]

@@ -20,10 +20,8 @@ use std_alloc::vec::Vec;
 /// Frames in a page block.
 const FRAMES: usize = PAGEBLOCK_ORDER.frames() as usize;
 const WORDS: usize = FRAMES / 64;
-/// No page block.
 const NONE: u32 = u32::MAX;
 
-/// State of a page block.
 #[derive(Clone, Copy)]
 struct Block {
     /// Bit n: a free block begins at its frame n.
@@ -190,16 +188,13 @@ impl Dense {
             }
         }
         for group in Mobility::ALL {
-            let mut listed: Vec<Pfn> = self.fullest(group, 1).collect();
+            let [mut listed, mut all]: [Vec<Pfn>; 2] =
+                [self, &right].map(|dense| dense.fullest(group, 1).collect());
             listed.sort_unstable();
-            let mut all: Vec<Pfn> = right.fullest(group, 1).collect();
             all.sort_unstable();
             if listed != all || self.free[group as usize] != right.free[group as usize] {
-                return Err(format!(
-                    "{} page blocks of {group:?} are listed instead of {}",
-                    listed.len(),
-                    all.len()
-                ));
+                let (listed, all) = (listed.len(), all.len());
+                return Err(format!("{listed} page blocks of {group:?} are listed instead of {all}"));
             }
         }
         Ok(())
@@ -222,10 +217,9 @@ mod tests {
         dense.add(block(1).add(7), Order(0), Mobility::Movable);
         dense.add(block(2).add(4), Order(2), Mobility::Movable);
         dense.add(block(3), Order(0), Mobility::Unmovable);
-        let order = |group, least| dense_order(&dense, group, least);
-        assert_eq!(order(Mobility::Movable, 1), [block(1), block(2), block(0)]);
-        assert_eq!(order(Mobility::Movable, 2), [block(2), block(0)]);
-        assert_eq!(order(Mobility::Unmovable, 1), [block(3)]);
+        assert_eq!(dense_order(&dense, Mobility::Movable, 1), [block(1), block(2), block(0)]);
+        assert_eq!(dense_order(&dense, Mobility::Movable, 2), [block(2), block(0)]);
+        assert_eq!(dense_order(&dense, Mobility::Unmovable, 1), [block(3)]);
         assert_eq!(dense.emptiest(Mobility::Movable, |_| false), Some((block(0), 5)));
         assert_eq!(dense.emptiest(Mobility::Movable, |tried| tried == block(0)), Some((block(2), 257)));
         assert_eq!(dense.emptiest(Mobility::Reclaimable, |_| false), None);

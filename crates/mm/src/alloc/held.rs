@@ -141,9 +141,7 @@ pub(super) fn formed<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Ord
 /// The result of a scan of a page block's frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Isolation {
-    /// Frames scanned.
     pub scanned: u64,
-    /// Pages isolated.
     pub pages: u64,
     /// The zone has nothing to spare.
     pub refused: bool,
@@ -325,11 +323,9 @@ pub enum Search {
 /// What a search isolated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SearchOutcome {
-    /// This block.
     Block(Pfn),
     /// A block was found, but the zone has nothing to spare.
     Refused,
-    /// Nothing.
     Nothing,
 }
 

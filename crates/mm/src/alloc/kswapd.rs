@@ -18,9 +18,7 @@ use crate::units::*;
 /// The maximum of the requests that woke kswapd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct KswapdRequest {
-    /// Largest order.
     pub order: Order,
-    /// Highest zone kind.
     pub highest: ZoneKind,
 }
 
@@ -49,16 +47,8 @@ impl KswapdRequest {
 #[derive(Default)]
 pub(super) struct NodeRequests {
     request: AtomicU32,
-    /// The request for kcompactd.
     compaction: AtomicU32,
     hopeless: AtomicBool,
-}
-
-impl NodeRequests {
-    /// Record a request for kswapd. Returns whether it asks for more than the recorded one.
-    fn record(&self, request: KswapdRequest) -> bool {
-        record(&self.request, request)
-    }
 }
 
 /// Record a request. Returns whether it asks for more than the recorded one.
@@ -82,18 +72,6 @@ pub(crate) fn kswapd_mark(knobs: &Knobs) -> Watermark {
 }
 
 impl Allocator {
-    /// Whether a request would find memory above a mark of the zone.
-    pub(crate) fn watermark_ok(
-        &self,
-        zone: ZoneId,
-        order: Order,
-        mark: Watermark,
-        highest: ZoneKind,
-        reserve: Reserve,
-    ) -> bool {
-        self.zone(zone).watermark_ok(order, mark, highest, reserve)
-    }
-
     /// Whether a request that no boost holds back would find memory above the min mark of the zone.
     pub(crate) fn allows_last(&self, zone: ZoneId, order: Order, highest: ZoneKind) -> bool {
         self.zone(zone).allows(order, Watermark::Min, highest, Reserve::Boost)
@@ -119,7 +97,6 @@ impl Allocator {
         self.zones.iter().filter(move |zone| zone.node() == node && zone.kind() <= highest)
     }
 
-    /// Whether the watermarks of one of these zones are boosted.
     pub(crate) fn boosted(&self, node: NodeId, highest: ZoneKind) -> bool {
         self.zones_of(node, highest).any(|zone| zone.boost() != 0)
     }
@@ -153,7 +130,6 @@ impl Allocator {
         }
     }
 
-    /// Whether kswapd is reclaiming on a node.
     pub(crate) fn reclaim_active(&self, node: NodeId) -> bool {
         self.zones_of(node, ZoneKind::Movable).any(|zone| zone.pressure() & RECLAIM_ACTIVE != 0)
     }
@@ -199,12 +175,10 @@ impl Allocator {
             if last.replace(node) == Some(node) {
                 continue;
             }
-            let balanced = self.balanced(&mmu.knobs, node, wanted.order, wanted.highest);
-            let idle = balanced && !self.boosted(node, wanted.highest);
-            if idle || self.nodes[node.index()].hopeless.load(Acquire) {
+            if self.rests(&mmu.knobs, node, wanted) {
                 self.wake_kcompactd(mmu, node, wanted);
             } else {
-                self.wake_kswapd(mmu, self.zone(id), wanted.order, wanted.highest);
+                self.wake_kswapd(mmu, self.zone(id), order, highest);
             }
         }
     }
@@ -234,14 +208,17 @@ impl Allocator {
         }
     }
 
+    /// Whether kswapd of a node has given up, or nothing to do.
+    fn rests(&self, knobs: &Knobs, node: NodeId, wanted: KswapdRequest) -> bool {
+        let KswapdRequest { order, highest } = wanted;
+        self.nodes[node.index()].hopeless.load(Acquire)
+            || (self.balanced(knobs, node, order, highest) && !self.boosted(node, highest))
+    }
+
     /// Wake a node's kswapd, unless it has given up, there is nothing to do, or it knows already.
     pub(super) fn wake_kswapd<M: Machine>(&self, mmu: &Mmu<M>, zone: &Zone, order: Order, highest: ZoneKind) {
-        let node = zone.node();
-        let state = &self.nodes[node.index()];
-        if state.hopeless.load(Acquire)
-            || (self.balanced(&mmu.knobs, node, order, highest) && !self.boosted(node, highest))
-            || !state.record(KswapdRequest { order, highest })
-        {
+        let (node, wanted) = (zone.node(), KswapdRequest { order, highest });
+        if self.rests(&mmu.knobs, node, wanted) || !record(&self.nodes[node.index()].request, wanted) {
             return;
         }
         let args = [node.0 as u64, zone.id().0 as u64, order.0 as u64, 0];

@@ -179,17 +179,6 @@ impl Allocator {
         self.take_by_zonelist(mmu, request, mark)
     }
 
-    #[inline]
-    fn free_to_pcp<M: Machine>(&self, mmu: &Mmu<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn) {
-        let frame = &mmu.frames[pfn];
-        frame.wipe(FrameFlags::PCP);
-        mmu.charge(Work::FreePcp, 1);
-        let mut pcp = self.pcp(cpu, zone).lock();
-        if !pcp.push_stack(frame.mobility(), pfn) {
-            pcp.push(mmu, self.zone(zone), pfn, Order::ZERO);
-        }
-    }
-
     /// Free folios without references. Consecutive single pages of one zone go to the CPU's list under one hold of
     /// its lock.
     ///
@@ -317,15 +306,10 @@ impl Allocator {
             .then(|| self.take_from(mmu, &zones[..near], request, mark, Mixing::WholeBlocks))
             .flatten()
             .or_else(|| self.take_from(mmu, zones, request, mark, last));
-        match taken {
-            Some(fresh) => Ok(fresh),
-            None => {
-                if mark == Watermark::Low {
-                    self.wake_kswapds(mmu, request);
-                }
-                Err(NeedsReclaim { order, node, highest, among })
-            }
+        if taken.is_none() && mark == Watermark::Low {
+            self.wake_kswapds(mmu, request);
         }
+        taken.ok_or(NeedsReclaim { order, node, highest, among })
     }
 
     /// Take from the first of these zones that is allowed to give and can.
@@ -421,29 +405,26 @@ impl Allocator {
     fn free_slow<M: Machine>(&self, mmu: &Mmu<M>, pfn: Pfn) {
         let (frame, cpu) = (&mmu.frames[pfn], mmu.machine.cpu());
         let (order, zone) = (frame.order(), self.zone(frame.zone()));
-        count_free(mmu, cpu, zone.id(), pfn, order);
+        mmu.stats.add(cpu, Stat::Pgfree, order.frames() as i64);
+        mmu.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.id().0 as u64, 0]);
         let owes = mmu.tlb.owed_by_tag(zone.id(), frame.debt()) != Generation::NONE;
         if !owes {
             frame.set_debt(0);
         }
-        if !owes && order == Order::ZERO {
-            self.free_to_pcp(mmu, cpu, zone.id(), pfn);
-        } else if !owes && pcp::holds(order) {
-            frame.wipe(FrameFlags::PCP | FrameFlags::HEAD);
+        if !owes && pcp::holds(order) {
+            let single = order == Order::ZERO;
+            frame.wipe(if single { FrameFlags::PCP } else { FrameFlags::PCP | FrameFlags::HEAD });
             mmu.charge(Work::FreePcp, 1);
-            self.pcp(cpu, zone.id()).lock().push(mmu, zone, pfn, order);
+            let mut pcp = self.pcp(cpu, zone.id()).lock();
+            if !single || !pcp.push_stack(frame.mobility(), pfn) {
+                pcp.push(mmu, zone, pfn, order);
+            }
         } else {
             frame.wipe(FrameFlags::empty());
             mmu.charge(Work::FreeBuddy, 1);
             LockedZone::lock(mmu, zone).put(pfn, order);
         }
     }
-}
-
-#[inline]
-fn count_free<M: Machine>(mmu: &Mmu<M>, cpu: CpuId, zone: ZoneId, pfn: Pfn, order: Order) {
-    mmu.stats.add(cpu, Stat::Pgfree, order.frames() as i64);
-    mmu.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.0 as u64, 0]);
 }
 
 /// The last step of every take: one reference, no flags but HEAD, and the counters.

@@ -31,17 +31,14 @@ impl Owing {
         Owing { pfn, order, generation }
     }
 
-    /// Its first frame.
     pub fn pfn(&self) -> Pfn {
         self.pfn
     }
 
-    /// Its size.
     pub fn order(&self) -> Order {
         self.order
     }
 
-    /// The generation that it owes.
     pub fn generation(&self) -> Generation {
         self.generation
     }
@@ -69,7 +66,6 @@ impl Clean {
         Clean { pfn }
     }
 
-    /// Its first frame.
     #[inline]
     pub fn pfn(&self) -> Pfn {
         self.pfn

@@ -17,8 +17,7 @@
 
 use super::buddy::{Debts, LockedZone, Mixing};
 use super::owing::{Clean, CleanList, OwingList};
-use super::watermark::PcpSizes;
-use super::watermark::{Reserve, Watermark};
+use super::watermark::{PcpSizes, Reserve, Watermark};
 use super::zone::{BELOW_HIGH, RECLAIM_ACTIVE, Zone};
 use crate::event::Event;
 use crate::frame::{FrameFlags, FrameTable, List, Mobility};
@@ -93,7 +92,6 @@ impl Pcp {
         Pcp { stacks: [Stack::EMPTY; 3], depth: 0, lists, count: 0, high: 0, freed: 0, scale: 0, local }
     }
 
-    /// Whether CPU and zone belong to the same node.
     #[inline]
     pub(crate) fn is_local(&self) -> bool {
         self.local
@@ -194,7 +192,6 @@ impl Pcp {
         self.freed = 0;
     }
 
-    /// The zone has new sizes.
     pub fn resize(&mut self, frames: &FrameTable, sizes: PcpSizes) {
         self.high = self.high.clamp(sizes.high_min, sizes.high_max);
         self.depth = (sizes.high_min / 4).clamp(1, STACK as u32 - 1);
@@ -239,7 +236,6 @@ impl Pcp {
         }
     }
 
-    /// Return everything.
     pub fn drain<M: Machine>(&mut self, mmu: &Mmu<M>, zone: &Zone) {
         for mobility in Mobility::ALL {
             self.empty_stack(&mmu.frames, mobility, STACK as u32);
@@ -287,7 +283,10 @@ impl Pcp {
             }
             pages = pages.min(most);
         }
-        if batch == 1 { 1 } else { (pages >> order.0).max(if holds_many(order) { 2 } else { 1 }) }
+        // Blocks of a page block's size are fetched one by one: a second one would often come from other mobility
+        // groups.
+        let least = if order < PAGEBLOCK_ORDER { 2 } else { 1 };
+        if batch == 1 { 1 } else { (pages >> order.0).max(least) }
     }
 
     /// The number of pages that the lists may hold now. Adjusts the limit of normal times.
@@ -313,11 +312,6 @@ impl Pcp {
         }
         limit
     }
-}
-
-/// Blocks of a page block's size are fetched one by one: a second one would often come from other mobility groups.
-fn holds_many(order: Order) -> bool {
-    order < PAGEBLOCK_ORDER
 }
 
 /// Which blocks may be fetched beside the one that is wanted: none that needs a round which that block does not need.
@@ -360,7 +354,10 @@ pub(super) fn form<M: Machine>(
     order: Order,
     flags: FrameFlags,
 ) -> Clean {
-    shape(mmu, zone, block.pfn(), order, flags);
+    let pfn = block.pfn();
+    mmu.frames[pfn].assign(flags);
+    mmu.frames[pfn].set_mobility(zone.mobility_of(pfn));
+    mmu.frames.make_folio(pfn, order);
     block
 }
 
@@ -369,10 +366,4 @@ pub(super) fn form<M: Machine>(
 #[expect(clippy::disallowed_methods, reason = "it was on a list of clean pages")]
 fn clean(pfn: Pfn) -> Clean {
     Clean::of_list(pfn)
-}
-
-fn shape<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Order, flags: FrameFlags) {
-    mmu.frames[pfn].assign(flags);
-    mmu.frames[pfn].set_mobility(zone.mobility_of(pfn));
-    mmu.frames.make_folio(pfn, order);
 }

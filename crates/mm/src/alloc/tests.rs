@@ -120,28 +120,23 @@ fn a_tiny_zone_survives_every_short_history() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Take { cpu: u16, order: u8, mobility: usize, node: u8, reserve: bool, only: bool },
+    Take(u16, AllocRequest),
     Free { cpu: u16, which: usize, owned: bool },
     Drain { how: u8, which: u8 },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let order = prop_oneof![6 => Just(0u8), 3 => 1u8..5, 2 => 5u8..11];
-    let take = (0u16..3, order, 0usize..3, 0u8..2, any::<bool>(), any::<bool>()).prop_map(
-        |(cpu, order, mobility, node, reserve, only)| Step::Take {
-            cpu,
-            order,
-            mobility,
-            node,
-            reserve,
-            only,
-        },
-    );
-    let free = (0u16..3, any::<usize>(), any::<bool>()).prop_map(|(cpu, which, owned)| Step::Free {
-        cpu,
-        which,
-        owned,
+    let place = (0usize..3, 0u8..2).prop_map(|(mobility, node)| (Mobility::ALL[mobility], NodeId(node)));
+    let wanted = (order, place, any::<bool>(), any::<bool>());
+    let request = wanted.prop_map(|(order, (mobility, node), reserve, this_node_only)| {
+        let highest = if mobility == Mobility::Movable { ZoneKind::Movable } else { ZoneKind::Normal };
+        let reserve = if reserve { Reserve::All } else { Reserve::None };
+        AllocRequest { mobility, node, highest, reserve, this_node_only, ..request(order) }
     });
+    let take = (0u16..3, request).prop_map(|(cpu, request)| Step::Take(cpu, request));
+    let free = (0u16..3, any::<usize>(), any::<bool>());
+    let free = free.prop_map(|(cpu, which, owned)| Step::Free { cpu, which, owned });
     let drain = (0u8..3, 0u8..3).prop_map(|(how, which)| Step::Drain { how, which });
     prop::collection::vec(prop_oneof![8 => take, 6 => free, 1 => drain], 1..120)
 }
@@ -166,28 +161,16 @@ proptest! {
         let mut live: BTreeMap<Pfn, Order> = BTreeMap::new();
         for step in steps {
             match step {
-                Step::Take { cpu, order, mobility, node, reserve, only } => {
+                Step::Take(cpu, request) => {
                     base.machine.run_on(cpu);
-                    let mobility = Mobility::ALL[mobility];
-                    let request = AllocRequest {
-                        order: Order(order),
-                        mobility,
-                        node: NodeId(node),
-                        highest: if mobility == Mobility::Movable { ZoneKind::Movable } else { ZoneKind::Normal },
-                        reserve: if reserve { Reserve::All } else { Reserve::None },
-                        this_node_only: only,
-                        among: Nodes::ALL,
-                        atomic: false,
-                        mixes: true,
-                    };
                     if let Some(pfn) = take(&base, &allocator, &request) {
                         let end = pfn.add(request.order.frames());
                         if let Some((&before, its)) = live.range(..end).next_back() {
                             prop_assert!(before.add(its.frames()) <= pfn, "{} must not be handed out twice", pfn);
                         }
-                        prop_assert!(!only || base.frames[pfn].node() == NodeId(node));
+                        prop_assert!(!request.this_node_only || base.frames[pfn].node() == request.node);
                         live.insert(pfn, request.order);
-                        if mobility == Mobility::Movable {
+                        if request.mobility == Mobility::Movable {
                             base.frames[pfn].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
                         }
                     }
@@ -504,10 +487,7 @@ fn lower_zones_keep_a_reserve_from_requests_that_could_use_higher_ones() {
     assert_eq!(dma32.lowmem_reserve(ZoneKind::Movable), 2348 / 4);
     assert_eq!(dma32.mark(Watermark::Min) + normal.mark(Watermark::Min), 99);
     let (free, min) = (dma32.free_pages(), dma32.mark(Watermark::Min));
-    assert!(
-        free > min
-            && allocator.watermark_ok(ZoneId(0), Order(0), Watermark::Min, ZoneKind::Dma32, Reserve::None)
-    );
+    assert!(free > min && dma32.watermark_ok(Order(0), Watermark::Min, ZoneKind::Dma32, Reserve::None));
     assert_eq!(allocator.zonelist(NodeId(0), ZoneKind::Movable), [1, 0, 2].map(ZoneId));
     // Plenty is more than the high mark and more than the reserve.
     let high = dma32.mark(Watermark::High);

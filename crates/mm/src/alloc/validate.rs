@@ -1,6 +1,6 @@
 //! Checks of the whole allocator, and the tables of /proc/buddyinfo and /proc/pagetypeinfo.
 
-use super::buddy::{FreeLists, ORDERS};
+use super::buddy::ORDERS;
 use super::zone::Zone;
 use super::{Allocator, buddy::LockedZone};
 use crate::frame::{FrameFlags, Mobility};
@@ -69,14 +69,6 @@ impl FreeFrames {
     }
 }
 
-fn orders() -> impl Iterator<Item = Order> {
-    (0..ORDERS as u8).map(Order)
-}
-
-fn count_blocks(lists: &FreeLists, mobility: Mobility) -> [u64; ORDERS] {
-    core::array::from_fn(|order| lists.count(Order(order as u8), mobility))
-}
-
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }
@@ -85,11 +77,7 @@ impl Allocator {
     /// Free blocks of each zone by order.
     pub fn buddyinfo(&self) -> Vec<BuddyInfo> {
         let line = |zone: &Zone| {
-            let lists = zone.lists.lock();
-            let mut blocks = [0; ORDERS];
-            for mobility in Mobility::ALL {
-                blocks.iter_mut().zip(count_blocks(&lists, mobility)).for_each(|(sum, some)| *sum += some);
-            }
+            let blocks = zone.blocks().0;
             BuddyInfo { node: zone.node(), zone: zone.id(), kind: zone.kind(), blocks }
         };
         self.zones.iter().map(line).collect()
@@ -102,7 +90,7 @@ impl Allocator {
             zone: zone.id(),
             kind: zone.kind(),
             mobility,
-            blocks: count_blocks(&zone.lists.lock(), mobility),
+            blocks: core::array::from_fn(|order| zone.free_blocks(Order(order as u8), mobility)),
             pageblocks: zone.blocks_by_mobility()[mobility as usize],
         };
         self.zones.iter().flat_map(|zone| Mobility::ALL.map(|mobility| line(zone, mobility))).collect()
@@ -122,11 +110,9 @@ impl Allocator {
     fn validate_zone<M: Machine>(&self, mmu: &Mmu<M>, zone: &Zone) -> Result<(), String> {
         let mut seen = FreeFrames { start: zone.start(), free: vec![false; zone.managed() as usize] };
         let area = LockedZone::lock(mmu, zone);
-        let mut pages = 0;
-        let mut owing = 0;
-        let mut occupied = 0;
+        let (mut pages, mut owing, mut occupied) = (0, 0, 0);
         let mut parts = Vec::new();
-        for order in orders() {
+        for order in (0..ORDERS as u8).map(Order) {
             for mobility in Mobility::ALL {
                 let lists = area.lists().both(order, mobility).into_iter().zip([false, true]);
                 for (list, pending) in lists {

@@ -74,7 +74,6 @@ pub enum Reserve {
 }
 
 impl Reserve {
-    /// The effective mark for a request with this right.
     #[inline]
     pub(super) fn lower(self, mark: u64) -> u64 {
         match self {
@@ -163,8 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn watermarks_match_the_reference_example() {
+    fn watermarks_match_the_reference_examples() {
         assert_eq!(one_zone(4_000_000, ZoneKind::Normal), [4000, 8000, 12000, 16000]);
+        // 64 MiB: min_free 1024 KiB = 256 pages; a quarter of that exceeds 0.1 % of the zone.
+        assert_eq!(
+            one_zone(16_384, ZoneKind::Normal),
+            [256, 320, 384, 448],
+            "a quarter of min between marks"
+        );
     }
 
     #[test]
@@ -180,12 +185,6 @@ mod tests {
         let [min, low, high, promo] = one_zone(4_000_000, ZoneKind::Movable);
         assert_eq!((min, low - min, high - low, promo - high), (128, 4000, 4000, 4000));
         assert_eq!(one_zone(8_192, ZoneKind::Movable)[0], 32);
-    }
-
-    #[test]
-    fn a_small_zone_has_a_quarter_of_min_between_its_marks() {
-        // 64 MiB: min_free 1024 KiB = 256 pages; a quarter of that exceeds 0.1 % of the zone.
-        assert_eq!(one_zone(16_384, ZoneKind::Normal), [256, 320, 384, 448]);
     }
 
     #[test]

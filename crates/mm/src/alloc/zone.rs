@@ -10,7 +10,6 @@ use crate::primitive::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::*;
 use std_alloc::boxed::Box;
 
-/// Number of zone kinds.
 pub(super) const KINDS: usize = 3;
 
 /// Free memory fell to the high mark: CPUs' lists shrink.
@@ -46,7 +45,6 @@ pub struct Zone {
 impl Zone {
     /// The zone of a range, without free memory yet. All page blocks start as movable.
     pub(super) fn new(id: ZoneId, range: &MemoryRange) -> Zone {
-        let zero = || core::array::from_fn(|_| AtomicU64::new(0));
         let blocks = range.frames.div_ceil(PAGEBLOCK_FRAMES);
         Zone {
             id,
@@ -57,10 +55,10 @@ impl Zone {
             free: AtomicU64::new(0),
             orders: AtomicU32::new(0),
             pressure: AtomicU32::new(0),
-            bars: zero(),
-            marks: core::array::from_fn(|_| AtomicU64::new(0)),
+            bars: Default::default(),
+            marks: Default::default(),
             boost: AtomicU64::new(0),
-            lowmem_reserve: zero(),
+            lowmem_reserve: Default::default(),
             batch: AtomicU32::new(1),
             high_min: AtomicU32::new(0),
             high_max: AtomicU32::new(0),
@@ -147,7 +145,6 @@ impl Zone {
         self.lowmem_reserve[highest as usize].load(Relaxed)
     }
 
-    /// Sizes of the CPUs' lists.
     #[inline]
     pub(crate) fn pcp_sizes(&self) -> PcpSizes {
         PcpSizes {
@@ -219,7 +216,6 @@ impl Zone {
         }
     }
 
-    /// Page blocks of each mobility group.
     pub(crate) fn blocks_by_mobility(&self) -> [u64; Mobility::COUNT] {
         let mut counts = [0; Mobility::COUNT];
         for block in &self.mobility {
@@ -259,7 +255,6 @@ impl Zone {
         self.set_boost(self.boost());
     }
 
-    /// Set the sizes of the CPUs' lists.
     pub(super) fn set_pcp_sizes(&self, sizes: PcpSizes) {
         self.batch.store(sizes.batch, Relaxed);
         self.high_min.store(sizes.high_min, Relaxed);
@@ -280,7 +275,6 @@ impl Zone {
         self.pressure.load(Relaxed)
     }
 
-    /// Set or clear a pressure bit.
     pub(super) fn set_pressure(&self, bit: u32, on: bool) {
         if on {
             self.pressure.fetch_or(bit, Relaxed);

@@ -44,12 +44,9 @@ impl Cache {
                 return Err(format!("{} is {counted}, found {right}", stat.name()));
             }
         }
-        if self.shadow_leaves() as i64 != found.leaves {
-            return Err(format!(
-                "{} leaves of shadows are counted of {}",
-                self.shadow_leaves(),
-                found.leaves
-            ));
+        let (counted, leaves) = (self.shadow_leaves() as i64, found.leaves);
+        if counted != leaves {
+            return Err(format!("{counted} leaves of shadows are counted of {leaves}"));
         }
         Ok(())
     }

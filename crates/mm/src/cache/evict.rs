@@ -8,15 +8,13 @@ use crate::memory::Memory;
 use crate::tlb::FileSettled;
 use crate::units::*;
 use core::ops::Range;
+use smallvec::SmallVec;
 
 /// Number of folios gathered in one hold of the tree's lock.
 const BATCH: usize = 16;
 
 /// Folios with a reference for the walk, and their first indices.
-struct EvictBatch {
-    folios: [(PageIndex, Pfn); BATCH],
-    len: usize,
-}
+type EvictBatch = SmallVec<[(PageIndex, Pfn); BATCH]>;
 
 impl Cache {
     /// Drop all pages from `first` on, with their content, their shadows and their swap slots. The size has been set,
@@ -30,12 +28,12 @@ impl Cache {
         let first = PageIndex(astride.map_or(first.0, |folio| folio.end(first)));
         let rest = first.0..super::tree::MAX_INDEX;
         loop {
-            let batch = self.gather(memory, file, TreeMark::Folio, rest.clone());
-            for &(_, pfn) in &batch.folios[..batch.len] {
+            let batch = self.gather(memory, file, rest.clone());
+            for &(_, pfn) in &batch {
                 self.truncate_folio(memory, file, first, pfn);
             }
             let swapped = self.forget_entries(memory, file, rest.clone());
-            if batch.len == 0
+            if batch.is_empty()
                 && !swapped
                 && self.file(file).tree.lock().next(TreeMark::Folio, first).is_none()
             {
@@ -79,22 +77,16 @@ impl Cache {
     fn forget_entries<M: Machine>(&self, memory: &Memory<M>, id: FileId, range: Range<u64>) -> bool {
         let mut swapped = false;
         loop {
-            let (slot, changes) = {
-                let mut tree = self.file(id).tree.lock();
-                while let Some((index, _)) = tree.next(TreeMark::Shadow, PageIndex(range.start)) {
-                    tree.remove(index);
-                }
-                let slot = match tree.next(TreeMark::Swap, PageIndex(range.start)) {
-                    Some((index, TreeEntry::Swap(slot))) => {
-                        tree.remove(index);
-                        Some(slot)
-                    }
-                    _ => None,
-                };
-                (slot, tree.take_node_changes())
-            };
-            self.apply_node_changes(memory, id, changes);
-            let Some(slot) = slot else { return swapped };
+            let mut tree = self.file(id).tree.lock();
+            while let Some((index, _)) = tree.next(TreeMark::Shadow, PageIndex(range.start)) {
+                tree.remove(index);
+            }
+            let next = tree.next(TreeMark::Swap, PageIndex(range.start));
+            if let Some((index, _)) = next {
+                tree.remove(index);
+            }
+            self.unlock_tree(memory, id, tree);
+            let Some((_, TreeEntry::Swap(slot))) = next else { return swapped };
             swapped = true;
             drop_swap_entry(memory, slot);
         }
@@ -115,8 +107,8 @@ impl Cache {
             return 0;
         }
         loop {
-            let batch = self.gather(memory, file, TreeMark::Folio, from..end.0);
-            for &(index, pfn) in &batch.folios[..batch.len] {
+            let batch = self.gather(memory, file, from..end.0);
+            for &(index, pfn) in &batch {
                 let pages = memory.frames[pfn].pages() as u64;
                 from = index.0 + pages;
                 if index < first || from > end.0 {
@@ -128,7 +120,7 @@ impl Cache {
                     memory.put(pfn);
                 }
             }
-            if batch.len < BATCH {
+            if batch.len() < BATCH {
                 return dropped;
             }
         }
@@ -152,22 +144,12 @@ impl Cache {
         true
     }
 
-    /// Take references of the first few folios of a range that have a mark.
-    fn gather<M: Machine>(
-        &self,
-        memory: &Memory<M>,
-        file: FileId,
-        mark: TreeMark,
-        range: Range<u64>,
-    ) -> EvictBatch {
-        let mut batch = EvictBatch { folios: [(PageIndex(0), Pfn::NONE); BATCH], len: 0 };
+    /// Take references of the first few folios of a range.
+    fn gather<M: Machine>(&self, memory: &Memory<M>, file: FileId, range: Range<u64>) -> EvictBatch {
         let tree = self.file(file).tree.lock();
-        let held = tree.folios_in(mark, range).filter(|(_, folio)| memory.frames[folio.head].try_get());
-        for (index, folio) in held.take(BATCH) {
-            batch.folios[batch.len] = (index, folio.head);
-            batch.len += 1;
-        }
-        batch
+        let folios = tree.folios_in(TreeMark::Folio, range);
+        let held = folios.filter(|(_, folio)| memory.frames[folio.head].try_get());
+        held.take(BATCH).map(|(index, folio)| (index, folio.head)).collect()
     }
 
     /// The first folio of a range (it may be only partly in it) that has a mark, with a reference and its first index.
@@ -205,7 +187,6 @@ impl Cache {
         self.file(file).tree.lock().clear_mark(index, TreeMark::ToWrite);
     }
 
-    /// Whether the file has dirty pages.
     pub(crate) fn is_dirty(&self, file: FileId) -> bool {
         self.file(file).tree.lock().any(TreeMark::Dirty)
     }

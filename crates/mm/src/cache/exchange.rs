@@ -42,9 +42,7 @@ impl Cache {
             tree.insert_folio(frames[whole].page_index(), folio).expect("the emptied place must be free");
         }
         frames[whole].get(1);
-        let changes = tree.take_node_changes();
-        drop(tree);
-        self.apply_node_changes(memory, id, changes);
+        self.unlock_tree(memory, id, tree);
         self.count_added(memory, f, 1, -(pages as i64));
         self.count_added(memory, f, 1, folio.pages() as i64);
         true

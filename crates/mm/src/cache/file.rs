@@ -3,7 +3,6 @@
 use super::readahead::Readahead;
 use super::tree::PageTree;
 use crate::api::FileKind;
-use crate::frame::Owner;
 use crate::lock::Lock;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use crate::units::*;
@@ -21,9 +20,7 @@ pub struct File {
     nameless: AtomicBool,
     /// When the oldest dirty page became dirty; 0 if none is.
     dirtied_at: AtomicU64,
-    /// Its pages.
     pub(super) tree: Lock<PageTree>,
-    /// The state of its read-ahead.
     pub(super) readahead: Lock<Readahead>,
     /// Pages whose content is on the device; the rest reads as zeroes.
     pub(super) extents: Lock<Extents>,
@@ -94,7 +91,6 @@ impl File {
         pages_of(self.size())
     }
 
-    /// Set the size.
     pub(super) fn set_size(&self, size: u64) {
         self.size.store(size, Release);
     }
@@ -104,7 +100,6 @@ impl File {
         self.size.fetch_max(size, AcqRel);
     }
 
-    /// When the oldest dirty page became dirty, if any is dirty.
     pub(crate) fn dirtied_at(&self) -> Option<Nanos> {
         Some(self.dirtied_at.load(Relaxed)).filter(|&at| at != 0)
     }
@@ -131,10 +126,6 @@ impl File {
     pub fn cached(&self) -> u64 {
         self.tree.lock().folios()
     }
-
-    pub(super) fn owner(id: FileId) -> Owner {
-        Owner::File(id)
-    }
 }
 
 /// A set of pages as ascending, disjoint, non-adjacent ranges. Most files have one.
@@ -154,7 +145,6 @@ impl Extents {
         }
     }
 
-    /// Whether all pages of a range are in the set.
     pub(super) fn holds_all(&self, pages: Range<u64>) -> bool {
         self.holds(pages) == Some(true)
     }

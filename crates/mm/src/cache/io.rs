@@ -14,7 +14,6 @@ use crate::primitive::Ordering::Relaxed;
 use crate::stat::{SizeStat, Stat};
 use crate::units::*;
 
-/// Count pages that are read from a device.
 pub(super) fn count_read<M: Machine>(memory: &Memory<M>, pages: u32) {
     memory.count(Stat::PgpgIn, pages as i64 * (PAGE_SIZE / 1024) as i64);
 }
@@ -26,7 +25,6 @@ pub(super) fn fill_with_zeroes<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
     memory.frames[pfn].set(FrameFlags::UPTODATE);
 }
 
-/// Read a locked folio.
 pub(super) fn submit_read<M: Machine>(memory: &Memory<M>, pfn: Pfn, device: DeviceId, block: u64) {
     let pages = memory.frames[pfn].pages();
     count_read(memory, pages);

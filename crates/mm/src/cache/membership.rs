@@ -54,7 +54,7 @@ impl Cache {
         let shmem = if f.is_shmem() { FrameFlags::SWAPBACKED } else { FrameFlags::empty() };
         for &(first, pfn) in &*places {
             memory.frames[pfn].set(FrameFlags::LOCKED | shmem);
-            memory.frames[pfn].set_owner(File::owner(id), first);
+            memory.frames[pfn].set_owner(Owner::File(id), first);
         }
         let mut back: SmallVec<[(Pfn, Shadow); RUN]> = SmallVec::new();
         let mut refused: SmallVec<[usize; 4]> = SmallVec::new();
@@ -67,9 +67,7 @@ impl Cache {
             Ok(Some(shadow)) => back.push((places[at].1, shadow)),
             Err(_) => refused.push(at),
         });
-        let changes = tree.take_node_changes();
-        drop(tree);
-        self.apply_node_changes(memory, id, changes);
+        self.unlock_tree(memory, id, tree);
         refused.extend(fits..places.len());
         let added = places.len() - refused.len();
         if !refused.is_empty() {
@@ -149,9 +147,7 @@ impl Cache {
                 }
                 leaf.finish();
             }
-            let changes = tree.take_node_changes();
-            drop(tree);
-            self.apply_node_changes(memory, id, changes);
+            self.unlock_tree(memory, id, tree);
         }
         if out != 0 {
             self.count_added(memory, f, out.count_ones() as usize, -pages);
@@ -181,9 +177,7 @@ impl Cache {
         );
         let was_dirty = !f.is_shmem() && frame.test_and_clear(FrameFlags::DIRTY);
         frame.set_owner(Owner::None, PageIndex(0));
-        let changes = tree.take_node_changes();
-        drop(tree);
-        self.apply_node_changes(memory, id, changes);
+        self.unlock_tree(memory, id, tree);
         if was_dirty {
             memory.count(Stat::NrDirty, -i64::from(frame.pages()));
         }

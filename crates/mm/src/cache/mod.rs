@@ -109,9 +109,7 @@ pub struct CachedRun {
 pub(crate) struct ReadHint {
     /// For a page fault (else for a system call).
     pub fault: bool,
-    /// Sequential use was announced.
     pub sequential: bool,
-    /// Random use was announced.
     pub random: bool,
 }
 
@@ -146,11 +144,6 @@ impl Cache {
         let id = FileId(self.files.claim());
         self.file(id).reset(kind, size, nameless);
         id
-    }
-
-    /// Whether the file was made for a shared anonymous mapping.
-    pub(crate) fn is_nameless(&self, file: FileId) -> bool {
-        self.file(file).is_nameless()
     }
 
     /// Destroy a file with all its pages. It is not mapped and not used any more.
@@ -311,7 +304,6 @@ impl Cache {
         }
     }
 
-    /// Whether the flusher was wanted since the last call.
     pub(crate) fn take_flusher_wanted(&self) -> bool {
         self.flusher_wanted.swap(false, Relaxed)
     }

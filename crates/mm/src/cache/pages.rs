@@ -12,7 +12,6 @@ use crate::units::*;
 use core::ops::Range;
 use smallvec::SmallVec;
 
-/// New pages and their places.
 type Places = SmallVec<[(PageIndex, Pfn); RUN]>;
 
 impl Cache {

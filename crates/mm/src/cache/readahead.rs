@@ -42,7 +42,6 @@ use crate::units::*;
 /// Excess of misses over hits of mapped use at which reading around stops.
 const MMAP_LOTSAMISS: u32 = 100;
 
-/// The state of a file's read-ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Readahead {
     start: u64,
@@ -95,7 +94,6 @@ impl Readahead {
         folio(self.prev_pos.wrapping_sub(1)) == folio(pos)
     }
 
-    /// Note that a read ended at `pos`.
     pub(super) fn note_read(&mut self, pos: u64) {
         self.prev_pos = pos;
     }
@@ -105,7 +103,6 @@ impl Readahead {
         self.mmap_miss = self.mmap_miss.saturating_sub(pages);
     }
 
-    /// The largest window, in pages.
     fn limit(&self, read_ahead_kb: u64) -> u64 {
         let pages = read_ahead_kb * 1024 / PAGE_SIZE;
         if self.advice == FileAdvice::Sequential { pages * 2 } else { pages }
@@ -183,7 +180,6 @@ impl Readahead {
         self.window()
     }
 
-    /// The window for a fault that missed at `index`.
     fn on_fault_miss(&mut self, index: u64, max: u64) -> Option<ReadaheadWindow> {
         self.mmap_miss = (self.mmap_miss + 1).min(MMAP_LOTSAMISS * 10);
         if self.mmap_miss > MMAP_LOTSAMISS {
@@ -354,7 +350,7 @@ impl Cache {
                 continue;
             }
             let order = f.order_at(index, largest, end);
-            if order > Order::ZERO && !takes_block(memory, order, gfp) {
+            if order > Order::ZERO && !count_block(memory, order, memory.has_block(order, gfp)) {
                 largest = Order(order.0 / 2);
                 continue;
             }
@@ -477,23 +473,14 @@ fn next_hole(file: &File, from: u64, most: u64) -> Option<u64> {
     None
 }
 
-/// The largest folio that a file's cache may hold.
 pub(super) fn max_order<M: Machine>(memory: &Memory<M>) -> Order {
     Order(memory.knobs.get(Knob::FileMaxOrder) as u8)
 }
 
-/// Whether memory has a block for a large folio of a window that has been begun, without waiting.
-fn takes_block<M: Machine>(memory: &Memory<M>, order: Order, gfp: Gfp) -> bool {
-    let found = memory.has_block(order, gfp);
+/// Count whether memory has a block for a large folio.
+pub(super) fn count_block<M: Machine>(memory: &Memory<M>, order: Order, found: bool) -> bool {
     memory.sizes.count(if found { SizeStat::FileAlloc } else { SizeStat::FileFallback }, order, 1);
     found
-}
-
-/// Whether memory has a block for a large folio. `Err`: try to make one first.
-pub(super) fn has_block<M: Machine>(memory: &Memory<M>, order: Order, gfp: Gfp) -> Result<bool, Shortage> {
-    let found = memory.find_block(order, gfp, Worth::FILE)?;
-    memory.sizes.count(if found { SizeStat::FileAlloc } else { SizeStat::FileFallback }, order, 1);
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 
 use super::file::File;
 use super::get::Need;
-use super::readahead::{has_block, max_order};
+use super::readahead::{count_block, max_order};
 use super::tree::CachedFolio;
 use super::{Cache, CacheError, ReadHint, is_page_of, lookup};
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
-use crate::memory::{AllocCause, Gfp, Memory};
+use crate::memory::{AllocCause, Gfp, Memory, Worth};
 use crate::tlb::FileSettled;
 use crate::units::*;
 
@@ -18,10 +18,8 @@ const BATCH_PAGES: u64 = 32;
 /// The part of a folio that a request accesses.
 #[derive(Clone, Copy)]
 struct FolioSpan {
-    /// Head of the folio.
     folio: Pfn,
     order: Order,
-    /// Index of the folio's first page.
     first: PageIndex,
 }
 
@@ -213,7 +211,7 @@ impl Cache {
             largest => f.order_at(index.0, largest, index.0 + whole_pages.max(1)),
         };
         while order > Order::ZERO {
-            if has_block(memory, order, gfp)?
+            if count_block(memory, order, memory.find_block(order, gfp, Worth::FILE)?)
                 && let Ok(Some(head)) = self.add_new(memory, id, (index, order), gfp)
             {
                 return Ok(Some(CachedFolio { head, order }));

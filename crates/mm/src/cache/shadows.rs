@@ -5,8 +5,8 @@
 //! 64 shadows in a leaf, these are eight times the pages of the lists); if there are more, the oldest are dropped.
 
 use super::Cache;
-use super::tree::{NodeChanges, ShadowLeaf};
-use crate::lock::Lock;
+use super::tree::{NodeChanges, PageTree, ShadowLeaf};
+use crate::lock::{Guard, Lock};
 use crate::lru::LruList;
 use crate::machine::Machine;
 use crate::memory::Memory;
@@ -30,14 +30,16 @@ pub(super) struct Shadows {
 }
 
 impl Cache {
-    /// Account for changes of the tree of `file`, whose lock has been released.
+    /// Unlock the tree of `file`, and account for its changes.
     #[inline]
-    pub(super) fn apply_node_changes<M: Machine>(
+    pub(super) fn unlock_tree<M: Machine>(
         &self,
         memory: &Memory<M>,
         file: FileId,
-        changes: NodeChanges,
+        mut tree: Guard<'_, PageTree>,
     ) {
+        let changes = tree.take_node_changes();
+        drop(tree);
         if !changes.is_none() {
             self.apply_shadow_changes(memory, file, changes);
         }
@@ -62,7 +64,6 @@ impl Cache {
         }
     }
 
-    /// Drop the oldest leaves of shadows.
     fn drop_shadow_leaves<M: Machine>(&self, memory: &Memory<M>, count: u64) {
         let mut left = count;
         while left > 0 {
@@ -89,22 +90,13 @@ impl Cache {
         queue.extend(newer);
     }
 
-    /// Number of leaves that hold only shadows.
     pub(crate) fn shadow_leaves(&self) -> u64 {
         self.shadows.live.load(Relaxed).max(0) as u64
     }
 }
 
-/// The limit of leaves that hold only shadows.
 fn shadow_limit<M: Machine>(memory: &Memory<M>) -> u64 {
-    let lists = [
-        LruList::InactiveAnon,
-        LruList::ActiveAnon,
-        LruList::InactiveFile,
-        LruList::ActiveFile,
-        LruList::Unevictable,
-    ];
     let vecs = (0..memory.lru.nodes()).map(|node| memory.lru.node_vec(NodeId(node as u8)));
-    let pages: u64 = vecs.flat_map(|vec| lists.map(|list| vec.pages(list))).sum();
+    let pages: u64 = vecs.flat_map(|vec| LruList::ALL.map(|list| vec.pages(list))).sum();
     (pages / 8).max(LEAST)
 }

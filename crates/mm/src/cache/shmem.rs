@@ -5,7 +5,6 @@
 //! slot holds a page. On the way out a folio moves from the tree to the swap cache, on the way back from the swap
 //! cache to the tree; then the slot is freed, because memory holds the newest copy.
 
-use super::file::File;
 use super::tree::{CachedFolio, TreeEntry, TreeMark};
 use super::{Cache, CacheError, Page, drop_swap_entry, is_page_of, remove_from_swap_cache, swapin};
 use crate::frame::{FrameFlags, Owner};
@@ -22,7 +21,6 @@ enum ShmemEntry {
     Folio(CachedFolio, bool),
     /// A slot, with a reference for the caller.
     Swap(SwapSlot),
-    /// Nothing.
     Nothing,
 }
 
@@ -134,7 +132,7 @@ impl Cache {
             let still_there = tree.get(index) == Some(TreeEntry::Swap(slot));
             if still_there {
                 frame.get(1);
-                frame.set_owner(File::owner(id), index);
+                frame.set_owner(Owner::File(id), index);
                 tree.insert(index, TreeEntry::Folio(CachedFolio::single(pfn)));
                 drop(tree);
                 self.count_added(memory, f, 1, 1);

@@ -13,12 +13,10 @@ use smallvec::SmallVec;
 /// The result of a lookup in the swap cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SwapCacheLookup {
-    /// A page was found.
     Found {
         /// It was read ahead and not used since.
         ahead: bool,
     },
-    /// The slot is not in the swap cache.
     Missed,
 }
 
@@ -79,7 +77,6 @@ pub(crate) fn swapin_near<M: Machine>(
 /// A folio from the swap cache, up to date, with a reference for the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SwappedIn {
-    /// Its head.
     pub folio: Pfn,
     /// It was not in the swap cache: the caller started its read. (To wait for another task's read is no major fault.)
     pub major: bool,

@@ -1,4 +1,4 @@
-//! Files on a machine whose devices hold a stamp for each block.
+//! Files on a machine whose waits end transfers.
 
 extern crate std;
 
@@ -7,178 +7,23 @@ mod large;
 use super::*;
 use crate::alloc::Allocator;
 use crate::api::SwapArea;
-use crate::event::Event;
 use crate::frame::FolioRun;
 use crate::knobs::{Knob, Knobs};
-use crate::lock::Lock;
 use crate::lru::Lru;
-use crate::machine::*;
 use crate::memory::Gfp;
 use crate::mm_core::MmCore;
 use crate::mmu::Mmu;
-use crate::primitive::AtomicU64;
 use crate::swap::Swap;
-use crate::testing::TestMachine;
+use crate::testing::{TestMachine, virgin};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std_alloc::collections::BTreeMap;
+use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 use tree::MAX_INDEX;
 
-/// Called while a task waits.
-type Meanwhile = fn(&MmCore<Disks>);
-
-/// A machine with disks, on which a wait ends transfers.
-pub(crate) struct Disks {
-    inner: TestMachine,
-    /// The stamps that were written, by device and block.
-    blocks: Lock<BTreeMap<(DeviceId, u64), u64>>,
-    submitted: AtomicU64,
-    /// The machine stops when this many transfers have begun.
-    lasts: AtomicU64,
-    meanwhile: Lock<Option<Meanwhile>>,
-}
-
 std::thread_local! {
-    static STORE: RefCell<Option<Rc<MmCore<Disks>>>> = const { RefCell::new(None) };
-}
-
-/// The stamp of a block before anything is written.
-pub(crate) fn virgin(device: DeviceId, block: u64) -> u64 {
-    (device.0 as u64 + 1) << 32 | block
-}
-
-impl Disks {
-    pub(crate) fn block(&self, device: DeviceId, block: u64) -> u64 {
-        self.blocks.lock().get(&(device, block)).copied().unwrap_or(virgin(device, block))
-    }
-
-    pub(crate) fn stamp(&self, pfn: Pfn) -> u64 {
-        self.inner.stamp(pfn)
-    }
-
-    pub(crate) fn set_stamp(&self, pfn: Pfn, stamp: u64) {
-        self.inner.set_stamp(pfn, stamp);
-    }
-
-    pub(crate) fn submitted(&self) -> u64 {
-        self.submitted.load(Relaxed)
-    }
-
-    /// Call `act` whenever a task waits.
-    pub(crate) fn while_waiting(&self, act: Meanwhile) {
-        *self.meanwhile.lock() = Some(act);
-    }
-
-    /// Stop the machine when one more transfer has begun.
-    pub(crate) fn stop_at_next_transfer(&self) {
-        self.lasts.store(self.submitted() + 1, Relaxed);
-    }
-
-    pub(crate) fn pending(&self) -> Vec<Io> {
-        self.inner.ios.lock().iter().copied().collect()
-    }
-
-    /// Advance the clock.
-    pub(crate) fn advance(&self, by: Nanos) {
-        self.inner.advance(by);
-    }
-
-    /// End the oldest transfer. Returns `false` if there is none.
-    pub(crate) fn end_one(&self) -> bool {
-        let Some(io) = self.inner.ios.lock().pop_front() else { return false };
-        if !io.write {
-            for i in 0..io.pages {
-                self.set_stamp(io.frame.add(i), self.block(io.device, io.block + i as u64));
-            }
-        }
-        let store = STORE.with_borrow(|store| store.clone()).expect("a store was made");
-        store.cache.io_done(&store, &io);
-        true
-    }
-}
-
-impl Machine for Disks {
-    fn cpus(&self) -> usize {
-        self.inner.cpus()
-    }
-    fn node_of(&self, cpu: CpuId) -> NodeId {
-        self.inner.node_of(cpu)
-    }
-    fn memory(&self) -> &[MemoryRange] {
-        self.inner.memory()
-    }
-    fn distance(&self, from: NodeId, to: NodeId) -> u32 {
-        self.inner.distance(from, to)
-    }
-    fn cpu(&self) -> CpuId {
-        self.inner.cpu()
-    }
-    fn now(&self) -> Nanos {
-        self.inner.now()
-    }
-    fn table(&self, pfn: Pfn) -> &TablePage {
-        self.inner.table(pfn)
-    }
-    fn zero(&self, pfn: Pfn, pages: u32) {
-        (0..pages).for_each(|i| self.set_stamp(pfn.add(i), 0));
-    }
-    fn copy(&self, to: Pfn, from: Pfn, pages: u32) {
-        self.inner.copy(to, from, pages);
-    }
-    fn has_hw_pte_young(&self) -> bool {
-        true
-    }
-    fn has_hw_nonleaf_young(&self) -> bool {
-        true
-    }
-    fn asids(&self) -> usize {
-        6
-    }
-    fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
-        self.inner.load_root(root, asid, keep);
-    }
-    fn flush(&self, what: Flush) {
-        self.inner.flush(what);
-    }
-    fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
-        self.inner.shootdown(targets, remote, local);
-    }
-    fn submit(&self, io: Io) {
-        self.submitted.fetch_add(1, Relaxed);
-        if io.write {
-            for i in 0..io.pages {
-                let stamp = self.stamp(io.frame.add(i));
-                self.blocks.lock().insert((io.device, io.block + i as u64), stamp);
-            }
-        }
-        self.inner.submit(io);
-    }
-    fn ticket(&self, key: WaitKey) -> Ticket {
-        self.inner.ticket(key)
-    }
-    fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
-        let act = *self.meanwhile.lock();
-        if let Some(act) = act {
-            STORE.with_borrow(|store| act(store.as_ref().expect("a store was made")));
-        }
-        while self.inner.ticket(ticket.key) == ticket && self.end_one() {}
-        self.inner.wait(ticket, deadline)
-    }
-    fn wake(&self, key: WaitKey) {
-        self.inner.wake(key);
-    }
-    fn resched(&self) {}
-    fn stopping(&self) -> bool {
-        self.submitted() >= self.lasts.load(Relaxed)
-    }
-    fn charge(&self, work: Work, count: u64) {
-        self.inner.charge(work, count);
-    }
-    fn event(&self, event: Event, args: [u64; 4]) {
-        self.inner.event(event, args);
-    }
+    static STORE: RefCell<Option<Rc<MmCore<TestMachine>>>> = const { RefCell::new(None) };
 }
 
 pub(crate) const DISK: DeviceId = DeviceId(0);
@@ -186,15 +31,20 @@ const SWAP: DeviceId = DeviceId(1);
 /// Requests that make no blocks.
 pub(crate) const ROOT: Gfp = Gfp { given_up: Order::ZERO, ..Gfp::user(GroupId(0)) };
 
-pub(crate) fn store(frames: u32, slots: u32) -> Rc<MmCore<Disks>> {
-    let inner = TestMachine::simple(1, frames);
-    let machine = Disks {
-        inner,
-        blocks: Lock::default(),
-        submitted: AtomicU64::new(0),
-        lasts: AtomicU64::new(u64::MAX),
-        meanwhile: Lock::default(),
-    };
+/// Call `act` with the store that was made last.
+fn with_store(act: impl FnOnce(&MmCore<TestMachine>)) {
+    let store = STORE.with_borrow(|store| store.clone()).expect("a store was made");
+    act(&store);
+}
+
+/// Call `act` whenever a task waits.
+pub(crate) fn while_waiting(core: &MmCore<TestMachine>, act: fn(&MmCore<TestMachine>)) {
+    *core.machine.idle.lock() = Some(Box::new(move |_| with_store(act)));
+}
+
+pub(crate) fn store(frames: u32, slots: u32) -> Rc<MmCore<TestMachine>> {
+    let mut machine = TestMachine::simple(1, frames);
+    machine.io_done = Some(|io| with_store(|store| store.cache.io_done(store, io)));
     let mmu = Mmu::new(machine, Knobs::default());
     let alloc = Allocator::new(&mmu).unwrap();
     let lru = Lru::new(&mmu.machine);
@@ -204,11 +54,11 @@ pub(crate) fn store(frames: u32, slots: u32) -> Rc<MmCore<Disks>> {
     store
 }
 
-pub(crate) fn disk_file(core: &MmCore<Disks>, block: u64, pages: u64) -> FileId {
+pub(crate) fn disk_file(core: &MmCore<TestMachine>, block: u64, pages: u64) -> FileId {
     core.cache.create(FileKind::Disk { device: DISK, block }, pages * PAGE_SIZE)
 }
 
-pub(crate) fn check(core: &MmCore<Disks>) {
+pub(crate) fn check(core: &MmCore<TestMachine>) {
     core.cache.validate(core).unwrap();
     core.swap.validate().unwrap();
     core.alloc.validate(core).unwrap();
@@ -216,49 +66,48 @@ pub(crate) fn check(core: &MmCore<Disks>) {
 }
 
 /// Reclaim a folio: write it if it is dirty, else take it out of its cache. Returns whether it was freed.
-fn reclaim(core: &MmCore<Disks>, pfn: Pfn) -> bool {
-    let memory = core;
+fn reclaim(core: &MmCore<TestMachine>, pfn: Pfn) -> bool {
     let frame = &core.frames[pfn];
     if !frame.try_get() {
         return false;
     }
     let busy = FrameFlags::WRITEBACK;
-    if !memory.try_lock_folio(pfn) {
-        memory.put(pfn);
+    if !core.try_lock_folio(pfn) {
+        core.put(pfn);
         return false;
     }
     let mut gone = false;
     let large = frame.order() > Order::ZERO && frame.has(FrameFlags::SWAPBACKED);
-    let split = large && !frame.has_any(busy) && core.cache.split(memory, pfn, Order::ZERO, None);
+    let split = large && !frame.has_any(busy) && core.cache.split(core, pfn, Order::ZERO, None);
     if large && !split {
         // It is in use.
     } else if frame.has(FrameFlags::DIRTY) && !frame.has_any(busy) {
         frame.set(FrameFlags::RECLAIM);
-        if !core.cache.write_page_start(memory, pfn) {
+        if !core.cache.write_page_start(core, pfn) {
             frame.clear(FrameFlags::RECLAIM);
         }
     } else if frame.has(FrameFlags::SWAPCACHE) {
         gone = !frame.has_any(busy) && frame.freeze_clean(CACHE_AND_CALLER);
         if gone {
-            let shadow = memory.lru.eviction(memory, pfn, GroupId(0));
-            memory.swap.cache_remove(memory, frame.swap_slot(), Some(shadow));
+            let shadow = core.lru.eviction(core, pfn, GroupId(0));
+            core.swap.cache_remove(core, frame.swap_slot(), Some(shadow));
         }
     } else if let Owner::File(file) = frame.owner()
         && !frame.has_any(busy)
     {
-        let shadow = |pfn| memory.lru.eviction(memory, pfn, GroupId(0));
-        gone = !core.cache.evict(memory, file, FolioRun::one(&pfn), CACHE_AND_CALLER, shadow).is_empty();
+        let shadow = |pfn| core.lru.eviction(core, pfn, GroupId(0));
+        gone = !core.cache.evict(core, file, FolioRun::one(&pfn), CACHE_AND_CALLER, shadow).is_empty();
     }
-    memory.unlock_folio(pfn);
+    core.unlock_folio(pfn);
     if gone {
-        memory.free_folio(pfn)
+        core.free_folio(pfn)
     } else {
-        memory.put(pfn)
+        core.put(pfn)
     }
     gone
 }
 
-fn read(core: &MmCore<Disks>, file: FileId, first: u64, pages: u64) -> Vec<u64> {
+fn read(core: &MmCore<TestMachine>, file: FileId, first: u64, pages: u64) -> Vec<u64> {
     let mut stamps = Vec::new();
     let (offset, len) = (first * PAGE_SIZE, pages * PAGE_SIZE);
     core.cache
@@ -267,7 +116,7 @@ fn read(core: &MmCore<Disks>, file: FileId, first: u64, pages: u64) -> Vec<u64> 
     stamps
 }
 
-pub(crate) fn write(core: &MmCore<Disks>, file: FileId, offset: u64, len: u64, stamp: u64) {
+pub(crate) fn write(core: &MmCore<TestMachine>, file: FileId, offset: u64, len: u64, stamp: u64) {
     let mut done = 0;
     while done < len {
         let source = &mut |pfn, _, _| core.machine.set_stamp(pfn, stamp);
@@ -276,24 +125,24 @@ pub(crate) fn write(core: &MmCore<Disks>, file: FileId, offset: u64, len: u64, s
 }
 
 /// ftruncate without mappings.
-fn truncate(core: &MmCore<Disks>, file: FileId, pages: u64) {
+fn truncate(core: &MmCore<TestMachine>, file: FileId, pages: u64) {
     core.cache.set_size(file, pages * PAGE_SIZE);
     crate::truncate::cut_astride(core, file, PageIndex(pages));
     core.cache.truncate(core, file, PageIndex(pages));
 }
 
 /// Write the dirty pages of `[first, end)`.
-fn sync(core: &MmCore<Disks>, file: FileId, first: u64, end: u64) {
+fn sync(core: &MmCore<TestMachine>, file: FileId, first: u64, end: u64) {
     let state = crate::writeback::Writeback::default();
     crate::writeback::sync_range(core, &state, file, PageIndex(first), PageIndex(end));
 }
 
 /// Drop the clean and unused pages of all files; returns their number.
-fn drop_clean(core: &MmCore<Disks>) -> u64 {
+fn drop_clean(core: &MmCore<TestMachine>) -> u64 {
     core.cache.ids().map(|file| core.cache.invalidate(core, file, PageIndex(0), PageIndex(MAX_INDEX))).sum()
 }
 
-fn any_cached(core: &MmCore<Disks>, file: FileId, from: u64) -> Option<Pfn> {
+fn any_cached(core: &MmCore<TestMachine>, file: FileId, from: u64) -> Option<Pfn> {
     let tree = core.cache.file(file).tree.lock();
     let found = tree
         .folios_in(TreeMark::Folio, from..MAX_INDEX)
@@ -436,7 +285,7 @@ fn sequential_reader_waits_less_and_less() {
         while core.machine.end_one() {}
         core.cache.file(file).readahead.lock().note_read((index + 1) * PAGE_SIZE);
     }
-    assert_eq!((waits, core.machine.submitted()), (1, 200));
+    assert_eq!((waits, core.machine.work(Work::IoSubmit)), (1, 200));
     assert_eq!(core.stats.read(Stat::PgpgIn), 800);
     check(&core);
 }
@@ -448,10 +297,10 @@ fn random_reader_reads_only_what_it_asks_for() {
     for index in [700, 50, 1200, 333, 999] {
         assert_eq!(read(&core, file, index, 1), [virgin(DISK, index)]);
     }
-    assert_eq!(core.machine.submitted(), 5);
+    assert_eq!(core.machine.work(Work::IoSubmit), 5);
     core.cache.advise(file, FileAdvice::Random);
     read(&core, file, 0, 1);
-    assert_eq!(core.machine.submitted(), 6);
+    assert_eq!(core.machine.work(Work::IoSubmit), 6);
 }
 
 #[test]
@@ -474,7 +323,7 @@ fn fault_reads_around_itself() {
     let page = core.cache.get_page(&core, file, PageIndex(108), hint, ROOT).unwrap();
     assert!(!page.major);
     core.put(page.folio);
-    assert_eq!(core.machine.submitted(), 64);
+    assert_eq!(core.machine.work(Work::IoSubmit), 64);
     check(&core);
 }
 
@@ -484,30 +333,29 @@ fn overwriting_whole_pages_reads_nothing() {
     let file = disk_file(&core, 0, 10);
     write(&core, file, 0, 4 * PAGE_SIZE, 1);
     write(&core, file, 10 * PAGE_SIZE + 1, 10, 2);
-    assert_eq!(core.machine.submitted(), 0);
+    assert_eq!(core.machine.work(Work::IoSubmit), 0);
     write(&core, file, 5 * PAGE_SIZE, 100, 3);
-    assert_eq!(core.machine.submitted(), 1);
+    assert_eq!(core.machine.work(Work::IoSubmit), 1);
     assert_eq!((core.cache.file(file).size(), core.stats.read(Stat::NrDirty)), (10 * PAGE_SIZE + 11, 6));
     check(&core);
 }
 
 /// Swap out an anonymous folio: it is written and freed.
-fn swapped_out(core: &MmCore<Disks>, stamp: u64) -> SwapSlot {
-    let memory = core;
-    let pfn = memory.new_folio(Order::ZERO, ROOT).unwrap();
-    let frame = &memory.frames[pfn];
+fn swapped_out(core: &MmCore<TestMachine>, stamp: u64) -> SwapSlot {
+    let pfn = core.new_folio(Order::ZERO, ROOT).unwrap();
+    let frame = &core.frames[pfn];
     frame.set_owner(Owner::Anon(AnonId(0)), PageIndex(0));
     frame.set(FrameFlags::UPTODATE | FrameFlags::SWAPBACKED);
-    memory.lru.add(memory, [pfn], false);
+    core.lru.add(core, [pfn], false);
     core.machine.set_stamp(pfn, stamp);
-    memory.lock_folio(pfn);
-    assert!(add_to_swap(memory, pfn));
+    core.lock_folio(pfn);
+    assert!(add_to_swap(core, pfn));
     let slot = frame.swap_slot();
-    memory.swap.dup(slot);
-    assert!(core.cache.write_page_start(memory, pfn));
-    memory.unlock_folio(pfn);
+    core.swap.dup(slot);
+    assert!(core.cache.write_page_start(core, pfn));
+    core.unlock_folio(pfn);
     while core.machine.end_one() {}
-    memory.put(pfn);
+    core.put(pfn);
     assert!(reclaim(core, pfn));
     slot
 }

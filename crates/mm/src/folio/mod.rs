@@ -109,7 +109,7 @@ impl<M: Machine> Memory<M> {
             // The block may have been made on another node.
             let suits = |&id: &ZoneId| {
                 among.contains(self.alloc.zone(id).node())
-                    && self.alloc.watermark_ok(id, order, gfp.mark, needs.highest, gfp.reserve)
+                    && self.alloc.zone(id).watermark_ok(order, gfp.mark, needs.highest, gfp.reserve)
             };
             return Ok(self.alloc.zonelist(needs.node, needs.highest).iter().any(suits));
         }

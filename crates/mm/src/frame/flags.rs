@@ -97,7 +97,6 @@ impl FrameFlags {
         }
     }
 
-    /// The same flags with another generation.
     #[inline]
     pub(crate) const fn with_generation(self, generation: Option<LruGen>) -> FrameFlags {
         let number = match generation {

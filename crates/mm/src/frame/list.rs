@@ -4,6 +4,8 @@
 use super::{Frame, FrameTable};
 use crate::primitive::Ordering::Relaxed;
 use crate::units::Pfn;
+use std_alloc::format;
+use std_alloc::string::String;
 
 /// A list of frames (heads of folios or blocks). The newest are added at the head, reclaim takes from the tail.
 #[derive(Debug)]
@@ -49,7 +51,6 @@ impl List {
         self.tail.is_some().then_some(self.tail)
     }
 
-    /// Add an entry at the head.
     #[inline]
     pub(crate) fn push_head(&mut self, frames: &FrameTable, pfn: Pfn) {
         let record = &frames[pfn];
@@ -83,7 +84,6 @@ impl List {
         self.len += pages.len();
     }
 
-    /// Add an entry at the tail.
     #[inline]
     pub(crate) fn push_tail(&mut self, frames: &FrameTable, pfn: Pfn) {
         link(frames, self.tail, pfn);
@@ -148,7 +148,6 @@ impl List {
         self.len -= 1;
     }
 
-    /// Remove the head.
     #[inline]
     pub(crate) fn pop_head(&mut self, frames: &FrameTable) -> Option<Pfn> {
         let pfn = self.head()?;
@@ -173,7 +172,6 @@ impl List {
         }
     }
 
-    /// Remove the tail.
     #[inline]
     pub(crate) fn pop_tail(&mut self, frames: &FrameTable) -> Option<Pfn> {
         let pfn = self.tail()?;
@@ -202,14 +200,12 @@ impl List {
         split
     }
 
-    /// Move all entries of `other` to the head of this list.
     pub(crate) fn splice_head(&mut self, frames: &FrameTable, other: &mut List) {
         if other.is_empty() {
             return;
         }
         if self.is_empty() {
-            core::mem::swap(self, other);
-            return;
+            return core::mem::swap(self, other);
         }
         link(frames, other.tail, self.head);
         self.head = other.head;
@@ -217,14 +213,12 @@ impl List {
         *other = List::new();
     }
 
-    /// Move all entries of `other` to the tail of this list.
     pub(crate) fn splice_tail(&mut self, frames: &FrameTable, other: &mut List) {
         if other.is_empty() {
             return;
         }
         if self.is_empty() {
-            core::mem::swap(self, other);
-            return;
+            return core::mem::swap(self, other);
         }
         link(frames, self.tail, other.head);
         self.tail = other.tail;
@@ -250,26 +244,22 @@ impl List {
     }
 
     /// Check links in both directions and the length. Returns a description of the first fault.
-    pub fn validate(&self, frames: &FrameTable) -> Result<(), std_alloc::string::String> {
+    pub fn validate(&self, frames: &FrameTable) -> Result<(), String> {
         let (mut at, mut prev, mut count) = (self.head, Pfn::NONE, 0);
         while at.is_some() {
-            let frame =
-                frames.get(at).ok_or_else(|| std_alloc::format!("list leads to {at}, not a frame"))?;
+            let frame = frames.get(at).ok_or_else(|| format!("list leads to {at}, not a frame"))?;
             if frame.prev() != prev {
-                return Err(std_alloc::format!("{at} has prev {}, reached from {prev}", frame.prev()));
+                return Err(format!("{at} has prev {}, reached from {prev}", frame.prev()));
             }
             count += 1;
             if count > self.len {
-                return Err(std_alloc::format!("list longer than its length {}", self.len));
+                return Err(format!("list longer than its length {}", self.len));
             }
             (prev, at) = (at, frame.next());
         }
         if self.tail != prev || count != self.len {
-            return Err(std_alloc::format!(
-                "tail {} length {}, found {prev} and {count}",
-                self.tail,
-                self.len
-            ));
+            let (tail, len) = (self.tail, self.len);
+            return Err(format!("tail {tail} length {len}, found {prev} and {count}"));
         }
         Ok(())
     }

@@ -169,7 +169,6 @@ impl FrameTable {
         Remapped { pages, large: 1, partly: pages > 0 && pages < record.pages() }
     }
 
-    /// Number of pages of the folio that are mapped.
     pub(crate) fn pages_mapped(&self, head: Pfn) -> u32 {
         let record = &self[head];
         if record.order() == Order::ZERO {
@@ -217,13 +216,10 @@ impl FrameTable {
         let entirely = if entire > 0 { ENTIRELY_MAPPED } else { 0 };
         let pages_mapped = counts().filter(|&count| count > 0).count() as u32 + entirely;
         let kept = (record.mapcount(), record.pages_mapped.load(Relaxed));
-        if kept != (mapcount, pages_mapped) {
-            return Err(std_alloc::format!(
-                "{head}: mapcount and pages mapped are {kept:?}, its pages say {:?}",
-                (mapcount, pages_mapped)
-            ));
-        }
-        Ok(())
+        let told = (mapcount, pages_mapped);
+        let fault =
+            || std_alloc::format!("{head}: mapcount and pages mapped are {kept:?}, its pages say {told:?}");
+        if kept == told { Ok(()) } else { Err(fault()) }
     }
 }
 

@@ -58,7 +58,6 @@ impl Mobility {
 /// bytes of a record are in the next line: the fields that hot paths use least.
 #[repr(C, align(16))]
 pub struct Frame {
-    /// [`FrameFlags`].
     flags: AtomicU32,
     /// References to the folio: one for the page cache or swap cache, one for each mapping, one for each holder.
     refs: AtomicU32,
@@ -108,7 +107,6 @@ impl Frame {
         self.flags().contains(flags)
     }
 
-    /// Whether any of these flags is set.
     #[inline]
     pub(crate) fn has_any(&self, flags: FrameFlags) -> bool {
         self.flags().intersects(flags)
@@ -239,13 +237,6 @@ impl Frame {
         self.mapcount.load(Acquire)
     }
 
-    /// Count `n` more mappings; returns the count before.
-    #[inline]
-    #[cfg(test)]
-    pub(crate) fn mapcount_add(&self, n: u32) -> u32 {
-        self.mapcount.fetch_add(n, AcqRel)
-    }
-
     /// Count `n` fewer mappings; returns the count after.
     #[inline]
     pub(crate) fn mapcount_sub(&self, n: u32) -> u32 {
@@ -338,7 +329,6 @@ impl Frame {
         self.owner.store(raw, Release);
     }
 
-    /// Whether this is anonymous memory.
     #[inline]
     pub(crate) fn is_anon(&self) -> bool {
         self.owner.load(Acquire) >> 32 == 1
@@ -356,7 +346,6 @@ impl Frame {
         GroupId(self.group.load(Relaxed) as u16)
     }
 
-    /// Set the group that is charged for the folio.
     #[inline]
     pub(crate) fn set_group(&self, group: GroupId) {
         let place = self.group.load(Relaxed) & 0xffff_0000;
@@ -370,7 +359,6 @@ impl Frame {
         (self.group.load(Relaxed) >> 16) as u8
     }
 
-    /// Set the queue.
     #[inline]
     pub(crate) fn set_queue(&self, queue: u8) {
         let others = self.group.load(Relaxed) & 0xff00_ffff;
@@ -383,7 +371,6 @@ impl Frame {
         (self.group.load(Relaxed) >> 24) as u8
     }
 
-    /// Set the mark.
     #[inline]
     pub(crate) fn set_mark(&self, mark: u8) {
         let others = self.group.load(Relaxed) & 0x00ff_ffff;
@@ -402,7 +389,6 @@ impl Frame {
         self.debt.load(Relaxed)
     }
 
-    /// Set the debt tag.
     #[inline]
     pub(crate) fn set_debt(&self, tag: u32) {
         self.debt.store(tag, Relaxed);

@@ -17,7 +17,6 @@ use crate::units::*;
 /// A free block, as recorded in its head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FreeBlock {
-    /// Size of the block.
     pub order: Order,
     /// Number of the flush that it waits for; 0: it owes nothing.
     pub owed: u64,
@@ -102,7 +101,6 @@ impl Frame {
         self.private.store(0, Release);
     }
 
-    /// The raw word.
     #[cfg(test)]
     pub(crate) fn private(&self) -> u64 {
         self.private.load(Acquire)

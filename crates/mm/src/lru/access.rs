@@ -19,7 +19,6 @@ impl Lru {
         }
     }
 
-    /// Move an inactive folio to the active list.
     pub(crate) fn activate<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         if self.claim(platform, pfn, FrameFlags::ACTIVE | FrameFlags::UNEVICTABLE) {

@@ -14,13 +14,10 @@ use crate::units::*;
 /// Which folios to take from the tail of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IsolateScan {
-    /// The list.
     pub list: LruList,
     /// Pages to scan; those in zones that are not wanted do not count.
     pub pages: u64,
-    /// Highest kind of zone that is wanted.
     pub highest: ZoneKind,
-    /// Whether mapped folios may be taken.
     pub may_unmap: bool,
 }
 
@@ -31,7 +28,6 @@ pub(crate) struct Isolated {
     pub folios: List,
     /// Pages scanned, including skipped ones.
     pub scanned: u64,
-    /// Pages taken.
     pub taken: u64,
 }
 
@@ -303,7 +299,6 @@ impl Lru {
     }
 }
 
-/// Put a folio at an end of a list.
 #[inline(always)]
 pub(super) fn push<M: Machine>(platform: &Platform<M>, list: &mut List, pfn: Pfn, end: End) {
     match end {

@@ -22,15 +22,7 @@ use std_alloc::format;
 use std_alloc::string::String;
 
 /// The queues, by node.
-pub(super) struct Deferred {
-    nodes: Box<[Lock<List>]>,
-}
-
-impl Deferred {
-    pub(super) fn new(nodes: usize) -> Deferred {
-        Deferred { nodes: (0..nodes).map(|_| Lock::default()).collect() }
-    }
-}
+pub(super) type Deferred = Box<[Lock<List>]>;
 
 /// The folio of a queue's entry.
 fn head_of<M: Machine>(platform: &Platform<M>, tail: Pfn) -> Pfn {
@@ -53,7 +45,7 @@ impl Lru {
         if frame.has_any(FrameFlags::PARTIALLY_MAPPED | FrameFlags::SWAPCACHE) {
             return;
         }
-        let mut queue = self.deferred.nodes[frame.node().index()].lock();
+        let mut queue = self.deferred[frame.node().index()].lock();
         if frame.test_and_set(FrameFlags::PARTIALLY_MAPPED) {
             queue.push_tail(&platform.frames, head.add(1));
             platform.sizes.count(SizeStat::SplitDeferred, frame.order(), 1);
@@ -67,7 +59,7 @@ impl Lru {
         if !frame.has(FrameFlags::PARTIALLY_MAPPED) {
             return;
         }
-        let mut queue = self.deferred.nodes[frame.node().index()].lock();
+        let mut queue = self.deferred[frame.node().index()].lock();
         if frame.test_and_clear(FrameFlags::PARTIALLY_MAPPED) {
             queue.remove(&platform.frames, head.add(1));
             platform.sizes.drop_from(SizeStat::NrAnonPartiallyMapped, frame.order(), 1);
@@ -76,13 +68,13 @@ impl Lru {
 
     /// Number of folios of a node that are queued for a split.
     pub(crate) fn splits_deferred(&self, node: NodeId) -> usize {
-        self.deferred.nodes[node.index()].lock().len()
+        self.deferred[node.index()].lock().len()
     }
 
     /// The folio of a node that has been queued longest, with a reference. It goes to the end of the queue. `None`: the
     /// queue is empty, or the folio is being freed.
     pub(crate) fn next_deferred<M: Machine>(&self, platform: &Platform<M>, node: NodeId) -> Option<Pfn> {
-        let mut queue = self.deferred.nodes[node.index()].lock();
+        let mut queue = self.deferred[node.index()].lock();
         let tail = queue.pop_head(&platform.frames)?;
         queue.push_tail(&platform.frames, tail);
         let head = head_of(platform, tail);
@@ -93,7 +85,7 @@ impl Lru {
     /// anonymous folios.
     pub(super) fn check_deferred<M: Machine>(&self, platform: &Platform<M>) -> Result<(), String> {
         let mut queued = [0; PAGEBLOCK_ORDER.0 as usize + 1];
-        for (node, queue) in self.deferred.nodes.iter().enumerate() {
+        for (node, queue) in self.deferred.iter().enumerate() {
             let queue = queue.lock();
             queue.validate(&platform.frames)?;
             for head in queue.iter(&platform.frames).map(|tail| head_of(platform, tail)) {

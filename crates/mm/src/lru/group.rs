@@ -37,13 +37,11 @@ struct Group {
     members: AtomicU32,
     /// Pages charged to the group and the groups below.
     usage: AtomicI64,
-    /// The highest value of `usage`.
     peak: AtomicU64,
     /// Pages charged above memory.high for which no task has reclaimed yet.
     taken_over_high: AtomicU64,
     /// min(usage, memory.min), and the same for memory.low, as last reported to the parent.
     protected: [AtomicI64; 2],
-    /// Sum of the children's `protected`.
     children_protected: [AtomicI64; 2],
     /// Effective protection as last computed: min, low.
     effective: [AtomicU64; 2],
@@ -54,7 +52,6 @@ struct Group {
     counts: [AtomicU64; GroupStat::COUNT],
 }
 
-/// Index of the two kinds of protection.
 const MIN: usize = 0;
 const LOW: usize = 1;
 
@@ -99,7 +96,6 @@ impl Groups {
         &self.groups[group.0 as u32]
     }
 
-    /// Whether the group was created and not removed.
     pub(crate) fn is_live(&self, group: GroupId) -> bool {
         self.groups.get(group.0 as u32).is_some_and(|group| group.live.load(Acquire))
     }
@@ -196,7 +192,6 @@ impl Groups {
         from_link(self.at(group).parent.load(Relaxed))
     }
 
-    /// The group and the groups above it, up to the root.
     #[inline]
     pub(crate) fn upwards(&self, group: GroupId) -> impl Iterator<Item = GroupId> + '_ {
         core::iter::successors(Some(group), |&group| self.next_above(group))
@@ -219,7 +214,6 @@ impl Groups {
         self.upwards(group).any(|group| group == top)
     }
 
-    /// The nearest live group, from this one upwards.
     pub(super) fn nearest_live(&self, group: GroupId) -> GroupId {
         self.upwards(group).find(|&group| self.is_live(group)).unwrap_or(ROOT)
     }
@@ -260,12 +254,7 @@ impl Groups {
 
     /// Set the memory limits of a group other than the root. The caller reclaims what exceeds them.
     pub(crate) fn set_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
-        if group == ROOT {
-            return Err(Error::Invalid);
-        }
-        if !self.is_live(group) {
-            return Err(Error::NotFound);
-        }
+        self.check_own(group)?;
         store_limits(self.at(group), limits);
         self.propagate(group);
         Ok(())
@@ -287,7 +276,6 @@ impl Groups {
         Ok(())
     }
 
-    /// The group's own policy, if it has one.
     pub(super) fn policy(&self, group: GroupId) -> Option<PolicyKind> {
         let number = self.at(group).policy.load(Relaxed).checked_sub(1)?;
         Some(PolicyKind::of(number.into()))
@@ -420,13 +408,6 @@ impl Groups {
         (usage > high).then(|| usage - high)
     }
 
-    /// How far the group, and the groups above, are below memory.max.
-    #[cfg(test)]
-    pub(crate) fn margin(&self, group: GroupId) -> u64 {
-        let room = |level| self.at(level).max.load(Relaxed).saturating_sub(self.usage(level));
-        self.upwards(group).map(room).min().unwrap_or(0)
-    }
-
     fn change(&self, group: GroupId, by: i64) {
         self.at(group).usage.fetch_add(by, AcqRel);
         self.propagate(group);
@@ -503,12 +484,10 @@ fn store_limits(group: &Group, limits: GroupLimits) {
     group.min.store(limits.min, Relaxed);
 }
 
-/// A link to a group.
 pub(super) fn to_link(group: Option<GroupId>) -> u32 {
     group.map_or(NO_GROUP, |group| group.0 as u32 + 1)
 }
 
-/// The group that a link leads to.
 pub(super) fn from_link(link: u32) -> Option<GroupId> {
     link.checked_sub(1).map(|group| GroupId(group as u16))
 }

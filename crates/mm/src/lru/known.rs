@@ -19,20 +19,17 @@ use crate::platform::Platform;
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::units::*;
 
-/// The knob's unit, in nanoseconds.
 const MILLISECOND: Nanos = 1_000_000;
 
 /// The statistics of a vector and of those of the groups below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Known {
-    /// Pages on the lists that reclaim scans.
-    pages: [u64; LruList::EVICTABLE.len()],
+    pub(super) pages: [u64; LruList::EVICTABLE.len()],
     /// Refaulted pages that were activated: anonymous, file.
-    activations: [u64; 2],
+    pub(super) activations: [u64; 2],
 }
 
 impl Known {
-    /// The present values.
     fn now(vec: &LruVec) -> Known {
         Known {
             pages: LruList::EVICTABLE.map(|list| vec.pages(list)),
@@ -45,12 +42,10 @@ impl Known {
         self.pages[list as usize]
     }
 
-    /// Pages on all of them.
     pub(crate) fn evictable(&self) -> u64 {
         self.pages.iter().sum()
     }
 
-    /// Refaulted pages of a type that were activated.
     pub(crate) fn activations(&self, file: bool) -> u64 {
         self.activations[file as usize]
     }

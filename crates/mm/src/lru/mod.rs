@@ -43,7 +43,7 @@ pub use vec::{Cost, LruList, LruVec};
 use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
 use crate::frame::{Frame, FrameFlags};
-use crate::lock::Guard;
+use crate::lock::{Guard, Lock};
 use crate::machine::{Machine, Work, ZoneKind};
 use crate::platform::Platform;
 use crate::policy::MakePolicy;
@@ -54,12 +54,10 @@ use batch::{push, take};
 use classic::ClassicPolicy;
 use policy::{InsertReason, Leave, ListPosition, LockedLists, Policy, PolicyCell, PolicyFolio};
 use std_alloc::boxed::Box;
-use vec::{ByKind, LruLists};
+use vec::{ByKind, LruLists, QUEUES};
 
-/// Largest value of `vm.swappiness`.
 pub(crate) const MAX_SWAPPINESS: u64 = 200;
 
-/// A vector whose lock is held.
 struct LockedVec<'a> {
     vec: &'a LruVec,
     lists: Guard<'a, LruLists>,
@@ -71,11 +69,9 @@ pub struct Lru {
     /// The control groups.
     pub groups: Groups,
     nodes: usize,
-    /// Kind of each zone.
     kinds: Box<[ZoneKind]>,
     /// Folios to split when memory is needed.
     deferred: deferred::Deferred,
-    /// The policy of all vectors.
     policy: PolicyCell,
     /// A policy from outside that proposes.
     custom: Option<MakePolicy>,
@@ -89,7 +85,7 @@ impl Lru {
         let memory = machine.memory();
         let nodes = memory.iter().map(|range| range.node.index() + 1).max().unwrap_or(1);
         let kinds = memory.iter().map(|range| range.kind).collect();
-        let deferred = deferred::Deferred::new(nodes);
+        let deferred = (0..nodes).map(|_| Lock::default()).collect();
         let (groups, policy) = (Groups::default(), PolicyCell::default());
         let added_up_at = AtomicU64::new(0);
         let lru =
@@ -174,7 +170,11 @@ impl Lru {
         let mut from = LockedVec { vec: from, lists: from.lock() };
         let mut to = LockedVec { vec: to, lists: to.lock() };
         from.lists.dead = true;
-        self.reparent_placed(platform, group, parent, (&mut from, &mut to));
+        // Those on classic lists follow as they are.
+        for queue in LruList::COUNT..QUEUES {
+            self.reparent_queue(platform, (group, queue), parent, (&mut from, &mut to));
+        }
+        from.lists.proposed = None;
         for list in LruList::ALL {
             let i = list as usize;
             if to.vec.policy() != PolicyKind::Classic && LruList::EVICTABLE.contains(&list) {
@@ -384,7 +384,6 @@ impl Lru {
         frame.set(FrameFlags::LRU);
     }
 
-    /// Lock the vector that the folio belongs to.
     #[inline(always)]
     fn lock_of(&self, frame: &Frame) -> LockedVec<'_> {
         loop {
@@ -431,7 +430,6 @@ impl Lru {
         self.account_one(platform, held, frame, list, -(frame.pages() as i64));
     }
 
-    /// Put a folio on a queue, and count it there.
     fn link<M: Machine>(
         &self,
         platform: &Platform<M>,

@@ -28,9 +28,7 @@ pub use crate::policy::{End, InsertReason, PolicyKind};
 /// Where a folio goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ListPosition {
-    /// The queue of the vector.
     pub queue: u8,
-    /// Its end.
     pub end: End,
     /// The list that it counts on, for statistics and for the classic formulas.
     pub list: LruList,
@@ -50,18 +48,14 @@ pub(crate) enum Leave {
 pub(crate) enum AccessEffect {
     /// None but the folio's flags, which were changed.
     Noted,
-    /// The folio must be activated.
     Activate,
 }
 
 /// A folio that changes queues.
 #[derive(Clone, Copy)]
 pub(crate) struct PolicyFolio<'a> {
-    /// The head's record.
     pub frame: &'a Frame,
-    /// Kind of its zone.
     pub kind: ZoneKind,
-    /// Pages.
     pub pages: i64,
 }
 
@@ -93,7 +87,6 @@ pub(crate) trait Policy {
 }
 
 impl PolicyKind {
-    /// Whether it is a policy that proposes.
     pub(crate) fn is_proposed(self) -> bool {
         matches!(self, PolicyKind::Proposed(_))
     }
@@ -127,7 +120,6 @@ const MIXED: u32 = 1 << 8;
 pub(super) struct PolicyCell {
     /// Its number, and [`MIXED`].
     word: AtomicU32,
-    /// It is being changed.
     turning: AtomicBool,
 }
 
@@ -159,7 +151,6 @@ impl PolicyCell {
         !self.turning.swap(true, AcqRel)
     }
 
-    /// It has been changed.
     pub fn end(&self) {
         self.turning.store(false, Release);
     }
@@ -221,15 +212,12 @@ impl Policy for PolicyKind {
 /// Number of bits of the stamp that a policy keeps in the shadow of an evicted folio.
 pub(crate) const STAMP_BITS: u32 = 37;
 
-/// The content of a shadow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Evicted {
     /// The group whose vector the policy looks at when the page returns.
     pub group: GroupId,
-    /// Node that the page was on.
     pub node: NodeId,
     /// The policy's stamp, modulo its bits.
     pub stamp: u64,
-    /// Whether the page was part of the working set.
     pub workingset: bool,
 }

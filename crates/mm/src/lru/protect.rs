@@ -47,23 +47,14 @@ mod tests {
         Claim { usage: 100, parent_usage: 400, setting: 60, parent_effective: 200, siblings_protected: 60 };
 
     #[test]
-    fn claims_within_the_parents_protection_hold_in_full() {
-        let claim = Claim { parent_effective: 60, ..CLAIM };
-        assert_eq!(claim.effective(), 60);
-        assert_eq!(
-            Claim { usage: 40, siblings_protected: 40, parent_effective: 40, ..CLAIM }.effective(),
-            40
-        );
-    }
-
-    #[test]
-    fn claims_beyond_the_parents_protection_get_their_share() {
-        assert_eq!(Claim { parent_effective: 100, siblings_protected: 240, ..CLAIM }.effective(), 25);
-    }
-
-    #[test]
-    fn unclaimed_protection_goes_to_unclaimed_memory() {
+    fn claims_share_the_parents_protection() {
+        let within = Claim { parent_effective: 60, ..CLAIM };
+        assert_eq!(within.effective(), 60, "a claim within it holds in full");
+        let used = Claim { usage: 40, siblings_protected: 40, parent_effective: 40, ..CLAIM };
+        assert_eq!(used.effective(), 40, "so does one that is used in part");
+        let beyond = Claim { parent_effective: 100, siblings_protected: 240, ..CLAIM };
+        assert_eq!(beyond.effective(), 25, "claims beyond it get their share");
         // 140 spare pages over 340 unclaimed ones, of which this group has 40.
-        assert_eq!(CLAIM.effective(), 60 + 140 * 40 / 340);
+        assert_eq!(CLAIM.effective(), 60 + 140 * 40 / 340, "the rest goes to unclaimed memory");
     }
 }

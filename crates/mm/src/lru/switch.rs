@@ -23,7 +23,6 @@ impl Lru {
         self.policy.get()
     }
 
-    /// The policy of a folio's vector.
     #[inline]
     pub(super) fn policy_of(&self, frame: &Frame) -> PolicyKind {
         self.policy.of_all().unwrap_or_else(|| self.own_policy_of(frame))
@@ -34,13 +33,11 @@ impl Lru {
         self.vec(frame.node(), frame.group()).policy()
     }
 
-    /// The policy of a group's vectors.
     #[inline]
     pub(crate) fn policy_in(&self, group: GroupId) -> PolicyKind {
         self.policy.of_all().unwrap_or_else(|| self.groups.policy(group).unwrap_or(self.policy()))
     }
 
-    /// Whether any vector may have generations.
     #[inline]
     pub(crate) fn may_have_generations(&self) -> bool {
         self.policy.of_all().is_none_or(|policy| policy == PolicyKind::MgLru)
@@ -63,11 +60,10 @@ impl Lru {
         if self.policy_in(group).is_proposed() && policy.is_proposed() {
             self.switch_group(platform, group, PolicyKind::Classic);
         }
-        {
-            // A group that is being created below it gets the old policy or the new one.
-            let _tree = self.groups.tree.lock();
-            self.groups.set_policy(group, policy);
-        }
+        // A group that is being created below it gets the old policy or the new one.
+        let tree = self.groups.tree.lock();
+        self.groups.set_policy(group, policy);
+        drop(tree);
         self.switch_group(platform, group, policy);
         self.policy.end();
         Ok(())
@@ -124,22 +120,8 @@ impl Lru {
         policy.maker(self.custom).map(|make| Box::new(Proposed::new(make())))
     }
 
-    /// Move the folios of a removed group to its parent, except those on classic lists; those of young generations as
-    /// used ones. Both vectors are locked.
-    pub(super) fn reparent_placed<M: Machine>(
-        &self,
-        platform: &Platform<M>,
-        group: GroupId,
-        parent: GroupId,
-        (from, to): (&mut LockedVec<'_>, &mut LockedVec<'_>),
-    ) {
-        for queue in LruList::COUNT..QUEUES {
-            self.reparent_queue(platform, (group, queue), parent, (from, to));
-        }
-        from.lists.proposed = None;
-    }
-
-    /// Move the folios of one queue to where the policy of the parent's vector wants them.
+    /// Move the folios of one queue to where the policy of the parent's vector wants them; those of young generations
+    /// as used ones.
     pub(super) fn reparent_queue<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -166,13 +148,12 @@ impl Lru {
     ) {
         let vec = self.vec(node, group);
         let new = self.new_proposed(policy);
-        {
-            let mut lists = vec.lock();
-            if new.is_some() {
-                lists.proposed = new;
-            }
-            vec.set_policy(policy);
+        let mut lists = vec.lock();
+        if new.is_some() {
+            lists.proposed = new;
         }
+        vec.set_policy(policy);
+        drop(lists);
         let (classic, generations) = (0..LruList::EVICTABLE.len(), LruList::COUNT..PROPOSED);
         let from = match policy {
             PolicyKind::Classic => [generations, PROPOSED..QUEUES],

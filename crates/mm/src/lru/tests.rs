@@ -1,6 +1,7 @@
 //! Lists and groups against simple models.
 
 use super::*;
+use crate::frame::{FolioPages, List};
 use crate::knobs::{Knob, Knobs};
 use crate::testing::{TestMachine, range};
 use proptest::prelude::*;
@@ -11,7 +12,7 @@ use std_alloc::vec::Vec;
 pub(super) const FRAMES: u32 = 24;
 
 /// Two nodes; node 0 has a DMA32 and a Normal zone.
-fn base() -> Platform<TestMachine> {
+pub(super) fn setup() -> (Platform<TestMachine>, Lru) {
     let memory = [
         range(0, ZoneKind::Dma32, 0, 8),
         range(0, ZoneKind::Normal, 8, 8),
@@ -27,11 +28,6 @@ fn base() -> Platform<TestMachine> {
             );
         }
     }
-    platform
-}
-
-pub(super) fn setup() -> (Platform<TestMachine>, Lru) {
-    let platform = base();
     let lru = Lru::new(&platform.machine);
     (platform, lru)
 }
@@ -57,6 +53,158 @@ pub(super) fn free_folio(platform: &Platform<TestMachine>, lru: &Lru, pfn: Pfn) 
     assert!(frame.put(1));
     lru.remove(platform, &[pfn]);
     frame.wipe(FrameFlags::empty());
+}
+
+/// Folios of files that no task has used, in the root group.
+pub(super) fn new_files(platform: &Platform<TestMachine>, lru: &Lru, folios: impl IntoIterator<Item = u32>) {
+    folios.into_iter().for_each(|pfn| new_folio(platform, lru, Pfn(pfn), ROOT, FrameFlags::empty()));
+}
+
+/// A run of random steps: the folios in use, those that are isolated, and a group that comes and goes.
+pub(super) struct Run {
+    pub platform: Platform<TestMachine>,
+    pub lru: Lru,
+    pub live: [bool; FRAMES as usize],
+    pub isolated: List,
+    group: Option<GroupId>,
+}
+
+/// A step that is the same under all policies.
+#[derive(Clone, Debug)]
+pub(super) enum Common {
+    New(u32, u8, bool),
+    Free(u32),
+    Use(u32),
+    Move(u32, u8),
+    NewGroup,
+    RemoveGroup,
+}
+
+pub(super) fn common() -> impl Strategy<Value = Common> {
+    let pfn = 0..FRAMES;
+    prop_oneof![
+        8 => (pfn.clone(), any::<u8>(), any::<bool>()).prop_map(|(pfn, flags, group)| Common::New(pfn, flags, group)),
+        3 => pfn.clone().prop_map(Common::Free),
+        5 => pfn.clone().prop_map(Common::Use),
+        4 => (pfn, 0..7_u8).prop_map(|(pfn, how)| Common::Move(pfn, how)),
+        1 => Just(Common::NewGroup),
+        1 => Just(Common::RemoveGroup),
+    ]
+}
+
+impl Run {
+    pub fn new((platform, lru): (Platform<TestMachine>, Lru)) -> Run {
+        Run { platform, lru, live: [false; FRAMES as usize], isolated: List::new(), group: None }
+    }
+
+    /// The group that comes and goes, if it is wanted and there; else the root.
+    pub fn group(&self, wanted: bool) -> GroupId {
+        self.group.filter(|_| wanted).unwrap_or(ROOT)
+    }
+
+    pub fn is_held(&self, pfn: u32) -> bool {
+        self.isolated.iter(&self.platform.frames).any(|held| held == Pfn(pfn))
+    }
+
+    /// Make a step. A new folio has some of the `possible` flags.
+    pub fn step(&mut self, step: Common, possible: [FrameFlags; 6]) {
+        let (platform, lru) = (&self.platform, &self.lru);
+        match step {
+            Common::New(pfn, bits, in_group) if !self.live[pfn as usize] => {
+                let flags = possible.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
+                let flags = flags.fold(FrameFlags::empty(), |all, (_, &flag)| all | flag);
+                new_folio(platform, lru, Pfn(pfn), self.group(in_group), flags);
+                self.live[pfn as usize] = true;
+            }
+            Common::Free(pfn) if self.live[pfn as usize] && !self.is_held(pfn) => {
+                free_folio(platform, lru, Pfn(pfn));
+                self.live[pfn as usize] = false;
+            }
+            Common::Use(pfn) if self.live[pfn as usize] => lru.mark_accessed(platform, Pfn(pfn)),
+            Common::Move(pfn, how) if self.live[pfn as usize] => match how {
+                0 => lru.deactivate(platform, Pfn(pfn)),
+                1 => lru.deactivate_file(platform, Pfn(pfn)),
+                2 => lru.rotate_reclaimable(platform, Pfn(pfn)),
+                3 => lru.mlock(platform, Pfn(pfn)),
+                4 => lru.munlock(platform, Pfn(pfn)),
+                5 => lru.activate(platform, Pfn(pfn)),
+                _ => cycle(platform, lru, Pfn(pfn)),
+            },
+            Common::NewGroup if self.group.is_none() => {
+                self.group = Some(lru.create_group(ROOT, GroupLimits::default(), drop).unwrap());
+            }
+            Common::RemoveGroup => {
+                if let Some(group) = self.group.take() {
+                    lru.remove_group(platform, group).unwrap();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub fn check(&self) -> Result<(), TestCaseError> {
+        self.lru.validate(&self.platform).map_err(TestCaseError::fail)
+    }
+
+    /// All folios in use are on lists.
+    pub fn end(self) -> Result<(), TestCaseError> {
+        self.check()?;
+        prop_assert_eq!(listed(&self.platform), self.live.iter().filter(|&&live| live).count());
+        Ok(())
+    }
+}
+
+/// Isolate a folio if it is on a list, and put it back.
+fn cycle(platform: &Platform<TestMachine>, lru: &Lru, pfn: Pfn) {
+    if lru.isolate(platform, pfn) {
+        lru.putback(platform, pfn);
+        assert!(!platform.frames[pfn].put(1));
+    }
+}
+
+/// Number of folios on lists.
+fn listed(platform: &Platform<TestMachine>) -> usize {
+    (0..FRAMES).filter(|&pfn| platform.frames[Pfn(pfn)].has(FrameFlags::LRU)).count()
+}
+
+/// A random number, and a folio, a node and a group that follow from it.
+#[cfg(not(feature = "one-thread"))]
+pub(super) type Draw = (u32, Pfn, NodeId, GroupId);
+
+/// Three threads, which `work` by their numbers and by random draws, move the same folios while a group is removed.
+/// Every folio ends up on one list, and sizes and counters are right.
+#[cfg(not(feature = "one-thread"))]
+pub(super) fn threads_lose_no_folio(
+    (platform, lru): &(Platform<TestMachine>, Lru),
+    rounds: usize,
+    work: impl Fn(u32, &mut dyn Iterator<Item = Draw>) + Sync,
+) {
+    extern crate std;
+    let group = lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
+    for pfn in (0..FRAMES).map(Pfn) {
+        let kind = if pfn.0 % 2 == 0 { FrameFlags::SWAPBACKED } else { FrameFlags::empty() };
+        new_folio(platform, lru, pfn, if pfn.0 % 3 == 0 { group } else { ROOT }, kind);
+    }
+    let draws = |thread: u32| {
+        let next = |random: &u32| Some(random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+        let numbers =
+            core::iter::successors(next(&0x9e37_79b9_u32.wrapping_mul(thread + 1)), next).take(rounds);
+        numbers.map(|random| {
+            let from = if random & 1 == 0 { ROOT } else { group };
+            (random, Pfn((random >> 8) % FRAMES), NodeId((random >> 6) as u8 % 2), from)
+        })
+    };
+    std::thread::scope(|scope| {
+        let (work, draws) = (&work, &draws);
+        for thread in 0..3 {
+            scope.spawn(move || work(thread, &mut draws(thread)));
+        }
+        // Its folios go to the parent.
+        scope.spawn(|| lru.remove_group(platform, group).unwrap());
+    });
+    lru.validate(platform).unwrap();
+    assert_eq!(listed(platform), FRAMES as usize);
+    assert!((0..FRAMES).all(|pfn| platform.frames[Pfn(pfn)].refs() == 1));
 }
 
 fn order(platform: &Platform<TestMachine>, lru: &Lru, node: u8, group: GroupId, list: LruList) -> Vec<u32> {
@@ -90,9 +238,7 @@ fn second_use_activates() {
 #[test]
 fn folios_in_unwanted_zones_move_to_the_head() {
     let (base, lru) = setup();
-    for pfn in [1, 9, 2, 10] {
-        new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::empty());
-    }
+    new_files(&base, &lru, [1, 9, 2, 10]);
     let scan = IsolateScan { highest: ZoneKind::Dma32, pages: 1, ..TAKE_ALL };
     let got = lru.isolate_batch(&base, NodeId(0), ROOT, &scan);
     assert_eq!((got.scanned, got.taken, got.folios.tail()), (1, 1, Some(Pfn(1))));
@@ -109,10 +255,8 @@ fn folios_in_unwanted_zones_move_to_the_head() {
 #[test]
 fn mapped_folios_stay_without_may_unmap() {
     let (base, lru) = setup();
-    for pfn in [1, 2] {
-        new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::empty());
-    }
-    base.frames[Pfn(1)].mapcount_add(1);
+    new_files(&base, &lru, [1, 2]);
+    base.frames.map_pages(FolioPages::one(&base.frames, Pfn(1)));
     let got = lru.isolate_batch(&base, NodeId(0), ROOT, &IsolateScan { may_unmap: false, ..TAKE_ALL });
     assert_eq!(got.folios.iter(&base.frames).collect::<Vec<_>>(), [Pfn(2)]);
     lru.validate(&base).unwrap();
@@ -121,9 +265,7 @@ fn mapped_folios_stay_without_may_unmap() {
 #[test]
 fn putback_returns_folios_without_references() {
     let (base, lru) = setup();
-    for pfn in [1, 2] {
-        new_folio(&base, &lru, Pfn(pfn), ROOT, FrameFlags::empty());
-    }
+    new_files(&base, &lru, [1, 2]);
     let mut got = lru.isolate_batch(&base, NodeId(0), ROOT, &TAKE_ALL);
     assert!(!base.frames[Pfn(1)].put(1), "the last user drops its reference while the folio is isolated");
     let put = lru.putback_batch(&base, &mut got.folios);
@@ -169,7 +311,6 @@ fn limits_hold_at_every_level_and_refused_charges_are_undone() {
     assert_eq!(charge(b, 4), Err(top));
     assert_eq!(charge(b, 3), Ok(()));
     assert_eq!([ROOT, top, a, b].map(|group| lru.groups.usage(group)), [10, 10, 7, 3]);
-    assert_eq!((lru.groups.margin(a), lru.groups.margin(ROOT)), (0, u64::MAX - 10));
     lru.groups.set_limits(top, GroupLimits { high: 6, ..max(10) }).unwrap();
     assert_eq!(lru.groups.over_high(b), Some((top, 4)));
     assert_eq!(lru.groups.taken_over_high(b, 0), None, "it was charged below memory.high");
@@ -198,16 +339,14 @@ fn protection_is_divided_down_the_tree() {
         (lru.create_group(top, low(150), drop).unwrap(), lru.create_group(top, low(50), drop).unwrap());
     lru.groups.try_charge(&base, a, 150).unwrap();
     lru.groups.try_charge(&base, b, 100).unwrap();
-    for group in lru.groups.subtree(ROOT) {
-        lru.groups.calculate_protection(ROOT, group);
-    }
+    let calculate =
+        || lru.groups.subtree(ROOT).for_each(|group| lru.groups.calculate_protection(ROOT, group));
+    calculate();
     let got = [top, a, b].map(|group| lru.groups.protection(ROOT, group).low);
     assert_eq!(got, [100, 75, 25], "200 pages are claimed of 100");
     assert!(!lru.groups.below_low(ROOT, a));
     lru.groups.uncharge(&base, a, 1, 150);
-    for group in lru.groups.subtree(ROOT) {
-        lru.groups.calculate_protection(ROOT, group);
-    }
+    calculate();
     assert!(lru.groups.below_low(ROOT, top) && lru.groups.below_low(ROOT, b), "all 100 pages are protected");
     assert!(!lru.groups.below_low(top, top), "a group has no protection from its own reclaim");
 }
@@ -424,57 +563,29 @@ proptest! {
     }
 }
 
-/// Threads move the same folios concurrently: every folio ends up on one list, and sizes and counters are right.
 #[cfg(not(feature = "one-thread"))]
 #[test]
 fn concurrent_movers_lose_no_folio() {
-    extern crate std;
-    const ROUNDS: u32 = 4000;
-    let (base, lru) = setup();
-    let group = lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
-    for pfn in (0..FRAMES).map(Pfn) {
-        let kind = if pfn.0 % 2 == 0 { FrameFlags::SWAPBACKED } else { FrameFlags::empty() };
-        new_folio(&base, &lru, pfn, if pfn.0 % 3 == 0 { group } else { ROOT }, kind);
-    }
-    let work = &|thread: u32| {
-        let mut random = 0x9e37_79b9_u32.wrapping_mul(thread + 1);
-        for _ in 0..ROUNDS {
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let pfn = Pfn((random >> 8) % FRAMES);
+    let world = setup();
+    let (base, lru) = (&world.0, &world.1);
+    threads_lose_no_folio(&world, 4000, |_, draws| {
+        for (random, pfn, node, from) in draws {
             match random >> 28 {
-                0..3 => lru.mark_accessed(&base, pfn),
-                3..5 => lru.deactivate(&base, pfn),
-                5 => lru.mlock(&base, pfn),
-                6..8 => lru.munlock(&base, pfn),
-                8 => lru.rotate_reclaimable(&base, pfn),
-                9..11 => {
-                    if lru.isolate(&base, pfn) {
-                        lru.putback(&base, pfn);
-                        assert!(!base.frames[pfn].put(1));
-                    }
-                }
+                0..3 => lru.mark_accessed(base, pfn),
+                3..5 => lru.deactivate(base, pfn),
+                5 => lru.mlock(base, pfn),
+                6..8 => lru.munlock(base, pfn),
+                8 => lru.rotate_reclaimable(base, pfn),
+                9..11 => cycle(base, lru, pfn),
                 _ => {
                     let list = LruList::EVICTABLE[(random >> 4) as usize % 4];
-                    let node = NodeId((random >> 6) as u8 % 2);
-                    let from = if random & 1 == 0 { ROOT } else { group };
-                    let mut got =
-                        lru.isolate_batch(&base, node, from, &IsolateScan { list, pages: 4, ..TAKE_ALL });
-                    lru.putback_batch(&base, &mut got.folios);
+                    let scan = IsolateScan { list, pages: 4, ..TAKE_ALL };
+                    let mut got = lru.isolate_batch(base, node, from, &scan);
+                    lru.putback_batch(base, &mut got.folios);
                 }
             }
         }
-    };
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            scope.spawn(move || work(thread));
-        }
-        // Concurrently the group is removed, and its folios go to the parent.
-        scope.spawn(|| lru.remove_group(&base, group).unwrap());
     });
-    lru.validate(&base).unwrap();
-    let listed = (0..FRAMES).filter(|&pfn| base.frames[Pfn(pfn)].has(FrameFlags::LRU)).count();
-    assert_eq!(listed as u32, FRAMES);
-    assert!((0..FRAMES).all(|pfn| base.frames[Pfn(pfn)].refs() == 1));
 }
 
 /// Decisions use the sizes at the end of the last period of two seconds; without groups, the present ones.

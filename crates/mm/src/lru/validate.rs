@@ -2,7 +2,7 @@
 
 use super::vec::{ByKind, PROPOSED, ZONE_KINDS};
 use super::{Lru, LruList, ROOT, mglru};
-use crate::frame::{FrameFlags, LruGen};
+use crate::frame::{Frame, FrameFlags, List, LruGen};
 use crate::machine::Machine;
 use crate::platform::Platform;
 use crate::units::*;
@@ -51,6 +51,29 @@ impl Lru {
         self.check_charges(platform)
     }
 
+    /// Check a queue: each folio has LRU set, is of the vector, has a reference, and `fits`. Returns their number.
+    fn check_queue<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        (node, group): (NodeId, GroupId),
+        (at, source): (usize, &List),
+        mut fits: impl FnMut(&Frame, FrameFlags) -> bool,
+    ) -> Result<usize, String> {
+        let fault = |what: String| format!("queue {at} of {group} on {node}: {what}");
+        source.validate(&platform.frames).map_err(fault)?;
+        for (pfn, frame) in source.records(&platform.frames) {
+            let flags = frame.flags();
+            if !flags.contains(FrameFlags::LRU) || !fits(frame, flags) {
+                return Err(fault(format!("{pfn} with flags {flags:?}, queue {}", frame.queue())));
+            }
+            if (frame.node(), frame.group(), frame.refs() > 0) != (node, group, true) {
+                let (node, group, refs) = (frame.node(), frame.group(), frame.refs());
+                return Err(fault(format!("{pfn} of {group} on {node} with {refs} references")));
+            }
+        }
+        Ok(source.len())
+    }
+
     fn check_list<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -59,30 +82,17 @@ impl Lru {
         list: LruList,
     ) -> Result<(ByKind, usize), String> {
         let lists = self.vec(node, group).lock();
-        let at = || format!("{list:?} of {group} on {node}");
         let source = &lists.lists[list as usize];
-        source.validate(&platform.frames).map_err(|fault| format!("{}: {fault}", at()))?;
-        let mut pages = [0; ZONE_KINDS];
-        for pfn in source.iter(&platform.frames) {
-            let frame = &platform.frames[pfn];
-            let flags = frame.flags();
-            let placed = flags.generation().is_none() && frame.queue() == 0 && LruList::of(flags) == list;
-            if !flags.contains(FrameFlags::LRU) || !placed {
-                return Err(format!("{pfn} is on {} with flags {flags:?}", at()));
-            }
-            if frame.node() != node || frame.group() != group {
-                let (node, group) = (frame.node(), frame.group());
-                return Err(format!("{pfn} of {group} on {node} is on {}", at()));
-            }
-            if frame.refs() == 0 {
-                return Err(format!("{pfn} is on {} without a reference", at()));
-            }
-            pages[self.kind(frame.zone()) as usize] += frame.pages() as i64;
-        }
         if lists.dead && !source.is_empty() {
-            return Err(format!("{} belongs to a removed group", at()));
+            return Err(format!("{list:?} of {group} on {node} belongs to a removed group"));
         }
-        Ok((pages, source.len()))
+        let mut pages = [0; ZONE_KINDS];
+        let fits = |frame: &Frame, flags: FrameFlags| {
+            pages[self.kind(frame.zone()) as usize] += frame.pages() as i64;
+            flags.generation().is_none() && frame.queue() == 0 && LruList::of(flags) == list
+        };
+        let folios = self.check_queue(platform, (node, group), (list as usize, source), fits)?;
+        Ok((pages, folios))
     }
 
     /// Check the queues of a vector's generations: each folio has a generation, and its queue in its record; sizes are
@@ -100,26 +110,15 @@ impl Lru {
         let mut sizes = [[[0; ZONE_KINDS]; 2]; LruGen::COUNT];
         let mut folios = 0;
         for (at, source) in lists.lists[..PROPOSED].iter().enumerate().skip(LruList::COUNT) {
-            let fault = |what: String| format!("queue {at} of {group} on {node}: {what}");
-            source.validate(&platform.frames).map_err(fault)?;
-            folios += source.len();
-            for (pfn, frame) in source.records(&platform.frames) {
-                let (flags, kind) = (frame.flags(), self.kind(frame.zone()));
-                let file = !flags.contains(FrameFlags::SWAPBACKED);
-                let Some(generation) = flags.generation() else {
-                    return Err(fault(format!("{pfn} has no generation")));
-                };
-                let listed = flags.contains(FrameFlags::LRU) && !flags.contains(FrameFlags::ACTIVE);
-                if !listed || frame.queue() as usize != at || !mglru::is_queue_of(at, file, kind) {
-                    return Err(fault(format!("{pfn} with flags {flags:?}, queue {}", frame.queue())));
-                }
-                if (frame.node(), frame.group(), frame.refs() > 0) != (node, group, true) {
-                    return Err(fault(format!("{pfn} of {} on {}", frame.group(), frame.node())));
-                }
+            folios += self.check_queue(platform, (node, group), (at, source), |frame, flags| {
+                let (file, kind) = (!flags.contains(FrameFlags::SWAPBACKED), self.kind(frame.zone()));
+                let Some(generation) = flags.generation() else { return false };
                 let pages = frame.pages() as i64;
                 sizes[generation.index()][file as usize][kind as usize] += pages;
                 own[generations.list(generation, file) as usize][kind as usize] += pages;
-            }
+                let named = frame.queue() as usize == at && mglru::is_queue_of(at, file, kind);
+                named && !flags.contains(FrameFlags::ACTIVE)
+            })?;
         }
         for generation in (0..LruGen::COUNT as u64).map(LruGen::of) {
             for file in [false, true] {
@@ -151,28 +150,20 @@ impl Lru {
         let lists = self.vec(node, group).lock();
         let mut folios = 0;
         for (list, source) in lists.lists[PROPOSED..].iter().enumerate() {
-            let fault = |what: String| format!("list {list} of {group} on {node}: {what}");
-            source.validate(&platform.frames).map_err(fault)?;
-            folios += source.len();
-            let mut size = 0;
-            for (pfn, frame) in source.records(&platform.frames) {
-                let flags = frame.flags();
-                let gone = FrameFlags::ACTIVE | FrameFlags::UNEVICTABLE | FrameFlags::GENERATION;
-                let listed = flags.contains(FrameFlags::LRU) && !flags.intersects(gone);
-                if !listed || frame.queue() as usize != PROPOSED + list {
-                    return Err(fault(format!("{pfn} with flags {flags:?}, queue {}", frame.queue())));
-                }
-                if (frame.node(), frame.group(), frame.refs() > 0) != (node, group, true) {
-                    return Err(fault(format!("{pfn} of {} on {}", frame.group(), frame.node())));
-                }
+            let (at, mut size) = (PROPOSED + list, 0);
+            folios += self.check_queue(platform, (node, group), (at, source), |frame, flags| {
                 size += frame.pages() as u64;
                 let inactive = LruList::new(!flags.contains(FrameFlags::SWAPBACKED), false);
                 own[inactive as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
-            }
+                let gone = FrameFlags::ACTIVE | FrameFlags::UNEVICTABLE | FrameFlags::GENERATION;
+                frame.queue() as usize == at && !flags.intersects(gone)
+            })?;
             let told = lists.proposed.as_ref().map_or(0, |proposed| proposed.sizes[list]);
             let known = lists.proposed.as_ref().map_or(0, |proposed| proposed.lists);
             if told != size || list >= known && size > 0 {
-                return Err(fault(format!("holds {size} pages, its policy is told {told}")));
+                return Err(format!(
+                    "queue {at} of {group} on {node} holds {size} pages, its policy is told {told}"
+                ));
             }
         }
         Ok(folios)

@@ -15,7 +15,6 @@ use std_alloc::boxed::Box;
 /// Number of kinds of zone, for each of which there are sizes.
 pub(crate) const ZONE_KINDS: usize = ZoneKind::Movable as usize + 1;
 
-/// Pages by kind of zone.
 pub(crate) type ByKind = [i64; ZONE_KINDS];
 
 /// A list of a vector. The head is the most recent folio; reclaim takes from the tail.
@@ -74,7 +73,6 @@ impl LruList {
         matches!(self, LruList::InactiveFile | LruList::ActiveFile)
     }
 
-    /// Whether it is an active list.
     #[inline]
     pub(crate) const fn is_active(self) -> bool {
         matches!(self, LruList::ActiveAnon | LruList::ActiveFile)
@@ -134,7 +132,6 @@ pub(crate) struct LruLists {
     /// Pages that count on each list, by kind of zone.
     pub(crate) pages: [ByKind; LruList::COUNT],
     pub(crate) cost: Cost,
-    /// The policy that proposes, if the vector has one.
     pub(super) proposed: Option<Box<Proposed>>,
     /// The group was removed: folios go to its parent's vector.
     pub(crate) dead: bool,
@@ -171,12 +168,10 @@ pub struct LruVec {
     pub(super) walks: AtomicU32,
     /// Its generations, if its policy uses them.
     pub generations: Generations,
-    /// Number of the policy that places new folios.
     policy: AtomicU32,
 }
 
 impl LruVec {
-    /// Take the lock.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, LruLists> {
         self.inner.lock()
@@ -241,12 +236,10 @@ impl LruVec {
         }
     }
 
-    /// Whether direct reclaimers should wait for writes.
     pub(crate) fn congested(&self) -> bool {
         self.congested.load(Relaxed)
     }
 
-    /// Set whether direct reclaimers should wait for writes.
     pub(crate) fn set_congested(&self, congested: bool) {
         self.congested.store(congested, Relaxed);
     }

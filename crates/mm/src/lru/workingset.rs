@@ -31,7 +31,6 @@ const AGE_MASK: u64 = (1 << STAMP_BITS) - 1;
 const _: () = assert!(WIDTH == 62);
 
 impl Evicted {
-    /// Make a shadow.
     pub fn pack(self) -> Shadow {
         let stamp = self.stamp & AGE_MASK;
         let node = stamp << NODE_BITS | self.node.0 as u64;
@@ -39,7 +38,6 @@ impl Evicted {
         Shadow(group << 1 | self.workingset as u64)
     }
 
-    /// Read a shadow.
     pub fn unpack(shadow: Shadow) -> Evicted {
         let word = shadow.0;
         Evicted {
@@ -51,43 +49,21 @@ impl Evicted {
     }
 }
 
-/// Pages on the lists that a returning page is compared with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Competitors {
-    /// Active file pages.
-    pub active_file: u64,
-    /// Inactive file pages.
-    pub inactive_file: u64,
-    /// Active anonymous pages.
-    pub active_anon: u64,
-    /// Inactive anonymous pages.
-    pub inactive_anon: u64,
-}
-
-impl Competitors {
+impl Known {
     /// Size of the working set that a page of the type competes with. Anonymous memory counts only if it could be
     /// swapped out.
-    pub fn size(&self, file: bool, swap_free: bool) -> u64 {
-        let mut size = self.active_file;
+    fn competing(&self, file: bool, swap_free: bool) -> u64 {
+        let mut size = self.pages(LruList::ActiveFile);
         if !file {
-            size += self.inactive_file;
+            size += self.pages(LruList::InactiveFile);
         }
         if swap_free {
-            size += self.active_anon;
+            size += self.pages(LruList::ActiveAnon);
             if file {
-                size += self.inactive_anon;
+                size += self.pages(LruList::InactiveAnon);
             }
         }
         size
-    }
-
-    fn of(known: &Known) -> Competitors {
-        Competitors {
-            active_file: known.pages(LruList::ActiveFile),
-            inactive_file: known.pages(LruList::InactiveFile),
-            active_anon: known.pages(LruList::ActiveAnon),
-            inactive_anon: known.pages(LruList::InactiveAnon),
-        }
     }
 }
 
@@ -111,7 +87,7 @@ impl<'a> Rivals<'a> {
         }
         let vec = lru.vec(evicted.node, evicted.group);
         let known = lru.known(platform, evicted.node, evicted.group);
-        Some(Rivals { vec, size: Competitors::of(&known).size(file, swap_free() > 0) })
+        Some(Rivals { vec, size: known.competing(file, swap_free() > 0) })
     }
 
     /// Whether the distance of the page is at most the size.
@@ -196,7 +172,6 @@ impl Lru {
         self.count_refault(platform, platform.frames[first].group(), file, refaulted);
     }
 
-    /// Count the refaults of a group.
     pub(super) fn count_refault<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -210,7 +185,6 @@ impl Lru {
         self.groups.count(group, stat, pages);
     }
 
-    /// Activate a refaulted page.
     #[inline(never)]
     fn activate_refaulted<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, evicted: Evicted, file: bool) {
         let frame = &platform.frames[pfn];
@@ -273,15 +247,16 @@ mod tests {
     fn file_page_competes_with_the_active_file_list_without_swap() {
         let distance = refault_distance(1000, 1500);
         for (active_file, activate) in [(400, false), (500, true)] {
-            let lists = Competitors { active_file, inactive_file: 10_000, active_anon: 9, inactive_anon: 9 };
-            assert_eq!(distance <= lists.size(true, false), activate);
+            let known = Known { pages: [9, 9, 10_000, active_file], ..Known::default() };
+            assert_eq!(distance <= known.competing(true, false), activate, "{active_file} active pages");
         }
     }
 
     #[test]
     fn each_type_competes_with_the_other_lists() {
-        let lists = Competitors { active_file: 1, inactive_file: 10, active_anon: 100, inactive_anon: 1000 };
+        // By list: anonymous and file, inactive and active of each.
+        let known = Known { pages: [1000, 100, 10, 1], ..Known::default() };
         let sizes = [(true, false), (false, false), (true, true), (false, true)];
-        assert_eq!(sizes.map(|(file, swap)| lists.size(file, swap)), [1, 11, 1101, 111]);
+        assert_eq!(sizes.map(|(file, swap)| known.competing(file, swap)), [1, 11, 1101, 111]);
     }
 }

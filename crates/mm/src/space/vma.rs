@@ -173,7 +173,7 @@ impl Vma {
         }
         if let Some((file, _)) = self.view.file {
             let last = core.rmap.unlink(Owner::File(file), self.view.id);
-            if last && core.cache.is_nameless(file) {
+            if last && core.cache.file(file).is_nameless() {
                 core.cache.destroy(core, file);
             }
         }

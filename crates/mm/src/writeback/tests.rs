@@ -1,8 +1,10 @@
 use super::flusher::{flusher, write_background, write_older_than};
 use super::*;
-use crate::cache::tests::{check, disk_file, store, write};
+use crate::cache::tests::{check, disk_file, store, while_waiting, write};
 use crate::knobs::Knob;
-use crate::machine::WaitKey;
+use crate::machine::{WaitKey, Work};
+use crate::primitive::Ordering::Relaxed;
+use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
 #[test]
@@ -14,13 +16,13 @@ fn fsync_writes_in_order_and_waits() {
         write(&core, file, index * PAGE_SIZE, PAGE_SIZE, index);
     }
     write_chosen(&core, file, 0..MAX_INDEX, u64::MAX, Wait::Never);
-    let blocks: Vec<u64> = core.machine.pending().iter().map(|io| io.block).collect();
+    let blocks: Vec<u64> = core.machine.ios.lock().iter().map(|io| io.block).collect();
     assert_eq!(blocks, [107, 108, 119, 130]);
     // Dirty the page again while its older content is being written.
     write(&core, file, 8 * PAGE_SIZE, PAGE_SIZE, 80);
     check(&core);
     sync_range(&core, &state, file, PageIndex(0), PageIndex(u64::MAX));
-    assert!(core.machine.pending().is_empty());
+    assert!(core.machine.ios.lock().is_empty());
     assert_eq!(core.machine.block(DeviceId(0), 108), 80);
     let stats = [Stat::NrDirty, Stat::NrWriteback, Stat::NrDirtied, Stat::NrWritten, Stat::PgpgOut];
     assert_eq!(stats.map(|stat| core.stats.read(stat)), [0, 0, 5, 5, 20]);
@@ -55,7 +57,7 @@ fn writer_wakes_the_flusher_each_time_too_much_is_dirty() {
     let file = disk_file(&core, 0, 0);
     write(&core, file, 0, (limits(&core).dirty + 40) * PAGE_SIZE, 1);
     // The flusher of this test writes when it is woken for the second time.
-    core.machine.while_waiting(|core| {
+    while_waiting(&core, |core| {
         assert!(core.machine.now() < 1_000_000_000, "the writer must wake the flusher again");
         if core.machine.ticket(WaitKey::Flusher).mark > 1 {
             write_older_than(core, Nanos::MAX);
@@ -73,9 +75,9 @@ fn flusher_stops_after_waiting_for_a_device() {
     let file = disk_file(&core, 0, 0);
     write(&core, file, 0, PAGE_SIZE, 1);
     core.cache.want_flusher(&core);
-    core.machine.stop_at_next_transfer();
+    *core.machine.submitted.lock() = Some(Box::new(|machine| machine.stops.store(true, Relaxed)));
     flusher(&core, &Writeback::default());
-    assert_eq!(core.machine.submitted(), 1);
+    assert_eq!(core.machine.work(Work::IoSubmit), 1);
 }
 
 #[test]

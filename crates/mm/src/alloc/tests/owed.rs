@@ -28,6 +28,7 @@ extern crate std;
 const BATCH: u64 = FlushPolicy::Batch.value();
 const LAZY: u64 = FlushPolicy::Lazy.value();
 const PAGE: Vpn = Vpn(9);
+const MEANS: Means = Means::new(Watermark::Min, Reserve::All);
 /// The root of every space's tables: the machine for tests does not walk them.
 const ROOT: Pfn = Pfn(5);
 /// A block of 16 pages has been taken from the buddy lists, and what it owes is not paid yet.
@@ -57,13 +58,24 @@ impl World {
         std::boxed::Box::leak(std::boxed::Box::new(World { mmu, alloc, tables: Tables::default() }))
     }
 
+    fn with_space() -> (&'static World, SpaceId) {
+        let world = World::new();
+        (world, world.tlb.create())
+    }
+
+    /// The same, with all memory taken in folios of an order.
+    fn filled(order: u8) -> (&'static World, SpaceId, Vec<Pfn>) {
+        let (world, space) = World::with_space();
+        (world, space, world.take_all(order))
+    }
+
     fn base(&self) -> &Platform<TestMachine> {
         &self.mmu
     }
 
     fn space(&self) -> SpaceId {
         let space = self.tlb.create();
-        self.tables.create(self, &self.alloc, space, Means::new(Watermark::Min, Reserve::All)).unwrap();
+        self.tables.create(self, &self.alloc, space, MEANS).unwrap();
         space
     }
 
@@ -116,15 +128,14 @@ impl World {
 
     /// Unmap a read-only page as reclaim does.
     fn unmap(&self, space: SpaceId, page: Vpn, pfn: Pfn) {
-        let _ = self.settle(&Cleared::page(space, page, pfn));
+        self.settle(&Cleared::page(space, page, pfn));
     }
 
-    /// Settle a batch of what was cleared. Returns the generation of the debt that is left.
-    fn settle(&self, cleared: &Cleared) -> Option<Generation> {
+    /// Settle a batch of what was cleared.
+    fn settle(&self, cleared: &Cleared) {
         let mut batch = UnmapBatch::new(self.base());
-        let generation = batch.note_cleared(self.base(), &self.tlb, cleared);
+        let _ = batch.note_cleared(self.base(), &self.tlb, cleared);
         batch.settle(self.base(), &self.tlb);
-        generation
     }
 
     fn free(&self, pfn: Pfn) {
@@ -187,8 +198,7 @@ for_orders! {
 const _: () = assert!(MAX_ORDER.0 == 10, "every order has its test");
 
 fn a_freed_block_keeps_its_debt(order: u8) {
-    let world = World::new();
-    let space = world.tlb.create();
+    let (world, space) = World::with_space();
     // More payments than there are orders: a tag that is an order then looks paid.
     let spare = world.take(&world.request(0)).unwrap();
     world.pass(spare, MAX_ORDER.0 as u32 + 1);
@@ -212,12 +222,10 @@ fn the_rest_of_a_split_block_owes_for_another_cpu() {
 }
 
 fn the_rest_of_a_split_block_owes(taker: u16) {
-    let world = World::new();
-    let space = world.tlb.create();
-    let held = world.take_all(8);
+    let (world, space, held) = World::filled(8);
     let last = held[0].add(255);
     world.read(1, space, PAGE, last);
-    let _ = world.settle(&Cleared { head: held[0], ..Cleared::page(space, PAGE, last) });
+    world.settle(&Cleared { head: held[0], ..Cleared::page(space, PAGE, last) });
     world.free(held[0]);
     world.machine.at(Moment::Shootdown, move || {
         // The taker cannot send interrupts: it gets blocks that owe nothing, or none.
@@ -231,9 +239,7 @@ fn the_rest_of_a_split_block_owes(taker: u16) {
 /// A tag that is half a round of 16 bits old merges with one that is pending.
 #[test]
 fn a_pending_debt_survives_a_merge_with_a_tag_of_half_a_round_ago() {
-    let world = World::new();
-    let space = world.tlb.create();
-    let held = world.take_all(0);
+    let (world, space, held) = World::filled(0);
     let (old, new) = (held[0], held[0].buddy(Order::ZERO));
     world.read(1, space, PAGE, old);
     world.unmap(space, PAGE, old);
@@ -249,9 +255,7 @@ fn a_pending_debt_survives_a_merge_with_a_tag_of_half_a_round_ago() {
 /// An interrupt frees a page between taking a block and paying for it.
 #[test]
 fn an_interrupt_before_the_payment_takes_no_debt_away() {
-    let world = World::new();
-    let space = world.tlb.create();
-    let held = world.take_all(4);
+    let (world, space, held) = World::filled(4);
     world.free_owing(1, space, PAGE, held[0]);
     world.machine.at(BEFORE_PAYMENT, move || world.free(held[2]));
     assert!(world.take(&world.request(4)).is_some());
@@ -260,9 +264,7 @@ fn an_interrupt_before_the_payment_takes_no_debt_away() {
 /// All free pages owe, and a request comes while interrupts are off.
 #[test]
 fn an_atomic_request_takes_no_block_that_owes() {
-    let world = World::new();
-    let space = world.tlb.create();
-    let held = world.take_all(0);
+    let (world, space, held) = World::filled(0);
     world.free_owing(1, space, PAGE, held[0]);
     let atomic = AllocRequest { atomic: true, ..world.request(0) };
     world.machine.interrupts_off.store(true, Relaxed);
@@ -332,8 +334,7 @@ fn a_new_space_reads_nothing_old(leave: impl Fn(&'static World, SpaceId)) {
 /// mprotect has made an entry read-only and not flushed yet when reclaim unmaps the page.
 #[test]
 fn an_entry_that_is_losing_its_right_to_write_is_not_deferred() {
-    let world = World::new();
-    let space = world.tlb.create();
+    let (world, space) = World::with_space();
     let pfn = world.take(&world.request(0)).unwrap();
     world.run(1, space);
     world.on(1, || world.machine.hold(PAGE, pfn, true));
@@ -362,7 +363,7 @@ fn replace_a_page(table_only: bool) {
     let space = world.space();
     let [old, new] = [0, 1].map(|_| world.take(&world.request(0)).unwrap());
     let mut tables = world.tables.lock(world, space);
-    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Watermark::Min, Reserve::All)).unwrap();
+    let slot = tables.reserve(&world.alloc, PAGE, MEANS).unwrap();
     world.frames[old].set_owner(Owner::File(FileId(3)), PageIndex(0));
     tables.install_unchanged(slot, PAGE, FolioPages::one(&world.frames, old), Rights::USER);
     drop(tables);
@@ -377,7 +378,7 @@ fn replace_a_page(table_only: bool) {
     // The other thread stores.
     world.frames[new].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
     let mut tables = world.tables.lock(world, space);
-    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Watermark::Min, Reserve::All)).unwrap();
+    let slot = tables.reserve(&world.alloc, PAGE, MEANS).unwrap();
     let mut tables = if table_only { tables.settle_at(slot, PAGE) } else { tables.settle() };
     let pages = FolioPages::one(&world.frames, new);
     tables.install(slot, PAGE, pages, Rights::USER, Writes::Private);
@@ -391,9 +392,7 @@ fn replace_a_page(table_only: bool) {
 /// A CPU returns from a kernel task just after reclaim has cleared an entry.
 #[test]
 fn a_cpu_that_returns_during_an_unmap_still_owes_for_it() {
-    let world = World::new();
-    let space = world.tlb.create();
-    let held = world.take_all(0);
+    let (world, space, held) = World::filled(0);
     world.read(1, space, PAGE, held[0]);
     world.on(1, || world.tlb.enter_lazy(world));
     world.machine.at(Moment::Event(Event::TlbStale), move || world.run(1, space));
@@ -405,9 +404,7 @@ fn a_cpu_that_returns_during_an_unmap_still_owes_for_it() {
 /// A payer is stopped just before it sends; another task wants a frame that owes, too.
 #[test]
 fn a_payer_does_not_wait_for_another_payer() {
-    let world = World::new();
-    let space = world.tlb.create();
-    let held = world.take_all(5);
+    let (world, space, held) = World::filled(5);
     world.free_owing(1, space, PAGE, held[0]);
     world.free_owing(3, space, Vpn(10), held[2]);
     world.machine.at(Moment::Shootdown, move || {
@@ -457,21 +454,19 @@ fn a_slot_is_refused_in_another_hold_of_the_tables_lock() {
     let world = World::new();
     let space = world.space();
     let lock = || world.tables.lock(world, space);
-    let slot = lock().reserve(&world.alloc, PAGE, Means::new(Watermark::Min, Reserve::All)).unwrap();
+    let slot = lock().reserve(&world.alloc, PAGE, MEANS).unwrap();
     let late = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| lock().read(slot)));
     let said = *late.unwrap_err().downcast::<String>().unwrap();
     assert!(said.contains("was found before the tree was unlocked"), "{said}");
     let mut tables = lock();
-    let slot = tables.reserve(&world.alloc, PAGE, Means::new(Watermark::Min, Reserve::All)).unwrap();
+    let slot = tables.reserve(&world.alloc, PAGE, MEANS).unwrap();
     assert!(tables.read(slot).is_none());
 }
 
 /// A block has been taken and is not paid for yet.
 #[test]
 fn pending_pages_are_counted_while_a_block_is_paid_for() {
-    let world = World::new();
-    let space = world.tlb.create();
-    let held = world.take_all(4);
+    let (world, space, held) = World::filled(4);
     world.free_owing(1, space, PAGE, held[0]);
     world.free_owing(1, space, Vpn(10), held[2]);
     world.machine.at(BEFORE_PAYMENT, move || world.alloc.validate(world).unwrap());
@@ -482,9 +477,7 @@ fn pending_pages_are_counted_while_a_block_is_paid_for() {
 /// A task that has paid once takes a page that was freed since, for which other CPUs owe.
 #[test]
 fn a_task_that_has_paid_pays_again_for_what_was_freed_since() {
-    let world = World::new();
-    let space = world.tlb.create();
-    let held = world.take_all(4);
+    let (world, space, held) = World::filled(4);
     world.free_owing(1, space, PAGE, held[0]);
     assert_eq!(world.take(&world.request(4)), Some(held[0]));
     world.free_owing(3, space, Vpn(10), held[2]);

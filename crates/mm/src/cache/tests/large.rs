@@ -3,7 +3,7 @@
 use super::*;
 use crate::stat::SizeStat;
 
-fn large_store(frames: u32, order: u64, window: u64) -> Rc<MmCore<Disks>> {
+fn large_store(frames: u32, order: u64, window: u64) -> Rc<MmCore<TestMachine>> {
     let core = store(frames, 8);
     core.knobs.set(Knob::FileMaxOrder, order).unwrap();
     core.knobs.set(Knob::ReadAheadKb, window).unwrap();
@@ -11,13 +11,9 @@ fn large_store(frames: u32, order: u64, window: u64) -> Rc<MmCore<Disks>> {
 }
 
 /// Orders of the folios of a file, with the index of each.
-fn orders(core: &MmCore<Disks>, file: FileId) -> Vec<(u64, u8)> {
+fn orders(core: &MmCore<TestMachine>, file: FileId) -> Vec<(u64, u8)> {
     let tree = core.cache.file(file).tree.lock();
     tree.folios_in(TreeMark::Folio, 0..MAX_INDEX).map(|(index, folio)| (index.0, folio.order.0)).collect()
-}
-
-fn end_all(core: &MmCore<Disks>) {
-    while core.machine.end_one() {}
 }
 
 #[test]
@@ -26,7 +22,7 @@ fn folios_grow_with_a_sequence_and_end_at_file_end() {
     let file = disk_file(&core, 0, 4001);
     for index in 0..4001 {
         assert_eq!(read(&core, file, index, 1), [virgin(DISK, index)]);
-        end_all(&core);
+        while core.machine.end_one() {}
     }
     let found = orders(&core, file);
     let largest: Vec<u8> = found.iter().fold(Vec::new(), |mut sizes, &(_, order)| {
@@ -41,7 +37,7 @@ fn folios_grow_with_a_sequence_and_end_at_file_end() {
     // They cover the whole file and nothing after its end.
     let end = found.last().map(|&(index, order)| index + (1 << order));
     assert_eq!((core.cache.file(file).cached(), end), (4001, Some(4001)));
-    assert_eq!(core.machine.submitted(), found.len() as u64, "each folio is read by one request");
+    assert_eq!(core.machine.work(Work::IoSubmit), found.len() as u64, "each folio is read by one request");
     assert_eq!(core.stats.read(Stat::PgpgIn), 4 * 4001);
     let made: u64 = found.iter().filter(|&&(_, order)| order > 0).count() as u64;
     assert_eq!((core.sizes.sum(SizeStat::FileAlloc), core.sizes.sum(SizeStat::FileFallback)), (made, 0));
@@ -69,7 +65,7 @@ fn fault_reads_around_itself_in_folios_of_four() {
     assert_eq!(page.pfn.0 - page.folio.0, 1, "the second page of its folio");
     assert_eq!(core.machine.stamp(page.pfn), virgin(DISK, 101));
     core.put(page.folio);
-    end_all(&core);
+    while core.machine.end_one() {}
     assert_eq!(
         orders(&core, file).iter().map(|&(_, order)| order).collect::<Vec<_>>(),
         [0, 1, 2, 2, 2, 2, 2, 2, 2, 0]
@@ -97,7 +93,7 @@ fn read_ahead_uses_smaller_folios_without_a_block() {
     let file = disk_file(&core, 0, 2000);
     for index in 0..1500 {
         assert_eq!(read(&core, file, index, 1), [virgin(DISK, index)]);
-        end_all(&core);
+        while core.machine.end_one() {}
     }
     assert!(core.sizes.sum(SizeStat::FileFallback) > 0);
     assert!(orders(&core, file).iter().any(|&(_, order)| order == 2), "{:?}", orders(&core, file));
@@ -111,16 +107,20 @@ fn write_makes_large_folios_that_are_written_back_whole() {
     let file = disk_file(&core, 100, 200);
     write(&core, file, 2 * PAGE_SIZE, 46 * PAGE_SIZE, 7);
     assert_eq!(orders(&core, file), [(2, 1), (4, 2), (8, 3), (16, 4), (32, 4)]);
-    assert_eq!((core.machine.submitted(), core.stats.read(Stat::NrDirty)), (0, 46));
+    assert_eq!((core.machine.work(Work::IoSubmit), core.stats.read(Stat::NrDirty)), (0, 46));
     check(&core);
     sync(&core, file, 40, 41);
-    assert_eq!((core.machine.submitted(), core.stats.read(Stat::NrWritten)), (1, 16), "all of its folio");
+    assert_eq!(
+        (core.machine.work(Work::IoSubmit), core.stats.read(Stat::NrWritten)),
+        (1, 16),
+        "all of its folio"
+    );
     assert_eq!(
         [131, 132, 147, 148].map(|block| core.machine.block(DISK, block)),
         [virgin(DISK, 131), 7, 7, virgin(DISK, 148)]
     );
     sync(&core, file, 0, u64::MAX);
-    assert_eq!((core.machine.submitted(), core.stats.read(Stat::NrWritten)), (5, 46));
+    assert_eq!((core.machine.work(Work::IoSubmit), core.stats.read(Stat::NrWritten)), (5, 46));
     // A changed byte makes the whole folio dirty.
     write(&core, file, 35 * PAGE_SIZE + 5, 1, 8);
     assert_eq!((core.stats.read(Stat::NrDirty), read(&core, file, 34, 3)), (16, std_alloc::vec![7, 8, 7]));

@@ -79,7 +79,6 @@ fn leaves(first: PageIndex, pages: u64) -> impl Iterator<Item = (PageIndex, u64)
     (first.0..first.0 + pages).step_by(SLOTS).map(move |at| (PageIndex(at), mask))
 }
 
-/// The slots in a mask, in order.
 fn slots(mask: u64) -> impl Iterator<Item = usize> {
     (0..SLOTS).filter(move |slot| mask >> slot & 1 != 0)
 }
@@ -226,31 +225,33 @@ impl PageTree {
         let (leaf, slot) = self.find(index).expect("only folios may be marked");
         let node = &self.nodes[leaf as usize];
         assert!(mark as usize >= 3 && node.has(TreeMark::Folio, slot));
-        let folio = CachedFolio::unpack(node.slots[slot]);
-        if folio.order == Order::ZERO {
-            return self.set(leaf, 1 << slot, mark);
-        }
-        for (at, mask) in leaves(folio.first(index), folio.pages()) {
-            let (leaf, _) = self.find(at).expect("a folio must be in all of its slots");
-            self.set(leaf, mask, mark);
-        }
+        self.for_slots(index, (leaf, slot), |tree, leaf, mask| tree.set(leaf, mask, mark));
     }
 
     /// Clear a mark of the whole folio at an index, if it is set.
     pub(crate) fn clear_mark(&mut self, index: PageIndex, mark: TreeMark) {
         assert!(mark as usize >= 3, "a kind of entry cannot be cleared");
         let Some((leaf, slot)) = self.find(index) else { return };
-        let node = &self.nodes[leaf as usize];
-        if !node.has(mark, slot) {
-            return;
+        if self.nodes[leaf as usize].has(mark, slot) {
+            self.for_slots(index, (leaf, slot), |tree, leaf, mask| tree.clear(leaf, mask, mark));
         }
-        let folio = CachedFolio::unpack(node.slots[slot]);
+    }
+
+    /// Call `change` for each leaf of the folio at an index, which is in this slot, with the mask of its slots there.
+    #[inline]
+    fn for_slots(
+        &mut self,
+        index: PageIndex,
+        (leaf, slot): (u32, usize),
+        change: impl Fn(&mut PageTree, u32, u64),
+    ) {
+        let folio = CachedFolio::unpack(self.nodes[leaf as usize].slots[slot]);
         if folio.order == Order::ZERO {
-            return self.clear(leaf, 1 << slot, mark);
+            return change(self, leaf, 1 << slot);
         }
         for (at, mask) in leaves(folio.first(index), folio.pages()) {
             let (leaf, _) = self.find(at).expect("a folio must be in all of its slots");
-            self.clear(leaf, mask, mark);
+            change(self, leaf, mask);
         }
     }
 

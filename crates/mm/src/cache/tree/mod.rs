@@ -184,7 +184,6 @@ pub struct PageTree {
     root: u32,
     /// First unused node, linked through `parent`.
     unused: u32,
-    /// Number of entries of each kind.
     counts: [u64; 3],
     last_stamp: u32,
     changes: NodeChanges,
@@ -284,7 +283,6 @@ impl PageTree {
         Some(old)
     }
 
-    /// Whether the entry at an index has the mark.
     pub(crate) fn has_mark(&self, index: PageIndex, mark: TreeMark) -> bool {
         self.find(index).is_some_and(|(leaf, slot)| self.nodes[leaf as usize].has(mark, slot))
     }
@@ -443,7 +441,6 @@ impl PageTree {
         }
     }
 
-    /// Put a new root above the old one.
     fn raise(&mut self) {
         let old = self.root;
         let shift = self.nodes[old as usize].shift + SLOT_BITS as u8;
@@ -530,7 +527,6 @@ impl PageTree {
         }
     }
 
-    /// Clear all marks of a slot but `keep`.
     #[inline]
     fn clear_all(&mut self, node: u32, slot: usize, keep: Option<TreeMark>) {
         let marks = self.nodes[node as usize].marks;

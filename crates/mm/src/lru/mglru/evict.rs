@@ -9,7 +9,7 @@ use crate::frame::{Frame, FrameFlags, List, LruGen};
 use crate::knobs::Knob;
 use crate::lru::policy::{End, LockedLists};
 use crate::lru::vec::{ByKind, LruLists, ZONE_KINDS};
-use crate::lru::{Lru, LruList, LruVec, MAX_SWAPPINESS, evictable, take};
+use crate::lru::{Lru, LruList, LruVec, MAX_SWAPPINESS, evictable, push, take};
 use crate::machine::{Machine, Scope, Work, ZoneKind};
 use crate::platform::Platform;
 use crate::units::*;
@@ -36,11 +36,9 @@ impl Wanted {
 pub(crate) struct Evictable {
     /// The folios, each with a reference; the tail was the queue's tail. All are of one type.
     pub folios: List,
-    /// Whether they are of files.
     pub file: bool,
     /// Pages scanned, and 1 if the window moved (not with a budget); 0: nothing more can be taken now.
     pub progress: u64,
-    /// Pages taken.
     pub taken: u64,
     /// Pages that were not taken, but moved to their generation.
     pub sorted: u64,
@@ -70,15 +68,10 @@ impl EvictScan {
     }
 }
 
-/// The result of a scan.
 #[derive(Default)]
 struct ScanResult {
-    folios: List,
+    out: Evictable,
     scanned: u64,
-    taken: u64,
-    sorted: u64,
-    dirty: u64,
-    unqueued_dirty: u64,
     skipped: ByKind,
     /// Folios that may still be scanned.
     left: u64,
@@ -91,7 +84,7 @@ struct ScanResult {
 impl ScanResult {
     #[inline]
     fn take(&mut self, vec: &LruVec, generation: LruGen, kind: ZoneKind, scan: &EvictScan, pages: u64) {
-        self.taken += pages;
+        self.out.taken += pages;
         if generation == scan.oldest {
             self.gone[kind as usize] -= pages as i64;
         } else {
@@ -131,9 +124,8 @@ impl Lru {
         drop(lists);
         self.count_skips(platform, &found.skipped);
         let list = LruList::new(file, false);
-        platform.event(Event::MmVmscanLruIsolate, [list as u64, LARGE_BATCH, found.scanned, found.taken]);
-        let ScanResult { folios, taken, sorted, dirty, unqueued_dirty, .. } = found;
-        Evictable { folios, file, progress, taken, sorted, dirty, unqueued_dirty }
+        platform.event(Event::MmVmscanLruIsolate, [list as u64, LARGE_BATCH, found.scanned, found.out.taken]);
+        Evictable { file, progress, ..found.out }
     }
 
     /// Scan the type to evict from; if it has nothing, the other type.
@@ -180,7 +172,7 @@ impl Lru {
         let highest = scan.highest as usize;
         for kind in (0..ZONE_KINDS).map(|i| ZoneKind::ALL[(highest + ZONE_KINDS - i) % ZONE_KINDS]) {
             self.scan_queue(platform, (vec, lists), kind, scan, &mut found);
-            if found.left == 0 || found.taken >= BATCH {
+            if found.left == 0 || found.out.taken >= BATCH {
                 break;
             }
         }
@@ -194,8 +186,8 @@ impl Lru {
                 self.account(platform, lists, scan.place, list, &gone);
             }
         }
-        platform.charge(Work::LruMove, found.folios.len() as u64);
-        if scan.budget.is_none() && found.taken == 0 && found.left > 0 {
+        platform.charge(Work::LruMove, found.out.folios.len() as u64);
+        if scan.budget.is_none() && found.out.taken == 0 && found.left > 0 {
             found.scanned = 0;
         }
         found
@@ -217,7 +209,7 @@ impl Lru {
         let mut at = lists.lists[from].tail();
         while let Some(pfn) = at
             && found.left > 0
-            && found.taken.max(skips) < BATCH
+            && found.out.taken.max(skips) < BATCH
         {
             let frame = &platform.frames[pfn];
             at = Some(frame.prev()).filter(|prev| prev.is_some());
@@ -233,19 +225,19 @@ impl Lru {
                 continue;
             }
             let mut taken = lists.lists[from].split_tail(&platform.frames, first, run);
-            found.folios.splice_head(&platform.frames, &mut taken);
+            found.out.folios.splice_head(&platform.frames, &mut taken);
             run = 0;
             lists.lists[from].pop_tail(&platform.frames);
             if let Some((generation, end)) = goal {
                 self.requeue(platform, lists, (pfn, kind), generation, end);
-                found.sorted += pages;
+                found.out.sorted += pages;
             } else {
                 skipped.push_head(&platform.frames, pfn);
                 skips += pages;
             }
         }
         let mut taken = lists.lists[from].split_tail(&platform.frames, first, run);
-        found.folios.splice_head(&platform.frames, &mut taken);
+        found.out.folios.splice_head(&platform.frames, &mut taken);
         lists.lists[from].splice_head(&platform.frames, &mut skipped);
         found.skipped[kind as usize] += skips as i64;
     }
@@ -301,14 +293,15 @@ impl Lru {
         let flags = frame.flags();
         if scan.file && flags.contains(FrameFlags::DIRTY) {
             let pages = frame.pages() as u64;
-            found.dirty += pages;
-            found.unqueued_dirty += if flags.contains(FrameFlags::WRITEBACK) { 0 } else { pages };
+            found.out.dirty += pages;
+            found.out.unqueued_dirty += if flags.contains(FrameFlags::WRITEBACK) { 0 } else { pages };
         }
         frame.set(FrameFlags::RECLAIM);
         (self.next_generation(platform, (vec, lists), frame, scan.oldest), End::Head)
     }
 
-    fn requeue<M: Machine>(
+    /// Put a folio at an end of the queue of its generation.
+    pub(super) fn requeue<M: Machine>(
         &self,
         platform: &Platform<M>,
         lists: &mut LruLists,
@@ -320,11 +313,7 @@ impl Lru {
         let frame = &platform.frames[pfn];
         let to = queue(generation, is_file(frame.flags()), kind);
         frame.set_queue(to);
-        let list = &mut lists.lists[to as usize];
-        match end {
-            End::Head => list.push_head(&platform.frames, pfn),
-            End::Tail => list.push_tail(&platform.frames, pfn),
-        }
+        push(platform, &mut lists.lists[to as usize], pfn, end);
     }
 }
 

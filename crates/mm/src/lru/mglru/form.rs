@@ -78,16 +78,20 @@ pub(super) fn is_full(flags: FrameFlags) -> bool {
     uses(flags) == FrameFlags::MAX_USES + 1 && flags.contains(FrameFlags::WORKINGSET)
 }
 
+/// Whether a folio cannot be evicted now: it has no swap slot yet, or reclaim waits for its write.
+#[inline]
+pub(super) fn must_wait(flags: FrameFlags) -> bool {
+    let busy = flags.intersects(FrameFlags::DIRTY | FrameFlags::WRITEBACK);
+    let anon = flags.contains(FrameFlags::SWAPBACKED);
+    anon && !flags.contains(FrameFlags::SWAPCACHE) || flags.contains(FrameFlags::RECLAIM) && busy
+}
+
 /// The distance of a folio from eviction: 3 in the youngest generation, 0 in the oldest.
 pub fn distance(flags: FrameFlags) -> u64 {
-    let file = !flags.contains(FrameFlags::SWAPBACKED);
     let workingset = flags.contains(FrameFlags::WORKINGSET);
-    let busy = flags.intersects(FrameFlags::DIRTY | FrameFlags::WRITEBACK);
-    let not_now =
-        !file && !flags.contains(FrameFlags::SWAPCACHE) || flags.contains(FrameFlags::RECLAIM) && busy;
     if flags.contains(FrameFlags::ACTIVE) {
         MIN_GENERATIONS + u64::from(workingset)
-    } else if workingset || not_now {
+    } else if workingset || must_wait(flags) {
         MIN_GENERATIONS - 1
     } else {
         0

@@ -45,14 +45,12 @@ use crate::machine::ZoneKind;
 
 /// Minimum of generations of a vector, which are never evicted from.
 pub(crate) const MIN_GENERATIONS: u64 = 2;
-/// Maximum of generations of a vector.
 pub(crate) const MAX_GENERATIONS: u64 = LruGen::COUNT as u64;
 /// Number of pages isolated in one hold of a vector's lock, and of entries visited around a used one.
 pub(crate) const BATCH: u64 = 64;
 /// Number of folios scanned in one hold of a vector's lock, and of promotions that may be uncounted.
 pub(crate) const LARGE_BATCH: u64 = 64 * 64;
 
-/// Generations.
 pub(super) struct MglruPolicy;
 
 /// Whether enough of a table's entries were young for the next walk to visit it: on average one in each cache line of 8
@@ -64,7 +62,6 @@ pub(crate) fn is_dense(total: u32, young: u32) -> bool {
 /// Number of queues of generations in a vector: by generation, type and kind of zone.
 pub(super) const QUEUES: usize = LruGen::COUNT * 2 * super::vec::ZONE_KINDS;
 
-/// The queue of a generation's folios.
 #[inline]
 pub(super) fn queue(generation: LruGen, file: bool, kind: ZoneKind) -> u8 {
     let kinds = super::vec::ZONE_KINDS;

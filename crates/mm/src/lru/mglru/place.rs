@@ -27,15 +27,10 @@ pub(super) fn is_file(flags: FrameFlags) -> bool {
 
 /// The sequence number that a folio with these flags gets.
 pub(super) fn arrival(generations: &Generations, flags: FrameFlags, wanted: End) -> u64 {
-    let file = is_file(flags);
-    let (max, min) = (generations.max_seq(), generations.min_seq(file));
-    let busy = FrameFlags::DIRTY | FrameFlags::WRITEBACK;
-    // It cannot be evicted now: it has no swap slot yet, or reclaim waits for its write.
-    let not_now = !file && !flags.contains(FrameFlags::SWAPCACHE)
-        || flags.contains(FrameFlags::RECLAIM) && flags.intersects(busy);
+    let (max, min) = (generations.max_seq(), generations.min_seq(is_file(flags)));
     if flags.contains(FrameFlags::ACTIVE) {
         max
-    } else if not_now {
+    } else if form::must_wait(flags) {
         max - 1
     } else if wanted == End::Tail || min + super::MIN_GENERATIONS >= max {
         min
@@ -53,7 +48,6 @@ pub(in crate::lru) fn note_age(generations: &Generations, frame: &Frame, flags: 
     frame.set_mark(age.map_or(0, |age| age as u8 + 1));
 }
 
-/// Take the age that [`note_age`] has noted.
 fn take_age(frame: &Frame) -> Option<u64> {
     let age = frame.mark().checked_sub(1)?;
     frame.set_mark(0);
@@ -72,7 +66,6 @@ pub(in crate::lru) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
     Some(flags.with_one_more_use()).filter(|&more| more != flags)
 }
 
-/// Note a use in the folio's flags.
 #[inline]
 pub(in crate::lru) fn note_use(frame: &Frame, after: fn(FrameFlags) -> Option<FrameFlags>) -> AccessEffect {
     if !frame.has(FrameFlags::UNEVICTABLE) {
@@ -192,7 +185,6 @@ impl Promotions {
         !self.reworked || flags.generation().is_some()
     }
 
-    /// Whether a first use only marks a folio.
     pub(crate) fn is_reworked(&self) -> bool {
         self.reworked
     }
@@ -316,7 +308,6 @@ impl Lru {
         }
     }
 
-    /// Count the folios of the run.
     #[cold]
     fn end_run(&self, promotions: &mut Promotions) {
         let (alike, pages) =
@@ -329,7 +320,6 @@ impl Lru {
         promotions.pages += pages;
     }
 
-    /// Update the vector's sizes with the promotions.
     pub(crate) fn tell_promotions<M: Machine>(&self, platform: &Platform<M>, promotions: &mut Promotions) {
         let place = (promotions.node, promotions.group);
         let vec = self.vec(place.0, place.1);

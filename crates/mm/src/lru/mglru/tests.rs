@@ -2,11 +2,10 @@
 
 use super::place::arrival;
 use super::*;
-use crate::api::GroupLimits;
 use crate::frame::{FrameFlags as F, List};
 use crate::knobs::Knob;
 use crate::lru::policy::{End, Evicted};
-use crate::lru::tests::{FRAMES, free_folio, new_folio, setup};
+use crate::lru::tests::*;
 use crate::lru::{Lru, PolicyKind, ROOT};
 use crate::platform::Platform;
 use crate::stat::Stat;
@@ -40,9 +39,9 @@ fn taken(platform: &Platform<TestMachine>, folios: &List) -> Vec<u32> {
     folios.iter(&platform.frames).map(|pfn| pfn.0).collect()
 }
 
-/// Put isolated folios back.
 fn put_back(platform: &Platform<TestMachine>, lru: &Lru, mut got: Evictable) {
     assert!(lru.putback_batch(platform, &mut got.folios).dead.is_empty());
+    lru.validate(platform).unwrap();
 }
 
 /// reclaim.md, section 6: a window of four generations, and one of three.
@@ -70,9 +69,7 @@ fn unused_folio_begins_near_the_end() {
 #[test]
 fn used_folios_get_the_youngest_generation_and_are_sorted_lazily() {
     let (platform, lru) = with_generations();
-    for pfn in 0..4 {
-        new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
-    }
+    new_files(&platform, &lru, 0..4);
     let mut promotions = lru.promotions(&platform, NODE, ROOT);
     lru.promote(&platform.frames[Pfn(2)], &mut promotions);
     assert_eq!(lru.node_vec(NODE).generations.pages(3, true), 0, "the promotion is not counted yet");
@@ -91,7 +88,6 @@ fn used_folios_get_the_youngest_generation_and_are_sorted_lazily() {
     lru.promote(&platform.frames[Pfn(0)], &mut promotions);
     assert!(platform.frames[Pfn(0)].has(F::REFERENCED));
     put_back(&platform, &lru, got);
-    lru.validate(&platform).unwrap();
 }
 
 #[test]
@@ -111,15 +107,12 @@ fn two_youngest_generations_are_not_evicted_from() {
         "the second generation is the third now"
     );
     put_back(&platform, &lru, got);
-    lru.validate(&platform).unwrap();
 }
 
 #[test]
 fn folios_with_many_uses_are_protected() {
     let (platform, lru) = with_generations();
-    for pfn in 0..2 {
-        new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
-    }
+    new_files(&platform, &lru, 0..2);
     (0..6).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
     lru.isolate_oldest(&platform, NODE, ROOT, ALL);
     let got = lru.isolate_oldest(&platform, NODE, ROOT, ALL);
@@ -160,16 +153,13 @@ fn without_the_controller_files_are_evicted_first() {
     put_back(&platform, &lru, evict(&[2, 1]));
     platform.knobs.set(Knob::LruGenPid, 1).unwrap();
     put_back(&platform, &lru, evict(&[3]));
-    lru.validate(&platform).unwrap();
 }
 
 #[test]
 fn without_tiers_many_uses_count_as_one() {
     let (platform, lru) = with_generations();
     platform.knobs.set(Knob::LruGenTiers, 0).unwrap();
-    for pfn in 0..2 {
-        new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
-    }
+    new_files(&platform, &lru, 0..2);
     (0..6).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
     lru.isolate_oldest(&platform, NODE, ROOT, ALL);
     let got = lru.isolate_oldest(&platform, NODE, ROOT, ALL);
@@ -230,7 +220,6 @@ fn second_use_in_page_tables_counts() {
             && !promotions.considers(platform.frames[Pfn(1)].flags())
     );
     put_back(&platform, &lru, got);
-    lru.validate(&platform).unwrap();
 }
 
 /// The form of 6.14.
@@ -276,166 +265,101 @@ fn aging_without_swap_evicts_only_files() {
         let got = lru.isolate_oldest(&platform, NODE, ROOT, Wanted { swappiness: 0, ..ALL });
         assert!(got.file);
         put_back(&platform, &lru, got);
-        lru.validate(&platform).unwrap();
     }
 }
 
-/// One step of a run.
 #[derive(Clone, Debug)]
 enum Step {
-    New(u32, u16, bool),
-    Free(u32),
-    Use(u32),
+    Common(Common),
     Promote(u32),
     Tell,
-    Age(u16),
-    Evict(u16, bool, bool),
+    Age(bool),
+    Evict(bool, bool, bool),
     PutBack,
-    Move(u32, u8),
     Switch(bool),
-    NewGroup,
-    RemoveGroup,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let pfn = 0..FRAMES;
     prop_oneof![
-        8 => (pfn.clone(), any::<u16>(), any::<bool>()).prop_map(|(pfn, flags, group)| Step::New(pfn, flags, group)),
-        3 => pfn.clone().prop_map(Step::Free),
-        6 => pfn.clone().prop_map(Step::Use),
-        6 => pfn.clone().prop_map(Step::Promote),
+        23 => common().prop_map(Step::Common),
+        6 => (0..FRAMES).prop_map(Step::Promote),
         3 => Just(Step::Tell),
-        4 => (0..2_u16).prop_map(Step::Age),
-        6 => (0..2_u16, any::<bool>(), any::<bool>()).prop_map(|(at, low, swap)| Step::Evict(at, low, swap)),
+        4 => any::<bool>().prop_map(Step::Age),
+        6 => any::<[bool; 3]>().prop_map(|[group, low, swap]| Step::Evict(group, low, swap)),
         6 => Just(Step::PutBack),
-        4 => (pfn, 0..7_u8).prop_map(|(pfn, how)| Step::Move(pfn, how)),
         1 => any::<bool>().prop_map(Step::Switch),
-        1 => Just(Step::NewGroup),
-        1 => Just(Step::RemoveGroup),
     ]
 }
 
-/// The state of a run.
 struct World {
-    platform: Platform<TestMachine>,
-    lru: Lru,
-    group: Option<GroupId>,
-    live: [bool; FRAMES as usize],
-    isolated: List,
+    run: Run,
     promotions: [Promotions; 2],
 }
 
 impl World {
     fn new(form: u64) -> World {
-        let (platform, lru) = with_generations();
-        platform.knobs.set(Knob::LruGenForm, form).unwrap();
-        let promotions = [0, 1].map(|node| lru.promotions(&platform, NodeId(node), ROOT));
-        World {
-            platform,
-            lru,
-            group: None,
-            live: [false; FRAMES as usize],
-            isolated: List::new(),
-            promotions,
-        }
-    }
-
-    fn group(&self, wanted: u16) -> GroupId {
-        self.group.filter(|_| wanted == 1).unwrap_or(ROOT)
-    }
-
-    fn is_held(&self, pfn: Pfn) -> bool {
-        self.isolated.iter(&self.platform.frames).any(|held| held == pfn)
+        let run = Run::new(with_generations());
+        run.platform.knobs.set(Knob::LruGenForm, form).unwrap();
+        let promotions = [0, 1].map(|node| run.lru.promotions(&run.platform, NodeId(node), ROOT));
+        World { run, promotions }
     }
 
     fn put_back(&mut self) {
-        let put = self.lru.putback_batch(&self.platform, &mut self.isolated);
+        let put = self.run.lru.putback_batch(&self.run.platform, &mut self.run.isolated);
         assert!(put.dead.is_empty(), "their owners hold references");
     }
 
     fn tell(&mut self) {
-        self.promotions
-            .iter_mut()
-            .for_each(|promotions| self.lru.tell_promotions(&self.platform, promotions));
+        let (platform, lru) = (&self.run.platform, &self.run.lru);
+        self.promotions.iter_mut().for_each(|promotions| lru.tell_promotions(platform, promotions));
     }
 
     fn step(&mut self, step: Step) {
-        let (platform, lru) = (&self.platform, &self.lru);
+        if matches!(step, Step::Common(Common::Free(_)) | Step::Age(_) | Step::Switch(_)) {
+            // A mapped folio can be promoted and is not freed: so count promotions before a folio is freed. A walk
+            // counts them before the generation begins.
+            self.tell();
+        }
+        let (platform, lru) = (&self.run.platform, &self.run.lru);
         match step {
-            Step::New(pfn, bits, in_group) if !self.live[pfn as usize] => {
+            Step::Common(step) => {
                 let possible = [F::SWAPBACKED, F::SWAPCACHE, F::DIRTY, F::WRITEBACK, F::RECLAIM, F::ACTIVE];
-                let flags = possible.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
-                let flags = flags.fold(F::empty(), |all, (_, &flag)| all | flag);
-                new_folio(platform, lru, Pfn(pfn), self.group(in_group as u16), flags);
-                self.live[pfn as usize] = true;
+                self.run.step(step, possible);
             }
-            Step::Free(pfn) if self.live[pfn as usize] && !self.is_held(Pfn(pfn)) => {
-                // A mapped folio can be promoted and is not freed: so count promotions before a folio is freed.
-                self.tell();
-                free_folio(&self.platform, &self.lru, Pfn(pfn));
-                self.live[pfn as usize] = false;
-            }
-            Step::Use(pfn) if self.live[pfn as usize] => lru.mark_accessed(platform, Pfn(pfn)),
-            Step::Promote(pfn) if self.live[pfn as usize] => {
+            Step::Promote(pfn) => {
                 let frame = &platform.frames[Pfn(pfn)];
-                if frame.group() == ROOT && lru.policy() == PolicyKind::MgLru {
+                let live = self.run.live[pfn as usize];
+                if live && frame.group() == ROOT && lru.policy() == PolicyKind::MgLru {
                     lru.promote(frame, &mut self.promotions[frame.node().index()]);
                 }
             }
             Step::Tell => self.tell(),
-            Step::Age(group) => {
-                // As a walk does, count promotions before the generation begins.
-                let group = self.group(group);
-                self.tell();
-                age(&self.platform, &self.lru, group);
+            Step::Age(in_group) => {
+                age(platform, lru, self.run.group(in_group));
                 self.tell();
             }
-            Step::Evict(group, low, swap) => {
+            Step::Evict(in_group, low, swap) => {
                 let wanted = Wanted {
                     highest: if low { ZoneKind::Dma32 } else { ZoneKind::Movable },
                     swappiness: if swap { 60 } else { 0 },
                     budget: (platform.knobs.get(Knob::LruGenForm) == 2).then_some(3),
                 };
-                let group = self.group(group);
-                let youngest = self.lru.vec(NODE, group).generations.max_seq();
-                let got = self.lru.isolate_oldest(&self.platform, NODE, group, wanted);
-                let generations = &self.lru.vec(NODE, group).generations;
+                let group = self.run.group(in_group);
+                let generations = &lru.vec(NODE, group).generations;
+                let youngest = generations.max_seq();
+                let mut got = lru.isolate_oldest(platform, NODE, group, wanted);
                 assert!(got.taken == 0 || generations.min_seq(got.file) < youngest);
                 assert!(wanted.budget.is_none_or(|most| got.folios.len() as u64 <= most));
-                let mut folios = got.folios;
-                self.isolated.splice_head(&self.platform.frames, &mut folios);
+                self.run.isolated.splice_head(&platform.frames, &mut got.folios);
             }
             Step::PutBack => self.put_back(),
-            Step::Move(pfn, how) if self.live[pfn as usize] => match how {
-                0 => lru.deactivate(platform, Pfn(pfn)),
-                1 => lru.deactivate_file(platform, Pfn(pfn)),
-                2 => lru.rotate_reclaimable(platform, Pfn(pfn)),
-                3 => lru.mlock(platform, Pfn(pfn)),
-                4 => lru.munlock(platform, Pfn(pfn)),
-                5 => lru.activate(platform, Pfn(pfn)),
-                _ => {
-                    if lru.isolate(platform, Pfn(pfn)) {
-                        lru.putback(platform, Pfn(pfn));
-                        assert!(!platform.frames[Pfn(pfn)].put(1));
-                    }
-                }
-            },
-            Step::Switch(on) => {
-                self.tell();
-                let policy = if on { PolicyKind::MgLru } else { PolicyKind::Classic };
-                self.lru.set_policy(&self.platform, policy).unwrap();
-            }
-            Step::NewGroup if self.group.is_none() => {
-                self.group = Some(lru.create_group(ROOT, GroupLimits::default(), drop).unwrap());
-            }
-            Step::RemoveGroup => {
-                if let Some(group) = self.group.take() {
-                    lru.remove_group(platform, group).unwrap();
-                }
-            }
-            _ => {}
+            Step::Switch(on) => lru.set_policy(platform, generations_if(on)).unwrap(),
         }
     }
+}
+
+fn generations_if(on: bool) -> PolicyKind {
+    if on { PolicyKind::MgLru } else { PolicyKind::Classic }
 }
 
 proptest! {
@@ -449,72 +373,44 @@ proptest! {
         for step in steps {
             world.step(step);
             world.tell();
-            world.lru.validate(&world.platform).map_err(TestCaseError::fail)?;
+            world.run.check()?;
         }
         world.put_back();
-        world.lru.validate(&world.platform).map_err(TestCaseError::fail)?;
-        let listed = (0..FRAMES).filter(|&pfn| world.platform.frames[Pfn(pfn)].has(F::LRU)).count();
-        prop_assert_eq!(listed, world.live.iter().filter(|&&live| live).count());
+        world.run.end()?;
     }
 }
 
-/// Threads promote, age, evict, use and move the same folios, while the policy changes and a group is removed: no folio
-/// is lost, and sizes are right at the end.
+/// Threads promote, age, evict, use and move folios while the policy changes.
 #[cfg(not(feature = "one-thread"))]
 #[test]
 fn concurrent_movers_keep_sizes_right() {
-    extern crate std;
-    const ROUNDS: u32 = 3000;
-    let (platform, lru) = with_generations();
-    let group = lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
-    for pfn in (0..FRAMES).map(Pfn) {
-        let kind = if pfn.0 % 2 == 0 { F::SWAPBACKED } else { F::empty() };
-        new_folio(&platform, &lru, pfn, if pfn.0 % 3 == 0 { group } else { ROOT }, kind);
-    }
-    let work = |thread: u32| {
-        let mut random = 0x9e37_79b9_u32.wrapping_mul(thread + 1);
-        let mut promotions = [0, 1].map(|node| lru.promotions(&platform, NodeId(node), ROOT));
-        for _ in 0..ROUNDS {
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let (pfn, node) = (Pfn((random >> 8) % FRAMES), NodeId((random >> 6) as u8 % 2));
-            let from = if random & 1 == 0 { ROOT } else { group };
+    let world = with_generations();
+    let (platform, lru) = (&world.0, &world.1);
+    threads_lose_no_folio(&world, 3000, |thread, draws| {
+        let mut promotions = [0, 1].map(|node| lru.promotions(platform, NodeId(node), ROOT));
+        let tell = |promotions: &mut [Promotions; 2]| {
+            promotions.iter_mut().for_each(|promotions| lru.tell_promotions(platform, promotions));
+        };
+        for (random, pfn, node, from) in draws {
+            let frame = &platform.frames[pfn];
             match random >> 28 {
-                0..3 => lru.mark_accessed(&platform, pfn),
-                3..6 => {
-                    let frame = &platform.frames[pfn];
-                    if frame.group() == ROOT {
-                        lru.promote(frame, &mut promotions[frame.node().index()]);
-                    }
-                }
-                6 => promotions.iter_mut().for_each(|promotions| lru.tell_promotions(&platform, promotions)),
-                7 => lru.deactivate(&platform, pfn),
-                8 => lru.rotate_reclaimable(&platform, pfn),
+                0..3 => lru.mark_accessed(platform, pfn),
+                3..6 if frame.group() == ROOT => lru.promote(frame, &mut promotions[frame.node().index()]),
+                3..6 => {}
+                6 => tell(&mut promotions),
+                7 => lru.deactivate(platform, pfn),
+                8 => lru.rotate_reclaimable(platform, pfn),
                 9 => {
                     let seq = lru.vec(node, from).generations.max_seq();
-                    lru.begin_generation(&platform, node, from, seq, random & 2 == 0);
+                    lru.begin_generation(platform, node, from, seq, random & 2 == 0);
                 }
-                10 if thread == 0 => {
-                    let on = random & 2 == 0;
-                    let policy = if on { PolicyKind::MgLru } else { PolicyKind::Classic };
-                    lru.set_policy(&platform, policy).unwrap();
-                }
+                10 if thread == 0 => lru.set_policy(platform, generations_if(random & 2 == 0)).unwrap(),
                 _ => {
-                    let mut got = lru.isolate_oldest(&platform, node, from, ALL);
-                    lru.putback_batch(&platform, &mut got.folios);
+                    let mut got = lru.isolate_oldest(platform, node, from, ALL);
+                    lru.putback_batch(platform, &mut got.folios);
                 }
             }
         }
-        promotions.iter_mut().for_each(|promotions| lru.tell_promotions(&platform, promotions));
-    };
-    std::thread::scope(|scope| {
-        let work = &work;
-        for thread in 0..3 {
-            scope.spawn(move || work(thread));
-        }
-        scope.spawn(|| lru.remove_group(&platform, group).unwrap());
+        tell(&mut promotions);
     });
-    lru.validate(&platform).unwrap();
-    let listed = (0..FRAMES).filter(|&pfn| platform.frames[Pfn(pfn)].has(F::LRU)).count();
-    assert_eq!(listed as u32, FRAMES);
-    assert!((0..FRAMES).all(|pfn| platform.frames[Pfn(pfn)].refs() == 1));
 }

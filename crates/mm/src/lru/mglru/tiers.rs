@@ -15,12 +15,6 @@ pub const fn uses(flags: FrameFlags) -> u32 {
     flags.uses() + flags.contains(FrameFlags::WORKINGSET) as u32
 }
 
-/// [`uses`], or 0 if tiers are switched off.
-#[inline]
-fn counted_uses<M>(platform: &Platform<M>, flags: FrameFlags) -> u32 {
-    if platform.knobs.get(Knob::LruGenTiers) != 0 { uses(flags) } else { 0 }
-}
-
 /// The tier for a number of [`uses`]: the logarithm of uses + 1, rounded up.
 #[inline]
 pub const fn tier(uses: u32) -> usize {
@@ -33,7 +27,6 @@ pub(crate) struct Standing {
     pub uses: u32,
     /// For a shadow: whether the folio is of the working set.
     pub workingset: bool,
-    /// The tier.
     pub tier: usize,
     /// Whether the uses have reached the maximum that can be counted.
     pub full: bool,
@@ -43,14 +36,14 @@ impl Standing {
     /// By a folio's flags.
     #[inline]
     pub fn of<M>(platform: &Platform<M>, flags: FrameFlags) -> Standing {
+        let tiers = platform.knobs.get(Knob::LruGenTiers) != 0;
         if form::is_reworked(&platform.knobs) {
-            let tiers = platform.knobs.get(Knob::LruGenTiers) != 0;
             let workingset = flags.contains(FrameFlags::WORKINGSET);
             let uses = if tiers { form::uses(flags) } else { 0 };
             let tier = if tiers { form::tier(uses, workingset) } else { 0 };
             return Standing { uses, workingset, tier, full: tiers && form::is_full(flags) };
         }
-        let uses = counted_uses(platform, flags);
+        let uses = if tiers { uses(flags) } else { 0 };
         Standing { uses, workingset: uses > 0, tier: tier(uses), full: uses as usize == TIERS }
     }
 }
@@ -143,7 +136,6 @@ impl TierCounts {
             .map(|counts| counts[generation.index()][tier].load(Relaxed))
     }
 
-    /// The averages: refaulted, total.
     pub(crate) fn averages(&self, file: bool, tier: usize) -> [u64; 2] {
         let of = &self.types[file as usize];
         [of.avg_refaulted[tier].load(Relaxed), of.avg_total[tier].load(Relaxed)]

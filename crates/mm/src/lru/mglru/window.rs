@@ -4,9 +4,10 @@ use super::place::{USE_FLAGS, is_file};
 use super::tiers::TierCounts;
 use super::{LARGE_BATCH, MAX_GENERATIONS, MIN_GENERATIONS, form, queue};
 use crate::frame::{Frame, LruGen};
+use crate::lru::policy::End;
 use crate::lru::vec::{ByKind, LruLists, ZONE_KINDS};
 use crate::lru::{Lru, LruList, LruVec};
-use crate::machine::{Machine, Work, ZoneKind};
+use crate::machine::{Machine, ZoneKind};
 use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use crate::units::*;
@@ -14,12 +15,10 @@ use crate::units::*;
 /// The generations of a vector. They change under the vector's lock, except the counters of tiers; they are read
 /// without it.
 pub struct Generations {
-    /// Whether the vector's policy uses them.
     on: AtomicBool,
     max_seq: AtomicU64,
     /// Anonymous, file.
     min_seq: [AtomicU64; 2],
-    /// When each generation began.
     born: [AtomicU64; LruGen::COUNT],
     /// Pages by generation, type and kind of zone. While promotions are uncounted, one size may be too large and
     /// another too small by the same number, even below 0.
@@ -240,10 +239,7 @@ impl Lru {
             while let Some(pfn) = lists.lists[from as usize].pop_tail(&platform.frames) {
                 let frame = &platform.frames[pfn];
                 let generation = self.next_generation(platform, (vec, lists), frame, oldest);
-                let to = queue(generation, file, kind);
-                frame.set_queue(to);
-                lists.lists[to as usize].push_tail(&platform.frames, pfn);
-                platform.charge(Work::LruMove, 1);
+                self.requeue(platform, lists, (pfn, kind), generation, End::Tail);
                 left -= 1;
                 if left == 0 {
                     return false;

@@ -17,13 +17,10 @@ use std_alloc::boxed::Box;
 /// What reclaim wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ask {
-    /// Pages.
     pub pages: u64,
-    /// Highest kind of zone that is wanted.
     pub highest: ZoneKind,
     /// Whether folios may be taken that can only be swapped.
     pub anon: bool,
-    /// Whether mapped folios may be taken.
     pub may_unmap: bool,
 }
 
@@ -32,9 +29,7 @@ pub(crate) struct Ask {
 pub(crate) struct Proposals {
     /// The folios by type, anonymous and file, each with a reference; the tails were proposed first.
     pub folios: [List; 2],
-    /// Pages of each type.
     pub taken: [u64; 2],
-    /// Pages scanned.
     pub looked: u64,
     /// Whether reclaim has to check page tables for uses.
     pub checks_references: bool,

@@ -36,9 +36,7 @@ pub(super) struct Proposed {
     pub policy: Box<dyn Replace>,
     pub checks_references: bool,
     sample: Option<Sample>,
-    /// Number of lists.
     pub lists: usize,
-    /// Pages of each.
     pub sizes: [u64; MAX_LISTS],
     /// Pages evicted: the clock of the distances that the policy gets.
     evictions: u64,
@@ -69,7 +67,6 @@ impl Proposed {
         }
     }
 
-    /// Pages of all lists.
     fn pages(&self) -> u64 {
         self.sizes.iter().sum()
     }
@@ -116,7 +113,6 @@ impl Proposed {
         self.fruitless > self.patience()
     }
 
-    /// Note that a folio was scanned.
     fn note_look<M: Machine>(&mut self, platform: &Platform<M>) {
         let before = self.is_stuck();
         self.fruitless += 1;
@@ -137,12 +133,10 @@ impl Proposed {
     }
 }
 
-/// The queue of a list.
 fn queue(list: usize) -> u8 {
     (PROPOSED + list) as u8
 }
 
-/// The list of a folio's queue.
 fn list_of(frame: &Frame) -> usize {
     (frame.queue() as usize).saturating_sub(PROPOSED).min(MAX_LISTS - 1)
 }

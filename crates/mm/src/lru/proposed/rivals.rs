@@ -85,8 +85,10 @@ impl Cache {
 /// A page of a model, and the number of its uses since it was added.
 type Entry = (u64, u32);
 
+type Evict = fn(&mut VecDeque<Entry>);
+
 /// The hits of a model: a queue, and how it evicts a page.
-fn model(capacity: usize, string: &[u64], evict: impl Fn(&mut VecDeque<Entry>)) -> Vec<bool> {
+fn model(capacity: usize, string: &[u64], evict: Evict) -> Vec<bool> {
     // The front is the newest.
     let mut queue: VecDeque<Entry> = VecDeque::new();
     let mut access = |&page: &u64| {
@@ -106,25 +108,18 @@ fn model(capacity: usize, string: &[u64], evict: impl Fn(&mut VecDeque<Entry>)) 
 const CAPACITY: u32 = 8;
 
 #[test]
-fn fifo_matches_its_model() {
-    let expected = model(CAPACITY as usize, &string(), |queue| _ = queue.pop_back());
-    assert_eq!(Cache::hits("fifo", CAPACITY, &string()), expected);
-}
-
-#[test]
-fn mru_matches_its_model() {
-    let expected = model(CAPACITY as usize, &string(), |queue| _ = queue.pop_front());
-    assert_eq!(Cache::hits("mru", CAPACITY, &string()), expected);
-}
-
-#[test]
-fn lfu_matches_its_model() {
-    let expected = model(CAPACITY as usize, &string(), |queue| {
+fn policies_with_one_list_match_their_models() {
+    let lfu: Evict = |queue| {
         let least = queue.iter().map(|entry| entry.1).min().unwrap();
         let at = queue.iter().rposition(|entry| entry.1 == least).unwrap();
         queue.remove(at);
-    });
-    assert_eq!(Cache::hits("lfu", CAPACITY, &string()), expected);
+    };
+    let fifo: Evict = |queue| _ = queue.pop_back();
+    let mru: Evict = |queue| _ = queue.pop_front();
+    for (name, evict) in [("fifo", fifo), ("mru", mru), ("lfu", lfu)] {
+        let expected = model(CAPACITY as usize, &string(), evict);
+        assert_eq!(Cache::hits(name, CAPACITY, &string()), expected, "{name}");
+    }
 }
 
 /// Figure 1 of the paper: one queue, and a hand that is a position in it.

@@ -2,9 +2,8 @@
 //! answers.
 
 use super::*;
-use crate::api::GroupLimits;
 use crate::frame::FrameFlags as F;
-use crate::lru::tests::{FRAMES, free_folio, new_folio, setup};
+use crate::lru::tests::*;
 use crate::lru::{Lru, PolicyKind, ROOT};
 use crate::machine::ZoneKind;
 use crate::policy::{Judgement, MakePolicy, Past, RIVALS, hostile};
@@ -37,128 +36,66 @@ pub(super) fn evict_one(platform: &Platform<TestMachine>, lru: &Lru) -> Option<(
 
 #[derive(Clone, Debug)]
 enum Step {
-    New(u32, bool, u8),
-    Free(u32),
-    Use(u32),
+    Common(Common),
     Evict(bool, bool, bool),
     Found(u32),
     PutBack,
-    Move(u32, u8),
     Switch(u64),
-    NewGroup,
-    RemoveGroup,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let pfn = 0..FRAMES;
     prop_oneof![
-        6 => (pfn.clone(), any::<bool>(), any::<u8>()).prop_map(|(pfn, group, kind)| Step::New(pfn, group, kind)),
-        2 => pfn.clone().prop_map(Step::Free),
-        3 => pfn.clone().prop_map(Step::Use),
+        16 => common().prop_map(Step::Common),
         4 => any::<[bool; 3]>().prop_map(|[group, low, anon]| Step::Evict(group, low, anon)),
-        2 => pfn.clone().prop_map(Step::Found),
+        2 => (0..FRAMES).prop_map(Step::Found),
         2 => Just(Step::PutBack),
-        3 => (pfn, 0..7u8).prop_map(|(pfn, how)| Step::Move(pfn, how)),
         1 => (0..=CUSTOM.value()).prop_map(Step::Switch),
-        1 => Just(Step::NewGroup),
-        1 => Just(Step::RemoveGroup),
     ]
 }
 
-struct World {
-    platform: Platform<TestMachine>,
-    lru: Lru,
-    live: [bool; FRAMES as usize],
-    isolated: List,
-    group: Option<GroupId>,
+/// Put back the isolated folios; some of them are evicted.
+fn put_back(run: &mut Run) {
+    let (platform, lru) = (&run.platform, &run.lru);
+    let mut kept = List::new();
+    while let Some(pfn) = run.isolated.pop_tail(&platform.frames) {
+        let frame = &platform.frames[pfn];
+        if pfn.0.is_multiple_of(3) && frame.queue() != FOUND_USED {
+            let _shadow = lru.eviction(platform, pfn, ROOT);
+            assert!(!frame.put(1));
+            free_folio(platform, lru, pfn);
+            run.live[pfn.index()] = false;
+        } else {
+            kept.push_head(&platform.frames, pfn);
+        }
+    }
+    while let Some(tail) = kept.tail() {
+        // The folios of one call are of one node.
+        let mut batch = List::new();
+        let node = platform.frames[tail].node();
+        while let Some(pfn) = kept.tail().filter(|&pfn| platform.frames[pfn].node() == node) {
+            kept.pop_tail(&platform.frames);
+            batch.push_head(&platform.frames, pfn);
+        }
+        assert!(lru.putback_proposed(platform, &mut batch).dead.is_empty());
+    }
 }
 
-impl World {
-    fn new(make: MakePolicy) -> World {
-        let (platform, lru) = with(make);
-        World { platform, lru, live: [false; FRAMES as usize], isolated: List::new(), group: None }
-    }
-
-    fn is_held(&self, pfn: u32) -> bool {
-        self.isolated.iter(&self.platform.frames).any(|held| held == Pfn(pfn))
-    }
-
-    /// Put back the isolated folios; some of them are evicted.
-    fn put_back(&mut self) {
-        let (platform, lru) = (&self.platform, &self.lru);
-        let mut kept = List::new();
-        while let Some(pfn) = self.isolated.pop_tail(&platform.frames) {
-            let frame = &platform.frames[pfn];
-            if pfn.0.is_multiple_of(3) && frame.queue() != FOUND_USED {
-                let _shadow = lru.eviction(platform, pfn, ROOT);
-                assert!(!frame.put(1));
-                free_folio(platform, lru, pfn);
-                self.live[pfn.index()] = false;
-            } else {
-                kept.push_head(&platform.frames, pfn);
-            }
+fn make_step(run: &mut Run, step: Step) {
+    let (platform, lru) = (&run.platform, &run.lru);
+    match step {
+        Step::Common(step) => {
+            run.step(step, [F::SWAPBACKED, F::DIRTY, F::WRITEBACK, F::RECLAIM, F::ACTIVE, F::REFERENCED]);
         }
-        while let Some(tail) = kept.tail() {
-            // The folios of one call are of one node.
-            let mut batch = List::new();
-            let node = platform.frames[tail].node();
-            while let Some(pfn) = kept.tail().filter(|&pfn| platform.frames[pfn].node() == node) {
-                kept.pop_tail(&platform.frames);
-                batch.push_head(&platform.frames, pfn);
-            }
-            assert!(lru.putback_proposed(platform, &mut batch).dead.is_empty());
+        Step::Evict(in_group, low, anon) => {
+            let highest = if low { ZoneKind::Dma32 } else { ZoneKind::Movable };
+            let ask = Ask { highest, anon, ..ALL };
+            let mut got = lru.isolate_proposed(platform, NODE, run.group(in_group), ask);
+            got.folios.iter_mut().for_each(|folios| run.isolated.splice_head(&platform.frames, folios));
         }
-    }
-
-    fn step(&mut self, step: Step) {
-        let (platform, lru) = (&self.platform, &self.lru);
-        match step {
-            Step::New(pfn, in_group, bits) if !self.live[pfn as usize] => {
-                let possible = [F::SWAPBACKED, F::DIRTY, F::WRITEBACK, F::RECLAIM, F::ACTIVE, F::REFERENCED];
-                let flags = possible.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
-                let flags = flags.fold(F::empty(), |all, (_, &flag)| all | flag);
-                let group = self.group.filter(|_| in_group).unwrap_or(ROOT);
-                new_folio(platform, lru, Pfn(pfn), group, flags);
-                self.live[pfn as usize] = true;
-            }
-            Step::Free(pfn) if self.live[pfn as usize] && !self.is_held(pfn) => {
-                free_folio(platform, lru, Pfn(pfn));
-                self.live[pfn as usize] = false;
-            }
-            Step::Use(pfn) if self.live[pfn as usize] => lru.mark_accessed(platform, Pfn(pfn)),
-            Step::Evict(in_group, low, anon) => {
-                let highest = if low { ZoneKind::Dma32 } else { ZoneKind::Movable };
-                let group = self.group.filter(|_| in_group).unwrap_or(ROOT);
-                let mut got = lru.isolate_proposed(platform, NODE, group, Ask { highest, anon, ..ALL });
-                got.folios.iter_mut().for_each(|folios| self.isolated.splice_head(&platform.frames, folios));
-            }
-            Step::Found(pfn) if self.is_held(pfn) => note_used(&platform.frames[Pfn(pfn)]),
-            Step::PutBack => self.put_back(),
-            Step::Move(pfn, how) if self.live[pfn as usize] => match how {
-                0 => lru.deactivate(platform, Pfn(pfn)),
-                1 => lru.deactivate_file(platform, Pfn(pfn)),
-                2 => lru.rotate_reclaimable(platform, Pfn(pfn)),
-                3 => lru.mlock(platform, Pfn(pfn)),
-                4 => lru.munlock(platform, Pfn(pfn)),
-                5 => lru.activate(platform, Pfn(pfn)),
-                _ => {
-                    if lru.isolate(platform, Pfn(pfn)) {
-                        lru.putback(platform, Pfn(pfn));
-                        assert!(!platform.frames[Pfn(pfn)].put(1));
-                    }
-                }
-            },
-            Step::Switch(number) => lru.set_policy(platform, PolicyKind::of(number)).unwrap(),
-            Step::NewGroup if self.group.is_none() => {
-                self.group = Some(lru.create_group(ROOT, GroupLimits::default(), drop).unwrap());
-            }
-            Step::RemoveGroup => {
-                if let Some(group) = self.group.take() {
-                    lru.remove_group(platform, group).unwrap();
-                }
-            }
-            _ => {}
-        }
+        Step::Found(pfn) if run.is_held(pfn) => note_used(&platform.frames[Pfn(pfn)]),
+        Step::Found(_) => {}
+        Step::PutBack => put_back(run),
+        Step::Switch(number) => lru.set_policy(platform, PolicyKind::of(number)).unwrap(),
     }
 }
 
@@ -171,15 +108,13 @@ proptest! {
         which in 0..hostile::all().len(),
         steps in prop::collection::vec(step(), 0..150),
     ) {
-        let mut world = World::new(hostile::all()[which]);
+        let mut run = Run::new(with(hostile::all()[which]));
         for step in steps {
-            world.step(step);
-            world.lru.validate(&world.platform).map_err(TestCaseError::fail)?;
+            make_step(&mut run, step);
+            run.check()?;
         }
-        world.put_back();
-        world.lru.validate(&world.platform).map_err(TestCaseError::fail)?;
-        let listed = (0..FRAMES).filter(|&pfn| world.platform.frames[Pfn(pfn)].has(F::LRU)).count();
-        prop_assert_eq!(listed, world.live.iter().filter(|&&live| live).count());
+        put_back(&mut run);
+        run.end()?;
     }
 
     /// For all answers of a policy, all memory can be reclaimed.
@@ -235,9 +170,7 @@ fn wrong_answers_are_counted() {
 #[test]
 fn policy_that_keeps_everything_is_bypassed_sooner_each_time() {
     let (platform, lru) = with(hostile::HOSTILE[1]);
-    for pfn in 0..16 {
-        new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
-    }
+    new_files(&platform, &lru, 0..16);
     let fallbacks = || platform.stats.read(Stat::PolicyFallback);
     let got = lru.isolate_proposed(&platform, NODE, ROOT, ONE);
     // Four rounds, 64, and the folio that is taken.
@@ -250,7 +183,6 @@ fn policy_that_keeps_everything_is_bypassed_sooner_each_time() {
     assert_eq!((lru.isolate_proposed(&platform, NODE, ROOT, ONE).looked, fallbacks()), (1, 1));
 }
 
-/// Records the calls.
 #[derive(Default)]
 struct Diary {
     returned: Vec<(u8, u64, u64)>,
@@ -285,9 +217,7 @@ impl Replace for Diary {
 #[test]
 fn returning_page_brings_the_policys_bits_and_the_distance() {
     let (platform, lru) = with(|| Box::new(Diary::default()));
-    for pfn in 0..4 {
-        new_folio(&platform, &lru, Pfn(pfn), ROOT, F::empty());
-    }
+    new_files(&platform, &lru, 0..4);
     let shadows: Vec<_> = (0..3).map(|_| evict_one(&platform, &lru).unwrap()).collect();
     assert_eq!(shadows.iter().map(|evicted| evicted.0.0).collect::<Vec<_>>(), [0, 1, 2]);
     for (at, (pfn, shadow)) in shadows.into_iter().enumerate() {
@@ -301,8 +231,7 @@ fn returning_page_brings_the_policys_bits_and_the_distance() {
 #[test]
 fn uses_are_counted_on_the_folio() {
     let (platform, lru) = with(|| Box::new(Diary::default()));
-    new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
-    new_folio(&platform, &lru, Pfn(1), ROOT, F::empty());
+    new_files(&platform, &lru, [0, 1]);
     let view = View::new(&platform.frames[Pfn(0)], 0);
     let counts: Vec<_> = (0..7)
         .map(|_| {
@@ -328,52 +257,32 @@ fn unregistered_policy_cannot_be_selected() {
     assert!((0..=info.max).all(|value| PolicyKind::of(value).value() == value));
 }
 
-/// Threads use, evict and move the same folios, while the policy changes and a group is removed: no folio is lost.
+/// Threads use, evict and move folios while the policy changes.
 #[cfg(not(feature = "one-thread"))]
 #[test]
 fn concurrent_movers_with_a_policy_lose_no_folio() {
-    extern crate std;
-    let (platform, lru) = with(hostile::HOSTILE[0]);
-    let group = lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
-    for pfn in (0..FRAMES).map(Pfn) {
-        let kind = if pfn.0.is_multiple_of(2) { F::SWAPBACKED } else { F::empty() };
-        new_folio(&platform, &lru, pfn, if pfn.0.is_multiple_of(3) { group } else { ROOT }, kind);
-    }
-    let work = |thread: u32| {
-        let mut random = 0x9e37_79b9_u32.wrapping_mul(thread + 1);
-        for _ in 0..3000 {
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let (pfn, node) = (Pfn((random >> 8) % FRAMES), NodeId((random >> 6) as u8 % 2));
-            let from = if random & 1 == 0 { ROOT } else { group };
+    let world = with(hostile::HOSTILE[0]);
+    let (platform, lru) = (&world.0, &world.1);
+    threads_lose_no_folio(&world, 3000, |thread, draws| {
+        for (random, pfn, node, from) in draws {
             match random >> 28 {
-                0..4 => lru.mark_accessed(&platform, pfn),
-                4..6 => lru.deactivate(&platform, pfn),
-                6..8 => lru.rotate_reclaimable(&platform, pfn),
+                0..4 => lru.mark_accessed(platform, pfn),
+                4..6 => lru.deactivate(platform, pfn),
+                6..8 => lru.rotate_reclaimable(platform, pfn),
                 8 if thread == 0 => {
                     let number = u64::from((random >> 4) as u8) % (CUSTOM.value() + 1);
-                    lru.set_policy(&platform, PolicyKind::of(number)).unwrap();
+                    lru.set_policy(platform, PolicyKind::of(number)).unwrap();
                 }
                 _ => {
-                    let mut got = lru.isolate_proposed(&platform, node, from, ALL);
+                    let mut got = lru.isolate_proposed(platform, node, from, ALL);
                     for folios in &mut got.folios {
                         if let Some(tail) = folios.tail() {
                             note_used(&platform.frames[tail]);
                         }
-                        assert!(lru.putback_proposed(&platform, folios).dead.is_empty());
+                        assert!(lru.putback_proposed(platform, folios).dead.is_empty());
                     }
                 }
             }
         }
-    };
-    std::thread::scope(|scope| {
-        let work = &work;
-        for thread in 0..3 {
-            scope.spawn(move || work(thread));
-        }
-        scope.spawn(|| lru.remove_group(&platform, group).unwrap());
     });
-    lru.validate(&platform).unwrap();
-    let listed = (0..FRAMES).filter(|&pfn| platform.frames[Pfn(pfn)].has(F::LRU)).count();
-    assert_eq!(listed as u32, FRAMES);
-    assert!((0..FRAMES).all(|pfn| platform.frames[Pfn(pfn)].refs() == 1));
 }
