@@ -46,7 +46,6 @@ mod inner {
             self.0.len() as u32
         }
 
-        /// Their type names.
         pub fn names(&self) -> &[&'static str] {
             &self.0
         }

@@ -56,7 +56,6 @@ pub(crate) enum Moment {
     Cpu,
     /// A shootdown is about to be sent.
     Shootdown,
-    /// Work of this kind is charged.
     Charge(Work),
     /// This event is about to be counted.
     Event(Event),
@@ -78,7 +77,6 @@ pub(crate) struct TestMachine {
     events: [AtomicU64; Event::COUNT],
     /// All flushes, with the CPU of each.
     pub flushes: Lock<Vec<(CpuId, Flush)>>,
-    /// Targets of all shootdowns.
     pub shootdowns: Lock<Vec<CpuSet>>,
     /// The loaded space of each CPU: root, number, and whether its translations were kept.
     pub roots: Lock<BTreeMap<CpuId, (Pfn, Asid, bool)>>,
@@ -89,7 +87,6 @@ pub(crate) struct TestMachine {
     pub interrupts_off: AtomicBool,
     /// Transfers that were submitted and not taken by the test yet.
     pub ios: Lock<VecDeque<Io>>,
-    /// Number of wake-ups of each key.
     wakes: Lock<BTreeMap<WaitKey, u64>>,
     /// Whether the machine has young bits: of pages, of tables.
     pub young: (bool, bool),
@@ -149,13 +146,11 @@ impl TestMachine {
         TestMachine::new(&std_alloc::vec![0; cpus], &[range(0, ZoneKind::Normal, 0, frames)])
     }
 
-    /// This CPU runs from now on.
     pub fn run_on(&self, cpu: u16) {
         assert!((cpu as usize) < self.nodes.len());
         self.current.store(cpu, Relaxed);
     }
 
-    /// This task runs from now on.
     pub fn run_task(&self, task: u16) {
         self.task.store(task, Relaxed);
     }

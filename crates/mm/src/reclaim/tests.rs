@@ -116,7 +116,6 @@ impl Bench {
         self.finish_io();
     }
 
-    /// Read a page of the file.
     fn read(&self, page: u64) {
         let read = self.core.cache.read_ahead(&self.core, self.file, PageIndex(page), 1, Gfp::user(ROOT));
         read.unwrap();

@@ -147,7 +147,6 @@ pub(crate) struct Spaces {
 }
 
 impl Spaces {
-    /// A space that is in use.
     #[inline]
     pub fn get(&self, space: SpaceId) -> Option<&Space> {
         self.list.get(space.0).filter(|found| found.is_alive())

@@ -4,8 +4,8 @@
 
 use crate::units::*;
 
-bitflags::bitflags! {
     /// Bits of an entry.
+bitflags::bitflags! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct Bits: u64 {
         /// The translation may be used.
@@ -251,7 +251,6 @@ impl Migrating {
         Migrating(self.0.without(Bits::WRITE))
     }
 
-    /// Without `marks`.
     pub(crate) fn forgetting(self, marks: Rights) -> Migrating {
         Migrating(self.0.without(marks.bits_of_entry()))
     }

@@ -68,7 +68,6 @@ struct Bench {
     /// Content of the file and of shmem.
     contents: Lock<BTreeMap<(Kind, u64), u64>>,
     spaces: Lock<Vec<(SpaceId, Model)>>,
-    /// The space that each CPU runs.
     runs: Lock<[Option<SpaceId>; CPUS as usize]>,
     stamp: Lock<u64>,
     file: FileId,
@@ -77,7 +76,6 @@ struct Bench {
     during: Lock<Option<(Moment, u16, usize, Step)>>,
 }
 
-/// A moment of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Moment {
     /// Entries are about to be taken away.

@@ -110,7 +110,6 @@ struct Bench {
 struct World {
     bench: &'static Bench,
     spaces: Vec<(SpaceId, Model)>,
-    /// The space that each CPU runs.
     runs: [Option<SpaceId>; CPUS],
     stamp: u64,
 }

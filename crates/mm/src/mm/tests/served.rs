@@ -35,7 +35,6 @@ impl Bench {
         self.mm.mmap(self.space, &request).unwrap();
     }
 
-    /// Map a file of a device.
     fn map_file(&self, pages: u64) {
         let kind = FileKind::Disk { device: DeviceId(1), block: 0 };
         let file = self.mm.create_file(kind, pages * PAGE_SIZE);
@@ -70,7 +69,6 @@ impl Bench {
         entry.is_present().then(|| entry.bits())
     }
 
-    /// The first pages that are mapped.
     fn mapped(&self, pages: u64) -> Vec<u64> {
         (0..pages).filter(|&page| self.bits(page).is_some()).collect()
     }

@@ -27,7 +27,6 @@ pub(super) const NEW: u64 = 2;
 /// A machine and its spaces.
 pub(super) struct World {
     pub mmu: Mmu<ModelMachine>,
-    /// The locks of the spaces' tables.
     tables: Vec<Lock<()>>,
 }
 
@@ -75,7 +74,6 @@ impl World {
         self.mmu.machine.clear(space, page).map(|(pfn, _)| pfn)
     }
 
-    /// The lock of a space's tables.
     pub fn lock_tables(&self, space: SpaceId) -> Guard<'_, ()> {
         self.tables[space.0 as usize].lock()
     }
