@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each room's tests use a part of it")]
 
+use crate::api::{Backing, MapRequest, Prot};
 use crate::event::Event;
 use crate::lock::Lock;
 use crate::machine::*;
@@ -18,36 +19,30 @@ pub(crate) fn cases(cases: u32) -> proptest::prelude::ProptestConfig {
     if asked { default } else { proptest::prelude::ProptestConfig { cases, ..default } }
 }
 
+/// Content of devices, by device and block.
+pub(crate) type Blocks = Lock<BTreeMap<(DeviceId, u64), u64>>;
+
 /// A CPU's translation of a page under a number.
 type HeldUnder = (CpuId, Asid, Vpn);
 
+/// A function that a test gives to the machine, which CPUs of other threads may call.
+#[cfg(feature = "one-thread")]
+macro_rules! act {
+    ($($act:tt)*) => { Box<dyn $($act)*> };
+}
+#[cfg(not(feature = "one-thread"))]
+macro_rules! act {
+    ($($act:tt)*) => { Box<dyn $($act)* + Send> };
+}
+
 /// What a test does at each event, before anything else happens.
-#[cfg(feature = "one-thread")]
-pub(crate) type Watcher = Box<dyn Fn(&TestMachine, Event, [u64; 4])>;
-/// What a test does at each event, before anything else happens.
-#[cfg(not(feature = "one-thread"))]
-pub(crate) type Watcher = Box<dyn Fn(&TestMachine, Event, [u64; 4]) + Send>;
-
+pub(crate) type Watcher = act!(Fn(&TestMachine, Event, [u64; 4]));
 /// What a test does at a moment of the machine.
-#[cfg(feature = "one-thread")]
-pub(crate) type Hook = Box<dyn Fn(&TestMachine)>;
-/// What a test does at a moment of the machine.
-#[cfg(not(feature = "one-thread"))]
-pub(crate) type Hook = Box<dyn Fn(&TestMachine) + Send>;
-
+pub(crate) type Hook = act!(Fn(&TestMachine));
 /// What a test does when work of a scope begins.
-#[cfg(feature = "one-thread")]
-pub(crate) type Beginning = Box<dyn Fn(&TestMachine, Scope)>;
-/// What a test does when work of a scope begins.
-#[cfg(not(feature = "one-thread"))]
-pub(crate) type Beginning = Box<dyn Fn(&TestMachine, Scope) + Send>;
-
+pub(crate) type Beginning = act!(Fn(&TestMachine, Scope));
 /// What a test does once.
-#[cfg(feature = "one-thread")]
-type Once = Box<dyn FnOnce()>;
-/// What a test does once.
-#[cfg(not(feature = "one-thread"))]
-type Once = Box<dyn FnOnce() + Send>;
+type Once = act!(FnOnce());
 
 /// A moment at which a test can let another CPU run ([`TestMachine::at`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -228,6 +223,23 @@ impl TestMachine {
         }
     }
 
+    /// Take the oldest transfer that has not ended.
+    pub fn next_io(&self) -> Option<Io> {
+        self.ios.lock().pop_front()
+    }
+
+    /// Transfer between frames and the content of devices; `unwritten` is what a block holds at first, if it may be
+    /// read then.
+    pub fn transfer(&self, io: &Io, blocks: &Blocks, unwritten: Option<u64>) {
+        for (pfn, block) in (0..io.pages).map(|i| (io.frame.add(i), (io.device, io.block + u64::from(i)))) {
+            if io.write {
+                blocks.lock().insert(block, self.stamp(pfn));
+            } else {
+                self.set_stamp(pfn, blocks.lock().get(&block).copied().or(unwritten).unwrap());
+            }
+        }
+    }
+
     /// Units of work charged so far.
     pub fn work(&self, work: Work) -> u64 {
         self.work[work as usize].load(Relaxed)
@@ -242,6 +254,11 @@ impl TestMachine {
     pub fn wakes(&self, key: WaitKey) -> u64 {
         self.wakes.lock().get(&key).copied().unwrap_or(0)
     }
+}
+
+/// A request to map pages there, for loads and stores.
+pub(crate) fn request(at: Vpn, pages: u64, backing: Backing) -> MapRequest {
+    MapRequest { at: Some(at), pages, prot: Prot::RW, backing, locked: false, populate: false }
 }
 
 /// A memory range from its node, kind, first frame and number of frames.

@@ -12,7 +12,7 @@ use crate::mm::{Config, Mm};
 use crate::mm_core::MmCore;
 use crate::stat::{SizeStat, Stat};
 use crate::table::Bits;
-use crate::testing::TestMachine;
+use crate::testing::{TestMachine, request};
 use crate::units::*;
 use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
@@ -21,6 +21,8 @@ use std_alloc::vec::Vec;
 const ROOT: GroupId = GroupId(0);
 const AT: Vpn = Vpn(512 * 40);
 const FRAMES: u32 = 8192;
+/// A multiple of 2 MiB behind all that tests map.
+const BEYOND: u64 = 512 * 59;
 const HUGE: Order = PAGEBLOCK_ORDER;
 
 /// A machine with one zone and a process, and the contents of its pages.
@@ -36,6 +38,14 @@ impl Bench {
         let space = mm.create_space(ROOT).unwrap();
         let bench = Bench { mm, space, holds: BTreeMap::new() };
         bench.set(Knob::CompactionFolios, folios as u64);
+        bench
+    }
+
+    /// The same with nearly all memory in use, and no free block of 2 MiB.
+    fn fragmented(folios: Folios, order: u8, keep: u64) -> Bench {
+        let mut bench = Bench::new(folios);
+        bench.fragment(order, keep);
+        bench.take_huge();
         bench
     }
 
@@ -56,15 +66,7 @@ impl Bench {
     }
 
     fn map(&self, at: u64, pages: u64) {
-        let request = MapRequest {
-            at: Some(Vpn(AT.0 + at)),
-            pages,
-            prot: Prot::READ | Prot::WRITE,
-            backing: Backing::Anonymous,
-            locked: false,
-            populate: false,
-        };
-        self.mm.mmap(self.space, &request).unwrap();
+        self.mm.mmap(self.space, &request(Vpn(AT.0 + at), pages, Backing::Anonymous)).unwrap();
     }
 
     /// The frame that a page is mapped to.
@@ -81,6 +83,18 @@ impl Bench {
         let value = 7 + at;
         self.mm.machine().set_stamp(self.frame(at).unwrap(), value);
         self.holds.insert(at, value);
+    }
+
+    /// Map as many pages as there are frames, and store to them until no more than `free` pages are free. Returns how
+    /// many were stored to.
+    fn store_until(&mut self, free: u64) -> u64 {
+        self.map(0, u64::from(FRAMES));
+        let mut at = 0;
+        while self.zone().free_pages() > free {
+            self.store(at);
+            at += 1;
+        }
+        at
     }
 
     fn forget(&mut self, at: u64, pages: u64) {
@@ -161,9 +175,7 @@ impl Bench {
 #[test]
 fn compaction_moves_single_pages_to_make_a_block() {
     for priority in [Priority::Async, Priority::SyncLight, Priority::SyncFull] {
-        let mut bench = Bench::new(Folios::FreeSplit);
-        bench.fragment(0, 4);
-        bench.take_huge();
+        let bench = Bench::fragmented(Folios::FreeSplit, 0, 4);
         assert_eq!(bench.direct(HUGE, priority), Outcome::Success);
         assert!(bench.huge() >= 1);
         let counted =
@@ -246,9 +258,7 @@ fn free_blocks_are_split_for_smaller_folios() {
 
 #[test]
 fn large_folios_are_moved_for_a_larger_block() {
-    let mut bench = Bench::new(Folios::FreeSplit);
-    bench.fragment(4, 4);
-    bench.take_huge();
+    let bench = Bench::fragmented(Folios::FreeSplit, 4, 4);
     let isolated = bench.stat(Stat::CompactIsolated);
     let how = |order| Control {
         order: Some(order),
@@ -276,13 +286,8 @@ fn large_folios_are_moved_for_a_larger_block() {
 fn compaction_is_skipped_without_memory_to_move_to() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.set(Knob::WatermarkBoostFactor, 0);
-    bench.map(0, u64::from(FRAMES));
     let low = bench.zone().mark(crate::alloc::Watermark::Low);
-    let mut at = 0;
-    while bench.zone().free_pages() > low + 64 {
-        bench.store(at);
-        at += 1;
-    }
+    let at = bench.store_until(low + 64);
     for page in (0..at).step_by(2).take(400) {
         bench.forget(page, 1);
     }
@@ -293,9 +298,7 @@ fn compaction_is_skipped_without_memory_to_move_to() {
 
 #[test]
 fn failed_compaction_defers_the_next_ones() {
-    let mut bench = Bench::new(Folios::Single);
-    bench.fragment(4, 4);
-    bench.take_huge();
+    let bench = Bench::fragmented(Folios::Single, 4, 4);
     let outcomes: Vec<Outcome> = (0..4).map(|_| bench.direct(HUGE, Priority::SyncLight)).collect();
     assert!(matches!(outcomes[0], Outcome::Complete | Outcome::PartialSkipped), "{outcomes:?}");
     assert_eq!(outcomes[1], Outcome::Deferred);
@@ -306,10 +309,6 @@ fn failed_compaction_defers_the_next_ones() {
     bench.check();
 }
 
-fn huge_knob() -> Knob {
-    Knob::ALL.iter().copied().find(|knob| knob.info().name == "hugepages-2048kB.enabled").unwrap()
-}
-
 /// A store that wants 2 MiB, in a range with and without MADV_HUGEPAGE, under each mode of `thp.defrag`.
 #[test]
 fn store_compacts_for_a_large_folio_as_defrag_allows() {
@@ -317,15 +316,12 @@ fn store_compacts_for_a_large_folio_as_defrag_allows() {
     let modes = [always, (1, [false, false]), (2, [false, true]), (3, [false, true]), (4, [false, false])];
     for (mode, waits) in modes {
         for (asked, waits) in [false, true].into_iter().zip(waits) {
-            let mut bench = Bench::new(Folios::FreeSplit);
-            bench.fragment(0, 4);
-            bench.take_huge();
-            bench.set(huge_knob(), 2);
+            let mut bench = Bench::fragmented(Folios::FreeSplit, 0, 4);
+            bench.set(Knob::HugepagesEnabled2048, 2);
             bench.set(Knob::ThpDefrag, mode);
-            let place = (AT.0 + 30000).next_multiple_of(512) - AT.0;
-            bench.map(place, 512);
+            bench.map(BEYOND, 512);
             if asked {
-                bench.mm.madvise(bench.space, Vpn(AT.0 + place), 512, Advice::HugePage).unwrap();
+                bench.mm.madvise(bench.space, Vpn(AT.0 + BEYOND), 512, Advice::HugePage).unwrap();
             }
             let wakes = |bench: &Bench| {
                 let keys = [
@@ -335,7 +331,7 @@ fn store_compacts_for_a_large_folio_as_defrag_allows() {
                 keys.map(|key| bench.mm.machine().wakes(key)).iter().sum::<u64>()
             };
             let before = wakes(&bench);
-            bench.store(place);
+            bench.store(BEYOND);
             let [stalls, made, small] = [Stat::CompactStall, Stat::ThpFaultAlloc, Stat::ThpFaultFallback]
                 .map(|stat| bench.stat(stat));
             let expected = if waits { (1, 1, 0) } else { (0, 0, 1) };
@@ -353,17 +349,11 @@ fn store_compacts_for_a_large_folio_as_defrag_allows() {
 fn block_between_the_marks_is_allocated_without_compaction() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.mm.set_knob(Knob::WatermarkScaleFactor, 3000).unwrap();
-    bench.map(0, u64::from(FRAMES));
-    let mut at = 0;
-    while bench.zone().free_pages() > bench.zone().mark(crate::alloc::Watermark::Low) {
-        bench.store(at);
-        at += 1;
-    }
-    bench.set(huge_knob(), 2);
+    bench.store_until(bench.zone().mark(crate::alloc::Watermark::Low));
+    bench.set(Knob::HugepagesEnabled2048, 2);
     bench.set(Knob::ThpDefrag, 0);
-    let place = (AT.0 + 30000).next_multiple_of(512) - AT.0;
-    bench.map(place, 512);
-    bench.store(place);
+    bench.map(BEYOND, 512);
+    bench.store(BEYOND);
     let counts = [Stat::ThpFaultAlloc, Stat::CompactStall, Stat::PgscanDirect].map(|stat| bench.stat(stat));
     assert_eq!(counts, [1, 0, 0]);
     bench.check();
@@ -374,12 +364,7 @@ fn block_between_the_marks_is_allocated_without_compaction() {
 fn reclaim_drains_other_cpus_to_complete_a_block() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.set(Knob::WatermarkBoostFactor, 0);
-    bench.map(0, u64::from(FRAMES));
-    let mut at = 0;
-    while bench.zone().free_pages() > 400 {
-        bench.store(at);
-        at += 1;
-    }
+    let at = bench.store_until(400);
     // The pages of a block that is fully in use; one of them goes to the list of CPU 1.
     let page_in: BTreeMap<u32, u64> = (0..at).map(|page| (bench.frame(page).unwrap().0, page)).collect();
     let whole = |first: &u32| (*first..*first + 512).all(|frame| page_in.contains_key(&frame));
@@ -397,12 +382,11 @@ fn reclaim_drains_other_cpus_to_complete_a_block() {
         bench.mm.madvise(bench.space, Vpn(AT.0 + page), 1, Advice::Free).unwrap();
         bench.holds.remove(&page);
     }
-    bench.set(huge_knob(), 2);
-    let place = (AT.0 + 30000).next_multiple_of(512) - AT.0;
-    bench.map(place, 512);
-    bench.mm.madvise(bench.space, Vpn(AT.0 + place), 512, Advice::HugePage).unwrap();
+    bench.set(Knob::HugepagesEnabled2048, 2);
+    bench.map(BEYOND, 512);
+    bench.mm.madvise(bench.space, Vpn(AT.0 + BEYOND), 512, Advice::HugePage).unwrap();
     assert_eq!(bench.huge(), 0, "one page is missing from the block");
-    bench.store(place);
+    bench.store(BEYOND);
     assert!(bench.stat(Stat::PgscanDirect) > 0);
     assert_eq!((bench.stat(Stat::ThpFaultAlloc), bench.stat(Stat::ThpFaultFallback)), (1, 0));
     bench.check();
@@ -410,9 +394,7 @@ fn reclaim_drains_other_cpus_to_complete_a_block() {
 
 #[test]
 fn kcompactd_makes_the_requested_block() {
-    let mut bench = Bench::new(Folios::FreeSplit);
-    bench.fragment(0, 4);
-    bench.take_huge();
+    let bench = Bench::fragmented(Folios::FreeSplit, 0, 4);
     let wanted = crate::alloc::KswapdRequest { order: HUGE, highest: ZoneKind::Movable };
     bench.core().alloc.wake_kcompactd(bench.mm.mmu(), NodeId(0), wanted);
     assert_eq!(bench.core().alloc.take_kcompactd_request(NodeId(0)), Some(wanted));
@@ -431,9 +413,7 @@ fn kcompactd_makes_the_requested_block() {
 #[test]
 fn kcompactd_makes_whole_blocks_up_to_the_mark() {
     let made = [0, 1].map(|mode| {
-        let mut bench = Bench::new(Folios::FreeSplit);
-        bench.fragment(0, 4);
-        bench.take_huge();
+        let bench = Bench::fragmented(Folios::FreeSplit, 0, 4);
         bench.mm.set_knob(Knob::WatermarkScaleFactor, 1000).unwrap();
         bench.set(Knob::DefragMode, mode);
         let wanted = crate::alloc::KswapdRequest { order: HUGE, highest: ZoneKind::Movable };
@@ -448,9 +428,7 @@ fn kcompactd_makes_whole_blocks_up_to_the_mark() {
 /// before memory runs out.
 #[test]
 fn mobility_groups_are_mixed_before_memory_runs_out() {
-    let mut bench = Bench::new(Folios::FreeSplit);
-    bench.fragment(0, 2);
-    bench.take_huge();
+    let mut bench = Bench::fragmented(Folios::FreeSplit, 0, 2);
     bench.set(Knob::DefragMode, 1);
     // A table for each page: more than one page block of them.
     for i in 0..700 {

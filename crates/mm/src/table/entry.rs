@@ -4,9 +4,9 @@
 
 use crate::units::*;
 
-    /// Bits of an entry.
 bitflags::bitflags! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    /// Bits of an entry.
     pub struct Bits: u64 {
         /// The translation may be used.
         const PRESENT = 1 << 0;

@@ -4,15 +4,12 @@
 mod collapse;
 
 use super::*;
-use crate::knobs::{FlushPolicy, Knob};
 use crate::migrate::Mode;
 use crate::reclaim;
 use crate::stat::SizeStat;
-use crate::table::{Bits, EntryRun};
-use crate::testing::TestMachine;
+use crate::table::EntryRun;
 use proptest::prelude::*;
 use std_alloc::boxed::Box;
-use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
 
 /// A border between page tables is inside, and the beginning is not aligned for the larger sizes.
@@ -23,7 +20,6 @@ const END: u64 = BASE + PAGES;
 const FIRST: u64 = 512 * 19;
 const BOTH: u64 = 1024;
 const CPUS: usize = 2;
-const ROOT: GroupId = GroupId(0);
 
 #[derive(Clone, Copy, Debug)]
 enum What {
@@ -103,8 +99,7 @@ type Model = BTreeMap<u64, (u64, bool)>;
 
 struct Bench {
     mm: Mm<TestMachine>,
-    /// Content of swap, by block.
-    blocks: Lock<BTreeMap<u64, u64>>,
+    blocks: Blocks,
 }
 
 struct World {
@@ -116,17 +111,8 @@ struct World {
 
 impl Bench {
     fn end_transfers(&self) {
-        let machine = self.mm.machine();
-        loop {
-            let Some(io) = machine.ios.lock().pop_front() else { return };
-            for i in 0..io.pages {
-                let (pfn, block) = (io.frame.add(i), io.block + i as u64);
-                if io.write {
-                    self.blocks.lock().insert(block, machine.stamp(pfn));
-                } else {
-                    machine.set_stamp(pfn, self.blocks.lock()[&block]);
-                }
-            }
+        while let Some(io) = self.mm.machine().next_io() {
+            self.mm.machine().transfer(&io, &self.blocks, None);
             self.mm.io_done(&io);
         }
     }
@@ -134,8 +120,7 @@ impl Bench {
 
 impl World {
     fn new(policy: u64, sizes: &[u64], swap: u32) -> World {
-        let swap = vec![SwapArea { device: DeviceId(0), pages: swap, priority: 0 }];
-        let mm = Mm::new(TestMachine::simple(CPUS, 8192), Config { swap, ..Config::default() }).unwrap();
+        let mm = with_swap(TestMachine::simple(CPUS, 8192), swap);
         mm.mmu().knobs.set(Knob::TlbUnmap, policy).unwrap();
         let knobs = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
         knobs.zip(sizes).for_each(|(&knob, &size)| mm.mmu().knobs.set(knob, 2 * size).unwrap());
@@ -256,25 +241,14 @@ impl World {
             }
             return Some(pfn);
         }
-        let needs = if store { Bits::PRESENT | Bits::USER | Bits::WRITE } else { Bits::PRESENT | Bits::USER };
-        let access = if store { AccessKind::Store } else { AccessKind::Load };
-        for _ in 0..6 {
-            {
-                let mut tables = mm.core.tables.lock(mm.mmu(), space);
-                if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
-                    tables.mark_used(leaf.slot, store);
-                    let (pfn, writable) = shown_by(&leaf, at);
-                    machine.hold(page, pfn, writable);
-                    return Some(pfn);
-                }
+        match reach(mm, space, page, store, 6) {
+            Ok((pfn, writable)) => {
+                machine.hold(page, pfn, writable);
+                Some(pfn)
             }
-            match mm.fault(space, page, access) {
-                Ok(_) => {}
-                Err(FaultError::Segv) => return None,
-                Err(error) => panic!("{error:?} at {page}"),
-            }
+            Err(FaultError::Segv) => None,
+            Err(error) => panic!("{error:?} at {page}"),
         }
-        panic!("{page} of {space} still faults");
     }
 
     fn store(&mut self, process: usize, at: u64) {
@@ -308,15 +282,7 @@ impl World {
         let advise = |advice| mm.madvise(space, start, pages, advice).is_ok();
         match what {
             What::Map => {
-                let request = MapRequest {
-                    at: Some(start),
-                    pages,
-                    prot: both,
-                    backing: Backing::Anonymous,
-                    locked: false,
-                    populate: false,
-                };
-                mm.mmap(space, &request).unwrap();
+                mm.mmap(space, &request(start, pages, Backing::Anonymous)).unwrap();
                 model.extend(range.map(|page| (page, (0, false))));
             }
             What::Unmap => {

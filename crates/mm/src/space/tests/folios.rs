@@ -3,12 +3,13 @@
 use super::bench::{Bench, gfp};
 use super::*;
 use crate::alloc::Watermark;
-use crate::api::{AccessKind, Advice, Backing, FileKind, GroupLimits, MapRequest, Prot};
+use crate::api::{AccessKind, Advice, Backing, FileKind, GroupLimits, Prot};
 use crate::frame::{FolioPages, FolioRun, FrameFlags, Owner};
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
 use crate::table::{Bits, Entry, EntryRun, Resident, Rights, Writes};
+use crate::testing::request;
 use crate::tlb::UnmapBatch;
 use core::ops::Deref;
 use proptest::prelude::*;
@@ -23,49 +24,21 @@ const ANON: u64 = 512 * 9 + 128;
 const FILE: u64 = ANON + PAGES;
 const END: u64 = FILE + PAGES;
 
+/// What a process does. `Map` maps a folio where nothing is mapped: in one space, or, for a file, in all; `Mark` sets
+/// bits as hardware does; `Unmap`, `Clean` and `Age` are reclaim, write-back and aging, which work on the page's folio.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// Map a folio where nothing is mapped: in one space, or, for a file, in all.
-    Map {
-        at: u64,
-        order: u8,
-    },
-    Touch {
-        at: u64,
-        store: bool,
-    },
-    /// Set bits as hardware does.
-    Mark {
-        at: u64,
-        dirty: bool,
-    },
-    Protect {
-        at: u64,
-        pages: u64,
-        write: bool,
-    },
-    Advise {
-        at: u64,
-        pages: u64,
-        advice: Advice,
-    },
-    Move {
-        at: u64,
-        pages: u64,
-        to: u64,
-    },
+    Map { at: u64, order: u8 },
+    Touch { at: u64, store: bool },
+    Mark { at: u64, dirty: bool },
+    Protect { at: u64, pages: u64, write: bool },
+    Advise { at: u64, pages: u64, advice: Advice },
+    Move { at: u64, pages: u64, to: u64 },
     Fork,
     Exit,
-    /// Reclaim or write-back works on the page's folio.
-    Unmap {
-        at: u64,
-    },
-    Clean {
-        at: u64,
-    },
-    Age {
-        at: u64,
-    },
+    Unmap { at: u64 },
+    Clean { at: u64 },
+    Age { at: u64 },
 }
 
 fn op() -> impl Strategy<Value = (usize, Op)> {
@@ -125,10 +98,7 @@ impl World {
         let world = World { bench, ids: vec![id], file };
         let shown = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
         for (at, backing) in [(ANON, Backing::Anonymous), (FILE, shown)] {
-            let prot = Prot::READ | Prot::WRITE;
-            let at = Some(Vpn(at));
-            let request = MapRequest { at, pages: PAGES, prot, backing, locked: false, populate: false };
-            world.spaces.mmap(&world.core, id, &request).unwrap();
+            world.spaces.mmap(&world.core, id, &request(Vpn(at), PAGES, backing)).unwrap();
         }
         world
     }

@@ -3,12 +3,13 @@
 
 use super::bench::{Bench, gfp};
 use super::*;
-use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
+use crate::api::{AccessKind, Advice, Backing, FileKind, Prot};
 use crate::frame::FolioRun;
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::Stat;
 use crate::table::{Bits, EntryRun};
+use crate::testing::request;
 use crate::tlb::UnmapBatch;
 use core::ops::Deref;
 use proptest::prelude::*;
@@ -24,60 +25,24 @@ const SHARED: u64 = ANON + PAGES;
 const PRIVATE: u64 = SHARED + PAGES;
 const END: u64 = PRIVATE + PAGES;
 
+/// What a process does; `Reclaim`, `Clean` and `Age` are reclaim, write-back and aging, which work on the page's folio.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// A first store makes a large anonymous entry where nothing is mapped.
-    MapAnon {
-        at: u64,
-    },
-    Load {
-        at: u64,
-    },
-    Store {
-        at: u64,
-    },
-    Protect {
-        at: u64,
-        pages: u64,
-        write: bool,
-    },
-    Advise {
-        at: u64,
-        pages: u64,
-        advice: Advice,
-    },
-    /// Move away and back; `aside`: to where large entries do not fit.
-    Move {
-        at: u64,
-        pages: u64,
-        aside: bool,
-    },
-    Lock {
-        at: u64,
-        pages: u64,
-    },
-    Unmap {
-        at: u64,
-        pages: u64,
-    },
+    MapAnon { at: u64 },
+    Load { at: u64 },
+    Store { at: u64 },
+    Protect { at: u64, pages: u64, write: bool },
+    Advise { at: u64, pages: u64, advice: Advice },
+    Move { at: u64, pages: u64, aside: bool },
+    Lock { at: u64, pages: u64 },
+    Unmap { at: u64, pages: u64 },
     Fork,
     Exit,
-    /// Reclaim, write-back or aging works on the page's folio.
-    Reclaim {
-        at: u64,
-    },
-    Clean {
-        at: u64,
-    },
-    Age {
-        at: u64,
-    },
-    Truncate {
-        pages: u64,
-    },
-    Collapse {
-        at: u64,
-    },
+    Reclaim { at: u64 },
+    Clean { at: u64 },
+    Age { at: u64 },
+    Truncate { pages: u64 },
+    Collapse { at: u64 },
     Khugepaged,
 }
 
@@ -153,9 +118,7 @@ impl World {
             SHARED..PRIVATE => shown(true),
             _ => shown(false),
         };
-        let prot = Prot::READ | Prot::WRITE;
-        let request = MapRequest { at: Some(Vpn(at)), pages, prot, backing, locked: false, populate: false };
-        self.spaces.mmap(&self.core, id, &request).unwrap();
+        self.spaces.mmap(&self.core, id, &request(Vpn(at), pages, backing)).unwrap();
     }
 
     fn apply(&mut self, process: usize, op: Op) {
@@ -177,6 +140,7 @@ impl World {
                     self.ids[process].1.retain(|page, _| !(at..at + pages).contains(page));
                 }
             }
+            // Away and back; `aside`: to where large entries do not fit.
             Op::Move { at, pages, aside } => {
                 let (pages, there) = (clip(at, pages), Vpn(END + LARGE + at % LARGE + u64::from(aside)));
                 let go = |start, to| {
@@ -287,6 +251,7 @@ impl World {
         assert!(self.core.frames[pfn].is_anon() || self.core.frames[pfn].mapcount() == 0);
     }
 
+    /// A first store makes a large anonymous entry where nothing is mapped.
     fn map_anon(&mut self, process: usize, at: u64) {
         let (core, id, start) = (&self.bench.core, self.ids[process].0, at / LARGE * LARGE);
         let view = self.spaces.at(id).vmas.lock().range_of(Vpn(start)).map(|vma| vma.view);

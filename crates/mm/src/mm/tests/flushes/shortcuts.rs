@@ -56,7 +56,7 @@ fn example_migration_leaves_no_stale_translation() {
         bench.use_pages(true);
         let old: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, true).0).collect();
         for page in pages() {
-            assert_eq!(migrate_page(&bench.mm.core, bench.space, page, Gfp::user(GROUP)), Ok(true));
+            assert_eq!(migrate_page(&bench.mm.core, bench.space, page, Gfp::user(ROOT)), Ok(true));
         }
         bench.check("a move", OtherCpu::InTheSpace);
         for (page, old) in pages().zip(old) {

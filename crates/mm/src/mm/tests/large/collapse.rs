@@ -5,7 +5,6 @@ use crate::alloc::Watermark;
 use crate::cache::add_to_swap;
 use crate::event::Event;
 use crate::frame::FolioRun;
-use crate::knobs::FlushPolicy;
 use crate::memory::Gfp;
 use crate::rmap::UnmapMode;
 use crate::table::Resident;
@@ -15,7 +14,6 @@ use std_alloc::vec::Vec;
 const LAZY: u64 = FlushPolicy::Lazy.value();
 const BATCH: u64 = FlushPolicy::Batch.value();
 const NO_SIZES: [u64; 8] = [0; 8];
-const TABLE: u64 = 512;
 
 /// A process that has stored to the first `stored` pages.
 fn world(policy: u64, stored: u64) -> World {
@@ -27,7 +25,7 @@ fn world(policy: u64, stored: u64) -> World {
 
 impl World {
     fn collapse(&self) -> Result<u64, Error> {
-        self.bench.mm.collapse(self.spaces[0].0, Vpn(FIRST), TABLE)
+        self.bench.mm.collapse(self.spaces[0].0, Vpn(FIRST), LARGE)
     }
 
     fn scan(&self) {
@@ -73,7 +71,7 @@ impl World {
         assert_eq!(core.frames[head].mapcount(), 0);
         batch.settle(base, &core.tlb);
         let slot = core.frames[head].swap_slot();
-        bench.blocks.lock().insert(core.swap.place(slot).1, bench.mm.machine().stamp(head));
+        bench.blocks.lock().insert(core.swap.place(slot), bench.mm.machine().stamp(head));
         crate::cache::remove_from_swap_cache(core, head, None);
         core.unlock_folio(head);
         core.put(head);
@@ -152,28 +150,20 @@ fn collapse_merges_small_folios() {
     sizes[2] = 1;
     let mut world = World::new(LAZY, &sizes, 600);
     world.run_on(0, Some(world.spaces[0].0));
-    (FIRST + 256..FIRST + TABLE).step_by(16).for_each(|at| world.store(0, at));
+    (FIRST + 256..FIRST + LARGE).step_by(16).for_each(|at| world.store(0, at));
     // A folio of which a part is in the other table, and one with a hole in it.
     let mm = &world.bench.mm;
     let space = world.spaces[0].0;
-    mm.mremap(space, Vpn(FIRST + 480), 16, 16, true, Some(Vpn(FIRST + TABLE - 5))).unwrap();
+    mm.mremap(space, Vpn(FIRST + 480), 16, 16, true, Some(Vpn(FIRST + LARGE - 5))).unwrap();
     let moved: Vec<_> = (0..16).map(|i| world.spaces[0].1.remove(&(FIRST + 480 + i)).unwrap()).collect();
-    world.spaces[0].1.extend((FIRST + TABLE - 5..).zip(moved));
-    let request = MapRequest {
-        at: Some(Vpn(FIRST + 480)),
-        pages: 16,
-        prot: Prot::READ | Prot::WRITE,
-        backing: Backing::Anonymous,
-        locked: false,
-        populate: false,
-    };
-    mm.mmap(space, &request).unwrap();
+    world.spaces[0].1.extend((FIRST + LARGE - 5..).zip(moved));
+    mm.mmap(space, &request(Vpn(FIRST + 480), 16, Backing::Anonymous)).unwrap();
     world.spaces[0].1.extend((FIRST + 480..FIRST + 496).map(|at| (at, (0, false))));
     world.range(0, What::Forget, FIRST + 300, 3);
     // The part that was moved is another range, and collapse needs a single one.
     assert_eq!(world.collapse(), Err(Error::Invalid));
-    world.range(0, What::Map, FIRST + TABLE - 5, 16);
-    world.store(0, FIRST + TABLE + 3);
+    world.range(0, What::Map, FIRST + LARGE - 5, 16);
+    world.store(0, FIRST + LARGE + 3);
     assert_eq!(world.collapse(), Ok(1));
     assert_eq!(world.sum(SizeStat::NrAnon), 2, "2 MiB, and 64 KiB after them");
     assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 0);
@@ -221,15 +211,15 @@ fn collapse_rejects_unsuitable_ranges() {
     let call = |at, pages| mm.collapse(space, Vpn(at), pages);
     assert_eq!(call(FIRST + 1, 511), Ok(0), "no aligned 2 MiB");
     assert_eq!(call(FIRST + 1, 300), Err(Error::Invalid));
-    assert_eq!(call(FIRST + TABLE, TABLE), Err(Error::Invalid), "nothing is mapped");
+    assert_eq!(call(FIRST + LARGE, LARGE), Err(Error::Invalid), "nothing is mapped");
     mm.madvise(space, Vpn(FIRST), BOTH, Advice::NoHugePage).unwrap();
     world.refuses(Error::Invalid);
     mm.madvise(space, Vpn(FIRST), BOTH, Advice::HugePage).unwrap();
     mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ).unwrap();
     world.refuses(Error::Invalid);
     mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ | Prot::WRITE).unwrap();
-    mm.munmap(space, Vpn(FIRST + TABLE), TABLE).unwrap();
-    world.spaces[0].1.retain(|&at, _| at < FIRST + TABLE);
+    mm.munmap(space, Vpn(FIRST + LARGE), LARGE).unwrap();
+    world.spaces[0].1.retain(|&at, _| at < FIRST + LARGE);
     assert_eq!(call(FIRST, BOTH), Err(Error::NotMapped), "the end is not mapped");
     assert!(world.is_large(0));
     world.end();
@@ -324,7 +314,7 @@ fn collapse_rechecks_after_swap_in() {
                 if locked { core.unlock_folio(victim) } else { core.put(victim) }
             }
             assert_eq!(
-                bench.mm.collapse(space, Vpn(FIRST), TABLE),
+                bench.mm.collapse(space, Vpn(FIRST), LARGE),
                 Ok(1),
                 "collapse must succeed afterwards"
             );
@@ -506,17 +496,17 @@ fn collapse_keeps_mlock() {
 #[test]
 fn dontneed_flushes_pages_after_a_large_entry() {
     for policy in 0..FlushPolicy::COUNT {
-        let mut world = world(policy, TABLE + 20);
+        let mut world = world(policy, LARGE + 20);
         let space = world.spaces[0].0;
         assert_eq!(world.collapse(), Ok(1));
         world.run_on(1, Some(space));
-        for at in [FIRST + 500, FIRST + TABLE + 5] {
+        for at in [FIRST + 500, FIRST + LARGE + 5] {
             world.load(0, at);
         }
         world.run_on(0, Some(space));
         world.range(0, What::Forget, FIRST + 490, 40);
         world.run_on(1, Some(space));
-        for at in [FIRST + 500, FIRST + TABLE + 5] {
+        for at in [FIRST + 500, FIRST + LARGE + 5] {
             world.load(0, at);
         }
         world.end();
