@@ -2,8 +2,10 @@
 
 #![allow(dead_code, reason = "each room's tests use a part of it")]
 
+use crate::alloc::{AllocRequest, Reserve};
 use crate::api::{Backing, MapRequest, Prot};
 use crate::event::Event;
+use crate::frame::Mobility;
 use crate::lock::Lock;
 use crate::machine::*;
 use crate::primitive::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
@@ -253,6 +255,21 @@ impl TestMachine {
     /// Wake-ups of a key so far.
     pub fn wakes(&self, key: WaitKey) -> u64 {
         self.wakes.lock().get(&key).copied().unwrap_or(0)
+    }
+}
+
+/// A request for a block, with all reserves.
+pub(crate) fn block(order: Order, mobility: Mobility) -> AllocRequest {
+    AllocRequest {
+        order,
+        mobility,
+        node: NodeId(0),
+        highest: ZoneKind::Normal,
+        reserve: Reserve::All,
+        this_node_only: false,
+        among: Nodes::ALL,
+        atomic: false,
+        mixes: true,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::mm::{Config, Mm};
 use crate::mm_core::MmCore;
 use crate::stat::{SizeStat, Stat};
 use crate::table::Bits;
-use crate::testing::{TestMachine, request};
+use crate::testing::{TestMachine, block, request};
 use crate::units::*;
 use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
@@ -148,17 +148,7 @@ impl Bench {
 
     /// Allocate all blocks of 2 MiB for good.
     fn take_huge(&self) {
-        let request = crate::alloc::AllocRequest {
-            order: HUGE,
-            mobility: Mobility::Unmovable,
-            node: NodeId(0),
-            highest: ZoneKind::Normal,
-            reserve: crate::alloc::Reserve::All,
-            this_node_only: false,
-            among: Nodes::ALL,
-            atomic: false,
-            mixes: true,
-        };
+        let request = block(HUGE, Mobility::Unmovable);
         let alloc = &self.core().alloc;
         while self.huge() > 0 {
             alloc.take(self.mm.mmu(), &request, crate::alloc::Watermark::Min).unwrap().into_pfn();
@@ -169,6 +159,14 @@ impl Bench {
     /// Free blocks of 2 MiB.
     fn huge(&self) -> u64 {
         self.zone().blocks().suitable(HUGE)
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check();
+        }
     }
 }
 
@@ -188,7 +186,6 @@ fn compaction_moves_single_pages_to_make_a_block() {
             bench.stat(Stat::CompactIsolated) >= 2 * moved,
             "each move isolates a page and a place for it"
         );
-        bench.check();
     }
 }
 
@@ -206,7 +203,6 @@ fn compacting_everything_leaves_nothing_to_move() {
     let moved = bench.stat(Stat::PgmigrateSuccess);
     bench.mm.compact_memory();
     assert!(bench.stat(Stat::PgmigrateSuccess) - moved < 1024, "a second compaction must move little");
-    bench.check();
 }
 
 /// Folios of 16 pages, and free blocks of the same size between them.
@@ -279,7 +275,6 @@ fn large_folios_are_moved_for_a_larger_block() {
     let folios = bench.mm.mmu().sizes.read(SizeStat::NrAnon, Order(4));
     assert_eq!(compact_zone(bench.core(), bench.zone(), how(HUGE)).outcome, Outcome::Success);
     assert_eq!((bench.huge() > 0, bench.mm.mmu().sizes.read(SizeStat::NrAnon, Order(4))), (true, folios));
-    bench.check();
 }
 
 #[test]
@@ -306,7 +301,6 @@ fn failed_compaction_defers_the_next_ones() {
     assert!(bench.direct(HUGE, Priority::SyncFull) > Outcome::Deferred);
     let [stalls, fails] = [Stat::CompactStall, Stat::CompactFail].map(|stat| bench.stat(stat));
     assert_eq!((stalls, fails), (5, 5), "a deferred compaction counts as failed, as in Linux");
-    bench.check();
 }
 
 /// A store that wants 2 MiB, in a range with and without MADV_HUGEPAGE, under each mode of `thp.defrag`.
@@ -356,7 +350,6 @@ fn block_between_the_marks_is_allocated_without_compaction() {
     bench.store(BEYOND);
     let counts = [Stat::ThpFaultAlloc, Stat::CompactStall, Stat::PgscanDirect].map(|stat| bench.stat(stat));
     assert_eq!(counts, [1, 0, 0]);
-    bench.check();
 }
 
 /// A block with a part on another CPU's list becomes available after reclaim has freed something without success.
@@ -389,7 +382,6 @@ fn reclaim_drains_other_cpus_to_complete_a_block() {
     bench.store(BEYOND);
     assert!(bench.stat(Stat::PgscanDirect) > 0);
     assert_eq!((bench.stat(Stat::ThpFaultAlloc), bench.stat(Stat::ThpFaultFallback)), (1, 0));
-    bench.check();
 }
 
 #[test]
@@ -406,7 +398,6 @@ fn kcompactd_makes_the_requested_block() {
     // Now kcompactd has nothing to do.
     bench.core().alloc.wake_kcompactd(bench.mm.mmu(), NodeId(0), wanted);
     assert_eq!(bench.core().alloc.kcompactd_request(NodeId(0)), None);
-    bench.check();
 }
 
 /// Under `vm.defrag_mode` kcompactd continues until the high watermark is met in whole page blocks.
@@ -437,7 +428,6 @@ fn mobility_groups_are_mixed_before_memory_runs_out() {
         bench.store(at);
     }
     assert!(bench.mm.oom_reports().is_empty());
-    bench.check();
 }
 
 #[test]

@@ -361,8 +361,7 @@ fn flush_follows_the_entry_change() {
 
 #[test]
 fn facade_forwards_ticks_and_never_deferred() {
-    let bench = Bench::new(PrivateFile, LATR);
-    bench.use_pages(false);
+    let bench = Bench::used(PrivateFile, LATR, false, OtherCpu::InTheSpace);
     assert_eq!(bench.unmap(), PAGES as usize);
     assert!(bench.mm.wants_ticks());
     for cpu in [0, 1] {
@@ -452,8 +451,7 @@ fn lazyfree_is_not_deferred() {
 #[test]
 fn mapping_zeroes_settles_a_lazyfree_debt() {
     for policy in [BATCH, LAZY] {
-        let bench = Bench::new(Anonymous, policy);
-        bench.use_pages(true);
+        let bench = Bench::used(Anonymous, policy, true, OtherCpu::InTheSpace);
         advise(&bench, Advice::Free);
         bench.use_pages(false);
         let (base, store) = (bench.mm.mmu(), &bench.mm.core);

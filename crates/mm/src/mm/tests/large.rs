@@ -224,7 +224,8 @@ impl World {
 
     /// The frame that a page maps, and whether it is writable.
     fn shown(&self, space: SpaceId, at: u64) -> Option<(Pfn, bool)> {
-        self.entry(space, at).filter(|run| run.entry.is_present()).map(|run| shown_by(&run, at))
+        let run = self.entry(space, at).filter(|run| run.entry.is_present())?;
+        Some((run.entry.pfn().add((at - run.page.0) as u32), run.entry.has(Bits::WRITE)))
     }
 
     /// An access by the current CPU, through a translation that it keeps or with as many faults as it takes. `None`:
@@ -278,7 +279,6 @@ impl World {
         let mm = &self.bench.mm;
         let (space, model) = &mut self.spaces[process];
         let (space, start, range) = (*space, Vpn(at), at..at + pages);
-        let both = Prot::READ | Prot::WRITE;
         let advise = |advice| mm.madvise(space, start, pages, advice).is_ok();
         match what {
             What::Map => {
@@ -291,7 +291,7 @@ impl World {
             }
             // Ranges before a locked one, or before a hole, are advised.
             What::Forget | What::Free => {
-                let whole = what_of(what) == Advice::DontNeed && advise(Advice::DontNeed);
+                let whole = matches!(what, What::Forget) && advise(Advice::DontNeed);
                 if !whole && matches!(what, What::Free) {
                     advise(Advice::Free);
                 }
@@ -303,7 +303,7 @@ impl World {
             What::Cold => _ = advise(Advice::Cold),
             What::PageOut => _ = advise(Advice::PageOut),
             What::Protect => {
-                for prot in [Prot::READ, both] {
+                for prot in [Prot::READ, Prot::RW] {
                     let _ = mm.mprotect(space, start, pages, prot);
                 }
             }
@@ -323,15 +323,6 @@ impl World {
     fn sum(&self, stat: SizeStat) -> u64 {
         self.bench.mm.mmu().sizes.sum(stat)
     }
-}
-
-/// The frame that a present entry maps for a page, and whether it is writable.
-fn shown_by(run: &EntryRun, at: u64) -> (Pfn, bool) {
-    (run.entry.pfn().add((at - run.page.0) as u32), run.entry.has(Bits::WRITE))
-}
-
-fn what_of(what: What) -> Advice {
-    if matches!(what, What::Free) { Advice::Free } else { Advice::DontNeed }
 }
 
 proptest! {

@@ -309,6 +309,7 @@ impl World {
     }
 
     fn end(&self) {
+        self.check();
         for (id, _) in &self.ids {
             self.spaces.exit(&self.core, *id);
         }
@@ -389,7 +390,6 @@ fn mremap_moves_large_entries_whole() {
     assert!(!go(&world, ANON + LARGE, there + 1, LARGE).is_large());
     go(&world, there + 1, ANON + LARGE, LARGE);
     assert_eq!(world.mmu().stats.read(Stat::ThpSplitPmd), 2);
-    world.check();
     world.end();
 }
 
@@ -411,7 +411,6 @@ fn advice_on_part_of_a_large_entry_splits_it() {
             runs.len() == 512
                 && runs.iter().all(|run| world.core.frames[run.entry.pfn()].order() == Order::ZERO)
         );
-        world.check();
         world.end();
     }
 }
@@ -430,7 +429,6 @@ fn write_fault_on_a_shared_large_entry_copies_one_page() {
     assert_eq!((world.core.frames.entire_mapcount(folio), world.core.frames[folio].mapcount()), (1, 512));
     assert_eq!(world.mmu().stats.read(Stat::ThpSplitPmd), 1);
     assert!(world.runs(world.ids[1].0, 0, END)[0].is_large());
-    world.check();
     world.end();
 }
 
@@ -444,7 +442,6 @@ fn folio_that_loses_its_large_entry_is_queued_for_split() {
     assert_eq!(world.core.lru.splits_deferred(NodeId(0)), 0);
     world.apply(1, Op::Advise { at: ANON, pages: LARGE, advice: Advice::DontNeed });
     assert_eq!(world.core.lru.splits_deferred(NodeId(0)), 1);
-    world.check();
     world.end();
 }
 
@@ -462,7 +459,6 @@ fn dontneed_may_begin_and_end_in_large_entries() {
     let pages: Vec<_> =
         world.runs(world.ids[0].0, 0, END).iter().map(|run| (run.page.0 - ANON, run.count)).collect();
     assert_eq!(pages.iter().map(|run| run.1).sum::<u32>(), 512, "{pages:?}");
-    world.check();
     world.end();
 }
 
@@ -476,7 +472,6 @@ fn private_store_drops_a_large_file_entry() {
     let runs = world.runs(world.ids[0].0, 0, END);
     assert_eq!((runs.len(), runs[0].page, runs[0].order), (1, Vpn(PRIVATE + 7), Order::ZERO));
     world.apply(0, Op::Load { at: PRIVATE + 8 });
-    world.check();
     world.end();
 }
 
@@ -498,6 +493,5 @@ fn collapse_preserves_content() {
     assert_eq!(collapse(&world, ANON), Err(Stop::Error(Error::Invalid)));
     world.apply(0, Op::Store { at: SHARED + 4 });
     world.apply(0, Op::Load { at: SHARED + 3 });
-    world.check();
     world.end();
 }

@@ -5,9 +5,9 @@ extern crate std;
 use super::host::{LONG, THREE, at_once, explore};
 use super::machine::become_cpu;
 use super::world::{FILE, NEW, OLD, World};
-use crate::alloc::{AllocRequest, Allocator, NeedsReclaim, Reserve, Watermark};
+use crate::alloc::{Allocator, NeedsReclaim, Watermark};
 use crate::frame::{Mobility, Owner};
-use crate::machine::ZoneKind;
+use crate::testing::block;
 use crate::units::*;
 use std::boxed::Box;
 use std::sync::Arc;
@@ -33,17 +33,7 @@ impl Memory {
     }
 
     fn take(&self, order: Order) -> Result<Pfn, NeedsReclaim> {
-        let request = AllocRequest {
-            order,
-            mobility: Mobility::Movable,
-            node: NodeId(0),
-            highest: ZoneKind::Normal,
-            reserve: Reserve::All,
-            this_node_only: false,
-            among: Nodes::ALL,
-            atomic: false,
-            mixes: true,
-        };
+        let request = block(order, Mobility::Movable);
         self.alloc.take(&self.world.mmu, &request, Watermark::Min).map(|fresh| fresh.into_pfn())
     }
 

@@ -145,8 +145,7 @@ fn tagged_frame_is_settled_before_reuse() {
 #[test]
 fn settling_a_file_settles_its_addresses() {
     for other_cpu in EVERYWHERE {
-        let bench = Bench::new(DiskFile, LAZY);
-        bench.use_pages(false);
+        let bench = Bench::used(DiskFile, LAZY, false, OtherCpu::InTheSpace);
         assert_eq!(bench.unmap(), PAGES as usize);
         bench.move_other_cpu(other_cpu);
         let tlb = &bench.mm.core.tlb;
@@ -154,8 +153,7 @@ fn settling_a_file_settles_its_addresses() {
         bench.check("a payment for the file", other_cpu);
         assert!([0, 1].iter().all(|&cpu| !tlb.space_owes(bench.space, CpuId(cpu))));
     }
-    let bench = Bench::new(SharedFile, LAZY);
-    bench.use_pages(false);
+    let bench = Bench::used(SharedFile, LAZY, false, OtherCpu::InTheSpace);
     assert_eq!(bench.unmap(), 0);
 }
 
