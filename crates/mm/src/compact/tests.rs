@@ -454,9 +454,8 @@ fn proactive_compaction_reduces_fragmentation() {
 #[test]
 fn single_pages_never_compact() {
     let mut bench = Bench::new(Folios::FreeSplit);
-    for knob in [Knob::ThpDefrag, Knob::CompactionProactiveness] {
-        bench.set(knob, if knob == Knob::ThpDefrag { 0 } else { 100 });
-    }
+    bench.set(Knob::ThpDefrag, 0);
+    bench.set(Knob::CompactionProactiveness, 100);
     bench.fragment(0, 4);
     assert!(!bench.mm.mmu().knobs.wants_blocks());
     assert_eq!(

@@ -10,9 +10,13 @@ mod shortage;
 mod truncated;
 
 use super::*;
+use crate::cache::add_to_swap;
+use crate::frame::FolioRun;
 use crate::knobs::FlushPolicy;
+use crate::rmap::UnmapMode;
 use crate::table::Bits;
 use crate::testing::{Blocks, TestMachine, request};
+use crate::tlb::UnmapBatch;
 use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 
@@ -36,6 +40,24 @@ pub(super) fn end_transfers(mm: &Mm<TestMachine>) {
     while let Some(io) = mm.machine().next_io() {
         mm.io_done(&io);
     }
+}
+
+/// Unmap a folio as reclaim does, with a reference that the caller drops; `swap`: give it a slot first.
+fn unmap_folio(mm: &Mm<TestMachine>, pfn: Pfn, swap: bool, batch: &mut UnmapBatch) {
+    let core = &mm.core;
+    core.frames[pfn].get(1);
+    core.lock_folio(pfn);
+    assert!(!swap || add_to_swap(core, pfn));
+    core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), batch);
+    assert_eq!(core.frames[pfn].mapcount(), 0);
+    core.unlock_folio(pfn);
+}
+
+/// One direct reclaim from the node.
+pub(super) fn reclaim_node(mm: &Mm<TestMachine>) {
+    let (order, node, among) = (Order::ZERO, NodeId(0), Nodes::ALL);
+    let needs = crate::alloc::NeedsReclaim { order, node, highest: ZoneKind::Movable, among };
+    reclaim::direct(&mm.core, &mm.reclaim, mm, &needs);
 }
 
 /// A page by an access as hardware makes it, if the entry has these bits: the frame, and whether it is writable.

@@ -209,7 +209,7 @@ impl Bench {
     fn touch(&mut self, at: u64, store: bool) {
         let access = if store { AccessKind::Store } else { AccessKind::Load };
         let allowed = self.model.get(&at).is_some_and(|props| props.prot.contains(access.needs()));
-        let outcome = self.spaces.fault(&self.core, self.id, Vpn(at), access, Gfp::user(GROUP));
+        let outcome = self.spaces.at(self.id).fault(&self.core, self.id, Vpn(at), access, Gfp::user(GROUP));
         match outcome {
             Ok(_) => assert!(allowed),
             Err(FaultStop::Error(FaultError::Segv)) => assert!(!allowed),
@@ -383,7 +383,7 @@ fn exit_is_safe_against_concurrent_reverse_map_walks() {
     bench.apply(&map);
     let fault = |id| {
         let gfp = Gfp::user(GROUP);
-        bench.spaces.fault(&bench.core, id, Vpn(BASE), AccessKind::Load, gfp).unwrap();
+        bench.spaces.at(id).fault(&bench.core, id, Vpn(BASE), AccessKind::Load, gfp).unwrap();
     };
     fault(bench.id);
     let pfn = {

@@ -1,8 +1,6 @@
 use super::*;
-use crate::alloc::NeedsReclaim;
 use crate::api::*;
-use crate::machine::ZoneKind;
-use crate::mm::tests::{end_transfers, with_swap};
+use crate::mm::tests::{end_transfers, reclaim_node, with_swap};
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::table::Bits;
@@ -195,11 +193,9 @@ fn private_store_in_a_group_of_one_page_fails_instead_of_looping() {
 }
 
 /// Reclaim from the node, by direct reclaimers one after the other.
-fn reclaim_node(mm: &Mm<TestMachine>, times: usize) {
-    let needs =
-        NeedsReclaim { order: Order::ZERO, node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL };
+fn reclaim_times(mm: &Mm<TestMachine>, times: usize) {
     for _ in 0..times {
-        reclaim::direct(&mm.core, &mm.reclaim, mm, &needs);
+        reclaim_node(mm);
         end_transfers(mm);
     }
 }
@@ -251,7 +247,7 @@ fn groups_with_different_policies_are_all_reclaimed() {
             mm.set_group_knob(group, Knob::ReclaimPolicy, own).unwrap();
             (group, with_pages(mm, group, 60))
         });
-        reclaim_node(mm, 12);
+        reclaim_times(mm, 12);
         for (own, (group, _)) in OWN.into_iter().zip(groups) {
             let (left, swapped) = mm.group_usage(group);
             assert!(left < 60 && swapped > 0, "{own} below {of_all}: {left} pages are left");
@@ -341,7 +337,7 @@ fn memory_events_are_counted() {
     let low = mm.create_group(ROOT, GroupLimits { low: 100, ..GroupLimits::default() }).unwrap();
     let kept = with_pages(mm, low, 50);
     mm.set_group_limits(group, GroupLimits { min: 100, ..GroupLimits::default() }).unwrap();
-    reclaim_node(mm, 4);
+    reclaim_times(mm, 4);
     assert!(counted(low, GroupStat::Low) > 0 && counted(group, GroupStat::Low) == 0);
     assert!(mm.group_usage(low).0 < 50);
     // Nothing is reclaimable any more, so the process is killed.

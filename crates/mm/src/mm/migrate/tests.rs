@@ -10,8 +10,7 @@ use crate::event::{Concern, Event};
 use crate::knobs::{FlushPolicy, Knob};
 use crate::lock::Lock;
 use crate::machine::{Scope, ZoneKind};
-use crate::mm::tests::{reach, with_swap};
-use crate::reclaim;
+use crate::mm::tests::{reach, reclaim_node, with_swap};
 use crate::stat::Stat;
 use crate::table::Bits;
 use crate::testing::{Blocks, TestMachine, range, request};
@@ -390,14 +389,9 @@ impl Bench {
         let whole = range.clone().all(|page| self.spaces.lock()[process].1.contains_key(&page));
         if whole && self.mm.mlock(space, start, pages, false).is_ok() {
             self.mm.madvise(space, start, pages, advice).unwrap();
-            let mut spaces = self.spaces.lock();
-            for page in
-                range.filter_map(|page| Some((page, *spaces[process].1.get(&page)?))).collect::<Vec<_>>()
-            {
-                let (at, before) = page;
-                let free = advice == Advice::Free;
-                let own = before.own.filter(|_| free);
-                spaces[process].1.insert(at, Reads { own, perhaps_zero: free, ..before });
+            let free = advice == Advice::Free;
+            for (_, page) in self.spaces.lock()[process].1.range_mut(range) {
+                *page = Reads { own: page.own.filter(|_| free), perhaps_zero: free, ..*page };
             }
         }
     }
@@ -429,12 +423,7 @@ impl Bench {
             Op::Map(kind) => self.map(process, KINDS[kind]),
             Op::Sync => self.mm.fsync(self.file).unwrap(),
             Op::Cut(at) => self.cut(512 - USED / 2 + at % USED),
-            Op::Reclaim => {
-                let (order, node) = (Order::ZERO, NodeId(0));
-                let needs =
-                    crate::alloc::NeedsReclaim { order, node, highest: ZoneKind::Normal, among: Nodes::ALL };
-                reclaim::direct(&self.mm.core, &self.mm.reclaim, &self.mm, &needs);
-            }
+            Op::Reclaim => reclaim_node(&self.mm),
             Op::EndTransfers => self.end_transfers(),
             Op::Policy(policy) => self.mm.set_knob(Knob::ReclaimPolicy, policy).unwrap(),
             Op::Move(at, pages, to, during) => {

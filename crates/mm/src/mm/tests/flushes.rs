@@ -9,9 +9,7 @@ mod shortcuts;
 
 use super::*;
 use crate::event::Event;
-use crate::frame::FolioRun;
-use crate::rmap::UnmapMode;
-use crate::tlb::{Cleared, UnmapBatch};
+use crate::tlb::Cleared;
 use std_alloc::boxed::Box;
 
 const BATCH: u64 = FlushPolicy::Batch.value();
@@ -156,14 +154,8 @@ impl Bench {
         for page in pages() {
             let (pfn, _) = self.reach(self.space, page, false);
             let frame = &core.frames[pfn];
-            frame.get(1);
-            core.lock_folio(pfn);
-            if frame.is_anon() && frame.has(FrameFlags::SWAPBACKED) && !frame.has(FrameFlags::SWAPCACHE) {
-                assert!(crate::cache::add_to_swap(core, pfn));
-            }
-            core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
-            assert_eq!(core.frames[pfn].mapcount(), 0);
-            core.unlock_folio(pfn);
+            let anon = frame.is_anon() && frame.has(FrameFlags::SWAPBACKED);
+            unmap_folio(&self.mm, pfn, anon && !frame.has(FrameFlags::SWAPCACHE), &mut batch);
             core.put(pfn);
         }
         batch.settle(self.mm.mmu(), &core.tlb);
@@ -457,13 +449,7 @@ fn mapping_zeroes_settles_a_lazyfree_debt() {
         let (base, store) = (bench.mm.mmu(), &bench.mm.core);
         let mut batch = UnmapBatch::new(base);
         let frames: Vec<_> = pages().map(|page| bench.reach(bench.space, page, false).0).collect();
-        for &pfn in &frames {
-            store.frames[pfn].get(1);
-            store.lock_folio(pfn);
-            store.rmap.try_to_unmap(store, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
-            assert_eq!(store.frames[pfn].mapcount(), 0);
-            store.unlock_folio(pfn);
-        }
+        frames.iter().for_each(|&pfn| unmap_folio(&bench.mm, pfn, false, &mut batch));
         assert!(pages().all(|page| bench.keeps(page)), "the flush must wait for the batch");
         assert_eq!(bench.reach(bench.space, AT, false).0, store.zero);
         assert!(!pages().any(|page| bench.keeps(page)), "tlb.unmap={policy}");

@@ -5,14 +5,11 @@
 //! entry's bits and the frame's content.
 
 use super::*;
-use crate::cache::add_to_swap;
 use crate::event::Event;
-use crate::frame::{FolioRun, Owner};
+use crate::frame::Owner;
 use crate::reclaim;
-use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
 use crate::table::Bits;
-use crate::tlb::UnmapBatch;
 use std_alloc::boxed::Box;
 
 /// Address of all mappings.
@@ -184,12 +181,7 @@ impl Bench {
         let mut batch = UnmapBatch::new(base);
         let frames = self.frames();
         for &pfn in &frames {
-            store.frames[pfn].get(1);
-            store.lock_folio(pfn);
-            assert!(add_to_swap(store, pfn));
-            store.rmap.try_to_unmap(store, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
-            assert_eq!(store.frames[pfn].mapcount(), 0);
-            store.unlock_folio(pfn);
+            unmap_folio(&self.mm, pfn, true, &mut batch);
             store.put(pfn);
         }
         batch.settle(base, &store.tlb);

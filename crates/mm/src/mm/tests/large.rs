@@ -5,7 +5,6 @@ mod collapse;
 
 use super::*;
 use crate::migrate::Mode;
-use crate::reclaim;
 use crate::stat::SizeStat;
 use crate::table::EntryRun;
 use proptest::prelude::*;
@@ -150,9 +149,7 @@ impl World {
                 self.spaces.swap_remove(process);
             }
             Op::Fork | Op::Exit => {}
-            Op::Collapse(at) => {
-                let _ = self.bench.mm.collapse(space, Vpn(at / 512 * 512), 512);
-            }
+            Op::Collapse(at) => _ = self.bench.mm.collapse(space, Vpn(at / 512 * 512), 512),
             Op::Khugepaged => self.bench.mm.spaces.scan_from_start(&self.bench.mm.core),
             Op::Split(at) => {
                 if let Some((pfn, _)) = self.shown(space, at) {
@@ -172,16 +169,7 @@ impl World {
                     }
                 }
             }
-            Op::Reclaim => {
-                let node = NodeId(0);
-                let needs = crate::alloc::NeedsReclaim {
-                    order: Order::ZERO,
-                    node,
-                    highest: ZoneKind::Normal,
-                    among: Nodes::ALL,
-                };
-                reclaim::direct(&self.bench.mm.core, &self.bench.mm.reclaim, &self.bench.mm, &needs);
-            }
+            Op::Reclaim => reclaim_node(&self.bench.mm),
             Op::Compact(folios, mode) => {
                 self.bench.mm.mmu().knobs.set(Knob::CompactionFolios, folios).unwrap();
                 compact::everything_by(&self.bench.mm.core, mode);
@@ -320,8 +308,33 @@ impl World {
         }
     }
 
+    /// Every page reads what it should, and nothing leaks.
+    fn end(&mut self) {
+        self.bench.mm.validate().unwrap();
+        for process in 0..self.spaces.len() {
+            self.run_on(0, Some(self.spaces[process].0));
+            let all: Vec<_> = self.spaces[process].1.keys().copied().collect();
+            all.into_iter().for_each(|at| self.load(process, at));
+        }
+        self.bench.end_transfers();
+        (0..CPUS as u16).for_each(|cpu| self.run_on(cpu, None));
+        self.spaces.iter().for_each(|(space, _)| self.bench.mm.exit_space(*space));
+        self.bench.mm.validate().unwrap();
+        let left = [Stat::NrAnonPages, Stat::NrAnonTransparentHugepages, Stat::NrPageTablePages];
+        assert_eq!(left.map(|stat| self.bench.mm.mmu().stats.read(stat)), [0; 3]);
+        assert_eq!(self.sum(SizeStat::NrAnonPartiallyMapped), 0);
+    }
+
     fn sum(&self, stat: SizeStat) -> u64 {
         self.bench.mm.mmu().sizes.sum(stat)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
     }
 }
 
@@ -342,18 +355,6 @@ proptest! {
             world.apply(step);
             prop_assert_eq!(world.bench.mm.validate(), Ok(()), "after {:?}", step);
         }
-        for process in 0..world.spaces.len() {
-            world.run_on(0, Some(world.spaces[process].0));
-            (BASE..END).for_each(|at| world.load(process, at));
-        }
-        world.bench.end_transfers();
-        (0..CPUS as u16).for_each(|cpu| world.run_on(cpu, None));
-        for (space, _) in core::mem::take(&mut world.spaces) {
-            world.bench.mm.exit_space(space);
-        }
-        world.bench.mm.validate().unwrap();
-        prop_assert_eq!(world.bench.mm.mmu().stats.read(Stat::NrAnonPages), 0);
-        prop_assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 0);
     }
 }
 
@@ -392,8 +393,6 @@ fn fault_maps_a_whole_folio_from_the_swap_cache() {
             world.bench.mm.validate().unwrap();
             world.bench.end_transfers();
             (at..at + 16).for_each(|page| world.store(0, page));
-            world.bench.mm.validate().unwrap();
-            (BASE..END).for_each(|page| world.load(0, page));
         }
     }
 }

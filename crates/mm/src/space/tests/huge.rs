@@ -172,9 +172,7 @@ impl World {
             }
             Op::Fork | Op::Exit => {}
             Op::Reclaim { at } => self.with_folio(id, at, |pfn| self.reclaim(pfn)),
-            Op::Clean { at } => self.with_folio(id, at, |pfn| {
-                self.core.rmap.mkclean(&self.core, pfn);
-            }),
+            Op::Clean { at } => self.with_folio(id, at, |pfn| _ = self.core.rmap.mkclean(&self.core, pfn)),
             Op::Age { at } => self.with_folio(id, at, |pfn| {
                 let [_] = self.core.rmap.referenced(&self.core, FolioRun::one(&pfn), None, None);
             }),
@@ -208,7 +206,7 @@ impl World {
         let id = self.ids[process].0;
         for _ in 0..8 {
             let Some(pfn) = self.use_entry(id, at, access) else {
-                match self.spaces.fault(&self.core, id, Vpn(at), access, gfp()) {
+                match self.spaces.at(id).fault(&self.core, id, Vpn(at), access, gfp()) {
                     Ok(_) => continue,
                     // The range is read-only.
                     Err(_) => return,
@@ -267,7 +265,7 @@ impl World {
             let range = (Vpn(start), Vpn(start + LARGE));
             core.tables.lock(self.mmu(), id).take_empty_tables(range, range, gather);
         });
-        self.spaces.fault(core, id, Vpn(start), AccessKind::Store, gfp()).unwrap();
+        self.spaces.at(id).fault(core, id, Vpn(start), AccessKind::Store, gfp()).unwrap();
         self.ids[process].1.retain(|page, _| page / LARGE != start / LARGE);
     }
 
@@ -308,6 +306,7 @@ impl World {
         assert_eq!(read(Stat::NrShmemPmdmapped) + read(Stat::NrAnonTransparentHugepages), large);
     }
 
+    /// Every space and the file end, and leave nothing.
     fn end(&self) {
         self.check();
         for (id, _) in &self.ids {
@@ -324,6 +323,14 @@ impl World {
             Stat::NrAnonTransparentHugepages,
         ];
         assert_eq!(left.map(|stat| self.mmu().stats.read(stat)), [0; 6]);
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
     }
 }
 
@@ -348,7 +355,6 @@ proptest! {
             world.apply(process, op);
             world.check();
         }
-        world.end();
     }
 }
 
@@ -390,7 +396,6 @@ fn mremap_moves_large_entries_whole() {
     assert!(!go(&world, ANON + LARGE, there + 1, LARGE).is_large());
     go(&world, there + 1, ANON + LARGE, LARGE);
     assert_eq!(world.mmu().stats.read(Stat::ThpSplitPmd), 2);
-    world.end();
 }
 
 /// Advice on a part splits the folio, unless another process uses it; then the entry stays, too.
@@ -411,7 +416,6 @@ fn advice_on_part_of_a_large_entry_splits_it() {
             runs.len() == 512
                 && runs.iter().all(|run| world.core.frames[run.entry.pfn()].order() == Order::ZERO)
         );
-        world.end();
     }
 }
 
@@ -429,7 +433,6 @@ fn write_fault_on_a_shared_large_entry_copies_one_page() {
     assert_eq!((world.core.frames.entire_mapcount(folio), world.core.frames[folio].mapcount()), (1, 512));
     assert_eq!(world.mmu().stats.read(Stat::ThpSplitPmd), 1);
     assert!(world.runs(world.ids[1].0, 0, END)[0].is_large());
-    world.end();
 }
 
 /// The parent maps a part of the folio page by page. When the child's large entry goes, nothing maps the rest.
@@ -442,7 +445,6 @@ fn folio_that_loses_its_large_entry_is_queued_for_split() {
     assert_eq!(world.core.lru.splits_deferred(NodeId(0)), 0);
     world.apply(1, Op::Advise { at: ANON, pages: LARGE, advice: Advice::DontNeed });
     assert_eq!(world.core.lru.splits_deferred(NodeId(0)), 1);
-    world.end();
 }
 
 /// Both ends of the dropped part are inside large entries.
@@ -459,7 +461,6 @@ fn dontneed_may_begin_and_end_in_large_entries() {
     let pages: Vec<_> =
         world.runs(world.ids[0].0, 0, END).iter().map(|run| (run.page.0 - ANON, run.count)).collect();
     assert_eq!(pages.iter().map(|run| run.1).sum::<u32>(), 512, "{pages:?}");
-    world.end();
 }
 
 /// A private store drops the entry of the file's folio; the other pages are faulted in again.
@@ -472,7 +473,6 @@ fn private_store_drops_a_large_file_entry() {
     let runs = world.runs(world.ids[0].0, 0, END);
     assert_eq!((runs.len(), runs[0].page, runs[0].order), (1, Vpn(PRIVATE + 7), Order::ZERO));
     world.apply(0, Op::Load { at: PRIVATE + 8 });
-    world.end();
 }
 
 /// Small folios become one, which keeps their content and is mapped by one entry. A private copy prevents that.
@@ -493,5 +493,4 @@ fn collapse_preserves_content() {
     assert_eq!(collapse(&world, ANON), Err(Stop::Error(Error::Invalid)));
     world.apply(0, Op::Store { at: SHARED + 4 });
     world.apply(0, Op::Load { at: SHARED + 3 });
-    world.end();
 }

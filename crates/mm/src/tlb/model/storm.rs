@@ -6,8 +6,8 @@
 extern crate std;
 
 use super::host::{Effort, at_once, explore};
-use super::machine::{self, become_cpu};
-use super::world::{FILE, LAZY, World};
+use super::machine;
+use super::world::{FILE, LAZY, World, on};
 use crate::alloc::{Allocator, Watermark};
 use crate::frame::{Mobility, Owner};
 use crate::knobs::FlushPolicy;
@@ -18,7 +18,6 @@ use crate::testing::block;
 use crate::tlb::{EmptiedPages, UnmapBatch};
 use crate::units::*;
 use shuttle::rand::{Rng, thread_rng};
-use std::boxed::Box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::vec::Vec;
@@ -192,14 +191,7 @@ fn storm(name: &str, policy: u64, loses_tags: bool) -> u64 {
     let effort = Effort { preemptions: None, runs: 5_000 };
     explore(&std::format!("{name} under policy {policy}"), effort, move || {
         let kernel = Arc::new(Kernel::new(policy, loses_tags));
-        let programs = (0..CPUS).map(|cpu| {
-            let kernel = Arc::clone(&kernel);
-            Box::new(move || {
-                become_cpu(cpu);
-                kernel.run();
-            }) as Box<dyn FnOnce() + Send>
-        });
-        at_once(programs.collect());
+        at_once((0..CPUS).map(|cpu| on(&kernel, cpu, Kernel::run)).collect());
         let mmu = &kernel.world.mmu;
         kernel.alloc.validate(mmu).expect("the free lists");
         kernel.world.check_debts();

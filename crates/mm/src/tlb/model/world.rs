@@ -147,11 +147,11 @@ impl World {
     }
 }
 
-/// A program for one CPU of a world.
-pub(super) fn on(
-    world: &Arc<World>,
+/// A program for one CPU of a world, or of what has one.
+pub(super) fn on<W: Send + Sync + 'static>(
+    world: &Arc<W>,
     cpu: u16,
-    program: impl FnOnce(&World) + Send + 'static,
+    program: impl FnOnce(&W) + Send + 'static,
 ) -> Box<dyn FnOnce() + Send> {
     let world = Arc::clone(world);
     Box::new(move || {

@@ -2,7 +2,7 @@
 //! rejects are in `tests/shortcuts`. Also the right way to do what most of them are for.
 
 use super::*;
-use crate::frame::{FolioPages, FolioRun};
+use crate::frame::FolioPages;
 use crate::memory::{Gfp, Shortage};
 use crate::mm_core::MmCore;
 use crate::table::{Absent, Rights, Writes};
@@ -94,15 +94,10 @@ fn dropping_a_page_without_a_flush_panics() {
 #[should_panic(expected = "a batch must be settled before it is dropped")]
 fn dropping_an_unsettled_batch_panics() {
     let bench = Bench::used(SharedFile, BATCH, false, OtherCpu::InTheSpace);
-    let core = &bench.mm.core;
     let mut batch = UnmapBatch::new(bench.mm.mmu());
     let (pfn, _) = bench.reach(bench.space, AT, false);
-    core.frames[pfn].get(1);
-    core.lock_folio(pfn);
-    core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
-    assert_eq!(core.frames[pfn].mapcount(), 0);
-    core.unlock_folio(pfn);
-    core.put(pfn);
+    unmap_folio(&bench.mm, pfn, false, &mut batch);
+    bench.mm.core.put(pfn);
 }
 
 /// mprotect that looks at the old entries and does not tell its gather.

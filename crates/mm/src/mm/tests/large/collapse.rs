@@ -77,21 +77,6 @@ impl World {
         core.put(head);
     }
 
-    /// Every page reads what it should, and nothing leaks.
-    fn end(mut self) {
-        self.bench.mm.validate().unwrap();
-        for process in 0..self.spaces.len() {
-            self.run_on(0, Some(self.spaces[process].0));
-            let all: Vec<_> = self.spaces[process].1.keys().copied().collect();
-            all.into_iter().for_each(|at| self.load(process, at));
-        }
-        (0..CPUS as u16).for_each(|cpu| self.run_on(cpu, None));
-        self.spaces.iter().for_each(|(space, _)| self.bench.mm.exit_space(*space));
-        self.bench.mm.validate().unwrap();
-        let left = [Stat::NrAnonPages, Stat::NrAnonTransparentHugepages, Stat::NrPageTablePages];
-        assert_eq!(self.stats(left), [0; 3]);
-    }
-
     /// The call fails with `error`, and changes nothing.
     #[track_caller]
     fn refuses(&self, error: Error) {
@@ -140,7 +125,6 @@ fn collapse_merges_pages_holes_and_zeroes() {
         assert!(world.is_large(0), "a store must find the entry writable");
         assert_eq!(world.collapse(), Ok(1), "a second collapse must succeed");
         assert_eq!(world.stats(counted)[0], 1);
-        world.end();
     }
 }
 
@@ -167,7 +151,6 @@ fn collapse_merges_small_folios() {
     assert_eq!(world.collapse(), Ok(1));
     assert_eq!(world.sum(SizeStat::NrAnon), 2, "2 MiB, and 64 KiB after them");
     assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 0);
-    world.end();
 }
 
 #[test]
@@ -183,7 +166,6 @@ fn collapse_queues_folios_mapped_elsewhere_for_split() {
     world.store(0, FIRST + 100);
     assert_eq!((world.sum(SizeStat::NrAnonPartiallyMapped), world.collapse()), (0, Ok(1)));
     assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 1);
-    world.end();
 }
 
 #[test]
@@ -199,7 +181,6 @@ fn collapse_copies_shared_pages() {
     assert!(after.iter().all(|&(_, _, refs, locked)| refs == 1 && !locked));
     world.apply(&(1, 1, Op::Store(FIRST + 4)));
     world.apply(&(0, 0, Op::Store(FIRST + 5)));
-    world.end();
 }
 
 #[test]
@@ -222,7 +203,6 @@ fn collapse_rejects_unsuitable_ranges() {
     world.spaces[0].1.retain(|&at, _| at < FIRST + LARGE);
     assert_eq!(call(FIRST, BOTH), Err(Error::NotMapped), "the end is not mapped");
     assert!(world.is_large(0));
-    world.end();
 }
 
 #[test]
@@ -239,7 +219,6 @@ fn collapse_without_a_block_changes_nothing() {
     let minute = 60_000_000_000;
     assert!((minute..2 * minute).contains(&world.bench.mm.machine().now()));
     held.into_iter().for_each(|pfn| core.put(pfn));
-    world.end();
 }
 
 #[test]
@@ -254,7 +233,6 @@ fn collapse_in_a_full_group_changes_nothing() {
     (FIRST..FIRST + 100).for_each(|at| world.store(0, at));
     world.refuses(Error::Busy);
     world.spaces.push(old);
-    world.end();
 }
 
 /// A locked or referenced page among others: those before it are unlocked again.
@@ -274,7 +252,6 @@ fn collapse_with_a_referenced_page_changes_nothing() {
     );
     core.put(pfn);
     assert_eq!(world.collapse(), Ok(1));
-    world.end();
 }
 
 /// While pages are swapped in, other pages are locked, isolated or swapped out.
@@ -321,7 +298,6 @@ fn collapse_rechecks_after_swap_in() {
             let counts = [Resident::Anon, Resident::Swap]
                 .map(|kind| core.tables.lock(bench.mm.mmu(), space).counts().get(kind));
             assert_eq!(counts, [512, 0]);
-            world.end();
         }
     }
 }
@@ -338,7 +314,6 @@ fn khugepaged_respects_max_ptes_none() {
     assert!(world.is_large(0));
     let done = [Stat::KhugepagedPagesCollapsed, Stat::KhugepagedFullScans, Stat::ThpScanExceedNonePte];
     assert_eq!(world.stats(done), [1, 3, 1]);
-    world.end();
 }
 
 #[test]
@@ -354,7 +329,6 @@ fn khugepaged_scans_advised_ranges() {
     advise(Advice::HugePage);
     world.scan();
     assert!(world.is_large(0));
-    world.end();
 }
 
 #[test]
@@ -368,7 +342,6 @@ fn khugepaged_respects_max_ptes_swap() {
     world.set(Knob::KhugepagedMaxPtesSwap, 65);
     world.scan();
     assert!(world.is_large(0));
-    world.end();
 }
 
 #[test]
@@ -385,7 +358,6 @@ fn khugepaged_respects_max_ptes_shared() {
     world.set(Knob::KhugepagedMaxPtesShared, 299);
     world.scan();
     assert!(world.is_large(0) && !world.is_large(1));
-    world.end();
 }
 
 #[test]
@@ -415,7 +387,6 @@ fn khugepaged_skips_unused_pages() {
     mark(255);
     world.scan();
     assert!(world.is_large(0));
-    world.end();
 }
 
 /// A deferred flush is paid before the address maps a writable copy.
@@ -440,7 +411,6 @@ fn collapse_settles_debts_of_its_table() {
     world.store(0, FIRST);
     world.run_on(1, Some(space));
     world.load(0, FIRST);
-    world.end();
 }
 
 /// A CPU that holds the tables lazily might walk them speculatively, and set bits in what is no table any more.
@@ -455,7 +425,6 @@ fn collapse_flushes_lazy_cpus() {
     assert!(machine.roots.lock()[&CpuId(1)].0.is_some());
     assert_eq!(world.collapse(), Ok(1));
     assert_eq!(machine.roots.lock()[&CpuId(1)].0, Pfn::NONE);
-    world.end();
 }
 
 /// Another CPU stores through the translation that it keeps, until it is flushed.
@@ -477,7 +446,6 @@ fn collapse_copies_stores_made_before_its_flush() {
     *machine.watcher.lock() = None;
     world.spaces[0].1.insert(page.0, (777, false));
     world.load(0, page.0);
-    world.end();
 }
 
 #[test]
@@ -489,7 +457,6 @@ fn collapse_keeps_mlock() {
     assert!(world.bench.mm.core.frames[head].has(FrameFlags::MLOCKED));
     assert_eq!(world.stats([Stat::NrMlock]), [BOTH as i64]);
     world.range(0, What::Unlock, FIRST, BOTH);
-    world.end();
 }
 
 /// The pages after the large entry are dropped first; then the entry is split, and its pages are dropped.
@@ -509,6 +476,5 @@ fn dontneed_flushes_pages_after_a_large_entry() {
         for at in [FIRST + 500, FIRST + LARGE + 5] {
             world.load(0, at);
         }
-        world.end();
     }
 }
