@@ -46,6 +46,7 @@ mod inner {
             self.0.len() as u32
         }
 
+        /// Their type names.
         pub fn names(&self) -> &[&'static str] {
             &self.0
         }
