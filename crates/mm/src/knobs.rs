@@ -70,7 +70,6 @@ macro_rules! knobs {
         impl Knob {
             /// All knobs, in table order.
             pub const ALL: &'static [Knob] = &[$(Knob::$variant,)*];
-            /// The description of each knob.
             const INFO: &'static [KnobInfo] = &[$(KnobInfo {
                 name: $name,
                 default: $default,

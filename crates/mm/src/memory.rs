@@ -173,18 +173,10 @@ impl<M: Machine> Memory<M> {
 
     /// Copy a folio to the new folio that replaces it. The source must be locked and unmapped, and `batch`, which
     /// noted the removal of its entries, must owe no flush for a writable entry, so that no CPU can store to it.
-    #[expect(clippy::disallowed_methods, reason = "the destination is a copy that no entry maps")]
     pub(crate) fn copy_folio(&self, from: Pfn, to: Pfn, batch: &UnmapBatch) -> Landing {
-        let frame = &self.frames[from];
-        assert!(
-            frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
-            "{from} is copied while it is in use"
-        );
-        assert!(!batch.owes_for_writable(), "{from} is copied while CPUs may store to it");
-        let concern = Concern::Frames { first: from, count: frame.pages() };
-        self.event(Event::TlbHazard, concern.args());
-        self.copy(to, from, frame.pages());
-        Landing::copied(from, to)
+        let landing = self.copied_in_use(from, to, batch);
+        self.copy(to, from, self.frames[from].pages());
+        landing
     }
 
     /// Copy a folio that is still mapped to one that no other task can see yet. The copy misses later stores.
@@ -200,9 +192,9 @@ impl<M: Machine> Memory<M> {
         let frame = &self.frames[from];
         assert!(
             frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
-            "{from} must be locked and unmapped after its copy"
+            "{from} must be locked and unmapped to be replaced by a copy"
         );
-        assert!(!batch.owes_for_writable(), "{from} must not be writable after its copy");
+        assert!(!batch.owes_for_writable(), "{from} must not be writable when a copy replaces it");
         let concern = Concern::Frames { first: from, count: frame.pages() };
         self.event(Event::TlbHazard, concern.args());
         Landing::copied(from, to)

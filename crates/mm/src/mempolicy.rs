@@ -31,7 +31,6 @@ impl MemPolicy {
         fits.then_some(MemPolicy((mode as u64) << NODE_BITS | nodes.0))
     }
 
-    /// Decode a word.
     #[inline]
     pub(crate) const fn of_word(word: u64) -> MemPolicy {
         MemPolicy(word)

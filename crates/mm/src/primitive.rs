@@ -55,37 +55,46 @@ mod cells {
     use core::cell::Cell;
     pub use core::sync::atomic::Ordering;
 
-    macro_rules! integer {
-        ($name:ident, $int:ty) => {
-            /// An integer cell with an atomic's methods; orderings mean nothing on one thread.
+    macro_rules! cell {
+        ($name:ident, $value:ty) => {
+            /// A cell with an atomic's methods; orderings mean nothing on one thread.
             #[derive(Default)]
             #[repr(transparent)]
-            pub struct $name(Cell<$int>);
+            pub struct $name(Cell<$value>);
+
+            impl $name {
+                /// A new cell.
+                pub const fn new(value: $value) -> Self {
+                    Self(Cell::new(value))
+                }
+                /// Read.
+                #[inline(always)]
+                pub fn load(&self, _: Ordering) -> $value {
+                    self.0.get()
+                }
+                /// Write.
+                #[inline(always)]
+                pub fn store(&self, value: $value, _: Ordering) {
+                    self.0.set(value)
+                }
+                /// Write, returning what was there.
+                #[inline(always)]
+                pub fn swap(&self, value: $value, _: Ordering) -> $value {
+                    self.0.replace(value)
+                }
+            }
+        };
+    }
+
+    macro_rules! integer {
+        ($name:ident, $int:ty) => {
+            cell!($name, $int);
 
             // SAFETY: a transparent wrapper of a Cell of an integer; all bytes zero is the integer 0.
             #[allow(unsafe_code)]
             unsafe impl bytemuck::Zeroable for $name {}
 
             impl $name {
-                /// A new cell.
-                pub const fn new(value: $int) -> Self {
-                    Self(Cell::new(value))
-                }
-                /// Read.
-                #[inline(always)]
-                pub fn load(&self, _: Ordering) -> $int {
-                    self.0.get()
-                }
-                /// Write.
-                #[inline(always)]
-                pub fn store(&self, value: $int, _: Ordering) {
-                    self.0.set(value)
-                }
-                /// Write, returning what was there.
-                #[inline(always)]
-                pub fn swap(&self, value: $int, _: Ordering) -> $int {
-                    self.0.replace(value)
-                }
                 /// Add (wrapping), returning what was there.
                 #[inline(always)]
                 pub fn fetch_add(&self, value: $int, _: Ordering) -> $int {
@@ -136,30 +145,5 @@ mod cells {
     integer!(AtomicU32, u32);
     integer!(AtomicU64, u64);
     integer!(AtomicI64, i64);
-
-    /// A boolean cell with an atomic's methods.
-    #[derive(Default)]
-    pub struct AtomicBool(Cell<bool>);
-
-    impl AtomicBool {
-        /// A new cell.
-        pub const fn new(value: bool) -> Self {
-            Self(Cell::new(value))
-        }
-        /// Read.
-        #[inline(always)]
-        pub fn load(&self, _: Ordering) -> bool {
-            self.0.get()
-        }
-        /// Write.
-        #[inline(always)]
-        pub fn store(&self, value: bool, _: Ordering) {
-            self.0.set(value)
-        }
-        /// Write, returning what was there.
-        #[inline(always)]
-        pub fn swap(&self, value: bool, _: Ordering) -> bool {
-            self.0.replace(value)
-        }
-    }
+    cell!(AtomicBool, bool);
 }

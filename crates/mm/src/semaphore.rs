@@ -22,7 +22,6 @@ pub(crate) struct SemaphoreGuard<'a, M: Machine> {
 }
 
 impl Semaphore {
-    /// Take it for reading.
     pub fn read<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> SemaphoreGuard<'a, M> {
         self.acquire(machine, key, || self.take_shared());
         SemaphoreGuard { semaphore: self, machine, key, by: 1 }
@@ -40,7 +39,6 @@ impl Semaphore {
             && self.state.compare_exchange(readers, readers + 1, SeqCst, SeqCst).is_ok()
     }
 
-    /// Take it for writing.
     pub fn write<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> SemaphoreGuard<'a, M> {
         let free = || self.state.compare_exchange(0, -1, SeqCst, SeqCst).is_ok();
         if !free() {

@@ -2,7 +2,10 @@
 
 #![allow(dead_code, reason = "each room's tests use a part of it")]
 
+use crate::alloc::{AllocRequest, Reserve};
+use crate::api::{Backing, MapRequest, Prot};
 use crate::event::Event;
+use crate::frame::Mobility;
 use crate::lock::Lock;
 use crate::machine::*;
 use crate::primitive::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
@@ -18,36 +21,30 @@ pub(crate) fn cases(cases: u32) -> proptest::prelude::ProptestConfig {
     if asked { default } else { proptest::prelude::ProptestConfig { cases, ..default } }
 }
 
+/// Content of devices, by device and block.
+pub(crate) type Blocks = Lock<BTreeMap<(DeviceId, u64), u64>>;
+
 /// A CPU's translation of a page under a number.
 type HeldUnder = (CpuId, Asid, Vpn);
 
+/// A function that a test gives to the machine, which CPUs of other threads may call.
+#[cfg(feature = "one-thread")]
+macro_rules! act {
+    ($($act:tt)*) => { Box<dyn $($act)*> };
+}
+#[cfg(not(feature = "one-thread"))]
+macro_rules! act {
+    ($($act:tt)*) => { Box<dyn $($act)* + Send> };
+}
+
 /// What a test does at each event, before anything else happens.
-#[cfg(feature = "one-thread")]
-pub(crate) type Watcher = Box<dyn Fn(&TestMachine, Event, [u64; 4])>;
-/// What a test does at each event, before anything else happens.
-#[cfg(not(feature = "one-thread"))]
-pub(crate) type Watcher = Box<dyn Fn(&TestMachine, Event, [u64; 4]) + Send>;
-
+pub(crate) type Watcher = act!(Fn(&TestMachine, Event, [u64; 4]));
 /// What a test does at a moment of the machine.
-#[cfg(feature = "one-thread")]
-pub(crate) type Hook = Box<dyn Fn(&TestMachine)>;
-/// What a test does at a moment of the machine.
-#[cfg(not(feature = "one-thread"))]
-pub(crate) type Hook = Box<dyn Fn(&TestMachine) + Send>;
-
+pub(crate) type Hook = act!(Fn(&TestMachine));
 /// What a test does when work of a scope begins.
-#[cfg(feature = "one-thread")]
-pub(crate) type Beginning = Box<dyn Fn(&TestMachine, Scope)>;
-/// What a test does when work of a scope begins.
-#[cfg(not(feature = "one-thread"))]
-pub(crate) type Beginning = Box<dyn Fn(&TestMachine, Scope) + Send>;
-
+pub(crate) type Beginning = act!(Fn(&TestMachine, Scope));
 /// What a test does once.
-#[cfg(feature = "one-thread")]
-type Once = Box<dyn FnOnce()>;
-/// What a test does once.
-#[cfg(not(feature = "one-thread"))]
-type Once = Box<dyn FnOnce() + Send>;
+type Once = act!(FnOnce());
 
 /// A moment at which a test can let another CPU run ([`TestMachine::at`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +53,6 @@ pub(crate) enum Moment {
     Cpu,
     /// A shootdown is about to be sent.
     Shootdown,
-    /// Work of this kind is charged.
     Charge(Work),
     /// This event is about to be counted.
     Event(Event),
@@ -78,7 +74,6 @@ pub(crate) struct TestMachine {
     events: [AtomicU64; Event::COUNT],
     /// All flushes, with the CPU of each.
     pub flushes: Lock<Vec<(CpuId, Flush)>>,
-    /// Targets of all shootdowns.
     pub shootdowns: Lock<Vec<CpuSet>>,
     /// The loaded space of each CPU: root, number, and whether its translations were kept.
     pub roots: Lock<BTreeMap<CpuId, (Pfn, Asid, bool)>>,
@@ -95,7 +90,6 @@ pub(crate) struct TestMachine {
     blocks: Lock<BTreeMap<(DeviceId, u64), u64>>,
     /// Whether the machine stops.
     pub stops: AtomicBool,
-    /// Number of wake-ups of each key.
     wakes: Lock<BTreeMap<WaitKey, u64>>,
     /// Whether the machine has young bits: of pages, of tables.
     pub young: (bool, bool),
@@ -158,13 +152,11 @@ impl TestMachine {
         TestMachine::new(&std_alloc::vec![0; cpus], &[range(0, ZoneKind::Normal, 0, frames)])
     }
 
-    /// This CPU runs from now on.
     pub fn run_on(&self, cpu: u16) {
         assert!((cpu as usize) < self.nodes.len());
         self.current.store(cpu, Relaxed);
     }
 
-    /// This task runs from now on.
     pub fn run_task(&self, task: u16) {
         self.task.store(task, Relaxed);
     }
@@ -258,6 +250,23 @@ impl TestMachine {
         }
     }
 
+    /// Take the oldest transfer that has not ended.
+    pub fn next_io(&self) -> Option<Io> {
+        self.ios.lock().pop_front()
+    }
+
+    /// Transfer between frames and the content of devices; `unwritten` is what a block holds at first, if it may be
+    /// read then.
+    pub fn transfer(&self, io: &Io, blocks: &Blocks, unwritten: Option<u64>) {
+        for (pfn, block) in (0..io.pages).map(|i| (io.frame.add(i), (io.device, io.block + u64::from(i)))) {
+            if io.write {
+                blocks.lock().insert(block, self.stamp(pfn));
+            } else {
+                self.set_stamp(pfn, blocks.lock().get(&block).copied().or(unwritten).unwrap());
+            }
+        }
+    }
+
     /// Units of work charged so far.
     pub fn work(&self, work: Work) -> u64 {
         self.work[work as usize].load(Relaxed)
@@ -277,6 +286,26 @@ impl TestMachine {
 /// The stamp of a block before anything is written.
 pub(crate) fn virgin(device: DeviceId, block: u64) -> u64 {
     (device.0 as u64 + 1) << 32 | block
+}
+
+/// A request for a block, with all reserves.
+pub(crate) fn block(order: Order, mobility: Mobility) -> AllocRequest {
+    AllocRequest {
+        order,
+        mobility,
+        node: NodeId(0),
+        highest: ZoneKind::Normal,
+        reserve: Reserve::All,
+        this_node_only: false,
+        among: Nodes::ALL,
+        atomic: false,
+        mixes: true,
+    }
+}
+
+/// A request to map pages there, for loads and stores.
+pub(crate) fn request(at: Vpn, pages: u64, backing: Backing) -> MapRequest {
+    MapRequest { at: Some(at), pages, prot: Prot::RW, backing, locked: false, populate: false }
 }
 
 /// A memory range from its node, kind, first frame and number of frames.

@@ -26,13 +26,10 @@ pub fn distance_of(latency: u64, bandwidth: u64, dram_latency: u64, dram_bandwid
 /// The tier of a node and its demotion targets.
 #[derive(Default)]
 struct TierNode {
-    /// Whether the node has memory.
     present: bool,
-    /// Whether the node is in a top tier.
     top: bool,
     /// The nearest nodes of the next lower tier.
     next: Box<[NodeId]>,
-    /// All nodes of lower tiers, nearest first.
     lower: Box<[NodeId]>,
     /// Index of the next target in `next`.
     turn: AtomicU32,

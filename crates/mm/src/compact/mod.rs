@@ -146,7 +146,6 @@ struct Compaction<'a, M> {
     finish_block: bool,
     migrate_scanned: u64,
     free_scanned: u64,
-    /// Pages moved.
     moved: u64,
 }
 

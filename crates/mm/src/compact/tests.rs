@@ -12,7 +12,7 @@ use crate::mm::{Config, Mm};
 use crate::mm_core::MmCore;
 use crate::stat::{SizeStat, Stat};
 use crate::table::Bits;
-use crate::testing::TestMachine;
+use crate::testing::{TestMachine, block, request};
 use crate::units::*;
 use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
@@ -21,6 +21,8 @@ use std_alloc::vec::Vec;
 const ROOT: GroupId = GroupId(0);
 const AT: Vpn = Vpn(512 * 40);
 const FRAMES: u32 = 8192;
+/// A multiple of 2 MiB behind all that tests map.
+const BEYOND: u64 = 512 * 59;
 const HUGE: Order = PAGEBLOCK_ORDER;
 
 /// A machine with one zone and a process, and the contents of its pages.
@@ -36,6 +38,14 @@ impl Bench {
         let space = mm.create_space(ROOT).unwrap();
         let bench = Bench { mm, space, holds: BTreeMap::new() };
         bench.set(Knob::CompactionFolios, folios as u64);
+        bench
+    }
+
+    /// The same with nearly all memory in use, and no free block of 2 MiB.
+    fn fragmented(folios: Folios, order: u8, keep: u64) -> Bench {
+        let mut bench = Bench::new(folios);
+        bench.fragment(order, keep);
+        bench.take_huge();
         bench
     }
 
@@ -56,15 +66,7 @@ impl Bench {
     }
 
     fn map(&self, at: u64, pages: u64) {
-        let request = MapRequest {
-            at: Some(Vpn(AT.0 + at)),
-            pages,
-            prot: Prot::READ | Prot::WRITE,
-            backing: Backing::Anonymous,
-            locked: false,
-            populate: false,
-        };
-        self.mm.mmap(self.space, &request).unwrap();
+        self.mm.mmap(self.space, &request(Vpn(AT.0 + at), pages, Backing::Anonymous)).unwrap();
     }
 
     /// The frame that a page is mapped to.
@@ -81,6 +83,18 @@ impl Bench {
         let value = 7 + at;
         self.mm.machine().set_stamp(self.frame(at).unwrap(), value);
         self.holds.insert(at, value);
+    }
+
+    /// Map as many pages as there are frames, and store to them until no more than `free` pages are free. Returns how
+    /// many were stored to.
+    fn store_until(&mut self, free: u64) -> u64 {
+        self.map(0, u64::from(FRAMES));
+        let mut at = 0;
+        while self.zone().free_pages() > free {
+            self.store(at);
+            at += 1;
+        }
+        at
     }
 
     fn forget(&mut self, at: u64, pages: u64) {
@@ -134,17 +148,7 @@ impl Bench {
 
     /// Allocate all blocks of 2 MiB for good.
     fn take_huge(&self) {
-        let request = crate::alloc::AllocRequest {
-            order: HUGE,
-            mobility: Mobility::Unmovable,
-            node: NodeId(0),
-            highest: ZoneKind::Normal,
-            reserve: crate::alloc::Reserve::All,
-            this_node_only: false,
-            among: Nodes::ALL,
-            atomic: false,
-            mixes: true,
-        };
+        let request = block(HUGE, Mobility::Unmovable);
         let alloc = &self.core().alloc;
         while self.huge() > 0 {
             alloc.take(self.mm.mmu(), &request, crate::alloc::Watermark::Min).unwrap().into_pfn();
@@ -158,12 +162,18 @@ impl Bench {
     }
 }
 
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check();
+        }
+    }
+}
+
 #[test]
 fn compaction_moves_single_pages_to_make_a_block() {
     for priority in [Priority::Async, Priority::SyncLight, Priority::SyncFull] {
-        let mut bench = Bench::new(Folios::FreeSplit);
-        bench.fragment(0, 4);
-        bench.take_huge();
+        let bench = Bench::fragmented(Folios::FreeSplit, 0, 4);
         assert_eq!(bench.direct(HUGE, priority), Outcome::Success);
         assert!(bench.huge() >= 1);
         let counted =
@@ -176,7 +186,6 @@ fn compaction_moves_single_pages_to_make_a_block() {
             bench.stat(Stat::CompactIsolated) >= 2 * moved,
             "each move isolates a page and a place for it"
         );
-        bench.check();
     }
 }
 
@@ -194,7 +203,6 @@ fn compacting_everything_leaves_nothing_to_move() {
     let moved = bench.stat(Stat::PgmigrateSuccess);
     bench.mm.compact_memory();
     assert!(bench.stat(Stat::PgmigrateSuccess) - moved < 1024, "a second compaction must move little");
-    bench.check();
 }
 
 /// Folios of 16 pages, and free blocks of the same size between them.
@@ -246,9 +254,7 @@ fn free_blocks_are_split_for_smaller_folios() {
 
 #[test]
 fn large_folios_are_moved_for_a_larger_block() {
-    let mut bench = Bench::new(Folios::FreeSplit);
-    bench.fragment(4, 4);
-    bench.take_huge();
+    let bench = Bench::fragmented(Folios::FreeSplit, 4, 4);
     let isolated = bench.stat(Stat::CompactIsolated);
     let how = |order| Control {
         order: Some(order),
@@ -269,20 +275,14 @@ fn large_folios_are_moved_for_a_larger_block() {
     let folios = bench.mm.mmu().sizes.read(SizeStat::NrAnon, Order(4));
     assert_eq!(compact_zone(bench.core(), bench.zone(), how(HUGE)).outcome, Outcome::Success);
     assert_eq!((bench.huge() > 0, bench.mm.mmu().sizes.read(SizeStat::NrAnon, Order(4))), (true, folios));
-    bench.check();
 }
 
 #[test]
 fn compaction_is_skipped_without_memory_to_move_to() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.set(Knob::WatermarkBoostFactor, 0);
-    bench.map(0, u64::from(FRAMES));
     let low = bench.zone().mark(crate::alloc::Watermark::Low);
-    let mut at = 0;
-    while bench.zone().free_pages() > low + 64 {
-        bench.store(at);
-        at += 1;
-    }
+    let at = bench.store_until(low + 64);
     for page in (0..at).step_by(2).take(400) {
         bench.forget(page, 1);
     }
@@ -293,9 +293,7 @@ fn compaction_is_skipped_without_memory_to_move_to() {
 
 #[test]
 fn failed_compaction_defers_the_next_ones() {
-    let mut bench = Bench::new(Folios::Single);
-    bench.fragment(4, 4);
-    bench.take_huge();
+    let bench = Bench::fragmented(Folios::Single, 4, 4);
     let outcomes: Vec<Outcome> = (0..4).map(|_| bench.direct(HUGE, Priority::SyncLight)).collect();
     assert!(matches!(outcomes[0], Outcome::Complete | Outcome::PartialSkipped), "{outcomes:?}");
     assert_eq!(outcomes[1], Outcome::Deferred);
@@ -303,11 +301,6 @@ fn failed_compaction_defers_the_next_ones() {
     assert!(bench.direct(HUGE, Priority::SyncFull) > Outcome::Deferred);
     let [stalls, fails] = [Stat::CompactStall, Stat::CompactFail].map(|stat| bench.stat(stat));
     assert_eq!((stalls, fails), (5, 5), "a deferred compaction counts as failed, as in Linux");
-    bench.check();
-}
-
-fn huge_knob() -> Knob {
-    Knob::ALL.iter().copied().find(|knob| knob.info().name == "hugepages-2048kB.enabled").unwrap()
 }
 
 /// A store that wants 2 MiB, in a range with and without MADV_HUGEPAGE, under each mode of `thp.defrag`.
@@ -317,15 +310,12 @@ fn store_compacts_for_a_large_folio_as_defrag_allows() {
     let modes = [always, (1, [false, false]), (2, [false, true]), (3, [false, true]), (4, [false, false])];
     for (mode, waits) in modes {
         for (asked, waits) in [false, true].into_iter().zip(waits) {
-            let mut bench = Bench::new(Folios::FreeSplit);
-            bench.fragment(0, 4);
-            bench.take_huge();
-            bench.set(huge_knob(), 2);
+            let mut bench = Bench::fragmented(Folios::FreeSplit, 0, 4);
+            bench.set(Knob::HugepagesEnabled2048, 2);
             bench.set(Knob::ThpDefrag, mode);
-            let place = (AT.0 + 30000).next_multiple_of(512) - AT.0;
-            bench.map(place, 512);
+            bench.map(BEYOND, 512);
             if asked {
-                bench.mm.madvise(bench.space, Vpn(AT.0 + place), 512, Advice::HugePage).unwrap();
+                bench.mm.madvise(bench.space, Vpn(AT.0 + BEYOND), 512, Advice::HugePage).unwrap();
             }
             let wakes = |bench: &Bench| {
                 let keys = [
@@ -335,7 +325,7 @@ fn store_compacts_for_a_large_folio_as_defrag_allows() {
                 keys.map(|key| bench.mm.machine().wakes(key)).iter().sum::<u64>()
             };
             let before = wakes(&bench);
-            bench.store(place);
+            bench.store(BEYOND);
             let [stalls, made, small] = [Stat::CompactStall, Stat::ThpFaultAlloc, Stat::ThpFaultFallback]
                 .map(|stat| bench.stat(stat));
             let expected = if waits { (1, 1, 0) } else { (0, 0, 1) };
@@ -353,20 +343,13 @@ fn store_compacts_for_a_large_folio_as_defrag_allows() {
 fn block_between_the_marks_is_allocated_without_compaction() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.mm.set_knob(Knob::WatermarkScaleFactor, 3000).unwrap();
-    bench.map(0, u64::from(FRAMES));
-    let mut at = 0;
-    while bench.zone().free_pages() > bench.zone().mark(crate::alloc::Watermark::Low) {
-        bench.store(at);
-        at += 1;
-    }
-    bench.set(huge_knob(), 2);
+    bench.store_until(bench.zone().mark(crate::alloc::Watermark::Low));
+    bench.set(Knob::HugepagesEnabled2048, 2);
     bench.set(Knob::ThpDefrag, 0);
-    let place = (AT.0 + 30000).next_multiple_of(512) - AT.0;
-    bench.map(place, 512);
-    bench.store(place);
+    bench.map(BEYOND, 512);
+    bench.store(BEYOND);
     let counts = [Stat::ThpFaultAlloc, Stat::CompactStall, Stat::PgscanDirect].map(|stat| bench.stat(stat));
     assert_eq!(counts, [1, 0, 0]);
-    bench.check();
 }
 
 /// A block with a part on another CPU's list becomes available after reclaim has freed something without success.
@@ -374,12 +357,7 @@ fn block_between_the_marks_is_allocated_without_compaction() {
 fn reclaim_drains_other_cpus_to_complete_a_block() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.set(Knob::WatermarkBoostFactor, 0);
-    bench.map(0, u64::from(FRAMES));
-    let mut at = 0;
-    while bench.zone().free_pages() > 400 {
-        bench.store(at);
-        at += 1;
-    }
+    let at = bench.store_until(400);
     // The pages of a block that is fully in use; one of them goes to the list of CPU 1.
     let page_in: BTreeMap<u32, u64> = (0..at).map(|page| (bench.frame(page).unwrap().0, page)).collect();
     let whole = |first: &u32| (*first..*first + 512).all(|frame| page_in.contains_key(&frame));
@@ -397,22 +375,18 @@ fn reclaim_drains_other_cpus_to_complete_a_block() {
         bench.mm.madvise(bench.space, Vpn(AT.0 + page), 1, Advice::Free).unwrap();
         bench.holds.remove(&page);
     }
-    bench.set(huge_knob(), 2);
-    let place = (AT.0 + 30000).next_multiple_of(512) - AT.0;
-    bench.map(place, 512);
-    bench.mm.madvise(bench.space, Vpn(AT.0 + place), 512, Advice::HugePage).unwrap();
+    bench.set(Knob::HugepagesEnabled2048, 2);
+    bench.map(BEYOND, 512);
+    bench.mm.madvise(bench.space, Vpn(AT.0 + BEYOND), 512, Advice::HugePage).unwrap();
     assert_eq!(bench.huge(), 0, "one page is missing from the block");
-    bench.store(place);
+    bench.store(BEYOND);
     assert!(bench.stat(Stat::PgscanDirect) > 0);
     assert_eq!((bench.stat(Stat::ThpFaultAlloc), bench.stat(Stat::ThpFaultFallback)), (1, 0));
-    bench.check();
 }
 
 #[test]
 fn kcompactd_makes_the_requested_block() {
-    let mut bench = Bench::new(Folios::FreeSplit);
-    bench.fragment(0, 4);
-    bench.take_huge();
+    let bench = Bench::fragmented(Folios::FreeSplit, 0, 4);
     let wanted = crate::alloc::KswapdRequest { order: HUGE, highest: ZoneKind::Movable };
     bench.core().alloc.wake_kcompactd(bench.mm.mmu(), NodeId(0), wanted);
     assert_eq!(bench.core().alloc.take_kcompactd_request(NodeId(0)), Some(wanted));
@@ -424,16 +398,13 @@ fn kcompactd_makes_the_requested_block() {
     // Now kcompactd has nothing to do.
     bench.core().alloc.wake_kcompactd(bench.mm.mmu(), NodeId(0), wanted);
     assert_eq!(bench.core().alloc.kcompactd_request(NodeId(0)), None);
-    bench.check();
 }
 
 /// Under `vm.defrag_mode` kcompactd continues until the high watermark is met in whole page blocks.
 #[test]
 fn kcompactd_makes_whole_blocks_up_to_the_mark() {
     let made = [0, 1].map(|mode| {
-        let mut bench = Bench::new(Folios::FreeSplit);
-        bench.fragment(0, 4);
-        bench.take_huge();
+        let bench = Bench::fragmented(Folios::FreeSplit, 0, 4);
         bench.mm.set_knob(Knob::WatermarkScaleFactor, 1000).unwrap();
         bench.set(Knob::DefragMode, mode);
         let wanted = crate::alloc::KswapdRequest { order: HUGE, highest: ZoneKind::Movable };
@@ -448,9 +419,7 @@ fn kcompactd_makes_whole_blocks_up_to_the_mark() {
 /// before memory runs out.
 #[test]
 fn mobility_groups_are_mixed_before_memory_runs_out() {
-    let mut bench = Bench::new(Folios::FreeSplit);
-    bench.fragment(0, 2);
-    bench.take_huge();
+    let mut bench = Bench::fragmented(Folios::FreeSplit, 0, 2);
     bench.set(Knob::DefragMode, 1);
     // A table for each page: more than one page block of them.
     for i in 0..700 {
@@ -459,7 +428,6 @@ fn mobility_groups_are_mixed_before_memory_runs_out() {
         bench.store(at);
     }
     assert!(bench.mm.oom_reports().is_empty());
-    bench.check();
 }
 
 #[test]
@@ -486,9 +454,8 @@ fn proactive_compaction_reduces_fragmentation() {
 #[test]
 fn single_pages_never_compact() {
     let mut bench = Bench::new(Folios::FreeSplit);
-    for knob in [Knob::ThpDefrag, Knob::CompactionProactiveness] {
-        bench.set(knob, if knob == Knob::ThpDefrag { 0 } else { 100 });
-    }
+    bench.set(Knob::ThpDefrag, 0);
+    bench.set(Knob::CompactionProactiveness, 100);
     bench.fragment(0, 4);
     assert!(!bench.mm.mmu().knobs.wants_blocks());
     assert_eq!(

@@ -19,7 +19,6 @@ pub(super) struct Ended {
     pub free_scanned: u64,
 }
 
-/// Compact a zone.
 pub(super) fn compact_zone<M: Machine>(core: &MmCore<M>, zone: &Zone, how: Control) -> Ended {
     let none = |outcome| Ended { outcome, migrate_scanned: 0, free_scanned: 0 };
     let _scope = core.scope(Scope::CompactZone);

@@ -53,7 +53,6 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// State for `nodes` nodes.
     pub(super) fn new(nodes: usize) -> Hints {
         Hints { nodes: (0..nodes).map(|_| PromotionLimit::default()).collect(), marks: Arena::default() }
     }

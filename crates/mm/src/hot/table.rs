@@ -14,7 +14,6 @@ pub(super) struct Table {
     mask: u64,
 }
 
-/// A place in the table.
 pub(super) struct TableSlot<'a> {
     cell: &'a AtomicU64,
     tag: u64,
@@ -26,7 +25,6 @@ impl Table {
         Table { cells: Arena::default(), mask: (2 * frames).next_power_of_two() - 1 }
     }
 
-    /// The place of a page's number.
     pub(super) fn place(&self, name: PageName) -> TableSlot<'_> {
         let cell = self.cells.ensure((name.0 & self.mask) as u32);
         // The tag is never 0.

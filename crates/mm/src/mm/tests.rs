@@ -10,9 +10,13 @@ mod shortage;
 mod truncated;
 
 use super::*;
+use crate::cache::add_to_swap;
+use crate::frame::FolioRun;
 use crate::knobs::FlushPolicy;
+use crate::rmap::UnmapMode;
 use crate::table::Bits;
-use crate::testing::TestMachine;
+use crate::testing::{Blocks, TestMachine, request};
+use crate::tlb::UnmapBatch;
 use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 
@@ -21,6 +25,67 @@ const PAGES: u64 = 24;
 /// Pages of the file.
 const FILE_PAGES: u64 = 16;
 const ROOT: GroupId = GroupId(0);
+/// Pages of an entry of 2 MiB, and an address that is a multiple of it.
+const LARGE: u64 = 512;
+const LARGE_AT: Vpn = Vpn(LARGE * 40);
+
+/// A memory manager with swap of this many pages.
+pub(super) fn with_swap(machine: TestMachine, pages: u32) -> Mm<TestMachine> {
+    let swap = std_alloc::vec![SwapArea { device: DeviceId(0), pages, priority: 0 }];
+    Mm::new(machine, Config { swap, ..Config::default() }).unwrap()
+}
+
+/// End all transfers, of which the test needs no content.
+pub(super) fn end_transfers(mm: &Mm<TestMachine>) {
+    while let Some(io) = mm.machine().next_io() {
+        mm.io_done(&io);
+    }
+}
+
+/// Unmap a folio as reclaim does, with a reference that the caller drops; `swap`: give it a slot first.
+fn unmap_folio(mm: &Mm<TestMachine>, pfn: Pfn, swap: bool, batch: &mut UnmapBatch) {
+    let core = &mm.core;
+    core.frames[pfn].get(1);
+    core.lock_folio(pfn);
+    assert!(!swap || add_to_swap(core, pfn));
+    core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), batch);
+    assert_eq!(core.frames[pfn].mapcount(), 0);
+    core.unlock_folio(pfn);
+}
+
+/// One direct reclaim from the node.
+pub(super) fn reclaim_node(mm: &Mm<TestMachine>) {
+    let (order, node, among) = (Order::ZERO, NodeId(0), Nodes::ALL);
+    let needs = crate::alloc::NeedsReclaim { order, node, highest: ZoneKind::Movable, among };
+    reclaim::direct(&mm.core, &mm.reclaim, mm, &needs);
+}
+
+/// A page by an access as hardware makes it, if the entry has these bits: the frame, and whether it is writable.
+fn access(mm: &Mm<TestMachine>, space: SpaceId, page: Vpn, needs: Bits, store: bool) -> Option<(Pfn, bool)> {
+    let mut tables = mm.core.tables.lock(mm.mmu(), space);
+    let run = tables.find(page).filter(|run| run.entry.bits().contains(needs))?;
+    tables.mark_used(run.slot, store);
+    Some((run.entry.pfn().add((page.0 - run.page.0) as u32), run.entry.has(Bits::WRITE)))
+}
+
+/// The same with the faults that it takes, but at most `faults`.
+pub(super) fn reach(
+    mm: &Mm<TestMachine>,
+    space: SpaceId,
+    page: Vpn,
+    store: bool,
+    faults: usize,
+) -> Result<(Pfn, bool), FaultError> {
+    let (kind, needs) =
+        if store { (AccessKind::Store, Bits::WRITE) } else { (AccessKind::Load, Bits::empty()) };
+    for _ in 0..faults {
+        if let Some(found) = access(mm, space, page, Bits::PRESENT | Bits::USER | needs, store) {
+            return Ok(found);
+        }
+        mm.fault(space, page, kind)?;
+    }
+    panic!("{page} of {space} still faults");
+}
 
 /// What a page of a space shows.
 #[derive(Clone, Copy, Debug)]
@@ -125,10 +190,8 @@ impl Bench {
             0 => Backing::Anonymous,
             _ => Backing::File { file: self.file, offset: PageIndex(offset), shared, writable: true },
         };
-        let prot = Prot::READ | Prot::WRITE;
-        let request = MapRequest { at: Some(Vpn(at)), pages, prot, backing, locked: false, populate: false };
         let (space, model) = &mut self.spaces[process];
-        self.mm.mmap(*space, &request).unwrap();
+        self.mm.mmap(*space, &request(Vpn(at), pages, backing)).unwrap();
         for i in 0..pages {
             let file = (kind > 0).then_some(((offset + i) as usize, shared));
             model.insert(at + i, Page { own: None, file });
@@ -177,26 +240,12 @@ impl Bench {
         }
     }
 
-    /// The frame that an access reaches, as hardware finds it, with as many faults as it takes.
     fn reach(&self, process: usize, at: u64, store: bool) -> Option<Pfn> {
-        let (space, page) = (self.spaces[process].0, Vpn(at));
-        let needs = if store { Bits::PRESENT | Bits::USER | Bits::WRITE } else { Bits::PRESENT | Bits::USER };
-        let access = if store { AccessKind::Store } else { AccessKind::Load };
-        for _ in 0..4 {
-            {
-                let mut tables = self.mm.core.tables.lock(self.mm.mmu(), space);
-                if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
-                    tables.mark_used(leaf.slot, store);
-                    return Some(leaf.entry.pfn());
-                }
-            }
-            match self.mm.fault(space, page, access) {
-                Ok(_) => {}
-                Err(FaultError::Segv | FaultError::Bus) => return None,
-                Err(FaultError::Killed) => panic!("the fault must find memory"),
-            }
+        match reach(&self.mm, self.spaces[process].0, Vpn(at), store, 4) {
+            Ok((pfn, _)) => Some(pfn),
+            Err(FaultError::Segv | FaultError::Bus) => None,
+            Err(FaultError::Killed) => panic!("the fault must find memory"),
         }
-        panic!("{page} of {space} still faults");
     }
 }
 

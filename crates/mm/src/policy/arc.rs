@@ -6,7 +6,7 @@
 //! reclaim looks. A directory knows an evicted folio until as many pages have been evicted since as memory holds. The
 //! number of folios of either kind in the directory is an estimate.
 
-use super::{FIRST, InsertReason, Judgement, Past, Replace, Spot, View, hits};
+use super::{InsertReason, Judgement, Past, Replace, Spot, View, added_to_two, hits, list_of_two};
 
 /// The lists of folios used once and of folios used more often.
 const ONCE: usize = 0;
@@ -24,25 +24,13 @@ pub(super) struct Arc {
     ghosts: [u64; 2],
 }
 
-fn list(folio: View<'_>) -> usize {
-    if folio.mark() & IS_OFTEN != 0 { OFTEN } else { ONCE }
-}
-
 impl Replace for Arc {
     fn lists(&self) -> usize {
         2
     }
 
     fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
-        match why {
-            InsertReason::New { .. } => folio.set_mark(folio.mark() & IS_OFTEN | FIRST),
-            InsertReason::Used if folio.mark() & FIRST != 0 => folio.set_mark(folio.mark() & !FIRST),
-            InsertReason::Used => folio.set_mark(IS_OFTEN),
-            InsertReason::Cold => folio.set_mark(0),
-            InsertReason::Wanted => return Spot::tail(list(folio)),
-            InsertReason::Kept | InsertReason::Back => {}
-        }
-        Spot::head(list(folio))
+        added_to_two(folio, why, IS_OFTEN)
     }
 
     fn returned(&mut self, folio: View<'_>, past: Past) {
@@ -79,7 +67,7 @@ impl Replace for Arc {
     }
 
     fn evicted(&mut self, folio: View<'_>) -> u8 {
-        let (from, [once, often]) = (list(folio), self.sizes);
+        let (from, [once, often]) = (list_of_two(folio, IS_OFTEN), self.sizes);
         self.ghosts[from] += folio.pages();
         // The list of folios used once and its directory are together at most as large as memory, and so are both
         // directories.

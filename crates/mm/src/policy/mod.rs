@@ -105,6 +105,24 @@ fn hits(folio: View<'_>) -> u32 {
     uses - first
 }
 
+/// [`Replace::added`] of a policy with two lists, the second of which takes folios that are used again. `second` in
+/// the mark: the folio belongs to it.
+fn added_to_two(folio: View<'_>, why: InsertReason, second: u8) -> Spot {
+    match why {
+        InsertReason::New { .. } => folio.set_mark(folio.mark() & second | FIRST),
+        InsertReason::Used if folio.mark() & FIRST != 0 => folio.set_mark(folio.mark() & !FIRST),
+        InsertReason::Used => folio.set_mark(second),
+        InsertReason::Cold => folio.set_mark(0),
+        InsertReason::Wanted => return Spot::tail(list_of_two(folio, second)),
+        InsertReason::Kept | InsertReason::Back => {}
+    }
+    Spot::head(list_of_two(folio, second))
+}
+
+fn list_of_two(folio: View<'_>, second: u8) -> usize {
+    usize::from(folio.mark() & second != 0)
+}
+
 /// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {

@@ -10,7 +10,7 @@
 //! evictions ago than the main queue has pages. Each round sees at most one use of a mapped folio, and the first is
 //! the use that brought it in.
 
-use super::{FIRST, InsertReason, Judgement, Past, Replace, Spot, View, hits};
+use super::{FIRST, InsertReason, Judgement, Past, Replace, Spot, View, added_to_two, hits, list_of_two};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
@@ -22,25 +22,13 @@ const SHARE: u64 = 10;
 
 pub(super) struct S3Fifo;
 
-fn list(folio: View<'_>) -> usize {
-    if folio.mark() & IN_MAIN != 0 { MAIN } else { SMALL }
-}
-
 impl Replace for S3Fifo {
     fn lists(&self) -> usize {
         2
     }
 
     fn added(&mut self, folio: View<'_>, why: InsertReason) -> Spot {
-        match why {
-            InsertReason::New { .. } => folio.set_mark(folio.mark() & IN_MAIN | FIRST),
-            InsertReason::Used if folio.mark() & FIRST != 0 => folio.set_mark(folio.mark() & !FIRST),
-            InsertReason::Used => folio.set_mark(IN_MAIN),
-            InsertReason::Cold => folio.set_mark(0),
-            InsertReason::Wanted => return Spot::tail(list(folio)),
-            InsertReason::Kept | InsertReason::Back => {}
-        }
-        Spot::head(list(folio))
+        added_to_two(folio, why, IN_MAIN)
     }
 
     fn returned(&mut self, folio: View<'_>, past: Past) {
@@ -55,7 +43,7 @@ impl Replace for S3Fifo {
     }
 
     fn judge(&mut self, folio: View<'_>) -> Judgement {
-        let is_main = list(folio) == MAIN;
+        let is_main = list_of_two(folio, IN_MAIN) == MAIN;
         let before = u32::from(folio.mark() & !(IN_MAIN | FIRST));
         let uses = (before + hits(folio)).min(MOST_USES);
         if is_main && uses > 0 {
@@ -70,6 +58,6 @@ impl Replace for S3Fifo {
 
     /// Only what leaves the small queue is remembered: on its return it goes to the main queue.
     fn evicted(&mut self, folio: View<'_>) -> u8 {
-        if list(folio) == SMALL { IN_MAIN } else { 0 }
+        if list_of_two(folio, IN_MAIN) == SMALL { IN_MAIN } else { 0 }
     }
 }

@@ -34,12 +34,10 @@ pub(crate) enum ScanBalance {
     Fract(ScanWeights),
 }
 
-/// Weights of the types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ScanWeights {
     /// Of anonymous lists.
     pub anon: u64,
-    /// Of file lists.
     pub file: u64,
 }
 

@@ -84,9 +84,7 @@ pub(crate) struct ScanControl {
     pub compaction_ready: bool,
     /// Costs of the two types at the start of the pass.
     pub cost: crate::lru::Cost,
-    /// Pages scanned.
     pub nr_scanned: u64,
-    /// Pages reclaimed.
     pub nr_reclaimed: u64,
     /// What the pass over the current node found.
     pub dirty_counts: DirtyCounts,
@@ -124,7 +122,6 @@ impl ScanControl {
         }
     }
 
-    /// The top of the groups to reclaim from.
     pub fn top(&self) -> GroupId {
         self.target.unwrap_or(ROOT)
     }

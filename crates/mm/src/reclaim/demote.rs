@@ -19,7 +19,6 @@ const DISTRESS: u32 = DEF_PRIORITY - 4;
 
 /// Frames of slower tiers: of one node first, else of any other.
 pub(crate) struct Slower {
-    /// The node to try first.
     pub first: NodeId,
     /// The node that folios leave.
     pub from: NodeId,

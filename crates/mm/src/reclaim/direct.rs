@@ -188,7 +188,6 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 }
 
-/// The retries of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Retries {
     /// Consecutive rounds of reclaim without progress.

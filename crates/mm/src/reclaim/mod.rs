@@ -56,7 +56,6 @@ use std_alloc::boxed::Box;
 use std_alloc::format;
 use std_alloc::string::String;
 
-/// The state of a node.
 #[derive(Default)]
 struct NodeState {
     /// Rounds of kswapd without progress.

@@ -13,7 +13,6 @@ pub(super) struct Shrunk {
     pub reclaimed: u64,
     /// Submitted to a device.
     pub pageout: u64,
-    /// Activated.
     pub activated: u64,
     /// Dirty pages and pages under write-back; the caller fills in `taken`.
     pub dirty_counts: DirtyCounts,
@@ -41,7 +40,6 @@ pub(super) enum ReclaimFate {
 pub(super) enum ReferenceRule {
     /// Not at all: it is reclaimed, used or not.
     Nothing,
-    /// The second chance.
     Chances,
     /// For a policy that proposes: any use since the last look spares the folio.
     AnyUse,

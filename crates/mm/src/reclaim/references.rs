@@ -16,7 +16,6 @@ pub(super) enum ReferenceVerdict {
     Activate,
     /// It gets one more round on the inactive list.
     Keep,
-    /// It is reclaimed.
     Reclaim,
     /// It is reclaimed if that needs no write.
     ReclaimClean,

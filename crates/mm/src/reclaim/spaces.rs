@@ -46,12 +46,15 @@ pub trait AddressSpaces {
     fn thrashes(&self);
 }
 
-/// A machine without visible address spaces.
+/// A machine without visible address spaces, and what it does when memory thrashes.
 #[cfg(test)]
-pub(super) struct NoSpaces;
+pub(super) struct Unseen<F>(pub F);
 
 #[cfg(test)]
-impl AddressSpaces for NoSpaces {
+pub(super) const NO_SPACES: Unseen<fn()> = Unseen(|| ());
+
+#[cfg(test)]
+impl<F: Fn()> AddressSpaces for Unseen<F> {
     fn bound(&self) -> u32 {
         0
     }
@@ -76,5 +79,7 @@ impl AddressSpaces for NoSpaces {
         None
     }
 
-    fn thrashes(&self) {}
+    fn thrashes(&self) {
+        (self.0)();
+    }
 }

@@ -2,7 +2,7 @@
 
 mod large;
 
-use super::spaces::NoSpaces;
+use super::spaces::NO_SPACES;
 use super::*;
 use crate::alloc::{Allocator, KswapdRequest, Means, NeedsReclaim, Reserve, Watermark};
 use crate::api::{FileKind, GroupLimits, SwapArea};
@@ -20,6 +20,7 @@ use crate::table::{Bits, Entry, Resident};
 use crate::testing::TestMachine;
 use std_alloc::vec::Vec;
 
+const MEANS: Means = Means::new(Watermark::Min, Reserve::None);
 const SWAP_DEVICE: DeviceId = DeviceId(1);
 pub(super) const START: Vpn = Vpn(0x1000);
 
@@ -48,7 +49,7 @@ impl Bench {
         let zero = memory.new_folio(Order::ZERO, Gfp::user(ROOT)).unwrap();
         let core = MmCore::new(memory, Cache::new(), zero);
         let space = core.tlb.create();
-        core.tables.create(&core, &core.alloc, space, Means::new(Watermark::Min, Reserve::None)).unwrap();
+        core.tables.create(&core, &core.alloc, space, MEANS).unwrap();
         let set = core.rmap.create_anon();
         let file = core.cache.create(FileKind::Disk { device: DeviceId(0), block: 0 }, 0);
         let bench = Bench { core, state, space, set, file };
@@ -68,20 +69,17 @@ impl Bench {
     /// An anonymous page of the space, mapped with these bits and on the inactive list.
     fn anon(&self, index: u64, group: GroupId, bits: Bits) -> Pfn {
         let core = &self.core;
-        let mmu = core;
         let pfn = core.new_folio(Order::ZERO, Gfp::user(group)).unwrap();
         let frame = &core.frames[pfn];
         frame.set_owner(Owner::Anon(self.set), PageIndex(index));
         frame.set(FrameFlags::SWAPBACKED | FrameFlags::UPTODATE | FrameFlags::EXCLUSIVE);
-        core.rmap.add_range(mmu, crate::frame::FolioPages::one(&core.frames, pfn));
-        let mut tables = core.tables.lock(mmu, self.space);
-        let slot = tables
-            .reserve(&core.alloc, Vpn(START.0 + index), Means::new(Watermark::Min, Reserve::None))
-            .unwrap();
+        core.rmap.add_range(core, crate::frame::FolioPages::one(&core.frames, pfn));
+        let mut tables = core.tables.lock(core, self.space);
+        let slot = tables.reserve(&core.alloc, Vpn(START.0 + index), MEANS).unwrap();
         tables.place(slot, pfn, Bits::PRESENT | Bits::USER | Bits::WRITE | bits);
         tables.counts().add(Resident::Anon, 1);
         drop(tables);
-        core.lru.add(mmu, [pfn], false);
+        core.lru.add(core, [pfn], false);
         pfn
     }
 
@@ -106,17 +104,10 @@ impl Bench {
     /// Make pages of the file that are in memory, clean and unused.
     pub(super) fn clean_file(&self, pages: core::ops::Range<u64>, group: GroupId) {
         self.write(pages.clone(), group);
-        for page in pages {
-            let pfn = self.folio(page).expect("just written");
-            self.core.frames[pfn].clear(FrameFlags::REFERENCED);
-            self.core.lock_folio(pfn);
-            assert!(self.core.cache.write_page_start(&self.core, pfn));
-            self.core.unlock_folio(pfn);
-        }
+        pages.for_each(|page| self.write_unused(page));
         self.finish_io();
     }
 
-    /// Read a page of the file.
     fn read(&self, page: u64) {
         let read = self.core.cache.read_ahead(&self.core, self.file, PageIndex(page), 1, Gfp::user(ROOT));
         read.unwrap();
@@ -136,19 +127,52 @@ impl Bench {
     /// End all transfers. Returns the number of pages written.
     pub(super) fn finish_io(&self) -> u32 {
         let mut written = 0;
-        loop {
-            let Some(io) = self.core.machine.ios.lock().pop_front() else { return written };
+        while let Some(io) = self.core.machine.next_io() {
             written += if io.write { io.pages } else { 0 };
             self.core.cache.io_done(&self.core, &io);
         }
+        written
     }
 
     fn needs(&self) -> NeedsReclaim {
         NeedsReclaim { order: Order::ZERO, node: NodeId(0), highest: ZoneKind::Normal, among: Nodes::ALL }
     }
 
+    pub(super) fn cx(&self) -> Reclaim<'_, TestMachine> {
+        Reclaim { core: &self.core, state: &self.state, spaces: &NO_SPACES }
+    }
+
+    /// Isolate the folios and reclaim them.
+    fn pageout(&self, folios: &[Pfn]) -> u64 {
+        let isolated: Vec<_> =
+            folios.iter().copied().filter(|&pfn| self.core.lru.isolate(&self.core, pfn)).collect();
+        pageout(&self.core, &self.state, &NO_SPACES, &isolated)
+    }
+
+    /// Take all memory that a user gets, for as long as the test keeps it.
+    fn pin_all(&self) -> Vec<Pfn> {
+        core::iter::from_fn(|| self.core.new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect()
+    }
+
+    fn is_balanced(&self) -> bool {
+        self.core.alloc.balanced(&self.core.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal)
+    }
+
+    /// Begin to write a page of the file that was not used since it was written.
+    pub(super) fn write_unused(&self, page: u64) {
+        let pfn = self.folio(page).expect("the page must be cached");
+        self.core.frames[pfn].clear(FrameFlags::REFERENCED);
+        self.write_start(pfn);
+    }
+
+    pub(super) fn write_start(&self, pfn: Pfn) {
+        self.core.lock_folio(pfn);
+        assert!(self.core.cache.write_page_start(&self.core, pfn));
+        self.core.unlock_folio(pfn);
+    }
+
     fn direct(&self) -> u64 {
-        direct(&self.core, &self.state, &NoSpaces, &self.needs())
+        direct(&self.core, &self.state, &NO_SPACES, &self.needs())
     }
 
     fn stat(&self, stat: Stat) -> i64 {
@@ -161,6 +185,14 @@ impl Bench {
         self.core.alloc.validate(mmu).unwrap();
         self.core.swap.validate().unwrap();
         self.state.validate(&self.core).unwrap();
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.validate();
+        }
     }
 }
 
@@ -183,7 +215,6 @@ fn clean_file_pages_are_reclaimed_first_and_leave_shadows() {
     // A page that returns is a refault; without active pages it competes with the anonymous ones.
     bench.read(0);
     assert_eq!(bench.stat(Stat::WorkingsetRefaultFile), 1);
-    bench.validate();
 }
 
 #[test]
@@ -197,9 +228,7 @@ fn large_file_folio_is_reclaimed_whole_and_counts_its_pages() {
         assert_eq!(core.cache.write(core, bench.file, at, len, gfp, &mut |_, _, _| ()).unwrap(), len);
         let pfn = bench.folio(at / PAGE_SIZE).unwrap();
         assert_eq!(core.frames[pfn].order(), Order(6));
-        core.lock_folio(pfn);
-        assert!(core.cache.write_page_start(core, pfn));
-        core.unlock_folio(pfn);
+        bench.write_start(pfn);
     }
     assert_eq!((bench.finish_io(), core.lru.groups.usage(group)), (256, 256));
     bench.validate();
@@ -214,7 +243,6 @@ fn large_file_folio_is_reclaimed_whole_and_counts_its_pages() {
     core.knobs.set(Knob::FileMaxOrder, 0).unwrap();
     bench.read(63);
     assert_eq!(bench.stat(Stat::WorkingsetRefaultFile), 1);
-    bench.validate();
 }
 
 #[test]
@@ -229,13 +257,12 @@ fn large_shmem_folio_is_split_and_swapped_out_in_one_pass() {
     assert!(core.lru.isolate(core, head));
     core.put(head);
     assert_eq!((core.frames[head].order(), bench.stat(Stat::NrShmem)), (Order(4), 16));
-    pageout(core, &bench.state, &NoSpaces, &[head]);
+    pageout(core, &bench.state, &NO_SPACES, &[head]);
     assert_eq!((bench.stat(Stat::PswpOut), bench.stat(Stat::NrShmem)), (16, 0));
     let fallback = core.sizes.read(SizeStat::SwpoutFallback, Order(4));
     assert_eq!((fallback, core.sizes.read(SizeStat::Split, Order(4))), (1, 1));
     bench.validate();
     assert_eq!(bench.finish_io(), 16);
-    bench.validate();
 }
 
 #[test]
@@ -288,7 +315,6 @@ fn direct_reclaim_leaves_dirty_file_pages_to_the_flusher() {
     assert!(bench.core.machine.wakes(WaitKey::Flusher) > 0);
     assert!(bench.core.machine.ios.lock().is_empty(), "a direct reclaimer writes no file pages");
     assert!(bench.core.frames[bench.folio(0).unwrap()].has(FrameFlags::RECLAIM | FrameFlags::DIRTY));
-    bench.validate();
 }
 
 #[test]
@@ -308,7 +334,6 @@ fn lazily_freed_pages_are_dropped_unless_written() {
     assert!(bench.entry(0).is_none());
     assert!(bench.core.frames[written].has(FrameFlags::SWAPBACKED), "it is ordinary memory again");
     assert!(!bench.entry(64).is_none(), "its content is mapped or in swap");
-    bench.validate();
 }
 
 #[test]
@@ -320,7 +345,6 @@ fn mlocked_pages_are_culled() {
     assert_eq!(bench.stat(Stat::NrUnevictable), 64);
     assert_eq!(bench.stat(Stat::UnevictablePgsCulled), 64);
     assert_eq!(bench.stat(Stat::NrMlock), 64);
-    bench.validate();
 }
 
 #[test]
@@ -334,11 +358,10 @@ fn group_reclaims_from_itself_and_groups_below() {
     bench.clean_file(60..100, top);
     bench.clean_file(100..160, child);
     assert_eq!(groups.groups.try_charge(&bench.core, child, 1), Err(top));
-    assert!(group(&bench.core, &bench.state, &NoSpaces, top, 1) >= 32);
+    assert!(group(&bench.core, &bench.state, &NO_SPACES, top, 1) >= 32);
     assert_eq!(bench.resident(0..60), 60);
     assert!(groups.groups.usage(top) <= 68);
     assert_eq!(bench.stat(Stat::PgscanDirect), 0, "the node does not reclaim");
-    bench.validate();
 }
 
 #[test]
@@ -367,7 +390,6 @@ fn memory_low_spares_a_group_while_others_have_pages() {
         rounds += 1;
     }
     assert_eq!(rounds, 16);
-    bench.validate();
 }
 
 /// Pages under write-back will be free: rounds without progress do not count until these pages have arrived.
@@ -375,9 +397,7 @@ fn memory_low_spares_a_group_while_others_have_pages() {
 fn memory_is_not_out_during_write_back() {
     let bench = Bench::new(256);
     let pfns = bench.anons(40, ROOT, Bits::YOUNG | Bits::DIRTY);
-    let mmu = &bench.core;
-    let isolated: Vec<_> = pfns.iter().copied().filter(|&pfn| bench.core.lru.isolate(mmu, pfn)).collect();
-    assert_eq!(pageout(&bench.core, &bench.state, &NoSpaces, &isolated), 0);
+    assert_eq!(bench.pageout(&pfns), 0);
     let mut retries = Retries::default();
     let mut again = || should_retry(&bench.core, &bench.needs(), 0, &mut retries);
     let before = bench.core.machine.now();
@@ -392,8 +412,7 @@ fn memory_is_not_out_during_write_back() {
 fn retries_end_when_a_device_is_stuck() {
     let bench = Bench::new(256);
     let pfn = bench.anon(0, ROOT, Bits::YOUNG | Bits::DIRTY);
-    assert!(bench.core.lru.isolate(&bench.core, pfn));
-    pageout(&bench.core, &bench.state, &NoSpaces, &[pfn]);
+    bench.pageout(&[pfn]);
     let mut retries = Retries::default();
     while should_retry_group(&bench.core, 0, &mut retries) {}
     assert!(bench.core.machine.now() >= 16 * throttle::STUCK);
@@ -411,7 +430,6 @@ fn writes_to_swap_are_bounded() {
     assert!((64..=2048 / 16 + 32).contains(&under_way), "{under_way} of 2048 pages are under write-back");
     assert_eq!(bench.finish_io(), under_way);
     assert!(bench.direct() > 0);
-    bench.validate();
 }
 
 /// All pages at the tail of the lists are under write-back: scanning more of them is useless.
@@ -419,13 +437,7 @@ fn writes_to_swap_are_bounded() {
 fn reclaimer_waits_if_it_finds_only_write_back() {
     let bench = Bench::new(0);
     bench.write(0..200, ROOT);
-    for page in 0..200 {
-        let pfn = bench.folio(page).expect("just written");
-        bench.core.frames[pfn].clear(FrameFlags::REFERENCED);
-        bench.core.lock_folio(pfn);
-        assert!(bench.core.cache.write_page_start(&bench.core, pfn));
-        bench.core.unlock_folio(pfn);
-    }
+    (0..200).for_each(|page| bench.write_unused(page));
     let before = bench.core.machine.now();
     assert_eq!(bench.direct(), 0);
     assert!(
@@ -435,36 +447,25 @@ fn reclaimer_waits_if_it_finds_only_write_back() {
     );
     assert_eq!(bench.finish_io(), 200);
     assert!(bench.direct() > 0);
-    bench.validate();
 }
 
 #[test]
 fn pages_with_a_slot_are_reclaimed_when_swap_is_full() {
     let bench = Bench::new(40);
     let pfns = bench.anons(60, ROOT, Bits::DIRTY);
-    let mmu = &bench.core;
-    let isolated: Vec<_> = pfns.iter().copied().filter(|&pfn| bench.core.lru.isolate(mmu, pfn)).collect();
-    assert_eq!(pageout(&bench.core, &bench.state, &NoSpaces, &isolated), 0);
+    assert_eq!(bench.pageout(&pfns), 0);
     assert_eq!((bench.finish_io(), bench.core.swap.free_slots()), (40, 0));
     assert!(bench.direct() > 0);
-    bench.validate();
 }
 
 #[test]
 fn pageout_reclaims_used_pages() {
     let bench = Bench::new(256);
-    let mmu = &bench.core;
     let pfns = bench.anons(40, ROOT, Bits::YOUNG | Bits::DIRTY);
-    let isolate = || pfns.iter().copied().filter(|&pfn| bench.core.lru.isolate(mmu, pfn)).collect::<Vec<_>>();
-    assert_eq!(
-        pageout(&bench.core, &bench.state, &NoSpaces, &isolate()),
-        0,
-        "they are under write-back to swap"
-    );
+    assert_eq!(bench.pageout(&pfns), 0, "they are under write-back to swap");
     assert_eq!(bench.finish_io(), 40);
     bench.validate();
-    assert_eq!(pageout(&bench.core, &bench.state, &NoSpaces, &isolate()), 40);
-    bench.validate();
+    assert_eq!(bench.pageout(&pfns), 40);
 }
 
 #[test]
@@ -473,26 +474,23 @@ fn kswapd_restores_the_high_mark() {
     let zone = &bench.core.alloc.zones()[0];
     // Allocating down to the low mark leaves a request for kswapd.
     bench.clean_file(0..1800, ROOT);
-    let fill = || bench.core.new_folio(Order::ZERO, Gfp::user(ROOT)).ok();
-    let filled = core::iter::from_fn(fill).count();
+    let filled = bench.pin_all().len();
     assert!(filled > 0 && filled < 248);
-    assert!(!bench.core.alloc.balanced(&bench.core.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
+    assert!(!bench.is_balanced());
     let wanted = bench.core.alloc.take_kswapd_request(NodeId(0)).unwrap();
-    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
+    let cx = bench.cx();
     assert_eq!(cx.balance(NodeId(0), wanted), Order::ZERO);
-    assert!(bench.core.alloc.balanced(&bench.core.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
+    assert!(bench.is_balanced());
     assert!(zone.free_pages() > zone.mark(Watermark::High));
     assert_eq!(bench.stat(Stat::Pageoutrun), 1);
     assert!(bench.stat(Stat::PgstealKswapd) > 0 && bench.stat(Stat::PgscanDirect) == 0);
-    bench.validate();
 }
 
 #[test]
 fn kswapd_gives_up_a_hopeless_node_until_there_is_progress() {
     let bench = Bench::new(0);
-    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
-    let pinned: Vec<_> =
-        core::iter::from_fn(|| bench.core.new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
+    let cx = bench.cx();
+    let pinned = bench.pin_all();
     let wanted = bench.core.alloc.take_kswapd_request(NodeId(0)).unwrap();
     for round in 1..=16 {
         assert!(!bench.state.is_hopeless(NodeId(0)), "round {round}");
@@ -500,9 +498,7 @@ fn kswapd_gives_up_a_hopeless_node_until_there_is_progress() {
     }
     assert!(bench.state.is_hopeless(NodeId(0)));
     assert!(cx.may_sleep(NodeId(0), wanted), "direct reclaimers reclaim instead");
-    for pfn in pinned {
-        bench.core.put(pfn);
-    }
+    pinned.into_iter().for_each(|pfn| bench.core.put(pfn));
     bench.clean_file(0..64, ROOT);
     assert!(bench.direct() > 0);
     assert!(!bench.state.is_hopeless(NodeId(0)));
@@ -518,26 +514,22 @@ fn swappiness_0_keeps_anonymous_memory() {
         bench.direct();
     }
     assert_eq!(bench.stat(Stat::PgstealAnon) + bench.stat(Stat::PswpOut), 0);
-    bench.validate();
 }
 
 #[test]
 fn kswapd_naps_before_it_sleeps() {
     let bench = Bench::new(0);
-    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
+    let cx = bench.cx();
     let wanted = KswapdRequest { order: Order::ZERO, highest: ZoneKind::Normal };
-    let pinned: Vec<_> =
-        core::iter::from_fn(|| bench.core.new_folio(Order::ZERO, Gfp::user(ROOT)).ok()).collect();
+    let pinned = bench.pin_all();
     cx.try_to_sleep(NodeId(0), wanted, Order::ZERO);
     assert_eq!(
         bench.stat(Stat::KswapdHighWmarkHitQuickly),
         1,
         "kswapd does not sleep while the node is not balanced"
     );
-    for pfn in pinned {
-        bench.core.put(pfn);
-    }
-    assert!(bench.core.alloc.balanced(&bench.core.knobs, NodeId(0), Order::ZERO, ZoneKind::Normal));
+    pinned.into_iter().for_each(|pfn| bench.core.put(pfn));
+    assert!(bench.is_balanced());
     let before = bench.core.machine.now();
     cx.try_to_sleep(NodeId(0), wanted, Order::ZERO);
     assert_eq!(bench.stat(Stat::KswapdLowWmarkHitQuickly), 1, "the earlier request is still there");
@@ -548,20 +540,15 @@ fn kswapd_naps_before_it_sleeps() {
 #[test]
 fn reclaimers_wait_when_too_many_pages_are_isolated() {
     let bench = Bench::new(0);
-    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
+    let cx = bench.cx();
     bench.clean_file(0..64, ROOT);
     cx.note_isolated(NodeId(0), true, 9);
-    let (before, needs) = (bench.core.machine.now(), bench.needs());
-    assert_eq!(
-        direct(&bench.core, &bench.state, &NoSpaces, &needs),
-        0,
-        "9 pages are isolated, 64 / 8 are allowed"
-    );
+    let before = bench.core.machine.now();
+    assert_eq!(bench.direct(), 0, "9 pages are isolated, 64 / 8 are allowed");
     assert!(bench.core.machine.now() - before >= 20_000_000);
     assert!(bench.core.machine.events(crate::event::Event::MmVmscanThrottled) > 0);
     cx.note_isolated(NodeId(0), true, -9);
     assert!(bench.direct() > 0);
-    bench.validate();
 }
 
 /// The clocks of CPUs differ a little, and a task may wake on another CPU.
@@ -571,11 +558,9 @@ fn reclaimer_may_wake_before_its_sleep_began() {
     bench.core.machine.advance(1000);
     *bench.core.machine.idle.lock() = Some(Box::new(|machine| {
         machine.set_clock(900);
-        Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces }
-            .unthrottle(NodeId(0), Throttle::Isolated);
+        bench.cx().unthrottle(NodeId(0), Throttle::Isolated);
     }));
-    Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces }
-        .throttle(NodeId(0), Throttle::Isolated);
+    bench.cx().throttle(NodeId(0), Throttle::Isolated);
     assert_eq!(bench.core.machine.now(), 900);
 }
 
@@ -634,7 +619,7 @@ mod random {
             let lru = &bench.core.lru;
             let below = lru.create_group(ROOT, GroupLimits { low: 16, ..GroupLimits::default() }, drop).unwrap();
             let mmu = &bench.core;
-            let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
+            let cx = bench.cx();
             let mut count = 0;
             let mut lazy = std_alloc::collections::BTreeSet::new();
             for op in ops {
@@ -653,24 +638,16 @@ mod random {
                             lru.mark_accessed(mmu, pfn);
                         }
                     }
-                    Op::Direct => {
-                        let _ = bench.direct();
-                    }
-                    Op::Group => {
-                        let _ = group(&bench.core, &bench.state, &NoSpaces, below, 8);
-                    }
+                    Op::Direct => _ = bench.direct(),
+                    Op::Group => _ = group(&bench.core, &bench.state, &NO_SPACES, below, 8),
                     Op::Kswapd => {
                         let highest = ZoneKind::Normal;
                         let _ = cx.balance(NodeId(0), KswapdRequest { order: Order::ZERO, highest });
                     }
                     Op::Pageout(i) => {
-                        if let Some(pfn) = present(i).filter(|&pfn| lru.isolate(mmu, pfn)) {
-                            pageout(&bench.core, &bench.state, &NoSpaces, &[pfn]);
-                        }
+                        _ = bench.pageout(present(i).as_slice());
                     }
-                    Op::FinishIo => {
-                        let _ = bench.finish_io();
-                    }
+                    Op::FinishIo => _ = bench.finish_io(),
                     Op::Lazyfree(i) => {
                         if let Some(pfn) = present(i) {
                             lru.lazyfree(mmu, pfn);

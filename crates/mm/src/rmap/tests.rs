@@ -17,6 +17,8 @@ use crate::tlb::UnmapBatch;
 use proptest::prelude::*;
 use std_alloc::vec::Vec;
 
+const MEANS: Means = Means::new(Watermark::Min, Reserve::None);
+
 struct Bench {
     memory: Memory<TestMachine>,
     rmap: Rmap,
@@ -35,10 +37,7 @@ impl Bench {
         let rmap = Rmap::default();
         let spaces = [memory.tlb.create(), memory.tlb.create()];
         for space in spaces {
-            memory
-                .tables
-                .create(&memory, &memory.alloc, space, Means::new(Watermark::Min, Reserve::None))
-                .unwrap();
+            memory.tables.create(&memory, &memory.alloc, space, MEANS).unwrap();
         }
         let set = rmap.create_anon();
         let bench = Bench { memory, rmap, spaces, set };
@@ -58,17 +57,34 @@ impl Bench {
     }
 
     fn folio(&self, owner: Owner, index: u64, flags: FrameFlags) -> Pfn {
-        let pfn = self.memory.new_folio(Order::ZERO, Gfp::user(GroupId(0))).unwrap();
+        self.folio_of(Order::ZERO, owner, index, flags)
+    }
+
+    fn folio_of(&self, order: Order, owner: Owner, index: u64, flags: FrameFlags) -> Pfn {
+        let pfn = self.memory.new_folio(order, Gfp::user(GroupId(0))).unwrap();
         self.memory.frames[pfn].set_owner(owner, PageIndex(index));
         self.memory.frames[pfn].set(flags | FrameFlags::LOCKED);
         pfn
     }
 
+    /// An anonymous folio with this index, and the first space's entry for it.
+    fn anon(&self, index: u64, flags: FrameFlags, bits: Bits) -> Pfn {
+        let pfn = self.folio(Owner::Anon(self.set), index, flags);
+        self.map(0, 100 + index, pfn, bits);
+        pfn
+    }
+
+    /// Add a folio to the swap cache.
+    fn swap_cache(&self, pfn: Pfn) -> SwapSlot {
+        let slot = self.memory.swap.alloc(&self.memory, GroupId(0)).unwrap();
+        self.memory.frames[pfn].get(1);
+        self.memory.swap.cache_insert(&self.memory, slot, pfn);
+        slot
+    }
+
     /// A folio of 4 pages at index 0, mapped in both spaces.
     fn large_folio(&self, flags: FrameFlags) -> Pfn {
-        let pfn = self.memory.new_folio(Order(2), Gfp::user(GroupId(0))).unwrap();
-        self.memory.frames[pfn].set_owner(Owner::Anon(self.set), PageIndex(0));
-        self.memory.frames[pfn].set(flags | FrameFlags::LOCKED);
+        let pfn = self.folio_of(Order(2), Owner::Anon(self.set), 0, flags);
         for (i, start) in [(0, 100), (1, 200)] {
             for at in 0..4 {
                 self.map(i, start + at as u64, pfn.add(at), Bits::empty());
@@ -81,8 +97,7 @@ impl Bench {
         self.memory.frames[self.memory.frames.head(pfn)].get(1);
         self.rmap.add_range(&self.memory, FolioPages::one(&self.memory.frames, pfn));
         let mut tables = self.memory.tables.lock(&self.memory, self.spaces[i]);
-        let slot =
-            tables.reserve(&self.memory.alloc, Vpn(page), Means::new(Watermark::Min, Reserve::None)).unwrap();
+        let slot = tables.reserve(&self.memory.alloc, Vpn(page), MEANS).unwrap();
         tables.place(slot, pfn, Bits::PRESENT | Bits::USER | bits);
         tables.counts().add(Resident::Anon, 1);
     }
@@ -109,8 +124,7 @@ impl Bench {
 #[test]
 fn referenced_counts_each_range_once_and_clears_young() {
     let bench = Bench::new();
-    let pfn = bench.folio(Owner::Anon(bench.set), 3, FrameFlags::SWAPBACKED);
-    bench.map(0, 103, pfn, Bits::YOUNG);
+    let pfn = bench.anon(3, FrameFlags::SWAPBACKED, Bits::YOUNG);
     bench.map(1, 203, pfn, Bits::empty());
     assert_eq!(bench.referenced(pfn).vmas, 1);
     assert_eq!(bench.referenced(pfn).vmas, 0);
@@ -121,8 +135,7 @@ fn referenced_counts_each_range_once_and_clears_young() {
 #[test]
 fn referenced_ignores_ranges_without_recency() {
     let bench = Bench::new();
-    let pfn = bench.folio(Owner::Anon(bench.set), 0, FrameFlags::SWAPBACKED);
-    bench.map(0, 100, pfn, Bits::YOUNG);
+    let pfn = bench.anon(0, FrameFlags::SWAPBACKED, Bits::YOUNG);
     bench.rmap.relink(Owner::Anon(bench.set), Bench::span(0, bench.spaces[0], SpanFlags::NO_RECENCY));
     assert_eq!(bench.referenced(pfn).vmas, 0);
 }
@@ -131,12 +144,9 @@ fn referenced_ignores_ranges_without_recency() {
 fn unmapping_anonymous_page_leaves_swap_entries() {
     let bench = Bench::new();
     let mmu = &bench.memory;
-    let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED);
-    bench.map(0, 101, pfn, Bits::DIRTY);
+    let pfn = bench.anon(1, FrameFlags::SWAPBACKED, Bits::DIRTY);
     bench.map(1, 201, pfn, Bits::empty());
-    let slot = bench.memory.swap.alloc(mmu, GroupId(0)).unwrap();
-    bench.memory.frames[pfn].get(1);
-    bench.memory.swap.cache_insert(mmu, slot, pfn);
+    let slot = bench.swap_cache(pfn);
     assert!(bench.unmap(pfn) && bench.memory.frames[pfn].has(FrameFlags::DIRTY));
     assert_eq!(bench.entry(0, 101).as_swap(), Some((slot, false)));
     assert_eq!(bench.entry(1, 201).as_swap(), Some((slot, false)));
@@ -150,11 +160,8 @@ fn unmapping_anonymous_page_leaves_swap_entries() {
 #[test]
 fn unmapping_moves_exclusive_flag_to_swap_entry() {
     let bench = Bench::new();
-    let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE);
-    bench.map(0, 101, pfn, Bits::DIRTY);
-    let slot = bench.memory.swap.alloc(&bench.memory, GroupId(0)).unwrap();
-    bench.memory.frames[pfn].get(1);
-    bench.memory.swap.cache_insert(&bench.memory, slot, pfn);
+    let pfn = bench.anon(1, FrameFlags::SWAPBACKED | FrameFlags::EXCLUSIVE, Bits::DIRTY);
+    let slot = bench.swap_cache(pfn);
     assert!(bench.unmap(pfn));
     assert_eq!(bench.entry(0, 101).as_swap(), Some((slot, true)));
     // The folio is still in the swap cache. A fork now shares the entry and does not see the folio: the next fault must
@@ -165,8 +172,7 @@ fn unmapping_moves_exclusive_flag_to_swap_entry() {
 #[test]
 fn anonymous_page_without_slot_stays_mapped() {
     let bench = Bench::new();
-    let pfn = bench.folio(Owner::Anon(bench.set), 1, FrameFlags::SWAPBACKED);
-    bench.map(0, 101, pfn, Bits::empty());
+    let pfn = bench.anon(1, FrameFlags::SWAPBACKED, Bits::empty());
     assert!(!bench.unmap(pfn));
     assert!(bench.entry(0, 101).is_present());
 }
@@ -188,8 +194,7 @@ fn page_written_after_madv_free_is_kept() {
 #[test]
 fn mlocked_range_keeps_its_pages() {
     let bench = Bench::new();
-    let pfn = bench.folio(Owner::Anon(bench.set), 0, FrameFlags::empty());
-    bench.map(0, 100, pfn, Bits::YOUNG);
+    let pfn = bench.anon(0, FrameFlags::empty(), Bits::YOUNG);
     bench.rmap.relink(Owner::Anon(bench.set), Bench::span(0, bench.spaces[0], SpanFlags::LOCKED));
     assert!(bench.referenced(pfn).locked);
     assert!(!bench.unmap(pfn));

@@ -240,7 +240,6 @@ enum UnmappedTo {
     Swapped,
     /// Nowhere: MADV_FREE allows to drop it.
     Dropped,
-    /// In its file.
     InFile,
 }
 

@@ -54,7 +54,6 @@ pub(super) trait Visit<M: Machine> {
         self.entries(window.tables(), &found)
     }
 
-    /// The walk leaves a window.
     #[inline]
     fn leave(&mut self, _window: &mut TableWindow<'_, '_, M>) {}
 }

@@ -72,7 +72,6 @@ impl Spaces {
         }
     }
 
-    /// mprotect.
     pub fn mprotect<M: Machine>(
         &self,
         core: &MmCore<M>,

@@ -74,7 +74,6 @@ impl Spaces {
         }
     }
 
-    /// Continue in a space.
     fn scan_space<M: Machine>(
         &self,
         core: &MmCore<M>,

@@ -103,7 +103,6 @@ impl Space {
         self.killed.load(Acquire)
     }
 
-    /// Sequence number of its last arrival in a group, over all spaces.
     pub(crate) fn arrival(&self) -> u64 {
         self.arrival.load(Relaxed)
     }
@@ -147,7 +146,6 @@ pub(crate) struct Spaces {
 }
 
 impl Spaces {
-    /// A space that is in use.
     #[inline]
     pub fn get(&self, space: SpaceId) -> Option<&Space> {
         self.list.get(space.0).filter(|found| found.is_alive())
@@ -204,7 +202,6 @@ impl Spaces {
         space.note_run();
     }
 
-    /// Number of arrivals in groups so far.
     pub(crate) fn arrivals(&self) -> u64 {
         self.arrivals.load(Relaxed)
     }

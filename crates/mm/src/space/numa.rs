@@ -87,7 +87,6 @@ struct FaultStats {
 const SLOTS: u64 = 10;
 const THRESHOLD: u64 = 7;
 
-/// The next period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum NextScan {
     /// It follows the current one.

@@ -7,15 +7,7 @@ mod folios;
 mod huge;
 
 use super::*;
-use crate::alloc::Allocator;
 use crate::api::{AccessKind, Advice, Backing, FaultError, FileKind, MapRequest, Prot};
-use crate::cache::Cache;
-use crate::knobs::Knobs;
-use crate::lru::Lru;
-use crate::memory::Memory;
-use crate::mmu::Mmu;
-use crate::swap::Swap;
-use crate::testing::TestMachine;
 use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
@@ -70,8 +62,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 struct Bench {
-    core: MmCore<TestMachine>,
-    spaces: Spaces,
+    of: bench::Bench,
     id: SpaceId,
     files: [FileId; 2],
     model: BTreeMap<u64, Props>,
@@ -79,16 +70,9 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let mmu = Mmu::new(TestMachine::simple(2, 2048), Knobs::default());
-        let alloc = Allocator::new(&mmu).unwrap();
-        let lru = Lru::new(&mmu.machine);
-        let memory = Memory::new(mmu, Swap::new(&[], 2), alloc, lru);
-        let zero = memory.new_folio(Order::ZERO, Gfp::user(GROUP)).unwrap();
-        let core = MmCore::new(memory, Cache::new(), zero);
-        let spaces = Spaces::default();
-        let id = spaces.create(&core, Gfp::user(GROUP)).unwrap();
-        let files = [0; 2].map(|_| core.cache.create(FileKind::Shmem, 24 * PAGE_SIZE));
-        Bench { core, spaces, id, files, model: BTreeMap::new() }
+        let (of, id) = bench::Bench::new(2048, &[]);
+        let files = [0; 2].map(|_| of.core.cache.create(FileKind::Shmem, 24 * PAGE_SIZE));
+        Bench { of, id, files, model: BTreeMap::new() }
     }
 
     /// Do `op`, and apply the manual's effect to the model.
@@ -225,7 +209,7 @@ impl Bench {
     fn touch(&mut self, at: u64, store: bool) {
         let access = if store { AccessKind::Store } else { AccessKind::Load };
         let allowed = self.model.get(&at).is_some_and(|props| props.prot.contains(access.needs()));
-        let outcome = self.spaces.fault(&self.core, self.id, Vpn(at), access, Gfp::user(GROUP));
+        let outcome = self.spaces.at(self.id).fault(&self.core, self.id, Vpn(at), access, Gfp::user(GROUP));
         match outcome {
             Ok(_) => assert!(allowed),
             Err(FaultStop::Error(FaultError::Segv)) => assert!(!allowed),
@@ -273,10 +257,15 @@ impl Bench {
     }
 
     fn validate(&self) {
-        self.spaces.validate(&self.core, self.core.tlb.bound()).unwrap();
-        self.core.alloc.validate(&self.core).unwrap();
-        self.core.lru.validate(&self.core).unwrap();
-        self.core.cache.validate(&self.core).unwrap();
+        self.of.check_rooms();
+    }
+}
+
+impl core::ops::Deref for Bench {
+    type Target = bench::Bench;
+
+    fn deref(&self) -> &bench::Bench {
+        &self.of
     }
 }
 
@@ -394,7 +383,7 @@ fn exit_is_safe_against_concurrent_reverse_map_walks() {
     bench.apply(&map);
     let fault = |id| {
         let gfp = Gfp::user(GROUP);
-        bench.spaces.fault(&bench.core, id, Vpn(BASE), AccessKind::Load, gfp).unwrap();
+        bench.spaces.at(id).fault(&bench.core, id, Vpn(BASE), AccessKind::Load, gfp).unwrap();
     };
     fault(bench.id);
     let pfn = {

@@ -34,7 +34,6 @@ pub(super) enum Overlap {
         /// Whether it also ends there: nothing is left of it.
         whole: bool,
     },
-    /// Any other way.
     Other,
 }
 
@@ -59,7 +58,6 @@ impl VmaTree {
         self.ranges.range(page.0 + 1..).next().map(|(_, vma)| vma)
     }
 
-    /// The range that holds a page.
     pub(super) fn range_of(&self, page: Vpn) -> Option<&Vma> {
         self.first_from(page).filter(|vma| vma.view.start <= page)
     }
@@ -199,7 +197,6 @@ impl VmaTree {
         self.overlapping(start, end).map(|vma| vma.view.start).collect()
     }
 
-    /// The range that starts at this page.
     fn starting_at(&self, page: Vpn) -> Option<&Vma> {
         self.first_from(page).filter(|vma| vma.view.start == page)
     }

@@ -14,7 +14,6 @@ use crate::units::*;
 use smallvec::SmallVec;
 
 impl Spaces {
-    /// munmap.
     pub fn munmap<M: Machine>(
         &self,
         core: &MmCore<M>,

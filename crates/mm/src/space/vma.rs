@@ -74,7 +74,6 @@ impl VmaView {
         }
     }
 
-    /// File and index of one of its pages.
     #[inline]
     pub(crate) fn file_index(&self, page: Vpn) -> Option<(FileId, PageIndex)> {
         self.file.map(|(file, first)| (file, PageIndex(first.0 + (page.0 - self.start.0))))

@@ -276,7 +276,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Model of a slot.
     #[derive(Clone, Copy, Default, PartialEq, Debug)]
     struct Model {
         used: bool,

@@ -38,7 +38,6 @@ struct Queue {
     tail: u32,
 }
 
-/// All clusters of one area.
 pub(super) struct Clusters {
     clusters: Vec<Cluster>,
     slots: u32,

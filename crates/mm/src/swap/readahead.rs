@@ -12,7 +12,6 @@ pub(crate) struct SwapReadahead {
     hits: AtomicU32,
     /// The slot wanted when the window was last chosen without hits.
     prev: AtomicU32,
-    /// The last window.
     window: AtomicU32,
 }
 

@@ -5,8 +5,8 @@
 use crate::units::*;
 
 bitflags::bitflags! {
-    /// Bits of an entry.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    /// Bits of an entry.
     pub struct Bits: u64 {
         /// The translation may be used.
         const PRESENT = 1 << 0;
@@ -251,7 +251,6 @@ impl Migrating {
         Migrating(self.0.without(Bits::WRITE))
     }
 
-    /// Without `marks`.
     pub(crate) fn forgetting(self, marks: Rights) -> Migrating {
         Migrating(self.0.without(marks.bits_of_entry()))
     }

@@ -84,7 +84,6 @@ impl Resident {
 /// Counters of one space, protected by its table lock.
 #[derive(Default)]
 pub struct Counts {
-    /// Pages by [`Resident`].
     resident: [i64; 4],
     /// Page-table pages.
     tables: u32,
@@ -256,7 +255,6 @@ fn not_flushed(page: Vpn) -> ! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Paid {
     Nothing,
-    /// Those of one table.
     Table(Pfn),
     All,
 }
@@ -390,7 +388,6 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         Entry::from_raw(self.mmu.machine.table(table)[index].load(Acquire))
     }
 
-    /// The slot of `page` in its table of `level`.
     #[inline]
     fn slot(&self, table: Pfn, page: Vpn, level: u32) -> Slot {
         Slot { table, index: walk::index(page, level) as u16, hold: self.counts.hold }

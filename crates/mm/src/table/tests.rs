@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 
+const MEANS: Means = Means::new(Watermark::Min, Reserve::None);
 const SPACE: SpaceId = SpaceId(0);
 
 struct Bench {
@@ -24,7 +25,7 @@ impl Bench {
         let alloc = Allocator::new(&mmu).unwrap();
         assert_eq!(mmu.tlb.create(), SPACE);
         let tables = Tables::default();
-        tables.create(&mmu, &alloc, SPACE, Means::new(Watermark::Min, Reserve::None)).unwrap();
+        tables.create(&mmu, &alloc, SPACE, MEANS).unwrap();
         Bench { mmu, alloc, tables }
     }
 
@@ -34,7 +35,7 @@ impl Bench {
 
     fn set(&self, page: Vpn, entry: Entry) -> Entry {
         let mut tables = self.lock();
-        let slot = tables.reserve(&self.alloc, page, Means::new(Watermark::Min, Reserve::None)).unwrap();
+        let slot = tables.reserve(&self.alloc, page, MEANS).unwrap();
         tables.replace(slot, entry)
     }
 
@@ -42,9 +43,8 @@ impl Bench {
     fn map_large(&self, page: Vpn, head: Pfn) {
         self.mmu.frames.make_folio(head, PAGEBLOCK_ORDER);
         let mut tables = self.lock().settle();
-        tables.deposit(&self.alloc, Means::new(Watermark::Min, Reserve::None)).unwrap();
-        let slot =
-            tables.reserve_large(&self.alloc, page, Means::new(Watermark::Min, Reserve::None)).unwrap();
+        tables.deposit(&self.alloc, MEANS).unwrap();
+        let slot = tables.reserve_large(&self.alloc, page, MEANS).unwrap();
         tables.install_large(slot.unwrap(), page, head, Rights::USER, Writes::No);
     }
 
@@ -88,7 +88,7 @@ fn a_large_entry_becomes_a_table_that_says_the_same() {
     let page = Vpn(512 * 9);
     bench.map_large(page, Pfn(512));
     let mut tables = bench.lock();
-    assert_eq!(tables.reserve_large(&bench.alloc, page, Means::new(Watermark::Min, Reserve::None)), Ok(None));
+    assert_eq!(tables.reserve_large(&bench.alloc, page, MEANS), Ok(None));
     let leaf = tables.find(Vpn(page.0 + 77)).unwrap();
     tables.mark_used(leaf.slot, true);
     // A page whose flush is deferred owes for the whole table. A table that replaces its entry takes over the debt.
@@ -112,7 +112,7 @@ fn a_large_entry_becomes_a_table_that_says_the_same() {
 fn only_a_page_of_a_cache_is_mapped_without_settling() {
     let bench = Bench::new();
     let mut tables = bench.lock();
-    let slot = tables.reserve(&bench.alloc, Vpn(7), Means::new(Watermark::Min, Reserve::None)).unwrap();
+    let slot = tables.reserve(&bench.alloc, Vpn(7), MEANS).unwrap();
     tables.install_unchanged(slot, Vpn(7), FolioPages::one(&bench.mmu.frames, Pfn(77)), Rights::USER);
 }
 
@@ -122,10 +122,10 @@ fn only_a_page_of_a_cache_is_mapped_without_settling() {
 fn a_lock_in_the_place_of_a_settled_one_is_refused() {
     let bench = Bench::new();
     let other = bench.mmu.tlb.create();
-    bench.tables.create(&bench.mmu, &bench.alloc, other, Means::new(Watermark::Min, Reserve::None)).unwrap();
+    bench.tables.create(&bench.mmu, &bench.alloc, other, MEANS).unwrap();
     let mut settled = bench.tables.lock(&bench.mmu, other).settle();
     *settled = bench.lock();
-    let slot = settled.reserve(&bench.alloc, Vpn(7), Means::new(Watermark::Min, Reserve::None)).unwrap();
+    let slot = settled.reserve(&bench.alloc, Vpn(7), MEANS).unwrap();
     let pages = FolioPages::one(&bench.mmu.frames, Pfn(77));
     settled.install(slot, Vpn(7), pages, Rights::USER, Writes::Private);
 }

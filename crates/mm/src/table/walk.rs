@@ -78,7 +78,6 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         None
     }
 
-    /// The large entry of a page in a table of `level`.
     pub(super) fn large_run(&self, page: Vpn, level: u32, slot: Slot, entry: Entry) -> EntryRun {
         let page = Vpn(page.0 & !(span(level) - 1));
         EntryRun { page, slot, entry, order: Order((level * LEVEL_BITS) as u8), count: 1, head: Pfn::NONE }

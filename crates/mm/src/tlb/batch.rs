@@ -83,7 +83,6 @@ pub struct UnmapBatch {
     writable: bool,
     /// All entries that `debt` is for; kept only if pages are flushed one by one.
     list: Vec<Listed>,
-    /// Entries on the list.
     listed: u64,
 }
 

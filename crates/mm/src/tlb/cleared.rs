@@ -5,9 +5,7 @@ use crate::units::*;
 /// A run of entries that was cleared, under the lock of its space's tables: what its flush must know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cleared {
-    /// The space.
     pub space: SpaceId,
-    /// The first page.
     pub page: Vpn,
     /// Number of pages. One table maps all of them.
     pub pages: u32,

@@ -94,7 +94,6 @@ impl Emptied {
         self.what.order != Order::ZERO
     }
 
-    /// What was cleared.
     #[inline(always)]
     pub(super) fn what(&self) -> &Cleared {
         &self.what

@@ -131,9 +131,7 @@ pub struct Tlb {
     last_id: AtomicU64,
     /// The newest generation of a debt.
     drawn: AtomicU64,
-    /// Debts by file.
     files: Arena<Domain>,
-    /// Debts by zone.
     zones: ZoneLedgers,
 }
 

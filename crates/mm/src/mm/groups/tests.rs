@@ -1,33 +1,21 @@
 use super::*;
-use crate::alloc::NeedsReclaim;
 use crate::api::*;
-use crate::machine::ZoneKind;
-use crate::mm::Config;
+use crate::mm::tests::{end_transfers, reclaim_node, with_swap};
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::table::Bits;
-use crate::testing::TestMachine;
+use crate::testing::{TestMachine, request};
 use std_alloc::boxed::Box;
-use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 const AT: Vpn = Vpn(0x5000);
 
 /// A memory manager with a swap area, and a group; a transfer ends as soon as a task waits.
 fn bench(limits: GroupLimits) -> (&'static Mm<TestMachine>, GroupId) {
-    let swap = vec![SwapArea { device: DeviceId(0), pages: 256, priority: 0 }];
-    let mm = Mm::new(TestMachine::simple(1, 4096), Config { swap, ..Config::default() }).unwrap();
-    let mm: &Mm<TestMachine> = Box::leak(Box::new(mm));
+    let mm: &Mm<TestMachine> = Box::leak(Box::new(with_swap(TestMachine::simple(1, 4096), 256)));
     *mm.machine().idle.lock() = Some(Box::new(|_| end_transfers(mm)));
     let group = mm.create_group(ROOT, limits).unwrap();
     (mm, group)
-}
-
-fn end_transfers(mm: &Mm<TestMachine>) {
-    loop {
-        let Some(io) = mm.machine().ios.lock().pop_front() else { return };
-        mm.io_done(&io);
-    }
 }
 
 /// Write the pages of a space to swap, and free them.
@@ -43,14 +31,23 @@ fn page_out(mm: &Mm<TestMachine>, space: SpaceId) {
 fn with_pages(mm: &Mm<TestMachine>, group: GroupId, pages: u64) -> SpaceId {
     let space = mm.create_space(group).unwrap();
     mm.switch(Some(space));
-    let prot = Prot::READ | Prot::WRITE;
-    let backing = Backing::Anonymous;
-    let request = MapRequest { at: Some(AT), pages, prot, backing, locked: false, populate: false };
-    mm.mmap(space, &request).unwrap();
+    mm.mmap(space, &request(AT, pages, Backing::Anonymous)).unwrap();
     for page in (AT.0..AT.0 + pages).map(Vpn) {
         assert!(mm.fault(space, page, AccessKind::Store).is_ok());
     }
     space
+}
+
+/// Map a file of a disk privately at 0x9000, of which no fault may read for ever.
+fn map_file(mm: &'static Mm<TestMachine>, space: SpaceId, pages: u64) {
+    let reads = AtomicU64::new(0);
+    *mm.machine().submitted.lock() = Some(Box::new(move |_| {
+        assert!(reads.fetch_add(1, Relaxed) < 100, "the fault must not read for ever");
+        end_transfers(mm);
+    }));
+    let file = mm.create_file(FileKind::Disk { device: DeviceId(0), block: 1000 }, pages * PAGE_SIZE);
+    let backing = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
+    mm.mmap(space, &request(Vpn(0x9000), pages, backing)).unwrap();
 }
 
 #[test]
@@ -61,18 +58,8 @@ fn charges_stay_on_space_move_and_rise_on_group_removal() {
     assert_eq!(mm.remove_group(old), Err(Error::Busy), "a group with a space in it must stay");
     mm.move_space(space, new).unwrap();
     assert_eq!((mm.group_usage(old).0, mm.group_usage(new).0, mm.group_of(space)), (10, 0, new));
-    mm.mmap(
-        space,
-        &MapRequest {
-            at: Some(Vpn(0x9000)),
-            pages: 4,
-            prot: Prot::READ | Prot::WRITE,
-            backing: Backing::Anonymous,
-            locked: false,
-            populate: true,
-        },
-    )
-    .unwrap();
+    let populated = MapRequest { populate: true, ..request(Vpn(0x9000), 4, Backing::Anonymous) };
+    mm.mmap(space, &populated).unwrap();
     assert_eq!((mm.group_usage(old).0, mm.group_usage(new).0), (10, 4));
     mm.remove_group(old).unwrap();
     assert_eq!(
@@ -138,7 +125,7 @@ fn group_above_high_reclaims_only_for_its_own_charges() {
     let begun = || mm.mmu().stats.read(Stat::PgscanAnon);
     assert!(mm.fault(space, AT, AccessKind::Load).is_ok());
     assert_eq!(begun(), 0, "a fault that charges nothing must not reclaim");
-    mm.mmap(space, &MapRequest { at: Some(Vpn(AT.0 + 100)), pages: 1, ..request() }).unwrap();
+    mm.mmap(space, &request(Vpn(AT.0 + 100), 1, Backing::Anonymous)).unwrap();
     assert!(mm.fault(space, Vpn(AT.0 + 100), AccessKind::Store).is_ok());
     assert_eq!(begun(), 0, "the fault must not reclaim what it has just mapped");
     assert!(mm.fault(space, AT, AccessKind::Load).is_ok());
@@ -152,8 +139,8 @@ fn group_above_high_reclaims_only_for_its_own_charges() {
 fn populate_above_high_reclaims_in_batches() {
     let (mm, group) = bench(GroupLimits { high: 10, ..GroupLimits::default() });
     let space = with_pages(mm, group, 1);
-    let at = Some(Vpn(AT.0 + 1000));
-    mm.mmap(space, &MapRequest { at, pages: 200, locked: true, ..request() }).unwrap();
+    let map = MapRequest { locked: true, ..request(Vpn(AT.0 + 1000), 200, Backing::Anonymous) };
+    mm.mmap(space, &map).unwrap();
     // Nothing of it can be reclaimed, and each attempt scans all of it.
     let attempts = mm.core.lru.groups.counted(group, GroupStat::High);
     assert!((2..=4).contains(&attempts), "{attempts} attempts for 200 pages");
@@ -188,14 +175,7 @@ fn store_to_a_shared_swapped_page_takes_one_fault() {
 fn fault_at_the_group_limit_reads_ahead_once() {
     let (mm, group) = bench(GroupLimits { max: 40, swap_max: 0, ..GroupLimits::default() });
     let space = with_pages(mm, group, 32);
-    let reads = AtomicU64::new(0);
-    *mm.machine().submitted.lock() = Some(Box::new(move |_| {
-        assert!(reads.fetch_add(1, Relaxed) < 100, "the fault must not read for ever");
-        end_transfers(mm);
-    }));
-    let file = mm.create_file(FileKind::Disk { device: DeviceId(0), block: 1000 }, 256 * PAGE_SIZE);
-    let backing = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
-    mm.mmap(space, &MapRequest { at: Some(Vpn(0x9000)), pages: 256, backing, ..request() }).unwrap();
+    map_file(mm, space, 256);
     assert!(mm.fault(space, Vpn(0x9000 + 100), AccessKind::Load).is_ok());
     assert!(!mm.killed(space));
 }
@@ -206,30 +186,16 @@ fn fault_at_the_group_limit_reads_ahead_once() {
 fn private_store_in_a_group_of_one_page_fails_instead_of_looping() {
     let (mm, group) = bench(GroupLimits { max: 33, swap_max: 0, ..GroupLimits::default() });
     let space = with_pages(mm, group, 32);
-    let reads = AtomicU64::new(0);
-    *mm.machine().submitted.lock() = Some(Box::new(move |_| {
-        assert!(reads.fetch_add(1, Relaxed) < 100, "the fault must not read the page for ever");
-        end_transfers(mm);
-    }));
-    let file = mm.create_file(FileKind::Disk { device: DeviceId(0), block: 1000 }, PAGE_SIZE);
-    let backing = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
-    mm.mmap(space, &MapRequest { at: Some(Vpn(0x9000)), backing, ..request() }).unwrap();
+    map_file(mm, space, 1);
     assert!(mm.fault(space, Vpn(0x9000), AccessKind::Load).is_ok(), "there must be room for one page");
     mm.madvise(space, Vpn(0x9000), 1, Advice::DontNeed).unwrap();
     assert_eq!(mm.fault(space, Vpn(0x9000), AccessKind::Store), Err(FaultError::Killed));
 }
 
-fn request() -> MapRequest {
-    let prot = Prot::READ | Prot::WRITE;
-    MapRequest { at: None, pages: 1, prot, backing: Backing::Anonymous, locked: false, populate: false }
-}
-
 /// Reclaim from the node, by direct reclaimers one after the other.
-fn reclaim_node(mm: &Mm<TestMachine>, times: usize) {
-    let needs =
-        NeedsReclaim { order: Order::ZERO, node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL };
+fn reclaim_times(mm: &Mm<TestMachine>, times: usize) {
     for _ in 0..times {
-        reclaim::direct(&mm.core, &mm.reclaim, mm, &needs);
+        reclaim_node(mm);
         end_transfers(mm);
     }
 }
@@ -281,7 +247,7 @@ fn groups_with_different_policies_are_all_reclaimed() {
             mm.set_group_knob(group, Knob::ReclaimPolicy, own).unwrap();
             (group, with_pages(mm, group, 60))
         });
-        reclaim_node(mm, 12);
+        reclaim_times(mm, 12);
         for (own, (group, _)) in OWN.into_iter().zip(groups) {
             let (left, swapped) = mm.group_usage(group);
             assert!(left < 60 && swapped > 0, "{own} below {of_all}: {left} pages are left");
@@ -371,7 +337,7 @@ fn memory_events_are_counted() {
     let low = mm.create_group(ROOT, GroupLimits { low: 100, ..GroupLimits::default() }).unwrap();
     let kept = with_pages(mm, low, 50);
     mm.set_group_limits(group, GroupLimits { min: 100, ..GroupLimits::default() }).unwrap();
-    reclaim_node(mm, 4);
+    reclaim_times(mm, 4);
     assert!(counted(low, GroupStat::Low) > 0 && counted(group, GroupStat::Low) == 0);
     assert!(mm.group_usage(low).0 < 50);
     // Nothing is reclaimable any more, so the process is killed.

@@ -1,35 +1,23 @@
 use super::*;
 use crate::api::*;
-use crate::knobs::{Knob, Knobs};
+use crate::knobs::Knob;
 use crate::lru::{PolicyKind, ROOT};
-use crate::mm::Config;
+use crate::mm::tests::{end_transfers, with_swap};
 use crate::stat::Stat;
-use crate::testing::TestMachine;
+use crate::testing::{TestMachine, request};
 use std_alloc::boxed::Box;
-use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 const AT: Vpn = Vpn(0x5000);
 
 /// A memory manager with generations and swap; a transfer ends as soon as a task waits.
 fn bench() -> &'static Mm<TestMachine> {
-    let swap = vec![SwapArea { device: DeviceId(0), pages: 1024, priority: 0 }];
-    let knobs = Knobs::default();
-    knobs.set(Knob::ReclaimPolicy, 1).unwrap();
-    let mm = Mm::new(TestMachine::simple(1, 4096), Config { knobs, swap, ..Config::default() }).unwrap();
-    let mm: &Mm<TestMachine> = Box::leak(Box::new(mm));
+    let mm: &Mm<TestMachine> = Box::leak(Box::new(with_swap(TestMachine::simple(1, 4096), 1024)));
+    mm.set_knob(Knob::ReclaimPolicy, 1).unwrap();
     *mm.machine().idle.lock() = Some(Box::new(|_| end_transfers(mm)));
     mm
 }
 
-fn end_transfers(mm: &Mm<TestMachine>) {
-    loop {
-        let Some(io) = mm.machine().ios.lock().pop_front() else { return };
-        mm.io_done(&io);
-    }
-}
-
-/// A space that has stored to this many pages.
 fn with_pages(mm: &Mm<TestMachine>, group: GroupId, pages: u64) -> SpaceId {
     with_range(mm, group, AT, pages)
 }
@@ -37,10 +25,7 @@ fn with_pages(mm: &Mm<TestMachine>, group: GroupId, pages: u64) -> SpaceId {
 fn with_range(mm: &Mm<TestMachine>, group: GroupId, at: Vpn, pages: u64) -> SpaceId {
     let space = mm.create_space(group).unwrap();
     mm.switch(Some(space));
-    let backing = Backing::Anonymous;
-    let prot = Prot::READ | Prot::WRITE;
-    let request = MapRequest { at: Some(at), pages, prot, backing, locked: false, populate: false };
-    mm.mmap(space, &request).unwrap();
+    mm.mmap(space, &request(at, pages, Backing::Anonymous)).unwrap();
     use_pages(mm, space, at.0 - AT.0..at.0 - AT.0 + pages);
     space
 }
@@ -59,10 +44,6 @@ fn anon(mm: &Mm<TestMachine>) -> Vec<(u64, u64)> {
     let numbers =
         |line: &str| line.split_whitespace().map(|word| word.parse().unwrap()).collect::<Vec<u64>>();
     lines.map(numbers).map(|numbers| (numbers[0], numbers[2])).collect()
-}
-
-fn rss(mm: &Mm<TestMachine>, space: SpaceId) -> u64 {
-    mm.rss(space)
 }
 
 #[test]
@@ -92,7 +73,7 @@ fn eviction_command_takes_the_oldest_generation() {
     end_transfers(mm);
     // The first command writes each page, the second takes it.
     mm.lru_gen_command("- 0 0 4").unwrap();
-    assert_eq!(rss(mm, space), 16, "used pages must stay");
+    assert_eq!(mm.rss(space), 16, "used pages must stay");
     assert!(mm.mmu().stats.read(Stat::PswpOut) >= 48);
     mm.core.lru.validate(mm.mmu()).unwrap();
 }

@@ -10,11 +10,10 @@ use crate::event::{Concern, Event};
 use crate::knobs::{FlushPolicy, Knob};
 use crate::lock::Lock;
 use crate::machine::{Scope, ZoneKind};
-use crate::mm::Config;
-use crate::reclaim;
+use crate::mm::tests::{reach, reclaim_node, with_swap};
 use crate::stat::Stat;
 use crate::table::Bits;
-use crate::testing::{TestMachine, range};
+use crate::testing::{Blocks, TestMachine, range, request};
 use proptest::prelude::*;
 use std_alloc::boxed::Box;
 use std_alloc::collections::BTreeMap;
@@ -63,12 +62,10 @@ type Model = BTreeMap<u64, Reads>;
 
 struct Bench {
     mm: Mm<TestMachine>,
-    /// Content of devices, by device and block.
-    blocks: Lock<BTreeMap<(DeviceId, u64), u64>>,
+    blocks: Blocks,
     /// Content of the file and of shmem.
     contents: Lock<BTreeMap<(Kind, u64), u64>>,
     spaces: Lock<Vec<(SpaceId, Model)>>,
-    /// The space that each CPU runs.
     runs: Lock<[Option<SpaceId>; CPUS as usize]>,
     stamp: Lock<u64>,
     file: FileId,
@@ -77,7 +74,6 @@ struct Bench {
     during: Lock<Option<(Moment, u16, usize, Step)>>,
 }
 
-/// A moment of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Moment {
     /// Entries are about to be taken away.
@@ -174,17 +170,8 @@ fn op() -> impl Strategy<Value = Op> {
 
 impl Bench {
     fn end_transfers(&self) {
-        let machine = self.mm.machine();
-        loop {
-            let Some(io) = machine.ios.lock().pop_front() else { return };
-            for i in 0..io.pages {
-                let (pfn, block) = (io.frame.add(i), (io.device, io.block + u64::from(i)));
-                if io.write {
-                    self.blocks.lock().insert(block, machine.stamp(pfn));
-                } else {
-                    machine.set_stamp(pfn, self.blocks.lock().get(&block).copied().unwrap_or(0));
-                }
-            }
+        while let Some(io) = self.mm.machine().next_io() {
+            self.mm.machine().transfer(&io, &self.blocks, Some(0));
             self.mm.io_done(&io);
         }
     }
@@ -207,9 +194,7 @@ impl Bench {
 
     fn new(policy: u64, sizes: &[u64], [file, shmem, pmd]: [u64; 3]) -> &'static Bench {
         let memory = [range(0, ZoneKind::Normal, 0, FRAMES), range(1, ZoneKind::Normal, FRAMES, FRAMES)];
-        let swap = vec![SwapArea { device: DeviceId(0), pages: 200, priority: 0 }];
-        let machine = TestMachine::new(&[0, 1], &memory);
-        let mm = Mm::new(machine, Config { swap, ..Config::default() }).unwrap();
+        let mm = with_swap(TestMachine::new(&[0, 1], &memory), 200);
         let set = |knob, value| mm.mmu().knobs.set(knob, value).unwrap();
         set(Knob::TlbUnmap, policy);
         let knobs = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
@@ -271,9 +256,7 @@ impl Bench {
             Kind::File => file(self.file, true),
             Kind::Copies => file(self.file, false),
         };
-        let (at, prot) = (Some(Vpn(start_of(kind))), Prot::READ | Prot::WRITE);
-        let request = MapRequest { at, pages: AREA, prot, backing, locked: false, populate: false };
-        self.mm.mmap(self.id(process), &request).unwrap();
+        self.mm.mmap(self.id(process), &request(Vpn(start_of(kind)), AREA, backing)).unwrap();
         let of = |page| match kind {
             Kind::Anon => None,
             Kind::Copies => Some((Kind::File, page)),
@@ -295,25 +278,14 @@ impl Bench {
         if let Some((pfn, _)) = machine.held(machine.cpu(), page).filter(|held| held.1 || !store) {
             return Some(pfn);
         }
-        let needs = if store { Bits::PRESENT | Bits::USER | Bits::WRITE } else { Bits::PRESENT | Bits::USER };
-        let access = if store { AccessKind::Store } else { AccessKind::Load };
-        for _ in 0..8 {
-            {
-                let mut tables = mm.core.tables.lock(mm.mmu(), space);
-                if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
-                    tables.mark_used(leaf.slot, store);
-                    let pfn = leaf.entry.pfn().add((at - leaf.page.0) as u32);
-                    machine.hold(page, pfn, leaf.entry.has(Bits::WRITE) && store);
-                    return Some(pfn);
-                }
+        match reach(mm, space, page, store, 8) {
+            Ok((pfn, writable)) => {
+                machine.hold(page, pfn, writable && store);
+                Some(pfn)
             }
-            match mm.fault(space, page, access) {
-                Ok(_) => {}
-                Err(FaultError::Segv) => return None,
-                Err(error) => panic!("{error:?} at {page}"),
-            }
+            Err(FaultError::Segv) => None,
+            Err(error) => panic!("{error:?} at {page}"),
         }
-        panic!("{page} of {space} still faults");
     }
 
     fn stored(&self, process: usize, at: u64, pfn: Pfn) {
@@ -417,14 +389,9 @@ impl Bench {
         let whole = range.clone().all(|page| self.spaces.lock()[process].1.contains_key(&page));
         if whole && self.mm.mlock(space, start, pages, false).is_ok() {
             self.mm.madvise(space, start, pages, advice).unwrap();
-            let mut spaces = self.spaces.lock();
-            for page in
-                range.filter_map(|page| Some((page, *spaces[process].1.get(&page)?))).collect::<Vec<_>>()
-            {
-                let (at, before) = page;
-                let free = advice == Advice::Free;
-                let own = before.own.filter(|_| free);
-                spaces[process].1.insert(at, Reads { own, perhaps_zero: free, ..before });
+            let free = advice == Advice::Free;
+            for (_, page) in self.spaces.lock()[process].1.range_mut(range) {
+                *page = Reads { own: page.own.filter(|_| free), perhaps_zero: free, ..*page };
             }
         }
     }
@@ -456,12 +423,7 @@ impl Bench {
             Op::Map(kind) => self.map(process, KINDS[kind]),
             Op::Sync => self.mm.fsync(self.file).unwrap(),
             Op::Cut(at) => self.cut(512 - USED / 2 + at % USED),
-            Op::Reclaim => {
-                let (order, node) = (Order::ZERO, NodeId(0));
-                let needs =
-                    crate::alloc::NeedsReclaim { order, node, highest: ZoneKind::Normal, among: Nodes::ALL };
-                reclaim::direct(&self.mm.core, &self.mm.reclaim, &self.mm, &needs);
-            }
+            Op::Reclaim => reclaim_node(&self.mm),
             Op::EndTransfers => self.end_transfers(),
             Op::Policy(policy) => self.mm.set_knob(Knob::ReclaimPolicy, policy).unwrap(),
             Op::Move(at, pages, to, during) => {

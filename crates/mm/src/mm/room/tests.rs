@@ -1,28 +1,19 @@
 //! Free memory is found, wherever it is, before the OOM killer acts.
 
 use super::*;
-use crate::api::{Backing, MapRequest, Prot};
+use crate::api::Backing;
 use crate::mm::{AccessKind, Config};
 use crate::stat::Stat;
-use crate::testing::TestMachine;
+use crate::testing::{TestMachine, request};
 
 const AT: Vpn = Vpn(512 * 40);
-const WRITABLE: Prot = Prot::RW;
 
 #[test]
 fn pages_on_other_cpus_lists_prevent_an_oom_kill() {
     let mm = Mm::new(TestMachine::simple(2, 4096), Config::default()).unwrap();
-    let map = |pages| MapRequest {
-        at: Some(AT),
-        pages,
-        prot: WRITABLE,
-        backing: Backing::Anonymous,
-        locked: false,
-        populate: false,
-    };
     let [one, other] = [4096, 40].map(|pages| {
         let space = mm.create_space(GroupId(0)).unwrap();
-        mm.mmap(space, &map(pages)).unwrap();
+        mm.mmap(space, &request(AT, pages, Backing::Anonymous)).unwrap();
         space
     });
     let store = |space, page| mm.fault(space, Vpn(AT.0 + page), AccessKind::Store);

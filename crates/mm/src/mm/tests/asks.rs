@@ -1,33 +1,21 @@
 //! Calls that fail must return the right error and do nothing; and rights that no call may give.
 
 use super::*;
-use crate::knobs::Knob;
-use crate::table::{Bits, USER_END};
-use crate::testing::TestMachine;
+use crate::table::USER_END;
 use std_alloc::boxed::Box;
-use std_alloc::vec;
 
-const ROOT: GroupId = GroupId(0);
-/// A multiple of 2 MiB.
-const AT: Vpn = Vpn(512 * 40);
+const AT: Vpn = LARGE_AT;
 const PAGES: u64 = 4;
-const LARGE: u64 = 512;
-const WRITABLE: Prot = Prot::RW;
 
 struct Bench {
     mm: Mm<TestMachine>,
     space: SpaceId,
 }
 
-fn request(at: Vpn, pages: u64, backing: Backing) -> MapRequest {
-    MapRequest { at: Some(at), pages, prot: WRITABLE, backing, locked: false, populate: false }
-}
-
 impl Bench {
     /// Some pages of memory with content.
     fn new() -> Bench {
-        let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
-        let mm = Mm::new(TestMachine::simple(2, 8192), Config { swap, ..Config::default() }).unwrap();
+        let mm = with_swap(TestMachine::simple(2, 8192), 64);
         let space = mm.create_space(ROOT).unwrap();
         mm.mmap(space, &request(AT, PAGES, Backing::Anonymous)).unwrap();
         let bench = Bench { mm, space };
@@ -84,12 +72,12 @@ fn failed_mmap_unmaps_nothing() {
 fn read_only_file_maps_read_only_or_private() {
     let bench = Bench::new();
     let file = bench.mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
-    for (shared, prot) in [(true, Prot::READ), (false, WRITABLE)] {
+    for (shared, prot) in [(true, Prot::READ), (false, Prot::RW)] {
         let backing = Backing::File { file, offset: PageIndex(0), shared, writable: false };
         let at = Vpn(AT.0 + LARGE);
         let map = MapRequest { prot, ..request(at, PAGES, backing) };
         assert_eq!(bench.mm.mmap(bench.space, &map), Ok(at));
-        let made = bench.mm.mprotect(bench.space, at, PAGES, WRITABLE);
+        let made = bench.mm.mprotect(bench.space, at, PAGES, Prot::RW);
         assert_eq!(made, if shared { Err(Error::Access) } else { Ok(()) });
     }
 }
@@ -183,7 +171,7 @@ fn killed_space_gets_no_memory() {
 #[test]
 fn entries_have_the_requested_rights() {
     let (bench, at) = (Bench::new(), Vpn(AT.0 + LARGE));
-    for prot in [Prot::READ, WRITABLE, Prot::READ | Prot::EXEC, WRITABLE | Prot::EXEC] {
+    for prot in [Prot::READ, Prot::RW, Prot::READ | Prot::EXEC, Prot::RW | Prot::EXEC] {
         let map = MapRequest { prot, ..request(at, 1, Backing::Anonymous) };
         bench.mm.mmap(bench.space, &map).unwrap();
         let access = if prot.contains(Prot::WRITE) { AccessKind::Store } else { AccessKind::Load };
@@ -229,8 +217,7 @@ fn fadvise_dontneed_frees_clean_pages() {
         bench.mm.core.unlock_folio(pfn);
         bench.mm.core.put(pfn);
     }
-    let ios = core::mem::take(&mut *bench.mm.machine().ios.lock());
-    ios.iter().for_each(|io| bench.mm.io_done(io));
+    end_transfers(&bench.mm);
     assert_eq!(cache.invalidate(memory, file, PageIndex(1), PageIndex(2)), 1);
     assert_eq!(cached(), PAGES - 1);
     bench.mm.fadvise(file, 0, 0, FileAdvice::DontNeed).unwrap();
@@ -322,8 +309,7 @@ fn collapse_reads_missing_file_pages() {
         mm.mmu().knobs.set(Knob::ThpFilePmd, 1).unwrap();
         // Each block holds its number.
         *machine.idle.lock() = Some(Box::new(|machine| {
-            loop {
-                let Some(io) = machine.ios.lock().pop_front() else { return };
+            while let Some(io) = machine.next_io() {
                 (0..io.pages).for_each(|i| machine.set_stamp(io.frame.add(i), io.block + u64::from(i)));
                 bench.mm.io_done(&io);
             }

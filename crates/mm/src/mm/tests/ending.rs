@@ -4,14 +4,11 @@
 use super::*;
 use crate::event::Event;
 use crate::frame::FolioRun;
-use crate::testing::TestMachine;
 use std_alloc::boxed::Box;
 use std_alloc::sync::Arc;
-use std_alloc::vec;
 
 const AT: Vpn = Vpn(0x5000);
 const PAGES: u64 = 4;
-const GROUP: GroupId = GroupId(0);
 
 /// A memory manager with a space that has all pages of a file and as many of its own, all of them present. A kernel
 /// task on CPU 1 uses its tables.
@@ -20,16 +17,12 @@ const GROUP: GroupId = GroupId(0);
     expect(clippy::arc_with_non_send_sync, reason = "it is Send and Sync except with one-thread")
 )]
 fn bench() -> (Arc<Mm<TestMachine>>, SpaceId) {
-    let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
-    let mm = Mm::new(TestMachine::simple(2, 4096), Config { swap, ..Config::default() }).unwrap();
+    let mm = with_swap(TestMachine::simple(2, 4096), 64);
     let file = mm.create_file(FileKind::Shmem, PAGES * PAGE_SIZE);
-    let space = mm.create_space(GROUP).unwrap();
+    let space = mm.create_space(ROOT).unwrap();
     let shown = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };
     for (at, backing) in [(AT, shown), (Vpn(AT.0 + PAGES), Backing::Anonymous)] {
-        let prot = Prot::READ | Prot::WRITE;
-        let request =
-            MapRequest { at: Some(at), pages: PAGES, prot, backing, locked: false, populate: false };
-        mm.mmap(space, &request).unwrap();
+        mm.mmap(space, &request(at, PAGES, backing)).unwrap();
     }
     mm.machine().run_on(1);
     mm.switch(Some(space));

@@ -9,19 +9,12 @@ mod shortcuts;
 
 use super::*;
 use crate::event::Event;
-use crate::frame::FolioRun;
-use crate::knobs::{FlushPolicy, Knob};
-use crate::rmap::UnmapMode;
-use crate::table::Bits;
-use crate::testing::TestMachine;
-use crate::tlb::{Cleared, UnmapBatch};
+use crate::tlb::Cleared;
 use std_alloc::boxed::Box;
-use std_alloc::vec;
 
 const BATCH: u64 = FlushPolicy::Batch.value();
 const LAZY: u64 = FlushPolicy::Lazy.value();
 const LATR: u64 = FlushPolicy::Latr.value();
-const GROUP: GroupId = GroupId(0);
 /// Address and number of the pages.
 const AT: Vpn = Vpn(0x5000);
 const PAGES: u64 = 3;
@@ -29,7 +22,6 @@ const PAGES: u64 = 3;
 const NEIGHBOUR: Vpn = Vpn(0x5100);
 /// Where mremap moves the pages to.
 const AWAY: Vpn = Vpn(0x5080);
-const WRITABLE: Prot = Prot::RW;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
@@ -62,27 +54,22 @@ struct Bench {
 
 type Call = fn(&Bench);
 
-fn request(at: Vpn, pages: u64, backing: Backing) -> MapRequest {
-    MapRequest { at: Some(at), pages, prot: WRITABLE, backing, locked: false, populate: false }
-}
-
 fn pages() -> impl Iterator<Item = Vpn> {
     (AT.0..AT.0 + PAGES).map(Vpn)
 }
 
 impl Bench {
     fn new(kind: Kind, policy: u64) -> Bench {
-        let swap = vec![SwapArea { device: DeviceId(0), pages: 64, priority: 0 }];
-        let mm = Mm::new(TestMachine::simple(2, 4096), Config { swap, ..Config::default() }).unwrap();
+        let mm = with_swap(TestMachine::simple(2, 4096), 64);
         mm.mmu().knobs.set(Knob::TlbUnmap, policy).unwrap();
         let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
         let of = if kind == DiskFile { disk } else { FileKind::Shmem };
         let file = mm.create_file(of, PAGES * PAGE_SIZE);
         if kind == DiskFile {
             // Whole pages, so that nothing has to be read.
-            mm.write(file, 0, PAGES * PAGE_SIZE, GROUP, &mut |_, _, _| ()).unwrap();
+            mm.write(file, 0, PAGES * PAGE_SIZE, ROOT, &mut |_, _, _| ()).unwrap();
         }
-        let [space, other] = [0; 2].map(|_| mm.create_space(GROUP).unwrap());
+        let [space, other] = [0; 2].map(|_| mm.create_space(ROOT).unwrap());
         let bench = Bench { mm, file, space, other };
         let backing = if kind == Anonymous {
             Backing::Anonymous
@@ -108,21 +95,17 @@ impl Bench {
         result
     }
 
-    /// The frame that an access reaches, with as many faults as it takes, and whether it is writable.
+    /// The frame that an access reaches, and whether it is writable.
     fn reach(&self, space: SpaceId, page: Vpn, store: bool) -> (Pfn, bool) {
-        let access = if store { AccessKind::Store } else { AccessKind::Load };
-        let needs = if store { Bits::PRESENT | Bits::WRITE } else { Bits::PRESENT };
-        for _ in 0..4 {
-            {
-                let mut tables = self.mm.core.tables.lock(self.mm.mmu(), space);
-                if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
-                    tables.mark_used(leaf.slot, store);
-                    return (leaf.entry.pfn(), leaf.entry.has(Bits::WRITE));
-                }
-            }
-            self.mm.fault(space, page, access).unwrap();
-        }
-        panic!("{page} of {space} still faults");
+        reach(&self.mm, space, page, store, 4).unwrap()
+    }
+
+    /// A bench whose pages both CPUs have used, and where CPU 1 then went.
+    fn used(kind: Kind, policy: u64, store: bool, other_cpu: OtherCpu) -> Bench {
+        let bench = Bench::new(kind, policy);
+        bench.use_pages(store);
+        bench.move_other_cpu(other_cpu);
+        bench
     }
 
     /// Both CPUs run the space, use the pages and keep the translations.
@@ -171,14 +154,8 @@ impl Bench {
         for page in pages() {
             let (pfn, _) = self.reach(self.space, page, false);
             let frame = &core.frames[pfn];
-            frame.get(1);
-            core.lock_folio(pfn);
-            if frame.is_anon() && frame.has(FrameFlags::SWAPBACKED) && !frame.has(FrameFlags::SWAPCACHE) {
-                assert!(crate::cache::add_to_swap(core, pfn));
-            }
-            core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
-            assert_eq!(core.frames[pfn].mapcount(), 0);
-            core.unlock_folio(pfn);
+            let anon = frame.is_anon() && frame.has(FrameFlags::SWAPBACKED);
+            unmap_folio(&self.mm, pfn, anon && !frame.has(FrameFlags::SWAPCACHE), &mut batch);
             core.put(pfn);
         }
         batch.settle(self.mm.mmu(), &core.tlb);
@@ -247,7 +224,7 @@ fn store_by_another(bench: &Bench) {
 }
 
 fn write(bench: &Bench) {
-    bench.mm.write(bench.file, 0, PAGES * PAGE_SIZE, GROUP, &mut |_, _, _| ()).unwrap();
+    bench.mm.write(bench.file, 0, PAGES * PAGE_SIZE, ROOT, &mut |_, _, _| ()).unwrap();
 }
 
 fn clean(bench: &Bench) {
@@ -283,9 +260,7 @@ fn calls_flush_what_they_take_away() {
     for policy in [BATCH, LAZY] {
         for (name, kind, store, call) in CALLS {
             for other_cpu in EVERYWHERE {
-                let bench = Bench::new(kind, policy);
-                bench.use_pages(store);
-                bench.move_other_cpu(other_cpu);
+                let bench = Bench::used(kind, policy, store, other_cpu);
                 call(&bench);
                 bench.check(name, other_cpu);
                 bench.mm.validate().unwrap();
@@ -337,8 +312,7 @@ fn calls_settle_debts_of_reclaim() {
 fn frames_and_tables_are_freed_after_the_flush() {
     let freeing = [0, 2, 5, 9, 10, 11, 13].map(|which: usize| CALLS[which]);
     for (name, kind, store, call) in freeing {
-        let bench = Bench::new(kind, BATCH);
-        bench.use_pages(store);
+        let bench = Bench::used(kind, BATCH, store, OtherCpu::InTheSpace);
         bench.watch_frees(false);
         call(&bench);
         bench.stop_watching();
@@ -363,8 +337,7 @@ fn frames_and_tables_are_freed_after_the_flush() {
 /// A CPU that reads a page until the very moment at which its entry is cleared.
 #[test]
 fn flush_follows_the_entry_change() {
-    let bench = Bench::new(Anonymous, BATCH);
-    bench.use_pages(true);
+    let bench = Bench::used(Anonymous, BATCH, true, OtherCpu::InTheSpace);
     let core = &bench.mm.core;
     core.gather(bench.space, |gather| {
         for page in pages() {
@@ -380,8 +353,7 @@ fn flush_follows_the_entry_change() {
 
 #[test]
 fn facade_forwards_ticks_and_never_deferred() {
-    let bench = Bench::new(PrivateFile, LATR);
-    bench.use_pages(false);
+    let bench = Bench::used(PrivateFile, LATR, false, OtherCpu::InTheSpace);
     assert_eq!(bench.unmap(), PAGES as usize);
     assert!(bench.mm.wants_ticks());
     for cpu in [0, 1] {
@@ -395,8 +367,7 @@ fn facade_forwards_ticks_and_never_deferred() {
 
 #[test]
 fn exit_frees_tables_after_the_last_cpu_unloads_them() {
-    let bench = Bench::new(Anonymous, BATCH);
-    bench.use_pages(true);
+    let bench = Bench::used(Anonymous, BATCH, true, OtherCpu::InTheSpace);
     for cpu in [0, 1] {
         bench.on(cpu, || bench.mm.switch(None));
     }
@@ -408,8 +379,7 @@ fn exit_frees_tables_after_the_last_cpu_unloads_them() {
 
 #[test]
 fn reaper_flushes_what_it_takes() {
-    let bench = Bench::new(Anonymous, BATCH);
-    bench.use_pages(true);
+    let bench = Bench::used(Anonymous, BATCH, true, OtherCpu::InTheSpace);
     bench.watch_frees(false);
     reap(&bench);
     bench.stop_watching();
@@ -435,9 +405,7 @@ fn reaper_settles_a_fully_swapped_space() {
 #[test]
 fn fork_revokes_writes_on_every_cpu() {
     for other_cpu in EVERYWHERE {
-        let bench = Bench::new(Anonymous, BATCH);
-        bench.use_pages(true);
-        bench.move_other_cpu(other_cpu);
+        let bench = Bench::used(Anonymous, BATCH, true, other_cpu);
         bench.mm.fork(bench.space).unwrap();
         bench.check("fork", other_cpu);
     }
@@ -450,9 +418,7 @@ fn reclaim_batch_defers_only_what_the_policy_allows() {
     for policy in 0..FlushPolicy::COUNT {
         for (kind, store) in [(SharedFile, true), (PrivateFile, false), (Anonymous, true)] {
             for other_cpu in EVERYWHERE {
-                let bench = Bench::new(kind, policy);
-                bench.use_pages(store);
-                bench.move_other_cpu(other_cpu);
+                let bench = Bench::used(kind, policy, store, other_cpu);
                 bench.unmap();
                 let deferred = !store && matches!(policy, LAZY | LATR);
                 bench.come_back(other_cpu);
@@ -466,8 +432,7 @@ fn reclaim_batch_defers_only_what_the_policy_allows() {
 /// Pages that were freed by advice read as zeroes from the next access on, even if they could only be read.
 #[test]
 fn lazyfree_is_not_deferred() {
-    let bench = Bench::new(Anonymous, LAZY);
-    bench.use_pages(true);
+    let bench = Bench::used(Anonymous, LAZY, true, OtherCpu::InTheSpace);
     protect(&bench);
     advise(&bench, Advice::Free);
     bench.use_pages(false);
@@ -478,20 +443,13 @@ fn lazyfree_is_not_deferred() {
 #[test]
 fn mapping_zeroes_settles_a_lazyfree_debt() {
     for policy in [BATCH, LAZY] {
-        let bench = Bench::new(Anonymous, policy);
-        bench.use_pages(true);
+        let bench = Bench::used(Anonymous, policy, true, OtherCpu::InTheSpace);
         advise(&bench, Advice::Free);
         bench.use_pages(false);
         let (base, store) = (bench.mm.mmu(), &bench.mm.core);
         let mut batch = UnmapBatch::new(base);
         let frames: Vec<_> = pages().map(|page| bench.reach(bench.space, page, false).0).collect();
-        for &pfn in &frames {
-            store.frames[pfn].get(1);
-            store.lock_folio(pfn);
-            store.rmap.try_to_unmap(store, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
-            assert_eq!(store.frames[pfn].mapcount(), 0);
-            store.unlock_folio(pfn);
-        }
+        frames.iter().for_each(|&pfn| unmap_folio(&bench.mm, pfn, false, &mut batch));
         assert!(pages().all(|page| bench.keeps(page)), "the flush must wait for the batch");
         assert_eq!(bench.reach(bench.space, AT, false).0, store.zero);
         assert!(!pages().any(|page| bench.keeps(page)), "tlb.unmap={policy}");
@@ -504,8 +462,7 @@ fn mapping_zeroes_settles_a_lazyfree_debt() {
 /// While a call takes rights away, reclaim does not defer: the entry already forbids what a CPU may still do.
 #[test]
 fn reclaim_does_not_defer_during_a_rights_change() {
-    let bench = Bench::new(Anonymous, LAZY);
-    bench.use_pages(true);
+    let bench = Bench::used(Anonymous, LAZY, true, OtherCpu::InTheSpace);
     let core = &bench.mm.core;
     core.gather(bench.space, |gather| {
         {

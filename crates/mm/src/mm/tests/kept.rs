@@ -5,40 +5,25 @@
 //! entry's bits and the frame's content.
 
 use super::*;
-use crate::cache::add_to_swap;
 use crate::event::Event;
-use crate::frame::{FolioRun, Owner};
-use crate::knobs::Knob;
+use crate::frame::Owner;
 use crate::reclaim;
-use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
 use crate::table::Bits;
-use crate::testing::TestMachine;
-use crate::tlb::UnmapBatch;
 use std_alloc::boxed::Box;
-use std_alloc::collections::BTreeMap;
-use std_alloc::vec;
 
-const ROOT: GroupId = GroupId(0);
-/// Address of all mappings: a multiple of 2 MiB.
-const AT: Vpn = Vpn(512 * 40);
+/// Address of all mappings.
+const AT: Vpn = LARGE_AT;
 const PAGES: u64 = 4;
-const LARGE: u64 = 512;
-const WRITABLE: Prot = Prot::RW;
 
 struct Bench {
     mm: Mm<TestMachine>,
-    /// Content of swap, by block.
-    blocks: Lock<BTreeMap<u64, u64>>,
+    blocks: Blocks,
     /// Shmem.
     file: FileId,
     /// All operations are on this space; the other one maps the file, too.
     space: SpaceId,
     other: SpaceId,
-}
-
-fn request(pages: u64, backing: Backing) -> MapRequest {
-    MapRequest { at: Some(AT), pages, prot: WRITABLE, backing, locked: false, populate: false }
 }
 
 fn pages() -> impl Iterator<Item = Vpn> {
@@ -53,16 +38,29 @@ fn value(page: Vpn) -> u64 {
 impl Bench {
     /// Two spaces, a file of `pages` pages, and this many slots; `prepare` sets up the machine first.
     fn new(pages: u64, slots: u32, prepare: impl FnOnce(&mut TestMachine)) -> &'static Bench {
-        let swap = vec![SwapArea { device: DeviceId(0), pages: slots, priority: 0 }];
         let mut machine = TestMachine::simple(2, 8192);
         prepare(&mut machine);
-        let mm = Mm::new(machine, Config { swap, ..Config::default() }).unwrap();
+        let mm = with_swap(machine, slots);
         let file = mm.create_file(FileKind::Shmem, pages * PAGE_SIZE);
         let [space, other] = [0; 2].map(|_| mm.create_space(ROOT).unwrap());
         let bench: &'static Bench =
             Box::leak(Box::new(Bench { mm, blocks: Lock::default(), file, space, other }));
         *bench.mm.machine().idle.lock() = Some(Box::new(|_| bench.end_transfers()));
         bench
+    }
+
+    /// Memory of the space with what [`value`] says.
+    fn stored(slots: u32) -> &'static Bench {
+        let bench = Bench::new(PAGES, slots, |_| ());
+        bench.map_memory(PAGES);
+        bench.store_all();
+        bench
+    }
+
+    /// The same, and a child that shares it.
+    fn forked(slots: u32) -> (&'static Bench, SpaceId) {
+        let bench = Bench::stored(slots);
+        (bench, bench.mm.fork(bench.space).unwrap())
     }
 
     fn set(&self, knob: Knob, value: u64) {
@@ -77,7 +75,7 @@ impl Bench {
 
     fn map_file(&self, space: SpaceId, pages: u64) {
         let backing = Backing::File { file: self.file, offset: PageIndex(0), shared: true, writable: true };
-        self.mm.mmap(space, &request(pages, backing)).unwrap();
+        self.mm.mmap(space, &request(AT, pages, backing)).unwrap();
     }
 
     fn map_file_for_both(&self, pages: u64) {
@@ -86,43 +84,24 @@ impl Bench {
     }
 
     fn map_memory(&self, pages: u64) {
-        self.mm.mmap(self.space, &request(pages, Backing::Anonymous)).unwrap();
+        self.mm.mmap(self.space, &request(AT, pages, Backing::Anonymous)).unwrap();
     }
 
     fn end_transfers(&self) {
-        let machine = self.mm.machine();
-        loop {
-            let Some(io) = machine.ios.lock().pop_front() else { return };
-            for (frame, block) in (0..io.pages).map(|i| (io.frame.add(i), io.block + u64::from(i))) {
-                if io.write {
-                    self.blocks.lock().insert(block, machine.stamp(frame));
-                } else {
-                    machine.set_stamp(frame, self.blocks.lock().get(&block).copied().unwrap_or(u64::MAX));
-                }
-            }
+        while let Some(io) = self.mm.machine().next_io() {
+            self.mm.machine().transfer(&io, &self.blocks, Some(u64::MAX));
             self.mm.io_done(&io);
         }
     }
 
-    /// The frame that an access reaches, with as many faults as it takes.
+    /// The frame that an access reaches.
     fn reach(&self, space: SpaceId, page: Vpn, store: bool) -> Pfn {
-        let access = if store { AccessKind::Store } else { AccessKind::Load };
-        let needs = if store { Bits::PRESENT | Bits::WRITE } else { Bits::PRESENT };
-        for _ in 0..4 {
-            if let Some(pfn) = self.access(space, page, needs, store) {
-                return pfn;
-            }
-            self.mm.fault(space, page, access).unwrap();
-        }
-        panic!("{page} of {space} still faults");
+        reach(&self.mm, space, page, store, 4).unwrap().0
     }
 
     /// As `reach`, without a fault, if the entry has these bits.
     fn access(&self, space: SpaceId, page: Vpn, needs: Bits, store: bool) -> Option<Pfn> {
-        let mut tables = self.mm.core.tables.lock(self.mm.mmu(), space);
-        let run = tables.find(page).filter(|run| run.entry.bits().contains(needs))?;
-        tables.mark_used(run.slot, store);
-        Some(run.entry.pfn().add((page.0 - run.page.0) as u32))
+        access(&self.mm, space, page, needs, store).map(|found| found.0)
     }
 
     fn store(&self, page: Vpn, value: u64) {
@@ -145,12 +124,34 @@ impl Bench {
         }
     }
 
+    /// What is stored before the call reaches swap, and the other space.
+    fn keeps_stores(&self, (name, call): (&str, Call), pages: u64) {
+        self.store_all();
+        call(self, pages);
+        self.page_out_file();
+        self.reads_what_was_stored(name, self.other);
+        self.mm.validate().unwrap();
+    }
+
     /// The head of a page's folio in the file.
     fn cached(&self, page: Vpn) -> Option<Pfn> {
         let core = &self.mm.core;
         let pages = core.cache.lookup(core, self.file, PageIndex(page.0 - AT.0))?;
         core.put(pages.head);
         Some(pages.head)
+    }
+
+    /// The frames of all pages, by loads.
+    fn frames(&self) -> Vec<Pfn> {
+        pages().map(|page| self.reach(self.space, page, false)).collect()
+    }
+
+    /// Reclaim the folios twice: the first time may only write them.
+    fn write_and_free(&self, folios: &[Pfn]) {
+        for _ in 0..2 {
+            self.page_out(folios);
+            self.end_transfers();
+        }
     }
 
     fn page_out(&self, folios: &[Pfn]) {
@@ -178,14 +179,9 @@ impl Bench {
     fn unmap_to_swap(&self) -> Vec<Pfn> {
         let (store, base) = (&self.mm.core, self.mm.mmu());
         let mut batch = UnmapBatch::new(base);
-        let frames: Vec<Pfn> = pages().map(|page| self.reach(self.space, page, false)).collect();
+        let frames = self.frames();
         for &pfn in &frames {
-            store.frames[pfn].get(1);
-            store.lock_folio(pfn);
-            assert!(add_to_swap(store, pfn));
-            store.rmap.try_to_unmap(store, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
-            assert_eq!(store.frames[pfn].mapcount(), 0);
-            store.unlock_folio(pfn);
+            unmap_folio(&self.mm, pfn, true, &mut batch);
             store.put(pfn);
         }
         batch.settle(base, &store.tlb);
@@ -210,32 +206,24 @@ const CALLS: [(&str, Call); 5] = [
 /// Shmem may be written from the first load on: only the entry shows that it was.
 #[test]
 fn clearing_entries_marks_file_pages_dirty() {
-    for (name, call) in CALLS {
+    for call in CALLS {
         let bench = Bench::new(PAGES, 64, |_| ());
         bench.map_file_for_both(PAGES);
         pages().for_each(|page| assert_eq!(bench.load(bench.space, page), 0));
-        bench.store_all();
-        call(bench, PAGES);
-        bench.page_out_file();
-        bench.reads_what_was_stored(name, bench.other);
-        bench.mm.validate().unwrap();
+        bench.keeps_stores(call, PAGES);
     }
 }
 
 #[test]
 fn clearing_a_large_entry_marks_the_folio_dirty() {
-    for (name, call) in CALLS {
+    for call in CALLS {
         let bench = Bench::new(LARGE, 600, |_| ());
         bench.set(Knob::ThpFilePmd, 1);
         bench.set(Knob::ShmemMaxOrder, 9);
         bench.map_file_for_both(LARGE);
         assert_eq!(bench.load(bench.space, AT), 0);
         assert!(bench.mm.core.tables.lock(bench.mm.mmu(), bench.space).find(AT).unwrap().is_large());
-        bench.store_all();
-        call(bench, LARGE);
-        bench.page_out_file();
-        bench.reads_what_was_stored(name, bench.other);
-        bench.mm.validate().unwrap();
+        bench.keeps_stores(call, LARGE);
     }
 }
 
@@ -264,20 +252,17 @@ fn store_during_write_back_is_written_again() {
     let bench = Bench::new(PAGES, 64, |_| ());
     bench.map_memory(PAGES);
     pages().for_each(|page| bench.store(page, 1));
-    let frames: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, false)).collect();
+    let frames = bench.frames();
     bench.page_out(&frames);
     assert!(frames.iter().all(|&pfn| bench.mm.core.frames[pfn].has(FrameFlags::WRITEBACK)));
     // The device has read everything before the store.
     for io in bench.mm.machine().ios.lock().iter() {
-        (0..io.pages).for_each(|i| _ = bench.blocks.lock().insert(io.block + u64::from(i), 1));
+        (0..io.pages).for_each(|i| _ = bench.blocks.lock().insert((io.device, io.block + u64::from(i)), 1));
     }
     bench.store_all();
     let ios = core::mem::take(&mut *bench.mm.machine().ios.lock());
     ios.iter().for_each(|io| bench.mm.io_done(io));
-    for _ in 0..2 {
-        bench.page_out(&frames);
-        bench.end_transfers();
-    }
+    bench.write_and_free(&frames);
     assert!(frames.iter().all(|&pfn| bench.mm.core.frames[pfn].refs() == 0), "all pages must be free");
     bench.reads_what_was_stored("stores during a write", bench.space);
     // All slots are freed.
@@ -291,10 +276,7 @@ fn store_during_write_back_is_written_again() {
 fn swap_slot_stays_while_another_process_needs_it() {
     // Swap is more than half full, or the page is locked in memory: then slots are freed where possible.
     for (slots, locked) in [(PAGES as u32 + 2, false), (64, true)] {
-        let bench = Bench::new(PAGES, slots, |_| ());
-        bench.map_memory(PAGES);
-        bench.store_all();
-        let child = bench.mm.fork(bench.space).unwrap();
+        let (bench, child) = Bench::forked(slots);
         bench.unmap_to_swap();
         if locked {
             bench.mm.mlock(bench.space, AT, PAGES, true).unwrap();
@@ -308,10 +290,7 @@ fn swap_slot_stays_while_another_process_needs_it() {
 /// A page that another process has in swap is shared with it, although no other entry maps it.
 #[test]
 fn store_copies_a_page_that_another_process_has_in_swap() {
-    let bench = Bench::new(PAGES, 64, |_| ());
-    bench.map_memory(PAGES);
-    bench.store_all();
-    let child = bench.mm.fork(bench.space).unwrap();
+    let (bench, child) = Bench::forked(64);
     bench.unmap_to_swap();
     bench.reads_what_was_stored("the parent", bench.space);
     pages().for_each(|page| bench.store(page, 1));
@@ -367,10 +346,7 @@ fn swap_in_of_a_folio_across_two_tables() {
 #[test]
 fn lazyfree_keeps_slots_that_another_process_needs() {
     for written in [false, true] {
-        let bench = Bench::new(PAGES, 64, |_| ());
-        bench.map_memory(PAGES);
-        bench.store_all();
-        let child = bench.mm.fork(bench.space).unwrap();
+        let (bench, child) = Bench::forked(64);
         let frames = bench.unmap_to_swap();
         if written {
             bench.page_out(&frames);
@@ -378,11 +354,7 @@ fn lazyfree_keeps_slots_that_another_process_needs() {
         }
         bench.reads_what_was_stored("before", bench.space);
         bench.mm.madvise(bench.space, AT, PAGES, Advice::Free).unwrap();
-        let mapped: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, false)).collect();
-        for _ in 0..2 {
-            bench.page_out(&mapped);
-            bench.end_transfers();
-        }
+        bench.write_and_free(&bench.frames());
         bench.reads_what_was_stored("the child", child);
         bench.mm.validate().unwrap();
     }
@@ -391,9 +363,7 @@ fn lazyfree_keeps_slots_that_another_process_needs() {
 /// A slot that no process needs is freed with the page.
 #[test]
 fn lazyfree_frees_unneeded_slots() {
-    let bench = Bench::new(PAGES, 64, |_| ());
-    bench.map_memory(PAGES);
-    bench.store_all();
+    let bench = Bench::stored(64);
     let frames = bench.unmap_to_swap();
     // While it is being written it keeps its slot, although it is mapped again.
     bench.page_out(&frames);
@@ -409,15 +379,10 @@ fn lazyfree_frees_unneeded_slots() {
 /// A page that was swapped in and only read equals its slot: it is reclaimed again without a write.
 #[test]
 fn clean_swapped_page_is_not_written_again() {
-    let bench = Bench::new(PAGES, 64, |_| ());
-    bench.map_memory(PAGES);
-    bench.store_all();
+    let bench = Bench::stored(64);
     for _ in 0..2 {
-        let frames: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, false)).collect();
-        for _ in 0..2 {
-            bench.page_out(&frames);
-            bench.end_transfers();
-        }
+        let frames = bench.frames();
+        bench.write_and_free(&frames);
         assert!(frames.iter().all(|&pfn| bench.mm.core.frames[pfn].refs() == 0), "all pages must be free");
         bench.reads_what_was_stored("what was swapped", bench.space);
     }
@@ -532,7 +497,7 @@ fn split_folio_keeps_its_group_charge() {
     let groups = &bench.mm.core.lru.groups;
     let group = bench.mm.create_group(ROOT, GroupLimits::default()).unwrap();
     let space = bench.mm.create_space(group).unwrap();
-    bench.mm.mmap(space, &request(16, Backing::Anonymous)).unwrap();
+    bench.mm.mmap(space, &request(AT, 16, Backing::Anonymous)).unwrap();
     let before = groups.usage(group);
     bench.set_64k();
     let (store, head) = (&bench.mm.core, bench.reach(space, AT, true));
@@ -594,11 +559,8 @@ fn write_fault_ignores_a_frame_reused_by_another_process() {
     assert!(!frame.has(FrameFlags::EXCLUSIVE));
     *bench.mm.machine().entered.lock() = Some(Box::new(move |_, scope| {
         if scope == Scope::DoWpPage && bench.mm.rss(bench.other) == 0 {
-            for _ in 0..2 {
-                bench.page_out(&[pfn]);
-                bench.end_transfers();
-            }
-            bench.mm.mmap(bench.other, &request(1, Backing::Anonymous)).unwrap();
+            bench.write_and_free(&[pfn]);
+            bench.mm.mmap(bench.other, &request(AT, 1, Backing::Anonymous)).unwrap();
             assert_eq!(bench.reach(bench.other, AT, true), pfn, "the frame freed last must be reused first");
             alone(bench.other);
         }

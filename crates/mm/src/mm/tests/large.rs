@@ -4,15 +4,11 @@
 mod collapse;
 
 use super::*;
-use crate::knobs::{FlushPolicy, Knob};
 use crate::migrate::Mode;
-use crate::reclaim;
 use crate::stat::SizeStat;
-use crate::table::{Bits, EntryRun};
-use crate::testing::TestMachine;
+use crate::table::EntryRun;
 use proptest::prelude::*;
 use std_alloc::boxed::Box;
-use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
 
 /// A border between page tables is inside, and the beginning is not aligned for the larger sizes.
@@ -23,7 +19,6 @@ const END: u64 = BASE + PAGES;
 const FIRST: u64 = 512 * 19;
 const BOTH: u64 = 1024;
 const CPUS: usize = 2;
-const ROOT: GroupId = GroupId(0);
 
 #[derive(Clone, Copy, Debug)]
 enum What {
@@ -103,31 +98,20 @@ type Model = BTreeMap<u64, (u64, bool)>;
 
 struct Bench {
     mm: Mm<TestMachine>,
-    /// Content of swap, by block.
-    blocks: Lock<BTreeMap<u64, u64>>,
+    blocks: Blocks,
 }
 
 struct World {
     bench: &'static Bench,
     spaces: Vec<(SpaceId, Model)>,
-    /// The space that each CPU runs.
     runs: [Option<SpaceId>; CPUS],
     stamp: u64,
 }
 
 impl Bench {
     fn end_transfers(&self) {
-        let machine = self.mm.machine();
-        loop {
-            let Some(io) = machine.ios.lock().pop_front() else { return };
-            for i in 0..io.pages {
-                let (pfn, block) = (io.frame.add(i), io.block + i as u64);
-                if io.write {
-                    self.blocks.lock().insert(block, machine.stamp(pfn));
-                } else {
-                    machine.set_stamp(pfn, self.blocks.lock()[&block]);
-                }
-            }
+        while let Some(io) = self.mm.machine().next_io() {
+            self.mm.machine().transfer(&io, &self.blocks, None);
             self.mm.io_done(&io);
         }
     }
@@ -135,8 +119,7 @@ impl Bench {
 
 impl World {
     fn new(policy: u64, sizes: &[u64], swap: u32) -> World {
-        let swap = vec![SwapArea { device: DeviceId(0), pages: swap, priority: 0 }];
-        let mm = Mm::new(TestMachine::simple(CPUS, 8192), Config { swap, ..Config::default() }).unwrap();
+        let mm = with_swap(TestMachine::simple(CPUS, 8192), swap);
         mm.mmu().knobs.set(Knob::TlbUnmap, policy).unwrap();
         let knobs = Knob::ALL.iter().filter(|knob| knob.info().name.starts_with("hugepages-"));
         knobs.zip(sizes).for_each(|(&knob, &size)| mm.mmu().knobs.set(knob, 2 * size).unwrap());
@@ -166,9 +149,7 @@ impl World {
                 self.spaces.swap_remove(process);
             }
             Op::Fork | Op::Exit => {}
-            Op::Collapse(at) => {
-                let _ = self.bench.mm.collapse(space, Vpn(at / 512 * 512), 512);
-            }
+            Op::Collapse(at) => _ = self.bench.mm.collapse(space, Vpn(at / 512 * 512), 512),
             Op::Khugepaged => self.bench.mm.spaces.scan_from_start(&self.bench.mm.core),
             Op::Split(at) => {
                 if let Some((pfn, _)) = self.shown(space, at) {
@@ -188,16 +169,7 @@ impl World {
                     }
                 }
             }
-            Op::Reclaim => {
-                let node = NodeId(0);
-                let needs = crate::alloc::NeedsReclaim {
-                    order: Order::ZERO,
-                    node,
-                    highest: ZoneKind::Normal,
-                    among: Nodes::ALL,
-                };
-                reclaim::direct(&self.bench.mm.core, &self.bench.mm.reclaim, &self.bench.mm, &needs);
-            }
+            Op::Reclaim => reclaim_node(&self.bench.mm),
             Op::Compact(folios, mode) => {
                 self.bench.mm.mmu().knobs.set(Knob::CompactionFolios, folios).unwrap();
                 compact::everything_by(&self.bench.mm.core, mode);
@@ -240,7 +212,8 @@ impl World {
 
     /// The frame that a page maps, and whether it is writable.
     fn shown(&self, space: SpaceId, at: u64) -> Option<(Pfn, bool)> {
-        self.entry(space, at).filter(|run| run.entry.is_present()).map(|run| shown_by(&run, at))
+        let run = self.entry(space, at).filter(|run| run.entry.is_present())?;
+        Some((run.entry.pfn().add((at - run.page.0) as u32), run.entry.has(Bits::WRITE)))
     }
 
     /// An access by the current CPU, through a translation that it keeps or with as many faults as it takes. `None`:
@@ -257,25 +230,14 @@ impl World {
             }
             return Some(pfn);
         }
-        let needs = if store { Bits::PRESENT | Bits::USER | Bits::WRITE } else { Bits::PRESENT | Bits::USER };
-        let access = if store { AccessKind::Store } else { AccessKind::Load };
-        for _ in 0..6 {
-            {
-                let mut tables = mm.core.tables.lock(mm.mmu(), space);
-                if let Some(leaf) = tables.find(page).filter(|leaf| leaf.entry.bits().contains(needs)) {
-                    tables.mark_used(leaf.slot, store);
-                    let (pfn, writable) = shown_by(&leaf, at);
-                    machine.hold(page, pfn, writable);
-                    return Some(pfn);
-                }
+        match reach(mm, space, page, store, 6) {
+            Ok((pfn, writable)) => {
+                machine.hold(page, pfn, writable);
+                Some(pfn)
             }
-            match mm.fault(space, page, access) {
-                Ok(_) => {}
-                Err(FaultError::Segv) => return None,
-                Err(error) => panic!("{error:?} at {page}"),
-            }
+            Err(FaultError::Segv) => None,
+            Err(error) => panic!("{error:?} at {page}"),
         }
-        panic!("{page} of {space} still faults");
     }
 
     fn store(&mut self, process: usize, at: u64) {
@@ -305,19 +267,10 @@ impl World {
         let mm = &self.bench.mm;
         let (space, model) = &mut self.spaces[process];
         let (space, start, range) = (*space, Vpn(at), at..at + pages);
-        let both = Prot::READ | Prot::WRITE;
         let advise = |advice| mm.madvise(space, start, pages, advice).is_ok();
         match what {
             What::Map => {
-                let request = MapRequest {
-                    at: Some(start),
-                    pages,
-                    prot: both,
-                    backing: Backing::Anonymous,
-                    locked: false,
-                    populate: false,
-                };
-                mm.mmap(space, &request).unwrap();
+                mm.mmap(space, &request(start, pages, Backing::Anonymous)).unwrap();
                 model.extend(range.map(|page| (page, (0, false))));
             }
             What::Unmap => {
@@ -326,7 +279,7 @@ impl World {
             }
             // Ranges before a locked one, or before a hole, are advised.
             What::Forget | What::Free => {
-                let whole = what_of(what) == Advice::DontNeed && advise(Advice::DontNeed);
+                let whole = matches!(what, What::Forget) && advise(Advice::DontNeed);
                 if !whole && matches!(what, What::Free) {
                     advise(Advice::Free);
                 }
@@ -338,7 +291,7 @@ impl World {
             What::Cold => _ = advise(Advice::Cold),
             What::PageOut => _ = advise(Advice::PageOut),
             What::Protect => {
-                for prot in [Prot::READ, both] {
+                for prot in [Prot::READ, Prot::RW] {
                     let _ = mm.mprotect(space, start, pages, prot);
                 }
             }
@@ -355,18 +308,34 @@ impl World {
         }
     }
 
+    /// Every page reads what it should, and nothing leaks.
+    fn end(&mut self) {
+        self.bench.mm.validate().unwrap();
+        for process in 0..self.spaces.len() {
+            self.run_on(0, Some(self.spaces[process].0));
+            let all: Vec<_> = self.spaces[process].1.keys().copied().collect();
+            all.into_iter().for_each(|at| self.load(process, at));
+        }
+        self.bench.end_transfers();
+        (0..CPUS as u16).for_each(|cpu| self.run_on(cpu, None));
+        self.spaces.iter().for_each(|(space, _)| self.bench.mm.exit_space(*space));
+        self.bench.mm.validate().unwrap();
+        let left = [Stat::NrAnonPages, Stat::NrAnonTransparentHugepages, Stat::NrPageTablePages];
+        assert_eq!(left.map(|stat| self.bench.mm.mmu().stats.read(stat)), [0; 3]);
+        assert_eq!(self.sum(SizeStat::NrAnonPartiallyMapped), 0);
+    }
+
     fn sum(&self, stat: SizeStat) -> u64 {
         self.bench.mm.mmu().sizes.sum(stat)
     }
 }
 
-/// The frame that a present entry maps for a page, and whether it is writable.
-fn shown_by(run: &EntryRun, at: u64) -> (Pfn, bool) {
-    (run.entry.pfn().add((at - run.page.0) as u32), run.entry.has(Bits::WRITE))
-}
-
-fn what_of(what: What) -> Advice {
-    if matches!(what, What::Free) { Advice::Free } else { Advice::DontNeed }
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
+    }
 }
 
 proptest! {
@@ -386,18 +355,6 @@ proptest! {
             world.apply(step);
             prop_assert_eq!(world.bench.mm.validate(), Ok(()), "after {:?}", step);
         }
-        for process in 0..world.spaces.len() {
-            world.run_on(0, Some(world.spaces[process].0));
-            (BASE..END).for_each(|at| world.load(process, at));
-        }
-        world.bench.end_transfers();
-        (0..CPUS as u16).for_each(|cpu| world.run_on(cpu, None));
-        for (space, _) in core::mem::take(&mut world.spaces) {
-            world.bench.mm.exit_space(space);
-        }
-        world.bench.mm.validate().unwrap();
-        prop_assert_eq!(world.bench.mm.mmu().stats.read(Stat::NrAnonPages), 0);
-        prop_assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 0);
     }
 }
 
@@ -436,8 +393,6 @@ fn fault_maps_a_whole_folio_from_the_swap_cache() {
             world.bench.mm.validate().unwrap();
             world.bench.end_transfers();
             (at..at + 16).for_each(|page| world.store(0, page));
-            world.bench.mm.validate().unwrap();
-            (BASE..END).for_each(|page| world.load(0, page));
         }
     }
 }

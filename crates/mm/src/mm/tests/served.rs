@@ -1,18 +1,11 @@
 //! What a fault counts as, and what it maps besides its own page.
 
 use super::*;
-use crate::api::FileKind;
-use crate::knobs::Knob;
 use crate::reclaim;
-use crate::stat::Stat;
-use crate::table::Bits;
 use std_alloc::boxed::Box;
-use std_alloc::vec;
 
-const LAZY: u64 = 3;
-const LATR: u64 = 5;
-/// Address of all mappings: a multiple of 2 MiB.
-const AT: Vpn = Vpn(512 * 40);
+/// Address of all mappings.
+const AT: Vpn = LARGE_AT;
 
 struct Bench {
     mm: Mm<TestMachine>,
@@ -21,8 +14,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> &'static Bench {
-        let swap = vec![SwapArea { device: DeviceId(0), pages: 256, priority: 0 }];
-        let mm = Mm::new(TestMachine::simple(2, 8192), Config { swap, ..Config::default() }).unwrap();
+        let mm = with_swap(TestMachine::simple(2, 8192), 256);
         let space = mm.create_space(ROOT).unwrap();
         let bench: &'static Bench = Box::leak(Box::new(Bench { mm, space }));
         *bench.mm.machine().idle.lock() = Some(Box::new(|_| bench.end_transfers()));
@@ -30,12 +22,21 @@ impl Bench {
     }
 
     fn map(&self, pages: u64, backing: Backing) {
-        let request =
-            MapRequest { at: Some(AT), pages, prot: Prot::RW, backing, locked: false, populate: false };
-        self.mm.mmap(self.space, &request).unwrap();
+        self.mm.mmap(self.space, &request(AT, pages, backing)).unwrap();
     }
 
-    /// Map a file of a device.
+    /// Memory whose pages were stored to, and are swapped out.
+    fn swapped(&self, pages: u64) {
+        self.stored(pages, pages);
+        self.swap_out(0..pages);
+    }
+
+    /// Memory whose first pages were stored to.
+    fn stored(&self, pages: u64, stored: u64) {
+        self.map(pages, Backing::Anonymous);
+        (0..stored).for_each(|page| assert_eq!(self.fault(page, AccessKind::Store), FaultDone::Minor));
+    }
+
     fn map_file(&self, pages: u64) {
         let kind = FileKind::Disk { device: DeviceId(1), block: 0 };
         let file = self.mm.create_file(kind, pages * PAGE_SIZE);
@@ -51,7 +52,7 @@ impl Bench {
     }
 
     fn end_one(&self) -> bool {
-        let Some(io) = self.mm.machine().ios.lock().pop_front() else { return false };
+        let Some(io) = self.mm.machine().next_io() else { return false };
         self.mm.io_done(&io);
         true
     }
@@ -70,7 +71,6 @@ impl Bench {
         entry.is_present().then(|| entry.bits())
     }
 
-    /// The first pages that are mapped.
     fn mapped(&self, pages: u64) -> Vec<u64> {
         (0..pages).filter(|&page| self.bits(page).is_some()).collect()
     }
@@ -133,9 +133,7 @@ fn waiting_for_another_tasks_read_is_a_minor_fault() {
 #[test]
 fn waiting_for_swap_read_ahead_is_a_minor_fault() {
     let bench = Bench::new();
-    bench.map(16, Backing::Anonymous);
-    (0..16).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
-    bench.swap_out(0..16);
+    bench.swapped(16);
     *bench.mm.machine().idle.lock() = Some(Box::new(|_| assert!(bench.end_one())));
     let mut reads_ahead = |&page: &u64| {
         assert_eq!(bench.load(page), FaultDone::Major);
@@ -173,9 +171,7 @@ fn fault_maps_cached_neighbours_of_a_missing_page() {
 #[test]
 fn load_of_an_exclusive_swapped_page_maps_it_writable() {
     let bench = Bench::new();
-    bench.map(4, Backing::Anonymous);
-    (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
-    bench.swap_out(0..4);
+    bench.swapped(4);
     bench.load(0);
     let bits = bench.bits(0).unwrap();
     assert!(bits.contains(Bits::WRITE) && !bits.contains(Bits::DIRTY));
@@ -191,12 +187,10 @@ fn load_of_an_exclusive_swapped_page_maps_it_writable() {
 /// A writable page would have to be flushed at once when reclaim takes it.
 #[test]
 fn load_maps_swapped_pages_read_only_under_deferring_policies() {
-    for policy in [LAZY, LATR] {
+    for policy in [FlushPolicy::Lazy.value(), FlushPolicy::Latr.value()] {
         let bench = Bench::new();
         bench.set(Knob::TlbUnmap, policy);
-        bench.map(4, Backing::Anonymous);
-        (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
-        bench.swap_out(0..4);
+        bench.swapped(4);
         bench.load(0);
         assert!(!bench.bits(0).unwrap().contains(Bits::WRITE), "{policy}");
         assert_eq!(bench.fault(0, AccessKind::Store), FaultDone::Minor);
@@ -207,8 +201,7 @@ fn load_maps_swapped_pages_read_only_under_deferring_policies() {
 #[test]
 fn mprotect_restores_writes_to_exclusive_pages() {
     let bench = Bench::new();
-    bench.map(8, Backing::Anonymous);
-    (0..4).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
+    bench.stored(8, 4);
     bench.load(5);
     let writable = || (0..8).filter(|&page| bench.bits(page).is_some_and(|bits| bits.contains(Bits::WRITE)));
     for prot in [Prot::READ, Prot::NONE] {
@@ -233,8 +226,7 @@ fn swap_read_ahead_follows_addresses() {
     for by_address in [1, 0] {
         let bench = Bench::new();
         bench.set(Knob::SwapVmaRaEnabled, by_address);
-        bench.map(64, Backing::Anonymous);
-        (0..64).for_each(|page| assert_eq!(bench.fault(page, AccessKind::Store), FaultDone::Minor));
+        bench.stored(64, 64);
         // Each is eight slots from its neighbours.
         bench.swap_out((0..64).map(|at| at % 8 * 8 + at / 8));
         assert_eq!(bench.load(3), FaultDone::Major);

@@ -29,7 +29,7 @@ fn load(left: usize) -> (bool, bool, i64) {
     held.drain(..left).for_each(|pfn| mm.core.put(pfn));
     let taken = held.len() as u64;
     let before = mm.free_pages();
-    let outcome = mm.spaces.fault(&mm.core, space, AT, AccessKind::Load, GFP);
+    let outcome = mm.spaces.get(space).unwrap().fault(&mm.core, space, AT, AccessKind::Load, GFP);
     let failed = outcome.is_err();
     let mut read = Vec::new();
     mm.core.cache.resident(memory, file, PageIndex(0), PAGES, |run| read.push(run));

@@ -5,7 +5,6 @@
 
 use super::*;
 use crate::table::Resident;
-use crate::testing::TestMachine;
 
 const AT: Vpn = Vpn(0x5000);
 const PAGES: u64 = 4;
@@ -33,10 +32,7 @@ impl Bench {
         mm.write(file, 0, PAGES * PAGE_SIZE, GroupId(0), &mut |_, _, _| {}).unwrap();
         let space = mm.create_space(GroupId(0)).unwrap();
         let backing = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };
-        let prot = Prot::READ | Prot::WRITE;
-        let request =
-            MapRequest { at: Some(AT), pages: PAGES, prot, backing, locked: false, populate: false };
-        mm.mmap(space, &request).unwrap();
+        mm.mmap(space, &request(AT, PAGES, backing)).unwrap();
         for page in 0..PAGES {
             mm.fault(space, Vpn(AT.0 + page), AccessKind::Load).unwrap();
         }

@@ -14,7 +14,6 @@ use crate::lru::{Known, LruList, PolicyKind, ROOT};
 use crate::machine::{Machine, ZoneKind};
 use crate::units::*;
 
-/// The classic lists.
 pub(super) struct ClassicFront;
 
 fn known<M: Machine>(cx: Reclaim<'_, M>, node: NodeId, group: GroupId) -> Known {

@@ -30,7 +30,6 @@ pub mod caps {
 pub(crate) enum WalkStat {
     /// Entries visited.
     LeafTotal,
-    /// Young entries.
     LeafYoung,
     /// Tables walked.
     NonleafFound,

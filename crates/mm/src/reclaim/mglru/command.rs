@@ -24,7 +24,6 @@ pub enum CommandError {
     Range,
 }
 
-/// A command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Command {
     ages: bool,

@@ -32,7 +32,6 @@ pub(in crate::reclaim) enum Turn {
     Young,
 }
 
-/// The position of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct GroupPosition {
     seq: u64,

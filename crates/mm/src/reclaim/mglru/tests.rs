@@ -7,7 +7,7 @@ use crate::lru::mglru::Wanted;
 use crate::lru::{PolicyKind, ROOT};
 use crate::machine::ZoneKind;
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
-use crate::reclaim::spaces::NoSpaces;
+use crate::reclaim::spaces::Unseen;
 use crate::reclaim::tests::{Bench, START};
 use crate::reclaim::{AddressSpaces, Member, Reclaim, ScanControl, WalkRange};
 use crate::stat::Stat;
@@ -18,52 +18,24 @@ use std_alloc::boxed::Box;
 
 const EVERYTHING: Wanted = Wanted { highest: ZoneKind::Movable, swappiness: 60, budget: None };
 
-/// Counts the reports that memory thrashes.
-#[derive(Default)]
-struct Asked(AtomicU32);
-
-impl AddressSpaces for Asked {
-    fn bound(&self) -> u32 {
-        0
-    }
-
-    fn member(&self, _space: SpaceId) -> Option<Member> {
-        None
-    }
-
-    fn arrivals(&self) -> u64 {
-        0
-    }
-
-    fn take_ran(&self, _space: SpaceId, _node: NodeId) -> bool {
-        false
-    }
-
-    fn next_range(&self, _space: SpaceId, _from: Vpn) -> Option<WalkRange> {
-        None
-    }
-
-    fn try_next_range(&self, _space: SpaceId, _from: Vpn) -> Option<WalkRange> {
-        None
-    }
-
-    fn thrashes(&self) {
-        self.0.fetch_add(1, Relaxed);
-    }
+fn bench() -> Bench {
+    let bench = Bench::new(64);
+    bench.core.lru.set_policy(&bench.core, PolicyKind::MgLru).unwrap();
+    bench
 }
 
 #[test]
 fn recently_used_memory_is_protected() {
-    let bench = Bench::new(64);
-    bench.core.lru.set_policy(&bench.core, PolicyKind::MgLru).unwrap();
+    let bench = bench();
     bench.clean_file(0..200, ROOT);
-    let spaces = Asked::default();
+    let asked = AtomicU32::new(0);
+    let spaces = Unseen(|| _ = asked.fetch_add(1, Relaxed));
     let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &spaces };
     let mut sc = ScanControl::new(0, Order::ZERO, ZoneKind::Movable);
     (sc.kswapd, sc.priority) = (true, 0);
     let mut age = || {
         cx.front(ROOT).age_node(cx, NodeId(0), &mut sc);
-        spaces.0.load(Relaxed)
+        asked.load(Relaxed)
     };
     bench.core.machine.advance(1_000_000_000);
     assert_eq!(age(), 0, "without a limit nothing is protected");
@@ -76,12 +48,11 @@ fn recently_used_memory_is_protected() {
 /// Otherwise it would find nothing to evict at each try, and memory would seem exhausted while others age it.
 #[test]
 fn direct_reclaim_waits_for_a_generation_that_others_begin() {
-    let bench: &'static Bench = Box::leak(Box::new(Bench::new(64)));
+    let bench: &'static Bench = Box::leak(Box::new(bench()));
     let mmu = &bench.core;
-    bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
     bench.anons(100, ROOT, Bits::YOUNG);
     let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
-    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
+    let cx = bench.cx();
     let mut sc = ScanControl::new(32, Order::ZERO, ZoneKind::Movable);
     sc.priority = 4;
     // The remaining folios are in the two youngest generations.
@@ -102,9 +73,8 @@ fn direct_reclaim_waits_for_a_generation_that_others_begin() {
 #[test]
 fn without_group_order_all_groups_are_reclaimed() {
     for (ordered, givers) in [(1, 1), (0, 4)] {
-        let bench = Bench::new(64);
+        let bench = bench();
         let mmu = &bench.core;
-        bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
         bench.core.knobs.set(Knob::LruGenMemcgLru, ordered).unwrap();
         let drop = |_| ();
         let group = || bench.core.lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
@@ -114,13 +84,12 @@ fn without_group_order_all_groups_are_reclaimed() {
             // Passes the empty oldest generation.
             bench.core.lru.isolate_oldest(mmu, NodeId(0), group, EVERYTHING);
         }
-        let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
+        let cx = bench.cx();
         let mut sc = ScanControl::new(32, Order::ZERO, ZoneKind::Movable);
         sc.priority = 3;
         cx.shrink_node(NodeId(0), &mut sc);
         let left = groups.map(|group| bench.core.lru.vec(NodeId(0), group).evictable());
         assert_eq!(left.iter().filter(|&&pages| pages < 300).count(), givers, "{left:?}");
-        bench.core.lru.validate(mmu).unwrap();
     }
 }
 
@@ -164,9 +133,8 @@ impl<F: Fn(Vpn)> AddressSpaces for OneSpace<F> {
 /// still walk on, or it would see only the beginning of the space each time.
 #[test]
 fn walk_continues_when_others_begin_the_generation() {
-    let bench = Bench::new(64);
+    let bench = bench();
     let mmu = &bench.core;
-    bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
     let pfns = bench.anons(3 * TABLE_ENTRIES as u64, ROOT, Bits::YOUNG);
     let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
     let seq = generations.max_seq();
@@ -185,16 +153,14 @@ fn walk_continues_when_others_begin_the_generation() {
         pfns.iter().filter(|&&pfn| bench.core.frames[pfn].flags().generation() == generation).count()
     };
     assert_eq!([in_generation(seq), in_generation(seq + 1)], [TABLE_ENTRIES, 2 * TABLE_ENTRIES]);
-    bench.core.lru.validate(mmu).unwrap();
 }
 
 /// Promotion looks for hot pages far more often than reclaim ages. With a generation for each look, all folios that are
 /// not used between two looks would soon be in the oldest generation, in no order.
 #[test]
 fn looking_for_hot_pages_begins_no_generation() {
-    let bench = Bench::new(64);
+    let bench = bench();
     let mmu = &bench.core;
-    bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
     let pfns = bench.anons(TABLE_ENTRIES as u64, ROOT, Bits::YOUNG);
     let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
     let seq = generations.max_seq();
@@ -210,14 +176,12 @@ fn looking_for_hot_pages_begins_no_generation() {
         cx.look_for_young(NodeId(0), ROOT);
     }
     assert_eq!((generations.max_seq(), youngest()), (seq + 1, TABLE_ENTRIES));
-    bench.core.lru.validate(mmu).unwrap();
 }
 
 /// A bench whose file has 300 clean pages, all in the oldest generation.
 fn with_form(form: u64) -> Bench {
-    let bench = Bench::new(64);
+    let bench = bench();
     let mmu = &bench.core;
-    bench.core.lru.set_policy(mmu, PolicyKind::MgLru).unwrap();
     bench.core.knobs.set(Knob::LruGenForm, form).unwrap();
     bench.clean_file(0..300, ROOT);
     let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
@@ -237,7 +201,7 @@ fn make_dirty(bench: &Bench) {
 }
 
 fn evict_at(bench: &Bench, priority: u32) -> (bool, ScanControl) {
-    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
+    let cx = bench.cx();
     let mut sc = ScanControl::new(1000, Order::ZERO, ZoneKind::Movable);
     (sc.priority, sc.may_swap) = (priority, false);
     let aged = cx.evict(NodeId(0), ROOT, &mut sc);
@@ -288,7 +252,7 @@ fn eviction_with_a_budget_reports_dirty_pages() {
         let bench = with_form(form);
         let state = &bench.state.nodes[0];
         make_dirty(&bench);
-        let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &NoSpaces };
+        let cx = bench.cx();
         let mut sc = ScanControl::new(1000, Order::ZERO, ZoneKind::Movable);
         (sc.kswapd, sc.priority) = (true, 2);
         sc.may_swap = false;
@@ -310,9 +274,7 @@ fn dirty_folios_are_sorted_without_isolation() {
         assert!(bench.core.cache.take_flusher_wanted(), "form {form}");
         // When the write of a folio ends, the folio is at the tail of the oldest queue.
         let pfn = bench.folio(0).unwrap();
-        bench.core.lock_folio(pfn);
-        assert!(bench.core.cache.write_page_start(&bench.core, pfn));
-        bench.core.unlock_folio(pfn);
+        bench.write_start(pfn);
         bench.finish_io();
         let (_, sc) = evict_at(&bench, 2);
         assert!(sc.nr_reclaimed > 0 && bench.folio(0).is_none(), "form {form}");

@@ -15,7 +15,6 @@ use crate::reclaim::{Reclaim, promotion};
 use crate::table::{Bits, Entry, EntryRun, LockedTables, Middle};
 use crate::units::*;
 
-/// A walk for one vector.
 pub(super) struct Walk<'a, M> {
     pub cx: Reclaim<'a, M>,
     pub aging: &'a Aging,

@@ -12,7 +12,6 @@ use crate::lru::{Ask, LruList};
 use crate::machine::{Machine, Scope};
 use crate::units::*;
 
-/// Policies that propose.
 pub(super) struct ProposedFront;
 
 impl<M: Machine> Front<M> for ProposedFront {

@@ -111,21 +111,6 @@ impl Space {
     }
 }
 
-#[cfg(test)]
-impl super::Spaces {
-    /// [`Space::fault`] of the space with this id.
-    pub fn fault<M: Machine>(
-        &self,
-        core: &MmCore<M>,
-        id: SpaceId,
-        page: Vpn,
-        access: AccessKind,
-        gfp: Gfp,
-    ) -> Result<Served, FaultStop> {
-        self.at(id).fault(core, id, page, access, gfp)
-    }
-}
-
 impl<M: Machine> Fault<'_, M> {
     fn is_store(&self) -> bool {
         self.access == AccessKind::Store

@@ -57,6 +57,11 @@ fn costs(step: Step, held: bool, batch: u64, file: bool) -> Vec<(u64, Cost)> {
     (0..=9).map(cost).collect()
 }
 
+#[track_caller]
+fn is_entry_by_entry(pages: u64, (changes, updates): Cost) {
+    assert!(changes >= 9 * pages && updates == pages, "{pages} pages: {changes} changes, {updates} updates");
+}
+
 /// Only the entry and the page's own count change for each page. All else changes once a run: the folio's counts and
 /// references, the size of the space, the flush's generation and debt, the statistics.
 #[test]
@@ -84,12 +89,7 @@ fn munmap_removes_a_folio_in_one_step() {
             "{pages} pages: {changes} changes, {updates} updates"
         );
     }
-    for (pages, (changes, updates)) in costs(ZAP, false, 0, true) {
-        assert!(
-            changes >= 9 * pages && updates == pages,
-            "{pages} pages: {changes} changes, {updates} updates"
-        );
-    }
+    costs(ZAP, false, 0, true).into_iter().for_each(|(pages, cost)| is_entry_by_entry(pages, cost));
 }
 
 /// For each page: the parent's entry, the exclusive flag, the mapcount, the child's entry.
@@ -112,7 +112,11 @@ fn fault_costs(batch: u64) -> Vec<(u64, [Cost; 2])> {
     let cost = |order: u8| {
         let world = World::new(batch, 1);
         let store = |page| {
-            world.spaces.fault(&world.core, world.ids[0], Vpn(page), AccessKind::Store, gfp()).unwrap()
+            world
+                .spaces
+                .at(world.ids[0])
+                .fault(&world.core, world.ids[0], Vpn(page), AccessKind::Store, gfp())
+                .unwrap()
         };
         let so_far = || (counted::changes(), world.core.machine.work(Work::StatUpdate));
         // This store gives the range its set; the table for the next one is still missing.
@@ -151,11 +155,6 @@ fn fault_maps_a_new_folio_in_one_step() {
         assert!(most - least <= 15 && *most <= 45, "{costs:?}");
     }
     for (pages, costs) in fault_costs(0).into_iter().filter(|&(pages, _)| pages < 512) {
-        for (changes, updates) in costs {
-            assert!(
-                changes >= 9 * pages && updates == pages,
-                "{pages} pages: {changes} changes, {updates} updates"
-            );
-        }
+        costs.into_iter().for_each(|cost| is_entry_by_entry(pages, cost));
     }
 }

@@ -3,12 +3,13 @@
 use super::bench::{Bench, gfp};
 use super::*;
 use crate::alloc::Watermark;
-use crate::api::{AccessKind, Advice, Backing, FileKind, GroupLimits, MapRequest, Prot};
+use crate::api::{AccessKind, Advice, Backing, FileKind, GroupLimits, Prot};
 use crate::frame::{FolioPages, FolioRun, FrameFlags, Owner};
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
 use crate::table::{Bits, Entry, EntryRun, Resident, Rights, Writes};
+use crate::testing::request;
 use crate::tlb::UnmapBatch;
 use core::ops::Deref;
 use proptest::prelude::*;
@@ -23,49 +24,21 @@ const ANON: u64 = 512 * 9 + 128;
 const FILE: u64 = ANON + PAGES;
 const END: u64 = FILE + PAGES;
 
+/// What a process does. `Map` maps a folio where nothing is mapped: in one space, or, for a file, in all; `Mark` sets
+/// bits as hardware does; `Unmap`, `Clean` and `Age` are reclaim, write-back and aging, which work on the page's folio.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// Map a folio where nothing is mapped: in one space, or, for a file, in all.
-    Map {
-        at: u64,
-        order: u8,
-    },
-    Touch {
-        at: u64,
-        store: bool,
-    },
-    /// Set bits as hardware does.
-    Mark {
-        at: u64,
-        dirty: bool,
-    },
-    Protect {
-        at: u64,
-        pages: u64,
-        write: bool,
-    },
-    Advise {
-        at: u64,
-        pages: u64,
-        advice: Advice,
-    },
-    Move {
-        at: u64,
-        pages: u64,
-        to: u64,
-    },
+    Map { at: u64, order: u8 },
+    Touch { at: u64, store: bool },
+    Mark { at: u64, dirty: bool },
+    Protect { at: u64, pages: u64, write: bool },
+    Advise { at: u64, pages: u64, advice: Advice },
+    Move { at: u64, pages: u64, to: u64 },
     Fork,
     Exit,
-    /// Reclaim or write-back works on the page's folio.
-    Unmap {
-        at: u64,
-    },
-    Clean {
-        at: u64,
-    },
-    Age {
-        at: u64,
-    },
+    Unmap { at: u64 },
+    Clean { at: u64 },
+    Age { at: u64 },
 }
 
 fn op() -> impl Strategy<Value = (usize, Op)> {
@@ -125,10 +98,7 @@ impl World {
         let world = World { bench, ids: vec![id], file };
         let shown = Backing::File { file, offset: PageIndex(0), shared: false, writable: true };
         for (at, backing) in [(ANON, Backing::Anonymous), (FILE, shown)] {
-            let prot = Prot::READ | Prot::WRITE;
-            let at = Some(Vpn(at));
-            let request = MapRequest { at, pages: PAGES, prot, backing, locked: false, populate: false };
-            world.spaces.mmap(&world.core, id, &request).unwrap();
+            world.spaces.mmap(&world.core, id, &request(Vpn(at), PAGES, backing)).unwrap();
         }
         world
     }
@@ -148,7 +118,7 @@ impl World {
             Op::Map { at, order } => self.map_file(at, Order(order)),
             Op::Touch { at, store } => {
                 let access = if store { AccessKind::Store } else { AccessKind::Load };
-                let _ = spaces.fault(core, id, Vpn(at), access, gfp());
+                let _ = spaces.at(id).fault(core, id, Vpn(at), access, gfp());
             }
             Op::Mark { at, dirty } => {
                 let mut tables = core.tables.lock(self.mmu(), id);
@@ -160,9 +130,7 @@ impl World {
                 let prot = if write { Prot::READ | Prot::WRITE } else { Prot::READ };
                 let _ = spaces.mprotect(core, id, Vpn(at), clip(at, pages), prot);
             }
-            Op::Advise { at, pages, advice } => {
-                self.advise(id, at, clip(at, pages), advice);
-            }
+            Op::Advise { at, pages, advice } => _ = self.advise(id, at, clip(at, pages), advice),
             Op::Move { at, pages, to } => {
                 let pages = clip(at, pages).min(END - to);
                 let remap =
@@ -188,16 +156,10 @@ impl World {
                     }
                 });
             }
-            Op::Clean { at } => {
-                self.with_folio(id, at, |pfn| {
-                    core.rmap.mkclean(core, pfn);
-                });
-            }
-            Op::Age { at } => {
-                self.with_folio(id, at, |pfn| {
-                    let [_] = core.rmap.referenced(core, FolioRun::one(&pfn), None, None);
-                });
-            }
+            Op::Clean { at } => self.with_folio(id, at, |pfn| _ = core.rmap.mkclean(core, pfn)),
+            Op::Age { at } => self.with_folio(id, at, |pfn| {
+                let [_] = core.rmap.referenced(core, FolioRun::one(&pfn), None, None);
+            }),
             Op::Fork | Op::Exit => {}
         }
     }
@@ -233,7 +195,7 @@ impl World {
         let view = || self.spaces.at(id).vmas.lock().range_of(Vpn(at)).unwrap().view;
         if view().anon.is_none() {
             // The fault gives the range a set. It may have made a large folio.
-            self.spaces.fault(core, id, Vpn(at), AccessKind::Store, gfp()).unwrap();
+            self.spaces.at(id).fault(core, id, Vpn(at), AccessKind::Store, gfp()).unwrap();
             let (first, end) = (view().start.0.max(at & !511), view().end().0.min((at | 511) + 1));
             self.spaces.madvise(core, id, Vpn(first), end - first, Advice::DontNeed).unwrap();
             if !self.is_free(id, at, order) {
@@ -406,8 +368,7 @@ fn write_fault_copies_one_page_of_a_shared_folio() {
     let copy = runs[1].entry.pfn();
     assert_eq!((world.core.frames.page_mapcount(folio.add(5)), world.core.frames[folio].mapcount()), (1, 31));
     assert!(world.is_exclusive(copy) && world.core.frames[copy].order() == Order::ZERO);
-    world.spaces.exit(&world.core, world.ids[1]);
-    world.ids.truncate(1);
+    world.apply(1, Op::Exit);
     // It is not mapped elsewhere any more, but is copied nevertheless, so that the folio can be freed.
     world.apply(0, Op::Touch { at: ANON + 6, store: true });
     assert_eq!((world.core.frames[folio].mapcount(), world.core.frames.pages_mapped(folio)), (14, 14));
@@ -563,8 +524,15 @@ fn anon_fault_falls_back_to_smaller_folios() {
 
     let limits = GroupLimits { max: 6, ..GroupLimits::default() };
     let group = world.core.lru.create_group(GroupId(0), limits, drop).unwrap();
-    let store =
-        |page, gfp| world.spaces.fault(&world.core, world.ids[0], Vpn(ANON + page), AccessKind::Store, gfp);
+    let store = |page, gfp| {
+        world.spaces.at(world.ids[0]).fault(
+            &world.core,
+            world.ids[0],
+            Vpn(ANON + page),
+            AccessKind::Store,
+            gfp,
+        )
+    };
     for page in [500, 600, 608] {
         store(page, Gfp::user(group)).unwrap();
     }
@@ -592,8 +560,7 @@ fn partly_mapped_folio_is_queued_for_split_once() {
     world.apply(0, Op::Fork);
     forget(&mut world, 0, 4);
     assert_eq!(waiting(&world), [0, 0, 2], "a folio that the child maps whole must not be queued");
-    world.spaces.exit(&world.core, world.ids[1]);
-    world.ids.truncate(1);
+    world.apply(1, Op::Exit);
     assert_eq!(waiting(&world), [1, 1, 2]);
     forget(&mut world, 8, 16);
     assert_eq!(waiting(&world), [2, 2, 2]);

@@ -3,12 +3,13 @@
 
 use super::bench::{Bench, gfp};
 use super::*;
-use crate::api::{AccessKind, Advice, Backing, FileKind, MapRequest, Prot};
+use crate::api::{AccessKind, Advice, Backing, FileKind, Prot};
 use crate::frame::FolioRun;
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::Stat;
 use crate::table::{Bits, EntryRun};
+use crate::testing::request;
 use crate::tlb::UnmapBatch;
 use core::ops::Deref;
 use proptest::prelude::*;
@@ -24,60 +25,24 @@ const SHARED: u64 = ANON + PAGES;
 const PRIVATE: u64 = SHARED + PAGES;
 const END: u64 = PRIVATE + PAGES;
 
+/// What a process does; `Reclaim`, `Clean` and `Age` are reclaim, write-back and aging, which work on the page's folio.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// A first store makes a large anonymous entry where nothing is mapped.
-    MapAnon {
-        at: u64,
-    },
-    Load {
-        at: u64,
-    },
-    Store {
-        at: u64,
-    },
-    Protect {
-        at: u64,
-        pages: u64,
-        write: bool,
-    },
-    Advise {
-        at: u64,
-        pages: u64,
-        advice: Advice,
-    },
-    /// Move away and back; `aside`: to where large entries do not fit.
-    Move {
-        at: u64,
-        pages: u64,
-        aside: bool,
-    },
-    Lock {
-        at: u64,
-        pages: u64,
-    },
-    Unmap {
-        at: u64,
-        pages: u64,
-    },
+    MapAnon { at: u64 },
+    Load { at: u64 },
+    Store { at: u64 },
+    Protect { at: u64, pages: u64, write: bool },
+    Advise { at: u64, pages: u64, advice: Advice },
+    Move { at: u64, pages: u64, aside: bool },
+    Lock { at: u64, pages: u64 },
+    Unmap { at: u64, pages: u64 },
     Fork,
     Exit,
-    /// Reclaim, write-back or aging works on the page's folio.
-    Reclaim {
-        at: u64,
-    },
-    Clean {
-        at: u64,
-    },
-    Age {
-        at: u64,
-    },
-    Truncate {
-        pages: u64,
-    },
-    Collapse {
-        at: u64,
-    },
+    Reclaim { at: u64 },
+    Clean { at: u64 },
+    Age { at: u64 },
+    Truncate { pages: u64 },
+    Collapse { at: u64 },
     Khugepaged,
 }
 
@@ -153,9 +118,7 @@ impl World {
             SHARED..PRIVATE => shown(true),
             _ => shown(false),
         };
-        let prot = Prot::READ | Prot::WRITE;
-        let request = MapRequest { at: Some(Vpn(at)), pages, prot, backing, locked: false, populate: false };
-        self.spaces.mmap(&self.core, id, &request).unwrap();
+        self.spaces.mmap(&self.core, id, &request(Vpn(at), pages, backing)).unwrap();
     }
 
     fn apply(&mut self, process: usize, op: Op) {
@@ -177,6 +140,7 @@ impl World {
                     self.ids[process].1.retain(|page, _| !(at..at + pages).contains(page));
                 }
             }
+            // Away and back; `aside`: to where large entries do not fit.
             Op::Move { at, pages, aside } => {
                 let (pages, there) = (clip(at, pages), Vpn(END + LARGE + at % LARGE + u64::from(aside)));
                 let go = |start, to| {
@@ -208,9 +172,7 @@ impl World {
             }
             Op::Fork | Op::Exit => {}
             Op::Reclaim { at } => self.with_folio(id, at, |pfn| self.reclaim(pfn)),
-            Op::Clean { at } => self.with_folio(id, at, |pfn| {
-                self.core.rmap.mkclean(&self.core, pfn);
-            }),
+            Op::Clean { at } => self.with_folio(id, at, |pfn| _ = self.core.rmap.mkclean(&self.core, pfn)),
             Op::Age { at } => self.with_folio(id, at, |pfn| {
                 let [_] = self.core.rmap.referenced(&self.core, FolioRun::one(&pfn), None, None);
             }),
@@ -244,7 +206,7 @@ impl World {
         let id = self.ids[process].0;
         for _ in 0..8 {
             let Some(pfn) = self.use_entry(id, at, access) else {
-                match self.spaces.fault(&self.core, id, Vpn(at), access, gfp()) {
+                match self.spaces.at(id).fault(&self.core, id, Vpn(at), access, gfp()) {
                     Ok(_) => continue,
                     // The range is read-only.
                     Err(_) => return,
@@ -287,6 +249,7 @@ impl World {
         assert!(self.core.frames[pfn].is_anon() || self.core.frames[pfn].mapcount() == 0);
     }
 
+    /// A first store makes a large anonymous entry where nothing is mapped.
     fn map_anon(&mut self, process: usize, at: u64) {
         let (core, id, start) = (&self.bench.core, self.ids[process].0, at / LARGE * LARGE);
         let view = self.spaces.at(id).vmas.lock().range_of(Vpn(start)).map(|vma| vma.view);
@@ -302,7 +265,7 @@ impl World {
             let range = (Vpn(start), Vpn(start + LARGE));
             core.tables.lock(self.mmu(), id).take_empty_tables(range, range, gather);
         });
-        self.spaces.fault(core, id, Vpn(start), AccessKind::Store, gfp()).unwrap();
+        self.spaces.at(id).fault(core, id, Vpn(start), AccessKind::Store, gfp()).unwrap();
         self.ids[process].1.retain(|page, _| page / LARGE != start / LARGE);
     }
 
@@ -343,7 +306,9 @@ impl World {
         assert_eq!(read(Stat::NrShmemPmdmapped) + read(Stat::NrAnonTransparentHugepages), large);
     }
 
+    /// Every space and the file end, and leave nothing.
     fn end(&self) {
+        self.check();
         for (id, _) in &self.ids {
             self.spaces.exit(&self.core, *id);
         }
@@ -358,6 +323,14 @@ impl World {
             Stat::NrAnonTransparentHugepages,
         ];
         assert_eq!(left.map(|stat| self.mmu().stats.read(stat)), [0; 6]);
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
     }
 }
 
@@ -382,7 +355,6 @@ proptest! {
             world.apply(process, op);
             world.check();
         }
-        world.end();
     }
 }
 
@@ -424,8 +396,6 @@ fn mremap_moves_large_entries_whole() {
     assert!(!go(&world, ANON + LARGE, there + 1, LARGE).is_large());
     go(&world, there + 1, ANON + LARGE, LARGE);
     assert_eq!(world.mmu().stats.read(Stat::ThpSplitPmd), 2);
-    world.check();
-    world.end();
 }
 
 /// Advice on a part splits the folio, unless another process uses it; then the entry stays, too.
@@ -446,8 +416,6 @@ fn advice_on_part_of_a_large_entry_splits_it() {
             runs.len() == 512
                 && runs.iter().all(|run| world.core.frames[run.entry.pfn()].order() == Order::ZERO)
         );
-        world.check();
-        world.end();
     }
 }
 
@@ -465,8 +433,6 @@ fn write_fault_on_a_shared_large_entry_copies_one_page() {
     assert_eq!((world.core.frames.entire_mapcount(folio), world.core.frames[folio].mapcount()), (1, 512));
     assert_eq!(world.mmu().stats.read(Stat::ThpSplitPmd), 1);
     assert!(world.runs(world.ids[1].0, 0, END)[0].is_large());
-    world.check();
-    world.end();
 }
 
 /// The parent maps a part of the folio page by page. When the child's large entry goes, nothing maps the rest.
@@ -479,8 +445,6 @@ fn folio_that_loses_its_large_entry_is_queued_for_split() {
     assert_eq!(world.core.lru.splits_deferred(NodeId(0)), 0);
     world.apply(1, Op::Advise { at: ANON, pages: LARGE, advice: Advice::DontNeed });
     assert_eq!(world.core.lru.splits_deferred(NodeId(0)), 1);
-    world.check();
-    world.end();
 }
 
 /// Both ends of the dropped part are inside large entries.
@@ -497,8 +461,6 @@ fn dontneed_may_begin_and_end_in_large_entries() {
     let pages: Vec<_> =
         world.runs(world.ids[0].0, 0, END).iter().map(|run| (run.page.0 - ANON, run.count)).collect();
     assert_eq!(pages.iter().map(|run| run.1).sum::<u32>(), 512, "{pages:?}");
-    world.check();
-    world.end();
 }
 
 /// A private store drops the entry of the file's folio; the other pages are faulted in again.
@@ -511,8 +473,6 @@ fn private_store_drops_a_large_file_entry() {
     let runs = world.runs(world.ids[0].0, 0, END);
     assert_eq!((runs.len(), runs[0].page, runs[0].order), (1, Vpn(PRIVATE + 7), Order::ZERO));
     world.apply(0, Op::Load { at: PRIVATE + 8 });
-    world.check();
-    world.end();
 }
 
 /// Small folios become one, which keeps their content and is mapped by one entry. A private copy prevents that.
@@ -533,6 +493,4 @@ fn collapse_preserves_content() {
     assert_eq!(collapse(&world, ANON), Err(Stop::Error(Error::Invalid)));
     world.apply(0, Op::Store { at: SHARED + 4 });
     world.apply(0, Op::Load { at: SHARED + 3 });
-    world.check();
-    world.end();
 }

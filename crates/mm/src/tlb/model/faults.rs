@@ -75,7 +75,6 @@ fn frame_of_file(world: &World) -> Pfn {
     if machine.mapped(A, PAGE).is_some() { FIRST } else { SECOND }
 }
 
-/// write(2) changes the frame.
 fn write(world: &World, frame: Pfn, written: &AtomicU32) {
     world.mmu.machine.fill(frame, NEW);
     written.store(1, Release);

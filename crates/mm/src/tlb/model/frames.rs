@@ -4,12 +4,11 @@ extern crate std;
 
 use super::host::{LONG, THREE, at_once, explore};
 use super::machine::become_cpu;
-use super::world::{FILE, NEW, OLD, World};
-use crate::alloc::{AllocRequest, Allocator, NeedsReclaim, Reserve, Watermark};
+use super::world::{FILE, NEW, OLD, World, on};
+use crate::alloc::{Allocator, NeedsReclaim, Watermark};
 use crate::frame::{Mobility, Owner};
-use crate::machine::ZoneKind;
+use crate::testing::block;
 use crate::units::*;
-use std::boxed::Box;
 use std::sync::Arc;
 use std::vec;
 
@@ -33,17 +32,7 @@ impl Memory {
     }
 
     fn take(&self, order: Order) -> Result<Pfn, NeedsReclaim> {
-        let request = AllocRequest {
-            order,
-            mobility: Mobility::Movable,
-            node: NodeId(0),
-            highest: ZoneKind::Normal,
-            reserve: Reserve::All,
-            this_node_only: false,
-            among: Nodes::ALL,
-            atomic: false,
-            mixes: true,
-        };
+        let request = block(order, Mobility::Movable);
         self.alloc.take(&self.world.mmu, &request, Watermark::Min).map(|fresh| fresh.into_pfn())
     }
 
@@ -97,18 +86,6 @@ impl Memory {
         self.alloc.validate(&self.world.mmu).expect("the free lists must be valid");
         self.world.check_debts();
     }
-}
-
-fn on(
-    memory: &Arc<Memory>,
-    cpu: u16,
-    program: impl FnOnce(&Memory) + Send + 'static,
-) -> Box<dyn FnOnce() + Send> {
-    let memory = Arc::clone(memory);
-    Box::new(move || {
-        become_cpu(cpu);
-        program(&memory);
-    })
 }
 
 /// A block of two frames owes, and two CPUs want a frame each at the same moment. The CPU that gets the remainder of

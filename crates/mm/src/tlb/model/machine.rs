@@ -54,9 +54,7 @@ struct Tlb {
 pub(super) struct ModelMachine {
     cpus: Box<[Cpu]>,
     memory: [MemoryRange; 1],
-    /// The entries of all spaces.
     entries: Box<[AtomicU64]>,
-    /// The content of frames.
     frames: Box<[AtomicU64]>,
 }
 

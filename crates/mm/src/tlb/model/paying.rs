@@ -55,6 +55,12 @@ fn take_and_reuse(world: &World, page: Vpn) {
     world.reuse(pfn);
 }
 
+/// The same under a policy that has flushed by then.
+fn take_and_fill(world: &World, page: Vpn) {
+    let pfn = world.unmap(A, page).expect("the page must be mapped");
+    world.mmu.machine.fill(pfn, NEW);
+}
+
 fn flush_and_reuse(world: &World, page: Vpn) {
     let pfn = world.clear(A, page).expect("the page must be mapped");
     world.mmu.tlb.flush(&world.mmu, A, Range::page(page));
@@ -172,13 +178,11 @@ fn two_lists_at_once() {
     explore("two lists of pages at once", LONG, || {
         let world = Arc::new(world(3, 0));
         world.set_policy(FlushPolicy::List.value());
-        let take = |page: Vpn| {
-            move |world: &World| {
-                let pfn = world.unmap(A, page).expect("the page must be mapped");
-                world.mmu.machine.fill(pfn, NEW);
-            }
-        };
-        at_once(vec![on(&world, 0, take(PAGES[0])), on(&world, 1, take(PAGES[1])), on(&world, 2, read_all)]);
+        at_once(vec![
+            on(&world, 0, |world| take_and_fill(world, PAGES[0])),
+            on(&world, 1, |world| take_and_fill(world, PAGES[1])),
+            on(&world, 2, read_all),
+        ]);
         world.check_debts();
     });
 }
@@ -205,13 +209,10 @@ fn a_list_beside_a_list() {
     explore("a list beside a list", TWO, || {
         let world = Arc::new(world(3, 0));
         world.set_policy(FlushPolicy::List.value());
-        let take = |page: Vpn| {
-            move |world: &World| {
-                let pfn = world.unmap(A, page).expect("the page must be mapped");
-                world.mmu.machine.fill(pfn, NEW);
-            }
-        };
-        at_once(vec![on(&world, 0, take(PAGES[0])), on(&world, 1, take(PAGES[1]))]);
+        at_once(vec![
+            on(&world, 0, |world| take_and_fill(world, PAGES[0])),
+            on(&world, 1, |world| take_and_fill(world, PAGES[1])),
+        ]);
         become_cpu(2);
         read_all(&world);
         world.check_debts();
@@ -265,11 +266,7 @@ fn a_missed_generation_is_found() {
                 };
                 base.machine.shootdown(&tlb.contexts[A.0].cpus(), &remote, &mut || ());
             }),
-            on(&world, 1, |world| {
-                let pfn = world.clear(A, PAGES[1]).expect("the page must be mapped");
-                world.mmu.tlb.flush(&world.mmu, A, Range::page(PAGES[1]));
-                world.mmu.machine.fill(pfn, NEW);
-            }),
+            on(&world, 1, |world| flush_and_reuse(world, PAGES[1])),
             on(&world, 2, read_all),
         ]);
     });

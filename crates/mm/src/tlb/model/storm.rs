@@ -6,18 +6,18 @@
 extern crate std;
 
 use super::host::{Effort, at_once, explore};
-use super::machine::{self, become_cpu};
-use super::world::{FILE, LAZY, World};
-use crate::alloc::{AllocRequest, Allocator, Reserve, Watermark};
+use super::machine;
+use super::world::{FILE, LAZY, World, on};
+use crate::alloc::{Allocator, Watermark};
 use crate::frame::{Mobility, Owner};
 use crate::knobs::FlushPolicy;
 use crate::lock::Lock;
-use crate::machine::{Machine, ZoneKind};
+use crate::machine::Machine;
 use crate::stat::Stat;
+use crate::testing::block;
 use crate::tlb::{EmptiedPages, UnmapBatch};
 use crate::units::*;
 use shuttle::rand::{Rng, thread_rng};
-use std::boxed::Box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::vec::Vec;
@@ -59,17 +59,7 @@ impl Kernel {
     /// The page's folio, locked, read in if necessary; `None` if all free frames are on other CPUs' lists.
     fn folio(&self, page: Vpn, folio: &mut Option<Pfn>) -> Option<Pfn> {
         if folio.is_none() {
-            let request = AllocRequest {
-                order: Order::ZERO,
-                mobility: Mobility::Movable,
-                node: NodeId(0),
-                highest: ZoneKind::Normal,
-                reserve: Reserve::All,
-                this_node_only: false,
-                among: Nodes::ALL,
-                atomic: false,
-                mixes: true,
-            };
+            let request = block(Order::ZERO, Mobility::Movable);
             let pfn = self.alloc.take(&self.world.mmu, &request, Watermark::Min).ok()?.into_pfn();
             self.world.mmu.frames[pfn].set_owner(Owner::File(FILE), PageIndex(page.0));
             let version = self.written[page.0 as usize].load(SeqCst);
@@ -201,14 +191,7 @@ fn storm(name: &str, policy: u64, loses_tags: bool) -> u64 {
     let effort = Effort { preemptions: None, runs: 5_000 };
     explore(&std::format!("{name} under policy {policy}"), effort, move || {
         let kernel = Arc::new(Kernel::new(policy, loses_tags));
-        let programs = (0..CPUS).map(|cpu| {
-            let kernel = Arc::clone(&kernel);
-            Box::new(move || {
-                become_cpu(cpu);
-                kernel.run();
-            }) as Box<dyn FnOnce() + Send>
-        });
-        at_once(programs.collect());
+        at_once((0..CPUS).map(|cpu| on(&kernel, cpu, Kernel::run)).collect());
         let mmu = &kernel.world.mmu;
         kernel.alloc.validate(mmu).expect("the free lists");
         kernel.world.check_debts();

@@ -27,7 +27,6 @@ pub(super) const NEW: u64 = 2;
 /// A machine and its spaces.
 pub(super) struct World {
     pub mmu: Mmu<ModelMachine>,
-    /// The locks of the spaces' tables.
     tables: Vec<Lock<()>>,
 }
 
@@ -75,7 +74,6 @@ impl World {
         self.mmu.machine.clear(space, page).map(|(pfn, _)| pfn)
     }
 
-    /// The lock of a space's tables.
     pub fn lock_tables(&self, space: SpaceId) -> Guard<'_, ()> {
         self.tables[space.0 as usize].lock()
     }
@@ -149,11 +147,11 @@ impl World {
     }
 }
 
-/// A program for one CPU of a world.
-pub(super) fn on(
-    world: &Arc<World>,
+/// A program for one CPU of a world, or of what has one.
+pub(super) fn on<W: Send + Sync + 'static>(
+    world: &Arc<W>,
     cpu: u16,
-    program: impl FnOnce(&World) + Send + 'static,
+    program: impl FnOnce(&W) + Send + 'static,
 ) -> Box<dyn FnOnce() + Send> {
     let world = Arc::clone(world);
     Box::new(move || {

@@ -198,24 +198,14 @@ fn migration_flushes_once_for_a_batch() {
     }
 }
 
-/// Frames of node 1, single pages only.
-struct Pages;
-
-impl Target<TestMachine> for Pages {
-    fn take(&mut self, core: &MmCore<TestMachine>, from: Pfn, order: Order) -> Option<Fresh> {
-        (order == Order::ZERO).then(|| OnNode(Some(NodeId(1))).take(core, from, order)).flatten()
-    }
-
-    fn give_back(&mut self, core: &MmCore<TestMachine>, unused: Fresh) {
-        core.put(unused.into_pfn());
-    }
-}
-
-/// This many frames, and no more.
-struct Few(u32);
+/// This many frames of node 1, and folios of at most this order.
+struct Few(u32, Order);
 
 impl Target<TestMachine> for Few {
     fn take(&mut self, core: &MmCore<TestMachine>, from: Pfn, order: Order) -> Option<Fresh> {
+        if order > self.1 {
+            return None;
+        }
         self.0 = self.0.checked_sub(1)?;
         OnNode(Some(NodeId(1))).take(core, from, order)
     }
@@ -232,7 +222,7 @@ fn migration_counts_untried_folios_as_left() {
         let (bench, at) = (simple(1), start_of(Kind::Anon));
         bench.store_all(at, 6);
         let pages: Vec<u64> = (at..at + 6).collect();
-        let done = bench.move_folios(&pages, mode, &mut Few(2));
+        let done = bench.move_folios(&pages, mode, &mut Few(2, MAX_ORDER));
         assert_eq!((done.moved, done.failed, done.left, done.no_room), (2, 1, 3, true), "{mode:?}");
         assert_eq!(bench.mm.mmu().stats.read(Stat::PgmigrateFail), 1, "{mode:?}");
         let nodes = pages.iter().map(|&at| bench.mm.core.frames[bench.shown(at).0].node().0);
@@ -259,7 +249,7 @@ fn migration_without_a_block_moves_page_by_page() {
         bench.store_all(at, 16);
         let order = bench.mm.core.frames[bench.mm.core.frames.head(bench.shown(at).0)].order();
         assert_eq!(order, Order(4), "{kind:?}");
-        let done = bench.move_folio(at, Mode::Async, &mut Pages);
+        let done = bench.move_folio(at, Mode::Async, &mut Few(u32::MAX, Order::ZERO));
         assert_eq!(
             (done.moved, done.failed, done.split, done.large_moved),
             (16, 0, 1, 0),

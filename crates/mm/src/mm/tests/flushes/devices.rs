@@ -6,7 +6,6 @@
 
 use super::*;
 use crate::alloc::{Reserve, Watermark};
-use crate::knobs::FlushPolicy;
 use crate::memory::Gfp;
 use crate::reclaim;
 use core::cell::Cell;
@@ -16,15 +15,8 @@ impl Bench {
     /// A bench with a device: a transfer ends as soon as a task waits.
     fn with_device(kind: Kind, policy: u64) -> &'static Bench {
         let bench: &'static Bench = Box::leak(Box::new(Bench::new(kind, policy)));
-        *bench.mm.machine().idle.lock() = Some(Box::new(|_| bench.end_transfers()));
+        *bench.mm.machine().idle.lock() = Some(Box::new(|_| end_transfers(&bench.mm)));
         bench
-    }
-
-    fn end_transfers(&self) {
-        loop {
-            let Some(io) = self.mm.machine().ios.lock().pop_front() else { return };
-            self.mm.io_done(&io);
-        }
     }
 
     /// Reclaim unmaps the pages, writes dirty ones, and frees them.
@@ -33,7 +25,7 @@ impl Bench {
         let frames: Vec<_> = pages().map(|page| self.reach(self.space, page, false).0).collect();
         for _ in 0..2 {
             self.reclaim(&frames);
-            self.end_transfers();
+            end_transfers(&self.mm);
         }
         assert!(frames.iter().all(|&pfn| core.frames[pfn].refs() == 0), "all pages must be freed");
     }
@@ -77,7 +69,7 @@ fn swapped_in_page_is_settled_before_writes() {
         ("mprotect of a page read from swap", Anonymous, |bench| {
             bench.read_again(bench.space);
             bench.mm.mprotect(bench.space, AT, PAGES, Prot::READ).unwrap();
-            bench.mm.mprotect(bench.space, AT, PAGES, WRITABLE).unwrap();
+            bench.mm.mprotect(bench.space, AT, PAGES, Prot::RW).unwrap();
         }),
         ("a store to a file", DiskFile, |bench| _ = bench.reach(bench.space, AT, true)),
         ("a store to a page read from a file", DiskFile, |bench| {
@@ -139,7 +131,7 @@ fn tagged_frame_is_settled_before_reuse() {
                 assert!(readers.iter().all(allowed), "{} is allocated and read by {readers:?}", args[0]);
             }
         }));
-        let gfp = Gfp { mark: Watermark::Min, reserve: Reserve::All, ..Gfp::user(GROUP) };
+        let gfp = Gfp { mark: Watermark::Min, reserve: Reserve::All, ..Gfp::user(ROOT) };
         let taken: Vec<Pfn> =
             core::iter::from_fn(|| bench.mm.core.new_folio(Order::ZERO, gfp).ok()).collect();
         assert!(frames.iter().all(|pfn| taken.contains(pfn)), "all frames must be reused");
@@ -153,8 +145,7 @@ fn tagged_frame_is_settled_before_reuse() {
 #[test]
 fn settling_a_file_settles_its_addresses() {
     for other_cpu in EVERYWHERE {
-        let bench = Bench::new(DiskFile, LAZY);
-        bench.use_pages(false);
+        let bench = Bench::used(DiskFile, LAZY, false, OtherCpu::InTheSpace);
         assert_eq!(bench.unmap(), PAGES as usize);
         bench.move_other_cpu(other_cpu);
         let tlb = &bench.mm.core.tlb;
@@ -162,8 +153,7 @@ fn settling_a_file_settles_its_addresses() {
         bench.check("a payment for the file", other_cpu);
         assert!([0, 1].iter().all(|&cpu| !tlb.space_owes(bench.space, CpuId(cpu))));
     }
-    let bench = Bench::new(SharedFile, LAZY);
-    bench.use_pages(false);
+    let bench = Bench::used(SharedFile, LAZY, false, OtherCpu::InTheSpace);
     assert_eq!(bench.unmap(), 0);
 }
 
@@ -236,7 +226,7 @@ fn write_back_flushes_for_a_call_that_has_not() {
             }));
             call(bench);
             bench.stop_watching();
-            bench.end_transfers();
+            end_transfers(&bench.mm);
             assert!(bench.mm.mmu().stats.read(crate::stat::Stat::NrWritten) > 0, "{name}");
         }
     }

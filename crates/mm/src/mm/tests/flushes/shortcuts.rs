@@ -2,7 +2,7 @@
 //! rejects are in `tests/shortcuts`. Also the right way to do what most of them are for.
 
 use super::*;
-use crate::frame::{FolioPages, FolioRun};
+use crate::frame::FolioPages;
 use crate::memory::{Gfp, Shortage};
 use crate::mm_core::MmCore;
 use crate::table::{Absent, Rights, Writes};
@@ -52,11 +52,10 @@ fn lock_if_private<M: Machine>(core: &MmCore<M>, pfn: Pfn) -> bool {
 #[test]
 fn example_migration_leaves_no_stale_translation() {
     for policy in [BATCH, LAZY, LATR] {
-        let bench = Bench::new(Anonymous, policy);
-        bench.use_pages(true);
+        let bench = Bench::used(Anonymous, policy, true, OtherCpu::InTheSpace);
         let old: Vec<Pfn> = pages().map(|page| bench.reach(bench.space, page, true).0).collect();
         for page in pages() {
-            assert_eq!(migrate_page(&bench.mm.core, bench.space, page, Gfp::user(GROUP)), Ok(true));
+            assert_eq!(migrate_page(&bench.mm.core, bench.space, page, Gfp::user(ROOT)), Ok(true));
         }
         bench.check("a move", OtherCpu::InTheSpace);
         for (page, old) in pages().zip(old) {
@@ -80,8 +79,7 @@ fn flushes_page_embeds_this_example() {
 #[test]
 #[should_panic(expected = "emptied entries must be given to a gather or a batch, or flushed")]
 fn dropping_a_page_without_a_flush_panics() {
-    let bench = Bench::new(Anonymous, BATCH);
-    bench.use_pages(true);
+    let bench = Bench::used(Anonymous, BATCH, true, OtherCpu::InTheSpace);
     let core = &bench.mm.core;
     let mut tables = core.tables.lock(bench.mm.mmu(), bench.space);
     let run = tables.find(AT).unwrap();
@@ -95,25 +93,18 @@ fn dropping_a_page_without_a_flush_panics() {
 #[test]
 #[should_panic(expected = "a batch must be settled before it is dropped")]
 fn dropping_an_unsettled_batch_panics() {
-    let bench = Bench::new(SharedFile, BATCH);
-    bench.use_pages(false);
-    let core = &bench.mm.core;
+    let bench = Bench::used(SharedFile, BATCH, false, OtherCpu::InTheSpace);
     let mut batch = UnmapBatch::new(bench.mm.mmu());
     let (pfn, _) = bench.reach(bench.space, AT, false);
-    core.frames[pfn].get(1);
-    core.lock_folio(pfn);
-    core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
-    assert_eq!(core.frames[pfn].mapcount(), 0);
-    core.unlock_folio(pfn);
-    core.put(pfn);
+    unmap_folio(&bench.mm, pfn, false, &mut batch);
+    bench.mm.core.put(pfn);
 }
 
 /// mprotect that looks at the old entries and does not tell its gather.
 #[test]
 #[should_panic(expected = "entries that lost rights must be given to a gather, or flushed")]
 fn tightening_without_telling_the_gather_panics() {
-    let bench = Bench::new(Anonymous, BATCH);
-    bench.use_pages(true);
+    let bench = Bench::used(Anonymous, BATCH, true, OtherCpu::InTheSpace);
     let core = &bench.mm.core;
     core.gather(bench.space, |gather| {
         gather.changes(AT, Vpn(AT.0 + PAGES));
@@ -129,8 +120,7 @@ fn tightening_without_telling_the_gather_panics() {
 #[test]
 #[should_panic(expected = "references of 0")]
 fn putting_gathered_pages_twice_panics() {
-    let bench = Bench::new(Anonymous, BATCH);
-    bench.use_pages(true);
+    let bench = Bench::used(Anonymous, BATCH, true, OtherCpu::InTheSpace);
     let (core, base) = (&bench.mm.core, bench.mm.mmu());
     core.gather(bench.space, |gather| {
         let mut tables = core.tables.lock(base, bench.space);
@@ -149,8 +139,7 @@ fn putting_gathered_pages_twice_panics() {
 #[test]
 #[should_panic(expected = "was emptied in this hold of the lock")]
 fn replacing_an_entry_before_the_flush_panics() {
-    let bench = Bench::new(SharedFile, BATCH);
-    bench.use_pages(false);
+    let bench = Bench::used(SharedFile, BATCH, false, OtherCpu::InTheSpace);
     let core = &bench.mm.core;
     let (other, _) = bench.reach(bench.space, Vpn(AT.0 + 1), false);
     core.gather(bench.space, |gather| {

