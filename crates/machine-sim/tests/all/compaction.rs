@@ -1,6 +1,6 @@
 //! Compaction of memory that other CPUs use, on whole machines, under the oracle.
 
-use super::acts::{LARGE, MIB, PAGE, POLICIES, outcome};
+use super::acts::{LARGE, MIB, PAGE, POLICIES, outcome, store_all};
 use machine_sim::{MachineSpec, Outcome, RunConfig};
 use mm::knobs::Knob;
 use mm::stat::Stat;
@@ -53,7 +53,7 @@ impl Program for Pieces {
             os.set_knob(&format!("hugepages-{size}.enabled"), 2).unwrap();
         }
         os.mmap(Map { addr: Some(AREA), ..Map::anonymous(PAGES * PAGE) }).unwrap();
-        (0..PAGES).try_for_each(|page| os.store(AREA + page * PAGE))?;
+        store_all(os, AREA, PAGES * PAGE)?;
         for page in (0..PAGES).filter(|&page| !kept(page)) {
             os.madvise(AREA + page * PAGE, PAGE, Advice::DontNeed).unwrap();
         }
