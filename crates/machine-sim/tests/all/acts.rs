@@ -2,6 +2,7 @@
 
 use machine_sim::{FlushFault, Outcome, RunConfig, RunError, run};
 use mm::knobs::FlushPolicy;
+use mm::stat::Stat;
 use program::{Map, Os, Program, Prot, Remap, Role, Signal};
 use std::fmt::Debug;
 use std::ops::Range;
@@ -30,9 +31,22 @@ impl<F: Fn(&mut dyn Os, Role) -> Result<(), Signal>> Program for Play<F> {
 
 /// Run a program without a wrong access.
 pub fn outcome<P: Program>(config: &RunConfig, program: &P) -> Outcome {
-    let outcome = run(config, program).unwrap_or_else(|error| panic!("{}: {error}", program.name()));
-    assert_eq!(outcome.oracle.violations, 0, "{}", program.name());
+    let case = || format!("{} with {:?}", program.name(), config.knobs);
+    let outcome = run(config, program).unwrap_or_else(|error| panic!("{}: {error}", case()));
+    assert_eq!(outcome.oracle.violations, 0, "{}", case());
     outcome
+}
+
+/// Run a program without a wrong access or a signal.
+pub fn unharmed<P: Program>(config: &RunConfig, program: &P) -> Outcome {
+    let outcome = outcome(config, program);
+    assert_eq!(outcome.signals, Vec::<String>::new(), "{} with {:?}", program.name(), config.knobs);
+    outcome
+}
+
+/// Pages that were reclaimed.
+pub fn stolen(outcome: &Outcome) -> i64 {
+    outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect)
 }
 
 /// Run a program with flush `nth` for another CPU dropped. The error is what the run failed with.

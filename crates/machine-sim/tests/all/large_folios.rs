@@ -1,7 +1,7 @@
 //! Large folios on whole machines, under the oracle and every flush policy: files that are read, written, mapped and
 //! truncated, and anonymous memory, with too little memory.
 
-use super::acts::{MIB, PAGE, POLICIES, load_all, outcome, play, push, store_all};
+use super::acts::{MIB, PAGE, POLICIES, load_all, outcome, play, push, store_all, unharmed};
 use machine_sim::{MachineSpec, Outcome, RunConfig};
 use mm::knobs::Knob;
 use mm::stat::Stat;
@@ -28,8 +28,7 @@ fn built_in_programs_run_with_file_folios_of_all_sizes() {
     for (i, (name, _)) in (0..).zip(builtin::LIST) {
         for (order, policy) in [(2 + i % 8, i % POLICIES), (9, (i + 3) % POLICIES)] {
             let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(4).with_threads(3);
-            let outcome = outcome(&config("laptop", 32 * MIB, order, policy), &program);
-            assert_eq!(outcome.signals.len(), 0, "{name}: {:?}", outcome.signals);
+            unharmed(&config("laptop", 32 * MIB, order, policy), &program);
         }
     }
 }
@@ -52,9 +51,7 @@ const SIZES: [&[u64]; 4] = [&[2, 3, 4, 5, 6, 7, 8, 9], &[4], &[2, 9], &[5, 6]];
 fn built_in_programs_run_with_anonymous_folios_of_all_sizes() {
     for (i, (name, _)) in (0..).zip(builtin::LIST) {
         let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(4).with_threads(3);
-        let config = anon_config(32 * MIB, SIZES[i as usize % SIZES.len()], i % POLICIES);
-        let outcome = outcome(&config, &program);
-        assert_eq!(outcome.signals.len(), 0, "{name}: {:?}", outcome.signals);
+        unharmed(&anon_config(32 * MIB, SIZES[i as usize % SIZES.len()], i % POLICIES), &program);
     }
 }
 
@@ -76,8 +73,7 @@ fn large_anonymous_folios_are_swapped_out_whole() {
         for (i, name) in ["zipf", "fork-write", "map-storm"].into_iter().enumerate() {
             let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(3).with_threads(3);
             let orders = SIZES[(i + policy as usize) % SIZES.len()];
-            let outcome = outcome(&anon_config(24 * MIB, orders, policy), &program);
-            assert_eq!(outcome.signals.len(), 0, "{name}: {:?}", outcome.signals);
+            let outcome = unharmed(&anon_config(24 * MIB, orders, policy), &program);
             seen.iter_mut().zip(counters).for_each(|(sum, counter)| *sum += sizes(&outcome, counter));
         }
     }
@@ -132,8 +128,7 @@ fn anonymous_folios_with_holes_are_split_and_keep_content() {
             machine: MachineSpec::from_booted_name("booted:3:1:12M").unwrap(),
             ..anon_config(28 * MIB, SIZES[policy as usize % SIZES.len()], policy)
         };
-        let outcome = outcome(&config, &play(punch_and_share));
-        assert_eq!(outcome.signals.len(), 0, "{:?}", outcome.signals);
+        let outcome = unharmed(&config, &play(punch_and_share));
         seen.iter_mut().zip(counters).for_each(|(sum, counter)| *sum += sizes(&outcome, counter));
     }
     assert!(seen.iter().all(|&sum| sum > 0.0), "{counters:?} are {seen:?}");

@@ -1,6 +1,6 @@
 //! Bugs that were found, each with the smallest program that hit it.
 
-use super::acts::{PAGE, load_all, outcome, play, store_all};
+use super::acts::{PAGE, load_all, outcome, play, store_all, unharmed};
 use machine_sim::{MachineSpec, RunConfig};
 use mm::knobs::Knob;
 use mm::stat::Stat;
@@ -11,18 +11,13 @@ fn config(machine: &str) -> RunConfig {
     RunConfig { memory: Some(32 << 20), verify: true, ..RunConfig::new(machine) }
 }
 
-fn keeps_content(config: &RunConfig, act: fn(&mut dyn Os, Role) -> Result<(), Signal>) {
-    let outcome = outcome(config, &play(act));
-    assert_eq!(outcome.signals, Vec::<String>::new());
-}
-
 /// A page is stored to after MADV_FREE; then fork shares it, and the parent gets a copy. Only the child's entry shows
 /// the store: reclaim must not drop the page as if it were unchanged since MADV_FREE.
 #[test]
 fn a_forked_page_stored_to_after_madv_free_is_not_dropped() {
-    keeps_content(&RunConfig { validate_every_op: true, ..config("small") }, |os, role| {
-        const AT: u64 = 0x5000_0000;
-        const LEN: u64 = 8 * PAGE;
+    const AT: u64 = 0x5000_0000;
+    const LEN: u64 = 8 * PAGE;
+    let share_free_pages = |os: &mut dyn Os, role| {
         if role == 1 {
             os.sleep(1_000_000);
             os.madvise(AT, LEN, Advice::PageOut).unwrap();
@@ -36,7 +31,8 @@ fn a_forked_page_stored_to_after_madv_free_is_not_dropped() {
         store_all(os, AT, LEN)?;
         os.join(child);
         load_all(os, AT, LEN)
-    });
+    };
+    unharmed(&RunConfig { validate_every_op: true, ..config("small") }, &play(share_free_pages));
 }
 
 /// Truncation during a write: when a writer has waited for a page from swap, the file must not end before that page.
@@ -67,18 +63,19 @@ fn writes_do_not_race_with_truncation() {
             os.compute(rng.below(100_000));
         }
     }
+    let race = |os: &mut dyn Os, role| {
+        let spec = FileSpec { name: "f", size: SIZE, in_memory: true, writable: true };
+        let fd = os.open(spec).unwrap();
+        if role > 0 {
+            cut_or_write(os, role, fd);
+            return Ok(());
+        }
+        let tasks: Vec<_> = (1..5).map(|role| os.fork(role).unwrap()).collect();
+        tasks.into_iter().for_each(|task| os.join(task));
+        Ok(())
+    };
     for seed in 1..6 {
-        keeps_content(&RunConfig { seed, ..config("laptop") }, |os, role| {
-            let spec = FileSpec { name: "f", size: SIZE, in_memory: true, writable: true };
-            let fd = os.open(spec).unwrap();
-            if role > 0 {
-                cut_or_write(os, role, fd);
-                return Ok(());
-            }
-            let tasks: Vec<_> = (1..5).map(|role| os.fork(role).unwrap()).collect();
-            tasks.into_iter().for_each(|task| os.join(task));
-            Ok(())
-        });
+        unharmed(&RunConfig { seed, ..config("laptop") }, &play(race));
     }
 }
 

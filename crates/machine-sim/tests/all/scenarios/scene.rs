@@ -5,10 +5,9 @@
 //! clears young bits without a flush, a CPU that keeps reading through its TLB never sets them again, and so the most
 //! used page looks unused and is reclaimed.
 
-use crate::acts::without_flush;
+use crate::acts::{stolen, without_flush};
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};
-use mm::stat::Stat;
 use program::{FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal, TaskHandle};
 use std::cell::Cell;
 use std::ops::Range;
@@ -349,7 +348,7 @@ pub fn reclaims_under_all_policies(act: Act) {
 /// Check that reclaim has taken pages and that the OOM killer has not run.
 pub fn must_reclaim(outcomes: Vec<Outcome>) {
     for outcome in outcomes {
-        let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
+        let stolen = stolen(&outcome);
         assert!(stolen > 1000, "reclaim must take pages: {stolen}");
         assert_eq!(outcome.signals, Vec::<String>::new());
     }
