@@ -82,7 +82,7 @@ const BACKOFF: fn() = thread::yield_now;
 
 impl Fixture {
     fn new() -> Fixture {
-        let checker = Checker::new();
+        let checker = Checker::default();
         let process = checker.process(0, &BACKOFF);
         Fixture { checker, process, memory: TestMemory::default() }
     }
