@@ -57,6 +57,12 @@ fn bad<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(args: &[S]) -> String {
     text
 }
 
+/// The row of a metric.
+fn row<'a>(json: &'a Value, metric: &str) -> &'a Value {
+    let mut rows = json["rows"].as_array().expect("there are rows").iter();
+    rows.find(|row| row["metric"] == metric).unwrap_or_else(|| panic!("{metric}"))
+}
+
 /// docs/json.md names all keys of these objects.
 fn documented(objects: &[&Value]) {
     let document = include_str!("../../../../docs/json.md");
@@ -462,10 +468,8 @@ fn optimum_compares_policies_with_the_fewest_refaults() {
         text.contains("pages x optimum") && text.contains("note: zipf:24M at 4.00 KiB, classic:"),
         "{text}"
     );
-    let rows = good_json("run stream:24M --machine small --memory 50% --optimum --json --quiet");
-    let row =
-        rows["rows"].as_array().unwrap().iter().find(|row| row["metric"] == "refaults_optimum").unwrap();
-    assert_eq!(row["value"], 3072.0);
+    let run = good_json("run stream:24M --machine small --memory 50% --optimum --json --quiet");
+    assert_eq!(row(&run, "refaults_optimum")["value"], 3072.0);
 }
 
 #[test]
