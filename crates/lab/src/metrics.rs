@@ -377,14 +377,13 @@ pub(crate) mod tests {
     use super::*;
     use crate::record::{LevelRecord, Measured, OracleRecord, WorkDone};
 
+    /// A number that the machine measured.
+    pub(crate) fn measured(name: &str, value: f64, unit: &str, better: Better) -> Measured {
+        Measured { name: name.into(), value, unit: unit.into(), better }
+    }
+
     /// A run with a few counters.
     pub(crate) fn run(profile: &str, seed: u64, nanos: u64, counters: &[(Stat, i64)]) -> RunRecord {
-        let measured = |name: &str, value, unit: &str, better| Measured {
-            name: name.into(),
-            value,
-            unit: unit.into(),
-            better,
-        };
         RunRecord {
             profile: profile.to_owned(),
             seed,

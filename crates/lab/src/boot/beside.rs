@@ -241,6 +241,7 @@ pub fn render(result: &SideBySide) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::tests::words;
     use crate::metrics::tests::run;
     use crate::summary::tests::setup;
 
@@ -295,11 +296,7 @@ mod tests {
         let (simulated, booted) =
             (one_task(&[(Stat::PswpIn, 200)]), run("classic", 1, 1, &[(Stat::PswpIn, 250)]));
         let text = render(&of(2, simulated.clone(), booted));
-        let line = text.lines().find(|line| line.starts_with("pswpin")).unwrap();
-        assert_eq!(
-            line.split_whitespace().collect::<Vec<_>>(),
-            ["pswpin", "200", "250", "+25.00%", "timing"]
-        );
+        assert_eq!(words(&text, "pswpin"), ["pswpin", "200", "250", "+25.00%", "timing"]);
         assert!(text.contains("WARNING: the machines did not do the same work"));
         let two = [simulated.clone(), simulated];
         let setup = Setup { runs: 2, ..setup(&["classic"]) };

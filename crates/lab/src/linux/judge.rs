@@ -412,6 +412,7 @@ fn conditions(found: &Conditions) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::grid::tests::words;
     use crate::metrics::tests::run;
     use crate::summary::tests::setup;
 
@@ -483,8 +484,6 @@ pub(super) mod tests {
         for expected in ["8,192 free pages", "lru_gen/enabled=7 swappiness=60", "9000 ns", "spread"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
-        let line = text.lines().find(|line| line.starts_with("pgfault")).unwrap();
-        let words: Vec<&str> = line.split_whitespace().collect();
-        assert_eq!(words[words.len() - 2..], ["+0.00%", "exact"], "{line}");
+        assert_eq!(words(&text, "pgfault").last_chunk(), Some(&["+0.00%", "exact"]), "{text}");
     }
 }
