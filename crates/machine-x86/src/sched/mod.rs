@@ -349,9 +349,7 @@ fn make_ready(queue: &mut Queue, task: &'static Task, woken: bool) {
 /// time.
 pub fn stop() {
     STOPPING.store(true, SeqCst);
-    MARKS.iter().for_each(|mark| {
-        mark.fetch_add(1, SeqCst);
-    });
+    MARKS.iter().for_each(|mark| _ = mark.fetch_add(1, SeqCst));
     let mut queue = QUEUE.lock();
     while let Some(task) = queue.take_waiter() {
         make_ready(&mut queue, task, true);

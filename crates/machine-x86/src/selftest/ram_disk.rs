@@ -26,9 +26,7 @@ pub fn start(pages: u32) {
             let request = QUEUE.lock().pop_front();
             match request {
                 Some(io) => transfer(&mut blocks, &io),
-                None => {
-                    sched::wait(REQUESTS, mark, None);
-                }
+                None => _ = sched::wait(REQUESTS, mark, None),
             }
         }
     });

@@ -240,10 +240,7 @@ impl<M: Memory> CheckedAccess<'_, M> {
         if is_changing || backing.as_ref().is_some_and(Backing::truncated) {
             return Ok(Ok(()));
         }
-        let shown = match &backing {
-            Some(backing) => backing.view(),
-            None => Some(View::ZEROES),
-        };
+        let shown = backing.as_ref().map_or(Some(View::ZEROES), Backing::view);
         match (own, shown) {
             (Some((page, before)), Some(shown)) => {
                 let Some(view) = page.since(&before) else { return Ok(Ok(())) };
