@@ -120,9 +120,7 @@ pub fn render(summary: &BoundSummary) -> String {
         text.push_str(&causes);
         text.push('\n');
     }
-    for warning in &summary.warnings {
-        text.push_str(&format!("note: {warning}\n"));
-    }
+    text.extend(summary.warnings.iter().map(|warning| format!("note: {warning}\n")));
     text.push_str(
         "L1: fewest that can be safe; L2: fewest if what is due is paid where the memory manager looks; x: by that\n",
     );

@@ -116,8 +116,8 @@ pub fn devices_text(devices: &BTreeMap<String, DeviceIo>, runs: u32, run_time: f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::tests::run;
-    use crate::record::{Better, Measured};
+    use crate::metrics::tests::{measured, run};
+    use crate::record::Better;
 
     fn words(line: &str) -> Vec<&str> {
         line.split_whitespace().collect()
@@ -146,8 +146,7 @@ mod tests {
         for (name, value) in
             [("nvme0_reads", 3.0), ("nvme0_read_pages", 256.0), ("nvme0_busy", 5e8), ("tlb_misses", 9.0)]
         {
-            let name = name.to_owned();
-            record.metrics.push(Measured { name, value, unit: String::new(), better: Better::Lower });
+            record.metrics.push(measured(name, value, "", Better::Lower));
         }
         let devices = devices([&record, &record]);
         assert_eq!(devices.len(), 1);

@@ -33,6 +33,14 @@ impl Error {
         Error::Input(format!("cannot {doing} {}: {why}", path.display()))
     }
 
+    /// Add the command line that replays a failed run.
+    pub fn with_replay(self, command: impl FnOnce() -> String) -> Error {
+        match self {
+            Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {}", command())),
+            other => other,
+        }
+    }
+
     /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -56,8 +56,13 @@ impl Grid {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// The words of the first line of a text that begins with `start`.
+    pub(crate) fn words<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
+        text.lines().find(|line| line.starts_with(start)).expect(start).split_whitespace().collect()
+    }
 
     #[test]
     fn words_are_aligned_left_and_numbers_right() {

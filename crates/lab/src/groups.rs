@@ -103,6 +103,7 @@ fn cells(group: &GroupSummary, events: &[&str]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::tests::words;
     use crate::metrics::tests::run;
 
     fn record(name: &str, peak: u64, max: Option<u64>) -> GroupRecord {
@@ -127,11 +128,8 @@ mod tests {
         assert_eq!((groups[0].usage["memory.peak"], groups[0].events["max"]), ((2 << 20) as f64, 7.0));
         let of_profile = BTreeMap::from([("a".to_owned(), groups)]);
         let text = to_text(&["a".to_owned()], &of_profile);
-        let words = |start: &str| -> Vec<&str> {
-            text.lines().find(|line| line.starts_with(start)).unwrap().split_whitespace().collect()
-        };
-        assert_eq!(words("web")[1..5], ["2.00", "MiB", "2.00", "MiB"]);
-        assert_eq!((words("3")[1], words("group")[1]), ("max", "memory.max"));
+        assert_eq!(words(&text, "web")[1..5], ["2.00", "MiB", "2.00", "MiB"]);
+        assert_eq!((words(&text, "3")[1], words(&text, "group")[1]), ("max", "memory.max"));
         assert_eq!(to_text(&["a".to_owned()], &BTreeMap::from([("a".to_owned(), Vec::new())])), "");
     }
 }

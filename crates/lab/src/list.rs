@@ -178,14 +178,14 @@ pub fn costs(machine: &str) -> Result<Listing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::tests::words;
 
     #[test]
     fn lists_have_every_knob_counter_and_event() {
         let knobs = knobs();
         assert_eq!(knobs.rows.len(), Knob::ALL.len());
         let text = knobs.to_text();
-        let swappiness = text.lines().find(|line| line.starts_with("vm.swappiness")).unwrap();
-        assert_eq!(swappiness.split_whitespace().skip(1).take(3).collect::<Vec<_>>(), ["60", "0", "200"]);
+        assert_eq!(words(&text, "vm.swappiness")[1..4], ["60", "0", "200"]);
         assert_eq!(counters().rows.len(), Stat::COUNT);
         assert_eq!(events().rows.len(), Event::COUNT);
         assert!(metrics().to_text().contains("run_time"));

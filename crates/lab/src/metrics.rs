@@ -1,6 +1,9 @@
 //! The rows of a result table, in order: the name of each, and the source of its number.
 
 use crate::record::{Better, BoundRecord, RunRecord};
+use Flushes::*;
+use Level::*;
+use Source::*;
 use mm::stat::{CounterKind, Stat};
 
 /// A row of the table.
@@ -76,19 +79,18 @@ pub struct Row {
     source: Source,
 }
 
+const fn row(name: &'static str, unit: &'static str, help: &'static str, source: Source) -> Row {
+    Row { name, unit, help, source }
+}
+
 const fn counter(stat: Stat, unit: &'static str) -> Row {
-    Row { name: stat.name(), unit, help: stat.help(), source: Source::Counter(stat) }
+    row(stat.name(), unit, stat.help(), Counter(stat))
 }
 
 /// The rows of every table. Of all of them, less is better.
 pub const ROWS: &[Row] = &[
-    Row { name: "run_time", unit: "s", help: "simulated time from start to end", source: Source::RunTime },
-    Row {
-        name: "pgfault_minor",
-        unit: "",
-        help: "page faults that needed no device (pgfault - pgmajfault)",
-        source: Source::MinorFaults,
-    },
+    row("run_time", "s", "simulated time from start to end", RunTime),
+    row("pgfault_minor", "", "page faults that needed no device (pgfault - pgmajfault)", MinorFaults),
     counter(Stat::Pgmajfault, ""),
     counter(Stat::PgscanKswapd, "pages"),
     counter(Stat::PgscanDirect, "pages"),
@@ -100,110 +102,105 @@ pub const ROWS: &[Row] = &[
     counter(Stat::PswpOut, "pages"),
     counter(Stat::PgpgIn, "KiB"),
     counter(Stat::PgpgOut, "KiB"),
-    Row {
-        name: "tlb_misses",
-        unit: "",
-        help: "accesses that found no translation in any TLB and walked the page table",
-        source: Source::MachineCount("stlb_misses"),
-    },
+    row(
+        "tlb_misses",
+        "",
+        "accesses that found no translation in any TLB and walked the page table",
+        MachineCount("stlb_misses"),
+    ),
     counter(Stat::NrTlbRemoteFlush, ""),
     counter(Stat::NrTlbRemoteFlushReceived, ""),
-    Row {
-        name: "kswapd_cpu_time",
-        unit: "s",
-        help: "CPU time of the kswapd daemons",
-        source: Source::MachineNanos("cpu_kswapd"),
-    },
+    row("kswapd_cpu_time", "s", "CPU time of the kswapd daemons", MachineNanos("cpu_kswapd")),
 ];
 
 /// The rows that `--bound` adds. Of all of them, less is better.
 pub const BOUND_ROWS: &[Row] = &[
-    Row {
-        name: "tlb_rounds_bound_l1",
-        unit: "",
-        help: "flush rounds that any safe policy needs (with --bound; docs/bound.md)",
-        source: Source::Bound(Flushes::Rounds, Level::L1),
-    },
-    Row {
-        name: "tlb_rounds_bound_l2",
-        unit: "",
-        help: "flush rounds needed if what is due is paid where the memory manager looks (with --bound)",
-        source: Source::Bound(Flushes::Rounds, Level::L2),
-    },
-    Row {
-        name: "tlb_receptions_bound_l1",
-        unit: "",
-        help: "receptions that any safe policy needs (with --bound)",
-        source: Source::Bound(Flushes::Receptions, Level::L1),
-    },
-    Row {
-        name: "tlb_receptions_bound_l2",
-        unit: "",
-        help: "receptions needed if what is due is paid where the memory manager looks (with --bound)",
-        source: Source::Bound(Flushes::Receptions, Level::L2),
-    },
-    Row {
-        name: "tlb_rounds_ratio_l1",
-        unit: "",
-        help: "rounds of the run, by their bound L1; a bound of 0 counts as 1 (with --bound)",
-        source: Source::BoundRatio(Flushes::Rounds, Level::L1),
-    },
-    Row {
-        name: "tlb_rounds_ratio_l2",
-        unit: "",
-        help: "rounds of the run, by their bound L2 (with --bound)",
-        source: Source::BoundRatio(Flushes::Rounds, Level::L2),
-    },
-    Row {
-        name: "tlb_receptions_ratio_l1",
-        unit: "",
-        help: "receptions of the run, by their bound L1 (with --bound)",
-        source: Source::BoundRatio(Flushes::Receptions, Level::L1),
-    },
-    Row {
-        name: "tlb_receptions_ratio_l2",
-        unit: "",
-        help: "receptions of the run, by their bound L2 (with --bound)",
-        source: Source::BoundRatio(Flushes::Receptions, Level::L2),
-    },
+    row(
+        "tlb_rounds_bound_l1",
+        "",
+        "flush rounds that any safe policy needs (with --bound; docs/bound.md)",
+        Bound(Rounds, L1),
+    ),
+    row(
+        "tlb_rounds_bound_l2",
+        "",
+        "flush rounds needed if what is due is paid where the memory manager looks (with --bound)",
+        Bound(Rounds, L2),
+    ),
+    row(
+        "tlb_receptions_bound_l1",
+        "",
+        "receptions that any safe policy needs (with --bound)",
+        Bound(Receptions, L1),
+    ),
+    row(
+        "tlb_receptions_bound_l2",
+        "",
+        "receptions needed if what is due is paid where the memory manager looks (with --bound)",
+        Bound(Receptions, L2),
+    ),
+    row(
+        "tlb_rounds_ratio_l1",
+        "",
+        "rounds of the run, by their bound L1; a bound of 0 counts as 1 (with --bound)",
+        BoundRatio(Rounds, L1),
+    ),
+    row(
+        "tlb_rounds_ratio_l2",
+        "",
+        "rounds of the run, by their bound L2 (with --bound)",
+        BoundRatio(Rounds, L2),
+    ),
+    row(
+        "tlb_receptions_ratio_l1",
+        "",
+        "receptions of the run, by their bound L1 (with --bound)",
+        BoundRatio(Receptions, L1),
+    ),
+    row(
+        "tlb_receptions_ratio_l2",
+        "",
+        "receptions of the run, by their bound L2 (with --bound)",
+        BoundRatio(Receptions, L2),
+    ),
 ];
 
 /// The rows that `--optimum` adds. Of all of them, less is better.
 pub const OPTIMUM_ROWS: &[Row] = &[
-    Row {
-        name: "refaults",
-        unit: "pages",
-        help: "uses of pages that were read again since their last use (with --optimum; docs/optimum.md)",
-        source: Source::Refaults(Least::Own),
-    },
-    Row {
-        name: "refaults_optimum",
-        unit: "pages",
-        help: "the fewest refaults that there can be, whatever is evicted when: Belady's MIN (with --optimum)",
-        source: Source::Refaults(Least::Optimum),
-    },
-    Row {
-        name: "refaults_optimum_young",
-        unit: "pages",
-        help: "the fewest refaults if a page stays from a use until its young bit is looked at (with --optimum)",
-        source: Source::Refaults(Least::Young),
-    },
-    Row {
-        name: "refaults_ratio_optimum",
-        unit: "",
-        help: "refaults of the run, by refaults_optimum; 0 of these count as 1 (with --optimum)",
-        source: Source::RefaultsRatio(Least::Optimum),
-    },
-    Row {
-        name: "refaults_ratio_young",
-        unit: "",
-        help: "refaults of the run, by refaults_optimum_young (with --optimum)",
-        source: Source::RefaultsRatio(Least::Young),
-    },
+    row(
+        "refaults",
+        "pages",
+        "uses of pages that were read again since their last use (with --optimum; docs/optimum.md)",
+        Refaults(Least::Own),
+    ),
+    row(
+        "refaults_optimum",
+        "pages",
+        "the fewest refaults that there can be, whatever is evicted when: Belady's MIN (with --optimum)",
+        Refaults(Least::Optimum),
+    ),
+    row(
+        "refaults_optimum_young",
+        "pages",
+        "the fewest refaults if a page stays from a use until its young bit is looked at (with --optimum)",
+        Refaults(Least::Young),
+    ),
+    row(
+        "refaults_ratio_optimum",
+        "",
+        "refaults of the run, by refaults_optimum; 0 of these count as 1 (with --optimum)",
+        RefaultsRatio(Least::Optimum),
+    ),
+    row(
+        "refaults_ratio_young",
+        "",
+        "refaults of the run, by refaults_optimum_young (with --optimum)",
+        RefaultsRatio(Least::Young),
+    ),
 ];
 
 const fn compaction(name: &'static str, unit: &'static str, help: &'static str) -> Row {
-    Row { name, unit, help, source: Source::MachineCount(name) }
+    row(name, unit, help, MachineCount(name))
 }
 
 /// The rows that `--moves` adds.
@@ -239,16 +236,16 @@ pub const PLACEMENT_ROWS: &[Row] = &[
         "s",
         "the least that this can be for the same reads, whatever is moved when (with --placement)",
     ),
-    Row {
-        name: "placement_back",
-        unit: "pages",
-        help: "pages that went up after they had gone down (with --placement)",
-        source: Source::MachineCount("placement_back"),
-    },
+    row(
+        "placement_back",
+        "pages",
+        "pages that went up after they had gone down (with --placement)",
+        MachineCount("placement_back"),
+    ),
 ];
 
 const fn placement(name: &'static str, unit: &'static str, help: &'static str) -> Row {
-    Row { name, unit, help, source: Source::MachineNanos(name) }
+    row(name, unit, help, MachineNanos(name))
 }
 
 /// Rows of runs in which all of a zone was compacted, with `--moves`.
@@ -265,7 +262,7 @@ const WHOLE_ROWS: &[Row] = &[
 /// other counter that moved in any run.
 pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
     let measured = |row: &&Row| match row.source {
-        Source::MachineCount(name) | Source::MachineNanos(name) => {
+        MachineCount(name) | MachineNanos(name) => {
             runs.is_empty() || runs.iter().any(|run| run.metrics.iter().any(|m| m.name == name))
         }
         _ => true,
@@ -296,7 +293,7 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
                 name: measured.name.clone(),
                 unit: measured.unit.clone(),
                 better: Some(measured.better),
-                source: Source::Machine,
+                source: Machine,
             });
         }
     }
@@ -307,7 +304,7 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
                 name: stat.name().to_owned(),
                 unit: String::new(),
                 better: better(stat),
-                source: Source::Counter(stat),
+                source: Counter(stat),
             });
         }
     }
@@ -317,8 +314,8 @@ pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
 /// Which direction of a row is good: that of its counter or of the machine's metric, else less.
 fn better_of(row: &Row, runs: &[RunRecord]) -> Better {
     let better = match row.source {
-        Source::Counter(stat) => better(stat),
-        Source::MachineCount(name) => {
+        Counter(stat) => better(stat),
+        MachineCount(name) => {
             let mut measured = runs.iter().flat_map(|run| &run.metrics);
             measured.find(|metric| metric.name == name).map(|metric| metric.better)
         }
@@ -339,22 +336,20 @@ fn better(stat: Stat) -> Option<Better> {
 impl Metric {
     /// Its value in one run; 0 if the run did not measure it.
     pub fn value(&self, run: &RunRecord) -> f64 {
-        let counter = |stat: Stat| run.counters.get(stat.name()).copied().unwrap_or(0) as f64;
-        let measured = |name: &str| run.metrics.iter().find(|m| m.name == name).map_or(0.0, |m| m.value);
         match self.source {
-            Source::RunTime => run.nanos as f64 / 1e9,
-            Source::Counter(stat) => counter(stat),
-            Source::MinorFaults => counter(Stat::Pgfault) - counter(Stat::Pgmajfault),
-            Source::Machine => measured(&self.name),
-            Source::MachineCount(name) => measured(name),
-            Source::MachineNanos(name) => measured(name) / 1e9,
-            Source::Bound(flushes, level) => run.bound.as_ref().map_or(0.0, |b| least(b, flushes, level)),
-            Source::BoundRatio(flushes, level) => run.bound.as_ref().map_or(0.0, |b| {
-                let own = if flushes == Flushes::Rounds { b.rounds } else { b.receptions } as f64;
+            RunTime => run.nanos as f64 / 1e9,
+            Counter(stat) => run.counter(stat),
+            MinorFaults => run.counter(Stat::Pgfault) - run.counter(Stat::Pgmajfault),
+            Machine => run.metric(&self.name),
+            MachineCount(name) => run.metric(name),
+            MachineNanos(name) => run.metric(name) / 1e9,
+            Bound(flushes, level) => run.bound.as_ref().map_or(0.0, |b| least(b, flushes, level)),
+            BoundRatio(flushes, level) => run.bound.as_ref().map_or(0.0, |b| {
+                let own = if flushes == Rounds { b.rounds } else { b.receptions } as f64;
                 by(own, least(b, flushes, level))
             }),
-            Source::Refaults(whose) => refaults(run, whose),
-            Source::RefaultsRatio(whose) => by(refaults(run, Least::Own), refaults(run, whose)),
+            Refaults(whose) => refaults(run, whose),
+            RefaultsRatio(whose) => by(refaults(run, Least::Own), refaults(run, whose)),
         }
     }
 }
@@ -373,14 +368,19 @@ fn refaults(run: &RunRecord, whose: Least) -> f64 {
 }
 
 fn least(bound: &BoundRecord, flushes: Flushes, level: Level) -> f64 {
-    let level = if level == Level::L1 { &bound.l1 } else { &bound.l2 };
-    (if flushes == Flushes::Rounds { level.rounds } else { level.receptions }) as f64
+    let level = if level == L1 { &bound.l1 } else { &bound.l2 };
+    (if flushes == Rounds { level.rounds } else { level.receptions }) as f64
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::record::{LevelRecord, Measured, OracleRecord, WorkDone};
+
+    /// A number that the machine measured.
+    pub(crate) fn measured(name: &str, value: f64, unit: &str, better: Better) -> Measured {
+        Measured { name: name.into(), value, unit: unit.into(), better }
+    }
 
     /// A run with a few counters.
     pub(crate) fn run(profile: &str, seed: u64, nanos: u64, counters: &[(Stat, i64)]) -> RunRecord {
@@ -391,19 +391,9 @@ pub(crate) mod tests {
             work: WorkDone { accesses: 1000, progress: 10, tasks: 2 },
             counters: counters.iter().map(|(stat, value)| (stat.name().to_owned(), *value)).collect(),
             metrics: vec![
-                Measured {
-                    name: "stlb_misses".into(),
-                    value: 77.0,
-                    unit: String::new(),
-                    better: Better::Lower,
-                },
-                Measured { name: "cpu_kswapd".into(), value: 0.0, unit: "ns".into(), better: Better::Lower },
-                Measured {
-                    name: "throughput".into(),
-                    value: 5.0,
-                    unit: "1/s".into(),
-                    better: Better::Higher,
-                },
+                measured("stlb_misses", 77.0, "", Better::Lower),
+                measured("cpu_kswapd", 0.0, "ns", Better::Lower),
+                measured("throughput", 5.0, "1/s", Better::Higher),
             ],
             costs: Default::default(),
             oracle: OracleRecord { checked: 4, violations: 0 },

@@ -2,6 +2,7 @@
 
 use crate::human;
 use crate::tree::Tree;
+use mm::stat::Stat;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -61,6 +62,16 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
+    /// A counter of the memory manager; 0 if the run does not have it.
+    pub fn counter(&self, stat: Stat) -> f64 {
+        self.counters.get(stat.name()).copied().unwrap_or(0) as f64
+    }
+
+    /// A number that the machine measured; 0 if it did not.
+    pub fn metric(&self, name: &str) -> f64 {
+        self.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value)
+    }
+
     /// A metric or counter by name; `run_time` is in nanoseconds, `refaults` are those of both types. `None`: there is
     /// none of that name.
     pub fn value(&self, name: &str) -> Option<f64> {
@@ -161,6 +172,13 @@ pub struct WorkDone {
 }
 
 impl WorkDone {
+    /// The sum over runs.
+    pub fn of(runs: &[RunRecord]) -> WorkDone {
+        let mut work = WorkDone::default();
+        runs.iter().for_each(|run| work += run.work);
+        work
+    }
+
     /// For people.
     pub fn to_text(self) -> String {
         format!(

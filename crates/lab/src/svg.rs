@@ -99,13 +99,8 @@ impl Drawing {
     fn row(&mut self, base: &SummaryRow, row: &SummaryRow) {
         let middle = self.y + ROW / 2.0;
         let color = match row.change_pct {
-            Some(change) if row.significant => {
-                if change > 0.0 {
-                    GOOD
-                } else {
-                    BAD
-                }
-            }
+            Some(change) if row.significant && change > 0.0 => GOOD,
+            Some(_) if row.significant => BAD,
             _ => NONE,
         };
         if let Some(change) = row.change_pct {

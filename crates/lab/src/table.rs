@@ -169,6 +169,7 @@ fn footer(summary: &Summary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::tests::words;
     use crate::summary::tests::{setup, three_seeds};
 
     #[test]
@@ -178,9 +179,7 @@ mod tests {
         assert_eq!(lines[0], "program  zipf:256M");
         assert_eq!(lines[2], "memory   128 MiB (50 % of the program's 256 MiB)");
         assert_eq!(lines[3], "runs     3 (seeds 1..3)");
-        let words = |start: &str| -> Vec<&str> {
-            lines.iter().find(|line| line.starts_with(start)).expect(start).split_whitespace().collect()
-        };
+        let words = |start| words(&text, start);
         assert_eq!(words("metric"), ["metric", "a", "b", "change", "95%", "interval"]);
         assert_eq!(words("run_time")[..5], ["run_time", "1.00", "s", "902", "ms"]);
         assert_eq!(words("run_time")[5], "+10.00%*");

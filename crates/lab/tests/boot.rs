@@ -1,70 +1,15 @@
 //! `pagefold boot` from end to end, with a script instead of QEMU that prints what a guest would.
+#![cfg(unix)]
 
+mod fake;
+
+use fake::Fake;
 use mm::stat::Stat;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
-
-const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-qemu.sh");
-
-/// A fake guest and its behaviour.
-struct Fake {
-    folder: tempfile::TempDir,
-    said: String,
-    status: i32,
-    error: &'static str,
-    hangs: bool,
-}
-
-impl Fake {
-    /// A guest that prints this and succeeds.
-    fn new(said: &str) -> Fake {
-        let folder = tempfile::tempdir().expect("a scratch folder");
-        Fake { folder, said: said.to_owned(), status: 33, error: "", hangs: false }
-    }
-
-    fn args_file(&self) -> PathBuf {
-        self.folder.path().join("args")
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let said = self.folder.path().join("said");
-        fs::write(&said, &self.said).expect("the scratch folder can be written");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pagefold"));
-        command.arg("boot").args(line.split_whitespace()).stdin(Stdio::null());
-        command.env("PAGEFOLD_QEMU", FAKE).env("PAGEFOLD_KERNEL", FAKE).env("FAKE_OUTPUT", said);
-        command.env("FAKE_STATUS", self.status.to_string()).env("FAKE_ERROR", self.error);
-        command.env("FAKE_ARGS", self.args_file()).env("TMPDIR", self.folder.path());
-        command.env("FAKE_HANG", if self.hangs { "1" } else { "" });
-        command
-    }
-
-    fn boot(&self, line: &str) -> Output {
-        self.command(line).output().expect("the binary runs")
-    }
-
-    /// Its standard output; it must succeed.
-    fn good(&self, line: &str) -> String {
-        let output = self.boot(line);
-        assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
-        String::from_utf8(output.stdout).expect("output is UTF-8")
-    }
-
-    /// Its error message; it must end with this exit code and print no result.
-    fn bad(&self, code: i32, line: &str) -> String {
-        let output = self.boot(line);
-        assert_eq!(output.status.code(), Some(code), "{line}: {}", stderr(&output));
-        assert!(output.stdout.is_empty(), "{line}");
-        stderr(&output)
-    }
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("output is UTF-8")
-}
 
 /// The output of a guest for a run with these counters; the others are 0.
 fn run(cpus: u32, memory: u64, done: &str, counters: &BTreeMap<&str, i64>) -> String {
@@ -88,7 +33,7 @@ fn usual() -> String {
 #[test]
 fn booted_run_is_shown_like_a_simulated_one() {
     let fake = Fake::new(&usual());
-    let text = fake.good("zipf:16M --memory 32M --set vm.swappiness=10 --seed 3");
+    let text = fake.good("boot zipf:16M --memory 32M --set vm.swappiness=10 --seed 3");
     let words = |start: &str| -> Vec<&str> {
         text.lines().find(|line| line.starts_with(start)).expect(start).split_whitespace().collect()
     };
@@ -99,7 +44,7 @@ fn booted_run_is_shown_like_a_simulated_one() {
     assert!(!text.contains("tlb_misses") && !text.contains("kswapd_cpu_time"), "{text}");
     assert!(text.contains("note: run_time is by the guest's clock"), "{text}");
     assert!(text.contains("oracle: 600 loads checked, 0 violations"), "{text}");
-    let args = fs::read_to_string(fake.args_file()).unwrap();
+    let args = fake.args();
     for expected in [
         "program=zipf:16777216 seed=3 memory=33554432 swap=16384 check=1 knob.vm.swappiness=10",
         "\n-smp\n2\n",
@@ -107,14 +52,14 @@ fn booted_run_is_shown_like_a_simulated_one() {
     ] {
         assert!(args.contains(expected), "{expected}: {args}");
     }
-    let left: Vec<_> = fs::read_dir(fake.folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 2, "the disks are gone: {left:?}");
+    let left: Vec<_> = fs::read_dir(fake.path("tmp")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 0, "the disks are gone: {left:?}");
 }
 
 #[test]
 fn json_has_the_keys_of_a_run_and_the_guest() {
     let fake = Fake::new(&usual());
-    let text = fake.good("zipf:16M --memory 32M --json --all --no-check --icount");
+    let text = fake.good("boot zipf:16M --memory 32M --json --all --no-check --icount");
     let json: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&json["schema"], &json["command"]), (&Value::from(1), &Value::from("boot")));
     let guest = &json["guest"];
@@ -122,16 +67,16 @@ fn json_has_the_keys_of_a_run_and_the_guest() {
     assert_eq!((guest["check"].as_bool(), guest["icount"].as_bool()), (Some(false), Some(true)));
     let rows = json["rows"].as_array().unwrap();
     assert!(rows.iter().any(|row| row["metric"] == "tlb_rounds" && row["value"] == 12.0));
-    let args = fs::read_to_string(fake.args_file()).unwrap();
+    let args = fake.args();
     assert!(args.contains("check=0") && args.contains("shift=0,sleep=off"), "{args}");
 }
 
 #[test]
 fn several_boots_have_an_interval() {
     let fake = Fake::new(&usual());
-    let text = fake.good("zipf:16M --memory 32M --seed 5 --runs 2 --quiet");
+    let text = fake.good("boot zipf:16M --memory 32M --seed 5 --runs 2 --quiet");
     assert!(text.contains("runs     2 (seeds 5..6)"), "{text}");
-    assert!(fs::read_to_string(fake.args_file()).unwrap().contains("seed=6"));
+    assert!(fake.args().contains("seed=6"));
 }
 
 #[test]
@@ -164,7 +109,7 @@ fn failed_guest_is_a_failed_run_with_a_replay() {
             "said 'no such device'; it has logged nothing",
         ),
     ] {
-        let message = fake.bad(1, "zipf:16M --memory 32M --quiet --seed 9");
+        let message = fake.bad(1, "boot zipf:16M --memory 32M --quiet --seed 9");
         assert!(message.contains(expected), "{expected}: {message}");
         let replay = "replay: pagefold boot zipf:16M --profile classic --cpus 2 --memory 33554432 --swap 67108864 \
                       --seed 9";
@@ -183,7 +128,7 @@ fn refusal_of_the_guest_is_bad_input() {
             "too little memory to run this program",
         ),
     ] {
-        let message = Fake { status, ..Fake::new(said) }.bad(2, "zipf:16M --memory 32M --quiet");
+        let message = Fake { status, ..Fake::new(said) }.bad(2, "boot zipf:16M --memory 32M --quiet");
         assert!(message.contains(expected), "{expected}: {message}");
     }
 }
@@ -191,13 +136,13 @@ fn refusal_of_the_guest_is_bad_input() {
 #[test]
 fn program_may_be_killed_if_the_guest_expects_it() {
     let said = usual().replace("@end ok", "@oom 900 pages resident\n@signal kill\n@end ok");
-    assert!(Fake::new(&said).good("chaos:2M --memory 32M --quiet").contains("pgfault_minor"));
+    assert!(Fake::new(&said).good("boot chaos:2M --memory 32M --quiet").contains("pgfault_minor"));
 }
 
 #[test]
 fn guest_that_does_not_end_is_killed() {
     let silent = Fake { hangs: true, ..Fake::new("@pagefold 1\nreclaim begins\n") };
-    let message = silent.bad(1, "zipf:16M --memory 32M --timeout 1");
+    let message = silent.bad(1, "boot zipf:16M --memory 32M --timeout 1");
     assert!(message.contains("had not ended after 1 second and was killed"), "{message}");
     assert!(message.contains("the last line of its log: 'reclaim begins'"), "{message}");
 }
@@ -205,15 +150,17 @@ fn guest_that_does_not_end_is_killed() {
 #[test]
 fn ctrl_c_kills_the_guest() {
     let silent = Fake { hangs: true, ..Fake::new("@pagefold 1\n") };
-    let child = silent.command("zipf:16M --memory 32M --timeout 60").stderr(Stdio::piped()).spawn().unwrap();
-    while !silent.args_file().exists() {
+    let child =
+        silent.command("boot zipf:16M --memory 32M --timeout 60").stderr(Stdio::piped()).spawn().unwrap();
+    while !silent.path("args").exists() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    assert!(stderr(&output).contains("interrupted; QEMU was killed"), "{}", stderr(&output));
+    let message = fake::text(output.stderr);
+    assert!(message.contains("interrupted; QEMU was killed"), "{message}");
 }
 
 #[test]
@@ -235,18 +182,18 @@ fn bad_input_is_refused_before_a_boot() {
         ("selftest --side-by-side", "is not a program"),
         ("zipf:1G --side-by-side --memory 3G", "above 4 GiB"),
     ] {
-        let message = fake.bad(2, line);
+        let message = fake.bad(2, &format!("boot {line}"));
         assert!(message.contains(expected) && message.lines().count() == 1, "{line}: {message}");
-        assert!(!fake.args_file().exists(), "{line}: nothing is started");
+        assert!(!fake.path("args").exists(), "{line}: nothing is started");
     }
 }
 
 #[test]
 fn trace_is_put_into_the_guests_memory() {
     let fake = Fake { status: 37, ..Fake::new("@pagefold 1\n@bad no disk\n@end bad\n") };
-    let message = fake.bad(2, "../../traces/sqlite.pft --memory 50% --quiet");
+    let message = fake.bad(2, "boot ../../traces/sqlite.pft --memory 50% --quiet");
     assert!(message.contains("no disk"), "{message}");
-    let args = fs::read_to_string(fake.args_file()).unwrap();
+    let args = fake.args();
     assert!(args.contains("program=trace seed=1 memory=41943040"), "{args}");
     assert!(args.contains("-initrd\n") && args.contains("/trace\n"), "{args}");
 }
@@ -256,17 +203,17 @@ fn check_prints_the_guests_report() {
     let fake = Fake::new(
         "firmware\n@pagefold 1\npaging: ok\nshootdown: ok\n@check checked=1000 violations=0\n@end ok\n",
     );
-    let text = fake.good("selftest --cpus 4 --quiet");
+    let text = fake.good("boot selftest --cpus 4 --quiet");
     assert_eq!(
         text,
         "paging: ok\nshootdown: ok\nselftest: ok on 4 CPUs, 1 node, 256 MiB; 1,000 loads checked\n"
     );
-    let json: Value = serde_json::from_str(&fake.good("scenario:takeoff --json")).unwrap();
+    let json: Value = serde_json::from_str(&fake.good("boot scenario:takeoff --json")).unwrap();
     assert_eq!(json["check"], "scenario:takeoff");
     assert_eq!(json["lines"], serde_json::json!(["paging: ok", "shootdown: ok"]));
-    assert!(fs::read_to_string(fake.args_file()).unwrap().contains("program=scenario:takeoff"));
+    assert!(fake.args().contains("program=scenario:takeoff"));
     let failing = Fake { status: 35, ..Fake::new("@pagefold 1\npaging: no\n@failed paging\n@end failed\n") };
-    let message = failing.bad(1, "conformance --quiet");
+    let message = failing.bad(1, "boot conformance --quiet");
     assert!(
         message.contains("paging: no\n") && message.contains("replay: pagefold boot conformance"),
         "{message}"
@@ -276,17 +223,17 @@ fn check_prints_the_guests_report() {
 #[test]
 fn benchmark_is_compared_with_linux() {
     let fake = Fake::new("@pagefold 1\n@insns anon_fault 1000.5 4096\n@end ok\n");
-    let text = fake.good("--bench --quiet");
+    let text = fake.good("boot --bench --quiet");
     assert!(
         text.lines().filter(|line| line.starts_with("anon_fault") && line.contains("3,061")).count() == 2,
         "{text}"
     );
-    let args = fs::read_to_string(fake.args_file()).unwrap();
+    let args = fake.args();
     assert!(
         args.contains("program=bench") && args.contains("\n-smp\n4\n") && args.contains("thread=single"),
         "{args}"
     );
-    let json: Value = serde_json::from_str(&fake.good("--bench --json --quiet")).unwrap();
+    let json: Value = serde_json::from_str(&fake.good("boot --bench --json --quiet")).unwrap();
     assert_eq!((&json["command"], &json["rows"][0]["cpus"]), (&Value::from("boot-bench"), &Value::from(1)));
     assert!(json["rows"][0]["ratio"].is_number() && json["linux_source"].is_string());
 }
@@ -296,7 +243,7 @@ fn twin(line: &str) -> (String, BTreeMap<&'static str, i64>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagefold"));
     let output = command.arg("run").args(line.split_whitespace()).output().expect("the binary runs");
     let json: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", fake::text(output.stderr)));
     let work = &json["work"]["classic"];
     let done = format!(
         "nanos=5 accesses={} progress={} tasks={}",
@@ -314,7 +261,7 @@ fn twin(line: &str) -> (String, BTreeMap<&'static str, i64>) {
 fn side_by_side_compares_simulated_and_booted_machine() {
     let (done, mut counters) = twin("uniform:1M --machine booted:1:1:64M --memory 32M --all --json --quiet");
     assert!(counters["pgfault"] > 200, "{counters:?}");
-    let line = "uniform:1M --cpus 1 --memory 32M --side-by-side --quiet";
+    let line = "boot uniform:1M --cpus 1 --memory 32M --side-by-side --quiet";
     let text = Fake::new(&run(1, 32 << 20, &done, &counters)).good(line);
     let row = text.lines().find(|line| line.starts_with("pgfault_minor")).unwrap();
     assert!(row.contains("+0.00%") && row.ends_with("exact"), "{text}");
@@ -322,19 +269,15 @@ fn side_by_side_compares_simulated_and_booted_machine() {
 
     *counters.get_mut("pgfault").unwrap() += 1;
     let wrong = Fake::new(&run(1, 32 << 20, &done, &counters));
-    let output = wrong.boot(&format!("{line} --json"));
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("counts that must be equal differ: pgfault_minor"),
-        "{}",
-        stderr(&output)
-    );
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (code, text, message) = wrong.run(&format!("{line} --json"));
+    assert_eq!(code, Some(1), "{message}");
+    assert!(message.contains("counts that must be equal differ: pgfault_minor"), "{message}");
+    let json: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&json["command"], &json["same_work"]), (&Value::from("side-by-side"), &Value::from(true)));
     let row = &json["rows"][0];
     assert_eq!((&row["metric"], &row["agreement"]), (&Value::from("pgfault_minor"), &Value::from("exact")));
     assert!(row["diff_pct"].as_f64().unwrap() > 0.0);
 
     let other = Fake::new(&run(1, 32 << 20, "nanos=5 accesses=1 progress=1 tasks=1", &counters));
-    assert!(stderr(&other.boot(line)).contains("did not do the same work"));
+    assert!(other.run(line).2.contains("did not do the same work"));
 }

@@ -1,13 +1,12 @@
 //! `pagefold linux` and `pagefold truth` from end to end, with a script instead of QEMU that prints what a guest would.
 #![cfg(unix)]
 
+mod fake;
+
+use fake::Fake;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
 
-const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-qemu.sh");
 const RUN: &str = "zipf:2M --memory 16M --runs 1 -q";
 
 /// The output of a guest that succeeds: the program does the same work as on the simulated machine.
@@ -20,59 +19,10 @@ fn said(cpus: u32, faults: u64) -> String {
     )
 }
 
-struct Fake {
-    folder: tempfile::TempDir,
-    said: String,
-    status: i32,
-    hangs: bool,
-}
-
-impl Fake {
-    fn new(said: String) -> Fake {
-        Fake { folder: tempfile::tempdir().expect("a scratch folder"), said, status: 33, hangs: false }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, line: &str) -> Command {
-        fs::write(self.path("said"), &self.said).expect("the scratch folder can be written");
-        let tool = self.path("mke2fs");
-        fs::write(&tool, "#!/bin/sh\n").expect("the scratch folder can be written");
-        fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).expect("a script can be run");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pagefold"));
-        command.args(line.split_whitespace()).stdin(Stdio::null());
-        for variable in ["PAGEFOLD_QEMU", "PAGEFOLD_LINUX", "PAGEFOLD_LINUX_INIT"] {
-            command.env(variable, FAKE);
-        }
-        let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{}:{path}", self.folder.path().display()));
-        command.env("FAKE_OUTPUT", self.path("said")).env("FAKE_STATUS", self.status.to_string());
-        command.env("FAKE_ERROR", "").env("FAKE_ARGS", self.path("args"));
-        command.env("FAKE_HANG", if self.hangs { "1" } else { "" });
-        command
-    }
-
-    fn run(&self, line: &str) -> (Option<i32>, String, String) {
-        let Output { status, stdout, stderr } = self.command(line).output().expect("the binary runs");
-        let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
-        (status.code(), text(stdout), text(stderr))
-    }
-
-    /// Its error message of one line; it must end with this exit code.
-    fn bad(&self, code: i32, line: &str) -> String {
-        let (status, stdout, stderr) = self.run(line);
-        assert_eq!((status, stdout.as_str()), (Some(code), ""), "{line}: {stderr}");
-        stderr
-    }
-}
-
 #[test]
 fn counts_are_compared_with_linux_under_its_conditions() {
     let fake = Fake::new(said(2, 513));
-    let (code, text, errors) = fake.run(&format!("linux {RUN} --append cgroup_disable=memory"));
-    assert_eq!(code, Some(0), "{errors}");
+    let text = fake.good(&format!("linux {RUN} --append cgroup_disable=memory"));
     for expected in
         ["4,096 free pages", "9000 ns", "lru_gen/enabled=0", "cgroup_disable=memory", "note: one thing"]
     {
@@ -80,7 +30,7 @@ fn counts_are_compared_with_linux_under_its_conditions() {
     }
     let line = text.lines().find(|line| line.starts_with("pgfault ")).expect("the row of faults");
     assert!(line.ends_with("exact"), "{line}");
-    let args = fs::read_to_string(fake.path("args")).expect("QEMU was started");
+    let args = fake.args();
     assert!(
         args.contains("hugepages=") && args.contains("\n-smp\n2\n") && args.contains("-initrd"),
         "{args}"
@@ -91,11 +41,8 @@ fn counts_are_compared_with_linux_under_its_conditions() {
 fn json_has_the_promised_keys() {
     let fake = Fake::new(said(1, 700));
     let twin = fake.path("twin.toml");
-    let (code, text, errors) = fake.run(&format!(
-        "linux {RUN} --cpus 1 --profile mglru --json --no-host-time --twin {}",
-        twin.display()
-    ));
-    assert_eq!(code, Some(0), "{errors}");
+    let more = "--cpus 1 --profile mglru --json --no-host-time";
+    let text = fake.good(&format!("linux {RUN} {more} --twin {}", twin.display()));
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!((&json["command"], &json["same_work"]), (&Value::from("linux"), &Value::from(true)));
     let row = json["rows"].as_array().and_then(|rows| rows.iter().find(|row| row["metric"] == "pgfault"));
@@ -109,24 +56,21 @@ fn json_has_the_promised_keys() {
     let settings = json["conditions"]["settings"].as_array().expect("settings");
     assert!(settings.contains(&Value::from("/sys/kernel/mm/lru_gen/enabled 7")), "{settings:?}");
     // The twin is a machine like any other.
-    let (code, _, errors) = fake.run(&format!("run zipf:2M --machine {} -q", twin.display()));
-    assert_eq!(code, Some(0), "{errors}");
+    fake.good(&format!("run zipf:2M --machine {} -q", twin.display()));
 }
 
 #[test]
 fn failures_are_one_line_and_leave_nothing() {
     let line = format!("linux {RUN}");
-    let mut panicked = Fake::new("SeaBIOS\nKernel panic - not syncing: no init\n".into());
-    panicked.status = 0;
+    let panicked = Fake { status: 0, ..Fake::new("SeaBIOS\nKernel panic - not syncing: no init\n") };
     let message = panicked.bad(1, &line);
     assert!(message.contains("without '@end'") && message.contains("Kernel panic"), "{message}");
     assert!(message.contains("replay: pagefold linux zipf:2M"), "{message}");
-    let mut hangs = Fake::new("@pagefold 1\n".into());
-    hangs.hangs = true;
+    let hangs = Fake { hangs: true, ..Fake::new("@pagefold 1\n") };
     let message = hangs.bad(1, &format!("{line} --timeout 1"));
     assert!(message.contains("killed (--timeout"), "{message}");
-    let mut small = Fake::new("@pagefold 1\n@bad 9 pages are free, fewer than 4096\n@end bad\n".into());
-    small.status = 37;
+    let said_bad = "@pagefold 1\n@bad 9 pages are free, fewer than 4096\n@end bad\n";
+    let small = Fake { status: 37, ..Fake::new(said_bad) };
     assert!(small.bad(2, &line).contains("9 pages are free"));
     let other = Fake::new(said(2, 513).replace("accesses=12288", "accesses=1"));
     let (code, _, message) = other.run(&line);
@@ -151,7 +95,7 @@ fn missing_tools_are_named_before_a_boot() {
             command.env(variable, "no/such");
         }
         let output = command.output().expect("the binary runs");
-        let message = String::from_utf8(output.stderr).expect("output is UTF-8");
+        let message = fake::text(output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args}: {message}");
         assert!(message.contains(expected) && message.lines().count() == 1, "{args}: {message}");
     }
@@ -168,11 +112,10 @@ fn kept_comparisons_become_a_document() {
         document.display()
     );
     // The fake guest did the work of another program. The document says so, and the command succeeds.
-    let (code, _, errors) = fake.run(&line);
-    assert_eq!(code, Some(0), "{errors}");
+    fake.good(&line);
     let text = fs::read_to_string(&document).expect("the document");
     assert!(text.contains("### sequential-file") && text.contains("did not do the same work"), "{text}");
     fs::remove_file(fake.path("args")).expect("QEMU was started");
-    assert_eq!(fake.run(&line).0, Some(0));
+    fake.good(&line);
     assert!(!fake.path("args").exists(), "nothing is made twice");
 }

@@ -152,11 +152,7 @@ fn parse_job(value: &str) -> Result<Job, String> {
 fn parse_knob(word: &str, name: &str, value: &str) -> Result<(Knob, u64), String> {
     let knob = Knob::from_name(name).ok_or_else(|| format!("'{word}': there is no knob '{name}'"))?;
     let info = knob.info();
-    let by_word = info.words.iter().zip(info.min..).find(|(choice, _)| **choice == value);
-    let value = match by_word {
-        Some((_, value)) => value,
-        None => number(word, value)?,
-    };
+    let value = info.value_of(value).map_or_else(|| number(word, value), Ok)?;
     if !(info.min..=info.max).contains(&value) {
         return Err(format!("'{word}': {value} is not between {} and {}", info.min, info.max));
     }

@@ -335,12 +335,7 @@ fn submit(io: Io) {
         "{io:?} reaches beyond the disk's {} pages",
         disk.pages
     );
-    let (requests, pages) = match io.write {
-        true => (&DISKS.writes, &DISKS.written_pages),
-        false => (&DISKS.reads, &DISKS.read_pages),
-    };
-    requests.fetch_add(1, Relaxed);
-    pages.fetch_add(io.pages as u64, Relaxed);
+    DISKS.count(&io);
     IN_FLIGHT.fetch_add(1, Relaxed);
     let mut waiting = disk.waiting.lock();
     waiting.transfers.push_back(io);

@@ -22,7 +22,7 @@ use core::arch::asm;
 use core::ops::Range;
 use kernel::{After, GroupSpec, Host, Key, Outcome, Rings, Task, TaskStart};
 use machine_x86::user::choice::Choice;
-use machine_x86::user::{LaunchInfo, Ring};
+use machine_x86::user::{LaunchInfo, Ring, Settings};
 use mm::api::AccessKind;
 use mm::machine::Machine;
 use mm::units::{Nanos, PAGE_SHIFT, Pfn};
@@ -48,8 +48,9 @@ pub fn run(run: Run) -> ! {
     let machine = mm().machine();
     let Run { program, trace, seed, check, groups, entry } = run;
     ENTRY.call_once(|| entry);
-    let launch = LaunchInfo::new(&program, trace, check, seed, machine.cpus() as u32, machine.bytes());
-    let launch = launch.unwrap_or_else(|error| report::bad(format_args!("{error}")));
+    let settings = Settings { check, seed, cpus: machine.cpus() as u32, memory: machine.bytes() };
+    let launch = LaunchInfo::new(&program, trace, settings)
+        .unwrap_or_else(|error| report::bad(format_args!("{error}")));
     let may_be_killed = Choice::find(&program, trace).is_ok_and(|program| program.may_be_oom_killed());
     // SAFETY: the memory is reserved for it, and nothing reads it before the first task begins.
     unsafe { LAUNCH_INFO.write(launch) };
@@ -66,8 +67,8 @@ pub fn run(run: Run) -> ! {
     report::counters(&mm().mmu().stats);
     report::metrics();
     kernel().group_outcomes().iter().for_each(report::group);
-    kernel().signals().iter().for_each(report::signal);
-    mm().oom_reports().iter().for_each(|oom| report::oom(format!("{oom:?}")));
+    kernel().signals().iter().for_each(|signal| report::text("signal", signal));
+    mm().oom_reports().iter().for_each(|oom| report::text("oom", format_args!("{oom:?}")));
     report::check(totals.checked, totals.violations);
     report::done(totals.ended_at.saturating_sub(start), totals.accesses, totals.progress, totals.tasks);
     quiesce::quiesce();
@@ -266,9 +267,9 @@ impl Rings for X86 {
     fn tell(&self, what: Tell, text: &str) {
         let text = report::OneLine(text);
         match what {
-            Tell::Note => report::note(text),
+            Tell::Note => report::text("note", text),
             Tell::Violation | Tell::Panic => {
-                report::violation(format_args!("cpu {}: {text}", cpu::current().id().0));
+                report::text("violation", format_args!("cpu {}: {text}", cpu::current().id().0));
             }
         }
     }

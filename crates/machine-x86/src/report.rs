@@ -5,6 +5,7 @@ use crate::arena;
 use core::fmt::{self, Arguments, Display};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use kernel::GroupOutcome;
+use mm::machine::Io;
 use mm::stat::{Stat, Stats};
 
 /// How a run ends; the values are for the emulator's exit device.
@@ -27,6 +28,19 @@ pub struct DiskCounts {
     pub writes: AtomicU64,
     /// Pages written.
     pub written_pages: AtomicU64,
+}
+
+impl DiskCounts {
+    /// Count a transfer.
+    #[inline]
+    pub fn count(&self, io: &Io) {
+        let (requests, pages) = match io.write {
+            true => (&self.writes, &self.written_pages),
+            false => (&self.reads, &self.read_pages),
+        };
+        requests.fetch_add(1, Relaxed);
+        pages.fetch_add(io.pages as u64, Relaxed);
+    }
 }
 
 /// Counters of the disks.
@@ -102,24 +116,10 @@ pub fn check(checked: u64, violations: u64) {
     log!("@check checked={checked} violations={violations}");
 }
 
-/// A load did not return the last store.
-pub fn violation(text: impl Display) {
-    log!("@violation {text}");
-}
-
-/// A note for readers of the run's numbers.
-pub fn note(text: impl Display) {
-    log!("@note {text}");
-}
-
-/// A signal ended a program.
-pub fn signal(text: impl Display) {
-    log!("@signal {text}");
-}
-
-/// A process was chosen to be killed for lack of memory.
-pub fn oom(text: impl Display) {
-    log!("@oom {text}");
+/// A `violation`: a load did not return the last store. A `signal` that ended a program. An `oom`: a process was chosen
+/// to be killed for lack of memory. Or a `note` for readers of the run's numbers.
+pub fn text(kind: &str, text: impl Display) {
+    log!("@{kind} {text}");
 }
 
 /// Instructions of `units` of `name`; `tenths` of an instruction for each unit.

@@ -185,6 +185,7 @@ fn render(bench: &Bench) -> String {
 mod tests {
     use super::super::protocol::Instructions;
     use super::*;
+    use crate::grid::tests::words;
 
     #[test]
     fn operations_are_shown_with_linuxs() {
@@ -198,14 +199,11 @@ mod tests {
         assert_eq!((bench.rows[0].linux, bench.rows[1].linux, bench.rows[2].cpus), (Some(3061.0), None, 4));
         assert!(bench.rows[2].ratio > bench.rows[2].goal);
         let text = render(&bench);
-        let words = |start: &str| -> Vec<&str> {
-            text.lines().find(|line| line.starts_with(start)).unwrap().split_whitespace().collect()
-        };
         assert_eq!(
-            words("anon_fault")[..8],
+            words(&text, "anon_fault")[..8],
             ["anon_fault", "1", "1,000", "1,000", "3,061", "0.33", "0.33", "met"]
         );
-        assert_eq!(words("new_one"), ["new_one", "1", "1,000", "7"]);
-        assert!(words("munmap_shared_4").contains(&"missed"));
+        assert_eq!(words(&text, "new_one"), ["new_one", "1", "1,000", "7"]);
+        assert!(words(&text, "munmap_shared_4").contains(&"missed"));
     }
 }

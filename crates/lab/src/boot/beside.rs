@@ -120,26 +120,21 @@ impl SideBySide {
     ) -> SideBySide {
         let calm = simulated.iter().chain(booted).all(alone_and_in_memory);
         let others = Stat::ALL.iter().filter(|stat| all && !stat.is_level() && !ROWS.contains(stat));
-        let moved = |stat: &&Stat| simulated.iter().chain(booted).any(|run| counter(run, **stat) != 0.0);
+        let moved = |stat: &&Stat| simulated.iter().chain(booted).any(|run| run.counter(**stat) != 0.0);
         let mut rows = vec![row(MINOR, "", simulated, booted, calm, |run| {
-            counter(run, Stat::Pgfault) - counter(run, Stat::Pgmajfault)
+            run.counter(Stat::Pgfault) - run.counter(Stat::Pgmajfault)
         })];
         rows.extend(ROWS.iter().chain(others.filter(moved)).map(|&stat| {
             let flush = matches!(stat, Stat::NrTlbRemoteFlush | Stat::NrTlbRemoteFlushReceived);
             let exact = if flush { cpus == 1 } else { calm };
-            row(stat.name(), unit(stat), simulated, booted, exact, |run| counter(run, stat))
+            row(stat.name(), unit(stat), simulated, booted, exact, |run| run.counter(stat))
         }));
-        let sum = |runs: &[RunRecord]| {
-            let mut work = WorkDone::default();
-            runs.iter().for_each(|run| work += run.work);
-            work
-        };
         let mut oracle = OracleRecord::default();
         booted.iter().for_each(|run| oracle += run.oracle);
         let warnings: BTreeSet<String> = simulated.iter().flat_map(|run| run.warnings.clone()).collect();
         SideBySide {
             rows,
-            work: Work { simulated: sum(simulated), booted: sum(booted) },
+            work: Work { simulated: WorkDone::of(simulated), booted: WorkDone::of(booted) },
             same_work: simulated.iter().zip(booted).all(|(one, other)| one.work == other.work),
             oracle,
             host_seconds: 0.0,
@@ -154,14 +149,10 @@ impl SideBySide {
     }
 }
 
-fn counter(run: &RunRecord, stat: Stat) -> f64 {
-    run.counters.get(stat.name()).copied().unwrap_or(0) as f64
-}
-
 /// Whether one task ran, and no device or reclaim could interfere.
 fn alone_and_in_memory(run: &RunRecord) -> bool {
     let others = [Stat::PgpgIn, Stat::PgpgOut, Stat::PgscanKswapd, Stat::PgscanDirect];
-    run.work.tasks == 1 && others.iter().all(|&stat| counter(run, stat) == 0.0)
+    run.work.tasks == 1 && others.iter().all(|&stat| run.counter(stat) == 0.0)
 }
 
 fn unit(stat: Stat) -> &'static str {
@@ -235,9 +226,7 @@ pub fn render(result: &SideBySide) -> String {
         ));
         text.push_str("WARNING: the machines did not do the same work\n");
     }
-    for warning in &result.warnings {
-        text.push_str(&format!("note: {warning}\n"));
-    }
+    text.extend(result.warnings.iter().map(|warning| format!("note: {warning}\n")));
     if result.oracle.checked > 0 {
         let (checked, bad) =
             (human::grouped(result.oracle.checked), human::grouped(result.oracle.violations));
@@ -252,6 +241,7 @@ pub fn render(result: &SideBySide) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::tests::words;
     use crate::metrics::tests::run;
     use crate::summary::tests::setup;
 
@@ -306,11 +296,7 @@ mod tests {
         let (simulated, booted) =
             (one_task(&[(Stat::PswpIn, 200)]), run("classic", 1, 1, &[(Stat::PswpIn, 250)]));
         let text = render(&of(2, simulated.clone(), booted));
-        let line = text.lines().find(|line| line.starts_with("pswpin")).unwrap();
-        assert_eq!(
-            line.split_whitespace().collect::<Vec<_>>(),
-            ["pswpin", "200", "250", "+25.00%", "timing"]
-        );
+        assert_eq!(words(&text, "pswpin"), ["pswpin", "200", "250", "+25.00%", "timing"]);
         assert!(text.contains("WARNING: the machines did not do the same work"));
         let two = [simulated.clone(), simulated];
         let setup = Setup { runs: 2, ..setup(&["classic"]) };

@@ -158,17 +158,7 @@ impl<'a> Tools<'a> {
             let lines = lines.into_inner();
             lines.iter().skip(lines.len().saturating_sub(LAST_LINES)).for_each(|line| eprintln!("{line}"));
         }
-        report.map_err(|error| self.with_replay(error, guest, name))
-    }
-
-    /// Add the command line that replays the boot to an error.
-    fn with_replay(&self, error: Error, guest: &Guest, name: &str) -> Error {
-        match error {
-            Error::Failed(why) => {
-                Error::Failed(format!("{why}\nreplay: {}", self.replay_command(guest, name)))
-            }
-            other => other,
-        }
+        report.map_err(|error| error.with_replay(|| self.replay_command(guest, name)))
     }
 
     /// The command line that replays one boot.
@@ -298,7 +288,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         let guest = Guest { seed, ..guest.clone() };
         let report = tools.run(&guest, name, !args.quiet)?;
         let record = measured::record(&report, &guest, &tools.profile.name);
-        booted.push(record.map_err(|error| tools.with_replay(error, &guest, name))?);
+        booted.push(record.map_err(|error| error.with_replay(|| tools.replay_command(&guest, name)))?);
     }
     let host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
     if args.side_by_side {

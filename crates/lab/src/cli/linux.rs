@@ -163,12 +163,8 @@ pub(super) fn truth(args: &TruthArgs) -> Result<()> {
         let results: Vec<Done> = results.into_iter().filter(any).collect();
         output::save(path, &truth::document(&human::today(), &results))?;
     }
-    match failed {
-        0 => Ok(()),
-        failed => {
-            Err(Error::Failed(format!("{} failed", human::plural(failed, "comparison", "comparisons"))))
-        }
-    }
+    let comparisons = human::plural(failed, "comparison", "comparisons");
+    if failed == 0 { Ok(()) } else { Err(Error::Failed(format!("{comparisons} failed"))) }
 }
 
 fn case_job(case: &Case, policy: &str, args: &TruthArgs) -> Result<Job> {

@@ -29,10 +29,7 @@ impl Program {
     /// Run the program for the column `profile`. A failure names `command`, which replays it.
     pub fn replayable(&self, config: &RunConfig, profile: &str, command: String) -> Result<RunRecord> {
         let record = replay::guarded(command.clone(), || self.measure(config, profile));
-        record.map_err(|error| match error {
-            Error::Failed(why) => Error::Failed(format!("{why}\nreplay: {command}")),
-            other => other,
-        })
+        record.map_err(|error| error.with_replay(|| command))
     }
 
     /// Run the program for the column `profile`.

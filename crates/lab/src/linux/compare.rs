@@ -294,12 +294,7 @@ fn boot_once(tools: &Tools, job: &Job, guest: &LinuxGuest<'_>, watch: &mut dyn W
     let files = guest.files(&tools.mke2fs)?;
     let runner = Runner { kernel: &tools.kernel.image, qemu: &tools.qemu, timeout: job.timeout };
     let report = runner.run(guest.arguments(&files), interrupt::requested, |line| watch.line(line));
-    report.map_err(|error| match error {
-        Error::Failed(why) => {
-            Error::Failed(format!("{why}\nreplay: {}", command(job, &guest.shape, guest.seed)))
-        }
-        other => other,
-    })
+    report.map_err(|error| error.with_replay(|| command(job, &guest.shape, guest.seed)))
 }
 
 fn measured(report: &Report, name: &str) -> f64 {

@@ -188,7 +188,7 @@ const TIMED: &[&str] =
     &["allocstall", "pageoutrun", "kswapd_", "pgrotated", "nr_vmscan", "throttle", "swap_ra"];
 
 fn counter(run: &RunRecord, of: &[Stat]) -> f64 {
-    of.iter().map(|stat| run.counters.get(stat.name()).copied().unwrap_or(0) as f64).sum()
+    of.iter().map(|&stat| run.counter(stat)).sum()
 }
 
 /// Mean seconds of a run.
@@ -200,7 +200,7 @@ fn seconds(runs: &[RunRecord]) -> f64 {
 fn calm(run: &RunRecord) -> bool {
     let others = [Stat::PgpgIn, Stat::PgpgOut, Stat::PgscanKswapd, Stat::PgscanDirect];
     // Swapping has its header read and the file system its own blocks: a few requests are nothing.
-    others.iter().all(|stat| counter(run, &[*stat]) <= FEW)
+    others.iter().all(|&stat| run.counter(stat) <= FEW)
 }
 
 impl Row {
@@ -255,7 +255,7 @@ impl Beside {
     ) -> Beside {
         let calm = linux.iter().chain(simulated).all(calm);
         let known = |stat: Stat| linux.iter().all(|run| run.counters.contains_key(stat.name()));
-        let moved = |stat: Stat| linux.iter().chain(simulated).any(|run| counter(run, &[stat]) != 0.0);
+        let moved = |stat: Stat| linux.iter().chain(simulated).any(|run| run.counter(stat) != 0.0);
         let of_nodes = if conditions.pages_by_node.len() > 1 { NODE_COUNTS } else { &[] };
         let counts = || COUNTS.iter().chain(of_nodes);
         let shown = |stat: Stat| counts().any(|count| count.of == [stat]);
@@ -274,16 +274,11 @@ impl Beside {
             let count = Count { metric: stat.name(), unit: "", of, timing: *timing };
             Row::of(&count, calm, linux, simulated, booted)
         }));
-        let sum = |runs: &[RunRecord]| {
-            let mut work = WorkDone::default();
-            runs.iter().for_each(|run| work += run.work);
-            work
-        };
         let warnings: BTreeSet<String> =
             linux.iter().chain(simulated).flat_map(|run| run.warnings.clone()).collect();
         Beside {
             rows,
-            work: Work { simulated: sum(simulated), linux: sum(linux) },
+            work: Work { simulated: WorkDone::of(simulated), linux: WorkDone::of(linux) },
             same_work: simulated.iter().zip(linux).all(|(one, other)| one.work == other.work),
             seconds: Seconds { simulated: seconds(simulated), linux: seconds(linux) },
             host_seconds: 0.0,
@@ -356,9 +351,7 @@ pub fn render(result: &Beside) -> String {
         text.push_str(&format!("work done: simulated {}; Linux {}\n", simulated.to_text(), linux.to_text()));
         text.push_str("WARNING: the machines did not do the same work\n");
     }
-    for warning in &result.warnings {
-        text.push_str(&format!("note: {warning}\n"));
-    }
+    text.extend(result.warnings.iter().map(|warning| format!("note: {warning}\n")));
     text.push_str(
         "error: simulated against Linux; exact = the program alone decides, total = within a tenth or Linux's own spread, timing = \
          not judged\n",
@@ -419,6 +412,7 @@ fn conditions(found: &Conditions) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::grid::tests::words;
     use crate::metrics::tests::run;
     use crate::summary::tests::setup;
 
@@ -490,8 +484,6 @@ pub(super) mod tests {
         for expected in ["8,192 free pages", "lru_gen/enabled=7 swappiness=60", "9000 ns", "spread"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
-        let line = text.lines().find(|line| line.starts_with("pgfault")).unwrap();
-        let words: Vec<&str> = line.split_whitespace().collect();
-        assert_eq!(words[words.len() - 2..], ["+0.00%", "exact"], "{line}");
+        assert_eq!(words(&text, "pgfault").last_chunk(), Some(&["+0.00%", "exact"]), "{text}");
     }
 }

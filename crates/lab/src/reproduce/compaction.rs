@@ -12,26 +12,13 @@ const MEMORY: u64 = 1;
 
 const MGLRU: &[(Knob, u64)] = &[(Knob::ReclaimPolicy, 1)];
 
-const WHOLE: &[&str] = &[
-    "hugepages-8kB/moved_whole",
-    "hugepages-16kB/moved_whole",
-    "hugepages-32kB/moved_whole",
-    "hugepages-64kB/moved_whole",
-    "hugepages-128kB/moved_whole",
-    "hugepages-256kB/moved_whole",
-    "hugepages-512kB/moved_whole",
-    "hugepages-1024kB/moved_whole",
-];
-const SPLIT: &[&str] = &[
-    "hugepages-8kB/moved_split",
-    "hugepages-16kB/moved_split",
-    "hugepages-32kB/moved_split",
-    "hugepages-64kB/moved_split",
-    "hugepages-128kB/moved_split",
-    "hugepages-256kB/moved_split",
-    "hugepages-512kB/moved_split",
-    "hugepages-1024kB/moved_split",
-];
+/// The metrics of this name, of folios of all sizes that compaction moves.
+macro_rules! of_sizes {
+    ($name:literal: $($size:literal)*) => { &[$(concat!("hugepages-", $size, "kB/", $name)),*] };
+}
+
+const WHOLE: &[&str] = of_sizes!("moved_whole": 8 16 32 64 128 256 512 1024);
+const SPLIT: &[&str] = of_sizes!("moved_split": 8 16 32 64 128 256 512 1024);
 
 /// The figures of v1: without the series, and after each of its patches.
 const fn v1(values: &'static [f64]) -> Published {

@@ -286,29 +286,25 @@ pub enum Measure {
 impl Measure {
     /// The value in a run, which must have been profiled if the measure is a share.
     pub fn of(self, run: &RunRecord) -> f64 {
-        let number = |name: &str| {
-            run.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value)
-        };
-        let metric = |name: &str| number(name) / 1e9;
-        let counter = |stat: Stat| run.counters.get(stat.name()).copied().unwrap_or(0) as f64;
+        let seconds = |name: &str| run.metric(name) / 1e9;
         match self {
-            Measure::Throughput => number("throughput"),
-            Measure::Metric(name) => number(name),
+            Measure::Throughput => run.metric("throughput"),
+            Measure::Metric(name) => run.metric(name),
             Measure::Counters(names) => {
                 names.iter().map(|&name| run.counters.get(name).map_or(0.0, |&value| value as f64)).sum()
             }
             Measure::Flushes => {
                 [Stat::NrTlbRemoteFlushReceived, Stat::NrTlbLocalFlushAll, Stat::NrTlbLocalFlushOne]
-                    .map(counter)
+                    .map(|stat| run.counter(stat))
                     .iter()
                     .sum()
             }
-            Measure::User => metric("cpu_user"),
-            Measure::System => metric("cpu_system") + metric("cpu_interrupt"),
+            Measure::User => seconds("cpu_user"),
+            Measure::System => seconds("cpu_system") + seconds("cpu_interrupt"),
             Measure::Elapsed => run.nanos as f64 / 1e9,
             Measure::Progress => run.work.progress as f64,
             Measure::Rate => run.work.progress as f64 / (run.nanos.max(1) as f64 / 1e9),
-            Measure::P99 => metric("operation_time_p99"),
+            Measure::P99 => seconds("operation_time_p99"),
             Measure::Share { within, of } => {
                 let tree = run.profile_tree.as_ref();
                 tree.map_or(0.0, |tree| {

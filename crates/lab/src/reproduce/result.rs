@@ -234,16 +234,15 @@ impl Change {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::metrics::tests::run;
-    use crate::record::{Better, Measured};
+    use crate::metrics::tests::{measured, run};
+    use crate::record::Better;
     use crate::reproduce::{ALL, Measure};
 
     /// A run with these seconds of user, system and elapsed time.
     fn timed(profile: &str, seed: u64, times: [f64; 3]) -> RunRecord {
         let mut record = run(profile, seed, (times[2] * 1e9) as u64, &[]);
         for (name, value) in [("cpu_user", times[0]), ("cpu_system", times[1]), ("ipis_received", 5e-9)] {
-            let (name, value) = (name.to_owned(), value * 1e9);
-            record.metrics.push(Measured { name, value, unit: String::new(), better: Better::Lower });
+            record.metrics.push(measured(name, value * 1e9, "", Better::Lower));
         }
         record
     }
@@ -293,8 +292,7 @@ pub(super) mod tests {
     fn system_time_excludes_daemons() {
         let mut record = timed("classic", 1, [1.0, 2.0, 3.0]);
         for (name, value) in [("cpu_kswapd", 9e9), ("cpu_interrupt", 5e8)] {
-            let name = name.to_owned();
-            record.metrics.push(Measured { name, value, unit: "ns".into(), better: Better::Lower });
+            record.metrics.push(measured(name, value, "ns", Better::Lower));
         }
         let times = [Measure::User, Measure::System, Measure::Elapsed].map(|measure| measure.of(&record));
         assert_eq!(times, [1.0, 2.5, 3.0]);

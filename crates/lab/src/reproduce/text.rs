@@ -217,16 +217,14 @@ fn explanations(outcome: &Outcome) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::tests::words;
     use crate::reproduce::result::tests::outcome;
 
     #[test]
     fn line_has_published_and_simulated_values() {
         let mut outcome = outcome();
         let text = outcome.text();
-        let line = |start: &str| -> Vec<&str> {
-            let line = text.lines().find(|line| line.starts_with(start)).expect(start);
-            line.split_whitespace().collect()
-        };
+        let line = |start| words(&text, start);
         assert_eq!(
             line("User"),
             [

@@ -233,6 +233,7 @@ fn ratios(table: &Table, least: impl Fn(&OptimumRecord) -> u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::tests::words;
     use crate::metrics::tests::run;
     use crate::record::RunRecord;
 
@@ -280,13 +281,10 @@ mod tests {
         assert_eq!(mean("a"), (2, 1, [2000.0, 1000.0, 2000.0, 1178.0], 1));
         assert_eq!(mean("b"), (2, 1, [1000.0, 1000.0, 1000.0, 1019.0], 1));
         let text = table.text();
-        let line = |start: &str| -> Vec<&str> {
-            text.lines().find(|line| line.starts_with(start)).expect(start).split_whitespace().collect()
-        };
-        assert_eq!(line("one"), ["one", "50%", "50", "2.00", "1.00"]);
-        assert_eq!(line("two"), ["two", "50%", "0", "+4", "2.00"]);
-        assert_eq!(line("none"), ["none", "50%", "0", "1.00", "1.00"]);
-        assert_eq!(line("three"), ["three", "50%", "1", "1.00", "n/a"]);
+        assert_eq!(words(&text, "one"), ["one", "50%", "50", "2.00", "1.00"]);
+        assert_eq!(words(&text, "two"), ["two", "50%", "0", "+4", "2.00"]);
+        assert_eq!(words(&text, "none"), ["none", "50%", "0", "1.00", "1.00"]);
+        assert_eq!(words(&text, "three"), ["three", "50%", "1", "1.00", "n/a"]);
         assert!(text.contains("note: three at 50%, b: too small"), "{text}");
         assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
         let json = serde_json::to_value(&table).unwrap();

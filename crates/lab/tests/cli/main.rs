@@ -6,7 +6,7 @@ mod recording;
 mod reproductions;
 mod sweeps;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,6 +55,12 @@ fn bad<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(args: &[S]) -> String {
     assert!(text.starts_with("pagefold: "), "{args:?}: {text}");
     assert_eq!(stdout(&output), "", "{args:?}");
     text
+}
+
+/// The row of a metric.
+fn row<'a>(json: &'a Value, metric: &str) -> &'a Value {
+    let mut rows = json["rows"].as_array().expect("there are rows").iter();
+    rows.find(|row| row["metric"] == metric).unwrap_or_else(|| panic!("{metric}"))
 }
 
 /// docs/json.md names all keys of these objects.
@@ -236,15 +242,10 @@ fn share_of_memory_is_relative_to_the_peak() {
 fn run_without_reclaim_has_a_warning() {
     let warnings = |memory: &str| {
         let json = good_json(&format!("run zipf:8M --machine small --memory {memory} --json --quiet"));
-        json["warnings"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|text| text.as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
+        json["warnings"].clone()
     };
-    assert_eq!(warnings("64M"), ["nothing was reclaimed: what the program uses fits in 64.0 MiB"]);
-    assert_eq!(warnings("4M"), [""; 0]);
+    let fits = "nothing was reclaimed: what the program uses fits in 64.0 MiB";
+    assert_eq!((warnings("64M"), warnings("4M")), (json!([fits]), json!([])));
 }
 
 /// More pages allocated, or more of them active, is neither better nor worse.
@@ -278,7 +279,7 @@ fn json_of_compare_has_the_promised_keys() {
     let result = "accesses base command commit confidence costs devices footprint host_seconds knobs machine memory \
                   oracle peak_live profiles program rows runs same_work schema seed version warnings work";
     assert_eq!(keys(&json), promised(result));
-    assert_eq!(json["profiles"], serde_json::json!(["classic", "classic+vm.swappiness=0"]));
+    assert_eq!(json["profiles"], json!(["classic", "classic+vm.swappiness=0"]));
     assert_eq!(
         (&json["program"], &json["machine"], &json["runs"]),
         (&"zipf:32M".into(), &"small".into(), &2.into())
@@ -374,7 +375,7 @@ fn bound_is_below_the_flushes_of_every_policy() {
     }
     let json = good_json(&format!("{line} --json --profile eager --profile classic+vm.swappiness=100"));
     assert_eq!((&json["command"], &json["runs"]), (&"bound".into(), &1.into()));
-    assert_eq!(json["profiles"], serde_json::json!(["eager", "classic+vm.swappiness=100"]));
+    assert_eq!(json["profiles"], json!(["eager", "classic+vm.swappiness=100"]));
     for bound in json["bounds"].as_array().unwrap() {
         let number = |level: &str, what: &str| bound[level][what].as_u64().unwrap();
         for what in ["rounds", "receptions"] {
@@ -445,10 +446,7 @@ fn optimum_compares_policies_with_the_fewest_refaults() {
     let line = "optimum zipf:24M stream:24M --machine small --memory 50% --memory 4K --profile classic --profile lfu --quiet \
                 --no-host-time";
     let json = good_json(&format!("{line} --json"));
-    assert_eq!(
-        (&json["command"], &json["profiles"]),
-        (&"optimum".into(), &serde_json::json!(["classic", "lfu"]))
-    );
+    assert_eq!((&json["command"], &json["profiles"]), (&"optimum".into(), &json!(["classic", "lfu"])));
     let rows = json["rows"].as_array().unwrap();
     let places: Vec<_> =
         rows.iter().map(|row| (&row["program"], &row["profile"], row["missing"].is_null())).collect();
@@ -462,10 +460,8 @@ fn optimum_compares_policies_with_the_fewest_refaults() {
         text.contains("pages x optimum") && text.contains("note: zipf:24M at 4.00 KiB, classic:"),
         "{text}"
     );
-    let rows = good_json("run stream:24M --machine small --memory 50% --optimum --json --quiet");
-    let row =
-        rows["rows"].as_array().unwrap().iter().find(|row| row["metric"] == "refaults_optimum").unwrap();
-    assert_eq!(row["value"], 3072.0);
+    let run = good_json("run stream:24M --machine small --memory 50% --optimum --json --quiet");
+    assert_eq!(row(&run, "refaults_optimum")["value"], 3072.0);
 }
 
 #[test]

@@ -64,17 +64,10 @@ fn reproduction_resumes_after_a_kill() {
 #[test]
 fn moves_counts_the_fewest_pages_to_move() {
     let line = "run lru-file-mmap-read:512M --machine compact-8 --memory 128M --set file.max_order=9 --quiet";
-    let rows = good_json(&format!("{line} --moves --json"))["rows"].take();
-    let value = |name: &str| {
-        let row = rows.as_array().unwrap().iter().find(|row| row["metric"] == name);
-        row.unwrap_or_else(|| panic!("{name}"))["value"].as_f64().unwrap()
-    };
+    let [counted, plain] = ["--moves", ""].map(|more| good_json(&format!("{line} {more} --json")));
+    let value = |name: &str| row(&counted, name)["value"].as_f64().unwrap();
     assert!(value("compaction_moved_least") > 0.0 && value("compaction_pieces_before") > 50.0);
-    assert_eq!(value("pgscan_kswapd"), {
-        let rows = good_json(&format!("{line} --json"))["rows"].take();
-        let row = rows.as_array().unwrap().iter().find(|row| row["metric"] == "pgscan_kswapd").cloned();
-        row.unwrap()["value"].as_f64().unwrap()
-    });
+    assert_eq!(Some(value("pgscan_kswapd")), row(&plain, "pgscan_kswapd")["value"].as_f64());
 }
 
 #[test]

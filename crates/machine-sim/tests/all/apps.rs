@@ -1,6 +1,6 @@
 //! Every application on small machines, under the oracle.
 
-use super::acts::MIB;
+use super::acts::{MIB, unharmed};
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};
 use mm::stat::Stat;
@@ -17,9 +17,8 @@ fn outcome<P: Program>(program: &P, memory: u64, knobs: &[(Knob, u64)], seed: u6
     let machine = MachineSpec::preset("laptop").unwrap();
     let knobs = knobs.to_vec();
     let config = RunConfig { memory: Some(memory), verify: true, knobs, seed, ..RunConfig::new(machine) };
-    let outcome = run(&config, program).unwrap_or_else(|error| panic!("{}: {error}", program.name()));
-    let ended = (outcome.oracle.violations, outcome.signals.len(), outcome.oom.len());
-    assert_eq!(ended, (0, 0, 0), "{}: {:?}", program.name(), outcome.signals);
+    let outcome = unharmed(&config, program);
+    assert_eq!(outcome.oom, [], "{}", program.name());
     assert!(outcome.oracle.checked > 100 && outcome.progress > 0, "{}", program.name());
     outcome
 }

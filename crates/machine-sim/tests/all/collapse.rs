@@ -1,7 +1,8 @@
 //! khugepaged and MADV_COLLAPSE on anonymous memory that other CPUs use, under the oracle and every flush policy.
 
 use super::acts::{
-    LARGE, MIB, PAGE, POLICIES, compute_for, forbid_stores, move_away_and_back, outcome, push, without_flush,
+    LARGE, MIB, PAGE, POLICIES, caught, compute_for, forbid_stores, load_all, move_away_and_back, outcome,
+    play, push, store_all, without_flush,
 };
 use machine_sim::{MachineSpec, RunConfig};
 use mm::knobs::Knob;
@@ -150,74 +151,59 @@ const PART: u64 = HEAP + 77 * PAGE;
 
 /// One task uses a page and computes. Another completes the 2 MiB around it, for which khugepaged has waited, and then
 /// stores to it.
-struct Completes;
-
-impl Program for Completes {
-    unnamed!();
-    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
-        if role == USER {
-            os.load(PART)?;
-            compute_for(os, 4 * WHILE);
-            return os.load(PART);
-        }
-        os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(2 * LARGE) }).unwrap();
-        // A zero page in each table, so that none is mapped by a large entry, and the second table is in use.
-        os.load(HEAP)?;
-        os.load(HEAP + LARGE)?;
-        for page in 0..511 {
-            os.store(HEAP + page * PAGE)?;
-        }
-        let other = os.spawn(USER).unwrap();
-        compute_for(os, WHILE);
-        os.store(HEAP + 511 * PAGE)?;
-        compute_for(os, WHILE);
-        os.store(PART)?;
-        os.join(other);
-        Ok(())
+fn complete(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role == USER {
+        os.load(PART)?;
+        compute_for(os, 4 * WHILE);
+        return os.load(PART);
     }
+    os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(2 * LARGE) }).unwrap();
+    // A zero page in each table, so that none is mapped by a large entry, and the second table is in use.
+    os.load(HEAP)?;
+    os.load(HEAP + LARGE)?;
+    store_all(os, HEAP, 511 * PAGE)?;
+    let other = os.spawn(USER).unwrap();
+    compute_for(os, WHILE);
+    os.store(HEAP + 511 * PAGE)?;
+    compute_for(os, WHILE);
+    os.store(PART)?;
+    os.join(other);
+    Ok(())
 }
 
 /// What the run fails with, with flush `nth` for another CPU dropped.
 fn failure(policy: u64, nth: u64) -> Option<String> {
     let mut config = config("laptop", 16 * MIB, policy, None);
     config.knobs.push((Knob::KhugepagedMaxPtesNone, 0));
-    let outcome = without_flush(nth, config, &Completes);
+    let outcome = without_flush(nth, config, &play(complete));
     outcome.map(|outcome| assert_eq!(outcome.stat(Stat::KhugepagedPagesCollapsed), 1)).err()
 }
 
 #[test]
 fn a_missed_flush_of_a_collapse_is_caught() {
     for policy in 0..POLICIES {
-        assert_eq!(failure(policy, 1 << 40), None, "{policy}");
-        let caught: Vec<String> = (1..6).filter_map(|nth| failure(policy, nth)).collect();
-        assert!(!caught.is_empty(), "{policy}");
-        for reason in caught {
+        for reason in caught(&policy, 1..6, |nth| failure(policy, nth)) {
             assert!(reason.contains("through a TLB entry"), "{policy}: {reason}");
         }
     }
 }
 
-/// A program that asks for a collapse on a machine without other large folios.
-struct Asks;
-
-impl Program for Asks {
-    unnamed!();
-    fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
-        os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(LEN) }).unwrap();
-        (HEAP..HEAP + LEN).step_by(PAGE as usize).try_for_each(|at| os.store(at))?;
-        os.madvise(HEAP, LEN, Advice::NoHugePage).unwrap();
-        assert!(os.madvise(HEAP, LEN, Advice::Collapse).is_err(), "the collapse must be refused");
-        os.madvise(HEAP, LEN, Advice::HugePage).unwrap();
-        os.madvise(HEAP, LEN, Advice::Collapse).unwrap();
-        (HEAP..HEAP + LEN).step_by(PAGE as usize).try_for_each(|at| os.load(at))
-    }
+/// Ask for a collapse on a machine without other large folios.
+fn ask(os: &mut dyn Os, _: Role) -> Result<(), Signal> {
+    os.mmap(Map { addr: Some(HEAP), ..Map::anonymous(LEN) }).unwrap();
+    store_all(os, HEAP, LEN)?;
+    os.madvise(HEAP, LEN, Advice::NoHugePage).unwrap();
+    assert!(os.madvise(HEAP, LEN, Advice::Collapse).is_err(), "the collapse must be refused");
+    os.madvise(HEAP, LEN, Advice::HugePage).unwrap();
+    os.madvise(HEAP, LEN, Advice::Collapse).unwrap();
+    load_all(os, HEAP, LEN)
 }
 
 #[test]
 fn a_program_can_ask_for_a_collapse() {
     let mut config = config("small", 64 * MIB, 1, None);
     config.knobs.extend([(Knob::HugepagesEnabled2048, 0), (Knob::ThpKhugepaged, 0)]);
-    let outcome = outcome(&config, &Asks);
+    let outcome = outcome(&config, &play(ask));
     let counted = [Stat::ThpCollapseAlloc, Stat::ThpFaultAlloc].map(|stat| outcome.stat(stat));
     assert_eq!(counted, [(LEN / LARGE) as i64, 0]);
 }

@@ -1,6 +1,6 @@
 //! Control groups on whole machines, under the oracle: those that a run begins with, and those that programs create.
 
-use super::acts::{MIB, PAGE, outcome};
+use super::acts::{MIB, PAGE, outcome, play, store_all};
 use machine_sim::{GroupOutcome, GroupSpec, MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::knobs::Knob;
 use program::{Group, GroupLimits, Map, Os, Program, Role, Signal};
@@ -19,7 +19,7 @@ impl Program for Fillers {
         let at = os.mmap(Map::anonymous(pages.max(1) * PAGE)).unwrap();
         let children = self.pages.len() as u32 - 1;
         for round in 0..if role == 0 { 1 } else { self.rounds } {
-            (0..pages).try_for_each(|page| os.store(at + page * PAGE))?;
+            store_all(os, at, pages * PAGE)?;
             if role > 0 && round == 0 {
                 os.barrier(1, children);
             }
@@ -61,12 +61,10 @@ fn a_limit_holds_for_its_processes() {
         let outcome = outcome(&config, &program);
         let of = |group, name| value(&outcome, group, name);
         assert_eq!((of("limited", "memory.max"), of("limited", "memory.peak")), (4 * MIB, 4 * MIB));
-        assert!(
-            of("limited", "max") > 0
-                && of("limited", "pgsteal_direct") > 0
-                && of("limited", "pgmajfault") > 0
-        );
-        assert!(of("limited", "memory.swap.peak") >= 4 * MIB && of("limited", "workingset_refault_anon") > 0);
+        for name in ["max", "pgsteal_direct", "pgmajfault", "workingset_refault_anon"] {
+            assert!(of("limited", name) > 0, "{name}");
+        }
+        assert!(of("limited", "memory.swap.peak") >= 4 * MIB);
         assert!(of("free", "memory.peak") >= 16 * MIB, "the pages of the first process and of the third");
         assert_eq!(["pgscan", "pgmajfault", "max", "oom"].map(|name| of("free", name)), [0; 4]);
         // All processes have ended.
@@ -116,37 +114,32 @@ fn limits_hold_for_descendants() {
     assert!(value(&outcome, "web", "max") > 0 && value(&outcome, "web/logs", "max") == 0);
 }
 
-/// Repeatedly creates a group, fills it, leaves pages of a file in it, and removes it.
-struct Comes;
-
-impl Program for Comes {
-    unnamed!();
-    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
-        if role == 1 {
-            let at = os.mmap(Map::anonymous(MIB)).unwrap();
-            return (0..MIB / PAGE).try_for_each(|page| os.store(at + page * PAGE));
-        }
-        let limits = GroupLimits { max: MIB / 2, ..GroupLimits::default() };
-        for _ in 0..20 {
-            let group = os.group_create(Group::ROOT, limits).unwrap();
-            os.group_enter(group).unwrap();
-            let child = os.fork(1).unwrap();
-            os.group_enter(Group::ROOT).unwrap();
-            assert!(os.group_remove(group).is_err(), "a group with a process must not be removed");
-            os.join(child);
-            // The space ends after its last task.
-            while os.group_remove(group).is_err() {
-                os.sleep(1000);
-            }
-        }
-        Ok(())
+/// Repeatedly create a group, fill it, leave pages of a file in it, and remove it.
+fn come_and_go(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role == 1 {
+        let at = os.mmap(Map::anonymous(MIB)).unwrap();
+        return store_all(os, at, MIB);
     }
+    let limits = GroupLimits { max: MIB / 2, ..GroupLimits::default() };
+    for _ in 0..20 {
+        let group = os.group_create(Group::ROOT, limits).unwrap();
+        os.group_enter(group).unwrap();
+        let child = os.fork(1).unwrap();
+        os.group_enter(Group::ROOT).unwrap();
+        assert!(os.group_remove(group).is_err(), "a group with a process must not be removed");
+        os.join(child);
+        // The space ends after its last task.
+        while os.group_remove(group).is_err() {
+            os.sleep(1000);
+        }
+    }
+    Ok(())
 }
 
 #[test]
 fn a_removed_group_leaves_no_charges() {
     let config = RunConfig { validate_every_op: true, validate_sometimes: false, ..config(16 * MIB, &[]) };
-    let outcome = outcome(&config, &Comes);
+    let outcome = outcome(&config, &play(come_and_go));
     assert_eq!(outcome.groups.len(), 20);
     for group in &outcome.groups {
         assert_eq!((group.limits, group.value("memory.peak")), (None, Some(MIB / 2)), "{}", group.name);
@@ -188,10 +181,6 @@ fn a_machine_can_have_groups() {
         let error = MachineSpec::from_toml("mine", &text).unwrap_err().to_string();
         assert!(error.contains(expected) && !error.contains('\n'), "{error}");
     }
-    let twice = RunConfig { groups: vec![group_of("a"), group_of("b")], ..config };
+    let twice = RunConfig { groups: vec![self::group("a", "0"), self::group("b", "0")], ..config };
     assert!(matches!(run(&twice, &program), Err(RunError::Input(why)) if why.contains("group: process 0")));
-}
-
-fn group_of(name: &str) -> GroupSpec {
-    group(name, "0")
 }

@@ -2,7 +2,8 @@
 //! operation that removes a part of one.
 
 use super::acts::{
-    LARGE, MIB, PAGE, POLICIES, compute_for, forbid_stores, move_away_and_back, outcome, push, without_flush,
+    LARGE, MIB, PAGE, POLICIES, caught, compute_for, forbid_stores, load_all, move_away_and_back, outcome,
+    push, without_flush,
 };
 use machine_sim::{MachineSpec, Outcome, RunConfig};
 use mm::knobs::Knob;
@@ -48,15 +49,10 @@ impl Program for Reads {
         os.pwrite(fd, 0, FILE).unwrap();
         let map = shown(fd, 0x4000_0000 - PAGE, FILE, self.shared, Prot::READ);
         let at = os.mmap(if self.anywhere { Map { addr: None, ..map } } else { map }).unwrap();
-        for page in 0..FILE / PAGE {
-            os.load(at + page * PAGE)?;
-        }
+        load_all(os, at, FILE)?;
         // The last MiB is unmapped, which splits the last large entry.
         os.munmap(at + FILE - MIB, MIB).unwrap();
-        for page in 0..(FILE - MIB) / PAGE {
-            os.load(at + page * PAGE)?;
-        }
-        Ok(())
+        load_all(os, at, FILE - MIB)
     }
 }
 
@@ -266,13 +262,13 @@ struct Rereads {
 impl Program for Rereads {
     unnamed!();
     fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
-        let fd =
-            os.open(FileSpec { name: "data", size: FILE, in_memory: self.shmem, writable: true }).unwrap();
+        let spec = FileSpec { name: "data", size: FILE, in_memory: self.shmem, writable: true };
+        let fd = os.open(spec).unwrap();
         os.pwrite(fd, 0, FILE).unwrap();
         os.fsync(fd).unwrap();
         os.mmap(shown(fd, SHARED, FILE, false, Prot::READ)).unwrap();
         for _ in 0..20 {
-            (0..FILE / PAGE).try_for_each(|page| os.load(SHARED + page * PAGE))?;
+            load_all(os, SHARED, FILE)?;
             os.sleep(1_000_000);
         }
         Ok(())
@@ -380,10 +376,7 @@ fn a_missed_flush_of_a_large_entry_is_caught() {
     for how in ALL {
         for policy in [1, 3] {
             let failure = |nth| failure(&Quiet(how), Stat::ThpFileMapped, policy, nth);
-            assert_eq!(failure(1 << 40), None, "{how:?}");
-            let caught: Vec<String> = (1..4).filter_map(failure).collect();
-            assert!(!caught.is_empty(), "{how:?}");
-            for reason in caught {
+            for reason in caught(&how, 1..4, failure) {
                 assert!(reason.contains("stale TLB entry"), "{how:?}: {reason}");
             }
         }
@@ -432,8 +425,7 @@ fn a_missed_flush_of_a_split_anonymous_entry_is_caught() {
     for how in [How::Unmap, How::Protect, How::Forget, How::Copy] {
         for policy in [1, 3] {
             let failure = |nth| failure(&QuietAnon(how), Stat::ThpFaultAlloc, policy, nth);
-            assert_eq!(failure(1 << 40), None, "{how:?}");
-            let caught: Vec<String> = (1..4).filter_map(failure).collect();
+            let caught = caught(&how, 1..4, failure);
             assert!(caught.iter().any(|reason| reason.contains("others follow")), "{how:?}: {caught:?}");
         }
     }

@@ -1,13 +1,15 @@
 //! Large folios on whole machines, under the oracle and every flush policy: files that are read, written, mapped and
 //! truncated, and anonymous memory, with too little memory.
 
-use super::acts::{MIB, PAGE, POLICIES, outcome, push};
+use super::acts::{MIB, PAGE, POLICIES, load_all, outcome, play, push, store_all, unharmed};
 use machine_sim::{MachineSpec, Outcome, RunConfig};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::rng::Rng;
-use program::{Advice, FileAdvice, FileSpec, Map, Os, Program, Prot, Remap, Role, Signal, builtin};
+use program::{
+    Advice, FileAdvice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal, builtin,
+};
 
 fn config(machine: &str, memory: u64, order: u64, policy: u64) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();
@@ -26,8 +28,7 @@ fn built_in_programs_run_with_file_folios_of_all_sizes() {
     for (i, (name, _)) in (0..).zip(builtin::LIST) {
         for (order, policy) in [(2 + i % 8, i % POLICIES), (9, (i + 3) % POLICIES)] {
             let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(4).with_threads(3);
-            let outcome = outcome(&config("laptop", 32 * MIB, order, policy), &program);
-            assert_eq!(outcome.signals.len(), 0, "{name}: {:?}", outcome.signals);
+            unharmed(&config("laptop", 32 * MIB, order, policy), &program);
         }
     }
 }
@@ -50,9 +51,7 @@ const SIZES: [&[u64]; 4] = [&[2, 3, 4, 5, 6, 7, 8, 9], &[4], &[2, 9], &[5, 6]];
 fn built_in_programs_run_with_anonymous_folios_of_all_sizes() {
     for (i, (name, _)) in (0..).zip(builtin::LIST) {
         let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(4).with_threads(3);
-        let config = anon_config(32 * MIB, SIZES[i as usize % SIZES.len()], i % POLICIES);
-        let outcome = outcome(&config, &program);
-        assert_eq!(outcome.signals.len(), 0, "{name}: {:?}", outcome.signals);
+        unharmed(&anon_config(32 * MIB, SIZES[i as usize % SIZES.len()], i % POLICIES), &program);
     }
 }
 
@@ -74,64 +73,50 @@ fn large_anonymous_folios_are_swapped_out_whole() {
         for (i, name) in ["zipf", "fork-write", "map-storm"].into_iter().enumerate() {
             let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(3).with_threads(3);
             let orders = SIZES[(i + policy as usize) % SIZES.len()];
-            let outcome = outcome(&anon_config(24 * MIB, orders, policy), &program);
-            assert_eq!(outcome.signals.len(), 0, "{name}: {:?}", outcome.signals);
+            let outcome = unharmed(&anon_config(24 * MIB, orders, policy), &program);
             seen.iter_mut().zip(counters).for_each(|(sum, counter)| *sum += sizes(&outcome, counter));
         }
     }
     assert!(seen.iter().all(|&sum| sum > 0.0), "{counters:?} are {seen:?}");
 }
 
-/// Processes whose memory gets holes, and is partly shared, moved and paged out, with little swap space.
-struct Holes;
-
 const AREA: u64 = 12 * MIB;
 
-impl Holes {
-    fn punch(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-        let mut rng = Rng::new(os.seed() ^ 0x401e5 ^ role as u64);
-        let mut at = AT;
-        for round in 0..6 {
-            for page in 0..AREA / PAGE {
-                os.store(at + page * PAGE)?;
-            }
-            for _ in 0..150 {
-                let (first, pages) = (rng.below(AREA / PAGE), 1 + rng.below(40));
-                let (addr, len) = (at + first * PAGE, pages.min(AREA / PAGE - first) * PAGE);
-                match rng.below(6) {
-                    0 => os.madvise(addr, len, Advice::PageOut).unwrap(),
-                    1 => os.madvise(addr, len, Advice::Free).unwrap(),
-                    2 => os.load(addr)?,
-                    _ => os.madvise(addr, len, Advice::DontNeed).unwrap(),
-                }
-            }
-            if round == 2 {
-                // A range that is not aligned to the size of folios.
-                let fixed = Some(PRIVATE + 3 * PAGE);
-                at = os
-                    .mremap(Remap { addr: at, old_len: AREA, new_len: AREA, may_move: true, fixed })
-                    .unwrap();
+fn punch(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    let mut rng = Rng::new(os.seed() ^ 0x401e5 ^ role as u64);
+    let mut at = AT;
+    for round in 0..6 {
+        store_all(os, at, AREA)?;
+        for _ in 0..150 {
+            let (first, pages) = (rng.below(AREA / PAGE), 1 + rng.below(40));
+            let (addr, len) = (at + first * PAGE, pages.min(AREA / PAGE - first) * PAGE);
+            match rng.below(6) {
+                0 => os.madvise(addr, len, Advice::PageOut).unwrap(),
+                1 => os.madvise(addr, len, Advice::Free).unwrap(),
+                2 => os.load(addr)?,
+                _ => os.madvise(addr, len, Advice::DontNeed).unwrap(),
             }
         }
-        Ok(())
+        if round == 2 {
+            // A range that is not aligned to the size of folios.
+            let fixed = Some(PRIVATE + 3 * PAGE);
+            at = os.mremap(Remap { addr: at, old_len: AREA, new_len: AREA, may_move: true, fixed }).unwrap();
+        }
     }
+    Ok(())
 }
 
-impl Program for Holes {
-    unnamed!();
-    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
-        if role != 0 {
-            return Holes::punch(os, role);
-        }
-        os.mmap(Map { addr: Some(AT), ..Map::anonymous(AREA) }).unwrap();
-        for page in 0..AREA / PAGE / 2 {
-            os.store(AT + page * PAGE)?;
-        }
-        let tasks = [1, 2].map(|role| os.fork(role).unwrap());
-        let done = Holes::punch(os, role);
-        tasks.into_iter().for_each(|task| os.join(task));
-        done
+/// Processes whose memory gets holes, and is partly shared, moved and paged out, with little swap space.
+fn punch_and_share(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role != 0 {
+        return punch(os, role);
     }
+    os.mmap(Map { addr: Some(AT), ..Map::anonymous(AREA) }).unwrap();
+    store_all(os, AT, AREA / 2)?;
+    let tasks = [1, 2].map(|role| os.fork(role).unwrap());
+    let done = punch(os, role);
+    tasks.into_iter().for_each(|task| os.join(task));
+    done
 }
 
 #[test]
@@ -143,8 +128,7 @@ fn anonymous_folios_with_holes_are_split_and_keep_content() {
             machine: MachineSpec::from_booted_name("booted:3:1:12M").unwrap(),
             ..anon_config(28 * MIB, SIZES[policy as usize % SIZES.len()], policy)
         };
-        let outcome = outcome(&config, &Holes);
-        assert_eq!(outcome.signals.len(), 0, "{:?}", outcome.signals);
+        let outcome = unharmed(&config, &play(punch_and_share));
         seen.iter_mut().zip(counters).for_each(|(sum, counter)| *sum += sizes(&outcome, counter));
     }
     assert!(seen.iter().all(|&sum| sum > 0.0), "{counters:?} are {seen:?}");
@@ -196,14 +180,8 @@ impl Cutting {
 
     fn map(os: &mut dyn Os, fd: u32) {
         os.mmap(Map { addr: Some(AT), ..Map::file_shared(fd, FILE, Prot::RW) }).unwrap();
-        let private = Map::file_shared(fd, FILE, Prot::RW);
-        let source = match private.source {
-            program::MapSource::File { fd, offset, .. } => {
-                program::MapSource::File { fd, offset, shared: false }
-            }
-            other => other,
-        };
-        os.mmap(Map { addr: Some(PRIVATE), source, ..private }).unwrap();
+        let source = MapSource::File { fd, offset: 0, shared: false };
+        os.mmap(Map { addr: Some(PRIVATE), source, ..Map::file_shared(fd, FILE, Prot::RW) }).unwrap();
     }
 
     fn cut(os: &mut dyn Os, fd: u32) {
@@ -251,11 +229,8 @@ impl Program for Cutting {
         let fd = self.open(os);
         match role {
             CUTTER => Cutting::cut(os, fd),
-            READER => Cutting::read(os, fd, role),
+            READER | CHILD => Cutting::read(os, fd, role),
             PUSHER => return push(os, PRESSURE),
-            CHILD => {
-                Cutting::read(os, fd, role);
-            }
             _ => {
                 Cutting::map(os, fd);
                 let mut tasks: Vec<_> = [CUTTER, READER, PUSHER].map(|role| os.spawn(role).unwrap()).into();
@@ -310,27 +285,20 @@ fn structures_stay_valid_when_a_large_folio_is_truncated() {
     }
 }
 
-/// Reads a mapped file in order and pages it out.
-struct PagedOut;
-
-impl Program for PagedOut {
-    unnamed!();
-    fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
-        let len = 16 * MIB;
-        let fd = os.open(FileSpec { name: "data", size: len, in_memory: false, writable: false }).unwrap();
-        let at = os.mmap(Map::file_shared(fd, len, Prot::READ)).unwrap();
-        for page in 0..len / PAGE {
-            os.load(at + page * PAGE)?;
-        }
-        // No other process maps it, so it is reclaimed, in one piece.
-        os.madvise(at, len, Advice::PageOut).unwrap();
-        Ok(())
-    }
+/// Read a mapped file in order and page it out.
+fn page_out(os: &mut dyn Os, _: Role) -> Result<(), Signal> {
+    let len = 16 * MIB;
+    let fd = os.open(FileSpec { name: "data", size: len, in_memory: false, writable: false }).unwrap();
+    let at = os.mmap(Map::file_shared(fd, len, Prot::READ)).unwrap();
+    load_all(os, at, len)?;
+    // No other process maps it, so it is reclaimed, in one piece.
+    os.madvise(at, len, Advice::PageOut).unwrap();
+    Ok(())
 }
 
 #[test]
 fn pageout_reclaims_whole_folios() {
-    let outcome = outcome(&config("small", 64 * MIB, 9, 1), &PagedOut);
+    let outcome = outcome(&config("small", 64 * MIB, 9, 1), &play(page_out));
     assert!(outcome.metric("hugepages-2048kB/file_alloc").is_some_and(|folios| folios > 0.0));
     assert_eq!(
         (sizes(&outcome, "/split"), outcome.stat(Stat::NrFilePages)),

@@ -1,6 +1,6 @@
 //! Memory policies on whole machines, under the oracle: memory comes from the nodes that a program selects.
 
-use super::acts::{MIB, PAGE, outcome};
+use super::acts::{MIB, PAGE, outcome, play, store_all};
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
@@ -28,12 +28,6 @@ enum Says {
 /// Uses memory with a policy.
 struct Placed(Says, PolicyMode, u64, u64);
 
-impl Placed {
-    fn use_all<O: Os>(&self, os: &mut O, at: u64) -> Result<(), Signal> {
-        (0..self.3).try_for_each(|page| os.store(at + page * PAGE))
-    }
-}
-
 impl Program for Placed {
     unnamed!();
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
@@ -50,11 +44,11 @@ impl Program for Placed {
             Says::Process => os.set_mempolicy(policy).unwrap(),
             Says::Range => assert_eq!(os.mbind(at, self.3 * PAGE, policy, false), Ok(0)),
             Says::RangeLate => {
-                self.use_all(os, at)?;
+                store_all(os, at, self.3 * PAGE)?;
                 assert_eq!(os.mbind(at, self.3 * PAGE, policy, true), Ok(0));
             }
         }
-        self.use_all(os, at)
+        store_all(os, at, self.3 * PAGE)
     }
 }
 
@@ -103,34 +97,29 @@ fn bound_memory_runs_out_where_preferred_memory_falls_back() {
     assert!(bound.stat(Stat::NumaMiss) <= tables as i64 && preferred.stat(Stat::NumaMiss) > 4000);
 }
 
-/// Makes invalid requests.
-struct Wrong;
-
-impl Program for Wrong {
-    unnamed!();
-    fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
-        let at = os.mmap(Map::anonymous(4 * PAGE)).unwrap();
-        let policy = |mode, nodes| MemPolicy { mode, nodes };
-        for wrong in [
-            policy(PolicyMode::Default, NEAR),
-            policy(PolicyMode::Bind, 0),
-            policy(PolicyMode::Interleave, 0b100),
-            policy(PolicyMode::Bind, 1 << 63),
-        ] {
-            assert_eq!(os.set_mempolicy(wrong), Err(Errno::Inval));
-            assert_eq!(os.mbind(at, 4 * PAGE, wrong, false), Err(Errno::Inval));
-        }
-        let right = policy(PolicyMode::Bind, NEAR);
-        os.munmap(at + PAGE, PAGE).unwrap();
-        assert_eq!(os.mbind(at, 4 * PAGE, right, false), Err(Errno::Fault));
-        assert_eq!(os.mbind(at + 1, PAGE, right, false), Err(Errno::Inval));
-        Ok(())
+/// Make invalid requests.
+fn ask_for_nonsense(os: &mut dyn Os, _: Role) -> Result<(), Signal> {
+    let at = os.mmap(Map::anonymous(4 * PAGE)).unwrap();
+    let policy = |mode, nodes| MemPolicy { mode, nodes };
+    for wrong in [
+        policy(PolicyMode::Default, NEAR),
+        policy(PolicyMode::Bind, 0),
+        policy(PolicyMode::Interleave, 0b100),
+        policy(PolicyMode::Bind, 1 << 63),
+    ] {
+        assert_eq!(os.set_mempolicy(wrong), Err(Errno::Inval));
+        assert_eq!(os.mbind(at, 4 * PAGE, wrong, false), Err(Errno::Inval));
     }
+    let right = policy(PolicyMode::Bind, NEAR);
+    os.munmap(at + PAGE, PAGE).unwrap();
+    assert_eq!(os.mbind(at, 4 * PAGE, right, false), Err(Errno::Fault));
+    assert_eq!(os.mbind(at + 1, PAGE, right, false), Err(Errno::Inval));
+    Ok(())
 }
 
 #[test]
 fn invalid_requests_are_refused() {
-    outcome(&config(), &Wrong);
+    outcome(&config(), &play(ask_for_nonsense));
 }
 
 /// Pages that a program has placed get no NUMA hinting faults.
@@ -144,23 +133,16 @@ fn placed_pages_stay() {
             (Knob::NumaScanPeriodMinMs, 1),
             (Knob::NumaScanSizeMb, 4),
         ];
-        outcome(&config, &Often(MemPolicy { mode, nodes })).stat(Stat::NumaPteUpdates)
+        // Some hundredths of a second.
+        let uses = |os: &mut dyn Os, _| {
+            let at = os.mmap(Map::anonymous(PAGES * PAGE)).unwrap();
+            os.mbind(at, PAGES * PAGE, MemPolicy { mode, nodes }, false).unwrap();
+            (0..20 * PAGES)
+                .map(|step| at + step % PAGES * PAGE)
+                .try_for_each(|addr| os.access(Access { addr, count: 10_000, mode: AccessKind::Store }))
+        };
+        outcome(&config, &play(uses)).stat(Stat::NumaPteUpdates)
     };
     assert!(marked(PolicyMode::Default, 0) > 0);
     assert_eq!(marked(PolicyMode::Bind, FAR), 0);
-}
-
-/// Uses placed memory for some hundredths of a second.
-struct Often(MemPolicy);
-
-impl Program for Often {
-    unnamed!();
-    fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
-        let at = os.mmap(Map::anonymous(PAGES * PAGE)).unwrap();
-        os.mbind(at, PAGES * PAGE, self.0, false).unwrap();
-        for step in 0..20 * PAGES {
-            os.access(Access { addr: at + step % PAGES * PAGE, count: 10_000, mode: AccessKind::Store })?;
-        }
-        Ok(())
-    }
 }

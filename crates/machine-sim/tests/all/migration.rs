@@ -1,7 +1,9 @@
 //! Migration of pages that other CPUs use, on whole machines, under the oracle.
 
-use super::acts::{LARGE, MIB, PAGE, POLICIES, compute_for, without_flush};
-use machine_sim::{MachineSpec, Outcome, ProfileNode, RunConfig, run};
+use super::acts::{
+    LARGE, MIB, PAGE, POLICIES, compute_for, load_all, outcome, play, store_all, without_flush,
+};
+use machine_sim::{MachineSpec, Outcome, ProfileNode, RunConfig};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::chaos::Chaos;
@@ -103,34 +105,29 @@ fn a_missed_flush_of_a_migration_is_caught() {
     }
 }
 
-/// Tasks store to pages that another moves all the time.
-struct Busy;
-
 const BUSY: u64 = 24;
 /// Until then (simulated nanoseconds), with CPUs that stop for milliseconds.
 const UNTIL: u64 = 1000 * WHILE;
 
-impl Program for Busy {
-    unnamed!();
-    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
-        if role > 0 {
-            let mut page = u64::from(role);
-            while os.now() < UNTIL {
-                os.store(AREA + page % BUSY * PAGE)?;
-                os.compute(1_000_000);
-                page += 7;
-            }
-            return Ok(());
-        }
-        os.mmap(Map { addr: Some(AREA), ..Map::anonymous(BUSY * PAGE) }).unwrap();
-        (0..BUSY).try_for_each(|page| os.store(AREA + page * PAGE))?;
-        let others: Vec<_> = (1..4).map(|role| os.spawn(role).unwrap()).collect();
+/// Tasks store to pages that another moves all the time.
+fn store_while_moved(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
+    if role > 0 {
+        let mut page = u64::from(role);
         while os.now() < UNTIL {
-            os.move_pages(AREA, BUSY * PAGE, None).unwrap();
+            os.store(AREA + page % BUSY * PAGE)?;
+            os.compute(1_000_000);
+            page += 7;
         }
-        others.into_iter().for_each(|other| os.join(other));
-        (0..BUSY).try_for_each(|page| os.load(AREA + page * PAGE))
+        return Ok(());
     }
+    os.mmap(Map { addr: Some(AREA), ..Map::anonymous(BUSY * PAGE) }).unwrap();
+    store_all(os, AREA, BUSY * PAGE)?;
+    let others: Vec<_> = (1..4).map(|role| os.spawn(role).unwrap()).collect();
+    while os.now() < UNTIL {
+        os.move_pages(AREA, BUSY * PAGE, None).unwrap();
+    }
+    others.into_iter().for_each(|other| os.join(other));
+    load_all(os, AREA, BUSY * PAGE)
 }
 
 /// How often a scope of this name was entered, in the whole tree.
@@ -144,7 +141,7 @@ fn a_fault_waits_for_a_page_that_is_moved() {
     let mut waits = 0;
     for policy in 0..POLICIES {
         let config = RunConfig { preempt: Some(3), profile: true, seed: policy, ..config(policy, false) };
-        let outcome = run(&config, &Busy).unwrap_or_else(|error| panic!("policy {policy}: {error}"));
+        let outcome = outcome(&config, &play(store_while_moved));
         assert!(outcome.stat(Stat::PgmigrateSuccess) > BUSY as i64);
         waits += entered(outcome.profile.as_ref().unwrap(), "migration_entry_wait");
     }
@@ -171,9 +168,7 @@ fn migration_between_nodes_keeps_content() {
             knobs,
             ..RunConfig::new(machine)
         };
-        let outcome =
-            run(&config, &Chaos::new(120, 64)).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        moved += outcome.stat(Stat::PgmigrateSuccess);
+        moved += outcome(&config, &Chaos::new(120, 64)).stat(Stat::PgmigrateSuccess);
     }
     assert!(moved > 200, "{moved} pages moved");
 }

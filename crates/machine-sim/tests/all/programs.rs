@@ -1,29 +1,21 @@
 //! Every built-in program on small machines under the oracle.
 
-use super::acts::MIB;
+use super::acts::{MIB, outcome, stolen, unharmed};
 use machine_sim::{MachineSpec, Outcome, RunConfig, RunError, run};
 use mm::stat::Stat;
-use program::{Program, builtin};
+use program::builtin;
 
 fn config(machine: &str, memory: u64) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();
     RunConfig { memory: Some(memory), verify: true, ..RunConfig::new(machine) }
 }
 
-fn outcome<P: Program>(config: &RunConfig, program: &P) -> Outcome {
-    run(config, program).unwrap_or_else(|error| panic!("{}: {error}", program.name()))
-}
-
 #[test]
 fn built_in_programs_run_with_enough_memory() {
     for (name, _) in builtin::LIST {
         let program = builtin::from_name(name, 8 * MIB).unwrap();
-        let outcome = outcome(&config("small", 64 * MIB), &program);
-        assert_eq!(
-            (outcome.oracle.violations, outcome.signals.len(), outcome.oom.len()),
-            (0, 0, 0),
-            "{name}"
-        );
+        let outcome = unharmed(&config("small", 64 * MIB), &program);
+        assert_eq!(outcome.oom, [], "{name}");
         assert!(outcome.oracle.checked > 1000 && outcome.progress > 1000 && outcome.nanos > 0, "{name}");
     }
 }
@@ -33,14 +25,7 @@ fn built_in_programs_run_with_little_memory() {
     for (name, _) in builtin::LIST {
         // Enough passes that most pages are written: anonymous memory that is only read takes no pages.
         let program = builtin::from_name(name, 48 * MIB).unwrap().with_passes(12);
-        let outcome = outcome(&config("small", 32 * MIB), &program);
-        assert_eq!(
-            (outcome.oracle.violations, outcome.signals.len()),
-            (0, 0),
-            "{name}: {:?}",
-            outcome.signals
-        );
-        let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
+        let stolen = stolen(&unharmed(&config("small", 32 * MIB), &program));
         // The others use fewer pages than there are.
         let uses_all = ["sequential", "uniform", "sequential-file", "uniform-file", "stream", "read-stream"];
         assert!(stolen > 0 || !uses_all.contains(name), "{name} must be short of memory");
@@ -51,14 +36,7 @@ fn built_in_programs_run_with_little_memory() {
 fn threads_share_an_address_space() {
     for (name, _) in builtin::LIST {
         let program = builtin::from_name(name, 40 * MIB).unwrap().with_threads(6);
-        let outcome = outcome(&config("laptop", 32 * MIB), &program);
-        assert_eq!(
-            (outcome.oracle.violations, outcome.signals.len()),
-            (0, 0),
-            "{name}: {:?}",
-            outcome.signals
-        );
-        assert!(outcome.tasks >= 6);
+        assert!(unharmed(&config("laptop", 32 * MIB), &program).tasks >= 6, "{name}");
     }
 }
 
@@ -125,12 +103,12 @@ fn mapped_reads_of_sparse_files_flood_memory_without_a_device() {
     for tasks in [None, Some(3)] {
         let program = builtin::LruFileMmapRead::new(256 * MIB);
         let program = tasks.map_or(program.clone(), |tasks| program.with_tasks(tasks));
-        let outcome = outcome(&config("uma-1s-2015", 64 * MIB), &program);
-        assert_eq!((outcome.oracle.violations, outcome.signals.len(), outcome.oom.len()), (0, 0, 0));
+        let outcome = unharmed(&config("uma-1s-2015", 64 * MIB), &program);
+        assert_eq!(outcome.oom, []);
         assert_eq!(outcome.tasks, 1 + tasks.unwrap_or(8));
         assert_eq!((outcome.progress, outcome.accesses), (65_536, 65_536 * 512));
         assert_eq!(outcome.metric("sda_reads"), Some(0.0), "holes must not be read from a device");
-        let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
+        let stolen = stolen(&outcome);
         assert!(stolen >= 3 * 64 * 256 - 4096, "all but the last pages must be reclaimed: {stolen}");
         assert!(outcome.metric("ipis_received").unwrap() > 0.0);
     }
@@ -148,16 +126,11 @@ fn the_cases_of_vm_scalability_have_the_effects_they_claim() {
         let files = |bytes| builtin::VmScalability::from_name(name, bytes).unwrap().with_tasks(Some(4));
         let memory = 48 * MIB;
         let case = [files(96 * MIB), files(24 * MIB)].into_iter().find(|case| case.suits(memory).is_ok());
-        let outcome = outcome(&config("uma-1s-2015", memory), &case.unwrap());
-        assert_eq!(
-            (outcome.oracle.violations, outcome.signals.len(), outcome.oom.len()),
-            (0, 0, 0),
-            "{name}"
-        );
+        let outcome = unharmed(&config("uma-1s-2015", memory), &case.unwrap());
+        assert_eq!(outcome.oom, [], "{name}");
         assert!(outcome.metric("throughput").is_some_and(|rate| rate > 0.0), "{name}");
-        let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
         let floods = name.starts_with("mmap-") || name.starts_with("lru-");
-        assert!(!floods || stolen > 0, "{name}");
+        assert!(!floods || stolen(&outcome) > 0, "{name}");
     }
 }
 
@@ -172,12 +145,8 @@ fn memory_need_not_end_at_a_whole_block() {
         for memory in sizes {
             for name in ["zipf", "zipf-and-scan", "fork-write"] {
                 let config = RunConfig { validate_sometimes: true, ..config(machine, memory) };
-                let outcome = outcome(&config, &builtin::from_name(name, 2 * memory).unwrap());
-                assert_eq!((outcome.oracle.violations, outcome.signals.len()), (0, 0), "{name} in {memory}");
-                assert!(
-                    outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect) > 0,
-                    "{name} in {memory}"
-                );
+                let outcome = unharmed(&config, &builtin::from_name(name, 2 * memory).unwrap());
+                assert!(stolen(&outcome) > 0, "{name} in {memory}");
             }
         }
     }

@@ -1,94 +1,19 @@
 //! Tasks, waits and signals, with programs for each.
 
+use super::acts::{PAGE, load_all, play, store_all};
 use machine_sim::{MachineSpec, RunConfig, RunError, run};
-use program::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal};
+use program::{Advice, FileSpec, Map, MapSource, Prot, Signal};
 
 fn config(machine: &str) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();
     RunConfig { memory: Some(64 << 20), verify: true, validate_every_op: true, ..RunConfig::new(machine) }
 }
 
-struct Play(fn(&mut dyn Stage, Role) -> Result<(), Signal>);
-
-/// What plays use of `Os`, as an object-safe trait, so that they can be plain functions.
-trait Stage {
-    fn spawn(&mut self, role: Role) -> program::TaskHandle;
-    fn fork(&mut self, role: Role) -> program::TaskHandle;
-    fn join(&mut self, task: program::TaskHandle);
-    fn barrier(&mut self, id: u32, tasks: u32);
-    fn sleep(&mut self, nanos: u64);
-    fn now(&self) -> u64;
-    fn map(&mut self, map: Map) -> u64;
-    fn unmap(&mut self, addr: u64, len: u64);
-    fn advise(&mut self, addr: u64, len: u64, advice: Advice);
-    fn file(&mut self, size: u64) -> u32;
-    fn cut(&mut self, fd: u32, size: u64);
-    fn write(&mut self, fd: u32, offset: u64, len: u64) -> u64;
-    fn load(&mut self, addr: u64) -> Result<(), Signal>;
-    fn store(&mut self, addr: u64) -> Result<(), Signal>;
-    fn progress(&mut self);
-}
-
-impl<O: Os> Stage for O {
-    fn spawn(&mut self, role: Role) -> program::TaskHandle {
-        Os::spawn(self, role).unwrap()
-    }
-    fn fork(&mut self, role: Role) -> program::TaskHandle {
-        Os::fork(self, role).unwrap()
-    }
-    fn join(&mut self, task: program::TaskHandle) {
-        Os::join(self, task)
-    }
-    fn barrier(&mut self, id: u32, tasks: u32) {
-        Os::barrier(self, id, tasks)
-    }
-    fn sleep(&mut self, nanos: u64) {
-        Os::sleep(self, nanos)
-    }
-    fn now(&self) -> u64 {
-        Os::now(self)
-    }
-    fn map(&mut self, map: Map) -> u64 {
-        self.mmap(map).unwrap()
-    }
-    fn unmap(&mut self, addr: u64, len: u64) {
-        self.munmap(addr, len).unwrap()
-    }
-    fn advise(&mut self, addr: u64, len: u64, advice: Advice) {
-        self.madvise(addr, len, advice).unwrap()
-    }
-    fn file(&mut self, size: u64) -> u32 {
-        self.open(FileSpec { name: "f", size, in_memory: false, writable: true }).unwrap()
-    }
-    fn cut(&mut self, fd: u32, size: u64) {
-        self.ftruncate(fd, size).unwrap()
-    }
-    fn write(&mut self, fd: u32, offset: u64, len: u64) -> u64 {
-        self.pwrite(fd, offset, len).unwrap()
-    }
-    fn load(&mut self, addr: u64) -> Result<(), Signal> {
-        Os::load(self, addr)
-    }
-    fn store(&mut self, addr: u64) -> Result<(), Signal> {
-        Os::store(self, addr)
-    }
-    fn progress(&mut self) {
-        Os::progress(self, 1)
-    }
-}
-
-impl Program for Play {
-    unnamed!();
-    fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
-        (self.0)(os, role)
-    }
-}
-
 #[test]
 fn barriers_joins_and_sleeps_wait() {
-    let play = Play(|os, role| {
+    let play = play(|os, role| {
         if role == 0 {
-            let tasks: Vec<_> = (1..5).map(|role| os.spawn(role)).collect();
+            let tasks: Vec<_> = (1..5).map(|role| os.spawn(role).unwrap()).collect();
             os.barrier(7, 5);
             let met = os.now();
             tasks.into_iter().for_each(|task| os.join(task));
@@ -97,7 +22,7 @@ fn barriers_joins_and_sleeps_wait() {
             os.sleep(role as u64 * 1_000_000);
             os.barrier(7, 5);
         }
-        os.progress();
+        os.progress(1);
         Ok(())
     });
     for machine in ["small", "laptop"] {
@@ -109,18 +34,18 @@ fn barriers_joins_and_sleeps_wait() {
 
 #[test]
 fn a_signal_ends_the_process_and_not_its_parent() {
-    let play = Play(|os, role| {
+    let play = play(|os, role| {
         if role == 0 {
-            let child = os.fork(1);
+            let child = os.fork(1).unwrap();
             os.join(child);
-            os.progress();
+            os.progress(1);
             return Ok(());
         }
         if role == 2 {
             os.barrier(1, 2);
             return os.load(0x1000);
         }
-        let _ = os.spawn(2);
+        os.spawn(2).unwrap();
         os.load(0xdead_0000)
     });
     let outcome = run(&config("small"), &play).unwrap();
@@ -132,7 +57,7 @@ fn a_signal_ends_the_process_and_not_its_parent() {
 fn a_deadlock_names_waiters_and_what_they_wait_for() {
     let error = run(
         &config("small"),
-        &Play(|os, _| {
+        &play(|os, _| {
             os.barrier(3, 2);
             Ok(())
         }),
@@ -143,19 +68,18 @@ fn a_deadlock_names_waiters_and_what_they_wait_for() {
 
 #[test]
 fn truncated_and_extended_files_read_zeroes_and_raise_sigbus() {
-    let play = Play(|os, _| {
-        const PAGE: u64 = 4096;
-        let fd = os.file(16 * PAGE);
+    let play = play(|os, _| {
+        let spec = FileSpec { name: "f", size: 16 * PAGE, in_memory: false, writable: true };
+        let fd = os.open(spec).unwrap();
         let source = MapSource::File { fd, offset: 0, shared: true };
-        let map = Map { source, ..Map::anonymous(16 * PAGE) };
-        let at = os.map(map);
-        (0..16).try_for_each(|page| os.load(at + page * PAGE))?;
-        (4..12).try_for_each(|page| os.store(at + page * PAGE))?;
-        os.cut(fd, 6 * PAGE);
+        let at = os.mmap(Map { source, ..Map::anonymous(16 * PAGE) }).unwrap();
+        load_all(os, at, 16 * PAGE)?;
+        store_all(os, at + 4 * PAGE, 8 * PAGE)?;
+        os.ftruncate(fd, 6 * PAGE).unwrap();
         assert_eq!(os.load(at + 6 * PAGE), Err(Signal::Bus { addr: at + 6 * PAGE }));
-        assert_eq!(os.write(fd, 8 * PAGE, PAGE), PAGE);
-        (0..9).try_for_each(|page| os.load(at + page * PAGE))?;
-        os.progress();
+        assert_eq!(os.pwrite(fd, 8 * PAGE, PAGE), Ok(PAGE));
+        load_all(os, at, 9 * PAGE)?;
+        os.progress(1);
         Ok(())
     });
     let outcome = run(&config("small"), &play).unwrap();
@@ -164,19 +88,19 @@ fn truncated_and_extended_files_read_zeroes_and_raise_sigbus() {
 
 #[test]
 fn advice_drops_content_and_protection_holds() {
-    let play = Play(|os, _| {
-        let at = os.map(Map::anonymous(64 << 12));
-        let read_only = os.map(Map { prot: Prot::READ, ..Map::anonymous(4096) });
-        (0..64).try_for_each(|page| os.store(at + (page << 12)))?;
-        os.advise(at, 16 << 12, Advice::DontNeed);
-        os.advise(at + (16 << 12), 16 << 12, Advice::Free);
-        os.advise(at + (32 << 12), 16 << 12, Advice::PageOut);
-        (0..64).try_for_each(|page| os.load(at + (page << 12)))?;
-        os.unmap(at, 32 << 12);
+    let play = play(|os, _| {
+        let at = os.mmap(Map::anonymous(64 * PAGE)).unwrap();
+        let read_only = os.mmap(Map { prot: Prot::READ, ..Map::anonymous(PAGE) }).unwrap();
+        store_all(os, at, 64 * PAGE)?;
+        for (part, advice) in [(0, Advice::DontNeed), (16, Advice::Free), (32, Advice::PageOut)] {
+            os.madvise(at + part * PAGE, 16 * PAGE, advice).unwrap();
+        }
+        load_all(os, at, 64 * PAGE)?;
+        os.munmap(at, 32 * PAGE).unwrap();
         assert_eq!(os.load(at), Err(Signal::Segv { addr: at }));
         assert_eq!(os.store(read_only), Err(Signal::Segv { addr: read_only }));
         os.load(read_only)?;
-        os.progress();
+        os.progress(1);
         Ok(())
     });
     let outcome = run(&config("small"), &play).unwrap();

@@ -1,6 +1,6 @@
 //! Memory tiers, under the oracle and with deferred flushes: cold pages are demoted, hot pages promoted.
 
-use super::acts::{MIB, PAGE, POLICIES, outcome};
+use super::acts::{MIB, PAGE, POLICIES, outcome, play, store_all};
 use super::migration::entered;
 use machine_sim::{MachineSpec, Outcome, RunConfig};
 use mm::knobs::{Knob, TierPolicy};
@@ -33,24 +33,19 @@ fn moved(outcome: &Outcome) -> [i64; 3] {
     [demoted, outcome.stat(Stat::PgpromoteSuccess), outcome.stat(Stat::NumaHintFaults)]
 }
 
-/// Fills memory first with pages that are never used again, then with pages that are used all the time.
-struct HotAfterCold;
-
 const COLD: u64 = 40 * MIB;
 const HOT: u64 = 20 * MIB;
 
-impl Program for HotAfterCold {
-    unnamed!();
-    fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
-        let cold = os.mmap(Map::anonymous(COLD)).unwrap();
-        (0..COLD / PAGE).try_for_each(|page| os.store(cold + page * PAGE))?;
-        let hot = os.mmap(Map::anonymous(HOT)).unwrap();
-        for _ in 0..60 {
-            (0..HOT / PAGE).try_for_each(|page| os.store(hot + page * PAGE))?;
-            os.compute(1_000_000);
-        }
-        Ok(())
+/// Fill memory first with pages that are never used again, then with pages that are used all the time.
+fn hot_after_cold(os: &mut dyn Os, _: Role) -> Result<(), Signal> {
+    let cold = os.mmap(Map::anonymous(COLD)).unwrap();
+    store_all(os, cold, COLD)?;
+    let hot = os.mmap(Map::anonymous(HOT)).unwrap();
+    for _ in 0..60 {
+        store_all(os, hot, HOT)?;
+        os.compute(1_000_000);
     }
+    Ok(())
 }
 
 #[test]
@@ -59,7 +54,7 @@ fn cold_pages_are_demoted_and_hot_pages_promoted() {
         let run = |demotion, balancing| {
             let mut config = config(demotion, balancing);
             config.knobs.push((Knob::ReclaimPolicy, policy));
-            outcome(&config, &HotAfterCold)
+            outcome(&config, &play(hot_after_cold))
         };
         let (neither, both) = (run(0, 0), run(1, 2));
         assert_eq!(moved(&neither), [0, 0, 0]);
@@ -98,7 +93,7 @@ fn other_ways_of_promotion_find_hot_pages() {
     let run = |knobs: Vec<(Knob, u64)>, balancing| {
         let mut config = config(1, balancing);
         config.knobs.extend(knobs);
-        outcome(&config, &HotAfterCold)
+        outcome(&config, &play(hot_after_cold))
     };
     let slow = |outcome: &Outcome| outcome.metric("slow_memory_share").unwrap();
     let without = run(Vec::new(), 0);
@@ -112,20 +107,15 @@ fn other_ways_of_promotion_find_hot_pages() {
     }
 }
 
-/// A few pages that are written repeatedly, and demoted now and then.
-struct WrittenAllTheTime;
-
-impl Program for WrittenAllTheTime {
-    unnamed!();
-    fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
-        let hot = os.mmap(Map::anonymous(MIB)).unwrap();
-        for _ in 0..10 {
-            (0..MIB / PAGE).try_for_each(|page| os.store(hot + page * PAGE))?;
-            os.move_pages(hot, MIB, Some(1)).unwrap();
-            (0..4000 * MIB / PAGE).try_for_each(|page| os.store(hot + page % (MIB / PAGE) * PAGE))?;
-        }
-        Ok(())
+/// Write a few pages repeatedly, and demote them now and then.
+fn write_all_the_time(os: &mut dyn Os, _: Role) -> Result<(), Signal> {
+    let hot = os.mmap(Map::anonymous(MIB)).unwrap();
+    for _ in 0..10 {
+        store_all(os, hot, MIB)?;
+        os.move_pages(hot, MIB, Some(1)).unwrap();
+        (0..4000 * MIB / PAGE).try_for_each(|page| os.store(hot + page % (MIB / PAGE) * PAGE))?;
     }
+    Ok(())
 }
 
 #[test]
@@ -133,7 +123,7 @@ fn a_page_written_during_its_copy_is_not_moved() {
     let run = |migration| {
         let mut config = config(1, 2);
         config.knobs.extend(way((0, TierPolicy::Hint.value(), migration)));
-        outcome(&config, &WrittenAllTheTime)
+        outcome(&config, &play(write_all_the_time))
     };
     let [exclusive, transactional] = [run(0), run(1)];
     assert_eq!(exclusive.stat(Stat::TierMoveAborted), 0);
@@ -165,21 +155,16 @@ fn pages_without_room_in_slow_memory_are_dropped() {
     assert!(outcome.stat(Stat::WorkingsetRefaultFile) > 1000);
 }
 
-/// Repeatedly uses more memory than the fast tier has.
-struct Rounds;
-
 const ROUNDS: u64 = 150;
 
-impl Program for Rounds {
-    unnamed!();
-    fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
-        let memory = os.mmap(Map::anonymous(10 * MIB)).unwrap();
-        for _ in 0..ROUNDS {
-            (0..10 * MIB / PAGE).try_for_each(|page| os.store(memory + page * PAGE))?;
-            os.compute(5_000_000);
-        }
-        Ok(())
+/// Repeatedly use more memory than the fast tier has.
+fn rounds(os: &mut dyn Os, _: Role) -> Result<(), Signal> {
+    let memory = os.mmap(Map::anonymous(10 * MIB)).unwrap();
+    for _ in 0..ROUNDS {
+        store_all(os, memory, 10 * MIB)?;
+        os.compute(5_000_000);
     }
+    Ok(())
 }
 
 /// Each round that promotes pages doubles the time between two markings, as for Linux tasks without other hints.
@@ -188,7 +173,7 @@ fn promotions_make_markings_rarer() {
     let marks = |most| {
         let mut config = RunConfig { memory: Some(12 * MIB), profile: true, ..config(1, 2) };
         config.knobs.extend([(Knob::NumaScanPeriodMinMs, 1), (Knob::NumaScanPeriodMaxMs, most)]);
-        let outcome = outcome(&config, &Rounds);
+        let outcome = outcome(&config, &play(rounds));
         assert!(outcome.stat(Stat::PgpromoteSuccess) > 100, "{:?}", moved(&outcome));
         entered(outcome.profile.as_ref().unwrap(), "task_numa_work")
     };
@@ -215,12 +200,12 @@ impl Program for SharedWithChild {
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
         if role == 1 {
             if self.child_writes {
-                (0..MIB / PAGE).try_for_each(|page| os.store(SHARED + page * PAGE))?;
+                store_all(os, SHARED, MIB)?;
             }
             return Self::read(os);
         }
         os.mmap(Map { addr: Some(SHARED), ..Map::anonymous(MIB) }).unwrap();
-        (0..MIB / PAGE).try_for_each(|page| os.store(SHARED + page * PAGE))?;
+        store_all(os, SHARED, MIB)?;
         os.move_pages(SHARED, MIB, Some(1)).unwrap();
         let child = os.fork(1).unwrap();
         Self::read(os)?;

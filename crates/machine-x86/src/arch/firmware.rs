@@ -6,7 +6,7 @@
 use super::paging;
 use alloc::string::String;
 use alloc::vec::Vec;
-use machine_x86::acpi::PhysicalMemory;
+use machine_x86::acpi::{PhysicalMemory, u32_at, u64_at};
 use machine_x86::memory_map::Span;
 
 /// The start info.
@@ -32,47 +32,43 @@ impl PhysicalMemory for LowMemory {
     fn bytes(&self, address: u64, len: usize) -> Option<&[u8]> {
         let end = address.checked_add(len as u64)?;
         // SAFETY: the lowest 4 GiB are mapped; firmware's tables do not change while they are read.
-        (address != 0 && end <= device_start())
+        (address != 0 && end <= DEVICE_START)
             .then(|| unsafe { core::slice::from_raw_parts(paging::direct(address) as *const u8, len) })
     }
 }
 
 /// Above this address are device registers, which may change when they are read.
-fn device_start() -> u64 {
-    0xfec0_0000
-}
+const DEVICE_START: u64 = 0xfec0_0000;
 
 impl StartInfo {
     /// Read the start info at `info`. `None` if there is none.
     pub fn read(info: u64) -> Option<StartInfo> {
         let memory = LowMemory;
         let bytes = memory.bytes(info, 56)?;
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
-        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-        if word(0) != MAGIC || word(4) < 1 {
+        if u32_at(bytes, 0)? != MAGIC || u32_at(bytes, 4)? < 1 {
             return None;
         }
-        let map = memory.bytes(long(40), word(48) as usize * 24)?;
-        let entry = |entry: &[u8]| {
-            let long = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"));
-            let kind = u32::from_le_bytes(entry[16..20].try_into().expect("4 bytes"));
-            (kind == ORDINARY).then(|| Span::new(long(0), long(0).saturating_add(long(8))))
-        };
+        let map = memory.bytes(u64_at(bytes, 40)?, u32_at(bytes, 48)? as usize * 24)?;
+        let ordinary = |entry: &&[u8]| u32_at(entry, 16) == Some(ORDINARY);
         Some(StartInfo {
-            memory: map.chunks_exact(24).filter_map(entry).collect(),
-            command_line: text(&memory, long(24)),
-            rsdp: long(32),
-            file: file(&memory, word(12), long(16)),
+            memory: map.chunks_exact(24).filter(ordinary).filter_map(span).collect(),
+            command_line: text(&memory, u64_at(bytes, 24)?),
+            rsdp: u64_at(bytes, 32)?,
+            file: file(&memory, u32_at(bytes, 12)?, u64_at(bytes, 16)?),
         })
     }
+}
+
+/// The memory that an entry of a list describes, by address and length.
+fn span(entry: &[u8]) -> Option<Span> {
+    let start = u64_at(entry, 0)?;
+    Some(Span::new(start, start.saturating_add(u64_at(entry, 8)?)))
 }
 
 /// The first of `count` files in the list at `list`.
 fn file(memory: &LowMemory, count: u32, list: u64) -> Option<Span> {
     let entry = memory.bytes(list, 32).filter(|_| count > 0)?;
-    let long = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"));
-    let file = Span::new(long(0), long(0).saturating_add(long(8)));
-    (!file.is_empty()).then_some(file)
+    span(entry).filter(|file| !file.is_empty())
 }
 
 /// The zero-terminated text at an address.

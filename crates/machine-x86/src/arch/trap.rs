@@ -223,16 +223,12 @@ fn fault_in_kernel(frame: &mut Frame, address: u64) {
 }
 
 fn exception(frame: &Frame, vector: u8) -> ! {
-    match frame.is_user() {
-        true => {
-            let name = sched::current().name();
-            fatal(
-                frame,
-                format_args!("exception {vector} in ring 3, task '{name}', error {:#x}", frame.error),
-            )
-        }
-        false => fatal(frame, format_args!("exception {vector} in the kernel, error {:#x}", frame.error)),
+    let error = frame.error;
+    if !frame.is_user() {
+        fatal(frame, format_args!("exception {vector} in the kernel, error {error:#x}"));
     }
+    let name = sched::current().name();
+    fatal(frame, format_args!("exception {vector} in ring 3, task '{name}', error {error:#x}"))
 }
 
 /// Do pending work before the return to ring 3. Interrupts are off, and off again on return.
@@ -281,17 +277,16 @@ extern "C" fn syscall_handler(frame: &mut Frame) {
 /// Handle faults in the stubs, and non-maskable traps.
 #[unsafe(no_mangle)]
 extern "C" fn trap_fatal(frame: &Frame) -> ! {
-    match frame.vector as usize {
-        // The result of a page fault that could not be pushed.
-        DOUBLE_FAULT => fatal(
-            frame,
-            format_args!(
-                "double fault: kernel stack overflow or a bad stack, if {:#x} is in one",
-                read_cr2()
-            ),
-        ),
-        vector => fatal(frame, format_args!("exception {vector} that cannot be handled")),
+    let vector = frame.vector as usize;
+    if vector != DOUBLE_FAULT {
+        fatal(frame, format_args!("exception {vector} that cannot be handled"));
     }
+    // The result of a page fault that could not be pushed.
+    let address = read_cr2();
+    fatal(
+        frame,
+        format_args!("double fault: kernel stack overflow or a bad stack, if {address:#x} is in one"),
+    )
 }
 
 fn fatal(frame: &Frame, message: core::fmt::Arguments<'_>) -> ! {

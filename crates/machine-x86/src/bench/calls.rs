@@ -9,7 +9,7 @@ use mm::stat::Stat;
 
 /// Idle time of all CPUs so far, in time stamps.
 pub const IDLE: u64 = u64::MAX - 16;
-/// A result: number of the operation, tenths of an instruction for each unit, units.
+/// A result: index of the operation in [`OPERATIONS`], tenths of an instruction for each unit, units.
 pub const RESULT: u64 = u64::MAX - 17;
 /// Timer interrupts of all CPUs so far.
 pub const TICKS: u64 = u64::MAX - 18;
@@ -20,22 +20,8 @@ pub const YOUNGEST: u64 = u64::MAX - 20;
 /// Age the youngest generation, given its number.
 pub const AGE: u64 = u64::MAX - 21;
 
-/// An operation; an index of [`NAMES`].
-#[derive(Clone, Copy)]
-pub enum Operation {
-    AnonFault,
-    Munmap1,
-    Munmap512,
-    Stream,
-    ReclaimFile,
-    MunmapShared,
-    CompactPage,
-    ReclaimFileMglru,
-    AgePage,
-}
-
 /// The names of the operations in results.
-const NAMES: [&str; 9] = [
+pub const OPERATIONS: [&str; 9] = [
     "anon_fault",
     "munmap_1",
     "munmap_512",
@@ -64,7 +50,7 @@ pub fn serve(number: u64, args: [u64; 6]) -> Option<[u64; 2]> {
             Some([0; 2])
         }
         RESULT => {
-            let name = NAMES.get(args[0] as usize).copied().unwrap_or("unknown");
+            let name = OPERATIONS.get(args[0] as usize).copied().unwrap_or("unknown");
             report::instructions(name, args[1], args[2]);
             Some([0; 2])
         }

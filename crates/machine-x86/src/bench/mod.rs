@@ -13,7 +13,7 @@
 
 pub mod calls;
 
-use self::calls::{self as own, Operation};
+use self::calls as own;
 use crate::arch::call::system_call;
 use crate::arch::instructions::rdtsc;
 use crate::arch::{paging, touch};
@@ -121,8 +121,10 @@ fn bench_call(number: u64, args: [u64; 6]) -> u64 {
 }
 
 /// Report `instructions` for `units` of an operation.
-fn report_result(operation: Operation, instructions: u64, units: u64) {
-    bench_call(own::RESULT, [operation as u64, instructions * 10 / units, units, 0, 0, 0]);
+fn report_result(operation: &str, instructions: u64, units: u64) {
+    let index =
+        own::OPERATIONS.iter().position(|&name| name == operation).expect("an operation must be known");
+    bench_call(own::RESULT, [index as u64, instructions * 10 / units, units, 0, 0, 0]);
 }
 
 /// The number of instructions of `work`.
@@ -182,26 +184,26 @@ fn measure(memory: u64) {
     let rest = area + PAGE_SIZE;
     let faults = count(|| pages_at(rest, PAGES - 1).for_each(write));
     let repeated = count(|| pages_at(rest, PAGES - 1).for_each(write));
-    report_result(Operation::AnonFault, faults - repeated - (PAGES - 1) * clear, PAGES - 1);
-    report_result(Operation::Munmap512, count(|| unmap(area, PAGES)), PAGES);
+    report_result("anon_fault", faults - repeated - (PAGES - 1) * clear, PAGES - 1);
+    report_result("munmap_512", count(|| unmap(area, PAGES)), PAGES);
     let calls = (0..CALLS).map(|_| {
         let page = map(1);
         write(page);
         count(|| unmap(page, 1))
     });
-    report_result(Operation::Munmap1, calls.sum(), CALLS);
+    report_result("munmap_1", calls.sum(), CALLS);
     measure_compaction(memory);
-    measure_reclaim(Operation::ReclaimFile);
+    measure_reclaim("reclaim_file");
     // Before memory is short: kswapd would run during the walk.
     measure_generations(memory);
     let pages = 2 * memory / PAGE_SIZE;
     let large = map_file("stream", pages);
     pages_at(large, pages).for_each(read);
-    report_result(Operation::Stream, count_busy(|| pages_at(large, pages).for_each(read)), pages);
+    report_result("stream", count_busy(|| pages_at(large, pages).for_each(read)), pages);
 }
 
 /// Reclaim pages of a file that are mapped once.
-fn measure_reclaim(operation: Operation) {
+fn measure_reclaim(operation: &str) {
     const PAGES: u64 = 1024;
     let file = map_file("bench", PAGES);
     pages_at(file, PAGES).for_each(read);
@@ -221,14 +223,14 @@ fn measure_compaction(memory: u64) {
     let migrated = || bench_call(own::MIGRATED, [0; 6]);
     let before = migrated();
     let all = count_busy(|| set_knob("vm.compact_memory", 1));
-    report_result(Operation::CompactPage, all, migrated() - before);
+    report_result("compact_page", all, migrated() - before);
     unmap(area, pages);
 }
 
 /// The operations under MGLRU; switches the machine to it, and back.
 fn measure_generations(memory: u64) {
     set_knob("reclaim.policy", 1);
-    measure_reclaim(Operation::ReclaimFileMglru);
+    measure_reclaim("reclaim_file_mglru");
     let pages = memory / 2 / PAGE_SIZE;
     let area = map(pages);
     let age = || {
@@ -239,7 +241,7 @@ fn measure_generations(memory: u64) {
     // The first walk moves the pages to the youngest generation; the second finds that all of them were used
     // again.
     age();
-    report_result(Operation::AgePage, age(), pages);
+    report_result("age_page", age(), pages);
     unmap(area, pages);
     set_knob("reclaim.policy", 0);
 }
@@ -294,7 +296,7 @@ fn measure_shared() {
         let (own, ticks) = count_without_spinners(|| unmap(page, 1));
         own - ticks * tick
     });
-    report_result(Operation::MunmapShared, own.sum(), CALLS);
+    report_result("munmap_shared_4", own.sum(), CALLS);
     shared().stop.store(1, Relaxed);
     spinners.into_iter().for_each(|task| _ = syscall(&Call::Join(task as u32)));
 }

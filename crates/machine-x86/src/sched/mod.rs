@@ -76,7 +76,7 @@ pub fn current() -> &'static Task {
 pub fn run_time() -> Nanos {
     without_interrupts(|| {
         let since = SINCE[cpu::current().id().index()].load(Relaxed);
-        current().run_time() + clock::now().saturating_sub(since)
+        current().run_time.load(Relaxed) + clock::now().saturating_sub(since)
     })
 }
 
@@ -126,13 +126,10 @@ pub fn exit() -> ! {
 
 /// Set the space of the calling task.
 pub fn set_space(space: Option<SpaceId>) {
-    let enabled = interrupts_enabled();
-    disable_interrupts();
-    current().set_space(space);
-    report_space();
-    if enabled {
-        enable_interrupts();
-    }
+    without_interrupts(|| {
+        current().set_space(space);
+        report_space();
+    });
 }
 
 /// Let the calling task run without a space; `switch` tells the memory manager, with interrupts off.
@@ -166,16 +163,15 @@ fn switch(mut queue: IrqGuard<'_, Queue>) {
     }
     this_cpu.counts.switches.fetch_add(1, Relaxed);
     let now = clock::now();
-    before.set_run_time(
-        before.run_time() + now.saturating_sub(SINCE[this_cpu.id().index()].swap(now, Relaxed)),
-    );
-    this_cpu.set_kernel_stack(next.stack());
+    let ran = now.saturating_sub(SINCE[this_cpu.id().index()].swap(now, Relaxed));
+    before.run_time.store(before.run_time.load(Relaxed) + ran, Relaxed);
+    this_cpu.set_kernel_stack(next.stack);
     CURRENT[this_cpu.id().index()].store(core::ptr::from_ref(next).cast_mut(), Release);
     // The next task releases the lock.
     core::mem::forget(queue);
     // SAFETY: `next` has left its stack, as the lock is held, and no other CPU can run it; interrupts are
     // off.
-    unsafe { switch_context(before.context(), next.context().read()) };
+    unsafe { switch_context(before.context.get(), next.context.get().read()) };
     after_switch();
 }
 
@@ -317,7 +313,7 @@ fn sleep(key: Key, bucket: usize, mark: u64, deadline: Option<Nanos>) -> bool {
     }
     switch(queue);
     enable_interrupts();
-    task.was_woken()
+    task.woken.load(Relaxed)
 }
 
 /// Sleep until `deadline`.
@@ -340,7 +336,7 @@ pub fn wake(key: Key) {
 }
 
 fn make_ready(queue: &mut Queue, task: &'static Task, woken: bool) {
-    task.set_woken(woken);
+    task.woken.store(woken, Relaxed);
     queue.set_state(task, State::Ready);
     match task.space() {
         Some(_) => queue.push_back(task),
@@ -353,9 +349,7 @@ fn make_ready(queue: &mut Queue, task: &'static Task, woken: bool) {
 /// time.
 pub fn stop() {
     STOPPING.store(true, SeqCst);
-    MARKS.iter().for_each(|mark| {
-        mark.fetch_add(1, SeqCst);
-    });
+    MARKS.iter().for_each(|mark| _ = mark.fetch_add(1, SeqCst));
     let mut queue = QUEUE.lock();
     while let Some(task) = queue.take_waiter() {
         make_ready(&mut queue, task, true);

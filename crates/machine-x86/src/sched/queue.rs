@@ -62,11 +62,11 @@ impl Queue {
     pub fn add(&mut self, task: &'static Task, state: State, cpu: CpuId) {
         let entry = Entry { task, state, next: NONE, deadline: Nanos::MAX, last_cpu: cpu };
         self.ended.reserve(self.entries.len() + 1);
-        match self.entries.get_mut(task.slot()) {
+        match self.entries.get_mut(task.slot) {
             Some(slot) => *slot = entry,
             None => {
                 // Slots are allocated in order, but may be added here in another order.
-                while self.entries.len() < task.slot() {
+                while self.entries.len() < task.slot {
                     let hole =
                         Entry { task, state: State::Ended, next: NONE, deadline: Nanos::MAX, last_cpu: cpu };
                     self.entries.push(hole);
@@ -77,7 +77,7 @@ impl Queue {
     }
 
     fn entry(&mut self, task: &Task) -> &mut Entry {
-        &mut self.entries[task.slot()]
+        &mut self.entries[task.slot]
     }
 
     /// Set the state of a task.
@@ -132,7 +132,7 @@ impl Queue {
 
     /// Add a task at the queue's end.
     pub fn push_back(&mut self, task: &Task) {
-        let number = task.slot() as u32;
+        let number = task.slot as u32;
         self.entry(task).next = NONE;
         match self.last {
             NONE => self.first = number,
@@ -145,7 +145,7 @@ impl Queue {
     pub fn push_front(&mut self, task: &Task) {
         let first = self.first;
         self.entry(task).next = first;
-        self.first = task.slot() as u32;
+        self.first = task.slot as u32;
         if self.last == NONE {
             self.last = self.first;
         }
@@ -162,7 +162,7 @@ impl Queue {
 
     /// Whether it is an idle task.
     pub fn is_idle_task(&self, task: &Task) -> bool {
-        self.entries[task.slot()].state == State::Idle
+        self.entries[task.slot].state == State::Idle
     }
 
     // --- CPUs ---
@@ -174,7 +174,7 @@ impl Queue {
 
     /// The CPU that a task ran on last.
     pub fn last_cpu(&self, task: &Task) -> CpuId {
-        self.entries[task.slot()].last_cpu
+        self.entries[task.slot].last_cpu
     }
 
     /// Mark a CPU as idle.
@@ -208,7 +208,7 @@ impl Queue {
 
     /// Put a task to sleep.
     pub fn block(&mut self, task: &Task, key: Key, deadline: Option<Nanos>) {
-        let head = core::mem::replace(&mut self.sleepers[key.bucket()], task.slot() as u32);
+        let head = core::mem::replace(&mut self.sleepers[key.bucket()], task.slot as u32);
         let entry = self.entry(task);
         entry.state = State::Blocked(key);
         entry.deadline = deadline.unwrap_or(Nanos::MAX);

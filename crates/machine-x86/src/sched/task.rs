@@ -13,7 +13,7 @@ use core::hash::Hasher;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use machine_x86::memory_map::Span;
 use mm::machine::WaitKey;
-use mm::units::{CpuId, Nanos, SpaceId};
+use mm::units::{CpuId, SpaceId};
 
 /// A task's id; never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -103,20 +103,22 @@ type Body = Box<dyn FnOnce() + Send>;
 
 /// A task; see the module.
 pub struct Task {
-    slot: usize,
+    pub(super) slot: usize,
     /// Top of its stack; 0 for idle tasks, which use their CPU's first stack.
-    stack: u64,
+    pub(super) stack: u64,
     /// The stack pointer when the task was switched out.
-    context: UnsafeCell<u64>,
+    pub(super) context: UnsafeCell<u64>,
     id: AtomicU32,
     name: IrqLock<String>,
     body: IrqLock<Option<Body>>,
     space: AtomicU32,
     /// The only CPU that it runs on, or [`ANY_CPU`].
     pinned_cpu: AtomicU32,
-    woken: AtomicBool,
+    /// Whether a wake-up ended its last sleep.
+    pub(super) woken: AtomicBool,
     data: AtomicU64,
-    run_time: AtomicU64,
+    /// Nanoseconds that it had run when it was last switched out.
+    pub(super) run_time: AtomicU64,
 }
 
 // SAFETY: `context` is accessed only with the queue's lock held; the rest is atomic or locked.
@@ -175,15 +177,6 @@ impl Task {
         self.data.store(data, Relaxed);
     }
 
-    /// Nanoseconds that it had run when it was last switched out.
-    pub(super) fn run_time(&self) -> Nanos {
-        self.run_time.load(Relaxed)
-    }
-
-    pub(super) fn set_run_time(&self, run_time: Nanos) {
-        self.run_time.store(run_time, Relaxed);
-    }
-
     pub(super) fn set_space(&self, space: Option<SpaceId>) {
         self.space.store(space.map_or(NO_SPACE, |space| space.0), Relaxed);
     }
@@ -202,26 +195,6 @@ impl Task {
     /// Pin it to a CPU. Called before it enters the queue.
     pub(super) fn pin(&self, cpu: CpuId) {
         self.pinned_cpu.store(cpu.0 as u32, Relaxed);
-    }
-
-    pub(super) fn slot(&self) -> usize {
-        self.slot
-    }
-
-    pub(super) fn stack(&self) -> u64 {
-        self.stack
-    }
-
-    pub(super) fn context(&self) -> *mut u64 {
-        self.context.get()
-    }
-
-    pub(super) fn was_woken(&self) -> bool {
-        self.woken.load(Relaxed)
-    }
-
-    pub(super) fn set_woken(&self, woken: bool) {
-        self.woken.store(woken, Relaxed);
     }
 
     /// Run the task's code.
@@ -250,7 +223,7 @@ pub(super) fn prepare(
     task.id.store(LAST_ID.fetch_add(1, Relaxed), Relaxed);
     task.set_space(space);
     task.set_data(0);
-    task.set_run_time(0);
+    task.run_time.store(0, Relaxed);
     task.pinned_cpu.store(ANY_CPU, Relaxed);
     *task.name.lock() = name;
     *task.body.lock() = Some(body);

@@ -8,7 +8,6 @@ use crate::report::DISKS;
 use crate::sched::{self, Key};
 use alloc::collections::VecDeque;
 use alloc::vec;
-use core::sync::atomic::Ordering::Relaxed;
 use mm::machine::Io;
 use mm::units::PAGE_SIZE;
 
@@ -27,9 +26,7 @@ pub fn start(pages: u32) {
             let request = QUEUE.lock().pop_front();
             match request {
                 Some(io) => transfer(&mut blocks, &io),
-                None => {
-                    sched::wait(REQUESTS, mark, None);
-                }
+                None => _ = sched::wait(REQUESTS, mark, None),
             }
         }
     });
@@ -44,12 +41,7 @@ fn transfer(blocks: &mut [u8], io: &Io) {
     let at = (io.block * PAGE_SIZE) as usize;
     let bytes = &mut blocks[at..at + io.pages as usize * PAGE_SIZE as usize];
     let frame = paging::direct(io.frame.0 as u64 * PAGE_SIZE);
-    let (requests, pages) = match io.write {
-        true => (&DISKS.writes, &DISKS.written_pages),
-        false => (&DISKS.reads, &DISKS.read_pages),
-    };
-    requests.fetch_add(1, Relaxed);
-    pages.fetch_add(io.pages as u64, Relaxed);
+    DISKS.count(io);
     // SAFETY: until `io_done` the frames belong to the device, which writes them, or reads them while
     // programs may read and write them, like any device. They do not overlap the heap, which has the blocks.
     unsafe {

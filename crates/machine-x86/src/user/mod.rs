@@ -12,13 +12,24 @@ pub mod choice;
 pub mod life;
 pub mod os;
 pub mod scenarios;
-pub mod state;
 
 pub use life::LaunchInfo;
 pub use os::UserOs;
-pub use state::RunState;
 
 use program::Signal;
+
+/// The settings of a run that its tasks know.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// Whether memory is checked.
+    pub check: bool,
+    /// The run's seed.
+    pub seed: u64,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// Bytes of memory of the memory manager.
+    pub memory: u64,
+}
 
 /// What ring 3 can do on its machine besides computing.
 ///

@@ -6,10 +6,9 @@ use super::check::access::CheckedAccess;
 use super::check::backoff::Backoff;
 use super::check::file_io::{FileRead, FileWrite, whole_stamps};
 use super::check::page::Page;
-use super::check::space::{Region, Source};
+use super::check::space::{Map as Shadow, Region, Source};
 use super::check::{Checker, Memory, Open, Process, Tally, Violation};
-use super::state::RunState;
-use super::{Ring, check};
+use super::{Ring, Settings};
 use abi::call::{self, Exit, Tell, unpair};
 use abi::{Buffer as Bytes, Call, Forget, Text};
 use alloc::format;
@@ -29,9 +28,7 @@ pub struct UserOs<'w, R> {
     ring: &'w R,
     watch: Option<Watch<'w>>,
     start: TaskStart,
-    seed: u64,
-    cpus: u32,
-    memory: u64,
+    settings: Settings,
     transfer: Buffer,
     accesses: u64,
     progress: u64,
@@ -84,18 +81,18 @@ fn pages(addr: u64, len: u64) -> Option<(u64, u64)> {
 
 impl<'w, R: Ring> UserOs<'w, R> {
     /// The view of a task that starts.
-    pub fn new<P>(state: &'w RunState<P>, ring: &'w R, start: TaskStart) -> UserOs<'w, R> {
-        let watch = state
-            .checker
-            .as_ref()
-            .map(|checker| Watch { checker, process: checker.process(start.process, &RingMemory(ring)) });
+    pub fn new(
+        settings: Settings,
+        checker: Option<&'w Checker>,
+        ring: &'w R,
+        start: TaskStart,
+    ) -> UserOs<'w, R> {
+        let process = |checker: &Checker| checker.process(start.process, &RingMemory(ring));
         UserOs {
             ring,
-            watch,
+            watch: checker.map(|checker| Watch { checker, process: process(checker) }),
             start,
-            seed: state.seed,
-            cpus: state.cpus,
-            memory: state.memory,
+            settings,
             transfer: Buffer::default(),
             accesses: 0,
             progress: 0,
@@ -109,7 +106,7 @@ impl<'w, R: Ring> UserOs<'w, R> {
             checker.leave(process, &RingMemory(self.ring));
         }
         let (accesses, progress) = (self.accesses, self.progress);
-        let check::Tally { checked, violations } = self.tally;
+        let Tally { checked, violations } = self.tally;
         let _ = self.syscall(Call::Exit(Exit { signal, accesses, progress, checked, violations }));
     }
 
@@ -163,23 +160,24 @@ impl<'w, R: Ring> UserOs<'w, R> {
         }
     }
 
-    /// Make a call that changes the content or rights of a range, which is not checked from the call's
-    /// beginning to its end.
-    fn changing(
+    /// Make a call about a range of bytes; `begin` and `end` tell the process's shadow of it, the latter also whether it
+    /// succeeded.
+    fn changing<T>(
         &self,
-        range: Option<(u64, u64)>,
+        (addr, len): (u64, u64),
         what: Call<'_>,
-        end: impl FnOnce(&mut check::space::Map, check::space::ChangeId, bool, &dyn Backoff),
-    ) -> Result<u64, Errno> {
-        let (Some(Watch { process, .. }), Some((start, pages))) = (&self.watch, range) else {
-            return self.syscall(what);
+        begin: impl FnOnce(&mut Shadow, u64, u64) -> T,
+        end: impl FnOnce(&mut Shadow, T, bool, &dyn Backoff),
+    ) -> Result<(), Errno> {
+        let (Some(Watch { process, .. }), Some((start, pages))) = (&self.watch, pages(addr, len)) else {
+            return self.syscall(what).map(drop);
         };
         let backoff = &RingMemory(self.ring);
         let _held = process.call(backoff);
-        let change = process.map(backoff).begin_change(start, pages);
+        let change = begin(&mut process.map(backoff), start, pages);
         let result = self.syscall(what);
         end(&mut process.map(backoff), change, result.is_ok(), backoff);
-        result
+        result.map(drop)
     }
 
     fn open_for_writing(&self, fd: u32) -> Option<(&Watch<'w>, Open)> {
@@ -263,24 +261,14 @@ impl<R: Ring> Os for UserOs<'_, R> {
     }
 
     fn munmap(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        let what = Call::Munmap(addr, len);
-        let (Some(Watch { process, .. }), Some((start, pages))) = (&self.watch, pages(addr, len)) else {
-            return self.syscall(what).map(drop);
-        };
-        let backoff = &RingMemory(self.ring);
-        let _held = process.call(backoff);
-        let change = process.map(backoff).begin_take(start, pages);
-        let result = self.syscall(what);
-        process.map(backoff).end_take(change, result.is_ok(), backoff);
-        result.map(drop)
+        self.changing((addr, len), Call::Munmap(addr, len), Shadow::begin_take, Shadow::end_take)
     }
 
     fn mprotect(&mut self, addr: u64, len: u64, prot: Prot) -> Result<(), Errno> {
-        let result =
-            self.changing(pages(addr, len), Call::Mprotect(addr, len, prot), |map, change, done, p| {
-                map.end_protect(change, prot, done, p)
-            });
-        result.map(drop)
+        let what = Call::Mprotect(addr, len, prot);
+        self.changing((addr, len), what, Shadow::begin_change, |map, change, done, backoff| {
+            map.end_protect(change, prot, done, backoff)
+        })
     }
 
     fn mremap(&mut self, remap: Remap) -> Result<u64, Errno> {
@@ -314,23 +302,16 @@ impl<R: Ring> Os for UserOs<'_, R> {
         if forget == Forget::Not {
             return self.syscall(what).map(drop);
         }
-        let result = self.changing(pages(addr, len), what, |map, change, done, backoff| {
+        self.changing((addr, len), what, Shadow::begin_change, |map, change, done, backoff| {
             map.end_forget(change, if done { forget } else { Forget::Perhaps }, backoff)
-        });
-        result.map(drop)
+        })
     }
 
     fn mlock(&mut self, addr: u64, len: u64) -> Result<(), Errno> {
-        let what = Call::Mlock(addr, len);
-        let (Some(Watch { process, .. }), Some((start, pages))) = (&self.watch, pages(addr, len)) else {
-            return self.syscall(what).map(drop);
-        };
-        let backoff = &RingMemory(self.ring);
-        let _held = process.call(backoff);
-        let before = process.map(backoff).begin_populate(start, pages);
-        let result = self.syscall(what);
-        process.map(backoff).end_populate(&before, backoff);
-        result.map(drop)
+        let begin = |map: &mut Shadow, start, pages| map.begin_populate(start, pages);
+        self.changing((addr, len), Call::Mlock(addr, len), begin, |map, before, _, backoff| {
+            map.end_populate(&before, backoff)
+        })
     }
 
     fn open(&mut self, spec: FileSpec<'_>) -> Result<u32, Errno> {
@@ -449,15 +430,15 @@ impl<R: Ring> Os for UserOs<'_, R> {
     }
 
     fn cpus(&self) -> u32 {
-        self.cpus
+        self.settings.cpus
     }
 
     fn memory(&self) -> u64 {
-        self.memory
+        self.settings.memory
     }
 
     fn seed(&self) -> u64 {
-        program::rng::task_seed(self.seed, self.start.task)
+        program::rng::task_seed(self.settings.seed, self.start.task)
     }
 
     fn progress(&mut self, units: u64) {

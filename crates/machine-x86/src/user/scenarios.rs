@@ -6,14 +6,14 @@
 //! every access. In addition, a scenario asserts its own conditions: that the watchers used the pages before
 //! and after every change, and that accesses that must fail did fail.
 
+use Kind::*;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use program::AccessKind::{self, Load, Store};
 use program::rng::Rng;
-use program::{
-    AccessKind, Advice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal, TaskHandle,
-};
+use program::{Advice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal, TaskHandle};
 
 const PAGE: u64 = 4096;
 /// Address of the watched pages.
@@ -48,7 +48,7 @@ enum Kind {
     Free,
     Reclaim,
     Protect,
-    Remap,
+    Move,
     SwapFork,
 }
 
@@ -58,68 +58,53 @@ type Row = (&'static str, Kind, &'static [AccessKind], &'static str);
 const TABLE: &[Row] = &[
     (
         "write-fault",
-        Kind::WriteFault,
-        &[AccessKind::Load, AccessKind::Load, AccessKind::Load],
+        WriteFault,
+        &[Load, Load, Load],
         "pages of a file are reclaimed and written through another mapping while they are read",
     ),
     (
         "pwrite",
-        Kind::Pwrite,
-        &[AccessKind::Load, AccessKind::Load],
+        Pwrite,
+        &[Load, Load],
         "pages of a file are reclaimed and written by another process's system call while they are read",
     ),
     (
         "map-over",
-        Kind::MapOver,
-        &[AccessKind::Load, AccessKind::Load, AccessKind::Load],
+        MapOver,
+        &[Load, Load, Load],
         "a range is mapped to one thing after the other, and to nothing, while it is read",
     ),
     (
         "fork-writers",
-        Kind::ForkWriters,
-        &[AccessKind::Store, AccessKind::Store, AccessKind::Load],
+        ForkWriters,
+        &[Store, Store, Load],
         "a process forks again and again while its threads write",
     ),
     (
         "truncate",
-        Kind::Truncate,
-        &[AccessKind::Load, AccessKind::Load, AccessKind::Store],
+        Truncate,
+        &[Load, Load, Store],
         "a file is truncated and extended while it is read and written through a mapping",
     ),
-    (
-        "dontneed",
-        Kind::DontNeed,
-        &[AccessKind::Store, AccessKind::Load, AccessKind::Store],
-        "memory is dropped (MADV_DONTNEED) while it is written",
-    ),
-    (
-        "free",
-        Kind::Free,
-        &[AccessKind::Store, AccessKind::Load],
-        "memory is given up (MADV_FREE) and is reclaimed while it is written",
-    ),
+    ("dontneed", DontNeed, &[Store, Load, Store], "memory is dropped (MADV_DONTNEED) while it is written"),
+    ("free", Free, &[Store, Load], "memory is given up (MADV_FREE) and is reclaimed while it is written"),
     (
         "reclaim",
-        Kind::Reclaim,
-        &[AccessKind::Load, AccessKind::Store, AccessKind::Load],
+        Reclaim,
+        &[Load, Store, Load],
         "a mapped file larger than memory is read and written at random",
     ),
     (
         "mprotect",
-        Kind::Protect,
-        &[AccessKind::Store, AccessKind::Store, AccessKind::Load],
+        Protect,
+        &[Store, Store, Load],
         "memory is made read-only and writable again while it is written",
     ),
-    (
-        "mremap",
-        Kind::Remap,
-        &[AccessKind::Load, AccessKind::Load, AccessKind::Load],
-        "a mapping moves back and forth while both addresses are read",
-    ),
+    ("mremap", Move, &[Load, Load, Load], "a mapping moves back and forth while both addresses are read"),
     (
         "swap-fork",
-        Kind::SwapFork,
-        &[AccessKind::Store, AccessKind::Load],
+        SwapFork,
+        &[Store, Load],
         "memory is swapped out, and then shared with a child, while it is written",
     ),
 ];
@@ -189,7 +174,7 @@ fn sweep<O: Os>(os: &mut O, addr: u64, mode: AccessKind) -> Result<(), Signal> {
 
 fn touch<O: Os>(os: &mut O, addr: u64, mode: AccessKind) -> Result<(), Signal> {
     match mode {
-        AccessKind::Store => os.store(addr),
+        Store => os.store(addr),
         _ => os.load(addr),
     }
 }
@@ -209,7 +194,7 @@ fn expect_signal<O: Os>(os: &mut O, addr: u64, mode: AccessKind, bus: bool) -> R
 fn reclaim<O: Os>(os: &mut O, addr: u64, len: u64) -> Result<(), Signal> {
     must(os.madvise(addr, len, Advice::PageOut))?;
     map_at(os, SCRATCH, Prot::RW, MapSource::Anonymous)?;
-    sweep(os, SCRATCH, AccessKind::Store)
+    sweep(os, SCRATCH, Store)
 }
 
 impl Program for Scenario {
@@ -218,7 +203,7 @@ impl Program for Scenario {
     }
 
     fn footprint(&self) -> u64 {
-        if self.row.1 == Kind::Reclaim { MAX_BYTES } else { 3 * BYTES }
+        if self.row.1 == Reclaim { MAX_BYTES } else { 3 * BYTES }
     }
 
     fn run<O: Os>(&self, os: &mut O, role: Role) -> Result<(), Signal> {
@@ -241,6 +226,11 @@ impl Scenario {
         self.row.1
     }
 
+    /// Whether some accesses of watchers must fail.
+    fn refuses(&self) -> bool {
+        matches!(self.kind(), MapOver | Truncate | Protect | Move)
+    }
+
     fn watchers(&self) -> usize {
         self.row.2.len()
     }
@@ -261,8 +251,7 @@ impl Scenario {
         outcome?;
         let (served, refused) = (self.shared.served.load(Relaxed), self.shared.refused.load(Relaxed));
         assert!(served > 0, "{}: no watcher made an access", self.name());
-        let refuses = matches!(self.kind(), Kind::MapOver | Kind::Truncate | Kind::Protect | Kind::Remap);
-        assert!(!refuses || refused > 0, "{}: no watcher's access failed", self.name());
+        assert!(!self.refuses() || refused > 0, "{}: no watcher's access failed", self.name());
         Ok(())
     }
 
@@ -272,24 +261,19 @@ impl Scenario {
         let first = must(os.open(spec("scenario-a", size)))?;
         let second = must(os.open(spec("scenario-b", BYTES)))?;
         match self.kind() {
-            Kind::WriteFault | Kind::Pwrite => {
+            WriteFault | Pwrite => {
                 map_at(os, BASE, Prot::READ, shared(first))?;
                 map_at(os, AWAY, Prot::RW, shared(first))?;
             }
-            Kind::MapOver => map_at(os, BASE, Prot::READ, shared(first))?,
-            Kind::Truncate => map_at(os, BASE, Prot::RW, shared(first))?,
-            Kind::Reclaim => {
+            MapOver => map_at(os, BASE, Prot::READ, shared(first))?,
+            Truncate => map_at(os, BASE, Prot::RW, shared(first))?,
+            Reclaim => {
                 let map = Map::file_shared(first, size, Prot::RW);
                 must(os.mmap(Map { addr: Some(BASE), ..map }))?;
             }
-            Kind::ForkWriters
-            | Kind::DontNeed
-            | Kind::Free
-            | Kind::Protect
-            | Kind::Remap
-            | Kind::SwapFork => {
+            ForkWriters | DontNeed | Free | Protect | Move | SwapFork => {
                 map_at(os, BASE, Prot::RW, MapSource::Anonymous)?;
-                sweep(os, BASE, AccessKind::Store)?;
+                sweep(os, BASE, Store)?;
             }
         }
         Ok((first, second))
@@ -298,7 +282,7 @@ impl Scenario {
     /// Bytes of the first file.
     fn file_bytes<O: Os>(&self, os: &O) -> u64 {
         match self.kind() {
-            Kind::Reclaim => (os.memory() + os.memory() / 4).min(MAX_BYTES).next_multiple_of(PAGE),
+            Reclaim => (os.memory() + os.memory() / 4).min(MAX_BYTES).next_multiple_of(PAGE),
             _ => BYTES,
         }
     }
@@ -319,56 +303,56 @@ impl Scenario {
     fn change<O: Os>(&self, os: &mut O, round: u64, first: u32, second: u32) -> Result<(), Signal> {
         self.wait_for_watchers(os);
         match self.kind() {
-            Kind::WriteFault => {
+            WriteFault => {
                 reclaim(os, BASE, BYTES)?;
-                sweep(os, AWAY, AccessKind::Store)?;
+                sweep(os, AWAY, Store)?;
             }
-            Kind::Pwrite => {
+            Pwrite => {
                 reclaim(os, BASE, BYTES)?;
                 self.fork_and_join(os, first)?;
             }
-            Kind::MapOver => self.map_over(os, round, first, second)?,
-            Kind::ForkWriters => self.fork_and_join(os, 0)?,
-            Kind::Truncate => {
+            MapOver => self.map_over(os, round, first, second)?,
+            ForkWriters => self.fork_and_join(os, 0)?,
+            Truncate => {
                 must(os.ftruncate(first, 0))?;
-                expect_signal(os, BASE, AccessKind::Load, true)?;
+                expect_signal(os, BASE, Load, true)?;
                 self.wait_for_watchers(os);
                 must(os.ftruncate(first, BYTES))?;
                 os.load(BASE)?;
             }
-            Kind::DontNeed => {
+            DontNeed => {
                 must(os.madvise(BASE, BYTES, Advice::DontNeed))?;
                 map_at(os, SCRATCH, Prot::RW, MapSource::Anonymous)?;
-                sweep(os, SCRATCH, AccessKind::Store)?;
+                sweep(os, SCRATCH, Store)?;
             }
-            Kind::Free => {
+            Free => {
                 must(os.madvise(BASE, BYTES, Advice::Free))?;
                 reclaim(os, BASE, BYTES)?;
             }
-            Kind::Reclaim => {
+            Reclaim => {
                 let size = self.file_bytes(os);
                 let at = self.shared.window.load(Relaxed) * PAGE;
                 reclaim(os, BASE + at, BYTES)?;
                 let next = round * (size - BYTES) / ROUNDS / PAGE;
                 self.shared.window.store(next, Relaxed);
             }
-            Kind::Protect => {
+            Protect => {
                 must(os.mprotect(BASE, BYTES, Prot::READ))?;
-                expect_signal(os, BASE, AccessKind::Store, false)?;
+                expect_signal(os, BASE, Store, false)?;
                 os.load(BASE)?;
                 self.wait_for_watchers(os);
                 must(os.mprotect(BASE, BYTES, Prot::RW))?;
                 os.store(BASE)?;
             }
-            Kind::Remap => {
+            Move => {
                 let (from, to) = if round.is_multiple_of(2) { (BASE, AWAY) } else { (AWAY, BASE) };
                 let remap =
                     Remap { addr: from, old_len: BYTES, new_len: BYTES, may_move: true, fixed: Some(to) };
                 must(os.mremap(remap))?;
-                expect_signal(os, from, AccessKind::Load, false)?;
-                sweep(os, to, AccessKind::Load)?;
+                expect_signal(os, from, Load, false)?;
+                sweep(os, to, Load)?;
             }
-            Kind::SwapFork => {
+            SwapFork => {
                 reclaim(os, BASE, BYTES)?;
                 self.fork_and_join(os, 0)?;
             }
@@ -376,16 +360,8 @@ impl Scenario {
         self.wait_for_watchers(os);
         // The director's own CPU has flushed: this checks the current content, not what watchers may still
         // use.
-        let changed = matches!(
-            self.kind(),
-            Kind::WriteFault
-                | Kind::Pwrite
-                | Kind::ForkWriters
-                | Kind::DontNeed
-                | Kind::Free
-                | Kind::SwapFork
-        );
-        if changed { sweep(os, BASE, AccessKind::Load) } else { Ok(()) }
+        let changed = !self.refuses() && self.kind() != Reclaim;
+        if changed { sweep(os, BASE, Load) } else { Ok(()) }
     }
 
     fn map_over<O: Os>(&self, os: &mut O, round: u64, first: u32, second: u32) -> Result<(), Signal> {
@@ -397,17 +373,17 @@ impl Scenario {
             1 => {
                 reclaim(os, BASE, BYTES)?;
                 map_at(os, BASE, Prot::RW, MapSource::Anonymous)?;
-                sweep(os, BASE, AccessKind::Store)?;
+                sweep(os, BASE, Store)?;
             }
             2 => {
                 must(os.munmap(BASE, BYTES))?;
-                return expect_signal(os, BASE, AccessKind::Load, false);
+                return expect_signal(os, BASE, Load, false);
             }
             _ => {
                 map_at(os, BASE, Prot::READ, shared(first))?;
             }
         }
-        sweep(os, BASE, AccessKind::Load)
+        sweep(os, BASE, Load)
     }
 
     /// Fork a child and wait for its end.
@@ -419,12 +395,12 @@ impl Scenario {
 
     /// A child writes what it shares with its parent: the file `fd`, or memory that is copied on write.
     fn child<O: Os>(&self, os: &mut O, fd: Role) -> Result<(), Signal> {
-        if self.kind() == Kind::Pwrite {
+        if self.kind() == Pwrite {
             return (0..PAGES).try_for_each(|page| must(os.pwrite(fd, page * PAGE, PAGE)).map(drop));
         }
-        sweep(os, BASE, AccessKind::Load)?;
+        sweep(os, BASE, Load)?;
         (0..PAGES).step_by(2).try_for_each(|page| os.store(BASE + page * PAGE))?;
-        sweep(os, BASE, AccessKind::Load)
+        sweep(os, BASE, Load)
     }
 
     /// Use the pages again and again until the changes are finished.
@@ -435,9 +411,9 @@ impl Scenario {
         while !self.shared.finished.load(Acquire) {
             for page in 0..PAGES {
                 let addr = match self.kind() {
-                    Kind::Reclaim if rng.percent(50) => BASE + rng.below(pages) * PAGE,
-                    Kind::Reclaim => BASE + (self.shared.window.load(Relaxed) + page) * PAGE,
-                    Kind::Remap if rng.percent(50) => AWAY + page * PAGE,
+                    Reclaim if rng.percent(50) => BASE + rng.below(pages) * PAGE,
+                    Reclaim => BASE + (self.shared.window.load(Relaxed) + page) * PAGE,
+                    Move if rng.percent(50) => AWAY + page * PAGE,
                     _ => BASE + page * PAGE,
                 };
                 match touch(os, addr, mode) {

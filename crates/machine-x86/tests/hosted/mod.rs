@@ -11,7 +11,7 @@ mod tlb;
 use abi::call::{self, Exit, Tell};
 use abi::{Buffer, Call, Errno, Signal};
 use kernel::{After, Disk, GroupOutcome, GroupSpec, Host, Kernel, Key, Outcome, Rings, Task, Totals};
-use machine_x86::user::{LaunchInfo, Ring};
+use machine_x86::user::{LaunchInfo, Ring, Settings};
 use mm::api::{AccessKind, SwapArea};
 use mm::knobs::{Knob, Knobs};
 use mm::machine::{
@@ -68,10 +68,8 @@ pub type Body = fn(&dyn Fn(Call<'_>) -> Result<u64, Errno>);
 impl Setup {
     /// Four CPUs and a lazy policy.
     pub fn new(program: &str) -> Setup {
-        let program = program.to_owned();
-        let (ignore_flushes, check) = (false, true);
         Setup {
-            program,
+            program: program.to_owned(),
             trace: None,
             seed: 1,
             cpus: 4,
@@ -81,8 +79,8 @@ impl Setup {
             unmap: 3,
             knobs: Vec::new(),
             groups: Vec::new(),
-            ignore_flushes,
-            check,
+            ignore_flushes: false,
+            check: true,
             body: None,
             during_reads: None,
         }
@@ -105,10 +103,8 @@ pub struct Report {
 }
 
 pub struct Hosted {
-    cpus: usize,
+    setup: Setup,
     memory: [MemoryRange; 1],
-    asids: usize,
-    ignore_flushes: bool,
     tables: Vec<TablePage>,
     words: Vec<AtomicU64>,
     tlbs: Mutex<Tlbs>,
@@ -122,8 +118,6 @@ pub struct Hosted {
     transfers: Mutex<VecDeque<Io>>,
     kernel: OnceLock<&'static Kernel<Hosted>>,
     launch: OnceLock<LaunchInfo>,
-    body: Option<Body>,
-    during_reads: Option<fn(&Mm<Hosted>)>,
     violations: Mutex<Vec<String>>,
     notes: Mutex<Vec<String>>,
 }
@@ -134,10 +128,8 @@ impl Hosted {
         let range = MemoryRange { node: NodeId(0), kind: ZoneKind::Normal, start: Pfn(0), frames };
         let zero = || AtomicU64::new(0);
         Hosted {
-            cpus: setup.cpus,
+            setup: setup.clone(),
             memory: [range],
-            asids: setup.asids,
-            ignore_flushes: setup.ignore_flushes,
             tables: (0..frames).map(|_| std::array::from_fn(|_| zero())).collect(),
             words: (0..frames as usize * WORDS).map(|_| zero()).collect(),
             tlbs: Mutex::new(Tlbs::new(setup.cpus)),
@@ -149,8 +141,6 @@ impl Hosted {
             transfers: Mutex::default(),
             kernel: OnceLock::new(),
             launch: OnceLock::new(),
-            body: setup.body,
-            during_reads: setup.during_reads,
             violations: Mutex::default(),
             notes: Mutex::default(),
         }
@@ -166,6 +156,17 @@ impl Hosted {
 
     fn frame(&self, pfn: Pfn) -> &[AtomicU64] {
         &self.words[pfn.index() * WORDS..][..WORDS]
+    }
+
+    fn ignores_flush(&self) -> bool {
+        self.setup.ignore_flushes && self.in_remote_call.load(SeqCst)
+    }
+
+    /// Wait as [`Scheduler::wait`] does.
+    fn wait_for(&self, key: AnyKey, mark: u64, deadline: Option<Nanos>) -> bool {
+        let woken = self.scheduler.wait(key, mark, deadline);
+        self.resume();
+        woken
     }
 
     /// Continue as the running thread: on its CPU, with its space loaded.
@@ -187,8 +188,7 @@ impl Hosted {
             self.kernel().mm().tick();
         }
         if self.scheduler.random_below(4) == 0 {
-            self.scheduler.yield_now();
-            self.resume();
+            self.resched();
         }
     }
 
@@ -212,8 +212,7 @@ impl Hosted {
         while !self.stopping() {
             let mark = self.scheduler.mark(AnyKey::Disk);
             let Some(io) = self.transfers.lock().unwrap().pop_front() else {
-                self.scheduler.wait(AnyKey::Disk, mark, None);
-                self.resume();
+                self.wait_for(AnyKey::Disk, mark, None);
                 continue;
             };
             for page in 0..io.pages {
@@ -229,8 +228,7 @@ impl Hosted {
                 }
             }
             self.kernel().mm().io_done(&io);
-            self.scheduler.yield_now();
-            self.resume();
+            self.resched();
         }
     }
 }
@@ -249,14 +247,9 @@ pub fn run(setup: &Setup) -> Report {
     // Never freed, because threads may outlive a test.
     let kernel: &'static Kernel<Hosted> = Box::leak(Box::new(Kernel::new(mm, Some(disk), daemons)));
     let host = kernel.mm().machine();
-    let launch = LaunchInfo::new(
-        &setup.program,
-        setup.trace,
-        setup.check,
-        setup.seed,
-        setup.cpus as u32,
-        setup.memory,
-    );
+    let &Setup { check, seed, cpus, memory, .. } = setup;
+    let settings = Settings { check, seed, cpus: cpus as u32, memory };
+    let launch = LaunchInfo::new(&setup.program, setup.trace, settings);
     host.kernel.set(kernel).ok().expect("the kernel must be set once");
     host.launch
         .set(launch.expect("the program must exist"))
@@ -288,7 +281,7 @@ pub fn run(setup: &Setup) -> Report {
 
 impl Machine for Hosted {
     fn cpus(&self) -> usize {
-        self.cpus
+        self.setup.cpus
     }
 
     fn node_of(&self, _: CpuId) -> NodeId {
@@ -339,19 +332,18 @@ impl Machine for Hosted {
     }
 
     fn asids(&self) -> usize {
-        self.asids
+        self.setup.asids
     }
 
     fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
-        let keep = (keep && self.asids > 0) || (self.ignore_flushes && self.in_remote_call.load(SeqCst));
+        let keep = (keep && self.setup.asids > 0) || self.ignores_flush();
         self.tlbs.lock().unwrap().load_root(self.cpu(), root, asid, keep);
     }
 
     fn flush(&self, what: Flush) {
-        if self.ignore_flushes && self.in_remote_call.load(SeqCst) {
-            return;
+        if !self.ignores_flush() {
+            self.tlbs.lock().unwrap().flush(self.cpu(), what);
         }
-        self.tlbs.lock().unwrap().flush(self.cpu(), what);
     }
 
     fn shootdown(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
@@ -377,9 +369,7 @@ impl Machine for Hosted {
     }
 
     fn wait(&self, ticket: Ticket, deadline: Option<Nanos>) -> bool {
-        let woken = self.scheduler.wait(AnyKey::Mm(ticket.key), ticket.mark, deadline);
-        self.resume();
-        woken
+        self.wait_for(AnyKey::Mm(ticket.key), ticket.mark, deadline)
     }
 
     fn wake(&self, key: WaitKey) {
@@ -402,12 +392,12 @@ impl Machine for Hosted {
 
 impl Host for Hosted {
     fn start_task(&self, task: &Arc<Task>) -> Result<(), Errno> {
-        let cpu = task.number() as usize % self.cpus;
+        let cpu = task.number() as usize % self.setup.cpus;
         let task = task.clone();
         self.spawn(cpu as u16, Some(task.space()), move |host| {
             let start = task.start();
             let ring = HostedRing { host, task: &task };
-            match host.body.filter(|_| start.role == 0) {
+            match host.setup.body.filter(|_| start.role == 0) {
                 Some(body) => ring.run_body(body),
                 None => host.launch.get().expect("the launch information must be set").run_task(&ring, start),
             }
@@ -430,9 +420,7 @@ impl Host for Hosted {
     }
 
     fn key_wait(&self, key: Key, mark: u64, deadline: Option<Nanos>) -> bool {
-        let woken = self.scheduler.wait(AnyKey::Kernel(key), mark, deadline);
-        self.resume();
-        woken
+        self.wait_for(AnyKey::Kernel(key), mark, deadline)
     }
 
     fn key_wake(&self, key: Key) {
@@ -458,7 +446,7 @@ impl Rings for Hosted {
         // SAFETY: the kernel has checked that the range is in the buffer of the task's call. The buffer
         // consists of atomics, and only the task uses it, which is in the call.
         unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len()) }
-        if let Some(run_body) = self.during_reads {
+        if let Some(run_body) = self.setup.during_reads {
             run_body(self.kernel().mm());
         }
     }

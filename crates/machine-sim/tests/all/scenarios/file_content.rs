@@ -2,46 +2,22 @@
 
 use super::scene::*;
 use program::{FileAdvice, Os, Prot, Role, Signal};
-use std::cell::Cell;
 
 /// Roles of processes that change the file.
 const WRITER: Role = 100;
 
-/// Map the file for reading, let three threads read it, and do `deed` to it after every burst of pressure.
-fn readers_and(
-    scene: &Scene,
-    os: &mut dyn Os,
-    role: Role,
-    deed: &mut dyn FnMut(&mut dyn Os, u32, u32),
-) -> Result<(), Signal> {
-    let fd = Cell::new(0);
-    let mut prepare = |os: &mut dyn Os| {
-        fd.set(open(os, "text", LEN));
-        os.mmap(view(fd.get(), Prot::READ, true)).unwrap();
-    };
-    scene.among_readers(os, role, &mut prepare, &mut |os, round| deed(os, fd.get(), round))
-}
-
-/// The same, but another process does the deed on request.
+/// Three threads read the file, and another process does the deed to it on request.
 fn readers_and_a_writer(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role > 0 {
         return scene.read_on(os, AT, PAGES);
     }
-    let writer = os.fork(WRITER).unwrap();
-    let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::READ, true)).unwrap();
-    let mut tasks = threads(os, 3);
-    tasks.push(writer);
-    scene.wait_for(os, 4);
-    scene.rounds(os, &mut |os, _| {
+    scene.beside(os, WRITER..WRITER + 1, 3, &mut |os, fd, _| {
         scene.ask(os);
         os.compute(WHILE);
         // Reclaim skips dirty pages of files.
         os.fsync(fd).unwrap();
         scene.press_hard(os);
-    });
-    join_all(scene, os, tasks);
-    Ok(())
+    })
 }
 
 fn write_by_another_process(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
@@ -61,7 +37,7 @@ fn scenario_02_reclaim_then_write_by_another_process() {
 
 /// Bytes in the middle of a page: the page is read again first, into another frame.
 fn write_a_part(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    readers_and(scene, os, role, &mut |os, fd, _| {
+    scene.among_readers_of(os, role, read_only, &mut |os, fd, _| {
         for page in 0..PAGES {
             os.pwrite(fd, page * PAGE + 100, 200).unwrap();
         }
@@ -110,7 +86,7 @@ fn scenario_03b_reclaim_then_store_through_an_older_shared_mapping() {
 
 /// The file is truncated to nothing and extended again: it reads as zeroes, or SIGBUS in between.
 fn truncate_and_extend(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    readers_and(scene, os, role, &mut |os, fd, round| {
+    scene.among_readers_of(os, role, read_only, &mut |os, fd, round| {
         os.ftruncate(fd, if round % 2 == 0 { 0 } else { LEN / 2 }).unwrap();
         os.compute(WHILE);
         os.ftruncate(fd, LEN).unwrap();
@@ -126,7 +102,7 @@ fn scenario_21_reclaim_then_truncate_and_extend() {
 
 /// The page is dropped from the cache, unless reclaim has done so, and then written: it comes back in another frame.
 fn invalidate_and_write(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    readers_and(scene, os, role, &mut |os, fd, _| {
+    scene.among_readers_of(os, role, read_only, &mut |os, fd, _| {
         os.fadvise(fd, 0, LEN, FileAdvice::DontNeed).unwrap();
         os.pwrite(fd, 0, LEN).unwrap();
         os.fsync(fd).unwrap();
@@ -142,20 +118,11 @@ fn scenario_21b_reclaim_then_invalidate_and_write() {
 
 /// Private mappings follow the file until they are stored to.
 fn write_behind_a_private_mapping(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    if role > 0 {
-        return scene.read_on(os, AT, PAGES);
-    }
-    let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::RW, false)).unwrap();
-    let readers = threads(os, 3);
-    scene.wait_for(os, 3);
-    scene.rounds(os, &mut |os, round| {
+    scene.among_readers_of(os, role, |fd| view(fd, Prot::RW, false), &mut |os, fd, round| {
         os.pwrite(fd, 0, LEN).unwrap();
         os.compute(WHILE);
         let _ = os.store(AT + round as u64 * PAGE);
-    });
-    join_all(scene, os, readers);
-    Ok(())
+    })
 }
 
 #[test]
@@ -180,7 +147,7 @@ fn clean_beside_dirty(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), 
         return scene.read_on(os, AT, PAGES);
     }
     let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::READ, true)).unwrap();
+    os.mmap(read_only(fd)).unwrap();
     let mut tasks = threads(os, 2);
     tasks.push(os.fork(WRITER).unwrap());
     scene.wait_for(os, 3);

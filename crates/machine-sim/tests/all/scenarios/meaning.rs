@@ -3,36 +3,12 @@
 use super::scene::*;
 use program::{Advice, Map, Os, Prot, Remap, Role, Signal};
 
-/// Three threads read a mapping of file "text" that `map` describes; `deed` changes the mapping after every burst.
-fn readers_and(
-    scene: &Scene,
-    os: &mut dyn Os,
-    role: Role,
-    map: fn(u32) -> Map,
-    deed: &mut dyn FnMut(&mut dyn Os, u32, u32),
-) -> Result<(), Signal> {
-    if role > 0 {
-        return scene.read_on(os, AT, PAGES);
-    }
-    let fd = open(os, "text", LEN);
-    os.mmap(map(fd)).unwrap();
-    let readers = threads(os, 3);
-    scene.wait_for(os, 3);
-    scene.rounds(os, &mut |os, round| deed(os, fd, round));
-    join_all(scene, os, readers);
-    Ok(())
-}
-
-fn read_only(fd: u32) -> Map {
-    view(fd, Prot::READ, true)
-}
-
 fn private(fd: u32) -> Map {
     view(fd, Prot::READ, false)
 }
 
 fn map_another_file(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    readers_and(scene, os, role, read_only, &mut |os, text, round| {
+    scene.among_readers_of(os, role, read_only, &mut |os, text, round| {
         let other = open(os, "other", LEN);
         os.mmap(view(if round % 2 == 0 { other } else { text }, Prot::READ, true)).unwrap();
         load_all(os, AT);
@@ -47,7 +23,7 @@ fn scenario_01_reclaim_then_map_another_file_over_it() {
 }
 
 fn map_memory(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    readers_and(scene, os, role, read_only, &mut |os, fd, _| {
+    scene.among_readers_of(os, role, read_only, &mut |os, fd, _| {
         os.mmap(anonymous(Prot::RW)).unwrap();
         store_all(os, AT);
         os.compute(WHILE);
@@ -62,7 +38,7 @@ fn scenario_01b_reclaim_then_map_memory_over_it() {
 
 /// Nothing is mapped any more, so munmap itself has nothing to flush: what reclaim owes must be paid.
 fn unmap(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    readers_and(scene, os, role, read_only, &mut |os, fd, _| {
+    scene.among_readers_of(os, role, read_only, &mut |os, fd, _| {
         os.munmap(AT, LEN).unwrap();
         os.compute(WHILE);
         os.mmap(read_only(fd)).unwrap();
@@ -76,7 +52,7 @@ fn scenario_04_reclaim_then_unmap() {
 }
 
 fn move_away_and_back(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    readers_and(scene, os, role, read_only, &mut |os, _, _| {
+    scene.among_readers_of(os, role, read_only, &mut |os, _, _| {
         scene.press_hard(os);
         let away = AT + (1 << 30);
         for (from, to) in [(AT, away), (away, AT)] {
@@ -95,7 +71,7 @@ fn scenario_04b_reclaim_then_move_away() {
 
 /// A private copy is dropped, so the mapping shows the file again.
 fn forget(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    readers_and(scene, os, role, private, &mut |os, _, _| {
+    scene.among_readers_of(os, role, private, &mut |os, _, _| {
         scene.press_hard(os);
         os.mprotect(AT, LEN, Prot::RW).unwrap();
         store_all(os, AT);
@@ -112,7 +88,7 @@ fn scenario_04c_reclaim_then_forget() {
 
 /// The mapping becomes writable and is written: other threads must see the new copy.
 fn make_writable(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    readers_and(scene, os, role, private, &mut |os, fd, _| {
+    scene.among_readers_of(os, role, private, &mut |os, fd, _| {
         os.mprotect(AT, LEN, Prot::RW).unwrap();
         store_all(os, AT);
         os.compute(WHILE);
@@ -126,7 +102,7 @@ fn scenario_05_reclaim_then_make_writable_and_write() {
 }
 
 fn forbid(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    readers_and(scene, os, role, read_only, &mut |os, _, _| {
+    scene.among_readers_of(os, role, read_only, &mut |os, _, _| {
         scene.press_hard(os);
         os.mprotect(AT, LEN, Prot::NONE).unwrap();
         os.compute(WHILE);

@@ -119,26 +119,11 @@ fn scenario_17_a_fault_makes_a_page_writable_while_others_read() {
     assert_live(copy_while_others_read);
 }
 
-/// Tasks read a file whose pages reclaim frees; `deed` reuses the frames.
-fn frames_become(
-    scene: &Scene,
-    os: &mut dyn Os,
-    role: Role,
-    deed: &mut dyn FnMut(&mut dyn Os, u32),
-) -> Result<(), Signal> {
-    let mut prepare = |os: &mut dyn Os| {
-        let fd = open(os, "text", LEN);
-        os.mmap(view(fd, Prot::READ, true)).unwrap();
-    };
-    scene.among_readers(os, role, &mut prepare, deed)
-}
-
+/// Tasks read a file whose pages reclaim frees, and the frames are used again.
 fn become_memory(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    frames_become(scene, os, role, &mut |os, _| {
+    scene.among_readers_of(os, role, read_only, &mut |os, _, _| {
         let at = os.mmap(Map::anonymous(2 << 20)).unwrap();
-        (0..512).for_each(|page| {
-            let _ = os.store(at + page * PAGE);
-        });
+        store_pages(os, at, 512);
         os.munmap(at, 2 << 20).unwrap();
     })
 }
@@ -151,7 +136,7 @@ fn scenario_08_freed_frames_become_memory() {
 
 /// A page table for every page: tables are zeroed, and hardware walks them.
 fn become_tables(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    frames_become(scene, os, role, &mut |os, _| {
+    scene.among_readers_of(os, role, read_only, &mut |os, _, _| {
         for i in 0..128 {
             let at = WIDE + i * (2 << 20);
             os.mmap(Map { addr: Some(at), ..Map::anonymous(PAGE) }).unwrap();
@@ -167,7 +152,7 @@ fn scenario_08b_freed_frames_become_page_tables() {
 }
 
 fn become_cache(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    frames_become(scene, os, role, &mut |os, _| {
+    scene.among_readers_of(os, role, read_only, &mut |os, _, _| {
         let other = open(os, "other", 1 << 20);
         os.pwrite(other, 0, 1 << 20).unwrap();
         os.ftruncate(other, 0).unwrap();

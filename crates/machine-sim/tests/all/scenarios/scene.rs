@@ -5,12 +5,12 @@
 //! clears young bits without a flush, a CPU that keeps reading through its TLB never sets them again, and so the most
 //! used page looks unused and is reclaimed.
 
-use crate::acts::without_flush;
+use crate::acts::{stolen, without_flush};
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
 use mm::knobs::{FlushPolicy, Knob};
-use mm::stat::Stat;
 use program::{FileSpec, Map, MapSource, Os, Program, Prot, Role, Signal, TaskHandle};
 use std::cell::Cell;
+use std::ops::Range;
 
 pub const PAGE: u64 = 4096;
 /// The address of the pages.
@@ -29,7 +29,7 @@ const STREAM: u64 = 24 << 20;
 /// Bytes that are mlocked, so that little is left to reclaim.
 const BALLAST: u64 = 4 << 20;
 /// Values of the knob `tlb.unmap`.
-pub const POLICIES: std::ops::Range<u64> = 0..FlushPolicy::COUNT;
+pub const POLICIES: Range<u64> = 0..FlushPolicy::COUNT;
 /// The flushes of which each is dropped once to check that a scenario is effective.
 const TRIED: u64 = 60;
 
@@ -172,6 +172,41 @@ impl Scene {
         Ok(())
     }
 
+    /// The same with file "text", mapped as `map` says; `deed` gets its descriptor, too.
+    pub fn among_readers_of(
+        &self,
+        os: &mut dyn Os,
+        role: Role,
+        map: fn(u32) -> Map,
+        deed: &mut dyn FnMut(&mut dyn Os, u32, u32),
+    ) -> Result<(), Signal> {
+        let fd = Cell::new(0);
+        let mut prepare = |os: &mut dyn Os| {
+            fd.set(open(os, "text", LEN));
+            os.mmap(map(fd.get())).unwrap();
+        };
+        self.among_readers(os, role, &mut prepare, &mut |os, round| deed(os, fd.get(), round))
+    }
+
+    /// The first task forks the roles `others`, maps file "text" for reading, starts threads, and does a deed after every
+    /// burst of pressure.
+    pub fn beside(
+        &self,
+        os: &mut dyn Os,
+        others: Range<Role>,
+        count: u32,
+        deed: &mut dyn FnMut(&mut dyn Os, u32, u32),
+    ) -> Result<(), Signal> {
+        let mut tasks: Vec<_> = others.map(|role| os.fork(role).unwrap()).collect();
+        let fd = open(os, "text", LEN);
+        os.mmap(read_only(fd)).unwrap();
+        tasks.extend(threads(os, count));
+        self.wait_for(os, tasks.len() as u32);
+        self.rounds(os, &mut |os, round| deed(os, fd, round));
+        join_all(self, os, tasks);
+        Ok(())
+    }
+
     /// Do a deed whenever the first task asks for it. For another process than the first, which must be forked before:
     /// fork itself flushes its parent.
     pub fn serve(&self, os: &mut dyn Os, deed: &mut dyn FnMut(&mut dyn Os)) {
@@ -230,6 +265,11 @@ pub fn view(fd: u32, prot: Prot, shared: bool) -> Map {
     Map { addr: Some(AT), len: LEN, prot, source, populate: false, locked: false }
 }
 
+/// A shared mapping for reading.
+pub fn read_only(fd: u32) -> Map {
+    view(fd, Prot::READ, true)
+}
+
 /// Private memory at [`AT`].
 pub fn anonymous(prot: Prot) -> Map {
     Map { addr: Some(AT), prot, ..Map::anonymous(LEN) }
@@ -246,11 +286,16 @@ pub fn join_all(scene: &Scene, os: &mut dyn Os, tasks: Vec<TaskHandle>) {
     tasks.into_iter().for_each(|task| os.join(task));
 }
 
-/// Store to every page; ignore faults.
-pub fn store_all(os: &mut dyn Os, at: u64) {
-    (0..PAGES).for_each(|page| {
+/// Store to so many pages; ignore faults.
+pub fn store_pages(os: &mut dyn Os, at: u64, pages: u64) {
+    (0..pages).for_each(|page| {
         let _ = os.store(at + page * PAGE);
     });
+}
+
+/// Store to every page; ignore faults.
+pub fn store_all(os: &mut dyn Os, at: u64) {
+    store_pages(os, at, PAGES);
 }
 
 /// Load every page; ignore faults.
@@ -303,7 +348,7 @@ pub fn reclaims_under_all_policies(act: Act) {
 /// Check that reclaim has taken pages and that the OOM killer has not run.
 pub fn must_reclaim(outcomes: Vec<Outcome>) {
     for outcome in outcomes {
-        let stolen = outcome.stat(Stat::PgstealKswapd) + outcome.stat(Stat::PgstealDirect);
+        let stolen = stolen(&outcome);
         assert!(stolen > 1000, "reclaim must take pages: {stolen}");
         assert_eq!(outcome.signals, Vec::<String>::new());
     }

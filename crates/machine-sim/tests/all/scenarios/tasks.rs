@@ -22,29 +22,12 @@ fn another_process_on_the_cpu(scene: &Scene, os: &mut dyn Os, role: Role) -> Res
     if role > 0 {
         return scene.read_on(os, AT, PAGES);
     }
-    let mut tasks: Vec<_> = (0..3).map(|i| os.fork(CHILD + i).unwrap()).collect();
-    let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::READ, true)).unwrap();
-    tasks.extend(threads(os, 4));
-    scene.wait_for(os, 7);
-    scene.rounds(os, &mut |os, _| {
+    scene.beside(os, CHILD..CHILD + 3, 4, &mut |os, fd, _| {
         os.pwrite(fd, 0, LEN).unwrap();
         os.compute(WHILE);
         os.fsync(fd).unwrap();
         scene.press_hard(os);
-    });
-    join_all(scene, os, tasks);
-    Ok(())
-}
-
-/// Read, and yield the CPU for a moment.
-fn read_and_nap(scene: &Scene, os: &mut dyn Os) -> Result<(), Signal> {
-    scene.arrive();
-    while !scene.is_done() {
-        load_all(os, AT);
-        os.sleep(30_000);
-    }
-    Ok(())
+    })
 }
 
 #[test]
@@ -55,19 +38,18 @@ fn scenario_15_a_cpu_runs_another_process() {
 /// Idle CPUs get no flush requests, and must catch up when they run again.
 fn idle_cpus_come_back(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     if role > 0 {
-        return read_and_nap(scene, os);
+        scene.arrive();
+        while !scene.is_done() {
+            load_all(os, AT);
+            os.sleep(30_000);
+        }
+        return Ok(());
     }
-    let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::READ, true)).unwrap();
-    let tasks = threads(os, 4);
-    scene.wait_for(os, 4);
-    scene.rounds(os, &mut |os, round| match round % 3 {
+    scene.beside(os, 0..0, 4, &mut |os, fd, round| match round % 3 {
         0 => assert_eq!(os.pwrite(fd, 0, LEN), Ok(LEN)),
-        1 => assert_eq!(os.mmap(view(fd, Prot::READ, true)), Ok(AT)),
+        1 => assert_eq!(os.mmap(read_only(fd)), Ok(AT)),
         _ => os.fsync(fd).unwrap(),
-    });
-    join_all(scene, os, tasks);
-    Ok(())
+    })
 }
 
 #[test]
@@ -87,7 +69,7 @@ fn spaces_end(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> 
     }
     if role >= short_lives {
         let fd = open(os, "text", LEN);
-        os.mmap(view(fd, Prot::READ, true)).unwrap();
+        os.mmap(read_only(fd)).unwrap();
         load_all(os, AT);
         os.mmap(anonymous(Prot::RW)).unwrap();
         store_all(os, AT);
@@ -96,19 +78,12 @@ fn spaces_end(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> 
     if role > 0 {
         return scene.read_on(os, AT, PAGES);
     }
-    let mut tasks = vec![os.fork(CHILD).unwrap()];
-    let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::READ, true)).unwrap();
-    tasks.extend(threads(os, 2));
-    scene.wait_for(os, 3);
-    scene.rounds(os, &mut |os, _| {
+    scene.beside(os, CHILD..CHILD + 1, 2, &mut |os, fd, _| {
         scene.ask(os);
         os.pwrite(fd, 0, LEN).unwrap();
         os.fsync(fd).unwrap();
         scene.press_hard(os);
-    });
-    join_all(scene, os, tasks);
-    Ok(())
+    })
 }
 
 #[test]
@@ -123,9 +98,7 @@ fn many_payers(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal>
         let at = os.mmap(Map::anonymous(1 << 20)).unwrap();
         scene.arrive();
         while !scene.is_done() {
-            (0..256).for_each(|page| {
-                let _ = os.store(at + page * PAGE);
-            });
+            store_pages(os, at, 256);
             os.madvise(at, 1 << 20, program::Advice::DontNeed).unwrap();
             os.compute(1000);
         }
@@ -134,14 +107,7 @@ fn many_payers(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal>
     if role > 0 {
         return scene.read_on(os, AT, PAGES);
     }
-    let mut tasks: Vec<_> = (0..2).map(|i| os.fork(CHILD + i).unwrap()).collect();
-    let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::READ, true)).unwrap();
-    tasks.extend(threads(os, 3));
-    scene.wait_for(os, 5);
-    scene.rounds(os, &mut |_, _| {});
-    join_all(scene, os, tasks);
-    Ok(())
+    scene.beside(os, CHILD..CHILD + 2, 3, &mut |_, _, _| {})
 }
 
 #[test]
@@ -151,21 +117,12 @@ fn scenario_18_several_processes_allocate_at_once() {
 
 /// Four times the usual pressure without other events: pages are added during a payment, and epochs are reused.
 fn long_pressure(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
-    if role > 0 {
-        return scene.read_on(os, AT, PAGES);
-    }
-    let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::READ, true)).unwrap();
-    let tasks = threads(os, 3);
-    scene.wait_for(os, 3);
-    scene.rounds(os, &mut |os, round| {
-        (0..3).for_each(|_| scene.press(os));
+    scene.among_readers_of(os, role, read_only, &mut |os, fd, round| {
+        scene.press_hard(os);
         if round % 2 == 1 {
             os.pwrite(fd, 0, LEN).unwrap();
         }
-    });
-    join_all(scene, os, tasks);
-    Ok(())
+    })
 }
 
 #[test]
@@ -180,15 +137,13 @@ fn nothing_but_owed_pages(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<
         return scene.read_on(os, AT, LARGE / PAGE);
     }
     let fd = open(os, "large", LARGE);
-    os.mmap(Map { len: LARGE, ..view(fd, Prot::READ, true) }).unwrap();
+    os.mmap(Map { len: LARGE, ..read_only(fd) }).unwrap();
     let tasks = threads(os, 3);
     scene.wait_for(os, 3);
     for _ in 0..2 {
         scene.press(os);
         let at = os.mmap(Map::anonymous(1 << 20)).unwrap();
-        (0..256).for_each(|page| {
-            let _ = os.store(at + page * PAGE);
-        });
+        store_pages(os, at, 256);
         os.munmap(at, 1 << 20).unwrap();
     }
     join_all(scene, os, tasks);
@@ -210,7 +165,7 @@ fn out_of_memory(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signa
         return scene.read_on(os, AT, PAGES);
     }
     let fd = open(os, "text", LEN);
-    os.mmap(view(fd, Prot::READ, true)).unwrap();
+    os.mmap(read_only(fd)).unwrap();
     let tasks = threads(os, 2);
     scene.wait_for(os, 2);
     let child = os.fork(CHILD).unwrap();

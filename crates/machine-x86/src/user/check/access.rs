@@ -100,14 +100,6 @@ impl fmt::Display for RegionKind {
     }
 }
 
-fn segv_or_bus(signal: Signal) -> Option<bool> {
-    match signal {
-        Signal::Segv { .. } => Some(false),
-        Signal::Bus { .. } => Some(true),
-        Signal::Kill => None,
-    }
-}
-
 /// Whether hardware allows the access if the mapping has these rights. Everything that is mapped can be
 /// loaded, and a program's fetches are done as loads.
 fn permits(prot: Prot, mode: AccessKind) -> bool {
@@ -211,7 +203,11 @@ impl<M: Memory> CheckedAccess<'_, M> {
         signal: Signal,
         has: bool,
     ) -> Result<(), String> {
-        let Some(beyond) = segv_or_bus(signal) else { return Ok(()) };
+        let beyond = match signal {
+            Signal::Segv { .. } => false,
+            Signal::Bus { .. } => true,
+            Signal::Kill => return Ok(()),
+        };
         self.tally.checked += 1;
         let Some((region, _)) = region else {
             return if beyond { Err("SIGBUS where nothing is mapped".into()) } else { Ok(()) };
@@ -244,10 +240,7 @@ impl<M: Memory> CheckedAccess<'_, M> {
         if is_changing || backing.as_ref().is_some_and(Backing::truncated) {
             return Ok(Ok(()));
         }
-        let shown = match &backing {
-            Some(backing) => backing.view(),
-            None => Some(View::ZEROES),
-        };
+        let shown = backing.as_ref().map_or(Some(View::ZEROES), Backing::view);
         match (own, shown) {
             (Some((page, before)), Some(shown)) => {
                 let Some(view) = page.since(&before) else { return Ok(Ok(())) };

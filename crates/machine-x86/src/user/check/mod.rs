@@ -151,14 +151,8 @@ impl Process {
 }
 
 impl Default for Checker {
-    fn default() -> Checker {
-        Checker::new()
-    }
-}
-
-impl Checker {
     /// A checker of one process, number 0, with one task and no mappings.
-    pub fn new() -> Checker {
+    fn default() -> Checker {
         let first = Process::new(0, Map::default(), Vec::new());
         first.ready.store(true, Release);
         Checker {
@@ -168,7 +162,9 @@ impl Checker {
             reports: AtomicU32::new(0),
         }
     }
+}
 
+impl Checker {
     /// The shadow of a process, for one of its tasks. Waits until the shadow is ready.
     pub fn process(&self, number: u32, backoff: &dyn Backoff) -> Arc<Process> {
         let mut found = None;

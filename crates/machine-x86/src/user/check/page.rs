@@ -90,8 +90,16 @@ impl Page {
     }
 
     fn new(meta: u32) -> Page {
-        let zero = || AtomicU64::new(Mark::ZERO.to_bits());
-        Page { meta: AtomicU32::new(meta), version: AtomicU32::new(0), base: zero(), next: zero() }
+        Page::with(meta, 0, Mark::ZERO, Mark::ZERO)
+    }
+
+    fn with(meta: u32, version: u32, base: Mark, next: Mark) -> Page {
+        Page {
+            meta: AtomicU32::new(meta),
+            version: AtomicU32::new(version),
+            base: AtomicU64::new(base.to_bits()),
+            next: AtomicU64::new(next.to_bits()),
+        }
     }
 
     fn base(&self) -> Mark {
@@ -134,32 +142,27 @@ impl Page {
         (before & bit::LOCK == 0).then_some(())
     }
 
+    /// The page's lock, if it is free and nothing has changed since `before`.
+    fn lock_unchanged(&self, before: &Before) -> Option<Locked<'_>> {
+        self.try_lock()?;
+        let locked = Locked { page: self };
+        (self.seen() == before.meta && self.version.load(Relaxed) == before.version).then_some(locked)
+    }
+
     /// All sectors hold `found`, and nothing has changed since `before`, so this is the page's content. Does
     /// nothing if the page is changing.
     pub fn learn(&self, before: &Before, found: Mark, or_backing: bool) {
-        if self.try_lock().is_none() {
-            return;
-        }
-        let locked = Locked { page: self };
-        if self.seen() == before.meta && self.version.load(Relaxed) == before.version {
-            let version = self.version.load(Relaxed).max(found.version());
-            let mark = if found.is_zero() { Mark::zero(version) } else { found };
-            locked.transition(
-                bit::OWN | if or_backing { bit::BACKING } else { 0 },
-                Some((mark, mark)),
-                version,
-            );
-        }
+        let Some(locked) = self.lock_unchanged(before) else { return };
+        let version = locked.version().max(found.version());
+        let mark = if found.is_zero() { Mark::zero(version) } else { found };
+        let flags = bit::OWN | if or_backing { bit::BACKING } else { 0 };
+        locked.transition(flags, Some((mark, mark)), version);
     }
 
     /// The load found the backing page, so the page's own content is gone for good (it is zero if there is no
     /// backing page). Does nothing if anything has changed since `before`.
     pub fn learn_discarded(&self, before: &Before, has_file: bool) {
-        if self.try_lock().is_none() {
-            return;
-        }
-        let locked = Locked { page: self };
-        if self.seen() == before.meta && self.version.load(Relaxed) == before.version {
+        if let Some(locked) = self.lock_unchanged(before) {
             locked.forget(has_file);
         }
     }
@@ -337,22 +340,13 @@ impl Page {
         let meta = self.seen();
         let same = meta == fork_state.meta;
         let flags = if same { meta & (bit::OWN | bit::BACKING | bit::ANY) } else { bit::ANY };
-        Page {
-            meta: AtomicU32::new(flags),
-            version: AtomicU32::new(self.version.load(Acquire)),
-            base: AtomicU64::new(fork_state.base.to_bits()),
-            next: AtomicU64::new(self.next().to_bits()),
-        }
+        Page::with(flags, self.version.load(Acquire), fork_state.base, self.next())
     }
 
     /// A copy of the shadow for another address. No store may be in progress.
     pub fn moved(&self) -> Page {
-        Page {
-            meta: AtomicU32::new(self.meta.load(Acquire) & (bit::OWN | bit::BACKING | bit::ANY)),
-            version: AtomicU32::new(self.version.load(Acquire)),
-            base: AtomicU64::new(self.base().to_bits()),
-            next: AtomicU64::new(self.next().to_bits()),
-        }
+        let flags = self.meta.load(Acquire) & (bit::OWN | bit::BACKING | bit::ANY);
+        Page::with(flags, self.version.load(Acquire), self.base(), self.next())
     }
 }
 

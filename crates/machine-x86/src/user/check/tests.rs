@@ -8,8 +8,9 @@ use super::*;
 use abi::Forget;
 use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
+use program::AccessKind::{self, Load, Store};
+use program::Prot;
 use program::rng::Rng;
-use program::{AccessKind, Prot};
 use std::collections::BTreeMap;
 use std::sync::RwLock as StdLock;
 use std::{thread, vec};
@@ -81,15 +82,26 @@ const BACKOFF: fn() = thread::yield_now;
 
 impl Fixture {
     fn new() -> Fixture {
-        let checker = Checker::new();
+        let checker = Checker::default();
         let process = checker.process(0, &BACKOFF);
         Fixture { checker, process, memory: TestMemory::default() }
+    }
+
+    fn map(&self) -> spin::RwLockWriteGuard<'_, Map> {
+        self.process.map(&BACKOFF)
+    }
+
+    /// A file, and a mapping of all its `pages` pages at `BASE`.
+    fn with_file(pages: u64, shared: bool) -> (Fixture, Vec<Frame>, Arc<File>) {
+        let file = Arc::new(File::new(1, pages * PAGE));
+        let (fixture, frames) = Fixture::with(pages, Source::File { file: file.clone(), offset: 0, shared });
+        (fixture, frames, file)
     }
 
     /// A mapping of `pages` pages at `BASE`, with frames of their own.
     fn with(pages: u64, source: Source) -> (Fixture, Vec<Frame>) {
         let fixture = Fixture::new();
-        fixture.process.map(&BACKOFF).insert(BASE / PAGE, Region::new(BASE / PAGE, pages, Prot::RW, source));
+        fixture.map().insert(BASE / PAGE, Region::new(BASE / PAGE, pages, Prot::RW, source));
         let frames: Vec<Frame> = (0..pages).map(|_| frame()).collect();
         for (page, frame) in (BASE / PAGE..).zip(&frames) {
             fixture.memory.map(page, Some(frame));
@@ -114,8 +126,14 @@ impl Fixture {
         self.touch_as(&self.process, addr, mode)
     }
 
-    fn expect_ok(&self, addr: u64, mode: AccessKind) {
-        assert_eq!(self.touch(addr, mode), Ok(Ok(())));
+    fn expect_ok<const N: usize>(&self, addr: u64, modes: [AccessKind; N]) {
+        modes.into_iter().for_each(|mode| assert_eq!(self.touch(addr, mode), Ok(Ok(())), "{mode:?}"));
+    }
+
+    /// Fault the first page in.
+    fn populate(&self) {
+        let before = self.map().begin_populate(1, 1);
+        self.map().end_populate(&before, &BACKOFF);
     }
 
     fn expect_violation(&self, addr: u64, mode: AccessKind, text: &str) {
@@ -126,6 +144,13 @@ impl Fixture {
 
 fn words(frame: &Frame) -> Vec<u64> {
     frame.iter().map(|word| word.load(SeqCst)).collect()
+}
+
+/// Write the first page of a file; the words go to a frame.
+fn write(file: &File, to: &Frame) {
+    let _guard = file.change(&BACKOFF);
+    FileWrite::begin(file, 0, PAGE, &BACKOFF, |at, word| to[(at / SECTOR) as usize].store(word, SeqCst))
+        .end(0, Some(PAGE));
 }
 
 fn set_words(frame: &Frame, words: &[u64]) {
@@ -139,172 +164,158 @@ fn set_words(frame: &Frame, words: &[u64]) {
 #[test]
 fn old_content_is_a_violation() {
     let (fixture, frames) = Fixture::with(1, Source::Anonymous);
-    fixture.expect_ok(BASE, AccessKind::Load);
-    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE, [Load, Store]);
     let old = words(&frames[0]);
-    fixture.expect_ok(BASE, AccessKind::Store);
-    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE, [Store, Load]);
     set_words(&frames[0], &old);
     fixture.expect_violation(
         BASE,
-        AccessKind::Load,
+        Load,
         "expected process 0 page 0x1 version 2; found process 0 page 0x1 version 1",
     );
     set_words(&frames[0], &[0; 8]);
-    fixture.expect_violation(BASE, AccessKind::Load, "found zeroes in sector 0");
+    fixture.expect_violation(BASE, Load, "found zeroes in sector 0");
 }
 
 #[test]
 fn a_partly_old_page_is_a_violation() {
     let (fixture, frames) = Fixture::with(1, Source::Anonymous);
-    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE, [Store]);
     let old = words(&frames[0]);
-    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE, [Store]);
     frames[0][5].store(old[5], SeqCst);
-    fixture.expect_violation(BASE, AccessKind::Load, "in sector 5");
+    fixture.expect_violation(BASE, Load, "in sector 5");
 }
 
 #[test]
 fn swapped_sectors_are_a_violation() {
     let (fixture, frames) = Fixture::with(1, Source::Anonymous);
-    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE, [Store]);
     let all = words(&frames[0]);
     set_words(&frames[0], &[all[1], all[0], all[2], all[3], all[4], all[5], all[6], all[7]]);
-    fixture.expect_violation(BASE, AccessKind::Load, "of another sector");
+    fixture.expect_violation(BASE, Load, "of another sector");
 }
 
 #[test]
 fn content_of_another_page_is_a_violation() {
     let (fixture, frames) = Fixture::with(2, Source::Anonymous);
-    fixture.expect_ok(BASE, AccessKind::Store);
-    fixture.expect_ok(BASE + PAGE, AccessKind::Store);
+    fixture.expect_ok(BASE, [Store]);
+    fixture.expect_ok(BASE + PAGE, [Store]);
     fixture.memory.map(BASE / PAGE, Some(&frames[1]));
-    fixture.expect_violation(BASE, AccessKind::Load, "found process 0 page 0x2 version 1");
+    fixture.expect_violation(BASE, Load, "found process 0 page 0x2 version 1");
 }
 
 #[test]
 fn a_lost_store_is_a_violation() {
     let (fixture, frames) = Fixture::with(1, Source::Anonymous);
-    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE, [Store]);
     let copy = frame();
     set_words(&copy, &words(&frames[0]));
     // The store goes to a frame that the page no longer has.
-    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE, [Store]);
     fixture.memory.map(BASE / PAGE, Some(&copy));
-    fixture.expect_violation(BASE, AccessKind::Load, "version 1");
+    fixture.expect_violation(BASE, Load, "version 1");
 }
 
 #[test]
 fn success_of_a_forbidden_access_is_a_violation() {
     let (fixture, _) = Fixture::with(2, Source::Anonymous);
-    fixture.process.map(&BACKOFF).insert(1, Region::new(1, 1, Prot::READ, Source::Anonymous));
-    fixture.expect_violation(BASE, AccessKind::Store, "expected a fault, the mapping allows only");
-    fixture.process.map(&BACKOFF).insert(1, Region::new(1, 1, Prot::NONE, Source::Anonymous));
-    fixture.expect_violation(BASE, AccessKind::Load, "expected a fault");
-    let mut map = fixture.process.map(&BACKOFF);
+    fixture.map().insert(1, Region::new(1, 1, Prot::READ, Source::Anonymous));
+    fixture.expect_violation(BASE, Store, "expected a fault, the mapping allows only");
+    fixture.map().insert(1, Region::new(1, 1, Prot::NONE, Source::Anonymous));
+    fixture.expect_violation(BASE, Load, "expected a fault");
+    let mut map = fixture.map();
     let change = map.begin_take(1, 2);
     map.end_take(change, true, &BACKOFF);
     drop(map);
-    fixture.expect_violation(BASE + PAGE, AccessKind::Load, "nothing is mapped there");
+    fixture.expect_violation(BASE + PAGE, Load, "nothing is mapped there");
 }
 
 #[test]
 fn failure_of_an_allowed_access_is_a_violation() {
-    let file = Arc::new(File::new(1, PAGE));
-    let (fixture, _) = Fixture::with(1, Source::File { file, offset: 0, shared: true });
+    let (fixture, ..) = Fixture::with_file(1, true);
     fixture.memory.map(BASE / PAGE, None);
-    fixture.expect_violation(BASE, AccessKind::Load, "SIGSEGV where the mapping allows the access");
-    assert!(matches!(fixture.touch(0x9000, AccessKind::Load), Ok(Err(Signal::Segv { .. }))));
+    fixture.expect_violation(BASE, Load, "SIGSEGV where the mapping allows the access");
+    assert!(matches!(fixture.touch(0x9000, Load), Ok(Err(Signal::Segv { .. }))));
 }
 
 // --- allowed content ----------------------------------------------------------------------------------------------
 
 #[test]
 fn private_mapping_shows_the_file_until_the_first_store() {
-    let file = Arc::new(File::new(3, PAGE));
-    let (fixture, frames) = Fixture::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
-    fixture.expect_ok(BASE, AccessKind::Load);
-    let guard = file.change(&BACKOFF);
-    let writing = FileWrite::begin(&file, 0, PAGE, &BACKOFF, |at, word| {
-        frames[0][(at / SECTOR) as usize].store(word, SeqCst);
-    });
-    writing.end(0, Some(PAGE));
-    drop(guard);
-    fixture.expect_ok(BASE, AccessKind::Load);
+    let (fixture, frames, file) = Fixture::with_file(1, false);
+    fixture.expect_ok(BASE, [Load]);
+    write(&file, &frames[0]);
+    fixture.expect_ok(BASE, [Load]);
     set_words(&frames[0], &[0; 8]);
-    fixture.expect_violation(BASE, AccessKind::Load, "expected file 3 page 0x0 version 1; found zeroes");
-    fixture.expect_ok(BASE, AccessKind::Store);
-    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_violation(BASE, Load, "expected file 1 page 0x0 version 1; found zeroes");
+    fixture.expect_ok(BASE, [Store, Load]);
 }
 
 #[test]
 fn freed_memory_is_old_or_zero_and_then_stays_zero() {
     let (fixture, frames) = Fixture::with(1, Source::Anonymous);
-    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE, [Store]);
     let old = words(&frames[0]);
-    let change = fixture.process.map(&BACKOFF).begin_change(1, 1);
-    fixture.process.map(&BACKOFF).end_forget(change, Forget::Perhaps, &BACKOFF);
-    fixture.expect_ok(BASE, AccessKind::Load);
+    let change = fixture.map().begin_change(1, 1);
+    fixture.map().end_forget(change, Forget::Perhaps, &BACKOFF);
+    fixture.expect_ok(BASE, [Load]);
     set_words(&frames[0], &[old[0], old[1], 0, 0, 0, 0, 0, 0]);
-    fixture.expect_ok(BASE, AccessKind::Load);
-    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE, [Load, Load]);
     set_words(&frames[0], &[0; 8]);
-    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE, [Load]);
     set_words(&frames[0], &old);
-    fixture.expect_violation(BASE, AccessKind::Load, "expected zeroes");
-    fixture.expect_ok(BASE, AccessKind::Store);
-    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_violation(BASE, Load, "expected zeroes");
+    fixture.expect_ok(BASE, [Store, Load]);
 }
 
 #[test]
 fn dropped_memory_is_zero_unless_a_store_raced() {
     let (fixture, frames) = Fixture::with(2, Source::Anonymous);
-    fixture.expect_ok(BASE, AccessKind::Store);
-    fixture.expect_ok(BASE + PAGE, AccessKind::Store);
-    let change = fixture.process.map(&BACKOFF).begin_change(1, 2);
-    fixture.expect_ok(BASE + PAGE, AccessKind::Store);
-    fixture.process.map(&BACKOFF).end_forget(change, Forget::Now, &BACKOFF);
-    fixture.expect_violation(BASE, AccessKind::Load, "expected zeroes");
+    fixture.expect_ok(BASE, [Store]);
+    fixture.expect_ok(BASE + PAGE, [Store]);
+    let change = fixture.map().begin_change(1, 2);
+    fixture.expect_ok(BASE + PAGE, [Store]);
+    fixture.map().end_forget(change, Forget::Now, &BACKOFF);
+    fixture.expect_violation(BASE, Load, "expected zeroes");
     set_words(&frames[0], &[0; 8]);
-    fixture.expect_ok(BASE, AccessKind::Load);
-    fixture.expect_ok(BASE + PAGE, AccessKind::Load);
+    fixture.expect_ok(BASE, [Load]);
+    fixture.expect_ok(BASE + PAGE, [Load]);
     set_words(&frames[1], &[0; 8]);
-    fixture.expect_ok(BASE + PAGE, AccessKind::Load);
+    fixture.expect_ok(BASE + PAGE, [Load]);
 }
 
 #[test]
 fn moved_mapping_keeps_its_content() {
     let (fixture, frames) = Fixture::with(2, Source::Anonymous);
-    fixture.expect_ok(BASE, AccessKind::Store);
-    let change = fixture.process.map(&BACKOFF).begin_take(1, 2);
+    fixture.expect_ok(BASE, [Store]);
+    let change = fixture.map().begin_take(1, 2);
     fixture.memory.map(1, None);
     fixture.memory.map(2, None);
     let new = frame();
     for (page, frame) in [(8, &frames[0]), (9, &frames[1]), (10, &new)] {
         fixture.memory.map(page, Some(frame));
     }
-    fixture.process.map(&BACKOFF).end_move(change, 8, 3, &BACKOFF);
-    (8..11).for_each(|page| fixture.expect_ok(page * PAGE, AccessKind::Load));
-    fixture.expect_ok(8 * PAGE, AccessKind::Store);
-    fixture.expect_ok(8 * PAGE, AccessKind::Load);
-    assert!(matches!(fixture.touch(BASE, AccessKind::Load), Ok(Err(Signal::Segv { .. }))));
+    fixture.map().end_move(change, 8, 3, &BACKOFF);
+    (8..11).for_each(|page| fixture.expect_ok(page * PAGE, [Load]));
+    fixture.expect_ok(8 * PAGE, [Store, Load]);
+    assert!(matches!(fixture.touch(BASE, Load), Ok(Err(Signal::Segv { .. }))));
     set_words(&frames[1], &words(&frames[0]));
-    fixture.expect_violation(9 * PAGE, AccessKind::Load, "expected zeroes");
+    fixture.expect_violation(9 * PAGE, Load, "expected zeroes");
 }
 
 #[test]
 fn truncation_removes_pages_and_private_copies() {
-    let file = Arc::new(File::new(1, 2 * PAGE));
-    let (fixture, frames) = Fixture::with(2, Source::File { file: file.clone(), offset: 0, shared: false });
-    fixture.expect_ok(BASE, AccessKind::Store);
-    fixture.expect_ok(BASE + PAGE, AccessKind::Store);
+    let (fixture, frames, file) = Fixture::with_file(2, false);
+    fixture.expect_ok(BASE, [Store]);
+    fixture.expect_ok(BASE + PAGE, [Store]);
     let guard = file.change(&BACKOFF);
     let truncation = file.begin_truncate(1, &guard).unwrap();
     set_words(&frames[1], &[0; 8]);
-    fixture.expect_ok(BASE + PAGE, AccessKind::Load);
+    fixture.expect_ok(BASE + PAGE, [Load]);
     fixture.checker.end_truncate(&file, truncation, true, &BACKOFF);
-    fixture.expect_ok(BASE, AccessKind::Load);
-    fixture.expect_ok(BASE + PAGE, AccessKind::Load);
+    fixture.expect_ok(BASE, [Load]);
+    fixture.expect_ok(BASE + PAGE, [Load]);
     fixture.memory.map(2, None);
     let beyond = fixture.memory.load(BASE + PAGE);
     assert!(beyond.is_err() && !file.has(1));
@@ -312,98 +323,74 @@ fn truncation_removes_pages_and_private_copies() {
 
 #[test]
 fn a_load_decides_the_content_of_an_unknown_page() {
-    let file = Arc::new(File::new(1, PAGE));
-    let (fixture, frames) = Fixture::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
-    fixture.expect_ok(BASE, AccessKind::Store);
+    let (fixture, frames, file) = Fixture::with_file(1, false);
+    fixture.expect_ok(BASE, [Store]);
     let kept = words(&frames[0]);
     let guard = file.change(&BACKOFF);
     let truncation = file.begin_truncate(0, &guard).unwrap();
-    fixture.expect_ok(BASE, AccessKind::Store);
+    fixture.expect_ok(BASE, [Store]);
     fixture.checker.end_truncate(&file, truncation, true, &BACKOFF);
     set_words(&frames[0], &kept);
-    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE, [Load]);
     set_words(&frames[0], &[0; 8]);
-    fixture.expect_violation(BASE, AccessKind::Load, "found zeroes");
+    fixture.expect_violation(BASE, Load, "found zeroes");
 }
 
 #[test]
 fn populate_may_copy_the_file_of_that_time() {
-    let file = Arc::new(File::new(1, PAGE));
-    let (fixture, frames) = Fixture::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
-    let before = fixture.process.map(&BACKOFF).begin_populate(1, 1);
-    fixture.process.map(&BACKOFF).end_populate(&before, &BACKOFF);
+    let (fixture, frames, file) = Fixture::with_file(1, false);
+    fixture.populate();
     let other = frame();
-    let guard = file.change(&BACKOFF);
-    FileWrite::begin(&file, 0, PAGE, &BACKOFF, |at, word| other[(at / SECTOR) as usize].store(word, SeqCst))
-        .end(0, Some(PAGE));
-    drop(guard);
-    fixture.expect_ok(BASE, AccessKind::Load);
+    write(&file, &other);
+    fixture.expect_ok(BASE, [Load]);
     // It may also be no copy: it is none if it shows the file now.
     set_words(&frames[0], &words(&other));
-    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE, [Load]);
     set_words(&frames[0], &[0; 8]);
-    fixture.expect_violation(BASE, AccessKind::Load, "found zeroes");
+    fixture.expect_violation(BASE, Load, "found zeroes");
 }
 
 #[test]
 fn populate_again_may_make_a_later_copy() {
-    let file = Arc::new(File::new(1, PAGE));
-    let (fixture, frames) = Fixture::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
-    let populate = || {
-        let before = fixture.process.map(&BACKOFF).begin_populate(1, 1);
-        fixture.process.map(&BACKOFF).end_populate(&before, &BACKOFF);
-    };
-    let write = |to: &Frame| {
-        let guard = file.change(&BACKOFF);
-        FileWrite::begin(&file, 0, PAGE, &BACKOFF, |at, word| to[(at / SECTOR) as usize].store(word, SeqCst))
-            .end(0, Some(PAGE));
-        drop(guard);
-    };
+    let (fixture, frames, file) = Fixture::with_file(1, false);
     // At first the page is read-only and is no copy; then it is writable and becomes one; then the file
     // changes again.
-    populate();
+    fixture.populate();
     let (first, second) = (frame(), frame());
-    write(&first);
-    populate();
-    write(&second);
+    write(&file, &first);
+    fixture.populate();
+    write(&file, &second);
     set_words(&frames[0], &words(&first));
-    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE, [Load]);
 }
 
 /// The fault makes the copy; before the store is retried, another thread forbids it.
 #[test]
 fn a_failed_store_may_leave_a_copy() {
-    let file = Arc::new(File::new(1, PAGE));
-    let (fixture, frames) = Fixture::with(1, Source::File { file: file.clone(), offset: 0, shared: false });
-    let write = |to: &Frame| {
-        let guard = file.change(&BACKOFF);
-        FileWrite::begin(&file, 0, PAGE, &BACKOFF, |at, word| to[(at / SECTOR) as usize].store(word, SeqCst))
-            .end(0, Some(PAGE));
-        drop(guard);
-    };
+    let (fixture, frames, file) = Fixture::with_file(1, false);
     let forbid = |store: bool| {
-        let change = fixture.process.map(&BACKOFF).begin_change(1, 1);
+        let change = fixture.map().begin_change(1, 1);
         fixture.memory.map(1, None);
         if store {
-            assert!(matches!(fixture.touch(BASE, AccessKind::Store), Ok(Err(Signal::Segv { .. }))));
+            assert!(matches!(fixture.touch(BASE, Store), Ok(Err(Signal::Segv { .. }))));
         }
-        fixture.process.map(&BACKOFF).end_protect(change, Prot::READ, true, &BACKOFF);
+        fixture.map().end_protect(change, Prot::READ, true, &BACKOFF);
         fixture.memory.map(1, Some(&frames[0]));
     };
     let (copied, later) = (frame(), frame());
-    write(&copied);
+    write(&file, &copied);
     forbid(true);
-    write(&later);
+    write(&file, &later);
     set_words(&frames[0], &words(&copied));
-    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE, [Load]);
     // Without a failed store there is no copy.
     set_words(&frames[0], &words(&later));
-    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE, [Load]);
     forbid(false);
     set_words(&frames[0], &words(&copied));
     fixture.expect_violation(
         BASE,
-        AccessKind::Load,
+        Load,
         "expected file 1 page 0x0 version 2; found file 1 page 0x0 version 1",
     );
 }
@@ -420,39 +407,36 @@ fn a_store_during_mmap_of_a_file_may_be_seen_by_others() {
         let other = BASE + 8 * PAGE;
         if mapped {
             let region = Region::new(other / PAGE, 1, Prot::RW, Source::Anonymous);
-            fixture.process.map(&BACKOFF).insert(other / PAGE, region);
+            fixture.map().insert(other / PAGE, region);
         }
-        fixture.expect_ok(BASE, AccessKind::Store);
+        fixture.expect_ok(BASE, [Store]);
         let incoming = Some((file.clone(), 0));
-        let change = fixture.process.map(&BACKOFF).begin_replace(other / PAGE - 1, 2, incoming);
+        let change = fixture.map().begin_replace(other / PAGE - 1, 2, incoming);
         // The kernel has mapped the file, but the call has not returned.
         fixture.memory.map(other / PAGE, Some(&frames[0]));
-        fixture.expect_ok(other, AccessKind::Store);
-        fixture.expect_ok(BASE, AccessKind::Load);
-        fixture.expect_ok(BASE, AccessKind::Store);
-        fixture.expect_ok(BASE, AccessKind::Load);
+        fixture.expect_ok(other, [Store]);
+        fixture.expect_ok(BASE, [Load, Store, Load]);
         let source = Source::File { file: file.clone(), offset: 0, shared: true };
         let region = Region::new(other / PAGE - 1, 2, Prot::RW, source);
-        let mut map = fixture.process.map(&BACKOFF);
+        let mut map = fixture.map();
         map.insert(other / PAGE - 1, region);
         map.end_replace(change, true, &BACKOFF);
         drop(map);
-        fixture.expect_ok(other, AccessKind::Load);
-        fixture.expect_ok(BASE, AccessKind::Store);
+        fixture.expect_ok(other, [Load]);
+        fixture.expect_ok(BASE, [Store]);
         set_words(&frames[0], &[0; 8]);
-        fixture.expect_violation(other, AccessKind::Load, "expected file 1 page 0x1");
+        fixture.expect_violation(other, Load, "expected file 1 page 0x1");
     }
 }
 
 /// Each of two stores may reach the other's page: both lock the file's first page first.
 #[test]
 fn stores_during_calls_that_exchange_two_pages_do_not_deadlock() {
-    let file = Arc::new(File::new(1, 2 * PAGE));
-    let (fixture, _) = Fixture::with(2, Source::File { file: file.clone(), offset: 0, shared: true });
+    let (fixture, _, file) = Fixture::with_file(2, true);
     let shadow = |page| file.page(page).unwrap();
     for (at, incoming) in [(0, 1), (1, 0)] {
         let start = BASE / PAGE + at;
-        let call = fixture.process.map(&BACKOFF).begin_replace(start, 1, Some((file.clone(), incoming)));
+        let call = fixture.map().begin_replace(start, 1, Some((file.clone(), incoming)));
         let first = Cell::new(Some(shadow(0).lock(&BACKOFF)));
         let backoff = || {
             drop(
@@ -462,9 +446,9 @@ fn stores_during_calls_that_exchange_two_pages_do_not_deadlock() {
         };
         let mut touch =
             CheckedAccess { memory: &fixture.memory, backoff: &backoff, tally: &mut Tally::default() };
-        assert_eq!(touch.access(&fixture.process, start * PAGE, AccessKind::Store), Ok(Ok(())));
+        assert_eq!(touch.access(&fixture.process, start * PAGE, Store), Ok(Ok(())));
         assert!(first.take().is_none(), "the store must wait for the first page");
-        fixture.process.map(&BACKOFF).end_replace(call, false, &BACKOFF);
+        fixture.map().end_replace(call, false, &BACKOFF);
     }
 }
 
@@ -473,21 +457,17 @@ fn stores_during_calls_that_exchange_two_pages_do_not_deadlock() {
 fn populate_before_the_end_of_an_earlier_call_may_make_a_copy() {
     let file = Arc::new(File::new(1, PAGE));
     let (fixture, frames) = Fixture::with(1, Source::Anonymous);
-    let unmapped = fixture.process.map(&BACKOFF).begin_take(1, 1);
+    let unmapped = fixture.map().begin_take(1, 1);
     let region = Region::new(1, 1, Prot::RW, Source::File { file: file.clone(), offset: 0, shared: false });
-    let mut map = fixture.process.map(&BACKOFF);
+    let mut map = fixture.map();
     map.insert(1, region);
     let before = map.begin_populate(1, 1);
     map.end_populate(&before, &BACKOFF);
     map.end_take(unmapped, true, &BACKOFF);
     drop(map);
-    let guard = file.change(&BACKOFF);
-    let other = frame();
-    FileWrite::begin(&file, 0, PAGE, &BACKOFF, |at, word| other[(at / SECTOR) as usize].store(word, SeqCst))
-        .end(0, Some(PAGE));
-    drop(guard);
+    write(&file, &frame());
     set_words(&frames[0], &[0; 8]);
-    fixture.expect_ok(BASE, AccessKind::Load);
+    fixture.expect_ok(BASE, [Load]);
 }
 
 #[test]
@@ -519,18 +499,18 @@ fn file_reads_are_checked() {
 #[test]
 fn a_child_reads_its_parents_old_content_but_not_later_stores() {
     let (fixture, frames) = Fixture::with(1, Source::Anonymous);
-    fixture.expect_ok(BASE, AccessKind::Store);
-    let fork_state = fixture.process.map(&BACKOFF).begin_fork();
+    fixture.expect_ok(BASE, [Store]);
+    let fork_state = fixture.map().begin_fork();
     fixture.checker.fork(&fixture.process, 7, &fork_state, &BACKOFF);
     let child = fixture.checker.process(7, &BACKOFF);
-    assert_eq!(fixture.touch_as(&child, BASE, AccessKind::Load), Ok(Ok(())));
+    assert_eq!(fixture.touch_as(&child, BASE, Load), Ok(Ok(())));
     let kept = words(&frames[0]);
-    fixture.expect_ok(BASE, AccessKind::Store);
-    assert!(fixture.touch_as(&child, BASE, AccessKind::Load).is_err());
+    fixture.expect_ok(BASE, [Store]);
+    assert!(fixture.touch_as(&child, BASE, Load).is_err());
     set_words(&frames[0], &kept);
-    assert_eq!(fixture.touch_as(&child, BASE, AccessKind::Store), Ok(Ok(())));
-    assert_eq!(fixture.touch_as(&child, BASE, AccessKind::Load), Ok(Ok(())));
-    fixture.expect_violation(BASE, AccessKind::Load, "found process 7 page 0x1 version 2");
+    assert_eq!(fixture.touch_as(&child, BASE, Store), Ok(Ok(())));
+    assert_eq!(fixture.touch_as(&child, BASE, Load), Ok(Ok(())));
+    fixture.expect_violation(BASE, Load, "found process 7 page 0x1 version 2");
     fixture.checker.leave(&child, &BACKOFF);
 }
 
@@ -543,7 +523,7 @@ fn storm(fixture: &Fixture, pages: u64, rounds: u64, other: impl FnOnce() + Send
             scope.spawn(move || {
                 let mut rng = Rng::new(seed);
                 for _ in 0..rounds {
-                    let mode = if rng.percent(40) { AccessKind::Store } else { AccessKind::Load };
+                    let mode = if rng.percent(40) { Store } else { Load };
                     if let Err(Violation(text)) = fixture.touch(BASE + rng.below(pages) * PAGE, mode) {
                         panic!("{text}");
                     }
@@ -569,10 +549,10 @@ fn concurrent_dontneed_passes() {
     let (fixture, _) = Fixture::with(4, Source::Anonymous);
     storm(&fixture, 4, 20_000, || {
         for _ in 0..500 {
-            let change = fixture.process.map(&BACKOFF).begin_change(1, 4);
+            let change = fixture.map().begin_change(1, 4);
             // As in an unmap: each page is replaced by one of zeroes, all sectors at once.
             (1..5).for_each(|page| fixture.memory.map(page, Some(&frame())));
-            fixture.process.map(&BACKOFF).end_forget(change, Forget::Now, &BACKOFF);
+            fixture.map().end_forget(change, Forget::Now, &BACKOFF);
         }
     });
 }
@@ -583,11 +563,11 @@ fn concurrent_mprotect_passes() {
     storm(&fixture, 2, 20_000, || {
         for round in 0..1000 {
             let prot = if round % 2 == 0 { Prot::NONE } else { Prot::RW };
-            let change = fixture.process.map(&BACKOFF).begin_change(1, 2);
+            let change = fixture.map().begin_change(1, 2);
             for (page, frame) in (1..).zip(&frames) {
                 fixture.memory.map(page, (prot == Prot::RW).then_some(frame));
             }
-            fixture.process.map(&BACKOFF).end_protect(change, prot, true, &BACKOFF);
+            fixture.map().end_protect(change, prot, true, &BACKOFF);
         }
     });
 }
@@ -600,14 +580,14 @@ fn concurrent_mremap_passes() {
             let (from, to) = if round % 2 == 0 { (1, 9) } else { (9, 1) };
             // Like mremap with a fixed address, where other threads also access memory.
             let (taken, target) = {
-                let mut map = fixture.process.map(&BACKOFF);
+                let mut map = fixture.map();
                 (map.begin_take(from, 2), map.begin_replace(to, 2, None))
             };
             for (page, frame) in (0..).zip(&frames) {
                 fixture.memory.map(from + page, None);
                 fixture.memory.map(to + page, Some(frame));
             }
-            let mut map = fixture.process.map(&BACKOFF);
+            let mut map = fixture.map();
             map.end_move(taken, to, 2, &BACKOFF);
             map.end_replace(target, true, &BACKOFF);
         }
@@ -616,8 +596,7 @@ fn concurrent_mremap_passes() {
 
 #[test]
 fn concurrent_truncate_and_write_pass() {
-    let file = Arc::new(File::new(1, 4 * PAGE));
-    let (mut fixture, _) = Fixture::with(4, Source::File { file: file.clone(), offset: 0, shared: true });
+    let (mut fixture, _, file) = Fixture::with_file(4, true);
     fixture.memory.beyond = true;
     let fixture = fixture;
     storm(&fixture, 4, 20_000, || {
@@ -654,7 +633,7 @@ fn concurrent_forks_pass() {
     let (fixture, _) = Fixture::with(4, Source::Anonymous);
     storm(&fixture, 4, 20_000, || {
         for number in 1..60 {
-            let fork_state = fixture.process.map(&BACKOFF).begin_fork();
+            let fork_state = fixture.map().begin_fork();
             // As copy on write does: a page is copied between two stores to its sectors.
             let memory = TestMemory::default();
             for (&page, old) in fixture.memory.pages.read().unwrap().iter() {
@@ -665,7 +644,7 @@ fn concurrent_forks_pass() {
             fixture.checker.fork(&fixture.process, number, &fork_state, &BACKOFF);
             let process = fixture.checker.process(number, &BACKOFF);
             let mut tally = Tally::default();
-            for mode in [AccessKind::Load, AccessKind::Store, AccessKind::Load] {
+            for mode in [Load, Store, Load] {
                 for page in 1..5 {
                     let mut touch = CheckedAccess { memory: &memory, backoff: &BACKOFF, tally: &mut tally };
                     assert_eq!(touch.access(&process, page * PAGE, mode), Ok(Ok(())));
