@@ -226,7 +226,7 @@ fn a_broadcast_pays_without_asking() {
 fn a_broadcast_covers_only_debts_drawn_before_it() {
     let (bench, a) = Bench::broadcasting().used();
     let generation = bench.defer(a);
-    let drawn_meanwhile = Arc::new(AtomicU64::new(0));
+    let drawn_meanwhile = Arc::new(core::sync::atomic::AtomicU64::new(0));
     let (watched, meanwhile) = (bench.tlb.clone(), drawn_meanwhile.clone());
     *bench.platform.machine.watcher.lock() = Some(Box::new(move |_, event, args| {
         if (event, args[0]) == (Event::TlbFlush, BROADCAST) {
@@ -618,7 +618,7 @@ fn a_translation_fetched_right_after_a_flush_is_dropped_by_the_next() {
     for catch_up in ways {
         let (bench, a) = Bench::new(2).used();
         bench.defer(a);
-        let raised = Arc::new(AtomicU64::new(0));
+        let raised = Arc::new(core::sync::atomic::AtomicU64::new(0));
         let (raise, in_flush) = (bench.tlb.clone(), raised.clone());
         *bench.platform.machine.flushed.lock() = Some(Box::new(move |machine| {
             machine.hold(Vpn(9), Pfn(7), false);
