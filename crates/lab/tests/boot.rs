@@ -32,7 +32,7 @@ fn usual() -> String {
 
 #[test]
 fn booted_run_is_shown_like_a_simulated_one() {
-    let fake = Fake::new(&usual());
+    let fake = Fake::new(usual());
     let text = fake.good("boot zipf:16M --memory 32M --set vm.swappiness=10 --seed 3");
     let words = |start: &str| -> Vec<&str> {
         text.lines().find(|line| line.starts_with(start)).expect(start).split_whitespace().collect()
@@ -58,7 +58,7 @@ fn booted_run_is_shown_like_a_simulated_one() {
 
 #[test]
 fn json_has_the_keys_of_a_run_and_the_guest() {
-    let fake = Fake::new(&usual());
+    let fake = Fake::new(usual());
     let text = fake.good("boot zipf:16M --memory 32M --json --all --no-check --icount");
     let json: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&json["schema"], &json["command"]), (&Value::from(1), &Value::from("boot")));
@@ -73,7 +73,7 @@ fn json_has_the_keys_of_a_run_and_the_guest() {
 
 #[test]
 fn several_boots_have_an_interval() {
-    let fake = Fake::new(&usual());
+    let fake = Fake::new(usual());
     let text = fake.good("boot zipf:16M --memory 32M --seed 5 --runs 2 --quiet");
     assert!(text.contains("runs     2 (seeds 5..6)"), "{text}");
     assert!(fake.args().contains("seed=6"));
@@ -82,7 +82,7 @@ fn several_boots_have_an_interval() {
 #[test]
 fn failed_guest_is_a_failed_run_with_a_replay() {
     let first = usual();
-    let failed = |line: &str, status| Fake { status, ..Fake::new(&first.replace("@end ok", line)) };
+    let failed = |line: &str, status| Fake { status, ..Fake::new(first.replace("@end ok", line)) };
     for (fake, expected) in [
         (
             failed("@violation space 1 page 7\n@end failed", 35),
@@ -102,8 +102,8 @@ fn failed_guest_is_a_failed_run_with_a_replay() {
         (Fake::new("@pagefold 2\n@end ok"), "line 1 of the guest's output, '@pagefold 2'"),
         (Fake::new("@pagefold 1\n@end ok"), "without saying '@machine'"),
         (Fake::new("@garbage"), "has not said '@pagefold' first"),
-        (Fake::new(&first.replace("cpus=2", "cpus=1")), "runs with 1 CPUs and was given 2"),
-        (Fake::new(&first.replace("violations=0", "violations=2")), "found 2 violations"),
+        (Fake::new(first.replace("cpus=2", "cpus=1")), "runs with 1 CPUs and was given 2"),
+        (Fake::new(first.replace("violations=0", "violations=2")), "found 2 violations"),
         (
             Fake { error: "no such device", status: 1, ..Fake::new("") },
             "said 'no such device'; it has logged nothing",
@@ -262,13 +262,13 @@ fn side_by_side_compares_simulated_and_booted_machine() {
     let (done, mut counters) = twin("uniform:1M --machine booted:1:1:64M --memory 32M --all --json --quiet");
     assert!(counters["pgfault"] > 200, "{counters:?}");
     let line = "boot uniform:1M --cpus 1 --memory 32M --side-by-side --quiet";
-    let text = Fake::new(&run(1, 32 << 20, &done, &counters)).good(line);
+    let text = Fake::new(run(1, 32 << 20, &done, &counters)).good(line);
     let row = text.lines().find(|line| line.starts_with("pgfault_minor")).unwrap();
     assert!(row.contains("+0.00%") && row.ends_with("exact"), "{text}");
     assert!(text.contains("work done: the same on both") && text.contains("profile  classic"), "{text}");
 
     *counters.get_mut("pgfault").unwrap() += 1;
-    let wrong = Fake::new(&run(1, 32 << 20, &done, &counters));
+    let wrong = Fake::new(run(1, 32 << 20, &done, &counters));
     let (code, text, message) = wrong.run(&format!("{line} --json"));
     assert_eq!(code, Some(1), "{message}");
     assert!(message.contains("counts that must be equal differ: pgfault_minor"), "{message}");
@@ -278,6 +278,6 @@ fn side_by_side_compares_simulated_and_booted_machine() {
     assert_eq!((&row["metric"], &row["agreement"]), (&Value::from("pgfault_minor"), &Value::from("exact")));
     assert!(row["diff_pct"].as_f64().unwrap() > 0.0);
 
-    let other = Fake::new(&run(1, 32 << 20, "nanos=5 accesses=1 progress=1 tasks=1", &counters));
+    let other = Fake::new(run(1, 32 << 20, "nanos=5 accesses=1 progress=1 tasks=1", &counters));
     assert!(other.run(line).2.contains("did not do the same work"));
 }
