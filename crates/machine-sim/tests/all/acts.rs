@@ -29,18 +29,21 @@ impl<F: Fn(&mut dyn Os, Role) -> Result<(), Signal>> Program for Play<F> {
     }
 }
 
+fn case<P: Program>(config: &RunConfig, program: &P) -> String {
+    format!("{}, seed {}, {:?}", program.name(), config.seed, config.knobs)
+}
+
 /// Run a program without a wrong access.
 pub fn outcome<P: Program>(config: &RunConfig, program: &P) -> Outcome {
-    let case = || format!("{} with {:?}", program.name(), config.knobs);
-    let outcome = run(config, program).unwrap_or_else(|error| panic!("{}: {error}", case()));
-    assert_eq!(outcome.oracle.violations, 0, "{}", case());
+    let outcome = run(config, program).unwrap_or_else(|error| panic!("{}: {error}", case(config, program)));
+    assert_eq!(outcome.oracle.violations, 0, "{}", case(config, program));
     outcome
 }
 
 /// Run a program without a wrong access or a signal.
 pub fn unharmed<P: Program>(config: &RunConfig, program: &P) -> Outcome {
     let outcome = outcome(config, program);
-    assert_eq!(outcome.signals, Vec::<String>::new(), "{} with {:?}", program.name(), config.knobs);
+    assert_eq!(outcome.signals, Vec::<String>::new(), "{}", case(config, program));
     outcome
 }
 

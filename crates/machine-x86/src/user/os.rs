@@ -160,8 +160,8 @@ impl<'w, R: Ring> UserOs<'w, R> {
         }
     }
 
-    /// Make a call about a range of bytes; `begin` and `end` tell the process's shadow of it, the latter also whether it
-    /// succeeded.
+    /// Make a call about a range of bytes; `begin` and `end` tell the process's shadow of it, the latter also
+    /// whether it succeeded.
     fn changing<T>(
         &self,
         (addr, len): (u64, u64),

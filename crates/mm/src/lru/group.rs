@@ -262,7 +262,7 @@ impl Groups {
 
     /// The group's own `vm.swappiness`, if it has one.
     #[inline]
-    pub fn swappiness(&self, group: GroupId) -> Option<u64> {
+    pub(crate) fn swappiness(&self, group: GroupId) -> Option<u64> {
         self.at(group).swappiness.load(Relaxed).checked_sub(1).map(u64::from)
     }
 

@@ -188,8 +188,8 @@ impl Scene {
         self.among_readers(os, role, &mut prepare, &mut |os, round| deed(os, fd.get(), round))
     }
 
-    /// The first task forks the roles `others`, maps file "text" for reading, starts threads, and does a deed after every
-    /// burst of pressure.
+    /// The first task forks the roles `others`, maps file "text" for reading, starts threads, and does a deed after
+    /// every burst of pressure.
     pub fn beside(
         &self,
         os: &mut dyn Os,
@@ -286,7 +286,7 @@ pub fn join_all(scene: &Scene, os: &mut dyn Os, tasks: Vec<TaskHandle>) {
     tasks.into_iter().for_each(|task| os.join(task));
 }
 
-/// Store to so many pages; ignore faults.
+/// Store to each of `pages` pages; ignore faults.
 pub fn store_pages(os: &mut dyn Os, at: u64, pages: u64) {
     (0..pages).for_each(|page| {
         let _ = os.store(at + page * PAGE);
