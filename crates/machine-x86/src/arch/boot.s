@@ -142,6 +142,6 @@ start_page_end:
 
 .section .bss.first_stack, "aw", @nobits
 .align 4096
-    .skip 65536
+    .skip 131072
 first_stack_end:
 .text
