@@ -37,7 +37,7 @@ pub(super) struct MappedPage<'s> {
 impl<'s> MappedPage<'s> {
     /// The entry, at `place` of a window, as a run.
     #[inline]
-    pub fn as_run<M: Machine>(&self, window: &TableWindow<'_, '_, M>, place: usize) -> Mapping<'s> {
+    pub(super) fn as_run<M: Machine>(&self, window: &TableWindow<'_, '_, M>, place: usize) -> Mapping<'s> {
         Mapping { span: self.span, at: self.at, entries: window.run(place, self.entry) }
     }
 }
