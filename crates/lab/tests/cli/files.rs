@@ -106,9 +106,9 @@ fn interrupt_keeps_finished_runs() {
     let mut child =
         command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let raw = dir.join("runs.jsonl");
-    // The file of runs shows that runs have begun.
+    // A line in the file of runs shows that one has ended.
     for _ in 0..3000 {
-        if raw.exists() || child.try_wait().unwrap().is_some() {
+        if fs::read_to_string(&raw).is_ok_and(|runs| runs.contains('\n')) || child.try_wait().unwrap().is_some() {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
