@@ -108,7 +108,9 @@ fn interrupt_keeps_finished_runs() {
     let raw = dir.join("runs.jsonl");
     // A line in the file of runs shows that one has ended.
     for _ in 0..3000 {
-        if fs::read_to_string(&raw).is_ok_and(|runs| runs.contains('\n')) || child.try_wait().unwrap().is_some() {
+        if fs::read_to_string(&raw).is_ok_and(|runs| runs.contains('\n'))
+            || child.try_wait().unwrap().is_some()
+        {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
