@@ -150,8 +150,8 @@ impl Case {
         Case { boots: vec![boot], judge: ended_well, moved: &[] }
     }
 
-    /// A case that must have raised these counters with one of some seeds: what is scanned in half a second of the host's
-    /// time differs from boot to boot.
+    /// A case that must have raised these counters with one of some seeds: what is scanned in half a second of the
+    /// host's time differs from boot to boot.
     fn moving(boot: String, moved: &'static [&'static str]) -> Case {
         let boots = SEEDS.map(|seed| format!("{boot} --all --seed {seed}")).collect();
         Case { boots, judge: ended_well, moved }

@@ -97,15 +97,10 @@ impl FrameTable {
         Remapped { pages: if seen { new } else { 0 }, ..Remapped::default() }
     }
 
-    /// Remove page-sized entries from the counts, one for each of these pages.
+    /// Remove page-sized entries from the counts, one for each of these pages of the folio with this head, whose record
+    /// the caller has at hand.
     #[inline]
-    pub fn unmap_pages(&self, pages: FolioPages) -> Remapped {
-        self.unmap_pages_of(&self[pages.head], pages)
-    }
-
-    /// As [`FrameTable::unmap_pages`], with the record of the folio's head, which the caller has at hand.
-    #[inline]
-    pub(crate) fn unmap_pages_of(&self, head: &Frame, pages: FolioPages) -> Remapped {
+    pub(crate) fn unmap_pages(&self, head: &Frame, pages: FolioPages) -> Remapped {
         debug_assert!(core::ptr::eq(head, &self[pages.head]), "the record must be that of {}", pages.head);
         if head.order() == Order::ZERO {
             let last = head.mapcount_sub(1) == 0;
@@ -242,6 +237,10 @@ mod tests {
         FolioPages { head: HEAD, first: HEAD.add(from), count: to - from }
     }
 
+    fn unmap(frames: &FrameTable, pages: FolioPages) -> Remapped {
+        frames.unmap_pages(&frames[pages.head], pages)
+    }
+
     fn changed(pages: u32, partly: bool) -> Remapped {
         Remapped { pages, large: 0, partly }
     }
@@ -256,11 +255,11 @@ mod tests {
         assert_eq!(frames.map_pages(part(0, 16)), changed(0, false), "all in B");
         assert_eq!(counts(), (32, 16));
         assert!(frames.likely_mapped_shared(HEAD));
-        assert_eq!(frames.unmap_pages(part(0, 4)), changed(0, false), "[0, 4) in A");
-        assert_eq!(frames.unmap_pages(part(0, 4)), changed(4, true), "[0, 4) in B");
+        assert_eq!(unmap(&frames, part(0, 4)), changed(0, false), "[0, 4) in A");
+        assert_eq!(unmap(&frames, part(0, 4)), changed(4, true), "[0, 4) in B");
         assert_eq!(counts(), (24, 12));
-        assert_eq!(frames.unmap_pages(part(4, 16)), changed(0, false), "[4, 16) in A");
-        assert_eq!(frames.unmap_pages(part(4, 16)), changed(12, false), "[4, 16) in B");
+        assert_eq!(unmap(&frames, part(4, 16)), changed(0, false), "[4, 16) in A");
+        assert_eq!(unmap(&frames, part(4, 16)), changed(12, false), "[4, 16) in B");
         assert_eq!(counts(), (0, 0));
     }
 
@@ -268,9 +267,9 @@ mod tests {
     fn a_folio_that_goes_in_one_step_is_never_partly_mapped() {
         let frames = folio(4);
         frames.map_pages(part(0, 16));
-        assert_eq!(frames.unmap_pages(part(0, 16)), changed(16, false));
+        assert_eq!(unmap(&frames, part(0, 16)), changed(16, false));
         frames.map_pages(part(0, 16));
-        let partly = (0..16).filter(|&i| frames.unmap_pages(part(i, i + 1)).partly).count();
+        let partly = (0..16).filter(|&i| unmap(&frames, part(i, i + 1)).partly).count();
         assert_eq!(partly, 15, "page by page it is until the last");
     }
 
@@ -283,12 +282,12 @@ mod tests {
         assert_eq!(frames.map_entirely(head), Remapped::default());
         assert_eq!((frames[head].mapcount(), frames.pages_mapped(head)), (258, 512));
         assert_eq!(frames.page_mapcount(head.add(300)), 2);
-        assert_eq!(frames.unmap_pages(half), Remapped::default(), "still mapped by the large entries");
+        assert_eq!(unmap(&frames, half), Remapped::default(), "still mapped by the large entries");
         assert_eq!(frames.map_pages(half), Remapped::default());
         assert_eq!(frames.unmap_entirely(head), Remapped::default());
         assert_eq!(frames.unmap_entirely(head), Remapped { pages: 256, large: 1, partly: true });
         frames.validate_mapcounts(head).unwrap();
-        assert_eq!(frames.unmap_pages(half), changed(256, false));
+        assert_eq!(unmap(&frames, half), changed(256, false));
         assert_eq!(
             (frames[head].mapcount(), frames.pages_mapped(head), frames.entire_mapcount(head)),
             (0, 0, 0)
@@ -300,7 +299,7 @@ mod tests {
     fn a_page_is_not_unmapped_in_the_place_of_another() {
         let frames = folio(4);
         frames.map_pages(part(0, 4));
-        frames.unmap_pages(part(2, 6));
+        unmap(&frames, part(2, 6));
     }
 
     proptest! {
@@ -330,7 +329,7 @@ mod tests {
                     (-1, [by_range.unmap_entirely(head), by_page.unmap_entirely(head)])
                 } else if !ranges.is_empty() {
                     let part = ranges.swap_remove(count as usize % ranges.len());
-                    (-1, [by_range.unmap_pages(part), one_by_one(part, |page| by_page.unmap_pages(page))])
+                    (-1, [unmap(&by_range, part), one_by_one(part, |page| unmap(&by_page, page))])
                 } else {
                     continue;
                 };

@@ -67,8 +67,9 @@ impl Rmap {
     pub fn remove_range<M: Machine>(&self, platform: &Platform<M>, pages: FolioPages) -> bool {
         let _scope = platform.scope(Scope::FolioRemoveRmap);
         platform.charge(Work::RmapRemove, pages.count as u64);
-        let change = platform.frames.unmap_pages(pages);
-        count_pages(platform, &platform.frames[pages.head], change, -1);
+        let head = &platform.frames[pages.head];
+        let change = platform.frames.unmap_pages(head, pages);
+        count_pages(platform, head, change, -1);
         change.partly
     }
 
@@ -97,7 +98,7 @@ impl Rmap {
     ) -> bool {
         let _scope = platform.scope(Scope::FolioRemoveRmap);
         platform.charge(Work::RmapRemove, pages.count as u64);
-        let change = platform.frames.unmap_pages_of(head, pages);
+        let change = platform.frames.unmap_pages(head, pages);
         tally.note(platform, anon, -i64::from(change.pages));
         change.partly
     }
