@@ -108,7 +108,7 @@ pub fn checks() -> Vec<Step> {
     vec![
         Step::cargo("format of the Linux guest", ["fmt", "--manifest-path", MANIFEST, "--check"]),
         Step::cargo("lints of the Linux guest", lints),
-        Step::cargo("programs on Linux", ["xtask", "linux-test"]),
+        Step::xtask("programs on Linux", ["linux-test"]),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! `cargo xtask`: the one tool that tests and measures the project. It needs only cargo.
 //!
-//! A task is a list of steps. Every step prints its command, so that it can be run alone. A failed step does not stop
-//! those after it, so that one run shows all failures.
+//! A task is one or two lists of steps. Every step prints its command, so that it can be run alone. A failed step does
+//! not stop those after it, so that one run shows all failures.
 #![forbid(unsafe_code)]
 
 mod boot;
@@ -58,11 +58,11 @@ fn main() -> ExitCode {
             qemu::Tool::System.provide();
             run_all(&all())
         }
-        ["quick"] => run_all(&quick()),
-        ["properties"] => run_all(&properties("20000")),
-        ["properties", cases] if cases.parse::<u32>().is_ok() => run_all(&properties(cases)),
+        ["quick"] => run_all(&[quick()]),
+        ["properties"] => run_all(&[properties("20000")]),
+        ["properties", cases] if cases.parse::<u32>().is_ok() => run_all(&[properties(cases)]),
         ["properties", ..] => usage("properties takes a number of cases, or nothing"),
-        ["bench", rest @ ..] => run_all(&benches(rest)),
+        ["bench", rest @ ..] => run_all(&[benches(rest)]),
         ["soak", "--cover"] => soak::cover(),
         ["soak", rest @ ..] => match soak::Options::parse(rest) {
             Some(options) => soak::soak(&options),
@@ -99,7 +99,7 @@ fn usage(problem: &str) -> ExitCode {
 /// Find changes that no test notices. The program is separate, as it needs crates that nothing else here does.
 fn mutants(rest: &[&str]) -> ExitCode {
     let run = ["run", "--release", "--quiet", "--package", "mutants", "--"];
-    run_all(&[Step::cargo("mutants", run.iter().chain(rest).copied())])
+    run_all(&[vec![Step::cargo("mutants", run.iter().chain(rest).copied())]])
 }
 
 /// The property tests, with random cases.
@@ -134,9 +134,15 @@ fn quick() -> Vec<Step> {
 /// The feature of the one-threaded form.
 const ONE_THREADED: &str = "one-thread";
 
-/// All checks. The memory manager is tested in both of its forms: with atomics and locks, and for one thread.
-fn all() -> Vec<Step> {
-    let mut steps = vec![
+/// All checks, in two lanes that never wait for each other's build: each has folders of its own.
+fn all() -> [Vec<Step>; 2] {
+    [workspace(), images()]
+}
+
+/// The checks of the workspace but its release build. The memory manager is tested in both of its forms: with atomics
+/// and locks, and for one thread.
+fn workspace() -> Vec<Step> {
+    vec![
         Step::cargo("format", ["fmt", "--all", "--check"]),
         Step::cargo("lints", ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         Step::cargo(
@@ -151,17 +157,23 @@ fn all() -> Vec<Step> {
         models("every order of the small models", "loom"),
         models("random orders of the models", "shuttle"),
         tests("tests of everything else", ["--workspace", "--exclude", "mm"]),
+    ]
+}
+
+/// The checks of the other workspaces and of what is released.
+fn images() -> Vec<Step> {
+    let mut steps = vec![
         in_example("format of the example", &["fmt", "--check"]),
         in_example("lints of the example", &["clippy", "--all-targets", "--", "-D", "warnings"]),
         in_example(
             "the memory manager in another kernel, on CPUs that run at the same time",
             &["run", "--", "lazy"],
         ),
-        Step::cargo("the release build", ["build", "--release"]),
-        Step::cargo("what the random program meets", ["xtask", "soak", "--cover"]),
     ];
     steps.extend(kernel::checks());
-    steps.push(Step::cargo("the booted machine", ["xtask", "boot-test"]));
+    steps.push(Step::cargo("the release build", ["build", "--release"]));
+    steps.push(Step::xtask("what the random program meets", ["soak", "--cover"]));
+    steps.push(Step::xtask("the booted machine", ["boot-test"]));
     steps.extend(linux::checks());
     steps
 }
@@ -204,7 +216,7 @@ fn benches(rest: &[&str]) -> Vec<Step> {
 mod tests {
     #[test]
     fn all_steps_of_the_test_have_a_typical_time() {
-        for step in super::all().iter().chain(&super::quick()) {
+        for step in super::all().iter().flatten().chain(&super::quick()) {
             assert!(step.typical().is_some(), "a row of TYPICAL is missing: {}", step.name());
         }
     }

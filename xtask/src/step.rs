@@ -1,7 +1,8 @@
 //! One command of a task, and an estimate of the time that the rest of a task takes.
 
 use crate::qemu;
-use std::process::{Command, ExitCode, Stdio};
+use std::io::{self, BufRead, BufReader};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Instant;
 
 /// Seconds that steps take on 2 cores, to estimate the rest of a task: about 2,300 in all, on 2026-11-25, rounded from
@@ -37,14 +38,32 @@ const TYPICAL: &[(&str, u64)] = &[
 /// A command with a name.
 pub struct Step {
     name: &'static str,
+    tool: Tool,
     args: Vec<String>,
     env: Vec<(&'static str, String)>,
+}
+
+/// What runs a step.
+#[derive(Clone, Copy)]
+enum Tool {
+    Cargo,
+    /// This program. Through cargo it would wait for the other lane's build.
+    Xtask,
 }
 
 impl Step {
     /// A cargo command.
     pub fn cargo<'a>(name: &'static str, args: impl IntoIterator<Item = &'a str>) -> Step {
-        Step { name, args: args.into_iter().map(str::to_owned).collect(), env: Vec::new() }
+        Step::of(name, Tool::Cargo, args)
+    }
+
+    /// Another task of this program.
+    pub fn xtask<'a>(name: &'static str, args: impl IntoIterator<Item = &'a str>) -> Step {
+        Step::of(name, Tool::Xtask, args)
+    }
+
+    fn of<'a>(name: &'static str, tool: Tool, args: impl IntoIterator<Item = &'a str>) -> Step {
+        Step { name, tool, args: args.into_iter().map(str::to_owned).collect(), env: Vec::new() }
     }
 
     /// Its name.
@@ -65,7 +84,11 @@ impl Step {
         for (key, value) in &self.env {
             line.push_str(&format!("{key}='{value}' "));
         }
-        line + "cargo " + &self.args.join(" ")
+        let tool = match self.tool {
+            Tool::Cargo => "cargo ",
+            Tool::Xtask => "cargo xtask ",
+        };
+        line + tool + &self.args.join(" ")
     }
 
     /// The seconds that it usually takes, if known.
@@ -73,19 +96,102 @@ impl Step {
         TYPICAL.iter().find(|(name, _)| *name == self.name).map(|(_, seconds)| *seconds)
     }
 
-    /// Run it. Standard input is closed, so that nothing can wait for an answer. Returns whether it succeeded.
-    fn run(&self) -> bool {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
-        command.args(&self.args).stdin(Stdio::null()).envs(self.env.iter().map(|(key, value)| (key, value)));
-        match command.status() {
+    /// Run it and print each line of its output after `mark`; without a mark it prints by itself. Standard input is
+    /// closed, so that nothing can wait for an answer. Returns whether it succeeded.
+    fn run(&self, mark: Option<&str>) -> bool {
+        let status = match mark {
+            Some(mark) => self.run_marked(mark),
+            None => self.command().and_then(|mut command| command.status()),
+        };
+        match status {
             Ok(status) => status.success(),
             Err(error) => {
-                eprintln!("xtask: cannot run cargo: {error}");
+                eprintln!("xtask: cannot run {}: {error}", self.command_line());
                 false
             }
         }
     }
+
+    fn run_marked(&self, mark: &str) -> io::Result<ExitStatus> {
+        let (output, input) = io::pipe()?;
+        let mut child = self.command()?.stdout(input.try_clone()?).stderr(input).spawn()?;
+        for line in BufReader::new(output).split(b'\n') {
+            println!("{mark}{}", String::from_utf8_lossy(&line?));
+        }
+        child.wait()
+    }
+
+    fn command(&self) -> io::Result<Command> {
+        let program = match self.tool {
+            Tool::Cargo => std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
+            Tool::Xtask => std::env::current_exe()?.into(),
+        };
+        let mut command = Command::new(program);
+        command.args(&self.args).stdin(Stdio::null());
+        command.envs(self.env.iter().map(|(key, value)| (key, value)));
+        Ok(command)
+    }
+}
+
+/// How a step ended.
+struct Report<'a> {
+    step: &'a Step,
+    passed: bool,
+    seconds: u64,
+}
+
+/// Run steps, then print how each ended. Lanes run side by side, the steps of a lane one after the other.
+pub fn run_all(lanes: &[Vec<Step>]) -> ExitCode {
+    let start = Instant::now();
+    let reports: Vec<Report> = std::thread::scope(|scope| {
+        let mark = |at| (lanes.len() > 1).then(|| format!("{at}| "));
+        let threads = lanes.iter().enumerate().map(|(at, lane)| {
+            let mark = mark(at);
+            scope.spawn(move || run_lane(mark.as_deref(), lane, start))
+        });
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().flat_map(|lane| lane.join().expect("a lane reports failures")).collect()
+    });
+    println!("\n{:-<72}", "");
+    for Report { step, passed, seconds } in &reports {
+        println!("{:<6} {:<36} {seconds:>5} s", if *passed { "ok" } else { "FAILED" }, step.name);
+    }
+    let failed: Vec<&Step> =
+        reports.iter().filter(|report| !report.passed).map(|report| report.step).collect();
+    for step in &failed {
+        println!("again: {}", step.command_line());
+    }
+    println!(
+        "{} of {} steps ok in {} s{}",
+        reports.len() - failed.len(),
+        reports.len(),
+        start.elapsed().as_secs(),
+        qemu::left_out()
+    );
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Run the steps of a lane, and mark what they print. A failed step does not stop those after it.
+fn run_lane<'a>(mark: Option<&str>, lane: &'a [Step], start: Instant) -> Vec<Report<'a>> {
+    let run = |(done, step): (usize, &'a Step)| {
+        let before = mark.unwrap_or_default();
+        if let Some(rest) = rest(lane, done, start.elapsed().as_secs()) {
+            eprintln!("{before}\n{before}==> {rest}");
+        }
+        eprintln!("{before}\n{before}==> {}: {}", step.name, step.command_line());
+        let begin = Instant::now();
+        let passed = step.run(mark);
+        Report { step, passed, seconds: begin.elapsed().as_secs() }
+    };
+    lane.iter().enumerate().map(run).collect()
+}
+
+/// Says how long the steps of a lane after the first `done` will take, if the times of all are known.
+fn rest(lane: &[Step], done: usize, took: u64) -> Option<String> {
+    let typical: Vec<u64> = lane.iter().map(Step::typical).collect::<Option<_>>()?;
+    let (before, after) = typical.split_at(done);
+    let minutes = remaining(before, took, after).div_ceil(60);
+    Some(format!("{done} of {} steps in {took} s; about {minutes} min to go", lane.len()))
 }
 
 /// The seconds that steps with the times `left` will take, if those with the times `done` took `took`.
@@ -93,47 +199,6 @@ fn remaining(done: &[u64], took: u64, left: &[u64]) -> u64 {
     let (done, left): (u64, u64) = (done.iter().sum(), left.iter().sum());
     // A few seconds of compiling say nothing about this computer's speed.
     if done < 30 { left } else { left * took / done }
-}
-
-/// Print how long the steps after the first `done` will take, if the times of all steps are known.
-fn tell_rest(steps: &[Step], done: usize, took: u64) {
-    let typical: Option<Vec<u64>> = steps.iter().map(Step::typical).collect();
-    if let Some(typical) = typical
-        && done < steps.len()
-    {
-        let (before, after) = typical.split_at(done);
-        let minutes = remaining(before, took, after).div_ceil(60);
-        eprintln!("\n==> {done} of {} steps in {took} s; about {minutes} min to go", steps.len());
-    }
-}
-
-/// Run all steps, then print how each ended.
-pub fn run_all(steps: &[Step]) -> ExitCode {
-    let start = Instant::now();
-    let mut report = Vec::new();
-    for (at, step) in steps.iter().enumerate() {
-        tell_rest(steps, at, start.elapsed().as_secs());
-        eprintln!("\n==> {}: {}", step.name, step.command_line());
-        let begin = Instant::now();
-        let passed = step.run();
-        report.push((step, passed, begin.elapsed().as_secs()));
-    }
-    println!("\n{:-<72}", "");
-    for (step, passed, seconds) in &report {
-        println!("{:<6} {:<36} {seconds:>5} s", if *passed { "ok" } else { "FAILED" }, step.name);
-    }
-    let failed: Vec<&Step> = report.iter().filter(|(_, passed, _)| !passed).map(|(step, ..)| *step).collect();
-    for step in &failed {
-        println!("again: {}", step.command_line());
-    }
-    println!(
-        "{} of {} steps ok in {} s{}",
-        report.len() - failed.len(),
-        steps.len(),
-        start.elapsed().as_secs(),
-        qemu::left_out()
-    );
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]
