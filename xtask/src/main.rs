@@ -134,7 +134,7 @@ fn quick() -> Vec<Step> {
 /// The feature of the one-threaded form.
 const ONE_THREADED: &str = "one-thread";
 
-/// All checks, in two lanes that never wait for each other's build: each has folders of its own.
+/// All checks, in two lanes that build in different folders, so that neither waits for the other's build.
 fn all() -> [Vec<Step>; 2] {
     [workspace(), images()]
 }

@@ -38,14 +38,14 @@ const TYPICAL: &[(&str, u64)] = &[
 /// A command with a name.
 pub struct Step {
     name: &'static str,
-    tool: Tool,
+    runner: Runner,
     args: Vec<String>,
     env: Vec<(&'static str, String)>,
 }
 
 /// What runs a step.
 #[derive(Clone, Copy)]
-enum Tool {
+enum Runner {
     Cargo,
     /// This program. Through cargo it would wait for the other lane's build.
     Xtask,
@@ -54,16 +54,16 @@ enum Tool {
 impl Step {
     /// A cargo command.
     pub fn cargo<'a>(name: &'static str, args: impl IntoIterator<Item = &'a str>) -> Step {
-        Step::of(name, Tool::Cargo, args)
+        Step::of(name, Runner::Cargo, args)
     }
 
     /// Another task of this program.
     pub fn xtask<'a>(name: &'static str, args: impl IntoIterator<Item = &'a str>) -> Step {
-        Step::of(name, Tool::Xtask, args)
+        Step::of(name, Runner::Xtask, args)
     }
 
-    fn of<'a>(name: &'static str, tool: Tool, args: impl IntoIterator<Item = &'a str>) -> Step {
-        Step { name, tool, args: args.into_iter().map(str::to_owned).collect(), env: Vec::new() }
+    fn of<'a>(name: &'static str, runner: Runner, args: impl IntoIterator<Item = &'a str>) -> Step {
+        Step { name, runner, args: args.into_iter().map(str::to_owned).collect(), env: Vec::new() }
     }
 
     /// Its name.
@@ -84,11 +84,11 @@ impl Step {
         for (key, value) in &self.env {
             line.push_str(&format!("{key}='{value}' "));
         }
-        let tool = match self.tool {
-            Tool::Cargo => "cargo ",
-            Tool::Xtask => "cargo xtask ",
+        let runner = match self.runner {
+            Runner::Cargo => "cargo ",
+            Runner::Xtask => "cargo xtask ",
         };
-        line + tool + &self.args.join(" ")
+        line + runner + &self.args.join(" ")
     }
 
     /// The seconds that it usually takes, if known.
@@ -122,9 +122,9 @@ impl Step {
     }
 
     fn command(&self) -> io::Result<Command> {
-        let program = match self.tool {
-            Tool::Cargo => std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
-            Tool::Xtask => std::env::current_exe()?.into(),
+        let program = match self.runner {
+            Runner::Cargo => std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
+            Runner::Xtask => std::env::current_exe()?.into(),
         };
         let mut command = Command::new(program);
         command.args(&self.args).stdin(Stdio::null());
@@ -144,9 +144,8 @@ struct Report<'a> {
 pub fn run_all(lanes: &[Vec<Step>]) -> ExitCode {
     let start = Instant::now();
     let reports: Vec<Report> = std::thread::scope(|scope| {
-        let mark = |at| (lanes.len() > 1).then(|| format!("{at}| "));
         let threads = lanes.iter().enumerate().map(|(at, lane)| {
-            let mark = mark(at);
+            let mark = (lanes.len() > 1).then(|| format!("{at}| "));
             scope.spawn(move || run_lane(mark.as_deref(), lane, start))
         });
         let threads: Vec<_> = threads.collect();
