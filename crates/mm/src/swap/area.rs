@@ -182,7 +182,8 @@ impl SwapSlots {
 
     /// The groups of all slots in use.
     pub(super) fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
-        self.map.iter().zip(&self.group).filter(|(map, _)| **map != 0).map(|(_, &group)| GroupId(group))
+        let used = self.touched().map(|slot| slot as usize).filter(|&slot| self.map[slot] != 0);
+        used.map(|slot| GroupId(self.group[slot]))
     }
 
     pub(super) fn entries(&self, slot: u32) -> u32 {
@@ -249,15 +250,26 @@ impl SwapSlots {
 
     /// Folios in the cache, by slot.
     pub(super) fn cached(&self) -> impl Iterator<Item = (u32, Pfn)> + '_ {
-        (0..self.map.len() as u32).filter_map(|slot| Some((slot, self.folio(slot)?)))
+        self.touched().filter_map(|slot| Some((slot, self.folio(slot)?)))
+    }
+
+    /// The slots of all clusters in which a slot is used or has a value. Most of a large area was never used, and whole
+    /// clusters are quickly compared with zeroes.
+    fn touched(&self) -> impl Iterator<Item = u32> + '_ {
+        const SIZE: usize = CLUSTER_SLOTS as usize;
+        let blank = |&(map, value): &(&[u32], &[u64])| {
+            map == &[0; SIZE][..map.len()] && value == &[0; SIZE][..value.len()]
+        };
+        let clusters = self.map.chunks(SIZE).zip(self.value.chunks(SIZE)).enumerate();
+        let touched = clusters.filter(move |(_, cluster)| !blank(cluster));
+        touched.flat_map(|(number, (map, _))| (0..map.len()).map(move |at| (number * SIZE + at) as u32))
     }
 
     pub(super) fn validate(&self) -> Result<(), String> {
-        let free = self.map.iter().filter(|&&map| map == 0).count() as u64;
-        if free != self.free {
-            return Err(format!("swap area counts {} free slots of {free}", self.free));
-        }
-        for (slot, (&map, &value)) in self.map.iter().zip(&self.value).enumerate() {
+        let mut used = vec![0; self.clusters.count()];
+        for slot in self.touched() {
+            let (map, value) = (self.map[slot as usize], self.value[slot as usize]);
+            used[(slot / CLUSTER_SLOTS) as usize] += u32::from(map != 0);
             let orphan = map & HAS_SHADOW != 0 && map & ENTRIES == 0;
             let both = map & HAS_SHADOW != 0 && map & HAS_CACHE != 0;
             let ghost = map & (HAS_CACHE | HAS_SHADOW) == 0 && value != 0;
@@ -267,7 +279,11 @@ impl SwapSlots {
                 ));
             }
         }
-        self.clusters.validate(|slot| self.map[slot as usize] != 0)
+        let free = self.map.len() as u64 - used.iter().map(|&used| u64::from(used)).sum::<u64>();
+        if free != self.free {
+            return Err(format!("swap area counts {} free slots of {free}", self.free));
+        }
+        self.clusters.validate(&used)
     }
 }
 

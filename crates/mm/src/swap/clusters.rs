@@ -187,12 +187,14 @@ impl Clusters {
         }
     }
 
-    /// Check states and lists against the slots in use, `in_use(slot)`.
-    pub(super) fn validate(&self, in_use: impl Fn(u32) -> bool) -> Result<(), String> {
-        for (number, record) in self.clusters.iter().enumerate() {
-            let cluster = number as u32;
-            let used = self.range(cluster).filter(|&slot| in_use(slot)).count();
-            if used != record.used as usize {
+    pub(super) fn count(&self) -> usize {
+        self.clusters.len()
+    }
+
+    /// Check states and lists against the used slots of each cluster.
+    pub(super) fn validate(&self, used: &[u32]) -> Result<(), String> {
+        for (cluster, (record, &used)) in (0..).zip(self.clusters.iter().zip(used)) {
+            if used != u32::from(record.used) {
                 return Err(format!("swap cluster {cluster} counts {} used slots of {used}", record.used));
             }
             let right = match record.state {
