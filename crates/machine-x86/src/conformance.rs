@@ -28,6 +28,8 @@ pub fn run() -> ! {
     let mut table = String::new();
     results.print(&mut table).expect("writing to a string must succeed");
     table.lines().for_each(|line| log!("{line}"));
+    // A check never needs more than memory and swap hold, so a kill is a fault that its message should explain.
+    mm().oom_reports().iter().flat_map(|oom| oom.text.lines()).for_each(|line| log!("{line}"));
     report::counters(&mm().mmu().stats);
     report::metrics();
     match results.failures().count() {

@@ -94,6 +94,11 @@ impl Lru {
         {
             return;
         }
+        self.add_up();
+    }
+
+    /// Add up the statistics of all groups now, also in the middle of a period.
+    pub(crate) fn add_up(&self) {
         for group in self.groups.subtree(ROOT) {
             for node in (0..self.nodes).map(|node| NodeId(node as u8)) {
                 let vec = self.vec(node, group);

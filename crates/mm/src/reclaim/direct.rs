@@ -204,6 +204,9 @@ impl Retries {
     /// Note a round without progress. It counts only if everything that was under write-back at the last counted round
     /// has arrived and did not help, or if devices seem to be stuck. Waits for pages under write-back. Returns `false`
     /// when the rounds are used up.
+    ///
+    /// The next round knows the present sizes of the lists: by old ones, the inactive list may seem long while it is
+    /// empty, and then a round without file pages deactivates nothing. (In Linux there are always file pages.)
     fn failed<M: Machine>(&mut self, core: &MmCore<M>) -> bool {
         let (written, under_way) =
             (core.stats.read(Stat::NrWritten), core.stats.read(Stat::NrWriteback).max(0));
@@ -216,6 +219,7 @@ impl Retries {
             (self.awaited, self.since) = (written + under_way, now);
         }
         wait_for_writes(core, SWAP_CLUSTER_MAX);
+        core.lru.add_up();
         self.no_progress <= MAX_RECLAIM_RETRIES
     }
 }

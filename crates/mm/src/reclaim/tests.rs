@@ -9,7 +9,7 @@ use crate::api::{FileKind, GroupLimits, SwapArea};
 use crate::cache::Cache;
 use crate::frame::{FrameFlags, Owner};
 use crate::knobs::{Knob, Knobs};
-use crate::lru::{Lru, ROOT};
+use crate::lru::{Lru, LruList, ROOT};
 use crate::machine::{WaitKey, Work};
 use crate::memory::Gfp;
 use crate::mmu::Mmu;
@@ -406,6 +406,22 @@ fn memory_is_not_out_during_write_back() {
     // There is no wait for pages that have arrived and did not help.
     assert_eq!(bench.finish_io(), 40);
     assert!((0..MAX_RECLAIM_RETRIES - 1).all(|_| again()) && !again());
+}
+
+/// All pages have become active since the sizes of the lists were added up, and there is no file.
+#[test]
+fn memory_is_not_out_while_old_statistics_hide_active_pages() {
+    let bench = Bench::new(256);
+    let pfns = bench.anons(64, ROOT, Bits::empty());
+    bench.core.machine.advance(2_100_000_000);
+    let known = bench.core.lru.known(&bench.core, NodeId(0), ROOT);
+    assert_eq!(known.pages(LruList::InactiveAnon), 64);
+    pfns.iter().for_each(|&pfn| bench.core.lru.activate(&bench.core, pfn));
+    let mut retries = Retries::default();
+    assert_eq!(bench.direct(), 0, "by the old statistics, the inactive list is long enough");
+    assert!(should_retry(&bench.core, &bench.needs(), 0, &mut retries));
+    let _ = bench.direct();
+    assert!(bench.core.swap.under_way() > 0 || bench.stat(Stat::PgstealDirect) > 0, "nothing was reclaimed");
 }
 
 #[test]
