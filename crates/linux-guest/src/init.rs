@@ -20,9 +20,15 @@ const SAMPLE_INTERVAL: u64 = 50_000_000;
 /// ```text
 /// program NAME       trace        seed N       cpus N      pages N:N   that the program gets, by node
 /// first N            number of the program's first task, which its random choices depend on
-/// insert FILE        a module     swap         there is a second disk, for swapping
-/// write FILE TEXT    a setting, made before memory is hidden     try FILE TEXT   as write, if the file exists
 /// counter NAME       to be read
+/// ```
+///
+/// and what to do, in this order, before memory is hidden ([`Preparation`]):
+///
+/// ```text
+/// insert FILE        a module
+/// files              mount the first disk, for files             swap            swap to the second disk
+/// write FILE TEXT    a setting                                   try FILE TEXT   as write, if the file exists
 /// ```
 struct Config {
     program: String,
@@ -31,10 +37,15 @@ struct Config {
     first: u32,
     cpus: u32,
     pages: Vec<u64>,
-    modules: Vec<String>,
-    swap: bool,
-    writes: Vec<(String, String, bool)>,
+    preparations: Vec<Preparation>,
     counters: Vec<String>,
+}
+
+enum Preparation {
+    Insert(String),
+    Files,
+    Swap,
+    Write { file: String, value: String, optional: bool },
 }
 
 fn number(text: &str) -> u64 {
@@ -51,9 +62,7 @@ impl Config {
             first: 0,
             cpus: 1,
             pages: Vec::new(),
-            modules: Vec::new(),
-            swap: false,
-            writes: Vec::new(),
+            preparations: Vec::new(),
             counters: Vec::new(),
         };
         for line in text.lines() {
@@ -65,12 +74,14 @@ impl Config {
                 "first" => config.first = number(rest) as u32,
                 "cpus" => config.cpus = number(rest) as u32,
                 "pages" => config.pages = rest.split(':').map(number).collect(),
-                "insert" => config.modules.push(rest.into()),
-                "swap" => config.swap = true,
                 "counter" => config.counters.push(rest.into()),
+                "insert" => config.preparations.push(Preparation::Insert(rest.into())),
+                "files" => config.preparations.push(Preparation::Files),
+                "swap" => config.preparations.push(Preparation::Swap),
                 "write" | "try" => {
                     let (file, value) = rest.split_once(' ').unwrap_or((rest, ""));
-                    config.writes.push((file.into(), value.into(), word == "try"));
+                    let (file, value, optional) = (file.into(), value.into(), word == "try");
+                    config.preparations.push(Preparation::Write { file, value, optional });
                 }
                 _ => report::bad(format_args!("unknown line in the configuration: '{line}'")),
             }
@@ -91,15 +102,8 @@ pub fn main() -> ! {
     let image = config.trace.then(|| must("the trace", sys::read_file("/trace")).leak() as &'static [u8]);
     let program = Choice::find(&config.program, image)
         .unwrap_or_else(|why| report::bad(format_args!("{}: {why}", config.program)));
-    devices(&config);
+    config.preparations.iter().for_each(prepare);
     touch::install();
-    for (file, value, optional) in &config.writes {
-        match sys::write_file(file, value) {
-            Err(sys::ENOENT) if *optional => print(format_args!("@note this kernel has no {file}")),
-            Err(why) => report::bad(format_args!("cannot write '{value}' to {file}: error {}", why.0)),
-            Ok(()) => {}
-        }
-    }
     for file in ["/config", "/trace"] {
         let _ = sys::on_path(nr::UNLINK, file);
     }
@@ -144,15 +148,22 @@ fn set_up_early() {
     }
 }
 
-/// Load modules, and set up the file system and swap.
-fn devices(config: &Config) {
-    for module in &config.modules {
-        must(module, sys::insert_module(module));
-        let _ = sys::on_path(nr::UNLINK, module);
-    }
-    must("the disk with files, /dev/vda", sys::mount("/dev/vda", "/files", "ext4", "noinit_itable"));
-    if config.swap {
-        must("the disk for swapping, /dev/vdb", swap::on("/dev/vdb"));
+/// Load a module, put a disk to use, or make a setting.
+fn prepare(preparation: &Preparation) {
+    match preparation {
+        Preparation::Insert(module) => {
+            must(module, sys::insert_module(module));
+            let _ = sys::on_path(nr::UNLINK, module);
+        }
+        Preparation::Files => {
+            must("the disk with files, /dev/vda", sys::mount("/dev/vda", "/files", "ext4", "noinit_itable"));
+        }
+        Preparation::Swap => must("the disk for swapping, /dev/vdb", swap::on("/dev/vdb")),
+        Preparation::Write { file, value, optional } => match sys::write_file(file, value) {
+            Err(sys::ENOENT) if *optional => print(format_args!("@note this kernel has no {file}")),
+            Err(why) => report::bad(format_args!("cannot write '{value}' to {file}: error {}", why.0)),
+            Ok(()) => {}
+        },
     }
 }
 

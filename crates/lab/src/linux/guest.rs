@@ -108,12 +108,11 @@ impl LinuxGuest<'_> {
             What::Trace(_) => "program trace\ntrace".into(),
         });
         lines.extend(module_names(self.kernel).map(|name| format!("insert /{name}")));
-        if self.shape.swap > 0 {
-            lines.push("swap".into());
-        }
-        // Both disks are non-rotational.
-        for disk in ["vda", "vdb"].iter().take(1 + usize::from(self.shape.swap > 0)) {
-            lines.push(format!("write /sys/block/{disk}/queue/rotational 0"));
+        // A kernel asks whether a disk is rotational when the disk is put to use.
+        for (disk, use_it) in
+            [("vda", "files"), ("vdb", "swap")].iter().take(1 + usize::from(self.shape.swap > 0))
+        {
+            lines.push(format!("write /sys/block/{disk}/queue/rotational 0\n{use_it}"));
         }
         lines.extend(self.settings.iter().map(|Setting { file, value, may_lack }| {
             format!("{} {file} {value}", if *may_lack { "try" } else { "write" })
@@ -243,14 +242,17 @@ mod tests {
             "pages 8192",
             "program zipf:67108864",
             "insert /virtio_blk.ko.xz",
-            "swap",
-            "write /sys/block/vdb/queue/rotational 0",
+            "files",
             "write /proc/sys/vm/swappiness 60",
             "try /sys/new 60",
             "counter pgfault",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
+        assert!(
+            text.contains("\nwrite /sys/block/vdb/queue/rotational 0\nswap\n"),
+            "swapping begins on a disk that is not rotational: {text}"
+        );
         assert!(!text.contains("nr_free_pages"), "levels are no events");
         assert!(
             guest.command_line().ends_with(&format!("hugepages={} cgroup_disable=memory", guest.arena()))
