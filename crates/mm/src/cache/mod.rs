@@ -48,7 +48,7 @@ pub mod tree;
 pub use file::File;
 pub(crate) use split::CACHE_AND_CALLER;
 pub(crate) use swapin::{
-    Nearby, SwapCacheLookup, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot,
+    Nearby, SwapinStep, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot,
     remove_from_swap_cache, swapin, swapin_near,
 };
 

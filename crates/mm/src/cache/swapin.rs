@@ -10,14 +10,18 @@ use crate::stat::Stat;
 use crate::units::*;
 use smallvec::SmallVec;
 
-/// The result of a lookup in the swap cache.
+/// What the state of read-ahead is told and asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SwapCacheLookup {
+pub(crate) enum SwapinStep {
+    /// The wanted page is in the swap cache.
     Found {
         /// It was read ahead and not used since.
         ahead: bool,
     },
-    Missed,
+    /// It is not. Which slots are worth reading with it? The state does not change, because the fault may be repeated.
+    Plan,
+    /// The planned slots are being read.
+    Read,
 }
 
 /// Slots to read together with the wanted one, which is among them; if empty, only the wanted slot is read.
@@ -35,12 +39,12 @@ pub(crate) fn swapin<M: Machine>(
     swapin_near(memory, slot, gfp, |look| in_cluster(memory, slot, look))
 }
 
-/// The same; `near` chooses the slots to read together with the wanted one.
+/// The same; `near` chooses the slots to read together with the wanted one. They justify reclaim as the wanted one does.
 pub(crate) fn swapin_near<M: Machine>(
     memory: &Memory<M>,
     slot: SwapSlot,
     gfp: Gfp,
-    near: impl FnOnce(SwapCacheLookup) -> Nearby,
+    near: impl Fn(SwapinStep) -> Nearby,
 ) -> Result<SwappedIn, CacheError> {
     let _scope = memory.scope(Scope::SwapinReadahead);
     memory.charge(Work::CacheLookup, 1);
@@ -51,9 +55,9 @@ pub(crate) fn swapin_near<M: Machine>(
         Some(pfn) => {
             let ahead = memory.frames[pfn].test_and_clear(FrameFlags::READAHEAD);
             memory.count(Stat::SwapRaHit, i64::from(ahead));
-            near(SwapCacheLookup::Found { ahead });
+            near(SwapinStep::Found { ahead });
         }
-        None => read_nearby(memory, near(SwapCacheLookup::Missed), slot, gfp),
+        None => read_nearby(memory, slot, gfp, near)?,
     }
     let major = found.is_none();
     loop {
@@ -94,34 +98,50 @@ pub(crate) fn page_of_slot<M: Machine>(memory: &Memory<M>, folio: Pfn, slot: Swa
 }
 
 /// The aligned cluster around a slot.
-fn in_cluster<M: Machine>(memory: &Memory<M>, wanted: SwapSlot, look: SwapCacheLookup) -> Nearby {
-    if let SwapCacheLookup::Found { ahead } = look {
-        if ahead {
-            memory.swap.readahead.hit();
-        }
-        return Nearby::new();
-    }
+fn in_cluster<M: Machine>(memory: &Memory<M>, wanted: SwapSlot, step: SwapinStep) -> Nearby {
+    let readahead = &memory.swap.readahead;
     let most = 1 << memory.knobs.get(Knob::PageCluster);
-    match memory.swap.readahead.window(wanted, most) {
-        1 => Nearby::new(),
-        pages => memory.swap.window(wanted, pages.ilog2()).map(SwapSlot).collect(),
+    match step {
+        SwapinStep::Found { ahead: true } => readahead.hit(),
+        SwapinStep::Found { ahead: false } => {}
+        SwapinStep::Plan => {
+            let pages = readahead.window(wanted, most);
+            if pages > 1 {
+                return memory.swap.window(wanted, pages.ilog2()).map(SwapSlot).collect();
+            }
+        }
+        SwapinStep::Read => readahead.read(wanted, most),
     }
+    Nearby::new()
 }
 
-/// Read these slots. Even the wanted one may be skipped if memory is short.
-fn read_nearby<M: Machine>(memory: &Memory<M>, nearby: Nearby, wanted: SwapSlot, gfp: Gfp) {
-    if !gfp.read_ahead {
-        return;
+/// Read the wanted slot and those that are worth reading with it. `Err`: memory is short, and nothing has changed.
+fn read_nearby<M: Machine>(
+    memory: &Memory<M>,
+    wanted: SwapSlot,
+    gfp: Gfp,
+    near: impl Fn(SwapinStep) -> Nearby,
+) -> Result<(), Shortage> {
+    let mut slots = if gfp.read_ahead { near(SwapinStep::Plan) } else { Nearby::new() };
+    if slots.is_empty() {
+        slots.push(wanted);
     }
-    for slot in nearby {
-        if slot == wanted {
-            if let Ok(Some(pfn)) = read_slot(memory, slot, gfp) {
-                memory.put(pfn);
+    let needed = slots.iter().filter(|&&slot| is_unread(memory, slot)).count();
+    let mut pages = memory.new_pages(needed, gfp)?.into_iter();
+    near(SwapinStep::Read);
+    for slot in slots.into_iter().filter(|&slot| is_unread(memory, slot)) {
+        // Another task may have put one more slot to use since.
+        let Some(page) = pages.next() else { break };
+        if let Some(pfn) = read_into(memory, slot, page, gfp) {
+            if slot != wanted {
+                memory.frames[pfn].set(FrameFlags::READAHEAD);
+                memory.count(Stat::SwapRa, 1);
             }
-        } else if let Ok(true) = read_ahead(memory, slot, gfp) {
-            memory.count(Stat::SwapRa, 1);
+            memory.put(pfn);
         }
     }
+    pages.for_each(|page| memory.put(page));
+    Ok(())
 }
 
 /// Start reading a slot that no task waits for. Returns whether there was anything to read.
@@ -132,18 +152,28 @@ pub(super) fn read_ahead<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gf
     Ok(true)
 }
 
+/// Whether a slot is in use and not in the swap cache.
+fn is_unread<M: Machine>(memory: &Memory<M>, slot: SwapSlot) -> bool {
+    memory.swap.entries(slot) > 0 && !memory.swap.is_cached(slot)
+}
+
 /// Add a page for a slot to the swap cache and start its read. `None`: there is one already, or the slot is unused.
 fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result<Option<Pfn>, Shortage> {
-    if memory.swap.entries(slot) == 0 || memory.swap.is_cached(slot) {
+    if !is_unread(memory, slot) {
         return Ok(None);
     }
     let pfn = memory.new_folio(Order::ZERO, gfp)?;
+    Ok(read_into(memory, slot, pfn, gfp))
+}
+
+/// The same with a new page, which is freed if it is not used.
+fn read_into<M: Machine>(memory: &Memory<M>, slot: SwapSlot, pfn: Pfn, gfp: Gfp) -> Option<Pfn> {
     let frame = &memory.frames[pfn];
     frame.set(FrameFlags::LOCKED | FrameFlags::SWAPBACKED);
     let Some(shadow) = memory.swap.cache_try_insert(memory, slot, pfn) else {
         frame.clear(FrameFlags::LOCKED);
         memory.put(pfn);
-        return Ok(None);
+        return None;
     };
     if let Some(shadow) = shadow {
         let free = || memory.swap.free_slots();
@@ -153,7 +183,7 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
     let (device, block) = memory.swap.place(slot);
     memory.count(Stat::PswpIn, 1);
     submit_read(memory, pfn, device, block);
-    Ok(Some(pfn))
+    Some(pfn)
 }
 
 /// Put a locked anonymous folio into the swap cache, with consecutive slots for its pages, and mark it dirty, so that

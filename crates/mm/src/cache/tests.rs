@@ -385,6 +385,32 @@ fn swap_is_read_in_clusters() {
 }
 
 #[test]
+fn swap_read_ahead_waits_for_memory_for_its_whole_window() {
+    let core = store(4096, 64);
+    let slots: Vec<SwapSlot> = (0..8).map(|stamp| swapped_out(&core, stamp)).collect();
+    (0..8).for_each(|_| core.swap.readahead.hit());
+    let mut held: Vec<Pfn> = core::iter::from_fn(|| core.new_folio(Order::ZERO, ROOT).ok()).collect();
+    held.drain(..7).for_each(|pfn| core.put(pfn));
+    let free = || core.alloc.zones()[0].free_pages() + core.alloc.pcp_pages(ZoneId(0));
+    let before = free();
+    let reads = || [Stat::PswpIn, Stat::SwapRa].map(|stat| core.stats.read(stat));
+    for _ in 0..2 {
+        let outcome = swapin(&core, slots[4], ROOT);
+        assert!(
+            matches!(outcome, Err(CacheError::Shortage(Shortage::Zone(_)))),
+            "at most 7 pages of 8: {outcome:?}"
+        );
+        assert_eq!((free(), reads()), (before, [0, 0]), "nothing has changed");
+    }
+    held.into_iter().for_each(|pfn| core.put(pfn));
+    let page = swapin(&core, slots[4], ROOT).unwrap();
+    assert_eq!(reads(), [8, 7], "the shortages have not made the window smaller");
+    drop_swap_entry(&core, slots[4]);
+    core.put(page.folio);
+    check(&core);
+}
+
+#[test]
 fn shadows_beyond_the_limit_are_dropped() {
     let core = store(2048, 8);
     let file = disk_file(&core, 0, 64 * 400);

@@ -24,6 +24,10 @@ use crate::memory::{Gfp, Memory, Shortage, Worth};
 use crate::mempolicy::NodePreference;
 use crate::stat::{SizeStat, Stat};
 use crate::units::*;
+use smallvec::SmallVec;
+
+/// Pages that nothing shows yet.
+pub(crate) type NewPages = SmallVec<[Pfn; 32]>;
 
 impl<M: Machine> Memory<M> {
     /// Allocate a movable folio for user data, charged to the group of `gfp`, with one reference. Its content is
@@ -57,6 +61,21 @@ impl<M: Machine> Memory<M> {
                 Err(needs.into())
             }
         }
+    }
+
+    /// The same for several pages, or none of them if memory is short.
+    pub(crate) fn new_pages(&self, count: usize, gfp: Gfp) -> Result<NewPages, Shortage> {
+        let mut pages = NewPages::new();
+        for _ in 0..count {
+            match self.new_folio(Order::ZERO, gfp) {
+                Ok(pfn) => pages.push(pfn),
+                Err(shortage) => {
+                    self.put_folios(pages.into_iter().map(|pfn| (pfn, 1)));
+                    return Err(shortage);
+                }
+            }
+        }
+        Ok(pages)
     }
 
     /// Count an interleaved allocation that got the node whose turn it was.

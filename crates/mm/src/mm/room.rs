@@ -103,6 +103,8 @@ impl<M: Machine> Mm<M> {
                 }
                 Shortage::Zone(needs) => {
                     freed = reclaim::direct(&self.core, &self.reclaim, self, &needs);
+                    // What is read ahead could be what the operation lacks.
+                    gfp.read_ahead &= freed > 0;
                     reclaim::should_retry(&self.core, &needs, freed, &mut zone_retries)
                         || freed > 0
                         || self.may_mix(gfp)

@@ -21,19 +21,24 @@ impl SwapReadahead {
         self.hits.fetch_add(1, Relaxed);
     }
 
-    /// Number of slots to read around `slot`: a power of two of at most `max`, 1 = only this one.
+    /// Number of slots that are worth reading around `slot`: a power of two of at most `max`, 1 = only this one.
     pub(crate) fn window(&self, slot: SwapSlot, max: u32) -> u32 {
         if max <= 1 {
             return 1;
         }
-        let hits = self.hits.swap(0, Relaxed);
-        let pages =
-            window(self.prev.load(Relaxed).into(), slot.0.into(), hits, max, self.window.load(Relaxed));
-        if hits == 0 {
+        let [prev, hits, last] = [&self.prev, &self.hits, &self.window].map(|value| value.load(Relaxed));
+        window(prev.into(), slot.0.into(), hits, max, last)
+    }
+
+    /// Record that the window is being read.
+    pub(crate) fn read(&self, slot: SwapSlot, max: u32) {
+        if max <= 1 {
+            return;
+        }
+        self.window.store(self.window(slot, max), Relaxed);
+        if self.hits.swap(0, Relaxed) == 0 {
             self.prev.store(slot.0, Relaxed);
         }
-        self.window.store(pages, Relaxed);
-        pages
     }
 }
 
@@ -64,15 +69,10 @@ impl RangeReadahead {
         self.prev = page.0;
     }
 
-    /// Record that a page must be read. Returns the pages, at most `max`, that are worth reading with it: in the
-    /// direction of the faults, or around it. `None`: only this one.
-    pub fn missed(&mut self, page: Vpn, max: u32) -> Option<Range<u64>> {
-        if max <= 1 {
-            return None;
-        }
-        let prev = self.prev;
-        let pages = window(prev, page.0, self.hits, max, self.window);
-        *self = RangeReadahead { prev: page.0, window: pages, hits: 0 };
+    /// The pages, at most `max`, that are worth reading with a page that must be read: in the direction of the faults,
+    /// or around it. `None`: only this one.
+    pub fn window(&self, page: Vpn, max: u32) -> Option<Range<u64>> {
+        let (prev, pages) = (self.prev, self.pages(page, max));
         let before = match page.0 {
             at if at == prev.wrapping_add(1) => 0,
             at if at.wrapping_add(1) == prev => pages - 1,
@@ -81,6 +81,17 @@ impl RangeReadahead {
         let first = page.0.wrapping_sub(before.into());
         let end = first.wrapping_add(pages.into());
         (pages > 1).then_some(if first > page.0 { 0..end } else { first..end })
+    }
+
+    /// Record that the window of a page is being read.
+    pub fn read(&mut self, page: Vpn, max: u32) {
+        if max > 1 {
+            *self = RangeReadahead { prev: page.0, window: self.pages(page, max), hits: 0 };
+        }
+    }
+
+    fn pages(&self, page: Vpn, max: u32) -> u32 {
+        if max <= 1 { 1 } else { window(self.prev, page.0, self.hits, max, self.window) }
     }
 }
 
@@ -113,25 +124,35 @@ mod tests {
     #[test]
     fn page_cluster_of_one_reads_one_slot() {
         let state = SwapReadahead::default();
-        assert_eq!(state.window(SwapSlot(5), 1), 1);
+        let read = |slot, max| {
+            let pages = state.window(SwapSlot(slot), max);
+            assert_eq!(state.window(SwapSlot(slot), max), pages, "a plan changes nothing");
+            state.read(SwapSlot(slot), max);
+            pages
+        };
+        assert_eq!(read(5, 1), 1);
         state.hit();
-        assert_eq!(state.window(SwapSlot(5), 8), 4);
-        assert_eq!(state.window(SwapSlot(500), 8), 2);
-        assert_eq!(state.window(SwapSlot(900), 8), 1);
+        assert_eq!(read(5, 8), 4);
+        assert_eq!(read(500, 8), 2);
+        assert_eq!(read(900, 8), 1);
     }
 
     #[test]
     fn range_reads_ahead_in_the_direction_of_its_faults() {
         let mut state = RangeReadahead::default();
-        assert_eq!(state.missed(Vpn(100), 8), Some(97..105), "a first miss reads around the page");
-        assert_eq!(state.missed(Vpn(101), 8), Some(101..105), "without hits the window halves, upwards");
+        let missed = |state: &mut RangeReadahead, page, max| {
+            let window = state.window(Vpn(page), max);
+            state.read(Vpn(page), max);
+            window
+        };
+        assert_eq!(missed(&mut state, 100, 8), Some(97..105), "a first miss reads around the page");
+        assert_eq!(missed(&mut state, 101, 8), Some(101..105), "without hits the window halves, upwards");
         (102..105).for_each(|page| state.found(Vpn(page), true));
-        assert_eq!(state.missed(Vpn(105), 8), Some(105..113));
-        assert_eq!(state.missed(Vpn(104), 8), Some(101..105), "downwards");
-        assert_eq!(state.missed(Vpn(900), 8), Some(900..902), "the window shrinks by half at most");
-        assert_eq!(state.missed(Vpn(500), 8), None);
-        assert_eq!(state.missed(Vpn(500), 1), None);
-        let mut lowest = RangeReadahead::default();
-        assert_eq!(lowest.missed(Vpn(2), 8), Some(0..7));
+        assert_eq!(missed(&mut state, 105, 8), Some(105..113));
+        assert_eq!(missed(&mut state, 104, 8), Some(101..105), "downwards");
+        assert_eq!(missed(&mut state, 900, 8), Some(900..902), "the window shrinks by half at most");
+        assert_eq!(missed(&mut state, 500, 8), None);
+        assert_eq!(missed(&mut state, 500, 1), None);
+        assert_eq!(RangeReadahead::default().window(Vpn(2), 8), Some(0..7));
     }
 }

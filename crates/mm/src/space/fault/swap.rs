@@ -3,7 +3,7 @@
 use super::{Fault, FaultStop, Served};
 use crate::api::Prot;
 use crate::cache::{
-    Nearby, SwapCacheLookup, drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin, swapin_near,
+    Nearby, SwapinStep, drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin, swapin_near,
 };
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::knobs::Knob;
@@ -44,7 +44,7 @@ impl<M: Machine> Fault<'_, M> {
         let page = if self.core.knobs.get(Knob::SwapVmaRaEnabled) == 0 {
             swapin(self.core, slot, self.gfp)
         } else {
-            swapin_near(self.core, slot, self.gfp, |look| self.nearby(look))
+            swapin_near(self.core, slot, self.gfp, |step| self.nearby(step))
         };
         let outcome = match page {
             Ok(page) => {
@@ -64,14 +64,18 @@ impl<M: Machine> Fault<'_, M> {
 
     /// Swap slots of neighbouring pages that are worth reading with this one. Slots are in the order of reclaim, which
     /// predicts use less well than addresses do.
-    fn nearby(&self, look: SwapCacheLookup) -> Nearby {
+    fn nearby(&self, step: SwapinStep) -> Nearby {
         let most = 1 << self.core.knobs.get(Knob::PageCluster).min(MAX_CLUSTER);
-        let window = self.space.vmas.lock().change_readahead(self.vma.start, |state| match look {
-            SwapCacheLookup::Found { ahead } => {
+        let window = self.space.vmas.lock().change_readahead(self.vma.start, |state| match step {
+            SwapinStep::Found { ahead } => {
                 state.found(self.page, ahead);
                 None
             }
-            SwapCacheLookup::Missed => state.missed(self.page, most),
+            SwapinStep::Plan => state.window(self.page, most),
+            SwapinStep::Read => {
+                state.read(self.page, most);
+                None
+            }
         });
         let Some(window) = window else { return Nearby::new() };
         let table = self.page.0 & !(TABLE_ENTRIES as u64 - 1);
