@@ -46,6 +46,8 @@ pub(crate) struct ScanControl {
     pub target: Option<GroupId>,
     /// Whether this is kswapd.
     pub kswapd: bool,
+    /// Whether this task walks page tables in this pass (MGLRU): kswapd may at any time, another one has begun to.
+    pub mm_walk: bool,
     /// Order of the allocation that needs it.
     pub order: Order,
     /// How hard to try: [`DEF_PRIORITY`] at first, 0 at last.
@@ -97,6 +99,7 @@ impl ScanControl {
             nr_to_reclaim,
             target: None,
             kswapd: false,
+            mm_walk: false,
             order,
             priority: DEF_PRIORITY,
             reclaim_idx,

@@ -91,7 +91,7 @@ impl<M: Machine> Reclaim<'_, M> {
         core.charge(Work::ReclaimBatch, 1);
         core.charge(Work::ReclaimFolio, folios.len() as u64);
         if pass.rule == ReferenceRule::Chances {
-            pass.look = self.begin_look(pass.node, folios);
+            pass.look = self.begin_look(pass.node, folios, pass.sc);
         }
         let activated = pass.out.activated;
         let mut lists = ShrinkLists::default();

@@ -44,13 +44,18 @@ pub(super) fn look_around<M: Machine>(
         if !entry.is_present() || !entry.has(Bits::YOUNG) {
             continue;
         }
-        let frame = &memory.frames[memory.frames.head(entry.pfn())];
+        let pfn = memory.frames.head(entry.pfn());
+        let frame = &memory.frames[pfn];
         if !look.wants(target, frame) {
             continue;
         }
         window.clear_young(at);
         cleared += 1;
-        memory.lru.promote(frame, &mut look.promotions);
+        if look.activates {
+            memory.lru.promote_at_once(memory, pfn, &look.promotions);
+        } else {
+            memory.lru.promote(frame, &mut look.promotions);
+        }
     }
     let table = window.table();
     memory.charge(Work::EntryScan, places as u64 - cleared);

@@ -215,6 +215,9 @@ pub struct LookAround {
     pub dense: SmallVec<[Pfn; 16]>,
     /// Whether to look around at all.
     pub around: bool,
+    /// Whether used neighbours move to the youngest generation's list at once, and count as activated. A task that
+    /// walks page tables in this pass keeps the sizes that have changed, so it only renumbers folios.
+    pub activates: bool,
 }
 
 impl LookAround {
@@ -230,12 +233,13 @@ impl LookAround {
 }
 
 impl Lru {
-    /// The state to look around entries of folios of a vector, if its policy does so.
+    /// The state to look around entries of folios of a vector, if its policy does so. `walks`: the task walks page
+    /// tables in this pass.
     pub fn look<M: Machine>(
         &self,
         platform: &Platform<M>,
-        node: NodeId,
-        group: GroupId,
+        (node, group): (NodeId, GroupId),
+        walks: bool,
     ) -> Option<LookAround> {
         let generations = &self.vec(node, group).generations;
         let (seq, around) = (generations.max_seq(), platform.knobs.get(Knob::LruGenLookAround) != 0);
@@ -244,6 +248,7 @@ impl Lru {
             seq,
             dense: SmallVec::new(),
             around,
+            activates: !walks,
         };
         generations.is_on().then(begin)
     }
@@ -305,6 +310,26 @@ impl Lru {
         } else if promoted && before.generation().is_some_and(|old| old != youngest) {
             self.end_run(promotions);
             (promotions.alike, promotions.run) = (alike, 1);
+        }
+    }
+
+    /// The same with the list's lock: the folio goes to the youngest generation's list.
+    pub(crate) fn promote_at_once<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        pfn: Pfn,
+        promotions: &Promotions,
+    ) {
+        let (frame, youngest) = (&platform.frames[pfn], promotions.youngest);
+        let moves = |flags: FrameFlags| flags.generation().is_some_and(|old| old != youngest);
+        let before = frame.update(|flags| match flags.generation() {
+            Some(_) if promotions.reworked => Some(form::after_look(flags).0),
+            Some(_) => moves(flags).then(|| flags - USE_FLAGS),
+            None if promotions.reworked => None,
+            None => Some(flags | FrameFlags::REFERENCED),
+        });
+        if moves(before) && (!promotions.reworked || form::after_look(before).1) {
+            self.activate(platform, pfn);
         }
     }
 

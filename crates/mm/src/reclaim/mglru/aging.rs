@@ -177,7 +177,7 @@ pub(super) fn initial_priority(reclaimable: u64, wanted: u64) -> u32 {
 impl<'a, M: Machine> Reclaim<'a, M> {
     /// Whether aging walks page tables. On a machine where an access to an old entry faults, clearing many young bits
     /// would cause many faults.
-    fn walks_tables(self) -> bool {
+    pub(super) fn walks_tables(self) -> bool {
         let enabled = self.core.knobs.get(Knob::LruGenEnabled) & caps::MM_WALK != 0;
         enabled && self.core.machine.has_hw_pte_young()
     }

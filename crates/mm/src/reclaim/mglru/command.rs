@@ -79,7 +79,7 @@ impl<M: Machine> Reclaim<'_, M> {
             return Err(CommandError::Invalid);
         }
         let mut sc = ScanControl::new(option, Order::ZERO, ZoneKind::Movable);
-        sc.swappiness = command.swappiness;
+        (sc.swappiness, sc.mm_walk) = (command.swappiness, true);
         let swappiness = command.swappiness.unwrap_or_else(|| self.swappiness(node, group, &sc));
         if command.ages {
             self.run_aging(node, group, seq, swappiness > 0, option != 0)

@@ -26,6 +26,7 @@ impl<M: Machine> Reclaim<'_, M> {
         // everything for few.
         if sc.may_writepage && sc.may_unmap {
             self.set_initial_priority(node, sc);
+            sc.mm_walk = sc.kswapd;
             sc.dirty_counts = DirtyCounts::default();
             if sc.kswapd {
                 // Pages of earlier passes are no reason to end this one.
@@ -153,18 +154,24 @@ impl<M: Machine> Reclaim<'_, M> {
 
     /// Age a vector if nothing of it can be evicted, or soon nothing could be; the latter not at the first priority,
     /// because other vectors may have enough. Returns whether it was aged.
-    fn age_if_short(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> bool {
+    fn age_if_short(self, node: NodeId, group: GroupId, can_swap: bool, sc: &mut ScanControl) -> bool {
         let generations = &self.core.lru.vec(node, group).generations;
         let seq = generations.max_seq();
         let exhausted = generations.min_seq(!can_swap) + MIN_GENERATIONS > seq;
         let short = exhausted || sc.priority < DEF_PRIORITY && should_age(generations, can_swap, true).0;
         short
-            && (self.age(node, group, seq, can_swap, false)
+            && (self.age_in_pass((node, group), seq, can_swap, sc)
                 || exhausted && !sc.kswapd && self.await_generation(node, group, seq))
     }
 
     /// Pages to scan of a vector. `None`: the vector is protected, or was short of cold folios and was aged.
-    pub(super) fn share(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> Option<u64> {
+    pub(super) fn share(
+        self,
+        node: NodeId,
+        group: GroupId,
+        can_swap: bool,
+        sc: &mut ScanControl,
+    ) -> Option<u64> {
         if self.core.lru.groups.below_min(sc.top(), group) {
             return None;
         }
@@ -175,9 +182,20 @@ impl<M: Machine> Reclaim<'_, M> {
         if !short || sc.priority == DEF_PRIORITY {
             return Some(total >> sc.priority);
         }
-        let aged = self.age(node, group, seq, can_swap, false)
+        let aged = self.age_in_pass((node, group), seq, can_swap, sc)
             || !sc.kswapd && sc.priority < DEF_PRIORITY - 1 && self.await_generation(node, group, seq);
         if aged { None } else { Some(0) }
+    }
+
+    fn age_in_pass(
+        self,
+        (node, group): (NodeId, GroupId),
+        seq: u64,
+        can_swap: bool,
+        sc: &mut ScanControl,
+    ) -> bool {
+        sc.mm_walk |= self.walks_tables();
+        self.age(node, group, seq, can_swap, false)
     }
 
     /// Whether reclaim of a node has reached its aim.

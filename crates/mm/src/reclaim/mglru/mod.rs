@@ -36,6 +36,7 @@ impl<M: Machine> Front<M> for MglruFront {
     }
 
     fn shrink_vec(&self, cx: Reclaim<'_, M>, node: NodeId, group: GroupId, sc: &mut ScanControl) {
+        sc.mm_walk = sc.kswapd;
         if cx.evict(node, group, sc) {
             cx.state.groups(node).rotate(group, groups::Turn::Young);
         }
@@ -56,9 +57,9 @@ impl<M: Machine> Front<M> for MglruFront {
 
 impl<M: Machine> Reclaim<'_, M> {
     /// The state to look around used entries of isolated folios of one vector, if the vector's policy does so.
-    pub(super) fn begin_look(self, node: NodeId, folios: &List) -> Option<LookAround> {
+    pub(super) fn begin_look(self, node: NodeId, folios: &List, sc: &ScanControl) -> Option<LookAround> {
         let first = folios.tail()?;
-        self.core.lru.look(self.core, node, self.core.frames[first].group())
+        self.core.lru.look(self.core, (node, self.core.frames[first].group()), sc.mm_walk)
     }
 
     /// Apply the results: sizes of generations, and dense tables for the filters.

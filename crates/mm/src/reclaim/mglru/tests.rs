@@ -15,6 +15,7 @@ use crate::table::Bits;
 use crate::testing::TestMachine;
 use crate::units::*;
 use std_alloc::boxed::Box;
+use std_alloc::vec::Vec;
 
 const EVERYTHING: Wanted = Wanted { highest: ZoneKind::Movable, swappiness: 60, budget: None };
 
@@ -65,8 +66,38 @@ fn direct_reclaim_waits_for_a_generation_that_others_begin() {
         bench.core.lru.begin_generation(mmu, NodeId(0), ROOT, seq, true);
     };
     *bench.core.machine.idle.lock() = Some(Box::new(begin));
-    assert_eq!(cx.share(NodeId(0), ROOT, true, &sc), None, "it was aged");
-    assert_eq!(generations.max_seq(), seq + 1);
+    assert_eq!(cx.share(NodeId(0), ROOT, true, &mut sc), None, "it was aged");
+    assert_eq!((generations.max_seq(), sc.mm_walk), (seq + 1, true));
+}
+
+/// Anonymous pages that were all used, in the oldest of four generations.
+fn with_old_used_pages(pages: u64) -> (Bench, Vec<Pfn>) {
+    let bench = bench();
+    let pfns = bench.anons(pages, ROOT, Bits::YOUNG);
+    let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
+    while generations.count(false) < 4 || generations.pages(generations.min_seq(false), false) == 0 {
+        let seq = generations.max_seq();
+        assert!(bench.core.lru.begin_generation(&bench.core, NodeId(0), ROOT, seq, true));
+    }
+    (bench, pfns)
+}
+
+#[test]
+fn task_that_walks_no_tables_activates_used_neighbours() {
+    for walks in [false, true] {
+        let (bench, _) = with_old_used_pages(256);
+        let mut sc = ScanControl::new(32, Order::ZERO, ZoneKind::Movable);
+        sc.mm_walk = walks;
+        bench.cx().evict_some(NodeId(0), ROOT, 60, &mut sc, Some(16));
+        let generations = &bench.core.lru.vec(NodeId(0), ROOT).generations;
+        let youngest = generations.pages(generations.max_seq(), false);
+        let activated = bench.core.stats.read(Stat::Pgactivate);
+        assert!(
+            youngest == 64 && activated == if walks { 0 } else { 48 },
+            "{walks}: {youngest} young, {activated} activated"
+        );
+        bench.core.lru.validate(&bench.core).unwrap();
+    }
 }
 
 /// `lru_gen.memcg_lru`.
