@@ -2,7 +2,7 @@
 
 use super::Reclaim;
 use super::pass::{Pass, ReclaimFate, ReferenceRule};
-use crate::frame::{FolioRun, FrameFlags};
+use crate::frame::{FolioRun, Frame, FrameFlags};
 use crate::lru::mglru::form::after_look;
 use crate::lru::note_used;
 use crate::machine::Machine;
@@ -38,6 +38,14 @@ fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (ReferenceVer
     } else {
         (ReferenceVerdict::Reclaim, false)
     }
+}
+
+/// Whether a look around another folio's entry, or a walk of page tables, has found an isolated folio of a generation
+/// used. It stays, whatever its entries say, and its write-back is not counted. (The form of 6.14 does not mark isolated
+/// folios.)
+pub(super) fn seen_used(frame: &Frame, pass: &Pass<'_>) -> bool {
+    let marks = pass.look.as_ref().is_some_and(|look| !look.promotions.is_reworked());
+    marks && frame.has(FrameFlags::REFERENCED) && frame.mapcount() > 0
 }
 
 impl<M: Machine> Reclaim<'_, M> {
@@ -76,18 +84,18 @@ impl<M: Machine> Reclaim<'_, M> {
         if pass.look.as_ref().is_some_and(|look| look.promotions.is_reworked()) {
             return self.second_use(pfn, found);
         }
-        self.second_chance(pfn, found, pass.look.is_some())
+        if !found.locked && seen_used(&self.core.frames[pfn], pass) {
+            // By the look around the entry of another folio of the run.
+            return ReferenceVerdict::Keep;
+        }
+        self.second_chance(pfn, found)
     }
 
     #[inline(always)]
-    fn second_chance(self, pfn: Pfn, found: Referenced, generations: bool) -> ReferenceVerdict {
+    fn second_chance(self, pfn: Pfn, found: Referenced) -> ReferenceVerdict {
         let frame = &self.core.frames[pfn];
         let flags = frame.flags();
         let was = flags.contains(FrameFlags::REFERENCED);
-        if generations && was && !found.locked && frame.mapcount() > 0 {
-            // A look around another folio's entry found it used since it was isolated.
-            return ReferenceVerdict::Keep;
-        }
         let (verdict, mark) = verdict(found, was, !flags.contains(FrameFlags::SWAPBACKED));
         if found.locked {
             self.core.lru.mlock(self.core, pfn);

@@ -11,6 +11,7 @@
 //! is neither split nor written; it is freed when it is put back.
 
 use super::pass::{Pass, ReclaimFate, ReferenceRule, Shrunk};
+use super::references::seen_used;
 use super::stretch::{FilePosition, Stretch};
 use super::{DirtyCounts, Reclaim, ScanControl};
 use crate::cache::{add_to_swap, free_swap};
@@ -221,6 +222,9 @@ impl<M: Machine> Reclaim<'_, M> {
             return Err(ReclaimFate::Activate);
         }
         if !pass.sc.may_unmap && frame.mapcount() > 0 {
+            return Err(ReclaimFate::Keep);
+        }
+        if seen_used(frame, pass) {
             return Err(ReclaimFate::Keep);
         }
         if frame.has_any(FrameFlags::DIRTY | FrameFlags::WRITEBACK) {

@@ -87,7 +87,7 @@ impl Bench {
         (0..count).map(|index| self.anon(index, group, bits)).collect()
     }
 
-    fn entry(&self, index: u64) -> Entry {
+    pub(super) fn entry(&self, index: u64) -> Entry {
         let tables = self.core.tables.lock(&self.core, self.space);
         tables.find(Vpn(START.0 + index)).map_or(Entry::NONE, |leaf| leaf.entry)
     }

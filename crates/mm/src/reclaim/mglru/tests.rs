@@ -7,6 +7,7 @@ use crate::lru::mglru::Wanted;
 use crate::lru::{PolicyKind, ROOT};
 use crate::machine::ZoneKind;
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
+use crate::reclaim::pass::ReferenceRule;
 use crate::reclaim::spaces::Unseen;
 use crate::reclaim::tests::{Bench, START};
 use crate::reclaim::{AddressSpaces, Member, Reclaim, ScanControl, WalkRange};
@@ -98,6 +99,21 @@ fn task_that_walks_no_tables_activates_used_neighbours() {
         );
         bench.core.lru.validate(&bench.core).unwrap();
     }
+}
+
+/// The mark alone decides: the walk of the reverse map would cost time and clear the young bit.
+#[test]
+fn isolated_folio_that_was_seen_used_is_kept_without_a_look_at_its_entry() {
+    let (bench, pfns) = with_old_used_pages(2);
+    let mut folios = bench.core.lru.isolate_oldest(&bench.core, NodeId(0), ROOT, EVERYTHING).folios;
+    bench.core.frames[pfns[0]].set(FrameFlags::REFERENCED);
+    bench.core.knobs.set(Knob::LruGenLookAround, 0).unwrap();
+    let mut sc = ScanControl::new(32, Order::ZERO, ZoneKind::Movable);
+    bench.cx().shrink_folio_list(NodeId(0), &mut folios, &mut sc, ReferenceRule::Chances);
+    let young = [0, 1].map(|page| bench.entry(page).has(Bits::YOUNG));
+    assert_eq!((young, folios.len(), sc.nr_scanned), ([true, false], 2, 2));
+    bench.cx().put_back(&mut folios);
+    bench.core.lru.validate(&bench.core).unwrap();
 }
 
 /// `lru_gen.memcg_lru`.
