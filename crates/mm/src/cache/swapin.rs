@@ -39,7 +39,7 @@ pub(crate) fn swapin<M: Machine>(
     swapin_near(memory, slot, gfp, |look| in_cluster(memory, slot, look))
 }
 
-/// The same; `near` chooses the slots to read together with the wanted one. They justify reclaim as the wanted one does.
+/// The same; `near` chooses the slots to read together with the wanted one, which justify reclaim as that one does.
 pub(crate) fn swapin_near<M: Machine>(
     memory: &Memory<M>,
     slot: SwapSlot,

@@ -87,7 +87,7 @@ impl<M: Machine> Mm<M> {
         mut op: impl FnMut(Gfp) -> Result<R, E>,
     ) -> Result<R, E> {
         let [mut zone_retries, mut group_retries] = [Retries::default(); 2];
-        let mut freed = 0;
+        let (mut freed, mut rounds) = (0, 0);
         while let Some(shortage) = error.shortage() {
             let may_retry = match shortage {
                 // kswapd has been woken. Until it has freed memory, use what is between the watermarks.
@@ -103,9 +103,8 @@ impl<M: Machine> Mm<M> {
                 }
                 Shortage::Zone(needs) => {
                     freed = reclaim::direct(&self.core, &self.reclaim, self, &needs);
-                    // What is read ahead could be what the operation lacks.
-                    gfp.read_ahead &= freed > 0;
-                    reclaim::should_retry(&self.core, &needs, freed, &mut zone_retries)
+                    gives_up_read_ahead(gfp, freed, &mut rounds)
+                        || reclaim::should_retry(&self.core, &needs, freed, &mut zone_retries)
                         || freed > 0
                         || self.may_mix(gfp)
                         || self.drain_and_unboost(&needs, gfp)
@@ -218,4 +217,12 @@ impl<M: Machine> Mm<M> {
             reclaim::group(&self.core, &self.reclaim, self, over, pages);
         }
     }
+}
+
+/// After a round of reclaim that freed `freed` pages: whether the operation does without read-ahead from now on. Room
+/// that cannot be made for read-ahead is no reason to run out of memory.
+fn gives_up_read_ahead(gfp: &mut Gfp, freed: u64, rounds: &mut u32) -> bool {
+    *rounds += 1;
+    let hopeless = freed == 0 || *rounds > MAX_RECLAIM_RETRIES;
+    hopeless && core::mem::take(&mut gfp.read_ahead)
 }
