@@ -172,8 +172,8 @@ counters! {
     UnevictablePgsMunlocked "unevictable_pgs_munlocked" "pages unlocked";
     NrTlbRemoteFlush "nr_tlb_remote_flush" less "flush rounds sent to other CPUs";
     NrTlbRemoteFlushReceived "nr_tlb_remote_flush_received" less "flush requests received by CPUs";
-    NrTlbLocalFlushAll "nr_tlb_local_flush_all" less "full flushes done by CPUs";
-    NrTlbLocalFlushOne "nr_tlb_local_flush_one" less "single pages flushed by CPUs";
+    NrTlbLocalFlushAll "nr_tlb_local_flush_all" less "full flushes that CPUs did for themselves";
+    NrTlbLocalFlushOne "nr_tlb_local_flush_one" less "single pages that CPUs flushed for themselves";
     TlbDeferred "tlb_deferred" "entries that reclaim cleared and whose flush was deferred until their frame, address or file changes";
     TlbFlushSpared "tlb_flush_spared" "entries cleared without a flush because no CPU ever used them";
     TlbSettleFrame "tlb_settle_frame" less "rounds sent because a frame was about to be used again";

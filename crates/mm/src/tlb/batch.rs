@@ -26,7 +26,7 @@
 use super::cleared::Cleared;
 use super::debt::{Debt, Generation};
 use super::emptied::{Emptied, Refs};
-use super::{Context, Range, Tlb};
+use super::{Context, Initiator, Range, Tlb};
 use crate::event::Event;
 use crate::frame::{Frame, FrameTable, Owner};
 use crate::knobs::{FlushShape, Knob};
@@ -407,7 +407,7 @@ impl Tlb {
         owing.remove(me);
         let mut local = || {
             if here {
-                self.catch_up_listed(platform, me, list);
+                self.catch_up_listed(platform, me, list, Initiator::ThisCpu);
             }
         };
         if owing.is_empty() {
@@ -424,15 +424,21 @@ impl Tlb {
         );
         let remote = |cpu| {
             platform.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
-            self.catch_up_listed(platform, cpu, list);
+            self.catch_up_listed(platform, cpu, list, Initiator::AnotherCpu);
         };
         platform.machine.shootdown(&owing, &remote, &mut local);
     }
 
-    fn catch_up_listed<M: Machine>(&self, platform: &Platform<M>, cpu: CpuId, list: &[Listed]) {
+    fn catch_up_listed<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        cpu: CpuId,
+        list: &[Listed],
+        initiator: Initiator,
+    ) {
         let state = &self.cpus[cpu.index()];
         let (Some(space), false) = (state.space(), state.is_lazy()) else {
-            return self.catch_up_fully(platform, cpu);
+            return self.catch_up_fully(platform, cpu, initiator);
         };
         let drawn = self.newest();
         let context = &self.contexts[space.0];
@@ -445,10 +451,11 @@ impl Tlb {
         let missed = |listed: &&Listed| listed.context == id && listed.generation > caught_up;
         // Each generation that this CPU has missed must belong to a listed run.
         if list.iter().filter(missed).count() as u64 != newest - caught_up {
-            return self.catch_up_fully(platform, cpu);
+            return self.catch_up_fully(platform, cpu, initiator);
         }
         for listed in list.iter().filter(missed) {
-            self.drop_pages(platform, cpu, listed.page, listed.entries, listed.order);
+            self.drop_pages(platform, listed.page, listed.entries, listed.order);
+            initiator.count(platform, cpu, Stat::NrTlbLocalFlushOne, listed.entries);
         }
         state.set_generation(newest);
         state.set_done(drawn, platform.machine.now());

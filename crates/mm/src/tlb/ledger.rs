@@ -25,7 +25,7 @@
 //! that is the reason for the three places, and for the types in `table`, `alloc` and `cache` that require them.
 
 use super::debt::{Debt, Domain, Generation};
-use super::{Context, Tlb};
+use super::{Context, Initiator, Tlb};
 use crate::event::{Concern, Event};
 use crate::knobs::{FlushShape, Knob};
 use crate::machine::{CpuSet, Flush, Machine, Scope};
@@ -187,7 +187,7 @@ impl Tlb {
         owing.remove(me);
         if owing.is_empty() {
             if here {
-                self.catch_up_fully(platform, me);
+                self.catch_up_fully(platform, me, Initiator::ThisCpu);
             }
             return false;
         }
@@ -202,11 +202,11 @@ impl Tlb {
         platform.event(Event::TlbFlush, [4, u64::MAX, 0, 0]);
         let remote = |cpu| {
             platform.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
-            self.catch_up_fully(platform, cpu);
+            self.catch_up_fully(platform, cpu, Initiator::AnotherCpu);
         };
         platform.machine.shootdown(&owing, &remote, &mut || {
             if here {
-                self.catch_up_fully(platform, me);
+                self.catch_up_fully(platform, me, Initiator::ThisCpu);
             }
         });
         true
@@ -224,7 +224,12 @@ impl Tlb {
     }
 
     /// On a CPU, drop all translations of its space.
-    pub(super) fn catch_up_fully<M: Machine>(&self, platform: &Platform<M>, cpu: CpuId) {
+    pub(super) fn catch_up_fully<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        cpu: CpuId,
+        initiator: Initiator,
+    ) {
         let _scope = platform.scope(Scope::FlushTlbFunc);
         let state = &self.cpus[cpu.index()];
         // Before the space's generation is read: what is drawn later may not have been seen.
@@ -234,7 +239,7 @@ impl Tlb {
                 self.leave(platform, cpu);
             } else {
                 let newest = self.contexts[space.0].generation.load(SeqCst);
-                platform.stats.add(cpu, Stat::NrTlbLocalFlushAll, 1);
+                initiator.count(platform, cpu, Stat::NrTlbLocalFlushAll, 1);
                 platform.machine.flush(Flush::Current);
                 state.set_generation(newest);
             }
@@ -397,7 +402,7 @@ impl Tlb {
                 })
         };
         if self.zones.iter().any(due) {
-            self.catch_up_fully(platform, me);
+            self.catch_up_fully(platform, me, Initiator::ThisCpu);
             platform.count(Stat::TlbSettleTick, 1);
         }
     }

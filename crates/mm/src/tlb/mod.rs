@@ -117,6 +117,23 @@ impl Range {
     pub const ALL: Range = Range::pages(Vpn(0), u64::MAX);
 }
 
+/// Who asked a CPU to flush. As in Linux, a flush is a local one only if the CPU asked itself; one for another CPU counts
+/// as received. A flush at a switch of spaces is neither.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Initiator {
+    ThisCpu,
+    AnotherCpu,
+}
+
+impl Initiator {
+    /// Count a flush on `cpu`, if it is a local one.
+    fn count<M: Machine>(self, platform: &Platform<M>, cpu: CpuId, stat: Stat, count: u32) {
+        if self == Initiator::ThisCpu {
+            platform.stats.add(cpu, stat, i64::from(count));
+        }
+    }
+}
+
 /// A request to catch up.
 struct FlushRequest {
     space: SpaceId,
@@ -240,7 +257,7 @@ impl Tlb {
         }
         let mut catch_up_here = || {
             if local {
-                self.catch_up(platform, me, &request);
+                self.catch_up(platform, me, &request, Initiator::ThisCpu);
             }
         };
         if targets.is_empty() {
@@ -255,9 +272,9 @@ impl Tlb {
         let remote = |cpu| {
             platform.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
             if targets.contains(cpu) {
-                self.catch_up(platform, cpu, &request);
+                self.catch_up(platform, cpu, &request, Initiator::AnotherCpu);
             } else {
-                self.catch_up_fully(platform, cpu);
+                self.catch_up_fully(platform, cpu, Initiator::AnotherCpu);
             }
         };
         platform.machine.shootdown(&others, &remote, &mut catch_up_here);
@@ -284,7 +301,13 @@ impl Tlb {
     }
 
     /// On a CPU, catch up with a request.
-    fn catch_up<M: Machine>(&self, platform: &Platform<M>, cpu: CpuId, request: &FlushRequest) {
+    fn catch_up<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        cpu: CpuId,
+        request: &FlushRequest,
+        initiator: Initiator,
+    ) {
         let _scope = platform.scope(Scope::FlushTlbFunc);
         let state = &self.cpus[cpu.index()];
         if !state.runs(request.space) {
@@ -305,9 +328,10 @@ impl Tlb {
         let range = request.range;
         let entries = range.pages >> range.stride.0;
         if exactly_next && entries <= ceiling {
-            self.drop_pages(platform, cpu, range.start, entries as u32, range.stride);
+            self.drop_pages(platform, range.start, entries as u32, range.stride);
+            initiator.count(platform, cpu, Stat::NrTlbLocalFlushOne, entries as u32);
         } else {
-            platform.stats.add(cpu, Stat::NrTlbLocalFlushAll, 1);
+            initiator.count(platform, cpu, Stat::NrTlbLocalFlushAll, 1);
             platform.machine.flush(Flush::Current);
         }
         state.set_generation(newest);
@@ -315,15 +339,7 @@ impl Tlb {
     }
 
     /// On this CPU, drop translations of the loaded space.
-    fn drop_pages<M: Machine>(
-        &self,
-        platform: &Platform<M>,
-        cpu: CpuId,
-        start: Vpn,
-        count: u32,
-        stride: Order,
-    ) {
-        platform.stats.add(cpu, Stat::NrTlbLocalFlushOne, count as i64);
+    fn drop_pages<M: Machine>(&self, platform: &Platform<M>, start: Vpn, count: u32, stride: Order) {
         platform.machine.flush(Flush::Pages { start, count, stride });
     }
 
@@ -339,7 +355,6 @@ impl Tlb {
             let drawn = self.newest();
             let newest = context.generation.load(SeqCst);
             if state.generation() != newest {
-                platform.stats.add(me, Stat::NrTlbLocalFlushAll, 1);
                 platform.machine.flush(Flush::Current);
                 state.set_generation(newest);
             }

@@ -186,6 +186,20 @@ fn more_pages_than_the_ceiling_are_one_full_flush() {
 }
 
 #[test]
+fn flushes_for_another_cpu_and_at_switches_are_not_local_ones() {
+    let (bench, [a, b]) = Bench::with_spaces(2);
+    bench.runs([(0, a), (1, a)]);
+    bench.tlb.flush(&bench.platform, a, Range::pages(Vpn(1), 3));
+    bench.tlb.flush(&bench.platform, a, Range::ALL);
+    assert_eq!(bench.flushes().len(), 4, "two on each CPU");
+    bench.runs([(1, b)]);
+    bench.flush(a, 9);
+    bench.runs([(1, a)]);
+    let stats = [Stat::NrTlbLocalFlushOne, Stat::NrTlbLocalFlushAll, Stat::NrTlbRemoteFlushReceived];
+    assert_eq!(stats.map(|stat| bench.platform.stats.read(stat)), [4, 1, 2]);
+}
+
+#[test]
 fn a_reused_space_is_not_taken_for_its_predecessor() {
     let (bench, [a]) = Bench::with_spaces(1);
     bench.run(0, a);
@@ -630,7 +644,7 @@ fn a_translation_fetched_right_after_a_flush_is_dropped_by_the_next() {
         // The request of the unmapping CPU waits until this CPU enables interrupts.
         let request = FlushRequest { space: a, range: Range::page(Vpn(9)), generation: raised.load(Relaxed) };
         bench.platform.machine.run_on(1);
-        bench.tlb.catch_up(&bench.platform, CpuId(1), &request);
+        bench.tlb.catch_up(&bench.platform, CpuId(1), &request, Initiator::AnotherCpu);
         assert_eq!(bench.platform.machine.held(CpuId(1), Vpn(9)), None);
     }
 }

@@ -261,7 +261,7 @@ fn a_missed_generation_is_found() {
                 world.clear(A, PAGES[0]).expect("the page must be mapped");
                 let newest = tlb.contexts[A.0].generation.fetch_add(1, SeqCst) + 1;
                 let remote = |cpu: CpuId| {
-                    tlb.drop_pages(base, cpu, PAGES[0], 1, Order::ZERO);
+                    tlb.drop_pages(base, PAGES[0], 1, Order::ZERO);
                     tlb.cpus[cpu.index()].set_generation(newest);
                 };
                 base.machine.shootdown(&tlb.contexts[A.0].cpus(), &remote, &mut || ());
