@@ -96,6 +96,17 @@ pub fn percent(value: f64) -> String {
     if value.abs() >= 9999.5 { format!("{value:+.1e}%") } else { format!("{:+.2}%", value + 0.0) }
 }
 
+/// A change for a cell of a table: in per cent, or as the ratio where neither direction is better. `*` marks one that
+/// is significant; all others have a space there.
+pub fn change(percents: Option<f64>, ratio: Option<f64>, significant: bool) -> String {
+    let text = match (percents, ratio) {
+        (Some(change), _) => percent(change),
+        (None, Some(ratio)) => format!("x{ratio:.2}"),
+        (None, None) => "n/a".to_owned(),
+    };
+    text + if significant { "*" } else { " " }
+}
+
 /// Today's date, in UTC, as `2026-01-31`.
 pub fn today() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The rows of a result table, in order: the name of each, and the source of its number.
 
-use crate::record::{Better, BoundRecord, RunRecord};
+use crate::record::{Better, BoundRecord, Measured, RunRecord};
 use Flushes::*;
 use Level::*;
 use Source::*;
@@ -26,6 +26,8 @@ enum Source {
     Counter(Stat),
     /// Page faults that needed no device.
     MinorFaults,
+    /// Refaults of both types, as the memory manager counts them.
+    RefaultsCounted,
     /// A metric of the machine with the row's name.
     Machine,
     /// A count of the machine with another name.
@@ -261,54 +263,66 @@ const WHOLE_ROWS: &[Row] = &[
 /// of the bound and of the optimum if they were asked for, then, if `all`, what else the machine measured and every
 /// other counter that moved in any run.
 pub fn rows_of(runs: &[RunRecord], all: bool) -> Vec<Metric> {
-    let measured = |row: &&Row| match row.source {
-        MachineCount(name) | MachineNanos(name) => {
-            runs.is_empty() || runs.iter().any(|run| run.metrics.iter().any(|m| m.name == name))
-        }
-        _ => true,
-    };
-    let bounded = runs.iter().any(|run| run.bound.is_some());
-    let bound = if bounded { BOUND_ROWS } else { &[] };
-    let optimum = if runs.iter().any(|run| run.optimum.is_some()) { OPTIMUM_ROWS } else { &[] };
-    let besides = [MOVES_ROWS, PLACEMENT_ROWS, WHOLE_ROWS].into_iter().filter(|_| !runs.is_empty());
-    let mut metrics: Vec<Metric> = ROWS
-        .iter()
-        .chain(bound)
-        .chain(optimum)
-        .chain(besides.flatten())
-        .filter(measured)
-        .map(|row| Metric {
-            name: row.name.to_owned(),
-            unit: row.unit.to_owned(),
-            better: Some(better_of(row, runs)),
-            source: row.source,
-        })
-        .collect();
+    let none = if runs.is_empty() { ROWS } else { &[] };
+    let measured = |row: &&Row| runs.iter().any(|run| row.measured_by(run));
+    let rows = none.iter().chain(all_rows().filter(measured));
+    let mut metrics: Vec<Metric> = rows.map(|row| row.metric(runs)).collect();
     if !all {
         return metrics;
     }
     for measured in runs.iter().flat_map(|run| &run.metrics) {
         if !metrics.iter().any(|metric| metric.name == measured.name) {
-            metrics.push(Metric {
-                name: measured.name.clone(),
-                unit: measured.unit.clone(),
-                better: Some(measured.better),
-                source: Machine,
-            });
+            metrics.push(Metric::of_machine(measured));
         }
     }
     for &stat in Stat::ALL {
         let moved = runs.iter().any(|run| run.counters.get(stat.name()).is_some_and(|&value| value != 0));
         if moved && !metrics.iter().any(|metric| metric.name == stat.name()) {
-            metrics.push(Metric {
-                name: stat.name().to_owned(),
-                unit: String::new(),
-                better: better(stat),
-                source: Counter(stat),
-            });
+            metrics.push(Metric::of_counter(stat));
         }
     }
     metrics
+}
+
+/// A metric of a run by the name that `pagefold list` has for it; `refaults` are those that were counted where the run
+/// has no optimum. `None`: the run did not measure it.
+pub fn find(run: &RunRecord, name: &str) -> Option<Metric> {
+    if let Some(row) = all_rows().find(|row| row.name == name && row.measured_by(run)) {
+        return Some(row.metric(std::slice::from_ref(run)));
+    }
+    if name == "refaults" {
+        return Some(row("refaults", "pages", "", RefaultsCounted).metric(&[]));
+    }
+    let machine = run.metrics.iter().find(|measured| measured.name == name).map(Metric::of_machine);
+    machine.or_else(|| {
+        let stat = Stat::ALL.iter().find(|stat| stat.name() == name && run.counters.contains_key(name));
+        stat.map(|&stat| Metric::of_counter(stat))
+    })
+}
+
+/// All rows that a table may have.
+fn all_rows() -> impl Iterator<Item = &'static Row> {
+    [ROWS, BOUND_ROWS, OPTIMUM_ROWS, MOVES_ROWS, PLACEMENT_ROWS, WHOLE_ROWS].into_iter().flatten()
+}
+
+impl Row {
+    fn measured_by(&self, run: &RunRecord) -> bool {
+        match self.source {
+            MachineCount(name) | MachineNanos(name) => run.metrics.iter().any(|one| one.name == name),
+            Bound(..) | BoundRatio(..) => run.bound.is_some(),
+            Refaults(_) | RefaultsRatio(_) => run.optimum.is_some(),
+            _ => true,
+        }
+    }
+
+    fn metric(&self, runs: &[RunRecord]) -> Metric {
+        Metric {
+            name: self.name.to_owned(),
+            unit: self.unit.to_owned(),
+            better: Some(better_of(self, runs)),
+            source: self.source,
+        }
+    }
 }
 
 /// Which direction of a row is good: that of its counter or of the machine's metric, else less.
@@ -334,6 +348,24 @@ fn better(stat: Stat) -> Option<Better> {
 }
 
 impl Metric {
+    fn of_machine(measured: &Measured) -> Metric {
+        Metric {
+            name: measured.name.clone(),
+            unit: measured.unit.clone(),
+            better: Some(measured.better),
+            source: Machine,
+        }
+    }
+
+    fn of_counter(stat: Stat) -> Metric {
+        Metric {
+            name: stat.name().to_owned(),
+            unit: String::new(),
+            better: better(stat),
+            source: Counter(stat),
+        }
+    }
+
     /// Its value in one run; 0 if the run did not measure it.
     pub fn value(&self, run: &RunRecord) -> f64 {
         match self.source {
@@ -348,6 +380,9 @@ impl Metric {
                 let own = if flushes == Rounds { b.rounds } else { b.receptions } as f64;
                 by(own, least(b, flushes, level))
             }),
+            RefaultsCounted => {
+                run.counter(Stat::WorkingsetRefaultAnon) + run.counter(Stat::WorkingsetRefaultFile)
+            }
             Refaults(whose) => refaults(run, whose),
             RefaultsRatio(whose) => by(refaults(run, Least::Own), refaults(run, whose)),
         }

@@ -1,6 +1,7 @@
 //! The record of a run: plain data that can be written, read and compared.
 
 use crate::human;
+use crate::statistics::Interval;
 use crate::tree::Tree;
 use mm::stat::Stat;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,25 @@ pub enum Better {
     Lower,
     /// More is better.
     Higher,
+}
+
+impl Better {
+    /// A ratio to the base as a change in per cent: positive = better.
+    pub fn percent(self, ratio: f64) -> f64 {
+        match self {
+            Better::Lower => (1.0 - ratio) * 100.0,
+            Better::Higher => (ratio - 1.0) * 100.0,
+        }
+    }
+
+    /// The same of an interval.
+    pub fn percent_interval(self, [low, high]: Interval) -> Interval {
+        match self {
+            // What is less is better: the ends change places.
+            Better::Lower => [self.percent(high), self.percent(low)],
+            Better::Higher => [self.percent(low), self.percent(high)],
+        }
+    }
 }
 
 /// Everything that one run measured. All of it is a function of (seed, configuration, commit).
@@ -70,22 +90,6 @@ impl RunRecord {
     /// A number that the machine measured; 0 if it did not.
     pub fn metric(&self, name: &str) -> f64 {
         self.metrics.iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value)
-    }
-
-    /// A metric or counter by name; `run_time` is in nanoseconds, `refaults` are those of both types. `None`: there is
-    /// none of that name.
-    pub fn value(&self, name: &str) -> Option<f64> {
-        let counter = |name: &str| self.counters.get(name).map(|&value| value as f64);
-        match name {
-            "run_time" => Some(self.nanos as f64),
-            "refaults" => {
-                counter("workingset_refault_anon").zip(counter("workingset_refault_file")).map(|(a, f)| a + f)
-            }
-            name => {
-                let measured = self.metrics.iter().find(|one| one.name == name).map(|one| one.value);
-                measured.or_else(|| counter(name))
-            }
-        }
     }
 }
 

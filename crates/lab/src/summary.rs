@@ -205,30 +205,14 @@ fn compare(metric: &Metric, setup: &Setup, by_profile: &[Vec<&RunRecord>]) -> Ve
             ratio: change.and_then(|change| change.ratio),
             change_pct: change
                 .and_then(|change| change.ratio.zip(metric.better))
-                .map(|(ratio, better)| percent(ratio, better)),
+                .map(|(ratio, better)| better.percent(ratio)),
             change_ci_pct: change
                 .and_then(|change| change.ratio_interval.zip(metric.better))
-                .map(|(interval, better)| percent_interval(interval, better)),
+                .map(|(interval, better)| better.percent_interval(interval)),
             significant: change.is_some_and(|change| change.is_significant()),
         }
     })
     .collect()
-}
-
-/// A ratio as a change in per cent, positive = better.
-fn percent(ratio: f64, better: Better) -> f64 {
-    match better {
-        Better::Lower => (1.0 - ratio) * 100.0,
-        Better::Higher => (ratio - 1.0) * 100.0,
-    }
-}
-
-fn percent_interval([low, high]: Interval, better: Better) -> Interval {
-    match better {
-        // What is less is better: the ends change places.
-        Better::Lower => [percent(high, better), percent(low, better)],
-        Better::Higher => [percent(low, better), percent(high, better)],
-    }
 }
 
 #[cfg(test)]

@@ -111,13 +111,7 @@ fn details(summary: &Summary) -> Vec<String> {
 }
 
 fn change(row: &SummaryRow) -> String {
-    let mark = if row.significant { "*" } else { " " };
-    match (row.change_pct, row.ratio) {
-        (Some(change), _) => format!("{}{mark}", human::percent(change)),
-        // Neither more nor less is better.
-        (None, Some(ratio)) if row.better.is_none() => format!("x{ratio:.2}{mark}"),
-        (None, _) => format!("n/a{mark}"),
-    }
+    human::change(row.change_pct, row.ratio.filter(|_| row.better.is_none()), row.significant)
 }
 
 fn interval(row: &SummaryRow) -> String {

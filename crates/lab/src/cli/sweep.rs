@@ -6,8 +6,8 @@ use super::resume::{Resumed, Unwritten};
 use crate::cell::Cell;
 use crate::error::{Error, Result};
 use crate::jobs::{Ended, Job, jobs};
-use crate::sweep::{self, Catalog, Done, Key, Outcome, Sweep, measured};
-use crate::{interrupt, kept, list, suggest};
+use crate::sweep::{self, Catalog, Done, Key, Outcome, Sweep};
+use crate::{interrupt, kept, list, metrics, suggest};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -86,7 +86,7 @@ pub(super) fn check_metrics(metrics: &[String], done: &Done) -> Result<()> {
     let Some(run) = done.record() else { return Ok(()) };
     let (rows, counters) = (list::metrics(), list::counters());
     let listed = |name: &str| rows.has(name) || counters.has(name);
-    match metrics.iter().find(|name| measured(run, name).is_none() && !listed(name)) {
+    match metrics.iter().find(|name| metrics::find(run, name).is_none() && !listed(name)) {
         None => Ok(()),
         Some(name) => {
             let names = run.metrics.iter().map(|one| &one.name).chain(run.counters.keys());

@@ -10,12 +10,13 @@ use crate::human;
 use crate::plot::{Axis, Panel, Point, render as plot};
 use crate::record::RunRecord;
 use crate::statistics::{CONFIDENCE, Interval, interval, mean};
+use mm::stat::Stat;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The metrics that are shown: name, unit, and what it is.
 const SHOWN: [(&str, &str, &str); 3] = [
-    ("run_time", "ns", "run time"),
+    ("run_time", "s", "run time"),
     ("pgmajfault", "", "major faults: pages that came from a disk for an access"),
     ("refaults", "", "refaults: pages that had been evicted and were needed again"),
 ];
@@ -46,7 +47,7 @@ pub struct Row {
     pub share: f64,
     /// The profile.
     pub profile: String,
-    /// Nanoseconds of the run; this and the following are `null` if the program cannot run.
+    /// Seconds of the run; this and the following are `null` if the program cannot run.
     pub run_time: Option<Value>,
     /// Pages that came from a disk for an access.
     pub pgmajfault: Option<Value>,
@@ -100,9 +101,7 @@ pub fn sweep(of: &What, sizes: &[u64], profiles: &[String], seeds: (u64, u32)) -
 /// The outcome of a run. A program that was killed for want of memory, even one that may be, has no numbers here.
 pub fn outcome(run: Result<RunRecord>) -> Result<Done> {
     match run {
-        Ok(record) if record.value("oom_kill").is_some_and(|kills| kills > 0.0) => {
-            Ok(Done::Missing("out of memory".to_owned()))
-        }
+        Ok(record) if record.counter(Stat::OomKill) > 0.0 => Ok(Done::Missing("out of memory".to_owned())),
         other => Done::of(other),
     }
 }
@@ -151,6 +150,7 @@ impl Curve {
 
 impl Document for Curve {
     const COMMAND: &'static str = "curve";
+    const SCHEMA: u32 = 2;
 
     fn text(&self) -> String {
         let mut text = format!(
@@ -201,7 +201,6 @@ mod tests {
     use super::*;
     use crate::error::Error;
     use crate::metrics::tests::run;
-    use mm::stat::Stat;
 
     fn curve() -> Curve {
         let of = What { program: "redis".into(), machine: "laptop".into(), ..What::default() };

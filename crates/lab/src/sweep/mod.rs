@@ -27,4 +27,4 @@ mod store;
 pub use cells::Catalog;
 pub use plan::{Point, Sweep, What};
 pub use result::Outcome;
-pub use store::{Done, Key, measured, plan};
+pub use store::{Done, Key, plan};

@@ -5,6 +5,7 @@ use super::plan::{Sweep, What};
 use super::store::{Done, Finished, Key};
 use crate::document::Document;
 use crate::grid::Grid;
+use crate::record::Better;
 use crate::statistics::{CONFIDENCE, Change, Interval, interval, mean};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -106,10 +107,10 @@ pub fn sweep(programs: Vec<String>, of: &What, metric: &str, seeds: (u64, u32)) 
     })
 }
 
-/// What a part is worth, in per cent of the side without it; positive: the metric becomes smaller.
+/// What a part is worth, in per cent of the side without it; positive = better.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Worth {
-    /// The change; `null` if the side without it has 0.
+    /// The change; `null` if the side without it has 0, or if neither direction is better.
     pub pct: Option<f64>,
     /// Its interval; `null` with one run.
     pub ci_pct: Option<Interval>,
@@ -118,12 +119,11 @@ pub struct Worth {
 }
 
 impl Worth {
-    fn of((without, with): (Vec<f64>, Vec<f64>)) -> Worth {
+    fn of((without, with): (Vec<f64>, Vec<f64>), better: Option<Better>) -> Worth {
         let change = Change::of(&without, &with);
-        let pct = |ratio: f64| (1.0 - ratio) * 100.0;
         Worth {
-            pct: change.ratio.map(pct),
-            ci_pct: change.ratio_interval.map(|[low, high]| [pct(high), pct(low)]),
+            pct: change.ratio.zip(better).map(|(ratio, better)| better.percent(ratio)),
+            ci_pct: change.ratio_interval.zip(better).map(|(ends, better)| better.percent_interval(ends)),
             significant: change.is_significant(),
         }
     }
@@ -190,7 +190,9 @@ impl Parts {
                 let what = |name: String| {
                     points[profiles.iter().position(|known| *known == name).expect("it was run")].what
                 };
-                Worth::of(finished.pairs(sides.map(what), metric))
+                let sides = sides.map(what);
+                let better = finished.metric(sides[0], metric).and_then(|metric| metric.better);
+                Worth::of(finished.pairs(sides, metric), better)
             };
             ProgramRow {
                 program: program.clone(),
@@ -238,12 +240,13 @@ impl Parts {
 
 impl Document for Parts {
     const COMMAND: &'static str = "parts";
+    const SCHEMA: u32 = 2;
 
     fn text(&self) -> String {
         let Parts { machine, memory, runs, seed, metric, .. } = self;
         format!(
             "machine {machine}, memory {memory}, {runs} runs (seeds from {seed}), {metric}\n\n\
-             What each part adds to all others (smaller by, in per cent of the side without it; * = differs from 0):\n\n\
+             What each part adds to all others (better by, in per cent of the side without it; * = differs from 0):\n\n\
              {}\nWhat each part adds to the core alone:\n\n{}",
             self.grid(true, |row| &row.left_out),
             self.grid(false, |row| &row.alone)

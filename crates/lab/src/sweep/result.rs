@@ -5,7 +5,9 @@ use super::store::{Done, Finished, Key};
 use crate::document::Document;
 use crate::grid::Grid;
 use crate::human;
+use crate::metrics;
 use crate::plot::{Axis, Panel, Point as Mark, render as plot};
+use crate::record::Better;
 use crate::statistics::{CONFIDENCE, Change, Interval, interval, mean};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,10 +23,17 @@ pub struct Shown {
     pub mean: f64,
     /// Its interval; `null` for one run.
     pub ci: Option<Interval>,
-    /// Change in per cent against the first value of the axis that is compared; `null` at that value, or without one.
+    /// Which direction is good; `null`: neither.
+    pub better: Option<Better>,
+    /// Value by that at the first value of the axis that is compared; `null` at that value, or without one.
+    pub ratio: Option<f64>,
+    /// The same as a change in per cent, positive = better; `null` also where neither direction is.
     pub change_pct: Option<f64>,
     /// Its interval, of pairs of runs with the same seed.
     pub change_ci: Option<Interval>,
+    /// Whether the difference is significant. (Not printed: `change_ci` shows it.)
+    #[serde(skip)]
+    pub significant: bool,
 }
 
 /// A point of the sweep.
@@ -61,6 +70,7 @@ pub struct Outcome {
 
 impl Document for Outcome {
     const COMMAND: &'static str = "sweep";
+    const SCHEMA: u32 = 2;
 
     fn text(&self) -> String {
         let mut text = format!("{}\n", if self.sweep.title.is_empty() { "sweep" } else { &self.sweep.title });
@@ -71,7 +81,7 @@ impl Document for Outcome {
         }
         text += &reasons(self.rows.iter().filter_map(|row| row.missing.as_deref()));
         if self.compare.is_some() {
-            text += "\nchange: of the value, of pairs of runs with the same seed; * = its 95% interval excludes no change\n";
+            text += "\nchange: + is better, - is worse, of pairs of runs with the same seed; * = the 95% interval of the difference excludes no change\n";
         }
         text
     }
@@ -187,7 +197,7 @@ impl Outcome {
     fn title_of(&self, cut: usize, axis: usize, metric: &str) -> String {
         let over = &self.sweep.axes[axis];
         match (self.sweep.compare, &self.compared(cut)[0]) {
-            (Some(_), Some(base)) => format!("{metric} over {over}: change against {base}"),
+            (Some(_), Some(base)) => format!("{metric} over {over}: change against {base}, + is better"),
             _ => format!("{metric} over {over}"),
         }
     }
@@ -237,7 +247,10 @@ impl Outcome {
             for &(seed, done) in finished.runs(point.what) {
                 let head = [point.cut.to_string()].into_iter().chain(point.values.iter().cloned());
                 let missing = if let Done::Missing(why) = done { why.clone() } else { String::new() };
-                let value = |name: &&str| done.record().and_then(|run| run.value(name));
+                let value = |name: &&str| {
+                    let run = done.record()?;
+                    metrics::find(run, name).map(|metric| metric.value(run))
+                };
                 let values =
                     names.iter().map(|name| value(name).map_or(String::new(), |value| value.to_string()));
                 csv.write_record(head.chain([seed.to_string(), missing]).chain(values)).expect(written);
@@ -254,9 +267,12 @@ impl Row {
 
     fn cell(&self, metric: &str) -> String {
         let Some(shown) = self.shown(metric) else { return "-".to_owned() };
-        let Some(change) = shown.change_pct else { return human::number(shown.mean, &shown.unit) };
-        let told = shown.change_ci.is_some_and(|[low, high]| low > 0.0 || high < 0.0);
-        human::percent(change) + if told { "*" } else { "" }
+        match (shown.change_pct, shown.ratio) {
+            (None, None) => human::number(shown.mean, &shown.unit),
+            (change, ratio) => {
+                human::change(change, ratio.filter(|_| shown.better.is_none()), shown.significant)
+            }
+        }
     }
 }
 
@@ -270,14 +286,21 @@ fn shown_of(finished: &Finished<'_>, metric: &str, what: usize, base: Option<usi
     let values: Vec<f64> = finished.values(what, metric).into_values().collect();
     let change = base.map(|base| finished.pairs([base, what], metric)).filter(|(base, _)| !base.is_empty());
     let change = change.map(|(base, other)| Change::of(&base, &other));
-    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let of = finished.metric(what, metric)?;
     Some(Shown {
         metric: metric.to_owned(),
-        unit: finished.unit(what, metric)?,
+        unit: of.unit,
+        better: of.better,
         mean: mean(&values),
         ci: interval(&values),
-        change_pct: change.and_then(|change| change.ratio).map(percent),
-        change_ci: change.and_then(|change| change.ratio_interval).map(|ends| ends.map(percent)),
+        ratio: change.and_then(|change| change.ratio),
+        change_pct: change
+            .and_then(|change| change.ratio.zip(of.better))
+            .map(|(ratio, better)| better.percent(ratio)),
+        change_ci: change
+            .and_then(|change| change.ratio_interval.zip(of.better))
+            .map(|(interval, better)| better.percent_interval(interval)),
+        significant: change.is_some_and(|change| change.is_significant()),
     })
 }
 

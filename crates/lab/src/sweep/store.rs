@@ -4,7 +4,7 @@
 use super::plan::{Sweep, What};
 use crate::error::{Error, Result};
 use crate::kept::Plan;
-use crate::metrics::rows_of;
+use crate::metrics::{self, Metric};
 use crate::record::RunRecord;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -53,17 +53,6 @@ pub fn plan(text: &str) -> Plan<'_> {
     Plan { noun: "sweep", name: "sweep.toml", text }
 }
 
-/// A metric or counter of a run with its unit, by the name that `pagefold list` has for it; `None` if the run did not
-/// measure it.
-pub fn measured(run: &RunRecord, name: &str) -> Option<(f64, String)> {
-    if let Some(value) = run.value(name) {
-        let unit = run.metrics.iter().find(|one| one.name == name).map(|one| one.unit.clone());
-        return Some((value, unit.unwrap_or(if name == "run_time" { "ns".into() } else { String::new() })));
-    }
-    let rows = rows_of(std::slice::from_ref(run), false);
-    rows.into_iter().find(|row| row.name == name).map(|row| (row.value(run), row.unit))
-}
-
 /// The runs of a sweep that are done, by what they run and in the order of seeds.
 pub struct Finished<'a> {
     runs: Vec<Vec<(u64, &'a Done)>>,
@@ -99,7 +88,10 @@ impl<'a> Finished<'a> {
 
     /// A metric over the runs of one `what` that measured it, by seed.
     pub fn values(&self, what: usize, metric: &str) -> BTreeMap<u64, f64> {
-        let value = |&(seed, done): &(u64, &Done)| Some((seed, measured(done.record()?, metric)?.0));
+        let value = |&(seed, done): &(u64, &Done)| {
+            let run = done.record()?;
+            Some((seed, metrics::find(run, metric)?.value(run)))
+        };
         self.runs[what].iter().filter_map(value).collect()
     }
 
@@ -109,9 +101,9 @@ impl<'a> Finished<'a> {
         base.iter().filter_map(|(seed, &value)| Some((value, *other.get(seed)?))).unzip()
     }
 
-    /// The unit of a metric over the runs of one `what`.
-    pub fn unit(&self, what: usize, metric: &str) -> Option<String> {
-        self.runs[what].iter().find_map(|(_, done)| Some(measured(done.record()?, metric)?.1))
+    /// What a metric is in the runs of one `what`; `None` if none of them measured it.
+    pub fn metric(&self, what: usize, name: &str) -> Option<Metric> {
+        self.runs[what].iter().find_map(|(_, done)| metrics::find(done.record()?, name))
     }
 }
 
@@ -148,10 +140,14 @@ mod tests {
     #[test]
     fn computed_rows_are_measured() {
         let run = run("classic", 1, 2_000_000, &[(Stat::Pgfault, 9), (Stat::Pgmajfault, 4)]);
-        let value = |name: &str| measured(&run, name).map(|(value, unit)| format!("{value} {unit}"));
+        let value = |name: &str| {
+            metrics::find(&run, name).map(|metric| format!("{} {}", metric.value(&run), metric.unit))
+        };
         assert_eq!(value("pgfault_minor").as_deref(), Some("5 "));
         assert_eq!(value("tlb_misses").as_deref(), Some("77 "));
-        assert_eq!(value("run_time").as_deref(), Some("2000000 ns"));
+        assert_eq!(value("run_time").as_deref(), Some("0.002 s"));
+        assert_eq!(value("refaults").as_deref(), Some("0 pages"));
+        assert_eq!(value("throughput").as_deref(), Some("5 1/s"));
         assert_eq!(value("compaction_moved"), None);
     }
 }

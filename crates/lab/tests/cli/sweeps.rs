@@ -130,3 +130,43 @@ fn point_that_cannot_run_is_shown_as_missing() {
     assert_eq!((shown("5"), shown("200")), ((0, true), (2, false)), "{json}");
     documented(&[&json, &rows[1], &rows[1]["shown"][0]]);
 }
+
+/// What a sweep and a comparison say of the same runs: sign, number and unit, in JSON and in the table.
+#[test]
+fn sweep_and_comparison_agree() {
+    let scratch = tempfile::tempdir().unwrap();
+    let text = SWEEP.replace("\"2M\", \"3M\"", "\"32M\"").replace("60, 80", "90");
+    let metrics = ["run_time", "pgmajfault", "tlb_misses", "pgpgin", "kswapd_cpu_time"];
+    let shown = format!("compare = \"profile\"\nmetrics = {metrics:?}");
+    let file = file(scratch.path(), &text.replace("compare = \"profile\"", &shown));
+    let sweep = format!("sweep {file} --out {} -q", scratch.path().join("out").display());
+    let compare = "compare zipf:32M --machine small --memory 90% --with lazy --runs 3 -q";
+    let (swept, compared) = (good_json(&format!("{sweep} --json")), good_json(&format!("{compare} --json")));
+    assert_eq!((&swept["schema"], &compared["schema"]), (&json!(2), &json!(1)));
+    let of_lazy = |rows: &Value, key: &str, name: &str| -> Value {
+        let mut rows = rows.as_array().unwrap().iter();
+        let found = rows.find(|row| row[key] == name && row["profile"] != "classic");
+        found.unwrap_or_else(|| panic!("{name}")).clone()
+    };
+    let lazy =
+        swept["rows"].as_array().unwrap().iter().find(|row| row["values"]["profile"] == "lazy").unwrap();
+    let (sweep_text, compare_text) = (good(&sweep), good(compare));
+    let mut changes = 0;
+    for name in metrics {
+        let (one, other) =
+            (of_lazy(&lazy["shown"], "metric", name), of_lazy(&compared["rows"], "metric", name));
+        for (left, right) in
+            [("mean", "value"), ("ci", "ci"), ("unit", "unit"), ("better", "better"), ("ratio", "ratio")]
+                .into_iter()
+                .chain([("change_pct", "change_pct"), ("change_ci", "change_ci_pct")])
+        {
+            assert_eq!(one[left], other[right], "{name}: {left}");
+        }
+        let change = other["change_pct"].as_f64().unwrap();
+        changes += u32::from(change != 0.0);
+        let text = format!("{change:+.2}%");
+        assert!(sweep_text.contains(&text) && compare_text.contains(&text), "{name}: {text}\n{sweep_text}");
+    }
+    assert!(changes > 2, "{sweep_text}");
+    assert!(sweep_text.contains("+ is better, - is worse"), "{sweep_text}");
+}
