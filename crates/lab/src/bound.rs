@@ -107,16 +107,18 @@ fn profile_bound(profile: &str, bound: &BoundRecord) -> ProfileBound {
 }
 
 /// The result as text.
-pub fn render(summary: &BoundSummary) -> String {
-    let rounds = grid("rounds", summary, |level| (level.rounds, level.rounds_ratio), |bound| bound.rounds);
+pub fn render(summary: &BoundSummary, width: usize) -> String {
+    let rounds =
+        grid("rounds", summary, |level| (level.rounds, level.rounds_ratio), |bound| bound.rounds, width);
     let receptions = grid(
         "receptions",
         summary,
         |level| (level.receptions, level.receptions_ratio),
         |bound| bound.receptions,
+        width,
     );
     let mut text = format!("{}\n{rounds}\n{receptions}\n", heading(&summary.setup));
-    if let Some(causes) = causes(summary) {
+    if let Some(causes) = causes(summary, width) {
         text.push_str(&causes);
         text.push('\n');
     }
@@ -133,6 +135,7 @@ fn grid(
     summary: &BoundSummary,
     least: impl Fn(&LevelBound) -> (u64, Option<f64>),
     own: impl Fn(&ProfileBound) -> u64,
+    width: usize,
 ) -> String {
     let mut grid = Grid::new(["profile", what, "L1", "x L1", "L2", "x L2"]);
     for bound in &summary.bounds {
@@ -144,11 +147,11 @@ fn grid(
         }
         grid.row(cells);
     }
-    grid.render(|column| column == 0)
+    grid.render(|column| column == 0, width)
 }
 
 /// What forced the rounds of L1, if anything did.
-fn causes(summary: &BoundSummary) -> Option<String> {
+fn causes(summary: &BoundSummary, width: usize) -> Option<String> {
     let all: BTreeSet<&String> = summary.bounds.iter().flat_map(|bound| bound.l1.causes.keys()).collect();
     let profiles = summary.bounds.iter().map(|bound| bound.profile.clone());
     let mut grid = Grid::new(["L1 rounds forced by".to_owned()].into_iter().chain(profiles));
@@ -156,7 +159,7 @@ fn causes(summary: &BoundSummary) -> Option<String> {
         let rounds = summary.bounds.iter().map(|bound| bound.l1.causes.get(cause).map_or(0, |of| of.rounds));
         grid.row([cause.clone()].into_iter().chain(rounds.map(human::grouped)));
     }
-    (!all.is_empty()).then(|| grid.render(|column| column == 0))
+    (!all.is_empty()).then(|| grid.render(|column| column == 0, width))
 }
 
 #[cfg(test)]
@@ -190,7 +193,7 @@ mod tests {
         });
         none.bound = Some(BoundRecord { rounds: 7, ..BoundRecord::default() });
         let summary = BoundSummary::of(setup(&["a", "b"]), &[some, none], 0.0);
-        let text = render(&summary);
+        let text = render(&summary, 100);
         let rows = |name: &str| -> Vec<Vec<&str>> {
             let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
             rows.filter(|row| row.first() == Some(&name)).collect()

@@ -61,7 +61,7 @@ pub fn devices<'a>(runs: impl IntoIterator<Item = &'a RunRecord>) -> BTreeMap<St
 const SHOWN: usize = 10;
 
 /// The kinds of work that took most time, as means over the runs, with their shares.
-pub fn costs_text(costs: &Costs, runs: u32) -> String {
+pub fn costs_text(costs: &Costs, runs: u32, width: usize) -> String {
     let runs = f64::from(runs.max(1));
     let total: u64 = costs.values().map(|cost| cost.nanos).sum();
     let mut sorted: Vec<(&String, &CostRecord)> = costs.iter().filter(|(_, cost)| cost.nanos > 0).collect();
@@ -86,11 +86,11 @@ pub fn costs_text(costs: &Costs, runs: u32) -> String {
         row(&format!("{} more", human::plural(rest.len() as u64, "kind", "kinds")), None, nanos);
     }
     row("all", None, total);
-    grid.render(|column| column == 0)
+    grid.render(|column| column == 0, width)
 }
 
 /// What each device did in a run, on average; `run_time` in seconds.
-pub fn devices_text(devices: &BTreeMap<String, DeviceIo>, runs: u32, run_time: f64) -> String {
+pub fn devices_text(devices: &BTreeMap<String, DeviceIo>, runs: u32, run_time: f64, width: usize) -> String {
     let runs = f64::from(runs.max(1));
     // An emulated machine does not know how long its devices were busy.
     let timed = devices.values().any(|io| io.busy > 0.0);
@@ -110,7 +110,7 @@ pub fn devices_text(devices: &BTreeMap<String, DeviceIo>, runs: u32, run_time: f
         cells.extend(timed.then(|| format!("{} ({share:.0} %)", human::number(busy, "s"))));
         grid.row(cells);
     }
-    if devices.is_empty() { String::new() } else { grid.render(|column| column == 0) }
+    if devices.is_empty() { String::new() } else { grid.render(|column| column == 0, width) }
 }
 
 #[cfg(test)]
@@ -132,12 +132,12 @@ mod tests {
         let costs = costs([&record, &record]);
         assert_eq!(costs.len(), 13, "what was not done is left out");
         assert_eq!(costs["kind13"], CostRecord { count: 26, nanos: 2600 });
-        let text = costs_text(&costs, 2);
+        let text = costs_text(&costs, 2, 100);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(words(lines[2]), ["kind13", "13", "1.30", "us", "14.3", "%"]);
         assert_eq!(words(lines[12]), ["3", "kinds", "more", "600", "ns", "6.6", "%"]);
         assert_eq!(words(lines[13]), ["all", "9.10", "us", "100.0", "%"]);
-        assert_eq!(costs_text(&Costs::new(), 1), "");
+        assert_eq!(costs_text(&Costs::new(), 1, 100), "");
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         let devices = devices([&record, &record]);
         assert_eq!(devices.len(), 1);
         assert_eq!((devices["nvme0"].reads, devices["nvme0"].read_bytes), (6.0, 2097152.0));
-        let text = devices_text(&devices, 2, 2.0);
+        let text = devices_text(&devices, 2, 2.0, 100);
         assert_eq!(
             words(text.lines().last().unwrap()),
             ["nvme0", "3", "1.00", "MiB", "0", "0", "B", "500", "ms", "(25", "%)"]

@@ -33,8 +33,8 @@ pub trait Document: Serialize {
     /// Version of its JSON object.
     const SCHEMA: u32 = SCHEMA;
 
-    /// The result for people.
-    fn text(&self) -> String;
+    /// The result for people, in lines of at most `width` characters where that can be.
+    fn text(&self, width: usize) -> String;
 
     /// The result as an SVG picture, if it has something to draw.
     fn svg(&self) -> Option<String> {

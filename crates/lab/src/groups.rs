@@ -57,7 +57,7 @@ fn mean(records: &[&GroupRecord]) -> GroupSummary {
 const SHOWN: usize = 10;
 
 /// A table with a line for each group under each profile. Empty if there are none.
-pub fn to_text(profiles: &[String], groups: &BTreeMap<String, Vec<GroupSummary>>) -> String {
+pub fn to_text(profiles: &[String], groups: &BTreeMap<String, Vec<GroupSummary>>, width: usize) -> String {
     let many = profiles.len() > 1;
     let profile_heading = many.then_some("profile");
     let headings = ["memory.max", "peak", "swap peak", "pgmajfault", "refaults", "pgscan", "pgsteal"];
@@ -75,7 +75,7 @@ pub fn to_text(profiles: &[String], groups: &BTreeMap<String, Vec<GroupSummary>>
     if groups.values().all(Vec::is_empty) {
         return String::new();
     }
-    let text = grid.render(|column| column <= usize::from(many));
+    let text = grid.render(|column| column <= usize::from(many), width);
     match hidden {
         0 => text,
         more => format!(
@@ -127,9 +127,9 @@ mod tests {
         assert_eq!(groups.iter().map(|group| group.group.as_str()).collect::<Vec<_>>(), ["web", "3"]);
         assert_eq!((groups[0].usage["memory.peak"], groups[0].events["max"]), ((2 << 20) as f64, 7.0));
         let of_profile = BTreeMap::from([("a".to_owned(), groups)]);
-        let text = to_text(&["a".to_owned()], &of_profile);
+        let text = to_text(&["a".to_owned()], &of_profile, 200);
         assert_eq!(words(&text, "web")[1..5], ["2.00", "MiB", "2.00", "MiB"]);
         assert_eq!((words(&text, "3")[1], words(&text, "group")[1]), ("max", "memory.max"));
-        assert_eq!(to_text(&["a".to_owned()], &BTreeMap::from([("a".to_owned(), Vec::new())])), "");
+        assert_eq!(to_text(&["a".to_owned()], &BTreeMap::from([("a".to_owned(), Vec::new())]), 80), "");
     }
 }

@@ -83,6 +83,29 @@ pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
     out
 }
 
+/// The width of lines where no terminal says another.
+pub const WIDTH: usize = 100;
+
+/// Text with its sentences wrapped at `width`. Lines of tables, which have several gaps, stay as they are; what follows
+/// a word and a gap, as in `machine  laptop`, continues behind the gap.
+pub fn fitted(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    for line in text.split_inclusive('\n') {
+        let end = line.trim_end();
+        let gap = end.trim_start().find("  ").map(|at| at + end.len() - end.trim_start().len());
+        let behind = gap.map(|at| at + end[at..].len() - end[at..].trim_start().len());
+        let sentence = behind.is_none_or(|at| at <= 20 && !end[at..].contains("  "));
+        if end.chars().count() <= width || !sentence {
+            out.push_str(line);
+            continue;
+        }
+        let (head, rest) = end.split_at(behind.unwrap_or(0));
+        out.push_str(head);
+        out.push_str(wrapped(rest, behind.unwrap_or(2), width).trim_start());
+    }
+    out
+}
+
 /// The seeds of runs: `seed 1`, `seeds 1..3`.
 pub fn seeds(first: u64, runs: u32) -> String {
     match runs {
@@ -94,6 +117,12 @@ pub fn seeds(first: u64, runs: u32) -> String {
 /// A signed percentage.
 pub fn percent(value: f64) -> String {
     if value.abs() >= 9999.5 { format!("{value:+.1e}%") } else { format!("{:+.2}%", value + 0.0) }
+}
+
+/// An interval of percentages, without the sign that takes room in each row.
+pub fn percents(ends: [f64; 2]) -> String {
+    let [low, high] = ends.map(|end| percent(end).trim_end_matches('%').to_owned());
+    format!("[{low}, {high}]")
 }
 
 /// A change for a cell of a table: in per cent, or as the ratio where neither direction is better. `*` marks one that
@@ -178,6 +207,17 @@ mod tests {
         }
         assert_eq!(plural(1, "process", "processes"), "1 process");
         assert_eq!(plural(1200, "process", "processes"), "1,200 processes");
+    }
+
+    #[test]
+    fn sentences_are_wrapped_and_tables_are_not() {
+        let table = "metric        classic  lazy\n";
+        assert_eq!(fitted(table, 20), table);
+        let head = "machine  one with a long name\nnote: some more words than fit";
+        assert_eq!(
+            fitted(head, 20),
+            "machine  one with a\n         long name\nnote: some more\n  words than fit\n"
+        );
     }
 
     #[test]

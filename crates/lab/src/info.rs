@@ -1,6 +1,8 @@
 //! The contents of a trace as text.
 
+use crate::grid::Grid;
 use crate::human::{bytes, grouped};
+use crate::replay::shell_line;
 use std::fmt::Write as _;
 use trace::Info;
 use trace::info::WINDOWS;
@@ -10,16 +12,16 @@ fn size(count: u64) -> String {
 }
 
 /// The contents as text.
-pub fn render(info: &Info) -> String {
+pub fn render(info: &Info, width: usize) -> String {
     let mut out = String::new();
-    text(info, &mut out).expect("writing to a string does not fail");
+    text(info, width, &mut out).expect("writing to a string does not fail");
     out
 }
 
-fn text(info: &Info, out: &mut String) -> std::fmt::Result {
+fn text(info: &Info, width: usize, out: &mut String) -> std::fmt::Result {
     let totals = &info.totals;
     writeln!(out, "{} ({}, {})", info.path, size(info.file_bytes), info.recorder)?;
-    writeln!(out, "command       {}", info.command.join(" "))?;
+    writeln!(out, "command       {}", shell_line(&info.command))?;
     writeln!(out, "footprint     {} touched, {} at most at once", size(info.footprint), size(info.peak))?;
     writeln!(
         out,
@@ -45,50 +47,58 @@ fn text(info: &Info, out: &mut String) -> std::fmt::Result {
     )?;
     writeln!(out, "instructions  {}", grouped(totals.instructions))?;
     writeln!(out, "file calls    {} read, {} written", size(info.bytes_read), size(info.bytes_written))?;
-    writeln!(
-        out,
-        "\nprocess  forked by  threads  maps: anonymous  shared  file  shared file    mapped  changes  program"
-    )?;
-    for row in &info.processes {
-        let [anonymous, shared, file, shared_file] = row.maps;
-        writeln!(
-            out,
-            "{:>7}  {:>9}  {:>7}  {anonymous:>15}  {shared:>6}  {file:>4}  {shared_file:>11}  {:>8}  {:>7}  {}",
-            row.process,
-            row.forked_by.map_or("-".to_owned(), |thread| format!("thread {thread}")),
-            row.threads,
+    let programs: Vec<String> = info.processes.iter().map(|row| row.programs.join(", then ")).collect();
+    let mut grid = Grid::new([
+        "process",
+        "forked by",
+        "threads",
+        "maps: anonymous",
+        "shared",
+        "file",
+        "shared file",
+        "mapped",
+        "changes",
+        "program",
+    ]);
+    for (row, programs) in info.processes.iter().zip(programs) {
+        let forked_by = row.forked_by.map_or("-".to_owned(), |thread| format!("thread {thread}"));
+        let [anonymous, shared, file, shared_file] = row.maps.map(|count| count.to_string());
+        grid.row([
+            row.process.to_string(),
+            forked_by,
+            row.threads.to_string(),
+            anonymous,
+            shared,
+            file,
+            shared_file,
             size(row.mapped_bytes),
-            row.changes,
-            row.programs.join(", then ")
-        )?;
+            row.changes.to_string(),
+            programs,
+        ]);
     }
-    writeln!(out, "\nthread  process      events        loads       stores      fetches  instructions")?;
+    write!(out, "\n{}", grid.render(|column| column == 9, width))?;
+    let mut grid = Grid::new(["thread", "process", "events", "loads", "stores", "fetches", "instructions"]);
     for row in &info.threads {
         let counts = &row.counts;
-        writeln!(
-            out,
-            "{:>6}  {:>7}  {:>10}  {:>11}  {:>11}  {:>11}  {:>12}",
-            row.thread,
-            row.process,
-            counts.events,
-            counts.loads,
-            counts.stores,
-            counts.fetches,
-            counts.instructions
-        )?;
+        let counts =
+            [counts.events, counts.loads, counts.stores, counts.fetches, counts.instructions].map(grouped);
+        grid.row([row.thread.to_string(), row.process.to_string()].into_iter().chain(counts));
     }
-    text_files(info, out)?;
+    write!(out, "\n{}", grid.render(|_| false, width))?;
+    text_files(info, width, out)?;
     text_curve(info, out)?;
     info.warnings.iter().try_for_each(|warning| writeln!(out, "\nwarning: {warning}"))
 }
 
-fn text_files(info: &Info, out: &mut String) -> std::fmt::Result {
-    writeln!(out, "\nfile  size at first use  place    name")?;
+fn text_files(info: &Info, width: usize, out: &mut String) -> std::fmt::Result {
+    let mut grid = Grid::new(["file", "size at first use", "place", "name"]);
+    // A long name continues in the next line of the terminal; it stays beside its file.
+    grid.join(1..4);
     for (at, file) in info.files.iter().enumerate() {
         let place = format!("{:?}", file.place).to_lowercase();
-        writeln!(out, "{at:>4}  {:>17}  {place:<7}  {}", file.size, file.name)?;
+        grid.row([at.to_string(), file.size.to_string(), place, file.name.clone()]);
     }
-    Ok(())
+    write!(out, "\n{}", grid.render(|column| column > 1, width))
 }
 
 fn text_curve(info: &Info, out: &mut String) -> std::fmt::Result {

@@ -10,6 +10,7 @@
 
 use crate::document::{Document, Origin, SCHEMA};
 use crate::error::{Error, Result};
+use crate::human::{WIDTH, fitted};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -200,7 +201,7 @@ fn parse<K: DeserializeOwned + Ord, D: DeserializeOwned>(
 
 /// Write a result into a directory: `result.txt`, `result.json` and, if it has a picture, `result.svg`.
 pub fn save(dir: &Path, document: &impl Document) -> Result<()> {
-    write(dir, "result.txt", document.text().as_bytes())?;
+    write(dir, "result.txt", fitted(&document.text(WIDTH), WIDTH).as_bytes())?;
     write(dir, "result.json", document.json()?.as_bytes())?;
     document.svg().map_or(Ok(()), |svg| write(dir, "result.svg", svg.as_bytes()))
 }

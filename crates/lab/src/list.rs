@@ -23,7 +23,7 @@ impl Listing {
     }
 
     /// For people.
-    pub fn to_text(&self) -> String {
+    pub fn to_text(&self, width: usize) -> String {
         // The source of a number takes sentences: it is shown under the row, not beside it.
         let shown = self.columns.len() - usize::from(self.columns.last() == Some(&"source"));
         let mut grid = Grid::new(self.columns[..shown].iter().copied());
@@ -31,15 +31,16 @@ impl Listing {
             grid.row(shown_cells(&row[..shown]));
         }
         let is_text = |column: usize| self.rows.iter().all(|row| row[column].is_string());
-        let text = grid.render(is_text);
+        let text = grid.render(is_text, usize::MAX);
         let mut lines = text.lines();
         let rule = text.lines().nth(1).unwrap_or_default();
         let help_at = rule.rfind(' ').map_or(0, |at| at + 1);
-        let mut out: String = lines.by_ref().take(2).map(|line| format!("{}\n", clipped(line))).collect();
+        let mut out: String =
+            lines.by_ref().take(2).map(|line| format!("{}\n", clipped(line, width))).collect();
         for (line, row) in lines.zip(&self.rows) {
-            out.push_str(&folded(line, help_at));
+            out.push_str(&folded(line, help_at, width));
             let below = row.get(shown).and_then(Value::as_str).unwrap_or_default();
-            out.push_str(&wrapped(below, 6, WIDTH));
+            out.push_str(&wrapped(below, 6, width));
         }
         out
     }
@@ -61,9 +62,6 @@ impl Listing {
     }
 }
 
-/// The most characters of a line, unless a word is longer.
-const WIDTH: usize = 100;
-
 /// The cells of a row as text. The words that a knob takes are shown in its help, since there may be many.
 fn shown_cells(row: &[Value]) -> Vec<String> {
     let mut cells: Vec<String> = row
@@ -83,21 +81,29 @@ fn shown_cells(row: &[Value]) -> Vec<String> {
 }
 
 /// A heading or the rule under it, cut to one line.
-fn clipped(line: &str) -> String {
-    line.chars().take(WIDTH).collect::<String>().trim_end().to_owned()
+fn clipped(line: &str, width: usize) -> String {
+    line.chars().take(width).collect::<String>().trim_end().to_owned()
 }
 
 /// A row whose last column begins at `help_at`. Text that does not fit continues in that column or below the row.
-fn folded(line: &str, help_at: usize) -> String {
-    if line.chars().count() <= WIDTH {
+fn folded(line: &str, help_at: usize, width: usize) -> String {
+    if line.chars().count() <= width {
         return format!("{line}\n");
     }
     let (cells, help) = line.split_at_checked(help_at).unwrap_or((line, ""));
-    if help_at > WIDTH / 2 {
-        return format!("{}\n{}", cells.trim_end(), wrapped(help, 6, WIDTH));
+    if help_at > width / 2 {
+        return format!("{}\n{}", squeezed(cells.trim_end(), width), wrapped(help, 6, width));
     }
-    let below = wrapped(help, help_at, WIDTH);
+    let below = wrapped(help, help_at, width);
     format!("{cells}{}", below.trim_start())
+}
+
+/// A line that is too wide, without some of the blanks behind its first cell.
+fn squeezed(line: &str, width: usize) -> String {
+    let over = line.chars().count().saturating_sub(width);
+    let (name, rest) = line.split_once("  ").unwrap_or((line, ""));
+    let blanks = rest.len() - rest.trim_start().len();
+    format!("{name}  {}", &rest[over.min(blanks)..]).trim_end().to_owned()
 }
 
 /// A row of values.
@@ -179,22 +185,23 @@ pub fn costs(machine: &str) -> Result<Listing> {
 mod tests {
     use super::*;
     use crate::grid::tests::words;
+    use crate::human::WIDTH;
 
     #[test]
     fn lists_have_every_knob_counter_and_event() {
         let knobs = knobs();
         assert_eq!(knobs.rows.len(), Knob::ALL.len());
-        let text = knobs.to_text();
+        let text = knobs.to_text(WIDTH);
         assert_eq!(words(&text, "vm.swappiness")[1..4], ["60", "0", "200"]);
         assert_eq!(counters().rows.len(), Stat::COUNT);
         assert_eq!(events().rows.len(), Event::COUNT);
-        assert!(metrics().to_text().contains("run_time"));
-        assert!(profiles().to_text().contains("classic"));
+        assert!(metrics().to_text(WIDTH).contains("run_time"));
+        assert!(profiles().to_text(WIDTH).contains("classic"));
     }
 
     #[test]
     fn source_is_shown_under_its_row() {
-        let text = costs(engine::DEFAULT_MACHINE).unwrap().to_text();
+        let text = costs(engine::DEFAULT_MACHINE).unwrap().to_text(WIDTH);
         assert!(!text.lines().next().unwrap().contains("source"));
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(text.lines().filter(|line| line.starts_with("      ")).count() > 20);
@@ -216,11 +223,11 @@ mod tests {
             reproductions(),
             costs,
         ] {
-            let text = listing.to_text();
+            let text = listing.to_text(WIDTH);
             let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(longest <= WIDTH, "{longest}: {text}");
         }
-        let knobs = knobs().to_text();
+        let knobs = knobs().to_text(WIDTH);
         let at = knobs.find("reclaim.policy").unwrap();
         assert!(knobs[at..].lines().take(6).collect::<String>().contains("s3-fifo, arc"), "{knobs}");
     }

@@ -8,15 +8,15 @@ use crate::{breakdown, groups, human};
 use std::fmt::Write;
 
 /// The whole result.
-pub fn render(summary: &Summary) -> String {
+pub fn render(summary: &Summary, width: usize) -> String {
     let mut text = heading(&summary.setup);
     text.push('\n');
-    text.push_str(&body(summary));
+    text.push_str(&body(summary, width));
     text.push('\n');
     let state = summary.fragmented.as_ref().map(fragmented);
-    let groups = groups::to_text(&summary.setup.profiles, &summary.groups);
+    let groups = groups::to_text(&summary.setup.profiles, &summary.groups, width);
     for section in
-        details(summary).into_iter().chain([groups]).chain(state).filter(|section| !section.is_empty())
+        details(summary, width).into_iter().chain([groups]).chain(state).filter(|section| !section.is_empty())
     {
         text.push_str(&section);
         text.push('\n');
@@ -48,7 +48,7 @@ pub fn heading(setup: &Setup) -> String {
     )
 }
 
-fn body(summary: &Summary) -> String {
+fn body(summary: &Summary, width: usize) -> String {
     let setup = &summary.setup;
     let mut headings = vec!["metric".to_owned()];
     for (column, profile) in setup.profiles.iter().enumerate() {
@@ -57,6 +57,7 @@ fn body(summary: &Summary) -> String {
             headings.extend(["change".to_owned(), "95% interval".to_owned()]);
         }
     }
+    let count = headings.len();
     let mut grid = Grid::new(headings);
     for rows in summary.rows.chunks(setup.profiles.len().max(1)) {
         let mut cells = vec![rows[0].metric.clone()];
@@ -69,7 +70,9 @@ fn body(summary: &Summary) -> String {
         }
         grid.row(cells);
     }
-    grid.render(|column| column == 0)
+    grid.keys(2);
+    grid.join((2..count).filter(|column| column % 3 != 2));
+    grid.render(|column| column == 0, width)
 }
 
 /// The result of a visit to the generations.
@@ -98,13 +101,13 @@ fn fragmented(made: &FragmentedRecord) -> String {
 }
 
 /// The details that a single profile has room for: where the kernel's time went, and what the devices did.
-fn details(summary: &Summary) -> Vec<String> {
+fn details(summary: &Summary, width: usize) -> Vec<String> {
     let [profile] = &summary.setup.profiles[..] else { return Vec::new() };
     let runs = summary.setup.runs;
     let run_time = summary.rows.iter().find(|row| row.metric == "run_time").map_or(0.0, |row| row.value);
-    let costs = summary.costs.get(profile).map(|costs| breakdown::costs_text(costs, runs));
+    let costs = summary.costs.get(profile).map(|costs| breakdown::costs_text(costs, runs, width));
     let devices =
-        summary.devices.get(profile).map(|devices| breakdown::devices_text(devices, runs, run_time));
+        summary.devices.get(profile).map(|devices| breakdown::devices_text(devices, runs, run_time, width));
     let tree = summary.profile_tree.as_ref().map(|tree| tree.to_text(runs));
     let generations = summary.lru_gen.iter().map(generations);
     costs.into_iter().chain(devices).chain(tree).chain(generations).collect()
@@ -116,7 +119,7 @@ fn change(row: &SummaryRow) -> String {
 
 fn interval(row: &SummaryRow) -> String {
     match row.change_ci_pct {
-        Some([low, high]) => format!("[{}, {}]", human::percent(low), human::percent(high)),
+        Some(ends) => human::percents(ends),
         None => "n/a".to_owned(),
     }
 }
@@ -168,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_baseline_comes_first_and_then_value_change_and_interval() {
-        let text = render(&Summary::of(setup(&["a", "b"]), &three_seeds(), 0.0, false));
+        let text = render(&Summary::of(setup(&["a", "b"]), &three_seeds(), 0.0, false), 200);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "program  zipf:256M");
         assert_eq!(lines[2], "memory   128 MiB (50 % of the program's 256 MiB)");
@@ -191,7 +194,7 @@ mod tests {
         let mut runs = three_seeds();
         runs[1].work.accesses += 1;
         runs[1].warnings.push("mind the gap".into());
-        let text = render(&Summary::of(setup(&["a", "b"]), &runs, 0.0, false));
+        let text = render(&Summary::of(setup(&["a", "b"]), &runs, 0.0, false), 200);
         assert!(text.contains("WARNING: the sides did not do the same work"));
         assert!(text.contains("note: mind the gap\n"));
         assert!(text.contains("a 3,000 accesses") && text.contains("b 3,001 accesses"));
@@ -200,7 +203,7 @@ mod tests {
     #[test]
     fn one_profile_has_values_only() {
         let runs: Vec<_> = three_seeds().into_iter().filter(|run| run.profile == "a").collect();
-        let text = render(&Summary::of(setup(&["a"]), &runs, 0.0, false));
+        let text = render(&Summary::of(setup(&["a"]), &runs, 0.0, false), 200);
         assert!(!text.contains("change") && text.contains("run_time"));
         assert!(text.contains("work done: a 3,000 accesses, 30 progress, 6 tasks"));
     }

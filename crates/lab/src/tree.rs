@@ -126,7 +126,7 @@ impl Tree {
             runs: f64::from(runs.max(1)),
         };
         page.place(self, 0);
-        page.grid.render(|column| column == 5)
+        page.grid.render(|column| column == 5, usize::MAX)
     }
 }
 

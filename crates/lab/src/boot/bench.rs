@@ -137,12 +137,12 @@ impl Bench {
 impl Document for Bench {
     const COMMAND: &'static str = "boot-bench";
 
-    fn text(&self) -> String {
-        render(self)
+    fn text(&self, width: usize) -> String {
+        render(self, width)
     }
 }
 
-fn render(bench: &Bench) -> String {
+fn render(bench: &Bench, width: usize) -> String {
     let mut grid = Grid::new([
         "operation",
         "CPUs",
@@ -176,7 +176,7 @@ fn render(bench: &Bench) -> String {
     }
     format!(
         "{}\ninstructions of kernel and program for each unit, counted by QEMU (-icount)\nLinux: {}\n",
-        grid.render(|column| column == 0 || column > 6),
+        grid.render(|column| column == 0 || column > 6, width),
         bench.linux_source
     )
 }
@@ -198,7 +198,7 @@ mod tests {
         let bench = Bench::of([(1, &one), (4, &four)]);
         assert_eq!((bench.rows[0].linux, bench.rows[1].linux, bench.rows[2].cpus), (Some(3061.0), None, 4));
         assert!(bench.rows[2].ratio > bench.rows[2].goal);
-        let text = render(&bench);
+        let text = render(&bench, 200);
         assert_eq!(
             words(&text, "anon_fault")[..8],
             ["anon_fault", "1", "1,000", "1,000", "3,061", "0.33", "0.33", "met"]

@@ -184,7 +184,7 @@ fn row(
 }
 
 /// The comparison as text.
-pub fn render(result: &SideBySide) -> String {
+pub fn render(result: &SideBySide, width: usize) -> String {
     let interval = result.setup.runs > 1;
     let mut headings = vec!["count", "simulated", "booted", "difference"];
     headings.extend(interval.then_some("95% interval"));
@@ -199,7 +199,7 @@ pub fn render(result: &SideBySide) -> String {
             row.diff_pct.map_or("n/a".to_owned(), human::percent),
         ];
         cells.extend(interval.then(|| match row.diff_ci_pct {
-            Some([low, high]) => format!("[{}, {}]", human::percent(low), human::percent(high)),
+            Some(ends) => human::percents(ends),
             None => "n/a".to_owned(),
         }));
         cells.push(match (row.agreement, row.wrong) {
@@ -213,7 +213,7 @@ pub fn render(result: &SideBySide) -> String {
         "{}profile  {}\n\n{}\n",
         heading(&result.setup),
         result.setup.profiles.join(", "),
-        grid.render(|column| column == 0 || column == last)
+        grid.render(|column| column == 0 || column == last, width)
     );
     let Work { simulated, booted } = result.work;
     if result.same_work {
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!((same.wrong().count(), same.same_work), (0, true));
         let wrong = of(1, one_task(&[(Stat::Pgfault, 5)]), one_task(&[(Stat::Pgfault, 6)]));
         assert_eq!(agreement(&wrong, MINOR), (Agreement::Exact, true));
-        assert!(render(&wrong).contains("exact: WRONG"));
+        assert!(render(&wrong, 100).contains("exact: WRONG"));
     }
 
     #[test]
@@ -295,12 +295,12 @@ mod tests {
     fn the_table_shows_both_and_their_difference() {
         let (simulated, booted) =
             (one_task(&[(Stat::PswpIn, 200)]), run("classic", 1, 1, &[(Stat::PswpIn, 250)]));
-        let text = render(&of(2, simulated.clone(), booted));
+        let text = render(&of(2, simulated.clone(), booted), 100);
         assert_eq!(words(&text, "pswpin"), ["pswpin", "200", "250", "+25.00%", "timing"]);
         assert!(text.contains("WARNING: the machines did not do the same work"));
         let two = [simulated.clone(), simulated];
         let setup = Setup { runs: 2, ..setup(&["classic"]) };
-        let text = render(&SideBySide::of(setup, 2, &two, &two, true));
+        let text = render(&SideBySide::of(setup, 2, &two, &two, true), 100);
         assert!(text.contains("95% interval") && text.contains("the same on both"));
     }
 }

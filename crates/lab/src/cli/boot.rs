@@ -9,7 +9,7 @@ use crate::boot::{
     Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task, Verdict, bench, find, measured,
 };
 use crate::cell::Cell;
-use crate::document::{Document, Origin, SCHEMA, to_json};
+use crate::document::{Document, Origin, SCHEMA};
 use crate::engine::{GroupSpec, Machine, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
@@ -297,10 +297,8 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         return compared(args, &result);
     }
     let summary = Summary::of(setup, &booted, host_seconds, args.style.all);
-    output::print(&match args.style.json {
-        true => to_json(&BootSummary { summary: &summary, guest: GuestShape::of(&guest) })?,
-        false => table::render(&summary),
-    })
+    let document = BootSummary { summary: &summary, guest: GuestShape::of(&guest) };
+    output::either(args.style.json, &document, |width| table::render(&summary, width))
 }
 
 /// Run the program on the simulated machine of the same shape.
@@ -330,7 +328,7 @@ fn simulate(
 
 /// Print the comparison. A count that differs although it must be equal is a failure.
 fn compared(args: &BootArgs, result: &SideBySide) -> Result<()> {
-    output::print(&if args.style.json { to_json(result)? } else { beside::render(result) })?;
+    output::either(args.style.json, result, |width| beside::render(result, width))?;
     output::check_same_work(result.same_work, "machines")?;
     let wrong: Vec<&str> = result.wrong().map(|row| row.metric.as_str()).collect();
     match wrong.is_empty() {
@@ -354,7 +352,7 @@ struct CheckSummary<'a> {
 impl Document for CheckSummary<'_> {
     const COMMAND: &'static str = "boot-check";
 
-    fn text(&self) -> String {
+    fn text(&self, _width: usize) -> String {
         let mut text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
         let GuestShape { cpus, nodes, memory, .. } = self.guest;
         text += &format!(

@@ -4,7 +4,6 @@ use super::experiment::{Measurement, WhatArgs, interrupted, measure, understand}
 use super::output;
 use super::resume::{Resumed, Unwritten};
 use crate::bound::{self, BoundSummary};
-use crate::document::to_json;
 use crate::error::Result;
 use crate::interrupt;
 use crate::jobs::Ended;
@@ -40,5 +39,5 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
         return Err(interrupted(&setup, &records, None));
     }
     let summary = BoundSummary::of(setup, &records, host_seconds);
-    output::print(&if args.json { to_json(&summary)? } else { bound::render(&summary) })
+    output::either(args.json, &summary, |width| bound::render(&summary, width))
 }

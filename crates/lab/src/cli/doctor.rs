@@ -2,7 +2,6 @@
 
 use super::output;
 use crate::boot::find::{self, above};
-use crate::document::to_json;
 use crate::error::Result;
 use crate::grid::Grid;
 use crate::linux;
@@ -34,7 +33,7 @@ struct Need {
 /// `pagefold doctor`.
 pub(super) fn doctor(args: &DoctorArgs) -> Result<()> {
     let needs = needs();
-    output::print(&if args.json { to_json(&needs)? } else { render(&needs) })
+    output::either(args.json, &needs, |width| render(&needs, width))
 }
 
 fn needs() -> Vec<Need> {
@@ -72,12 +71,13 @@ fn needs() -> Vec<Need> {
     ]
 }
 
-fn render(needs: &[Need]) -> String {
+fn render(needs: &[Need], width: usize) -> String {
     let mut grid = Grid::new(["what", "needed by", "found"]);
+    grid.keys(1);
     for need in needs {
         grid.row([need.what, need.needed_by, need.found.as_deref().unwrap_or("MISSING")]);
     }
-    let mut text = grid.render(|_| true);
+    let mut text = grid.render(|_| true, width);
     let missing: Vec<_> = needs.iter().filter(|need| need.found.is_none()).collect();
     text += "\nrun, compare, curve, sweep, reproduce, parts, bound, optimum, import and info need nothing.\n";
     for need in missing {
@@ -98,7 +98,7 @@ mod tests {
             found: found.map(str::to_owned),
             remedy: "get it",
         };
-        let text = render(&[need(Some("/bin/tool")), need(None)]);
+        let text = render(&[need(Some("/bin/tool")), need(None)], 80);
         assert!(text.contains("/bin/tool") && text.contains("MISSING"), "{text}");
         assert_eq!(text.matches("a tool: get it").count(), 1);
         assert!(needs().iter().all(|need| !need.remedy.is_empty()));

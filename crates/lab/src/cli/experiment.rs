@@ -16,7 +16,7 @@ use crate::rundir::{self, Done, Key};
 use crate::size::Memory;
 use crate::summary::{Setup, Summary};
 use crate::tree::Tree;
-use crate::{interrupt, kept, svg as picture, table};
+use crate::{human, interrupt, kept, svg as picture, table};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -226,10 +226,11 @@ fn carry_out(
     if !also.profile_tree {
         summary.profile_tree = None;
     }
-    let (text, json) = (table::render(&summary), to_json(&summary)?);
     // The result is shown before anything else can fail.
-    output::print(if args.style.json { &json } else { &text })?;
+    output::either(args.style.json, &summary, |width| table::render(&summary, width))?;
     kept?;
+    let text = human::fitted(&table::render(&summary, human::WIDTH), human::WIDTH);
+    let json = to_json(&summary)?;
     out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
     also.folded.zip(folded).map_or(Ok(()), |(path, folded)| output::save(path, &folded))?;
     also.svg.map_or(Ok(()), |path| output::save(path, &picture::render(&summary)))?;

@@ -123,7 +123,7 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
     if let Some(path) = &args.twin {
         output::save(path, &twin)?;
     }
-    output::print(&if args.style.json { to_json(&beside)? } else { judge::render(&beside) })?;
+    output::either(args.style.json, &beside, |width| judge::render(&beside, width))?;
     output::check_same_work(beside.same_work, "machines")
 }
 

@@ -2,7 +2,9 @@
 
 use crate::document::{Document, to_json};
 use crate::error::{Error, Result};
+use crate::human;
 use crate::list::Listing;
+use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
@@ -18,7 +20,24 @@ pub fn print(text: &str) -> Result<()> {
 
 /// Print a result as text or as JSON.
 pub fn show(document: &impl Document, as_json: bool) -> Result<()> {
-    print(&if as_json { document.json()? } else { document.text() })
+    if as_json { print(&document.json()?) } else { print_text(|width| document.text(width)) }
+}
+
+/// Print a result that is one JSON object, or what `text` makes of it for lines of a width.
+pub fn either(as_json: bool, result: &impl Serialize, text: impl FnOnce(usize) -> String) -> Result<()> {
+    if as_json { print(&to_json(result)?) } else { print_text(text) }
+}
+
+fn print_text(text: impl FnOnce(usize) -> String) -> Result<()> {
+    let width = width();
+    print(&human::fitted(&text(width), width))
+}
+
+/// The width of lines: what COLUMNS says, else the terminal's, else [`human::WIDTH`].
+fn width() -> usize {
+    let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let terminal = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    said.or_else(terminal).filter(|&width| width > 0).unwrap_or(human::WIDTH).max(40)
 }
 
 /// The error of a comparison whose sides did not do the same work.
@@ -29,7 +48,7 @@ pub fn check_same_work(same: bool, sides: &str) -> Result<()> {
 
 /// Print a list as text or as JSON.
 pub fn print_listing(listing: &Listing, as_json: bool) -> Result<()> {
-    if as_json { print(&to_json(&listing.to_json())?) } else { print(&listing.to_text()) }
+    either(as_json, &listing.to_json(), |width| listing.to_text(width))
 }
 
 /// Refuse a path at which no file can be created, before time is spent on its contents. Change nothing.

@@ -2,7 +2,6 @@
 
 use super::options::Style;
 use super::output;
-use crate::document::to_json;
 use crate::error::{Error, Result};
 use crate::record::RunRecord;
 use crate::summary::Summary;
@@ -46,5 +45,5 @@ pub(super) fn report(args: &ReportArgs) -> Result<()> {
         }
         output::save(path, &svg::render(&summary))?;
     }
-    if args.style.json { output::print(&to_json(&summary)?) } else { output::print(&table::render(&summary)) }
+    output::either(args.style.json, &summary, |width| table::render(&summary, width))
 }

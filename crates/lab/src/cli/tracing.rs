@@ -1,7 +1,6 @@
 //! `record`, `import` and `info`: commands for traces.
 
 use super::output;
-use crate::document::to_json;
 use crate::engine;
 use crate::error::{Error, Result};
 use crate::{human, interrupt};
@@ -160,7 +159,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
 /// `pagefold info`.
 pub(super) fn info(args: &InfoArgs) -> Result<()> {
     let info = engine::info(&args.file)?;
-    if args.json { output::print(&to_json(&info)?) } else { output::print(&crate::info::render(&info)) }
+    output::either(args.json, &info, |width| crate::info::render(&info, width))
 }
 
 #[cfg(test)]

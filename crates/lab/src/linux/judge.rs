@@ -301,7 +301,7 @@ impl Beside {
 }
 
 /// The comparison as text.
-pub fn render(result: &Beside) -> String {
+pub fn render(result: &Beside, width: usize) -> String {
     let booted = result.rows.iter().any(|row| row.booted.is_some());
     let repeated = result.setup.runs > 1;
     let mut headings = vec!["count", "linux"];
@@ -338,7 +338,7 @@ pub fn render(result: &Beside) -> String {
         heading(&result.setup),
         result.setup.profiles.join(", "),
         conditions(&result.conditions),
-        grid.render(|column| column == 0 || column == last)
+        grid.render(|column| column == 0 || column == last, width)
     );
     let Seconds { simulated, linux } = result.seconds;
     text.push_str(&format!(
@@ -479,8 +479,10 @@ pub(super) mod tests {
 
     #[test]
     fn the_table_has_the_conditions() {
-        let text =
-            render(&beside(&[&[(Stat::Pgfault, 5000)], &[(Stat::Pgfault, 5000)]], &[(Stat::Pgfault, 5000)]));
+        let text = render(
+            &beside(&[&[(Stat::Pgfault, 5000)], &[(Stat::Pgfault, 5000)]], &[(Stat::Pgfault, 5000)]),
+            200,
+        );
         for expected in ["8,192 free pages", "lru_gen/enabled=7 swappiness=60", "9000 ns", "spread"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }

@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn tables_show_gains_and_counts() {
-        let text = Document::text(&outcome([[1000, 1000], [500, 500]]));
+        let text = Document::text(&outcome([[1000, 1000], [500, 500]]), 200);
         assert!(
             text.contains("1 of 1 in the same direction, 0 in the opposite; 0 intervals overlap"),
             "{text}"

@@ -82,8 +82,8 @@ pub struct Reproduction {
     pub notes: &'static [&'static str],
 }
 
-/// Makes text about settings with gains.
-pub type Explain = fn(&Outcome, &[&SettingOutcome]) -> String;
+/// Makes text about settings with gains, in lines of at most this width.
+pub type Explain = fn(&Outcome, &[&SettingOutcome], usize) -> String;
 
 /// One side of the comparison.
 #[derive(Debug)]

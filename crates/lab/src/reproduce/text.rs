@@ -9,8 +9,6 @@ use crate::human;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Columns of running text.
-const WIDTH: usize = 110;
 /// More settings than this share one table.
 const MANY: usize = 4;
 
@@ -18,23 +16,23 @@ impl Document for Outcome {
     const COMMAND: &'static str = "reproduce";
     const SCHEMA: u32 = 3;
 
-    fn text(&self) -> String {
-        render(self)
+    fn text(&self, width: usize) -> String {
+        render(self, width)
     }
 }
 
 /// The whole result.
-fn render(outcome: &Outcome) -> String {
+fn render(outcome: &Outcome, width: usize) -> String {
     let mut text = heading(outcome);
-    text.push_str(&gains::render(outcome));
+    text.push_str(&gains::render(outcome, width));
     let settings: Vec<_> = outcome.settings.iter().filter(|setting| setting.gains.is_empty()).collect();
     if settings.len() > MANY {
-        let _ = write!(text, "\n{}", values(outcome, &settings));
-        let _ = write!(text, "\n{}", counts(outcome, &settings));
+        let _ = write!(text, "\n{}", values(outcome, &settings, width));
+        let _ = write!(text, "\n{}", counts(outcome, &settings, width));
     } else {
         for setting in &settings {
-            let _ = write!(text, "\n{}\n{}", title(setting), values(outcome, &[setting]));
-            let _ = write!(text, "\n{}", counts(outcome, &[setting]));
+            let _ = write!(text, "\n{}\n{}", title(setting), values(outcome, &[setting], width));
+            let _ = write!(text, "\n{}", counts(outcome, &[setting], width));
         }
     }
     for setting in settings.iter().filter(|setting| setting.same_work == Some(false)) {
@@ -46,7 +44,7 @@ fn render(outcome: &Outcome) -> String {
     }
     text.push('\n');
     for note in explanations(outcome).iter().chain(&outcome.notes) {
-        let _ = write!(text, "- {}", human::wrapped(note, 2, WIDTH).trim_start());
+        let _ = write!(text, "- {}", human::wrapped(note, 2, width).trim_start());
     }
     if outcome.host_seconds > 0.0 {
         let (took, speed) = (human::number(outcome.host_seconds, "s"), human::number(outcome.speed, ""));
@@ -97,7 +95,7 @@ fn title(setting: &SettingOutcome) -> String {
 }
 
 /// Values and ratios: a line for each profile but the first. With several settings each line names its setting.
-fn values(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
+fn values(outcome: &Outcome, settings: &[&SettingOutcome], width: usize) -> String {
     let many = settings.len() > 1;
     let mut headings = if many { vec!["".to_owned()] } else { Vec::new() };
     let first = (&outcome.published_sides[0], &outcome.profiles[0]);
@@ -132,7 +130,7 @@ fn values(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
             ]));
         }
     }
-    grid.render(|column| column < words || column == last) + &directions.to_text()
+    grid.render(|column| column < words || column == last, width) + &directions.to_text()
 }
 
 /// The number of changes that have the published direction.
@@ -179,7 +177,7 @@ fn value(row: &Row, value: f64) -> String {
     }
 }
 
-fn counts(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
+fn counts(outcome: &Outcome, settings: &[&SettingOutcome], width: usize) -> String {
     let many = settings.len() > 1;
     let mut headings = if many { vec!["".to_owned()] } else { Vec::new() };
     headings.push("counts (at this scale)".to_owned());
@@ -197,7 +195,7 @@ fn counts(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
         let cells = outcome.profiles.iter().map(|profile| human::number(values[profile], unit));
         grid.row(title.chain(std::iter::once(name.clone())).chain(cells));
     }
-    grid.render(|column| column < words)
+    grid.render(|column| column < words, width)
 }
 
 fn explanations(outcome: &Outcome) -> Vec<String> {
@@ -223,7 +221,7 @@ mod tests {
     #[test]
     fn line_has_published_and_simulated_values() {
         let mut outcome = outcome();
-        let text = outcome.text();
+        let text = outcome.text(200);
         let line = |start| words(&text, start);
         assert_eq!(
             line("User"),
@@ -245,7 +243,7 @@ mod tests {
         assert!(text.contains("INTERRUPTED") && text.contains("INVLPG"));
         assert!(text.lines().all(|line| line == line.trim_end()));
         outcome.complete = true;
-        assert!(!outcome.text().contains("INTERRUPTED"));
+        assert!(!outcome.text(200).contains("INTERRUPTED"));
     }
 
     #[test]

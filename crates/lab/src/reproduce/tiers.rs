@@ -133,7 +133,7 @@ const LEAST: &str = "placement_cost_least_seconds";
 const LEAST_SHARE: &str = "placement_share_least";
 
 /// A line for each policy in each setting.
-pub(super) fn render(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
+pub(super) fn render(outcome: &Outcome, settings: &[&SettingOutcome], width: usize) -> String {
     let mut grid = Grid::new([
         "",
         "way",
@@ -170,7 +170,7 @@ pub(super) fn render(outcome: &Outcome, settings: &[&SettingOutcome]) -> String 
             ]);
         }
     }
-    grid.render(|column| column < 2)
+    grid.render(|column| column < 2, width)
 }
 
 #[cfg(test)]
@@ -193,7 +193,7 @@ mod tests {
             })
             .collect();
         outcome.add(&case, &runs);
-        let text = outcome.text();
+        let text = outcome.text(200);
         let line = text
             .lines()
             .find(|line| line.starts_with("trace of sqlite, 1:2") && line.contains(" nomad "))

@@ -152,7 +152,7 @@ impl Document for Curve {
     const COMMAND: &'static str = "curve";
     const SCHEMA: u32 = 2;
 
-    fn text(&self) -> String {
+    fn text(&self, width: usize) -> String {
         let mut text = format!(
             "program  {} ({} at once at most)\nmachine  {}\nruns     {} for each size and profile; means, ± half of the 95 % interval\n\n",
             self.program,
@@ -163,12 +163,13 @@ impl Document for Curve {
         for (shown, (_, unit, what)) in SHOWN.iter().enumerate() {
             let headings = ["memory", "share"].into_iter().chain(self.profiles.iter().map(String::as_str));
             let mut grid = Grid::new(headings);
+            grid.keys(2);
             for size in self.rows.chunks(self.profiles.len()) {
                 let head = [human::bytes(size[0].memory as f64), format!("{:.0} %", size[0].share * 100.0)];
                 let value = |row: &Row| row.values()[shown].map_or("-".to_owned(), |value| value.text(unit));
                 grid.row(head.into_iter().chain(size.iter().map(value)));
             }
-            text += &format!("{what}\n{}\n", grid.render(|_| false));
+            text += &format!("{what}\n{}\n", grid.render(|_| false, width));
         }
         text + &reasons(self.rows.iter().filter_map(|row| row.missing.as_deref()))
     }
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn table_has_a_row_for_each_size_and_a_column_for_each_profile() {
-        let text = curve().text();
+        let text = curve().text(100);
         let row = |share: &str| text.lines().find(|line| line.contains(share)).unwrap().to_owned();
         assert!(row("50 %").contains("81.0 ms") && row("50 %").ends_with("-"), "{text}");
         assert!(row("100 %").contains("11.0 ms") && row("100 %").contains("21.0 ms"));

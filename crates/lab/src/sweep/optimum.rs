@@ -179,15 +179,15 @@ fn means(profiles: &[String], rows: &[Row]) -> BTreeMap<String, Mean> {
 impl Document for Table {
     const COMMAND: &'static str = "optimum";
 
-    fn text(&self) -> String {
+    fn text(&self, width: usize) -> String {
         let mut text = format!(
             "machine  {}\nseed     {}\n\nrefaults divided by the fewest possible (1.00: as few)\n{}\n",
             self.machine,
             self.seed,
-            ratios(self, |of| of.optimum)
+            ratios(self, width, |of| of.optimum)
         );
         text += "refaults divided by the fewest of a policy that learns only from young bits that uses have ended\n";
-        text += &ratios(self, |of| of.young);
+        text += &ratios(self, width, |of| of.young);
         text += "\nover all cases in which there are refaults\n";
         let headings = ["profile", "x optimum", "x young", "worst", "pages x optimum", "no policy better"];
         let mut grid = Grid::new(headings);
@@ -197,7 +197,7 @@ impl Document for Table {
             let fewest = format!("{fewest} of {cases}");
             grid.row([profile.clone()].into_iter().chain(ratios).chain([fewest]));
         }
-        text += &grid.render(|column| column == 0);
+        text += &grid.render(|column| column == 0, width);
         let missing = self.rows.iter().filter_map(|row| row.missing.as_ref().map(|why| (row, why)));
         for (row, why) in missing {
             text += &format!("note: {} at {}, {}: {why}\n", row.case.program, row.case.size, row.profile);
@@ -212,9 +212,10 @@ impl Document for Table {
 }
 
 /// A row for each case: the fewest refaults of the first profile, then the ratio of each profile to its own fewest.
-fn ratios(table: &Table, least: impl Fn(&OptimumRecord) -> u64) -> String {
+fn ratios(table: &Table, width: usize, least: impl Fn(&OptimumRecord) -> u64) -> String {
     let words = ["program", "memory", "fewest"].map(str::to_owned);
     let mut grid = Grid::new(words.into_iter().chain(table.profiles.iter().cloned()));
+    grid.keys(3);
     let cell = |row: &Row| match row.counts.as_ref().map(|of| (of.refaults, least(of))) {
         None => "n/a".to_owned(),
         Some((0, 0)) => "1.00".to_owned(),
@@ -227,7 +228,7 @@ fn ratios(table: &Table, least: impl Fn(&OptimumRecord) -> u64) -> String {
         let name = first.case.program.clone();
         grid.row([name, first.case.size.clone(), fewest].into_iter().chain(case.iter().map(cell)));
     }
-    grid.render(|column| column == 0)
+    grid.render(|column| column == 0, width)
 }
 
 #[cfg(test)]
@@ -280,7 +281,7 @@ mod tests {
         };
         assert_eq!(mean("a"), (2, 1, [2000.0, 1000.0, 2000.0, 1178.0], 1));
         assert_eq!(mean("b"), (2, 1, [1000.0, 1000.0, 1000.0, 1019.0], 1));
-        let text = table.text();
+        let text = table.text(200);
         assert_eq!(words(&text, "one"), ["one", "50%", "50", "2.00", "1.00"]);
         assert_eq!(words(&text, "two"), ["two", "50%", "0", "+4", "2.00"]);
         assert_eq!(words(&text, "none"), ["none", "50%", "0", "1.00", "1.00"]);

@@ -219,7 +219,7 @@ impl Parts {
     }
 
     /// A table: a column for all of MGLRU, if it is asked for, and one for each part.
-    fn grid(&self, mglru: bool, parts: impl Fn(&ProgramRow) -> &[Worth]) -> String {
+    fn grid(&self, width: usize, mglru: bool, parts: impl Fn(&ProgramRow) -> &[Worth]) -> String {
         let first = if mglru { &["program", "mglru"][..] } else { &["program"] };
         let mut grid = Grid::new(first.iter().chain(&self.parts).copied());
         let of = |row: &ProgramRow| -> Vec<Worth> {
@@ -234,7 +234,7 @@ impl Parts {
             let all = (0..rows[0].len()).map(|at| Worth::over(&column(at)).text());
             grid.row(["mean of programs".to_owned()].into_iter().chain(all));
         }
-        grid.render(|column| column == 0)
+        grid.render(|column| column == 0, width)
     }
 }
 
@@ -242,14 +242,14 @@ impl Document for Parts {
     const COMMAND: &'static str = "parts";
     const SCHEMA: u32 = 2;
 
-    fn text(&self) -> String {
+    fn text(&self, width: usize) -> String {
         let Parts { machine, memory, runs, seed, metric, .. } = self;
         format!(
             "machine {machine}, memory {memory}, {runs} runs (seeds from {seed}), {metric}\n\n\
              What each part adds to all others (better by, in per cent of the side without it; * = differs from 0):\n\n\
              {}\nWhat each part adds to the core alone:\n\n{}",
-            self.grid(true, |row| &row.left_out),
-            self.grid(false, |row| &row.alone)
+            self.grid(width, true, |row| &row.left_out),
+            self.grid(width, false, |row| &row.alone)
         )
     }
 }

@@ -72,12 +72,12 @@ impl Document for Outcome {
     const COMMAND: &'static str = "sweep";
     const SCHEMA: u32 = 2;
 
-    fn text(&self) -> String {
+    fn text(&self, width: usize) -> String {
         let mut text = format!("{}\n", if self.sweep.title.is_empty() { "sweep" } else { &self.sweep.title });
         let runs = human::plural(self.sweep.runs.into(), "run", "runs");
         text += &format!("{runs} for each point; means, and changes of means\n");
         for cut in 0..self.sweep.cuts.len() {
-            text += &format!("\n{}", self.cut_text(cut));
+            text += &format!("\n{}", self.cut_text(cut, width));
         }
         text += &reasons(self.rows.iter().filter_map(|row| row.missing.as_deref()));
         if self.compare.is_some() {
@@ -140,7 +140,7 @@ impl Outcome {
         }
     }
 
-    fn cut_text(&self, cut: usize) -> String {
+    fn cut_text(&self, cut: usize, width: usize) -> String {
         let (varied, fixed) = self.axes_of(cut);
         let fixed: Vec<String> = fixed
             .iter()
@@ -168,7 +168,7 @@ impl Outcome {
         }
         let count = varied.len();
         let fixed = if fixed.is_empty() { String::new() } else { format!("{}\n", fixed.join(", ")) };
-        fixed + &grid.render(|column| column < count)
+        fixed + &grid.render(|column| column < count, width)
     }
 
     /// Axes that vary in a cut, and those that do not; the axis that is compared is neither.

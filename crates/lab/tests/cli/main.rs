@@ -19,7 +19,7 @@ fn pagefold<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Out
 
 fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagefold"));
-    command.stdin(Stdio::null()).env_remove("RUST_BACKTRACE");
+    command.stdin(Stdio::null()).env_remove("RUST_BACKTRACE").env_remove("COLUMNS");
     command
 }
 
@@ -333,6 +333,50 @@ fn completions_and_man_pages_cover_every_command() {
     }
     assert!(good_json("doctor --json").as_array().unwrap().len() > 4);
     assert!(bad(&["completions", "elbash"]).contains("elbash"));
+}
+
+/// Whatever a terminal is wide, tables and sentences fit into it; without one they have a width of their own.
+#[test]
+fn output_fits_the_width_of_the_terminal() {
+    let scratch = tempfile::tempdir().unwrap();
+    let sweep = scratch.path().join("sweep.toml");
+    let axes = "[axes]\nprofile = [\"classic\", \"lazy\"]\n[show]\ncompare = \"profile\"\n\
+                metrics = [\"run_time\", \"pgmajfault\", \"nr_tlb_remote_flush_received\", \"kswapd_cpu_time\"]\n";
+    let run =
+        "[run]\nprogram = \"zipf:2M\"\nmachine = \"small\"\nmemory = \"60%\"\nprofile = \"{profile}\"\n";
+    fs::write(&sweep, format!("{run}{axes}")).unwrap();
+    let lines = [
+        format!("{COMPARE} --with lazy --with classic+vm.swappiness=10+vm.page-cluster=0 --all"),
+        "run zipf:4M --machine small --memory 60% -q --bound --optimum --group a:memory.max=3M".to_owned(),
+        "curve zipf:4M --machine small --memory 60% --memory 90% --profile classic --profile mglru --profile \
+         lazy+vm.swappiness=10 --profile eager -q"
+            .to_owned(),
+        "bound zipf:4M --machine small --memory 60% -q".to_owned(),
+        "optimum zipf:4M --machine small --memory 60% -q".to_owned(),
+        format!("sweep {} --out {} -q", sweep.display(), scratch.path().join("out").display()),
+        "parts --program zipf:4M --machine small --runs 2 -q".to_owned(),
+        "reproduce rmap --scale 1/1024 --runs 1 -q".to_owned(),
+        "list knobs".to_owned(),
+        "list metrics".to_owned(),
+        "list costs".to_owned(),
+        format!("info {}/../../traces/redis.pft", env!("CARGO_MANIFEST_DIR")),
+        "compare --help".to_owned(),
+    ];
+    for line in &lines {
+        let wide = good(line);
+        for width in [80, 60] {
+            let output = command().args(words(line)).env("COLUMNS", width.to_string()).output().unwrap();
+            let text = stdout(&output);
+            // A name without a blank cannot be broken.
+            let too_wide = |line: &&str| {
+                line.chars().count() > width && line.split("  ").any(|cell| cell.trim().contains(' '))
+            };
+            let long: Vec<&str> = text.lines().filter(too_wide).collect();
+            assert_eq!(long, [""; 0], "{line} in {width} columns:\n{text}");
+            assert!(text.lines().count() >= wide.lines().count(), "{line}");
+        }
+        assert!(wide.lines().all(|line| line.chars().count() <= 100), "{line}:\n{wide}");
+    }
 }
 
 #[test]

@@ -174,7 +174,8 @@ fn missing_programs_are_the_last_line_and_a_failure() {
         last.starts_with("pagefold: warning: ") && last.contains("own (gets rights of its own"),
         "{text}"
     );
-    assert!(good(&format!("info {}", place.trace())).contains("which was not recorded"));
+    let info = good(&format!("info {}", place.trace()));
+    assert!(words(&info).join(" ").contains("which was not recorded"), "{info}");
 }
 
 #[test]

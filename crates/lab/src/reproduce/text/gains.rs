@@ -5,25 +5,25 @@ use crate::human;
 use crate::reproduce::{Outcome, Reproduction, SettingOutcome};
 
 /// All gains of a reproduction and the counts that explain them; empty if it has none.
-pub(super) fn render(outcome: &Outcome) -> String {
+pub(super) fn render(outcome: &Outcome, width: usize) -> String {
     let settings: Vec<&SettingOutcome> =
         outcome.settings.iter().filter(|setting| !setting.gains.is_empty()).collect();
     if settings.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n{}", gains(&settings));
+    let mut text = format!("\n{}", gains(&settings, width));
     let explain = Reproduction::find(&outcome.reproduction).ok().and_then(|one| one.explain);
     if outcome.profiles.len() > 2 && explain.is_none() {
-        text += &format!("\n{}", gains_of_all(outcome, &settings));
+        text += &format!("\n{}", gains_of_all(outcome, &settings, width));
     }
-    text += &format!("\n{}", explain.unwrap_or(counts)(outcome, &settings));
+    text += &format!("\n{}", explain.unwrap_or(counts)(outcome, &settings, width));
     for setting in settings.iter().filter(|setting| setting.same_work == Some(false)) {
         text += &format!("WARNING: {}: the profiles did not do the same work\n", setting.title);
     }
     text
 }
 
-fn gains(settings: &[&SettingOutcome]) -> String {
+fn gains(settings: &[&SettingOutcome], width: usize) -> String {
     let headings = ["gain of", "", "in", "published", "ours", "95% interval", "direction", "intervals"];
     let mut grid = Grid::new(headings);
     let between = |[low, high]: [f64; 2]| match low == high {
@@ -57,14 +57,14 @@ fn gains(settings: &[&SettingOutcome]) -> String {
             overlaps.to_owned(),
         ]);
     }
-    grid.render(|column| !(3..=5).contains(&column))
+    grid.render(|column| !(3..=5).contains(&column), width)
         + &format!(
             "{same} of {all} in the same direction, {opposite} in the opposite; {overlap} intervals overlap\n"
         )
 }
 
 /// The gains of all profiles.
-fn gains_of_all(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
+fn gains_of_all(outcome: &Outcome, settings: &[&SettingOutcome], width: usize) -> String {
     let mut grid = Grid::new(
         ["gain of all", "in"].map(str::to_owned).into_iter().chain(outcome.profiles[1..].iter().cloned()),
     );
@@ -73,11 +73,11 @@ fn gains_of_all(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
         let cells = all.map(|name| gain.all_pct[name].map_or("n/a".to_owned(), human::percent));
         grid.row([setting.title.clone(), gain.measure.clone()].into_iter().chain(cells));
     }
-    grid.render(|column| column < 2)
+    grid.render(|column| column < 2, width)
 }
 
 /// Counts of the first side and of the profile that gains.
-fn counts(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
+fn counts(outcome: &Outcome, settings: &[&SettingOutcome], width: usize) -> String {
     let headings =
         ["first side and gainer", "memory", "of", "kswapd", "", "refaults", "", "scanned/stolen", ""];
     let mut grid = Grid::new(headings);
@@ -98,5 +98,5 @@ fn counts(outcome: &Outcome, settings: &[&SettingOutcome]) -> String {
         }));
         grid.row(cells);
     }
-    grid.render(|column| column == 0)
+    grid.render(|column| column == 0, width)
 }
