@@ -33,6 +33,23 @@ impl Error {
         Error::Input(format!("cannot {doing} {}: {why}", path.display()))
     }
 
+    /// The error of one side of a comparison.
+    pub fn of(self, profile: &str) -> Error {
+        match self {
+            Error::Input(why) => Error::Input(format!("{profile}: {why}")),
+            Error::Failed(why) => Error::Failed(format!("{profile}: {why}")),
+            other => other,
+        }
+    }
+
+    /// Exit code 1 instead of 2: the input was good for something else.
+    pub fn failed(self) -> Error {
+        match self {
+            Error::Input(why) => Error::Failed(why),
+            other => other,
+        }
+    }
+
     /// Add the command line that replays a failed run.
     pub fn with_replay(self, command: impl FnOnce() -> String) -> Error {
         match self {

@@ -2,6 +2,7 @@
 
 use crate::breakdown::{self, Costs, DeviceIo};
 use crate::document::Origin;
+use crate::error::Error;
 use crate::groups::{self, GroupSummary};
 use crate::metrics::{Metric, rows_of};
 use crate::record::{Better, FragmentedRecord, LruGenRecord, OracleRecord, RunRecord, WorkDone};
@@ -44,6 +45,22 @@ pub struct Setup {
     pub profiles: Vec<String>,
     /// What each profile sets.
     pub knobs: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Profiles that failed while others ran, and why; they are in no other list.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed: BTreeMap<String, String>,
+}
+
+impl Setup {
+    /// The setup of the profiles that have not failed. Without the base nothing is compared.
+    pub fn without(mut self, failed: &[(String, Error)]) -> Setup {
+        for (profile, why) in failed {
+            self.profiles.retain(|name| name != profile);
+            self.knobs.remove(profile);
+            self.base = self.base.filter(|base| base != profile);
+            self.failed.insert(profile.clone(), why.to_string());
+        }
+        self
+    }
 }
 
 /// The result of an experiment.
@@ -239,6 +256,7 @@ pub(crate) mod tests {
             base: (profiles.len() > 1).then(|| profiles[0].to_owned()),
             profiles: profiles.iter().map(|&name| name.to_owned()).collect(),
             knobs: Default::default(),
+            failed: Default::default(),
         }
     }
 

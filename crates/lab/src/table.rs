@@ -53,7 +53,7 @@ fn body(summary: &Summary, width: usize) -> String {
     let mut headings = vec!["metric".to_owned()];
     for (column, profile) in setup.profiles.iter().enumerate() {
         headings.push(profile.clone());
-        if column > 0 {
+        if column > 0 && setup.base.is_some() {
             headings.extend(["change".to_owned(), "95% interval".to_owned()]);
         }
     }
@@ -63,15 +63,16 @@ fn body(summary: &Summary, width: usize) -> String {
         let mut cells = vec![rows[0].metric.clone()];
         for (column, row) in rows.iter().enumerate() {
             cells.push(human::number(row.value, &row.unit));
-            if column > 0 {
+            if column > 0 && setup.base.is_some() {
                 cells.push(change(row));
                 cells.push(interval(row));
             }
         }
         grid.row(cells);
     }
-    grid.keys(2);
-    grid.join((2..count).filter(|column| column % 3 != 2));
+    let compared = setup.base.is_some();
+    grid.keys(if compared { 2 } else { 1 });
+    grid.join((2..count).filter(|_| compared).filter(|column| column % 3 != 2));
     grid.render(|column| column == 0, width)
 }
 
@@ -142,6 +143,10 @@ fn footer(summary: &Summary) -> String {
     }
     if !summary.same_work {
         text.push_str("WARNING: the sides did not do the same work; the changes above mean nothing\n");
+    }
+    for (profile, why) in &setup.failed {
+        let why = why.lines().next().unwrap_or_default();
+        let _ = writeln!(text, "{profile} FAILED: {why}");
     }
     for warning in &summary.warnings {
         let _ = writeln!(text, "note: {warning}");

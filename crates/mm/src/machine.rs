@@ -127,6 +127,15 @@ pub enum ZoneKind {
 impl ZoneKind {
     /// All kinds, in index order.
     pub const ALL: [ZoneKind; 3] = [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable];
+
+    /// Its name in Linux's files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ZoneKind::Dma32 => "DMA32",
+            ZoneKind::Normal => "Normal",
+            ZoneKind::Movable => "Movable",
+        }
+    }
 }
 
 /// A run of frames that become one zone.

@@ -276,6 +276,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         base: None,
         profiles: vec![tools.profile.name.clone()],
         knobs: [(tools.profile.name.clone(), tools.profile.settings())].into(),
+        failed: Default::default(),
     };
     interrupt::install()?;
     let start = Instant::now();

@@ -34,7 +34,8 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
     interrupt::install()?;
     let setup = plan.setup.clone();
     let runs = Resumed::open(None, Unwritten::End)?;
-    let Measurement { records, ended, host_seconds } = measure(plan, &runs, &args.what)?;
+    let Measurement { records, ended, host_seconds, failed } = measure(plan, &runs, &args.what)?;
+    failed.into_iter().next().map_or(Ok(()), |(profile, error)| Err(error.of(&profile)))?;
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, None));
     }

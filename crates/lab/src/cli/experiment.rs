@@ -20,7 +20,7 @@ use crate::{human, interrupt, kept, svg as picture, table};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// Arguments of `run`.
@@ -215,12 +215,13 @@ fn carry_out(
     let runs = Resumed::open(out.map(|path| (path, rundir::plan(&config))), Unwritten::GoOn)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
-    let Measurement { records, ended, host_seconds } = measure(plan, &runs, &args.what)?;
+    let Measurement { records, ended, host_seconds, failed } = measure(plan, &runs, &args.what)?;
     // The result is shown even if a run could not be written.
     let kept = runs.written();
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, out.filter(|_| kept.is_ok())));
     }
+    let setup = setup.without(&failed);
     let mut summary = Summary::of(setup, &records, host_seconds, args.style.all);
     let folded = summary.profile_tree.as_ref().map(Tree::folded);
     if !also.profile_tree {
@@ -234,7 +235,8 @@ fn carry_out(
     out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
     also.folded.zip(folded).map_or(Ok(()), |(path, folded)| output::save(path, &folded))?;
     also.svg.map_or(Ok(()), |path| output::save(path, &picture::render(&summary)))?;
-    output::check_same_work(summary.same_work, "profiles")
+    output::check_same_work(summary.same_work, "profiles")?;
+    failed.into_iter().next().map_or(Ok(()), |(profile, error)| Err(error.of(&profile).failed()))
 }
 
 /// Check everything that can be checked without running.
@@ -269,6 +271,7 @@ pub(super) fn understand(
         base,
         profiles: profiles.iter().map(|profile| profile.name.clone()).collect(),
         knobs: profiles.iter().map(|profile| (profile.name.clone(), profile.settings())).collect(),
+        failed: BTreeMap::new(),
     };
     let cell = |profile| {
         let program = (&args.program[..], program.clone());
@@ -321,6 +324,47 @@ pub(super) struct Measurement {
     pub ended: Ended,
     /// Seconds on this computer.
     pub host_seconds: f64,
+    /// Why profiles that could not run failed, if others could.
+    pub failed: Vec<(String, Error)>,
+}
+
+/// The sides of a comparison that have failed: the seed and the error of each.
+#[derive(Default)]
+struct Sides(Mutex<BTreeMap<usize, (u64, Error)>>);
+
+impl Sides {
+    fn has_failed(&self, cell: usize) -> bool {
+        self.lock().contains_key(&cell)
+    }
+
+    /// Remember the failure, of several of a side that of the first seed.
+    fn fail(&self, job: Job, error: Error) -> Result<()> {
+        if matches!(error, Error::Interrupted(_) | Error::BrokenPipe) {
+            return Err(error);
+        }
+        let mut failed = self.lock();
+        if failed.get(&job.cell).is_none_or(|(seed, _)| job.seed < *seed) {
+            failed.insert(job.cell, (job.seed, error));
+        }
+        Ok(())
+    }
+
+    /// The failures by profile. If all have failed, the error is that of the first.
+    fn failed(&self, profiles: &[String]) -> Result<Vec<(String, Error)>> {
+        let failed = std::mem::take(&mut *self.lock());
+        let all = failed.len() == profiles.len();
+        let named = |(cell, (_, error)): (usize, (u64, Error))| (profiles[cell].clone(), error);
+        let mut failed: Vec<_> = failed.into_iter().map(named).collect();
+        match all {
+            true if profiles.len() == 1 => Err(failed.remove(0).1),
+            true => Err(failed.remove(0)).map_err(|(profile, error)| error.of(&profile)),
+            false => Ok(failed),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, (u64, Error)>> {
+        self.0.lock().expect("no thread panics while it holds the lock")
+    }
 }
 
 /// Do the runs that are not done.
@@ -328,20 +372,32 @@ pub(super) fn measure(plan: Plan, runs: &Resumed<Key, Done>, args: &WhatArgs) ->
     let all = jobs(plan.cells.len(), plan.setup.seed, plan.setup.runs);
     let names = plan.setup.profiles.clone();
     let key = move |job: Job| Key { profile: names[job.cell].clone(), seed: job.seed };
+    let profiles = plan.setup.profiles.clone();
     let spent = host_seconds(&runs.done());
     let (start, no_host_time) = (Instant::now(), args.no_host_time);
+    let sides = Arc::new(Sides::default());
+    let seen = sides.clone();
     let run = move |job: Job| {
-        let record = plan.cells[job.cell].run(job.seed)?;
-        let host_seconds = if no_host_time { 0.0 } else { spent + start.elapsed().as_secs_f64() };
-        Ok(Done { host_seconds, record })
+        if seen.has_failed(job.cell) {
+            return Ok(None);
+        }
+        match plan.cells[job.cell].run(job.seed) {
+            Ok(record) => {
+                let host_seconds = if no_host_time { 0.0 } else { spent + start.elapsed().as_secs_f64() };
+                Ok(Some(Done { host_seconds, record }))
+            }
+            // The other sides are measured all the same.
+            Err(error) => seen.fail(job, error).map(|()| None),
+        }
     };
     let bar = progress_bar(all.len(), args.quiet);
     let ended = runs.resume(&all, key.clone(), run, threads(args.jobs), (&bar, 0));
     bar.finish_and_clear();
     let (ended, mut done) = (ended?, runs.done());
     let host_seconds = host_seconds(&done);
+    let failed = sides.failed(&profiles)?;
     let records = all.iter().filter_map(|&job| done.remove(&key(job))).map(|done| done.record).collect();
-    Ok(Measurement { records, ended, host_seconds })
+    Ok(Measurement { records, ended, host_seconds, failed })
 }
 
 /// Seconds until the last of these runs ended.

@@ -145,7 +145,7 @@ impl Session<'_> {
             let (start, cell, seed) = (Instant::now(), &cells[job.cell], job.seed.to_string());
             let words = ["pagefold", "reproduce", name, "--scale", &scale, "--seed", &seed, "--runs", "1"];
             let record = cell.replayable(job.seed, shell_line(words))?;
-            Ok(Done { host_seconds: start.elapsed().as_secs_f64(), record })
+            Ok(Some(Done { host_seconds: start.elapsed().as_secs_f64(), record }))
         };
         let threads = threads(self.args.many.running.jobs);
         let ended = self.runs.resume(&all, key.clone(), run, threads, (&self.bar, before))?;

@@ -56,12 +56,12 @@ where
         Ok(Resumed(Arc::new(Mutex::new(runs))))
     }
 
-    /// Do those of `jobs` that are not done. The progress bar starts at `before`, the number of runs of other jobs.
+    /// Do those of `jobs` that are not done; one that gives nothing stays undone. The progress bar starts at `before`, the number of runs of other jobs.
     pub(super) fn resume(
         &self,
         jobs: &[Job],
         key: impl Fn(Job) -> K + Send + Sync + 'static,
-        run: impl Fn(Job) -> Result<D> + Send + Sync + 'static,
+        run: impl Fn(Job) -> Result<Option<D>> + Send + Sync + 'static,
         threads: usize,
         (bar, before): (&ProgressBar, usize),
     ) -> Result<Ended> {
@@ -77,7 +77,7 @@ where
         };
         let runs = self.0.clone();
         let one = move |job: Job| {
-            let done = run(job)?;
+            let Some(done) = run(job)? else { return Ok(()) };
             runs.lock().expect(UNPOISONED).add(key(job), done)
         };
         run_jobs(left, threads, one, interrupt::requested, finished).map(|(_, ended)| ended)

@@ -64,7 +64,7 @@ pub(super) fn measure(
     let whats = sweep.whats.clone();
     let key = move |job: Job| Key { what: whats[job.cell].clone(), seed: job.seed };
     let bar = progress_bar(all.len(), running.quiet);
-    let ended = runs.resume(all, key, run, threads(running.jobs), (&bar, 0));
+    let ended = runs.resume(all, key, move |job| run(job).map(Some), threads(running.jobs), (&bar, 0));
     bar.finish_and_clear();
     ended
 }

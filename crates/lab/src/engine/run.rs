@@ -56,8 +56,9 @@ fn finished(config: &RunConfig, outcome: &Outcome) -> Result<()> {
         let swap = if config.machine.swap().is_some() { "" } else { " (this machine has no swap)" };
         return Err(Error::Input(format!(
             "{memory} of memory are too small to run this program: it ran out of memory with {} resident{swap}; give \
-             more with --memory",
-            human::bytes((oom.rss * PAGE_SIZE) as f64)
+             more with --memory ({})",
+            human::bytes((oom.rss * PAGE_SIZE) as f64),
+            oom.reason
         )));
     }
     match outcome.signals.first() {

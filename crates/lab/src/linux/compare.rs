@@ -268,6 +268,7 @@ fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
         base: None,
         profiles: vec![job.profile.name.clone()],
         knobs: [(job.profile.name.clone(), job.profile.settings())].into(),
+        failed: Default::default(),
     }
 }
 

@@ -561,6 +561,35 @@ fn machine_may_be_described_in_a_file() {
 fn out_of_memory_without_swap_is_explained() {
     let message = bad(&["run", "zipf:64M", "--machine", "luf-cxl", "--memory", "48M", "--quiet"]);
     assert!(message.contains("ran out of memory") && message.contains("has no swap"), "{message}");
+    // Node, zone, order, who asked, and what was free elsewhere.
+    for part in [" wanted order 0 on node 0, zone ", " of space ", "; free: node 0 ", ", node 1 Movable "] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+}
+
+/// A side that fails is named, and the others are measured and shown. (Demotion is what makes this size enough.)
+#[test]
+fn side_that_fails_is_named_beside_the_others() {
+    let line = "compare zipf:64M --machine luf-cxl --memory 66M --runs 2 -q --base classic+numa.demotion_enabled=1 \
+                --with classic --with lazy+numa.demotion_enabled=1";
+    let output = pagefold(words(line));
+    let (text, message) = (stdout(&output), stderr(&output));
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.starts_with("pagefold: classic: ") && message.contains("ran out of memory"), "{message}");
+    assert!(text.contains("\nclassic FAILED: ") && text.contains("lazy+"), "{text}");
+    let time = text.lines().find(|line| line.starts_with("run_time")).expect("there is a table");
+    assert_eq!(time.matches('[').count(), 1, "{text}");
+    let json: Value = serde_json::from_str(&stdout(&pagefold(words(&format!("{line} --json"))))).unwrap();
+    assert_eq!(json["profiles"], json!(["classic+numa.demotion_enabled=1", "lazy+numa.demotion_enabled=1"]));
+    assert!(json["failed"]["classic"].as_str().unwrap().contains("ran out of memory"), "{json}");
+    documented(&[&json]);
+    // Without the base nothing is compared.
+    let swapped = line.replace("--with classic ", "").replace("--base ", "--base classic --with ");
+    let output = pagefold(words(&swapped));
+    assert!(stdout(&output).contains("lazy+") && !stdout(&output).contains("change"), "{}", stdout(&output));
+    // If all fail, it is the input.
+    let all = bad(&words("compare zipf:64M --machine luf-cxl --memory 48M --with lazy -q"));
+    assert!(all.starts_with("pagefold: classic: 48.0 MiB"), "{all}");
 }
 
 #[test]

@@ -5,7 +5,6 @@ use crate::machine::SimMachine;
 use mm::Mm;
 use mm::alloc::{FreeBlocks, PageTypeInfo};
 use mm::frame::Mobility;
-use mm::machine::ZoneKind;
 use mm::units::PAGEBLOCK_ORDER;
 use std::fmt::Display;
 
@@ -41,11 +40,7 @@ impl MemoryState {
         let lines = mm.core().alloc.pagetypeinfo();
         let zone = |lines: &[PageTypeInfo]| ZoneState {
             node: lines[0].node.0,
-            name: match lines[0].kind {
-                ZoneKind::Dma32 => "DMA32",
-                ZoneKind::Normal => "Normal",
-                ZoneKind::Movable => "Movable",
-            },
+            name: lines[0].kind.name(),
             blocks: std::array::from_fn(|group| lines[group].blocks),
             pageblocks: std::array::from_fn(|group| lines[group].pageblocks),
         };

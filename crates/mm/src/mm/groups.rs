@@ -4,6 +4,7 @@
 //! group passes its pages to its parent; a group with processes or groups in it cannot be removed.
 
 use super::Mm;
+use super::oom::Unmet;
 use crate::api::{Error, GroupLimits};
 use crate::knobs::Knob;
 use crate::lru::{LruList, PolicyKind, ROOT};
@@ -81,9 +82,9 @@ impl<M: Machine> Mm<M> {
                 return Ok(());
             }
             let freed = reclaim::group(&self.core, &self.reclaim, self, group, over);
-            let wanted = "the limit of a control group was lowered";
+            let unmet = Unmet::by_kernel("the limit of a control group was lowered");
             if !reclaim::should_retry_group(&self.core, freed, &mut retries)
-                && !self.out_of_memory(wanted, Some(group), &mut retries)
+                && !self.out_of_memory(&unmet, Some(group), &mut retries)
             {
                 return Ok(());
             }

@@ -1,7 +1,7 @@
 //! Out of memory: the choice of a victim, and a readable report.
 
 use super::Mm;
-use crate::alloc::Watermark;
+use crate::alloc::{NeedsReclaim, Watermark};
 use crate::event::Event;
 use crate::machine::{Machine, Scope};
 use crate::reclaim::Retries;
@@ -19,8 +19,28 @@ pub struct OomReport {
     pub victim: SpaceId,
     /// Its resident pages.
     pub rss: u64,
+    /// One line: who asked for what, and what was free where.
+    pub reason: String,
     /// Readable text: what was wanted, free pages and watermarks, lists, candidates.
     pub text: String,
+}
+
+/// A request that no memory was found for.
+pub(super) struct Unmet {
+    pub(super) why: &'static str,
+    /// What asks.
+    pub(super) asking: &'static str,
+    /// The space that it asks for, if it is for one.
+    pub(super) space: Option<SpaceId>,
+    /// The request, unless a limit is what stops it.
+    pub(super) needs: Option<NeedsReclaim>,
+}
+
+impl Unmet {
+    /// What the memory manager decides by itself.
+    pub(super) const fn by_kernel(why: &'static str) -> Unmet {
+        Unmet { why, asking: "the kernel", space: None, needs: None }
+    }
 }
 
 /// Most candidates in a report.
@@ -39,7 +59,7 @@ impl<M: Machine> Mm<M> {
 
     /// Kill the largest space (in `group`, if given): take its private memory and mark it killed. Returns `false` if
     /// there is no candidate left.
-    pub(super) fn out_of_memory(&self, wanted: &str, group: Option<GroupId>, retries: &mut Retries) -> bool {
+    pub(super) fn out_of_memory(&self, unmet: &Unmet, group: Option<GroupId>, retries: &mut Retries) -> bool {
         let _scope = self.mmu().scope(Scope::OutOfMemory);
         *retries = Retries::default();
         let mut candidates: Vec<(u64, SpaceId)> = self.oom_candidates(group);
@@ -49,12 +69,13 @@ impl<M: Machine> Mm<M> {
             self.core.lru.groups.count(group, GroupStat::Oom, 1);
         }
         let rss = self.rss(victim);
-        let text = self.oom_text(wanted, &candidates);
+        let reason = self.oom_reason(unmet);
+        let text = self.oom_text(unmet, &candidates);
         if self.spaces.kill(&self.core, victim) {
             self.mmu().count(Stat::OomKill, 1);
             self.core.lru.groups.count(self.group_of(victim), GroupStat::OomKill, 1);
             self.mmu().event(Event::MarkVictim, [victim.0 as u64, 0, 0, 0]);
-            self.oom.lock().push(OomReport { victim, rss, text });
+            self.oom.lock().push(OomReport { victim, rss, reason, text });
         }
         // Otherwise it has ended since, which freed its memory.
         true
@@ -76,9 +97,34 @@ impl<M: Machine> Mm<M> {
         self.spaces.ids(self.core.tlb.bound()).filter(may).map(|id| (badness(id), id)).collect()
     }
 
-    fn oom_text(&self, wanted: &str, candidates: &[(u64, SpaceId)]) -> String {
+    fn oom_reason(&self, unmet: &Unmet) -> String {
+        let &Unmet { why, asking, space, needs } = unmet;
+        let of_space = space.map_or(String::new(), |space| format!(" of space {}", space.0));
+        let Some(needs) = needs else { return format!("{asking}{of_space}: {why}") };
+        let mut text = format!(
+            "{asking}{of_space} wanted order {} on node {}, zone {} or below, and {why}; free:",
+            needs.order.0,
+            needs.node.0,
+            needs.highest.name()
+        );
+        for (at, zone) in self.core.alloc.zones().iter().filter(|zone| zone.managed() > 0).enumerate() {
+            let refused = zone.kind() > needs.highest || !needs.could_use(zone);
+            text += &format!(
+                "{} node {} {} {} of {} pages{}",
+                if at > 0 { "," } else { "" },
+                zone.node().0,
+                zone.kind().name(),
+                zone.free_pages(),
+                zone.managed(),
+                if refused { " (not for this request)" } else { "" }
+            );
+        }
+        text
+    }
+
+    fn oom_text(&self, unmet: &Unmet, candidates: &[(u64, SpaceId)]) -> String {
         let mut text = String::new();
-        text += &format!("out of memory: {wanted}\n");
+        text += &format!("out of memory: {}\n", self.oom_reason(unmet));
         for zone in self.core.alloc.zones() {
             text += &format!(
                 "  zone {} node {}: free {} min {} low {} high {} managed {}\n",

@@ -1,6 +1,7 @@
 //! The choice of replacement policy, at start and at run time, and what aging needs of address spaces.
 
 use super::Mm;
+use super::oom::Unmet;
 use crate::api::Error;
 use crate::knobs::{Knob, Knobs};
 use crate::lru::PolicyKind;
@@ -103,7 +104,7 @@ impl<M: Machine> AddressSpaces for Mm<M> {
     }
 
     fn thrashes(&self) {
-        let wanted = "all memory was used within lru_gen.min_ttl_ms";
-        self.out_of_memory(wanted, None, &mut Retries::default());
+        let unmet = Unmet::by_kernel("all memory was used within lru_gen.min_ttl_ms");
+        self.out_of_memory(&unmet, None, &mut Retries::default());
     }
 }

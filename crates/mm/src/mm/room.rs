@@ -4,6 +4,7 @@
 mod tests;
 
 use super::Mm;
+use super::oom::Unmet;
 use crate::alloc::{COSTLY_ORDER, NeedsReclaim, Reserve, Watermark};
 use crate::api::Error;
 use crate::cache::CacheError;
@@ -18,10 +19,13 @@ use crate::units::*;
 
 /// An error that may stand for a shortage: make room and run the operation again.
 pub(super) trait HasShortage {
+    /// What asks for memory, in the words of a report.
+    const ASKING: &'static str;
     fn shortage(&self) -> Option<Shortage>;
 }
 
 impl HasShortage for Stop {
+    const ASKING: &'static str = "a system call";
     fn shortage(&self) -> Option<Shortage> {
         match *self {
             Stop::Shortage(shortage) => Some(shortage),
@@ -31,6 +35,7 @@ impl HasShortage for Stop {
 }
 
 impl HasShortage for FaultStop {
+    const ASKING: &'static str = "a page fault";
     fn shortage(&self) -> Option<Shortage> {
         match *self {
             FaultStop::Shortage(shortage) => Some(shortage),
@@ -40,6 +45,7 @@ impl HasShortage for FaultStop {
 }
 
 impl HasShortage for CacheError {
+    const ASKING: &'static str = "a file's pages";
     fn shortage(&self) -> Option<Shortage> {
         match *self {
             CacheError::Shortage(shortage) => Some(shortage),
@@ -88,6 +94,7 @@ impl<M: Machine> Mm<M> {
     ) -> Result<R, E> {
         let [mut zone_retries, mut group_retries] = [Retries::default(); 2];
         let (mut freed, mut rounds) = (0, 0);
+        let unmet = |why, needs| Unmet { why, asking: E::ASKING, space, needs };
         while let Some(shortage) = error.shortage() {
             let may_retry = match shortage {
                 // kswapd has been woken. Until it has freed memory, use what is between the watermarks.
@@ -108,7 +115,10 @@ impl<M: Machine> Mm<M> {
                         || freed > 0
                         || self.may_mix(gfp)
                         || self.drain_and_unboost(&needs, gfp)
-                        || self.out_of_memory("no zone has a page to spare", None, &mut zone_retries)
+                        || {
+                            let why = "no zone that it may use has a page to spare";
+                            self.out_of_memory(&unmet(why, Some(needs)), None, &mut zone_retries)
+                        }
                 }
                 Shortage::Block { needs, hard } => {
                     // The block that was made may be below the low watermark. Without one, the operation falls back to
@@ -124,9 +134,9 @@ impl<M: Machine> Mm<M> {
                     gfp.read_ahead = false;
                     self.core.lru.groups.count(group, GroupStat::Max, 1);
                     let freed = reclaim::group(&self.core, &self.reclaim, self, group, 1);
-                    let wanted = "a control group is at its limit";
+                    let unmet = unmet("a control group is at its limit", None);
                     reclaim::should_retry_group(&self.core, freed, &mut group_retries)
-                        || self.out_of_memory(wanted, Some(group), &mut group_retries)
+                        || self.out_of_memory(&unmet, Some(group), &mut group_retries)
                 }
             };
             let dying = space.and_then(|id| self.spaces.get(id)).is_some_and(|space| space.is_killed());

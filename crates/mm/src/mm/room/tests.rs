@@ -30,6 +30,10 @@ fn pages_on_other_cpus_lists_prevent_an_oom_kill() {
         stored += 1;
         used = stored + tables();
     }
+    let reason = &mm.oom_reports()[0].reason;
+    let wanted = format!("a page fault of space {} wanted order 0 on node 0, zone Movable or below", one.0);
+    assert!(reason.starts_with(&wanted), "{reason}");
+    assert!(reason.contains("free: node 0 Normal ") && reason.contains(" of 4096 pages"), "{reason}");
     let zone = &mm.core.alloc.zones()[0];
     let unused = zone.managed() - used - zone.bare_mark(Watermark::Min);
     assert!(before > 20 && unused < 3, "{before} pages were on lists, {unused} were left");
