@@ -62,6 +62,12 @@ pub fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 
+/// A share in per cent, with one decimal if it is no whole number: `50 %`, `50.5 %`.
+pub fn share(share: f64) -> String {
+    let tenths = (share * 1000.0).round();
+    if tenths % 10.0 == 0.0 { format!("{:.0} %", tenths / 10.0) } else { format!("{:.1} %", tenths / 10.0) }
+}
+
 /// Text indented by `indent` characters and wrapped at `columns`.
 pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
     let (mut out, mut width) = (String::new(), 0);
@@ -205,6 +211,7 @@ mod tests {
         {
             assert_eq!(grouped(value), expected);
         }
+        assert_eq!([0.5, 0.505, 0.49996, 1.1].map(share), ["50 %", "50.5 %", "50 %", "110 %"]);
         assert_eq!(plural(1, "process", "processes"), "1 process");
         assert_eq!(plural(1200, "process", "processes"), "1,200 processes");
     }

@@ -63,6 +63,35 @@ impl Setup {
     }
 }
 
+/// Why a comparison did no more runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoppedBy {
+    /// The intervals of the main metrics are narrow enough.
+    Interval,
+    /// These were as many as it might do.
+    Runs,
+    /// The time was up.
+    Time,
+    /// It was interrupted.
+    Interrupt,
+}
+
+/// Metrics whose intervals decide how many runs a comparison does.
+pub const MAIN: [&str; 2] = ["run_time", "pgmajfault"];
+/// The number of runs after which a comparison looks at its intervals first: those of fewer runs hold the true value
+/// too seldom.
+pub const FIRST_LOOK: u32 = 5;
+
+/// The numbers of runs after which an experiment looks whether its intervals are narrow enough, the last being all that
+/// it may do. They grow by half each time, so that few looks are taken: each is a chance to stop at a narrow interval
+/// that is luck.
+pub fn looks(setup: &Setup) -> impl Iterator<Item = u32> + use<> {
+    let (most, compares) = (setup.runs, setup.base.is_some());
+    let next = move |&look: &u32| (look < most).then(|| (look + look.div_ceil(2)).min(most));
+    std::iter::successors(Some(if compares { FIRST_LOOK.min(most) } else { most }), next)
+}
+
 /// The result of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -71,6 +100,10 @@ pub struct Summary {
     pub setup: Setup,
     /// Probability that an interval holds the true value.
     pub confidence: f64,
+    /// The most runs that it might do.
+    pub runs_limit: u32,
+    /// Why it did no more; `null` for `run`, which does all.
+    pub stopped_by: Option<StoppedBy>,
     /// Metric by metric, and in each the profiles in order.
     pub rows: Vec<SummaryRow>,
     /// Work done by each profile, summed over its runs.
@@ -141,9 +174,10 @@ impl Summary {
     /// Sum up `runs`. Only seeds that every profile has finished count; `all` adds every counter that moved.
     pub fn of(mut setup: Setup, runs: &[RunRecord], host_seconds: f64, all: bool) -> Summary {
         let by_profile = complete_pairs(&setup.profiles, runs);
+        let runs_limit = setup.runs;
         setup.runs = by_profile.first().map_or(0, |runs| runs.len() as u32);
         let finished: Vec<RunRecord> = by_profile.iter().flatten().map(|&run| run.clone()).collect();
-        let rows =
+        let rows: Vec<SummaryRow> =
             rows_of(&finished, all).iter().flat_map(|metric| compare(metric, &setup, &by_profile)).collect();
         let mut work = BTreeMap::new();
         let mut oracle = OracleRecord::default();
@@ -162,6 +196,12 @@ impl Summary {
             costs: named().map(|(name, runs)| (name, breakdown::costs(runs.iter().copied()))).collect(),
             devices: named().map(|(name, runs)| (name, breakdown::devices(runs.iter().copied()))).collect(),
             confidence: statistics::CONFIDENCE,
+            runs_limit,
+            stopped_by: setup.base.is_some().then(|| match setup.runs {
+                runs if runs >= FIRST_LOOK && rows.iter().all(SummaryRow::is_precise) => StoppedBy::Interval,
+                runs if runs >= runs_limit => StoppedBy::Runs,
+                _ => StoppedBy::Interrupt,
+            }),
             rows,
             work,
             profile_tree: match &by_profile[..] {
@@ -182,6 +222,14 @@ impl Summary {
             warnings: warnings.into_iter().collect(),
             setup,
         }
+    }
+}
+
+impl SummaryRow {
+    /// Whether the interval is narrower than a quarter of the change or 5 %, or the metric is none of those that decide.
+    pub fn is_precise(&self) -> bool {
+        let Some(([low, high], change)) = self.change_ci_pct.zip(self.change_pct) else { return true };
+        !MAIN.contains(&self.metric.as_str()) || high - low <= (change.abs() / 4.0).max(5.0)
     }
 }
 
@@ -307,6 +355,26 @@ pub(crate) mod tests {
         assert!(other.change_pct.is_some() && other.change_ci_pct.is_none() && other.ci.is_none());
         assert_eq!(row(&summary, "pgscan_direct", "b").change_pct, None, "5 against 0 is no percentage");
         assert_eq!(row(&summary, "pgscan_direct", "b").diff, Some(5.0));
+    }
+
+    #[test]
+    fn comparison_stops_once_the_intervals_of_the_main_metrics_are_narrow() {
+        let seen =
+            |most, profiles: &[&str]| looks(&Setup { runs: most, ..setup(profiles) }).collect::<Vec<_>>();
+        assert_eq!(seen(20, &["a", "b"]), [5, 8, 12, 18, 20]);
+        assert_eq!((seen(3, &["a", "b"]), seen(20, &["a"])), (vec![3], vec![20]));
+        // `b` takes a tenth less with every seed; the luck of the seed decides how exactly.
+        let stopped = |runs: u64, luck: u64| {
+            let of = |seed: u64| {
+                let other = 900_000_000 + seed % 2 * luck;
+                [run("a", seed, 1_000_000_000, &[]), run("b", seed, other, &[])]
+            };
+            let runs: Vec<RunRecord> = (1..=runs).flat_map(of).collect();
+            Summary::of(Setup { runs: 20, ..setup(&["a", "b"]) }, &runs, 0.0, false).stopped_by.unwrap()
+        };
+        assert_eq!(stopped(5, 1_000_000), StoppedBy::Interval);
+        assert_eq!(stopped(4, 0), StoppedBy::Interrupt, "four runs are too few");
+        assert_eq!([5, 20].map(|runs| stopped(runs, 400_000_000)), [StoppedBy::Interrupt, StoppedBy::Runs]);
     }
 
     #[test]

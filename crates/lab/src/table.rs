@@ -3,7 +3,7 @@
 
 use crate::grid::Grid;
 use crate::record::{FragmentedRecord, LruGenRecord, StateRecord};
-use crate::summary::{Setup, Summary, SummaryRow};
+use crate::summary::{FIRST_LOOK, MAIN, Setup, StoppedBy, Summary, SummaryRow};
 use crate::{breakdown, groups, human};
 use std::fmt::Write;
 
@@ -32,9 +32,9 @@ pub fn heading(setup: &Setup) -> String {
         if touched == peak { String::new() } else { format!(" at once; it touches {touched} in all") };
     let memory = match setup.memory {
         Some(bytes) if setup.peak_live > 0 => format!(
-            "{} ({:.0} % of the program's {peak}{in_all})",
+            "{} ({} of the program's {peak}{in_all})",
             human::bytes(bytes as f64),
-            bytes as f64 * 100.0 / setup.peak_live as f64
+            human::share(bytes as f64 / setup.peak_live as f64)
         ),
         Some(bytes) => human::bytes(bytes as f64),
         None => format!("all of the machine's (the program touches {touched})"),
@@ -158,13 +158,51 @@ fn footer(summary: &Summary) -> String {
             let _ = writeln!(text, "oracle: {checked} loads checked, {bad} violations");
         }
     }
-    if setup.base.is_some() {
-        text.push_str(if setup.runs > 1 {
-            "change: + is better, - is worse; * = the 95% interval of the difference over the runs excludes no change\n"
-        } else {
-            "change: + is better, - is worse; one run has no interval (--runs 3)\n"
-        });
+    match setup.base {
+        Some(_) if setup.runs > 1 => text.push_str(&about_changes(summary)),
+        Some(_) => text.push_str("change: + is better, - is worse; one run has no interval (--runs 5)\n"),
+        None => {}
     }
+    text
+}
+
+/// What the changes, the stars and the number of runs mean.
+fn about_changes(summary: &Summary) -> String {
+    let mut text = String::from(
+        "change: + is better, - is worse; * = the 95% interval of the difference over the runs excludes no change\n",
+    );
+    if summary.rows.iter().any(|row| row.better.is_none() && row.ratio.is_some()) {
+        text.push_str("xN: N times the base, where neither more nor less is better\n");
+    }
+    // A metric that is the same in all runs gets no star by luck.
+    let tried = summary.rows.iter().filter(|row| row.diff_ci.is_some_and(|ends| ends != [0.0, 0.0])).count();
+    let _ = writeln!(
+        text,
+        "stars: of {} about {:.1} would have one by luck alone if no profile changed anything",
+        human::plural(tried as u64, "change", "changes"),
+        tried as f64 * (1.0 - summary.confidence)
+    );
+    let rule = "a quarter of the change or 5 %";
+    let wide: Vec<String> = summary
+        .rows
+        .iter()
+        .filter(|row| !row.is_precise())
+        .map(|row| format!("{} ({})", row.metric, row.profile))
+        .collect();
+    let wide = match &wide[..] {
+        [] => format!("fewer than {FIRST_LOOK}, of which intervals hold the true value too seldom"),
+        wide => format!("wider than {rule}: {}", wide.join(", ")),
+    };
+    let main = MAIN.join(" and ");
+    let _ = match summary.stopped_by {
+        Some(StoppedBy::Interval) => {
+            writeln!(text, "runs: enough; the intervals of {main} are narrower than {rule}")
+        }
+        Some(StoppedBy::Time) => {
+            writeln!(text, "runs: the limit of --time; {wide}")
+        }
+        _ => writeln!(text, "runs: the limit is {} (--runs); {wide}", summary.runs_limit),
+    };
     text
 }
 

@@ -34,7 +34,7 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
     interrupt::install()?;
     let setup = plan.setup.clone();
     let runs = Resumed::open(None, Unwritten::End)?;
-    let Measurement { records, ended, host_seconds, failed } = measure(plan, &runs, &args.what)?;
+    let Measurement { records, ended, host_seconds, failed, .. } = measure(plan, &runs, &args.what, None)?;
     failed.into_iter().next().map_or(Ok(()), |(profile, error)| Err(error.of(&profile)))?;
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, None));

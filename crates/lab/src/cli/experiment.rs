@@ -14,14 +14,14 @@ use crate::profile::Profile;
 use crate::record::RunRecord;
 use crate::rundir::{self, Done, Key};
 use crate::size::Memory;
-use crate::summary::{Setup, Summary};
+use crate::summary::{self, Setup, StoppedBy, Summary};
 use crate::tree::Tree;
 use crate::{human, interrupt, kept, svg as picture, table};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -66,9 +66,13 @@ pub struct CompareArgs {
     /// A profile to compare; may be given several times
     #[arg(long = "with", required = true, value_name = "PROFILE")]
     others: Vec<String>,
-    /// Runs of each profile, with seeds SEED, SEED+1, ...
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// The most runs of each profile, with seeds SEED, SEED+1, ... From 5 on no more are done once the intervals of
+    /// run_time and pgmajfault are narrower than a quarter of the change or 5 % (docs/json.md)
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
+    /// Begin no more runs after this time, like 90s, 5m or 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    time: Option<Duration>,
     /// Also draw the changes as an SVG picture; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -160,6 +164,7 @@ pub(super) fn run(args: RunArgs) -> Result<()> {
         folded: args.folded.as_deref(),
         profile_tree: args.profile_tree,
         visits: &args.visits(),
+        time: None,
     };
     carry_out("run", None, &[args.profile], args.runs, &also, &args.common)
 }
@@ -168,7 +173,7 @@ pub(super) fn run(args: RunArgs) -> Result<()> {
 pub(super) fn compare(args: CompareArgs) -> Result<()> {
     let mut profiles = vec![args.base.clone()];
     profiles.extend(args.others);
-    let also = Also { svg: args.svg.as_deref(), ..Also::default() };
+    let also = Also { svg: args.svg.as_deref(), time: args.time, ..Also::default() };
     carry_out("compare", Some(args.base), &profiles, args.runs, &also, &args.common)
 }
 
@@ -185,6 +190,8 @@ struct Also<'a> {
     folded: Option<&'a Path>,
     profile_tree: bool,
     visits: &'a [Visit],
+    /// The time after which no more runs begin.
+    time: Option<Duration>,
 }
 
 fn carry_out(
@@ -215,7 +222,8 @@ fn carry_out(
     let runs = Resumed::open(out.map(|path| (path, rundir::plan(&config))), Unwritten::GoOn)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
-    let Measurement { records, ended, host_seconds, failed } = measure(plan, &runs, &args.what)?;
+    let Measurement { records, ended, host_seconds, failed, out_of_time } =
+        measure(plan, &runs, &args.what, also.time)?;
     // The result is shown even if a run could not be written.
     let kept = runs.written();
     if ended == Ended::Interrupted {
@@ -223,6 +231,9 @@ fn carry_out(
     }
     let setup = setup.without(&failed);
     let mut summary = Summary::of(setup, &records, host_seconds, args.style.all);
+    if out_of_time && summary.stopped_by == Some(StoppedBy::Interrupt) {
+        summary.stopped_by = Some(StoppedBy::Time);
+    }
     let folded = summary.profile_tree.as_ref().map(Tree::folded);
     if !also.profile_tree {
         summary.profile_tree = None;
@@ -326,6 +337,8 @@ pub(super) struct Measurement {
     pub host_seconds: f64,
     /// Why profiles that could not run failed, if others could.
     pub failed: Vec<(String, Error)>,
+    /// Whether the time was up.
+    pub out_of_time: bool,
 }
 
 /// The sides of a comparison that have failed: the seed and the error of each.
@@ -362,26 +375,42 @@ impl Sides {
         }
     }
 
+    /// Whether the intervals of the sides that have not failed are narrow enough.
+    fn all_others_precise(&self, setup: &Setup, records: &[RunRecord]) -> bool {
+        let failed = self.lock();
+        let mut setup = setup.clone();
+        let mut cell = 0..;
+        setup.profiles.retain(|_| cell.next().is_some_and(|cell| !failed.contains_key(&cell)));
+        setup.base = setup.base.filter(|base| setup.profiles.contains(base));
+        Summary::of(setup, records, 0.0, false).stopped_by != Some(StoppedBy::Interrupt)
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, (u64, Error)>> {
         self.0.lock().expect("no thread panics while it holds the lock")
     }
 }
 
-/// Do the runs that are not done.
-pub(super) fn measure(plan: Plan, runs: &Resumed<Key, Done>, args: &WhatArgs) -> Result<Measurement> {
-    let all = jobs(plan.cells.len(), plan.setup.seed, plan.setup.runs);
-    let names = plan.setup.profiles.clone();
+/// Do the runs that are not done; of a comparison only until its intervals are narrow enough, or until `time` is up.
+pub(super) fn measure(
+    plan: Plan,
+    runs: &Resumed<Key, Done>,
+    args: &WhatArgs,
+    time: Option<Duration>,
+) -> Result<Measurement> {
+    let Plan { setup, cells } = plan;
+    let (spent, start) = (host_seconds(&runs.done()), Instant::now());
+    let end = time.map(|time| start + time);
+    let (first, no_host_time) = (setup.seed, args.no_host_time);
+    let (sides, names) = (Arc::new(Sides::default()), setup.profiles.clone());
+    let (seen, cells) = (sides.clone(), Arc::new(cells));
     let key = move |job: Job| Key { profile: names[job.cell].clone(), seed: job.seed };
-    let profiles = plan.setup.profiles.clone();
-    let spent = host_seconds(&runs.done());
-    let (start, no_host_time) = (Instant::now(), args.no_host_time);
-    let sides = Arc::new(Sides::default());
-    let seen = sides.clone();
     let run = move |job: Job| {
-        if seen.has_failed(job.cell) {
+        // Without a run of each profile there is no result at all.
+        let late = job.seed > first && end.is_some_and(|end| Instant::now() >= end);
+        if late || seen.has_failed(job.cell) {
             return Ok(None);
         }
-        match plan.cells[job.cell].run(job.seed) {
+        match cells[job.cell].run(job.seed) {
             Ok(record) => {
                 let host_seconds = if no_host_time { 0.0 } else { spent + start.elapsed().as_secs_f64() };
                 Ok(Some(Done { host_seconds, record }))
@@ -390,14 +419,39 @@ pub(super) fn measure(plan: Plan, runs: &Resumed<Key, Done>, args: &WhatArgs) ->
             Err(error) => seen.fail(job, error).map(|()| None),
         }
     };
-    let bar = progress_bar(all.len(), args.quiet);
-    let ended = runs.resume(&all, key.clone(), run, threads(args.jobs), (&bar, 0));
-    bar.finish_and_clear();
-    let (ended, mut done) = (ended?, runs.done());
-    let host_seconds = host_seconds(&done);
-    let failed = sides.failed(&profiles)?;
-    let records = all.iter().filter_map(|&job| done.remove(&key(job))).map(|done| done.record).collect();
-    Ok(Measurement { records, ended, host_seconds, failed })
+    let bar = progress_bar(0, args.quiet);
+    let mut looks = summary::looks(&setup).peekable();
+    loop {
+        let wanted = looks.next().expect("the last look ends the loop");
+        let all = jobs(setup.profiles.len(), first, wanted);
+        bar.set_length(all.len() as u64);
+        let ended = runs.resume(&all, key.clone(), run.clone(), threads(args.jobs), (&bar, 0));
+        let (ended, mut done) = (ended.inspect_err(|_| bar.finish_and_clear())?, runs.done());
+        let host_seconds = host_seconds(&done);
+        let mine = all.iter().filter_map(|&job| done.remove(&key(job)));
+        let records: Vec<RunRecord> = mine.map(|done| done.record).collect();
+        let out_of_time = end.is_some_and(|end| Instant::now() >= end);
+        let last = looks.peek().is_none() || out_of_time || ended == Ended::Interrupted;
+        if last || sides.all_others_precise(&setup, &records) {
+            bar.finish_and_clear();
+            let failed = sides.failed(&setup.profiles)?;
+            return Ok(Measurement { records, ended, host_seconds, failed, out_of_time });
+        }
+    }
+}
+
+/// Parse a time like 90s, 5m, 1h or, in seconds, 90.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => 0.0,
+    };
+    let time = number.parse().ok().map(|number: f64| number * seconds).filter(|&time| time > 0.0);
+    let time = time.and_then(|time| Duration::try_from_secs_f64(time).ok());
+    time.ok_or_else(|| format!("'{text}' is not a time; write 90s, 5m or 1h"))
 }
 
 /// Seconds until the last of these runs ended.

@@ -4,7 +4,7 @@ use super::options::Style;
 use super::output;
 use crate::error::{Error, Result};
 use crate::record::RunRecord;
-use crate::summary::Summary;
+use crate::summary::{StoppedBy, Summary};
 use crate::{rundir, svg, table};
 use clap::Args;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub(super) fn report(args: &ReportArgs) -> Result<()> {
     if summary.setup.runs == 0 {
         return Err(Error::Input(format!("{}: no seed was finished by all profiles", args.dir.display())));
     }
-    if summary.setup.runs < planned {
+    if summary.stopped_by.map_or(summary.setup.runs < planned, |by| by == StoppedBy::Interrupt) {
         eprintln!("pagefold: {}: {} of {planned} runs were finished", args.dir.display(), summary.setup.runs);
     }
     if let Some(path) = &args.svg {

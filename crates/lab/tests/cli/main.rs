@@ -277,7 +277,8 @@ fn json_of_compare_has_the_promised_keys() {
     let promised = |names: &str| words(names).into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
     // A promise to users' scripts: docs/json.md. Keys are only ever added.
     let result = "accesses base command commit confidence costs devices footprint host_seconds knobs machine memory \
-                  oracle peak_live profiles program rows runs same_work schema seed version warnings work";
+                  oracle peak_live profiles program rows runs runs_limit same_work schema seed stopped_by version \
+                  warnings work";
     assert_eq!(keys(&json), promised(result));
     assert_eq!(json["profiles"], json!(["classic", "classic+vm.swappiness=0"]));
     assert_eq!(
@@ -377,6 +378,24 @@ fn output_fits_the_width_of_the_terminal() {
         }
         assert!(wide.lines().all(|line| line.chars().count() <= 100), "{line}:\n{wide}");
     }
+}
+
+#[test]
+fn comparison_does_as_many_runs_as_its_intervals_need() {
+    let line = "compare zipf:4M --machine small --memory 60% --with eager -q --seed 3";
+    let (json, text) = (good_json(&format!("{line} --runs 60 --json")), good(&format!("{line} --runs 60")));
+    let runs = json["runs"].as_u64().unwrap();
+    assert!(
+        (5..60).contains(&runs) && json["stopped_by"] == "interval" && json["runs_limit"] == 60,
+        "{runs}"
+    );
+    assert!(text.contains("\nruns: enough; ") && text.contains("\nstars: of "), "{text}");
+    documented(&[&json]);
+    let few = good(&format!("{line} --runs 3"));
+    assert!(few.contains("runs: the limit is 3 (--runs); fewer than 5"), "{few}");
+    let short = good_json(&format!("{line} --runs 10000 --time 0.001s --json"));
+    assert!(short["stopped_by"] == "time" && short["runs"].as_u64().unwrap() < 5, "{short}");
+    assert!(bad(&words(&format!("{line} --time soon"))).contains("write 90s, 5m or 1h"));
 }
 
 #[test]

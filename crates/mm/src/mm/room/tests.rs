@@ -5,6 +5,7 @@ use crate::api::Backing;
 use crate::mm::{AccessKind, Config};
 use crate::stat::Stat;
 use crate::testing::{TestMachine, request};
+use std_alloc::format;
 
 const AT: Vpn = Vpn(512 * 40);
 
