@@ -1,5 +1,6 @@
 //! Errors of commands and their exit codes.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// A failure of a command. The message is one line, for people.
@@ -47,6 +48,19 @@ impl Error {
         match self {
             Error::Input(why) => Error::Failed(why),
             other => other,
+        }
+    }
+
+    /// A file that cannot be written. That there is no room for it is no fault of the input.
+    pub fn write(path: &Path, why: &std::io::Error) -> Error {
+        Error::full(why.kind(), Error::file("write", path, why))
+    }
+
+    /// `error`, which is one of the input unless `kind` says that there is no room for a file.
+    pub fn full(kind: ErrorKind, error: Error) -> Error {
+        match kind {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => error.failed(),
+            _ => error,
         }
     }
 

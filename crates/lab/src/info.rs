@@ -106,13 +106,16 @@ fn text_curve(info: &Info, out: &mut String) -> std::fmt::Result {
     const STEP: usize = 4;
     writeln!(
         out,
-        "\nworking set: pages touched in one {WINDOWS}th of the time, of each {STEP} the last (threads run beside each other)\n    \
+        "\nworking set: pages touched in one {WINDOWS}th of the time, the most of each {STEP} (threads run beside each other)\n    \
          accesses   pages  up to here"
     )?;
     let most = info.curve.iter().map(|point| point.pages).max().unwrap_or(0).max(1);
-    for point in info.curve.iter().skip(STEP - 1).step_by(STEP) {
-        let bar = "#".repeat((point.pages * WIDTH / most) as usize);
-        writeln!(out, "{:>12}  {:>6}  {:>10}  {bar}", point.accesses, point.pages, point.cumulative)?;
+    for points in info.curve.chunks(STEP) {
+        let pages = points.iter().map(|point| point.pages).max().unwrap_or(0);
+        let bar = "#".repeat((pages * WIDTH / most) as usize);
+        let last = &points[points.len() - 1];
+        let line = format!("{:>12}  {pages:>6}  {:>10}  {bar}", last.accesses, last.cumulative);
+        writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
 }

@@ -126,7 +126,7 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
         self.write(&Line { key, done })?;
         if self.synced.elapsed() > SYNC_EVERY {
             self.synced = Instant::now();
-            self.runs.sync_data().map_err(|error| self.failed("write", error))?;
+            self.runs.sync_data().map_err(|error| Error::write(&self.path.join(RUNS), &error))?;
         }
         Ok(())
     }
@@ -141,9 +141,9 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
         if let Err(error) = self.runs.write_all(text.as_bytes()) {
             // Half of the line may have been written. If it cannot be cut off now, the next process does that.
             let _ = self.runs.set_len(self.len);
-            return Err(
-                self.failed("write", format!("{error}; when there is room, the same command continues"))
-            );
+            let failed =
+                self.failed("write", format!("{error}; when there is room, the same command continues"));
+            return Err(Error::full(error.kind(), failed));
         }
         self.len += text.len() as u64;
         Ok(())
@@ -215,7 +215,7 @@ pub fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     written.map_err(|error| {
         // The first error matters. The incomplete file must not stay.
         let _ = fs::remove_file(&temporary);
-        Error::file("write", &path, error)
+        Error::write(&path, &error)
     })
 }
 

@@ -45,6 +45,11 @@ impl Listing {
         out
     }
 
+    /// The names of the rows.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.rows.iter().filter_map(|row| row[0].as_str())
+    }
+
     /// Whether a row has this name.
     pub fn has(&self, name: &str) -> bool {
         self.rows.iter().any(|row| row[0] == name)

@@ -49,10 +49,11 @@ impl std::str::FromStr for Memory {
     fn from_str(text: &str) -> Result<Memory, String> {
         let Some(number) = text.strip_suffix('%') else {
             let bytes = parse_bytes(text)?;
-            return if bytes > 0 {
-                Ok(Memory::Bytes(bytes))
-            } else {
-                Err("a machine needs some memory".to_owned())
+            // A share of a small program may be as little; as bytes it is a forgotten sign.
+            return match bytes {
+                0 => Err("a machine needs some memory".to_owned()),
+                1..=100 => Err(format!("a machine needs more than {bytes} bytes; did you mean {bytes}%?")),
+                bytes => Ok(Memory::Bytes(bytes)),
             };
         };
         match number.trim().parse::<f64>() {

@@ -194,6 +194,7 @@ pub struct Decoder {
     page: usize,
     pages_end: usize,
     arg: usize,
+    format: u32,
 }
 
 impl Decoder {
@@ -207,7 +208,20 @@ impl Decoder {
         if pages_end > block.len() {
             return Err(Malformed);
         }
-        Ok(Decoder { context: Context::default(), op: at, ops_end, page: ops_end, pages_end, arg: pages_end })
+        Ok(Decoder {
+            context: Context::default(),
+            op: at,
+            ops_end,
+            page: ops_end,
+            pages_end,
+            arg: pages_end,
+            format: 1,
+        })
+    }
+
+    /// The oldest format that has all that was read so far.
+    pub fn format(&self) -> u32 {
+        self.format
     }
 
     /// The next event, `None` at the end of the block.
@@ -245,6 +259,12 @@ impl Decoder {
     #[cold]
     #[inline(never)]
     fn other(&mut self, code: u8, block: &[u8]) -> Result<Event, Malformed> {
+        self.format = self.format.max(match code {
+            code::CALL => 8,
+            code::MARK | code::AFTER => 7,
+            code::GROUP_CREATE..=code::GROUP_REMOVE => 4,
+            _ => 1,
+        });
         let mut field = || varint(block, &mut self.arg);
         Ok(match code {
             code::COMPUTE => Event::Compute { instructions: field()? },

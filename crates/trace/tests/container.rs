@@ -323,8 +323,13 @@ fn other_files_are_told_apart() {
         std::fs::write(&path, bytes).unwrap();
         check(&path)
     };
-    assert!([1, 2, 4, 7, VERSION as u8].into_iter().all(|format| of_format(format).is_ok()));
-    assert!([0, 3, 5, 6].into_iter().all(|none| matches!(of_format(none), Err(TraceError::Damaged { .. }))));
+    assert!(of_format(VERSION as u8).is_ok());
+    // The sample has calls as the newest format has them: it is none of these, which are read as well.
+    assert!(
+        [0, 1, 2, 3, 4, 5, 6, 7]
+            .into_iter()
+            .all(|none| matches!(of_format(none), Err(TraceError::Damaged { .. })))
+    );
     let error = of_format(VERSION as u8 + 1).unwrap_err();
     assert!(matches!(error, TraceError::Newer { found, known: VERSION, .. } if found == VERSION + 1));
     assert!(error.to_string().contains("update pagefold"));

@@ -100,7 +100,7 @@ fn cases(args: &OptimumArgs, catalog: &mut Catalog) -> Result<Vec<Case>> {
         let program = catalog.program(&name)?;
         cases.extend(memory.iter().map(|memory| {
             let size = match *memory {
-                Memory::Share(share) => format!("{:.0}%", share * 100.0),
+                Memory::Share(share) => human::share(share).replace(' ', ""),
                 Memory::Bytes(bytes) => human::bytes(bytes as f64),
             };
             let bytes = memory.resolve(program.peak_live());

@@ -14,7 +14,10 @@ pub fn print(text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Error::BrokenPipe),
-        Err(error) => Err(Error::Input(format!("cannot write to standard output: {error}"))),
+        Err(error) => {
+            let failed = Error::Input(format!("cannot write to standard output: {error}"));
+            Err(Error::full(error.kind(), failed))
+        }
     }
 }
 
@@ -54,6 +57,12 @@ pub fn print_listing(listing: &Listing, as_json: bool) -> Result<()> {
 /// Refuse a path at which no file can be created, before time is spent on its contents. Change nothing.
 pub fn check_file(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path == Path::new("-") {
+        return Ok(());
+    }
+    if path.is_symlink() && !path.exists() {
+        return Err(Error::file("write", path, "it is a link that leads nowhere"));
+    }
     if path.is_dir() {
         return Err(Error::file("write", path, "it is a directory"));
     }
@@ -63,9 +72,13 @@ pub fn check_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Write `text` to `path`. An existing file stays until all of it is written; a device or a pipe is written to.
+/// Write `text` to `path`; `-` is standard output. An existing file stays until all of it is written; a device or a
+/// pipe is written to.
 pub fn save(path: &Path, text: &str) -> Result<()> {
-    let refuse = |error: std::io::Error| Error::file("write", path, error);
+    if path == Path::new("-") {
+        return print(text);
+    }
+    let refuse = |error: std::io::Error| Error::write(path, &error);
     let end = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if end.exists() && !end.is_file() {
         return std::fs::write(&end, text).map_err(refuse);

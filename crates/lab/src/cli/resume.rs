@@ -56,7 +56,8 @@ where
         Ok(Resumed(Arc::new(Mutex::new(runs))))
     }
 
-    /// Do those of `jobs` that are not done; one that gives nothing stays undone. The progress bar starts at `before`, the number of runs of other jobs.
+    /// Do those of `jobs` that are not done; one that gives nothing stays undone. The progress bar starts at `before`,
+    /// the number of runs of other jobs.
     pub(super) fn resume(
         &self,
         jobs: &[Job],

@@ -2,7 +2,9 @@
 
 use super::output;
 use crate::error::{Error, Result};
-use clap::{Args, Command};
+use crate::list::{self, Listing};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Args, Command};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
@@ -24,9 +26,53 @@ pub struct ManArgs {
 
 /// `pagefold completions`.
 pub(super) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<()> {
+    command = command.mut_subcommands(|command| command.mut_args(with_names));
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "pagefold", &mut script);
-    output::print(&String::from_utf8_lossy(&script))
+    let script = String::from_utf8_lossy(&script);
+    output::print(&match args.shell {
+        Shell::Zsh => script.split_inclusive('\n').map(or_a_file).collect(),
+        Shell::Fish => script.into_owned() + &positionals(&command),
+        _ => script.into_owned(),
+    })
+}
+
+/// The argument with the names that it takes. They are only offered: files and other forms are accepted, too.
+fn with_names(argument: Arg) -> Arg {
+    // clap keeps names that live as long as the process, which ends soon.
+    let all = |listing: Listing, end: &str| -> Vec<&'static str> {
+        listing.names().map(|name| &*format!("{name}{end}").leak()).collect()
+    };
+    let names = match argument.get_id().as_str() {
+        "profile" | "profiles" | "base" | "others" => all(list::profiles(), ""),
+        "settings" => all(list::knobs(), "="),
+        "machine" => all(list::machines(), ""),
+        "program" | "programs" => all(list::programs(), ""),
+        "name" => all(list::reproductions(), ""),
+        _ => return argument,
+    };
+    argument.value_parser(PossibleValuesParser::new(names))
+}
+
+/// A line of zsh's script that offers programs offers files, too: a trace is one.
+fn or_a_file(line: &str) -> String {
+    let names = line.strip_suffix(")' \\\n").and_then(|line| line.rsplit_once(":("));
+    match names.filter(|_| line.contains(":program")) {
+        Some((head, names)) => format!("{head}:{{compadd {names}; _files}}' \\\n"),
+        None => line.to_owned(),
+    }
+}
+
+/// For fish, the values of arguments without a flag, which its generator leaves out.
+fn positionals(command: &Command) -> String {
+    let line = |command: &Command| {
+        let values = command.get_positionals().flat_map(Arg::get_possible_values);
+        let names: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
+        let when = format!("__fish_pagefold_using_subcommand {}", command.get_name());
+        (!names.is_empty())
+            .then(|| format!("complete -c pagefold -n \"{when}\" -a \"{}\"\n", names.join(" ")))
+    };
+    command.get_subcommands().filter_map(line).collect()
 }
 
 /// `pagefold man`.

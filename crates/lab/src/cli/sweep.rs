@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Arguments of `sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// The description of what to run and what to vary (docs/sweeps.md)
+    /// The description of what to run and what to vary (docs/sweeps.md); - is standard input
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     /// The directory for runs and results: new or empty, or that of the same sweep, which then continues

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::{human, interrupt};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trace::record::Progress;
 
@@ -49,7 +49,7 @@ pub struct ImportArgs {
     /// The tool that wrote the recording
     #[arg(long, value_enum)]
     format: Format,
-    /// The recording
+    /// The recording; - is standard input
     #[arg(value_name = "FILE")]
     input: PathBuf,
     /// The trace to write; an existing one is replaced only when the import has succeeded
@@ -60,7 +60,7 @@ pub struct ImportArgs {
 /// Arguments of `info`.
 #[derive(Debug, Args)]
 pub struct InfoArgs {
-    /// A trace
+    /// A trace; - is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print one JSON object
@@ -71,6 +71,9 @@ pub struct InfoArgs {
 /// `pagefold record`.
 pub(super) fn record(args: RecordArgs) -> Result<()> {
     let RecordArgs { output, command, keep, window, duration, progress } = args;
+    if output == Path::new("-") {
+        return Err(Error::input("-o -: the program's own output goes to standard output; name a file"));
+    }
     interrupt::install()?;
     let duration = duration.map(Duration::from_secs);
     // Ctrl-C in a terminal also signals the program.

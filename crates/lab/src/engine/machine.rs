@@ -78,8 +78,7 @@ impl Machine {
             } else {
                 "give it less"
             };
-            let share = if bytes <= 100 { format!("; did you mean {bytes}%?") } else { String::new() };
-            Error::Input(format!("--{error}; {what} ('pagefold list machines'){share}"))
+            Error::Input(format!("--{error}; {what} ('pagefold list machines')"))
         })
     }
 

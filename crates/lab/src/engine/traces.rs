@@ -43,7 +43,7 @@ pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -
     let begun = Instant::now();
     let in_time = || request.duration.is_none_or(|duration| begun.elapsed() < duration);
     let made = record_watched(&options, &mut |progress| go_on(progress) && in_time())
-        .map_err(|error: RecordError| Error::Input(error.to_string()))?;
+        .map_err(|error: RecordError| refused(&error))?;
     for warning in made.header.warnings.iter().filter(|warning| !made.unfollowed.contains(warning)) {
         eprintln!("pagefold: note: {warning}");
     }
@@ -65,13 +65,50 @@ fn sentence(path: &Path, header: &trace::Header, bytes: u64) -> String {
 
 /// Import lackey's output; return a sentence about the result.
 pub fn import_lackey(input: &Path, output: &Path) -> Result<String> {
-    let header = trace::import::lackey(input, output).map_err(|error| Error::Input(error.to_string()))?;
+    let spooled = Spooled::of(input)?;
+    let header = trace::import::lackey(&spooled.path, output).map_err(|error| refused(&error))?;
     let bytes = std::fs::metadata(output).map_err(|error| Error::file("read", output, error))?.len();
     Ok(sentence(output, &header, bytes))
 }
 
+/// A file that is read more than once; standard input is copied.
+struct Spooled {
+    path: PathBuf,
+    /// Keeps the copy.
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Spooled {
+    /// The file at `path`, of which `-` is standard input.
+    fn of(path: &Path) -> Result<Spooled> {
+        if path != Path::new("-") {
+            return Ok(Spooled { path: path.to_owned(), _folder: None });
+        }
+        let refuse = |error: std::io::Error| Error::file("copy", path, error);
+        let folder = tempfile::tempdir().map_err(refuse)?;
+        let copy = folder.path().join("stdin");
+        let mut file = std::fs::File::create(&copy).map_err(refuse)?;
+        std::io::copy(&mut std::io::stdin().lock(), &mut file).map_err(refuse)?;
+        Ok(Spooled { path: copy, _folder: Some(folder) })
+    }
+}
+
+/// Bad input, or a file that there is no room for.
+fn refused(error: &(dyn std::error::Error + 'static)) -> Error {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let kind = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).map(|io| io.kind()).next();
+    let input = Error::Input(error.to_string());
+    match kind {
+        Some(kind) => Error::full(kind, input),
+        None => input,
+    }
+}
+
 /// The contents of a trace.
 pub fn info(path: &Path) -> Result<trace::Info> {
-    let input = |error: trace::TraceError| Error::Input(error.to_string());
-    trace::Info::read(&trace::Reader::open(path).map_err(input)?).map_err(input)
+    let input = |error: trace::TraceError| refused(&error);
+    let spooled = Spooled::of(path)?;
+    let mut info = trace::Info::read(&trace::Reader::open(&spooled.path).map_err(input)?).map_err(input)?;
+    info.path = path.display().to_string();
+    Ok(info)
 }

@@ -77,9 +77,13 @@ impl Default for Show {
 }
 
 impl Sweep {
-    /// Read a file. Also return its text.
+    /// Read a file; `-` is standard input. Also return its text.
     pub fn read(path: &Path) -> Result<(Sweep, String)> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::file("read", path, error))?;
+        let text = match path == Path::new("-") {
+            true => std::io::read_to_string(std::io::stdin()),
+            false => std::fs::read_to_string(path),
+        };
+        let text = text.map_err(|error| Error::file("read", path, error))?;
         let sweep = Sweep::parse(&text).map_err(|why| Error::file("understand", path, why))?;
         Ok((sweep, text))
     }

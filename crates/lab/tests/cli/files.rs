@@ -20,7 +20,7 @@ fn full_disk_loses_no_result_and_no_file() {
     ] {
         let output = on_full_disk(blocks, &args);
         let text = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{args}: {text}");
+        assert_eq!(output.status.code(), Some(1), "{args}: {text}");
         assert!(text.lines().count() == 1 && text.contains(file), "{args}: {text}");
         let json: Value = serde_json::from_str(&stdout(&output)).expect("the result is complete");
         assert_eq!(json["runs"], 2);
@@ -140,4 +140,14 @@ fn fragmented_run_reports_its_initial_state() {
     {
         assert!(text.contains(expected), "{expected}: {text}");
     }
+}
+
+#[test]
+fn pictures_are_not_written_through_links_that_lead_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link.svg");
+    std::os::unix::fs::symlink(folder.path().join("nowhere"), &link).unwrap();
+    let refused = bad(&words(&format!("{COMPARE} --svg {}", link.display())));
+    assert!(refused.contains("it is a link that leads nowhere"), "{refused}");
+    assert!(link.is_symlink() && !link.exists());
 }

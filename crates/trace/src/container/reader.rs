@@ -24,6 +24,8 @@ struct Shared {
     path: PathBuf,
     file: File,
     length: u64,
+    /// Its format, as the preamble says.
+    format: u32,
     /// Offset of the header.
     meta: u64,
     header: Header,
@@ -39,16 +41,33 @@ impl Reader {
             return Err(TraceError::NotATrace { path: path.to_owned() });
         }
         let raw = RawFile { path, file: &file, length: meta.len() };
+        let format = raw.preamble()?;
         let (meta, header) = raw.header()?;
         raw.compare_index(&header, meta)?;
         Ok(Reader {
-            shared: Arc::new(Shared { path: path.to_owned(), length: raw.length, meta, file, header }),
+            shared: Arc::new(Shared {
+                path: path.to_owned(),
+                length: raw.length,
+                format,
+                meta,
+                file,
+                header,
+            }),
         })
     }
 
     /// A trace that is being written at `path`, of which `file` has all frames and nothing else.
     pub(super) fn of_frames(path: &Path, file: File, length: u64, header: Header) -> Reader {
-        Reader { shared: Arc::new(Shared { path: path.to_owned(), file, length, meta: length, header }) }
+        Reader {
+            shared: Arc::new(Shared {
+                path: path.to_owned(),
+                file,
+                length,
+                format: VERSION,
+                meta: length,
+                header,
+            }),
+        }
     }
 
     /// What the trace says about itself.
@@ -181,6 +200,9 @@ impl Stream {
     /// Unpack the next frame; `false` if there is none.
     #[cold]
     fn load(&mut self) -> Result<bool, TraceError> {
+        if self.decoder.format() > self.shared.format {
+            return Err(self.shared.raw().damaged(8, "its events are of a newer format than it says"));
+        }
         let Some(info) = self.shared.header.threads.get(self.thread.0 as usize) else { return Ok(false) };
         let Some(&at) = info.frames.get(self.next_frame) else { return Ok(false) };
         self.next_frame += 1;
@@ -244,7 +266,6 @@ impl RawFile<'_> {
 
     /// The header and its offset.
     fn header(&self) -> Result<(u64, Header), TraceError> {
-        self.preamble()?;
         let Some(meta) = self.trailer()? else { return Err(self.search()) };
         let mut raw = Vec::new();
         let head = self.frame(meta, &mut Vec::new(), &mut raw)?;
@@ -287,7 +308,8 @@ impl RawFile<'_> {
         }
     }
 
-    fn preamble(&self) -> Result<(), TraceError> {
+    /// The format.
+    fn preamble(&self) -> Result<u32, TraceError> {
         let mut bytes = [0; PREAMBLE];
         let there = self.length.min(PREAMBLE as u64) as usize;
         self.read(0, &mut bytes[..there])?;
@@ -304,7 +326,7 @@ impl RawFile<'_> {
                 Err(TraceError::Newer { path: self.path.to_owned(), found, known: VERSION })
             }
             _ if bytes[12..] != [0; 4] => Err(self.damaged(12, "reserved bytes are not zero")),
-            _ => Ok(()),
+            format => Ok(format),
         }
     }
 

@@ -1,0 +1,137 @@
+//! What is printed: its width, its words, and where it goes.
+
+use super::*;
+
+/// Whatever a terminal is wide, tables and sentences fit into it; without one they have a width of their own.
+#[test]
+fn output_fits_the_width_of_the_terminal() {
+    let scratch = tempfile::tempdir().unwrap();
+    let sweep = scratch.path().join("sweep.toml");
+    let axes = "[axes]\nprofile = [\"classic\", \"lazy\"]\n[show]\ncompare = \"profile\"\n\
+                metrics = [\"run_time\", \"pgmajfault\", \"nr_tlb_remote_flush_received\", \"kswapd_cpu_time\"]\n";
+    let run =
+        "[run]\nprogram = \"zipf:2M\"\nmachine = \"small\"\nmemory = \"60%\"\nprofile = \"{profile}\"\n";
+    fs::write(&sweep, format!("{run}{axes}")).unwrap();
+    let lines = [
+        format!("{COMPARE} --with lazy --with classic+vm.swappiness=10+vm.page-cluster=0 --all"),
+        "run zipf:4M --machine small --memory 60% -q --bound --optimum --group a:memory.max=3M".to_owned(),
+        "curve zipf:4M --machine small --memory 60% --memory 90% --profile classic --profile mglru --profile \
+         lazy+vm.swappiness=10 --profile eager -q"
+            .to_owned(),
+        "bound zipf:4M --machine small --memory 60% -q".to_owned(),
+        "optimum zipf:4M --machine small --memory 60% -q".to_owned(),
+        format!("sweep {} --out {} -q", sweep.display(), scratch.path().join("out").display()),
+        "parts --program zipf:4M --machine small --runs 2 -q".to_owned(),
+        "reproduce rmap --scale 1/1024 --runs 1 -q".to_owned(),
+        "list knobs".to_owned(),
+        "list metrics".to_owned(),
+        "list costs".to_owned(),
+        format!("info {}/../../traces/redis.pft", env!("CARGO_MANIFEST_DIR")),
+        "compare --help".to_owned(),
+    ];
+    for line in &lines {
+        let wide = good(line);
+        for width in [80, 60] {
+            let output = command().args(words(line)).env("COLUMNS", width.to_string()).output().unwrap();
+            let text = stdout(&output);
+            // A name without a blank cannot be broken.
+            let too_wide = |line: &&str| {
+                line.chars().count() > width && line.split("  ").any(|cell| cell.trim().contains(' '))
+            };
+            let long: Vec<&str> = text.lines().filter(too_wide).collect();
+            assert_eq!(long, [""; 0], "{line} in {width} columns:\n{text}");
+            assert!(text.lines().count() >= wide.lines().count(), "{line}");
+        }
+        assert!(wide.lines().all(|line| line.chars().count() <= 100), "{line}:\n{wide}");
+    }
+}
+
+#[test]
+fn shares_have_a_decimal_where_they_need_one() {
+    let text = good("run zipf:8M --machine small --memory 50.5% -q");
+    assert!(text.contains("(50.5 % of the program's 8.00 MiB)"), "{text}");
+    let all = good("compare zipf:8M --machine small --memory 50% --with lazy -q --all --runs 2");
+    assert!(all.contains("xN: N times the base, where neither more nor less is better"), "{all}");
+}
+
+#[test]
+fn working_set_table_skips_nothing() {
+    let trace = format!("{}/../../traces/redis.pft", env!("CARGO_MANIFEST_DIR"));
+    let (text, json) = (good(&format!("info {trace}")), good_json(&format!("info {trace} --json")));
+    let pages: Vec<u64> =
+        json["curve"].as_array().unwrap().iter().map(|point| point["pages"].as_u64().unwrap()).collect();
+    let table = text
+        .lines()
+        .skip_while(|line| !line.starts_with("working set"))
+        .skip_while(|line| !line.contains("up to here"));
+    let rows: Vec<u64> =
+        table.skip(1).map_while(|line| line.split_whitespace().nth(1)?.parse().ok()).collect();
+    assert_eq!(rows, pages.chunks(4).map(|four| *four.iter().max().unwrap()).collect::<Vec<_>>(), "{text}");
+}
+
+#[test]
+fn standard_input_and_output_are_called_by_a_dash() {
+    let scratch = tempfile::tempdir().unwrap();
+    let with_input = |line: &str, input: &[u8]| {
+        let mut child =
+            command().args(words(line)).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), input).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{line}");
+        stdout(&output)
+    };
+    let trace = scratch.path().join("x.pft").display().to_string();
+    with_input(&format!("import --format lackey - -o {trace}"), b"I  00400000,4\n S 00100000,8\n");
+    assert!(with_input("info -", &fs::read(&trace).unwrap()).starts_with("- ("));
+    let sweep = "[run]\nprogram = \"zipf:{size}\"\nmachine = \"small\"\n[axes]\nsize = [\"1M\", \"2M\"]\n";
+    let out = scratch.path().join("out");
+    assert!(
+        with_input(&format!("sweep - --out {} -q", out.display()), sweep.as_bytes()).contains("run_time")
+    );
+    assert!(good(&format!("{COMPARE} --svg -")).contains("<svg "));
+    assert!(bad(&["record", "-o", "-", "--", "true"]).contains("name a file"));
+    assert!(!Path::new("-").exists());
+}
+
+#[test]
+fn comparison_does_as_many_runs_as_its_intervals_need() {
+    let line = "compare zipf:4M --machine small --memory 60% --with eager -q --seed 3";
+    let (json, text) = (good_json(&format!("{line} --runs 60 --json")), good(&format!("{line} --runs 60")));
+    let runs = json["runs"].as_u64().unwrap();
+    assert!(
+        (5..60).contains(&runs) && json["stopped_by"] == "interval" && json["runs_limit"] == 60,
+        "{runs}"
+    );
+    assert!(text.contains("\nruns: enough; ") && text.contains("\nstars: of "), "{text}");
+    documented(&[&json]);
+    let few = good(&format!("{line} --runs 3"));
+    assert!(few.contains("runs: the limit is 3 (--runs); fewer than 5"), "{few}");
+    let short = good_json(&format!("{line} --runs 10000 --time 0.001s --json"));
+    assert!(short["stopped_by"] == "time" && short["runs"].as_u64().unwrap() < 5, "{short}");
+    assert!(bad(&words(&format!("{line} --time soon"))).contains("write 90s, 5m or 1h"));
+}
+
+/// A side that fails is named, and the others are measured and shown. (Demotion is what makes this size enough.)
+#[test]
+fn side_that_fails_is_named_beside_the_others() {
+    let line = "compare zipf:64M --machine luf-cxl --memory 66M --runs 2 -q --base classic+numa.demotion_enabled=1 \
+                --with classic --with lazy+numa.demotion_enabled=1";
+    let output = pagefold(words(line));
+    let (text, message) = (stdout(&output), stderr(&output));
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.starts_with("pagefold: classic: ") && message.contains("ran out of memory"), "{message}");
+    assert!(text.contains("\nclassic FAILED: ") && text.contains("lazy+"), "{text}");
+    let time = text.lines().find(|line| line.starts_with("run_time")).expect("there is a table");
+    assert_eq!(time.matches('[').count(), 1, "{text}");
+    let json: Value = serde_json::from_str(&stdout(&pagefold(words(&format!("{line} --json"))))).unwrap();
+    assert_eq!(json["profiles"], json!(["classic+numa.demotion_enabled=1", "lazy+numa.demotion_enabled=1"]));
+    assert!(json["failed"]["classic"].as_str().unwrap().contains("ran out of memory"), "{json}");
+    documented(&[&json]);
+    // Without the base nothing is compared.
+    let swapped = line.replace("--with classic ", "").replace("--base ", "--base classic --with ");
+    let output = pagefold(words(&swapped));
+    assert!(stdout(&output).contains("lazy+") && !stdout(&output).contains("change"), "{}", stdout(&output));
+    // If all fail, it is the input.
+    let all = bad(&words("compare zipf:64M --machine luf-cxl --memory 48M --with lazy -q"));
+    assert!(all.starts_with("pagefold: classic: 48.0 MiB"), "{all}");
+}
