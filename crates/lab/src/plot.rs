@@ -1,23 +1,21 @@
-//! Line charts over one axis, panel under panel: plain SVG, as [`crate::svg`] makes it.
+//! Line charts, panel beside or under panel: plain SVG, as [`crate::svg`] makes it.
 
-use crate::svg::{TEXT, frame, label, line};
+use crate::record::Better;
+use crate::svg::{WIDTH, frame, heading, label, line, paragraph};
 use std::fmt::Write;
 
-/// Left edge, width and height of a panel's plot.
-const PLOT: (f64, f64, f64) = (92.0, 600.0, 200.0);
-/// Colours of lines, in order, and dashes, which distinguish them without colours.
-const LINES: [(&str, &str); 6] = [
-    ("#2a5fa5", ""),
-    ("#b8472f", "6 3"),
-    ("#2a7f62", "2 2"),
-    ("#8a5aa8", "8 3 2 3"),
-    ("#b38600", "4 4"),
-    ("#5b616b", "1 3"),
-];
-const FAINT: &str = "#8a8f98";
+/// Left edge of a panel's plot, and what is free to its right.
+const MARGIN: (f64, f64) = (62.0, 10.0);
+/// The gap between panels that are side by side.
+const GAP: f64 = 8.0;
+const HEIGHT: f64 = 150.0;
+/// Dashes of lines, in order, which distinguish them without colours.
+const DASHES: [&str; 6] = ["", "6 3", "2 2", "8 3 2 3", "4 4", "1 3"];
+/// The width of a character, at most.
+const LETTER: f64 = 7.0;
 
 /// A measured point.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// Its place on the axis.
     pub x: f64,
@@ -25,12 +23,16 @@ pub struct Point {
     pub y: f64,
     /// Its interval, if there is one.
     pub interval: Option<[f64; 2]>,
+    /// All that was measured, if each is to be seen.
+    pub dots: Vec<f64>,
 }
 
 /// One quantity over an axis, with a line for each name.
 pub struct Panel<'a> {
     /// The title.
     pub title: String,
+    /// Which direction is good.
+    pub better: Option<Better>,
     /// The axis, which panels may share.
     pub axis: &'a Axis,
     /// Lines by name; a line has a gap where it has no point.
@@ -47,21 +49,55 @@ pub struct Axis {
     pub label: String,
 }
 
-/// The picture. Of consecutive panels that share an axis, the last has its label.
-pub fn render(title: &str, panels: &[Panel<'_>]) -> String {
+/// The picture: its title, a sentence about it, and panels in `columns` columns.
+pub fn render((title, about): (&str, &str), panels: &[Panel<'_>], columns: usize) -> String {
     let mut text = String::new();
-    let mut y = 30.0;
-    label(&mut text, (16.0, y), ("start", TEXT), title);
-    for (at, panel) in panels.iter().enumerate() {
-        y += 34.0;
-        draw(&mut text, y, panel);
-        y += PLOT.2 + 40.0;
-        if panels.get(at + 1).is_none_or(|next| !std::ptr::eq(next.axis, panel.axis)) {
-            label(&mut text, (PLOT.0 + PLOT.1 / 2.0, y), ("middle", FAINT), &panel.axis.label);
-            y += 16.0;
-        }
+    let mut y = heading(&mut text, 24.0, title);
+    y = paragraph(&mut text, (12.0, y), ("f", 66), about);
+    let names = |panel: &Panel<'_>| panel.lines.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let shared = panels.windows(2).all(|pair| names(&pair[0]) == names(&pair[1]));
+    if let Some(first) = panels.first().filter(|_| shared) {
+        y = legend(&mut text, (12.0, y, WIDTH), &names(first));
     }
-    frame(y, &text)
+    let width = (WIDTH - GAP * (columns - 1) as f64) / columns as f64;
+    for row in panels.chunks(columns) {
+        let mut bottom = y;
+        for (column, panel) in row.iter().enumerate() {
+            let left = column as f64 * (width + GAP);
+            let mut end = draw(&mut text, (left, y, width), panel);
+            if !shared {
+                end = legend(&mut text, (left + 12.0, end, left + width), &names(panel));
+            }
+            bottom = f64::max(bottom, end);
+        }
+        y = bottom;
+    }
+    let shown: Vec<&str> = panels.iter().map(|panel| &panel.title[..]).collect();
+    frame(y, (title, &format!("{about} {}", shown.join("; "))), &text)
+}
+
+/// Names of lines from `left` to `right`; returns where the next line is.
+fn legend(text: &mut String, (left, top, right): (f64, f64, f64), names: &[String]) -> f64 {
+    let (mut x, mut y) = (left, top);
+    for (at, name) in names.iter().enumerate() {
+        let width = 34.0 + name.chars().count() as f64 * LETTER + 12.0;
+        if x > left && x + width > right {
+            (x, y) = (left, y + 18.0);
+        }
+        stroke(text, at, &format!("M{x} {}h24", y - 4.0));
+        label(text, (x + 30.0, y), ("start", "t"), name);
+        x += width;
+    }
+    y + 20.0
+}
+
+fn stroke(text: &mut String, number: usize, path: &str) {
+    let at = number % DASHES.len();
+    let _ = writeln!(
+        text,
+        "<path d=\"{path}\" class=\"l{at} line\" stroke-width=\"1.6\" stroke-dasharray=\"{}\"/>",
+        DASHES[at]
+    );
 }
 
 /// The vertical scale.
@@ -69,23 +105,31 @@ pub fn render(title: &str, panels: &[Panel<'_>]) -> String {
 enum Scale {
     /// From `from`, 0 or less, to `to`, with a mark at each step.
     Linear { from: f64, to: f64, step: f64 },
-    /// From one power of ten to another; smaller values are at the bottom.
-    Logarithmic(i32, i32),
+    /// From one power of ten to another; 0 has a line of its own below them, if there is a 0.
+    Logarithmic { from: i32, to: i32, zero: bool },
 }
+
+/// The share of the height between the line of 0 and that of the smallest power of ten.
+const BELOW: f64 = 0.14;
 
 impl Scale {
     /// A logarithmic scale if values are far apart, else a linear one.
     fn of(panel: &Panel<'_>) -> Scale {
         let points = || panel.lines.iter().flat_map(|(_, points)| points.iter().flatten());
-        let end = |at: usize| points().map(move |point| point.interval.map_or(point.y, |ends| ends[at]));
-        let (lowest, highest) = (end(0).fold(0.0, f64::min), end(1).fold(0.0, f64::max));
+        let all = || {
+            points().flat_map(|point| {
+                point.dots.iter().copied().chain([point.y]).chain(point.interval.into_iter().flatten())
+            })
+        };
+        let (lowest, highest) = (all().fold(0.0, f64::min), all().fold(0.0, f64::max));
         let below = points().any(|point| point.y < 0.0);
         let least = points().map(|point| point.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min);
         if below {
             let step = round_up((highest - lowest) / 4.0);
             Scale::Linear { from: (lowest / step).floor() * step, to: (highest / step).ceil() * step, step }
         } else if highest > 50.0 * least {
-            Scale::Logarithmic(least.log10().floor() as i32, highest.log10().ceil() as i32)
+            let (from, to) = (least.log10().floor() as i32, highest.log10().ceil() as i32);
+            Scale::Logarithmic { from, to, zero: all().any(|value| value <= 0.0) }
         } else {
             let to = round_up(highest);
             Scale::Linear { from: 0.0, to, step: to / 4.0 }
@@ -96,9 +140,11 @@ impl Scale {
     fn share(self, value: f64) -> f64 {
         match self {
             Scale::Linear { from, to, .. } => (value.max(from) - from) / (to - from),
-            Scale::Logarithmic(from, to) => {
+            Scale::Logarithmic { zero: true, .. } if value <= 0.0 => 0.0,
+            Scale::Logarithmic { from, to, zero } => {
                 let power = value.max(f64::MIN_POSITIVE).log10().max(f64::from(from));
-                (power - f64::from(from)) / f64::from(to - from)
+                let share = (power - f64::from(from)) / f64::from(to - from);
+                if zero { BELOW + share * (1.0 - BELOW) } else { share }
             }
         }
     }
@@ -109,58 +155,84 @@ impl Scale {
                 let last = ((to - from) / step).round() as u32;
                 (0..=last).map(|mark| from + f64::from(mark) * step).collect()
             }
-            Scale::Logarithmic(from, to) => (from..=to).map(|power| 10f64.powi(power)).collect(),
+            Scale::Logarithmic { from, to, zero } => {
+                let powers = (from..=to).map(|power| 10f64.powi(power));
+                zero.then_some(0.0).into_iter().chain(powers).collect()
+            }
         }
     }
 }
 
-fn draw(text: &mut String, top: f64, panel: &Panel<'_>) {
+/// A panel; returns where the next line is.
+fn draw(text: &mut String, (left, top, width): (f64, f64, f64), panel: &Panel<'_>) -> f64 {
     let (scale, axis) = (Scale::of(panel), panel.axis);
-    let title = match scale {
-        Scale::Linear { .. } => panel.title.clone(),
-        Scale::Logarithmic(..) => format!("{} (logarithmic, 0 at the bottom)", panel.title),
+    let better = match panel.better {
+        Some(Better::Lower) => " (less is better \u{2193})",
+        Some(Better::Higher) => " (more is better \u{2191})",
+        None => "",
     };
-    label(text, (16.0, top - 12.0), ("start", TEXT), &title);
+    let kind = if matches!(scale, Scale::Logarithmic { .. }) { ", logarithmic" } else { "" };
+    let columns = ((width - 12.0) / LETTER) as usize;
+    let title = format!("{}{kind}{better}", panel.title);
+    let top = paragraph(text, (left + 12.0, top + 8.0), ("t", columns), &title) - 4.0;
+    let (from, span) = (left + MARGIN.0, width - MARGIN.0 - MARGIN.1);
     let (first, last) = (axis.marks[0].0, axis.marks[axis.marks.len() - 1].0);
-    let across = |x: f64| PLOT.0 + (x - first) / (last - first) * PLOT.1;
-    let down = |y: f64| top + PLOT.2 * (1.0 - scale.share(y));
+    let across = |x: f64| from + (x - first) / (last - first) * span;
+    let down = |y: f64| top + HEIGHT * (1.0 - scale.share(y));
     for value in scale.marks() {
-        line(text, (PLOT.0, down(value)), (PLOT.0 + PLOT.1, down(value)), "#e3e6ea");
-        label(text, (PLOT.0 - 8.0, down(value) + 4.0), ("end", FAINT), &(panel.show)(value));
+        let class = if value == 0.0 { "a" } else { "g" };
+        line(text, (from, down(value)), (from + span, down(value)), class);
+        label(text, (from - 6.0, down(value) + 4.5), ("end", "f"), &(panel.show)(value));
     }
+    let mut free = f64::NEG_INFINITY;
     for (mark, words) in &axis.marks {
-        let x = across(*mark);
-        line(text, (x, top + PLOT.2), (x, top + PLOT.2 + 4.0), FAINT);
-        label(text, (x, top + PLOT.2 + 17.0), ("middle", FAINT), words);
-    }
-    for (at, (name, points)) in panel.lines.iter().enumerate() {
-        let (color, dashes) = LINES[at % LINES.len()];
-        let mut path = String::new();
-        let mut pen_up = true;
-        for point in points {
-            let Some(point) = point else {
-                pen_up = true;
-                continue;
-            };
-            let (x, y) = (across(point.x), down(point.y));
-            let _ = write!(path, "{}{x:.1} {y:.1}", if pen_up { 'M' } else { 'L' });
-            pen_up = false;
-            let _ = writeln!(text, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\" fill=\"{color}\"/>");
-            if let Some([low, high]) = point.interval {
-                line(text, (x, down(low)), (x, down(high)), color);
-            }
+        let (x, half) = (across(*mark), words.chars().count() as f64 * LETTER / 2.0);
+        line(text, (x, top + HEIGHT), (x, top + HEIGHT + 4.0), "f");
+        if x - half >= free {
+            label(text, (x, top + HEIGHT + 17.0), ("middle", "f"), words);
+            free = x + half + 4.0;
         }
-        let _ = writeln!(
-            text,
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\" stroke-dasharray=\"{dashes}\"/>"
-        );
-        let (x, y) = (PLOT.0 + PLOT.1 + 20.0, top + 12.0 + at as f64 * 18.0);
-        let _ = writeln!(
-            text,
-            "<path d=\"M{x} {y}h24\" stroke=\"{color}\" stroke-width=\"1.6\" stroke-dasharray=\"{dashes}\"/>"
-        );
-        label(text, (x + 30.0, y + 4.0), ("start", TEXT), name);
     }
+    for (at, (_, points)) in panel.lines.iter().enumerate() {
+        curve(text, at, points, &across, &down);
+    }
+    label(text, (from + span / 2.0, top + HEIGHT + 34.0), ("middle", "f"), &axis.label);
+    top + HEIGHT + 54.0
+}
+
+/// A line with its points, their intervals and what was measured.
+fn curve(
+    text: &mut String,
+    number: usize,
+    points: &[Option<Point>],
+    across: &impl Fn(f64) -> f64,
+    down: &impl Fn(f64) -> f64,
+) {
+    let class = number % DASHES.len();
+    let (mut path, mut pen_up) = (String::new(), true);
+    for point in points {
+        let Some(point) = point else {
+            pen_up = true;
+            continue;
+        };
+        let (x, y) = (across(point.x), down(point.y));
+        let _ = write!(path, "{}{x:.1} {y:.1}", if pen_up { 'M' } else { 'L' });
+        pen_up = false;
+        for &dot in &point.dots {
+            let _ = writeln!(
+                text,
+                "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"2\" class=\"l{class} dot\"/>",
+                down(dot)
+            );
+        }
+        if point.dots.is_empty() {
+            let _ = writeln!(text, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\" class=\"l{class} bar\"/>");
+        }
+        if let Some([low, high]) = point.interval {
+            line(text, (x, down(low)), (x, down(high)), &format!("l{class}"));
+        }
+    }
+    stroke(text, number, &path);
 }
 
 /// The next of 1, 2, 4, 5, 8 and 10 times a power of ten; 1 for 0.
@@ -189,33 +261,57 @@ mod tests {
 
     fn panel<'a>(axis: &'a Axis, name: &str, points: Vec<Option<Point>>) -> Panel<'a> {
         let show = Box::new(|value: f64| format!("{value}"));
-        Panel { title: "y".into(), axis, lines: vec![(name.into(), points)], show }
+        Panel { title: "y".into(), better: None, axis, lines: vec![(name.into(), points)], show }
     }
 
     #[test]
     fn scale_is_logarithmic_for_values_far_apart() {
-        let points = [0.0, 40.0, 25_000.0].map(|y| Some(Point { x: y, y, interval: None }));
+        let points = [0.0, 40.0, 25_000.0].map(|y| Some(Point { x: y, y, interval: None, dots: Vec::new() }));
         let scale = Scale::of(&panel(&axis(&[0.0, 1.0]), "", points.to_vec()));
-        assert_eq!(scale.marks(), [10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
-        assert_eq!([0.0, 10.0, 1000.0, 100_000.0].map(|value| scale.share(value)), [0.0, 0.0, 0.5, 1.0]);
+        assert_eq!(scale.marks(), [0.0, 10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
+        // 0 is not on the line of 10.
+        let shares = [0.0, 10.0, 1000.0, 100_000.0].map(|value| (scale.share(value) * 100.0).round());
+        assert_eq!(shares, [0.0, 14.0, 57.0, 100.0]);
     }
 
     #[test]
     fn scale_has_room_for_negative_values() {
         let points = [(-3.0, [-7.0, 1.0]), (12.0, [11.0, 13.0])];
-        let points = points.map(|(y, interval)| Some(Point { x: y, y, interval: Some(interval) }));
+        let points =
+            points.map(|(y, interval)| Some(Point { x: y, y, interval: Some(interval), dots: Vec::new() }));
         let scale = Scale::of(&panel(&axis(&[0.0, 1.0]), "", points.to_vec()));
         assert_eq!(scale.marks(), [-10.0, -5.0, 0.0, 5.0, 10.0, 15.0]);
         assert_eq!([-10.0, 0.0, 15.0].map(|value| scale.share(value)), [0.0, 0.4, 1.0]);
     }
 
     #[test]
+    fn panels_are_side_by_side_and_say_which_way_is_better() {
+        let axis = axis(&[0.0, 1.0]);
+        let one = |better| {
+            let point = |x| Some(Point { x, y: 1.0, interval: None, dots: Vec::new() });
+            Panel { better, ..panel(&axis, "line", vec![point(0.0), point(1.0)]) }
+        };
+        let panels = [one(Some(Better::Lower)), one(Some(Better::Higher)), one(None), one(None)];
+        let height = |columns: usize| -> f64 {
+            let text = render(("title", "about"), &panels, columns);
+            assert!(text.contains("(less is better \u{2193})") && text.contains("(more is better \u{2191})"));
+            assert_eq!(text.matches(">line<").count(), 1, "lines that all panels have are named once");
+            let size = text.split("viewBox=\"0 0 480 ").nth(1).unwrap();
+            size.split('"').next().unwrap().parse().unwrap()
+        };
+        assert!(height(2) < 0.6 * height(1));
+    }
+
+    #[test]
     fn line_stops_at_a_missing_point() {
-        let at = |x, y| Some(Point { x, y, interval: Some([y - 1.0, y + 1.0]) });
+        let at = |x, y| Some(Point { x, y, interval: Some([y - 1.0, y + 1.0]), dots: vec![y] });
         let points = vec![at(0.0, 2.0), None, at(1.0, 4.0)];
-        let text = render("title", &[panel(&axis(&[0.0, 0.5, 1.0]), "a<b", points)]);
-        // The scale is 0 to 5, the plot begins at 64 and is 200 high.
-        assert!(text.contains("<path d=\"M92.0 184.0M692.0 104.0\""), "{text}");
+        let text = render(("title", "about"), &[panel(&axis(&[0.0, 0.5, 1.0]), "a<b", points)], 1);
+        let path = text
+            .lines()
+            .find(|line| line.starts_with("<path d=\"M62.0 "))
+            .expect("the line begins at the left");
+        assert!(path.matches('M').count() == 2 && !path.contains('L'), "{path}");
         assert!(text.contains("a&lt;b") && text.contains("<circle") && !text.contains("NaN"));
     }
 }

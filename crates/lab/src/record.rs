@@ -4,6 +4,7 @@ use crate::human;
 use crate::statistics::Interval;
 use crate::tree::Tree;
 use mm::stat::Stat;
+use mm::units::PAGE_SIZE;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -85,6 +86,11 @@ impl RunRecord {
     /// A counter of the memory manager; 0 if the run does not have it.
     pub fn counter(&self, stat: Stat) -> f64 {
         self.counters.get(stat.name()).copied().unwrap_or(0) as f64
+    }
+
+    /// Bytes that `memory` leaves to the program and its page tables: kswapd keeps the others free.
+    pub fn left_of(&self, memory: u64) -> u64 {
+        memory.saturating_sub(self.metric("watermark_high") as u64 * PAGE_SIZE)
     }
 
     /// A number that the machine measured; 0 if it did not.

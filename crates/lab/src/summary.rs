@@ -100,6 +100,9 @@ pub struct Summary {
     pub setup: Setup,
     /// Probability that an interval holds the true value.
     pub confidence: f64,
+    /// Bytes that the memory leaves to the program and its page tables; kswapd keeps the others free. `null` if the
+    /// machine has all of its memory.
+    pub memory_left: Option<u64>,
     /// The most runs that it might do.
     pub runs_limit: u32,
     /// Why it did no more; `null` for `run`, which does all.
@@ -196,6 +199,7 @@ impl Summary {
             costs: named().map(|(name, runs)| (name, breakdown::costs(runs.iter().copied()))).collect(),
             devices: named().map(|(name, runs)| (name, breakdown::devices(runs.iter().copied()))).collect(),
             confidence: statistics::CONFIDENCE,
+            memory_left: setup.memory.zip(finished.first()).map(|(memory, run)| run.left_of(memory)),
             runs_limit,
             stopped_by: setup.base.is_some().then(|| match setup.runs {
                 runs if runs >= FIRST_LOOK && rows.iter().all(SummaryRow::is_precise) => StoppedBy::Interval,
@@ -226,7 +230,8 @@ impl Summary {
 }
 
 impl SummaryRow {
-    /// Whether the interval is narrower than a quarter of the change or 5 %, or the metric is none of those that decide.
+    /// Whether the interval is narrower than a quarter of the change or 5 %, or the metric is none of those that
+    /// decide.
     pub fn is_precise(&self) -> bool {
         let Some(([low, high], change)) = self.change_ci_pct.zip(self.change_pct) else { return true };
         !MAIN.contains(&self.metric.as_str()) || high - low <= (change.abs() / 4.0).max(5.0)

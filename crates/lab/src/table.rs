@@ -10,6 +10,11 @@ use std::fmt::Write;
 /// The whole result.
 pub fn render(summary: &Summary, width: usize) -> String {
     let mut text = heading(&summary.setup);
+    if let Some((left, memory)) = summary.memory_left.zip(summary.setup.memory) {
+        let [left, kept] = [left, memory - left].map(|bytes| human::bytes(bytes as f64));
+        let _ =
+            writeln!(text, "left     {left} to the program and its page tables; kswapd keeps {kept} free");
+    }
     text.push('\n');
     text.push_str(&body(summary, width));
     text.push('\n');

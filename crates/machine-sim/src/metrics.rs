@@ -8,6 +8,7 @@ use crate::observers::Observers;
 use crate::outcome::{Better, Metric, Outcome, WorkDone};
 use crate::placement::PlacementReport;
 use crate::simulation::Simulation;
+use mm::alloc::Watermark;
 use mm::machine::Work;
 use mm::stat::Stat;
 use std::cell::Cell;
@@ -99,6 +100,8 @@ fn metrics<P>(sim: &Simulation<'_, P>) -> Vec<Metric> {
         let help = "mean time of a read of the node's memory, after a miss of TLBs, with what others read at the same time";
         metrics.count(&format!("node{node}_read_latency"), nanos, "ns", help);
     }
+    let kept = sim.mm().core().alloc.zones().iter().map(|zone| zone.bare_mark(Watermark::High));
+    metrics.count("watermark_high", kept.sum(), "pages", "free memory that kswapd reclaims up to");
     flushes(&mut metrics, machine);
     cpu_time(&mut metrics, machine);
     devices(&mut metrics, machine);

@@ -23,7 +23,7 @@ pub struct CurveArgs {
     #[arg(value_name = "PROGRAM")]
     program: String,
     /// Memory: bytes (K, M, G) or a share of the most that the program has at once; may be given several times
-    /// [default: 10%, 20%, ... 110%]
+    /// [default: 10%, 20%, ... 110%, 125%, 150%]
     #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     memory: Vec<Memory>,
     /// A profile; may be given several times
@@ -82,10 +82,14 @@ pub(super) fn curve(args: &CurveArgs) -> Result<()> {
     if ended == Ended::Interrupted { Err(interrupted) } else { Ok(()) }
 }
 
-/// Sizes of memory, ascending; 10 to 110 % if none are given.
+/// Sizes in per cent if none are given. The kernel keeps some memory free, so a program that has 100 % may still
+/// thrash; at 150 % nothing changes any more.
+const SHARES: [u32; 13] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 125, 150];
+
+/// Sizes of memory, ascending.
 fn sizes(given: &[Memory], peak_live: u64) -> Result<Vec<u64>> {
     let memory = match given {
-        [] => (1..=11).map(|tenth| Memory::Share(f64::from(tenth) / 10.0)).collect(),
+        [] => SHARES.map(|percent| Memory::Share(f64::from(percent) / 100.0)).to_vec(),
         given => given.to_vec(),
     };
     let mut sizes: Vec<u64> = memory.iter().map(|memory| memory.resolve(peak_live)).collect();

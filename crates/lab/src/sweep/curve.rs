@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::grid::Grid;
 use crate::human;
 use crate::plot::{Axis, Panel, Point, render as plot};
-use crate::record::RunRecord;
+use crate::record::{Better, RunRecord};
 use crate::statistics::{CONFIDENCE, Interval, interval, mean};
 use mm::stat::Stat;
 use serde::Serialize;
@@ -22,12 +22,14 @@ const SHOWN: [(&str, &str, &str); 3] = [
 ];
 
 /// A metric over the runs with one size and profile.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Value {
     /// Mean over the runs.
     pub mean: f64,
     /// Its interval; `null` for one run.
     pub interval: Option<Interval>,
+    /// The value of each run, in the order of seeds.
+    pub runs: Vec<f64>,
 }
 
 impl Value {
@@ -47,6 +49,8 @@ pub struct Row {
     pub share: f64,
     /// The profile.
     pub profile: String,
+    /// Bytes that are left to the program and its page tables; kswapd keeps the others free. `null` if it cannot run.
+    pub left: Option<u64>,
     /// Seconds of the run; this and the following are `null` if the program cannot run.
     pub run_time: Option<Value>,
     /// Pages that came from a disk for an access.
@@ -59,8 +63,8 @@ pub struct Row {
 }
 
 impl Row {
-    fn values(&self) -> [Option<Value>; SHOWN.len()] {
-        [self.run_time, self.pgmajfault, self.refaults]
+    fn values(&self) -> [Option<&Value>; SHOWN.len()] {
+        [&self.run_time, &self.pgmajfault, &self.refaults].map(Option::as_ref)
     }
 }
 
@@ -136,10 +140,16 @@ impl Curve {
         let memory = values[0].parse().expect("the values of the axis are bytes");
         let [run_time, pgmajfault, refaults] = SHOWN.map(|(metric, ..)| {
             let values: Vec<f64> = finished.values(what, metric).into_values().collect();
-            missing.is_none().then(|| Value { mean: mean(&values), interval: interval(&values) })
+            missing.is_none().then(|| Value {
+                mean: mean(&values),
+                interval: interval(&values),
+                runs: values,
+            })
         });
         let share = memory as f64 / self.peak_live.max(1) as f64;
-        Row { memory, share, profile: values[1].clone(), run_time, pgmajfault, refaults, missing }
+        let run = finished.runs(what).iter().find_map(|(_, done)| done.record());
+        let left = run.filter(|_| missing.is_none()).map(|run| run.left_of(memory));
+        Row { memory, share, profile: values[1].clone(), left, run_time, pgmajfault, refaults, missing }
     }
 
     /// The number of sizes that are finished.
@@ -161,16 +171,20 @@ impl Document for Curve {
             self.runs
         );
         for (shown, (_, unit, what)) in SHOWN.iter().enumerate() {
-            let headings = ["memory", "share"].into_iter().chain(self.profiles.iter().map(String::as_str));
+            let headings =
+                ["memory", "share", "left"].into_iter().chain(self.profiles.iter().map(String::as_str));
             let mut grid = Grid::new(headings);
-            grid.keys(2);
+            grid.keys(3);
             for size in self.rows.chunks(self.profiles.len()) {
-                let head = [human::bytes(size[0].memory as f64), format!("{:.0} %", size[0].share * 100.0)];
+                let left = size.iter().find_map(|row| row.left);
+                let left = left.map_or("-".to_owned(), |bytes| human::bytes(bytes as f64));
+                let head = [human::bytes(size[0].memory as f64), human::share(size[0].share), left];
                 let value = |row: &Row| row.values()[shown].map_or("-".to_owned(), |value| value.text(unit));
                 grid.row(head.into_iter().chain(size.iter().map(value)));
             }
             text += &format!("{what}\n{}\n", grid.render(|_| false, width));
         }
+        text += "left: to the program and its page tables; kswapd keeps the others free\n";
         text + &reasons(self.rows.iter().filter_map(|row| row.missing.as_deref()))
     }
 
@@ -178,11 +192,16 @@ impl Document for Curve {
         let percent = |row: &Row| row.share * 100.0;
         let marks = self.rows.iter().step_by(self.profiles.len()).map(percent);
         let label = format!("memory, of the program's {}", human::bytes(self.peak_live as f64));
-        let axis = Axis { marks: marks.map(|share| (share, format!("{share:.0}%"))).collect(), label };
+        let axis = Axis {
+            marks: marks.map(|share| (share, human::share(share / 100.0).replace(' ', ""))).collect(),
+            label,
+        };
         let panels = SHOWN.iter().enumerate().map(|(shown, (_, unit, what))| {
             let point = |row: &Row| {
                 let value = row.values()[shown]?;
-                Some(Point { x: percent(row), y: value.mean, interval: value.interval })
+                // The runs show more than their interval: whether there is one value or there are two.
+                let dots = value.runs.clone();
+                Some(Point { x: percent(row), y: value.mean, interval: None, dots })
             };
             let line = |(at, name): (usize, &String)| {
                 let rows = self.rows.iter().skip(at).step_by(self.profiles.len());
@@ -190,10 +209,11 @@ impl Document for Curve {
             };
             let lines = self.profiles.iter().enumerate().map(line).collect();
             let show = Box::new(|value| human::number(value, unit));
-            Panel { title: (*what).to_owned(), axis: &axis, lines, show }
+            Panel { title: (*what).to_owned(), better: Some(Better::Lower), axis: &axis, lines, show }
         });
-        let title = format!("{} on {}, {} runs", self.program, self.machine, self.runs);
-        Some(plot(&title, &panels.collect::<Vec<_>>()))
+        let title = format!("{} on {}", self.program, self.machine);
+        let about = format!("Each of {} runs is a dot; lines join their means.", self.runs);
+        Some(plot((&title, &about), &panels.collect::<Vec<_>>(), 1))
     }
 }
 
@@ -234,7 +254,7 @@ mod tests {
     #[test]
     fn picture_has_a_gap_for_a_size_that_cannot_run() {
         let svg = curve().svg().unwrap();
-        assert_eq!(svg.matches("<circle").count(), 3 * 3);
+        assert_eq!(svg.matches("<circle").count(), 3 * 3 * 2);
         assert!(!svg.contains("NaN") && svg.contains(">50%<"));
     }
 

@@ -80,14 +80,18 @@ impl Document for Outcome {
             text += &format!("\n{}", self.cut_text(cut, width));
         }
         text += &reasons(self.rows.iter().filter_map(|row| row.missing.as_deref()));
+        let neutral = |shown: &Shown| shown.better.is_none() && shown.ratio.is_some();
+        if self.rows.iter().flat_map(|row| &row.shown).any(neutral) {
+            text += "\nxN: N times the value at the first, where neither more nor less is better\n";
+        }
         if self.compare.is_some() {
             text += "\nchange: + is better, - is worse, of pairs of runs with the same seed; * = the 95% interval of the difference excludes no change\n";
         }
         text
     }
 
-    /// For each cut and metric a panel over the first axis that varies; lines for the values that are compared and for
-    /// all other axes that vary. `None`: nothing varies.
+    /// For each cut and metric a small panel over the first axis that varies; lines for the values that are compared
+    /// and for all other axes that vary. `None`: nothing varies.
     fn svg(&self) -> Option<String> {
         let cuts = (0..self.sweep.cuts.len()).filter_map(|cut| Some((cut, *self.axes_of(cut).0.first()?)));
         let cuts = cuts.map(|(cut, axis)| {
@@ -101,17 +105,27 @@ impl Document for Outcome {
             for metric in &self.sweep.metrics {
                 let (unit, percent) = (self.unit(metric), self.compare.is_some());
                 panels.push(Panel {
-                    title: self.title_of(*cut, *axis, metric),
+                    title: self.title_of(*axis, metric),
+                    better: self.better(metric),
                     axis: scale,
                     lines: self.lines(*cut, *axis, metric),
                     show: Box::new(move |value| match percent {
-                        true => format!("{value:+.1}%"),
+                        true => format!("{value:+.0}%").replace("+0%", "0").replace("-0%", "0"),
                         false => human::number(value, &unit),
                     }),
                 });
             }
         }
-        (!panels.is_empty()).then(|| plot(&self.sweep.title, &panels))
+        let title = if self.sweep.title.is_empty() { "sweep" } else { &self.sweep.title };
+        let runs = human::plural(self.sweep.runs.into(), "run", "runs");
+        let about = match (self.sweep.compare, self.sweep.cuts.first()) {
+            (Some(axis), Some(cut)) => format!(
+                "Change against {} in per cent, up is better; {runs} for each point.",
+                cut.values[axis][0]
+            ),
+            _ => format!("Means of {runs} for each point."),
+        };
+        (!panels.is_empty()).then(|| plot((title, &about), &panels, if panels.len() > 2 { 2 } else { 1 }))
     }
 }
 
@@ -194,12 +208,14 @@ impl Outcome {
         groups.into_values().collect()
     }
 
-    fn title_of(&self, cut: usize, axis: usize, metric: &str) -> String {
+    fn title_of(&self, axis: usize, metric: &str) -> String {
         let over = &self.sweep.axes[axis];
-        match (self.sweep.compare, &self.compared(cut)[0]) {
-            (Some(_), Some(base)) => format!("{metric} over {over}: change against {base}, + is better"),
-            _ => format!("{metric} over {over}"),
-        }
+        format!("{metric} over {over}")
+    }
+
+    /// Which way is better in a panel of values; in one of changes it is up.
+    fn better(&self, metric: &str) -> Option<Better> {
+        self.rows.iter().find_map(|row| row.shown(metric)).filter(|_| self.compare.is_none())?.better
     }
 
     fn unit(&self, metric: &str) -> String {
@@ -306,8 +322,10 @@ fn shown_of(finished: &Finished<'_>, metric: &str, what: usize, base: Option<usi
 
 fn mark(place: usize, shown: &Shown, compare: Option<usize>) -> Option<Mark> {
     let (y, interval) = match compare {
+        // Where neither direction is better, up is more.
+        Some(_) if shown.better.is_none() => ((shown.ratio? - 1.0) * 100.0, None),
         Some(_) => (shown.change_pct?, shown.change_ci),
         None => (shown.mean, shown.ci),
     };
-    Some(Mark { x: place as f64, y, interval })
+    Some(Mark { x: place as f64, y, interval, dots: Vec::new() })
 }

@@ -279,7 +279,7 @@ fn json_of_compare_has_the_promised_keys() {
     let promised = |names: &str| words(names).into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
     // A promise to users' scripts: docs/json.md. Keys are only ever added.
     let result = "accesses base command commit confidence costs devices footprint host_seconds knobs machine memory \
-                  oracle peak_live profiles program rows runs runs_limit same_work schema seed stopped_by version \
+                  memory_left oracle peak_live profiles program rows runs runs_limit same_work schema seed stopped_by version \
                   warnings work";
     assert_eq!(keys(&json), promised(result));
     assert_eq!(json["profiles"], json!(["classic", "classic+vm.swappiness=0"]));
@@ -430,8 +430,14 @@ fn curve_shows_more_and_less_memory() {
     assert!(rows[2]["run_time"]["interval"].is_array());
     let picture = std::fs::read_to_string(svg).unwrap();
     assert!(picture.contains("<svg") && picture.contains("lfu") && picture.contains("150%"));
-    documented(&[&json, &rows[0]]);
+    // Each run is a dot, and the kernel's share of the memory is told.
+    assert_eq!(rows[2]["run_time"]["runs"].as_array().unwrap().len(), 2);
+    assert!(picture.matches("class=\"l0 dot\"").count() >= 2 * 3 * 3, "{picture}");
+    let left = rows[4]["left"].as_u64().unwrap();
+    assert!(left < peak && left > peak * 9 / 10, "{left} of {peak}");
+    documented(&[&json, &rows[0], &rows[2]["run_time"]]);
     let text = good(line);
+    assert!(text.contains("left: to the program and its page tables"), "{text}");
     assert!(text.contains("150 %") && text.contains("run time") && text.contains("too small"), "{text}");
 }
 

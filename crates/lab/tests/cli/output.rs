@@ -54,6 +54,17 @@ fn shares_have_a_decimal_where_they_need_one() {
     assert!(all.contains("xN: N times the base, where neither more nor less is better"), "{all}");
 }
 
+/// 100 % of what a program has at once is less than it needs: the kernel keeps some free.
+#[test]
+fn memory_that_is_left_to_the_program_is_told() {
+    let line = "run zipf:8M --machine small --memory 100% -q";
+    let (text, json) = (good(line), good_json(&format!("{line} --json")));
+    let [left, memory] = ["memory_left", "memory"].map(|key| json[key].as_u64().unwrap());
+    assert!(left < memory && left > memory / 2, "{left} of {memory}");
+    assert!(text.contains("\nleft     ") && text.contains("; kswapd keeps "), "{text}");
+    assert!(good_json("run zipf:8M --machine small -q --json")["memory_left"].is_null());
+}
+
 #[test]
 fn working_set_table_skips_nothing() {
     let trace = format!("{}/../../traces/redis.pft", env!("CARGO_MANIFEST_DIR"));

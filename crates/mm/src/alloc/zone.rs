@@ -129,7 +129,7 @@ impl Zone {
 
     /// A watermark in pages without the boost.
     #[inline]
-    pub(crate) fn bare_mark(&self, mark: Watermark) -> u64 {
+    pub fn bare_mark(&self, mark: Watermark) -> u64 {
         self.marks[mark as usize].load(Relaxed)
     }
 
