@@ -5,7 +5,7 @@ use crate::svg::{WIDTH, frame, heading, label, line, paragraph};
 use std::fmt::Write;
 
 /// Left edge of a panel's plot, and what is free to its right.
-const MARGIN: (f64, f64) = (62.0, 10.0);
+const MARGIN: (f64, f64) = (62.0, 20.0);
 /// The gap between panels that are side by side.
 const GAP: f64 = 8.0;
 const HEIGHT: f64 = 150.0;
@@ -122,14 +122,18 @@ impl Scale {
             })
         };
         let (lowest, highest) = (all().fold(0.0, f64::min), all().fold(0.0, f64::max));
-        let below = points().any(|point| point.y < 0.0);
-        let least = points().map(|point| point.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min);
-        if below {
+        let linear = |lowest: f64| {
             let step = round_up((highest - lowest) / 4.0);
             Scale::Linear { from: (lowest / step).floor() * step, to: (highest / step).ceil() * step, step }
+        };
+        let least = points().map(|point| point.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min);
+        if points().any(|point| point.y < 0.0) {
+            linear(lowest)
         } else if highest > 50.0 * least {
             let (from, to) = (least.log10().floor() as i32, highest.log10().ceil() as i32);
             Scale::Logarithmic { from, to, zero: all().any(|value| value <= 0.0) }
+        } else if lowest < 0.0 {
+            linear(lowest)
         } else {
             let to = round_up(highest);
             Scale::Linear { from: 0.0, to, step: to / 4.0 }
@@ -190,7 +194,7 @@ fn draw(text: &mut String, (left, top, width): (f64, f64, f64), panel: &Panel<'_
         line(text, (x, top + HEIGHT), (x, top + HEIGHT + 4.0), "f");
         if x - half >= free {
             label(text, (x, top + HEIGHT + 17.0), ("middle", "f"), words);
-            free = x + half + 4.0;
+            free = x + half + 8.0;
         }
     }
     for (at, (_, points)) in panel.lines.iter().enumerate() {
@@ -282,6 +286,9 @@ mod tests {
         let scale = Scale::of(&panel(&axis(&[0.0, 1.0]), "", points.to_vec()));
         assert_eq!(scale.marks(), [-10.0, -5.0, 0.0, 5.0, 10.0, 15.0]);
         assert_eq!([-10.0, 0.0, 15.0].map(|value| scale.share(value)), [0.0, 0.4, 1.0]);
+        let one = Some(Point { x: 0.0, y: 3.0, interval: Some([-1.0, 7.0]), dots: Vec::new() });
+        let marks = Scale::of(&panel(&axis(&[0.0, 1.0]), "", vec![one])).marks();
+        assert!(marks[0] < 0.0, "the end of an interval has room, too: {marks:?}");
     }
 
     #[test]

@@ -159,7 +159,7 @@ pub(crate) fn frame(height: f64, (title, description): (&str, &str), elements: &
         CLASSES.map(color).concat()
     };
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
          aria-labelledby=\"title description\" font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"13\">\n\
          <title id=\"title\">{}</title>\n<desc id=\"description\">{}</desc>\n\
          <style>{}.bar{{fill-opacity:.6}}.dot{{fill-opacity:.45}}@media (prefers-color-scheme:dark){{{}}}</style>\n\

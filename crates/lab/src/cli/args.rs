@@ -57,7 +57,8 @@ Simulated and booted machine side by side: pagefold boot zipf:64M --memory 50% -
     Compare(CompareArgs),
     /// Repeat a published comparison, and show the ratios next to the published ones
     #[command(after_help = "\
-The scale shrinks memory and files together. Each reproduction has a default that takes a few minutes on two cores.
+The scale shrinks memory and files together. Each reproduction has a default; those of
+pfn-flush and rmap take less than a minute on two cores, others a few minutes.
 
 Examples:
   pagefold list reproductions

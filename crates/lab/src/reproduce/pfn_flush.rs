@@ -6,8 +6,8 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
     name: "pfn-flush",
     help: "unmap batches flushed page by page, against whole TLBs (Linux 4.1-rc6 of 2015, lru-file-mmap-read)",
     source: "Mel Gorman, batched unmap TLB flush, v6, June 2015: batchdirty-v6 against batchunmap-v6 on 4.1.0-rc6",
-    scale: 1.0 / 16.0,
-    runs: 5,
+    scale: 1.0 / 128.0,
+    runs: 3,
     knobs: &[],
     sides: &[
         Side { profile: "classic", published: "batchdirty-v6" },

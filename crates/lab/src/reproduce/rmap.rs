@@ -20,7 +20,8 @@ pub(super) const RMAP: Reproduction = Reproduction {
     help: "reverse map of a folio's range removed in one step, against page by page (Linux 6.3 of 2023, MADV_PAGEOUT loop)",
     source: "Yin Fengwei, batched remove rmap in try_to_unmap_one(), v4, March 2023, on next-20230310: without and with the series",
     scale: 0.25,
-    runs: 5,
+    // No device is used and nothing is random: all seeds give the same.
+    runs: 1,
     knobs: &[(Knob::FileMaxOrder, 9)],
     sides: &[
         Side { profile: "eager+rmap.batch=0", published: "without" },

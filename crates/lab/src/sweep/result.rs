@@ -110,7 +110,9 @@ impl Document for Outcome {
                     axis: scale,
                     lines: self.lines(*cut, *axis, metric),
                     show: Box::new(move |value| match percent {
-                        true => format!("{value:+.0}%").replace("+0%", "0").replace("-0%", "0"),
+                        true if value == 0.0 => "0".to_owned(),
+                        true if value.fract() == 0.0 => format!("{value:+.0}%"),
+                        true => format!("{value:+.1}%"),
                         false => human::number(value, &unit),
                     }),
                 });
