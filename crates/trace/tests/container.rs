@@ -324,15 +324,33 @@ fn other_files_are_told_apart() {
         check(&path)
     };
     assert!(of_format(VERSION as u8).is_ok());
-    // The sample has calls as the newest format has them: it is none of these, which are read as well.
-    assert!(
-        [0, 1, 2, 3, 4, 5, 6, 7]
-            .into_iter()
-            .all(|none| matches!(of_format(none), Err(TraceError::Damaged { .. })))
-    );
+    // The sample has no more than the first format had.
+    assert!([1, 2, 4, 7].into_iter().all(|format| of_format(format).is_ok()));
+    assert!([0, 3, 5, 6].into_iter().all(|none| matches!(of_format(none), Err(TraceError::Damaged { .. }))));
     let error = of_format(VERSION as u8 + 1).unwrap_err();
     assert!(matches!(error, TraceError::Newer { found, known: VERSION, .. } if found == VERSION + 1));
     assert!(error.to_string().contains("update pagefold"));
+}
+
+#[test]
+fn format_is_not_older_than_its_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.pft");
+    let mut writer = Writer::create(&path, "test", &[], 3).unwrap();
+    let root = writer.add_process(None);
+    writer.push(root, &Event::Mark).unwrap();
+    writer.finish().unwrap();
+    let of_format = |format: u8| {
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[8] = format;
+        std::fs::write(&path, bytes).unwrap();
+        check(&path)
+    };
+    assert!([7, VERSION as u8].into_iter().all(|format| of_format(format).is_ok()));
+    for format in [1, 2, 4] {
+        let error = of_format(format).unwrap_err().to_string();
+        assert!(error.contains("at byte 8: its events are of a newer format"), "{format}: {error}");
+    }
 }
 
 #[test]
