@@ -88,9 +88,11 @@ impl RunRecord {
         self.counters.get(stat.name()).copied().unwrap_or(0) as f64
     }
 
-    /// Bytes that `memory` leaves to the program and its page tables: kswapd keeps the others free.
-    pub fn left_of(&self, memory: u64) -> u64 {
-        memory.saturating_sub(self.metric("watermark_high") as u64 * PAGE_SIZE)
+    /// Bytes that `memory` leaves to the program and its page tables: kswapd keeps the others free. `None` if the
+    /// machine does not tell how many.
+    pub fn left_of(&self, memory: u64) -> Option<u64> {
+        let kept = self.metrics.iter().find(|metric| metric.name == "watermark_high")?;
+        Some(memory.saturating_sub(kept.value as u64 * PAGE_SIZE))
     }
 
     /// A number that the machine measured; 0 if it did not.

@@ -101,7 +101,7 @@ pub struct Summary {
     /// Probability that an interval holds the true value.
     pub confidence: f64,
     /// Bytes that the memory leaves to the program and its page tables; kswapd keeps the others free. `null` if the
-    /// machine has all of its memory.
+    /// machine has all of its memory, does not tell, or profiles differ in it.
     pub memory_left: Option<u64>,
     /// The most runs that it might do.
     pub runs_limit: u32,
@@ -199,7 +199,7 @@ impl Summary {
             costs: named().map(|(name, runs)| (name, breakdown::costs(runs.iter().copied()))).collect(),
             devices: named().map(|(name, runs)| (name, breakdown::devices(runs.iter().copied()))).collect(),
             confidence: statistics::CONFIDENCE,
-            memory_left: setup.memory.zip(finished.first()).map(|(memory, run)| run.left_of(memory)),
+            memory_left: setup.memory.and_then(|memory| left(memory, &by_profile)),
             runs_limit,
             stopped_by: setup.base.is_some().then(|| match setup.runs {
                 runs if runs >= FIRST_LOOK && rows.iter().all(SummaryRow::is_precise) => StoppedBy::Interval,
@@ -233,8 +233,14 @@ impl SummaryRow {
     /// Whether the interval is narrower than a quarter of the change or 5 %, or the metric is none of those that
     /// decide.
     pub fn is_precise(&self) -> bool {
-        let Some(([low, high], change)) = self.change_ci_pct.zip(self.change_pct) else { return true };
-        !MAIN.contains(&self.metric.as_str()) || high - low <= (change.abs() / 4.0).max(5.0)
+        if self.diff.is_none() || !MAIN.contains(&self.metric.as_str()) {
+            return true;
+        }
+        match self.change_ci_pct.zip(self.change_pct) {
+            Some(([low, high], change)) => high - low <= (change.abs() / 4.0).max(5.0),
+            // Where the base is 0 or as good as 0, no width is known but that of differences which are all the same.
+            None => self.diff_ci.is_none_or(|[low, high]| low == high),
+        }
     }
 }
 
@@ -247,6 +253,13 @@ fn complete_pairs<'a>(profiles: &[String], runs: &'a [RunRecord]) -> Vec<Vec<&'a
     seeds.dedup();
     seeds.retain(|&seed| profiles.iter().all(|profile| of(profile, seed).is_some()));
     profiles.iter().map(|profile| seeds.iter().filter_map(|&seed| of(profile, seed)).collect()).collect()
+}
+
+/// Bytes that `memory` leaves to the program, if that is known and the same for all profiles.
+fn left(memory: u64, by_profile: &[Vec<&RunRecord>]) -> Option<u64> {
+    let mut left = by_profile.iter().map(|runs| runs.first()?.left_of(memory));
+    let first = left.next()?;
+    first.filter(|_| left.all(|other| other == first))
 }
 
 /// Pairs of runs have to have done the same, or their times mean nothing.
@@ -380,6 +393,20 @@ pub(crate) mod tests {
         assert_eq!(stopped(5, 1_000_000), StoppedBy::Interval);
         assert_eq!(stopped(4, 0), StoppedBy::Interrupt, "four runs are too few");
         assert_eq!([5, 20].map(|runs| stopped(runs, 400_000_000)), [StoppedBy::Interrupt, StoppedBy::Runs]);
+        // Few major faults in a base that has none in most runs, or in none, have no percentage.
+        let with_faults = |faults: [[i64; 2]; 5]| {
+            let of = |(seed, faults): (u64, [i64; 2])| {
+                ["a", "b"]
+                    .into_iter()
+                    .zip(faults)
+                    .map(move |(name, faults)| run(name, seed, 1_000_000_000, &[(Stat::Pgmajfault, faults)]))
+            };
+            let runs: Vec<RunRecord> = (1..).zip(faults).flat_map(of).collect();
+            Summary::of(Setup { runs: 20, ..setup(&["a", "b"]) }, &runs, 0.0, false).stopped_by.unwrap()
+        };
+        assert_eq!(with_faults([[0, 0], [0, 0], [9, 2], [0, 0], [0, 7]]), StoppedBy::Interrupt);
+        assert_eq!(with_faults([[0, 0], [0, 5], [0, 0], [0, 0], [0, 9]]), StoppedBy::Interrupt);
+        assert_eq!(with_faults([[0, 3]; 5]), StoppedBy::Interval);
     }
 
     #[test]

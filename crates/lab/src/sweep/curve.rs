@@ -148,7 +148,7 @@ impl Curve {
         });
         let share = memory as f64 / self.peak_live.max(1) as f64;
         let run = finished.runs(what).iter().find_map(|(_, done)| done.record());
-        let left = run.filter(|_| missing.is_none()).map(|run| run.left_of(memory));
+        let left = run.filter(|_| missing.is_none()).and_then(|run| run.left_of(memory));
         Row { memory, share, profile: values[1].clone(), left, run_time, pgmajfault, refaults, missing }
     }
 
@@ -176,8 +176,13 @@ impl Document for Curve {
             let mut grid = Grid::new(headings);
             grid.keys(3);
             for size in self.rows.chunks(self.profiles.len()) {
-                let left = size.iter().find_map(|row| row.left);
-                let left = left.map_or("-".to_owned(), |bytes| human::bytes(bytes as f64));
+                let mut left = size.iter().filter_map(|row| row.left);
+                let first = left.next();
+                let left = match first {
+                    Some(_) if left.any(|other| Some(other) != first) => "differs".to_owned(),
+                    Some(bytes) => human::bytes(bytes as f64),
+                    None => "-".to_owned(),
+                };
                 let head = [human::bytes(size[0].memory as f64), human::share(size[0].share), left];
                 let value = |row: &Row| row.values()[shown].map_or("-".to_owned(), |value| value.text(unit));
                 grid.row(head.into_iter().chain(size.iter().map(value)));
