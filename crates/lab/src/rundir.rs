@@ -3,6 +3,7 @@
 //! ```text
 //! config.json    what was run (the same keys as in the result)
 //! runs.jsonl     every run: counters, costs, oracle
+//! end.json       which profiles failed, and whether the time was up; missing if neither
 //! summary.txt    the table
 //! summary.json   the result
 //! ```
@@ -16,10 +17,13 @@ use crate::kept::{self, Kept, Plan};
 use crate::record::RunRecord;
 use crate::summary::Setup;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 const CONFIG: &str = "config.json";
+const END: &str = "end.json";
 
 /// The plan of the directory: a different one is refused.
 #[derive(Serialize)]
@@ -28,6 +32,15 @@ struct Config<'a> {
     setup: &'a Setup,
     /// The options of its runs.
     also: &'a str,
+}
+
+/// How an experiment ended, where its runs do not show it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Profiles that failed while others ran, and why.
+    pub failed: BTreeMap<String, String>,
+    /// Whether no more runs began because the time was up.
+    pub out_of_time: bool,
 }
 
 /// Which run.
@@ -65,8 +78,20 @@ pub fn save_summary(path: &Path, text: &str, json: &str) -> Result<()> {
     kept::write(path, "summary.json", json.as_bytes())
 }
 
-/// Read a run directory.
-pub fn load(path: &Path) -> Result<(Setup, Vec<Done>)> {
+/// Keep how the experiment ended; forget how it ended before it was continued.
+pub fn save_end(path: &Path, end: &End) -> Result<()> {
+    if *end != End::default() {
+        let text = serde_json::to_string_pretty(end).map_err(|error| Error::Failed(error.to_string()))?;
+        return kept::write(path, END, (text + "\n").as_bytes());
+    }
+    match fs::remove_file(path.join(END)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::write(&path.join(END), &error)),
+        _ => Ok(()),
+    }
+}
+
+/// Read a run directory: what was run, without the profiles that failed, and how it ended.
+pub fn load(path: &Path) -> Result<(Setup, Vec<Done>, End)> {
     let setup: Setup = read_json(&path.join(CONFIG))?;
     if setup.origin.schema > SCHEMA {
         return Err(Error::Input(format!(
@@ -81,7 +106,8 @@ pub fn load(path: &Path) -> Result<(Setup, Vec<Done>)> {
     done.sort_by_key(|Done { record, .. }| {
         (record.seed, setup.profiles.iter().position(|profile| *profile == record.profile))
     });
-    Ok((setup, done))
+    let end: End = if path.join(END).exists() { read_json(&path.join(END))? } else { End::default() };
+    Ok((setup.without(&end.failed), done, end))
 }
 
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
@@ -112,14 +138,21 @@ mod tests {
         }
         save_summary(&path, "text", "{}").unwrap();
         drop(kept);
-        let (read, runs) = load(&path).unwrap();
-        assert_eq!(read, setup);
+        let (read, runs, end) = load(&path).unwrap();
+        assert_eq!((read, end), (setup.clone(), End::default()));
         let again = Kept::<Key, Done>::open(&path, plan(&text)).unwrap().1;
         assert_eq!((runs.len(), again.len()), (done.len(), done.len()));
         assert!(done.iter().all(|done| runs.contains(done)));
         let mut names: Vec<_> = fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["config.json", "runs.jsonl", "summary.json", "summary.txt"]);
+        // How it ended is kept until it ends in another way.
+        let end = End { failed: BTreeMap::from([("b".to_owned(), "why".to_owned())]), out_of_time: true };
+        save_end(&path, &end).unwrap();
+        let (read, _, kept) = load(&path).unwrap();
+        assert_eq!((&read.failed, &read.profiles[..], &kept), (&end.failed, &["a".to_owned()][..], &end));
+        save_end(&path, &End::default()).unwrap();
+        assert_eq!(load(&path).unwrap().0, setup);
         // A different experiment is refused.
         let other = config(&setup, "oracle").unwrap();
         let also = kept::check(&path, plan(&other)).unwrap_err().to_string();

@@ -2,7 +2,6 @@
 
 use crate::breakdown::{self, Costs, DeviceIo};
 use crate::document::Origin;
-use crate::error::Error;
 use crate::groups::{self, GroupSummary};
 use crate::metrics::{Metric, rows_of};
 use crate::record::{Better, FragmentedRecord, LruGenRecord, OracleRecord, RunRecord, WorkDone};
@@ -52,14 +51,19 @@ pub struct Setup {
 
 impl Setup {
     /// The setup of the profiles that have not failed. Without the base nothing is compared.
-    pub fn without(mut self, failed: &[(String, Error)]) -> Setup {
+    pub fn without(mut self, failed: &BTreeMap<String, String>) -> Setup {
         for (profile, why) in failed {
             self.profiles.retain(|name| name != profile);
             self.knobs.remove(profile);
             self.base = self.base.filter(|base| base != profile);
-            self.failed.insert(profile.clone(), why.to_string());
+            self.failed.insert(profile.clone(), why.clone());
         }
         self
+    }
+
+    /// Whether there is a profile that is compared with the base.
+    pub fn compares(&self) -> bool {
+        self.base.is_some() && self.profiles.len() > 1
     }
 }
 
@@ -105,7 +109,7 @@ pub struct Summary {
     pub memory_left: Option<u64>,
     /// The most runs that it might do.
     pub runs_limit: u32,
-    /// Why it did no more; `null` for `run`, which does all.
+    /// Why it did no more; `null` where nothing is compared: `run` does all.
     pub stopped_by: Option<StoppedBy>,
     /// Metric by metric, and in each the profiles in order.
     pub rows: Vec<SummaryRow>,
@@ -201,7 +205,7 @@ impl Summary {
             confidence: statistics::CONFIDENCE,
             memory_left: setup.memory.and_then(|memory| left(memory, &by_profile)),
             runs_limit,
-            stopped_by: setup.base.is_some().then(|| match setup.runs {
+            stopped_by: setup.compares().then(|| match setup.runs {
                 runs if runs >= FIRST_LOOK && rows.iter().all(SummaryRow::is_precise) => StoppedBy::Interval,
                 runs if runs >= runs_limit => StoppedBy::Runs,
                 _ => StoppedBy::Interrupt,
@@ -226,6 +230,14 @@ impl Summary {
             warnings: warnings.into_iter().collect(),
             setup,
         }
+    }
+
+    /// The same, of an experiment that began no more runs because its time was up.
+    pub fn out_of_time(mut self, out_of_time: bool) -> Summary {
+        if out_of_time && self.stopped_by == Some(StoppedBy::Interrupt) {
+            self.stopped_by = Some(StoppedBy::Time);
+        }
+        self
     }
 }
 

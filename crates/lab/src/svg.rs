@@ -33,11 +33,6 @@ const CLASSES: [(&str, &str, &str); 14] = [
     ("l5", "#5b616b", "#9aa3af"),
 ];
 
-/// Whether there are changes to draw.
-pub fn has_changes(summary: &Summary) -> bool {
-    summary.setup.base.is_some() && summary.setup.profiles.len() > 1
-}
-
 /// The picture.
 pub fn render(summary: &Summary) -> String {
     let setup = &summary.setup;
@@ -235,7 +230,6 @@ mod tests {
         let mut named = setup(&["a", "b"]);
         named.program = "a<b>&c.pft".into();
         let summary = Summary::of(named, &three_seeds(), 0.0, false);
-        assert!(has_changes(&summary));
         let text = render(&summary);
         assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n"));
         assert!(text.contains("a&lt;b&gt;&amp;c.pft on small, 128 MiB, 3 runs"));
@@ -262,10 +256,5 @@ mod tests {
     #[test]
     fn axis_ends_at_100_per_cent() {
         assert_eq!((place(-100.0), place(0.0), place(1e9)), (206.0, 303.0, 400.0));
-    }
-
-    #[test]
-    fn single_profile_has_no_changes() {
-        assert!(!has_changes(&Summary::of(setup(&["a"]), &three_seeds(), 0.0, false)));
     }
 }

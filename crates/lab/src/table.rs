@@ -163,16 +163,21 @@ fn footer(summary: &Summary) -> String {
             let _ = writeln!(text, "oracle: {checked} loads checked, {bad} violations");
         }
     }
-    match setup.base {
-        Some(_) if setup.runs > 1 => text.push_str(&about_changes(summary)),
-        Some(_) => text.push_str("change: + is better, - is worse; one run has no interval (--runs 5)\n"),
-        None => {}
+    if setup.compares() {
+        text.push_str(&about_changes(summary));
     }
     text
 }
 
 /// What the changes, the stars and the number of runs mean.
 fn about_changes(summary: &Summary) -> String {
+    if summary.setup.runs == 1 {
+        let text = "change: + is better, - is worse; one run has no interval";
+        return match summary.stopped_by {
+            Some(StoppedBy::Runs) => format!("{text} (--runs {FIRST_LOOK})\n"),
+            _ => format!("{text}\n{}", about_runs(summary)),
+        };
+    }
     let mut text = String::from(
         "change: + is better, - is worse; * = the 95% interval of the difference over the runs excludes no change\n",
     );
@@ -187,6 +192,11 @@ fn about_changes(summary: &Summary) -> String {
         human::plural(tried as u64, "change", "changes"),
         tried as f64 * (1.0 - summary.confidence)
     );
+    text + &about_runs(summary)
+}
+
+/// Why there are no more runs.
+fn about_runs(summary: &Summary) -> String {
     let rule = "a quarter of the change or 5 %";
     let wide: Vec<String> = summary
         .rows
@@ -199,16 +209,15 @@ fn about_changes(summary: &Summary) -> String {
         wide => format!("wider than {rule}: {}", wide.join(", ")),
     };
     let main = MAIN.join(" and ");
-    let _ = match summary.stopped_by {
+    let (runs, limit) = (summary.setup.runs, summary.runs_limit);
+    match summary.stopped_by {
         Some(StoppedBy::Interval) => {
-            writeln!(text, "runs: enough; the intervals of {main} are narrower than {rule}")
+            format!("runs: enough; the intervals of {main} are narrower than {rule}\n")
         }
-        Some(StoppedBy::Time) => {
-            writeln!(text, "runs: the limit of --time; {wide}")
-        }
-        _ => writeln!(text, "runs: the limit is {} (--runs); {wide}", summary.runs_limit),
-    };
-    text
+        Some(StoppedBy::Time) => format!("runs: {runs} in the time of --time; {wide}\n"),
+        Some(StoppedBy::Interrupt) => format!("runs: {runs} of {limit}, then interrupted; {wide}\n"),
+        Some(StoppedBy::Runs) | None => format!("runs: the limit is {limit} (--runs); {wide}\n"),
+    }
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub(super) fn curve(args: &CurveArgs) -> Result<()> {
     let sweep = sweep(&of, &sizes, &args.profiles, (args.many.seed, args.runs));
     let cells = catalog.cells(&sweep).map_err(|(_, error)| error)?;
     if let Some(path) = &args.svg {
-        output::check_file(path)?;
+        output::check_beside(path, args.many.running.json)?;
     }
     let runs = Resumed::open(None, Unwritten::End)?;
     interrupt::install()?;
@@ -75,7 +75,9 @@ pub(super) fn curve(args: &CurveArgs) -> Result<()> {
     if ended == Ended::Interrupted && curve.sizes() < 2 {
         return Err(interrupted);
     }
-    output::show(&curve, args.many.running.json)?;
+    if !args.svg.as_deref().is_some_and(output::is_stdout) {
+        output::show(&curve, args.many.running.json)?;
+    }
     if let Some((path, picture)) = args.svg.as_ref().zip(curve.svg()) {
         output::save(path, &picture)?;
     }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::jobs::{Ended, Job, jobs};
 use crate::profile::Profile;
 use crate::record::RunRecord;
-use crate::rundir::{self, Done, Key};
+use crate::rundir::{self, Done, End, Key};
 use crate::size::Memory;
 use crate::summary::{self, Setup, StoppedBy, Summary};
 use crate::tree::Tree;
@@ -217,35 +217,44 @@ fn carry_out(
     let config = rundir::config(&plan.setup, &plan.options())?;
     let out = args.out.as_deref();
     out.map_or(Ok(()), |path| kept::check(path, rundir::plan(&config)).map(drop))?;
-    [also.svg, also.folded].into_iter().flatten().try_for_each(output::check_file)?;
+    let files = || [also.svg, also.folded].into_iter().flatten();
+    files().try_for_each(|path| output::check_beside(path, args.style.json))?;
     // The input is good. The directory is locked before time is spent on runs.
     let runs = Resumed::open(out.map(|path| (path, rundir::plan(&config))), Unwritten::GoOn)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
     let Measurement { records, ended, host_seconds, failed, out_of_time } =
         measure(plan, &runs, &args.what, also.time)?;
+    let why = failed.iter().map(|(profile, error)| (profile.clone(), error.to_string())).collect();
+    let end = End { failed: why, out_of_time };
     // The result is shown even if a run could not be written.
-    let kept = runs.written();
+    let kept = runs.written().and_then(|()| out.map_or(Ok(()), |path| rundir::save_end(path, &end)));
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, out.filter(|_| kept.is_ok())));
     }
-    let setup = setup.without(&failed);
-    let mut summary = Summary::of(setup, &records, host_seconds, args.style.all);
-    if out_of_time && summary.stopped_by == Some(StoppedBy::Interrupt) {
-        summary.stopped_by = Some(StoppedBy::Time);
-    }
+    let setup = setup.without(&end.failed);
+    let summary = Summary::of(setup, &records, host_seconds, args.style.all);
+    let mut summary = summary.out_of_time(end.out_of_time);
     let folded = summary.profile_tree.as_ref().map(Tree::folded);
     if !also.profile_tree {
         summary.profile_tree = None;
     }
+    let svg = also.svg.filter(|_| summary.setup.compares()).map(|path| (path, picture::render(&summary)));
+    let pictures: Vec<_> = also.folded.zip(folded).into_iter().chain(svg).collect();
+    let save = |on_stdout: bool| {
+        let mut pictures = pictures.iter().filter(|(path, _)| output::is_stdout(path) == on_stdout);
+        pictures.try_for_each(|(path, text)| output::save(path, text))
+    };
     // The result is shown before anything else can fail.
-    output::either(args.style.json, &summary, |width| table::render(&summary, width))?;
+    match files().any(output::is_stdout) {
+        true => save(true)?,
+        false => output::either(args.style.json, &summary, |width| table::render(&summary, width))?,
+    }
     kept?;
     let text = human::fitted(&table::render(&summary, human::WIDTH), human::WIDTH);
     let json = to_json(&summary)?;
     out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
-    also.folded.zip(folded).map_or(Ok(()), |(path, folded)| output::save(path, &folded))?;
-    also.svg.map_or(Ok(()), |path| output::save(path, &picture::render(&summary)))?;
+    save(false)?;
     output::check_same_work(summary.same_work, "profiles")?;
     failed.into_iter().next().map_or(Ok(()), |(profile, error)| Err(error.of(&profile).failed()))
 }
@@ -375,14 +384,13 @@ impl Sides {
         }
     }
 
-    /// Whether the intervals of the sides that have not failed are narrow enough.
+    /// Whether the intervals of the sides that have not failed are narrow enough. If nothing is left to compare, all
+    /// runs are done, as 'run' does.
     fn all_others_precise(&self, setup: &Setup, records: &[RunRecord]) -> bool {
         let failed = self.lock();
-        let mut setup = setup.clone();
-        let mut cell = 0..;
-        setup.profiles.retain(|_| cell.next().is_some_and(|cell| !failed.contains_key(&cell)));
-        setup.base = setup.base.filter(|base| setup.profiles.contains(base));
-        Summary::of(setup, records, 0.0, false).stopped_by != Some(StoppedBy::Interrupt)
+        let failed = failed.iter().map(|(&cell, (_, why))| (setup.profiles[cell].clone(), why.to_string()));
+        let setup = setup.clone().without(&failed.collect());
+        Summary::of(setup, records, 0.0, false).stopped_by == Some(StoppedBy::Interval)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, (u64, Error)>> {
@@ -399,7 +407,8 @@ pub(super) fn measure(
 ) -> Result<Measurement> {
     let Plan { setup, cells } = plan;
     let (spent, start) = (host_seconds(&runs.done()), Instant::now());
-    let end = time.map(|time| start + time);
+    // A time that no clock can show is never up.
+    let end = time.and_then(|time| start.checked_add(time));
     let (first, no_host_time) = (setup.seed, args.no_host_time);
     let (sides, names) = (Arc::new(Sides::default()), setup.profiles.clone());
     let (seen, cells) = (sides.clone(), Arc::new(cells));

@@ -112,7 +112,7 @@ pub struct LinuxArgs {
 pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
     let job = job(args)?;
     if let Some(path) = &args.twin {
-        output::check_file(path)?;
+        output::check_beside(path, args.style.json)?;
     }
     let tools = tools(&args.guest, args.side_by_side)?;
     interrupt::install()?;
@@ -123,7 +123,9 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
     if let Some(path) = &args.twin {
         output::save(path, &twin)?;
     }
-    output::either(args.style.json, &beside, |width| judge::render(&beside, width))?;
+    if !args.twin.as_deref().is_some_and(output::is_stdout) {
+        output::either(args.style.json, &beside, |width| judge::render(&beside, width))?;
+    }
     output::check_same_work(beside.same_work, "machines")
 }
 

@@ -39,7 +39,8 @@ fn print_text(text: impl FnOnce(usize) -> String) -> Result<()> {
 /// The width of lines: what COLUMNS says, else the terminal's, else [`human::WIDTH`].
 fn width() -> usize {
     let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let terminal = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    let terminal =
+        || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
     said.or_else(terminal).filter(|&width| width > 0).unwrap_or(human::WIDTH).max(40)
 }
 
@@ -54,10 +55,23 @@ pub fn print_listing(listing: &Listing, as_json: bool) -> Result<()> {
     either(as_json, &listing.to_json(), |width| listing.to_text(width))
 }
 
+/// Whether a path is standard output, where nothing else is printed then.
+pub fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// [`check_file`] for a file besides the result, which may be printed as JSON.
+pub fn check_beside(path: &Path, as_json: bool) -> Result<()> {
+    if as_json && is_stdout(path) {
+        return Err(Error::input("'-' is standard output, where --json prints the result; name a file"));
+    }
+    check_file(path)
+}
+
 /// Refuse a path at which no file can be created, before time is spent on its contents. Change nothing.
 pub fn check_file(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if path == Path::new("-") {
+    if is_stdout(path) {
         return Ok(());
     }
     if path.is_symlink() && !path.exists() {
@@ -75,7 +89,7 @@ pub fn check_file(path: &Path) -> Result<()> {
 /// Write `text` to `path`; `-` is standard output. An existing file stays until all of it is written; a device or a
 /// pipe is written to.
 pub fn save(path: &Path, text: &str) -> Result<()> {
-    if path == Path::new("-") {
+    if is_stdout(path) {
         return print(text);
     }
     let refuse = |error: std::io::Error| Error::write(path, &error);

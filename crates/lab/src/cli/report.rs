@@ -25,11 +25,12 @@ pub struct ReportArgs {
 
 /// `pagefold report`.
 pub(super) fn report(args: &ReportArgs) -> Result<()> {
-    let (setup, done) = rundir::load(&args.dir)?;
+    args.svg.as_deref().map_or(Ok(()), |path| output::check_beside(path, args.style.json))?;
+    let (setup, done, end) = rundir::load(&args.dir)?;
     let planned = setup.runs;
     let host_seconds = done.iter().map(|done| done.host_seconds).fold(0.0, f64::max);
     let records: Vec<RunRecord> = done.into_iter().map(|done| done.record).collect();
-    let summary = Summary::of(setup, &records, host_seconds, args.style.all);
+    let summary = Summary::of(setup, &records, host_seconds, args.style.all).out_of_time(end.out_of_time);
     if summary.setup.runs == 0 {
         return Err(Error::Input(format!("{}: no seed was finished by all profiles", args.dir.display())));
     }
@@ -37,13 +38,16 @@ pub(super) fn report(args: &ReportArgs) -> Result<()> {
         eprintln!("pagefold: {}: {} of {planned} runs were finished", args.dir.display(), summary.setup.runs);
     }
     if let Some(path) = &args.svg {
-        if !svg::has_changes(&summary) {
+        if !summary.setup.compares() {
             return Err(Error::Input(format!(
-                "{}: a result of 'run' has no changes to draw; 'pagefold compare' makes one",
+                "{}: there are no changes to draw; 'pagefold compare' makes them",
                 args.dir.display()
             )));
         }
         output::save(path, &svg::render(&summary))?;
+    }
+    if args.svg.as_deref().is_some_and(output::is_stdout) {
+        return Ok(());
     }
     output::either(args.style.json, &summary, |width| table::render(&summary, width))
 }

@@ -99,7 +99,18 @@ fn standard_input_and_output_are_called_by_a_dash() {
     assert!(
         with_input(&format!("sweep - --out {} -q", out.display()), sweep.as_bytes()).contains("run_time")
     );
-    assert!(good(&format!("{COMPARE} --svg -")).contains("<svg "));
+    let scratch = scratch.path().join("dir").display().to_string();
+    for line in [
+        format!("{COMPARE} --out {scratch} --svg -"),
+        format!("report {scratch} --svg -"),
+        "curve zipf:2M --machine small --memory 60% --memory 90% --runs 1 -q --svg -".to_owned(),
+    ] {
+        let picture = good(&line);
+        assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{line}: {picture}");
+        assert!(bad(&words(&format!("{line} --json"))).contains("name a file"), "{line}");
+    }
+    let stacks = good("run zipf:2M --machine small --memory 60% -q --folded -");
+    assert!(stacks.lines().all(|line| line.contains(';')), "{stacks}");
     assert!(bad(&["record", "-o", "-", "--", "true"]).contains("name a file"));
     assert!(!Path::new("-").exists());
 }
@@ -119,7 +130,37 @@ fn comparison_does_as_many_runs_as_its_intervals_need() {
     assert!(few.contains("runs: the limit is 3 (--runs); fewer than 5"), "{few}");
     let short = good_json(&format!("{line} --runs 10000 --time 0.001s --json"));
     assert!(short["stopped_by"] == "time" && short["runs"].as_u64().unwrap() < 5, "{short}");
+    let long = good(&format!("{line} --runs 2 --time 1e19"));
+    assert!(long.contains("runs: the limit is 2 (--runs)"), "a time that no clock can show: {long}");
     assert!(bad(&words(&format!("{line} --time soon"))).contains("write 90s, 5m or 1h"));
+}
+
+/// The result says why there are no more runs; so does its directory, later.
+#[test]
+fn reason_for_the_number_of_runs_is_told_and_kept() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("dir");
+    let line = format!(
+        "compare zipf:4M --machine small --memory 60% --with eager -q --jobs 1 --out {}",
+        dir.display()
+    );
+    let report = format!("report {}", dir.display());
+    let short = good(&format!("{line} --time 0.001s"));
+    assert!(
+        short.contains("one run has no interval\nruns: 1 in the time of --time; fewer than 5"),
+        "{short}"
+    );
+    assert_eq!(good(&report), short);
+    assert_eq!(good_json(&format!("{report} --json"))["stopped_by"], "time");
+    // Those that were done before count when the same command continues.
+    assert!(good(&line).contains("\nruns: enough; "));
+    assert_eq!(good_json(&format!("{report} --json"))["stopped_by"], "interval");
+    // An interrupted process leaves fewer runs than it might do, and no reason.
+    let runs = fs::read_to_string(dir.join("runs.jsonl")).unwrap();
+    let few: Vec<&str> = runs.lines().take(1 + 2 * 3).collect();
+    fs::write(dir.join("runs.jsonl"), few.join("\n") + "\n").unwrap();
+    let text = good(&report);
+    assert!(text.contains("\nruns: 3 of 20, then interrupted; fewer than 5"), "{text}");
 }
 
 /// A side that fails is named, and the others are measured and shown. (Demotion is what makes this size enough.)
@@ -138,10 +179,25 @@ fn side_that_fails_is_named_beside_the_others() {
     assert_eq!(json["profiles"], json!(["classic+numa.demotion_enabled=1", "lazy+numa.demotion_enabled=1"]));
     assert!(json["failed"]["classic"].as_str().unwrap().contains("ran out of memory"), "{json}");
     documented(&[&json]);
-    // Without the base nothing is compared.
+    // The directory keeps the failure.
+    let scratch = tempfile::tempdir().unwrap();
+    let [dir, svg] = ["dir", "x.svg"].map(|name| scratch.path().join(name).display().to_string());
+    let kept = pagefold(words(&format!("{line} --out {dir}")));
+    assert_eq!((good(&format!("report {dir}")), stdout(&kept)), (text.clone(), text));
+    assert_eq!(good_json(&format!("report {dir} --json"))["failed"], json["failed"]);
+    // Without the base nothing is compared: all runs are done, and there are no changes to draw.
     let swapped = line.replace("--with classic ", "").replace("--base ", "--base classic --with ");
-    let output = pagefold(words(&swapped));
+    let swapped = swapped.replace("--runs 2", "--runs 6");
+    let output = pagefold(words(&format!("{swapped} --svg {svg}")));
+    assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("lazy+") && !stdout(&output).contains("change"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("(seeds 1..6)") && !Path::new(&svg).exists(), "{}", stdout(&output));
+    let alone = line.replace("--with lazy+numa.demotion_enabled=1", "");
+    let text = stdout(&pagefold(words(&alone)));
+    assert!(
+        text.contains("classic FAILED") && !text.contains("runs: ") && !text.contains("stars: "),
+        "{text}"
+    );
     // If all fail, it is the input.
     let all = bad(&words("compare zipf:64M --machine luf-cxl --memory 48M --with lazy -q"));
     assert!(all.starts_with("pagefold: classic: 48.0 MiB"), "{all}");
