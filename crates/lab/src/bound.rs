@@ -5,7 +5,7 @@ use crate::human;
 use crate::profile::PRESETS;
 use crate::record::{BoundRecord, CauseRecord, LevelRecord, RunRecord};
 use crate::summary::Setup;
-use crate::table::heading;
+use crate::table::{failures, heading};
 use mm::knobs::{FlushPolicy, Knob};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,6 +122,7 @@ pub fn render(summary: &BoundSummary, width: usize) -> String {
         text.push_str(&causes);
         text.push('\n');
     }
+    text += &failures(&summary.setup);
     text.extend(summary.warnings.iter().map(|warning| format!("note: {warning}\n")));
     text.push_str(
         "L1: fewest that can be safe; L2: fewest if what is due is paid where the memory manager looks; x: by that\n",

@@ -53,7 +53,12 @@ impl Error {
 
     /// A file that cannot be written. That there is no room for it is no fault of the input.
     pub fn write(path: &Path, why: &std::io::Error) -> Error {
-        Error::full(why.kind(), Error::file("write", path, why))
+        Error::output("write", path, why)
+    }
+
+    /// The same of another use than writing.
+    pub fn output(doing: &str, path: &Path, why: &std::io::Error) -> Error {
+        Error::full(why.kind(), Error::file(doing, path, why))
     }
 
     /// `error`, which is one of the input unless `kind` says that there is no room for a file.

@@ -79,9 +79,11 @@ impl Grid {
     /// One block.
     fn block(&self, columns: &[usize], left: &impl Fn(usize) -> bool, width: usize, text: &mut String) {
         let mut widths = self.widths(columns, width);
-        let all: usize = widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
+        let all: usize = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
         // Where even that is too wide, the first cells that do not fit have lines of their own.
-        widths[0] -= (all.saturating_sub(width)).min(widths[0].saturating_sub(4));
+        if let Some(first) = widths.first_mut() {
+            *first -= all.saturating_sub(width).min(first.saturating_sub(4));
+        }
         let headings: Vec<Vec<String>> = columns
             .iter()
             .zip(&widths)
@@ -230,6 +232,11 @@ pub(crate) mod tests {
         grid.row(["short", "1"]);
         let text = "metric       value\n---------  -------\na_very_long_name\n           1234567\nshort            1\n";
         assert_eq!(grid.render(|column| column == 0, 18), text);
+    }
+
+    #[test]
+    fn table_without_columns_has_no_text() {
+        assert_eq!(Grid::new([""; 0]).render(|_| true, 80).trim(), "");
     }
 
     #[test]

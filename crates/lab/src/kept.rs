@@ -96,12 +96,12 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
     pub fn open(path: &Path, plan: Plan<'_>) -> Result<(Kept<K, D>, BTreeMap<K, D>)> {
         if !check(path, plan)? {
             let made = fs::create_dir_all(path);
-            made.map_err(|error| Error::file("create the output directory", path, error))?;
+            made.map_err(|error| Error::output("create the output directory", path, &error))?;
             write(path, plan.name, plan.text.as_bytes())?;
         }
         let at = path.join(RUNS);
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&at);
-        let runs = opened.map_err(|error| Error::file("open", &at, error))?;
+        let runs = opened.map_err(|error| Error::output("open", &at, &error))?;
         match runs.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -155,7 +155,7 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
         self.runs.read_to_end(&mut bytes).map_err(|error| self.failed("read", error))?;
         self.len = whole(&bytes) as u64;
         let cut = self.runs.set_len(self.len).and_then(|()| self.runs.seek(SeekFrom::End(0)));
-        cut.map_err(|error| self.failed("write", error))?;
+        cut.map_err(|error| Error::write(&self.path.join(RUNS), &error))?;
         let (made, done) = parse(&self.path.join(RUNS), &bytes)?;
         let here = Origin::here(SCHEMA);
         match made {

@@ -149,10 +149,7 @@ fn footer(summary: &Summary) -> String {
     if !summary.same_work {
         text.push_str("WARNING: the sides did not do the same work; the changes above mean nothing\n");
     }
-    for (profile, why) in &setup.failed {
-        let why = why.lines().next().unwrap_or_default();
-        let _ = writeln!(text, "{profile} FAILED: {why}");
-    }
+    text += &failures(setup);
     for warning in &summary.warnings {
         let _ = writeln!(text, "note: {warning}");
     }
@@ -167,6 +164,14 @@ fn footer(summary: &Summary) -> String {
         text.push_str(&about_changes(summary));
     }
     text
+}
+
+/// A line for each profile that failed.
+pub fn failures(setup: &Setup) -> String {
+    let line = |(profile, why): (&String, &String)| {
+        format!("{profile} FAILED: {}\n", why.lines().next().unwrap_or_default())
+    };
+    setup.failed.iter().map(line).collect()
 }
 
 /// What the changes, the stars and the number of runs mean.

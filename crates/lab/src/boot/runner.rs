@@ -249,11 +249,11 @@ impl Files {
     fn create(guest: &Guest) -> Result<Files> {
         let dir = tempfile::Builder::new().prefix("pagefold-").tempdir();
         let dir =
-            dir.map_err(|error| Error::file("make a folder for disks in", &std::env::temp_dir(), error))?;
+            dir.map_err(|error| Error::output("make a folder for disks in", &std::env::temp_dir(), &error))?;
         let disk = |name: &str, bytes: u64| {
             let path = dir.path().join(name);
             let made = File::create(&path).and_then(|file| file.set_len(bytes));
-            made.map(|()| path.clone()).map_err(|error| Error::file("make the disk", &path, error))
+            made.map(|()| path.clone()).map_err(|error| Error::output("make the disk", &path, &error))
         };
         let files = disk("files", guest.files_size())?;
         let swap = match guest.swap_size() {
@@ -264,7 +264,7 @@ impl Files {
             Task::Trace(trace) => {
                 let path = dir.path().join("trace");
                 let made = std::fs::write(&path, trace.image());
-                Some(made.map(|()| path.clone()).map_err(|error| Error::file("write", &path, error))?)
+                Some(made.map(|()| path.clone()).map_err(|error| Error::write(&path, &error))?)
             }
             _ => None,
         };

@@ -33,7 +33,7 @@ Examples:
   pagefold boot zipf:64M --memory 50% --cpus 4
   pagefold list knobs
 
-Exit codes: 0 success; 1 a run failed, and its replay command is printed; 2 bad input; 130 interrupted.";
+Exit codes: 0 success; 1 a run failed (its replay command is printed) or a write failed; 2 bad input; 130 interrupted.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]

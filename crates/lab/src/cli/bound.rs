@@ -35,10 +35,10 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
     let setup = plan.setup.clone();
     let runs = Resumed::open(None, Unwritten::End)?;
     let Measurement { records, ended, host_seconds, failed, .. } = measure(plan, &runs, &args.what, None)?;
-    failed.into_iter().next().map_or(Ok(()), |(profile, error)| Err(error.of(&profile)))?;
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, None));
     }
-    let summary = BoundSummary::of(setup, &records, host_seconds);
-    output::either(args.json, &summary, |width| bound::render(&summary, width))
+    let summary = BoundSummary::of(setup.without(&failed.why()), &records, host_seconds);
+    output::either(args.json, &summary, |width| bound::render(&summary, width))?;
+    failed.first()
 }

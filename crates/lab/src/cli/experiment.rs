@@ -225,8 +225,7 @@ fn carry_out(
     let setup = plan.setup.clone();
     let Measurement { records, ended, host_seconds, failed, out_of_time } =
         measure(plan, &runs, &args.what, also.time)?;
-    let why = failed.iter().map(|(profile, error)| (profile.clone(), error.to_string())).collect();
-    let end = End { failed: why, out_of_time };
+    let end = End { failed: failed.why(), out_of_time };
     // The result is shown even if a run could not be written.
     let kept = runs.written().and_then(|()| out.map_or(Ok(()), |path| rundir::save_end(path, &end)));
     if ended == Ended::Interrupted {
@@ -256,7 +255,7 @@ fn carry_out(
     out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
     save(false)?;
     output::check_same_work(summary.same_work, "profiles")?;
-    failed.into_iter().next().map_or(Ok(()), |(profile, error)| Err(error.of(&profile).failed()))
+    failed.first()
 }
 
 /// Check everything that can be checked without running.
@@ -345,9 +344,24 @@ pub(super) struct Measurement {
     /// Seconds on this computer.
     pub host_seconds: f64,
     /// Why profiles that could not run failed, if others could.
-    pub failed: Vec<(String, Error)>,
+    pub failed: Failed,
     /// Whether the time was up.
     pub out_of_time: bool,
+}
+
+/// Profiles that failed while others ran, and the error of each.
+pub(super) struct Failed(Vec<(String, Error)>);
+
+impl Failed {
+    /// The messages by profile.
+    pub(super) fn why(&self) -> BTreeMap<String, String> {
+        self.0.iter().map(|(profile, error)| (profile.clone(), error.to_string())).collect()
+    }
+
+    /// The error of the first, once the result of the others is shown.
+    pub(super) fn first(self) -> Result<()> {
+        self.0.into_iter().next().map_or(Ok(()), |(profile, error)| Err(error.of(&profile).failed()))
+    }
 }
 
 /// The sides of a comparison that have failed: the seed and the error of each.
@@ -372,7 +386,7 @@ impl Sides {
     }
 
     /// The failures by profile. If all have failed, the error is that of the first.
-    fn failed(&self, profiles: &[String]) -> Result<Vec<(String, Error)>> {
+    fn failed(&self, profiles: &[String]) -> Result<Failed> {
         let failed = std::mem::take(&mut *self.lock());
         let all = failed.len() == profiles.len();
         let named = |(cell, (_, error)): (usize, (u64, Error))| (profiles[cell].clone(), error);
@@ -380,7 +394,7 @@ impl Sides {
         match all {
             true if profiles.len() == 1 => Err(failed.remove(0).1),
             true => Err(failed.remove(0)).map_err(|(profile, error)| error.of(&profile)),
-            false => Ok(failed),
+            false => Ok(Failed(failed)),
         }
     }
 

@@ -135,7 +135,7 @@ fn tools(args: &LinuxGuestArgs, booted: bool) -> Result<Tools> {
 
 /// `pagefold truth`.
 pub(super) fn truth(args: &TruthArgs) -> Result<()> {
-    std::fs::create_dir_all(&args.dir).map_err(|error| Error::file("make", &args.dir, error))?;
+    std::fs::create_dir_all(&args.dir).map_err(|error| Error::output("make", &args.dir, &error))?;
     if let Some(path) = &args.document {
         output::check_file(path)?;
     }

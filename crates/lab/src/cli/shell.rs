@@ -77,7 +77,7 @@ fn positionals(command: &Command) -> String {
 
 /// `pagefold man`.
 pub(super) fn man(args: &ManArgs, command: Command) -> Result<()> {
-    std::fs::create_dir_all(&args.dir).map_err(|error| Error::file("create", &args.dir, error))?;
+    std::fs::create_dir_all(&args.dir).map_err(|error| Error::output("create", &args.dir, &error))?;
     let written = clap_mangen::generate_to(command, &args.dir);
-    written.map_err(|error| Error::file("write pages to", &args.dir, error))
+    written.map_err(|error| Error::output("write pages to", &args.dir, &error))
 }

@@ -84,7 +84,7 @@ impl Spooled {
         if path != Path::new("-") {
             return Ok(Spooled { path: path.to_owned(), _folder: None });
         }
-        let refuse = |error: std::io::Error| Error::file("copy", path, error);
+        let refuse = |error: std::io::Error| Error::output("copy", path, &error);
         let folder = tempfile::tempdir().map_err(refuse)?;
         let copy = folder.path().join("stdin");
         let mut file = std::fs::File::create(&copy).map_err(refuse)?;

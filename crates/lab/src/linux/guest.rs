@@ -125,18 +125,19 @@ impl LinuxGuest<'_> {
     /// Make disks and the initial file system.
     pub fn files(&self, mke2fs: &Path) -> Result<Files> {
         let folder = tempfile::Builder::new().prefix("pagefold-").tempdir();
-        let folder = folder.map_err(|error| Error::file("make a folder in", &std::env::temp_dir(), error))?;
+        let folder =
+            folder.map_err(|error| Error::output("make a folder in", &std::env::temp_dir(), &error))?;
         let disk = |name: &str, bytes: u64| -> Result<PathBuf> {
             let path = folder.path().join(name);
             let made = std::fs::File::create(&path).and_then(|file| file.set_len(bytes));
-            made.map(|()| path.clone()).map_err(|error| Error::file("make the disk", &path, error))
+            made.map(|()| path.clone()).map_err(|error| Error::output("make the disk", &path, &error))
         };
         let files = disk("files", self.files_size())?;
         format(mke2fs, &files)?;
         let swap = self.shape.swap * PAGE_SIZE;
         let swap = if swap > 0 { Some(disk("swap", swap)?) } else { None };
         let initial = folder.path().join("initial");
-        std::fs::write(&initial, self.archive()?).map_err(|error| Error::file("write", &initial, error))?;
+        std::fs::write(&initial, self.archive()?).map_err(|error| Error::write(&initial, &error))?;
         Ok(Files { files, swap, initial, _folder: folder })
     }
 

@@ -99,6 +99,9 @@ impl Sweep {
             cuts => cuts.iter().map(|cut| cut_of(cut, &axes, &common)).collect::<Result<_, _>>()?,
         };
         let compare = file.show.compare.as_deref().map(|name| place(&axes, name)).transpose()?;
+        if file.show.metrics.is_empty() {
+            return Err("[show]: 'metrics' names none".to_owned());
+        }
         if file.runs == 0 || file.seed.checked_add(u64::from(file.runs)).is_none() {
             return Err(format!("there are no {} seeds starting with {}", file.runs, file.seed));
         }

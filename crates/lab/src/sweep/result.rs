@@ -105,7 +105,7 @@ impl Document for Outcome {
             for metric in &self.sweep.metrics {
                 let (unit, percent) = (self.unit(metric), self.compare.is_some());
                 panels.push(Panel {
-                    title: self.title_of(*axis, metric),
+                    title: self.title_of(*cut, *axis, metric),
                     better: self.better(metric),
                     axis: scale,
                     lines: self.lines(*cut, *axis, metric),
@@ -120,12 +120,12 @@ impl Document for Outcome {
         }
         let title = if self.sweep.title.is_empty() { "sweep" } else { &self.sweep.title };
         let runs = human::plural(self.sweep.runs.into(), "run", "runs");
-        let about = match (self.sweep.compare, self.sweep.cuts.first()) {
-            (Some(axis), Some(cut)) => format!(
-                "Change against {} in per cent, up is better; {runs} for each point.",
-                cut.values[axis][0]
-            ),
-            _ => format!("Means of {runs} for each point."),
+        let about = match (self.compare.is_some(), self.base()) {
+            (true, Some(base)) => {
+                format!("Change against {base} in per cent, up is better; {runs} for each point.")
+            }
+            (true, None) => format!("Change in per cent, up is better; {runs} for each point."),
+            (false, _) => format!("Means of {runs} for each point."),
         };
         (!panels.is_empty()).then(|| plot((title, &about), &panels, if panels.len() > 2 { 2 } else { 1 }))
     }
@@ -210,9 +210,25 @@ impl Outcome {
         groups.into_values().collect()
     }
 
-    fn title_of(&self, axis: usize, metric: &str) -> String {
+    /// What all cuts are compared with, if that is the same.
+    fn base(&self) -> Option<&str> {
+        let axis = self.sweep.compare?;
+        let mut bases = self.sweep.cuts.iter().map(|cut| &cut.values[axis][0][..]);
+        let first = bases.next()?;
+        bases.all(|base| base == first).then_some(first)
+    }
+
+    fn title_of(&self, cut: usize, axis: usize, metric: &str) -> String {
         let over = &self.sweep.axes[axis];
-        format!("{metric} over {over}")
+        let title = format!("{metric} over {over}");
+        let Some(compared) = self.sweep.compare else { return title };
+        let shown = self.rows.iter().find_map(|row| row.shown(metric));
+        let neutral = shown.is_some_and(|shown| shown.better.is_none());
+        let base = match self.base() {
+            Some(_) => String::new(),
+            None => format!(", against {}", self.sweep.cuts[cut].values[compared][0]),
+        };
+        title + &base + if neutral { " (up is more, not better)" } else { "" }
     }
 
     /// Which way is better in a panel of values; in one of changes it is up.

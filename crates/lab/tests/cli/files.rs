@@ -41,6 +41,9 @@ fn run_directory_is_shown_and_resumed() {
     let json: Value = serde_json::from_str(&fs::read_to_string(dir.join("summary.json")).unwrap()).unwrap();
     assert_eq!(good_json(&format!("report {shown} --json")), json);
 
+    let nowhere = scratch.path().join("nowhere").display().to_string();
+    std::os::unix::fs::symlink(scratch.path().join("no/file"), &nowhere).unwrap();
+    assert!(bad(&["report", shown, "--svg", &nowhere]).contains("a link that leads nowhere"));
     let other = bad(&words(&format!("{COMPARE} --verify --out {shown}")));
     assert!(other.contains("differs from the requested experiment"), "{other}");
     assert_eq!(fs::read_to_string(dir.join("summary.txt")).unwrap(), text);

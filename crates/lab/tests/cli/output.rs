@@ -198,6 +198,12 @@ fn side_that_fails_is_named_beside_the_others() {
         text.contains("classic FAILED") && !text.contains("runs: ") && !text.contains("stars: "),
         "{text}"
     );
+    let bound = "bound zipf:64M --machine luf-cxl --memory 66M -q --profile classic \
+                 --profile lazy+numa.demotion_enabled=1";
+    let output = pagefold(words(bound));
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("\nclassic FAILED: ") && text.contains("\nlazy+"), "{text}");
     // If all fail, it is the input.
     let all = bad(&words("compare zipf:64M --machine luf-cxl --memory 48M --with lazy -q"));
     assert!(all.starts_with("pagefold: classic: 48.0 MiB"), "{all}");

@@ -101,6 +101,7 @@ fn wrong_sweep_files_are_refused_before_any_run() {
         ("\"lazy\"]", "\"lasy\"]", "profile=lasy, size=2M, memory=60: unknown profile 'lasy'"),
         ("compare = \"profile\"", "compares = \"profile\"", "line 14: unknown field `compares`"),
         ("{size}", "{sizes}", "there is no axis 'sizes'"),
+        ("compare", "metrics = []\ncompare", "'metrics' names none"),
         ("compare", "metrics = [\"run_tim\"]\ncompare", "unknown metric 'run_tim'"),
     ] {
         let file = file(scratch.path(), &SWEEP.replace(from, to));

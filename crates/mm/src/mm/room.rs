@@ -45,7 +45,7 @@ impl HasShortage for FaultStop {
 }
 
 impl HasShortage for CacheError {
-    const ASKING: &'static str = "a file's pages";
+    const ASKING: &'static str = "a read or a write of a file";
     fn shortage(&self) -> Option<Shortage> {
         match *self {
             CacheError::Shortage(shortage) => Some(shortage),
