@@ -93,7 +93,8 @@ pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
 pub const WIDTH: usize = 100;
 
 /// Text with its sentences wrapped at `width`. Lines of tables, which have several gaps, stay as they are; what follows
-/// a word and a gap, as in `machine  laptop`, continues behind the gap.
+/// a word and a gap, as in `machine  laptop`, continues behind the gap. A `command` is there to be pasted, so it stays
+/// as it is, too.
 pub fn fitted(text: &str, width: usize) -> String {
     let mut out = String::new();
     for line in text.split_inclusive('\n') {
@@ -101,7 +102,7 @@ pub fn fitted(text: &str, width: usize) -> String {
         let gap = end.trim_start().find("  ").map(|at| at + end.len() - end.trim_start().len());
         let behind = gap.map(|at| at + end[at..].len() - end[at..].trim_start().len());
         let sentence = behind.is_none_or(|at| at <= 20 && !end[at..].contains("  "));
-        if end.chars().count() <= width || !sentence {
+        if end.chars().count() <= width || !sentence || end.starts_with("command  ") {
             out.push_str(line);
             continue;
         }
@@ -225,6 +226,8 @@ mod tests {
             fitted(head, 20),
             "machine  one with a\n         long name\nnote: some more\n  words than fit\n"
         );
+        let command = "command  ./program --with arguments\n";
+        assert_eq!(fitted(command, 20), command);
     }
 
     #[test]

@@ -126,7 +126,9 @@ impl Scale {
             let step = round_up((highest - lowest) / 4.0);
             Scale::Linear { from: (lowest / step).floor() * step, to: (highest / step).ceil() * step, step }
         };
-        let least = points().map(|point| point.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min);
+        // The low end of an interval may be far below all that was measured.
+        let measured = points().flat_map(|point| point.dots.iter().copied().chain([point.y]));
+        let least = measured.filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min);
         if points().any(|point| point.y < 0.0) {
             linear(lowest)
         } else if highest > 50.0 * least {
@@ -276,6 +278,14 @@ mod tests {
         // 0 is not on the line of 10.
         let shares = [0.0, 10.0, 1000.0, 100_000.0].map(|value| (scale.share(value) * 100.0).round());
         assert_eq!(shares, [0.0, 14.0, 57.0, 100.0]);
+    }
+
+    #[test]
+    fn logarithmic_scale_has_room_for_each_run() {
+        let points = [(500.0, vec![3.0, 997.0]), (90_000.0, vec![90_000.0])];
+        let points = points.map(|(y, dots)| Some(Point { x: y, y, interval: None, dots }));
+        let scale = Scale::of(&panel(&axis(&[0.0, 1.0]), "", points.to_vec()));
+        assert_eq!(scale.marks(), [1.0, 10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
     }
 
     #[test]

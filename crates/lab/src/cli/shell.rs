@@ -32,7 +32,7 @@ pub(super) fn completions(args: &CompletionsArgs, mut command: Command) -> Resul
     let script = String::from_utf8_lossy(&script);
     output::print(&match args.shell {
         Shell::Zsh => script.split_inclusive('\n').map(or_a_file).collect(),
-        Shell::Fish => script.into_owned() + &positionals(&command),
+        Shell::Fish => or_files(&script) + &positionals(&command),
         _ => script.into_owned(),
     })
 }
@@ -54,13 +54,23 @@ fn with_names(argument: Arg) -> Arg {
     argument.value_parser(PossibleValuesParser::new(names))
 }
 
-/// A line of zsh's script that offers programs offers files, too: a trace is one.
+/// A line of zsh's script that offers programs or machines offers files, too: traces and descriptions are.
 fn or_a_file(line: &str) -> String {
     let names = line.strip_suffix(")' \\\n").and_then(|line| line.rsplit_once(":("));
-    match names.filter(|_| line.contains(":program")) {
+    let takes_files = [":program", "--program=", "--machine="].iter().any(|start| line.contains(start));
+    match names.filter(|_| takes_files) {
         Some((head, names)) => format!("{head}:{{compadd {names}; _files}}' \\\n"),
         None => line.to_owned(),
     }
+}
+
+/// The same of fish's script, where `-f` is: no files.
+fn or_files(script: &str) -> String {
+    let line = |line: &str| match [" -l program ", " -l machine "].iter().any(|flag| line.contains(flag)) {
+        true => line.replace(" -r -f -a ", " -r -F -a "),
+        false => line.to_owned(),
+    };
+    script.split_inclusive('\n').map(line).collect()
 }
 
 /// For fish, the values of arguments without a flag, which its generator leaves out.

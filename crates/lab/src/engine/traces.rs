@@ -66,7 +66,7 @@ fn sentence(path: &Path, header: &trace::Header, bytes: u64) -> String {
 /// Import lackey's output; return a sentence about the result.
 pub fn import_lackey(input: &Path, output: &Path) -> Result<String> {
     let spooled = Spooled::of(input)?;
-    let header = trace::import::lackey(&spooled.path, output).map_err(|error| refused(&error))?;
+    let header = trace::import::lackey(&spooled.path, output).map_err(|error| spooled.refused(&error))?;
     let bytes = std::fs::metadata(output).map_err(|error| Error::file("read", output, error))?.len();
     Ok(sentence(output, &header, bytes))
 }
@@ -74,22 +74,30 @@ pub fn import_lackey(input: &Path, output: &Path) -> Result<String> {
 /// A file that is read more than once; standard input is copied.
 struct Spooled {
     path: PathBuf,
-    /// Keeps the copy.
-    _folder: Option<tempfile::TempDir>,
+    /// Keeps the copy of standard input.
+    folder: Option<tempfile::TempDir>,
 }
 
 impl Spooled {
     /// The file at `path`, of which `-` is standard input.
     fn of(path: &Path) -> Result<Spooled> {
         if path != Path::new("-") {
-            return Ok(Spooled { path: path.to_owned(), _folder: None });
+            return Ok(Spooled { path: path.to_owned(), folder: None });
         }
         let refuse = |error: std::io::Error| Error::output("copy", path, &error);
         let folder = tempfile::tempdir().map_err(refuse)?;
         let copy = folder.path().join("stdin");
         let mut file = std::fs::File::create(&copy).map_err(refuse)?;
         std::io::copy(&mut std::io::stdin().lock(), &mut file).map_err(refuse)?;
-        Ok(Spooled { path: copy, _folder: Some(folder) })
+        Ok(Spooled { path: copy, folder: Some(folder) })
+    }
+
+    /// An error, which calls the copy of standard input by the user's name for it.
+    fn refused(&self, error: &(dyn std::error::Error + 'static)) -> Error {
+        match (refused(error), &self.folder) {
+            (Error::Input(why), Some(_)) => Error::Input(why.replace(&self.path.display().to_string(), "-")),
+            (error, _) => error,
+        }
     }
 }
 
@@ -106,8 +114,8 @@ fn refused(error: &(dyn std::error::Error + 'static)) -> Error {
 
 /// The contents of a trace.
 pub fn info(path: &Path) -> Result<trace::Info> {
-    let input = |error: trace::TraceError| refused(&error);
     let spooled = Spooled::of(path)?;
+    let input = |error: trace::TraceError| spooled.refused(&error);
     let mut info = trace::Info::read(&trace::Reader::open(&spooled.path).map_err(input)?).map_err(input)?;
     info.path = path.display().to_string();
     Ok(info)

@@ -338,7 +338,18 @@ fn completions_and_man_pages_cover_every_command() {
         let offered = |text: &String| text.contains(name);
         assert!(completions.iter().all(offered), "completions offer {name}");
     }
-    assert!(completions[1].contains("{compadd ") && completions[1].contains("; _files}"));
+    // Programs and machines may be files.
+    let offers_files = |line: &&str| line.contains("; _files}") || line.contains(" -r -F -a ");
+    for (script, start, count) in [
+        (1, ":program -- ", 2),
+        (1, "--program=[", 1),
+        (1, "--machine=[", 2),
+        (2, "run\" -l machine ", 1),
+        (2, "parts\" -l program ", 1),
+    ] {
+        let mut lines = completions[script].lines().filter(|line| line.contains(start)).peekable();
+        assert!(lines.peek().is_some() && lines.filter(offers_files).count() >= count, "{start}");
+    }
     assert!(good_json("doctor --json").as_array().unwrap().len() > 4);
     assert!(bad(&["completions", "elbash"]).contains("elbash"));
 }
