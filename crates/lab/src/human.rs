@@ -95,7 +95,7 @@ pub const WIDTH: usize = 100;
 /// Text with its sentences wrapped at `width`. Lines of tables, which have several gaps, stay as they are; what follows
 /// a word and a gap, as in `machine  laptop`, continues behind the gap. A `command` is there to be pasted, so it stays
 /// as it is, too.
-pub fn fitted(text: &str, width: usize) -> String {
+fn fitted(text: &str, width: usize) -> String {
     let mut out = String::new();
     for line in text.split_inclusive('\n') {
         let end = line.trim_end();
@@ -111,6 +111,11 @@ pub fn fitted(text: &str, width: usize) -> String {
         out.push_str(wrapped(rest, behind.unwrap_or(2), width).trim_start());
     }
     out
+}
+
+/// What `render` makes of a width, with its sentences wrapped there.
+pub fn rendered(width: usize, render: impl FnOnce(usize) -> String) -> String {
+    fitted(&render(width), width)
 }
 
 /// The seeds of runs: `seed 1`, `seeds 1..3`.

@@ -86,7 +86,7 @@ fn text(info: &Info, width: usize, out: &mut String) -> std::fmt::Result {
     }
     write!(out, "\n{}", grid.render(|_| false, width))?;
     text_files(info, width, out)?;
-    text_curve(info, out)?;
+    text_curve(info, width, out)?;
     info.warnings.iter().try_for_each(|warning| writeln!(out, "\nwarning: {warning}"))
 }
 
@@ -101,18 +101,19 @@ fn text_files(info: &Info, width: usize, out: &mut String) -> std::fmt::Result {
     write!(out, "\n{}", grid.render(|column| column > 1, width))
 }
 
-fn text_curve(info: &Info, out: &mut String) -> std::fmt::Result {
-    const WIDTH: u64 = 40;
+fn text_curve(info: &Info, width: usize, out: &mut String) -> std::fmt::Result {
+    const COLUMNS: usize = 34;
     const STEP: usize = 4;
     writeln!(
         out,
         "\nworking set: pages touched in one {WINDOWS}th of the time, the most of each {STEP} (threads run beside each other)\n    \
          accesses   pages  up to here"
     )?;
+    let longest = width.saturating_sub(COLUMNS).clamp(1, 40) as u64;
     let most = info.curve.iter().map(|point| point.pages).max().unwrap_or(0).max(1);
     for points in info.curve.chunks(STEP) {
         let pages = points.iter().map(|point| point.pages).max().unwrap_or(0);
-        let bar = "#".repeat((pages * WIDTH / most) as usize);
+        let bar = "#".repeat((pages * longest / most) as usize);
         let last = &points[points.len() - 1];
         let line = format!("{:>12}  {pages:>6}  {:>10}  {bar}", last.accesses, last.cumulative);
         writeln!(out, "{}", line.trim_end())?;

@@ -10,7 +10,7 @@
 
 use crate::document::{Document, Origin, SCHEMA};
 use crate::error::{Error, Result};
-use crate::human::{WIDTH, fitted};
+use crate::human::{WIDTH, rendered};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -201,7 +201,7 @@ fn parse<K: DeserializeOwned + Ord, D: DeserializeOwned>(
 
 /// Write a result into a directory: `result.txt`, `result.json` and, if it has a picture, `result.svg`.
 pub fn save(dir: &Path, document: &impl Document) -> Result<()> {
-    write(dir, "result.txt", fitted(&document.text(WIDTH), WIDTH).as_bytes())?;
+    write(dir, "result.txt", rendered(WIDTH, |width| document.text(width)).as_bytes())?;
     write(dir, "result.json", document.json()?.as_bytes())?;
     document.svg().map_or(Ok(()), |svg| write(dir, "result.svg", svg.as_bytes()))
 }

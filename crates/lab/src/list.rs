@@ -103,12 +103,16 @@ fn folded(line: &str, help_at: usize, width: usize) -> String {
     format!("{cells}{}", below.trim_start())
 }
 
-/// A line that is too wide, without some of the blanks behind its first cell.
+/// A line that is too wide, without some of the blanks behind its first cell; if they are not enough, that cell has a
+/// line of its own.
 fn squeezed(line: &str, width: usize) -> String {
     let over = line.chars().count().saturating_sub(width);
     let (name, rest) = line.split_once("  ").unwrap_or((line, ""));
     let blanks = rest.len() - rest.trim_start().len();
-    format!("{name}  {}", &rest[over.min(blanks)..]).trim_end().to_owned()
+    match over > blanks && blanks < rest.len() {
+        true => format!("{name}\n      {}", rest.trim_start()),
+        false => format!("{name}  {}", &rest[over.min(blanks)..]).trim_end().to_owned(),
+    }
 }
 
 /// A row of values.

@@ -1,7 +1,7 @@
 //! The record of a run: plain data that can be written, read and compared.
 
 use crate::human;
-use crate::statistics::Interval;
+use crate::statistics::{Change, Interval};
 use crate::tree::Tree;
 use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
@@ -34,6 +34,12 @@ impl Better {
             Better::Lower => [self.percent(high), self.percent(low)],
             Better::Higher => [self.percent(low), self.percent(high)],
         }
+    }
+
+    /// A change in per cent, and its interval.
+    pub fn of(self, change: &Change) -> (Option<f64>, Option<Interval>) {
+        let percent = change.ratio.map(|ratio| self.percent(ratio));
+        (percent, change.ratio_interval.map(|interval| self.percent_interval(interval)))
     }
 }
 

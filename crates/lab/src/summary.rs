@@ -288,6 +288,8 @@ fn compare(metric: &Metric, setup: &Setup, by_profile: &[Vec<&RunRecord>]) -> Ve
     rows.map(|(profile, value)| {
         let is_base = setup.base.as_ref().is_none_or(|base| base == profile);
         let change = (!is_base).then(|| Change::of(&values[0], value));
+        let percent = change.zip(metric.better).map(|(change, better)| better.of(&change));
+        let (change_pct, change_ci_pct) = percent.unwrap_or_default();
         SummaryRow {
             metric: metric.name.clone(),
             profile: profile.clone(),
@@ -298,12 +300,8 @@ fn compare(metric: &Metric, setup: &Setup, by_profile: &[Vec<&RunRecord>]) -> Ve
             diff: change.map(|change| change.difference),
             diff_ci: change.and_then(|change| change.difference_interval),
             ratio: change.and_then(|change| change.ratio),
-            change_pct: change
-                .and_then(|change| change.ratio.zip(metric.better))
-                .map(|(ratio, better)| better.percent(ratio)),
-            change_ci_pct: change
-                .and_then(|change| change.ratio_interval.zip(metric.better))
-                .map(|(interval, better)| better.percent_interval(interval)),
+            change_pct,
+            change_ci_pct,
             significant: change.is_some_and(|change| change.is_significant()),
         }
     })

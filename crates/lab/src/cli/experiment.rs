@@ -250,7 +250,7 @@ fn carry_out(
         false => output::either(args.style.json, &summary, |width| table::render(&summary, width))?,
     }
     kept?;
-    let text = human::fitted(&table::render(&summary, human::WIDTH), human::WIDTH);
+    let text = human::rendered(human::WIDTH, |width| table::render(&summary, width));
     let json = to_json(&summary)?;
     out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
     save(false)?;

@@ -32,8 +32,7 @@ pub fn either(as_json: bool, result: &impl Serialize, text: impl FnOnce(usize) -
 }
 
 fn print_text(text: impl FnOnce(usize) -> String) -> Result<()> {
-    let width = width();
-    print(&human::fitted(&text(width), width))
+    print(&human::rendered(width(), text))
 }
 
 /// The width of lines: what COLUMNS says, else the terminal's, else [`human::WIDTH`].

@@ -1,7 +1,7 @@
 //! Published gains, where a publication gives only per cent and no figures.
 
 use super::{Count, KSWAPD, Measure, Setting};
-use crate::record::RunRecord;
+use crate::record::{Better, RunRecord};
 use crate::statistics::{Change, Interval};
 use serde::Serialize;
 
@@ -71,11 +71,11 @@ fn name(measure: Measure) -> &'static str {
     }
 }
 
-/// A ratio to the first side as a gain.
-fn percent(measure: Measure, ratio: f64) -> f64 {
+/// Which direction of a measure is a gain.
+fn better(measure: Measure) -> Better {
     match measure {
-        Measure::Rate => (ratio - 1.0) * 100.0,
-        _ => (1.0 - ratio) * 100.0,
+        Measure::Rate => Better::Higher,
+        _ => Better::Lower,
     }
 }
 
@@ -89,17 +89,17 @@ pub(super) fn outcomes<'a>(
         let values =
             |profile: &str| runs(profile).into_iter().map(|run| gain.measure.of(run)).collect::<Vec<_>>();
         let change = |profile: &str| Change::of(&values(&profiles[0]), &values(profile));
-        let pct = |ratio| percent(gain.measure, ratio);
+        let better = better(gain.measure);
         let own = change(gain.profile);
-        let sorted = |[a, b]: Interval| [f64::min(a, b), f64::max(a, b)];
+        let (pct, ci_pct) = better.of(&own);
         GainOutcome {
             profile: gain.profile.to_owned(),
             measure: name(gain.measure).to_owned(),
             published_pct: gain.percent,
             told: runs(gain.profile).len() == 1 || own.is_significant(),
-            pct: own.ratio.map(pct),
-            ci_pct: own.ratio_interval.map(|interval| sorted(interval.map(pct))),
-            all_pct: profiles[1..].iter().map(|name| (name.clone(), change(name).ratio.map(pct))).collect(),
+            pct,
+            ci_pct,
+            all_pct: profiles[1..].iter().map(|name| (name.clone(), better.of(&change(name)).0)).collect(),
         }
     };
     setting.gains.iter().map(outcome).collect()
@@ -131,9 +131,9 @@ mod tests {
 
     #[test]
     fn less_time_and_more_operations_are_gains() {
-        assert_eq!(percent(Measure::Rate, 1.25), 25.0);
-        assert_eq!(percent(Measure::Elapsed, 0.75), 25.0);
-        assert_eq!(percent(Measure::P99, 2.0), -100.0);
+        assert_eq!(better(Measure::Rate).percent(1.25), 25.0);
+        assert_eq!(better(Measure::Elapsed).percent(0.75), 25.0);
+        assert_eq!(better(Measure::P99).percent(2.0), -100.0);
     }
 
     #[test]

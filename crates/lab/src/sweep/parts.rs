@@ -121,11 +121,8 @@ pub struct Worth {
 impl Worth {
     fn of((without, with): (Vec<f64>, Vec<f64>), better: Option<Better>) -> Worth {
         let change = Change::of(&without, &with);
-        Worth {
-            pct: change.ratio.zip(better).map(|(ratio, better)| better.percent(ratio)),
-            ci_pct: change.ratio_interval.zip(better).map(|(ends, better)| better.percent_interval(ends)),
-            significant: change.is_significant(),
-        }
+        let (pct, ci_pct) = better.map(|better| better.of(&change)).unwrap_or_default();
+        Worth { pct, ci_pct, significant: change.is_significant() }
     }
 
     /// The mean over programs, and its interval.

@@ -321,6 +321,8 @@ fn shown_of(finished: &Finished<'_>, metric: &str, what: usize, base: Option<usi
     let change = base.map(|base| finished.pairs([base, what], metric)).filter(|(base, _)| !base.is_empty());
     let change = change.map(|(base, other)| Change::of(&base, &other));
     let of = finished.metric(what, metric)?;
+    let percent = change.zip(of.better).map(|(change, better)| better.of(&change));
+    let (change_pct, change_ci) = percent.unwrap_or_default();
     Some(Shown {
         metric: metric.to_owned(),
         unit: of.unit,
@@ -328,12 +330,8 @@ fn shown_of(finished: &Finished<'_>, metric: &str, what: usize, base: Option<usi
         mean: mean(&values),
         ci: interval(&values),
         ratio: change.and_then(|change| change.ratio),
-        change_pct: change
-            .and_then(|change| change.ratio.zip(of.better))
-            .map(|(ratio, better)| better.percent(ratio)),
-        change_ci: change
-            .and_then(|change| change.ratio_interval.zip(of.better))
-            .map(|(interval, better)| better.percent_interval(interval)),
+        change_pct,
+        change_ci,
         significant: change.is_some_and(|change| change.is_significant()),
     })
 }
