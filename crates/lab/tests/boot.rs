@@ -43,6 +43,7 @@ fn booted_run_is_shown_like_a_simulated_one() {
     assert_eq!(words("disk"), ["disk", "0", "256", "KiB", "0", "0", "B"]);
     assert!(!text.contains("tlb_misses") && !text.contains("kswapd_cpu_time"), "{text}");
     assert!(text.contains("note: run_time is by the guest's clock"), "{text}");
+    assert!(!text.contains("\nleft "), "a guest does not tell what kswapd keeps: {text}");
     assert!(text.contains("oracle: 600 loads checked, 0 violations"), "{text}");
     let args = fake.args();
     for expected in [

@@ -115,6 +115,22 @@ fn wrong_sweep_files_are_refused_before_any_run() {
 }
 
 #[test]
+fn picture_names_what_each_cut_is_compared_with() {
+    let scratch = tempfile::tempdir().unwrap();
+    let cuts = "metrics = [\"run_time\", \"pgfree\"]\n[[cut]]\n[[cut]]\nprofile = [\"lazy\", \"classic\"]\n";
+    let picture = |name: &str, text: &str| {
+        let (file, out) = (file(scratch.path(), text), scratch.path().join(name));
+        good(&format!("sweep {file} --out {} -q", out.display()));
+        fs::read_to_string(out.join("result.svg")).unwrap()
+    };
+    let two = picture("two", &format!("{SWEEP}{cuts}"));
+    assert!(two.contains("run_time over size, against lazy") && two.contains("against classic"), "{two}");
+    assert!(two.contains("(up is more, not better)") && !two.contains("Change against "), "{two}");
+    let one = picture("one", SWEEP);
+    assert!(one.contains("Change against classic") && !one.contains(", against "), "{one}");
+}
+
+#[test]
 fn point_that_cannot_run_is_shown_as_missing() {
     let scratch = tempfile::tempdir().unwrap();
     let text = SWEEP.replace("\"small\"\nmemory", "\"compact-8\"\nmemory").replace("[60, 80]", "[5, 200]");
