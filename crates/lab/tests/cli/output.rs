@@ -34,8 +34,8 @@ fn output_fits_the_width_of_the_terminal() {
         for width in [80, 60] {
             let output = command().args(words(line)).env("COLUMNS", width.to_string()).output().unwrap();
             let text = stdout(&output);
-            // A cell that is too wide by itself cannot be broken, nor can a word that is alone in its line. A command is
-            // there to be pasted.
+            // A cell that is too wide by itself cannot be broken, nor can a word that is alone in its line. A command
+            // is there to be pasted.
             let fits = |cell: &str| cell.trim().chars().count() <= width;
             let too_wide = |line: &&str| {
                 line.chars().count() > width
