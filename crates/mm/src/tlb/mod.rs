@@ -117,8 +117,8 @@ impl Range {
     pub const ALL: Range = Range::pages(Vpn(0), u64::MAX);
 }
 
-/// Who asked a CPU to flush. As in Linux, a flush is a local one only if the CPU asked itself; one for another CPU counts
-/// as received. A flush at a switch of spaces is neither.
+/// The CPU that asked for a flush. As in Linux, a flush is a local one only if the CPU does it for itself; one for
+/// another CPU counts as received. A flush at a switch of spaces is neither.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Initiator {
     ThisCpu,
