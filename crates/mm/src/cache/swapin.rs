@@ -123,7 +123,8 @@ fn read_nearby<M: Machine>(
     near: impl Fn(SwapinStep) -> Nearby,
 ) -> Result<(), Shortage> {
     let mut slots = if gfp.read_ahead { near(SwapinStep::Plan) } else { Nearby::new() };
-    if slots.is_empty() {
+    // Another task may have read the wanted slot since, and the plan may lack it.
+    if !slots.contains(&wanted) {
         slots.push(wanted);
     }
     let needed = slots.iter().filter(|&&slot| is_unread(memory, slot)).count();

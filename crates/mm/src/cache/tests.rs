@@ -5,7 +5,7 @@ extern crate std;
 mod large;
 
 use super::*;
-use crate::alloc::Allocator;
+use crate::alloc::{Allocator, Watermark};
 use crate::api::SwapArea;
 use crate::frame::FolioRun;
 use crate::knobs::{Knob, Knobs};
@@ -389,7 +389,8 @@ fn swap_read_ahead_waits_for_memory_for_its_whole_window() {
     let core = store(4096, 64);
     let slots: Vec<SwapSlot> = (0..8).map(|stamp| swapped_out(&core, stamp)).collect();
     (0..8).for_each(|_| core.swap.readahead.hit());
-    let mut held: Vec<Pfn> = core::iter::from_fn(|| core.new_folio(Order::ZERO, ROOT).ok()).collect();
+    let gfp = Gfp { mark: Watermark::Min, ..ROOT };
+    let mut held: Vec<Pfn> = core::iter::from_fn(|| core.new_folio(Order::ZERO, gfp).ok()).collect();
     held.drain(..7).for_each(|pfn| core.put(pfn));
     let free = || core.alloc.zones()[0].free_pages() + core.alloc.pcp_pages(ZoneId(0));
     let before = free();

@@ -17,7 +17,7 @@ mod put;
 mod replace;
 mod split;
 
-use crate::alloc::{AllocRequest, NeedsReclaim};
+use crate::alloc::{AllocRequest, NeedsReclaim, Watermark};
 use crate::frame::{FolioPages, FrameFlags, Mobility, Owner};
 use crate::machine::{Machine, ZoneKind};
 use crate::memory::{Gfp, Memory, Shortage, Worth};
@@ -65,9 +65,16 @@ impl<M: Machine> Memory<M> {
 
     /// The same for several pages, or none of them if memory is short.
     pub(crate) fn new_pages(&self, count: usize, gfp: Gfp) -> Result<NewPages, Shortage> {
+        let page = || match self.new_folio(Order::ZERO, gfp) {
+            // The pages between the marks are for the time until kswapd, which has been woken, has made room.
+            Err(Shortage::Zone(_)) if gfp.mark == Watermark::Low => {
+                self.new_folio(Order::ZERO, Gfp { mark: Watermark::Min, ..gfp })
+            }
+            other => other,
+        };
         let mut pages = NewPages::new();
         for _ in 0..count {
-            match self.new_folio(Order::ZERO, gfp) {
+            match page() {
                 Ok(pfn) => pages.push(pfn),
                 Err(shortage) => {
                     self.put_folios(pages.into_iter().map(|pfn| (pfn, 1)));

@@ -7,7 +7,7 @@
 //! scanned depends on the present sizes.
 //!
 //! Here there is no worker: the first request after the end of a period adds up for all. If reclaim runs all the time,
-//! this is the same moment.
+//! this is the same moment. A round of reclaim that freed nothing adds up, too, before memory counts as out.
 //!
 //! Source: flush_memcg_stats_dwork and lruvec_page_state in mm/memcontrol.c of Linux 6.12.
 

@@ -93,7 +93,7 @@ impl<M: Machine> Mm<M> {
         mut op: impl FnMut(Gfp) -> Result<R, E>,
     ) -> Result<R, E> {
         let [mut zone_retries, mut group_retries] = [Retries::default(); 2];
-        let (mut freed, mut rounds) = (0, 0);
+        let (mut freed, mut rounds, mut group_made_room) = (0, 0, false);
         let unmet = |why, needs| Unmet { why, asking: E::ASKING, space, needs };
         while let Some(shortage) = error.shortage() {
             let may_retry = match shortage {
@@ -110,9 +110,11 @@ impl<M: Machine> Mm<M> {
                 }
                 Shortage::Zone(needs) => {
                     freed = reclaim::direct(&self.core, &self.reclaim, self, &needs);
-                    gives_up_read_ahead(gfp, freed, &mut rounds)
+                    rounds += 1;
+                    (rounds > MAX_RECLAIM_RETRIES && gives_up_read_ahead(gfp))
                         || reclaim::should_retry(&self.core, &needs, freed, &mut zone_retries)
                         || freed > 0
+                        || gives_up_read_ahead(gfp)
                         || self.may_mix(gfp)
                         || self.drain_and_unboost(&needs, gfp)
                         || {
@@ -130,12 +132,14 @@ impl<M: Machine> Mm<M> {
                     true
                 }
                 Shortage::Group(group) => {
-                    // Read-ahead could fill the room that is made for the operation each time.
-                    gfp.read_ahead = false;
+                    // Read-ahead could fill the room each time: only what is made first is for it, too.
+                    gfp.read_ahead &= !group_made_room;
                     self.core.lru.groups.count(group, GroupStat::Max, 1);
                     let freed = reclaim::group(&self.core, &self.reclaim, self, group, 1);
+                    group_made_room |= freed > 0;
                     let unmet = unmet("a control group is at its limit", None);
                     reclaim::should_retry_group(&self.core, freed, &mut group_retries)
+                        || gives_up_read_ahead(gfp)
                         || self.out_of_memory(&unmet, Some(group), &mut group_retries)
                 }
             };
@@ -229,10 +233,8 @@ impl<M: Machine> Mm<M> {
     }
 }
 
-/// After a round of reclaim that freed `freed` pages: whether the operation does without read-ahead from now on. Room
-/// that cannot be made for read-ahead is no reason to run out of memory.
-fn gives_up_read_ahead(gfp: &mut Gfp, freed: u64, rounds: &mut u32) -> bool {
-    *rounds += 1;
-    let hopeless = freed == 0 || *rounds > MAX_RECLAIM_RETRIES;
-    hopeless && core::mem::take(&mut gfp.read_ahead)
+/// Go on without read-ahead, if the operation had it: room that cannot be made for read-ahead is no reason to run out of
+/// memory.
+fn gives_up_read_ahead(gfp: &mut Gfp) -> bool {
+    core::mem::take(&mut gfp.read_ahead)
 }

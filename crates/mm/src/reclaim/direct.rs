@@ -206,7 +206,8 @@ impl Retries {
     /// when the rounds are used up.
     ///
     /// The next round knows the present sizes of the lists: by old ones, the inactive list may seem long while it is
-    /// empty, and then a round without file pages deactivates nothing. (In Linux there are always file pages.)
+    /// empty, and then a round deactivates nothing if there are no file pages. (Linux has the same rule, but its
+    /// programs are files.)
     fn failed<M: Machine>(&mut self, core: &MmCore<M>) -> bool {
         let (written, under_way) =
             (core.stats.read(Stat::NrWritten), core.stats.read(Stat::NrWriteback).max(0));

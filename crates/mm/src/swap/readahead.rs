@@ -35,8 +35,10 @@ impl SwapReadahead {
         if max <= 1 {
             return;
         }
-        self.window.store(self.window(slot, max), Relaxed);
-        if self.hits.swap(0, Relaxed) == 0 {
+        let [prev, last] = [&self.prev, &self.window].map(|value| value.load(Relaxed));
+        let hits = self.hits.swap(0, Relaxed);
+        self.window.store(window(prev.into(), slot.0.into(), hits, max, last), Relaxed);
+        if hits == 0 {
             self.prev.store(slot.0, Relaxed);
         }
     }

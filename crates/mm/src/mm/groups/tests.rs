@@ -1,5 +1,7 @@
 use super::*;
+use crate::alloc::Watermark;
 use crate::api::*;
+use crate::memory::Gfp;
 use crate::mm::tests::{end_transfers, reclaim_node, with_swap};
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 use crate::stat::Stat;
@@ -190,6 +192,32 @@ fn private_store_in_a_group_of_one_page_fails_instead_of_looping() {
     assert!(mm.fault(space, Vpn(0x9000), AccessKind::Load).is_ok(), "there must be room for one page");
     mm.madvise(space, Vpn(0x9000), 1, Advice::DontNeed).unwrap();
     assert_eq!(mm.fault(space, Vpn(0x9000), AccessKind::Store), Err(FaultError::Killed));
+}
+
+/// What would be read with the wanted page does not fit, and nothing can be reclaimed.
+#[test]
+fn swap_in_without_room_for_its_window_reads_the_wanted_page() {
+    let (mm, group) = bench(GroupLimits::default());
+    let space = with_pages(mm, group, 100);
+    page_out(mm, space);
+    let user = Gfp { mark: Watermark::Min, ..Gfp::user(ROOT) };
+    let mut held: Vec<Pfn> = core::iter::from_fn(|| mm.core.new_folio(Order::ZERO, user).ok()).collect();
+    held.drain(..2).for_each(|pfn| mm.core.put(pfn));
+    assert!(mm.fault(space, Vpn(AT.0 + 50), AccessKind::Load).is_ok());
+    let read = [Stat::PswpIn, Stat::SwapRa].map(|stat| mm.mmu().stats.read(stat));
+    assert_eq!((read, mm.oom_reports()), ([1, 0], Vec::new()));
+}
+
+/// A group at its limit makes room for what swap read-ahead wants with the page, too.
+#[test]
+fn swap_in_at_the_group_limit_reads_its_window() {
+    let (mm, group) = bench(GroupLimits { max: 200, ..GroupLimits::default() });
+    let space = with_pages(mm, group, 100);
+    page_out(mm, space);
+    let other = with_pages(mm, group, 198);
+    assert!(mm.fault(space, Vpn(AT.0 + 50), AccessKind::Load).is_ok());
+    assert_eq!(mm.mmu().stats.read(Stat::SwapRa), 7);
+    assert!(!mm.killed(other));
 }
 
 /// Reclaim from the node, by direct reclaimers one after the other.

@@ -124,11 +124,16 @@ impl Aging {
     /// Skip the walks of page tables for the generation after `seq`. Returns `false` if it has been made already.
     pub(super) fn pass(&self, seq: u64) -> bool {
         let mut cursor = self.cursor.lock();
-        let due = seq > self.seq.load(Relaxed);
+        let due = self.is_due(seq);
         if due {
             self.end(&mut cursor, seq);
         }
         due
+    }
+
+    /// Whether the walks for the generation after `seq` have not all been made.
+    pub(super) fn is_due(&self, seq: u64) -> bool {
+        seq > self.seq.load(Relaxed)
     }
 
     fn end(&self, cursor: &mut AgingCursor, seq: u64) {

@@ -194,7 +194,7 @@ impl<M: Machine> Reclaim<'_, M> {
         can_swap: bool,
         sc: &mut ScanControl,
     ) -> bool {
-        sc.mm_walk |= self.walks_tables();
+        sc.mm_walk |= self.walks_tables() && self.state.aging(node, group).is_due(seq);
         self.age(node, group, seq, can_swap, false)
     }
 

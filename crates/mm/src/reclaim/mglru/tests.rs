@@ -68,7 +68,7 @@ fn direct_reclaim_waits_for_a_generation_that_others_begin() {
     };
     *bench.core.machine.idle.lock() = Some(Box::new(begin));
     assert_eq!(cx.share(NodeId(0), ROOT, true, &mut sc), None, "it was aged");
-    assert_eq!((generations.max_seq(), sc.mm_walk), (seq + 1, true));
+    assert_eq!((generations.max_seq(), sc.mm_walk), (seq + 1, false), "others have walked");
 }
 
 /// Anonymous pages that were all used, in the oldest of four generations.

@@ -66,6 +66,9 @@ impl<M: Machine> Fault<'_, M> {
     /// predicts use less well than addresses do.
     fn nearby(&self, step: SwapinStep) -> Nearby {
         let most = 1 << self.core.knobs.get(Knob::PageCluster).min(MAX_CLUSTER);
+        if most == 1 && !matches!(step, SwapinStep::Found { .. }) {
+            return Nearby::new();
+        }
         let window = self.space.vmas.lock().change_readahead(self.vma.start, |state| match step {
             SwapinStep::Found { ahead } => {
                 state.found(self.page, ahead);
