@@ -233,8 +233,8 @@ impl<M: Machine> Mm<M> {
     }
 }
 
-/// Go on without read-ahead, if the operation had it: room that cannot be made for read-ahead is no reason to run out of
-/// memory.
+/// Go on without read-ahead, if the operation had it: room that cannot be made for read-ahead is no reason to run out
+/// of memory.
 fn gives_up_read_ahead(gfp: &mut Gfp) -> bool {
     core::mem::take(&mut gfp.read_ahead)
 }

@@ -41,8 +41,8 @@ fn verdict(found: Referenced, was_referenced: bool, file: bool) -> (ReferenceVer
 }
 
 /// Whether a look around another folio's entry, or a walk of page tables, has found an isolated folio of a generation
-/// used. It stays, whatever its entries say, and its write-back is not counted, but for a later folio of a run: a run is
-/// counted before its folios are looked at. (The form of 6.14 does not mark isolated folios.)
+/// used. It stays, whatever its entries say, and its write-back is not counted, but for a later folio of a run: a run
+/// is counted before its folios are looked at. (The form of 6.14 does not mark isolated folios.)
 pub(super) fn seen_used(frame: &Frame, pass: &Pass<'_>) -> bool {
     let marks = pass.look.as_ref().is_some_and(|look| !look.promotions.is_reworked());
     marks && frame.has(FrameFlags::REFERENCED) && frame.mapcount() > 0
