@@ -12,7 +12,7 @@ fn main() {
     if env::var_os("CARGO_FEATURE_STD").is_none() {
         return;
     }
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("..");
     let (plugin, abi) = (crates.join("recorder-plugin/src"), crates.join("abi/src"));
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={}", plugin.display());
