@@ -70,7 +70,7 @@ impl<M: Machine> Mm<M> {
         }
         let rss = self.rss(victim);
         let reason = self.oom_reason(unmet);
-        let text = self.oom_text(unmet, &candidates);
+        let text = self.oom_text(&reason, &candidates);
         if self.spaces.kill(&self.core, victim) {
             self.mmu().count(Stat::OomKill, 1);
             self.core.lru.groups.count(self.group_of(victim), GroupStat::OomKill, 1);
@@ -122,9 +122,9 @@ impl<M: Machine> Mm<M> {
         text
     }
 
-    fn oom_text(&self, unmet: &Unmet, candidates: &[(u64, SpaceId)]) -> String {
+    fn oom_text(&self, reason: &str, candidates: &[(u64, SpaceId)]) -> String {
         let mut text = String::new();
-        text += &format!("out of memory: {}\n", self.oom_reason(unmet));
+        text += &format!("out of memory: {reason}\n");
         for zone in self.core.alloc.zones() {
             text += &format!(
                 "  zone {} node {}: free {} min {} low {} high {} managed {}\n",
