@@ -305,6 +305,14 @@ fn calls_of_older_formats_are_read() {
     }
 }
 
+/// Check a trace whose preamble says this format from now on.
+fn check_as(path: &Path, format: u8) -> Result<(), TraceError> {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[8] = format;
+    std::fs::write(path, bytes).unwrap();
+    check(path)
+}
+
 #[test]
 fn other_files_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
@@ -317,12 +325,7 @@ fn other_files_are_told_apart() {
     let missing = check(&folder.path().join("none.pft")).unwrap_err().to_string();
     assert!(missing.contains("none.pft: cannot open"), "{missing}");
     sample(&path);
-    let of_format = |format: u8| {
-        let mut bytes = std::fs::read(&path).unwrap();
-        bytes[8] = format;
-        std::fs::write(&path, bytes).unwrap();
-        check(&path)
-    };
+    let of_format = |format| check_as(&path, format);
     assert!(of_format(VERSION as u8).is_ok());
     // The sample has no more than the first format had.
     assert!([1, 2, 4, 7].into_iter().all(|format| of_format(format).is_ok()));
@@ -340,12 +343,7 @@ fn format_is_not_older_than_its_events() {
     let root = writer.add_process(None);
     writer.push(root, &Event::Mark).unwrap();
     writer.finish().unwrap();
-    let of_format = |format: u8| {
-        let mut bytes = std::fs::read(&path).unwrap();
-        bytes[8] = format;
-        std::fs::write(&path, bytes).unwrap();
-        check(&path)
-    };
+    let of_format = |format| check_as(&path, format);
     assert!([7, VERSION as u8].into_iter().all(|format| of_format(format).is_ok()));
     for format in [1, 2, 4] {
         let error = of_format(format).unwrap_err().to_string();
