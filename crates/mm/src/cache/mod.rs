@@ -57,7 +57,7 @@ use crate::arena::Arena;
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::{Memory, Shortage};
-use crate::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use crate::primitive::{AtomicU32, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::units::*;
 use shadows::Shadows;
@@ -120,8 +120,19 @@ pub struct Cache {
     shadows: Shadows,
     /// Number of tasks that sleep because too much is dirty; the end of each write wakes them.
     throttled: AtomicU32,
-    /// The flusher should write all dirty pages.
-    flusher_wanted: AtomicBool,
+    /// What reclaim has asked of the flusher, one of [`Asked`].
+    asked: AtomicU32,
+}
+
+/// Reclaim's request that the flusher write all dirty pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+enum Asked {
+    Nothing = 0,
+    /// The flusher has not begun.
+    Waiting = 1,
+    /// The flusher writes.
+    UnderWay = 2,
 }
 
 impl Cache {
@@ -298,14 +309,31 @@ impl Cache {
 
     /// Reclaim found only dirty pages of files that are not under write-back: have the flusher write all dirty pages.
     pub(crate) fn want_flusher<M: Machine>(&self, memory: &Memory<M>) {
-        if !self.flusher_wanted.swap(true, Relaxed) {
+        if self.asked.swap(Asked::Waiting as u32, Relaxed) != Asked::Waiting as u32 {
             memory.charge(Work::DaemonWake, 1);
             memory.machine.wake(WaitKey::Flusher);
         }
     }
 
-    pub(crate) fn take_flusher_wanted(&self) -> bool {
-        self.flusher_wanted.swap(false, Relaxed)
+    /// Whether the flusher has not yet written what reclaim asked for.
+    pub(crate) fn flusher_is_late(&self) -> bool {
+        self.asked.load(Relaxed) != Asked::Nothing as u32
+    }
+
+    /// The flusher takes reclaim's request, if there is one; it calls [`Cache::has_written`] when it is done.
+    pub(crate) fn take_request(&self) -> bool {
+        self.change_asked(Asked::Waiting, Asked::UnderWay)
+    }
+
+    /// The flusher has done what reclaim asked for. Reclaim may have asked again.
+    pub(crate) fn has_written<M: Machine>(&self, memory: &Memory<M>) {
+        if self.change_asked(Asked::UnderWay, Asked::Nothing) && self.throttled.load(Relaxed) > 0 {
+            memory.machine.wake(WaitKey::Writeback);
+        }
+    }
+
+    fn change_asked(&self, from: Asked, to: Asked) -> bool {
+        self.asked.compare_exchange(from as u32, to as u32, Relaxed, Relaxed).is_ok()
     }
 }
 

@@ -424,6 +424,38 @@ fn memory_is_not_out_while_old_statistics_hide_active_pages() {
     assert!(bench.core.swap.under_way() > 0 || bench.stat(Stat::PgstealDirect) > 0, "nothing was reclaimed");
 }
 
+/// A group's dirty pages stay until the flusher runs, which may take longer than all rounds without a wait.
+#[test]
+fn memory_is_not_out_before_the_flusher_runs() {
+    let bench = Bench::new(256);
+    let cache = &bench.core.cache;
+    let all_rounds = || {
+        let (before, mut retries) = (bench.core.machine.now(), Retries::default());
+        while should_retry_group(&bench.core, 0, &mut retries) {}
+        bench.core.machine.now() - before
+    };
+    cache.want_flusher(&bench.core);
+    assert!(all_rounds() >= 1_600_000_000, "the rounds did not wait for the flusher to begin");
+    assert!(cache.take_request());
+    assert!(all_rounds() >= 1_600_000_000, "the rounds did not wait for the flusher to write");
+    cache.has_written(&bench.core);
+    assert_eq!(all_rounds(), 0, "there is nothing to wait for");
+}
+
+/// A request while the flusher writes is a new one: what it writes may be what was dirty before.
+#[test]
+fn flusher_owes_each_request() {
+    let bench = Bench::new(256);
+    let cache = &bench.core.cache;
+    cache.want_flusher(&bench.core);
+    assert!(cache.take_request() && !cache.take_request());
+    cache.want_flusher(&bench.core);
+    cache.has_written(&bench.core);
+    assert!(cache.flusher_is_late() && cache.take_request());
+    cache.has_written(&bench.core);
+    assert!(!cache.flusher_is_late());
+}
+
 #[test]
 fn retries_end_when_a_device_is_stuck() {
     let bench = Bench::new(256);

@@ -172,11 +172,13 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 }
 
-/// Sleep until `pages` pages have been written, no write is under way any more, or a tenth of a second is over.
+/// Sleep until `pages` pages have been written, nothing is to be written any more, or a tenth of a second is over. What
+/// reclaim asked the flusher for is to be written although the flusher may not have begun.
 pub(super) fn wait_for_writes<M: Machine>(core: &MmCore<M>, pages: u64) {
     let written = || core.stats.read(Stat::NrWritten);
+    let pending = || core.stats.read(Stat::NrWriteback) > 0 || core.cache.flusher_is_late();
     let (enough, deadline) = (written() + pages as i64, core.machine.now() + Throttle::Writeback.timeout());
-    while written() < enough && core.stats.read(Stat::NrWriteback) > 0 && core.machine.now() < deadline {
+    while written() < enough && pending() && core.machine.now() < deadline {
         core.cache.wait_for_a_write(core, deadline);
     }
 }

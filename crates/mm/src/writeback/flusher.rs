@@ -20,8 +20,9 @@ pub fn flusher<M: Machine>(core: &MmCore<M>, state: &Writeback) {
     while !core.machine.stopping() {
         let ticket = core.machine.ticket(WaitKey::Flusher);
         state.writing.store(true, Relaxed);
-        if core.cache.take_flusher_wanted() {
+        if core.cache.take_request() {
             write_older_than(core, Nanos::MAX);
+            core.cache.has_written(core);
         }
         write_background(core);
         let now = core.machine.now();

@@ -305,7 +305,7 @@ fn eviction_with_a_budget_reports_dirty_pages() {
         sc.may_swap = false;
         cx.shrink_node(NodeId(0), &mut sc);
         assert_eq!(state.dirty.load(Relaxed), told, "form {form}");
-        assert!(bench.core.cache.take_flusher_wanted(), "form {form}");
+        assert!(bench.core.cache.take_request(), "form {form}");
     }
 }
 
@@ -318,7 +318,7 @@ fn dirty_folios_are_sorted_without_isolation() {
         let (_, sc) = evict_at(&bench, 2);
         let scanned = bench.core.stats.read(Stat::PgscanDirect);
         assert_eq!((scanned > 0, sc.nr_reclaimed), (taken, 0), "form {form}");
-        assert!(bench.core.cache.take_flusher_wanted(), "form {form}");
+        assert!(bench.core.cache.take_request(), "form {form}");
         // When the write of a folio ends, the folio is at the tail of the oldest queue.
         let pfn = bench.folio(0).unwrap();
         bench.write_start(pfn);
