@@ -14,7 +14,7 @@ fn said(cpus: u32, faults: u64) -> String {
     format!(
         "SeaBIOS\n@pagefold 1\n@machine cpus={cpus} nodes=1 memory=16777216\n@counter pgfault {faults}\n@counter pgmajfault 0\n\
          @counter pgscan_kswapd 0\n@counter pgscan_direct 0\n@counter pgpgin 0\n@counter pgpgout 0\n@metric read_micros 300\n\
-         @metric fault_nanos 9000\n@metric kernel_pages 40\n@metric hidden_pages 900\n@metric managed_pages 20000\n\
+         @metric fault_picos 9000000\n@metric kernel_pages 40\n@metric hidden_pages 900\n@metric managed_pages 20000\n\
          @note one thing\n@done nanos=5 accesses=12288 progress=1536 tasks=1\n@end ok\n"
     )
 }

@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
+use program::probe::Times;
 
 /// Time between two looks at what the kernel uses for itself, in nanoseconds.
 const SAMPLE_INTERVAL: u64 = 50_000_000;
@@ -110,18 +111,15 @@ pub fn main() -> ! {
     const CURRENT: u64 = 1;
     // SAFETY: nothing is changed.
     must("mlockall", unsafe { sys::call(nr::MLOCKALL, [CURRENT]) });
-    let fault_nanos = memory::fault_nanos();
+    let bytes = config.pages.iter().sum::<u64>() * 4096;
+    let seed = [config.seed, config.first.into()];
+    let state: &'static RunState = Box::leak(Box::new(RunState::new(program, seed, config.cpus, bytes)));
+    let times = os::probe(state);
     let hidden_memory = memory::leave(&config.pages).unwrap_or_else(|(node, free)| {
         report::bad(format_args!("node {node}: {free} pages are free, fewer than {}", config.pages[node]))
     });
-    let bytes = config.pages.iter().sum::<u64>() * 4096;
     print(format_args!("@machine cpus={} nodes={} memory={bytes}", config.cpus, config.pages.len()));
-    run(
-        &config,
-        RunState::new(program, [config.seed, config.first.into()], config.cpus, bytes),
-        hidden_memory,
-        fault_nanos,
-    )
+    run(&config, state, hidden_memory, times)
 }
 
 /// Set up the console, the kernel's own file systems, and the heap.
@@ -168,8 +166,7 @@ fn prepare(preparation: &Preparation) {
 }
 
 /// Run the program, and report its results.
-fn run(config: &Config, state: RunState, mut hidden_memory: memory::HiddenMemory, fault_nanos: u64) -> ! {
-    let state: &'static RunState = Box::leak(Box::new(state));
+fn run(config: &Config, state: &'static RunState, mut hidden_memory: memory::HiddenMemory, times: Times) -> ! {
     let before = counters::read(&config.counters);
     hidden_memory.begin();
     let start = sys::now();
@@ -201,7 +198,11 @@ fn run(config: &Config, state: RunState, mut hidden_memory: memory::HiddenMemory
     }
     counters::devices();
     print(format_args!("@metric kernel_pages {}", (sum / samples.max(1) as i64).max(0)));
-    print(format_args!("@metric fault_nanos {fault_nanos}"));
+    print(format_args!("@metric user_nanos {}", sys::childrens_user_time()));
+    print(format_args!("@metric computed {}", state.computed.load(SeqCst)));
+    for (name, value) in times.named() {
+        print(format_args!("@metric {name} {value}"));
+    }
     print(format_args!("@metric hidden_pages {}", hidden_memory.hidden()));
     print(format_args!("@metric managed_pages {}", hidden_memory.managed()));
     let [accesses, progress] = [&state.accesses, &state.progress].map(|sum| sum.load(SeqCst));

@@ -175,24 +175,3 @@ impl HiddenMemory {
         self.0.iter_mut().zip(found).map(|(node, found)| node.balance(found.kernels)).sum()
     }
 }
-
-/// Time of a fault on new memory on this machine, in nanoseconds.
-pub fn fault_nanos() -> u64 {
-    const READ_WRITE: u64 = 3;
-    const PRIVATE_FIXED_ANONYMOUS: u64 = 0x2 | 0x10 | 0x20;
-    const PAGES: u64 = 1024;
-    // SAFETY: nothing is mapped there, and nothing else uses the pages.
-    unsafe {
-        let args = [HIDDEN, PAGES * PAGE, READ_WRITE, PRIVATE_FIXED_ANONYMOUS, u64::MAX, 0];
-        if sys::call(nr::MMAP, args).is_err() {
-            return 0;
-        }
-        let start = sys::now();
-        for page in 0..PAGES {
-            ((HIDDEN + page * PAGE) as *mut u64).write_volatile(page);
-        }
-        let nanos = (sys::now() - start) / PAGES;
-        let _ = sys::call(nr::MUNMAP, [HIDDEN, PAGES * PAGE]);
-        nanos
-    }
-}

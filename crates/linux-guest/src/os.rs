@@ -9,6 +9,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
+use program::probe::{Probe, Times};
 use program::{
     Access, AccessKind, Buffer, Call, Errno, FileSpec, Group, GroupLimits, Map, Os, Program, Remap, Role,
     Signal, TaskHandle,
@@ -33,11 +34,12 @@ struct LinuxOs {
     transfer: Vec<u8>,
     accesses: u64,
     progress: u64,
+    computed: u64,
 }
 
 /// Run the program as one task, and add the task's sums to those of the run.
 pub fn run(state: &'static RunState, task: u32, role: Role) {
-    let mut os = LinuxOs { state, task, transfer: Vec::new(), accesses: 0, progress: 0 };
+    let mut os = LinuxOs::new(state, task);
     let signal = state.program.run(&mut os, role).err();
     if let Some(note) = state.program.note(role) {
         report::print(format_args!("@note {note}"));
@@ -54,9 +56,22 @@ pub fn run(state: &'static RunState, task: u32, role: Role) {
     }
     state.accesses.fetch_add(os.accesses, SeqCst);
     state.progress.fetch_add(os.progress, SeqCst);
+    state.computed.fetch_add(os.computed, SeqCst);
+}
+
+/// Measure what this machine takes for the kinds of work that the simulated twin's costs are made of.
+pub fn probe(state: &'static RunState) -> Times {
+    let probe = Probe::default();
+    // It touches only memory that it has mapped.
+    let _ = probe.run(&mut LinuxOs::new(state, 0), 0);
+    probe.times()
 }
 
 impl LinuxOs {
+    fn new(state: &'static RunState, task: u32) -> LinuxOs {
+        LinuxOs { state, task, transfer: Vec::new(), accesses: 0, progress: 0, computed: 0 }
+    }
+
     /// Transfer `len` bytes between a file and a buffer of the guest.
     fn transfer(&mut self, call: Transfer, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         let room = len.min(LARGEST_TRANSFER as u64) as usize;
@@ -143,6 +158,7 @@ impl Os for LinuxOs {
     }
 
     fn compute(&mut self, instructions: u64) {
+        self.computed += instructions;
         // Two instructions an iteration.
         for i in 0..instructions / 2 {
             core::hint::black_box(i);

@@ -25,6 +25,7 @@ pub mod nr {
     pub const MKDIR: u64 = 83;
     pub const RMDIR: u64 = 84;
     pub const UNLINK: u64 = 87;
+    pub const GETRUSAGE: u64 = 98;
     pub const MLOCK: u64 = 149;
     pub const MLOCKALL: u64 = 151;
     pub const MOUNT: u64 = 165;
@@ -253,6 +254,15 @@ pub fn wait_for(pid: i64, block: bool) -> Result<Option<Ended>, Code> {
     // SAFETY: the kernel writes the status.
     let pid = unsafe { call(nr::WAIT4, [pid as u64, &raw mut status as u64, flags, 0]) }?;
     Ok((pid != 0).then_some(Ended { pid, signal: status & 0x7f }))
+}
+
+/// Nanoseconds that children which were waited for have spent in user mode.
+pub fn childrens_user_time() -> u64 {
+    const CHILDREN: u64 = -1i64 as u64;
+    let mut usage = [0u64; 18];
+    // SAFETY: the kernel writes the record, which has 18 words.
+    let _ = unsafe { call(nr::GETRUSAGE, [CHILDREN, usage.as_mut_ptr() as u64]) };
+    usage[0] * 1_000_000_000 + usage[1] * 1000
 }
 
 /// Exit the process, or with [`nr::EXIT`] the thread.

@@ -61,6 +61,8 @@ pub struct RunState {
     pub accesses: AtomicU64,
     /// Progress of all tasks that have ended, in the program's units.
     pub progress: AtomicU64,
+    /// Instructions that all tasks that have ended computed, besides accesses.
+    pub computed: AtomicU64,
     /// Number of tasks started.
     pub tasks: AtomicU32,
     /// Number of tasks that a signal ended.
@@ -110,6 +112,7 @@ impl RunState {
             own_faults: AtomicU64::new(0),
             accesses: AtomicU64::new(0),
             progress: AtomicU64::new(0),
+            computed: AtomicU64::new(0),
             tasks: AtomicU32::new(0),
             signals: AtomicU32::new(0),
             groups: AtomicU32::new(0),

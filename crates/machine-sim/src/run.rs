@@ -13,10 +13,11 @@ use crate::sched::{Key, Next, TaskId};
 use crate::simulation::{Simulation, TaskKind};
 use crate::spec::MachineSpec;
 use mm::api::{Daemon, SwapArea};
-use mm::knobs::{KnobError, Knobs};
-use mm::units::{DeviceId, PAGE_SIZE};
+use mm::knobs::{Knob, KnobError, Knobs};
+use mm::units::{DeviceId, Nanos, PAGE_SIZE};
 use mm::{Config, Mm};
 use program::Program;
+use program::rng::Rng;
 use std::sync::atomic::Ordering;
 
 /// Picoseconds between two ticks of a CPU's clock: 250 ticks a second (CONFIG_HZ of Debian's kernels).
@@ -59,7 +60,16 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<(SimMachine, Config), RunErr
     let swap = spec.swap().map(area).into_iter().collect();
     reserve(&spec)?;
     let machine = SimMachine::new(spec, config).map_err(input)?;
-    Ok((machine, Config { knobs, swap, custom: config.custom }))
+    let statistics_age = statistics_age(config.seed, &knobs);
+    Ok((machine, Config { knobs, swap, custom: config.custom, statistics_age }))
+}
+
+/// How long ago the statistics of groups were added up when the program begins. A machine does that at a fixed rate
+/// from its boot on, and programs begin at any time.
+fn statistics_age(seed: u64, knobs: &Knobs) -> Nanos {
+    const MILLISECOND: Nanos = 1_000_000;
+    let period = knobs.get(Knob::MemcgFlushMs) * MILLISECOND;
+    Rng::new(seed ^ 0x7374_6174).below(period.max(1))
 }
 
 /// Check that this computer has the memory for the machine's tables. Only what the program touches is used of it, but

@@ -58,6 +58,9 @@ pub struct Config {
     pub swap: Vec<SwapArea>,
     /// An external replacement policy, which `reclaim.policy` = `custom` selects.
     pub custom: Option<MakePolicy>,
+    /// How long before the start the statistics of control groups were added up last (`memcg.flush_ms`). Only a machine
+    /// that runs one program after another, each from the start, needs other values than 0.
+    pub statistics_age: Nanos,
 }
 
 /// The memory manager of a machine.
@@ -76,7 +79,7 @@ impl<M: Machine> Mm<M> {
     pub fn new(machine: M, config: Config) -> Result<Mm<M>, String> {
         let mmu = Mmu::new(machine, config.knobs);
         let alloc = Allocator::new(&mmu).map_err(|error| error.to_string())?;
-        let lru = Lru::new(&mmu.machine).with_custom(config.custom);
+        let lru = Lru::new(&mmu.machine).with_custom(config.custom).with_age(config.statistics_age);
         let swap = Swap::new(&config.swap, mmu.machine.cpus());
         let zero = take_zero_page(&mmu, &alloc)?;
         let memory = Memory::new(mmu, swap, alloc, lru);

@@ -16,6 +16,7 @@ pub mod chaos;
 pub mod keys;
 pub mod named;
 pub mod os;
+pub mod probe;
 pub mod rng;
 pub mod zipf;
 

@@ -36,13 +36,19 @@ pub const METRICS: &[&str] = &[
     "disk_read_pages",
     "disk_writes",
     "disk_written_pages",
-    // A Linux guest's: what the kernel used for itself, what was locked away, what the zones have, what a read took,
-    // what a fault on new memory took.
+    // A Linux guest's: what the kernel used for itself, what was locked away, what the zones have, what a read took.
     "kernel_pages",
     "hidden_pages",
     "managed_pages",
     "read_micros",
-    "fault_nanos",
+    // What the program spent in user mode, the instructions that it computed there, and what the probe took.
+    "user_nanos",
+    "computed",
+    "fault_picos",
+    "zero_fault_picos",
+    "copy_fault_picos",
+    "read_picos",
+    "instruction_picos",
 ];
 
 /// How a guest says that it ended.

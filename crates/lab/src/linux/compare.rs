@@ -113,7 +113,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
     let linux = linux.collect::<Result<Vec<RunRecord>>>()?;
     let metric =
         |name: &str| mean(&reports.iter().map(|report| measured(report, name)).collect::<Vec<f64>>());
-    let speed = Speed { fault_nanos: metric("fault_nanos"), read_micros: metric("read_micros") };
+    let speed = speed(&linux, metric);
     let name = format!("linux:{}", job.cpus);
     let (machine, twin) = twin::twin(&name, &subject.shape, speed)?;
     let simulated = subject.simulated(&machine)?;
@@ -130,8 +130,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
         hidden_pages: metric("hidden_pages"),
         managed_pages: metric("managed_pages"),
         swap: job.swap,
-        fault_nanos: speed.fault_nanos,
-        read_micros: speed.read_micros,
+        speed,
         icount: job.icount,
         append: job.append.clone(),
         settings: subject
@@ -144,6 +143,23 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
     let mut beside = Beside::of(setup, conditions, [&linux, &simulated, &booted], job.all);
     beside.host_seconds = start.elapsed().as_secs_f64();
     Ok(Compared { beside, twin })
+}
+
+/// How slow the guests were, on average.
+fn speed(runs: &[RunRecord], metric: impl Fn(&str) -> f64) -> Speed {
+    let accesses = mean(&runs.iter().map(|run| run.work.accesses as f64).collect::<Vec<f64>>());
+    let nanos = |name| metric(name) / 1000.0;
+    let instruction_nanos = nanos("instruction_picos");
+    let accessing = metric("user_nanos") - metric("computed") * instruction_nanos;
+    Speed {
+        fault_nanos: nanos("fault_picos"),
+        zero_fault_nanos: nanos("zero_fault_picos"),
+        copy_fault_nanos: nanos("copy_fault_picos"),
+        read_nanos: nanos("read_picos"),
+        instruction_nanos,
+        access_nanos: if accesses > 0.0 { (accessing / accesses).max(0.0) } else { 0.0 },
+        read_micros: metric("read_micros"),
+    }
 }
 
 impl<'a> Subject<'a> {

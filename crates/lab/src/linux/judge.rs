@@ -6,6 +6,7 @@
 //!   that is wider; if Linux's count is near 0, a small difference does not matter.
 //! - *timing*: which task did it, or how often a task was woken. Shown, but not judged.
 
+use super::twin::Speed;
 use crate::boot::beside::Agreement;
 use crate::grid::Grid;
 use crate::human;
@@ -69,10 +70,9 @@ pub struct Conditions {
     pub managed_pages: f64,
     /// Bytes of swap space.
     pub swap: u64,
-    /// Nanoseconds of a fault on new memory in the guest.
-    pub fault_nanos: f64,
-    /// Microseconds of a disk's read in the guest.
-    pub read_micros: f64,
+    /// The guest's speed, which the simulated machine has, too.
+    #[serde(flatten)]
+    pub speed: Speed,
     /// Whether the guest's time counted instructions.
     #[serde(default)]
     pub icount: bool,
@@ -370,8 +370,7 @@ fn conditions(found: &Conditions) -> String {
         hidden_pages,
         managed_pages,
         swap,
-        fault_nanos,
-        read_micros,
+        speed: Speed { fault_nanos, access_nanos, read_micros, .. },
         ..
     } = found;
     let mut text = format!(
@@ -391,7 +390,8 @@ fn conditions(found: &Conditions) -> String {
         }
     );
     text.push_str(&format!(
-        "speed    {fault_nanos:.0} ns for a fault on new memory, {read_micros:.0} us for a disk's read; the twin is as slow{}\n",
+        "speed    {fault_nanos:.0} ns for a fault on new memory, {access_nanos:.1} ns in user mode for an access, {read_micros:.0} us \
+         for a disk's read; the twin is as slow{}\n",
         if found.icount { "; a nanosecond for each instruction" } else { "" }
     ));
     let short = |line: &String| {
@@ -426,8 +426,7 @@ pub(super) mod tests {
             hidden_pages: 2_000.0,
             managed_pages: 30_000.0,
             swap: 64 << 20,
-            fault_nanos: 9000.0,
-            read_micros: 200.0,
+            speed: Speed { fault_nanos: 9000.0, read_micros: 200.0, ..Speed::default() },
             icount: false,
             append: String::new(),
             settings: vec!["/sys/kernel/mm/lru_gen/enabled 7".into(), "/proc/sys/vm/swappiness 60".into()],

@@ -1,42 +1,85 @@
 //! The simulated machine that a Linux guest was: its CPUs, memory and swap space, and as slow.
 //!
 //! An emulated CPU needs many times as long for a kernel's work as a real one, but a second of the guest is a second.
-//! Where the kernel waits or counts time (write-back, naps of reclaim), a machine with a real CPU's speed would get
-//! further in between. So the twin's clock is as slow as the guest's CPU was, by what a fault on new memory took, and
-//! its disk as slow as the guest's.
+//! Where the kernel waits or counts time (write-back, naps of reclaim, the age of statistics), a machine with a real
+//! CPU's speed would get further in between. So the twin gets the costs with which [`Probe`] takes as long on it as in
+//! the guest, user mode that takes as long as the program spent there, and a disk as slow as the guest's.
 
 use crate::boot::{Second, Shape};
-use crate::engine::{Machine, Program};
-use crate::error::Result;
-use mm::stat::Stat;
+use crate::engine::Machine;
+use crate::error::{Error, Result};
+use machine_sim::run;
 use mm::units::PAGE_SIZE;
+use program::probe::{Probe, Times};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
 
 /// Clock of the machine that the twin is made from, in GHz.
 const GHZ: f64 = 3.0;
-/// Memory of the machine on which full speed is measured.
-const FULL_SPEED_MEMORY: u64 = 256 << 20;
+/// Memory of the machine that the probe runs on.
+const PROBES_MEMORY: u64 = 256 << 20;
 /// Clocks that are believed.
 const SLOWEST: f64 = 0.1;
+/// The most that the twin's user mode takes for an access, in nanoseconds: more is no memory access any more.
+const MOST_OF_ACCESS: f64 = 100_000.0;
 
 /// What was measured in the guest.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Speed {
-    /// Nanoseconds of a fault on new memory.
+    /// Nanoseconds of a fault that clears a page.
     pub fault_nanos: f64,
+    /// Nanoseconds of a fault that maps the page of zeroes.
+    pub zero_fault_nanos: f64,
+    /// Nanoseconds of a fault that copies a page.
+    pub copy_fault_nanos: f64,
+    /// Nanoseconds of a read of a page that is in memory.
+    pub read_nanos: f64,
+    /// Nanoseconds of an instruction that the program computes.
+    pub instruction_nanos: f64,
+    /// Nanoseconds that the program spent in user mode for each access, without what it computed.
+    pub access_nanos: f64,
     /// Microseconds of a read from a disk.
     pub read_micros: f64,
 }
 
-/// The description of a machine of this shape, with a clock in GHz and latency of its disk.
-fn description(shape: &Shape, ghz: f64, micros: f64) -> String {
+/// Nanoseconds that are the costs of a twin; 0: the default.
+#[derive(Clone, Copy, Debug, Default)]
+struct Costs {
+    zero_page: f64,
+    copy_page: f64,
+    copy_user: f64,
+    instruction: f64,
+    access: f64,
+}
+
+impl Costs {
+    fn text(&self) -> String {
+        let &Costs { zero_page, copy_page, copy_user, instruction, access } = self;
+        let rows = [
+            ("work.zero_page", zero_page, "stores to new pages"),
+            ("work.copy_page", copy_page, "stores to private pages of a file"),
+            ("work.copy_user", copy_user, "reads of pages in memory"),
+            ("hardware.instruction", instruction, "a loop"),
+            ("hardware.access", access, "the program's time in user mode"),
+        ];
+        rows.iter().filter(|row| row.1 > 0.0).fold(String::new(), |mut text, (name, nanos, source)| {
+            let _ = write!(text, "[costs.{name}]\nns = {nanos:.3}\nsource = \"the guest: {source}\"\n");
+            text
+        })
+    }
+}
+
+/// The description of a machine of this shape, with a clock in GHz, latency of its disk, and costs.
+fn description(shape: &Shape, ghz: f64, micros: f64, costs: &Costs) -> String {
     let swapping = match shape.swap * PAGE_SIZE {
         0 => String::new(),
         bytes => format!("swap = \"disk\"\nswap_size = {bytes}\n"),
     };
-    let nodes = nodes(shape);
+    let (nodes, costs) = (nodes(shape), costs.text());
     format!(
         "description = \"the twin of a Linux guest\"\n\
-         [cpu]\nghz = {ghz:.3}\nasids = 0\nhw_young = true\nhw_nonleaf_young = true\nsource = \"the guest's faults on new memory\"\n\
+         [cpu]\nghz = {ghz:.3}\nasids = 0\nhw_young = true\nhw_nonleaf_young = true\nsource = \"the guest's faults that map the page of zeroes\"\n\
          [tlb]\n\
          l1d_4k = {{ entries = 64, ways = 4 }}\nl1d_2m = {{ entries = 32, ways = 4 }}\nl1i_4k = {{ entries = 128, ways = 8 }}\n\
          l1i_2m = {{ entries = 8, ways = 8 }}\nl2 = {{ entries = 1536, ways = 12 }}\npde = {{ entries = 32, ways = 4 }}\n\
@@ -45,7 +88,7 @@ fn description(shape: &Shape, ghz: f64, micros: f64) -> String {
          {nodes}\
          [[device]]\nname = \"disk\"\nsize = \"500G\"\nread_us = {micros:.0}\nwrite_us = {micros:.0}\nread_mbs = 1000\n\
          write_mbs = 1000\nqueue_depth = 128\njitter_pct = 10\nsource = \"the guest's disks; bandwidth: estimate\"\n\
-         [storage]\nfiles = \"disk\"\n{swapping}"
+         [storage]\nfiles = \"disk\"\n{swapping}{costs}"
     )
 }
 
@@ -73,20 +116,61 @@ fn nodes(shape: &Shape) -> String {
 
 /// The twin, and its description.
 pub fn twin(name: &str, shape: &Shape, speed: Speed) -> Result<(Machine, String)> {
-    let ghz = (GHZ * fault_at_full_speed()? / speed.fault_nanos.max(1.0)).clamp(SLOWEST, GHZ);
+    let (ghz, costs) = as_slow(speed)?;
     let micros = speed.read_micros.clamp(10.0, 1e6);
-    let text = description(shape, ghz, micros);
+    let text = description(shape, ghz, micros, &costs);
     Ok((Machine::from_toml(name, &text)?, text))
 }
 
-/// Nanoseconds of a fault on new memory, on the simulated machine at its full speed.
-fn fault_at_full_speed() -> Result<f64> {
-    let shape = Shape::new(1, Second::Missing, FULL_SPEED_MEMORY, 0)?;
-    let machine = Machine::from_toml("full speed", &description(&shape, GHZ, 100.0))?;
-    let program = Program::find("sequential:8M")?;
-    let record = program.measure(&machine.config(), "classic")?;
-    let faults = record.counters.get(Stat::Pgfault.name()).copied().unwrap_or(1).max(1);
-    Ok(record.nanos as f64 / faults as f64)
+/// The clock and the costs with which the probe takes as long as in the guest. A fault that maps the page of zeroes is
+/// the kernel's instructions alone, so it sets the clock; what the other faults take beyond that is a page's zeroing or
+/// copying.
+fn as_slow(speed: Speed) -> Result<(f64, Costs)> {
+    let ghz = as_slow_clock(speed)?;
+    // With the least that a cost may be, the probe shows what a fault takes besides.
+    let least = 1.0;
+    let besides =
+        probe(ghz, &Costs { zero_page: least, copy_page: least, copy_user: least, ..Costs::default() })?;
+    let rest = |measured: f64, besides: u64| match measured > 0.0 {
+        true => (measured - nanos(besides)).max(least),
+        false => 0.0,
+    };
+    let costs = Costs {
+        zero_page: rest(speed.fault_nanos, besides.fault),
+        copy_page: rest(speed.copy_fault_nanos, besides.copy_fault),
+        copy_user: rest(speed.read_nanos, besides.read),
+        instruction: speed.instruction_nanos,
+        access: speed.access_nanos.min(MOST_OF_ACCESS),
+    };
+    Ok((ghz, costs))
+}
+
+/// The clock in GHz with which a fault that maps the page of zeroes takes as long as in the guest. A part of it does
+/// not depend on the clock; two measurements tell how much.
+fn as_slow_clock(speed: Speed) -> Result<f64> {
+    let fault = |ghz| probe(ghz, &Costs::default()).map(|times| nanos(times.zero_fault));
+    let believed = |ghz: f64| ghz.clamp(SLOWEST, GHZ);
+    let fast = fault(GHZ)?;
+    let near = believed(GHZ * fast / speed.zero_fault_nanos.max(1.0));
+    if near == GHZ {
+        return Ok(GHZ);
+    }
+    let cycles = (fault(near)? - fast) / (near.recip() - GHZ.recip());
+    let fixed = fast - cycles / GHZ;
+    Ok(believed(cycles / (speed.zero_fault_nanos - fixed)))
+}
+
+fn nanos(picos: u64) -> f64 {
+    picos as f64 / 1000.0
+}
+
+/// What the probe takes on a simulated machine with this clock and these costs.
+fn probe(ghz: f64, costs: &Costs) -> Result<Times> {
+    let shape = Shape::new(1, Second::Missing, PROBES_MEMORY, 0)?;
+    let machine = Machine::from_toml("the probe's", &description(&shape, ghz, 100.0, costs))?;
+    let probe = Probe::default();
+    run(&machine.config(), &probe).map_err(|error| Error::Failed(format!("the probe: {error}")))?;
+    Ok(probe.times())
 }
 
 #[cfg(test)]
@@ -94,16 +178,42 @@ mod tests {
     use super::*;
     use crate::boot::Ratio;
 
+    /// What was measured on a guest is measured on its twin.
+    #[test]
+    fn a_twin_takes_as_long_for_the_probe_as_the_guest() {
+        let speed = Speed {
+            fault_nanos: 9000.0,
+            zero_fault_nanos: 4000.0,
+            copy_fault_nanos: 12_000.0,
+            read_nanos: 5100.0,
+            instruction_nanos: 2.5,
+            ..Speed::default()
+        };
+        let (ghz, costs) = as_slow(speed).unwrap();
+        let times = probe(ghz, &costs).unwrap();
+        for ((name, picos), expected) in times.named().iter().zip([9000.0, 4000.0, 12_000.0, 5100.0, 2.5]) {
+            let found = nanos(*picos);
+            assert!((found - expected).abs() < 0.02 * expected, "{name}: {found} ns, not {expected}");
+        }
+    }
+
     #[test]
     fn a_slow_guest_has_a_slow_twin() {
-        let full = fault_at_full_speed().unwrap();
-        let speed = Speed { fault_nanos: full * 10.0, read_micros: 250.0 };
+        let full = nanos(probe(GHZ, &Costs::default()).unwrap().zero_fault);
+        let speed = Speed {
+            zero_fault_nanos: full * 10.0,
+            access_nanos: 60.0,
+            read_micros: 250.0,
+            ..Speed::default()
+        };
         let shape = |second, swap| Shape::new(2, second, 64 << 20, swap).unwrap();
         let (_, text) = twin("t", &shape(Second::Missing, 16384), speed).unwrap();
-        assert!(text.contains("ghz = 0.300") && text.contains("read_us = 250"), "{text}");
-        let fast = Speed { fault_nanos: 0.0, read_micros: 0.0 };
+        for part in ["ghz = 0.28", "read_us = 250", "[costs.hardware.access]\nns = 60.000"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let fast = Speed::default();
         let (_, text) = twin("t", &shape(Second::Missing, 0), fast).unwrap();
-        assert!(text.contains("ghz = 3.000") && !text.contains("swap"), "{text}");
+        assert!(text.contains("ghz = 3.000") && !text.contains("swap") && !text.contains("costs"), "{text}");
         let (machine, text) = twin("t", &shape(Second::Slow(Ratio(1, 3)), 0), fast).unwrap();
         assert!(text.contains("cpus = 0\nmemory = [{ size = 50331648"), "{text}");
         assert_eq!(machine.memory(), 64 << 20);

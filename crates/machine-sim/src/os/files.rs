@@ -9,7 +9,6 @@ use abi::Call;
 use kernel::File;
 use mm::api::FileKind;
 use mm::frame::Owner;
-use mm::machine::{Machine, Work};
 use mm::units::{FileId, PAGE_SIZE, Pfn, pages_of};
 use program::{Errno, Program};
 
@@ -103,7 +102,6 @@ impl<P: Program> SimOs<'_, P> {
 
     /// Copy between a page of a file and the process, and ask or tell the oracle.
     pub(super) fn copy(&self, call: &mut Copying, pfn: Pfn, bytes: u32, write: bool) {
-        self.machine.charge(Work::CopyUser, 1);
         self.machine.observers.used(pfn, How::Syscall);
         let Some(content) = &self.machine.observers.content else { return };
         let Copying { id, file, first, next, since, .. } = *call;

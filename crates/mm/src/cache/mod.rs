@@ -120,15 +120,15 @@ pub struct Cache {
     shadows: Shadows,
     /// Number of tasks that sleep because too much is dirty; the end of each write wakes them.
     throttled: AtomicU32,
-    /// What reclaim has asked of the flusher, one of [`Asked`].
-    asked: AtomicU32,
+    /// What reclaim has asked of the flusher, as a [`FlusherRequest`].
+    request: AtomicU32,
 }
 
-/// Reclaim's request that the flusher write all dirty pages.
+/// The state of reclaim's request that the flusher write all dirty pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-enum Asked {
-    Nothing = 0,
+enum FlusherRequest {
+    None = 0,
     /// The flusher has not begun.
     Waiting = 1,
     /// The flusher writes.
@@ -309,7 +309,7 @@ impl Cache {
 
     /// Reclaim found only dirty pages of files that are not under write-back: have the flusher write all dirty pages.
     pub(crate) fn want_flusher<M: Machine>(&self, memory: &Memory<M>) {
-        if self.asked.swap(Asked::Waiting as u32, Relaxed) != Asked::Waiting as u32 {
+        if self.request.swap(FlusherRequest::Waiting as u32, Relaxed) != FlusherRequest::Waiting as u32 {
             memory.charge(Work::DaemonWake, 1);
             memory.machine.wake(WaitKey::Flusher);
         }
@@ -317,23 +317,25 @@ impl Cache {
 
     /// Whether the flusher has not yet written what reclaim asked for.
     pub(crate) fn flusher_is_late(&self) -> bool {
-        self.asked.load(Relaxed) != Asked::Nothing as u32
+        self.request.load(Relaxed) != FlusherRequest::None as u32
     }
 
     /// The flusher takes reclaim's request, if there is one; it calls [`Cache::has_written`] when it is done.
     pub(crate) fn take_request(&self) -> bool {
-        self.change_asked(Asked::Waiting, Asked::UnderWay)
+        self.change_request(FlusherRequest::Waiting, FlusherRequest::UnderWay)
     }
 
     /// The flusher has done what reclaim asked for. Reclaim may have asked again.
     pub(crate) fn has_written<M: Machine>(&self, memory: &Memory<M>) {
-        if self.change_asked(Asked::UnderWay, Asked::Nothing) && self.throttled.load(Relaxed) > 0 {
+        if self.change_request(FlusherRequest::UnderWay, FlusherRequest::None)
+            && self.throttled.load(Relaxed) > 0
+        {
             memory.machine.wake(WaitKey::Writeback);
         }
     }
 
-    fn change_asked(&self, from: Asked, to: Asked) -> bool {
-        self.asked.compare_exchange(from as u32, to as u32, Relaxed, Relaxed).is_ok()
+    fn change_request(&self, from: FlusherRequest, to: FlusherRequest) -> bool {
+        self.request.compare_exchange(from as u32, to as u32, Relaxed, Relaxed).is_ok()
     }
 }
 

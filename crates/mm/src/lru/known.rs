@@ -81,7 +81,7 @@ impl Lru {
         match platform.knobs.get(Knob::MemcgFlushMs) * MILLISECOND {
             0 => Known::now(vec),
             period => {
-                self.add_up_if_due(platform.machine.now(), period);
+                self.add_up_if_due(platform.machine.now() + self.statistics_age, period);
                 vec.added_up.get()
             }
         }

@@ -75,8 +75,10 @@ pub struct Lru {
     policy: PolicyCell,
     /// A policy from outside that proposes.
     custom: Option<MakePolicy>,
-    /// When the statistics of the vectors ([`Known`]) were added up last.
+    /// When the statistics of the vectors ([`Known`]) were added up last, since their first period began.
     added_up_at: AtomicU64,
+    /// How much of the first period was over at the start.
+    statistics_age: Nanos,
 }
 
 impl Lru {
@@ -88,8 +90,18 @@ impl Lru {
         let deferred = (0..nodes).map(|_| Lock::default()).collect();
         let (groups, policy) = (Groups::default(), PolicyCell::default());
         let added_up_at = AtomicU64::new(0);
-        let lru =
-            Lru { vecs: Arena::default(), groups, nodes, kinds, deferred, policy, custom: None, added_up_at };
+        let vecs = Arena::default();
+        let lru = Lru {
+            vecs,
+            groups,
+            nodes,
+            kinds,
+            deferred,
+            policy,
+            custom: None,
+            added_up_at,
+            statistics_age: 0,
+        };
         lru.make_vecs(ROOT);
         lru
     }
@@ -97,6 +109,11 @@ impl Lru {
     /// The same, with a policy from outside that can be selected.
     pub(crate) fn with_custom(self, custom: Option<MakePolicy>) -> Lru {
         Lru { custom, ..self }
+    }
+
+    /// The same, with statistics that were added up so long before the start.
+    pub(crate) fn with_age(self, statistics_age: Nanos) -> Lru {
+        Lru { statistics_age, ..self }
     }
 
     /// Number of nodes.

@@ -609,3 +609,21 @@ fn known_sizes_are_those_of_the_last_period() {
     base.knobs.set(Knob::MemcgFlushMs, 0).unwrap();
     assert_eq!(knows(), 3);
 }
+
+/// A program does not begin with a period, so a run that is shorter may see the end of one.
+#[test]
+fn first_period_ends_by_the_age_of_the_statistics() {
+    let (base, lru) = setup();
+    let lru = lru.with_age(1_500_000_000);
+    let knows = || lru.known(&base, NodeId(0), ROOT).pages(LruList::InactiveFile);
+    new_folio(&base, &lru, Pfn(1), ROOT, FrameFlags::empty());
+    base.machine.advance(400_000_000);
+    assert_eq!(knows(), 0);
+    base.machine.advance(100_000_000);
+    assert_eq!(knows(), 1);
+    new_folio(&base, &lru, Pfn(2), ROOT, FrameFlags::empty());
+    base.machine.advance(1_900_000_000);
+    assert_eq!(knows(), 1);
+    base.machine.advance(100_000_000);
+    assert_eq!(knows(), 2);
+}
