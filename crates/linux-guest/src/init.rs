@@ -12,9 +12,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use program::probe::Times;
+use program::rng::Rng;
 
 /// Time between two looks at what the kernel uses for itself, in nanoseconds.
 const SAMPLE_INTERVAL: u64 = 50_000_000;
+
+/// Time after which the kernel adds up the statistics of control groups, in nanoseconds.
+const STATISTICS_PERIOD: u64 = 2_000_000_000;
 
 /// What the host asks for, one item a line in `/config`:
 ///
@@ -167,6 +171,9 @@ fn prepare(preparation: &Preparation) {
 
 /// Run the program, and report its results.
 fn run(config: &Config, state: &'static RunState, mut hidden_memory: memory::HiddenMemory, times: Times) -> ! {
+    // The kernel adds up the statistics of its control groups at a fixed rate from boot on, and programs begin at any
+    // time.
+    sys::sleep(Rng::new(config.seed).below(STATISTICS_PERIOD));
     let before = counters::read(&config.counters);
     hidden_memory.begin();
     let start = sys::now();

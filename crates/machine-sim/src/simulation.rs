@@ -3,6 +3,7 @@
 use crate::config::{RunConfig, RunError};
 use crate::content::{ORIGINAL, Stamp};
 use crate::fragment::{Fragmented, fragment};
+use crate::kernels_memory;
 use crate::machine::SimMachine;
 use crate::oracle::{Oracle, OracleReport};
 use crate::outcome::Visited;
@@ -85,6 +86,11 @@ impl<'p, P> Simulation<'p, P> {
             inside: Cell::new(0),
             fragmented: None,
         }
+    }
+
+    /// Take the memory that the kernel has from boot on.
+    pub(crate) fn take_kernels_memory(&self) {
+        self.machine().unaccounted(|| kernels_memory::take(self.mm()));
     }
 
     /// Bring memory into the state that the configuration or the machine asks for.

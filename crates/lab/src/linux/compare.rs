@@ -115,7 +115,8 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
         |name: &str| mean(&reports.iter().map(|report| measured(report, name)).collect::<Vec<f64>>());
     let speed = speed(&linux, metric);
     let name = format!("linux:{}", job.cpus);
-    let (machine, twin) = twin::twin(&name, &subject.shape, speed)?;
+    let kernels = (metric("managed_pages") as u64).saturating_sub(subject.shape.memory() / PAGE_SIZE);
+    let (machine, twin) = twin::twin(&name, &subject.shape, kernels, speed)?;
     let simulated = subject.simulated(&machine)?;
     let booted = match &tools.booted {
         Some(image) => subject.booted(tools, image, watch)?,
@@ -220,7 +221,7 @@ impl<'a> Subject<'a> {
     /// The twin's.
     fn simulated(&self, machine: &Machine) -> Result<Vec<RunRecord>> {
         let profile = &self.job.profile;
-        let knobs = twins_knobs(&profile.knobs, &self.job.append);
+        let knobs = twins_knobs(&profile.knobs, &self.shape, &self.job.append);
         let mut records = Vec::new();
         for seed in self.seeds() {
             if interrupt::requested() {
@@ -260,12 +261,13 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The profile's knobs, and what more words for Linux mean for ours: without control groups no decision waits for their
-/// statistics.
-fn twins_knobs(knobs: &[(Knob, u64)], append: &str) -> Vec<(Knob, u64)> {
+/// The profile's knobs; the reserve that the guest is given, too; and what more words for Linux mean for ours: without
+/// control groups no decision waits for their statistics.
+fn twins_knobs(knobs: &[(Knob, u64)], shape: &Shape, append: &str) -> Vec<(Knob, u64)> {
     let without = append.split_whitespace().any(|word| word == "cgroup_disable=memory");
+    let reserve = (Knob::MinFreeKbytes, conditions::min_free(knobs, shape.memory() / PAGE_SIZE));
     let more = without.then_some((Knob::MemcgFlushMs, 0));
-    knobs.iter().copied().chain(more).collect()
+    knobs.iter().copied().chain([reserve]).chain(more).collect()
 }
 
 fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {

@@ -75,13 +75,17 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
         }
     }
     // A change of huge pages makes Linux compute this again from all of the guest's memory.
-    let min_free = match value(knobs, Knob::MinFreeKbytes) {
+    let file = "/proc/sys/vm/min_free_kbytes".into();
+    settings.push(Setting { file, value: min_free(knobs, pages).to_string(), may_lack: false });
+    Ok(settings)
+}
+
+/// The reserve in KiB of both sides, for a program that gets `pages`.
+pub fn min_free(knobs: &[(Knob, u64)], pages: u64) -> u64 {
+    match value(knobs, Knob::MinFreeKbytes) {
         0 => default_min_free(pages),
         set => set,
-    };
-    let file = "/proc/sys/vm/min_free_kbytes".into();
-    settings.push(Setting { file, value: min_free.to_string(), may_lack: false });
-    Ok(settings)
+    }
 }
 
 /// Settings whose names say where they are; those of Pagefold's own flush policies have no counterpart.

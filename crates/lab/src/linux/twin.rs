@@ -70,13 +70,13 @@ impl Costs {
     }
 }
 
-/// The description of a machine of this shape, with a clock in GHz, latency of its disk, and costs.
-fn description(shape: &Shape, ghz: f64, micros: f64, costs: &Costs) -> String {
+/// The description of a machine of this shape, with pages of the kernel, a clock in GHz, latency of its disk and costs.
+fn description(shape: &Shape, kernels: u64, ghz: f64, micros: f64, costs: &Costs) -> String {
     let swapping = match shape.swap * PAGE_SIZE {
         0 => String::new(),
         bytes => format!("swap = \"disk\"\nswap_size = {bytes}\n"),
     };
-    let (nodes, costs) = (nodes(shape), costs.text());
+    let (nodes, costs) = (nodes(shape, kernels), costs.text());
     format!(
         "description = \"the twin of a Linux guest\"\n\
          [cpu]\nghz = {ghz:.3}\nasids = 0\nhw_young = true\nhw_nonleaf_young = true\nsource = \"the guest's faults that map the page of zeroes\"\n\
@@ -92,15 +92,17 @@ fn description(shape: &Shape, ghz: f64, micros: f64, costs: &Costs) -> String {
     )
 }
 
-/// The nodes, with memory as firmware tells the guest of it.
-fn nodes(shape: &Shape) -> String {
+/// The nodes, with memory as firmware tells the guest of it, and shares of the kernel's pages.
+fn nodes(shape: &Shape, kernels: u64) -> String {
     let (told, preset) = shape.told();
+    let kernels_of = |bytes: u64| kernels * bytes / shape.memory() * PAGE_SIZE;
     let node = |(number, bytes): (usize, &u64)| {
         let (latency, bandwidth) = if shape.cpus_of(number as u32) > 0 { told.near } else { told.far };
         format!(
-            "[[node]]\ncpus = {}\nmemory = [{{ size = {bytes}, zone = \"dma32\" }}]\nlatency_ns = {latency}\n\
+            "[[node]]\ncpus = {}\nmemory = [{{ size = {bytes}, zone = \"dma32\" }}]\nkernels = {}\nlatency_ns = {latency}\n\
              bandwidth_gbs = {bandwidth}\nsource = \"as the preset {preset}\"\n",
-            shape.cpus_of(number as u32)
+            shape.cpus_of(number as u32),
+            kernels_of(*bytes)
         )
     };
     let mut text: String = shape.memory_by_node().iter().enumerate().map(node).collect();
@@ -114,11 +116,11 @@ fn nodes(shape: &Shape) -> String {
     text
 }
 
-/// The twin, and its description.
-pub fn twin(name: &str, shape: &Shape, speed: Speed) -> Result<(Machine, String)> {
+/// The twin of a guest whose kernel has `kernels` pages of its zones, and its description.
+pub fn twin(name: &str, shape: &Shape, kernels: u64, speed: Speed) -> Result<(Machine, String)> {
     let (ghz, costs) = as_slow(speed)?;
     let micros = speed.read_micros.clamp(10.0, 1e6);
-    let text = description(shape, ghz, micros, &costs);
+    let text = description(shape, kernels, ghz, micros, &costs);
     Ok((Machine::from_toml(name, &text)?, text))
 }
 
@@ -167,7 +169,7 @@ fn nanos(picos: u64) -> f64 {
 /// What the probe takes on a simulated machine with this clock and these costs.
 fn probe(ghz: f64, costs: &Costs) -> Result<Times> {
     let shape = Shape::new(1, Second::Missing, PROBES_MEMORY, 0)?;
-    let machine = Machine::from_toml("the probe's", &description(&shape, ghz, 100.0, costs))?;
+    let machine = Machine::from_toml("the probe's", &description(&shape, 0, ghz, 100.0, costs))?;
     let probe = Probe::default();
     run(&machine.config(), &probe).map_err(|error| Error::Failed(format!("the probe: {error}")))?;
     Ok(probe.times())
@@ -207,15 +209,18 @@ mod tests {
             ..Speed::default()
         };
         let shape = |second, swap| Shape::new(2, second, 64 << 20, swap).unwrap();
-        let (_, text) = twin("t", &shape(Second::Missing, 16384), speed).unwrap();
+        let (_, text) = twin("t", &shape(Second::Missing, 16384), 0, speed).unwrap();
         for part in ["ghz = 0.28", "read_us = 250", "[costs.hardware.access]\nns = 60.000"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let fast = Speed::default();
-        let (_, text) = twin("t", &shape(Second::Missing, 0), fast).unwrap();
+        let (_, text) = twin("t", &shape(Second::Missing, 0), 0, fast).unwrap();
         assert!(text.contains("ghz = 3.000") && !text.contains("swap") && !text.contains("costs"), "{text}");
-        let (machine, text) = twin("t", &shape(Second::Slow(Ratio(1, 3)), 0), fast).unwrap();
-        assert!(text.contains("cpus = 0\nmemory = [{ size = 50331648"), "{text}");
+        let (machine, text) = twin("t", &shape(Second::Slow(Ratio(1, 3)), 0), 3000, fast).unwrap();
+        assert!(
+            text.contains("cpus = 0\nmemory = [{ size = 50331648, zone = \"dma32\" }]\nkernels = 9216000"),
+            "{text}"
+        );
         assert_eq!(machine.memory(), 64 << 20);
     }
 }

@@ -15,13 +15,13 @@ pub(crate) mod target;
 
 pub use state::{MemoryState, ZoneState};
 
+use crate::kernels_memory::uncounted;
 use crate::machine::SimMachine;
 use mm::Mm;
 use mm::alloc::{Watermark, Zone};
 use mm::api::{AccessKind, Advice, Backing, MapRequest, Prot};
 use mm::frame::Mobility;
 use mm::machine::ZoneKind;
-use mm::stat::Stat;
 use mm::units::{GroupId, PAGEBLOCK_ORDER, Pfn, SpaceId, TABLE_ENTRIES, Vpn, ZoneId};
 use plan::LARGEST;
 use program::rng::Rng;
@@ -54,15 +54,10 @@ pub(crate) fn fragment(mm: &Mm<SimMachine>, target: &Fragmentation, seed: u64) -
     let fails = |why: String| format!("fragment: {target} cannot be reached: {why}");
     mm.drain_lists();
     let before = MemoryState::of(mm);
-    let stats = &mm.mmu().stats;
-    let counted: Vec<(Stat, i64)> =
-        Stat::ALL.iter().filter(|stat| !stat.is_level()).map(|&stat| (stat, stats.read(stat))).collect();
     let mut maker = Maker::new(mm, target, seed);
-    maker.make().map_err(fails)?;
-    mm.drain_lists();
+    uncounted(mm, || maker.make().map(|()| mm.drain_lists())).map_err(fails)?;
     let after = MemoryState::of(mm);
     maker.check(&after).map_err(fails)?;
-    counted.iter().for_each(|&(stat, count)| mm.mmu().count(stat, count - stats.read(stat)));
     Ok(Fragmented { asked: target.text().to_owned(), before, after, held: maker.held })
 }
 

@@ -84,6 +84,9 @@ pub struct NodeSpec {
     pub source: String,
     /// How reads slow down when many CPUs read at once; `None`: they do not.
     pub loaded: Option<Loaded>,
+    /// Bytes that the kernel has from boot on, besides `memory`: the allocator manages them, and they never get free.
+    #[serde(default)]
+    kernels: Bytes,
 }
 
 /// How a node's memory slows down when many CPUs read at once.
@@ -102,6 +105,11 @@ impl NodeSpec {
     /// Bytes of its memory.
     fn memory(&self) -> u64 {
         self.memory.iter().map(|range| range.size.0).sum()
+    }
+
+    /// Pages that the kernel has from boot on.
+    pub(crate) fn kernels_pages(&self) -> u64 {
+        self.kernels.0.div_ceil(PAGE_SIZE)
     }
 }
 
@@ -272,9 +280,10 @@ impl MachineSpec {
         self.ranges().last().map_or(0, |range| range.start.0 + range.frames) as usize
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory, without what the kernel has from boot on.
     pub fn memory(&self) -> u64 {
-        self.ranges.iter().map(|range| range.frames as u64 * PAGE_SIZE).sum()
+        let kernels: u64 = self.nodes().iter().map(NodeSpec::kernels_pages).sum();
+        (self.ranges.iter().map(|range| u64::from(range.frames)).sum::<u64>() - kernels) * PAGE_SIZE
     }
 
     /// Its costs.
@@ -372,6 +381,7 @@ fn lay_out(nodes: &[NodeSpec], bytes: u64) -> Result<Vec<MemoryRange>, SpecError
             let last = i + 1 == node.memory.len();
             let frames = if last { rest } else { rest.min(range.size.0.div_ceil(PAGE_SIZE) as u32) };
             rest -= frames;
+            let frames = if i == 0 { frames + node.kernels_pages() as u32 } else { frames };
             let kind = match range.zone {
                 Zone::Dma32 => ZoneKind::Dma32,
                 Zone::Normal => ZoneKind::Normal,
