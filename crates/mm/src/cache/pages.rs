@@ -5,6 +5,7 @@ use super::file::File;
 use super::io::count_read;
 use super::membership::RUN;
 use crate::alloc::Watermark;
+use crate::folio::NewPages;
 use crate::frame::FrameFlags;
 use crate::machine::{Io, Machine, Scope, Work};
 use crate::memory::{Gfp, Memory, Shortage};
@@ -16,16 +17,17 @@ type Places = SmallVec<[(PageIndex, Pfn); RUN]>;
 
 impl Cache {
     /// Start to read the pages of a range that are not cached, as single pages; the page at `mark` gets the flag
-    /// READAHEAD. Stops when memory is short.
+    /// READAHEAD. Stops when `pages` are used up and memory is short.
     pub(super) fn read_pages<M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,
-        range: Range<u64>,
-        mark: Option<u64>,
+        (range, mark): (Range<u64>, Option<u64>),
+        pages: NewPages,
         mut gfp: Gfp,
     ) {
         let f = self.file(id);
+        let mut pages = pages.into_iter();
         let mut from = range.start;
         while from < range.end {
             let mut places = Places::new();
@@ -42,30 +44,58 @@ impl Cache {
                     }
                 }
             }
-            let complete = self.add_pages(memory, id, &mut places, &mut gfp).is_ok();
+            let complete = self.add_pages(memory, id, &mut places, &mut pages, &mut gfp).is_ok();
             if let Some(&(_, pfn)) = places.iter().find(|(index, _)| Some(index.0) == mark) {
                 memory.frames[pfn].set(FrameFlags::READAHEAD);
             }
             self.fill_pages(memory, f, &places);
             if !complete {
-                return;
+                break;
             }
         }
+        // Other tasks have read some.
+        pages.for_each(|pfn| memory.put(pfn));
     }
 
-    /// Allocate pages for some places and add them ([`Cache::add`]). `places` has the added pages afterwards. `Err`:
-    /// memory was short for some.
+    /// Allocate pages for those of a range that are not cached. `Err`: memory is short.
+    pub(super) fn pages_to_read<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        id: FileId,
+        range: Range<u64>,
+        mut gfp: Gfp,
+    ) -> Result<NewPages, Shortage> {
+        let missing = {
+            let tree = self.file(id).tree.lock();
+            range.filter(|&index| tree.folio(PageIndex(index)).is_none()).count()
+        };
+        let mut pages = NewPages::new();
+        for _ in 0..missing {
+            match new_page(memory, &mut gfp) {
+                Ok(pfn) => pages.push(pfn),
+                Err(shortage) => {
+                    memory.put_folios(pages.into_iter().map(|pfn| (pfn, 1)));
+                    return Err(shortage);
+                }
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Take or allocate pages for some places and add them ([`Cache::add`]). `places` has the added pages afterwards.
+    /// `Err`: memory was short for some.
     fn add_pages<M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,
         places: &mut Places,
+        pages: &mut impl Iterator<Item = Pfn>,
         gfp: &mut Gfp,
     ) -> Result<(), Shortage> {
         let _scope = memory.scope(Scope::FilemapAddFolio);
         let mut result = Ok(());
         for at in 0..places.len() {
-            match new_page(memory, gfp) {
+            match pages.next().map_or_else(|| new_page(memory, gfp), Ok) {
                 Ok(pfn) => places[at].1 = pfn,
                 Err(shortage) => {
                     places.truncate(at);

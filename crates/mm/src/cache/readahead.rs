@@ -32,6 +32,7 @@ use super::get::Need;
 use super::tree::{CachedFolio, TreeMark};
 use crate::alloc::Watermark;
 use crate::api::FileAdvice;
+use crate::folio::NewPages;
 use crate::frame::FrameFlags;
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
@@ -76,6 +77,13 @@ pub(super) struct ReadaheadWindow {
     pub(super) count: u64,
     /// Number of pages at the end that are for later: the first of them is marked.
     pub(super) lookahead: u64,
+}
+
+impl ReadaheadWindow {
+    /// The first page behind it, or the file's end.
+    fn end(&self, file: &File) -> u64 {
+        self.start.saturating_add(self.count).min(file.pages())
+    }
 }
 
 impl Readahead {
@@ -248,12 +256,32 @@ impl Cache {
             window => (window, Order::ZERO),
         };
         // Before anything is changed, because the request may be repeated.
-        self.ask_for_block(memory, f, window, order, need.gfp)?;
+        let pages = self.ask_for_room(memory, need.file, (window, order), max, need.gfp)?;
         *f.readahead.lock() = state;
         if let Some(window) = window {
-            self.read_window(memory, need.file, window, order, need.gfp);
+            self.read_window(memory, need.file, window, order, pages, need.gfp);
         }
         Ok(())
+    }
+
+    /// Ask for what a window needs: a block for its first folio, if this is a large one, else its pages, at most
+    /// `most`. `Err`: make room first.
+    fn ask_for_room<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        id: FileId,
+        (window, order): (Option<ReadaheadWindow>, Order),
+        most: u64,
+        gfp: Gfp,
+    ) -> Result<NewPages, Shortage> {
+        let f = self.file(id);
+        match window {
+            Some(window) if order == Order::ZERO => {
+                let end = window.end(f).min(window.start.saturating_add(most.max(1)));
+                self.pages_to_read(memory, id, window.start..end, gfp)
+            }
+            _ => self.ask_for_block(memory, f, window, order, gfp).map(|()| NewPages::new()),
+        }
     }
 
     /// Ask for a block for the first folio of a window. `Err`: make one first.
@@ -265,8 +293,8 @@ impl Cache {
         order: Order,
         gfp: Gfp,
     ) -> Result<(), Shortage> {
-        let Some(window) = window.filter(|_| order > Order::ZERO) else { return Ok(()) };
-        let end = window.start.saturating_add(window.count).min(f.pages());
+        let Some(window) = window else { return Ok(()) };
+        let end = window.end(f);
         if window.start < end && f.tree.lock().folio(PageIndex(window.start)).is_none() {
             let order = f.order_at(window.start, order, end);
             if order > Order::ZERO {
@@ -303,7 +331,7 @@ impl Cache {
         let f = self.file(need.file);
         let mut state = *f.readahead.lock();
         let max = state.limit(memory.knobs.get(Knob::ReadAheadKb));
-        if max == 0 || hint.fault && hint.random {
+        if max == 0 || hint.fault && hint.random || !need.gfp.read_ahead {
             return Ok(());
         }
         if hint.fault {
@@ -313,28 +341,29 @@ impl Cache {
         let at = (index.0, folio.order);
         let window = state.on_mark(at, wanted, max, |from, most| next_hole(f, from, most));
         let window = window.map(|_| state.fit(max_order(memory)));
-        self.ask_for_block(memory, f, window, state.order, need.gfp)?;
+        let pages = self.ask_for_room(memory, need.file, (window, state.order), max, need.gfp)?;
         memory.frames[folio.head].clear(FrameFlags::READAHEAD);
         *f.readahead.lock() = state;
         if let Some(window) = window {
-            self.read_window(memory, need.file, window, state.order, need.gfp);
+            self.read_window(memory, need.file, window, state.order, pages, need.gfp);
         }
         Ok(())
     }
 
-    /// Submit reads for the pages of a window that are not cached, in folios of at most `order`. Stops when memory is
-    /// short: read-ahead does not justify reclaim.
+    /// Submit reads for the pages of a window that are not cached, in folios of at most `order`; single pages are taken
+    /// from `pages`. Stops when these are used up and memory is short.
     fn read_window<M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,
         window: ReadaheadWindow,
         order: Order,
+        pages: NewPages,
         gfp: Gfp,
     ) {
         let _scope = memory.scope(Scope::PageCacheRa);
         let f = self.file(id);
-        let end = window.start.saturating_add(window.count).min(f.pages());
+        let end = window.end(f);
         let count = end.saturating_sub(window.start);
         let mark =
             count.checked_sub(window.lookahead).map(|at| window.start + at).filter(|_| window.lookahead > 0);
@@ -342,7 +371,7 @@ impl Cache {
         let mut index = window.start;
         while index < end {
             if largest == Order::ZERO {
-                return self.read_pages(memory, id, index..end, mark, gfp);
+                return self.read_pages(memory, id, (index..end, mark), pages, gfp);
             }
             let cached = f.tree.lock().folio(PageIndex(index));
             if let Some(folio) = cached {
@@ -412,8 +441,7 @@ impl Cache {
         }
     }
 
-    /// Start reading a range, without waiting (MADV_WILLNEED, readahead). Reads only what fits in memory without
-    /// reclaim.
+    /// Start reading a range, without waiting (MADV_WILLNEED, readahead).
     pub(crate) fn read_ahead<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -427,7 +455,11 @@ impl Cache {
         } else {
             memory.charge(Work::CacheLookup, 1);
             let window = ReadaheadWindow { start: first.0, count: pages, lookahead: 0 };
-            self.read_window(memory, id, window, Order::ZERO, gfp);
+            if !gfp.read_ahead {
+                return Ok(());
+            }
+            let room = self.ask_for_room(memory, id, (Some(window), Order::ZERO), pages, gfp)?;
+            self.read_window(memory, id, window, Order::ZERO, room, gfp);
         }
         Ok(())
     }

@@ -412,6 +412,31 @@ fn swap_read_ahead_waits_for_memory_for_its_whole_window() {
 }
 
 #[test]
+fn file_read_ahead_waits_for_memory_for_its_whole_window() {
+    let core = store(4096, 8);
+    let file = disk_file(&core, 0, 64);
+    let gfp = Gfp { mark: crate::alloc::Watermark::Min, ..ROOT };
+    let mut held: Vec<Pfn> = core::iter::from_fn(|| core.new_folio(Order::ZERO, gfp).ok()).collect();
+    // The first window of a file is four pages.
+    held.drain(..3).for_each(|pfn| core.put(pfn));
+    let free = || core.alloc.zones()[0].free_pages() + core.alloc.pcp_pages(ZoneId(0));
+    let before = free();
+    let load = |gfp| core.cache.read(&core, file, 0, PAGE_SIZE, gfp, &mut |_, _, _| ());
+    let cached = || {
+        let tree = core.cache.file(file).tree.lock();
+        (0..64).filter(|&page| tree.folio(PageIndex(page)).is_some()).count()
+    };
+    for _ in 0..2 {
+        let outcome = load(gfp);
+        assert!(matches!(outcome, Err(CacheError::Shortage(Shortage::Zone(_)))), "3 of 4: {outcome:?}");
+        assert_eq!((free(), cached()), (before, 0), "nothing has changed");
+    }
+    held.into_iter().for_each(|pfn| core.put(pfn));
+    assert_eq!((load(gfp), cached()), (Ok(PAGE_SIZE), 4));
+    check(&core);
+}
+
+#[test]
 fn shadows_beyond_the_limit_are_dropped() {
     let core = store(2048, 8);
     let file = disk_file(&core, 0, 64 * 400);

@@ -2,13 +2,16 @@
 
 use super::Mm;
 use crate::api::{Error, FileAdvice, FileKind};
-use crate::cache::{CacheError, ReadHint};
+use crate::cache::CacheError;
 use crate::event::{Concern, Event};
 use crate::machine::{Machine, Scope, WaitKey};
 use crate::space::zap_file;
 use crate::truncate;
 use crate::units::*;
 use crate::writeback;
+
+/// Pages of an announced range that are read in one step: 2 MiB, as in Linux.
+const READ_IN: u64 = 512;
 
 impl From<CacheError> for Error {
     fn from(error: CacheError) -> Error {
@@ -126,10 +129,14 @@ impl<M: Machine> Mm<M> {
 
     /// Read pages in without waiting for them, while there is memory.
     pub(super) fn read_in(&self, file: FileId, first: PageIndex, pages: u64, group: GroupId) {
-        // Read-ahead may fail silently.
-        self.with_room(None, group, |gfp| {
-            self.core.cache.read_ahead(&self.core, file, first, pages, gfp).map(|()| ReadHint::default())
-        })
-        .ok();
+        let end = first.0.saturating_add(pages).min(pages_of(self.file_size(file)));
+        for from in (first.0..end).step_by(READ_IN as usize) {
+            let pages = READ_IN.min(end - from);
+            let read = |gfp| self.core.cache.read_ahead(&self.core, file, PageIndex(from), pages, gfp);
+            // Read-ahead may fail silently.
+            if self.with_room(None, group, read).is_err() {
+                return;
+            }
+        }
     }
 }
