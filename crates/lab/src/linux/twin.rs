@@ -5,6 +5,7 @@
 //! further in between. So the twin's clock is as slow as the guest's CPU was, by what a fault on new memory took, and
 //! its disk as slow as the guest's.
 
+use super::unequal::QUEUE_DEPTH;
 use crate::boot::{Second, Shape};
 use crate::engine::{Machine, Program};
 use crate::error::Result;
@@ -44,7 +45,7 @@ fn description(shape: &Shape, ghz: f64, micros: f64) -> String {
          source = \"as the preset small\"\n\
          {nodes}\
          [[device]]\nname = \"disk\"\nsize = \"500G\"\nread_us = {micros:.0}\nwrite_us = {micros:.0}\nread_mbs = 1000\n\
-         write_mbs = 1000\nqueue_depth = 128\njitter_pct = 10\nsource = \"the guest's disks; bandwidth: estimate\"\n\
+         write_mbs = 1000\nqueue_depth = {QUEUE_DEPTH}\njitter_pct = 10\nsource = \"the guest's disks; bandwidth: estimate\"\n\
          [storage]\nfiles = \"disk\"\n{swapping}"
     )
 }
