@@ -30,9 +30,9 @@ Not judged is
 - what both count less than 100 times (*few*);
 - what depends on timing: shown with both sides' spreads (*timing*);
 - a copy (*is ...*): a row with the same number of pages as a row above it, on both sides and in
-  every run, or with the sum or the difference of two rows above it that begin with the same word.
-  KiB count as pages of four. One page in a thousand, or eight, may be the kernel's own, but never
-  more than 2 %.
+  every run, up to 1 %; or with the sum or the difference of two rows above it that begin with the
+  same word, up to one page in a thousand. KiB count as pages of four. Eight pages may be the
+  kernel's own, but never more than 2 %.
 
 A spread is from the smallest to the largest of several boots with one seed, in per cent of the
 mean. The simulated machine's boots differ in when its disks answer. \"Of seeds\" is the same over
