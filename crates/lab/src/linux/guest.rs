@@ -4,6 +4,7 @@ use super::archive::Archive;
 use super::conditions::Setting;
 use super::find::Kernel;
 use super::reserve::Reserve;
+use super::unequal::QUEUE_DEPTH;
 use crate::boot::arguments::Arguments;
 use crate::boot::guest::join;
 use crate::boot::{Recorded, Shape};
@@ -117,7 +118,12 @@ impl LinuxGuest<'_> {
             [("vda", "files"), ("vdb", "swap")].iter().take(1 + usize::from(self.shape.swap > 0))
         {
             lines.push(format!("write /sys/block/{disk}/queue/rotational 0\n{use_it}"));
+            // As the twin's disks: so many requests at once, and no throttle on writes.
+            lines.push(format!("try /sys/block/{disk}/queue/nr_requests {QUEUE_DEPTH}"));
+            lines.push(format!("try /sys/block/{disk}/queue/wbt_lat_usec 0"));
         }
+        // Ours refuses no mapping for its size.
+        lines.push("write /proc/sys/vm/overcommit_memory 1".to_owned());
         lines.extend(self.settings.iter().map(|Setting { file, value, may_lack }| {
             format!("{} {file} {value}", if *may_lack { "try" } else { "write" })
         }));
@@ -260,6 +266,8 @@ mod tests {
             "files",
             "write /proc/sys/vm/swappiness 60",
             "try /sys/new 60",
+            "write /proc/sys/vm/overcommit_memory 1",
+            "try /sys/block/vdb/queue/wbt_lat_usec 0",
             "counter pgfault",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
