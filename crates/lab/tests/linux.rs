@@ -130,6 +130,14 @@ fn kept_comparisons_become_a_document() {
     fake.good(&format!("{line} --csv {}", fake.path("truth.csv").display()));
     assert!(!fake.path("args").exists(), "nothing is made twice");
     assert!(fs::read_to_string(fake.path("truth.csv")).is_ok_and(|text| text.contains(",sequential-file,")));
+    let list = fake.path("causes.toml");
+    fs::write(&list, "[[cause]]\ncount = 'pgfault'\ncause = 'the guest is a script'\n")
+        .expect("it can be written");
+    fake.good(&format!("{line} --causes {}", list.display()));
+    let text = fs::read_to_string(&document).expect("the document");
+    assert!(text.contains("| **missed**: the guest is a script |"), "{text}");
+    let other = fake.bad(2, &line.replace("--boots 1", "--boots 2"));
+    assert!(other.contains("made with '--runs 1 --boots 1', and not with '--runs 1 --boots 2'"), "{other}");
 }
 
 #[test]

@@ -9,7 +9,8 @@ use crate::engine::Program;
 use crate::error::{Error, Result};
 use crate::linux::compare::{Compared, Job, Tools, Watch, compare};
 use crate::linux::find;
-use crate::linux::judge;
+use crate::linux::judge::{self, Beside};
+use crate::linux::truth::causes::Causes;
 use crate::linux::truth::{self, CASES, Case, Done, Failed, Kept, POLICIES};
 use crate::profile::{Profile, parse_setting};
 use crate::size::Memory;
@@ -61,6 +62,10 @@ pub struct TruthArgs {
     /// Also write the document of all results so far; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     document: Option<PathBuf>,
+    /// Known causes of misses, which the document says beside them: a TOML file of [[cause]] with 'count' and 'cause', and
+    /// as many of 'kernel', 'program' and 'policy' as it is limited to
+    #[arg(long, value_name = "FILE")]
+    causes: Option<PathBuf>,
     /// Also write every count of all results so far as CSV; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -158,6 +163,7 @@ fn tools(kernel: Option<&Path>, args: &LinuxGuestArgs, booted: bool) -> Result<T
 /// `pagefold truth`.
 pub(super) fn truth(args: &TruthArgs) -> Result<()> {
     [&args.document, &args.csv].into_iter().flatten().try_for_each(|path| output::check_file(path))?;
+    let causes = args.causes.as_deref().map_or_else(|| Ok(Causes::default()), causes)?;
     let mut kernels: Vec<Option<&Path>> = args.kernels.iter().map(|kernel| Some(kernel.as_path())).collect();
     if kernels.is_empty() {
         kernels.push(None);
@@ -171,13 +177,19 @@ pub(super) fn truth(args: &TruthArgs) -> Result<()> {
     }
     let results = kept(&args.dir)?;
     if let Some(path) = &args.document {
-        output::save(path, &truth::document::document(&human::today(), &results))?;
+        output::save(path, &truth::document::document(&human::today(), &results, &causes))?;
     }
     if let Some(path) = &args.csv {
         output::save(path, &truth::table::csv(&results))?;
     }
     let comparisons = human::plural(failed, "comparison", "comparisons");
     if failed == 0 { Ok(()) } else { Err(Error::Failed(format!("{comparisons} failed"))) }
+}
+
+/// The causes in a file.
+fn causes(path: &Path) -> Result<Causes> {
+    let text = std::fs::read_to_string(path).map_err(|error| Error::file("read", path, error))?;
+    Causes::parse(&text).map_err(|error| Error::file("read", path, error.message()))
 }
 
 /// A kernel, and the folder of its results.
@@ -205,7 +217,11 @@ impl Judge {
         for (case, policy) in chosen.flat_map(|case| POLICIES.map(|policy| (case, policy))) {
             let path = self.folder.join(case.file(policy));
             match read(&path)? {
-                Some(Kept::Compared(_)) => continue,
+                Some(Kept::Compared(beside)) => {
+                    let wanted = Way { runs: args.runs, boots: args.boots, icount: args.icount };
+                    Way::of(&beside).must_be(wanted, &path)?;
+                    continue;
+                }
                 Some(Kept::Failed(_)) if !args.retry => {
                     failed += 1;
                     continue;
@@ -251,6 +267,38 @@ fn case_job(case: &Case, policy: &str, args: &TruthArgs) -> Result<Job> {
     })
 }
 
+/// How a comparison was made. What was made in different ways is not put together: a spread of three boots is wider than
+/// that of two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Way {
+    runs: u32,
+    boots: u32,
+    icount: bool,
+}
+
+impl Way {
+    fn of(beside: &Beside) -> Way {
+        Way { runs: beside.setup.runs, boots: beside.boots, icount: beside.conditions.icount }
+    }
+
+    /// Refuse a result of `path` that was made in another way than `wanted`.
+    fn must_be(self, wanted: Way, path: &Path) -> Result<()> {
+        if self == wanted {
+            return Ok(());
+        }
+        let options = |way: Way| {
+            let icount = if way.icount { " --icount" } else { "" };
+            format!("'--runs {} --boots {}{icount}'", way.runs, way.boots)
+        };
+        Err(Error::Input(format!(
+            "{}: made with {}, and not with {} as the others; take another directory, or remove it",
+            path.display(),
+            options(self),
+            options(wanted)
+        )))
+    }
+}
+
 /// A result, if it is there.
 fn read(path: &Path) -> Result<Option<Kept>> {
     match std::fs::read(path) {
@@ -267,11 +315,19 @@ fn kept(dir: &Path) -> Result<Vec<Done>> {
     folders.retain(|folder| folder.is_dir());
     folders.sort();
     let mut results = Vec::new();
+    let mut way = None;
     for folder in folders {
         let kernel = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         for case in CASES {
-            let [classic, mglru] = POLICIES.map(|policy| read(&folder.join(case.file(policy))));
-            let by_policy = [classic?, mglru?];
+            let mut by_policy = [None, None];
+            for (kept, policy) in by_policy.iter_mut().zip(POLICIES) {
+                let path = folder.join(case.file(policy));
+                *kept = read(&path)?;
+                if let Some(beside) = kept.as_ref().and_then(Kept::beside) {
+                    let made = Way::of(beside);
+                    made.must_be(*way.get_or_insert(made), &path)?;
+                }
+            }
             if by_policy.iter().any(Option::is_some) {
                 results.push(Done { kernel: kernel.clone(), case, by_policy });
             }

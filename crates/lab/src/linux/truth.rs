@@ -5,6 +5,7 @@
 //! the document can be written from what is there. A comparison that failed is kept with its reason.
 
 pub mod cases;
+pub mod causes;
 pub mod document;
 pub mod ranking;
 pub mod summary;

@@ -1,5 +1,6 @@
 //! The document.
 
+use super::causes::Causes;
 use super::ranking::rankings;
 use super::summary::{HEADINGS, Line, SETS, shown_error};
 use super::{CASES, Done, Kept};
@@ -44,14 +45,14 @@ none; they are inverted if the other policy wins.
 ";
 
 /// The document of all results.
-pub fn document(date: &str, results: &[Done]) -> String {
+pub fn document(date: &str, results: &[Done], causes: &Causes) -> String {
     let mut text = String::from(INTRODUCTION);
     made(&mut text, date, results);
-    head(&mut text, results);
+    head(&mut text, results, causes);
     winners(&mut text, results);
     failures(&mut text, results);
     text.push_str(RULE);
-    counts(&mut text, results);
+    counts(&mut text, results, causes);
     text
 }
 
@@ -77,17 +78,17 @@ fn made(text: &mut String, date: &str, results: &[Done]) {
         cases.len(),
         CASES.len()
     );
-    let _ = writeln!(text, "{}\n", human::wrapped(&paragraph, 0, 100));
+    let _ = writeln!(text, "{}", human::wrapped(&paragraph, 0, 100));
     for why in reasons.values().collect::<BTreeSet<_>>() {
         let metrics: Vec<&str> =
             reasons.iter().filter(|(_, reason)| reason == &why).map(|(metric, _)| *metric).collect();
         let paragraph = format!("Timing: {} ({why}).", metrics.join(", "));
-        let _ = writeln!(text, "{}\n", human::wrapped(&paragraph, 0, 100));
+        let _ = writeln!(text, "{}", human::wrapped(&paragraph, 0, 100));
     }
 }
 
 /// How many of the judged counts are near.
-fn head(text: &mut String, results: &[Done]) {
+fn head(text: &mut String, results: &[Done], causes: &Causes) {
     let _ = write!(text, "## Summary\n\n{HEADINGS}");
     let kernels: BTreeSet<&str> = results.iter().map(|done| done.kernel.as_str()).collect();
     for (set, held_out) in SETS {
@@ -96,11 +97,11 @@ fn head(text: &mut String, results: &[Done]) {
             continue;
         }
         for kernel in &kernels {
-            let line = Line::of(of_set().filter(|done| done.kernel == *kernel));
+            let line = Line::of(of_set().filter(|done| done.kernel == *kernel), causes);
             let _ = writeln!(text, "{}", line.row(kernel, set));
         }
         if kernels.len() > 1 {
-            let _ = writeln!(text, "{}", Line::of(of_set()).row("all", set));
+            let _ = writeln!(text, "{}", Line::of(of_set(), causes).row("all", set));
         }
     }
     text.push('\n');
@@ -164,7 +165,7 @@ fn failures(text: &mut String, results: &[Done]) {
 }
 
 /// Count by count.
-fn counts(text: &mut String, results: &[Done]) {
+fn counts(text: &mut String, results: &[Done], causes: &Causes) {
     text.push_str("## Count by count\n");
     for case in CASES {
         let of_case: Vec<&Done> = results.iter().filter(|done| done.case.name == case.name).collect();
@@ -181,7 +182,10 @@ fn counts(text: &mut String, results: &[Done]) {
             match kept {
                 Kept::Compared(beside) => {
                     let shown = beside.rows.iter().filter(|row| row.unjudged != Some(Unjudged::Zero));
-                    shown.for_each(|row| text.push_str(&line(kernel, policy, row)));
+                    shown.for_each(|row| {
+                        let cause = causes.of([kernel, case.name, policy, &row.metric]);
+                        text.push_str(&line(kernel, policy, row, cause));
+                    });
                 }
                 Kept::Failed(_) => {
                     let _ = writeln!(text, "| {kernel} | {policy} | failed | | | | | | | | |");
@@ -212,11 +216,11 @@ fn notes(text: &mut String, of: &str, beside: &Beside) {
         all.push(format!("not equal: {}", unequal.join(", ")));
     }
     for note in all {
-        let _ = writeln!(text, "{}\n", human::wrapped(&format!("{of}: {note}."), 0, 100));
+        let _ = writeln!(text, "{}", human::wrapped(&format!("{of}: {note}."), 0, 100));
     }
 }
 
-fn line(kernel: &str, policy: &str, row: &Row) -> String {
+fn line(kernel: &str, policy: &str, row: &Row, cause: Option<&str>) -> String {
     let number = |value: f64| human::number(value, &row.unit);
     let share = |share: Option<f64>| share.map_or(String::new(), |share| format!("{share:.1} %"));
     let error = match shown_error(row.error_pct) {
@@ -232,14 +236,17 @@ fn line(kernel: &str, policy: &str, row: &Row) -> String {
         number(row.simulated),
         share(row.simulated_spread_pct),
         share(row.simulated_seeds_pct),
-        verdict(row)
+        verdict(row, cause)
     )
 }
 
 /// The words of the last column; only the first two are of judged rows.
-fn verdict(row: &Row) -> String {
+fn verdict(row: &Row, cause: Option<&str>) -> String {
     match (row.unjudged, &row.copy_of) {
-        (None, _) if row.missed == Some(true) => "**missed**".to_owned(),
+        (None, _) if row.missed == Some(true) => {
+            let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
+            format!("**missed**{cause}")
+        }
         (None, _) => "good".to_owned(),
         (Some(Unjudged::Copy), Some(of)) => format!("is {of}"),
         (Some(Unjudged::Timing), _) => "timing".to_owned(),
@@ -266,6 +273,10 @@ mod tests {
         ]
     }
 
+    fn causes() -> Causes {
+        Causes::parse("[[cause]]\nprogram = 'zipf-75'\ncount = 'pgscan'\ncause = 'known'\n").unwrap()
+    }
+
     /// Cells of a table's rows below a heading.
     fn cells<'a>(text: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
         let start = text.find(heading).unwrap_or_else(|| panic!("{heading}: {text}"));
@@ -278,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_summary_is_the_count_of_the_rows_that_are_shown() {
-        let text = document("2026-01-01", &results());
+        let text = document("2026-01-01", &results(), &causes());
         let mut counted: BTreeMap<(String, bool), (usize, usize, usize)> = BTreeMap::new();
         let held = text.lines().scan(false, |held, line| {
             if line.starts_with("`pagefold linux ") {
@@ -289,7 +300,8 @@ mod tests {
         let rows = held.skip_while(|(line, _)| *line != "## Count by count");
         for (line, held) in rows.filter(|(line, _)| line.starts_with("| ") && line.split('|').count() == 13) {
             let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-            if !["good", "**missed**"].contains(&cells[11]) {
+            let missed = cells[11].starts_with("**missed**");
+            if !missed && cells[11] != "good" {
                 continue;
             }
             let error: f64 = cells[10].trim_end_matches(" %").parse().unwrap_or(f64::INFINITY);
@@ -297,7 +309,7 @@ mod tests {
                 let sums = counted.entry((kernel.to_owned(), held)).or_default();
                 sums.0 += 1;
                 sums.1 += usize::from(error.abs() <= 10.0);
-                sums.2 += usize::from(cells[11] == "**missed**");
+                sums.2 += usize::from(missed);
             }
         }
         for row in cells(&text, "## Summary") {
@@ -311,7 +323,7 @@ mod tests {
 
     #[test]
     fn the_document_has_failures_with_their_reasons() {
-        let text = document("2026-01-01", &results());
+        let text = document("2026-01-01", &results(), &causes());
         let failed = cells(&text, "## Failed comparisons");
         assert_eq!(failed, [["6.12", "zipf-file", "mglru", "the guest's kernel panicked: no / memory"]]);
         let open = cells(&text, "## Summary").into_iter().find(|row| row[..2] == ["6.12", "open"]).unwrap();
@@ -321,13 +333,15 @@ mod tests {
 
     #[test]
     fn the_document_says_who_wins_where() {
-        let text = document("2026-01-01", &results());
+        let text = document("2026-01-01", &results(), &causes());
         let won = cells(&text, "## Each kernel");
         let row = |name: &str| won.iter().find(|row| row[1] == name && row[2] == "pgscan").unwrap().join(" ");
         assert!(row("zipf").ends_with("-20.0 % 10.0 k 9.00 k -10.0 % agrees"), "{text}");
         assert!(row("zipf-75").ends_with("+5.9 % **inverted**"), "{text}");
         assert!(
-            text.contains("| 6.12 | classic | pgscan | 10.0 k |  |  | 8.50 k |  |  | -15.0 % | **missed** |"),
+            text.contains(
+                "| 6.12 | classic | pgscan | 10.0 k |  |  | 8.50 k |  |  | -15.0 % | **missed**: known |"
+            ),
             "{text}"
         );
         assert!(text.contains("`pagefold linux zipf:64M --memory 50% --cpus 2`"), "{text}");
