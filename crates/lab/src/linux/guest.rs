@@ -1,7 +1,7 @@
 //! What to boot: the guest's configuration, its disks, and QEMU's arguments.
 
 use super::archive::Archive;
-use super::conditions::Setting;
+use super::conditions::{SCALE, Setting};
 use super::find::Kernel;
 use super::reserve::Reserve;
 use super::unequal::QUEUE_DEPTH;
@@ -91,6 +91,14 @@ impl LinuxGuest<'_> {
         [first].into_iter().chain(others).collect()
     }
 
+    /// A share of the program's pages as one of all pages that Linux manages, locked away or not.
+    fn scaled(&self, share: &str) -> String {
+        let managed = self.memory_by_node()[0] - self.reserve.never_managed;
+        let pages = self.shape.memory_by_node()[0];
+        let scaled = share.parse::<u64>().map(|share| (share * pages + managed / 2) / managed);
+        scaled.map_or_else(|_| share.to_owned(), |scaled| scaled.max(1).to_string())
+    }
+
     /// Bytes of the disk with files: more than any program writes. It is sparse.
     fn files_size(&self) -> u64 {
         match &self.what {
@@ -125,6 +133,7 @@ impl LinuxGuest<'_> {
         // Ours refuses no mapping for its size.
         lines.push("write /proc/sys/vm/overcommit_memory 1".to_owned());
         lines.extend(self.settings.iter().map(|Setting { file, value, may_lack }| {
+            let value = if file == SCALE { self.scaled(value) } else { value.clone() };
             format!("{} {file} {value}", if *may_lack { "try" } else { "write" })
         }));
         let events = Stat::ALL.iter().filter(|stat| !stat.is_level());
@@ -241,7 +250,8 @@ mod tests {
     fn the_guest_is_told_everything() {
         let kernel = kernel();
         let setting = |file: &str, may_lack| Setting { file: file.into(), value: "60".into(), may_lack };
-        let settings = [setting("/proc/sys/vm/swappiness", false), setting("/sys/new", true)];
+        let scale = Setting { value: "1000".into(), ..setting(SCALE, false) };
+        let settings = [setting("/proc/sys/vm/swappiness", false), setting("/sys/new", true), scale];
         let guest = LinuxGuest {
             what: What::Named("zipf:67108864".into(), 64 << 20),
             kernel: &kernel,
@@ -277,6 +287,9 @@ mod tests {
             "swapping begins on a disk that is not rotational: {text}"
         );
         assert!(!text.contains("nr_free_pages"), "levels are no events");
+        let managed = guest.memory_by_node()[0] - 30 * MIB;
+        let scale = (1000 * (32 << 20) + managed / 2) / managed;
+        assert!((100..500).contains(&scale) && text.contains(&format!("write {SCALE} {scale}\n")), "{text}");
         assert!(
             guest
                 .command_line()

@@ -4,7 +4,7 @@
 //! queues, the limits of dirty memory, and each setting as the kernel gives it back. Here is what the simulated machine
 //! has by the same names.
 
-use super::conditions::{Setting, value};
+use super::conditions::{SCALE, Setting, value};
 use crate::boot::Shape;
 use mm::alloc::watermark::{MarkInput, PcpSizes, default_min_free_kbytes, marks, pcp_sizes};
 use mm::knobs::Knob;
@@ -44,7 +44,9 @@ pub fn unequal(
 ) -> Vec<Unequal> {
     let mut ours = of_zones(shape, knobs);
     ours.extend(of_disks(shape));
-    ours.extend(settings.iter().map(|Setting { file, value, .. }| (file.clone(), value.clone())));
+    // What the scale makes of the watermarks is compared instead.
+    let settings = settings.iter().filter(|setting| setting.file != SCALE);
+    ours.extend(settings.map(|Setting { file, value, .. }| (file.clone(), value.clone())));
     let differs = |(what, linux): &(String, String)| {
         let (simulated, linux) = (ours.get(what)?, as_written(linux));
         (*simulated != linux).then(|| Unequal {
