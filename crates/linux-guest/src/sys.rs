@@ -142,7 +142,7 @@ pub fn read_disk(device: &str, len: usize) -> Result<&'static [u8], Code> {
     const PAGE: usize = 4096;
     const MOST: usize = 1 << 20;
     // Direct reads want aligned memory and whole sectors.
-    let room = len.next_multiple_of(PAGE) / PAGE;
+    let room = len.div_ceil(PAGE);
     let pages: &'static mut [Page] = vec![Page([0; PAGE]); room].leak();
     // SAFETY: pages are bytes, whatever is in them.
     let bytes = unsafe { core::slice::from_raw_parts_mut(pages.as_mut_ptr().cast::<u8>(), room * PAGE) };

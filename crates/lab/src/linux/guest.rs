@@ -208,9 +208,10 @@ impl LinuxGuest<'_> {
     }
 
     /// The kernel's command line. The gap hides the memory that would be a separate zone; a timer check and self-tests
-    /// take longer on an emulator than their limits.
+    /// take longer on an emulator than their limits. The kernel is always at the start of the first node: at random it
+    /// is in either, and takes a large part of it.
     fn command_line(&self) -> String {
-        let words = "console=ttyS0 quiet loglevel=3 panic=-1 rdinit=/init rootfstype=ramfs memmap=15M$1M no_timer_check \
+        let words = "console=ttyS0 quiet loglevel=3 panic=-1 rdinit=/init rootfstype=ramfs memmap=15M$1M nokaslr no_timer_check \
                      cryptomgr.notests mitigations=off transparent_hugepage=never";
         // All on the first node.
         let node = if self.shape.count() > 1 { "0:" } else { "" };
@@ -296,6 +297,7 @@ mod tests {
                 .ends_with(&format!("hugepages={} cgroup_disable=memory", guest.arena() / HUGE))
         );
         assert!(guest.memory_by_node()[0] > guest.shape.memory() + guest.reserve.taken);
+        assert!(guest.command_line().contains(" nokaslr "), "a node must not have the kernel by chance");
         let shape = Shape::new(2, Second::Slow(Ratio(1, 2)), 24 << 20, 0).unwrap();
         let tiers = LinuxGuest { shape, ..guest };
         assert!(
