@@ -62,8 +62,8 @@ pub struct TruthArgs {
     /// Also write the document of all results so far; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     document: Option<PathBuf>,
-    /// Known causes of misses, which the document says beside them: a TOML file of [[cause]] with 'count' and 'cause', and
-    /// as many of 'kernel', 'program' and 'policy' as it is limited to
+    /// Known causes of misses, which the document says beside them: a TOML file of [[cause]] with 'count' and 'cause',
+    /// and as many of 'kernel', 'program' and 'policy' as it is limited to
     #[arg(long, value_name = "FILE")]
     causes: Option<PathBuf>,
     /// Also write every count of all results so far as CSV; an existing FILE is replaced
@@ -267,8 +267,8 @@ fn case_job(case: &Case, policy: &str, args: &TruthArgs) -> Result<Job> {
     })
 }
 
-/// How a comparison was made. What was made in different ways is not put together: a spread of three boots is wider than
-/// that of two.
+/// How a comparison was made. What was made in different ways is not put together: a spread of three boots is wider
+/// than that of two.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Way {
     runs: u32,

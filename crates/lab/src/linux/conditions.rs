@@ -15,8 +15,8 @@ pub struct Setting {
     pub may_lack: bool,
 }
 
-/// A share of a zone's pages, which Linux takes of those that are locked away, too: the guest gets a smaller one, so that
-/// the watermarks are the same.
+/// A share of a zone's pages, which Linux takes of those that are locked away, too: the guest gets a smaller one, so
+/// that the watermarks are the same.
 pub const SCALE: &str = "/proc/sys/vm/watermark_scale_factor";
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";

@@ -1,9 +1,9 @@
 //! Counts that repeat others: they are one observation, and judged once.
 //!
 //! A row repeats an earlier one if both have the same number of pages in every run, of Linux and ours, up to 1 %: then
-//! their errors are the same, too. And it repeats two earlier ones of its family (`pgscan` and `pgscan_anon`, `numa_hit`
-//! and `numa_local`) if it is their sum or their difference, up to one page in a thousand, because more pairs could fit
-//! by chance. KiB count as pages of four. Eight pages may be the kernel's own, but never more than 2 %.
+//! their errors are the same, too. And it repeats two earlier ones of its family (`pgscan` and `pgscan_anon`,
+//! `numa_hit` and `numa_local`) if it is their sum or their difference, up to one page in a thousand, because more
+//! pairs could fit by chance. KiB count as pages of four. Eight pages may be the kernel's own, but never more than 2 %.
 //!
 //! The rule looks at one side at a time, and at every run by itself. That both sides have the same *ratio* of two rows
 //! would not do: if all our counts were right, they all would have it.

@@ -65,7 +65,8 @@ fn made(text: &mut String, date: &str, results: &[Done]) {
     let kernels = list(of_results().map(|beside| beside.conditions.kernel.clone()).collect());
     let runs = of_results().map(|beside| {
         let boots = human::plural(beside.boots.into(), "boot", "boots");
-        format!("{boots} with each of {}", human::plural(beside.setup.runs.into(), "seed", "seeds"))
+        let time = if beside.conditions.icount { ", time counted in instructions" } else { "" };
+        format!("{boots} with each of {}{time}", human::plural(beside.setup.runs.into(), "seed", "seeds"))
     });
     let runs = list(runs.collect());
     let reasons: BTreeMap<&str, &str> = of_results()
