@@ -6,6 +6,7 @@
 
 mod boot;
 mod built;
+mod debian;
 mod fuzz;
 mod kernel;
 /// The memory manager's words for the values of its knobs, read without building it.
@@ -42,8 +43,10 @@ Tasks:
   boot-test [FILTER]
                  boot it under QEMU: its tests of itself, and all built-in programs with all flush policies on one and
                  four CPUs, with too little memory; only cases that contain FILTER
-  linux          build the first process of a Linux guest, for 'pagefold linux', and find a kernel: the newest in /boot
-                 that is readable, or Debian's package of one, downloaded and unpacked below target/, not installed
+  linux [KERNEL...]
+                 build the first process of a Linux guest, for 'pagefold linux', and unpack Debian's kernels with these
+                 names (6.1, 6.12, 7.2, 7.3) below target/, without installing them; without names, find one: the
+                 newest in /boot that is readable, one that was unpacked, or 6.12
   linux-test     run a few programs on Linux beside the simulated machine; without a kernel it says so and succeeds
   mutants [ARGS] change the memory manager in every place in turn, and see which tests notice (hours; --help says more)
   ci             what .ci/run does: test
@@ -78,7 +81,7 @@ fn main() -> ExitCode {
         ["kernel"] => kernel::build(kernel::Kind::Ordinary),
         ["kernel", "--faulty"] => kernel::build(kernel::Kind::Faulty),
         ["kernel", ..] => usage("kernel takes --faulty or nothing"),
-        ["linux"] => linux::prepare(),
+        ["linux", kernels @ ..] => linux::prepare(kernels),
         ["linux-test"] => linux::test(),
         ["boot-test"] => boot::test(""),
         ["boot-test", filter] => boot::test(filter),

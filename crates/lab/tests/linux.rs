@@ -7,7 +7,7 @@ use fake::Fake;
 use serde_json::Value;
 use std::fs;
 
-const RUN: &str = "zipf:2M --memory 16M --runs 1 -q";
+const RUN: &str = "zipf:2M --memory 16M --boots 1 -q";
 
 /// The output of a guest that succeeds: the program does the same work as on the simulated machine.
 fn said(cpus: u32, faults: u64) -> String {
@@ -15,7 +15,8 @@ fn said(cpus: u32, faults: u64) -> String {
         "SeaBIOS\n@pagefold 1\n@machine cpus={cpus} nodes=1 memory=16777216\n@counter pgfault {faults}\n@counter pgmajfault 0\n\
          @counter pgscan_kswapd 0\n@counter pgscan_direct 0\n@counter pgpgin 0\n@counter pgpgout 0\n@metric read_micros 300\n\
          @metric fault_picos 9000000\n@metric kernel_pages 40\n@metric hidden_pages 900\n@metric managed_pages 20000\n\
-         @note one thing\n@done nanos=5 accesses=12288 progress=1536 tasks=1\n@end ok\n"
+         @condition node 0 free = 40000\n@condition node 0 managed = 50000\n\
+         @condition node 0 low = 12165\n@note one thing\n@done nanos=5 accesses=12288 progress=1536 tasks=1\n@end ok\n"
     )
 }
 
@@ -23,9 +24,14 @@ fn said(cpus: u32, faults: u64) -> String {
 fn counts_are_compared_with_linux_under_its_conditions() {
     let fake = Fake::new(said(2, 513));
     let text = fake.good(&format!("linux {RUN} --append cgroup_disable=memory"));
-    for expected in
-        ["4,096 free pages", "9000 ns", "lru_gen/enabled=0", "cgroup_disable=memory", "note: one thing"]
-    {
+    for expected in [
+        "4,096 free pages",
+        "9000 ns",
+        "lru_gen/enabled=0",
+        "cgroup_disable=memory",
+        "note: one thing",
+        "node 0 low 12165 for",
+    ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let line = text.lines().find(|line| line.starts_with("pgfault ")).expect("the row of faults");
@@ -59,12 +65,17 @@ fn json_has_the_promised_keys() {
     fake.good(&format!("run zipf:2M --machine {} -q", twin.display()));
 }
 
+/// The last that a kernel says that has no memory left: its reason, and then where it was.
+const PANIC: &str = "SeaBIOS\n[    3.1] Kernel panic - not syncing: System is deadlocked on memory\n\
+                     [    3.1] CPU: 0 PID: 1 Comm: init Not tainted 6.12\n[    3.1] Call Trace:\n\
+                     [    3.2] Kernel Offset: 0x1a000000 from 0xffffffff81000000\n";
+
 #[test]
 fn failures_are_one_line_and_leave_nothing() {
     let line = format!("linux {RUN}");
-    let panicked = Fake { status: 0, ..Fake::new("SeaBIOS\nKernel panic - not syncing: no init\n") };
+    let panicked = Fake { status: 0, ..Fake::new(PANIC) };
     let message = panicked.bad(1, &line);
-    assert!(message.contains("without '@end'") && message.contains("Kernel panic"), "{message}");
+    assert!(message.contains("the guest's kernel panicked: System is deadlocked on memory"), "{message}");
     assert!(message.contains("replay: pagefold linux zipf:2M"), "{message}");
     let hangs = Fake { hangs: true, ..Fake::new("@pagefold 1\n") };
     let message = hangs.bad(1, &format!("{line} --timeout 1"));
@@ -107,7 +118,7 @@ fn kept_comparisons_become_a_document() {
     let fake = Fake::new(said(1, 8192));
     let (dir, document) = (fake.path("results"), fake.path("truth.md"));
     let line = format!(
-        "truth {} --only sequential-file --runs 1 -q --document {}",
+        "truth {} --only sequential-file --boots 1 -q --document {}",
         dir.display(),
         document.display()
     );
@@ -116,6 +127,50 @@ fn kept_comparisons_become_a_document() {
     let text = fs::read_to_string(&document).expect("the document");
     assert!(text.contains("### sequential-file") && text.contains("did not do the same work"), "{text}");
     fs::remove_file(fake.path("args")).expect("QEMU was started");
-    fake.good(&line);
+    fake.good(&format!("{line} --csv {}", fake.path("truth.csv").display()));
     assert!(!fake.path("args").exists(), "nothing is made twice");
+    assert!(fs::read_to_string(fake.path("truth.csv")).is_ok_and(|text| text.contains(",sequential-file,")));
+    let list = fake.path("causes.toml");
+    fs::write(&list, "[[cause]]\ncount = 'pgfault'\ncause = 'the guest is a script'\n")
+        .expect("it can be written");
+    fake.good(&format!("{line} --causes {}", list.display()));
+    let text = fs::read_to_string(&document).expect("the document");
+    assert!(text.contains("| **missed**: the guest is a script |"), "{text}");
+    let other = fake.bad(2, &line.replace("--boots 1", "--boots 2"));
+    assert!(other.contains("made with '--runs 1 --boots 1', and not with '--runs 1 --boots 2'"), "{other}");
+}
+
+#[test]
+fn a_failed_comparison_is_kept_with_its_reason_until_it_is_retried() {
+    let fake = Fake { status: 0, ..Fake::new(PANIC) };
+    let (dir, document) = (fake.path("results"), fake.path("truth.md"));
+    let line = format!(
+        "truth {} --only sequential-file --boots 1 -q --document {}",
+        dir.display(),
+        document.display()
+    );
+    assert!(fake.bad(1, &line).contains("2 comparisons failed"));
+    let text = fs::read_to_string(&document).expect("the document");
+    assert!(
+        text.contains("| sequential-file | mglru | the guest's kernel panicked: System is deadlocked"),
+        "{text}"
+    );
+    fs::remove_file(fake.path("args")).expect("QEMU was started");
+    assert!(fake.bad(1, &line).contains("2 comparisons failed"), "it is not forgotten");
+    assert!(!fake.path("args").exists(), "nor tried again");
+    let mended = Fake { said: said(1, 8192), status: 33, ..fake };
+    mended.good(&format!("{line} --retry"));
+    let text = fs::read_to_string(&document).expect("the document");
+    assert!(!text.contains("## Failed comparisons"), "{text}");
+}
+
+#[test]
+fn what_is_held_out_is_run_on_request() {
+    let fake = Fake { status: 0, ..Fake::new(PANIC) };
+    let dir = fake.path("results");
+    let line = format!("truth {} --only held-phases --boots 1 -q", dir.display());
+    fake.good(&line);
+    assert!(!fake.path("args").exists(), "QEMU was not started");
+    fake.bad(1, &format!("{line} --held-out"));
+    assert!(fake.args().contains("-smp"));
 }

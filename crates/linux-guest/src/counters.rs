@@ -1,21 +1,61 @@
 //! The kernel's counters.
+//!
+//! Those of flushes on other CPUs are in `/proc/vmstat` of a kernel for debugging only. Others tell them, too:
+//! receptions are a row of `/proc/interrupts`, and each round passes a tracepoint, whose events are counted by the
+//! buffer that they are written to.
 
 use crate::report::print;
 use crate::sys;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A CPU's flushes on request of another CPU: a row of `/proc/interrupts`.
+/// Rounds of flushes on other CPUs.
+const SENT: &str = "nr_tlb_remote_flush";
+/// A CPU's flushes on request of another CPU.
 const RECEIVED: &str = "nr_tlb_remote_flush_received";
+/// Where the kernel's tracepoints are.
+pub const TRACING: &str = "/sys/kernel/tracing";
 
-/// The values of those of `names` that this kernel has.
-pub fn read(names: &[String]) -> Vec<(String, u64)> {
+/// Let the kernel count rounds of flushes: one event each, in buffers that are as small as they can be.
+pub fn trace_flushes() {
+    // The reason that requests to other CPUs have; the same since Linux 4.1.
+    const REMOTE_SEND: &str = "reason == 4";
+    let event = format!("{TRACING}/events/tlb/tlb_flush");
+    let files = [
+        (format!("{TRACING}/buffer_size_kb"), "8"),
+        (format!("{event}/filter"), REMOTE_SEND),
+        (format!("{event}/enable"), "1"),
+    ];
+    if let Some(why) = files.iter().find_map(|(file, value)| sys::write_file(file, value).err()) {
+        print(format_args!("@note this kernel does not tell rounds of TLB flushes: error {}", why.0));
+    }
+}
+
+/// Events of all CPUs' buffers, with those that newer ones have replaced.
+fn traced(cpus: u32) -> Option<u64> {
+    let mut sum = 0;
+    for cpu in 0..cpus {
+        let text = sys::read_text(&format!("{TRACING}/per_cpu/cpu{cpu}/stats")).ok()?;
+        let value =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        sum += value("entries:")? + value("overrun:")?;
+    }
+    Some(sum)
+}
+
+/// The values of those of `names` that this kernel has, on a machine with this many CPUs.
+pub fn read(names: &[String], cpus: u32) -> Vec<(String, u64)> {
     // Folds the CPUs' pending differences into the counters.
     let _ = sys::write_file("/proc/sys/vm/stat_refresh", "1");
     let text = sys::read_text("/proc/vmstat").unwrap_or_default();
     let mut found = Vec::new();
     for name in names {
-        let value = if name == RECEIVED { interrupts("TLB:") } else { value(&text, name) };
+        let value = value(&text, name).or_else(|| match name.as_str() {
+            SENT => traced(cpus),
+            RECEIVED => interrupts("TLB:"),
+            _ => None,
+        });
         found.extend(value.map(|value| (name.clone(), value)));
     }
     found

@@ -6,7 +6,7 @@ use crate::os::GROUPS;
 use crate::report::{self, Verdict, print};
 use crate::sys::{self, nr};
 use crate::task::RunState;
-use crate::{counters, heap, memory, os, swap, touch};
+use crate::{counters, facts, heap, memory, os, swap, touch};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -23,7 +23,9 @@ const STATISTICS_PERIOD: u64 = 2_000_000_000;
 /// What the host asks for, one item a line in `/config`:
 ///
 /// ```text
-/// program NAME       trace        seed N       cpus N      pages N:N   that the program gets, by node
+/// program NAME       seed N       boot N       cpus N       pages N:N   that the program gets, by node
+/// trace DEVICE BYTES the recorded program is on this disk
+/// measure            say how many pages are free, and end
 /// first N            number of the program's first task, which its random choices depend on
 /// counter NAME       to be read
 /// ```
@@ -37,8 +39,10 @@ const STATISTICS_PERIOD: u64 = 2_000_000_000;
 /// ```
 struct Config {
     program: String,
-    trace: bool,
+    trace: Option<(String, u64)>,
+    measure: bool,
     seed: u64,
+    boot: u64,
     first: u32,
     cpus: u32,
     pages: Vec<u64>,
@@ -53,6 +57,16 @@ enum Preparation {
     Write { file: String, value: String, optional: bool },
 }
 
+impl Preparation {
+    /// The file of a setting.
+    fn setting(&self) -> Option<&str> {
+        match self {
+            Preparation::Write { file, .. } => Some(file),
+            _ => None,
+        }
+    }
+}
+
 fn number(text: &str) -> u64 {
     text.parse().unwrap_or_else(|_| report::bad(format_args!("'{text}' is not a number")))
 }
@@ -62,8 +76,10 @@ impl Config {
         let text = must("the configuration", sys::read_text("/config"));
         let mut config = Config {
             program: String::new(),
-            trace: false,
+            trace: None,
+            measure: false,
             seed: 0,
+            boot: 0,
             first: 0,
             cpus: 1,
             pages: Vec::new(),
@@ -74,8 +90,13 @@ impl Config {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             match word {
                 "program" => config.program = rest.into(),
-                "trace" => config.trace = true,
+                "trace" => {
+                    let (device, bytes) = rest.split_once(' ').unwrap_or((rest, ""));
+                    config.trace = Some((device.into(), number(bytes)));
+                }
+                "measure" => config.measure = true,
                 "seed" => config.seed = number(rest),
+                "boot" => config.boot = number(rest),
                 "first" => config.first = number(rest) as u32,
                 "cpus" => config.cpus = number(rest) as u32,
                 "pages" => config.pages = rest.split(':').map(number).collect(),
@@ -104,25 +125,29 @@ fn must<T>(what: &str, result: Result<T, sys::Code>) -> T {
 pub fn main() -> ! {
     set_up_early();
     let config = Config::read();
-    let image = config.trace.then(|| must("the trace", sys::read_file("/trace")).leak() as &'static [u8]);
-    let program = Choice::find(&config.program, image)
-        .unwrap_or_else(|why| report::bad(format_args!("{}: {why}", config.program)));
     config.preparations.iter().for_each(prepare);
+    counters::trace_flushes();
+    let read = |(device, bytes): &(String, u64)| must("the trace", sys::read_disk(device, *bytes as usize));
+    let program = Choice::find(&config.program, config.trace.as_ref().map(read))
+        .unwrap_or_else(|why| report::bad(format_args!("{}: {why}", config.program)));
     touch::install();
-    for file in ["/config", "/trace"] {
-        let _ = sys::on_path(nr::UNLINK, file);
-    }
+    let _ = sys::on_path(nr::UNLINK, "/config");
     const CURRENT: u64 = 1;
     // SAFETY: nothing is changed.
     must("mlockall", unsafe { sys::call(nr::MLOCKALL, [CURRENT]) });
     let bytes = config.pages.iter().sum::<u64>() * 4096;
+    print(format_args!("@machine cpus={} nodes={} memory={bytes}", config.cpus, config.pages.len()));
+    if config.measure {
+        memory::tell_free(config.pages.len());
+        report::end(Verdict::Ok);
+    }
     let seed = [config.seed, config.first.into()];
     let state: &'static RunState = Box::leak(Box::new(RunState::new(program, seed, config.cpus, bytes)));
     let times = os::probe(state);
     let hidden_memory = memory::leave(&config.pages).unwrap_or_else(|(node, free)| {
         report::bad(format_args!("node {node}: {free} pages are free, fewer than {}", config.pages[node]))
     });
-    print(format_args!("@machine cpus={} nodes={} memory={bytes}", config.cpus, config.pages.len()));
+    facts::tell(&config.preparations.iter().filter_map(Preparation::setting).collect::<Vec<&str>>());
     run(&config, state, hidden_memory, times)
 }
 
@@ -141,6 +166,7 @@ fn set_up_early() {
         ("sys", "/sys", "sysfs", ""),
         ("debug", "/sys/kernel/debug", "debugfs", ""),
         ("groups", GROUPS, "cgroup2", ""),
+        ("tracing", counters::TRACING, "tracefs", ""),
         ("shm", "/shm", "tmpfs", "size=1024G,nr_inodes=0"),
     ] {
         if let Err(why) = sys::mount(device, at, kind, options) {
@@ -170,11 +196,16 @@ fn prepare(preparation: &Preparation) {
 }
 
 /// Run the program, and report its results.
-fn run(config: &Config, state: &'static RunState, mut hidden_memory: memory::HiddenMemory, times: Times) -> ! {
+fn run(
+    config: &Config,
+    state: &'static RunState,
+    mut hidden_memory: memory::HiddenMemory,
+    times: Times,
+) -> ! {
     // The kernel adds up the statistics of its control groups at a fixed rate from boot on, and programs begin at any
     // time.
-    sys::sleep(Rng::new(config.seed).below(STATISTICS_PERIOD));
-    let before = counters::read(&config.counters);
+    sys::sleep(Rng::new(config.seed ^ config.boot << 32).below(STATISTICS_PERIOD));
+    let before = counters::read(&config.counters, config.cpus);
     hidden_memory.begin();
     let start = sys::now();
     must("the program's first process", state.start(0, true, os::run));
@@ -193,7 +224,7 @@ fn run(config: &Config, state: &'static RunState, mut hidden_memory: memory::Hid
         }
     }
     let nanos = sys::now() - start;
-    let after = counters::read(&config.counters);
+    let after = counters::read(&config.counters, config.cpus);
     for ((name, before), (_, after)) in before.iter().zip(&after) {
         let mut value = *after as i64 - *before as i64;
         value -= match name.as_str() {

@@ -11,7 +11,7 @@
 //! task      threads and processes                 swap      swap space
 //! touch     accesses that may fault               heap      memory of the guest's own, invisible to reclaim
 //! sys       system calls                          report    the guest's output
-//! choice    the program
+//! choice    the program                           facts     what the guest has that the simulated machine has, too
 //! ```
 #![no_std]
 #![no_main]
@@ -20,6 +20,7 @@ extern crate alloc;
 
 mod choice;
 mod counters;
+mod facts;
 mod heap;
 mod init;
 mod memory;

@@ -1,5 +1,6 @@
 //! Memory: hide pages until the program has an exact number of free ones.
 
+use crate::report::print;
 use crate::sys::{self, nr};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -119,6 +120,15 @@ impl Hidden {
             self.released += due;
         }
         growth
+    }
+}
+
+/// Say how many pages of each node are free, and how many its zones have.
+pub fn tell_free(count: usize) {
+    let _ = sys::write_file("/proc/sys/vm/drop_caches", "3");
+    for (node, NodeState { free, managed, .. }) in nodes(count).iter().enumerate() {
+        print(format_args!("@condition node {node} free = {free}"));
+        print(format_args!("@condition node {node} managed = {managed}"));
     }
 }
 

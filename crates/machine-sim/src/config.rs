@@ -48,6 +48,8 @@ pub struct RunConfig {
     pub custom: Option<MakePolicy>,
     /// Seed of all random choices.
     pub seed: u64,
+    /// Which of several boots with this seed. Programs choose the same in all of them; devices answer at other times.
+    pub boot: u32,
     /// Let the oracle check every access.
     pub verify: bool,
     /// A flush that goes wrong.
@@ -89,6 +91,7 @@ impl RunConfig {
             knobs: Vec::new(),
             custom: None,
             seed: 1,
+            boot: 0,
             verify: false,
             flush_fault: None,
             bound: false,

@@ -73,7 +73,10 @@ impl SimMachine {
             .zip(&sched.clocks)
             .map(|(&node, clock)| Cpu::new(clock.clone(), node, spec.tlb()))
             .collect();
-        let device = |(device, id): (_, u64)| Device::new(device, config.seed.wrapping_add(id << 32));
+        let device = |(device, id): (_, u64)| {
+            let stream = id << 32 | u64::from(config.boot) << 48;
+            Device::new(device, config.seed.wrapping_add(stream))
+        };
         let devices = spec.devices().iter().zip(0..).map(device).collect();
         let preempt = config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed)));
         Ok(SimMachine {

@@ -61,7 +61,7 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<(SimMachine, Config), RunErr
     let swap = spec.swap().map(area).into_iter().collect();
     reserve(&spec)?;
     let machine = SimMachine::new(spec, config).map_err(input)?;
-    let statistics_age = statistics_age(config.seed, &knobs);
+    let statistics_age = statistics_age(config.seed ^ u64::from(config.boot) << 32, &knobs);
     Ok((machine, Config { knobs, swap, custom: config.custom, statistics_age }))
 }
 

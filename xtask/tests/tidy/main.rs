@@ -11,6 +11,7 @@ mod phrases;
 mod project;
 mod prose;
 mod ratchet;
+mod truth;
 mod type_names;
 mod visibility;
 mod width;

@@ -15,7 +15,7 @@ impl Arguments {
     }
 
     /// Attach `images` as disks.
-    pub(crate) fn disks(&mut self, images: [Option<&Path>; 2], options: &str) {
+    pub(crate) fn disks<const N: usize>(&mut self, images: [Option<&Path>; N], options: &str) {
         for (number, image) in images.into_iter().flatten().enumerate() {
             // A comma ends a value; QEMU reads two as one comma of the value.
             let image = image.display().to_string().replace(',', ",,");

@@ -8,6 +8,7 @@
 //! @group web usage memory.peak 4096              what a control group's files say: limits, usage, stat or events
 //! @done nanos=N accesses=N progress=N tasks=N
 //! @check checked=N violations=N
+//! @condition node 0 managed = 8192               of a Linux guest: what it has that the simulated machine has, too
 //! @note TEXT                                     what a reader of the numbers should know
 //! @violation TEXT  @signal TEXT  @oom TEXT  @failed TEXT  @bad TEXT
 //! @insns NAME PER N                              of the benchmark: instructions for each of N units
@@ -155,6 +156,8 @@ pub struct Report {
     pub done: Option<Done>,
     /// What the checker saw.
     pub check: Option<OracleRecord>,
+    /// What a Linux guest has, by name.
+    pub conditions: Vec<(String, String)>,
     /// What a reader of the numbers should know.
     pub notes: Vec<String>,
     /// Violations, signals and so on, in order.
@@ -285,6 +288,11 @@ impl Parser {
                 report.instructions.push(Instructions { name: name.to_owned(), per, units: number(units)? });
                 Ok(())
             }
+            "@condition" => {
+                let (name, value) = rest.split_once(" = ").ok_or("' = ' belongs between name and value")?;
+                report.conditions.push((name.to_owned(), value.to_owned()));
+                Ok(())
+            }
             "@note" => {
                 report.notes.push(rest.to_owned());
                 Ok(())
@@ -405,7 +413,7 @@ mod tests {
                     @machine cpus=4 nodes=1 memory=67108864\r\n@counter pgfault 1234\n@counter nr_dirty -3\n\
                     @metric tlb_rounds 12\n@group web limits memory.max 18446744073709551615\n\
                     @group web usage memory.peak 4096\n@done nanos=5 accesses=6 progress=7 tasks=8\n@check checked=9 violations=1\n\
-                    @violation space 1 page 2: 3 instead of 4\n@note 3 calls failed\n@insns anon_fault 1012.5 4096\n@end failed\n";
+                    @violation space 1 page 2: 3 instead of 4\n@condition node 0 low = 90\n@note 3 calls failed\n@insns anon_fault 1012.5 4096\n@end failed\n";
         let report = read(text).unwrap();
         assert_eq!(report.machine, Some(Found { cpus: 4, nodes: 1, memory: 67_108_864 }));
         assert_eq!(report.counters["pgfault"], 1234);
@@ -417,6 +425,7 @@ mod tests {
         assert_eq!(report.done, Some(Done { nanos: 5, accesses: 6, progress: 7, tasks: 8 }));
         assert_eq!(report.check, Some(OracleRecord { checked: 9, violations: 1 }));
         assert_eq!(report.complaints, [(Kind::Violation, "space 1 page 2: 3 instead of 4".to_owned())]);
+        assert_eq!(report.conditions, [("node 0 low".to_owned(), "90".to_owned())]);
         assert_eq!((report.instructions[0].per, &report.notes[0][..]), (1012.5, "3 calls failed"));
         assert_eq!((report.end, Verdict::Failed.status()), (Some(Verdict::Failed), 35));
         assert_eq!(report.log, ["memory found"]);
@@ -445,6 +454,7 @@ mod tests {
             ("@pagefold 1\n@done nanos=1 accesses=1 progress=1 tasks=-1", "'-1' is no number"),
             ("@pagefold 1\n@check checked=1 violations=0\n@check checked=1 violations=0", "said before"),
             ("@pagefold 1\n@insns x NaN 3", "no number of instructions"),
+            ("@pagefold 1\n@condition node 0 low 90", "belongs between name and value"),
             ("@pagefold 1\n@end fine", "one of ok, failed, bad"),
             ("@pagefold 1\n@end ok\n@end ok", "nothing may follow"),
             ("@pagefold 1\n@counte pgfault 1", "'@counte' is no record"),

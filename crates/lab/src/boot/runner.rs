@@ -181,8 +181,17 @@ fn read_lines(pipe: impl Read, said: fn(String) -> Said, to: &Sender<Said>) {
     }
 }
 
+/// Why the guest's kernel says that it cannot go on. More lines follow: registers, where the kernel is, its goodbye.
+fn panicked(report: &Report) -> Option<&str> {
+    const SAYS: &str = "Kernel panic - not syncing: ";
+    report.log.iter().find_map(|line| line.split_once(SAYS)).map(|(_, why)| why.trim())
+}
+
 /// The end of the guest's log, which shows what it was doing.
 fn last_words(report: &Report) -> String {
+    if let Some(why) = panicked(report) {
+        return format!("its kernel panicked: {why}");
+    }
     match report.log.iter().rev().find(|line| !line.trim().is_empty()) {
         Some(line) => format!("the last line of its log: '{line}'"),
         None => "it has logged nothing".to_owned(),
@@ -195,6 +204,9 @@ fn judge(report: Report, status: ExitStatus, emulator: &str) -> Result<Report> {
         // What an assertion said is the best account of an end without a last word.
         if let Some((_, text)) = report.complaints.first() {
             return Err(Error::Failed(format!("the guest stopped without '@end': {text}")));
+        }
+        if let Some(why) = panicked(&report) {
+            return Err(Error::Failed(format!("the guest's kernel panicked: {why}")));
         }
         let by = if emulator.is_empty() { String::new() } else { format!(" and said '{emulator}'") };
         return Err(Error::Failed(format!(

@@ -122,13 +122,13 @@ Examples:
     Boot(BootArgs),
     /// Run a program on Linux under QEMU, and compare our counts with Linux's
     #[command(after_help = "\
-The kernel is --kernel, else the newest readable one in /boot, else the one that 'cargo xtask linux' unpacks without installing it;
+The kernel is --kernel, else the newest readable one in /boot, else one that 'cargo xtask linux' has unpacked without installing it;
 the same task builds the guest's first process. Needs qemu-system-x86_64 and mke2fs (Debian: apt-get install qemu-system-x86
 e2fsprogs). See docs/truth.md.
 
 Examples:
   pagefold linux zipf:64M --memory 50%
-  pagefold linux traces/sqlite.pft --memory 50% --profile mglru --runs 3 --json
+  pagefold linux traces/sqlite.pft --memory 50% --profile mglru-7.2 --kernel 7.3 --json
   pagefold linux zipf-file:64M --memory 50% --set queue.read_ahead_kb=0 --append cgroup_disable=memory")]
     Linux(LinuxArgs),
     /// Compare many programs and settings with Linux, and write the document on how accurate our counts are
@@ -136,8 +136,9 @@ Examples:
     #[command(after_help = "\
 It takes hours; after an interrupt the same command continues. Run it in the root of the checkout, where the traces are found.
 
-Example:
-  pagefold truth target/truth --document docs/truth.md")]
+Examples:
+  pagefold truth target/truth --kernel 6.1,6.12,7.2,7.3 --document docs/truth.md --csv truth.csv
+  pagefold truth target/truth --kernel 6.12 --held-out --document docs/truth.md")]
     Truth(TruthArgs),
     /// Show the result in a run directory again
     #[command(after_help = "Example:\n  pagefold report result --all --svg result.svg")]

@@ -3,8 +3,10 @@
 use super::conditions::{self, Setting};
 use super::find::{self, Kernel};
 use super::guest::{LinuxGuest, What};
-use super::judge::{Beside, Conditions};
+use super::judge::{Beside, Conditions, Runs};
+use super::reserve::Reserve;
 use super::twin::{self, Speed};
+use super::unequal::{Unequal, unequal};
 use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task};
 use crate::document::{Origin, SCHEMA};
 use crate::engine::{Machine, Program, RunConfig};
@@ -16,6 +18,8 @@ use crate::summary::Setup;
 use crate::{interrupt, replay};
 use mm::knobs::{Knob, Knobs};
 use mm::units::PAGE_SIZE;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -27,6 +31,8 @@ pub struct Tools {
     qemu: PathBuf,
     mke2fs: PathBuf,
     booted: Option<PathBuf>,
+    /// What was measured of the kernel's memory, by all that it depends on.
+    reserves: RefCell<BTreeMap<String, Reserve>>,
 }
 
 impl Tools {
@@ -43,7 +49,13 @@ impl Tools {
             kernel: find::kernel(kernel, modules)?,
             init: find::init()?,
             mke2fs: find::mke2fs()?,
+            reserves: RefCell::default(),
         })
+    }
+
+    /// Version of the kernel.
+    pub fn version(&self) -> &str {
+        &self.kernel.version
     }
 }
 
@@ -60,10 +72,12 @@ pub struct Job {
     pub memory: u64,
     /// Bytes of swap space.
     pub swap: u64,
-    /// The first seed, and the number of runs.
+    /// The first seed.
     pub seed: u64,
-    /// Runs.
+    /// Seeds.
     pub runs: u32,
+    /// Boots with each seed.
+    pub boots: u32,
     /// The profile.
     pub profile: Profile,
     /// Whether the guest's time counts instructions.
@@ -109,7 +123,8 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
     let start = Instant::now();
     let subject = Subject::new(job)?;
     let reports = subject.boots(tools, watch)?;
-    let linux = reports.iter().zip(job.seed..).map(|(report, seed)| record(report, seed, job));
+    let linux =
+        reports.iter().zip(subject.boots_by_seed()).map(|(report, (seed, _))| record(report, seed, job));
     let linux = linux.collect::<Result<Vec<RunRecord>>>()?;
     let metric =
         |name: &str| mean(&reports.iter().map(|report| measured(report, name)).collect::<Vec<f64>>());
@@ -139,9 +154,11 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
             .iter()
             .map(|Setting { file, value, .. }| format!("{file} {value}"))
             .collect(),
+        unequal: reports.first().map_or_else(Vec::new, |report| subject.unequal(report, kernels)),
     };
     let setup = setup(job, &name, subject.shape.memory(), &subject.program);
-    let mut beside = Beside::of(setup, conditions, [&linux, &simulated, &booted], job.all);
+    let runs = Runs { boots: job.boots, linux: &linux, simulated: &simulated, booted: &booted };
+    let mut beside = Beside::of(setup, conditions, runs, job.all);
     beside.host_seconds = start.elapsed().as_secs_f64();
     Ok(Compared { beside, twin })
 }
@@ -190,32 +207,63 @@ impl<'a> Subject<'a> {
         (self.job.seed..).take(self.job.runs as usize)
     }
 
+    /// Each seed, and the numbers of its boots.
+    fn boots_by_seed(&self) -> impl Iterator<Item = (u64, u32)> + use<> {
+        let boots = self.job.boots;
+        self.seeds().flat_map(move |seed| (0..boots).map(move |boot| (seed, boot)))
+    }
+
+    fn unequal(&self, report: &Report, kernels: u64) -> Vec<Unequal> {
+        unequal(&report.conditions, (&self.shape, kernels), &self.job.profile.knobs, &self.settings)
+    }
+
+    /// What a boot with this seed and number is.
+    fn guest<'b>(
+        &'b self,
+        tools: &'b Tools,
+        (seed, boot): (u64, u32),
+        reserve: Reserve,
+    ) -> Result<LinuxGuest<'b>> {
+        let what = match &self.recorded {
+            Some(recorded) => What::Trace(recorded),
+            None => What::Named(Program::built_in(&self.job.program)?.to_string(), self.program.footprint()),
+        };
+        Ok(LinuxGuest {
+            what,
+            kernel: &tools.kernel,
+            init: &tools.init,
+            shape: self.shape,
+            seed,
+            boot,
+            daemons: self.daemons(),
+            settings: &self.settings,
+            reserve,
+            measure: false,
+            icount: self.job.icount,
+            append: &self.job.append,
+        })
+    }
+
+    /// What the kernel needs for itself: as measured before, or in a boot for that.
+    fn reserve(&self, tools: &Tools, watch: &mut dyn Watch) -> Result<Reserve> {
+        let job = self.job;
+        let plenty = Reserve::plenty(self.shape.swap);
+        let guest = LinuxGuest { measure: true, ..self.guest(tools, (job.seed, 0), plenty)? };
+        let key = format!("{:?} {} {} {:?}", self.shape, guest.arena(), job.append, guest.memory_by_node());
+        if let Some(known) = tools.reserves.borrow().get(&key) {
+            return Ok(*known);
+        }
+        let report = boot_once(tools, job, &guest, watch)?;
+        let measured = Reserve::measured(&report, guest.memory_by_node()[0], guest.arena())?;
+        tools.reserves.borrow_mut().insert(key, measured);
+        Ok(measured)
+    }
+
     /// Linux's runs.
     fn boots(&self, tools: &Tools, watch: &mut dyn Watch) -> Result<Vec<Report>> {
-        let job = self.job;
-        let mut reports = Vec::new();
-        for seed in self.seeds() {
-            let what = match &self.recorded {
-                Some(recorded) => What::Trace(recorded),
-                None => What::Named(Program::built_in(&job.program)?.to_string(), self.program.footprint()),
-            };
-            let guest = LinuxGuest {
-                what,
-                kernel: &tools.kernel,
-                init: &tools.init,
-                shape: self.shape,
-                seed,
-                daemons: self.daemons(),
-                settings: &self.settings,
-                icount: job.icount,
-                append: &job.append,
-            };
-            watch.begins(job, seed);
-            let report = boot_once(tools, job, &guest, watch);
-            watch.ended(matches!(report, Err(Error::Failed(_))));
-            reports.push(report?);
-        }
-        Ok(reports)
+        let reserve = self.reserve(tools, watch)?;
+        let boot = |boot| boot_once(tools, self.job, &self.guest(tools, boot, reserve)?, watch);
+        self.boots_by_seed().map(boot).collect()
     }
 
     /// The twin's.
@@ -223,12 +271,12 @@ impl<'a> Subject<'a> {
         let profile = &self.job.profile;
         let knobs = twins_knobs(&profile.knobs, &self.shape, &self.job.append);
         let mut records = Vec::new();
-        for seed in self.seeds() {
+        for (seed, boot) in self.boots_by_seed() {
             if interrupt::requested() {
                 return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
             }
             let (memory, knobs) = (Some(self.shape.memory()), knobs.clone());
-            let config = RunConfig { memory, knobs, seed, ..machine.config() };
+            let config = RunConfig { memory, knobs, seed, boot, ..machine.config() };
             let command = command(self.job, &self.shape, seed);
             records.push(self.program.replayable(&config, &profile.name, command)?);
         }
@@ -292,8 +340,8 @@ fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
 
 /// The command line that does the comparison for one seed again.
 fn command(job: &Job, shape: &Shape, seed: u64) -> String {
-    let options =
-        shape.options().into_iter().chain([("--seed", seed.to_string()), ("--runs", "1".to_owned())]);
+    let more = [("--seed", seed.to_string()), ("--boots", job.boots.to_string())];
+    let options = shape.options().into_iter().chain(more);
     let mut words: Vec<String> =
         ["pagefold", "linux", &job.program, "--profile", &job.profile.name].map(str::to_owned).into();
     for (knob, value) in job.profile.settings() {
@@ -310,9 +358,11 @@ fn command(job: &Job, shape: &Shape, seed: u64) -> String {
 }
 
 fn boot_once(tools: &Tools, job: &Job, guest: &LinuxGuest<'_>, watch: &mut dyn Watch) -> Result<Report> {
+    watch.begins(job, guest.seed);
     let files = guest.files(&tools.mke2fs)?;
     let runner = Runner { kernel: &tools.kernel.image, qemu: &tools.qemu, timeout: job.timeout };
     let report = runner.run(guest.arguments(&files), interrupt::requested, |line| watch.line(line));
+    watch.ended(matches!(report, Err(Error::Failed(_))));
     report.map_err(|error| error.with_replay(|| command(job, &guest.shape, guest.seed)))
 }
 

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 /// Where `cargo xtask linux` leaves the guest's first process, seen from the checkout.
 pub const INIT: &str = "target/linux/x86_64-unknown-linux-gnu/release/pagefold-init";
-/// Where it unpacks a kernel package.
-const UNPACKED: &str = "target/linux/kernel";
+/// Where it unpacks kernels, each in a folder with its name.
+const UNPACKED: &str = "target/linux/kernels";
+/// The kernel that is taken if several are unpacked and none is named: the memory manager is compared with it.
+const USUAL: &str = "6.12";
 /// What the kernel must have, built in or as modules.
 const DRIVERS: [&str; 3] = ["virtio_pci", "virtio_blk", "ext4"];
 
@@ -22,18 +24,18 @@ pub struct Kernel {
     pub modules: Vec<PathBuf>,
 }
 
-/// The kernel: as asked for, else the newest of `/boot` that can be read, else the one that was unpacked in the
-/// checkout.
+/// The kernel: as asked for, by its file or by the name of one that was unpacked in the checkout; else the newest of
+/// `/boot` that can be read, else one that was unpacked.
 pub fn kernel(given: Option<&Path>, modules: Option<&Path>) -> Result<Kernel> {
     if let Some(path) = chosen(given, "PAGEFOLD_LINUX") {
-        if !path.is_file() {
-            return Err(Error::file("boot", &path, "there is no such file"));
-        }
-        return with_modules(path, modules);
+        return match path.to_str().filter(|text| is_name(text) && !path.is_file()) {
+            Some(name) => with_modules(unpacked(name)?, modules),
+            None if path.is_file() => with_modules(path, modules),
+            None => Err(Error::file("boot", &path, "there is no such file")),
+        };
     }
     let installed = newest(Path::new("/boot"));
-    let unpacked = || newest(&above(UNPACKED)?.join("boot"));
-    let image = installed.or_else(unpacked).ok_or_else(|| {
+    let image = installed.or_else(|| any_of(&above(UNPACKED)?)).ok_or_else(|| {
         Error::Input(
             "there is no Linux kernel to boot: in a checkout of Pagefold, 'cargo xtask linux' unpacks one without installing \
              it; elsewhere name one with --kernel FILE --modules DIR"
@@ -41,6 +43,30 @@ pub fn kernel(given: Option<&Path>, modules: Option<&Path>) -> Result<Kernel> {
         )
     })?;
     with_modules(image, modules)
+}
+
+/// Whether this is the name of a kernel, like 6.12, and no path.
+pub fn is_name(text: &str) -> bool {
+    text.contains('.')
+        && text.split('.').all(|part| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit()))
+}
+
+/// The image of the kernel with this name that was unpacked.
+fn unpacked(name: &str) -> Result<PathBuf> {
+    above(UNPACKED).and_then(|folder| newest(&folder.join(name).join("boot"))).ok_or_else(|| {
+        Error::Input(format!(
+            "Linux {name} is not unpacked: in a checkout of Pagefold, 'cargo xtask linux {name}' does that without installing \
+             it; elsewhere name a kernel with --kernel FILE --modules DIR"
+        ))
+    })
+}
+
+/// The usual kernel of those unpacked in a folder, else the newest.
+fn any_of(folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let images = entries.filter_map(|kernel| Some((kernel.ends_with(USUAL), newest(&kernel.join("boot"))?)));
+    let rank = |(usual, image): &(bool, PathBuf)| (*usual, numbers(&version(image).unwrap_or_default()));
+    images.max_by_key(rank).map(|(_, image)| image)
 }
 
 /// The newest image of a folder that can be read.
@@ -182,6 +208,28 @@ mod tests {
         let expected =
             ["lib/crc16.ko.xz", "fs/jbd2.ko.xz", "fs/ext4/ext4.ko.xz"].map(|name| modules.join(name));
         assert_eq!((&found[1..], version.as_str()), (&expected[..], "6.12.1-amd64"));
+    }
+
+    #[test]
+    fn the_usual_kernel_of_several_is_taken() {
+        let scratch = tempfile::tempdir().unwrap();
+        let image = |name: &str, version: &str| {
+            let path = scratch.path().join(name).join("boot").join(format!("vmlinuz-{version}"));
+            touch(&path);
+            path
+        };
+        let newer = image("7.3", "7.3.4+deb13-cloud-amd64");
+        assert_eq!(any_of(scratch.path()), Some(newer));
+        let usual = image("6.12", "6.12.117-cloud-amd64");
+        assert_eq!(any_of(scratch.path()), Some(usual));
+    }
+
+    #[test]
+    fn kernels_have_names_that_are_no_paths() {
+        assert!(is_name("6.12") && is_name("7.3.4"));
+        assert!(["vmlinuz-6.12", "6.12/vmlinuz", "6", "6.", ""].iter().all(|text| !is_name(text)));
+        let message = kernel(Some(Path::new("1.0")), None).unwrap_err().to_string();
+        assert!(message.contains("cargo xtask linux 1.0"), "{message}");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use super::archive::Archive;
 use super::conditions::Setting;
 use super::find::Kernel;
+use super::reserve::Reserve;
+use super::twin::QUEUE_DEPTH;
 use crate::boot::arguments::Arguments;
 use crate::boot::guest::join;
 use crate::boot::{Recorded, Shape};
@@ -10,16 +12,13 @@ use crate::error::{Error, Result};
 use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const MIB: u64 = 1 << 20;
 /// Bytes of a page of the arena, where the guest's first process keeps all that is its own.
 const HUGE: u64 = 2 * MIB;
-/// What the kernel takes of the machine's memory before the program begins; what is too much is locked away.
-const KERNELS: u64 = 82 * MIB;
-/// What of that is its image and its records, and counts to no zone.
-const NEVER_MANAGED: u64 = 40 * MIB;
 
 /// What the guest runs.
 pub enum What<'a> {
@@ -41,11 +40,17 @@ pub struct LinuxGuest<'a> {
     pub shape: Shape,
     /// The seed.
     pub seed: u64,
+    /// Which of several boots with this seed.
+    pub boot: u32,
     /// Daemons that the simulated machine starts before the program's first task: tasks' random choices follow from
     /// their numbers.
     pub daemons: u32,
     /// What is written into the kernel's files.
     pub settings: &'a [Setting],
+    /// Memory for the kernel.
+    pub reserve: Reserve,
+    /// Only say how many pages are free.
+    pub measure: bool,
     /// Run the CPUs in turn, with time that counts instructions while any of them works.
     pub icount: bool,
     /// More words for the kernel.
@@ -56,36 +61,34 @@ pub struct LinuxGuest<'a> {
 pub struct Files {
     files: PathBuf,
     swap: Option<PathBuf>,
+    trace: Option<PathBuf>,
     initial: PathBuf,
     /// Removes them.
     _folder: tempfile::TempDir,
 }
 
 impl LinuxGuest<'_> {
-    /// Pages of 2 MiB for the arena: the program's stacks and tables, the trace, and one for the guest's own program.
-    fn arena(&self) -> u64 {
+    /// Bytes of the arena: the program's stacks and tables, the trace, and a page for the guest's own program.
+    pub fn arena(&self) -> u64 {
         let bytes = match &self.what {
             What::Named(_, footprint) => footprint / 32,
             What::Trace(trace) => {
-                trace.footprint / 32 + trace.image().len() as u64 * 2 + trace.threads * (128 << 10)
+                // The image is read at once; its header is decoded beside it.
+                trace.footprint / 32 + trace.image().len() as u64 / 8 * 9 + trace.threads * (128 << 10)
             }
         };
-        (bytes + 6 * MIB).div_ceil(HUGE) + 1
+        (bytes + 6 * MIB).next_multiple_of(HUGE) + HUGE
     }
 
     /// Bytes of each node of the emulated machine. The kernel takes what it needs from the first.
-    fn memory_by_node(&self) -> Vec<u64> {
-        let initial = match &self.what {
-            What::Named(..) => 0,
-            What::Trace(trace) => trace.image().len() as u64,
-        };
+    pub fn memory_by_node(&self) -> Vec<u64> {
         let given = self.shape.memory_by_node();
-        let own = KERNELS + self.arena() * HUGE + initial + self.shape.swap;
+        let own = self.reserve.taken + self.arena();
         // A node starts where a block does.
         let first = (given[0] + own).next_multiple_of(4 * MIB);
         // Linux shares its reserves out by all pages of the nodes, locked away or not, so they must have the program's
         // shares; records of pages come on top.
-        let managed = |node: &u64| (first - NEVER_MANAGED) * node / given[0];
+        let managed = |node: &u64| (first - self.reserve.never_managed) * node / given[0];
         let others = given.iter().skip(1).map(|node| (managed(node) * 65 / 64).next_multiple_of(MIB));
         [first].into_iter().chain(others).collect()
     }
@@ -100,20 +103,33 @@ impl LinuxGuest<'_> {
 
     /// The configuration of the first process.
     pub fn configuration(&self) -> String {
-        let mut lines = vec![format!("seed {}", self.seed), format!("cpus {}", self.shape.cpus)];
+        let mut lines = vec![
+            format!("seed {}", self.seed),
+            format!("boot {}", self.boot),
+            format!("cpus {}", self.shape.cpus),
+        ];
         let pages: Vec<u64> = self.shape.memory_by_node().iter().map(|bytes| bytes / PAGE_SIZE).collect();
         lines.push(format!("first {}\npages {}", self.daemons, join(&pages, ":")));
         lines.push(match &self.what {
             What::Named(name, _) => format!("program {name}"),
-            What::Trace(_) => "program trace\ntrace".into(),
+            What::Trace(trace) => {
+                let disk = if self.shape.swap > 0 { "vdc" } else { "vdb" };
+                format!("program trace\ntrace /dev/{disk} {}", trace.image().len())
+            }
         });
+        lines.extend(self.measure.then(|| "measure".to_owned()));
         lines.extend(module_names(self.kernel).map(|name| format!("insert /{name}")));
         // A kernel asks whether a disk is rotational when the disk is put to use.
         for (disk, use_it) in
             [("vda", "files"), ("vdb", "swap")].iter().take(1 + usize::from(self.shape.swap > 0))
         {
             lines.push(format!("write /sys/block/{disk}/queue/rotational 0\n{use_it}"));
+            // As the twin's disks: as many requests at once, and no throttle on writes.
+            lines.push(format!("try /sys/block/{disk}/queue/nr_requests {QUEUE_DEPTH}"));
+            lines.push(format!("try /sys/block/{disk}/queue/wbt_lat_usec 0"));
         }
+        // Ours refuses no mapping for its size.
+        lines.push("write /proc/sys/vm/overcommit_memory 1".to_owned());
         lines.extend(self.settings.iter().map(|Setting { file, value, may_lack }| {
             format!("{} {file} {value}", if *may_lack { "try" } else { "write" })
         }));
@@ -136,9 +152,19 @@ impl LinuxGuest<'_> {
         format(mke2fs, &files)?;
         let swap = self.shape.swap * PAGE_SIZE;
         let swap = if swap > 0 { Some(disk("swap", swap)?) } else { None };
+        let trace = match &self.what {
+            What::Named(..) => None,
+            What::Trace(trace) => {
+                let path = disk("trace", (trace.image().len() as u64).next_multiple_of(PAGE_SIZE))?;
+                let open = std::fs::OpenOptions::new().write(true).open(&path);
+                let written = open.and_then(|mut file| file.write_all(trace.image()));
+                written.map_err(|error| Error::write(&path, &error))?;
+                Some(path)
+            }
+        };
         let initial = folder.path().join("initial");
         std::fs::write(&initial, self.archive()?).map_err(|error| Error::write(&initial, &error))?;
-        Ok(Files { files, swap, initial, _folder: folder })
+        Ok(Files { files, swap, trace, initial, _folder: folder })
     }
 
     fn archive(&self) -> Result<Vec<u8>> {
@@ -151,9 +177,6 @@ impl LinuxGuest<'_> {
         archive.file("config", self.configuration().as_bytes());
         for (name, path) in module_names(self.kernel).zip(&self.kernel.modules) {
             archive.file(&name, &read(path)?);
-        }
-        if let What::Trace(trace) = &self.what {
-            archive.file("trace", trace.image());
         }
         Ok(archive.finish())
     }
@@ -174,7 +197,7 @@ impl LinuxGuest<'_> {
         args.add(["-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio", "-monitor", "none"]);
         args.add(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
         let sparse = ",cache=unsafe,discard=unmap,detect-zeroes=unmap";
-        args.disks([Some(&files.files), files.swap.as_deref()], sparse);
+        args.disks([Some(&files.files), files.swap.as_deref(), files.trace.as_deref()], sparse);
         args.0.extend(["-kernel".into(), self.kernel.image.clone().into()]);
         args.0.extend(["-initrd".into(), files.initial.clone().into()]);
         args.add(["-append", &self.command_line()]);
@@ -182,13 +205,14 @@ impl LinuxGuest<'_> {
     }
 
     /// The kernel's command line. The gap hides the memory that would be a separate zone; a timer check and self-tests
-    /// take longer on an emulator than their limits.
+    /// take longer on an emulator than their limits. The kernel is always at the start of the first node: at random it
+    /// is in either, and takes a large part of it.
     fn command_line(&self) -> String {
-        let words = "console=ttyS0 quiet loglevel=3 panic=-1 rdinit=/init rootfstype=ramfs memmap=15M$1M no_timer_check \
+        let words = "console=ttyS0 quiet loglevel=3 panic=-1 rdinit=/init rootfstype=ramfs memmap=15M$1M nokaslr no_timer_check \
                      cryptomgr.notests mitigations=off transparent_hugepage=never";
         // All on the first node.
         let node = if self.shape.count() > 1 { "0:" } else { "" };
-        format!("{words} hugepages={node}{} {}", self.arena(), self.append).trim_end().to_owned()
+        format!("{words} hugepages={node}{} {}", self.arena() / HUGE, self.append).trim_end().to_owned()
     }
 }
 
@@ -214,6 +238,7 @@ fn format(mke2fs: &Path, disk: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use crate::boot::{Ratio, Second};
+    use crate::engine::Program;
 
     fn kernel() -> Kernel {
         Kernel { image: "k".into(), version: "6.12".into(), modules: vec!["/m/virtio_blk.ko.xz".into()] }
@@ -230,8 +255,11 @@ mod tests {
             init: Path::new("i"),
             shape: Shape::new(2, Second::Missing, 32 << 20, 32768).unwrap(),
             seed: 7,
+            boot: 0,
             daemons: 2,
             settings: &settings,
+            reserve: Reserve { taken: 70 * MIB, never_managed: 30 * MIB },
+            measure: false,
             icount: false,
             append: "cgroup_disable=memory",
         };
@@ -246,6 +274,8 @@ mod tests {
             "files",
             "write /proc/sys/vm/swappiness 60",
             "try /sys/new 60",
+            "write /proc/sys/vm/overcommit_memory 1",
+            "try /sys/block/vdb/queue/wbt_lat_usec 0",
             "counter pgfault",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
@@ -256,16 +286,49 @@ mod tests {
         );
         assert!(!text.contains("nr_free_pages"), "levels are no events");
         assert!(
-            guest.command_line().ends_with(&format!("hugepages={} cgroup_disable=memory", guest.arena()))
+            guest
+                .command_line()
+                .ends_with(&format!("hugepages={} cgroup_disable=memory", guest.arena() / HUGE))
         );
-        assert!(guest.memory_by_node()[0] > guest.shape.memory() + KERNELS);
+        assert!(guest.memory_by_node()[0] > guest.shape.memory() + guest.reserve.taken);
+        assert!(guest.command_line().contains(" nokaslr "), "a node must not have the kernel by chance");
         let shape = Shape::new(2, Second::Slow(Ratio(1, 2)), 24 << 20, 0).unwrap();
         let tiers = LinuxGuest { shape, ..guest };
         assert!(
             tiers.configuration().contains("\npages 2048:4096\n") && tiers.command_line().contains("=0:")
         );
         let memory = tiers.memory_by_node();
-        let share = memory[1] as f64 / (memory[0] - NEVER_MANAGED) as f64;
+        let share = memory[1] as f64 / (memory[0] - tiers.reserve.never_managed) as f64;
         assert!((2.0..2.1).contains(&share), "{memory:?}");
+    }
+    #[test]
+    fn a_trace_is_on_a_disk_and_counts_once_in_memory() {
+        let kernel = kernel();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/sqlite.pft");
+        let Program::Trace(replay) = Program::find(path).unwrap() else { panic!("it is a trace") };
+        let recorded = Recorded::new(replay.source()).unwrap();
+        let guest = |swap| LinuxGuest {
+            what: What::Trace(&recorded),
+            kernel: &kernel,
+            init: Path::new("/dev/null"),
+            shape: Shape::new(1, Second::Missing, 32 << 20, swap).unwrap(),
+            seed: 1,
+            boot: 0,
+            daemons: 2,
+            settings: &[],
+            reserve: Reserve { taken: 70 * MIB, never_managed: 30 * MIB },
+            measure: false,
+            icount: false,
+            append: "",
+        };
+        let image = recorded.image().len() as u64;
+        for (swap, disk) in [(4096, "vdc"), (0, "vdb")] {
+            let text = guest(swap).configuration();
+            assert!(text.contains(&format!("\ntrace /dev/{disk} {image}\n")), "{text}");
+        }
+        let guest = LinuxGuest { kernel: &Kernel { modules: vec![], ..kernel.clone() }, ..guest(0) };
+        assert!((guest.archive().unwrap().len() as u64) < image, "not in the initial file system");
+        let rest = guest.arena() - recorded.footprint / 32 - recorded.threads * (128 << 10);
+        assert!(rest < image * 3 / 2 + 10 * MIB, "{rest} for {image}");
     }
 }

@@ -2,53 +2,31 @@
 //!
 //! - *exact*: nothing was reclaimed and no page was transferred, so the count follows from the program alone. A few may
 //!   differ, because the kernel itself does some work.
-//! - *total*: the total of something. It must be within a tenth of Linux's, or within the spread of Linux's runs if
-//!   that is wider; if Linux's count is near 0, a small difference does not matter.
-//! - *timing*: which task did it, or how often a task was woken. Shown, but not judged.
+//! - *total*: the total of something. It must be within a tenth of Linux's, or within the spread of Linux's boots with
+//!   one seed if that is wider.
+//! - *timing*: which task did it. Shown with both sides' spreads and a reason, but not judged.
+//!
+//! Not judged is also what both sides count as 0 or next to nothing, and what repeats other rows ([`copies`]).
+
+pub mod copies;
+pub mod counts;
+pub mod row;
+pub mod text;
+
+pub use row::{FEW, Row, Unjudged};
+pub use text::render;
 
 use super::twin::Speed;
-use crate::boot::beside::Agreement;
-use crate::grid::Grid;
-use crate::human;
+use super::unequal::Unequal;
 use crate::record::{RunRecord, WorkDone};
-use crate::statistics::{Interval, interval, mean};
+use crate::statistics::mean;
 use crate::summary::Setup;
-use crate::table::heading;
+use copies::Paged;
+use counts::Count;
 use mm::stat::Stat;
+use row::Values;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-
-/// How far a total may be off, in per cent.
-pub const TOLERANCE: f64 = 10.0;
-/// Counts below which a share says nothing.
-const FEW: f64 = 100.0;
-/// What the kernel's own work may add to a count that has to be the same.
-const OWN_WORK: f64 = 8.0;
-
-/// One count of both.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// What is counted.
-    pub metric: String,
-    /// Its unit; empty for a count.
-    pub unit: String,
-    /// What it is judged by.
-    pub agreement: Agreement,
-    /// Mean over Linux's runs.
-    pub linux: f64,
-    /// Its interval; `null` with one run.
-    pub linux_ci: Option<Interval>,
-    /// From Linux's smallest to its largest, in per cent of the mean; `null` with one run, or if the mean is 0.
-    pub linux_spread_pct: Option<f64>,
-    /// Mean over the simulated runs.
-    pub simulated: f64,
-    /// Mean over the booted machine's runs; `null` if it did not run.
-    pub booted: Option<f64>,
-    /// Simulated against Linux in per cent of Linux's; `null` if that is 0 and the simulated is not.
-    pub error_pct: Option<f64>,
-    /// Whether it is far from Linux's, by its kind; `null`: not judged.
-    pub missed: Option<bool>,
-}
 
 /// The conditions that both ran under, as they were found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,6 +58,9 @@ pub struct Conditions {
     pub append: String,
     /// What was written into the kernel's files.
     pub settings: Vec<String>,
+    /// What the guest has otherwise than the simulated machine.
+    #[serde(default)]
+    pub unequal: Vec<Unequal>,
 }
 
 /// The comparison; its keys are a promise (docs/json.md).
@@ -88,6 +69,9 @@ pub struct Beside {
     /// What was run.
     #[serde(flatten)]
     pub setup: Setup,
+    /// Boots with each seed, of both sides.
+    #[serde(default = "one")]
+    pub boots: u32,
     /// The conditions that both share.
     pub conditions: Conditions,
     /// Count by count.
@@ -123,72 +107,9 @@ pub struct Work {
     pub linux: WorkDone,
 }
 
-/// A count of the table: its name, its unit, the counters that it is the sum of, and whether it is a matter of timing.
-struct Count<'a> {
-    metric: &'static str,
-    unit: &'static str,
-    of: &'a [Stat],
-    timing: bool,
-}
-
-const fn total(metric: &'static str, of: &'static [Stat]) -> Count<'static> {
-    Count { metric, unit: "", of, timing: false }
-}
-
-const fn timing(of: &'static [Stat; 1]) -> Count<'static> {
-    Count { metric: of[0].name(), unit: "", of, timing: true }
-}
-
-/// Of machines with two nodes.
-const NODE_COUNTS: &[Count<'static>] = &[
-    total("pgdemote", &[Stat::PgdemoteKswapd, Stat::PgdemoteDirect]),
-    total("pgpromote_candidate", &[Stat::PgpromoteCandidate]),
-    total("pgpromote_success", &[Stat::PgpromoteSuccess]),
-    total("numa_pte_updates", &[Stat::NumaPteUpdates]),
-    total("numa_hint_faults", &[Stat::NumaHintFaults]),
-    total("numa_hint_faults_local", &[Stat::NumaHintFaultsLocal]),
-    total("numa_pages_migrated", &[Stat::NumaPagesMigrated]),
-    total("pgmigrate_success", &[Stat::PgmigrateSuccess]),
-    total("numa_hit", &[Stat::NumaHit]),
-    total("numa_miss", &[Stat::NumaMiss]),
-    total("numa_foreign", &[Stat::NumaForeign]),
-    total("numa_local", &[Stat::NumaLocal]),
-    total("numa_other", &[Stat::NumaOther]),
-    timing(&[Stat::PgdemoteKswapd]),
-    timing(&[Stat::PgdemoteDirect]),
-];
-
-const COUNTS: &[Count<'static>] = &[
-    total("pgfault", &[Stat::Pgfault]),
-    total("pgmajfault", &[Stat::Pgmajfault]),
-    total("pgreuse", &[Stat::Pgreuse]),
-    total("pgscan", &[Stat::PgscanKswapd, Stat::PgscanDirect]),
-    total("pgscan_anon", &[Stat::PgscanAnon]),
-    total("pgscan_file", &[Stat::PgscanFile]),
-    total("pgsteal", &[Stat::PgstealKswapd, Stat::PgstealDirect]),
-    total("pgsteal_anon", &[Stat::PgstealAnon]),
-    total("pgsteal_file", &[Stat::PgstealFile]),
-    total("pgactivate", &[Stat::Pgactivate]),
-    total("pgdeactivate", &[Stat::Pgdeactivate]),
-    total("workingset_refault_anon", &[Stat::WorkingsetRefaultAnon]),
-    total("workingset_refault_file", &[Stat::WorkingsetRefaultFile]),
-    total("pswpin", &[Stat::PswpIn]),
-    total("pswpout", &[Stat::PswpOut]),
-    Count { metric: "pgpgin", unit: "KiB", of: &[Stat::PgpgIn], timing: false },
-    Count { metric: "pgpgout", unit: "KiB", of: &[Stat::PgpgOut], timing: false },
-    timing(&[Stat::PgscanKswapd]),
-    timing(&[Stat::PgscanDirect]),
-    timing(&[Stat::PgstealKswapd]),
-    timing(&[Stat::PgstealDirect]),
-    timing(&[Stat::NrTlbRemoteFlushReceived]),
-];
-
-/// Counters that matter of timing among those that are shown on request.
-const TIMED: &[&str] =
-    &["allocstall", "pageoutrun", "kswapd_", "pgrotated", "nr_vmscan", "throttle", "swap_ra"];
-
-fn counter(run: &RunRecord, of: &[Stat]) -> f64 {
-    of.iter().map(|&stat| run.counter(stat)).sum()
+/// What a result has that does not say how many boots there were.
+fn one() -> u32 {
+    1
 }
 
 /// Mean seconds of a run.
@@ -203,81 +124,63 @@ fn calm(run: &RunRecord) -> bool {
     others.iter().all(|&stat| run.counter(stat) <= FEW)
 }
 
-impl Row {
-    fn of(
-        count: &Count<'_>,
-        calm: bool,
-        linux: &[RunRecord],
-        simulated: &[RunRecord],
-        booted: &[RunRecord],
-    ) -> Row {
-        let values = |runs: &[RunRecord]| runs.iter().map(|run| counter(run, count.of)).collect::<Vec<f64>>();
-        let (on_linux, here) = (values(linux), mean(&values(simulated)));
-        let reference = mean(&on_linux);
-        let agreement = match (count.timing, calm) {
-            (true, _) => Agreement::Timing,
-            (false, true) => Agreement::Exact,
-            (false, false) => Agreement::Total,
-        };
-        let range = |pick: fn(f64, f64) -> f64, from: f64| on_linux.iter().copied().fold(from, pick);
-        let spread = range(f64::max, f64::MIN) - range(f64::min, f64::MAX);
-        let off = (here - reference).abs();
-        let missed = match agreement {
-            Agreement::Timing => None,
-            Agreement::Exact => Some(off > OWN_WORK.max(reference / 1000.0)),
-            Agreement::Total if reference.max(here) < FEW => None,
-            Agreement::Total => Some(off > (reference * TOLERANCE / 100.0).max(spread)),
-        };
-        let share = |part: f64| (reference != 0.0).then(|| part / reference * 100.0);
-        Row {
-            metric: count.metric.to_owned(),
-            unit: count.unit.to_owned(),
-            agreement,
-            linux: reference,
-            linux_ci: interval(&on_linux),
-            linux_spread_pct: share(spread).filter(|_| on_linux.len() > 1),
-            simulated: here,
-            booted: (!booted.is_empty()).then(|| mean(&values(booted))),
-            error_pct: if here == reference { Some(0.0) } else { share(here - reference) },
-            missed,
+/// Runs of all machines, each in the order of seeds, then of boots with one seed.
+#[derive(Clone, Copy)]
+pub struct Runs<'a> {
+    /// Boots with each seed; of the booted machine, one.
+    pub boots: u32,
+    /// Linux's.
+    pub linux: &'a [RunRecord],
+    /// The simulated machine's.
+    pub simulated: &'a [RunRecord],
+    /// The booted machine's; empty if it did not run.
+    pub booted: &'a [RunRecord],
+}
+
+impl Runs<'_> {
+    fn both(&self) -> impl Iterator<Item = &RunRecord> {
+        self.linux.iter().chain(self.simulated)
+    }
+
+    /// Rows of counts; those that repeat earlier ones say so.
+    fn rows<'c>(&self, counts: impl Iterator<Item = Count<'c>>) -> Vec<Row> {
+        let calm = self.both().all(calm);
+        let (mut judged, mut rows) = (Vec::new(), Vec::new());
+        for count in counts {
+            let of = |runs: &[RunRecord], boots| Values::of(runs, boots as usize, count.of);
+            let (linux, simulated) = (of(self.linux, self.boots), of(self.simulated, self.boots));
+            let booted = (!self.booted.is_empty()).then(|| of(self.booted, 1).mean());
+            let mut row = Row::of(&count, calm, &linux, &simulated, booted);
+            if row.missed.is_some() {
+                let paged = Paged::new(&row.metric, &row.unit, linux.all().chain(simulated.all()));
+                match paged.repeats(&judged) {
+                    Some(of) => row.copy(of),
+                    None => judged.push(paged),
+                }
+            }
+            rows.push(row);
         }
+        rows
     }
 }
 
 impl Beside {
-    /// Compare runs, all in the order of seeds: Linux's, the simulated machine's, and the booted one's, if it ran.
-    /// `all` adds every counter that moved.
-    pub fn of(
-        setup: Setup,
-        conditions: Conditions,
-        [linux, simulated, booted]: [&[RunRecord]; 3],
-        all: bool,
-    ) -> Beside {
-        let calm = linux.iter().chain(simulated).all(calm);
-        let known = |stat: Stat| linux.iter().all(|run| run.counters.contains_key(stat.name()));
-        let moved = |stat: Stat| linux.iter().chain(simulated).any(|run| run.counter(stat) != 0.0);
-        let of_nodes = if conditions.pages_by_node.len() > 1 { NODE_COUNTS } else { &[] };
-        let counts = || COUNTS.iter().chain(of_nodes);
+    /// Compare runs. `all` adds every counter that moved.
+    pub fn of(setup: Setup, conditions: Conditions, runs: Runs<'_>, all: bool) -> Beside {
+        let Runs { boots, linux, simulated, .. } = runs;
+        let known = |stat: &Stat| linux.iter().all(|run| run.counters.contains_key(stat.name()));
+        let moved = |stat: Stat| runs.both().any(|run| run.counter(stat) != 0.0);
+        let counts = || counts::counts(conditions.pages_by_node.len());
         let shown = |stat: Stat| counts().any(|count| count.of == [stat]);
         let others = Stat::ALL
             .iter()
-            .copied()
-            .filter(|stat| all && !stat.is_level() && known(*stat) && moved(*stat) && !shown(*stat));
-        let others: Vec<(Stat, bool)> =
-            others.map(|stat| (stat, TIMED.iter().any(|word| stat.name().contains(word)))).collect();
-        let mut rows: Vec<Row> = counts()
-            .filter(|count| count.of.iter().all(|stat| known(*stat)))
-            .map(|count| Row::of(count, calm, linux, simulated, booted))
-            .collect();
-        rows.extend(others.iter().map(|(stat, timing)| {
-            let of = std::slice::from_ref(stat);
-            let count = Count { metric: stat.name(), unit: "", of, timing: *timing };
-            Row::of(&count, calm, linux, simulated, booted)
-        }));
-        let warnings: BTreeSet<String> =
-            linux.iter().chain(simulated).flat_map(|run| run.warnings.clone()).collect();
+            .filter(|stat| all && !stat.is_level() && known(stat) && moved(**stat) && !shown(**stat));
+        let named = counts().filter(|count| count.of.iter().all(known)).copied();
+        let rows = runs.rows(named.chain(others.map(counts::other)));
+        let warnings: BTreeSet<String> = runs.both().flat_map(|run| run.warnings.clone()).collect();
         Beside {
             rows,
+            boots,
             work: Work { simulated: WorkDone::of(simulated), linux: WorkDone::of(linux) },
             same_work: simulated.iter().zip(linux).all(|(one, other)| one.work == other.work),
             seconds: Seconds { simulated: seconds(simulated), linux: seconds(linux) },
@@ -300,118 +203,10 @@ impl Beside {
     }
 }
 
-/// The comparison as text.
-pub fn render(result: &Beside, width: usize) -> String {
-    let booted = result.rows.iter().any(|row| row.booted.is_some());
-    let repeated = result.setup.runs > 1;
-    let mut headings = vec!["count", "linux"];
-    headings.extend(repeated.then_some("spread"));
-    headings.push("simulated");
-    headings.extend(booted.then_some("booted"));
-    headings.extend(["error", "agreement"]);
-    let last = headings.len() - 1;
-    let mut grid = Grid::new(headings);
-    for row in &result.rows {
-        let percent = |value: Option<f64>| value.map_or("n/a".to_owned(), human::percent);
-        let mut cells = vec![row.metric.clone(), human::number(row.linux, &row.unit)];
-        cells.extend(
-            repeated.then(|| row.linux_spread_pct.map_or("n/a".into(), |spread| format!("{spread:.1}%"))),
-        );
-        cells.push(human::number(row.simulated, &row.unit));
-        cells.extend(row.booted.map(|value| human::number(value, &row.unit)));
-        cells.push(percent(row.error_pct));
-        let word = match row.agreement {
-            Agreement::Exact => "exact",
-            Agreement::Total => "total",
-            Agreement::Timing => "timing",
-        };
-        cells.push(match row.missed {
-            Some(true) => format!("{word}: MISSED"),
-            None if row.agreement == Agreement::Total => "total: too few".to_owned(),
-            _ => word.to_owned(),
-        });
-        grid.row(cells);
-    }
-    let (judged, missed) = result.judged();
-    let mut text = format!(
-        "{}profile  {}\n{}\n{}\n",
-        heading(&result.setup),
-        result.setup.profiles.join(", "),
-        conditions(&result.conditions),
-        grid.render(|column| column == 0 || column == last, width)
-    );
-    let Seconds { simulated, linux } = result.seconds;
-    text.push_str(&format!(
-        "{judged} counts judged, {missed} missed; {linux:.1} s by the guest's clock, {simulated:.1} s by the simulated one\n"
-    ));
-    if result.same_work {
-        text.push_str(&format!("work done: the same on both ({})\n", result.work.simulated.to_text()));
-    } else {
-        let Work { simulated, linux } = result.work;
-        text.push_str(&format!("work done: simulated {}; Linux {}\n", simulated.to_text(), linux.to_text()));
-        text.push_str("WARNING: the machines did not do the same work\n");
-    }
-    text.extend(result.warnings.iter().map(|warning| format!("note: {warning}\n")));
-    text.push_str(
-        "error: simulated against Linux; exact = the program alone decides, total = within a tenth or Linux's own spread, timing = \
-         not judged\n",
-    );
-    text
-}
-
-/// The conditions that both share, in lines.
-fn conditions(found: &Conditions) -> String {
-    let Conditions {
-        kernel,
-        cpus,
-        pages,
-        pages_by_node,
-        kernel_pages,
-        hidden_pages,
-        managed_pages,
-        swap,
-        speed: Speed { fault_nanos, access_nanos, read_micros, .. },
-        ..
-    } = found;
-    let mut text = format!(
-        "linux    {kernel}, {}, {} free pages for the program and {kernel_pages:.0} for the kernel, {managed_pages:.0} managed, {hidden_pages:.0} locked \
-         away, \
-         {} of swap\n{}",
-        human::plural(u64::from(*cpus), "CPU", "CPUs"),
-        human::grouped(*pages),
-        human::bytes(*swap as f64),
-        match &pages_by_node[..] {
-            [fast, slow] => format!(
-                "nodes    {} pages on the first, {} on the second\n",
-                human::grouped(*fast),
-                human::grouped(*slow)
-            ),
-            _ => String::new(),
-        }
-    );
-    text.push_str(&format!(
-        "speed    {fault_nanos:.0} ns for a fault on new memory, {access_nanos:.1} ns in user mode for an access, {read_micros:.0} us \
-         for a disk's read; the twin is as slow{}\n",
-        if found.icount { "; a nanosecond for each instruction" } else { "" }
-    ));
-    let short = |line: &String| {
-        let (file, value) = line.split_once(' ').unwrap_or((line, ""));
-        let mut parts = file.rsplit('/');
-        let name = parts.next().unwrap_or(file);
-        let folder = parts.next().filter(|_| name == "enabled").map(|folder| format!("{folder}/"));
-        format!("{}{name}={value}", folder.unwrap_or_default())
-    };
-    let settings: Vec<String> = found.settings.iter().map(short).collect();
-    text.push_str(&format!("settings {}\n", settings.join(" ")));
-    if !found.append.is_empty() {
-        text.push_str(&format!("kernel   {}\n", found.append));
-    }
-    text
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::boot::beside::Agreement;
     use crate::grid::tests::words;
     use crate::metrics::tests::run;
     use crate::summary::tests::setup;
@@ -430,9 +225,15 @@ pub(super) mod tests {
             icount: false,
             append: String::new(),
             settings: vec!["/sys/kernel/mm/lru_gen/enabled 7".into(), "/proc/sys/vm/swappiness 60".into()],
+            unequal: vec![Unequal {
+                what: "node 0 watermark low".into(),
+                linux: "12165".into(),
+                simulated: "2048".into(),
+            }],
         }
     }
 
+    /// Linux's boots with one seed, and the simulated machine's, which all count the same.
     pub(in super::super) fn beside(linux: &[&[(Stat, i64)]], simulated: &[(Stat, i64)]) -> Beside {
         // A guest says every counter that the kernel has.
         let all = |counters: &[(Stat, i64)]| {
@@ -442,8 +243,9 @@ pub(super) mod tests {
         };
         let runs: Vec<RunRecord> = linux.iter().map(|counters| all(counters)).collect();
         let here: Vec<RunRecord> = linux.iter().map(|_| all(simulated)).collect();
-        let setup = Setup { runs: linux.len() as u32, ..setup(&["classic"]) };
-        Beside::of(setup, conditions_of(), [&runs, &here, &[]], true)
+        let setup = Setup { runs: 1, ..setup(&["classic"]) };
+        let boots = linux.len() as u32;
+        Beside::of(setup, conditions_of(), Runs { boots, linux: &runs, simulated: &here, booted: &[] }, true)
     }
 
     fn judged(result: &Beside, metric: &str) -> (Agreement, Option<bool>) {
@@ -472,8 +274,46 @@ pub(super) mod tests {
         let result = beside(&narrow, &far);
         assert_eq!(judged(&result, "pgscan_direct"), (Agreement::Timing, None));
         assert_eq!(judged(&result, "pgmajfault"), (Agreement::Total, None), "too few");
-        assert_eq!(result.judged(), (1, 1));
+        assert_eq!(result.judged(), (1, 1), "a row of zeroes is none");
+        assert_eq!(result.row("pgfault").unwrap().unjudged, Some(Unjudged::Zero));
         assert_eq!(result.row("pgscan").unwrap().error_pct.unwrap().round(), 18.0);
+    }
+
+    #[test]
+    fn a_count_and_its_copy_count_once() {
+        let of = |pages: i64| {
+            let all = [Stat::PgscanKswapd, Stat::PgscanFile, Stat::PgstealKswapd, Stat::PgstealFile];
+            let mut counters: Vec<(Stat, i64)> = all.iter().map(|stat| (*stat, pages)).collect();
+            counters.extend([(Stat::PgstealKswapd, pages / 2), (Stat::PgstealFile, pages / 2)]);
+            counters
+        };
+        let result = beside(&[&of(10_000)], &of(10_010));
+        assert_eq!(result.row("pgscan_file").unwrap().copy_of.as_deref(), Some("pgscan"));
+        assert_eq!(result.judged(), (2, 0), "pgscan and pgsteal");
+        let text = render(&result, 200);
+        assert!(text.contains("is pgscan") && text.contains("2 counts judged"), "{text}");
+    }
+
+    #[test]
+    fn flushes_of_other_cpus_are_judged() {
+        let of =
+            |sent, received| [(Stat::NrTlbRemoteFlush, sent), (Stat::NrTlbRemoteFlushReceived, received)];
+        let busy = (Stat::PgscanKswapd, 10_000);
+        let with = |sent, received| of(sent, received).into_iter().chain([busy]).collect::<Vec<_>>();
+        let result = beside(&[&with(2376, 2400)], &with(2300, 8704));
+        assert_eq!(judged(&result, "nr_tlb_remote_flush"), (Agreement::Total, Some(false)));
+        assert_eq!(judged(&result, "nr_tlb_remote_flush_received"), (Agreement::Total, Some(true)));
+    }
+
+    #[test]
+    fn timing_has_a_reason_and_both_sides_spreads() {
+        let of = |pages: i64| [(Stat::PgscanKswapd, pages), (Stat::PgscanDirect, 10_000 - pages)];
+        let result = beside(&[&of(6000), &of(8000)], &of(9000));
+        let row = result.row("pgscan_direct").unwrap();
+        assert_eq!((row.missed, row.unjudged), (None, Some(Unjudged::Timing)));
+        assert!(row.reason.as_deref().is_some_and(|why| why.contains("kswapd")), "{row:?}");
+        assert_eq!(row.linux_spread_pct.map(f64::round), Some(67.0));
+        assert_eq!(row.simulated_spread_pct, Some(0.0));
     }
 
     #[test]
@@ -482,7 +322,9 @@ pub(super) mod tests {
             &beside(&[&[(Stat::Pgfault, 5000)], &[(Stat::Pgfault, 5000)]], &[(Stat::Pgfault, 5000)]),
             200,
         );
-        for expected in ["8,192 free pages", "lru_gen/enabled=7 swappiness=60", "9000 ns", "spread"] {
+        for expected in
+            ["8,192 free pages", "lru_gen/enabled=7 swappiness=60", "9000 ns", "spread", "12165 for 2048"]
+        {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         assert_eq!(words(&text, "pgfault").last_chunk(), Some(&["+0.00%", "exact"]), "{text}");

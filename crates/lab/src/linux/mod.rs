@@ -9,7 +9,9 @@
 //! find        kernel, modules, and the guest's first process
 //! conditions  our knobs as Linux's settings
 //! archive     the initial file system
+//! reserve     memory for the kernel itself, measured
 //! guest       what to boot: configuration, QEMU's arguments, disks
+//! unequal     what the guest has otherwise than the simulated machine
 //! twin        the simulated machine that the guest was
 //! judge       count by count: exact, total, timing
 //! compare     boots of Linux, then the twin
@@ -22,5 +24,7 @@ pub mod conditions;
 pub mod find;
 pub mod guest;
 pub mod judge;
+pub mod reserve;
 pub mod truth;
 pub mod twin;
+pub mod unequal;

@@ -14,6 +14,8 @@ use program::probe::{Probe, Times};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
+/// Requests that a disk of the twin takes at once.
+pub const QUEUE_DEPTH: u64 = 128;
 /// Clock of the machine that the twin is made from, in GHz.
 const GHZ: f64 = 3.0;
 /// Memory of the machine that the probe runs on.
@@ -87,7 +89,7 @@ fn description(shape: &Shape, kernels: u64, ghz: f64, micros: f64, costs: &Costs
          source = \"as the preset small\"\n\
          {nodes}\
          [[device]]\nname = \"disk\"\nsize = \"500G\"\nread_us = {micros:.0}\nwrite_us = {micros:.0}\nread_mbs = 1000\n\
-         write_mbs = 1000\nqueue_depth = 128\njitter_pct = 10\nsource = \"the guest's disks; bandwidth: estimate\"\n\
+         write_mbs = 1000\nqueue_depth = {QUEUE_DEPTH}\njitter_pct = 10\nsource = \"the guest's disks; bandwidth: estimate\"\n\
          [storage]\nfiles = \"disk\"\n{swapping}{costs}"
     )
 }
@@ -95,14 +97,13 @@ fn description(shape: &Shape, kernels: u64, ghz: f64, micros: f64, costs: &Costs
 /// The nodes, with memory as firmware tells the guest of it, and shares of the kernel's pages.
 fn nodes(shape: &Shape, kernels: u64) -> String {
     let (told, preset) = shape.told();
-    let kernels_of = |bytes: u64| kernels * bytes / shape.memory() * PAGE_SIZE;
     let node = |(number, bytes): (usize, &u64)| {
         let (latency, bandwidth) = if shape.cpus_of(number as u32) > 0 { told.near } else { told.far };
         format!(
             "[[node]]\ncpus = {}\nmemory = [{{ size = {bytes}, zone = \"dma32\" }}]\nkernels = {}\nlatency_ns = {latency}\n\
              bandwidth_gbs = {bandwidth}\nsource = \"as the preset {preset}\"\n",
             shape.cpus_of(number as u32),
-            kernels_of(*bytes)
+            kernels_of(shape, kernels, *bytes) * PAGE_SIZE
         )
     };
     let mut text: String = shape.memory_by_node().iter().enumerate().map(node).collect();
@@ -114,6 +115,11 @@ fn nodes(shape: &Shape, kernels: u64) -> String {
         ));
     }
     text
+}
+
+/// A node's share of the kernel's pages, if the program gets `bytes` of it.
+pub fn kernels_of(shape: &Shape, kernels: u64, bytes: u64) -> u64 {
+    kernels * bytes / shape.memory()
 }
 
 /// The twin of a guest whose kernel has `kernels` pages of its zones, and its description.

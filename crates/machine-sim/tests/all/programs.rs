@@ -57,6 +57,9 @@ fn a_run_is_a_function_of_its_seed() {
     let mut config = config("laptop", 32 * MIB);
     let (first, again) = (outcome(&config, &program), outcome(&config, &program));
     assert_eq!(first, again);
+    let booted_again = outcome(&RunConfig { boot: 1, ..config.clone() }, &program);
+    assert_ne!(first.nanos, booted_again.nanos, "devices answer at other times");
+    assert_eq!((first.accesses, first.progress), (booted_again.accesses, booted_again.progress));
     config.seed = 2;
     assert_ne!(first.nanos, outcome(&config, &program).nanos);
     // The oracle changes nothing.

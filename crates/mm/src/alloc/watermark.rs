@@ -10,7 +10,7 @@ use crate::units::*;
 
 /// Sizes of the CPUs' lists of a zone, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct PcpSizes {
+pub struct PcpSizes {
     /// Pages that one exchange between a list and the buddy moves, before scaling.
     pub batch: u32,
     /// Pages that a CPU's lists may always hold.
@@ -137,7 +137,7 @@ pub(super) fn max_boost(high: u64, factor: u64) -> u64 {
 
 /// Sizes of the CPUs' lists of a zone with `managed` pages and a low mark of `low`, shared by `cpus` CPUs.
 /// `fraction` is `percpu_pagelist_high_fraction`.
-pub(crate) fn pcp_sizes(managed: u64, low: u64, cpus: u64, fraction: u64) -> PcpSizes {
+pub fn pcp_sizes(managed: u64, low: u64, cpus: u64, fraction: u64) -> PcpSizes {
     /// Without a fraction, the lists of a zone never hold more than an eighth of it.
     const LEAST_FRACTION: u64 = 8;
     // 0.1 % of the zone, at most 1 MiB, and a quarter of that since it is scaled up again; then 2^n - 1, which

@@ -1,0 +1,121 @@
+//! What is compared.
+
+/// A program with its conditions.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Its name in files and tables.
+    pub name: &'static str,
+    /// The program.
+    pub program: &'static str,
+    /// Memory, as `--memory` takes it.
+    pub memory: &'static str,
+    /// CPUs.
+    pub cpus: u32,
+    /// Settings, as `--set` takes them.
+    pub set: &'static [&'static str],
+    /// Whether it is run on request only, so that nothing is mended by looking at it.
+    pub held_out: bool,
+}
+
+const fn case(name: &'static str, program: &'static str, memory: &'static str) -> Case {
+    Case { name, program, memory, cpus: 2, set: &[], held_out: false }
+}
+
+const fn held(name: &'static str, program: &'static str, memory: &'static str) -> Case {
+    Case { held_out: true, ..case(name, program, memory) }
+}
+
+/// Miss ratios alone: nothing is read that was not asked for.
+const NO_READ_AHEAD: &[&str] = &["queue.read_ahead_kb=0", "fault_around_bytes=4096"];
+
+/// What is compared. A third is held out.
+pub const CASES: &[Case] = &[
+    Case { cpus: 1, ..case("sequential", "sequential:16M", "200%") },
+    Case { cpus: 1, ..case("sequential-file", "sequential-file:16M", "200%") },
+    case("zipf", "zipf:64M", "50%"),
+    case("zipf-file", "zipf-file:64M", "50%"),
+    Case { set: NO_READ_AHEAD, ..case("zipf-file-ra0", "zipf-file:64M", "50%") },
+    Case { set: NO_READ_AHEAD, ..case("zipf-and-scan-ra0", "zipf-and-scan:48M", "50%") },
+    case("hot-and-stream", "hot-and-stream:64M", "50%"),
+    case("cassandra", "cassandra:32M", "50%"),
+    case("memcached", "memcached:32M", "50%"),
+    case("two-groups", "two-groups:32M", "150%"),
+    case("mongodb", "mongodb:32M", "50%"),
+    case("postgresql", "postgresql:32M", "50%"),
+    case("zipf-and-scan", "zipf-and-scan:48M", "50%"),
+    case("read-stream", "read-stream:64M", "50%"),
+    case("stream", "stream:64M", "50%"),
+    case("fork-write", "fork-write:32M", "75%"),
+    case("map-storm", "map-storm:16M", "200%"),
+    case("trace-sqlite", "traces/sqlite.pft", "50%"),
+    case("zipf-75", "zipf:64M", "75%"),
+    case("uniform", "uniform:32M", "75%"),
+    Case { cpus: 1, ..case("zipf-1cpu", "zipf:64M", "50%") },
+    Case { set: &["vm.page-cluster=0"], ..case("zipf-no-cluster", "zipf:64M", "50%") },
+    case("shared-writers", "shared-writers:32M", "50%"),
+    case("redis", "redis:24M", "50%"),
+    Case { set: &["vm.swappiness=10"], ..case("cassandra-swappiness-10", "cassandra:32M", "50%") },
+    Case { set: &["vm.swappiness=200"], ..case("cassandra-swappiness-200", "cassandra:32M", "50%") },
+    case("lsm", "lsm:32M", "50%"),
+    case("trace-redis", "traces/redis.pft", "50%"),
+    Case { cpus: 4, ..case("zipf-4cpu", "zipf:64M", "50%") },
+    Case { set: &["queue.read_ahead_kb=512"], ..case("zipf-file-ra512", "zipf-file:64M", "50%") },
+    case("msync", "msync:32M", "50%"),
+    Case { set: &["hugepages-2048kB.enabled=always"], ..case("zipf-thp", "zipf:64M", "75%") },
+    held("held-phases", "phases:56M", "60%"),
+    held("held-fio", "fio:48M", "55%"),
+    held("held-get-scan", "get-scan:40M", "65%"),
+    held("held-mariadb", "mariadb:40M", "60%"),
+    held("held-terasort", "terasort:40M", "60%"),
+    held("held-usemem", "usemem:48M:nproc=2", "70%"),
+    held("held-file-search", "file-search:40M", "60%"),
+    Case { cpus: 4, ..held("held-fio-mmap-4cpu", "fio-mmap:48M", "55%") },
+    Case { cpus: 1, ..held("held-spark-sort-1cpu", "spark-sort:40M", "65%") },
+    Case { set: &["vm.swappiness=0"], ..held("held-mongodb-swappiness-0", "mongodb:40M", "60%") },
+    Case { set: &["vm.swappiness=150"], ..held("held-cassandra-swappiness-150", "cassandra:40M", "60%") },
+    Case { set: &["queue.read_ahead_kb=0"], ..held("held-uniform-file-ra0", "uniform-file:48M", "60%") },
+    Case { set: &["hugepages-64kB.enabled=always"], ..held("held-uniform-64kB", "uniform:48M", "70%") },
+    held("held-trace-cc1", "traces/cc1.pft", "50%"),
+    held("held-trace-redis-65", "traces/redis.pft", "65%"),
+    held("held-anon-cow-rand", "anon-cow-rand:32M", "70%"),
+];
+
+impl Case {
+    /// The file of a result in the folder of its kernel.
+    pub fn file(&self, policy: &str) -> String {
+        format!("{}.{policy}.json", self.name)
+    }
+
+    /// What the user would type.
+    pub fn command(&self) -> String {
+        let settings: String = self.set.iter().map(|setting| format!(" --set {setting}")).collect();
+        format!("{} --memory {} --cpus {}{settings}", self.program, self.memory, self.cpus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Program;
+    use crate::profile::parse_setting;
+
+    #[test]
+    fn every_case_can_be_run_and_has_a_name_of_its_own() {
+        let mut names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+        for case in CASES {
+            let there = case.program.ends_with(".pft") || Program::find(case.program).is_ok();
+            assert!(there, "{}", case.program);
+            assert!(case.memory.parse::<crate::size::Memory>().is_ok(), "{}", case.memory);
+            assert!(case.set.iter().all(|setting| parse_setting(setting).is_ok()), "{}", case.name);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert!(names.len() == CASES.len() && names.len() >= 30, "{names:?}");
+    }
+
+    #[test]
+    fn a_third_is_held_out() {
+        let held = CASES.iter().filter(|case| case.held_out).count();
+        assert_eq!(held, CASES.len() / 3);
+    }
+}
