@@ -37,6 +37,7 @@ mod jobs;
 mod kept;
 mod linux;
 mod list;
+mod locks;
 mod metrics;
 mod plot;
 mod profile;

@@ -46,6 +46,7 @@ mod stale;
 mod tables;
 pub mod tlb;
 mod visits;
+mod waiting;
 mod walk;
 
 pub use bound::{BoundLevel, BoundReport, Cause, CauseCount};
@@ -61,3 +62,4 @@ pub use policies::check_policy;
 pub use profile::{ProfileNode, ProfileWork};
 pub use run::run;
 pub use spec::{CostRow, MachineSpec, SpecError};
+pub use waiting::{LockOutcome, LockTally};

@@ -30,7 +30,7 @@ impl Cache {
         while from < range.end {
             let mut places = Places::new();
             {
-                let tree = f.tree.lock();
+                let tree = f.tree.look();
                 while from < range.end && places.len() < RUN {
                     let index = PageIndex(from);
                     match tree.folio(index) {
