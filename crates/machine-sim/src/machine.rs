@@ -83,7 +83,7 @@ impl SimMachine {
         let contends = config.knobs.iter().rfind(|(knob, _)| *knob == Knob::TimeContention);
         let contends = contends.map_or(Knob::TimeContention.info().default, |&(_, value)| value) != 0;
         let waiting = (contends && preempt.is_none() && cpus.len() > 1)
-            .then(|| Rc::new(Waiting::new(cpus.clone(), observers.profile.clone())));
+            .then(|| Rc::new(Waiting::new(cpus.clone(), spec.costs(), observers.profile.clone())));
         Ok(SimMachine {
             waiting,
             unstopped: if preempt.is_none() { cpus.clone() } else { Rc::default() },

@@ -37,7 +37,22 @@ pub(crate) struct Held {
 
 /// The holds of a lock that CPUs which are behind may still find, by their beginning.
 #[derive(Default)]
-pub(crate) struct Holds(VecDeque<Held>);
+pub(crate) struct Holds {
+    holds: VecDeque<Held>,
+    /// The CPU of the last one that was forgotten.
+    forgotten: Option<u16>,
+}
+
+/// What a CPU finds at a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Arrival {
+    /// When it gets the lock.
+    pub(crate) at: u64,
+    /// The last hold that it waits for.
+    pub(crate) waited: Option<Held>,
+    /// The CPU that had the lock before.
+    pub(crate) before: Option<u16>,
+}
 
 /// The ends of the holds so far, of those that share and of those that do not.
 #[derive(Default)]
@@ -58,30 +73,31 @@ impl Ends {
 }
 
 impl Holds {
-    /// When `cpu`, which comes at `now`, gets the lock, and the last hold that it waits for.
-    pub(crate) fn wait(&self, now: u64, cpu: u16, shared: bool) -> (u64, Option<Held>) {
-        let (mut at, mut last) = (now, None);
-        for held in &self.0 {
-            if held.start > at {
+    /// What `cpu` finds, which comes at `now`.
+    pub(crate) fn wait(&self, now: u64, cpu: u16, shared: bool) -> Arrival {
+        let mut found = Arrival { at: now, waited: None, before: self.forgotten };
+        for held in &self.holds {
+            if held.start > found.at {
                 break;
             }
-            if held.end > at && held.cpu != cpu && !(shared && held.shared) {
-                (at, last) = (held.end, Some(*held));
+            found.before = Some(held.cpu);
+            if held.end > found.at && held.cpu != cpu && !(shared && held.shared) {
+                (found.at, found.waited) = (held.end, Some(*held));
             }
         }
-        (at, last)
+        found
     }
 
     /// Note a hold that has ended. No CPU comes before `horizon` any more. Calls `delay` for each hold that should have
     /// waited for it, with the time by which its CPU is delayed.
     pub(crate) fn add(&mut self, held: Held, horizon: u64, mut delay: impl FnMut(&Held, u64)) {
-        while self.0.front().is_some_and(|first| first.end <= horizon) || self.0.len() >= MOST {
-            self.0.pop_front();
+        while self.holds.front().is_some_and(|first| first.end <= horizon) || self.holds.len() >= MOST {
+            self.forgotten = self.holds.pop_front().map(|first| first.cpu);
         }
-        let at = self.0.partition_point(|other| other.start <= held.start);
-        let next = self.0.get(at);
+        let at = self.holds.partition_point(|other| other.start <= held.start);
+        let next = self.holds.get(at);
         let disturbs = next.is_some_and(|next| next.start < held.end);
-        self.0.insert(at, held);
+        self.holds.insert(at, held);
         if disturbs {
             self.shift_behind(at, &mut delay);
         }
@@ -90,11 +106,11 @@ impl Holds {
     /// Move the holds behind that at `at` until they do not overlap.
     fn shift_behind(&mut self, at: usize, delay: &mut dyn FnMut(&Held, u64)) {
         let mut ends = Ends::default();
-        ends.add(&self.0[at]);
-        let own = self.0[at].cpu;
+        ends.add(&self.holds[at]);
+        let own = self.holds[at].cpu;
         // How far each CPU has moved.
         let mut moved: Vec<(u16, u64)> = Vec::new();
-        for held in self.0.iter_mut().skip(at + 1).filter(|held| held.cpu != own) {
+        for held in self.holds.iter_mut().skip(at + 1).filter(|held| held.cpu != own) {
             let place = moved.iter().position(|&(cpu, _)| cpu == held.cpu);
             let before = place.map_or(0, |place| moved[place].1);
             (held.start, held.end) = (held.start + before, held.end + before);
@@ -110,7 +126,7 @@ impl Holds {
             ends.add(held);
         }
         if !moved.is_empty() {
-            self.0.make_contiguous().sort_by_key(|held| held.start);
+            self.holds.make_contiguous().sort_by_key(|held| held.start);
         }
     }
 }
@@ -139,10 +155,14 @@ mod tests {
         let mut holds = Holds::default();
         assert_eq!(add(&mut holds, held(0, 100, 150)), []);
         // Within the hold; at its end; before it; and its own.
-        assert_eq!(holds.wait(120, 1, false), (150, Some(held(0, 100, 150))));
-        assert_eq!(holds.wait(150, 1, false), (150, None));
-        assert_eq!(holds.wait(99, 1, false), (99, None));
-        assert_eq!(holds.wait(120, 0, false), (120, None));
+        let found = |now, cpu| {
+            let Arrival { at, waited, before } = holds.wait(now, cpu, false);
+            (at, waited, before)
+        };
+        assert_eq!(found(120, 1), (150, Some(held(0, 100, 150)), Some(0)));
+        assert_eq!(found(150, 1), (150, None, Some(0)));
+        assert_eq!(found(99, 1), (99, None, None));
+        assert_eq!(found(120, 0), (120, None, Some(0)));
     }
 
     #[test]
@@ -150,14 +170,14 @@ mod tests {
         let mut holds = Holds::default();
         add(&mut holds, held(0, 100, 150));
         // CPU 1 comes at 110 and holds the lock for 30 from 150 on, CPU 2 comes at 120 and follows.
-        assert_eq!(holds.wait(110, 1, false).0, 150);
+        assert_eq!(holds.wait(110, 1, false).at, 150);
         assert_eq!(add(&mut holds, held(1, 150, 180)), []);
-        assert_eq!(holds.wait(120, 2, false), (180, Some(held(1, 150, 180))));
+        assert_eq!(holds.wait(120, 2, false).waited, Some(held(1, 150, 180)));
         add(&mut holds, held(2, 180, 200));
         // Between two holds there is a gap.
         add(&mut holds, held(0, 300, 310));
-        assert_eq!(holds.wait(130, 3, false).0, 200);
-        assert_eq!(holds.wait(305, 3, false).0, 310);
+        assert_eq!(holds.wait(130, 3, false).at, 200);
+        assert_eq!(holds.wait(305, 3, false).at, 310);
     }
 
     #[test]
@@ -169,17 +189,17 @@ mod tests {
         // CPU 2 has the lock from 90 to 120: CPU 0 comes at 100 and waits for 20, CPU 1 behind it as well. The second
         // hold of CPU 0 moves with it, and meets nobody.
         assert_eq!(add(&mut holds, held(2, 90, 120)), [(0, 20), (1, 20)]);
-        assert_eq!(holds.wait(150, 3, false).0, 180);
-        assert_eq!(holds.wait(205, 3, false).0, 205);
-        assert_eq!(holds.wait(221, 3, false).0, 230);
+        assert_eq!(holds.wait(150, 3, false).at, 180);
+        assert_eq!(holds.wait(205, 3, false).at, 205);
+        assert_eq!(holds.wait(221, 3, false).at, 230);
     }
 
     #[test]
     fn readers_wait_for_writers_alone() {
         let mut holds = Holds::default();
         add(&mut holds, shared(0, 100, 200));
-        assert_eq!(holds.wait(120, 1, true).0, 120);
-        assert_eq!(holds.wait(120, 1, false).0, 200);
+        assert_eq!(holds.wait(120, 1, true).at, 120);
+        assert_eq!(holds.wait(120, 1, false).at, 200);
         assert_eq!(add(&mut holds, shared(1, 90, 150)), []);
         // A writer before two readers delays both.
         assert_eq!(add(&mut holds, held(2, 80, 110)), [(1, 20), (0, 10)]);
@@ -190,6 +210,6 @@ mod tests {
         let mut holds = Holds::default();
         add(&mut holds, held(0, 100, 150));
         holds.add(held(1, 300, 310), 150, |_, _| {});
-        assert_eq!(holds.0.len(), 1);
+        assert_eq!((holds.holds.len(), holds.wait(200, 2, false).before), (1, Some(0)));
     }
 }

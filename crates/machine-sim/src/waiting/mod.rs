@@ -14,7 +14,8 @@ mod holds;
 
 use crate::cpu::{Class, Cpu};
 use crate::profile::{Kind, Profiler};
-use holds::{Held, Holds};
+use crate::spec::{Costs, Hardware};
+use holds::{Arrival, Held, Holds};
 use mm::lock::{self, HoldMode, LockClass, LockClock, LockHold, Since};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,12 +25,15 @@ thread_local! {
     static WAITING: RefCell<Option<Rc<Waiting>>> = const { RefCell::new(None) };
 }
 
+/// What fetching a cache line costs: from the same node, and from another.
+const LINES: [Hardware; 2] = [Hardware::LineSocket, Hardware::LineRemote];
+
 /// No history: one CPU alone has had the lock.
 const ALONE: u32 = u32::MAX;
 /// No CPU has had the lock.
 const NOBODY: u32 = u32::MAX;
 
-/// Who has a lock, and how, in one word.
+/// The CPU that has a lock, and how, in one word.
 fn word(cpu: usize, class: Class, shared: bool) -> u32 {
     cpu as u32 | (class as u32) << 16 | u32::from(shared) << 24
 }
@@ -71,6 +75,8 @@ type Blame = Vec<(u32, u64)>;
 /// Keeps the times of a run's locks.
 pub(crate) struct Waiting {
     cpus: Rc<[Cpu]>,
+    /// Picoseconds to fetch a cache line from another CPU of the same node, and of another one.
+    lines: [u64; 2],
     profile: Option<Rc<Profiler>>,
     /// The current CPU, and what its time is accounted to.
     current: Cell<usize>,
@@ -112,7 +118,7 @@ fn acquire(hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
 }
 
 fn is_free(hold: &LockHold, mode: HoldMode) -> bool {
-    ask(|waiting| waiting.arrive(hold, mode).1.is_none()).unwrap_or(true)
+    ask(|waiting| waiting.arrive(hold, mode).waited.is_none()).unwrap_or(true)
 }
 
 fn release(hold: &LockHold, mode: HoldMode, since: Since) {
@@ -123,8 +129,9 @@ fn release(hold: &LockHold, mode: HoldMode, since: Since) {
 }
 
 impl Waiting {
-    pub(crate) fn new(cpus: Rc<[Cpu]>, profile: Option<Rc<Profiler>>) -> Waiting {
+    pub(crate) fn new(cpus: Rc<[Cpu]>, costs: &Costs, profile: Option<Rc<Profiler>>) -> Waiting {
         Waiting {
+            lines: LINES.map(|line| costs.hardware(line)),
             cpus,
             profile,
             current: Cell::new(0),
@@ -171,19 +178,20 @@ impl Waiting {
         LockOutcome { class, tally: self.tallies[class as usize].get(), holders }
     }
 
-    /// When the current CPU gets the lock, and the last hold that it waits for.
+    /// What the current CPU finds at the lock.
     #[inline]
-    fn arrive(&self, hold: &LockHold, mode: HoldMode) -> (u64, Option<Held>) {
+    fn arrive(&self, hold: &LockHold, mode: HoldMode) -> Arrival {
         let (now, me) = (self.cpus[self.current.get()].clock.get(), self.current.get() as u16);
-        if hold.until.get() <= now || (hold.history.get() == ALONE && cpu_of(hold.by.get()) == me) {
-            return (now, None);
+        let by = hold.by.get();
+        if hold.until.get() <= now || (hold.history.get() == ALONE && cpu_of(by) == me) {
+            return Arrival { at: now, waited: None, before: (by != NOBODY).then(|| cpu_of(by)) };
         }
         self.arrive_late(hold, mode, now)
     }
 
     /// The same where some hold ends later.
     #[cold]
-    fn arrive_late(&self, hold: &LockHold, mode: HoldMode, now: u64) -> (u64, Option<Held>) {
+    fn arrive_late(&self, hold: &LockHold, mode: HoldMode, now: u64) -> Arrival {
         self.note_first(hold);
         let histories = self.histories.borrow();
         histories[hold.history.get() as usize].wait(now, self.current.get() as u16, mode == HoldMode::Shared)
@@ -207,13 +215,13 @@ impl Waiting {
     }
 
     fn acquire(&self, hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
-        let (free, before) = self.arrive(hold, mode);
+        let Arrival { at: free, waited, before } = self.arrive(hold, mode);
         let tally = &self.tallies[hold.class as usize];
         tally.set(LockTally { taken: tally.get().taken + 1, ..tally.get() });
-        if let Some(before) = before {
+        if let Some(waited) = waited {
             let cpu = &self.cpus[self.current.get()];
             let wait = free - cpu.clock.get();
-            self.note_wait(hold.class, wait, before.place);
+            self.note_wait(hold.class, wait, waited.place);
             if !sleeps {
                 cpu.spend_kernel(self.class.get(), wait);
                 if let Some(profile) = &self.profile {
@@ -221,7 +229,20 @@ impl Waiting {
                 }
             }
         }
+        if let Some(before) = before.filter(|&before| usize::from(before) != self.current.get()) {
+            self.fetch_line(before);
+        }
         free
+    }
+
+    /// The lock's cache line comes from the CPU that had the lock before. No other CPU can have the lock meanwhile.
+    fn fetch_line(&self, from: u16) {
+        let cpu = &self.cpus[self.current.get()];
+        let line = usize::from(self.cpus[usize::from(from)].node != cpu.node);
+        cpu.spend_kernel(self.class.get(), self.lines[line]);
+        if let Some(profile) = &self.profile {
+            profile.note(Kind::Hardware(LINES[line]), 1, self.lines[line]);
+        }
     }
 
     fn note_wait(&self, class: LockClass, wait: u64, place: u32) {
