@@ -45,6 +45,7 @@ mod record;
 mod replay;
 mod reproduce;
 mod rundir;
+mod scale;
 mod size;
 mod statistics;
 mod suggest;

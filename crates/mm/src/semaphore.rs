@@ -41,7 +41,11 @@ impl Semaphore {
     }
 
     /// Take it for reading, where Linux takes another lock that writers of this one seldom hold.
-    pub fn read_unseen<'a, M: Machine>(&'a self, machine: &'a M, key: WaitKey) -> SemaphoreGuard<'a, M> {
+    pub(crate) fn read_unseen<'a, M: Machine>(
+        &'a self,
+        machine: &'a M,
+        key: WaitKey,
+    ) -> SemaphoreGuard<'a, M> {
         self.acquire(machine, key, || self.take_shared());
         self.guard(machine, key, HoldMode::Unseen)
     }

@@ -33,6 +33,8 @@ pub(crate) struct Held {
     pub(crate) class: Class,
     /// The place in the profile.
     pub(crate) place: u32,
+    /// Whether it has waited afterwards.
+    pub(crate) delayed: bool,
 }
 
 /// The holds of a lock that CPUs which are behind may still find, by their beginning.
@@ -76,7 +78,10 @@ impl Holds {
     /// What `cpu` finds, which comes at `now`.
     pub(crate) fn wait(&self, now: u64, cpu: u16, shared: bool) -> Arrival {
         let mut found = Arrival { at: now, waited: None, before: self.forgotten };
-        for held in &self.holds {
+        let begun = self.holds.partition_point(|held| held.start <= now);
+        // What was held alone began when all before it had ended.
+        let alone = self.holds.range(..begun).rposition(|held| !held.shared).unwrap_or(0);
+        for held in self.holds.range(alone..) {
             if held.start > found.at {
                 break;
             }
@@ -117,6 +122,7 @@ impl Holds {
             let wait = ends.free_for(held.shared).saturating_sub(held.start);
             if wait > 0 {
                 delay(held, wait);
+                held.delayed = true;
                 (held.start, held.end) = (held.start + wait, held.end + wait);
                 match place {
                     Some(place) => moved[place].1 += wait,
@@ -136,7 +142,7 @@ mod tests {
     use super::*;
 
     fn held(cpu: u16, start: u64, end: u64) -> Held {
-        Held { start, end, cpu, shared: false, class: Class::System, place: 0 }
+        Held { start, end, cpu, shared: false, class: Class::System, place: 0, delayed: false }
     }
 
     fn shared(cpu: u16, start: u64, end: u64) -> Held {

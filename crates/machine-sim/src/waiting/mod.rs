@@ -12,7 +12,7 @@
 
 mod holds;
 
-use crate::cpu::{Class, Cpu};
+use crate::cpu::{Class, Cpu, add};
 use crate::profile::{Kind, Profiler};
 use crate::spec::{Costs, Hardware};
 use holds::{Arrival, Held, Holds};
@@ -31,7 +31,7 @@ const LINES: [Hardware; 2] = [Hardware::LineSocket, Hardware::LineRemote];
 /// No history: one CPU alone has had the lock.
 const ALONE: u32 = u32::MAX;
 /// No CPU has had the lock.
-const NOBODY: u32 = u32::MAX;
+const UNHELD: u32 = u32::MAX;
 
 /// The CPU that has a lock, and how, in one word.
 fn word(cpu: usize, class: Class, shared: bool) -> u32 {
@@ -72,6 +72,16 @@ pub struct LockOutcome {
 /// Picoseconds of waiting by the place in the profile where the lock was held.
 type Blame = Vec<(u32, u64)>;
 
+/// The numbers of a [`LockTally`] while they grow.
+#[derive(Default)]
+struct Counts {
+    taken: Cell<u64>,
+    contended: Cell<u64>,
+    waited: Cell<u64>,
+    longest: Cell<u64>,
+    held: Cell<u64>,
+}
+
 /// Keeps the times of a run's locks.
 pub(crate) struct Waiting {
     cpus: Rc<[Cpu]>,
@@ -86,7 +96,7 @@ pub(crate) struct Waiting {
     /// Whether time does not count.
     muted: Cell<bool>,
     histories: RefCell<Vec<Holds>>,
-    tallies: [Cell<LockTally>; LockClass::COUNT],
+    tallies: [Counts; LockClass::COUNT],
     blames: RefCell<[Blame; LockClass::COUNT]>,
 }
 
@@ -139,7 +149,7 @@ impl Waiting {
             horizon: Cell::new(0),
             muted: Cell::new(false),
             histories: RefCell::default(),
-            tallies: std::array::from_fn(|_| Cell::default()),
+            tallies: Default::default(),
             blames: RefCell::default(),
         }
     }
@@ -175,7 +185,15 @@ impl Waiting {
                 None => holders.push((name, waited)),
             }
         }
-        LockOutcome { class, tally: self.tallies[class as usize].get(), holders }
+        let Counts { taken, contended, waited, longest, held } = &self.tallies[class as usize];
+        let tally = LockTally {
+            taken: taken.get(),
+            contended: contended.get(),
+            waited: waited.get(),
+            longest: longest.get(),
+            held: held.get(),
+        };
+        LockOutcome { class, tally, holders }
     }
 
     /// What the current CPU finds at the lock.
@@ -184,7 +202,7 @@ impl Waiting {
         let (now, me) = (self.cpus[self.current.get()].clock.get(), self.current.get() as u16);
         let by = hold.by.get();
         if hold.until.get() <= now || (hold.history.get() == ALONE && cpu_of(by) == me) {
-            return Arrival { at: now, waited: None, before: (by != NOBODY).then(|| cpu_of(by)) };
+            return Arrival { at: now, waited: None, before: (by != UNHELD).then(|| cpu_of(by)) };
         }
         self.arrive_late(hold, mode, now)
     }
@@ -206,22 +224,22 @@ impl Waiting {
         hold.history.set(histories.len() as u32);
         let mut holds = Holds::default();
         let by = hold.by.get();
-        if by != NOBODY {
+        if by != UNHELD {
             let class = Class::ALL[(by >> 16) as usize % Class::ALL.len()];
             let (start, end, cpu, shared) = (hold.began.get(), hold.until.get(), cpu_of(by), by >> 24 != 0);
-            holds.add(Held { start, end, cpu, shared, class, place: class as u32 }, 0, |_, _| {});
+            let held = Held { start, end, cpu, shared, class, place: class as u32, delayed: false };
+            holds.add(held, 0, |_, _| {});
         }
         histories.push(holds);
     }
 
     fn acquire(&self, hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
         let Arrival { at: free, waited, before } = self.arrive(hold, mode);
-        let tally = &self.tallies[hold.class as usize];
-        tally.set(LockTally { taken: tally.get().taken + 1, ..tally.get() });
+        add(&self.tallies[hold.class as usize].taken, 1);
         if let Some(waited) = waited {
             let cpu = &self.cpus[self.current.get()];
             let wait = free - cpu.clock.get();
-            self.note_wait(hold.class, wait, waited.place);
+            self.note_wait(hold.class, wait, waited.place, true);
             if !sleeps {
                 cpu.spend_kernel(self.class.get(), wait);
                 if let Some(profile) = &self.profile {
@@ -245,11 +263,12 @@ impl Waiting {
         }
     }
 
-    fn note_wait(&self, class: LockClass, wait: u64, place: u32) {
-        let tally = &self.tallies[class as usize];
-        let LockTally { taken, contended, waited, longest, held } = tally.get();
-        let (contended, waited, longest) = (contended + 1, waited + wait, longest.max(wait));
-        tally.set(LockTally { taken, contended, waited, longest, held });
+    /// A hold of a lock waits, for the first time or longer than was known.
+    fn note_wait(&self, class: LockClass, wait: u64, place: u32, first: bool) {
+        let counts = &self.tallies[class as usize];
+        add(&counts.contended, u64::from(first));
+        add(&counts.waited, wait);
+        counts.longest.set(counts.longest.get().max(wait));
         let blame = &mut self.blames.borrow_mut()[class as usize];
         match blame.iter_mut().find(|(other, _)| *other == place) {
             Some((_, sum)) => *sum += wait,
@@ -260,12 +279,11 @@ impl Waiting {
     fn release(&self, hold: &LockHold, mode: HoldMode, since: Since) {
         let now = self.cpus[self.current.get()].clock.get();
         let me = word(self.current.get(), self.class.get(), mode == HoldMode::Shared);
-        let tally = &self.tallies[hold.class as usize];
-        tally.set(LockTally { held: tally.get().held + now.saturating_sub(since), ..tally.get() });
         if now <= since {
             return;
         }
-        if hold.history.get() != ALONE || (hold.by.get() != NOBODY && cpu_of(hold.by.get()) != cpu_of(me)) {
+        add(&self.tallies[hold.class as usize].held, now - since);
+        if hold.history.get() != ALONE || (hold.by.get() != UNHELD && cpu_of(hold.by.get()) != cpu_of(me)) {
             self.note_hold(hold, mode, (since, now));
         }
         hold.began.set(since);
@@ -278,11 +296,12 @@ impl Waiting {
         self.note_first(hold);
         let cpu = self.current.get() as u16;
         let place = self.profile.as_ref().map_or(0, |profile| profile.place());
-        let held = Held { start, end, cpu, shared: mode == HoldMode::Shared, class: self.class.get(), place };
+        let (shared, class) = (mode == HoldMode::Shared, self.class.get());
+        let held = Held { start, end, cpu, shared, class, place, delayed: false };
         let holds = &mut self.histories.borrow_mut()[hold.history.get() as usize];
         holds.add(held, self.horizon.get(), |victim, wait| {
             self.cpus[victim.cpu as usize].spend_kernel(victim.class, wait);
-            self.note_wait(hold.class, wait, place);
+            self.note_wait(hold.class, wait, place, !victim.delayed);
             hold.until.set(hold.until.get().max(victim.end + wait));
             if let Some(profile) = &self.profile {
                 profile.note_at(victim.place, Kind::LockWait(hold.class), wait);

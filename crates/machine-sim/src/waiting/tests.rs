@@ -1,7 +1,7 @@
 use super::*;
 use crate::spec::MachineSpec;
 
-/// A machine of `cpus` CPUs whose clocks stand at 0, and a lock of it.
+/// A machine of `cpus` CPUs with clocks at 0, and a lock of it.
 fn machine(cpus: usize) -> (Waiting, LockHold) {
     let spec = MachineSpec::preset("small").unwrap();
     let cpus = (0..cpus).map(|cpu| Cpu::new(Rc::default(), cpu as u8 / 2, spec.tlb())).collect();
@@ -9,7 +9,7 @@ fn machine(cpus: usize) -> (Waiting, LockHold) {
         class: LockClass::Zone,
         until: Cell::new(0),
         began: Cell::new(0),
-        by: Cell::new(NOBODY),
+        by: Cell::new(UNHELD),
         history: Cell::new(ALONE),
     };
     let waiting = Waiting { lines: [0, 0], ..Waiting::new(cpus, spec.costs(), None) };
@@ -115,7 +115,7 @@ fn the_line_of_a_lock_comes_from_the_cpu_that_had_it() {
     assert_eq!(visit(&machine, 0, 200, 10), 210, "it is here");
     assert_eq!(visit(&machine, 1, 300, 10), 330, "of the same node");
     assert_eq!(visit(&machine, 2, 400, 10), 510, "of another node");
-    // Who waits fetches the line when it is free, and others wait for that, too.
+    // A CPU that waits fetches the line when it is free, and others wait for that, too.
     assert_eq!(visit(&machine, 1, 450, 10), 620);
     assert_eq!(visit(&machine, 0, 460, 10), 650);
     // CPU 0 had it last at that time, although CPU 2 has had it later.

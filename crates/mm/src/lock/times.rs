@@ -13,9 +13,11 @@ pub enum HoldMode {
 }
 
 #[cfg(feature = "one-thread")]
-pub use kept::{LockClock, LockHold, LockTimes, Since, clock};
+pub(crate) use kept::LockTimes;
+#[cfg(feature = "one-thread")]
+pub use kept::{LockClock, LockHold, Since, clock};
 #[cfg(not(feature = "one-thread"))]
-pub use nothing::{LockTimes, Since};
+pub(crate) use nothing::{LockTimes, Since};
 
 #[cfg(not(feature = "one-thread"))]
 mod nothing {
@@ -28,29 +30,29 @@ mod nothing {
     pub struct Since;
 
     /// The times of one lock: none.
-    pub struct LockTimes;
+    pub(crate) struct LockTimes;
 
     impl LockTimes {
         /// Of a lock of `class`.
-        pub const fn of(_class: LockClass) -> LockTimes {
+        pub(crate) const fn of(_class: LockClass) -> LockTimes {
             LockTimes
         }
 
         /// Whether the lock is free.
         #[inline(always)]
-        pub fn is_free(&self, _mode: HoldMode) -> bool {
+        pub(crate) fn is_free(&self, _mode: HoldMode) -> bool {
             true
         }
 
         /// A semaphore is taken.
         #[inline(always)]
-        pub fn acquire_asleep(&self, _mode: HoldMode) -> (Since, Option<Nanos>) {
+        pub(crate) fn acquire_asleep(&self, _mode: HoldMode) -> (Since, Option<Nanos>) {
             (Since, None)
         }
 
         /// A hold since that time ends.
         #[inline(always)]
-        pub fn release_since(&self, _mode: HoldMode, _since: Since) {}
+        pub(crate) fn release_since(&self, _mode: HoldMode, _since: Since) {}
     }
 }
 
@@ -96,14 +98,14 @@ mod kept {
         pub until: Cell<u64>,
         /// The beginning of the last hold.
         pub began: Cell<u64>,
-        /// Who had it, as the clock notes it; `u32::MAX`: nobody yet.
+        /// The CPU that had it, as the clock notes it; `u32::MAX`: none yet.
         pub by: Cell<u32>,
         /// Where holds are kept; `u32::MAX`: nowhere.
         pub history: Cell<u32>,
     }
 
     /// The times of one lock.
-    pub struct LockTimes {
+    pub(crate) struct LockTimes {
         hold: Option<LockHold>,
         mode: Cell<HoldMode>,
         since: Cell<Since>,
@@ -111,7 +113,7 @@ mod kept {
 
     impl LockTimes {
         /// Of a lock that takes no simulated time.
-        pub const fn none() -> LockTimes {
+        pub(crate) const fn none() -> LockTimes {
             LockTimes::with(None)
         }
 
@@ -120,7 +122,7 @@ mod kept {
         }
 
         /// Of a lock of `class`.
-        pub const fn of(class: LockClass) -> LockTimes {
+        pub(crate) const fn of(class: LockClass) -> LockTimes {
             let hold = LockHold {
                 class,
                 until: Cell::new(0),
@@ -132,13 +134,13 @@ mod kept {
         }
 
         /// Whether somebody keeps them.
-        pub fn are_kept(&self) -> bool {
+        pub(crate) fn are_kept(&self) -> bool {
             self.hold.is_some() && CLOCK.get().is_some()
         }
 
         /// A short lock is taken.
         #[inline]
-        pub fn acquire(&self, mode: HoldMode) {
+        pub(crate) fn acquire(&self, mode: HoldMode) {
             self.mode.set(mode);
             if mode != HoldMode::Unseen
                 && let (Some(clock), Some(hold)) = (CLOCK.get(), &self.hold)
@@ -148,7 +150,7 @@ mod kept {
         }
 
         /// Whether the lock is free.
-        pub fn is_free(&self, mode: HoldMode) -> bool {
+        pub(crate) fn is_free(&self, mode: HoldMode) -> bool {
             match (CLOCK.get(), &self.hold) {
                 (Some(clock), Some(hold)) => (clock.is_free)(hold, mode),
                 _ => true,
@@ -156,7 +158,7 @@ mod kept {
         }
 
         /// A short lock is taken if it is free.
-        pub fn try_acquire(&self, mode: HoldMode) -> bool {
+        pub(crate) fn try_acquire(&self, mode: HoldMode) -> bool {
             let free = self.is_free(mode);
             if free {
                 self.acquire(mode);
@@ -166,13 +168,13 @@ mod kept {
 
         /// A short lock is released.
         #[inline]
-        pub fn release(&self) {
+        pub(crate) fn release(&self) {
             self.release_since(self.mode.get(), self.since.get());
         }
 
         /// A semaphore is taken; returns until when the task must sleep before it has it. A writer spins, as Linux's
         /// does while the holder runs.
-        pub fn acquire_asleep(&self, mode: HoldMode) -> (Since, Option<Nanos>) {
+        pub(crate) fn acquire_asleep(&self, mode: HoldMode) -> (Since, Option<Nanos>) {
             let sleeps = mode == HoldMode::Shared;
             match (CLOCK.get(), &self.hold) {
                 (Some(clock), Some(hold)) if mode != HoldMode::Unseen => {
@@ -184,7 +186,7 @@ mod kept {
         }
 
         /// A hold since that time ends.
-        pub fn release_since(&self, mode: HoldMode, since: Since) {
+        pub(crate) fn release_since(&self, mode: HoldMode, since: Since) {
             if mode != HoldMode::Unseen
                 && let (Some(clock), Some(hold)) = (CLOCK.get(), &self.hold)
             {

@@ -225,7 +225,8 @@ impl LruVec {
 
     /// The costs.
     pub fn cost(&self) -> Cost {
-        self.lock().cost
+        // Linux takes the lock for this once a pass, and not each time that the costs are needed.
+        self.inner.0.look().cost
     }
 
     /// Refaulted pages of a type that were activated in the subtree.
