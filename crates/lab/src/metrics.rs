@@ -436,6 +436,7 @@ pub(crate) mod tests {
             bound: None,
             optimum: None,
             profile_tree: None,
+            locks: Vec::new(),
             lru_gen: Vec::new(),
             fragmented: None,
             groups: Vec::new(),

@@ -1,6 +1,7 @@
 //! The record of a run: plain data that can be written, read and compared.
 
 use crate::human;
+use crate::locks::LockRecord;
 use crate::statistics::{Change, Interval};
 use crate::tree::Tree;
 use mm::stat::Stat;
@@ -75,6 +76,9 @@ pub struct RunRecord {
     /// Where CPU time went, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile_tree: Option<Tree>,
+    /// What happened at locks; empty unless that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locks: Vec<LockRecord>,
     /// Generations as visits saw them, if that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lru_gen: Vec<LruGenRecord>,

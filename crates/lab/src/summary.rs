@@ -3,6 +3,7 @@
 use crate::breakdown::{self, Costs, DeviceIo};
 use crate::document::Origin;
 use crate::groups::{self, GroupSummary};
+use crate::locks::{self, LockRecord};
 use crate::metrics::{Metric, rows_of};
 use crate::record::{Better, FragmentedRecord, LruGenRecord, OracleRecord, RunRecord, WorkDone};
 use crate::statistics::{self, Change, Interval};
@@ -122,6 +123,9 @@ pub struct Summary {
     /// Where CPU time went, summed over the runs; only if that was asked for, and of one profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile_tree: Option<Tree>,
+    /// What happened at locks, summed over the runs; only if that was asked for, and of one profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub locks: Option<Vec<LockRecord>>,
     /// Generations as visits saw them, of the first run; only if that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lru_gen: Vec<LruGenRecord>,
@@ -214,6 +218,10 @@ impl Summary {
             work,
             profile_tree: match &by_profile[..] {
                 [only] => Tree::sum(only.iter().filter_map(|run| run.profile_tree.as_ref())),
+                _ => None,
+            },
+            locks: match &by_profile[..] {
+                [only] => Some(locks::sum(only.iter().map(|run| &run.locks[..]))),
                 _ => None,
             },
             lru_gen: finished.first().map_or(Vec::new(), |run| run.lru_gen.clone()),

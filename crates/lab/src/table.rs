@@ -4,7 +4,7 @@
 use crate::grid::Grid;
 use crate::record::{FragmentedRecord, LruGenRecord, StateRecord};
 use crate::summary::{FIRST_LOOK, MAIN, Setup, StoppedBy, Summary, SummaryRow};
-use crate::{breakdown, groups, human};
+use crate::{breakdown, groups, human, locks};
 use std::fmt::Write;
 
 /// The whole result.
@@ -116,7 +116,8 @@ fn details(summary: &Summary, width: usize) -> Vec<String> {
         summary.devices.get(profile).map(|devices| breakdown::devices_text(devices, runs, run_time, width));
     let tree = summary.profile_tree.as_ref().map(|tree| tree.to_text(runs));
     let generations = summary.lru_gen.iter().map(generations);
-    costs.into_iter().chain(devices).chain(tree).chain(generations).collect()
+    let locks = summary.locks.as_ref().map(|locks| locks::to_text(locks, runs, width));
+    costs.into_iter().chain(devices).chain(tree).chain(locks).chain(generations).collect()
 }
 
 fn change(row: &SummaryRow) -> String {

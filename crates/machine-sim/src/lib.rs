@@ -47,6 +47,7 @@ mod stale;
 mod tables;
 pub mod tlb;
 mod visits;
+mod waiting;
 mod walk;
 
 pub use bound::{BoundLevel, BoundReport, Cause, CauseCount};
@@ -62,3 +63,4 @@ pub use policies::check_policy;
 pub use profile::{ProfileNode, ProfileWork};
 pub use run::run;
 pub use spec::{CostRow, MachineSpec, SpecError};
+pub use waiting::{LockOutcome, LockTally};

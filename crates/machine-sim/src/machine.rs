@@ -20,8 +20,10 @@ use crate::sched::{Key, Picked, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
 use crate::tlb::Tlb;
+use crate::waiting::Waiting;
 use kernel::Task;
 use mm::event::Event;
+use mm::knobs::Knob;
 use mm::machine::{
     Asid, CpuSet, Flush, Io, Machine, MemoryRange, Reads, RemoteCall, Scope, TablePage, Ticket, WaitKey,
     Work, ZoneSight,
@@ -54,6 +56,8 @@ pub struct SimMachine {
     pub(crate) observers: Observers,
     /// Stops CPUs in the middle of their work, if the run asks for that.
     pub(crate) preempt: Option<Rc<Preempt>>,
+    /// Lets CPUs wait for each other's locks, if the run asks for that.
+    pub(crate) waiting: Option<Rc<Waiting>>,
     /// Whether an observer, or `preempt`, wants to know of scopes.
     watches_scopes: bool,
     pub(crate) flush_faults: FlushFaults,
@@ -79,7 +83,12 @@ impl SimMachine {
         };
         let devices = spec.devices().iter().zip(0..).map(device).collect();
         let preempt = config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed)));
+        let contends = config.knobs.iter().rfind(|(knob, _)| *knob == Knob::TimeContention);
+        let contends = contends.map_or(Knob::TimeContention.info().default, |&(_, value)| value) != 0;
+        let waiting = (contends && preempt.is_none() && cpus.len() > 1)
+            .then(|| Rc::new(Waiting::new(cpus.clone(), spec.costs(), observers.profile.clone())));
         Ok(SimMachine {
+            waiting,
             unstopped: if preempt.is_none() { cpus.clone() } else { Rc::default() },
             current: Cell::new(0),
             class: Cell::new(Class::System),
@@ -155,6 +164,9 @@ impl SimMachine {
     /// The current CPU begins to run the task that was picked for it, in `class`.
     pub(crate) fn begin_turn(&self, picked: Picked, class: Class) {
         self.class.set(class);
+        if let Some(waiting) = &self.waiting {
+            waiting.begin_turn(self.current.get(), class);
+        }
         // Switching to the task and back belongs to the class, not to the place in which the task was left.
         self.profiled(|profile| profile.go_to_root(class));
         self.task.set(picked.task);
@@ -225,7 +237,9 @@ impl SimMachine {
         let times = (clock.get(), kernel.get());
         let counts = self.work.each_ref().map(Cell::get);
         self.profiled(|profile| profile.mute(true));
+        self.waiting.iter().for_each(|waiting| waiting.mute(true));
         let result = self.stoppable(false, work);
+        self.waiting.iter().for_each(|waiting| waiting.mute(false));
         clock.set(times.0);
         kernel.set(times.1);
         self.work.iter().zip(counts).for_each(|(now, before)| now.set(before));
@@ -236,6 +250,8 @@ impl SimMachine {
     /// Do `work` as `cpu`, in `class`.
     pub(crate) fn on<T>(&self, cpu: usize, class: Class, work: impl FnOnce() -> T) -> T {
         let before = (self.current.replace(cpu), self.class.replace(class));
+        let go_on = |cpu, class| self.waiting.iter().for_each(|waiting| waiting.go_on(cpu, class));
+        go_on(cpu, class);
         let place = self.profiled(|profile| profile.go_to_root(class));
         let result = self.stoppable(false, work);
         if let Some(place) = place {
@@ -243,6 +259,7 @@ impl SimMachine {
         }
         self.current.set(before.0);
         self.class.set(before.1);
+        go_on(before.0, before.1);
         result
     }
 

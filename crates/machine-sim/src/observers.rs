@@ -20,6 +20,7 @@ use mm::hot::PageName;
 use mm::machine::{CpuSet, Io, Scope, ZoneSight};
 use mm::units::{PAGE_SIZE, Pfn, SpaceId, Vpn};
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 /// Where in a machine, and when, something happens.
 pub(crate) struct Context<'m> {
@@ -61,7 +62,7 @@ pub(crate) struct Observers {
     /// Compares placement in tiers with the best possible one.
     pub(crate) placement: Option<RefCell<Placement>>,
     /// Keeps a tree of where CPU time went.
-    pub(crate) profile: Option<Box<Profiler>>,
+    pub(crate) profile: Option<Rc<Profiler>>,
     /// Nanoseconds that allocations waited for the flush that their frame owed.
     pub(crate) takeoff: RefCell<Histogram>,
     /// Nanoseconds from an unmap to the flush that paid its debt.
@@ -89,7 +90,7 @@ impl Observers {
             optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
             moves: config.moves.then(RefCell::default),
             placement: placement.map(RefCell::new),
-            profile: config.profile.then(|| Box::new(Profiler::new())),
+            profile: config.profile.then(|| Rc::new(Profiler::new())),
             takeoff: RefCell::default(),
             stale_age: RefCell::default(),
             operations: RefCell::default(),

@@ -5,6 +5,7 @@ use crate::fragment::Fragmented;
 use crate::optimum::OptimumReport;
 use crate::oracle::OracleReport;
 use crate::profile::ProfileNode;
+use crate::waiting::LockOutcome;
 use kernel::GroupOutcome;
 use mm::OomReport;
 use mm::machine::Work;
@@ -85,6 +86,8 @@ pub struct Outcome {
     pub optimum: Option<OptimumReport>,
     /// Where CPU time went, if the run kept a profile ([`RunConfig::profile`](crate::RunConfig::profile)).
     pub profile: Option<ProfileNode>,
+    /// What happened at locks, if CPUs wait for each other; by whom needs the profile.
+    pub locks: Vec<LockOutcome>,
     /// The state of memory that was created before the program began; `None`: that of a fresh machine.
     pub fragmented: Option<Fragmented>,
     /// What control groups have counted, without the root.

@@ -17,6 +17,7 @@
 use crate::cpu::Class;
 use crate::sched::TaskId;
 use crate::spec::{Costs, Hardware};
+use mm::lock::LockClass;
 use mm::machine::{Scope, Work};
 use std::cell::{Cell, RefCell};
 
@@ -50,14 +51,17 @@ pub(crate) enum Kind {
     Hardware(Hardware),
     /// Waiting for other CPUs to answer an interrupt.
     IpiWait,
+    /// Waiting for a lock.
+    LockWait(LockClass),
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    fn name(self) -> String {
         match self {
-            Kind::Work(work) => work.name(),
-            Kind::Hardware(item) => item.name(),
-            Kind::IpiWait => "ipi_wait",
+            Kind::Work(work) => work.name().into(),
+            Kind::Hardware(item) => item.name().into(),
+            Kind::IpiWait => "ipi_wait".into(),
+            Kind::LockWait(class) => format!("lock_wait:{}", class.name()),
         }
     }
 }
@@ -142,6 +146,21 @@ impl Profiler {
         }
     }
 
+    /// Attribute time that a CPU waited for a lock in another place.
+    pub(crate) fn note_at(&self, place: u32, kind: Kind, picos: u64) {
+        self.nodes.borrow_mut()[place as usize].add(kind, 1, picos);
+    }
+
+    /// The current place.
+    pub(crate) fn place(&self) -> u32 {
+        self.place.get() as u32
+    }
+
+    /// The name of a place.
+    pub(crate) fn name_of(&self, place: u32) -> &'static str {
+        self.nodes.borrow()[place as usize].frame.name()
+    }
+
     /// The task enters a scope.
     pub(crate) fn enter(&self, scope: Scope) {
         if self.muted.get() {
@@ -215,7 +234,7 @@ impl Profiler {
     pub(crate) fn tree(&self, user: u64) -> ProfileNode {
         let nodes = self.nodes.borrow();
         let mut roots: Vec<ProfileNode> = (0..Class::ALL.len()).map(|root| describe(&nodes, root)).collect();
-        roots[0].work.push(ProfileWork { name: "user", count: 0, picos: user });
+        roots[0].work.push(ProfileWork { name: "user".into(), count: 0, picos: user });
         roots.retain(|root| root.total() > 0);
         ProfileNode { name: "cpu", entered: 0, work: Vec::new(), away: 0, children: roots }
     }
@@ -237,8 +256,9 @@ fn describe(nodes: &[Node], at: usize) -> ProfileNode {
 /// Work of one kind in one node of the tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProfileWork {
-    /// The kind's name in the cost table; or `user`: programs; `ipi_wait`: waiting for other CPUs' answers.
-    pub name: &'static str,
+    /// The kind's name in the cost table; or `user`: programs; `ipi_wait`: waiting for other CPUs' answers;
+    /// `lock_wait:CLASS`: waiting for a lock.
+    pub name: String,
     /// Units of it; 0 if it has none.
     pub count: u64,
     /// Picoseconds that it took.

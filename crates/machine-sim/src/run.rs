@@ -12,6 +12,7 @@ use crate::preempt::LockWatch;
 use crate::sched::{Key, Next, TaskId};
 use crate::simulation::{Simulation, TaskKind};
 use crate::spec::MachineSpec;
+use crate::waiting::WaitingGuard;
 use mm::api::{Daemon, SwapArea};
 use mm::knobs::{Knob, KnobError, Knobs};
 use mm::units::{DeviceId, Nanos, PAGE_SIZE};
@@ -28,6 +29,7 @@ pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunEr
     let (machine, mm_config) = prepare(config)?;
     // Before any lock is taken.
     let _watch = LockWatch::new(machine.preempt.as_ref());
+    let _waiting = WaitingGuard::new(machine.waiting.as_ref());
     let mm = Mm::new(machine, mm_config).map_err(RunError::Input)?;
     let mut sim = Simulation::new(mm, program, config);
     sim.take_kernels_memory();
@@ -248,6 +250,7 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
         machine.sched.borrow_mut().end(cpu);
     }
     machine.class.set(Class::System);
+    machine.waiting.iter().for_each(|waiting| waiting.go_on(cpu, Class::System));
     if machine.sched.borrow_mut().becomes_idle(cpu) && machine.run_space(None) {
         sim.mm().switch(None);
     }

@@ -284,6 +284,8 @@ knobs! {
         "a round that must be sent anyway goes to all CPUs that owe a flush (1), or only to those that it needs (0)";
     TlbSinglePageFlushCeiling "tlb_single_page_flush_ceiling" 33, 0..=512 "pages"
         "a CPU that must drop more pages than this drops everything";
+    TimeContention "time.contention" 1, 0..=1 "" @start
+        "simulated CPUs wait for each other at locks (1), or never (0); booted ones always do";
 }
 
 impl Knob {

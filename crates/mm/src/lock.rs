@@ -21,11 +21,29 @@
 //! 10. a CPU's page lists, then a zone's lock
 //!
 //! docs/architecture.md names the cases that try a lock out of this order, and which two operations each lock orders.
+//!
+//! **Locks in simulated time.** On one thread no CPU ever finds a lock held that is held for work alone: the work is
+//! done before another CPU runs. But it takes simulated time, and a CPU that runs next may be in the midst of that
+//! time. So a lock that has a [`LockClass`] tells a [`LockClock`], if one is installed before the lock is first taken,
+//! when it is taken and released; the clock lets the later CPU wait. Classes are for locks that Linux has as well, and
+//! holds are as Linux's: [`Lock::share`] where Linux takes a semaphore for reading, [`Lock::look`] where it takes no
+//! lock at all. With several threads all three are one.
+
+mod class;
+mod times;
+
+pub use class::LockClass;
+pub(crate) use times::LockTimes;
+#[cfg(feature = "one-thread")]
+pub use times::{HoldMode, LockClock, LockHold, Since, clock};
+#[cfg(not(feature = "one-thread"))]
+pub(crate) use times::{HoldMode, Since};
 
 #[cfg(feature = "one-thread")]
 mod inner {
     extern crate std;
 
+    use super::{HoldMode, LockClass, LockTimes};
     use core::any::type_name;
     use core::cell::{Cell, RefCell, UnsafeCell};
     use core::ops::{Deref, DerefMut};
@@ -92,19 +110,22 @@ mod inner {
         }
     }
 
-    /// A lock's state. Release adds one. Only an unwatched lock reaches [`FREE`] this way, and only an unwatched lock
-    /// is found in it, so the fast path does not test for a watch.
+    /// A lock's state. Release adds one. Only a lock that is neither watched nor timed reaches [`FREE`] this way, and
+    /// only such a lock is found in it, so the fast path tests for neither.
     type State = i8;
     const HELD: State = -1;
     const FREE: State = 0;
     const WATCHED_HELD: State = 1;
     const WATCHED_FREE: State = 2;
-    /// Never taken: it is not yet known whether the lock is watched.
+    /// Never taken: it is not yet known whether the lock is watched or timed.
     const UNASKED: State = 3;
+    const TIMED_HELD: State = 4;
+    const TIMED_FREE: State = 5;
 
     /// A short lock around a `T`.
     pub struct Lock<T> {
         state: Cell<State>,
+        times: LockTimes,
         value: UnsafeCell<T>,
     }
 
@@ -116,8 +137,10 @@ mod inner {
         fn drop(&mut self) {
             let state = self.0.state.get().wrapping_add(1);
             self.0.state.set(state);
-            if state != FREE {
-                released::<T>();
+            match state {
+                FREE => {}
+                TIMED_FREE => self.0.times.release(),
+                _ => released::<T>(),
             }
         }
     }
@@ -161,9 +184,14 @@ mod inner {
     }
 
     impl<T> Lock<T> {
-        /// An open lock.
+        /// An open lock that takes no simulated time.
         pub const fn new(value: T) -> Self {
-            Lock { state: Cell::new(UNASKED), value: UnsafeCell::new(value) }
+            Lock { state: Cell::new(UNASKED), times: LockTimes::none(), value: UnsafeCell::new(value) }
+        }
+
+        /// An open lock of a class.
+        pub(crate) const fn of(class: LockClass, value: T) -> Self {
+            Lock { state: Cell::new(UNASKED), times: LockTimes::of(class), value: UnsafeCell::new(value) }
         }
 
         /// Take the lock.
@@ -173,7 +201,25 @@ mod inner {
         #[inline(always)]
         pub fn lock(&self) -> Guard<'_, T> {
             if self.state.get() != FREE {
-                return self.lock_slowly();
+                return self.lock_slowly(HoldMode::Alone);
+            }
+            self.take(HELD)
+        }
+
+        /// Take the lock for what Linux does as one of many readers: such holds do not wait for each other.
+        #[inline(always)]
+        pub(crate) fn share(&self) -> Guard<'_, T> {
+            if self.state.get() != FREE {
+                return self.lock_slowly(HoldMode::Shared);
+            }
+            self.take(HELD)
+        }
+
+        /// Take the lock for what Linux does without one, by RCU: such holds take no simulated time.
+        #[inline(always)]
+        pub(crate) fn look(&self) -> Guard<'_, T> {
+            if self.state.get() != FREE {
+                return self.lock_slowly(HoldMode::Unseen);
             }
             self.take(HELD)
         }
@@ -188,17 +234,32 @@ mod inner {
         #[inline(always)]
         pub fn try_lock(&self) -> Option<Guard<'_, T>> {
             if self.state.get() != FREE {
-                return self.try_lock_slowly();
+                return self.try_lock_slowly(HoldMode::Alone);
+            }
+            Some(self.take(HELD))
+        }
+
+        /// Take the lock as by [`Lock::share`] if it is free.
+        #[inline(always)]
+        pub(crate) fn try_share(&self) -> Option<Guard<'_, T>> {
+            if self.state.get() != FREE {
+                return self.try_lock_slowly(HoldMode::Shared);
             }
             Some(self.take(HELD))
         }
 
         #[cold]
         #[inline(never)]
-        fn lock_slowly(&self) -> Guard<'_, T> {
+        fn lock_slowly(&self, mode: HoldMode) -> Guard<'_, T> {
             match self.asked() {
+                TIMED_FREE => {
+                    self.times.acquire(mode);
+                    return self.take(TIMED_HELD);
+                }
                 FREE => return self.take(HELD),
-                HELD => panic!("a held lock is taken again: on one thread its holder can never release it"),
+                HELD | TIMED_HELD => {
+                    panic!("a held lock is taken again: on one thread its holder can never release it")
+                }
                 _ => lock_point(),
             }
             wanted::<T>();
@@ -212,19 +273,24 @@ mod inner {
 
         #[cold]
         #[inline(never)]
-        fn try_lock_slowly(&self) -> Option<Guard<'_, T>> {
+        fn try_lock_slowly(&self, mode: HoldMode) -> Option<Guard<'_, T>> {
             match self.asked() {
+                TIMED_FREE => return self.times.try_acquire(mode).then(|| self.take(TIMED_HELD)),
                 FREE => return Some(self.take(HELD)),
-                HELD => return None,
+                HELD | TIMED_HELD => return None,
                 _ => lock_point(),
             }
             self.take_watched()
         }
 
-        /// The state, once it is known whether the lock is watched.
+        /// The state, once it is known whether the lock is watched or timed.
         fn asked(&self) -> State {
             if self.state.get() == UNASKED {
-                self.state.set(if WATCH.get().is_some() { WATCHED_FREE } else { FREE });
+                self.state.set(match () {
+                    () if WATCH.get().is_some() => WATCHED_FREE,
+                    () if self.times.are_kept() => TIMED_FREE,
+                    () => FREE,
+                });
             }
             self.state.get()
         }
@@ -259,6 +325,11 @@ mod inner {
             Self(Mutex::new(value))
         }
 
+        /// An open lock of a class.
+        pub(crate) fn of(_class: super::LockClass, value: T) -> Self {
+            Self::new(value)
+        }
+
         /// Take the lock, waiting while it is held.
         pub fn lock(&self) -> Guard<'_, T> {
             self.0.lock().expect("no holder panics in a model that goes on")
@@ -286,6 +357,11 @@ mod inner {
             Self(spin::Mutex::new(value))
         }
 
+        /// An open lock of a class.
+        pub(crate) const fn of(_class: super::LockClass, value: T) -> Self {
+            Self::new(value)
+        }
+
         /// Take the lock, spinning while it is held.
         #[inline]
         pub fn lock(&self) -> Guard<'_, T> {
@@ -301,6 +377,27 @@ mod inner {
 }
 
 pub use inner::{Guard, Lock};
+
+#[cfg(not(feature = "one-thread"))]
+impl<T> Lock<T> {
+    /// As [`Lock::lock`]; on one thread: for what Linux does as one of many readers.
+    #[inline]
+    pub(crate) fn share(&self) -> Guard<'_, T> {
+        self.lock()
+    }
+
+    /// As [`Lock::lock`]; on one thread: for what Linux does without a lock.
+    #[inline]
+    pub(crate) fn look(&self) -> Guard<'_, T> {
+        self.lock()
+    }
+
+    /// As [`Lock::try_lock`]; on one thread: for what Linux does as one of many readers.
+    #[inline]
+    pub(crate) fn try_share(&self) -> Option<Guard<'_, T>> {
+        self.try_lock()
+    }
+}
 #[cfg(feature = "one-thread")]
 pub use inner::{HeldLocks, Watch, held, switch_cpu, watch};
 

@@ -28,7 +28,7 @@ use crate::compact;
 use crate::frame::{FrameFlags, Mobility};
 use crate::hot;
 use crate::knobs::{Knob, Knobs};
-use crate::lock::Lock;
+use crate::lock::{Lock, LockClass};
 use crate::lru::Lru;
 use crate::machine::{Io, Machine, Scope, WaitKey, Work, ZoneKind};
 use crate::memory::Memory;
@@ -63,14 +63,23 @@ pub struct Config {
     pub statistics_age: Nanos,
 }
 
+/// Serialises calls that change a file's size or write to it.
+struct Inode(Semaphore);
+
+impl Default for Inode {
+    fn default() -> Inode {
+        Inode(Semaphore::new(LockClass::Inode))
+    }
+}
+
 /// The memory manager of a machine.
 pub struct Mm<M> {
     core: MmCore<M>,
     spaces: Spaces,
     reclaim: ReclaimState,
     writeback: Writeback,
-    /// By file: serialises calls that change its size or write to it.
-    inodes: Arena<Semaphore>,
+    /// By file.
+    inodes: Arena<Inode>,
     oom: Lock<Vec<OomReport>>,
 }
 

@@ -4,7 +4,7 @@
 
 use crate::apps::{self, App, AppOptions, Unsupported};
 use crate::builtin::{
-    self, Builtin, Churn, KernelBuild, LruFileMmapRead, PageoutLoop, Usemem, VmScalability,
+    self, Builtin, Churn, KernelBuild, LruFileMmapRead, PageoutLoop, Usemem, VmScalability, WillItScale,
 };
 use crate::chaos::{self, Chaos};
 use crate::keys::Distribution;
@@ -37,6 +37,8 @@ pub enum Named {
     KernelBuild(KernelBuild),
     /// Memory that is freed and allocated again at random.
     Churn(Churn),
+    /// A case of will-it-scale.
+    WillItScale(WillItScale),
     /// Private file mappings that are paged out again and again, for a second.
     PageoutLoop(PageoutLoop),
     /// A model of a real program's memory accesses.
@@ -160,6 +162,7 @@ impl Named {
             .chain(apps::LIST)
             .copied()
             .chain(VmScalability::list())
+            .chain(WillItScale::list())
             .chain(others)
             .chain(Churn::LIST.iter().copied())
     }
@@ -198,6 +201,9 @@ impl Named {
         }
         if let Some(case) = VmScalability::from_name(name, bytes) {
             return Ok(Named::VmScalability(case.with_tasks(threads)));
+        }
+        if let Some(case) = WillItScale::from_name(name, bytes) {
+            return Ok(Named::WillItScale(case.with_tasks(threads)));
         }
         if name == Usemem::NAME {
             let usemem = Usemem::new(bytes, options.unwrap_or_default());
@@ -239,6 +245,7 @@ impl Program for Named {
             Named::KernelBuild(program) => program.name(),
             Named::Churn(program) => program.name(),
             Named::PageoutLoop(program) => program.name(),
+            Named::WillItScale(program) => program.name(),
             Named::App(program) => program.name(),
             Named::Chaos(program) => program.name(),
         }
@@ -253,6 +260,7 @@ impl Program for Named {
             Named::KernelBuild(program) => program.footprint(),
             Named::Churn(program) => program.footprint(),
             Named::PageoutLoop(program) => program.footprint(),
+            Named::WillItScale(program) => program.footprint(),
             Named::App(program) => program.footprint(),
             Named::Chaos(program) => program.footprint(),
         }
@@ -267,6 +275,7 @@ impl Program for Named {
             Named::KernelBuild(program) => program.run(os, role),
             Named::Churn(program) => program.run(os, role),
             Named::PageoutLoop(program) => program.run(os, role),
+            Named::WillItScale(program) => program.run(os, role),
             Named::App(program) => program.run(os, role),
             Named::Chaos(program) => program.run(os, role),
         }

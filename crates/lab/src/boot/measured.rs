@@ -45,6 +45,7 @@ pub fn record(report: &Report, guest: &Guest, profile: &str) -> Result<RunRecord
         bound: None,
         optimum: None,
         profile_tree: None,
+        locks: Vec::new(),
         lru_gen: Vec::new(),
         fragmented: None,
         groups: report.groups.clone(),

@@ -11,6 +11,7 @@ use super::optimum::OptimumArgs;
 use super::parts::PartsArgs;
 use super::report::ReportArgs;
 use super::reproduce::ReproduceArgs;
+use super::scale::ScaleArgs;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::sweep::SweepArgs;
 use super::tracing::{ImportArgs, InfoArgs, RecordArgs};
@@ -101,6 +102,14 @@ Examples:
   pagefold curve traces/sqlite.pft --svg sqlite.svg
   pagefold curve redis:64M --memory 50% --memory 75% --memory 100% --profile classic --profile lazy --json")]
     Curve(CurveArgs),
+    /// Show the rate of a program with more and more CPUs, and at which locks they wait for each other
+    #[command(after_help = "\
+Each task has memory of its own and a CPU; the programs are cases of will-it-scale, and others that take a number of tasks.
+
+Examples:
+  pagefold scale page_fault1_threads --machine icelake-96 --svg faults.svg
+  pagefold scale mmap1_threads --machine icelake-96 --cpus 1,8,64 --set time.contention=0 --json")]
+    Scale(ScaleArgs),
     /// Run a program under all combinations that a file describes; an interrupted sweep continues
     #[command(after_help = "\
 The directory keeps a line for each run (runs.jsonl), so no finished run is lost, and the same command continues. At the end, or after

@@ -32,6 +32,9 @@ pub struct RunArgs {
     /// Also show where CPU time went, function by function; --json carries the tree too
     #[arg(long)]
     profile_tree: bool,
+    /// Also show at which locks CPUs waited for each other; --json carries that too
+    #[arg(long)]
+    locks: bool,
     /// Also show the generations of MGLRU, as Linux's file lru_gen does, at a TIME of the run (like 100ms) or at the
     /// `end`, after COMMANDS like '+ 0 0 3' (docs/mglru.md); may be given several times
     #[arg(long, value_name = "TIME[:COMMANDS]", value_parser = parse_visit)]
@@ -163,6 +166,7 @@ pub(super) fn run(args: RunArgs) -> Result<()> {
         svg: None,
         folded: args.folded.as_deref(),
         profile_tree: args.profile_tree,
+        locks: args.locks,
         visits: &args.visits(),
         time: None,
     };
@@ -189,6 +193,7 @@ struct Also<'a> {
     svg: Option<&'a Path>,
     folded: Option<&'a Path>,
     profile_tree: bool,
+    locks: bool,
     visits: &'a [Visit],
     /// The time after which no more runs begin.
     time: Option<Duration>,
@@ -208,7 +213,7 @@ fn carry_out(
         config.optimum = args.optimum;
         config.moves = args.moves;
         config.placement = args.placement;
-        config.profile = also.profile_tree || also.folded.is_some();
+        config.profile = also.profile_tree || also.locks || also.folded.is_some();
         config.visits = also.visits.to_vec();
         config.fragment.clone_from(&args.fragment);
     })?;
@@ -237,6 +242,9 @@ fn carry_out(
     let folded = summary.profile_tree.as_ref().map(Tree::folded);
     if !also.profile_tree {
         summary.profile_tree = None;
+    }
+    if !also.locks {
+        summary.locks = None;
     }
     let svg = also.svg.filter(|_| summary.setup.compares()).map(|path| (path, picture::render(&summary)));
     let pictures: Vec<_> = also.folded.zip(folded).into_iter().chain(svg).collect();

@@ -18,6 +18,7 @@ mod pc;
 mod report;
 mod reproduce;
 mod resume;
+mod scale;
 mod shell;
 mod sweep;
 mod tracing;
@@ -45,6 +46,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Bound(args) => bound::bound(args),
         Command::Optimum(args) => optimum::optimum(&args),
         Command::Curve(args) => curve::curve(&args),
+        Command::Scale(args) => scale::scale(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Boot(args) => boot::boot(&args),
         Command::Linux(args) => linux::linux(&args),

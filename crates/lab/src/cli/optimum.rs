@@ -14,6 +14,7 @@ use crate::sweep::optimum::{Case, Table, policies, sweep};
 use crate::sweep::{Catalog, Done, What};
 use crate::{human, interrupt};
 use clap::Args;
+use program::builtin::WillItScale;
 use std::time::Instant;
 
 /// Arguments of `optimum`.
@@ -43,8 +44,8 @@ pub struct OptimumArgs {
 /// The sizes of memory if none are given.
 const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
 
-/// Built-in programs that do not distinguish replacement policies: they look for faults, measure for a fixed time, or
-/// read each page once.
+/// Built-in programs, beside will-it-scale's, that do not distinguish replacement policies: they look for faults,
+/// measure for a fixed time, or read each page once.
 const NOT_COMPARED: [&str; 3] = ["chaos", "pageout-loop", "lru-file-mmap-read"];
 
 /// `pagefold optimum`.
@@ -82,7 +83,8 @@ pub(super) fn optimum(args: &OptimumArgs) -> Result<()> {
 fn cases(args: &OptimumArgs, catalog: &mut Catalog) -> Result<Vec<Case>> {
     let built_in = args.built_in.iter().flat_map(|size| {
         let names = engine::programs().into_iter().map(|(name, _)| name);
-        let names = names.filter(|name| !NOT_COMPARED.contains(&name.as_str()));
+        let timed = |name: &str| WillItScale::list().any(|(timed, _)| timed == name);
+        let names = names.filter(move |name| !NOT_COMPARED.contains(&name.as_str()) && !timed(name));
         names.map(move |name| format!("{name}:{size}"))
     });
     let names: Vec<String> = args.programs.iter().cloned().chain(built_in).collect();

@@ -69,6 +69,11 @@ impl Machine {
         Machine { spec: self.spec.without_swap() }
     }
 
+    /// Its CPUs.
+    pub fn cpus(&self) -> u32 {
+        self.spec.cpus() as u32
+    }
+
     /// Refuse a size of memory that the machine cannot have.
     pub fn check_memory(&self, bytes: u64) -> Result<()> {
         let fits = self.spec.clone().with_memory(bytes);

@@ -141,6 +141,7 @@ fn run_named(config: &RunConfig, program: &Named) -> Result<Outcome> {
         | Named::KernelBuild(_)
         | Named::Churn(_)
         | Named::PageoutLoop(_)
+        | Named::WillItScale(_)
         | Named::App(_) => machine_sim::run(config, program).map_err(explain),
     }
 }

@@ -3,6 +3,7 @@
 use super::{Machine, Program};
 use crate::error::{Error, Result};
 use crate::human;
+use crate::locks::LockRecord;
 use crate::record::{
     Better, BoundRecord, CauseRecord, CostRecord, FragmentedRecord, GroupRecord, LevelRecord, LruGenRecord,
     Measured, OptimumRecord, OracleRecord, RunRecord, StateRecord, WorkDone, ZoneRecord,
@@ -10,8 +11,8 @@ use crate::record::{
 use crate::replay;
 use crate::tree::{Share, Tree};
 use machine_sim::{
-    BoundLevel, BoundReport, CauseCount, Fragmented, GroupOutcome, MemoryState, OptimumReport, Outcome,
-    ProfileNode, RunConfig, Visited, ZoneState,
+    BoundLevel, BoundReport, CauseCount, Fragmented, GroupOutcome, LockOutcome, LockTally, MemoryState,
+    OptimumReport, Outcome, ProfileNode, RunConfig, Visited, ZoneState,
 };
 use mm::reclaim::CommandError;
 use mm::stat::Stat;
@@ -121,6 +122,7 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
         bound: outcome.bound.as_ref().map(bound),
         optimum: outcome.optimum.map(optimum),
         profile_tree: outcome.profile.as_ref().map(tree),
+        locks: outcome.locks.iter().map(lock).collect(),
         lru_gen: outcome.visited.iter().map(lru_gen).collect(),
         fragmented: outcome.fragmented.as_ref().map(fragmented),
         groups: outcome.groups.iter().map(group).collect(),
@@ -180,9 +182,22 @@ fn lru_gen(visited: &Visited) -> LruGenRecord {
     }
 }
 
+fn lock(lock: &LockOutcome) -> LockRecord {
+    let LockTally { taken, contended, held, waited, longest } = lock.tally;
+    LockRecord {
+        lock: lock.class.name().to_owned(),
+        taken,
+        contended,
+        held: held / 1000,
+        waited: waited / 1000,
+        longest: longest / 1000,
+        holders: lock.holders.iter().map(|&(name, picos)| (name.to_owned(), picos / 1000)).collect(),
+    }
+}
+
 fn tree(node: &ProfileNode) -> Tree {
     let share = |work: &machine_sim::ProfileWork| Share {
-        name: work.name.to_owned(),
+        name: work.name.clone(),
         count: work.count,
         picos: work.picos,
     };

@@ -388,6 +388,7 @@ fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
         covered: Default::default(),
         bound: None,
         profile_tree: None,
+        locks: Vec::new(),
         lru_gen: Vec::new(),
         fragmented: None,
         groups: Vec::new(),

@@ -272,7 +272,8 @@ pub enum Measure {
     Metric(&'static str),
     /// The sum of these counters.
     Counters(&'static [&'static str]),
-    /// Flushes on all CPUs, for themselves or on request of others.
+    /// Events `tlb:tlb_flush` of perf: flushes on all CPUs, for themselves or on request of others, requests, and
+    /// switches to another space.
     Flushes,
     /// Share of all CPU time in some functions or kinds of work inside another function, in per cent.
     Share {
@@ -294,10 +295,16 @@ impl Measure {
                 names.iter().map(|&name| run.counters.get(name).map_or(0.0, |&value| value as f64)).sum()
             }
             Measure::Flushes => {
-                [Stat::NrTlbRemoteFlushReceived, Stat::NrTlbLocalFlushAll, Stat::NrTlbLocalFlushOne]
-                    .map(|stat| run.counter(stat))
-                    .iter()
-                    .sum()
+                [
+                    Stat::NrTlbRemoteFlush,
+                    Stat::NrTlbRemoteFlushReceived,
+                    Stat::NrTlbLocalFlushAll,
+                    Stat::NrTlbLocalFlushOne,
+                ]
+                .map(|stat| run.counter(stat))
+                .iter()
+                .sum::<f64>()
+                    + run.costs.get("switch").map_or(0.0, |switches| switches.count as f64)
             }
             Measure::User => seconds("cpu_user"),
             Measure::System => seconds("cpu_system") + seconds("cpu_interrupt"),
@@ -472,6 +479,19 @@ mod tests {
             error.starts_with("--scale 0.000001: uma-1s-2015: ") && error.contains("at least 1M"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn each_flush_is_one_event() {
+        // A request, the flushes of the three CPUs that got it, and two that CPUs did for themselves.
+        let counters = [
+            (Stat::NrTlbRemoteFlush, 1),
+            (Stat::NrTlbRemoteFlushReceived, 3),
+            (Stat::NrTlbLocalFlushAll, 1),
+            (Stat::NrTlbLocalFlushOne, 1),
+        ];
+        let run = crate::metrics::tests::run("a", 1, 1, &counters);
+        assert_eq!(Measure::Flushes.of(&run), 6.0);
     }
 
     #[test]

@@ -80,7 +80,7 @@ const COMPARE: &str =
 fn help_names_every_command_and_shows_examples() {
     let help = good("--help");
     let commands = words(
-        "run compare reproduce parts bound optimum curve boot linux truth report record import info list",
+        "run compare reproduce parts bound optimum curve scale boot linux truth report record import info list",
     );
     for word in commands.iter().copied().chain(["Examples:", "Exit codes:"]) {
         assert!(help.contains(word), "{word}");
@@ -159,6 +159,8 @@ fn bad_input_of_other_commands_is_refused_in_one_line() {
         ("optimum zipf --profile mglru --profile mglru", "named twice"),
         ("optimum --built-in 12Q", "is not a size"),
         ("curve", "PROGRAM"),
+        ("scale mmap1_threads:4M", "only its name"),
+        ("scale mmap1_threads --cpus 8", "the machine has 4"),
         ("curve zipf --memory 50%", "at least two sizes"),
         ("curve zipf --profile mglru --profile mglru", "named twice"),
         ("curve zipf --svg no-such-dir/x.svg", "its folder does not exist"),

@@ -42,3 +42,4 @@ mod stale;
 mod tasks;
 mod tiers;
 mod visits;
+mod waiting;

@@ -18,9 +18,9 @@ fn outcome(seed: u64, policy: u64, profile: bool) -> Outcome {
 }
 
 /// The count and picoseconds of every kind of work, in the whole tree.
-fn by_kind(node: &ProfileNode, sums: &mut BTreeMap<&'static str, (u64, u64)>) {
+fn by_kind(node: &ProfileNode, sums: &mut BTreeMap<String, (u64, u64)>) {
     for work in &node.work {
-        let sum = sums.entry(work.name).or_default();
+        let sum = sums.entry(work.name.clone()).or_default();
         *sum = (sum.0 + work.count, sum.1 + work.picos);
     }
     node.children.iter().for_each(|child| by_kind(child, sums));
@@ -64,6 +64,8 @@ fn profiling_does_not_change_the_run() {
     for seed in 1..7 {
         let mut profiled = outcome(seed, seed - 1, true);
         assert!(profiled.profile.take().is_some());
+        // Only the profile knows which function had a lock.
+        profiled.locks.iter_mut().for_each(|lock| lock.holders.clear());
         assert_eq!(profiled, outcome(seed, seed - 1, false));
     }
 }

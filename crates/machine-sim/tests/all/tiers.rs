@@ -1,6 +1,6 @@
 //! Memory tiers, under the oracle and with deferred flushes: cold pages are demoted, hot pages promoted.
 
-use super::acts::{MIB, PAGE, POLICIES, outcome, play, store_all};
+use super::acts::{MIB, PAGE, POLICIES, compute_for, outcome, play, store_all};
 use super::migration::entered;
 use machine_sim::{MachineSpec, Outcome, RunConfig};
 use mm::knobs::{Knob, TierPolicy};
@@ -65,6 +65,28 @@ fn cold_pages_are_demoted_and_hot_pages_promoted() {
         assert!(slow(&both) * 2.0 < slow(&neither), "{} {}", slow(&both), slow(&neither));
         assert_eq!(both.stat(Stat::OomKill), 0);
     }
+}
+
+/// While a page that a fault shows to be hot is moved, no CPU can use its entry, so none must be asked to drop it: only
+/// the scans that mark entries send requests.
+#[test]
+fn promotion_by_faults_asks_no_cpu_to_flush() {
+    let two = |os: &mut dyn Os, role: Role| {
+        if role == 1 {
+            compute_for(os, 100_000_000);
+            return Ok(());
+        }
+        // The other task keeps the space loaded on its CPU.
+        let other = os.spawn(1).unwrap();
+        hot_after_cold(os, role)?;
+        os.join(other);
+        Ok(())
+    };
+    let outcome = outcome(&config(1, 2), &play(two));
+    let [_, promoted, _] = moved(&outcome);
+    let (rounds, scanned) = (outcome.stat(Stat::NrTlbRemoteFlush), outcome.stat(Stat::NumaPteUpdates));
+    assert!(promoted > 500, "{promoted}");
+    assert!(rounds < promoted / 2, "{rounds} requests for {promoted} promotions, {scanned} marks");
 }
 
 /// Ways of promotion other than Linux's: the replacement policy, the tier policy, and how pages move.

@@ -372,11 +372,10 @@ impl Allocator {
             let mut area = LockedZone::lock(mmu, zone);
             let taken = area.take(order, mobility, mixing, debts);
             let boosted = area.boosted();
+            mmu.charge(Work::AllocBuddy, u64::from(taken.is_some()));
             drop(area);
-            let taken = taken.map(|block| {
-                mmu.charge(Work::AllocBuddy, 1);
-                pcp::form(mmu, zone, block.settle(mmu, zone), order, FrameFlags::empty())
-            });
+            let taken =
+                taken.map(|block| pcp::form(mmu, zone, block.settle(mmu, zone), order, FrameFlags::empty()));
             (taken, boosted)
         };
         if boosted {
@@ -421,8 +420,9 @@ impl Allocator {
             }
         } else {
             frame.wipe(FrameFlags::empty());
+            let mut area = LockedZone::lock(mmu, zone);
+            area.put(pfn, order);
             mmu.charge(Work::FreeBuddy, 1);
-            LockedZone::lock(mmu, zone).put(pfn, order);
         }
     }
 }

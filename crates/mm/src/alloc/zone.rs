@@ -4,7 +4,7 @@ use super::buddy::FreeLists;
 use super::compaction::ZoneCompaction;
 use super::watermark::{PcpSizes, Reserve, Watermark, above};
 use crate::frame::Mobility;
-use crate::lock::Lock;
+use crate::lock::{Lock, LockClass};
 use crate::machine::{MemoryRange, ZoneKind};
 use crate::primitive::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::*;
@@ -64,7 +64,7 @@ impl Zone {
             high_max: AtomicU32::new(0),
             compaction: ZoneCompaction::new(range.start, range.frames),
             mobility: (0..blocks).map(|_| AtomicU16::new(Mobility::Movable as u16)).collect(),
-            lists: Lock::new(FreeLists::new()),
+            lists: Lock::of(LockClass::Zone, FreeLists::new()),
         }
     }
 

@@ -58,7 +58,7 @@ impl Cache {
         found: &mut CountedPages,
     ) -> Result<(), String> {
         let f = self.file(id);
-        let tree = f.tree.lock();
+        let tree = f.tree.look();
         tree.validate()?;
         found.leaves += tree.count_shadow_leaves() as i64;
         for (index, folio) in tree.folios_in(TreeMark::Folio, 0..MAX_INDEX) {

@@ -34,7 +34,7 @@ fn place(first: PageIndex) -> Range<u64> {
 impl Cache {
     /// Where the pages of the 2 MiB of a file from `first` on are.
     pub(crate) fn survey(&self, file: FileId, first: PageIndex) -> Survey {
-        let tree = self.file(file).tree.lock();
+        let tree = self.file(file).tree.look();
         let cached = tree.folios_in(TreeMark::Folio, place(first)).map(|(_, folio)| folio.pages()).sum();
         Survey { cached, swapped: tree.iter(TreeMark::Swap, place(first)).count() as u64 }
     }
@@ -42,7 +42,7 @@ impl Cache {
     /// The first page of a range of a file that is not in memory; of shmem, the first that is in swap.
     pub(crate) fn next_absent(&self, file: FileId, range: Range<u64>) -> Option<PageIndex> {
         let f = self.file(file);
-        let tree = f.tree.lock();
+        let tree = f.tree.look();
         if f.is_shmem() {
             return tree.iter(TreeMark::Swap, range).next().map(|(index, _)| index);
         }
@@ -69,7 +69,7 @@ impl Cache {
         let mut parts = Vec::new();
         let mut at = first.0;
         while let Some((index, folio)) = {
-            let tree = f.tree.lock();
+            let tree = f.tree.look();
             let mut folios = tree.folios_in(TreeMark::Folio, at..place(first).end);
             folios.next().filter(|(_, folio)| memory.frames[folio.head].try_get())
         } {
@@ -88,7 +88,7 @@ impl Cache {
             }
             at = folio.end(index);
         }
-        let rest = f.tree.lock().folios_in(TreeMark::Folio, at..place(first).end).next();
+        let rest = f.tree.look().folios_in(TreeMark::Folio, at..place(first).end).next();
         if rest.is_some() || parts.is_empty() {
             self.unlock_parts(memory, &parts);
             return None;

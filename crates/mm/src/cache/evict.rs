@@ -24,7 +24,7 @@ impl Cache {
     ///
     /// A folio that begins before `first` stays whole: the caller has split it or zeroed its end ([`crate::truncate`]).
     pub fn truncate<M: Machine>(&self, memory: &Memory<M>, file: FileId, first: PageIndex) {
-        let astride = self.file(file).tree.lock().folio(first).filter(|folio| folio.first(first) < first);
+        let astride = self.file(file).tree.look().folio(first).filter(|folio| folio.first(first) < first);
         let first = PageIndex(astride.map_or(first.0, |folio| folio.end(first)));
         let rest = first.0..super::tree::MAX_INDEX;
         loop {
@@ -35,7 +35,7 @@ impl Cache {
             let swapped = self.forget_entries(memory, file, rest.clone());
             if batch.is_empty()
                 && !swapped
-                && self.file(file).tree.lock().next(TreeMark::Folio, first).is_none()
+                && self.file(file).tree.look().next(TreeMark::Folio, first).is_none()
             {
                 break;
             }
@@ -53,7 +53,7 @@ impl Cache {
     ) -> Option<Pfn> {
         loop {
             let found =
-                self.file(file).tree.lock().folio(first).filter(|folio| folio.first(first) < first)?;
+                self.file(file).tree.look().folio(first).filter(|folio| folio.first(first) < first)?;
             // A task that has frozen its references takes it out or unfreezes them.
             if memory.frames[found.head].try_get() {
                 return Some(found.head);
@@ -146,7 +146,7 @@ impl Cache {
 
     /// Take references of the first few folios of a range.
     fn gather<M: Machine>(&self, memory: &Memory<M>, file: FileId, range: Range<u64>) -> EvictBatch {
-        let tree = self.file(file).tree.lock();
+        let tree = self.file(file).tree.look();
         let folios = tree.folios_in(TreeMark::Folio, range);
         let held = folios.filter(|(_, folio)| memory.frames[folio.head].try_get());
         held.take(BATCH).map(|(index, folio)| (index, folio.head)).collect()
@@ -160,7 +160,7 @@ impl Cache {
         mark: TreeMark,
         range: Range<u64>,
     ) -> Option<(PageIndex, Pfn)> {
-        let tree = self.file(file).tree.lock();
+        let tree = self.file(file).tree.look();
         let mut folios = tree.folios_in(mark, range);
         let found = folios.find(|(_, folio)| memory.frames[folio.head].try_get());
         found.map(|(index, folio)| (index, folio.head))
@@ -188,6 +188,6 @@ impl Cache {
     }
 
     pub(crate) fn is_dirty(&self, file: FileId) -> bool {
-        self.file(file).tree.lock().any(TreeMark::Dirty)
+        self.file(file).tree.look().any(TreeMark::Dirty)
     }
 }

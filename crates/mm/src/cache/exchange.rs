@@ -3,7 +3,7 @@
 
 use super::Cache;
 use super::tree::{CachedFolio, PageTree};
-use crate::machine::Machine;
+use crate::machine::{Machine, Work};
 use crate::memory::Memory;
 use crate::units::*;
 
@@ -43,6 +43,7 @@ impl Cache {
         }
         frames[whole].get(1);
         self.unlock_tree(memory, id, tree);
+        memory.charge(Work::CacheRemove, 1);
         self.count_added(memory, f, 1, -(pages as i64));
         self.count_added(memory, f, 1, folio.pages() as i64);
         true

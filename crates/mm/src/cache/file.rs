@@ -3,7 +3,7 @@
 use super::readahead::Readahead;
 use super::tree::PageTree;
 use crate::api::FileKind;
-use crate::lock::Lock;
+use crate::lock::{Lock, LockClass};
 use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use crate::units::*;
 use core::ops::Range;
@@ -34,7 +34,7 @@ impl Default for File {
             block: AtomicU64::new(0),
             nameless: AtomicBool::new(false),
             dirtied_at: AtomicU64::new(0),
-            tree: Lock::default(),
+            tree: Lock::of(LockClass::CachePages, PageTree::default()),
             readahead: Lock::default(),
             extents: Lock::default(),
         }
@@ -124,7 +124,7 @@ impl File {
 
     /// Number of pages in its cache.
     pub fn cached(&self) -> u64 {
-        self.tree.lock().folios()
+        self.tree.look().folios()
     }
 }
 

@@ -87,7 +87,8 @@ impl Cache {
 
     /// Count folios with `pages` pages together that entered (`pages` > 0) or left a file's cache.
     pub(super) fn count_added<M: Machine>(&self, memory: &Memory<M>, file: &File, folios: usize, pages: i64) {
-        memory.charge(if pages > 0 { Work::CacheInsert } else { Work::CacheRemove }, folios as u64);
+        // What a removal costs is charged where the tree is locked.
+        memory.charge(Work::CacheInsert, if pages > 0 { folios as u64 } else { 0 });
         memory.count(Stat::NrFilePages, pages);
         if file.is_shmem() {
             memory.count(Stat::NrShmem, pages);
@@ -118,6 +119,7 @@ impl Cache {
         while wanted != 0 {
             // One leaf for each hold of the lock, because a leaf that holds only shadows afterwards is reported.
             let mut tree = f.tree.lock();
+            let before = out;
             let first = wanted.trailing_zeros() as usize;
             let frame = &memory.frames[run.folio(first)];
             if f.is_shmem() || frame.order() > Order::ZERO {
@@ -147,6 +149,7 @@ impl Cache {
                 }
                 leaf.finish();
             }
+            memory.charge(Work::CacheRemove, u64::from((out & !before).count_ones()));
             self.unlock_tree(memory, id, tree);
         }
         if out != 0 {
@@ -177,6 +180,7 @@ impl Cache {
         );
         let was_dirty = !f.is_shmem() && frame.test_and_clear(FrameFlags::DIRTY);
         frame.set_owner(Owner::None, PageIndex(0));
+        memory.charge(Work::CacheRemove, 1);
         self.unlock_tree(memory, id, tree);
         if was_dirty {
             memory.count(Stat::NrDirty, -i64::from(frame.pages()));

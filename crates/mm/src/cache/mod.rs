@@ -219,7 +219,7 @@ impl Cache {
         let mut fresh = 0;
         let end = first.0.saturating_add(count).min(f.pages());
         {
-            let tree = f.tree.lock();
+            let tree = f.tree.look();
             for (start, folio) in tree.folios_in(TreeMark::Folio, first.0..end) {
                 let frame = &memory.frames[folio.head];
                 let flags = frame.flags();
@@ -249,7 +249,7 @@ impl Cache {
         let f = self.file(file);
         memory.charge(Work::CacheLookup, 1);
         let folio = {
-            let tree = f.tree.lock();
+            let tree = f.tree.look();
             let folio = tree.folio(first).filter(|folio| folio.order == PAGEBLOCK_ORDER)?;
             let frame = &memory.frames[folio.head];
             let unfit = FrameFlags::LOCKED | FrameFlags::READAHEAD;
@@ -343,7 +343,7 @@ impl Cache {
 #[inline]
 fn lookup<M: Machine>(memory: &Memory<M>, file: &File, index: PageIndex) -> Option<CachedFolio> {
     memory.charge(Work::CacheLookup, 1);
-    let tree = file.tree.lock();
+    let tree = file.tree.look();
     tree.folio(index).filter(|folio| memory.frames[folio.head].try_get())
 }
 

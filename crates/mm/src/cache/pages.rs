@@ -32,7 +32,7 @@ impl Cache {
         while from < range.end {
             let mut places = Places::new();
             {
-                let tree = f.tree.lock();
+                let tree = f.tree.look();
                 while from < range.end && places.len() < RUN {
                     let index = PageIndex(from);
                     match tree.folio(index) {
@@ -66,7 +66,7 @@ impl Cache {
         mut gfp: Gfp,
     ) -> Result<NewPages, Shortage> {
         let missing = {
-            let tree = self.file(id).tree.lock();
+            let tree = self.file(id).tree.look();
             range.filter(|&index| tree.folio(PageIndex(index)).is_none()).count()
         };
         let mut pages = NewPages::new();

@@ -295,7 +295,7 @@ impl Cache {
     ) -> Result<(), Shortage> {
         let Some(window) = window else { return Ok(()) };
         let end = window.end(f);
-        if window.start < end && f.tree.lock().folio(PageIndex(window.start)).is_none() {
+        if window.start < end && f.tree.look().folio(PageIndex(window.start)).is_none() {
             let order = f.order_at(window.start, order, end);
             if order > Order::ZERO {
                 memory.find_block(order, gfp, Worth::FILE)?;
@@ -373,7 +373,7 @@ impl Cache {
             if largest == Order::ZERO {
                 return self.read_pages(memory, id, (index..end, mark), pages, gfp);
             }
-            let cached = f.tree.lock().folio(PageIndex(index));
+            let cached = f.tree.look().folio(PageIndex(index));
             if let Some(folio) = cached {
                 index = folio.end(PageIndex(index));
                 continue;
@@ -469,7 +469,7 @@ impl File {
     /// The order, at most `largest`, of a folio that may begin at `index`, where nothing is cached: the folio ends
     /// before `end` and before the next cached folio, and is entirely on the device or entirely in a hole.
     pub(super) fn order_at(&self, index: u64, largest: Order, end: u64) -> Order {
-        let next = self.tree.lock().folios_in(TreeMark::Folio, index..end).next();
+        let next = self.tree.look().folios_in(TreeMark::Folio, index..end).next();
         let end = next.map_or(end, |(next, _)| next.0);
         let room = end.saturating_sub(index).checked_ilog2().unwrap_or(0);
         let order = largest.0.min(index.trailing_zeros().min(room) as u8);
@@ -481,7 +481,7 @@ impl File {
 
 /// The number of cached pages just before `index`, up to `most`, and whether they reach to the start of the file.
 fn history(file: &File, index: u64, most: u64) -> (u64, bool) {
-    let tree = file.tree.lock();
+    let tree = file.tree.look();
     let least = index - most.min(index);
     let mut first = index;
     while first > least
@@ -494,7 +494,7 @@ fn history(file: &File, index: u64, most: u64) -> (u64, bool) {
 
 /// The first of the `most` pages from `from` on that is not cached.
 fn next_hole(file: &File, from: u64, most: u64) -> Option<u64> {
-    let tree = file.tree.lock();
+    let tree = file.tree.look();
     let mut at = from;
     while at < from + most {
         match tree.folio(PageIndex(at)) {

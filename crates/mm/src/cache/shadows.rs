@@ -83,7 +83,7 @@ impl Cache {
     fn forget_stale(&self) {
         let all = core::mem::take(&mut *self.shadows.queue.lock());
         let kept: VecDeque<_> =
-            all.into_iter().filter(|&(id, leaf)| self.file(id).tree.lock().is_shadow_leaf(leaf)).collect();
+            all.into_iter().filter(|&(id, leaf)| self.file(id).tree.look().is_shadow_leaf(leaf)).collect();
         let mut queue = self.shadows.queue.lock();
         // Leaves that came in the meantime are younger.
         let newer = core::mem::replace(&mut *queue, kept);

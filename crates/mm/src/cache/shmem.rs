@@ -36,7 +36,7 @@ impl Cache {
         let mut major = false;
         while index.0 < f.pages() {
             let found = {
-                let tree = f.tree.lock();
+                let tree = f.tree.look();
                 match tree.get(index) {
                     Some(TreeEntry::Folio(folio)) => {
                         ShmemEntry::Folio(folio, memory.frames[folio.head].try_get())
@@ -98,7 +98,7 @@ impl Cache {
         for order in (1..=most).rev().map(Order) {
             let first = PageIndex(index.0 >> order.0 << order.0);
             let pages = order.frames() as u64;
-            if first.0 + pages > f.pages() || !f.tree.lock().is_free(first, pages) {
+            if first.0 + pages > f.pages() || !f.tree.look().is_free(first, pages) {
                 continue;
             }
             if !memory.find_block(order, gfp, Worth::of_anon(&memory.knobs, false))? {
@@ -174,7 +174,7 @@ impl Cache {
         let f = self.file(id);
         let mut from = range.start;
         loop {
-            let next = f.tree.lock().iter(TreeMark::Swap, from..range.end).next();
+            let next = f.tree.look().iter(TreeMark::Swap, from..range.end).next();
             let Some((index, TreeEntry::Swap(slot))) = next else { return };
             match super::swapin::read_ahead(memory, slot, gfp) {
                 Ok(true) => memory.count(Stat::SwapRa, 1),

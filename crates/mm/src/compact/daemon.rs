@@ -63,20 +63,7 @@ pub(super) fn work<M: Machine>(core: &MmCore<M>, node: NodeId, wanted: KswapdReq
         if core.machine.stopping() {
             return;
         }
-        let how = Control {
-            order: Some(order),
-            mobility: Mobility::Movable,
-            highest,
-            mark: Watermark::Min,
-            mode: Mode::SyncLight,
-            direct: false,
-            proactive: false,
-            whole_zone: false,
-            ignore_skip: false,
-            ignore_suitable: false,
-            whole_blocks: core.knobs.get(Knob::DefragMode) != 0,
-        };
-        match compact(core, zone, how) {
+        match compact(core, zone, control(core, wanted)) {
             Outcome::Success => zone.compaction.succeeded(order, false),
             Outcome::Complete | Outcome::PartialSkipped => {
                 // Pages that would complete a block may be on the CPUs' lists.
@@ -85,6 +72,23 @@ pub(super) fn work<M: Machine>(core: &MmCore<M>, node: NodeId, wanted: KswapdReq
             }
             _ => {}
         }
+    }
+}
+
+/// How a block that was asked for is made: for the kernel itself, which any block of the size serves.
+pub(super) fn control<M: Machine>(core: &MmCore<M>, wanted: KswapdRequest) -> Control {
+    Control {
+        order: Some(wanted.order),
+        mobility: Mobility::Unmovable,
+        highest: wanted.highest,
+        mark: Watermark::Min,
+        mode: Mode::SyncLight,
+        direct: false,
+        proactive: false,
+        whole_zone: false,
+        ignore_skip: false,
+        ignore_suitable: false,
+        whole_blocks: core.knobs.get(Knob::DefragMode) != 0,
     }
 }
 

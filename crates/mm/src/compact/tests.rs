@@ -400,6 +400,15 @@ fn kcompactd_makes_the_requested_block() {
     assert_eq!(bench.core().alloc.kcompactd_request(NodeId(0)), None);
 }
 
+/// A block of any mobility group will do for kcompactd, which allocates for nobody in particular.
+#[test]
+fn kcompactd_makes_blocks_for_the_kernel() {
+    let bench = Bench::new(Folios::FreeSplit);
+    let wanted = crate::alloc::KswapdRequest { order: Order(3), highest: ZoneKind::Movable };
+    let how = daemon::control(bench.core(), wanted);
+    assert_eq!((how.mobility, how.order, how.direct), (Mobility::Unmovable, Some(Order(3)), false));
+}
+
 /// Under `vm.defrag_mode` kcompactd continues until the high watermark is met in whole page blocks.
 #[test]
 fn kcompactd_makes_whole_blocks_up_to_the_mark() {

@@ -95,10 +95,10 @@ impl Lru {
         out.folios.splice_head(frames, &mut list.split_tail(frames, first, run));
         list.splice_head(frames, &mut skipped);
         self.account(platform, &mut lists, (node, group), scan.list, &taken.map(|pages| -pages));
+        platform.charge(Work::LruMove, out.folios.len() as u64);
         drop(lists);
         self.count_skips(platform, &skips);
         out.taken = taken.iter().sum::<i64>() as u64;
-        platform.charge(Work::LruMove, out.folios.len() as u64);
         platform.event(Event::MmVmscanLruIsolate, [scan.list as u64, scan.pages, out.scanned, out.taken]);
         out
     }
@@ -187,7 +187,6 @@ impl Lru {
     /// list's tail first. Active ones advance the clock of refaults.
     pub(crate) fn putback_batch<M: Machine>(&self, platform: &Platform<M>, folios: &mut List) -> Putback {
         let mut out = Putback::default();
-        platform.charge(Work::LruMove, folios.len() as u64);
         while let Some(first) = folios.tail() {
             let (node, group) = (platform.frames[first].node(), platform.frames[first].group());
             let vec = self.vec(node, group);
@@ -203,6 +202,7 @@ impl Lru {
                 });
                 continue;
             }
+            let before = folios.len();
             let mut moved: [ByKind; LruList::COUNT] = Default::default();
             // The first of the entries at the tail that go to one list together, and their number.
             let (mut goal, mut first, mut run) = (LruList::InactiveFile, Pfn::NONE, 0);
@@ -234,6 +234,7 @@ impl Lru {
             lists.lists[goal as usize].splice_head(&platform.frames, &mut run);
             let (pages, active) = self.account_moved(platform, &mut lists, (node, group), &moved);
             out.pages += pages;
+            platform.charge(Work::LruMove, (before - folios.len()) as u64);
             drop(lists);
             if active > 0 {
                 self.age_nonresident(node, group, active);
@@ -253,6 +254,7 @@ impl Lru {
     ) {
         let place_of = |pfn: Pfn| (platform.frames[pfn].node(), platform.frames[pfn].group());
         let Some(place) = folios.tail().map(place_of) else { return };
+        let before = folios.len();
         let mut moved: [ByKind; LruList::COUNT] = Default::default();
         while let Some(pfn) = folios.tail()
             && place_of(pfn) == place
@@ -273,6 +275,7 @@ impl Lru {
             moved[to.list as usize][self.kind(frame.zone()) as usize] += frame.pages() as i64;
         }
         out.pages += self.account_moved(platform, &mut held.lists, place, &moved).0;
+        platform.charge(Work::LruMove, (before - folios.len()) as u64);
     }
 
     /// Put back a folio whose group was removed after its isolation.
@@ -284,7 +287,7 @@ impl Lru {
     ) {
         let Some(pfn) = folios.pop_tail(&platform.frames) else { return };
         let frame = &platform.frames[pfn];
-        self.insert(platform, pfn, InsertReason::Back);
+        self.insert(platform, pfn, InsertReason::Back, 1);
         if frame.has(FrameFlags::ACTIVE) {
             self.age_nonresident(frame.node(), frame.group(), frame.pages() as u64);
         }

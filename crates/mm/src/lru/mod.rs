@@ -43,7 +43,7 @@ pub use vec::{Cost, LruList, LruVec};
 use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
 use crate::frame::{Frame, FrameFlags};
-use crate::lock::{Guard, Lock};
+use crate::lock::{Guard, Lock, LockClass};
 use crate::machine::{Machine, Work, ZoneKind};
 use crate::platform::Platform;
 use crate::policy::MakePolicy;
@@ -87,7 +87,7 @@ impl Lru {
         let memory = machine.memory();
         let nodes = memory.iter().map(|range| range.node.index() + 1).max().unwrap_or(1);
         let kinds = memory.iter().map(|range| range.kind).collect();
-        let deferred = (0..nodes).map(|_| Lock::default()).collect();
+        let deferred = (0..nodes).map(|_| Lock::of(LockClass::SplitQueue, Default::default())).collect();
         let (groups, policy) = (Groups::default(), PolicyCell::default());
         let added_up_at = AtomicU64::new(0);
         let vecs = Arena::default();
@@ -259,8 +259,8 @@ impl Lru {
                 }
             }
             self.account_one(platform, &mut held, first, list, pages);
-            drop(held);
             platform.charge(Work::LruAdd, count);
+            drop(held);
         }
     }
 
@@ -297,8 +297,8 @@ impl Lru {
             return false;
         }
         frame.get(1);
-        platform.charge(Work::LruMove, 1);
         let mut held = self.lock_of(frame);
+        platform.charge(Work::LruMove, 1);
         let flags = frame.flags();
         self.unlink(platform, &mut held, pfn, Leave::Other);
         note(&held.vec.generations, frame, flags);
@@ -323,8 +323,7 @@ impl Lru {
 
     /// Put an isolated folio back on the list of its present flags. The caller still has to drop its reference.
     pub(crate) fn putback<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
-        platform.charge(Work::LruMove, 1);
-        self.insert(platform, pfn, InsertReason::Back);
+        self.insert(platform, pfn, InsertReason::Back, 1);
     }
 
     /// Split a folio to which no other task can get a reference into folios of order `to`, by `split`. They take its
@@ -337,8 +336,8 @@ impl Lru {
             parts.for_each(|i| platform.frames[pfn.add(i)].set_mark(frame.mark()));
             return;
         }
-        platform.charge(Work::LruMove, 1);
         let mut held = self.lock_of(frame);
+        platform.charge(Work::LruMove, 1);
         let queue = queue_of(frame);
         split();
         frame.set(FrameFlags::LRU);
@@ -352,10 +351,12 @@ impl Lru {
         }
     }
 
-    fn insert<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, why: InsertReason) {
+    /// Put a folio on its list, for `moves` units of work.
+    fn insert<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, why: InsertReason, moves: u64) {
         let frame = &platform.frames[pfn];
         assert!(!frame.has(FrameFlags::LRU), "folio {pfn} must not be on a list yet");
         let mut held = self.lock_live(frame);
+        platform.charge(Work::LruMove, moves);
         self.link(platform, &mut held, pfn, why);
         frame.set(FrameFlags::LRU);
     }
@@ -391,9 +392,9 @@ impl Lru {
         set: FrameFlags,
         clear: FrameFlags,
     ) {
-        platform.charge(Work::LruMove, 1);
         let frame = &platform.frames[pfn];
         let mut held = self.lock_of(frame);
+        platform.charge(Work::LruMove, 1);
         self.unlink(platform, &mut held, pfn, Leave::Other);
         frame.set(set);
         frame.clear(clear);

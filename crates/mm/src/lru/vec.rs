@@ -5,7 +5,7 @@ use super::mglru::{self, Generations};
 use super::policy::PolicyKind;
 use super::proposed::Proposed;
 use crate::frame::{FrameFlags, List};
-use crate::lock::{Guard, Lock};
+use crate::lock::{Guard, Lock, LockClass};
 use crate::machine::ZoneKind;
 use crate::policy::MAX_LISTS;
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
@@ -149,7 +149,7 @@ impl Default for LruLists {
 /// Sizes and ages count for the whole subtree of groups: a folio counts in its own group and in every group above.
 #[derive(Default)]
 pub struct LruVec {
-    inner: Lock<LruLists>,
+    inner: Lists,
     /// Pages on the lists of this vector and of the vectors of the groups below.
     subtree: [[AtomicI64; ZONE_KINDS]; LruList::COUNT],
     /// Evictions and activations so far, in pages: the clock of refault distances.
@@ -171,10 +171,19 @@ pub struct LruVec {
     policy: AtomicU32,
 }
 
+/// The lock around the lists.
+struct Lists(Lock<LruLists>);
+
+impl Default for Lists {
+    fn default() -> Lists {
+        Lists(Lock::of(LockClass::Lru, LruLists::default()))
+    }
+}
+
 impl LruVec {
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, LruLists> {
-        self.inner.lock()
+        self.inner.0.lock()
     }
 
     /// The policy that places new folios.
@@ -216,7 +225,8 @@ impl LruVec {
 
     /// The costs.
     pub fn cost(&self) -> Cost {
-        self.lock().cost
+        // Linux takes the lock for this once a pass, and not each time that the costs are needed.
+        self.inner.0.look().cost
     }
 
     /// Refaulted pages of a type that were activated in the subtree.

@@ -68,7 +68,7 @@ impl<M: Machine> Mm<M> {
         source: &mut dyn FnMut(Pfn, u32, u32),
     ) -> Result<u64, Error> {
         let _scope = self.mmu().scope(Scope::GenericPerformWrite);
-        let _held = self.inodes.ensure(file.0).write(&self.mmu().machine, WaitKey::File(file));
+        let _held = self.inodes.ensure(file.0).0.write(&self.mmu().machine, WaitKey::File(file));
         let mut done = 0;
         while done < len {
             done += self.with_room(None, group, |gfp| {
@@ -89,7 +89,7 @@ impl<M: Machine> Mm<M> {
     /// Set the size; pages beyond it are unmapped everywhere and dropped.
     pub fn ftruncate(&self, file: FileId, size: u64) -> Result<(), Error> {
         let _scope = self.mmu().scope(Scope::TruncatePagecache);
-        let _held = self.inodes.ensure(file.0).write(&self.mmu().machine, WaitKey::File(file));
+        let _held = self.inodes.ensure(file.0).0.write(&self.mmu().machine, WaitKey::File(file));
         let old = self.file_size(file);
         self.core.cache.set_size(file, size);
         if size < old {

@@ -24,7 +24,7 @@ impl Rmap {
         assert!(frame.has(FrameFlags::LOCKED), "folio {pfn} must be locked to be cleaned");
         let Owner::File(_) = frame.owner() else { return false };
         let Some(list) = self.spans(frame.owner()) else { return false };
-        let spans = list.lock();
+        let spans = list.share();
         let mut dirty = false;
         if frame.mapcount() > 0 {
             walk_folio(memory, pfn, &spans, |tables, _, run| {
@@ -56,7 +56,7 @@ impl Rmap {
             "folio {pfn} must be locked and anonymous to be cleaned"
         );
         let Some(list) = self.spans(frame.owner()) else { return false };
-        let spans = list.lock();
+        let spans = list.share();
         walk_folio(memory, pfn, &spans, |tables, _, run| {
             if run.entry.has(Bits::DIRTY) {
                 let tightened = tables.clean(run);

@@ -53,7 +53,7 @@ impl Rmap {
         let from = landing.from();
         let frame = &memory.frames[from];
         let Some(list) = self.spans(frame.owner()) else { return };
-        let spans = list.lock();
+        let spans = list.share();
         for span in spans.holding(frame.page_index(), frame.pages() as u64) {
             memory.charge(Work::RmapVma, 1);
             let (mut page, end) = shown(frame, span);

@@ -37,7 +37,7 @@ pub use unmap::UnmapMode;
 
 use crate::arena::Arena;
 use crate::frame::{FolioPages, FolioRun, Frame, Owner};
-use crate::lock::Lock;
+use crate::lock::{Lock, LockClass};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::table::{EntryRun, LockedTables};
@@ -47,8 +47,26 @@ use spans::Spans;
 /// All reverse maps.
 #[derive(Default)]
 pub struct Rmap {
-    anons: Arena<Lock<Spans>>,
-    files: Arena<Lock<Spans>>,
+    anons: Arena<AnonSpans>,
+    files: Arena<FileSpans>,
+}
+
+/// The spans of a set of anonymous pages.
+struct AnonSpans(Lock<Spans>);
+
+/// The spans of a file.
+struct FileSpans(Lock<Spans>);
+
+impl Default for AnonSpans {
+    fn default() -> AnonSpans {
+        AnonSpans(Lock::of(LockClass::AnonMappings, Spans::default()))
+    }
+}
+
+impl Default for FileSpans {
+    fn default() -> FileSpans {
+        FileSpans(Lock::of(LockClass::FileMappings, Spans::default()))
+    }
 }
 
 impl Rmap {
@@ -61,8 +79,8 @@ impl Rmap {
     fn spans(&self, owner: Owner) -> Option<&Lock<Spans>> {
         match owner {
             Owner::None => None,
-            Owner::Anon(id) => self.anons.get(id.0),
-            Owner::File(id) => self.files.get(id.0),
+            Owner::Anon(id) => self.anons.get(id.0).map(|set| &set.0),
+            Owner::File(id) => self.files.get(id.0).map(|file| &file.0),
         }
     }
 
@@ -71,8 +89,8 @@ impl Rmap {
         assert!(span.pages > 0, "a span must have pages");
         let list = match owner {
             Owner::None => return,
-            Owner::Anon(id) => &self.anons[id.0],
-            Owner::File(id) => self.files.ensure(id.0),
+            Owner::Anon(id) => &self.anons[id.0].0,
+            Owner::File(id) => &self.files.ensure(id.0).0,
         };
         list.lock().insert(span);
     }
@@ -102,12 +120,13 @@ impl Rmap {
 
     /// Whether exactly this span is registered with the owner.
     pub(crate) fn is_linked(&self, owner: Owner, span: &Span) -> bool {
-        self.spans(owner).is_some_and(|list| list.lock().contains(span))
+        self.spans(owner).is_some_and(|list| list.look().contains(span))
     }
 
     /// Number of spans registered with all owners.
     pub fn links(&self) -> usize {
-        self.anons.iter().chain(self.files.iter()).map(|list| list.lock().len()).sum()
+        let anons = self.anons.iter().map(|set| &set.0);
+        anons.chain(self.files.iter().map(|file| &file.0)).map(|list| list.look().len()).sum()
     }
 
     /// Call `visit` for each run of entries that maps some of a folio's pages.
@@ -118,7 +137,7 @@ impl Rmap {
         visit: impl FnMut(&mut LockedTables<'_, M>, &Span, &EntryRun),
     ) {
         if let Some(list) = self.spans(memory.frames[pfn].owner()) {
-            walk_folio(memory, pfn, &list.lock(), visit);
+            walk_folio(memory, pfn, &list.share(), visit);
         }
     }
 

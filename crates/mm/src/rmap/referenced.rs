@@ -53,7 +53,7 @@ impl Rmap {
             return looking.found;
         }
         let Some(list) = self.spans(memory.frames[run.folio(0)].owner()) else { return looking.found };
-        match list.try_lock() {
+        match list.try_share() {
             Some(spans) => walk(memory, mapped, &spans, &mut looking),
             None => mapped.iter().for_each(|(at, _)| looking.found[at].vmas = -1),
         }

@@ -62,7 +62,7 @@ impl Rmap {
         };
         let kind = Resident::of(frame);
         let mut unmapping = Unmapping { rmap: self, memory, mode, batch, kind, together, dirty: 0 };
-        walk(memory, run, &list.lock(), &mut unmapping);
+        walk(memory, run, &list.share(), &mut unmapping);
         run.with(unmapping.dirty)
     }
 
@@ -76,7 +76,7 @@ impl Rmap {
         visit: &mut dyn FnMut(&Span, Vpn, Vpn),
     ) {
         let Some(list) = self.spans(Owner::File(file)) else { return };
-        for span in list.lock().holding(first, end.0 - first.0) {
+        for span in list.share().holding(first, end.0 - first.0) {
             let from = first.0.max(span.index.0) - span.index.0;
             let to = (end.0 - span.index.0).min(span.pages);
             visit(span, Vpn(span.start.0 + from), Vpn(span.start.0 + to));

@@ -38,7 +38,7 @@ pub(crate) use zap::zap_file;
 
 use crate::api::Error;
 use crate::arena::Arena;
-use crate::lock::Lock;
+use crate::lock::{Lock, LockClass};
 use crate::machine::{Machine, WaitKey};
 use crate::memory::{Gfp, Shortage};
 use crate::mempolicy::MemPolicy;
@@ -46,6 +46,7 @@ use crate::mm_core::MmCore;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use crate::semaphore::Semaphore;
 use crate::units::*;
+use core::ops::Deref;
 
 /// Why an operation on a space stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +69,23 @@ impl From<Error> for Stop {
     }
 }
 
+/// A space's mapping semaphore.
+struct MmapLock(Semaphore);
+
+impl Default for MmapLock {
+    fn default() -> MmapLock {
+        MmapLock(Semaphore::new(LockClass::Mmap))
+    }
+}
+
+impl Deref for MmapLock {
+    type Target = Semaphore;
+
+    fn deref(&self) -> &Semaphore {
+        &self.0
+    }
+}
+
 /// One address space.
 #[derive(Default)]
 pub struct Space {
@@ -76,7 +94,7 @@ pub struct Space {
     /// Held by a task that tears the space down from outside, and by the space's own exit.
     life: Lock<()>,
     group: AtomicU32,
-    mapping: Semaphore,
+    mapping: MmapLock,
     vmas: Lock<VmaTree>,
     /// Whether its tables have ever held a 2 MiB entry. If not, no look-up tests for one.
     large: AtomicBool,

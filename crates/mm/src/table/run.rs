@@ -97,6 +97,7 @@ impl EntryRun {
             order: self.order,
             pfn: old.pfn(),
             head,
+            usable: old.has(Bits::USER),
             writable: old.has(Bits::WRITE),
             never_used: !old.bits().intersects(MARKS),
             dropped: false,

@@ -101,7 +101,9 @@ impl UnmapBatch {
     /// mark their table with the debt that is left.
     #[inline]
     pub fn take<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb, emptied: Emptied) -> Refs {
-        if let Some(generation) = self.note(platform, tlb, emptied.what()) {
+        // What no CPU can use, as an entry that NUMA balancing has marked, needs no flush: none caches it any more.
+        let what = Some(emptied.what()).filter(|what| what.usable || tlb.is_tightening(what.space));
+        if let Some(generation) = what.and_then(|what| self.note(platform, tlb, what)) {
             platform.frames[emptied.table()].set_debt(generation.tag());
         }
         emptied.into_refs()

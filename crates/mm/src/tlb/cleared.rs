@@ -15,6 +15,8 @@ pub(crate) struct Cleared {
     pub pfn: Pfn,
     /// The folio's head.
     pub head: Pfn,
+    /// Whether user mode could use it. If not, the change that forbade it was flushed, or is being flushed.
+    pub usable: bool,
     /// Whether a CPU could store through it.
     pub writable: bool,
     /// Whether no CPU can have used any of it. (Hardware sets the young bit before it caches a translation.)
@@ -28,6 +30,7 @@ impl Cleared {
     /// A read-only entry of one page, which is a folio by itself and was read through the entry.
     pub fn page(space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
         let (pages, order, head) = (1, Order::ZERO, pfn);
-        Cleared { space, page, pages, order, pfn, head, writable: false, never_used: false, dropped: false }
+        let (usable, writable, never_used, dropped) = (true, false, false, false);
+        Cleared { space, page, pages, order, pfn, head, usable, writable, never_used, dropped }
     }
 }

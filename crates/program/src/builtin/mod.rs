@@ -8,6 +8,7 @@ mod build;
 mod churn;
 mod pageout;
 mod scalability;
+mod scale;
 mod storms;
 mod usemem;
 mod vmscale;
@@ -18,6 +19,7 @@ pub use build::KernelBuild;
 pub use churn::Churn;
 pub use pageout::PageoutLoop;
 pub use scalability::LruFileMmapRead;
+pub use scale::WillItScale;
 pub use usemem::Usemem;
 pub use vmscale::VmScalability;
 

@@ -82,9 +82,9 @@ impl Lru {
                 self.account(platform, &mut lists, (node, group), LruList::new(file == 1, false), gone);
             }
         }
+        platform.charge(Work::LruMove, out.folios.iter().map(|folios| folios.len() as u64).sum());
         drop(lists);
         self.count_skips(platform, &skipped);
-        platform.charge(Work::LruMove, out.folios.iter().map(|folios| folios.len() as u64).sum());
         out
     }
 
@@ -92,7 +92,6 @@ impl Lru {
     /// references.
     pub(crate) fn putback_proposed<M: Machine>(&self, platform: &Platform<M>, folios: &mut List) -> Putback {
         let mut out = Putback::default();
-        platform.charge(Work::LruMove, folios.len() as u64);
         while let Some(first) = folios.tail() {
             let frame = &platform.frames[first];
             let vec = self.vec(frame.node(), frame.group());

@@ -21,7 +21,7 @@ impl Space {
         gfp: Gfp,
         take: impl FnOnce() -> Option<Fresh>,
     ) -> Result<bool, FaultStop> {
-        let _held = self.mapping.read(&core.machine, WaitKey::Space(id));
+        let _held = self.mapping.read_unseen(&core.machine, WaitKey::Space(id));
         let found = self.vmas.lock().find(page).filter(|vma| vma.file_index(page).is_none());
         let vma = found.ok_or(FaultStop::Error(FaultError::Segv))?;
         let groups = &core.lru.groups;

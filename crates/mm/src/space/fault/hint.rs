@@ -6,35 +6,29 @@ use crate::knobs::{Knob, TierMigration, numa_balancing};
 use crate::machine::{Machine, Scope, WaitKey, Work};
 use crate::space::numa::has_ample_memory;
 use crate::stat::Stat;
-use crate::table::Bits;
+use crate::table::{Bits, EntryRun, LockedTables};
 use crate::units::*;
 
 impl<M: Machine> Fault<'_, M> {
     /// Restore the rights of the entry, and move its page to the node that uses it if that is worth it. The access is
-    /// tried again in any case.
+    /// tried again in any case. While the page is moved no CPU can use the entry, so that moving it needs no flush.
     #[cold]
     pub(super) fn hint_fault(&self) -> Result<Served, FaultStop> {
         let core = self.core;
         let _scope = core.scope(Scope::DoNumaPage);
-        let (head, here) = {
-            let mut tables = self.lock();
-            // Other pages of the same folio that were marked, too.
-            let end = Vpn((self.page.0 | (TABLE_ENTRIES as u64 - 1)) + 1).min(self.vma.end());
-            let found = tables.find_run(self.page, end);
-            let marked = found.filter(|run| run.entry.is_present() && !run.entry.has(Bits::USER));
-            let Some(run) = marked else { return Ok(Served::MINOR) };
-            tables.permit_use(&run);
-            core.charge(Work::EntrySet, u64::from(run.count));
-            (core.frames.head(run.entry.pfn()), core.machine.node())
-        };
+        let marked = self.marked(&mut self.lock());
+        let Some(run) = marked else { return Ok(Served::MINOR) };
+        let (head, here) = (core.frames.head(run.entry.pfn()), core.machine.node());
         let (node, pages) = (core.frames[head].node(), u64::from(core.frames[head].pages()));
         self.count(Stat::NumaHintFaults);
         if node == here {
             self.count(Stat::NumaHintFaultsLocal);
         }
+        let mut moved = false;
         if let Some(to) = self.target_node(head, node, here) {
             if core.tiers.is_top(node) || core.knobs.tier_migration() == TierMigration::Exclusive {
-                match (self.space.move_misplaced(core, self.vma, head, to), core.tiers.is_top(node)) {
+                moved = self.space.move_misplaced(core, self.vma, head, to);
+                match (moved, core.tiers.is_top(node)) {
                     (true, false) => self.note_locality(pages, (false, true)),
                     (false, true) => self.space.note_immobile(),
                     _ => {}
@@ -46,7 +40,20 @@ impl<M: Machine> Fault<'_, M> {
                 core.machine.wake(WaitKey::Kpromoted);
             }
         }
+        let mut tables = self.lock();
+        if let Some(run) = self.marked(&mut tables) {
+            tables.permit_use(&run);
+            // The move has set the entry otherwise.
+            core.charge(Work::EntrySet, if moved { 0 } else { u64::from(run.count) });
+        }
         Ok(Served::MINOR)
+    }
+
+    /// The entry, with those of other pages of its folio behind it, if it is marked.
+    fn marked(&self, tables: &mut LockedTables<'_, M>) -> Option<EntryRun> {
+        let end = Vpn((self.page.0 | (TABLE_ENTRIES as u64 - 1)) + 1).min(self.vma.end());
+        let found = tables.find_run(self.page, end);
+        found.filter(|run| run.entry.is_present() && !run.entry.has(Bits::USER))
     }
 
     fn note_locality(&self, pages: u64, locality: (bool, bool)) {

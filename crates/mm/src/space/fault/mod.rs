@@ -92,7 +92,7 @@ impl Space {
         if self.is_killed() {
             return Err(FaultStop::Error(FaultError::Killed));
         }
-        let _held = self.mapping.read(&core.machine, WaitKey::Space(id));
+        let _held = self.mapping.read_unseen(&core.machine, WaitKey::Space(id));
         core.charge(Work::VmaLookup, 1);
         let Some(vma) = self.vmas.lock().find(page) else {
             return Err(FaultStop::Error(FaultError::Segv));

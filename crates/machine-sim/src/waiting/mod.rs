@@ -1,0 +1,314 @@
+//! CPUs wait for each other at the memory manager's locks.
+//!
+//! Problem: one host thread plays all CPUs, and the memory manager does its work under a lock before another CPU runs.
+//! So no CPU ever finds a short lock held, however many share it.
+//!
+//! Rule: with the knob `time.contention` every lock of a class ([`LockClass`]) remembers when it was held in simulated
+//! time ([`holds`]). A CPU that comes within that time waits until it is over, which is CPU time of a kind of its own;
+//! a task that Linux would put to sleep sleeps. Only clocks change: what the memory manager does next is what it would
+//! have done.
+//!
+//! Under `preempt` clocks mean nothing, and locks are really held; there is no waiting by time then.
+
+mod holds;
+
+use crate::cpu::{Class, Cpu, add};
+use crate::profile::{Kind, Profiler};
+use crate::spec::{Costs, Hardware};
+use holds::{Arrival, Held, Holds};
+use mm::lock::{self, HoldMode, LockClass, LockClock, LockHold, Since};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+thread_local! {
+    /// What keeps the times of the locks of this thread's run.
+    static WAITING: RefCell<Option<Rc<Waiting>>> = const { RefCell::new(None) };
+}
+
+/// What fetching a cache line costs: from the same node, and from another.
+const LINES: [Hardware; 2] = [Hardware::LineSocket, Hardware::LineRemote];
+
+/// No history: one CPU alone has had the lock.
+const ALONE: u32 = u32::MAX;
+/// No CPU has had the lock.
+const UNHELD: u32 = u32::MAX;
+
+/// The CPU that has a lock, and how, in one word.
+fn word(cpu: usize, class: Class, shared: bool) -> u32 {
+    cpu as u32 | (class as u32) << 16 | u32::from(shared) << 24
+}
+
+/// The CPU of such a word.
+fn cpu_of(word: u32) -> u16 {
+    word as u16
+}
+
+/// What happened at the locks of a class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LockTally {
+    /// How often they were taken.
+    pub taken: u64,
+    /// How often somebody waited.
+    pub contended: u64,
+    /// Picoseconds of waiting, spinning or asleep.
+    pub waited: u64,
+    /// The longest wait.
+    pub longest: u64,
+    /// Picoseconds for which they were held.
+    pub held: u64,
+}
+
+/// What happened at the locks of a class, and who had them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LockOutcome {
+    /// The class.
+    pub class: LockClass,
+    /// Numbers.
+    pub tally: LockTally,
+    /// Picoseconds of waiting by the function that had the lock, if there is a profile.
+    pub holders: Vec<(&'static str, u64)>,
+}
+
+/// Picoseconds of waiting by the place in the profile where the lock was held.
+type Blame = Vec<(u32, u64)>;
+
+/// The numbers of a [`LockTally`] while they grow.
+#[derive(Default)]
+struct Counts {
+    taken: Cell<u64>,
+    contended: Cell<u64>,
+    waited: Cell<u64>,
+    longest: Cell<u64>,
+    held: Cell<u64>,
+}
+
+/// Keeps the times of a run's locks.
+pub(crate) struct Waiting {
+    cpus: Rc<[Cpu]>,
+    /// Picoseconds to fetch a cache line from another CPU of the same node, and of another one.
+    lines: [u64; 2],
+    profile: Option<Rc<Profiler>>,
+    /// The current CPU, and what its time is accounted to.
+    current: Cell<usize>,
+    class: Cell<Class>,
+    /// No CPU comes before this time any more.
+    horizon: Cell<u64>,
+    /// Whether time does not count.
+    muted: Cell<bool>,
+    histories: RefCell<Vec<Holds>>,
+    tallies: [Counts; LockClass::COUNT],
+    blames: RefCell<[Blame; LockClass::COUNT]>,
+}
+
+/// While this lives, locks that this thread takes for the first time have times.
+pub(crate) struct WaitingGuard;
+
+impl WaitingGuard {
+    pub(crate) fn new(waiting: Option<&Rc<Waiting>>) -> Option<WaitingGuard> {
+        WAITING.set(Some(waiting?.clone()));
+        lock::clock(Some(LockClock { acquire, is_free, release }));
+        Some(WaitingGuard)
+    }
+}
+
+impl Drop for WaitingGuard {
+    fn drop(&mut self) {
+        lock::clock(None);
+        WAITING.set(None);
+    }
+}
+
+/// Ask what keeps the times; `None` if they do not count.
+fn ask<T>(what: impl FnOnce(&Waiting) -> T) -> Option<T> {
+    WAITING.with_borrow(|waiting| waiting.as_deref().filter(|waiting| !waiting.muted.get()).map(what))
+}
+
+fn acquire(hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
+    ask(|waiting| waiting.acquire(hold, mode, sleeps)).unwrap_or(Since::MAX)
+}
+
+fn is_free(hold: &LockHold, mode: HoldMode) -> bool {
+    ask(|waiting| waiting.arrive(hold, mode).waited.is_none()).unwrap_or(true)
+}
+
+fn release(hold: &LockHold, mode: HoldMode, since: Since) {
+    // A hold that began while time did not count has no beginning.
+    if since != Since::MAX {
+        ask(|waiting| waiting.release(hold, mode, since));
+    }
+}
+
+impl Waiting {
+    pub(crate) fn new(cpus: Rc<[Cpu]>, costs: &Costs, profile: Option<Rc<Profiler>>) -> Waiting {
+        Waiting {
+            lines: LINES.map(|line| costs.hardware(line)),
+            cpus,
+            profile,
+            current: Cell::new(0),
+            class: Cell::new(Class::System),
+            horizon: Cell::new(0),
+            muted: Cell::new(false),
+            histories: RefCell::default(),
+            tallies: Default::default(),
+            blames: RefCell::default(),
+        }
+    }
+
+    /// `cpu`, whose clock is the earliest of those that run, begins to run.
+    pub(crate) fn begin_turn(&self, cpu: usize, class: Class) {
+        self.go_on(cpu, class);
+        self.horizon.set(self.cpus[cpu].clock.get());
+    }
+
+    /// `cpu` becomes the current one.
+    pub(crate) fn go_on(&self, cpu: usize, class: Class) {
+        self.current.set(cpu);
+        self.class.set(class);
+    }
+
+    /// Whether time does not count from now on.
+    pub(crate) fn mute(&self, muted: bool) {
+        self.muted.set(muted);
+    }
+
+    /// What happened at the locks of all classes.
+    pub(crate) fn outcomes(&self) -> Vec<LockOutcome> {
+        LockClass::ALL.iter().map(|&class| self.outcome(class)).collect()
+    }
+
+    fn outcome(&self, class: LockClass) -> LockOutcome {
+        let mut holders: Vec<(&'static str, u64)> = Vec::new();
+        for &(place, waited) in &self.blames.borrow()[class as usize] {
+            let Some(name) = self.profile.as_ref().map(|profile| profile.name_of(place)) else { break };
+            match holders.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, sum)) => *sum += waited,
+                None => holders.push((name, waited)),
+            }
+        }
+        let Counts { taken, contended, waited, longest, held } = &self.tallies[class as usize];
+        let tally = LockTally {
+            taken: taken.get(),
+            contended: contended.get(),
+            waited: waited.get(),
+            longest: longest.get(),
+            held: held.get(),
+        };
+        LockOutcome { class, tally, holders }
+    }
+
+    /// What the current CPU finds at the lock.
+    #[inline]
+    fn arrive(&self, hold: &LockHold, mode: HoldMode) -> Arrival {
+        let (now, me) = (self.cpus[self.current.get()].clock.get(), self.current.get() as u16);
+        let by = hold.by.get();
+        if hold.until.get() <= now || (hold.history.get() == ALONE && cpu_of(by) == me) {
+            return Arrival { at: now, waited: None, before: (by != UNHELD).then(|| cpu_of(by)) };
+        }
+        self.arrive_late(hold, mode, now)
+    }
+
+    /// The same where some hold ends later.
+    #[cold]
+    fn arrive_late(&self, hold: &LockHold, mode: HoldMode, now: u64) -> Arrival {
+        self.note_first(hold);
+        let histories = self.histories.borrow();
+        histories[hold.history.get() as usize].wait(now, self.current.get() as u16, mode == HoldMode::Shared)
+    }
+
+    /// Begin the history of a lock with its last hold.
+    fn note_first(&self, hold: &LockHold) {
+        if hold.history.get() != ALONE {
+            return;
+        }
+        let mut histories = self.histories.borrow_mut();
+        hold.history.set(histories.len() as u32);
+        let mut holds = Holds::default();
+        let by = hold.by.get();
+        if by != UNHELD {
+            let class = Class::ALL[(by >> 16) as usize % Class::ALL.len()];
+            let (start, end, cpu, shared) = (hold.began.get(), hold.until.get(), cpu_of(by), by >> 24 != 0);
+            let held = Held { start, end, cpu, shared, class, place: class as u32, delayed: false };
+            holds.add(held, 0, |_, _| {});
+        }
+        histories.push(holds);
+    }
+
+    fn acquire(&self, hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
+        let Arrival { at: free, waited, before } = self.arrive(hold, mode);
+        add(&self.tallies[hold.class as usize].taken, 1);
+        if let Some(waited) = waited {
+            let cpu = &self.cpus[self.current.get()];
+            let wait = free - cpu.clock.get();
+            self.note_wait(hold.class, wait, waited.place, true);
+            if !sleeps {
+                cpu.spend_kernel(self.class.get(), wait);
+                if let Some(profile) = &self.profile {
+                    profile.note(Kind::LockWait(hold.class), 1, wait);
+                }
+            }
+        }
+        if let Some(before) = before.filter(|&before| usize::from(before) != self.current.get()) {
+            self.fetch_line(before);
+        }
+        free
+    }
+
+    /// The lock's cache line comes from the CPU that had the lock before. No other CPU can have the lock meanwhile.
+    fn fetch_line(&self, from: u16) {
+        let cpu = &self.cpus[self.current.get()];
+        let line = usize::from(self.cpus[usize::from(from)].node != cpu.node);
+        cpu.spend_kernel(self.class.get(), self.lines[line]);
+        if let Some(profile) = &self.profile {
+            profile.note(Kind::Hardware(LINES[line]), 1, self.lines[line]);
+        }
+    }
+
+    /// A hold of a lock waits, for the first time or longer than was known.
+    fn note_wait(&self, class: LockClass, wait: u64, place: u32, first: bool) {
+        let counts = &self.tallies[class as usize];
+        add(&counts.contended, u64::from(first));
+        add(&counts.waited, wait);
+        counts.longest.set(counts.longest.get().max(wait));
+        let blame = &mut self.blames.borrow_mut()[class as usize];
+        match blame.iter_mut().find(|(other, _)| *other == place) {
+            Some((_, sum)) => *sum += wait,
+            None => blame.push((place, wait)),
+        }
+    }
+
+    fn release(&self, hold: &LockHold, mode: HoldMode, since: Since) {
+        let now = self.cpus[self.current.get()].clock.get();
+        let me = word(self.current.get(), self.class.get(), mode == HoldMode::Shared);
+        if now <= since {
+            return;
+        }
+        add(&self.tallies[hold.class as usize].held, now - since);
+        if hold.history.get() != ALONE || (hold.by.get() != UNHELD && cpu_of(hold.by.get()) != cpu_of(me)) {
+            self.note_hold(hold, mode, (since, now));
+        }
+        hold.began.set(since);
+        hold.by.set(me);
+        hold.until.set(now.max(hold.until.get()));
+    }
+
+    #[inline(never)]
+    fn note_hold(&self, hold: &LockHold, mode: HoldMode, (start, end): (u64, u64)) {
+        self.note_first(hold);
+        let cpu = self.current.get() as u16;
+        let place = self.profile.as_ref().map_or(0, |profile| profile.place());
+        let (shared, class) = (mode == HoldMode::Shared, self.class.get());
+        let held = Held { start, end, cpu, shared, class, place, delayed: false };
+        let holds = &mut self.histories.borrow_mut()[hold.history.get() as usize];
+        holds.add(held, self.horizon.get(), |victim, wait| {
+            self.cpus[victim.cpu as usize].spend_kernel(victim.class, wait);
+            self.note_wait(hold.class, wait, place, !victim.delayed);
+            hold.until.set(hold.until.get().max(victim.end + wait));
+            if let Some(profile) = &self.profile {
+                profile.note_at(victim.place, Kind::LockWait(hold.class), wait);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

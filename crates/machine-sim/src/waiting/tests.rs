@@ -1,0 +1,134 @@
+use super::*;
+use crate::spec::MachineSpec;
+
+/// A machine of `cpus` CPUs with clocks at 0, and a lock of it.
+fn machine(cpus: usize) -> (Waiting, LockHold) {
+    let spec = MachineSpec::preset("small").unwrap();
+    let cpus = (0..cpus).map(|cpu| Cpu::new(Rc::default(), cpu as u8 / 2, spec.tlb())).collect();
+    let hold = LockHold {
+        class: LockClass::Zone,
+        until: Cell::new(0),
+        began: Cell::new(0),
+        by: Cell::new(UNHELD),
+        history: Cell::new(ALONE),
+    };
+    let waiting = Waiting { lines: [0, 0], ..Waiting::new(cpus, spec.costs(), None) };
+    (waiting, hold)
+}
+
+/// `cpu` comes to the lock at `at` and holds it for `takes`. Returns when it has released it.
+fn visit((waiting, hold): &(Waiting, LockHold), cpu: usize, at: u64, takes: u64) -> u64 {
+    visit_as((waiting, hold), cpu, (at, takes), HoldMode::Alone)
+}
+
+fn visit_as(
+    (waiting, hold): (&Waiting, &LockHold),
+    cpu: usize,
+    (at, takes): (u64, u64),
+    mode: HoldMode,
+) -> u64 {
+    waiting.go_on(cpu, Class::System);
+    let clock = &waiting.cpus[cpu].clock;
+    assert!(clock.get() <= at, "CPU {cpu} is at {} already", clock.get());
+    clock.set(at);
+    let since = waiting.acquire(hold, mode, false);
+    clock.set(clock.get() + takes);
+    waiting.release(hold, mode, since);
+    clock.get()
+}
+
+fn tally(waiting: &Waiting) -> (u64, u64, u64, u64) {
+    let LockTally { taken, contended, waited, longest, .. } = waiting.outcome(LockClass::Zone).tally;
+    (taken, contended, waited, longest)
+}
+
+#[test]
+fn a_cpu_waits_until_the_hold_in_which_it_comes_has_ended() {
+    let machine = machine(2);
+    assert_eq!(visit(&machine, 0, 100, 50), 150);
+    assert_eq!(visit(&machine, 1, 120, 10), 160);
+    assert_eq!(tally(&machine.0), (2, 1, 30, 30));
+    // It comes when the lock is free.
+    assert_eq!(visit(&machine, 0, 160, 5), 165);
+    assert_eq!(tally(&machine.0), (3, 1, 30, 30));
+    let kernel = |cpu: usize| machine.0.cpus[cpu].kernel[Class::System as usize].get();
+    assert_eq!((kernel(0), kernel(1)), (0, 30), "waiting is time of the kernel");
+}
+
+#[test]
+fn three_cpus_get_the_lock_in_the_order_in_which_they_came() {
+    let machine = machine(3);
+    assert_eq!(visit(&machine, 0, 0, 100), 100);
+    assert_eq!(visit(&machine, 1, 10, 100), 200);
+    assert_eq!(visit(&machine, 2, 20, 100), 300);
+    // Back behind all of them.
+    assert_eq!(visit(&machine, 0, 250, 100), 400);
+    assert_eq!(tally(&machine.0), (4, 3, 90 + 180 + 50, 180));
+}
+
+#[test]
+fn who_ran_ahead_of_an_earlier_hold_waits_afterwards() {
+    let machine = machine(2);
+    // The first hold has no history yet: the second CPU begins it.
+    assert_eq!(visit(&machine, 1, 10, 0), 10);
+    assert_eq!(visit(&machine, 0, 100, 50), 150);
+    // CPU 1 is behind. It came first and has the lock until 130, so CPU 0 has come in vain at 100.
+    assert_eq!(visit(&machine, 1, 80, 50), 130);
+    assert_eq!(machine.0.cpus[0].clock.get(), 180);
+    // Its hold lasts from 130 to 180 now.
+    assert_eq!(visit(&machine, 1, 140, 5), 185);
+    assert_eq!(tally(&machine.0), (4, 2, 30 + 40, 40));
+}
+
+#[test]
+fn a_wait_inside_of_a_hold_makes_the_hold_longer() {
+    let (waiting, outer) = machine(3);
+    let inner = LockHold { class: LockClass::Lru, ..machine(1).1 };
+    visit_as((&waiting, &inner), 0, (100, 100), HoldMode::Alone);
+    waiting.go_on(1, Class::System);
+    waiting.cpus[1].clock.set(90);
+    let since = waiting.acquire(&outer, HoldMode::Alone, false);
+    visit_as((&waiting, &inner), 1, (110, 20), HoldMode::Alone);
+    waiting.release(&outer, HoldMode::Alone, since);
+    assert_eq!(waiting.cpus[1].clock.get(), 220);
+    assert_eq!(visit_as((&waiting, &outer), 2, (95, 1), HoldMode::Alone), 221);
+}
+
+#[test]
+fn readers_do_not_wait_for_each_other_and_sleepers_take_no_time_of_their_cpu() {
+    let (waiting, hold) = machine(3);
+    assert_eq!(visit_as((&waiting, &hold), 0, (0, 100), HoldMode::Shared), 100);
+    assert_eq!(visit_as((&waiting, &hold), 1, (10, 20), HoldMode::Shared), 30);
+    assert_eq!(visit_as((&waiting, &hold), 1, (40, 20), HoldMode::Alone), 120);
+    waiting.go_on(2, Class::System);
+    waiting.cpus[2].clock.set(105);
+    assert_eq!(waiting.acquire(&hold, HoldMode::Shared, true), 120);
+    assert_eq!(waiting.cpus[2].clock.get(), 105);
+}
+
+#[test]
+fn the_line_of_a_lock_comes_from_the_cpu_that_had_it() {
+    let (mut waiting, hold) = machine(3);
+    waiting.lines = [20, 100];
+    let machine = (waiting, hold);
+    assert_eq!(visit(&machine, 0, 100, 10), 110);
+    assert_eq!(visit(&machine, 0, 200, 10), 210, "it is here");
+    assert_eq!(visit(&machine, 1, 300, 10), 330, "of the same node");
+    assert_eq!(visit(&machine, 2, 400, 10), 510, "of another node");
+    // A CPU that waits fetches the line when it is free, and others wait for that, too.
+    assert_eq!(visit(&machine, 1, 450, 10), 620);
+    assert_eq!(visit(&machine, 0, 460, 10), 650);
+    // CPU 0 had it last at that time, although CPU 2 has had it later.
+    assert_eq!(visit(&machine, 2, 2000, 10), 2110);
+    assert_eq!(visit(&machine, 0, 1000, 10), 1010);
+}
+
+#[test]
+fn nothing_is_kept_while_time_does_not_count() {
+    let machine = machine(2);
+    machine.0.mute(true);
+    WAITING.set(None);
+    assert_eq!(acquire(&machine.1, HoldMode::Alone, false), Since::MAX);
+    release(&machine.1, HoldMode::Alone, Since::MAX);
+    assert_eq!(tally(&machine.0), (0, 0, 0, 0));
+}

@@ -1,0 +1,79 @@
+//! CPUs that wait for each other's locks, in whole runs: waiting takes time and changes nothing else.
+
+use super::acts::MIB;
+use machine_sim::{LockOutcome, MachineSpec, Outcome, ProfileNode, RunConfig, run};
+use mm::knobs::Knob;
+use mm::lock::LockClass;
+use program::chaos::Chaos;
+use program::{Program, builtin};
+
+fn config(machine: &str, memory: u64, contention: u64) -> RunConfig {
+    let mut config = RunConfig::new(MachineSpec::preset(machine).unwrap());
+    (config.memory, config.verify) = (Some(memory), true);
+    config.knobs = vec![(Knob::TimeContention, contention)];
+    config
+}
+
+fn outcome(config: &RunConfig, program: &impl Program) -> Outcome {
+    run(config, program).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn streams(threads: u32) -> builtin::Builtin {
+    builtin::from_name("uniform-file", 48 * MIB).unwrap().with_threads(threads)
+}
+
+fn of(outcome: &Outcome, class: LockClass) -> &LockOutcome {
+    outcome.locks.iter().find(|lock| lock.class == class).expect("every class is told of")
+}
+
+/// Picoseconds of a kind of work in the whole tree.
+fn time_of(node: &ProfileNode, name: &str) -> u64 {
+    let own: u64 = node.work.iter().filter(|work| work.name == name).map(|work| work.picos).sum();
+    own + node.children.iter().map(|child| time_of(child, name)).sum::<u64>()
+}
+
+#[test]
+fn reclaiming_cpus_wait_at_the_lists_and_do_the_same_work() {
+    let [waits, not] =
+        [1, 0].map(|contention| outcome(&config("compact-8", 16 * MIB, contention), &streams(8)));
+    let lists = of(&waits, LockClass::Lru).tally;
+    assert!(lists.contended > 100 && lists.contended < lists.taken, "{lists:?}");
+    assert!(lists.longest > 0 && lists.longest <= lists.waited, "{lists:?}");
+    assert!(not.locks.is_empty());
+    assert_eq!((waits.accesses, waits.progress), (not.accesses, not.progress));
+    assert_eq!((waits.oracle.violations, not.oracle.violations), (0, 0));
+}
+
+#[test]
+fn the_profile_has_every_wait_that_is_told_of() {
+    let mut config = config("compact-8", 16 * MIB, 1);
+    config.profile = true;
+    let outcome = outcome(&config, &streams(8));
+    let tree = outcome.profile.as_ref().unwrap();
+    for class in [LockClass::Zone, LockClass::Lru, LockClass::CachePages, LockClass::FileMappings] {
+        let lock = of(&outcome, class);
+        assert_eq!(time_of(tree, &format!("lock_wait:{}", class.name())), lock.tally.waited, "{class:?}");
+        assert_eq!(
+            lock.holders.iter().map(|(_, waited)| waited).sum::<u64>(),
+            lock.tally.waited,
+            "{class:?}"
+        );
+    }
+}
+
+#[test]
+fn one_cpu_never_waits() {
+    let [waits, not] =
+        [1, 0].map(|contention| outcome(&config("small", 12 * MIB, contention), &Chaos::new(200, 1024)));
+    assert_eq!(waits, not);
+}
+
+#[test]
+fn runs_with_waiting_repeat_to_the_bit() {
+    for seed in 1..5 {
+        let mut config = config("compact-8", 24 * MIB, 1);
+        config.seed = seed;
+        let again = || outcome(&config, &Chaos::new(200, 1024));
+        assert_eq!(again(), again(), "seed {seed}");
+    }
+}

@@ -1,0 +1,197 @@
+//! When locks are held, in simulated time. Without the feature `one-thread` time passes by itself, and all of this is
+//! empty.
+
+/// How a hold goes with other holds of the same lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HoldMode {
+    /// Alone.
+    Alone,
+    /// With others that share it.
+    Shared,
+    /// Not at all: Linux takes no lock for this.
+    Unseen,
+}
+
+#[cfg(feature = "one-thread")]
+pub(crate) use kept::LockTimes;
+#[cfg(feature = "one-thread")]
+pub use kept::{LockClock, LockHold, Since, clock};
+#[cfg(not(feature = "one-thread"))]
+pub(crate) use nothing::{LockTimes, Since};
+
+#[cfg(not(feature = "one-thread"))]
+mod nothing {
+    use super::HoldMode;
+    use crate::lock::LockClass;
+    use crate::units::Nanos;
+
+    /// The beginning of a hold.
+    #[derive(Clone, Copy)]
+    pub struct Since;
+
+    /// The times of one lock: none.
+    pub(crate) struct LockTimes;
+
+    impl LockTimes {
+        /// Of a lock of `class`.
+        pub(crate) const fn of(_class: LockClass) -> LockTimes {
+            LockTimes
+        }
+
+        /// Whether the lock is free.
+        #[inline(always)]
+        pub(crate) fn is_free(&self, _mode: HoldMode) -> bool {
+            true
+        }
+
+        /// A semaphore is taken.
+        #[inline(always)]
+        pub(crate) fn acquire_asleep(&self, _mode: HoldMode) -> (Since, Option<Nanos>) {
+            (Since, None)
+        }
+
+        /// A hold since that time ends.
+        #[inline(always)]
+        pub(crate) fn release_since(&self, _mode: HoldMode, _since: Since) {}
+    }
+}
+
+#[cfg(feature = "one-thread")]
+mod kept {
+    extern crate std;
+
+    use super::HoldMode;
+    use crate::lock::LockClass;
+    use crate::units::Nanos;
+    use core::cell::Cell;
+
+    /// The beginning of a hold, in the clock's units: picoseconds.
+    pub type Since = u64;
+
+    std::thread_local! {
+        static CLOCK: Cell<Option<LockClock>> = const { Cell::new(None) };
+    }
+
+    /// Callbacks of a simulator that has a clock for each CPU.
+    #[derive(Clone, Copy)]
+    pub struct LockClock {
+        /// The current CPU takes the lock; returns since when it has it, `Since::MAX` if time does not count. The CPU
+        /// spins until then; but if the task `sleeps`, the call returns at once, and the caller must sleep until then.
+        pub acquire: fn(&LockHold, HoldMode, bool) -> Since,
+        /// Whether the current CPU finds the lock free.
+        pub is_free: fn(&LockHold, HoldMode) -> bool,
+        /// The current CPU, which has had the lock since that time, releases it.
+        pub release: fn(&LockHold, HoldMode, Since),
+    }
+
+    /// Install or remove this thread's clock. It applies to locks first taken while it is installed.
+    pub fn clock(clock: Option<LockClock>) {
+        CLOCK.set(clock);
+    }
+
+    /// What the clock keeps with a lock; the memory manager does not look at it.
+    #[derive(Debug)]
+    pub struct LockHold {
+        /// The lock's class.
+        pub class: LockClass,
+        /// The latest end of a hold.
+        pub until: Cell<u64>,
+        /// The beginning of the last hold.
+        pub began: Cell<u64>,
+        /// The CPU that had it, as the clock notes it; `u32::MAX`: none yet.
+        pub by: Cell<u32>,
+        /// Where holds are kept; `u32::MAX`: nowhere.
+        pub history: Cell<u32>,
+    }
+
+    /// The times of one lock.
+    pub(crate) struct LockTimes {
+        hold: Option<LockHold>,
+        mode: Cell<HoldMode>,
+        since: Cell<Since>,
+    }
+
+    impl LockTimes {
+        /// Of a lock that takes no simulated time.
+        pub(crate) const fn none() -> LockTimes {
+            LockTimes::with(None)
+        }
+
+        const fn with(hold: Option<LockHold>) -> LockTimes {
+            LockTimes { hold, mode: Cell::new(HoldMode::Unseen), since: Cell::new(0) }
+        }
+
+        /// Of a lock of `class`.
+        pub(crate) const fn of(class: LockClass) -> LockTimes {
+            let hold = LockHold {
+                class,
+                until: Cell::new(0),
+                began: Cell::new(0),
+                by: Cell::new(u32::MAX),
+                history: Cell::new(u32::MAX),
+            };
+            LockTimes::with(Some(hold))
+        }
+
+        /// Whether somebody keeps them.
+        pub(crate) fn are_kept(&self) -> bool {
+            self.hold.is_some() && CLOCK.get().is_some()
+        }
+
+        /// A short lock is taken.
+        #[inline]
+        pub(crate) fn acquire(&self, mode: HoldMode) {
+            self.mode.set(mode);
+            if mode != HoldMode::Unseen
+                && let (Some(clock), Some(hold)) = (CLOCK.get(), &self.hold)
+            {
+                self.since.set((clock.acquire)(hold, mode, false));
+            }
+        }
+
+        /// Whether the lock is free.
+        pub(crate) fn is_free(&self, mode: HoldMode) -> bool {
+            match (CLOCK.get(), &self.hold) {
+                (Some(clock), Some(hold)) => (clock.is_free)(hold, mode),
+                _ => true,
+            }
+        }
+
+        /// A short lock is taken if it is free.
+        pub(crate) fn try_acquire(&self, mode: HoldMode) -> bool {
+            let free = self.is_free(mode);
+            if free {
+                self.acquire(mode);
+            }
+            free
+        }
+
+        /// A short lock is released.
+        #[inline]
+        pub(crate) fn release(&self) {
+            self.release_since(self.mode.get(), self.since.get());
+        }
+
+        /// A semaphore is taken; returns until when the task must sleep before it has it. A writer spins, as Linux's
+        /// does while the holder runs.
+        pub(crate) fn acquire_asleep(&self, mode: HoldMode) -> (Since, Option<Nanos>) {
+            let sleeps = mode == HoldMode::Shared;
+            match (CLOCK.get(), &self.hold) {
+                (Some(clock), Some(hold)) if mode != HoldMode::Unseen => {
+                    let since = (clock.acquire)(hold, mode, sleeps);
+                    (since, (sleeps && since != Since::MAX).then(|| since.div_ceil(1000)))
+                }
+                _ => (Since::MAX, None),
+            }
+        }
+
+        /// A hold since that time ends.
+        pub(crate) fn release_since(&self, mode: HoldMode, since: Since) {
+            if mode != HoldMode::Unseen
+                && let (Some(clock), Some(hold)) = (CLOCK.get(), &self.hold)
+            {
+                (clock.release)(hold, mode, since);
+            }
+        }
+    }
+}
