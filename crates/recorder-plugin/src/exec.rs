@@ -61,6 +61,7 @@ pub fn attempt(
     for held in &closed {
         order::closed_by_exec(thread, held.channel);
     }
+    thread.look(None);
     thread.flush();
     settle();
     thread.chunk(kind::EXEC, |body| {

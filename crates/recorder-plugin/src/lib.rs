@@ -26,6 +26,7 @@ mod raw;
 
 mod ask;
 mod calls;
+mod content;
 mod exec;
 mod files;
 mod guard;

@@ -19,6 +19,9 @@ use abi::{AccessKind, Buffer, Map, MapSource, Prot, Remap};
 /// Begin a call.
 pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
     thread.drain();
+    if let Some(pages) = calls::takes_away(call, &args) {
+        thread.look(Some(pages));
+    }
     let mut pending = Pending { call, args, epoch: 0, offset: None, since: Instant::now(), order: None };
     pending.order = order::enter(thread, call, &args);
     if call.changes_space(&args) {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::calls::Call;
 use crate::codec::{Encoder, put_varint};
+use crate::content::Written;
 use crate::event::{Event, PAGE_SHIFT, Run, ThreadId};
 use crate::order::{self, Begun};
 use crate::raw::{self, Step, kind};
@@ -40,6 +41,7 @@ pub struct Thread {
     stream: u32,
     encoder: Encoder,
     pub window: Window,
+    written: Written,
     /// Accesses and instructions that were recorded but not written out.
     accesses: u64,
     told: u64,
@@ -77,6 +79,7 @@ impl Thread {
             stream: 0,
             encoder: Encoder::default(),
             window: Window::new(window),
+            written: Written::new(),
             accesses: 0,
             told: 0,
             flushed: Instant::now(),
@@ -110,6 +113,8 @@ impl Thread {
         self.encoder.clear();
         self.window.drain(drop);
         self.window.watched.clear();
+        // What the child has of these pages is what the parent had: the parent looks at them.
+        self.written = Written::new();
         self.instructions = 0;
         (self.seen, self.heard, self.marks) = (0, 0, 0);
         self.steps.clear();
@@ -153,6 +158,9 @@ impl Thread {
     #[inline(never)]
     fn emit_run(&mut self, run: Run) {
         self.accesses += u64::from(run.count);
+        if run.mode == AccessKind::Store {
+            self.written.note(run.page);
+        }
         if self.instructions >= GRAIN {
             self.tell_instructions();
         }
@@ -164,7 +172,25 @@ impl Thread {
             let instructions = std::mem::take(&mut self.instructions);
             self.told += instructions;
             self.push(&Event::Compute { instructions });
+            if self.written.is_due(instructions) {
+                self.look(None);
+            }
         }
+    }
+
+    /// Look at what the pages of this range hold that the thread has written, or at all of them.
+    pub fn look(&mut self, range: Option<(u64, u64)>) {
+        let (stream, encoder, written) = (self.stream, &mut self.encoder, &mut self.written);
+        written.look(range, |body| {
+            if !body.is_empty() {
+                let mut out = Vec::with_capacity(encoder.len() + body.len() + 64);
+                if !encoder.is_empty() {
+                    raw::put_chunk(&mut out, kind::EVENTS, stream, |body| encoder.finish(body));
+                }
+                raw::put_chunk(&mut out, kind::CONTENT, stream, |out| out.extend_from_slice(body));
+                shared::write(&out);
+            }
+        });
     }
 
     /// Count the kernel's copy to (`Store`) or from (`Load`) user memory.
@@ -230,9 +256,12 @@ impl Thread {
 
     /// Empty the window and record the instructions.
     pub fn drain(&mut self) {
-        let Thread { window, encoder, accesses, .. } = self;
+        let Thread { window, encoder, accesses, written, .. } = self;
         window.drain(|run| {
             *accesses += u64::from(run.count);
+            if run.mode == AccessKind::Store {
+                written.note(run.page);
+            }
             encoder.push(&Event::Run(run));
         });
         self.tell_instructions();
@@ -282,6 +311,7 @@ impl Thread {
     /// End the thread.
     pub fn end(&mut self) {
         self.drain();
+        self.look(None);
         self.flush();
         self.chunk(kind::THREAD_END, |_| ());
     }

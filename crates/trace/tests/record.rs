@@ -72,6 +72,25 @@ fn a_program_is_recorded_with_its_files_and_maps() {
 }
 
 #[test]
+fn what_pages_hold_is_told_as_compressors_see_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("dd.pft");
+    let content = |from: &str| {
+        // The buffer has 256 pages, which the kernel fills.
+        let command = ["dd", &format!("if={from}"), "of=/dev/null", "bs=1M", "count=1", "status=none"];
+        let summary = try_record(&output, &command)?;
+        assert!(summary.header.warnings.is_empty(), "{:?}", summary.header.warnings);
+        Some(Info::read(&Reader::open(&output).unwrap()).unwrap().content)
+    };
+    let (Some(noise), Some(zero)) = (content("/dev/urandom"), content("/dev/zero")) else { return };
+    assert!((256..300).contains(&noise.lz4.whole) && (256..300).contains(&noise.zstd.whole), "{noise:?}");
+    assert!(zero.zero >= 256 && zero.lz4.whole < 10, "{zero:?}");
+    // Stack, heap and libraries' data: they get smaller, and more so with zstd.
+    let others = zero.pages - zero.zero - zero.same;
+    assert!(others > 5 && zero.zstd.bytes < zero.lz4.bytes && zero.lz4.bytes < others * 2048, "{zero:?}");
+}
+
+#[test]
 fn forks_become_processes_and_exec_is_followed() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("sh.pft");

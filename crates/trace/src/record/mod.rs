@@ -8,6 +8,9 @@
 //! - A fetch is one translated block entered; instructions are counted separately.
 //! - The kernel's copies into and out of the buffers of `read`, `write`, `recvfrom`, `sendto` count as an access per
 //!   64 bytes; those of vectored calls and of other calls' structures are missing.
+//! - What compressors make of a page ([`Packed`](crate::event::Packed)) is told of pages that a thread has written:
+//!   when it has executed 67 million instructions since it looked, and a sixteenth of all; before a call that takes
+//!   them away; when it ends. The heap that `brk` gives back is not looked at.
 //! - `brk` is recorded as mappings. SysV shared memory, `mlockall`, `move_pages`, `migrate_pages`, `io_uring` and
 //!   `userfaultfd` are not followed.
 //! - If a recorded thread waited for another in the kernel, it does so again in a replay (`order.rs` says how that is
@@ -20,6 +23,7 @@
 //! - `vfork` and `posix_spawn` do not suspend the parent, and `posix_spawn` of a missing program reports that only by
 //!   the child's exit code, as the emulator turns both into `fork`.
 
+mod content;
 mod convert;
 mod order;
 mod scratch;
