@@ -43,6 +43,11 @@ impl Written {
         }
     }
 
+    /// All of them.
+    pub fn pages(&self) -> impl Iterator<Item = u64> {
+        self.pages.iter().copied()
+    }
+
     /// Note that instructions were executed. Returns whether it is time to look.
     pub fn is_due(&mut self, instructions: u64) -> bool {
         self.executed += instructions;

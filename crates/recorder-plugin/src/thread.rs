@@ -42,6 +42,8 @@ pub struct Thread {
     encoder: Encoder,
     pub window: Window,
     written: Written,
+    /// Whether accesses are not recorded yet.
+    quiet: bool,
     /// Accesses and instructions that were recorded but not written out.
     accesses: u64,
     told: u64,
@@ -80,6 +82,7 @@ impl Thread {
             encoder: Encoder::default(),
             window: Window::new(window),
             written: Written::new(),
+            quiet: shared::QUIET.load(Ordering::Relaxed) > 0,
             accesses: 0,
             told: 0,
             flushed: Instant::now(),
@@ -113,8 +116,11 @@ impl Thread {
         self.encoder.clear();
         self.window.drain(drop);
         self.window.watched.clear();
-        // What the child has of these pages is what the parent had: the parent looks at them.
-        self.written = Written::new();
+        // What the child has of these pages is what the parent had: the parent looks at them. Unless nothing of them is
+        // recorded yet: then the child must write them, too.
+        if !self.quiet {
+            self.written = Written::new();
+        }
         self.instructions = 0;
         (self.seen, self.heard, self.marks) = (0, 0, 0);
         self.steps.clear();
@@ -157,14 +163,31 @@ impl Thread {
 
     #[inline(never)]
     fn emit_run(&mut self, run: Run) {
-        self.accesses += u64::from(run.count);
         if run.mode == AccessKind::Store {
             self.written.note(run.page);
         }
+        if self.quiet {
+            return self.pass_quietly();
+        }
+        self.accesses += u64::from(run.count);
         if self.instructions >= GRAIN {
             self.tell_instructions();
         }
         self.push(&Event::Run(run));
+    }
+
+    /// An access that is not recorded. When recording begins, what the thread has written before must be there: a
+    /// replay that only read it would find pages of zeroes.
+    fn pass_quietly(&mut self) {
+        if shared::quietly(std::mem::take(&mut self.instructions)) {
+            self.quiet = false;
+            let mut pages: Vec<u64> = self.written.pages().collect();
+            pages.sort_unstable();
+            for page in pages {
+                self.accesses += 1;
+                self.push(&Event::Run(Run { page, count: 1, mode: AccessKind::Store }));
+            }
+        }
     }
 
     fn tell_instructions(&mut self) {
@@ -256,15 +279,20 @@ impl Thread {
 
     /// Empty the window and record the instructions.
     pub fn drain(&mut self) {
-        let Thread { window, encoder, accesses, written, .. } = self;
+        let Thread { window, encoder, accesses, written, quiet, .. } = self;
         window.drain(|run| {
-            *accesses += u64::from(run.count);
             if run.mode == AccessKind::Store {
                 written.note(run.page);
             }
-            encoder.push(&Event::Run(run));
+            if !*quiet {
+                *accesses += u64::from(run.count);
+                encoder.push(&Event::Run(run));
+            }
         });
-        self.tell_instructions();
+        match self.quiet {
+            true => self.pass_quietly(),
+            false => self.tell_instructions(),
+        }
     }
 
     /// Add an event after all accesses in the window.

@@ -1,4 +1,4 @@
-//! `cargo run --release -p trace --example record -- -o FILE [--keep] [--level N] [--window N] -- COMMAND ARGS`:
+//! `cargo run --release -p trace --example record -- -o FILE [--keep] [--level N] [--window N] [--after MILLIONS] -- COMMAND ARGS`:
 //! what `pagefold record` does, without the rest of Pagefold.
 
 use std::process::ExitCode;
@@ -13,7 +13,10 @@ fn main() -> ExitCode {
             "-o" => options.output = arguments.next().unwrap_or_default().into(),
             "--keep" => options.keep = true,
             "--level" => options.level = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(15),
-            "--window" => options.window = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(16),
+            "--window" => options.window = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(32),
+            "--after" => {
+                options.after = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(0) * 1_000_000;
+            }
             _ => {
                 options.command = arguments.by_ref().collect();
                 if argument != "--" {

@@ -72,6 +72,36 @@ fn a_program_is_recorded_with_its_files_and_maps() {
 }
 
 #[test]
+fn a_recording_can_begin_late_with_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("late.pft");
+    // The variable has some 50 pages, which the loop after it does not write.
+    let script = "printf -v x '%0200000d' 7; i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; : ${#x}";
+    let mut options = options(&output, &["bash", "-c", script]);
+    let mut late = |after: u64| {
+        options.after = after;
+        match record(&options) {
+            Ok(summary) => Some(summary.header),
+            Err(RecordError::NoEmulator { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let Some(whole) = late(0) else { return };
+    let half = late(whole.counts().instructions / 2).unwrap();
+    let (all, some) = (whole.counts(), half.counts());
+    let part = some.instructions as f64 / all.instructions as f64;
+    assert!((0.4..0.6).contains(&part), "{part} of the instructions");
+    let pages = (half.data_pages, whole.data_pages);
+    // bash also had a copy of it, which it has given back before.
+    assert!(pages.0 > 100 && pages.0 + 60 > pages.1, "{pages:?}");
+    assert!(half.warnings.iter().any(|warning| warning.contains("of the first")), "{:?}", half.warnings);
+    let epochs = |header: &trace::Header| header.processes[0].epochs;
+    assert_eq!(epochs(&half), epochs(&whole));
+    let none = late(u64::MAX).unwrap();
+    assert_eq!((none.counts().accesses(), epochs(&none)), (0, epochs(&whole)));
+}
+
+#[test]
 fn what_pages_hold_is_told_as_compressors_see_it() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("dd.pft");
