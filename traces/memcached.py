@@ -1,4 +1,4 @@
-"""Load for memcached: PORT N. N values of 100 to 1,100 bytes are set, then 3 N keys are read with skew."""
+"""Load for memcached: PORT N. N values of 100 to 1,100 bytes are set, then 3 N keys are read with skew, and it ends."""
 import random
 import socket
 import sys
@@ -32,3 +32,4 @@ for first in range(0, count * 3, BATCH):
     link.sendall(b"get " + b" ".join(b"k%d" % key for key in keys) + b"\r\n")
     while (line := answers.readline()) != b"END\r\n":
         answers.read(int(line.split()[-1]) + 2)
+links[0][0].sendall(b"shutdown\r\n")

@@ -43,9 +43,20 @@ impl Written {
         }
     }
 
-    /// All of them.
-    pub fn pages(&self) -> impl Iterator<Item = u64> {
-        self.pages.iter().copied()
+    /// All of them, in order.
+    pub fn pages(&self) -> Vec<u64> {
+        let mut pages: Vec<u64> = self.pages.iter().copied().collect();
+        pages.sort_unstable();
+        pages
+    }
+
+    /// Take those of a range out.
+    pub fn take(&mut self, (start, end): (u64, u64)) -> Vec<u64> {
+        self.recent = [u64::MAX; RECENT];
+        match end.saturating_sub(start) < self.pages.len() as u64 {
+            true => (start..end).filter(|page| self.pages.remove(page)).collect(),
+            false => self.pages.extract_if(|page| (start..end).contains(page)).collect(),
+        }
     }
 
     /// Note that instructions were executed. Returns whether it is time to look.
@@ -61,10 +72,7 @@ impl Written {
                 self.due = self.executed + LEAST.max(self.executed / PART);
                 self.pages.drain().collect()
             }
-            Some((start, end)) if end.saturating_sub(start) < self.pages.len() as u64 => {
-                (start..end).filter(|page| self.pages.remove(page)).collect()
-            }
-            Some((start, end)) => self.pages.extract_if(|page| (start..end).contains(page)).collect(),
+            Some(range) => self.take(range),
         };
         if pages.is_empty() {
             return;

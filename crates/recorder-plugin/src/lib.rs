@@ -357,8 +357,8 @@ pub extern "C" fn kill(pid: c_int, signal: c_int) -> c_int {
     system::kill(pid, signal) as c_int
 }
 
-/// Read the plugin's arguments: `dir=FOLDER`, `window=PAGES`, `owner=PID`, `quiet=INSTRUCTIONS`, and `after=NUMBER` in an image that is not
-/// the first of its process.
+/// Read the plugin's arguments: `dir=FOLDER`, `window=PAGES`, `owner=PID`, `quiet=INSTRUCTIONS`, and `after=NUMBER`
+/// in an image that is not the first of its process.
 fn configure<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(Emulator, Option<u32>), String> {
     let (mut folder, mut window, mut owner) = (None, window::USUAL as u32, 0);
     let (mut quiet, mut after) = (0, None);

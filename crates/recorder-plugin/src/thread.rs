@@ -181,12 +181,24 @@ impl Thread {
     fn pass_quietly(&mut self) {
         if shared::quietly(std::mem::take(&mut self.instructions)) {
             self.quiet = false;
-            let mut pages: Vec<u64> = self.written.pages().collect();
+            let pages = self.written.pages();
+            self.write_once(&pages);
+        }
+    }
+
+    /// These pages are about to be protected from writing: what was written must be recorded before.
+    pub fn protects(&mut self, pages: (u64, u64)) {
+        if self.quiet {
+            let mut pages = self.written.take(pages);
             pages.sort_unstable();
-            for page in pages {
-                self.accesses += 1;
-                self.push(&Event::Run(Run { page, count: 1, mode: AccessKind::Store }));
-            }
+            self.write_once(&pages);
+        }
+    }
+
+    fn write_once(&mut self, pages: &[u64]) {
+        self.accesses += pages.len() as u64;
+        for &page in pages {
+            self.push(&Event::Run(Run { page, count: 1, mode: AccessKind::Store }));
         }
     }
 

@@ -1,5 +1,5 @@
-//! `cargo run --release -p trace --example record -- -o FILE [--keep] [--level N] [--window N] [--after MILLIONS] -- COMMAND ARGS`:
-//! what `pagefold record` does, without the rest of Pagefold.
+//! What `pagefold record` does, without the rest of Pagefold: `cargo run --release -p trace --example record --
+//! -o FILE [--keep] [--level N] [--window N] [--after MILLIONS] -- COMMAND ARGS`.
 
 use std::process::ExitCode;
 
