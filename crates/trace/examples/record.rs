@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         match argument.as_str() {
             "-o" => options.output = arguments.next().unwrap_or_default().into(),
             "--keep" => options.keep = true,
-            "--level" => options.level = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(15),
+            "--level" => options.level = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(9),
             "--window" => options.window = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(32),
             "--after" => {
                 options.after = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(0) * 1_000_000;

@@ -87,7 +87,7 @@ impl RecordOptions {
             after: 0,
             keep: false,
             grace: Duration::ZERO,
-            level: 15,
+            level: 9,
             scratch: None,
             emulator: None,
         }
