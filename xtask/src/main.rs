@@ -202,7 +202,7 @@ fn lints_of_models(checker: &str) -> Step {
     Step::cargo("lints of the models", args)
 }
 
-/// The memory manager compared with its peers, then the simulator.
+/// The memory manager compared with its peers, then the simulator and the recorder.
 fn benches(rest: &[&str]) -> Vec<Step> {
     let separator = if rest.is_empty() { None } else { Some("--") };
     let bench = |name, package: &[&'static str]| {
@@ -212,6 +212,7 @@ fn benches(rest: &[&str]) -> Vec<Step> {
     vec![
         bench("benchmarks", &["-p", "bench"]),
         bench("speed of the simulator", &["-p", "machine-sim", "--bench", "speed"]),
+        bench("cost of recording", &["-p", "trace", "--bench", "recorder"]),
     ]
 }
 

@@ -3,7 +3,7 @@
 use crate::bytes::{number, pick};
 use abi::{AccessKind, Advice, Buffer, Call, FileAdvice, Group, GroupLimits, Map, MapSource, Prot, Remap};
 use program::rng::Rng;
-use trace::event::{Event, FileId, Run, ThreadId};
+use trace::event::{Event, FileId, Packed, Run, ThreadId};
 
 /// Where mappings and accesses begin, so that they overlap.
 const AT: u64 = 0x5000_0000;
@@ -71,6 +71,10 @@ pub fn event(rng: &mut Rng) -> Event {
             pick(rng, &[Event::Mark, Event::Mark, Event::After { thread, mark }])
         }
         18 if rng.percent(20) => any_call(rng),
+        18 if rng.percent(20) => {
+            let packed = Packed { lz4: number(rng) as u8, zstd: number(rng) as u8 };
+            Event::Content { page: addr(rng) >> 12, packed }
+        }
         18 => pick(rng, &[Event::opened(FileId(0)), Event::call(Call::Close(0)), Event::Exec]),
         _ if rng.percent(20) => {
             let (epoch, thread) = (epoch(rng), thread(rng));

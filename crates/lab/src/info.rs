@@ -5,7 +5,8 @@ use crate::human::{bytes, grouped};
 use crate::replay::shell_line;
 use std::fmt::Write as _;
 use trace::Info;
-use trace::info::WINDOWS;
+use trace::event::PAGE_SIZE;
+use trace::info::{ContentRow, PackedRow, WINDOWS};
 
 fn size(count: u64) -> String {
     bytes(count as f64)
@@ -47,6 +48,9 @@ fn text(info: &Info, width: usize, out: &mut String) -> std::fmt::Result {
     )?;
     writeln!(out, "instructions  {}", grouped(totals.instructions))?;
     writeln!(out, "file calls    {} read, {} written", size(info.bytes_read), size(info.bytes_written))?;
+    if info.content.pages > 0 {
+        writeln!(out, "content       {}", content(&info.content))?;
+    }
     let programs: Vec<String> = info.processes.iter().map(|row| row.programs.join(", then ")).collect();
     let mut grid = Grid::new([
         "process",
@@ -88,6 +92,26 @@ fn text(info: &Info, width: usize, out: &mut String) -> std::fmt::Result {
     text_files(info, width, out)?;
     text_curve(info, width, out)?;
     info.warnings.iter().try_for_each(|warning| writeln!(out, "\nwarning: {warning}"))
+}
+
+/// What compressors made of the pages that were written.
+fn content(row: &ContentRow) -> String {
+    let others = row.pages - row.zero - row.same;
+    let packed = |name, packed: &PackedRow| {
+        let share = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
+        // Compressed swap keeps a page as it is that does not get smaller.
+        let bytes = packed.bytes + packed.whole * PAGE_SIZE;
+        let (to, whole) = (share(bytes, others * PAGE_SIZE), share(packed.whole, others));
+        format!("to {to:.0} % by {name} ({whole:.0} % of them incompressible)")
+    };
+    format!(
+        "{} pages written: {} zero, {} one word, the others {}, {}",
+        grouped(row.pages),
+        grouped(row.zero),
+        grouped(row.same),
+        packed("lz4", &row.lz4),
+        packed("zstd", &row.zstd)
+    )
 }
 
 fn text_files(info: &Info, width: usize, out: &mut String) -> std::fmt::Result {

@@ -3,6 +3,8 @@
 //! A call that is recorded unchanged is not listed here: the crate `abi` knows its number and its registers. Listed
 //! are the calls that need more than that, and those that are recorded as another call.
 
+use crate::event::{PAGE_SHIFT, PAGE_SIZE};
+
 /// A system call that changes memory, uses files, or starts or ends tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
@@ -156,6 +158,22 @@ impl Call {
             _ => false,
         }
     }
+}
+
+/// The pages whose content the call takes away, or moves, if it succeeds.
+pub fn takes_away(call: Call, args: &[u64; 6]) -> Option<(u64, u64)> {
+    const FIXED: u64 = 0x10;
+    let (addr, len) = match call {
+        Call::Mmap if args[3] & FIXED != 0 => (args[0], args[1]),
+        Call::Mremap => (args[0], args[1]),
+        Call::Plain(number) => match plain(number, args)? {
+            abi::Call::Munmap(addr, len) => (addr, len),
+            abi::Call::Madvise(addr, len, abi::Advice::DontNeed | abi::Advice::Free) => (addr, len),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some((addr >> PAGE_SHIFT, addr.saturating_add(len).div_ceil(PAGE_SIZE)))
 }
 
 /// The call in these registers, if they are valid for it. The upper half of a descriptor's register is ignored.

@@ -9,11 +9,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use crate::calls::Call;
 use crate::codec::put_varint;
 use crate::files::Held;
-use crate::image::{Refusal, Start, absolute};
+use crate::image::{Emulator, Refusal, Start, absolute};
 use crate::raw::kind;
 use crate::shared::{self, EMULATOR};
 use crate::thread::Thread;
@@ -53,6 +54,7 @@ pub fn attempt(
             return unfollowed(thread, &path, "gets rights of its own (setuid)");
         }
     };
+    let emulator = Emulator { quiet: shared::QUIET.load(Ordering::Relaxed), ..emulator.clone() };
     let (words, variables) = emulator.command(&start, Some(shared::image().number), wish.variables);
     // No thread may be in the middle of a change of the address space.
     shared::acquire();
@@ -61,6 +63,7 @@ pub fn attempt(
     for held in &closed {
         order::closed_by_exec(thread, held.channel);
     }
+    thread.look(None);
     thread.flush();
     settle();
     thread.chunk(kind::EXEC, |body| {

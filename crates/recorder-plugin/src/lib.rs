@@ -26,6 +26,7 @@ mod raw;
 
 mod ask;
 mod calls;
+mod content;
 mod exec;
 mod files;
 mod guard;
@@ -356,10 +357,11 @@ pub extern "C" fn kill(pid: c_int, signal: c_int) -> c_int {
     system::kill(pid, signal) as c_int
 }
 
-/// Read the plugin's arguments: `dir=FOLDER`, `window=PAGES`, `owner=PID`, and `after=NUMBER` in an image that is not
-/// the first of its process.
+/// Read the plugin's arguments: `dir=FOLDER`, `window=PAGES`, `owner=PID`, `quiet=INSTRUCTIONS`, and `after=NUMBER`
+/// in an image that is not the first of its process.
 fn configure<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(Emulator, Option<u32>), String> {
-    let (mut folder, mut window, mut owner, mut after) = (None, window::USUAL as u32, 0, None);
+    let (mut folder, mut window, mut owner) = (None, window::USUAL as u32, 0);
+    let (mut quiet, mut after) = (0, None);
     for argument in arguments {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         let number = || value.parse::<u32>().map_err(|_| format!("{name}={value}: not a number"));
@@ -367,10 +369,11 @@ fn configure<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(Emulator, 
             "dir" => folder = Some(PathBuf::from(value)),
             "window" => window = number()?,
             "owner" => owner = number()?,
+            "quiet" => quiet = value.parse().map_err(|_| format!("{name}={value}: not a number"))?,
             "after" => after = Some(number()?),
             _ => {
                 return Err(format!(
-                    "{argument}: no such argument; known are dir=, window=, owner= and after="
+                    "{argument}: no such argument; known are dir=, window=, owner=, quiet= and after="
                 ));
             }
         }
@@ -379,7 +382,7 @@ fn configure<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(Emulator, 
     let program = std::fs::read_link("/proc/self/exe").map_err(|error| format!("/proc/self/exe: {error}"))?;
     // The folder is next to the plugin.
     let plugin = folder.with_file_name("recorder.so");
-    Ok((Emulator { program, plugin, folder, window, owner }, after))
+    Ok((Emulator { program, plugin, folder, window, owner, quiet }, after))
 }
 
 /// Install the plugin; QEMU calls this after it has loaded it.
@@ -414,6 +417,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     STORE.store(store, Ordering::Relaxed);
     LIMIT.store(maps::lowest(), Ordering::Relaxed);
     let path = exec::told();
+    shared::QUIET.store(emulator.quiet, Ordering::Relaxed);
     EMULATOR.get_or_init(|| emulator);
     let (how, number) = after.map_or((origin::FIRST, 0), |number| (origin::EXEC, number));
     shared::begin_image(how, Image { pid: std::process::id(), number }, path.as_os_str().as_bytes());

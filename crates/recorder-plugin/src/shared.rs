@@ -34,6 +34,16 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 /// CPU time of the process that has been reported.
 static CPU_TIME: AtomicU64 = AtomicU64::new(0);
 
+/// Instructions that are left until accesses are recorded.
+pub static QUIET: AtomicU64 = AtomicU64::new(0);
+
+/// Instructions were executed while accesses are not recorded. Returns whether they are from now on.
+pub fn quietly(instructions: u64) -> bool {
+    let less = |left: u64| Some(left.saturating_sub(instructions));
+    let before = QUIET.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or(0);
+    before <= instructions
+}
+
 /// How the emulator was started.
 pub static EMULATOR: OnceLock<Emulator> = OnceLock::new();
 

@@ -19,6 +19,14 @@ use abi::{AccessKind, Buffer, Map, MapSource, Prot, Remap};
 /// Begin a call.
 pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
     thread.drain();
+    if let Some(pages) = calls::takes_away(call, &args) {
+        thread.look(Some(pages));
+    }
+    if let (Call::Mprotect, [addr, len, prot, ..]) = (call, args)
+        && !Prot::from_bits(prot).contains(Prot::WRITE)
+    {
+        thread.protects((addr / PAGE_SIZE, addr.saturating_add(len).div_ceil(PAGE_SIZE)));
+    }
     let mut pending = Pending { call, args, epoch: 0, offset: None, since: Instant::now(), order: None };
     pending.order = order::enter(thread, call, &args);
     if call.changes_space(&args) {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::calls::Call;
 use crate::codec::{Encoder, put_varint};
+use crate::content::Written;
 use crate::event::{Event, PAGE_SHIFT, Run, ThreadId};
 use crate::order::{self, Begun};
 use crate::raw::{self, Step, kind};
@@ -40,6 +41,9 @@ pub struct Thread {
     stream: u32,
     encoder: Encoder,
     pub window: Window,
+    written: Written,
+    /// Whether accesses are not recorded yet.
+    quiet: bool,
     /// Accesses and instructions that were recorded but not written out.
     accesses: u64,
     told: u64,
@@ -77,6 +81,8 @@ impl Thread {
             stream: 0,
             encoder: Encoder::default(),
             window: Window::new(window),
+            written: Written::new(),
+            quiet: shared::QUIET.load(Ordering::Relaxed) > 0,
             accesses: 0,
             told: 0,
             flushed: Instant::now(),
@@ -110,6 +116,11 @@ impl Thread {
         self.encoder.clear();
         self.window.drain(drop);
         self.window.watched.clear();
+        // What the child has of these pages is what the parent had: the parent looks at them. Unless nothing of them is
+        // recorded yet: then the child must write them, too.
+        if !self.quiet {
+            self.written = Written::new();
+        }
         self.instructions = 0;
         (self.seen, self.heard, self.marks) = (0, 0, 0);
         self.steps.clear();
@@ -152,6 +163,12 @@ impl Thread {
 
     #[inline(never)]
     fn emit_run(&mut self, run: Run) {
+        if run.mode == AccessKind::Store {
+            self.written.note(run.page);
+        }
+        if self.quiet {
+            return self.pass_quietly();
+        }
         self.accesses += u64::from(run.count);
         if self.instructions >= GRAIN {
             self.tell_instructions();
@@ -159,12 +176,56 @@ impl Thread {
         self.push(&Event::Run(run));
     }
 
+    /// An access that is not recorded. When recording begins, what the thread has written before must be there: a
+    /// replay that only read it would find pages of zeroes.
+    fn pass_quietly(&mut self) {
+        if shared::quietly(std::mem::take(&mut self.instructions)) {
+            self.quiet = false;
+            let pages = self.written.pages();
+            self.write_once(&pages);
+        }
+    }
+
+    /// These pages are about to be protected from writing: what was written must be recorded before.
+    pub fn protects(&mut self, pages: (u64, u64)) {
+        if self.quiet {
+            let mut pages = self.written.take(pages);
+            pages.sort_unstable();
+            self.write_once(&pages);
+        }
+    }
+
+    fn write_once(&mut self, pages: &[u64]) {
+        self.accesses += pages.len() as u64;
+        for &page in pages {
+            self.push(&Event::Run(Run { page, count: 1, mode: AccessKind::Store }));
+        }
+    }
+
     fn tell_instructions(&mut self) {
         if self.instructions > 0 {
             let instructions = std::mem::take(&mut self.instructions);
             self.told += instructions;
             self.push(&Event::Compute { instructions });
+            if self.written.is_due(instructions) {
+                self.look(None);
+            }
         }
+    }
+
+    /// Look at what the pages of this range hold that the thread has written, or at all of them.
+    pub fn look(&mut self, range: Option<(u64, u64)>) {
+        let (stream, encoder, written) = (self.stream, &mut self.encoder, &mut self.written);
+        written.look(range, |body| {
+            if !body.is_empty() {
+                let mut out = Vec::with_capacity(encoder.len() + body.len() + 64);
+                if !encoder.is_empty() {
+                    raw::put_chunk(&mut out, kind::EVENTS, stream, |body| encoder.finish(body));
+                }
+                raw::put_chunk(&mut out, kind::CONTENT, stream, |out| out.extend_from_slice(body));
+                shared::write(&out);
+            }
+        });
     }
 
     /// Count the kernel's copy to (`Store`) or from (`Load`) user memory.
@@ -230,12 +291,20 @@ impl Thread {
 
     /// Empty the window and record the instructions.
     pub fn drain(&mut self) {
-        let Thread { window, encoder, accesses, .. } = self;
+        let Thread { window, encoder, accesses, written, quiet, .. } = self;
         window.drain(|run| {
-            *accesses += u64::from(run.count);
-            encoder.push(&Event::Run(run));
+            if run.mode == AccessKind::Store {
+                written.note(run.page);
+            }
+            if !*quiet {
+                *accesses += u64::from(run.count);
+                encoder.push(&Event::Run(run));
+            }
         });
-        self.tell_instructions();
+        match self.quiet {
+            true => self.pass_quietly(),
+            false => self.tell_instructions(),
+        }
     }
 
     /// Add an event after all accesses in the window.
@@ -282,6 +351,7 @@ impl Thread {
     /// End the thread.
     pub fn end(&mut self) {
         self.drain();
+        self.look(None);
         self.flush();
         self.chunk(kind::THREAD_END, |_| ());
     }

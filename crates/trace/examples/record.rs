@@ -1,5 +1,5 @@
-//! `cargo run --release -p trace --example record -- -o FILE [--keep] [--level N] [--window N] -- COMMAND ARGS`:
-//! what `pagefold record` does, without the rest of Pagefold.
+//! What `pagefold record` does, without the rest of Pagefold: `cargo run --release -p trace --example record --
+//! -o FILE [--keep] [--level N] [--window N] [--after MILLIONS] -- COMMAND ARGS`.
 
 use std::process::ExitCode;
 
@@ -12,8 +12,11 @@ fn main() -> ExitCode {
         match argument.as_str() {
             "-o" => options.output = arguments.next().unwrap_or_default().into(),
             "--keep" => options.keep = true,
-            "--level" => options.level = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(15),
-            "--window" => options.window = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(16),
+            "--level" => options.level = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(9),
+            "--window" => options.window = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(32),
+            "--after" => {
+                options.after = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(0) * 1_000_000;
+            }
             _ => {
                 options.command = arguments.by_ref().collect();
                 if argument != "--" {

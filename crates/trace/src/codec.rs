@@ -3,28 +3,38 @@
 //! ```text
 //! block   = ops_len varint, pages_len varint, ops, pages, args
 //! ops     = one byte per event
-//! pages   = per Run whose page is not coded in its op: zigzag varint, the distance to the page of the last run
-//!           of the same mode
+//! pages   = per Run whose page is not coded in its op: varint, the number of the page in the block, from 1 in the
+//!           order in which pages get one here; or 0: it gets the next number now, and a zigzag varint follows, the
+//!           distance to the page that got one before
 //! args    = varints: counts of runs, fields of the other events
 //! op      = mode (bits 0-1: 0 load, 1 store, 2 fetch) for runs, with
 //!           bits 2-4: count, 1 to 7, or 0: it is in args (less 8)
 //!           bits 5-7: page: 0 in pages, 1 same, 2 next, 3 previous, 4 +2, 5 -2, 6 +3, 7 as in the run before
 //!           3 in bits 0-1: another event, its code in bits 2-7
+//! content = a code of its own, then in args: zigzag varint, the distance to the page of the last such event; two bytes
 //! call    = a code of its own, then in args: its number, epoch, value, number of words, words (without the zeroes at
 //!           the end), with number and words as in registers (see [`abi::call`])
 //! ```
 //!
-//! Before format 8 each call had a code and fields of its own; these are still read.
+//! Before format 8 each call had a code and fields of its own. Before format 11 pages had no numbers: each had its
+//! distance to the page of the last run of the same mode. Both are still read: a block whose pages have numbers begins
+//! with an op that says so and is no event.
+//!
+//! Numbers, because programs come back to pages in the same order again and again: the numbers repeat, which zstd sees,
+//! while a distance depends on where the run before was, and is another one after each thing that differs.
 //!
 //! Varints are LEB128 (7 bits a byte, low bits first, the top bit says that more follow). The three columns are
 //! kept apart because zstd, which follows, does better on bytes of one kind.
 
-use crate::event::{Event, FileId, Run, ThreadId};
+use crate::event::{Event, FileId, Packed, Run, ThreadId};
 use abi::{AccessKind, Advice, Buffer, Call, FileAdvice, Group, GroupLimits, Map, MapSource, Prot, Remap};
 use alloc::vec::Vec;
 
 const OTHER: u8 = 3;
 const PAGE_STEPS: [i64; 6] = [0, 1, -1, 2, -2, 3];
+
+/// The format since which pages have numbers and contents are told.
+const NUMBERS: u32 = 11;
 
 /// Words of a call.
 const WORDS: usize = 6;
@@ -61,6 +71,9 @@ mod code {
     pub const MARK: u8 = 27;
     pub const AFTER: u8 = 28;
     pub const CALL: u8 = 29;
+    pub const CONTENT: u8 = 30;
+    /// No event: the first op of a block whose pages have numbers.
+    pub const NUMBERED: u8 = 31;
 }
 
 /// Append `value` as a varint.
@@ -85,12 +98,65 @@ const fn unzigzag(value: u64) -> i64 {
 struct Context {
     pages: [u64; 3],
     last: u64,
+    /// The page that got the last number.
+    numbered: u64,
+    /// The page of the last content.
+    content: u64,
+}
+
+/// The numbers of a block's pages: a table with open addressing, as `core` has no map that hashes.
+#[derive(Default)]
+struct Numbers {
+    /// Pages and their numbers; number 0: the slot is free. Its length is a power of two, and half of it is free.
+    slots: Vec<(u64, u32)>,
+    used: u32,
+}
+
+impl Numbers {
+    const LEAST: usize = 1 << 10;
+
+    fn clear(&mut self) {
+        if self.used > 0 {
+            self.slots.fill((0, 0));
+            self.used = 0;
+        }
+    }
+
+    /// The number of a page; 0 if it gets one now.
+    fn of(&mut self, page: u64) -> u32 {
+        if self.slots.len() < self.used as usize * 2 + 2 {
+            let larger = (self.slots.len() * 2).max(Self::LEAST);
+            let old = core::mem::replace(&mut self.slots, alloc::vec![(0, 0); larger]);
+            old.into_iter().filter(|&(_, number)| number > 0).for_each(|slot| {
+                let at = self.find(slot.0);
+                self.slots[at] = slot;
+            });
+        }
+        let at = self.find(page);
+        let number = self.slots[at].1;
+        if number == 0 {
+            self.used += 1;
+            self.slots[at] = (page, self.used);
+        }
+        number
+    }
+
+    /// The slot of a page, or the free one where it belongs.
+    fn find(&self, page: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & mask;
+        while self.slots[at].1 > 0 && self.slots[at].0 != page {
+            at = (at + 1) & mask;
+        }
+        at
+    }
 }
 
 /// Builds blocks.
 #[derive(Default)]
 pub struct Encoder {
     context: Context,
+    numbers: Numbers,
     ops: Vec<u8>,
     pages: Vec<u8>,
     args: Vec<u8>,
@@ -110,6 +176,7 @@ impl Encoder {
     /// Forget what was pushed.
     pub fn clear(&mut self) {
         self.context = Context::default();
+        self.numbers.clear();
         self.ops.clear();
         self.pages.clear();
         self.args.clear();
@@ -117,8 +184,12 @@ impl Encoder {
 
     /// Append the block to `out` and begin a new one.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        put_varint(out, self.ops.len() as u64);
+        let numbered = !self.pages.is_empty();
+        put_varint(out, self.ops.len() as u64 + u64::from(numbered));
         put_varint(out, self.pages.len() as u64);
+        if numbered {
+            out.push(OTHER | code::NUMBERED << 2);
+        }
         out.extend_from_slice(&self.ops);
         out.extend_from_slice(&self.pages);
         out.extend_from_slice(&self.args);
@@ -140,6 +211,12 @@ impl Encoder {
                 self.fields(&words[..used]);
             }
             Event::Exec => self.other(code::EXEC, &[]),
+            Event::Content { page, packed } => {
+                let step = page.wrapping_sub(self.context.content) as i64;
+                self.context.content = page;
+                self.other(code::CONTENT, &[zigzag(step)]);
+                self.args.extend([packed.lz4, packed.zstd]);
+            }
             Event::Mark => self.other(code::MARK, &[]),
             Event::After { thread, mark } => self.other(code::AFTER, &[u64::from(thread.0), mark]),
         }
@@ -153,7 +230,13 @@ impl Encoder {
             Some(position) => position as u8 + 1,
             None if run.page == context.last => 7,
             None => {
-                put_varint(&mut self.pages, zigzag(step));
+                let number = self.numbers.of(run.page);
+                put_varint(&mut self.pages, number.into());
+                if number == 0 {
+                    let step = run.page.wrapping_sub(context.numbered) as i64;
+                    put_varint(&mut self.pages, zigzag(step));
+                    context.numbered = run.page;
+                }
                 0
             }
         };
@@ -189,6 +272,8 @@ pub struct Malformed;
 #[derive(Clone, Default)]
 pub struct Decoder {
     context: Context,
+    /// The pages that have numbers; `None` in a block of an older format.
+    numbered: Option<Vec<u64>>,
     op: usize,
     ops_end: usize,
     page: usize,
@@ -208,14 +293,16 @@ impl Decoder {
         if pages_end > block.len() {
             return Err(Malformed);
         }
+        let numbered = ops > 0 && block[at] == OTHER | code::NUMBERED << 2;
         Ok(Decoder {
             context: Context::default(),
-            op: at,
+            numbered: numbered.then(Vec::new),
+            op: at + usize::from(numbered),
             ops_end,
             page: ops_end,
             pages_end,
             arg: pages_end,
-            format: 1,
+            format: if numbered { NUMBERS } else { 1 },
         })
     }
 
@@ -238,12 +325,7 @@ impl Decoder {
         let mode = AccessKind::ALL[usize::from(op & 3)];
         let base = self.context.pages[usize::from(op & 3)];
         let page = match op >> 5 {
-            0 => {
-                if self.page >= self.pages_end {
-                    return Err(Malformed);
-                }
-                base.wrapping_add(unzigzag(varint(block, &mut self.page)?) as u64)
-            }
+            0 => self.page(block, base)?,
             7 => self.context.last,
             code => base.wrapping_add(PAGE_STEPS[usize::from(code - 1)] as u64),
         };
@@ -256,10 +338,44 @@ impl Decoder {
         Ok(Some(Event::Run(Run { page, count, mode })))
     }
 
+    /// The next of the pages; `base` is that of the last run of the same mode.
+    #[inline]
+    fn page(&mut self, block: &[u8], base: u64) -> Result<u64, Malformed> {
+        let pages = block.get(..self.pages_end).ok_or(Malformed)?;
+        let mut next = || varint(pages, &mut self.page);
+        let Some(numbered) = &mut self.numbered else {
+            return Ok(base.wrapping_add(unzigzag(next()?) as u64));
+        };
+        match next()? {
+            0 => {
+                let page = numbered.last().unwrap_or(&0).wrapping_add(unzigzag(next()?) as u64);
+                numbered.push(page);
+                Ok(page)
+            }
+            number => numbered.get(number as usize - 1).copied().ok_or(Malformed),
+        }
+    }
+
+    /// Give back what it remembers of the block, until [`wake`](Self::wake).
+    pub fn rest(&mut self) {
+        self.numbered = self.numbered.take().map(|_| Vec::new());
+    }
+
+    /// Remember again what [`rest`](Self::rest) gave back.
+    pub fn wake(&mut self, block: &[u8]) -> Result<(), Malformed> {
+        let end = core::mem::replace(&mut self.page, self.ops_end);
+        while self.numbered.is_some() && self.page < end {
+            self.page(block, 0)?;
+        }
+        self.page = end;
+        Ok(())
+    }
+
     #[cold]
     #[inline(never)]
     fn other(&mut self, code: u8, block: &[u8]) -> Result<Event, Malformed> {
         self.format = self.format.max(match code {
+            code::CONTENT => NUMBERS,
             code::CALL => 8,
             code::MARK | code::AFTER => 7,
             code::GROUP_CREATE..=code::GROUP_REMOVE => 4,
@@ -272,6 +388,16 @@ impl Decoder {
             code::SYNC => Event::Sync { epoch: field()? },
             code::SKIP => Event::Skip { epoch: field()? },
             code::EXEC => Event::Exec,
+            code::CONTENT => {
+                let page = self.context.content.wrapping_add(unzigzag(field()?) as u64);
+                self.context.content = page;
+                let (lz4, zstd) = match block.get(self.arg..) {
+                    Some(&[lz4, zstd, ..]) => (lz4, zstd),
+                    _ => return Err(Malformed),
+                };
+                self.arg += 2;
+                Event::Content { page, packed: Packed { lz4, zstd } }
+            }
             code::MARK => Event::Mark,
             code::AFTER => Event::After { thread: ThreadId(narrow(field()?)?), mark: field()? },
             code::CALL => call(field)?,

@@ -158,6 +158,8 @@ pub struct Emulator {
     pub window: u32,
     /// The process that records: when it is gone, so is what is recorded.
     pub owner: u32,
+    /// Instructions after which accesses are recorded.
+    pub quiet: u64,
 }
 
 impl Emulator {
@@ -167,6 +169,9 @@ impl Emulator {
         out.extend_from_slice(b",dir=");
         out.extend_from_slice(self.folder.as_os_str().as_bytes());
         out.extend_from_slice(format!(",window={},owner={}", self.window, self.owner).as_bytes());
+        if self.quiet > 0 {
+            out.extend_from_slice(format!(",quiet={}", self.quiet).as_bytes());
+        }
         if let Some(after) = after {
             out.extend_from_slice(format!(",after={after}").as_bytes());
         }
@@ -276,6 +281,7 @@ mod tests {
             folder: "/x/raw".into(),
             window: 32,
             owner: 7,
+            quiet: 0,
         };
         let start = Start { program: "/bin/ls".into(), words: ["ls", "-l"].map(word).to_vec() };
         let variables = ["A=1", "LD_PRELOAD=/a.so", "LD_LIBRARY_PATH=/b,c"].map(word).to_vec();

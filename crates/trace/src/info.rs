@@ -6,12 +6,12 @@
 //! accesses, and its page is touched all that time.
 //! Pages are counted by process and address, so a page that two processes share counts twice here.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::check::Check;
 use crate::container::Reader;
 use crate::error::TraceError;
-use crate::event::{Event, FileId, Run};
+use crate::event::{Event, FileId, PACKED_UNIT, Packed, Run};
 use crate::header::{Counts, FileInfo, Header};
 use crate::pages::PageSet;
 use crate::walk::{Moment, Walk, What};
@@ -57,10 +57,64 @@ pub struct Info {
     pub threads: Vec<ThreadRow>,
     /// Files.
     pub files: Vec<FileInfo>,
+    /// What compressors make of the pages that were written; all 0 in a trace that does not tell.
+    pub content: ContentRow,
     /// The working-set curve.
     pub curve: Vec<CurvePoint>,
     /// What the recorder could not follow.
     pub warnings: Vec<String>,
+}
+
+/// What compressors made of pages when they were last looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct ContentRow {
+    /// Pages, by process and address.
+    pub pages: u64,
+    /// Times that one of them was told of.
+    pub told: u64,
+    /// Those of which all bytes are zero.
+    pub zero: u64,
+    /// Those that repeat a word that is not zero.
+    pub same: u64,
+    /// The others with LZ4.
+    pub lz4: PackedRow,
+    /// The others with zstd.
+    pub zstd: PackedRow,
+}
+
+/// What a compressor makes of pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct PackedRow {
+    /// Bytes of all that get smaller.
+    pub bytes: u64,
+    /// Pages that do not get smaller.
+    pub whole: u64,
+}
+
+impl ContentRow {
+    fn of(told: u64, contents: &HashMap<(u32, u64), Packed>) -> ContentRow {
+        let mut row = ContentRow { pages: contents.len() as u64, told, ..ContentRow::default() };
+        for &packed in contents.values() {
+            match packed {
+                Packed::ZERO => row.zero += 1,
+                Packed::SAME => row.same += 1,
+                Packed { lz4, zstd } => {
+                    row.lz4.note(lz4);
+                    row.zstd.note(zstd);
+                }
+            }
+        }
+        row
+    }
+}
+
+impl PackedRow {
+    fn note(&mut self, units: u8) {
+        match units {
+            Packed::WHOLE => self.whole += 1,
+            units => self.bytes += u64::from(units) * PACKED_UNIT,
+        }
+    }
 }
 
 /// A process.
@@ -129,6 +183,7 @@ impl Info {
             processes: processes(header),
             threads: threads(header),
             files: header.files.clone(),
+            content: ContentRow::default(),
             curve: Vec::new(),
             warnings: header.warnings.clone(),
         };
@@ -143,6 +198,7 @@ impl Info {
         let mut walk = Walk::new(reader);
         let mut length = 0;
         let mut names = Names::new(header);
+        let (mut told, mut contents) = (0, HashMap::new());
         while let Some(Moment { thread, process, time, what }) = walk.next()? {
             let What::Event(event) = what else { continue };
             check.note(header, thread, &event).map_err(|what| walk.damaged(thread, what))?;
@@ -151,6 +207,10 @@ impl Info {
                     length = length.max(time.saturating_add(run.count.into()));
                     self.runs[run.mode as usize] += 1;
                 }
+                Event::Content { page, packed } => {
+                    told += 1;
+                    contents.insert((process, page), packed);
+                }
                 _ => {
                     names.note(header, process, &event);
                     self.note(process, &event);
@@ -158,6 +218,7 @@ impl Info {
             }
         }
         reader.finish(&check)?;
+        self.content = ContentRow::of(told, &contents);
         self.processes.iter_mut().zip(names.programs).for_each(|(row, programs)| row.programs = programs);
         let mut curve = Curve::new(length, header.processes.len());
         let mut walk = Walk::new(reader);

@@ -76,6 +76,9 @@ pub mod kind {
     /// The process is about to become another program, which cannot be recorded; nothing follows unless that fails.
     /// Body: why.
     pub const UNFOLLOWED: u32 = 12;
+    /// What pages hold at this point of the stream. Body: for each a varint, its number, and a byte: 0, all bytes are
+    /// zero; 1, a word is repeated; 2, the page follows.
+    pub const CONTENT: u32 = 13;
 }
 
 /// What a call did that others wait for, or that waited for others.

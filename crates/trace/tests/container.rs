@@ -7,7 +7,7 @@ use abi::{
 };
 use proptest::prelude::*;
 use trace::container::VERSION;
-use trace::event::{Event, FileId, Run, ThreadId};
+use trace::event::{Event, FileId, Packed, Run, ThreadId};
 use trace::header::Place;
 use trace::{Events, Reader, Source, TraceError, Unpacked, Writer};
 
@@ -92,6 +92,8 @@ fn other() -> impl Strategy<Value = Event> {
         1 => (any::<u32>(), number())
             .prop_map(|(thread, mark)| Event::After { thread: ThreadId(thread), mark }),
         1 => Just(Event::Exec),
+        1 => (number(), any::<[u8; 2]>())
+            .prop_map(|(page, [lz4, zstd])| Event::Content { page, packed: Packed { lz4, zstd } }),
     ]
 }
 
@@ -327,9 +329,11 @@ fn other_files_are_told_apart() {
     sample(&path);
     let of_format = |format| check_as(&path, format);
     assert!(of_format(VERSION as u8).is_ok());
-    // The sample has no more than the first format had.
-    assert!([1, 2, 4, 7].into_iter().all(|format| of_format(format).is_ok()));
-    assert!([0, 3, 5, 6].into_iter().all(|none| matches!(of_format(none), Err(TraceError::Damaged { .. }))));
+    assert!(
+        [0, 3, 5, 6, 9, 10]
+            .into_iter()
+            .all(|none| matches!(of_format(none), Err(TraceError::Damaged { .. })))
+    );
     let error = of_format(VERSION as u8 + 1).unwrap_err();
     assert!(matches!(error, TraceError::Newer { found, known: VERSION, .. } if found == VERSION + 1));
     assert!(error.to_string().contains("update pagefold"));
@@ -339,16 +343,62 @@ fn other_files_are_told_apart() {
 fn format_is_not_older_than_its_events() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.pft");
-    let mut writer = Writer::create(&path, "test", &[], 3).unwrap();
-    let root = writer.add_process(None);
-    writer.push(root, &Event::Mark).unwrap();
-    writer.finish().unwrap();
-    let of_format = |format| check_as(&path, format);
-    assert!([7, VERSION as u8].into_iter().all(|format| of_format(format).is_ok()));
-    for format in [1, 2, 4] {
-        let error = of_format(format).unwrap_err().to_string();
-        assert!(error.contains("at byte 8: its events are of a newer format"), "{format}: {error}");
+    let near = Event::Run(Run { page: 1, count: 1, mode: AccessKind::Load });
+    let far = Event::Run(Run { page: 77, count: 1, mode: AccessKind::Load });
+    let content = Event::Content { page: 77, packed: Packed::SAME };
+    for (event, oldest) in [(near, 1), (Event::Mark, 7), (far, 11), (content, 11)] {
+        let mut writer = Writer::create(&path, "test", &[], 3).unwrap();
+        let root = writer.add_process(None);
+        writer.push(root, &event).unwrap();
+        writer.finish().unwrap();
+        let of_format = |format| check_as(&path, format);
+        for format in [1, 2, 4, 7, 8, VERSION as u8] {
+            match of_format(format) {
+                Ok(()) => assert!(format >= oldest, "{event:?} in {format}"),
+                Err(error) => {
+                    assert!(format < oldest, "{event:?} in {format}: {error}");
+                    let error = error.to_string();
+                    assert!(error.contains("at byte 8: its events are of a newer format"), "{error}");
+                }
+            }
+        }
     }
+}
+
+/// A block as it was written before format 11: each page has its distance to the last one of the same mode.
+#[test]
+fn pages_of_older_formats_are_read() {
+    let block = [2, 3, 1 << 2, 1 << 2, 154, 1, 9];
+    let mut decoder = trace::codec::Decoder::new(&block).unwrap();
+    for page in [77, 72] {
+        let run = Run { page, count: 1, mode: AccessKind::Load };
+        assert_eq!(decoder.next(&block), Ok(Some(Event::Run(run))));
+    }
+}
+
+/// A page costs a byte when it comes again, wherever the one before was.
+#[test]
+fn a_block_names_its_pages_by_number() {
+    let mut encoder = trace::codec::Encoder::default();
+    let pages = [1 << 30, 7, 1 << 30, 1 << 20, 7, 1 << 30];
+    let runs = pages.map(|page| Event::Run(Run { page, count: 1, mode: AccessKind::Load }));
+    let mut lengths = Vec::new();
+    for run in &runs {
+        encoder.push(run);
+        lengths.push(encoder.len());
+    }
+    let mut block = Vec::new();
+    encoder.finish(&mut block);
+    let mut decoder = trace::codec::Decoder::new(&block).unwrap();
+    for (at, run) in runs.iter().enumerate() {
+        if at > 2 {
+            decoder.rest();
+            decoder.wake(&block).unwrap();
+        }
+        assert_eq!(decoder.next(&block), Ok(Some(*run)));
+    }
+    let cost: Vec<usize> = lengths.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!([cost[1], cost[3], cost[4]], [2; 3], "an op and a number: {cost:?}");
 }
 
 #[test]

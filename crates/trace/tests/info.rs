@@ -1,8 +1,8 @@
 //! What `pagefold info` tells of programs with threads and processes.
 
 use abi::{AccessKind, Call, Map};
-use trace::event::{Event, Run, ThreadId};
-use trace::info::WINDOWS;
+use trace::event::{Event, Packed, Run, ThreadId};
+use trace::info::{ContentRow, PackedRow, WINDOWS};
 use trace::{Info, Reader, Writer};
 
 const PAGE: u64 = 4096;
@@ -135,4 +135,26 @@ fn a_thread_that_begins_after_its_process_has_ended_is_counted() {
     }
     let header = writer.finish().unwrap();
     assert_eq!((header.data_pages, header.footprint), (3, 3 * 4096));
+}
+
+#[test]
+fn content_is_what_was_last_told_of_each_page() {
+    let info = info_of(|writer| {
+        let root = writer.add_process(None);
+        writer.push(root, &map(1, 1000, 100)).unwrap();
+        let packed = |lz4, zstd| Packed { lz4, zstd };
+        let told = [
+            (1000, packed(255, 200)),
+            (1001, Packed::ZERO),
+            (1002, Packed::SAME),
+            (1003, packed(10, 5)),
+            (1000, packed(100, 50)),
+            (1004, packed(255, 255)),
+        ];
+        for (page, packed) in told {
+            writer.push(root, &Event::Content { page, packed }).unwrap();
+        }
+    });
+    let (lz4, zstd) = (PackedRow { bytes: 110 * 16, whole: 1 }, PackedRow { bytes: 55 * 16, whole: 1 });
+    assert_eq!(info.content, ContentRow { pages: 5, told: 6, zero: 1, same: 1, lz4, zstd });
 }

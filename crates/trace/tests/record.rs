@@ -72,6 +72,58 @@ fn a_program_is_recorded_with_its_files_and_maps() {
 }
 
 #[test]
+fn a_recording_can_begin_late_with_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("late.pft");
+    // The variable has some 50 pages, which the loop after it does not write.
+    let script = "printf -v x '%0200000d' 7; i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; : ${#x}";
+    let mut options = options(&output, &["bash", "-c", script]);
+    let mut late = |after: u64| {
+        options.after = after;
+        match record(&options) {
+            Ok(summary) => Some(summary.header),
+            Err(RecordError::NoEmulator { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let Some(whole) = late(0) else { return };
+    let half = late(whole.counts().instructions / 2).unwrap();
+    let (all, some) = (whole.counts(), half.counts());
+    let part = some.instructions as f64 / all.instructions as f64;
+    assert!((0.4..0.6).contains(&part), "{part} of the instructions");
+    let pages = (half.data_pages, whole.data_pages);
+    // bash also had a copy of it, which it has given back before.
+    assert!(pages.0 > 100 && pages.0 + 60 > pages.1, "{pages:?}");
+    assert!(half.warnings.iter().any(|warning| warning.contains("of the first")), "{:?}", half.warnings);
+    let epochs = |header: &trace::Header| header.processes[0].epochs;
+    assert_eq!(epochs(&half), epochs(&whole));
+    // Relocated data are protected from writing, and what was written is there before.
+    let none = late(u64::MAX).unwrap();
+    let counts = none.counts();
+    assert_eq!((counts.accesses(), epochs(&none)), (counts.stores, epochs(&whole)));
+    assert!((1..100).contains(&counts.stores), "{counts:?}");
+}
+
+#[test]
+fn what_pages_hold_is_told_as_compressors_see_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("dd.pft");
+    let content = |from: &str| {
+        // The buffer has 256 pages, which the kernel fills.
+        let command = ["dd", &format!("if={from}"), "of=/dev/null", "bs=1M", "count=1", "status=none"];
+        let summary = try_record(&output, &command)?;
+        assert!(summary.header.warnings.is_empty(), "{:?}", summary.header.warnings);
+        Some(Info::read(&Reader::open(&output).unwrap()).unwrap().content)
+    };
+    let (Some(noise), Some(zero)) = (content("/dev/urandom"), content("/dev/zero")) else { return };
+    assert!((256..300).contains(&noise.lz4.whole) && (256..300).contains(&noise.zstd.whole), "{noise:?}");
+    assert!(zero.zero >= 256 && zero.lz4.whole < 10, "{zero:?}");
+    // Stack, heap and libraries' data: they get smaller, and more so with zstd.
+    let others = zero.pages - zero.zero - zero.same;
+    assert!(others > 5 && zero.zstd.bytes < zero.lz4.bytes && zero.lz4.bytes < others * 2048, "{zero:?}");
+}
+
+#[test]
 fn forks_become_processes_and_exec_is_followed() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("sh.pft");

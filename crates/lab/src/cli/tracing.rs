@@ -3,6 +3,7 @@
 use super::output;
 use crate::engine;
 use crate::error::{Error, Result};
+use crate::size::parse_bytes;
 use crate::{human, interrupt};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
@@ -28,6 +29,12 @@ pub struct RecordArgs {
     /// End the recording and the program after this time
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     duration: Option<u64>,
+    /// End the recording and the program when the raw output has this size, e.g. 500M; the trace is smaller
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_size: Option<u64>,
+    /// Record accesses only after this many million instructions, and begin with all that was written until then
+    #[arg(long, value_name = "MILLIONS", default_value_t = 0, hide_default_value = true, value_parser = clap::value_parser!(u64).range(0..1 << 32))]
+    after: u64,
     /// Show progress each second, even if standard error is not a terminal
     #[arg(long)]
     progress: bool,
@@ -70,7 +77,8 @@ pub struct InfoArgs {
 
 /// `pagefold record`.
 pub(super) fn record(args: RecordArgs) -> Result<()> {
-    let RecordArgs { output, command, keep, window, duration, progress } = args;
+    let RecordArgs { output, command, keep, window, duration, max_size, after, progress } = args;
+    let after = after * 1_000_000;
     if output == Path::new("-") {
         return Err(Error::input("-o -: the program's own output goes to standard output; name a file"));
     }
@@ -78,7 +86,7 @@ pub(super) fn record(args: RecordArgs) -> Result<()> {
     let duration = duration.map(Duration::from_secs);
     // Ctrl-C in a terminal also signals the program.
     let grace = if std::io::stdin().is_terminal() { GRACE } else { Duration::ZERO };
-    let request = engine::RecordRequest { output, command, keep, window, duration, grace };
+    let request = engine::RecordRequest { output, command, keep, window, duration, max_size, after, grace };
     let mut shown = Shown::new(progress);
     let made = engine::record(request, |progress| {
         shown.show(progress);

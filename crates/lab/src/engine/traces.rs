@@ -17,6 +17,10 @@ pub struct RecordRequest {
     pub keep: bool,
     /// Pairs of page and mode that the recorder gathers into runs; `None`: the default.
     pub window: Option<u32>,
+    /// Instructions before the first access that is recorded.
+    pub after: u64,
+    /// The recording ends when its raw output has this many bytes.
+    pub max_size: Option<u64>,
     /// The recording ends after this time.
     pub duration: Option<Duration>,
     /// The time for the program to end by itself then.
@@ -37,12 +41,14 @@ pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -
     let mut options = RecordOptions::new(request.output, request.command);
     options.keep = request.keep;
     options.grace = request.grace;
+    options.after = request.after;
     if let Some(window) = request.window {
         options.window = window;
     }
     let begun = Instant::now();
     let in_time = || request.duration.is_none_or(|duration| begun.elapsed() < duration);
-    let made = record_watched(&options, &mut |progress| go_on(progress) && in_time())
+    let fits = |progress: Progress| request.max_size.is_none_or(|most| progress.bytes < most);
+    let made = record_watched(&options, &mut |progress| go_on(progress) && in_time() && fits(progress))
         .map_err(|error: RecordError| refused(&error))?;
     for warning in made.header.warnings.iter().filter(|warning| !made.unfollowed.contains(warning)) {
         eprintln!("pagefold: note: {warning}");

@@ -232,6 +232,19 @@ fn closed_pipe_is_no_error() {
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
 }
 
+/// Short of memory, so that pages go out and come back.
+#[test]
+fn recorded_programs_replay_under_the_oracle() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
+    for name in ["postgresql", "memcached", "jvm", "node", "numpy", "transformer", "compile", "pack"] {
+        let trace = folder.join(name).with_extension("pft");
+        let json = good_json(&format!("run {} --memory 60% --verify --json --quiet", trace.display()));
+        let oracle = &json["oracle"];
+        assert!(oracle["checked"].as_u64().is_some_and(|checked| checked > 1_000_000), "{name}: {oracle}");
+        assert_eq!(oracle["violations"], 0, "{name}: {oracle}");
+    }
+}
+
 /// Memory that is mapped, used and unmapped again and again is not needed at once.
 #[test]
 fn share_of_memory_is_relative_to_the_peak() {

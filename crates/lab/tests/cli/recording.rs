@@ -208,3 +208,18 @@ fn info_names_the_programs_of_processes() {
     );
     assert!(good(&format!("info {}", place.trace())).contains(", then cat"));
 }
+
+#[test]
+fn a_recording_ends_at_its_size_and_begins_late() {
+    let place = Place::new();
+    let mut record = super::command();
+    record.args(["record", "--max-size", "64K", "--after", "1", "-o", &place.trace(), "--"]).args(LOOP);
+    let output = record.env("TMPDIR", place.temporary()).output().unwrap();
+    let text = stderr(&output);
+    if lacks_emulator(&text) {
+        return;
+    }
+    assert!(output.status.success(), "{text}");
+    let info = words(&good(&format!("info {}", place.trace()))).join(" ");
+    assert!(info.contains("was ended before the program was") && info.contains("first 1000000"), "{info}");
+}

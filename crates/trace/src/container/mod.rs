@@ -30,7 +30,8 @@
 //!   what no call can have done ([`Event::possible`](crate::event::Event::possible)).
 //!
 //! So looking at a trace takes time in proportion to what its heads say that it unpacks to, every frame once, and
-//! memory for the header, one frame for each of at most 64 threads, and some 100 bytes for each distinct page that was
+//! memory for the header, one frame for each of at most 64 threads with a number of 8 bytes for each page that three
+//! bytes of it name, and some 100 bytes for each distinct page that was
 //! touched, a fortieth of what the recorded program had to have for it. zstd packs at most some 20 thousand times, and
 //! only what repeats itself.
 
@@ -44,8 +45,9 @@ pub use writer::Writer;
 
 /// The newest format that is read, and the one that is written. Each has all that those before it have: 2 came with
 /// advice about large folios, 4 with control groups, 7 with what threads wait for, 8 with calls as [`abi::Call`] has
-/// them. There is no 3, 5 or 6: no format's number is one bit away from another's.
-pub const VERSION: u32 = 8;
+/// them, 11 with numbers of pages and what pages hold. There is no 3, 5, 6, 9 or 10: no format's number is one bit away
+/// from another's.
+pub const VERSION: u32 = 11;
 
 const MAGIC: [u8; 8] = *b"\x89PFT\r\n\x1a\n";
 const END_MAGIC: [u8; 4] = *b"PFT.";

@@ -186,6 +186,7 @@ impl Stream {
     /// Free the memory of the frame; the next event unpacks it again. For callers that read many threads alternately.
     pub(crate) fn rest(&mut self) {
         (self.packed, self.block) = (Vec::new(), Vec::new());
+        self.decoder.rest();
         self.resting = true;
     }
 
@@ -194,7 +195,8 @@ impl Stream {
     fn wake(&mut self) -> Result<(), TraceError> {
         self.resting = false;
         let Some(at) = self.last_frame() else { return Ok(()) };
-        self.shared.raw().frame(at, &mut self.packed, &mut self.block).map(drop)
+        self.shared.raw().frame(at, &mut self.packed, &mut self.block)?;
+        self.decoder.wake(&self.block).map_err(|_| self.damaged("its events do not follow the format"))
     }
 
     /// Unpack the next frame; `false` if there is none.
@@ -321,7 +323,7 @@ impl RawFile<'_> {
             return Err(self.truncated("the preamble"));
         }
         match u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) {
-            0 | 3 | 5 | 6 => Err(self.damaged(8, "there is no such format")),
+            0 | 3 | 5 | 6 | 9 | 10 => Err(self.damaged(8, "there is no such format")),
             found if found > VERSION => {
                 Err(TraceError::Newer { path: self.path.to_owned(), found, known: VERSION })
             }

@@ -16,6 +16,7 @@ use std::fs::{self, File};
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use super::content::Contents;
 use super::order::{Order, Stream};
 use super::{RecordError, io_error};
 use crate::codec::{Decoder, Malformed, varint};
@@ -32,9 +33,18 @@ type Files = HashMap<(u64, u64, String), FileId>;
 pub(super) fn convert(folder: &Path, pid: u32, writer: &mut Writer) -> Result<Vec<String>, RecordError> {
     let look = Look::at(folder, pid, writer)?;
     let mut files = Files::new();
+    let mut contents = Contents::new().map_err(io_error(folder, "prepare compressors for"))?;
     let mut unfollowed = Vec::new();
     for (number, chain) in look.processes.iter().enumerate() {
-        let mut process = Process { look: &look, writer, files: &mut files, base: 0, children: Vec::new() };
+        let mut process = Process {
+            look: &look,
+            writer,
+            files: &mut files,
+            contents: &mut contents,
+            number: number as u32,
+            base: 0,
+            children: Vec::new(),
+        };
         let mut last = Ending::Killed;
         for &image in chain {
             last = process.image(folder, image, Some(&image) == chain.last())?;
@@ -269,6 +279,8 @@ struct Process<'a> {
     look: &'a Look,
     writer: &'a mut Writer,
     files: &'a mut Files,
+    contents: &'a mut Contents,
+    number: u32,
     /// Changes of the address space in earlier images.
     base: u64,
     /// Forked processes: their ids and first threads.
@@ -324,6 +336,7 @@ impl Running<'_, '_> {
                 kind::PROCESS | kind::THREAD | kind::STEPS | kind::TALLY => {}
                 kind::FILE => self.describe(&body).map_err(|Malformed| self.input.bad())?,
                 kind::EVENTS => self.events(stream, &body)?,
+                kind::CONTENT => self.contents(stream, &body)?,
                 kind::THREAD_END => {}
                 kind::PROCESS_END => ending = Ending::Good,
                 kind::EXEC => exec = Some((self.thread(stream)?, body.clone())),
@@ -405,6 +418,13 @@ impl Running<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    fn contents(&mut self, stream: u32, body: &[u8]) -> Result<(), RecordError> {
+        let thread = self.thread(stream)?;
+        let Process { writer, contents, number, .. } = &mut *self.process;
+        let events = contents.events(*number, body).map_err(|Malformed| self.input.bad())?;
+        Ok(events.iter().try_for_each(|event| writer.push(thread, event))?)
     }
 
     fn mark(&mut self, thread: ThreadId, stream: u32) -> Result<(), RecordError> {
