@@ -5,6 +5,7 @@
 #
 # Needs (Debian): apt-get install qemu-user sqlite3 gcc redis-server redis-tools make postgresql memcached
 # openjdk-17-jdk-headless nodejs python3 python3-numpy xz-utils
+# Scripts are run from a new folder and under relative names, so that a trace has no path of the computer that made it.
 # The servers listen on 127.0.0.1 only, on port $PORT, and are stopped at the end. RECORD can name another recorder.
 set -eu
 cd "$(dirname "$0")"
@@ -82,7 +83,7 @@ postgresql() {
     $as "$bin/initdb" -D "$work/data/db" -U postgres --no-sync >"$work/log" 2>&1
     # In single-user mode: of the other, QEMU 7.2 runs the forked processes into a fault.
     sed "s/:scale/$SCALE/; s/;\$/;\n/" postgresql.sql >"$work/load.sql"
-    (cd "$work/data" && TMPDIR=$work/data $as $RECORD --after 60 -o out.pft -- "$bin/postgres" --single -j -D "$work/data/db" \
+    (cd "$work/data" && TMPDIR=$work/data $as $RECORD --after 60 -o out.pft -- "$bin/postgres" --single -j -D db \
         -c shared_buffers=2MB -c dynamic_shared_memory_type=mmap -c fsync=off -c jit=off postgres \
         <"$work/load.sql" >/dev/null)
     mv "$work/data/out.pft" "$OUT/postgresql.pft"
@@ -105,17 +106,20 @@ jvm() {
 }
 
 node() {
-    (cd "$work" && $RECORD --after 350 -o "$OUT/node.pft" -- node --max-old-space-size=$((32 * SCALE)) "$here/words.js" \
+    cp words.js "$work"
+    (cd "$work" && $RECORD --after 350 -o "$OUT/node.pft" -- node --max-old-space-size=$((32 * SCALE)) words.js \
         $((SCALE * 10000)))
 }
 
 numpy() {
-    (cd "$work" && OPENBLAS_NUM_THREADS=1 $RECORD --after 200 -o "$OUT/numpy.pft" -- "$PYTHON" "$here/arrays.py" "$SCALE")
+    cp arrays.py "$work"
+    (cd "$work" && OPENBLAS_NUM_THREADS=1 $RECORD --after 200 -o "$OUT/numpy.pft" -- "$PYTHON" arrays.py "$SCALE")
 }
 
 transformer() {
-    "$PYTHON" "$here/transformer.py" make "$work/weights" "$SCALE"
-    (cd "$work" && OPENBLAS_NUM_THREADS=1 $RECORD --after 200 -o "$OUT/transformer.pft" -- "$PYTHON" "$here/transformer.py" run weights \
+    cp transformer.py "$work"
+    "$PYTHON" transformer.py make "$work/weights" "$SCALE"
+    (cd "$work" && OPENBLAS_NUM_THREADS=1 $RECORD --after 200 -o "$OUT/transformer.pft" -- "$PYTHON" transformer.py run weights \
         $((SCALE * 6)))
 }
 
