@@ -44,7 +44,7 @@ impl Setup {
     fn new(batch: u64, of_file: bool) -> Setup {
         let knobs = Knobs::default();
         knobs.set(Knob::RmapBatch, batch).expect("rmap.batch must accept 0 and 1");
-        let mm = Mm::new(IdleMachine::new(FRAMES), Config { knobs, swap: Vec::new(), custom: None })
+        let mm = Mm::new(IdleMachine::new(FRAMES), Config { knobs, ..Config::default() })
             .expect("the machine must have enough memory");
         let space = mm.create_space(GROUP).expect("memory must be free");
         let file = mm.core().cache.create(FileKind::Shmem, PAGES * PAGE_SIZE);

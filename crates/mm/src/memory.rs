@@ -88,8 +88,8 @@ pub struct Gfp {
     pub mark: Watermark,
     /// How far the request may dip into the reserves.
     pub reserve: Reserve,
-    /// Whether read-ahead is allowed.
-    pub read_ahead: bool,
+    /// How much read-ahead is allowed.
+    pub read_ahead: AllowedReadAhead,
     /// Compaction has been tried for folios of this order and above: allocate smaller ones.
     pub given_up: Order,
     /// Whether to mix mobility groups despite `vm.defrag_mode`, as the last resort.
@@ -100,6 +100,17 @@ pub struct Gfp {
 
 const _: () = assert!(size_of::<Gfp>() == 16);
 
+/// How much read-ahead a request allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AllowedReadAhead {
+    /// None.
+    Nothing,
+    /// From a file, the part of its window that there is room for.
+    Part,
+    /// The whole window, for which room is made.
+    Window,
+}
+
 impl Gfp {
     /// The first attempt of an ordinary request of `group`.
     pub const fn user(group: GroupId) -> Gfp {
@@ -108,7 +119,7 @@ impl Gfp {
             group,
             mark: Watermark::Low,
             reserve: Reserve::None,
-            read_ahead: true,
+            read_ahead: AllowedReadAhead::Window,
             given_up: Order(MAX_ORDER.0 + 1),
             mixes: false,
             cause: AllocCause::Other,

@@ -3,7 +3,7 @@
 //! [`Probe`] is a program, so the same measurement runs on each machine: the simulated twin of a Linux guest gets costs
 //! with which the probe takes as long there as in the guest.
 
-use crate::{Errno, FileSpec, Map, MapSource, Os, Program, Role, Signal};
+use crate::{Advice, Errno, FileSpec, Map, MapSource, Os, Program, Role, Signal};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a page.
@@ -119,6 +119,8 @@ fn touch<O: Os>(os: &mut O, at: u64, one: fn(&mut O, u64) -> Result<(), Signal>)
 /// Run `work` with pages of `source` mapped private, whose address it gets.
 fn mapped<O: Os>(os: &mut O, source: MapSource, work: impl FnOnce(&mut O, u64) -> u64) -> Option<u64> {
     let at = os.mmap(Map { source, ..Map::anonymous(PAGES * PAGE) }).ok()?;
+    // One fault a page, whatever the run's setting is.
+    let _ = os.madvise(at, PAGES * PAGE, Advice::NoHugePage);
     let picos = work(os, at);
     os.munmap(at, PAGES * PAGE).ok()?;
     Some(picos)

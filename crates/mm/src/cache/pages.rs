@@ -8,7 +8,7 @@ use crate::alloc::Watermark;
 use crate::folio::NewPages;
 use crate::frame::FrameFlags;
 use crate::machine::{Io, Machine, Scope, Work};
-use crate::memory::{Gfp, Memory, Shortage};
+use crate::memory::{AllowedReadAhead, Gfp, Memory, Shortage};
 use crate::units::*;
 use core::ops::Range;
 use smallvec::SmallVec;
@@ -57,7 +57,8 @@ impl Cache {
         pages.for_each(|pfn| memory.put(pfn));
     }
 
-    /// Allocate pages for those of a range that are not cached. `Err`: memory is short.
+    /// Allocate pages for those of a range that are not cached, or for the first of them if a part is enough. `Err`:
+    /// memory is short.
     pub(super) fn pages_to_read<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -73,6 +74,7 @@ impl Cache {
         for _ in 0..missing {
             match new_page(memory, &mut gfp) {
                 Ok(pfn) => pages.push(pfn),
+                Err(_) if gfp.read_ahead == AllowedReadAhead::Part && !pages.is_empty() => break,
                 Err(shortage) => {
                     memory.put_folios(pages.into_iter().map(|pfn| (pfn, 1)));
                     return Err(shortage);

@@ -36,7 +36,7 @@ use crate::folio::NewPages;
 use crate::frame::FrameFlags;
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
-use crate::memory::{Gfp, Memory, Shortage, Worth};
+use crate::memory::{AllowedReadAhead, Gfp, Memory, Shortage, Worth};
 use crate::stat::SizeStat;
 use crate::units::*;
 
@@ -231,7 +231,7 @@ fn next_size(size: u64, max: u64) -> u64 {
 impl Cache {
     /// Read a page that is not cached, and the rest of its window. It may still be missing afterwards.
     pub(super) fn read_on_miss<M: Machine>(&self, memory: &Memory<M>, need: Need) -> Result<(), Shortage> {
-        if !need.gfp.read_ahead {
+        if need.gfp.read_ahead == AllowedReadAhead::Nothing {
             return Ok(());
         }
         let Need { index, wanted, hint, .. } = need;
@@ -331,7 +331,7 @@ impl Cache {
         let f = self.file(need.file);
         let mut state = *f.readahead.lock();
         let max = state.limit(memory.knobs.get(Knob::ReadAheadKb));
-        if max == 0 || hint.fault && hint.random || !need.gfp.read_ahead {
+        if max == 0 || hint.fault && hint.random || need.gfp.read_ahead == AllowedReadAhead::Nothing {
             return Ok(());
         }
         if hint.fault {
@@ -352,7 +352,7 @@ impl Cache {
 
     /// Submit reads for the pages of a window that are not cached, in folios of at most `order`; single pages are taken
     /// from `pages`. Stops when these are used up and memory is short.
-    fn read_window<M: Machine>(
+    pub(super) fn read_window<M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,
@@ -369,6 +369,10 @@ impl Cache {
             count.checked_sub(window.lookahead).map(|at| window.start + at).filter(|_| window.lookahead > 0);
         let mut largest = order;
         let mut index = window.start;
+        if order == Order::ZERO {
+            // Also if the file has shrunk meanwhile: the pages must go somewhere.
+            return self.read_pages(memory, id, (index..end, mark), pages, gfp);
+        }
         while index < end {
             if largest == Order::ZERO {
                 return self.read_pages(memory, id, (index..end, mark), pages, gfp);
@@ -455,7 +459,7 @@ impl Cache {
         } else {
             memory.charge(Work::CacheLookup, 1);
             let window = ReadaheadWindow { start: first.0, count: pages, lookahead: 0 };
-            if !gfp.read_ahead {
+            if gfp.read_ahead == AllowedReadAhead::Nothing {
                 return Ok(());
             }
             let room = self.ask_for_room(memory, id, (Some(window), Order::ZERO), pages, gfp)?;

@@ -5,7 +5,7 @@ use super::io::submit_read;
 use crate::frame::{Frame, FrameFlags};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
-use crate::memory::{Gfp, Memory, Shortage};
+use crate::memory::{AllowedReadAhead, Gfp, Memory, Shortage};
 use crate::stat::Stat;
 use crate::units::*;
 use smallvec::SmallVec;
@@ -122,7 +122,8 @@ fn read_nearby<M: Machine>(
     gfp: Gfp,
     near: impl Fn(SwapinStep) -> Nearby,
 ) -> Result<(), Shortage> {
-    let mut slots = if gfp.read_ahead { near(SwapinStep::Plan) } else { Nearby::new() };
+    let mut slots =
+        if gfp.read_ahead == AllowedReadAhead::Window { near(SwapinStep::Plan) } else { Nearby::new() };
     // Another task may have read the wanted slot since, and the plan may lack it.
     if !slots.contains(&wanted) {
         slots.push(wanted);

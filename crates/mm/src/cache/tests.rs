@@ -10,7 +10,7 @@ use crate::api::SwapArea;
 use crate::frame::FolioRun;
 use crate::knobs::{Knob, Knobs};
 use crate::lru::Lru;
-use crate::memory::Gfp;
+use crate::memory::{AllowedReadAhead, Gfp};
 use crate::mm_core::MmCore;
 use crate::mmu::Mmu;
 use crate::swap::Swap;
@@ -431,8 +431,25 @@ fn file_read_ahead_waits_for_memory_for_its_whole_window() {
         assert!(matches!(outcome, Err(CacheError::Shortage(Shortage::Zone(_)))), "3 of 4: {outcome:?}");
         assert_eq!((free(), cached()), (before, 0), "nothing has changed");
     }
+    let part = Gfp { read_ahead: AllowedReadAhead::Part, ..gfp };
+    assert_eq!((load(part), cached()), (Ok(PAGE_SIZE), 3), "a part is enough");
     held.into_iter().for_each(|pfn| core.put(pfn));
-    assert_eq!((load(gfp), cached()), (Ok(PAGE_SIZE), 4));
+    check(&core);
+}
+
+/// The file shrinks after pages were taken for its window.
+#[test]
+fn pages_of_a_window_are_freed_if_the_file_has_shrunk() {
+    let core = store(4096, 8);
+    let file = disk_file(&core, 0, 64);
+    let free = || core.alloc.zones()[0].free_pages() + core.alloc.pcp_pages(ZoneId(0));
+    let before = free();
+    let pages = core.cache.pages_to_read(&core, file, 8..12, ROOT).unwrap();
+    assert_eq!((pages.len(), free()), (4, before - 4));
+    core.cache.set_size(file, 4 * PAGE_SIZE);
+    let window = readahead::ReadaheadWindow { start: 8, count: 4, lookahead: 0 };
+    core.cache.read_window(&core, file, window, Order::ZERO, pages, ROOT);
+    assert_eq!(free(), before);
     check(&core);
 }
 

@@ -127,7 +127,7 @@ impl<M: Machine> Mm<M> {
         Ok(())
     }
 
-    /// Read pages in without waiting for them, while there is memory.
+    /// Read pages in without waiting for them, and reclaim for them.
     pub(super) fn read_in(&self, file: FileId, first: PageIndex, pages: u64, group: GroupId) {
         let end = first.0.saturating_add(pages).min(pages_of(self.file_size(file)));
         for from in (first.0..end).step_by(READ_IN as usize) {

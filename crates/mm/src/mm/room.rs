@@ -11,7 +11,7 @@ use crate::cache::CacheError;
 use crate::compact::{self, Attempts, Outcome, Priority};
 use crate::knobs::Knob;
 use crate::machine::Machine;
-use crate::memory::{Gfp, Shortage};
+use crate::memory::{AllowedReadAhead, Gfp, Shortage};
 use crate::reclaim::{self, MAX_RECLAIM_RETRIES, Retries};
 use crate::space::{FaultStop, Stop};
 use crate::stat::GroupStat;
@@ -93,7 +93,7 @@ impl<M: Machine> Mm<M> {
         mut op: impl FnMut(Gfp) -> Result<R, E>,
     ) -> Result<R, E> {
         let [mut zone_retries, mut group_retries] = [Retries::default(); 2];
-        let (mut freed, mut rounds, mut group_made_room) = (0, 0, false);
+        let (mut freed, mut rounds) = (0, 0);
         let unmet = |why, needs| Unmet { why, asking: E::ASKING, space, needs };
         while let Some(shortage) = error.shortage() {
             let may_retry = match shortage {
@@ -132,13 +132,13 @@ impl<M: Machine> Mm<M> {
                     true
                 }
                 Shortage::Group(group) => {
-                    // Read-ahead could fill the room each time: only what is made first is for it, too.
-                    gfp.read_ahead &= !group_made_room;
                     self.core.lru.groups.count(group, GroupStat::Max, 1);
                     let freed = reclaim::group(&self.core, &self.reclaim, self, group, 1);
-                    group_made_room |= freed > 0;
+                    rounds += 1;
                     let unmet = unmet("a control group is at its limit", None);
-                    reclaim::should_retry_group(&self.core, freed, &mut group_retries)
+                    // Read-ahead could fill the room each time.
+                    (rounds > MAX_RECLAIM_RETRIES && gives_up_read_ahead(gfp))
+                        || reclaim::should_retry_group(&self.core, freed, &mut group_retries)
                         || gives_up_read_ahead(gfp)
                         || self.out_of_memory(&unmet, Some(group), &mut group_retries)
                 }
@@ -233,8 +233,14 @@ impl<M: Machine> Mm<M> {
     }
 }
 
-/// Go on without read-ahead, if the operation had it: room that cannot be made for read-ahead is no reason to run out
-/// of memory.
+/// Go on with the part of read-ahead that there is room for, and then without it, if the operation had it: room that
+/// cannot be made for read-ahead is no reason to run out of memory.
 fn gives_up_read_ahead(gfp: &mut Gfp) -> bool {
-    core::mem::take(&mut gfp.read_ahead)
+    let next = match gfp.read_ahead {
+        AllowedReadAhead::Window => AllowedReadAhead::Part,
+        AllowedReadAhead::Part => AllowedReadAhead::Nothing,
+        AllowedReadAhead::Nothing => return false,
+    };
+    gfp.read_ahead = next;
+    true
 }
