@@ -29,11 +29,12 @@ Not judged is
 
 - what both count as 0; such rows are not shown;
 - what both count less than 100 times (*few*);
+- a total of which Linux's boots with one seed are more than 25 % apart (*noisy*);
 - what depends on timing: shown with both sides' spreads (*timing*);
 - a copy (*is ...*): a row with the same number of pages as a row above it, on both sides and in
-  every run, up to 1 %; or with the sum or the difference of two rows above it that begin with the
-  same word, up to one page in a thousand. KiB count as pages of four. Eight pages may be the
-  kernel's own, but never more than 2 %.
+  every run, up to 1 %; or with the sum of two rows above it that begin with the same word, up to
+  one page in a thousand. KiB count as pages of four. Eight pages may be the kernel's own, but never
+  more than 2 %.
 
 A spread is from the smallest to the largest of several boots with one seed, in per cent of the
 mean. The simulated machine's boots differ in when its disks answer. \"Of seeds\" is the same over
@@ -251,6 +252,7 @@ fn verdict(row: &Row, cause: Option<&str>) -> String {
         (None, _) => "good".to_owned(),
         (Some(Unjudged::Copy), Some(of)) => format!("is {of}"),
         (Some(Unjudged::Timing), _) => "timing".to_owned(),
+        (Some(Unjudged::Noisy), _) => "noisy".to_owned(),
         (Some(_), _) => "few".to_owned(),
     }
 }
@@ -317,7 +319,7 @@ mod tests {
             let expected =
                 counted.get(&(row[0].to_owned(), row[1] == "held out")).copied().unwrap_or_default();
             let number = |cell: &str| cell.split(' ').next().unwrap().parse::<usize>().unwrap();
-            assert_eq!((number(row[4]), number(row[6]), number(row[8])), expected, "{row:?}: {text}");
+            assert_eq!((number(row[4]), number(row[7]), number(row[9])), expected, "{row:?}: {text}");
         }
         assert_eq!(cells(&text, "## Summary").len(), 6, "two kernels and all, two sets: {text}");
     }
