@@ -23,6 +23,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// Why a kernel of this version cannot run like that, if it is known that it cannot.
+fn refuses(version: &str, icount: bool, cpus: u32) -> Option<String> {
+    let is_6_1 = version == "6.1" || version.starts_with("6.1.");
+    (is_6_1 && icount && cpus > 1).then(|| {
+        format!("Linux {version} does not start a second CPU with --icount; take --cpus 1, or no --icount")
+    })
+}
+
 /// What every boot needs of the host.
 #[derive(Debug)]
 pub struct Tools {
@@ -56,6 +64,11 @@ impl Tools {
     /// Version of the kernel.
     pub fn version(&self) -> &str {
         &self.kernel.version
+    }
+
+    /// Why this kernel cannot run a job, if it cannot.
+    pub fn refuses(&self, job: &Job) -> Option<String> {
+        refuses(self.version(), job.icount, job.cpus)
     }
 }
 
@@ -121,6 +134,9 @@ struct Subject<'a> {
 /// wanted.
 pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compared> {
     let start = Instant::now();
+    if let Some(why) = tools.refuses(job) {
+        return Err(Error::Input(why));
+    }
     let subject = Subject::new(job)?;
     let reports = subject.boots(tools, watch)?;
     let linux =
@@ -395,4 +411,17 @@ fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
         optimum: None,
         warnings: report.notes.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_6_1_has_one_cpu_when_time_counts_instructions() {
+        let of = |version, icount, cpus| refuses(version, icount, cpus).is_some();
+        assert!(of("6.1.0-50-cloud-amd64", true, 2) && of("6.1", true, 4));
+        assert!(!of("6.1.0-50-cloud-amd64", true, 1) && !of("6.1.0-50-cloud-amd64", false, 2));
+        assert!(!of("6.12.117+deb13-cloud-amd64", true, 2) && !of("/boot/vmlinuz", true, 2));
+    }
 }

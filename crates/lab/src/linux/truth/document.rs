@@ -1,6 +1,6 @@
 //! The document.
 
-use super::causes::Causes;
+use super::causes::{Cause, Causes};
 use super::ranking::rankings;
 use super::summary::{HEADINGS, Line, SETS, shown_error};
 use super::{CASES, Done, Kept};
@@ -210,19 +210,17 @@ fn all<'a>(results: &'a [&'a Done]) -> impl Iterator<Item = (&'a str, &'static s
 /// What a reader of a comparison's rows should know.
 fn notes(text: &mut String, of: &str, beside: &Beside) {
     let mut all = Vec::new();
-    if !beside.same_work {
-        all.push("the machines did not do the same work".to_owned());
-    }
     if !beside.conditions.unequal.is_empty() {
         let unequal: Vec<String> = beside.conditions.unequal.iter().map(|found| found.to_text()).collect();
         all.push(format!("not equal: {}", unequal.join(", ")));
     }
+    all.extend(beside.warnings.iter().map(|warning| format!("note: {}", warning.trim_end_matches('.'))));
     for note in all {
         let _ = writeln!(text, "{}", human::wrapped(&format!("{of}: {note}."), 0, 100));
     }
 }
 
-fn line(kernel: &str, policy: &str, row: &Row, cause: Option<&str>) -> String {
+fn line(kernel: &str, policy: &str, row: &Row, cause: Option<&Cause>) -> String {
     let number = |value: f64| human::number(value, &row.unit);
     let share = |share: Option<f64>| share.map_or(String::new(), |share| format!("{share:.1} %"));
     let error = match shown_error(row.error_pct) {
@@ -243,10 +241,11 @@ fn line(kernel: &str, policy: &str, row: &Row, cause: Option<&str>) -> String {
 }
 
 /// The words of the last column; only the first two are of judged rows.
-fn verdict(row: &Row, cause: Option<&str>) -> String {
+fn verdict(row: &Row, cause: Option<&Cause>) -> String {
     match (row.unjudged, &row.copy_of) {
         (None, _) if row.missed == Some(true) => {
-            let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
+            let cause =
+                cause.map_or(String::new(), |Cause { cause, run, .. }| format!(": {cause} (`{run}`)"));
             format!("**missed**{cause}")
         }
         (None, _) => "good".to_owned(),
@@ -267,6 +266,9 @@ mod tests {
         let held = CASES.iter().find(|case| case.held_out).unwrap();
         let failed = Some(Kept::Failed(Failed::new("the guest's kernel panicked: no | memory".into())));
         let mut third = done(&CASES[3], [5000, 5600], [0, 0]);
+        if let Some(Kept::Compared(beside)) = &mut third.by_policy[0] {
+            beside.warnings.push("this kernel has no /sys/new".into());
+        }
         third.by_policy[1] = failed;
         vec![
             done(&CASES[2], [10_000, 10_000], [8_000, 9_000]),
@@ -277,7 +279,8 @@ mod tests {
     }
 
     fn causes() -> Causes {
-        Causes::parse("[[cause]]\nprogram = 'zipf-75'\ncount = 'pgscan'\ncause = 'known'\n").unwrap()
+        let text = "[[cause]]\nprogram = 'zipf-75'\ncount = 'pgscan'\ncause = 'known'\nrun = 'pagefold linux zipf'\n";
+        Causes::parse(text).unwrap()
     }
 
     /// Cells of a table's rows below a heading.
@@ -343,12 +346,13 @@ mod tests {
         assert!(row("zipf-75").ends_with("+5.9 % **inverted**"), "{text}");
         assert!(
             text.contains(
-                "| 6.12 | classic | pgscan | 10.0 k |  |  | 8.50 k |  |  | -15.0 % | **missed**: known |"
+                "| 6.12 | classic | pgscan | 10.0 k |  |  | 8.50 k |  |  | -15.0 % | **missed**: known (`pagefold linux zipf`) |"
             ),
             "{text}"
         );
         assert!(text.contains("`pagefold linux zipf:64M --memory 50% --cpus 2`"), "{text}");
         assert!(text.contains("6.12, classic: not equal: node 0 watermark low 12165 for 2048."), "{text}");
+        assert!(text.contains("6.12, classic: note: this kernel has no /sys/new."), "{text}");
         assert!(text.contains("Timing: pgscan_direct") || text.contains("Timing: pgscan_kswapd"), "{text}");
     }
 }
