@@ -5,7 +5,7 @@ use super::find::{self, Kernel};
 use super::guest::{LinuxGuest, What};
 use super::judge::{Beside, Conditions, Runs};
 use super::reserve::Reserve;
-use super::twin::{self, Speed};
+use super::twin::{self, Speed, Twin};
 use super::unequal::{Unequal, unequal};
 use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task};
 use crate::document::{Origin, SCHEMA};
@@ -147,7 +147,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
     let speed = speed(&linux, metric);
     let name = format!("linux:{}", job.cpus);
     let kernels = (metric("managed_pages") as u64).saturating_sub(subject.shape.memory() / PAGE_SIZE);
-    let (machine, twin) = twin::twin(&name, &subject.shape, kernels, speed)?;
+    let Twin { machine, text: twin, warnings } = twin::twin(&name, &subject.shape, kernels, speed)?;
     let simulated = subject.simulated(&machine)?;
     let booted = match &tools.booted {
         Some(image) => subject.booted(tools, image, watch)?,
@@ -175,6 +175,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
     let setup = setup(job, &name, subject.shape.memory(), &subject.program);
     let runs = Runs { boots: job.boots, linux: &linux, simulated: &simulated, booted: &booted };
     let mut beside = Beside::of(setup, conditions, runs, job.all);
+    beside.warnings.extend(warnings);
     beside.host_seconds = start.elapsed().as_secs_f64();
     Ok(Compared { beside, twin })
 }
