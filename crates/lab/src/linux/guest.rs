@@ -124,8 +124,8 @@ impl LinuxGuest<'_> {
             [("vda", "files"), ("vdb", "swap")].iter().take(1 + usize::from(self.shape.swap > 0))
         {
             lines.push(format!("write /sys/block/{disk}/queue/rotational 0\n{use_it}"));
-            // As the twin's disks: as many requests at once, in order, and no throttle on writes. A scheduler has limits of
-            // its own, so it goes first.
+            // As the twin's disks: as many requests at once, in order, and no throttle on writes. A scheduler has
+            // limits of its own, so it goes first.
             lines.push(format!("try /sys/block/{disk}/queue/scheduler none"));
             lines.push(format!("try /sys/block/{disk}/queue/nr_requests {QUEUE_DEPTH}"));
             lines.push(format!("try /sys/block/{disk}/queue/wbt_lat_usec 0"));
