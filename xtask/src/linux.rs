@@ -58,7 +58,7 @@ fn build() -> Result<(), String> {
 fn kernel() -> Result<String, String> {
     let unpacked = || {
         let folders = std::fs::read_dir(root().join(UNPACKED)).ok()?;
-        folders.filter_map(|folder| readable(&folder.ok()?.path().join("boot"))).next()
+        best(folders.filter_map(|folder| readable(&folder.ok()?.path().join("boot"))))
     };
     let there = readable(Path::new("/boot")).or_else(unpacked);
     there.map_or_else(|| Ok(kernels(&[USUAL.to_owned()])?.remove(0)), Ok)
@@ -142,11 +142,39 @@ pub fn checks() -> Vec<Step> {
     ]
 }
 
-/// A readable kernel in a folder.
+/// The usual kernel of several that were unpacked, else the newest, as 'pagefold linux' takes them.
+fn best(images: impl Iterator<Item = String>) -> Option<String> {
+    let usual = format!("{UNPACKED}/{USUAL}/");
+    images.max_by_key(|image| {
+        let version = image.rsplit('/').next().unwrap_or_default().split(|c: char| !c.is_ascii_digit());
+        let numbers: Vec<u64> = version.filter_map(|word| word.parse().ok()).collect();
+        (image.contains(&usual), numbers)
+    })
+}
+
+/// The newest readable kernel in a folder.
 fn readable(folder: &Path) -> Option<String> {
     let entries = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let is_kernel = |name: &str| name.starts_with("vmlinuz-");
-    let mut kernels =
+    let kernels =
         entries.filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_kernel));
-    kernels.find(|path| std::fs::File::open(path).is_ok()).map(|path| path.display().to_string())
+    let readable = kernels.filter(|path| std::fs::File::open(path).is_ok());
+    best(readable.map(|path| path.display().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_kernel_is_taken_else_the_newest() {
+        let unpacked = |name: &str, version: &str| format!("/x/{UNPACKED}/{name}/boot/vmlinuz-{version}");
+        let [old, usual, new] = [("6.1", "6.1.0-50"), ("6.12", "6.12.117"), ("7.3", "7.3.4")]
+            .map(|(name, version)| unpacked(name, version));
+        let all = [new.clone(), usual.clone(), old.clone()];
+        assert_eq!(best(all.into_iter()), Some(usual));
+        assert_eq!(best([new.clone(), old].into_iter()), Some(new));
+        let boot = ["/boot/vmlinuz-6.9.3", "/boot/vmlinuz-6.12.1"].map(str::to_owned);
+        assert_eq!(best(boot.clone().into_iter()), Some(boot[1].clone()));
+    }
 }

@@ -12,6 +12,9 @@ pub enum Error {
     /// A failed run: the oracle found a violation, tasks deadlocked, or an assertion failed. Exit code 1.
     #[error("{0}")]
     Failed(String),
+    /// There is no room for a file: exit code 1, since that is no fault of the input.
+    #[error("{0}")]
+    Full(String),
     /// Ctrl-C: exit code 130, as shells expect.
     #[error("{0}")]
     Interrupted(String),
@@ -39,6 +42,7 @@ impl Error {
         match self {
             Error::Input(why) => Error::Input(format!("{profile}: {why}")),
             Error::Failed(why) => Error::Failed(format!("{profile}: {why}")),
+            Error::Full(why) => Error::Full(format!("{profile}: {why}")),
             other => other,
         }
     }
@@ -61,10 +65,13 @@ impl Error {
         Error::full(why.kind(), Error::file(doing, path, why))
     }
 
-    /// `error`, which is one of the input unless `kind` says that there is no room for a file.
+    /// `error`, unless `kind` says that there is no room for a file.
     pub fn full(kind: ErrorKind, error: Error) -> Error {
         match kind {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => error.failed(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => match error {
+                Error::Input(why) | Error::Failed(why) => Error::Full(why),
+                other => other,
+            },
             _ => error,
         }
     }
@@ -81,7 +88,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Input(_) => 2,
-            Error::Failed(_) => 1,
+            Error::Failed(_) | Error::Full(_) => 1,
             Error::Interrupted(_) => 130,
             Error::BrokenPipe => 0,
         }

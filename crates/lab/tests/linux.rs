@@ -113,8 +113,22 @@ fn missing_tools_are_named_before_a_boot() {
     assert!(!fake.path("args").exists(), "QEMU was not started");
 }
 
+/// The output of a guest that does the work of `truth`'s program sequential-file, as the simulated machine tells it.
+fn said_of_sequential_file() -> String {
+    let other = Fake::new(said(1, 8192));
+    let args = "linux sequential-file:16M --memory 200% --cpus 1 --boots 1 -q --json";
+    let output = other.command(args).output().expect("the binary runs");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("a result, though of different work");
+    let number = |key: &str| json["work"]["simulated"][key].as_u64().expect("a number");
+    let [accesses, progress, tasks] = ["accesses", "progress", "tasks"].map(number);
+    said(1, 8192).replace(
+        "accesses=12288 progress=1536 tasks=1",
+        &format!("accesses={accesses} progress={progress} tasks={tasks}"),
+    )
+}
+
 #[test]
-fn kept_comparisons_become_a_document() {
+fn comparisons_of_different_work_are_failures() {
     let fake = Fake::new(said(1, 8192));
     let (dir, document) = (fake.path("results"), fake.path("truth.md"));
     let line = format!(
@@ -122,20 +136,57 @@ fn kept_comparisons_become_a_document() {
         dir.display(),
         document.display()
     );
-    // The fake guest did the work of another program. The document says so, and the command succeeds.
+    assert!(fake.bad(1, &line).contains("2 comparisons failed"));
+    let text = fs::read_to_string(&document).expect("the document");
+    assert!(text.contains("| sequential-file | classic | did not do the same work: "), "{text}");
+    assert!(text.contains("| open | 0 | 2 | 0 |"), "nothing of it is judged: {text}");
+}
+
+#[test]
+fn the_users_own_errors_end_the_command() {
+    let fake = Fake::new(said(1, 8192));
+    let dir = fake.path("results");
+    let message = fake.bad(2, &format!("truth {} --only no-such -q", dir.display()));
+    assert!(message.contains("'no-such'"), "{message}");
+    let folder = fake.path("elsewhere");
+    fs::create_dir(&folder).expect("a folder");
+    let mut command = fake.command(&format!("truth {} --only trace-sqlite --boots 1 -q", dir.display()));
+    let output = command.current_dir(&folder).output().expect("the binary runs");
+    let message = fake::text(output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("traces/sqlite.pft"), "{message}");
+    let kept = fs::read_dir(&dir).expect("the results").filter_map(|kernel| Some(kernel.ok()?.path()));
+    assert!(
+        kept.into_iter().all(|kernel| fs::read_dir(kernel).is_ok_and(|mut files| files.next().is_none()))
+    );
+    assert!(!fake.path("args").exists(), "QEMU was not started");
+}
+
+#[test]
+fn kept_comparisons_become_a_document() {
+    let fake = Fake::new(said_of_sequential_file());
+    let (dir, document) = (fake.path("results"), fake.path("truth.md"));
+    let line = format!(
+        "truth {} --only sequential-file --boots 1 -q --document {}",
+        dir.display(),
+        document.display()
+    );
     fake.good(&line);
     let text = fs::read_to_string(&document).expect("the document");
-    assert!(text.contains("### sequential-file") && text.contains("did not do the same work"), "{text}");
+    assert!(text.contains("### sequential-file") && text.contains("note: one thing."), "{text}");
     fs::remove_file(fake.path("args")).expect("QEMU was started");
     fake.good(&format!("{line} --csv {}", fake.path("truth.csv").display()));
     assert!(!fake.path("args").exists(), "nothing is made twice");
     assert!(fs::read_to_string(fake.path("truth.csv")).is_ok_and(|text| text.contains(",sequential-file,")));
     let list = fake.path("causes.toml");
-    fs::write(&list, "[[cause]]\ncount = 'pgfault'\ncause = 'the guest is a script'\n")
+    let row = "[[cause]]\ncount = 'pgfault'\ncause = 'the guest is a script'\n";
+    fs::write(&list, row).expect("it can be written");
+    assert!(fake.bad(2, &format!("{line} --causes {}", list.display())).contains("run"));
+    fs::write(&list, format!("{row}program = 'sequential-file'\nrun = 'cargo test'\n"))
         .expect("it can be written");
     fake.good(&format!("{line} --causes {}", list.display()));
     let text = fs::read_to_string(&document).expect("the document");
-    assert!(text.contains("| **missed**: the guest is a script |"), "{text}");
+    assert!(text.contains("| **missed**: the guest is a script (`cargo test`) |"), "{text}");
     let other = fake.bad(2, &line.replace("--boots 1", "--boots 2"));
     assert!(other.contains("made with '--runs 1 --boots 1', and not with '--runs 1 --boots 2'"), "{other}");
 }
@@ -158,7 +209,7 @@ fn a_failed_comparison_is_kept_with_its_reason_until_it_is_retried() {
     fs::remove_file(fake.path("args")).expect("QEMU was started");
     assert!(fake.bad(1, &line).contains("2 comparisons failed"), "it is not forgotten");
     assert!(!fake.path("args").exists(), "nor tried again");
-    let mended = Fake { said: said(1, 8192), status: 33, ..fake };
+    let mended = Fake { said: said_of_sequential_file(), status: 33, ..fake };
     mended.good(&format!("{line} --retry"));
     let text = fs::read_to_string(&document).expect("the document");
     assert!(!text.contains("## Failed comparisons"), "{text}");
@@ -169,7 +220,7 @@ fn what_is_held_out_is_run_on_request() {
     let fake = Fake { status: 0, ..Fake::new(PANIC) };
     let dir = fake.path("results");
     let line = format!("truth {} --only held-phases --boots 1 -q", dir.display());
-    fake.good(&line);
+    assert!(fake.bad(2, &line).contains("--held-out"));
     assert!(!fake.path("args").exists(), "QEMU was not started");
     fake.bad(1, &format!("{line} --held-out"));
     assert!(fake.args().contains("-smp"));

@@ -73,14 +73,16 @@ fn interrupts(kind: &str) -> Option<u64> {
     Some(line.split_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok()).sum())
 }
 
-/// Report the disks' requests since the start of the machine, and their mean latency.
-pub fn devices() {
+/// Report the disks' requests since the start of the machine, and their mean latency. That of the trace is none of the
+/// program's.
+pub fn devices(trace: Option<&str>) {
+    let trace = trace.map(|device| device.trim_start_matches("/dev/"));
     let text = sys::read_text("/proc/diskstats").unwrap_or_default();
     let (mut requests, mut millis) = (0u64, 0u64);
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let value = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
-        if words.get(2).is_some_and(|name| name.starts_with("vd")) {
+        if words.get(2).is_some_and(|name| name.starts_with("vd") && Some(*name) != trace) {
             requests += value(3);
             millis += value(6);
         }

@@ -234,7 +234,7 @@ fn run(
         };
         print(format_args!("@counter {name} {value}"));
     }
-    counters::devices();
+    counters::devices(config.trace.as_ref().map(|(device, _)| device.as_str()));
     print(format_args!("@metric kernel_pages {}", (sum / samples.max(1) as i64).max(0)));
     print(format_args!("@metric user_nanos {}", sys::childrens_user_time()));
     print(format_args!("@metric computed {}", state.computed.load(SeqCst)));

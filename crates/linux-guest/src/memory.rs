@@ -54,7 +54,7 @@ struct Hidden {
     pages: u64,
     /// Pages released since the program began.
     released: i64,
-    /// What the kernel used when the program began.
+    /// What the kernel used when the pages were hidden, and then when the program began.
     kernels: u64,
     managed: u64,
 }
@@ -105,18 +105,16 @@ impl Hidden {
         free < wanted && self.pages == 0
     }
 
-    /// Keep the program's memory constant when the kernel's own use changes. Returns that change since the
-    /// start, in pages.
-    fn balance(&mut self, kernels: u64) -> i64 {
-        // Slabs change by a few pages all the time.
-        const SLACK: i64 = 16;
+    /// Keep the program's memory constant when the kernel's own use changes by `slack` pages or more. Returns that
+    /// change since the start, in pages.
+    fn balance(&mut self, kernels: u64, slack: i64) -> i64 {
         let growth = kernels as i64 - self.kernels as i64;
         let due = growth - self.released;
-        if due >= SLACK {
+        if due >= slack {
             let less = (due as u64).min(self.pages);
             self.release(less);
             self.released += less as i64;
-        } else if due <= -SLACK && self.hide(due.unsigned_abs()).is_ok() {
+        } else if due <= -slack && self.hide(due.unsigned_abs()).is_ok() {
             self.released += due;
         }
         growth
@@ -157,6 +155,7 @@ pub fn leave(wanted: &[u64]) -> Result<HiddenMemory, (usize, u64)> {
             return Err((hidden.node, found.free));
         }
         hidden.managed = found.managed;
+        hidden.kernels = found.kernels;
     }
     Ok(HiddenMemory(hidden))
 }
@@ -172,16 +171,21 @@ impl HiddenMemory {
         self.0.iter().map(|node| node.managed).sum()
     }
 
-    /// Called when the program begins.
+    /// Called when the program begins: give back what the kernel began to use since the pages were hidden.
     pub fn begin(&mut self) {
         let found = nodes(self.0.len());
-        self.0.iter_mut().zip(found).for_each(|(node, found)| node.kernels = found.kernels);
+        for (node, NodeState { kernels, .. }) in self.0.iter_mut().zip(found) {
+            node.balance(kernels, 1);
+            (node.kernels, node.released) = (kernels, 0);
+        }
     }
 
     /// Keep the program's memory constant when the kernel's own use changes. Returns that change since the
     /// program began, in pages.
     pub fn balance(&mut self) -> i64 {
+        // Slabs change by a few pages all the time.
+        const SLACK: i64 = 16;
         let found = nodes(self.0.len());
-        self.0.iter_mut().zip(found).map(|(node, found)| node.balance(found.kernels)).sum()
+        self.0.iter_mut().zip(found).map(|(node, found)| node.balance(found.kernels, SLACK)).sum()
     }
 }

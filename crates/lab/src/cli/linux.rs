@@ -62,8 +62,8 @@ pub struct TruthArgs {
     /// Also write the document of all results so far; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     document: Option<PathBuf>,
-    /// Known causes of misses, which the document says beside them: a TOML file of [[cause]] with 'count' and 'cause',
-    /// and as many of 'kernel', 'program' and 'policy' as it is limited to
+    /// Known causes of misses, which the document says beside them: a TOML file of [[cause]] with 'count', 'cause',
+    /// 'run' (the command that shows it), 'program' or 'policy' or both, and 'kernel' if it is limited to one
     #[arg(long, value_name = "FILE")]
     causes: Option<PathBuf>,
     /// Also write every count of all results so far as CSV; an existing FILE is replaced
@@ -163,6 +163,7 @@ fn tools(kernel: Option<&Path>, args: &LinuxGuestArgs, booted: bool) -> Result<T
 /// `pagefold truth`.
 pub(super) fn truth(args: &TruthArgs) -> Result<()> {
     [&args.document, &args.csv].into_iter().flatten().try_for_each(|path| output::check_file(path))?;
+    let cases = chosen(args)?;
     let causes = args.causes.as_deref().map_or_else(|| Ok(Causes::default()), causes)?;
     let mut kernels: Vec<Option<&Path>> = args.kernels.iter().map(|kernel| Some(kernel.as_path())).collect();
     if kernels.is_empty() {
@@ -173,7 +174,7 @@ pub(super) fn truth(args: &TruthArgs) -> Result<()> {
     let mut watch = Shown::new(args.quiet);
     let mut failed = 0;
     for judge in &kernels {
-        failed += judge.compare_all(args, &mut watch)?;
+        failed += judge.compare_all(&cases, args, &mut watch)?;
     }
     let results = kept(&args.dir)?;
     if let Some(path) = &args.document {
@@ -210,11 +211,9 @@ impl Judge {
     }
 
     /// Make the comparisons that are missing. Returns how many failed, now or before.
-    fn compare_all(&self, args: &TruthArgs, watch: &mut Shown) -> Result<u64> {
-        let chosen =
-            CASES.iter().filter(|case| case.held_out == args.held_out && case.name.contains(&args.only));
+    fn compare_all(&self, cases: &[&Case], args: &TruthArgs, watch: &mut Shown) -> Result<u64> {
         let mut failed = 0;
-        for (case, policy) in chosen.flat_map(|case| POLICIES.map(|policy| (case, policy))) {
+        for (case, policy) in cases.iter().flat_map(|case| POLICIES.map(|policy| (case, policy))) {
             let path = self.folder.join(case.file(policy));
             match read(&path)? {
                 Some(Kept::Compared(beside)) => {
@@ -228,22 +227,47 @@ impl Judge {
                 }
                 _ => {}
             }
-            let job = case_job(case, &truth::profile(policy, self.tools.version()), args);
-            let result = match job.and_then(|job| compare(&self.tools, &job, watch)) {
-                Ok(done) => Kept::Compared(Box::new(done.beside)),
-                Err(error @ Error::Interrupted(_)) => return Err(error),
-                // The other comparisons are still useful.
-                Err(error) => {
-                    failed += 1;
-                    eprintln!("pagefold: {} under {policy}: {error}", case.name);
-                    let reason = error.to_string();
-                    Kept::Failed(Failed::new(reason.lines().next().unwrap_or_default().to_owned()))
-                }
-            };
+            let job = case_job(case, &truth::profile(policy, self.tools.version()), args)?;
+            let result = self.compare(&job, watch)?;
+            if let Kept::Failed(Failed { comparison_failed, .. }) = &result {
+                failed += 1;
+                eprintln!("pagefold: {} under {policy}: {comparison_failed}", case.name);
+            }
             output::save(&path, &result.to_json()?)?;
         }
         Ok(failed)
     }
+
+    /// What becomes of a comparison. The user's own errors end the command; after others, the next comparisons are
+    /// still useful.
+    fn compare(&self, job: &Job, watch: &mut Shown) -> Result<Kept> {
+        if let Some(why) = self.tools.refuses(job) {
+            return Ok(Kept::Failed(Failed::new(why)));
+        }
+        match compare(&self.tools, job, watch) {
+            Ok(done) => Ok(Kept::of(done.beside)),
+            Err(Error::Failed(why)) => {
+                let reason = why.lines().next().unwrap_or_default().to_owned();
+                Ok(Kept::Failed(Failed::new(reason)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The comparisons that are asked for.
+fn chosen(args: &TruthArgs) -> Result<Vec<&'static Case>> {
+    let cases = CASES.iter().filter(|case| case.held_out == args.held_out && case.name.contains(&args.only));
+    let cases: Vec<&Case> = cases.collect();
+    if cases.is_empty() {
+        let (set, other) =
+            if args.held_out { ("held out", "without --held-out") } else { ("open", "with --held-out") };
+        return Err(Error::Input(format!(
+            "no program that is {set} has '{}' in its name; others are run {other}",
+            args.only
+        )));
+    }
+    Ok(cases)
 }
 
 fn case_job(case: &Case, policy: &str, args: &TruthArgs) -> Result<Job> {

@@ -5,7 +5,7 @@ use super::find::{self, Kernel};
 use super::guest::{LinuxGuest, What};
 use super::judge::{Beside, Conditions, Runs};
 use super::reserve::Reserve;
-use super::twin::{self, Speed};
+use super::twin::{self, Speed, Twin};
 use super::unequal::{Unequal, unequal};
 use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task};
 use crate::document::{Origin, SCHEMA};
@@ -22,6 +22,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// Why a kernel of this version cannot run like that, if it is known that it cannot.
+fn refuses(version: &str, icount: bool, cpus: u32) -> Option<String> {
+    let is_6_1 = version == "6.1" || version.starts_with("6.1.");
+    (is_6_1 && icount && cpus > 1).then(|| {
+        format!("Linux {version} does not start a second CPU with --icount; take --cpus 1, or no --icount")
+    })
+}
 
 /// What every boot needs of the host.
 #[derive(Debug)]
@@ -56,6 +64,11 @@ impl Tools {
     /// Version of the kernel.
     pub fn version(&self) -> &str {
         &self.kernel.version
+    }
+
+    /// Why this kernel cannot run a job, if it cannot.
+    pub fn refuses(&self, job: &Job) -> Option<String> {
+        refuses(self.version(), job.icount, job.cpus)
     }
 }
 
@@ -121,6 +134,9 @@ struct Subject<'a> {
 /// wanted.
 pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compared> {
     let start = Instant::now();
+    if let Some(why) = tools.refuses(job) {
+        return Err(Error::Input(why));
+    }
     let subject = Subject::new(job)?;
     let reports = subject.boots(tools, watch)?;
     let linux =
@@ -131,7 +147,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
     let speed = speed(&linux, metric);
     let name = format!("linux:{}", job.cpus);
     let kernels = (metric("managed_pages") as u64).saturating_sub(subject.shape.memory() / PAGE_SIZE);
-    let (machine, twin) = twin::twin(&name, &subject.shape, kernels, speed)?;
+    let Twin { machine, text: twin, warnings } = twin::twin(&name, &subject.shape, kernels, speed)?;
     let simulated = subject.simulated(&machine)?;
     let booted = match &tools.booted {
         Some(image) => subject.booted(tools, image, watch)?,
@@ -159,6 +175,7 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
     let setup = setup(job, &name, subject.shape.memory(), &subject.program);
     let runs = Runs { boots: job.boots, linux: &linux, simulated: &simulated, booted: &booted };
     let mut beside = Beside::of(setup, conditions, runs, job.all);
+    beside.warnings.extend(warnings);
     beside.host_seconds = start.elapsed().as_secs_f64();
     Ok(Compared { beside, twin })
 }
@@ -395,4 +412,17 @@ fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
         optimum: None,
         warnings: report.notes.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_6_1_has_one_cpu_when_time_counts_instructions() {
+        let of = |version, icount, cpus| refuses(version, icount, cpus).is_some();
+        assert!(of("6.1.0-50-cloud-amd64", true, 2) && of("6.1", true, 4));
+        assert!(!of("6.1.0-50-cloud-amd64", true, 1) && !of("6.1.0-50-cloud-amd64", false, 2));
+        assert!(!of("6.12.117+deb13-cloud-amd64", true, 2) && !of("/boot/vmlinuz", true, 2));
+    }
 }

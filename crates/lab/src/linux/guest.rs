@@ -124,7 +124,9 @@ impl LinuxGuest<'_> {
             [("vda", "files"), ("vdb", "swap")].iter().take(1 + usize::from(self.shape.swap > 0))
         {
             lines.push(format!("write /sys/block/{disk}/queue/rotational 0\n{use_it}"));
-            // As the twin's disks: as many requests at once, and no throttle on writes.
+            // As the twin's disks: as many requests at once, in order, and no throttle on writes. A scheduler has
+            // limits of its own, so it goes first.
+            lines.push(format!("try /sys/block/{disk}/queue/scheduler none"));
             lines.push(format!("try /sys/block/{disk}/queue/nr_requests {QUEUE_DEPTH}"));
             lines.push(format!("try /sys/block/{disk}/queue/wbt_lat_usec 0"));
         }
@@ -275,6 +277,7 @@ mod tests {
             "write /proc/sys/vm/swappiness 60",
             "try /sys/new 60",
             "write /proc/sys/vm/overcommit_memory 1",
+            "try /sys/block/vdb/queue/scheduler none",
             "try /sys/block/vdb/queue/wbt_lat_usec 0",
             "counter pgfault",
         ] {

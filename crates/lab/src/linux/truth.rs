@@ -13,7 +13,7 @@ pub mod table;
 
 pub use cases::{CASES, Case};
 
-use super::judge::Beside;
+use super::judge::{Beside, Work};
 use crate::document::{Origin, SCHEMA, to_json};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,17 @@ impl Failed {
 }
 
 impl Kept {
+    /// Of a result. Counts of different work cannot be compared.
+    pub fn of(beside: Beside) -> Kept {
+        if beside.same_work {
+            return Kept::Compared(Box::new(beside));
+        }
+        let Work { simulated, linux } = beside.work;
+        let reason =
+            format!("did not do the same work: simulated {}; Linux {}", simulated.to_text(), linux.to_text());
+        Kept::Failed(Failed { origin: beside.setup.origin, comparison_failed: reason })
+    }
+
     /// Read what [`Kept::to_json`] has written.
     ///
     /// # Errors
@@ -68,7 +79,7 @@ impl Kept {
         let value: serde_json::Value = serde_json::from_slice(text)?;
         match value.get("comparison_failed") {
             Some(_) => serde_json::from_value(value).map(Kept::Failed),
-            None => serde_json::from_value(value).map(|beside| Kept::Compared(Box::new(beside))),
+            None => serde_json::from_value(value).map(Kept::of),
         }
     }
 
@@ -150,6 +161,21 @@ pub(super) mod tests {
         match Kept::from_json(text.as_bytes()).unwrap() {
             Kept::Failed(again) => assert_eq!(again, failed),
             Kept::Compared(_) => panic!("{text}"),
+        }
+    }
+
+    #[test]
+    fn a_result_of_different_work_is_a_failure() {
+        let Done { by_policy: [Some(Kept::Compared(mut beside)), _], .. } =
+            done(&CASES[2], [1000, 900], [1, 2])
+        else {
+            panic!()
+        };
+        beside.same_work = false;
+        let text = to_json(&beside).unwrap();
+        for kept in [Kept::from_json(text.as_bytes()).unwrap(), Kept::of(*beside)] {
+            let Kept::Failed(failed) = kept else { panic!("{kept:?}") };
+            assert!(failed.comparison_failed.starts_with("did not do the same work: "), "{failed:?}");
         }
     }
 

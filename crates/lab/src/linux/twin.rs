@@ -13,6 +13,7 @@ use mm::units::PAGE_SIZE;
 use program::probe::{Probe, Times};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+use std::ops::RangeInclusive;
 
 /// Requests that a disk of the twin takes at once.
 pub const QUEUE_DEPTH: u64 = 128;
@@ -22,6 +23,8 @@ const GHZ: f64 = 3.0;
 const PROBES_MEMORY: u64 = 256 << 20;
 /// Clocks that are believed.
 const SLOWEST: f64 = 0.1;
+/// The fastest read of a disk that is believed, in microseconds.
+const FASTEST_READ: f64 = 10.0;
 /// The most that the twin's user mode takes for an access, in nanoseconds: more is no memory access any more.
 const MOST_OF_ACCESS: f64 = 100_000.0;
 
@@ -122,47 +125,84 @@ pub fn kernels_of(shape: &Shape, kernels: u64, bytes: u64) -> u64 {
     kernels * bytes / shape.memory()
 }
 
-/// The twin of a guest whose kernel has `kernels` pages of its zones, and its description.
-pub fn twin(name: &str, shape: &Shape, kernels: u64, speed: Speed) -> Result<(Machine, String)> {
-    let (ghz, costs) = as_slow(speed)?;
-    let micros = speed.read_micros.clamp(10.0, 1e6);
+/// A guest's twin.
+#[derive(Debug)]
+pub struct Twin {
+    /// The machine.
+    pub machine: Machine,
+    /// Its description.
+    pub text: String,
+    /// Which measured speeds it does not have.
+    pub warnings: Vec<String>,
+}
+
+/// Measured speeds that no twin has, and what it has instead.
+#[derive(Default)]
+struct Clamps(Vec<String>);
+
+impl Clamps {
+    /// `measured`, but within `range`.
+    fn within(&mut self, what: &str, measured: f64, range: RangeInclusive<f64>) -> f64 {
+        let taken = measured.clamp(*range.start(), *range.end());
+        if taken != measured {
+            self.0.push(format!(
+                "the twin is not as slow as the guest: {what}: {measured:.1} measured, {taken:.1} taken"
+            ));
+        }
+        taken
+    }
+}
+
+/// The twin of a guest whose kernel has `kernels` pages of its zones.
+pub fn twin(name: &str, shape: &Shape, kernels: u64, speed: Speed) -> Result<Twin> {
+    let mut clamps = Clamps::default();
+    let (ghz, costs) = as_slow(speed, &mut clamps)?;
+    let micros = match speed.read_micros {
+        // Nothing was read.
+        0.0 => FASTEST_READ,
+        micros => clamps.within("microseconds of a disk's read", micros, FASTEST_READ..=1e6),
+    };
     let text = description(shape, kernels, ghz, micros, &costs);
-    Ok((Machine::from_toml(name, &text)?, text))
+    Ok(Twin { machine: Machine::from_toml(name, &text)?, text, warnings: clamps.0 })
 }
 
 /// The clock and the costs with which the probe takes as long as in the guest. A fault that maps the page of zeroes is
 /// the kernel's instructions alone, so it sets the clock; what the other faults take beyond that is a page's zeroing or
 /// copying.
-fn as_slow(speed: Speed) -> Result<(f64, Costs)> {
-    let ghz = as_slow_clock(speed)?;
+fn as_slow(speed: Speed, clamps: &mut Clamps) -> Result<(f64, Costs)> {
+    let ghz = as_slow_clock(speed, clamps)?;
     // With the least that a cost may be, the probe shows what a fault takes besides.
     let least = 1.0;
     let besides =
         probe(ghz, &Costs { zero_page: least, copy_page: least, copy_user: least, ..Costs::default() })?;
-    let rest = |measured: f64, besides: u64| match measured > 0.0 {
-        true => (measured - nanos(besides)).max(least),
+    let mut rest = |what: &str, measured: f64, besides: u64| match measured > 0.0 {
+        true => clamps.within(what, measured - nanos(besides), least..=f64::MAX),
         false => 0.0,
     };
     let costs = Costs {
-        zero_page: rest(speed.fault_nanos, besides.fault),
-        copy_page: rest(speed.copy_fault_nanos, besides.copy_fault),
-        copy_user: rest(speed.read_nanos, besides.read),
+        zero_page: rest("nanoseconds of clearing a page", speed.fault_nanos, besides.fault),
+        copy_page: rest("nanoseconds of copying a page", speed.copy_fault_nanos, besides.copy_fault),
+        copy_user: rest("nanoseconds of reading a page", speed.read_nanos, besides.read),
         instruction: speed.instruction_nanos,
-        access: speed.access_nanos.min(MOST_OF_ACCESS),
+        access: clamps.within("nanoseconds of an access", speed.access_nanos, 0.0..=MOST_OF_ACCESS),
     };
     Ok((ghz, costs))
 }
 
 /// The clock in GHz with which a fault that maps the page of zeroes takes as long as in the guest. A part of it does
 /// not depend on the clock; two measurements tell how much.
-fn as_slow_clock(speed: Speed) -> Result<f64> {
+fn as_slow_clock(speed: Speed, clamps: &mut Clamps) -> Result<f64> {
     let fault = |ghz| probe(ghz, &Costs::default()).map(|times| nanos(times.zero_fault));
-    let believed = |ghz: f64| ghz.clamp(SLOWEST, GHZ);
+    let mut believed = |ghz: f64| clamps.within("GHz of its clock", ghz, SLOWEST..=GHZ);
     let fast = fault(GHZ)?;
-    let near = believed(GHZ * fast / speed.zero_fault_nanos.max(1.0));
-    if near == GHZ {
+    if speed.zero_fault_nanos == 0.0 {
         return Ok(GHZ);
     }
+    let near = GHZ * fast / speed.zero_fault_nanos.max(1.0);
+    if near >= GHZ {
+        return Ok(believed(near));
+    }
+    let near = near.max(SLOWEST);
     let cycles = (fault(near)? - fast) / (near.recip() - GHZ.recip());
     let fixed = fast - cycles / GHZ;
     Ok(believed(cycles / (speed.zero_fault_nanos - fixed)))
@@ -197,11 +237,28 @@ mod tests {
             instruction_nanos: 2.5,
             ..Speed::default()
         };
-        let (ghz, costs) = as_slow(speed).unwrap();
+        let (ghz, costs) = as_slow(speed, &mut Clamps::default()).unwrap();
         let times = probe(ghz, &costs).unwrap();
         for ((name, picos), expected) in times.named().iter().zip([9000.0, 4000.0, 12_000.0, 5100.0, 2.5]) {
             let found = nanos(*picos);
             assert!((found - expected).abs() < 0.02 * expected, "{name}: {found} ns, not {expected}");
+        }
+    }
+
+    #[test]
+    fn a_speed_that_the_twin_does_not_have_is_said() {
+        let shape = Shape::new(1, Second::Missing, 64 << 20, 0).unwrap();
+        let of = |speed| twin("t", &shape, 0, speed).unwrap().warnings;
+        let none = Speed::default();
+        for (speed, words) in [
+            (Speed { read_micros: 2.5, ..none }, "a disk's read: 2.5 measured, 10.0 taken"),
+            (Speed { access_nanos: 250_000.0, ..none }, "an access: 250000.0 measured, 100000.0 taken"),
+            (Speed { zero_fault_nanos: 1.0, ..none }, "its clock: "),
+            (Speed { zero_fault_nanos: 1e9, ..none }, "its clock: 0.0 measured, 0.1 taken"),
+            (Speed { fault_nanos: 1.0, ..none }, "clearing a page: -"),
+        ] {
+            let warnings = of(speed);
+            assert!(matches!(&warnings[..], [one] if one.contains(words)), "{words}: {warnings:?}");
         }
     }
 
@@ -215,14 +272,16 @@ mod tests {
             ..Speed::default()
         };
         let shape = |second, swap| Shape::new(2, second, 64 << 20, swap).unwrap();
-        let (_, text) = twin("t", &shape(Second::Missing, 16384), 0, speed).unwrap();
+        let Twin { text, warnings, .. } = twin("t", &shape(Second::Missing, 16384), 0, speed).unwrap();
+        assert_eq!(warnings, Vec::<String>::new());
         for part in ["ghz = 0.28", "read_us = 250", "[costs.hardware.access]\nns = 60.000"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let fast = Speed::default();
-        let (_, text) = twin("t", &shape(Second::Missing, 0), 0, fast).unwrap();
+        let Twin { text, warnings, .. } = twin("t", &shape(Second::Missing, 0), 0, fast).unwrap();
+        assert_eq!(warnings, Vec::<String>::new(), "nothing was measured");
         assert!(text.contains("ghz = 3.000") && !text.contains("swap") && !text.contains("costs"), "{text}");
-        let (machine, text) = twin("t", &shape(Second::Slow(Ratio(1, 3)), 0), 3000, fast).unwrap();
+        let Twin { machine, text, .. } = twin("t", &shape(Second::Slow(Ratio(1, 3)), 0), 3000, fast).unwrap();
         assert!(
             text.contains("cpus = 0\nmemory = [{ size = 50331648, zone = \"dma32\" }]\nkernels = 9216000"),
             "{text}"

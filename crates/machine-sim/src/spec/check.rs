@@ -4,7 +4,7 @@
 //! enough that no value computed from several numbers overflows 64 bits, and that the machine's tables fit into this
 //! computer's memory. Checks use `contains`, which is false for NaN.
 
-use super::{DeviceSpec, Geometry, MOST, MachineFile, SpecError};
+use super::{DeviceSpec, Geometry, MOST, MachineFile, SpecError, Zone};
 use crate::tlb::{MAX_ASIDS, MAX_L2_WAYS};
 use kernel::GroupSpec;
 use mm::machine::MAX_CPUS;
@@ -105,6 +105,12 @@ fn nodes(file: &MachineFile) -> Result<(), SpecError> {
                 format!("has {} ranges, the most is {MAX_RANGES}", node.memory.len()),
             );
         }
+        // The kernel's pages are in the first range; kernels use no movable memory.
+        let first = node.memory.first().filter(|range| !matches!(range.zone, Zone::Movable));
+        if node.kernels.0 > 0 && first.is_none() {
+            return fail("node.kernels", "needs memory whose first range is not \"movable\"".into());
+        }
+        bytes += u128::from(node.kernels.0);
         bytes += node.memory.iter().map(|range| u128::from(range.size.0)).sum::<u128>();
     }
     match bytes > u128::from(MOST) {

@@ -66,10 +66,14 @@ fn every_number_has_a_range() {
     let (memory, huge) = ("size = \"256M\", zone = \"dma32\"", "18446744073709551615");
     let other = format!("size = {huge}, zone = \"normal\"");
     let two_huge = format!("{other} }}, {{ {other}");
+    let kernels = format!("kernels = {huge}\nlatency_ns");
     let nine = [memory; 9].join(" }, { ");
     for (from, to, expected) in [
         (memory, other.as_str(), "node.memory: 18446744073709551615 bytes in all are more than 8T"),
         (memory, two_huge.as_str(), "node.memory: 36893488147419103230 bytes in all are more than 8T"),
+        ("latency_ns", kernels.as_str(), "are more than 8T"),
+        (memory, "size = \"256M\", zone = \"movable\" }]\nkernels = \"1M\" #", "node.kernels: needs memory"),
+        ("[{ size = \"256M\", zone = \"dma32\" }]", "[]\nkernels = \"1M\"", "node.kernels: needs memory"),
         (memory, nine.as_str(), "node.memory: has 9 ranges, the most is 8"),
         (memory, "size = 0, zone = \"normal\"", "node.memory: a node has less than 1M"),
         ("[{ size = \"256M\", zone = \"dma32\" }]", "[]", "node.memory: a node has less than 1M"),

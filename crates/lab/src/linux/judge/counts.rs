@@ -33,17 +33,17 @@ const fn who(of: &'static [Stat; 1]) -> Count<'static> {
     Count { metric: of[0].name(), unit: "", of, timing: Some(WHO) }
 }
 
-/// Of every machine.
+/// Of every machine; parts before their total, which repeats their sum ([`super::copies`]).
 const COUNTS: &[Count<'static>] = &[
     total("pgfault", &[Stat::Pgfault]),
     total("pgmajfault", &[Stat::Pgmajfault]),
     total("pgreuse", &[Stat::Pgreuse]),
-    total("pgscan", &[Stat::PgscanKswapd, Stat::PgscanDirect]),
     total("pgscan_anon", &[Stat::PgscanAnon]),
     total("pgscan_file", &[Stat::PgscanFile]),
-    total("pgsteal", &[Stat::PgstealKswapd, Stat::PgstealDirect]),
+    total("pgscan", &[Stat::PgscanKswapd, Stat::PgscanDirect]),
     total("pgsteal_anon", &[Stat::PgstealAnon]),
     total("pgsteal_file", &[Stat::PgstealFile]),
+    total("pgsteal", &[Stat::PgstealKswapd, Stat::PgstealDirect]),
     total("pgactivate", &[Stat::Pgactivate]),
     total("pgdeactivate", &[Stat::Pgdeactivate]),
     total("workingset_refault_anon", &[Stat::WorkingsetRefaultAnon]),
@@ -66,15 +66,15 @@ const NODE_COUNTS: &[Count<'static>] = &[
     total("pgpromote_candidate", &[Stat::PgpromoteCandidate]),
     total("pgpromote_success", &[Stat::PgpromoteSuccess]),
     total("numa_pte_updates", &[Stat::NumaPteUpdates]),
-    total("numa_hint_faults", &[Stat::NumaHintFaults]),
     total("numa_hint_faults_local", &[Stat::NumaHintFaultsLocal]),
+    total("numa_hint_faults", &[Stat::NumaHintFaults]),
     total("numa_pages_migrated", &[Stat::NumaPagesMigrated]),
     total("pgmigrate_success", &[Stat::PgmigrateSuccess]),
-    total("numa_hit", &[Stat::NumaHit]),
-    total("numa_miss", &[Stat::NumaMiss]),
-    total("numa_foreign", &[Stat::NumaForeign]),
     total("numa_local", &[Stat::NumaLocal]),
     total("numa_other", &[Stat::NumaOther]),
+    total("numa_miss", &[Stat::NumaMiss]),
+    total("numa_foreign", &[Stat::NumaForeign]),
+    total("numa_hit", &[Stat::NumaHit]),
     who(&[Stat::PgdemoteKswapd]),
     who(&[Stat::PgdemoteDirect]),
 ];

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// How far a total may be off, in per cent.
 const TOLERANCE: f64 = 10.0;
+/// The widest spread of Linux's boots, in per cent, that a count is judged by: with a wider one, nothing would miss.
+const WIDEST: f64 = 25.0;
 /// Counts below which a share says nothing.
 pub const FEW: f64 = 100.0;
 
@@ -69,6 +71,8 @@ pub enum Unjudged {
     Copy,
     /// Timing decides.
     Timing,
+    /// Linux's own boots are too far apart.
+    Noisy,
 }
 
 /// Values of a count on one side: by seed, then by boot.
@@ -134,8 +138,11 @@ impl Row {
             Agreement::Exact => (Some(off > OWN_WORK.max(reference / 1000.0)), None),
             Agreement::Total if reference.max(here) < FEW => (None, Some(Unjudged::Few)),
             Agreement::Total => {
-                let own = linux.of_boots().unwrap_or(0.0);
-                (Some(off > (reference * TOLERANCE / 100.0).max(own)), None)
+                let (own, of_mean) = (linux.of_boots().unwrap_or(0.0), |share| reference * share / 100.0);
+                match own > of_mean(WIDEST) {
+                    true => (None, Some(Unjudged::Noisy)),
+                    false => (Some(off > own.max(of_mean(TOLERANCE))), None),
+                }
             }
         };
         let share = |part: f64, whole: f64| (whole != 0.0).then(|| part / whole * 100.0);

@@ -34,7 +34,8 @@ pub fn render(result: &Beside, width: usize) -> String {
     text.extend(result.warnings.iter().map(|warning| format!("note: {warning}\n")));
     text.push_str(
         "error: simulated against Linux; exact = the program alone decides, total = within a tenth or the spread of Linux's boots; \
-         too few, a repeated count ('is') and timing are not judged; what both have as 0 is left out\n",
+         too few, noisy (Linux's boots are more than a quarter apart), a repeated count ('is') and timing are not judged; what both \
+         have as 0 is left out\n",
     );
     text
 }
@@ -82,6 +83,7 @@ fn verdict(row: &Row) -> String {
     match (row.unjudged, &row.copy_of) {
         (Some(Unjudged::Copy), Some(of)) => format!("is {of}"),
         (Some(Unjudged::Few), _) => format!("{word}: too few"),
+        (Some(Unjudged::Noisy), _) => format!("{word}: noisy"),
         _ if row.missed == Some(true) => format!("{word}: MISSED"),
         _ => word.to_owned(),
     }

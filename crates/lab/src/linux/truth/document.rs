@@ -1,6 +1,6 @@
 //! The document.
 
-use super::causes::Causes;
+use super::causes::{Cause, Causes};
 use super::ranking::rankings;
 use super::summary::{HEADINGS, Line, SETS, shown_error};
 use super::{CASES, Done, Kept};
@@ -29,11 +29,12 @@ Not judged is
 
 - what both count as 0; such rows are not shown;
 - what both count less than 100 times (*few*);
+- a total of which Linux's boots with one seed are more than 25 % apart (*noisy*);
 - what depends on timing: shown with both sides' spreads (*timing*);
 - a copy (*is ...*): a row with the same number of pages as a row above it, on both sides and in
-  every run, up to 1 %; or with the sum or the difference of two rows above it that begin with the
-  same word, up to one page in a thousand. KiB count as pages of four. Eight pages may be the
-  kernel's own, but never more than 2 %.
+  every run, up to 1 %; or with the sum of two rows above it that begin with the same word, up to
+  one page in a thousand. KiB count as pages of four. Eight pages may be the kernel's own, but never
+  more than 2 %.
 
 A spread is from the smallest to the largest of several boots with one seed, in per cent of the
 mean. The simulated machine's boots differ in when its disks answer. \"Of seeds\" is the same over
@@ -209,19 +210,17 @@ fn all<'a>(results: &'a [&'a Done]) -> impl Iterator<Item = (&'a str, &'static s
 /// What a reader of a comparison's rows should know.
 fn notes(text: &mut String, of: &str, beside: &Beside) {
     let mut all = Vec::new();
-    if !beside.same_work {
-        all.push("the machines did not do the same work".to_owned());
-    }
     if !beside.conditions.unequal.is_empty() {
         let unequal: Vec<String> = beside.conditions.unequal.iter().map(|found| found.to_text()).collect();
         all.push(format!("not equal: {}", unequal.join(", ")));
     }
+    all.extend(beside.warnings.iter().map(|warning| format!("note: {}", warning.trim_end_matches('.'))));
     for note in all {
         let _ = writeln!(text, "{}", human::wrapped(&format!("{of}: {note}."), 0, 100));
     }
 }
 
-fn line(kernel: &str, policy: &str, row: &Row, cause: Option<&str>) -> String {
+fn line(kernel: &str, policy: &str, row: &Row, cause: Option<&Cause>) -> String {
     let number = |value: f64| human::number(value, &row.unit);
     let share = |share: Option<f64>| share.map_or(String::new(), |share| format!("{share:.1} %"));
     let error = match shown_error(row.error_pct) {
@@ -242,15 +241,17 @@ fn line(kernel: &str, policy: &str, row: &Row, cause: Option<&str>) -> String {
 }
 
 /// The words of the last column; only the first two are of judged rows.
-fn verdict(row: &Row, cause: Option<&str>) -> String {
+fn verdict(row: &Row, cause: Option<&Cause>) -> String {
     match (row.unjudged, &row.copy_of) {
         (None, _) if row.missed == Some(true) => {
-            let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
+            let cause =
+                cause.map_or(String::new(), |Cause { cause, run, .. }| format!(": {cause} (`{run}`)"));
             format!("**missed**{cause}")
         }
         (None, _) => "good".to_owned(),
         (Some(Unjudged::Copy), Some(of)) => format!("is {of}"),
         (Some(Unjudged::Timing), _) => "timing".to_owned(),
+        (Some(Unjudged::Noisy), _) => "noisy".to_owned(),
         (Some(_), _) => "few".to_owned(),
     }
 }
@@ -265,6 +266,9 @@ mod tests {
         let held = CASES.iter().find(|case| case.held_out).unwrap();
         let failed = Some(Kept::Failed(Failed::new("the guest's kernel panicked: no | memory".into())));
         let mut third = done(&CASES[3], [5000, 5600], [0, 0]);
+        if let Some(Kept::Compared(beside)) = &mut third.by_policy[0] {
+            beside.warnings.push("this kernel has no /sys/new".into());
+        }
         third.by_policy[1] = failed;
         vec![
             done(&CASES[2], [10_000, 10_000], [8_000, 9_000]),
@@ -275,7 +279,8 @@ mod tests {
     }
 
     fn causes() -> Causes {
-        Causes::parse("[[cause]]\nprogram = 'zipf-75'\ncount = 'pgscan'\ncause = 'known'\n").unwrap()
+        let text = "[[cause]]\nprogram = 'zipf-75'\ncount = 'pgscan'\ncause = 'known'\nrun = 'pagefold linux zipf'\n";
+        Causes::parse(text).unwrap()
     }
 
     /// Cells of a table's rows below a heading.
@@ -317,7 +322,7 @@ mod tests {
             let expected =
                 counted.get(&(row[0].to_owned(), row[1] == "held out")).copied().unwrap_or_default();
             let number = |cell: &str| cell.split(' ').next().unwrap().parse::<usize>().unwrap();
-            assert_eq!((number(row[4]), number(row[6]), number(row[8])), expected, "{row:?}: {text}");
+            assert_eq!((number(row[4]), number(row[7]), number(row[9])), expected, "{row:?}: {text}");
         }
         assert_eq!(cells(&text, "## Summary").len(), 6, "two kernels and all, two sets: {text}");
     }
@@ -341,12 +346,13 @@ mod tests {
         assert!(row("zipf-75").ends_with("+5.9 % **inverted**"), "{text}");
         assert!(
             text.contains(
-                "| 6.12 | classic | pgscan | 10.0 k |  |  | 8.50 k |  |  | -15.0 % | **missed**: known |"
+                "| 6.12 | classic | pgscan | 10.0 k |  |  | 8.50 k |  |  | -15.0 % | **missed**: known (`pagefold linux zipf`) |"
             ),
             "{text}"
         );
         assert!(text.contains("`pagefold linux zipf:64M --memory 50% --cpus 2`"), "{text}");
         assert!(text.contains("6.12, classic: not equal: node 0 watermark low 12165 for 2048."), "{text}");
+        assert!(text.contains("6.12, classic: note: this kernel has no /sys/new."), "{text}");
         assert!(text.contains("Timing: pgscan_direct") || text.contains("Timing: pgscan_kswapd"), "{text}");
     }
 }

@@ -44,7 +44,7 @@ pub struct Ranking<'a> {
     pub ranks: Ranks,
 }
 
-/// The rankings of a case: a count that repeats another under both policies, or that neither has enough of, has none.
+/// The rankings of a case: a count that repeats another under both policies, or that no side has enough of, has none.
 pub fn rankings(done: &Done) -> Vec<Ranking<'_>> {
     let Some([classic, mglru]) = done.both() else { return Vec::new() };
     METRICS.iter().filter_map(|metric| ranking(metric, classic, mglru)).collect()
@@ -53,8 +53,10 @@ pub fn rankings(done: &Done) -> Vec<Ranking<'_>> {
 fn ranking<'a>(metric: &str, classic: &'a Beside, mglru: &'a Beside) -> Option<Ranking<'a>> {
     let rows = [classic.row(metric)?, mglru.row(metric)?];
     let [one, other] = rows;
-    let repeats = one.copy_of.is_some() && other.copy_of.is_some();
-    if repeats || one.linux.max(other.linux) < FEW {
+    // A total that repeats its parts is ranked, because they are not.
+    let repeats = |row: &Row| row.copy_of.as_ref().is_some_and(|of| !of.starts_with(metric));
+    let most = [one.linux, other.linux, one.simulated, other.simulated].into_iter().fold(0.0, f64::max);
+    if repeats(one) && repeats(other) || most < FEW {
         return None;
     }
     let (linux, here) = (change(one.linux, other.linux), change(one.simulated, other.simulated));
@@ -86,7 +88,7 @@ fn winner(change: f64) -> i8 {
 #[cfg(test)]
 mod tests {
     use super::super::tests::done;
-    use super::super::{CASES, Done};
+    use super::super::{CASES, Done, Kept};
     use super::*;
 
     #[test]
@@ -99,5 +101,24 @@ mod tests {
         assert_eq!(of([10_000, 8_500], [8_000, 9_000]), Ranks::Inverted);
         assert_eq!(of([10_000, 9_000], [8_000, 9_100]), Ranks::OneSided);
         assert_eq!(of([10_000, 9_000], [10_100, 9_100]), Ranks::Agree, "nobody wins");
+        assert_eq!(of([10, 9_000], [10, 8_000]), Ranks::OneSided, "Linux has few, we have many");
+    }
+
+    #[test]
+    fn a_total_that_repeats_its_parts_is_ranked() {
+        let mut done: Done = done(&CASES[2], [10_000, 10_000], [8_000, 9_000]);
+        let mut copy = |of: &str| {
+            for kept in done.by_policy.iter_mut().flatten() {
+                let Kept::Compared(beside) = kept else { panic!() };
+                beside
+                    .rows
+                    .iter_mut()
+                    .filter(|row| row.metric == "pgscan")
+                    .for_each(|row| row.copy(of.into()));
+            }
+            rankings(&done).iter().any(|ranking| ranking.rows[0].metric == "pgscan")
+        };
+        assert!(copy("pgscan_anon") && copy("pgscan_anon + pgscan_file"));
+        assert!(!copy("pgmajfault"), "another ranking");
     }
 }

@@ -6,6 +6,7 @@
 use super::causes::Causes;
 use super::ranking::{Ranks, rankings};
 use super::{Done, Kept};
+use crate::linux::judge::{Row, Unjudged};
 
 /// One line of the summary.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +17,8 @@ pub struct Line {
     pub failed: usize,
     /// Sizes of the errors of judged counts in per cent, in order.
     errors: Vec<f64>,
+    /// Counts that are not judged because Linux's boots are too far apart.
+    pub noisy: usize,
     /// Judged counts that miss.
     pub missed: usize,
     /// Those of them beyond [`FAR`] of which no cause is known.
@@ -42,6 +45,8 @@ impl Line {
                     Kept::Failed(_) => line.failed += 1,
                     Kept::Compared(beside) => {
                         line.compared += 1;
+                        let noisy = |row: &&Row| row.unjudged == Some(Unjudged::Noisy);
+                        line.noisy += beside.rows.iter().filter(noisy).count();
                         let judged = beside.rows.iter().filter(|row| row.missed.is_some());
                         for row in judged {
                             let error = shown_error(row.error_pct).abs();
@@ -90,10 +95,11 @@ impl Line {
         };
         let [rankings, agree, inverted] = self.rankings;
         format!(
-            "| {kernel} | {set} | {} | {} | {} | {median} | {} | {} | {} | {} | {rankings} | {agree} | {inverted} |",
+            "| {kernel} | {set} | {} | {} | {} | {} | {median} | {} | {} | {} | {} | {rankings} | {agree} | {inverted} |",
             self.compared,
             self.failed,
             self.judged(),
+            self.noisy,
             share(self.within(10.0)),
             share(self.within(FAR)),
             self.missed,
@@ -104,8 +110,8 @@ impl Line {
 
 /// The headings of the table.
 pub const HEADINGS: &str = "\
-| kernel | set | compared | failed | judged | median error | within 10 % | within 25 % | missed | beyond 25 %, no cause | rankings | agree | inverted |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| kernel | set | compared | failed | judged | noisy | median error | within 10 % | within 25 % | missed | beyond 25 %, no cause | rankings | agree | inverted |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 ";
 
 /// Names of the two sets of cases.

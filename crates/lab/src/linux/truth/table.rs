@@ -76,6 +76,7 @@ fn cells(row: &Row) -> [String; 12] {
         (Some(Unjudged::Few), _) => "few",
         (Some(Unjudged::Copy), _) => "copy",
         (Some(Unjudged::Timing), _) => "timing",
+        (Some(Unjudged::Noisy), _) => "noisy",
         (None, Some(true)) => "missed",
         (None, _) => "good",
     };
