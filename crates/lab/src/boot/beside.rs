@@ -10,30 +10,24 @@
 //! - Everything else is exact if one task ran and nothing else mattered: no page was transferred, and nothing was
 //!   reclaimed.
 //!
+//! Otherwise totals are held to a tenth, as those of Linux are (`linux::judge`), and which task did the work is not
+//! judged.
+//!
 //! Times are not shown: the simulator's are from a table of costs, the guest's from an emulator, so their ratio means
 //! nothing.
 
 use crate::grid::Grid;
 use crate::human;
+use crate::linux::judge::copies::Paged;
+use crate::linux::judge::counts::{self, Count};
+use crate::linux::judge::row::{self, Agreement, Unjudged};
 use crate::record::{OracleRecord, RunRecord, WorkDone};
 use crate::statistics::{Change, Interval, mean};
 use crate::summary::Setup;
 use crate::table::heading;
 use mm::stat::Stat;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeSet;
-
-/// How near two counts must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Agreement {
-    /// The same: the program alone decides.
-    Exact,
-    /// Near in total, whichever task did it; used for Linux only.
-    Total,
-    /// Near: it depends on timing.
-    Timing,
-}
 
 /// One count of both machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,11 +44,36 @@ pub struct Row {
     pub diff_pct: Option<f64>,
     /// Its interval; `null` with one run, or if the simulated count does not differ from 0 significantly.
     pub diff_ci_pct: Option<Interval>,
-    /// How near they must be.
+    /// What it is judged by.
     pub agreement: Agreement,
+    /// Whether the booted count is too far from the simulated one; `null`: not judged.
+    pub missed: Option<bool>,
+    /// Why it is not judged; `null` if it is.
+    pub unjudged: Option<Unjudged>,
+    /// The earlier rows that it repeats.
+    pub copy_of: Option<String>,
+    /// Why it is a matter of timing, if it is.
+    pub reason: Option<String>,
+}
+
+impl Row {
     /// Whether counts that must be equal differ.
-    #[serde(skip)]
-    pub wrong: bool,
+    fn is_wrong(&self) -> bool {
+        self.agreement == Agreement::Exact && self.missed == Some(true)
+    }
+
+    /// What it is judged by and whether it holds, or why it is not judged.
+    fn verdict(&self) -> String {
+        match (self.agreement, self.unjudged, &self.copy_of) {
+            (_, Some(Unjudged::Copy), Some(of)) => format!("is {of}"),
+            (Agreement::Exact, ..) if self.is_wrong() => "exact: WRONG".to_owned(),
+            (Agreement::Exact, ..) => "exact".to_owned(),
+            (Agreement::Total, Some(Unjudged::Few), _) => "total: too few".to_owned(),
+            (Agreement::Total, ..) if self.missed == Some(true) => "total: MISSED".to_owned(),
+            (Agreement::Total, ..) => "total".to_owned(),
+            (Agreement::Timing, ..) => "timing".to_owned(),
+        }
+    }
 }
 
 /// Both machines' work.
@@ -86,49 +105,23 @@ pub struct SideBySide {
     pub warnings: Vec<String>,
 }
 
-/// Counts that are shown even if both are 0; the first is derived.
-const MINOR: &str = "pgfault_minor";
-const ROWS: &[Stat] = &[
-    Stat::Pgmajfault,
-    Stat::Pgreuse,
-    Stat::NrTlbRemoteFlush,
-    Stat::NrTlbRemoteFlushReceived,
-    Stat::TlbDeferred,
-    Stat::PgscanKswapd,
-    Stat::PgscanDirect,
-    Stat::PgstealKswapd,
-    Stat::PgstealDirect,
-    Stat::PgstealAnon,
-    Stat::PgstealFile,
-    Stat::WorkingsetRefaultAnon,
-    Stat::WorkingsetRefaultFile,
-    Stat::PswpIn,
-    Stat::PswpOut,
-    Stat::PgpgIn,
-    Stat::PgpgOut,
-];
-
 impl SideBySide {
-    /// Compare runs on machines of `cpus` CPUs, pair by pair; both are in the order of seeds. `all` adds every event
-    /// counter that moved.
+    /// Compare runs on machines of `cpus` CPUs and `nodes` nodes, pair by pair; both are in the order of seeds. `all`
+    /// adds every event counter that moved.
     pub fn of(
         setup: Setup,
-        cpus: u32,
+        [cpus, nodes]: [u32; 2],
         simulated: &[RunRecord],
         booted: &[RunRecord],
         all: bool,
     ) -> SideBySide {
-        let calm = simulated.iter().chain(booted).all(alone_and_in_memory);
-        let others = Stat::ALL.iter().filter(|stat| all && !stat.is_level() && !ROWS.contains(stat));
-        let moved = |stat: &&Stat| simulated.iter().chain(booted).any(|run| run.counter(**stat) != 0.0);
-        let mut rows = vec![row(MINOR, "", simulated, booted, calm, |run| {
-            run.counter(Stat::Pgfault) - run.counter(Stat::Pgmajfault)
-        })];
-        rows.extend(ROWS.iter().chain(others.filter(moved)).map(|&stat| {
-            let flush = matches!(stat, Stat::NrTlbRemoteFlush | Stat::NrTlbRemoteFlushReceived);
-            let exact = if flush { cpus == 1 } else { calm };
-            row(stat.name(), unit(stat), simulated, booted, exact, |run| run.counter(stat))
-        }));
+        let named = || counts::counts(nodes as usize);
+        let shown = |stat: Stat| named().any(|count| count.of == [stat]);
+        let moved = |stat: Stat| simulated.iter().chain(booted).any(|run| run.counter(stat) != 0.0);
+        // Only our own flush policies defer, so Linux's table has no row for it.
+        let wanted = |stat: Stat| (all && !stat.is_level()) || stat == Stat::TlbDeferred;
+        let others = Stat::ALL.iter().filter(|stat| wanted(**stat) && !shown(**stat) && moved(**stat));
+        let rows = rows(named().copied().chain(others.map(counts::other)), cpus, simulated, booted);
         let mut oracle = OracleRecord::default();
         booted.iter().for_each(|run| oracle += run.oracle);
         let warnings: BTreeSet<String> = simulated.iter().flat_map(|run| run.warnings.clone()).collect();
@@ -145,7 +138,13 @@ impl SideBySide {
 
     /// Counts that have to be the same and are not.
     pub fn wrong(&self) -> impl Iterator<Item = &Row> {
-        self.rows.iter().filter(|row| row.wrong)
+        self.rows.iter().filter(|row| row.is_wrong())
+    }
+
+    /// How many rows are judged, and how many of them miss.
+    pub fn judged(&self) -> (usize, usize) {
+        let judged = || self.rows.iter().filter_map(|row| row.missed);
+        (judged().count(), judged().filter(|missed| *missed).count())
     }
 }
 
@@ -155,31 +154,64 @@ fn alone_and_in_memory(run: &RunRecord) -> bool {
     run.work.tasks == 1 && others.iter().all(|&stat| run.counter(stat) == 0.0)
 }
 
-fn unit(stat: Stat) -> &'static str {
-    if matches!(stat, Stat::PgpgIn | Stat::PgpgOut) { "KiB" } else { "" }
-}
-
-fn row(
-    metric: &str,
-    unit: &str,
+/// Rows of counts; those that repeat earlier ones say so.
+fn rows<'c>(
+    counts: impl Iterator<Item = Count<'c>>,
+    cpus: u32,
     simulated: &[RunRecord],
     booted: &[RunRecord],
-    exact: bool,
-    value: impl Fn(&RunRecord) -> f64,
-) -> Row {
-    let values = |runs: &[RunRecord]| runs.iter().map(&value).collect::<Vec<f64>>();
-    let (simulated, booted) = (values(simulated), values(booted));
-    let change = Change::of(&simulated, &booted);
+) -> Vec<Row> {
+    let calm = simulated.iter().chain(booted).all(alone_and_in_memory);
+    let (mut judged, mut rows) = (Vec::new(), Vec::new());
+    for count in counts {
+        let flush = matches!(count.of, [Stat::NrTlbRemoteFlush | Stat::NrTlbRemoteFlushReceived]);
+        let values = |runs: &[RunRecord]| -> Vec<f64> {
+            runs.iter().map(|run| count.of.iter().map(|&stat| run.counter(stat)).sum()).collect()
+        };
+        let (here, there) = (values(simulated), values(booted));
+        let mut row = row(&count, if flush { cpus == 1 } else { calm }, &here, &there);
+        if row.agreement == Agreement::Total && row.missed.is_some() {
+            let paged = Paged::new(&row.metric, &row.unit, here.into_iter().chain(there));
+            match paged.repeats(&judged) {
+                Some(of) => {
+                    (row.missed, row.unjudged, row.copy_of) = (None, Some(Unjudged::Copy), Some(of));
+                }
+                None => judged.push(paged),
+            }
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+fn row(count: &Count<'_>, exact: bool, simulated: &[f64], booted: &[f64]) -> Row {
+    let change = Change::of(simulated, booted);
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let (here, there) = (mean(simulated), mean(booted));
+    let agreement = match (exact, count.timing) {
+        (true, _) => Agreement::Exact,
+        (false, Some(_)) => Agreement::Timing,
+        (false, None) => Agreement::Total,
+    };
+    // A difference that several runs cannot tell from none is no miss.
+    let unclear = simulated.len() > 1 && !change.is_significant();
+    let spread = if unclear { change.difference.abs() } else { 0.0 };
+    let (missed, unjudged) = match agreement {
+        Agreement::Exact => (Some(simulated != booted), None),
+        _ => row::verdict(agreement, here, there, spread),
+    };
     Row {
-        metric: metric.to_owned(),
-        unit: unit.to_owned(),
-        simulated: mean(&simulated),
-        booted: mean(&booted),
+        metric: count.metric.to_owned(),
+        unit: count.unit.to_owned(),
+        simulated: here,
+        booted: there,
         diff_pct: change.ratio.map(percent),
         diff_ci_pct: change.ratio_interval.map(|interval| interval.map(percent)),
-        agreement: if exact { Agreement::Exact } else { Agreement::Timing },
-        wrong: exact && simulated != booted,
+        agreement,
+        missed,
+        unjudged,
+        copy_of: None,
+        reason: count.timing.filter(|_| !exact).map(str::to_owned),
     }
 }
 
@@ -191,7 +223,7 @@ pub fn render(result: &SideBySide, width: usize) -> String {
     headings.push("agreement");
     let last = headings.len() - 1;
     let mut grid = Grid::new(headings);
-    for row in &result.rows {
+    for row in result.rows.iter().filter(|row| row.simulated != 0.0 || row.booted != 0.0) {
         let mut cells = vec![
             row.metric.clone(),
             human::number(row.simulated, &row.unit),
@@ -202,11 +234,7 @@ pub fn render(result: &SideBySide, width: usize) -> String {
             Some(ends) => human::percents(ends),
             None => "n/a".to_owned(),
         }));
-        cells.push(match (row.agreement, row.wrong) {
-            (_, true) => "exact: WRONG".to_owned(),
-            (Agreement::Exact, false) => "exact".to_owned(),
-            (Agreement::Total | Agreement::Timing, _) => "timing".to_owned(),
-        });
+        cells.push(row.verdict());
         grid.row(cells);
     }
     let mut text = format!(
@@ -215,6 +243,8 @@ pub fn render(result: &SideBySide, width: usize) -> String {
         result.setup.profiles.join(", "),
         grid.render(|column| column == 0 || column == last, width)
     );
+    let (judged, missed) = result.judged();
+    text.push_str(&format!("{judged} counts judged, {missed} missed\n"));
     let Work { simulated, booted } = result.work;
     if result.same_work {
         text.push_str(&format!("work done: the same on both ({})\n", simulated.to_text()));
@@ -233,7 +263,8 @@ pub fn render(result: &SideBySide, width: usize) -> String {
         text.push_str(&format!("checker of the guest: {checked} loads checked, {bad} violations\n"));
     }
     text.push_str(
-        "difference: booted against simulated; exact = the program alone decides, timing = so does when things happen\n",
+        "difference: booted against simulated; exact = the program alone decides, total = within a tenth, or no difference that the runs \
+         can tell; too few, a repeated count ('is') and timing are not judged; what both have as 0 is left out\n",
     );
     text
 }
@@ -253,33 +284,33 @@ mod tests {
 
     fn of(cpus: u32, simulated: RunRecord, booted: RunRecord) -> SideBySide {
         let setup = Setup { runs: 1, ..setup(&["classic"]) };
-        SideBySide::of(setup, cpus, &[simulated], &[booted], false)
+        SideBySide::of(setup, [cpus, 1], &[simulated], &[booted], false)
     }
 
     fn agreement(result: &SideBySide, metric: &str) -> (Agreement, bool) {
         let row = result.rows.iter().find(|row| row.metric == metric).unwrap();
-        (row.agreement, row.wrong)
+        (row.agreement, row.is_wrong())
     }
 
     #[test]
     fn what_the_program_alone_decides_has_to_be_the_same() {
         let same = of(1, one_task(&[(Stat::Pgfault, 5)]), one_task(&[(Stat::Pgfault, 5)]));
-        assert_eq!(agreement(&same, MINOR), (Agreement::Exact, false));
+        assert_eq!(agreement(&same, "pgfault"), (Agreement::Exact, false));
         assert_eq!((same.wrong().count(), same.same_work), (0, true));
         let wrong = of(1, one_task(&[(Stat::Pgfault, 5)]), one_task(&[(Stat::Pgfault, 6)]));
-        assert_eq!(agreement(&wrong, MINOR), (Agreement::Exact, true));
+        assert_eq!(agreement(&wrong, "pgfault"), (Agreement::Exact, true));
         assert!(render(&wrong, 100).contains("exact: WRONG"));
     }
 
     #[test]
-    fn others_make_it_a_matter_of_timing() {
+    fn others_make_it_a_total() {
         let (few, more) = ([(Stat::Pgfault, 5)], [(Stat::Pgfault, 6), (Stat::PgscanKswapd, 1)]);
         for (simulated, booted) in [
             (one_task(&few), one_task(&more)),
             (run("classic", 1, 1, &few), one_task(&few)),
             (one_task(&few), one_task(&[(Stat::Pgfault, 5), (Stat::PgpgIn, 4)])),
         ] {
-            assert_eq!(agreement(&of(1, simulated, booted), MINOR), (Agreement::Timing, false));
+            assert_eq!(agreement(&of(1, simulated, booted), "pgfault"), (Agreement::Total, false));
         }
     }
 
@@ -288,7 +319,34 @@ mod tests {
         let flush = "nr_tlb_remote_flush";
         let sent = || one_task(&[(Stat::NrTlbRemoteFlush, 2)]);
         assert_eq!(agreement(&of(1, one_task(&[]), sent()), flush), (Agreement::Exact, true));
-        assert_eq!(agreement(&of(2, one_task(&[]), sent()), flush), (Agreement::Timing, false));
+        assert_eq!(agreement(&of(2, one_task(&[]), sent()), flush), (Agreement::Total, false));
+    }
+
+    #[test]
+    fn totals_are_judged_by_a_tenth_or_by_what_the_runs_can_tell() {
+        let with = |kswapd, direct| one_task(&[(Stat::PgscanKswapd, kswapd), (Stat::PgscanDirect, direct)]);
+        let judge = |result: &SideBySide| {
+            let row = result.rows.iter().find(|row| row.metric == "pgscan").unwrap();
+            (row.agreement, row.missed)
+        };
+        let near = of(2, with(9_000, 1_000), with(4_000, 6_900));
+        assert_eq!(judge(&near), (Agreement::Total, Some(false)));
+        assert_eq!(near.judged(), (1, 0), "who scanned is not judged");
+        assert_eq!(judge(&of(2, with(9_000, 1_000), with(9_000, 2_100))), (Agreement::Total, Some(true)));
+        assert_eq!(judge(&of(2, with(60, 0), with(90, 0))), (Agreement::Total, None), "too few");
+        let setup = Setup { runs: 2, ..setup(&["classic"]) };
+        let simulated = [with(9_000, 0), with(11_000, 0)];
+        let scattered = SideBySide::of(setup, [2, 1], &simulated, &[with(14_000, 0), with(9_000, 0)], false);
+        assert_eq!(judge(&scattered), (Agreement::Total, Some(false)), "the seeds differ more");
+    }
+
+    #[test]
+    fn a_count_that_repeats_another_is_judged_once() {
+        let with = |pages| one_task(&[(Stat::PgscanKswapd, pages), (Stat::PgscanFile, pages)]);
+        let result = of(2, with(1_000), with(2_000));
+        assert_eq!(result.judged(), (1, 1));
+        let text = render(&result, 100);
+        assert!(text.contains("is pgscan") && text.contains("1 counts judged, 1 missed"), "{text}");
     }
 
     #[test]
@@ -296,11 +354,11 @@ mod tests {
         let (simulated, booted) =
             (one_task(&[(Stat::PswpIn, 200)]), run("classic", 1, 1, &[(Stat::PswpIn, 250)]));
         let text = render(&of(2, simulated.clone(), booted), 100);
-        assert_eq!(words(&text, "pswpin"), ["pswpin", "200", "250", "+25.00%", "timing"]);
+        assert_eq!(words(&text, "pswpin"), ["pswpin", "200", "250", "+25.00%", "total:", "MISSED"]);
         assert!(text.contains("WARNING: the machines did not do the same work"));
         let two = [simulated.clone(), simulated];
         let setup = Setup { runs: 2, ..setup(&["classic"]) };
-        let text = render(&SideBySide::of(setup, 2, &two, &two, true), 100);
+        let text = render(&SideBySide::of(setup, [2, 1], &two, &two, true), 100);
         assert!(text.contains("95% interval") && text.contains("the same on both"));
     }
 }

@@ -6,10 +6,10 @@ use mm::units::{MAX_ORDER, PAGE_SIZE};
 use std::str::FromStr;
 
 const MIB: u64 = 1 << 20;
-/// Memory comes in blocks of the largest order, on every machine.
+/// The largest block. Nodes and the kernel's own memory begin at such a boundary.
 pub(super) const BLOCK: u64 = PAGE_SIZE << MAX_ORDER.0;
-/// Blocks without which the memory manager does not start on a node.
-const LEAST_BLOCKS: u64 = 2;
+/// Bytes without which the memory manager does not start on a node.
+const LEAST: u64 = 2 * BLOCK;
 
 /// CPUs, nodes, memory and swap space: what the simulated machine must share with the booted one for their counts to
 /// agree.
@@ -63,7 +63,7 @@ pub(crate) struct Told {
 }
 
 impl Shape {
-    /// A machine with about `memory` bytes: rounded so that every node has whole blocks, as the simulator does it, too.
+    /// A machine with `memory` bytes, in whole pages, which the nodes share as the simulator has them do.
     pub fn new(cpus: u32, second: Second, memory: u64, swap: u64) -> Result<Shape> {
         let Ratio(first, rest) = match second {
             Second::Missing => Ratio(1, 0),
@@ -71,16 +71,17 @@ impl Shape {
             Second::Slow(ratio) => ratio,
         };
         let (first, rest) = (u64::from(first), u64::from(rest));
-        let blocks = |part| (memory * part / (first + rest) + BLOCK / 2) / BLOCK;
-        let memory_of = [first, rest].map(|part| blocks(part) * BLOCK);
-        let least = if rest == 0 { first } else { first.min(rest) };
-        if blocks(least) < LEAST_BLOCKS {
+        let pages = memory.div_ceil(PAGE_SIZE);
+        let near = (u128::from(pages) * u128::from(first) / u128::from(first + rest)) as u64;
+        let shape = Shape { cpus, second, memory: [near, pages - near].map(|pages| pages * PAGE_SIZE), swap };
+        if shape.memory_by_node().iter().any(|&bytes| bytes < LEAST) {
+            let smaller = if rest == 0 { first } else { first.min(rest) };
             return Err(Error::Input(format!(
                 "--memory: {memory} bytes are too small to run: this machine needs at least {}M",
-                (LEAST_BLOCKS * BLOCK * (first + rest)).div_ceil(least * MIB)
+                (LEAST * (first + rest)).div_ceil(smaller * MIB)
             )));
         }
-        Ok(Shape { cpus, second, memory: memory_of, swap })
+        Ok(shape)
     }
 
     /// How many nodes there are.
@@ -108,7 +109,7 @@ impl Shape {
     pub fn machine_name(&self) -> String {
         let name = format!("booted:{}:{}:{}M", self.cpus, self.count(), self.swap * PAGE_SIZE / MIB);
         match self.second {
-            Second::Slow(_) => format!("{name}:{}:{}", self.memory[0] / BLOCK, self.memory[1] / BLOCK),
+            Second::Slow(Ratio(fast, slow)) => format!("{name}:{fast}:{slow}"),
             _ => name,
         }
     }
@@ -118,9 +119,7 @@ impl Shape {
         let nodes = match self.second {
             Second::Missing => None,
             Second::Alike => Some(("--nodes", "2".to_owned())),
-            Second::Slow(_) => {
-                Some(("--tiers", format!("{}:{}", self.memory[0] / BLOCK, self.memory[1] / BLOCK)))
-            }
+            Second::Slow(Ratio(fast, slow)) => Some(("--tiers", format!("{fast}:{slow}"))),
         };
         let all =
             [("--cpus", self.cpus.into()), ("--memory", self.memory()), ("--swap", self.swap * PAGE_SIZE)];
@@ -180,21 +179,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_what_the_simulator_makes_of_it() {
+    fn memory_is_what_was_asked_for_to_the_page() {
         let slow = Second::Slow(Ratio(1, 2));
         for (second, bytes, expected) in [
-            (Second::Missing, 33 << 20, vec![32]),
-            (Second::Missing, 34 << 20, vec![36]),
-            (Second::Alike, 44 << 20, vec![24, 24]),
-            (Second::Alike, 16 << 20, vec![8, 8]),
-            (slow, 24 << 20, vec![8, 16]),
-            (slow, 40 << 20, vec![12, 28]),
+            (Second::Missing, (33 << 20) + 1, vec![8449]),
+            (Second::Missing, 34 << 20, vec![8704]),
+            (Second::Alike, 44 << 20, vec![5632, 5632]),
+            (Second::Alike, (44 << 20) + 4096, vec![5632, 5633]),
+            (slow, 24 << 20, vec![2048, 4096]),
+            (slow, 40 << 20, vec![3413, 6827]),
         ] {
             let shape = Shape::new(2, second, bytes, 4096).unwrap();
-            let found: Vec<u64> = shape.memory_by_node().iter().map(|bytes| bytes >> 20).collect();
+            let found: Vec<u64> = shape.memory_by_node().iter().map(|bytes| bytes / PAGE_SIZE).collect();
             assert_eq!(found, expected, "{second:?} {bytes}");
-            let twin = crate::engine::Machine::find(&shape.machine_name()).unwrap();
-            twin.check_memory(shape.memory()).unwrap();
+            let twin = machine_sim::MachineSpec::from_booted_name(&shape.machine_name()).unwrap();
+            let twin = twin.with_memory(shape.memory()).unwrap();
+            let frames: Vec<u64> = twin.ranges().iter().map(|range| u64::from(range.frames)).collect();
+            assert_eq!(frames, expected, "the twin has the same");
         }
         for (second, expected) in [(Second::Alike, "at least 16M"), (slow, "at least 24M")] {
             let error = Shape::new(1, second, 8 << 20, 0).unwrap_err();

@@ -85,7 +85,7 @@ pub struct BootArgs {
     /// How to print the result.
     #[command(flatten)]
     style: Style,
-    /// No progress and no guest log on standard error
+    /// No progress and no guest log on standard error; --side-by-side shows the log of a guest that fails only
     #[arg(long, short)]
     quiet: bool,
     /// Report 0 host seconds
@@ -287,13 +287,15 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
     let mut booted = Vec::new();
     for seed in (args.seed..).take(args.runs as usize) {
         let guest = Guest { seed, ..guest.clone() };
-        let report = tools.run(&guest, name, !args.quiet)?;
+        // Between two results, what a kernel that works says of itself is noise.
+        let report = tools.run(&guest, name, !args.quiet && !args.side_by_side)?;
         let record = measured::record(&report, &guest, &tools.profile.name);
         booted.push(record.map_err(|error| error.with_replay(|| tools.replay_command(&guest, name)))?);
     }
     let host_seconds = if args.no_host_time { 0.0 } else { start.elapsed().as_secs_f64() };
     if args.side_by_side {
-        let mut result = SideBySide::of(setup, args.pc.cpus, &simulated, &booted, args.style.all);
+        let machine = [args.pc.cpus, shape.count()];
+        let mut result = SideBySide::of(setup, machine, &simulated, &booted, args.style.all);
         result.host_seconds = host_seconds;
         return compared(args, &result);
     }

@@ -205,8 +205,8 @@ impl Beside {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::row::Agreement;
     use super::*;
-    use crate::boot::beside::Agreement;
     use crate::grid::tests::words;
     use crate::metrics::tests::run;
     use crate::summary::tests::setup;

@@ -11,6 +11,8 @@
 mod cache_ext;
 mod compaction;
 mod defrag_mode;
+#[cfg(test)]
+mod effort;
 mod gain;
 mod luf;
 mod mglru;

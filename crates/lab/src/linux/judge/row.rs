@@ -2,7 +2,6 @@
 
 use super::copies::OWN_WORK;
 use super::counts::Count;
-use crate::boot::beside::Agreement;
 use crate::record::RunRecord;
 use crate::statistics::{Interval, interval, mean};
 use mm::stat::Stat;
@@ -14,6 +13,18 @@ const TOLERANCE: f64 = 10.0;
 const WIDEST: f64 = 25.0;
 /// Counts below which a share says nothing.
 pub const FEW: f64 = 100.0;
+
+/// What a count is judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Agreement {
+    /// The program alone decides it.
+    Exact,
+    /// Near in total, whichever task did it.
+    Total,
+    /// It depends on timing.
+    Timing,
+}
 
 /// One count of both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -122,6 +133,25 @@ fn range(values: &[f64]) -> f64 {
     most - values.iter().copied().fold(f64::MAX, f64::min)
 }
 
+/// Whether a count is too far from the one that it is compared with, or why that is not judged. A total may be off by
+/// `spread`, too; by one that is too wide, nothing can be told.
+pub fn verdict(
+    agreement: Agreement,
+    reference: f64,
+    here: f64,
+    spread: f64,
+) -> (Option<bool>, Option<Unjudged>) {
+    let off = (here - reference).abs();
+    match agreement {
+        _ if reference == 0.0 && here == 0.0 => (None, Some(Unjudged::Zero)),
+        Agreement::Timing => (None, Some(Unjudged::Timing)),
+        Agreement::Exact => (Some(off > OWN_WORK.max(reference / 1000.0)), None),
+        Agreement::Total if reference.max(here) < FEW => (None, Some(Unjudged::Few)),
+        Agreement::Total if spread > reference * WIDEST / 100.0 => (None, Some(Unjudged::Noisy)),
+        Agreement::Total => (Some(off > (reference * TOLERANCE / 100.0).max(spread)), None),
+    }
+}
+
 impl Row {
     /// The row of a count. `calm`: only the program did anything.
     pub fn of(count: &Count<'_>, calm: bool, linux: &Values, simulated: &Values, booted: Option<f64>) -> Row {
@@ -131,20 +161,7 @@ impl Row {
             (None, true) => Agreement::Exact,
             (None, false) => Agreement::Total,
         };
-        let off = (here - reference).abs();
-        let (missed, unjudged) = match agreement {
-            _ if reference == 0.0 && here == 0.0 => (None, Some(Unjudged::Zero)),
-            Agreement::Timing => (None, Some(Unjudged::Timing)),
-            Agreement::Exact => (Some(off > OWN_WORK.max(reference / 1000.0)), None),
-            Agreement::Total if reference.max(here) < FEW => (None, Some(Unjudged::Few)),
-            Agreement::Total => {
-                let (own, of_mean) = (linux.of_boots().unwrap_or(0.0), |share| reference * share / 100.0);
-                match own > of_mean(WIDEST) {
-                    true => (None, Some(Unjudged::Noisy)),
-                    false => (Some(off > own.max(of_mean(TOLERANCE))), None),
-                }
-            }
-        };
+        let (missed, unjudged) = verdict(agreement, reference, here, linux.of_boots().unwrap_or(0.0));
         let share = |part: f64, whole: f64| (whole != 0.0).then(|| part / whole * 100.0);
         let spread = |of: Option<f64>, whole| of.and_then(|part| share(part, whole));
         Row {

@@ -2,9 +2,8 @@
 
 use super::super::twin::Speed;
 use super::super::unequal::Unequal;
-use super::row::Unjudged;
+use super::row::{Agreement, Unjudged};
 use super::{Beside, Conditions, Row, Seconds, Work};
-use crate::boot::beside::Agreement;
 use crate::grid::Grid;
 use crate::human;
 use crate::table::heading;

@@ -1,7 +1,7 @@
 //! Everything that was compared as CSV, one line for each count; a failed comparison is one line, too.
 
 use super::{Done, Kept};
-use crate::boot::beside::Agreement;
+use crate::linux::judge::row::Agreement;
 use crate::linux::judge::{Row, Unjudged};
 
 const HEADINGS: [&str; 21] = [
