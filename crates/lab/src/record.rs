@@ -76,7 +76,7 @@ pub struct RunRecord {
     /// Where CPU time went, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile_tree: Option<Tree>,
-    /// What happened at locks; empty unless that was asked for.
+    /// What happened at locks; empty if CPUs did not wait for each other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<LockRecord>,
     /// Generations as visits saw them, if that was asked for.

@@ -55,12 +55,13 @@ pub struct Scale {
     pub host_seconds: f64,
 }
 
-/// The rows of runs, which come with their numbers of CPUs, in order.
-pub fn rows<'a>(cpus: &[u32], of: impl Fn(u32) -> Vec<&'a RunRecord>) -> Vec<Row> {
+/// The rows of runs, which come with their numbers of CPUs, in order. `measured`: the nanoseconds in which a run's
+/// progress was counted, if that is not all of the run: what the tasks need to begin grows with their number.
+pub fn rows<'a>(cpus: &[u32], measured: Option<u64>, of: impl Fn(u32) -> Vec<&'a RunRecord>) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for &cpus in cpus {
         let records = of(cpus);
-        let seconds = |run: &RunRecord| run.nanos.max(1) as f64 / 1e9;
+        let seconds = |run: &RunRecord| measured.unwrap_or(run.nanos).max(1) as f64 / 1e9;
         let runs: Vec<f64> = records.iter().map(|run| run.work.progress as f64 / seconds(run)).collect();
         let rate = mean(&runs);
         let alone = rows.first().map_or(rate / f64::from(cpus), |first| first.rate / f64::from(first.cpus));
@@ -171,7 +172,10 @@ mod tests {
         };
         let runs = [record(1, 100, 0), record(4, 200, 2_000_000_000)];
         let of = |cpus: u32| runs.iter().filter(|run| run.0 == u64::from(cpus)).map(|run| &run.1).collect();
-        let rows = rows(&[1, 4], of);
+        // Of each run a tenth is measured.
+        let measured = rows(&[1, 4], Some(100_000_000), of);
+        assert_eq!((measured[0].rate, measured[1].rate, measured[1].efficiency), (1000.0, 2000.0, 0.5));
+        let rows = rows(&[1, 4], None, of);
         assert_eq!((rows[0].rate, rows[0].efficiency, rows[0].waiting.len()), (100.0, 1.0, 0));
         assert_eq!((rows[1].rate, rows[1].efficiency, rows[1].waiting[0].share), (200.0, 0.5, 0.5));
         let scale = Scale {

@@ -451,7 +451,8 @@ mod tests {
             &Knob::TierMigration,
             &Knob::ThpKhugepaged,
             &Knob::AllocPlacement,
-            &Knob::TlbUnmap
+            &Knob::TlbUnmap,
+            &Knob::TimeContention
         ]));
     }
 

@@ -12,6 +12,7 @@ use crate::scale::{Scale, rows};
 use crate::size::parse_bytes;
 use crate::sweep::{Catalog, Sweep, What};
 use clap::Args;
+use program::builtin::WillItScale;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -53,10 +54,8 @@ pub(super) fn scale(args: &ScaleArgs) -> Result<()> {
     let mut catalog = Catalog::default();
     let most = catalog.machine(&args.on.machine)?.cpus();
     let cpus = numbers(&args.cpus, most)?;
-    let names: Vec<String> = cpus
-        .iter()
-        .map(|&tasks| format!("{}:{}:{tasks}", args.program, args.size * u64::from(tasks)))
-        .collect();
+    let names =
+        cpus.iter().map(|&tasks| named(&args.program, args.size, tasks)).collect::<Result<Vec<_>>>()?;
     let seeds = (args.many.seed, args.runs);
     let sweep = Sweep::product([("program", names.clone())], seeds, &["run_time"], |[at]| What {
         program: names[at].clone(),
@@ -83,6 +82,11 @@ pub(super) fn scale(args: &ScaleArgs) -> Result<()> {
     if ended == Ended::Interrupted {
         return Err(Error::Interrupted("interrupted".to_owned()));
     }
+    if records.iter().any(|(_, record)| record.work.progress == 0) {
+        let program = &args.program;
+        return Err(Error::Input(format!("{program}: a run counts no units of work, so it has no rate")));
+    }
+    let timed = WillItScale::list().any(|(timed, _)| timed == args.program);
     let of = |wanted: u32| -> Vec<&RunRecord> {
         let cell = cpus.iter().position(|&cpus| cpus == wanted);
         records.iter().filter(|(at, _)| Some(*at) == cell).map(|(_, record)| record).collect()
@@ -93,7 +97,7 @@ pub(super) fn scale(args: &ScaleArgs) -> Result<()> {
         profile: args.profile.clone(),
         seed: args.many.seed,
         runs: args.runs,
-        rows: rows(&cpus, of),
+        rows: rows(&cpus, timed.then_some(WillItScale::TIME), of),
         host_seconds: args.many.host_seconds(start),
     };
     if !args.svg.as_deref().is_some_and(output::is_stdout) {
@@ -103,6 +107,13 @@ pub(super) fn scale(args: &ScaleArgs) -> Result<()> {
         output::save(path, &picture)?;
     }
     Ok(())
+}
+
+/// The program with `tasks` tasks of `size` bytes each.
+fn named(program: &str, size: u64, tasks: u32) -> Result<String> {
+    let bytes = size.checked_mul(u64::from(tasks));
+    let bytes = bytes.ok_or_else(|| Error::Input(format!("--size {size}: too much for {tasks} tasks")))?;
+    Ok(format!("{program}:{bytes}:{tasks}"))
 }
 
 /// Numbers of tasks, ascending; a machine has `most` CPUs.
@@ -122,6 +133,12 @@ fn numbers(given: &[u32], most: u32) -> Result<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_that_tasks_cannot_have_together_are_refused() {
+        assert_eq!(named("mmap1_threads", 4096, 3).unwrap(), "mmap1_threads:12288:3");
+        assert!(named("mmap1_threads", u64::MAX / 2, 3).is_err());
+    }
 
     #[test]
     fn numbers_of_tasks_double_up_to_the_machines_cpus() {

@@ -38,7 +38,8 @@ pub(super) const LUF: Reproduction = Reproduction {
     notes: &[
         "perf counts completed walks for dTLB load misses (-24.3 %), dTLB store misses (-57.3 %) and iTLB misses (-80.4 %). Here all walks \
          are counted together, so they are compared with the published sum.",
-        "A flush is counted on each CPU that flushes, for itself or for another CPU, as the tracepoint does.",
+        "tlb:tlb_flush: a flush is counted on each CPU that flushes, for itself or for another CPU, as the tracepoint does, and so are \
+         requests and switches to another space. But a flush of a few pages counts for each of them, and the tracepoint counts it once.",
         "Files that are mapped read-only are not marked for promotion, in Linux 6.12 as well as here. The models are demoted and come back \
          only when they are read from the disk again; what is promoted is what the processes write.",
         "The run ends with the slowest of the three processes; the published time is the mean of all.",

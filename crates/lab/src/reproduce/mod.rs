@@ -275,7 +275,8 @@ pub enum Measure {
     /// The sum of these counters.
     Counters(&'static [&'static str]),
     /// Events `tlb:tlb_flush` of perf: flushes on all CPUs, for themselves or on request of others, requests, and
-    /// switches to another space.
+    /// switches to another space. A flush of a few pages counts for each of them, because Linux's counter of such
+    /// flushes counts pages; the tracepoint counts it once.
     Flushes,
     /// Share of all CPU time in some functions or kinds of work inside another function, in per cent.
     Share {

@@ -3,17 +3,22 @@
 //! CPUs run one after the other, each up to a quantum ahead of the others. So a CPU that comes to a lock finds the
 //! holds of CPUs that have run before it, and these may begin before or after its own clock.
 //!
-//! - It waits for a hold that has begun and not ended at its time, and then for the one that follows without a gap:
-//!   first come, first served.
+//! - It waits for a hold that has begun and not ended at its time, and then for the one that follows without a gap. So
+//!   CPUs that wait get the lock in the order in which they run, which within a quantum may not be that of their clocks.
 //! - A hold that begins later does not delay it. But if its own hold lasts until then, that other CPU has come later
-//!   and should have waited. It has run on already, so it waits afterwards: its clock and its holds move back by what
-//!   it should have waited, and so do those of CPUs that come behind it.
+//!   and should have waited. It has run on already, so it waits afterwards: its clock and its holds of this lock move
+//!   on by what it should have waited, and so do those of CPUs that come behind it.
 //!
-//! What remains wrong is what the delayed CPU did between that moment and now: it saw the memory of a moment too early,
-//! at most a quantum.
+//! What remains wrong:
+//!
+//! - What the delayed CPU did between that moment and now: it saw the memory of a moment too early, at most a quantum.
+//! - Its holds of other locks in that time, which keep their times.
+//! - A hold that lasts longer than a quantum, as of a semaphore whose owner sleeps. It is noted when it ends; CPUs that
+//!   came before its end have not waited for it, and their holds may be forgotten by then.
 
 use crate::cpu::Class;
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// Most holds that are kept of a lock, far more than there are in a quantum as a rule.
 const MOST: usize = 1024;
@@ -74,6 +79,23 @@ impl Ends {
     }
 }
 
+/// How far each CPU has moved.
+#[derive(Default)]
+struct Moves(Vec<(u16, u64)>);
+
+impl Moves {
+    fn of(&self, cpu: u16) -> u64 {
+        self.0.iter().find(|(other, _)| *other == cpu).map_or(0, |&(_, moved)| moved)
+    }
+
+    fn add(&mut self, cpu: u16, by: u64) {
+        match self.0.iter_mut().find(|(other, _)| *other == cpu) {
+            Some((_, moved)) => *moved += by,
+            None => self.0.push((cpu, by)),
+        }
+    }
+}
+
 impl Holds {
     /// What `cpu` finds, which comes at `now`.
     pub(crate) fn wait(&self, now: u64, cpu: u16, shared: bool) -> Arrival {
@@ -94,8 +116,9 @@ impl Holds {
     }
 
     /// Note a hold that has ended. No CPU comes before `horizon` any more. Calls `delay` for each hold that should have
-    /// waited for it, with the time by which its CPU is delayed.
-    pub(crate) fn add(&mut self, held: Held, horizon: u64, mut delay: impl FnMut(&Held, u64)) {
+    /// waited for it, with the time by which its CPU is delayed. Returns the last end of the holds that moved; 0 if
+    /// none did.
+    pub(crate) fn add(&mut self, held: Held, horizon: u64, mut delay: impl FnMut(&Held, u64)) -> u64 {
         while self.holds.front().is_some_and(|first| first.end <= horizon) || self.holds.len() >= MOST {
             self.forgotten = self.holds.pop_front().map(|first| first.cpu);
         }
@@ -103,37 +126,44 @@ impl Holds {
         let next = self.holds.get(at);
         let disturbs = next.is_some_and(|next| next.start < held.end);
         self.holds.insert(at, held);
-        if disturbs {
-            self.shift_behind(at, &mut delay);
-        }
+        if disturbs { self.shift_behind(at, &mut delay) } else { 0 }
     }
 
-    /// Move the holds behind that at `at` until they do not overlap.
-    fn shift_behind(&mut self, at: usize, delay: &mut dyn FnMut(&Held, u64)) {
+    /// Move the holds behind that at `at` until they do not overlap. Returns the last end of those that moved.
+    fn shift_behind(&mut self, at: usize, delay: &mut dyn FnMut(&Held, u64)) -> u64 {
         let mut ends = Ends::default();
         ends.add(&self.holds[at]);
         let own = self.holds[at].cpu;
-        // How far each CPU has moved.
-        let mut moved: Vec<(u16, u64)> = Vec::new();
-        for held in self.holds.iter_mut().skip(at + 1).filter(|held| held.cpu != own) {
-            let place = moved.iter().position(|&(cpu, _)| cpu == held.cpu);
-            let before = place.map_or(0, |place| moved[place].1);
-            (held.start, held.end) = (held.start + before, held.end + before);
+        let mut moves = Moves::default();
+        let mut last = 0;
+        let holds = self.holds.make_contiguous();
+        let behind = holds.iter().enumerate().skip(at + 1).filter(|(_, held)| held.cpu != own);
+        let mut order: BinaryHeap<_> = behind.map(|(index, held)| Reverse((held.start, index))).collect();
+        // A CPU that is delayed comes later with all it does, and another one may come before it now.
+        while let Some(Reverse((comes, index))) = order.pop() {
+            let held = &mut holds[index];
+            let moved = moves.of(held.cpu);
+            if held.start + moved > comes {
+                order.push(Reverse((held.start + moved, index)));
+                continue;
+            }
+            (held.start, held.end) = (held.start + moved, held.end + moved);
             let wait = ends.free_for(held.shared).saturating_sub(held.start);
             if wait > 0 {
                 delay(held, wait);
                 held.delayed = true;
                 (held.start, held.end) = (held.start + wait, held.end + wait);
-                match place {
-                    Some(place) => moved[place].1 += wait,
-                    None => moved.push((held.cpu, wait)),
-                }
+                moves.add(held.cpu, wait);
+            }
+            if moved + wait > 0 {
+                last = held.end.max(last);
             }
             ends.add(held);
         }
-        if !moved.is_empty() {
-            self.holds.make_contiguous().sort_by_key(|held| held.start);
+        if last > 0 {
+            holds.sort_by_key(|held| held.start);
         }
+        last
     }
 }
 
@@ -198,6 +228,39 @@ mod tests {
         assert_eq!(holds.wait(150, 3, false).at, 180);
         assert_eq!(holds.wait(205, 3, false).at, 205);
         assert_eq!(holds.wait(221, 3, false).at, 230);
+    }
+
+    #[test]
+    fn a_cpu_that_comes_before_a_moved_hold_does_not_wait_for_it() {
+        let mut holds = Holds::default();
+        add(&mut holds, held(0, 100, 150));
+        add(&mut holds, held(0, 200, 210));
+        add(&mut holds, held(1, 212, 215));
+        // CPU 0 comes 20 later. Its second hold begins at 220, when CPU 1 has come and gone.
+        assert_eq!(add(&mut holds, held(2, 90, 120)), [(0, 20)]);
+        assert_eq!(holds.wait(213, 3, false).at, 215);
+        assert_eq!(holds.wait(219, 3, false).at, 219);
+        assert_eq!(holds.wait(221, 3, false).at, 230);
+    }
+
+    #[test]
+    fn a_cpu_that_comes_before_a_moved_hold_delays_it_further() {
+        let mut holds = Holds::default();
+        add(&mut holds, held(0, 100, 150));
+        add(&mut holds, held(0, 200, 210));
+        add(&mut holds, held(1, 212, 225));
+        assert_eq!(add(&mut holds, held(2, 90, 120)), [(0, 20), (0, 5)]);
+        assert_eq!(holds.wait(226, 3, false).at, 235);
+    }
+
+    #[test]
+    fn the_last_end_of_moved_holds_is_that_of_a_hold_which_moves_along() {
+        let mut holds = Holds::default();
+        let mut add = |hold| holds.add(hold, 0, |_, _| {});
+        assert_eq!(add(held(0, 100, 150)), 0);
+        assert_eq!(add(held(0, 200, 210)), 0);
+        assert_eq!(add(held(1, 300, 310)), 0);
+        assert_eq!(add(held(2, 90, 120)), 230);
     }
 
     #[test]

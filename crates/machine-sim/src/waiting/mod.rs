@@ -5,8 +5,8 @@
 //!
 //! Rule: with the knob `time.contention` every lock of a class ([`LockClass`]) remembers when it was held in simulated
 //! time ([`holds`]). A CPU that comes within that time waits until it is over, which is CPU time of a kind of its own;
-//! a task that Linux would put to sleep sleeps. Only clocks change: what the memory manager does next is what it would
-//! have done.
+//! a task that Linux would put to sleep sleeps. An attempt to take a lock fails within that time. What the lock guards
+//! is what it is on the host: a CPU that waits sees what those have done that ran before it.
 //!
 //! Under `preempt` clocks mean nothing, and locks are really held; there is no waiting by time then.
 
@@ -299,14 +299,14 @@ impl Waiting {
         let (shared, class) = (mode == HoldMode::Shared, self.class.get());
         let held = Held { start, end, cpu, shared, class, place, delayed: false };
         let holds = &mut self.histories.borrow_mut()[hold.history.get() as usize];
-        holds.add(held, self.horizon.get(), |victim, wait| {
+        let last = holds.add(held, self.horizon.get(), |victim, wait| {
             self.cpus[victim.cpu as usize].spend_kernel(victim.class, wait);
             self.note_wait(hold.class, wait, place, !victim.delayed);
-            hold.until.set(hold.until.get().max(victim.end + wait));
             if let Some(profile) = &self.profile {
                 profile.note_at(victim.place, Kind::LockWait(hold.class), wait);
             }
         });
+        hold.until.set(last.max(hold.until.get()));
     }
 }
 

@@ -69,15 +69,42 @@ fn three_cpus_get_the_lock_in_the_order_in_which_they_came() {
 #[test]
 fn who_ran_ahead_of_an_earlier_hold_waits_afterwards() {
     let machine = machine(2);
-    // The first hold has no history yet: the second CPU begins it.
-    assert_eq!(visit(&machine, 1, 10, 0), 10);
     assert_eq!(visit(&machine, 0, 100, 50), 150);
-    // CPU 1 is behind. It came first and has the lock until 130, so CPU 0 has come in vain at 100.
+    // CPU 1 is behind. It came first and has the lock until 130, so CPU 0 has come in vain at 100. That one's hold has
+    // no history yet: CPU 1 begins it.
+    assert_eq!(machine.1.history.get(), ALONE);
     assert_eq!(visit(&machine, 1, 80, 50), 130);
     assert_eq!(machine.0.cpus[0].clock.get(), 180);
     // Its hold lasts from 130 to 180 now.
     assert_eq!(visit(&machine, 1, 140, 5), 185);
-    assert_eq!(tally(&machine.0), (4, 2, 30 + 40, 40));
+    assert_eq!(tally(&machine.0), (3, 2, 30 + 40, 40));
+}
+
+#[test]
+fn who_comes_in_a_hold_that_has_moved_along_waits() {
+    let machine = machine(4);
+    assert_eq!(visit(&machine, 1, 0, 10), 10);
+    assert_eq!(visit(&machine, 0, 100, 50), 150);
+    assert_eq!(visit(&machine, 0, 200, 10), 210);
+    // CPU 0 should have waited for 20 at 100. Its second hold has moved to 220, which delays nobody.
+    assert_eq!(visit(&machine, 2, 90, 30), 120);
+    assert_eq!(machine.0.cpus[0].clock.get(), 230);
+    assert_eq!(tally(&machine.0), (4, 1, 20, 20));
+    assert_eq!(visit(&machine, 3, 222, 5), 235);
+    assert_eq!(tally(&machine.0), (5, 2, 20 + 8, 20));
+}
+
+#[test]
+fn who_comes_before_a_hold_that_has_moved_along_does_not_wait() {
+    let machine = machine(3);
+    assert_eq!(visit(&machine, 1, 0, 10), 10);
+    assert_eq!(visit(&machine, 0, 100, 50), 150);
+    assert_eq!(visit(&machine, 0, 200, 10), 210);
+    assert_eq!(visit(&machine, 1, 212, 3), 215);
+    assert_eq!(visit(&machine, 2, 90, 30), 120);
+    let clock = |cpu: usize| machine.0.cpus[cpu].clock.get();
+    assert_eq!((clock(0), clock(1)), (230, 215));
+    assert_eq!(tally(&machine.0), (5, 1, 20, 20));
 }
 
 #[test]
@@ -125,10 +152,39 @@ fn the_line_of_a_lock_comes_from_the_cpu_that_had_it() {
 
 #[test]
 fn nothing_is_kept_while_time_does_not_count() {
-    let machine = machine(2);
-    machine.0.mute(true);
-    WAITING.set(None);
-    assert_eq!(acquire(&machine.1, HoldMode::Alone, false), Since::MAX);
-    release(&machine.1, HoldMode::Alone, Since::MAX);
-    assert_eq!(tally(&machine.0), (0, 0, 0, 0));
+    let (waiting, hold) = machine(2);
+    let waiting = Rc::new(waiting);
+    let _guard = WaitingGuard::new(Some(&waiting));
+    let clock = &waiting.cpus[0].clock;
+    // A hold that begins while time does not count has no beginning, whenever it ends.
+    for muted in [true, false] {
+        waiting.mute(true);
+        let since = acquire(&hold, HoldMode::Alone, false);
+        assert_eq!(since, Since::MAX);
+        clock.set(clock.get() + 50);
+        waiting.mute(muted);
+        release(&hold, HoldMode::Alone, since);
+        assert_eq!(waiting.outcome(LockClass::Zone).tally, LockTally::default());
+        assert_eq!((hold.by.get(), hold.until.get()), (UNHELD, 0));
+    }
+    let since = acquire(&hold, HoldMode::Alone, false);
+    clock.set(clock.get() + 50);
+    release(&hold, HoldMode::Alone, since);
+    assert_eq!(
+        waiting.outcome(LockClass::Zone).tally,
+        LockTally { taken: 1, held: 50, ..LockTally::default() }
+    );
+    // Another CPU that comes within that hold finds the lock free while time does not count.
+    waiting.go_on(1, Class::System);
+    waiting.cpus[1].clock.set(120);
+    assert!(!is_free(&hold, HoldMode::Alone));
+    waiting.mute(true);
+    assert!(is_free(&hold, HoldMode::Alone));
+    // A hold that ends while time does not count leaves nothing.
+    waiting.mute(false);
+    let since = acquire(&hold, HoldMode::Alone, false);
+    waiting.mute(true);
+    waiting.cpus[1].clock.set(500);
+    release(&hold, HoldMode::Alone, since);
+    assert_eq!(hold.until.get(), 150);
 }

@@ -1,4 +1,4 @@
-//! CPUs that wait for each other's locks, in whole runs: waiting takes time and changes nothing else.
+//! CPUs that wait for each other's locks, in whole runs.
 
 use super::acts::MIB;
 use machine_sim::{LockOutcome, MachineSpec, Outcome, ProfileNode, RunConfig, run};
@@ -8,7 +8,8 @@ use program::chaos::Chaos;
 use program::{Program, builtin};
 
 fn config(machine: &str, memory: u64, contention: u64) -> RunConfig {
-    let mut config = RunConfig::new(MachineSpec::preset(machine).unwrap());
+    let spec = MachineSpec::from_cpus_name(machine).or_else(|| MachineSpec::preset(machine).ok());
+    let mut config = RunConfig::new(spec.expect("the machine's name"));
     (config.memory, config.verify) = (Some(memory), true);
     config.knobs = vec![(Knob::TimeContention, contention)];
     config
@@ -63,9 +64,15 @@ fn the_profile_has_every_wait_that_is_told_of() {
 
 #[test]
 fn one_cpu_never_waits() {
-    let [waits, not] =
-        [1, 0].map(|contention| outcome(&config("small", 12 * MIB, contention), &Chaos::new(200, 1024)));
-    assert_eq!(waits, not);
+    let run = |machine: &str| outcome(&config(machine, 12 * MIB, 1), &Chaos::new(200, 1024));
+    let contended = |outcome: &Outcome| outcome.locks.iter().map(|lock| lock.tally.contended).sum::<u64>();
+    let two = run("small+cpus=2");
+    assert!(contended(&two) > 0, "{:?}", two.locks);
+    // Its locks have no times.
+    let one = run("small+cpus=1");
+    assert_eq!(one.locks, []);
+    let without = outcome(&config("small+cpus=1", 12 * MIB, 0), &Chaos::new(200, 1024));
+    assert_eq!(one, without);
 }
 
 #[test]

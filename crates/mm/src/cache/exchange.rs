@@ -42,8 +42,8 @@ impl Cache {
             tree.insert_folio(frames[whole].page_index(), folio).expect("the emptied place must be free");
         }
         frames[whole].get(1);
-        self.unlock_tree(memory, id, tree);
         memory.charge(Work::CacheRemove, 1);
+        self.unlock_tree(memory, id, tree);
         self.count_added(memory, f, 1, -(pages as i64));
         self.count_added(memory, f, 1, folio.pages() as i64);
         true

@@ -101,9 +101,7 @@ impl UnmapBatch {
     /// mark their table with the debt that is left.
     #[inline]
     pub fn take<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb, emptied: Emptied) -> Refs {
-        // What no CPU can use, as an entry that NUMA balancing has marked, needs no flush: none caches it any more.
-        let what = Some(emptied.what()).filter(|what| what.usable || tlb.is_tightening(what.space));
-        if let Some(generation) = what.and_then(|what| self.note(platform, tlb, what)) {
+        if let Some(generation) = self.note(platform, tlb, emptied.what()) {
             platform.frames[emptied.table()].set_debt(generation.tag());
         }
         emptied.into_refs()
@@ -116,6 +114,9 @@ impl UnmapBatch {
         tlb: &Tlb,
         cleared: &Cleared,
     ) -> Option<Generation> {
+        if !must_flush(tlb, cleared) {
+            return None;
+        }
         stale(platform, cleared, false);
         match self.shape {
             FlushShape::Now { spares_unused: true } if cleared.never_used => {
@@ -378,6 +379,14 @@ impl Context {
     fn may_be_stored_to(&self) -> bool {
         self.tightening.load(Acquire) > 0
     }
+}
+
+/// Whether a CPU may still use the entries. An entry that user mode cannot use, as one that NUMA balancing has marked,
+/// is present, and a CPU may have cached it so; but user mode faults on that translation, and the fault drops it. As
+/// long as the change that took the right is not flushed, a CPU may have it from before.
+#[inline]
+fn must_flush(tlb: &Tlb, cleared: &Cleared) -> bool {
+    cleared.usable || tlb.is_tightening(cleared.space)
 }
 
 /// Entries of a space were cleared under the lock of its tables: raise its generation, and leave a debt with the

@@ -369,6 +369,31 @@ fn abis_skips_entries_that_no_cpu_used() {
 }
 
 #[test]
+fn an_entry_that_user_mode_cannot_use_owes_only_until_the_change_that_forbade_it_is_flushed() {
+    for policy in [FlushPolicy::Eager, FlushPolicy::Batch, FlushPolicy::Lazy] {
+        for (usable, tightening) in [(true, false), (true, true), (false, true), (false, false)] {
+            let (bench, a) = Bench::new(2).used();
+            bench.set(Knob::TlbUnmap, policy.value());
+            let mut batch = UnmapBatch::new(&bench.platform);
+            if tightening {
+                bench.tlb.begin_tightening(a);
+            }
+            let cleared = Cleared { usable, ..page(a, 9, false) };
+            let left = batch.note_cleared(&bench.platform, &bench.tlb, &cleared).is_some();
+            bench.settle(&mut batch);
+            let owes = usable || tightening;
+            let case = (policy, usable, tightening);
+            // A flush is a debt until the batch is settled, or until the frame is used again.
+            assert_eq!(left, owes && policy != FlushPolicy::Eager, "{case:?}");
+            // Where a right may still be used, nothing is deferred.
+            let deferred = policy == FlushPolicy::Lazy && owes && !tightening;
+            assert_eq!(bench.platform.frames[Pfn(7)].debt() != 0, deferred, "{case:?}");
+            assert_eq!(bench.shootdowns().len(), usize::from(owes && !deferred), "{case:?}");
+        }
+    }
+}
+
+#[test]
 fn a_list_tells_a_space_from_the_next_with_its_number() {
     let (bench, [a, b]) = Bench::with_spaces(2);
     bench.set(Knob::TlbUnmap, FlushPolicy::List.value());
