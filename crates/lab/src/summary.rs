@@ -221,7 +221,10 @@ impl Summary {
                 _ => None,
             },
             locks: match &by_profile[..] {
-                [only] => Some(locks::sum(only.iter().map(|run| &run.locks[..]))),
+                // Who had a lock is known from the profile, which both ask for.
+                [only] if only.iter().any(|run| run.profile_tree.is_some()) => {
+                    Some(locks::sum(only.iter().map(|run| &run.locks[..])))
+                }
                 _ => None,
             },
             lru_gen: finished.first().map_or(Vec::new(), |run| run.lru_gen.clone()),
