@@ -221,7 +221,7 @@ impl Summary {
                 _ => None,
             },
             locks: match &by_profile[..] {
-                // Who had a lock is known from the profile, which both ask for.
+                // The profile tells which function had a lock; both are asked for together.
                 [only] if only.iter().any(|run| run.profile_tree.is_some()) => {
                     Some(locks::sum(only.iter().map(|run| &run.locks[..])))
                 }

@@ -4,7 +4,8 @@
 //! holds of CPUs that have run before it, and these may begin before or after its own clock.
 //!
 //! - It waits for a hold that has begun and not ended at its time, and then for the one that follows without a gap. So
-//!   CPUs that wait get the lock in the order in which they run, which within a quantum may not be that of their clocks.
+//!   CPUs that wait get the lock in the order in which they run, which within a quantum may not be that of their
+//!   clocks.
 //! - A hold that begins later does not delay it. But if its own hold lasts until then, that other CPU has come later
 //!   and should have waited. It has run on already, so it waits afterwards: its clock and its holds of this lock move
 //!   on by what it should have waited, and so do those of CPUs that come behind it.
