@@ -431,8 +431,11 @@ fn file_read_ahead_waits_for_memory_for_its_whole_window() {
         assert!(matches!(outcome, Err(CacheError::Shortage(Shortage::Zone(_)))), "3 of 4: {outcome:?}");
         assert_eq!((free(), cached()), (before, 0), "nothing has changed");
     }
+    // Pages on CPUs' lists are not what the watermarks count.
+    core.alloc.drain_all(&core);
     let part = Gfp { read_ahead: AllowedReadAhead::Part, ..gfp };
-    assert_eq!((load(part), cached()), (Ok(PAGE_SIZE), 3), "a part is enough");
+    assert_eq!(load(part), Ok(PAGE_SIZE), "a part is enough");
+    assert!((1..4).contains(&cached()), "{} of 4", cached());
     held.into_iter().for_each(|pfn| core.put(pfn));
     check(&core);
 }
