@@ -372,10 +372,12 @@ impl Allocator {
             let mut area = LockedZone::lock(mmu, zone);
             let taken = area.take(order, mobility, mixing, debts);
             let boosted = area.boosted();
-            mmu.charge(Work::AllocBuddy, u64::from(taken.is_some()));
             drop(area);
-            let taken =
-                taken.map(|block| pcp::form(mmu, zone, block.settle(mmu, zone), order, FrameFlags::empty()));
+            let taken = taken.map(|block| {
+                // After the lock, so that tests can interrupt here: the block is taken and its debt is not paid.
+                mmu.charge(Work::AllocBuddy, 1);
+                pcp::form(mmu, zone, block.settle(mmu, zone), order, FrameFlags::empty())
+            });
             (taken, boosted)
         };
         if boosted {

@@ -10,7 +10,7 @@ use crate::alloc::{AllocRequest, Allocator, Means, Reserve, Watermark};
 use crate::event::Event;
 use crate::frame::{FolioPages, Mobility, Owner};
 use crate::knobs::{FlushPolicy, Knob, Knobs};
-use crate::machine::{Machine, ZoneKind};
+use crate::machine::{Machine, Work, ZoneKind};
 use crate::mmu::Mmu;
 use crate::platform::Platform;
 use crate::primitive::Ordering::Relaxed;
@@ -32,7 +32,7 @@ const MEANS: Means = Means::new(Watermark::Min, Reserve::All);
 /// The root of every space's tables: the machine for tests does not walk them.
 const ROOT: Pfn = Pfn(5);
 /// A block of 16 pages has been taken from the buddy lists, and what it owes is not paid yet.
-const BEFORE_PAYMENT: Moment = Moment::Shootdown;
+const BEFORE_PAYMENT: Moment = Moment::Charge(Work::AllocBuddy);
 
 /// Four CPUs, 1024 frames and the rooms up to page tables. It is leaked, so that what runs at a moment of the machine
 /// can refer to it.
