@@ -6,6 +6,7 @@ mod fake;
 use fake::Fake;
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 
 const RUN: &str = "zipf:2M --memory 16M --boots 1 -q";
 
@@ -127,15 +128,16 @@ fn said_of_sequential_file() -> String {
     )
 }
 
+/// The command that compares one program and writes the document.
+fn one_program(dir: &Path, document: &Path) -> String {
+    format!("truth {} --only sequential-file --boots 1 -q --document {}", dir.display(), document.display())
+}
+
 #[test]
 fn comparisons_of_different_work_are_failures() {
     let fake = Fake::new(said(1, 8192));
     let (dir, document) = (fake.path("results"), fake.path("truth.md"));
-    let line = format!(
-        "truth {} --only sequential-file --boots 1 -q --document {}",
-        dir.display(),
-        document.display()
-    );
+    let line = one_program(&dir, &document);
     assert!(fake.bad(1, &line).contains("2 comparisons failed"));
     let text = fs::read_to_string(&document).expect("the document");
     assert!(text.contains("| sequential-file | classic | did not do the same work: "), "{text}");
@@ -166,11 +168,7 @@ fn the_users_own_errors_end_the_command() {
 fn kept_comparisons_become_a_document() {
     let fake = Fake::new(said_of_sequential_file());
     let (dir, document) = (fake.path("results"), fake.path("truth.md"));
-    let line = format!(
-        "truth {} --only sequential-file --boots 1 -q --document {}",
-        dir.display(),
-        document.display()
-    );
+    let line = one_program(&dir, &document);
     fake.good(&line);
     let text = fs::read_to_string(&document).expect("the document");
     assert!(text.contains("### sequential-file") && text.contains("note: one thing."), "{text}");
@@ -195,11 +193,7 @@ fn kept_comparisons_become_a_document() {
 fn a_failed_comparison_is_kept_with_its_reason_until_it_is_retried() {
     let fake = Fake { status: 0, ..Fake::new(PANIC) };
     let (dir, document) = (fake.path("results"), fake.path("truth.md"));
-    let line = format!(
-        "truth {} --only sequential-file --boots 1 -q --document {}",
-        dir.display(),
-        document.display()
-    );
+    let line = one_program(&dir, &document);
     assert!(fake.bad(1, &line).contains("2 comparisons failed"));
     let text = fs::read_to_string(&document).expect("the document");
     assert!(
