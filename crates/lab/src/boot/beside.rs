@@ -69,6 +69,7 @@ impl Row {
             (Agreement::Exact, ..) if self.is_wrong() => "exact: WRONG".to_owned(),
             (Agreement::Exact, ..) => "exact".to_owned(),
             (Agreement::Total, Some(Unjudged::Few), _) => "total: too few".to_owned(),
+            (Agreement::Total, Some(Unjudged::Noisy), _) => "total: noisy".to_owned(),
             (Agreement::Total, ..) if self.missed == Some(true) => "total: MISSED".to_owned(),
             (Agreement::Total, ..) => "total".to_owned(),
             (Agreement::Timing, ..) => "timing".to_owned(),
@@ -264,7 +265,7 @@ pub fn render(result: &SideBySide, width: usize) -> String {
     }
     text.push_str(
         "difference: booted against simulated; exact = the program alone decides, total = within a tenth, or no difference that the runs \
-         can tell; too few, a repeated count ('is') and timing are not judged; what both have as 0 is left out\n",
+         can tell; too few, noisy (far apart, and the runs cannot tell), a repeated count ('is') and timing are not judged; what both have as 0 is left out\n",
     );
     text
 }
@@ -338,6 +339,10 @@ mod tests {
         let simulated = [with(9_000, 0), with(11_000, 0)];
         let scattered = SideBySide::of(setup, [2, 1], &simulated, &[with(14_000, 0), with(9_000, 0)], false);
         assert_eq!(judge(&scattered), (Agreement::Total, Some(false)), "the seeds differ more");
+        let setup = Setup { runs: 2, ..scattered.setup.clone() };
+        let noisy = SideBySide::of(setup, [2, 1], &simulated, &[with(30_000, 0), with(5_000, 0)], false);
+        assert_eq!(judge(&noisy), (Agreement::Total, None));
+        assert_eq!(words(&render(&noisy, 100), "pgscan").last(), Some(&"noisy"));
     }
 
     #[test]
