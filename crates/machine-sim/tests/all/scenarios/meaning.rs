@@ -9,6 +9,7 @@ fn private(fd: u32) -> Map {
 
 fn map_another_file(scene: &Scene, os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     scene.among_readers_of(os, role, read_only, &mut |os, text, round| {
+        scene.press_hard(os);
         let other = open(os, "other", LEN);
         os.mmap(view(if round % 2 == 0 { other } else { text }, Prot::READ, true)).unwrap();
         load_all(os, AT);
