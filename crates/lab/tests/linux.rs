@@ -190,6 +190,39 @@ fn kept_comparisons_become_a_document() {
 }
 
 #[test]
+fn kept_boots_judge_again_without_a_kernel() {
+    let fake = Fake::new(said_of_sequential_file());
+    let (dir, document) = (fake.path("results"), fake.path("truth.md"));
+    let line = one_program(&dir, &document);
+    fake.good(&line);
+    fs::remove_file(fake.path("args")).expect("QEMU was started");
+    let folder = fs::read_dir(&dir).expect("the results").next().expect("a kernel").expect("a folder").path();
+    let [result, boots] =
+        ["json", "boots.json"].map(|end| folder.join(format!("sequential-file.classic.{end}")));
+    let before = fs::read_to_string(&result).expect("a result");
+    let rows = |text: &str| serde_json::from_str::<Value>(text).expect("a result")["rows"].clone();
+    let again = format!("truth {} --only sequential-file -q --again", dir.display());
+    for there in [true, false] {
+        if !there {
+            fs::remove_file(&result).expect("a result");
+        }
+        let mut command = fake.command(&again);
+        command.env("PAGEFOLD_LINUX", "no/such").env("PAGEFOLD_QEMU", "no/such");
+        assert!(command.status().expect("the binary runs").success());
+        assert_eq!(rows(&fs::read_to_string(&result).expect("a result")), rows(&before));
+    }
+    fs::remove_file(&result).expect("a result");
+    fake.good(&line);
+    assert!(!fake.path("args").exists(), "boots that are there are not made again");
+    let text = fs::read_to_string(&boots).expect("boots").replace("--cpus 1", "--cpus 2");
+    fs::write(&boots, text).expect("boots");
+    let message = fake.bad(2, &again);
+    assert!(message.contains("sequential-file.classic.boots.json: the boots are of "), "{message}");
+    let message = fake.bad(2, &format!("truth {} --only zipf-1cpu -q --again", dir.display()));
+    assert!(message.contains("there are no boots of these programs"), "{message}");
+}
+
+#[test]
 fn a_failed_comparison_is_kept_with_its_reason_until_it_is_retried() {
     let fake = Fake { status: 0, ..Fake::new(PANIC) };
     let (dir, document) = (fake.path("results"), fake.path("truth.md"));

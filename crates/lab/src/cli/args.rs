@@ -5,7 +5,7 @@ use super::bound::BoundArgs;
 use super::curve::CurveArgs;
 use super::doctor::DoctorArgs;
 use super::experiment::{CompareArgs, RunArgs};
-use super::linux::{LinuxArgs, TruthArgs};
+use super::linux::LinuxArgs;
 use super::list::ListArgs;
 use super::optimum::OptimumArgs;
 use super::parts::PartsArgs;
@@ -15,6 +15,7 @@ use super::scale::ScaleArgs;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::sweep::SweepArgs;
 use super::tracing::{ImportArgs, InfoArgs, RecordArgs};
+use super::truth::TruthArgs;
 use clap::{Parser, Subcommand};
 
 /// See what a memory manager does to your program, on a machine that you describe.

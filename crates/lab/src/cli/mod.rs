@@ -22,6 +22,7 @@ mod scale;
 mod shell;
 mod sweep;
 mod tracing;
+mod truth;
 mod visit;
 
 use crate::error::{Error, Result};
@@ -50,7 +51,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Boot(args) => boot::boot(&args),
         Command::Linux(args) => linux::linux(&args),
-        Command::Truth(args) => linux::truth(&args),
+        Command::Truth(args) => truth::truth(&args),
         Command::Report(args) => report::report(&args),
         Command::Record(args) => tracing::record(args),
         Command::Import(args) => tracing::import(&args),

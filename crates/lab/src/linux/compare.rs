@@ -1,27 +1,27 @@
 //! One comparison: boots of Linux, then the twin that they describe.
 
+use super::boots::Boots;
 use super::conditions::{self, Setting};
 use super::find::{self, Kernel};
 use super::guest::{LinuxGuest, What};
+use super::job::Job;
 use super::judge::{Beside, Conditions, Runs};
 use super::reserve::Reserve;
 use super::twin::{self, Speed, Twin};
-use super::unequal::{Unequal, unequal};
-use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Second, Shape, Task};
+use super::unequal::unequal;
+use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Shape, Task};
 use crate::document::{Origin, SCHEMA};
 use crate::engine::{Machine, Program, RunConfig};
 use crate::error::{Error, Result};
-use crate::profile::Profile;
-use crate::record::{OracleRecord, RunRecord, WorkDone};
-use crate::statistics::mean;
+use crate::interrupt;
+use crate::record::RunRecord;
 use crate::summary::Setup;
-use crate::{interrupt, replay};
 use mm::knobs::{Knob, Knobs};
 use mm::units::PAGE_SIZE;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Why a kernel of this version cannot run like that, if it is known that it cannot.
 fn refuses(version: &str, icount: bool, cpus: u32) -> Option<String> {
@@ -72,37 +72,6 @@ impl Tools {
     }
 }
 
-/// What is to be compared.
-#[derive(Clone, Debug)]
-pub struct Job {
-    /// The program, as the user named it.
-    pub program: String,
-    /// CPUs.
-    pub cpus: u32,
-    /// The second node.
-    pub second: Second,
-    /// Bytes of memory; rounded to what machines can have.
-    pub memory: u64,
-    /// Bytes of swap space.
-    pub swap: u64,
-    /// The first seed.
-    pub seed: u64,
-    /// Seeds.
-    pub runs: u32,
-    /// Boots with each seed.
-    pub boots: u32,
-    /// The profile.
-    pub profile: Profile,
-    /// Whether the guest's time counts instructions.
-    pub icount: bool,
-    /// More words for Linux.
-    pub append: String,
-    /// The longest that a boot may take.
-    pub timeout: Duration,
-    /// Whether to show every counter that moved.
-    pub all: bool,
-}
-
 /// The result, and the description of the simulated machine.
 pub struct Compared {
     /// Count by count.
@@ -134,67 +103,39 @@ struct Subject<'a> {
 /// wanted.
 pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compared> {
     let start = Instant::now();
+    let linux = boots(tools, job, watch)?;
+    let subject = Subject::new(job)?;
+    let mut compared = subject.beside(&linux, || match &tools.booted {
+        Some(image) => subject.booted(tools, image, watch),
+        None => Ok(Vec::new()),
+    })?;
+    compared.beside.host_seconds = start.elapsed().as_secs_f64();
+    Ok(compared)
+}
+
+/// Boot Linux as often as asked for.
+pub fn boots(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Boots> {
     if let Some(why) = tools.refuses(job) {
         return Err(Error::Input(why));
     }
     let subject = Subject::new(job)?;
-    let reports = subject.boots(tools, watch)?;
-    let linux =
-        reports.iter().zip(subject.boots_by_seed()).map(|(report, (seed, _))| record(report, seed, job));
-    let linux = linux.collect::<Result<Vec<RunRecord>>>()?;
-    let metric =
-        |name: &str| mean(&reports.iter().map(|report| measured(report, name)).collect::<Vec<f64>>());
-    let speed = speed(&linux, metric);
-    let name = format!("linux:{}", job.cpus);
-    let kernels = (metric("managed_pages") as u64).saturating_sub(subject.shape.memory() / PAGE_SIZE);
-    let Twin { machine, text: twin, warnings } = twin::twin(&name, &subject.shape, kernels, speed)?;
-    let simulated = subject.simulated(&machine)?;
-    let booted = match &tools.booted {
-        Some(image) => subject.booted(tools, image, watch)?,
-        None => Vec::new(),
+    let reserve = subject.reserve(tools, watch)?;
+    let mut boot = |(seed, boot)| {
+        let guest = subject.guest(tools, (seed, boot), reserve)?;
+        Ok((seed, boot_once(tools, job, &guest, watch)?))
     };
-    let conditions = Conditions {
-        kernel: tools.kernel.version.clone(),
-        cpus: job.cpus,
-        pages: subject.shape.memory() / PAGE_SIZE,
-        pages_by_node: subject.shape.memory_by_node().iter().map(|bytes| bytes / PAGE_SIZE).collect(),
-        kernel_pages: metric("kernel_pages"),
-        hidden_pages: metric("hidden_pages"),
-        managed_pages: metric("managed_pages"),
-        swap: job.swap,
-        speed,
-        icount: job.icount,
-        append: job.append.clone(),
-        settings: subject
-            .settings
-            .iter()
-            .map(|Setting { file, value, .. }| format!("{file} {value}"))
-            .collect(),
-        unequal: reports.first().map_or_else(Vec::new, |report| subject.unequal(report, kernels)),
-    };
-    let setup = setup(job, &name, subject.shape.memory(), &subject.program);
-    let runs = Runs { boots: job.boots, linux: &linux, simulated: &simulated, booted: &booted };
-    let mut beside = Beside::of(setup, conditions, runs, job.all);
-    beside.warnings.extend(warnings);
-    beside.host_seconds = start.elapsed().as_secs_f64();
-    Ok(Compared { beside, twin })
+    let reports = subject.boots_by_seed().map(&mut boot).collect::<Result<Vec<(u64, Report)>>>()?;
+    Boots::of(tools.version(), job, &subject.shape, &reports)
 }
 
-/// How slow the guests were, on average.
-fn speed(runs: &[RunRecord], metric: impl Fn(&str) -> f64) -> Speed {
-    let accesses = mean(&runs.iter().map(|run| run.work.accesses as f64).collect::<Vec<f64>>());
-    let nanos = |name| metric(name) / 1000.0;
-    let instruction_nanos = nanos("instruction_picos");
-    let accessing = metric("user_nanos") - metric("computed") * instruction_nanos;
-    Speed {
-        fault_nanos: nanos("fault_picos"),
-        zero_fault_nanos: nanos("zero_fault_picos"),
-        copy_fault_nanos: nanos("copy_fault_picos"),
-        read_nanos: nanos("read_picos"),
-        instruction_nanos,
-        access_nanos: if accesses > 0.0 { (accessing / accesses).max(0.0) } else { 0.0 },
-        read_micros: metric("read_micros"),
-    }
+/// Run the simulated twin beside boots that there are.
+pub fn beside(job: &Job, linux: &Boots) -> Result<Compared> {
+    let start = Instant::now();
+    let subject = Subject::new(job)?;
+    linux.must_be_of(job, &subject.shape)?;
+    let mut compared = subject.beside(linux, || Ok(Vec::new()))?;
+    compared.beside.host_seconds = start.elapsed().as_secs_f64();
+    Ok(compared)
 }
 
 impl<'a> Subject<'a> {
@@ -228,10 +169,6 @@ impl<'a> Subject<'a> {
     fn boots_by_seed(&self) -> impl Iterator<Item = (u64, u32)> + use<> {
         let boots = self.job.boots;
         self.seeds().flat_map(move |seed| (0..boots).map(move |boot| (seed, boot)))
-    }
-
-    fn unequal(&self, report: &Report, kernels: u64) -> Vec<Unequal> {
-        unequal(&report.conditions, (&self.shape, kernels), &self.job.profile.knobs, &self.settings)
     }
 
     /// What a boot with this seed and number is.
@@ -276,11 +213,44 @@ impl<'a> Subject<'a> {
         Ok(measured)
     }
 
-    /// Linux's runs.
-    fn boots(&self, tools: &Tools, watch: &mut dyn Watch) -> Result<Vec<Report>> {
-        let reserve = self.reserve(tools, watch)?;
-        let boot = |boot| boot_once(tools, self.job, &self.guest(tools, boot, reserve)?, watch);
-        self.boots_by_seed().map(boot).collect()
+    /// The twin of the guests beside them, and the booted machine's runs.
+    fn beside(&self, linux: &Boots, booted: impl FnOnce() -> Result<Vec<RunRecord>>) -> Result<Compared> {
+        let job = self.job;
+        let name = format!("linux:{}", job.cpus);
+        let kernels =
+            (linux.measured("managed_pages") as u64).saturating_sub(self.shape.memory() / PAGE_SIZE);
+        let speed = linux.speed();
+        let Twin { machine, text: twin, warnings } = twin::twin(&name, &self.shape, kernels, speed)?;
+        let simulated = self.simulated(&machine)?;
+        let booted = booted()?;
+        let setup = setup(job, &name, self.shape.memory(), &self.program);
+        let runs = Runs { boots: job.boots, linux: &linux.runs, simulated: &simulated, booted: &booted };
+        let mut beside = Beside::of(setup, self.conditions(linux, kernels, speed), runs, job.all);
+        beside.warnings.extend(warnings);
+        Ok(Compared { beside, twin })
+    }
+
+    fn conditions(&self, linux: &Boots, kernels: u64, speed: Speed) -> Conditions {
+        let knobs = &self.job.profile.knobs;
+        Conditions {
+            kernel: linux.kernel.clone(),
+            cpus: self.job.cpus,
+            pages: self.shape.memory() / PAGE_SIZE,
+            pages_by_node: self.shape.memory_by_node().iter().map(|bytes| bytes / PAGE_SIZE).collect(),
+            kernel_pages: linux.measured("kernel_pages"),
+            hidden_pages: linux.measured("hidden_pages"),
+            managed_pages: linux.measured("managed_pages"),
+            swap: self.job.swap,
+            speed,
+            icount: self.job.icount,
+            append: self.job.append.clone(),
+            settings: self
+                .settings
+                .iter()
+                .map(|Setting { file, value, .. }| format!("{file} {value}"))
+                .collect(),
+            unequal: unequal(&linux.found, (&self.shape, kernels), knobs, &self.settings),
+        }
     }
 
     /// The twin's.
@@ -294,7 +264,7 @@ impl<'a> Subject<'a> {
             }
             let (memory, knobs) = (Some(self.shape.memory()), knobs.clone());
             let config = RunConfig { memory, knobs, seed, boot, ..machine.config() };
-            let command = command(self.job, &self.shape, seed);
+            let command = self.job.command(&self.shape, seed);
             records.push(self.program.replayable(&config, &profile.name, command)?);
         }
         Ok(records)
@@ -355,63 +325,13 @@ fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
     }
 }
 
-/// The command line that does the comparison for one seed again.
-fn command(job: &Job, shape: &Shape, seed: u64) -> String {
-    let more = [("--seed", seed.to_string()), ("--boots", job.boots.to_string())];
-    let options = shape.options().into_iter().chain(more);
-    let mut words: Vec<String> =
-        ["pagefold", "linux", &job.program, "--profile", &job.profile.name].map(str::to_owned).into();
-    for (knob, value) in job.profile.settings() {
-        words.extend(["--set".to_owned(), format!("{knob}={value}")]);
-    }
-    for (flag, value) in options {
-        words.extend([flag.to_owned(), value]);
-    }
-    words.extend(job.icount.then(|| "--icount".to_owned()));
-    if !job.append.is_empty() {
-        words.extend(["--append".to_owned(), job.append.clone()]);
-    }
-    replay::shell_line(words)
-}
-
 fn boot_once(tools: &Tools, job: &Job, guest: &LinuxGuest<'_>, watch: &mut dyn Watch) -> Result<Report> {
     watch.begins(job, guest.seed);
     let files = guest.files(&tools.mke2fs)?;
     let runner = Runner { kernel: &tools.kernel.image, qemu: &tools.qemu, timeout: job.timeout };
     let report = runner.run(guest.arguments(&files), interrupt::requested, |line| watch.line(line));
     watch.ended(matches!(report, Err(Error::Failed(_))));
-    report.map_err(|error| error.with_replay(|| command(job, &guest.shape, guest.seed)))
-}
-
-fn measured(report: &Report, name: &str) -> f64 {
-    report.metrics.iter().find(|(known, _)| known == name).map_or(0.0, |(_, value)| *value as f64)
-}
-
-/// What a boot reported, as the record of a run.
-fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
-    let done = report.done.ok_or_else(|| Error::Failed("the guest ended without saying '@done'".into()))?;
-    if report.machine.is_none_or(|found| found.cpus != u64::from(job.cpus)) {
-        return Err(Error::Failed("the guest ran with another number of CPUs than it was given".into()));
-    }
-    Ok(RunRecord {
-        profile: job.profile.name.clone(),
-        seed,
-        nanos: done.nanos,
-        work: WorkDone { accesses: done.accesses, progress: done.progress, tasks: done.tasks },
-        counters: report.counters.clone(),
-        metrics: Vec::new(),
-        costs: Default::default(),
-        oracle: OracleRecord::default(),
-        covered: Default::default(),
-        bound: None,
-        profile_tree: None,
-        locks: Vec::new(),
-        lru_gen: Vec::new(),
-        fragmented: None,
-        groups: Vec::new(),
-        optimum: None,
-        warnings: report.notes.clone(),
-    })
+    report.map_err(|error| error.with_replay(|| job.command(&guest.shape, guest.seed)))
 }
 
 #[cfg(test)]

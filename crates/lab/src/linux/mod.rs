@@ -6,6 +6,7 @@
 //! the project: the kernel is the user's, or comes from a package that `cargo xtask linux` unpacks.
 //!
 //! ```text
+//! job         a program, and the conditions on both sides
 //! find        kernel, modules, and the guest's first process
 //! conditions  our knobs as Linux's settings
 //! archive     the initial file system
@@ -13,16 +14,19 @@
 //! guest       what to boot: configuration, QEMU's arguments, disks
 //! unequal     what the guest has otherwise than the simulated machine
 //! twin        the simulated machine that the guest was
+//! boots       Linux's side, as a file that can be judged by without a kernel
 //! judge       count by count: exact, total, timing
 //! compare     boots of Linux, then the twin
 //! truth       many programs and settings, as a document
 //! ```
 
 pub mod archive;
+pub mod boots;
 pub mod compare;
 pub mod conditions;
 pub mod find;
 pub mod guest;
+pub mod job;
 pub mod judge;
 pub mod reserve;
 pub mod truth;

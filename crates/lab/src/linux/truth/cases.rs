@@ -98,6 +98,11 @@ impl Case {
         format!("{}.{policy}.json", self.name)
     }
 
+    /// The file of its boots.
+    pub fn boots_file(&self, policy: &str) -> String {
+        format!("{}.{policy}.boots.json", self.name)
+    }
+
     /// What the user would type.
     pub fn command(&self) -> String {
         let settings: String = self.set.iter().map(|setting| format!(" --set {setting}")).collect();

@@ -1,0 +1,128 @@
+//! Linux's side of a comparison, as its boots have shown it. Kept in a file, it is a judge that needs no kernel: the
+//! simulated side can be run again beside it after every change of the simulator.
+
+use super::job::Job;
+use super::twin::Speed;
+use crate::boot::{Report, Shape};
+use crate::document::{Origin, SCHEMA};
+use crate::error::{Error, Result};
+use crate::record::{OracleRecord, RunRecord, WorkDone};
+use crate::statistics::mean;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What boots of Linux have shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Boots {
+    /// The build that booted.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// The command that boots the first seed again.
+    pub command: String,
+    /// Version of the kernel.
+    pub kernel: String,
+    /// Boots with each seed.
+    pub boots: u32,
+    /// Whether the guest's time counted instructions.
+    pub icount: bool,
+    /// What the guests measured of themselves, on average.
+    pub measured: BTreeMap<String, f64>,
+    /// What the first guest has, by name.
+    pub found: Vec<(String, String)>,
+    /// Boot by boot, in the order of seeds, then of boots with one seed.
+    pub runs: Vec<RunRecord>,
+}
+
+impl Boots {
+    /// What boots of this kernel have reported, each with its seed.
+    pub(super) fn of(kernel: &str, job: &Job, shape: &Shape, reports: &[(u64, Report)]) -> Result<Boots> {
+        let runs = reports.iter().map(|(seed, report)| record(report, *seed, job)).collect::<Result<_>>()?;
+        let first = reports.first().map(|(_, report)| report);
+        let names = first.into_iter().flat_map(|report| &report.metrics).map(|(name, _)| name.clone());
+        let average = |name: &str| {
+            mean(&reports.iter().map(|(_, report)| measured(report, name)).collect::<Vec<f64>>())
+        };
+        Ok(Boots {
+            origin: Origin::here(SCHEMA),
+            command: job.command(shape, job.seed),
+            kernel: kernel.to_owned(),
+            boots: job.boots,
+            icount: job.icount,
+            measured: names.map(|name| (name.clone(), average(&name))).collect(),
+            found: first.map_or_else(Vec::new, |report| report.conditions.clone()),
+            runs,
+        })
+    }
+
+    /// What the guests measured of themselves, on average; 0 if they did not.
+    pub fn measured(&self, name: &str) -> f64 {
+        self.measured.get(name).copied().unwrap_or(0.0)
+    }
+
+    /// Seeds.
+    pub fn seeds(&self) -> u32 {
+        self.runs.len() as u32 / self.boots.max(1)
+    }
+
+    /// Refuse boots that were made for something else than `job`.
+    pub(super) fn must_be_of(&self, job: &Job, shape: &Shape) -> Result<()> {
+        let wanted = job.command(shape, job.seed);
+        if self.command == wanted && self.seeds() == job.runs {
+            return Ok(());
+        }
+        let of = |command: &str, runs: u32| format!("'{command}' with --runs {runs}");
+        Err(Error::Input(format!(
+            "the boots are of {}, and not of {}",
+            of(&self.command, self.seeds()),
+            of(&wanted, job.runs)
+        )))
+    }
+
+    /// How slow the guests were.
+    pub(super) fn speed(&self) -> Speed {
+        let accesses = mean(&self.runs.iter().map(|run| run.work.accesses as f64).collect::<Vec<f64>>());
+        let nanos = |name| self.measured(name) / 1000.0;
+        let instruction_nanos = nanos("instruction_picos");
+        let accessing = self.measured("user_nanos") - self.measured("computed") * instruction_nanos;
+        Speed {
+            fault_nanos: nanos("fault_picos"),
+            zero_fault_nanos: nanos("zero_fault_picos"),
+            copy_fault_nanos: nanos("copy_fault_picos"),
+            read_nanos: nanos("read_picos"),
+            instruction_nanos,
+            access_nanos: if accesses > 0.0 { (accessing / accesses).max(0.0) } else { 0.0 },
+            read_micros: self.measured("read_micros"),
+        }
+    }
+}
+
+fn measured(report: &Report, name: &str) -> f64 {
+    report.metrics.iter().find(|(known, _)| known == name).map_or(0.0, |(_, value)| *value as f64)
+}
+
+/// What a boot reported, as the record of a run.
+fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
+    let done = report.done.ok_or_else(|| Error::Failed("the guest ended without saying '@done'".into()))?;
+    if report.machine.is_none_or(|found| found.cpus != u64::from(job.cpus)) {
+        return Err(Error::Failed("the guest ran with another number of CPUs than it was given".into()));
+    }
+    Ok(RunRecord {
+        profile: job.profile.name.clone(),
+        seed,
+        nanos: done.nanos,
+        work: WorkDone { accesses: done.accesses, progress: done.progress, tasks: done.tasks },
+        counters: report.counters.clone(),
+        metrics: Vec::new(),
+        costs: Default::default(),
+        oracle: OracleRecord::default(),
+        covered: Default::default(),
+        bound: None,
+        profile_tree: None,
+        locks: Vec::new(),
+        lru_gen: Vec::new(),
+        fragmented: None,
+        groups: Vec::new(),
+        optimum: None,
+        warnings: report.notes.clone(),
+    })
+}

@@ -1,0 +1,58 @@
+//! What is to be compared.
+
+use crate::boot::{Second, Shape};
+use crate::profile::Profile;
+use crate::replay;
+use std::time::Duration;
+
+/// A program, and the conditions on both sides.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The program, as the user named it.
+    pub program: String,
+    /// CPUs.
+    pub cpus: u32,
+    /// The second node.
+    pub second: Second,
+    /// Bytes of memory; rounded to what machines can have.
+    pub memory: u64,
+    /// Bytes of swap space.
+    pub swap: u64,
+    /// The first seed.
+    pub seed: u64,
+    /// Seeds.
+    pub runs: u32,
+    /// Boots with each seed.
+    pub boots: u32,
+    /// The profile.
+    pub profile: Profile,
+    /// Whether the guest's time counts instructions.
+    pub icount: bool,
+    /// More words for Linux.
+    pub append: String,
+    /// The longest that a boot may take.
+    pub timeout: Duration,
+    /// Whether to show every counter that moved.
+    pub all: bool,
+}
+
+impl Job {
+    /// The command line that does the comparison for one seed again.
+    pub(super) fn command(&self, shape: &Shape, seed: u64) -> String {
+        let more = [("--seed", seed.to_string()), ("--boots", self.boots.to_string())];
+        let options = shape.options().into_iter().chain(more);
+        let mut words: Vec<String> =
+            ["pagefold", "linux", &self.program, "--profile", &self.profile.name].map(str::to_owned).into();
+        for (knob, value) in self.profile.settings() {
+            words.extend(["--set".to_owned(), format!("{knob}={value}")]);
+        }
+        for (flag, value) in options {
+            words.extend([flag.to_owned(), value]);
+        }
+        words.extend(self.icount.then(|| "--icount".to_owned()));
+        if !self.append.is_empty() {
+            words.extend(["--append".to_owned(), self.append.clone()]);
+        }
+        replay::shell_line(words)
+    }
+}
