@@ -190,6 +190,15 @@ fn kept_comparisons_become_a_document() {
 }
 
 #[test]
+fn several_cpus_take_short_turns_when_time_counts_instructions() {
+    for (cpus, words, short) in [(2, "--icount", true), (1, "--icount", false), (2, "", false)] {
+        let fake = Fake::new(said(cpus, 513));
+        fake.good(&format!("linux {RUN} --cpus {cpus} {words}"));
+        assert_eq!(fake.args().contains("filter-buffer,id=turns"), short, "{cpus} {words}");
+    }
+}
+
+#[test]
 fn kept_boots_judge_again_without_a_kernel() {
     let fake = Fake::new(said_of_sequential_file());
     let (dir, document) = (fake.path("results"), fake.path("truth.md"));

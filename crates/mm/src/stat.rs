@@ -170,7 +170,7 @@ counters! {
     UnevictablePgsRescued "unevictable_pgs_rescued" "pages moved back from it";
     UnevictablePgsMlocked "unevictable_pgs_mlocked" "pages locked by mlock";
     UnevictablePgsMunlocked "unevictable_pgs_munlocked" "pages unlocked";
-    NrTlbRemoteFlush "nr_tlb_remote_flush" less "flush rounds sent to other CPUs";
+    NrTlbRemoteFlush "nr_tlb_remote_flush" less "flush rounds for other CPUs, also where all of them are lazy and get no request";
     NrTlbRemoteFlushReceived "nr_tlb_remote_flush_received" less "flush requests received by CPUs";
     NrTlbLocalFlushAll "nr_tlb_local_flush_all" less "full flushes that CPUs did for themselves";
     NrTlbLocalFlushOne "nr_tlb_local_flush_one" less "single pages that CPUs flushed for themselves";

@@ -20,6 +20,9 @@ const MIB: u64 = 1 << 20;
 /// Bytes of a page of the arena, where the guest's first process keeps all that is its own.
 const HUGE: u64 = 2 * MIB;
 
+/// The longest that a CPU runs while others wait for their turn: as far as a simulated CPU may be ahead of the others.
+const TURN_MICROS: u64 = 20;
+
 /// What the guest runs.
 pub enum What<'a> {
     /// A built-in program, by its name with all that is said of it; and the bytes that it touches.
@@ -195,6 +198,11 @@ impl LinuxGuest<'_> {
         };
         args.add(["-m", &format!("{}M", memory.iter().sum::<u64>() / MIB)]);
         args.add(["-smp", &self.shape.cpus.to_string()]);
+        if self.icount && self.shape.cpus > 1 {
+            // The CPUs run in turn, each until the next timer. A network's filter has one; nothing is connected to it.
+            let filter = format!("filter-buffer,id=turns,netdev=none,interval={TURN_MICROS}");
+            args.add(["-netdev", "hubport,id=none,hubid=0", "-object", &filter]);
+        }
         self.shape.describe_nodes(&mut args, &memory);
         args.add(["-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio", "-monitor", "none"]);
         args.add(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);

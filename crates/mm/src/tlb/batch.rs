@@ -26,7 +26,7 @@
 use super::cleared::Cleared;
 use super::debt::{Debt, Generation};
 use super::emptied::{Emptied, Refs};
-use super::{Context, Initiator, Range, Tlb};
+use super::{Context, Initiator, Range, Tlb, announce};
 use crate::event::Event;
 use crate::frame::{Frame, FrameTable, Owner};
 use crate::knobs::{FlushShape, Knob};
@@ -278,10 +278,17 @@ impl UnmapBatch {
             return;
         }
         let _scope = platform.scope(Scope::TryToUnmapFlush);
-        if self.is_listed() && self.listed <= platform.knobs.get(Knob::TlbSinglePageFlushCeiling) {
-            tlb.pay_list(platform, &self.debt, &self.list);
+        let mut others = self.debt.cpus;
+        others.remove(platform.machine.cpu());
+        let listed = self.is_listed() && self.listed <= platform.knobs.get(Knob::TlbSinglePageFlushCeiling);
+        if !others.is_empty() {
+            let pages = |listed: &Listed| (listed.entries as u64) << listed.order.0;
+            announce(platform, if listed { self.list.iter().map(pages).sum() } else { u64::MAX });
+        }
+        if listed {
+            tlb.ask_by_list(platform, &self.debt, &self.list);
         } else {
-            tlb.pay(platform, tlb.owing(&self.debt));
+            tlb.ask(platform, tlb.owing(&self.debt));
         }
         (self.debt, self.owes, self.writable) = (Debt::default(), false, false);
         self.list.clear();
@@ -410,8 +417,8 @@ fn owe<M: Machine>(
 }
 
 impl Tlb {
-    /// As [`Tlb::pay`], but a CPU that owes for nothing but the listed pages drops only these.
-    fn pay_list<M: Machine>(&self, platform: &Platform<M>, debt: &Debt, list: &[Listed]) {
+    /// As [`Tlb::ask`], but a CPU that owes for nothing but the listed pages drops only these.
+    fn ask_by_list<M: Machine>(&self, platform: &Platform<M>, debt: &Debt, list: &[Listed]) {
         let mut owing: CpuSet = self.owing(debt);
         let me = platform.machine.cpu();
         let here = owing.contains(me);
@@ -425,14 +432,9 @@ impl Tlb {
             return local();
         }
         if platform.machine.has_broadcast_flush() {
-            self.pay(platform, self.owing(debt));
+            self.ask(platform, self.owing(debt));
             return;
         }
-        platform.count(Stat::NrTlbRemoteFlush, 1);
-        platform.event(
-            Event::TlbFlush,
-            [4, list.iter().map(|listed| (listed.entries as u64) << listed.order.0).sum(), 0, 0],
-        );
         let remote = |cpu| {
             platform.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
             self.catch_up_listed(platform, cpu, list, Initiator::AnotherCpu);

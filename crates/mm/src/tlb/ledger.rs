@@ -25,7 +25,7 @@
 //! that is the reason for the three places, and for the types in `table`, `alloc` and `cache` that require them.
 
 use super::debt::{Debt, Domain, Generation};
-use super::{Context, Initiator, Tlb};
+use super::{Context, Initiator, Tlb, announce};
 use crate::event::{Concern, Event};
 use crate::knobs::{FlushShape, Knob};
 use crate::machine::{CpuSet, Flush, Machine, Scope};
@@ -181,7 +181,17 @@ impl Tlb {
 
     /// Pay: on return, every CPU of `owing` has caught up, or will before it runs user code. Returns whether another
     /// CPU was asked.
-    pub(super) fn pay<M: Machine>(&self, platform: &Platform<M>, mut owing: CpuSet) -> bool {
+    pub(super) fn pay<M: Machine>(&self, platform: &Platform<M>, owing: CpuSet) -> bool {
+        let mut others = owing;
+        others.remove(platform.machine.cpu());
+        if !others.is_empty() {
+            announce(platform, u64::MAX);
+        }
+        self.ask(platform, owing)
+    }
+
+    /// The same, for a round that was announced.
+    pub(super) fn ask<M: Machine>(&self, platform: &Platform<M>, mut owing: CpuSet) -> bool {
         let me = platform.machine.cpu();
         let mut here = owing.contains(me);
         owing.remove(me);
@@ -198,8 +208,6 @@ impl Tlb {
         self.widen(platform, &mut owing);
         here |= owing.contains(me);
         owing.remove(me);
-        platform.count(Stat::NrTlbRemoteFlush, 1);
-        platform.event(Event::TlbFlush, [4, u64::MAX, 0, 0]);
         let remote = |cpu| {
             platform.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
             self.catch_up_fully(platform, cpu, Initiator::AnotherCpu);
@@ -216,8 +224,6 @@ impl Tlb {
     /// because only they may write them, so each checks once more at its next turn.
     fn pay_by_broadcast<M: Machine>(&self, platform: &Platform<M>) {
         let drawn = self.newest();
-        platform.count(Stat::NrTlbRemoteFlush, 1);
-        platform.event(Event::TlbFlush, [4, u64::MAX, 0, 0]);
         platform.machine.flush_everywhere();
         let now = platform.machine.now();
         self.cpus.iter().for_each(|cpu| cpu.set_done(drawn, now));

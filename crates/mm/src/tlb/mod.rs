@@ -152,6 +152,14 @@ pub struct Tlb {
     zones: ZoneLedgers,
 }
 
+/// A round of flushes for other CPUs begins; `pages` of `u64::MAX`: all of a space. Linux counts and traces a round
+/// before it looks which CPUs are lazy and need no request, so a round that nobody gets is one, too
+/// (`native_flush_tlb_multi`).
+fn announce<M: Machine>(platform: &Platform<M>, pages: u64) {
+    platform.count(Stat::NrTlbRemoteFlush, 1);
+    platform.event(Event::TlbFlush, [4, pages, 0, 0]);
+}
+
 impl Tlb {
     /// No CPU has a space loaded.
     pub fn new<M: Machine>(platform: &Platform<M>) -> Tlb {
@@ -248,6 +256,9 @@ impl Tlb {
         let mut targets = context.cpus();
         let local = targets.contains(me);
         targets.remove(me);
+        if !targets.is_empty() {
+            announce(platform, range.pages);
+        }
         if !range.freed_tables {
             for cpu in targets.iter() {
                 if self.cpus[cpu.index()].is_lazy() {
@@ -267,8 +278,6 @@ impl Tlb {
         let mut others = targets;
         self.widen(platform, &mut others);
         others.remove(me);
-        platform.count(Stat::NrTlbRemoteFlush, 1);
-        platform.event(Event::TlbFlush, [4, range.pages, 0, 0]);
         let remote = |cpu| {
             platform.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
             if targets.contains(cpu) {
