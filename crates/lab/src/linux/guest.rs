@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 /// Bytes of a page of the arena, where the guest's first process keeps all that is its own.
 const HUGE: u64 = 2 * MIB;
 
-/// The longest that a CPU runs while others wait for their turn: as far as a simulated CPU may be ahead of the others.
+/// The longest that a CPU runs while others wait for their turn: what a simulated CPU may be ahead of the others.
 const TURN_MICROS: u64 = 20;
 
 /// What the guest runs.

@@ -133,12 +133,7 @@ fn a_lazy_cpu_is_not_asked_and_catches_up_on_return() {
     bench.run(0, a);
     bench.flush(a, 9);
     assert_eq!((bench.shootdowns().len(), bench.flushes()), (0, vec![(0, one(9))]));
-    let read = |stat| bench.platform.stats.read(stat);
-    assert_eq!(
-        (read(Stat::NrTlbRemoteFlush), read(Stat::NrTlbRemoteFlushReceived)),
-        (1, 0),
-        "as Linux counts"
-    );
+    assert_eq!(bench.platform.stats.read(Stat::NrTlbRemoteFlush), 1, "as Linux counts");
     bench.run(1, a);
     assert_eq!(bench.flushes(), [(1, Flush::Current)]);
     bench.run(1, a);
