@@ -199,6 +199,27 @@ fn several_cpus_take_short_turns_when_time_counts_instructions() {
 }
 
 #[test]
+fn instructions_of_a_kernel_are_counted() {
+    let done = said(1, 0);
+    let text =
+        done.replace("@done nanos=5 accesses=12288 progress=1536 tasks=1\n", "@insns munmap_1 7001.5 64\n");
+    let fake = Fake::new(text);
+    let table = fake.good("linux --bench -q");
+    assert!(
+        table.contains("munmap_1") && table.contains("7,002") && table.contains("unmap 1 touched page"),
+        "{table}"
+    );
+    assert!(fake.args().contains("init_on_alloc=0") && fake.args().contains("shift=0"));
+    let json: Value = serde_json::from_str(&fake.good("linux --bench -q --json")).expect("JSON");
+    assert_eq!(
+        (&json["command"], &json["rows"][0]["linux"]),
+        (&Value::from("linux-bench"), &Value::from(7001.5))
+    );
+    assert_eq!(json["rows"][0]["ratio"], Value::Null);
+    assert!(fake.bad(2, "linux zipf:2M --bench").contains("cannot be used with"));
+}
+
+#[test]
 fn kept_boots_judge_again_without_a_kernel() {
     let fake = Fake::new(said_of_sequential_file());
     let (dir, document) = (fake.path("results"), fake.path("truth.md"));

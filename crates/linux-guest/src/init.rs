@@ -6,7 +6,7 @@ use crate::os::GROUPS;
 use crate::report::{self, Verdict, print};
 use crate::sys::{self, nr};
 use crate::task::RunState;
-use crate::{counters, facts, heap, memory, os, swap, touch};
+use crate::{bench, counters, facts, heap, memory, os, swap, touch};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -26,6 +26,7 @@ const STATISTICS_PERIOD: u64 = 2_000_000_000;
 /// program NAME       seed N       boot N       cpus N       pages N:N   that the program gets, by node
 /// trace DEVICE BYTES the recorded program is on this disk
 /// measure            say how many pages are free, and end
+/// bench              count instructions of known work instead of running the program
 /// first N            number of the program's first task, which its random choices depend on
 /// counter NAME       to be read
 /// ```
@@ -41,6 +42,7 @@ struct Config {
     program: String,
     trace: Option<(String, u64)>,
     measure: bool,
+    bench: bool,
     seed: u64,
     boot: u64,
     first: u32,
@@ -78,6 +80,7 @@ impl Config {
             program: String::new(),
             trace: None,
             measure: false,
+            bench: false,
             seed: 0,
             boot: 0,
             first: 0,
@@ -95,6 +98,7 @@ impl Config {
                     config.trace = Some((device.into(), number(bytes)));
                 }
                 "measure" => config.measure = true,
+                "bench" => config.bench = true,
                 "seed" => config.seed = number(rest),
                 "boot" => config.boot = number(rest),
                 "first" => config.first = number(rest) as u32,
@@ -126,7 +130,9 @@ pub fn main() -> ! {
     set_up_early();
     let config = Config::read();
     config.preparations.iter().for_each(prepare);
-    counters::trace_flushes();
+    if !config.bench {
+        counters::trace_flushes();
+    }
     let read = |(device, bytes): &(String, u64)| must("the trace", sys::read_disk(device, *bytes as usize));
     let program = Choice::find(&config.program, config.trace.as_ref().map(read))
         .unwrap_or_else(|why| report::bad(format_args!("{}: {why}", config.program)));
@@ -143,10 +149,13 @@ pub fn main() -> ! {
     }
     let seed = [config.seed, config.first.into()];
     let state: &'static RunState = Box::leak(Box::new(RunState::new(program, seed, config.cpus, bytes)));
-    let times = os::probe(state);
+    let times = if config.bench { Times::default() } else { os::probe(state) };
     let hidden_memory = memory::leave(&config.pages).unwrap_or_else(|(node, free)| {
         report::bad(format_args!("node {node}: {free} pages are free, fewer than {}", config.pages[node]))
     });
+    if config.bench {
+        bench::run(state);
+    }
     facts::tell(&config.preparations.iter().filter_map(Preparation::setting).collect::<Vec<&str>>());
     run(&config, state, hidden_memory, times)
 }

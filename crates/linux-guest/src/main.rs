@@ -12,12 +12,14 @@
 //! touch     accesses that may fault               heap      memory of the guest's own, invisible to reclaim
 //! sys       system calls                          report    the guest's output
 //! choice    the program                           facts     what the guest has that the simulated machine has, too
+//! bench     instructions of known work
 //! ```
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
+mod bench;
 mod choice;
 mod counters;
 mod facts;

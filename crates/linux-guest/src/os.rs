@@ -94,7 +94,7 @@ impl LinuxOs {
 }
 
 /// Allocate a file's blocks on its device and write zeroes past the page cache, so that reads do real I/O.
-fn allocate_blocks(fd: u32, size: u64) -> Result<(), sys::Code> {
+pub fn allocate_blocks(fd: u32, size: u64) -> Result<(), sys::Code> {
     let zeroes = vec![[0u128; PAGE as usize / 16]; LARGEST_TRANSFER / PAGE as usize + 1];
     // Direct writes need aligned memory and whole pages.
     let start = (zeroes.as_ptr() as u64).next_multiple_of(PAGE);

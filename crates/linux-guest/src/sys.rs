@@ -27,6 +27,7 @@ pub mod nr {
     pub const RMDIR: u64 = 84;
     pub const UNLINK: u64 = 87;
     pub const GETRUSAGE: u64 = 98;
+    pub const SETSCHEDULER: u64 = 144;
     pub const MLOCK: u64 = 149;
     pub const MLOCKALL: u64 = 151;
     pub const MOUNT: u64 = 165;

@@ -82,6 +82,11 @@ const FIGURES: &[Figure] = &[
     },
 ];
 
+/// What an operation is; empty if it is not known.
+pub fn help(operation: &str) -> &'static str {
+    FIGURES.iter().find(|figure| figure.name == operation).map_or("", |figure| figure.help)
+}
+
 /// One operation beside Linux's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
@@ -120,7 +125,7 @@ impl Bench {
                 let figure = FIGURES.iter().find(|figure| figure.name == measured.name);
                 Row {
                     operation: measured.name.clone(),
-                    help: figure.map_or(String::new(), |figure| figure.help.to_owned()),
+                    help: help(&measured.name).to_owned(),
                     cpus,
                     instructions: measured.per,
                     units: measured.units,

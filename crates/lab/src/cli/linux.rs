@@ -3,11 +3,12 @@
 use super::boot::{LAST_LINES, spinner};
 use super::options::{Style, check_seeds};
 use super::output;
-use super::pc::PcArgs;
+use super::pc::{DEFAULT_MEMORY, PcArgs};
 use crate::engine::Program;
 use crate::error::Result;
 use crate::interrupt;
-use crate::linux::compare::{Compared, Tools, Watch, compare};
+use crate::linux::bench::LinuxBench;
+use crate::linux::compare::{Compared, Tools, Watch, compare, instructions};
 use crate::linux::job::Job;
 use crate::linux::judge;
 use crate::profile::{Profile, parse_setting};
@@ -15,6 +16,9 @@ use clap::Args;
 use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The program that the guest of the benchmark has, and does not run.
+const BENCHS_PROGRAM: &str = "uniform:1M";
 
 /// What every boot of Linux takes.
 #[derive(Debug, Args)]
@@ -34,8 +38,12 @@ pub struct LinuxGuestArgs {
 #[derive(Debug, Args)]
 pub struct LinuxArgs {
     /// A trace (FILE.pft), or a built-in program ('pagefold list programs'): NAME, NAME:SIZE or NAME:SIZE:THREADS
-    #[arg(value_name = "PROGRAM")]
-    program: String,
+    #[arg(value_name = "PROGRAM", required_unless_present = "bench", conflicts_with = "bench")]
+    program: Option<String>,
+    /// Count instructions of known work (faults, munmap, reclaim, compaction) instead; with --side-by-side also on the
+    /// booted machine
+    #[arg(long, conflicts_with_all = ["settings", "twin", "runs", "boots", "icount"])]
+    bench: bool,
     /// The profile, classic or mglru: NAME or NAME+KNOB=VALUE+... ('pagefold list knobs')
     #[arg(long, default_value = "classic", value_name = "PROFILE")]
     profile: String,
@@ -87,6 +95,9 @@ pub struct LinuxArgs {
 
 /// `pagefold linux`.
 pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
+    if args.bench {
+        return bench(args);
+    }
     let job = job(args)?;
     if let Some(path) = &args.twin {
         output::check_beside(path, args.style.json)?;
@@ -106,6 +117,26 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
     output::check_same_work(beside.same_work, "machines")
 }
 
+/// The kernel's own figures, on one CPU: as few as the operations need. Debian's kernels also clear the pages of files,
+/// which is no part of the work that is counted.
+fn bench(args: &LinuxArgs) -> Result<()> {
+    let tools = tools(args.kernel.as_deref(), &args.guest, args.side_by_side)?;
+    interrupt::install()?;
+    let job = Job {
+        program: BENCHS_PROGRAM.to_owned(),
+        cpus: 1,
+        memory: DEFAULT_MEMORY,
+        swap: 0,
+        runs: 1,
+        boots: 1,
+        icount: true,
+        append: format!("init_on_alloc=0 {}", args.append).trim_end().to_owned(),
+        ..job(args)?
+    };
+    let (linux, booted) = instructions(&tools, &job, &mut Shown::new(args.quiet))?;
+    output::show(&LinuxBench::of(tools.version(), &linux, booted.as_ref()), args.style.json)
+}
+
 pub(super) fn tools(kernel: Option<&Path>, args: &LinuxGuestArgs, booted: bool) -> Result<Tools> {
     Tools::find(kernel, args.modules.as_deref(), args.qemu.as_deref(), booted)
 }
@@ -113,9 +144,10 @@ pub(super) fn tools(kernel: Option<&Path>, args: &LinuxGuestArgs, booted: bool) 
 fn job(args: &LinuxArgs) -> Result<Job> {
     let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
     check_seeds(args.seed, args.runs)?;
-    let program = Program::find(&args.program)?;
+    let name = args.program.as_deref().unwrap_or(BENCHS_PROGRAM);
+    let program = Program::find(name)?;
     Ok(Job {
-        program: args.program.clone(),
+        program: name.to_owned(),
         cpus: args.pc.cpus,
         second: args.pc.second(),
         memory: args.pc.memory(program.peak_live()),

@@ -3,7 +3,7 @@
 use super::boots::Boots;
 use super::conditions::{self, Setting};
 use super::find::{self, Kernel};
-use super::guest::{LinuxGuest, What};
+use super::guest::{LinuxGuest, Purpose, What};
 use super::job::Job;
 use super::judge::{Beside, Conditions, Runs};
 use super::reserve::Reserve;
@@ -128,6 +128,19 @@ pub fn boots(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Boots> {
     Boots::of(tools.version(), job, &subject.shape, &reports)
 }
 
+/// Count instructions of known work on Linux, and on the booted machine if it is wanted.
+pub fn instructions(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<(Report, Option<Report>)> {
+    let subject = Subject::new(job)?;
+    let reserve = subject.reserve(tools, watch)?;
+    let guest = LinuxGuest { purpose: Purpose::Bench, ..subject.guest(tools, (job.seed, 0), reserve)? };
+    let linux = boot_once(tools, job, &guest, watch)?;
+    let booted = tools.booted.as_deref().map(|image| {
+        let guest = Guest { icount: true, ..subject.booted_guest(Task::Bench, job.seed) };
+        subject.boot(tools, image, &guest, watch)
+    });
+    Ok((linux, booted.transpose()?))
+}
+
 /// Run the simulated twin beside boots that there are.
 pub fn beside(job: &Job, linux: &Boots) -> Result<Compared> {
     let start = Instant::now();
@@ -192,7 +205,7 @@ impl<'a> Subject<'a> {
             daemons: self.daemons(),
             settings: &self.settings,
             reserve,
-            measure: false,
+            purpose: Purpose::Run,
             icount: self.job.icount,
             append: &self.job.append,
         })
@@ -202,7 +215,7 @@ impl<'a> Subject<'a> {
     fn reserve(&self, tools: &Tools, watch: &mut dyn Watch) -> Result<Reserve> {
         let job = self.job;
         let plenty = Reserve::plenty(self.shape.swap);
-        let guest = LinuxGuest { measure: true, ..self.guest(tools, (job.seed, 0), plenty)? };
+        let guest = LinuxGuest { purpose: Purpose::Measure, ..self.guest(tools, (job.seed, 0), plenty)? };
         let key = format!("{:?} {} {} {:?}", self.shape, guest.arena(), job.append, guest.memory_by_node());
         if let Some(known) = tools.reserves.borrow().get(&key) {
             return Ok(*known);
@@ -281,18 +294,36 @@ impl<'a> Subject<'a> {
                 Task::Program { name: words.to_string(), bytes: words.bytes, threads }
             }
         };
-        let runner = Runner { kernel: image, qemu: &tools.qemu, timeout: job.timeout };
         let mut records = Vec::new();
         for seed in self.seeds() {
-            let (task, knobs, shape) = (task.clone(), job.profile.knobs.clone(), self.shape);
-            let guest =
-                Guest { task, shape, seed, check: false, knobs, groups: vec![], drop: None, icount: false };
-            watch.begins(job, seed);
-            let report = runner.boot(&guest, interrupt::requested, |line| watch.line(line));
-            watch.ended(matches!(report, Err(Error::Failed(_))));
-            records.push(boot::measured::record(&report?, &guest, &job.profile.name)?);
+            let guest = self.booted_guest(task.clone(), seed);
+            let report = self.boot(tools, image, &guest, watch)?;
+            records.push(boot::measured::record(&report, &guest, &job.profile.name)?);
         }
         Ok(records)
+    }
+
+    /// A boot of the booted machine with this seed.
+    fn booted_guest(&self, task: Task, seed: u64) -> Guest {
+        let knobs = self.job.profile.knobs.clone();
+        Guest {
+            task,
+            shape: self.shape,
+            seed,
+            check: false,
+            knobs,
+            groups: vec![],
+            drop: None,
+            icount: false,
+        }
+    }
+
+    fn boot(&self, tools: &Tools, image: &Path, guest: &Guest, watch: &mut dyn Watch) -> Result<Report> {
+        let runner = Runner { kernel: image, qemu: &tools.qemu, timeout: self.job.timeout };
+        watch.begins(self.job, guest.seed);
+        let report = runner.boot(guest, interrupt::requested, |line| watch.line(line));
+        watch.ended(matches!(report, Err(Error::Failed(_))));
+        report
     }
 }
 

@@ -31,6 +31,17 @@ pub enum What<'a> {
     Trace(&'a Recorded),
 }
 
+/// What a guest is booted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To run its program.
+    Run,
+    /// To say how many pages are free.
+    Measure,
+    /// To count instructions of known work.
+    Bench,
+}
+
 /// One boot.
 pub struct LinuxGuest<'a> {
     /// What it runs.
@@ -52,8 +63,8 @@ pub struct LinuxGuest<'a> {
     pub settings: &'a [Setting],
     /// Memory for the kernel.
     pub reserve: Reserve,
-    /// Only say how many pages are free.
-    pub measure: bool,
+    /// What it is booted for.
+    pub purpose: Purpose,
     /// Run the CPUs in turn, with time that counts instructions while any of them works.
     pub icount: bool,
     /// More words for the kernel.
@@ -120,7 +131,11 @@ impl LinuxGuest<'_> {
                 format!("program trace\ntrace /dev/{disk} {}", trace.image().len())
             }
         });
-        lines.extend(self.measure.then(|| "measure".to_owned()));
+        lines.extend(match self.purpose {
+            Purpose::Run => None,
+            Purpose::Measure => Some("measure".to_owned()),
+            Purpose::Bench => Some("bench".to_owned()),
+        });
         lines.extend(module_names(self.kernel).map(|name| format!("insert /{name}")));
         // A kernel asks whether a disk is rotational when the disk is put to use.
         for (disk, use_it) in
@@ -269,7 +284,7 @@ mod tests {
             daemons: 2,
             settings: &settings,
             reserve: Reserve { taken: 70 * MIB, never_managed: 30 * MIB },
-            measure: false,
+            purpose: Purpose::Run,
             icount: false,
             append: "cgroup_disable=memory",
         };
@@ -328,7 +343,7 @@ mod tests {
             daemons: 2,
             settings: &[],
             reserve: Reserve { taken: 70 * MIB, never_managed: 30 * MIB },
-            measure: false,
+            purpose: Purpose::Run,
             icount: false,
             append: "",
         };

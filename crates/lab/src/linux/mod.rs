@@ -17,10 +17,12 @@
 //! boots       Linux's side, as a file that can be judged by without a kernel
 //! judge       count by count: exact, total, timing
 //! compare     boots of Linux, then the twin
+//! bench       instructions of known work
 //! truth       many programs and settings, as a document
 //! ```
 
 pub mod archive;
+pub mod bench;
 pub mod boots;
 pub mod compare;
 pub mod conditions;
