@@ -73,7 +73,7 @@ fn ticks() -> u64 {
     unsafe { _rdtsc() }
 }
 
-/// Use what time nobody else wants, and count the turns.
+/// Use the time that no other task wants, and count the turns.
 fn spin(_: &'static RunState, _: u32, _: Role) {
     const IDLE_CLASS: u64 = 5;
     let priority = 0u32;
