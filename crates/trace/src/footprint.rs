@@ -7,13 +7,12 @@
 //! Events of several threads come in an order in which they can have happened (`walk.rs`). On another machine they
 //! would come in another, so for programs with threads the peak is one of several that there can be.
 
-use std::collections::BTreeMap;
-
 use crate::container::Reader;
 use crate::error::TraceError;
 use crate::event::{Event, FileId, PAGE_SHIFT, PAGE_SIZE, Run};
 use crate::header::Header;
 use crate::pages::PageSet;
+use crate::ranges::Ranges;
 use crate::walk::{Moment, Walk, What};
 use abi::{AccessKind, Call, Forget, MapSource};
 
@@ -29,48 +28,6 @@ enum Kind {
     },
 }
 
-/// The mappings of a process: first page to (end page, kind). What is not in here counts as anonymous.
-#[derive(Clone, Default)]
-struct Maps(BTreeMap<u64, (u64, Kind)>);
-
-impl Maps {
-    fn kind(&self, page: u64) -> (u64, u64, Kind) {
-        match self.0.range(..=page).next_back() {
-            Some((&start, &(end, kind))) if page < end => (start, end, kind),
-            _ => (page, page + 1, Kind::Anonymous),
-        }
-    }
-
-    /// Cut a hole.
-    fn remove(&mut self, start: u64, end: u64) {
-        let first = self.0.range(..start).next_back().map_or(start, |(&first, _)| first);
-        let hit: Vec<_> = self.0.range(first..end).map(|(&at, &(to, kind))| (at, to, kind)).collect();
-        for (at, to, kind) in hit {
-            if to <= start {
-                continue;
-            }
-            self.0.remove(&at);
-            if at < start {
-                self.0.insert(at, (start, kind));
-            }
-            if to > end {
-                self.0.insert(end, (to, kind));
-            }
-        }
-    }
-
-    fn insert(&mut self, start: u64, end: u64, kind: Kind) {
-        self.remove(start, end);
-        if start < end {
-            debug_assert!(
-                self.0.range(start..end).next().is_none(),
-                "mappings of one process must not overlap"
-            );
-            self.0.insert(start, (end, kind));
-        }
-    }
-}
-
 #[derive(Default)]
 struct Process {
     parent: Option<u32>,
@@ -80,9 +37,10 @@ struct Process {
     ended: bool,
     /// Whether its parent has been told that it and its children have ended.
     gone: bool,
-    maps: Maps,
+    /// What is not in here counts as anonymous.
+    maps: Ranges<Kind>,
     /// The mapping that was used last: first page, end page, kind.
-    recent: Option<(u64, u64, Kind)>,
+    recent: Option<(u64, u64, Option<Kind>)>,
     ever: PageSet,
     live: PageSet,
 }
@@ -146,7 +104,7 @@ impl Footprint {
                 break;
             }
             self.live -= std::mem::take(&mut process.live).len();
-            process.maps = Maps::default();
+            process.maps = Ranges::default();
             at = process.parent.filter(|_| !std::mem::replace(&mut process.gone, true));
             if let Some(parent) = at {
                 self.processes[parent as usize].children -= 1;
@@ -205,7 +163,7 @@ impl Footprint {
         }
     }
 
-    fn changed(&mut self, process: u32) -> &mut Maps {
+    fn changed(&mut self, process: u32) -> &mut Ranges<Kind> {
         let process = &mut self.processes[process as usize];
         process.recent = None;
         &mut process.maps
@@ -216,7 +174,7 @@ impl Footprint {
     }
 
     fn remap(&mut self, process: u32, old: (u64, u64), new: (u64, u64)) {
-        let (_, _, kind) = self.processes[process as usize].maps.kind(old.0);
+        let (_, _, kind) = self.processes[process as usize].maps.of(old.0);
         let shift = new.0.wrapping_sub(old.0);
         let moved = self.processes[process as usize].live.take(old.0, old.1);
         self.live -= moved.len() as u64;
@@ -224,8 +182,10 @@ impl Footprint {
             self.drop_pages(process, new.0, new.1);
         }
         let kind = match kind {
-            Kind::File { file, base, shared } => Kind::File { file, base: base.wrapping_add(shift), shared },
-            Kind::Anonymous => Kind::Anonymous,
+            Some(Kind::File { file, base, shared }) => {
+                Kind::File { file, base: base.wrapping_add(shift), shared }
+            }
+            _ => Kind::Anonymous,
         };
         let maps = self.changed(process);
         maps.remove(old.0, old.1);
@@ -243,13 +203,13 @@ impl Footprint {
         let kind = match process.recent {
             Some((start, end, kind)) if (start..end).contains(&run.page) => kind,
             _ => {
-                let found = process.maps.kind(run.page);
+                let found = process.maps.of(run.page);
                 process.recent = Some(found);
                 found.2
             }
         };
         match kind {
-            Kind::File { file, base, shared } if shared || run.mode != AccessKind::Store => {
+            Some(Kind::File { file, base, shared }) if shared || run.mode != AccessKind::Store => {
                 self.touch_file(file, run.page.wrapping_sub(base));
             }
             _ if run.mode != AccessKind::Store && self.inherited(index, run.page) => {}
