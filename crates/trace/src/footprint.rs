@@ -28,6 +28,14 @@ enum Kind {
     },
 }
 
+/// Runs that are remembered, by some bits of their pages.
+const KNOWN: u64 = 256;
+
+/// The page of a run, and whether it is written: what the footprint looks at.
+const fn key(run: Run) -> u64 {
+    run.page << 1 | (run.mode as u8 == AccessKind::Store as u8) as u64
+}
+
 #[derive(Default)]
 struct Process {
     parent: Option<u32>,
@@ -41,6 +49,8 @@ struct Process {
     maps: Ranges<Kind>,
     /// The mapping that was used last: first page, end page, kind.
     recent: Option<(u64, u64, Option<Kind>)>,
+    /// Keys of runs since the last change of the address space. Another run like one of them changes nothing.
+    known: Vec<u64>,
     ever: PageSet,
     live: PageSet,
 }
@@ -166,10 +176,12 @@ impl Footprint {
     fn changed(&mut self, process: u32) -> &mut Ranges<Kind> {
         let process = &mut self.processes[process as usize];
         process.recent = None;
+        process.known.clear();
         &mut process.maps
     }
 
     fn drop_pages(&mut self, process: u32, start: u64, end: u64) {
+        self.processes[process as usize].known.clear();
         self.live -= self.processes[process as usize].live.take(start, end).len() as u64;
     }
 
@@ -200,6 +212,14 @@ impl Footprint {
 
     fn run(&mut self, index: u32, run: Run) {
         let process = &mut self.processes[index as usize];
+        let key = key(run);
+        if process.known.is_empty() {
+            // No page has this number.
+            process.known.resize(KNOWN as usize, u64::MAX);
+        }
+        if std::mem::replace(&mut process.known[(key % KNOWN) as usize], key) == key {
+            return;
+        }
         let kind = match process.recent {
             Some((start, end, kind)) if (start..end).contains(&run.page) => kind,
             _ => {
@@ -280,6 +300,26 @@ mod tests {
         footprint.note(0, &map(200, 50, MapSource::Anonymous));
         touch(&mut footprint, 0, AccessKind::Store, 200..212);
         assert_eq!((footprint.data, footprint.peak, footprint.live), (22, 12, 12));
+    }
+
+    #[test]
+    fn memory_that_is_given_back_and_touched_again_is_there_again() {
+        let mut footprint = Footprint::new(2);
+        let advice = Call::Madvise(100 * PAGE_SIZE, 4 * PAGE_SIZE, abi::Advice::DontNeed);
+        for (epoch, call) in [(2, Call::Munmap(100 * PAGE_SIZE, 4 * PAGE_SIZE)), (0, advice)] {
+            footprint.note(0, &map(100, 4, MapSource::Anonymous));
+            touch(&mut footprint, 0, AccessKind::Store, 100..104);
+            assert_eq!(footprint.live, 4);
+            footprint.note(0, &Event::change(epoch, call));
+            assert_eq!(footprint.live, 0);
+            touch(&mut footprint, 0, AccessKind::Store, 100..102);
+            assert_eq!((footprint.live, footprint.data), (2, 4));
+        }
+        // A page that was read and is written then is another one, if it was a file's.
+        footprint.note(0, &map(100, 4, MapSource::File { fd: 0, offset: 0, shared: false }));
+        touch(&mut footprint, 0, AccessKind::Load, 100..102);
+        touch(&mut footprint, 0, AccessKind::Store, 100..102);
+        assert_eq!((footprint.file, footprint.live), (2, 4));
     }
 
     #[test]
