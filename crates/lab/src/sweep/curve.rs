@@ -277,7 +277,7 @@ impl Document for Curve {
         let percent = |row: &Row| row.share * 100.0;
         let label = format!("memory, of the program's {}", human::bytes(self.peak_live as f64));
         let mark = |row: &Row| match row.added {
-            true => (percent(row), "+".to_owned()),
+            true => (percent(row), String::new()),
             false => (percent(row), human::share(row.share).replace(' ', "")),
         };
         let axis = Axis { marks: self.rows.iter().step_by(self.profiles.len()).map(mark).collect(), label };
@@ -299,7 +299,7 @@ impl Document for Curve {
         let title = format!("{} on {}", self.program, self.machine);
         let mut about = format!("Each of {} runs is a dot; lines join their means.", self.runs);
         if self.rows.iter().any(|row| row.added) {
-            about += " Sizes with + were added because those beside them are unclear.";
+            about += " Marks above an axis: sizes that were added, as those beside them are unclear.";
         }
         Some(plot((&title, &about), &panels.collect::<Vec<_>>(), 1))
     }
@@ -370,12 +370,12 @@ mod tests {
         assert_eq!(curve.between(9), [75, 45, 55].map(|size| size << 20));
         assert_eq!(curve.between(1), [75 << 20]);
         assert!(Curve { peak_live: 1000 << 20, ..curve.clone() }.between(9).is_empty(), "they are near");
-        assert!(!curve.text(100).contains('+') && !curve.svg().unwrap().contains(">+<"));
+        assert!(!curve.text(100).contains('+') && !curve.svg().unwrap().contains("Marks above"));
         curve.mark_added(&[50 << 20]);
         let text = curve.text(100);
         assert!(text.contains("+ 50.0 MiB") && text.contains("+: added") && !text.contains("+ 60"), "{text}");
         let svg = curve.svg().unwrap();
-        assert!(svg.contains(">+<") && svg.contains("Sizes with +"));
+        assert!(svg.contains("Marks above") && svg.contains(">60%<") && !svg.contains(">50%<"), "{svg}");
         let json = serde_json::to_value(&curve).unwrap();
         assert_eq!((&json["rows"][1]["added"], &json["rows"][2]["added"]), (&true.into(), &false.into()));
     }
