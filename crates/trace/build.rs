@@ -17,7 +17,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={}", plugin.display());
     println!("cargo::rerun-if-changed={}", abi.display());
-    for shared in ["codec.rs", "event.rs", "image.rs", "raw.rs"] {
+    for shared in ["codec.rs", "event.rs", "image.rs", "ranges.rs", "raw.rs"] {
         println!("cargo::rerun-if-changed=src/{shared}");
     }
     let out = PathBuf::from(variable("OUT_DIR"));

@@ -213,6 +213,7 @@ fn benches(rest: &[&str]) -> Vec<Step> {
         bench("benchmarks", &["-p", "bench"]),
         bench("speed of the simulator", &["-p", "machine-sim", "--bench", "speed"]),
         bench("cost of recording", &["-p", "trace", "--bench", "recorder"]),
+        bench("commands that start others", &["-p", "lab", "--bench", "recordings"]),
     ]
 }
 

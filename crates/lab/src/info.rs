@@ -23,6 +23,7 @@ fn text(info: &Info, width: usize, out: &mut String) -> std::fmt::Result {
     let totals = &info.totals;
     writeln!(out, "{} ({}, {})", info.path, size(info.file_bytes), info.recorder)?;
     writeln!(out, "command       {}", shell_line(&info.command))?;
+    text_sample(info, out)?;
     writeln!(out, "footprint     {} touched, {} at most at once", size(info.footprint), size(info.peak))?;
     writeln!(
         out,
@@ -92,6 +93,20 @@ fn text(info: &Info, width: usize, out: &mut String) -> std::fmt::Result {
     text_files(info, width, out)?;
     text_curve(info, width, out)?;
     info.warnings.iter().try_for_each(|warning| writeln!(out, "\nwarning: {warning}"))
+}
+
+/// How much of the program is there, if it is a sample.
+fn text_sample(info: &Info, out: &mut String) -> std::fmt::Result {
+    let times = |bytes: u64| size(bytes.saturating_mul(info.sample));
+    let whole = [info.footprint, info.peak].map(times);
+    match info.sample {
+        0 | 1 => Ok(()),
+        one_in => writeln!(
+            out,
+            "sample        one in {one_in} pages; the whole program has some {} ({} at once)",
+            whole[0], whole[1]
+        ),
+    }
 }
 
 /// What compressors made of the pages that were written.

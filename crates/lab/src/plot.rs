@@ -43,7 +43,7 @@ pub struct Panel<'a> {
 
 /// The horizontal axis.
 pub struct Axis {
-    /// Its marks, ascending, with their texts; at least two.
+    /// Its marks, ascending, with their texts; at least two. One without a text is above the axis.
     pub marks: Vec<(f64, String)>,
     /// Its label.
     pub label: String,
@@ -193,6 +193,10 @@ fn draw(text: &mut String, (left, top, width): (f64, f64, f64), panel: &Panel<'_
     let mut free = f64::NEG_INFINITY;
     for (mark, words) in &axis.marks {
         let (x, half) = (across(*mark), words.chars().count() as f64 * LETTER / 2.0);
+        if words.is_empty() {
+            line(text, (x, top + HEIGHT), (x, top + HEIGHT - 7.0), "a");
+            continue;
+        }
         line(text, (x, top + HEIGHT), (x, top + HEIGHT + 4.0), "f");
         if x - half >= free {
             label(text, (x, top + HEIGHT + 17.0), ("middle", "f"), words);

@@ -54,7 +54,8 @@ pub fn attempt(
             return unfollowed(thread, &path, "gets rights of its own (setuid)");
         }
     };
-    let emulator = Emulator { quiet: shared::QUIET.load(Ordering::Relaxed), ..emulator.clone() };
+    let (quiet, salt) = (shared::QUIET.load(Ordering::Relaxed), shared::salt_of_next());
+    let emulator = Emulator { quiet, salt, ..emulator.clone() };
     let (words, variables) = emulator.command(&start, Some(shared::image().number), wish.variables);
     // No thread may be in the middle of a change of the address space.
     shared::acquire();

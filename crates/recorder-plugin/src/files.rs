@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::codec::put_varint;
 use crate::event::FileId;
 use crate::raw;
+use crate::sample::mix;
 
 /// A file that was used.
 struct Known {
@@ -131,6 +132,11 @@ impl Files {
         for at in first.min(slots)..last.saturating_add(1).min(slots) {
             self.slots[at as usize] = Slot::Unknown;
         }
+    }
+
+    /// A number of the file that is the same in all processes.
+    pub fn number(&self, file: u32) -> u64 {
+        self.known.get(file as usize).map_or(0, |known| mix(known.dev, known.inode))
     }
 
     /// Number of known files.

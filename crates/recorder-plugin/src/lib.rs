@@ -21,6 +21,9 @@ mod event;
 #[path = "../../trace/src/image.rs"]
 mod image;
 #[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
+#[path = "../../trace/src/ranges.rs"]
+mod ranges;
+#[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
 #[path = "../../trace/src/raw.rs"]
 mod raw;
 
@@ -33,6 +36,7 @@ mod guard;
 mod maps;
 mod order;
 mod qemu;
+mod sample;
 mod shared;
 mod syscalls;
 mod system;
@@ -109,7 +113,7 @@ fn begin(slot: &AtomicPtr<Thread>) -> *mut Thread {
     let mut thread = Box::new(Thread::begin(window));
     if thread.is_first() {
         let maps = shared::with(false, |shared| maps::initial(limit(), &mut shared.files));
-        maps.iter().for_each(|map| thread.event(map));
+        maps.iter().for_each(|map| thread.changed(false, map));
     }
     let thread = Box::into_raw(thread);
     slot.store(thread, Ordering::Relaxed);
@@ -281,7 +285,7 @@ fn begin_child(index: c_uint, thread: &mut Thread, parent: Image) {
     }
     thread.pending = None;
     shared::begin_image(origin::FORK, parent, program().as_os_str().as_bytes());
-    shared::forget_threads();
+    shared::forget_threads(thread.sample.places());
     shared::with(true, |shared| shared.files.describe_all());
     thread.begin_child();
     shared::release();
@@ -357,23 +361,26 @@ pub extern "C" fn kill(pid: c_int, signal: c_int) -> c_int {
     system::kill(pid, signal) as c_int
 }
 
-/// Read the plugin's arguments: `dir=FOLDER`, `window=PAGES`, `owner=PID`, `quiet=INSTRUCTIONS`, and `after=NUMBER`
-/// in an image that is not the first of its process.
+/// Read the plugin's arguments: `dir=FOLDER`, `window=PAGES`, `owner=PID`, `quiet=INSTRUCTIONS`, `sample=N` and
+/// `salt=NUMBER`, and `after=NUMBER` in an image that is not the first of its process.
 fn configure<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(Emulator, Option<u32>), String> {
     let (mut folder, mut window, mut owner) = (None, window::USUAL as u32, 0);
-    let (mut quiet, mut after) = (0, None);
+    let (mut quiet, mut sample, mut salt, mut after) = (0, 1, 0, None);
     for argument in arguments {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
+        let long = || value.parse::<u64>().map_err(|_| format!("{name}={value}: not a number"));
         let number = || value.parse::<u32>().map_err(|_| format!("{name}={value}: not a number"));
         match name {
             "dir" => folder = Some(PathBuf::from(value)),
             "window" => window = number()?,
             "owner" => owner = number()?,
-            "quiet" => quiet = value.parse().map_err(|_| format!("{name}={value}: not a number"))?,
+            "quiet" => quiet = long()?,
+            "sample" => sample = long()?,
+            "salt" => salt = long()?,
             "after" => after = Some(number()?),
             _ => {
                 return Err(format!(
-                    "{argument}: no such argument; known are dir=, window=, owner=, quiet= and after="
+                    "{argument}: no such argument; known are dir=, window=, owner=, quiet=, sample=, salt= and after="
                 ));
             }
         }
@@ -382,7 +389,7 @@ fn configure<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(Emulator, 
     let program = std::fs::read_link("/proc/self/exe").map_err(|error| format!("/proc/self/exe: {error}"))?;
     // The folder is next to the plugin.
     let plugin = folder.with_file_name("recorder.so");
-    Ok((Emulator { program, plugin, folder, window, owner, quiet }, after))
+    Ok((Emulator { program, plugin, folder, window, owner, quiet, sample, salt }, after))
 }
 
 /// Install the plugin; QEMU calls this after it has loaded it.
@@ -418,6 +425,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     LIMIT.store(maps::lowest(), Ordering::Relaxed);
     let path = exec::told();
     shared::QUIET.store(emulator.quiet, Ordering::Relaxed);
+    shared::LINEAGE.store(emulator.salt, Ordering::Relaxed);
     EMULATOR.get_or_init(|| emulator);
     let (how, number) = after.map_or((origin::FIRST, 0), |number| (origin::EXEC, number));
     shared::begin_image(how, Image { pid: std::process::id(), number }, path.as_os_str().as_bytes());

@@ -12,14 +12,15 @@ use std::cell::UnsafeCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::codec::put_varint;
-use crate::event::PAGE_SHIFT;
+use crate::event::{Event, PAGE_SHIFT};
 use crate::files::Files;
 use crate::image::Emulator;
 use crate::raw::{self, Image};
+use crate::sample::{self, Places, Rule, mix};
 use crate::system;
 
 /// Changes of the address space so far.
@@ -44,6 +45,28 @@ pub fn quietly(instructions: u64) -> bool {
     before <= instructions
 }
 
+/// A number that tells this process from others, and is the same whenever the program does the same.
+pub static LINEAGE: AtomicU64 = AtomicU64::new(0);
+/// Processes that it has forked.
+static FORKED: AtomicU64 = AtomicU64::new(0);
+
+/// The salt of the program that this process becomes, see [`Rule`].
+pub fn salt_of_next() -> u64 {
+    mix(LINEAGE.load(Ordering::Relaxed), u64::MAX)
+}
+
+/// A process is about to be forked.
+pub fn forks() {
+    FORKED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Which pages are recorded.
+pub fn rule() -> Rule {
+    EMULATOR
+        .get()
+        .map_or(Rule { one_in: 1, salt: 0 }, |emulator| Rule { one_in: emulator.sample, salt: emulator.salt })
+}
+
 /// How the emulator was started.
 pub static EMULATOR: OnceLock<Emulator> = OnceLock::new();
 
@@ -64,6 +87,8 @@ pub struct Threads {
     early: HashSet<u64>,
     /// The page of the cleared address and the number of each ended thread.
     pub ended: Vec<(u64, u64)>,
+    /// The mappings that decide which pages are recorded; empty if all are.
+    pub places: Arc<Places>,
 }
 
 impl Threads {
@@ -219,10 +244,23 @@ pub fn with_threads<R>(body: impl FnOnce(&mut Threads) -> R) -> R {
     result
 }
 
-/// Forget all threads, in a forked child, which has only one. A thread that no longer exists may have been in the
-/// middle of anything, so the old value is leaked.
-pub fn forget_threads() {
+/// Begin again in a forked child, which has one thread: `places` is what that knew. A thread that no longer exists may
+/// have been in the middle of anything, so the old value is leaked.
+pub fn forget_threads(places: Arc<Places>) {
     // SAFETY: the child has one thread, which does not use the value now; nothing is read or dropped.
-    unsafe { ENDS.data.get().write(None) };
+    unsafe { ENDS.data.get().write(Some(Threads { places, ..Threads::default() })) };
     ENDS.release();
+    let lineage = mix(LINEAGE.load(Ordering::Relaxed), FORKED.swap(0, Ordering::Relaxed));
+    LINEAGE.store(lineage, Ordering::Relaxed);
+}
+
+/// The address space has changed: note what decides which pages are recorded. The lock is `held`, or not.
+pub fn changed(held: bool, event: &Event) {
+    if !rule().samples() {
+        return;
+    }
+    let number = |file| with(held, |shared| shared.files.number(file));
+    with_threads(|threads| sample::follow(&mut threads.places, event, number));
+    // Threads look again: those that began to look when the call began have not seen this.
+    NEWS.fetch_add(1, Ordering::Release);
 }

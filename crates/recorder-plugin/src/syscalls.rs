@@ -29,12 +29,21 @@ pub fn enter(thread: &mut Thread, call: Call, args: [u64; 6]) {
     }
     let mut pending = Pending { call, args, epoch: 0, offset: None, since: Instant::now(), order: None };
     pending.order = order::enter(thread, call, &args);
+    let forks = match call {
+        Call::Clone => forks(&args),
+        call => call == Call::Fork,
+    };
     if call.changes_space(&args) {
         shared::acquire();
         pending.epoch = EPOCH.fetch_add(1, Ordering::AcqRel) + 1;
         NEWS.fetch_add(1, Ordering::AcqRel);
         // Other threads' changes since then come before this one; a replay keeps that order without an event.
         thread.seen = pending.epoch;
+        // A child has only what this thread knows.
+        thread.know_places();
+        if forks {
+            shared::forks();
+        }
     }
     let fd = args[0] as i32;
     match call {
@@ -133,7 +142,7 @@ fn space(thread: &mut Thread, pending: &Pending, result: u64) {
             None => return,
         },
     };
-    thread.event(&event);
+    thread.changed(epoch != 0, &event);
 }
 
 fn mmap(pending: &Pending, addr: u64) -> Event {
@@ -184,7 +193,11 @@ fn plain(thread: &mut Thread, pending: &Pending, number: u64, value: u64) {
             None => return,
         }
     }
-    thread.event(&Event::Call { epoch, call, value });
+    let event = Event::Call { epoch, call, value };
+    match epoch {
+        0 => thread.event(&event),
+        _ => thread.changed(true, &event),
+    }
 }
 
 fn task(thread: &mut Thread, pending: &Pending, result: u64) {
@@ -249,15 +262,25 @@ fn truncate(thread: &mut Thread, epoch: u64, fd: u64, size: Option<u64>) {
 }
 
 fn read(thread: &mut Thread, fd: u64, offset: Option<u64>, len: u64) {
-    if let (Some(offset), Some(file), true) = (offset, known(fd as i32, false), len > 0) {
+    for (file, offset, len) in kept(fd, offset, len) {
         thread.event(&Event::call(abi::Call::Pread(file.0, Buffer::anywhere(len), offset)));
     }
 }
 
 fn write(thread: &mut Thread, fd: u64, offset: Option<u64>, len: u64) {
-    if let (Some(offset), Some(file), true) = (offset, known(fd as i32, false), len > 0) {
+    for (file, offset, len) in kept(fd, offset, len) {
         thread.event(&Event::call(abi::Call::Pwrite(file.0, Buffer::anywhere(len), offset)));
     }
+}
+
+/// The parts of a transfer that are recorded: file, offset and length.
+fn kept(fd: u64, offset: Option<u64>, len: u64) -> Vec<(FileId, u64, u64)> {
+    let (Some(offset), Some(file), true) = (offset, known(fd as i32, false), len > 0) else {
+        return Vec::new();
+    };
+    let number = shared::with(false, |shared| shared.files.number(file.0));
+    let parts = shared::rule().of_file(number, offset, len);
+    parts.into_iter().map(|(offset, len)| (file, offset, len)).collect()
 }
 
 /// Both offsets have moved past the copied bytes, unless the call was given offsets of its own, whose values are in

@@ -9,6 +9,7 @@ use crate::content::Written;
 use crate::event::{Event, PAGE_SHIFT, Run, ThreadId};
 use crate::order::{self, Begun};
 use crate::raw::{self, Step, kind};
+use crate::sample::Sample;
 use crate::shared;
 use crate::window::Window;
 use abi::AccessKind;
@@ -42,6 +43,8 @@ pub struct Thread {
     encoder: Encoder,
     pub window: Window,
     written: Written,
+    /// Which pages are recorded.
+    pub sample: Sample,
     /// Whether accesses are not recorded yet.
     quiet: bool,
     /// Accesses and instructions that were recorded but not written out.
@@ -82,6 +85,7 @@ impl Thread {
             encoder: Encoder::default(),
             window: Window::new(window),
             written: Written::new(),
+            sample: Sample::new(shared::rule(), shared::with_threads(|threads| threads.places.clone())),
             quiet: shared::QUIET.load(Ordering::Relaxed) > 0,
             accesses: 0,
             told: 0,
@@ -163,6 +167,9 @@ impl Thread {
 
     #[inline(never)]
     fn emit_run(&mut self, run: Run) {
+        if !self.sample.keeps(run.page) {
+            return;
+        }
         if run.mode == AccessKind::Store {
             self.written.note(run.page);
         }
@@ -260,8 +267,9 @@ impl Thread {
             self.seen = epoch;
             self.push(&Event::Sync { epoch });
         }
-        let (heard, watched) = (&mut self.heard, &mut self.window.watched);
+        let (heard, watched, sample) = (&mut self.heard, &mut self.window.watched, &mut self.sample);
         shared::with_threads(|threads| {
+            sample.follow(&threads.places);
             watched.extend(threads.ended[*heard..].iter().map(|&(page, _)| page));
             *heard = threads.ended.len();
         });
@@ -291,8 +299,11 @@ impl Thread {
 
     /// Empty the window and record the instructions.
     pub fn drain(&mut self) {
-        let Thread { window, encoder, accesses, written, quiet, .. } = self;
+        let Thread { window, encoder, accesses, written, sample, quiet, .. } = self;
         window.drain(|run| {
+            if !sample.keeps(run.page) {
+                return;
+            }
             if run.mode == AccessKind::Store {
                 written.note(run.page);
             }
@@ -311,6 +322,19 @@ impl Thread {
     pub fn event(&mut self, event: &Event) {
         self.drain();
         self.push(event);
+    }
+
+    /// Add a call that has changed the address space. The lock is `held`, or not.
+    pub fn changed(&mut self, held: bool, event: &Event) {
+        self.event(event);
+        shared::changed(held, event);
+        self.know_places();
+    }
+
+    /// Learn of all changes so far. The window must be empty.
+    pub fn know_places(&mut self) {
+        let sample = &mut self.sample;
+        shared::with_threads(|threads| sample.follow(&threads.places));
     }
 
     fn push(&mut self, event: &Event) {

@@ -1,5 +1,5 @@
 //! What `pagefold record` does, without the rest of Pagefold: `cargo run --release -p trace --example record --
-//! -o FILE [--keep] [--level N] [--window N] [--after MILLIONS] -- COMMAND ARGS`.
+//! -o FILE [--keep] [--level N] [--window N] [--after MILLIONS] [--sample N] -- COMMAND ARGS`.
 
 use std::process::ExitCode;
 
@@ -14,6 +14,7 @@ fn main() -> ExitCode {
             "--keep" => options.keep = true,
             "--level" => options.level = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(9),
             "--window" => options.window = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(32),
+            "--sample" => options.sample = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(1),
             "--after" => {
                 options.after = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(0) * 1_000_000;
             }

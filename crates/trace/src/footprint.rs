@@ -7,13 +7,12 @@
 //! Events of several threads come in an order in which they can have happened (`walk.rs`). On another machine they
 //! would come in another, so for programs with threads the peak is one of several that there can be.
 
-use std::collections::BTreeMap;
-
 use crate::container::Reader;
 use crate::error::TraceError;
 use crate::event::{Event, FileId, PAGE_SHIFT, PAGE_SIZE, Run};
 use crate::header::Header;
 use crate::pages::PageSet;
+use crate::ranges::Ranges;
 use crate::walk::{Moment, Walk, What};
 use abi::{AccessKind, Call, Forget, MapSource};
 
@@ -29,46 +28,12 @@ enum Kind {
     },
 }
 
-/// The mappings of a process: first page to (end page, kind). What is not in here counts as anonymous.
-#[derive(Clone, Default)]
-struct Maps(BTreeMap<u64, (u64, Kind)>);
+/// Runs that are remembered, by some bits of their pages.
+const KNOWN: u64 = 256;
 
-impl Maps {
-    fn kind(&self, page: u64) -> (u64, u64, Kind) {
-        match self.0.range(..=page).next_back() {
-            Some((&start, &(end, kind))) if page < end => (start, end, kind),
-            _ => (page, page + 1, Kind::Anonymous),
-        }
-    }
-
-    /// Cut a hole.
-    fn remove(&mut self, start: u64, end: u64) {
-        let first = self.0.range(..start).next_back().map_or(start, |(&first, _)| first);
-        let hit: Vec<_> = self.0.range(first..end).map(|(&at, &(to, kind))| (at, to, kind)).collect();
-        for (at, to, kind) in hit {
-            if to <= start {
-                continue;
-            }
-            self.0.remove(&at);
-            if at < start {
-                self.0.insert(at, (start, kind));
-            }
-            if to > end {
-                self.0.insert(end, (to, kind));
-            }
-        }
-    }
-
-    fn insert(&mut self, start: u64, end: u64, kind: Kind) {
-        self.remove(start, end);
-        if start < end {
-            debug_assert!(
-                self.0.range(start..end).next().is_none(),
-                "mappings of one process must not overlap"
-            );
-            self.0.insert(start, (end, kind));
-        }
-    }
+/// The page of a run, and whether it is written: what the footprint looks at.
+const fn key(run: Run) -> u64 {
+    run.page << 1 | (run.mode as u8 == AccessKind::Store as u8) as u64
 }
 
 #[derive(Default)]
@@ -80,9 +45,12 @@ struct Process {
     ended: bool,
     /// Whether its parent has been told that it and its children have ended.
     gone: bool,
-    maps: Maps,
+    /// What is not in here counts as anonymous.
+    maps: Ranges<Kind>,
     /// The mapping that was used last: first page, end page, kind.
-    recent: Option<(u64, u64, Kind)>,
+    recent: Option<(u64, u64, Option<Kind>)>,
+    /// Keys of runs since the last change of the address space. Another run like one of them changes nothing.
+    known: Vec<u64>,
     ever: PageSet,
     live: PageSet,
 }
@@ -146,7 +114,7 @@ impl Footprint {
                 break;
             }
             self.live -= std::mem::take(&mut process.live).len();
-            process.maps = Maps::default();
+            process.maps = Ranges::default();
             at = process.parent.filter(|_| !std::mem::replace(&mut process.gone, true));
             if let Some(parent) = at {
                 self.processes[parent as usize].children -= 1;
@@ -205,18 +173,20 @@ impl Footprint {
         }
     }
 
-    fn changed(&mut self, process: u32) -> &mut Maps {
+    fn changed(&mut self, process: u32) -> &mut Ranges<Kind> {
         let process = &mut self.processes[process as usize];
         process.recent = None;
+        process.known.clear();
         &mut process.maps
     }
 
     fn drop_pages(&mut self, process: u32, start: u64, end: u64) {
+        self.processes[process as usize].known.clear();
         self.live -= self.processes[process as usize].live.take(start, end).len() as u64;
     }
 
     fn remap(&mut self, process: u32, old: (u64, u64), new: (u64, u64)) {
-        let (_, _, kind) = self.processes[process as usize].maps.kind(old.0);
+        let (_, _, kind) = self.processes[process as usize].maps.of(old.0);
         let shift = new.0.wrapping_sub(old.0);
         let moved = self.processes[process as usize].live.take(old.0, old.1);
         self.live -= moved.len() as u64;
@@ -224,8 +194,10 @@ impl Footprint {
             self.drop_pages(process, new.0, new.1);
         }
         let kind = match kind {
-            Kind::File { file, base, shared } => Kind::File { file, base: base.wrapping_add(shift), shared },
-            Kind::Anonymous => Kind::Anonymous,
+            Some(Kind::File { file, base, shared }) => {
+                Kind::File { file, base: base.wrapping_add(shift), shared }
+            }
+            _ => Kind::Anonymous,
         };
         let maps = self.changed(process);
         maps.remove(old.0, old.1);
@@ -240,16 +212,24 @@ impl Footprint {
 
     fn run(&mut self, index: u32, run: Run) {
         let process = &mut self.processes[index as usize];
+        let key = key(run);
+        if process.known.is_empty() {
+            // No page has this number.
+            process.known.resize(KNOWN as usize, u64::MAX);
+        }
+        if std::mem::replace(&mut process.known[(key % KNOWN) as usize], key) == key {
+            return;
+        }
         let kind = match process.recent {
             Some((start, end, kind)) if (start..end).contains(&run.page) => kind,
             _ => {
-                let found = process.maps.kind(run.page);
+                let found = process.maps.of(run.page);
                 process.recent = Some(found);
                 found.2
             }
         };
         match kind {
-            Kind::File { file, base, shared } if shared || run.mode != AccessKind::Store => {
+            Some(Kind::File { file, base, shared }) if shared || run.mode != AccessKind::Store => {
                 self.touch_file(file, run.page.wrapping_sub(base));
             }
             _ if run.mode != AccessKind::Store && self.inherited(index, run.page) => {}
@@ -320,6 +300,26 @@ mod tests {
         footprint.note(0, &map(200, 50, MapSource::Anonymous));
         touch(&mut footprint, 0, AccessKind::Store, 200..212);
         assert_eq!((footprint.data, footprint.peak, footprint.live), (22, 12, 12));
+    }
+
+    #[test]
+    fn memory_that_is_given_back_and_touched_again_is_there_again() {
+        let mut footprint = Footprint::new(2);
+        let advice = Call::Madvise(100 * PAGE_SIZE, 4 * PAGE_SIZE, abi::Advice::DontNeed);
+        for (epoch, call) in [(2, Call::Munmap(100 * PAGE_SIZE, 4 * PAGE_SIZE)), (0, advice)] {
+            footprint.note(0, &map(100, 4, MapSource::Anonymous));
+            touch(&mut footprint, 0, AccessKind::Store, 100..104);
+            assert_eq!(footprint.live, 4);
+            footprint.note(0, &Event::change(epoch, call));
+            assert_eq!(footprint.live, 0);
+            touch(&mut footprint, 0, AccessKind::Store, 100..102);
+            assert_eq!((footprint.live, footprint.data), (2, 4));
+        }
+        // A page that was read and is written then is another one, if it was a file's.
+        footprint.note(0, &map(100, 4, MapSource::File { fd: 0, offset: 0, shared: false }));
+        touch(&mut footprint, 0, AccessKind::Load, 100..102);
+        touch(&mut footprint, 0, AccessKind::Store, 100..102);
+        assert_eq!((footprint.file, footprint.live), (2, 4));
     }
 
     #[test]

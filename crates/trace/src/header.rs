@@ -7,7 +7,7 @@
 //!           n, n × file (name string, size, kind 0 regular or 1 memory),
 //!           n, n × process (0 or 1 + the thread that forked it, its first thread, epochs),
 //!           n, n × thread (process, 0 or 1 + the thread that started it, counts, n, n × frame),
-//!           n, n × warning string
+//!           n, n × warning string, sample (from format 13 on)
 //! counts  = events, runs, loads, stores, fetches, instructions, idle_nanos
 //! frame   = distance of its offset from that of the thread's frame before
 //! ```
@@ -20,6 +20,7 @@ use crate::codec::{Malformed, put_varint, varint};
 use crate::event::{Event, FileId, MAX_FILE_SIZE, PAGE_SIZE, Run, ThreadId};
 use abi::AccessKind;
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -162,6 +163,8 @@ pub struct Header {
     pub threads: Vec<ThreadInfo>,
     /// What the recorder could not follow, one sentence each.
     pub warnings: Vec<String>,
+    /// One in this many pages was recorded; at most 1: all.
+    pub sample: u64,
 }
 
 impl Header {
@@ -172,6 +175,17 @@ impl Header {
             sum.add(thread.counts);
         }
         sum
+    }
+
+    /// What the numbers of a sample stand for.
+    pub fn sampled(&self) -> Option<String> {
+        let times = self.sample;
+        (times > 1).then(|| {
+            format!(
+                "one in {times} pages was recorded: memory and what is counted by pages stand for {times} times as much \
+                 of the whole program; instructions and calls are all there, so times are not a part of its times"
+            )
+        })
     }
 
     /// The file that `id` names.
@@ -209,6 +223,7 @@ impl Header {
             });
         });
         out.list(&self.warnings, |out, text| out.string(text));
+        out.number(self.sample);
         out.0
     }
 
@@ -234,6 +249,7 @@ impl Header {
             })?,
             threads: from.list(thread)?,
             warnings: from.list(In::string)?,
+            sample: if from.at == bytes.len() { 1 } else { from.number()? },
         };
         if from.at == bytes.len() && header.consistent() { Ok(header) } else { Err(Malformed) }
     }

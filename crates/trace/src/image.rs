@@ -160,6 +160,10 @@ pub struct Emulator {
     pub owner: u32,
     /// Instructions after which accesses are recorded.
     pub quiet: u64,
+    /// One in this many pages is recorded.
+    pub sample: u64,
+    /// Tells the memory of this program from that of others, in the choice of pages.
+    pub salt: u64,
 }
 
 impl Emulator {
@@ -171,6 +175,9 @@ impl Emulator {
         out.extend_from_slice(format!(",window={},owner={}", self.window, self.owner).as_bytes());
         if self.quiet > 0 {
             out.extend_from_slice(format!(",quiet={}", self.quiet).as_bytes());
+        }
+        if self.sample > 1 {
+            out.extend_from_slice(format!(",sample={},salt={}", self.sample, self.salt).as_bytes());
         }
         if let Some(after) = after {
             out.extend_from_slice(format!(",after={after}").as_bytes());
@@ -282,11 +289,13 @@ mod tests {
             window: 32,
             owner: 7,
             quiet: 0,
+            sample: 4,
+            salt: 9,
         };
         let start = Start { program: "/bin/ls".into(), words: ["ls", "-l"].map(word).to_vec() };
         let variables = ["A=1", "LD_PRELOAD=/a.so", "LD_LIBRARY_PATH=/b,c"].map(word).to_vec();
         let (words, environment) = emulator.command(&start, Some(3), variables);
-        let plugin = "/x/recorder.so,dir=/x/raw,window=32,owner=7,after=3";
+        let plugin = "/x/recorder.so,dir=/x/raw,window=32,owner=7,sample=4,salt=9,after=3";
         let expected = [
             "/bin/qemu",
             "-0",

@@ -33,6 +33,8 @@ pub struct Info {
     pub command: Vec<String>,
     /// Pairs of page and mode in the recorder's window.
     pub window: u64,
+    /// One in this many pages is in the trace; 1: all.
+    pub sample: u64,
     /// Distinct bytes of memory and files that were touched.
     pub footprint: u64,
     /// The most of them that existed at once, in bytes.
@@ -171,6 +173,7 @@ impl Info {
             recorder: header.recorder.clone(),
             command: header.command.clone(),
             window: header.window,
+            sample: header.sample.max(1),
             footprint: header.footprint,
             peak: header.peak,
             data_pages: header.data_pages,

@@ -48,6 +48,8 @@ mod image;
 #[cfg(feature = "std")]
 mod pages;
 #[cfg(feature = "std")]
+mod ranges;
+#[cfg(feature = "std")]
 mod walk;
 
 #[cfg(feature = "std")]

@@ -105,6 +105,49 @@ fn a_recording_can_begin_late_with_what_is_there() {
 }
 
 #[test]
+fn a_sample_has_all_calls_and_instructions_and_some_pages() {
+    const BLOCK: u64 = 2 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("input.bin"), folder.path().join("dd.pft"));
+    std::fs::File::create(&input).unwrap().set_len(64 * BLOCK).unwrap();
+    let from = format!("if={}", input.display());
+    // A child that becomes another program samples, too.
+    let command = ["sh", "-c", "dd \"$0\" of=/dev/null bs=1M status=none; true", &from];
+    let recorded = |sample: u64| {
+        let mut options = options(&output, &command);
+        options.sample = sample;
+        match record(&options) {
+            Ok(summary) => Some((summary.header, Info::read(&Reader::open(&output).unwrap()).unwrap())),
+            Err(RecordError::NoEmulator { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let Some((all, whole)) = recorded(1) else { return };
+    let (header, info) = recorded(4).unwrap();
+    assert_eq!((all.sample, header.sample, info.sample), (1, 4, 4));
+    assert_eq!(all.sampled(), None);
+    assert!(header.sampled().unwrap().contains("4 times as much"));
+    let instructions = (whole.totals.instructions as f64, info.totals.instructions as f64);
+    assert!((instructions.1 / instructions.0 - 1.0).abs() < 0.02, "{instructions:?}");
+    assert_eq!(header.processes.len(), all.processes.len());
+    let reader = Reader::open(&output).unwrap();
+    let file = header.files.iter().position(|file| file.name == "input.bin").unwrap();
+    let mut blocks = std::collections::BTreeMap::<u64, u64>::new();
+    for thread in 0..header.threads.len() as u32 {
+        for event in reader.stream(ThreadId(thread)) {
+            if let Event::Call { call: Call::Pread(from, buffer, at), .. } = event.unwrap()
+                && from as usize == file
+            {
+                *blocks.entry(at / BLOCK).or_default() += buffer.len;
+            }
+        }
+    }
+    assert!(blocks.values().all(|&read| read == BLOCK), "each that is there is there as a whole: {blocks:?}");
+    assert!((4..=32).contains(&blocks.len()), "{} of 64", blocks.len());
+    assert!(info.accesses < whole.accesses && header.footprint < all.footprint / 2, "{}", header.footprint);
+}
+
+#[test]
 fn what_pages_hold_is_told_as_compressors_see_it() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("dd.pft");

@@ -11,7 +11,7 @@ use crate::jobs::{Ended, Job};
 use crate::profile::Profile;
 use crate::size::Memory;
 use crate::sweep::curve::{Curve, outcome, sweep};
-use crate::sweep::{Catalog, What};
+use crate::sweep::{Catalog, Done, Key, Sweep, What};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -32,6 +32,10 @@ pub struct CurveArgs {
     /// Runs for each size and profile
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
+    /// Up to N sizes are added between those whose run times differ by more than a fifth of their median, or of
+    /// which the larger takes longer by more than a fifth
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    between: u16,
     /// The machine and its knobs.
     #[command(flatten)]
     on: On,
@@ -49,29 +53,34 @@ pub(super) fn curve(args: &CurveArgs) -> Result<()> {
     let mut catalog = Catalog::default();
     catalog.machine(&args.on.machine)?;
     let peak_live = catalog.program(&args.program)?.peak_live();
-    let sizes = sizes(&args.memory, peak_live)?;
+    let first = sizes(&args.memory, peak_live)?;
     let (program, machine, set) = (args.program.clone(), args.on.machine.clone(), args.on.settings.clone());
     let of = What { program, machine, set, ..What::default() };
-    let sweep = sweep(&of, &sizes, &args.profiles, (args.many.seed, args.runs));
-    let cells = catalog.cells(&sweep).map_err(|(_, error)| error)?;
+    let plan = |sizes: &[u64]| sweep(&of, sizes, &args.profiles, (args.many.seed, args.runs));
+    catalog.cells(&plan(&first)).map_err(|(_, error)| error)?;
     if let Some(path) = &args.svg {
         output::check_beside(path, args.many.running.json)?;
     }
     let runs = Resumed::open(None, Unwritten::End)?;
     interrupt::install()?;
     let start = Instant::now();
-    // Runs with much memory are short. They come first, so that an interrupted curve has as many sizes as possible.
-    let seeds = || (args.many.seed..).take(args.runs as usize);
-    let all: Vec<Job> =
-        (0..cells.len()).rev().flat_map(|cell| seeds().map(move |seed| Job { cell, seed })).collect();
-    let run = move |job: Job| {
-        let cell = &cells[job.cell];
-        outcome(cell.check_memory().and_then(|()| cell.run(job.seed)))
+    let (mut all, mut added) = (first, Vec::new());
+    let (mut curve, ended) = loop {
+        let sweep = plan(&all);
+        let ended = measured(args, &mut catalog, &sweep, &runs)?;
+        let curve = Curve::of(&sweep, &runs.done(), peak_live, args.many.host_seconds(start));
+        let more = curve.between(usize::from(args.between) - added.len());
+        if ended == Ended::Interrupted || more.is_empty() {
+            break (curve, ended);
+        }
+        added.extend_from_slice(&more);
+        all.extend(more);
+        all.sort_unstable();
     };
-    let ended = measure(&sweep, &runs, &all, run, &args.many.running)?;
-    let curve = Curve::of(&sweep, &runs.done(), peak_live, args.many.host_seconds(start));
+    curve.mark_added(&added);
+    curve.sampled = catalog.program(&args.program)?.sampled(None);
     let interrupted =
-        Error::Interrupted(format!("interrupted; {} of {} sizes are done", curve.sizes(), sizes.len()));
+        Error::Interrupted(format!("interrupted; {} of {} sizes are done", curve.sizes(), all.len()));
     if ended == Ended::Interrupted && curve.sizes() < 2 {
         return Err(interrupted);
     }
@@ -82,6 +91,25 @@ pub(super) fn curve(args: &CurveArgs) -> Result<()> {
         output::save(path, &picture)?;
     }
     if ended == Ended::Interrupted { Err(interrupted) } else { Ok(()) }
+}
+
+/// Do those runs of a curve that are not done yet.
+fn measured(
+    args: &CurveArgs,
+    catalog: &mut Catalog,
+    sweep: &Sweep,
+    runs: &Resumed<Key, Done>,
+) -> Result<Ended> {
+    let cells = catalog.cells(sweep).map_err(|(_, error)| error)?;
+    // Runs with much memory are short. They come first, so that an interrupted curve has as many sizes as possible.
+    let seeds = || (args.many.seed..).take(args.runs as usize);
+    let all: Vec<Job> =
+        (0..cells.len()).rev().flat_map(|cell| seeds().map(move |seed| Job { cell, seed })).collect();
+    let run = move |job: Job| {
+        let cell = &cells[job.cell];
+        outcome(cell.check_memory().and_then(|()| cell.run(job.seed)))
+    };
+    measure(sweep, runs, &all, run, &args.many.running)
 }
 
 /// Sizes in per cent if none are given. The kernel keeps some memory free, so a program that has 100 % may still

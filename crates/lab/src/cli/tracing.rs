@@ -35,6 +35,10 @@ pub struct RecordArgs {
     /// Record accesses only after this many million instructions, and begin with all that was written until then
     #[arg(long, value_name = "MILLIONS", default_value_t = 0, hide_default_value = true, value_parser = clap::value_parser!(u64).range(0..1 << 32))]
     after: u64,
+    /// Record one in N pages, for programs that use much memory: N times the memory of a run is what the whole program
+    /// would have
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    sample: u64,
     /// Show progress each second, even if standard error is not a terminal
     #[arg(long)]
     progress: bool,
@@ -77,7 +81,7 @@ pub struct InfoArgs {
 
 /// `pagefold record`.
 pub(super) fn record(args: RecordArgs) -> Result<()> {
-    let RecordArgs { output, command, keep, window, duration, max_size, after, progress } = args;
+    let RecordArgs { output, command, keep, window, duration, max_size, after, sample, progress } = args;
     let after = after * 1_000_000;
     if output == Path::new("-") {
         return Err(Error::input("-o -: the program's own output goes to standard output; name a file"));
@@ -86,7 +90,8 @@ pub(super) fn record(args: RecordArgs) -> Result<()> {
     let duration = duration.map(Duration::from_secs);
     // Ctrl-C in a terminal also signals the program.
     let grace = if std::io::stdin().is_terminal() { GRACE } else { Duration::ZERO };
-    let request = engine::RecordRequest { output, command, keep, window, duration, max_size, after, grace };
+    let request =
+        engine::RecordRequest { output, command, keep, window, duration, max_size, after, sample, grace };
     let mut shown = Shown::new(progress);
     let made = engine::record(request, |progress| {
         shown.show(progress);

@@ -67,6 +67,16 @@ impl Program {
         }
     }
 
+    /// If it is a sample of a program's pages: what numbers stand for, and this much memory.
+    pub fn sampled(&self, memory: Option<u64>) -> Option<String> {
+        let Program::Trace(replay) = self else { return None };
+        let whole = memory.map(|bytes| {
+            let times = bytes.saturating_mul(replay.header().sample);
+            format!("; {} here are some {} there", human::bytes(bytes as f64), human::bytes(times as f64))
+        });
+        replay.header().sampled().map(|text| text + &whole.unwrap_or_default())
+    }
+
     /// Whether the run is valid even if the OOM killer kills the program.
     pub(super) fn may_be_oom_killed(&self) -> bool {
         matches!(self, Program::Named(program) if program.may_be_oom_killed())
@@ -96,7 +106,9 @@ impl Program {
                 // A replay has state, so parallel runs need one each.
                 let replay = Replay::clone(replay);
                 let outcome = machine_sim::run(config, &replay).map_err(explain)?;
-                Ok((outcome, warnings(&replay.outcome())?))
+                let mut notes = warnings(&replay.outcome())?;
+                notes.extend(self.sampled(config.memory));
+                Ok((outcome, notes))
             }
         }
     }

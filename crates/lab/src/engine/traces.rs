@@ -19,6 +19,8 @@ pub struct RecordRequest {
     pub window: Option<u32>,
     /// Instructions before the first access that is recorded.
     pub after: u64,
+    /// One in this many pages is recorded.
+    pub sample: u64,
     /// The recording ends when its raw output has this many bytes.
     pub max_size: Option<u64>,
     /// The recording ends after this time.
@@ -42,6 +44,7 @@ pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -
     options.keep = request.keep;
     options.grace = request.grace;
     options.after = request.after;
+    options.sample = request.sample;
     if let Some(window) = request.window {
         options.window = window;
     }
@@ -52,6 +55,9 @@ pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -
         .map_err(|error: RecordError| refused(&error))?;
     for warning in made.header.warnings.iter().filter(|warning| !made.unfollowed.contains(warning)) {
         eprintln!("pagefold: note: {warning}");
+    }
+    if let Some(text) = made.header.sampled() {
+        eprintln!("pagefold: note: {text}");
     }
     let note = sentence(&options.output, &made.header, made.file_len);
     Ok(Recorded { note, unfollowed: made.unfollowed })

@@ -57,12 +57,42 @@ pub struct Row {
     pub pgmajfault: Option<Value>,
     /// Pages that had been evicted and were needed again.
     pub refaults: Option<Value>,
+    /// Whether the size was added because its neighbours are unclear.
+    pub added: bool,
     /// Why there are no numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
 
+/// Runs differ much, and points between two sizes are worth their time, from this share of the median on.
+const UNCLEAR: f64 = 0.2;
+/// Sizes are at least this share of the program's most apart.
+const APART: f64 = 0.01;
+
+/// The middle one, the lower of two.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get((sorted.len().max(1) - 1) / 2).copied().unwrap_or(0.0)
+}
+
 impl Row {
+    /// How far apart run times are, as a share of their median.
+    fn spread(&self) -> f64 {
+        let Some(value) = &self.run_time else { return 0.0 };
+        let (low, high) =
+            value.runs.iter().fold((f64::MAX, f64::MIN), |(low, high), &run| (low.min(run), high.max(run)));
+        (high - low) / median(&value.runs)
+    }
+
+    /// By how much the program takes longer than with less memory, as a share of the median there.
+    fn rise(&self, less: &Row) -> f64 {
+        match (&less.run_time, &self.run_time) {
+            (Some(less), Some(value)) => median(&value.runs) / median(&less.runs) - 1.0,
+            _ => 0.0,
+        }
+    }
+
     fn values(&self) -> [Option<&Value>; SHOWN.len()] {
         [&self.run_time, &self.pgmajfault, &self.refaults].map(Option::as_ref)
     }
@@ -87,6 +117,9 @@ pub struct Curve {
     pub confidence: f64,
     /// From the least memory to the most, and for each size the profiles in order.
     pub rows: Vec<Row>,
+    /// What the numbers of a sampled program stand for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<String>,
     /// Seconds on this computer.
     pub host_seconds: f64,
 }
@@ -124,6 +157,7 @@ impl Curve {
             profiles: sweep.cuts[0].values[1].clone(),
             confidence: CONFIDENCE,
             rows: Vec::new(),
+            sampled: None,
             host_seconds,
         };
         for size in sweep.points.chunks(curve.profiles.len()) {
@@ -149,7 +183,40 @@ impl Curve {
         let share = memory as f64 / self.peak_live.max(1) as f64;
         let run = finished.runs(what).iter().find_map(|(_, done)| done.record());
         let left = run.filter(|_| missing.is_none()).and_then(|run| run.left_of(memory));
-        Row { memory, share, profile: values[1].clone(), left, run_time, pgmajfault, refaults, missing }
+        Row {
+            memory,
+            share,
+            profile: values[1].clone(),
+            left,
+            run_time,
+            pgmajfault,
+            refaults,
+            added: false,
+            missing,
+        }
+    }
+
+    /// Up to `most` sizes between neighbours of which it is not clear what happens between them: run times of one size
+    /// differ much, or more memory takes longer. The most unclear ones come first.
+    pub fn between(&self, most: usize) -> Vec<u64> {
+        let sizes: Vec<&[Row]> = self.rows.chunks(self.profiles.len()).collect();
+        let mut found: Vec<(f64, u64)> = Vec::new();
+        for pair in sizes.windows(2) {
+            let (less, more) = (pair[0][0].memory, pair[1][0].memory);
+            let rows = pair[0].iter().zip(pair[1]);
+            let unclear = rows.map(|(less, more)| less.spread().max(more.spread()).max(more.rise(less)));
+            let unclear = unclear.fold(0.0, f64::max);
+            if unclear > UNCLEAR && (more - less) as f64 >= 2.0 * APART * self.peak_live as f64 {
+                found.push((unclear, less.midpoint(more)));
+            }
+        }
+        found.sort_by(|one, other| other.0.total_cmp(&one.0));
+        found.into_iter().take(most).map(|(_, size)| size).collect()
+    }
+
+    /// Say which sizes were added.
+    pub fn mark_added(&mut self, sizes: &[u64]) {
+        self.rows.iter_mut().for_each(|row| row.added = sizes.contains(&row.memory));
     }
 
     /// The number of sizes that are finished.
@@ -183,24 +250,37 @@ impl Document for Curve {
                     Some(bytes) => human::bytes(bytes as f64),
                     None => "-".to_owned(),
                 };
-                let head = [human::bytes(size[0].memory as f64), human::share(size[0].share), left];
+                let added = if size[0].added { "+ " } else { "" };
+                let head = [
+                    added.to_owned() + &human::bytes(size[0].memory as f64),
+                    human::share(size[0].share),
+                    left,
+                ];
                 let value = |row: &Row| row.values()[shown].map_or("-".to_owned(), |value| value.text(unit));
                 grid.row(head.into_iter().chain(size.iter().map(value)));
             }
             text += &format!("{what}\n{}\n", grid.render(|_| false, width));
         }
+        if self.rows.iter().any(|row| row.added) {
+            text += &format!(
+                "+: added, as run times beside it differ by more than {:.0} % of their median, or more memory takes longer by \
+                 that\n",
+                100.0 * UNCLEAR
+            );
+        }
+        text += &self.sampled.iter().map(|text| format!("note: {text}\n")).collect::<String>();
         text += "left: to the program and its page tables; kswapd keeps the others free\n";
         text + &reasons(self.rows.iter().filter_map(|row| row.missing.as_deref()))
     }
 
     fn svg(&self) -> Option<String> {
         let percent = |row: &Row| row.share * 100.0;
-        let marks = self.rows.iter().step_by(self.profiles.len()).map(percent);
         let label = format!("memory, of the program's {}", human::bytes(self.peak_live as f64));
-        let axis = Axis {
-            marks: marks.map(|share| (share, human::share(share / 100.0).replace(' ', ""))).collect(),
-            label,
+        let mark = |row: &Row| match row.added {
+            true => (percent(row), String::new()),
+            false => (percent(row), human::share(row.share).replace(' ', "")),
         };
+        let axis = Axis { marks: self.rows.iter().step_by(self.profiles.len()).map(mark).collect(), label };
         let panels = SHOWN.iter().enumerate().map(|(shown, (_, unit, what))| {
             let point = |row: &Row| {
                 let value = row.values()[shown]?;
@@ -217,7 +297,10 @@ impl Document for Curve {
             Panel { title: (*what).to_owned(), better: Some(Better::Lower), axis: &axis, lines, show }
         });
         let title = format!("{} on {}", self.program, self.machine);
-        let about = format!("Each of {} runs is a dot; lines join their means.", self.runs);
+        let mut about = format!("Each of {} runs is a dot; lines join their means.", self.runs);
+        if self.rows.iter().any(|row| row.added) {
+            about += " Marks above an axis: sizes that were added, as those beside them are unclear.";
+        }
         Some(plot((&title, &about), &panels.collect::<Vec<_>>(), 1))
     }
 }
@@ -261,6 +344,40 @@ mod tests {
         let svg = curve().svg().unwrap();
         assert_eq!(svg.matches("<circle").count(), 3 * 3 * 2);
         assert!(!svg.contains("NaN") && svg.contains(">50%<"));
+    }
+
+    #[test]
+    fn sizes_are_added_where_runs_differ_or_more_memory_takes_longer() {
+        let of = What { program: "redis".into(), machine: "laptop".into(), ..What::default() };
+        // At 50 %, one run takes a quarter longer; at 80 % all take longer than at 70.
+        let millis = [
+            (40, [100, 100, 100]),
+            (50, [80, 80, 100]),
+            (60, [80, 80, 80]),
+            (70, [50, 50, 50]),
+            (80, [90, 90, 90]),
+        ];
+        let sizes = millis.map(|(size, _)| size << 20);
+        let sweep = sweep(&of, &sizes, &["classic".to_owned()], (1, 3));
+        let mut done = BTreeMap::new();
+        for (what, (_, millis)) in sweep.whats.iter().zip(millis) {
+            for (seed, millis) in (1..).zip(millis) {
+                let record = run(&what.profile, seed, millis * 1_000_000, &[]);
+                done.insert(Key { what: what.clone(), seed }, outcome(Ok(record)).unwrap());
+            }
+        }
+        let mut curve = Curve::of(&sweep, &done, 100 << 20, 0.0);
+        assert_eq!(curve.between(9), [75, 45, 55].map(|size| size << 20));
+        assert_eq!(curve.between(1), [75 << 20]);
+        assert!(Curve { peak_live: 1000 << 20, ..curve.clone() }.between(9).is_empty(), "they are near");
+        assert!(!curve.text(100).contains('+') && !curve.svg().unwrap().contains("Marks above"));
+        curve.mark_added(&[50 << 20]);
+        let text = curve.text(100);
+        assert!(text.contains("+ 50.0 MiB") && text.contains("+: added") && !text.contains("+ 60"), "{text}");
+        let svg = curve.svg().unwrap();
+        assert!(svg.contains("Marks above") && svg.contains(">60%<") && !svg.contains(">50%<"), "{svg}");
+        let json = serde_json::to_value(&curve).unwrap();
+        assert_eq!((&json["rows"][1]["added"], &json["rows"][2]["added"]), (&true.into(), &false.into()));
     }
 
     #[test]

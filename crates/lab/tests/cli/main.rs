@@ -467,6 +467,21 @@ fn curve_shows_more_and_less_memory() {
     assert!(text.contains("150 %") && text.contains("run time") && text.contains("too small"), "{text}");
 }
 
+/// The random program does something else with each seed, so its run times always differ.
+#[test]
+fn curve_adds_sizes_where_runs_differ() {
+    let line =
+        "curve chaos:8M --machine small --memory 30% --memory 60% --profile classic --quiet --no-host-time";
+    let added = |more: &str| -> Vec<bool> {
+        let json = good_json(&format!("{line} {more} --json"));
+        json["rows"].as_array().unwrap().iter().map(|row| row["added"] == true).collect()
+    };
+    assert_eq!(added("--between 2"), [false, true, true, false]);
+    assert_eq!(added("--between 0"), [false, false]);
+    assert_eq!(added("--runs 1 --between 2").len(), 2, "one run does not differ from itself");
+    assert!(good(line).contains("+: added, as run times"));
+}
+
 #[test]
 fn parts_shows_what_each_part_of_mglru_is_worth() {
     let line =

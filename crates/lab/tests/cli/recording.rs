@@ -210,6 +210,24 @@ fn info_names_the_programs_of_processes() {
 }
 
 #[test]
+fn a_sample_says_what_its_numbers_stand_for() {
+    let place = Place::new();
+    let mut record = super::command();
+    record.args(["record", "--sample", "3", "-o", &place.trace(), "--", "sh", "-c", "true"]);
+    let text = stderr(&record.env("TMPDIR", place.temporary()).output().unwrap());
+    if lacks_emulator(&text) {
+        return;
+    }
+    assert!(text.contains("note: one in 3 pages was recorded"), "{text}");
+    assert!(good(&format!("info {}", place.trace())).contains("one in 3 pages; the whole program has some"));
+    assert_eq!(good_json(&format!("info --json {}", place.trace()))["sample"], 3);
+    let run = words(&good(&format!("run {} --memory 16M", place.trace()))).join(" ");
+    assert!(run.contains("16.0 MiB here are some 48.0 MiB there"), "{run}");
+    let curve = good(&format!("curve {} --memory 16M --memory 32M --runs 1", place.trace()));
+    assert!(words(&curve).join(" ").contains("note: one in 3 pages was recorded"), "{curve}");
+}
+
+#[test]
 fn a_recording_ends_at_its_size_and_begins_late() {
     let place = Place::new();
     let mut record = super::command();

@@ -45,9 +45,9 @@ pub use writer::Writer;
 
 /// The newest format that is read, and the one that is written. Each has all that those before it have: 2 came with
 /// advice about large folios, 4 with control groups, 7 with what threads wait for, 8 with calls as [`abi::Call`] has
-/// them, 11 with numbers of pages and what pages hold. There is no 3, 5, 6, 9 or 10: no format's number is one bit away
-/// from another's.
-pub const VERSION: u32 = 11;
+/// them, 11 with numbers of pages and what pages hold, 13 with samples of pages. There is no 3, 5, 6, 9, 10 or 12: no
+/// format's number is one bit away from another's.
+pub const VERSION: u32 = 13;
 
 const MAGIC: [u8; 8] = *b"\x89PFT\r\n\x1a\n";
 const END_MAGIC: [u8; 4] = *b"PFT.";

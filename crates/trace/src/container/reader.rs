@@ -323,7 +323,7 @@ impl RawFile<'_> {
             return Err(self.truncated("the preamble"));
         }
         match u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) {
-            0 | 3 | 5 | 6 | 9 | 10 => Err(self.damaged(8, "there is no such format")),
+            0 | 3 | 5 | 6 | 9 | 10 | 12 => Err(self.damaged(8, "there is no such format")),
             found if found > VERSION => {
                 Err(TraceError::Newer { path: self.path.to_owned(), found, known: VERSION })
             }

@@ -70,7 +70,12 @@ impl Writer {
         Ok(Writer {
             path: path.to_owned(),
             packer: packer.map_err(TraceError::io(path, "write"))?,
-            header: Header { recorder: recorder.to_owned(), command: command.to_vec(), ..Header::default() },
+            header: Header {
+                recorder: recorder.to_owned(),
+                command: command.to_vec(),
+                sample: 1,
+                ..Header::default()
+            },
             threads: Vec::new(),
             epochs: Vec::new(),
             names: HashMap::new(),
@@ -81,6 +86,11 @@ impl Writer {
     /// Say how many pages the recorder's window had.
     pub fn set_window(&mut self, pages: u64) {
         self.header.window = pages;
+    }
+
+    /// Say that one in `pages` pages is in the trace.
+    pub fn set_sample(&mut self, pages: u64) {
+        self.header.sample = pages;
     }
 
     /// Add a sentence that users of the trace should see.

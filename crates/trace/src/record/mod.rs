@@ -65,6 +65,9 @@ pub struct RecordOptions {
     /// Instructions that a process executes before its accesses are recorded; its calls are recorded all the same, and
     /// what it has written until then is written once when they are over. What it starts has what is left of them.
     pub after: u64,
+    /// Record one in this many pages, chosen by a hash of what they are: parts of files, and memory. All instructions
+    /// and calls are recorded, but of reads and writes only what they do to these pages.
+    pub sample: u64,
     /// Keep the trace of a program that failed. (The trace of one that a signal ended is kept in any case.)
     pub keep: bool,
     /// How long the program may take to end by itself, once the recording is to end, before it is made to end.
@@ -85,6 +88,7 @@ impl RecordOptions {
             command,
             window: 32,
             after: 0,
+            sample: 1,
             keep: false,
             grace: Duration::ZERO,
             level: 9,
@@ -232,6 +236,7 @@ pub fn record_watched(
     let recorder = concat!("pagefold ", env!("CARGO_PKG_VERSION"), " qemu-user");
     let mut writer = Writer::create(&options.output, recorder, &options.command, options.level)?;
     writer.set_window(u64::from(options.window.clamp(1, 64)));
+    writer.set_sample(options.sample.max(1));
     let base = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
     let scratch = Scratch::new(&base).map_err(io_error(&base, "make a folder in it"))?;
     let raw = scratch.path().join("raw");
@@ -293,6 +298,8 @@ fn emulate(
         window: options.window.clamp(1, 64),
         owner: std::process::id(),
         quiet: options.after,
+        sample: options.sample,
+        salt: 0,
     };
     let own = std::env::vars_os().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
     let (words, variables) = recorder.command(start, None, own.collect());
