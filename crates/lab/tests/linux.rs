@@ -273,6 +273,17 @@ fn a_failed_comparison_is_kept_with_its_reason_until_it_is_retried() {
 }
 
 #[test]
+fn a_guest_that_kills_the_program_is_a_failed_comparison() {
+    let text = said(1, 0).replace("@done nanos", "@oom process 131 was killed\n@done nanos");
+    let fake = Fake { status: 35, ..Fake::new(text.replace("@end ok", "@end failed")) };
+    let (dir, document) = (fake.path("results"), fake.path("truth.md"));
+    let message = fake.bad(1, &one_program(&dir, &document));
+    assert!(message.contains("2 comparisons failed"), "{message}");
+    let text = fs::read_to_string(&document).expect("the document");
+    assert!(text.contains("too little memory to run this program: process 131 was killed"), "{text}");
+}
+
+#[test]
 fn what_is_held_out_is_run_on_request() {
     let fake = Fake { status: 0, ..Fake::new(PANIC) };
     let dir = fake.path("results");

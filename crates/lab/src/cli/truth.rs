@@ -209,7 +209,9 @@ impl Judge {
         if let Some(boots) = read_boots(path)?.filter(|_| !retry) {
             return beside(job, &boots, path);
         }
-        kept_of(compare::boots(&self.tools, job, watch).and_then(|boots| {
+        compare::check(job)?;
+        // That a guest has too little memory is what became of the program there.
+        kept_of(compare::boots(&self.tools, job, watch).map_err(Error::failed).and_then(|boots| {
             output::save(path, &to_json(&boots)?)?;
             compare::beside(job, &boots)
         }))

@@ -113,6 +113,11 @@ pub fn compare(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Compar
     Ok(compared)
 }
 
+/// Refuse a job that cannot be done as it is asked for.
+pub fn check(job: &Job) -> Result<()> {
+    Subject::new(job).map(drop)
+}
+
 /// Boot Linux as often as asked for.
 pub fn boots(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Boots> {
     if let Some(why) = tools.refuses(job) {
