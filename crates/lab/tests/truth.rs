@@ -1,0 +1,59 @@
+//! The simulator beside what boots of Linux counted (`truth/`), without a kernel.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The least share of judged counts within 10 per cent. It is raised when a change has made more of them near.
+const NEAR: f64 = 0.75;
+
+/// Copy the boots of all kernels. Returns how many there are.
+fn copy_boots(from: &Path, to: &Path) -> usize {
+    let mut boots = 0;
+    for kernel in fs::read_dir(from).expect("the boots").map(|entry| entry.expect("an entry").path()) {
+        if !kernel.is_dir() {
+            continue;
+        }
+        let folder = to.join(kernel.file_name().expect("a name"));
+        fs::create_dir(&folder).expect("the scratch folder can be written");
+        for file in fs::read_dir(&kernel).expect("the boots").map(|entry| entry.expect("an entry").path()) {
+            let name = file.file_name().expect("a name");
+            if name.to_string_lossy().ends_with(".boots.json") {
+                fs::copy(&file, folder.join(name)).expect("the scratch folder can be written");
+                boots += 1;
+            }
+        }
+    }
+    boots
+}
+
+#[test]
+fn counts_are_as_near_to_linux_as_they_were() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let boots = copy_boots(&root.join("truth"), scratch.path());
+    let table = scratch.path().join("truth.csv");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagefold"));
+    command.current_dir(root).arg("truth").arg(scratch.path()).args(["--again", "-q", "--csv"]).arg(&table);
+    // One comparison of different work, or on a guest that was killed, does not end the others.
+    command.status().expect("the binary runs");
+    let mut csv = csv::Reader::from_path(&table).expect("the table");
+    let mut verdicts: BTreeMap<String, u32> = BTreeMap::new();
+    let mut near = 0;
+    let headings = csv.headers().expect("headings").clone();
+    let column = |name: &str| headings.iter().position(|heading| heading == name).expect("a column");
+    let (verdict, error) = (column("verdict"), column("error_pct"));
+    for row in csv.records().map(|row| row.expect("a row")) {
+        *verdicts.entry(row[verdict].to_owned()).or_default() += 1;
+        let judged = ["good", "missed"].contains(&&row[verdict]);
+        near += u32::from(judged && row[error].parse::<f64>().is_ok_and(|error| error.abs() <= 10.0));
+    }
+    let of = |word: &str| verdicts.get(word).copied().unwrap_or(0);
+    let judged = of("good") + of("missed");
+    assert!(judged as usize > boots, "{boots} files of boots, {judged} judged counts: {verdicts:?}");
+    assert_eq!(of("failed"), 0, "{verdicts:?}");
+    let share = f64::from(near) / f64::from(judged);
+    println!("{near} of {judged} judged counts within 10 per cent");
+    assert!(share >= NEAR, "{near} of {judged} judged counts within 10 per cent");
+}
