@@ -1,10 +1,11 @@
 //! One simulated CPU: its clock, its translation hardware, and what these count.
 
-use crate::device::Plug;
+use crate::device::{Plug, Request};
 use crate::tlb::{Tlb, TlbSpec};
 use mm::machine::Asid;
 use mm::units::{Pfn, SpaceId};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Where a CPU's clock ends, in picoseconds: 53 days. What one access or call adds beyond it still fits into 64 bits,
@@ -62,6 +63,8 @@ pub(crate) struct Cpu {
     /// When its clock ticks next, if ticks do anything.
     pub(crate) next_tick: Cell<u64>,
     pub(crate) plug: RefCell<Plug>,
+    /// Requests that have left the plug and not arrived at their devices, the oldest first.
+    pub(crate) sent: RefCell<VecDeque<Vec<Request>>>,
     /// Picoseconds in the kernel, by class.
     pub(crate) kernel: [Cell<u64>; Class::ALL.len()],
     pub(crate) node: u8,
@@ -79,6 +82,7 @@ impl Cpu {
             counts: CpuCounts::default(),
             next_tick: Cell::new(0),
             plug: RefCell::default(),
+            sent: RefCell::default(),
             kernel: Default::default(),
             node,
         }

@@ -145,8 +145,7 @@ impl Device {
     pub(crate) fn end(&mut self, now: u64, tag: u32) -> (Request, Option<Started>) {
         let ended = self.tags[tag as usize].take().expect("a tag that ends must belong to a started request");
         let next = match self.waiting.pop_front() {
-            // It may have been submitted by a CPU whose clock was ahead.
-            Some(next) => Some(self.start(now.max(next.since), tag, next)),
+            Some(next) => Some(self.start(now, tag, next)),
             None => {
                 self.free.push(tag);
                 None

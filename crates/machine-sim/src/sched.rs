@@ -88,6 +88,8 @@ pub(crate) enum Key {
 /// What happens at some time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
+    /// The requests that a CPU has sent first of those that are under way reach their devices.
+    Submit(usize),
     /// A device completes the request of a tag.
     Io(usize, u32),
     /// A task's deadline, and the number of the wait that it belongs to.

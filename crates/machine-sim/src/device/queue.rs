@@ -13,7 +13,9 @@
 //! `BLK_PLUG_FLUSH_SIZE`, `BLK_DEF_MAX_SECTORS_CAP`, the 8 of `blk_bio_list_merge`); there, a plug has no time limit,
 //! but its owner closes it after each pass over a list.
 //!
-//! Requests start in order of arrival: there is no elevator.
+//! Requests start in order of arrival: there is no elevator. CPUs run one after the other on the host, and one that
+//! does much without giving way is ahead of the others at its end; what it sends reaches the device when all other CPUs
+//! have come to that time, or their requests would queue behind some that are sent later.
 
 use mm::machine::Io;
 use std::collections::VecDeque;
@@ -35,13 +37,11 @@ pub(crate) struct Request {
     /// In block order, each with the CPU that submitted it.
     parts: VecDeque<(Io, usize)>,
     pub(super) pages: u32,
-    /// When the last part was submitted.
-    pub(super) since: u64,
 }
 
 impl Request {
-    fn new(now: u64, io: Io, cpu: usize) -> Request {
-        Request { parts: VecDeque::from([(io, cpu)]), pages: io.pages, since: now }
+    fn new(io: Io, cpu: usize) -> Request {
+        Request { parts: VecDeque::from([(io, cpu)]), pages: io.pages }
     }
 
     /// Its parts, in block order.
@@ -85,7 +85,6 @@ impl Request {
             return Err(other);
         }
         self.pages += other.pages;
-        self.since = self.since.max(other.since);
         Ok(())
     }
 }
@@ -132,7 +131,7 @@ impl Plug {
         if self.is_empty() {
             self.opened = now;
         }
-        let Some(request) = join_one_of(self.requests.iter_mut().rev(), Request::new(now, io, cpu)) else {
+        let Some(request) = join_one_of(self.requests.iter_mut().rev(), Request::new(io, cpu)) else {
             return Some(true);
         };
         let full = self.requests.len() >= PLUG_REQUESTS
@@ -210,7 +209,7 @@ mod tests {
 
     #[test]
     fn only_the_last_waiting_requests_are_joined() {
-        let request = |block: u64| Request::new(3, io(false, block), 1);
+        let request = |block: u64| Request::new(io(false, block), 1);
         let mut waiting: VecDeque<Request> = (0..10).map(|i| request(10 * i)).collect();
         assert_eq!(join_waiting(&mut waiting, request(1)), Some(request(1)));
         assert_eq!(join_waiting(&mut waiting, request(21)), None);

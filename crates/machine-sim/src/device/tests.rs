@@ -73,15 +73,6 @@ fn requests_beyond_the_queue_wait_for_a_tag_and_can_be_joined_meanwhile() {
 }
 
 #[test]
-fn a_request_that_waits_does_not_start_before_it_was_submitted() {
-    let mut device = Device::new(&spec(1), 7);
-    let first = device.submit(0, request(0, false, 10, 1)).unwrap();
-    let late = first.done + 50_000_000;
-    assert_eq!(device.submit(late, request(late, false, 90, 1)), None);
-    assert_eq!(done(device.end(first.done, first.tag).1), 250);
-}
-
-#[test]
 fn what_continues_the_last_request_takes_the_sequential_latency() {
     let mut device = Device::new(&DeviceSpec { sequential_us: Some(3.0), ..spec(1) }, 7);
     let mut now = 0;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::FlushFault;
+use crate::sched::Next;
 use crate::walk::Walk;
 use mm::api::AccessKind::{Fetch, Load, Store};
 use mm::primitive::Ordering::Relaxed;
@@ -138,4 +139,36 @@ fn transfers_move_content_at_their_end() {
     assert_eq!(content.borrow().block(0, 3), 77);
     content.borrow_mut().finish(&Io { write: false, frame: Pfn(10), ..write });
     assert_eq!(content.borrow().frame(Pfn(10)), 77);
+}
+
+#[test]
+fn a_request_does_not_wait_for_one_that_a_cpu_ahead_sends_later() {
+    let machine = machine("laptop", None);
+    let send = |cpu: usize, at: u64, write: bool, blocks: std::ops::Range<u64>| {
+        machine.current.set(cpu);
+        machine.this_cpu().spend(at);
+        for block in blocks {
+            machine.submit(Io {
+                device: mm::units::DeviceId(0),
+                write,
+                block: 2 * block,
+                frame: Pfn(9),
+                pages: 1,
+            });
+        }
+        machine.unplug();
+    };
+    // CPU 0 is 300 us ahead, and a device that transfers a page in 1.6 us has its writes before the other's read.
+    send(0, 300_000_000, true, 0..32);
+    send(1, 0, false, 100..101);
+    let mut ends = Vec::new();
+    loop {
+        let next = machine.sched.borrow_mut().next();
+        let Next::Event(time, event) = next else { break };
+        machine.handle(time, event, |io| ends.push((io.write, time / 1_000_000)));
+    }
+    assert_eq!(ends.len(), 33);
+    let (write, micros) = ends[0];
+    assert!(!write && (60..75).contains(&micros), "a read of 67 us that is sent at once: {ends:?}");
+    assert!(ends[1].1 >= 315, "{ends:?}");
 }

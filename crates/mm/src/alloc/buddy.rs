@@ -163,6 +163,16 @@ pub(super) enum Debts {
     UpTo(Generation),
 }
 
+impl Debts {
+    /// The newest generation that the request accepts.
+    pub(crate) fn most(self) -> Generation {
+        match self {
+            Debts::Allowed => Generation(u64::MAX),
+            Debts::UpTo(limit) => limit,
+        }
+    }
+}
+
 /// Whether a request may mix mobility groups within a page block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mixing {
@@ -510,10 +520,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
     /// Whether the request accepts the first block of a pending list.
     fn may_take(&self, order: Order, mobility: Mobility) -> bool {
         let head = self.lists.pending.list(order, mobility).head();
-        head.is_some_and(|head| match self.debts {
-            Debts::Allowed => true,
-            Debts::UpTo(limit) => self.lists.debt_of(self.frame(head)) <= limit,
-        })
+        head.is_some_and(|head| self.lists.debt_of(self.frame(head)) <= self.debts.most())
     }
 
     /// The first other group that has a block of this order.

@@ -356,7 +356,7 @@ impl Allocator {
         let (taken, boosted) = if pcp::holds(order) {
             mmu.charge(Work::AllocPcp, 1);
             let mut pcp = self.pcp(cpu, zone.id()).lock();
-            if let Some(block) = pcp.pop(&mmu.frames, order, mobility) {
+            if let Some(block) = pcp.pop(mmu, zone, order, mobility) {
                 return Some(block);
             }
             let want = pcp.refill_size(zone, order);
@@ -366,8 +366,15 @@ impl Allocator {
             let mut blocks = blocks.settle(mmu, zone);
             let first = blocks.pop(&mmu.frames);
             let taken = first.map(|block| pcp::form(mmu, zone, block, order, FrameFlags::PCP));
-            self.pcp(cpu, zone.id()).lock().accept(mmu, (order, mobility), blocks);
-            (taken, boosted)
+            let mut pcp = self.pcp(cpu, zone.id()).lock();
+            pcp.accept(mmu, (order, mobility), blocks);
+            let pending = if taken.is_none() {
+                pcp.pop_pending(mmu, zone, (order, mobility), debts.most())
+            } else {
+                None
+            };
+            drop(pcp);
+            (taken.or_else(|| Some(pending?.settle(mmu, zone))), boosted)
         } else {
             let mut area = LockedZone::lock(mmu, zone);
             let taken = area.take(order, mobility, mixing, debts);
@@ -399,8 +406,8 @@ impl Allocator {
         mmu.stats.add(cpu, if local { Stat::NumaLocal } else { Stat::NumaOther }, 1);
     }
 
-    /// Free a folio of several pages, or one that owes: to the CPU's list if that holds the order and the folio owes
-    /// nothing, otherwise to the buddy lists.
+    /// Free a folio of several pages, or one that owes: to the CPU's list if that holds the order, otherwise to the
+    /// buddy lists.
     #[cold]
     #[expect(clippy::disallowed_methods, reason = "its debt has been paid")]
     fn free_slow<M: Machine>(&self, mmu: &Mmu<M>, pfn: Pfn) {
@@ -412,12 +419,14 @@ impl Allocator {
         if !owes {
             frame.set_debt(0);
         }
-        if !owes && pcp::holds(order) {
+        if pcp::holds(order) {
             let single = order == Order::ZERO;
             frame.wipe(if single { FrameFlags::PCP } else { FrameFlags::PCP | FrameFlags::HEAD });
             mmu.charge(Work::FreePcp, 1);
             let mut pcp = self.pcp(cpu, zone.id()).lock();
-            if !single || !pcp.push_stack(frame.mobility(), pfn) {
+            if owes {
+                pcp.push_pending(mmu, zone, pfn, order);
+            } else if !single || !pcp.push_stack(frame.mobility(), pfn) {
                 pcp.push(mmu, zone, pfn, order);
             }
         } else {

@@ -1,9 +1,8 @@
 //! From the buddy lists to use, through the ledger.
 //!
-//! A block leaves the buddy lists as an [`Owing`]: CPUs may still hold translations to its frames. It can only be
-//! settled, with no lock held, because a payment may send interrupts. Only a [`Clean`] block is put on a CPU's list
-//! or handed out. So blocks on CPUs' lists owe nothing, and nothing else sees a block that owes before it is paid
-//! for.
+//! A block leaves the buddy lists, or the pending list of a CPU, as an [`Owing`]: CPUs may still hold translations to
+//! its frames. It can only be settled, with no lock held, because a payment may send interrupts. Only a [`Clean`] block
+//! is put on a CPU's other lists or handed out. So nothing else sees a block that owes before it is paid for.
 
 use super::zone::Zone;
 use crate::event::{Concern, Event};

@@ -8,15 +8,17 @@
 //! in a small array in front of the list: taking one touches no record but its own and checks no limit. A full or
 //! empty stack exchanges half of its pages with its list.
 //!
-//! **Debts.** Pages here owe no flush: blocks are settled on their way from the buddy lists, and a freed folio that
-//! owes bypasses these lists and waits on the buddy lists.
+//! **Debts.** Blocks from the buddy lists are settled on their way here. A freed folio that owes a flush keeps its tag
+//! and waits on a list of its own, the *pending* one of its order and mobility. From there it is taken when its debt
+//! has been paid, the oldest first, or, if nothing else is left, with a payment; and it goes to the buddy lists with
+//! the others when there are too many. So a page that owes needs the zone's lock no more often than another one.
 //!
 //! **The size** moves between `high_min` and `high_max` (see [`pcp_sizes`](super::watermark::pcp_sizes)): a CPU that
 //! keeps taking gets batches of doubling size and a higher limit; one that keeps freeing drains in larger steps.
 //! While the zone is short of memory, or under reclaim, the limit decreases.
 
 use super::buddy::{Debts, LockedZone, Mixing};
-use super::owing::{Clean, CleanList, OwingList};
+use super::owing::{Clean, CleanList, Owing, OwingList};
 use super::watermark::{PcpSizes, Reserve, Watermark};
 use super::zone::{BELOW_HIGH, RECLAIM_ACTIVE, Zone};
 use crate::event::Event;
@@ -44,7 +46,7 @@ fn list_of(order: Order, mobility: Mobility) -> usize {
 }
 
 fn order_of(list: usize) -> Order {
-    match (list / Mobility::COUNT) as u8 {
+    match (list % LISTS / Mobility::COUNT) as u8 {
         SMALL_ORDERS => PAGEBLOCK_ORDER,
         order => Order(order),
     }
@@ -73,9 +75,12 @@ pub(super) struct Pcp {
     stacks: [Stack; Mobility::COUNT],
     /// Pages that a stack may hold.
     depth: u32,
-    lists: [List; LISTS],
+    /// Blocks that owe nothing, and behind these lists in the same order those of blocks that do.
+    lists: [List; 2 * LISTS],
     /// Pages on all lists, not on stacks.
     count: u32,
+    /// Those on pending lists.
+    pending: u32,
     /// The present limit of pages on all lists.
     high: u32,
     /// Pages freed lately without a take.
@@ -89,7 +94,17 @@ pub(super) struct Pcp {
 impl Pcp {
     pub fn new(local: bool) -> Pcp {
         let lists = core::array::from_fn(|_| List::new());
-        Pcp { stacks: [Stack::EMPTY; 3], depth: 0, lists, count: 0, high: 0, freed: 0, scale: 0, local }
+        Pcp {
+            stacks: [Stack::EMPTY; 3],
+            depth: 0,
+            lists,
+            count: 0,
+            pending: 0,
+            high: 0,
+            freed: 0,
+            scale: 0,
+            local,
+        }
     }
 
     #[inline]
@@ -107,9 +122,9 @@ impl Pcp {
         self.stacks.iter().flat_map(|stack| stack.pages().iter().copied())
     }
 
-    /// All lists with the order of their blocks.
-    pub fn lists(&self) -> impl Iterator<Item = (Order, &List)> {
-        self.lists.iter().enumerate().map(|(i, list)| (order_of(i), list))
+    /// All lists with the order of their blocks, and whether these owe.
+    pub fn lists(&self) -> impl Iterator<Item = (Order, bool, &List)> {
+        self.lists.iter().enumerate().map(|(i, list)| (order_of(i), i >= LISTS, list))
     }
 
     /// Take the newest single page if it is on a stack. It keeps its flag PCP.
@@ -121,18 +136,59 @@ impl Pcp {
         Some(clean(stack.pages[top as usize % STACK]))
     }
 
-    /// Take the newest block. It keeps its flag PCP.
-    pub fn pop(&mut self, frames: &FrameTable, order: Order, mobility: Mobility) -> Option<Clean> {
-        if order == Order::ZERO {
-            return self.pop_stack(mobility).or_else(|| {
-                self.fill_stack(frames, mobility);
+    /// Take the newest block, or else the oldest whose debt has been paid. It keeps its flag PCP.
+    pub fn pop<M: Machine>(
+        &mut self,
+        mmu: &Mmu<M>,
+        zone: &Zone,
+        order: Order,
+        mobility: Mobility,
+    ) -> Option<Clean> {
+        let found = if order == Order::ZERO {
+            self.pop_stack(mobility).or_else(|| {
+                self.fill_stack(&mmu.frames, mobility);
                 self.pop_stack(mobility)
-            });
-        }
+            })
+        } else {
+            self.pop_list(&mmu.frames, order, mobility)
+        };
+        // With nothing to pay, settling sends nothing.
+        found.or_else(|| {
+            Some(self.pop_pending(mmu, zone, (order, mobility), Generation::NONE)?.settle(mmu, zone))
+        })
+    }
+
+    fn pop_list(&mut self, frames: &FrameTable, order: Order, mobility: Mobility) -> Option<Clean> {
         let pfn = self.lists[list_of(order, mobility)].pop_head(frames)?;
         self.count -= order.frames();
         self.freed = 0;
         Some(clean(pfn))
+    }
+
+    /// Take the oldest block of a pending list if it owes no flush beyond this generation. It keeps its flag PCP.
+    #[expect(clippy::disallowed_methods, reason = "the block that is being taken has the debt")]
+    pub(crate) fn pop_pending<M: Machine>(
+        &mut self,
+        mmu: &Mmu<M>,
+        zone: &Zone,
+        (order, mobility): (Order, Mobility),
+        most: Generation,
+    ) -> Option<Owing> {
+        if self.pending == 0 {
+            return None;
+        }
+        let list = &mut self.lists[LISTS + list_of(order, mobility)];
+        let frame = &mmu.frames[list.tail()?];
+        let generation = mmu.tlb.owed_by_tag(zone.id(), frame.debt());
+        if generation > most {
+            return None;
+        }
+        let pfn = list.pop_tail(&mmu.frames)?;
+        frame.set_debt(0);
+        self.count -= order.frames();
+        self.pending -= order.frames();
+        self.freed = 0;
+        Some(Owing::new(pfn, order, generation))
     }
 
     /// Put a single page on its stack, unless that is full.
@@ -162,6 +218,19 @@ impl Pcp {
             self.lists[list_of(order, mobility)].push_head(frames, pfn);
             self.count += order.frames();
         }
+        self.note_freed(mmu, zone, pages);
+    }
+
+    /// Add a block that has its flag PCP and owes a flush, and return the excess to the zone.
+    pub(crate) fn push_pending<M: Machine>(&mut self, mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Order) {
+        let mobility = mmu.frames[pfn].mobility();
+        self.lists[LISTS + list_of(order, mobility)].push_head(&mmu.frames, pfn);
+        self.count += order.frames();
+        self.pending += order.frames();
+        self.note_freed(mmu, zone, order.frames());
+    }
+
+    fn note_freed<M: Machine>(&mut self, mmu: &Mmu<M>, zone: &Zone, pages: u32) {
         self.freed += pages;
         self.scale = 0;
         if self.count >= self.high || zone.pressure() != 0 {
@@ -251,7 +320,8 @@ impl Pcp {
         let mut area = LockedZone::lock(mmu, zone);
         let (mut freed, mut blocks, mut at) = (0, 0, 0);
         // By bit: lists that may not be empty yet.
-        let mut left = (1u32 << LISTS) - 1;
+        let lists = if self.pending > 0 { 2 * LISTS } else { LISTS };
+        let mut left = (1u32 << lists) - 1;
         while freed < pages && self.count > 0 {
             at = (at + 1 + left.rotate_right(at + 1).trailing_zeros()) % u32::BITS;
             let Some(pfn) = self.lists[at as usize].pop_tail(&mmu.frames) else {
@@ -261,6 +331,7 @@ impl Pcp {
             let order = order_of(at as usize);
             area.put(pfn, order);
             self.count -= order.frames();
+            self.pending -= if at as usize >= LISTS { order.frames() } else { 0 };
             freed += order.frames();
             blocks += 1;
         }

@@ -259,6 +259,8 @@ fn debts_survive_merges_and_splits() {
         let first = owe(&base, space);
         base.frames[pfn].set_debt(first);
         free(&base, &allocator, pfn);
+        allocator.validate(&base).unwrap();
+        allocator.drain_all(&base);
         assert_eq!(shootdowns(&base), 0);
         allocator.validate(&base).unwrap();
         // Its whole largest block owes now; the other block owes nothing.
@@ -341,10 +343,35 @@ fn one_payment_serves_all_pending_pages() {
             free(&base, &allocator, pfn);
         }
     }
+    allocator.drain_all(&base);
     while take(&base, &allocator, &request(0)).is_some() {
         rounds += shootdowns(&base);
     }
     assert_eq!(rounds, 1);
+}
+
+/// A page that owes stays with the CPU that freed it. It is taken without the zone's lock once its debt is paid, before
+/// that only if nothing else is left, with a payment, and never by a request that cannot send interrupts.
+#[test]
+fn a_page_that_owes_waits_on_the_cpus_list() {
+    let (base, allocator) = world(TestMachine::simple(2, 1024));
+    let space = base.tlb.create();
+    let all = AllocRequest { reserve: Reserve::All, ..request(0) };
+    let pages: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &all)).collect();
+    let free_owing = |pfn: Pfn| {
+        base.frames[pfn].set_debt(owe(&base, space));
+        free(&base, &allocator, pfn);
+        allocator.validate(&base).unwrap();
+        assert_eq!((allocator.zones()[0].free_pages(), allocator.pcp_pages(ZoneId(0))), (0, 1));
+    };
+    free_owing(pages[7]);
+    assert_eq!(take(&base, &allocator, &AllocRequest { atomic: true, ..all }), None);
+    assert_eq!((take(&base, &allocator, &all), shootdowns(&base)), (Some(pages[7]), 1));
+    free_owing(pages[7]);
+    base.tlb.settle_zone(&base, ZoneId(0), Generation(u64::MAX), pages[7], Order::ZERO);
+    assert_eq!(shootdowns(&base), 1);
+    assert_eq!(take(&base, &allocator, &AllocRequest { atomic: true, ..all }), Some(pages[7]));
+    assert_eq!(shootdowns(&base), 0);
 }
 
 #[test]

@@ -158,16 +158,16 @@ impl Allocator {
         for cpu in 0..self.cpus() {
             let pcp = self.pcp(CpuId(cpu as u16), zone.id()).lock();
             let mut pages = 0;
-            for (order, list) in pcp.lists() {
+            for (order, owes, list) in pcp.lists() {
                 list.validate(&mmu.frames)?;
                 for pfn in list.iter(&mmu.frames) {
-                    check_pcp_block(mmu, zone, pfn, order)?;
+                    check_pcp_block(mmu, zone, pfn, order, owes)?;
                     seen.mark(pfn, order)?;
                     pages += order.frames();
                 }
             }
             for pfn in pcp.stacked() {
-                check_pcp_block(mmu, zone, pfn, Order::ZERO)?;
+                check_pcp_block(mmu, zone, pfn, Order::ZERO, false)?;
                 seen.mark(pfn, Order::ZERO)?;
                 pages += 1;
             }
@@ -210,15 +210,23 @@ fn check_free_block<M: Machine>(
     ensure(!unmerged, || format!("{pfn} and {buddy} of {order} are both free and not merged"))
 }
 
-/// Check a block on a CPU's list: its record, which must be a folio's.
-fn check_pcp_block<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Order) -> Result<(), String> {
+/// Check a block on a CPU's list: its record, which must be a folio's, and whether it owes.
+fn check_pcp_block<M: Machine>(
+    mmu: &Mmu<M>,
+    zone: &Zone,
+    pfn: Pfn,
+    order: Order,
+    owes: bool,
+) -> Result<(), String> {
     let frame = &mmu.frames[pfn];
     let head = if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD };
     ensure(frame.flags() == FrameFlags::PCP | head && frame.order() == order && frame.refs() == 0, || {
         let (flags, own, refs) = (frame.flags(), frame.order(), frame.refs());
         format!("{pfn} on a CPU's list of {order} has {flags:?}, {own}, {refs} references")
     })?;
-    ensure(frame.debt() == 0, || format!("{pfn} on a CPU's list owes a flush"))?;
+    ensure((frame.debt() != 0) == owes, || {
+        format!("{pfn} with the tag {} is on a CPU's wrong list (pending: {owes})", frame.debt())
+    })?;
     check_place(mmu, zone, pfn)
 }
 

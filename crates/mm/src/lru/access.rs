@@ -1,6 +1,7 @@
 //! Moves of single folios between lists, by accesses and advice: the second chance.
 
 use super::Lru;
+use super::folio_batch::BatchKind;
 use super::policy::{AccessEffect, InsertReason, Policy};
 use crate::frame::FrameFlags;
 use crate::machine::Machine;
@@ -22,7 +23,7 @@ impl Lru {
     pub(crate) fn activate<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {
         let frame = &platform.frames[pfn];
         if self.claim(platform, pfn, FrameFlags::ACTIVE | FrameFlags::UNEVICTABLE) {
-            self.relink(platform, pfn, InsertReason::Used, FrameFlags::ACTIVE, NONE);
+            self.relink(platform, pfn, (BatchKind::Activate, InsertReason::Used), FrameFlags::ACTIVE, NONE);
             platform.count(Stat::Pgactivate, frame.pages() as i64);
         }
     }
@@ -32,7 +33,13 @@ impl Lru {
         let frame = &platform.frames[pfn];
         let moves = frame.has(FrameFlags::ACTIVE) || self.policy_of(frame).deactivates_all();
         if moves && self.claim(platform, pfn, FrameFlags::UNEVICTABLE) {
-            self.relink(platform, pfn, InsertReason::Cold, NONE, ACTIVE_OR_REFERENCED);
+            self.relink(
+                platform,
+                pfn,
+                (BatchKind::Deactivate, InsertReason::Cold),
+                NONE,
+                ACTIVE_OR_REFERENCED,
+            );
             platform.count(Stat::Pgdeactivate, frame.pages() as i64);
         }
     }
@@ -47,10 +54,22 @@ impl Lru {
         }
         let flags = frame.flags();
         if flags.intersects(FrameFlags::WRITEBACK | FrameFlags::DIRTY) {
-            self.relink(platform, pfn, InsertReason::Cold, NONE, ACTIVE_OR_REFERENCED);
+            self.relink(
+                platform,
+                pfn,
+                (BatchKind::DeactivateFile, InsertReason::Cold),
+                NONE,
+                ACTIVE_OR_REFERENCED,
+            );
             frame.set(FrameFlags::RECLAIM);
         } else {
-            self.relink(platform, pfn, InsertReason::Wanted, NONE, ACTIVE_OR_REFERENCED);
+            self.relink(
+                platform,
+                pfn,
+                (BatchKind::DeactivateFile, InsertReason::Wanted),
+                NONE,
+                ACTIVE_OR_REFERENCED,
+            );
             platform.count(Stat::Pgrotated, frame.pages() as i64);
         }
         if flags.contains(FrameFlags::ACTIVE) {
@@ -65,7 +84,7 @@ impl Lru {
         let eligible = frame.is_anon() && frame.has(FrameFlags::SWAPBACKED);
         if eligible && self.claim(platform, pfn, FrameFlags::SWAPCACHE | FrameFlags::UNEVICTABLE) {
             let gone = ACTIVE_OR_REFERENCED | FrameFlags::SWAPBACKED;
-            self.relink(platform, pfn, InsertReason::Cold, NONE, gone);
+            self.relink(platform, pfn, (BatchKind::LazyFree, InsertReason::Cold), NONE, gone);
             platform.count(Stat::Pglazyfree, frame.pages() as i64);
         }
     }
@@ -75,7 +94,7 @@ impl Lru {
         let busy = FrameFlags::LOCKED | FrameFlags::DIRTY | FrameFlags::UNEVICTABLE;
         let frame = &platform.frames[pfn];
         if self.claim(platform, pfn, busy) {
-            self.relink(platform, pfn, InsertReason::Wanted, NONE, FrameFlags::ACTIVE);
+            self.relink(platform, pfn, (BatchKind::Rotate, InsertReason::Wanted), NONE, FrameFlags::ACTIVE);
             platform.count(Stat::Pgrotated, frame.pages() as i64);
         }
     }
@@ -89,7 +108,7 @@ impl Lru {
             platform.count(Stat::UnevictablePgsMlocked, frame.pages() as i64);
         }
         if self.claim(platform, pfn, FrameFlags::UNEVICTABLE) {
-            self.relink(platform, pfn, InsertReason::Back, NONE, NONE);
+            self.relink(platform, pfn, (BatchKind::Mlock, InsertReason::Back), NONE, NONE);
         }
     }
 
@@ -110,7 +129,7 @@ impl Lru {
             platform.count(Stat::UnevictablePgsMunlocked, frame.pages() as i64);
         }
         if frame.has(FrameFlags::UNEVICTABLE) && self.claim(platform, pfn, FrameFlags::MLOCKED) {
-            self.relink(platform, pfn, InsertReason::Back, NONE, NONE);
+            self.relink(platform, pfn, (BatchKind::Mlock, InsertReason::Back), NONE, NONE);
         }
     }
 

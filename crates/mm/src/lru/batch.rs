@@ -64,6 +64,7 @@ impl Lru {
         let (mut taken, mut skips): (ByKind, ByKind) = ([0; ZONE_KINDS], [0; ZONE_KINDS]);
         let mut wanted = 0;
         let mut lists = self.vec(node, group).lock();
+        self.batches.drain(platform);
         let list = &mut lists.lists[scan.list as usize];
         // The first of the entries at the tail that are taken and leave the list together, and their number.
         let (mut first, mut run) = (Pfn::NONE, 0);

@@ -20,6 +20,7 @@ mod access;
 mod batch;
 mod classic;
 mod deferred;
+mod folio_batch;
 mod group;
 mod known;
 pub mod mglru;
@@ -52,6 +53,7 @@ use crate::stat::Stat;
 use crate::units::*;
 use batch::{push, take};
 use classic::ClassicPolicy;
+use folio_batch::{BatchKind, FolioBatches};
 use policy::{InsertReason, Leave, ListPosition, LockedLists, Policy, PolicyCell, PolicyFolio};
 use std_alloc::boxed::Box;
 use vec::{ByKind, LruLists, QUEUES};
@@ -72,6 +74,7 @@ pub struct Lru {
     kinds: Box<[ZoneKind]>,
     /// Folios to split when memory is needed.
     deferred: deferred::Deferred,
+    batches: FolioBatches,
     policy: PolicyCell,
     /// A policy from outside that proposes.
     custom: Option<MakePolicy>,
@@ -97,6 +100,7 @@ impl Lru {
             nodes,
             kinds,
             deferred,
+            batches: FolioBatches::new(machine.cpus()),
             policy,
             custom: None,
             added_up_at,
@@ -233,7 +237,8 @@ impl Lru {
         while let Some(mut pfn) = next {
             let first = &platform.frames[pfn];
             let policy = self.policy_of(first);
-            let mut held = self.lock_live(first);
+            let completes = self.batches.completes(platform, BatchKind::Add, first);
+            let mut held = self.lock_live(first, completes);
             let here = place(pfn);
             // Pages of the last folios, which went to this list.
             let (mut list, mut pages, mut count) = (LruList::Unevictable, 0, 0);
@@ -259,7 +264,7 @@ impl Lru {
                 }
             }
             self.account_one(platform, &mut held, first, list, pages);
-            platform.charge(Work::LruAdd, count);
+            self.batches.charge(platform, BatchKind::Add, completes, count);
             drop(held);
         }
     }
@@ -355,18 +360,18 @@ impl Lru {
     fn insert<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, why: InsertReason, moves: u64) {
         let frame = &platform.frames[pfn];
         assert!(!frame.has(FrameFlags::LRU), "folio {pfn} must not be on a list yet");
-        let mut held = self.lock_live(frame);
+        let mut held = self.lock_live(frame, true);
         platform.charge(Work::LruMove, moves);
         self.link(platform, &mut held, pfn, why);
         frame.set(FrameFlags::LRU);
     }
 
     /// Lock the vector of a folio that is on no list. If its group was removed, the folio and its charge go to the
-    /// nearest live group above first.
+    /// nearest live group above first. `seen`: in simulated time the lock is taken.
     #[inline(always)]
-    fn lock_live(&self, frame: &Frame) -> LockedVec<'_> {
+    fn lock_live(&self, frame: &Frame, seen: bool) -> LockedVec<'_> {
         loop {
-            let held = self.lock_of(frame);
+            let held = self.lock_if(frame, seen);
             if !held.lists.dead {
                 return held;
             }
@@ -388,13 +393,14 @@ impl Lru {
         &self,
         platform: &Platform<M>,
         pfn: Pfn,
-        why: InsertReason,
+        (kind, why): (BatchKind, InsertReason),
         set: FrameFlags,
         clear: FrameFlags,
     ) {
         let frame = &platform.frames[pfn];
-        let mut held = self.lock_of(frame);
-        platform.charge(Work::LruMove, 1);
+        let completes = self.batches.completes(platform, kind, frame);
+        let mut held = self.lock_if(frame, completes);
+        self.batches.charge(platform, kind, completes, 1);
         self.unlink(platform, &mut held, pfn, Leave::Other);
         frame.set(set);
         frame.clear(clear);
@@ -404,10 +410,15 @@ impl Lru {
 
     #[inline(always)]
     fn lock_of(&self, frame: &Frame) -> LockedVec<'_> {
+        self.lock_if(frame, true)
+    }
+
+    #[inline(always)]
+    fn lock_if(&self, frame: &Frame, seen: bool) -> LockedVec<'_> {
         loop {
             let group = frame.group();
             let vec = self.vec(frame.node(), group);
-            let lists = vec.lock();
+            let lists = if seen { vec.lock() } else { vec.look() };
             if frame.group() == group {
                 return LockedVec { vec, lists };
             }

@@ -186,6 +186,12 @@ impl LruVec {
         self.inner.0.lock()
     }
 
+    /// For a move that takes no lock in simulated time: see [`folio_batch`](super::folio_batch).
+    #[inline]
+    pub(super) fn look(&self) -> Guard<'_, LruLists> {
+        self.inner.0.look()
+    }
+
     /// The policy that places new folios.
     #[inline]
     pub fn policy(&self) -> PolicyKind {

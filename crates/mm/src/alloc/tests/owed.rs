@@ -138,9 +138,16 @@ impl World {
         batch.settle(self.base(), &self.tlb);
     }
 
-    fn free(&self, pfn: Pfn) {
+    /// Free a folio, to this CPU's list.
+    fn free_here(&self, pfn: Pfn) {
         assert!(self.frames[pfn].put(1));
         self.alloc.free(self, &[pfn]);
+    }
+
+    /// Free a folio, to the buddy lists.
+    fn free(&self, pfn: Pfn) {
+        self.free_here(pfn);
+        self.alloc.drain_here(self, ZoneId(0));
     }
 
     /// A CPU reads a page of a folio, which reclaim then unmaps and frees.
@@ -207,6 +214,16 @@ fn a_freed_block_keeps_its_debt(order: u8) {
     let pfn = world.take(&world.request(order)).unwrap();
     world.free_owing(1, space, PAGE, pfn);
     world.take_all(0);
+}
+
+#[test]
+fn a_page_that_waits_on_a_cpus_list_owes() {
+    let (world, space, held) = World::filled(0);
+    world.read(1, space, PAGE, held[9]);
+    world.unmap(space, PAGE, held[9]);
+    world.free_here(held[9]);
+    assert_eq!(world.alloc.pcp_pages(ZoneId(0)), 1);
+    assert_eq!(world.take_all(0), [held[9]]);
 }
 
 /// An interrupt takes the second half while the first half is being paid for.

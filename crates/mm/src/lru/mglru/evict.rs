@@ -108,6 +108,7 @@ impl Lru {
         let _scope = platform.scope(Scope::IsolateLruFolios);
         let vec = self.vec(node, group);
         let mut lists = vec.lock();
+        self.batches.drain(platform);
         if wanted.budget.is_some() {
             // Other tasks may have freed all folios of the oldest generation.
             self.leave_empty(vec, &lists, wanted.can_swap());
