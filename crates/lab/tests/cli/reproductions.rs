@@ -63,7 +63,7 @@ fn reproduction_resumes_after_a_kill() {
 
 #[test]
 fn moves_counts_the_fewest_pages_to_move() {
-    let line = "run lru-file-mmap-read:512M --machine compact-8 --memory 128M --set file.max_order=9 --quiet";
+    let line = "run lru-file-mmap-read:512M --machine compact-8 --memory 120M --set file.max_order=9 --quiet";
     let [counted, plain] = ["--moves", ""].map(|more| good_json(&format!("{line} {more} --json")));
     let value = |name: &str| row(&counted, name)["value"].as_f64().unwrap();
     assert!(value("compaction_moved_least") > 0.0 && value("compaction_pieces_before") > 50.0);
