@@ -278,13 +278,10 @@ impl UnmapBatch {
             return;
         }
         let _scope = platform.scope(Scope::TryToUnmapFlush);
-        let mut others = self.debt.cpus;
-        others.remove(platform.machine.cpu());
         let listed = self.is_listed() && self.listed <= platform.knobs.get(Knob::TlbSinglePageFlushCeiling);
-        if !others.is_empty() {
-            let pages = |listed: &Listed| (listed.entries as u64) << listed.order.0;
-            announce(platform, if listed { self.list.iter().map(pages).sum() } else { u64::MAX });
-        }
+        let pages = |listed: &Listed| (listed.entries as u64) << listed.order.0;
+        let all = || if listed { self.list.iter().map(pages).sum() } else { u64::MAX };
+        announce(platform, self.debt.cpus, all);
         if listed {
             tlb.ask_by_list(platform, &self.debt, &self.list);
         } else {

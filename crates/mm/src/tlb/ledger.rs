@@ -182,11 +182,7 @@ impl Tlb {
     /// Pay: on return, every CPU of `owing` has caught up, or will before it runs user code. Returns whether another
     /// CPU was asked.
     pub(super) fn pay<M: Machine>(&self, platform: &Platform<M>, owing: CpuSet) -> bool {
-        let mut others = owing;
-        others.remove(platform.machine.cpu());
-        if !others.is_empty() {
-            announce(platform, u64::MAX);
-        }
+        announce(platform, owing, || u64::MAX);
         self.ask(platform, owing)
     }
 

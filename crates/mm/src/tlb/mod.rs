@@ -152,12 +152,15 @@ pub struct Tlb {
     zones: ZoneLedgers,
 }
 
-/// A round of flushes for other CPUs begins; `pages` of `u64::MAX`: all of a space. Linux counts and traces a round
-/// before it looks which CPUs are lazy and need no request, so a round that nobody gets is one, too
-/// (`native_flush_tlb_multi`).
-fn announce<M: Machine>(platform: &Platform<M>, pages: u64) {
-    platform.count(Stat::NrTlbRemoteFlush, 1);
-    platform.event(Event::TlbFlush, [4, pages, 0, 0]);
+/// A round of flushes for these CPUs begins, unless they are only this one; `pages` of `u64::MAX`: all of a space.
+/// Linux counts and traces a round before it looks which CPUs are lazy and need no request, so a round that no CPU gets
+/// is one, too (`native_flush_tlb_multi`).
+fn announce<M: Machine>(platform: &Platform<M>, mut cpus: CpuSet, pages: impl FnOnce() -> u64) {
+    cpus.remove(platform.machine.cpu());
+    if !cpus.is_empty() {
+        platform.count(Stat::NrTlbRemoteFlush, 1);
+        platform.event(Event::TlbFlush, [4, pages(), 0, 0]);
+    }
 }
 
 impl Tlb {
@@ -256,9 +259,7 @@ impl Tlb {
         let mut targets = context.cpus();
         let local = targets.contains(me);
         targets.remove(me);
-        if !targets.is_empty() {
-            announce(platform, range.pages);
-        }
+        announce(platform, targets, || range.pages);
         if !range.freed_tables {
             for cpu in targets.iter() {
                 if self.cpus[cpu.index()].is_lazy() {
