@@ -306,24 +306,23 @@ impl Way {
     }
 }
 
-/// A result, if it is there.
-fn read(path: &Path) -> Result<Option<Kept>> {
+/// What `parse` makes of a file, if it is there.
+fn read_if_there<T>(path: &Path, parse: fn(&[u8]) -> serde_json::Result<T>) -> Result<Option<T>> {
     match std::fs::read(path) {
-        Ok(bytes) => Kept::from_json(&bytes).map(Some).map_err(|error| Error::file("read", path, error)),
+        Ok(bytes) => parse(&bytes).map(Some).map_err(|error| Error::file("read", path, error)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::file("read", path, error)),
     }
 }
 
+/// A result, if it is there.
+fn read(path: &Path) -> Result<Option<Kept>> {
+    read_if_there(path, Kept::from_json)
+}
+
 /// Boots, if they are there.
 fn read_boots(path: &Path) -> Result<Option<Boots>> {
-    match std::fs::read(path) {
-        Ok(bytes) => {
-            serde_json::from_slice(&bytes).map(Some).map_err(|error| Error::file("read", path, error))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::file("read", path, error)),
-    }
+    read_if_there(path, |bytes| serde_json::from_slice(bytes))
 }
 
 /// The folders of kernels.
