@@ -81,6 +81,12 @@ fn made(text: &mut String, date: &str, results: &[Done]) {
         CASES.len()
     );
     let _ = writeln!(text, "{}", human::wrapped(&paragraph, 0, 100));
+    let missing: Vec<&str> =
+        CASES.iter().map(|case| case.name).filter(|name| !cases.contains(name)).collect();
+    if !missing.is_empty() {
+        let paragraph = format!("Not run: {}.", missing.join(", "));
+        let _ = writeln!(text, "{}", human::wrapped(&paragraph, 0, 100));
+    }
     for why in reasons.values().collect::<BTreeSet<_>>() {
         let metrics: Vec<&str> =
             reasons.iter().filter(|(_, reason)| reason == &why).map(|(metric, _)| *metric).collect();
@@ -335,6 +341,8 @@ mod tests {
         let open = cells(&text, "## Summary").into_iter().find(|row| row[..2] == ["6.12", "open"]).unwrap();
         assert_eq!(open[2..4], ["5", "1"], "compared and failed");
         assert!(text.contains("| 6.12 | mglru | failed |"), "{text}");
+        let not_run = text.split("Not run: ").nth(1).and_then(|rest| rest.split('.').next()).unwrap();
+        assert!(not_run.contains("cassandra") && !not_run.contains("zipf-file,"), "{not_run}");
     }
 
     #[test]
