@@ -192,6 +192,8 @@ knobs! {
     MemcgFlushMs "memcg.flush_ms" 2000, 0..=60000 "ms"
         "how often statistics of control groups are added up; until then some decisions of the classic lists follow the older sizes; 0 = they \
          follow the sizes as they are, as in Linux without groups (cgroup_disable=memory)";
+    MemcgChargeBatch "memcg.charge_batch" 64, 1..=1024 "pages"
+        "pages that a CPU charges to a control group at once, for this charge and later ones; 1 = none in advance; constant in Linux";
     PageCluster "vm.page-cluster" 3, 0..=10 "log2 pages"
         "pages read ahead from swap around a fault";
     SwapVmaRaEnabled "swap.vma_ra_enabled" 1, 0..=1 ""

@@ -7,6 +7,7 @@
 
 use super::PolicyKind;
 use super::protect::Claim;
+use super::stock::Stocks;
 use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
 use crate::lock::Lock;
@@ -79,19 +80,20 @@ pub struct Groups {
     groups: Arena<Group>,
     /// Held while the tree changes.
     pub(super) tree: Lock<()>,
+    /// Charges that CPUs have made in advance.
+    pub(super) stocks: Stocks,
 }
 
-impl Default for Groups {
-    fn default() -> Self {
+impl Groups {
+    /// The root alone, on a machine with this many CPUs.
+    pub(crate) fn new(cpus: usize) -> Groups {
         let groups: Arena<Group> = Arena::default();
         let root = &groups[groups.claim()];
         store_limits(root, GroupLimits::default());
         root.live.store(true, Release);
-        Groups { groups, tree: Lock::new(()) }
+        Groups { groups, tree: Lock::new(()), stocks: Stocks::new(cpus) }
     }
-}
 
-impl Groups {
     fn at(&self, group: GroupId) -> &Group {
         &self.groups[group.0 as u32]
     }
@@ -323,17 +325,8 @@ impl Groups {
         self.at(group).counts[stat as usize].load(Relaxed)
     }
 
-    /// Charge `pages`. `Err`: this group, or one above, would exceed its maximum; nothing is charged.
-    pub(crate) fn try_charge<M: Machine>(
-        &self,
-        platform: &Platform<M>,
-        group: GroupId,
-        pages: u64,
-    ) -> Result<(), GroupId> {
-        if group == ROOT {
-            return Ok(());
-        }
-        platform.charge(Work::GroupCharge, 1);
+    /// Charge `pages` to a group and those above. `Err`: one of them would exceed its maximum; nothing is charged.
+    pub(super) fn charge_upwards(&self, group: GroupId, pages: u64) -> Result<(), GroupId> {
         for (done, level) in self.upwards(group).enumerate() {
             let counter = self.at(level);
             let now = counter.usage.fetch_add(pages as i64, AcqRel) + pages as i64;
@@ -355,6 +348,13 @@ impl Groups {
         Ok(())
     }
 
+    /// Undo a charge of `pages`.
+    pub(super) fn uncharge_upwards(&self, group: GroupId, pages: u64) {
+        for level in self.upwards(group) {
+            self.change(level, -(pages as i64));
+        }
+    }
+
     /// Undo the charges of folios that have `pages` pages together.
     pub(crate) fn uncharge<M: Machine>(
         &self,
@@ -365,9 +365,7 @@ impl Groups {
     ) {
         if group != ROOT && folios > 0 {
             platform.charge(Work::GroupCharge, folios);
-            for level in self.upwards(group) {
-                self.change(level, -(pages as i64));
-            }
+            self.uncharge_upwards(group, pages);
         }
     }
 

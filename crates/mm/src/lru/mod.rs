@@ -27,6 +27,7 @@ pub mod mglru;
 mod policy;
 mod proposed;
 mod protect;
+mod stock;
 mod switch;
 mod validate;
 mod vec;
@@ -91,7 +92,7 @@ impl Lru {
         let nodes = memory.iter().map(|range| range.node.index() + 1).max().unwrap_or(1);
         let kinds = memory.iter().map(|range| range.kind).collect();
         let deferred = (0..nodes).map(|_| Lock::of(LockClass::SplitQueue, Default::default())).collect();
-        let (groups, policy) = (Groups::default(), PolicyCell::default());
+        let (groups, policy) = (Groups::new(machine.cpus()), PolicyCell::default());
         let added_up_at = AtomicU64::new(0);
         let vecs = Arena::default();
         let lru = Lru {
@@ -180,6 +181,7 @@ impl Lru {
     pub fn remove_group<M: Machine>(&self, platform: &Platform<M>, group: GroupId) -> Result<(), Error> {
         let _tree = self.groups.tree.lock();
         let parent = self.groups.unlink(group)?;
+        self.groups.drain_stocks(group);
         for node in 0..self.nodes {
             self.reparent(platform, NodeId(node as u8), group, parent);
         }

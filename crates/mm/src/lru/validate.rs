@@ -220,10 +220,13 @@ impl Lru {
                 }
             }
         }
+        for (group, pages) in self.groups.stocks.each().filter(|&(group, _)| group != ROOT) {
+            self.groups.upwards(group).for_each(|above| sums[above.index()] += pages);
+        }
         for (group, &sum) in sums.iter().enumerate() {
             let (group, usage) = (GroupId(group as u16), self.groups.usage(GroupId(group as u16)));
             if usage != sum {
-                return Err(format!("{group} is charged {usage} pages, its folios hold {sum}"));
+                return Err(format!("{group} is charged {usage} pages, its folios and CPUs' stocks hold {sum}"));
             }
         }
         Ok(())

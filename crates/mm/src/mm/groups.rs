@@ -72,7 +72,11 @@ impl<M: Machine> Mm<M> {
     pub fn set_group_limits(&self, group: GroupId, limits: GroupLimits) -> Result<(), Error> {
         self.core.lru.groups.set_limits(group, limits)?;
         self.core.swap.groups.set_max(group, limits.swap_max);
-        if let Some((over, pages)) = self.core.lru.groups.over_high(group) {
+        let groups = &self.core.lru.groups;
+        if groups.usage(group) > limits.high.min(limits.max) {
+            groups.drain_stocks(group);
+        }
+        if let Some((over, pages)) = groups.over_high(group) {
             reclaim::group(&self.core, &self.reclaim, self, over, pages);
         }
         let mut retries = Retries::default();

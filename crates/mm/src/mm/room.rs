@@ -136,6 +136,9 @@ impl<M: Machine> Mm<M> {
                     let freed = reclaim::group(&self.core, &self.reclaim, self, group, 1);
                     rounds += 1;
                     let unmet = unmet("a control group is at its limit", None);
+                    if freed == 0 {
+                        self.core.lru.groups.drain_stocks(group);
+                    }
                     // Read-ahead could fill the room each time.
                     (rounds > MAX_RECLAIM_RETRIES && gives_up_read_ahead(gfp))
                         || reclaim::should_retry_group(&self.core, freed, &mut group_retries)

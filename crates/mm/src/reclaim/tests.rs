@@ -40,6 +40,8 @@ impl Bench {
         // Otherwise the first unmovable page in a movable zone would raise the marks by a page block, a quarter of this
         // zone.
         knobs.set(Knob::WatermarkBoostFactor, 0).unwrap();
+        // What the tests count is what is used.
+        knobs.set(Knob::MemcgChargeBatch, 1).unwrap();
         let mmu = Mmu::new(TestMachine::simple(1, 2048), knobs);
         let alloc = Allocator::new(&mmu).unwrap();
         let lru = Lru::new(&mmu.machine);

@@ -16,6 +16,8 @@ const AT: Vpn = Vpn(0x5000);
 fn bench(limits: GroupLimits) -> (&'static Mm<TestMachine>, GroupId) {
     let mm: &Mm<TestMachine> = Box::leak(Box::new(with_swap(TestMachine::simple(1, 4096), 256)));
     *mm.machine().idle.lock() = Some(Box::new(|_| end_transfers(mm)));
+    // What the tests count is what is used.
+    mm.mmu().knobs.set(Knob::MemcgChargeBatch, 1).unwrap();
     let group = mm.create_group(ROOT, limits).unwrap();
     (mm, group)
 }
@@ -76,6 +78,34 @@ fn charges_stay_on_space_move_and_rise_on_group_removal() {
     mm.exit_space(child);
     mm.remove_group(new).unwrap();
     assert_eq!((mm.group_usage(ROOT), mm.validate()), ((0, 0), Ok(())));
+}
+
+#[test]
+fn groups_pages_in_stock_count_until_its_limit_or_its_end_wants_them() {
+    let mm = with_swap(TestMachine::simple(2, 4096), 256);
+    let group = mm.create_group(ROOT, GroupLimits::default()).unwrap();
+    let space = with_pages(&mm, group, 1);
+    assert_eq!(mm.group_usage(group).0, 64);
+    mm.machine().run_on(1);
+    mm.switch(Some(space));
+    mm.mmap(space, &request(Vpn(AT.0 + 100), 100, Backing::Anonymous)).unwrap();
+    let store = |page| mm.fault(space, Vpn(AT.0 + 100 + page), AccessKind::Store).is_ok();
+    assert!((0..64).all(store));
+    assert_eq!(mm.group_usage(group).0, 128, "each CPU has charged a batch");
+    mm.set_group_limits(group, GroupLimits { max: 128, ..GroupLimits::default() }).unwrap();
+    assert_eq!(mm.group_usage(group).0, 128, "they are below the limit");
+    // Nothing can be reclaimed: what the first CPU has in stock must do.
+    mm.mmu().knobs.set(Knob::Swappiness, 0).unwrap();
+    assert!(store(64));
+    assert_eq!((mm.group_usage(group).0, mm.mmu().stats.read(Stat::OomKill)), (66, 0));
+    mm.set_group_limits(group, GroupLimits { max: 66, ..GroupLimits::default() }).unwrap();
+    mm.validate().unwrap();
+    mm.switch(None);
+    mm.machine().run_on(0);
+    mm.switch(None);
+    mm.exit_space(space);
+    mm.remove_group(group).unwrap();
+    assert_eq!((mm.group_usage(ROOT).0, mm.validate()), (0, Ok(())));
 }
 
 #[test]

@@ -495,6 +495,7 @@ fn collapse_fails_during_truncate() {
 fn split_folio_keeps_its_group_charge() {
     let bench = Bench::new(PAGES, 64, |_| ());
     let groups = &bench.mm.core.lru.groups;
+    bench.set(Knob::MemcgChargeBatch, 1);
     let group = bench.mm.create_group(ROOT, GroupLimits::default()).unwrap();
     let space = bench.mm.create_space(group).unwrap();
     bench.mm.mmap(space, &request(AT, 16, Backing::Anonymous)).unwrap();

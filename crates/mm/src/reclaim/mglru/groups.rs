@@ -153,7 +153,7 @@ mod tests {
     use crate::lru::ROOT;
 
     fn groups(count: usize) -> Groups {
-        let groups = Groups::default();
+        let groups = Groups::new(1);
         for _ in 1..count {
             groups.add(ROOT, GroupLimits::default());
         }
