@@ -194,6 +194,9 @@ knobs! {
          follow the sizes as they are, as in Linux without groups (cgroup_disable=memory)";
     MemcgChargeBatch "memcg.charge_batch" 64, 1..=1024 "pages"
         "pages that a CPU charges to a control group at once, for this charge and later ones; 1 = none in advance; constant in Linux";
+    LruBatch "lru.batch" 31, 1..=255 "pages"
+        "folios that a CPU collects before it moves them between lists under one hold of the lock, in simulated time; constant in Linux: 31, and 15 \
+         before 6.10";
     PageCluster "vm.page-cluster" 3, 0..=10 "log2 pages"
         "pages read ahead from swap around a fault";
     SwapVmaRaEnabled "swap.vma_ra_enabled" 1, 0..=1 ""

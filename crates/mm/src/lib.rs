@@ -55,6 +55,7 @@ compile_error!("features one-thread, loom and shuttle exclude each other");
 pub mod alloc;
 pub mod api;
 pub mod arena;
+mod batched;
 pub mod cache;
 pub mod compact;
 pub mod event;

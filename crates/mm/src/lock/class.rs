@@ -10,6 +10,7 @@ named_table! {
         CachePages "i_pages_lock" "changes of a file's page tree (i_pages.xa_lock)";
         FileMappings "i_mmap_rwsem" "the mappings of a file; walks share it";
         AnonMappings "anon_vma_rwsem" "the mappings of a set of anonymous pages; walks share it";
+        SwapArea "swap_info_lock" "the slots of a swap area (swap_info_struct->lock)";
         SplitQueue "split_queue_lock" "a node's queue of large folios that are to be split";
         Mmap "mmap_lock" "a space's mapped ranges; faults take no part, as Linux's take the lock of their range";
         Inode "inode_rwsem" "a file's size (i_rwsem)";

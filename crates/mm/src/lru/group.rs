@@ -10,6 +10,7 @@ use super::protect::Claim;
 use super::stock::Stocks;
 use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
+use crate::knobs::Knob;
 use crate::lock::Lock;
 use crate::machine::{Machine, Work};
 use crate::platform::Platform;
@@ -325,8 +326,40 @@ impl Groups {
         self.at(group).counts[stat as usize].load(Relaxed)
     }
 
+    /// Charge `pages` to a group, from this CPU's stock if it has enough. `Err`: this group, or one above, would
+    /// exceed its maximum; nothing is charged.
+    pub(crate) fn try_charge<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        group: GroupId,
+        pages: u64,
+    ) -> Result<(), GroupId> {
+        if group == ROOT {
+            return Ok(());
+        }
+        platform.charge(Work::GroupCharge, 1);
+        let (cpu, batch) = (platform.machine.cpu(), platform.knobs.get(Knob::MemcgChargeBatch));
+        if self.stocks.take(cpu, group, pages) {
+            return Ok(());
+        }
+        if batch > pages && self.charge_upwards(group, batch).is_ok() {
+            if let Some(old) = self.stocks.put(cpu, group, batch - pages, batch) {
+                self.uncharge_upwards(old.group, old.pages);
+            }
+            return Ok(());
+        }
+        self.charge_upwards(group, pages)
+    }
+
+    /// Uncharge what CPUs have in stock of the groups below `top`, itself included.
+    pub(crate) fn drain_stocks(&self, top: GroupId) {
+        for drained in self.stocks.drain(|group| self.is_below(group, top)) {
+            self.uncharge_upwards(drained.group, drained.pages);
+        }
+    }
+
     /// Charge `pages` to a group and those above. `Err`: one of them would exceed its maximum; nothing is charged.
-    pub(super) fn charge_upwards(&self, group: GroupId, pages: u64) -> Result<(), GroupId> {
+    fn charge_upwards(&self, group: GroupId, pages: u64) -> Result<(), GroupId> {
         for (done, level) in self.upwards(group).enumerate() {
             let counter = self.at(level);
             let now = counter.usage.fetch_add(pages as i64, AcqRel) + pages as i64;
@@ -349,7 +382,7 @@ impl Groups {
     }
 
     /// Undo a charge of `pages`.
-    pub(super) fn uncharge_upwards(&self, group: GroupId, pages: u64) {
+    fn uncharge_upwards(&self, group: GroupId, pages: u64) {
         for level in self.upwards(group) {
             self.change(level, -(pages as i64));
         }

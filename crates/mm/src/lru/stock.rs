@@ -7,19 +7,21 @@
 //!
 //! Source: `try_charge_memcg`, `consume_stock`, `refill_stock` and `drain_all_stock` in mm/memcontrol.c of Linux 6.12.
 
-use super::group::{Groups, ROOT};
-use crate::knobs::Knob;
 use crate::lock::Lock;
-use crate::machine::{Machine, Work};
-use crate::platform::Platform;
 use crate::units::*;
 use std_alloc::boxed::Box;
 
 /// Pages of a group that a CPU has charged and not used.
 #[derive(Clone, Copy)]
-struct Stock {
-    group: GroupId,
-    pages: u64,
+pub(super) struct Stock {
+    /// The group.
+    pub(super) group: GroupId,
+    /// Number of pages.
+    pub(super) pages: u64,
+}
+
+impl Stock {
+    const EMPTY: Stock = Stock { group: GroupId(0), pages: 0 };
 }
 
 /// The stocks of all CPUs.
@@ -27,12 +29,11 @@ pub(super) struct Stocks(Box<[Lock<Stock>]>);
 
 impl Stocks {
     pub(super) fn new(cpus: usize) -> Stocks {
-        let empty = || Lock::new(Stock { group: ROOT, pages: 0 });
-        Stocks((0..cpus).map(|_| empty()).collect())
+        Stocks((0..cpus).map(|_| Lock::new(Stock::EMPTY)).collect())
     }
 
     /// Take `pages` of a group from a CPU's stock; `false` if it has fewer.
-    fn take(&self, cpu: CpuId, group: GroupId, pages: u64) -> bool {
+    pub(super) fn take(&self, cpu: CpuId, group: GroupId, pages: u64) -> bool {
         let mut stock = self.0[cpu.index()].lock();
         let enough = stock.group == group && stock.pages >= pages;
         if enough {
@@ -43,7 +44,7 @@ impl Stocks {
 
     /// Add `pages` of a group, at most `most` in all. Returns what must be uncharged instead: the stock of another
     /// group, or one that has become too large.
-    fn put(&self, cpu: CpuId, group: GroupId, pages: u64, most: u64) -> Option<Stock> {
+    pub(super) fn put(&self, cpu: CpuId, group: GroupId, pages: u64, most: u64) -> Option<Stock> {
         let mut stock = self.0[cpu.index()].lock();
         let old = *stock;
         if old.group != group {
@@ -54,53 +55,16 @@ impl Stocks {
         (stock.pages > most).then(|| core::mem::replace(&mut *stock, Stock { group, pages: 0 }))
     }
 
-    /// What CPUs have in stock, by group.
-    pub(super) fn each(&self) -> impl Iterator<Item = (GroupId, u64)> + '_ {
-        self.0.iter().map(|stock| {
-            let stock = stock.lock();
-            (stock.group, stock.pages)
+    /// Take the stocks whose group is `wanted` from all CPUs.
+    pub(super) fn drain(&self, wanted: impl Fn(GroupId) -> bool) -> impl Iterator<Item = Stock> {
+        self.0.iter().filter_map(move |stock| {
+            let mut stock = stock.lock();
+            (stock.pages > 0 && wanted(stock.group)).then(|| core::mem::replace(&mut *stock, Stock::EMPTY))
         })
     }
-}
 
-impl Groups {
-    /// Charge `pages` to a group, from this CPU's stock if it has enough. `Err`: this group, or one above, would
-    /// exceed its maximum; nothing is charged.
-    pub(crate) fn try_charge<M: Machine>(
-        &self,
-        platform: &Platform<M>,
-        group: GroupId,
-        pages: u64,
-    ) -> Result<(), GroupId> {
-        if group == ROOT {
-            return Ok(());
-        }
-        platform.charge(Work::GroupCharge, 1);
-        let (cpu, batch) = (platform.machine.cpu(), platform.knobs.get(Knob::MemcgChargeBatch));
-        if self.stocks.take(cpu, group, pages) {
-            return Ok(());
-        }
-        if batch > pages && self.charge_upwards(group, batch).is_ok() {
-            if let Some(old) = self.stocks.put(cpu, group, batch - pages, batch) {
-                self.uncharge_upwards(old.group, old.pages);
-            }
-            return Ok(());
-        }
-        self.charge_upwards(group, pages)
-    }
-
-    /// Return what all CPUs have in stock of the groups below `top`, itself included.
-    pub(crate) fn drain_stocks(&self, top: GroupId) {
-        for stock in &*self.stocks.0 {
-            if let Some(drained) = self.drain_stock(stock, top) {
-                self.uncharge_upwards(drained.group, drained.pages);
-            }
-        }
-    }
-
-    fn drain_stock(&self, stock: &Lock<Stock>, top: GroupId) -> Option<Stock> {
-        let mut stock = stock.lock();
-        let wanted = stock.pages > 0 && self.is_below(stock.group, top);
-        wanted.then(|| core::mem::replace(&mut *stock, Stock { group: ROOT, pages: 0 }))
+    /// What each CPU has in stock.
+    pub(super) fn each(&self) -> impl Iterator<Item = Stock> {
+        self.0.iter().map(|stock| *stock.lock())
     }
 }

@@ -220,13 +220,15 @@ impl Lru {
                 }
             }
         }
-        for (group, pages) in self.groups.stocks.each().filter(|&(group, _)| group != ROOT) {
-            self.groups.upwards(group).for_each(|above| sums[above.index()] += pages);
+        for stock in self.groups.stocks.each().filter(|stock| stock.pages > 0) {
+            self.groups.upwards(stock.group).for_each(|above| sums[above.index()] += stock.pages);
         }
         for (group, &sum) in sums.iter().enumerate() {
             let (group, usage) = (GroupId(group as u16), self.groups.usage(GroupId(group as u16)));
             if usage != sum {
-                return Err(format!("{group} is charged {usage} pages, its folios and CPUs' stocks hold {sum}"));
+                return Err(format!(
+                    "{group} is charged {usage} pages, its folios and CPUs' stocks hold {sum}"
+                ));
             }
         }
         Ok(())

@@ -5,7 +5,9 @@
 //! from the cache may leave a shadow in the slot; the shadow stays until the content comes back or the slot is free.
 //!
 //! Areas of higher priority are filled first; areas of equal priority take turns. Inside an area every CPU fills its
-//! own cluster ([`clusters`]). The state of all slots is in dense arrays: no hashing, one lock per area.
+//! own cluster ([`clusters`]). The state of all slots is in dense arrays: no hashing, one lock per area. Linux gives
+//! slots to CPUs by 64 and takes freed ones back by 64 (mm/swap_slots.c of 6.12); in simulated time its
+//! lock is held once for each 64 ([`Batched`]).
 
 mod area;
 pub mod clusters;
@@ -13,8 +15,9 @@ mod groups;
 mod readahead;
 
 use crate::api::SwapArea;
+use crate::batched::Batched;
 use crate::frame::FrameFlags;
-use crate::lock::{Guard, Lock};
+use crate::lock::{Guard, Lock, LockClass};
 use crate::machine::{Machine, Work};
 use crate::platform::Platform;
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
@@ -32,11 +35,26 @@ use std_alloc::vec::Vec;
 /// Slots allocated from one area before an area of equal priority has its turn.
 const TURN: u32 = 64;
 
+/// Slots that a CPU takes from an area, or gives back, under one hold of its lock.
+const BATCH: u64 = 64;
+
+/// Kinds of batches.
+const TAKEN: usize = 0;
+const FREED: usize = 1;
+
 struct Area {
     info: SwapArea,
     /// Number of the area's first slot.
     base: u32,
     slots: Lock<SwapSlots>,
+}
+
+impl Area {
+    /// `locks`: Linux takes the area's lock for this.
+    #[inline]
+    fn lock_if(&self, locks: bool) -> Guard<'_, SwapSlots> {
+        if locks { self.slots.lock() } else { self.slots.look() }
+    }
 }
 
 /// All swap areas.
@@ -47,6 +65,8 @@ pub struct Swap {
     turns: AtomicU32,
     /// Pages that are being written.
     writing: AtomicU32,
+    /// Slots that CPUs have taken and freed since they last held an area's lock.
+    batches: Batched<2>,
     /// Usage and limits of control groups.
     pub groups: SwapGroups,
     /// State of readahead by slot.
@@ -63,13 +83,15 @@ impl Swap {
         sorted.sort_by_key(|area| core::cmp::Reverse(area.priority));
         let mut base = 0;
         let areas = sorted.into_iter().map(|info| {
-            let area = Area { info, base, slots: Lock::new(SwapSlots::new(info.pages, cpus)) };
+            let area =
+                Area { info, base, slots: Lock::of(LockClass::SwapArea, SwapSlots::new(info.pages, cpus)) };
             base += info.pages;
             area
         });
         let [turns, writing] = [0; 2].map(AtomicU32::new);
         let (groups, readahead) = Default::default();
-        Swap { areas: areas.collect(), turns, writing, groups, readahead }
+        let batches = Batched::new(cpus);
+        Swap { areas: areas.collect(), turns, writing, batches, groups, readahead }
     }
 
     /// Allocate a slot for a page of `group`; the cache holds it until [`Swap::cache_remove`]. `None` if swap is full
@@ -106,11 +128,12 @@ impl Swap {
             let (class, lower) = rest.split_at(equal);
             for step in 0..equal {
                 let area = &class[(turn as usize + step) % equal];
-                let mut slots = area.slots.lock();
+                let completes = order != Order::ZERO || self.batches.completes(base, TAKEN, BATCH);
+                let mut slots = area.lock_if(completes);
                 let found = if order == Order::ZERO { slots.alloc(cpu) } else { slots.alloc_run(cpu, order) };
                 if let Some(offset) = found {
                     slots.set_group(offset, order.frames(), group);
-                    base.charge(Work::SwapSlot, 1);
+                    self.batches.charge(base, (TAKEN, Work::SwapSlot), completes, 1);
                     return Some(SwapSlot(area.base + offset));
                 }
             }
@@ -147,10 +170,10 @@ impl Swap {
 
     /// Drop an entry's reference to the slot. Returns the number of entries left.
     pub(crate) fn free_entry<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot) -> u32 {
-        let (mut slots, offset) = self.slots(slot);
+        let completes = self.batches.completes(base, FREED, BATCH);
+        let (mut slots, offset) = self.slots_if(slot, completes);
         if slots.free_entry(offset) {
-            self.groups.uncharge(slots.group(offset), 1);
-            base.charge(Work::SwapSlot, 1);
+            self.note_freed(base, slots.group(offset), 1, completes);
             return 0;
         }
         slots.entries(offset)
@@ -158,9 +181,10 @@ impl Swap {
 
     /// Drop an entry's reference to each of `count` consecutive slots of a folio in the cache.
     pub(crate) fn free_entries<M: Machine>(&self, base: &Platform<M>, first: SwapSlot, count: u32) {
-        let (mut slots, offset) = self.slots(first);
+        let completes = self.batches.completes(base, FREED, BATCH);
+        let (mut slots, offset) = self.slots_if(first, completes);
         let freed = (offset..offset + count).filter(|&offset| slots.free_entry(offset)).count();
-        self.note_freed(base, slots.group(offset), freed as u64);
+        self.note_freed(base, slots.group(offset), freed as u64, completes);
     }
 
     /// Number of entries that refer to the slot.
@@ -258,7 +282,8 @@ impl Swap {
         slot: SwapSlot,
         shadow: Option<Shadow>,
     ) {
-        let (mut slots, offset) = self.slots(slot);
+        let completes = self.batches.completes(base, FREED, BATCH);
+        let (mut slots, offset) = self.slots_if(slot, completes);
         let mut pages = 1;
         if let Some(pfn) = slots.folio(offset) {
             assert_eq!(
@@ -274,14 +299,14 @@ impl Swap {
             base.charge(Work::CacheRemove, 1);
         }
         let freed = (offset..offset + pages).filter(|&offset| slots.remove(offset, shadow)).count();
-        self.note_freed(base, slots.group(offset), freed as u64);
+        self.note_freed(base, slots.group(offset), freed as u64, completes);
     }
 
     /// Record that slots of one folio, and so of one group, are free.
-    fn note_freed<M: Machine>(&self, base: &Platform<M>, group: GroupId, slots: u64) {
+    fn note_freed<M: Machine>(&self, base: &Platform<M>, group: GroupId, slots: u64, completes: bool) {
         if slots > 0 {
             self.groups.uncharge(group, slots);
-            base.charge(Work::SwapSlot, 1);
+            self.batches.charge(base, (FREED, Work::SwapSlot), completes, 1);
         }
     }
 
@@ -292,7 +317,7 @@ impl Swap {
 
     /// Free slots of all areas.
     pub fn free_slots(&self) -> u64 {
-        self.areas.iter().map(|area| area.slots.lock().free()).sum()
+        self.areas.iter().map(|area| area.slots.look().free()).sum()
     }
 
     /// Slots of all areas.
@@ -322,18 +347,18 @@ impl Swap {
     /// Call `visit` for every folio in the swap cache.
     pub(crate) fn for_cached(&self, visit: &mut dyn FnMut(SwapSlot, Pfn)) {
         for area in &self.areas {
-            area.slots.lock().cached().for_each(|(offset, pfn)| visit(SwapSlot(area.base + offset), pfn));
+            area.slots.look().cached().for_each(|(offset, pfn)| visit(SwapSlot(area.base + offset), pfn));
         }
     }
 
     /// Check slot maps and clusters. Returns the first error.
     pub fn validate(&self) -> Result<(), String> {
         for area in &self.areas {
-            area.slots.lock().validate().map_err(|fault| format!("{}: {fault}", area.info.device))?;
+            area.slots.look().validate().map_err(|fault| format!("{}: {fault}", area.info.device))?;
         }
         let mut charged = Vec::new();
         for area in &self.areas {
-            for group in area.slots.lock().groups() {
+            for group in area.slots.look().groups() {
                 charged.resize(charged.len().max(group.index() + 1), 0);
                 charged[group.index()] += 1;
             }
@@ -345,9 +370,15 @@ impl Swap {
         self.areas.iter().rfind(|area| area.base <= slot.0).expect("every slot must belong to an area")
     }
 
+    /// The slots of a slot's area. In Linux a lock of the slot's cluster, or of its part of the cache, is enough.
     fn slots(&self, slot: SwapSlot) -> (Guard<'_, SwapSlots>, u32) {
+        self.slots_if(slot, false)
+    }
+
+    /// The same. `locks`: Linux takes the area's lock.
+    fn slots_if(&self, slot: SwapSlot, locks: bool) -> (Guard<'_, SwapSlots>, u32) {
         let area = self.area(slot);
-        (area.slots.lock(), slot.0 - area.base)
+        (area.lock_if(locks), slot.0 - area.base)
     }
 }
 
