@@ -50,6 +50,9 @@ pub struct RunConfig {
     pub seed: u64,
     /// Which of several boots with this seed. Programs choose the same in all of them; devices answer at other times.
     pub boot: u32,
+    /// CPUs run in turn, 20 us each, as those of an emulator with one thread do: while one works, the time of all
+    /// passes.
+    pub in_turn: bool,
     /// Let the oracle check every access.
     pub verify: bool,
     /// A flush that goes wrong.
@@ -92,6 +95,7 @@ impl RunConfig {
             custom: None,
             seed: 1,
             boot: 0,
+            in_turn: false,
             verify: false,
             flush_fault: None,
             bound: false,

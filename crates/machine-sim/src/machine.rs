@@ -71,7 +71,10 @@ impl SimMachine {
         let observers = Observers::new(&spec, config)?;
         let node = |id: usize| std::iter::repeat_n(id as u8, spec.nodes()[id].cpus as usize);
         let nodes: Vec<u8> = (0..spec.nodes().len()).flat_map(node).collect();
-        let sched = Sched::new(nodes.clone());
+        let mut sched = Sched::new(nodes.clone());
+        if config.in_turn {
+            sched.run_in_turn();
+        }
         let cpus: Rc<[Cpu]> = nodes
             .iter()
             .zip(&sched.clocks)

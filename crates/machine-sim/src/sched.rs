@@ -10,6 +10,10 @@
 //! CPU only until it has had the wake-up granularity. An idle CPU takes a task from the longest queue. A busy CPU takes
 //! a task from a longer queue of its node now and then: with more tasks than CPUs all tasks get the same share, as
 //! under Linux.
+//!
+//! **In turn.** CPUs of an emulator that has one thread for all of them share one time: while one works, that of the
+//! others passes, too. A run may ask for this ([`RunConfig::in_turn`](crate::RunConfig::in_turn)): busy CPUs then have
+//! turns of a quantum, one after the other.
 
 use mm::machine::{Ticket, WaitKey};
 use std::cell::Cell;
@@ -220,6 +224,8 @@ pub(crate) struct Sched {
     queues: Vec<Queue>,
     /// The CPUs that have tasks.
     busy: Busy,
+    /// The end of the present turn, if CPUs run in turn.
+    turn_end: Option<u64>,
     tasks: Vec<Task>,
     events: BinaryHeap<Reverse<Timed>>,
     inserted: u64,
@@ -240,6 +246,7 @@ impl Sched {
             idle: vec![0; cpus],
             queues: (0..cpus).map(queue).collect(),
             busy: Busy::of(cpus),
+            turn_end: None,
             nodes,
             tasks: Vec::new(),
             events: BinaryHeap::new(),
@@ -247,6 +254,11 @@ impl Sched {
             marks: Map::default(),
             sleepers: Map::default(),
         }
+    }
+
+    /// CPUs run in turn from now on.
+    pub(crate) fn run_in_turn(&mut self) {
+        self.turn_end = Some(0);
     }
 
     /// A new task, which may run from `now` on, near `cpu` or on the first CPU of `node`.
@@ -321,11 +333,31 @@ impl Sched {
         let cpu = self.busy.iter().min_by_key(|&cpu| (self.clocks[cpu].get(), cpu));
         let event = self.next_event();
         match cpu {
-            Some(cpu) if self.clocks[cpu].get() < event => Next::Cpu(cpu),
+            Some(cpu) if self.comes_at(cpu) < event => {
+                self.begin_turn(cpu);
+                Next::Cpu(cpu)
+            }
             _ => match self.events.pop() {
                 Some(Reverse(event)) => Next::Event(event.time(), event.event),
                 None => Next::Nothing,
             },
+        }
+    }
+
+    /// When a busy CPU may go on.
+    fn comes_at(&self, cpu: usize) -> u64 {
+        let own = self.clocks[cpu].get();
+        match self.turn_end {
+            None => own,
+            Some(_) => self.clocks.iter().map(|clock| clock.get()).fold(own, u64::max),
+        }
+    }
+
+    fn begin_turn(&mut self, cpu: usize) {
+        if self.turn_end.is_some() {
+            let now = self.comes_at(cpu);
+            self.clocks[cpu].set(now);
+            self.turn_end = Some(now + QUANTUM);
         }
     }
 
@@ -403,7 +435,8 @@ impl Sched {
     pub(crate) fn limit(&self, cpu: usize) -> u64 {
         let others = self.busy.iter().filter(|&other| other != cpu);
         let second = others.map(|other| self.clocks[other].get()).min();
-        let limit = second.map_or(u64::MAX, |clock| clock.saturating_add(QUANTUM)).min(self.next_event());
+        let ahead = |clock: u64| self.turn_end.unwrap_or(clock.saturating_add(QUANTUM));
+        let limit = second.map_or(u64::MAX, ahead).min(self.next_event());
         match self.queues[cpu].waiting.is_empty() {
             true => limit,
             false => limit.min(self.queues[cpu].slice_end),

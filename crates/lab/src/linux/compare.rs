@@ -281,7 +281,9 @@ impl<'a> Subject<'a> {
                 return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
             }
             let (memory, knobs) = (Some(self.shape.memory()), knobs.clone());
-            let config = RunConfig { memory, knobs, seed, boot, ..machine.config() };
+            // With --icount QEMU has one thread for all CPUs.
+            let in_turn = self.job.icount;
+            let config = RunConfig { memory, knobs, seed, boot, in_turn, ..machine.config() };
             let command = self.job.command(&self.shape, seed);
             records.push(self.program.replayable(&config, &profile.name, command)?);
         }

@@ -26,6 +26,26 @@ fn the_cpu_with_the_earliest_clock_runs_a_quantum_past_the_next() {
 }
 
 #[test]
+fn cpus_in_turn_share_one_time() {
+    let mut sched = Sched::new(vec![0, 0]);
+    sched.run_in_turn();
+    sched.spawn(0, 0, None);
+    assert_eq!((sched.next(), sched.pick(0).unwrap().limit), (Next::Cpu(0), u64::MAX), "it is alone");
+    sched.clocks[0].set(70);
+    sched.spawn(30, 1, None);
+    // It was ready at 30, but the other CPU worked.
+    assert_eq!((sched.next(), sched.pick(1).unwrap().limit), (Next::Cpu(1), 70 + QUANTUM));
+    assert_eq!(sched.clocks[1].get(), 70);
+    sched.clocks[1].set(70 + QUANTUM);
+    assert_eq!((sched.next(), sched.pick(0).unwrap().limit), (Next::Cpu(0), 70 + 2 * QUANTUM));
+    sched.clocks[0].set(80 + QUANTUM);
+    sched.at(75 + QUANTUM, Event::Deadline(0, 9));
+    assert_eq!(sched.next(), Next::Event(75 + QUANTUM, Event::Deadline(0, 9)), "it was due in that turn");
+    assert_eq!(sched.next(), Next::Cpu(1));
+    assert_eq!(sched.clocks[1].get(), 80 + QUANTUM);
+}
+
+#[test]
 fn a_wake_up_between_ticket_and_wait_prevents_sleep() {
     let mut sched = Sched::new(vec![0]);
     let ticket = Ticket { key: FRAME, mark: sched.mark(Key::Mm(FRAME)) };
