@@ -81,6 +81,7 @@ pub mod reclaim;
 pub mod rmap;
 pub mod scope;
 pub mod semaphore;
+pub mod slab;
 pub mod space;
 pub mod stat;
 pub mod swap;

@@ -8,6 +8,7 @@ use crate::lru::Lru;
 use crate::machine::{Machine, Work};
 use crate::mempolicy::NodePreference;
 use crate::mmu::Mmu;
+use crate::slab::{Record, Slabs};
 use crate::swap::Swap;
 use crate::table::{Landing, Tables};
 use crate::tlb::{FileSettled, UnmapBatch};
@@ -145,6 +146,8 @@ pub struct Memory<M> {
     pub swap: Swap,
     /// Free memory.
     pub alloc: Allocator,
+    /// Memory of the kernel's records.
+    pub slabs: Slabs,
     /// Page tables.
     pub tables: Tables,
     /// LRU lists, and the groups that folios are charged to.
@@ -163,7 +166,20 @@ impl<M> core::ops::Deref for Memory<M> {
 impl<M: Machine> Memory<M> {
     /// Assemble the rooms.
     pub fn new(mmu: Mmu<M>, swap: Swap, alloc: Allocator, lru: Lru) -> Memory<M> {
-        Memory { mmu, swap, alloc, tables: Tables::default(), lru }
+        let slabs = Slabs::new(mmu.machine.cpus());
+        Memory { mmu, swap, alloc, slabs, tables: Tables::default(), lru }
+    }
+
+    /// The number of records of a kind has changed.
+    #[inline]
+    pub(crate) fn note_records(&self, record: Record, by: i64) {
+        self.slabs.change(self, &self.alloc, record, by);
+    }
+
+    /// The swap cache may have other nodes than before.
+    #[inline]
+    pub(crate) fn note_swap_nodes(&self) {
+        self.note_records(Record::TreeNode, self.swap.take_node_changes());
     }
 
     /// Zero pages of a folio that no other task or CPU can see yet.

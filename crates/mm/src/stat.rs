@@ -78,6 +78,7 @@ counters! {
     NrWritten "nr_written" less "pages written by write-back";
     NrSwapcached "nr_swapcached" level "pages in the swap cache";
     NrPageTablePages "nr_page_table_pages" level "pages that hold page tables";
+    NrSlabReclaimable "nr_slab_reclaimable" level "pages of slabs of records that can be dropped";
     PgpgIn "pgpgin" less "kilobytes read from devices";
     PgpgOut "pgpgout" less "kilobytes written to devices";
     PswpIn "pswpin" less "pages read from swap";

@@ -5,6 +5,7 @@ use super::{Cache, File};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::memory::Memory;
+use crate::slab::Record;
 use crate::stat::Stat;
 use crate::units::*;
 use std_alloc::format;
@@ -19,6 +20,8 @@ struct CountedPages {
     writeback: i64,
     swapcached: i64,
     leaves: i64,
+    nodes: u64,
+    buffers: u64,
 }
 
 impl Cache {
@@ -48,6 +51,8 @@ impl Cache {
         if counted != leaves {
             return Err(format!("{counted} leaves of shadows are counted of {leaves}"));
         }
+        memory.slabs.check(Record::TreeNode, found.nodes + memory.swap.told_nodes())?;
+        memory.slabs.check(Record::BufferHead, found.buffers)?;
         Ok(())
     }
 
@@ -61,12 +66,14 @@ impl Cache {
         let tree = f.tree.look();
         tree.validate()?;
         found.leaves += tree.count_shadow_leaves() as i64;
+        found.nodes += tree.nodes();
         for (index, folio) in tree.folios_in(TreeMark::Folio, 0..MAX_INDEX) {
             let marks = [TreeMark::Dirty, TreeMark::Writeback].map(|mark| tree.has_mark(index, mark));
             check_folio(memory, f, id, index, folio, marks)
                 .map_err(|fault| format!("page {index}: {fault}"))?;
             let pages = folio.pages() as i64;
             found.file += pages;
+            found.buffers += pages as u64 * u64::from(memory.frames[folio.head].has(FrameFlags::BUFFERS));
             found.shmem += pages * i64::from(f.is_shmem());
             found.dirty += pages * i64::from(marks[0]);
             found.writeback += pages * i64::from(marks[1]);

@@ -2,9 +2,11 @@
 //! moved to ([`MmCore::replace_folio`](crate::mm_core::MmCore::replace_folio)).
 
 use super::Cache;
+use super::membership::drop_buffers;
 use super::tree::{CachedFolio, PageTree};
 use crate::machine::{Machine, Work};
 use crate::memory::Memory;
+use crate::slab::Record;
 use crate::units::*;
 
 impl Cache {
@@ -26,7 +28,7 @@ impl Cache {
             return false;
         }
         let first = |part: Pfn| frames[part].page_index();
-        let mut pages = 0;
+        let (mut pages, mut buffers) = (0, 0);
         if let &[part] = parts
             && frames[part].order() == folio.order
         {
@@ -38,12 +40,14 @@ impl Cache {
                 let old = tree.replace_folio(first(part), None);
                 assert_eq!(old.head, part, "the place of an exchanged folio must hold it");
                 pages += old.pages();
+                buffers += drop_buffers(&frames[part]);
             }
             tree.insert_folio(frames[whole].page_index(), folio).expect("the emptied place must be free");
         }
         frames[whole].get(1);
         memory.charge(Work::CacheRemove, 1);
         self.unlock_tree(memory, id, tree);
+        memory.note_records(Record::BufferHead, -buffers);
         self.count_added(memory, f, 1, -(pages as i64));
         self.count_added(memory, f, 1, folio.pages() as i64);
         true

@@ -7,9 +7,10 @@
 use super::Cache;
 use super::file::File;
 use super::tree::{CachedFolio, MAX_INDEX, TreeEntry};
-use crate::frame::{FolioRun, FrameFlags, Owner};
+use crate::frame::{FolioRun, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::{AllocCause, Gfp, Memory, Shortage};
+use crate::slab::Record;
 use crate::stat::Stat;
 use crate::units::*;
 use smallvec::SmallVec;
@@ -116,6 +117,7 @@ impl Cache {
     ) -> FolioRun<'a, N> {
         let f = self.file(id);
         let (mut wanted, mut out, mut pages) = (run.wanted(), 0u32, 0);
+        let mut buffers = 0;
         while wanted != 0 {
             // One leaf for each hold of the lock, because a leaf that holds only shadows afterwards is reported.
             let mut tree = f.tree.lock();
@@ -130,6 +132,7 @@ impl Cache {
                     assert_eq!(old.head, run.folio(first), "the place of an evicted folio must hold it");
                     out |= 1 << first;
                     pages += i64::from(frame.pages());
+                    buffers += drop_buffers(frame);
                     frame.set_owner(Owner::None, PageIndex(0));
                 }
             } else {
@@ -144,6 +147,7 @@ impl Cache {
                         assert_eq!(old, run.folio(at), "the place of an evicted page must hold it");
                         out |= 1 << at;
                         pages += 1;
+                        buffers += drop_buffers(frame);
                         frame.set_owner(Owner::None, PageIndex(0));
                     }
                 }
@@ -154,6 +158,7 @@ impl Cache {
         }
         if out != 0 {
             self.count_added(memory, f, out.count_ones() as usize, -pages);
+            memory.note_records(Record::BufferHead, -buffers);
         }
         run.with(out)
     }
@@ -179,14 +184,21 @@ impl Cache {
             "the place of folio {pfn} must hold it"
         );
         let was_dirty = !f.is_shmem() && frame.test_and_clear(FrameFlags::DIRTY);
+        let buffers = drop_buffers(frame);
         frame.set_owner(Owner::None, PageIndex(0));
         memory.charge(Work::CacheRemove, 1);
         self.unlock_tree(memory, id, tree);
+        memory.note_records(Record::BufferHead, -buffers);
         if was_dirty {
             memory.count(Stat::NrDirty, -i64::from(frame.pages()));
         }
         self.count_added(memory, f, 1, -i64::from(frame.pages()));
     }
+}
+
+/// A folio leaves its file: it has no buffers any more. Returns how many it had.
+pub(super) fn drop_buffers(frame: &Frame) -> i64 {
+    if frame.test_and_clear(FrameFlags::BUFFERS) { i64::from(frame.pages()) } else { 0 }
 }
 
 /// Free the `refused` new folios, given by their numbers, and move the others to the front.

@@ -58,6 +58,7 @@ use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::{Memory, Shortage};
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
+use crate::slab::Record;
 use crate::stat::Stat;
 use crate::units::*;
 use shadows::Shadows;
@@ -296,6 +297,10 @@ impl Cache {
             f.note_dirtied(Some(memory.machine.now()));
             memory.count(Stat::NrDirty, frame.pages() as i64);
             memory.count(Stat::NrDirtied, frame.pages() as i64);
+            drop(tree);
+            if frame.test_and_set(FrameFlags::BUFFERS) {
+                memory.note_records(Record::BufferHead, frame.pages() as i64);
+            }
         }
     }
 

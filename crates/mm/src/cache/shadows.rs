@@ -11,6 +11,7 @@ use crate::lru::LruList;
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::primitive::{AtomicI64, Ordering::Relaxed};
+use crate::slab::Record;
 use crate::stat::Stat;
 use crate::units::*;
 use std_alloc::collections::VecDeque;
@@ -47,6 +48,7 @@ impl Cache {
 
     #[cold]
     fn apply_shadow_changes<M: Machine>(&self, memory: &Memory<M>, file: FileId, changes: NodeChanges) {
+        memory.note_records(Record::TreeNode, changes.nodes);
         let live = (self.shadows.live.fetch_add(changes.change, Relaxed) + changes.change).max(0) as u64;
         memory.count(Stat::WorkingsetNodes, changes.change);
         if !changes.leaves.is_empty() {
@@ -72,6 +74,8 @@ impl Cache {
             if tree.drop_shadow_leaf(leaf) > 0 {
                 let changes = tree.take_node_changes();
                 self.shadows.live.fetch_add(changes.change, Relaxed);
+                drop(tree);
+                memory.note_records(Record::TreeNode, changes.nodes);
                 memory.count(Stat::WorkingsetNodes, changes.change);
                 memory.count(Stat::WorkingsetNodereclaim, 1);
                 left -= 1;

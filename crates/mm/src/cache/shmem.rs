@@ -156,6 +156,7 @@ impl Cache {
         memory.swap.dup(slot);
         // It must be in the swap cache before the tree has the slot.
         memory.swap.cache_insert(memory, slot, pfn);
+        memory.note_swap_nodes();
         self.take_out(memory, id, pfn, Some(TreeEntry::Swap(slot)));
         // The tree's reference; the caller and the swap cache hold others.
         let last = frame.put(1);

@@ -195,6 +195,7 @@ pub(crate) fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
     let (order, group) = (memory.frames[pfn].order(), memory.frames[pfn].group());
     let Some(slot) = memory.swap.alloc_run(memory, group, order) else { return false };
     memory.swap.cache_insert(memory, slot, pfn);
+    memory.note_swap_nodes();
     memory.frames[pfn].set(FrameFlags::DIRTY);
     true
 }
@@ -205,6 +206,7 @@ pub(crate) fn remove_from_swap_cache<M: Machine>(memory: &Memory<M>, pfn: Pfn, s
     let frame = &memory.frames[pfn];
     debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
     memory.swap.cache_remove(memory, frame.swap_slot(), shadow);
+    memory.note_swap_nodes();
     let last = frame.put(1);
     debug_assert!(!last, "the caller must hold folio {pfn}");
     let mapped = memory.frames.pages_mapped(pfn);

@@ -13,6 +13,7 @@ use crate::units::*;
 const OF_CONTENT: FrameFlags = FrameFlags::UPTODATE
     .union(FrameFlags::DIRTY)
     .union(FrameFlags::SWAPBACKED)
+    .union(FrameFlags::BUFFERS)
     .union(FrameFlags::READAHEAD)
     .union(FrameFlags::RECLAIM);
 

@@ -57,6 +57,8 @@ bitflags::bitflags! {
         const USES = 3 << USES_SHIFT;
         /// Free, head of a block that compaction holds; `private` holds the order.
         const HELD = 1 << 28;
+        /// A folio of a file on a device that was written since it came to the cache: each of its pages has a buffer.
+        const BUFFERS = 1 << 29;
     }
 }
 

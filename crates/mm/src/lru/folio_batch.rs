@@ -109,9 +109,9 @@ mod tests {
         assert!(!moved(BatchKind::Add));
         batches.drain(&platform);
         assert!((1..31).all(|_| !moved(BatchKind::Add)));
-        platform.frames.make_folio(Pfn(0), Order(4));
-        assert!(batches.completes(&platform, BatchKind::Rotate, frame));
         platform.knobs.set(Knob::LruBatch, 15).unwrap();
         assert!((1..15).all(|_| !moved(BatchKind::Rotate)) && moved(BatchKind::Rotate));
+        platform.frames.make_folio(Pfn(0), Order(4));
+        assert!(batches.completes(&platform, BatchKind::Rotate, frame));
     }
 }

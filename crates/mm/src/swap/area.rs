@@ -27,6 +27,30 @@ struct Current {
     next: u32,
 }
 
+/// The nodes of a tree that would have the values of an area's slots: one for each 64 slots of which one has a value.
+struct CacheNodes {
+    /// Number of values, by node.
+    values: Vec<u8>,
+    /// By how much the number of nodes has changed.
+    change: i64,
+}
+
+impl CacheNodes {
+    const SLOTS: u32 = 64;
+
+    fn new(slots: u32) -> CacheNodes {
+        CacheNodes { values: vec![0; slots.div_ceil(CacheNodes::SLOTS) as usize], change: 0 }
+    }
+
+    /// A slot's value changes from `old` to `new`; 0 is none.
+    fn note(&mut self, slot: u32, old: u64, new: u64) {
+        let values = &mut self.values[(slot / CacheNodes::SLOTS) as usize];
+        let before = *values;
+        *values = before + u8::from(new != 0) - u8::from(old != 0);
+        self.change += i64::from(*values != 0) - i64::from(before != 0);
+    }
+}
+
 /// The slots of one area, numbered from 0.
 pub(super) struct SwapSlots {
     /// [`HAS_CACHE`], [`HAS_SHADOW`] and the number of entries. 0 = the slot is free.
@@ -41,6 +65,7 @@ pub(super) struct SwapSlots {
     /// orders.
     current: Vec<[Option<Current>; RUN_ORDERS]>,
     free: u64,
+    nodes: CacheNodes,
 }
 
 impl SwapSlots {
@@ -52,6 +77,7 @@ impl SwapSlots {
             clusters: Clusters::new(slots),
             current: vec![[None; RUN_ORDERS]; cpus],
             free: slots as u64,
+            nodes: CacheNodes::new(slots),
         }
     }
 
@@ -152,7 +178,6 @@ impl SwapSlots {
 
     fn claim(&mut self, slot: u32) -> u32 {
         self.map[slot as usize] = HAS_CACHE;
-        self.value[slot as usize] = 0;
         self.clusters.used(slot / CLUSTER_SLOTS);
         self.free -= 1;
         slot
@@ -161,9 +186,27 @@ impl SwapSlots {
     /// Free a slot that lost its last user.
     fn release(&mut self, slot: u32) {
         self.map[slot as usize] = 0;
-        self.value[slot as usize] = 0;
+        self.set_value(slot, 0);
         self.clusters.freed(slot / CLUSTER_SLOTS);
         self.free += 1;
+    }
+
+    /// Set a slot's value; returns the old one.
+    fn set_value(&mut self, slot: u32, value: u64) -> u64 {
+        let old = core::mem::replace(&mut self.value[slot as usize], value);
+        self.nodes.note(slot, old, value);
+        old
+    }
+
+    /// By how much the number of nodes of the cache's tree has changed since the last call.
+    pub(super) fn take_node_changes(&mut self) -> i64 {
+        core::mem::take(&mut self.nodes.change)
+    }
+
+    /// Nodes of the cache's tree.
+    pub(super) fn nodes(&self) -> u64 {
+        let used = self.nodes.values.iter().filter(|&&values| values != 0);
+        used.count() as u64
     }
 
     pub(super) fn free(&self) -> u64 {
@@ -217,9 +260,9 @@ impl SwapSlots {
 
     /// Put a folio into the cache; returns the shadow that it replaces.
     pub(super) fn insert(&mut self, slot: u32, pfn: Pfn) -> Option<Shadow> {
+        let old = self.set_value(slot, pfn.0 as u64 + 1);
         let map = &mut self.map[slot as usize];
         assert!(*map != 0, "swap slot {slot} must be in use");
-        let old = core::mem::replace(&mut self.value[slot as usize], pfn.0 as u64 + 1);
         let shadow = (*map & HAS_SHADOW != 0).then_some(Shadow(old));
         assert!(shadow.is_some() || old == 0, "swap slot {slot} must not have a folio yet");
         *map = (*map | HAS_CACHE) & !HAS_SHADOW;
@@ -229,7 +272,7 @@ impl SwapSlots {
     /// Replace the folio in the cache by another one.
     pub(super) fn exchange(&mut self, slot: u32, from: Pfn, to: Pfn) {
         assert_eq!(self.folio(slot), Some(from), "swap slot {slot} must have the folio to replace");
-        self.value[slot as usize] = to.0 as u64 + 1;
+        self.set_value(slot, to.0 as u64 + 1);
     }
 
     /// Remove the folio from the cache. Returns whether the slot became free.
@@ -244,7 +287,7 @@ impl SwapSlots {
         if shadow.is_some() {
             *map |= HAS_SHADOW;
         }
-        self.value[slot as usize] = shadow.map_or(0, |shadow| shadow.0);
+        self.set_value(slot, shadow.map_or(0, |shadow| shadow.0));
         false
     }
 

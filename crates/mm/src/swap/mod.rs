@@ -20,7 +20,7 @@ use crate::frame::FrameFlags;
 use crate::lock::{Guard, Lock, LockClass};
 use crate::machine::{Machine, Work};
 use crate::platform::Platform;
-use crate::primitive::{AtomicU32, Ordering::Relaxed};
+use crate::primitive::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::units::*;
 use area::SwapSlots;
@@ -65,6 +65,8 @@ pub struct Swap {
     turns: AtomicU32,
     /// Pages that are being written.
     writing: AtomicU32,
+    /// By how much the number of the cache's nodes has changed.
+    node_changes: AtomicI64,
     /// Slots that CPUs have taken and freed since they last held an area's lock.
     batches: Batched<2>,
     /// Usage and limits of control groups.
@@ -90,8 +92,8 @@ impl Swap {
         });
         let [turns, writing] = [0; 2].map(AtomicU32::new);
         let (groups, readahead) = Default::default();
-        let batches = Batched::new(cpus);
-        Swap { areas: areas.collect(), turns, writing, batches, groups, readahead }
+        let (node_changes, batches) = (AtomicI64::new(0), Batched::new(cpus));
+        Swap { areas: areas.collect(), turns, writing, node_changes, batches, groups, readahead }
     }
 
     /// Allocate a slot for a page of `group`; the cache holds it until [`Swap::cache_remove`]. `None` if swap is full
@@ -173,6 +175,7 @@ impl Swap {
         let completes = self.batches.completes(base, FREED, BATCH);
         let (mut slots, offset) = self.slots_if(slot, completes);
         if slots.free_entry(offset) {
+            self.note_nodes(&mut slots);
             self.note_freed(base, slots.group(offset), 1, completes);
             return 0;
         }
@@ -184,6 +187,7 @@ impl Swap {
         let completes = self.batches.completes(base, FREED, BATCH);
         let (mut slots, offset) = self.slots_if(first, completes);
         let freed = (offset..offset + count).filter(|&offset| slots.free_entry(offset)).count();
+        self.note_nodes(&mut slots);
         self.note_freed(base, slots.group(offset), freed as u64, completes);
     }
 
@@ -230,7 +234,9 @@ impl Swap {
         for offset in (offset + 1..).take(base.frames[pfn].pages() as usize - 1) {
             slots.insert(offset, pfn);
         }
-        slots.insert(offset, pfn)
+        let shadow = slots.insert(offset, pfn);
+        self.note_nodes(&mut slots);
+        shadow
     }
 
     /// As [`Swap::cache_insert`], unless a folio is there already or no entry refers to the slot any more: then
@@ -246,7 +252,9 @@ impl Swap {
             return None;
         }
         note_cached(base, slot, pfn);
-        Some(slots.insert(offset, pfn))
+        let shadow = slots.insert(offset, pfn);
+        self.note_nodes(&mut slots);
+        Some(shadow)
     }
 
     /// Replace `from`, a folio in the swap cache, by `to`, a folio of the same size. `freeze` runs while no task can
@@ -299,6 +307,7 @@ impl Swap {
             base.charge(Work::CacheRemove, 1);
         }
         let freed = (offset..offset + pages).filter(|&offset| slots.remove(offset, shadow)).count();
+        self.note_nodes(&mut slots);
         self.note_freed(base, slots.group(offset), freed as u64, completes);
     }
 
@@ -308,6 +317,29 @@ impl Swap {
             self.groups.uncharge(group, slots);
             self.batches.charge(base, (FREED, Work::SwapSlot), completes, 1);
         }
+    }
+
+    #[inline]
+    fn note_nodes(&self, slots: &mut SwapSlots) {
+        let change = slots.take_node_changes();
+        if change != 0 {
+            self.node_changes.fetch_add(change, Relaxed);
+        }
+    }
+
+    /// By how much the number of the cache's nodes has changed since the last call. Linux has a tree for each 64 MiB of
+    /// an area; of its nodes, those above the lowest level are not counted here.
+    #[inline]
+    pub(crate) fn take_node_changes(&self) -> i64 {
+        if self.node_changes.load(Relaxed) == 0 { 0 } else { self.node_changes.swap(0, Relaxed) }
+    }
+
+    /// Nodes of the cache that [`Swap::take_node_changes`] has told of.
+    pub(crate) fn told_nodes(&self) -> u64 {
+        let nodes: u64 = self.areas.iter().map(|area| area.slots.look().nodes()).sum();
+        nodes
+            .checked_add_signed(-self.node_changes.load(Relaxed))
+            .expect("no more than there are can have come")
     }
 
     /// Slots still available to a folio of `group`.

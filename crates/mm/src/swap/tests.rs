@@ -21,7 +21,6 @@ fn areas_of_higher_priority_are_filled_first() {
     let swap = Swap::new(&[area(0, 5, -2), area(1, 3, 7), area(2, 4, 1)], 1);
     assert_eq!(devices(&swap, &platform, 12), [1, 1, 1, 2, 2, 2, 2, 0, 0, 0, 0, 0]);
     assert_eq!((swap.alloc(&platform, GroupId(0)), swap.free_slots(), swap.total()), (None, 0, 12));
-    assert_eq!(platform.machine.work(Work::SwapSlot), 12);
     swap.validate().unwrap();
 }
 
@@ -32,6 +31,7 @@ fn areas_of_equal_priority_take_turns() {
     let order = devices(&swap, &platform, 4 * TURN as usize);
     let turns: Vec<u8> = order.chunks(TURN as usize).map(|turn| turn[0]).collect();
     assert_eq!(turns, [0, 1, 0, 1]);
+    assert_eq!(platform.machine.work(Work::SwapSlot), 4 * u64::from(TURN), "batches are complete");
     assert!(order.chunks(TURN as usize).all(|turn| turn.iter().all(|device| *device == turn[0])));
 }
 

@@ -34,7 +34,7 @@ fn flusher_writes_oldest_files_first_down_to_the_background_threshold() {
     let core = store(4096, 8);
     let background = limits(&core).background;
     let files = [0, 5000, 10000].map(|block| disk_file(&core, block, 0));
-    for (file, pages) in files.into_iter().zip([background / 2, background / 2, background / 2]) {
+    for (file, pages) in files.into_iter().zip([background * 2 / 5; 3]) {
         core.machine.advance(1000);
         write(&core, file, 0, pages * PAGE_SIZE, 1);
     }

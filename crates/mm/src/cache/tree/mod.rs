@@ -110,6 +110,8 @@ pub(crate) struct ShadowLeaf {
 pub(crate) struct NodeChanges {
     /// The difference of their number since the last call.
     pub change: i64,
+    /// The difference of the number of nodes.
+    pub nodes: i64,
     /// The leaves that became one since.
     pub leaves: SmallVec<[ShadowLeaf; 2]>,
 }
@@ -118,7 +120,7 @@ impl NodeChanges {
     /// Whether there are no changes.
     #[inline]
     pub fn is_none(&self) -> bool {
-        self.change == 0 && self.leaves.is_empty()
+        self.change == 0 && self.nodes == 0 && self.leaves.is_empty()
     }
 }
 
@@ -218,6 +220,13 @@ impl PageTree {
     /// Number of slots that hold a folio.
     pub fn folios(&self) -> u64 {
         self.counts[TreeMark::Folio as usize]
+    }
+
+    /// Number of nodes.
+    pub(crate) fn nodes(&self) -> u64 {
+        let there = |at: u32| (at != NONE).then_some(at);
+        let unused = core::iter::successors(there(self.unused), |&at| there(self.nodes[at as usize].parent));
+        (self.nodes.len() - unused.count()) as u64
     }
 
     /// Number of slots that hold a shadow.
@@ -454,6 +463,7 @@ impl PageTree {
 
     fn new_node(&mut self, shift: u8, parent: u32, offset: u8) -> u32 {
         let blank = TreeNode { marks: [0; MARKS], parent, stamp: 0, offset, shift, slots: [0; SLOTS] };
+        self.changes.nodes += 1;
         if self.unused == NONE {
             self.nodes.push(blank);
             return self.nodes.len() as u32 - 1;
@@ -465,6 +475,7 @@ impl PageTree {
     }
 
     fn free_node(&mut self, node: u32) {
+        self.changes.nodes -= 1;
         if self.recent.get().1 == node {
             self.recent.set(NO_RECENT);
         }

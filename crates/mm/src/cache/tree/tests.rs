@@ -181,7 +181,7 @@ fn leaf_of_shadows_is_reported_and_dropped() {
     let mut tree = PageTree::new();
     tree.insert(PageIndex(100), TreeEntry::Folio(CachedFolio::single(Pfn(1))));
     tree.insert(PageIndex(101), TreeEntry::Shadow(Shadow(7)));
-    assert_eq!(tree.take_node_changes(), NodeChanges::default());
+    assert_eq!(tree.take_node_changes(), NodeChanges { nodes: 2, ..NodeChanges::default() });
     tree.insert(PageIndex(100), TreeEntry::Shadow(Shadow(8)));
     let changes = tree.take_node_changes();
     assert_eq!(changes.change, 1);

@@ -28,7 +28,8 @@ fn load(left: usize) -> (bool, bool, i64) {
     let mut held: Vec<Pfn> = core::iter::from_fn(|| memory.new_folio(Order::ZERO, GFP).ok()).collect();
     held.drain(..left).for_each(|pfn| mm.core.put(pfn));
     let taken = held.len() as u64;
-    let before = mm.free_pages();
+    let records = || memory.slabs.frames(memory);
+    let before = mm.free_pages() + records();
     let outcome = mm.spaces.get(space).unwrap().fault(&mm.core, space, AT, AccessKind::Load, GFP);
     let failed = outcome.is_err();
     let mut read = Vec::new();
@@ -40,7 +41,7 @@ fn load(left: usize) -> (bool, bool, i64) {
     mm.munmap(space, AT, PAGES).unwrap();
     mm.core.cache.set_size(file, 0);
     mm.core.cache.truncate(memory, file, PageIndex(0));
-    let missing = before as i64 - mm.free_pages() as i64;
+    let missing = before as i64 - (mm.free_pages() + records()) as i64;
     held.into_iter().for_each(|pfn| mm.core.put(pfn));
     assert!(taken > 0);
     mm.validate().unwrap();
