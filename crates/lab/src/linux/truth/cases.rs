@@ -60,7 +60,7 @@ pub const CASES: &[Case] = &[
     case("trace-redis", "traces/redis.pft", "50%"),
     Case { cpus: 4, ..case("zipf-4cpu", "zipf:64M", "50%") },
     Case { set: &["queue.read_ahead_kb=512"], ..case("zipf-file-ra512", "zipf-file:64M", "50%") },
-    case("msync", "msync:32M", "50%"),
+    case("msync", "msync:32M", "150%"),
     Case { set: &["hugepages-2048kB.enabled=always"], ..case("zipf-thp", "zipf:64M", "75%") },
     case("get-scan", "get-scan:40M", "50%"),
     case("uniform-file", "uniform-file:48M", "50%"),
