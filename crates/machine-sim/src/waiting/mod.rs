@@ -128,7 +128,7 @@ fn acquire(hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
 }
 
 fn is_free(hold: &LockHold, mode: HoldMode) -> bool {
-    ask(|waiting| waiting.arrive(hold, mode).waited.is_none()).unwrap_or(true)
+    ask(|waiting| waiting.is_free(hold, mode)).unwrap_or(true)
 }
 
 fn release(hold: &LockHold, mode: HoldMode, since: Since) {
@@ -196,30 +196,33 @@ impl Waiting {
         LockOutcome { class, tally, holders }
     }
 
-    /// What the current CPU finds at the lock.
+    /// The CPU that had the lock before, if the current CPU finds it free as its last hold tells; `None`: its history
+    /// must tell.
     #[inline]
-    fn arrive(&self, hold: &LockHold, mode: HoldMode) -> Arrival {
-        let (now, me) = (self.cpus[self.current.get()].clock.get(), self.current.get() as u16);
+    fn find_free(&self, hold: &LockHold, now: u64) -> Option<Option<u16>> {
         let by = hold.by.get();
-        if hold.until.get() <= now || (hold.history.get() == ALONE && cpu_of(by) == me) {
-            return Arrival { at: now, waited: None, before: (by != UNHELD).then(|| cpu_of(by)) };
-        }
-        self.arrive_late(hold, mode, now)
+        let alone = hold.history.get() == ALONE && cpu_of(by) == self.current.get() as u16;
+        (hold.until.get() <= now || alone).then(|| (by != UNHELD).then(|| cpu_of(by)))
     }
 
-    /// The same where some hold ends later.
-    #[cold]
-    fn arrive_late(&self, hold: &LockHold, mode: HoldMode, now: u64) -> Arrival {
-        self.note_first(hold);
+    /// Call `then` with what the current CPU finds at the lock, by the lock's history.
+    fn arrive<T>(&self, hold: &LockHold, mode: HoldMode, then: impl FnOnce(Arrival<'_>) -> T) -> T {
+        if hold.history.get() == ALONE {
+            self.note_first(hold);
+        }
+        let (now, me) = (self.cpus[self.current.get()].clock.get(), self.current.get() as u16);
         let histories = self.histories.borrow();
-        histories[hold.history.get() as usize].wait(now, self.current.get() as u16, mode == HoldMode::Shared)
+        then(histories[hold.history.get() as usize].wait(now, me, mode == HoldMode::Shared))
+    }
+
+    fn is_free(&self, hold: &LockHold, mode: HoldMode) -> bool {
+        self.find_free(hold, self.cpus[self.current.get()].clock.get()).is_some()
+            || self.arrive(hold, mode, |arrival| arrival.waited.is_none())
     }
 
     /// Begin the history of a lock with its last hold.
+    #[cold]
     fn note_first(&self, hold: &LockHold) {
-        if hold.history.get() != ALONE {
-            return;
-        }
         let mut histories = self.histories.borrow_mut();
         hold.history.set(histories.len() as u32);
         let mut holds = Holds::default();
@@ -234,23 +237,32 @@ impl Waiting {
     }
 
     fn acquire(&self, hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
-        let Arrival { at: free, waited, before } = self.arrive(hold, mode);
+        let now = self.cpus[self.current.get()].clock.get();
         add(&self.tallies[hold.class as usize].taken, 1);
-        if let Some(waited) = waited {
-            let cpu = &self.cpus[self.current.get()];
-            let wait = free - cpu.clock.get();
-            self.note_wait(hold.class, wait, waited.place, true);
-            if !sleeps {
-                cpu.spend_kernel(self.class.get(), wait);
-                if let Some(profile) = &self.profile {
-                    profile.note(Kind::LockWait(hold.class), 1, wait);
+        let (free, before) = match self.find_free(hold, now) {
+            Some(before) => (now, before),
+            None => self.arrive(hold, mode, |Arrival { at, waited, before }| {
+                if let Some(waited) = waited {
+                    self.wait(hold.class, (at - now, waited.place), sleeps);
                 }
-            }
-        }
+                (at, before)
+            }),
+        };
         if let Some(before) = before.filter(|&before| usize::from(before) != self.current.get()) {
             self.fetch_line(before);
         }
         free
+    }
+
+    /// The current CPU waits for a hold at `place`.
+    fn wait(&self, class: LockClass, (wait, place): (u64, u32), sleeps: bool) {
+        self.note_wait(class, wait, place, true);
+        if !sleeps {
+            self.cpus[self.current.get()].spend_kernel(self.class.get(), wait);
+            if let Some(profile) = &self.profile {
+                profile.note(Kind::LockWait(class), 1, wait);
+            }
+        }
     }
 
     /// The lock's cache line comes from the CPU that had the lock before. No other CPU can have the lock meanwhile.
@@ -293,7 +305,9 @@ impl Waiting {
 
     #[inline(never)]
     fn note_hold(&self, hold: &LockHold, mode: HoldMode, (start, end): (u64, u64)) {
-        self.note_first(hold);
+        if hold.history.get() == ALONE {
+            self.note_first(hold);
+        }
         let cpu = self.current.get() as u16;
         let place = self.profile.as_ref().map_or(0, |profile| profile.place());
         let (shared, class) = (mode == HoldMode::Shared, self.class.get());
