@@ -192,6 +192,14 @@ impl Holds {
         if disturbs { self.shift_behind(at, &mut delay) } else { 0 }
     }
 
+    /// A write at `time` takes the line away from the CPU that wrote it before and after that; returns its write after.
+    pub(crate) fn robbed(&self, time: u64, cpu: u16) -> Option<Held> {
+        let at = self.place_of(time);
+        let next = self.holds.get(at).filter(|next| next.cpu != cpu)?;
+        let before = if at > self.first { Some(self.holds[at - 1].cpu) } else { self.forgotten };
+        (before.is_none_or(|before| before == next.cpu)).then_some(*next)
+    }
+
     /// The place behind the holds that begin at `time` or before.
     #[inline]
     fn place_of(&self, time: u64) -> usize {

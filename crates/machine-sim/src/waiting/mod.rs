@@ -11,11 +11,15 @@
 //! Under `preempt` clocks mean nothing, and locks are really held; there is no waiting by time then.
 
 mod holds;
+mod lines;
 
 use crate::cpu::{Class, Cpu, add};
 use crate::profile::{Kind, Profiler};
-use crate::spec::{Costs, Hardware};
+use crate::spec::Costs;
 use holds::{Arrival, Held, Holds};
+pub(crate) use lines::LineKind;
+pub use lines::LineOutcome;
+use lines::Lines;
 use mm::lock::{self, HoldMode, LockClass, LockClock, LockHold, Since};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,9 +28,6 @@ thread_local! {
     /// What keeps the times of the locks of this thread's run.
     static WAITING: RefCell<Option<Rc<Waiting>>> = const { RefCell::new(None) };
 }
-
-/// What fetching a cache line costs: from the same node, and from another.
-const LINES: [Hardware; 2] = [Hardware::LineSocket, Hardware::LineRemote];
 
 /// No history: one CPU alone has had the lock.
 const ALONE: u32 = u32::MAX;
@@ -85,8 +86,7 @@ struct Counts {
 /// Keeps the times of a run's locks.
 pub(crate) struct Waiting {
     cpus: Rc<[Cpu]>,
-    /// Picoseconds to fetch a cache line from another CPU of the same node, and of another one.
-    lines: [u64; 2],
+    lines: Lines,
     profile: Option<Rc<Profiler>>,
     /// The current CPU, and what its time is accounted to.
     current: Cell<usize>,
@@ -139,9 +139,15 @@ fn release(hold: &LockHold, mode: HoldMode, since: Since) {
 }
 
 impl Waiting {
-    pub(crate) fn new(cpus: Rc<[Cpu]>, costs: &Costs, profile: Option<Rc<Profiler>>) -> Waiting {
+    /// For CPUs that share the records of `frames` frames.
+    pub(crate) fn new(
+        cpus: Rc<[Cpu]>,
+        frames: usize,
+        costs: &Costs,
+        profile: Option<Rc<Profiler>>,
+    ) -> Waiting {
         Waiting {
-            lines: LINES.map(|line| costs.hardware(line)),
+            lines: Lines::new(|line| costs.hardware(line), frames),
             cpus,
             profile,
             current: Cell::new(0),
@@ -174,6 +180,11 @@ impl Waiting {
     /// What happened at the locks of all classes.
     pub(crate) fn outcomes(&self) -> Vec<LockOutcome> {
         LockClass::ALL.iter().map(|&class| self.outcome(class)).collect()
+    }
+
+    /// The lines that came from other CPUs, of all kinds.
+    pub(crate) fn lines(&self) -> Vec<LineOutcome> {
+        self.lines.outcomes().collect()
     }
 
     fn outcome(&self, class: LockClass) -> LockOutcome {
@@ -249,7 +260,7 @@ impl Waiting {
             }),
         };
         if let Some(before) = before.filter(|&before| usize::from(before) != self.current.get()) {
-            self.fetch_line(before);
+            self.fetch_lock(hold.class, before);
         }
         free
     }
@@ -262,16 +273,6 @@ impl Waiting {
             if let Some(profile) = &self.profile {
                 profile.note(Kind::LockWait(class), 1, wait);
             }
-        }
-    }
-
-    /// The lock's cache line comes from the CPU that had the lock before. No other CPU can have the lock meanwhile.
-    fn fetch_line(&self, from: u16) {
-        let cpu = &self.cpus[self.current.get()];
-        let line = usize::from(self.cpus[usize::from(from)].node != cpu.node);
-        cpu.spend_kernel(self.class.get(), self.lines[line]);
-        if let Some(profile) = &self.profile {
-            profile.note(Kind::Hardware(LINES[line]), 1, self.lines[line]);
         }
     }
 

@@ -10,7 +10,7 @@ use super::protect::Claim;
 use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
 use crate::lock::Lock;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, SharedLine, Work};
 use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use crate::stat::GroupStat;
@@ -366,6 +366,7 @@ impl Groups {
         if group != ROOT && folios > 0 {
             platform.charge(Work::GroupCharge, folios);
             for level in self.upwards(group) {
+                platform.machine.writes(SharedLine::GroupUsage(level));
                 self.change(level, -(pages as i64));
             }
         }
