@@ -88,7 +88,7 @@ fn main() {
     let stream = builtin::from_name("stream", 2 << 30).expect("a program");
     let label = "mapped file of 2 GiB in 256 MiB, two passes";
     time(row(label, "pages", Some(2.0)), &short, &stream, |n| n / 512);
-    // What it costs this computer that CPUs wait for each other: at most 15 % (docs/machines.md).
+    // What it costs this computer that CPUs wait for each other (docs/machines.md).
     let tasks = builtin::from_name("stream", 1 << 30).expect("a program").with_threads(4);
     for (label, contention) in
         [("mapped file, 4 tasks that never wait", 0), ("mapped file, 4 tasks that wait", 1)]

@@ -195,7 +195,7 @@ fn lock(lock: &LockOutcome) -> LockRecord {
     }
 }
 
-/// Waiting for a cache line stands beside waiting for a lock: each time that one came from another CPU.
+/// A row for a kind of cache line: each time that one came from another CPU.
 fn line(line: &LineOutcome) -> LockRecord {
     LockRecord {
         lock: line.kind.to_owned(),

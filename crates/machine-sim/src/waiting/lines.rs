@@ -15,6 +15,7 @@
 
 use super::Waiting;
 use super::holds::{Arrival, Held, Holds};
+use super::kind::LineKind;
 use crate::cpu::add;
 use crate::profile::Kind;
 use crate::spec::Hardware;
@@ -29,46 +30,6 @@ const DISTANCES: [Hardware; 2] = [Hardware::LineSocket, Hardware::LineRemote];
 
 /// Lines besides frames' that are kept: one that comes to the place of another makes it forgotten.
 const KEPT: usize = 1 << 10;
-
-/// What a line holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LineKind {
-    /// A lock of a class.
-    Lock,
-    /// The heads of the lists that such a lock protects, if they are not in its line.
-    Lists,
-    /// A frame's record.
-    Frame,
-    /// The lock of a mapped range.
-    Vma,
-    /// The CPUs of a space.
-    CpuMask,
-    /// The pages that are charged to a group.
-    GroupUsage,
-}
-
-impl LineKind {
-    const ALL: [LineKind; 6] = [
-        LineKind::Lock,
-        LineKind::Lists,
-        LineKind::Frame,
-        LineKind::Vma,
-        LineKind::CpuMask,
-        LineKind::GroupUsage,
-    ];
-
-    /// Its name in results.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            LineKind::Lock => "lock_line",
-            LineKind::Lists => "list_line",
-            LineKind::Frame => "frame_line",
-            LineKind::Vma => "vm_lock_line",
-            LineKind::CpuMask => "mm_cpumask_line",
-            LineKind::GroupUsage => "page_counter_line",
-        }
-    }
-}
 
 /// Whether a CPU that has a lock of the class changes heads of lists in another line than the lock's. In Linux 6.12
 /// `zone->lock` is not in a line of `free_area`, and `lruvec->lru_lock` is in the line behind the first four heads of
@@ -251,7 +212,7 @@ impl Waiting {
             let counts = &self.lines.counts[kind as usize];
             add(&counts.waited, wait);
             counts.longest.set(counts.longest.get().max(wait));
-            // As far as it is told where lines come from, it comes from near.
+            // Where the line comes from is not kept: it is told of as one of the same node.
             self.spend_at(victim, Kind::Line(kind, DISTANCES[0]), wait);
         }
     }

@@ -11,13 +11,14 @@
 //! Under `preempt` clocks mean nothing, and locks are really held; there is no waiting by time then.
 
 mod holds;
+mod kind;
 mod lines;
 
 use crate::cpu::{Class, Cpu, add};
 use crate::profile::{Kind, Profiler};
 use crate::spec::Costs;
 use holds::{Arrival, Held, Holds};
-pub(crate) use lines::LineKind;
+pub(crate) use kind::LineKind;
 pub use lines::LineOutcome;
 use lines::Lines;
 use mm::lock::{self, HoldMode, LockClass, LockClock, LockHold, Since};

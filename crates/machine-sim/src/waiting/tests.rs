@@ -206,7 +206,7 @@ fn a_line_that_is_written_often_is_waited_for() {
     assert_eq!(write(&waiting, 0, 100, line), 100);
     assert_eq!(write(&waiting, 0, 200, line), 200);
     assert_eq!(write(&waiting, 1, 300, line), 320);
-    // While it is on its way to CPU 1 nobody else gets it.
+    // While it is on its way to CPU 1 no other CPU gets it.
     assert_eq!(write(&waiting, 0, 310, line), 340);
     assert_eq!(write(&waiting, 2, 330, line), 440, "10 of waiting, 100 for the line");
     assert_eq!(write(&waiting, 2, 450, SharedLine::Vma(VmaId(8))), 450, "another range");
