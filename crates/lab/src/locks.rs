@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 /// The locks of one class, summed over runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockRecord {
-    /// The class (`lock_wait:CLASS` in the profile tree).
+    /// The class (`lock_wait:CLASS` in the profile tree), or a kind of cache line.
     pub lock: String,
-    /// How often they were taken.
+    /// How often they were taken; of lines: how often one came from another CPU.
     pub taken: u64,
     /// How often somebody waited for that.
     pub contended: u64,

@@ -3,6 +3,7 @@
 //! `cargo bench -p machine-sim --bench speed [-- PART_OF_A_ROW'S_NAME...]`
 
 use machine_sim::{MachineSpec, RunConfig, run};
+use mm::knobs::Knob;
 use program::{Access, AccessKind, Map, Os, Program, Role, Signal, builtin};
 
 /// Accesses of count 1 to `pages` resident pages, in order or at random.
@@ -87,6 +88,15 @@ fn main() {
     let stream = builtin::from_name("stream", 2 << 30).expect("a program");
     let label = "mapped file of 2 GiB in 256 MiB, two passes";
     time(row(label, "pages", Some(2.0)), &short, &stream, |n| n / 512);
+    // What it costs this computer that CPUs wait for each other (docs/machines.md).
+    let tasks = builtin::from_name("stream", 1 << 30).expect("a program").with_threads(4);
+    for (label, contention) in
+        [("mapped file, 4 tasks that never wait", 0), ("mapped file, 4 tasks that wait", 1)]
+    {
+        let knobs = vec![(Knob::TimeContention, contention)];
+        let config = RunConfig { memory: Some(512 << 20), knobs, ..config.clone() };
+        time(row(label, "pages", None), &config, &tasks, |n| n / 512);
+    }
     let anonymous = builtin::from_name("sequential", 1 << 30).expect("a program");
     let label = "anonymous 1 GiB in 256 MiB, two passes";
     time(row(label, "pages", Some(2.0)), &short, &anonymous, |n| n / 512);

@@ -63,4 +63,4 @@ pub use policies::check_policy;
 pub use profile::{ProfileNode, ProfileWork};
 pub use run::run;
 pub use spec::{CostRow, MachineSpec, SpecError};
-pub use waiting::{LockOutcome, LockTally};
+pub use waiting::{LineOutcome, LockOutcome, LockTally};

@@ -25,8 +25,8 @@ use kernel::Task;
 use mm::event::Event;
 use mm::knobs::Knob;
 use mm::machine::{
-    Asid, CpuSet, Flush, Io, Machine, MemoryRange, Reads, RemoteCall, Scope, TablePage, Ticket, WaitKey,
-    Work, ZoneSight,
+    Asid, CpuSet, Flush, Io, Machine, MemoryRange, Reads, RemoteCall, Scope, SharedLine, TablePage, Ticket,
+    WaitKey, Work, ZoneSight,
 };
 use mm::units::{CpuId, Nanos, NodeId, Pfn, SpaceId};
 use std::cell::{Cell, RefCell};
@@ -58,6 +58,8 @@ pub struct SimMachine {
     pub(crate) preempt: Option<Rc<Preempt>>,
     /// Lets CPUs wait for each other's locks, if the run asks for that.
     pub(crate) waiting: Option<Rc<Waiting>>,
+    /// The CPU that wrote each frame's record last, + 1; empty if nobody waits.
+    frame_writers: Rc<[Cell<u16>]>,
     /// Whether an observer, or `preempt`, wants to know of scopes.
     watches_scopes: bool,
     pub(crate) flush_faults: FlushFaults,
@@ -88,9 +90,12 @@ impl SimMachine {
         let preempt = config.preempt.map(|every| Rc::new(Preempt::new(every, config.seed)));
         let contends = config.knobs.iter().rfind(|(knob, _)| *knob == Knob::TimeContention);
         let contends = contends.map_or(Knob::TimeContention.info().default, |&(_, value)| value) != 0;
-        let waiting = (contends && preempt.is_none() && cpus.len() > 1)
-            .then(|| Rc::new(Waiting::new(cpus.clone(), spec.costs(), observers.profile.clone())));
+        let waiting = (contends && preempt.is_none() && cpus.len() > 1).then(|| {
+            let profile = observers.profile.clone();
+            Rc::new(Waiting::new(cpus.clone(), spec.end_pfn(), spec.costs(), profile))
+        });
         Ok(SimMachine {
+            frame_writers: waiting.as_ref().map(|waiting| waiting.frame_writers()).unwrap_or_default(),
             waiting,
             unstopped: if preempt.is_none() { cpus.clone() } else { Rc::default() },
             current: Cell::new(0),
@@ -201,6 +206,14 @@ impl SimMachine {
         let profile = self.observers.profile.as_deref()?;
         profile.settle(&self.work, self.spec.costs());
         Some(then(profile))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_shared(&self, line: SharedLine) {
+        if let Some(waiting) = &self.waiting {
+            waiting.write(line);
+        }
     }
 
     #[cold]
@@ -545,6 +558,17 @@ impl Machine for SimMachine {
         match self.unstopped.get(self.current.get()) {
             Some(cpu) => cpu.spend_kernel(self.class.get(), picos),
             None => self.spend_and_stop(picos),
+        }
+    }
+
+    #[inline]
+    fn writes(&self, line: SharedLine) {
+        let me = self.current.get() as u16 + 1;
+        match line {
+            // The most frequent case, and one test if nobody waits.
+            SharedLine::Frame(pfn)
+                if self.frame_writers.get(pfn.index()).is_none_or(|last| last.get() == me) => {}
+            _ => self.write_shared(line),
         }
     }
 

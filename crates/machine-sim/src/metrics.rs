@@ -36,6 +36,7 @@ pub(crate) fn collect<P>(sim: &Simulation<'_, P>) -> Outcome {
         optimum: observers.optimum.as_ref().map(|optimum| optimum.borrow().report()),
         profile: machine.profiled(|profile| profile.tree(CpuTime::of(machine).user)),
         locks: machine.waiting.iter().flat_map(|waiting| waiting.outcomes()).collect(),
+        lines: machine.waiting.iter().flat_map(|waiting| waiting.lines()).collect(),
         fragmented: sim.fragmented.clone(),
         groups: sim.kernel.group_outcomes(),
         oom: sim.mm().oom_reports(),

@@ -5,7 +5,7 @@ use crate::fragment::Fragmented;
 use crate::optimum::OptimumReport;
 use crate::oracle::OracleReport;
 use crate::profile::ProfileNode;
-use crate::waiting::LockOutcome;
+use crate::waiting::{LineOutcome, LockOutcome};
 use kernel::GroupOutcome;
 use mm::OomReport;
 use mm::machine::Work;
@@ -88,6 +88,8 @@ pub struct Outcome {
     pub profile: Option<ProfileNode>,
     /// What happened at locks, if CPUs wait for each other; by whom needs the profile.
     pub locks: Vec<LockOutcome>,
+    /// Cache lines that came from other CPUs, in the same case.
+    pub lines: Vec<LineOutcome>,
     /// The state of memory that was created before the program began; `None`: that of a fresh machine.
     pub fragmented: Option<Fragmented>,
     /// What control groups have counted, without the root.

@@ -17,6 +17,7 @@
 use crate::cpu::Class;
 use crate::sched::TaskId;
 use crate::spec::{Costs, Hardware};
+use crate::waiting::LineKind;
 use mm::lock::LockClass;
 use mm::machine::{Scope, Work};
 use std::cell::{Cell, RefCell};
@@ -53,6 +54,8 @@ pub(crate) enum Kind {
     IpiWait,
     /// Waiting for a lock.
     LockWait(LockClass),
+    /// Fetching a cache line from another CPU.
+    Line(LineKind, Hardware),
 }
 
 impl Kind {
@@ -61,6 +64,8 @@ impl Kind {
             Kind::Work(work) => work.name().into(),
             Kind::Hardware(item) => item.name().into(),
             Kind::IpiWait => "ipi_wait".into(),
+            Kind::Line(LineKind::Lock, distance) => distance.name().into(),
+            Kind::Line(kind, distance) => format!("{}:{}", distance.name(), kind.name()),
             Kind::LockWait(class) => format!("lock_wait:{}", class.name()),
         }
     }
@@ -257,7 +262,7 @@ fn describe(nodes: &[Node], at: usize) -> ProfileNode {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProfileWork {
     /// The kind's name in the cost table; or `user`: programs; `ipi_wait`: waiting for other CPUs' answers;
-    /// `lock_wait:CLASS`: waiting for a lock.
+    /// `lock_wait:CLASS`: waiting for a lock; `line_socket:LINE` and `line_remote:LINE`: fetching such a line.
     pub name: String,
     /// Units of it; 0 if it has none.
     pub count: u64,

@@ -208,6 +208,19 @@ impl Reads {
     }
 }
 
+/// A cache line that CPUs share: they write to it without the lock of a class, or to another line than the lock's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SharedLine {
+    /// A frame's record: references, mapcount, flags, links (`struct page`).
+    Frame(Pfn),
+    /// The lock of a mapped range (`vma->vm_lock`).
+    Vma(VmaId),
+    /// The CPUs that have a space loaded (`mm_cpumask`).
+    CpuMask(SpaceId),
+    /// The pages that are charged to a group (`page_counter.usage`).
+    GroupUsage(GroupId),
+}
+
 /// What a task can sleep on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum WaitKey {
@@ -365,6 +378,10 @@ pub trait Machine: Shared {
 
     /// Account `count` units of `work` that this CPU just did. Free on hardware; advances the clock in a simulator.
     fn charge(&self, work: Work, count: u64);
+    /// This CPU writes to a line that CPUs share. Nothing on hardware, which moves the line by itself; a simulator lets
+    /// the CPU fetch it.
+    #[inline(always)]
+    fn writes(&self, _line: SharedLine) {}
     /// Whether anything listens to events. If not, callers skip assembling arguments that are expensive to collect.
     #[inline]
     fn listens(&self) -> bool {

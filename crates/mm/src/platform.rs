@@ -3,7 +3,7 @@
 use crate::event::Event;
 use crate::frame::FrameTable;
 use crate::knobs::Knobs;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, SharedLine, Work};
 use crate::scope::Scope;
 use crate::stat::{SizeStats, Stat, Stats};
 use crate::tier::Tiers;
@@ -51,6 +51,19 @@ impl<M: Machine> Platform<M> {
     #[inline]
     pub fn charge(&self, work: Work, count: u64) {
         self.machine.charge(work, count);
+    }
+
+    /// This CPU changes the record of a frame that other CPUs may have changed.
+    #[inline(always)]
+    pub(crate) fn writes_frame(&self, pfn: Pfn) {
+        self.machine.writes(SharedLine::Frame(pfn));
+    }
+
+    /// Take a reference of a folio unless it is being freed.
+    #[inline]
+    pub(crate) fn try_get(&self, pfn: Pfn) -> bool {
+        self.writes_frame(pfn);
+        self.frames[pfn].try_get()
     }
 
     /// Enter `scope` until the result is dropped.

@@ -11,8 +11,8 @@ use crate::record::{
 use crate::replay;
 use crate::tree::{Share, Tree};
 use machine_sim::{
-    BoundLevel, BoundReport, CauseCount, Fragmented, GroupOutcome, LockOutcome, LockTally, MemoryState,
-    OptimumReport, Outcome, ProfileNode, RunConfig, Visited, ZoneState,
+    BoundLevel, BoundReport, CauseCount, Fragmented, GroupOutcome, LineOutcome, LockOutcome, LockTally,
+    MemoryState, OptimumReport, Outcome, ProfileNode, RunConfig, Visited, ZoneState,
 };
 use mm::reclaim::CommandError;
 use mm::stat::Stat;
@@ -122,7 +122,7 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
         bound: outcome.bound.as_ref().map(bound),
         optimum: outcome.optimum.map(optimum),
         profile_tree: outcome.profile.as_ref().map(tree),
-        locks: outcome.locks.iter().map(lock).collect(),
+        locks: outcome.locks.iter().map(lock).chain(outcome.lines.iter().map(line)).collect(),
         lru_gen: outcome.visited.iter().map(lru_gen).collect(),
         fragmented: outcome.fragmented.as_ref().map(fragmented),
         groups: outcome.groups.iter().map(group).collect(),
@@ -192,6 +192,18 @@ fn lock(lock: &LockOutcome) -> LockRecord {
         waited: waited / 1000,
         longest: longest / 1000,
         holders: lock.holders.iter().map(|&(name, picos)| (name.to_owned(), picos / 1000)).collect(),
+    }
+}
+
+/// A row for a kind of cache line: each time that one came from another CPU.
+fn line(line: &LineOutcome) -> LockRecord {
+    LockRecord {
+        lock: line.kind.to_owned(),
+        taken: line.fetched,
+        contended: line.fetched,
+        waited: line.took / 1000,
+        longest: line.longest / 1000,
+        ..LockRecord::default()
     }
 }
 

@@ -176,6 +176,6 @@ pub(super) const COMPACTION: Reproduction = Reproduction {
          for lru-file-mmap-read-rand and most of those for random writes, which hardly depend on the memory manager.",
         "Neither series says whether huge pages were enabled: here they are (always, the default of Kconfig). v1 does not name its replacement \
          policy: here it is active and inactive lists.",
-        "CPUs wait for each other at the locks of zones and lists here, but not for lines of other memory that they share.",
+        "CPUs wait for each other at the locks of zones and lists here, and fetch the records of frames from each other.",
     ],
 };

@@ -47,7 +47,7 @@ pub(super) const PFN_FLUSH: Reproduction = Reproduction {
          stayed, and the patch measured the cost of the instructions without the loss of those entries. Here the linear addresses are \
          flushed, as a correct version must.",
         "The seed names neither the processors nor the disks: the presets are machines of that time with a source for each number. CPUs wait \
-         for each other at locks here; of the cache lines that they share only those of locks take time.",
+         for each other at locks here; of the lines that they share, entries of page tables and counters cost nothing.",
         "The published figures are of one series of runs; the author of the seed calls the differences on four sockets hard to read \
          (\"there are a lot of factors at play\").",
         "System is the system time of time(1): it excludes kswapd's CPU time, which is among the counts.",

@@ -50,8 +50,8 @@ pub(super) const RMAP: Reproduction = Reproduction {
          classic flushes batches.",
         "The seed does not say how its files were created. Its rate, 120 GB/s, excludes a disk, so the files here are sparse. Folios are as \
          large as read-ahead makes them, up to 2 MiB. The machine has 8 GiB instead of 192 GB, which the program never needs.",
-        "Of the cache lines that CPUs share only those of locks take time here, and frames' records cost no misses, while a page takes 3.2 us of CPU time on the seed's machine. No device is used and \
-         nothing is random, so all seeds give the same. The cost of one update of statistics was counted in Linux 6.12 ('pagefold list \
+        "CPUs fetch frames' records that others wrote, but these cost no misses and counters are not shared, while a page takes 3.2 us of CPU \
+         time on the seed's machine. No device is used and nothing is random, so all seeds give the same. The cost of one update of statistics was counted in Linux 6.12 ('pagefold list \
          costs').",
     ],
 };

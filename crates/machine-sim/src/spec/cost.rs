@@ -55,8 +55,8 @@ hardware! {
     IpiReceive "ipi_receive" "enter, run and leave the handler, without what it drops";
     IpiAck "ipi_ack" "from the handler's answer to the sender's seeing it";
     BroadcastFlush "broadcast_flush" "drop all translations of programs on all CPUs without interrupts, and wait";
-    LineSocket "line_socket" "fetch the cache line of a lock that another CPU of the same node had before";
-    LineRemote "line_remote" "fetch the cache line of a lock that a CPU of another node had before";
+    LineSocket "line_socket" "fetch a cache line that another CPU of the same node wrote before";
+    LineRemote "line_remote" "fetch a cache line that a CPU of another node wrote before";
     ContextSwitch "context_switch" "schedule another task on a CPU";
     Sample "sample" "write the record of one sampled read of memory";
 }

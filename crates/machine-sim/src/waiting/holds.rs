@@ -18,11 +18,14 @@
 //!   came before its end have not waited for it, and their holds may be forgotten by then.
 
 use crate::cpu::Class;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::cell::Cell;
 
 /// Most holds that are kept of a lock, far more than there are in a quantum as a rule.
 const MOST: usize = 1024;
+/// Steps to a place from the one that was found last, before it is looked for among all.
+const NEAR: usize = 4;
+/// Forgotten holds that may stay in front of the others.
+const MANY: usize = 64;
 
 /// One hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,18 +49,25 @@ pub(crate) struct Held {
 /// The holds of a lock that CPUs which are behind may still find, by their beginning.
 #[derive(Default)]
 pub(crate) struct Holds {
-    holds: VecDeque<Held>,
+    /// Holds before `first` are forgotten.
+    holds: Vec<Held>,
+    first: usize,
+    /// The place found last: the CPU that runs looks next to it the next time.
+    near: Cell<usize>,
     /// The CPU of the last one that was forgotten.
     forgotten: Option<u16>,
+    /// Kept for their capacity: a lock that is contended is so often.
+    moves: Moves,
+    late: Late,
 }
 
 /// What a CPU finds at a lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Arrival {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Arrival<'a> {
     /// When it gets the lock.
     pub(crate) at: u64,
     /// The last hold that it waits for.
-    pub(crate) waited: Option<Held>,
+    pub(crate) waited: Option<&'a Held>,
     /// The CPU that had the lock before.
     pub(crate) before: Option<u16>,
 }
@@ -85,6 +95,7 @@ impl Ends {
 struct Moves(Vec<(u16, u64)>);
 
 impl Moves {
+    #[inline]
     fn of(&self, cpu: u16) -> u64 {
         self.0.iter().find(|(other, _)| *other == cpu).map_or(0, |&(_, moved)| moved)
     }
@@ -97,20 +108,63 @@ impl Moves {
     }
 }
 
+/// Holds whose CPUs have moved, by the time at which they come now and their place: a queue that is sorted. What comes
+/// to it comes late as a rule, so it is sorted in from its end.
+#[derive(Default)]
+struct Late {
+    queue: Vec<(u64, usize)>,
+    first: usize,
+}
+
+impl Late {
+    fn clear(&mut self) {
+        self.queue.clear();
+        self.first = 0;
+    }
+
+    #[inline]
+    fn first(&self) -> Option<(u64, usize)> {
+        self.queue.get(self.first).copied()
+    }
+
+    fn push(&mut self, hold: (u64, usize)) {
+        let mut at = self.queue.len();
+        while at > self.first && self.queue[at - 1] > hold {
+            at -= 1;
+        }
+        self.queue.insert(at, hold);
+    }
+}
+
 impl Holds {
     /// What `cpu` finds, which comes at `now`.
-    pub(crate) fn wait(&self, now: u64, cpu: u16, shared: bool) -> Arrival {
+    #[inline]
+    pub(crate) fn wait(&self, now: u64, cpu: u16, shared: bool) -> Arrival<'_> {
+        match self.holds.last() {
+            // It is the last one that begins, and began when all before it had ended.
+            Some(last) if last.start <= now && !last.shared && self.first < self.holds.len() => {
+                let waits = last.end > now && last.cpu != cpu;
+                let (at, waited) = if waits { (last.end, Some(last)) } else { (now, None) };
+                Arrival { at, waited, before: Some(last.cpu) }
+            }
+            _ => self.wait_between(now, cpu, shared),
+        }
+    }
+
+    /// The same where a hold begins later, or the last one goes with others.
+    fn wait_between(&self, now: u64, cpu: u16, shared: bool) -> Arrival<'_> {
         let mut found = Arrival { at: now, waited: None, before: self.forgotten };
-        let begun = self.holds.partition_point(|held| held.start <= now);
+        let begun = self.place_of(now);
         // What was held alone began when all before it had ended.
-        let alone = self.holds.range(..begun).rposition(|held| !held.shared).unwrap_or(0);
-        for held in self.holds.range(alone..) {
+        let before = &self.holds[self.first..begun];
+        let alone = before.iter().rposition(|held| !held.shared).unwrap_or(0);
+        for held in &self.holds[self.first + alone..] {
             if held.start > found.at {
                 break;
             }
             found.before = Some(held.cpu);
             if held.end > found.at && held.cpu != cpu && !(shared && held.shared) {
-                (found.at, found.waited) = (held.end, Some(*held));
+                (found.at, found.waited) = (held.end, Some(held));
             }
         }
         found
@@ -119,35 +173,112 @@ impl Holds {
     /// Note a hold that has ended. No CPU comes before `horizon` any more. Calls `delay` for each hold that should have
     /// waited for it, with the time by which its CPU is delayed. Returns the last end of the holds that moved; 0 if
     /// none did.
-    pub(crate) fn add(&mut self, held: Held, horizon: u64, mut delay: impl FnMut(&Held, u64)) -> u64 {
-        while self.holds.front().is_some_and(|first| first.end <= horizon) || self.holds.len() >= MOST {
-            self.forgotten = self.holds.pop_front().map(|first| first.cpu);
+    #[inline]
+    pub(crate) fn add(&mut self, held: Held, horizon: u64, delay: impl FnMut(&Held, u64)) -> u64 {
+        self.forget(horizon);
+        if self.holds.last().is_some_and(|last| last.start > held.start) {
+            return self.add_between(held, delay);
         }
-        let at = self.holds.partition_point(|other| other.start <= held.start);
-        let next = self.holds.get(at);
-        let disturbs = next.is_some_and(|next| next.start < held.end);
+        self.holds.push(held);
+        0
+    }
+
+    /// The same for a hold that is not the last one to begin.
+    fn add_between(&mut self, held: Held, mut delay: impl FnMut(&Held, u64)) -> u64 {
+        let at = self.place_of(held.start);
         self.holds.insert(at, held);
+        self.near.set(at + 1);
+        let disturbs = self.holds.get(at + 1).is_some_and(|next| next.start < held.end);
         if disturbs { self.shift_behind(at, &mut delay) } else { 0 }
+    }
+
+    /// A write at `time` takes the line away from the CPU that wrote it before and after that; returns its write after.
+    pub(crate) fn robbed(&self, time: u64, cpu: u16) -> Option<Held> {
+        let at = self.place_of(time);
+        let next = self.holds.get(at).filter(|next| next.cpu != cpu)?;
+        let before = if at > self.first { Some(self.holds[at - 1].cpu) } else { self.forgotten };
+        (before.is_none_or(|before| before == next.cpu)).then_some(*next)
+    }
+
+    /// The place behind the holds that begin at `time` or before.
+    #[inline]
+    fn place_of(&self, time: u64) -> usize {
+        let (first, end) = (self.first, self.holds.len());
+        let mut at = self.near.get().clamp(first, end);
+        for _ in 0..NEAR {
+            if at < end && self.holds[at].start <= time {
+                at += 1;
+            } else if at > first && self.holds[at - 1].start > time {
+                at -= 1;
+            } else {
+                self.near.set(at);
+                return at;
+            }
+        }
+        let at = first + self.holds[first..].partition_point(|held| held.start <= time);
+        self.near.set(at);
+        at
+    }
+
+    /// Forget what ended before `horizon`, and the oldest of too many.
+    #[inline]
+    fn forget(&mut self, horizon: u64) {
+        while let Some(held) = self.holds.get(self.first)
+            && (held.end <= horizon || self.holds.len() - self.first >= MOST)
+        {
+            self.forgotten = Some(held.cpu);
+            self.first += 1;
+        }
+        if self.first >= MANY {
+            self.holds.drain(..self.first);
+            self.near.set(self.near.get().saturating_sub(self.first));
+            self.first = 0;
+        }
     }
 
     /// Move the holds behind that at `at` until they do not overlap. Returns the last end of those that moved.
     fn shift_behind(&mut self, at: usize, delay: &mut dyn FnMut(&Held, u64)) -> u64 {
+        let Holds { holds, moves, late, .. } = self;
         let mut ends = Ends::default();
-        ends.add(&self.holds[at]);
-        let own = self.holds[at].cpu;
-        let mut moves = Moves::default();
-        let mut last = 0;
-        let holds = self.holds.make_contiguous();
-        let behind = holds.iter().enumerate().skip(at + 1).filter(|(_, held)| held.cpu != own);
-        let mut order: BinaryHeap<_> = behind.map(|(index, held)| Reverse((held.start, index))).collect();
-        // A CPU that is delayed comes later with all it does, and another one may come before it now.
-        while let Some(Reverse((comes, index))) = order.pop() {
+        ends.add(&holds[at]);
+        let own = holds[at].cpu;
+        let holds = &mut holds[at + 1..];
+        moves.0.clear();
+        late.clear();
+        let (mut next, mut last) = (0, 0);
+        // A CPU that is delayed comes later with all it does, and another one may come before it now: of those that
+        // come when they came before and those that are late, the first one is next.
+        loop {
+            let in_time = holds.get(next).map(|held| (held.start, next));
+            let index = match (in_time, late.first()) {
+                (None, None) => break,
+                (Some(now), first) if first.is_none_or(|first| now < first) => {
+                    next += 1;
+                    let held = &holds[now.1];
+                    if held.cpu == own {
+                        continue;
+                    }
+                    let comes = held.start + moves.of(held.cpu);
+                    let behind = late.first().is_some_and(|first| first < (comes, now.1));
+                    if behind || holds.get(next).is_some_and(|held| held.start < comes) {
+                        late.push((comes, now.1));
+                        continue;
+                    }
+                    now.1
+                }
+                (_, first) => {
+                    let Some((comes, index)) = first else { break };
+                    late.first += 1;
+                    let moved = holds[index].start + moves.of(holds[index].cpu);
+                    if moved > comes {
+                        late.push((moved, index));
+                        continue;
+                    }
+                    index
+                }
+            };
             let held = &mut holds[index];
             let moved = moves.of(held.cpu);
-            if held.start + moved > comes {
-                order.push(Reverse((held.start + moved, index)));
-                continue;
-            }
             (held.start, held.end) = (held.start + moved, held.end + moved);
             let wait = ends.free_for(held.shared).saturating_sub(held.start);
             if wait > 0 {
@@ -162,15 +293,28 @@ impl Holds {
             ends.add(held);
         }
         if last > 0 {
-            holds.sort_by_key(|held| held.start);
+            sort(holds);
         }
         last
+    }
+}
+
+/// Sort holds by their beginnings; those with the same one stay in order. Few are out of order, and not by much.
+fn sort(holds: &mut [Held]) {
+    for from in 1..holds.len() {
+        let start = holds[from].start;
+        if holds[from - 1].start > start {
+            let to =
+                holds[..from].iter().rposition(|held| held.start <= start).map_or(0, |before| before + 1);
+            holds[to..=from].rotate_right(1);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn held(cpu: u16, start: u64, end: u64) -> Held {
         Held { start, end, cpu, shared: false, class: Class::System, place: 0, delayed: false }
@@ -194,7 +338,7 @@ mod tests {
         // Within the hold; at its end; before it; and its own.
         let found = |now, cpu| {
             let Arrival { at, waited, before } = holds.wait(now, cpu, false);
-            (at, waited, before)
+            (at, waited.copied(), before)
         };
         assert_eq!(found(120, 1), (150, Some(held(0, 100, 150)), Some(0)));
         assert_eq!(found(150, 1), (150, None, Some(0)));
@@ -209,7 +353,7 @@ mod tests {
         // CPU 1 comes at 110 and holds the lock for 30 from 150 on, CPU 2 comes at 120 and follows.
         assert_eq!(holds.wait(110, 1, false).at, 150);
         assert_eq!(add(&mut holds, held(1, 150, 180)), []);
-        assert_eq!(holds.wait(120, 2, false).waited, Some(held(1, 150, 180)));
+        assert_eq!(holds.wait(120, 2, false).waited, Some(&held(1, 150, 180)));
         add(&mut holds, held(2, 180, 200));
         // Between two holds there is a gap.
         add(&mut holds, held(0, 300, 310));
@@ -280,6 +424,51 @@ mod tests {
         let mut holds = Holds::default();
         add(&mut holds, held(0, 100, 150));
         holds.add(held(1, 300, 310), 150, |_, _| {});
-        assert_eq!((holds.holds.len(), holds.wait(200, 2, false).before), (1, Some(0)));
+        assert_eq!((holds.holds.len() - holds.first, holds.wait(200, 2, false).before), (1, Some(0)));
+    }
+
+    /// Move what is behind `at` by the rule as it is said: of all holds that have not been served, the one whose CPU
+    /// comes first is next.
+    fn shift_plainly(holds: &mut [Held], at: usize) -> Vec<(u16, u64)> {
+        let (mut ends, own, mut moved) = (Ends::default(), holds[at].cpu, Moves::default());
+        ends.add(&holds[at]);
+        let mut left: Vec<usize> = (at + 1..holds.len()).filter(|&index| holds[index].cpu != own).collect();
+        let mut delayed = Vec::new();
+        while let Some(next) =
+            (0..left.len()).min_by_key(|&i| (holds[left[i]].start + moved.of(holds[left[i]].cpu), left[i]))
+        {
+            let held = &mut holds[left.remove(next)];
+            let moves = moved.of(held.cpu);
+            let wait = ends.free_for(held.shared).saturating_sub(held.start + moves);
+            if wait > 0 {
+                delayed.push((held.cpu, wait));
+                held.delayed = true;
+                moved.add(held.cpu, wait);
+            }
+            (held.start, held.end) = (held.start + moves + wait, held.end + moves + wait);
+            ends.add(held);
+        }
+        holds.sort_by_key(|held| held.start);
+        delayed
+    }
+
+    proptest! {
+        #[test]
+        fn holds_move_as_if_who_comes_first_were_looked_for_each_time(
+            visits in prop::collection::vec((0u16..4, 0u64..30, 1u64..12, 0u8..4), 1..80),
+        ) {
+            let (mut holds, mut plain, mut clocks) = (Holds::default(), Vec::<Held>::new(), [0; 4]);
+            for (cpu, pause, takes, kind) in visits {
+                let start = clocks[cpu as usize] + pause;
+                let hold = Held { shared: kind == 0, ..held(cpu, start, start + takes) };
+                clocks[cpu as usize] = start + takes;
+                let at = plain.partition_point(|other| other.start <= start);
+                plain.insert(at, hold);
+                let disturbs = plain.get(at + 1).is_some_and(|next| next.start < hold.end);
+                let delayed = if disturbs { shift_plainly(&mut plain, at) } else { Vec::new() };
+                prop_assert_eq!(add(&mut holds, hold), delayed);
+                prop_assert_eq!(&holds.holds[..], &plain[..]);
+            }
+        }
     }
 }

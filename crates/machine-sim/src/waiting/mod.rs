@@ -11,11 +11,16 @@
 //! Under `preempt` clocks mean nothing, and locks are really held; there is no waiting by time then.
 
 mod holds;
+mod kind;
+mod lines;
 
 use crate::cpu::{Class, Cpu, add};
 use crate::profile::{Kind, Profiler};
-use crate::spec::{Costs, Hardware};
+use crate::spec::Costs;
 use holds::{Arrival, Held, Holds};
+pub(crate) use kind::LineKind;
+pub use lines::LineOutcome;
+use lines::Lines;
 use mm::lock::{self, HoldMode, LockClass, LockClock, LockHold, Since};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,9 +29,6 @@ thread_local! {
     /// What keeps the times of the locks of this thread's run.
     static WAITING: RefCell<Option<Rc<Waiting>>> = const { RefCell::new(None) };
 }
-
-/// What fetching a cache line costs: from the same node, and from another.
-const LINES: [Hardware; 2] = [Hardware::LineSocket, Hardware::LineRemote];
 
 /// No history: one CPU alone has had the lock.
 const ALONE: u32 = u32::MAX;
@@ -85,8 +87,7 @@ struct Counts {
 /// Keeps the times of a run's locks.
 pub(crate) struct Waiting {
     cpus: Rc<[Cpu]>,
-    /// Picoseconds to fetch a cache line from another CPU of the same node, and of another one.
-    lines: [u64; 2],
+    lines: Lines,
     profile: Option<Rc<Profiler>>,
     /// The current CPU, and what its time is accounted to.
     current: Cell<usize>,
@@ -128,7 +129,7 @@ fn acquire(hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
 }
 
 fn is_free(hold: &LockHold, mode: HoldMode) -> bool {
-    ask(|waiting| waiting.arrive(hold, mode).waited.is_none()).unwrap_or(true)
+    ask(|waiting| waiting.is_free(hold, mode)).unwrap_or(true)
 }
 
 fn release(hold: &LockHold, mode: HoldMode, since: Since) {
@@ -139,9 +140,15 @@ fn release(hold: &LockHold, mode: HoldMode, since: Since) {
 }
 
 impl Waiting {
-    pub(crate) fn new(cpus: Rc<[Cpu]>, costs: &Costs, profile: Option<Rc<Profiler>>) -> Waiting {
+    /// For CPUs that share the records of `frames` frames.
+    pub(crate) fn new(
+        cpus: Rc<[Cpu]>,
+        frames: usize,
+        costs: &Costs,
+        profile: Option<Rc<Profiler>>,
+    ) -> Waiting {
         Waiting {
-            lines: LINES.map(|line| costs.hardware(line)),
+            lines: Lines::new(|line| costs.hardware(line), frames),
             cpus,
             profile,
             current: Cell::new(0),
@@ -176,6 +183,11 @@ impl Waiting {
         LockClass::ALL.iter().map(|&class| self.outcome(class)).collect()
     }
 
+    /// The lines that came from other CPUs, of all kinds.
+    pub(crate) fn lines(&self) -> Vec<LineOutcome> {
+        self.lines.outcomes().collect()
+    }
+
     fn outcome(&self, class: LockClass) -> LockOutcome {
         let mut holders: Vec<(&'static str, u64)> = Vec::new();
         for &(place, waited) in &self.blames.borrow()[class as usize] {
@@ -196,30 +208,33 @@ impl Waiting {
         LockOutcome { class, tally, holders }
     }
 
-    /// What the current CPU finds at the lock.
+    /// The CPU that had the lock before, if the current CPU finds it free as its last hold tells; `None`: its history
+    /// must tell.
     #[inline]
-    fn arrive(&self, hold: &LockHold, mode: HoldMode) -> Arrival {
-        let (now, me) = (self.cpus[self.current.get()].clock.get(), self.current.get() as u16);
+    fn find_free(&self, hold: &LockHold, now: u64) -> Option<Option<u16>> {
         let by = hold.by.get();
-        if hold.until.get() <= now || (hold.history.get() == ALONE && cpu_of(by) == me) {
-            return Arrival { at: now, waited: None, before: (by != UNHELD).then(|| cpu_of(by)) };
-        }
-        self.arrive_late(hold, mode, now)
+        let alone = hold.history.get() == ALONE && cpu_of(by) == self.current.get() as u16;
+        (hold.until.get() <= now || alone).then(|| (by != UNHELD).then(|| cpu_of(by)))
     }
 
-    /// The same where some hold ends later.
-    #[cold]
-    fn arrive_late(&self, hold: &LockHold, mode: HoldMode, now: u64) -> Arrival {
-        self.note_first(hold);
+    /// Call `then` with what the current CPU finds at the lock, by the lock's history.
+    fn arrive<T>(&self, hold: &LockHold, mode: HoldMode, then: impl FnOnce(Arrival<'_>) -> T) -> T {
+        if hold.history.get() == ALONE {
+            self.note_first(hold);
+        }
+        let (now, me) = (self.cpus[self.current.get()].clock.get(), self.current.get() as u16);
         let histories = self.histories.borrow();
-        histories[hold.history.get() as usize].wait(now, self.current.get() as u16, mode == HoldMode::Shared)
+        then(histories[hold.history.get() as usize].wait(now, me, mode == HoldMode::Shared))
+    }
+
+    fn is_free(&self, hold: &LockHold, mode: HoldMode) -> bool {
+        self.find_free(hold, self.cpus[self.current.get()].clock.get()).is_some()
+            || self.arrive(hold, mode, |arrival| arrival.waited.is_none())
     }
 
     /// Begin the history of a lock with its last hold.
+    #[cold]
     fn note_first(&self, hold: &LockHold) {
-        if hold.history.get() != ALONE {
-            return;
-        }
         let mut histories = self.histories.borrow_mut();
         hold.history.set(histories.len() as u32);
         let mut holds = Holds::default();
@@ -234,32 +249,31 @@ impl Waiting {
     }
 
     fn acquire(&self, hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
-        let Arrival { at: free, waited, before } = self.arrive(hold, mode);
+        let now = self.cpus[self.current.get()].clock.get();
         add(&self.tallies[hold.class as usize].taken, 1);
-        if let Some(waited) = waited {
-            let cpu = &self.cpus[self.current.get()];
-            let wait = free - cpu.clock.get();
-            self.note_wait(hold.class, wait, waited.place, true);
-            if !sleeps {
-                cpu.spend_kernel(self.class.get(), wait);
-                if let Some(profile) = &self.profile {
-                    profile.note(Kind::LockWait(hold.class), 1, wait);
+        let (free, before) = match self.find_free(hold, now) {
+            Some(before) => (now, before),
+            None => self.arrive(hold, mode, |Arrival { at, waited, before }| {
+                if let Some(waited) = waited {
+                    self.wait(hold.class, (at - now, waited.place), sleeps);
                 }
-            }
-        }
+                (at, before)
+            }),
+        };
         if let Some(before) = before.filter(|&before| usize::from(before) != self.current.get()) {
-            self.fetch_line(before);
+            self.fetch_lock(hold.class, before);
         }
         free
     }
 
-    /// The lock's cache line comes from the CPU that had the lock before. No other CPU can have the lock meanwhile.
-    fn fetch_line(&self, from: u16) {
-        let cpu = &self.cpus[self.current.get()];
-        let line = usize::from(self.cpus[usize::from(from)].node != cpu.node);
-        cpu.spend_kernel(self.class.get(), self.lines[line]);
-        if let Some(profile) = &self.profile {
-            profile.note(Kind::Hardware(LINES[line]), 1, self.lines[line]);
+    /// The current CPU waits for a hold at `place`.
+    fn wait(&self, class: LockClass, (wait, place): (u64, u32), sleeps: bool) {
+        self.note_wait(class, wait, place, true);
+        if !sleeps {
+            self.cpus[self.current.get()].spend_kernel(self.class.get(), wait);
+            if let Some(profile) = &self.profile {
+                profile.note(Kind::LockWait(class), 1, wait);
+            }
         }
     }
 
@@ -293,7 +307,9 @@ impl Waiting {
 
     #[inline(never)]
     fn note_hold(&self, hold: &LockHold, mode: HoldMode, (start, end): (u64, u64)) {
-        self.note_first(hold);
+        if hold.history.get() == ALONE {
+            self.note_first(hold);
+        }
         let cpu = self.current.get() as u16;
         let place = self.profile.as_ref().map_or(0, |profile| profile.place());
         let (shared, class) = (mode == HoldMode::Shared, self.class.get());

@@ -1,5 +1,7 @@
 use super::*;
 use crate::spec::MachineSpec;
+use mm::machine::SharedLine;
+use mm::units::{Pfn, SpaceId, VmaId};
 
 /// A machine of `cpus` CPUs with clocks at 0, and a lock of it.
 fn machine(cpus: usize) -> (Waiting, LockHold) {
@@ -12,8 +14,12 @@ fn machine(cpus: usize) -> (Waiting, LockHold) {
         by: Cell::new(UNHELD),
         history: Cell::new(ALONE),
     };
-    let waiting = Waiting { lines: [0, 0], ..Waiting::new(cpus, spec.costs(), None) };
-    (waiting, hold)
+    (with_lines(Waiting::new(cpus, 16, spec.costs(), None), [0, 0]), hold)
+}
+
+fn with_lines(mut waiting: Waiting, costs: [u64; 2]) -> Waiting {
+    waiting.lines.costs = costs;
+    waiting
 }
 
 /// `cpu` comes to the lock at `at` and holds it for `takes`. Returns when it has released it.
@@ -135,9 +141,8 @@ fn readers_do_not_wait_for_each_other_and_sleepers_take_no_time_of_their_cpu() {
 
 #[test]
 fn the_line_of_a_lock_comes_from_the_cpu_that_had_it() {
-    let (mut waiting, hold) = machine(3);
-    waiting.lines = [20, 100];
-    let machine = (waiting, hold);
+    let (waiting, hold) = machine(3);
+    let machine = (with_lines(waiting, [20, 100]), LockHold { class: LockClass::Mmap, ..hold });
     assert_eq!(visit(&machine, 0, 100, 10), 110);
     assert_eq!(visit(&machine, 0, 200, 10), 210, "it is here");
     assert_eq!(visit(&machine, 1, 300, 10), 330, "of the same node");
@@ -148,6 +153,94 @@ fn the_line_of_a_lock_comes_from_the_cpu_that_had_it() {
     // CPU 0 had it last at that time, although CPU 2 has had it later.
     assert_eq!(visit(&machine, 2, 2000, 10), 2110);
     assert_eq!(visit(&machine, 0, 1000, 10), 1010);
+}
+
+#[test]
+fn the_heads_of_lists_come_after_the_line_of_their_lock() {
+    let (waiting, hold) = machine(3);
+    let machine = (with_lines(waiting, [20, 100]), hold);
+    assert_eq!(visit(&machine, 0, 100, 10), 110);
+    assert_eq!(visit(&machine, 1, 200, 10), 200 + 2 * 20 + 10);
+    assert_eq!(visit(&machine, 2, 300, 10), 300 + 2 * 100 + 10);
+    assert_eq!(
+        (fetched(&machine.0, LineKind::Lock), fetched(&machine.0, LineKind::Lists)),
+        ((2, 120), (2, 120))
+    );
+}
+
+/// `cpu` writes to a line at `at`. Returns when it has done so.
+fn write(waiting: &Waiting, cpu: usize, at: u64, line: SharedLine) -> u64 {
+    waiting.go_on(cpu, Class::System);
+    let clock = &waiting.cpus[cpu].clock;
+    assert!(clock.get() <= at, "CPU {cpu} is at {} already", clock.get());
+    clock.set(at);
+    waiting.write(line);
+    clock.get()
+}
+
+/// How often a line of the kind came from another CPU, and for how long.
+fn fetched(waiting: &Waiting, kind: LineKind) -> (u64, u64) {
+    let line = waiting.lines().into_iter().find(|line| line.kind == kind.name()).unwrap();
+    (line.fetched, line.took)
+}
+
+#[test]
+fn a_frames_record_comes_from_the_cpu_that_wrote_it_last() {
+    let waiting = with_lines(machine(3).0, [20, 100]);
+    let (line, other) = (SharedLine::Frame(Pfn(3)), SharedLine::Frame(Pfn(4)));
+    assert_eq!(write(&waiting, 0, 100, line), 100, "nobody had it");
+    assert_eq!(write(&waiting, 0, 200, line), 200, "one CPU alone pays nothing");
+    assert_eq!(write(&waiting, 1, 300, line), 320, "of the same node");
+    assert_eq!(write(&waiting, 0, 400, line), 420, "and back");
+    assert_eq!(write(&waiting, 2, 500, line), 600, "of another node");
+    assert_eq!(write(&waiting, 2, 600, other), 600, "another record");
+    assert_eq!(fetched(&waiting, LineKind::Frame), (3, 140));
+    let kernel = |cpu: usize| waiting.cpus[cpu].kernel[Class::System as usize].get();
+    assert_eq!((kernel(0), kernel(1), kernel(2)), (20, 20, 100), "it is time of the kernel");
+}
+
+#[test]
+fn a_line_that_is_written_often_is_waited_for() {
+    let waiting = with_lines(machine(4).0, [20, 100]);
+    let line = SharedLine::Vma(VmaId(7));
+    assert_eq!(write(&waiting, 0, 100, line), 100);
+    assert_eq!(write(&waiting, 0, 200, line), 200);
+    assert_eq!(write(&waiting, 1, 300, line), 320);
+    // While it is on its way to CPU 1 no other CPU gets it.
+    assert_eq!(write(&waiting, 0, 310, line), 340);
+    assert_eq!(write(&waiting, 2, 330, line), 440, "10 of waiting, 100 for the line");
+    assert_eq!(write(&waiting, 2, 450, SharedLine::Vma(VmaId(8))), 450, "another range");
+    assert_eq!(fetched(&waiting, LineKind::Vma), (3, 20 + 30 + 110));
+    assert_eq!(fetched(&waiting, LineKind::CpuMask), (0, 0));
+}
+
+#[test]
+fn who_has_run_ahead_of_a_write_pays_for_it_afterwards() {
+    let waiting = with_lines(machine(2).0, [20, 100]);
+    let line = SharedLine::CpuMask(SpaceId(0));
+    assert_eq!(write(&waiting, 1, 10, line), 10);
+    for (at, done) in [(100, 120), (200, 200), (300, 300)] {
+        assert_eq!(write(&waiting, 0, at, line), done);
+    }
+    // CPU 1 comes between two writes of CPU 0, which has not had the line at 200 then.
+    assert_eq!(write(&waiting, 1, 150, line), 170);
+    assert_eq!(waiting.cpus[0].clock.get(), 320);
+    // Nor at 300; but once it has, it has it.
+    assert_eq!(write(&waiting, 1, 250, line), 270);
+    assert_eq!(waiting.cpus[0].clock.get(), 340);
+    assert_eq!(write(&waiting, 1, 280, line), 280);
+    assert_eq!(waiting.cpus[0].clock.get(), 340);
+}
+
+#[test]
+fn lines_stay_where_they_are_while_time_does_not_count() {
+    let waiting = with_lines(machine(2).0, [20, 100]);
+    let lines = [SharedLine::Frame(Pfn(3)), SharedLine::Vma(VmaId(7))];
+    assert_eq!(lines.map(|line| write(&waiting, 0, 100, line)), [100, 100]);
+    waiting.mute(true);
+    assert_eq!(lines.map(|line| write(&waiting, 1, 200, line)), [200, 200]);
+    waiting.mute(false);
+    assert_eq!(lines.map(|line| write(&waiting, 0, 300, line)), [300, 300]);
 }
 
 #[test]

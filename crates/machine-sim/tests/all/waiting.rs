@@ -1,7 +1,7 @@
 //! CPUs that wait for each other's locks, in whole runs.
 
 use super::acts::MIB;
-use machine_sim::{LockOutcome, MachineSpec, Outcome, ProfileNode, RunConfig, run};
+use machine_sim::{LineOutcome, LockOutcome, MachineSpec, Outcome, ProfileNode, RunConfig, run};
 use mm::knobs::Knob;
 use mm::lock::LockClass;
 use program::chaos::Chaos;
@@ -83,4 +83,33 @@ fn runs_with_waiting_repeat_to_the_bit() {
         let again = || outcome(&config, &Chaos::new(200, 1024));
         assert_eq!(again(), again(), "seed {seed}");
     }
+}
+
+fn line<'a>(outcome: &'a Outcome, kind: &str) -> &'a LineOutcome {
+    outcome.lines.iter().find(|line| line.kind == kind).expect("every kind is told of")
+}
+
+#[test]
+fn the_profile_has_every_line_that_is_told_of() {
+    let mut config = config("compact-8", 16 * MIB, 1);
+    config.profile = true;
+    let outcome = outcome(&config, &streams(8));
+    let tree = outcome.profile.as_ref().unwrap();
+    for kind in ["list_line", "frame_line", "vm_lock_line", "mm_cpumask_line"] {
+        let [near, far] = ["socket", "remote"].map(|from| time_of(tree, &format!("line_{from}:{kind}")));
+        assert_eq!(near + far, line(&outcome, kind).took, "{kind}");
+    }
+    assert_eq!(time_of(tree, "line_socket"), line(&outcome, "lock_line").took);
+    for kind in ["lock_line", "list_line", "frame_line", "vm_lock_line"] {
+        assert!(line(&outcome, kind).fetched > 100, "{:?}", line(&outcome, kind));
+    }
+}
+
+#[test]
+fn lines_take_time_and_change_no_work() {
+    let [waits, not] = [1, 0].map(|contention| outcome(&config("laptop", 64 * MIB, contention), &streams(4)));
+    assert!(line(&waits, "vm_lock_line").took > 0, "{:?}", waits.lines);
+    assert_eq!(not.lines, []);
+    assert_eq!((waits.accesses, waits.progress), (not.accesses, not.progress));
+    assert_eq!((waits.oracle.violations, not.oracle.violations), (0, 0));
 }

@@ -285,6 +285,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
         let mut part = first.add(step);
         while part.0 < end {
             let frame = self.frame(part);
+            self.mmu.writes_frame(part);
             part = part.add(step);
             frame.place(node, zone, mobility);
             frame.set_debt(0);
@@ -437,6 +438,7 @@ impl<'a, M: Machine> LockedZone<'a, M> {
 
     /// Take a block off its list. Returns the generation that it owes.
     fn remove(&mut self, pfn: Pfn, order: Order, mobility: Mobility) -> Generation {
+        self.mmu.writes_frame(pfn);
         let frame = self.frame(pfn);
         if order < PAGEBLOCK_ORDER
             && let Some(dense) = &mut self.lists.dense

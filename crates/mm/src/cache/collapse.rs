@@ -71,7 +71,7 @@ impl Cache {
         while let Some((index, folio)) = {
             let tree = f.tree.look();
             let mut folios = tree.folios_in(TreeMark::Folio, at..place(first).end);
-            folios.next().filter(|(_, folio)| memory.frames[folio.head].try_get())
+            folios.next().filter(|(_, folio)| memory.try_get(folio.head))
         } {
             let (pfn, frame) = (folio.head, &memory.frames[folio.head]);
             if !memory.try_lock_folio(pfn) {

@@ -55,7 +55,7 @@ impl Cache {
             let found =
                 self.file(file).tree.look().folio(first).filter(|folio| folio.first(first) < first)?;
             // A task that has frozen its references takes it out or unfreezes them.
-            if memory.frames[found.head].try_get() {
+            if memory.try_get(found.head) {
                 return Some(found.head);
             }
         }
@@ -148,7 +148,7 @@ impl Cache {
     fn gather<M: Machine>(&self, memory: &Memory<M>, file: FileId, range: Range<u64>) -> EvictBatch {
         let tree = self.file(file).tree.look();
         let folios = tree.folios_in(TreeMark::Folio, range);
-        let held = folios.filter(|(_, folio)| memory.frames[folio.head].try_get());
+        let held = folios.filter(|(_, folio)| memory.try_get(folio.head));
         held.take(BATCH).map(|(index, folio)| (index, folio.head)).collect()
     }
 
@@ -162,7 +162,7 @@ impl Cache {
     ) -> Option<(PageIndex, Pfn)> {
         let tree = self.file(file).tree.look();
         let mut folios = tree.folios_in(mark, range);
-        let found = folios.find(|(_, folio)| memory.frames[folio.head].try_get());
+        let found = folios.find(|(_, folio)| memory.try_get(folio.head));
         found.map(|(index, folio)| (index, folio.head))
     }
 

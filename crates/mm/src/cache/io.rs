@@ -96,6 +96,7 @@ impl Cache {
     pub fn io_done<M: Machine>(&self, memory: &Memory<M>, io: &Io) {
         let _scope = memory.scope(Scope::BioEndio);
         memory.charge(Work::IoComplete, 1);
+        memory.writes_frame(io.frame);
         if io.write {
             self.end_write(memory, io.frame);
         } else {

@@ -230,6 +230,7 @@ impl Cache {
                 if fit && memory.try_lock_folio(folio.head) {
                     let index = start.max(first);
                     let pages = (folio.end(index).min(end) - index.0) as u32;
+                    memory.writes_frame(folio.head);
                     frame.get(pages);
                     fresh += if flags.contains(FrameFlags::WORKINGSET) { 0 } else { pages };
                     found(CachedRun { index, folio: folio.head, pfn: folio.frame(index), pages });
@@ -256,6 +257,7 @@ impl Cache {
             let unfit = FrameFlags::LOCKED | FrameFlags::READAHEAD;
             let fit = frame.has(FrameFlags::UPTODATE) && !frame.has_any(unfit);
             (fit && memory.try_lock_folio(folio.head)).then(|| frame.get(1))?;
+            memory.writes_frame(folio.head);
             folio
         };
         if !memory.frames[folio.head].has(FrameFlags::WORKINGSET) {
@@ -349,7 +351,7 @@ impl Cache {
 fn lookup<M: Machine>(memory: &Memory<M>, file: &File, index: PageIndex) -> Option<CachedFolio> {
     memory.charge(Work::CacheLookup, 1);
     let tree = file.tree.look();
-    tree.folio(index).filter(|folio| memory.frames[folio.head].try_get())
+    tree.folio(index).filter(|folio| memory.try_get(folio.head))
 }
 
 /// Whether the folio, to which the caller holds a reference, holds this page of this file.

@@ -38,9 +38,7 @@ impl Cache {
             let found = {
                 let tree = f.tree.look();
                 match tree.get(index) {
-                    Some(TreeEntry::Folio(folio)) => {
-                        ShmemEntry::Folio(folio, memory.frames[folio.head].try_get())
-                    }
+                    Some(TreeEntry::Folio(folio)) => ShmemEntry::Folio(folio, memory.try_get(folio.head)),
                     Some(TreeEntry::Swap(slot)) => {
                         // Keeps the slot if the page is truncated during the read.
                         memory.swap.dup(slot);

@@ -76,6 +76,7 @@ impl Lru {
             at = Some(frame.prev()).filter(|prev| prev.is_some());
             let (pages, kind) = (frame.pages() as u64, self.kind(frame.zone()));
             out.scanned += pages;
+            platform.writes_frame(pfn);
             let fits = kind <= scan.highest;
             wanted += if fits { pages } else { 0 };
             if fits && (scan.may_unmap || frame.mapcount() == 0) && take(frame) {

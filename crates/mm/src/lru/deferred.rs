@@ -78,7 +78,7 @@ impl Lru {
         let tail = queue.pop_head(&platform.frames)?;
         queue.push_tail(&platform.frames, tail);
         let head = head_of(platform, tail);
-        platform.frames[head].try_get().then_some(head)
+        platform.try_get(head).then_some(head)
     }
 
     /// Check that the queues hold the folios that have the flag, and that the counters count them and all large

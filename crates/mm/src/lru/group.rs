@@ -12,7 +12,7 @@ use crate::api::{Error, GroupLimits};
 use crate::arena::Arena;
 use crate::knobs::Knob;
 use crate::lock::Lock;
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, SharedLine, Work};
 use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use crate::stat::GroupStat;
@@ -342,25 +342,31 @@ impl Groups {
         if self.stocks.take(cpu, group, pages) {
             return Ok(());
         }
-        if batch > pages && self.charge_upwards(group, batch).is_ok() {
+        if batch > pages && self.charge_upwards(platform, group, batch).is_ok() {
             if let Some(old) = self.stocks.put(cpu, group, batch - pages, batch) {
-                self.uncharge_upwards(old.group, old.pages);
+                self.uncharge_upwards(platform, old.group, old.pages);
             }
             return Ok(());
         }
-        self.charge_upwards(group, pages)
+        self.charge_upwards(platform, group, pages)
     }
 
     /// Uncharge what CPUs have in stock of the groups below `top`, itself included.
-    pub(crate) fn drain_stocks(&self, top: GroupId) {
+    pub(crate) fn drain_stocks<M: Machine>(&self, platform: &Platform<M>, top: GroupId) {
         for drained in self.stocks.drain(|group| self.is_below(group, top)) {
-            self.uncharge_upwards(drained.group, drained.pages);
+            self.uncharge_upwards(platform, drained.group, drained.pages);
         }
     }
 
     /// Charge `pages` to a group and those above. `Err`: one of them would exceed its maximum; nothing is charged.
-    fn charge_upwards(&self, group: GroupId, pages: u64) -> Result<(), GroupId> {
+    fn charge_upwards<M: Machine>(
+        &self,
+        platform: &Platform<M>,
+        group: GroupId,
+        pages: u64,
+    ) -> Result<(), GroupId> {
         for (done, level) in self.upwards(group).enumerate() {
+            platform.machine.writes(SharedLine::GroupUsage(level));
             let counter = self.at(level);
             let now = counter.usage.fetch_add(pages as i64, AcqRel) + pages as i64;
             if now.max(0) as u64 > counter.max.load(Relaxed) {
@@ -382,8 +388,9 @@ impl Groups {
     }
 
     /// Undo a charge of `pages`.
-    fn uncharge_upwards(&self, group: GroupId, pages: u64) {
+    fn uncharge_upwards<M: Machine>(&self, platform: &Platform<M>, group: GroupId, pages: u64) {
         for level in self.upwards(group) {
+            platform.machine.writes(SharedLine::GroupUsage(level));
             self.change(level, -(pages as i64));
         }
     }
@@ -398,7 +405,7 @@ impl Groups {
     ) {
         if group != ROOT && folios > 0 {
             platform.charge(Work::GroupCharge, folios);
-            self.uncharge_upwards(group, pages);
+            self.uncharge_upwards(platform, group, pages);
         }
     }
 

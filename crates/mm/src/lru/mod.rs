@@ -181,7 +181,7 @@ impl Lru {
     pub fn remove_group<M: Machine>(&self, platform: &Platform<M>, group: GroupId) -> Result<(), Error> {
         let _tree = self.groups.tree.lock();
         let parent = self.groups.unlink(group)?;
-        self.groups.drain_stocks(group);
+        self.groups.drain_stocks(platform, group);
         for node in 0..self.nodes {
             self.reparent(platform, NodeId(node as u8), group, parent);
         }

@@ -125,7 +125,7 @@ pub(crate) fn isolate<M: Machine>(core: &MmCore<M>, head: Pfn) -> Result<Order, 
     let Some(frame) = core.frames.get(head).filter(|frame| frame.has(FrameFlags::LRU)) else {
         return Err(IsolateError::NotListed);
     };
-    if !frame.try_get() {
+    if !core.try_get(head) {
         return Err(IsolateError::NotListed);
     }
     // The reference keeps its size. Count the cache's reference, if it is in one, and this one.

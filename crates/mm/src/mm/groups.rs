@@ -74,7 +74,7 @@ impl<M: Machine> Mm<M> {
         self.core.swap.groups.set_max(group, limits.swap_max);
         let groups = &self.core.lru.groups;
         if groups.usage(group) > limits.high.min(limits.max) {
-            groups.drain_stocks(group);
+            groups.drain_stocks(&self.core, group);
         }
         if let Some((over, pages)) = groups.over_high(group) {
             reclaim::group(&self.core, &self.reclaim, self, over, pages);

@@ -137,7 +137,7 @@ impl<M: Machine> Mm<M> {
                     rounds += 1;
                     let unmet = unmet("a control group is at its limit", None);
                     if freed == 0 {
-                        self.core.lru.groups.drain_stocks(group);
+                        self.core.lru.groups.drain_stocks(&self.core, group);
                     }
                     // Read-ahead could fill the room each time.
                     (rounds > MAX_RECLAIM_RETRIES && gives_up_read_ahead(gfp))

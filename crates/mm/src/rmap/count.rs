@@ -57,6 +57,7 @@ impl Rmap {
     #[inline]
     pub fn add_range<M: Machine>(&self, platform: &Platform<M>, pages: FolioPages) {
         platform.charge(Work::RmapAdd, pages.count as u64);
+        writes_mapcounts(platform, pages);
         let change = platform.frames.map_pages(pages);
         count_pages(platform, &platform.frames[pages.head], change, 1);
     }
@@ -68,6 +69,7 @@ impl Rmap {
         let _scope = platform.scope(Scope::FolioRemoveRmap);
         platform.charge(Work::RmapRemove, pages.count as u64);
         let head = &platform.frames[pages.head];
+        writes_mapcounts(platform, pages);
         let change = platform.frames.unmap_pages(head, pages);
         count_pages(platform, head, change, -1);
         change.partly
@@ -82,6 +84,7 @@ impl Rmap {
         tally: &mut Tally,
     ) {
         platform.charge(Work::RmapAdd, pages.count as u64);
+        writes_mapcounts(platform, pages);
         let change = platform.frames.map_pages(pages);
         tally.note(platform, platform.frames[pages.head].is_anon(), i64::from(change.pages));
     }
@@ -98,6 +101,7 @@ impl Rmap {
     ) -> bool {
         let _scope = platform.scope(Scope::FolioRemoveRmap);
         platform.charge(Work::RmapRemove, pages.count as u64);
+        writes_mapcounts(platform, pages);
         let change = platform.frames.unmap_pages(head, pages);
         tally.note(platform, anon, -i64::from(change.pages));
         change.partly
@@ -106,6 +110,7 @@ impl Rmap {
     /// Count a 2 MiB entry that maps a whole folio. The caller has taken the one reference that the entry holds.
     pub(crate) fn add_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
         platform.charge(Work::RmapAdd, 1);
+        platform.writes_frame(head);
         let change = platform.frames.map_entirely(head);
         count_pages(platform, &platform.frames[head], change, 1);
         count_large(platform, &platform.frames[head], change, 1);
@@ -116,6 +121,7 @@ impl Rmap {
     pub(crate) fn remove_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) -> bool {
         let _scope = platform.scope(Scope::FolioRemoveRmap);
         platform.charge(Work::RmapRemove, 1);
+        platform.writes_frame(head);
         let change = platform.frames.unmap_entirely(head);
         count_pages(platform, &platform.frames[head], change, -1);
         count_large(platform, &platform.frames[head], change, -1);
@@ -132,6 +138,21 @@ impl Rmap {
         self.remove_large(platform, head);
         platform.count(Stat::ThpSplitPmd, 1);
     }
+}
+
+/// This CPU changes the mapcounts of some pages of a folio: that of the folio is in its head's record, and a larger
+/// folio has one in the record of each page.
+#[inline(always)]
+fn writes_mapcounts<M: Machine>(platform: &Platform<M>, pages: FolioPages) {
+    platform.writes_frame(pages.head);
+    if pages.count > 1 {
+        writes_each(platform, pages);
+    }
+}
+
+#[inline(never)]
+fn writes_each<M: Machine>(platform: &Platform<M>, pages: FolioPages) {
+    pages.iter().for_each(|page| platform.writes_frame(page));
 }
 
 #[inline]

@@ -216,9 +216,9 @@ impl Swap {
     }
 
     /// The folio in the swap cache, with a reference. The slot need not be its first.
-    pub(crate) fn cache_get<M>(&self, base: &Platform<M>, slot: SwapSlot) -> Option<Pfn> {
+    pub(crate) fn cache_get<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot) -> Option<Pfn> {
         let (slots, offset) = self.slots(slot);
-        slots.folio(offset).filter(|&pfn| base.frames[pfn].try_get())
+        slots.folio(offset).filter(|&pfn| base.try_get(pfn))
     }
 
     /// Put a locked folio into the swap cache, in consecutive slots from `slot` on: mark it, take the cache's one

@@ -35,7 +35,7 @@ pub use ledger::FileSettled;
 use crate::arena::Arena;
 use crate::event::Event;
 use crate::knobs::Knob;
-use crate::machine::{CpuSet, Flush, MAX_CPUS, Machine, Scope};
+use crate::machine::{CpuSet, Flush, MAX_CPUS, Machine, Scope, SharedLine};
 use crate::platform::Platform;
 use crate::primitive::{
     Ordering::*,
@@ -371,7 +371,8 @@ impl Tlb {
             state.set_done(drawn, platform.machine.now());
             return;
         }
-        self.leave_context(me);
+        self.leave_context(platform, me);
+        platform.machine.writes(SharedLine::CpuMask(space));
         // Both before the generation is read: a CPU that raises it later sees this CPU in the set, and does not take
         // it for one that runs no programs.
         state.begin_load();
@@ -390,13 +391,14 @@ impl Tlb {
 
     /// A CPU unloads its space.
     fn leave<M: Machine>(&self, platform: &Platform<M>, cpu: CpuId) {
-        self.leave_context(cpu);
+        self.leave_context(platform, cpu);
         self.cpus[cpu.index()].unload();
         platform.machine.load_root(Pfn::NONE, Default::default(), true);
     }
 
-    fn leave_context(&self, cpu: CpuId) {
+    fn leave_context<M: Machine>(&self, platform: &Platform<M>, cpu: CpuId) {
         if let Some(old) = self.cpus[cpu.index()].space() {
+            platform.machine.writes(SharedLine::CpuMask(old));
             self.contexts[old.0].leave(cpu);
         }
     }

@@ -217,6 +217,7 @@ impl Lru {
             found.left -= 1;
             let pages = frame.pages() as u64;
             found.scanned += pages;
+            platform.writes_frame(pfn);
             let goal = self.sort(platform, (vec, lists), (pfn, kind), scan, found);
             if goal.is_none()
                 && let Some(generation) = isolate(frame, scan.reworked)

@@ -215,6 +215,7 @@ impl<M: Machine> Hold<'_, M> {
     /// Take the folio off its list. Returns `false` if another task moves or frees it.
     fn isolate(&mut self, pfn: Pfn, list: usize) -> bool {
         let frame = &self.platform.frames[pfn];
+        self.platform.writes_frame(pfn);
         if !take(frame) {
             return false;
         }

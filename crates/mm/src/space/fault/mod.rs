@@ -18,7 +18,7 @@ use crate::api::{AccessKind, FaultDone, FaultError};
 use crate::cache::CacheError;
 use crate::frame::{FolioPages, Frame};
 use crate::knobs::Knob;
-use crate::machine::{Machine, Scope, WaitKey, Work};
+use crate::machine::{Machine, Scope, SharedLine, WaitKey, Work};
 use crate::memory::{AllocCause, Gfp, Shortage};
 use crate::mm_core::MmCore;
 use crate::stat::Stat;
@@ -103,7 +103,10 @@ impl Space {
         if !fault.vma.prot.contains(access.needs()) {
             return Err(FaultStop::Error(FaultError::Segv));
         }
+        // The range's lock is taken and, at the end, released: two writes to its line (vma_start_read, vma_end_read).
+        core.machine.writes(SharedLine::Vma(vma.id));
         let served = fault.serve()?;
+        core.machine.writes(SharedLine::Vma(vma.id));
         if fault.vma.flags.contains(VmaFlags::LOCKED) {
             fault.mlock_page();
         }
