@@ -15,7 +15,7 @@
 //! 4. a space's `life` (only to tear it down)
 //! 5. a space's ranges
 //! 6. the reverse-map lock of an anonymous set or a file
-//! 7. a space's page-table lock
+//! 7. a space's page tables: its gate, then the lock of one table
 //! 8. a file's page-tree lock, the lock of a swap area's slots
 //! 9. an LRU vector's lock
 //! 10. a CPU's page lists, then a zone's lock
@@ -30,10 +30,14 @@
 //! lock at all. With several threads all three are one.
 
 mod class;
+mod gate;
 mod times;
 
 pub use class::LockClass;
+pub(crate) use gate::{Gate, GateGuard};
 pub(crate) use times::LockTimes;
+#[cfg(feature = "one-thread")]
+pub(crate) use times::is_timing;
 #[cfg(feature = "one-thread")]
 pub use times::{HoldMode, LockClock, LockHold, Since, clock};
 #[cfg(not(feature = "one-thread"))]
@@ -97,14 +101,29 @@ mod inner {
         HELD_HERE.replace(held)
     }
 
+    /// Whether locks that are taken for the first time are watched.
+    pub(crate) fn is_watching() -> bool {
+        WATCH.get().is_some()
+    }
+
     /// The current CPU is about to wait for a watched lock around a `T`.
-    fn wanted<T>() {
+    pub(super) fn wanted<T>() {
         if let Some(watch) = WATCH.get() {
             HELD_HERE.with_borrow(|held| (watch.wanted)(held, type_name::<T>()));
         }
     }
 
-    fn lock_point() {
+    /// The current CPU has taken a watched lock around a `T`.
+    pub(super) fn note_held<T>() {
+        HELD_HERE.with_borrow_mut(|held| held.0.push(type_name::<T>()));
+    }
+
+    /// Run the holder of a watched lock.
+    pub(super) fn wait_for_holder() {
+        (WATCH.get().expect("a watch must outlive the locks that it watches").taken)();
+    }
+
+    pub(super) fn lock_point() {
         if let Some(watch) = WATCH.get() {
             (watch.lock_point)();
         }
@@ -147,7 +166,7 @@ mod inner {
 
     #[cold]
     #[inline(never)]
-    fn released<T>() {
+    pub(super) fn released<T>() {
         HELD_HERE.with_borrow_mut(|held| {
             // After a failed run, tasks are torn down with their locks held, in any order.
             let at = held.0.iter().rposition(|&name| name == type_name::<T>());
@@ -267,7 +286,7 @@ mod inner {
                 if let Some(guard) = self.take_watched() {
                     return guard;
                 }
-                (WATCH.get().expect("a watch must outlive the locks that it watches").taken)();
+                wait_for_holder();
             }
         }
 
@@ -281,6 +300,11 @@ mod inner {
                 _ => lock_point(),
             }
             self.take_watched()
+        }
+
+        /// Forget when the free lock was held, and by whom: it protects something else from now on.
+        pub(crate) fn renew(&self) {
+            self.times.renew();
         }
 
         /// The state, once it is known whether the lock is watched or timed.
@@ -298,7 +322,7 @@ mod inner {
         fn take_watched(&self) -> Option<Guard<'_, T>> {
             let free = self.state.get() == WATCHED_FREE;
             free.then(|| {
-                HELD_HERE.with_borrow_mut(|held| held.0.push(type_name::<T>()));
+                note_held::<T>();
                 self.take(WATCHED_HELD)
             })
         }
@@ -398,6 +422,8 @@ impl<T> Lock<T> {
         self.try_lock()
     }
 }
+#[cfg(feature = "one-thread")]
+pub(crate) use inner::is_watching;
 #[cfg(feature = "one-thread")]
 pub use inner::{HeldLocks, Watch, held, switch_cpu, watch};
 

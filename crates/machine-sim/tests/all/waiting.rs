@@ -1,11 +1,12 @@
 //! CPUs that wait for each other's locks, in whole runs.
 
-use super::acts::MIB;
-use machine_sim::{LineOutcome, LockOutcome, MachineSpec, Outcome, ProfileNode, RunConfig, run};
+use super::acts::{LARGE, MIB, PAGE, play, unharmed};
+use machine_sim::{LineOutcome, LockOutcome, LockTally, MachineSpec, Outcome, ProfileNode, RunConfig, run};
 use mm::knobs::Knob;
 use mm::lock::LockClass;
+use mm::machine::Work;
 use program::chaos::Chaos;
-use program::{Program, builtin};
+use program::{Map, Os, Program, Role, Signal, builtin};
 
 fn config(machine: &str, memory: u64, contention: u64) -> RunConfig {
     let spec = MachineSpec::from_cpus_name(machine).or_else(|| MachineSpec::preset(machine).ok());
@@ -112,4 +113,72 @@ fn lines_take_time_and_change_no_work() {
     assert_eq!(not.lines, []);
     assert_eq!((waits.accesses, waits.progress), (not.accesses, not.progress));
     assert_eq!((waits.oracle.violations, not.oracle.violations), (0, 0));
+}
+
+/// Nanoseconds that setting an entry takes on the machine of [`store_at_once`]; no other work of the kernel takes any.
+const SET: u64 = 500_000;
+
+/// The table locks' tally of a run in which two CPUs store to one of these pages each, at the same moment. Tables for
+/// them exist, and their range has been stored to.
+fn store_at_once(pages: [u64; 2]) -> LockTally {
+    let mut text = include_str!("../../machines/small.toml").replace("cpus = 1\n", "cpus = 2\n");
+    for &work in Work::ALL {
+        let ns = if work == Work::EntrySet { SET } else { 0 };
+        text += &format!("[costs.work.{}]\nns = {ns}\nsource = 'for the test'\n", work.name());
+    }
+    let spec = MachineSpec::from_toml("two CPUs", &text).unwrap();
+    let mut config = RunConfig { memory: Some(16 * MIB), ..RunConfig::new(spec) };
+    config.knobs = vec![(Knob::TimeContention, 1)];
+    let store = move |os: &mut dyn Os, role: Role| -> Result<(), Signal> {
+        let at = 4 * LARGE;
+        if role == 1 {
+            os.spin_barrier(0, 2);
+            return os.store(at + pages[1] * PAGE);
+        }
+        os.mmap(Map { addr: Some(at), ..Map::anonymous(2 * LARGE) }).unwrap();
+        os.store(at)?;
+        os.store(at + LARGE)?;
+        let other = os.spawn(1).unwrap();
+        os.spin_barrier(0, 2);
+        os.store(at + pages[0] * PAGE)?;
+        os.join(other);
+        Ok(())
+    };
+    of(&unharmed(&config, &play(store)), LockClass::PageTable).tally
+}
+
+#[test]
+fn cpus_that_fault_in_one_table_wait_for_each_other() {
+    let [apart, together] = [512 + 1, 2].map(|second| store_at_once([1, second]));
+    assert_eq!((apart.contended, apart.waited), (0, 0), "{apart:?}");
+    // Four stores set an entry each. The other CPU's store and then the end of the process fetch the lock's line from
+    // the CPU that had it before, 20 ns each.
+    let held = 4 * SET * 1000 + 2 * 20_000;
+    assert_eq!((apart.held, together.held), (held, held));
+    // They leave the barrier at most 20 us apart; the later one waits for the rest of the first one's hold.
+    assert_eq!(together.contended, 1, "{together:?}");
+    let missing = SET * 1000 - together.waited;
+    assert!(missing < 20_000_000 && together.longest == together.waited, "{together:?}");
+}
+
+#[test]
+fn fork_holds_one_table_after_the_other() {
+    // Two tables of the parent and two of the child, each for the entries that it sets or changes.
+    let tables = |len: u64| {
+        let fork = move |os: &mut dyn Os, role: Role| -> Result<(), Signal> {
+            if role == 0 {
+                let at = os.mmap(Map { addr: Some(4 * LARGE), ..Map::anonymous(2 * LARGE) }).unwrap();
+                (0..len / PAGE).try_for_each(|page| os.store(at + page * PAGE))?;
+                let child = os.fork(1).unwrap();
+                os.join(child);
+            }
+            Ok(())
+        };
+        let config = config("small+cpus=2", 32 * MIB, 1);
+        of(&unharmed(&config, &play(fork)), LockClass::PageTable).tally.taken
+    };
+    let [one, two] = [LARGE, 2 * LARGE].map(tables);
+    // The second table costs 512 faults, and, in fork and twice at the end, a hold of it and of the child's.
+    let more = two - one - 512;
+    assert!((4..12).contains(&more), "{one} {two}");
 }

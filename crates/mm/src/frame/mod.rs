@@ -65,7 +65,8 @@ pub struct Frame {
     mapcount: AtomicU32,
     /// Folio order (bits 0-7), zone (8-15), node (16-23), mobility group (24-31).
     shape: AtomicU32,
-    /// Links of the one list that the frame is on; meaningless if it is on none.
+    /// Links of the one list that the frame is on; meaningless if it is on none. In a page table the first is its lock
+    /// (`private`).
     next: AtomicU32,
     prev: AtomicU32,
     /// [`Owner`], encoded.

@@ -64,7 +64,7 @@ impl Frame {
         self.private.store(u64::from(head.0), Release);
     }
 
-    /// Number of entries in use in a page table. The caller holds the lock of its tree.
+    /// Number of entries in use in a page table. The caller holds its lock, or its tree alone.
     #[inline]
     pub(crate) fn as_table(&self) -> u64 {
         assert!(self.has(FrameFlags::TABLE), "not a page table");
@@ -76,6 +76,61 @@ impl Frame {
     pub(crate) fn set_table(&self, entries: u64) {
         assert!(self.has(FrameFlags::TABLE) && entries <= TABLE_ENTRIES as u64, "{entries} entries in use");
         self.private.store(entries, Release);
+    }
+
+    /// A page table begins, with no entries and unlocked.
+    #[inline]
+    pub(crate) fn begin_table(&self) {
+        self.set(FrameFlags::TABLE);
+        self.set_table(0);
+        // No list has it, so its link is free to be its lock.
+        self.next.store(0, Release);
+    }
+
+    /// Lock a page table.
+    #[cfg(not(feature = "one-thread"))]
+    #[inline(always)]
+    pub(crate) fn lock_table(&self) {
+        if !self.try_lock_table() {
+            self.lock_table_slowly();
+        }
+    }
+
+    #[cfg(not(feature = "one-thread"))]
+    #[cold]
+    #[inline(never)]
+    fn lock_table_slowly(&self) {
+        while !self.try_lock_table() {
+            while self.next.load(Relaxed) != 0 {
+                core::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Lock a page table unless another CPU has.
+    #[cfg(not(feature = "one-thread"))]
+    #[inline(always)]
+    pub(crate) fn try_lock_table(&self) -> bool {
+        self.next.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    }
+
+    /// Unlock a page table.
+    #[cfg(not(feature = "one-thread"))]
+    #[inline(always)]
+    pub(crate) fn unlock_table(&self) {
+        self.next.store(0, Release);
+    }
+
+    /// Number of a page table's lock; 0: none.
+    #[cfg(feature = "one-thread")]
+    #[inline]
+    pub(crate) fn table_lock(&self) -> u32 {
+        self.next.load(Relaxed)
+    }
+
+    #[cfg(feature = "one-thread")]
+    pub(crate) fn set_table_lock(&self, number: u32) {
+        self.next.store(number, Relaxed);
     }
 
     /// The first swap slot that holds, or will hold, the content; only while [`FrameFlags::SWAPCACHE`] is set.

@@ -12,6 +12,7 @@ named_table! {
         AnonMappings "anon_vma_rwsem" "the mappings of a set of anonymous pages; walks share it";
         SwapArea "swap_info_lock" "the slots of a swap area (swap_info_struct->lock)";
         SplitQueue "split_queue_lock" "a node's queue of large folios that are to be split";
+        PageTable "page_table_lock" "the entries of one page table (its ptl)";
         Mmap "mmap_lock" "a space's mapped ranges; faults take no part, as Linux's take the lock of their range";
         Inode "inode_rwsem" "a file's size (i_rwsem)";
     }

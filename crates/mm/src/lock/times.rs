@@ -13,9 +13,9 @@ pub enum HoldMode {
 }
 
 #[cfg(feature = "one-thread")]
-pub(crate) use kept::LockTimes;
-#[cfg(feature = "one-thread")]
 pub use kept::{LockClock, LockHold, Since, clock};
+#[cfg(feature = "one-thread")]
+pub(crate) use kept::{LockTimes, is_timing};
 #[cfg(not(feature = "one-thread"))]
 pub(crate) use nothing::{LockTimes, Since};
 
@@ -89,6 +89,11 @@ mod kept {
         CLOCK.set(clock);
     }
 
+    /// Whether locks of a class that are taken for the first time have times.
+    pub(crate) fn is_timing() -> bool {
+        CLOCK.get().is_some()
+    }
+
     /// What the clock keeps with a lock; the memory manager does not look at it.
     #[derive(Debug)]
     pub struct LockHold {
@@ -131,6 +136,15 @@ mod kept {
                 history: Cell::new(u32::MAX),
             };
             LockTimes::with(Some(hold))
+        }
+
+        /// As if the lock had never been held. The place where holds are kept stays.
+        pub(crate) fn renew(&self) {
+            if let Some(hold) = &self.hold {
+                hold.until.set(0);
+                hold.began.set(0);
+                hold.by.set(u32::MAX);
+            }
         }
 
         /// Whether somebody keeps them.

@@ -15,7 +15,7 @@ impl<M: Machine> Mm<M> {
 
     /// Resident pages of a space.
     pub fn rss(&self, space: SpaceId) -> u64 {
-        self.core.tables.lock(self.mmu(), space).counts().rss()
+        self.core.tables.tree(space).counts().rss()
     }
 
     /// All free frames, those on CPUs' lists included.

@@ -90,8 +90,7 @@ impl<M: Machine> Mm<M> {
             !space.is_killed() && inside
         };
         let badness = |id: SpaceId| {
-            let mut tables = self.core.tables.lock(self.mmu(), id);
-            let counts = tables.counts();
+            let counts = self.core.tables.tree(id).counts();
             counts.rss() + counts.get(Resident::Swap).max(0) as u64 + counts.tables() as u64
         };
         self.spaces.ids(self.core.tlb.bound()).filter(may).map(|id| (badness(id), id)).collect()

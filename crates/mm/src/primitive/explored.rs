@@ -45,5 +45,18 @@ macro_rules! explored {
 }
 
 explored!(AtomicBool, bool, fetch_or(false));
-explored!(AtomicU32, u32, fetch_add(0), fetch_add, fetch_sub);
+explored!(AtomicU32, u32, fetch_add(0), fetch_add, fetch_sub, fetch_or, fetch_and);
 explored!(AtomicU64, u64, fetch_add(0), fetch_add, fetch_or, fetch_and, fetch_max);
+
+impl AtomicU32 {
+    /// Write `new` if it holds `current`; returns what was there either way.
+    pub fn compare_exchange(
+        &self,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
+}

@@ -59,7 +59,7 @@ impl Rmap {
             let (mut page, end) = shown(frame, span);
             while page < end {
                 // Settling is for one table, so each table is settled in a hold of the lock of its own.
-                let mut tables = memory.tables.lock(memory, span.space);
+                let mut tables = memory.tables.lock_one(memory, span.space);
                 let Some(next) = self.land_in_table(memory, &mut tables, (page, end), span, landing) else {
                     page = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
                     continue;
@@ -113,7 +113,7 @@ impl Rmap {
         let left = FolioPages { head: landing.from(), first: migrating.page(), count: run.pages() as u32 };
         if frame.is_anon() {
             for page in left.iter().filter(|&page| memory.frames[page].has(FrameFlags::EXCLUSIVE)) {
-                // Fork clears the flag under the lock of these tables.
+                // Fork, which holds all tables, clears the flag.
                 memory.frames[landing.place(page)].set(FrameFlags::EXCLUSIVE);
             }
         }

@@ -153,7 +153,7 @@ fn unmapping_anonymous_page_leaves_swap_entries() {
     assert_eq!(bench.memory.swap.entries(slot), 2);
     assert!(bench.memory.frames[pfn].has(FrameFlags::DIRTY));
     assert_eq!(mmu.stats.read(Stat::NrAnonPages), 0);
-    let mut tables = bench.memory.tables.lock(mmu, bench.spaces[0]);
+    let tables = bench.memory.tables.lock(mmu, bench.spaces[0]);
     assert_eq!((tables.counts().get(Resident::Anon), tables.counts().get(Resident::Swap)), (0, 1));
 }
 
@@ -261,7 +261,7 @@ fn large_folio_unmaps_to_consecutive_slots() {
     assert_eq!(bench.entry(1, 202).as_swap(), Some((slots[2], false)));
     assert_eq!(bench.entry(1, 203).as_swap(), Some((slots[3], false)));
     assert_eq!((bench.memory.frames[pfn].refs(), mmu.machine.events(Event::TlbStale)), (2, 2));
-    let mut tables = bench.memory.tables.lock(mmu, bench.spaces[0]);
+    let tables = bench.memory.tables.lock(mmu, bench.spaces[0]);
     assert_eq!((tables.counts().get(Resident::Anon), tables.counts().get(Resident::Swap)), (0, 4));
 }
 
@@ -325,7 +325,7 @@ impl FileBench {
             }
         }
         for (i, &space) in file_bench.bench.spaces.iter().enumerate() {
-            let mut tables = file_bench.bench.memory.tables.lock(&file_bench.bench.memory, space);
+            let tables = file_bench.bench.memory.tables.lock(&file_bench.bench.memory, space);
             let anon = tables.counts().get(Resident::Anon);
             tables.counts().add(Resident::Anon, -anon);
             tables.counts().add(Resident::File, anon);

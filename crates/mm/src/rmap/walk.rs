@@ -4,10 +4,11 @@
 //! page, locking their tables and walking to its entry is most of the work for it, and the way to the next page is the
 //! same.
 //!
-//! Rule: a walk is for a run of folios ([`FolioRun`]); one folio is a run of one. The walk locks a span's tables once.
-//! For single pages, it finds each table once ([`TableWindow`]), and a visitor may record the debt for all entries of a
-//! table in one step, after the last entry was cleared and before the lock is released. A larger folio is visited by
-//! runs of entries, which save the same work.
+//! Rule: a walk is for a run of folios ([`FolioRun`]); one folio is a run of one. The walk goes to a span's tables
+//! once, and locks one after the other (all of them for a folio of 2 MiB, whose entry may have to be split). For single
+//! pages, it finds each table once ([`TableWindow`]), and a visitor may record the debt for all entries of a table in
+//! one step, after the last entry was cleared and before the lock is released. A larger folio is visited by runs of
+//! entries, which save the same work.
 
 use super::spans::Spans;
 use super::{Span, shown};
@@ -78,10 +79,16 @@ pub(super) fn walk<M: Machine, const N: usize>(
     let (first, last) = run.ends();
     let large = memory.frames[first].order() > Order::ZERO;
     debug_assert!(!large || first == last, "a run of several folios is of single pages");
+    // Only such a folio can be mapped by an entry that a visitor splits.
+    let is_whole = memory.frames[first].order() >= PAGEBLOCK_ORDER;
     let (start, last) = (memory.frames[first].page_index(), &memory.frames[last]);
     let mut wanted = run.wanted();
     for span in spans.holding(start, last.page_index().0 + u64::from(last.pages()) - start.0) {
-        let mut tables = memory.tables.lock(memory, span.space);
+        let mut tables = if is_whole {
+            memory.tables.lock(memory, span.space)
+        } else {
+            memory.tables.lock_one(memory, span.space)
+        };
         if !large {
             wanted = walk_pages(memory, &mut tables, span, run.with(wanted), visitor);
         } else if walk_large(memory, &mut tables, span, run, visitor) {
@@ -144,6 +151,8 @@ fn walk_pages<M: Machine, const N: usize>(
             rest &= rest - 1;
             continue;
         };
+        // The way to the first entry is before the lock of its table.
+        memory.charge(Work::RmapVma, 1);
         let mut window = tables.window(page, span.start.0 + span.pages - page.0);
         // Without a table, skip all pages that it would hold.
         let room =
@@ -154,8 +163,13 @@ fn walk_pages<M: Machine, const N: usize>(
                 break;
             }
             rest &= rest - 1;
-            memory.charge(Work::RmapVma, 1);
-            let Some(window) = &mut window else { continue };
+            let Some(window) = &mut window else {
+                memory.charge(Work::RmapVma, u64::from(place > 0));
+                continue;
+            };
+            if place > 0 {
+                window.charge_between(Work::RmapVma);
+            }
             let entry = window.read(place);
             if entry.is_present() && entry.pfn() == run.folio(at) {
                 let enough = visitor.page(window, place, MappedPage { span, at, entry });

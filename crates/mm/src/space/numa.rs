@@ -306,7 +306,7 @@ impl Space {
 /// limit per second holds for each scan.
 fn scan_periods<M: Machine>(core: &MmCore<M>, id: SpaceId) -> (u64, u64) {
     let size_mb = core.knobs.get(Knob::NumaScanSizeMb);
-    let resident = core.tables.lock(core, id).counts().pages();
+    let resident = core.tables.tree(id).counts().pages();
     let parts = resident.div_ceil((size_mb << 20) / PAGE_SIZE).max(1);
     let floor = 1000 * size_mb / MAX_MB_PER_SECOND;
     let least = (core.knobs.get(Knob::NumaScanPeriodMinMs) / parts).max(floor);

@@ -24,19 +24,19 @@ pub enum Middle {
 }
 
 impl<M: Machine> LockedTables<'_, M> {
-    /// What is at the place of the 2 MiB entry of a page: a hole for a space that has ended.
+    /// What is at the place of the 2 MiB entry of a page: a hole for a space that has ended. Nothing is locked by this.
     pub fn middle(&self, page: Vpn) -> Middle {
-        let mut table = self.root;
+        let mut table = self.root();
         if !table.is_some() {
             return Middle::Hole(USER_END);
         }
         for level in (1..LEVELS).rev() {
-            let slot = self.slot(table, page, level);
-            let entry = self.read(slot);
+            let entry = self.at(table, super::walk::index(page, level));
             self.mmu.charge(Work::EntryScan, 1);
             if !entry.is_present() {
                 return Middle::Hole(super::walk::behind(page, level));
             }
+            let slot = self.slot(table, page, level);
             if entry.has(Bits::LARGE) {
                 return Middle::Large(self.large_run(page, level, slot, entry));
             }
@@ -46,6 +46,16 @@ impl<M: Machine> LockedTables<'_, M> {
             }
         }
         unreachable!("the lowest table was found")
+    }
+
+    /// Lock the table of a large entry that was found, if it is free and no other is locked. Returns the entry as it is
+    /// now.
+    pub(crate) fn try_enter_large(&self, found: EntryRun) -> Option<EntryRun> {
+        if !self.try_enter(found.slot.table) {
+            return None;
+        }
+        let entry = self.read(found.slot);
+        entry.has(Bits::LARGE).then_some(EntryRun { entry, ..found })
     }
 
     /// Clear the young bit of an entry that points to a table.

@@ -5,13 +5,14 @@
 //!
 //! *Rule.* The table is removed from the tree with its entries in it, and every CPU flushes the space, with what it
 //! caches of the path to the table. This includes lazy CPUs: a speculative walk through the table would set bits in
-//! entries of a table that is used for something else by then. All this happens in one hold of the tree's lock, so no
+//! entries of a table that is used for something else by then. All this happens in one hold of the whole tree, so no
 //! entry changes in between. From then on the addresses have no translation, and only the owner of the [`Detached`]
 //! reaches the entries. The table becomes the one that is kept in reserve for the large entry, as each has one.
 //!
 //! *Why not otherwise.* Clearing the entries in place would do for the copy. But then the table is removed in a second
 //! step, which needs a flush of its own. (x86 Linux: `pmdp_collapse_flush`, `collapse_huge_page`.)
 
+use super::walk::index;
 use super::{Bits, Entry, LEVELS, LockedTables, Rights, Settled, Slot, Writes};
 use crate::event::{Concern, Event};
 use crate::linear::linear;
@@ -39,12 +40,13 @@ impl<M: Machine> LockedTables<'_, M> {
     /// The place of the entry of the table for `page`, or of the large entry there. `None`: the tables above do not
     /// exist.
     fn large_slot(&self, page: Vpn) -> Option<Slot> {
-        let mut table = self.root;
+        let mut table = self.root();
         for level in (2..LEVELS).rev() {
-            let entry = self.read(self.slot(table, page, level));
+            let entry = self.at(table, index(page, level));
             table = entry.is_present().then(|| entry.pfn())?;
         }
         self.mmu.charge(Work::TableLevel, LEVELS as u64 - 1);
+        self.enter(table);
         Some(self.slot(table, page, 1))
     }
 
@@ -52,6 +54,7 @@ impl<M: Machine> LockedTables<'_, M> {
     /// tasks from making entries for these pages until it has replaced the table.
     #[must_use = "the table would be lost"]
     pub fn detach(&mut self, page: Vpn) -> Option<Detached> {
+        self.assert_alone("detaching a table");
         let (mmu, space, pages) = (self.mmu, self.space, TABLE_ENTRIES as u64);
         let slot = self.large_slot(page)?;
         let entry = self.read(slot);
@@ -65,8 +68,9 @@ impl<M: Machine> LockedTables<'_, M> {
             }
         });
         self.replace(slot, Entry::NONE);
-        self.counts.tables -= 1;
-        self.counts.recent.forget();
+        self.tree.counts.tables.fetch_sub(1, Relaxed);
+        self.tree.recent.forget();
+        self.end_table(entry.pfn());
         mmu.tlb.flush(mmu, space, Range { freed_tables: true, ..Range::ALL });
         let concern = Concern::FlushedAtOnce { space, first: page, count: pages };
         mmu.event(Event::TlbHazard, concern.args());
@@ -89,7 +93,7 @@ impl<M: Machine> Settled<'_, M> {
         mmu.frames[table].set_table(0);
         // The debts of its entries have been paid for the whole space.
         mmu.frames[table].set_debt(0);
-        self.counts.deposits.push(table);
+        self.tree.deposits.lock().push(table);
         let slot = self.large_slot(page).expect("tables above one that was detached stay");
         self.install_large(slot, page, head, rights, Writes::Private);
     }

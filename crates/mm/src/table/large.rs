@@ -15,12 +15,13 @@
 //! was read would be lost.
 //!
 //! *Rule.* The entry is exchanged for an empty one, which collects its bits, and is flushed on every CPU; only then is
-//! the table stored there. In between the address has no translation: a task that uses it faults and waits for the
-//! lock of the tree, which is held all the time. No policy defers this flush: new entries follow at once.
+//! the table stored there. In between the address has no translation: a task that uses it faults and waits at the
+//! tree, which is held alone all the time. No policy defers this flush: new entries follow at once.
 //!
 //! *Why not otherwise.* Bits can keep an entry present while hardware may not use it, but only for software walkers.
 //! Ours wait for the lock. (x86 Linux: `__split_huge_pmd_locked`; Intel SDM 3A 4.10.2.3; AMD erratum 383.)
 
+use super::walk::index;
 use super::{Bits, Entry, EntryRun, LEVELS, LockedTables, Rights, Settled, Slot, Writes, new_table};
 use crate::alloc::{Allocator, Means, NeedsReclaim};
 use crate::event::{Concern, Event};
@@ -40,24 +41,33 @@ impl<M: Machine> LockedTables<'_, M> {
         means: Means,
     ) -> Result<Option<Slot>, NeedsReclaim> {
         assert!(page.0.is_multiple_of(TABLE_ENTRIES as u64), "{page} begins no large entry");
-        let mut table = self.root;
+        let mut table = self.root();
         for level in (2..LEVELS).rev() {
-            let slot = self.slot(table, page, level);
-            let entry = self.read(slot);
-            table = if entry.is_present() { entry.pfn() } else { self.add_table(alloc, slot, means)? };
+            let entry = self.at(table, index(page, level));
+            if entry.is_present() {
+                table = entry.pfn();
+                continue;
+            }
+            if !self.held.is_alone() {
+                self.become_alone();
+                return self.reserve_large(alloc, page, means);
+            }
+            table = self.add_table(alloc, self.slot(table, page, level), means)?;
         }
         self.mmu.charge(Work::TableLevel, LEVELS as u64 - 1);
+        self.enter(table);
         let slot = self.slot(table, page, 1);
         Ok(Some(slot).filter(|&slot| self.read(slot).is_none()))
     }
 
     /// The place of a large entry for `page`, if the tables above it exist and the place is empty.
     pub(crate) fn large_place(&self, page: Vpn) -> Option<Slot> {
-        let mut table = self.root;
+        let mut table = self.root();
         for level in (2..LEVELS).rev() {
-            let entry = self.read(self.slot(table, page, level));
+            let entry = self.at(table, index(page, level));
             table = Some(entry).filter(|entry| entry.is_present())?.pfn();
         }
+        self.enter(table);
         let slot = self.slot(table, page, 1);
         self.read(slot).is_none().then_some(slot)
     }
@@ -65,13 +75,14 @@ impl<M: Machine> LockedTables<'_, M> {
     /// Reserve a table for an entry of anonymous memory that is about to be made.
     pub(crate) fn deposit(&mut self, alloc: &Allocator, means: Means) -> Result<(), NeedsReclaim> {
         let table = new_table(self.mmu, alloc, means)?;
-        self.counts.deposits.push(table);
+        self.tree.deposits.lock().push(table);
         Ok(())
     }
 
     /// Take back the table that was reserved for an entry of anonymous memory, which is gone.
     pub(crate) fn withdraw(&mut self) -> Pfn {
-        self.counts.deposits.pop().expect("each large entry of anonymous memory has a table in reserve")
+        let deposit = self.tree.deposits.lock().pop();
+        deposit.expect("each large entry of anonymous memory has a table in reserve")
     }
 
     /// Map a folio of a file with one entry, where every old translation of the addresses shows the same content (as in
@@ -94,6 +105,7 @@ impl<M: Machine> LockedTables<'_, M> {
     /// none.
     pub(crate) fn split_large(&mut self, run: &EntryRun) {
         assert!(run.is_large());
+        self.assert_alone("splitting an entry");
         let mmu = self.mmu;
         let old = self.replace(run.slot, Entry::NONE);
         if old.is_present() {

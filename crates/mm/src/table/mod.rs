@@ -1,24 +1,28 @@
 //! Page tables: four levels of 512 entries, in x86-64's format, in frames from the allocator.
 //!
-//! Each space has one tree with one lock. Hardware reads the tree at any time and sets young and dirty bits, so
-//! entries change by single atomic operations that never lose a bit hardware set.
+//! Each space has one tree, which is locked whole ([`Tree::lock`]) or table by table ([`Tree::lock_one`]; `held` says
+//! who needs what). Hardware reads the tree at any time and sets young and dirty bits, so entries change by single
+//! atomic operations that never lose a bit hardware set.
 //!
 //! A table's frame counts its non-empty entries in its private word, so an empty table is known at once. A present
 //! entry that maps a page holds a reference of its folio and counts in its mapcount. The room that sets and clears
 //! entries maintains both; this room maintains the tree and the space's resident counts.
 //!
-//! **What a lock allows.** Under a tree's lock entries may be emptied or lose rights, which yields a value that must
+//! **What a lock allows.** Under a table's lock entries may be emptied or lose rights, which yields a value that must
 //! be flushed ([`Emptied`](crate::tlb::Emptied), [`Tightened`]). Nothing may be installed in the place of an emptied
 //! entry that has not been flushed. Entries may be installed that show what a stale translation of the page would
 //! show. To let a page show something else, or become writable, the lock must first be turned into a [`Settled`] one:
 //! then no CPU caches a translation that was removed before, and because debts are recorded under this lock, none can
 //! appear while it is held. A table's record holds the generation of the newest debt for one of its entries, so a
-//! fault pays only for its surroundings.
+//! fault pays only for its surroundings: what is settled is one table, until its lock is released. Only a
+//! task that holds the tree alone can settle all of the space.
 #![expect(clippy::disallowed_methods, reason = "it keeps page tables, and makes what they give")]
 
 mod aging;
+mod counts;
 mod detached;
 pub mod entry;
+mod held;
 mod large;
 mod migrating;
 mod run;
@@ -27,6 +31,7 @@ mod walk;
 mod window;
 
 pub use aging::Middle;
+pub use counts::{Counts, Resident};
 pub use detached::Detached;
 pub use entry::{Absent, Bits, Entry, Migrating, Rights};
 pub use migrating::Landing;
@@ -38,14 +43,15 @@ use crate::alloc::{AllocRequest, Allocator, Means, NeedsReclaim};
 use crate::arena::Arena;
 use crate::event::Event;
 use crate::frame::{FolioPages, Frame, FrameFlags, Mobility, Owner};
-use crate::lock::{Guard, Lock};
+use crate::lock::{Gate, GateGuard, Lock};
 use crate::machine::{Machine, Work, ZoneKind};
 use crate::mmu::Mmu;
-use crate::primitive::{AtomicU32, AtomicU64, Ordering::*};
+use crate::primitive::{AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 use crate::stat::Stat;
 use crate::tlb::{Gather, Tightened};
 use crate::units::*;
 use core::cell::Cell;
+use held::{TableHold, TableLocks};
 use std_alloc::vec::Vec;
 
 /// Levels of a tree; level 0 holds the entries of pages.
@@ -55,117 +61,88 @@ const LEVEL_BITS: u32 = 9;
 /// First page number above user space (47 bits of address).
 pub(crate) const USER_END: Vpn = Vpn(1 << (47 - PAGE_SHIFT));
 
-/// Kinds of resident pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Resident {
-    /// Anonymous pages.
-    Anon,
-    /// Pages of files on devices.
-    File,
-    /// Pages of shmem.
-    Shmem,
-    /// Entries in swap.
-    Swap,
-}
-
-impl Resident {
-    /// The kind that the pages of a folio count as where they are mapped.
-    #[inline]
-    pub fn of(head: &Frame) -> Resident {
-        match head.owner() {
-            Owner::Anon(_) => Resident::Anon,
-            // A page that was truncated from its file has no owner any more, but counts as before.
-            _ if head.has(FrameFlags::SWAPBACKED) => Resident::Shmem,
-            _ => Resident::File,
-        }
-    }
-}
-
-/// Counters of one space, protected by its table lock.
-#[derive(Default)]
-pub struct Counts {
-    resident: [i64; 4],
-    /// Page-table pages.
-    tables: u32,
-    recent: Recent,
-    /// Empty tables in reserve, one for each large anonymous entry: splitting the entry takes one and cannot fail.
-    deposits: Vec<Pfn>,
-    /// Number of the current hold of the lock. A slot is valid only in the hold in which it was found.
-    hold: u16,
-}
-
-/// The lowest-level table found last, and the high bits of its page numbers: accesses tend to stay in a table.
-struct Recent(Cell<(u64, Pfn)>);
+/// The lowest-level table found last, and the high bits of its page numbers: accesses tend to stay in a table. A
+/// task that has found the table in the tree sets it; one that unlinks a table, alone, forgets it.
+struct Recent(AtomicU64);
 
 impl Default for Recent {
     fn default() -> Self {
-        // No page has these high bits.
-        Recent(Cell::new((u64::MAX, Pfn::NONE)))
+        Recent(AtomicU64::new(Recent::NONE))
     }
 }
 
 impl Recent {
+    /// No page has these high bits.
+    const NONE: u64 = u64::MAX;
+
     #[inline]
     fn get(&self, page: Vpn) -> Option<Pfn> {
-        let (high, table) = self.0.get();
-        (high == page.0 >> LEVEL_BITS).then_some(table)
+        let recent = self.0.load(Relaxed);
+        (recent >> 32 == page.0 >> LEVEL_BITS).then_some(Pfn(recent as u32))
     }
 
     #[inline]
     fn set(&self, page: Vpn, table: Pfn) {
-        self.0.set((page.0 >> LEVEL_BITS, table));
+        self.0.store((page.0 >> LEVEL_BITS) << 32 | u64::from(table.0), Relaxed);
     }
 
-    fn forget(&mut self) {
-        *self = Recent::default();
-    }
-}
-
-impl Counts {
-    /// Number of pages of one kind.
-    pub fn get(&self, kind: Resident) -> i64 {
-        self.resident[kind as usize]
-    }
-
-    /// Number of pages in memory.
-    pub fn rss(&self) -> u64 {
-        self.resident[..3].iter().sum::<i64>().max(0) as u64
-    }
-
-    /// Number of page-table pages.
-    pub fn tables(&self) -> u32 {
-        self.tables
-    }
-
-    /// Number of mapped pages.
-    pub fn pages(&self) -> u64 {
-        self.resident.iter().sum::<i64>().max(0) as u64
-    }
-
-    /// Count pages that were mapped or unmapped.
-    #[inline]
-    pub fn add(&mut self, kind: Resident, by: i64) {
-        self.resident[kind as usize] += by;
+    fn forget(&self) {
+        self.0.store(Recent::NONE, Relaxed);
     }
 }
 
 /// The tree of one space.
 pub struct Tree {
     root: AtomicU32,
-    counts: Lock<Counts>,
+    gate: Gate,
+    locks: TableLocks,
+    recent: Recent,
+    /// Number of the newest hold of a lock, or of one near it. A slot is valid only in the hold in which it was found.
+    hold: AtomicU16,
+    counts: Counts,
+    /// Empty tables in reserve, one for each large anonymous entry: splitting the entry takes one and cannot fail.
+    deposits: Lock<Vec<Pfn>>,
 }
 
 impl Default for Tree {
     fn default() -> Self {
-        Tree { root: AtomicU32::new(Pfn::NONE.0), counts: Lock::default() }
+        Tree {
+            root: AtomicU32::new(Pfn::NONE.0),
+            gate: Gate::default(),
+            locks: TableLocks::default(),
+            recent: Recent::default(),
+            hold: AtomicU16::new(0),
+            counts: Counts::default(),
+            deposits: Lock::default(),
+        }
     }
 }
 
 impl Tree {
-    /// Lock the tree, which belongs to `space`.
+    /// Lock the tree, which belongs to `space`, whole.
     #[inline]
     pub fn lock<'a, M: Machine>(&'a self, mmu: &'a Mmu<M>, space: SpaceId) -> LockedTables<'a, M> {
-        LockedTables::new(mmu, space, self, self.counts.lock())
+        LockedTables::new(mmu, space, self, self.gate.alone())
+    }
+
+    /// Lock one table of the tree at a time: the one in which an entry was found or reserved last.
+    #[inline]
+    pub(crate) fn lock_one<'a, M: Machine>(&'a self, mmu: &'a Mmu<M>, space: SpaceId) -> LockedTables<'a, M> {
+        LockedTables::new(mmu, space, self, self.gate.share())
+    }
+
+    /// The space's counts.
+    #[inline]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// A number for a hold. If two tasks take the same, a slot of the one is not refused by the other.
+    #[inline]
+    fn next_hold(&self) -> u16 {
+        let hold = self.hold.load(Relaxed).wrapping_add(1);
+        self.hold.store(hold, Relaxed);
+        hold
     }
 }
 
@@ -175,7 +152,7 @@ pub struct Tables {
     trees: Arena<Tree>,
 }
 
-/// The place of an entry. It is valid while the tree stays locked. In a later hold of the lock the table may be gone,
+/// The place of an entry. It is valid while its table stays locked. In a later hold of the lock the table may be gone,
 /// and the slot is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
@@ -199,14 +176,16 @@ impl Slot {
     }
 }
 
-/// The locked tree of a space.
+/// The locked tree of a space, or one locked table of it.
 pub struct LockedTables<'a, M> {
     mmu: &'a Mmu<M>,
     space: SpaceId,
-    root: Pfn,
-    counts: Guard<'a, Counts>,
+    tree: &'a Tree,
+    held: TableHold<'a>,
+    /// Number of this hold of a lock.
+    hold: Cell<u16>,
     /// The entries whose debts have been paid in this hold.
-    settled: Paid,
+    settled: Cell<Paid>,
     /// Pages whose entries were emptied in this hold and not flushed yet.
     vacated: Vacated,
 }
@@ -270,7 +249,10 @@ impl Tables {
     ) -> Result<(), NeedsReclaim> {
         let tree = self.trees.ensure(space.0);
         let root = new_table(mmu, alloc, means)?;
-        *tree.counts.lock() = Counts { tables: 1, ..Counts::default() };
+        let _alone = tree.gate.alone();
+        tree.locks.begin();
+        tree.recent.forget();
+        tree.counts.tables.store(1, Relaxed);
         tree.root.store(root.0, Release);
         Ok(())
     }
@@ -280,10 +262,12 @@ impl Tables {
     pub(crate) fn destroy<M: Machine>(&self, mmu: &Mmu<M>, space: SpaceId, gather: &mut Gather) {
         let mut locked = self.lock(mmu, space);
         locked.take_empty_tables((Vpn(0), USER_END), (Vpn(0), USER_END), gather);
-        let counts = &*locked.counts;
-        assert!(counts.deposits.is_empty(), "{space} ends with tables in reserve for large entries");
-        assert_eq!((counts.resident, counts.tables), ([0; 4], 1), "{space} ends with pages or tables left");
-        let root = Pfn(self.trees[space.0].root.swap(Pfn::NONE.0, AcqRel));
+        let tree = locked.tree;
+        assert!(tree.deposits.lock().is_empty(), "{space} ends with tables in reserve for large entries");
+        let counts = (tree.counts.all(), tree.counts.tables());
+        assert_eq!(counts, ([0; 4], 1), "{space} ends with pages or tables left");
+        let root = Pfn(tree.root.swap(Pfn::NONE.0, AcqRel));
+        locked.end_table(root);
         drop(locked);
         gather.table(root);
     }
@@ -300,14 +284,30 @@ impl Tables {
         self.tree(space).lock(mmu, space)
     }
 
-    /// Lock the tree of a space if it is free.
-    pub fn try_lock<'a, M: Machine>(
+    /// Lock one table of a space's tree at a time.
+    #[inline]
+    pub(crate) fn lock_one<'a, M: Machine>(&'a self, mmu: &'a Mmu<M>, space: SpaceId) -> LockedTables<'a, M> {
+        self.tree(space).lock_one(mmu, space)
+    }
+
+    /// Lock the tree of a space if nobody holds it or a table of it.
+    pub(crate) fn try_lock<'a, M: Machine>(
         &'a self,
         mmu: &'a Mmu<M>,
         space: SpaceId,
     ) -> Option<LockedTables<'a, M>> {
         let tree = self.tree(space);
-        tree.counts.try_lock().map(|counts| LockedTables::new(mmu, space, tree, counts))
+        tree.gate.try_alone().map(|gate| LockedTables::new(mmu, space, tree, gate))
+    }
+
+    /// Lock one table of a space's tree at a time, if nobody holds the tree.
+    pub(crate) fn try_lock_one<'a, M: Machine>(
+        &'a self,
+        mmu: &'a Mmu<M>,
+        space: SpaceId,
+    ) -> Option<LockedTables<'a, M>> {
+        let tree = self.tree(space);
+        tree.gate.try_share().map(|gate| LockedTables::new(mmu, space, tree, gate))
     }
 
     /// The tree of a space, for a caller that locks it repeatedly.
@@ -352,8 +352,7 @@ fn new_table<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator, means: Means) -> Resul
     let _ = mmu.machine.table(table);
     mmu.charge(Work::ZeroPage, 1);
     mmu.charge(Work::TableAlloc, 1);
-    mmu.frames[table].set(FrameFlags::TABLE);
-    mmu.frames[table].set_table(0);
+    mmu.frames[table].begin_table();
     mmu.count(Stat::NrPageTablePages, 1);
     Ok(table)
 }
@@ -366,21 +365,68 @@ fn not_of_one_folio(pages: FolioPages) -> ! {
 
 impl<'a, M: Machine> LockedTables<'a, M> {
     #[inline]
-    fn new(mmu: &'a Mmu<M>, space: SpaceId, tree: &'a Tree, mut counts: Guard<'a, Counts>) -> Self {
-        counts.hold = counts.hold.wrapping_add(1);
+    fn new(mmu: &'a Mmu<M>, space: SpaceId, tree: &'a Tree, gate: GateGuard<'a>) -> Self {
         LockedTables {
             mmu,
             space,
-            root: Pfn(tree.root.load(Acquire)),
-            counts,
-            settled: Paid::Nothing,
+            tree,
+            held: TableHold::new(&tree.locks, gate),
+            hold: Cell::new(tree.next_hold()),
+            settled: Cell::new(Paid::Nothing),
             vacated: Vacated::NONE,
         }
     }
 
+    fn root(&self) -> Pfn {
+        Pfn(self.tree.root.load(Acquire))
+    }
+
     /// The space's counts.
-    pub fn counts(&mut self) -> &mut Counts {
-        &mut self.counts
+    #[inline]
+    pub fn counts(&self) -> &'a Counts {
+        &self.tree.counts
+    }
+
+    /// Lock a table that was found. Slots of the one that was locked before are no longer valid, nor is what was paid
+    /// for it.
+    #[inline(always)]
+    fn enter(&self, table: Pfn) {
+        if self.held.enter(&self.mmu.frames[table]) {
+            self.begin_hold();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_hold(&self) {
+        self.hold.set(self.tree.next_hold());
+        self.settled.set(Paid::Nothing);
+    }
+
+    /// Lock a table if nobody has locked it. No table is locked yet.
+    pub(crate) fn try_enter(&self, table: Pfn) -> bool {
+        self.held.try_enter(&self.mmu.frames[table])
+    }
+
+    /// Hold the whole tree from now on. If it was not so before, entries may have changed, and slots are refused.
+    pub(crate) fn become_alone(&mut self) {
+        if !self.held.is_alone() {
+            self.held.become_alone();
+            self.begin_hold();
+        }
+    }
+
+    /// Assert that no other task holds a table of this tree.
+    #[inline]
+    fn assert_alone(&self, what: &str) {
+        assert!(self.held.is_alone(), "{what} of {} needs all of its tables", self.space);
+    }
+
+    /// A table leaves the tree.
+    fn end_table(&self, table: Pfn) {
+        self.assert_alone("unlinking a table");
+        self.held.leave();
+        self.tree.locks.end(&self.mmu.frames[table]);
     }
 
     #[inline]
@@ -390,7 +436,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
 
     #[inline]
     fn slot(&self, table: Pfn, page: Vpn, level: u32) -> Slot {
-        Slot { table, index: walk::index(page, level) as u16, hold: self.counts.hold }
+        Slot { table, index: walk::index(page, level) as u16, hold: self.hold.get() }
     }
 
     #[inline]
@@ -401,7 +447,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// The cells of `count` entries of one table.
     #[inline]
     fn cells(&self, slot: Slot, count: u32) -> &'a [AtomicU64] {
-        assert_eq!(slot.hold, self.counts.hold, "{slot:?} was found before the tree was unlocked");
+        assert_eq!(slot.hold, self.hold.get(), "{slot:?} was found before its table was unlocked");
         let (mmu, first) = (self.mmu, slot.index as usize);
         &mmu.machine.table(slot.table)[first..first + count as usize]
     }
@@ -439,9 +485,10 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     }
 
     /// Pay every debt of the space, so that no CPU caches a translation that was removed before. May send IPIs under
-    /// the lock.
+    /// the lock, which is that of the whole tree: otherwise new debts would arrive.
     #[inline]
     pub fn settle(self) -> Settled<'a, M> {
+        self.assert_alone("settling all");
         self.mmu.tlb.settle_space(self.mmu, self.space);
         Settled::new(self, Paid::All)
     }
@@ -450,6 +497,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// reclaim unmapped a page of this table without a flush; the rest of the space may owe much.
     #[inline]
     pub(crate) fn settle_at(self, slot: Slot, page: Vpn) -> Settled<'a, M> {
+        debug_assert_eq!(slot.hold, self.hold.get(), "{slot:?} must be of the locked table");
         let frame = &self.mmu.frames[slot.table];
         if frame.debt() != 0 {
             let first = Vpn(page.0 & !(TABLE_ENTRIES as u64 - 1));
@@ -559,23 +607,56 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     }
 
     /// Find or create the entry of `page`, allocating missing tables; or find the large entry that maps it.
+    #[inline]
     pub fn reserve(&mut self, alloc: &Allocator, page: Vpn, means: Means) -> Result<Slot, NeedsReclaim> {
-        if let Some(table) = self.counts.recent.get(page) {
+        if let Some(table) = self.tree.recent.get(page) {
             self.mmu.charge(Work::TableLevel, LEVELS as u64);
+            self.enter(table);
             return Ok(self.slot(table, page, 0));
         }
-        let mut table = self.root;
+        self.reserve_from_root(alloc, page, means)
+    }
+
+    #[inline(never)]
+    fn reserve_from_root(
+        &mut self,
+        alloc: &Allocator,
+        page: Vpn,
+        means: Means,
+    ) -> Result<Slot, NeedsReclaim> {
+        let mut table = self.root();
         for level in (1..LEVELS).rev() {
-            let slot = self.slot(table, page, level);
-            let entry = self.read(slot);
+            let entry = self.read_above(table, page, level);
             if entry.has(Bits::LARGE) {
-                return Ok(slot);
+                return Ok(self.slot(table, page, level));
             }
-            table = if entry.is_present() { entry.pfn() } else { self.add_table(alloc, slot, means)? };
+            if entry.is_present() {
+                table = entry.pfn();
+                continue;
+            }
+            if !self.held.is_alone() {
+                // Another task may be about to do the same.
+                self.become_alone();
+                return self.reserve_from_root(alloc, page, means);
+            }
+            table = self.add_table(alloc, self.slot(table, page, level), means)?;
         }
         self.mmu.charge(Work::TableLevel, LEVELS as u64);
-        self.counts.recent.set(page, table);
+        self.tree.recent.set(page, table);
+        self.enter(table);
         Ok(self.slot(table, page, 0))
+    }
+
+    /// The entry of a page in a table above the lowest level. If it maps 2 MiB, that table is locked.
+    #[inline]
+    fn read_above(&self, table: Pfn, page: Vpn, level: u32) -> Entry {
+        let entry = self.at(table, walk::index(page, level));
+        if !entry.has(Bits::LARGE) {
+            return entry;
+        }
+        self.enter(table);
+        // It may be gone, but not for a table.
+        self.at(table, walk::index(page, level))
     }
 }
 
@@ -589,9 +670,11 @@ impl<M: Machine> LockedTables<'_, M> {
     }
 
     fn link_table(&mut self, slot: Slot, table: Pfn) {
+        self.assert_alone("linking a table");
+        self.enter(slot.table);
         self.mmu.frames[table].set_debt(self.mmu.frames[slot.table].debt());
         self.replace(slot, Entry::table(table));
-        self.counts.tables += 1;
+        self.tree.counts.tables.fetch_add(1, Relaxed);
     }
 }
 

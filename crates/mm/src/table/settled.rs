@@ -38,9 +38,9 @@ impl Moving {
     }
 }
 
-/// The locked tree of a space, with everything owed for the space, or for one of its tables, paid in this hold of the
-/// lock. Only [`LockedTables::settle`] and [`LockedTables::settle_at`] make one. Entries may now map other pages and
-/// become writable.
+/// The locked tree of a space, or a locked table, with everything owed for it, or for one of its tables, paid in this
+/// hold of the lock. Only [`LockedTables::settle`] and [`LockedTables::settle_at`] make one. Entries may now map other
+/// pages and become writable.
 pub struct Settled<'a, M>(LockedTables<'a, M>);
 
 impl<'a, M> Deref for Settled<'a, M> {
@@ -70,8 +70,8 @@ impl<M: Machine> LockedTables<'_, M> {
 
 impl<'a, M: Machine> Settled<'a, M> {
     #[inline]
-    pub(super) fn new(mut locked: LockedTables<'a, M>, paid: Paid) -> Settled<'a, M> {
-        locked.settled = paid;
+    pub(super) fn new(locked: LockedTables<'a, M>, paid: Paid) -> Settled<'a, M> {
+        locked.settled.set(paid);
         Settled(locked)
     }
 
@@ -106,7 +106,7 @@ impl<'a, M: Machine> Settled<'a, M> {
     /// Make the exclusive anonymous pages of `[start, end)` writable where an entry forbids it. Their entries do not
     /// count as accessed or written by this. Returns how many entries changed.
     pub(crate) fn allow_exclusive_writes(&mut self, start: Vpn, end: Vpn) -> u64 {
-        assert!(self.settled == Paid::All, "the whole of {} must be settled", self.space);
+        assert!(self.settled.get() == Paid::All, "the whole of {} must be settled", self.space);
         let mut allowed = 0;
         self.0.for_each(start, end, |tables, run| {
             let right = run.entry.bits() & (Bits::USER | Bits::WRITE);
@@ -133,7 +133,8 @@ impl<'a, M: Machine> Settled<'a, M> {
     #[inline(always)]
     pub(super) fn admit(&self, table: Pfn, pages: FolioPages, writes: Writes) -> bool {
         // A `LockedTables` can be swapped for another, but what was paid stays with the lock under which it was paid.
-        let settled = self.settled == Paid::All || self.settled == Paid::Table(table);
+        let paid = self.settled.get();
+        let settled = paid == Paid::All || paid == Paid::Table(table);
         assert!(settled, "the table of {} must be settled in this hold of the lock", self.space);
         let head = self.head_of(pages);
         match (writes, head.owner()) {
@@ -159,6 +160,7 @@ impl<'a, M: Machine> Settled<'a, M> {
 
     /// Move a run of entries of any kind to empty places of one table.
     pub fn move_run(&mut self, run: &EntryRun, to: Slot, moving: &Moving) {
+        self.assert_alone("moving entries");
         let within = moving.start <= run.page && run.end().0 <= moving.start.0 + moving.pages;
         assert!(within, "{run:?} must be within the moved range");
         assert_eq!(self.empty_from(to, run.count), run.count, "the destination of {run:?} must be empty");

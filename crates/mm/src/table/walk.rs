@@ -1,8 +1,9 @@
 //! Lookup of entries: one, or those of a range.
 
 use super::run::exchange;
-use super::{Absent, Bits, Entry, EntryRun, LEVEL_BITS, LEVELS, LockedTables, Slot};
+use super::{Absent, Bits, Entry, EntryRun, LEVEL_BITS, LEVELS, LockedTables, Slot, Tree};
 use crate::machine::{Machine, Work};
+use crate::mmu::Mmu;
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::{Emptied, Gather};
 use crate::units::*;
@@ -37,13 +38,45 @@ fn is_within(page: Vpn, level: u32, hole: (Vpn, Vpn)) -> bool {
     hole.0.0 <= first && first + span(level) <= hole.1.0
 }
 
+impl Tree {
+    /// The entry of a page, of any size, as it is at this moment: no lock keeps it so.
+    #[inline]
+    pub(crate) fn look<M: Machine>(&self, mmu: &Mmu<M>, page: Vpn) -> Entry {
+        let _inside = self.gate.share();
+        let Some(table) = self.recent.get(page) else { return self.look_from_root(mmu, page) };
+        mmu.charge(Work::TableLevel, LEVELS as u64);
+        Entry::from_raw(mmu.machine.table(table)[index(page, 0)].load(Acquire))
+    }
+
+    #[inline(never)]
+    fn look_from_root<M: Machine>(&self, mmu: &Mmu<M>, page: Vpn) -> Entry {
+        let at = |table, level| Entry::from_raw(mmu.machine.table(table)[index(page, level)].load(Acquire));
+        let mut table = Pfn(self.root.load(Acquire));
+        for level in (1..LEVELS).rev() {
+            let entry = at(table, level);
+            // This includes a large entry whose folio is being migrated.
+            if entry.has(Bits::LARGE) {
+                return entry;
+            }
+            if !entry.is_present() {
+                return Entry::NONE;
+            }
+            table = entry.pfn();
+        }
+        mmu.charge(Work::TableLevel, LEVELS as u64);
+        self.recent.set(page, table);
+        at(table, 0)
+    }
+}
+
 impl<'a, M: Machine> LockedTables<'a, M> {
     /// The entry of a page, if there is a table for it.
     #[inline]
     pub fn find(&self, page: Vpn) -> Option<EntryRun> {
-        if let Some(table) = self.counts.recent.get(page) {
-            let slot = self.slot(table, page, 0);
+        if let Some(table) = self.tree.recent.get(page) {
             self.mmu.charge(Work::TableLevel, LEVELS as u64);
+            self.enter(table);
+            let slot = self.slot(table, page, 0);
             return Some(EntryRun {
                 page,
                 slot,
@@ -56,26 +89,26 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.find_from_root(page)
     }
 
+    #[inline(never)]
     fn find_from_root(&self, page: Vpn) -> Option<EntryRun> {
-        let mut table = self.root;
-        for level in (0..LEVELS).rev() {
-            let slot = self.slot(table, page, level);
-            let entry = self.read(slot);
-            if level == 0 {
-                self.mmu.charge(Work::TableLevel, LEVELS as u64);
-                self.counts.recent.set(page, table);
-                return Some(EntryRun { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE });
-            }
+        let mut table = self.root();
+        for level in (1..LEVELS).rev() {
+            let entry = self.read_above(table, page, level);
             // This includes a large entry whose folio is being migrated.
             if entry.has(Bits::LARGE) {
-                return Some(self.large_run(page, level, slot, entry));
+                return Some(self.large_run(page, level, self.slot(table, page, level), entry));
             }
             if !entry.is_present() {
                 return None;
             }
             table = entry.pfn();
         }
-        None
+        self.mmu.charge(Work::TableLevel, LEVELS as u64);
+        self.tree.recent.set(page, table);
+        self.enter(table);
+        let slot = self.slot(table, page, 0);
+        let entry = self.read(slot);
+        Some(EntryRun { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE })
     }
 
     pub(super) fn large_run(&self, page: Vpn, level: u32, slot: Slot, entry: Entry) -> EntryRun {
@@ -131,11 +164,11 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         visit: &mut impl FnMut(&mut Self, EntryRun, &[AtomicU64]) -> u32,
     ) {
         let longest = self.longest_run();
-        match self.counts.recent.get(start) {
+        match self.tree.recent.get(start) {
             Some(table) if start < end && end.0 - start.0 <= (TABLE_ENTRIES - index(start, 0)) as u64 => {
                 self.visit_entries(table, 0, (start, end.0 - start.0), longest, visit);
             }
-            _ => self.visit_table(self.root, LEVELS - 1, (start, end), longest, visit),
+            _ => self.visit_table(self.root(), LEVELS - 1, (start, end), longest, visit),
         }
     }
 
@@ -181,6 +214,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         visit: &mut impl FnMut(&mut Self, EntryRun, &[AtomicU64]) -> u32,
     ) {
         let mmu = self.mmu;
+        self.enter(table);
+        let hold = self.hold.get();
         let first = index(start, level);
         let cells = &mmu.machine.table(table)[first..first + count as usize];
         let slot = self.slot(table, start, level);
@@ -206,19 +241,22 @@ impl<'a, M: Machine> LockedTables<'a, M> {
             gone += visit(self, run, &cells[at..][..count]);
             at += count;
         }
+        assert_eq!(self.hold.get(), hold, "a visitor of {table} has gone to another table");
         self.count_entries(table, -i64::from(gone));
         mmu.charge(Work::EntryScan, empty);
+        self.held.pass();
     }
 
     /// Unlink tables that `range` covers fully or partly and that have no entry left, if they cover nothing outside
     /// `hole`. A table that also covers addresses outside the hole will probably be needed again.
     pub(crate) fn take_empty_tables(&mut self, range: (Vpn, Vpn), hole: (Vpn, Vpn), gather: &mut Gather) {
+        self.assert_alone("unlinking tables");
         let (start, end) = range;
         let is_in_one = start < end && start.0 / span(1) == (end.0 - 1) / span(1);
         if is_in_one {
             self.take_empty_above(start, hole, gather);
         } else {
-            self.take_empty_below(self.root, LEVELS - 1, range, hole, gather);
+            self.take_empty_below(self.root(), LEVELS - 1, range, hole, gather);
         }
     }
 
@@ -226,11 +264,11 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// above one with entries is not empty.
     fn take_empty_above(&mut self, page: Vpn, hole: (Vpn, Vpn), gather: &mut Gather) {
         let is_used = |table: Pfn| self.mmu.frames[table].as_table() != 0;
-        if self.counts.recent.get(page).is_some_and(is_used) {
+        if self.tree.recent.get(page).is_some_and(is_used) {
             return;
         }
         // The tables on the path, by level.
-        let mut way = [self.root; LEVELS as usize];
+        let mut way = [self.root(); LEVELS as usize];
         let mut lowest = LEVELS - 1;
         while lowest > 0 {
             let entry = self.at(way[lowest as usize], index(page, lowest));
@@ -252,8 +290,9 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// Unlink an empty table.
     fn take_table(&mut self, slot: Slot, table: Pfn, gather: &mut Gather) {
         self.replace(slot, Entry::NONE);
-        self.counts.tables -= 1;
-        self.counts.recent.forget();
+        self.tree.counts.tables.fetch_sub(1, Relaxed);
+        self.tree.recent.forget();
+        self.end_table(table);
         gather.table(table);
     }
 
@@ -287,9 +326,10 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// that map or hold a page.
     pub fn validate(&self) -> Result<u64, std_alloc::string::String> {
         let mut tables = 0;
-        let leaves = self.validate_table(self.root, LEVELS - 1, &mut tables)?;
-        if tables != self.counts.tables {
-            return Err(std_alloc::format!("{tables} tables found, {} counted", self.counts.tables));
+        let leaves = self.validate_table(self.root(), LEVELS - 1, &mut tables)?;
+        let counted = self.tree.counts.tables();
+        if tables != counted {
+            return Err(std_alloc::format!("{tables} tables found, {counted} counted"));
         }
         Ok(leaves)
     }

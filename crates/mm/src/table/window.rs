@@ -3,7 +3,7 @@
 use super::{Bits, Entry, EntryRun, LockedTables, Rights, Slot};
 use crate::event::Event;
 use crate::frame::{FrameFlags, Owner};
-use crate::machine::Machine;
+use crate::machine::{Machine, Work};
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::{EmptiedPages, stale};
 use crate::units::*;
@@ -23,9 +23,17 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// level holds them.
     #[inline]
     pub fn window(&mut self, page: Vpn, most: u64) -> Option<TableWindow<'_, 'a, M>> {
-        let first = self.find(page).filter(|run| !run.is_large())?.slot;
+        let first = self.find_slot(page)?;
         let cells = self.cells(first, most.min(first.room() as u64) as u32);
         Some(TableWindow { tables: self, page, first, cells, gone: 0 })
+    }
+}
+
+impl<M: Machine> LockedTables<'_, M> {
+    /// The place of a page in a table of the lowest level. Not inlined: callers have loops that need the registers.
+    #[inline(never)]
+    fn find_slot(&self, page: Vpn) -> Option<Slot> {
+        Some(self.find(page).filter(|run| !run.is_large())?.slot)
     }
 }
 
@@ -52,6 +60,13 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
     #[inline]
     pub fn tables(&mut self) -> &mut LockedTables<'a, M> {
         self.tables
+    }
+
+    /// Charge work that Linux does before it locks the table for the next place. The places of a window are visited in
+    /// one hold of the lock, but in simulated time each has a hold of its own.
+    #[inline]
+    pub(crate) fn charge_between(&self, work: Work) {
+        self.tables.held.between(|| self.tables.mmu.charge(work, 1));
     }
 
     /// Read an entry.
@@ -122,6 +137,7 @@ impl<M: Machine> Drop for TableWindow<'_, '_, M> {
         if self.gone > 0 {
             self.tables.vacated.add(self.page, self.cells.len() as u64);
         }
+        debug_assert_eq!(self.first.hold, self.tables.hold.get(), "a window outlives the lock of its table");
         self.tables.count_entries(self.first.table, -self.gone);
     }
 }

@@ -470,14 +470,35 @@ fn load_a_space_during_an_unmap(lazy: bool) {
 fn a_slot_is_refused_in_another_hold_of_the_tables_lock() {
     let world = World::new();
     let space = world.space();
-    let lock = || world.tables.lock(world, space);
+    let lock = || world.tables.lock_one(world, space);
     let slot = lock().reserve(&world.alloc, PAGE, MEANS).unwrap();
     let late = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| lock().read(slot)));
     let said = *late.unwrap_err().downcast::<String>().unwrap();
-    assert!(said.contains("was found before the tree was unlocked"), "{said}");
+    assert!(said.contains("was found before its table was unlocked"), "{said}");
     let mut tables = lock();
     let slot = tables.reserve(&world.alloc, PAGE, MEANS).unwrap();
     assert!(tables.read(slot).is_none());
+}
+
+/// Debts are recorded under the lock of their table: when it is locked again, it may owe again.
+#[test]
+#[should_panic(expected = "must be settled in this hold of the lock")]
+fn a_table_is_no_longer_settled_once_another_was_locked() {
+    let world = World::new();
+    let space = world.space();
+    let other = Vpn(PAGE.0 + TABLE_ENTRIES as u64);
+    for page in [PAGE, other] {
+        world.tables.lock_one(world, space).reserve(&world.alloc, page, MEANS).unwrap();
+    }
+    let new = world.take(&world.request(0)).unwrap();
+    world.frames[new].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
+    let mut tables = world.tables.lock_one(world, space);
+    let slot = tables.reserve(&world.alloc, PAGE, MEANS).unwrap();
+    let mut tables = tables.settle_at(slot, PAGE);
+    assert!(tables.find(other).is_some());
+    let slot = tables.find(PAGE).unwrap().slot;
+    let pages = FolioPages::one(&world.frames, new);
+    tables.install(slot, PAGE, pages, Rights::USER, Writes::Private);
 }
 
 /// A block has been taken and is not paid for yet.

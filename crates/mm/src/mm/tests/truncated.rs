@@ -46,7 +46,7 @@ impl Bench {
     }
 
     fn resident(&self) -> [i64; 3] {
-        let mut tables = self.mm.core.tables.lock(self.mm.mmu(), self.space);
+        let tables = self.mm.core.tables.lock(self.mm.mmu(), self.space);
         [Resident::Anon, Resident::File, Resident::Shmem].map(|kind| tables.counts().get(kind))
     }
 }

@@ -1,7 +1,7 @@
 //! The walk of one space's page tables, which moves used folios to the youngest generation.
 //!
-//! Tables are visited one by one, each under its own hold of the tree's lock. The walk only tries to take the lock: a
-//! task that changes the tables goes first, and a table that was skipped counts as not young. Ranges may change between
+//! Tables are visited one by one, each under its lock. The walk only tries to take locks: a task that changes the
+//! tables goes first, and a table that was skipped counts as not young. Ranges may change between
 //! two holds; then the walk may clear the young bit of an entry that it should not visit, which makes a used folio look
 //! unused, and nothing worse.
 
@@ -96,10 +96,11 @@ impl<'a, M: Machine> Walk<'a, M> {
     fn step(&mut self, space: SpaceId, page: Vpn, range: WalkRange) -> Vpn {
         let core = self.cx.core;
         let behind = Vpn((page.0 | (TABLE_ENTRIES as u64 - 1)) + 1);
-        let Some(mut tables) = core.tables.try_lock(core, space) else { return behind };
+        let Some(mut tables) = core.tables.try_lock_one(core, space) else { return behind };
         match tables.middle(page) {
             Middle::Hole(behind) => behind,
-            Middle::Large(run) => {
+            Middle::Large(found) => {
+                let Some(run) = tables.try_enter_large(found) else { return behind };
                 self.aging.count(WalkStat::LeafTotal, 1);
                 if self.look_at_large(&mut tables, &run) {
                     self.aging.count(WalkStat::LeafYoung, 1);
@@ -114,6 +115,9 @@ impl<'a, M: Machine> Walk<'a, M> {
                     tables.clear_table_young(slot);
                 }
                 if !self.force && self.bloom && !self.aging.filters.has(self.seq, table) {
+                    return behind;
+                }
+                if !tables.try_enter(table) {
                     return behind;
                 }
                 self.aging.count(WalkStat::NonleafFound, 1);

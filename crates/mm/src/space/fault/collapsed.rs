@@ -8,7 +8,7 @@ use crate::memory::Gfp;
 use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;
 use crate::space::{Space, VmaFlags, VmaView};
-use crate::table::{Detached, Entry, Resident};
+use crate::table::{Detached, Resident};
 use crate::units::*;
 
 const PAGES: u64 = TABLE_ENTRIES as u64;
@@ -48,7 +48,7 @@ pub(in crate::space) fn swap_in_all<M: Machine>(
 ) -> Result<(), FaultStop> {
     for page in (place.start.0..place.end().0).map(Vpn) {
         let fault = place.fault(core, page, AccessKind::Load);
-        let entry = fault.lock().find(page).map_or(Entry::NONE, |leaf| leaf.entry);
+        let entry = fault.tree.look(core, page);
         if let Some((slot, exclusive)) = entry.as_swap() {
             fault.swap_fault(entry, slot, exclusive)?;
         }
@@ -66,7 +66,7 @@ pub(in crate::space) fn map_copy<M: Machine>(
 ) {
     let fault = place.fault(core, place.start, AccessKind::Store);
     core.make_large_anon(whole, Owner::Anon(fault.anon_set()), fault.vma.anon_index(place.start));
-    let mut tables = fault.lock();
+    let tables = fault.tree.lock(core, place.id);
     place.space.large.store(true, Relaxed);
     core.rmap.add_large(core, whole);
     tables.counts().add(Resident::Anon, PAGES as i64);

@@ -13,7 +13,7 @@ use crate::units::*;
 /// Most pages that one fault maps around found_page.
 const AROUND_MAX: usize = 64;
 
-/// The lock of the space's tables, settled or not.
+/// The lock of a table, settled or not.
 enum TablesLock<'a, M> {
     Plain(LockedTables<'a, M>),
     Settled(Settled<'a, M>),
@@ -168,8 +168,11 @@ impl<M: Machine> Fault<'_, M> {
         if window == 1 {
             return Ok(false);
         }
-        let start = (self.page.0 / window * window).max(self.vma.start.0);
-        let end = (self.page.0 / window * window + window).min(self.vma.end().0);
+        // In one table, which is the only one that is locked.
+        let table = self.page.0 & !(TABLE_ENTRIES as u64 - 1);
+        let start = (self.page.0 / window * window).max(self.vma.start.0).max(table);
+        let end = self.page.0 / window * window + window;
+        let end = end.min(self.vma.end().0).min(table + TABLE_ENTRIES as u64);
         let first = PageIndex(index.0 - (self.page.0 - start));
         let mut found = Around::default();
         self.core.cache.resident(self.core, file, first, end - start, |run| {
@@ -182,15 +185,20 @@ impl<M: Machine> Fault<'_, M> {
         let found_page = found.runs().any(|run| run.holds(self.page));
         let mut tables = self.lock();
         let reserved = tables.reserve(&self.core.alloc, self.page, self.gfp.means());
-        if let Err(needs) = reserved {
-            drop(tables);
-            self.put_all(&found);
-            return Err(needs.into());
-        }
+        let slot = match reserved {
+            Ok(slot) => slot,
+            Err(needs) => {
+                drop(tables);
+                self.put_all(&found);
+                return Err(needs.into());
+            }
+        };
         // Only pages that are mapped writable, as shmem's may be, need a payment: one for all of them.
         let writable = found.runs().any(|run| self.may_write_untracked(run.pages.head));
-        let mut tables =
-            if writable { TablesLock::Settled(tables.settle()) } else { TablesLock::Plain(tables) };
+        let mut tables = match writable {
+            true => TablesLock::Settled(tables.settle_at(slot, self.page)),
+            false => TablesLock::Plain(tables),
+        };
         let mut rest = &mut found.found[..found.count];
         while !rest.is_empty() {
             let done = match &mut tables {
@@ -251,7 +259,6 @@ impl<M: Machine> Fault<'_, M> {
         let (mut at, mut mapped) = (0, 0);
         while at < run.pages.count {
             let page = Vpn(run.page.0 + at as u64);
-            // A window may cross the end of a table; the rest of it is not mapped.
             let Some(first) = tables.find(page).filter(|first| !first.is_large()) else { break };
             let asked = page == self.page;
             let mut most = longest.min(run.pages.count - at).min(first.slot.room());

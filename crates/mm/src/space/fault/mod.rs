@@ -120,7 +120,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn serve(&self) -> Result<Served, FaultStop> {
-        let entry = self.lock().find(self.page).map_or(Entry::NONE, |leaf| leaf.entry);
+        let entry = self.tree.look(self.core, self.page);
         if let Some((slot, exclusive)) = entry.as_swap() {
             let served = self.swap_fault(entry, slot, exclusive)?;
             return if self.is_store() { self.store_after_swap(served) } else { Ok(served) };
@@ -161,8 +161,9 @@ impl<M: Machine> Fault<'_, M> {
         self.core.machine.wait(ticket, None);
     }
 
+    /// Lock the table of one entry at a time.
     fn lock(&self) -> LockedTables<'_, M> {
-        self.tree.lock(self.core, self.id)
+        self.tree.lock_one(self.core, self.id)
     }
 
     /// The entry already allows the access: another CPU was faster, or the machine leaves young and dirty bits to
@@ -267,7 +268,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn mlock_page(&self) {
-        // The page-table lock keeps the folio from being split.
+        // A task that splits the folio would hold the whole tree.
         let tables = self.lock();
         let found = tables.find(self.page).map(|leaf| leaf.entry).filter(|entry| entry.is_present());
         if let Some(entry) = found.filter(|entry| entry.pfn() != self.core.zero) {

@@ -84,16 +84,15 @@ impl<M: Machine> Fault<'_, M> {
         let table = self.page.0 & !(TABLE_ENTRIES as u64 - 1);
         let first = window.start.max(self.vma.start.0).max(table);
         let end = window.end.min(self.vma.end().0).min(table + TABLE_ENTRIES as u64);
-        let tables = self.lock();
         self.core.charge(Work::EntryScan, end.saturating_sub(first));
-        let slots = (first..end).filter_map(|page| tables.find(Vpn(page))?.entry.as_swap());
+        let slots = (first..end).filter_map(|page| self.tree.look(self.core, Vpn(page)).as_swap());
         slots.map(|(slot, _)| slot).collect()
     }
 
     /// A load brought a shared page back. Serve the store in the same fault: reclaim could take the page before the
     /// next fault, again and again.
     pub(super) fn store_after_swap(&self, served: Served) -> Result<Served, FaultStop> {
-        let entry = self.lock().find(self.page).map_or(Entry::NONE, |leaf| leaf.entry);
+        let entry = self.tree.look(self.core, self.page);
         if !entry.is_present() || entry.has(Bits::WRITE) {
             return Ok(served);
         }

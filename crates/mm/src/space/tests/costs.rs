@@ -62,18 +62,24 @@ fn is_entry_by_entry(pages: u64, (changes, updates): Cost) {
     assert!(changes >= 9 * pages && updates == pages, "{pages} pages: {changes} changes, {updates} updates");
 }
 
+/// The tree's gate, in and out, and the lock of the table; for a folio of 2 MiB a walk holds all tables.
+fn locks(pages: u64) -> u64 {
+    if pages == 512 { 2 } else { 3 }
+}
+
 /// Only the entry and the page's own count change for each page. All else changes once a run: the folio's counts and
 /// references, the size of the space, the flush's generation and debt, the statistics.
 #[test]
 fn reclaim_unmaps_a_folio_in_one_step() {
     for (pages, cost) in costs(UNMAP, true, 1, true) {
         // A single page has no separate page count.
-        assert_eq!(cost, (if pages == 1 { 12 } else { 12 + 2 * pages }, 1), "{pages} pages");
+        let all = if pages == 1 { 13 } else { 13 + 2 * pages };
+        assert_eq!(cost, (locks(pages) + all, 1), "{pages} pages");
     }
     for (pages, cost) in costs(UNMAP, true, 0, true) {
         assert_eq!(
             cost,
-            (if pages == 1 { 12 } else { 13 * pages + 1 }, pages),
+            (locks(pages) + if pages == 1 { 13 } else { 14 * pages + 1 }, pages),
             "{pages} pages, entry by entry"
         );
     }
@@ -85,7 +91,7 @@ fn munmap_removes_a_folio_in_one_step() {
     for (pages, (changes, updates)) in [true, false].iter().flat_map(|&file| costs(ZAP, false, 1, file)) {
         let once = if pages == 1 { changes } else { changes - 2 * pages };
         assert!(
-            (22..=27).contains(&once) && updates == 1,
+            (25..=30).contains(&once) && updates == 1,
             "{pages} pages: {changes} changes, {updates} updates"
         );
     }
@@ -152,7 +158,7 @@ fn fault_maps_a_new_folio_in_one_step() {
     // Allocation and freeing of blocks differ a little by size: CPUs' lists and buddies.
     for costs in [made, unmapped] {
         let (least, most) = (costs.iter().min().unwrap(), costs.iter().max().unwrap());
-        assert!(most - least <= 15 && *most <= 45, "{costs:?}");
+        assert!(most - least <= 15 && *most <= 55, "{costs:?}");
     }
     for (pages, costs) in fault_costs(0).into_iter().filter(|&(pages, _)| pages < 512) {
         costs.into_iter().for_each(|cost| is_entry_by_entry(pages, cost));

@@ -300,7 +300,7 @@ impl World {
         let counted = [Stat::NrAnonPages, Stat::NrMapped, Stat::Pgfree, Stat::NrShmem, Stat::Pgreuse];
         let mut all: Vec<_> = counted.iter().map(|&stat| self.mmu().stats.read(stat)).collect();
         for &id in &self.ids {
-            let mut tables = self.core.tables.lock(self.mmu(), id);
+            let tables = self.core.tables.lock(self.mmu(), id);
             let kinds = [Resident::Anon, Resident::File, Resident::Shmem, Resident::Swap];
             all.extend(kinds.map(|kind| tables.counts().get(kind)));
         }

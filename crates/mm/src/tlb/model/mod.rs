@@ -3,8 +3,8 @@
 //! **What runs.** The code under test is the room itself, the real [`Tlb`](super::Tlb), `UnmapBatch` and ledger; the
 //! models of `frames` and `storm` also use the real allocator. The checker's atomics and locks replace real ones (see
 //! `primitive::modelled` and `lock`). Each CPU of a model is a thread of the checker. The kernel around the ledger
-//! (`world`) is reduced to what the ledger sees: a table's lock, an entry, a frame's content, interrupts that are
-//! off.
+//! (`world`) is reduced to what the ledger sees: tables' locks, an entry, a frame's content, interrupts that are off.
+//! The gate of a space's tables (`gate`) is the real one.
 //!
 //! **loom** tries every order of the threads' steps, in longer models up to a number of preemptions, and every value
 //! that a weak memory would let each read return. It models a sequentially consistent access as such (see
@@ -40,6 +40,7 @@
 
 mod faults;
 mod frames;
+mod gate;
 mod host;
 mod litmus;
 mod machine;

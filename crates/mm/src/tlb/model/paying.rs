@@ -135,6 +135,50 @@ fn paying_a_space_and_a_zone() {
     });
 }
 
+/// A task unmaps a page of one table of a space, and pays for it under this table's lock. Meanwhile a debt arrives that
+/// is recorded under the lock of another table: the payment must not forget it.
+#[test]
+fn a_debt_of_one_table_while_another_is_settled() {
+    explore("a table settled while another gets a debt", THREE, || {
+        let world = Arc::new(world(3, 0));
+        at_once(vec![
+            on(&world, 0, |world| {
+                world.unmap_in(A, 0, PAGES[0]).expect("the page must be mapped");
+            }),
+            on(&world, 1, |world| {
+                world.unmap_in(A, 1, PAGES[1]).expect("the page must be mapped");
+                let mut tag = world.lock_table(A, 1);
+                world.change_in(A, &mut tag, PAGES[1], frame_of(PAGES[1]));
+            }),
+            on(&world, 2, read_all),
+        ]);
+        world.check_debts();
+        {
+            let mut tag = world.lock_table(A, 0);
+            world.change_in(A, &mut tag, PAGES[0], frame_of(PAGES[0]));
+        }
+        become_cpu(2);
+        read_all(&world);
+    });
+}
+
+/// Both tables are settled at the same moment, each under its lock.
+#[test]
+fn two_tables_settled_at_once() {
+    explore("two tables settled at once", LONG, || {
+        let world = Arc::new(world(3, 0));
+        let change = |table: usize| {
+            move |world: &World| {
+                world.unmap_in(A, table, PAGES[table]).expect("the page must be mapped");
+                let mut tag = world.lock_table(A, table);
+                world.change_in(A, &mut tag, PAGES[table], frame_of(PAGES[table]));
+            }
+        };
+        at_once(vec![on(&world, 0, change(0)), on(&world, 1, change(1)), on(&world, 2, read_all)]);
+        world.check_debts();
+    });
+}
+
 /// A caller that reads the file's record without its lock has the folio's lock, which it got from the CPU that left
 /// the debt.
 #[test]
@@ -322,6 +366,30 @@ fn a_payment_that_covers_later_debts_is_found() {
             ledger.domain.forget(&sum.debt, || ());
             ledger.paid.fetch_max(sum.debt.generation.0, AcqRel);
         }
+    });
+}
+
+/// The lock of one table does not keep debts of another away: a payment under it can miss one.
+#[test]
+#[should_panic(expected = "a stale translation led to a reused frame")]
+fn a_settle_under_the_lock_of_another_table_is_found() {
+    explore("found: a settle under another table's lock", THREE, || {
+        let world = Arc::new(world(3, 0));
+        at_once(vec![
+            on(&world, 0, |world| {
+                world.unmap_in(A, 0, PAGES[0]).expect("the page must be mapped");
+            }),
+            on(&world, 1, |world| {
+                let _other = world.lock_table(A, 1);
+                if world.mmu.machine.mapped(A, PAGES[0]).is_none() {
+                    world.mmu.tlb.settle_space(&world.mmu, A);
+                    world.mmu.machine.fill(frame_of(PAGES[0]), NEW);
+                }
+            }),
+            on(&world, 2, |world| {
+                world.reads_old(PAGES[0]);
+            }),
+        ]);
     });
 }
 

@@ -27,7 +27,8 @@ pub(super) const NEW: u64 = 2;
 /// A machine and its spaces.
 pub(super) struct World {
     pub mmu: Mmu<ModelMachine>,
-    tables: Vec<Lock<()>>,
+    /// The locks of each space's tables, each with the tag of the newest debt for an entry of the table.
+    tables: Vec<[Lock<u32>; 2]>,
 }
 
 impl World {
@@ -47,7 +48,7 @@ impl World {
             mmu.frames[pfn].set_owner(Owner::File(FILE), PageIndex(pfn.0 as u64));
             mmu.machine.fill(pfn, OLD);
         }
-        World { mmu, tables: (0..spaces).map(|_| Lock::new(())).collect() }
+        World { mmu, tables: (0..spaces).map(|_| [Lock::new(0), Lock::new(0)]).collect() }
     }
 
     /// This CPU switches to a space as a scheduler does: with interrupts off.
@@ -74,8 +75,14 @@ impl World {
         self.mmu.machine.clear(space, page).map(|(pfn, _)| pfn)
     }
 
-    pub fn lock_tables(&self, space: SpaceId) -> Guard<'_, ()> {
-        self.tables[space.0 as usize].lock()
+    /// Lock the tables of a space, of which this is the only one.
+    pub fn lock_tables(&self, space: SpaceId) -> Guard<'_, u32> {
+        self.lock_table(space, 0)
+    }
+
+    /// Lock one of the tables of a space.
+    pub fn lock_table(&self, space: SpaceId, table: usize) -> Guard<'_, u32> {
+        self.tables[space.0 as usize][table].lock()
     }
 
     /// Use this value of `tlb.unmap` from now on.
@@ -91,18 +98,34 @@ impl World {
 
     /// Reclaim unmaps a page of a space. Returns the frame if the page was mapped.
     pub fn unmap(&self, space: SpaceId, page: Vpn) -> Option<Pfn> {
+        self.unmap_in(space, 0, page)
+    }
+
+    /// The same for a page of one of the space's tables.
+    pub fn unmap_in(&self, space: SpaceId, table: usize, page: Vpn) -> Option<Pfn> {
         let mut batch = UnmapBatch::new(&self.mmu);
         let taken = {
-            let _tables = self.lock_tables(space);
+            let mut tag = self.lock_table(space, table);
             let taken = self.mmu.machine.clear(space, page);
             if let Some((pfn, writable)) = taken {
                 let cleared = Cleared { writable, ..self.cleared(space, page, pfn) };
-                let _ = batch.note_cleared(&self.mmu, &self.mmu.tlb, &cleared);
+                if let Some(debt) = batch.note_cleared(&self.mmu, &self.mmu.tlb, &cleared) {
+                    *tag = debt.tag();
+                }
             }
             taken.map(|(pfn, _)| pfn)
         };
         batch.settle(&self.mmu, &self.mmu.tlb);
         taken
+    }
+
+    /// Pay for the entries of a table, whose lock this task holds, and let a page of it show something else.
+    pub fn change_in(&self, space: SpaceId, tag: &mut u32, page: Vpn, pfn: Pfn) {
+        if *tag != 0 {
+            self.mmu.tlb.settle_table(&self.mmu, space, page, *tag);
+            *tag = 0;
+        }
+        self.mmu.machine.fill(pfn, NEW);
     }
 
     /// A read-only entry, as a batch gets it.
