@@ -12,11 +12,15 @@
 //! No program can use the following at this moment, so it is not checked: CPUs that run a kernel task or nothing, ASIDs
 //! that are not loaded, spaces that have been killed, and ranges that a pending call changes. A CPU that is stopped in
 //! the middle of its work (`preempt`) may be about to flush a translation that it has just removed. Loads must be right
-//! even then; stores and walk caches are checked only when no task is inside the memory manager.
+//! even then; stores and walk caches are checked only when no task is inside the memory manager. Reclaim lets other
+//! tasks run within a batch whose flush is still to come. It holds the locks of the batch's folios, and what is stored
+//! to a locked folio is not lost: it is flushed for before it is written or freed. If the flush is missing, the check
+//! finds that when the folio is unlocked.
 
 use crate::cpu::Cpu;
 use crate::simulation::Simulation;
 use crate::tlb::Cached;
+use mm::frame::FrameFlags;
 use mm::units::{Pfn, SpaceId, Vpn};
 
 impl<P> Simulation<'_, P> {
@@ -66,11 +70,17 @@ impl<P> Simulation<'_, P> {
         let got = machine.observers.content.as_ref()?.borrow().frame(cached.pfn());
         match oracle.peek(space.0, page.0, got)? {
             Err(text) => Some(format!("{table}; {text}")),
-            Ok(()) if cached.storable() && !self.stopped_inside() => {
+            Ok(()) if cached.storable() && !self.stopped_inside() && !self.is_locked(cached.pfn()) => {
                 Some(format!("{table}; a store would go through and be lost"))
             }
             Ok(()) => None,
         }
+    }
+
+    /// Whether the folio of a frame is locked.
+    fn is_locked(&self, pfn: Pfn) -> bool {
+        let frames = &self.mm().mmu().frames;
+        frames[frames.head(pfn)].has(FrameFlags::LOCKED)
     }
 
     fn check_walk_caches(

@@ -14,8 +14,8 @@
 //! but its owner closes it after each pass over a list.
 //!
 //! Requests start in order of arrival: there is no elevator. CPUs run one after the other on the host, and one that
-//! reclaims a batch is hundreds of microseconds ahead of the others at its end; what it sends reaches the device when
-//! all other CPUs have come as far, or their requests would queue behind some that are sent later.
+//! does much without giving way is ahead of the others at its end; what it sends reaches the device when all other CPUs
+//! have come to that time, or their requests would queue behind some that are sent later.
 
 use mm::machine::Io;
 use std::collections::VecDeque;

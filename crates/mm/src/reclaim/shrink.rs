@@ -98,6 +98,7 @@ impl<M: Machine> Reclaim<'_, M> {
         let mut lists = ShrinkLists::default();
         self.decide_each(folios, pass, &mut lists);
         while let Some(pfn) = lists.write.pop_tail(&core.frames) {
+            core.machine.resched();
             let fate = match self.write(pfn, pass) {
                 Ok(()) if self.release(FolioRun::one(&pfn), pass.sc).is_empty() => ReclaimFate::Keep,
                 Ok(()) => ReclaimFate::Free,
@@ -128,6 +129,8 @@ impl<M: Machine> Reclaim<'_, M> {
         let frames = &self.core.frames;
         let mut stretch = Stretch::default();
         while let Some(pfn) = pass.parts.pop_tail(frames).or_else(|| folios.pop_tail(frames)) {
+            // A batch takes long enough for other CPUs to begin and end what it asks about.
+            self.core.machine.resched();
             let admitted = self.admit(pfn, pass);
             // With demotion each folio is a run by itself: it may go to another tier, and is not unmapped here.
             let page = admitted.ok().filter(|()| !pass.demotes).and_then(|()| FilePosition::of(&frames[pfn]));
