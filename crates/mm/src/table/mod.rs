@@ -396,6 +396,12 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         }
     }
 
+    /// [`LockedTables::enter`] for a loop over many entries, which needs the registers.
+    #[inline(never)]
+    fn enter_apart(&self, table: Pfn) {
+        self.enter(table);
+    }
+
     #[cold]
     #[inline(never)]
     fn begin_hold(&self) {

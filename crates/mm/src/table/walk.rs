@@ -214,7 +214,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         visit: &mut impl FnMut(&mut Self, EntryRun, &[AtomicU64]) -> u32,
     ) {
         let mmu = self.mmu;
-        self.enter(table);
+        self.enter_apart(table);
         let hold = self.hold.get();
         let first = index(start, level);
         let cells = &mmu.machine.table(table)[first..first + count as usize];
