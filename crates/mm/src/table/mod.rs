@@ -109,7 +109,7 @@ impl Default for Tree {
         Tree {
             root: AtomicU32::new(Pfn::NONE.0),
             gate: Gate::default(),
-            locks: TableLocks::default(),
+            locks: Default::default(),
             recent: Recent::default(),
             hold: AtomicU16::new(0),
             counts: Counts::default(),

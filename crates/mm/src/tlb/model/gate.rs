@@ -2,7 +2,7 @@
 
 extern crate std;
 
-use super::host::{EVERY, LONG, at_once, explore};
+use super::host::{TWO, at_once, explore};
 use crate::lock::Gate;
 use crate::primitive::{Ordering::*, modelled::AtomicU32};
 use std::boxed::Box;
@@ -63,13 +63,14 @@ fn become_alone(guarded: &Guarded) {
 
 #[test]
 fn nobody_is_inside_with_one_that_is_alone() {
-    model("gate: one shares, one is alone", EVERY, vec![share, alone], 1);
-    model("gate: two share, one is alone", LONG, vec![share, share, alone], 1);
+    model("gate: one shares, one is alone", TWO, vec![share, alone], 1);
+    #[cfg(feature = "shuttle")]
+    model("gate: two share, one is alone", TWO, vec![share, share, alone], 1);
 }
 
 #[test]
 fn two_that_share_can_both_become_alone_one_after_the_other() {
-    model("gate: two become alone", EVERY, vec![become_alone, become_alone], 2);
+    model("gate: two become alone", TWO, vec![become_alone, become_alone], 2);
 }
 
 #[test]
@@ -78,5 +79,5 @@ fn a_try_finds_the_gate_free_or_gives_up() {
         guarded.gate.try_share().iter().for_each(|_inside| guarded.compare());
         drop(guarded.gate.try_alone());
     };
-    model("gate: tries", EVERY, vec![tries, alone], 1);
+    model("gate: tries", TWO, vec![tries, alone], 1);
 }

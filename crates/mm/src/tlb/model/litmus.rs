@@ -196,7 +196,7 @@ fn switch_wrongly(world: &World, steps: fn(&Tlb, CpuId) -> u64) {
     let _off = platform.machine.interrupts_off();
     let (tlb, me) = (&world.mmu.tlb, platform.machine.cpu());
     let (state, context) = (&tlb.cpus[me.index()], &tlb.contexts[A.0]);
-    tlb.leave_context(me);
+    tlb.leave_context(platform, me);
     let drawn = tlb.newest();
     let newest = steps(tlb, me);
     let (asid, keep) = state.load(A, context.id.load(Acquire), newest);
