@@ -77,8 +77,8 @@ impl<P> Simulation<'_, P> {
         }
     }
 
-    /// Whether the folio of a frame is locked.
-    fn is_locked(&self, pfn: Pfn) -> bool {
+    /// Whether the folio of a frame is locked, as all of a batch of reclaim are.
+    pub(crate) fn is_locked(&self, pfn: Pfn) -> bool {
         let frames = &self.mm().mmu().frames;
         frames[frames.head(pfn)].has(FrameFlags::LOCKED)
     }
