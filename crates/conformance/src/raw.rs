@@ -7,10 +7,10 @@
 use crate::harness::Harness;
 use crate::kit::{Kit, ensure};
 use crate::report::{NotPassed, Verdict};
-use mm::alloc::{AllocRequest, Reserve, Watermark};
+use mm::alloc::{AllocRequest, Watermark};
 use mm::frame::Mobility;
 use mm::lock::Lock;
-use mm::machine::{Asid, Flush, Machine, ZoneKind};
+use mm::machine::{Asid, Flush, Machine};
 use mm::primitive::Ordering::*;
 use mm::table::{Bits, Entry};
 use mm::units::*;
@@ -39,17 +39,7 @@ impl<'k, H: Harness> Frames<'k, H> {
     /// Take a block of frames with unknown content.
     pub fn take(&self, order: Order) -> Result<Pfn, NotPassed> {
         let mm = self.kit.harness.mm();
-        let request = AllocRequest {
-            order,
-            mobility: Mobility::Unmovable,
-            node: mm.mmu().node(),
-            highest: ZoneKind::Normal,
-            reserve: Reserve::None,
-            this_node_only: false,
-            among: Nodes::ALL,
-            atomic: false,
-            mixes: true,
-        };
+        let request = AllocRequest::of_kernel(Mobility::Unmovable, order, mm.mmu().node());
         let no_memory = |_| NotPassed::Failed(format!("no free block of {} pages", order.frames()));
         let pfn = mm.core().alloc.take(mm.mmu(), &request, Watermark::Min).map_err(no_memory)?.into_pfn();
         self.taken.lock().push(pfn);

@@ -29,7 +29,7 @@ mod at_once {
             &self,
             _platform: &Platform<M>,
             _kind: usize,
-            _size: u64,
+            _size: impl FnOnce() -> u64,
         ) -> bool {
             true
         }
@@ -73,8 +73,13 @@ mod timed {
 
         /// Whether the next piece of work of this kind completes a batch of `size`.
         #[inline]
-        pub(crate) fn completes<M: Machine>(&self, platform: &Platform<M>, kind: usize, size: u64) -> bool {
-            self.of(platform, kind).get() + 1 >= size
+        pub(crate) fn completes<M: Machine>(
+            &self,
+            platform: &Platform<M>,
+            kind: usize,
+            size: impl FnOnce() -> u64,
+        ) -> bool {
+            self.of(platform, kind).get() + 1 >= size()
         }
 
         /// Under the lock: work was done. `completed`: what was said about its first piece.

@@ -20,7 +20,7 @@ pub use groups::GroupAccount;
 pub use migrate::Moved;
 pub use oom::OomReport;
 
-use crate::alloc::{AllocRequest, Allocator, Reserve, Watermark};
+use crate::alloc::{AllocRequest, Allocator, Watermark};
 use crate::api::*;
 use crate::arena::Arena;
 use crate::cache::Cache;
@@ -30,7 +30,7 @@ use crate::hot;
 use crate::knobs::{Knob, Knobs};
 use crate::lock::{Lock, LockClass};
 use crate::lru::Lru;
-use crate::machine::{Io, Machine, Scope, WaitKey, Work, ZoneKind};
+use crate::machine::{Io, Machine, Scope, WaitKey, Work};
 use crate::memory::Memory;
 use crate::mm_core::MmCore;
 use crate::mmu::Mmu;
@@ -401,17 +401,7 @@ impl<M: Machine> Mm<M> {
 /// The page of zeroes that every space may map.
 #[expect(clippy::disallowed_methods, reason = "no CPU has a translation to it yet")]
 fn take_zero_page<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator) -> Result<Pfn, String> {
-    let request = AllocRequest {
-        order: Order::ZERO,
-        mobility: Mobility::Unmovable,
-        node: NodeId(0),
-        highest: ZoneKind::Normal,
-        reserve: Reserve::None,
-        this_node_only: false,
-        among: Nodes::ALL,
-        atomic: false,
-        mixes: true,
-    };
+    let request = AllocRequest::of_kernel(Mobility::Unmovable, Order::ZERO, NodeId(0));
     let zero =
         alloc.take(mmu, &request, Watermark::Min).map_err(|_| "no memory at all".to_string())?.into_pfn();
     mmu.machine.zero(zero, 1);

@@ -290,17 +290,7 @@ pub(crate) fn virgin(device: DeviceId, block: u64) -> u64 {
 
 /// A request for a block, with all reserves.
 pub(crate) fn block(order: Order, mobility: Mobility) -> AllocRequest {
-    AllocRequest {
-        order,
-        mobility,
-        node: NodeId(0),
-        highest: ZoneKind::Normal,
-        reserve: Reserve::All,
-        this_node_only: false,
-        among: Nodes::ALL,
-        atomic: false,
-        mixes: true,
-    }
+    AllocRequest { reserve: Reserve::All, ..AllocRequest::of_kernel(mobility, order, NodeId(0)) }
 }
 
 /// A request to map pages there, for loads and stores.

@@ -89,6 +89,21 @@ pub struct AllocRequest {
 }
 
 impl AllocRequest {
+    /// A request of the kernel for itself: above the watermark, from any node, `node` first.
+    pub const fn of_kernel(mobility: Mobility, order: Order, node: NodeId) -> AllocRequest {
+        AllocRequest {
+            order,
+            mobility,
+            node,
+            highest: ZoneKind::Normal,
+            reserve: Reserve::None,
+            this_node_only: false,
+            among: Nodes::ALL,
+            atomic: false,
+            mixes: true,
+        }
+    }
+
     fn debts(&self) -> Debts {
         if self.atomic { Debts::UpTo(Generation::NONE) } else { Debts::Allowed }
     }

@@ -299,8 +299,9 @@ impl Cache {
             f.note_dirtied(Some(memory.machine.now()));
             memory.count(Stat::NrDirty, frame.pages() as i64);
             memory.count(Stat::NrDirtied, frame.pages() as i64);
+            let first = frame.test_and_set(FrameFlags::BUFFERS);
             drop(tree);
-            if frame.test_and_set(FrameFlags::BUFFERS) {
+            if first {
                 memory.note_records(Record::BufferHead, frame.pages() as i64);
             }
         }

@@ -59,7 +59,8 @@ impl FolioBatches {
         kind: BatchKind,
         frame: &Frame,
     ) -> bool {
-        frame.pages() > 1 || self.0.completes(platform, kind as usize, platform.knobs.get(Knob::LruBatch))
+        let size = || if frame.pages() > 1 { 1 } else { platform.knobs.get(Knob::LruBatch) };
+        self.0.completes(platform, kind as usize, size)
     }
 
     /// Under the vector's lock: folios have moved. `completed`: what was said about the first.

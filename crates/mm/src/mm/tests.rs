@@ -13,6 +13,7 @@ use super::*;
 use crate::cache::add_to_swap;
 use crate::frame::FolioRun;
 use crate::knobs::FlushPolicy;
+use crate::machine::ZoneKind;
 use crate::rmap::UnmapMode;
 use crate::table::Bits;
 use crate::testing::{Blocks, TestMachine, request};

@@ -130,7 +130,7 @@ impl Swap {
             let (class, lower) = rest.split_at(equal);
             for step in 0..equal {
                 let area = &class[(turn as usize + step) % equal];
-                let completes = order != Order::ZERO || self.batches.completes(base, TAKEN, BATCH);
+                let completes = order != Order::ZERO || self.batches.completes(base, TAKEN, || BATCH);
                 let mut slots = area.lock_if(completes);
                 let found = if order == Order::ZERO { slots.alloc(cpu) } else { slots.alloc_run(cpu, order) };
                 if let Some(offset) = found {
@@ -172,7 +172,7 @@ impl Swap {
 
     /// Drop an entry's reference to the slot. Returns the number of entries left.
     pub(crate) fn free_entry<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot) -> u32 {
-        let completes = self.batches.completes(base, FREED, BATCH);
+        let completes = self.batches.completes(base, FREED, || BATCH);
         let (mut slots, offset) = self.slots_if(slot, completes);
         if slots.free_entry(offset) {
             self.note_nodes(&mut slots);
@@ -184,7 +184,7 @@ impl Swap {
 
     /// Drop an entry's reference to each of `count` consecutive slots of a folio in the cache.
     pub(crate) fn free_entries<M: Machine>(&self, base: &Platform<M>, first: SwapSlot, count: u32) {
-        let completes = self.batches.completes(base, FREED, BATCH);
+        let completes = self.batches.completes(base, FREED, || BATCH);
         let (mut slots, offset) = self.slots_if(first, completes);
         let freed = (offset..offset + count).filter(|&offset| slots.free_entry(offset)).count();
         self.note_nodes(&mut slots);
@@ -290,7 +290,7 @@ impl Swap {
         slot: SwapSlot,
         shadow: Option<Shadow>,
     ) {
-        let completes = self.batches.completes(base, FREED, BATCH);
+        let completes = self.batches.completes(base, FREED, || BATCH);
         let (mut slots, offset) = self.slots_if(slot, completes);
         let mut pages = 1;
         if let Some(pfn) = slots.folio(offset) {

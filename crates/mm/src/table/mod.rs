@@ -44,7 +44,7 @@ use crate::arena::Arena;
 use crate::event::Event;
 use crate::frame::{FolioPages, Frame, FrameFlags, Mobility, Owner};
 use crate::lock::{Gate, GateGuard, Lock};
-use crate::machine::{Machine, Work, ZoneKind};
+use crate::machine::{Machine, Work};
 use crate::mmu::Mmu;
 use crate::primitive::{AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 use crate::stat::Stat;
@@ -336,15 +336,9 @@ impl Tables {
 
 fn new_table<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator, means: Means) -> Result<Pfn, NeedsReclaim> {
     let request = AllocRequest {
-        order: Order::ZERO,
-        mobility: Mobility::Unmovable,
-        node: mmu.node(),
-        highest: ZoneKind::Normal,
         reserve: means.reserve,
-        this_node_only: false,
-        among: Nodes::ALL,
-        atomic: false,
         mixes: means.mixes,
+        ..AllocRequest::of_kernel(Mobility::Unmovable, Order::ZERO, mmu.node())
     };
     let table = alloc.take(mmu, &request, means.mark)?.into_pfn();
     mmu.machine.zero(table, 1);
