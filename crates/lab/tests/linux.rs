@@ -90,6 +90,19 @@ fn failures_are_one_line_and_leave_nothing() {
 }
 
 #[test]
+fn a_kernel_that_panics_before_its_first_process_is_started_again() {
+    let line = format!("linux {RUN} --cpus 1");
+    let twice = Fake { panics: 2, ..Fake::new(said(1, 700)) };
+    twice.good(&line);
+    let always = Fake { panics: 3, ..Fake::new(said(1, 700)) };
+    let message = always.bad(1, &line);
+    assert!(message.contains("the guest's kernel panicked: Fatal exception in interrupt"), "{message}");
+    let later = PANIC.replace("SeaBIOS", "@pagefold 1");
+    let message = Fake { status: 0, panics: 1, ..Fake::new(later) }.bad(1, &line);
+    assert!(message.contains("System is deadlocked on memory"), "{message}");
+}
+
+#[test]
 fn missing_tools_are_named_before_a_boot() {
     let fake = Fake::new(said(2, 513));
     for (args, variable, expected) in [

@@ -206,6 +206,11 @@ impl Parser {
         &self.report
     }
 
+    /// Whether its first process has spoken.
+    pub fn greeted(&self) -> bool {
+        self.greeted
+    }
+
     /// All that was said.
     pub fn into_report(self) -> Report {
         self.report

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// QEMU is gone this long after the guest's last word, or something is wrong.
 const POWER_OFF: Duration = Duration::from_secs(10);
+/// How often a kernel is started that panics before its first process. Linux replaces instructions while other CPUs run
+/// them, and QEMU, with a thread for each CPU, now and then traps at one that is whole again.
+const STARTS: u32 = 3;
 /// The longest line that is taken; what is longer is cut into pieces, and is no record.
 const LONGEST: u64 = 1 << 16;
 
@@ -49,11 +52,30 @@ impl Runner<'_> {
         self.run(guest.arguments(self.kernel, files.disks()), stop, log)
     }
 
-    /// Start the emulator with these arguments and follow what it runs to its end.
+    /// Start the emulator with these arguments and follow what it runs to its end. A kernel that panics before its
+    /// first process is started again.
     ///
     /// # Errors
     /// As [`Runner::boot`].
-    pub fn run(&self, args: Vec<OsString>, stop: impl Fn() -> bool, log: impl FnMut(&str)) -> Result<Report> {
+    pub fn run(
+        &self,
+        args: Vec<OsString>,
+        stop: impl Fn() -> bool,
+        mut log: impl FnMut(&str),
+    ) -> Result<Report> {
+        for _ in 1..STARTS {
+            match self.start(&args, &stop, &mut log)? {
+                Started::Ended(report) => return report,
+                Started::Never(why) => log(&format!("{why}, before its first process: it is started again")),
+            }
+        }
+        match self.start(&args, &stop, &mut log)? {
+            Started::Ended(report) => report,
+            Started::Never(why) => Err(Error::Failed(why)),
+        }
+    }
+
+    fn start(&self, args: &[OsString], stop: impl Fn() -> bool, log: impl FnMut(&str)) -> Result<Started> {
         let mut command = Command::new(self.qemu);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| Error::file("run", self.qemu, error))?;
@@ -63,7 +85,10 @@ impl Runner<'_> {
         let _ = boot.child.kill();
         let _ = boot.child.wait();
         let status = status.map_err(|ended| self.explain(ended, &boot.parser))?;
-        judge(boot.parser.into_report(), status, &boot.emulator)
+        if let (false, Some(why)) = (boot.parser.greeted(), panicked(boot.parser.report())) {
+            return Ok(Started::Never(panic_of_guest(why)));
+        }
+        Ok(Started::Ended(judge(boot.parser.into_report(), status, &boot.emulator)))
     }
 
     fn explain(&self, ended: Ended, parser: &Parser) -> Error {
@@ -77,6 +102,14 @@ impl Runner<'_> {
             Ended::Lost(why) => Error::Failed(why),
         }
     }
+}
+
+/// What became of a guest.
+enum Started {
+    /// It ran to an end.
+    Ended(Result<Report>),
+    /// Its kernel panicked before its first process, and why.
+    Never(String),
 }
 
 /// Why the wait ended before QEMU.
@@ -187,6 +220,10 @@ fn panicked(report: &Report) -> Option<&str> {
     report.log.iter().find_map(|line| line.split_once(SAYS)).map(|(_, why)| why.trim())
 }
 
+fn panic_of_guest(why: &str) -> String {
+    format!("the guest's kernel panicked: {why}")
+}
+
 /// The end of the guest's log, which shows what it was doing.
 fn last_words(report: &Report) -> String {
     if let Some(why) = panicked(report) {
@@ -206,7 +243,7 @@ fn judge(report: Report, status: ExitStatus, emulator: &str) -> Result<Report> {
             return Err(Error::Failed(format!("the guest stopped without '@end': {text}")));
         }
         if let Some(why) = panicked(&report) {
-            return Err(Error::Failed(format!("the guest's kernel panicked: {why}")));
+            return Err(Error::Failed(panic_of_guest(why)));
         }
         let by = if emulator.is_empty() { String::new() } else { format!(" and said '{emulator}'") };
         return Err(Error::Failed(format!(

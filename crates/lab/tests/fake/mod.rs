@@ -16,13 +16,15 @@ pub struct Fake {
     pub status: i32,
     pub error: &'static str,
     pub hangs: bool,
+    /// How many starts end with a panic before the first process.
+    pub panics: u32,
 }
 
 impl Fake {
     /// A guest that prints this and succeeds.
     pub fn new(said: impl Into<String>) -> Fake {
         let folder = tempfile::tempdir().expect("a scratch folder");
-        Fake { folder, said: said.into(), status: 33, error: "", hangs: false }
+        Fake { folder, said: said.into(), status: 33, error: "", hangs: false, panics: 0 }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -48,6 +50,7 @@ impl Fake {
         command.env("PATH", format!("{}:{path}", tools.display())).env("TMPDIR", scratch);
         command.env("FAKE_OUTPUT", self.path("said")).env("FAKE_STATUS", self.status.to_string());
         command.env("FAKE_ERROR", self.error).env("FAKE_ARGS", self.path("args"));
+        command.env("FAKE_PANICS", self.panics.to_string());
         command.env("FAKE_HANG", if self.hangs { "1" } else { "" });
         command
     }
