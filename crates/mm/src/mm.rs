@@ -220,11 +220,14 @@ impl<M: Machine> Mm<M> {
     /// retried.
     #[inline]
     pub fn fault(&self, space: SpaceId, page: Vpn, access: AccessKind) -> Result<FaultDone, FaultError> {
-        self.fault_above_high(space, page, access, 0)
+        let _scope = self.mmu().scope(Scope::ExcPageFault);
+        self.mmu().charge(Work::FaultEntry, 1);
+        self.handle_fault(space, page, access, 0)
     }
 
-    /// [`Mm::fault`], which reclaims for memory.high once more than `spared` pages were charged above it.
-    fn fault_above_high(
+    /// Serve a fault that an access of the program or the kernel has; reclaim for memory.high once more than `spared`
+    /// pages were charged above it.
+    fn handle_fault(
         &self,
         space: SpaceId,
         page: Vpn,
@@ -232,8 +235,6 @@ impl<M: Machine> Mm<M> {
         spared: u64,
     ) -> Result<FaultDone, FaultError> {
         let mmu = self.mmu();
-        let _scope = mmu.scope(Scope::ExcPageFault);
-        mmu.charge(Work::FaultEntry, 1);
         mmu.count(Stat::Pgfault, 1);
         let found = self.spaces.get(space).ok_or(FaultError::Segv)?;
         let group = found.group();
@@ -355,13 +356,11 @@ impl<M: Machine> Mm<M> {
         }
     }
 
+    /// Fault in a page until it is found in the tables.
     fn populate_page(&self, space: SpaceId, page: Vpn) -> Result<(), FaultError> {
-        for access in [AccessKind::Store, AccessKind::Load] {
-            match self.fault_above_high(space, page, access, HIGH_BATCH) {
-                Ok(_) => break,
-                Err(FaultError::Segv) => continue,
-                Err(error) => return Err(error),
-            }
+        let found = self.spaces.get(space).ok_or(FaultError::Segv)?;
+        while let Some(access) = found.populates(&self.core, space, page)? {
+            self.handle_fault(space, page, access, HIGH_BATCH)?;
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Calls that fail must return the right error and do nothing; and rights that no call may give.
 
 use super::*;
+use crate::frame::FrameFlags;
+use crate::stat::Stat;
 use crate::table::USER_END;
 use std_alloc::boxed::Box;
 
@@ -328,4 +330,31 @@ fn collapse_reads_missing_file_pages() {
         }
         mm.validate().unwrap();
     }
+}
+
+/// As Linux does: only private pages are populated by stores, those that a fault maps around its own take none, and
+/// each page counts as used once.
+#[test]
+fn populated_shared_pages_are_clean_used_and_mapped_around() {
+    const ALL: u64 = 32;
+    let bench: &'static Bench = Box::leak(Box::new(Bench::new()));
+    let (mm, machine) = (&bench.mm, bench.mm.machine());
+    *machine.idle.lock() = Some(Box::new(|_| end_transfers(&bench.mm)));
+    let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
+    let file = mm.create_file(disk, ALL * PAGE_SIZE);
+    for (shared, at) in [(true, Vpn(AT.0 + LARGE)), (false, Vpn(AT.0 + 2 * LARGE))] {
+        let backing = Backing::File { file, offset: PageIndex(0), shared, writable: true };
+        let before = mm.mmu().stats.read(Stat::Pgfault);
+        mm.mmap(bench.space, &MapRequest { populate: true, ..request(at, ALL, backing) }).unwrap();
+        let faults = mm.mmu().stats.read(Stat::Pgfault) - before;
+        assert_eq!(faults < ALL as i64 / 4, shared, "{faults} faults");
+        for page in (at.0..at.0 + ALL).map(Vpn) {
+            let (pfn, bits) = bench.entry(page).expect("every page must be mapped");
+            let frame = &mm.core.frames[mm.core.frames.head(pfn)];
+            assert_eq!(bits.contains(Bits::WRITE), !shared, "{page}");
+            assert!(!shared || !frame.has(FrameFlags::DIRTY), "{page}");
+            assert!(frame.has(FrameFlags::REFERENCED) || frame.has(FrameFlags::ACTIVE), "{page}");
+        }
+    }
+    assert_eq!(mm.validate(), Ok(()));
 }

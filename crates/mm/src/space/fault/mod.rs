@@ -6,6 +6,7 @@ mod copy;
 mod file;
 mod hint;
 mod large;
+mod populate;
 mod sized;
 mod swap;
 
