@@ -157,7 +157,7 @@ fn block(index: c_uint, instructions: u64, page: u64) {
     thread.touch(page, AccessKind::Fetch, 1);
 }
 
-extern "C" fn on_access(index: c_uint, info: u32, addr: u64, _: *mut c_void) {
+extern "C" fn on_access(index: c_uint, info: u32, addr: u64, instruction: *mut c_void) {
     /// Most bytes that an access has.
     const LONGEST: u64 = 64;
     if let Some(thread) = undisturbed(index)
@@ -166,7 +166,7 @@ extern "C" fn on_access(index: c_uint, info: u32, addr: u64, _: *mut c_void) {
     {
         return;
     }
-    access(index, info, addr);
+    access(index, info, addr, instruction as u64);
 }
 
 #[inline(always)]
@@ -185,15 +185,22 @@ fn store_bit() -> Option<u32> {
 }
 
 #[inline(never)]
-fn access(index: c_uint, info: u32, addr: u64) {
+fn access(index: c_uint, info: u32, addr: u64, instruction: u64) {
     let Some(thread) = current(index) else { return };
     thread.follow();
     // SAFETY: `info` is what QEMU passed for this access; the function only looks at its bits.
     let size = unsafe { qemu::qemu_plugin_mem_size_shift(info) };
     let (first, last) = (addr >> PAGE_SHIFT, addr.wrapping_add((1u64 << size) - 1) >> PAGE_SHIFT);
-    thread.touch(first, mode(info), 1);
+    let mode = mode(info);
+    thread.touch(first, mode, 1);
+    match mode {
+        // Hardware that loads a word to store it again faults once, for the store.
+        AccessKind::Store if thread.loaded == (instruction, addr) => thread.window.store_was_first(first),
+        AccessKind::Store => {}
+        _ => thread.loaded = (instruction, addr),
+    }
     if last != first {
-        thread.touch(last, mode(info), 1);
+        thread.touch(last, mode, 1);
     }
 }
 
@@ -214,9 +221,8 @@ extern "C" fn on_translate(_: PluginId, block: *mut Block) {
                 let data = data(addr, 0);
                 qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_block, qemu::NO_REGS, data);
             }
-            let nothing = std::ptr::null_mut();
-            let (flags, which) = (qemu::NO_REGS, qemu::MEM_RW);
-            qemu::qemu_plugin_register_vcpu_mem_cb(instruction, on_access, flags, which, nothing);
+            let (flags, which, data) = (qemu::NO_REGS, qemu::MEM_RW, addr as *mut c_void);
+            qemu::qemu_plugin_register_vcpu_mem_cb(instruction, on_access, flags, which, data);
         }
     }
 }

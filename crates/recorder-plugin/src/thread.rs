@@ -42,6 +42,8 @@ pub struct Thread {
     stream: u32,
     encoder: Encoder,
     pub window: Window,
+    /// Instruction and address of the last load that was not of a page in the window.
+    pub loaded: (u64, u64),
     written: Written,
     /// Which pages are recorded.
     pub sample: Sample,
@@ -84,6 +86,7 @@ impl Thread {
             stream: 0,
             encoder: Encoder::default(),
             window: Window::new(window),
+            loaded: (0, 0),
             written: Written::new(),
             sample: Sample::new(shared::rule(), shared::with_threads(|threads| threads.places.clone())),
             quiet: shared::QUIET.load(Ordering::Relaxed) > 0,

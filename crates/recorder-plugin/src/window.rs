@@ -219,6 +219,18 @@ impl Window {
         run
     }
 
+    /// The loads of a page began with one that was part of a store: its stores came in first.
+    pub fn store_was_first(&mut self, page: u64) {
+        let [load, store] =
+            [AccessKind::Load, AccessKind::Store].map(|mode| self.find(page << 2 | mode as u64));
+        if let (Some(load), Some(store)) = (load, store)
+            && self.pairs[load].first < self.pairs[store].first
+        {
+            let first = self.pairs[load].first;
+            self.pairs[load].first = std::mem::replace(&mut self.pairs[store].first, first);
+        }
+    }
+
     /// The least recently used pair; or, of its page, the one that came in first.
     fn next_to_go(&self) -> usize {
         // In two steps, each of which becomes a few vector instructions.

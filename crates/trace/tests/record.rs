@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use abi::Call;
+use abi::{AccessKind, Call};
 use trace::event::{Event, ThreadId};
 use trace::record::{RecordError, RecordOptions, Summary, record, record_watched};
 use trace::{Info, Reader};
@@ -462,4 +462,38 @@ fn a_script_is_recorded_with_what_interprets_it() {
     assert!(summary.header.files.iter().any(|file| file.name == "run.sh"));
     let [process] = &programs(&output)[..] else { panic!() };
     assert_eq!((process.len(), &*process[0], &*process[1]), (3, "env", "env"));
+}
+
+/// Hardware that loads a word only to store it again faults once, for the store: a page that such an instruction
+/// touches first is stored to first.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn pages_that_are_changed_in_place_are_stored_to_first() {
+    const PROGRAM: &str = "fn main() {
+        let mut bytes = vec![0u8; 4 << 20];
+        for page in bytes.chunks_mut(4096) {
+            unsafe { std::arch::asm!(\"inc byte ptr [{}]\", in(reg) page.as_mut_ptr().add(64)) };
+        }
+        std::hint::black_box(&bytes);
+    }";
+    let folder = tempfile::tempdir().unwrap();
+    let [source, program, output] = ["a.rs", "a", "a.pft"].map(|name| folder.path().join(name));
+    std::fs::write(&source, PROGRAM).unwrap();
+    let made = std::process::Command::new("rustc").arg("-o").arg(&program).arg(&source).status().unwrap();
+    assert!(made.success());
+    let Some(_) = try_record(&output, &[&program.display().to_string()]) else { return };
+    let (mut first, mut pages) = (std::collections::HashMap::new(), 0..0);
+    for event in Reader::open(&output).unwrap().stream(ThreadId(0)) {
+        match event.unwrap() {
+            Event::Call { call: Call::Mmap(map), value, .. } if (4 << 20..5 << 20).contains(&map.len) => {
+                let start = value >> 12;
+                pages = start..start + (map.len >> 12);
+            }
+            Event::Run(run) if run.mode != AccessKind::Fetch => _ = first.entry(run.page).or_insert(run.mode),
+            _ => {}
+        }
+    }
+    let touched = || pages.clone().filter_map(|page| first.get(&page));
+    assert!(touched().count() >= 1024, "{pages:?}");
+    assert!(touched().filter(|&&mode| mode == AccessKind::Load).count() < 4);
 }

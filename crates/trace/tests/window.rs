@@ -89,3 +89,19 @@ fn a_window_is_emptied_with_each_page_in_the_order_of_first_use() {
     assert_eq!(told, [(1, Store, 2), (1, Load, 1), (2, Load, 1)]);
     window.drain(|run| panic!("{run:?} is told twice"));
 }
+
+/// An instruction that loads a word to store it again faults once.
+#[test]
+fn a_store_whose_own_load_made_the_page_is_told_first() {
+    use AccessKind::{Load, Store};
+    let mut window = Window::new(8);
+    for (page, mode) in [(1, Load), (1, Store), (2, Load), (2, Store)] {
+        assert!(leaves(&mut window, page, mode).is_none());
+    }
+    window.store_was_first(1);
+    window.store_was_first(1);
+    window.store_was_first(7);
+    let mut told = Vec::new();
+    window.drain(|run| told.push((run.page, run.mode)));
+    assert_eq!(told, [(1, Store), (1, Load), (2, Load), (2, Store)]);
+}

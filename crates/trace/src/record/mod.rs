@@ -44,10 +44,12 @@ use std::time::{Duration, Instant};
 use crate::container::Writer;
 use crate::error::TraceError;
 use crate::header::Header;
-use crate::image::{Emulator, Start, executable};
+pub use crate::image::Start;
+use crate::image::{Emulator, executable};
 use crate::raw::Image;
 use scratch::Scratch;
 use start::in_path;
+pub use start::start;
 use watch::Watch;
 
 /// The plugin, compiled by the build script.
@@ -230,7 +232,7 @@ pub fn record_watched(
     options: &RecordOptions,
     go_on: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Summary, RecordError> {
-    let start = start::start(&options.command)?;
+    let start = start(&options.command)?;
     let emulator = find_emulator(options)?;
     // A writer made now finds out that the output cannot be written before the program has run for an hour.
     let recorder = concat!("pagefold ", env!("CARGO_PKG_VERSION"), " qemu-user");

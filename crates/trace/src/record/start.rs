@@ -6,7 +6,10 @@ use super::{RecordError, io_error};
 use crate::image::{Refusal, Start, executable};
 
 /// What the command starts: its program, or the interpreter of its script.
-pub(super) fn start(command: &[String]) -> Result<Start, RecordError> {
+///
+/// # Errors
+/// There is no such program, or it cannot be recorded.
+pub fn start(command: &[String]) -> Result<Start, RecordError> {
     let name = command.first().ok_or(RecordError::NoCommand)?;
     let program = find_program(name)?;
     let words = command.iter().map(|word| word.as_bytes().to_vec()).collect();
