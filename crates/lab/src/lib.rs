@@ -16,7 +16,7 @@
 //! reproduce   published comparisons                 bound       flush policies against the fewest flushes
 //! boot        the booted machine under QEMU         linux       the same programs on Linux
 //! statistics  means and intervals                   svg, plot   pictures
-//! grid, human, size, suggest    text and numbers for people
+//! grid, human, size, suggest    text and numbers for people       scratch    folders that go away
 //! ```
 #![forbid(unsafe_code)]
 
@@ -46,6 +46,7 @@ mod replay;
 mod reproduce;
 mod rundir;
 mod scale;
+mod scratch;
 mod size;
 mod statistics;
 mod suggest;

@@ -103,6 +103,27 @@ fn a_kernel_that_panics_before_its_first_process_is_started_again() {
 }
 
 #[test]
+fn a_recording_is_compared_with_the_program_itself() {
+    let fake = Fake::new(said(2, 700).replace("accesses=12288 progress=1536", "accesses=0 progress=0"));
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/pack.pft");
+    let text = fake
+        .good(&format!("linux {trace} --memory 200% --boots 1 -q --with Cargo.toml --json --exe sort -r"));
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(json["same_work"], Value::Null);
+    let warnings = json["warnings"].to_string();
+    assert!(warnings.contains("recorded files were not on the guest's disk: "), "{warnings}");
+    for (line, expected) in [
+        ("linux zipf:2M --exe sort -r", "PROGRAM must be a FILE.pft"),
+        (&format!("linux {trace} --exe no-such-program"), "no-such-program"),
+        (&format!("linux {trace} --with no/such --exe true"), "cannot read no/such"),
+        (&format!("linux {trace} --with Cargo.toml"), "--exe"),
+    ] {
+        let message = fake.bad(2, line);
+        assert!(message.contains(expected), "{line}: {message}");
+    }
+}
+
+#[test]
 fn missing_tools_are_named_before_a_boot() {
     let fake = Fake::new(said(2, 513));
     for (args, variable, expected) in [

@@ -6,7 +6,7 @@ use crate::os::GROUPS;
 use crate::report::{self, Verdict, print};
 use crate::sys::{self, nr};
 use crate::task::RunState;
-use crate::{bench, counters, facts, heap, memory, os, swap, touch};
+use crate::{bench, counters, facts, heap, memory, original, os, swap, touch};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -27,6 +27,7 @@ const STATISTICS_PERIOD: u64 = 2_000_000_000;
 /// trace DEVICE BYTES the recorded program is on this disk
 /// measure            say how many pages are free, and end
 /// bench              count instructions of known work instead of running the program
+/// original           start what `/original` describes instead; its files are on the first disk
 /// first N            number of the program's first task, which its random choices depend on
 /// counter NAME       to be read
 /// ```
@@ -43,6 +44,7 @@ struct Config {
     trace: Option<(String, u64)>,
     measure: bool,
     bench: bool,
+    original: bool,
     seed: u64,
     boot: u64,
     first: u32,
@@ -81,6 +83,7 @@ impl Config {
             trace: None,
             measure: false,
             bench: false,
+            original: false,
             seed: 0,
             boot: 0,
             first: 0,
@@ -99,6 +102,7 @@ impl Config {
                 }
                 "measure" => config.measure = true,
                 "bench" => config.bench = true,
+                "original" => config.original = true,
                 "seed" => config.seed = number(rest),
                 "boot" => config.boot = number(rest),
                 "first" => config.first = number(rest) as u32,
@@ -156,6 +160,9 @@ pub fn main() -> ! {
     if config.bench {
         bench::run(state);
     }
+    if config.original {
+        original::prepare();
+    }
     facts::tell(&config.preparations.iter().filter_map(Preparation::setting).collect::<Vec<&str>>());
     run(&config, state, hidden_memory, times)
 }
@@ -204,6 +211,13 @@ fn prepare(preparation: &Preparation) {
     }
 }
 
+/// Note that the program says that it has failed.
+fn returned(status: u32) {
+    if status > 0 {
+        report::failed(format_args!("the program ended with status {status}"));
+    }
+}
+
 /// Run the program, and report its results.
 fn run(
     config: &Config,
@@ -217,11 +231,19 @@ fn run(
     let before = counters::read(&config.counters, config.cpus);
     hidden_memory.begin();
     let start = sys::now();
-    must("the program's first process", state.start(0, true, os::run));
+    let body = if config.original { original::run } else { os::run };
+    let first = must("the program's first process", state.start(0, true, body));
     // What the kernel uses besides the program, on average over the run.
     let (mut samples, mut sum) = (0u64, 0i64);
     loop {
         match sys::wait_for(-1, false) {
+            // Daemons of such a program may stay.
+            Ok(Some(ended)) if config.original && state.is_process(first, ended.pid) => {
+                state.ended(ended);
+                returned(ended.status);
+                break;
+            }
+            Ok(Some(_)) if config.original => {}
             Ok(Some(ended)) => state.ended(ended),
             Ok(None) => {
                 sys::sleep(SAMPLE_INTERVAL);

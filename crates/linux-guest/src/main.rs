@@ -3,7 +3,7 @@
 //! `pagefold linux` boots a Linux kernel with this program as the only one. The program sets up the
 //! conditions that the host asks for, leaves the workload exactly as many free pages as the simulated machine
 //! has, runs it by real calls and accesses through the trait `Os`, and reads the kernel's counters. It needs
-//! no C library and starts no other program.
+//! no C library. The only other program that it may start is the one that was recorded.
 //!
 //! ```text
 //! init      everything that happens, in order     memory    pages that the program gets
@@ -12,7 +12,7 @@
 //! touch     accesses that may fault               heap      memory of the guest's own, invisible to reclaim
 //! sys       system calls                          report    the guest's output
 //! choice    the program                           facts     what the guest has that the simulated machine has, too
-//! bench     instructions of known work
+//! bench     instructions of known work               original  a program of the system's own
 //! ```
 #![no_std]
 #![no_main]
@@ -26,6 +26,7 @@ mod facts;
 mod heap;
 mod init;
 mod memory;
+mod original;
 mod os;
 mod report;
 mod swap;

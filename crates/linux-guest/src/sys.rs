@@ -21,8 +21,10 @@ pub mod nr {
     pub const MADVISE: u64 = 28;
     pub const DUP2: u64 = 33;
     pub const NANOSLEEP: u64 = 35;
+    pub const EXECVE: u64 = 59;
     pub const EXIT: u64 = 60;
     pub const WAIT4: u64 = 61;
+    pub const CHDIR: u64 = 80;
     pub const MKDIR: u64 = 83;
     pub const RMDIR: u64 = 84;
     pub const UNLINK: u64 = 87;
@@ -30,6 +32,7 @@ pub mod nr {
     pub const SETSCHEDULER: u64 = 144;
     pub const MLOCK: u64 = 149;
     pub const MLOCKALL: u64 = 151;
+    pub const CHROOT: u64 = 161;
     pub const MOUNT: u64 = 165;
     pub const SWAPON: u64 = 167;
     pub const IOPL: u64 = 172;
@@ -274,6 +277,8 @@ pub struct Ended {
     pub pid: u64,
     /// The signal that killed it, or 0.
     pub signal: u32,
+    /// What it returned, if it was not killed.
+    pub status: u32,
 }
 
 /// Wait for a child (-1: any). Returns `None` if `block` is false and no child has ended.
@@ -284,7 +289,7 @@ pub fn wait_for(pid: i64, block: bool) -> Result<Option<Ended>, Code> {
     let flags = ALL | if block { 0 } else { NO_HANG };
     // SAFETY: the kernel writes the status.
     let pid = unsafe { call(nr::WAIT4, [pid as u64, &raw mut status as u64, flags, 0]) }?;
-    Ok((pid != 0).then_some(Ended { pid, signal: status & 0x7f }))
+    Ok((pid != 0).then_some(Ended { pid, signal: status & 0x7f, status: status >> 8 & 0xff }))
 }
 
 /// Nanoseconds that children which were waited for have spent in user mode.
@@ -294,6 +299,17 @@ pub fn childrens_user_time() -> u64 {
     // SAFETY: the kernel writes the record, which has 18 words.
     let _ = unsafe { call(nr::GETRUSAGE, [CHILDREN, usage.as_mut_ptr() as u64]) };
     usage[0] * 1_000_000_000 + usage[1] * 1000
+}
+
+/// Become another program: its path, its arguments and its environment, each of which ends with a zero. Returns only
+/// if that is not possible.
+pub fn become_program(path: &[u8], words: &[&[u8]], variables: &[&[u8]]) -> Code {
+    let pointers =
+        |texts: &[&[u8]]| -> Vec<u64> { texts.iter().map(|text| text.as_ptr() as u64).chain([0]).collect() };
+    let (words, variables) = (pointers(words), pointers(variables));
+    let args = [path.as_ptr() as u64, words.as_ptr() as u64, variables.as_ptr() as u64];
+    // SAFETY: the caller's texts end with a zero, and both lists with a null pointer.
+    unsafe { call(nr::EXECVE, args) }.err().unwrap_or(ENOSYS)
 }
 
 /// Exit the process, or with [`nr::EXIT`] the thread.

@@ -168,6 +168,13 @@ impl RunState {
         slot.stack.with(|stack| drop(stack.take()));
     }
 
+    /// Whether task `task` is the process with this id.
+    pub fn is_process(&self, task: u32, pid: u64) -> bool {
+        let number =
+            |slots: &mut Vec<Arc<Slot>>| slots.get(task as usize).map(|slot| slot.number.load(SeqCst));
+        self.slots.with(number).is_some_and(|number| u64::from(number) == pid)
+    }
+
     /// Record that a process has ended, and report a signal that killed it.
     pub fn ended(&self, ended: Ended) {
         if ended.signal == 0 {

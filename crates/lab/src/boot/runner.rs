@@ -7,6 +7,7 @@ use super::guest::{self, Guest, Task};
 use super::protocol::{Kind, Line, Parser, Report, Verdict};
 use crate::error::{Error, Result};
 use crate::human;
+use crate::scratch;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -65,12 +66,12 @@ impl Runner<'_> {
     ) -> Result<Report> {
         for _ in 1..STARTS {
             match self.start(&args, &stop, &mut log)? {
-                Started::Ended(report) => return report,
+                Started::Ended(report) => return *report,
                 Started::Never(why) => log(&format!("{why}, before its first process: it is started again")),
             }
         }
         match self.start(&args, &stop, &mut log)? {
-            Started::Ended(report) => report,
+            Started::Ended(report) => *report,
             Started::Never(why) => Err(Error::Failed(why)),
         }
     }
@@ -88,7 +89,7 @@ impl Runner<'_> {
         if let (false, Some(why)) = (boot.parser.greeted(), panicked(boot.parser.report())) {
             return Ok(Started::Never(panic_of_guest(why)));
         }
-        Ok(Started::Ended(judge(boot.parser.into_report(), status, &boot.emulator)))
+        Ok(Started::Ended(Box::new(judge(boot.parser.into_report(), status, &boot.emulator))))
     }
 
     fn explain(&self, ended: Ended, parser: &Parser) -> Error {
@@ -107,7 +108,7 @@ impl Runner<'_> {
 /// What became of a guest.
 enum Started {
     /// It ran to an end.
-    Ended(Result<Report>),
+    Ended(Box<Result<Report>>),
     /// Its kernel panicked before its first process, and why.
     Never(String),
 }
@@ -296,9 +297,7 @@ struct Files {
 
 impl Files {
     fn create(guest: &Guest) -> Result<Files> {
-        let dir = tempfile::Builder::new().prefix("pagefold-").tempdir();
-        let dir =
-            dir.map_err(|error| Error::output("make a folder for disks in", &std::env::temp_dir(), &error))?;
+        let dir = scratch::folder()?;
         let disk = |name: &str, bytes: u64| {
             let path = dir.path().join(name);
             let made = File::create(&path).and_then(|file| file.set_len(bytes));

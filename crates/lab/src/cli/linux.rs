@@ -5,20 +5,19 @@ use super::options::{Style, check_seeds};
 use super::output;
 use super::pc::{DEFAULT_MEMORY, PcArgs};
 use crate::engine::Program;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::linux::bench::LinuxBench;
 use crate::linux::compare::{Compared, Tools, Watch, compare, instructions};
+use crate::linux::guest::NO_PROGRAM;
 use crate::linux::job::Job;
 use crate::linux::judge;
+use crate::linux::original::Original;
 use crate::profile::{Profile, parse_setting};
 use clap::Args;
 use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// The program that the guest of the benchmark has, and does not run.
-const BENCHS_PROGRAM: &str = "uniform:1M";
 
 /// What every boot of Linux takes.
 #[derive(Debug, Args)]
@@ -73,6 +72,14 @@ pub struct LinuxArgs {
     /// for less
     #[arg(long)]
     icount: bool,
+    /// Run this program itself on Linux, instead of the recording of it that PROGRAM is; all that follows are its
+    /// arguments. The guest has its libraries and those of its arguments that are files
+    #[arg(long, value_names = ["FILE", "ARGS"], num_args = 1.., allow_hyphen_values = true, conflicts_with = "bench")]
+    exe: Vec<String>,
+    /// A file or folder that the guest has besides, for --exe; programs come with their libraries. May be given several
+    /// times
+    #[arg(long = "with", value_name = "PATH", requires = "exe")]
+    with: Vec<PathBuf>,
     /// More words for the kernel's command line
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
     append: String,
@@ -114,7 +121,7 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
     if !args.twin.as_deref().is_some_and(output::is_stdout) {
         output::either(args.style.json, &beside, |width| judge::render(&beside, width))?;
     }
-    output::check_same_work(beside.same_work, "machines")
+    output::check_same_work(beside.same_work != Some(false), "machines")
 }
 
 /// The kernel's own figures, on one CPU: as few as the operations need. Debian's kernels also clear the pages of files,
@@ -123,7 +130,7 @@ fn bench(args: &LinuxArgs) -> Result<()> {
     let tools = tools(args.kernel.as_deref(), &args.guest, args.side_by_side)?;
     interrupt::install()?;
     let job = Job {
-        program: BENCHS_PROGRAM.to_owned(),
+        program: NO_PROGRAM.to_owned(),
         cpus: 1,
         memory: DEFAULT_MEMORY,
         swap: 0,
@@ -144,8 +151,9 @@ pub(super) fn tools(kernel: Option<&Path>, args: &LinuxGuestArgs, booted: bool) 
 fn job(args: &LinuxArgs) -> Result<Job> {
     let common = args.settings.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
     check_seeds(args.seed, args.runs)?;
-    let name = args.program.as_deref().unwrap_or(BENCHS_PROGRAM);
+    let name = args.program.as_deref().unwrap_or(NO_PROGRAM);
     let program = Program::find(name)?;
+    let original = original(args, &program)?;
     Ok(Job {
         program: name.to_owned(),
         cpus: args.pc.cpus,
@@ -157,10 +165,22 @@ fn job(args: &LinuxArgs) -> Result<Job> {
         boots: args.boots,
         profile: Profile::parse(&args.profile, &common)?,
         icount: args.icount,
+        original,
         append: args.append.clone(),
         timeout: Duration::from_secs(args.guest.timeout),
         all: args.style.all,
     })
+}
+
+/// What Linux is to run instead of the recording.
+fn original(args: &LinuxArgs, program: &Program) -> Result<Option<Original>> {
+    match program {
+        _ if args.exe.is_empty() => Ok(None),
+        Program::Named(_) => {
+            Err(Error::input("--exe is compared with a recording of the program: PROGRAM must be a FILE.pft"))
+        }
+        Program::Trace(_) => Original::find(&args.exe, &args.with).map(Some),
+    }
 }
 
 /// Progress on standard error, and the end of the log of a guest that failed.

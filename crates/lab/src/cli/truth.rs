@@ -60,6 +60,9 @@ pub struct TruthArgs {
     /// Also write every count of all results so far as CSV; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Also draw which policy wins with which program, on Linux and here; an existing FILE is replaced
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Run the CPUs in turn, with a nanosecond of time for each instruction
     #[arg(long)]
     icount: bool,
@@ -73,7 +76,10 @@ pub struct TruthArgs {
 
 /// `pagefold truth`.
 pub(super) fn truth(args: &TruthArgs) -> Result<()> {
-    [&args.document, &args.csv].into_iter().flatten().try_for_each(|path| output::check_file(path))?;
+    [&args.document, &args.csv, &args.svg]
+        .into_iter()
+        .flatten()
+        .try_for_each(|path| output::check_file(path))?;
     let cases = chosen(args)?;
     let causes = args.causes.as_deref().map_or_else(|| Ok(Causes::default()), causes)?;
     interrupt::install()?;
@@ -84,6 +90,9 @@ pub(super) fn truth(args: &TruthArgs) -> Result<()> {
     }
     if let Some(path) = &args.csv {
         output::save(path, &truth::table::csv(&results))?;
+    }
+    if let Some(path) = &args.svg {
+        output::save(path, &truth::picture::picture(&results))?;
     }
     let comparisons = human::plural(failed, "comparison", "comparisons");
     if failed == 0 { Ok(()) } else { Err(Error::Failed(format!("{comparisons} failed"))) }
@@ -268,6 +277,7 @@ fn case_job(case: &Case, policy: &str, way: Way, timeout: Duration) -> Result<Jo
         boots: way.boots,
         profile: Profile::parse(policy, &settings)?,
         icount: way.icount,
+        original: None,
         append: String::new(),
         timeout,
         all: false,

@@ -78,6 +78,15 @@ impl Boots {
         )))
     }
 
+    /// How slow guests were that ran a program itself, of whose recording this is the number of instructions: accesses
+    /// are among them.
+    pub(super) fn speed_of_original(&self, instructions: u64) -> Speed {
+        // 0 would be the default.
+        const NOTHING: f64 = 0.001;
+        let instruction_nanos = self.measured("user_nanos") / instructions.max(1) as f64;
+        Speed { instruction_nanos, access_nanos: NOTHING, ..self.speed() }
+    }
+
     /// How slow the guests were.
     pub(super) fn speed(&self) -> Speed {
         let accesses = mean(&self.runs.iter().map(|run| run.work.accesses as f64).collect::<Vec<f64>>());

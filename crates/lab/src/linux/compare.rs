@@ -13,6 +13,7 @@ use crate::boot::{self, Guest, MOST_USUAL_THREADS, Recorded, Report, Runner, Sha
 use crate::document::{Origin, SCHEMA};
 use crate::engine::{Machine, Program, RunConfig};
 use crate::error::{Error, Result};
+use crate::human;
 use crate::interrupt;
 use crate::record::RunRecord;
 use crate::summary::Setup;
@@ -22,6 +23,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use trace::header::Place;
+
+/// Names that a warning has room for.
+const MOST_NAMES: usize = 6;
 
 /// Why a kernel of this version cannot run like that, if it is known that it cannot.
 fn refuses(version: &str, icount: bool, cpus: u32) -> Option<String> {
@@ -196,9 +201,12 @@ impl<'a> Subject<'a> {
         (seed, boot): (u64, u32),
         reserve: Reserve,
     ) -> Result<LinuxGuest<'b>> {
-        let what = match &self.recorded {
-            Some(recorded) => What::Trace(recorded),
-            None => What::Named(Program::built_in(&self.job.program)?.to_string(), self.program.footprint()),
+        let what = match (&self.job.original, &self.recorded) {
+            (Some(original), _) => What::Original(original, self.program.footprint()),
+            (None, Some(recorded)) => What::Trace(recorded),
+            (None, None) => {
+                What::Named(Program::built_in(&self.job.program)?.to_string(), self.program.footprint())
+            }
         };
         Ok(LinuxGuest {
             what,
@@ -237,7 +245,10 @@ impl<'a> Subject<'a> {
         let name = format!("linux:{}", job.cpus);
         let kernels =
             (linux.measured("managed_pages") as u64).saturating_sub(self.shape.memory() / PAGE_SIZE);
-        let speed = linux.speed();
+        let speed = match &job.original {
+            Some(_) => linux.speed_of_original(self.instructions()),
+            None => linux.speed(),
+        };
         let Twin { machine, text: twin, warnings } = twin::twin(&name, &self.shape, kernels, speed)?;
         let simulated = self.simulated(&machine)?;
         let booted = booted()?;
@@ -245,7 +256,33 @@ impl<'a> Subject<'a> {
         let runs = Runs { boots: job.boots, linux: &linux.runs, simulated: &simulated, booted: &booted };
         let mut beside = Beside::of(setup, self.conditions(linux, kernels, speed), runs, job.all);
         beside.warnings.extend(warnings);
+        beside.warnings.extend(self.lacks());
+        beside.same_work = beside.same_work.filter(|_| job.original.is_none());
         Ok(Compared { beside, twin })
+    }
+
+    /// Instructions of the recording.
+    fn instructions(&self) -> u64 {
+        match &self.program {
+            Program::Trace(replay) => replay.source().header().counts().instructions,
+            Program::Named(_) => 0,
+        }
+    }
+
+    /// What to know of a guest that lacks files which the recording read.
+    fn lacks(&self) -> Option<String> {
+        let (Some(original), Program::Trace(replay)) = (&self.job.original, &self.program) else {
+            return None;
+        };
+        let files = replay.source().header().files.iter();
+        let read = files.filter(|file| file.place == Place::Regular && file.size > 0);
+        let lacks = original.lacks(read.map(|file| file.name.as_str()));
+        let first = lacks.iter().take(MOST_NAMES).copied().collect::<Vec<&str>>().join(", ");
+        let more = if lacks.len() > MOST_NAMES { ", ..." } else { "" };
+        (!lacks.is_empty()).then(|| {
+            let files = human::plural(lacks.len() as u64, "recorded file was", "recorded files were");
+            format!("{files} not on the guest's disk: {first}{more}; --with PATH adds files and folders")
+        })
     }
 
     fn conditions(&self, linux: &Boots, kernels: u64, speed: Speed) -> Conditions {

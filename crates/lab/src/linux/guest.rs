@@ -3,18 +3,21 @@
 use super::archive::Archive;
 use super::conditions::Setting;
 use super::find::Kernel;
+use super::original::Original;
 use super::reserve::Reserve;
 use super::twin::QUEUE_DEPTH;
 use crate::boot::arguments::Arguments;
 use crate::boot::guest::join;
 use crate::boot::{Recorded, Shape};
 use crate::error::{Error, Result};
+use crate::scratch;
 use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 /// Bytes of a page of the arena, where the guest's first process keeps all that is its own.
@@ -29,7 +32,22 @@ pub enum What<'a> {
     Named(String, u64),
     /// A recorded one.
     Trace(&'a Recorded),
+    /// One that was recorded, itself; and the bytes that its recording touches.
+    Original(&'a Original, u64),
 }
+
+impl What<'_> {
+    /// Bytes that it touches.
+    fn footprint(&self) -> u64 {
+        match self {
+            What::Named(_, footprint) | What::Original(_, footprint) => *footprint,
+            What::Trace(trace) => trace.footprint,
+        }
+    }
+}
+
+/// What a guest that runs no program of its own image has as one.
+pub const NO_PROGRAM: &str = "uniform:1048576";
 
 /// What a guest is booted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,19 +96,18 @@ pub struct Files {
     trace: Option<PathBuf>,
     initial: PathBuf,
     /// Removes them.
-    _folder: tempfile::TempDir,
+    _folder: TempDir,
 }
 
 impl LinuxGuest<'_> {
     /// Bytes of the arena: the program's stacks and tables, the trace, and a page for the guest's own program.
     pub fn arena(&self) -> u64 {
-        let bytes = match &self.what {
-            What::Named(_, footprint) => footprint / 32,
-            What::Trace(trace) => {
-                // The image is read at once; its header is decoded beside it.
-                trace.footprint / 32 + trace.image().len() as u64 / 8 * 9 + trace.threads * (128 << 10)
-            }
+        let more = match &self.what {
+            // The image is read at once; its header is decoded beside it.
+            What::Trace(trace) => trace.image().len() as u64 / 8 * 9 + trace.threads * (128 << 10),
+            What::Named(..) | What::Original(..) => 0,
         };
+        let bytes = self.what.footprint() / 32 + more;
         (bytes + 6 * MIB).next_multiple_of(HUGE) + HUGE
     }
 
@@ -109,10 +126,8 @@ impl LinuxGuest<'_> {
 
     /// Bytes of the disk with files: more than any program writes. It is sparse.
     fn files_size(&self) -> u64 {
-        match &self.what {
-            What::Named(_, footprint) => footprint.saturating_mul(4).saturating_add(1 << 30),
-            What::Trace(trace) => trace.footprint.saturating_mul(4).saturating_add(4 << 30),
-        }
+        let room = if matches!(self.what, What::Named(..)) { 1 << 30 } else { 4 << 30 };
+        self.what.footprint().saturating_mul(4).saturating_add(room)
     }
 
     /// The configuration of the first process.
@@ -130,6 +145,7 @@ impl LinuxGuest<'_> {
                 let disk = if self.shape.swap > 0 { "vdc" } else { "vdb" };
                 format!("program trace\ntrace /dev/{disk} {}", trace.image().len())
             }
+            What::Original(..) => format!("program {NO_PROGRAM}\noriginal"),
         });
         lines.extend(match self.purpose {
             Purpose::Run => None,
@@ -160,20 +176,22 @@ impl LinuxGuest<'_> {
 
     /// Make disks and the initial file system.
     pub fn files(&self, mke2fs: &Path) -> Result<Files> {
-        let folder = tempfile::Builder::new().prefix("pagefold-").tempdir();
-        let folder =
-            folder.map_err(|error| Error::output("make a folder in", &std::env::temp_dir(), &error))?;
+        let folder = scratch::folder()?;
         let disk = |name: &str, bytes: u64| -> Result<PathBuf> {
             let path = folder.path().join(name);
             let made = std::fs::File::create(&path).and_then(|file| file.set_len(bytes));
             made.map(|()| path.clone()).map_err(|error| Error::output("make the disk", &path, &error))
         };
         let files = disk("files", self.files_size())?;
-        format(mke2fs, &files)?;
+        let root = match &self.what {
+            What::Original(original, _) => Some(original.root()),
+            What::Named(..) | What::Trace(_) => None,
+        };
+        format(mke2fs, &files, root)?;
         let swap = self.shape.swap * PAGE_SIZE;
         let swap = if swap > 0 { Some(disk("swap", swap)?) } else { None };
         let trace = match &self.what {
-            What::Named(..) => None,
+            What::Named(..) | What::Original(..) => None,
             What::Trace(trace) => {
                 let path = disk("trace", (trace.image().len() as u64).next_multiple_of(PAGE_SIZE))?;
                 let open = std::fs::OpenOptions::new().write(true).open(&path);
@@ -195,6 +213,9 @@ impl LinuxGuest<'_> {
         }
         archive.file("init", &read(self.init)?);
         archive.file("config", self.configuration().as_bytes());
+        if let What::Original(original, _) = &self.what {
+            archive.file("original", &original.description());
+        }
         for (name, path) in module_names(self.kernel).zip(&self.kernel.modules) {
             archive.file(&name, &read(path)?);
         }
@@ -246,10 +267,14 @@ fn module_names(kernel: &Kernel) -> impl Iterator<Item = String> + '_ {
     kernel.modules.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
 }
 
-/// Make an ext4 file system without a journal: what programs write is all that is written.
-fn format(mke2fs: &Path, disk: &Path) -> Result<()> {
+/// Make an ext4 file system without a journal: what programs write is all that is written. It begins with what `root`
+/// has.
+fn format(mke2fs: &Path, disk: &Path, root: Option<&Path>) -> Result<()> {
     let mut command = Command::new(mke2fs);
     command.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-O", "^has_journal,^resize_inode"]);
+    if let Some(root) = root {
+        command.arg("-d").arg(root);
+    }
     command.args(["-E", "lazy_itable_init=1,nodiscard"]).arg(disk).stdin(Stdio::null());
     let output = command.output().map_err(|error| Error::file("run", mke2fs, error))?;
     if output.status.success() {
@@ -347,6 +372,11 @@ mod tests {
             icount: false,
             append: "",
         };
+        let original = Original::find(&["true".into()], &[]).unwrap();
+        let itself = LinuxGuest { what: What::Original(&original, recorded.footprint), ..guest(0) };
+        let text = itself.configuration();
+        assert!(text.contains("\noriginal\n") && !text.contains("trace"), "{text}");
+        assert!(itself.arena() < guest(0).arena() && itself.files_size() == guest(0).files_size());
         let image = recorded.image().len() as u64;
         for (swap, disk) in [(4096, "vdc"), (0, "vdb")] {
             let text = guest(swap).configuration();

@@ -1,5 +1,6 @@
 //! What is to be compared.
 
+use super::original::Original;
 use crate::boot::{Second, Shape};
 use crate::profile::Profile;
 use crate::replay;
@@ -28,6 +29,8 @@ pub struct Job {
     pub profile: Profile,
     /// Whether the guest's time counts instructions.
     pub icount: bool,
+    /// What Linux runs instead of the recording of it.
+    pub original: Option<Original>,
     /// More words for Linux.
     pub append: String,
     /// The longest that a boot may take.
@@ -52,6 +55,11 @@ impl Job {
         words.extend(self.icount.then(|| "--icount".to_owned()));
         if !self.append.is_empty() {
             words.extend(["--append".to_owned(), self.append.clone()]);
+        }
+        if let Some(Original { command, with, .. }) = &self.original {
+            words.extend(with.iter().flat_map(|path| ["--with".to_owned(), path.display().to_string()]));
+            words.push("--exe".to_owned());
+            words.extend_from_slice(command);
         }
         replay::shell_line(words)
     }

@@ -78,8 +78,8 @@ pub struct Beside {
     pub rows: Vec<Row>,
     /// Both sides' work, summed over the runs.
     pub work: Work,
-    /// Whether both did the same work with every seed.
-    pub same_work: bool,
+    /// Whether both did the same work with every seed; not known of a program that Linux ran itself.
+    pub same_work: Option<bool>,
     /// Seconds by both sides' own clocks, on average.
     #[serde(default)]
     pub seconds: Seconds,
@@ -182,7 +182,7 @@ impl Beside {
             rows,
             boots,
             work: Work { simulated: WorkDone::of(simulated), linux: WorkDone::of(linux) },
-            same_work: simulated.iter().zip(linux).all(|(one, other)| one.work == other.work),
+            same_work: Some(simulated.iter().zip(linux).all(|(one, other)| one.work == other.work)),
             seconds: Seconds { simulated: seconds(simulated), linux: seconds(linux) },
             host_seconds: 0.0,
             warnings: warnings.into_iter().collect(),

@@ -10,6 +10,7 @@
 //! find        kernel, modules, and the guest's first process
 //! conditions  our knobs as Linux's settings
 //! archive     the initial file system
+//! original    the recorded program itself, with its files
 //! reserve     memory for the kernel itself, measured
 //! guest       what to boot: configuration, QEMU's arguments, disks
 //! unequal     what the guest has otherwise than the simulated machine
@@ -30,6 +31,7 @@ pub mod find;
 pub mod guest;
 pub mod job;
 pub mod judge;
+pub mod original;
 pub mod reserve;
 pub mod truth;
 pub mod twin;

@@ -7,6 +7,7 @@
 pub mod cases;
 pub mod causes;
 pub mod document;
+pub mod picture;
 pub mod ranking;
 pub mod summary;
 pub mod table;
@@ -62,7 +63,7 @@ impl Failed {
 impl Kept {
     /// Of a result. Counts of different work cannot be compared.
     pub fn of(beside: Beside) -> Kept {
-        if beside.same_work {
+        if beside.same_work != Some(false) {
             return Kept::Compared(Box::new(beside));
         }
         let Work { simulated, linux } = beside.work;
@@ -171,7 +172,7 @@ pub(super) mod tests {
         else {
             panic!()
         };
-        beside.same_work = false;
+        beside.same_work = Some(false);
         let text = to_json(&beside).unwrap();
         for kept in [Kept::from_json(text.as_bytes()).unwrap(), Kept::of(*beside)] {
             let Kept::Failed(failed) = kept else { panic!("{kept:?}") };

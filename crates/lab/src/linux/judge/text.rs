@@ -23,13 +23,19 @@ pub fn render(result: &Beside, width: usize) -> String {
     text.push_str(&format!(
         "{judged} counts judged, {missed} missed; {linux:.1} s by the guest's clock, {simulated:.1} s by the simulated one\n"
     ));
-    if result.same_work {
-        text.push_str(&format!("work done: the same on both ({})\n", result.work.simulated.to_text()));
-    } else {
-        let Work { simulated, linux } = result.work;
-        text.push_str(&format!("work done: simulated {}; Linux {}\n", simulated.to_text(), linux.to_text()));
-        text.push_str("WARNING: the machines did not do the same work\n");
-    }
+    let Work { simulated, linux } = result.work;
+    text.push_str(&match result.same_work {
+        None => format!(
+            "work done: Linux ran the program itself, the simulated machine its recording ({})\n",
+            simulated.to_text()
+        ),
+        Some(true) => format!("work done: the same on both ({})\n", simulated.to_text()),
+        Some(false) => format!(
+            "work done: simulated {}; Linux {}\nWARNING: the machines did not do the same work\n",
+            simulated.to_text(),
+            linux.to_text()
+        ),
+    });
     text.extend(result.warnings.iter().map(|warning| format!("note: {warning}\n")));
     text.push_str(
         "error: simulated against Linux; exact = the program alone decides, total = within a tenth or the spread of Linux's boots; \

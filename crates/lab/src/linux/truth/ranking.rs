@@ -8,7 +8,7 @@ pub const WINS_BY: f64 = 2.0;
 /// Counts below this have no winner: they vary by chance.
 const FEW: f64 = 200.0;
 /// Counts of which less is better.
-const METRICS: [&str; 3] = ["pgmajfault", "pgpgin", "pgscan"];
+pub const METRICS: [&str; 3] = ["pgmajfault", "pgpgin", "pgscan"];
 
 /// Whether both sides have the same winner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
