@@ -311,6 +311,13 @@ impl SimMachine {
         }
     }
 
+    /// The current CPU waits for answers of `targets`. If CPUs run in turn, busy ones answer when they have theirs.
+    fn give_up_turn(&self, targets: &CpuSet) {
+        let mut sched = self.sched.borrow_mut();
+        let busy = targets.iter().filter(|target| !sched.is_idle(target.index())).count();
+        sched.owe_turns(self.current.get(), busy as u64);
+    }
+
     /// The scheduler's plans have changed: the current CPU may have to stop earlier.
     pub(crate) fn lower_limit(&self) {
         let limit = self.sched.borrow().limit(self.current.get());
@@ -459,6 +466,7 @@ impl Machine for SimMachine {
             slowest = slowest.max(took);
         }
         local();
+        self.give_up_turn(targets);
         if count > 0 {
             let answered = sent + deliver + slowest + self.spec.costs().hardware(Hardware::IpiAck);
             let waited = answered.saturating_sub(sender.clock.get());

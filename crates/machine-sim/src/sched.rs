@@ -13,7 +13,9 @@
 //!
 //! **In turn.** CPUs of an emulator that has one thread for all of them share one time: while one works, that of the
 //! others passes, too. A run may ask for this ([`RunConfig::in_turn`](crate::RunConfig::in_turn)): busy CPUs then have
-//! turns of a quantum, one after the other.
+//! turns of a quantum, one after the other. A CPU that waits for the answer of another spins and gives its turn up, and
+//! the other answers when its turn begins and goes on to its end. Here the answer comes at once, since the waiting CPU
+//! may hold locks; the others have the turns that it owes them before its next one.
 
 use mm::machine::{Ticket, WaitKey};
 use std::cell::Cell;
@@ -159,6 +161,8 @@ struct Queue {
     kept: bool,
     /// When the CPU next looks for a longer queue.
     balance_at: u64,
+    /// Turns that others have before the CPU's next one.
+    owed: u64,
 }
 
 impl Queue {
@@ -328,9 +332,16 @@ impl Sched {
         self.events.peek().map_or(u64::MAX, |Reverse(event)| event.time())
     }
 
+    /// The CPU waits for `others` that are busy, if CPUs run in turn: each of them has a turn before it goes on.
+    pub(crate) fn owe_turns(&mut self, cpu: usize, others: u64) {
+        if self.turn_end.is_some() {
+            self.queues[cpu].owed += others;
+        }
+    }
+
     /// The earliest item to do. Removes it if it is an event.
     pub(crate) fn next(&mut self) -> Next {
-        let cpu = self.busy.iter().min_by_key(|&cpu| (self.clocks[cpu].get(), cpu));
+        let cpu = self.busy.iter().min_by_key(|&cpu| (self.queues[cpu].owed, self.clocks[cpu].get(), cpu));
         let event = self.next_event();
         match cpu {
             Some(cpu) if self.comes_at(cpu) < event => {
@@ -358,6 +369,11 @@ impl Sched {
             let now = self.comes_at(cpu);
             self.clocks[cpu].set(now);
             self.turn_end = Some(now + QUANTUM);
+            // CPUs that wait for each other answer each other.
+            let least = self.queues[cpu].owed;
+            self.queues.iter_mut().for_each(|queue| queue.owed = queue.owed.saturating_sub(least));
+            let others = self.queues.iter_mut().enumerate().filter(|&(other, _)| other != cpu);
+            others.for_each(|(_, queue)| queue.owed = queue.owed.saturating_sub(1));
         }
     }
 

@@ -73,6 +73,13 @@ pub fn qemu(given: Option<&Path>) -> Result<PathBuf> {
         .ok_or_else(|| Error::Input(format!("{QEMU} is missing; on Debian: apt-get install qemu-system-x86")))
 }
 
+/// The version that an emulator tells, if it does.
+pub fn version(qemu: &Path) -> Option<String> {
+    let output = Command::new(qemu).arg("--version").stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_once(" version ")?.1.split_whitespace().next().map(str::to_owned)
+}
+
 /// A program that PATH leads to, or the folders of administrators, which ordinary users' paths often lack.
 pub(crate) fn installed(program: &str) -> Option<PathBuf> {
     in_path(std::env::var_os("PATH"), program).or_else(|| in_path(Some("/usr/sbin:/sbin".into()), program))

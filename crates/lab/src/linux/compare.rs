@@ -36,6 +36,17 @@ fn refuses(version: &str, icount: bool, cpus: u32) -> Option<String> {
     })
 }
 
+/// How turns of an emulator of this version are not fair, if it is known that they are not.
+fn unfair(version: &str, icount: bool, cpus: u32) -> Option<String> {
+    let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    let known = (numbers.next()?, numbers.next()?);
+    (icount && cpus > 1 && known < (8, 1)).then(|| {
+        format!(
+            "QEMU {version} gives the first CPU most turns of others that wait for it, as in flushes; 8.1 and later do not"
+        )
+    })
+}
+
 /// What every boot needs of the host.
 #[derive(Debug)]
 pub struct Tools {
@@ -134,7 +145,11 @@ pub fn boots(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Boots> {
         let guest = subject.guest(tools, (seed, boot), reserve)?;
         Ok((seed, boot_once(tools, job, &guest, watch)?))
     };
-    let reports = subject.boots_by_seed().map(&mut boot).collect::<Result<Vec<(u64, Report)>>>()?;
+    let mut reports = subject.boots_by_seed().map(&mut boot).collect::<Result<Vec<(u64, Report)>>>()?;
+    let emulator = boot::find::version(&tools.qemu);
+    if let Some(note) = emulator.and_then(|version| unfair(&version, job.icount, job.cpus)) {
+        reports.iter_mut().for_each(|(_, report)| report.notes.push(note.clone()));
+    }
     Boots::of(tools.version(), job, &subject.shape, &reports)
 }
 
@@ -412,6 +427,14 @@ fn boot_once(tools: &Tools, job: &Job, guest: &LinuxGuest<'_>, watch: &mut dyn W
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_emulator_with_unfair_turns_is_known_by_its_version() {
+        let of = |version, icount, cpus| unfair(version, icount, cpus).is_some();
+        assert!(of("7.2.22", true, 2) && of("8.0.50", true, 4));
+        assert!(!of("7.2.22", true, 1) && !of("7.2.22", false, 2), "CPUs do not take turns");
+        assert!(!of("8.1.0", true, 2) && !of("10.0.2", true, 2) && !of("unknown", true, 2));
+    }
 
     #[test]
     fn linux_6_1_has_one_cpu_when_time_counts_instructions() {

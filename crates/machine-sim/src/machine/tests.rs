@@ -108,6 +108,26 @@ fn a_shootdown_costs_the_sender_a_wait_and_each_target_its_handler() {
 }
 
 #[test]
+fn a_shootdown_in_a_run_in_turn_gives_busy_targets_a_turn_each() {
+    let spec = MachineSpec::preset("laptop").unwrap().with_memory(64 << 20).unwrap();
+    for (in_turn, next) in [(false, 0), (true, 1)] {
+        let machine =
+            SimMachine::new(spec.clone(), &RunConfig { in_turn, ..RunConfig::new(spec.clone()) }).unwrap();
+        (0..2).for_each(|_| assert!(machine.sched.borrow_mut().spawn(0, 0, None) < 2));
+        let flush = |target| {
+            let mut targets = CpuSet::EMPTY;
+            targets.insert(CpuId(target));
+            // By their clocks alone, CPU 0 is next.
+            machine.cpus[1].clock.set(machine.cpus[0].clock.get() + 1_000_000_000);
+            machine.shootdown(&targets, &|_| machine.flush(Flush::Current), &mut || {});
+            machine.sched.borrow_mut().next()
+        };
+        assert_eq!(flush(2), Next::Cpu(0), "an idle target answers at once");
+        assert_eq!(flush(1), Next::Cpu(next));
+    }
+}
+
+#[test]
 fn the_nth_flush_can_be_dropped_or_come_late() {
     for delay in [None, Some(1000)] {
         let machine = machine("small", Some(FlushFault { nth: 2, remote: None, delay }));

@@ -45,6 +45,35 @@ fn cpus_in_turn_share_one_time() {
     assert_eq!(sched.clocks[1].get(), 80 + QUANTUM);
 }
 
+/// The CPU that has the next turn, which takes all of it.
+fn turn(sched: &mut Sched) -> usize {
+    let Next::Cpu(cpu) = sched.next() else { panic!("they never sleep") };
+    let clock = sched.clocks[cpu].clone();
+    clock.set(sched.pick(cpu).unwrap().limit.min(clock.get() + QUANTUM));
+    cpu
+}
+
+#[test]
+fn a_cpu_that_waits_for_others_lets_each_have_a_turn() {
+    let mut sched = Sched::new(vec![0, 0, 0]);
+    (0..3).for_each(|_| assert!(sched.spawn(0, 0, None) < 3));
+    sched.owe_turns(0, 2);
+    assert_eq!(turn(&mut sched), 0, "CPUs that work beside each other answer at once");
+    let mut sched = Sched::new(vec![0, 0, 0]);
+    sched.run_in_turn();
+    (0..3).for_each(|_| assert!(sched.spawn(0, 0, None) < 3));
+    assert_eq!(turn(&mut sched), 0);
+    (0..2).for_each(|_| sched.owe_turns(0, 2));
+    let turns: [usize; 6] = std::array::from_fn(|_| turn(&mut sched));
+    assert_eq!(turns, [1, 2, 1, 2, 0, 1]);
+    (0..3).for_each(|cpu| sched.owe_turns(cpu, 5));
+    let turns: [usize; 3] = std::array::from_fn(|_| turn(&mut sched));
+    assert_eq!(turns, [2, 0, 1], "those that wait for each other answer each other");
+    sched.owe_turns(0, 5);
+    (1..3).for_each(|cpu| sched.end(cpu));
+    assert_eq!(turn(&mut sched), 0, "nobody else wants a turn");
+}
+
 #[test]
 fn a_wake_up_between_ticket_and_wait_prevents_sleep() {
     let mut sched = Sched::new(vec![0]);
