@@ -1,5 +1,6 @@
 #!/bin/sh
 # Replaces QEMU in the tests of `pagefold boot`: prints a recorded log and ends as requested.
+if [ "$*" = --version ]; then echo "QEMU emulator version ${FAKE_VERSION:-10.0.2} (fake)"; exit; fi
 if [ -n "$FAKE_ARGS" ]; then printf '%s\n' "$@" >"$FAKE_ARGS"; fi
 starts=$(cat "$FAKE_ARGS.starts" 2>/dev/null || echo 0)
 if [ "$starts" -lt "${FAKE_PANICS:-0}" ]; then

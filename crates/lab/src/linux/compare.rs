@@ -28,21 +28,35 @@ use trace::header::Place;
 /// Names that a warning has room for.
 const MOST_NAMES: usize = 6;
 
-/// Why a kernel of this version cannot run like that, if it is known that it cannot.
-fn refuses(version: &str, icount: bool, cpus: u32) -> Option<String> {
+/// Whether an emulator of this version, if that is known, gives all CPUs their turns. QEMU before 8.1 gives what a CPU
+/// leaves of a turn to the first one.
+fn has_fair_turns(emulator: Option<&str>) -> bool {
+    let number = |part: &str| part.parse::<u32>().ok();
+    let known = emulator.and_then(|version| version.split_once('.')).and_then(|(major, rest)| {
+        let minor = rest.split('.').next().unwrap_or_default();
+        Some((number(major)?, number(minor)?))
+    });
+    known.is_none_or(|version| version >= (8, 1))
+}
+
+/// Why a kernel of this version cannot run on such an emulator, if CPUs run in turn and it is known that it cannot.
+fn refuses(version: &str, emulator: Option<&str>) -> Option<String> {
     let is_6_1 = version == "6.1" || version.starts_with("6.1.");
-    (is_6_1 && icount && cpus > 1).then(|| {
-        format!("Linux {version} does not start a second CPU with --icount; take --cpus 1, or no --icount")
+    (is_6_1 && !has_fair_turns(emulator)).then(|| {
+        format!(
+            "Linux {version} starts a second CPU with --icount only on QEMU 8.1 and later, not on {}; take --cpus 1, or no \
+             --icount",
+            emulator.unwrap_or_default()
+        )
     })
 }
 
-/// How turns of an emulator of this version are not fair, if it is known that they are not.
-fn unfair(version: &str, icount: bool, cpus: u32) -> Option<String> {
-    let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
-    let known = (numbers.next()?, numbers.next()?);
-    (icount && cpus > 1 && known < (8, 1)).then(|| {
+/// What is to be known of boots on such an emulator, if CPUs run in turn.
+fn unfair(emulator: Option<&str>) -> Option<String> {
+    (!has_fair_turns(emulator)).then(|| {
         format!(
-            "QEMU {version} gives the first CPU most turns of others that wait for it, as in flushes; 8.1 and later do not"
+            "QEMU {} gives the first CPU most turns of others that wait for it, as in flushes; 8.1 and later do not",
+            emulator.unwrap_or_default()
         )
     })
 }
@@ -53,6 +67,8 @@ pub struct Tools {
     kernel: Kernel,
     init: PathBuf,
     qemu: PathBuf,
+    /// Version of the emulator.
+    emulator: Option<String>,
     mke2fs: PathBuf,
     booted: Option<PathBuf>,
     /// What was measured of the kernel's memory, by all that it depends on.
@@ -67,9 +83,11 @@ impl Tools {
         qemu: Option<&Path>,
         booted: bool,
     ) -> Result<Tools> {
+        let qemu = boot::find::qemu(qemu)?;
         Ok(Tools {
             booted: if booted { Some(boot::find::kernel(None)?) } else { None },
-            qemu: boot::find::qemu(qemu)?,
+            emulator: boot::find::version(&qemu),
+            qemu,
             kernel: find::kernel(kernel, modules)?,
             init: find::init()?,
             mke2fs: find::mke2fs()?,
@@ -84,8 +102,13 @@ impl Tools {
 
     /// Why this kernel cannot run a job, if it cannot.
     pub fn refuses(&self, job: &Job) -> Option<String> {
-        refuses(self.version(), job.icount, job.cpus)
+        runs_in_turn(job).then(|| refuses(self.version(), self.emulator.as_deref())).flatten()
     }
+}
+
+/// Whether the guest has several CPUs, which run one at a time.
+fn runs_in_turn(job: &Job) -> bool {
+    job.icount && job.cpus > 1
 }
 
 /// The result, and the description of the simulated machine.
@@ -146,8 +169,7 @@ pub fn boots(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Boots> {
         Ok((seed, boot_once(tools, job, &guest, watch)?))
     };
     let mut reports = subject.boots_by_seed().map(&mut boot).collect::<Result<Vec<(u64, Report)>>>()?;
-    let emulator = boot::find::version(&tools.qemu);
-    if let Some(note) = emulator.and_then(|version| unfair(&version, job.icount, job.cpus)) {
+    if let Some(note) = runs_in_turn(job).then(|| unfair(tools.emulator.as_deref())).flatten() {
         reports.iter_mut().for_each(|(_, report)| report.notes.push(note.clone()));
     }
     Boots::of(tools.version(), job, &subject.shape, &reports)
@@ -264,7 +286,8 @@ impl<'a> Subject<'a> {
             Some(_) => linux.speed_of_original(self.instructions()),
             None => linux.speed(),
         };
-        let Twin { machine, text: twin, warnings } = twin::twin(&name, &self.shape, kernels, speed)?;
+        let Twin { machine, text: twin, warnings } =
+            twin::twin(&name, &self.shape, kernels, speed, job.icount)?;
         let simulated = self.simulated(&machine)?;
         let booted = booted()?;
         let setup = setup(job, &name, self.shape.memory(), &self.program);
@@ -430,17 +453,16 @@ mod tests {
 
     #[test]
     fn an_emulator_with_unfair_turns_is_known_by_its_version() {
-        let of = |version, icount, cpus| unfair(version, icount, cpus).is_some();
-        assert!(of("7.2.22", true, 2) && of("8.0.50", true, 4));
-        assert!(!of("7.2.22", true, 1) && !of("7.2.22", false, 2), "CPUs do not take turns");
-        assert!(!of("8.1.0", true, 2) && !of("10.0.2", true, 2) && !of("unknown", true, 2));
+        let of = |version| unfair(Some(version)).is_some();
+        assert!(of("7.2.22") && of("8.0.50"));
+        assert!(!of("8.1.0") && !of("10.0.2") && !of("unknown") && unfair(None).is_none());
     }
 
     #[test]
-    fn linux_6_1_has_one_cpu_when_time_counts_instructions() {
-        let of = |version, icount, cpus| refuses(version, icount, cpus).is_some();
-        assert!(of("6.1.0-50-cloud-amd64", true, 2) && of("6.1", true, 4));
-        assert!(!of("6.1.0-50-cloud-amd64", true, 1) && !of("6.1.0-50-cloud-amd64", false, 2));
-        assert!(!of("6.12.117+deb13-cloud-amd64", true, 2) && !of("/boot/vmlinuz", true, 2));
+    fn linux_6_1_has_one_cpu_in_turn_on_an_emulator_with_unfair_turns() {
+        let of = |version, emulator| refuses(version, Some(emulator)).is_some();
+        assert!(of("6.1.0-50-cloud-amd64", "7.2.22") && of("6.1", "8.0.5"));
+        assert!(!of("6.1.0-50-cloud-amd64", "10.0.2") && refuses("6.1", None).is_none());
+        assert!(!of("6.12.117+deb13-cloud-amd64", "7.2.22") && !of("/boot/vmlinuz", "7.2.22"));
     }
 }

@@ -4,6 +4,9 @@
 //! Where the kernel waits or counts time (write-back, naps of reclaim, the age of statistics), a machine with a real
 //! CPU's speed would get further in between. So the twin gets the costs with which [`Probe`] takes as long on it as in
 //! the guest, user mode that takes as long as the program spent there, and a disk as slow as the guest's.
+//!
+//! A fault that maps the page of zeroes is the kernel's instructions alone. It sets the clock, unless the guest's time
+//! counts instructions: then one takes a nanosecond, as costs count them, and that fault sets what each fault costs.
 
 use crate::boot::{Second, Shape};
 use crate::engine::Machine;
@@ -51,6 +54,7 @@ pub struct Speed {
 /// Nanoseconds that are the costs of a twin; 0: the default.
 #[derive(Clone, Copy, Debug, Default)]
 struct Costs {
+    fault_entry: f64,
     zero_page: f64,
     copy_page: f64,
     copy_user: f64,
@@ -60,8 +64,9 @@ struct Costs {
 
 impl Costs {
     fn text(&self) -> String {
-        let &Costs { zero_page, copy_page, copy_user, instruction, access } = self;
+        let &Costs { fault_entry, zero_page, copy_page, copy_user, instruction, access } = self;
         let rows = [
+            ("work.fault_entry", fault_entry, "loads of new pages"),
             ("work.zero_page", zero_page, "stores to new pages"),
             ("work.copy_page", copy_page, "stores to private pages of a file"),
             ("work.copy_user", copy_user, "reads of pages in memory"),
@@ -75,13 +80,42 @@ impl Costs {
     }
 }
 
-/// The description of a machine of this shape, with pages of the kernel, a clock in GHz, latency of its disk and costs.
-fn description(shape: &Shape, kernels: u64, ghz: f64, micros: f64, costs: &Costs) -> String {
+/// How fast the kernel is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Clock {
+    /// In GHz, with the usual number of instructions a cycle.
+    Ghz(f64),
+    /// Each instruction takes a nanosecond.
+    Counted,
+}
+
+impl Clock {
+    fn ghz(self) -> f64 {
+        match self {
+            Clock::Ghz(ghz) => ghz,
+            Clock::Counted => GHZ,
+        }
+    }
+
+    /// Its row of the costs, if it needs one.
+    fn text(self) -> String {
+        match self {
+            Clock::Ghz(_) => String::new(),
+            Clock::Counted => {
+                let source = "the guest's nanosecond is an instruction";
+                format!("[costs.kernel_ipc]\nvalue = {:?}\nsource = \"{source}\"\n", GHZ.recip())
+            }
+        }
+    }
+}
+
+/// The description of a machine of this shape, with pages of the kernel, a clock, latency of its disk and costs.
+fn description(shape: &Shape, kernels: u64, clock: Clock, micros: f64, costs: &Costs) -> String {
     let swapping = match shape.swap * PAGE_SIZE {
         0 => String::new(),
         bytes => format!("swap = \"disk\"\nswap_size = {bytes}\n"),
     };
-    let (nodes, costs) = (nodes(shape, kernels), costs.text());
+    let (nodes, ghz, costs) = (nodes(shape, kernels), clock.ghz(), clock.text() + &costs.text());
     format!(
         "description = \"the twin of a Linux guest\"\n\
          [cpu]\nghz = {ghz:.3}\nasids = 0\nhw_young = true\nhw_nonleaf_young = true\nsource = \"the guest's faults that map the page of zeroes\"\n\
@@ -153,46 +187,55 @@ impl Clamps {
     }
 }
 
-/// The twin of a guest whose kernel has `kernels` pages of its zones.
-pub fn twin(name: &str, shape: &Shape, kernels: u64, speed: Speed) -> Result<Twin> {
+/// The twin of a guest whose kernel has `kernels` pages of its zones. `counted`: its time counts instructions.
+pub fn twin(name: &str, shape: &Shape, kernels: u64, speed: Speed, counted: bool) -> Result<Twin> {
     let mut clamps = Clamps::default();
-    let (ghz, costs) = as_slow(speed, &mut clamps)?;
+    let clock = match counted {
+        true => Clock::Counted,
+        false => Clock::Ghz(as_slow_clock(speed, &mut clamps)?),
+    };
+    let costs = as_slow(speed, clock, &mut clamps)?;
     let micros = match speed.read_micros {
         // Nothing was read.
         0.0 => FASTEST_READ,
         micros => clamps.within("microseconds of a disk's read", micros, FASTEST_READ..=1e6),
     };
-    let text = description(shape, kernels, ghz, micros, &costs);
+    let text = description(shape, kernels, clock, micros, &costs);
     Ok(Twin { machine: Machine::from_toml(name, &text)?, text, warnings: clamps.0 })
 }
 
-/// The clock and the costs with which the probe takes as long as in the guest. A fault that maps the page of zeroes is
-/// the kernel's instructions alone, so it sets the clock; what the other faults take beyond that is a page's zeroing or
-/// copying.
-fn as_slow(speed: Speed, clamps: &mut Clamps) -> Result<(f64, Costs)> {
-    let ghz = as_slow_clock(speed, clamps)?;
+/// The costs with which the probe takes as long as in the guest. What other faults take beyond one that maps the page
+/// of zeroes is a page's zeroing or copying.
+fn as_slow(speed: Speed, clock: Clock, clamps: &mut Clamps) -> Result<Costs> {
     // With the least that a cost may be, the probe shows what a fault takes besides.
     let least = 1.0;
-    let besides =
-        probe(ghz, &Costs { zero_page: least, copy_page: least, copy_user: least, ..Costs::default() })?;
     let mut rest = |what: &str, measured: f64, besides: u64| match measured > 0.0 {
         true => clamps.within(what, measured - nanos(besides), least..=f64::MAX),
         false => 0.0,
     };
-    let costs = Costs {
+    let costs = Costs { zero_page: least, copy_page: least, copy_user: least, ..Costs::default() };
+    let fault_entry = match clock {
+        Clock::Ghz(_) => 0.0,
+        Clock::Counted => {
+            let besides = probe(clock, &Costs { fault_entry: least, ..costs })?;
+            rest("nanoseconds of a fault", speed.zero_fault_nanos, besides.zero_fault)
+        }
+    };
+    let besides = probe(clock, &Costs { fault_entry, ..costs })?;
+    Ok(Costs {
+        fault_entry,
         zero_page: rest("nanoseconds of clearing a page", speed.fault_nanos, besides.fault),
         copy_page: rest("nanoseconds of copying a page", speed.copy_fault_nanos, besides.copy_fault),
         copy_user: rest("nanoseconds of reading a page", speed.read_nanos, besides.read),
         instruction: speed.instruction_nanos,
         access: clamps.within("nanoseconds of an access", speed.access_nanos, 0.0..=MOST_OF_ACCESS),
-    };
-    Ok((ghz, costs))
+    })
 }
 
 /// The clock in GHz with which a fault that maps the page of zeroes takes as long as in the guest. A part of it does
 /// not depend on the clock; two measurements tell how much.
 fn as_slow_clock(speed: Speed, clamps: &mut Clamps) -> Result<f64> {
-    let fault = |ghz| probe(ghz, &Costs::default()).map(|times| nanos(times.zero_fault));
+    let fault = |ghz| probe(Clock::Ghz(ghz), &Costs::default()).map(|times| nanos(times.zero_fault));
     let mut believed = |ghz: f64| clamps.within("GHz of its clock", ghz, SLOWEST..=GHZ);
     let fast = fault(GHZ)?;
     if speed.zero_fault_nanos == 0.0 {
@@ -213,9 +256,9 @@ fn nanos(picos: u64) -> f64 {
 }
 
 /// What the probe takes on a simulated machine with this clock and these costs.
-fn probe(ghz: f64, costs: &Costs) -> Result<Times> {
+fn probe(clock: Clock, costs: &Costs) -> Result<Times> {
     let shape = Shape::new(1, Second::Missing, PROBES_MEMORY, 0)?;
-    let machine = Machine::from_toml("the probe's", &description(&shape, 0, ghz, 100.0, costs))?;
+    let machine = Machine::from_toml("the probe's", &description(&shape, 0, clock, 100.0, costs))?;
     let probe = Probe::default();
     run(&machine.config(), &probe).map_err(|error| Error::Failed(format!("the probe: {error}")))?;
     Ok(probe.times())
@@ -237,18 +280,39 @@ mod tests {
             instruction_nanos: 2.5,
             ..Speed::default()
         };
-        let (ghz, costs) = as_slow(speed, &mut Clamps::default()).unwrap();
-        let times = probe(ghz, &costs).unwrap();
-        for ((name, picos), expected) in times.named().iter().zip([9000.0, 4000.0, 12_000.0, 5100.0, 2.5]) {
-            let found = nanos(*picos);
-            assert!((found - expected).abs() < 0.02 * expected, "{name}: {found} ns, not {expected}");
+        let clocks = [as_slow_clock(speed, &mut Clamps::default()).map(Clock::Ghz).unwrap(), Clock::Counted];
+        for clock in clocks {
+            let costs = as_slow(speed, clock, &mut Clamps::default()).unwrap();
+            let times = probe(clock, &costs).unwrap();
+            let measured = [9000.0, 4000.0, 12_000.0, 5100.0, 2.5];
+            for ((name, picos), expected) in times.named().iter().zip(measured) {
+                let found = nanos(*picos);
+                assert!((found - expected).abs() < 0.02 * expected, "{name}: {found} ns, not {expected}");
+            }
+        }
+    }
+
+    /// What a fault costs tells nothing of other work.
+    #[test]
+    fn an_instruction_of_a_kernel_that_counts_takes_a_nanosecond_however_long_a_fault_takes() {
+        let shape = Shape::new(1, Second::Missing, 64 << 20, 0).unwrap();
+        let slot = |machine: Machine| {
+            let costs = machine.costs();
+            costs.iter().find(|cost| cost.name == "swap_slot").unwrap().nanos
+        };
+        let usual = description(&shape, 0, Clock::Ghz(GHZ), 100.0, &Costs::default());
+        let instructions = slot(Machine::from_toml("t", &usual).unwrap()) * 0.56 * GHZ;
+        for zero_fault_nanos in [1500.0, 3000.0] {
+            let speed = Speed { zero_fault_nanos, ..Speed::default() };
+            let nanos = slot(twin("t", &shape, 0, speed, true).unwrap().machine);
+            assert!((nanos - instructions).abs() < 0.01 * instructions, "{nanos} ns, {instructions}");
         }
     }
 
     #[test]
     fn a_speed_that_the_twin_does_not_have_is_said() {
         let shape = Shape::new(1, Second::Missing, 64 << 20, 0).unwrap();
-        let of = |speed| twin("t", &shape, 0, speed).unwrap().warnings;
+        let of = |speed| twin("t", &shape, 0, speed, false).unwrap().warnings;
         let none = Speed::default();
         for (speed, words) in [
             (Speed { read_micros: 2.5, ..none }, "a disk's read: 2.5 measured, 10.0 taken"),
@@ -264,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_slow_guest_has_a_slow_twin() {
-        let full = nanos(probe(GHZ, &Costs::default()).unwrap().zero_fault);
+        let full = nanos(probe(Clock::Ghz(GHZ), &Costs::default()).unwrap().zero_fault);
         let speed = Speed {
             zero_fault_nanos: full * 10.0,
             access_nanos: 60.0,
@@ -272,16 +336,17 @@ mod tests {
             ..Speed::default()
         };
         let shape = |second, swap| Shape::new(2, second, 64 << 20, swap).unwrap();
-        let Twin { text, warnings, .. } = twin("t", &shape(Second::Missing, 16384), 0, speed).unwrap();
+        let Twin { text, warnings, .. } = twin("t", &shape(Second::Missing, 16384), 0, speed, false).unwrap();
         assert_eq!(warnings, Vec::<String>::new());
         for part in ["ghz = 0.28", "read_us = 250", "[costs.hardware.access]\nns = 60.000"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let fast = Speed::default();
-        let Twin { text, warnings, .. } = twin("t", &shape(Second::Missing, 0), 0, fast).unwrap();
+        let Twin { text, warnings, .. } = twin("t", &shape(Second::Missing, 0), 0, fast, false).unwrap();
         assert_eq!(warnings, Vec::<String>::new(), "nothing was measured");
         assert!(text.contains("ghz = 3.000") && !text.contains("swap") && !text.contains("costs"), "{text}");
-        let Twin { machine, text, .. } = twin("t", &shape(Second::Slow(Ratio(1, 3)), 0), 3000, fast).unwrap();
+        let Twin { machine, text, .. } =
+            twin("t", &shape(Second::Slow(Ratio(1, 3)), 0), 3000, fast, false).unwrap();
         assert!(
             text.contains("cpus = 0\nmemory = [{ size = 50331648, zone = \"dma32\" }]\nkernels = 9216000"),
             "{text}"

@@ -71,7 +71,7 @@ fn a_cpu_that_waits_for_others_lets_each_have_a_turn() {
     assert_eq!(turns, [2, 0, 1], "those that wait for each other answer each other");
     sched.owe_turns(0, 5);
     (1..3).for_each(|cpu| sched.end(cpu));
-    assert_eq!(turn(&mut sched), 0, "nobody else wants a turn");
+    assert_eq!(turn(&mut sched), 0, "no other CPU wants a turn");
 }
 
 #[test]
