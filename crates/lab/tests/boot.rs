@@ -196,7 +196,7 @@ fn trace_is_put_into_the_guests_memory() {
     assert!(message.contains("no disk"), "{message}");
     let args = fake.args();
     // Half of 20,524 pages.
-    assert!(args.contains("program=trace seed=1 memory=42033152 "), "{args}");
+    assert!(args.contains("program=trace seed=1 memory=42037248 "), "{args}");
     assert!(args.contains("-initrd\n") && args.contains("/trace\n"), "{args}");
 }
 
