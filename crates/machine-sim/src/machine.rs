@@ -218,6 +218,14 @@ impl SimMachine {
 
     #[cold]
     #[inline(never)]
+    fn write_frame(&self, writer: &Cell<u16>) {
+        if let Some(waiting) = &self.waiting {
+            waiting.write_frame(writer);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
     fn enter_scope(&self, scope: Scope) {
         self.profiled(|profile| profile.enter(scope));
         self.observers.enter(scope, &self.context());
@@ -571,11 +579,15 @@ impl Machine for SimMachine {
 
     #[inline]
     fn writes(&self, line: SharedLine) {
-        let me = self.current.get() as u16 + 1;
         match line {
             // The most frequent case, and one test if nobody waits.
-            SharedLine::Frame(pfn)
-                if self.frame_writers.get(pfn.index()).is_none_or(|last| last.get() == me) => {}
+            SharedLine::Frame(pfn) => {
+                if let Some(writer) = self.frame_writers.get(pfn.index())
+                    && writer.get() != (self.current.get() as u16).wrapping_add(1)
+                {
+                    self.write_frame(writer);
+                }
+            }
             _ => self.write_shared(line),
         }
     }

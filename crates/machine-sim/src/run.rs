@@ -12,9 +12,9 @@ use crate::preempt::LockWatch;
 use crate::sched::{Key, Next, TaskId};
 use crate::simulation::{Simulation, TaskKind};
 use crate::spec::MachineSpec;
-use crate::waiting::WaitingGuard;
 use mm::api::{Daemon, SwapArea};
 use mm::knobs::{Knob, KnobError, Knobs};
+use mm::lock;
 use mm::units::{DeviceId, Nanos, PAGE_SIZE};
 use mm::{Config, Mm};
 use program::Program;
@@ -29,7 +29,7 @@ pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunEr
     let (machine, mm_config) = prepare(config)?;
     // Before any lock is taken.
     let _watch = LockWatch::new(machine.preempt.as_ref());
-    let _waiting = WaitingGuard::new(machine.waiting.as_ref());
+    let _waiting = machine.waiting.clone().map(|waiting| lock::clock(waiting));
     let mm = Mm::new(machine, mm_config).map_err(RunError::Input)?;
     let mut sim = Simulation::new(mm, program, config);
     sim.take_kernels_memory();

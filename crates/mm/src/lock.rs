@@ -39,7 +39,7 @@ pub(crate) use times::LockTimes;
 #[cfg(feature = "one-thread")]
 pub(crate) use times::is_timing;
 #[cfg(feature = "one-thread")]
-pub use times::{HoldMode, LockClock, LockHold, Since, clock};
+pub use times::{ClockGuard, HoldMode, LockClock, LockHold, Since, clock};
 #[cfg(not(feature = "one-thread"))]
 pub(crate) use times::{HoldMode, Since};
 
@@ -150,6 +150,14 @@ mod inner {
 
     /// Access to the value until dropped. At most one exists: its creator has found the lock free and marked it held.
     pub struct Guard<'a, T>(&'a Lock<T>);
+
+    impl<T> Guard<'_, T> {
+        /// Charge work for which the lock is free in simulated time.
+        #[inline(always)]
+        pub(crate) fn pause(&self, charge: impl FnMut()) {
+            self.0.times.pause(charge);
+        }
+    }
 
     impl<T> Drop for Guard<'_, T> {
         #[inline(always)]
@@ -270,11 +278,18 @@ mod inner {
         #[cold]
         #[inline(never)]
         fn lock_slowly(&self, mode: HoldMode) -> Guard<'_, T> {
+            if self.state.get() == TIMED_FREE {
+                self.times.acquire(mode);
+                return self.take(TIMED_HELD);
+            }
+            self.lock_more_slowly(mode)
+        }
+
+        #[cold]
+        #[inline(never)]
+        fn lock_more_slowly(&self, mode: HoldMode) -> Guard<'_, T> {
             match self.asked() {
-                TIMED_FREE => {
-                    self.times.acquire(mode);
-                    return self.take(TIMED_HELD);
-                }
+                TIMED_FREE => return self.lock_slowly(mode),
                 FREE => return self.take(HELD),
                 HELD | TIMED_HELD => {
                     panic!("a held lock is taken again: on one thread its holder can never release it")

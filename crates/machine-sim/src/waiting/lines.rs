@@ -14,14 +14,13 @@
 //! Reads are not charged: what is only read stays in the caches of all its readers.
 
 use super::Waiting;
-use super::holds::{Arrival, Held, Holds};
+use super::holds::{Arrival, Held, Holder, Holds};
 use super::kind::LineKind;
 use crate::cpu::add;
 use crate::profile::Kind;
 use crate::spec::Hardware;
 use mm::lock::LockClass;
 use mm::machine::SharedLine;
-use mm::units::Pfn;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -108,7 +107,7 @@ impl Lines {
 
 impl Waiting {
     /// The CPU that wrote each frame's record last, + 1; 0: none. The machine looks here first, and calls
-    /// [`Waiting::write`] only for another CPU than that.
+    /// [`Waiting::write_frame`] only for another CPU than that.
     pub(crate) fn frame_writers(&self) -> Rc<[Cell<u16>]> {
         self.lines.frames.clone()
     }
@@ -117,20 +116,21 @@ impl Waiting {
     #[inline]
     pub(crate) fn write(&self, line: SharedLine) {
         match line {
-            SharedLine::Frame(pfn) => self.write_frame(pfn),
+            SharedLine::Frame(pfn) => self.write_frame(&self.lines.frames[pfn.index()]),
             SharedLine::Vma(vma) => self.write_hot(LineKind::Vma, vma.0),
             SharedLine::CpuMask(space) => self.write_hot(LineKind::CpuMask, space.0),
             SharedLine::GroupUsage(group) => self.write_hot(LineKind::GroupUsage, u32::from(group.0)),
         }
     }
 
-    #[inline]
-    fn write_frame(&self, pfn: Pfn) {
+    /// The current CPU writes to a frame's record, which the CPU that is noted wrote last.
+    #[inline(always)]
+    pub(crate) fn write_frame(&self, writer: &Cell<u16>) {
         if self.muted.get() {
             return;
         }
-        let me = self.current.get() as u16 + 1;
-        let before = self.lines.frames[pfn.index()].replace(me);
+        let me = (self.current.get() as u16).wrapping_add(1);
+        let before = writer.replace(me);
         if before != 0 && before != me {
             self.fetch(LineKind::Frame, before - 1);
         }
@@ -186,7 +186,7 @@ impl Waiting {
 
     fn held(&self, (start, end): (u64, u64), cpu: u16) -> Held {
         let place = self.profile.as_ref().map_or(self.class.get() as u32, |profile| profile.place());
-        Held { start, end, cpu, shared: false, class: self.class.get(), place, delayed: false }
+        Held { start, end, by: Holder::new(cpu.into(), self.class.get()), place }
     }
 
     /// The same if other CPUs write to it, too.
@@ -200,7 +200,7 @@ impl Waiting {
         });
         if let Some(victim) = robbed {
             let distance =
-                usize::from(self.cpus[usize::from(victim.cpu)].node != self.cpus[usize::from(me)].node);
+                usize::from(self.cpus[usize::from(victim.by.cpu())].node != self.cpus[usize::from(me)].node);
             add(&self.lines.counts[kind as usize].fetched[distance], 1);
             self.spend_at(&victim, Kind::Line(kind, DISTANCES[distance]), self.lines.costs[distance]);
         }
@@ -218,7 +218,7 @@ impl Waiting {
     }
 
     fn spend_at(&self, victim: &Held, kind: Kind, picos: u64) {
-        self.cpus[usize::from(victim.cpu)].spend_kernel(victim.class, picos);
+        self.cpus[usize::from(victim.by.cpu())].spend_kernel(victim.by.class(), picos);
         if let Some(profile) = &self.profile {
             profile.note_at(victim.place, kind, picos);
         }

@@ -17,32 +17,23 @@ mod lines;
 use crate::cpu::{Class, Cpu, add};
 use crate::profile::{Kind, Profiler};
 use crate::spec::Costs;
-use holds::{Arrival, Held, Holds};
+use holds::{Arrival, Held, Holder, Holds};
 pub(crate) use kind::LineKind;
 pub use lines::LineOutcome;
 use lines::Lines;
-use mm::lock::{self, HoldMode, LockClass, LockClock, LockHold, Since};
+use mm::lock::{HoldMode, LockClass, LockClock, LockHold, Since};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-
-thread_local! {
-    /// What keeps the times of the locks of this thread's run.
-    static WAITING: RefCell<Option<Rc<Waiting>>> = const { RefCell::new(None) };
-}
 
 /// No history: one CPU alone has had the lock.
 const ALONE: u32 = u32::MAX;
 /// No CPU has had the lock.
 const UNHELD: u32 = u32::MAX;
 
-/// The CPU that has a lock, and how, in one word.
-fn word(cpu: usize, class: Class, shared: bool) -> u32 {
-    cpu as u32 | (class as u32) << 16 | u32::from(shared) << 24
-}
-
-/// The CPU of such a word.
+/// The CPU that is noted with a lock; none if it is [`UNHELD`].
+#[inline(always)]
 fn cpu_of(word: u32) -> u16 {
-    word as u16
+    Holder::of(word).cpu()
 }
 
 /// What happened at the locks of a class.
@@ -92,6 +83,8 @@ pub(crate) struct Waiting {
     /// The current CPU, and what its time is accounted to.
     current: Cell<usize>,
     class: Cell<Class>,
+    /// Both, as they are noted with a lock.
+    holder: Cell<Holder>,
     /// No CPU comes before this time any more.
     horizon: Cell<u64>,
     /// Whether time does not count.
@@ -101,41 +94,28 @@ pub(crate) struct Waiting {
     blames: RefCell<[Blame; LockClass::COUNT]>,
 }
 
-/// While this lives, locks that this thread takes for the first time have times.
-pub(crate) struct WaitingGuard;
-
-impl WaitingGuard {
-    pub(crate) fn new(waiting: Option<&Rc<Waiting>>) -> Option<WaitingGuard> {
-        WAITING.set(Some(waiting?.clone()));
-        lock::clock(Some(LockClock { acquire, is_free, release }));
-        Some(WaitingGuard)
+// SAFETY: the guard of the clock belongs to the function that carries out the run, which nothing here ends.
+unsafe impl LockClock for Waiting {
+    fn acquire(&self, hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
+        self.begin(hold, mode, sleeps)
     }
-}
 
-impl Drop for WaitingGuard {
-    fn drop(&mut self) {
-        lock::clock(None);
-        WAITING.set(None);
+    fn is_free(&self, hold: &LockHold, mode: HoldMode) -> bool {
+        let (me, now) = self.me();
+        self.muted.get()
+            || hold.until.get() <= now
+            || hold.history.get() == ALONE && cpu_of(hold.by.get()) == me
+            || self.arrive(hold, (me, now), mode, |arrival| arrival.waited.is_none())
     }
-}
 
-/// Ask what keeps the times; `None` if they do not count.
-fn ask<T>(what: impl FnOnce(&Waiting) -> T) -> Option<T> {
-    WAITING.with_borrow(|waiting| waiting.as_deref().filter(|waiting| !waiting.muted.get()).map(what))
-}
+    fn release(&self, hold: &LockHold, mode: HoldMode, since: Since) {
+        self.end(hold, mode, since);
+    }
 
-fn acquire(hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
-    ask(|waiting| waiting.acquire(hold, mode, sleeps)).unwrap_or(Since::MAX)
-}
-
-fn is_free(hold: &LockHold, mode: HoldMode) -> bool {
-    ask(|waiting| waiting.is_free(hold, mode)).unwrap_or(true)
-}
-
-fn release(hold: &LockHold, mode: HoldMode, since: Since) {
-    // A hold that began while time did not count has no beginning.
-    if since != Since::MAX {
-        ask(|waiting| waiting.release(hold, mode, since));
+    fn pause(&self, hold: &LockHold, mode: HoldMode, since: Since, charge: &mut dyn FnMut()) -> Since {
+        self.end(hold, mode, since);
+        charge();
+        self.begin(hold, mode, false)
     }
 }
 
@@ -153,6 +133,7 @@ impl Waiting {
             profile,
             current: Cell::new(0),
             class: Cell::new(Class::System),
+            holder: Cell::new(Holder::new(0, Class::System)),
             horizon: Cell::new(0),
             muted: Cell::new(false),
             histories: RefCell::default(),
@@ -171,6 +152,7 @@ impl Waiting {
     pub(crate) fn go_on(&self, cpu: usize, class: Class) {
         self.current.set(cpu);
         self.class.set(class);
+        self.holder.set(Holder::new(cpu, class));
     }
 
     /// Whether time does not count from now on.
@@ -208,28 +190,89 @@ impl Waiting {
         LockOutcome { class, tally, holders }
     }
 
-    /// The CPU that had the lock before, if the current CPU finds it free as its last hold tells; `None`: its history
-    /// must tell.
-    #[inline]
-    fn find_free(&self, hold: &LockHold, now: u64) -> Option<Option<u16>> {
-        let by = hold.by.get();
-        let alone = hold.history.get() == ALONE && cpu_of(by) == self.current.get() as u16;
-        (hold.until.get() <= now || alone).then(|| (by != UNHELD).then(|| cpu_of(by)))
+    /// The current CPU and its clock.
+    #[inline(always)]
+    fn me(&self) -> (u16, u64) {
+        let me = self.current.get();
+        (me as u16, self.cpus[me].clock.get())
     }
 
-    /// Call `then` with what the current CPU finds at the lock, by the lock's history.
-    fn arrive<T>(&self, hold: &LockHold, mode: HoldMode, then: impl FnOnce(Arrival<'_>) -> T) -> T {
+    /// The current CPU takes the lock.
+    #[inline(always)]
+    fn begin(&self, hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
+        if self.muted.get() {
+            return Since::MAX;
+        }
+        let (me, now) = self.me();
+        add(&self.tallies[hold.class as usize].taken, 1);
+        if cpu_of(hold.by.get()) == me && (hold.until.get() <= now || hold.history.get() == ALONE) {
+            return now;
+        }
+        self.come(hold, (me, now), mode, sleeps)
+    }
+
+    /// The same if another CPU has had it, or will have had it.
+    #[inline(never)]
+    fn come(&self, hold: &LockHold, (me, now): (u16, u64), mode: HoldMode, sleeps: bool) -> Since {
+        let (free, before) = if hold.until.get() <= now {
+            let by = hold.by.get();
+            (now, (by != UNHELD).then(|| cpu_of(by)))
+        } else {
+            self.arrive(hold, (me, now), mode, |Arrival { at, waited, before }| {
+                if let Some(waited) = waited {
+                    self.wait(hold.class, (at - now, waited.place), sleeps);
+                }
+                (at, before)
+            })
+        };
+        if let Some(before) = before.filter(|&before| before != me) {
+            self.fetch_lock(hold.class, before);
+        }
+        free
+    }
+
+    /// The current CPU releases the lock.
+    #[inline(always)]
+    fn end(&self, hold: &LockHold, mode: HoldMode, since: Since) {
+        let (me, now) = self.me();
+        // A hold that began while time did not count has no beginning, and ends before it.
+        if now <= since || self.muted.get() {
+            return;
+        }
+        add(&self.tallies[hold.class as usize].held, now - since);
+        let by = self.holder.get().shares(mode == HoldMode::Shared);
+        let history = hold.history.get();
+        if history == ALONE && (cpu_of(hold.by.get()) == me || hold.by.get() == UNHELD) {
+            hold.began.set(since);
+        } else {
+            let place = self.profile.as_ref().map_or(0, |profile| profile.place());
+            let held = Held { start: since, end: now, by, place };
+            let noted = match self.histories.borrow_mut().get_mut(history as usize) {
+                Some(holds) => holds.push(held),
+                None => false,
+            };
+            if !noted {
+                return self.note_hold(hold, &held);
+            }
+        }
+        hold.by.set(by.word());
+        hold.until.set(now.max(hold.until.get()));
+    }
+
+    /// Call `then` with what the current CPU, `me`, finds at the lock at `now`, by the lock's history.
+    #[inline(always)]
+    fn arrive<T>(
+        &self,
+        hold: &LockHold,
+        (me, now): (u16, u64),
+        mode: HoldMode,
+        then: impl FnOnce(Arrival<'_>) -> T,
+    ) -> T {
         if hold.history.get() == ALONE {
             self.note_first(hold);
         }
-        let (now, me) = (self.cpus[self.current.get()].clock.get(), self.current.get() as u16);
         let histories = self.histories.borrow();
         then(histories[hold.history.get() as usize].wait(now, me, mode == HoldMode::Shared))
-    }
-
-    fn is_free(&self, hold: &LockHold, mode: HoldMode) -> bool {
-        self.find_free(hold, self.cpus[self.current.get()].clock.get()).is_some()
-            || self.arrive(hold, mode, |arrival| arrival.waited.is_none())
     }
 
     /// Begin the history of a lock with its last hold.
@@ -240,30 +283,11 @@ impl Waiting {
         let mut holds = Holds::default();
         let by = hold.by.get();
         if by != UNHELD {
-            let class = Class::ALL[(by >> 16) as usize % Class::ALL.len()];
-            let (start, end, cpu, shared) = (hold.began.get(), hold.until.get(), cpu_of(by), by >> 24 != 0);
-            let held = Held { start, end, cpu, shared, class, place: class as u32, delayed: false };
+            let by = Holder::of(by);
+            let held = Held { start: hold.began.get(), end: hold.until.get(), by, place: by.class() as u32 };
             holds.add(held, 0, |_, _| {});
         }
         histories.push(holds);
-    }
-
-    fn acquire(&self, hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since {
-        let now = self.cpus[self.current.get()].clock.get();
-        add(&self.tallies[hold.class as usize].taken, 1);
-        let (free, before) = match self.find_free(hold, now) {
-            Some(before) => (now, before),
-            None => self.arrive(hold, mode, |Arrival { at, waited, before }| {
-                if let Some(waited) = waited {
-                    self.wait(hold.class, (at - now, waited.place), sleeps);
-                }
-                (at, before)
-            }),
-        };
-        if let Some(before) = before.filter(|&before| usize::from(before) != self.current.get()) {
-            self.fetch_lock(hold.class, before);
-        }
-        free
     }
 
     /// The current CPU waits for a hold at `place`.
@@ -283,6 +307,9 @@ impl Waiting {
         add(&counts.contended, u64::from(first));
         add(&counts.waited, wait);
         counts.longest.set(counts.longest.get().max(wait));
+        if self.profile.is_none() {
+            return;
+        }
         let blame = &mut self.blames.borrow_mut()[class as usize];
         match blame.iter_mut().find(|(other, _)| *other == place) {
             Some((_, sum)) => *sum += wait,
@@ -290,39 +317,22 @@ impl Waiting {
         }
     }
 
-    fn release(&self, hold: &LockHold, mode: HoldMode, since: Since) {
-        let now = self.cpus[self.current.get()].clock.get();
-        let me = word(self.current.get(), self.class.get(), mode == HoldMode::Shared);
-        if now <= since {
-            return;
-        }
-        add(&self.tallies[hold.class as usize].held, now - since);
-        if hold.history.get() != ALONE || (hold.by.get() != UNHELD && cpu_of(hold.by.get()) != cpu_of(me)) {
-            self.note_hold(hold, mode, (since, now));
-        }
-        hold.began.set(since);
-        hold.by.set(me);
-        hold.until.set(now.max(hold.until.get()));
-    }
-
+    /// Note a hold of a lock that has no history yet, or has holds that began later.
     #[inline(never)]
-    fn note_hold(&self, hold: &LockHold, mode: HoldMode, (start, end): (u64, u64)) {
+    fn note_hold(&self, hold: &LockHold, held: &Held) {
         if hold.history.get() == ALONE {
             self.note_first(hold);
         }
-        let cpu = self.current.get() as u16;
-        let place = self.profile.as_ref().map_or(0, |profile| profile.place());
-        let (shared, class) = (mode == HoldMode::Shared, self.class.get());
-        let held = Held { start, end, cpu, shared, class, place, delayed: false };
         let holds = &mut self.histories.borrow_mut()[hold.history.get() as usize];
-        let last = holds.add(held, self.horizon.get(), |victim, wait| {
-            self.cpus[victim.cpu as usize].spend_kernel(victim.class, wait);
-            self.note_wait(hold.class, wait, place, !victim.delayed);
+        let last = holds.add(*held, self.horizon.get(), |victim, wait| {
+            self.cpus[usize::from(victim.by.cpu())].spend_kernel(victim.by.class(), wait);
+            self.note_wait(hold.class, wait, held.place, !victim.by.is_delayed());
             if let Some(profile) = &self.profile {
                 profile.note_at(victim.place, Kind::LockWait(hold.class), wait);
             }
         });
-        hold.until.set(last.max(hold.until.get()));
+        hold.by.set(held.by.word());
+        hold.until.set(held.end.max(hold.until.get()).max(last));
     }
 }
 

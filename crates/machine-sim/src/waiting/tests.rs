@@ -246,23 +246,21 @@ fn lines_stay_where_they_are_while_time_does_not_count() {
 #[test]
 fn nothing_is_kept_while_time_does_not_count() {
     let (waiting, hold) = machine(2);
-    let waiting = Rc::new(waiting);
-    let _guard = WaitingGuard::new(Some(&waiting));
     let clock = &waiting.cpus[0].clock;
     // A hold that begins while time does not count has no beginning, whenever it ends.
     for muted in [true, false] {
         waiting.mute(true);
-        let since = acquire(&hold, HoldMode::Alone, false);
+        let since = waiting.acquire(&hold, HoldMode::Alone, false);
         assert_eq!(since, Since::MAX);
         clock.set(clock.get() + 50);
         waiting.mute(muted);
-        release(&hold, HoldMode::Alone, since);
+        waiting.release(&hold, HoldMode::Alone, since);
         assert_eq!(waiting.outcome(LockClass::Zone).tally, LockTally::default());
         assert_eq!((hold.by.get(), hold.until.get()), (UNHELD, 0));
     }
-    let since = acquire(&hold, HoldMode::Alone, false);
+    let since = waiting.acquire(&hold, HoldMode::Alone, false);
     clock.set(clock.get() + 50);
-    release(&hold, HoldMode::Alone, since);
+    waiting.release(&hold, HoldMode::Alone, since);
     assert_eq!(
         waiting.outcome(LockClass::Zone).tally,
         LockTally { taken: 1, held: 50, ..LockTally::default() }
@@ -270,14 +268,14 @@ fn nothing_is_kept_while_time_does_not_count() {
     // Another CPU that comes within that hold finds the lock free while time does not count.
     waiting.go_on(1, Class::System);
     waiting.cpus[1].clock.set(120);
-    assert!(!is_free(&hold, HoldMode::Alone));
+    assert!(!waiting.is_free(&hold, HoldMode::Alone));
     waiting.mute(true);
-    assert!(is_free(&hold, HoldMode::Alone));
+    assert!(waiting.is_free(&hold, HoldMode::Alone));
     // A hold that ends while time does not count leaves nothing.
     waiting.mute(false);
-    let since = acquire(&hold, HoldMode::Alone, false);
+    let since = waiting.acquire(&hold, HoldMode::Alone, false);
     waiting.mute(true);
     waiting.cpus[1].clock.set(500);
-    release(&hold, HoldMode::Alone, since);
+    waiting.release(&hold, HoldMode::Alone, since);
     assert_eq!(hold.until.get(), 150);
 }

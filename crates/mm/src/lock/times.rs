@@ -13,7 +13,7 @@ pub enum HoldMode {
 }
 
 #[cfg(feature = "one-thread")]
-pub use kept::{LockClock, LockHold, Since, clock};
+pub use kept::{ClockGuard, LockClock, LockHold, Since, clock};
 #[cfg(feature = "one-thread")]
 pub(crate) use kept::{LockTimes, is_timing};
 #[cfg(not(feature = "one-thread"))]
@@ -64,34 +64,62 @@ mod kept {
     use crate::lock::LockClass;
     use crate::units::Nanos;
     use core::cell::Cell;
+    use core::ptr::NonNull;
+    use std_alloc::rc::Rc;
 
     /// The beginning of a hold, in the clock's units: picoseconds.
     pub type Since = u64;
 
     std::thread_local! {
-        static CLOCK: Cell<Option<LockClock>> = const { Cell::new(None) };
+        /// This thread's clock, which the guard that has put it here keeps alive.
+        static CLOCK: Cell<Option<NonNull<dyn LockClock>>> = const { Cell::new(None) };
     }
 
-    /// Callbacks of a simulator that has a clock for each CPU.
-    #[derive(Clone, Copy)]
-    pub struct LockClock {
+    /// A simulator's clock for each CPU.
+    ///
+    /// # Safety
+    /// Its functions must not drop the guard that it was installed with ([`clock`]).
+    #[allow(unsafe_code)]
+    pub unsafe trait LockClock {
         /// The current CPU takes the lock; returns since when it has it, `Since::MAX` if time does not count. The CPU
         /// spins until then; but if the task `sleeps`, the call returns at once, and the caller must sleep until then.
-        pub acquire: fn(&LockHold, HoldMode, bool) -> Since,
+        fn acquire(&self, hold: &LockHold, mode: HoldMode, sleeps: bool) -> Since;
         /// Whether the current CPU finds the lock free.
-        pub is_free: fn(&LockHold, HoldMode) -> bool,
+        fn is_free(&self, hold: &LockHold, mode: HoldMode) -> bool;
         /// The current CPU, which has had the lock since that time, releases it.
-        pub release: fn(&LockHold, HoldMode, Since),
+        fn release(&self, hold: &LockHold, mode: HoldMode, since: Since);
+        /// It releases the lock, charges work, and takes the lock again; returns since when it has it now.
+        fn pause(&self, hold: &LockHold, mode: HoldMode, since: Since, charge: &mut dyn FnMut()) -> Since;
     }
 
-    /// Install or remove this thread's clock. It applies to locks first taken while it is installed.
-    pub fn clock(clock: Option<LockClock>) {
-        CLOCK.set(clock);
+    /// Removes its clock when it is dropped.
+    #[must_use = "the clock is removed when this is dropped"]
+    pub struct ClockGuard(#[expect(dead_code, reason = "it is kept alive")] Rc<dyn LockClock>);
+
+    impl Drop for ClockGuard {
+        fn drop(&mut self) {
+            CLOCK.set(None);
+        }
+    }
+
+    /// Install this thread's clock. It applies to locks first taken while it is installed.
+    pub fn clock(clock: Rc<dyn LockClock>) -> ClockGuard {
+        CLOCK.set(Some(NonNull::from(&*clock)));
+        ClockGuard(clock)
     }
 
     /// Whether locks of a class that are taken for the first time have times.
     pub(crate) fn is_timing() -> bool {
         CLOCK.get().is_some()
+    }
+
+    /// Ask the clock, if there is one.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    fn ask<T>(what: impl FnOnce(&dyn LockClock) -> T) -> Option<T> {
+        // SAFETY: the guard that has installed the clock is alive and keeps it: it removes the clock when it is
+        // dropped, which no function of the clock does.
+        CLOCK.get().map(|clock| what(unsafe { clock.as_ref() }))
     }
 
     /// What the clock keeps with a lock; the memory manager does not look at it.
@@ -149,26 +177,24 @@ mod kept {
 
         /// Whether somebody keeps them.
         pub(crate) fn are_kept(&self) -> bool {
-            self.hold.is_some() && CLOCK.get().is_some()
+            self.hold.is_some() && is_timing()
         }
 
         /// A short lock is taken.
-        #[inline]
+        #[inline(always)]
         pub(crate) fn acquire(&self, mode: HoldMode) {
             self.mode.set(mode);
             if mode != HoldMode::Unseen
-                && let (Some(clock), Some(hold)) = (CLOCK.get(), &self.hold)
+                && let Some(hold) = &self.hold
+                && let Some(since) = ask(|clock| clock.acquire(hold, mode, false))
             {
-                self.since.set((clock.acquire)(hold, mode, false));
+                self.since.set(since);
             }
         }
 
         /// Whether the lock is free.
         pub(crate) fn is_free(&self, mode: HoldMode) -> bool {
-            match (CLOCK.get(), &self.hold) {
-                (Some(clock), Some(hold)) => (clock.is_free)(hold, mode),
-                _ => true,
-            }
+            self.hold.as_ref().and_then(|hold| ask(|clock| clock.is_free(hold, mode))).unwrap_or(true)
         }
 
         /// A short lock is taken if it is free.
@@ -181,30 +207,39 @@ mod kept {
         }
 
         /// A short lock is released.
-        #[inline]
+        #[inline(always)]
         pub(crate) fn release(&self) {
             self.release_since(self.mode.get(), self.since.get());
+        }
+
+        /// A held lock is free while work is charged, and then taken again.
+        #[inline]
+        pub(crate) fn pause(&self, mut charge: impl FnMut()) {
+            let (mode, since) = (self.mode.get(), self.since.get());
+            let hold = self.hold.as_ref().filter(|_| mode != HoldMode::Unseen);
+            match hold.and_then(|hold| ask(|clock| clock.pause(hold, mode, since, &mut charge))) {
+                Some(since) => self.since.set(since),
+                None => charge(),
+            }
         }
 
         /// A semaphore is taken; returns until when the task must sleep before it has it. A writer spins, as Linux's
         /// does while the holder runs.
         pub(crate) fn acquire_asleep(&self, mode: HoldMode) -> (Since, Option<Nanos>) {
             let sleeps = mode == HoldMode::Shared;
-            match (CLOCK.get(), &self.hold) {
-                (Some(clock), Some(hold)) if mode != HoldMode::Unseen => {
-                    let since = (clock.acquire)(hold, mode, sleeps);
-                    (since, (sleeps && since != Since::MAX).then(|| since.div_ceil(1000)))
-                }
-                _ => (Since::MAX, None),
-            }
+            let hold = self.hold.as_ref().filter(|_| mode != HoldMode::Unseen);
+            let since = hold.and_then(|hold| ask(|clock| clock.acquire(hold, mode, sleeps)));
+            let since = since.unwrap_or(Since::MAX);
+            (since, (sleeps && since != Since::MAX).then(|| since.div_ceil(1000)))
         }
 
         /// A hold since that time ends.
+        #[inline]
         pub(crate) fn release_since(&self, mode: HoldMode, since: Since) {
             if mode != HoldMode::Unseen
-                && let (Some(clock), Some(hold)) = (CLOCK.get(), &self.hold)
+                && let Some(hold) = &self.hold
             {
-                (clock.release)(hold, mode, since);
+                ask(|clock| clock.release(hold, mode, since));
             }
         }
     }

@@ -113,7 +113,7 @@ mod spinning {
 
         /// Charge work.
         #[inline(always)]
-        pub fn between(&self, charge: impl FnOnce()) {
+        pub fn between(&mut self, charge: impl FnOnce()) {
             charge();
         }
 
@@ -269,14 +269,10 @@ mod numbered {
 
         /// Charge work for which the locked table is unlocked in simulated time.
         #[inline(always)]
-        pub fn between(&self, charge: impl FnOnce()) {
-            let timed = self.at.get().filter(|_| self.asks == Asks::Clock);
-            if timed.is_some() {
-                self.guard.set(None);
-            }
-            charge();
-            if let Some(table) = timed {
-                self.guard.set(Some(self.locks.of(table).lock()));
+        pub fn between(&mut self, mut charge: impl FnMut()) {
+            match self.guard.get_mut() {
+                Some(guard) if self.asks == Asks::Clock => guard.pause(charge),
+                _ => charge(),
             }
         }
 

@@ -65,8 +65,9 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
     /// Charge work that Linux does before it locks the table for the next place. The places of a window are visited in
     /// one hold of the lock, but in simulated time each has a hold of its own.
     #[inline]
-    pub(crate) fn charge_between(&self, work: Work) {
-        self.tables.held.between(|| self.tables.mmu.charge(work, 1));
+    pub(crate) fn charge_between(&mut self, work: Work) {
+        let LockedTables { held, mmu, .. } = self.tables;
+        held.between(|| mmu.charge(work, 1));
     }
 
     /// Read an entry.
