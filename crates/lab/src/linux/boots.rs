@@ -21,6 +21,9 @@ pub struct Boots {
     pub command: String,
     /// Version of the kernel.
     pub kernel: String,
+    /// Version of QEMU, if it told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulator: Option<String>,
     /// Boots with each seed.
     pub boots: u32,
     /// Whether the guest's time counted instructions.
@@ -46,6 +49,7 @@ impl Boots {
             origin: Origin::here(SCHEMA),
             command: job.command(shape, job.seed),
             kernel: kernel.to_owned(),
+            emulator: None,
             boots: job.boots,
             icount: job.icount,
             measured: names.map(|name| (name.clone(), average(&name))).collect(),

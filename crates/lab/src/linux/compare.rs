@@ -168,11 +168,9 @@ pub fn boots(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Boots> {
         let guest = subject.guest(tools, (seed, boot), reserve)?;
         Ok((seed, boot_once(tools, job, &guest, watch)?))
     };
-    let mut reports = subject.boots_by_seed().map(&mut boot).collect::<Result<Vec<(u64, Report)>>>()?;
-    if let Some(note) = runs_in_turn(job).then(|| unfair(tools.emulator.as_deref())).flatten() {
-        reports.iter_mut().for_each(|(_, report)| report.notes.push(note.clone()));
-    }
-    Boots::of(tools.version(), job, &subject.shape, &reports)
+    let reports = subject.boots_by_seed().map(&mut boot).collect::<Result<Vec<(u64, Report)>>>()?;
+    let boots = Boots::of(tools.version(), job, &subject.shape, &reports)?;
+    Ok(Boots { emulator: tools.emulator.clone(), ..boots })
 }
 
 /// Count instructions of known work on Linux, and on the booted machine if it is wanted.
@@ -295,6 +293,8 @@ impl<'a> Subject<'a> {
         let mut beside = Beside::of(setup, self.conditions(linux, kernels, speed), runs, job.all);
         beside.warnings.extend(warnings);
         beside.warnings.extend(self.lacks());
+        let emulator = linux.emulator.as_deref();
+        beside.warnings.extend(runs_in_turn(job).then(|| unfair(emulator)).flatten());
         beside.same_work = beside.same_work.filter(|_| job.original.is_none());
         Ok(Compared { beside, twin })
     }
