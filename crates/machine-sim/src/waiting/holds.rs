@@ -102,6 +102,8 @@ pub(crate) struct Holds {
     end: usize,
     /// When `end` has come here, something must be forgotten.
     full: usize,
+    /// What has ended before this time is forgotten for a CPU that comes before it all the same.
+    horizon: u64,
     /// The beginning of the last hold.
     latest: u64,
     /// Whether one of them goes with no others.
@@ -215,7 +217,10 @@ impl Late {
 impl Holds {
     /// What `cpu` finds, which comes at `now`.
     #[inline(always)]
-    pub(crate) fn wait(&self, now: u64, cpu: u16, shared: bool) -> Arrival<'_> {
+    pub(crate) fn wait(&mut self, now: u64, cpu: u16, shared: bool) -> Arrival<'_> {
+        if now < self.horizon {
+            self.forget(self.horizon);
+        }
         let begun = if self.latest <= now { self.end } else { self.place_of(now) };
         if begun == self.first {
             return Arrival { at: now, waited: None, before: self.forgotten };
@@ -253,10 +258,11 @@ impl Holds {
 
     /// Note a hold that has ended, if it is the last one to begin and there is room.
     #[inline(always)]
-    pub(crate) fn push(&mut self, held: Held) -> bool {
+    pub(crate) fn push(&mut self, held: Held, horizon: u64) -> bool {
         if held.start < self.latest || self.end >= self.full {
             return false;
         }
+        self.horizon = horizon;
         self.holds[self.end] = held;
         self.end += 1;
         self.latest = held.start;
@@ -268,12 +274,13 @@ impl Holds {
     /// waited for it, with the time by which its CPU is delayed. Returns the last end of the holds that moved; 0 if
     /// none did.
     pub(crate) fn add(&mut self, held: Held, horizon: u64, mut delay: impl FnMut(&Held, u64)) -> u64 {
-        if self.end >= self.full {
+        if self.end >= self.full || held.start < horizon {
             self.forget(horizon);
         }
-        if self.push(held) {
+        if self.push(held, horizon) {
             return 0;
         }
+        self.horizon = horizon;
         let at = self.place_of(held.start);
         self.holds.copy_within(at..self.end, at + 1);
         self.holds[at] = held;
@@ -497,7 +504,7 @@ mod tests {
         let mut holds = Holds::default();
         assert_eq!(add(&mut holds, held(0, 100, 150)), []);
         // Within the hold; at its end; before it; and its own.
-        let found = |now, cpu| {
+        let mut found = |now, cpu| {
             let Arrival { at, waited, before } = holds.wait(now, cpu, false);
             (at, waited.copied(), before)
         };
@@ -587,6 +594,15 @@ mod tests {
         holds.add(held(1, 300, 310), 150, |_, _| {});
         holds.forget(150);
         assert_eq!((holds.end - holds.first, holds.wait(200, 2, false).before), (1, Some(0)));
+    }
+
+    #[test]
+    fn a_cpu_that_comes_before_the_horizon_does_not_wait_for_what_is_forgotten() {
+        let mut holds = Holds::default();
+        add(&mut holds, held(0, 100, 150));
+        holds.add(held(1, 300, 310), 200, |_, _| {});
+        // It comes late in the run: no CPU was to come before 200 any more.
+        assert_eq!(holds.wait(120, 2, false), Arrival { at: 120, waited: None, before: Some(0) });
     }
 
     #[test]

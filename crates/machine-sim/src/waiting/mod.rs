@@ -248,7 +248,7 @@ impl Waiting {
             let place = self.profile.as_ref().map_or(0, |profile| profile.place());
             let held = Held { start: since, end: now, by, place };
             let noted = match self.histories.borrow_mut().get_mut(history as usize) {
-                Some(holds) => holds.push(held),
+                Some(holds) => holds.push(held, self.horizon.get()),
                 None => false,
             };
             if !noted {
@@ -271,7 +271,7 @@ impl Waiting {
         if hold.history.get() == ALONE {
             self.note_first(hold);
         }
-        let histories = self.histories.borrow();
+        let histories = &mut self.histories.borrow_mut();
         then(histories[hold.history.get() as usize].wait(now, me, mode == HoldMode::Shared))
     }
 
