@@ -85,8 +85,9 @@ pub enum StoppedBy {
 /// Metrics whose intervals decide how many runs a comparison does.
 pub const MAIN: [&str; 2] = ["run_time", "pgmajfault"];
 /// The number of runs after which a comparison looks at its intervals first: those of fewer runs hold the true value
-/// too seldom.
-pub const FIRST_LOOK: u32 = 5;
+/// too seldom. A program may have two states: with one in four of the rarer, five runs see none of it in a quarter of
+/// all cases, ten in a twentieth.
+pub const FIRST_LOOK: u32 = 10;
 
 /// The numbers of runs after which an experiment looks whether its intervals are narrow enough, the last being all that
 /// it may do. They grow by half each time, so that few looks are taken: each is a chance to stop at a narrow interval
@@ -400,7 +401,7 @@ pub(crate) mod tests {
     fn comparison_stops_once_the_intervals_of_the_main_metrics_are_narrow() {
         let seen =
             |most, profiles: &[&str]| looks(&Setup { runs: most, ..setup(profiles) }).collect::<Vec<_>>();
-        assert_eq!(seen(20, &["a", "b"]), [5, 8, 12, 18, 20]);
+        assert_eq!(seen(20, &["a", "b"]), [10, 15, 20]);
         assert_eq!((seen(3, &["a", "b"]), seen(20, &["a"])), (vec![3], vec![20]));
         // `b` takes a tenth less with every seed; the luck of the seed decides how exactly.
         let stopped = |runs: u64, luck: u64| {
@@ -411,11 +412,12 @@ pub(crate) mod tests {
             let runs: Vec<RunRecord> = (1..=runs).flat_map(of).collect();
             Summary::of(Setup { runs: 20, ..setup(&["a", "b"]) }, &runs, 0.0, false).stopped_by.unwrap()
         };
-        assert_eq!(stopped(5, 1_000_000), StoppedBy::Interval);
-        assert_eq!(stopped(4, 0), StoppedBy::Interrupt, "four runs are too few");
-        assert_eq!([5, 20].map(|runs| stopped(runs, 400_000_000)), [StoppedBy::Interrupt, StoppedBy::Runs]);
+        assert_eq!(stopped(10, 1_000_000), StoppedBy::Interval);
+        assert_eq!(stopped(9, 0), StoppedBy::Interrupt, "nine runs are too few");
+        assert_eq!([10, 20].map(|runs| stopped(runs, 400_000_000)), [StoppedBy::Interrupt, StoppedBy::Runs]);
         // Few major faults in a base that has none in most runs, or in none, have no percentage.
         let with_faults = |faults: [[i64; 2]; 5]| {
+            let faults = [faults; 2].into_iter().flatten();
             let of = |(seed, faults): (u64, [i64; 2])| {
                 ["a", "b"]
                     .into_iter()

@@ -69,7 +69,7 @@ pub struct CompareArgs {
     /// A profile to compare; may be given several times
     #[arg(long = "with", required = true, value_name = "PROFILE")]
     others: Vec<String>,
-    /// The most runs of each profile, with seeds SEED, SEED+1, ... From 5 on no more are done once the intervals of
+    /// The most runs of each profile, with seeds SEED, SEED+1, ... From 10 on no more are done once the intervals of
     /// run_time and pgmajfault are narrower than a quarter of the change or 5 % (docs/json.md)
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
