@@ -18,7 +18,7 @@ const COLOURS: usize = 6;
 pub fn picture(results: &[Done]) -> String {
     let kernels: Vec<&str> =
         results.iter().map(|done| done.kernel.as_str()).collect::<BTreeSet<_>>().into_iter().collect();
-    let title = "From classic reclaim to generations, Linux and simulated";
+    let title = "From classic to generations: Linux and simulated";
     let about = format!(
         "Change of a count: a dot is Linux, a ring the simulated machine. To the left, generations need less. Changes of less than \
          {WINS_BY:.0} % have no winner; those beyond {ENDS:.0} % are at the edge."
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_picture_without_results_has_its_title() {
-        assert!(picture(&[]).contains("From classic reclaim to generations"));
+        assert!(picture(&[]).contains("From classic to generations"));
         assert_eq!(
             (place(0.0), place(-90.0), place(f64::INFINITY)),
             ((PLOT.0 + PLOT.1) / 2.0, PLOT.0, PLOT.1)
