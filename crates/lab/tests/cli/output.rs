@@ -127,15 +127,15 @@ fn comparison_does_as_many_runs_as_its_intervals_need() {
     let (json, text) = (good_json(&format!("{line} --runs 60 --json")), good(&format!("{line} --runs 60")));
     let runs = json["runs"].as_u64().unwrap();
     assert!(
-        (5..60).contains(&runs) && json["stopped_by"] == "interval" && json["runs_limit"] == 60,
+        (10..60).contains(&runs) && json["stopped_by"] == "interval" && json["runs_limit"] == 60,
         "{runs}"
     );
     assert!(text.contains("\nruns: enough; ") && text.contains("\nstars: of "), "{text}");
     documented(&[&json]);
     let few = good(&format!("{line} --runs 3"));
-    assert!(few.contains("runs: the limit is 3 (--runs); fewer than 5"), "{few}");
+    assert!(few.contains("runs: the limit is 3 (--runs); fewer than 10"), "{few}");
     let short = good_json(&format!("{line} --runs 10000 --time 0.001s --json"));
-    assert!(short["stopped_by"] == "time" && short["runs"].as_u64().unwrap() < 5, "{short}");
+    assert!(short["stopped_by"] == "time" && short["runs"].as_u64().unwrap() < 10, "{short}");
     let long = good(&format!("{line} --runs 2 --time 1e19"));
     assert!(long.contains("runs: the limit is 2 (--runs)"), "a time that no clock can show: {long}");
     assert!(bad(&words(&format!("{line} --time soon"))).contains("write 90s, 5m or 1h"));
@@ -153,7 +153,7 @@ fn reason_for_the_number_of_runs_is_told_and_kept() {
     let report = format!("report {}", dir.display());
     let short = good(&format!("{line} --time 0.001s"));
     assert!(
-        short.contains("one run has no interval\nruns: 1 in the time of --time; fewer than 5"),
+        short.contains("one run has no interval\nruns: 1 in the time of --time; fewer than 10"),
         "{short}"
     );
     assert_eq!(good(&report), short);
@@ -166,7 +166,7 @@ fn reason_for_the_number_of_runs_is_told_and_kept() {
     let few: Vec<&str> = runs.lines().take(1 + 2 * 3).collect();
     fs::write(dir.join("runs.jsonl"), few.join("\n") + "\n").unwrap();
     let text = good(&report);
-    assert!(text.contains("\nruns: 3 of 20, then interrupted; fewer than 5"), "{text}");
+    assert!(text.contains("\nruns: 3 of 20, then interrupted; fewer than 10"), "{text}");
 }
 
 /// A side that fails is named, and the others are measured and shown. (Demotion is what makes this size enough.)
