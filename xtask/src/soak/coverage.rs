@@ -29,10 +29,6 @@ const RARE: &[(&str, &str)] = &[
         "vmstat:thp_migration_fail",
         "a user of a 2 MiB folio seldom holds it for as long as a migration tries to get it",
     ),
-    (
-        "vmstat:tier_kept",
-        "reclaim seldom finds cold what promotion knows as hot: with other seeds, four of twelve runs do",
-    ),
     ("vmstat:tier_move_aborted", "it takes a store between a page's copy and the look at what was written"),
     ("vmstat:tier_samples_lost", "it takes more samples than a buffer holds between two looks"),
     ("vmstat:workingset_nodereclaim", "it takes more evicted pages than the cases have time for"),
