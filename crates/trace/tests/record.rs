@@ -472,6 +472,7 @@ fn pages_that_are_changed_in_place_are_stored_to_first() {
     const PROGRAM: &str = "fn main() {
         let mut bytes = vec![0u8; 4 << 20];
         for page in bytes.chunks_mut(4096) {
+            // SAFETY: the byte is in the page, which nothing else uses.
             unsafe { std::arch::asm!(\"inc byte ptr [{}]\", in(reg) page.as_mut_ptr().add(64)) };
         }
         std::hint::black_box(&bytes);
