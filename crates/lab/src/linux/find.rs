@@ -83,7 +83,7 @@ fn version(image: &Path) -> Option<String> {
 }
 
 /// A version's numbers: 6.12 is newer than 6.9.
-fn numbers(version: &str) -> Vec<u64> {
+pub fn numbers(version: &str) -> Vec<u64> {
     version.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
 }
 

@@ -14,6 +14,7 @@ pub mod table;
 
 pub use cases::{CASES, Case};
 
+use super::find;
 use super::judge::{Beside, Work};
 use crate::document::{Origin, SCHEMA, to_json};
 use crate::error::Result;
@@ -24,12 +25,10 @@ pub const POLICIES: [&str; 2] = ["classic", "mglru"];
 
 /// Which profile simulates a policy of a kernel: generations were reworked in 6.14 and 7.2.
 pub fn profile(policy: &str, version: &str) -> String {
-    let mut numbers =
-        version.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let version = find::numbers(version);
     match policy {
-        "mglru" if version >= (7, 2) => "mglru-7.2".to_owned(),
-        "mglru" if version >= (6, 14) => "mglru-6.14".to_owned(),
+        "mglru" if version >= vec![7, 2] => "mglru-7.2".to_owned(),
+        "mglru" if version >= vec![6, 14] => "mglru-6.14".to_owned(),
         _ => policy.to_owned(),
     }
 }
