@@ -64,15 +64,14 @@ impl Runner<'_> {
         stop: impl Fn() -> bool,
         mut log: impl FnMut(&str),
     ) -> Result<Report> {
-        for _ in 1..STARTS {
+        let mut starts = 1;
+        loop {
             match self.start(&args, &stop, &mut log)? {
                 Started::Ended(report) => return *report,
+                Started::Never(why) if starts == STARTS => return Err(Error::Failed(why)),
                 Started::Never(why) => log(&format!("{why}, before its first process: it is started again")),
             }
-        }
-        match self.start(&args, &stop, &mut log)? {
-            Started::Ended(report) => *report,
-            Started::Never(why) => Err(Error::Failed(why)),
+            starts += 1;
         }
     }
 
