@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The least shares of judged counts within 10 per cent: of all, and of those that count no flushes. They are
-/// raised when a change has made more of them near. That of all was 0.81, too, beside boots of which most were on a QEMU
-/// with unfair turns: rounds of flushes were too noisy there to be judged, and most of them are not near.
+/// The least shares of judged counts within 10 per cent: of all, and of those that count no flushes. They are raised
+/// when a change has made more of them near. That of all was 0.81, too, beside boots of which most were on a QEMU with
+/// unfair turns: flushes were too noisy there to be judged, and most of them are not near.
 const NEAR: [f64; 2] = [0.73, 0.81];
 
 /// Copy the boots of all kernels. Returns how many there are.
@@ -42,7 +42,7 @@ fn counts_are_as_near_to_linux_as_they_were() {
     command.status().expect("the binary runs");
     let mut csv = csv::Reader::from_path(&table).expect("the table");
     let mut verdicts: BTreeMap<String, u32> = BTreeMap::new();
-    // Of all judged counts, and of those that count no rounds of flushes: all, and near ones.
+    // Of all judged counts, and of those that count no flushes: all, and near ones.
     let mut counts = [[0u32; 2]; 2];
     let headings = csv.headers().expect("headings").clone();
     let column = |name: &str| headings.iter().position(|heading| heading == name).expect("a column");
