@@ -1,6 +1,7 @@
 //! One command of a task, and an estimate of the time that the rest of a task takes.
 
 use crate::qemu;
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Instant;
@@ -34,6 +35,9 @@ const TYPICAL: &[(&str, u64)] = &[
     ("lints of the Linux guest", 2),
     ("programs on Linux", 30),
 ];
+
+/// Lines of a failed step that are printed again after all steps, where a reader looks first.
+const REPEATED: usize = 40;
 
 /// A command with a name.
 pub struct Step {
@@ -97,26 +101,32 @@ impl Step {
     }
 
     /// Run it and print each line of its output after `mark`; without a mark it prints by itself. Standard input is
-    /// closed, so that nothing can wait for an answer. Returns whether it succeeded.
-    fn run(&self, mark: Option<&str>) -> bool {
+    /// closed, so that nothing can wait for an answer. Returns whether it succeeded, and its last marked lines.
+    fn run(&self, mark: Option<&str>) -> (bool, VecDeque<String>) {
+        let mut last = VecDeque::new();
         let status = match mark {
-            Some(mark) => self.run_marked(mark),
+            Some(mark) => self.run_marked(mark, &mut last),
             None => self.command().and_then(|mut command| command.status()),
         };
         match status {
-            Ok(status) => status.success(),
+            Ok(status) => (status.success(), last),
             Err(error) => {
                 eprintln!("xtask: cannot run {}: {error}", self.command_line());
-                false
+                (false, last)
             }
         }
     }
 
-    fn run_marked(&self, mark: &str) -> io::Result<ExitStatus> {
+    fn run_marked(&self, mark: &str, last: &mut VecDeque<String>) -> io::Result<ExitStatus> {
         let (output, input) = io::pipe()?;
         let mut child = self.command()?.stdout(input.try_clone()?).stderr(input).spawn()?;
         for line in BufReader::new(output).split(b'\n') {
-            println!("{mark}{}", String::from_utf8_lossy(&line?));
+            let line = String::from_utf8_lossy(&line?).into_owned();
+            println!("{mark}{line}");
+            if last.len() == REPEATED {
+                last.pop_front();
+            }
+            last.push_back(line);
         }
         child.wait()
     }
@@ -137,6 +147,8 @@ impl Step {
 struct Report<'a> {
     step: &'a Step,
     passed: bool,
+    /// Its last lines, if lanes ran side by side.
+    last: VecDeque<String>,
     seconds: u64,
 }
 
@@ -151,14 +163,17 @@ pub fn run_all(lanes: &[Vec<Step>]) -> ExitCode {
         let threads: Vec<_> = threads.collect();
         threads.into_iter().flat_map(|lane| lane.join().expect("a lane reports failures")).collect()
     });
+    let failed: Vec<&Report> = reports.iter().filter(|report| !report.passed).collect();
+    for report in &failed {
+        println!("\n==> the last lines of {}, which failed:", report.step.name);
+        report.last.iter().for_each(|line| println!("{line}"));
+    }
     println!("\n{:-<72}", "");
-    for Report { step, passed, seconds } in &reports {
+    for Report { step, passed, seconds, .. } in &reports {
         println!("{:<6} {:<36} {seconds:>5} s", if *passed { "ok" } else { "FAILED" }, step.name);
     }
-    let failed: Vec<&Step> =
-        reports.iter().filter(|report| !report.passed).map(|report| report.step).collect();
-    for step in &failed {
-        println!("again: {}", step.command_line());
+    for report in &failed {
+        println!("again: {}", report.step.command_line());
     }
     println!(
         "{} of {} steps ok in {} s{}",
@@ -179,8 +194,8 @@ fn run_lane<'a>(mark: Option<&str>, lane: &'a [Step], start: Instant) -> Vec<Rep
         }
         eprintln!("{before}\n{before}==> {}: {}", step.name, step.command_line());
         let begin = Instant::now();
-        let passed = step.run(mark);
-        Report { step, passed, seconds: begin.elapsed().as_secs() }
+        let (passed, last) = step.run(mark);
+        Report { step, passed, last, seconds: begin.elapsed().as_secs() }
     };
     lane.iter().enumerate().map(run).collect()
 }
