@@ -366,10 +366,28 @@ impl Reproduction {
     }
 }
 
+/// What Linux does once in a period: flush the groups' statistics, which reclaim's decisions read; write what has been
+/// dirty for long; look for huge pages. Less memory turns over in less time, so the periods shrink with it. (With the
+/// period of full size, reclaim would see the statistics of lists that have changed many times since.)
+const PERIODS: [Knob; 5] = [
+    Knob::MemcgFlushMs,
+    Knob::DirtyExpireCentisecs,
+    Knob::DirtyWritebackCentisecs,
+    Knob::KhugepagedScanSleepMillisecs,
+    Knob::KhugepagedAllocSleepMillisecs,
+];
+
+/// The periods of a machine with `scale` of its memory.
+fn periods(scale: f64) -> impl Iterator<Item = (Knob, u64)> {
+    PERIODS.into_iter().map(move |knob| (knob, ((knob.info().default as f64 * scale).round() as u64).max(1)))
+}
+
 /// A setting at a scale, ready to run.
 pub struct Case {
     /// The setting.
     pub setting: &'static Setting,
+    /// Knobs that the scale sets, then those of the setting.
+    pub knobs: Vec<(Knob, u64)>,
     /// The machine.
     pub machine: Arc<Machine>,
     /// Bytes of memory.
@@ -387,14 +405,17 @@ impl Case {
     pub fn new(setting: &'static Setting, scale: f64) -> Result<Case> {
         let machine = Machine::find(setting.machine)?;
         let machine = if setting.swap { machine } else { machine.without_swap() };
+        let mut knobs = Vec::new();
         let (memory, name, time) = match setting.load {
             Load::Filling { program, times_memory } => {
                 let memory =
                     (machine.memory() as f64 * scale / f64::from(1 << 20)).round() as u64 * (1 << 20);
+                knobs.extend(periods(scale));
                 (memory, format!("{program}:{}", memory * times_memory), 1.0)
             }
             Load::Share { program, options, footprint, percent } => {
                 let bytes = (footprint as f64 * scale) as u64;
+                knobs.extend(periods(scale));
                 (bytes * percent / 100, format!("{program}:{bytes}{options}"), 1.0)
             }
             Load::Trace { file, percent } => {
@@ -413,7 +434,8 @@ impl Case {
         })?;
         let program = Arc::new(Program::find(&name)?.with_share_of_time(time));
         let fragment = setting.fragment.map(|state| state.parse().map_err(Error::Input)).transpose()?;
-        Ok(Case { setting, machine: Arc::new(machine), memory, fragment, name, program })
+        knobs.extend_from_slice(setting.knobs);
+        Ok(Case { setting, knobs, machine: Arc::new(machine), memory, fragment, name, program })
     }
 
     /// The cells of a reproduction with this setting, one for each profile.
@@ -422,7 +444,7 @@ impl Case {
             let machine = (self.setting.machine, self.machine.clone());
             let profile = Profile::parse(name, of.knobs)?;
             let mut cell = Cell::new((&self.name, self.program.clone()), machine, profile);
-            cell.config.knobs.splice(0..0, self.setting.knobs.iter().copied());
+            cell.config.knobs.splice(0..0, self.knobs.iter().copied());
             cell.config.memory = Some(self.memory);
             cell.config.fragment.clone_from(&self.fragment);
             of.observe(&mut cell.config);
@@ -471,6 +493,17 @@ mod tests {
                 assert_ne!(setting.published.is_empty(), setting.gains.is_empty(), "{}", setting.title);
             }
         }
+    }
+
+    #[test]
+    fn periods_shrink_with_memory() {
+        let setting = |load| &*Box::leak(Box::new(Setting { load, ..Setting::PLAIN }));
+        let share = Load::Share { program: "zipf", options: "", footprint: 1 << 30, percent: 50 };
+        let case = Case::new(setting(share), 1.0 / 16.0).unwrap();
+        assert_eq!(case.knobs[..2], [(Knob::MemcgFlushMs, 125), (Knob::DirtyExpireCentisecs, 188)]);
+        let timed = Load::Timed { program: "pageout-loop:1M", memory: 64 << 20 };
+        assert!(Case::new(setting(timed), 1.0 / 16.0).unwrap().knobs.is_empty());
+        assert!(periods(1e-6).all(|(_, value)| value == 1));
     }
 
     #[test]
