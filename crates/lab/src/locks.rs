@@ -1,4 +1,4 @@
-//! What happened at locks: the table of `run --locks`.
+//! What CPUs waited for: the tables of `run --locks`, of locks and of cache lines.
 
 use crate::grid::Grid;
 use crate::human;
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 /// The locks of one class, summed over runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockRecord {
-    /// The class (`lock_wait:CLASS` in the profile tree), or a kind of cache line.
+    /// The class (`lock_wait:CLASS` in the profile tree).
     pub lock: String,
-    /// How often they were taken; of lines: how often one came from another CPU.
+    /// How often they were taken.
     pub taken: u64,
     /// How often somebody waited for that.
     pub contended: u64,
@@ -22,6 +22,19 @@ pub struct LockRecord {
     pub longest: u64,
     /// Nanoseconds of waiting by the function that had the lock.
     pub holders: BTreeMap<String, u64>,
+}
+
+/// Cache lines of one kind that came from other CPUs, summed over runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineRecord {
+    /// The kind (`line_socket:KIND` and `line_remote:KIND` in the profile tree).
+    pub line: String,
+    /// How often one came.
+    pub fetched: u64,
+    /// Nanoseconds that it took.
+    pub took: u64,
+    /// The longest.
+    pub longest: u64,
 }
 
 /// The sum over runs, the most waiting first.
@@ -44,7 +57,37 @@ pub fn sum<'a>(runs: impl IntoIterator<Item = &'a [LockRecord]>) -> Vec<LockReco
     locks
 }
 
-/// The table, with means over `runs`.
+/// The sum over runs, those that took the most time first.
+pub fn sum_lines<'a>(runs: impl IntoIterator<Item = &'a [LineRecord]>) -> Vec<LineRecord> {
+    let mut sum: BTreeMap<&str, LineRecord> = BTreeMap::new();
+    for line in runs.into_iter().flatten() {
+        let of_kind = sum.entry(&line.line).or_default();
+        of_kind.line.clone_from(&line.line);
+        of_kind.fetched += line.fetched;
+        of_kind.took += line.took;
+        of_kind.longest = of_kind.longest.max(line.longest);
+    }
+    let mut lines: Vec<LineRecord> = sum.into_values().collect();
+    lines.sort_by(|a, b| b.took.cmp(&a.took).then_with(|| a.line.cmp(&b.line)));
+    lines
+}
+
+/// The table of lines, with means over `runs`; nothing where CPUs fetch none from each other.
+pub fn lines_to_text(lines: &[LineRecord], runs: u32, width: usize) -> Option<String> {
+    let mut grid = Grid::new(["line", "fetched", "took", "longest"]);
+    let runs = f64::from(runs.max(1));
+    for line in lines {
+        grid.row([
+            line.line.clone(),
+            human::number(line.fetched as f64 / runs, ""),
+            human::number(line.took as f64 / runs, "ns"),
+            human::number(line.longest as f64, "ns"),
+        ]);
+    }
+    (!lines.is_empty()).then(|| grid.render(|column| column == 0, width))
+}
+
+/// The table of locks, with means over `runs`.
 pub fn to_text(locks: &[LockRecord], runs: u32, width: usize) -> String {
     let mut grid =
         Grid::new(["lock", "taken", "contended", "held", "waited", "longest", "held meanwhile by"]);
@@ -98,5 +141,20 @@ mod tests {
         let text = to_text(&sum, 2, 120);
         assert!(text.contains("kswapd 60 %, free_pages 40 %"), "{text}");
         assert!(to_text(&[], 1, 80).contains("time.contention"));
+    }
+
+    #[test]
+    fn lines_of_runs_add_up_and_the_most_time_comes_first() {
+        let record =
+            |line: &str, took| LineRecord { line: line.to_owned(), fetched: 4, took, longest: took / 2 };
+        let runs = [vec![record("lock_line", 90), record("frame_line", 80)], vec![record("frame_line", 20)]];
+        let sum = sum_lines(runs.iter().map(Vec::as_slice));
+        let expected =
+            |line: &str, fetched, took, longest| LineRecord { line: line.to_owned(), fetched, took, longest };
+        assert_eq!(sum, [expected("frame_line", 8, 100, 40), expected("lock_line", 4, 90, 45)]);
+        let text = lines_to_text(&sum, 2, 120).expect("there are lines");
+        let first: Vec<&str> = text.lines().nth(2).expect("it has rows").split_whitespace().collect();
+        assert_eq!(first, ["frame_line", "4", "50", "ns", "40", "ns"], "{text}");
+        assert_eq!(lines_to_text(&[], 1, 80), None);
     }
 }

@@ -437,6 +437,7 @@ pub(crate) mod tests {
             optimum: None,
             profile_tree: None,
             locks: Vec::new(),
+            lines: Vec::new(),
             lru_gen: Vec::new(),
             fragmented: None,
             groups: Vec::new(),

@@ -1,7 +1,7 @@
 //! The record of a run: plain data that can be written, read and compared.
 
 use crate::human;
-use crate::locks::LockRecord;
+use crate::locks::{LineRecord, LockRecord};
 use crate::statistics::{Change, Interval};
 use crate::tree::Tree;
 use mm::stat::Stat;
@@ -79,6 +79,9 @@ pub struct RunRecord {
     /// What happened at locks; empty if CPUs did not wait for each other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<LockRecord>,
+    /// Which cache lines came from other CPUs; empty if CPUs did not wait for each other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<LineRecord>,
     /// Generations as visits saw them, if that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lru_gen: Vec<LruGenRecord>,

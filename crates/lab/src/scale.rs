@@ -1,16 +1,19 @@
-//! How a program's rate grows with the CPUs that run it, and at which locks they wait for each other.
+//! How a program's rate grows with the CPUs that run it, and for which locks and cache lines they wait.
 
 use crate::document::Document;
 use crate::grid::Grid;
 use crate::human;
-use crate::locks::{self, LockRecord};
+use crate::locks::{self, LineRecord, LockRecord};
 use crate::plot::{Axis, Panel, Point, render as plot};
 use crate::record::{Better, RunRecord};
 use crate::statistics::mean;
 use serde::Serialize;
 
-/// Locks at which CPUs spend less of their time than this are not shown in the table.
+/// Locks and lines for which CPUs wait less of their time than this are not shown in the table.
 const SMALL: f64 = 0.005;
+
+/// What the shares are of.
+const WAITING: &str = "waiting at locks and for lines, of the tasks' time";
 
 /// A program with one number of tasks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,6 +28,21 @@ pub struct Row {
     pub efficiency: f64,
     /// Of the tasks' time, what they wait at the locks of a class; the most first.
     pub waiting: Vec<Waiting>,
+    /// Of the tasks' time, what lines of a kind took to come from other CPUs; the most first.
+    pub lines: Vec<Fetching>,
+}
+
+impl Row {
+    /// What CPUs wait for, by name, with its share of their time.
+    fn shares(&self) -> impl Iterator<Item = (&str, f64)> {
+        let locks = self.waiting.iter().map(|lock| (&*lock.lock, lock.share));
+        locks.chain(self.lines.iter().map(|line| (&*line.line, line.share)))
+    }
+
+    /// The same without what is too little to be shown.
+    fn shown(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.shares().filter(|&(_, share)| share >= SMALL)
+    }
 }
 
 /// Waiting at the locks of one class.
@@ -32,6 +50,15 @@ pub struct Row {
 pub struct Waiting {
     /// The class.
     pub lock: String,
+    /// Its share of the tasks' time.
+    pub share: f64,
+}
+
+/// Fetching cache lines of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fetching {
+    /// The kind.
+    pub line: String,
     /// Its share of the tasks' time.
     pub share: f64,
 }
@@ -68,9 +95,14 @@ pub fn rows<'a>(cpus: &[u32], measured: Option<u64>, of: impl Fn(u32) -> Vec<&'a
         let time: f64 = records.iter().map(|run| run.nanos as f64 * f64::from(cpus)).sum();
         let waiting = locks::sum(records.iter().map(|run| &run.locks[..]));
         let waiting = waiting.into_iter().filter(|lock| lock.waited > 0);
-        let share = |lock: LockRecord| Waiting { share: lock.waited as f64 / time.max(1.0), lock: lock.lock };
+        let waiting = waiting
+            .map(|LockRecord { lock, waited, .. }| Waiting { lock, share: waited as f64 / time.max(1.0) });
+        let lines = locks::sum_lines(records.iter().map(|run| &run.lines[..]));
+        let lines = lines.into_iter().filter(|line| line.took > 0);
+        let lines =
+            lines.map(|LineRecord { line, took, .. }| Fetching { line, share: took as f64 / time.max(1.0) });
         let efficiency = rate / f64::from(cpus) / alone;
-        rows.push(Row { cpus, rate, runs, efficiency, waiting: waiting.map(share).collect() });
+        rows.push(Row { cpus, rate, runs, efficiency, waiting: waiting.collect(), lines: lines.collect() });
     }
     rows
 }
@@ -79,10 +111,9 @@ impl Document for Scale {
     const COMMAND: &'static str = "scale";
 
     fn text(&self, width: usize) -> String {
-        let mut grid = Grid::new(["CPUs", "rate", "of one", "waiting at locks, of the tasks' time"]);
+        let mut grid = Grid::new(["CPUs", "rate", "of one", WAITING]);
         for row in &self.rows {
-            let shown = row.waiting.iter().filter(|lock| lock.share >= SMALL);
-            let waiting = shown.map(|lock| format!("{} {:.1} %", lock.lock, lock.share * 100.0));
+            let waiting = row.shown().map(|(name, share)| format!("{name} {:.1} %", share * 100.0));
             grid.row([
                 row.cpus.to_string(),
                 human::number(row.rate, "/s"),
@@ -117,14 +148,14 @@ impl Scale {
             };
             self.rows.iter().map(point).collect::<Vec<_>>()
         };
-        let mut classes: Vec<&str> = Vec::new();
-        for lock in self.rows.iter().flat_map(|row| &row.waiting).filter(|lock| lock.share >= SMALL) {
-            if !classes.contains(&lock.lock.as_str()) {
-                classes.push(&lock.lock);
+        let mut names: Vec<&str> = Vec::new();
+        for (name, _) in self.rows.iter().flat_map(Row::shown) {
+            if !names.contains(&name) {
+                names.push(name);
             }
         }
-        let share = |class: &str, row: &Row| {
-            100.0 * row.waiting.iter().find(|lock| lock.lock == class).map_or(0.0, |lock| lock.share)
+        let share = |name: &str, row: &Row| {
+            100.0 * row.shares().find(|&(other, _)| other == name).map_or(0.0, |(_, share)| share)
         };
         let rate = Panel {
             title: "units of work a second".to_owned(),
@@ -134,13 +165,10 @@ impl Scale {
             show: Box::new(|value| human::number(value, "")),
         };
         let waiting = Panel {
-            title: "waiting at locks, of the tasks' time".to_owned(),
+            title: WAITING.to_owned(),
             better: Some(Better::Lower),
             axis: &axis,
-            lines: classes
-                .iter()
-                .map(|&class| (class.to_owned(), points(&|row| share(class, row))))
-                .collect(),
+            lines: names.iter().map(|&name| (name.to_owned(), points(&|row| share(name, row)))).collect(),
             show: Box::new(|value| format!("{value:.0} %")),
         };
         let mut panels = vec![rate];
@@ -168,6 +196,9 @@ mod tests {
             record.work.progress = progress;
             let lock = LockRecord { lock: "zone_lock".to_owned(), waited, ..LockRecord::default() };
             record.locks = vec![lock];
+            let line =
+                LineRecord { line: "frame_line".to_owned(), took: waited / 10, ..LineRecord::default() };
+            record.lines = vec![line];
             (cpus, record)
         };
         let runs = [record(1, 100, 0), record(4, 200, 2_000_000_000)];
@@ -176,7 +207,7 @@ mod tests {
         let measured = rows(&[1, 4], Some(100_000_000), of);
         assert_eq!((measured[0].rate, measured[1].rate, measured[1].efficiency), (1000.0, 2000.0, 0.5));
         let rows = rows(&[1, 4], None, of);
-        assert_eq!((rows[0].rate, rows[0].efficiency, rows[0].waiting.len()), (100.0, 1.0, 0));
+        assert_eq!((rows[0].rate, rows[0].efficiency, rows[0].shares().count()), (100.0, 1.0, 0));
         assert_eq!((rows[1].rate, rows[1].efficiency, rows[1].waiting[0].share), (200.0, 0.5, 0.5));
         let scale = Scale {
             program: "mmap1_threads".into(),
@@ -187,7 +218,7 @@ mod tests {
             rows,
             host_seconds: 0.0,
         };
-        assert!(scale.text(100).contains("zone_lock 50.0 %"), "{}", scale.text(100));
+        assert!(scale.text(100).contains("zone_lock 50.0 %, frame_line 5.0 %"), "{}", scale.text(100));
         assert!(scale.svg().is_some_and(|svg| svg.contains("zone_lock")));
     }
 }

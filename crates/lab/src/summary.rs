@@ -3,7 +3,7 @@
 use crate::breakdown::{self, Costs, DeviceIo};
 use crate::document::Origin;
 use crate::groups::{self, GroupSummary};
-use crate::locks::{self, LockRecord};
+use crate::locks::{self, LineRecord, LockRecord};
 use crate::metrics::{Metric, rows_of};
 use crate::record::{Better, FragmentedRecord, LruGenRecord, OracleRecord, RunRecord, WorkDone};
 use crate::statistics::{self, Change, Interval};
@@ -127,6 +127,9 @@ pub struct Summary {
     /// What happened at locks, summed over the runs; only if that was asked for, and of one profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub locks: Option<Vec<LockRecord>>,
+    /// Cache lines that came from other CPUs; with `locks`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lines: Option<Vec<LineRecord>>,
     /// Generations as visits saw them, of the first run; only if that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lru_gen: Vec<LruGenRecord>,
@@ -204,6 +207,11 @@ impl Summary {
         }
         let groups = |runs: &[&RunRecord]| groups::summarize(runs.iter().copied());
         let named = || setup.profiles.iter().cloned().zip(&by_profile);
+        let waiting = match &by_profile[..] {
+            // The profile tells which function had a lock; both are asked for together.
+            [only] => Some(only).filter(|runs| runs.iter().any(|run| run.profile_tree.is_some())),
+            _ => None,
+        };
         Summary {
             costs: named().map(|(name, runs)| (name, breakdown::costs(runs.iter().copied()))).collect(),
             devices: named().map(|(name, runs)| (name, breakdown::devices(runs.iter().copied()))).collect(),
@@ -221,13 +229,8 @@ impl Summary {
                 [only] => Tree::sum(only.iter().filter_map(|run| run.profile_tree.as_ref())),
                 _ => None,
             },
-            locks: match &by_profile[..] {
-                // The profile tells which function had a lock; both are asked for together.
-                [only] if only.iter().any(|run| run.profile_tree.is_some()) => {
-                    Some(locks::sum(only.iter().map(|run| &run.locks[..])))
-                }
-                _ => None,
-            },
+            locks: waiting.map(|runs| locks::sum(runs.iter().map(|run| &run.locks[..]))),
+            lines: waiting.map(|runs| locks::sum_lines(runs.iter().map(|run| &run.lines[..]))),
             lru_gen: finished.first().map_or(Vec::new(), |run| run.lru_gen.clone()),
             fragmented: finished.first().and_then(|run| run.fragmented.clone()),
             groups: match finished.iter().all(|run| run.groups.is_empty()) {

@@ -117,7 +117,8 @@ fn details(summary: &Summary, width: usize) -> Vec<String> {
     let tree = summary.profile_tree.as_ref().map(|tree| tree.to_text(runs));
     let generations = summary.lru_gen.iter().map(generations);
     let locks = summary.locks.as_ref().map(|locks| locks::to_text(locks, runs, width));
-    costs.into_iter().chain(devices).chain(tree).chain(locks).chain(generations).collect()
+    let lines = summary.lines.as_ref().and_then(|lines| locks::lines_to_text(lines, runs, width));
+    costs.into_iter().chain(devices).chain(tree).chain(locks).chain(lines).chain(generations).collect()
 }
 
 fn change(row: &SummaryRow) -> String {

@@ -46,6 +46,7 @@ pub fn record(report: &Report, guest: &Guest, profile: &str) -> Result<RunRecord
         optimum: None,
         profile_tree: None,
         locks: Vec::new(),
+        lines: Vec::new(),
         lru_gen: Vec::new(),
         fragmented: None,
         groups: report.groups.clone(),

@@ -32,7 +32,7 @@ pub struct RunArgs {
     /// Also show where CPU time went, function by function; --json carries the tree too
     #[arg(long)]
     profile_tree: bool,
-    /// Also show at which locks CPUs waited for each other; --json carries that too
+    /// Also show at which locks CPUs waited for each other, and which cache lines they fetched; --json carries that too
     #[arg(long)]
     locks: bool,
     /// Also show the generations of MGLRU, as Linux's file lru_gen does, at a TIME of the run (like 100ms) or at the
@@ -244,7 +244,7 @@ fn carry_out(
         summary.profile_tree = None;
     }
     if !also.locks {
-        summary.locks = None;
+        (summary.locks, summary.lines) = (None, None);
     }
     let svg = also.svg.filter(|_| summary.setup.compares()).map(|path| (path, picture::render(&summary)));
     let pictures: Vec<_> = also.folded.zip(folded).into_iter().chain(svg).collect();

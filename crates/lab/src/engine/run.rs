@@ -3,7 +3,7 @@
 use super::{Machine, Program};
 use crate::error::{Error, Result};
 use crate::human;
-use crate::locks::LockRecord;
+use crate::locks::{LineRecord, LockRecord};
 use crate::record::{
     Better, BoundRecord, CauseRecord, CostRecord, FragmentedRecord, GroupRecord, LevelRecord, LruGenRecord,
     Measured, OptimumRecord, OracleRecord, RunRecord, StateRecord, WorkDone, ZoneRecord,
@@ -122,7 +122,8 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
         bound: outcome.bound.as_ref().map(bound),
         optimum: outcome.optimum.map(optimum),
         profile_tree: outcome.profile.as_ref().map(tree),
-        locks: outcome.locks.iter().map(lock).chain(outcome.lines.iter().map(line)).collect(),
+        locks: outcome.locks.iter().map(lock).collect(),
+        lines: outcome.lines.iter().map(line).collect(),
         lru_gen: outcome.visited.iter().map(lru_gen).collect(),
         fragmented: outcome.fragmented.as_ref().map(fragmented),
         groups: outcome.groups.iter().map(group).collect(),
@@ -195,16 +196,9 @@ fn lock(lock: &LockOutcome) -> LockRecord {
     }
 }
 
-/// A row for a kind of cache line: each time that one came from another CPU.
-fn line(line: &LineOutcome) -> LockRecord {
-    LockRecord {
-        lock: line.kind.to_owned(),
-        taken: line.fetched,
-        contended: line.fetched,
-        waited: line.took / 1000,
-        longest: line.longest / 1000,
-        ..LockRecord::default()
-    }
+fn line(line: &LineOutcome) -> LineRecord {
+    let LineOutcome { kind, fetched, took, longest } = *line;
+    LineRecord { line: kind.to_owned(), fetched, took: took / 1000, longest: longest / 1000 }
 }
 
 fn tree(node: &ProfileNode) -> Tree {

@@ -140,6 +140,7 @@ fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
         bound: None,
         profile_tree: None,
         locks: Vec::new(),
+        lines: Vec::new(),
         lru_gen: Vec::new(),
         fragmented: None,
         groups: Vec::new(),

@@ -555,6 +555,37 @@ fn profile_tree_and_folded_stacks_add_up() {
 }
 
 #[test]
+fn locks_and_cache_lines_are_told_in_records_of_their_own() {
+    let run = "run stream:16M:4 --machine laptop --memory 50% --quiet --locks";
+    let json = good_json(&format!("{run} --json"));
+    let (locks, lines) = (json["locks"].as_array().unwrap(), json["lines"].as_array().unwrap());
+    let keys = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    for lock in locks {
+        assert_eq!(keys(lock), ["contended", "held", "holders", "lock", "longest", "taken", "waited"]);
+        assert!(!lock["lock"].as_str().unwrap().ends_with("_line"), "{lock}");
+    }
+    for line in lines {
+        assert_eq!(keys(line), ["fetched", "line", "longest", "took"]);
+        assert!(line["line"].as_str().unwrap().ends_with("_line"), "{line}");
+    }
+    documented(&[&locks[0], &lines[0]]);
+    let frames = lines.iter().find(|line| line["line"] == "frame_line").expect("frames have lines");
+    let [fetched, took, longest] = ["fetched", "took", "longest"].map(|key| frames[key].as_u64().unwrap());
+    assert!(fetched > 0 && took >= longest && longest > 0, "{frames}");
+    let text = good(run);
+    let heading = |text: &str, of: &[&str]| {
+        text.lines().any(|line| line.split_whitespace().take(of.len()).eq(of.iter().copied()))
+    };
+    assert!(heading(&text, &["lock", "taken", "contended"]), "{text}");
+    assert!(heading(&text, &["line", "fetched", "took", "longest"]), "{text}");
+    // Of a CPU that is alone there is nothing to tell.
+    let alone = good_json("run stream:4M --machine small --quiet --locks --json");
+    assert_eq!((&alone["locks"], &alone["lines"]), (&json!([]), &json!([])));
+    let without = good_json("run stream:4M --machine small --quiet --json");
+    assert!(without["locks"].is_null() && without["lines"].is_null());
+}
+
+#[test]
 fn machine_may_be_described_in_a_file() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("mine.toml");
