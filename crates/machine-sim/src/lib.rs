@@ -39,6 +39,7 @@ mod placement;
 mod policies;
 mod preempt;
 mod profile;
+mod promises;
 mod run;
 mod sched;
 mod simulation;

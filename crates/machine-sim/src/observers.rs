@@ -13,6 +13,7 @@ use crate::moves::Moves;
 use crate::optimum::{How, Optimum};
 use crate::placement::{Placement, Read};
 use crate::profile::{Kind, Profiler};
+use crate::promises::Promises;
 use crate::sched::TaskId;
 use crate::spec::MachineSpec;
 use mm::event::{Concern, Event};
@@ -53,6 +54,8 @@ fn tell<T>(observer: &Option<RefCell<T>>, what: impl FnOnce(&mut T)) {
 pub(crate) struct Observers {
     /// What every page holds, for the oracle.
     pub(crate) content: Option<RefCell<Content>>,
+    /// For which pages a flush is still to come, for the oracle.
+    pub(crate) promises: Option<RefCell<Promises>>,
     /// What any safe policy would need.
     pub(crate) bound: Option<RefCell<Bound>>,
     /// How few refaults there could have been.
@@ -86,6 +89,7 @@ impl Observers {
         let placement = config.placement.then(|| Placement::of(spec)).transpose()?;
         Ok(Observers {
             content: config.verify.then(|| RefCell::new(Content::new(frames))),
+            promises: config.verify.then(RefCell::default),
             bound: config.bound.then(|| RefCell::new(Bound::new(spec.cpus()))),
             optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
             moves: config.moves.then(RefCell::default),
@@ -146,6 +150,7 @@ impl Observers {
             self.check_emptied(args, context.cpus);
         }
         let holds = |cpu: usize, vpn| context.cpus[cpu].tlb.holds(vpn);
+        tell(&self.promises, |promises| promises.event(event, args));
         tell(&self.bound, |bound| bound.event(context.cpu, event, args, holds));
         tell(&self.optimum, |optimum| optimum.event(event, args));
         tell(&self.placement, |placement| placement.event(event, args));

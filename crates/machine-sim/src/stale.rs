@@ -12,10 +12,10 @@
 //! No program can use the following at this moment, so it is not checked: CPUs that run a kernel task or nothing, ASIDs
 //! that are not loaded, spaces that have been killed, and ranges that a pending call changes. A CPU that is stopped in
 //! the middle of its work (`preempt`) may be about to flush a translation that it has just removed. Loads must be right
-//! even then; stores and walk caches are checked only when no task is inside the memory manager. Reclaim lets other
-//! tasks run within a batch whose flush is still to come. It holds the locks of the batch's folios, and what is stored
-//! to a locked folio is not lost: it is flushed for before it is written or freed. If the flush is missing, the check
-//! finds that when the folio is unlocked.
+//! even then; stores and walk caches are checked only when no task is inside the memory manager. Reclaim and migration
+//! let other tasks run within a batch whose flush is still to come ([`crate::promises`]). They hold the locks of the
+//! batch's folios and flush before they write, copy or free one, so what is stored to it until then is not lost. From
+//! the flush on, or if the folio is not locked, such a translation is wrong.
 
 use crate::cpu::Cpu;
 use crate::simulation::Simulation;
@@ -70,17 +70,21 @@ impl<P> Simulation<'_, P> {
         let got = machine.observers.content.as_ref()?.borrow().frame(cached.pfn());
         match oracle.peek(space.0, page.0, got)? {
             Err(text) => Some(format!("{table}; {text}")),
-            Ok(()) if cached.storable() && !self.stopped_inside() && !self.is_locked(cached.pfn()) => {
+            Ok(())
+                if cached.storable() && !self.stopped_inside() && !self.will_flush(space, cached.pfn()) =>
+            {
                 Some(format!("{table}; a store would go through and be lost"))
             }
             Ok(()) => None,
         }
     }
 
-    /// Whether the folio of a frame is locked, as all of a batch of reclaim are.
-    pub(crate) fn is_locked(&self, pfn: Pfn) -> bool {
+    /// Whether a task that has unmapped a page, and has its folio locked, will flush for it.
+    pub(crate) fn will_flush(&self, space: SpaceId, pfn: Pfn) -> bool {
         let frames = &self.mm().mmu().frames;
-        frames[frames.head(pfn)].has(FrameFlags::LOCKED)
+        let promises = &self.machine().observers.promises;
+        promises.as_ref().is_some_and(|promises| promises.borrow().cover(space, pfn))
+            && frames[frames.head(pfn)].has(FrameFlags::LOCKED)
     }
 
     fn check_walk_caches(
@@ -124,5 +128,37 @@ impl<P> Simulation<'_, P> {
             frame.owner(),
             frame.flags(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::RunConfig;
+    use crate::run::prepare;
+    use crate::spec::MachineSpec;
+    use mm::Mm;
+    use mm::event::Event;
+    use mm::machine::Machine;
+
+    #[test]
+    fn an_old_translation_is_excused_by_a_flush_to_come_and_not_by_a_lock_of_others() {
+        let config = RunConfig { verify: true, ..RunConfig::new(MachineSpec::preset("small").unwrap()) };
+        let (machine, knobs) = prepare(&config).unwrap();
+        let sim = Simulation::new(Mm::new(machine, knobs).unwrap(), &(), &config);
+        let (space, pfn) = (SpaceId(0), Pfn(5000));
+        let frame = &sim.mm().mmu().frames[pfn];
+        let excused = || sim.will_flush(space, pfn);
+        let tell = |event, args| sim.machine().event(event, args);
+        frame.set(FrameFlags::LOCKED);
+        assert!(!excused(), "the folio is locked for something else");
+        tell(Event::TlbUnmapOwed, [7, space.0.into(), pfn.0.into(), 1]);
+        assert!(excused());
+        assert!(!sim.will_flush(SpaceId(1), pfn) && !sim.will_flush(space, Pfn(pfn.0 + 1)));
+        frame.clear(FrameFlags::LOCKED);
+        assert!(!excused(), "the folio was unlocked too early");
+        frame.set(FrameFlags::LOCKED);
+        tell(Event::TlbUnmapPaid, [7, 0, 0, 0]);
+        assert!(!excused(), "the flush has been, and the folio is still locked");
     }
 }

@@ -32,6 +32,8 @@ named_table! {
         TlbStale "tlb_stale" "a run of entries was cleared or lost rights, CPUs may still hold it: space and (from bit 32) file + 1, first page, first frame and (bit 32) was writable (bit 33) is flushed by the task that cleared it (bit 34) was never used and so spared by the policy abis (from bit 40) number of pages - 1, index of the first in the file";
         TlbHazard "tlb_hazard" "stale translations must be gone from here on: which (kind, and three numbers, as Concern has them)";
         TlbSettle "tlb_settle" "the memory manager pays what it knows to be owed: which (kind, and three numbers, as Concern has them)";
+        TlbUnmapOwed "tlb_unmap_owed" "a batch of unmapped pages will flush for entries through which CPUs may still store, and its owner keeps their folios locked until then: batch, space, first frame, frames";
+        TlbUnmapPaid "tlb_unmap_paid" "it has flushed for all that it owed: batch";
         TlbPaid "tlb_paid" "a debt was paid: kind (as Concern has it), nanoseconds that it took, age in nanoseconds of the oldest part that a CPU still owed, whether a round was sent";
         PteClearYoung "pte_clear_young" "entries forgot that pages were used: first frame, pages";
         TlbFlush "tlb_flush" "translations were dropped: reason, pages (-1 = all)";

@@ -212,11 +212,11 @@ impl<P: Program> SimOs<'_, P> {
     }
 
     /// A store may go only to the frame that the page table maps writable at this moment, or mapped a moment ago if a
-    /// stopped CPU, or a reclaimer that has let this task run within a batch, is about to flush that.
+    /// stopped CPU, or a task that has let this one run within a batch of unmapped pages, is about to flush that.
     fn check_store(&self, vpn: Vpn, cached: Cached) -> Result<(), String> {
         match self.machine.look_up(self.sim.mm().root(self.space), vpn) {
             Some((pfn, true)) if pfn == cached.pfn() => Ok(()),
-            _ if self.sim.stopped_inside() || self.sim.is_locked(cached.pfn()) => Ok(()),
+            _ if self.sim.stopped_inside() || self.sim.will_flush(self.space, cached.pfn()) => Ok(()),
             found => {
                 if let Some(oracle) = &self.sim.oracle {
                     oracle.borrow_mut().report.violations += 1;

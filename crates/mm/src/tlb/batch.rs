@@ -60,6 +60,8 @@ struct ClearedEntries<'a> {
     pages: u32,
     /// The folios that they mapped.
     heads: &'a [Pfn],
+    /// The first frame that they mapped; of several folios that of the first.
+    first: Pfn,
     /// Whether a CPU could store through one of them.
     writable: bool,
     /// Whether the folios allow the flush to be deferred.
@@ -84,6 +86,8 @@ pub struct UnmapBatch {
     /// All entries that `debt` is for; kept only if pages are flushed one by one.
     list: Vec<Listed>,
     listed: u64,
+    /// What observers know it by, while they know of it: the generation of its first debt for writable entries.
+    told: u64,
 }
 
 linear!(UnmapBatch, this => this.owes, "a batch must be settled before it is dropped");
@@ -94,7 +98,7 @@ impl UnmapBatch {
         let shape = platform.knobs.flush_policy().shape();
         let lazy_max_order = Order(platform.knobs.get(Knob::TlbLazyMaxOrder) as u8);
         let (debt, list) = (Debt::default(), Vec::new());
-        UnmapBatch { shape, lazy_max_order, debt, owes: false, writable: false, list, listed: 0 }
+        UnmapBatch { shape, lazy_max_order, debt, owes: false, writable: false, list, listed: 0, told: 0 }
     }
 
     /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may still use them,
@@ -140,6 +144,7 @@ impl UnmapBatch {
             file,
             pages: cleared.pages,
             heads: &[cleared.head],
+            first: cleared.pfn,
             writable: cleared.writable,
             defers: !cleared.dropped && head.order() <= self.lazy_max_order,
         };
@@ -176,8 +181,41 @@ impl UnmapBatch {
             self.debt.join(&debt, |cpu| tlb.done(cpu));
             self.owes = true;
             self.writable |= stores;
+            if stores && platform.machine.listens() {
+                self.tell_owed(platform, left, debt.generation);
+            }
         }
         Some((generation, debt.generation))
+    }
+
+    /// Report to observers for which pages the batch will flush. Not inlined: on hardware nothing listens.
+    #[inline(never)]
+    fn tell_owed<M: Machine>(
+        &mut self,
+        platform: &Platform<M>,
+        left: &ClearedEntries<'_>,
+        generation: Generation,
+    ) {
+        if self.told == 0 {
+            self.told = generation.0;
+        }
+        let owed = |first: Pfn, pages: u32| {
+            let args = [self.told, left.space.0.into(), first.0.into(), pages.into()];
+            platform.event(Event::TlbUnmapOwed, args);
+        };
+        match left.heads {
+            [_] => owed(left.first, left.pages),
+            pages => pages.iter().for_each(|&page| owed(page, 1)),
+        }
+    }
+
+    /// Report to observers that the batch has flushed.
+    #[inline(never)]
+    fn tell_paid<M: Machine>(&mut self, platform: &Platform<M>) {
+        let told = core::mem::take(&mut self.told);
+        if told != 0 {
+            platform.event(Event::TlbUnmapPaid, [told, 0, 0, 0]);
+        }
     }
 
     /// [`UnmapBatch::take`] of an entry that is in no table.
@@ -225,6 +263,7 @@ impl UnmapBatch {
             file: Some(emptied.file),
             pages: emptied.pages.len() as u32,
             heads: &emptied.pages,
+            first: emptied.pages.first().copied().unwrap_or(Pfn::NONE),
             writable: emptied.writable,
             defers: true,
         };
@@ -290,6 +329,9 @@ impl UnmapBatch {
         (self.debt, self.owes, self.writable) = (Debt::default(), false, false);
         self.list.clear();
         self.listed = 0;
+        if platform.machine.listens() {
+            self.tell_paid(platform);
+        }
     }
 }
 

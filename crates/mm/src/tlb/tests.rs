@@ -1,5 +1,7 @@
 //! Which CPUs are asked to flush, and what each of them then does.
 
+mod told;
+
 use super::{debt::Debt, *};
 use crate::event::Event;
 use crate::frame::Owner;
