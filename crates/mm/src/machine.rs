@@ -213,6 +213,8 @@ impl Reads {
 pub enum SharedLine {
     /// A frame's record: references, mapcount, flags, links (`struct page`).
     Frame(Pfn),
+    /// Those of consecutive frames: the first, and their number.
+    Frames(Pfn, u32),
     /// The lock of a mapped range (`vma->vm_lock`).
     Vma(VmaId),
     /// The CPUs that have a space loaded (`mm_cpumask`).

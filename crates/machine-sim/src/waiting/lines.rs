@@ -117,6 +117,11 @@ impl Waiting {
     pub(crate) fn write(&self, line: SharedLine) {
         match line {
             SharedLine::Frame(pfn) => self.write_frame(&self.lines.frames[pfn.index()]),
+            SharedLine::Frames(first, count) => {
+                self.lines.frames[first.index()..][..count as usize]
+                    .iter()
+                    .for_each(|writer| self.write_frame(writer));
+            }
             SharedLine::Vma(vma) => self.write_hot(LineKind::Vma, vma.0),
             SharedLine::CpuMask(space) => self.write_hot(LineKind::CpuMask, space.0),
             SharedLine::GroupUsage(group) => self.write_hot(LineKind::GroupUsage, u32::from(group.0)),

@@ -25,7 +25,8 @@ mod spinning {
     /// Releases the gate when dropped.
     pub(crate) struct GateGuard<'a> {
         gate: &'a Gate,
-        alone: bool,
+        /// What it has put into the word: one of those inside, or [`ALONE`].
+        put: u32,
     }
 
     impl Gate {
@@ -35,7 +36,7 @@ mod spinning {
             if self.0.fetch_add(1, Acquire) & ALONE != 0 {
                 self.share_slowly();
             }
-            GateGuard { gate: self, alone: false }
+            GateGuard { gate: self, put: 1 }
         }
 
         #[cold]
@@ -60,7 +61,7 @@ mod spinning {
                 self.0.fetch_sub(1, Relaxed);
                 return None;
             }
-            Some(GateGuard { gate: self, alone: false })
+            Some(GateGuard { gate: self, put: 1 })
         }
 
         /// Go in alone.
@@ -69,7 +70,7 @@ mod spinning {
             if !self.take() {
                 self.alone_slowly();
             }
-            GateGuard { gate: self, alone: true }
+            GateGuard { gate: self, put: ALONE }
         }
 
         #[inline]
@@ -91,7 +92,7 @@ mod spinning {
         /// Go in alone if nobody is inside.
         #[inline]
         pub(crate) fn try_alone(&self) -> Option<GateGuard<'_>> {
-            self.take().then(|| GateGuard { gate: self, alone: true })
+            self.take().then(|| GateGuard { gate: self, put: ALONE })
         }
     }
 
@@ -99,15 +100,15 @@ mod spinning {
         /// Whether no other task can be inside.
         #[inline]
         pub(crate) fn is_alone(&self) -> bool {
-            self.alone
+            self.put == ALONE
         }
 
         /// Leave, and come back alone. Others may have been alone in between.
         pub(crate) fn become_alone(&mut self) {
-            if !self.alone {
+            if !self.is_alone() {
                 self.gate.0.fetch_sub(1, Release);
                 self.gate.alone_slowly();
-                self.alone = true;
+                self.put = ALONE;
             }
         }
     }
@@ -115,11 +116,7 @@ mod spinning {
     impl Drop for GateGuard<'_> {
         #[inline]
         fn drop(&mut self) {
-            if self.alone {
-                self.gate.0.fetch_and(!ALONE, Release);
-            } else {
-                self.gate.0.fetch_sub(1, Release);
-            }
+            self.gate.0.fetch_sub(self.put, Release);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::Rmap;
 use crate::frame::{FolioPages, Frame, FrameFlags, Remapped};
 use crate::knobs::Knob;
-use crate::machine::{Machine, Scope, Work};
+use crate::machine::{Machine, Scope, SharedLine, Work};
 use crate::platform::Platform;
 use crate::stat::Stat;
 use crate::units::*;
@@ -146,13 +146,8 @@ impl Rmap {
 fn writes_mapcounts<M: Machine>(platform: &Platform<M>, pages: FolioPages) {
     platform.writes_frame(pages.head);
     if pages.count > 1 {
-        writes_each(platform, pages);
+        platform.machine.writes(SharedLine::Frames(pages.first, pages.count));
     }
-}
-
-#[inline(never)]
-fn writes_each<M: Machine>(platform: &Platform<M>, pages: FolioPages) {
-    pages.iter().for_each(|page| platform.writes_frame(page));
 }
 
 #[inline]

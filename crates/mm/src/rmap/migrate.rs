@@ -7,7 +7,7 @@
 
 use super::spans::Span;
 use super::{Rmap, SpanFlags, shown};
-use crate::frame::{FolioPages, FrameFlags, Owner};
+use crate::frame::{FolioPages, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
 use crate::table::{Bits, EntryRun, Landing, LockedTables, Migrating, Writes};
@@ -66,9 +66,17 @@ impl Rmap {
                 };
                 let (found, behind) = next;
                 page = behind;
-                if let Some((run, migrating)) = found {
-                    self.land(memory, tables, span, (&run, migrating), landing);
+                let Some((run, migrating)) = found else { continue };
+                let frame = self.count_landing(memory, span, (&run, migrating), landing);
+                if !migrating.writes() {
+                    tables.land(&run, landing);
+                    continue;
                 }
+                let writes = match frame.owner() {
+                    Owner::File(file) => Writes::Shared(memory.tlb.settle_file(memory, file)),
+                    _ => Writes::Private,
+                };
+                tables.settle_at(run.slot, run.page).land_writable(&run, landing, writes);
             }
         }
     }
@@ -100,14 +108,14 @@ impl Rmap {
         Some((None, behind))
     }
 
-    fn land<M: Machine>(
+    /// Count the entries that are about to map the folio; returns its record. Their table is locked.
+    fn count_landing<'m, M: Machine>(
         &self,
-        memory: &Memory<M>,
-        mut tables: LockedTables<'_, M>,
+        memory: &'m Memory<M>,
         span: &Span,
         (run, migrating): (&EntryRun, Migrating),
         landing: &Landing,
-    ) {
+    ) -> &'m Frame {
         let (base, head) = (memory, landing.to());
         let frame = &memory.frames[head];
         let left = FolioPages { head: landing.from(), first: migrating.page(), count: run.pages() as u32 };
@@ -128,14 +136,6 @@ impl Rmap {
             self.add_range(base, FolioPages { head, first: landing.place(left.first), ..left });
         }
         memory.charge(Work::EntrySet, run.count as u64);
-        if !migrating.writes() {
-            tables.land(run, landing);
-            return;
-        }
-        let writes = match frame.owner() {
-            Owner::File(file) => Writes::Shared(memory.tlb.settle_file(base, file)),
-            _ => Writes::Private,
-        };
-        tables.settle_at(run.slot, run.page).land_writable(run, landing, writes);
+        frame
     }
 }

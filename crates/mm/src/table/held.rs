@@ -73,17 +73,12 @@ mod spinning {
                     false
                 }
                 Some(before) if core::ptr::eq(before, table) => false,
-                Some(before) => self.go_on(before, table),
+                Some(before) => {
+                    go_on(before, table);
+                    self.locked.set(Some(table));
+                    true
+                }
             }
-        }
-
-        #[cold]
-        #[inline(never)]
-        fn go_on(&self, before: &'a Frame, table: &'a Frame) -> bool {
-            before.unlock_table();
-            table.lock_table();
-            self.locked.set(Some(table));
-            true
         }
 
         /// The same if no task has locked it; no table is locked yet.
@@ -130,6 +125,14 @@ mod spinning {
                 table.unlock_table();
             }
         }
+    }
+
+    // Not a method: what is passed by address cannot be kept in registers, which costs every caller.
+    #[cold]
+    #[inline(never)]
+    fn go_on(before: &Frame, table: &Frame) {
+        before.unlock_table();
+        table.lock_table();
     }
 }
 

@@ -396,8 +396,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.enter(table);
     }
 
-    #[cold]
-    #[inline(never)]
+    #[inline]
     fn begin_hold(&self) {
         self.hold.set(self.tree.next_hold());
         self.settled.set(Paid::Nothing);

@@ -43,74 +43,84 @@ impl Tree {
     #[inline]
     pub(crate) fn look<M: Machine>(&self, mmu: &Mmu<M>, page: Vpn) -> Entry {
         let _inside = self.gate.share();
-        let Some(table) = self.recent.get(page) else { return self.look_from_root(mmu, page) };
-        mmu.charge(Work::TableLevel, LEVELS as u64);
+        let Some(table) = self.recent(mmu, page) else { return self.look_from_root(mmu, page) };
         Entry::from_raw(mmu.machine.table(table)[index(page, 0)].load(Acquire))
     }
 
     #[inline(never)]
     fn look_from_root<M: Machine>(&self, mmu: &Mmu<M>, page: Vpn) -> Entry {
-        let at = |table, level| Entry::from_raw(mmu.machine.table(table)[index(page, level)].load(Acquire));
+        let (table, level) = match self.way(mmu, page) {
+            Way::Table(table) => (table, 0),
+            Way::Large(table, level) => (table, level),
+            Way::Hole => return Entry::NONE,
+        };
+        Entry::from_raw(mmu.machine.table(table)[index(page, level)].load(Acquire))
+    }
+
+    /// The lowest table for a page, if it was found last.
+    #[inline(always)]
+    fn recent<M: Machine>(&self, mmu: &Mmu<M>, page: Vpn) -> Option<Pfn> {
+        let table = self.recent.get(page)?;
+        mmu.charge(Work::TableLevel, LEVELS as u64);
+        Some(table)
+    }
+
+    /// The way to the entry of a page, from the root. The caller is inside the tree.
+    #[inline(never)]
+    fn way<M: Machine>(&self, mmu: &Mmu<M>, page: Vpn) -> Way {
         let mut table = Pfn(self.root.load(Acquire));
         for level in (1..LEVELS).rev() {
-            let entry = at(table, level);
+            let entry = Entry::from_raw(mmu.machine.table(table)[index(page, level)].load(Acquire));
             // This includes a large entry whose folio is being migrated.
             if entry.has(Bits::LARGE) {
-                return entry;
+                return Way::Large(table, level);
             }
             if !entry.is_present() {
-                return Entry::NONE;
+                return Way::Hole;
             }
             table = entry.pfn();
         }
         mmu.charge(Work::TableLevel, LEVELS as u64);
         self.recent.set(page, table);
-        at(table, 0)
+        Way::Table(table)
     }
+}
+
+/// Where the way to an entry ends.
+enum Way {
+    /// At this table of the lowest level.
+    Table(Pfn),
+    /// At a large entry in this table, of this level. No lock keeps it so, but a table does not follow it.
+    Large(Pfn, u32),
+    /// At an empty entry.
+    Hole,
 }
 
 impl<'a, M: Machine> LockedTables<'a, M> {
     /// The entry of a page, if there is a table for it.
     #[inline]
     pub fn find(&self, page: Vpn) -> Option<EntryRun> {
-        if let Some(table) = self.tree.recent.get(page) {
-            self.mmu.charge(Work::TableLevel, LEVELS as u64);
-            self.enter(table);
-            let slot = self.slot(table, page, 0);
-            return Some(EntryRun {
-                page,
-                slot,
-                entry: self.read(slot),
-                order: Order::ZERO,
-                count: 1,
-                head: Pfn::NONE,
-            });
-        }
-        self.find_from_root(page)
-    }
-
-    #[inline(never)]
-    fn find_from_root(&self, page: Vpn) -> Option<EntryRun> {
-        let mut table = self.root();
-        for level in (1..LEVELS).rev() {
-            let entry = self.read_above(table, page, level);
-            // This includes a large entry whose folio is being migrated.
-            if entry.has(Bits::LARGE) {
-                return Some(self.large_run(page, level, self.slot(table, page, level), entry));
-            }
-            if !entry.is_present() {
-                return None;
-            }
-            table = entry.pfn();
-        }
-        self.mmu.charge(Work::TableLevel, LEVELS as u64);
-        self.tree.recent.set(page, table);
+        // The search does not get `self` by address, which would keep what is held out of registers.
+        let table = match self.tree.recent(self.mmu, page) {
+            Some(table) => table,
+            None => match self.tree.way(self.mmu, page) {
+                Way::Table(table) => table,
+                Way::Large(table, level) => {
+                    self.enter(table);
+                    let slot = self.slot(table, page, level);
+                    let entry = self.read(slot);
+                    return entry.has(Bits::LARGE).then(|| self.large_run(page, level, slot, entry));
+                }
+                Way::Hole => return None,
+            },
+        };
         self.enter(table);
         let slot = self.slot(table, page, 0);
         let entry = self.read(slot);
         Some(EntryRun { page, slot, entry, order: Order::ZERO, count: 1, head: Pfn::NONE })
     }
 
+    #[inline]
     pub(super) fn large_run(&self, page: Vpn, level: u32, slot: Slot, entry: Entry) -> EntryRun {
         let page = Vpn(page.0 & !(span(level) - 1));
         EntryRun { page, slot, entry, order: Order((level * LEVEL_BITS) as u8), count: 1, head: Pfn::NONE }
