@@ -50,8 +50,8 @@ pub struct RunConfig {
     pub seed: u64,
     /// Which of several boots with this seed. Programs choose the same in all of them; devices answer at other times.
     pub boot: u32,
-    /// CPUs run in turn, 20 us each, as those of an emulator with one thread do: while one works, the time of all
-    /// passes.
+    /// CPUs run in turn, each for its share of 20 us, as those of an emulator with one thread do: while one works, the
+    /// time of all passes.
     pub in_turn: bool,
     /// Let the oracle check every access.
     pub verify: bool,

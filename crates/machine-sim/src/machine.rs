@@ -149,6 +149,15 @@ impl SimMachine {
         Context { cpus: &self.cpus, cpu: self.current.get(), task: self.task.get() }
     }
 
+    /// How much of `picos` of user mode the current CPU works in one go. One that runs in turn with others stops where
+    /// its turn ends, or where something happens.
+    pub(crate) fn in_one_go(&self, picos: u64) -> u64 {
+        match self.sched.borrow().is_in_turn() {
+            true => picos.min(self.limit.get().saturating_sub(self.clock()).max(1)),
+            false => picos,
+        }
+    }
+
     /// Kernel work takes time on the current CPU.
     #[inline]
     fn spend_kernel(&self, picos: u64) {

@@ -198,8 +198,16 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn compute(&mut self, instructions: u64) {
-        self.machine.this_cpu().spend(self.instruction_cost.saturating_mul(instructions).min(END));
-        self.return_to_user();
+        let mut left = self.instruction_cost.saturating_mul(instructions).min(END);
+        loop {
+            let part = self.machine.in_one_go(left);
+            self.machine.this_cpu().spend(part);
+            self.return_to_user();
+            left -= part;
+            if left == 0 || self.is_dead() {
+                return;
+            }
+        }
     }
 
     fn call(&mut self, call: Call<'_>) -> Result<u64, Errno> {

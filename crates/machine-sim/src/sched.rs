@@ -13,9 +13,10 @@
 //!
 //! **In turn.** CPUs of an emulator that has one thread for all of them share one time: while one works, that of the
 //! others passes, too. A run may ask for this ([`RunConfig::in_turn`](crate::RunConfig::in_turn)): busy CPUs then have
-//! turns of a quantum, one after the other. A CPU that waits for the answer of another spins and gives its turn up, and
-//! the other answers when its turn begins and goes on to its end. Here the answer comes at once, since the waiting CPU
-//! may hold locks; the others have the turns that it owes them before its next one.
+//! turns, one after the other, each of its share of a quantum. User mode stops where its turn ends, the kernel at the
+//! next point at which it gives way. A CPU that waits for the answer of another spins and gives its turn up, and the
+//! other answers when its turn begins and goes on to its end. Here the answer comes at once, since the waiting CPU may
+//! hold locks; the others have the turns that it owes them before its next one.
 
 use mm::machine::{Ticket, WaitKey};
 use std::cell::Cell;
@@ -369,11 +370,16 @@ impl Sched {
         }
     }
 
+    /// How long a turn is: an emulator that counts instructions shares the time to its next timer among all CPUs.
+    fn turn(&self) -> u64 {
+        QUANTUM / self.queues.len() as u64
+    }
+
     fn begin_turn(&mut self, cpu: usize) {
         if self.turn_end.is_some() {
             let now = self.comes_at(cpu);
             self.clocks[cpu].set(now);
-            self.turn_end = Some(now + QUANTUM);
+            self.turn_end = Some(now + self.turn());
             // CPUs that wait for each other answer each other.
             let least = self.queues[cpu].owed;
             self.queues.iter_mut().for_each(|queue| queue.owed = queue.owed.saturating_sub(least));

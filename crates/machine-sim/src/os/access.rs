@@ -28,25 +28,32 @@ impl<P: Program> SimOs<'_, P> {
         }
         let kind = access.mode;
         let vpn = Vpn::of(addr);
-        for _ in 0..RETRIES {
+        let (mut left, mut faults) = (u64::from(access.count), 0);
+        while faults < RETRIES {
             let cpu = self.machine.this_cpu();
             match self.machine.translate(cpu, vpn, kind) {
                 Ok((cached, missed)) => {
                     if missed {
-                        let lines = (access.count as u64).clamp(1, LINES);
+                        let lines = left.clamp(1, LINES);
                         cpu.spend(self.machine.memory_time(cpu, cached.pfn(), lines));
                         if self.machine.observers.placement.is_some() {
                             self.note_read(cached.pfn(), lines);
                         }
                     }
-                    cpu.spend(self.access_cost * access.count as u64);
+                    let part = self.in_one_go(left);
+                    cpu.spend(self.access_cost * part);
                     if self.watched {
                         self.watch(vpn, kind, cached);
                     }
-                    return match cpu.clock.get() < self.machine.limit.get() {
-                        true => Ok(()),
-                        false => self.reschedule(),
-                    };
+                    left -= part;
+                    if cpu.clock.get() >= self.machine.limit.get() {
+                        self.reschedule()?;
+                    }
+                    if left == 0 {
+                        return Ok(());
+                    }
+                    // Others have run, and the page may be gone.
+                    faults = 0;
                 }
                 Err(Walk::Broken(pfn)) => {
                     let text = format!(
@@ -55,7 +62,10 @@ impl<P: Program> SimOs<'_, P> {
                     );
                     self.fail(text);
                 }
-                Err(_) => self.fault(vpn, kind, addr)?,
+                Err(_) => {
+                    self.fault(vpn, kind, addr)?;
+                    faults += 1;
+                }
             }
         }
         self.fail(format!(
@@ -63,6 +73,15 @@ impl<P: Program> SimOs<'_, P> {
             self.space,
             self.describe_mapping(vpn)
         ));
+    }
+
+    /// How many of `accesses` to a page the CPU makes in one go.
+    fn in_one_go(&self, accesses: u64) -> u64 {
+        let picos = self.access_cost * accesses;
+        match self.machine.in_one_go(picos) {
+            part if part < picos => part.div_ceil(self.access_cost),
+            _ => accesses,
+        }
     }
 
     /// The work that a task does on its return to user mode, perhaps after a tick.

@@ -3,6 +3,8 @@
 use super::*;
 use mm::units::{NodeId, Pfn};
 
+/// A turn of one of two CPUs.
+const TURN: u64 = QUANTUM / 2;
 const FRAME: WaitKey = WaitKey::Frame(Pfn(7));
 
 fn run(sched: &mut Sched, cpu: usize) -> TaskId {
@@ -34,15 +36,15 @@ fn cpus_in_turn_share_one_time() {
     sched.clocks[0].set(70);
     sched.spawn(30, 1, None);
     // It was ready at 30, but the other CPU worked.
-    assert_eq!((sched.next(), sched.pick(1).unwrap().limit), (Next::Cpu(1), 70 + QUANTUM));
+    assert_eq!((sched.next(), sched.pick(1).unwrap().limit), (Next::Cpu(1), 70 + TURN));
     assert_eq!(sched.clocks[1].get(), 70);
-    sched.clocks[1].set(70 + QUANTUM);
-    assert_eq!((sched.next(), sched.pick(0).unwrap().limit), (Next::Cpu(0), 70 + 2 * QUANTUM));
-    sched.clocks[0].set(80 + QUANTUM);
-    sched.at(75 + QUANTUM, Event::Deadline(0, 9));
-    assert_eq!(sched.next(), Next::Event(75 + QUANTUM, Event::Deadline(0, 9)), "it was due in that turn");
+    sched.clocks[1].set(70 + TURN);
+    assert_eq!((sched.next(), sched.pick(0).unwrap().limit), (Next::Cpu(0), 70 + 2 * TURN));
+    sched.clocks[0].set(80 + TURN);
+    sched.at(75 + TURN, Event::Deadline(0, 9));
+    assert_eq!(sched.next(), Next::Event(75 + TURN, Event::Deadline(0, 9)), "it was due in that turn");
     assert_eq!(sched.next(), Next::Cpu(1));
-    assert_eq!(sched.clocks[1].get(), 80 + QUANTUM);
+    assert_eq!(sched.clocks[1].get(), 80 + TURN);
 }
 
 /// The CPU that has the next turn, which takes all of it.

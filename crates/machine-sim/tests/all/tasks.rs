@@ -2,7 +2,7 @@
 
 use super::acts::{PAGE, load_all, play, store_all};
 use machine_sim::{MachineSpec, RunConfig, RunError, run};
-use program::{Advice, FileSpec, Map, MapSource, Prot, Signal};
+use program::{Access, AccessKind, Advice, FileSpec, Map, MapSource, Prot, Signal};
 
 fn config(machine: &str) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();
@@ -29,6 +29,33 @@ fn barriers_joins_and_sleeps_wait() {
         let outcome = run(&config(machine), &play).unwrap();
         assert_eq!((outcome.progress, outcome.tasks), (5, 5));
         assert!(outcome.nanos >= 4_000_000 && outcome.metric("cpu_idle").unwrap() >= 3e6);
+    }
+}
+
+#[test]
+fn cpus_in_turn_are_not_kept_by_another_s_long_work() {
+    const NAP: u64 = 100_000;
+    for computes in [true, false] {
+        let play = play(move |os, role| {
+            if role == 1 {
+                for _ in 0..10 {
+                    let before = os.now();
+                    os.sleep(NAP);
+                    assert!(os.now() - before < 2 * NAP, "{} ns", os.now() - before);
+                }
+                return Ok(());
+            }
+            let addr = os.mmap(Map::anonymous(PAGE)).unwrap();
+            let task = os.spawn(1).unwrap();
+            match computes {
+                true => os.compute(1 << 25),
+                false => os.access(Access { addr, count: 1 << 25, mode: AccessKind::Store })?,
+            }
+            os.join(task);
+            Ok(())
+        });
+        let outcome = run(&RunConfig { in_turn: true, ..config("laptop") }, &play).unwrap();
+        assert!(outcome.nanos > 10 * NAP);
     }
 }
 
