@@ -47,9 +47,11 @@ fn cpus_in_turn_are_not_kept_by_another_s_long_work() {
             }
             let addr = os.mmap(Map::anonymous(PAGE)).unwrap();
             let task = os.spawn(1).unwrap();
-            match computes {
-                true => os.compute(1 << 25),
-                false => os.access(Access { addr, count: 1 << 25, mode: AccessKind::Store })?,
+            for _ in 0..4 {
+                match computes {
+                    true => os.compute(1 << 23),
+                    false => os.access(Access { addr, count: 1 << 23, mode: AccessKind::Store })?,
+                }
             }
             os.join(task);
             Ok(())
