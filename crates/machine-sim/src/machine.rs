@@ -44,6 +44,8 @@ pub struct SimMachine {
     pub(crate) class: Cell<Class>,
     /// The current CPU runs until its clock passes this.
     pub(crate) limit: Cell<u64>,
+    /// CPUs run in turn: asked for at each access, so not of the scheduler.
+    in_turn: bool,
     pub(crate) task: Cell<TaskId>,
     pub(crate) sched: RefCell<Sched>,
     /// Tasks of programs that have no coroutine yet.
@@ -101,6 +103,7 @@ impl SimMachine {
             current: Cell::new(0),
             class: Cell::new(Class::System),
             limit: Cell::new(u64::MAX),
+            in_turn: config.in_turn,
             task: Cell::new(0),
             sched: RefCell::new(sched),
             new_tasks: RefCell::default(),
@@ -151,8 +154,9 @@ impl SimMachine {
 
     /// How much of `picos` of user mode the current CPU works in one go. One that runs in turn with others stops where
     /// its turn ends, or where something happens.
+    #[inline]
     pub(crate) fn in_one_go(&self, picos: u64) -> u64 {
-        match self.sched.borrow().is_in_turn() {
+        match self.in_turn {
             true => picos.min(self.limit.get().saturating_sub(self.clock()).max(1)),
             false => picos,
         }
