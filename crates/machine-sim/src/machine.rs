@@ -45,7 +45,7 @@ pub struct SimMachine {
     /// The current CPU runs until its clock passes this.
     pub(crate) limit: Cell<u64>,
     /// CPUs run in turn: asked for at each access, so not of the scheduler.
-    in_turn: bool,
+    pub(crate) in_turn: bool,
     pub(crate) task: Cell<TaskId>,
     pub(crate) sched: RefCell<Sched>,
     /// Tasks of programs that have no coroutine yet.

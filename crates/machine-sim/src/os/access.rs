@@ -28,32 +28,35 @@ impl<P: Program> SimOs<'_, P> {
         }
         let kind = access.mode;
         let vpn = Vpn::of(addr);
-        let (mut left, mut faults) = (u64::from(access.count), 0);
+        let (mut count, mut faults) = (access.count, 0);
         while faults < RETRIES {
             let cpu = self.machine.this_cpu();
             match self.machine.translate(cpu, vpn, kind) {
                 Ok((cached, missed)) => {
                     if missed {
-                        let lines = left.clamp(1, LINES);
+                        let lines = (count as u64).clamp(1, LINES);
                         cpu.spend(self.machine.memory_time(cpu, cached.pfn(), lines));
                         if self.machine.observers.placement.is_some() {
                             self.note_read(cached.pfn(), lines);
                         }
                     }
-                    let part = self.in_one_go(left);
-                    cpu.spend(self.access_cost * part);
+                    if self.machine.in_turn {
+                        let part = self.in_one_go(count);
+                        if part < count {
+                            self.work_part(part, (vpn, kind, cached))?;
+                            // Others have run, and the page may be gone.
+                            (count, faults) = (count - part, 0);
+                            continue;
+                        }
+                    }
+                    cpu.spend(self.access_cost * count as u64);
                     if self.watched {
                         self.watch(vpn, kind, cached);
                     }
-                    left -= part;
-                    if cpu.clock.get() >= self.machine.limit.get() {
-                        self.reschedule()?;
-                    }
-                    if left == 0 {
-                        return Ok(());
-                    }
-                    // Others have run, and the page may be gone.
-                    faults = 0;
+                    return match cpu.clock.get() < self.machine.limit.get() {
+                        true => Ok(()),
+                        false => self.reschedule(),
+                    };
                 }
                 Err(Walk::Broken(pfn)) => {
                     let text = format!(
@@ -76,11 +79,25 @@ impl<P: Program> SimOs<'_, P> {
     }
 
     /// How many of `accesses` to a page the CPU makes in one go.
-    fn in_one_go(&self, accesses: u64) -> u64 {
-        let picos = self.access_cost * accesses;
+    fn in_one_go(&self, accesses: u32) -> u32 {
+        let picos = self.access_cost * accesses as u64;
         match self.machine.in_one_go(picos) {
-            part if part < picos => part.div_ceil(self.access_cost),
+            part if part < picos => part.div_ceil(self.access_cost) as u32,
             _ => accesses,
+        }
+    }
+
+    /// Make the first `part` of more accesses, and give way.
+    #[cold]
+    fn work_part(&mut self, part: u32, (vpn, kind, cached): (Vpn, AccessKind, Cached)) -> Result<(), Signal> {
+        let cpu = self.machine.this_cpu();
+        cpu.spend(self.access_cost * part as u64);
+        if self.watched {
+            self.watch(vpn, kind, cached);
+        }
+        match cpu.clock.get() < self.machine.limit.get() {
+            true => Ok(()),
+            false => self.reschedule(),
         }
     }
 
