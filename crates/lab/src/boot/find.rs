@@ -14,7 +14,8 @@ const QEMU: &str = "qemu-system-x86_64";
 /// What builds it, in the checkout.
 const SOURCE: &str = "crates/machine-x86/bare.toml";
 
-/// The kernel's image: as asked for, as `PAGEFOLD_KERNEL` says, or the checkout's, which is built if it was not yet.
+/// The kernel's image: as asked for, as `PAGEFOLD_KERNEL` says, or the checkout's, which is built if it was not yet, or
+/// not since its sources changed.
 pub fn kernel(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = chosen(given, "PAGEFOLD_KERNEL") {
         return match path.is_file() {
@@ -25,7 +26,8 @@ pub fn kernel(given: Option<&Path>) -> Result<PathBuf> {
         };
     }
     if let Some(image) = above(IMAGE) {
-        return Ok(image);
+        let Some(source) = changed_source(&image) else { return Ok(image) };
+        eprintln!("pagefold: {} is newer than the kernel", source.display());
     }
     let source = above(SOURCE).ok_or_else(|| {
         Error::input(
@@ -35,9 +37,18 @@ pub fn kernel(given: Option<&Path>) -> Result<PathBuf> {
     build(source.ancestors().nth(SOURCE.split('/').count()).expect("the name was appended to the checkout's"))
 }
 
+/// A source of an image that is newer than it. Cargo leaves the list of sources beside the image.
+fn changed_source(image: &Path) -> Option<PathBuf> {
+    let list = std::fs::read_to_string(image.with_extension("d")).ok()?;
+    let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
+    let built = changed(image)?;
+    let (_, sources) = list.lines().next()?.split_once(": ")?;
+    sources.split(' ').map(PathBuf::from).find(|source| changed(source).is_some_and(|time| time > built))
+}
+
 /// Build the kernel. What cargo has to say goes to standard error.
 fn build(checkout: &Path) -> Result<PathBuf> {
-    eprintln!("pagefold: building the kernel, which is done once ('cargo xtask kernel')");
+    eprintln!("pagefold: building the kernel, which is done once for its sources ('cargo xtask kernel')");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let done =
         cargo.args(["xtask", "kernel"]).current_dir(checkout).stdin(Stdio::null()).stdout(Stdio::null());
@@ -111,6 +122,29 @@ mod tests {
         fs::write(&image, "").unwrap();
         assert_eq!(above_of(&deep, IMAGE), Some(image.clone()));
         assert_eq!(kernel(Some(&image)).unwrap(), image);
+    }
+
+    #[test]
+    fn an_image_is_stale_when_one_of_its_sources_is_newer() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [image, list, old, new] =
+            ["kernel", "kernel.d", "old.rs", "new.rs"].map(|name| scratch.path().join(name));
+        let make = |path: &Path, seconds| {
+            let file = fs::File::create(path).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();
+        };
+        make(&image, 20);
+        assert_eq!(changed_source(&image), None, "nothing tells its sources");
+        make(&old, 10);
+        make(&new, 30);
+        let sources = |sources: &[&Path]| {
+            let sources: Vec<String> = sources.iter().map(|path| path.display().to_string()).collect();
+            fs::write(&list, format!("{}: {}\n", image.display(), sources.join(" "))).unwrap();
+        };
+        sources(&[&old, &scratch.path().join("gone.rs")]);
+        assert_eq!(changed_source(&image), None);
+        sources(&[&old, &new]);
+        assert_eq!(changed_source(&image), Some(new.clone()));
     }
 
     #[test]
