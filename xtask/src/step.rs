@@ -3,6 +3,7 @@
 use crate::qemu;
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Instant;
 
@@ -48,11 +49,11 @@ pub struct Step {
 }
 
 /// What runs a step.
-#[derive(Clone, Copy)]
 enum Runner {
     Cargo,
-    /// This program. Through cargo it would wait for the other lane's build.
-    Xtask,
+    /// This program, at this path. Through cargo it would wait for the other lane's build. The path is asked for when
+    /// the step is made: once a build has replaced the file, the running program's own is gone.
+    Xtask(PathBuf),
 }
 
 impl Step {
@@ -63,7 +64,8 @@ impl Step {
 
     /// Another task of this program.
     pub fn xtask<'a>(name: &'static str, args: impl IntoIterator<Item = &'a str>) -> Step {
-        Step::of(name, Runner::Xtask, args)
+        let this = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
+        Step::of(name, Runner::Xtask(this), args)
     }
 
     fn of<'a>(name: &'static str, runner: Runner, args: impl IntoIterator<Item = &'a str>) -> Step {
@@ -88,9 +90,9 @@ impl Step {
         for (key, value) in &self.env {
             line.push_str(&format!("{key}='{value}' "));
         }
-        let runner = match self.runner {
+        let runner = match &self.runner {
             Runner::Cargo => "cargo ",
-            Runner::Xtask => "cargo xtask ",
+            Runner::Xtask(_) => "cargo xtask ",
         };
         line + runner + &self.args.join(" ")
     }
@@ -106,12 +108,14 @@ impl Step {
         let mut last = VecDeque::new();
         let status = match mark {
             Some(mark) => self.run_marked(mark, &mut last),
-            None => self.command().and_then(|mut command| command.status()),
+            None => self.command().status(),
         };
         match status {
             Ok(status) => (status.success(), last),
             Err(error) => {
-                eprintln!("xtask: cannot run {}: {error}", self.command_line());
+                let why = format!("xtask: cannot run {}: {error}", self.command_line());
+                eprintln!("{why}");
+                last.push_back(why);
                 (false, last)
             }
         }
@@ -119,7 +123,7 @@ impl Step {
 
     fn run_marked(&self, mark: &str, last: &mut VecDeque<String>) -> io::Result<ExitStatus> {
         let (output, input) = io::pipe()?;
-        let mut child = self.command()?.stdout(input.try_clone()?).stderr(input).spawn()?;
+        let mut child = self.command().stdout(input.try_clone()?).stderr(input).spawn()?;
         for line in BufReader::new(output).split(b'\n') {
             let line = String::from_utf8_lossy(&line?).into_owned();
             println!("{mark}{line}");
@@ -131,15 +135,14 @@ impl Step {
         child.wait()
     }
 
-    fn command(&self) -> io::Result<Command> {
-        let program = match self.runner {
-            Runner::Cargo => std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
-            Runner::Xtask => std::env::current_exe()?.into(),
+    fn command(&self) -> Command {
+        let mut command = match &self.runner {
+            Runner::Cargo => Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())),
+            Runner::Xtask(this) => Command::new(this),
         };
-        let mut command = Command::new(program);
         command.args(&self.args).stdin(Stdio::null());
         command.envs(self.env.iter().map(|(key, value)| (key, value)));
-        Ok(command)
+        command
     }
 }
 
@@ -218,6 +221,15 @@ fn remaining(done: &[u64], took: u64, left: &[u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_of_this_program_have_its_path_from_the_start() {
+        let step = Step::xtask("a task", ["no-such-task"]);
+        let this = std::env::current_exe().unwrap();
+        assert!(matches!(&step.runner, Runner::Xtask(path) if *path == this));
+        assert_eq!(step.command().get_program(), this);
+        assert_eq!(step.command_line(), "cargo xtask no-such-task");
+    }
 
     #[test]
     fn the_time_of_the_rest_scales_with_that_of_the_beginning() {
