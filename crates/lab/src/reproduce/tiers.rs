@@ -119,7 +119,7 @@ pub(super) const TIERS: Reproduction = Reproduction {
         "The optimum is a lower bound on the time for reads of slow memory and for copies (placement_cost), given the reads of the run in the same \
          row (docs/tiers.md). It excludes faults, scans, flushes and waits. Its share of fast memory is that of the plan behind the bound.",
         "At the default scale sizes and times are 1/1024 of full size, except for clock ticks, at which NUMA balancing marks pages: they come every \
-         4 ms. At another scale the times stay. Traces have their own size.",
+         4 ms. At another scale the times of balancing and of tiers stay. Traces have their own size.",
         "On a machine that does not report loads, colloid is the same as memtis. MEMTIS' huge pages and Nomad's shadows are missing.",
     ],
 };
