@@ -43,7 +43,10 @@ fn changed_source(image: &Path) -> Option<PathBuf> {
     let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
     let built = changed(image)?;
     let (_, sources) = list.lines().next()?.split_once(": ")?;
-    sources.split(' ').map(PathBuf::from).find(|source| changed(source).is_some_and(|time| time > built))
+    // A blank within a path has a backslash before it.
+    let sources = sources.replace("\\ ", "\0");
+    let mut paths = sources.split(' ').map(|path| PathBuf::from(path.replace('\0', " ")));
+    paths.find(|source| changed(source).is_some_and(|time| time > built))
 }
 
 /// Build the kernel. What cargo has to say goes to standard error.
@@ -128,7 +131,7 @@ mod tests {
     fn an_image_is_stale_when_one_of_its_sources_is_newer() {
         let scratch = tempfile::tempdir().unwrap();
         let [image, list, old, new] =
-            ["kernel", "kernel.d", "old.rs", "new.rs"].map(|name| scratch.path().join(name));
+            ["kernel", "kernel.d", "old.rs", "the new.rs"].map(|name| scratch.path().join(name));
         let make = |path: &Path, seconds| {
             let file = fs::File::create(path).unwrap();
             file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();
@@ -138,7 +141,8 @@ mod tests {
         make(&old, 10);
         make(&new, 30);
         let sources = |sources: &[&Path]| {
-            let sources: Vec<String> = sources.iter().map(|path| path.display().to_string()).collect();
+            let sources: Vec<String> =
+                sources.iter().map(|path| path.display().to_string().replace(' ', "\\ ")).collect();
             fs::write(&list, format!("{}: {}\n", image.display(), sources.join(" "))).unwrap();
         };
         sources(&[&old, &scratch.path().join("gone.rs")]);
