@@ -334,8 +334,8 @@ impl SimMachine {
 
     /// The current CPU waits for answers of `targets`. If CPUs run in turn, busy ones answer when they have theirs.
     fn give_up_turn(&self, targets: &CpuSet) {
-        let mut sched = self.sched.borrow_mut();
-        if sched.is_in_turn() {
+        if self.in_turn {
+            let mut sched = self.sched.borrow_mut();
             let busy = targets.iter().filter(|target| !sched.is_idle(target.index())).count();
             sched.owe_turns(self.current.get(), busy as u64);
         }

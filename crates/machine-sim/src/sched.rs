@@ -333,14 +333,9 @@ impl Sched {
         self.events.peek().map_or(u64::MAX, |Reverse(event)| event.time())
     }
 
-    /// Whether CPUs run in turn.
-    pub(crate) fn is_in_turn(&self) -> bool {
-        self.turn_end.is_some()
-    }
-
     /// The CPU waits for `others` that are busy, if CPUs run in turn: each of them has a turn before it goes on.
     pub(crate) fn owe_turns(&mut self, cpu: usize, others: u64) {
-        if self.is_in_turn() {
+        if self.turn_end.is_some() {
             self.queues[cpu].owed += others;
         }
     }
