@@ -134,6 +134,8 @@ pub struct Allocator {
     zones: Box<[Zone]>,
     /// Lists of CPU c in zone z at c * zones + z.
     pcps: Box<[Lock<Pcp>]>,
+    /// Held by the CPU that drains all lists for an allocation; until when the last such drain took.
+    drained: Lock<Nanos>,
     zonelists: Zonelists,
     nodes: Box<[NodeRequests]>,
     /// Number of the next holder of free blocks.
@@ -250,6 +252,17 @@ impl Allocator {
     pub(crate) fn drain_all<M: Machine>(&self, mmu: &Mmu<M>) {
         for zone in &self.zones {
             self.drain_zone(mmu, zone.id());
+        }
+    }
+
+    /// Return all pages on all CPUs' lists for an allocation that found no page after it reclaimed some. If another CPU
+    /// is doing so, its drain serves this allocation, too (`__drain_all_pages` in mm/page_alloc.c of Linux 6.12).
+    pub(crate) fn drain_after_reclaim<M: Machine>(&self, mmu: &Mmu<M>) {
+        let Some(mut drained) = self.drained.try_lock() else { return };
+        // A simulator runs one CPU after the other: another's drain may be over, but not yet at this CPU's time.
+        if mmu.machine.now() >= *drained {
+            self.drain_all(mmu);
+            *drained = mmu.machine.now();
         }
     }
 

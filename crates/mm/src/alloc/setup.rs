@@ -112,6 +112,7 @@ impl Allocator {
             cpus().flat_map(|node| zones.iter().map(move |zone| Lock::new(Pcp::new(zone.node() == node))));
         let allocator = Allocator {
             pcps: pcps.collect(),
+            drained: Lock::new(0),
             zonelists: Zonelists::new(&mmu.machine, &zones, nodes),
             nodes: (0..nodes).map(|_| NodeRequests::default()).collect(),
             holders: AtomicU64::new(1),

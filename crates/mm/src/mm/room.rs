@@ -105,7 +105,7 @@ impl<M: Machine> Mm<M> {
                 // Reclaimed pages may be on CPUs' lists, which zones do not count as free.
                 Shortage::Zone(_) if freed > 0 => {
                     freed = 0;
-                    self.core.alloc.drain_all(self.mmu());
+                    self.core.alloc.drain_after_reclaim(self.mmu());
                     true
                 }
                 Shortage::Zone(needs) => {
@@ -211,7 +211,7 @@ impl<M: Machine> Mm<M> {
             }
             if freed > 0 && !core::mem::replace(&mut drained, true) {
                 // Parts of a block may be on other CPUs' lists.
-                core.alloc.drain_all(core);
+                core.alloc.drain_after_reclaim(core);
                 if compact::has_block(core, needs) {
                     return true;
                 }
