@@ -201,6 +201,8 @@ pub enum Load {
         file: &'static str,
         /// Memory in per cent of the most that it has at once.
         percent: u64,
+        /// The share of full size that its machine stands for.
+        scale: f64,
     },
     /// A built-in program that runs for a fixed time, which the scale shortens. The work done is the result, so two
     /// runs do not do the same work.
@@ -367,19 +369,32 @@ impl Reproduction {
 }
 
 /// What Linux does once in a period: flush the groups' statistics, which reclaim's decisions read; write what has been
-/// dirty for long; look for huge pages. Less memory turns over in less time, so the periods shrink with it. (With the
+/// dirty for long; look for huge pages; mark pages whose next access tells where they are wanted. Less memory turns over in less time, so the periods shrink with it. (With the
 /// period of full size, reclaim would see the statistics of lists that have changed many times since.)
-const PERIODS: [Knob; 5] = [
+const PERIODS: [Knob; 10] = [
     Knob::MemcgFlushMs,
     Knob::DirtyExpireCentisecs,
     Knob::DirtyWritebackCentisecs,
     Knob::KhugepagedScanSleepMillisecs,
     Knob::KhugepagedAllocSleepMillisecs,
+    Knob::NumaScanDelayMs,
+    Knob::NumaScanPeriodMinMs,
+    Knob::NumaScanPeriodMaxMs,
+    Knob::NumaHotThresholdMs,
+    Knob::TierPeriodMs,
 ];
 
-/// The periods of a machine with `scale` of its memory.
+/// Least MiB that NUMA balancing marks at once. It does so in clock ticks of 4 ms, which do not shrink, and marks at
+/// most 2560 MB/s (`MAX_SCAN_WINDOW` in kernel/sched/fair.c of Linux 6.12).
+const LEAST_SCAN: f64 = 10.0;
+
+/// The periods of a machine with `scale` of its memory, and what is marked in one of them.
 fn periods(scale: f64) -> impl Iterator<Item = (Knob, u64)> {
-    PERIODS.into_iter().map(move |knob| (knob, ((knob.info().default as f64 * scale).round() as u64).max(1)))
+    let share = move |knob: Knob, least: f64| {
+        let full = knob.info().default as f64;
+        (knob, (full * scale).round().max(least.min(full)) as u64)
+    };
+    PERIODS.into_iter().map(move |knob| share(knob, 1.0)).chain([share(Knob::NumaScanSizeMb, LEAST_SCAN)])
 }
 
 /// A setting at a scale, ready to run.
@@ -418,7 +433,8 @@ impl Case {
                 knobs.extend(periods(scale));
                 (bytes * percent / 100, format!("{program}:{bytes}{options}"), 1.0)
             }
-            Load::Trace { file, percent } => {
+            Load::Trace { file, percent, scale } => {
+                knobs.extend(periods(scale));
                 let here = Path::new(file).exists();
                 let name = if here { file.to_owned() } else { format!("{SOURCE_TREE}/{file}") };
                 // The machine needs memory besides the program's pages.
@@ -503,7 +519,9 @@ mod tests {
         assert_eq!(case.knobs[..2], [(Knob::MemcgFlushMs, 125), (Knob::DirtyExpireCentisecs, 188)]);
         let timed = Load::Timed { program: "pageout-loop:1M", memory: 64 << 20 };
         assert!(Case::new(setting(timed), 1.0 / 16.0).unwrap().knobs.is_empty());
-        assert!(periods(1e-6).all(|(_, value)| value == 1));
+        let scan = |scale| periods(scale).find(|&(knob, _)| knob == Knob::NumaScanSizeMb).unwrap().1;
+        assert_eq!([1.0, 1.0 / 16.0, 1e-6].map(scan), [256, 16, 10]);
+        assert!(periods(1e-6).all(|(knob, value)| value == 1 || knob == Knob::NumaScanSizeMb));
     }
 
     #[test]

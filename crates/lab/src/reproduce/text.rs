@@ -212,7 +212,7 @@ fn explanations(outcome: &Outcome) -> Vec<String> {
         )
     };
     let periods = "Where memory is a share of full size, Linux's periods are the same share: of the groups' statistics (2 s), \
-                   of write-back (5 and 30 s), of khugepaged (10 and 60 s).";
+                   of write-back (5 and 30 s), of khugepaged (10 and 60 s), of NUMA balancing (1 and 60 s) and tiers (0.5 s).";
     let shrunk = (outcome.scale < 1.0).then(|| periods.to_owned());
     std::iter::once(figures).chain(shrunk).collect()
 }

@@ -29,27 +29,27 @@ const fn llama(title: &'static str, machine: &'static str) -> Setting {
 }
 
 const fn recorded(title: &'static str, machine: &'static str, file: &'static str) -> Setting {
-    Setting { title, machine, load: Load::Trace { file, percent: 112 }, gains: TPP, ..Setting::PLAIN }
+    Setting {
+        title,
+        machine,
+        load: Load::Trace { file, percent: 112, scale: SCALE },
+        gains: TPP,
+        ..Setting::PLAIN
+    }
 }
+
+/// Share of full size: of the llamas by default, and of the machines for traces.
+const SCALE: f64 = 1.0 / 1024.0;
 
 pub(super) const TIERS: Reproduction = Reproduction {
     name: "tiers",
     help: "placement in tiers: NUMA balancing, TPP, generations, MEMTIS, Nomad and Colloid, with the optimum of placement",
     source: "Maruf et al., TPP (ASPLOS 2023); Lee et al., MEMTIS (SOSP 2023); Xiang et al., Nomad (OSDI 2024); Vuppalapati and Agarwal, \
              Colloid (SOSP 2024): their abstracts",
-    scale: 1.0 / 1024.0,
+    scale: SCALE,
     runs: 1,
-    // All times are a 1024th of their defaults, like sizes; 2560 MB/s are 10 MiB in a tick.
-    knobs: &[
-        (Knob::NumaScanDelayMs, 1),
-        (Knob::NumaScanPeriodMinMs, 1),
-        (Knob::NumaScanPeriodMaxMs, 59),
-        (Knob::NumaScanSizeMb, 10),
-        (Knob::NumaHotThresholdMs, 1),
-        (Knob::TierPeriodMs, 1),
-        (Knob::TierAdaptSamples, 98),
-        (Knob::TierCoolSamples, 1953),
-    ],
+    // A 1024th of their defaults, like sizes and periods.
+    knobs: &[(Knob::TierAdaptSamples, 98), (Knob::TierCoolSamples, 1953)],
     sides: &[
         Side { profile: "classic", published: "none: pages stay where they were first put" },
         Side { profile: "numa-balancing", published: "NUMA balancing" },
@@ -118,8 +118,8 @@ pub(super) const TIERS: Reproduction = Reproduction {
          table has only TPP's, and only its direction is meaningful.",
         "The optimum is a lower bound on the time for reads of slow memory and for copies (placement_cost), given the reads of the run in the same \
          row (docs/tiers.md). It excludes faults, scans, flushes and waits. Its share of fast memory is that of the plan behind the bound.",
-        "At the default scale sizes and times are 1/1024 of full size, except for clock ticks, at which NUMA balancing marks pages: they come every \
-         4 ms. At another scale the times of balancing and of tiers stay. Traces have their own size.",
+        "At the default scale sizes and periods are 1/1024 of full size, except for clock ticks, at which NUMA balancing marks pages: they come every \
+         4 ms. Traces have their own size, and their machines the same periods.",
         "On a machine that does not report loads, colloid is the same as memtis. MEMTIS' huge pages and Nomad's shadows are missing.",
     ],
 };
