@@ -3,8 +3,9 @@
 //!
 //! Source: Megiddo, Modha: ARC, a Self-Tuning, Low Overhead Replacement Cache, FAST 2003, figure 4; with the clocks
 //! of Bansal, Modha: CAR, Clock with Adaptive Replacement, FAST 2004, figure 2, because uses are seen only when
-//! reclaim looks. A directory knows an evicted folio until as many pages have been evicted since as memory holds. The
-//! number of folios of either kind in the directory is an estimate.
+//! reclaim looks. A directory remembers what a list has lost, the oldest as long as there is room. Folios keep no place
+//! in it: each knows the step of its list's time in which it was evicted, and the directory knows how many of each step
+//! it still remembers. A step is 1/32 of memory, so the oldest of a step may be forgotten in place of another.
 
 use super::{InsertReason, Judgement, Past, Replace, Spot, View, added_to_two, hits, list_of_two};
 
@@ -14,14 +15,81 @@ const OFTEN: usize = 1;
 /// In the mark: the folio was used more than once.
 const IS_OFTEN: u8 = 0x80;
 
+/// Steps in which as many pages leave a list as memory holds.
+const STEPS: u64 = 32;
+/// Number of steps that a directory can tell apart: what a mark can hold, without 0.
+const KNOWN: usize = 127;
+
+/// What is remembered of the folios that a list has lost.
+struct Directory {
+    /// Pages by step, modulo [`KNOWN`].
+    pages: [u64; KNOWN],
+    sum: u64,
+    /// The present step, and the one of the oldest folio.
+    now: usize,
+    oldest: usize,
+    /// Pages that have left in the present step.
+    left: u64,
+}
+
+impl Default for Directory {
+    fn default() -> Directory {
+        Directory { pages: [0; KNOWN], sum: 0, now: 0, oldest: 0, left: 0 }
+    }
+}
+
+impl Directory {
+    /// Remember a folio of a memory of `resident` pages. Returns its step.
+    fn add(&mut self, pages: u64, resident: u64) -> u8 {
+        if self.left >= (resident / STEPS).max(1) {
+            self.left = 0;
+            self.now = (self.now + 1) % KNOWN;
+            if self.now == self.oldest {
+                self.forget_oldest(u64::MAX);
+            }
+        }
+        self.left += pages;
+        self.pages[self.now] += pages;
+        self.sum += pages;
+        self.now as u8
+    }
+
+    /// Forget the oldest pages until `most` are left.
+    fn trim(&mut self, most: u64) {
+        while self.sum > most {
+            self.forget_oldest(self.sum - most);
+        }
+    }
+
+    /// Forget up to `most` pages of the oldest step.
+    fn forget_oldest(&mut self, most: u64) {
+        let gone = most.min(self.pages[self.oldest]);
+        self.pages[self.oldest] -= gone;
+        self.sum -= gone;
+        if self.pages[self.oldest] == 0 && self.oldest != self.now || most > gone {
+            self.oldest = (self.oldest + 1) % KNOWN;
+        }
+    }
+
+    /// A folio that left in `step` returns. Returns whether it was remembered; it no longer is.
+    fn remove(&mut self, step: u8, pages: u64) -> bool {
+        let remembered = &mut self.pages[usize::from(step)];
+        let known = *remembered > 0;
+        let gone = pages.min(*remembered);
+        *remembered -= gone;
+        self.sum -= gone;
+        known
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Arc {
     /// Target size of the list of folios used once, in pages.
     target: u64,
     /// Pages of the lists.
     sizes: [u64; 2],
-    /// Pages in the directories of evicted folios.
-    ghosts: [u64; 2],
+    /// What they have lost.
+    ghosts: [Directory; 2],
 }
 
 impl Replace for Arc {
@@ -34,21 +102,21 @@ impl Replace for Arc {
     }
 
     fn returned(&mut self, folio: View<'_>, past: Past) {
-        let from = match past.left {
-            1 => ONCE,
-            2 => OFTEN,
-            _ => return,
+        // A step that is so long ago has the number of a later one.
+        let known = (KNOWN as u64 - 1) * (past.resident / STEPS).max(1);
+        let Some(step) = (past.left & !IS_OFTEN).checked_sub(1).filter(|_| past.distance < known) else {
+            return;
         };
-        if past.distance > past.resident {
+        let from = if past.left & IS_OFTEN == 0 { ONCE } else { OFTEN };
+        let [ours, others] = [self.ghosts[from].sum, self.ghosts[1 - from].sum];
+        if !self.ghosts[from].remove(step, folio.pages()) {
             return;
         }
-        let [ours, others] = [self.ghosts[from], self.ghosts[1 - from]];
-        let step = (others / ours.max(1)).max(1) * folio.pages();
+        let step = (folio.pages() * others / ours).max(folio.pages());
         self.target = match from {
             ONCE => (self.target + step).min(past.resident),
             _ => self.target.saturating_sub(step),
         };
-        self.ghosts[from] = ours.saturating_sub(folio.pages());
         folio.set_mark(IS_OFTEN);
     }
 
@@ -68,11 +136,14 @@ impl Replace for Arc {
 
     fn evicted(&mut self, folio: View<'_>) -> u8 {
         let (from, [once, often]) = (list_of_two(folio, IS_OFTEN), self.sizes);
-        self.ghosts[from] += folio.pages();
+        let (resident, pages) = (once + often, folio.pages());
+        let step = self.ghosts[from].add(pages, resident);
         // The list of folios used once and its directory are together at most as large as memory, and so are both
         // directories.
-        self.ghosts[ONCE] = self.ghosts[ONCE].min(often + folio.pages());
-        self.ghosts[OFTEN] = self.ghosts[OFTEN].min((once + often).saturating_sub(self.ghosts[ONCE]));
-        from as u8 + 1
+        let left = if from == ONCE { once.saturating_sub(pages) } else { once };
+        self.ghosts[ONCE].trim(resident - left);
+        self.ghosts[OFTEN].trim(resident.saturating_sub(self.ghosts[ONCE].sum));
+        self.sizes[from] = self.sizes[from].saturating_sub(pages);
+        if from == ONCE { step + 1 } else { step + 1 | IS_OFTEN }
     }
 }

@@ -194,13 +194,13 @@ fn s3_fifo_matches_its_model() {
     assert_eq!(found, expected);
 }
 
-/// CAR, figure 2 of the paper, with lists of evicted pages whose length is a number of evictions.
+/// CAR, figure 2 of the paper, with directories that are shortened when a page enters one.
 #[test]
 fn arc_matches_its_model() {
     const SIZE: usize = 15;
     let mut clocks = [VecDeque::<Entry>::new(), VecDeque::<Entry>::new()];
-    let mut history: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
-    let (mut sizes, mut target, mut evictions) = ([0usize; 2], 0usize, 0u64);
+    let mut ghosts = [VecDeque::<u64>::new(), VecDeque::<u64>::new()];
+    let mut target = 0usize;
     let mut access = |&page: &u64| {
         if let Some(entry) = clocks.iter_mut().flatten().find(|entry| entry.0 == page) {
             entry.1 = 1;
@@ -209,24 +209,24 @@ fn arc_matches_its_model() {
         let full = clocks[0].len() + clocks[1].len() == SIZE;
         while full && clocks[0].len() + clocks[1].len() == SIZE {
             let from = usize::from(clocks[0].len() < target.max(1) && !clocks[1].is_empty());
-            let lengths = [clocks[0].len(), clocks[1].len()];
             let (old, used) = clocks[from].pop_back().unwrap();
             if used > 0 {
                 clocks[1].push_front((old, 0));
                 continue;
             }
-            history.insert(old, (from, evictions));
-            evictions += 1;
-            sizes[from] += 1;
-            sizes[0] = sizes[0].min(SIZE - lengths[0] + 1);
-            sizes[1] = sizes[1].min(SIZE - sizes[0]);
+            ghosts[from].push_front(old);
+            ghosts[0].truncate(SIZE - clocks[0].len());
+            ghosts[1].truncate(SIZE - ghosts[0].len());
         }
-        let resident = clocks[0].len() + clocks[1].len();
+        let [once, often] = [ghosts[0].len(), ghosts[1].len()];
+        let found = (0..2).find_map(|from| Some((from, ghosts[from].iter().position(|&old| old == page)?)));
         let mut to = 0;
-        if let Some((from, _)) = history.remove(&page).filter(|past| evictions - past.1 <= resident as u64) {
-            let step = (sizes[1 - from] / sizes[from].max(1)).max(1);
-            target = if from == 0 { (target + step).min(resident) } else { target.saturating_sub(step) };
-            sizes[from] = sizes[from].saturating_sub(1);
+        if let Some((from, at)) = found {
+            ghosts[from].remove(at);
+            target = match from {
+                0 => (target + (often / once).max(1)).min(clocks[0].len() + clocks[1].len()),
+                _ => target.saturating_sub((once / often).max(1)),
+            };
             to = 1;
         }
         clocks[to].push_front((page, 0));
