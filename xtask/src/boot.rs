@@ -6,7 +6,7 @@
 
 use crate::kernel::{self, Kind};
 use crate::knobs::FlushPolicy;
-use crate::qemu::Tool;
+use crate::tool::Tool;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};

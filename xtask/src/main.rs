@@ -8,15 +8,16 @@ mod boot;
 mod built;
 mod debian;
 mod fuzz;
+mod instructions;
 mod kernel;
 /// The memory manager's words for the values of its knobs, read without building it.
 #[path = "../../crates/mm/src/knobs/choice.rs"]
 #[allow(dead_code, reason = "only the words are read")]
 mod knobs;
 mod linux;
-mod qemu;
 mod soak;
 mod step;
+mod tool;
 
 use std::process::ExitCode;
 use step::{Step, run_all};
@@ -34,6 +35,10 @@ Tasks:
                  policies and forms of folios, under the oracle for N minutes (10), cases or checked accesses, one case
                  per core at a time; prints what the random program met, and fails if 1000 cases of it missed something
   soak --cover   a few fixed cases of the random program: fails if they miss something that they should meet
+  instructions [--accept REASON]
+                 count the instructions of fixed runs of the simulator (valgrind) and of the booted machine's operations
+                 (QEMU), and fail if one is more than 2 % above docs/instructions.toml; --accept: write what they take
+                 now and the reason into that file
   fuzz [--runs N] [TARGET]
                  look for inputs that break a reader of files: container, lackey, machine or replay (all, with 1000000
                  inputs each), guided by the code that they reach; needs a C++ compiler (crates/fuzz)
@@ -57,8 +62,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["test" | "ci"] => {
-            qemu::Tool::User.provide();
-            qemu::Tool::System.provide();
+            tool::Tool::User.provide();
+            tool::Tool::System.provide();
+            tool::Tool::Valgrind.provide();
             run_all(&all())
         }
         ["quick"] => run_all(&[quick()]),
@@ -73,6 +79,9 @@ fn main() -> ExitCode {
                 "soak takes --cover, or --minutes, --cases, --checks, --seed and --threads with a number, and --only with a kind",
             ),
         },
+        ["instructions"] => instructions::check(),
+        ["instructions", "--accept", reason] => instructions::accept(reason),
+        ["instructions", ..] => usage("instructions takes --accept with a reason, or nothing"),
         ["fuzz", rest @ ..] => match fuzz::Options::parse(rest) {
             Some(options) => fuzz::fuzz(&options),
             None => usage("fuzz takes --runs N and the name of a target"),
@@ -175,6 +184,7 @@ fn images() -> Vec<Step> {
     ];
     steps.extend(kernel::checks());
     steps.push(Step::cargo("the release build", ["build", "--release"]));
+    steps.push(Step::xtask("instructions", ["instructions"]));
     steps.push(Step::xtask("what the random program meets", ["soak", "--cover"]));
     steps.push(Step::xtask("the booted machine", ["boot-test"]));
     steps.extend(linux::checks());

@@ -1,6 +1,6 @@
 //! One command of a task, and an estimate of the time that the rest of a task takes.
 
-use crate::qemu;
+use crate::tool;
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
@@ -26,6 +26,7 @@ const TYPICAL: &[(&str, u64)] = &[
     ("lints of the example", 12),
     ("the memory manager in another kernel, on CPUs that run at the same time", 40),
     ("the release build", 218),
+    ("instructions", 60),
     ("what the random program meets", 7),
     ("format of the booted machine", 1),
     ("lints of the kernel image", 17),
@@ -183,7 +184,7 @@ pub fn run_all(lanes: &[Vec<Step>]) -> ExitCode {
         reports.len() - failed.len(),
         reports.len(),
         start.elapsed().as_secs(),
-        qemu::left_out()
+        tool::left_out()
     );
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

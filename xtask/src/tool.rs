@@ -1,16 +1,18 @@
-//! QEMU in its two forms, the only tools that cargo cannot provide: the user-mode emulator, which the tests of the
-//! recorder need, and the emulator of a whole PC, on which the kernel boots.
+//! The tools that cargo cannot provide: QEMU's user-mode emulator, which the tests of the recorder need, its emulator of a
+//! whole PC, on which the kernel boots, and valgrind, which counts instructions.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// One of QEMU's programs.
+/// One of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
-    /// Runs one program.
+    /// QEMU that runs one program.
     User,
-    /// Runs a whole PC.
+    /// QEMU that runs a whole PC.
     System,
+    /// Counts a program's instructions.
+    Valgrind,
 }
 
 impl Tool {
@@ -18,6 +20,7 @@ impl Tool {
         match self {
             Tool::User => "qemu-x86_64",
             Tool::System => "qemu-system-x86_64",
+            Tool::Valgrind => "valgrind",
         }
     }
 
@@ -26,6 +29,7 @@ impl Tool {
         match self {
             Tool::User => "qemu-user",
             Tool::System => "qemu-system-x86",
+            Tool::Valgrind => "valgrind",
         }
     }
 
@@ -34,6 +38,7 @@ impl Tool {
         match self {
             Tool::User => "recording",
             Tool::System => "the booted machine",
+            Tool::Valgrind => "the number of instructions of the simulator",
         }
     }
 
@@ -69,7 +74,7 @@ impl Tool {
 
 /// What could not be tested because a tool is missing, for the last line of a task.
 pub fn left_out() -> String {
-    let missing = [Tool::User, Tool::System].into_iter().filter(|tool| !tool.is_there());
+    let missing = [Tool::User, Tool::System, Tool::Valgrind].into_iter().filter(|tool| !tool.is_there());
     missing
         .map(|tool| format!("; without {}, so {} was not tested", tool.package(), tool.purpose()))
         .collect()
