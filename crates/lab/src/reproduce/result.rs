@@ -8,6 +8,10 @@ use crate::statistics::{self, CONFIDENCE, Interval, mean};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Least change of a ratio that has a direction: what its three digits show. Runs that hardly differ tell the last bit of a
+/// clock apart.
+const LEAST_CHANGE: f64 = 0.0005;
+
 /// The result of a reproduction; keys as in docs/json.md.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
@@ -222,11 +226,12 @@ fn count(run: &RunRecord, name: &str) -> f64 {
 }
 
 impl Change {
-    /// Whether both ratios are on the same side of 1; `None` if the simulated one does not differ from 1, or none is
-    /// published.
+    /// Whether both ratios are on the same side of 1; `None` if the simulated one does not differ from 1 in three digits,
+    /// or none is published.
     pub fn agrees(&self) -> Option<bool> {
         let (ratio, published) = (self.ratio?, self.published_ratio?);
-        let told = self.ratio_ci.is_none_or(|[low, high]| low > 1.0 || high < 1.0) && ratio != 1.0;
+        let told = self.ratio_ci.is_none_or(|[low, high]| low > 1.0 || high < 1.0);
+        let told = told && (ratio - 1.0).abs() >= LEAST_CHANGE;
         told.then_some((ratio > 1.0) == (published > 1.0))
     }
 }
@@ -279,6 +284,19 @@ pub(super) mod tests {
         let eager = &setting.rows[1].changes[1];
         assert_eq!((eager.published_ratio, eager.agrees(), eager.ratio), (None, None, Some(2.0)));
         assert_eq!(setting.counts["ipis_received"]["list"], 5.0);
+    }
+
+    #[test]
+    fn a_change_that_three_digits_do_not_show_has_no_direction() {
+        let change = |ratio: f64| Change {
+            profile: "list".into(),
+            published_ratio: Some(1.05),
+            ratio: Some(ratio),
+            ratio_ci: Some([ratio - 1e-6, ratio + 1e-6]),
+            miss_pct: None,
+        };
+        let agree = [0.9994, 0.999_995, 1.0, 1.0006].map(|ratio| change(ratio).agrees());
+        assert_eq!(agree, [Some(false), None, None, Some(true)]);
     }
 
     #[test]
