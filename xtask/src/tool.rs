@@ -1,5 +1,5 @@
-//! The tools that cargo cannot provide: QEMU's user-mode emulator, which the tests of the recorder need, its emulator of a
-//! whole PC, on which the kernel boots, and valgrind, which counts instructions.
+//! The tools that cargo cannot provide: QEMU's user-mode emulator, which the tests of the recorder need, its emulator
+//! of a whole PC, on which the kernel boots, and valgrind, which counts instructions.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

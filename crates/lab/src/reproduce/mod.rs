@@ -369,8 +369,9 @@ impl Reproduction {
 }
 
 /// What Linux does once in a period: flush the groups' statistics, which reclaim's decisions read; write what has been
-/// dirty for long; look for huge pages; mark pages whose next access tells where they are wanted. Less memory turns over in less time, so the periods shrink with it. (With the
-/// period of full size, reclaim would see the statistics of lists that have changed many times since.)
+/// dirty for long; look for huge pages; mark pages whose next access tells where they are wanted. Less memory turns
+/// over in less time, so the periods shrink with it. (With the period of full size, reclaim would see the statistics of
+/// lists that have changed many times since.)
 const PERIODS: [Knob; 10] = [
     Knob::MemcgFlushMs,
     Knob::DirtyExpireCentisecs,

@@ -8,8 +8,8 @@ use crate::statistics::{self, CONFIDENCE, Interval, mean};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Least change of a ratio that has a direction: what its three digits show. Runs that hardly differ tell the last bit of a
-/// clock apart.
+/// Least change of a ratio that has a direction: what its three digits show. In runs that hardly differ an interval
+/// tells the last bits of a clock apart.
 const LEAST_CHANGE: f64 = 0.0005;
 
 /// The result of a reproduction; keys as in docs/json.md.
@@ -226,8 +226,8 @@ fn count(run: &RunRecord, name: &str) -> f64 {
 }
 
 impl Change {
-    /// Whether both ratios are on the same side of 1; `None` if the simulated one does not differ from 1 in three digits,
-    /// or none is published.
+    /// Whether both ratios are on the same side of 1; `None` if the simulated one does not differ from 1 in three
+    /// digits, or none is published.
     pub fn agrees(&self) -> Option<bool> {
         let (ratio, published) = (self.ratio?, self.published_ratio?);
         let told = self.ratio_ci.is_none_or(|[low, high]| low > 1.0 || high < 1.0);
