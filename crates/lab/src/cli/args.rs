@@ -66,6 +66,7 @@ Examples:
   pagefold list reproductions
   pagefold reproduce pfn-flush
   pagefold reproduce rmap
+  pagefold reproduce all --out all
   pagefold reproduce pfn-flush --scale 1 --runs 1 --json")]
     Reproduce(ReproduceArgs),
     /// Measure what each part of MGLRU is worth: each left out, and each alone

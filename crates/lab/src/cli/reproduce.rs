@@ -1,4 +1,4 @@
-//! `reproduce`: repeats a published comparison.
+//! `reproduce`: repeats a published comparison, or all of them.
 
 use super::options::{Many, check_seeds, progress_bar, threads};
 use super::output;
@@ -8,18 +8,19 @@ use crate::interrupt;
 use crate::jobs::{Ended, Job, jobs};
 use crate::kept::{self, Plan};
 use crate::replay::shell_line;
-use crate::reproduce::{Case, Outcome, Reproduction, parse_scale};
+use crate::reproduce::{ALL, Case, Outcome, Overview, Reproduction, parse_scale};
 use crate::rundir::Done;
 use clap::Args;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Arguments of `reproduce`.
 #[derive(Debug, Args)]
 pub struct ReproduceArgs {
-    /// The reproduction ('pagefold list reproductions')
+    /// The reproduction ('pagefold list reproductions'), or 'all': each at its own scale, and one table of all their
+    /// figures
     #[arg(value_name = "NAME")]
     name: String,
     /// Share of the memory and files of the published measurement, or of its time, up to 1, like 1/16 [default: depends
@@ -62,36 +63,76 @@ struct Session<'a> {
 
 /// `pagefold reproduce`.
 pub(super) fn reproduce(args: &ReproduceArgs) -> Result<()> {
+    if args.name == "all" {
+        return reproduce_all(args);
+    }
     let of = Reproduction::find(&args.name)?;
+    let (outcome, runs) = one(args, of, args.out.as_deref())?;
+    if outcome.complete || !outcome.settings.is_empty() {
+        output::show(&outcome, args.many.running.json)?;
+    }
+    end(args, runs, !outcome.settings.is_empty())?;
+    output::check_same_work(did_the_same_work(&outcome), "profiles")
+}
+
+/// `pagefold reproduce all`.
+fn reproduce_all(args: &ReproduceArgs) -> Result<()> {
+    if args.scale.is_some() {
+        let why = "each reproduction has a scale of its own, so 'all' takes none";
+        return Err(Error::Input(format!("--scale: {why}; name one reproduction, or leave it out")));
+    }
+    let (mut overview, mut runs, mut same) = (Overview::default(), [0; 2], true);
+    for of in ALL {
+        if !args.many.running.quiet {
+            eprintln!("pagefold: {}", of.name);
+        }
+        let out = args.out.as_ref().map(|dir| dir.join(of.name));
+        let (outcome, [done, all]) = one(args, of, out.as_deref())?;
+        runs = [runs[0] + done, runs[1] + all];
+        same &= did_the_same_work(&outcome);
+        overview.complete = outcome.complete;
+        overview.add(&outcome);
+        if !outcome.complete {
+            break;
+        }
+    }
+    output::show(&overview, args.many.running.json)?;
+    end(args, runs, !overview.figures.is_empty())?;
+    output::check_same_work(same, "profiles")
+}
+
+fn did_the_same_work(outcome: &Outcome) -> bool {
+    outcome.settings.iter().all(|setting| setting.same_work != Some(false))
+}
+
+/// Do the runs of a reproduction that are not done in `out`. Also return how many are done, of how many.
+fn one(args: &ReproduceArgs, of: &'static Reproduction, out: Option<&Path>) -> Result<(Outcome, [usize; 2])> {
     let (scale, seeds) = (args.scale.unwrap_or(of.scale), args.runs.unwrap_or(of.runs));
     check_seeds(args.many.seed, seeds)?;
     let cases: Vec<Case> =
         of.settings.iter().map(|setting| Case::new(setting, scale)).collect::<Result<_>>()?;
     let text = format!("reproduction = \"{}\"\nscale = {scale}\n", of.name);
     let plan = Plan { noun: "reproduction", name: "reproduction.toml", text: &text };
-    let runs = Resumed::open(args.out.as_deref().map(|path| (path, plan)), Unwritten::End)?;
+    let runs = Resumed::open(out.map(|path| (path, plan)), Unwritten::End)?;
     interrupt::install()?;
     let all = cases.len() * of.profiles().len() * seeds as usize;
     let session = Session { args, of, scale, seeds, runs, bar: progress_bar(all, args.many.running.quiet) };
     let (outcome, done) = session.measure(&cases)?;
-    if outcome.complete || !outcome.settings.is_empty() {
-        output::show(&outcome, args.many.running.json)?;
-    }
-    args.out.as_deref().map_or(Ok(()), |dir| kept::save(dir, &outcome))?;
-    if !outcome.complete {
-        return Err(interrupted(args, &outcome, [done, all]));
-    }
-    let same = outcome.settings.iter().all(|setting| setting.same_work != Some(false));
-    output::check_same_work(same, "profiles")
+    out.map_or(Ok(()), |dir| kept::save(dir, &outcome))?;
+    Ok((outcome, [done, all]))
 }
 
-fn interrupted(args: &ReproduceArgs, outcome: &Outcome, [done, all]: [usize; 2]) -> Error {
+/// An error if not all runs are done.
+fn end(args: &ReproduceArgs, [done, all]: [usize; 2], shown: bool) -> Result<()> {
+    if done == all {
+        return Ok(());
+    }
     let rest = match &args.out {
         Some(dir) => format!("they are kept in {}, and the same command continues", dir.display()),
-        None if outcome.settings.is_empty() => "nothing is finished".to_owned(),
-        None => "the result so far is above".to_owned(),
+        None if shown => "the result so far is above".to_owned(),
+        None => "nothing is finished".to_owned(),
     };
-    Error::Interrupted(format!("interrupted after {done} of {all} runs; {rest}"))
+    Err(Error::Interrupted(format!("interrupted after {done} of {all} runs; {rest}")))
 }
 
 /// Simulated seconds for each real second of a run.

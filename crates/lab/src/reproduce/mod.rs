@@ -8,6 +8,7 @@
 //! The scale shrinks memory and files together, or the time of the measurement. Times and numbers of loops are divided
 //! by it, as if everything grew with it.
 
+mod all;
 mod cache_ext;
 mod compaction;
 mod defrag_mode;
@@ -22,6 +23,7 @@ mod rmap;
 mod text;
 mod tiers;
 
+pub use all::Overview;
 pub use gain::Gain;
 pub use result::{Change, Outcome, Row, SettingOutcome};
 

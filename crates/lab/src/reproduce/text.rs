@@ -74,13 +74,17 @@ fn heading(outcome: &Outcome) -> String {
     )
 }
 
-/// A scale as a fraction, if it is one over a whole number.
 fn scale(value: f64) -> String {
+    if value == 1.0 { "full size".to_owned() } else { format!("{} of full size", fraction(value)) }
+}
+
+/// A scale as a fraction, if it is one over a whole number.
+pub(super) fn fraction(value: f64) -> String {
     let parts = 1.0 / value;
     match (parts - parts.round()).abs() < 1e-9 {
-        true if parts.round() == 1.0 => "full size".to_owned(),
-        true => format!("1/{parts:.0} of full size"),
-        false => format!("{value} of full size"),
+        true if parts.round() == 1.0 => "1".to_owned(),
+        true => format!("1/{parts:.0}"),
+        false => value.to_string(),
     }
 }
 

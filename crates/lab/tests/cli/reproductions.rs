@@ -38,6 +38,12 @@ fn reproduction_shows_published_and_simulated_rows() {
     documented(&[&json, &settings[0], row, &row["changes"][0]]);
 }
 
+#[test]
+fn all_takes_no_scale() {
+    let message = bad(&words("reproduce all --scale 1/512"));
+    assert!(message.contains("each reproduction has a scale of its own"), "{message}");
+}
+
 /// Finished runs are kept, and the same command does the rest.
 #[test]
 fn reproduction_resumes_after_a_kill() {
@@ -63,10 +69,13 @@ fn reproduction_resumes_after_a_kill() {
 
 #[test]
 fn moves_counts_the_fewest_pages_to_move() {
-    let line = "run lru-file-mmap-read:512M --machine compact-8 --memory 120M --set file.max_order=9 --quiet";
+    // No block is free at the start, so the first huge page has to have one made.
+    let line = "run zipf-hugepage:64M --machine compact-8 --memory 100% --fragment frag-100 --set \
+                hugepages-2048kB.enabled=always --quiet";
     let [counted, plain] = ["--moves", ""].map(|more| good_json(&format!("{line} {more} --json")));
     let value = |name: &str| row(&counted, name)["value"].as_f64().unwrap();
     assert!(value("compaction_moved_least") > 0.0 && value("compaction_pieces_before") > 50.0);
+    assert!(value("pgscan_kswapd") > 0.0);
     assert_eq!(Some(value("pgscan_kswapd")), row(&plain, "pgscan_kswapd")["value"].as_f64());
 }
 

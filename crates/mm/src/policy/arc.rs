@@ -144,6 +144,6 @@ impl Replace for Arc {
         self.ghosts[ONCE].trim(resident - left);
         self.ghosts[OFTEN].trim(resident.saturating_sub(self.ghosts[ONCE].sum));
         self.sizes[from] = self.sizes[from].saturating_sub(pages);
-        if from == ONCE { step + 1 } else { step + 1 | IS_OFTEN }
+        if from == ONCE { step + 1 } else { (step + 1) | IS_OFTEN }
     }
 }
