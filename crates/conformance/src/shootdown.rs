@@ -5,7 +5,7 @@ use crate::kit::{Kit, ensure};
 use crate::raw::{ORDINARY, Tree};
 use crate::report::{NotPassed, Verdict};
 use mm::api::{Backing, MapRequest, Prot};
-use mm::machine::{Asid, CpuSet, Flush, Machine};
+use mm::machine::{Asid, Broadcast, CpuSet, Flush, Machine};
 use mm::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::*, Shared};
 use mm::units::*;
 use std_alloc::vec::Vec;
@@ -179,7 +179,10 @@ pub(crate) fn lock_held<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
 /// A page is mapped to two frames alternately, which hold 0 and 1; `flush` makes every CPU drop its
 /// translation. Every load after it has returned must read the new frame. The next round begins when all CPUs
 /// have read.
-fn all_see_the_new_frame<H: Harness, F: Fn(CpuId, Flush) + Shared>(kit: &Kit<'_, H>, flush: F) -> Verdict {
+fn all_see_the_new_frame<H: Harness, F: Fn(CpuId, Pfn, Flush) + Shared>(
+    kit: &Kit<'_, H>,
+    flush: F,
+) -> Verdict {
     let (tree, cpus) = (Tree::new(kit)?, kit.cpus());
     let frames = [tree.frames.one()?, tree.frames.one()?];
     let (round, read) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -191,7 +194,7 @@ fn all_see_the_new_frame<H: Harness, F: Fn(CpuId, Flush) + Shared>(kit: &Kit<'_,
         }
         for next in 1..=kit.times(50) {
             tree.map(0, frames[next as usize % 2], ORDINARY);
-            flush(cpus[0], Flush::Pages { start: tree.page(0), count: 1, stride: Order::ZERO });
+            flush(cpus[0], tree.root(), Flush::Pages { start: tree.page(0), count: 1, stride: Order::ZERO });
             round.store(next, Release);
             let got = tree.load(0);
             ensure!(got == Some(u64::from(next % 2)), "{} reads the old page after the flush", cpus[0]);
@@ -231,7 +234,7 @@ const DONE: u32 = u32::MAX;
 
 pub(crate) fn translations<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     needs_two(kit)?;
-    all_see_the_new_frame(kit, |cpu, what| {
+    all_see_the_new_frame(kit, |cpu, _, what| {
         kit.machine().shootdown(&others(kit, cpu), &|_| kit.machine().flush(what), &mut || {
             kit.machine().flush(what);
         });
@@ -242,5 +245,6 @@ pub(crate) fn broadcast<H: Harness>(kit: &Kit<'_, H>) -> Verdict {
     if !kit.machine().has_broadcast_flush() {
         return Err(NotPassed::Skipped("the machine has no broadcast flush"));
     }
-    all_see_the_new_frame(kit, |_, _| kit.machine().flush_everywhere())
+    all_see_the_new_frame(kit, |_, _, _| kit.machine().flush_everywhere(Broadcast::All))?;
+    all_see_the_new_frame(kit, |_, root, what| kit.machine().flush_everywhere(Broadcast::Of(root, what)))
 }

@@ -69,7 +69,7 @@ checks! {
         "crossing" shootdown::concurrent: "all CPUs call it for all others at once, and each call returns";
         "lock" shootdown::lock_held: "the initiator may hold a lock that the targets spin for";
         "flush" shootdown::translations: "after all CPUs have flushed, none uses an old translation";
-        "broadcast" shootdown::broadcast: "has_broadcast_flush(): after flush_everywhere(), no CPU uses an old translation";
+        "broadcast" shootdown::broadcast: "has_broadcast_flush(): after flush_everywhere() of all, and of a page of a root, no CPU uses an old translation";
     }
     waiting {
         "not-lost" waiting::not_lost: "a wake-up between ticket() and wait() ends the wait";

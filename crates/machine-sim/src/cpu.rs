@@ -1,8 +1,8 @@
 //! One simulated CPU: its clock, its translation hardware, and what these count.
 
 use crate::device::{Plug, Request};
-use crate::tlb::{Tlb, TlbSpec};
-use mm::machine::Asid;
+use crate::tlb::{MAX_ASIDS, Tlb, TlbSpec};
+use mm::machine::{Asid, Flush};
 use mm::units::{Pfn, SpaceId};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -57,6 +57,10 @@ pub(crate) struct Cpu {
     /// The root of the page tables that are loaded, and their address-space number.
     pub(crate) root: Cell<Pfn>,
     pub(crate) asid: Cell<Asid>,
+    /// The root that each number was loaded with last.
+    pub(crate) roots: [Cell<Pfn>; MAX_ASIDS],
+    /// Whether a broadcast has since dropped what the number had cached.
+    pub(crate) dropped: [Cell<bool>; MAX_ASIDS],
     /// The space that the scheduler last loaded.
     pub(crate) loaded: Cell<Option<SpaceId>>,
     pub(crate) counts: CpuCounts,
@@ -78,6 +82,8 @@ impl Cpu {
             tlb: Tlb::new(tlb),
             root: Cell::new(Pfn::NONE),
             asid: Cell::default(),
+            roots: [const { Cell::new(Pfn::NONE) }; MAX_ASIDS],
+            dropped: Default::default(),
             loaded: Cell::new(None),
             counts: CpuCounts::default(),
             next_tick: Cell::new(0),
@@ -86,6 +92,17 @@ impl Cpu {
             kernel: Default::default(),
             node,
         }
+    }
+
+    /// Drop translations of the tables under `root`: now if they are loaded, else all of them when they are next.
+    pub(crate) fn drop_of(&self, root: Pfn, what: Flush) {
+        if self.root.get() == root {
+            self.tlb.flush(what);
+        }
+        let loaded = (self.root.get() == root).then_some(self.asid.get().0 as usize);
+        let numbers = self.roots.iter().zip(&self.dropped).enumerate();
+        let unloaded = numbers.filter(|(asid, (other, _))| other.get() == root && loaded != Some(*asid));
+        unloaded.for_each(|(_, (_, dropped))| dropped.set(true));
     }
 
     /// Time passes on this CPU. (64 bits of picoseconds are 213 days, so no sum here checks for overflow.)

@@ -25,8 +25,8 @@ use kernel::Task;
 use mm::event::Event;
 use mm::knobs::Knob;
 use mm::machine::{
-    Asid, CpuSet, Flush, Io, Machine, MemoryRange, Reads, RemoteCall, Scope, SharedLine, TablePage, Ticket,
-    WaitKey, Work, ZoneSight,
+    Asid, Broadcast, CpuSet, Flush, Io, Machine, MemoryRange, Reads, RemoteCall, Scope, SharedLine,
+    TablePage, Ticket, WaitKey, Work, ZoneSight,
 };
 use mm::units::{CpuId, Nanos, NodeId, Pfn, SpaceId};
 use std::cell::{Cell, RefCell};
@@ -447,7 +447,11 @@ impl Machine for SimMachine {
         let cpu = self.this_cpu();
         cpu.root.set(root);
         cpu.asid.set(asid);
-        let keep = keep && self.asids() > 0;
+        // Under its own root the CPU caches nothing new, and keeps what the number had.
+        if root.is_some() {
+            cpu.roots[asid.0 as usize].set(root);
+        }
+        let keep = keep && self.asids() > 0 && !cpu.dropped[asid.0 as usize].replace(false);
         cpu.tlb.load(asid.0 as usize, keep || self.flush_fails(Flush::Current));
         self.observers.flushed(self.current.get());
     }
@@ -502,15 +506,21 @@ impl Machine for SimMachine {
         self.spec.cpu().broadcast_flush
     }
 
-    fn flush_everywhere(&self) {
+    fn flush_everywhere(&self, what: Broadcast) {
         self.spend_hardware(Hardware::BroadcastFlush, 1);
         let me = self.current.get();
         let mut others = CpuSet::EMPTY;
         (0..self.cpus.len()).filter(|&cpu| cpu != me).for_each(|cpu| others.insert(CpuId(cpu as u16)));
         self.observers.round(&others);
         self.observers.flushed(me);
-        if !self.flush_fails(Flush::All) {
-            self.cpus.iter().for_each(|cpu| cpu.tlb.flush(Flush::All));
+        match what {
+            Broadcast::All if !self.flush_fails(Flush::All) => {
+                self.cpus.iter().for_each(|cpu| cpu.tlb.flush(Flush::All));
+            }
+            Broadcast::Of(root, what) if !self.flush_fails(what) => {
+                self.cpus.iter().for_each(|cpu| cpu.drop_of(root, what));
+            }
+            _ => {}
         }
     }
 

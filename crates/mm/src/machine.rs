@@ -169,6 +169,15 @@ pub enum Flush {
     },
 }
 
+/// Which translations all CPUs drop, whatever number they are cached under.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Broadcast {
+    /// All of programs.
+    All,
+    /// Of the tables under a root: those that a CPU with this root loaded would drop.
+    Of(Pfn, Flush),
+}
+
 /// A hardware address-space number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct Asid(pub u16);
@@ -336,9 +345,9 @@ pub trait Machine: Shared {
     fn has_broadcast_flush(&self) -> bool {
         false
     }
-    /// Drop, on all CPUs including this one and without interrupts, every user translation cached before this call.
+    /// Drop, on all CPUs including this one and without interrupts, translations that were cached before this call.
     /// Returns when all CPUs are done. Called only if [`Machine::has_broadcast_flush`].
-    fn flush_everywhere(&self) {
+    fn flush_everywhere(&self, _what: Broadcast) {
         unreachable!("flush_everywhere on a machine without broadcast flushes")
     }
 

@@ -95,8 +95,8 @@ pub(crate) struct TestMachine {
     pub young: (bool, bool),
     /// Address-space numbers of each CPU.
     pub asids: usize,
-    /// The number of broadcast flushes, if the machine can flush all CPUs without asking.
-    pub broadcast: Option<AtomicU64>,
+    /// Broadcast flushes so far, if the machine can flush all CPUs without asking.
+    pub broadcast: Option<Lock<Vec<Broadcast>>>,
     /// Called at every event except those that it causes itself.
     pub watcher: Lock<Option<Watcher>>,
     /// Called when a scope is entered.
@@ -407,8 +407,8 @@ impl Machine for TestMachine {
         self.broadcast.is_some()
     }
 
-    fn flush_everywhere(&self) {
-        self.broadcast.as_ref().expect("only asked for if it can").fetch_add(1, Relaxed);
+    fn flush_everywhere(&self, what: Broadcast) {
+        self.broadcast.as_ref().expect("only asked for if it can").lock().push(what);
         // For observers: the moment at which other CPUs drop their translations.
         self.event(Event::TlbFlush, [BROADCAST, 0, 0, 0]);
     }

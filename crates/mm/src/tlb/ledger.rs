@@ -28,7 +28,7 @@ use super::debt::{Debt, Domain, Generation};
 use super::{Context, Initiator, Tlb, announce};
 use crate::event::{Concern, Event};
 use crate::knobs::{FlushShape, Knob};
-use crate::machine::{CpuSet, Flush, Machine, Scope};
+use crate::machine::{Broadcast, CpuSet, Flush, Machine, Scope};
 use crate::platform::Platform;
 use crate::primitive::{Ordering::*, modelled::AtomicU64};
 use crate::stat::Stat;
@@ -220,7 +220,7 @@ impl Tlb {
     /// because only they may write them, so each checks once more at its next turn.
     fn pay_by_broadcast<M: Machine>(&self, platform: &Platform<M>) {
         let drawn = self.newest();
-        platform.machine.flush_everywhere();
+        platform.machine.flush_everywhere(Broadcast::All);
         let now = platform.machine.now();
         self.cpus.iter().for_each(|cpu| cpu.set_done(drawn, now));
     }

@@ -35,7 +35,7 @@ pub use ledger::FileSettled;
 use crate::arena::Arena;
 use crate::event::Event;
 use crate::knobs::Knob;
-use crate::machine::{CpuSet, Flush, MAX_CPUS, Machine, Scope, SharedLine};
+use crate::machine::{Broadcast, CpuSet, Flush, MAX_CPUS, Machine, Scope, SharedLine};
 use crate::platform::Platform;
 use crate::primitive::{
     Ordering::*,
@@ -48,6 +48,10 @@ use debt::Domain;
 use ledger::{ZoneLedger, ZoneLedgers};
 use std_alloc::boxed::Box;
 
+/// CPUs of a space from which on its ranges are flushed by broadcast: more than three (`consider_global_asid` in
+/// arch/x86/mm/tlb.c of Linux 6.15).
+const BROADCAST_FROM: u32 = 4;
+
 /// The room's state of one space.
 #[derive(Default)]
 struct Context {
@@ -55,6 +59,8 @@ struct Context {
     id: AtomicU64,
     /// The space's generation: raised after each change that takes translations away.
     generation: AtomicU64,
+    /// The root of its tables, once a CPU has run it.
+    root: AtomicU32,
     /// CPUs that may hold translations of the space under the ASID that is loaded.
     cpus: [AtomicU64; MAX_CPUS / 64],
     /// Number of changes that have taken rights from entries and not flushed yet. While it is not 0, an entry that
@@ -67,6 +73,10 @@ struct Context {
 }
 
 impl Context {
+    fn root(&self) -> Pfn {
+        Pfn(self.root.load(Relaxed))
+    }
+
     fn cpus(&self) -> CpuSet {
         let mut set = CpuSet::EMPTY;
         for (i, word) in self.cpus.iter().enumerate() {
@@ -276,6 +286,11 @@ impl Tlb {
             catch_up_here();
             return;
         }
+        // A CPU on borrowed tables must leave them before they are freed, for which it has to be asked.
+        let broadcasts = platform.machine.has_broadcast_flush() && !range.freed_tables;
+        if broadcasts && context.cpus().len() >= BROADCAST_FROM {
+            return self.flush_by_broadcast(platform, context, range);
+        }
         let mut others = targets;
         self.widen(platform, &mut others);
         others.remove(me);
@@ -288,6 +303,18 @@ impl Tlb {
             }
         };
         platform.machine.shootdown(&others, &remote, &mut catch_up_here);
+    }
+
+    /// All CPUs drop translations of `range` without being asked, this one, too. They note no generation, because only
+    /// they may write it: one that loads the space anew drops all of it.
+    fn flush_by_broadcast<M: Machine>(&self, platform: &Platform<M>, context: &Context, range: Range) {
+        let entries = range.pages >> range.stride.0;
+        let few = entries <= platform.knobs.get(Knob::TlbSinglePageFlushCeiling);
+        let what = match few {
+            true => Flush::Pages { start: range.start, count: entries as u32, stride: range.stride },
+            false => Flush::Current,
+        };
+        platform.machine.flush_everywhere(Broadcast::Of(context.root(), what));
     }
 
     /// Flush entries that were emptied, under the lock of their tree, which is still held. On return no CPU holds
@@ -373,6 +400,7 @@ impl Tlb {
         }
         self.leave_context(platform, me);
         platform.machine.writes(SharedLine::CpuMask(space));
+        context.root.store(root.0, Relaxed);
         // Both before the generation is read: a CPU that raises it later sees this CPU in the set, and does not take
         // it for one that runs no programs.
         state.begin_load();

@@ -7,8 +7,8 @@ use crate::event::Event;
 use crate::frame::Owner;
 use crate::knobs::FlushPolicy;
 use crate::knobs::Knobs;
-use crate::machine::{Asid, Flush};
-use crate::primitive::AtomicU64;
+use crate::lock::Lock;
+use crate::machine::{Asid, Broadcast, Flush};
 use crate::testing::{BROADCAST, TestMachine};
 use std_alloc::boxed::Box;
 use std_alloc::sync::Arc;
@@ -27,11 +27,15 @@ impl Bench {
         Bench::of(TestMachine::simple(cpus, 1024))
     }
 
-    /// Two CPUs that hardware can flush without asking them.
-    fn broadcasting() -> Bench {
-        let mut machine = TestMachine::simple(2, 1024);
-        machine.broadcast = Some(AtomicU64::new(0));
+    /// CPUs that hardware can flush without asking them.
+    fn broadcasting(cpus: usize) -> Bench {
+        let mut machine = TestMachine::simple(cpus, 1024);
+        machine.broadcast = Some(Lock::default());
         Bench::of(machine)
+    }
+
+    fn broadcasts(&self) -> Vec<Broadcast> {
+        self.platform.machine.broadcast.as_ref().unwrap().lock().clone()
     }
 
     #[allow(clippy::arc_with_non_send_sync, reason = "the one-threaded form has a single thread")]
@@ -229,19 +233,46 @@ fn the_oldest_asid_is_reused() {
 
 #[test]
 fn a_broadcast_pays_without_asking() {
-    let (bench, a) = Bench::broadcasting().used();
+    let (bench, a) = Bench::broadcasting(2).used();
     let generation = bench.defer(a);
     bench.pay(generation);
     bench.tlb.settle_space(&bench.platform, a);
     assert_eq!((bench.shootdowns().len(), bench.flushes()), (0, vec![]));
-    assert_eq!(bench.platform.machine.broadcast.as_ref().map(|count| count.load(Relaxed)), Some(1));
+    assert_eq!(bench.broadcasts(), [Broadcast::All]);
     assert_eq!(bench.tlb.paid_up_to(ZoneId(0)), generation);
+}
+
+/// From the fourth CPU on hardware drops a range on all CPUs. They note no generation, so one that loads the space anew
+/// drops all of it.
+#[test]
+fn a_range_is_broadcast_to_four_cpus() {
+    for cpus in [3, 4] {
+        let bench = Bench::broadcasting(cpus);
+        let space = bench.tlb.create();
+        (0..cpus).for_each(|cpu| bench.run(cpu as u16, space));
+        let root = bench.tlb.contexts[space.0].root();
+        bench.platform.machine.run_on(0);
+        bench.tlb.flush(&bench.platform, space, Range::entries(Vpn(9), 2, Order::ZERO));
+        let pages = Flush::Pages { start: Vpn(9), count: 2, stride: Order::ZERO };
+        match cpus {
+            3 => assert_eq!((bench.shootdowns().len(), bench.broadcasts()), (1, vec![])),
+            _ => assert_eq!(
+                (bench.shootdowns().len(), bench.broadcasts()),
+                (0, vec![Broadcast::Of(root, pages)])
+            ),
+        }
+        let many = bench.platform.knobs.get(Knob::TlbSinglePageFlushCeiling) + 1;
+        bench.tlb.flush(&bench.platform, space, Range::entries(Vpn(9), many, Order::ZERO));
+        if cpus == 4 {
+            assert_eq!(bench.broadcasts()[1], Broadcast::Of(root, Flush::Current));
+        }
+    }
 }
 
 /// CPUs are done after their flush, with what was drawn before they began.
 #[test]
 fn a_broadcast_covers_only_debts_drawn_before_it() {
-    let (bench, a) = Bench::broadcasting().used();
+    let (bench, a) = Bench::broadcasting(2).used();
     let generation = bench.defer(a);
     let drawn_meanwhile = Arc::new(core::sync::atomic::AtomicU64::new(0));
     let (watched, meanwhile) = (bench.tlb.clone(), drawn_meanwhile.clone());
@@ -533,12 +564,12 @@ fn a_list_ignores_pages_that_a_cpu_has_caught_up_with() {
 
 #[test]
 fn a_list_is_broadcast_if_hardware_can() {
-    let (bench, a) = Bench::broadcasting().used();
+    let (bench, a) = Bench::broadcasting(2).used();
     bench.set(Knob::TlbUnmap, FlushPolicy::List.value());
     let mut batch = UnmapBatch::new(&bench.platform);
     bench.note(&mut batch, page(a, 9, true));
     bench.settle(&mut batch);
-    assert_eq!(bench.platform.machine.broadcast.as_ref().map(|count| count.load(Relaxed)), Some(1));
+    assert_eq!(bench.broadcasts(), [Broadcast::All]);
 }
 
 /// CPU 1 owes for two pages; CPU 2, which came in between, only for the later one. Returns both generations.

@@ -238,7 +238,7 @@ impl Machine for BrokenMachine {
         self.is(BroadcastHereOnly)
     }
 
-    fn flush_everywhere(&self) {
+    fn flush_everywhere(&self, _what: Broadcast) {
         self.sim.flush(Flush::All);
     }
 
