@@ -306,7 +306,7 @@ impl Tlb {
     }
 
     /// All CPUs drop translations of `range` without being asked, this one, too. They note no generation, because only
-    /// they may write it: one that loads the space anew drops all of it.
+    /// they may write it: one that loads the space again drops all of it.
     fn flush_by_broadcast<M: Machine>(&self, platform: &Platform<M>, context: &Context, range: Range) {
         let entries = range.pages >> range.stride.0;
         let few = entries <= platform.knobs.get(Knob::TlbSinglePageFlushCeiling);
