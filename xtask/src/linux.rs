@@ -20,15 +20,16 @@ const APT: &str = "target/linux/apt";
 const USUAL: &str = "6.12";
 
 /// What the test boots, with a text that the result must contain: counts that depend on the program alone, under both
-/// policies, a run short of memory, and recorded programs short of memory and with much, which must all end with the
-/// same work as on the simulated machine.
-const CASES: [(&str, &str); 6] = [
+/// policies, a run short of memory, and recorded programs short of memory and with much, one of them of processes that
+/// open the same new files at the same time, which must all end with the same work as on the simulated machine.
+const CASES: [(&str, &str); 7] = [
     ("sequential:8M --memory 200% --cpus 1", "0 missed"),
     ("sequential:8M --memory 200% --cpus 2 --profile mglru", "0 missed"),
     ("map-storm:8M --memory 200% --cpus 1", "work done: the same on both"),
     ("zipf:16M:3 --memory 50%", "work done: the same on both"),
     ("traces/redis.pft --memory 50%", "work done: the same on both"),
     ("traces/redis.pft --memory 200%", "work done: the same on both"),
+    ("traces/pack.pft --memory 200%", "work done: the same on both"),
 ];
 
 /// Build the first process, and unpack the kernels with these names, unless they are there; without names, find any.

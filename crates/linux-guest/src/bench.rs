@@ -7,7 +7,7 @@
 //! instruction counts as one, so clearing a page is measured by itself and subtracted where a figure leaves it out.
 
 use crate::report::{self, print};
-use crate::sys::{self, nr};
+use crate::sys;
 use crate::task::RunState;
 use crate::touch;
 use alloc::boxed::Box;
@@ -75,10 +75,7 @@ fn ticks() -> u64 {
 
 /// Use the time that no other task wants, and count the turns.
 fn spin(_: &'static RunState, _: u32, _: Role) {
-    const IDLE_CLASS: u64 = 5;
-    let priority = 0u32;
-    // SAFETY: the kernel reads the priority.
-    let _ = unsafe { sys::call(nr::SETSCHEDULER, [0, IDLE_CLASS, &raw const priority as u64]) };
+    sys::enter_idle_class();
     let turns = turns();
     loop {
         // SAFETY: counts in a word that only this process writes.

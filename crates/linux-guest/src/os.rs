@@ -21,6 +21,9 @@ const PAGE: u64 = 4096;
 const OWN: core::ops::Range<u64> = 0x6000_0000_0000..0x7000_0000_0000;
 /// Bytes that one call reads, writes or allocates.
 const LARGEST_TRANSFER: usize = 1 << 20;
+/// Name of a file until it has its size and its blocks: a task that opened it by its own name before would find it
+/// empty.
+const UNFINISHED: &str = ".unfinished";
 /// Where control groups are mounted.
 pub const GROUPS: &str = "/groups";
 
@@ -125,7 +128,8 @@ impl RunState {
                 return Ok(fd);
             }
             let direct = if spec.in_memory { 0 } else { sys::O_DIRECT };
-            let fd = sys::open(&path, sys::O_RDWR | sys::O_CREAT | direct)?;
+            let unfinished = format!("{folder}/{UNFINISHED}");
+            let fd = sys::open(&unfinished, sys::O_RDWR | sys::O_CREAT | direct)?;
             if spec.in_memory {
                 // SAFETY: the call accesses no memory.
                 unsafe { sys::make(Call::Ftruncate(fd, spec.size)) }?;
@@ -134,6 +138,7 @@ impl RunState {
                 self.created_kib.fetch_add(spec.size.next_multiple_of(PAGE) / 1024, SeqCst);
             }
             sys::close(fd)?;
+            sys::rename(&unfinished, &path)?;
             sys::open(&path, flags)
         })
     }

@@ -25,6 +25,7 @@ pub mod nr {
     pub const EXIT: u64 = 60;
     pub const WAIT4: u64 = 61;
     pub const CHDIR: u64 = 80;
+    pub const RENAME: u64 = 82;
     pub const MKDIR: u64 = 83;
     pub const RMDIR: u64 = 84;
     pub const UNLINK: u64 = 87;
@@ -206,6 +207,13 @@ pub fn mkdir(path: &str) -> Result<(), Code> {
     unsafe { call(nr::MKDIR, [path.as_ptr() as u64, 0o755]) }.map(drop)
 }
 
+/// Give a file another name.
+pub fn rename(from: &str, to: &str) -> Result<(), Code> {
+    let [from, to] = [from, to].map(c_string);
+    // SAFETY: both paths end with a zero.
+    unsafe { call(nr::RENAME, [from.as_ptr() as u64, to.as_ptr() as u64]) }.map(drop)
+}
+
 /// Make a call whose only argument is a path.
 pub fn on_path(number: u64, path: &str) -> Result<(), Code> {
     let path = c_string(path);
@@ -250,6 +258,14 @@ pub fn sleep(nanos: u64) {
     let time = [nanos / 1_000_000_000, nanos % 1_000_000_000];
     // SAFETY: the kernel reads the two words.
     let _ = unsafe { call(nr::NANOSLEEP, [time.as_ptr() as u64, 0]) };
+}
+
+/// Use only the time that no other task wants, from now on.
+pub fn enter_idle_class() {
+    const IDLE_CLASS: u64 = 5;
+    let priority = 0u32;
+    // SAFETY: the kernel reads the priority.
+    let _ = unsafe { call(nr::SETSCHEDULER, [0, IDLE_CLASS, &raw const priority as u64]) };
 }
 
 /// Let other tasks run.
