@@ -73,19 +73,32 @@ fn interrupts(kind: &str) -> Option<u64> {
     Some(line.split_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok()).sum())
 }
 
-/// Report the disks' requests since the start of the machine, and their mean latency. That of the trace is none of the
-/// program's.
-pub fn devices(trace: Option<&str>) {
-    let trace = trace.map(|device| device.trim_start_matches("/dev/"));
-    let text = sys::read_text("/proc/diskstats").unwrap_or_default();
-    let (mut requests, mut millis) = (0u64, 0u64);
-    for line in text.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let value = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
-        if words.get(2).is_some_and(|name| name.starts_with("vd") && Some(*name) != trace) {
-            requests += value(3);
-            millis += value(6);
+/// Reads of disks.
+pub struct Reads {
+    requests: u64,
+    millis: u64,
+}
+
+impl Reads {
+    /// Those since the start of the machine, without those of the trace's disk: they are none of the program's.
+    pub fn of_all_but(trace: Option<&str>) -> Reads {
+        let trace = trace.map(|device| device.trim_start_matches("/dev/"));
+        let text = sys::read_text("/proc/diskstats").unwrap_or_default();
+        let mut reads = Reads { requests: 0, millis: 0 };
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let value = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+            if words.get(2).is_some_and(|name| name.starts_with("vd") && Some(*name) != trace) {
+                reads.requests += value(3);
+                reads.millis += value(6);
+            }
         }
+        reads
     }
-    print(format_args!("@metric read_micros {}", millis * 1000 / requests.max(1)));
+
+    /// Report the mean time of a read since `before`.
+    pub fn tell_since(&self, before: &Reads) {
+        let requests = self.requests - before.requests;
+        print(format_args!("@metric read_micros {}", (self.millis - before.millis) * 1000 / requests.max(1)));
+    }
 }

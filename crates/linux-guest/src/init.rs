@@ -2,11 +2,12 @@
 //! machine.
 
 use crate::choice::Choice;
+use crate::disks::DiskTimes;
 use crate::os::GROUPS;
 use crate::report::{self, Verdict, print};
 use crate::sys::{self, nr};
 use crate::task::RunState;
-use crate::{bench, counters, facts, heap, memory, original, os, swap, touch};
+use crate::{bench, counters, disks, facts, heap, memory, original, os, swap, touch};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -153,7 +154,10 @@ pub fn main() -> ! {
     }
     let seed = [config.seed, config.first.into()];
     let state: &'static RunState = Box::leak(Box::new(RunState::new(program, seed, config.cpus, bytes)));
-    let times = if config.bench { Times::default() } else { os::probe(state) };
+    let speed = match config.bench {
+        true => Default::default(),
+        false => (os::probe(state), disks::probe(config.cpus)),
+    };
     let hidden_memory = memory::leave(&config.pages).unwrap_or_else(|(node, free)| {
         report::bad(format_args!("node {node}: {free} pages are free, fewer than {}", config.pages[node]))
     });
@@ -164,7 +168,7 @@ pub fn main() -> ! {
         original::prepare();
     }
     facts::tell(&config.preparations.iter().filter_map(Preparation::setting).collect::<Vec<&str>>());
-    run(&config, state, hidden_memory, times)
+    run(&config, state, hidden_memory, speed)
 }
 
 /// Set up the console, the kernel's own file systems, and the heap.
@@ -223,12 +227,14 @@ fn run(
     config: &Config,
     state: &'static RunState,
     mut hidden_memory: memory::HiddenMemory,
-    times: Times,
+    (times, disks): (Times, DiskTimes),
 ) -> ! {
     // The kernel adds up the statistics of its control groups at a fixed rate from boot on, and programs begin at any
     // time.
     sys::sleep(Rng::new(config.seed ^ config.boot << 32).below(STATISTICS_PERIOD));
     let before = counters::read(&config.counters, config.cpus);
+    let device = config.trace.as_ref().map(|(device, _)| device.as_str());
+    let reads = counters::Reads::of_all_but(device);
     hidden_memory.begin();
     let start = sys::now();
     let body = if config.original { original::run } else { os::run };
@@ -265,7 +271,8 @@ fn run(
         };
         print(format_args!("@counter {name} {value}"));
     }
-    counters::devices(config.trace.as_ref().map(|(device, _)| device.as_str()));
+    counters::Reads::of_all_but(device).tell_since(&reads);
+    disks.tell();
     print(format_args!("@metric kernel_pages {}", (sum / samples.max(1) as i64).max(0)));
     print(format_args!("@metric user_nanos {}", sys::childrens_user_time()));
     print(format_args!("@metric computed {}", state.computed.load(SeqCst)));

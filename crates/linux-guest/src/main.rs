@@ -13,6 +13,7 @@
 //! sys       system calls                          report    the guest's output
 //! choice    the program                           facts     what the guest has that the simulated machine has, too
 //! bench     instructions of known work               original  a program of the system's own
+//! disks     how long disks take
 //! ```
 #![no_std]
 #![no_main]
@@ -22,6 +23,7 @@ extern crate alloc;
 mod bench;
 mod choice;
 mod counters;
+mod disks;
 mod facts;
 mod heap;
 mod init;

@@ -24,6 +24,7 @@ pub mod nr {
     pub const EXECVE: u64 = 59;
     pub const EXIT: u64 = 60;
     pub const WAIT4: u64 = 61;
+    pub const KILL: u64 = 62;
     pub const CHDIR: u64 = 80;
     pub const RENAME: u64 = 82;
     pub const MKDIR: u64 = 83;

@@ -53,6 +53,9 @@ pub struct RunConfig {
     /// CPUs run in turn, each for its share of 20 us, as those of an emulator with one thread do: while one works, the
     /// time of all passes.
     pub in_turn: bool,
+    /// How many seconds of the devices' time pass in one in which a CPU works, if CPUs run in turn: an emulator's disks
+    /// take the host's time, and so does the emulator's work. While all CPUs are idle, both times pass alike.
+    pub devices_pace: f64,
     /// Let the oracle check every access.
     pub verify: bool,
     /// A flush that goes wrong.
@@ -96,6 +99,7 @@ impl RunConfig {
             seed: 1,
             boot: 0,
             in_turn: false,
+            devices_pace: 1.0,
             verify: false,
             flush_fault: None,
             bound: false,

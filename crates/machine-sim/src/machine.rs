@@ -77,7 +77,7 @@ impl SimMachine {
         let nodes: Vec<u8> = (0..spec.nodes().len()).flat_map(node).collect();
         let mut sched = Sched::new(nodes.clone());
         if config.in_turn {
-            sched.run_in_turn();
+            sched.run_in_turn(config.devices_pace);
         }
         let cpus: Rc<[Cpu]> = nodes
             .iter()

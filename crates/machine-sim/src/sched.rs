@@ -17,7 +17,13 @@
 //! next point at which it gives way. A CPU that waits for the answer of another spins and gives its turn up, and the
 //! other answers when its turn begins and goes on to its end. Here the answer comes at once, since the waiting CPU may
 //! hold locks; the others have the turns that it owes them before its next one.
+//!
+//! Such an emulator's disks take the host's time, of which more passes while a CPU works than while all are idle. So
+//! devices may have a time of their own (`sched/devices.rs`).
 
+mod devices;
+
+use devices::DevicesTime;
 use mm::machine::{Ticket, WaitKey};
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -231,6 +237,8 @@ pub(crate) struct Sched {
     busy: Busy,
     /// The end of the present turn, if CPUs run in turn.
     turn_end: Option<u64>,
+    /// The devices' time, if it is another.
+    devices: Option<DevicesTime>,
     tasks: Vec<Task>,
     events: BinaryHeap<Reverse<Timed>>,
     inserted: u64,
@@ -252,6 +260,7 @@ impl Sched {
             queues: (0..cpus).map(queue).collect(),
             busy: Busy::of(cpus),
             turn_end: None,
+            devices: None,
             nodes,
             tasks: Vec::new(),
             events: BinaryHeap::new(),
@@ -261,9 +270,10 @@ impl Sched {
         }
     }
 
-    /// CPUs run in turn from now on.
-    pub(crate) fn run_in_turn(&mut self) {
+    /// CPUs run in turn from now on; devices' time passes this much faster while one works.
+    pub(crate) fn run_in_turn(&mut self, devices_pace: f64) {
         self.turn_end = Some(0);
+        self.devices = DevicesTime::new(devices_pace);
     }
 
     /// A new task, which may run from `now` on, near `cpu` or on the first CPU of `node`.
@@ -328,9 +338,51 @@ impl Sched {
         self.events.push(Reverse(Timed { key: (time as u128) << 64 | self.inserted as u128, event }));
     }
 
+    /// Schedule the end of a device's work.
+    pub(crate) fn at_devices_time(&mut self, time: u64, event: Event) {
+        match &mut self.devices {
+            None => self.at(time, event),
+            Some(devices) => devices.at(time, event),
+        }
+    }
+
+    /// The devices' time at `time`, which is about now.
+    pub(crate) fn devices_time(&self, time: u64) -> u64 {
+        self.devices.as_ref().map_or(time, |devices| devices.of(time))
+    }
+
     /// The time of the next event.
     pub(crate) fn next_event(&self) -> u64 {
+        let own = self.next_own_event();
+        self.devices.as_ref().map_or(own, |devices| own.min(devices.next(self.works())))
+    }
+
+    /// That of those which do not come by the devices' time.
+    fn next_own_event(&self) -> u64 {
         self.events.peek().map_or(u64::MAX, |Reverse(event)| event.time())
+    }
+
+    /// Whether a CPU has a task.
+    fn works(&self) -> bool {
+        self.busy.iter().next().is_some()
+    }
+
+    /// Remove the next event.
+    fn next_of_events(&mut self) -> Next {
+        let (own, works) = (self.next_own_event(), self.works());
+        if let Some(devices) = &mut self.devices {
+            let time = devices.next(works);
+            devices.go_on_idle(time.min(own));
+            if time < own
+                && let Some(event) = devices.pop()
+            {
+                return Next::Event(time, event);
+            }
+        }
+        match self.events.pop() {
+            Some(Reverse(event)) => Next::Event(event.time(), event.event),
+            None => Next::Nothing,
+        }
     }
 
     /// The CPU waits for `others` that are busy, if CPUs run in turn: each of them has a turn before it goes on.
@@ -342,6 +394,9 @@ impl Sched {
 
     /// The earliest item to do. Removes it if it is an event.
     pub(crate) fn next(&mut self) -> Next {
+        if let Some(devices) = &mut self.devices {
+            devices.go_on_working(self.clocks.iter().map(|clock| clock.get()).max().unwrap_or(0));
+        }
         let cpu = self.busy.iter().min_by_key(|&cpu| (self.queues[cpu].owed, self.clocks[cpu].get(), cpu));
         let event = self.next_event();
         match cpu {
@@ -349,10 +404,7 @@ impl Sched {
                 self.begin_turn(cpu);
                 Next::Cpu(cpu)
             }
-            _ => match self.events.pop() {
-                Some(Reverse(event)) => Next::Event(event.time(), event.event),
-                None => Next::Nothing,
-            },
+            _ => self.next_of_events(),
         }
     }
 

@@ -113,6 +113,9 @@ impl Boots {
             instruction_nanos,
             access_nanos: if accesses > 0.0 { (accessing / accesses).max(0.0) } else { 0.0 },
             read_micros: self.measured("read_micros"),
+            disk_idle_nanos: self.measured("disk_idle_nanos"),
+            disk_idle_large_nanos: self.measured("disk_idle_large_nanos"),
+            disk_working_nanos: self.measured("disk_working_nanos"),
         }
     }
 }

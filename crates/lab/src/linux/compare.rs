@@ -280,9 +280,9 @@ impl<'a> Subject<'a> {
             Some(_) => linux.speed_of_original(self.instructions()),
             None => linux.speed(),
         };
-        let Twin { machine, text: twin, warnings } =
+        let Twin { machine, text: twin, devices_pace, warnings } =
             twin::twin(&name, &self.shape, kernels, speed, job.icount)?;
-        let simulated = self.simulated(&machine)?;
+        let simulated = self.simulated(&machine, devices_pace)?;
         let booted = booted()?;
         let setup = setup(job, &name, self.shape.memory(), &self.program);
         let runs = Runs { boots: job.boots, linux: &linux.runs, simulated: &simulated, booted: &booted };
@@ -343,7 +343,7 @@ impl<'a> Subject<'a> {
     }
 
     /// The twin's.
-    fn simulated(&self, machine: &Machine) -> Result<Vec<RunRecord>> {
+    fn simulated(&self, machine: &Machine, devices_pace: f64) -> Result<Vec<RunRecord>> {
         let profile = &self.job.profile;
         let knobs = twins_knobs(&profile.knobs, &self.shape, &self.job.append);
         let mut records = Vec::new();
@@ -354,7 +354,7 @@ impl<'a> Subject<'a> {
             let (memory, knobs) = (Some(self.shape.memory()), knobs.clone());
             // With --icount QEMU has one thread for all CPUs.
             let in_turn = self.job.icount;
-            let config = RunConfig { memory, knobs, seed, boot, in_turn, ..machine.config() };
+            let config = RunConfig { memory, knobs, seed, boot, in_turn, devices_pace, ..machine.config() };
             let command = self.job.command(&self.shape, seed);
             records.push(self.program.replayable(&config, &profile.name, command)?);
         }

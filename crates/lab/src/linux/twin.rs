@@ -28,6 +28,8 @@ const PROBES_MEMORY: u64 = 256 << 20;
 const SLOWEST: f64 = 0.1;
 /// The fastest read of a disk that is believed, in microseconds.
 const FASTEST_READ: f64 = 10.0;
+/// How many nanoseconds a host takes at most for one of the guest's instructions.
+const SLOWEST_HOST: f64 = 1000.0;
 /// The most that the twin's user mode takes for an access, in nanoseconds: more is no memory access any more.
 const MOST_OF_ACCESS: f64 = 100_000.0;
 
@@ -49,6 +51,46 @@ pub struct Speed {
     pub access_nanos: f64,
     /// Microseconds of a read from a disk.
     pub read_micros: f64,
+    /// Nanoseconds of a read of a page from a disk while all CPUs are idle, one of 128 KiB then, and one of a page while
+    /// CPUs work; 0: not measured.
+    pub disk_idle_nanos: f64,
+    /// The second of these.
+    pub disk_idle_large_nanos: f64,
+    /// The third.
+    pub disk_working_nanos: f64,
+}
+
+/// How long the twin's disk takes.
+struct Disk {
+    micros: f64,
+    /// MB per second of large requests.
+    mbs: f64,
+    /// How much faster its time passes while a CPU works.
+    pace: f64,
+}
+
+/// MB per second if it was not measured.
+const MBS: f64 = 1000.0;
+/// Bytes of the large read less those of the small one.
+const MORE: f64 = (31 * PAGE_SIZE) as f64;
+
+impl Disk {
+    /// The guest's. Where time counts instructions, it is the host's time that the disk takes, of which more passes while
+    /// a CPU works; else it took the mean of the program's reads.
+    fn of(speed: Speed, counted: bool, clamps: &mut Clamps) -> Disk {
+        let mut micros = |micros| clamps.within("microseconds of a disk's read", micros, FASTEST_READ..=1e6);
+        let Speed { read_micros, disk_idle_nanos, disk_idle_large_nanos, disk_working_nanos, .. } = speed;
+        if !counted || disk_idle_nanos == 0.0 {
+            let micros = if read_micros == 0.0 { FASTEST_READ } else { micros(read_micros) };
+            return Disk { micros, mbs: MBS, pace: 1.0 };
+        }
+        Disk {
+            micros: micros(disk_idle_nanos / 1000.0),
+            // Bytes in a nanosecond are GB in a second.
+            mbs: (1000.0 * MORE / (disk_idle_large_nanos - disk_idle_nanos)).clamp(MBS / 10.0, MBS * 100.0),
+            pace: (disk_idle_nanos / disk_working_nanos.max(1.0)).clamp(1.0, SLOWEST_HOST),
+        }
+    }
 }
 
 /// Nanoseconds that are the costs of a twin; 0: the default.
@@ -110,7 +152,8 @@ impl Clock {
 }
 
 /// The description of a machine of this shape, with pages of the kernel, a clock, latency of its disk and costs.
-fn description(shape: &Shape, kernels: u64, clock: Clock, micros: f64, costs: &Costs) -> String {
+fn description(shape: &Shape, kernels: u64, clock: Clock, disk: &Disk, costs: &Costs) -> String {
+    let &Disk { micros, mbs, .. } = disk;
     let swapping = match shape.swap * PAGE_SIZE {
         0 => String::new(),
         bytes => format!("swap = \"disk\"\nswap_size = {bytes}\n"),
@@ -125,8 +168,8 @@ fn description(shape: &Shape, kernels: u64, clock: Clock, micros: f64, costs: &C
          pdpte = {{ entries = 4, ways = 4 }}\npml4e = {{ entries = 2, ways = 2 }}\nlines = 1024\n\
          source = \"as the preset small\"\n\
          {nodes}\
-         [[device]]\nname = \"disk\"\nsize = \"500G\"\nread_us = {micros:.0}\nwrite_us = {micros:.0}\nread_mbs = 1000\n\
-         write_mbs = 1000\nqueue_depth = {QUEUE_DEPTH}\njitter_pct = 10\nsource = \"the guest's disks; bandwidth: estimate\"\n\
+         [[device]]\nname = \"disk\"\nsize = \"500G\"\nread_us = {micros:.0}\nwrite_us = {micros:.0}\nread_mbs = {mbs:.0}\n\
+         write_mbs = {mbs:.0}\nqueue_depth = {QUEUE_DEPTH}\njitter_pct = 10\nsource = \"the guest's disks\"\n\
          [storage]\nfiles = \"disk\"\n{swapping}{costs}"
     )
 }
@@ -166,6 +209,8 @@ pub struct Twin {
     pub machine: Machine,
     /// Its description.
     pub text: String,
+    /// How much faster its disks' time passes while a CPU works.
+    pub devices_pace: f64,
     /// Which measured speeds it does not have.
     pub warnings: Vec<String>,
 }
@@ -195,13 +240,10 @@ pub fn twin(name: &str, shape: &Shape, kernels: u64, speed: Speed, counted: bool
         false => Clock::Ghz(as_slow_clock(speed, &mut clamps)?),
     };
     let costs = as_slow(speed, clock, &mut clamps)?;
-    let micros = match speed.read_micros {
-        // Nothing was read.
-        0.0 => FASTEST_READ,
-        micros => clamps.within("microseconds of a disk's read", micros, FASTEST_READ..=1e6),
-    };
-    let text = description(shape, kernels, clock, micros, &costs);
-    Ok(Twin { machine: Machine::from_toml(name, &text)?, text, warnings: clamps.0 })
+    let disk = Disk::of(speed, counted, &mut clamps);
+    let text = description(shape, kernels, clock, &disk, &costs);
+    let machine = Machine::from_toml(name, &text)?;
+    Ok(Twin { machine, text, devices_pace: disk.pace, warnings: clamps.0 })
 }
 
 /// The costs with which the probe takes as long as in the guest. What other faults take beyond one that maps the page
@@ -255,10 +297,13 @@ fn nanos(picos: u64) -> f64 {
     picos as f64 / 1000.0
 }
 
+/// The probe uses no disk.
+const ANY_DISK: Disk = Disk { micros: 100.0, mbs: MBS, pace: 1.0 };
+
 /// What the probe takes on a simulated machine with this clock and these costs.
 fn probe(clock: Clock, costs: &Costs) -> Result<Times> {
     let shape = Shape::new(1, Second::Missing, PROBES_MEMORY, 0)?;
-    let machine = Machine::from_toml("the probe's", &description(&shape, 0, clock, 100.0, costs))?;
+    let machine = Machine::from_toml("the probe's", &description(&shape, 0, clock, &ANY_DISK, costs))?;
     let probe = Probe::default();
     run(&machine.config(), &probe).map_err(|error| Error::Failed(format!("the probe: {error}")))?;
     Ok(probe.times())
@@ -300,7 +345,7 @@ mod tests {
             let costs = machine.costs();
             costs.iter().find(|cost| cost.name == "swap_slot").unwrap().nanos
         };
-        let usual = description(&shape, 0, Clock::Ghz(GHZ), 100.0, &Costs::default());
+        let usual = description(&shape, 0, Clock::Ghz(GHZ), &ANY_DISK, &Costs::default());
         let instructions = slot(Machine::from_toml("t", &usual).unwrap()) * 0.56 * GHZ;
         for zero_fault_nanos in [1500.0, 3000.0] {
             let speed = Speed { zero_fault_nanos, ..Speed::default() };
@@ -324,6 +369,27 @@ mod tests {
             let warnings = of(speed);
             assert!(matches!(&warnings[..], [one] if one.contains(words)), "{words}: {warnings:?}");
         }
+    }
+
+    #[test]
+    fn a_disk_takes_the_hosts_time_where_time_counts_instructions() {
+        let shape = Shape::new(2, Second::Missing, 64 << 20, 16384).unwrap();
+        let speed = Speed {
+            read_micros: 90.0,
+            disk_idle_nanos: 20_000.0,
+            disk_idle_large_nanos: 147_000.0,
+            disk_working_nanos: 5_000.0,
+            ..Speed::default()
+        };
+        for (counted, pace, micros, mbs) in [(true, 4.0, 20, 1000), (false, 1.0, 90, 1000)] {
+            let twin = twin("t", &shape, 0, speed, counted).unwrap();
+            assert_eq!(twin.devices_pace, pace);
+            let disk = format!("read_us = {micros}\nwrite_us = {micros}\nread_mbs = {mbs}\n");
+            assert!(twin.text.contains(&disk), "{disk}: {}", twin.text);
+        }
+        let old = Speed { disk_idle_nanos: 0.0, ..speed };
+        let twin = twin("t", &shape, 0, old, true).unwrap();
+        assert!(twin.devices_pace == 1.0 && twin.text.contains("read_us = 90\n"), "not measured");
     }
 
     #[test]

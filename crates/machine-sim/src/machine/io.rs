@@ -45,6 +45,7 @@ impl SimMachine {
     /// Requests of a CPU arrive at their devices.
     fn arrive(&self, now: u64, cpu: usize) {
         let requests = self.cpus[cpu].sent.borrow_mut().pop_front();
+        let now = self.sched.borrow().devices_time(now);
         for request in requests.into_iter().flatten() {
             let device = request.device();
             let started = self.devices.borrow_mut()[device].submit(now, request);
@@ -52,14 +53,15 @@ impl SimMachine {
         }
     }
 
-    /// Schedule the end of a request that has started.
+    /// Schedule the end of a request that has started, by the devices' time.
     fn expect_end(&self, device: usize, started: Option<Started>) {
         let Some(Started { tag, done }) = started else { return };
-        self.sched.borrow_mut().at(done, Event::Io(device, tag));
+        self.sched.borrow_mut().at_devices_time(done, Event::Io(device, tag));
     }
 
     /// A device completes a request at `now`. Returns the request.
     fn end_io(&self, now: u64, device: usize, tag: u32) -> Request {
+        let now = self.sched.borrow().devices_time(now);
         let (ended, next) = self.devices.borrow_mut()[device].end(now, tag);
         self.expect_end(device, next);
         self.observers.transferred(ended.parts());

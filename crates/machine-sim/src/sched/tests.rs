@@ -30,7 +30,7 @@ fn the_cpu_with_the_earliest_clock_runs_a_quantum_past_the_next() {
 #[test]
 fn cpus_in_turn_share_one_time() {
     let mut sched = Sched::new(vec![0, 0]);
-    sched.run_in_turn();
+    sched.run_in_turn(1.0);
     sched.spawn(0, 0, None);
     assert_eq!((sched.next(), sched.pick(0).unwrap().limit), (Next::Cpu(0), u64::MAX), "it is alone");
     sched.clocks[0].set(70);
@@ -62,7 +62,7 @@ fn a_cpu_that_waits_for_others_lets_each_have_a_turn() {
     sched.owe_turns(0, 2);
     assert_eq!(turn(&mut sched), 0, "CPUs that work beside each other answer at once");
     let mut sched = Sched::new(vec![0, 0, 0]);
-    sched.run_in_turn();
+    sched.run_in_turn(1.0);
     (0..3).for_each(|_| assert!(sched.spawn(0, 0, None) < 3));
     assert_eq!(turn(&mut sched), 0);
     (0..2).for_each(|_| sched.owe_turns(0, 2));
@@ -74,6 +74,33 @@ fn a_cpu_that_waits_for_others_lets_each_have_a_turn() {
     sched.owe_turns(0, 5);
     (1..3).for_each(|cpu| sched.end(cpu));
     assert_eq!(turn(&mut sched), 0, "no other CPU wants a turn");
+}
+
+#[test]
+fn devices_take_an_emulators_time_of_which_more_passes_while_a_cpu_works() {
+    let io = Event::Io(0, 1);
+    let mut sched = Sched::new(vec![0, 0]);
+    sched.run_in_turn(4.0);
+    sched.at_devices_time(400, io);
+    assert_eq!(sched.next(), Next::Event(400, io), "all CPUs are idle");
+    // A CPU works from 400 on.
+    sched.spawn(400, 0, None);
+    sched.at_devices_time(sched.devices_time(400) + 400, io);
+    assert_eq!((sched.next(), sched.pick(0).unwrap().limit), (Next::Cpu(0), 500));
+    sched.clocks[0].set(460);
+    assert_eq!((sched.next(), sched.devices_time(460)), (Next::Cpu(0), 640));
+    // It sleeps with 160 left, and another event comes first.
+    sched.block(0, Key::Mm(FRAME), None);
+    sched.at(520, Event::Deadline(0, 9));
+    assert_eq!(sched.next(), Next::Event(520, Event::Deadline(0, 9)));
+    assert_eq!(sched.next(), Next::Event(620, io));
+    assert_eq!(sched.next(), Next::Nothing);
+    // One that came while a CPU worked past it, came at its time.
+    sched.wake(620, Key::Mm(FRAME));
+    sched.at_devices_time(sched.devices_time(620) + 40, io);
+    assert_eq!((sched.next(), sched.pick(0).unwrap().limit), (Next::Cpu(0), 630));
+    sched.clocks[0].set(700);
+    assert_eq!(sched.next(), Next::Event(630, io));
 }
 
 #[test]
