@@ -51,12 +51,11 @@ pub struct Speed {
     pub access_nanos: f64,
     /// Microseconds of a read from a disk.
     pub read_micros: f64,
-    /// Nanoseconds of a read of a page from a disk while all CPUs are idle, one of 128 KiB then, and one of a page while
-    /// CPUs work; 0: not measured.
+    /// Nanoseconds of a read of a page from a disk while all CPUs are idle; 0: not measured.
     pub disk_idle_nanos: f64,
-    /// The second of these.
+    /// The same of 128 KiB.
     pub disk_idle_large_nanos: f64,
-    /// The third.
+    /// Nanoseconds of a read of a page while CPUs work.
     pub disk_working_nanos: f64,
 }
 
@@ -75,8 +74,8 @@ const MBS: f64 = 1000.0;
 const MORE: f64 = (31 * PAGE_SIZE) as f64;
 
 impl Disk {
-    /// The guest's. Where time counts instructions, it is the host's time that the disk takes, of which more passes while
-    /// a CPU works; else it took the mean of the program's reads.
+    /// The guest's. Where time counts instructions, it is the host's time that the disk takes, of which more passes
+    /// while a CPU works; else it took the mean of the program's reads.
     fn of(speed: Speed, counted: bool, clamps: &mut Clamps) -> Disk {
         let mut micros = |micros| clamps.within("microseconds of a disk's read", micros, FASTEST_READ..=1e6);
         let Speed { read_micros, disk_idle_nanos, disk_idle_large_nanos, disk_working_nanos, .. } = speed;
