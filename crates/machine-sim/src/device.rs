@@ -65,6 +65,8 @@ pub struct DeviceCounts {
     pub write_merges: u64,
     /// Picoseconds in which it had requests to serve.
     pub busy: u64,
+    /// Picoseconds of the CPUs' time that reads took.
+    pub read_time: u64,
 }
 
 /// The start of a request.
@@ -138,6 +140,13 @@ impl Device {
                 self.waiting.push_back(request);
                 None
             }
+        }
+    }
+
+    /// A request ends at `now`, by the CPUs' time.
+    pub(crate) fn note_end(&mut self, now: u64, request: &Request) {
+        if !request.write() {
+            self.counts.read_time += now.saturating_sub(request.arrived);
         }
     }
 

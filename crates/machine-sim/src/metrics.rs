@@ -212,6 +212,7 @@ fn devices(metrics: &mut Metrics, machine: &SimMachine) {
             ("written_pages", counts.written_pages, "pages", "pages written"),
             ("write_merges", counts.write_merges, "", "writes that joined another's request"),
             ("busy", counts.busy / 1000, "ns", "time with requests to serve"),
+            ("read_time", counts.read_time / 1000, "ns", "time from a read's arrival to its end, added up"),
         ] {
             metrics.count(&format!("{}_{what}", spec.name), value, unit, help);
         }

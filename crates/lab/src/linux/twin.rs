@@ -73,18 +73,30 @@ const MBS: f64 = 1000.0;
 /// Bytes of the large read less those of the small one.
 const MORE: f64 = (31 * PAGE_SIZE) as f64;
 
+impl Speed {
+    /// As this one, but with a disk that takes `factor` times as long.
+    pub fn with_slower_disk(self, factor: f64) -> Speed {
+        Speed {
+            disk_idle_nanos: self.disk_idle_nanos * factor,
+            disk_idle_large_nanos: self.disk_idle_large_nanos * factor,
+            disk_working_nanos: self.disk_working_nanos * factor,
+            ..self
+        }
+    }
+}
+
 impl Disk {
     /// The guest's. Where time counts instructions, it is the host's time that the disk takes, of which more passes
     /// while a CPU works; else it took the mean of the program's reads.
     fn of(speed: Speed, counted: bool, clamps: &mut Clamps) -> Disk {
-        let mut micros = |micros| clamps.within("microseconds of a disk's read", micros, FASTEST_READ..=1e6);
         let Speed { read_micros, disk_idle_nanos, disk_idle_large_nanos, disk_working_nanos, .. } = speed;
         if !counted || disk_idle_nanos == 0.0 {
-            let micros = if read_micros == 0.0 { FASTEST_READ } else { micros(read_micros) };
+            let measured = if read_micros == 0.0 { FASTEST_READ } else { read_micros };
+            let micros = clamps.within("microseconds of a disk's read", measured, FASTEST_READ..=1e6);
             return Disk { micros, mbs: MBS, pace: 1.0 };
         }
         Disk {
-            micros: micros(disk_idle_nanos / 1000.0),
+            micros: disk_idle_nanos / 1000.0,
             // Bytes in a nanosecond are GB in a second.
             mbs: (1000.0 * MORE / (disk_idle_large_nanos - disk_idle_nanos)).clamp(MBS / 10.0, MBS * 100.0),
             pace: (disk_idle_nanos / disk_working_nanos.max(1.0)).clamp(1.0, SLOWEST_HOST),
@@ -153,6 +165,7 @@ impl Clock {
 /// The description of a machine of this shape, with pages of the kernel, a clock, latency of its disk and costs.
 fn description(shape: &Shape, kernels: u64, clock: Clock, disk: &Disk, costs: &Costs) -> String {
     let &Disk { micros, mbs, .. } = disk;
+    let micros = (10.0 * micros).round() / 10.0;
     let swapping = match shape.swap * PAGE_SIZE {
         0 => String::new(),
         bytes => format!("swap = \"disk\"\nswap_size = {bytes}\n"),
@@ -167,7 +180,7 @@ fn description(shape: &Shape, kernels: u64, clock: Clock, disk: &Disk, costs: &C
          pdpte = {{ entries = 4, ways = 4 }}\npml4e = {{ entries = 2, ways = 2 }}\nlines = 1024\n\
          source = \"as the preset small\"\n\
          {nodes}\
-         [[device]]\nname = \"disk\"\nsize = \"500G\"\nread_us = {micros:.0}\nwrite_us = {micros:.0}\nread_mbs = {mbs:.0}\n\
+         [[device]]\nname = \"disk\"\nsize = \"500G\"\nread_us = {micros}\nwrite_us = {micros}\nread_mbs = {mbs:.0}\n\
          write_mbs = {mbs:.0}\nqueue_depth = {QUEUE_DEPTH}\njitter_pct = 10\nsource = \"the guest's disks\"\n\
          [storage]\nfiles = \"disk\"\n{swapping}{costs}"
     )

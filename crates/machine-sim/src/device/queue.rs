@@ -37,16 +37,23 @@ pub(crate) struct Request {
     /// In block order, each with the CPU that submitted it.
     parts: VecDeque<(Io, usize)>,
     pub(super) pages: u32,
+    /// When it reached its device, by the CPUs' time.
+    pub(super) arrived: u64,
 }
 
 impl Request {
     fn new(io: Io, cpu: usize) -> Request {
-        Request { parts: VecDeque::from([(io, cpu)]), pages: io.pages }
+        Request { parts: VecDeque::from([(io, cpu)]), pages: io.pages, arrived: 0 }
     }
 
     /// Its parts, in block order.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Io> {
         self.parts.iter().map(|(io, _)| io)
+    }
+
+    /// It reaches its device at `now`.
+    pub(crate) fn arrive(&mut self, now: u64) {
+        self.arrived = now;
     }
 
     /// The CPU that is interrupted at its end.

@@ -45,10 +45,11 @@ impl SimMachine {
     /// Requests of a CPU arrive at their devices.
     fn arrive(&self, now: u64, cpu: usize) {
         let requests = self.cpus[cpu].sent.borrow_mut().pop_front();
-        let now = self.sched.borrow().devices_time(now);
-        for request in requests.into_iter().flatten() {
+        let devices_now = self.sched.borrow().devices_time(now);
+        for mut request in requests.into_iter().flatten() {
+            request.arrive(now);
             let device = request.device();
-            let started = self.devices.borrow_mut()[device].submit(now, request);
+            let started = self.devices.borrow_mut()[device].submit(devices_now, request);
             self.expect_end(device, started);
         }
     }
@@ -61,8 +62,9 @@ impl SimMachine {
 
     /// A device completes a request at `now`. Returns the request.
     fn end_io(&self, now: u64, device: usize, tag: u32) -> Request {
-        let now = self.sched.borrow().devices_time(now);
-        let (ended, next) = self.devices.borrow_mut()[device].end(now, tag);
+        let devices_now = self.sched.borrow().devices_time(now);
+        let (ended, next) = self.devices.borrow_mut()[device].end(devices_now, tag);
+        self.devices.borrow_mut()[device].note_end(now, &ended);
         self.expect_end(device, next);
         self.observers.transferred(ended.parts());
         ended
