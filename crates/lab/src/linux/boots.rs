@@ -105,7 +105,7 @@ impl Boots {
         let nanos = |name| self.measured(name) / 1000.0;
         let instruction_nanos = nanos("instruction_picos");
         let accessing = self.user_nanos() - self.measured("computed") * instruction_nanos;
-        Speed {
+        let speed = Speed {
             fault_nanos: nanos("fault_picos"),
             zero_fault_nanos: nanos("zero_fault_picos"),
             copy_fault_nanos: nanos("copy_fault_picos"),
@@ -116,6 +116,11 @@ impl Boots {
             disk_idle_nanos: self.measured("disk_idle_nanos"),
             disk_idle_large_nanos: self.measured("disk_idle_large_nanos"),
             disk_working_nanos: self.measured("disk_working_nanos"),
+        };
+        // Where nothing was read, nothing tells how slow the disk was in the run.
+        match speed.disk_idle_nanos == 0.0 && speed.read_micros > 0.0 {
+            true => speed.with_usual_disk(),
+            false => speed,
         }
     }
 }
