@@ -280,7 +280,8 @@ impl<'a> Subject<'a> {
             Some(_) => linux.speed_of_original(self.instructions()),
             None => linux.speed(),
         };
-        let Twin { machine, text: twin, devices_pace, warnings } = self.twin(&name, kernels, speed)?;
+        let Twin { machine, text: twin, devices_pace, warnings } =
+            twin::twin(&name, &self.shape, kernels, speed, job.icount)?;
         let simulated = self.simulated(&machine, devices_pace)?;
         let booted = booted()?;
         let setup = setup(job, &name, self.shape.memory(), &self.program);
@@ -292,28 +293,6 @@ impl<'a> Subject<'a> {
         beside.warnings.extend(runs_in_turn(job).then(|| unfair(emulator)).flatten());
         beside.same_work = beside.same_work.filter(|_| job.original.is_none());
         Ok(Compared { beside, twin })
-    }
-
-    /// The twin of guests with this speed. Disks that take the host's time are as slow as it was while the program ran:
-    /// its reads take as long on average as in the guest.
-    fn twin(&self, name: &str, kernels: u64, mut speed: Speed) -> Result<Twin> {
-        const ROUNDS: u32 = 3;
-        let of = |speed| twin::twin(name, &self.shape, kernels, speed, self.job.icount);
-        let mut twin = of(speed)?;
-        for _ in 0..ROUNDS {
-            if twin.devices_pace == 1.0 || speed.read_micros == 0.0 {
-                break;
-            }
-            let run = self.simulate(&twin.machine, twin.devices_pace, (self.job.seed, 0))?;
-            let nanos = ["disk_read_time", "disk_reads"].map(|name| run.metric(name));
-            let factor = 1000.0 * speed.read_micros * nanos[1] / nanos[0].max(1.0);
-            if nanos[1] == 0.0 || (0.95..1.05).contains(&factor) {
-                break;
-            }
-            speed = speed.with_slower_disk(factor.clamp(0.25, 4.0));
-            twin = of(speed)?;
-        }
-        Ok(twin)
     }
 
     /// Instructions of the recording.

@@ -83,16 +83,6 @@ impl Speed {
             ..self
         }
     }
-
-    /// As this one, but with a disk that takes `factor` times as long.
-    pub fn with_slower_disk(self, factor: f64) -> Speed {
-        Speed {
-            disk_idle_nanos: self.disk_idle_nanos * factor,
-            disk_idle_large_nanos: self.disk_idle_large_nanos * factor,
-            disk_working_nanos: self.disk_working_nanos * factor,
-            ..self
-        }
-    }
 }
 
 impl Disk {
