@@ -14,6 +14,7 @@ pub mod call;
 mod error;
 mod group;
 mod map;
+mod packed;
 mod policy;
 
 pub use advice::{Advice, FileAdvice, Forget};
@@ -21,6 +22,7 @@ pub use call::{Buffer, Call, Role, Signal, Text};
 pub use error::Errno;
 pub use group::{Group, GroupLimits};
 pub use map::{AccessKind, Map, MapSource, Prot, Remap};
+pub use packed::{PACKED_UNIT, Packed};
 pub use policy::{MemPolicy, PolicyMode};
 
 /// Declare an enum whose values have Linux's numbers.

@@ -51,7 +51,7 @@ impl Cell {
 
     /// The command line that replays the run with this seed, under the oracle.
     fn replay(&self, seed: u64) -> String {
-        let RunConfig { memory, fragment, groups, bound, optimum, moves, placement, preempt, .. } =
+        let RunConfig { memory, fragment, groups, swap, bound, optimum, moves, placement, preempt, .. } =
             &self.config;
         let option = |flag: &str, value: String| [flag.to_owned(), value];
         let mut words = ["pagefold", "run", &self.program_name, "--machine", &self.machine_name]
@@ -66,6 +66,7 @@ impl Cell {
         words.push("--verify".to_owned());
         words.extend(fragment.iter().flat_map(|state| option("--fragment", state.to_string())));
         words.extend(groups.iter().flat_map(|group| option("--group", group.to_string())));
+        words.extend(swap.iter().flat_map(|area| option("--swap", area.to_string())));
         let flags =
             [(bound, "--bound"), (optimum, "--optimum"), (moves, "--moves"), (placement, "--placement")];
         words.extend(flags.into_iter().filter(|(wanted, _)| **wanted).map(|(_, flag)| flag.to_owned()));

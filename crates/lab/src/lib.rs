@@ -52,6 +52,7 @@ mod statistics;
 mod suggest;
 mod summary;
 mod svg;
+mod swapping;
 mod sweep;
 mod table;
 mod tree;

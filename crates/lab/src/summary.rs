@@ -31,6 +31,9 @@ pub struct Setup {
     /// Control groups that runs begin with, as asked for on the command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<String>,
+    /// Swap areas instead of the machine's own, as asked for on the command line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub swap: Vec<String>,
     /// Bytes that the program touches.
     pub footprint: u64,
     /// The most bytes of them that exist at once; shares of memory are of it.
@@ -340,6 +343,7 @@ pub(crate) mod tests {
             memory: Some(128 << 20),
             fragment: None,
             group: Vec::new(),
+            swap: Vec::new(),
             footprint: 256 << 20,
             peak_live: 256 << 20,
             seed: 1,

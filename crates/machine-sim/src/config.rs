@@ -1,7 +1,7 @@
 //! What a run is to do, and why it has no outcome if it fails.
 
 use crate::fragment::target::Fragmentation;
-use crate::spec::MachineSpec;
+use crate::spec::{MachineSpec, SwapSpec};
 use kernel::GroupSpec;
 use mm::knobs::Knob;
 use mm::policy::MakePolicy;
@@ -42,6 +42,10 @@ pub struct RunConfig {
     pub fragment: Option<Fragmentation>,
     /// Control groups in addition to the machine's own, or other limits for these.
     pub groups: Vec<GroupSpec>,
+    /// Swap areas instead of the machine's own; none: the machine's own.
+    pub swap: Vec<SwapSpec>,
+    /// Know what pages hold although no swap is compressed: pages of zeroes need no write then.
+    pub contents: bool,
     /// Knobs that differ from their defaults.
     pub knobs: Vec<(Knob, u64)>,
     /// The replacement policy that `reclaim.policy` = `custom` selects.
@@ -87,6 +91,11 @@ pub struct RunConfig {
 }
 
 impl RunConfig {
+    /// Whether its runs have swap space.
+    pub fn has_swap(&self) -> bool {
+        !self.swap.is_empty() || self.machine.swap_areas().is_ok_and(|areas| !areas.is_empty())
+    }
+
     /// A run on `machine` with every option at its default.
     pub fn new(machine: MachineSpec) -> RunConfig {
         RunConfig {
@@ -94,6 +103,8 @@ impl RunConfig {
             memory: None,
             fragment: None,
             groups: Vec::new(),
+            swap: Vec::new(),
+            contents: false,
             knobs: Vec::new(),
             custom: None,
             seed: 1,

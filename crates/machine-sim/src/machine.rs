@@ -25,8 +25,8 @@ use kernel::Task;
 use mm::event::Event;
 use mm::knobs::Knob;
 use mm::machine::{
-    Asid, Broadcast, CpuSet, Flush, Io, Machine, MemoryRange, Reads, RemoteCall, Scope, SharedLine,
-    TablePage, Ticket, WaitKey, Work, ZoneSight,
+    Asid, Broadcast, Compressor, CpuSet, Flush, Io, Machine, MemoryRange, ObjectPlace, Reads, RemoteCall,
+    Scope, SharedLine, TablePage, Ticket, WaitKey, Work, ZoneSight,
 };
 use mm::units::{CpuId, Nanos, NodeId, Pfn, SpaceId};
 use std::cell::{Cell, RefCell};
@@ -69,10 +69,11 @@ pub struct SimMachine {
 }
 
 impl SimMachine {
-    /// An idle machine of `spec`, with what a run of `config` needs; it ignores the configuration's own machine. An
-    /// error if an observer that `config` asks for cannot watch this machine.
-    pub(crate) fn new(spec: MachineSpec, config: &RunConfig) -> Result<SimMachine, String> {
-        let observers = Observers::new(&spec, config)?;
+    /// An idle machine of `spec`, with what a run of `config` needs; it ignores the configuration's own machine. It
+    /// compresses if it knows the contents of pages. An error if an observer that `config` asks for cannot watch this
+    /// machine.
+    pub(crate) fn new(spec: MachineSpec, config: &RunConfig, contents: bool) -> Result<SimMachine, String> {
+        let observers = Observers::new(&spec, config, contents)?;
         let node = |id: usize| std::iter::repeat_n(id as u8, spec.nodes()[id].cpus as usize);
         let nodes: Vec<u8> = (0..spec.nodes().len()).flat_map(node).collect();
         let mut sched = Sched::new(nodes.clone());
@@ -544,6 +545,36 @@ impl Machine for SimMachine {
         }
         drop(devices);
         self.point();
+    }
+
+    fn is_zero_filled(&self, first: Pfn, pages: u32) -> bool {
+        self.observers.is_zero_filled(first, pages)
+    }
+
+    fn same_filled(&self, page: Pfn) -> Option<u64> {
+        self.observers.same_filled(page)
+    }
+
+    fn fill(&self, page: Pfn, word: u64) {
+        self.tables.release(page);
+        self.observers.filled(page, word);
+    }
+
+    fn compress(&self, page: Pfn, by: Compressor) -> u32 {
+        self.observers.compressed(page, by)
+    }
+
+    fn pack(&self, page: Pfn, object: ObjectPlace) {
+        self.observers.packed(page, object);
+    }
+
+    fn unpack(&self, object: ObjectPlace, page: Pfn, _: Compressor) {
+        self.tables.release(page);
+        self.observers.unpacked(object, page);
+    }
+
+    fn move_object(&self, from: ObjectPlace, to: ObjectPlace) {
+        self.observers.moved_object(from, to);
     }
 
     fn sample(&self, every: u64) {

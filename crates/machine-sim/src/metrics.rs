@@ -107,6 +107,7 @@ fn metrics<P>(sim: &Simulation<'_, P>) -> Vec<Metric> {
     flushes(&mut metrics, machine);
     cpu_time(&mut metrics, machine);
     devices(&mut metrics, machine);
+    compressed(&mut metrics, sim);
     for (size, stat, value) in sim.mm().mmu().sizes.moved() {
         metrics.count(&format!("{size}/{}", stat.name()), value, "", stat.help());
     }
@@ -216,6 +217,40 @@ fn devices(metrics: &mut Metrics, machine: &SimMachine) {
         ] {
             metrics.count(&format!("{}_{what}", spec.name), value, unit, help);
         }
+    }
+}
+
+/// What compressed swap holds and has done; nothing if there is none.
+fn compressed<P>(metrics: &mut Metrics, sim: &Simulation<'_, P>) {
+    for (number, stat) in sim.mm().zram_stats().into_iter().enumerate() {
+        for (what, value, unit, help) in [
+            ("orig_data_size", stat.orig_data_size, "bytes", "pages that it holds"),
+            ("compr_data_size", stat.compr_data_size, "bytes", "what became of them"),
+            ("mem_used_total", stat.mem_used_total, "bytes", "memory that it takes"),
+            ("mem_used_max", stat.mem_used_max, "bytes", "the most that this was"),
+            ("same_pages", stat.same_pages, "pages", "pages that repeat one word and take no memory"),
+            ("pages_compacted", stat.pages_compacted, "pages", "frames that its compaction has freed"),
+            ("huge_pages", stat.huge_pages, "pages", "pages that are kept whole"),
+            ("huge_pages_since", stat.huge_pages_since, "pages", "such pages written so far"),
+            ("failed_writes", stat.failed_writes, "", "writes that failed"),
+            ("notify_free", stat.notify_free, "pages", "pages that swap did not need any more"),
+            ("writestall", stat.writestall, "", "writes that found no memory at once"),
+        ] {
+            metrics.count(&format!("zram{number}_{what}"), value, unit, help);
+        }
+    }
+    let Some(stat) = sim.mm().zswap_stat() else { return };
+    for (what, value, unit, help) in [
+        ("pool_total_size", stat.pool_total_size, "bytes", "memory that it takes"),
+        ("pool_max_size", stat.pool_max_size, "bytes", "the most that this was"),
+        ("stored_pages", stat.stored_pages, "pages", "pages that it holds"),
+        ("pool_limit_hit", stat.pool_limit_hit, "", "times that a page found it full"),
+        ("written_back_pages", stat.written_back_pages, "pages", "pages that it has written to swap"),
+        ("reject_reclaim_fail", stat.reject_reclaim_fail, "", "pages that it could not write there"),
+        ("reject_compress_poor", stat.reject_compress_poor, "", "pages that did not get smaller"),
+        ("reject_alloc_fail", stat.reject_alloc_fail, "", "pages for which there was no memory"),
+    ] {
+        metrics.count(&format!("zswap_{what}"), value, unit, help);
     }
 }
 

@@ -5,12 +5,13 @@
 
 use crate::bound::Bound;
 use crate::config::RunConfig;
-use crate::content::Content;
+use crate::content::{Content, Stamp};
 use crate::cpu::Cpu;
 use crate::histogram::Histogram;
 use crate::memory::{is_fast, slow_read_penalty};
 use crate::moves::Moves;
 use crate::optimum::{How, Optimum};
+use crate::packing::Packing;
 use crate::placement::{Placement, Read};
 use crate::profile::{Kind, Profiler};
 use crate::promises::Promises;
@@ -18,7 +19,7 @@ use crate::sched::TaskId;
 use crate::spec::MachineSpec;
 use mm::event::{Concern, Event};
 use mm::hot::PageName;
-use mm::machine::{CpuSet, Io, Scope, ZoneSight};
+use mm::machine::{Compressor, CpuSet, Io, ObjectPlace, Scope, ZoneSight};
 use mm::units::{PAGE_SIZE, Pfn, SpaceId, Vpn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -54,6 +55,8 @@ fn tell<T>(observer: &Option<RefCell<T>>, what: impl FnOnce(&mut T)) {
 pub(crate) struct Observers {
     /// What every page holds, for the oracle.
     pub(crate) content: Option<RefCell<Content>>,
+    /// What compressors make of every page.
+    pub(crate) packing: Option<RefCell<Packing>>,
     /// For which pages a flush is still to come, for the oracle.
     pub(crate) promises: Option<RefCell<Promises>>,
     /// What any safe policy would need.
@@ -84,11 +87,13 @@ pub(crate) struct Observers {
 
 impl Observers {
     /// The observers that `config` asks for, of a machine of `spec`; an error if one of them cannot watch that machine.
-    pub(crate) fn new(spec: &MachineSpec, config: &RunConfig) -> Result<Observers, String> {
+    /// `contents`: what compressors make of pages is known.
+    pub(crate) fn new(spec: &MachineSpec, config: &RunConfig, contents: bool) -> Result<Observers, String> {
         let (frames, memory) = (spec.end_pfn(), spec.memory() / PAGE_SIZE);
         let placement = config.placement.then(|| Placement::of(spec)).transpose()?;
         Ok(Observers {
             content: config.verify.then(|| RefCell::new(Content::new(frames))),
+            packing: contents.then(|| RefCell::new(Packing::new(frames, config.seed))),
             promises: config.verify.then(RefCell::default),
             bound: config.bound.then(|| RefCell::new(Bound::new(spec.cpus()))),
             optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
@@ -113,7 +118,7 @@ impl Observers {
 
     /// Whether some observer wants to know of every access of programs.
     pub(crate) fn watches_accesses(&self) -> bool {
-        self.content.is_some() || self.optimum.is_some()
+        self.content.is_some() || self.optimum.is_some() || self.packing.is_some()
     }
 
     /// Whether some observer wants to know in which scopes tasks are.
@@ -200,11 +205,13 @@ impl Observers {
     /// Frames are filled with zeroes.
     pub(crate) fn zeroed(&self, pfn: Pfn, pages: u32) {
         tell(&self.content, |content| content.zero(pfn, pages));
+        tell(&self.packing, |packing| packing.zero(pfn, pages));
     }
 
     /// Frames are copied.
     pub(crate) fn copied(&self, spec: &MachineSpec, to: Pfn, from: Pfn, pages: u32) {
         tell(&self.content, |content| content.copy(to, from, pages));
+        tell(&self.packing, |packing| packing.copy(to, from, pages));
         tell(&self.optimum, |optimum| optimum.copied(to, from, pages));
         tell(&self.placement, |placement| {
             placement.copied(to, from, pages, [to, from].map(|pfn| is_fast(spec, pfn)))
@@ -214,14 +221,71 @@ impl Observers {
     /// A transfer is submitted.
     pub(crate) fn submitted(&self, io: &Io) {
         tell(&self.content, |content| content.begin(io));
+        tell(&self.packing, |packing| packing.begin(io));
         tell(&self.optimum, |optimum| optimum.transfer(io));
     }
 
     /// Transfers have ended.
     pub(crate) fn transferred<'io>(&self, parts: impl Iterator<Item = &'io Io>) {
-        if let Some(content) = &self.content {
-            parts.for_each(|io| content.borrow_mut().finish(io));
+        if self.content.is_none() && self.packing.is_none() {
+            return;
         }
+        parts.for_each(|io| {
+            tell(&self.content, |content| content.finish(io));
+            tell(&self.packing, |packing| packing.finish(io));
+        });
+    }
+
+    // --- compressed memory ---
+
+    /// Whether frames hold zeroes only, if that is known.
+    pub(crate) fn is_zero_filled(&self, first: Pfn, pages: u32) -> bool {
+        self.packing.as_ref().is_some_and(|packing| packing.borrow().is_zero(first, pages))
+    }
+
+    /// A word that stands for the content of a page that repeats one: the oracle's stamp.
+    pub(crate) fn same_filled(&self, page: Pfn) -> Option<u64> {
+        self.packing.as_ref().filter(|packing| packing.borrow().is_same(page)).map(|_| self.stamp(page))
+    }
+
+    /// The oracle's stamp of a page; 0 without the oracle.
+    fn stamp(&self, page: Pfn) -> Stamp {
+        self.content.as_ref().map_or(0, |content| content.borrow().frame(page))
+    }
+
+    fn set_stamp(&self, page: Pfn, stamp: Stamp) {
+        tell(&self.content, |content| content.set(page, stamp));
+    }
+
+    /// A page is filled with such a word.
+    pub(crate) fn filled(&self, page: Pfn, word: u64) {
+        self.set_stamp(page, word);
+        tell(&self.packing, |packing| packing.fill(page));
+    }
+
+    /// The bytes that a compressor makes of a page.
+    pub(crate) fn compressed(&self, page: Pfn, by: Compressor) -> u32 {
+        self.known().borrow().compressed(page, by)
+    }
+
+    /// A page is stored in an object.
+    pub(crate) fn packed(&self, page: Pfn, object: ObjectPlace) {
+        self.known().borrow_mut().pack(page, object, self.stamp(page));
+    }
+
+    /// A page is filled from an object.
+    pub(crate) fn unpacked(&self, object: ObjectPlace, page: Pfn) {
+        let stamp = self.known().borrow_mut().unpack(object, page);
+        self.set_stamp(page, stamp);
+    }
+
+    /// An object is moved.
+    pub(crate) fn moved_object(&self, from: ObjectPlace, to: ObjectPlace) {
+        self.known().borrow_mut().move_object(from, to);
+    }
+
+    fn known(&self) -> &RefCell<Packing> {
+        self.packing.as_ref().expect("pages are compressed only where their contents are known")
     }
 
     // --- CPUs ---

@@ -17,8 +17,8 @@ use kernel::{ADDRESS_BITS, Task, range};
 use mm::machine::{Machine, WaitKey};
 use mm::units::{PAGE_SIZE, Pfn, SpaceId, Vpn, pages_of};
 use program::{
-    Access, AccessKind, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role,
-    Signal, TaskHandle,
+    Access, AccessKind, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Os, Packed, Program, Prot,
+    Remap, Role, Signal, TaskHandle,
 };
 use std::sync::Arc;
 
@@ -397,6 +397,19 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn progress(&mut self, units: u64) {
         self.progress += units;
+    }
+
+    /// A page that holds zeroes has the stamp of a new page from now on.
+    fn content(&mut self, addr: u64, packed: Packed) {
+        let Some(packing) = &self.machine.observers.packing else { return };
+        let (space, vpn) = (self.space, Vpn::of(addr));
+        let mapped = self.machine.look_up(self.sim.mm().root(space), vpn).map(|(pfn, _)| pfn);
+        let own = mapped.filter(|&pfn| pfn != self.sim.mm().core().zero);
+        packing.borrow_mut().tell((space.0, vpn.0), own, packed);
+        if let (Packed::ZERO, Some(pfn), Some(content)) = (packed, own, &self.machine.observers.content) {
+            content.borrow_mut().set(pfn, 0);
+            self.oracle(|oracle| oracle.store(space.0, vpn.0, 0, || self.store_target(pfn)));
+        }
     }
 
     fn rate(&mut self, bytes: u64, nanos: u64) {

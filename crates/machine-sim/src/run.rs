@@ -15,7 +15,7 @@ use crate::spec::MachineSpec;
 use mm::api::{Daemon, SwapArea};
 use mm::knobs::{Knob, KnobError, Knobs};
 use mm::lock;
-use mm::units::{DeviceId, Nanos, PAGE_SIZE};
+use mm::units::{Nanos, PAGE_SIZE};
 use mm::{Config, Mm};
 use program::Program;
 use program::rng::Rng;
@@ -59,12 +59,24 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<(SimMachine, Config), RunErr
             })
         })?;
     }
-    let area = |(device, pages)| SwapArea { device: DeviceId(device as u8), pages, priority: 0 };
-    let swap = spec.swap().map(area).into_iter().collect();
+    let spec = match config.swap.is_empty() {
+        true => spec,
+        false => spec.with_swap(&config.swap).map_err(|error| input(error.to_string()))?,
+    };
+    let swap = spec.swap_areas().map_err(|error| input(error.to_string()))?;
+    if config.optimum && (config.contents || packs(&swap, &knobs)) {
+        return Err(input("optimum: the best possible policy is not known with compressed swap".into()));
+    }
     reserve(&spec)?;
-    let machine = SimMachine::new(spec, config).map_err(input)?;
+    let contents = config.contents || packs(&swap, &knobs);
+    let machine = SimMachine::new(spec, config, contents).map_err(input)?;
     let statistics_age = statistics_age(config.seed ^ u64::from(config.boot) << 32, &knobs);
     Ok((machine, Config { knobs, swap, custom: config.custom, statistics_age }))
+}
+
+/// Whether what is swapped out may stay in memory.
+pub(crate) fn packs(areas: &[SwapArea], knobs: &Knobs) -> bool {
+    areas.iter().any(|area| area.zram.is_some()) || knobs.get(Knob::ZswapEnabled) != 0
 }
 
 /// How long ago the statistics of groups were added up when the program begins. A machine does that at a fixed rate
@@ -223,7 +235,7 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
         TaskKind::Leaving => (Class::System, None),
         TaskKind::Daemon(Daemon::Kswapd(_)) => (Class::Kswapd, None),
         TaskKind::Daemon(Daemon::Flusher) => (Class::Flusher, None),
-        TaskKind::Daemon(Daemon::Khugepaged | Daemon::Kpromoted | Daemon::Kcompactd(_))
+        TaskKind::Daemon(Daemon::Khugepaged | Daemon::Kpromoted | Daemon::Kcompactd(_) | Daemon::Zswap)
         | TaskKind::Visitor => (Class::System, None),
     };
     machine.begin_turn(picked, class);

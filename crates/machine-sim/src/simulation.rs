@@ -65,11 +65,12 @@ impl<'p, P> Simulation<'p, P> {
     pub(crate) fn new(mm: Mm<SimMachine>, program: &'p P, config: &'p RunConfig) -> Simulation<'p, P> {
         let spec = mm.machine().spec();
         let device = spec.file_device();
-        let swap = spec.swap().filter(|&(swap, _)| swap == device);
+        let areas = spec.swap_areas().expect("a machine that runs has areas that fit");
+        let swap = areas.iter().find(|area| area.device.index() == device && area.zram.is_none());
         let disk = Disk {
             device: DeviceId(device as u8),
             pages: pages_of(spec.devices()[device].size.0),
-            taken: swap.map_or(0, |(_, pages)| pages.into()),
+            taken: swap.map_or(0, |area| area.pages.into()),
             thin: true,
         };
         let oracle = config.verify.then(RefCell::default);
@@ -186,6 +187,7 @@ impl<'p, P> Simulation<'p, P> {
                             | WaitKey::Flusher
                             | WaitKey::Khugepaged
                             | WaitKey::Kpromoted
+                            | WaitKey::Zswap
                             | WaitKey::Timer
                     ))
                 )

@@ -200,7 +200,7 @@ fn create_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
     }
     let swap = match line.swap {
         0 => Vec::new(),
-        pages => vec![SwapArea { device: DeviceId(1), pages, priority: 0 }],
+        pages => vec![SwapArea { device: DeviceId(1), pages, priority: 0, zram: None }],
     };
     let found = X86::new(ranges, nodes.distances.clone(), nodes.memory_distances.clone());
     let mm = Mm::new(found, Config { knobs, swap, ..Config::default() }).unwrap_or_else(|error| fail(error));

@@ -2,6 +2,7 @@
 
 use crate::units::*;
 
+use crate::knobs::Compressor;
 use abi::Errno;
 
 pub use abi::{AccessKind, Advice, FileAdvice, Prot};
@@ -118,12 +119,23 @@ pub enum FaultDone {
 /// Swap space on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwapArea {
-    /// The device.
+    /// The device; not looked at if the area is in memory.
     pub device: DeviceId,
     /// Size in pages.
     pub pages: u32,
     /// The area with the highest priority is used first.
     pub priority: i16,
+    /// The area is in memory, compressed.
+    pub zram: Option<ZramConfig>,
+}
+
+/// The description of a zram device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZramConfig {
+    /// comp_algorithm.
+    pub compressor: Compressor,
+    /// mem_limit in pages; 0: none.
+    pub mem_limit: u64,
 }
 
 /// Limits of a memory control group, in pages.
@@ -168,6 +180,8 @@ pub enum Daemon {
     Flusher,
     /// Collapses pages that could be mapped by 2 MiB entries.
     Khugepaged,
+    /// Writes what zswap has no room for.
+    Zswap,
     /// Moves hot pages to faster tiers where faults do not.
     Kpromoted,
 }

@@ -3,8 +3,8 @@
 mod choice;
 
 pub use choice::{
-    AllocPlacement, CompactionFolios, FlushPolicy, FlushShape, LruGenForm, ThpDefrag, TierMigration,
-    TierPolicy,
+    AllocPlacement, CompactionFolios, Compressor, FlushPolicy, FlushShape, LruGenForm, ThpDefrag,
+    TierMigration, TierPolicy,
 };
 
 use crate::policy::PolicyKind;
@@ -201,6 +201,14 @@ knobs! {
         "pages read ahead from swap around a fault";
     SwapVmaRaEnabled "swap.vma_ra_enabled" 1, 0..=1 ""
         "read ahead from swap the neighbours of a page in the address space (1; Linux does so if no swap device is rotational), or those of its slot (0)";
+    ZswapEnabled "zswap.enabled" 0, 0..=1 "" @start
+        "keep pages compressed in memory instead of writing them to swap, as long as there is room for them (1)";
+    ZswapCompressor "zswap.compressor" 0 {Compressor}
+        "how zswap compresses a page";
+    ZswapMaxPoolPercent "zswap.max_pool_percent" 20, 0..=100 "%"
+        "share of memory that zswap may take";
+    ZswapAcceptThresholdPercent "zswap.accept_threshold_percent" 90, 0..=100 "%"
+        "share of this to which zswap must shrink, after it was full, before it takes pages again";
     DirtyRatio "vm.dirty_ratio" 20, 1..=100 "%"
         "share of available memory that may be dirty before writers must wait";
     DirtyBackgroundRatio "vm.dirty_background_ratio" 10, 0..=100 "%"
@@ -328,6 +336,7 @@ chosen! {
     compaction_folios CompactionFolios CompactionFolios;
     lru_gen_form LruGenForm LruGenForm;
     placement AllocPlacement AllocPlacement;
+    zswap_compressor ZswapCompressor Compressor;
 }
 
 /// Why a knob was not set.
@@ -454,6 +463,7 @@ mod tests {
         assert!(at_start.eq([
             &Knob::TierPolicy,
             &Knob::TierMigration,
+            &Knob::ZswapEnabled,
             &Knob::ThpKhugepaged,
             &Knob::AllocPlacement,
             &Knob::TlbUnmap,

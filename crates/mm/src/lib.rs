@@ -95,6 +95,9 @@ pub mod truncate;
 pub mod units;
 pub mod work;
 pub mod writeback;
+pub mod zram;
+pub(crate) mod zsmalloc;
+pub mod zswap;
 
 pub use machine::Machine;
 pub use mm::{Config, GroupAccount, Mm, OomReport};

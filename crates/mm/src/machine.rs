@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::primitive::{AtomicU64, Shared};
 use crate::units::*;
 
+pub use crate::knobs::Compressor;
 pub use crate::scope::Scope;
 pub use crate::work::Work;
 
@@ -232,6 +233,19 @@ pub enum SharedLine {
     GroupUsage(GroupId),
 }
 
+/// Where an object of compressed memory is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ObjectPlace {
+    /// The frame that it begins in.
+    pub frame: Pfn,
+    /// Its first byte there.
+    pub offset: u32,
+    /// The frame whose first bytes have the rest of it, if the first frame has not all.
+    pub next: Pfn,
+    /// Its bytes.
+    pub bytes: u32,
+}
+
 /// What a task can sleep on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum WaitKey {
@@ -257,6 +271,8 @@ pub enum WaitKey {
     Khugepaged,
     /// The daemon of promotion is wanted.
     Kpromoted,
+    /// zswap's daemon is wanted.
+    Zswap,
     /// The deadline only.
     Timer,
 }
@@ -355,6 +371,43 @@ pub trait Machine: Shared {
 
     /// Start a transfer. The machine reports its end through [`Mm::io_done`](crate::Mm::io_done).
     fn submit(&self, io: Io);
+
+    // --- compression --------------------------------------------------------------------------------------
+
+    /// Whether these frames are all zeroes, if the machine knows.
+    #[inline]
+    fn is_zero_filled(&self, _first: Pfn, _pages: u32) -> bool {
+        false
+    }
+    /// The word that a page repeats, if the machine knows of one: a value for [`Machine::fill`] alone.
+    fn same_filled(&self, _page: Pfn) -> Option<u64> {
+        None
+    }
+    /// Fill a page with such a word.
+    fn fill(&self, page: Pfn, word: u64) {
+        unreachable!("{page} is filled with the word {word:#x}, which this machine did not name")
+    }
+    /// How many bytes the compressor makes of a page, at least 1. What it makes stays in this CPU's buffer until it
+    /// compresses the next page.
+    fn compress(&self, _page: Pfn, _by: Compressor) -> u32 {
+        PAGE_SIZE as u32
+    }
+    /// Store a page in an object: as it is if the object has [`PAGE_SIZE`] bytes, otherwise this CPU's buffer, which
+    /// holds what became of it.
+    #[expect(clippy::disallowed_methods, reason = "frames of compressed memory are mapped nowhere")]
+    fn pack(&self, page: Pfn, object: ObjectPlace) {
+        assert_eq!((object.offset, object.bytes), (0, PAGE_SIZE as u32), "this machine does not compress");
+        self.copy(object.frame, page, 1);
+    }
+    /// Fill a page with what was stored in an object.
+    #[expect(clippy::disallowed_methods, reason = "the caller fills a page that no task uses yet")]
+    fn unpack(&self, object: ObjectPlace, page: Pfn, _by: Compressor) {
+        self.copy(page, object.frame, 1);
+    }
+    /// Move an object that is smaller than a page.
+    fn move_object(&self, from: ObjectPlace, to: ObjectPlace) {
+        unreachable!("{from:?} is moved to {to:?} on a machine that does not compress")
+    }
 
     // --- what is read ------------------------------------------------------------------------------------
 

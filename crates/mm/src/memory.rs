@@ -1,18 +1,27 @@
 //! State of floors 1 to 5, on which files, mappings and reclaim are built.
 
 use crate::alloc::{Allocator, Means, NeedsReclaim, Reserve, Watermark};
+use crate::api::ZramConfig;
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
-use crate::knobs::{Knobs, ThpDefrag};
+use crate::knobs::{Knob, Knobs, ThpDefrag};
 use crate::lru::Lru;
 use crate::machine::{Machine, Work};
 use crate::mempolicy::NodePreference;
 use crate::mmu::Mmu;
 use crate::slab::{Record, Slabs};
+use crate::stat::Stat;
 use crate::swap::Swap;
 use crate::table::{Landing, Tables};
 use crate::tlb::{FileSettled, UnmapBatch};
 use crate::units::*;
+use crate::zram::Zram;
+use crate::zsmalloc::ZsMemory;
+use crate::zswap::Zswap;
+use std_alloc::boxed::Box;
+use std_alloc::format;
+use std_alloc::string::String;
+use std_alloc::vec::Vec;
 
 /// Memory that an operation could not allocate. The operation has undone its work; the facade reclaims and runs it
 /// again.
@@ -152,6 +161,12 @@ pub struct Memory<M> {
     pub tables: Tables,
     /// LRU lists, and the groups that folios are charged to.
     pub lru: Lru,
+    /// Compressed pages in front of swap devices.
+    pub(crate) zswap: Zswap,
+    /// By number of the swap area: the areas that are in memory.
+    pub(crate) zrams: Box<[Option<Zram>]>,
+    /// Whether some slots may have content in memory.
+    packs: bool,
 }
 
 impl<M> core::ops::Deref for Memory<M> {
@@ -167,7 +182,87 @@ impl<M: Machine> Memory<M> {
     /// Assemble the rooms.
     pub fn new(mmu: Mmu<M>, swap: Swap, alloc: Allocator, lru: Lru) -> Memory<M> {
         let slabs = Slabs::new(mmu.machine.cpus());
-        Memory { mmu, swap, alloc, slabs, tables: Tables::default(), lru }
+        let zswap = Zswap::new(alloc.zones().iter().map(|zone| zone.managed()).sum());
+        let zram = |area: Option<(u32, ZramConfig)>| area.map(|(pages, config)| Zram::new(config, pages));
+        let zrams: Box<[_]> = swap.zrams().map(zram).collect();
+        let packs = mmu.knobs.get(Knob::ZswapEnabled) != 0 || zrams.iter().any(Option::is_some);
+        Memory { mmu, swap, alloc, slabs, tables: Tables::default(), lru, zswap, zrams, packs }
+    }
+
+    /// Whether some slots may have content in memory.
+    pub(crate) fn packs(&self) -> bool {
+        self.packs
+    }
+
+    /// What compressed memory is made of.
+    pub(crate) fn zs(&self) -> ZsMemory<'_, M> {
+        ZsMemory { mmu: &self.mmu, alloc: &self.alloc, slabs: &self.slabs }
+    }
+
+    /// The zram device that holds a slot, and the slot's number there.
+    pub(crate) fn zram_of(&self, slot: SwapSlot) -> Option<(&Zram, u32)> {
+        if !self.packs {
+            return None;
+        }
+        let (area, number) = self.swap.in_area(slot);
+        Some((self.zrams[area].as_ref()?, number))
+    }
+
+    /// Store a locked page of the swap cache in zswap. `false`: it must be written to its slot.
+    pub(crate) fn store_in_zswap(&self, page: Pfn, slot: SwapSlot) -> bool {
+        self.packs && {
+            let group = self.lru.groups.nearest_live(self.mmu.frames[page].group());
+            self.zswap.store(&self.zs(), (page, group), slot)
+        }
+    }
+
+    /// Fill a page that no task uses yet with what zswap has of a slot. `keeps`: zswap keeps it.
+    pub(crate) fn load_from_zswap(&self, page: Pfn, slot: SwapSlot, keeps: bool) -> bool {
+        self.zswap.is_used() && self.zswap.load(&self.zs(), page, slot, keeps)
+    }
+
+    /// A slot is free: what is kept of its content in memory goes.
+    #[inline]
+    fn forget_slot(&self, slot: SwapSlot) {
+        if self.packs {
+            self.zswap.invalidate(&self.zs(), slot);
+            if let Some((zram, number)) = self.zram_of(slot) {
+                zram.slot_free_notify(&self.zs(), number);
+            }
+        }
+    }
+
+    /// Drop an entry's reference to a slot. Returns the number of entries left.
+    pub(crate) fn free_swap_entry(&self, slot: SwapSlot) -> u32 {
+        self.swap.free_entry(self, slot, |slot| self.forget_slot(slot))
+    }
+
+    /// End that the cache holds a slot ([`Swap::cache_remove`]).
+    pub(crate) fn remove_from_swap(&self, slot: SwapSlot, shadow: Option<Shadow>) {
+        self.swap.cache_remove(self, slot, shadow, |slot| self.forget_slot(slot));
+    }
+
+    /// Check compressed memory. Returns the first error.
+    pub(crate) fn validate_packed(&self) -> Result<(), String> {
+        let mut records = Vec::from(self.zswap.records());
+        self.zswap.pool().validate(&self.mmu)?;
+        self.zswap.validate(|slot| self.swap.is_used(slot))?;
+        let mut frames = self.zswap.pool().total_pages();
+        for (area, zram) in self.zrams.iter().enumerate() {
+            let Some(zram) = zram else { continue };
+            zram.pool().validate(&self.mmu)?;
+            zram.validate(|number| self.swap.is_used(self.swap.slot_in(area, number)))?;
+            records.extend(zram.records());
+            frames += zram.pool().total_pages();
+        }
+        if self.mmu.stats.read(Stat::NrZspages) != frames as i64 {
+            return Err(format!("pools have {frames} frames, not as nr_zspages says"));
+        }
+        for record in [Record::ZsHandle, Record::Zspage, Record::ZswapEntry] {
+            let found = records.iter().filter(|(kind, _)| *kind == record).map(|(_, count)| count).sum();
+            self.slabs.check(record, found)?;
+        }
+        Ok(())
     }
 
     /// The number of records of a kind has changed.

@@ -382,7 +382,12 @@ impl<M: Machine> Mm<M> {
         let kcompactds = (0..compact).map(|node| Daemon::Kcompactd(NodeId(node)));
         let background = kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged));
         let promotes = self.mmu().tiers.many() && hot::wants_daemon(&self.mmu().knobs);
-        background.chain(kcompactds).chain(promotes.then_some(Daemon::Kpromoted)).collect()
+        let zswap = self.mmu().knobs.get(Knob::ZswapEnabled) != 0;
+        background
+            .chain(zswap.then_some(Daemon::Zswap))
+            .chain(kcompactds)
+            .chain(promotes.then_some(Daemon::Kpromoted))
+            .collect()
     }
 
     /// Run a daemon until the machine stops.
@@ -391,6 +396,7 @@ impl<M: Machine> Mm<M> {
             Daemon::Kswapd(node) => reclaim::kswapd(&self.core, &self.reclaim, self, node),
             Daemon::Kcompactd(node) => compact::daemon(&self.core, node),
             Daemon::Flusher => writeback::flusher(&self.core, &self.writeback),
+            Daemon::Zswap => writeback::zswap(&self.core),
             Daemon::Khugepaged => self.spaces.khugepaged(&self.core),
             Daemon::Kpromoted => promote::daemon(&self.core, &self.reclaim, self),
         }

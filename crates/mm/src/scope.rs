@@ -82,6 +82,7 @@ named_table! {
         SwapinReadahead "swapin_readahead" "read a folio from swap, with its neighbours";
         PageCacheRa "page_cache_ra_unbounded" "read a window of a file";
         FilemapAddFolio "filemap_add_folio" "take a folio and add it to a file's cache";
+        ShrinkWorker "shrink_worker" "write old pages of a full zswap";
         WbWriteback "wb_writeback" "write old or too many dirty pages (the flusher)";
         DoWritepages "do_writepages" "write dirty pages of one file";
         FolioWaitBit "folio_wait_bit" "wait for a folio's lock or write-back";

@@ -28,6 +28,9 @@ named_table! {
     Record {
         TreeNode "radix_tree_node" "64 places of a file's cache or of the swap cache";
         BufferHead "buffer_head" "a page of a file on a device that was written since it is cached";
+        ZsHandle "zs_handle" "an object of compressed memory";
+        Zspage "zspage" "frames that share objects of compressed memory";
+        ZswapEntry "zswap_entry" "a page in zswap";
     }
 }
 
@@ -37,6 +40,8 @@ impl Record {
         match self {
             Record::TreeNode => 576,
             Record::BufferHead => 104,
+            Record::ZsHandle => 8,
+            Record::Zspage | Record::ZswapEntry => 56,
         }
     }
 }

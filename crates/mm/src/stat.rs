@@ -78,11 +78,17 @@ counters! {
     NrWritten "nr_written" less "pages written by write-back";
     NrSwapcached "nr_swapcached" level "pages in the swap cache";
     NrPageTablePages "nr_page_table_pages" level "pages that hold page tables";
+    NrZspages "nr_zspages" level "pages of compressed memory";
     NrSlabReclaimable "nr_slab_reclaimable" level "pages of slabs of records that can be dropped";
     PgpgIn "pgpgin" less "kilobytes read from devices";
     PgpgOut "pgpgout" less "kilobytes written to devices";
     PswpIn "pswpin" less "pages read from swap";
     PswpOut "pswpout" less "pages written to swap";
+    SwpoutZero "swpout_zero" "pages of zeroes that were swapped out, for which nothing is written";
+    SwpinZero "swpin_zero" "such pages that came back";
+    Zswpin "zswpin" "pages that came back from zswap";
+    Zswpout "zswpout" "pages that went to zswap";
+    Zswpwb "zswpwb" less "pages that zswap has written to swap";
     SwapRa "swap_ra" "pages read ahead from swap";
     SwapRaHit "swap_ra_hit" more "pages read ahead from swap that were then used";
     PgallocDma32 "pgalloc_dma32" "pages allocated from DMA32 zones";

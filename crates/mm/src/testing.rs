@@ -88,6 +88,11 @@ pub(crate) struct TestMachine {
     pub io_done: Option<fn(&Io)>,
     /// The stamps that transfers have written, by device and block.
     blocks: Lock<BTreeMap<(DeviceId, u64), u64>>,
+    /// Whether the machine compresses: a page becomes as many bytes as the low 16 bits of its stamp say, 0 are zeroes,
+    /// and the highest bit is set in a stamp that repeats one word.
+    pub compresses: bool,
+    /// Objects of compressed memory, by where they begin, and their stamps.
+    objects: Lock<BTreeMap<(Pfn, u32), (ObjectPlace, u64)>>,
     /// Whether the machine stops.
     pub stops: AtomicBool,
     wakes: Lock<BTreeMap<WaitKey, u64>>,
@@ -133,6 +138,8 @@ impl TestMachine {
             ios: Lock::default(),
             io_done: None,
             blocks: Lock::default(),
+            compresses: false,
+            objects: Lock::default(),
             stops: AtomicBool::new(false),
             wakes: Lock::default(),
             young: (true, true),
@@ -248,6 +255,13 @@ impl TestMachine {
         if let Some((_, act)) = taken {
             act();
         }
+    }
+
+    /// The stamp of an object of compressed memory.
+    pub fn object(&self, place: ObjectPlace) -> u64 {
+        let (found, stamp) = self.objects.lock()[&(place.frame, place.offset)];
+        assert_eq!(found, place, "an object is read as it was written");
+        stamp
     }
 
     /// Take the oldest transfer that has not ended.
@@ -419,6 +433,35 @@ impl Machine for TestMachine {
         }
         self.ios.lock().push_back(io);
         self.call(&self.submitted);
+    }
+
+    fn is_zero_filled(&self, first: Pfn, pages: u32) -> bool {
+        self.compresses && (0..pages).all(|page| self.stamp(first.add(page)) == 0)
+    }
+
+    fn same_filled(&self, page: Pfn) -> Option<u64> {
+        Some(self.stamp(page)).filter(|stamp| self.compresses && stamp >> 63 == 1)
+    }
+
+    fn fill(&self, page: Pfn, word: u64) {
+        self.set_stamp(page, word);
+    }
+
+    fn compress(&self, page: Pfn, _: Compressor) -> u32 {
+        if self.compresses { (self.stamp(page) as u32 & 0xffff).max(1) } else { PAGE_SIZE as u32 }
+    }
+
+    fn pack(&self, page: Pfn, object: ObjectPlace) {
+        self.objects.lock().insert((object.frame, object.offset), (object, self.stamp(page)));
+    }
+
+    fn unpack(&self, object: ObjectPlace, page: Pfn, _: Compressor) {
+        self.set_stamp(page, self.object(object));
+    }
+
+    fn move_object(&self, from: ObjectPlace, to: ObjectPlace) {
+        let stamp = self.object(from);
+        self.objects.lock().insert((to.frame, to.offset), (to, stamp));
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {

@@ -2,6 +2,7 @@
 //!
 //! One unit of each is said in its help text. A simulated machine has a cost, with its source, for each name.
 
+use crate::knobs::Compressor;
 use crate::table_macro::named_table;
 
 named_table! {
@@ -36,10 +37,37 @@ named_table! {
         SwapSlot "swap_slot" "allocate or free one slot of swap space";
         IoSubmit "io_submit" "build and submit one block request";
         IoComplete "io_complete" "handle the end of one block request";
+        ZsObject "zs_object" "allocate, free or move one object of compressed memory";
+        CompressLzoRle "compress_lzo_rle" "compress one page with lzo-rle";
+        CompressLz4 "compress_lz4" "compress one page with lz4";
+        CompressZstd "compress_zstd" "compress one page with zstd, level 3";
+        DecompressLzoRle "decompress_lzo_rle" "decompress one page with lzo-rle";
+        DecompressLz4 "decompress_lz4" "decompress one page with lz4";
+        DecompressZstd "decompress_zstd" "decompress one page with zstd";
         ReclaimFolio "reclaim_folio" "decide about one folio in the shrink loop";
         ReclaimBatch "reclaim_batch" "set up and end one batch of the shrink loop";
         CompactScan "compact_scan" "look at one frame in search of something to move, or of a place to move it to";
         Switch "switch" "switch to another address space, without refilling the TLB";
         DaemonWake "daemon_wake" "wake a daemon";
+    }
+}
+
+impl Work {
+    /// Compressing a page.
+    pub(crate) const fn compress(by: Compressor) -> Work {
+        match by {
+            Compressor::LzoRle => Work::CompressLzoRle,
+            Compressor::Lz4 => Work::CompressLz4,
+            Compressor::Zstd => Work::CompressZstd,
+        }
+    }
+
+    /// Decompressing a page.
+    pub(crate) const fn decompress(by: Compressor) -> Work {
+        match by {
+            Compressor::LzoRle => Work::DecompressLzoRle,
+            Compressor::Lz4 => Work::DecompressLz4,
+            Compressor::Zstd => Work::DecompressZstd,
+        }
     }
 }

@@ -20,6 +20,7 @@ pub mod probe;
 pub mod rng;
 pub mod zipf;
 
+pub use abi::{PACKED_UNIT, Packed};
 pub use named::Named;
 pub use os::{
     Access, AccessKind, Advice, Buffer, Call, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map,

@@ -11,6 +11,7 @@ pub use abi::{
     PolicyMode, Prot, Remap, Role, Signal, Text,
 };
 
+use abi::Packed;
 use abi::call::unpair;
 
 /// A task (thread or child process) that can be joined.
@@ -256,6 +257,10 @@ pub trait Os {
     fn seed(&self) -> u64;
     /// Count `units` of the program's own work as done. Two runs with the same count did the same work.
     fn progress(&mut self, units: u64);
+    /// A page of this process, at this address, now holds what compressors make so much of.
+    fn content(&mut self, addr: u64, packed: Packed) {
+        let _ = (addr, packed);
+    }
     /// Report the task's total by the program's own measure: `bytes` in `nanos`.
     fn rate(&mut self, bytes: u64, nanos: u64) {
         let _ = (bytes, nanos);

@@ -372,7 +372,8 @@ impl<O: Os, S: Source> Task<'_, O, S> {
             Event::After { thread, mark } => self.wait(Wait::Mark { thread: thread.0, mark }),
             Event::Call { epoch, call, value } => self.change(epoch, event.takes_away(), Some((call, value))),
             Event::Skip { epoch } => self.change(epoch, false, None),
-            Event::Run(_) | Event::Exec | Event::Content { .. } => {}
+            Event::Content { page, packed } => self.os.content(page << PAGE_SHIFT, packed),
+            Event::Run(_) | Event::Exec => {}
         }
     }
 

@@ -32,7 +32,7 @@ pub fn machine() -> &'static Threads {
 /// Start the machine, then the memory manager.
 pub fn boot(knobs: Knobs) -> Result<(), String> {
     let (disk, requests) = Disk::new();
-    let swap = vec![SwapArea { device: SWAP, pages: 16384, priority: 0 }];
+    let swap = vec![SwapArea { device: SWAP, pages: 16384, priority: 0, zram: None }];
     let mm = Mm::new(Threads::new(disk), Config { knobs, swap, ..Config::default() })?;
     assert!(MM.set(mm).is_ok(), "a kernel must boot only once");
     std::thread::spawn(move || disk::run(&requests));

@@ -1,6 +1,6 @@
 //! The content of a case: choices, each drawn from a stream of its own, so that none depends on another.
 
-use crate::knobs::{CompactionFolios, FlushPolicy, ThpDefrag};
+use crate::knobs::{CompactionFolios, Compressor, FlushPolicy, ThpDefrag};
 
 /// All flush policies; the one that defers most is drawn twice as often.
 const FLUSHES: [&str; FlushPolicy::ALL.len() + 1] = {
@@ -39,6 +39,10 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("vm.defrag_mode", &["0", "0", "1"]),
     ("vm.swappiness", &["0", "60", "100", "200"]),
     ("vm.page-cluster", &["0", "3"]),
+    ("zswap.enabled", &["0", "0", "1"]),
+    ("zswap.compressor", Compressor::WORDS),
+    ("zswap.max_pool_percent", &["1", "5", "20"]),
+    ("zswap.accept_threshold_percent", &["50", "90"]),
     ("numa.demotion_enabled", &["0", "1"]),
     ("kernel.numa_balancing", &["0", "1", "2"]),
     ("tier.policy", &["hint", "hint", "generations", "sampled"]),
@@ -47,6 +51,17 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("preempt", &["off", "off", "off", "off", "4", "16", "64", "256"]),
     ("chaos machine", &["random", "random", "random", "tiers"]),
     ("chaos size", &["2M", "6M", "12M", "24M", "48M", "96M"]),
+    // Some have no room for what is swapped out.
+    (
+        "chaos swap",
+        &[
+            "",
+            "",
+            " --swap zram:64M,algorithm=zstd",
+            " --swap zram:4M,algorithm=lz4 --swap zram:8M,priority=3",
+            " --swap zram:64M,mem_limit=2M",
+        ],
+    ),
     ("chaos operations", &["100", "200", "500", "1000"]),
     ("trace", &["sqlite", "redis", "cc1"]),
     ("trace memory", &["45", "52", "60", "75", "90"]),
@@ -97,9 +112,10 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
     let choose = |name: &str| choice(seed, name);
     let program = match only.unwrap_or(choose("program")) {
         "chaos" => format!(
-            "chaos:{}:{} --machine {}",
+            "chaos:{}:{}{} --machine {}",
             choose("chaos size"),
             choose("chaos operations"),
+            choose("chaos swap"),
             match choose("chaos machine") {
                 "random" => format!("random:{}", draw(seed, "machine") % 1_000_000),
                 with_tiers => format!("{with_tiers} --memory 24M"),
@@ -144,13 +160,16 @@ pub fn covering() -> Vec<String> {
         let enabled = ["always", "never"][i / 6 % 2];
         let (order, memory) = ([9, 0, 4][i / 12 % 3], ["32M", "48M"][i / 36 % 2]);
         let limit = [511, 0, 64][i / 7 % 3];
+        let swap =
+            ["", " --swap zram:64M,algorithm=lz4", " --set zswap.enabled=1 --set zswap.max_pool_percent=1"]
+                [i / 2 % 3];
         let limits =
             ["swap", "shared", "none"].map(|name| format!(" --set khugepaged.max_ptes_{name}={limit}"));
         format!(
             "run chaos:{}:600 --memory {memory} --machine {machine} --seed {} --set tlb.unmap={} --set reclaim.policy={} --set \
              file.max_order={order} --set shmem.max_order={order} --set thp.file_pmd={} --set hugepages-64kB.enabled={enabled} --set \
              hugepages-2048kB.enabled={enabled} --set thp.khugepaged=1 --set numa.demotion_enabled={} \
-             --set kernel.numa_balancing={} --set tier.policy={} --set tier.migration={}{}{HASTE} --verify --quiet --json",
+             --set kernel.numa_balancing={} --set tier.policy={} --set tier.migration={}{}{swap}{HASTE} --verify --quiet --json",
             ["96M", "160M", "256M", "512M"][i % 4],
             SEEDS + i,
             FlushPolicy::WORDS[i % FlushPolicy::WORDS.len()],

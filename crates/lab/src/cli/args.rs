@@ -13,6 +13,7 @@ use super::report::ReportArgs;
 use super::reproduce::ReproduceArgs;
 use super::scale::ScaleArgs;
 use super::shell::{CompletionsArgs, ManArgs};
+use super::swap::SwapArgs;
 use super::sweep::SweepArgs;
 use super::tracing::{ImportArgs, InfoArgs, RecordArgs};
 use super::truth::TruthArgs;
@@ -104,6 +105,14 @@ Examples:
   pagefold curve traces/sqlite.pft --svg sqlite.svg
   pagefold curve redis:64M --memory 50% --memory 75% --memory 100% --profile classic --profile lazy --json")]
     Curve(CurveArgs),
+    /// Compare kinds of swap: none, a disk, zram of several sizes, zswap, and zram before a disk
+    #[command(after_help = "\
+Pages of zeroes are written nowhere, in any row (docs/compressed-swap.md).
+
+Examples:
+  pagefold swap traces/redis.pft --memory 60%
+  pagefold swap zipf:256M --memory 80% --swappiness 0,60,100,180 --algorithm zstd --json")]
+    Swap(SwapArgs),
     /// Show the rate of a program with more and more CPUs, and at which locks they wait for each other
     #[command(after_help = "\
 Each task has memory of its own and a CPU; the programs are cases of will-it-scale, and others that take a number of tasks.

@@ -269,6 +269,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         memory: Some(shape.memory()),
         fragment: None,
         group: args.groups.iter().map(|group| group.text.clone()).collect(),
+        swap: Vec::new(),
         footprint,
         peak_live,
         seed: args.seed,

@@ -7,7 +7,7 @@ use super::resume::{Resumed, Unwritten};
 use super::visit::parse_visit;
 use crate::cell::Cell;
 use crate::document::{Origin, SCHEMA, to_json};
-use crate::engine::{Fragmentation, Machine, Program, RunConfig, Visit};
+use crate::engine::{Fragmentation, Machine, Program, RunConfig, SwapSpec, Visit};
 use crate::error::{Error, Result};
 use crate::jobs::{Ended, Job, jobs};
 use crate::profile::Profile;
@@ -114,6 +114,11 @@ pub struct ExperimentArgs {
     /// that is alone holds the program (docs/groups.md). May be given several times
     #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
     groups: Vec<GroupArg>,
+    /// A swap area instead of the machine's own: zram:SIZE in memory, compressed, or DEVICE:SIZE; with settings, like
+    /// zram:50%,algorithm=zstd,mem_limit=1G,priority=100 (shares are of the machine's memory). Areas without a priority
+    /// are used in their order. May be given several times (docs/compressed-swap.md)
+    #[arg(long = "swap", value_name = "AREA[,SETTING=VALUE,...]", value_parser = str::parse::<SwapSpec>)]
+    swap: Vec<SwapSpec>,
     /// Also keep configuration, raw data and result in DIR: a new or empty directory, or that of the same command,
     /// which then continues
     #[arg(long, value_name = "DIR")]
@@ -216,7 +221,10 @@ fn carry_out(
         config.profile = also.profile_tree || also.locks || also.folded.is_some();
         config.visits = also.visits.to_vec();
         config.fragment.clone_from(&args.fragment);
+        config.swap.clone_from(&args.swap);
     })?;
+    plan.cells[0].machine.check_swap(&plan.cells[0].config)?;
+    plan.setup.swap = args.swap.iter().map(SwapSpec::to_string).collect();
     plan.setup.fragment = args.fragment.as_ref().map(Fragmentation::to_string);
     plan.group(&args.groups)?;
     let config = rundir::config(&plan.setup, &plan.options())?;
@@ -291,6 +299,7 @@ pub(super) fn understand(
         memory,
         fragment: None,
         group: Vec::new(),
+        swap: Vec::new(),
         footprint,
         peak_live,
         seed: args.seed,

@@ -20,6 +20,7 @@ mod reproduce;
 mod resume;
 mod scale;
 mod shell;
+mod swap;
 mod sweep;
 mod tracing;
 mod truth;
@@ -48,6 +49,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Optimum(args) => optimum::optimum(&args),
         Command::Curve(args) => curve::curve(&args),
         Command::Scale(args) => scale::scale(&args),
+        Command::Swap(args) => swap::swap(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Boot(args) => boot::boot(&args),
         Command::Linux(args) => linux::linux(&args),

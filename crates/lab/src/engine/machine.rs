@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::suggest;
-use machine_sim::GroupSpec;
 use machine_sim::spec::MachineSpec;
+use machine_sim::{GroupSpec, RunConfig, SwapSpec};
 use std::path::Path;
 
 /// The machine that is used if none is named.
@@ -85,6 +85,21 @@ impl Machine {
             };
             Error::Input(format!("--{error}; {what} ('pagefold list machines')"))
         })
+    }
+
+    /// Its own first swap area, if that is on a device.
+    pub fn own_swap(&self) -> Option<SwapSpec> {
+        self.spec.device_swap()
+    }
+
+    /// Refuse swap areas that the machine cannot have.
+    pub fn check_swap(&self, config: &RunConfig) -> Result<()> {
+        let spec = config.memory.map_or(Ok(self.spec.clone()), |bytes| self.spec.clone().with_memory(bytes));
+        if config.swap.is_empty() {
+            return Ok(());
+        }
+        let fits = spec.and_then(|spec| spec.with_swap(&config.swap));
+        fits.map(drop).map_err(|error| Error::Input(format!("--{error}")))
     }
 
     /// Refuse control groups that the machine cannot have besides its own.

@@ -54,7 +54,7 @@ fn finished(config: &RunConfig, outcome: &Outcome) -> Result<()> {
             return Err(error);
         }
         let memory = human::bytes(config.memory.unwrap_or_else(|| config.machine.memory()) as f64);
-        let swap = if config.machine.swap().is_some() { "" } else { " (this machine has no swap)" };
+        let swap = if config.has_swap() { "" } else { " (this machine has no swap)" };
         return Err(Error::Input(format!(
             "{memory} of memory are too small to run this program: it ran out of memory with {} resident{swap}; give \
              more with --memory ({})",

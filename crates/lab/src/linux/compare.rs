@@ -424,6 +424,7 @@ fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
         memory: Some(memory),
         fragment: None,
         group: Vec::new(),
+        swap: Vec::new(),
         footprint: program.footprint(),
         peak_live: program.peak_live(),
         seed: job.seed,

@@ -16,8 +16,12 @@ fn raw(pfn: Pfn, bits: Bits) -> u64 {
 
 fn machine(name: &str, fault: Option<FlushFault>) -> SimMachine {
     let spec = MachineSpec::preset(name).unwrap().with_memory(64 << 20).unwrap();
-    SimMachine::new(spec.clone(), &RunConfig { verify: true, flush_fault: fault, ..RunConfig::new(spec) })
-        .unwrap()
+    SimMachine::new(
+        spec.clone(),
+        &RunConfig { verify: true, flush_fault: fault, ..RunConfig::new(spec) },
+        false,
+    )
+    .unwrap()
 }
 
 /// Tables at frames 1 to 4 that map page 5 to frame 99.
@@ -57,7 +61,7 @@ fn a_walk_sets_young_and_dirty_and_respects_protection() {
 fn without_hardware_young_bits_an_old_entry_faults() {
     let mut spec = MachineSpec::preset("small").unwrap();
     spec.set_hw_young(false, false);
-    let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec)).unwrap();
+    let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec), false).unwrap();
     map(&machine, Bits::WRITE);
     assert_eq!(machine.walk(machine.this_cpu(), Vpn(5), Load), Walk::Fault);
     map(&machine, Bits::WRITE | Bits::YOUNG);
@@ -112,7 +116,8 @@ fn a_shootdown_in_a_run_in_turn_gives_busy_targets_a_turn_each() {
     let spec = MachineSpec::preset("laptop").unwrap().with_memory(64 << 20).unwrap();
     for (in_turn, next) in [(false, 0), (true, 1)] {
         let machine =
-            SimMachine::new(spec.clone(), &RunConfig { in_turn, ..RunConfig::new(spec.clone()) }).unwrap();
+            SimMachine::new(spec.clone(), &RunConfig { in_turn, ..RunConfig::new(spec.clone()) }, false)
+                .unwrap();
         (0..2).for_each(|_| assert!(machine.sched.borrow_mut().spawn(0, 0, None) < 2));
         let flush = |target| {
             let mut targets = CpuSet::EMPTY;

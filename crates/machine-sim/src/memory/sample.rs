@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn one_line_in_n_is_sampled_and_records_without_room_are_lost() {
         let spec = MachineSpec::preset("tiers").unwrap();
-        let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec)).unwrap();
+        let machine = SimMachine::new(spec.clone(), &RunConfig::new(spec), false).unwrap();
         let read = |times: u64| {
             for i in 0..times as u32 {
                 machine.memory_time(machine.this_cpu(), Pfn(i % 64), 1);

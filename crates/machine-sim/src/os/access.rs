@@ -190,6 +190,9 @@ impl<P: Program> SimOs<'_, P> {
     fn watch(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
         self.machine.observers.used(cached.pfn(), How::Mapped);
         self.check(vpn, kind, cached);
+        if let (AccessKind::Store, Some(packing)) = (kind, &self.machine.observers.packing) {
+            packing.borrow_mut().store((self.space.0, vpn.0), cached.pfn());
+        }
     }
 
     /// Ask the oracle about an access that used the translation `cached`.
@@ -225,7 +228,7 @@ impl<P: Program> SimOs<'_, P> {
     }
 
     /// What a store to a frame changes, in the oracle's terms.
-    fn store_target(&self, pfn: Pfn) -> StoreTarget {
+    pub(super) fn store_target(&self, pfn: Pfn) -> StoreTarget {
         let frames = &self.sim.mm().mmu().frames;
         let head = &frames[frames.head(pfn)];
         let Owner::File(id) = head.owner() else {

@@ -24,6 +24,9 @@ pub(super) struct Copying {
     since: Moment,
 }
 
+/// Set in the number of a file, so that no space has it.
+const FILES: u32 = 1 << 31;
+
 impl<P: Program> SimOs<'_, P> {
     pub(super) fn write(&self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         let mut copying = self.copying(fd, offset)?;
@@ -103,6 +106,10 @@ impl<P: Program> SimOs<'_, P> {
     /// Copy between a page of a file and the process, and ask or tell the oracle.
     pub(super) fn copy(&self, call: &mut Copying, pfn: Pfn, bytes: u32, write: bool) {
         self.machine.observers.used(pfn, How::Syscall);
+        if let (true, Some(packing)) = (write, &self.machine.observers.packing) {
+            let page = self.sim.mm().mmu().frames.index_of(pfn);
+            packing.borrow_mut().store((FILES | call.file as u32, page.0), pfn);
+        }
         let Some(content) = &self.machine.observers.content else { return };
         let Copying { id, file, first, next, since, .. } = *call;
         let frames = &self.sim.mm().mmu().frames;

@@ -8,11 +8,13 @@ mod cpus;
 mod groups;
 mod random;
 mod ratio;
+mod swap;
 
 pub use crate::device::DeviceSpec;
 pub use crate::tlb::{Geometry, TlbSpec};
 pub use bytes::Bytes;
 pub use cost::{CostRow, Costs, Hardware};
+pub use swap::SwapSpec;
 
 use crate::fragment::target::Fragmentation;
 use cost::CostFile;
@@ -140,6 +142,9 @@ struct Storage {
     swap: Option<String>,
     #[serde(default)]
     swap_size: Bytes,
+    /// Further areas.
+    #[serde(default)]
+    areas: Vec<SwapSpec>,
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -208,7 +213,9 @@ impl MachineSpec {
         let costs = Costs::new(&file.costs, file.cpu.ghz).map_err(at)?;
         let total = file.node.iter().map(NodeSpec::memory).sum();
         let ranges = lay_out(&file.node, total).map_err(at)?;
-        Ok(MachineSpec { name: name.into(), file, costs, ranges })
+        let spec = MachineSpec { name: name.into(), file, costs, ranges };
+        spec.swap_areas().map_err(at)?;
+        Ok(spec)
     }
 
     /// The same machine with `bytes` of memory, split among the nodes in the same proportion. A node fills its lower
@@ -221,6 +228,7 @@ impl MachineSpec {
     /// The same machine without swap space.
     pub fn without_swap(mut self) -> MachineSpec {
         self.file.storage.swap = None;
+        self.file.storage.areas.clear();
         self
     }
 
@@ -301,8 +309,9 @@ impl MachineSpec {
         self.device(&self.file.storage.files).expect("a checked description names known devices")
     }
 
-    /// Index of the device that holds swap space, and its pages. Swap space is in the device's first blocks.
-    pub fn swap(&self) -> Option<(usize, u32)> {
+    /// Index of the device that holds swap space, and its pages. Swap space is in the device's first blocks. Further
+    /// areas are not told of.
+    fn swap(&self) -> Option<(usize, u32)> {
         let pages = (self.file.storage.swap_size.0 / PAGE_SIZE) as u32;
         let device = self.file.storage.swap.as_deref()?;
         (pages > 0).then(|| (self.device(device).expect("a checked description names known devices"), pages))

@@ -134,7 +134,7 @@ mod tests {
         some(|spec| spec.cpus() == 8);
         some(|spec| spec.cpus() > 15);
         some(|spec| spec.tlb().l2.entries == 16384);
-        some(|spec| spec.swap().is_some());
+        some(|spec| !spec.swap_areas().unwrap().is_empty());
         some(|spec| spec.cpu().hw_young);
         some(|spec| spec.cpu().asids == 0);
         some(|spec| spec.ranges().len() > spec.nodes().len());

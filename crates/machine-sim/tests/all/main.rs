@@ -22,6 +22,7 @@ mod churn;
 mod clock;
 mod collapse;
 mod compaction;
+mod compressed;
 mod conformance;
 mod flushes;
 mod fragment;

@@ -63,6 +63,7 @@ impl Key {
                     | WaitKey::Flusher
                     | WaitKey::Khugepaged
                     | WaitKey::Kpromoted
+                    | WaitKey::Zswap
             ) | Key::Other(..)
         )
     }

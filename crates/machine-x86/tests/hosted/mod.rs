@@ -238,7 +238,7 @@ pub fn run(setup: &Setup) -> Report {
     let knobs = Knobs::default();
     knobs.set(Knob::TlbUnmap, setup.unmap).unwrap();
     setup.knobs.iter().for_each(|&(knob, value)| knobs.set(knob, value).unwrap());
-    let swap = SwapArea { device: DeviceId(1), pages: setup.swap, priority: 0 };
+    let swap = SwapArea { device: DeviceId(1), pages: setup.swap, priority: 0, zram: None };
     let swap = if setup.swap > 0 { vec![swap] } else { Vec::new() };
     let mm = Mm::new(Hosted::new(setup), Config { knobs, swap, ..Config::default() })
         .expect("the machine must have enough memory");

@@ -11,7 +11,7 @@ use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Io, Machine, Scope, WaitKey, Work};
 use crate::memory::Memory;
 use crate::primitive::Ordering::Relaxed;
-use crate::stat::{SizeStat, Stat};
+use crate::stat::Stat;
 use crate::units::*;
 
 pub(super) fn count_read<M: Machine>(memory: &Memory<M>, pages: u32) {
@@ -34,8 +34,9 @@ pub(super) fn submit_read<M: Machine>(memory: &Memory<M>, pfn: Pfn, device: Devi
 
 impl Cache {
     /// Start to write a locked folio that is up to date: a page of a file to its device, a page of the swap cache to
-    /// its slot; a page of shmem moves to the swap cache first. The folio is no longer dirty then, has WRITEBACK set,
-    /// and stays locked until the caller unlocks it. No page-table entry may be able to make it dirty unnoticed.
+    /// its slot; a page of shmem moves to the swap cache first. The folio is no longer dirty then, has WRITEBACK set
+    /// until it is written, and stays locked until the caller unlocks it. It is dirty again if zram could not take it.
+    /// No page-table entry may be able to make it dirty unnoticed.
     ///
     /// Returns `false` for a page of shmem if swap is full; the page is unchanged.
     pub(crate) fn write_page_start<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
@@ -53,12 +54,8 @@ impl Cache {
                 return false;
             }
             _ => {
-                frame.clear(FrameFlags::DIRTY);
-                frame.set(FrameFlags::WRITEBACK);
-                memory.count(Stat::PswpOut, pages as i64);
-                memory.sizes.count(SizeStat::Swpout, frame.order(), 1);
-                memory.swap.begin_write(pages);
-                memory.swap.place(frame.swap_slot())
+                self.start_swap_write(memory, pfn);
+                return true;
             }
         };
         memory.count(Stat::NrWriteback, pages as i64);
@@ -105,7 +102,7 @@ impl Cache {
         }
     }
 
-    fn end_write<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
+    pub(super) fn end_write<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
         let frame = &memory.frames[pfn];
         // As soon as WRITEBACK is clear, reclaim may free the folio.
         frame.get(1);

@@ -41,6 +41,7 @@ mod shadows;
 mod shmem;
 mod split;
 mod swapin;
+mod swapio;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod tree;
@@ -48,8 +49,8 @@ pub mod tree;
 pub use file::File;
 pub(crate) use split::CACHE_AND_CALLER;
 pub(crate) use swapin::{
-    Nearby, SwapinStep, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot,
-    remove_from_swap_cache, swapin, swapin_near,
+    Nearby, SwapinStep, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot, read_unshared,
+    read_zswap_slot, remove_from_swap_cache, swapin, swapin_near,
 };
 
 use crate::api::{FileAdvice, FileKind};

@@ -134,7 +134,7 @@ impl Cache {
                 tree.insert(index, TreeEntry::Folio(CachedFolio::single(pfn)));
                 drop(tree);
                 self.count_added(memory, f, 1, 1);
-                memory.swap.free_entry(memory, slot);
+                memory.free_swap_entry(slot);
                 remove_from_swap_cache(memory, pfn, None);
                 frame.set(FrameFlags::DIRTY);
             }

@@ -1,7 +1,8 @@
 //! The swap cache: folios on their way to swap and back.
 
 use super::CacheError;
-use super::io::submit_read;
+use super::swapio::read_slot_into;
+use crate::alloc::Watermark;
 use crate::frame::{Frame, FrameFlags};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
@@ -170,6 +171,13 @@ fn read_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Result
 
 /// The same with a new page, which is freed if it is not used.
 fn read_into<M: Machine>(memory: &Memory<M>, slot: SwapSlot, pfn: Pfn, gfp: Gfp) -> Option<Pfn> {
+    enter(memory, slot, pfn, gfp)?;
+    read_slot_into(memory, pfn, slot, false);
+    Some(pfn)
+}
+
+/// Put a new page into the swap cache for a slot, locked. If it cannot be there, it is freed.
+fn enter<M: Machine>(memory: &Memory<M>, slot: SwapSlot, pfn: Pfn, gfp: Gfp) -> Option<()> {
     let frame = &memory.frames[pfn];
     frame.set(FrameFlags::LOCKED | FrameFlags::SWAPBACKED);
     let Some(shadow) = memory.swap.cache_try_insert(memory, slot, pfn) else {
@@ -182,9 +190,42 @@ fn read_into<M: Machine>(memory: &Memory<M>, slot: SwapSlot, pfn: Pfn, gfp: Gfp)
         memory.lru.refault(memory, &[(pfn, shadow)], free, gfp.is_faulted());
     }
     memory.lru.add(memory, Some(pfn), gfp.is_faulted());
-    let (device, block) = memory.swap.place(slot);
-    memory.count(Stat::PswpIn, 1);
-    submit_read(memory, pfn, device, block);
+    Some(())
+}
+
+/// Read a slot whose content is in memory, and which only the caller uses, into a new page that no other task can find.
+/// The shadow is that of an earlier page.
+pub(crate) fn read_unshared<M: Machine>(
+    memory: &Memory<M>,
+    slot: SwapSlot,
+    pfn: Pfn,
+    shadow: Option<Shadow>,
+    gfp: Gfp,
+) {
+    memory.frames[pfn].set(FrameFlags::LOCKED | FrameFlags::SWAPBACKED);
+    if let Some(shadow) = shadow {
+        let free = || memory.swap.free_slots();
+        memory.lru.refault(memory, &[(pfn, shadow)], free, gfp.is_faulted());
+    }
+    read_slot_into(memory, pfn, slot, true);
+}
+
+/// Read what zswap has of a slot into a new, locked page of the swap cache, to write it to the slot. `None`: it is in
+/// the swap cache already, zswap does not have it any more, or there is no memory.
+pub(crate) fn read_zswap_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Option<Pfn> {
+    if !is_unread(memory, slot) {
+        return None;
+    }
+    let low = memory.new_folio(Order::ZERO, gfp);
+    let pfn = low.or_else(|_| memory.new_folio(Order::ZERO, Gfp { mark: Watermark::Min, ..gfp })).ok()?;
+    enter(memory, slot, pfn, gfp)?;
+    if !memory.zswap.take_to_write(&memory.zs(), pfn, slot) {
+        remove_from_swap_cache(memory, pfn, None);
+        memory.unlock_folio(pfn);
+        memory.put(pfn);
+        return None;
+    }
+    memory.frames[pfn].set(FrameFlags::UPTODATE);
     Some(pfn)
 }
 
@@ -205,7 +246,7 @@ pub(crate) fn add_to_swap<M: Machine>(memory: &Memory<M>, pfn: Pfn) -> bool {
 pub(crate) fn remove_from_swap_cache<M: Machine>(memory: &Memory<M>, pfn: Pfn, shadow: Option<Shadow>) {
     let frame = &memory.frames[pfn];
     debug_assert!(frame.has(FrameFlags::LOCKED) && !frame.has(FrameFlags::WRITEBACK));
-    memory.swap.cache_remove(memory, frame.swap_slot(), shadow);
+    memory.remove_from_swap(frame.swap_slot(), shadow);
     memory.note_swap_nodes();
     let last = frame.put(1);
     debug_assert!(!last, "the caller must hold folio {pfn}");
@@ -245,7 +286,7 @@ pub(crate) fn drop_unmapped<M: Machine>(memory: &Memory<M>, frame: &Frame, pfn: 
 /// folio is freed now, unless it is in use. A folio that is mapped again keeps its slot, unless slots are scarce: until
 /// it is stored to, it can be evicted again without a write.
 pub(crate) fn drop_swap_entry<M: Machine>(memory: &Memory<M>, slot: SwapSlot) {
-    if memory.swap.free_entry(memory, slot) > 0 {
+    if memory.free_swap_entry(slot) > 0 {
         return;
     }
     let Some(pfn) = memory.swap.cache_get(memory, slot) else { return };

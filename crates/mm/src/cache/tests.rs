@@ -48,7 +48,7 @@ pub(crate) fn store(frames: u32, slots: u32) -> Rc<MmCore<TestMachine>> {
     let mmu = Mmu::new(machine, Knobs::default());
     let alloc = Allocator::new(&mmu).unwrap();
     let lru = Lru::new(&mmu.machine);
-    let swap = Swap::new(&[SwapArea { device: SWAP, pages: slots, priority: 0 }], 1);
+    let swap = Swap::new(&[SwapArea { device: SWAP, pages: slots, priority: 0, zram: None }], 1);
     let store = Rc::new(MmCore::new(Memory::new(mmu, swap, alloc, lru), Cache::new(), Pfn::NONE));
     STORE.with_borrow_mut(|place| *place = Some(store.clone()));
     store
@@ -90,7 +90,7 @@ fn reclaim(core: &MmCore<TestMachine>, pfn: Pfn) -> bool {
         gone = !frame.has_any(busy) && frame.freeze_clean(CACHE_AND_CALLER);
         if gone {
             let shadow = core.lru.eviction(core, pfn, GroupId(0));
-            core.swap.cache_remove(core, frame.swap_slot(), Some(shadow));
+            core.remove_from_swap(frame.swap_slot(), Some(shadow));
         }
     } else if let Owner::File(file) = frame.owner()
         && !frame.has_any(busy)

@@ -106,6 +106,15 @@ choices! {
         /// With the reclaim loop of 7.2, too.
         V72 "7.2",
     }
+    /// `zswap.compressor`, and zram's algorithm.
+    Compressor {
+        /// LZO with run lengths.
+        LzoRle "lzo-rle",
+        /// LZ4.
+        Lz4 "lz4",
+        /// zstd, level 3.
+        Zstd "zstd",
+    }
     /// `alloc.placement`: which free block to allocate from.
     AllocPlacement {
         /// The smallest that is large enough.

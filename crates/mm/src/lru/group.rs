@@ -217,7 +217,8 @@ impl Groups {
         self.upwards(group).any(|group| group == top)
     }
 
-    pub(super) fn nearest_live(&self, group: GroupId) -> GroupId {
+    /// The group, or the nearest one above it that was not removed.
+    pub(crate) fn nearest_live(&self, group: GroupId) -> GroupId {
         self.upwards(group).find(|&group| self.is_live(group)).unwrap_or(ROOT)
     }
 

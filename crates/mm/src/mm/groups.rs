@@ -118,6 +118,7 @@ impl<M: Machine> Mm<M> {
     /// Remove a group without spaces and groups in it. Its parent takes over its charges.
     pub fn remove_group(&self, group: GroupId) -> Result<(), Error> {
         self.core.lru.remove_group(&self.core, group)?;
+        self.core.zswap.reparent(group, self.core.lru.groups.nearest_live(group));
         self.core.swap.groups.set_max(group, u64::MAX);
         Ok(())
     }

@@ -2,9 +2,13 @@
 
 use super::Mm;
 use crate::frame::{FrameFlags, Owner};
+use crate::knobs::Knob;
 use crate::machine::Machine;
 use crate::units::*;
+use crate::zram::ZramStat;
+use crate::zswap::ZswapStat;
 use std_alloc::string::String;
+use std_alloc::vec::Vec;
 
 impl<M: Machine> Mm<M> {
     /// Root table of a space, for the machine's page walker.
@@ -33,6 +37,16 @@ impl<M: Machine> Mm<M> {
         &self.core
     }
 
+    /// The counts of zram devices, in the order of their areas' priority.
+    pub fn zram_stats(&self) -> Vec<ZramStat> {
+        self.core.zrams.iter().flatten().map(|zram| zram.stat()).collect()
+    }
+
+    /// What zswap has counted; `None` if it is off.
+    pub fn zswap_stat(&self) -> Option<ZswapStat> {
+        (self.mmu().knobs.get(Knob::ZswapEnabled) != 0).then(|| self.core.zswap.stat())
+    }
+
     /// Check every structure against every other, while no task is in a call. Returns the first inconsistency.
     pub fn validate(&self) -> Result<(), String> {
         let core = &self.core;
@@ -40,6 +54,7 @@ impl<M: Machine> Mm<M> {
         core.lru.validate(self.mmu())?;
         core.swap.validate()?;
         core.cache.validate(core)?;
+        core.validate_packed()?;
         self.spaces.validate(core, core.tlb.bound())?;
         self.reclaim.validate(core)?;
         self.validate_frames()

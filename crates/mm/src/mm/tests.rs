@@ -32,7 +32,7 @@ const LARGE_AT: Vpn = Vpn(LARGE * 40);
 
 /// A memory manager with swap of this many pages.
 pub(super) fn with_swap(machine: TestMachine, pages: u32) -> Mm<TestMachine> {
-    let swap = std_alloc::vec![SwapArea { device: DeviceId(0), pages, priority: 0 }];
+    let swap = std_alloc::vec![SwapArea { device: DeviceId(0), pages, priority: 0, zram: None }];
     Mm::new(machine, Config { swap, ..Config::default() }).unwrap()
 }
 

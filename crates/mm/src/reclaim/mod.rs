@@ -26,6 +26,7 @@ mod promotion;
 mod proposed;
 mod references;
 mod shrink;
+mod shrinkers;
 pub mod spaces;
 mod stretch;
 #[cfg(test)]

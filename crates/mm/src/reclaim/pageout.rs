@@ -90,7 +90,7 @@ impl<M: Machine> Reclaim<'_, M> {
             _ if first.has(FrameFlags::SWAPCACHE) => run.filter(|_, pfn| {
                 let frozen = core.frames[pfn].freeze_clean(CACHE_AND_ISOLATION);
                 if frozen {
-                    core.swap.cache_remove(core, core.frames[pfn].swap_slot(), Some(shadow(pfn)));
+                    core.remove_from_swap(core.frames[pfn].swap_slot(), Some(shadow(pfn)));
                 }
                 frozen
             }),

@@ -45,7 +45,7 @@ impl Bench {
         let mmu = Mmu::new(TestMachine::simple(1, 2048), knobs);
         let alloc = Allocator::new(&mmu).unwrap();
         let lru = Lru::new(&mmu.machine);
-        let areas = [SwapArea { device: SWAP_DEVICE, pages: swap, priority: 0 }];
+        let areas = [SwapArea { device: SWAP_DEVICE, pages: swap, priority: 0, zram: None }];
         let swap = Swap::new(if swap > 0 { &areas } else { &[] }, 1);
         let memory = Memory::new(mmu, swap, alloc, lru);
         let state = ReclaimState::new(&memory);

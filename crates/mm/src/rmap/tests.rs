@@ -32,7 +32,7 @@ impl Bench {
         let mmu = Mmu::new(TestMachine::simple(2, 2048), Knobs::default());
         let alloc = Allocator::new(&mmu).unwrap();
         let lru = Lru::new(&mmu.machine);
-        let swap = Swap::new(&[SwapArea { device: DeviceId(1), pages: 64, priority: 0 }], 2);
+        let swap = Swap::new(&[SwapArea { device: DeviceId(1), pages: 64, priority: 0, zram: None }], 2);
         let memory = Memory::new(mmu, swap, alloc, lru);
         let rmap = Rmap::default();
         let spaces = [memory.tlb.create(), memory.tlb.create()];

@@ -66,6 +66,8 @@ pub(super) struct SwapSlots {
     current: Vec<[Option<Current>; RUN_ORDERS]>,
     free: u64,
     nodes: CacheNodes,
+    /// By slot, whether what was swapped out there last were zeroes, which are not written; empty if none ever were.
+    zeroes: Vec<bool>,
 }
 
 impl SwapSlots {
@@ -78,7 +80,40 @@ impl SwapSlots {
             current: vec![[None; RUN_ORDERS]; cpus],
             free: slots as u64,
             nodes: CacheNodes::new(slots),
+            zeroes: Vec::new(),
         }
+    }
+
+    /// Note whether zeroes are swapped out to these slots.
+    pub(super) fn set_zeroes(&mut self, slot: u32, count: u32, zeroes: bool) {
+        if self.zeroes.is_empty() {
+            if !zeroes {
+                return;
+            }
+            self.zeroes = vec![false; self.map.len()];
+        }
+        self.zeroes[slot as usize..(slot + count) as usize].fill(zeroes);
+    }
+
+    /// Whether the content of a slot is zeroes.
+    pub(super) fn has_zeroes(&self, slot: u32) -> bool {
+        self.zeroes.get(slot as usize) == Some(&true)
+    }
+
+    /// Whether a slot is in use.
+    pub(super) fn is_used(&self, slot: u32) -> bool {
+        self.map[slot as usize] != 0
+    }
+
+    /// Hold a slot that one entry refers to, and that is not in the cache, without a folio; returns its shadow.
+    pub(super) fn hold(&mut self, slot: u32) -> Option<Option<Shadow>> {
+        if self.entries(slot) != 1 || self.has_cache(slot) {
+            return None;
+        }
+        let shadow = (self.map[slot as usize] & HAS_SHADOW != 0).then(|| Shadow(self.set_value(slot, 0)));
+        let map = &mut self.map[slot as usize];
+        *map = (*map | HAS_CACHE) & !HAS_SHADOW;
+        Some(shadow)
     }
 
     /// Allocate a slot from the cluster that `cpu` fills; the cache holds the slot.

@@ -14,7 +14,7 @@ pub mod clusters;
 mod groups;
 mod readahead;
 
-use crate::api::SwapArea;
+use crate::api::{SwapArea, ZramConfig};
 use crate::batched::Batched;
 use crate::frame::FrameFlags;
 use crate::lock::{Guard, Lock, LockClass};
@@ -55,6 +55,17 @@ impl Area {
     fn lock_if(&self, locks: bool) -> Guard<'_, SwapSlots> {
         if locks { self.slots.lock() } else { self.slots.look() }
     }
+}
+
+/// The users of a slot that an entry refers to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SlotUse {
+    /// That entry.
+    Single,
+    /// That entry, and a task that reads the slot without the cache.
+    Held,
+    /// The cache has a folio there, or other entries refer to it.
+    Shared,
 }
 
 /// All swap areas.
@@ -170,11 +181,18 @@ impl Swap {
         (offset..offset + count).for_each(|offset| slots.dup(offset));
     }
 
-    /// Drop an entry's reference to the slot. Returns the number of entries left.
-    pub(crate) fn free_entry<M: Machine>(&self, base: &Platform<M>, slot: SwapSlot) -> u32 {
+    /// Drop an entry's reference to the slot. Returns the number of entries left. `gone` is told of a slot that is
+    /// free.
+    pub(crate) fn free_entry<M: Machine>(
+        &self,
+        base: &Platform<M>,
+        slot: SwapSlot,
+        gone: impl Fn(SwapSlot),
+    ) -> u32 {
         let completes = self.batches.completes(base, FREED, || BATCH);
         let (mut slots, offset) = self.slots_if(slot, completes);
         if slots.free_entry(offset) {
+            gone(slot);
             self.note_nodes(&mut slots);
             self.note_freed(base, slots.group(offset), 1, completes);
             return 0;
@@ -182,11 +200,12 @@ impl Swap {
         slots.entries(offset)
     }
 
-    /// Drop an entry's reference to each of `count` consecutive slots of a folio in the cache.
+    /// Drop an entry's reference to each of `count` consecutive slots that the cache holds, for a folio or without one.
     pub(crate) fn free_entries<M: Machine>(&self, base: &Platform<M>, first: SwapSlot, count: u32) {
         let completes = self.batches.completes(base, FREED, || BATCH);
         let (mut slots, offset) = self.slots_if(first, completes);
         let freed = (offset..offset + count).filter(|&offset| slots.free_entry(offset)).count();
+        debug_assert_eq!(freed, 0, "the cache holds the slots from {first} on");
         self.note_nodes(&mut slots);
         self.note_freed(base, slots.group(offset), freed as u64, completes);
     }
@@ -283,12 +302,14 @@ impl Swap {
     }
 
     /// Remove the folio that has this first slot from the swap cache, leaving a shadow in each slot that entries still
-    /// refer to. The cache's reference passes to the caller, which must drop it (reclaim has frozen it already).
+    /// refer to. The cache's reference passes to the caller, which must drop it (reclaim has frozen it already). The
+    /// cache may also hold the slot without a folio. `gone` is told of slots that are free.
     pub(crate) fn cache_remove<M: Machine>(
         &self,
         base: &Platform<M>,
         slot: SwapSlot,
         shadow: Option<Shadow>,
+        gone: impl Fn(SwapSlot),
     ) {
         let completes = self.batches.completes(base, FREED, || BATCH);
         let (mut slots, offset) = self.slots_if(slot, completes);
@@ -306,9 +327,69 @@ impl Swap {
             base.count(Stat::NrFilePages, -i64::from(pages));
             base.charge(Work::CacheRemove, 1);
         }
-        let freed = (offset..offset + pages).filter(|&offset| slots.remove(offset, shadow)).count();
+        let removes = |at: &u32| {
+            let free = slots.remove(*at, shadow);
+            if free {
+                gone(SwapSlot(slot.0 + (at - offset)));
+            }
+            free
+        };
+        let freed = (offset..offset + pages).filter(removes).count();
         self.note_nodes(&mut slots);
         self.note_freed(base, slots.group(offset), freed as u64, completes);
+    }
+
+    /// The users of a slot that an entry refers to.
+    pub(crate) fn slot_use(&self, slot: SwapSlot) -> SlotUse {
+        let (slots, offset) = self.slots(slot);
+        match (slots.entries(offset), slots.has_cache(offset), slots.folio(offset)) {
+            (1, false, _) => SlotUse::Single,
+            (1, true, None) => SlotUse::Held,
+            _ => SlotUse::Shared,
+        }
+    }
+
+    /// Hold a slot without a folio, if one entry refers to it and the cache does not hold it. Returns the shadow that
+    /// was there. [`Swap::cache_remove`] ends this.
+    pub(crate) fn cache_prepare(&self, slot: SwapSlot) -> Option<Option<Shadow>> {
+        let (mut slots, offset) = self.slots(slot);
+        let held = slots.hold(offset);
+        self.note_nodes(&mut slots);
+        held
+    }
+
+    /// Note whether zeroes, which are not written, are swapped out to these slots.
+    pub(crate) fn set_zeroes(&self, first: SwapSlot, count: u32, zeroes: bool) {
+        let (mut slots, offset) = self.slots(first);
+        slots.set_zeroes(offset, count, zeroes);
+    }
+
+    /// Whether the content of a slot is zeroes.
+    pub(crate) fn has_zeroes(&self, slot: SwapSlot) -> bool {
+        let (slots, offset) = self.slots(slot);
+        slots.has_zeroes(offset)
+    }
+
+    /// Whether a slot is in use.
+    pub(crate) fn is_used(&self, slot: SwapSlot) -> bool {
+        let (slots, offset) = self.slots(slot);
+        slots.is_used(offset)
+    }
+
+    /// The areas in memory, by number: pages and configuration.
+    pub(crate) fn zrams(&self) -> impl Iterator<Item = Option<(u32, ZramConfig)>> {
+        self.areas.iter().map(|area| area.info.zram.map(|config| (area.info.pages, config)))
+    }
+
+    /// The number of a slot's area, and the slot's in it.
+    pub(crate) fn in_area(&self, slot: SwapSlot) -> (usize, u32) {
+        let number = self.areas.partition_point(|area| area.base <= slot.0) - 1;
+        (number, slot.0 - self.areas[number].base)
+    }
+
+    /// The slot with this number in an area.
+    pub(crate) fn slot_in(&self, area: usize, number: u32) -> SwapSlot {
+        SwapSlot(self.areas[area].base + number)
     }
 
     /// Record that slots of one folio, and so of one group, are free.

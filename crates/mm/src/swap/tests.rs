@@ -8,7 +8,7 @@ fn base(cpus: usize) -> Platform<TestMachine> {
 }
 
 fn area(device: u8, pages: u32, priority: i16) -> SwapArea {
-    SwapArea { device: DeviceId(device), pages, priority }
+    SwapArea { device: DeviceId(device), pages, priority, zram: None }
 }
 
 fn devices(swap: &Swap, platform: &Platform<TestMachine>, count: usize) -> Vec<u8> {
@@ -59,13 +59,13 @@ fn slot_lives_while_an_entry_or_the_cache_refers_to_it() {
     swap.dup(slot);
     assert_eq!((swap.cache_folio(slot), swap.entries(slot)), (Some(Pfn(9)), 1));
     assert_eq!((platform.frames[Pfn(9)].refs(), platform.frames[Pfn(9)].swap_slot()), (2, slot));
-    swap.cache_remove(&platform, slot, Some(Shadow(77)));
+    swap.cache_remove(&platform, slot, Some(Shadow(77)), drop);
     assert_eq!((swap.cache_folio(slot), swap.free_slots()), (None, CLUSTER_SLOTS as u64 - 1));
     assert_eq!(swap.cache_try_insert(&platform, slot, Pfn(9)), Some(Some(Shadow(77))));
     assert_eq!(swap.cache_try_insert(&platform, slot, Pfn(9)), None);
-    assert_eq!(swap.free_entry(&platform, slot), 0);
+    assert_eq!(swap.free_entry(&platform, slot, drop), 0);
     assert_eq!(swap.free_slots(), CLUSTER_SLOTS as u64 - 1);
-    swap.cache_remove(&platform, slot, Some(Shadow(78)));
+    swap.cache_remove(&platform, slot, Some(Shadow(78)), drop);
     assert_eq!((swap.free_slots(), platform.stats.read(Stat::NrSwapcached)), (CLUSTER_SLOTS as u64, 0));
     swap.validate().unwrap();
 }

@@ -17,10 +17,12 @@ mod flusher;
 mod limits;
 #[cfg(test)]
 mod tests;
+mod zswap;
 
 pub use flusher::flusher;
 pub(crate) use limits::balance_dirty;
 pub use limits::{DirtyLimits, limits};
+pub(crate) use zswap::zswap;
 
 use crate::cache::tree::{MAX_INDEX, TreeMark};
 use crate::frame::{FrameFlags, Owner};

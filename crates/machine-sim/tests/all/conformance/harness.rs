@@ -117,7 +117,8 @@ pub fn check<M: Below>(
 ) -> Result<Report, RunError> {
     let watch = IoWatch::new();
     // After the swap space, which is at the start of the same device.
-    let block = config.machine.swap().map_or(0, |(_, pages)| u64::from(pages));
+    let block =
+        config.machine.swap_areas().map_or(0, |areas| areas.iter().map(|area| u64::from(area.pages)).sum());
     let device = DeviceId(config.machine.file_device() as u8);
     let scratch = Scratch { device, block, blocks: 1 << 16 };
     let mut report = Report::new();

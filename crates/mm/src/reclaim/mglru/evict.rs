@@ -89,9 +89,12 @@ impl<M: Machine> Reclaim<'_, M> {
         if self.core.lru.policy_in(group) != PolicyKind::MgLru {
             // Its front end does not age: each visit takes a share, then other groups are visited.
             self.shrink_vec(node, group, sc);
+            self.shrink_slab(group, sc);
             return Turn::Young;
         }
-        if self.evict(node, group, sc) {
+        let aged = self.evict(node, group, sc);
+        self.shrink_slab(group, sc);
+        if aged {
             return Turn::Young;
         }
         if self.is_sizable(node, group, sc) {

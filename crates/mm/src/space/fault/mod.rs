@@ -9,6 +9,7 @@ mod large;
 mod populate;
 mod sized;
 mod swap;
+mod unshared;
 
 pub(super) use collapsed::{PmdRange, map_copy, swap_in_all};
 pub(super) use large::map_whole;

@@ -1,5 +1,6 @@
 //! Faults on pages that are in swap.
 
+use super::unshared::SwapRoute;
 use super::{Fault, FaultStop, Served};
 use crate::api::Prot;
 use crate::cache::{
@@ -33,13 +34,10 @@ impl<M: Machine> Fault<'_, M> {
     ) -> Result<Served, FaultStop> {
         let _scope = self.core.scope(Scope::DoSwapPage);
         // Another thread may have served the fault and freed the slot: take a reference to it under the lock.
-        {
-            let tables = self.lock();
-            let now = tables.find(self.page).map_or(Entry::NONE, |leaf| leaf.entry);
-            if now != entry {
-                return Ok(Served::MINOR);
-            }
-            self.core.swap.dup(slot);
+        match self.swap_route(entry, slot) {
+            SwapRoute::Cache => {}
+            SwapRoute::Unshared => return self.swap_in_unshared(entry, slot),
+            SwapRoute::Retry => return Ok(Served::MINOR),
         }
         let page = if self.core.knobs.get(Knob::SwapVmaRaEnabled) == 0 {
             swapin(self.core, slot, self.gfp)
@@ -99,10 +97,11 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Served { done: served.done, ..self.write_fault(entry)? })
     }
 
-    /// Whether a load, too, gives the right to write to an exclusive page. The flush of a writable entry cannot be
-    /// deferred, so a policy that defers flushes does not give it.
-    fn gives_writes(&self) -> bool {
-        !self.core.knobs.flush_policy().defers()
+    /// Whether the entry of an exclusive page gives the right to write. A load, too, gives it, unless the policy defers
+    /// flushes: the flush of a writable entry cannot be deferred.
+    pub(super) fn swaps_in_writable(&self) -> bool {
+        let gives = self.is_store() || !self.core.knobs.flush_policy().defers();
+        gives && self.vma.prot.contains(Prot::WRITE)
     }
 
     /// Whether this fault alone uses the locked folio's content. Then a store needs no copy, even if others once had
@@ -132,8 +131,7 @@ impl<M: Machine> Fault<'_, M> {
         let mut tables = self.lock();
         let Some(at) = self.slot_if(&mut tables, entry)? else { return Ok(false) };
         let exclusive = exclusive || self.is_store() && self.is_alone(folio);
-        let writable =
-            exclusive && self.vma.prot.contains(Prot::WRITE) && (self.is_store() || self.gives_writes());
+        let writable = exclusive && self.swaps_in_writable();
         if frame.owner() == Owner::None {
             frame.set_owner(Owner::Anon(set), self.vma.anon_index(self.page));
         }

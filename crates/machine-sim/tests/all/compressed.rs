@@ -1,0 +1,178 @@
+//! Compressed swap on whole machines, under the oracle.
+
+use super::acts::{MIB, PAGE, load_all, store_all};
+use super::chaos::seeds_of;
+use machine_sim::{MachineSpec, Outcome, RunConfig, run};
+use mm::knobs::{Compressor, Knob};
+use mm::stat::Stat;
+use program::chaos::Chaos;
+use program::rng::Rng;
+use program::{Map, Os, Program, Role, Signal};
+
+/// Stores to all of a mapping, then loads from all of it, a number of times.
+struct Passes {
+    pages: u64,
+    rounds: u32,
+}
+
+impl Program for Passes {
+    unnamed!();
+    fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
+        let at = os.mmap(Map::anonymous(self.pages * PAGE)).unwrap();
+        for _ in 0..self.rounds {
+            store_all(os, at, self.pages * PAGE)?;
+            load_all(os, at, self.pages * PAGE)?;
+        }
+        Ok(())
+    }
+}
+
+fn config(areas: &[&str], knobs: &[(Knob, u64)]) -> RunConfig {
+    let swap = areas.iter().map(|area| area.parse().unwrap()).collect();
+    let machine = MachineSpec::preset("small").unwrap();
+    let (memory, knobs) = (Some(32 * MIB), knobs.to_vec());
+    RunConfig { memory, swap, knobs, verify: true, validate_sometimes: true, ..RunConfig::new(machine) }
+}
+
+fn metric(outcome: &Outcome, name: &str) -> f64 {
+    let found = outcome.metrics.iter().find(|metric| metric.name == name);
+    found.unwrap_or_else(|| panic!("there is no {name}")).value
+}
+
+/// 40 MiB, once.
+const PASS: Passes = Passes { pages: 10_240, rounds: 1 };
+
+#[test]
+fn zram_holds_pages_until_they_come_back() {
+    for policy in [0, 1] {
+        for algorithm in Compressor::WORDS {
+            let area = format!("zram:64M,algorithm={algorithm}");
+            let outcome = run(&config(&[&area], &[(Knob::ReclaimPolicy, policy)]), &PASS).unwrap();
+            assert_eq!((outcome.oom.len(), outcome.oracle.violations), (0, 0));
+            let [swapped, back] = [Stat::PswpOut, Stat::PswpIn].map(|stat| outcome.stat(stat));
+            assert!(swapped > 2000 && back > 2000, "{swapped} {back}");
+            // Each page that comes back leaves the device, and so do those that the program leaves behind.
+            assert_eq!(metric(&outcome, "zram0_notify_free"), swapped as f64);
+            assert_eq!(outcome.stat(Stat::NrZspages), 0);
+            for what in ["orig_data_size", "compr_data_size", "mem_used_total", "huge_pages", "failed_writes"]
+            {
+                assert_eq!(metric(&outcome, &format!("zram0_{what}")), 0.0, "{what}");
+            }
+            // 31 % of pages stay as they are.
+            let whole = metric(&outcome, "zram0_huge_pages_since") / swapped as f64;
+            assert!((0.28..0.34).contains(&whole), "{whole}");
+            assert!(outcome.stat(Stat::Pgmajfault) >= back);
+            // Nothing is read ahead, and nothing stays in the swap cache.
+            assert_eq!((outcome.stat(Stat::SwapRa), outcome.stat(Stat::NrSwapcached)), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn zswap_keeps_pages_from_the_device() {
+    let disk = run(&config(&[], &[]), &PASS).unwrap();
+    let knobs = [(Knob::ZswapEnabled, 1), (Knob::ZswapMaxPoolPercent, 50)];
+    let zswap = run(&config(&[], &knobs), &PASS).unwrap();
+    let [out, back] = [Stat::Zswpout, Stat::Zswpin].map(|stat| zswap.stat(stat));
+    assert!(out > 1500 && back > 1500, "{out} {back}");
+    // The device gets the pages that do not get smaller.
+    assert_eq!(zswap.stat(Stat::PswpOut) as f64, metric(&zswap, "zswap_reject_compress_poor"));
+    assert!(zswap.stat(Stat::PswpOut) * 2 < disk.stat(Stat::PswpOut));
+    assert_eq!((zswap.stat(Stat::NrZspages), zswap.stat(Stat::Zswpwb)), (0, 0));
+}
+
+#[test]
+fn a_full_zswap_writes_its_old_pages_to_the_device() {
+    let knobs = [(Knob::ZswapEnabled, 1), (Knob::ZswapMaxPoolPercent, 3), (Knob::ZswapCompressor, 1)];
+    let outcome = run(&config(&[], &knobs), &Passes { rounds: 3, ..PASS }).unwrap();
+    let written = outcome.stat(Stat::Zswpwb);
+    assert!(written > 0 && written as f64 == metric(&outcome, "zswap_written_back_pages"), "{written}");
+    assert!(metric(&outcome, "zswap_pool_limit_hit") > 0.0);
+    assert_eq!((outcome.oom.len(), outcome.oracle.violations), (0, 0));
+}
+
+#[test]
+fn areas_are_used_by_priority() {
+    let areas = ["zram:4M,priority=100", "nvme0:256M"];
+    let outcome = run(&config(&areas, &[]), &Passes { rounds: 2, ..PASS }).unwrap();
+    // 1024 pages go to zram before any goes to the device.
+    assert!(metric(&outcome, "zram0_notify_free") >= 1024.0);
+    assert!(metric(&outcome, "nvme0_written_pages") > 0.0);
+    let turned = ["zram:4M,priority=1", "nvme0:256M,priority=2"];
+    let outcome = run(&config(&turned, &[]), &Passes { rounds: 2, ..PASS }).unwrap();
+    assert_eq!(metric(&outcome, "zram0_notify_free"), 0.0, "the device is not full");
+}
+
+#[test]
+fn a_limit_of_zram_makes_writes_fail_and_loses_nothing() {
+    let outcome = run(&config(&["zram:64M,mem_limit=1M"], &[]), &PASS).unwrap();
+    assert!(metric(&outcome, "zram0_failed_writes") > 0.0);
+    assert!(metric(&outcome, "zram0_mem_used_max") >= (1 << 20) as f64);
+    // What has no place stays in memory, until there is no memory either.
+    assert_eq!((outcome.oom.len(), outcome.oracle.violations), (1, 0));
+}
+
+#[test]
+fn zeroes_are_not_written() {
+    struct Holes;
+    impl Program for Holes {
+        unnamed!();
+        fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
+            let at = os.mmap(Map::anonymous(PASS.pages * PAGE)).unwrap();
+            store_all(os, at, PASS.pages * PAGE)?;
+            (0..PASS.pages / 2).for_each(|page| os.content(at + 2 * page * PAGE, program::Packed::ZERO));
+            load_all(os, at, PASS.pages * PAGE)
+        }
+    }
+    let outcome = run(&config(&["zram:64M"], &[]), &Holes).unwrap();
+    let [out, back] = [Stat::SwpoutZero, Stat::SwpinZero].map(|stat| outcome.stat(stat));
+    assert!(out > 0 && back > 0, "{out} {back}");
+    assert_eq!(outcome.oracle.violations, 0);
+}
+
+/// Areas that are small, large, limited, alone and with a disk, and zswap with much and with little room.
+fn chaotic(seed: u64, validate: bool, preempt: Option<u32>) -> Outcome {
+    let mut rng = Rng::new(seed ^ 0x7a72_616d);
+    let areas: &[&[&str]] = &[
+        &["zram:8M"],
+        &["zram:64M,algorithm=zstd"],
+        &["zram:2M,priority=5", "disk:16M"],
+        &["zram:4M", "zram:4M,algorithm=lz4", "disk:4M"],
+        &["zram:64M,mem_limit=2M"],
+        &["disk:64M"],
+        &["disk:8M", "zram:16M,algorithm=lz4"],
+    ];
+    let mut config = RunConfig::new(MachineSpec::random(seed));
+    config.swap = areas[rng.below(7) as usize].iter().map(|area| area.parse().unwrap()).collect();
+    (config.seed, config.verify, config.validate_every_op, config.preempt) = (seed, true, validate, preempt);
+    config.knobs = vec![
+        (Knob::ReclaimPolicy, rng.below(2)),
+        (Knob::ZswapEnabled, rng.below(2)),
+        (Knob::ZswapMaxPoolPercent, [0, 1, 5, 20][rng.below(4) as usize]),
+        (Knob::ZswapAcceptThresholdPercent, [10, 50, 90, 100][rng.below(4) as usize]),
+        (Knob::ZswapCompressor, rng.below(3)),
+        (Knob::TlbUnmap, rng.below(6)),
+        (Knob::HugepagesEnabled64, rng.below(3)),
+        (Knob::PageCluster, 3 * rng.below(2)),
+    ];
+    let program = Chaos::new(120, 64 << (seed % 5));
+    run(&config, &program).unwrap_or_else(|error| {
+        panic!("{error}\nreplay: COMPRESSED_SEED={seed} cargo test -p machine-sim --test all compressed")
+    })
+}
+
+#[test]
+fn random_programs_lose_nothing_in_compressed_swap() {
+    for seed in seeds_of("COMPRESSED_SEED", 0..24) {
+        eprintln!("seed {seed}");
+        chaotic(seed, true, None);
+    }
+}
+
+#[test]
+fn random_programs_lose_nothing_where_cpus_stop_in_compressed_swap() {
+    for seed in seeds_of("COMPRESSED_SEED", 100..116) {
+        eprintln!("seed {seed}");
+        chaotic(seed, false, Some(16));
+    }
+}

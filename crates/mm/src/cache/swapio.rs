@@ -1,0 +1,96 @@
+//! Where the content of swap slots goes and comes from: a device, zram, zswap, or nowhere, because it is zeroes.
+//!
+//! What is in memory is there at once: the task that swaps out or in compresses or decompresses, and waits for nothing.
+//!
+//! Source: `swap_writepage` and `swap_read_folio` in mm/page_io.c of Linux 6.12.
+
+use super::Cache;
+use super::io::{count_read, submit_read};
+use crate::event::{Concern, Event};
+use crate::frame::FrameFlags;
+use crate::machine::{Io, Machine, Work};
+use crate::memory::Memory;
+use crate::stat::{SizeStat, Stat};
+use crate::units::*;
+
+impl Cache {
+    /// Start to write a locked folio of the swap cache to its slots, or keep its content in memory.
+    pub(super) fn start_swap_write<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
+        let frame = &memory.frames[pfn];
+        let (slot, pages) = (frame.swap_slot(), frame.pages());
+        frame.clear(FrameFlags::DIRTY);
+        memory.event(Event::TlbHazard, Concern::Frames { first: pfn, count: pages }.args());
+        let zeroes = memory.machine.is_zero_filled(pfn, pages);
+        memory.swap.set_zeroes(slot, pages, zeroes);
+        if zeroes {
+            memory.count(Stat::SwpoutZero, i64::from(pages));
+            return;
+        }
+        if frame.order() == Order::ZERO && memory.store_in_zswap(pfn, slot) {
+            return;
+        }
+        self.write_to_slot(memory, pfn);
+    }
+
+    /// Write a locked page that [`read_zswap_slot`](super::read_zswap_slot) has returned to its slot, and unlock it. It
+    /// is to be reclaimed once it is written.
+    pub(crate) fn write_from_zswap<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
+        let frame = &memory.frames[pfn];
+        memory.event(Event::TlbHazard, Concern::Frames { first: pfn, count: 1 }.args());
+        frame.set(FrameFlags::RECLAIM);
+        self.write_to_slot(memory, pfn);
+        memory.unlock_folio(pfn);
+    }
+
+    /// Write a locked folio of the swap cache, which is clean, to its slots.
+    fn write_to_slot<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
+        let frame = &memory.frames[pfn];
+        let (slot, pages) = (frame.swap_slot(), frame.pages());
+        frame.set(FrameFlags::WRITEBACK);
+        memory.count(Stat::PswpOut, i64::from(pages));
+        memory.sizes.count(SizeStat::Swpout, frame.order(), 1);
+        memory.swap.begin_write(pages);
+        memory.count(Stat::NrWriteback, i64::from(pages));
+        memory.count(Stat::PgpgOut, i64::from(pages) * (PAGE_SIZE / 1024) as i64);
+        memory.charge(Work::IoSubmit, 1);
+        let Some((zram, number)) = memory.zram_of(slot) else {
+            let (device, block) = memory.swap.place(slot);
+            memory.machine.submit(Io { device, write: true, block, frame: pfn, pages });
+            return;
+        };
+        let zs = memory.zs();
+        if !(0..pages).all(|page| zram.write(&zs, pfn.add(page), number + page)) {
+            frame.set(FrameFlags::DIRTY);
+            frame.clear(FrameFlags::RECLAIM);
+        }
+        memory.charge(Work::IoComplete, 1);
+        self.end_write(memory, pfn);
+    }
+}
+
+/// Fill a locked page with the content of a slot, now or when its device has it. `keeps`: the slot, which one entry
+/// needs, keeps its content; otherwise the page is in the swap cache, and may be the only place of it from now on.
+pub(super) fn read_slot_into<M: Machine>(memory: &Memory<M>, pfn: Pfn, slot: SwapSlot, keeps: bool) {
+    let frame = &memory.frames[pfn];
+    if memory.swap.has_zeroes(slot) {
+        memory.zero(pfn, 1);
+        memory.count(Stat::SwpinZero, 1);
+    } else if memory.load_from_zswap(pfn, slot, keeps) {
+        if !keeps {
+            frame.set(FrameFlags::DIRTY);
+        }
+    } else if let Some((zram, number)) = memory.zram_of(slot) {
+        memory.count(Stat::PswpIn, 1);
+        count_read(memory, 1);
+        memory.charge(Work::IoSubmit, 1);
+        zram.read(&memory.zs(), pfn, number);
+        memory.charge(Work::IoComplete, 1);
+    } else {
+        memory.count(Stat::PswpIn, 1);
+        let (device, block) = memory.swap.place(slot);
+        submit_read(memory, pfn, device, block);
+        return;
+    }
+    frame.set(FrameFlags::UPTODATE);
+    memory.unlock_folio(pfn);
+}
