@@ -74,12 +74,14 @@ impl Packing {
         self.frames.copy_within(from.index()..from.index() + pages as usize, to.index());
     }
 
-    /// A program stores to a page of a space, or of a file.
-    pub(crate) fn store(&mut self, (owner, page): (u32, u64), pfn: Pfn) {
-        if self.frames[pfn.index()] == Packed::ZERO {
-            let told = self.told.get(&(owner, page)).copied().filter(|&packed| packed != Packed::ZERO);
-            self.frames[pfn.index()] = told.unwrap_or_else(|| draw(mixed(self.seed, owner.into(), page)));
+    /// A program stores to a page of a space, or of a file. Returns whether the page still holds zeroes.
+    pub(crate) fn store(&mut self, (owner, page): (u32, u64), pfn: Pfn) -> bool {
+        let now = &mut self.frames[pfn.index()];
+        if *now == Packed::ZERO {
+            let told = self.told.get(&(owner, page)).copied();
+            *now = told.unwrap_or_else(|| draw(mixed(self.seed, owner.into(), page)));
         }
+        *now == Packed::ZERO
     }
 
     /// The recording says what a page of a space holds, which is in this frame, if it is in memory.
@@ -239,6 +241,18 @@ mod tests {
         assert_eq!(packing.frames[2], packed);
         packing.tell((1, 5), Some(Pfn(2)), Packed::SAME);
         assert!(packing.is_same(Pfn(2)) && packing.compressed(Pfn(2), Compressor::Lz4) == REPEATED);
+    }
+
+    #[test]
+    fn a_page_keeps_what_the_recording_said() {
+        let mut packing = Packing::new(4, 1);
+        packing.tell((1, 5), None, Packed::SAME);
+        packing.tell((1, 6), None, Packed::ZERO);
+        assert!(!packing.store((1, 5), Pfn(0)) && packing.is_same(Pfn(0)));
+        assert!(packing.store((1, 6), Pfn(1)) && packing.is_zero(Pfn(1), 1));
+        packing.tell((1, 6), Some(Pfn(1)), Packed { lz4: 7, zstd: 6 });
+        assert!(!packing.store((1, 6), Pfn(1)));
+        assert!(!packing.store((2, 6), Pfn(2)), "another space draws");
     }
 
     #[test]

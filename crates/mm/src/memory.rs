@@ -200,6 +200,7 @@ impl<M: Machine> Memory<M> {
     }
 
     /// The zram device that holds a slot, and the slot's number there.
+    #[inline]
     pub(crate) fn zram_of(&self, slot: SwapSlot) -> Option<(&Zram, u32)> {
         if !self.packs {
             return None;
@@ -225,10 +226,15 @@ impl<M: Machine> Memory<M> {
     #[inline]
     fn forget_slot(&self, slot: SwapSlot) {
         if self.packs {
-            self.zswap.invalidate(&self.zs(), slot);
-            if let Some((zram, number)) = self.zram_of(slot) {
-                zram.slot_free_notify(&self.zs(), number);
-            }
+            self.forget_packed(slot);
+        }
+    }
+
+    #[inline(never)]
+    fn forget_packed(&self, slot: SwapSlot) {
+        self.zswap.invalidate(&self.zs(), slot);
+        if let Some((zram, number)) = self.zram_of(slot) {
+            zram.slot_free_notify(&self.zs(), number);
         }
     }
 

@@ -221,3 +221,58 @@ impl Zram {
         [(Record::ZsHandle, objects), (Record::Zspage, zspages)]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Compressor;
+    use crate::zsmalloc::tests::Bench;
+
+    fn zram(mem_limit: u64) -> Zram {
+        Zram::new(ZramConfig { compressor: Compressor::Lz4, mem_limit }, 16)
+    }
+
+    /// Write a page with this stamp, whose low 16 bits are its compressed bytes.
+    fn write(bench: &Bench, zram: &Zram, at: u32, stamp: u64) -> bool {
+        bench.mmu.machine.set_stamp(bench.page, stamp);
+        zram.write(&bench.memory(), bench.page, at)
+    }
+
+    fn read(bench: &Bench, zram: &Zram, at: u32) -> u64 {
+        zram.read(&bench.memory(), bench.page, at);
+        bench.mmu.machine.stamp(bench.page)
+    }
+
+    #[test]
+    fn pages_come_back_as_they_were_written() {
+        let (bench, zram) = (Bench::new(512), zram(0));
+        let stamps = [1 << 63 | 7, 5 << 16 | 1000, 6 << 16 | 3624, 7 << 16 | 3625, 8 << 16 | 4112];
+        for (at, stamp) in (0..).zip(stamps) {
+            assert!(write(&bench, &zram, at, stamp));
+        }
+        assert_eq!([0, 1, 2, 3, 4].map(|at| read(&bench, &zram, at)), stamps);
+        let stat = zram.stat();
+        assert_eq!((stat.orig_data_size, stat.compr_data_size), (5 * 4096, 1000 + 3624 + 2 * 4096));
+        assert_eq!((stat.same_pages, stat.huge_pages, stat.huge_pages_since), (1, 2, 2));
+        // An object of 1008 bytes is in a frame for four; one of 3632 in eight frames for nine.
+        assert_eq!(stat.mem_used_total, (1 + 8 + 2) * 4096);
+        assert!(write(&bench, &zram, 4, 9 << 16 | 1000), "the old content goes");
+        (0..5).for_each(|at| zram.slot_free_notify(&bench.memory(), at));
+        let stat = zram.stat();
+        assert_eq!((stat.orig_data_size, stat.mem_used_total, stat.notify_free), (0, 0, 5));
+        assert_eq!((stat.huge_pages_since, stat.mem_used_max), (2, 11 * 4096));
+        zram.validate(|_| false).unwrap();
+    }
+
+    #[test]
+    fn a_write_above_the_limit_fails_and_keeps_the_old_content() {
+        let (bench, zram) = (Bench::new(512), zram(1));
+        assert!(write(&bench, &zram, 0, 5 << 16 | 4096));
+        assert!(!write(&bench, &zram, 0, 6 << 16 | 1000) && !write(&bench, &zram, 1, 7 << 16 | 4096));
+        assert!(write(&bench, &zram, 2, 1 << 63), "a repeated word takes no memory");
+        assert_eq!((read(&bench, &zram, 0), zram.stat().failed_writes), (5 << 16 | 4096, 2));
+        assert_eq!(zram.stat().mem_used_total, 4096);
+        zram.validate(|at| at != 1).unwrap();
+        assert!(zram.validate(|_| false).is_err(), "a free slot has no content");
+    }
+}

@@ -422,3 +422,76 @@ impl Zswap {
         [(Record::ZsHandle, objects), (Record::Zspage, zspages), (Record::ZswapEntry, entries)]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zsmalloc::tests::Bench;
+
+    const NODE: NodeId = NodeId(0);
+
+    fn store(bench: &Bench, zswap: &Zswap, slot: u32, group: u16, stamp: u64) -> bool {
+        bench.mmu.machine.set_stamp(bench.page, stamp);
+        zswap.store(&bench.memory(), (bench.page, GroupId(group)), SwapSlot(slot))
+    }
+
+    fn enabled(percent: u64) -> (Bench, Zswap) {
+        let bench = Bench::new(1000);
+        bench.mmu.knobs.set(Knob::ZswapEnabled, 1).unwrap();
+        bench.mmu.knobs.set(Knob::ZswapMaxPoolPercent, percent).unwrap();
+        (bench, Zswap::new(1000))
+    }
+
+    #[test]
+    fn a_page_leaves_when_it_is_read_into_the_swap_cache() {
+        let (bench, zswap) = enabled(20);
+        assert!(store(&bench, &zswap, 3, 0, 5 << 16 | 1000));
+        assert!(store(&bench, &zswap, 3, 0, 6 << 16 | 900), "the older content goes");
+        assert!(!store(&bench, &zswap, 3, 0, 7 << 16 | 4112), "so it does where the new one is not kept");
+        assert!(!zswap.load(&bench.memory(), bench.page, SwapSlot(3), false));
+        assert!(store(&bench, &zswap, 3, 0, 8 << 16 | 900));
+        for (keeps, stays) in [(true, true), (false, true), (false, false)] {
+            bench.mmu.machine.set_stamp(bench.page, 0);
+            assert_eq!(zswap.load(&bench.memory(), bench.page, SwapSlot(3), keeps), stays);
+            assert_eq!(bench.mmu.machine.stamp(bench.page), if stays { 8 << 16 | 900 } else { 0 });
+        }
+        let stat = zswap.stat();
+        assert_eq!((stat.stored_pages, stat.pool_total_size, stat.reject_compress_poor), (0, 0, 1));
+        zswap.validate(|_| true).unwrap();
+    }
+
+    #[test]
+    fn a_full_pool_takes_pages_again_at_the_threshold() {
+        // Ten frames, and nine again.
+        let (bench, zswap) = enabled(1);
+        let full = (0..20).take_while(|&slot| store(&bench, &zswap, slot, 0, 5 << 16 | 4096)).count();
+        assert_eq!((full, bench.mmu.machine.wakes(WaitKey::Zswap), zswap.take_request()), (10, 1, true));
+        assert!(zswap.is_above_threshold(&bench.mmu.knobs));
+        assert!(!zswap.take_request(), "a request is met once");
+        zswap.invalidate(&bench.memory(), SwapSlot(0));
+        assert!(!zswap.is_above_threshold(&bench.mmu.knobs));
+        assert!(store(&bench, &zswap, 0, 0, 5 << 16 | 4096) && zswap.stat().pool_limit_hit == 1);
+    }
+
+    #[test]
+    fn old_pages_are_written_first_after_a_second_chance() {
+        let (bench, zswap) = enabled(20);
+        for (slot, group) in [(1, 2), (2, 2), (3, 0)] {
+            assert!(store(&bench, &zswap, slot, group, 5 << 16 | 1000));
+        }
+        let look = |group| zswap.look_at_head(GroupId(group), NODE);
+        assert_eq!(
+            [look(1), look(2), look(2)],
+            [ZswapHead::Empty, ZswapHead::Referenced, ZswapHead::Referenced]
+        );
+        assert_eq!([look(2), look(2)], [1, 2].map(|slot| ZswapHead::Old(SwapSlot(slot))));
+        assert!(zswap.take_to_write(&bench.memory(), bench.page, SwapSlot(1)));
+        assert!(!zswap.take_to_write(&bench.memory(), bench.page, SwapSlot(1)), "it is gone");
+        // What a removed group leaves is older than the pages of its parent.
+        zswap.reparent(GroupId(2), GroupId(0));
+        zswap.validate(|_| true).unwrap();
+        assert_eq!((look(2), look(0)), (ZswapHead::Empty, ZswapHead::Old(SwapSlot(2))));
+        assert_eq!((look(0), look(0)), (ZswapHead::Referenced, ZswapHead::Old(SwapSlot(2))));
+        zswap.validate(|_| true).unwrap();
+    }
+}

@@ -189,14 +189,15 @@ impl<P: Program> SimOs<'_, P> {
     /// Tell the observers of an access that used the translation `cached`.
     fn watch(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
         self.machine.observers.used(cached.pfn(), How::Mapped);
-        self.check(vpn, kind, cached);
-        if let (AccessKind::Store, Some(packing)) = (kind, &self.machine.observers.packing) {
-            packing.borrow_mut().store((self.space.0, vpn.0), cached.pfn());
-        }
+        let stores = self.machine.observers.packing.as_ref().filter(|_| kind == AccessKind::Store);
+        let zeroes =
+            stores.is_some_and(|packing| packing.borrow_mut().store((self.space.0, vpn.0), cached.pfn()));
+        self.check(vpn, kind, cached, zeroes);
     }
 
-    /// Ask the oracle about an access that used the translation `cached`.
-    fn check(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
+    /// Ask the oracle about an access that used the translation `cached`. `zeroes`: it stored zeroes to a page of
+    /// zeroes.
+    fn check(&self, vpn: Vpn, kind: AccessKind, cached: Cached, zeroes: bool) {
         let Some(content) = &self.machine.observers.content else { return };
         let got = content.borrow().frame(cached.pfn());
         self.note_stale(vpn, cached);
@@ -204,7 +205,7 @@ impl<P: Program> SimOs<'_, P> {
             self.oracle(|oracle| oracle.access(self.space.0, vpn.0, kind, got)).unwrap_or(Ok(()));
         if kind == AccessKind::Store && verdict.is_ok() {
             verdict = self.check_store(vpn, cached);
-            let stamp = content.borrow_mut().fresh();
+            let stamp = if zeroes { 0 } else { content.borrow_mut().fresh() };
             content.borrow_mut().set(cached.pfn(), stamp);
             self.oracle(|oracle| {
                 oracle.store(self.space.0, vpn.0, stamp, || self.store_target(cached.pfn()))

@@ -12,6 +12,7 @@ use crate::machine::{Io, Machine, Work};
 use crate::memory::Memory;
 use crate::stat::{SizeStat, Stat};
 use crate::units::*;
+use crate::zram::Zram;
 
 impl Cache {
     /// Start to write a locked folio of the swap cache to its slots, or keep its content in memory.
@@ -53,13 +54,19 @@ impl Cache {
         memory.count(Stat::NrWriteback, i64::from(pages));
         memory.count(Stat::PgpgOut, i64::from(pages) * (PAGE_SIZE / 1024) as i64);
         memory.charge(Work::IoSubmit, 1);
-        let Some((zram, number)) = memory.zram_of(slot) else {
-            let (device, block) = memory.swap.place(slot);
-            memory.machine.submit(Io { device, write: true, block, frame: pfn, pages });
+        if let Some(place) = memory.zram_of(slot) {
+            self.write_to_zram(memory, pfn, place);
             return;
-        };
-        let zs = memory.zs();
-        if !(0..pages).all(|page| zram.write(&zs, pfn.add(page), number + page)) {
+        }
+        let (device, block) = memory.swap.place(slot);
+        memory.machine.submit(Io { device, write: true, block, frame: pfn, pages });
+    }
+
+    /// Write a folio to its slots in zram. It is dirty again if zram could not take it.
+    #[inline(never)]
+    fn write_to_zram<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, (zram, number): (&Zram, u32)) {
+        let (frame, zs) = (&memory.frames[pfn], memory.zs());
+        if !(0..frame.pages()).all(|page| zram.write(&zs, pfn.add(page), number + page)) {
             frame.set(FrameFlags::DIRTY);
             frame.clear(FrameFlags::RECLAIM);
         }

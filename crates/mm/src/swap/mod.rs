@@ -20,7 +20,7 @@ use crate::frame::FrameFlags;
 use crate::lock::{Guard, Lock, LockClass};
 use crate::machine::{Machine, Work};
 use crate::platform::Platform;
-use crate::primitive::{AtomicI64, AtomicU32, Ordering::Relaxed};
+use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::units::*;
 use area::SwapSlots;
@@ -80,6 +80,8 @@ pub struct Swap {
     node_changes: AtomicI64,
     /// Slots that CPUs have taken and freed since they last held an area's lock.
     batches: Batched<2>,
+    /// Whether zeroes have ever been swapped out.
+    zeroes: AtomicBool,
     /// Usage and limits of control groups.
     pub groups: SwapGroups,
     /// State of readahead by slot.
@@ -103,8 +105,8 @@ impl Swap {
         });
         let [turns, writing] = [0; 2].map(AtomicU32::new);
         let (groups, readahead) = Default::default();
-        let (node_changes, batches) = (AtomicI64::new(0), Batched::new(cpus));
-        Swap { areas: areas.collect(), turns, writing, node_changes, batches, groups, readahead }
+        let (node_changes, batches, zeroes) = (AtomicI64::new(0), Batched::new(cpus), AtomicBool::new(false));
+        Swap { areas: areas.collect(), turns, writing, node_changes, batches, zeroes, groups, readahead }
     }
 
     /// Allocate a slot for a page of `group`; the cache holds it until [`Swap::cache_remove`]. `None` if swap is full
@@ -359,15 +361,27 @@ impl Swap {
     }
 
     /// Note whether zeroes, which are not written, are swapped out to these slots.
+    #[inline]
     pub(crate) fn set_zeroes(&self, first: SwapSlot, count: u32, zeroes: bool) {
+        if zeroes || self.zeroes.load(Relaxed) {
+            self.set_zeroes_slow(first, count, zeroes);
+        }
+    }
+
+    #[cold]
+    fn set_zeroes_slow(&self, first: SwapSlot, count: u32, zeroes: bool) {
+        self.zeroes.store(true, Relaxed);
         let (mut slots, offset) = self.slots(first);
         slots.set_zeroes(offset, count, zeroes);
     }
 
     /// Whether the content of a slot is zeroes.
+    #[inline]
     pub(crate) fn has_zeroes(&self, slot: SwapSlot) -> bool {
-        let (slots, offset) = self.slots(slot);
-        slots.has_zeroes(offset)
+        self.zeroes.load(Relaxed) && {
+            let (slots, offset) = self.slots(slot);
+            slots.has_zeroes(offset)
+        }
     }
 
     /// Whether a slot is in use.

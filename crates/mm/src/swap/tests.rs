@@ -69,3 +69,37 @@ fn slot_lives_while_an_entry_or_the_cache_refers_to_it() {
     assert_eq!((swap.free_slots(), platform.stats.read(Stat::NrSwapcached)), (CLUSTER_SLOTS as u64, 0));
     swap.validate().unwrap();
 }
+
+#[test]
+fn a_slot_is_held_without_a_folio_for_its_only_entry() {
+    let platform = base(1);
+    let swap = Swap::new(&[area(0, CLUSTER_SLOTS, 0)], 1);
+    let gone = core::cell::Cell::new(0);
+    let remove = |slot, shadow| swap.cache_remove(&platform, slot, shadow, |_| gone.set(gone.get() + 1));
+    let slot = swap.alloc(&platform, GroupId(0)).unwrap();
+    swap.dup(slot);
+    assert_eq!(swap.slot_use(slot), SlotUse::Held, "what is swapped out is not read back");
+    remove(slot, Some(Shadow(77)));
+    assert_eq!((swap.slot_use(slot), swap.cache_prepare(slot)), (SlotUse::Single, Some(Some(Shadow(77)))));
+    assert_eq!((swap.slot_use(slot), swap.cache_prepare(slot)), (SlotUse::Held, None));
+    assert!(swap.is_cached(slot), "no other task reads it");
+    // The fault has to be repeated: the shadow is back.
+    remove(slot, Some(Shadow(77)));
+    swap.dup(slot);
+    assert_eq!((swap.slot_use(slot), swap.cache_prepare(slot)), (SlotUse::Shared, None));
+    assert_eq!(swap.free_entry(&platform, slot, drop), 1);
+    assert_eq!(swap.cache_prepare(slot), Some(Some(Shadow(77))));
+    swap.free_entries(&platform, slot, 1);
+    assert_eq!((gone.get(), swap.is_used(slot)), (0, true));
+    remove(slot, None);
+    assert_eq!((gone.get(), swap.free_slots()), (1, CLUSTER_SLOTS as u64));
+    swap.validate().unwrap();
+}
+
+#[test]
+fn a_slot_of_zeroes_has_other_content_when_it_is_written() {
+    let swap = Swap::new(&[area(0, CLUSTER_SLOTS, 0)], 1);
+    swap.set_zeroes(SwapSlot(3), 2, true);
+    swap.set_zeroes(SwapSlot(4), 1, false);
+    assert_eq!([2, 3, 4, 5].map(|slot| swap.has_zeroes(SwapSlot(slot))), [false, true, false, false]);
+}

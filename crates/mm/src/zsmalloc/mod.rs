@@ -232,4 +232,4 @@ impl ZsPool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,17 +5,18 @@ use proptest::prelude::*;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 
-struct Bench {
-    mmu: Mmu<TestMachine>,
+/// A pool, and what it takes memory from.
+pub(crate) struct Bench {
+    pub(crate) mmu: Mmu<TestMachine>,
     alloc: Allocator,
     slabs: Slabs,
     pool: ZsPool,
     /// A frame with what is packed next.
-    page: Pfn,
+    pub(crate) page: Pfn,
 }
 
 impl Bench {
-    fn new(frames: u32) -> Bench {
+    pub(crate) fn new(frames: u32) -> Bench {
         let mut machine = TestMachine::simple(1, frames);
         machine.compresses = true;
         let mmu = Mmu::new(machine, Knobs::default());
@@ -25,7 +26,7 @@ impl Bench {
         Bench { slabs: Slabs::new(1), pool: ZsPool::new(), mmu, alloc, page }
     }
 
-    fn memory(&self) -> ZsMemory<'_, TestMachine> {
+    pub(crate) fn memory(&self) -> ZsMemory<'_, TestMachine> {
         ZsMemory { mmu: &self.mmu, alloc: &self.alloc, slabs: &self.slabs }
     }
 
