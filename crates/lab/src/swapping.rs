@@ -64,7 +64,7 @@ impl Row {
     }
 
     fn name(&self) -> String {
-        format!("{} with vm.swappiness={}", self.swap, self.swappiness)
+        format!("{} at swappiness {}", self.swap, self.swappiness)
     }
 
     fn mean_time(&self) -> Option<f64> {
@@ -126,27 +126,41 @@ pub fn advice(rows: &[Row]) -> String {
     }
     let compared = others.iter().map(|other| {
         let change = Change::of(&other.run_time, &best_row.run_time);
-        let percent = |ratio: f64| human::percent((ratio - 1.0) * 100.0);
+        let less = |ratio: f64| (1.0 - ratio) * 100.0;
         let interval = change
             .ratio_interval
-            .map(|ends| format!(", 95 % interval {}", human::percents(ends.map(|end| (end - 1.0) * 100.0))));
+            .map(|[low, high]| format!(" (95 % interval: {:.1} to {:.1} % less)", less(high), less(low)));
+        let interval = interval.unwrap_or_default();
         match change.ratio {
             Some(ratio) if change.is_significant() => {
-                format!("{} than {}{}", percent(ratio), other.name(), interval.unwrap_or_default())
+                format!("{:.1} % less than {}{interval}", less(ratio), other.name())
             }
-            _ => format!("no different from {}{}", other.name(), interval.unwrap_or_default()),
+            _ => format!("no different from {}{interval}", other.name()),
         }
     });
     let compared: Vec<String> = compared.collect();
     if !compared.is_empty() {
         text += &format!(": {}", compared.join("; "));
     }
-    let killed: Vec<String> = rows.iter().filter(|row| row.killed > 0).map(Row::name).collect();
     text += ".";
+    let killed = killed(rows);
     if !killed.is_empty() {
-        text += &format!(" The program ran out of memory with {}.", killed.join(", "));
+        text += &format!(" The program ran out of memory with {}.", killed.join("; "));
     }
     text
+}
+
+/// Kinds of swap with which the program ran out of memory; with its swappiness where it did so with some values alone.
+fn killed(rows: &[Row]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for row in rows.iter().filter(|row| row.killed > 0) {
+        let whole = rows.iter().filter(|other| other.swap == row.swap).all(|other| other.killed > 0);
+        let name = if whole { row.swap.clone() } else { row.name() };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 impl Document for Swapping {
@@ -215,11 +229,10 @@ mod tests {
         ];
         assert_eq!((best(&rows), rows[0].killed), (Some(3), 1));
         let text = advice(&rows);
-        assert!(text.starts_with(
-            "zram 50% with vm.swappiness=60 took the least time: -49.88% than disk with vm.swappiness=60"
-        ));
-        assert!(text.contains("no different from zswap with vm.swappiness=60"), "{text}");
-        assert!(text.ends_with("The program ran out of memory with none with vm.swappiness=60."), "{text}");
+        let disk = "zram 50% at swappiness 60 took the least time: 49.9 % less than disk at swappiness 60 (95 % interval: ";
+        assert!(text.starts_with(disk), "{text}");
+        assert!(text.contains("no different from zswap at swappiness 60"), "{text}");
+        assert!(text.ends_with("The program ran out of memory with none."), "{text}");
         assert!(!text.contains("180"), "{text}");
         assert_eq!(best(&rows[..1]), None);
     }

@@ -135,7 +135,7 @@ pub(super) fn swap(args: &SwapArgs) -> Result<()> {
     let best = best(&rows);
     let apply = best.map(|at| {
         let swappiness = format!("sysctl vm.swappiness={}", rows[at].swappiness);
-        [&kinds[at / args.swappiness.len()].apply[..], &[swappiness]].concat()
+        [&[swappiness], &kinds[at / args.swappiness.len()].apply[..]].concat()
     });
     let swapping = Swapping {
         program: args.program.clone(),

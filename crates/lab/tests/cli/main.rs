@@ -5,6 +5,7 @@ mod groups;
 mod output;
 mod recording;
 mod reproductions;
+mod swapping;
 mod sweeps;
 
 use serde_json::{Value, json};
