@@ -160,9 +160,8 @@ pub fn covering() -> Vec<String> {
         let enabled = ["always", "never"][i / 6 % 2];
         let (order, memory) = ([9, 0, 4][i / 12 % 3], ["32M", "48M"][i / 36 % 2]);
         let limit = [511, 0, 64][i / 7 % 3];
-        let swap =
-            ["", " --swap zram:64M,algorithm=lz4", " --set zswap.enabled=1 --set zswap.max_pool_percent=1"]
-                [i / 2 % 3];
+        let zram = [" --swap zram:64M,algorithm=lz4", " --swap zram:64M,algorithm=zstd"][i / 6 % 2];
+        let swap = ["", zram, " --set zswap.enabled=1 --set zswap.max_pool_percent=1"][i / 2 % 3];
         let limits =
             ["swap", "shared", "none"].map(|name| format!(" --set khugepaged.max_ptes_{name}={limit}"));
         format!(

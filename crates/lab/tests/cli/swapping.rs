@@ -14,7 +14,10 @@ fn kinds_of_swap_are_compared() {
     let value = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
     assert_eq!((value(1, "compression"), value(1, "compressed_max")), (0.0, 0.0));
     for compressed in [5, 6] {
-        assert!(value(compressed, "compression") > 0.0 && value(compressed, "compressed_max") > 0.0, "{json}");
+        assert!(
+            value(compressed, "compression") > 0.0 && value(compressed, "compressed_max") > 0.0,
+            "{json}"
+        );
     }
     let best = json["best"].as_u64().unwrap() as usize;
     let advice = json["advice"].as_str().unwrap();
