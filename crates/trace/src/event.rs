@@ -15,8 +15,8 @@
 //! [`Event::Mark`] and the one that waited an [`Event::After`]. In the recording each `After` came later than its mark,
 //! so they never contradict each other.
 
+pub use abi::Packed;
 use abi::{AccessKind, Buffer, Call, Map, MapSource, Prot, Text};
-pub use abi::{PACKED_UNIT, Packed};
 
 /// Bytes of a page, the granule of a run.
 pub const PAGE_SIZE: u64 = 4096;

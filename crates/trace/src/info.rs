@@ -11,10 +11,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use crate::check::Check;
 use crate::container::Reader;
 use crate::error::TraceError;
-use crate::event::{Event, FileId, PACKED_UNIT, Packed, Run};
+use crate::event::{Event, FileId, Packed, Run};
 use crate::header::{Counts, FileInfo, Header};
 use crate::pages::PageSet;
 use crate::walk::{Moment, Walk, What};
+use abi::PACKED_UNIT;
 use abi::{Call, Map, MapSource};
 
 /// Windows of the curve.
