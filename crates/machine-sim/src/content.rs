@@ -3,6 +3,7 @@
 //! A stamp names a state of a page: 0 is a page of zeroes, and every store draws a new number. Stamps move as bytes do:
 //! with copies, and with transfers to and from devices.
 
+use crate::in_flight::InFlight;
 use mm::machine::Io;
 use mm::units::Pfn;
 use std::collections::{BTreeMap, HashMap};
@@ -22,7 +23,7 @@ pub(crate) struct Content {
     fills: BTreeMap<(u8, u64), (u64, Stamp)>,
     last: Stamp,
     /// Writes in flight, with the stamps that their pages had when they were submitted.
-    writes: Vec<(Io, Vec<Stamp>)>,
+    writes: InFlight<Stamp>,
 }
 
 impl Content {
@@ -63,22 +64,13 @@ impl Content {
 
     /// A transfer is submitted: a write takes its content from memory now.
     pub(crate) fn begin(&mut self, io: &Io) {
-        if io.write {
-            let first = io.frame.index();
-            self.writes.push((*io, self.frames[first..first + io.pages as usize].to_vec()));
-        }
+        self.writes.begin(io, &self.frames);
     }
 
     /// A transfer ends: only now do blocks or frames get the new content.
     pub(crate) fn finish(&mut self, io: &Io) {
         if io.write {
-            let at = self
-                .writes
-                .iter()
-                .position(|(other, _)| other == io)
-                .expect("a write must be submitted before it ends");
-            let (_, stamps) = self.writes.remove(at);
-            self.blocks.extend((io.block..).zip(stamps).map(|(block, stamp)| ((io.device.0, block), stamp)));
+            self.blocks.extend(self.writes.end(io));
             return;
         }
         for i in 0..io.pages {

@@ -25,6 +25,7 @@ pub mod device;
 mod flush_fault;
 mod fragment;
 mod histogram;
+mod in_flight;
 mod kernels_memory;
 mod machine;
 mod memory;

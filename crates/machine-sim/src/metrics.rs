@@ -83,6 +83,13 @@ impl Metrics {
         self.add(name, value as f64, unit, help);
     }
 
+    /// Counts of one thing: the ends of their names, values, units, and help.
+    fn counts_of<const N: usize>(&mut self, thing: &str, all: [(&str, u64, &'static str, &'static str); N]) {
+        for (what, value, unit, help) in all {
+            self.count(&format!("{thing}_{what}"), value, unit, help);
+        }
+    }
+
     fn add(&mut self, name: &str, value: f64, unit: &'static str, help: &'static str) {
         self.0.push(Metric { name: name.into(), value, unit, better: Better::Lower, help });
     }
@@ -205,7 +212,7 @@ fn cpu_time(metrics: &mut Metrics, machine: &SimMachine) {
 fn devices(metrics: &mut Metrics, machine: &SimMachine) {
     for (spec, device) in machine.spec().devices().iter().zip(machine.devices.borrow().iter()) {
         let counts = &device.counts;
-        for (what, value, unit, help) in [
+        let all = [
             ("reads", counts.reads, "", "read requests"),
             ("read_pages", counts.read_pages, "pages", "pages read"),
             ("read_merges", counts.read_merges, "", "reads that joined another's request"),
@@ -214,16 +221,15 @@ fn devices(metrics: &mut Metrics, machine: &SimMachine) {
             ("write_merges", counts.write_merges, "", "writes that joined another's request"),
             ("busy", counts.busy / 1000, "ns", "time with requests to serve"),
             ("read_time", counts.read_time / 1000, "ns", "time from a read's arrival to its end, added up"),
-        ] {
-            metrics.count(&format!("{}_{what}", spec.name), value, unit, help);
-        }
+        ];
+        metrics.counts_of(&spec.name, all);
     }
 }
 
 /// What compressed swap holds and has done; nothing if there is none.
 fn compressed<P>(metrics: &mut Metrics, sim: &Simulation<'_, P>) {
     for (number, stat) in sim.mm().zram_stats().into_iter().enumerate() {
-        for (what, value, unit, help) in [
+        let all = [
             ("orig_data_size", stat.orig_data_size, "bytes", "pages that it holds"),
             ("compr_data_size", stat.compr_data_size, "bytes", "what became of them"),
             ("mem_used_total", stat.mem_used_total, "bytes", "memory that it takes"),
@@ -235,12 +241,11 @@ fn compressed<P>(metrics: &mut Metrics, sim: &Simulation<'_, P>) {
             ("failed_writes", stat.failed_writes, "", "writes that failed"),
             ("notify_free", stat.notify_free, "pages", "pages that swap did not need any more"),
             ("writestall", stat.writestall, "", "writes that found no memory at once"),
-        ] {
-            metrics.count(&format!("zram{number}_{what}"), value, unit, help);
-        }
+        ];
+        metrics.counts_of(&format!("zram{number}"), all);
     }
     let Some(stat) = sim.mm().zswap_stat() else { return };
-    for (what, value, unit, help) in [
+    let all = [
         ("pool_total_size", stat.pool_total_size, "bytes", "memory that it takes"),
         ("pool_max_size", stat.pool_max_size, "bytes", "the most that this was"),
         ("stored_pages", stat.stored_pages, "pages", "pages that it holds"),
@@ -249,9 +254,8 @@ fn compressed<P>(metrics: &mut Metrics, sim: &Simulation<'_, P>) {
         ("reject_reclaim_fail", stat.reject_reclaim_fail, "", "pages that it could not write there"),
         ("reject_compress_poor", stat.reject_compress_poor, "", "pages that did not get smaller"),
         ("reject_alloc_fail", stat.reject_alloc_fail, "", "pages for which there was no memory"),
-    ] {
-        metrics.count(&format!("zswap_{what}"), value, unit, help);
-    }
+    ];
+    metrics.counts_of("zswap", all);
 }
 
 /// What placement in tiers came to.

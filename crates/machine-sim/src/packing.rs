@@ -11,8 +11,10 @@
 //! u/VenditatioDelendaEst for Fedora). A page draws the same whenever it is new, so runs with the same seed are equal.
 
 use crate::content::Stamp;
+use crate::in_flight::InFlight;
 use mm::machine::{Compressor, Io, ObjectPlace};
 use mm::units::{PAGE_SIZE, Pfn};
+use program::rng::Rng;
 use program::{PACKED_UNIT, Packed};
 use std::collections::HashMap;
 
@@ -37,7 +39,7 @@ pub(crate) struct Packing {
     /// Blocks that were written; others draw.
     blocks: HashMap<(u8, u64), Packed>,
     /// Writes in flight.
-    writes: Vec<(Io, Vec<Packed>)>,
+    writes: InFlight<Packed>,
     /// By the frame in which they begin.
     objects: HashMap<Pfn, Vec<Object>>,
     /// What the recording has said of a page of a space.
@@ -51,7 +53,7 @@ impl Packing {
             seed,
             frames: vec![Packed::ZERO; frames],
             blocks: HashMap::new(),
-            writes: Vec::new(),
+            writes: InFlight::default(),
             objects: HashMap::new(),
             told: HashMap::new(),
         }
@@ -94,18 +96,13 @@ impl Packing {
 
     /// A transfer is submitted.
     pub(crate) fn begin(&mut self, io: &Io) {
-        if io.write {
-            let first = io.frame.index();
-            self.writes.push((*io, self.frames[first..first + io.pages as usize].to_vec()));
-        }
+        self.writes.begin(io, &self.frames);
     }
 
     /// A transfer ends.
     pub(crate) fn finish(&mut self, io: &Io) {
         if io.write {
-            let at = self.writes.iter().position(|(other, _)| other == io);
-            let (_, all) = self.writes.swap_remove(at.expect("a write must be submitted before it ends"));
-            self.blocks.extend((io.block..).zip(all).map(|(block, packed)| ((io.device.0, block), packed)));
+            self.blocks.extend(self.writes.end(io));
             return;
         }
         self.overwrite(io.frame, io.pages);
@@ -180,13 +177,9 @@ impl Packing {
     }
 }
 
-/// Mix numbers into one that looks random (the finaliser of SplitMix64).
+/// Mix numbers into one that looks random.
 fn mixed(seed: u64, owner: u64, page: u64) -> u64 {
-    let mut bits = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ owner.rotate_left(40) ^ page;
-    for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9), (27, 0x94d0_49bb_1331_11eb)] {
-        bits = (bits ^ bits >> shift).wrapping_mul(factor);
-    }
-    bits ^ bits >> 31
+    Rng::new(Rng::new(seed).bits() ^ owner.rotate_left(40) ^ page).bits()
 }
 
 /// What compressors make of a page that no recording describes.
