@@ -9,6 +9,12 @@ pub enum Error {
     /// Bad input: exit code 2.
     #[error("{0}")]
     Input(String),
+    /// The program ran out of memory: exit code 2, as the remedy is another input.
+    #[error("{0}")]
+    OutOfMemory(String),
+    /// The program had not ended when its time was over: exit code 2, for the same reason.
+    #[error("{0}")]
+    TimeLimit(String),
     /// A failed run: the oracle found a violation, tasks deadlocked, or an assertion failed. Exit code 1.
     #[error("{0}")]
     Failed(String),
@@ -41,6 +47,8 @@ impl Error {
     pub fn of(self, profile: &str) -> Error {
         match self {
             Error::Input(why) => Error::Input(format!("{profile}: {why}")),
+            Error::OutOfMemory(why) => Error::OutOfMemory(format!("{profile}: {why}")),
+            Error::TimeLimit(why) => Error::TimeLimit(format!("{profile}: {why}")),
             Error::Failed(why) => Error::Failed(format!("{profile}: {why}")),
             Error::Full(why) => Error::Full(format!("{profile}: {why}")),
             other => other,
@@ -50,7 +58,7 @@ impl Error {
     /// Exit code 1 instead of 2: the input was good for something else.
     pub fn failed(self) -> Error {
         match self {
-            Error::Input(why) => Error::Failed(why),
+            Error::Input(why) | Error::OutOfMemory(why) | Error::TimeLimit(why) => Error::Failed(why),
             other => other,
         }
     }
@@ -87,7 +95,7 @@ impl Error {
     /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Input(_) => 2,
+            Error::Input(_) | Error::OutOfMemory(_) | Error::TimeLimit(_) => 2,
             Error::Failed(_) | Error::Full(_) => 1,
             Error::Interrupted(_) => 130,
             Error::BrokenPipe => 0,

@@ -52,7 +52,6 @@ mod statistics;
 mod suggest;
 mod summary;
 mod svg;
-mod swapping;
 mod sweep;
 mod table;
 mod tree;

@@ -86,6 +86,8 @@ pub struct RunConfig {
     pub validate_sometimes: bool,
     /// Visits to the generations ([`Outcome::visited`](crate::Outcome::visited)).
     pub visits: Vec<Visit>,
+    /// Give up the run when simulated time reaches this.
+    pub time_limit: Option<Nanos>,
     /// Stop the run when this becomes true.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
@@ -122,6 +124,7 @@ impl RunConfig {
             validate_every_op: false,
             validate_sometimes: false,
             visits: Vec::new(),
+            time_limit: None,
             interrupt: None,
         }
     }
@@ -141,6 +144,9 @@ pub enum RunError {
         /// The seed that finds it again.
         seed: u64,
     },
+    /// The program had not ended when its time was over.
+    #[error("the program had not ended after {0} ns")]
+    TimeLimit(Nanos),
     /// The run was stopped from outside.
     #[error("interrupted")]
     Interrupted,
@@ -151,7 +157,7 @@ impl RunError {
     pub fn exit_code(&self) -> i32 {
         match self {
             RunError::Input(_) => 2,
-            RunError::Failed { .. } | RunError::Interrupted => 1,
+            RunError::Failed { .. } | RunError::TimeLimit(_) | RunError::Interrupted => 1,
         }
     }
 }

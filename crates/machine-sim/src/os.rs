@@ -399,6 +399,12 @@ impl<P: Program> Os for SimOs<'_, P> {
         self.progress += units;
     }
 
+    fn first_content(&mut self, addr: u64, packed: Packed) {
+        if let Some(packing) = &self.machine.observers.packing {
+            packing.borrow_mut().tell((self.space.0, Vpn::of(addr).0), None, packed);
+        }
+    }
+
     /// A page that holds zeroes has the stamp of a new page from now on.
     fn content(&mut self, addr: u64, packed: Packed) {
         let Some(packing) = &self.machine.observers.packing else { return };

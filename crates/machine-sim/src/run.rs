@@ -15,6 +15,7 @@ use crate::spec::MachineSpec;
 use mm::api::{Daemon, SwapArea};
 use mm::knobs::{Knob, KnobError, Knobs};
 use mm::lock;
+use mm::stat::Stat;
 use mm::units::{Nanos, PAGE_SIZE};
 use mm::{Config, Mm};
 use program::Program;
@@ -109,18 +110,22 @@ const HANG_CHECK: u64 = 100_000_000_000_000;
 #[derive(Default)]
 struct HangDetector {
     next: u64,
-    before: Option<Vec<(TaskId, Key)>>,
+    before: Looked,
 }
 
+/// What tasks of programs wait for, and the faults until then.
+type Looked = (Option<Vec<(TaskId, Key)>>, i64);
+
 impl HangDetector {
-    /// Whether all tasks of programs have waited for the same since the check before.
-    fn is_hung<P>(&mut self, sim: &Simulation<'_, P>, now: u64) -> bool {
+    /// Whether all tasks of programs have waited for the same since the check before. Those of a program that thrashes
+    /// may wait for the same each time that somebody looks, but they fault in between.
+    fn is_hung(&mut self, now: u64, look: impl FnOnce() -> Looked) -> bool {
         if now < self.next {
             return false;
         }
         self.next = now + HANG_CHECK;
-        let before = std::mem::replace(&mut self.before, sim.waits());
-        self.before.as_ref().is_some_and(|waits| !waits.is_empty() && before.as_ref() == Some(waits))
+        let before = std::mem::replace(&mut self.before, look());
+        self.before.0.as_ref().is_some_and(|waits| !waits.is_empty()) && before == self.before
     }
 }
 
@@ -134,6 +139,7 @@ fn drive<'s, P: Program>(
     start(sim)?;
     let mut outcome = None;
     let mut hangs = HangDetector::default();
+    let limit = sim.config.time_limit.map_or(END, |nanos| nanos.saturating_mul(1000).min(END));
     loop {
         let new = machine.new_tasks.take().into_iter().map(TaskKind::Program);
         sim.state.borrow_mut().tasks.extend(new);
@@ -143,9 +149,12 @@ fn drive<'s, P: Program>(
         let next = machine.sched.borrow_mut().next();
         match next {
             Next::Event(time, event) => machine.handle(time, event, |io| sim.mm().io_done(io)),
-            Next::Cpu(cpu) if machine.cpus[cpu].clock.get() >= END => return Err(too_long()),
+            Next::Cpu(cpu) if machine.cpus[cpu].clock.get() >= limit => {
+                return Err(sim.config.time_limit.map_or_else(too_long, RunError::TimeLimit));
+            }
             Next::Cpu(cpu) => {
-                if outcome.is_none() && hangs.is_hung(sim, machine.cpus[cpu].clock.get()) {
+                let look = || (sim.waits(), sim.mm().core().stats.read(Stat::Pgfault));
+                if outcome.is_none() && hangs.is_hung(machine.cpus[cpu].clock.get(), look) {
                     return Err(failed(format!("deadlock: only daemons go on. {}", sim.waiters())));
                 }
                 run_cpu(sim, tasks, cpu);
@@ -277,4 +286,21 @@ fn tick<P>(sim: &Simulation<'_, P>, cpu: usize) {
         machine.on(cpu, Class::Interrupt, || sim.mm().tick());
     }
     machine.limit.set(machine.limit.get().min(next.get()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mm::machine::WaitKey;
+
+    #[test]
+    fn a_program_that_faults_between_two_checks_is_not_hung() {
+        let key = Key::Mm(WaitKey::Reclaim(mm::units::NodeId(0)));
+        let looked = |faults| (Some(vec![(2, key)]), faults);
+        let mut hangs = HangDetector::default();
+        let mut check = |number: u64, looked: Looked| hangs.is_hung(number * HANG_CHECK, || looked);
+        assert!(!check(0, looked(5)) && !check(1, looked(900)));
+        assert!(!check(2, (None, 900)) && !check(3, looked(900)));
+        assert!(check(4, looked(900)));
+    }
 }

@@ -261,6 +261,10 @@ pub trait Os {
     fn content(&mut self, addr: u64, packed: Packed) {
         let _ = (addr, packed);
     }
+    /// A page of this process, at this address, will hold what compressors make so much of once it is stored to.
+    fn first_content(&mut self, addr: u64, packed: Packed) {
+        let _ = (addr, packed);
+    }
     /// Report the task's total by the program's own measure: `bytes` in `nanos`.
     fn rate(&mut self, bytes: u64, nanos: u64) {
         let _ = (bytes, nanos);

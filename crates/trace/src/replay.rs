@@ -283,6 +283,9 @@ impl<S: Source> Program for Replay<S> {
             reported: 0,
             stuck: false,
         };
+        if self.members[task.process].first() == Some(&role) {
+            task.tell_first_contents();
+        }
         let result = task.run();
         task.end(result.is_err());
         result
@@ -317,6 +320,13 @@ impl<O: Os, S: Source> Task<'_, O, S> {
             }
         }
         Ok(())
+    }
+
+    /// Tell what pages of the process will hold: the trace tells it only once they do, perhaps after they were evicted.
+    fn tell_first_contents(&mut self) {
+        for (page, packed) in self.replay.source.first_contents(self.process as u32) {
+            self.os.first_content(page << PAGE_SHIFT, packed);
+        }
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! Where a replay gets its events from.
 
-use crate::event::{Event, ThreadId};
+use crate::event::{Event, Packed, ThreadId};
 use crate::header::Header;
 use core::fmt::Display;
 
@@ -16,6 +16,12 @@ pub trait Source {
 
     /// The events of one thread from the beginning; none if there is no such thread.
     fn stream(&self, thread: ThreadId) -> Self::Stream<'_>;
+
+    /// Pages of a process with what the trace first tells of them, if that is known before the trace is read.
+    fn first_contents(&self, process: u32) -> impl Iterator<Item = (u64, Packed)> {
+        let _ = process;
+        core::iter::empty()
+    }
 }
 
 /// The events of one thread, in their order.

@@ -11,7 +11,7 @@ use program::{
     Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Os, Program, Prot,
     Remap, Role, Signal, TaskHandle,
 };
-use trace::event::{Event, FileId, Run, ThreadId};
+use trace::event::{Event, FileId, Packed, Run, ThreadId};
 use trace::header::Place;
 use trace::{Outcome, Reader, Replay, Writer};
 
@@ -68,6 +68,9 @@ impl Os for Books {
         let world = self.world.lock().unwrap();
         let known = world.mapped[self.process].contains(&(access.addr / PAGE));
         if known { Ok(()) } else { Err(Signal::Segv { addr: access.addr }) }
+    }
+    fn first_content(&mut self, addr: u64, packed: Packed) {
+        self.log(format!("first {:x} {}", addr / PAGE, packed.lz4));
     }
     fn compute(&mut self, instructions: u64) {
         self.log(format!("compute {instructions}"));
@@ -277,6 +280,28 @@ fn a_thread_makes_the_calls_that_were_recorded() {
         assert_eq!(outcome.first_failed, Some((ThreadId(0), "mlock", Errno::NoMem)));
         assert_eq!((outcome.killed, outcome.broken), (0, None));
     }
+}
+
+/// Before anything else happens in it, each process is told what its pages will hold.
+#[test]
+fn pages_are_told_of_before_their_first_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let replay = replay_of(&folder.path().join("contents.pft"), |writer| {
+        let root = writer.add_process(None);
+        let packed = |lz4| Packed { lz4, zstd: 2 };
+        for event in [
+            map(1, 100, 4, MapSource::Anonymous),
+            store(100, 1),
+            Event::Content { page: 100, packed: packed(9) },
+            Event::Content { page: 101, packed: packed(8) },
+            Event::Content { page: 100, packed: packed(7) },
+        ] {
+            writer.push(root, &event).unwrap();
+        }
+    });
+    let (world, _) = play(&replay);
+    let expected = "first 64 9; first 65 8; mmap 64 4000 anon; Store 64 x1";
+    assert_eq!(world.log[&0].join("; "), expected);
 }
 
 #[test]

@@ -271,9 +271,9 @@ fn judge(report: Report, status: ExitStatus, emulator: &str) -> Result<Report> {
         (_, None) if violations > 0 => Err(Error::Failed(violation(&report, "not described"))),
         (Verdict::Ok, None) => Ok(report),
         (Verdict::Failed, None) => Err(match (said(Kind::OutOfMemory), said(Kind::Signal)) {
-            (Some(why), _) => {
-                Error::Input(format!("too little memory to run this program: {why}; give more with --memory"))
-            }
+            (Some(why), _) => Error::OutOfMemory(format!(
+                "too little memory to run this program: {why}; give more with --memory"
+            )),
             (None, Some(why)) => Error::Failed(format!("the program was ended by a signal: {why}")),
             (None, None) => Error::Failed(format!("the guest failed; {}", last_words(&report))),
         }),

@@ -1,191 +1,160 @@
-//! `swap`: runs a program with each kind of swap.
+//! `swap`: runs programs with each kind of swap.
 
-use super::options::{Many, On, check_seeds, progress_bar, threads};
+use super::options::{Many, On, check_seeds};
 use super::output;
+use super::resume::{Resumed, Unwritten};
+use super::sweep::measure;
 use crate::cell::Cell;
-use crate::engine::{Machine, Program, RunConfig, SwapSpec};
+use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::interrupt;
-use crate::jobs::{Ended, Job, jobs, run as run_jobs};
+use crate::jobs::{Ended, Job, jobs};
 use crate::profile::Profile;
-use crate::record::RunRecord;
 use crate::size::Memory;
-use crate::swapping::{Row, Swapping, advice, best};
+use crate::sweep::kinds::kinds;
+use crate::sweep::swap::{Case, Swappings, outcome, sweep};
+use crate::sweep::{Catalog, Key, What};
+use crate::{human, interrupt, kept};
 use clap::Args;
-use mm::knobs::{Compressor, Knob};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Arguments of `swap`.
 #[derive(Debug, Args)]
 pub struct SwapArgs {
-    /// A trace (FILE.pft), or a built-in program ('pagefold list programs')
-    #[arg(value_name = "PROGRAM")]
-    program: String,
-    /// Memory of the machine: bytes like 256M, or a share of the most that the program has at once, like 50%
-    #[arg(long, value_name = "BYTES|PERCENT")]
-    memory: Memory,
+    /// Traces (FILE.pft) or built-in programs ('pagefold list programs')
+    #[arg(value_name = "PROGRAM", required = true)]
+    programs: Vec<String>,
+    /// Memory of the machine: bytes like 256M, or shares of the most that the program has at once, like 50%; commas
+    /// separate several
+    #[arg(long, value_name = "BYTES|PERCENT", value_delimiter = ',', required = true)]
+    memory: Vec<Memory>,
     /// Values of vm.swappiness
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [60, 180], value_parser = clap::value_parser!(u64).range(0..=200))]
     swappiness: Vec<u64>,
+    /// Sizes of zram (disksize), in per cent of memory
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_values_t = [25, 50, 100], value_parser = clap::value_parser!(u32).range(1..=1000))]
+    zram: Vec<u32>,
     /// How zram and zswap compress
     #[arg(long, value_name = "NAME", default_value = "lzo-rle", value_parser = ["lzo-rle", "lz4", "zstd"])]
     algorithm: String,
     /// Runs for each kind of swap and swappiness
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
+    /// Give up a run after this simulated time: the program thrashes
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    limit: u64,
     /// The profile
     #[arg(long, value_name = "PROFILE", default_value = "classic")]
     profile: String,
     /// The machine and its knobs.
     #[command(flatten)]
     on: On,
+    /// Also draw run times as an SVG picture; an existing FILE is replaced
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Also keep runs and result in DIR: a new or empty directory, or that of the same command, which then continues
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     #[command(flatten)]
     many: Many,
-}
-
-/// A kind of swap.
-struct Kind {
-    name: String,
-    areas: Vec<SwapSpec>,
-    zswap: bool,
-    /// Lines for Linux.
-    apply: Vec<String>,
-}
-
-/// All kinds of swap on a machine whose own area is `disk`.
-fn kinds(disk: Option<&SwapSpec>, algorithm: &str) -> Vec<Kind> {
-    let area = |text: String| text.parse::<SwapSpec>().expect("the command writes areas that can be read");
-    let zram = |share: u32, settings: &str| area(format!("zram:{share}%,algorithm={algorithm}{settings}"));
-    let generator = |share: u32| {
-        let size = format!("zram-size = ram * {}", f64::from(share) / 100.0);
-        [
-            "/etc/systemd/zram-generator.conf:",
-            "[zram0]",
-            &size,
-            &format!("compression-algorithm = {algorithm}"),
-        ]
-        .map(str::to_owned)
-        .to_vec()
-    };
-    let none = ["swapoff -a".to_owned()];
-    let mut kinds = vec![Kind {
-        name: "none".into(),
-        areas: vec![area("zram:0".into())],
-        zswap: false,
-        apply: none.into(),
-    }];
-    for share in [25, 50, 100] {
-        let (name, areas) = (format!("zram {share}%"), vec![zram(share, "")]);
-        kinds.push(Kind { name, areas, zswap: false, apply: generator(share) });
-    }
-    let Some(disk) = disk else { return kinds };
-    let apply = ["enabled=Y", &format!("compressor={algorithm}")].map(|set| {
-        let (name, value) = set.split_once('=').expect("a setting has a value");
-        format!("echo {value} > /sys/module/zswap/parameters/{name}")
-    });
-    let on_disk =
-        |name: &str, zswap, apply| Kind { name: name.into(), areas: vec![disk.clone()], zswap, apply };
-    kinds.insert(1, on_disk("disk", false, Vec::new()));
-    kinds.push(on_disk("zswap, disk", true, apply.into()));
-    let (areas, apply) = (vec![zram(50, ",priority=100"), disk.clone()], generator(50));
-    kinds.push(Kind { name: "zram 50%, disk".into(), areas, zswap: false, apply });
-    kinds
 }
 
 /// `pagefold swap`.
 pub(super) fn swap(args: &SwapArgs) -> Result<()> {
     check_seeds(args.many.seed, args.runs)?;
-    let profiles = Profile::parse_all(std::slice::from_ref(&args.profile), &args.on.settings)?;
-    let machine = Arc::new(Machine::find(&args.on.machine)?);
-    let program = Arc::new(Program::find(&args.program)?);
-    let memory = args.memory.resolve(program.peak_live());
-    machine.check_memory(memory)?;
-    let compressor = Compressor::WORDS.iter().position(|&word| word == args.algorithm);
-    let compressor = compressor.expect("the option takes these words only") as u64;
-    let kinds = kinds(machine.own_swap().as_ref(), &args.algorithm);
-    let cells: Vec<Cell> = kinds
-        .iter()
-        .flat_map(|kind| args.swappiness.iter().map(move |&swappiness| (kind, swappiness)))
-        .map(|(kind, swappiness)| {
-            let program = (&args.program[..], program.clone());
-            let mut cell = Cell::new(program, (&args.on.machine, machine.clone()), profiles[0].clone());
-            let more = [
-                (Knob::Swappiness, swappiness),
-                (Knob::ZswapEnabled, u64::from(kind.zswap)),
-                (Knob::ZswapCompressor, compressor),
-            ];
-            let (swap, knobs) = (kind.areas.clone(), [&cell.config.knobs[..], &more].concat());
-            cell.config = RunConfig { memory: Some(memory), swap, contents: true, knobs, ..cell.config };
-            cell
-        })
-        .collect();
-    cells.iter().try_for_each(|cell| machine.check_swap(&cell.config))?;
+    Profile::parse_all(std::slice::from_ref(&args.profile), &args.on.settings)?;
+    let mut catalog = Catalog::default();
+    let machine = catalog.machine(&args.on.machine)?;
+    let cases = cases(args, &mut catalog)?;
+    let kinds = kinds(machine.own_swap().as_ref(), &args.zram, &args.algorithm);
+    let of = What {
+        machine: args.on.machine.clone(),
+        profile: args.profile.clone(),
+        set: args.on.settings.clone(),
+        ..What::default()
+    };
+    let seeds = (args.many.seed, args.runs);
+    let sweep = sweep(&of, &cases, (&kinds, &args.algorithm), &args.swappiness, seeds);
+    for case in &cases {
+        machine.check_memory(case.memory)?;
+    }
+    let mut cells: Vec<Cell> = catalog.cells(&sweep).map_err(|(_, error)| error)?;
+    cells.iter_mut().for_each(|cell| cell.config.time_limit = Some(args.limit * 1_000_000_000));
+    if let Some(path) = &args.svg {
+        output::check_beside(path, args.many.running.json)?;
+    }
+    let text = plan(args);
+    let plan = kept::Plan { noun: "comparison of kinds of swap", name: "swap.toml", text: &text };
+    let runs: Resumed<Key, _> = Resumed::open(args.out.as_deref().map(|path| (path, plan)), Unwritten::End)?;
     interrupt::install()?;
     let start = Instant::now();
-    let runs = measure(cells, args)?;
-    let mut rows = Vec::new();
-    for (at, kind) in kinds.iter().enumerate() {
-        for (of, &swappiness) in args.swappiness.iter().enumerate() {
-            let cell = at * args.swappiness.len() + of;
-            let mine: Vec<_> = runs.iter().filter(|run| run.0 == cell).map(|run| run.1.clone()).collect();
-            rows.push(Row::new(&kind.name, swappiness, &mine));
-        }
-    }
-    let best = best(&rows);
-    let apply = best.map(|at| {
-        let swappiness = format!("sysctl vm.swappiness={}", rows[at].swappiness);
-        [&[swappiness], &kinds[at / args.swappiness.len()].apply[..]].concat()
-    });
-    let swapping = Swapping {
-        program: args.program.clone(),
-        machine: args.on.machine.clone(),
-        memory,
-        seed: args.many.seed,
-        runs: args.runs,
-        advice: advice(&rows),
-        best,
-        apply: apply.unwrap_or_default(),
-        rows,
-        host_seconds: args.many.host_seconds(start),
-    };
-    output::show(&swapping, args.many.running.json)
-}
-
-/// Do all runs, in the order of cells and seeds. `None`: the program ran out of memory.
-fn measure(cells: Vec<Cell>, args: &SwapArgs) -> Result<Vec<(usize, Option<RunRecord>)>> {
     let all = jobs(cells.len(), args.many.seed, args.runs);
-    let bar = progress_bar(all.len(), args.many.running.quiet);
-    let run = move |job: Job| match cells[job.cell].run(job.seed) {
-        Ok(record) => Ok((job.cell, Some(record))),
-        // The input was good: what a run refuses later is too little memory.
-        Err(Error::Input(_)) => Ok((job.cell, None)),
-        Err(error) => Err(error),
-    };
-    let threads = threads(args.many.running.jobs);
-    let (records, ended) = run_jobs(all, threads, run, interrupt::requested, |done| {
-        bar.set_position(done.len() as u64);
-        Ok(())
-    })?;
-    bar.finish_and_clear();
-    match ended {
-        Ended::Interrupted => Err(Error::Interrupted("interrupted".to_owned())),
-        _ => Ok(records),
+    let run = move |job: Job| outcome(cells[job.cell].run(job.seed));
+    let ended = measure(&sweep, &runs, &all, run, &args.many.running)?;
+    let done = runs.done();
+    let result =
+        Swappings::of(&sweep, &done, (&cases, &kinds, &args.algorithm), args.many.host_seconds(start));
+    if let Some(path) = &args.out {
+        kept::save(path, &result)?;
+        kept::write(path, "result.csv", result.csv().as_bytes())?;
     }
+    if ended == Ended::Interrupted && result.cases.is_empty() {
+        return Err(interrupted(args, done.len(), all.len()));
+    }
+    if !args.svg.as_deref().is_some_and(output::is_stdout) {
+        output::show(&result, args.many.running.json)?;
+    }
+    if let Some(path) = &args.svg {
+        let picture = result.svg().ok_or_else(|| {
+            Error::input("--svg: a picture needs several sizes of memory or several values of swappiness")
+        })?;
+        output::save(path, &picture)?;
+    }
+    if ended == Ended::Interrupted { Err(interrupted(args, done.len(), all.len())) } else { Ok(()) }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn interrupted(args: &SwapArgs, done: usize, all: usize) -> Error {
+    let kept = match &args.out {
+        Some(path) => format!("are kept in {}, and the same command continues", path.display()),
+        None => "are done; nothing is kept without --out".to_owned(),
+    };
+    Error::Interrupted(format!("interrupted; {done} of {all} runs {kept}"))
+}
 
-    #[test]
-    fn a_machine_without_a_disk_for_swap_has_the_kinds_in_memory_only() {
-        let names = |disk: Option<&SwapSpec>| -> Vec<String> {
-            kinds(disk, "zstd").into_iter().map(|kind| kind.name).collect()
-        };
-        assert_eq!(names(None), ["none", "zram 25%", "zram 50%", "zram 100%"]);
-        let disk = "nvme0:8G".parse().unwrap();
-        let all = ["none", "disk", "zram 25%", "zram 50%", "zram 100%", "zswap, disk", "zram 50%, disk"];
-        assert_eq!(names(Some(&disk)), all);
+/// Each program with each size of memory.
+fn cases(args: &SwapArgs, catalog: &mut Catalog) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for name in &args.programs {
+        let program = catalog.program(name)?;
+        cases.extend(args.memory.iter().map(|memory| {
+            let bytes = memory.resolve(program.peak_live());
+            let size = match *memory {
+                Memory::Share(share) => human::share(share).replace(' ', ""),
+                Memory::Bytes(bytes) => human::bytes(bytes as f64),
+            };
+            Case { program: name.clone(), memory: bytes, size }
+        }));
     }
+    Ok(cases)
+}
+
+/// What the runs of a directory were begun for.
+fn plan(args: &SwapArgs) -> String {
+    let list = |values: Vec<String>| format!("{values:?}");
+    let memory = args.memory.iter().map(|memory| format!("{memory:?}")).collect();
+    [
+        ("programs", list(args.programs.clone())),
+        ("memory", list(memory)),
+        ("swappiness", format!("{:?}", args.swappiness)),
+        ("zram", format!("{:?}", args.zram)),
+        ("algorithm", format!("{:?}", args.algorithm)),
+        ("limit", args.limit.to_string()),
+        ("runs", args.runs.to_string()),
+        ("seed", args.many.seed.to_string()),
+        ("profile", format!("{:?}", args.profile)),
+        ("machine", format!("{:?}", args.on.machine)),
+        ("set", list(args.on.settings.iter().map(|setting| format!("{setting:?}")).collect())),
+    ]
+    .map(|(key, value)| format!("{key} = {value}\n"))
+    .concat()
 }

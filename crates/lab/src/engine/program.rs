@@ -122,6 +122,9 @@ fn words(name: &str) -> std::result::Result<NameParts<'_>, NameError> {
 fn explain(error: RunError) -> Error {
     match error {
         RunError::Input(why) => Error::Input(why),
+        RunError::TimeLimit(nanos) => {
+            Error::TimeLimit(format!("the program had not ended after {}", human::number(nanos as f64, "ns")))
+        }
         failed => Error::Failed(failed.to_string()),
     }
 }

@@ -55,7 +55,7 @@ fn finished(config: &RunConfig, outcome: &Outcome) -> Result<()> {
         }
         let memory = human::bytes(config.memory.unwrap_or_else(|| config.machine.memory()) as f64);
         let swap = if config.has_swap() { "" } else { " (this machine has no swap)" };
-        return Err(Error::Input(format!(
+        return Err(Error::OutOfMemory(format!(
             "{memory} of memory are too small to run this program: it ran out of memory with {} resident{swap}; give \
              more with --memory ({})",
             human::bytes((oom.rss * PAGE_SIZE) as f64),
@@ -84,7 +84,7 @@ fn out_of_group(outcome: &Outcome, rss: u64) -> Option<Error> {
         Some(max) if max != u64::MAX => format!("memory.max is {}", human::bytes(max as f64)),
         _ => "a limit is too low".to_owned(),
     };
-    Some(Error::Input(format!(
+    Some(Error::OutOfMemory(format!(
         "the control group '{}' is too small to run this program: it ran out of memory with {} resident; its {max}",
         group.name,
         human::bytes(rss as f64)

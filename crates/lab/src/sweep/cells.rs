@@ -2,7 +2,7 @@
 
 use super::plan::{Sweep, What};
 use crate::cell::Cell;
-use crate::engine::{Machine, Program, RunConfig};
+use crate::engine::{Machine, Program, RunConfig, SwapSpec};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::size::Memory;
@@ -44,10 +44,20 @@ impl Catalog {
             what.memory.as_deref().map(str::parse).transpose().map_err(bad_memory)?;
         let memory = memory.map(|memory| memory.resolve(program.peak_live()));
         let settings = what.set.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
+        let swap = what.swap.iter().map(|text| text.parse()).collect::<Result<Vec<SwapSpec>, _>>();
+        let swap = swap.map_err(|why| Error::Input(format!("swap: {why}")))?;
         let fragment = what.fragment.as_deref().map(str::parse).transpose().map_err(Error::Input)?;
         let profile = Profile::parse(&what.profile, &settings)?;
         let mut cell = Cell::new((&what.program, program), (&what.machine, machine), profile);
-        cell.config = RunConfig { memory, fragment, verify: what.verify, ..cell.config };
+        cell.config = RunConfig {
+            memory,
+            fragment,
+            contents: !swap.is_empty(),
+            swap,
+            verify: what.verify,
+            ..cell.config
+        };
+        cell.machine.check_swap(&cell.config)?;
         Ok(cell)
     }
 }

@@ -206,6 +206,14 @@ impl Fill<'_> {
             memory: template.memory.as_deref().map(&mut fill).transpose()?,
             profile: fill(&template.profile)?,
             set: template.set.iter().map(|text| fill(text)).collect::<Result<_, _>>()?,
+            swap: template
+                .swap
+                .iter()
+                .map(|text| fill(text))
+                .collect::<Result<Vec<_>, _>>()?
+                .iter()
+                .flat_map(|areas| areas.split_whitespace().map(str::to_owned))
+                .collect(),
             fragment: template.fragment.as_deref().map(&mut fill).transpose()?,
             verify: template.verify,
         })

@@ -21,6 +21,9 @@ pub struct What {
     /// Settings of knobs.
     #[serde(default)]
     pub set: Vec<String>,
+    /// Swap areas instead of the machine's own; if there are any, it is known what pages hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub swap: Vec<String>,
     /// The state of memory at the start.
     pub fragment: Option<String>,
     /// Whether the oracle checks the run.

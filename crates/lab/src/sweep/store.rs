@@ -29,12 +29,11 @@ pub enum Done {
 }
 
 impl Done {
-    /// A run's outcome. Bad input only means that this cell cannot run (with too little memory, say); other failures
-    /// stay failures.
+    /// A run's outcome. Bad input or too little memory only mean that this cell cannot run; other failures stay failures.
     pub fn of(outcome: Result<RunRecord>) -> Result<Done> {
         match outcome {
             Ok(record) => Ok(Done::Record(Box::new(record))),
-            Err(Error::Input(why)) => Ok(Done::Missing(why)),
+            Err(Error::Input(why) | Error::OutOfMemory(why)) => Ok(Done::Missing(why)),
             Err(other) => Err(other),
         }
     }

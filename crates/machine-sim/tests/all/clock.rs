@@ -41,3 +41,11 @@ fn runs_end_at_the_end_of_the_clock() {
         );
     }
 }
+
+#[test]
+fn a_run_is_given_up_at_its_time_limit() {
+    let machine = MachineSpec::preset("small").unwrap();
+    let limit = 1_000_000_000;
+    let config = RunConfig { time_limit: Some(limit), ..RunConfig::new(machine) };
+    assert_eq!(run(&config, &Spend::Compute).unwrap_err(), RunError::TimeLimit(limit));
+}

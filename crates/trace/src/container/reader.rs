@@ -1,15 +1,16 @@
 //! Reading a trace.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{END_MAGIC, FRAME_LIMIT, HEAD, Head, MAGIC, META, PREAMBLE, TRAILER, VERSION, header_limit};
 use crate::check::Check;
 use crate::codec::Decoder;
 use crate::error::TraceError;
-use crate::event::{Event, ThreadId};
+use crate::event::{Event, Packed, ThreadId};
 use crate::header::Header;
 use crate::source::{Events, Source};
 use crate::unpacked::Image;
@@ -29,6 +30,8 @@ struct Shared {
     /// Offset of the header.
     meta: u64,
     header: Header,
+    /// By process, once the trace was verified: pages with what is first told of them.
+    first_contents: OnceLock<Vec<BTreeMap<u64, Packed>>>,
 }
 
 impl Reader {
@@ -52,6 +55,7 @@ impl Reader {
                 meta,
                 file,
                 header,
+                first_contents: OnceLock::new(),
             }),
         })
     }
@@ -66,6 +70,7 @@ impl Reader {
                 format: VERSION,
                 meta: length,
                 header,
+                first_contents: OnceLock::new(),
             }),
         }
     }
@@ -114,16 +119,24 @@ impl Reader {
     }
 
     /// Check every frame of every thread: checksums, sizes, that each event can be decoded and can have happened, and
-    /// that they are what the header says.
+    /// that they are what the header says. From then on it is known what each page first holds.
     pub fn verify(&self) -> Result<(), TraceError> {
-        let mut check = Check::new(self.header());
-        for thread in (0..self.header().threads.len() as u32).map(ThreadId) {
+        let header = self.header();
+        let mut check = Check::new(header);
+        let mut contents = vec![BTreeMap::new(); header.processes.len()];
+        for (thread, row) in (0..).map(ThreadId).zip(&header.threads) {
             let mut stream = self.stream(thread);
             while let Some(event) = stream.next_event()? {
-                check.note(self.header(), thread, &event).map_err(|what| stream.damaged(what))?;
+                check.note(header, thread, &event).map_err(|what| stream.damaged(what))?;
+                if let Event::Content { page, packed } = event {
+                    contents[row.process as usize].entry(page).or_insert(packed);
+                }
             }
         }
-        self.finish(&check)
+        self.finish(&check)?;
+        // A trace that is verified again has the same contents.
+        let _ = self.shared.first_contents.set(contents);
+        Ok(())
     }
 
     /// Check that all events, which were passed to `check`, match the header.
@@ -226,6 +239,11 @@ impl Source for Reader {
 
     fn stream(&self, thread: ThreadId) -> Stream {
         Reader::stream(self, thread)
+    }
+
+    fn first_contents(&self, process: u32) -> impl Iterator<Item = (u64, Packed)> {
+        let all = self.shared.first_contents.get().and_then(|all| all.get(process as usize));
+        all.into_iter().flatten().map(|(&page, &packed)| (page, packed))
     }
 }
 
