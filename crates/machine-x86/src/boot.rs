@@ -8,14 +8,14 @@ use crate::{arena, bench, conformance, devices, disk, heap, log, report, sched, 
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 use kernel::Disk;
 use machine_x86::acpi::Platform;
 use machine_x86::cmdline::{CommandLine, Job};
 use machine_x86::memory_map::{self, NodeMemory, Span};
-use mm::api::SwapArea;
+use mm::api::{SwapArea, ZramConfig};
 use mm::knobs::Knobs;
+use mm::machine::Compressor;
 use mm::units::{DeviceId, MAX_ORDER, NodeId, PAGE_SIZE};
 use mm::{Config, Machine, Mm};
 
@@ -198,11 +198,12 @@ fn create_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
     for &(knob, value) in &line.knobs {
         knobs.set(knob, value).expect("the command line must be checked");
     }
-    let swap = match line.swap {
-        0 => Vec::new(),
-        pages => vec![SwapArea { device: DeviceId(1), pages, priority: 0, zram: None }],
-    };
-    let found = X86::new(ranges, nodes.distances.clone(), nodes.memory_distances.clone());
+    let lz4 = ZramConfig { compressor: Compressor::Lz4, mem_limit: 0 };
+    let zram = SwapArea { device: DeviceId(u8::MAX), pages: line.zram, priority: 1, zram: Some(lz4) };
+    let disk = SwapArea { device: DeviceId(1), pages: line.swap, priority: 0, zram: None };
+    let swap = [zram, disk].into_iter().filter(|area| area.pages > 0).collect();
+    let distances = (nodes.distances.clone(), nodes.memory_distances.clone());
+    let found = X86::new(ranges, distances.0, distances.1, line.compresses());
     let mm = Mm::new(found, Config { knobs, swap, ..Config::default() }).unwrap_or_else(|error| fail(error));
     let device = DeviceId(0);
     machine::set_mm(mm, disk::pages(device).map(|pages| Disk { device, pages, taken: 0, thin: false }));
@@ -237,7 +238,7 @@ fn run(line: CommandLine, file: Option<Span>) {
         programs::run(Run { program, trace, seed, check, groups, entry })
     };
     match line.job.clone() {
-        Job::SelfTest => selftest::run(line.swap),
+        Job::SelfTest => selftest::run(line.swap + line.zram, line.compresses()),
         Job::Crash(how) => selftest::crash(how),
         Job::Conformance => conformance::run(),
         Job::Program { name, bytes, threads: None } => program(format!("{name}:{bytes}")),

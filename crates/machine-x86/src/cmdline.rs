@@ -8,6 +8,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use kernel::GroupSpec;
 use mm::knobs::Knob;
+use mm::machine::Compressor;
 
 /// What the machine runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +66,8 @@ pub struct CommandLine {
     pub groups: Vec<GroupSpec>,
     /// Pages of swap space on the second disk, or 0.
     pub swap: u32,
+    /// Pages of a zram device, which is swap space, too, and comes first; or 0.
+    pub zram: u32,
     /// The number, from 1 up, of the remote flush that is omitted. Only in builds for tests.
     pub drop: Option<u64>,
 }
@@ -80,6 +83,7 @@ impl CommandLine {
             knobs: Vec::new(),
             groups: Vec::new(),
             swap: 0,
+            zram: 0,
             drop: None,
         };
         let mut job = None;
@@ -97,6 +101,7 @@ impl CommandLine {
                 "check" => line.check = parse_switch(word, value)?,
                 "group" => line.groups.push(value.parse().map_err(|why| format!("'{word}': {why}"))?),
                 "swap" => line.swap = number(word, value)?,
+                "zram" => line.zram = number(word, value)?,
                 "drop" if cfg!(feature = "faulty") => line.drop = Some(number(word, value)?),
                 "drop" => {
                     return Err(format!("'{word}': this kernel was built without the feature 'faulty'"));
@@ -107,8 +112,22 @@ impl CommandLine {
                 },
             }
         }
+        if line.zswap_compressor().is_some_and(|compressor| compressor != Compressor::Lz4) {
+            return Err("this machine compresses with lz4 alone: set knob.zswap.compressor=lz4".to_string());
+        }
         line.job = job.ok_or_else(|| "no program=... on the command line".to_string())?;
         Ok(line)
+    }
+
+    /// How zswap compresses, if it is enabled.
+    fn zswap_compressor(&self) -> Option<Compressor> {
+        let set = |knob| self.knobs.iter().rev().find(|set| set.0 == knob).map_or(0, |set| set.1);
+        (set(Knob::ZswapEnabled) != 0).then(|| Compressor::ALL[set(Knob::ZswapCompressor) as usize])
+    }
+
+    /// Whether any swap space is compressed.
+    pub fn compresses(&self) -> bool {
+        self.zram > 0 || self.zswap_compressor().is_some()
     }
 }
 
@@ -167,7 +186,7 @@ mod tests {
     #[test]
     fn every_key_is_parsed() {
         let line = CommandLine::parse(
-            " program=scan:4096:2 seed=7 memory=67108864:8192  check=0 swap=512 group=a:memory.max=4096 knob.tlb.unmap=lazy knob.vm.swappiness=100 ",
+            " program=scan:4096:2 seed=7 memory=67108864:8192  check=0 swap=512 zram=64 group=a:memory.max=4096 knob.tlb.unmap=lazy knob.vm.swappiness=100 ",
         );
         let expected = CommandLine {
             job: Job::Program { name: "scan".into(), bytes: 4096, threads: Some(2) },
@@ -177,6 +196,7 @@ mod tests {
             knobs: vec![(Knob::TlbUnmap, mm::knobs::FlushPolicy::Lazy.value()), (Knob::Swappiness, 100)],
             groups: vec!["a:memory.max=4096".parse().unwrap()],
             swap: 512,
+            zram: 64,
             drop: None,
         };
         assert_eq!(line, Ok(expected));

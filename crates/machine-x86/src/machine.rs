@@ -4,6 +4,7 @@ use crate::arch::clock;
 use crate::arch::cpu;
 use crate::arch::instructions::{invlpg, read_cr3, read_cr4, without_interrupts, write_cr3, write_cr4};
 use crate::arch::paging;
+use crate::compression::Compression;
 use crate::{devices, sched, shootdown};
 use alloc::vec::Vec;
 use core::arch::asm;
@@ -25,6 +26,8 @@ pub struct X86 {
     memory_distances: Vec<u32>,
     /// Whether TLBs have address-space numbers (PCIDs).
     has_pcid: bool,
+    /// If any swap space is compressed. Without it nobody looks at what pages hold.
+    compression: Option<Compression>,
 }
 
 /// Address-space numbers in use, of the 4096 of each CPU: as many as in Linux.
@@ -84,16 +87,26 @@ pub fn init_cpu() {
 
 impl X86 {
     /// A machine with this memory, these distances between nodes, and these abstract distances of the nodes'
-    /// memory.
-    pub fn new(memory: Vec<MemoryRange>, distances: Vec<u32>, memory_distances: Vec<u32>) -> X86 {
+    /// memory. `compresses`: some swap space is compressed.
+    pub fn new(
+        memory: Vec<MemoryRange>,
+        distances: Vec<u32>,
+        memory_distances: Vec<u32>,
+        compresses: bool,
+    ) -> X86 {
         let nodes = memory_distances.len();
         assert_eq!(distances.len(), nodes * nodes);
-        X86 { memory, distances, nodes, memory_distances, has_pcid: cpu_has_pcid() }
+        let compression = compresses.then(|| Compression::new(cpu::all().len()));
+        X86 { memory, distances, nodes, memory_distances, has_pcid: cpu_has_pcid(), compression }
     }
 
     /// Number of nodes.
     pub fn nodes(&self) -> usize {
         self.nodes
+    }
+
+    fn compression(&self) -> &Compression {
+        self.compression.as_ref().expect("swap space that is compressed is known when the machine starts")
     }
 
     /// Bytes of the memory manager's memory.
@@ -108,6 +121,13 @@ fn frame(pfn: Pfn) -> *mut u8 {
 }
 
 const WORDS: u64 = PAGE_SIZE / 8;
+
+/// The words of a page that programs do not write.
+fn words(pfn: Pfn) -> &'static [u64; WORDS as usize] {
+    // SAFETY: all frames are mapped there. A page that is swapped out is mapped for no program, or read-only, and the
+    // caller keeps its frame.
+    unsafe { &*frame(pfn).cast() }
+}
 
 impl Machine for X86 {
     fn cpus(&self) -> usize {
@@ -224,6 +244,52 @@ impl Machine for X86 {
 
     fn submit(&self, io: Io) {
         devices::submit(io);
+    }
+
+    fn is_zero_filled(&self, first: Pfn, pages: u32) -> bool {
+        let zero = |page| words(first.add(page)).iter().all(|&word| word == 0);
+        self.compression.is_some() && (0..pages).all(zero)
+    }
+
+    fn same_filled(&self, page: Pfn) -> Option<u64> {
+        let words = words(page);
+        words.iter().all(|&word| word == words[0]).then_some(words[0])
+    }
+
+    fn fill(&self, page: Pfn, word: u64) {
+        // SAFETY: as for `zero`.
+        unsafe {
+            asm!("rep stosq", inout("rcx") WORDS => _, inout("rdi") frame(page) => _, in("rax") word,
+                options(nostack, preserves_flags));
+        }
+    }
+
+    fn compress(&self, page: Pfn, _: Compressor) -> u32 {
+        // SAFETY: as for `words`.
+        self.compression().compress(page, unsafe { &*frame(page).cast() })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "frames of compressed memory are mapped nowhere")]
+    fn pack(&self, page: Pfn, object: ObjectPlace) {
+        if u64::from(object.bytes) == PAGE_SIZE {
+            self.copy(object.frame, page, 1);
+        } else {
+            self.compression().store(page, object, frame);
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the caller fills a page that no task uses yet")]
+    fn unpack(&self, object: ObjectPlace, page: Pfn, _: Compressor) {
+        if u64::from(object.bytes) == PAGE_SIZE {
+            self.copy(page, object.frame, 1);
+        } else {
+            // SAFETY: no task uses the page yet; all frames are mapped there.
+            self.compression().load(object, unsafe { &mut *frame(page).cast() }, frame);
+        }
+    }
+
+    fn move_object(&self, from: ObjectPlace, to: ObjectPlace) {
+        self.compression().move_object(from, to, frame);
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {

@@ -8,6 +8,7 @@ mod arch;
 mod arena;
 mod bench;
 mod boot;
+mod compression;
 mod conformance;
 mod devices;
 mod disk;

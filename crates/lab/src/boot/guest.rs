@@ -63,6 +63,8 @@ pub struct Guest {
     pub knobs: Vec<(Knob, u64)>,
     /// Control groups that a program begins with.
     pub groups: Vec<GroupSpec>,
+    /// Pages of a zram device, which is swap space, too, and comes first.
+    pub zram: u64,
     /// Leave out the N-th flush that other CPUs are asked for (a kernel built with its fault only).
     pub drop: Option<u64>,
     /// Run the CPUs in turn and let time be the count of instructions, so that every run is the same.
@@ -79,6 +81,7 @@ impl Guest {
             format!("swap={}", self.shape.swap),
             format!("check={}", u8::from(self.check)),
         ];
+        words.extend((self.zram > 0).then(|| format!("zram={}", self.zram)));
         words.extend(self.knobs.iter().map(|(knob, value)| format!("knob.{}={value}", knob.info().name)));
         words.extend(self.groups.iter().map(|group| format!("group={group}")));
         words.extend(self.drop.map(|number| format!("drop={number}")));
@@ -137,7 +140,7 @@ impl Guest {
     /// map of swap slots), and the arena of user mode: stacks, and the checker's entry for every page of the program. A
     /// trace comes on top of that. All of it is on the first node.
     fn memory_by_node(&self) -> Vec<u64> {
-        let (memory, swap) = (self.shape.memory(), self.shape.swap);
+        let (memory, swap) = (self.shape.memory(), self.shape.swap + self.zram);
         let program = match &self.task {
             Task::Program { bytes, threads, .. } => bytes / 32 + u64::from(*threads) * (256 << 10),
             Task::Trace(trace) => {
@@ -181,7 +184,17 @@ mod tests {
     fn guest(cpus: u32, second: Second) -> Guest {
         let task = Task::Program { name: "zipf:67108864:4".into(), bytes: 64 << 20, threads: 4 };
         let shape = Shape::new(cpus, second, 32 << 20, 1024).unwrap();
-        Guest { task, shape, seed: 7, check: true, knobs: vec![], groups: vec![], drop: None, icount: false }
+        Guest {
+            task,
+            shape,
+            seed: 7,
+            check: true,
+            knobs: vec![],
+            groups: vec![],
+            zram: 0,
+            drop: None,
+            icount: false,
+        }
     }
 
     fn arguments(guest: &Guest) -> String {

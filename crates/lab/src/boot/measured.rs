@@ -87,7 +87,17 @@ pub(super) mod tests {
     pub(in super::super) fn guest() -> Guest {
         let task = Task::Program { name: "zipf:67108864:4".into(), bytes: 64 << 20, threads: 4 };
         let shape = Shape::new(4, Second::Missing, 32 << 20, 1024).unwrap();
-        Guest { task, shape, seed: 7, check: true, knobs: vec![], groups: vec![], drop: None, icount: false }
+        Guest {
+            task,
+            shape,
+            seed: 7,
+            check: true,
+            knobs: vec![],
+            groups: vec![],
+            zram: 0,
+            drop: None,
+            icount: false,
+        }
     }
 
     fn report() -> Report {

@@ -14,6 +14,7 @@ use crate::engine::{GroupSpec, Machine, Program};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::record::RunRecord;
+use crate::size::parse_bytes;
 use crate::summary::{Setup, Summary};
 use crate::{human, interrupt, replay, table};
 use clap::Args;
@@ -46,6 +47,9 @@ pub struct BootArgs {
     /// The PC.
     #[command(flatten)]
     pc: PcArgs,
+    /// A zram device, which compresses with lz4; it is swap space, too, and comes first
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "side_by_side")]
+    zram: Option<u64>,
     /// A control group with limits, as 'pagefold run' takes it (docs/groups.md); may be given several times
     #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
     groups: Vec<GroupArg>,
@@ -68,7 +72,7 @@ pub struct BootArgs {
     #[arg(long)]
     side_by_side: bool,
     /// Count the instructions of the memory manager's operations, next to Linux's
-    #[arg(long, conflicts_with_all = ["program", "side_by_side", "runs", "cpus", "nodes", "tiers", "memory", "swap"])]
+    #[arg(long, conflicts_with_all = ["program", "side_by_side", "runs", "cpus", "nodes", "tiers", "memory", "swap", "zram"])]
     bench: bool,
     /// The kernel's image [default: $PAGEFOLD_KERNEL, or the checkout's, built on first use]
     #[arg(long, value_name = "FILE")]
@@ -131,6 +135,7 @@ impl<'a> Tools<'a> {
             check: !args.no_check,
             knobs: self.profile.knobs.clone(),
             groups: Vec::new(),
+            zram: args.zram.unwrap_or(0) / PAGE_SIZE,
             drop: args.drop,
             icount: args.icount,
         }
@@ -175,6 +180,7 @@ impl<'a> Tools<'a> {
         }
         guest.groups.iter().for_each(|group| add("--group", group.to_string()));
         add("--seed", guest.seed.to_string());
+        (guest.zram > 0).then(|| add("--zram", (guest.zram * PAGE_SIZE).to_string()));
         guest.drop.into_iter().for_each(|number| add("--drop", number.to_string()));
         if let Some(kernel) = &self.args.kernel {
             add("--kernel", kernel.display().to_string());
@@ -218,6 +224,7 @@ struct GuestShape {
     memory: u64,
     memory_by_node: Vec<u64>,
     swap: u64,
+    zram: u64,
     check: bool,
     icount: bool,
 }
@@ -231,6 +238,7 @@ impl GuestShape {
             memory: shape.memory(),
             memory_by_node: shape.memory_by_node().to_vec(),
             swap: shape.swap * PAGE_SIZE,
+            zram: guest.zram * PAGE_SIZE,
             check: guest.check,
             icount: guest.icount,
         }

@@ -28,15 +28,15 @@ macro_rules! check {
 use check;
 
 /// Run all tests, report, and end the run. `swap`: pages of swap space; with 0, programs do not use more
-/// memory than there is.
-pub fn run(swap: u32) -> ! {
+/// memory than there is. `packs`: some of it is compressed.
+pub fn run(swap: u32, packs: bool) -> ! {
     let start = clock::now();
     traps::run();
     tasks::run();
     stale::run();
     let (mut accesses, mut threads) = program::run();
     if swap > 0 {
-        let (more, others) = pressure::run(swap);
+        let (more, others) = pressure::run(swap, packs);
         accesses += more;
         threads += others;
     }

@@ -39,9 +39,58 @@ extern "C" fn thread(base: u64, pages: u64, number: u64, _: u64) -> ! {
     super::program::end(accesses)
 }
 
-/// Returns the numbers of accesses and threads.
-pub fn run(swap: u32) -> (u64, u64) {
-    if disk::pages(SWAP_DEVICE).is_none() {
+/// The same with pages that compress differently: no words but one, one word everywhere, half noise, or noise alone.
+/// Every word is read again.
+extern "C" fn packed_thread(base: u64, pages: u64, number: u64, _: u64) -> ! {
+    let mut accesses = 0;
+    for pass in 0..PASSES {
+        for page in 0..pages {
+            let stamp = |pass: u64| number << 48 | pass << 32 | page << 1 | 1;
+            for at in 0..PAGE / 8 {
+                let word = (base + page * PAGE + at * 8) as *mut u64;
+                let expected = if pass == 0 { 0 } else { packed_word(stamp(pass), page, at) };
+                // SAFETY: the page is mapped for this thread alone, until it has ended.
+                let found = unsafe { word.read_volatile() };
+                assert!(
+                    found == expected,
+                    "thread {number}: word {at} of page {page} is {found:#x} instead of {expected:#x}"
+                );
+                // SAFETY: as above.
+                unsafe { word.write_volatile(packed_word(stamp(pass + 1), page, at)) };
+                accesses += 2;
+            }
+        }
+    }
+    super::program::end(accesses)
+}
+
+/// A word of such a page.
+fn packed_word(stamp: u64, page: u64, at: u64) -> u64 {
+    let noise = (stamp ^ at << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let noise = (noise ^ noise >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    match page % 4 {
+        0 => {
+            if at == 2 {
+                stamp
+            } else {
+                0
+            }
+        }
+        1 => stamp,
+        2 => {
+            if at % 2 == 0 {
+                noise ^ noise >> 32
+            } else {
+                0
+            }
+        }
+        _ => noise ^ noise >> 32,
+    }
+}
+
+/// Returns the numbers of accesses and threads. `swap`: pages of swap space. `packs`: some of it is compressed.
+pub fn run(swap: u32, packs: bool) -> (u64, u64) {
+    if disk::pages(SWAP_DEVICE).is_none() && !packs {
         ram_disk::start(swap);
     }
     let mm = machine::mm();
@@ -51,10 +100,14 @@ pub fn run(swap: u32) -> (u64, u64) {
     let free = mm.free_pages();
     let pages = (free + (free / 4).min(swap as u64 / 2)) / (threads * SPACES);
     let pages = pages / 3 * 3 + 1;
-    let program = Program { entry: thread, threads, own: pages, shared: 0, spaces: SPACES };
+    let entry = if packs { packed_thread } else { thread };
+    let program = Program { entry, threads, own: pages, shared: 0, spaces: SPACES };
     let accesses = run_all(&program, |_, _| {});
     let stat = |stat| mm.mmu().stats.read(stat);
-    check!(stat(Stat::PswpOut) > 0, "nothing was swapped out");
+    check!(stat(Stat::PswpOut) + stat(Stat::Zswpout) > 0, "nothing was swapped out");
+    if packs {
+        check_packed();
+    }
     log!(
         "selftest: {} pages swapped out, {} in, {} remote flushes",
         stat(Stat::PswpOut),
@@ -62,4 +115,18 @@ pub fn run(swap: u32) -> (u64, u64) {
         stat(Stat::NrTlbRemoteFlush)
     );
     (accesses, threads * SPACES)
+}
+
+/// Each way of keeping a page was met.
+fn check_packed() {
+    let mm = machine::mm();
+    for stat in mm.zram_stats() {
+        log!("selftest: {stat:?}");
+        check!(stat.huge_pages_since > 0, "zram has kept no page whole");
+        check!(stat.failed_writes == 0, "zram has lost {} writes", stat.failed_writes);
+    }
+    if let Some(stat) = mm.zswap_stat() {
+        log!("selftest: {stat:?}");
+        check!(mm.mmu().stats.read(Stat::Zswpin) > 0, "nothing came back from zswap");
+    }
 }
