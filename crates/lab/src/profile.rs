@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::size::parse_bytes;
 use crate::suggest;
-use mm::knobs::{FlushPolicy, Knob, LruGenForm, TierMigration, TierPolicy};
+use mm::knobs::{FlushPolicy, Knob, LruGenForm, MmapHits, TierMigration, TierPolicy};
 use mm::policy::{PolicyKind, RIVALS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -52,6 +52,11 @@ const FIRST: &[Preset] = &[
         knobs: &[(Knob::TlbUnmap, FlushPolicy::Latr.value())],
     },
     Preset {
+        name: "classic-7.2",
+        help: "classic as in Linux 7.2: reading around faults stops sooner where accesses are far apart",
+        knobs: &[(Knob::MmapHits, MmapHits::Faulted.value())],
+    },
+    Preset {
         name: "mglru",
         help: "generations (multi-generational LRU, as Linux 6.12 has it), one flush per batch of pages that reclaim unmaps",
         knobs: &[(Knob::ReclaimPolicy, PolicyKind::MgLru.value())],
@@ -66,10 +71,11 @@ const FIRST: &[Preset] = &[
     },
     Preset {
         name: "mglru-7.2",
-        help: "the same with the loop of Linux 7.2: the scan target is computed once a pass, and dirty pages count as for classic",
+        help: "the same with the loop of Linux 7.2: the scan target is computed once a pass, dirty pages count as for classic, and reading around faults stops sooner",
         knobs: &[
             (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
             (Knob::LruGenForm, LruGenForm::V72.value()),
+            (Knob::MmapHits, MmapHits::Faulted.value()),
         ],
     },
 ];

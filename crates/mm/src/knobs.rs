@@ -3,7 +3,7 @@
 mod choice;
 
 pub use choice::{
-    AllocPlacement, CompactionFolios, Compressor, FlushPolicy, FlushShape, LruGenForm, ThpDefrag,
+    AllocPlacement, CompactionFolios, Compressor, FlushPolicy, FlushShape, LruGenForm, MmapHits, ThpDefrag,
     TierMigration, TierPolicy,
 };
 
@@ -219,6 +219,9 @@ knobs! {
         "interval of the flusher; 0 = only on request";
     ReadAheadKb "queue.read_ahead_kb" 128, 0..=2048 "KiB"
         "largest read-ahead window of a file";
+    MmapHits "file.mmap_hits" 0 {MmapHits}
+        "what counts as a hit of reading around faults, which stops when misses outnumber hits: each page that is mapped \
+         around a fault, as in Linux 6.12, or the page that faulted, as in 7.2";
     FileMaxOrder "file.max_order" 0, 0..=9 "log2 pages"
         "largest folio of a file's page cache, made by read-ahead and write; 0 = single pages, as file systems without \
          large folios have";
@@ -336,6 +339,7 @@ chosen! {
     compaction_folios CompactionFolios CompactionFolios;
     lru_gen_form LruGenForm LruGenForm;
     placement AllocPlacement AllocPlacement;
+    mmap_hits MmapHits MmapHits;
     zswap_compressor ZswapCompressor Compressor;
 }
 

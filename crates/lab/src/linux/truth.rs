@@ -23,11 +23,11 @@ use serde::{Deserialize, Serialize};
 /// Policies that Linux has.
 pub const POLICIES: [&str; 2] = ["classic", "mglru"];
 
-/// Which profile simulates a policy of a kernel: generations were reworked in 6.14 and 7.2.
+/// Which profile simulates a policy of a kernel: generations were reworked in 6.14 and 7.2, reading around faults in 7.2.
 pub fn profile(policy: &str, version: &str) -> String {
     let version = find::numbers(version);
     match policy {
-        "mglru" if version >= vec![7, 2] => "mglru-7.2".to_owned(),
+        _ if version >= vec![7, 2] => format!("{policy}-7.2"),
         "mglru" if version >= vec![6, 14] => "mglru-6.14".to_owned(),
         _ => policy.to_owned(),
     }
@@ -185,6 +185,10 @@ pub(super) mod tests {
         assert_eq!(of("6.1.0-50-cloud-amd64"), "mglru");
         assert_eq!(of("6.12.117+deb13-cloud-amd64"), "mglru");
         assert_eq!((of("6.19.14"), of("7.2.13+deb14")), ("mglru-6.14".into(), "mglru-7.2".into()));
+        assert_eq!(
+            (profile("classic", "6.19.14"), profile("classic", "7.3.4")),
+            ("classic".into(), "classic-7.2".into())
+        );
         assert_eq!(profile("classic", "7.3.4"), "classic");
     }
 }

@@ -56,6 +56,7 @@ pub(crate) use swapin::{
 use crate::api::{FileAdvice, FileKind};
 use crate::arena::Arena;
 use crate::frame::{FrameFlags, Owner};
+use crate::knobs::MmapHits;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::{Memory, Shortage};
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
@@ -206,18 +207,20 @@ impl Cache {
     }
 
     /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their
-    /// folio is locked and has a reference for each of them.
+    /// folio is locked and has a reference for each of them. `faulted`: the page that they are mapped around, unless the
+    /// fault has read it or waited for it.
     #[inline]
     pub fn resident<M: Machine>(
         &self,
         memory: &Memory<M>,
         file: FileId,
-        first: PageIndex,
-        count: u64,
+        (first, count): (PageIndex, u64),
+        faulted: Option<PageIndex>,
         mut found: impl FnMut(CachedRun),
     ) {
         let f = self.file(file);
         memory.charge(Work::CacheLookup, 1);
+        let around = memory.knobs.mmap_hits() == MmapHits::Around;
         let mut fresh = 0;
         let end = first.0.saturating_add(count).min(f.pages());
         {
@@ -233,7 +236,13 @@ impl Cache {
                     let pages = (folio.end(index).min(end) - index.0) as u32;
                     memory.writes_frame(folio.head);
                     frame.get(pages);
-                    fresh += if flags.contains(FrameFlags::WORKINGSET) { 0 } else { pages };
+                    let hits = match around {
+                        true => pages,
+                        false => u32::from(
+                            faulted.is_some_and(|at| (index.0..index.0 + u64::from(pages)).contains(&at.0)),
+                        ),
+                    };
+                    fresh += if flags.contains(FrameFlags::WORKINGSET) { 0 } else { hits };
                     found(CachedRun { index, folio: folio.head, pfn: folio.frame(index), pages });
                 }
             }
@@ -262,7 +271,8 @@ impl Cache {
             folio
         };
         if !memory.frames[folio.head].has(FrameFlags::WORKINGSET) {
-            f.readahead.lock().mapped(folio.pages() as u32);
+            let around = memory.knobs.mmap_hits() == MmapHits::Around;
+            f.readahead.lock().mapped(if around { folio.pages() as u32 } else { 1 });
         }
         Some(folio.head)
     }

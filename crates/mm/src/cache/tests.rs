@@ -8,7 +8,7 @@ use super::*;
 use crate::alloc::{Allocator, Watermark};
 use crate::api::SwapArea;
 use crate::frame::FolioRun;
-use crate::knobs::{Knob, Knobs};
+use crate::knobs::{Knob, Knobs, MmapHits};
 use crate::lru::Lru;
 use crate::memory::{AllowedReadAhead, Gfp};
 use crate::mm_core::MmCore;
@@ -313,7 +313,7 @@ fn fault_reads_around_itself() {
     core.put(page.folio);
     while core.machine.end_one() {}
     let mut seen = Vec::new();
-    core.cache.resident(&core, file, PageIndex(0), 2000, |run| {
+    core.cache.resident(&core, file, (PageIndex(0), 2000), None, |run| {
         seen.extend((0..run.pages as u64).map(|i| run.index.0 + i));
         core.unlock_folio(run.folio);
         core.put_many(run.folio, run.pages);
@@ -325,6 +325,53 @@ fn fault_reads_around_itself() {
     core.put(page.folio);
     assert_eq!(core.machine.work(Work::IoSubmit), 64);
     check(&core);
+}
+
+/// Faults that are far apart: what was read around each is mapped, but never used.
+#[test]
+fn pages_mapped_around_faults_are_hits_in_the_older_form_only() {
+    for (hits, last) in [(MmapHits::Around, 32), (MmapHits::Faulted, 1)] {
+        let core = store(4096, 8);
+        core.knobs.set(Knob::MmapHits, hits.value()).unwrap();
+        let file = disk_file(&core, 0, 8000);
+        let hint = ReadHint { fault: true, ..ReadHint::default() };
+        let mut read = 0;
+        for fault in (0..101).map(|number| PageIndex(64 * number + 16)) {
+            let before = core.machine.work(Work::IoSubmit);
+            let page = core.cache.get_page(&core, file, fault, hint, ROOT).unwrap();
+            core.put(page.folio);
+            while core.machine.end_one() {}
+            core.cache.resident(&core, file, (fault, 16), None, |run| {
+                core.unlock_folio(run.folio);
+                core.put_many(run.folio, run.pages);
+            });
+            read = core.machine.work(Work::IoSubmit) - before;
+        }
+        assert_eq!(read, last, "{hits:?}");
+        check(&core);
+    }
+}
+
+#[test]
+fn a_cached_page_that_faults_is_a_hit_in_both_forms() {
+    for hits in [MmapHits::Around, MmapHits::Faulted] {
+        let core = store(4096, 8);
+        core.knobs.set(Knob::MmapHits, hits.value()).unwrap();
+        let file = disk_file(&core, 0, 8000);
+        let hint = ReadHint { fault: true, ..ReadHint::default() };
+        for number in 0..101 {
+            let before = core.machine.work(Work::IoSubmit);
+            let fault = PageIndex(64 * number + 16);
+            let page = core.cache.get_page(&core, file, fault, hint, ROOT).unwrap();
+            core.put(page.folio);
+            while core.machine.end_one() {}
+            assert_eq!(core.machine.work(Work::IoSubmit) - before, 32, "{hits:?}, fault {number}");
+            core.cache.resident(&core, file, (fault, 1), Some(fault), |run| {
+                core.unlock_folio(run.folio);
+                core.put_many(run.folio, run.pages);
+            });
+        }
+    }
 }
 
 #[test]

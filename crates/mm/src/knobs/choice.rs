@@ -106,6 +106,13 @@ choices! {
         /// With the reclaim loop of 7.2, too.
         V72 "7.2",
     }
+    /// `file.mmap_hits`: what counts as a hit of reading around faults.
+    MmapHits {
+        /// Each page that is mapped around a fault.
+        Around "6.12",
+        /// The page that faulted, if it was cached.
+        Faulted "7.2",
+    }
     /// `zswap.compressor`, and zram's algorithm.
     Compressor {
         /// LZO with run lengths.

@@ -71,7 +71,7 @@ fn fault_reads_around_itself_in_folios_of_four() {
         [0, 1, 2, 2, 2, 2, 2, 2, 2, 0]
     );
     let mut seen = 0;
-    core.cache.resident(&core, file, PageIndex(86), 9, |run| {
+    core.cache.resident(&core, file, (PageIndex(86), 9), None, |run| {
         seen += run.pages;
         assert_eq!(run.pfn.0 - run.folio.0, (run.index.0 % core.frames[run.folio].pages() as u64) as u32);
         assert!(run.index.0 >= 86 && run.index.0 + run.pages as u64 <= 95, "{run:?}");

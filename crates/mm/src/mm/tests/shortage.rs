@@ -33,7 +33,7 @@ fn load(left: usize) -> (bool, bool, i64) {
     let outcome = mm.spaces.get(space).unwrap().fault(&mm.core, space, AT, AccessKind::Load, GFP);
     let failed = outcome.is_err();
     let mut read = Vec::new();
-    mm.core.cache.resident(memory, file, PageIndex(0), PAGES, |run| read.push(run));
+    mm.core.cache.resident(memory, file, (PageIndex(0), PAGES), None, |run| read.push(run));
     for run in &read {
         mm.core.unlock_folio(run.folio);
         mm.core.put_many(run.folio, run.pages);

@@ -88,6 +88,13 @@ impl Around {
     }
 }
 
+/// Whether the fault has read the page, or waited for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    First,
+    Again,
+}
+
 impl<M: Machine> Fault<'_, M> {
     /// A load or fetch: map what is cached around it, or else read it.
     #[inline(never)]
@@ -98,13 +105,13 @@ impl<M: Machine> Fault<'_, M> {
         {
             return Ok(Served::MINOR);
         }
-        if self.map_around(file, index)? {
+        if self.map_around(file, index, Attempt::First)? {
             return Ok(Served::MINOR);
         }
         let page = self.get_page(file, index)?;
         // After a read or a wait the fault starts over, so that pages that were read with this one are mapped, too.
         if page.waited || page.major {
-            let around = self.map_around(file, index);
+            let around = self.map_around(file, index, Attempt::Again);
             if around != Ok(false) {
                 self.core.put(page.folio);
                 return around.map(|_| Served::from_major(page.major));
@@ -162,7 +169,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Map the cached pages in the aligned window around the fault. Returns whether the page found_page was among them.
-    fn map_around(&self, file: FileId, index: PageIndex) -> Result<bool, FaultStop> {
+    fn map_around(&self, file: FileId, index: PageIndex, attempt: Attempt) -> Result<bool, FaultStop> {
         let _scope = self.core.scope(Scope::FilemapMapPages);
         let window = (self.core.knobs.get(Knob::FaultAroundBytes) / PAGE_SIZE).clamp(1, AROUND_MAX as u64);
         if window == 1 {
@@ -175,7 +182,8 @@ impl<M: Machine> Fault<'_, M> {
         let end = end.min(self.vma.end().0).min(table + TABLE_ENTRIES as u64);
         let first = PageIndex(index.0 - (self.page.0 - start));
         let mut found = Around::default();
-        self.core.cache.resident(self.core, file, first, end - start, |run| {
+        let faulted = (attempt == Attempt::First).then_some(index);
+        self.core.cache.resident(self.core, file, (first, end - start), faulted, |run| {
             let page = Vpn(start + (run.index.0 - first.0));
             found.push(page, FolioPages { head: run.folio, first: run.pfn, count: run.pages });
         });
