@@ -392,6 +392,7 @@ impl<'a> Subject<'a> {
             check: false,
             knobs,
             groups: vec![],
+            zram: 0,
             drop: None,
             icount: false,
         }
