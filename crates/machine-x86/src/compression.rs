@@ -23,7 +23,7 @@ struct Buffer {
 pub struct Compression(Vec<Mutex<Buffer>>);
 
 impl Compression {
-    /// Buffers for so many CPUs.
+    /// Buffers for this many CPUs.
     pub fn new(cpus: usize) -> Compression {
         let buffer = || Buffer {
             table: CompressTable::small(),
@@ -33,7 +33,7 @@ impl Compression {
         Compression((0..cpus).map(|_| Mutex::new(buffer())).collect())
     }
 
-    /// Use this CPU's buffer. A task that compresses does not sleep, so nobody else has it.
+    /// Use this CPU's buffer. A task that compresses does not sleep, so no other task has it.
     fn with_own<T>(&self, then: impl FnOnce(&mut Buffer) -> T) -> T {
         let mut buffer = self.0[cpu::current().id().index()].try_lock().expect("a CPU's buffer is its own");
         then(&mut buffer)

@@ -11,7 +11,7 @@ use crate::jobs::{Ended, Job, jobs};
 use crate::profile::Profile;
 use crate::size::Memory;
 use crate::sweep::kinds::kinds;
-use crate::sweep::swap::{Case, Swappings, outcome, sweep};
+use crate::sweep::swap::{Case, Choices, Swappings, outcome};
 use crate::sweep::{Catalog, Key, What};
 use crate::{human, interrupt, kept};
 use clap::Args;
@@ -65,17 +65,20 @@ pub(super) fn swap(args: &SwapArgs) -> Result<()> {
     Profile::parse_all(std::slice::from_ref(&args.profile), &args.on.settings)?;
     let mut catalog = Catalog::default();
     let machine = catalog.machine(&args.on.machine)?;
-    let cases = cases(args, &mut catalog)?;
-    let kinds = kinds(machine.own_swap().as_ref(), &args.zram, &args.algorithm);
+    let choices = Choices {
+        cases: cases(args, &mut catalog)?,
+        kinds: kinds(machine.own_swap().as_ref(), &args.zram, &args.algorithm),
+        algorithm: args.algorithm.clone(),
+        swappiness: args.swappiness.clone(),
+    };
     let of = What {
         machine: args.on.machine.clone(),
         profile: args.profile.clone(),
         set: args.on.settings.clone(),
         ..What::default()
     };
-    let seeds = (args.many.seed, args.runs);
-    let sweep = sweep(&of, &cases, (&kinds, &args.algorithm), &args.swappiness, seeds);
-    for case in &cases {
+    let sweep = choices.sweep(&of, (args.many.seed, args.runs));
+    for case in &choices.cases {
         machine.check_memory(case.memory)?;
     }
     let mut cells: Vec<Cell> = catalog.cells(&sweep).map_err(|(_, error)| error)?;
@@ -92,8 +95,7 @@ pub(super) fn swap(args: &SwapArgs) -> Result<()> {
     let run = move |job: Job| outcome(cells[job.cell].run(job.seed));
     let ended = measure(&sweep, &runs, &all, run, &args.many.running)?;
     let done = runs.done();
-    let result =
-        Swappings::of(&sweep, &done, (&cases, &kinds, &args.algorithm), args.many.host_seconds(start));
+    let result = Swappings::of(&sweep, &done, &choices, args.many.host_seconds(start));
     if let Some(path) = &args.out {
         kept::save(path, &result)?;
         kept::write(path, "result.csv", result.csv().as_bytes())?;

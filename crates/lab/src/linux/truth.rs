@@ -23,7 +23,8 @@ use serde::{Deserialize, Serialize};
 /// Policies that Linux has.
 pub const POLICIES: [&str; 2] = ["classic", "mglru"];
 
-/// Which profile simulates a policy of a kernel: generations were reworked in 6.14 and 7.2, reading around faults in 7.2.
+/// Which profile simulates a policy of a kernel: generations were reworked in 6.14 and 7.2, reading around faults in
+/// 7.2.
 pub fn profile(policy: &str, version: &str) -> String {
     let version = find::numbers(version);
     match policy {

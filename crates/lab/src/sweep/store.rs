@@ -29,7 +29,8 @@ pub enum Done {
 }
 
 impl Done {
-    /// A run's outcome. Bad input or too little memory only mean that this cell cannot run; other failures stay failures.
+    /// A run's outcome. Bad input or too little memory only mean that this cell cannot run; other failures stay
+    /// failures.
     pub fn of(outcome: Result<RunRecord>) -> Result<Done> {
         match outcome {
             Ok(record) => Ok(Done::Record(Box::new(record))),

@@ -1,5 +1,5 @@
-//! How programs fare with each kind of swap, and which suits them best: a sweep over programs, sizes of memory, kinds of
-//! swap and swappiness.
+//! How programs fare with each kind of swap, and which suits them best: a sweep over programs, sizes of memory, kinds
+//! of swap and swappiness.
 
 use super::kinds::Kind;
 use super::plan::{Sweep, What};
@@ -29,34 +29,43 @@ pub struct Case {
     pub size: String,
 }
 
-/// The sweep of all cases over kinds of swap and swappiness. Without a swap area swappiness means nothing, so there it
-/// is left as it is.
-pub fn sweep(
-    of: &What,
-    cases: &[Case],
-    (kinds, algorithm): (&[Kind], &str),
-    swappiness: &[u64],
-    seeds: (u64, u32),
-) -> Sweep {
-    let named = |case: &Case| format!("{} {}", case.program, case.size);
-    let axes = [
-        ("program", cases.iter().map(named).collect()),
-        ("swap", kinds.iter().map(|kind| kind.name.clone()).collect()),
-        ("swappiness", swappiness.iter().map(u64::to_string).collect()),
-    ];
-    Sweep::product(axes, seeds, &["run_time", "pgmajfault"], |[case, kind, value]| {
-        let (case, kind) = (&cases[case], &kinds[kind]);
-        let swappiness = kind.swaps().then(|| format!("vm.swappiness={}", swappiness[value]));
-        let zswap = ["zswap.enabled=1".to_owned(), format!("zswap.compressor={algorithm}")];
-        let more = swappiness.into_iter().chain(zswap.into_iter().filter(|_| kind.zswap));
-        What {
-            program: case.program.clone(),
-            memory: Some(case.memory.to_string()),
-            set: of.set.iter().cloned().chain(more).collect(),
-            swap: kind.areas.clone(),
-            ..of.clone()
-        }
-    })
+/// What is compared.
+#[derive(Clone, Debug)]
+pub struct Choices {
+    /// Programs, each with each size of memory.
+    pub cases: Vec<Case>,
+    /// Kinds of swap.
+    pub kinds: Vec<Kind>,
+    /// How zram and zswap compress.
+    pub algorithm: String,
+    /// Values of `vm.swappiness`.
+    pub swappiness: Vec<u64>,
+}
+
+impl Choices {
+    /// The sweep of all cases over kinds of swap and swappiness. Without a swap area swappiness means nothing, so
+    /// there it is left as it is.
+    pub fn sweep(&self, of: &What, seeds: (u64, u32)) -> Sweep {
+        let named = |case: &Case| format!("{} {}", case.program, case.size);
+        let axes = [
+            ("program", self.cases.iter().map(named).collect()),
+            ("swap", self.kinds.iter().map(|kind| kind.name.clone()).collect()),
+            ("swappiness", self.swappiness.iter().map(u64::to_string).collect()),
+        ];
+        Sweep::product(axes, seeds, &["run_time", "pgmajfault"], |[case, kind, value]| {
+            let (case, kind) = (&self.cases[case], &self.kinds[kind]);
+            let swappiness = kind.swaps().then(|| format!("vm.swappiness={}", self.swappiness[value]));
+            let zswap = ["zswap.enabled=1".to_owned(), format!("zswap.compressor={}", self.algorithm)];
+            let more = swappiness.into_iter().chain(zswap.into_iter().filter(|_| kind.zswap));
+            What {
+                program: case.program.clone(),
+                memory: Some(case.memory.to_string()),
+                set: of.set.iter().cloned().chain(more).collect(),
+                swap: kind.areas.clone(),
+                ..of.clone()
+            }
+        })
+    }
 }
 
 /// Why a run has no numbers.
@@ -194,12 +203,8 @@ pub struct Swappings {
 
 impl Swappings {
     /// The cases of a sweep whose runs are all done.
-    pub fn of(
-        sweep: &Sweep,
-        done: &BTreeMap<Key, Done>,
-        (cases, kinds, algorithm): (&[Case], &[Kind], &str),
-        host_seconds: f64,
-    ) -> Swappings {
+    pub fn of(sweep: &Sweep, done: &BTreeMap<Key, Done>, choices: &Choices, host_seconds: f64) -> Swappings {
+        let Choices { cases, kinds, algorithm, .. } = choices;
         let finished = Finished::of(sweep, done);
         let What { machine, profile, .. } = sweep.whats[0].clone();
         let values = &sweep.cuts[0].values[2];
@@ -225,7 +230,7 @@ impl Swappings {
         Swappings {
             machine,
             profile,
-            algorithm: algorithm.to_owned(),
+            algorithm: algorithm.clone(),
             seed: sweep.seed,
             runs: sweep.runs,
             cases: cases.iter().zip(points).filter_map(case).collect(),
@@ -601,12 +606,16 @@ mod tests {
         assert_eq!(best(&rows[..1]), None);
     }
 
+    fn choices(cases: Vec<Case>) -> Choices {
+        let kinds = kinds(Some(&"nvme0:8G".parse().unwrap()), &[50], "lz4");
+        Choices { cases, kinds, algorithm: "lz4".into(), swappiness: vec![60, 180] }
+    }
+
     /// Two sizes, of which the second is not finished, a disk and zram, two values of swappiness.
     fn swappings(sizes: usize) -> Swappings {
         let case = |size: &str, memory| Case { program: "redis".into(), memory, size: size.into() };
-        let cases = [case("50%", 50 << 20), case("75%", 75 << 20)];
-        let kinds = kinds(Some(&"nvme0:8G".parse().unwrap()), &[50], "lz4");
-        let sweep = sweep(&What::default(), &cases, (&kinds, "lz4"), &[60, 180], (1, 2));
+        let choices = choices(vec![case("50%", 50 << 20), case("75%", 75 << 20)]);
+        let sweep = choices.sweep(&What::default(), (1, 2));
         let mut runs = BTreeMap::new();
         for (at, point) in sweep.points[..sizes * 10].iter().enumerate() {
             for seed in [1, 2] {
@@ -615,7 +624,7 @@ mod tests {
                 runs.insert(key, done(seed, nanos));
             }
         }
-        Swappings::of(&sweep, &runs, (&cases, &kinds, "lz4"), 0.0)
+        Swappings::of(&sweep, &runs, &choices, 0.0)
     }
 
     #[test]
@@ -644,9 +653,8 @@ mod tests {
 
     #[test]
     fn zswap_is_switched_on_where_it_is_the_kind() {
-        let kinds = kinds(Some(&"nvme0:8G".parse().unwrap()), &[50], "lz4");
         let case = Case { program: "redis".into(), memory: 1 << 20, size: "1M".into() };
-        let sweep = sweep(&What::default(), &[case], (&kinds, "lz4"), &[60, 180], (1, 1));
+        let sweep = choices(vec![case]).sweep(&What::default(), (1, 1));
         let on: Vec<bool> =
             sweep.whats.iter().map(|what| what.set.contains(&"zswap.enabled=1".into())).collect();
         assert_eq!(on, [false, false, false, false, false, true, true, false, false]);

@@ -207,8 +207,8 @@ impl Cache {
     }
 
     /// Call `found` for the pages of `[first, first + count)` that can be mapped without waiting, in order. Their
-    /// folio is locked and has a reference for each of them. `faulted`: the page that they are mapped around, unless the
-    /// fault has read it or waited for it.
+    /// folio is locked and has a reference for each of them. `faulted`: the page that they are mapped around, unless
+    /// the fault has read it or waited for it.
     #[inline]
     pub fn resident<M: Machine>(
         &self,
