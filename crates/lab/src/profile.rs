@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::size::parse_bytes;
 use crate::suggest;
-use mm::knobs::{FlushPolicy, Knob, LruGenForm, MmapHits, TierMigration, TierPolicy};
+use mm::knobs::{FlushPolicy, Knob, LruGenForm, ReadAheadForm, TierMigration, TierPolicy};
 use mm::policy::{PolicyKind, RIVALS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -53,8 +53,8 @@ const FIRST: &[Preset] = &[
     },
     Preset {
         name: "classic-7.2",
-        help: "classic as in Linux 7.2: reading around faults stops sooner where accesses are far apart",
-        knobs: &[(Knob::MmapHits, MmapHits::Faulted.value())],
+        help: "classic as in Linux 7.2: reading around faults stops sooner where they are far apart",
+        knobs: &[(Knob::ReadAheadForm, ReadAheadForm::V72.value())],
     },
     Preset {
         name: "mglru",
@@ -75,7 +75,7 @@ const FIRST: &[Preset] = &[
         knobs: &[
             (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
             (Knob::LruGenForm, LruGenForm::V72.value()),
-            (Knob::MmapHits, MmapHits::Faulted.value()),
+            (Knob::ReadAheadForm, ReadAheadForm::V72.value()),
         ],
     },
 ];

@@ -3,8 +3,8 @@
 mod choice;
 
 pub use choice::{
-    AllocPlacement, CompactionFolios, Compressor, FlushPolicy, FlushShape, LruGenForm, MmapHits, ThpDefrag,
-    TierMigration, TierPolicy,
+    AllocPlacement, CompactionFolios, Compressor, FlushPolicy, FlushShape, LruGenForm, ReadAheadForm,
+    ThpDefrag, TierMigration, TierPolicy,
 };
 
 use crate::policy::PolicyKind;
@@ -219,9 +219,9 @@ knobs! {
         "interval of the flusher; 0 = only on request";
     ReadAheadKb "queue.read_ahead_kb" 128, 0..=2048 "KiB"
         "largest read-ahead window of a file";
-    MmapHits "file.mmap_hits" 0 {MmapHits}
-        "what counts as a hit of reading around faults, which stops when misses outnumber hits: each page that is mapped \
-         around a fault, as in Linux 6.12, or the page that faulted, as in 7.2";
+    ReadAheadForm "file.read_ahead_form" 0 {ReadAheadForm}
+        "the version of Linux whose reading ahead of files it is: in 6.12 each page that is mapped around a fault is a hit, and \
+         reading around faults stops when misses outnumber hits; in 7.2 only the page that faulted is one";
     FileMaxOrder "file.max_order" 0, 0..=9 "log2 pages"
         "largest folio of a file's page cache, made by read-ahead and write; 0 = single pages, as file systems without \
          large folios have";
@@ -339,7 +339,7 @@ chosen! {
     compaction_folios CompactionFolios CompactionFolios;
     lru_gen_form LruGenForm LruGenForm;
     placement AllocPlacement AllocPlacement;
-    mmap_hits MmapHits MmapHits;
+    read_ahead_form ReadAheadForm ReadAheadForm;
     zswap_compressor ZswapCompressor Compressor;
 }
 

@@ -1,6 +1,6 @@
 //! The content of a case: choices, each drawn from a stream of its own, so that none depends on another.
 
-use crate::knobs::{CompactionFolios, Compressor, FlushPolicy, MmapHits, ThpDefrag};
+use crate::knobs::{CompactionFolios, Compressor, FlushPolicy, ReadAheadForm, ThpDefrag};
 
 /// All flush policies; the one that defers most is drawn twice as often.
 const FLUSHES: [&str; FlushPolicy::ALL.len() + 1] = {
@@ -27,7 +27,7 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("file.max_order", &["0", "2", "5", "9"]),
     ("shmem.max_order", &["0", "2", "4", "9"]),
     ("queue.read_ahead_kb", &["128", "512", "2048"]),
-    ("file.mmap_hits", MmapHits::WORDS),
+    ("file.read_ahead_form", ReadAheadForm::WORDS),
     ("thp.file_pmd", &["0", "1"]),
     ("hugepages-16kB.enabled", &["never", "madvise", "always"]),
     ("hugepages-64kB.enabled", &["never", "madvise", "always"]),

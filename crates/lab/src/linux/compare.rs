@@ -282,7 +282,7 @@ impl<'a> Subject<'a> {
         };
         let Twin { machine, text: twin, devices_pace, warnings } =
             twin::twin(&name, &self.shape, kernels, speed, job.icount)?;
-        let simulated = self.simulated(&machine, devices_pace)?;
+        let simulated = self.simulated((&machine, devices_pace), &linux.kernel)?;
         let booted = booted()?;
         let setup = setup(job, &name, self.shape.memory(), &self.program);
         let runs = Runs { boots: job.boots, linux: &linux.runs, simulated: &simulated, booted: &booted };
@@ -343,17 +343,22 @@ impl<'a> Subject<'a> {
     }
 
     /// The twin's.
-    fn simulated(&self, machine: &Machine, devices_pace: f64) -> Result<Vec<RunRecord>> {
-        self.boots_by_seed().map(|boot| self.simulate(machine, devices_pace, boot)).collect()
+    fn simulated(&self, machine: (&Machine, f64), kernel: &str) -> Result<Vec<RunRecord>> {
+        self.boots_by_seed().map(|boot| self.simulate(machine, kernel, boot)).collect()
     }
 
     /// A boot of the twin with this seed and number.
-    fn simulate(&self, machine: &Machine, devices_pace: f64, (seed, boot): (u64, u32)) -> Result<RunRecord> {
+    fn simulate(
+        &self,
+        (machine, devices_pace): (&Machine, f64),
+        kernel: &str,
+        (seed, boot): (u64, u32),
+    ) -> Result<RunRecord> {
         if interrupt::requested() {
             return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
         }
         let profile = &self.job.profile;
-        let knobs = twins_knobs(&profile.knobs, &self.shape, &self.job.append);
+        let knobs = twins_knobs(&profile.knobs, &self.shape, &self.job.append, kernel);
         let memory = Some(self.shape.memory());
         // With --icount QEMU has one thread for all CPUs.
         let in_turn = self.job.icount;
@@ -407,14 +412,18 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The profile's knobs; the reserve that the guest is given, too; and what more words for Linux mean for ours: without
-/// control groups no decision waits for their statistics.
-fn twins_knobs(knobs: &[(Knob, u64)], shape: &Shape, append: &str) -> Vec<(Knob, u64)> {
+/// The profile's knobs; the reserve that the guest is given, too; what more words for Linux mean for ours: without
+/// control groups no decision waits for their statistics; and what the guest's file system has in this kernel.
+fn twins_knobs(knobs: &[(Knob, u64)], shape: &Shape, append: &str, kernel: &str) -> Vec<(Knob, u64)> {
     let without = append.split_whitespace().any(|word| word == "cgroup_disable=memory");
     let reserve = (Knob::MinFreeKbytes, conditions::min_free(knobs, shape.memory() / PAGE_SIZE));
     let more = without.then_some((Knob::MemcgFlushMs, 0));
-    knobs.iter().copied().chain([reserve]).chain(more).collect()
+    let large = (find::numbers(kernel) >= EXT4_LARGE_FOLIOS.to_vec()).then_some((Knob::FileMaxOrder, 9));
+    knobs.iter().copied().chain([reserve]).chain(more).chain(large).collect()
 }
+
+/// Since this version ext4 has folios of up to 2 MiB.
+const EXT4_LARGE_FOLIOS: [u64; 2] = [6, 16];
 
 fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
     Setup {

@@ -56,7 +56,7 @@ pub(crate) use swapin::{
 use crate::api::{FileAdvice, FileKind};
 use crate::arena::Arena;
 use crate::frame::{FrameFlags, Owner};
-use crate::knobs::MmapHits;
+use crate::knobs::ReadAheadForm;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::memory::{Memory, Shortage};
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
@@ -220,7 +220,7 @@ impl Cache {
     ) {
         let f = self.file(file);
         memory.charge(Work::CacheLookup, 1);
-        let around = memory.knobs.mmap_hits() == MmapHits::Around;
+        let around = memory.knobs.read_ahead_form() == ReadAheadForm::V612;
         let mut fresh = 0;
         let end = first.0.saturating_add(count).min(f.pages());
         {
@@ -271,7 +271,7 @@ impl Cache {
             folio
         };
         if !memory.frames[folio.head].has(FrameFlags::WORKINGSET) {
-            let around = memory.knobs.mmap_hits() == MmapHits::Around;
+            let around = memory.knobs.read_ahead_form() == ReadAheadForm::V612;
             f.readahead.lock().mapped(if around { folio.pages() as u32 } else { 1 });
         }
         Some(folio.head)

@@ -34,7 +34,7 @@ use crate::alloc::Watermark;
 use crate::api::FileAdvice;
 use crate::folio::NewPages;
 use crate::frame::FrameFlags;
-use crate::knobs::Knob;
+use crate::knobs::{Knob, ReadAheadForm};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::{AllowedReadAhead, Gfp, Memory, Shortage, Worth};
 use crate::stat::SizeStat;
@@ -250,7 +250,10 @@ impl Cache {
         // A window without lookahead is no part of a sequence.
         let (window, order) = match window {
             Some(window) if window.lookahead > 0 => {
-                state.order = grown(Order::ZERO);
+                state.order = match memory.knobs.read_ahead_form() {
+                    ReadAheadForm::V612 => grown(Order::ZERO),
+                    ReadAheadForm::V72 => Order::ZERO,
+                };
                 (Some(state.fit(max_order(memory))), state.order)
             }
             window => (window, Order::ZERO),

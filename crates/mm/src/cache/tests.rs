@@ -8,7 +8,7 @@ use super::*;
 use crate::alloc::{Allocator, Watermark};
 use crate::api::SwapArea;
 use crate::frame::FolioRun;
-use crate::knobs::{Knob, Knobs, MmapHits};
+use crate::knobs::{Knob, Knobs, ReadAheadForm};
 use crate::lru::Lru;
 use crate::memory::{AllowedReadAhead, Gfp};
 use crate::mm_core::MmCore;
@@ -330,9 +330,9 @@ fn fault_reads_around_itself() {
 /// Faults that are far apart: what was read around each is mapped, but never used.
 #[test]
 fn pages_mapped_around_faults_are_hits_in_the_older_form_only() {
-    for (hits, last) in [(MmapHits::Around, 32), (MmapHits::Faulted, 1)] {
+    for (hits, last) in [(ReadAheadForm::V612, 32), (ReadAheadForm::V72, 1)] {
         let core = store(4096, 8);
-        core.knobs.set(Knob::MmapHits, hits.value()).unwrap();
+        core.knobs.set(Knob::ReadAheadForm, hits.value()).unwrap();
         let file = disk_file(&core, 0, 8000);
         let hint = ReadHint { fault: true, ..ReadHint::default() };
         let mut read = 0;
@@ -354,9 +354,9 @@ fn pages_mapped_around_faults_are_hits_in_the_older_form_only() {
 
 #[test]
 fn a_cached_page_that_faults_is_a_hit_in_both_forms() {
-    for hits in [MmapHits::Around, MmapHits::Faulted] {
+    for hits in [ReadAheadForm::V612, ReadAheadForm::V72] {
         let core = store(4096, 8);
-        core.knobs.set(Knob::MmapHits, hits.value()).unwrap();
+        core.knobs.set(Knob::ReadAheadForm, hits.value()).unwrap();
         let file = disk_file(&core, 0, 8000);
         let hint = ReadHint { fault: true, ..ReadHint::default() };
         for number in 0..101 {

@@ -106,12 +106,12 @@ choices! {
         /// With the reclaim loop of 7.2, too.
         V72 "7.2",
     }
-    /// `file.mmap_hits`: what counts as a hit of reading around faults.
-    MmapHits {
-        /// Each page that is mapped around a fault.
-        Around "6.12",
-        /// The page that faulted, if it was cached.
-        Faulted "7.2",
+    /// `file.read_ahead_form`: the version of Linux whose reading ahead of files it is.
+    ReadAheadForm {
+        /// Each page that is mapped around a fault is a hit, and the first window has larger folios at once.
+        V612 "6.12",
+        /// The page that faulted is a hit, if it was cached, and larger folios come with the second window.
+        V72 "7.2",
     }
     /// `zswap.compressor`, and zram's algorithm.
     Compressor {
