@@ -429,12 +429,16 @@ impl<O: Os, S: Source> Task<'_, O, S> {
                     self.outcome().unordered += 1;
                     break;
                 }
+                self.stuck = true;
+                // Others wait in vain for a thread that the system killed.
+                if self.replay.outcome().killed > 0 {
+                    break;
+                }
                 let name = &self.replay.name;
                 let why = alloc::format!(
                     "{name}: threads of this trace wait for each other without end; record it again"
                 );
                 self.outcome().broken = Some(why);
-                self.stuck = true;
                 break;
             }
             self.os.sleep(nap);

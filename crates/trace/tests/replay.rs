@@ -16,6 +16,8 @@ use trace::header::Place;
 use trace::{Outcome, Reader, Replay, Writer};
 
 const PAGE: u64 = 4096;
+/// A page on which the system kills the task that uses it.
+const DEADLY: u64 = 666;
 
 /// What all tasks share.
 #[derive(Default)]
@@ -56,7 +58,8 @@ impl Books {
 
 fn run_task(world: Arc<Mutex<World>>, program: Arc<Replay<Reader>>, process: usize, role: Role) {
     let mut os = Books { world, program: Arc::clone(&program), process, role, tasks: Vec::new() };
-    program.run(&mut os, role).unwrap();
+    let ended = program.run(&mut os, role);
+    assert!(matches!(ended, Ok(()) | Err(Signal::Kill)), "{ended:?}");
     let left = std::mem::take(&mut os.tasks).into_iter().flatten();
     os.world.lock().unwrap().left.extend(left);
 }
@@ -65,6 +68,9 @@ impl Os for Books {
     fn access(&mut self, access: Access) -> Result<(), Signal> {
         std::thread::yield_now();
         self.log(format!("{:?} {:x} x{}", access.mode, access.addr / PAGE, access.count));
+        if access.addr / PAGE == DEADLY {
+            return Err(Signal::Kill);
+        }
         let world = self.world.lock().unwrap();
         let known = world.mapped[self.process].contains(&(access.addr / PAGE));
         if known { Ok(()) } else { Err(Signal::Segv { addr: access.addr }) }
@@ -302,6 +308,23 @@ fn pages_are_told_of_before_their_first_store() {
     let (world, _) = play(&replay);
     let expected = "first 64 9; first 65 8; mmap 64 4000 anon; Store 64 x1";
     assert_eq!(world.log[&0].join("; "), expected);
+}
+
+/// A thread that waits for what a killed one would have done ends, and the trace is not at fault.
+#[test]
+fn who_waits_for_a_killed_thread_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let replay = replay_of(&folder.path().join("killed.pft"), |writer| {
+        let root = writer.add_process(None);
+        let other = writer.add_thread(root);
+        writer.push(root, &Event::call(Call::Spawn(other.0))).unwrap();
+        writer.push(root, &store(DEADLY, 1)).unwrap();
+        writer.push(root, &map(1, 100, 1, MapSource::Anonymous)).unwrap();
+        writer.push(other, &Event::Sync { epoch: 1 }).unwrap();
+        writer.push(other, &store(100, 1)).unwrap();
+    });
+    let (_, outcome) = play(&replay);
+    assert_eq!((outcome.killed, outcome.broken), (1, None));
 }
 
 #[test]
