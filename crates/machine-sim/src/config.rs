@@ -52,6 +52,9 @@ pub struct RunConfig {
     pub custom: Option<MakePolicy>,
     /// Seed of all random choices.
     pub seed: u64,
+    /// Tasks choose as if the memory manager had this number of daemons: their seeds follow from their numbers, which come
+    /// after the daemons'. `None`: the number that it has.
+    pub daemons: Option<u32>,
     /// Which of several boots with this seed. Programs choose the same in all of them; devices answer at other times.
     pub boot: u32,
     /// CPUs run in turn, each for its share of 20 us, as those of an emulator with one thread do: while one works, the
@@ -110,6 +113,7 @@ impl RunConfig {
             knobs: Vec::new(),
             custom: None,
             seed: 1,
+            daemons: None,
             boot: 0,
             in_turn: false,
             devices_pace: 1.0,

@@ -392,7 +392,7 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn seed(&self) -> u64 {
-        program::rng::task_seed(self.sim.config.seed, self.task.number() - self.sim.promoters())
+        program::rng::task_seed(self.sim.config.seed, self.sim.number_for_seed(self.task.number()))
     }
 
     fn progress(&mut self, units: u64) {

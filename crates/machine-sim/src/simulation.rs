@@ -148,11 +148,18 @@ impl<'p, P> Simulation<'p, P> {
         self.state.borrow().tasks.get(number as usize).cloned()
     }
 
-    /// The number of kpromoted daemons, 0 or 1. Only some ways of promotion have one, and programs' random numbers must
-    /// not depend on that.
-    pub(crate) fn promoters(&self) -> u32 {
-        let promotes = |kind: &&TaskKind| matches!(kind, TaskKind::Daemon(Daemon::Kpromoted));
-        self.state.borrow().tasks.iter().filter(promotes).count() as u32
+    /// The number of a task of which its random numbers follow. Only some ways of promotion have a daemon, kpromoted,
+    /// and programs' random numbers must not depend on that.
+    pub(crate) fn number_for_seed(&self, number: u32) -> u32 {
+        let state = self.state.borrow();
+        let daemons = |counts: fn(Daemon) -> bool| {
+            let counted = |kind: &&TaskKind| matches!(kind, TaskKind::Daemon(daemon) if counts(*daemon));
+            state.tasks.iter().filter(counted).count() as u32
+        };
+        match self.config.daemons {
+            None => number - daemons(|daemon| matches!(daemon, Daemon::Kpromoted)),
+            Some(counted) => number - daemons(|_| true) + counted,
+        }
     }
 
     /// A file of `size` bytes was created: gives them contents.

@@ -362,7 +362,10 @@ impl<'a> Subject<'a> {
         let memory = Some(self.shape.memory());
         // With --icount QEMU has one thread for all CPUs.
         let in_turn = self.job.icount;
-        let config = RunConfig { memory, knobs, seed, boot, in_turn, devices_pace, ..machine.config() };
+        // What the kernel's file system adds to the knobs adds daemons that the guest does not know of.
+        let daemons = Some(self.daemons());
+        let config =
+            RunConfig { memory, knobs, seed, boot, in_turn, devices_pace, daemons, ..machine.config() };
         let command = self.job.command(&self.shape, seed);
         self.program.replayable(&config, &profile.name, command)
     }

@@ -2,7 +2,9 @@
 
 use super::acts::{PAGE, load_all, play, store_all};
 use machine_sim::{MachineSpec, RunConfig, RunError, run};
-use program::{Access, AccessKind, Advice, FileSpec, Map, MapSource, Prot, Signal};
+use mm::knobs::Knob;
+use program::{Access, AccessKind, Advice, FileSpec, Map, MapSource, Os, Prot, Signal};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 fn config(machine: &str) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();
@@ -80,6 +82,24 @@ fn a_signal_ends_the_process_and_not_its_parent() {
     let outcome = run(&config("small"), &play).unwrap();
     assert_eq!(outcome.signals, ["task 3 (role 1): SIGSEGV at 0xdead0000"]);
     assert_eq!(outcome.progress, 1);
+}
+
+/// Large folios have a daemon more.
+#[test]
+fn a_number_of_daemons_that_is_told_decides_about_seeds() {
+    let seed = |order, daemons| {
+        let seed = AtomicU64::new(0);
+        let play = play(|os, _| {
+            seed.store(os.seed(), Relaxed);
+            Ok(())
+        });
+        let knobs = vec![(Knob::FileMaxOrder, order)];
+        run(&RunConfig { knobs, daemons, ..config("small") }, &play).unwrap();
+        seed.into_inner()
+    };
+    assert_ne!(seed(0, None), seed(4, None));
+    assert_eq!(seed(0, Some(2)), seed(4, Some(2)));
+    assert_eq!(seed(0, Some(2)), seed(0, None));
 }
 
 #[test]
