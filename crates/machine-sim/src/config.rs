@@ -52,8 +52,8 @@ pub struct RunConfig {
     pub custom: Option<MakePolicy>,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Tasks choose as if the memory manager had this number of daemons: their seeds follow from their numbers, which come
-    /// after the daemons'. `None`: the number that it has.
+    /// Tasks choose as if the memory manager had this number of daemons: their seeds follow from their numbers, which
+    /// come after the daemons'. `None`: the number that it has.
     pub daemons: Option<u32>,
     /// Which of several boots with this seed. Programs choose the same in all of them; devices answer at other times.
     pub boot: u32,

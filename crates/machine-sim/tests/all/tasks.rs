@@ -3,7 +3,7 @@
 use super::acts::{PAGE, load_all, play, store_all};
 use machine_sim::{MachineSpec, RunConfig, RunError, run};
 use mm::knobs::Knob;
-use program::{Access, AccessKind, Advice, FileSpec, Map, MapSource, Os, Prot, Signal};
+use program::{Access, AccessKind, Advice, FileSpec, Map, MapSource, Prot, Signal};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 fn config(machine: &str) -> RunConfig {

@@ -201,7 +201,7 @@ impl Hot {
 }
 
 /// Whether pages of slower tiers are promoted at all.
-pub fn promotes(knobs: &Knobs) -> bool {
+pub(crate) fn promotes(knobs: &Knobs) -> bool {
     knobs.get(Knob::NumaBalancing) & numa_balancing::TIERING != 0 || knobs.tier_policy() != TierPolicy::Hint
 }
 

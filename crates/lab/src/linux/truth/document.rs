@@ -105,8 +105,10 @@ fn head(text: &mut String, results: &[Done], causes: &Causes) {
             continue;
         }
         for kernel in &kernels {
-            let line = Line::of(of_set().filter(|done| done.kernel == *kernel), causes);
-            let _ = writeln!(text, "{}", line.row(kernel, set));
+            let of_kernel = || of_set().filter(|done| done.kernel == *kernel);
+            if of_kernel().next().is_some() {
+                let _ = writeln!(text, "{}", Line::of(of_kernel(), causes).row(kernel, set));
+            }
         }
         if kernels.len() > 1 {
             let _ = writeln!(text, "{}", Line::of(of_set(), causes).row("all", set));
