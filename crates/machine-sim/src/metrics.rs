@@ -223,6 +223,13 @@ fn devices(metrics: &mut Metrics, machine: &SimMachine) {
             ("read_time", counts.read_time / 1000, "ns", "time from a read's arrival to its end, added up"),
         ];
         metrics.counts_of(&spec.name, all);
+        if spec.fails.any() {
+            let failed = [
+                ("failed_reads", counts.failed_reads, "pages", "pages of reads that failed"),
+                ("failed_writes", counts.failed_writes, "pages", "pages of writes that failed"),
+            ];
+            metrics.counts_of(&spec.name, failed);
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use crate::sched::{Key, TaskId};
 use kernel::{Disk, File, GroupSpec, Kernel, Task};
 use mm::Mm;
 use mm::api::{Daemon, FileKind};
+use mm::frame::{FrameFlags, Owner};
+use mm::machine::Io;
 use mm::units::{DeviceId, PAGE_SIZE, pages_of};
 use program::rng::Rng;
 use std::cell::{Cell, RefCell};
@@ -126,6 +128,31 @@ impl<'p, P> Simulation<'p, P> {
     /// What the oracle has seen.
     pub(crate) fn oracle_report(&self) -> OracleReport {
         self.oracle.as_ref().map(|oracle| oracle.borrow().report.clone()).unwrap_or_default()
+    }
+
+    /// A transfer has ended, or failed. The oracle must know which pages of files may be lost.
+    pub(crate) fn end_io(&self, io: &Io, done: bool) {
+        if done {
+            return self.mm().io_done(io);
+        }
+        if io.write {
+            self.lose_pages(io);
+        }
+        self.mm().io_failed(io);
+    }
+
+    fn lose_pages(&self, io: &Io) {
+        let frame = &self.mm().mmu().frames[io.frame];
+        let Owner::File(id) = frame.owner() else { return };
+        let (Some(oracle), Some(content)) = (&self.oracle, &self.machine().observers.content) else { return };
+        let number = self.machine().stoppable(false, || self.kernel.file_number(id));
+        let Some(file) = number.filter(|_| !frame.has(FrameFlags::SWAPCACHE)) else { return };
+        let content = content.borrow();
+        for page in 0..u64::from(io.pages) {
+            let on_device = content.block(io.device.0, io.block + page);
+            let index = self.mm().mmu().frames.index_of(io.frame.add(page as u32)).0;
+            oracle.borrow_mut().may_lose(file.into(), index, on_device);
+        }
     }
 
     /// The newest stamp, for the oracle.

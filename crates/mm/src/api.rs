@@ -79,6 +79,8 @@ pub enum Error {
     Busy,
     /// The space was chosen by the OOM killer.
     Killed,
+    /// A device has failed.
+    Io,
 }
 
 impl From<Error> for Errno {
@@ -92,6 +94,7 @@ impl From<Error> for Errno {
             Error::NoSpace => Errno::NoSpc,
             Error::Again => Errno::Again,
             Error::Busy => Errno::Busy,
+            Error::Io => Errno::Io,
         }
     }
 }
@@ -103,6 +106,8 @@ pub enum FaultError {
     Segv,
     /// The access is beyond the end of the mapped file: SIGBUS.
     Bus,
+    /// A device could not read the page: SIGBUS.
+    Io,
     /// Out of memory, and the OOM killer chose this space: SIGKILL.
     Killed,
 }

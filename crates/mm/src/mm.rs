@@ -338,7 +338,7 @@ impl<M: Machine> Mm<M> {
         let _scope = self.mmu().scope(Scope::DoMsync);
         let parts = self.on_space(space, |_| self.spaces.shared_parts(&self.core, space, start, pages))?;
         for (file, index, pages) in parts {
-            writeback::sync_range(&self.core, &self.writeback, file, index, PageIndex(index.0 + pages));
+            self.sync(file, index, PageIndex(index.0 + pages))?;
         }
         Ok(())
     }
@@ -369,7 +369,12 @@ impl<M: Machine> Mm<M> {
 
     /// End of a transfer that was submitted. Called from an interrupt.
     pub fn io_done(&self, io: &Io) {
-        self.core.cache.io_done(&self.core, io);
+        self.core.cache.end_io(&self.core, io, true);
+    }
+
+    /// End of a transfer that the device could not make, in place of [`io_done`](Self::io_done).
+    pub fn io_failed(&self, io: &Io) {
+        self.core.cache.end_io(&self.core, io, false);
     }
 
     /// The daemons that the machine must run.

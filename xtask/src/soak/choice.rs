@@ -63,6 +63,7 @@ const CHOICES: &[(&str, &[&str])] = &[
             " --swap zram:64M,mem_limit=2M",
         ],
     ),
+    ("chaos devices", &["", "", "", " --fail all:reads=1%,writes=10%", " --fail all:writes=100%,after=2ms"]),
     ("chaos operations", &["100", "200", "500", "1000"]),
     ("trace", &["sqlite", "redis", "cc1"]),
     ("trace memory", &["45", "52", "60", "75", "90"]),
@@ -113,10 +114,11 @@ pub fn case(seed: u64, only: Option<&str>) -> String {
     let choose = |name: &str| choice(seed, name);
     let program = match only.unwrap_or(choose("program")) {
         "chaos" => format!(
-            "chaos:{}:{}{} --machine {}",
+            "chaos:{}:{}{}{} --machine {}",
             choose("chaos size"),
             choose("chaos operations"),
             choose("chaos swap"),
+            choose("chaos devices"),
             match choose("chaos machine") {
                 "random" => format!("random:{}", draw(seed, "machine") % 1_000_000),
                 with_tiers => format!("{with_tiers} --memory 24M"),
@@ -163,13 +165,14 @@ pub fn covering() -> Vec<String> {
         let limit = [511, 0, 64][i / 7 % 3];
         let zram = [" --swap zram:64M,algorithm=lz4", " --swap zram:64M,algorithm=zstd"][i / 6 % 2];
         let swap = ["", zram, " --set zswap.enabled=1 --set zswap.max_pool_percent=1"][i / 2 % 3];
+        let fails = if i % 5 == 2 { " --fail all:reads=1%,writes=10%" } else { "" };
         let limits =
             ["swap", "shared", "none"].map(|name| format!(" --set khugepaged.max_ptes_{name}={limit}"));
         format!(
             "run chaos:{}:600 --memory {memory} --machine {machine} --seed {} --set tlb.unmap={} --set reclaim.policy={} --set \
              file.max_order={order} --set shmem.max_order={order} --set thp.file_pmd={} --set hugepages-64kB.enabled={enabled} --set \
              hugepages-2048kB.enabled={enabled} --set thp.khugepaged=1 --set numa.demotion_enabled={} \
-             --set kernel.numa_balancing={} --set tier.policy={} --set tier.migration={}{}{swap}{HASTE} --verify --quiet --json",
+             --set kernel.numa_balancing={} --set tier.policy={} --set tier.migration={}{}{swap}{fails}{HASTE} --verify --quiet --json",
             ["96M", "160M", "256M", "512M"][i % 4],
             SEEDS + i,
             FlushPolicy::WORDS[i % FlushPolicy::WORDS.len()],

@@ -5,6 +5,7 @@ mod bytes;
 mod check;
 mod cost;
 mod cpus;
+mod fail;
 mod groups;
 mod random;
 mod ratio;
@@ -14,6 +15,8 @@ pub use crate::device::DeviceSpec;
 pub use crate::tlb::{Geometry, TlbSpec};
 pub use bytes::Bytes;
 pub use cost::{CostRow, Costs, Hardware};
+pub(crate) use fail::MILLION;
+pub use fail::{FailSpec, Failures};
 pub use swap::SwapSpec;
 
 use crate::fragment::target::Fragmentation;

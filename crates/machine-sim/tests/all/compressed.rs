@@ -7,7 +7,7 @@ use mm::knobs::{Compressor, Knob};
 use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::rng::Rng;
-use program::{Map, Os, Program, Role, Signal};
+use program::{Access, AccessKind, Errno, FileSpec, Map, Os, Program, Prot, Role, Signal};
 
 /// Stores to all of a mapping, then loads from all of it, a number of times.
 struct Passes {
@@ -130,6 +130,61 @@ fn zeroes_are_not_written() {
     assert_eq!(outcome.oracle.violations, 0);
 }
 
+/// Writes to swap fail from the middle on: pages stay in memory until there is none left.
+#[test]
+fn a_device_that_fails_loses_nothing() {
+    for knobs in [vec![], vec![(Knob::ZswapEnabled, 1), (Knob::ZswapMaxPoolPercent, 3)]] {
+        let dying = || "nvme0:writes=100%,after=20ms".parse().unwrap();
+        let outcome = run(&RunConfig { fail: vec![dying()], ..config(&[], &knobs) }, &PASS).unwrap();
+        assert!(metric(&outcome, "nvme0_failed_writes") > 0.0);
+        assert_eq!((outcome.oom.len(), outcome.oracle.violations), (1, 0));
+        let fails = vec!["nvme0:writes=2%".parse().unwrap()];
+        let outcome = run(&RunConfig { fail: fails, ..config(&[], &knobs) }, &PASS).unwrap();
+        assert!(metric(&outcome, "nvme0_failed_writes") > 0.0);
+        assert_eq!((outcome.oom.len(), outcome.oracle.violations), (0, 0));
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_read_from_swap_ends_its_process() {
+    let fail = vec!["nvme0:reads=2%".parse().unwrap()];
+    let outcome = run(&RunConfig { fail, ..config(&[], &[]) }, &PASS).unwrap();
+    assert!(metric(&outcome, "nvme0_failed_reads") > 0.0);
+    assert!(outcome.signals[0].contains("SIGBUS"), "{:?}", outcome.signals);
+}
+
+/// A file that is read by calls and by loads, and written: errors are reported, and what was lost is what the oracle
+/// allows.
+#[test]
+fn errors_of_files_are_reported() {
+    struct Files;
+    impl Program for Files {
+        unnamed!();
+        fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
+            let pages = PASS.pages;
+            let fd = os.open(FileSpec { name: "f", size: pages * PAGE, in_memory: false, writable: true }).unwrap();
+            let at = os.mmap(Map::file_shared(fd, pages * PAGE, Prot::RW)).unwrap();
+            let (mut read, mut synced, mut signals) = (0, 0, 0);
+            for page in 0..pages {
+                read += u32::from(os.pread(fd, page * PAGE, PAGE) == Err(Errno::Io));
+                let access = Access { addr: at + page * PAGE, count: 1, mode: AccessKind::Store };
+                signals += u32::from(matches!(os.access(access), Err(Signal::Bus { .. })));
+                if page % 64 == 0 {
+                    synced += u32::from(os.fsync(fd) == Err(Errno::Io));
+                }
+            }
+            assert!(read > 0 && synced > 0 && signals > 0, "{read} {synced} {signals}");
+            for page in 0..pages {
+                _ = os.access(Access { addr: at + page * PAGE, count: 1, mode: AccessKind::Load });
+            }
+            Ok(())
+        }
+    }
+    let fail = vec!["nvme0:reads=20%,writes=20%".parse().unwrap()];
+    let outcome = run(&RunConfig { fail, ..config(&[], &[]) }, &Files).unwrap();
+    assert_eq!(outcome.oracle.violations, 0);
+}
+
 /// Areas that are small, large, limited, alone and with a disk, and zswap with much and with little room.
 fn chaotic(seed: u64, validate: bool, preempt: Option<u32>) -> Outcome {
     let mut rng = Rng::new(seed ^ 0x7a72_616d);
@@ -155,6 +210,9 @@ fn chaotic(seed: u64, validate: bool, preempt: Option<u32>) -> Outcome {
         (Knob::HugepagesEnabled64, rng.below(3)),
         (Knob::PageCluster, 3 * rng.below(2)),
     ];
+    let fails: &[&[&str]] =
+        &[&[], &[], &["all:reads=1%,writes=10%"], &["all:reads=0.1%"], &["all:writes=100%,after=2ms"]];
+    config.fail = fails[rng.below(5) as usize].iter().map(|fail| fail.parse().unwrap()).collect();
     let program = Chaos::new(120, 64 << (seed % 5));
     run(&config, &program).unwrap_or_else(|error| {
         panic!("{error}\nreplay: COMPRESSED_SEED={seed} cargo test -p machine-sim --test all compressed")

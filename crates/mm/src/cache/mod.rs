@@ -73,6 +73,8 @@ pub enum CacheError {
     Shortage(Shortage),
     /// The file ends before it.
     BeyondEnd,
+    /// A device could not read it.
+    Io,
 }
 
 impl From<Shortage> for CacheError {

@@ -75,8 +75,22 @@ pub(crate) fn swapin_near<M: Machine>(
         if memory.frames[pfn].has(FrameFlags::UPTODATE) {
             return Ok(SwappedIn { folio: pfn, major });
         }
+        let failed = has_failed(memory, pfn, slot);
         memory.put(pfn);
+        if failed {
+            return Err(CacheError::Io);
+        }
     }
+}
+
+/// Whether the read of a slot has failed. The page stays in the swap cache, and nobody gets its content, until it is
+/// reclaimed: then the next task that needs it reads it again.
+fn has_failed<M: Machine>(memory: &Memory<M>, pfn: Pfn, slot: SwapSlot) -> bool {
+    memory.lock_folio(pfn);
+    let here = page_of_slot(memory, pfn, slot).is_some();
+    let failed = here && !memory.frames[pfn].has(FrameFlags::UPTODATE);
+    memory.unlock_folio(pfn);
+    failed
 }
 
 /// A folio from the swap cache, up to date, with a reference for the caller.

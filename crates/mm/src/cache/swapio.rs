@@ -5,7 +5,7 @@
 //! Source: `swap_writepage` and `swap_read_folio` in mm/page_io.c of Linux 6.12.
 
 use super::Cache;
-use super::io::{count_read, submit_read};
+use super::io::{count_read, keep_in_memory, submit_read};
 use crate::event::{Concern, Event};
 use crate::frame::FrameFlags;
 use crate::machine::{Io, Machine, Work};
@@ -67,8 +67,7 @@ impl Cache {
     fn write_to_zram<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, (zram, number): (&Zram, u32)) {
         let (frame, zs) = (&memory.frames[pfn], memory.zs());
         if !(0..frame.pages()).all(|page| zram.write(&zs, pfn.add(page), number + page)) {
-            frame.set(FrameFlags::DIRTY);
-            frame.clear(FrameFlags::RECLAIM);
+            keep_in_memory(frame);
         }
         memory.charge(Work::IoComplete, 1);
         self.end_write(memory, pfn);
