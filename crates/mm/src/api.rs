@@ -174,6 +174,21 @@ impl From<abi::GroupLimits> for GroupLimits {
     }
 }
 
+/// Limits of what a memory control group has in zswap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZswapLimits {
+    /// memory.zswap.max, in pages: from there on, pages of the group are not kept.
+    pub max: u64,
+    /// memory.zswap.writeback: whether pages that zswap does not take or keep may be written to devices.
+    pub writeback: bool,
+}
+
+impl Default for ZswapLimits {
+    fn default() -> Self {
+        ZswapLimits { max: u64::MAX, writeback: true }
+    }
+}
+
 /// A background task of the memory manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Daemon {

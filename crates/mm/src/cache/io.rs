@@ -48,7 +48,8 @@ impl Cache {
     /// until it is written, and stays locked until the caller unlocks it. It is dirty again if zram could not take it.
     /// No page-table entry may be able to make it dirty unnoticed.
     ///
-    /// Returns `false` for a page of shmem if swap is full; the page is unchanged.
+    /// Returns `false` for a page of shmem if swap is full, and for a folio that only zswap may have and does not take;
+    /// it is dirty then.
     pub(crate) fn write_page_start<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let frame = &memory.frames[pfn];
         assert!(
@@ -63,10 +64,7 @@ impl Cache {
             Owner::File(_) if !frame.has(FrameFlags::SWAPCACHE) && !self.move_to_swap(memory, pfn) => {
                 return false;
             }
-            _ => {
-                self.start_swap_write(memory, pfn);
-                return true;
-            }
+            _ => return self.start_swap_write(memory, pfn),
         };
         memory.count(Stat::NrWriteback, pages as i64);
         memory.count(Stat::PgpgOut, pages as i64 * (PAGE_SIZE / 1024) as i64);

@@ -224,16 +224,33 @@ pub(crate) fn read_unshared<M: Machine>(
     read_slot_into(memory, pfn, slot, true);
 }
 
-/// Read what zswap has of a slot into a new, locked page of the swap cache, to write it to the slot. `None`: it is in
-/// the swap cache already, zswap does not have it any more, or there is no memory.
-pub(crate) fn read_zswap_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Option<Pfn> {
+/// What became of a slot that zswap was to give up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ZswapRead {
+    /// A new, locked page of the swap cache has its content, with a reference for the caller.
+    Done(Pfn),
+    /// It is in the swap cache already.
+    Cached,
+    /// zswap does not have it any more, or there is no memory.
+    Failed,
+}
+
+/// Read what zswap has of a slot into a new page, to write it to the slot.
+pub(super) fn read_zswap_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> ZswapRead {
+    if memory.swap.is_cached(slot) {
+        return ZswapRead::Cached;
+    }
+    take_from_zswap(memory, slot, gfp).map_or(ZswapRead::Failed, ZswapRead::Done)
+}
+
+fn take_from_zswap<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Option<Pfn> {
     if !is_unread(memory, slot) {
         return None;
     }
     let low = memory.new_folio(Order::ZERO, gfp);
     let pfn = low.or_else(|_| memory.new_folio(Order::ZERO, Gfp { mark: Watermark::Min, ..gfp })).ok()?;
     enter(memory, slot, pfn, gfp)?;
-    if !memory.zswap.take_to_write(&memory.zs(), pfn, slot) {
+    if !memory.zswap.take_to_write(&memory.zswap_memory(), pfn, slot) {
         remove_from_swap_cache(memory, pfn, None);
         memory.unlock_folio(pfn);
         memory.put(pfn);
