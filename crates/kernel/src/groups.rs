@@ -15,7 +15,7 @@ use core::fmt::{self, Display, Formatter};
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 use mm::Mm;
-use mm::api::GroupLimits;
+use mm::api::{GroupLimits, ZswapLimits};
 use mm::lru::LruList;
 use mm::machine::Machine;
 use mm::stat::GroupStat;
@@ -334,7 +334,8 @@ impl Groups {
 pub struct GroupOutcome {
     /// Its path. Groups that the program has created are called by their numbers.
     pub name: String,
-    /// The limits by the names of [`GroupSpec::FILES`], `u64::MAX` for `max`; `None`: the program has removed the group.
+    /// The limits by the names of [`GroupSpec::FILES`], `u64::MAX` for `max`; `None`: the program has removed the
+    /// group.
     pub limits: Option<[(&'static str, u64); 7]>,
     /// memory.current, memory.peak, memory.swap.current, memory.swap.peak and memory.zswap.current by name.
     pub usage: [(&'static str, u64); 5],

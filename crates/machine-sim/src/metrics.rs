@@ -250,6 +250,14 @@ fn compressed<P>(metrics: &mut Metrics, sim: &Simulation<'_, P>) {
             ("writestall", stat.writestall, "", "writes that found no memory at once"),
         ];
         metrics.counts_of(&format!("zram{number}"), all);
+        if let Some([count, reads, writes]) = stat.backing {
+            let backing = [
+                ("bd_count", count, "pages", "pages on its backing device"),
+                ("bd_reads", reads, "pages", "pages read from there"),
+                ("bd_writes", writes, "pages", "pages written there"),
+            ];
+            metrics.counts_of(&format!("zram{number}"), backing);
+        }
     }
     let Some(stat) = sim.mm().zswap_stat() else { return };
     let all = [

@@ -406,7 +406,7 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn seed(&self) -> u64 {
-        program::rng::task_seed(self.sim.config.seed, self.task.number() - self.sim.promoters())
+        program::rng::task_seed(self.sim.config.seed, self.task.number() - self.sim.optional_daemons())
     }
 
     fn progress(&mut self, units: u64) {

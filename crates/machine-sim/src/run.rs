@@ -248,7 +248,13 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
         TaskKind::Leaving => (Class::System, None),
         TaskKind::Daemon(Daemon::Kswapd(_)) => (Class::Kswapd, None),
         TaskKind::Daemon(Daemon::Flusher) => (Class::Flusher, None),
-        TaskKind::Daemon(Daemon::Khugepaged | Daemon::Kpromoted | Daemon::Kcompactd(_) | Daemon::Zswap)
+        TaskKind::Daemon(
+            Daemon::Khugepaged
+            | Daemon::Kpromoted
+            | Daemon::Kcompactd(_)
+            | Daemon::Zswap
+            | Daemon::ZramUpkeep,
+        )
         | TaskKind::Visitor => (Class::System, None),
     };
     machine.begin_turn(picked, class);

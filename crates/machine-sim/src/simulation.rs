@@ -68,11 +68,10 @@ impl<'p, P> Simulation<'p, P> {
         let spec = mm.machine().spec();
         let device = spec.file_device();
         let areas = spec.swap_areas().expect("a machine that runs has areas that fit");
-        let swap = areas.iter().find(|area| area.device.index() == device && area.zram.is_none());
         let disk = Disk {
             device: DeviceId(device as u8),
             pages: pages_of(spec.devices()[device].size.0),
-            taken: swap.map_or(0, |area| area.pages.into()),
+            taken: spec.taken(&areas, device),
             thin: true,
         };
         let oracle = config.verify.then(RefCell::default);
@@ -175,10 +174,11 @@ impl<'p, P> Simulation<'p, P> {
         self.state.borrow().tasks.get(number as usize).cloned()
     }
 
-    /// The number of kpromoted daemons, 0 or 1. Only some ways of promotion have one, and programs' random numbers must
-    /// not depend on that.
-    pub(crate) fn promoters(&self) -> u32 {
-        let promotes = |kind: &&TaskKind| matches!(kind, TaskKind::Daemon(Daemon::Kpromoted));
+    /// The number of daemons for promotion and zram. Only some settings have one, and programs' random numbers must not
+    /// depend on that.
+    pub(crate) fn optional_daemons(&self) -> u32 {
+        let promotes =
+            |kind: &&TaskKind| matches!(kind, TaskKind::Daemon(Daemon::Kpromoted | Daemon::ZramUpkeep));
         self.state.borrow().tasks.iter().filter(promotes).count() as u32
     }
 

@@ -214,8 +214,8 @@ impl<M: Machine> Memory<M> {
         Some((self.zrams[area].as_ref()?, number))
     }
 
-    /// Store a locked page of the swap cache, of a group, in zswap. `allowed`: the group's limits let it. `false`: it is
-    /// not there.
+    /// Store a locked page of the swap cache, of a group, in zswap. `allowed`: the group's limits let it. `false`: it
+    /// is not there.
     pub(crate) fn store_in_zswap(
         &self,
         (page, group): (Pfn, GroupId),
@@ -273,7 +273,7 @@ impl<M: Machine> Memory<M> {
     pub(crate) fn validate_packed(&self) -> Result<(), String> {
         let mut records = Vec::from(self.zswap.records());
         self.zswap.pool().validate(&self.mmu)?;
-        self.zswap.validate(|slot| self.swap.is_used(slot))?;
+        self.zswap.validate(&self.lru.groups, |slot| self.swap.is_used(slot))?;
         let mut frames = self.zswap.pool().total_pages();
         for (area, zram) in self.zrams.iter().enumerate() {
             let Some(zram) = zram else { continue };

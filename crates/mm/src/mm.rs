@@ -388,8 +388,10 @@ impl<M: Machine> Mm<M> {
         let background = kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged));
         let promotes = self.mmu().tiers.many() && hot::wants_daemon(&self.mmu().knobs);
         let zswap = self.mmu().knobs.get(Knob::ZswapEnabled) != 0;
+        let upkeep = self.core.zrams.iter().flatten().any(|zram| zram.upkeep().is_some());
         background
             .chain(zswap.then_some(Daemon::Zswap))
+            .chain(upkeep.then_some(Daemon::ZramUpkeep))
             .chain(kcompactds)
             .chain(promotes.then_some(Daemon::Kpromoted))
             .collect()
@@ -402,6 +404,7 @@ impl<M: Machine> Mm<M> {
             Daemon::Kcompactd(node) => compact::daemon(&self.core, node),
             Daemon::Flusher => writeback::flusher(&self.core, &self.writeback),
             Daemon::Zswap => writeback::zswap(&self.core),
+            Daemon::ZramUpkeep => writeback::zram_upkeep(&self.core),
             Daemon::Khugepaged => self.spaces.khugepaged(&self.core),
             Daemon::Kpromoted => promote::daemon(&self.core, &self.reclaim, self),
         }

@@ -477,8 +477,8 @@ impl Zswap {
         }
     }
 
-    /// Check lists and objects, and that slots are in use. Returns the first error.
-    pub(crate) fn validate(&self, is_used: impl Fn(SwapSlot) -> bool) -> Result<(), String> {
+    /// Check lists and objects, what groups are charged, and that slots are in use. Returns the first error.
+    pub(crate) fn validate(&self, groups: &Groups, is_used: impl Fn(SwapSlot) -> bool) -> Result<(), String> {
         let entries = self.entries.lock();
         let mut listed = 0;
         for (list, ends) in &entries.lists {
@@ -494,6 +494,16 @@ impl Zswap {
             }
             if (prev, listed - before) != (ends.tail, ends.count) {
                 return Err(format!("zswap's list of {list:?} ends at {prev}, not {}", ends.tail));
+            }
+        }
+        let mut bytes = BTreeMap::<GroupId, u64>::new();
+        for entry in entries.entries.values() {
+            *bytes.entry(entry.list.0).or_default() += u64::from(entry.bytes);
+        }
+        for group in (1..groups.bound()).map(|group| GroupId(group as u16)) {
+            let (charged, found) = (groups.zswap_own(group), bytes.get(&group).copied().unwrap_or(0));
+            if charged != found {
+                return Err(format!("{group} is charged {charged} bytes in zswap, and has {found}"));
             }
         }
         let counts = [listed, entries.entries.len() as u64, self.pool.records()[0]];
@@ -571,7 +581,7 @@ mod tests {
         }
         let stat = zswap.stat();
         assert_eq!((stat.stored_pages, stat.pool_total_size, stat.reject_compress_poor), (0, 0, 1));
-        zswap.validate(|_| true).unwrap();
+        zswap.validate(&bench.1, |_| true).unwrap();
     }
 
     #[test]
@@ -604,10 +614,10 @@ mod tests {
         // What a removed group leaves is older than the pages of its parent.
         bench.1.unlink(GroupId(2)).unwrap();
         zswap.reparent(&bench.1, GroupId(2));
-        zswap.validate(|_| true).unwrap();
+        zswap.validate(&bench.1, |_| true).unwrap();
         assert_eq!((look(2), look(0)), (ZswapHead::Empty, ZswapHead::Old(SwapSlot(2))));
         assert_eq!((look(0), look(0)), (ZswapHead::Referenced, ZswapHead::Old(SwapSlot(2))));
-        zswap.validate(|_| true).unwrap();
+        zswap.validate(&bench.1, |_| true).unwrap();
     }
 
     #[test]
@@ -617,10 +627,10 @@ mod tests {
         let inner = groups.add(group, GroupLimits::default());
         groups.set_zswap_limits(group, ZswapLimits { max: 1, writeback: true }).unwrap();
         for slot in 0..4 {
-            assert!(groups.may_zswap(inner), "{slot}");
+            // 4500 bytes are the page that is allowed, and two pages of memory.
+            assert_eq!(groups.may_zswap(inner), slot < 3, "{slot}");
             assert!(store(&bench, &zswap, slot, inner.0, 5 << 16 | 1500));
         }
-        // 6000 bytes are more than the page that is allowed, and two pages of memory.
         assert!(!groups.may_zswap(inner) && groups.may_zswap(GroupId(2)) && groups.may_zswap(ROOT));
         let usage = |group| (groups.zswap_usage(group), groups.usage(group));
         assert_eq!([inner, group, ROOT].map(usage), [([6000, 4], 2); 3]);
@@ -653,6 +663,6 @@ mod tests {
         assert_eq!([shrinkable(), shrinkable(), shrinkable()], [0, 15, 20]);
         // The root's own pages are not counted, as in Linux.
         assert_eq!(zswap.shrinkable(&bench.1, GroupId(2), NODE), 0);
-        zswap.validate(|_| true).unwrap();
+        zswap.validate(&bench.1, |_| true).unwrap();
     }
 }

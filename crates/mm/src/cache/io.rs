@@ -98,22 +98,23 @@ impl Cache {
     }
 
     /// A transfer has ended. `done`: the device has not failed.
-    pub fn end_io<M: Machine>(&self, memory: &Memory<M>, io: &Io, done: bool) {
+    pub(crate) fn end_io<M: Machine>(&self, memory: &Memory<M>, io: &Io, done: bool) {
         let _scope = memory.scope(Scope::BioEndio);
         memory.charge(Work::IoComplete, 1);
         memory.writes_frame(io.frame);
-        if io.write {
+        let frame = &memory.frames[io.frame];
+        if io.write && frame.has(FrameFlags::WRITEBACK) {
             if !done {
-                self.note_failed_write(&memory.frames[io.frame]);
+                self.note_failed_write(frame);
             }
             self.end_write(memory, io.frame);
         } else {
-            let frame = &memory.frames[io.frame];
             if done {
                 frame.set(FrameFlags::UPTODATE);
             } else if let Owner::File(id) = frame.owner() {
                 self.file(id).note_read_error();
             }
+            // A page for the device behind zram, too, is locked while it is written, and up to date if it is there.
             memory.unlock_folio(io.frame);
         }
     }

@@ -207,21 +207,23 @@ fn enter<M: Machine>(memory: &Memory<M>, slot: SwapSlot, pfn: Pfn, gfp: Gfp) -> 
     Some(())
 }
 
-/// Read a slot whose content is in memory, and which only the caller uses, into a new page that no other task can find.
-/// The shadow is that of an earlier page.
+/// Read a slot of zram, which only the caller uses, into a new page that no other task can find. The shadow is that of
+/// an earlier page. `false`: the backing device has failed.
 pub(crate) fn read_unshared<M: Machine>(
     memory: &Memory<M>,
     slot: SwapSlot,
     pfn: Pfn,
     shadow: Option<Shadow>,
     gfp: Gfp,
-) {
+) -> bool {
     memory.frames[pfn].set(FrameFlags::LOCKED | FrameFlags::SWAPBACKED);
     if let Some(shadow) = shadow {
         let free = || memory.swap.free_slots();
         memory.lru.refault(memory, &[(pfn, shadow)], free, gfp.is_faulted());
     }
     read_slot_into(memory, pfn, slot, true);
+    memory.wait_unlocked(pfn);
+    memory.frames[pfn].has(FrameFlags::UPTODATE)
 }
 
 /// What became of a slot that zswap was to give up.

@@ -45,8 +45,8 @@ impl Cache {
         true
     }
 
-    /// Write a locked page that [`read_zswap_slot`](super::swapin::read_zswap_slot) has returned to its slot, and unlock it. It
-    /// is to be reclaimed once it is written.
+    /// Write a locked page that [`read_zswap_slot`](super::swapin::read_zswap_slot) has returned to its slot, and
+    /// unlock it. It is to be reclaimed once it is written.
     pub(super) fn write_from_zswap<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
         let frame = &memory.frames[pfn];
         memory.event(Event::TlbHazard, Concern::Frames { first: pfn, count: 1 }.args());
@@ -100,9 +100,12 @@ pub(super) fn read_slot_into<M: Machine>(memory: &Memory<M>, pfn: Pfn, slot: Swa
     } else if let Some((zram, number)) = memory.zram_of(slot) {
         memory.note_disk_swapin(pfn);
         memory.count(Stat::PswpIn, 1);
+        if let Some((device, block)) = zram.read(&memory.zs(), pfn, number) {
+            submit_read(memory, pfn, device, block);
+            return;
+        }
         count_read(memory, 1);
         memory.charge(Work::IoSubmit, 1);
-        zram.read(&memory.zs(), pfn, number);
         memory.charge(Work::IoComplete, 1);
     } else {
         memory.note_disk_swapin(pfn);

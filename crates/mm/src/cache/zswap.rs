@@ -57,8 +57,7 @@ impl Cache {
     /// first.
     pub(super) fn makes_room_in_zswap<M: Machine>(&self, memory: &Memory<M>, group: GroupId) -> bool {
         memory.knobs.get(Knob::ZswapEnabled) != 0
-            && (memory.lru.groups.may_zswap(group)
-                || self.shrink_zswap(memory, group) == GroupShrunk::Some)
+            && (memory.lru.groups.may_zswap(group) || self.shrink_zswap(memory, group) == GroupShrunk::Some)
     }
 
     /// Write up to `most` of the oldest pages of a group on a node. Returns whether to go on: not if none was written,
@@ -82,12 +81,7 @@ impl Cache {
         written > 0
     }
 
-    fn shrink_zswap_head<M: Machine>(
-        &self,
-        memory: &Memory<M>,
-        group: GroupId,
-        node: NodeId,
-    ) -> HeadShrunk {
+    fn shrink_zswap_head<M: Machine>(&self, memory: &Memory<M>, group: GroupId, node: NodeId) -> HeadShrunk {
         let slot = match memory.zswap.look_at_head(group, node) {
             ZswapHead::Empty => return HeadShrunk::Empty,
             ZswapHead::Referenced => return HeadShrunk::Spared,

@@ -54,9 +54,14 @@ impl Groups {
     }
 
     /// Bytes in zswap, and of how many pages they are, of a group and the groups below.
-    pub fn zswap_usage(&self, group: GroupId) -> [u64; 2] {
+    pub(crate) fn zswap_usage(&self, group: GroupId) -> [u64; 2] {
         let zswap = &self.at(group).zswap;
         [&zswap.bytes, &zswap.pages].map(|count| count.load(Relaxed).max(0) as u64)
+    }
+
+    /// Bytes of a group's own pages.
+    pub(crate) fn zswap_own(&self, group: GroupId) -> u64 {
+        self.at(group).zswap.own.load(Relaxed)
     }
 
     /// Pages that the objects of a group's own pages are charged as.
